@@ -120,6 +120,28 @@ def vit():
     run_torch(step)
 
 
+def gpt_varlen():
+    """A 124M GPT in bfloat16 autocast: batch and length change in every step."""
+    import random
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+    random.seed(0)
+    model = GPT2LMHeadModel(GPT2Config(n_embd=768, n_layer=12, n_head=12, n_positions=2048, attn_implementation="eager"))
+    model = model.cuda().train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def step(i):
+        x = torch.randint(0, 50257, (random.choice([4, 8, 12, 16]), random.randrange(64, 1024)), device="cuda")
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = model(input_ids=x, labels=x).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.detach().item()
+
+    run_torch(step)
+
+
 def unet():
     """A half-precision U-Net over one large image."""
     import torch

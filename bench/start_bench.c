@@ -96,7 +96,7 @@ int main(void) {
   int rounds = card ? 30 : 50;
   compare("start_without_cuda", "", "/bin/true", 50);
   compare("start_without_cuda_limited", "--vram-limit 8G --spill 1G", "/bin/true", 50);
-  snprintf(program, sizeof program, "%s/tests/shim/road dlopen alloc 4194304", build);
+  snprintf(program, sizeof program, "%s/tests/shim/path dlopen alloc 4194304", build);
   compare("start_with_cuda", "", program, rounds);
   compare("start_with_cuda_limited", "--vram-limit 8G --spill 1G", program, rounds);
   return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);

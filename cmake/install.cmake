@@ -18,7 +18,7 @@ if(STOWAGE_BUNDLED)
   install(TARGETS bundled_zlib bundled_zstd EXPORT stowage-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/stowage)
 endif()
 # In a folder of their own: ldconfig must never see a library whose SONAME is the driver's.
-install(TARGETS stowage_shim stowage_shim_alias stowage_shim_nvml stowage_host
+install(TARGETS stowage_shim stowage_shim_alias stowage_shim_nvml stowage_host stowage_profile
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/stowage)
 install(TARGETS stowage_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY include/stowage DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -83,7 +83,7 @@ if(completions)
 endif()
 # All that is installed, without tests and benchmarks.
 add_custom_target(stowage_parts DEPENDS stowage_shared stowage_static stowage_shim stowage_shim_alias stowage_shim_nvml
-  stowage_host stowage_command)
+  stowage_host stowage_profile stowage_command)
 if(TARGET stowage_completions)
   add_dependencies(stowage_parts stowage_completions)
 endif()

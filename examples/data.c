@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include <stowage/array.h>
+#include <stowage/arrow.h>
 #include <stowage/batches.h>
 #include <stowage/inspect.h>
 #include <stowage/shrink.h>
@@ -80,6 +81,21 @@ static int read_back(const char *path) {
   return total != COUNT;
 }
 
+/* The file as an Arrow stream, which pandas, polars or DuckDB would take from here. */
+static int hand_over(const char *path) {
+  struct ArrowArrayStream stream;
+  struct ArrowArray batch;
+  int64_t rows = 0;
+  if (stow_arrow_open(&stream, path, 0) != STOW_OK) return stop(path);
+  while (stream.get_next(&stream, &batch) == 0 && batch.release != NULL) {
+    rows += batch.length;
+    batch.release(&batch);
+  }
+  stream.release(&stream);
+  printf("%" PRId64 " rows in Arrow batches\n", rows);
+  return rows != COUNT;
+}
+
 int main(int argc, char **argv) {
   static double numbers[COUNT];
   char from[512], to[512];
@@ -90,5 +106,5 @@ int main(int argc, char **argv) {
   FILE *out = fopen(from, "wb");
   if (out == NULL || fwrite(numbers, sizeof numbers, 1, out) != 1 || fclose(out) != 0)
     return perror(from), 1;
-  return look(numbers) || shrink(from, to) || read_back(to);
+  return look(numbers) || shrink(from, to) || read_back(to) || hand_over(to);
 }

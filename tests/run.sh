@@ -132,7 +132,7 @@ else
       source=tests/${program#"$tsan"/tests/}.c
       grep -q 'pthread_create' "$source" && run_one "tsan/${program#"$tsan"/tests/}" 600 "$program"
     done
-    run_shim tsan "$tsan" "allocator_may_return_null=1:report_thread_leaks=0:handle_segv=0:suppressions=$PWD/tests/shim/tsan.supp" plain roads
+    run_shim tsan "$tsan" "allocator_may_return_null=1:report_thread_leaks=0:handle_segv=0:suppressions=$PWD/tests/shim/tsan.supp" plain paths
   fi
 fi
 

@@ -25,7 +25,7 @@ function barCell(text, share, colour) {
 const NUMBER_NAMES = [
   ["asked_bytes", "asked for"], ["live_bytes", "live"], ["cached_bytes", "cached, not live"], ["largest_hole_bytes", "largest hole in the cache"],
   ["outside_framework_bytes", "outside the framework"], ["other_process_bytes", "other processes"], ["free_bytes", "free"],
-  ["limit_bytes", "the limit set"], ["card_bytes", "the card"], ["unknown_bytes", "not accounted for"],
+  ["limit_bytes", "the limit set"], ["card_bytes", "the device"], ["unknown_bytes", "not accounted for"],
 ];
 
 // The answer of stowage explain: what happened, what to change, what that rests on.

@@ -45,8 +45,9 @@ STOW_API stow_status stow_replay_open(stow_replay **replay, const stow_recording
 /* NULL is fine. */
 STOW_API void stow_replay_close(stow_replay *replay);
 
-/* The name of policy `index`; NULL past the last. "torch_default", "torch_expandable", "bfc",
- * "cuda_async", "stowage". */
+/* Returns the name of allocator `index`; NULL past the last. "torch_default", "torch_expandable",
+ * "bfc", "cuda_async", "stowage". stow_replay_run also accepts "planned": one layout made ahead
+ * from the recorded lifetimes. */
 STOW_API const char *stow_replay_policy(uint32_t index);
 
 /* Flags of stow_replay_run. */
@@ -76,9 +77,10 @@ typedef struct stow_replay_result {
   uint64_t segments_checked;
   uint64_t address_mismatches; /* of addresses_checked */
   uint64_t addresses_checked;
+  uint64_t lower_bound_bytes; /* "planned": no layout can need less; 0 for allocators */
 } stow_replay_result;
 #define STOW_REPLAY_RESULT_INIT                                                                    \
-  { sizeof(stow_replay_result), 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(stow_replay_result), 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Replays with one policy. A request that does not fit is a result, not an error: `finishes` is 0.
  * STOW_ERR_NOT_FOUND: no policy has that name. */

@@ -3,6 +3,7 @@
 #define STOWAGE_H
 
 #include <stowage/array.h>
+#include <stowage/arrow.h>
 #include <stowage/batches.h>
 #include <stowage/device.h>
 #include <stowage/events.h>

@@ -3,7 +3,7 @@
 Look:     info, watch, and in notebooks %load_ext stowage, %stowage, %%stowage
 Release:  release, holders, cache, and in notebooks %release
 Limit:    enable, limit, restart
-Explain:  explain, record, report, step
+Explain:  explain, record, report, step, profile
 Plan:     estimate, replay, tune
 Data:     shrink, open, batches
 Heap:     heap; use_cupy, use_numba: let CuPy and Numba allocate from it
@@ -41,11 +41,12 @@ _WHERE = {
     "explain": "_explain",
     "record": "_recording",
     "report": "_report",
+    "profile": "_profile",
     "step": "_recording",
     "shrink": "_shrink",
-    "inspect": "_files",
+    "inspect": "_inspect",
     "replay": "_replay",
-    "tune": "_replay",
+    "tune": "_tune",
     "estimate": "_estimate",
     "open": "lazy",
     "batches": "batches",
@@ -102,9 +103,9 @@ if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
     from ._enable import restart as restart
     from ._estimate import estimate as estimate
     from ._explain import explain as explain
-    from ._files import inspect as inspect
     from ._heap import heap as heap
     from ._heap import use_cupy as use_cupy
+    from ._inspect import inspect as inspect
     from ._library import Invalid as Invalid
     from ._library import Missing as Missing
     from ._library import NotFound as NotFound
@@ -116,15 +117,16 @@ if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
     from ._library import parse_size as parse_size
     from ._look import info as info
     from ._look import watch as watch
+    from ._profile import profile as profile
     from ._ram import HostMemoryError as HostMemoryError
     from ._recording import record as record
     from ._recording import step as step
     from ._release import holders as holders
     from ._release import release as release
     from ._replay import replay as replay
-    from ._replay import tune as tune
     from ._report import report as report
     from ._shrink import shrink as shrink
+    from ._tune import tune as tune
     from .batches import batches as batches
     from .lazy import open as open
     from .numba import use_numba as use_numba

@@ -54,6 +54,7 @@ class ReplayResult(Growing):
         ("segments_checked", c_uint64),
         ("address_mismatches", c_uint64),
         ("addresses_checked", c_uint64),
+        ("lower_bound_bytes", c_uint64),
     ]
 
 
@@ -209,6 +210,7 @@ def _as_json(result: ReplayResult) -> "Dict[str, Any]":
         "peak_live_bytes": result.peak_live_bytes,
         "peak_reserved_bytes": result.peak_reserved_bytes,
         "min_limit_bytes": result.min_limit_bytes or None,
+        "lower_bound_bytes": result.lower_bound_bytes or None,
         "page_calls": result.page_calls,
         "page_time_us": result.page_time_us,
         "segment_mismatches": result.segment_mismatches if result.checked else None,

@@ -1,4 +1,4 @@
-"""Data files through libstowage-data: `inspect()`, and the files of `shrink()` (stowage/inspect.h, shrink.h).
+"""Data files through libstowage-data, for `inspect()` and `shrink()` (stowage/inspect.h, shrink.h).
 
 The library works in this process; Ctrl-C ends a job as it ends any Python code.
 """
@@ -114,24 +114,10 @@ class Inspection:
         return self.text
 
 
-def inspect(
-    path: "Union[str, os.PathLike[str]]",
-    *,
-    dtype: "Optional[str]" = None,
-    names: "Optional[str]" = None,
-    memory: "str | int | None" = None,
-    purpose: str = "arithmetic",
+def inspect_file(
+    path: "Union[str, os.PathLike[str]]", dtype: "Optional[str]", names: "Optional[str]", memory: "str | int | None", purpose: str
 ) -> Inspection:
-    """What a data file or URL holds, what it takes in memory and what it could take; never holds the file whole.
-
-    `dtype`: the file is raw values of this type. `names`: whether the first row of a table names its columns ("yes", "no",
-    "auto"). `memory` is the most to hold. `purpose` is as in `shrink`.
-
-    >>> inspect("nowhere.npy")
-    Traceback (most recent call last):
-        ...
-    stowage._library.NotFound: nowhere.npy: cannot open: No such file or directory
-    """
+    """Inspects a file or URL that the library reads itself."""
     watch, made = _Watch(), c_void_p()
     options = InspectOptions(progress=watch.function, names=_names(names), purpose=read_purpose(purpose))
     options.raw_dtype = str(dtype).encode() if dtype is not None else None
@@ -203,12 +189,14 @@ def shrink_file(
     table: Table = Table(),
     model: Model = Model(),
     purpose: str = "arithmetic",
+    memory: "str | int | None" = None,
 ) -> str:
     """Writes a file again in the smallest types, or a model in the types asked for; what `stowage shrink` prints about it."""
     watch, made = _Watch(), c_void_p()
     options = ShrinkOptions(progress=watch.function, names=_names(table.names), flags=_FORCE if table.force else 0)
     options.dtype = dtype.encode() if dtype is not None else None
     options.purpose = read_purpose(purpose)
+    options.memory_bytes = parse_size(memory, "memory") if memory is not None else 0
     _say_model(options, model)
     if table.columns:
         options.columns = _list(table.columns)

@@ -24,6 +24,7 @@ _LIBRARY = "libstowage.so.1"
 #: Which library has a function, by the beginning of its name; the rest are in libstowage.
 _PARTS = {
     "stow_array_": "data",
+    "stow_arrow_": "data",
     "stow_batches_": "data",
     "stow_values_": "data",
     "stow_recording_": "analysis",

@@ -10,7 +10,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import _death, _explain, _memory, _objects, _ram, _release, _show
+from . import _death, _explain, _memory, _objects, _profile, _ram, _release, _show
 from ._heap import open_heaps
 from ._library import format_size as size
 from ._look import Watch, info
@@ -211,7 +211,7 @@ def _awaits(shell: Any, cell: str) -> bool:
 
 
 def _stowage(line: str, cell: "Optional[str]" = None) -> Any:
-    """%stowage shows the memory of the machine and of this process. %%stowage measures a cell and what survived it."""
+    """%stowage shows the memory of the machine and of this process. %%stowage measures a cell and what survived it; with --lines also by line."""
     from IPython.core.error import UsageError  # type: ignore[import-not-found]
 
     shell = _show.shell()
@@ -221,17 +221,22 @@ def _stowage(line: str, cell: "Optional[str]" = None) -> Any:
         if unknown or len(words) > 1:
             raise UsageError(f"%stowage: {(unknown or words[1:])[0]}: not an option; use %stowage or %stowage DEVICE, such as %stowage sim:16G")
         return info(words[0] if words else None)
-    if words:
-        raise UsageError(f"%%stowage: {words[0]}: not an option; write %%stowage alone on its line, above the code to measure")
+    lines = words == ["--lines"]
+    if words and not lines:
+        raise UsageError(f"%%stowage: {words[0]}: not an option; write %%stowage or %%stowage --lines on a line above the code to measure")
 
     if _awaits(shell, cell):
         # A magic is called from the loop that would have to run it.
         raise UsageError("%%stowage: a cell with await cannot be measured; put `with stowage.watch() as seen:` around the await")
+    seen = _profile.profile() if lines else None
     meter = _Meter()
-    done = shell.run_cell(cell)
+    with seen or contextlib.nullcontext():
+        done = shell.run_cell(cell)
     _ram.cell(True)  # the end of the inner cell is not the end of this one
     report = meter.report()
     _show.show(report)
+    if seen is not None:
+        _show.show(seen)
     if not done.success:
         # The error was shown; the cell still fails, so that "run all cells" stops here.
         raise UsageError("the cell measured by %%stowage failed, as shown above")

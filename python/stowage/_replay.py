@@ -53,7 +53,7 @@ def replay(
     """Runs the requests of a recording through other allocators, without the program and without a GPU.
 
     `policy` is one name or a list ("torch_default", "torch_expandable", "bfc", "cuda_async", "stowage"), all of them where it
-    is not given. `vram` is the size of the device, `vram_limit` limits what the allocator may reserve. `settings` are those of
+    is not given; "planned" is a layout made ahead from the recorded lifetimes, with its lower bound. `vram` is the size of the device, `vram_limit` limits what the allocator may reserve. `settings` are those of
     PYTORCH_ALLOC_CONF. `min_limit` also finds the smallest limit that finishes.
 
     >>> replay("nowhere.stow")
@@ -92,17 +92,9 @@ class Tuning:
         return _show.html_table(self._rows(), right=[1, 2, 3])
 
 
-def tune(
-    recording: "Union[str, os.PathLike[str]]", *, vram: "str | int | None" = None, vram_limit: "str | int | None" = None
-) -> Tuning:
-    """The settings of PyTorch's allocator that a recorded program needs the least memory with, found by replay.
-
-    >>> tune("nowhere.stow")
-    Traceback (most recent call last):
-        ...
-    stowage._library.NotFound: nowhere.stow: cannot open: No such file or directory
-    """
+def tune_recording(path: str, vram: "str | int | None", vram_limit: "str | int | None") -> Tuning:
+    """Returns the settings that a recorded program needs the least memory with."""
     options = _analysis.TuneOptions()
     options.device_bytes = parse_size(vram, "vram") if vram is not None else 0
     options.limit_bytes = parse_size(vram_limit, "vram_limit") if vram_limit is not None else 0
-    return Tuning(_analysis.tune(os.fspath(recording), options))
+    return Tuning(_analysis.tune(path, options))

@@ -12,7 +12,7 @@ import os
 from ctypes import POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Iterable, List, Optional, Tuple
 
-from . import _show
+from . import _arrow, _show, _tables
 from ._files import ALLOW_NAN, VERIFY, Model, Table, read_purpose, shrink_file
 from ._library import Growing, Invalid, Missing, Unsupported, call, declare
 from ._library import format_size as size
@@ -337,7 +337,7 @@ def _say(changes: "List[_Change]") -> None:
         print(f"{size(before)} before, {size(after)} after")
 
 
-def _read_tolerance(tolerance: "float | str | None") -> "Optional[Tuple[float, bool]]":
+def read_tolerance(tolerance: "float | str | None") -> "Optional[Tuple[float, bool]]":
     """Parses a tolerance: 1e-3 is a fraction of each value, "abs:0.5" an amount."""
     if tolerance is None:
         return None
@@ -373,11 +373,13 @@ def shrink(
     shard: "str | int | None" = None,
     verify: bool = False,
     allow_nan: bool = False,
+    memory: "str | int | None" = None,
 ) -> Any:
     """Returns the same data in the smallest types that hold every value, and prints what changed.
 
-    `thing`: a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix, or the path of a file (then `output` names
-    the new one). Exact unless a `tolerance` allows rounding of floats: 1e-3 of each value, or "abs:0.5". Floats stay
+    `thing`: a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix, a polars or pyarrow table (or any object with
+    `__arrow_c_stream__`, which comes back as such), or the path of a file (then `output` names the new one, and `memory` is the most
+    to hold). A pattern ("part-*.parquet") or a list of Parquet, Arrow or JSON lines files is one table. Parquet, Arrow (Feather) and JSON lines are read and written by pyarrow, polars or DuckDB. Exact unless a `tolerance` allows rounding of floats: 1e-3 of each value, or "abs:0.5". Floats stay
     floats unless `integers`; with `sparse` a mostly-zero matrix becomes CSR. The input is never changed. For a table file, `names`
     "yes" or "no" states whether its first row names the columns, `columns` selects columns, `drop` omits columns, and `force` allows
     an output larger than the table. `purpose` limits the types: "arithmetic" chooses no float16, whose sums overflow at 65504, and no
@@ -396,18 +398,19 @@ def shrink(
     dtype('int16')
     """
     read_purpose(purpose)
-    is_file = isinstance(thing, (str, os.PathLike))
+    several = isinstance(thing, (list, tuple)) and _tables.format_of(thing) is not None
+    is_file = isinstance(thing, (str, os.PathLike)) or several
     kind = _FLOATS.get(str(dtype), None) if is_file else None
-    options = _Options(_read_tolerance(tolerance), integers, kind or _read_dtype(dtype), sparse, purpose)
+    options = _Options(read_tolerance(tolerance), integers, kind or _read_dtype(dtype), sparse, purpose)
     changes: "List[_Change]" = []
     if is_file:
         given = [tuple([each] if isinstance(each, str) else each or ()) for each in (columns, drop, include, exclude)]
         model = Model(quantize, prune, given[2], given[3], shard, (VERIFY if verify else 0) | (ALLOW_NAN if allow_nan else 0))
-        return _shrink_file(os.fspath(thing), output, options, quiet, Table(names, given[0], given[1], force), model)
+        return _shrink_file(thing if several else os.fspath(thing), output, options, quiet, Table(names, given[0], given[1], force), model, memory)
     if quantize is not None or prune is not None or include is not None or exclude is not None or shard is not None:
         raise TypeError("shrink: quantize=, prune=, include=, exclude= and shard= are for model files")
-    if names is not None or columns is not None or drop is not None or force:
-        raise TypeError("shrink: names=, columns=, drop= and force= are for files")
+    if names is not None or columns is not None or drop is not None or force or memory is not None:
+        raise TypeError("shrink: names=, columns=, drop=, force= and memory= are for files")
     if output is not None:
         raise TypeError("shrink: output= is for files; an array comes back as the result")
     made = _shrink_thing(thing, options, changes)
@@ -439,14 +442,33 @@ def _shrink_thing(thing: Any, options: _Options, changes: "List[_Change]") -> An
         return _shrink_sparse(thing, options, changes)
     if isinstance(thing, getattr(numpy, "ndarray", ())):
         return _shrink_kind(thing, options, changes)
+    if _arrow.has_stream(thing):
+        return _shrink_arrow(thing, options, changes)
     kind = f"{type(thing).__module__}.{type(thing).__qualname__}"
-    raise TypeError(f"shrink: {kind}: give a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix or a path")
+    raise TypeError(f"shrink: {kind}: give a NumPy array, a pandas, polars or pyarrow table, a SciPy sparse matrix or a path")
 
 
-def _shrink_file(path: str, output: Any, options: _Options, quiet: bool, table: Table, model: Model) -> str:
+def _shrink_arrow(thing: Any, options: _Options, changes: "List[_Change]") -> Any:
+    """Shrinks the number columns of a table; the other columns are passed on without a copy."""
+    if options.dtype is not None or options.integers or options.sparse:
+        raise TypeError("shrink: dtype=, integers= and sparse= are for arrays and pandas tables")
+    table = _arrow.as_table(thing)
+    plan = _arrow.Plan(table, options.tolerance, read_purpose(options.purpose))
+    for one in plan.columns:
+        said = f"off by at most {one.error:.3g}" if one.error else ""
+        options.note(changes, one.name, _tables.word(one), one.to_type if one.scanned else _tables.word(one), one.bytes, one.bytes_after, said)
+    return _arrow.back(thing, plan.apply(table))
+
+
+def _shrink_file(path: Any, output: Any, options: _Options, quiet: bool, table: Table, model: Model, memory: Any) -> str:
     if output is None:
         raise TypeError(f'shrink: {path} is a file; say where the smaller one goes: shrink("{path}", "small.npz")')
-    said = shrink_file(path, os.fspath(output), options.tolerance, options.dtype, table, model, options.purpose)
+    if _tables.format_of(path) is not None or _tables.format_of(output) is not None:
+        if options.dtype is not None or model != Model():
+            raise TypeError("shrink: dtype= and options for models do not apply to tables")
+        said, _ = _tables.shrink_tables(path, os.fspath(output), options.tolerance, table, options.purpose, memory)
+    else:
+        said = shrink_file(path, os.fspath(output), options.tolerance, options.dtype, table, model, options.purpose, memory)
     if not quiet:
         print(said.rstrip())
     return os.fspath(output)

@@ -167,6 +167,26 @@ def find_text(path: Any, opener: Opener) -> "Optional[TextColumn]":
         return None
 
 
+def column_names(path: Any) -> "List[str]":
+    """Returns the columns of the npz at `path`; none if it is not one, or is sparse."""
+    import zipfile
+
+    if not isinstance(path, (str, os.PathLike)) or not os.path.isfile(path) or not zipfile.is_zipfile(path):
+        return []
+    with zipfile.ZipFile(path) as archive:
+        members = [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
+    found: "List[str]" = []
+    for name in members:
+        base, _, part = name.rpartition(".")
+        if part == "codes" and f"{base}.words.bytes" in members or part == "bytes" and not base.endswith(".words"):
+            found.append(base)
+        elif part == "offsets" and f"{base}.bytes" in members or part == "bytes" and f"{base[:-6]}.codes" in members:
+            continue  # belongs to a column of text
+        else:
+            found.append(name)
+    return [] if {"indptr", "indices", "format"} <= set(found) else found
+
+
 class LazyText:
     """A text column on disk. Indexing returns a str or a NumPy array of str (dtype object)."""
 

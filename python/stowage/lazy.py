@@ -6,13 +6,15 @@ Reads only what the index selects, with explicit reads and no mapping; only the 
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional, Tuple
 
 from ._array import ArrayInfo, Origin, numpy_type, shape_of
-from ._library import NotFound, StowageError, call, lib
-from ._text import LazyText, find_text
+from ._arrow import frames_of_file, take
+from ._library import Invalid, NotFound, StowageError, Unsupported, call, lib
+from ._text import LazyText, column_names, find_text
 
 if TYPE_CHECKING:
     import numpy
@@ -28,16 +30,22 @@ def open(
     raw_shape: Optional[Iterable[int]] = None,
     headers: "Optional[dict[str, str]]" = None,
     cache: "str | int | None" = None,
-) -> "LazyArray | LazyText":
+) -> "LazyArray | LazyText | LazyTable":
     """Opens an array without reading it.
 
     `file` is a path (.npy, `file.npz:member`, `file.safetensors:tensor`, raw values with `raw_dtype` and optionally `raw_shape`), an
     http(s) URL (`headers` are sent with every request; `cache="10G"` caches the data on disk), or a seekable file object. `dtype`
-    converts the values. A text column of an npz that `stowage shrink` wrote (`table.npz:city`) returns str and arrays of str.
+    converts the values. A text column of an npz that `stowage shrink` wrote (`table.npz:city`) returns str and arrays of str. An npz of several arrays opens as a table: `table["city"]` is a column, and
+    `pyarrow.table(table)` or `polars.DataFrame(table)` reads all of them (`__arrow_c_stream__`).
     """
     shape = None if raw_shape is None else list(raw_shape)
     try:
         return LazyArray(file, dtype, raw_dtype, shape, headers, cache)
+    except Invalid:
+        names = column_names(file) if dtype is None and raw_dtype is None and headers is None else []
+        if len(names) < 2 or not _is_table(os.fspath(file)):
+            raise
+        return LazyTable(os.fspath(file), names)
     except NotFound:
         if dtype is not None or raw_dtype is not None:
             raise
@@ -47,8 +55,38 @@ def open(
         return LazyText(column, (_open_again, (file, headers, cache)))
 
 
-def _open_again(file: Any, headers: "Optional[dict[str, str]]", cache: "str | int | None") -> "LazyArray | LazyText":
+def _is_table(path: str) -> bool:
+    """Returns whether the arrays of an npz have the same number of rows and Arrow has their types."""
+    try:
+        take(frames_of_file(path)).drop()
+        return True
+    except StowageError:
+        return False
+
+
+def _open_again(file: Any, headers: "Optional[dict[str, str]]", cache: "str | int | None") -> "LazyArray | LazyText | LazyTable":
     return open(file, headers=headers, cache=cache)
+
+
+class LazyTable:
+    """The columns of an npz on disk. `table["city"]` opens one; Arrow packages read all of them batch by batch."""
+
+    def __init__(self, path: str, columns: "list[str]") -> None:
+        self._path, self.columns = path, columns
+
+    def __getitem__(self, name: str) -> "LazyArray | LazyText | LazyTable":
+        if name not in self.columns:
+            raise KeyError(name)
+        return open(f"{self._path}:{name}")
+
+    def __len__(self) -> int:
+        return len(self[self.columns[0]])
+
+    def __repr__(self) -> str:
+        return f"<stowage.open({self._path!r}): {len(self.columns)} columns: {', '.join(self.columns[:8])}>"
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return frames_of_file(self._path).__arrow_c_stream__()
 
 
 class LazyArray:
@@ -102,6 +140,13 @@ class LazyArray:
 
     def close(self) -> None:
         self._closer()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Record batches of one column, for pyarrow.table(x), polars.DataFrame(x) and others. Read batch by batch."""
+        path, rest = self._given[0], self._given[1:]
+        if not isinstance(path, (str, os.PathLike)) or any(one is not None for one in rest):
+            raise Unsupported(f"{self._origin.name}: Arrow streams are for files opened by path alone, without dtype= and headers=")
+        return frames_of_file(os.fspath(path)).__arrow_c_stream__()
 
     def __reduce__(self) -> Any:
         return LazyArray, self._given  # opened again, as in a worker of a torch DataLoader

@@ -22,6 +22,9 @@ MIRRORS = [
     ("_analysis", "TuneSetting", "stow_tune_setting", False),
     ("_files", "InspectOptions", "stow_inspect_options", False),
     ("_files", "ShrinkOptions", "stow_shrink_options", False),
+    ("_arrow", "Stream", "struct ArrowArrayStream", False),
+    ("_arrow", "PlanOptions", "stow_arrow_plan_options", False),
+    ("_arrow", "_Column", "stow_arrow_column", False),
     ("_array", "ArrayOptions", "stow_array_options", False),
     ("_array", "ArrayInfo", "stow_array_info", False),
     ("_card", "_Props", "stow_device_props", False),
@@ -74,7 +77,7 @@ class Layout(unittest.TestCase):
             )
             subprocess.run([compiler, "-I", str(TREE / "include"), "-o", str(program), str(source)], check=True)
             said = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
-        there = {name: int(value) for name, value in (line.split() for line in said.splitlines())}
+        there = {name: int(value) for name, value in (line.rsplit(None, 1) for line in said.splitlines())}
         self.assertEqual(here, there)
 
     def test_no_structure_is_forgotten(self):

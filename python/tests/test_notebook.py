@@ -330,7 +330,7 @@ class Examples(unittest.TestCase):
         causes = shown(next(cell for cell in book.cells if "explain(" in cell.source), "text/plain")
         self.assertRegex(causes, r"graph_kept|no_grad_missing" if card else r"leak|graph", causes)
         if "the limit set" not in causes:  # as where others on the card make known that its size is one
-            self.assertNotIn("the card's size is not known", causes)
+            self.assertNotIn("the device's size is not known", causes)
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ class AnotherCard(unittest.TestCase):
     def test_a_recording_is_explained_for_another_card(self):
         if not SNAPSHOT.exists():
             self.skipTest(f"no recording at {SNAPSHOT}")
-        self.assertIn("Fits a card of 4.0 GiB", stowage.explain(SNAPSHOT, vram="4G").headline)
+        self.assertIn("Fits a device of 4.0 GiB", stowage.explain(SNAPSHOT, vram="4G").headline)
         self.assertIn("it fails", stowage.explain(SNAPSHOT, vram=2200 << 20).headline)
         with self.assertRaises(TypeError):
             stowage.explain(message="CUDA out of memory", vram="4G")

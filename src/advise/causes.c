@@ -46,7 +46,7 @@ const char *cause_name(cause_id id) {
 
 const char *cause_title(cause_id id) {
   static const char *const titles[CAUSE_COUNT] = {
-      [CAUSE_OTHER_PROCESS] = "Another process is on the card",
+      [CAUSE_OTHER_PROCESS] = "Another process is on the device",
       [CAUSE_OUTSIDE_FRAMEWORK] = "Memory outside the framework",
       [CAUSE_CACHE_HELD] = "A cache that is not given back",
       [CAUSE_LIMIT] = "A limit is set",
@@ -120,10 +120,9 @@ static void growth_first(cause *all, const findings *f) {
     if (all[beside[i]].confidence > BESIDE_FIRST) all[beside[i]].confidence = BESIDE_FIRST;
 }
 
-/* The card itself was full, and nobody told who else is on it: whatever this program does may not
- * be the cause. */
-static void lower_untold(cause *all, const evidence *e) {
-  if (!e->failed || e->n.free_bytes == MESSAGE_UNKNOWN || e->n.card_bytes != MESSAGE_UNKNOWN ||
+/* The device itself was full and its other users are unknown: this program may not be the cause. */
+static void lower_unlisted(cause *all, const evidence *e) {
+  if (!e->failed || e->n.free_bytes == MESSAGE_UNKNOWN || e->n.device_bytes != MESSAGE_UNKNOWN ||
       e->n.free_bytes >= e->n.asked_bytes)
     return;
   for (int i = 0; i < CAUSE_COUNT; i++)
@@ -141,8 +140,8 @@ static void say_unknown(cause *c, const evidence *e) {
               "%u of %u allocations were there before it began: start recording earlier, or "
               "with more max_entries",
               e->time.before_count, e->time.lifetime_count);
-  if (e->told.kind == MESSAGE_NONE)
-    cause_say(c, "the error text is not in it: give it with --message for the card's side");
+  if (e->message.kind == MESSAGE_NONE)
+    cause_say(c, "the error text is not in it: give it with --message for the device's side");
 }
 
 /* A replay stops in the middle of a recording that goes on: what is freed later did not stay. */
@@ -194,7 +193,7 @@ static stow_status ask_all(findings *f, const evidence *e, cause *all) {
   cause_of_program(all, e, f);
   lower_general(all, e, f);
   growth_first(all, f);
-  lower_untold(all, e);
+  lower_unlisted(all, e);
   return STOW_OK;
 }
 

@@ -1,5 +1,5 @@
-/* Causes: the reasons a program runs out of memory that explain tells apart, and how surely each
- * holds for one recording.
+/* Causes: the reasons why a program runs out of memory that explain distinguishes, and how surely
+ * each holds for one recording.
  *
  * A cause is one function over the evidence, in causes/; causes.c asks them all and ranks them. The
  * particular beats the general (a kept graph is also a leak; a leak also makes the batch too big),
@@ -66,7 +66,7 @@ typedef struct growth {
   bool evaluates;         /* a function says so by its name, or dropout has gone since training */
   bool strange;           /* there was training, and it never came this way */
   bool swells;            /* nothing stays: one thing is made anew, larger each turn */
-  uint64_t swollen_bytes; /* …told by its sizes alone: the last of it; else 0 */
+  uint64_t swollen_bytes; /* …found by its sizes alone: the last of it; else 0 */
   uint32_t stack_id;      /* the line that grows most … */
   uint64_t stack_bytes;   /* … and by how much */
   uint32_t stack_count;

@@ -230,7 +230,7 @@ static const char *const failure_words[] = {
 /* Words of every line of a BFC allocator's dump. */
 static const char *const dump_words[] = {" of size ", "Total Chunks: "};
 
-/* Finds words in one pass: a bit for each pair of characters that begins a word tells where to
+/* Finds words in one pass: a bit for each pair of characters that begins a word shows where to
  * compare. 24 separate searches took most of the time of a long log. */
 typedef struct word_finder {
   uint8_t pairs[65536 / 8];

@@ -366,7 +366,7 @@ const char *context_phase(const context *c) {
                 {CONTEXT_BIT(LOADING), "while the model was loaded"},
                 {CONTEXT_BIT(GENERATING), "during inference"},
                 {CONTEXT_BIT(FORWARD), "in the forward pass"},
-                {CONTEXT_BIT(PLACING), "while data was copied to the card"}};
+                {CONTEXT_BIT(PLACING), "while data was copied to the device"}};
   for (size_t i = 0; i < sizeof phases / sizeof *phases; i++)
     if (context_any(c, phases[i].mark)) return phases[i].words;
   return "";

@@ -13,7 +13,7 @@
 #define WASTE_LEAST (UINT64_C(256) << 20) /* … and so much at least */
 
 /* The events with a refused request before the one that did not fit. Other failures are left out:
- * they were another card's. */
+ * they were another device's. */
 static stow_status put_failure(elsewhere *w, const recording *r, const whatif_result *at) {
   event *events = malloc((r->event_count + 1) * sizeof *events);
   if (events == NULL)
@@ -65,16 +65,17 @@ void elsewhere_close(elsewhere *w) {
 
 void elsewhere_say_fits(explanation *x, const elsewhere *w, uint64_t device_bytes) {
   uint64_t limit = w->given.limit_bytes;
-  buffer_printf(
-      &x->headline, "Fits a card of %s: at most %s live and %s held by the allocator, %s to spare",
-      cause_size(device_bytes), cause_size(w->peak_live_bytes), cause_size(w->peak_reserved_bytes),
-      cause_size(limit > w->peak_reserved_bytes ? limit - w->peak_reserved_bytes : 0));
+  buffer_printf(&x->headline,
+                "Fits a device of %s: at most %s live and %s held by the allocator, %s to spare",
+                cause_size(device_bytes), cause_size(w->peak_live_bytes),
+                cause_size(w->peak_reserved_bytes),
+                cause_size(limit > w->peak_reserved_bytes ? limit - w->peak_reserved_bytes : 0));
   buffer_printf(&x->notes,
-                "a card of %s leaves %s: %" PRIu64
+                "a device of %s leaves %s: %" PRIu64
                 " MiB are taken for the CUDA context (measured on an H200; an assumption here)\n",
                 cause_size(device_bytes), cause_size(limit), REPLAY_CONTEXT_BYTES >> 20);
   if (x->evidence.failed)
-    buffer_text(&x->notes, "the recording ends with a failure on its own card: what the program "
+    buffer_text(&x->notes, "the recording ends with a failure on its own device: what the program "
                            "would have asked for after it is not known\n");
 }
 

@@ -1,6 +1,6 @@
-/* Elsewhere: what a recording says of a card it was not made on, and of memory it wastes.
+/* Elsewhere: what a recording says of a device it was not made on, and of memory it wastes.
  *
- * The recorded requests are replayed with the allocator's own policy under what that card leaves.
+ * The recorded requests are replayed with the allocator's own policy under what that device leaves.
  * Where one is refused, the explanation is made as if the program had failed there. */
 #ifndef ADVISE_ELSEWHERE_H
 #define ADVISE_ELSEWHERE_H

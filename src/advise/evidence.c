@@ -1,4 +1,4 @@
-/* Evidence: finds the failure, does the arithmetic of the card, calls the parts. */
+/* Evidence: finds the failure, does the arithmetic of the device, calls the parts. */
 #include "advise/evidence.h"
 
 #include <inttypes.h>
@@ -25,18 +25,18 @@ static bool known(uint64_t bytes) {
  * refusals (cuDNN asks for a smaller workspace), so earlier ones mean little. */
 static void find_failure(evidence *e) {
   const timeline *t = &e->time;
-  uint32_t last = TIMELINE_NONE, told = TIMELINE_NONE;
+  uint32_t last = TIMELINE_NONE, named = TIMELINE_NONE;
   for (uint32_t tick = 0; tick < t->tick_count; tick++) {
     const event *at = timeline_event(t, tick);
     if (at->kind != EVENT_FAIL) continue;
     last = tick;
-    uint64_t asked = e->told.asked_bytes;
+    uint64_t asked = e->message.asked_bytes;
     uint64_t off = at->bytes > asked ? at->bytes - asked : asked - at->bytes;
-    if (known(asked) && (off <= asked / 100 || off < 4096)) told = tick;
+    if (known(asked) && (off <= asked / 100 || off < 4096)) named = tick;
   }
-  if (told != TIMELINE_NONE) last = told;
-  e->foreign =
-      message_of_card(e->told.kind) && e->told.kind != MESSAGE_TORCH && told == TIMELINE_NONE;
+  if (named != TIMELINE_NONE) last = named;
+  e->foreign = message_is_device(e->message.kind) && e->message.kind != MESSAGE_TORCH &&
+               named == TIMELINE_NONE;
   e->failed = last != TIMELINE_NONE && !e->foreign;
   if (!e->failed) return;
   const event *at = timeline_event(t, last);
@@ -44,7 +44,7 @@ static void find_failure(evidence *e) {
   e->fail_stack_id = at->stack_id <= e->source->stack_count ? at->stack_id : 0;
   e->n.asked_bytes = at->bytes;
   if (at->addr != 0) e->n.free_bytes = at->addr;
-  if (e->told.kind != MESSAGE_NONE) return;
+  if (e->message.kind != MESSAGE_NONE) return;
   uint32_t after = 0;
   for (uint32_t tick = last + 1; tick < t->tick_count; tick++)
     after += timeline_event(t, tick)->kind == EVENT_ALLOC;
@@ -80,18 +80,18 @@ static void find_peaks(evidence *e) {
   if (e->foreign && t->tick_count > 0) e->fail_tick = t->tick_count - 1;
 }
 
-/* The card's other users, from the text: whole processes by name, the rest by what is missing. */
-static void account_for_card(evidence *e) {
+/* The device's other users, from the text: whole processes by name, the rest by what is missing. */
+static void account_for_device(evidence *e) {
   numbers *n = &e->n;
-  const message *m = &e->told;
+  const message *m = &e->message;
   if (!known(n->free_bytes)) n->free_bytes = m->free_bytes;
-  n->card_bytes = known(m->card_bytes)
-                      ? m->card_bytes
-                      : (e->source->device_bytes != 0 ? e->source->device_bytes : MESSAGE_UNKNOWN);
+  n->device_bytes = known(m->device_bytes) ? m->device_bytes
+                                           : (e->source->device_bytes != 0 ? e->source->device_bytes
+                                                                           : MESSAGE_UNKNOWN);
   n->limit_bytes = m->limit_bytes;
   const char *limit = recording_fact(e->source, "limit_bytes");
   if (!known(n->limit_bytes) && limit != NULL) {
-    /* A run's limit: what was told as free was free within it, and of the card nothing is known. */
+    /* A run's limit: the reported free bytes are free within it. The device's own are unknown. */
     n->limit_bytes = strtoull(limit, NULL, 10);
     /* The driver's context and other libraries count in it: the allocator never gets their share.
      */
@@ -101,9 +101,9 @@ static void account_for_card(evidence *e) {
     n->free_bytes = MESSAGE_UNKNOWN;
     return;
   }
-  if (message_card_is_limit(m)) {
-    n->limit_bytes = m->card_bytes;
-    n->card_bytes = n->free_bytes = MESSAGE_UNKNOWN;
+  if (message_device_is_limit(m)) {
+    n->limit_bytes = m->device_bytes;
+    n->device_bytes = n->free_bytes = MESSAGE_UNKNOWN;
     return;
   }
   uint64_t listed = 0;
@@ -112,26 +112,26 @@ static void account_for_card(evidence *e) {
     n->outside_framework_bytes =
         m->process_bytes > n->reserved_bytes ? m->process_bytes - n->reserved_bytes : 0;
     n->other_process_bytes = listed;
-    if (m->process_count == 0 && known(n->card_bytes) && known(n->free_bytes)) {
+    if (m->process_count == 0 && known(n->device_bytes) && known(n->free_bytes)) {
       uint64_t seen = n->free_bytes + m->process_bytes;
-      n->other_process_bytes = n->card_bytes > seen + ROUNDING ? n->card_bytes - seen : 0;
+      n->other_process_bytes = n->device_bytes > seen + ROUNDING ? n->device_bytes - seen : 0;
     }
   } else if (m->process_count > 0) {
     n->other_process_bytes = listed;
   }
-  if (!known(n->card_bytes)) return;
+  if (!known(n->device_bytes)) return;
   uint64_t sum = n->reserved_bytes;
   if (known(n->free_bytes)) sum += n->free_bytes;
   if (known(n->other_process_bytes)) sum += n->other_process_bytes;
   if (known(n->outside_framework_bytes)) sum += n->outside_framework_bytes;
-  n->unknown_bytes = n->card_bytes > sum ? n->card_bytes - sum : 0;
+  n->unknown_bytes = n->device_bytes > sum ? n->device_bytes - sum : 0;
   /* What rounding leaves over is not another user: the least exact number takes it. */
   if (known(n->outside_framework_bytes) && known(n->free_bytes)) {
-    uint64_t off = n->card_bytes > sum ? n->card_bytes - sum : sum - n->card_bytes;
+    uint64_t off = n->device_bytes > sum ? n->device_bytes - sum : sum - n->device_bytes;
     if (off > ROUNDING) return;
     n->outside_framework_bytes =
-        n->card_bytes > sum ? n->outside_framework_bytes + off
-                            : n->outside_framework_bytes - least(off, n->outside_framework_bytes);
+        n->device_bytes > sum ? n->outside_framework_bytes + off
+                              : n->outside_framework_bytes - least(off, n->outside_framework_bytes);
     n->unknown_bytes = 0;
   }
 }
@@ -149,21 +149,21 @@ static stow_status count_memory(evidence *e) {
       n->cached_bytes = c.reserved_bytes > c.live_bytes ? c.reserved_bytes - c.live_bytes : 0;
       n->hole_bytes = c.hole_bytes;
       n->largest_hole_bytes = c.largest_hole_bytes;
-    } else if (known(e->told.cached_bytes)) {
-      n->cached_bytes = e->told.cached_bytes;
+    } else if (known(e->message.cached_bytes)) {
+      n->cached_bytes = e->message.cached_bytes;
       n->reserved_bytes = n->live_bytes + n->cached_bytes;
     } else {
       n->reserved_bytes = n->live_bytes;
     }
-    if (!known(n->asked_bytes)) n->asked_bytes = e->told.asked_bytes;
-    account_for_card(e);
+    if (!known(n->asked_bytes)) n->asked_bytes = e->message.asked_bytes;
+    account_for_device(e);
   }
   census_free(&c);
   site_table_free(&sites);
   return status;
 }
 
-/* A replay's numbers in place of the recording's: it was another card. */
+/* A replay's numbers in place of the recording's: it was another device. */
 static void take_replay(evidence *e, const evidence_given *given) {
   numbers *n = &e->n;
   e->elsewhere = true;
@@ -175,7 +175,7 @@ static void take_replay(evidence *e, const evidence_given *given) {
       given->reserved_bytes > n->live_bytes ? given->reserved_bytes - n->live_bytes : 0;
   n->hole_bytes = n->cached_bytes;
   n->largest_hole_bytes = given->largest_hole_bytes;
-  n->card_bytes = n->free_bytes = n->unknown_bytes = MESSAGE_UNKNOWN;
+  n->device_bytes = n->free_bytes = n->unknown_bytes = MESSAGE_UNKNOWN;
   n->other_process_bytes = n->outside_framework_bytes = MESSAGE_UNKNOWN;
   e->peak_reserved_bytes = least(e->peak_reserved_bytes, given->limit_bytes);
 }
@@ -189,14 +189,14 @@ stow_status evidence_gather(evidence *e, const recording *r, const evidence_give
                         .other_process_bytes = MESSAGE_UNKNOWN,
                         .outside_framework_bytes = MESSAGE_UNKNOWN,
                         .limit_bytes = MESSAGE_UNKNOWN,
-                        .card_bytes = MESSAGE_UNKNOWN,
+                        .device_bytes = MESSAGE_UNKNOWN,
                         .free_bytes = MESSAGE_UNKNOWN,
                         .unknown_bytes = MESSAGE_UNKNOWN}};
   const char *error = recording_text(r, r->error_id);
   if (given->text != NULL && given->limit_bytes == 0)
-    message_read(&e->told, given->text, given->text_bytes);
+    message_read(&e->message, given->text, given->text_bytes);
   else
-    message_read(&e->told, error, strlen(error));
+    message_read(&e->message, error, strlen(error));
   const char *said = recording_text(r, recording_fact_id(r, RECORDING_PROGRAM));
   program_read(&e->program, said, strlen(said));
   e->expandable = steps_expandable(r);
@@ -242,5 +242,5 @@ uint64_t evidence_capacity(const evidence *e) {
   if (evidence_limit_bound(e)) return e->n.limit_bytes - least(e->beside_bytes, e->n.limit_bytes);
   if (known(e->n.free_bytes)) return e->n.reserved_bytes + e->n.free_bytes;
   if (known(e->n.limit_bytes)) return e->n.limit_bytes;
-  return known(e->n.card_bytes) ? e->n.card_bytes : 0;
+  return known(e->n.device_bytes) ? e->n.device_bytes : 0;
 }

@@ -4,10 +4,10 @@
  *   phase       what part of a program asked for it: building the model, forward, backward, the
  *               optimizer, loading a file, copying, or the program's own lines
  *   rounds      the loop the failure happened in, cut at each of its turns
- *   numbers     the arithmetic of the card at that moment
+ *   numbers     the arithmetic of the device at that moment
  *
  * The causes (causes.h) read this and nothing else. Phases come from the stacks; where the
- * recording has none they are told from marks, order and sizes alone, which is weaker, and
+ * recording has none they are found from marks, order and sizes alone, which is weaker, and
  * has_stacks says so. Everything is as of the failure: what the program freed while the exception
  * went up is still live here. */
 #ifndef ADVISE_EVIDENCE_H
@@ -21,7 +21,7 @@
 
 typedef enum phase {
   PHASE_UNKNOWN = 0,
-  PHASE_BUILD,     /* parameters made, or moved to the card */
+  PHASE_BUILD,     /* parameters made, or moved to the device */
   PHASE_LOAD,      /* a checkpoint read */
   PHASE_COPY,      /* deepcopy, a state dict cloned by the framework */
   PHASE_FORWARD,   /* inside a call of a module */
@@ -40,8 +40,8 @@ typedef enum purpose { PURPOSE_UNTOLD = 0, PURPOSE_EVALUATES, PURPOSE_TRAINS } p
 /* MESSAGE_UNKNOWN where not known. */
 typedef struct numbers {
   uint64_t asked_bytes, live_bytes, cached_bytes, hole_bytes, largest_hole_bytes;
-  uint64_t other_process_bytes, outside_framework_bytes, limit_bytes, card_bytes, free_bytes;
-  uint64_t unknown_bytes; /* of the card, nowhere above */
+  uint64_t other_process_bytes, outside_framework_bytes, limit_bytes, device_bytes, free_bytes;
+  uint64_t unknown_bytes; /* of the device, nowhere above */
   uint64_t reserved_bytes;
 } numbers;
 
@@ -67,7 +67,7 @@ typedef struct rounds {
 
 typedef struct evidence {
   const recording *source;
-  message told;          /* the error text, read */
+  message message;       /* the error text, read */
   program_facts program; /* what the program said of itself */
   timeline time;
   bool failed;        /* an out-of-memory is in it */
@@ -107,7 +107,7 @@ typedef struct evidence_given {
   const char *text; /* the error text where the recording has none */
   size_t text_bytes;
   /* Of a replay under another limit (elsewhere.h): the limit, and what was reserved in it when the
-   * request was refused. The recording's own error text and card are not used then. */
+   * request was refused. The recording's own error text and device are not used then. */
   uint64_t limit_bytes, reserved_bytes, largest_hole_bytes;
 } evidence_given;
 
@@ -122,15 +122,16 @@ static inline bool evidence_live(const evidence *e, const lifetime *l) {
   return lifetime_live(l, e->fail_tick);
 }
 
-/* Does nothing tell that a framework is behind it, with a model: no stacks, no steps, no segments
+/* Returns true if nothing shows a framework with a model: no stacks, no steps, no segments
  * of a cache? A plain program's own requests look so, and what they are for is not known. */
 static inline bool evidence_plain(const evidence *e) {
   return !e->has_stacks && !e->has_marks && !e->time.reserved_known;
 }
 
-/* Bytes the framework could have had: its limit, or what the card had left for it. 0 not known. */
+/* Bytes the framework could have had: its limit, or what the device had left for it. 0 not known.
+ */
 uint64_t evidence_capacity(const evidence *e);
-/* Was it the framework's limit that said no, not the card? */
+/* Was it the framework's limit that said no, not the device? */
 bool evidence_limit_bound(const evidence *e);
 /* Does a function whose name begins so, in a file whose path contains that, lie on the way? */
 bool evidence_passes(const evidence *e, uint32_t stack_id, const char *name, const char *file);
@@ -139,9 +140,9 @@ const char *evidence_place(const evidence *e, char *text, size_t size, uint32_t 
 
 /* Do the passes on the way of this stack run backward? */
 bool evidence_trains(const evidence *e, uint32_t stack_id);
-/* Does the pass that failed build a graph, as training's did? Told by whether it holds what they
+/* Does the pass that failed build a graph, as training's did? Found by whether it holds what they
  * held. */
-typedef enum graph_built { GRAPH_UNTOLD = 0, GRAPH_BUILT, GRAPH_NOT_BUILT } graph_built;
+typedef enum graph_built { GRAPH_UNKNOWN = 0, GRAPH_BUILT, GRAPH_NOT_BUILT } graph_built;
 graph_built evidence_builds_graph(const evidence *e);
 /* Of what the forward passes of the whole turns allocate, how much is there at their end? That of
  * the middle one; 0 where there are too few, or any runs backward. */

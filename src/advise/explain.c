@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "advise/diagnosis.h"
 #include "advise/elsewhere.h"
 #include "advise/host.h"
-#include "advise/told.h"
 
 #define WORKSPACES_MOST 16 /* live at the end, to be looked at one by one */
 
@@ -17,8 +17,8 @@ static void add_note(explanation *x, const char *text) {
 
 /* No failure in it: how close it came. */
 /* cuBLAS takes a workspace at its first product and keeps it: sizes as PyTorch 2.11 sets them for a
- * handle on cards before and from compute capability 9 on, and for cuBLASLt. A tensor of just that
- * size would come oftener than once from a line that does. */
+ * handle on devices before and from compute capability 9 on, and for cuBLASLt. A tensor of just
+ * that size would come more than once from a line that does. */
 static bool is_workspace(const timeline *t, uint32_t number) {
   const lifetime *l = &t->lifetimes[number];
   if (l->bytes != 8519680 && l->bytes != 33554432 && l->bytes != 1048576) return false;
@@ -52,9 +52,9 @@ static void say_kept(explanation *x) {
 static void say_no_failure(explanation *x) {
   const evidence *e = &x->evidence;
   uint64_t capacity = evidence_capacity(e);
-  if (e->told.kind == MESSAGE_HOST) {
+  if (e->message.kind == MESSAGE_HOST) {
     buffer_printf(&x->headline,
-                  "The card did not run out of memory in this recording; the error is "
+                  "The device did not run out of memory in this recording; the error is "
                   "about host memory");
     return;
   }
@@ -76,9 +76,10 @@ static void say_limits(explanation *x) {
   if (!e->has_stacks && e->time.lifetime_count > 0)
     add_note(x, "no stacks were recorded: lines are not known and the cause is less sure "
                 "(record with context=\"all\")");
-  if (e->failed && e->told.kind == MESSAGE_NONE && e->n.card_bytes == MESSAGE_UNKNOWN)
-    add_note(x, "the error text is not with it: the card's size and its other users are not known "
-                "(give it with --message)");
+  if (e->failed && e->message.kind == MESSAGE_NONE && e->n.device_bytes == MESSAGE_UNKNOWN)
+    add_note(x,
+             "the error text is not with it: the device's size and its other users are not known "
+             "(give it with --message)");
   if (e->survived) add_note(x, "the program went on after this failure");
   if (e->source->skipped_events > 0)
     add_note(x, "some entries of the file could not be read; the rest was used");
@@ -86,24 +87,24 @@ static void say_limits(explanation *x) {
     add_note(x, "the recording began late: much of what is live was there before it");
 }
 
-/* PyTorch's snapshots do not name the card. One size is a T4's alone: 16 GB less what the error
- * correction takes, 14.6 to 14.8 GiB as the driver tells it. */
-static const char *card_name(const evidence *e, const explain_options *options) {
-  const char *told = recording_text(e->source, e->source->device_name_id);
-  if (told[0] != '\0') return told;
-  if (options != NULL && options->card != NULL) return options->card;
-  double gib = e->n.card_bytes != MESSAGE_UNKNOWN ? (double)e->n.card_bytes / 0x1p30 : 0;
+/* PyTorch's snapshots do not name the device. One size is a T4's alone: 16 GB less what the error
+ * correction takes, 14.6 to 14.8 GiB as the driver reports it. */
+static const char *device_name(const evidence *e, const explain_options *options) {
+  const char *name = recording_text(e->source, e->source->device_name_id);
+  if (name[0] != '\0') return name;
+  if (options != NULL && options->device != NULL) return options->device;
+  double gib = e->n.device_bytes != MESSAGE_UNKNOWN ? (double)e->n.device_bytes / 0x1p30 : 0;
   return gib > 14.4 && gib < 14.85 ? "T4" : "";
 }
 
 static stow_status find_answer(explanation *x, const explain_options *options) {
   STOW_TRY(causes_find(&x->findings, &x->evidence));
-  STOW_TRY(fixes_find(&x->fixes, &x->evidence, &x->findings, card_name(&x->evidence, options)));
+  STOW_TRY(fixes_find(&x->fixes, &x->evidence, &x->findings, device_name(&x->evidence, options)));
   explanation_head(x);
   return STOW_OK;
 }
 
-/* The same failure on another card, or how well it fits there. */
+/* The same failure on another device, or how well it fits there. */
 static stow_status explain_elsewhere(explanation *x, elsewhere *w, const explain_options *options) {
   char before[64];
   if (w->fits) {
@@ -115,10 +116,10 @@ static stow_status explain_elsewhere(explanation *x, elsewhere *w, const explain
   STOW_TRY(find_answer(x, options));
   buffer said = x->headline;
   x->headline = BUFFER_INIT;
-  snprintf(before, sizeof before, "On a card of %s it fails", cause_size(options->device_bytes));
+  snprintf(before, sizeof before, "On a device of %s it fails", cause_size(options->device_bytes));
   buffer_printf(&x->headline, "%s: %s", before, said.data != NULL ? said.data : "");
   buffer_free(&said);
-  buffer_printf(&x->notes, "by replay: the card leaves %s to the allocator\n",
+  buffer_printf(&x->notes, "by replay: the device leaves %s to the allocator\n",
                 cause_size(w->given.limit_bytes));
   x->evidence.source = NULL; /* the view goes with `w` */
   return x->headline.status;
@@ -141,7 +142,7 @@ stow_status explain_recording(explanation *x, const recording *r, const explain_
   STOW_TRY(find_answer(x, options));
   if (x->headline.length == 0) {
     say_no_failure(x);
-    if (!x->evidence.failed && x->evidence.told.kind != MESSAGE_HOST)
+    if (!x->evidence.failed && x->evidence.message.kind != MESSAGE_HOST)
       STOW_TRY(elsewhere_say_waste(x));
   }
   say_limits(x);
@@ -150,8 +151,8 @@ stow_status explain_recording(explanation *x, const recording *r, const explain_
 
 stow_status explain_message(explanation *x, const char *text, size_t count) {
   *x = (explanation){.from_message = true, .headline = BUFFER_INIT, .notes = BUFFER_INIT};
-  message_read(&x->evidence.told, text, count);
-  told_explain(x);
+  message_read(&x->evidence.message, text, count);
+  diagnosis_explain(x);
   return explanation_status(x);
 }
 

@@ -14,11 +14,12 @@
 #include "advise/explanation.h"
 
 typedef struct explain_options {
-  const char *card; /* its name, where the recording does not tell; NULL not known */
+  const char *device; /* its name, where the recording does not have it; NULL: unknown */
   /* The error text, where it did not come with the recording; NULL none. */
   const char *message;
   size_t message_bytes;
-  uint64_t device_bytes; /* of a card to answer for, other than the recorded one; 0: as recorded */
+  uint64_t
+      device_bytes; /* of a device to answer for, other than the recorded one; 0: as recorded */
 } explain_options;
 
 /* `r` must outlive it. `options` may be NULL. Free in any case. */

@@ -97,7 +97,7 @@ static stow_status fill(stow_explanation *x, const explanation *from, bool out_o
       .outside_framework_bytes = n->outside_framework_bytes,
       .free_bytes = n->free_bytes,
       .limit_bytes = n->limit_bytes,
-      .device_bytes = n->card_bytes,
+      .device_bytes = n->device_bytes,
       .unknown_bytes = n->unknown_bytes,
   };
   x->text = x->json = x->line = BUFFER_INIT;
@@ -132,7 +132,7 @@ stow_status stow_explain_recording(stow_explanation **out, const stow_recording 
   if (of == NULL) return stow_fail(STOW_ERR_INVALID, "stow_explain_recording: recording is NULL");
   stow_explain_options options = STOW_EXPLAIN_OPTIONS_INIT;
   STOW_TRY(growing_read(&options, sizeof options, given, "stow_explain_options"));
-  explain_options inner = {.card = options.device_name,
+  explain_options inner = {.device = options.device_name,
                            .message = options.message,
                            .message_bytes = options.message != NULL ? options.message_bytes : 0,
                            .device_bytes = options.device_bytes};
@@ -149,7 +149,7 @@ stow_status stow_explain_message(stow_explanation **out, const char *text, uint6
   if (text == NULL) return stow_fail(STOW_ERR_INVALID, "stow_explain_message: text is NULL");
   explanation found = {0};
   stow_status status = explain_message(&found, text, bytes);
-  if (status == STOW_OK) status = publish(out, &found, found.evidence.told.kind != MESSAGE_NONE);
+  if (status == STOW_OK) status = publish(out, &found, found.evidence.message.kind != MESSAGE_NONE);
   explanation_free(&found);
   return status;
 }

@@ -1,6 +1,6 @@
-/* Explain run: choosing, among what the processes of a run left, what tells most.
+/* Explain run: chooses the best evidence among the files that the processes of a run left.
  *
- * Where host memory ran out, it is the host record. Of the card, best is PyTorch's own view
+ * Where host memory ran out, it is the host record. Of the device, best is PyTorch's own view
  * (PID.pickle, written as it ran out), with the trace of its process where that has PyTorch's
  * blocks; then the trace of a process that was refused memory (PID.stow, or its ring where the run
  * itself was cut off); then the words of the error alone (PID.error). */
@@ -69,7 +69,7 @@ static stow_status read_error(buffer *text, const char *path) {
   return text->status;
 }
 
-/* ---- the roads ---- */
+/* ---- the sources ---- */
 
 /* Opens the run's ledger. Without one, or with one of another version, l->header stays NULL. */
 static stow_status open_ledger(ledger *l, const char *folder) {
@@ -100,7 +100,7 @@ static stow_status unless_memory(stow_status status) {
   return status == STOW_ERR_HOST_MEMORY ? status : STOW_OK;
 }
 
-/* What the process recorded of its blocks tells what PyTorch's view of the end cannot: how it came
+/* The process's own recording of its blocks shows what PyTorch's final view cannot: how it came
  * to that. Where PyTorch kept a history itself, that is as good. */
 static stow_status add_trace(recording *view, const char *folder, const char *path) {
   char name[NAME_MAX + 1];
@@ -125,9 +125,9 @@ static stow_status add_trace(recording *view, const char *folder, const char *pa
   return status;
 }
 
-/* `told`: with the words of the error; a trace of our own has its numbers already. */
-static stow_status from_recording(run_story *s, bool told, bool *found) {
-  explain_options options = {.message = told && s->error.length > 0 ? s->error.data : NULL,
+/* `with_error`: uses the error text too. Our own trace has its numbers already. */
+static stow_status from_recording(run_story *s, bool with_error, bool *found) {
+  explain_options options = {.message = with_error && s->error.length > 0 ? s->error.data : NULL,
                              .message_bytes = s->error.length};
   explanation_free(&s->says);
   STOW_TRY(explain_recording(&s->says, &s->record, &options));
@@ -141,7 +141,7 @@ static bool has_failure(const recording *r) {
   return false;
 }
 
-/* False where the ledger tells that every request that was refused was served at last. */
+/* Returns false if the ledger shows that every refused request was served in the end. */
 static bool may_have_run_out(const char *folder) {
   ledger l;
   if (open_ledger(&l, folder) != STOW_OK || l.header == NULL) return true;
@@ -196,7 +196,7 @@ static stow_status say_none(run_story *s, const char *folder) {
   bool known = run_folder_end(folder, &end);
   if (known) snprintf(command, sizeof command, " (%s)", end.command);
   if (!known)
-    buffer_printf(&x->headline, "The run has not come to an end that was seen: nothing tells that "
+    buffer_printf(&x->headline, "The end of the run was not recorded: nothing shows that "
                                 "it ran out of memory");
   else if (end.signal_number != 0)
     buffer_printf(&x->headline,
@@ -258,7 +258,7 @@ static stow_status read_one(run_story *s, const char *folder) {
   }
   STOW_TRY(newest(folder, RUN_ERROR, path));
   STOW_TRY(read_error(&s->error, path));
-  bool told = s->error.length > 0;
+  bool has_error = s->error.length > 0;
   STOW_TRY(newest(folder, RUN_PICKLE, path));
   bool found = false;
   if (path[0] != '\0') {
@@ -268,7 +268,7 @@ static stow_status read_one(run_story *s, const char *folder) {
     STOW_TRY(from_recording(s, true, &found));
   }
   if (!found && may_have_run_out(folder)) STOW_TRY(from_traces(s, folder, &found));
-  if (!found && told) {
+  if (!found && has_error) {
     explanation_free(&s->says);
     STOW_TRY(explain_message(&s->says, s->error.data, s->error.length));
     found = true;

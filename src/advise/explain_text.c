@@ -24,20 +24,20 @@ static void row(buffer *out, const char *name, uint64_t bytes, const char *note)
     buffer_printf(out, "  %-28s %10s%s%s\n", name, cause_size(bytes), note[0] ? "  " : "", note);
 }
 
-static void numbers_text(const numbers *n, bool card, bool elsewhere, buffer *out) {
+static void numbers_text(const numbers *n, bool device, bool elsewhere, buffer *out) {
   row(out, "asked for", n->asked_bytes, "");
-  row(out, "live", n->live_bytes, card ? "what your data holds" : "what the process held");
+  row(out, "live", n->live_bytes, device ? "what your data holds" : "what the process held");
   row(out, "cached, not live", n->cached_bytes, "what the framework keeps for reuse");
   row(out, "  largest hole in it", n->largest_hole_bytes, "the most one request can have of it");
   row(out, "outside the framework", n->outside_framework_bytes, "the driver, other libraries");
   row(out, "other processes", n->other_process_bytes, "");
-  row(out, card ? "free on the card" : "free", n->free_bytes, "");
+  row(out, device ? "free on the device" : "free", n->free_bytes, "");
   if (known(n->unknown_bytes) && n->unknown_bytes >= UNKNOWN_LEAST)
     row(out, "not accounted for", n->unknown_bytes, "the driver, or processes that are not listed");
-  row(out, "the card", n->card_bytes, "");
-  row(out, elsewhere ? "what that card leaves" : "the limit set", n->limit_bytes, "");
-  if (card && !known(n->card_bytes) && !elsewhere)
-    buffer_text(out, "  the card's size is not known\n");
+  row(out, "the device", n->device_bytes, "");
+  row(out, elsewhere ? "what that device leaves" : "the limit set", n->limit_bytes, "");
+  if (device && !known(n->device_bytes) && !elsewhere)
+    buffer_text(out, "  the device's size is not known\n");
 }
 
 static void lines_text(const buffer *lines, const char *before, buffer *out) {
@@ -88,7 +88,7 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
   } else if (!x->from_message || known(n->asked_bytes) || known(n->live_bytes) ||
              known(n->limit_bytes)) {
     heading(out, "Memory", bold);
-    numbers_text(n, x->evidence.told.kind != MESSAGE_HOST, x->evidence.elsewhere, out);
+    numbers_text(n, x->evidence.message.kind != MESSAGE_HOST, x->evidence.elsewhere, out);
   }
   if (x->findings.count > 0) heading(out, "Causes", bold);
   for (uint32_t i = 0; i < x->findings.count; i++) {
@@ -136,7 +136,7 @@ static void numbers_json(const numbers *n, json *j) {
   json_bytes(j, "outside_framework_bytes", n->outside_framework_bytes);
   json_bytes(j, "free_bytes", n->free_bytes);
   json_bytes(j, "limit_bytes", n->limit_bytes);
-  json_bytes(j, "card_bytes", n->card_bytes);
+  json_bytes(j, "card_bytes", n->device_bytes);
   json_bytes(j, "unknown_bytes", n->unknown_bytes);
   json_end_object(j);
 }

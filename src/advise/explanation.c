@@ -18,7 +18,7 @@ void explanation_head(explanation *x) {
 void explanation_blank(explanation *x) {
   *x = (explanation){
       .from_message = true, .headline = BUFFER_INIT, .memory = BUFFER_INIT, .notes = BUFFER_INIT};
-  message_read(&x->evidence.told, "", 0);
+  message_read(&x->evidence.message, "", 0);
   memset(&x->evidence.n, 0xff, sizeof x->evidence.n);
 }
 

@@ -1,16 +1,17 @@
-/* Explanation: the answer that explain.h, told.h and host.h fill in and explain_text.c prints. */
+/* Explanation: the answer that explain.h, diagnosis.h and host.h fill in and explain_text.c prints.
+ */
 #ifndef ADVISE_EXPLANATION_H
 #define ADVISE_EXPLANATION_H
 
 #include "advise/fixes.h"
 
 typedef struct explanation {
-  evidence evidence; /* of a recording; otherwise only told and n are filled */
+  evidence evidence; /* of a recording; otherwise only message and n are filled */
   bool from_message;
   findings findings;
   fixes fixes;
   buffer headline; /* one sentence */
-  buffer memory;   /* rows, of host memory; where there are none the card's numbers are shown */
+  buffer memory;   /* rows, of host memory; where there are none the device's numbers are shown */
   buffer notes;    /* lines: what weakens the answer, what is missing to know more */
 } explanation;
 

@@ -9,7 +9,7 @@
 /* Times a forward pass, at the peak of a step: what backward holds beside it, and a loss over many
  * classes (a language model's logits, three times and more). */
 #define LOSS_AND_BACKWARD 4.0
-#define FIRST_PASS_ROOM   0.9   /* …where what comes after is reckoned in */
+#define FIRST_PASS_ROOM   0.9   /* …where what comes after is included */
 #define WORK_RECOMPUTED   0.5   /* of the activations: 0.45 to 0.5 were measured */
 #define LAYER_LEAST       65536 /* bytes of an output that is counted as a layer's */
 
@@ -62,15 +62,15 @@ static stow_status enough_halvings(fix_case *m, uint32_t *parts) {
   return STOW_OK;
 }
 
-static const char *half_precision(const char *card) {
+static const char *half_precision(const char *device) {
   static const char *const without[] = {"T4",     "V100",   "P100",   "P4",    "K80",
                                         "GTX 10", "GTX 16", "RTX 20", "TITAN", "Quadro"};
   for (size_t i = 0; i < sizeof without / sizeof *without; i++)
-    if (strstr(card, without[i]) != NULL)
+    if (strstr(device, without[i]) != NULL)
       return "run forward under torch.autocast(\"cuda\", dtype=torch.float16) with a "
-             "torch.amp.GradScaler (this card has no bfloat16)";
-  if (card[0] == '\0')
-    return "run forward under torch.autocast(\"cuda\", dtype=torch.bfloat16); on cards without "
+             "torch.amp.GradScaler (this device has no bfloat16)";
+  if (device[0] == '\0')
+    return "run forward under torch.autocast(\"cuda\", dtype=torch.bfloat16); on devices without "
            "bfloat16 (T4, V100) dtype=torch.float16 with a torch.amp.GradScaler";
   return "run forward under torch.autocast(\"cuda\", dtype=torch.bfloat16)";
 }
@@ -170,7 +170,7 @@ stow_status fix_pass(fix_case *m) {
                  need_batch(n, (need_change){.weights = 0.5, .trained = 1, .state = 1}, 0.5) >=
                      batch);
   else if (!autocast && !p->autocast && !program_is_narrow(p))
-    fix_estimate(fix_add(m, "16-bit arithmetic in forward", "%s", half_precision(m->card)),
+    fix_estimate(fix_add(m, "16-bit arithmetic in forward", "%s", half_precision(m->device)),
                  autocast_saves(e), false);
   return STOW_OK;
 }

@@ -15,7 +15,7 @@ typedef struct fix_case {
   fixes *out;
   const evidence *e;
   const findings *f;
-  const char *card;
+  const char *device;
   whatif w;
   whatif_result base; /* as it was */
 } fix_case;

@@ -17,7 +17,7 @@ stow_status fix_graph(fix_case *m) {
   const growth *g = &m->f->growth;
   char at[256];
   leave_out_growth(m);
-  fix *x = fix_add(m, "none; .item() waits for the card once a turn",
+  fix *x = fix_add(m, "none; .item() waits for the device once a turn",
                    "at %s: add the number, not the tensor with its graph: total += loss.item() "
                    "(or loss.detach()); %s",
                    fix_place(m, at, m->e->caller_of_stack[g->stack_id]),
@@ -106,7 +106,7 @@ stow_status fix_leak(fix_case *m) {
                          "append .detach().cpu() to a list and join it at the end",
                          at)
                : fix_add(m, "a copy to the host each turn, if the values are needed",
-                         "do not keep on the card what %s makes: keep a number, or "
+                         "do not keep on the device what %s makes: keep a number, or "
                          ".detach().cpu(), or drop it each turn",
                          at);
   return fix_replay(m, x, false);

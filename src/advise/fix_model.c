@@ -57,7 +57,7 @@ stow_status fix_weights(fix_case *m) {
                 "move the weights in 16 bits: model.half() before %s (or "
                 "torch_dtype=torch.float16 when loading)",
                 building ? fix_place(m, at, m->e->user_of_stack[m->e->fail_stack_id])
-                         : "it goes to the card");
+                         : "it goes to the device");
   STOW_TRY(fix_replay(m, x, false));
   if (evidence_plain(m->e)) return STOW_OK;
   uint64_t weights = m->e->live_by_phase[PHASE_BUILD] + m->e->live_by_phase[PHASE_LOAD];

@@ -63,11 +63,11 @@ stow_status fix_cache(fix_case *m) {
 }
 
 stow_status fix_others(fix_case *m) {
-  const message *t = &m->e->told;
+  const message *t = &m->e->message;
   char who[64] = "the other process";
   if (t->process_count > 0) snprintf(who, sizeof who, "process %u", t->processes[0].pid);
   fix_estimate(fix_add(m, "it ends, or waits",
-                       "end %s, or choose another card: CUDA_VISIBLE_DEVICES=…", who),
+                       "end %s, or choose another device: CUDA_VISIBLE_DEVICES=…", who),
                m->e->n.other_process_bytes, true);
   return STOW_OK;
 }
@@ -85,12 +85,12 @@ stow_status fix_outside(fix_case *m) {
 stow_status fix_limit(fix_case *m) {
   uint64_t wanted = m->base.peak_reserved_bytes;
   if (m->e->peak_reserved_bytes > wanted) wanted = m->e->peak_reserved_bytes;
-  if (m->e->n.card_bytes == MESSAGE_UNKNOWN || wanted > m->e->n.card_bytes) return STOW_OK;
+  if (m->e->n.device_bytes == MESSAGE_UNKNOWN || wanted > m->e->n.device_bytes) return STOW_OK;
   /* A limit of stowage run, which counts what others of the process and the driver hold, too. */
   if (recording_fact(m->e->source, "limit_bytes") != NULL) {
     uint64_t more =
         wanted > m->e->n.limit_bytes ? wanted - m->e->n.limit_bytes : evidence_asked_bytes(m->e);
-    fix_estimate(fix_add(m, "less is left for others on the card; or time on the bus",
+    fix_estimate(fix_add(m, "less is left for others on the device; or time on the bus",
                          "raise --vram-limit (in Python: stowage.limit) to %s or more, or go on in "
                          "host memory with --spill auto",
                          cause_size(m->e->n.limit_bytes + more)),
@@ -98,9 +98,9 @@ stow_status fix_limit(fix_case *m) {
     return STOW_OK;
   }
   fix_estimate(
-      fix_add(m, "less is left for others on the card",
+      fix_add(m, "less is left for others on the device",
               "raise the limit to %s or more: torch.cuda.set_per_process_memory_fraction(%.4f)",
-              cause_size(wanted), (double)wanted * 1.05 / (double)m->e->n.card_bytes + 0.00005),
+              cause_size(wanted), (double)wanted * 1.05 / (double)m->e->n.device_bytes + 0.00005),
       wanted > m->e->n.limit_bytes ? wanted - m->e->n.limit_bytes : 0, true);
   return STOW_OK;
 }

@@ -235,8 +235,8 @@ stow_status fix_training(fix_case *m) {
   if (shown > 0) return STOW_OK;
   char sum[320];
   need_sum(n, m->e->program.optimizer, sum, sizeof sum);
-  fix_estimate(fix_add(m, "another card, or another model",
-                       "no batch fits (%s): a smaller model, a card with more memory, or several "
+  fix_estimate(fix_add(m, "another device, or another model",
+                       "no batch fits (%s): a smaller model, a device with more memory, or several "
                        "with FSDP (torch.distributed.fsdp.fully_shard)",
                        sum),
                MESSAGE_UNKNOWN, false);

@@ -38,10 +38,10 @@ static void first_one_that_fits(fixes *all) {
   all->list[0] = enough;
 }
 
-stow_status fixes_find(fixes *out, const evidence *e, const findings *f, const char *card) {
+stow_status fixes_find(fixes *out, const evidence *e, const findings *f, const char *device) {
   *out = (fixes){0};
   if (f->count == 0) return STOW_OK;
-  fix_case m = {.out = out, .e = e, .f = f, .card = card};
+  fix_case m = {.out = out, .e = e, .f = f, .device = device};
   stow_status status = whatif_open(&m.w, e);
   if (status == STOW_OK) status = whatif_run(&m.w, &m.base, false, 0);
   bool limited = false;

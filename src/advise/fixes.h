@@ -10,7 +10,7 @@
 #include "advise/causes.h"
 #include "advise/fix.h"
 
-/* `card` names the card where known ("Tesla T4"), else "". */
-stow_status fixes_find(fixes *out, const evidence *e, const findings *f, const char *card);
+/* `device` names the device where known ("Tesla T4"), else "". */
+stow_status fixes_find(fixes *out, const evidence *e, const findings *f, const char *device);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * From outside: which processes hold how much, how it grew, how many bytes were read, which files
  * are open. From inside, where the process is Python: what its variables hold and which line it is
- * at. Each cause is one function that gives a confidence; docs/explain.md tells when it is wrong.
+ * at. Each cause is one function that gives a confidence; docs/explain.md says when it is wrong.
  */
 #include "advise/host.h"
 
@@ -40,7 +40,7 @@ static bool find_text(host_case *c) {
   const host_object *o = NULL;
   for (size_t i = 0; i < r->object_count && o == NULL; i++)
     if (is_text_table(&r->objects[i])) o = &r->objects[i];
-  double share = o != NULL ? evidence_share(o->text_bytes, c->told_bytes) : 0;
+  double share = o != NULL ? evidence_share(o->text_bytes, c->reported_bytes) : 0;
   if (o == NULL || share < MUCH) return false;
   char column[64] = "column";
   snprintf(column, sizeof column, "%.*s", (int)strcspn(o->words, ","), o->words);
@@ -71,7 +71,7 @@ static void find_objects(host_case *c) {
                   ? r->objects[i].objects * 8
                   : r->objects[i].count * (r->objects[i].element_bytes > 200 ? 32 : 8);
     }
-  double share = evidence_share(sum, c->told_bytes);
+  double share = evidence_share(sum, c->reported_bytes);
   if (find_text(c) || first == NULL || share < MUCH) return;
   cause *to = host_add(c, CAUSE_HOST_OBJECTS, share >= MOST ? 0.9 : 0.55);
   char text[480];
@@ -112,7 +112,7 @@ static void find_leak(host_case *c) {
   for (size_t i = 0; i < r->object_count && most == NULL; i++)
     if (is_collection(&r->objects[i])) most = &r->objects[i];
   if (most == NULL) return;
-  double share = evidence_share(most->bytes, c->told_bytes);
+  double share = evidence_share(most->bytes, c->reported_bytes);
   bool steady = rises_steadily(r);
   if (share < MUCH) return;
   cause *to = host_add(c, CAUSE_HOST_LEAK, share >= MOST ? (steady ? 0.9 : 0.75) : 0.5);
@@ -154,9 +154,9 @@ static void find_limit(host_case *c) {
                : strcmp(r->limit_from, "python") == 0 ? "stowage.limit(ram=…)"
                                                       : "the machine");
   uint64_t named = host_named_bytes(r);
-  uint64_t bare = c->told_bytes > named ? c->told_bytes - named : 0;
-  bool making =
-      alone && r->from_inside && c->place[0] != '\0' && evidence_share(bare, c->told_bytes) >= MUCH;
+  uint64_t bare = c->reported_bytes > named ? c->reported_bytes - named : 0;
+  bool making = alone && r->from_inside && c->place[0] != '\0' &&
+                evidence_share(bare, c->reported_bytes) >= MUCH;
   if (making) {
     cause_head(to, "The line the program is at makes %s so far: %s", cause_size(bare), c->place);
     const char *source = host_line_own(r);
@@ -230,9 +230,9 @@ stow_status explain_host(explanation *x, const host_record *r) {
   explanation_blank(x);
   host_case c = {.r = r, .x = x, .main = r->process_count > 0 ? &r->processes[0] : &nobody};
   c.main_bytes = c.main->held_bytes > 0 ? c.main->held_bytes : r->held_bytes;
-  /* Where it has more than doubled since, most of it is what was not told. */
-  bool told = r->from_inside && r->inside_bytes >= c.main_bytes / 2 && r->inside_bytes > 0;
-  c.told_bytes = told ? r->inside_bytes : c.main_bytes;
+  /* If memory more than doubled after the report, most of it is missing from the report. */
+  bool recent = r->from_inside && r->inside_bytes >= c.main_bytes / 2 && r->inside_bytes > 0;
+  c.reported_bytes = recent ? r->inside_bytes : c.main_bytes;
   x->evidence.n.live_bytes = r->held_bytes;
   x->evidence.n.limit_bytes = r->limit_bytes;
   x->evidence.n.free_bytes = r->usable_bytes;

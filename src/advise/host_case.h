@@ -22,11 +22,11 @@ typedef struct host_case {
   explanation *x;
   const tree_process *main; /* the one that holds most */
   uint64_t main_bytes;
-  uint64_t told_bytes;    /* what it held when it told of its objects: they are parts of that */
-  bool pinned;            /* shared memory is pinned memory of the driver */
-  bool joined;            /* a text or bytes is made anew with each part joined to it */
-  char place[300];        /* the program's own line, "" if it is not known */
-  double sure[FIXES_MAX]; /* of the cause that each fix is for */
+  uint64_t reported_bytes; /* what it held when it reported its objects */
+  bool pinned;             /* shared memory is pinned memory of the driver */
+  bool joined;             /* a text or bytes is made anew with each part joined to it */
+  char place[300];         /* the program's own line, "" if it is not known */
+  double sure[FIXES_MAX];  /* of the cause that each fix is for */
 } host_case;
 
 /* ---- what an object is ---- */

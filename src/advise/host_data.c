@@ -18,9 +18,9 @@ static bool look_alike(const host_object *a, const host_object *b) {
   return more - less < more / 10;
 }
 
-/* Are they told to be copies by more than their shape: another type, or a line that makes the one
- * from the other? A model of weather has many arrays of one shape too. */
-static bool told_apart(const host_record *r, const host_object *a, const host_object *b) {
+/* Returns true if more than the shape shows that they are copies: another type, or a line that
+ * makes one from the other. A weather model has many arrays of one shape too. */
+static bool surely_copies(const host_record *r, const host_object *a, const host_object *b) {
   return strcmp(a->of, b->of) != 0 || host_line_makes_another(r, a->name) != HOST_MAKES_NOTHING ||
          host_line_makes_another(r, b->name) != HOST_MAKES_NOTHING;
 }
@@ -50,7 +50,7 @@ static bool find_joined(host_case *c) {
   const host_record *r = c->r;
   const host_object *o = &r->objects[0];
   if (r->object_count == 0 || (strcmp(o->type, "bytes") != 0 && strcmp(o->type, "str") != 0) ||
-      evidence_share(o->bytes, c->told_bytes) < MUCH || unnamed_part(c, o) < 0.8 ||
+      evidence_share(o->bytes, c->reported_bytes) < MUCH || unnamed_part(c, o) < 0.8 ||
       (!host_line_joins(r, o->name) && !(host_line_reads(r) != NULL && reads_on(r, o))))
     return false;
   cause *to = host_add(c, CAUSE_HOST_COPIES, 0.8);
@@ -71,17 +71,17 @@ void host_find_copies(host_case *c) {
   const host_record *r = c->r;
   uint64_t sum = 0;
   unsigned alike = 0;
-  bool told = false;
+  bool sure = false;
   const host_object *first = NULL, *second = NULL;
   for (size_t i = 0; i < r->object_count; i++) {
     const host_object *o = &r->objects[i];
-    if (!host_is_array(o) || evidence_share(o->bytes, c->told_bytes) < 0.08) continue;
+    if (!host_is_array(o) || evidence_share(o->bytes, c->reported_bytes) < 0.08) continue;
     if (first == NULL) {
       first = o;
       sum = o->bytes;
     } else if (look_alike(first, o)) {
       if (second == NULL) second = o;
-      told = told || told_apart(r, first, o);
+      sure = sure || surely_copies(r, first, o);
       alike++;
       sum += o->bytes;
     }
@@ -93,18 +93,18 @@ void host_find_copies(host_case *c) {
   const char *copying = host_line_copies(r);
   /* A copy that is being made has no name yet; a line of several steps makes more than one. */
   host_making making = host_line_makes_another(r, first->name);
-  double part = evidence_share(first->bytes, c->told_bytes);
+  double part = evidence_share(first->bytes, c->reported_bytes);
   bool made = second == NULL && copying == NULL &&
               (part >= MOST ? making != HOST_MAKES_NOTHING && unnamed_part(c, first) >= 0.2
                             : part >= MUCH - 0.05 && making == HOST_MAKES_BY_OPERATOR &&
                                   unnamed_part(c, first) >= 0.8); /* an array and two steps of it */
-  double share =
-      evidence_share(copying != NULL || made ? (second == NULL ? 2 : 1) * sum : sum, c->told_bytes);
+  double share = evidence_share(copying != NULL || made ? (second == NULL ? 2 : 1) * sum : sum,
+                                c->reported_bytes);
   if ((second == NULL && copying == NULL && !made) || share < MUCH) return;
-  told = told || copying != NULL;
-  if (second != NULL && !told && alike >= 2) return;
+  sure = sure || copying != NULL;
+  if (second != NULL && !sure && alike >= 2) return;
   cause *to = host_add(c, CAUSE_HOST_COPIES,
-                       second != NULL && told && share >= MOST    ? 0.9
+                       second != NULL && sure && share >= MOST    ? 0.9
                        : copying != NULL                          ? 0.85
                        : made && making == HOST_MAKES_BY_OPERATOR ? 0.8
                        : made                                     ? 0.65
@@ -126,7 +126,7 @@ void host_find_copies(host_case *c) {
              "do (float32 instead of float64)"
            : "make it once at its full size and fill it part by part (out=, a[i:j] = …), "
              "convert in parts, and drop the old name (del) before the next step",
-      made ? "the old values are gone" : "the full size must be known beforehand");
+      made ? "the old values are gone" : "the full size must be known in advance");
 }
 
 /* How a file of that ending is read in parts: the words before its path, and after it. */
@@ -169,9 +169,9 @@ static bool is_packed(const char *path) {
   return false;
 }
 
-/* The file that what is held comes from. How far it was read is told when a read has come to its
- * end; text of short numbers is several times as large in memory as in its file, and what is packed
- * as large as it likes. */
+/* The file that what is held comes from. How far it was read is reported when a read has come to
+ * its end; text of short numbers is several times as large in memory as in its file, and what is
+ * packed as large as it likes. */
 static const tree_file *find_file(const host_case *c, bool reading) {
   const host_record *r = c->r;
   for (size_t i = 0; i < r->file_count; i++)
@@ -211,8 +211,9 @@ void host_find_dataset(host_case *c) {
   double read = evidence_share(c->main->read_bytes, c->main_bytes);
   if (read < MUCH && file == NULL && reading == NULL) return;
   /* What is being read has no name yet: it is all that no variable holds. */
-  bool unnamed = reading != NULL && r->from_inside && evidence_share(named, c->told_bytes) < LITTLE;
-  if (read < MUCH && reading != NULL && evidence_share(largest, c->told_bytes) < MUCH &&
+  bool unnamed =
+      reading != NULL && r->from_inside && evidence_share(named, c->reported_bytes) < LITTLE;
+  if (read < MUCH && reading != NULL && evidence_share(largest, c->reported_bytes) < MUCH &&
       file == NULL && !unnamed)
     return;
   double sure = read >= 0.7 || (file != NULL && reading != NULL) ? 0.93

@@ -1,5 +1,5 @@
 /* Host line: read from the frames of the main thread and from the text of the program's own line; a
- * function of C has no frame, and then the line alone tells. */
+ * function of C has no frame, and then only the line shows it. */
 #include "advise/host_line.h"
 
 #include <ctype.h>
@@ -28,7 +28,7 @@ static bool calls(const char *source, const char *name) {
 }
 
 /* Is the main thread inside a function of one of these names, called by the program's own line? It
- * may be one of C, which has no frame: then the line itself tells. */
+ * may be one of C, which has no frame: then only the line shows it. */
 static const char *inside_of(const host_record *r, const char *const *names,
                              const char *const *called) {
   for (size_t i = 0; i < r->frame_count; i++) {

@@ -49,8 +49,8 @@ void host_find_shared(host_case *c) {
 void host_find_native(host_case *c) {
   const host_record *r = c->r;
   uint64_t named = host_named_bytes(r);
-  uint64_t bare = c->told_bytes > named ? c->told_bytes - named : 0;
-  double share = evidence_share(bare, c->told_bytes);
+  uint64_t bare = c->reported_bytes > named ? c->reported_bytes - named : 0;
+  double share = evidence_share(bare, c->reported_bytes);
   if (!r->from_inside || r->inside_turns < 2 || share < MOST || c->x->findings.count > 0) return;
   char place[300] = "";
   snprintf(place, sizeof place, "%s", c->place);
@@ -59,14 +59,14 @@ void host_find_native(host_case *c) {
              place[0] != '\0' ? ", and it grows at " : "", place);
   const char *source = host_line_own(r);
   if (source != NULL && source[0] != '\0') cause_say(to, "the line: %s", source);
-  cause_say(to, "of the %s held, Python variables account for %s", cause_size(c->told_bytes),
+  cause_say(to, "of the %s held, Python variables account for %s", cause_size(c->reported_bytes),
             cause_size(named));
   cause_say(to, "heap (malloc) %s, anonymous mappings %s", cause_size(r->kinds[TREE_HEAP]),
             cause_size(r->kinds[TREE_ANONYMOUS]));
-  for (size_t i = 0, told = 0; i < r->map_count && told < 3; i++)
+  for (size_t i = 0, shown = 0; i < r->map_count && shown < 3; i++)
     if (r->maps[i].kind == TREE_FILE && strstr(r->maps[i].path, ".so") != NULL) {
       cause_say(to, "a native library in use: %s", r->maps[i].path);
-      told++;
+      shown++;
     }
   host_add_fix(c, bare / 2,
                "free what the calls at that line return (close(), release(), free(), a with "

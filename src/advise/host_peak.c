@@ -40,7 +40,7 @@ stow_status host_peak_find(host_peak *p, const host_record *r) {
       clearly_wrong(&x.findings.list[0], &x.fixes.list[0], r)) {
     const fix *f = &x.fixes.list[0];
     p->wasted_bytes = f->saves_bytes == MESSAGE_UNKNOWN ? 0 : f->saves_bytes;
-    /* The holder is told before it. */
+    /* The holder is reported first. */
     const char *head = x.headline.data != NULL ? x.headline.data : "";
     size_t same = strlen(p->holder);
     if (same > 0 && strncmp(head, p->holder, same) == 0) head += same + strspn(head + same, "; ");

@@ -25,8 +25,8 @@ void host_find_graph(host_case *c) {
   const host_object *o = most_graphs(r);
   if (o == NULL) return;
   uint64_t named = host_named_bytes(r);
-  uint64_t held = (c->told_bytes > named ? c->told_bytes - named : 0) + o->bytes;
-  double share = evidence_share(held, c->told_bytes);
+  uint64_t held = (c->reported_bytes > named ? c->reported_bytes - named : 0) + o->bytes;
+  double share = evidence_share(held, c->reported_bytes);
   if (share < MUCH) return;
   char place[160], change[400];
   bool sum = !host_is_container(o);
@@ -40,7 +40,7 @@ void host_find_graph(host_case *c) {
   host_say_object(to, o);
   cause_say(to, "a tensor with requires_grad keeps every activation that led to it");
   cause_say(to, "%s of the %s held have no name in Python: saved activations",
-            cause_size(held - (o->bytes < held ? o->bytes : held)), cause_size(c->told_bytes));
+            cause_size(held - (o->bytes < held ? o->bytes : held)), cause_size(c->reported_bytes));
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   snprintf(change, sizeof change,
            sum ? "add the number, not the tensor: %s += loss.item(); or loop under "
@@ -52,16 +52,16 @@ void host_find_graph(host_case *c) {
 }
 
 /* The driver maps what cudaHostAlloc returns as anonymous shared memory, which the kernel names
- * /dev/zero (driver 580 on an H200, 2026-11-16). Returns its bytes in a process that uses a card.
+ * /dev/zero (driver 580 on an H200, 2026-11-16). Returns its bytes in a process that uses a device.
  */
 static uint64_t pinned_mapped(const host_record *r) {
   uint64_t bytes = 0;
-  bool card = false;
+  bool device = false;
   for (size_t i = 0; i < r->map_count; i++) {
-    card = card || strncmp(r->maps[i].path, "/dev/nvidia", 11) == 0;
+    device = device || strncmp(r->maps[i].path, "/dev/nvidia", 11) == 0;
     if (strncmp(r->maps[i].path, "/dev/zero", 9) == 0) bytes += r->maps[i].bytes;
   }
-  return card ? bytes : 0;
+  return device ? bytes : 0;
 }
 
 void host_find_pinned(host_case *c) {
@@ -80,7 +80,7 @@ void host_find_pinned(host_case *c) {
   if (first != NULL) host_describe(text, sizeof text, first);
   c->pinned = true;
   cause *to = host_add(c, CAUSE_HOST_PINNED, share >= MOST ? 0.95 : 0.6);
-  cause_head(to, "%s of host memory are pinned (locked for copies to the card)%s%s",
+  cause_head(to, "%s of host memory are pinned (locked for copies to the device)%s%s",
              cause_size(sum), text[0] != '\0' ? ": " : "", text);
   cause_say(to, "pinned memory is rounded up to powers of two, cannot be swapped, and PyTorch "
                 "keeps it after its tensors are freed");
@@ -88,5 +88,5 @@ void host_find_pinned(host_case *c) {
   host_add_fix(c, sum / 2,
                "pin only the batch that is copied (DataLoader(pin_memory=True) does), not the "
                "whole dataset; fewer prefetched batches: prefetch_factor=2, num_workers=2",
-               "a copy of an unpinned tensor waits for the card");
+               "a copy of an unpinned tensor waits for the device");
 }

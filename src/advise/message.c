@@ -1,9 +1,9 @@
 /* Message: cleans the text, asks the readers in order, adds the circumstances.
  *
- * Order: a card's error with words of its own, then sure words about host memory, then a card's
+ * Order: a device's error with words of its own, then sure words about host memory, then a device's
  * status, then errors that are about something else, then words that only hint at memory
  * (message_hint.c last). Of a
- * card's and a host's error in one text the earlier one is the cause; what comes after it is how
+ * device's and a host's error in one text the earlier one is the cause; what comes after it is how
  * the rest of the program went down. */
 #include "advise/message.h"
 
@@ -16,7 +16,7 @@
 #define CONTEXT_BYTES (4 << 20)
 
 static const message BLANK = {.asked_bytes = MESSAGE_UNKNOWN,
-                              .card_bytes = MESSAGE_UNKNOWN,
+                              .device_bytes = MESSAGE_UNKNOWN,
                               .free_bytes = MESSAGE_UNKNOWN,
                               .process_bytes = MESSAGE_UNKNOWN,
                               .limit_bytes = MESSAGE_UNKNOWN,
@@ -33,12 +33,12 @@ static const message BLANK = {.asked_bytes = MESSAGE_UNKNOWN,
                               .cache_tokens = MESSAGE_UNKNOWN,
                               .device = UINT32_MAX};
 
-/* Words that frameworks of a card use for their own errors as well. */
+/* Words that frameworks of a device use for their own errors as well. */
 static bool only_a_word(message_host host) {
   return host == HOST_PYTHON || host == HOST_NUMPY || host == HOST_TORCH || host == HOST_COMPILER;
 }
 
-static bool read_card(message *m, scan_text clean, scan_text raw, const char **where) {
+static bool read_device(message *m, scan_text clean, scan_text raw, const char **where) {
   context blank = m->context;
   if (message_torch(m, clean, where)) return true;
   if (scan_has(raw, "InUse") || scan_has(raw, "Chunk") || scan_has(raw, "memory_limit_"))
@@ -53,23 +53,23 @@ static bool read_card(message *m, scan_text clean, scan_text raw, const char **w
 }
 
 static void read_clean(message *m, scan_text t, scan_text raw) {
-  const char *card_at = NULL, *host_at = NULL;
+  const char *device_at = NULL, *host_at = NULL;
   message host = *m, status = *m;
-  bool card = read_card(m, t, raw, &card_at);
+  bool device = read_device(m, t, raw, &device_at);
   bool sure = message_host_memory(&host, t, true, &host_at);
-  if (card && sure && !only_a_word(host.host) && host_at < card_at) {
+  if (device && sure && !only_a_word(host.host) && host_at < device_at) {
     host.failures += m->failures;
     *m = host;
     return;
   }
-  if (!card && message_lookalike(m, t)) return;
-  if (card) {
+  if (!device && message_lookalike(m, t)) return;
+  if (device) {
     m->failures += sure && !only_a_word(host.host);
     return;
   }
-  /* "CUDA error: out of memory" and a MemoryError of the same failure are the card's. */
-  if (message_card(&status, t, &card_at) &&
-      (!sure || only_a_word(host.host) || card_at < host_at) && host.host != HOST_TORCH) {
+  /* "CUDA error: out of memory" and a MemoryError of the same failure are the device's. */
+  if (message_device(&status, t, &device_at) &&
+      (!sure || only_a_word(host.host) || device_at < host_at) && host.host != HOST_TORCH) {
     *m = status;
     return;
   }
@@ -103,15 +103,15 @@ void message_read(message *m, const char *text, size_t count) {
   buffer_free(&outputs);
 }
 
-bool message_card_is_limit(const message *m) {
+bool message_device_is_limit(const message *m) {
   uint64_t held = m->process_bytes == MESSAGE_UNKNOWN ? 0 : m->process_bytes;
   for (uint32_t i = 0; i < m->process_count; i++) held += m->processes[i].bytes;
   /* The numbers are rounded. */
-  return m->card_bytes != MESSAGE_UNKNOWN && m->process_count > 0 &&
-         held > m->card_bytes + m->card_bytes / 50;
+  return m->device_bytes != MESSAGE_UNKNOWN && m->process_count > 0 &&
+         held > m->device_bytes + m->device_bytes / 50;
 }
 
-bool message_of_card(message_kind kind) {
+bool message_is_device(message_kind kind) {
   return kind != MESSAGE_NONE && kind != MESSAGE_HOST && kind != MESSAGE_FOREIGN;
 }
 

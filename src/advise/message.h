@@ -9,7 +9,7 @@
  *   message_torch.c    PyTorch's allocator texts, 1.0 to 2.11
  *   message_xla.c      JAX, XLA and TensorFlow; message_bfc.c reads the allocator's dump
  *   message_serve.c    servers and runtimes with numbers of their own: vLLM, llama.cpp, Paddle, …
- *   message_card.c     errors that only name a status, by a table
+ *   message_device.c     errors that only name a status, by a table
  *   message_host.c     host memory, by a table
  *   message_foreign.c  errors that are about something else, by a table
  *   message_hint.c     what no table knows: words for memory and for failing in one line
@@ -35,7 +35,7 @@ typedef enum message_kind {
   MESSAGE_TENSORFLOW,
   MESSAGE_CUPY,
   MESSAGE_CUDA, /* the driver, the runtime or one of its libraries */
-  MESSAGE_ONNX, /* ONNX Runtime's arena; the text does not say whether a card's or the host's */
+  MESSAGE_ONNX, /* ONNX Runtime's arena; the text does not say whether a device's or the host's */
   MESSAGE_NUMBA,
   MESSAGE_RMM, /* RAPIDS: cuDF, cuML, RMM, thrust */
   MESSAGE_PADDLE,
@@ -47,8 +47,8 @@ typedef enum message_kind {
   MESSAGE_MLX,
   MESSAGE_DIRECTML,
   MESSAGE_JULIA,
-  MESSAGE_DISPATCH, /* Transformers: the weights do not fit the card */
-  MESSAGE_HOST,     /* host memory, not a card's */
+  MESSAGE_DISPATCH, /* Transformers: the weights do not fit the device */
+  MESSAGE_HOST,     /* host memory, not a device's */
   MESSAGE_FOREIGN,  /* known, and not about memory that Stowage manages */
   MESSAGE_KIND_COUNT
 } message_kind;
@@ -83,7 +83,7 @@ enum {
   MESSAGE_WEIGHTS = 1 << 0,    /* the failed request was for a model's weights */
   MESSAGE_COMPUTE = 1 << 1,    /* …for a context, a KV cache or a compute buffer */
   MESSAGE_KV_CACHE = 1 << 2,   /* no room for the KV cache beside the weights */
-  MESSAGE_START = 1 << 3,      /* refused at start: too little of the card is free */
+  MESSAGE_START = 1 << 3,      /* refused at start: too little of the device is free */
   MESSAGE_INIT = 1 << 4,       /* the driver itself could not start */
   MESSAGE_POOL = 1 << 5,       /* a pool's own maximum */
   MESSAGE_MIG = 1 << 6,        /* PyTorch could not ask NVML: a MIG slice */
@@ -111,22 +111,22 @@ typedef struct message {
   message_host host;
   uint32_t details; /* MESSAGE_WEIGHTS, … */
   uint64_t asked_bytes;
-  uint64_t card_bytes;     /* total capacity */
-  uint64_t free_bytes;     /* on the card, by the driver */
+  uint64_t device_bytes;   /* total capacity */
+  uint64_t free_bytes;     /* on the device, by the driver */
   uint64_t process_bytes;  /* this process, everything */
   uint64_t limit_bytes;    /* what the framework was allowed */
   uint64_t host_bytes;     /* all the host memory there is, by the Python package */
   uint64_t live_bytes;     /* allocated by the framework */
   uint64_t cached_bytes;   /* reserved by it, not allocated */
-  uint64_t reserved_bytes; /* both, where told as one number */
+  uint64_t reserved_bytes; /* both, where reported as one number */
   uint64_t outside_bytes;  /* in this process or beside it, as the framework counts it (MPS) */
-  uint32_t device;         /* GPU index; UINT32_MAX not told */
+  uint32_t device;         /* GPU index; UINT32_MAX: unknown */
   message_process processes[MESSAGE_PROCESSES_MAX];
   uint32_t process_count;
   uint64_t shape_bytes;     /* of a tensor whose shape the text names */
   uint64_t temporary_bytes; /* XLA: what one compiled program needs besides what goes in and out */
   uint64_t given_bytes;     /* XLA: what goes into it and comes out: weights, state, the batch */
-  uint32_t first_dim, rank; /* of that shape; 0 not told */
+  uint32_t first_dim, rank; /* of that shape; 0: unknown */
   uint64_t largest_bytes;   /* XLA: of its largest buffer; `what` names its operation and line */
   uint64_t wanted_tokens, cache_tokens; /* a server's context, and what its KV cache can hold */
   uint32_t failures;                    /* different failures in the text; the first one is read */
@@ -142,12 +142,12 @@ typedef struct message {
 /* Reads `count` bytes of text; it need not end with a zero and may hold anything. */
 void message_read(message *m, const char *text, size_t count);
 
-/* Is more held than the card is said to have? Then its size is a limit (of stowage run, for one),
+/* Is more held than the device is said to have? Then its size is a limit (of stowage run, for one),
  * and what others hold is beside it. */
-bool message_card_is_limit(const message *m);
+bool message_device_is_limit(const message *m);
 /* "PyTorch", "JAX or XLA", … for people. */
 const char *message_kind_name(message_kind kind);
-/* Is it an error of a card's memory? */
-bool message_of_card(message_kind kind);
+/* Is it an error of a device's memory? */
+bool message_is_device(message_kind kind);
 
 #endif

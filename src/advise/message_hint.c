@@ -40,7 +40,7 @@ static bool is_shortage(scan_text line) {
          (asked && refused);
 }
 
-static bool of_card(scan_text t) {
+static bool names_device(scan_text t) {
   return HAS_ANY(t, "gpu", "cuda", "vram", "device memory", "hip", "rocm", "vulkan", "opencl",
                  "metal", "video memory", "directx", "dxgi");
 }
@@ -71,9 +71,10 @@ bool message_hint(message *m, scan_text t, const char **where) {
     if (line.end - line.at > LINE_MOST) line.end = line.at + LINE_MOST;
     if (!is_shortage(line)) continue;
     *where = line.at;
-    bool card = of_card(line) || (of_card(t) && !HAS_ANY(line, "system memory", "ram", "host"));
-    m->kind = card ? MESSAGE_CUDA : MESSAGE_HOST;
-    m->host = card ? HOST_NONE : HOST_PYTHON;
+    bool device =
+        names_device(line) || (names_device(t) && !HAS_ANY(line, "system memory", "ram", "host"));
+    m->kind = device ? MESSAGE_CUDA : MESSAGE_HOST;
+    m->host = device ? HOST_NONE : HOST_PYTHON;
     scan_copy(m->what, sizeof m->what, t, line.at, "\n");
     return true;
   }

@@ -8,7 +8,7 @@
 bool message_torch(message *m, scan_text t, const char **where);
 bool message_xla(message *m, scan_text t, const char **where);
 bool message_serve(message *m, scan_text t, const char **where);
-bool message_card(message *m, scan_text t, const char **where);
+bool message_device(message *m, scan_text t, const char **where);
 /* `sure`: only texts that can mean nothing else; otherwise only the others ("Killed"). */
 bool message_host_memory(message *m, scan_text t, bool sure, const char **where);
 bool message_foreign(message *m, scan_text t);

@@ -29,7 +29,7 @@ static bool read_vllm(message *m, scan_text t) {
     const char *slash = scan_find(scan_from(t, open), "/");
     const char *wanted = scan_find(scan_from(t, open), "utilization (");
     const char *comma = wanted != NULL ? scan_find(scan_from(t, wanted), ", ") : NULL;
-    m->card_bytes = scan_size(t, slash);
+    m->device_bytes = scan_size(t, slash);
     m->asked_bytes = scan_size(t, comma);
     uint64_t whole = scan_number(t, open);
     const char *dot = scan_find(scan_from(t, open), ".");
@@ -163,7 +163,7 @@ static bool read_cupy(message *m, scan_text t) {
 static bool read_julia(message *m, scan_text t) {
   m->asked_bytes = scan_size_after(t, "trying to allocate ");
   const char *usage = scan_find(t, "GPU memory usage: ");
-  if (usage != NULL) m->card_bytes = scan_size_after(scan_from(t, usage), "/");
+  if (usage != NULL) m->device_bytes = scan_size_after(scan_from(t, usage), "/");
   m->live_bytes = scan_size_after(t, "Memory pool usage: ");
   m->reserved_bytes = scan_size_before(t, " reserved)");
   if (known(m->reserved_bytes) && known(m->live_bytes) && m->reserved_bytes >= m->live_bytes)

@@ -48,7 +48,7 @@ static void find_own_process(message *m) {
   m->processes[own] = m->processes[--m->process_count];
 }
 
-/* Apple's memory is the host's: its limit stands where the card's size would. PyTorch writes its
+/* Apple's memory is the host's: its limit stands where the device's size would. PyTorch writes its
  * GB there as 1024 MB. */
 static void read_apple(message *m, scan_text t) {
   m->asked_bytes = scan_size_binary_after(t, "Tried to allocate ");
@@ -60,9 +60,9 @@ static void read_apple(message *m, scan_text t) {
 }
 
 static void read_new(message *m, scan_text t) {
-  m->card_bytes = scan_size_after(t, "has a total capacity of ");
-  if (!known(m->card_bytes)) /* as 2.1 spells it */
-    m->card_bytes = scan_size_after(t, "has a total capacty of ");
+  m->device_bytes = scan_size_after(t, "has a total capacity of ");
+  if (!known(m->device_bytes)) /* as 2.1 spells it */
+    m->device_bytes = scan_size_after(t, "has a total capacty of ");
   m->free_bytes = scan_size_after(t, " of which ");
   m->process_bytes = scan_size_after(t, "this process has ");
   m->live_bytes = scan_size_after(t, "Of the allocated memory ");
@@ -76,7 +76,7 @@ static void read_new(message *m, scan_text t) {
 }
 
 static void read_old(message *m, scan_text t) {
-  m->card_bytes = scan_size_before(t, " total capacity");
+  m->device_bytes = scan_size_before(t, " total capacity");
   m->live_bytes = scan_size_before(t, " already allocated");
   m->free_bytes = scan_size_before(t, " free;");
   uint64_t cached = scan_size_before(t, " cached");
@@ -167,9 +167,9 @@ bool message_torch(message *m, scan_text t, const char **where) {
     return true;
   }
   read_new(m, s);
-  if (!known(m->card_bytes)) read_old(m, s);
+  if (!known(m->device_bytes)) read_old(m, s);
   /* An unsigned number that went below zero. */
-  if (known(m->free_bytes) && known(m->card_bytes) && m->free_bytes > m->card_bytes)
+  if (known(m->free_bytes) && known(m->device_bytes) && m->free_bytes > m->device_bytes)
     m->free_bytes = MESSAGE_UNKNOWN;
   return true;
 }

@@ -95,20 +95,20 @@ static void read_asked(message *m, scan_text t) {
   }
 }
 
-/* "Used 9.08G of 7.48G hbm", and what TensorFlow says of the card when it starts. */
-static void read_card(message *m, scan_text t) {
+/* "Used 9.08G of 7.48G hbm", and what TensorFlow says of the device when it starts. */
+static void read_device(message *m, scan_text t) {
   const char *hbm = scan_find(t, "in memory space hbm");
   if (hbm != NULL) {
     scan_text rest = scan_from(t, hbm);
     const char *used = scan_find(rest, "Used ");
-    if (used != NULL) m->card_bytes = scan_size_after(scan_from(rest, used), " of ");
+    if (used != NULL) m->device_bytes = scan_size_after(scan_from(rest, used), " of ");
     m->context.seen |= CONTEXT_BIT(TPU);
     return;
   }
   static const char *const totals[] = {"Total memory: ", "totalMemory: "};
   static const char *const frees[] = {"Free memory: ", "freeMemory: "};
-  for (size_t i = 0; i < sizeof totals / sizeof *totals && !known(m->card_bytes); i++) {
-    m->card_bytes = scan_size_after(t, totals[i]);
+  for (size_t i = 0; i < sizeof totals / sizeof *totals && !known(m->device_bytes); i++) {
+    m->device_bytes = scan_size_after(t, totals[i]);
     m->free_bytes = scan_size_after(t, frees[i]);
   }
   if (!known(m->free_bytes) && scan_has(t, "That was not possible. There are "))
@@ -175,7 +175,7 @@ bool message_xla(message *m, scan_text t, const char **where) {
               (scan_has(t, "tensorflow") && !jax);
   m->kind = (tensorflow && !jax) || flow ? MESSAGE_TENSORFLOW : MESSAGE_XLA;
   m->failures = 1;
-  read_card(m, t);
+  read_device(m, t);
   read_asked(m, t);
   read_buffers(m, t);
   read_shape(m, t);

@@ -32,9 +32,9 @@ typedef struct need {
 } need;
 
 void need_find(need *n, const evidence *e);
-/* How many times as much a first forward pass takes as the part of it that was reached, told from
- * how many layers there are (a weight and a bias each) and how many were called; without stacks,
- * each of the larger requests of the pass counts as one. */
+/* How many times as much a first forward pass takes as the part of it that was reached, estimated
+ * from how many layers there are (a weight and a bias each) and how many were called; without
+ * stacks, each of the larger requests of the pass counts as one. */
 double need_whole_pass(const evidence *e);
 /* How often a layer with weights was called, as far as stacks show it. */
 uint32_t need_layer_calls(const evidence *e);

@@ -1,4 +1,4 @@
-/* Outlook: reckons the rest of an optimizer's first step from what it did so far. */
+/* Outlook: estimates the rest of an optimizer's first step from what it did so far. */
 #include "advise/outlook.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #define SIZE_LEAST   4096 /* of a state that is counted: smaller ones are steps and the like */
 #define NUMBERS_MOST 3    /* a weight has, in the optimizers that are common … */
-#define NUMBERS_ELSE 2    /* … and where they cannot be told apart */
+#define NUMBERS_ELSE 2    /* … and where they cannot be distinguished */
 #define ROOM         0.97 /* of the capacity: the rest is lost in pieces */
 
 static const char mark_stem[] = "Optimizer.step#";

@@ -1,10 +1,10 @@
 /* Outlook: what a training step that failed inside its optimizer would have asked for next.
  *
- * A replay ends at the failure. Inside the first step of an optimizer more can be reckoned: each
+ * A replay ends at the failure. Inside the first step of an optimizer more can be estimated: each
  * weight gets as much state as those before it did, a step over lists of tensors (foreach, the
- * default on a card) makes temporaries as large as the weights, and the next turn does its forward
- * pass beside all of it, with the gradients still there unless they were dropped. The fixes ask
- * whether a change leaves room for that too. */
+ * default on a device) makes temporaries as large as the weights, and the next turn does its
+ * forward pass beside all of it, with the gradients still there unless they were dropped. The fixes
+ * ask whether a change leaves room for that too. */
 #ifndef ADVISE_OUTLOOK_H
 #define ADVISE_OUTLOOK_H
 
@@ -12,7 +12,7 @@
 
 typedef struct outlook {
   bool known;                  /* it failed in the first step of an optimizer */
-  char optimizer[64];          /* its class, "AdamW"; "" where the recording does not tell */
+  char optimizer[64];          /* its class, "AdamW"; "" if unknown */
   uint64_t state_bytes;        /* made so far, and asked for */
   uint64_t whole_state_bytes;  /* when every weight has its own */
   uint64_t scratch_bytes;      /* temporaries of the whole step … */
@@ -23,7 +23,7 @@ typedef struct outlook {
 void outlook_find(outlook *o, const evidence *e, const findings *f);
 
 /* Is there room for the rest of the step and the next turn, with `less_bytes` gone, that part of
- * the state on the card, and with the temporaries or without? True where nothing is known. */
+ * the state on the device, and with the temporaries or without? True where nothing is known. */
 bool outlook_fits(const outlook *o, const evidence *e, uint64_t less_bytes, double state,
                   bool scratch);
 

@@ -1,4 +1,5 @@
-/* Phase: who asked for an allocation, told from its stack, or from marks and order without one. */
+/* Phase: the part of the program that made an allocation. Found from its stack; without stacks,
+ * from marks and order. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -116,11 +117,11 @@ static phase stack_phase(uint32_t all, bool any_frame) {
 static stow_status find_helpers(const recording *r, uint16_t *says) {
   map line_of = {0}; /* by function: its line; UINT64_MAX if there are several */
   stow_status status = STOW_OK;
-  for (int told = 0; told < 2; told++)
+  for (int pass = 0; pass < 2; pass++)
     for (size_t f = 0; f < r->frame_count && status == STOW_OK; f++) {
       const frame *at = &r->frames[f];
       uint64_t key = (uint64_t)at->file_id << 32 | at->name_id, *line = map_get(&line_of, key);
-      if (told)
+      if (pass == 1)
         says[f + 1] |= line != NULL && *line != UINT64_MAX ? SAYS_HELPER : 0;
       else if (line == NULL)
         status = map_put(&line_of, key, at->line);
@@ -207,7 +208,7 @@ stow_status evidence_stacks(evidence *e) {
 
 /* ---- lifetimes ---- */
 
-/* Ticks within an optimizer's step, told by its marks. */
+/* Ticks within an optimizer's step, found by its marks. */
 static bool is_step_mark(const evidence *e, const event *mark) {
   const char *name = recording_text(e->source, timeline_origin(&e->time, mark)->tag_id);
   return strncmp(name, "Optimizer.step", 14) == 0;
@@ -291,7 +292,7 @@ static void find_landmarks(evidence *e) {
   }
 }
 
-/* The program's own word for where it failed, where stacks do not tell. */
+/* Where the program says it failed; used when stacks do not show it. */
 static phase phase_said(const evidence *e, phase found) {
   switch (e->program.step) {
   case PROGRAM_BUILDING: return found == PHASE_LOAD || found == PHASE_COPY ? found : PHASE_BUILD;

@@ -12,7 +12,7 @@ enum {
   DERIVED_TRAINS = 1 << 0,
   DERIVED_INFERS = 1 << 1,
   DERIVED_IMAGES = 1 << 2,  /* makes pictures or video */
-  DERIVED_SPILLS = 1 << 3,  /* an NVIDIA card, and nothing speaks against Linux */
+  DERIVED_SPILLS = 1 << 3,  /* an NVIDIA device, and nothing speaks against Linux */
   DERIVED_EXPANDS = 1 << 4, /* PyTorch 2.1 and newer, not on Windows */
   DERIVED_SPLITS = 1 << 5,  /* PyTorch knows max_split_size_mb */
   DERIVED_ROOM = 1 << 6,    /* more was free than asked for */
@@ -47,7 +47,7 @@ typedef struct recipe_table {
 
 extern const recipe_table recipes_place; /* other processes, limits, pieces */
 extern const recipe_table recipes_model; /* servers, weights, the optimizer, one huge tensor */
-extern const recipe_table recipes_full;  /* a card that is simply full */
+extern const recipe_table recipes_full;  /* a device that is simply full */
 extern const recipe_table recipes_host;
 extern const recipe_table recipes_find; /* where no other gave two */
 extern const recipe_table recipes_questions;

@@ -2,14 +2,14 @@
 #include "advise/recipe_words.h"
 
 static const recipe rows[] = {
-    /* ---- anything else on a card ---- */
-    {.kinds = ANY_CARD,
+    /* ---- anything else on a device ---- */
+    {.kinds = ANY_DEVICE,
      .mustnot = NOT_ROOM,
      .change = "a smaller batch, smaller inputs, or a smaller model (16-bit, quantized)",
      .cost = "more, smaller steps"},
-    {.kinds = ANY_CARD,
+    {.kinds = ANY_DEVICE,
      .never = M(APPLE) | M(AMD) | M(TPU) | M(INTEL),
-     .change = "see who else is on the card: nvidia-smi; stop the other process",
+     .change = "see who else is on the device: nvidia-smi; stop the other process",
      .cost = "none"},
 };
 const recipe_table recipes_find = {rows, sizeof rows / sizeof *rows};
@@ -56,8 +56,9 @@ static const recipe questions[] = {
          "stowage run -- python train.py (your command, on Linux) records the run and explains "
          "its end"},
     {.kinds = K(CUDA), .need = M(AMD), .change = "rocm-smi --showmeminfo vram --showpids"},
-    {.kinds = ANY_CARD, .need = M(AMD), .change = "rocm-smi --showpids"},
-    {.kinds = ANY_CARD, .change = "nvidia-smi, while it runs: it lists every process on the card"},
+    {.kinds = ANY_DEVICE, .need = M(AMD), .change = "rocm-smi --showpids"},
+    {.kinds = ANY_DEVICE,
+     .change = "nvidia-smi, while it runs: it lists every process on the device"},
     {.hosts = H(KILLED) | H(DIED) | H(WORKER),
      .need = M(WINDOWS),
      .change = "Task Manager > Details, sorted by Memory, while it runs"},

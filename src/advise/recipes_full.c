@@ -1,23 +1,23 @@
-/* Recipes for a card that is simply full: fewer or smaller inputs, fewer bits, recomputing. */
+/* Recipes for a device that is simply full: fewer or smaller inputs, fewer bits, recomputing. */
 #include "advise/recipe_words.h"
 
 static const recipe rows[] = {
-    /* ---- an error without numbers: first look who fills the card ---- */
+    /* ---- an error without numbers: first look who fills the device ---- */
     {.causes = C(UNKNOWN),
      .kinds = K(CUDA),
      .mustnot = NOT_ROOM,
      .never = M(AMD) | M(APPLE),
-     .change = "see who else is on the card: nvidia-smi; stop the other process, or restart a "
+     .change = "see who else is on the device: nvidia-smi; stop the other process, or restart a "
                "notebook's kernel",
      .cost = "it ends, or waits"},
     {.causes = C(UNKNOWN),
      .kinds = K(CUDA),
      .mustnot = NOT_ROOM,
      .need = M(AMD),
-     .change = "see who else is on the card: rocm-smi --showpids; stop the other process",
+     .change = "see who else is on the device: rocm-smi --showpids; stop the other process",
      .cost = "it ends, or waits"},
 
-    /* ---- the card is simply full: PyTorch ---- */
+    /* ---- the device is simply full: PyTorch ---- */
     {.causes = FULL,
      .kinds = TORCHY,
      .need = M(COMFY),
@@ -36,7 +36,7 @@ static const recipe rows[] = {
      .need = M(WEBUI),
      .mustnot = NOT_ROOM,
      .change = "set COMMANDLINE_ARGS=--medvram --xformers (--lowvram below 4 GB)",
-     .cost = "slower: parts of the model move between RAM and the card"},
+     .cost = "slower: parts of the model move between RAM and the device"},
     {.causes = FULL,
      .kinds = TORCHY,
      .need = M(WEBUI),
@@ -50,7 +50,7 @@ static const recipe rows[] = {
      .never = M(COMFY) | M(WEBUI),
      .change = "pipe = …from_pretrained(…, torch_dtype=torch.float16); "
                "pipe.enable_model_cpu_offload(); pipe.enable_vae_tiling()",
-     .cost = "slower: parts of the model move between RAM and the card"},
+     .cost = "slower: parts of the model move between RAM and the device"},
     {.causes = FULL,
      .kinds = TORCHY,
      .need = M(TRAINER),
@@ -185,17 +185,17 @@ static const recipe rows[] = {
      .kinds = K(CUDA),
      .mustnot = NOT_ROOM,
      .never = M(AMD) | M(APPLE),
-     .change = "see who else is on the card: nvidia-smi; stop the other process, or restart a "
+     .change = "see who else is on the device: nvidia-smi; stop the other process, or restart a "
                "notebook's kernel",
      .cost = "it ends, or waits"},
     {.causes = C(BATCH_TOO_BIG),
      .kinds = K(CUDA),
      .mustnot = NOT_ROOM,
      .need = M(AMD),
-     .change = "see who else is on the card: rocm-smi --showpids; stop the other process",
+     .change = "see who else is on the device: rocm-smi --showpids; stop the other process",
      .cost = "it ends, or waits"},
 
-    /* ---- the card is simply full: others ---- */
+    /* ---- the device is simply full: others ---- */
     {.causes = FULL,
      .kinds = K(TENSORFLOW),
      .never = M(TPU),
@@ -211,7 +211,7 @@ static const recipe rows[] = {
      .kinds = K(TENSORFLOW),
      .never = M(TPU),
      .change =
-         "see who else is on the card: nvidia-smi; and TF_FORCE_GPU_ALLOW_GROWTH=true if it is "
+         "see who else is on the device: nvidia-smi; and TF_FORCE_GPU_ALLOW_GROWTH=true if it is "
          "shared",
      .cost = "none"},
     {.causes = FULL | C(ONE_SPIKE),
@@ -234,12 +234,13 @@ static const recipe rows[] = {
      .never = M(TPU),
      .change =
          "let JAX take only what it needs: XLA_PYTHON_CLIENT_PREALLOCATE=false, or more of the "
-         "card: XLA_PYTHON_CLIENT_MEM_FRACTION=.95",
+         "device: XLA_PYTHON_CLIENT_MEM_FRACTION=.95",
      .cost = "a little fragmentation"},
     {.causes = FULL | C(ONE_SPIKE),
      .kinds = K(XLA),
      .never = M(TPU),
-     .change = "see who else is on the card: nvidia-smi; jax.checkpoint around blocks in training",
+     .change =
+         "see who else is on the device: nvidia-smi; jax.checkpoint around blocks in training",
      .cost = "about a third more time in training"},
     {.causes = FULL,
      .kinds = K(CUPY),
@@ -248,12 +249,12 @@ static const recipe rows[] = {
     {.causes = FULL,
      .kinds = K(CUPY) | K(NUMBA) | K(RMM) | K(JULIA),
      .mustnot = D(INIT),
-     .change = "see who else is on the card: nvidia-smi; stop the other process, or restart a "
+     .change = "see who else is on the device: nvidia-smi; stop the other process, or restart a "
                "notebook's kernel",
      .cost = "it ends, or waits"},
     {.causes = FULL | C(LIMIT),
      .kinds = K(RMM),
-     .change = "read the table in parts, or let it grow beyond the card: "
+     .change = "read the table in parts, or let it grow beyond the device: "
                "rmm.reinitialize(managed_memory=True); dask_cudf splits and spills",
      .cost = "slower"},
     {.causes = FULL,
@@ -280,7 +281,7 @@ static const recipe rows[] = {
      .cost = "a little slower"},
     {.causes = FULL | C(ONE_SPIKE),
      .kinds = K(ONNX) | K(TENSORRT) | K(PADDLE),
-     .change = "see who else is on the card (other models, other process): nvidia-smi",
+     .change = "see who else is on the device (other models, other process): nvidia-smi",
      .cost = "it ends, or waits"},
     {.causes = FULL | C(ONE_SPIKE),
      .kinds = K(PADDLE),

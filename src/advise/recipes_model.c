@@ -5,9 +5,9 @@
 static const recipe rows[] = {
     {.causes = C(LOADED_TWICE),
      .kinds = TORCHY,
-     .change =
-         "keep one copy on the card: copy.deepcopy(model.cpu()), or hold the copy's state_dict on "
-         "the CPU; del what is no longer used",
+     .change = "keep one copy on the device: copy.deepcopy(model.cpu()), or hold the copy's "
+               "state_dict on "
+               "the CPU; del what is no longer used",
      .cost = "a copy to the CPU and back"},
     {.causes = C(LOADED_TWICE),
      .kinds = TORCHY,
@@ -16,16 +16,16 @@ static const recipe rows[] = {
     /* ---- servers ---- */
     {.kinds = K(VLLM),
      .mustnot = D(START),
-     .change = "give the server more of the card: --gpu-memory-utilization 0.95",
-     .cost = "less is left for others on the card"},
+     .change = "give the server more of the device: --gpu-memory-utilization 0.95",
+     .cost = "less is left for others on the device"},
     {.kinds = K(VLLM),
      .mustnot = D(START),
      .change = "allow shorter requests and fewer at once: --max-model-len 4096 --max-num-seqs 16",
      .cost = "longer prompts are refused"},
     {.kinds = K(VLLM),
-     .change = "a smaller or quantized model (AWQ, GPTQ, FP8), or several cards: "
+     .change = "a smaller or quantized model (AWQ, GPTQ, FP8), or several devices: "
                "--tensor-parallel-size 2",
-     .cost = "a little quality, or more cards"},
+     .cost = "a little quality, or more devices"},
     {.kinds = K(VLLM),
      .change = "--kv-cache-dtype fp8, or --enforce-eager",
      .cost = "a little quality; eager mode is slower"},
@@ -46,7 +46,7 @@ static const recipe rows[] = {
      .need = M(OLLAMA),
      .mustnot = D(COMPUTE),
      .change =
-         "put fewer layers on the card: /set parameter num_gpu 20 in ollama run (or PARAMETER "
+         "put fewer layers on the device: /set parameter num_gpu 20 in ollama run (or PARAMETER "
          "num_gpu 20 in the Modelfile); 0 is the CPU alone",
      .cost = "slower: the other layers run on the CPU"},
     {.causes = C(WEIGHTS_TOO_BIG) | C(BATCH_TOO_BIG) | C(ONE_SPIKE),
@@ -62,7 +62,7 @@ static const recipe rows[] = {
      .cost = "less of a long conversation is seen"},
     {.kinds = K(LLAMA),
      .never = M(OLLAMA),
-     .change = "put fewer layers on the card: -ngl 20 (--n-gpu-layers); lower until it loads",
+     .change = "put fewer layers on the device: -ngl 20 (--n-gpu-layers); lower until it loads",
      .cost = "slower: the other layers run on the CPU"},
     {.kinds = K(LLAMA),
      .never = M(OLLAMA),
@@ -73,7 +73,7 @@ static const recipe rows[] = {
      .change = "a smaller model, or a smaller quantization of it (Q4_K_M, Q3_K_S)",
      .cost = "a little quality"},
     {.kinds = K(LLAMA),
-     .change = "see who else is on the card: nvidia-smi (rocm-smi on AMD)",
+     .change = "see who else is on the device: nvidia-smi (rocm-smi on AMD)",
      .cost = "none"},
     {.hosts = H(MODEL),
      .change = "a smaller model, or a smaller quantization of it (Q4_K_M instead of Q8_0), or a "
@@ -94,10 +94,11 @@ static const recipe rows[] = {
      .cost = "slower"},
     {.kinds = K(DISPATCH),
      .change =
-         "free the card first: nvidia-smi shows who else is on it; restart a notebook's kernel",
+         "free the device first: nvidia-smi shows who else is on it; restart a notebook's kernel",
      .cost = "none"},
     {.kinds = K(CTRANSLATE),
-     .change = "fewer at once: batch_size=1, beam_size=1; nvidia-smi shows who else is on the card",
+     .change =
+         "fewer at once: batch_size=1, beam_size=1; nvidia-smi shows who else is on the device",
      .cost = "slower"},
     {.kinds = K(CTRANSLATE),
      .change = "try the other allocator: CT2_CUDA_ALLOCATOR=cub_caching",
@@ -109,14 +110,14 @@ static const recipe rows[] = {
      .need = M(WEBUI),
      .change =
          "start with --medvram (--lowvram below 4 GB): set COMMANDLINE_ARGS=--medvram --xformers",
-     .cost = "slower: parts of the model move between RAM and the card"},
+     .cost = "slower: parts of the model move between RAM and the device"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .need = M(COMFY),
      .change =
          "start with python main.py --lowvram (or --novram), and use an fp8 or GGUF version of "
          "the model (smaller)",
-     .cost = "slower: parts of the model move between RAM and the card"},
+     .cost = "slower: parts of the model move between RAM and the device"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .need = M(DEEPSPEED),
@@ -127,7 +128,7 @@ static const recipe rows[] = {
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .need = M(GATHERING),
-     .change = "a smaller batch for each card, and CPU offload of the weights (FSDP: "
+     .change = "a smaller batch for each device, and CPU offload of the weights (FSDP: "
                "CPUOffload(offload_params=True); DeepSpeed: offload_param)",
      .cost = "slower"},
     {.causes = C(WEIGHTS_TOO_BIG),
@@ -146,7 +147,7 @@ static const recipe rows[] = {
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .never = M(TRANSFORMERS),
-     .change = "put the weights on the card in 16 bits: model.half() before .to(\"cuda\")",
+     .change = "put the weights on the device in 16 bits: model.half() before .to(\"cuda\")",
      .cost = "16-bit arithmetic: half the memory of float32 weights"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
@@ -193,14 +194,14 @@ static const recipe rows[] = {
      .cost = "less of the model learns"},
     {.causes = C(OPTIMIZER_STATE),
      .change =
-         "move the state off the card: DeepSpeed ZeRO with \"offload_optimizer\": {\"device\": "
+         "move the state off the device: DeepSpeed ZeRO with \"offload_optimizer\": {\"device\": "
          "\"cpu\"}",
      .cost = "slower steps"},
 
     /* ---- one huge request ---- */
     {.causes = C(ONE_SPIKE),
      .need = M(INTEL),
-     .change = "Intel cards give at most 4 GiB at once: split the tensor, or allow more with "
+     .change = "Intel devices give at most 4 GiB at once: split the tensor, or allow more with "
                "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1",
      .cost = "none"},
     {.causes = C(ONE_SPIKE),
@@ -259,7 +260,7 @@ static const recipe rows[] = {
      .change = "put the evaluation under no_grad: model.eval(); with torch.no_grad(): …",
      .cost = "none: nothing is run backward there"},
     {.causes = C(NO_GRAD_MISSING) | C(EVAL_BATCH_BIGGER),
-     .change = "a smaller batch for the evaluation's DataLoader, and results moved off the card: "
+     .change = "a smaller batch for the evaluation's DataLoader, and results moved off the device: "
                "out.detach().cpu()",
      .cost = "more, smaller steps"},
     {.causes = C(NO_GRAD_MISSING) | C(EVAL_BATCH_BIGGER),

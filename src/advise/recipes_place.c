@@ -24,14 +24,14 @@ static const recipe rows[] = {
      .must = D(ROOM),
      .never = M(AMD),
      .change =
-         "look who else uses the card while it runs: nvidia-smi -l 1; another process may have "
+         "look who else uses the device while it runs: nvidia-smi -l 1; another process may have "
          "held it at that moment: stop it",
      .cost = "none"},
     {.causes = C(UNKNOWN),
      .must = D(ROOM),
      .need = M(AMD),
      .change =
-         "look who else uses the card while it runs: rocm-smi --showpids; and update the driver "
+         "look who else uses the device while it runs: rocm-smi --showpids; and update the driver "
          "and ROCm: HIP refused although enough was free",
      .cost = "none"},
     {.causes = C(UNKNOWN),
@@ -48,11 +48,11 @@ static const recipe rows[] = {
      .cost = "a restart"},
     {.must = D(INIT),
      .change =
-         "look at the card: nvidia-smi; stop the other process that fills it, or choose another "
-         "card: CUDA_VISIBLE_DEVICES=1",
+         "look at the device: nvidia-smi; stop the other process that fills it, or choose another "
+         "device: CUDA_VISIBLE_DEVICES=1",
      .cost = "it ends, or waits"},
     {.must = D(INIT),
-     .change = "if the card is empty, the driver could not start: free RAM, raise ulimit -v, or "
+     .change = "if the device is empty, the driver could not start: free RAM, raise ulimit -v, or "
                "restart the machine",
      .cost = "a restart"},
 
@@ -60,53 +60,58 @@ static const recipe rows[] = {
     {.causes = C(OTHER_PROCESS),
      .kinds = K(VLLM),
      .must = D(START),
-     .change = "stop what holds the card (nvidia-smi shows the other process), or take less of it: "
-               "--gpu-memory-utilization 0.6, below what is free",
+     .change =
+         "stop what holds the device (nvidia-smi shows the other process), or take less of it: "
+         "--gpu-memory-utilization 0.6, below what is free",
      .cost = "a smaller KV cache: fewer or shorter requests at once"},
     {.causes = C(OTHER_PROCESS),
      .kinds = K(TENSORFLOW),
-     .change = "stop the other process on the card (nvidia-smi shows it), or choose another card: "
-               "CUDA_VISIBLE_DEVICES=1",
+     .change =
+         "stop the other process on the device (nvidia-smi shows it), or choose another device: "
+         "CUDA_VISIBLE_DEVICES=1",
      .cost = "it ends, or waits"},
     {.causes = C(OTHER_PROCESS),
      .kinds = K(TENSORFLOW),
-     .change = "share the card: TF_FORCE_GPU_ALLOW_GROWTH=true for each TensorFlow program on it "
+     .change = "share the device: TF_FORCE_GPU_ALLOW_GROWTH=true for each TensorFlow program on it "
                "(tf.config.experimental.set_memory_growth)",
      .cost = "a little fragmentation"},
     {.causes = C(OTHER_PROCESS),
      .must = D(LISTED),
      .never = M(AMD),
-     .change = "end it, or choose another card: CUDA_VISIBLE_DEVICES=1 (nvidia-smi shows which are "
-               "free)",
+     .change =
+         "end it, or choose another device: CUDA_VISIBLE_DEVICES=1 (nvidia-smi shows which are "
+         "free)",
      .cost = "it ends, or waits"},
     {.causes = C(OTHER_PROCESS),
      .need = M(AMD),
-     .change = "see who else is on the card: rocm-smi --showpids; stop it, or choose another card: "
-               "HIP_VISIBLE_DEVICES=1",
+     .change =
+         "see who else is on the device: rocm-smi --showpids; stop it, or choose another device: "
+         "HIP_VISIBLE_DEVICES=1",
      .cost = "it ends, or waits"},
     {.causes = C(OTHER_PROCESS),
      .need = M(NOTEBOOK),
      .mustnot = D(LISTED),
-     .change = "restart the kernel: an earlier cell, or another notebook, still holds the card "
+     .change = "restart the kernel: an earlier cell, or another notebook, still holds the device "
                "(nvidia-smi shows the process)",
      .cost = "variables are lost"},
     {.causes = C(OTHER_PROCESS),
      .mustnot = D(LISTED),
      .never = M(AMD) | M(APPLE),
-     .change = "see who else is on the card: nvidia-smi; stop the other process, or choose another "
-               "card: CUDA_VISIBLE_DEVICES=1",
+     .change =
+         "see who else is on the device: nvidia-smi; stop the other process, or choose another "
+         "device: CUDA_VISIBLE_DEVICES=1",
      .cost = "it ends, or waits"},
     {.causes = C(OTHER_PROCESS),
      .kinds = TORCHY,
      .need = M(LOADING),
      .change =
          "load to the CPU first: torch.load(path, map_location=\"cpu\"), then move the model; "
-         "otherwise tensors return to the card they were saved from",
+         "otherwise tensors return to the device they were saved from",
      .cost = "none"},
     {.causes = C(OTHER_PROCESS),
      .kinds = K(TORCH) | K(CUDA),
      .must = D(SPILLS),
-     .change = "share the card with it: stowage run --spill auto -- python train.py",
+     .change = "share the device with it: stowage run --spill auto -- python train.py",
      .cost = "slower: part of the data lives in the computer's RAM"},
     {.causes = C(OTHER_PROCESS),
      .kinds = K(TORCH),
@@ -138,11 +143,11 @@ static const recipe rows[] = {
      .kinds = K(TORCH),
      .change = "raise the limit: torch.cuda.set_per_process_memory_fraction(1.0) where the program "
                "sets it (also a test or a library before it)",
-     .cost = "less is left for others on the card"},
+     .cost = "less is left for others on the device"},
     {.causes = C(LIMIT),
      .kinds = K(CUPY),
-     .change = "raise the pool's limit (set_limit, CUPY_GPU_MEMORY_LIMIT), if the card has more",
-     .cost = "less is left for others on the card"},
+     .change = "raise the pool's limit (set_limit, CUPY_GPU_MEMORY_LIMIT), if the device has more",
+     .cost = "less is left for others on the device"},
     {.causes = C(LIMIT) | C(UNKNOWN) | C(BATCH_TOO_BIG),
      .kinds = K(CUPY),
      .change = "give cached blocks back before large arrays: "
@@ -152,13 +157,14 @@ static const recipe rows[] = {
      .kinds = K(RMM),
      .change =
          "give RMM's pool a size that is free: rmm.reinitialize(pool_allocator=True, "
-         "initial_pool_size=2**30), or no pool at all; nvidia-smi shows what is free of the card",
+         "initial_pool_size=2**30), or no pool at all; nvidia-smi shows what is free of the device",
      .cost = "a smaller pool"},
     {.causes = C(LIMIT),
      .kinds = K(VLLM),
-     .change = "take more of the card for the server: --gpu-memory-utilization 0.95, or less if it "
-               "refused at start",
-     .cost = "less is left for others on the card"},
+     .change =
+         "take more of the device for the server: --gpu-memory-utilization 0.95, or less if it "
+         "refused at start",
+     .cost = "less is left for others on the device"},
 
     /* ---- fragmentation ---- */
     {.causes = C(FRAGMENTATION),

@@ -95,8 +95,8 @@ static bool is_line_of_loop(const evidence *e, const anchor *a, double span) {
          a->last - a->first >= COVER_LEAST * span;
 }
 
-/* Of lines: the one that comes least often, since an inner loop comes oftener; of those that come
- * as often, or once more in the turn that failed, the first. */
+/* Of lines: the one that comes least often, since an inner loop comes more often; of those that
+ * come as often, or once more in the turn that failed, the first. */
 static const anchor *best_line(const evidence *e, const anchor *all, uint32_t from) {
   uint32_t least = UINT32_MAX;
   const anchor *best = NULL;
@@ -390,7 +390,7 @@ static bool outlasts(const evidence *e, rounds *stepped, const rounds *turns) {
   return turns->count > TURNS_LEAST && turns->count * 5 > most * 6;
 }
 
-/* Without stacks: a size that a training step asks for once, or a few times, comes back oftener
+/* Without stacks: a size that a training step asks for once, or a few times, comes back more often
  * since the last of them than three steps would. */
 static bool comes_oftener(const evidence *e, const rounds *stepped, const anchor *a) {
   const loop_round *last = &stepped->list[stepped->count - 2];

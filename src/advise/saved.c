@@ -1,15 +1,15 @@
 /* Saved: what training's forward passes hold for their backward, place by place in the model.
  *
- * evidence.c calls it last; the causes ask it two things that no name or size tells: whether what
+ * evidence.c calls it last; the causes ask it two things that no name or size shows: whether what
  * stays from a turn is a graph (all of it stays, not one output), and whether the pass that failed
  * builds one (what training saves is freed as it goes where torch.no_grad() is on). */
 #include <stdlib.h>
 
 #include "advise/evidence.h"
 
-#define PIECES_LEAST 3   /* of a pass that tell whether it builds a graph … */
+#define PIECES_LEAST 3   /* of a pass that show whether it builds a graph … */
 #define PIECES_BUILT 16  /* … and that it does: the first few are held either way */
-#define PIECES_ORDER 6   /* … where their order alone tells which is which */
+#define PIECES_ORDER 6   /* … where only their order shows which is which */
 #define PIECES_PASS  8   /* of a whole pass: fewer are held by the program's own variables */
 #define PASSES_LEAST 2   /* that came to their end: of training, one would have run backward */
 #define WAY_TRAINED  0.2 /* of what passes on it allocate that is held until a backward */
@@ -96,13 +96,13 @@ static uint32_t held_of_first(const evidence *e, uint32_t from, uint32_t until, 
 }
 
 static graph_built built_by_order(const evidence *e) {
-  if (e->loop.count < 2 || !e->loop.from_marks) return GRAPH_UNTOLD;
+  if (e->loop.count < 2 || !e->loop.from_marks) return GRAPH_UNKNOWN;
   const loop_round *last = &e->loop.list[e->loop.count - 1], *before = last - 1;
   uint32_t now, then, held = held_of_first(e, last->start, last->end, UINT32_MAX, &now);
   uint32_t held_then = held_of_first(e, before->start, before->end, now, &then);
-  if (now < PIECES_LEAST || then < now) return GRAPH_UNTOLD;
-  if (held >= held_then) return now >= PIECES_ORDER ? GRAPH_BUILT : GRAPH_UNTOLD;
-  return held * 3 <= held_then * 2 ? GRAPH_NOT_BUILT : GRAPH_UNTOLD;
+  if (now < PIECES_LEAST || then < now) return GRAPH_UNKNOWN;
+  if (held >= held_then) return now >= PIECES_ORDER ? GRAPH_BUILT : GRAPH_UNKNOWN;
+  return held * 3 <= held_then * 2 ? GRAPH_NOT_BUILT : GRAPH_UNKNOWN;
 }
 
 graph_built evidence_builds_graph(const evidence *e) {
@@ -119,9 +119,9 @@ graph_built evidence_builds_graph(const evidence *e) {
     expected += (double)l->bytes * (double)*saved / (double)*passed;
     if (evidence_live(e, l)) held += (double)l->bytes;
   }
-  if (pieces < PIECES_LEAST) return GRAPH_UNTOLD;
+  if (pieces < PIECES_LEAST) return GRAPH_UNKNOWN;
   if (held <= HELD_NONE * expected) return GRAPH_NOT_BUILT;
-  return pieces >= PIECES_BUILT && held >= HELD_BUILT * expected ? GRAPH_BUILT : GRAPH_UNTOLD;
+  return pieces >= PIECES_BUILT && held >= HELD_BUILT * expected ? GRAPH_BUILT : GRAPH_UNKNOWN;
 }
 
 static int by_part(const void *a, const void *b) {

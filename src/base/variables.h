@@ -13,6 +13,7 @@
 #define ENV_STACKS      "STOWAGE_STACKS"      /* off: record no Python stacks */
 #define ENV_FAST_MALLOC "STOWAGE_FAST_MALLOC" /* 1: serve every plain request from the heap */
 #define ENV_COMMAND     "STOWAGE_COMMAND"     /* the stowage command that probes the host tier */
+#define ENV_PROFILE     "STOWAGE_PROFILE"     /* the folder of a run with --profile */
 #define ENV_TORCH_SET   "STOWAGE_TORCH_SET"   /* 1: `stowage run` set PyTorch's allocator */
 #define ENV_WATCH       "STOWAGE_WATCH"       /* the request file of --ram-limit */
 
@@ -27,7 +28,7 @@
 #define ENV_LIBNCURSES   "STOWAGE_LIBNCURSES"  /* path of ncurses */
 #define ENV_LIBRARY      "STOWAGE_LIBRARY"     /* Python: path of libstowage.so */
 #define ENV_SHIM         "STOWAGE_SHIM"        /* path of libstowage-shim.so */
-#define ENV_INTERPRETER  "STOWAGE_INTERPRETER" /* the Python that `stowage estimate` starts */
+#define ENV_INTERPRETER  "STOWAGE_INTERPRETER" /* the Python that some verbs start */
 #define ENV_HDF5_LIBRARY "STOWAGE_HDF5_LIBRARY"
 #define ENV_HDF5_SECONDS "STOWAGE_HDF5_SECONDS" /* CPU time that libhdf5 may take for one step */
 

@@ -22,14 +22,14 @@
 #include "watch/pidfd.h"
 #include "watch/proc.h"
 
-#define SIM_HINT "a simulated card needs no driver: --device sim:16G"
+#define SIM_HINT "a simulated device needs no driver: --device sim:16G"
 
 /* Adds a finding and returns it, so that `next` can be added to it. */
 static finding *found(findings *into, const char *name, finding_verdict verdict, const char *format,
                       ...) __attribute__((format(printf, 4, 5)));
 static finding *found(findings *into, const char *name, finding_verdict verdict, const char *format,
                       ...) {
-  /* Past the bound the last one is written over; eight checks and a dozen cards fit. */
+  /* Past the bound the last one is written over; eight checks and a dozen devices fit. */
   if (into->count == FINDINGS_MAX) into->count--;
   finding *f = &into->list[into->count++];
   *f = (finding){.verdict = verdict};
@@ -51,7 +51,7 @@ static void next(finding *f, const char *format, ...) {
 
 /* ---- devices ---- */
 
-/* One page made on `tier`, mapped, filled, read back and given up: the whole road, in `*us`. */
+/* Makes one page on `tier`, maps, fills, reads back and frees it; `*us` receives the time. */
 static stow_status try_mapped(stow_device *d, stow_addr at, stow_page page, uint64_t bytes) {
   unsigned char back[4096];
   STOW_TRY(device_map(d, at, bytes, page));
@@ -101,21 +101,21 @@ static void check_pages(findings *into, stow_device *d, const stow_device_props 
           (unsigned long long)us);
   else
     next(found(into, "pages", FINDING_BROKEN, "a page of %s: %s", size, stow_status_message()),
-         "see whether the card is full: stowage info");
+         "see whether the device is full: stowage info");
 }
 
-/* Appends how the road was found, and when that was not now. */
-static void add_road(finding *f, const cuda_probe *road) {
+/* Appends how the path was found, and whether that was earlier. */
+static void add_path(finding *f, const cuda_probe *path) {
   size_t length = strlen(f->reason);
-  if (road->reason[0] != '\0')
-    snprintf(f->reason + length, sizeof f->reason - length, "; %s%s", road->reason,
-             road->from_cache ? " (found earlier; --probe tries again)" : "");
+  if (path->reason[0] != '\0')
+    snprintf(f->reason + length, sizeof f->reason - length, "; %s%s", path->reason,
+             path->from_cache ? " (found earlier; --probe tries again)" : "");
 }
 
 /* What stands behind the host tier, for people. */
-static const char *road_words(stow_host_backing road) {
-  switch (road) {
-  case STOW_HOST_NONE: return "no road to host memory";
+static const char *path_words(stow_host_backing path) {
+  switch (path) {
+  case STOW_HOST_NONE: return "no path to host memory";
   case STOW_HOST_PINNED: return "whole pinned allocations";
   case STOW_HOST_LOCATION: return "pages at the host";
   case STOW_HOST_NUMA: return "pages at a NUMA node of the host";
@@ -129,9 +129,9 @@ static const char *road_words(stow_host_backing road) {
   "--probe"
 
 static void check_host_tier(findings *into, stow_device *d, const stow_device_props *props,
-                            const cuda_probe *road) {
+                            const cuda_probe *path) {
   bool sim = strcmp(props->kind, "sim") == 0;
-  const char *words = road_words(props->host_backing);
+  const char *words = path_words(props->host_backing);
   uint64_t us;
   finding *f;
   if (props->host_backing == STOW_HOST_NONE) {
@@ -149,17 +149,17 @@ static void check_host_tier(findings *into, stow_device *d, const stow_device_pr
     f = found(into, "host tier", FINDING_BROKEN, "%s: %s", words, stow_status_message());
     next(f, "see how much memory the host has: stowage info");
   }
-  add_road(f, road);
+  add_path(f, path);
 }
 
 static void check_device(findings *into, const char *name, bool probe) {
   stow_device *d;
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
-  cuda_probe road = {.reason = ""};
+  cuda_probe path = {.reason = ""};
   char size[STOW_SIZE_TEXT_MAX];
-  /* A device that opens believes what is kept, so try anew before. Another kind of device has no
-   * roads to try, and its refusal means nothing. */
-  if (probe) (void)cuda_probe_get(&road, name != NULL ? name : getenv(ENV_DEVICE), true);
+  /* Opening a device uses the cached result, so probe first. Other kinds of devices have no paths
+   * to try, and their failure here means nothing. */
+  if (probe) (void)cuda_probe_get(&path, name != NULL ? name : getenv(ENV_DEVICE), true);
   stow_status status = stow_device_open(&d, name);
   if (status == STOW_OK) status = stow_device_get_props(d, &props);
   if (status != STOW_OK) {
@@ -170,18 +170,18 @@ static void check_device(findings *into, const char *name, bool probe) {
   if (strcmp(props.kind, "cuda") == 0) {
     found(into, "device", FINDING_OK, "%s, %s, %s, compute capability %d.%d", props.name,
           props.uuid, size, props.compute_major, props.compute_minor);
-    if (!probe) (void)cuda_probe_get(&road, props.uuid, false);
+    if (!probe) (void)cuda_probe_get(&path, props.uuid, false);
   } else {
     found(into, "device", FINDING_OK, "%s, %s", props.name, size);
-    road.reason[0] = '\0';
+    path.reason[0] = '\0';
   }
   check_pages(into, d, &props);
-  check_host_tier(into, d, &props, &road);
+  check_host_tier(into, d, &props, &path);
   if (stow_device_close(d) != STOW_OK)
     found(into, "device", FINDING_BROKEN, "closing it: %s", stow_status_message());
 }
 
-/* The simulated card needs memfd and fixed mappings, which a sandbox may refuse. */
+/* The simulated device needs memfd and fixed mappings, which a sandbox may refuse. */
 static void check_simulator(findings *into) {
   stow_device *d;
   uint64_t us = 0;
@@ -201,17 +201,18 @@ static void check_simulator(findings *into) {
 static void check_driver(findings *into, int count) {
   nvml *watch;
   if (nvml_open(&watch) == STOW_OK) {
-    found(into, "driver", FINDING_OK, "%s, %d card%s", nvml_driver_version(watch), count,
+    found(into, "driver", FINDING_OK, "%s, %d device%s", nvml_driver_version(watch), count,
           count == 1 ? "" : "s");
     nvml_close(watch);
     return;
   }
-  found(into, "driver", FINDING_OK, "%d card%s", count, count == 1 ? "" : "s");
-  found(into, "nvml", FINDING_NOTE, "who holds memory on a card is not known: %s",
+  found(into, "driver", FINDING_OK, "%d device%s", count, count == 1 ? "" : "s");
+  found(into, "nvml", FINDING_NOTE, "who holds memory on a device is not known: %s",
         stow_status_message());
 }
 
-/* Are the texts equal but for their numbers? Two cards rarely take the same microseconds. */
+/* Returns true if the texts differ only in numbers: two devices rarely take the same microseconds.
+ */
 static bool same_but_numbers(const char *a, const char *b) {
   while (*a != '\0' && *b != '\0') {
     size_t digits_a = strspn(a, "0123456789"), digits_b = strspn(b, "0123456789");
@@ -223,12 +224,12 @@ static bool same_but_numbers(const char *a, const char *b) {
   return *a == *b;
 }
 
-/* Keeps one of the findings since `first` that say the same about several cards, and says of how
- * many. Findings that name a card ("device") differ by its UUID and stay. */
+/* Keeps one of the findings since `first` that say the same about several devices, and says of how
+ * many. Findings that name a device ("device") differ by its UUID and stay. */
 static void say_once(findings *into, size_t first) {
   for (size_t i = first; i < into->count; i++) {
     finding *f = &into->list[i];
-    size_t cards = 1;
+    size_t devices = 1;
     if (strcmp(f->name, "device") == 0) continue;
     for (size_t k = i + 1; k < into->count;) {
       const finding *other = &into->list[k];
@@ -238,15 +239,15 @@ static void say_once(findings *into, size_t first) {
         continue;
       }
       memmove(&into->list[k], &into->list[k + 1], (--into->count - k) * sizeof *other);
-      cards++;
+      devices++;
     }
     size_t length = strlen(f->reason);
-    if (cards > 1)
-      snprintf(f->reason + length, sizeof f->reason - length, "; the same on %zu cards", cards);
+    if (devices > 1)
+      snprintf(f->reason + length, sizeof f->reason - length, "; the same on %zu devices", devices);
   }
 }
 
-static void check_cards(findings *into, bool probe) {
+static void check_devices(findings *into, bool probe) {
   int count = 0;
   if (stow_device_count(&count) != STOW_OK) {
     next(found(into, "driver", FINDING_BROKEN, "%s", stow_status_message()), SIM_HINT);
@@ -266,7 +267,7 @@ static void check_cards(findings *into, bool probe) {
     next(found(into, "driver", FINDING_NONE, "no GPU: no CUDA driver%s%s",
                why[0] != '\0' ? " " : "", why),
          "install NVIDIA's driver; in a container, start it with the GPUs (docker run --gpus all); "
-         "or use the simulated card: --device sim:16G");
+         "or use the simulated device: --device sim:16G");
     return;
   }
   check_driver(into, count);
@@ -320,7 +321,7 @@ static void check_locked_memory(findings *into) {
          "ulimit -l unlimited; in Docker --ulimit memlock=-1");
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
     next(found(into, "address space", FINDING_NOTE,
-               "limited to %s; reserving addresses for a card needs more than it holds",
+               "limited to %s; reserving addresses for a device needs more than it holds",
                stow_size_format(size, limit.rlim_cur)),
          "ulimit -v unlimited");
 }
@@ -429,7 +430,7 @@ stow_status checks_run(findings *into, const char *device, bool probe) {
     STOW_TRY(check_name(device));
     check_device(into, device, probe);
   } else {
-    check_cards(into, probe);
+    check_devices(into, probe);
   }
   check_simulator(into);
   check_memory(into);

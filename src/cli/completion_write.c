@@ -17,7 +17,7 @@ static const struct suggestion {
   const char *words;
 } suggestions[] = {
     {"device", "0|1|sim:16G|sim:16G,host=32G"},
-    {"policy", "torch_default|torch_expandable|bfc|cuda_async|stowage"},
+    {"policy", "torch_default|torch_expandable|bfc|cuda_async|stowage|planned"},
     {"spill", "auto|off|8G|16G|32G|64G"},
     {"ram-limit", "2G|4G|8G|16G|32G|64G"},
     {"TYPE", "float16|bfloat16|float32|float64|int8|int16|int32|int64"},

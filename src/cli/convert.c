@@ -119,7 +119,8 @@ static int run(verb_call *call) {
   if (to_stdout && as_json)
     return verb_usage(call, "--json and an OUT of - would both go to standard output; name a file");
   if (to_stdout && to == NULL)
-    return verb_usage(call, "standard output has no name to tell the format by; say --to");
+    return verb_usage(call,
+                      "standard output has no file name to choose a format by; add --to FORMAT");
   recording_init(&c.r, 0);
   stow_status status = outfile_check_input(c.to_path, c.from_path);
   if (status == STOW_OK) status = recording_read(&c.r, c.from_path, c.from, NULL);

@@ -66,7 +66,7 @@ static int run(verb_call *call) {
 
 static const verb_option options[] = {
     VERB_OPTION_DEVICE,
-    {"probe", NULL, "try the roads to host memory anew instead of believing what was found before"},
+    {"probe", NULL, "try the paths to host memory again instead of using the cached result"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,
 };

@@ -28,9 +28,9 @@ typedef struct findings {
   size_t count;
 } findings;
 
-/* Makes every check there is. `device` as for opening, NULL: every card. `probe`: try the roads to
- * host memory anew instead of believing what was found before. Fails only where the device's name
- * cannot be right or is nobody's; everything else is a finding. */
+/* Makes all checks. `device` as for opening, NULL: every device. `probe`: tries the paths to host
+ * memory again instead of using the cached result. Fails only if the device's name is invalid or
+ * unknown; everything else is a finding. */
 stow_status checks_run(findings *into, const char *device, bool probe);
 
 #endif

@@ -2,44 +2,10 @@
  *
  * PyTorch is a Python library, so the work is done by the Python package
  * (python/stowage/_estimate_command.py). This verb checks the command line and becomes Python. */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "base/variables.h"
-#include "cli/output.h"
-#include "cli/verb.h"
-
-#define WORDS_MAX 64
-
-/* Imports the package before anything else, so that a Python without it gets a message and not a
- * traceback. */
-static const char start[] =
-    "import sys\n"
-    "try:\n"
-    "    from stowage._estimate_command import main\n"
-    "except ImportError as reason:\n"
-    "    sys.stderr.write('stowage estimate: ' + sys.executable + ' cannot import the package "
-    "stowage (' + str(reason) + '): pip install stowage-memory, or name another Python with "
-    "--python\\n')\n"
-    "    sys.exit(2)\n"
-    "main(sys.argv[1:])\n";
-
-static int become(verb_call *call, const char *python, const char *const *words) {
-  execvp(python, (char *const *)words); /* takes them as they are; C has no better type for it */
-  int error = errno;
-  output_error("stowage %s: %s: cannot start this Python: %s; install Python 3, or name it with "
-               "--python\n",
-               call->verb->name, output_name(python), strerror(error));
-  return EXIT_USAGE;
-}
+#include "cli/python.h"
 
 static int run(verb_call *call) {
   const char *python = verb_value(call, "python");
-  if (python == NULL) python = getenv(ENV_INTERPRETER);
-  if (python == NULL || python[0] == '\0') python = "python3";
   uint64_t bytes = 0, number = 0;
   stow_status status = verb_size(call, "vram", &bytes);
   static const char *const counts[] = {"steps", "batch", "length"};
@@ -48,24 +14,7 @@ static int run(verb_call *call) {
   if (status != STOW_OK) return verb_fail(call, status);
   if (verb_value(call, "gpu") == NULL && verb_value(call, "vram") == NULL)
     return verb_usage(call, "name the GPU (--gpu T4) or its memory (--vram 16G)");
-  const char *words[WORDS_MAX];
-  char option[WORDS_MAX][32];
-  size_t count = 0;
-  words[count++] = python;
-  words[count++] = "-c";
-  words[count++] = start;
-  for (size_t i = 0; i < call->given_count; i++) {
-    const verb_given *one = &call->given[i];
-    if (strcmp(one->option->name, "python") == 0) continue;
-    if (count + 4 >= WORDS_MAX) return verb_usage(call, "too many options");
-    snprintf(option[i], sizeof option[i], "--%s", one->option->name);
-    words[count++] = option[i];
-    if (one->value != NULL) words[count++] = one->value;
-  }
-  words[count++] = "--";
-  words[count++] = call->operands[0];
-  words[count] = NULL;
-  return become(call, python, words);
+  return python_become(call, python, "_estimate_command");
 }
 
 static const verb_option options[] = {

@@ -164,7 +164,7 @@ static const verb_option options[] = {
     {"message", "FILE", "the error text beside a recording that lacks it; - for standard input"},
     {"last", NULL, "the last run of stowage run"},
     {"vram", "SIZE",
-     "answer for a card of this size: replay the recording, the CUDA context taken off"},
+     "answer for a device of this size: replay the recording, the CUDA context taken off"},
     {"short", NULL, "one line"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END};

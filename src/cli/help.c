@@ -15,7 +15,7 @@ void help_all(void) {
     if (!(verb_at(i)->flags & VERB_HIDDEN))
       output_printf("  %-10s %s\n", verb_at(i)->name, verb_at(i)->summary);
   output_printf("\n\"stowage VERB --help\" shows an example and the options of one;"
-                " \"man stowage\" tells the rest.\n");
+                " see also \"man stowage\".\n");
 }
 
 /* "  --device NAME   help", the help in one column for the whole table. */

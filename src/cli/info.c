@@ -42,7 +42,7 @@ typedef struct info {
   size_t count;
   nvml *watch;         /* NULL where NVML is not here */
   char watch_why[256]; /* why not */
-  char no_gpu[512];    /* why there is no card; "" if there is one or nobody asked */
+  char no_gpu[512];    /* why there is no device; "" if there is one or nobody asked */
 } info;
 
 static stow_status read_device(info_device *into, const char *name) {
@@ -59,7 +59,7 @@ static stow_status read_device(info_device *into, const char *name) {
   return status != STOW_OK ? status : closed;
 }
 
-/* Who holds memory on it. What NVML cannot tell is not known; it is never guessed. */
+/* Lists who holds memory on it. What NVML does not report stays unknown; nothing is guessed. */
 static void read_processes(info *all, info_device *device) {
   int index;
   if (all->watch == NULL) {
@@ -75,14 +75,14 @@ static void read_processes(info *all, info_device *device) {
     snprintf(device->processes_why, sizeof device->processes_why, "%.255s", stow_status_message());
 }
 
-/* The device that was named, or every card there is. */
+/* The device that was named, or every device there is. */
 static stow_status read_devices(info *all, const char *name) {
   const char *environment = getenv(ENV_DEVICE);
   bool named = (name != NULL && name[0] != '\0') || (environment != NULL && environment[0] != '\0');
   int count = 1;
   if (!named) STOW_TRY(stow_device_count(&count));
   if (count == 0) {
-    /* Opening the first card fails, and its message is the reason. */
+    /* Opening the first device fails, and its message is the reason. */
     stow_device *none;
     if (stow_device_open(&none, "0") == STOW_OK) stow_device_close(none);
     snprintf(all->no_gpu, sizeof all->no_gpu, "%s", stow_status_message());

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "cli/data_options.h"
 #include "cli/output.h"
+#include "cli/python.h"
 #include "data/inspect_text.h"
 #include "data/weights/inspect.h"
 
@@ -97,7 +98,17 @@ static stow_status inspect_all(verb_call *call, const inspect_options *o, const 
   return status;
 }
 
+/* Parquet, Arrow and JSON lines are read by the Python package. */
+static int inspect_in_python(verb_call *call) {
+  for (int i = 0; i < call->operand_count; i++)
+    if (!python_reads(call->operands[i]))
+      return verb_usage(call, "%s is read by Python and %s is not; inspect them one by one",
+                        output_name(call->operands[0]), output_name(call->operands[i]));
+  return python_become(call, NULL, "_data_command");
+}
+
 static int run(verb_call *call) {
+  if (python_reads(call->operands[0])) return inspect_in_python(call);
   inspect_options o = {.header = data_header(call)};
   budget b;
   progress bar;
@@ -117,7 +128,7 @@ static const verb_option options[] = {
     {"dtype", "TYPE", "the file is raw values of this type, as float32 or i16"},
     {"shape", "N,N", "and of this shape; default one dimension"},
     VERB_OPTION_FOR,
-    {"vram", "SIZE", "of a model: which types fit a card with this much memory"},
+    {"vram", "SIZE", "of a model: which types fit a device with this much memory"},
     {"diff", NULL, "compare two models; exits with 1 if anything differs"},
     VERB_OPTION_NAMES,
     VERB_OPTION_HEADER,

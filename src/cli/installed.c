@@ -73,7 +73,7 @@ static void look_on_path(installed *answer) {
 
 static void look_beside_shim(installed *answer) {
   static const char *const names[] = {"libstowage-shim-alias.so", "libstowage-shim-nvml.so",
-                                      "libstowage-host.so"};
+                                      "libstowage-host.so", "libstowage-profile.so"};
   char shim[PATH_MAX], beside[PATH_MAX + 32];
   if (run_shim_find(shim) != STOW_OK) {
     snprintf(answer->missing, sizeof answer->missing, "libstowage-shim.so");

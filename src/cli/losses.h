@@ -1,5 +1,5 @@
-/* Losses: what a reader passed over, in words. `convert` tells all of it; the other verbs warn on
- * standard error where the recording is damaged, and go on with the rest. */
+/* Losses: describes what a reader skipped. `convert` reports all of it; the other verbs warn on
+ * standard error if the recording is damaged, and continue with the rest. */
 #ifndef CLI_LOSSES_H
 #define CLI_LOSSES_H
 

@@ -1,5 +1,5 @@
-/* stowage probe-host-tier: walks one road to host memory and says how it ended. Started by the cuda
- * backend in a process of its own, because a driver may crash on the way; of no use to people. */
+/* stowage probe-host-tier: tries one path to host memory and reports the result. The cuda backend
+ * starts it in a separate process, because a driver may crash. Not for users. */
 #include "cli/verb.h"
 #include "device/cuda_probe.h"
 
@@ -14,9 +14,9 @@ static int run(verb_call *call) {
 
 const verb verb_probe_host_tier = {
     .name = CUDA_PROBE_WORD,
-    .summary = "walk one road to host memory; the cuda backend starts this",
+    .summary = "try one path to host memory; the cuda backend starts this",
     .example = "stowage " CUDA_PROBE_WORD " 0 host",
-    .operands = "DEVICE ROAD [NODES]",
+    .operands = "DEVICE PATH [NODES]",
     .operands_min = 2,
     .operands_max = 3,
     .flags = VERB_HIDDEN,

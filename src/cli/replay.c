@@ -28,7 +28,10 @@ static stow_status find_policy(const policy_ops **which, const char *name) {
   const char *names[POLICIES_MAX + 1] = {NULL};
   stow_status status = replay_policy(which, name);
   if (status == STOW_OK) return status;
-  for (size_t i = 0; policy_at(i) != NULL && i < POLICIES_MAX; i++) names[i] = policy_at(i)->name;
+  size_t count = 0;
+  for (; policy_at(count) != NULL && count + 1 < POLICIES_MAX; count++)
+    names[count] = policy_at(count)->name;
+  names[count] = policy_planned.name;
   const char *near = verb_nearest(name, names);
   if (near == NULL) return STOW_ERR_INVALID;
   return stow_fail(STOW_ERR_INVALID, "%.300s (did you mean %s?)", stow_status_message(), near);
@@ -99,24 +102,29 @@ static void print_row(table *t, const replay_table *job, const replay_result *r)
 
 static void print_notes(buffer *out, const replay_table *job) {
   char size[STOW_SIZE_TEXT_MAX];
-  bool told = false;
+  bool explained = false;
   for (size_t i = 0; i < job->count; i++) {
     const replay_result *r = &job->results[i];
     if (r->stats.retries > 0)
       buffer_printf(out, "%s dropped its cache and asked again: %" PRIu64 "\n", r->policy->name,
                     r->stats.retries);
+    if (r->policy == &policy_planned)
+      buffer_printf(out,
+                    "planned: one layout for the recorded lifetimes, found %s; no layout can need "
+                    "less than %s\n",
+                    r->planned_by, stow_size_format(size, r->lower_bound_bytes));
     if (r->checked)
       buffer_printf(out,
                     "%s against the recording: %" PRIu64 " of %" PRIu64
                     " segment events and %" PRIu64 " of %" PRIu64 " addresses differ\n",
                     r->policy->name, r->segment_mismatches, r->segments_checked,
                     r->address_mismatches, r->addresses_checked);
-    if (job->min_limit && r->min_limit_bytes != 0 && !r->min_limit_proved && !told) {
+    if (job->min_limit && r->min_limit_bytes != 0 && !r->min_limit_proved && !explained) {
       buffer_printf(out,
                     "*: found by bisection; each 2 MiB step of the %s above it finishes too, "
                     "further ones were not all tried\n",
                     stow_size_format(size, r->min_limit_window_bytes));
-      told = true;
+      explained = true;
     }
   }
   if (job->min_limit)
@@ -164,6 +172,7 @@ static stow_status print_json(const replay_table *job) {
     json_key(&j, "peak_live_bytes"), json_u64(&j, r->peak_live_bytes);
     json_key(&j, "peak_reserved_bytes"), json_u64(&j, r->stats.peak_reserved_bytes);
     json_number_or_null(&j, "min_limit_bytes", r->min_limit_bytes != 0, r->min_limit_bytes);
+    json_number_or_null(&j, "lower_bound_bytes", r->lower_bound_bytes != 0, r->lower_bound_bytes);
     json_key(&j, "page_calls"), json_u64(&j, r->stats.page_calls);
     json_key(&j, "page_time_us"), json_u64(&j, r->stats.page_time_ns / 1000);
     json_number_or_null(&j, "segment_mismatches", r->checked, r->segment_mismatches);
@@ -199,12 +208,14 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"policy", "LIST", "which allocators, separated by commas (all of them otherwise)"},
-    {"vram", "SIZE", "on a card of this size, the CUDA context taken off"},
+    {"policy", "LIST",
+     "which allocators, separated by commas (all otherwise), or planned: laid out ahead"},
+    {"vram", "SIZE", "on a device of this size, the CUDA context taken off"},
     {"vram-limit", "SIZE", "with the framework's own reserve capped, as PyTorch's memory fraction"},
     {"settings", "TEXT", "allocator settings instead of the recording's, as PYTORCH_ALLOC_CONF"},
     {"min-limit", NULL, "find the smallest limit that finishes"},
-    {"spill", "auto", "with host memory behind the card: how long a step takes (needs --touches)"},
+    {"spill", "auto",
+     "with host memory behind the device: how long a step takes (needs --touches)"},
     {"check", NULL, "compare with the recording's own segments and addresses"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,

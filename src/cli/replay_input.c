@@ -1,4 +1,4 @@
-/* Reading what `replay` and `tune` are told. */
+/* Reads the input of `replay` and `tune`. */
 #include "cli/replay_input.h"
 
 #include <inttypes.h>
@@ -35,7 +35,7 @@ void replay_input_close(replay_input *in) {
 
 void replay_input_describe(const replay_input *in, buffer *out) {
   const steps *s = &in->job.steps;
-  char size[STOW_SIZE_TEXT_MAX], card[STOW_SIZE_TEXT_MAX];
+  char size[STOW_SIZE_TEXT_MAX], device[STOW_SIZE_TEXT_MAX];
   const char *name = strrchr(in->path, '/');
   buffer_printf(out, "%s: %" PRIu64 " events, %" PRIu64 " allocations, at most %s live at once\n",
                 name != NULL ? name + 1 : in->path, s->event_count, s->alloc_count,
@@ -54,8 +54,8 @@ void replay_input_describe(const replay_input *in, buffer *out) {
                   s->unknown_frees, s->doubled_addresses);
   if (in->job.device_bytes != 0)
     buffer_printf(out,
-                  "a card of %s leaves %s: %" PRIu64
+                  "a device of %s leaves %s: %" PRIu64
                   " MiB are taken for the CUDA context (measured on an H200; an assumption here)\n",
-                  stow_size_format(card, in->job.device_bytes),
+                  stow_size_format(device, in->job.device_bytes),
                   stow_size_format(size, in->job.options.limit_bytes), REPLAY_CONTEXT_BYTES >> 20);
 }

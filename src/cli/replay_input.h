@@ -1,4 +1,5 @@
-/* What `replay` and `tune` are both told: a recording, a card or a limit, settings. */
+/* Replay input: the operands and options that `replay` and `tune` share: a recording, a device size
+ * or a limit, settings. */
 #ifndef CLI_REPLAY_INPUT_H
 #define CLI_REPLAY_INPUT_H
 
@@ -16,7 +17,7 @@ typedef struct replay_input {
  * Undo with replay_input_close, also after a failure. */
 stow_status replay_input_open(replay_input *in, const verb_call *call, const char *settings);
 void replay_input_close(replay_input *in);
-/* The lines above a table: what was read, what could not be, what the card leaves. */
+/* Appends the lines above a table: what was read, what was skipped, what the device leaves. */
 void replay_input_describe(const replay_input *in, buffer *out);
 
 #endif

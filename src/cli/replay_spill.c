@@ -1,4 +1,4 @@
-/* stowage replay --spill: what a step takes when the card is smaller than the program. */
+/* stowage replay --spill: what a step takes when the device is smaller than the program. */
 #include "cli/replay_spill.h"
 
 #include <inttypes.h>
@@ -50,7 +50,7 @@ static stow_status print_text(const char *path, const spill_program *p, const sp
   buffer_printf(&out, "%s: %zu launches, %s; at most %s live at once\n",
                 name != NULL ? name + 1 : path, p->launch_count, how[p->how],
                 size_of(p->peak_live_bytes));
-  buffer_printf(&out, "a card of %s leaves %s for pages\n", size_of(vram),
+  buffer_printf(&out, "a device of %s leaves %s for pages\n", size_of(vram),
                 size_of(r->capacity_bytes));
   if (r->fits) {
     buffer_printf(&out, "everything fits: a step takes %.1f ms\n", ms(r->bare_ns));
@@ -119,7 +119,7 @@ static stow_status run_spill(const verb_call *call, recording *record, spill_pro
                        others[i]);
   STOW_TRY(verb_size(call, "vram", &vram));
   if (vram == 0)
-    return stow_fail(STOW_ERR_INVALID, "--spill needs the size of the card: add --vram SIZE");
+    return stow_fail(STOW_ERR_INVALID, "--spill needs the size of the device: add --vram SIZE");
   STOW_TRY(recording_read(record, path, KIND_AUTO, NULL));
   losses_warn(record, path);
   stow_status status = spill_program_build(p, record, steps_main_device(record));

@@ -1,4 +1,4 @@
-/* stowage replay --spill: a recorded step on a smaller card, with host memory behind it. */
+/* stowage replay --spill: a recorded step on a smaller device, with host memory behind it. */
 #ifndef CLI_REPLAY_SPILL_H
 #define CLI_REPLAY_SPILL_H
 

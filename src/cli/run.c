@@ -21,6 +21,7 @@
 #include "cli/run_environment.h"
 #include "cli/run_limits.h"
 #include "cli/run_live.h"
+#include "cli/run_profile.h"
 #include "cli/run_program.h"
 #include "cli/run_ram.h"
 #include "cli/run_record.h"
@@ -61,14 +62,14 @@ static stow_status put_beneath(const program *p, const run_limits *limits, bool 
     note("%s is preloaded too and also stands before the driver: the stricter limit of the two "
          "holds, and what it takes is not seen here",
          rival);
-  /* Named ranges reach the shim by NVTX's own road, unless another tool is on it. */
+  /* NVTX passes named ranges to the shim, unless another tool is injected. */
   if (record) setenv("NVTX_INJECTION64_PATH", shim, 0);
   return run_shim_preload(shim, p->runtime, limits->vram_from != NULL || limits->spill_bytes > 0);
 }
 
-/* Makes the run's folder and its ledger, and tells the command where they are. */
-static stow_status open_run(ledger *l, const run_limits *limits, char folder[PATH_MAX],
-                            const char *record, bool fast_malloc) {
+/* Makes the run's folder and its ledger, and sets the variables that point the command to them. */
+static stow_status open_run(ledger *l, const run_limits *limits, char folder[PATH_MAX], bool record,
+                            bool fast_malloc) {
   char path[PATH_MAX];
   STOW_TRY(run_folder_make(folder));
   if (!run_path(path, folder, RUN_LEDGER))
@@ -84,7 +85,7 @@ static stow_status open_run(ledger *l, const run_limits *limits, char folder[PAT
     setenv(ENV_COMMAND, self, 0);
   }
   if (setenv(ENV_LEDGER, path, 1) != 0 || setenv(ENV_RUN, folder, 1) != 0 ||
-      setenv(ENV_RECORD, record != NULL ? "1" : "0", 1) != 0 ||
+      setenv(ENV_RECORD, record ? "1" : "0", 1) != 0 ||
       setenv(ENV_FAST_MALLOC, fast_malloc ? "1" : "0", 1) != 0)
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the environment");
   return limits->spill_bytes > 0 ? run_environment_torch() : STOW_OK;
@@ -110,20 +111,22 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
     return 0;
   }
   run_limits_within(limits);
-  if (put_beneath(p, limits, record != NULL) != STOW_OK ||
-      open_run(l, limits, folder, record, verb_flag(call, "fast-malloc")) != STOW_OK)
+  /* The lines of device memory come from a recording. */
+  bool traced = record != NULL || verb_flag(call, "profile");
+  if (put_beneath(p, limits, traced) != STOW_OK ||
+      open_run(l, limits, folder, traced, verb_flag(call, "fast-malloc")) != STOW_OK)
     return fail(PROGRAM_NOT_RUN);
   return 0;
 }
 
-static void tell_unwritten(const char *name, const char *folder) {
+static void report_unwritten(const char *name, const char *folder) {
   char why[512];
   snprintf(why, sizeof why, "%s", stow_status_message());
   note("--record: process %s: %s; what was recorded is in %s", name, why, folder);
 }
 
 /* Processes that could not begin to record: which, and why. */
-static void tell_unrecorded(const ledger *l, uint64_t count) {
+static void report_unrecorded(const ledger *l, uint64_t count) {
   char list[LEDGER_UNRECORDED_MAX * 22] = "";
   size_t length = 0;
   for (uint64_t i = 0; i < count && i < LEDGER_UNRECORDED_MAX; i++) {
@@ -135,16 +138,17 @@ static void tell_unrecorded(const ledger *l, uint64_t count) {
        count > LEDGER_UNRECORDED_MAX ? ", …" : "", l->header->unrecorded_reason);
 }
 
-/* Writes what was recorded to the path of --record. Returns whether device memory was. */
+/* Writes what was recorded to the path of --record; without one into the run's folder, if `keep`.
+ * Returns whether device memory was recorded. */
 static bool gather(const verb_call *call, const char *folder, const ledger *l, pid_t child,
-                   bool failed) {
+                   bool keep) {
   run_gathered all;
   const char *path = verb_value(call, "record");
-  run_record_gather(&all, folder, path, (int)child, failed, tell_unwritten);
+  run_record_gather(&all, folder, path, (int)child, keep, report_unwritten);
   if (path == NULL) return true;
   uint64_t unrecorded = atomic_load(&l->header->unrecorded);
   uint64_t lost = unrecorded + (uint64_t)all.failed;
-  if (unrecorded > 0) tell_unrecorded(l, unrecorded);
+  if (unrecorded > 0) report_unrecorded(l, unrecorded);
   if (lost > 0)
     note("--record: of %" PRIu64
          " processes that used the device, %d were recorded whole and %" PRIu64 " were not",
@@ -273,7 +277,7 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
           path);
     else
       run_summary(l, limits, how != 0, b->live.crossed_bytes);
-    device = gather(call, folder, l, child, how != 0);
+    device = gather(call, folder, l, child, how != 0 || verb_flag(call, "profile"));
   }
   keep_host_trace(call, &b->ram, device);
   if (folder[0] != '\0') {
@@ -282,6 +286,9 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
     bool quiet = verb_flag(call, "quiet") && how == 0;
     if (b->ram.on && !quiet && (explained || host_record_read(&b->ram.record, folder) == STOW_OK))
       run_summary_peak(l, limits, &b->ram.record, explained, !b->ram.plain);
+    if (verb_flag(call, "profile") &&
+        run_profile_end(folder, verb_value(call, "profile-json")) != STOW_OK)
+      note("--profile: %s", stow_status_message());
   }
   int code = child_end(how);
   if (!looked) {
@@ -303,6 +310,8 @@ static int run(verb_call *call) {
     if (call->operand_count > 0) return verb_usage(call, "--environment starts no command");
     return print_environment(call);
   }
+  if (verb_value(call, "profile-json") != NULL && !verb_flag(call, "profile"))
+    return verb_usage(call, "--profile-json needs --profile");
   child_prepare();
   /* A line is written at once: other ranks and the command write there too. */
   static char line[1024];
@@ -318,9 +327,11 @@ static int run(verb_call *call) {
   if (code != 0) return code;
   /* Even where nothing is beneath it: else the last run would be one before it. */
   if (folder[0] == '\0' && run_folder_make(folder) != STOW_OK) {
-    if (!b.ram.plain) return fail(PROGRAM_NOT_RUN);
+    if (!b.ram.plain || verb_flag(call, "profile")) return fail(PROGRAM_NOT_RUN);
     b.ram.on = false;
   }
+  if (verb_flag(call, "profile") && run_profile_begin(folder) != STOW_OK)
+    return fail(PROGRAM_NOT_RUN);
   if (run_ram_open(&b.ram, folder, verb_value(call, "record") != NULL) != STOW_OK)
     return fail(PROGRAM_NOT_RUN);
   pid_t child;
@@ -332,11 +343,15 @@ static int run(verb_call *call) {
 static const verb_option options[] = {
     {"vram-limit", "SIZE",
      "most device memory the command and its children may hold: 8G, 0=8G,1=4G"},
-    {"spill", "SIZE", "go on in host memory when the card or the limit is full: auto, off or 12G"},
+    {"spill", "SIZE",
+     "go on in host memory when the device or the limit is full: auto, off or 12G"},
     {"spill-stop", "RATE", "end the command where the bus carries that much a second: 20G"},
     {"fast-malloc", NULL, "serve cudaMalloc and cudaFree from a heap of Stowage's own"},
     {"record", "FILE",
      "write what the command asked of device memory (or held of host memory) to a .stow file"},
+    {"profile", NULL,
+     "show host and device memory by line and function of the Python program when it ends"},
+    {"profile-json", "FILE", "write that to a JSON file too"},
     {"stacks", "WHICH", "lines of Python with what is recorded: auto or off"},
     {"ram-limit", "SIZE",
      "most host memory the command and its children may hold, watched and explained: auto or 8G"},

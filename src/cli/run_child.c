@@ -1,9 +1,9 @@
-/* Run child: one child, and this process standing in for it as far as signals and exit codes go.
+/* Run child: starts one child and stands in for it: passes on its signals and its exit code.
  *
- * A signal from the terminal reaches the whole foreground group, the child included, so only those
- * that somebody sent to this process alone are passed on; that the terminal is gone is told to the
- * leader of the session alone, which we may be, and an alarm set before we started comes to us
- * alone too. A signal that was ignored when we started (nohup) stays ignored for both. */
+ * The terminal signals the whole foreground group, the child included, so only signals sent to this
+ * process alone are passed on. Two more reach only us: the hangup of a closed terminal, if we lead
+ * the session, and an alarm set before we started. A signal that was ignored at our start (nohup)
+ * stays ignored for both. */
 #include "cli/run_child.h"
 
 #include <errno.h>

@@ -16,8 +16,8 @@ void child_prepare(void);
  * the child. */
 int child_start(pid_t *child, char **argv);
 
-/* Waits for it; `*how` is as waitpid tells. Meanwhile `beat` is called, first after `beat_ms` (0:
- * never), then after as many milliseconds as it answers. */
+/* Waits for the child; `*how` receives the status of waitpid. Calls `beat` meanwhile, first after
+ * `beat_ms` (0: never), then after as many milliseconds as it returns. */
 void child_wait(pid_t child, int *how, int beat_ms, int (*beat)(void *user), void *user);
 
 /* Sends a signal to everything this process started: the child first (0: as the others). */

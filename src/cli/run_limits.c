@@ -1,4 +1,4 @@
-/* Run limits: parsing, and the cards' present state. */
+/* Run limits: parses them, and reads the current state of the devices. */
 #include "cli/run_limits.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "watch/nvml.h"
 
 #define SECOND_NS 1000000000l
-/* How often the cards are looked at while the run has nothing on them. */
+/* How often the devices are polled while the run holds nothing on them. */
 #define AGAIN_NS (SECOND_NS / 10)
 
 /* One limit of a list; `named` gets a bit for its device, or one for the limit of all. */
@@ -122,12 +122,12 @@ void run_limits_within(run_limits *limits) {
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
     uint64_t limit = ledger_limit(&outer, i);
     if (limit >= limits->vram_bytes[i]) continue;
-    bool told = limits->vram_bytes[i] == LEDGER_UNLIMITED;
-    for (unsigned k = 0; k < i && !told; k++) told = ledger_limit(&outer, k) == limit;
-    if (!told)
+    bool known = limits->vram_bytes[i] == LEDGER_UNLIMITED;
+    for (unsigned k = 0; k < i && !known; k++) known = ledger_limit(&outer, k) == limit;
+    if (!known)
       output_error(
-          "stowage run: %s: this is within a run that may hold %s, which is the limit here "
-          "too\n",
+          "stowage run: %s: this command runs inside another run with a limit of %s, which applies "
+          "here too\n",
           limits->vram_from, stow_size_format(most, limit));
     limits->vram_bytes[i] = limit;
     if (limits->vram_from == NULL) limits->vram_from = "the run around it";
@@ -135,9 +135,9 @@ void run_limits_within(run_limits *limits) {
   ledger_close(&outer);
 }
 
-/* ---- the cards ---- */
+/* ---- the devices ---- */
 
-/* The index NVML has for the run's device `i`; -1 where that cannot be told for certain. */
+/* Returns NVML's index of the run's device `i`, or -1 if that is not certain. */
 static int nvml_index(nvml *n, unsigned i) {
   const char *list = getenv("CUDA_VISIBLE_DEVICES");
   const char *order = getenv("CUDA_DEVICE_ORDER");
@@ -160,25 +160,25 @@ static int nvml_index(nvml *n, unsigned i) {
   if (end == token || *end != '\0' || index < 0 || index >= nvml_count(n)) return -1;
   if (order != NULL && strcmp(order, "PCI_BUS_ID") == 0) return index;
   /* CUDA counts the fastest first; only where all are alike is that NVML's order. */
-  nvml_card first, other;
+  nvml_device first, other;
   for (int c = 1; c < nvml_count(n); c++)
-    if (nvml_card_at(n, 0, &first) != STOW_OK || nvml_card_at(n, c, &other) != STOW_OK ||
+    if (nvml_device_at(n, 0, &first) != STOW_OK || nvml_device_at(n, c, &other) != STOW_OK ||
         strcmp(first.name, other.name) != 0)
       return -1;
   return index;
 }
 
-static void look_at_card(const run_limits *limits, ledger *l, nvml *n, unsigned i) {
-  nvml_card card;
+static void look_at_device(const run_limits *limits, ledger *l, nvml *n, unsigned i) {
+  nvml_device device;
   int index = nvml_index(n, i);
-  if (index < 0 || nvml_card_at(n, index, &card) != STOW_OK || !card.memory_known) return;
-  l->header->others_bytes[i] = card.used_bytes;
-  snprintf(l->header->uuids[i], sizeof l->header->uuids[i], "%.47s", card.uuid);
+  if (index < 0 || nvml_device_at(n, index, &device) != STOW_OK || !device.memory_known) return;
+  l->header->others_bytes[i] = device.used_bytes;
+  snprintf(l->header->uuids[i], sizeof l->header->uuids[i], "%.47s", device.uuid);
   char limit[STOW_SIZE_TEXT_MAX], total[STOW_SIZE_TEXT_MAX];
   if (limits->vram_from != NULL && limits->vram_bytes[i] != LEDGER_UNLIMITED &&
-      limits->vram_bytes[i] > card.total_bytes)
+      limits->vram_bytes[i] > device.total_bytes)
     output_error("stowage run: %s: device %u has %s, so its limit of %s changes nothing\n",
-                 limits->vram_from, i, stow_size_format(total, card.total_bytes),
+                 limits->vram_from, i, stow_size_format(total, device.total_bytes),
                  stow_size_format(limit, limits->vram_bytes[i]));
 }
 
@@ -210,13 +210,13 @@ static nvml *look(const run_limits *limits, ledger *l) {
   nvml *n = NULL;
   if (asks(limits) && nvml_open(&n) == STOW_OK) {
     for (unsigned i = 0; i < LEDGER_DEVICES_MAX && (int)i < nvml_count(n); i++)
-      look_at_card(limits, l, n, i);
+      look_at_device(limits, l, n, i);
     for (int i = nvml_count(n); i < LEDGER_DEVICES_MAX; i++)
       if (limits->named >> i & 1)
         output_error("stowage run: %s: there is no device %d here, so its limit changes nothing\n",
                      limits->vram_from, i);
   }
-  atomic_store(&l->header->cards_known, 1);
+  atomic_store(&l->header->devices_known, 1);
   return n;
 }
 
@@ -224,25 +224,26 @@ void run_limits_look(const run_limits *limits, ledger *l) {
   nvml_close(look(limits, l));
 }
 
-/* Has the run nothing on the card, and nothing on its way there? */
+/* Returns true if the run holds nothing on the device and has announced nothing. */
 static bool is_absent(const ledger *l, unsigned i) {
   ledger_totals totals;
   ledger_sum(l, i, &totals);
   return totals.vram_bytes == 0 && totals.begun == 0;
 }
 
-/* A context is measured by how much the card's used figure rose past what others hold, so that has
- * to be of just before. A program that takes seconds to load its libraries is not alone meanwhile.
+/* A context is measured by how much the device's used figure rose past what others hold, so that
+ * has to be of just before. A program that takes seconds to load its libraries is not alone
+ * meanwhile.
  */
 static void look_again(ledger *l, nvml *n) {
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
-    nvml_card card;
+    nvml_device device;
     int index = -1;
     if (l->header->uuids[i][0] == '\0' || nvml_find(n, l->header->uuids[i], &index) != STOW_OK ||
-        nvml_card_at(n, index, &card) != STOW_OK || !card.memory_known)
+        nvml_device_at(n, index, &device) != STOW_OK || !device.memory_known)
       continue;
     /* Asked after the figure was read: then it is from before any context of the run. */
-    if (is_absent(l, i)) atomic_store(&l->header->others_bytes[i], card.used_bytes);
+    if (is_absent(l, i)) atomic_store(&l->header->others_bytes[i], device.used_bytes);
   }
 }
 
@@ -269,28 +270,28 @@ static bool rest(void) {
 
 static void *look_thread(void *user) {
   ledger *l = aside.l;
-  nvml *cards = look(aside.limits, l);
-  bool known = cards != NULL;
+  nvml *devices = look(aside.limits, l);
+  bool known = devices != NULL;
   (void)user;
   for (int round = 1; known && rest(); round++) {
     bool absent = true;
     if (round % (SECOND_NS / AGAIN_NS) == 0) ledger_reap(l); /* reads of every process */
     for (unsigned i = 0; i < LEDGER_DEVICES_MAX && absent; i++) absent = is_absent(l, i);
-    if (absent && cards == NULL) known = nvml_open(&cards) == STOW_OK;
-    if (absent && known) look_again(l, cards);
+    if (absent && devices == NULL) known = nvml_open(&devices) == STOW_OK;
+    if (absent && known) look_again(l, devices);
     if (absent) continue;
     /* Now, beside the command: at the end the milliseconds this takes would be waited for. */
-    nvml_close(cards);
-    cards = NULL;
+    nvml_close(devices);
+    devices = NULL;
   }
-  aside.left_open = cards;
+  aside.left_open = devices;
   return NULL;
 }
 
 void run_limits_look_aside(const run_limits *limits, ledger *l) {
   sigset_t all, mask;
   if (!asks(limits)) {
-    atomic_store(&l->header->cards_known, 1);
+    atomic_store(&l->header->devices_known, 1);
     return;
   }
   aside.limits = limits;
@@ -307,7 +308,7 @@ void run_limits_look_aside(const run_limits *limits, ledger *l) {
 
 bool run_limits_looked(void) {
   if (!aside.runs) return true;
-  bool known = atomic_load(&aside.l->header->cards_known) != 0;
+  bool known = atomic_load(&aside.l->header->devices_known) != 0;
   if (!known && atomic_load(&aside.l->header->processes) == 0) return false;
   sem_post(&aside.end);
   pthread_join(aside.thread, NULL);

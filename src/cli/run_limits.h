@@ -25,18 +25,18 @@ stow_status run_limits_read(run_limits *limits, const verb_call *call);
  * asked for. Both count by themselves. */
 void run_limits_within(run_limits *limits);
 
-/* Writes them into the ledger, and says on standard error what will not work as it was meant. */
+/* Writes the limits to the ledger, and warns on standard error about those that cannot work. */
 void run_limits_apply(const run_limits *limits, ledger *l);
 
-/* Asks NVML what others hold of the cards, for the ledger, and says where a limit is larger than
- * its card, or its card is not there. Takes as long as NVML takes to start, so `stowage run` does
- * it while the command starts. */
+/* Reads from NVML what other programs hold on the devices, writes it to the ledger, and warns if a
+ * limit is larger than its device or its device is missing. Takes as long as NVML takes to start,
+ * so `stowage run` does it while the command starts. */
 void run_limits_look(const run_limits *limits, ledger *l);
 
-/* The same on a thread of its own, which goes on looking as long as the run has nothing on a card.
- * run_limits_looked ends it, and waits for its first look if the command ever joined the ledger: to
- * others the cards do not matter, and they are not held up. False: it is still under way, and the
- * process must end without tidying up after itself. Both arguments must outlive it. */
+/* The same on its own thread, which polls until the run holds something on a device.
+ * run_limits_looked ends the thread. If the command joined the ledger, it first waits for the first
+ * poll; other commands do not use devices and need not wait. Returns false if the thread still
+ * runs: the process must then exit without cleaning up. Both arguments must outlive the thread. */
 void run_limits_look_aside(const run_limits *limits, ledger *l);
 bool run_limits_looked(void);
 

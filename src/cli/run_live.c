@@ -1,9 +1,9 @@
-/* Run live: sampling the ledger and the bus. See run_live.h.
+/* Run live: samples the ledger and the bus. See run_live.h.
  *
- * NVML tells the bytes over a card's bus during the last twenty milliseconds, both ways apart; the
- * total is what these samples make of the time between two looks, so it is about right for a steady
- * load and is told as "about". It counts everything on the bus of a card, the command's own copies
- * and other programs' too: nobody tells them apart. */
+ * NVML reports the bytes over a device's bus during the last twenty milliseconds, per direction.
+ * The total extrapolates these samples over the time between them, so it is about right for a
+ * steady load and printed as "about". It includes all traffic of the device: the command's own
+ * copies and those of other programs, which NVML does not separate. */
 #include "cli/run_live.h"
 
 #include <inttypes.h>
@@ -43,7 +43,8 @@ stow_status run_live_init(run_live *r, ledger *l, const char *stop) {
   return STOW_OK;
 }
 
-/* Bytes a second over the buses of the run's cards, or negative where none tells. */
+/* Returns the bytes per second over the buses of the run's devices; negative if NVML reports none.
+ */
 static double bus_rate(run_live *r) {
   if (!r->asked && nvml_open(&r->n) != STOW_OK) r->n = NULL;
   r->asked = true;
@@ -87,22 +88,23 @@ static void stop(run_live *r, uint64_t now, uint64_t spilled) {
   child_signal_all(r->child, SIGTERM);
 }
 
-/* Said as soon as it is known, not when memory has run out. */
-static void tell_road(run_live *r) {
-  uint64_t road = atomic_load(&r->l->header->host_path);
-  if (!r->told_whole && atomic_load(&r->l->header->torch_whole) != 0) {
-    r->told_whole = true;
+/* Reports the path to host memory as soon as it is known, before memory runs out. */
+static void report_path(run_live *r) {
+  uint64_t path = atomic_load(&r->l->header->host_path);
+  if (!r->reported_whole && atomic_load(&r->l->header->torch_whole) != 0) {
+    r->reported_whole = true;
     output_error(
-        "stowage run: --spill: PyTorch was asked for expandable segments and has none (its "
-        "version or a setting of the program's): whole segments go to the host and stay there "
-        "until they are freed\n");
+        "stowage run: --spill: PyTorch does not use expandable segments (because of its version or "
+        "a "
+        "setting of the program): whole segments go to the host and stay there until they are "
+        "freed\n");
   }
-  if (r->told || road == LEDGER_PATH_UNKNOWN) return;
-  r->told = true;
-  if (road == LEDGER_PATH_NONE)
+  if (r->reported || path == LEDGER_PATH_UNKNOWN) return;
+  r->reported = true;
+  if (path == LEDGER_PATH_NONE)
     output_error("stowage run: --spill: nothing can be spilled here: %.255s\n",
                  r->l->header->host_reason);
-  if (road == LEDGER_PATH_PINNED)
+  if (path == LEDGER_PATH_PINNED)
     output_error(
         "stowage run: --spill: whole allocations only, not pages of them (so not what PyTorch "
         "takes by expandable segments): %.255s\n",
@@ -114,7 +116,7 @@ void run_live_look(void *user) {
   uint64_t now = clock_ns();
   if (now < r->next_ns) return;
   r->next_ns = now + RUN_LIVE_BEAT_MS * UINT64_C(900000); /* beats are not to the tick */
-  tell_road(r);
+  report_path(r);
   ledger_reap(r->l);
   uint64_t spilled = ledger_spilled(r->l);
   if (spilled == 0) {
@@ -126,8 +128,9 @@ void run_live_look(void *user) {
   double rate = bus_rate(r);
   r->measured = rate >= 0;
   if (first && !r->measured && r->stop_bytes_s > 0)
-    output_error("stowage run: --spill-stop: NVML tells no rate of this card's bus, so nothing "
-                 "will be stopped\n");
+    output_error(
+        "stowage run: --spill-stop: NVML does not report the PCIe rate of this device, so nothing "
+        "will be stopped\n");
   if (r->measured && r->looked_ns != 0)
     r->crossed_bytes += (uint64_t)(rate * (double)(now - r->looked_ns) / 1e9);
   r->rate_bytes_s = rate;
@@ -146,7 +149,7 @@ void run_live_look(void *user) {
 }
 
 void run_live_end(run_live *r) {
-  if (r->on) tell_road(r);
+  if (r->on) report_path(r);
   if (r->shown) output_erase();
   r->shown = false;
 }

@@ -30,7 +30,7 @@ static int executable(const char *path) {
   return access(path, X_OK) == 0 ? 0 : EACCES;
 }
 
-/* Looks along PATH; the most telling error if nothing is found. */
+/* Searches PATH. Returns the most specific error if nothing is found. */
 static int look_up(char path[PATH_MAX], const char *command) {
   if (strchr(command, '/') != NULL) {
     snprintf(path, PATH_MAX, "%s", command);

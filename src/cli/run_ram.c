@@ -174,11 +174,11 @@ static void warn(run_ram *r) {
   r->warned = true;
 }
 
-static void tell_inside(run_ram *r) {
+static void report_inside(run_ram *r) {
   const host_record *h = &r->record;
   char text[480];
-  if (r->told || !h->from_inside) return;
-  r->told = true;
+  if (r->reported || !h->from_inside) return;
+  r->reported = true;
   if (h->object_count == 0) return;
   host_describe(text, sizeof text, &h->objects[0]);
   output_error("stowage run: largest: %s\n", output_name(text));
@@ -246,7 +246,7 @@ static void end_all(run_ram *r) {
   char limit[STOW_SIZE_TEXT_MAX];
   if (h->process_count == 0) return;
   ask_last(r);
-  tell_inside(r);
+  report_inside(r);
   r->ended = true;
   snprintf(h->ended, sizeof h->ended, "limit");
   host_record_write(h, r->folder);
@@ -278,7 +278,7 @@ static void look(run_ram *r, uint64_t now) {
     host_record_write(h, r->folder);
     r->kept_bytes = h->held_bytes;
   }
-  if (over && h->inside_serial >= r->warned_serial) tell_inside(r);
+  if (over && h->inside_serial >= r->warned_serial) report_inside(r);
   /* One that was killed may be gone for a look or two before whoever started it is. */
   if (h->held_bytes >= r->full.held_bytes / 2 || now >= r->full_ns + LATELY_NS) {
     r->full = *h;
@@ -327,8 +327,8 @@ static bool is_kill(int how) {
   return WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL;
 }
 
-/* As a shell tells of a command of its own. */
-static bool is_told_kill(int how) {
+/* As a shell reports a command that it started. */
+static bool is_reported_kill(int how) {
   return WIFEXITED(how) && WEXITSTATUS(how) == 128 + SIGKILL;
 }
 
@@ -336,13 +336,13 @@ static bool is_told_kill(int how) {
  * own must have held much, to have had a worker killed. */
 static bool by_kernel(const run_ram *r, int how) {
   if (how == 0 || r->ended || hostmem_kills() <= r->kills) return false;
-  return is_kill(how) || is_told_kill(how) ||
+  return is_kill(how) || is_reported_kill(how) ||
          (r->on && r->full.held_bytes >= r->record.limit_bytes / 2);
 }
 
 static bool was_killed(const run_ram *r, int how) {
   return r->by_kernel || is_kill(how) ||
-         (is_told_kill(how) && r->over_ns != 0 && clock_ns() < r->over_ns + LATELY_NS);
+         (is_reported_kill(how) && r->over_ns != 0 && clock_ns() < r->over_ns + LATELY_NS);
 }
 
 /* The kernel knows the peak of the largest process, with its file pages, between two looks too. */

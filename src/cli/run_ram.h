@@ -31,7 +31,7 @@ typedef struct run_ram {
   bool on;
   bool plain;     /* without --ram-limit */
   bool automatic; /* against what the machine and its control groups allow */
-  bool warned, told, ended;
+  bool warned, reported, ended;
   bool by_kernel;        /* the kernel killed a process for want of memory while the command ran */
   uint64_t kills;        /* how many it had killed when the command started */
   char folder[PATH_MAX]; /* of the run */

@@ -76,7 +76,7 @@ static stow_status gather_one(const char *folder, const char *name, const char *
 }
 
 void run_record_gather(run_gathered *out, const char *folder, const char *path, int pid,
-                       bool failed, void (*tell)(const char *name, const char *folder)) {
+                       bool failed, void (*report)(const char *name, const char *folder)) {
   struct dirent **entries;
   *out = (run_gathered){0};
   int count = scandir(folder, &entries, is_ring, alphasort);
@@ -95,7 +95,7 @@ void run_record_gather(run_gathered *out, const char *folder, const char *path, 
         if (out->kept[0] == '\0' || i == first) snprintf(out->kept, PATH_MAX, "%s", to);
       } else {
         out->failed++;
-        tell(name, folder);
+        report(name, folder);
       }
     } else
       unlink(ring);

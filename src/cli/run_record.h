@@ -20,9 +20,9 @@ typedef struct run_gathered {
 /* Gathers what the processes recorded in `folder`. With `path` each trace becomes a file: that of
  * the command itself (or the only one) `path`, the others `path` with their name before the ending.
  * Without it, only where the command failed, traces stay in the folder as .stow files. A trace cut
- * off by the end of its process is completed from its ring. Calls `tell` for each trace that could
- * not be written, with the process's name; the thread's message says why. */
+ * off by the end of its process is completed from its ring. Calls `report` for each trace that
+ * could not be written, with the process's name; the thread's message says why. */
 void run_record_gather(run_gathered *out, const char *folder, const char *path, int pid,
-                       bool failed, void (*tell)(const char *name, const char *folder));
+                       bool failed, void (*report)(const char *name, const char *folder));
 
 #endif

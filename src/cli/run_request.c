@@ -58,7 +58,8 @@ bool run_request_hears(pid_t pid) {
   return hears;
 }
 
-/* The largest, but for one that was asked and holds about as much: of many alike, one tells. */
+/* Returns the largest process, or the one asked last if it holds about as much: among many similar
+ * processes, one report is enough. */
 static const tree_process *whom(const run_request *a, const host_record *h) {
   for (size_t i = 1; i < h->process_count; i++)
     if (h->processes[i].pid == a->pid &&

@@ -11,10 +11,11 @@
 #include "base/variables.h"
 #include "device/cuda_path.h"
 
-#define SHIM  "libstowage-shim.so"
-#define ALIAS "libstowage-shim-alias.so"
-#define HOST  "libstowage-host.so"
-#define NVML  "libstowage-shim-nvml.so"
+#define SHIM    "libstowage-shim.so"
+#define ALIAS   "libstowage-shim-alias.so"
+#define HOST    "libstowage-host.so"
+#define PROFILE "libstowage-profile.so"
+#define NVML    "libstowage-shim-nvml.so"
 
 /* Relative to the command's own folder: the build folder, then as installed. */
 static const char *const PLACES[] = {SHIM, "../" STOW_LIBDIR "/stowage/" SHIM,
@@ -84,16 +85,30 @@ stow_status run_shim_preload(const char *path, const char *first, bool nvml) {
   return status;
 }
 
-void run_shim_preload_host(void) {
+/* Puts a library from the shim's folder at the end of LD_PRELOAD. */
+static bool preload_beside(const char *name) {
   char shim[PATH_MAX];
   const char *before = getenv("LD_PRELOAD");
   buffer list = BUFFER_INIT;
-  if (run_shim_find(shim) != STOW_OK || strpbrk(shim, ": \t") != NULL) return;
+  if (run_shim_find(shim) != STOW_OK || strpbrk(shim, ": \t") != NULL) return false;
   if (before != NULL) buffer_text(&list, before);
-  add_beside(&list, shim, HOST);
-  if (list.status == STOW_OK && list.length > 0)
-    setenv("LD_PRELOAD", list.data + (list.data[0] == ':'), 1); /* add_beside begins with a colon */
+  size_t length = list.length;
+  add_beside(&list, shim, name);
+  bool added = list.status == STOW_OK && list.length > length &&
+               setenv("LD_PRELOAD", list.data + (list.data[0] == ':'), 1) ==
+                   0 /* add_beside begins with a colon */;
   buffer_free(&list);
+  return added;
+}
+
+void run_shim_preload_host(void) {
+  preload_beside(HOST);
+}
+
+stow_status run_shim_preload_profile(void) {
+  if (preload_beside(PROFILE)) return STOW_OK;
+  return stow_fail(STOW_ERR_NOT_FOUND,
+                   "--profile: " PROFILE " is not beside the shim; install Stowage again");
 }
 
 /* ---- others ---- */

@@ -20,6 +20,8 @@ stow_status run_shim_preload(const char *path, const char *first, bool nvml);
 /* Puts the library that asks Python processes about their host memory there too, where it can be.
  */
 void run_shim_preload_host(void);
+/* The same for the library that samples host allocations (--profile). */
+stow_status run_shim_preload_profile(void);
 
 /* A preloaded library of another that also stands before the driver (HAMi and its kin), found by
  * name in LD_PRELOAD or /etc/ld.so.preload: its name, or NULL. */

@@ -24,7 +24,7 @@ static void device_line(const ledger *l, unsigned device, uint64_t *crossed) {
                  stow_size_format(limit, peak - most));
   if (ledger_spill_limit(l) > 0)
     output_error(", %s in host memory", stow_size_format(host, spilled));
-  /* Of all cards together: told once. */
+  /* The sum over all devices: reported once. */
   if (spilled > 0 && *crossed > 0) {
     output_error("; about %s went over the bus meanwhile", stow_size_format(host, *crossed));
     *crossed = 0;
@@ -32,20 +32,24 @@ static void device_line(const ledger *l, unsigned device, uint64_t *crossed) {
   output_error("\n");
 }
 
-/* What Stowage itself sent over the bus. What kernels read and wrote on the host passes it too;
- * that is counted by nobody. */
+/* Reports what Stowage itself sent over the bus. What kernels read and write on the host crosses it
+ * too and is not counted. */
 static void bus_line(const ledger *l) {
   char out[STOW_SIZE_TEXT_MAX], home[STOW_SIZE_TEXT_MAX];
   uint64_t moved_out = atomic_load(&l->header->moved_out_bytes);
   uint64_t moved_home = atomic_load(&l->header->moved_home_bytes);
   if (moved_out == 0 && moved_home == 0) return;
-  output_error(
-      "stowage run: between vram and the host %s were moved out, %s home; what the program's "
-      "kernels used on the host is not known\n",
-      stow_size_format(out, moved_out), stow_size_format(home, moved_home));
+  output_error("stowage run: between vram and the host %s were moved out, %s home",
+               stow_size_format(out, moved_out), stow_size_format(home, moved_home));
+  uint64_t exchanges = atomic_load(&l->header->exchanges);
+  if (exchanges > 0)
+    output_error(" in %" PRIu64 " exchanges, for which the program waited %.1f s", exchanges,
+                 (double)atomic_load(&l->header->moving_ns) / 1e9);
+  output_error("; what its kernels read on the host is not counted\n");
 }
 
-/* What spilling cost is only told where there is something to hold it against. */
+/* What spilling cost. The first steps learn the program, so the fastest is what the others become.
+ */
 static void steps_line(const ledger *l) {
   uint64_t count[2], ns[2];
   for (int i = 0; i < 2; i++) {
@@ -55,6 +59,12 @@ static void steps_line(const ledger *l) {
   if (count[1] == 0) return;
   output_error("stowage run: of %" PRIu64 " steps timed %" PRIu64 " spilled, %.0f ms each",
                count[0] + count[1], count[1], (double)ns[1] / 1e6 / (double)count[1]);
+  uint64_t best = atomic_load(&l->header->steps_best_ns);
+  if (count[1] > 2 && best > 0) output_error(", the fastest %.0f ms", (double)best / 1e6);
+  uint64_t moving = atomic_load(&l->header->moving_ns);
+  if (moving > 0)
+    output_error("; %.0f ms of each went into moving pages",
+                 (double)moving / 1e6 / (double)(count[0] + count[1]));
   if (count[0] > 0)
     output_error("; the others took %.0f ms", (double)ns[0] / 1e6 / (double)count[0]);
   output_error("\n");
@@ -80,7 +90,7 @@ static void explain(const ledger *l, const ledger_refusal *r) {
     output_error(" while %s of the %s limit were held", stow_size_format(held, r->held_bytes),
                  stow_size_format(limit, r->limit_bytes));
   else
-    output_error(" and the card was full; %s of it were held here",
+    output_error(" and the device was full; %s of it were held here",
                  stow_size_format(held, r->held_bytes));
   if (r->spill_limit_bytes > 0)
     output_error(", and %s of the %s that may be spilled",
@@ -89,8 +99,8 @@ static void explain(const ledger *l, const ledger_refusal *r) {
   if (r->spill_limit_bytes > 0 && r->fixed_bytes > 0)
     output_error("; %s are of graphs and of pools made for sharing, which are not spilled",
                  stow_size_format(held, r->fixed_bytes));
-  uint64_t road = atomic_load(&l->header->host_path);
-  if (r->spill_limit_bytes > 0 && road == LEDGER_PATH_NONE)
+  uint64_t path = atomic_load(&l->header->host_path);
+  if (r->spill_limit_bytes > 0 && path == LEDGER_PATH_NONE)
     output_error("%s", "; this driver cannot put pages on the host (stowage doctor says why)");
   else if (r->spill_limit_bytes > 0 && r->spilled_bytes + r->asked_bytes <= r->spill_limit_bytes)
     output_error(
@@ -136,8 +146,8 @@ void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_
 void run_summary_peak(const ledger *l, const run_limits *limits, const host_record *h,
                       bool explained, bool always) {
   char size[STOW_SIZE_TEXT_MAX];
-  bool device = false, told = limits->vram_from != NULL || limits->spill_bytes > 0;
-  for (unsigned i = 0; l->header != NULL && !told && i < LEDGER_DEVICES_MAX; i++)
+  bool device = false, reported = limits->vram_from != NULL || limits->spill_bytes > 0;
+  for (unsigned i = 0; l->header != NULL && !reported && i < LEDGER_DEVICES_MAX; i++)
     device = device || atomic_load(&l->header->peak_vram_bytes[i]) > 0;
   if (h->peak_bytes < PEAK_LEAST && !device && !always) return;
   output_error("stowage run: at the peak %s of host memory", stow_size_format(size, h->peak_bytes));
@@ -149,6 +159,9 @@ void run_summary_peak(const ledger *l, const run_limits *limits, const host_reco
   if (!explained) host_peak_find(&p, h);
   if (p.holder[0] != '\0') output_error("; largest: %s", output_name(p.holder));
   output_error("\n");
+  /* What a spill keeps in host memory is not the program's to change. */
+  for (unsigned i = 0; l->header != NULL && i < LEDGER_DEVICES_MAX; i++)
+    if (atomic_load(&l->header->peak_spilled_bytes[i]) > 0) return;
   if (p.cause[0] == '\0') return;
   output_error("stowage run: wasted: about %s: %s\n", stow_size_format(size, p.wasted_bytes),
                output_name(p.cause));

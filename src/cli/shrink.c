@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "cli/data_options.h"
 #include "cli/output.h"
+#include "cli/python.h"
 #include "data/shrink_text.h"
 #include "data/team.h"
 #include "data/weights/text.h"
@@ -207,6 +208,8 @@ static int run(verb_call *call) {
   if (verb_value(call, "output") == NULL)
     return verb_usage(call, "say where to write: -o small.npy, small.npz, small.safetensors, "
                             "small.gguf or a folder");
+  if (python_reads(call->operands[0]) || python_reads(verb_value(call, "output")))
+    return python_become(call, NULL, "_data_command"); /* Parquet, Arrow and JSON lines */
   if (model_is(call->operands[0])) return run_weights(call);
   int refused = refuse_model_options(call);
   if (refused != EXIT_DONE) return refused;
@@ -231,7 +234,7 @@ static int run(verb_call *call) {
 
 static const verb_option options[] = {
     {"output", "FILE",
-     "what to write, also as -o: .npy or .npz; a model: .safetensors, .gguf, a folder"},
+     "what to write, also as -o: .npy, .npz, .parquet, …; a model: .safetensors, .gguf, a folder"},
     {"dtype", "TYPE", "this type instead of the smallest; of a model f16, bf16 or f32"},
     {"quantize", "TYPE", "of a model: large layers as q8_0, q6_k, q4_k, q4_0, int8 or fp8"},
     {"prune", "P", "of a model: set the smallest values to 0, as 50%, or 2:4"},

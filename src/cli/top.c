@@ -225,7 +225,7 @@ static int run(verb_call *call) {
   stow_status status = read_options(&t->view, call);
   if (status == STOW_OK && nvml_open(&t->n) != STOW_OK) {
     t->n = NULL;
-    snprintf(t->look.no_card, sizeof t->look.no_card, "%.199s", stow_status_message());
+    snprintf(t->look.no_device, sizeof t->look.no_device, "%.199s", stow_status_message());
   }
   if (status == STOW_OK) status = once ? show_once(t, as_json) : show_live(t);
   if (t->n != NULL) nvml_close(t->n);
@@ -240,7 +240,7 @@ static const verb_option options[] = {
     {"filter", "TEXT", "only processes whose command or number contains it"},
     {"pid", "PID", "the process to show by line; default the first"},
     {"by", "line|tag", "show the chosen process by line or by tag"},
-    {"all", NULL, "all your processes, not only those of runs and cards"},
+    {"all", NULL, "all your processes, not only those of runs and devices"},
     {"interval", "SECONDS", "between two looks; default 2"},
     VERB_OPTIONS_END};
 

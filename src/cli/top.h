@@ -1,6 +1,6 @@
 /* Top: a live view of devices, host memory and the processes that hold them.
  *
- *   top_read    one look: cards (NVML), runs of `stowage run` (their ledgers), processes (/proc)
+ *   top_read    one look: devices (NVML), runs of `stowage run` (their ledgers), processes (/proc)
  *   top_note    keeps history: rates and sparklines
  *   top_holders what the chosen process holds, by line or tag, from its trace
  *   top_draw    the look as lines of text with our colours; top_json as JSON
@@ -29,9 +29,9 @@ enum {
 };
 
 typedef struct top_device {
-  char name[64]; /* "NVIDIA H100", or "device 0 of run 4711" where no card is known */
+  char name[64]; /* "NVIDIA H100", or "device 0 of run 4711" where no device is known */
   char uuid[96];
-  int index;  /* of the card; -1: none is known */
+  int index;  /* of the device; -1: none is known */
   bool known; /* total and used */
   uint64_t total_bytes, used_bytes;
   uint64_t limit_bytes;       /* the lowest of the runs on it; 0: none */
@@ -51,7 +51,7 @@ typedef struct top_process {
   int run;        /* index; -1: not of a run */
   int device;     /* on which it holds most; -1: none */
   uint64_t held_bytes, cached_bytes, spilled_bytes, pinned_bytes;
-  bool held_known;     /* false: it uses a card, and the driver does not say how much */
+  bool held_known;     /* false: it uses a device, and the driver does not say how much */
   uint64_t host_bytes; /* anonymous and shared memory, resident */
   double rate_bytes_s; /* of what it holds in all */
   bool rate_known;
@@ -68,7 +68,7 @@ typedef struct top_look {
   hostmem host;
   bool host_known;
   uint64_t host_peak_bytes;
-  char no_card[200]; /* why there is none */
+  char no_device[200]; /* why there is none */
   top_device devices[TOP_DEVICES_MAX];
   int device_count;
   top_run runs[TOP_RUNS_MAX];
@@ -77,8 +77,8 @@ typedef struct top_look {
   int process_count, left_out;
 } top_look;
 
-/* Looks once. `n` may be NULL: `no_card` is then left as it is. With `all`, every process of this
- * user that holds memory is listed, else those of runs and cards; where there are none, all. */
+/* Looks once. `n` may be NULL: `no_device` is then left as it is. With `all`, every process of this
+ * user that holds memory is listed, else those of runs and devices; where there are none, all. */
 void top_read(top_look *t, nvml *n, bool all);
 
 /* ---- history ---- */
@@ -118,7 +118,7 @@ typedef struct top_chosen {
   top_holder list[TOP_HOLDERS_MAX];
   int count, left_out;
   uint64_t live_bytes;
-  bool host;        /* of host memory: the objects that a Python process told of */
+  bool host;        /* of host memory: the objects that a Python process reported */
   char note[160];   /* why there is nothing; "" otherwise */
   uint64_t next_ns; /* not read again before: reading takes a twentieth of the time at most */
 } top_chosen;

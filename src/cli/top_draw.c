@@ -168,7 +168,7 @@ static void device_lines(buffer *out, const top_look *t, const top_history *h, c
     put_f(&l, "%-7s", "GPU");
     style(&l, "\033[0m");
     put(&l, "none found: host memory only");
-    if (t->no_card[0] != '\0' && v->width >= WIDE) put_f(&l, " (%s)", t->no_card);
+    if (t->no_device[0] != '\0' && v->width >= WIDE) put_f(&l, " (%s)", t->no_device);
     end(&l);
   }
   for (int i = 0; i < t->device_count; i++) {
@@ -380,7 +380,7 @@ static const char *const HELP[] = {
     "",
     "up, down choose a process        s      sort by the next column",
     "/        filter by name or pid   S      reverse the order",
-    "t        by tag or by line       a      all processes, or those of runs and cards",
+    "t        by tag or by line       a      all processes, or those of runs and devices",
     "+ -      look more, less often   Esc    no filter",
     "? or h   this help               q      quit",
 };
@@ -477,7 +477,7 @@ static void json_devices(json *j, const top_look *t) {
     json_end_object(j);
   }
   json_end_array(j);
-  json_key(j, "no_gpu"), json_text(j, t->device_count == 0 ? t->no_card : NULL);
+  json_key(j, "no_gpu"), json_text(j, t->device_count == 0 ? t->no_device : NULL);
 }
 
 static void json_chosen(json *j, const top_chosen *c) {

@@ -1,4 +1,4 @@
-/* Top read: one look at cards, runs and processes (top.h). */
+/* Top read: one look at devices, runs and processes (top.h). */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -95,24 +95,24 @@ static top_process *row_of(top_look *t, pid_t pid) {
   return p;
 }
 
-/* ---- cards ---- */
+/* ---- devices ---- */
 
-static void read_cards(top_look *t, nvml *n) {
+static void read_devices(top_look *t, nvml *n) {
   int count = n != NULL ? nvml_count(n) : 0;
   for (int i = 0; i < count && t->device_count < TOP_DEVICES_MAX; i++) {
-    nvml_card card;
-    if (nvml_card_at(n, i, &card) != STOW_OK) continue;
+    nvml_device device;
+    if (nvml_device_at(n, i, &device) != STOW_OK) continue;
     top_device *d = &t->devices[t->device_count++];
     *d = (top_device){.index = i,
-                      .known = card.memory_known,
-                      .total_bytes = card.total_bytes,
-                      .used_bytes = card.used_bytes};
-    text_show(d->name, sizeof d->name, card.name);
-    snprintf(d->uuid, sizeof d->uuid, "%s", card.uuid);
+                      .known = device.memory_known,
+                      .total_bytes = device.total_bytes,
+                      .used_bytes = device.used_bytes};
+    text_show(d->name, sizeof d->name, device.name);
+    snprintf(d->uuid, sizeof d->uuid, "%s", device.uuid);
   }
 }
 
-/* Programs on the cards that are not of a run: the driver knows them. */
+/* Programs on the devices that are not of a run: the driver knows them. */
 static void read_card_users(top_look *t, nvml *n) {
   for (int i = 0; n != NULL && i < t->device_count; i++) {
     nvml_process users[NVML_PROCESSES];
@@ -132,13 +132,13 @@ static void read_card_users(top_look *t, nvml *n) {
 
 /* ---- runs ---- */
 
-/* The card of the ledger's device by CUDA_VISIBLE_DEVICES, if all cards are alike: CUDA counts the
- * fastest first, so otherwise its order is not the driver's. -1: not known. */
-static int card_of(const top_look *t, const ledger *l, unsigned number) {
+/* The device of the ledger's device by CUDA_VISIBLE_DEVICES, if all devices are alike: CUDA counts
+ * the fastest first, so otherwise its order is not the driver's. -1: not known. */
+static int device_by_order(const top_look *t, const ledger *l, unsigned number) {
   char list[sizeof l->header->visible_devices], token[64] = "";
-  int cards = 0;
-  while (cards < t->device_count && t->devices[cards].index >= 0) cards++;
-  for (int i = 1; i < cards; i++)
+  int devices = 0;
+  while (devices < t->device_count && t->devices[devices].index >= 0) devices++;
+  for (int i = 1; i < devices; i++)
     if (strcmp(t->devices[i].name, t->devices[0].name) != 0) return -1;
   snprintf(list, sizeof list, "%.*s", (int)sizeof list - 1, l->header->visible_devices);
   snprintf(token, sizeof token, "%u", number);
@@ -152,13 +152,13 @@ static int card_of(const top_look *t, const ledger *l, unsigned number) {
   }
   char *end;
   long index = strtol(token, &end, 10);
-  for (int i = 0; i < cards; i++)
+  for (int i = 0; i < devices; i++)
     if (*end == '\0' ? index == i : strncmp(t->devices[i].uuid, token, strlen(token)) == 0)
       return i;
   return -1;
 }
 
-/* The device of the ledger's number i: its card by UUID, else one of the run's own. */
+/* The device of the ledger's number i: its device by UUID, else one of the run's own. */
 static int device_of(top_look *t, const ledger *l, unsigned number, int run) {
   uint64_t key = (uint64_t)run * LEDGER_DEVICES_MAX + number;
   const char *uuid = l->header->uuids[number];
@@ -167,8 +167,8 @@ static int device_of(top_look *t, const ledger *l, unsigned number, int run) {
                         : t->devices[i].index < 0 && t->devices[i].uuid[0] == '\0' &&
                               t->devices[i].total_bytes == key)
       return i;
-  int card = uuid[0] == '\0' ? card_of(t, l, number) : -1;
-  if (card >= 0) return card;
+  int device = uuid[0] == '\0' ? device_by_order(t, l, number) : -1;
+  if (device >= 0) return device;
   if (t->device_count == TOP_DEVICES_MAX) return -1;
   top_device *d = &t->devices[t->device_count];
   *d = (top_device){.index = -1, .total_bytes = key}; /* until the look is whole */
@@ -311,13 +311,13 @@ static void read_families_into(top_look *t, bool all) {
 }
 
 void top_read(top_look *t, nvml *n, bool all) {
-  char reason[sizeof t->no_card];
-  memcpy(reason, t->no_card, sizeof reason);
+  char reason[sizeof t->no_device];
+  memcpy(reason, t->no_device, sizeof reason);
   *t = (top_look){.time_ns = clock_ns(), .wall_ns = clock_wall_ns()};
-  memcpy(t->no_card, reason, sizeof reason);
+  memcpy(t->no_device, reason, sizeof reason);
   if (gethostname(t->machine, sizeof t->machine - 1) != 0) t->machine[0] = '\0';
   t->host_known = hostmem_read(&t->host) == STOW_OK;
-  read_cards(t, n);
+  read_devices(t, n);
   char(*folders)[PATH_MAX] = malloc(TOP_RUNS_MAX * sizeof *folders);
   size_t runs = folders != NULL ? run_folder_live(folders, TOP_RUNS_MAX) : 0;
   for (size_t i = 0; i < runs; i++) read_run(t, folders[i]);

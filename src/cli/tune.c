@@ -156,7 +156,7 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"vram", "SIZE", "show which settings fit a card of this size, the CUDA context taken off"},
+    {"vram", "SIZE", "show which settings fit a device of this size, the CUDA context taken off"},
     {"vram-limit", "SIZE", "show which fit this cap on PyTorch's own reserve"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,

@@ -28,7 +28,7 @@ typedef struct verb_option {
 
 /* Options that many verbs have are spelled and explained once. */
 #define VERB_OPTION_DEVICE                                                                         \
-  { "device", "NAME", "a card by index or UUID, or a simulated one: sim:16G, sim:16G,host=32G" }
+  { "device", "NAME", "a device by index or UUID, or a simulated one: sim:16G, sim:16G,host=32G" }
 #define VERB_OPTION_JSON                                                                           \
   { "json", NULL, "print JSON instead of text" }
 #define VERB_OPTIONS_END                                                                           \

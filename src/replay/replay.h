@@ -29,6 +29,8 @@ typedef struct replay_result {
   uint64_t failed_bytes;    /* the request that failed; above POLICY_REQUEST_MAX no device has it */
   uint64_t peak_live_bytes; /* up to the failure */
   policy_stats stats;
+  uint64_t lower_bound_bytes; /* planned: no layout can need less; 0 otherwise */
+  const char *planned_by;     /* planned: the order of the best layout */
   /* From replay_min_limit. */
   uint64_t min_limit_bytes; /* 0: not searched, or not found */
   bool min_limit_proved;    /* every 2 MiB step above it was shown to finish; otherwise only those
@@ -41,7 +43,8 @@ typedef struct replay_result {
   uint64_t segment_mismatches, address_mismatches, segments_checked, addresses_checked;
 } replay_result;
 
-/* Replays once. Stops at the first request that does not fit, which is a result, not an error. */
+/* Replays once, or makes a plan (policy_planned, plan.h). Stops at the first request that does not
+ * fit, which is a result, not an error. */
 stow_status replay_run(replay_result *out, const steps *s, const policy_ops *which,
                        const replay_options *options);
 

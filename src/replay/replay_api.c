@@ -78,6 +78,7 @@ stow_status stow_replay_run(const stow_replay *replay, const char *name, uint32_
       .segments_checked = r.segments_checked,
       .address_mismatches = r.address_mismatches,
       .addresses_checked = r.addresses_checked,
+      .lower_bound_bytes = r.lower_bound_bytes,
   };
   return growing_write(result, &full, sizeof full, "stow_replay_result");
 }

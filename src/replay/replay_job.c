@@ -76,5 +76,6 @@ stow_status replay_policy(const policy_ops **which, const char *name) {
     strncat(known, i > 0 ? ", " : "", sizeof known - strlen(known) - 1);
     strncat(known, policy_at(i)->name, sizeof known - strlen(known) - 1);
   }
+  strncat(known, ", planned", sizeof known - strlen(known) - 1);
   return stow_fail(STOW_ERR_NOT_FOUND, "unknown policy \"%.60s\"; use one of %s", name, known);
 }

@@ -102,7 +102,11 @@ stow_status replay_min_limit(replay_result *out, const steps *s, const policy_op
   out->min_limit_bytes = 0;
   STOW_TRY(replay_run(&unlimited, s, which, &search.options));
   search.replays++;
-  if (unlimited.finishes) {
+  if (which == &policy_planned) { /* the same layout under every limit: no search is needed */
+    if (unlimited.finishes)
+      out->min_limit_bytes = round_up(unlimited.stats.peak_reserved_bytes, STEP_BYTES);
+    out->min_limit_proved = true;
+  } else if (unlimited.finishes) {
     uint64_t top = unlimited.stats.same_down_to_bytes, low = top;
     STOW_TRY(walk_down(&search, &low, &out->min_limit_proved));
     if (!out->min_limit_proved) {

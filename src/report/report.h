@@ -66,7 +66,7 @@ stow_status report_build(report *r, const recording *source, const char *file, u
 /* Adds the policy comparison: the requests replayed through each policy, without a limit. */
 stow_status report_replay(report *r);
 /* Returns the wall time of the device's first event in nanoseconds since 1970, or 0 if the
- * recording does not tell. */
+ * recording does not have it. */
 uint64_t report_wall_start_ns(const report *r);
 void report_free(report *r);
 

@@ -59,14 +59,15 @@ static double share(uint64_t part, uint64_t whole) {
 
 static void title(const report *r, buffer *out, bool bold) {
   const timeline *t = &r->time;
-  char events[32], span[32], file[512], card[128];
+  char events[32], span[32], file[512], device_name[128];
   size_text size;
   snprintf(file, sizeof file, "%s", r->file);
   buffer_printf(out, "%s%s%s\n", bold ? "\033[1m" : "", printable(file), bold ? "\033[0m" : "");
   buffer_printf(out, "  %s events over %s, device %u", grouped(events, t->tick_count),
                 seconds(span, timeline_time_ns(t, t->tick_count)), t->device);
-  snprintf(card, sizeof card, "%s", recording_text(t->source, t->source->device_name_id));
-  if (card[0] != '\0') buffer_printf(out, " (%s)", printable(card));
+  snprintf(device_name, sizeof device_name, "%s",
+           recording_text(t->source, t->source->device_name_id));
+  if (device_name[0] != '\0') buffer_printf(out, " (%s)", printable(device_name));
   if (t->source->device_bytes != 0)
     buffer_printf(out, ", %s", stow_size_format(size, t->source->device_bytes));
   buffer_text(out, "\n\n");

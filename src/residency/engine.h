@@ -64,6 +64,7 @@ struct residency {
   unit_state *units;
   uint32_t unit_capacity; /* of every list below */
   uint64_t seq;           /* launches so far */
+  uint64_t units_changed; /* from this position of the history on the units are today's */
   uint32_t *named;
   uint32_t named_count;
   uint32_t parked_live; /* parked units in which a block lives */

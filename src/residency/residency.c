@@ -84,6 +84,7 @@ stow_status residency_unit_add(residency *r, uint64_t addr, uint64_t bytes, bool
   r->units[*unit] = (unit_state){.place = in_vram ? PLACE_VRAM : PLACE_HOST};
   if (in_vram) r->vram_bytes += bytes;
   if (bytes > r->unit_bytes) r->unit_bytes = bytes;
+  r->units_changed = r->history.end;
   return STOW_OK;
 }
 
@@ -99,6 +100,8 @@ void residency_unit_remove(residency *r, uint64_t addr) {
   r->units[unit] = (unit_state){0};
   history_forget(&r->history, unit);
   space_remove(&r->space, addr);
+  r->units_changed = r->history.end;
+  forecast_reset(r);
 }
 
 /* A unit becomes live or dead. What a dead unit held is gone. */
@@ -142,13 +145,14 @@ static uint64_t hash_words(const residency_launch_info *l) {
 }
 
 /* The units of the launch, and its key. A launch with the words of the one that is forecast names
- * the same units; now and then they are looked up all the same, in case the blocks have changed. */
+ * the same units; now and then they are looked up all the same, in case the blocks have changed.
+ * While something is staged they always are: a launch that names it must be known. */
 static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *words) {
   const history *h = &r->history;
   r->function = l->function;
   *words = r->id = hash_words(l);
   if (h->cursor != HISTORY_NEVER && h->cursor >= h->base && h->cursor < h->end &&
-      r->seq % 64 != 0) {
+      h->cursor >= r->units_changed && r->staged_bytes == 0 && r->seq % 64 != 0) {
     const history_launch *expected = history_at(h, h->cursor);
     if (expected->words == *words && expected->count <= r->unit_capacity) {
       r->named_count = expected->count;

@@ -22,6 +22,7 @@
 #define HOST_MAX_NS 300000 /* a longer gap is a wait for the device */
 /* A kernel that was never timed is taken for one that reads each byte three times. */
 #define UNTIMED_READS 3
+#define MEASURED_MOST 2.5
 
 /* ---- times of launches ---- */
 
@@ -76,8 +77,10 @@ double worth_far_ns(residency *r, uint64_t id, uint64_t near_ns, uint64_t far, u
 
 double worth_calls_ns(const residency *r, uint64_t bytes) {
   residency_bytes moved = {.in = bytes, .out = bytes};
-  double calls = r->exchange_ns_per_byte > 0 ? r->exchange_ns_per_byte * (double)bytes
-                                             : residency_exchange_ns(r->unit_bytes, &moved, 0);
+  double calls = residency_exchange_ns(r->unit_bytes, &moved, 0);
+  double measured = r->exchange_ns_per_byte * (double)bytes;
+  /* The first exchanges make host pages too: that is not what they will take. */
+  if (measured > calls) calls = measured < MEASURED_MOST * calls ? measured : MEASURED_MOST * calls;
   /* Without a forecast nothing is copied ahead. */
   if (r->history.cursor == HISTORY_NEVER) calls += 2 * (double)bytes * r->card.copy_ns_per_byte;
   return calls + r->card.point_ns / 8;

@@ -14,11 +14,11 @@
 /* Makes the folder, readable by its owner only. STOW_ERR_IO says what could not be made. */
 stow_status run_folder_make(char path[PATH_MAX]);
 
-/* The folder of the newest run. STOW_ERR_NOT_FOUND: there was none. */
+/* Finds the folder of the newest run. STOW_ERR_NOT_FOUND if there is none. */
 stow_status run_folder_last(char path[PATH_MAX]);
 
-/* Of a folder that ranks share: the folder of the one that failed first, or of the lowest; `rank`
- * is its number. False, and nothing changed: it is no such folder. */
+/* In a folder that ranks share, finds the folder of the rank that failed first, or of the lowest
+ * rank; `rank` receives its number. Returns false and changes nothing for any other folder. */
 bool run_folder_rank(char path[PATH_MAX], char rank[32]);
 
 /* How a run ended, kept in its folder. */
@@ -29,15 +29,14 @@ typedef struct run_end {
   bool by_kernel; /* which killed a process for want of host memory meanwhile */
 } run_end;
 void run_folder_write_end(const char *path, const run_end *end);
-/* False: it has not ended yet, or was cut off itself. */
+/* Returns false if the run has not ended yet, or `stowage run` itself was killed. */
 bool run_folder_end(const char *path, run_end *end);
 
-/* Lists the folders of the runs that go on, the newest first, at most `max`; of a run that ranks
- * share, the folder of each. Returns their number. */
+/* Lists the folders of running runs, newest first, at most `max`; for a run that ranks share, the
+ * folder of each rank. Returns their number. */
 size_t run_folder_live(char (*paths)[PATH_MAX], size_t max);
 
-/* Keeps the newest twenty runs and those that go on, and removes older ones; those that cannot be
- * removed stay. */
+/* Removes old runs. Keeps the newest twenty, those still running, and those it cannot remove. */
 void run_folder_tidy(const char *path);
 
 #endif

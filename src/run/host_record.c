@@ -193,7 +193,7 @@ static void read_line(host_record *r, const words *w) {
   }
 }
 
-/* STOW_ERR_NOT_FOUND if there is no such file; any other failure is one to report. */
+/* Returns STOW_ERR_NOT_FOUND if there is no such file; report any other failure. */
 static stow_status read_file(host_record *r, const char *path) {
   char line[1024];
   FILE *file = fopen(path, "re");

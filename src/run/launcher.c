@@ -13,8 +13,8 @@
 
 #define GENERATIONS_MAX 16
 
-/* Was a process started with a variable of that name? One that may not be read has none for us:
- * the launchers of Slurm are root's. */
+/* Returns true if the process was started with a variable of that name. Returns false for a process
+ * that may not be read: Slurm's launchers belong to root. */
 static bool started_with(pid_t pid, const char *name) {
   char path[64], *text = NULL;
   size_t capacity = 0, length = strlen(name);

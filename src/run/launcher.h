@@ -13,7 +13,8 @@ typedef struct run_launcher {
   uint64_t start; /* of the process, in ticks since the machine started: with pid it is unique */
 } run_launcher;
 
-/* False: this process is no rank of several, or none of its ancestors is seen to be a launcher. */
+/* Returns false if this process is not one of several ranks, or no ancestor is known as a launcher.
+ */
 bool run_launcher_find(run_launcher *found);
 
 #endif

@@ -16,13 +16,12 @@
 #include "base/process.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x52454744454c5753) /* "SWLEDGER" */
-#define LEDGER_VERSION 12
-/* How often a request that meets another in the same moment tries again; each time the processor is
- * given away, so this is milliseconds at the most, and a stopped process holds nobody up for long.
- */
+#define LEDGER_VERSION 13
+/* How often a request retries after a collision with another. Each retry yields the processor, so
+ * this takes milliseconds at most, and a stopped process does not block others for long. */
 #define TRIES_MAX  1000
 #define REAP_AFTER 8
-/* How often a sum is taken again because something moved meanwhile. */
+/* How often a sum is repeated because something changed meanwhile. */
 #define STEADY_TRIES 64
 
 static const char *const KIND_NAMES[] = {"plain",  "pages",   "pools",   "arrays", "managed",
@@ -68,7 +67,8 @@ stow_status ledger_create(ledger *l, const char *path) {
   int fd = -1;
   if (path != NULL) {
     fd = newfile_create(path, 0600);
-    /* All of it is taken from the file system now: a full one must not be a SIGBUS later. */
+    /* Allocates all blocks now, so that a full file system is an error here and not a SIGBUS later.
+     */
     int error = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
     if (error != 0) {
       if (fd >= 0) close(fd);
@@ -92,7 +92,7 @@ stow_status ledger_create(ledger *l, const char *path) {
     l->header->others_bytes[i] = LEDGER_UNLIMITED;
   }
   name_machine(l->header->machine);
-  /* Last: a reader takes the file for a ledger from here on. */
+  /* Last: from here on a reader accepts the file as a ledger. */
   atomic_thread_fence(memory_order_release);
   l->header->magic = LEDGER_MAGIC;
   return STOW_OK;
@@ -178,8 +178,8 @@ stow_status ledger_part_elsewhere(ledger *l) {
   own.header->spill_limit_bytes = ledger_spill_limit(l);
   memcpy(own.header->visible_devices, l->header->visible_devices,
          sizeof own.header->visible_devices);
-  /* What others hold of a card, nobody has looked at here. */
-  own.header->cards_known = 1;
+  /* Nobody measures here what other programs hold on a device. */
+  own.header->devices_known = 1;
   ledger_close(l);
   *l = own;
   return STOW_OK;
@@ -187,8 +187,8 @@ stow_status ledger_part_elsewhere(ledger *l) {
 
 /* ---- who lives ---- */
 
-/* When a process that runs was started; 0 if it is gone or only its entry is left; 1 if that cannot
- * be told. */
+/* Returns the start time of a running process; 0 if it is gone or only its entry is left; 1 if
+ * unknown. */
 static uint64_t start_time(uint32_t pid) {
   process p;
   switch (process_read(&p, (pid_t)pid)) {
@@ -242,9 +242,9 @@ static bool claim(ledger *l, uint64_t self) {
   ASSERT((self & LEDGER_TAKING) == 0);
   for (uint32_t i = 0; i < LEDGER_SLOTS_MAX; i++) {
     uint64_t owner = atomic_load(&l->slots[i].owner);
-    /* Our own from before an exec: the memory it tells of went with the old program. */
+    /* Our own slot from before an exec: its memory went with the old program. */
     if (owner != 0 && (owner & ~LEDGER_TAKING) != self) continue;
-    /* What the one before left must not count as ours, not for a moment. */
+    /* What the previous owner left must never count as ours. */
     if (!atomic_compare_exchange_strong(&l->slots[i].owner, &owner, self | LEDGER_TAKING)) continue;
     uint64_t high = atomic_load(&l->header->slots_high);
     while (high < i + 1 &&
@@ -322,8 +322,8 @@ uint64_t ledger_spilled(const ledger *l) {
   return used;
 }
 
-void ledger_tell(ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *free_bytes,
-                 uint64_t *total_bytes) {
+void ledger_report_memory(ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *free_bytes,
+                          uint64_t *total_bytes) {
   ASSERT(free_bytes != NULL && total_bytes != NULL);
   uint64_t limit = ledger_limit(l, device);
   ledger_totals totals;
@@ -370,10 +370,10 @@ static uint64_t changes(const ledger *l) {
   return sum;
 }
 
-/* A sum during which nothing moved. Without that, bytes that one process gives and another takes
- * while the slots are read one by one are counted twice. A take begins to change its slot only
- * after it has seen room, so no change that is under way on both sides of the sum can hide such a
- * pair. Where something always moves, the smallest of the sums. */
+/* Sums the slots until nothing changed during the sum. Otherwise bytes that one process frees and
+ * another takes during the sum would count twice. A take changes its slot only after it has seen
+ * space, so a change in progress before and after the sum cannot hide such a pair. If the slots
+ * never stop changing, uses the smallest sum. */
 static void sum_steady(const ledger *l, unsigned device, ledger_totals *totals) {
   ledger_sum(l, device, totals);
   for (int tries = 0; tries < STEADY_TRIES; tries++) {
@@ -539,7 +539,7 @@ bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
 void ledger_refuse(ledger *l, const ledger_refusal *refusal) {
   uint64_t number = atomic_fetch_add(&l->header->refused_count, 1);
   size_t at = number % LEDGER_REFUSALS_MAX;
-  /* Odd while it is written, then even and rising: a reader can tell a whole one. */
+  /* Odd while it is written, then even and rising: a reader can detect a torn entry. */
   atomic_store(&l->header->refusals[at].serial, 2 * number + 1);
   l->header->refusals[at].what = *refusal;
   atomic_thread_fence(memory_order_release);

@@ -34,7 +34,7 @@ enum {
 };
 
 /* What bytes are. The first kinds are vram and count against its limit; LEDGER_SPILLED counts
- * against the spill budget; the rest are only told. */
+ * against the spill budget; the rest are only reported. */
 typedef enum ledger_kind {
   LEDGER_PLAIN = 0, /* cuMemAlloc and its pitched form */
   LEDGER_PAGES,     /* cuMemCreate on the device */
@@ -64,7 +64,7 @@ typedef struct ledger_slot {
   _Atomic uint64_t owner; /* pid << 32 | low half of its start time; 0: nobody; LEDGER_TAKING
                              besides while what the last owner left is cleared away */
   /* Counts up before and after each change of a `bytes` below, so that a sum over all slots can
-   * tell whether anything moved while it was taken. Never set back. */
+   * detect changes made while it was taken. Never reset. */
   _Atomic uint64_t changes;
   uint64_t unused[6];
   ledger_device devices[LEDGER_DEVICES_MAX];
@@ -97,15 +97,18 @@ typedef struct ledger_header {
   _Atomic uint64_t moved_out_bytes;       /* from vram to the host, under their addresses */
   _Atomic uint64_t moved_home_bytes;      /* and the other way */
   _Atomic uint64_t steps[2], steps_ns[2]; /* of training, and their time: in vram alone, spilled */
+  _Atomic uint64_t steps_best_ns;         /* the fastest of those that spilled; 0: none */
+  _Atomic uint64_t exchanges, moving_ns;  /* times that pages were exchanged, and what programs
+                                             waited for it */
   _Atomic uint64_t refused_count;         /* final or not: a framework may retry */
   _Atomic uint64_t retried_count;         /* refusals after which the same thread was served */
-  _Atomic uint64_t host_path;   /* LEDGER_PATH_…: can this driver put pages on the host? */
-  _Atomic uint64_t torch_whole; /* 1: a PyTorch of the run does not have the expandable segments
-                                   that were asked of it */
-  _Atomic uint64_t cards_known; /* others_bytes and uuids are written, or will not be */
-  _Atomic uint64_t slots_high;  /* no slot from here on was ever used */
-  _Atomic uint64_t processes;   /* that joined */
-  _Atomic uint64_t turned_away; /* processes that found no free slot */
+  _Atomic uint64_t host_path;     /* LEDGER_PATH_…: can this driver put pages on the host? */
+  _Atomic uint64_t torch_whole;   /* 1: a PyTorch of the run does not have the expandable segments
+                                     that were asked of it */
+  _Atomic uint64_t devices_known; /* others_bytes and uuids are written, or will not be */
+  _Atomic uint64_t slots_high;    /* no slot from here on was ever used */
+  _Atomic uint64_t processes;     /* that joined */
+  _Atomic uint64_t turned_away;   /* processes that found no free slot */
   /* Processes whose trace could not be opened although the run records: how many, the first of
    * them, and why the first one failed. */
   _Atomic uint64_t unrecorded;
@@ -130,15 +133,15 @@ typedef struct ledger {
 
 /* Makes the file (which must not exist) without limits; NULL: memory of this process alone. */
 stow_status ledger_create(ledger *l, const char *path);
-/* Maps one. STOW_ERR_FORMAT if it is none. */
+/* Maps a ledger file. STOW_ERR_FORMAT if it is not a ledger. */
 stow_status ledger_open(ledger *l, const char *path);
-/* Reads a copy of the file, for a reader that only looks: what happens to the file afterwards does
- * not matter. STOW_ERR_FORMAT if it is not a ledger. */
+/* Reads a copy of the file; later changes of the file do not matter. STOW_ERR_FORMAT if it is not a
+ * ledger. */
 stow_status ledger_copy(ledger *l, const char *path);
 void ledger_close(ledger *l);
-/* A launcher may carry a run to other machines, which see its folder too: they have other cards,
- * and whether a process of here lives is not theirs to say. There, `l` becomes a ledger of this
- * process alone, with the limits of the run; elsewhere nothing changes. */
+/* Replaces `l` by a private ledger with the run's limits if the run was started on another machine.
+ * A launcher may start processes of one run on several machines that share its folder: they have
+ * other devices and cannot see each other's processes. Otherwise changes nothing. */
 stow_status ledger_part_elsewhere(ledger *l);
 
 /* Survives a ledger whose file is cut short while it is mapped, for `stowage run` and its
@@ -151,7 +154,7 @@ void ledger_guard(ledger *l);
 void ledger_guard_process(ledger *l);
 /* Called by ledger_close. */
 void ledger_unguard(const ledger *l);
-/* Was the guarded ledger's file cut short? Looks at the file `path`, too. */
+/* Returns true if the guarded ledger's file was cut short. Checks the file `path` too. */
 bool ledger_lost(const ledger *l, const char *path);
 
 /* Takes a slot for the calling process. STOW_ERR_BUDGET: all are taken by processes that live.
@@ -159,13 +162,13 @@ bool ledger_lost(const ledger *l, const char *path);
  * within it. */
 stow_status ledger_join(ledger *l);
 
-/* Adds `bytes` of a kind to the caller's slot if the limit allows it; true if so. A kind that has
- * no limit always fits. No peak yet: the driver may have no more, and then they are given back. */
+/* Adds `bytes` of a kind to the caller's slot if the limit allows it, and returns true if so. A
+ * kind without a limit always fits. Does not update the peak: the driver may still refuse. */
 bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
-/* The driver had them too: what is held now may be the most that ever was. What was taken within
- * the limit never counts as a peak above it. */
+/* Updates the peak after the driver served the request. Bytes taken within the limit never count as
+ * a peak above it. */
 void ledger_note_peak(ledger *l, unsigned device);
-/* Adds without looking at the limit: what the driver has taken already. */
+/* Adds bytes that the driver has taken already, without checking the limit. */
 void ledger_add(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
 void ledger_give(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
 /* Sets the caller's bytes of a kind that is measured, not counted. */
@@ -174,8 +177,8 @@ uint64_t ledger_own(const ledger *l, unsigned device, ledger_kind kind);
 /* The caller begins to make a context on the device, or has measured what it took. */
 void ledger_set_begun(ledger *l, unsigned device, bool begun);
 
-/* What all processes hold. Cheap, so it is asked on every request; those that died since anybody
- * last reaped are still in it, and a figure that is told or kept is summed after ledger_reap. */
+/* What all processes hold. Cheap enough for every request. Includes processes that died since the
+ * last ledger_reap, so call that first for a figure that is reported or stored. */
 typedef struct ledger_totals {
   uint64_t bytes[LEDGER_KIND_COUNT];
   uint64_t vram_bytes;   /* the kinds that count against the limit */
@@ -185,19 +188,19 @@ typedef struct ledger_totals {
   uint32_t processes;
 } ledger_totals;
 void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals);
-/* What is on the host and used, of every device: the budget is one. Pages kept there for the next
- * time hold nothing of a program's. */
+/* Returns the bytes in use on the host for all devices, which share one budget. Excludes pages that
+ * are cached there for reuse. */
 uint64_t ledger_spilled(const ledger *l);
-/* Gives up slots whose process is gone; how many. */
+/* Frees the slots of processes that are gone. Returns their number. */
 unsigned ledger_reap(ledger *l);
 
 /* Sets how much of what the caller holds is idle. */
 void ledger_set_idle(ledger *l, unsigned device, uint64_t vram_bytes, uint64_t spill_bytes);
 
-/* Turns the card's own figures into those a program is told: no more than the limit, and
- * `spill_bytes` that may go to the host besides. The dead hold nothing. */
-void ledger_tell(ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *free_bytes,
-                 uint64_t *total_bytes);
+/* Converts the device's own figures to those that a program sees: at most the limit, plus
+ * `spill_bytes` that may go to the host. Reaps dead processes first. */
+void ledger_report_memory(ledger *l, unsigned device, uint64_t spill_bytes, uint64_t *free_bytes,
+                          uint64_t *total_bytes);
 
 uint64_t ledger_limit(const ledger *l, unsigned device);
 uint64_t ledger_spill_limit(const ledger *l);

@@ -18,7 +18,8 @@ static void on_bus_error(int number, siginfo_t *info, void *context) {
   if (at >= from && at < until &&
       mmap((void *)from, until - from, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
-    /* What cannot be counted cannot be kept within a limit: that becomes 0. No limit stays none. */
+    /* Bytes that cannot be counted cannot be limited: a limit becomes 0. No limit stays no limit.
+     */
     ledger_header *h = (ledger_header *)from;
     for (int i = 0; i < LEDGER_DEVICES_MAX; i++)
       if (guard.unlimited[i]) h->vram_limit_bytes[i] = LEDGER_UNLIMITED;

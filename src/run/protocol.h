@@ -14,6 +14,7 @@
  *     PROCESS.ring, PROCESS.stow  trace of a process
  *     PROCESS.pickle              PyTorch's own view when it ran out of memory
  *     PROCESS.error               text of the exception that ended it
+ *     PROCESS.profile             its host memory by line (profile.h)
  *     PID.objects                 its answer to a request (host_record.h)
  *     rankN/                      the same files of one rank, where several ranks share the run
  *
@@ -41,6 +42,7 @@
 #define RUN_PICKLE  ".pickle"
 #define RUN_ERROR   ".error"
 #define RUN_OBJECTS ".objects"
+#define RUN_PROFILE ".profile"
 #define RUN_PART    ".part" /* behind any name: being written, renamed when it is whole */
 
 /* ---- first words of the lines in PID.objects ---- */

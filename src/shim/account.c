@@ -26,8 +26,8 @@ void account_say(const char *format, ...) {
   (void)written;
 }
 
-/* How long a first context waits for the run's command to have looked at the cards. */
-#define CARDS_WAIT_MS 1000
+/* How long a first context waits for the run's command to have looked at the devices. */
+#define DEVICES_WAIT_MS 1000
 
 static lock start_lock = LOCK_INIT(LOCK_HEAP);
 static _Atomic bool started;
@@ -64,11 +64,11 @@ static void warn_no_ledger(const char *path) {
 
 /* The run has more living processes than the ledger has slots. Said once in each of them, and
  * counted for the summary. */
-static void tell_no_slot(void) {
-  static _Atomic int told_pid;
+static void report_no_slot(void) {
+  static _Atomic int reported_pid;
   ledger_header *h = the_ledger.header;
   int pid = (int)getpid();
-  if (atomic_exchange(&told_pid, pid) == pid) return;
+  if (atomic_exchange(&reported_pid, pid) == pid) return;
   atomic_fetch_add(&h->turned_away, 1);
   bool limited = ledger_spill_limit(&the_ledger) > 0;
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX && !limited; i++)
@@ -102,7 +102,7 @@ static void start(void) {
   }
   if (the_ledger.own == 0 && the_ledger.header != NULL && ledger_join(&the_ledger) != STOW_OK) {
     shim_log("not counted: %s", stow_status_message());
-    tell_no_slot();
+    report_no_slot();
   }
   lock_give(&start_lock);
 }
@@ -112,7 +112,7 @@ ledger *account_ledger(void) {
   return &the_ledger;
 }
 
-void account_wait_cards(void) {
+void account_wait_devices(void) {
   static _Atomic bool done;
   const ledger *l = account_ledger();
   if (atomic_load_explicit(&done, memory_order_relaxed) || l->header == NULL) return;
@@ -120,7 +120,8 @@ void account_wait_cards(void) {
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX && !watched; i++)
     watched = ledger_limit(l, i) != LEDGER_UNLIMITED;
   /* The run's command asks NVML while we start; where it died over it nothing is to be had. */
-  for (int i = 0; i < CARDS_WAIT_MS && watched && atomic_load(&l->header->cards_known) == 0; i++)
+  for (int i = 0; i < DEVICES_WAIT_MS && watched && atomic_load(&l->header->devices_known) == 0;
+       i++)
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   atomic_store(&done, true);
 }
@@ -139,12 +140,12 @@ static size_t entry(const char *list, unsigned i, const char **at) {
   }
 }
 
-unsigned account_device(cu_device card) {
-  ASSERT(card >= 0);
+unsigned account_device(cu_device ordinal) {
+  ASSERT(ordinal >= 0);
   const ledger *l = account_ledger();
   const char *mine, *theirs, *run_list = l->header == NULL ? "" : l->header->visible_devices;
-  unsigned number = (unsigned)card;
-  /* Both lists name the machine's cards; the run's number is the place in the run's list. */
+  unsigned number = (unsigned)ordinal;
+  /* Both lists name the machine's devices; the run's number is the place in the run's list. */
   size_t length = entry(own_visible, number, &mine);
   if (strcmp(own_visible, run_list) == 0 || length == 0) return number;
   if (run_list[0] == '\0') {
@@ -160,15 +161,15 @@ unsigned account_device(cu_device card) {
   return number;
 }
 
-bool account_here(unsigned *device, cu_context *context, cu_device *card) {
-  ASSERT(device != NULL && context != NULL && card != NULL);
+bool account_here(unsigned *device, cu_context *context, cu_device *ordinal) {
+  ASSERT(device != NULL && context != NULL && ordinal != NULL);
   const cuda_driver *driver = shim_driver();
   *context = NULL;
   if (driver->cuCtxGetCurrent == NULL || driver->cuCtxGetDevice == NULL ||
       driver->cuCtxGetCurrent(context) != CU_OK || *context == NULL ||
-      driver->cuCtxGetDevice(card) != CU_OK)
+      driver->cuCtxGetDevice(ordinal) != CU_OK)
     return false;
-  *device = account_device(*card);
+  *device = account_device(*ordinal);
   return true;
 }
 

@@ -20,14 +20,14 @@ ledger *account_ledger(void);
 /* One line to standard error: for what the user must know at once (a limit that does not hold). */
 void account_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Waits until the run's command has looked at what others hold of the cards, at most a second.
+/* Waits until the run's command has looked at what others hold of the devices, at most a second.
  * Called before the process makes its first context, whose share is the difference to that. */
-void account_wait_cards(void);
+void account_wait_devices(void);
 
-/* The run's number of a card of this process. */
-unsigned account_device(cu_device card);
-/* That of the calling thread's context, its card and the context itself. False if it has none. */
-bool account_here(unsigned *device, cu_context *context, cu_device *card);
+/* The run's number of a device of this process. */
+unsigned account_device(cu_device ordinal);
+/* That of the calling thread's context, its device and the context itself. False if it has none. */
+bool account_here(unsigned *device, cu_context *context, cu_device *ordinal);
 
 /* Gives counted bytes back; those of vram count as released. */
 void account_give(unsigned device, ledger_kind kind, uint64_t bytes);

@@ -1,7 +1,7 @@
 /* Counted: the run's ledger as a physical_account (device/physical.h).
  *
  * The functions count `bytes` of one kind on one device. They neither measure nor reclaim: whoever
- * may wait for that wraps `take` (host_tier.c, card.c, hooks_page.c). */
+ * may wait for that wraps `take` (host_tier.c, heap_device.c, hooks_page.c). */
 #ifndef SHIM_COUNTED_H
 #define SHIM_COUNTED_H
 

@@ -27,10 +27,10 @@ uint64_t stow_shim_bytes(unsigned device, const char *kind) {
   const ledger *l = account_ledger();
   unsigned here;
   cu_context context;
-  cu_device card;
+  cu_device ordinal;
   uint64_t sum = 0;
   if (l->header == NULL) return 0;
-  if (account_here(&here, &context, &card) && here == device) measure_device(device, card);
+  if (account_here(&here, &context, &ordinal) && here == device) measure_device(device, ordinal);
   for (int k = 0; k < LEDGER_KIND_COUNT; k++)
     if (kind == NULL ? k < LEDGER_VRAM_KINDS : strcmp(kind, ledger_kind_name((ledger_kind)k)) == 0)
       sum += ledger_own(l, device, (ledger_kind)k);

@@ -76,6 +76,14 @@ uint64_t gate_oldest(unsigned device) {
   return oldest;
 }
 
+bool gate_pending(void) {
+  uint32_t count = atomic_load(&threads);
+  if (count > THREADS_MAX) return true;
+  for (uint32_t i = 0; i < count; i++)
+    if (atomic_load(&numbers[i]) != 0) return true;
+  return false;
+}
+
 /* ---- passing ---- */
 
 static gate_visit *_Atomic visitor;
@@ -92,6 +100,7 @@ void gate_after(void (*after)(void)) {
 
 void *shim_gate_enter(unsigned symbol, const uint64_t *registers, const uint64_t *stack) {
   ASSERT(symbol < SYMBOL_COUNT);
+  if (!atomic_load_explicit(&used, memory_order_relaxed)) atomic_store(&used, true);
   gate_visit *visit = atomic_load_explicit(&visitor, memory_order_acquire);
   if (visit != NULL) visit(symbol, registers, stack);
   /* Counted before looking: whoever closes looks at the count after closing. */
@@ -101,7 +110,6 @@ void *shim_gate_enter(unsigned symbol, const uint64_t *registers, const uint64_t
     syscall(SYS_futex, &closed, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
     atomic_fetch_add(&inside, 1);
   }
-  if (!atomic_load_explicit(&used, memory_order_relaxed)) atomic_store(&used, true);
   void *function = atomic_load_explicit(&shim_slots[symbol], memory_order_acquire);
   return function != NULL ? function : shim_stub_resolve(symbol);
 }

@@ -35,6 +35,9 @@ void gate_number(unsigned device, uint64_t number);
 /* The lowest number of a device whose call has not passed yet; UINT64_MAX: none. */
 uint64_t gate_oldest(unsigned device);
 
+/* Returns whether a call that was shown to the visitor has not passed yet. */
+bool gate_pending(void);
+
 /* Called by the visitor: `after` is called once when the calling thread's call has passed. */
 void gate_after(void (*after)(void));
 

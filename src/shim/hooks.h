@@ -34,7 +34,7 @@ SHIM_HOOK const char *stow_shim_adopt(const char *driver_path);
 SHIM_HOOK const char *stow_shim_driver(void);
 /* The driver's own function of that name, past the shim; NULL if it has none. */
 SHIM_HOOK void *stow_shim_real(const char *name);
-/* The version of the shim; how another copy of it is told from a driver. */
+/* Returns the version of the shim. Only a copy of the shim has this symbol; a driver does not. */
 SHIM_HOOK const char *stow_shim_version(void);
 
 #endif

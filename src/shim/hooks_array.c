@@ -1,5 +1,5 @@
-/* Hooks of arrays. How much the driver takes for one is not told; it is counted as the elements it
- * has, in blocks of 64 KiB, the smallest the driver lays arrays out in. */
+/* Hooks of arrays. The driver does not report how much memory an array takes. The ledger counts its
+ * elements, rounded up to 64 KiB, the smallest block that the driver uses for arrays. */
 #include "base/assert.h"
 #include "shim/book.h"
 #include "shim/hooks.h"
@@ -70,9 +70,9 @@ typedef struct array_take {
 
 /* False: over the limit. */
 static bool begin(array_take *take, const cu_array3d_size *size, unsigned levels) {
-  cu_device card;
+  cu_device ordinal;
   *take = (array_take){0};
-  take->known = size != NULL && account_here(&take->device, &take->context, &card);
+  take->known = size != NULL && account_here(&take->device, &take->context, &ordinal);
   if (!take->known) return true;
   take->bytes = array_bytes(size, levels);
   if (room_take(take->device, LEDGER_ARRAYS, take->bytes)) return true;

@@ -6,6 +6,7 @@
 #include "shim/host_tier.h"
 #include "shim/measure.h"
 #include "shim/page.h"
+#include "shim/placed.h"
 #include "shim/plain.h"
 #include "shim/resident.h"
 #include "shim/spill.h"
@@ -15,35 +16,35 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   __typeof__(&cuMemGetInfo_v2) real = REAL(cuMemGetInfo_v2);
   unsigned device;
   cu_context context;
-  cu_device card;
+  cu_device ordinal;
   size_t unasked; /* the driver takes NULL for what is not wanted */
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (free_bytes == NULL && total_bytes == NULL) return real(free_bytes, total_bytes);
   if (free_bytes == NULL) free_bytes = &unasked;
   if (total_bytes == NULL) total_bytes = &unasked;
   ledger *l = account_ledger();
-  bool known = l->header != NULL && account_here(&device, &context, &card);
+  bool known = l->header != NULL && account_here(&device, &context, &ordinal);
   /* What was freed is free: for this program, and for the others of the run. */
   if (known) plain_trim(device, true);
   cu_result code = real(free_bytes, total_bytes);
   if (code != CU_OK || !known) return code;
-  measure_device(device, card);
+  measure_device(device, ordinal);
   uint64_t left = *free_bytes, total = *total_bytes;
-  ledger_tell(l, device, host_tier_budget(card), &left, &total);
+  ledger_report_memory(l, device, host_tier_budget(ordinal), &left, &total);
   *free_bytes = left;
   *total_bytes = total;
   return code;
 }
 
-cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device card) {
+cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device ordinal) {
   __typeof__(&cuDeviceTotalMem_v2) real = REAL(cuDeviceTotalMem_v2);
-  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(bytes, card);
+  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(bytes, ordinal);
   ledger *l = account_ledger();
-  /* A framework that looks at the cards begins: before it is given a pool of the program's. */
+  /* A framework that looks at the devices begins: before it is given a pool of the program's. */
   if (host_tier_on()) trim_schedule();
   if (code == CU_OK && l->header != NULL) {
     uint64_t left = 0, total = *bytes;
-    ledger_tell(l, account_device(card), host_tier_budget(card), &left, &total);
+    ledger_report_memory(l, account_device(ordinal), host_tier_budget(ordinal), &left, &total);
     *bytes = total;
   }
   return code;
@@ -51,18 +52,19 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device card) {
 
 /* ---- contexts ---- */
 
-/* Before a first context: what others hold of the cards is known, and whether there can be a spill.
+/* Before a first context: what others hold of the devices is known, and whether there can be a
+ * spill.
  */
-static void before_context(cu_device card) {
+static void before_context(cu_device ordinal) {
   static _Atomic bool asked;
-  account_wait_cards();
-  measure_context_begins(account_device(card));
-  if (!atomic_exchange(&asked, true)) host_tier_budget(card);
+  account_wait_devices();
+  measure_context_begins(account_device(ordinal));
+  if (!atomic_exchange(&asked, true)) host_tier_budget(ordinal);
   if (host_tier_on()) trim_schedule();
 }
 
-static cu_result after_context(const cu_context *context, cu_device card, cu_result code) {
-  unsigned device = account_device(card);
+static cu_result after_context(const cu_context *context, cu_device ordinal, cu_result code) {
+  unsigned device = account_device(ordinal);
   if (code == CU_OK)
     book_add(BOOK_CONTEXT, (uintptr_t)*context,
              &(holding){0, LEDGER_CONTEXT, device, *context, 0, 1, false});
@@ -70,8 +72,8 @@ static cu_result after_context(const cu_context *context, cu_device card, cu_res
   return code;
 }
 
-/* The primary context of each card while it is there: it is made by the first retain and ends with
- * the last release, or with a reset. */
+/* The primary context of each device while it is there: it is made by the first retain and ends
+ * with the last release, or with a reset. */
 static _Atomic(cu_context) primary[LEDGER_DEVICES_MAX];
 
 static void after_fork(void) {
@@ -79,81 +81,82 @@ static void after_fork(void) {
 }
 SHIM_AFTER_FORK(after_fork);
 
-cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device card) {
+cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device ordinal) {
   __typeof__(&cuDevicePrimaryCtxRetain) real = REAL(cuDevicePrimaryCtxRetain);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  if ((unsigned)card >= LEDGER_DEVICES_MAX) return real(context, card);
-  bool known = primary[card] != NULL && measure_primary_active(card);
-  if (!known) before_context(card);
-  cu_result code = real(context, card);
+  if ((unsigned)ordinal >= LEDGER_DEVICES_MAX) return real(context, ordinal);
+  bool known = primary[ordinal] != NULL && measure_primary_active(ordinal);
+  if (!known) before_context(ordinal);
+  cu_result code = real(context, ordinal);
   if (known) return code;
-  /* Of threads that come at once the first tells. */
-  if (code == CU_OK && atomic_exchange(&primary[card], *context) != NULL) return code;
-  measure_context_made(account_device(card), code == CU_OK);
+  /* If several threads get here at once, only the first reports it. */
+  if (code == CU_OK && atomic_exchange(&primary[ordinal], *context) != NULL) return code;
+  measure_context_made(account_device(ordinal), code == CU_OK);
   return code;
 }
 
-cu_result cuCtxCreate_v2(cu_context *context, unsigned flags, cu_device card) {
+cu_result cuCtxCreate_v2(cu_context *context, unsigned flags, cu_device ordinal) {
   __typeof__(&cuCtxCreate_v2) real = REAL(cuCtxCreate_v2);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  before_context(card);
-  return after_context(context, card, real(context, flags, card));
+  before_context(ordinal);
+  return after_context(context, ordinal, real(context, flags, ordinal));
 }
 
 cu_result cuCtxCreate_v3(cu_context *context, void *params, int count, unsigned flags,
-                         cu_device card) {
+                         cu_device ordinal) {
   __typeof__(&cuCtxCreate_v3) real = REAL(cuCtxCreate_v3);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  before_context(card);
-  return after_context(context, card, real(context, params, count, flags, card));
+  before_context(ordinal);
+  return after_context(context, ordinal, real(context, params, count, flags, ordinal));
 }
 
-cu_result cuCtxCreate_v4(cu_context *context, void *params, unsigned flags, cu_device card) {
+cu_result cuCtxCreate_v4(cu_context *context, void *params, unsigned flags, cu_device ordinal) {
   __typeof__(&cuCtxCreate_v4) real = REAL(cuCtxCreate_v4);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  before_context(card);
-  return after_context(context, card, real(context, params, flags, card));
+  before_context(ordinal);
+  return after_context(context, ordinal, real(context, params, flags, ordinal));
 }
 
 /* With it went all it held. One that was there before us is not known by name. */
-static void primary_ended(cu_device card) {
-  unsigned device = account_device(card);
+static void primary_ended(cu_device ordinal) {
+  unsigned device = account_device(ordinal);
   cu_context gone =
-      (unsigned)card < LEDGER_DEVICES_MAX ? atomic_exchange(&primary[card], NULL) : NULL;
-  plain_end(card);
+      (unsigned)ordinal < LEDGER_DEVICES_MAX ? atomic_exchange(&primary[ordinal], NULL) : NULL;
+  plain_end(ordinal);
   book_drop(device, gone, spill_plain_drop);
+  placed_context_ended(device, gone);
   page_context_ended(device, gone);
   measure_context_ended(device);
 }
 
-static cu_result reset(cu_result (*real)(cu_device), cu_device card) {
-  bool active = measure_primary_active(card);
-  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(card);
-  if (code == CU_OK && active) primary_ended(card);
+static cu_result reset(cu_result (*real)(cu_device), cu_device ordinal) {
+  bool active = measure_primary_active(ordinal);
+  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(ordinal);
+  if (code == CU_OK && active) primary_ended(ordinal);
   return code;
 }
 
-cu_result cuDevicePrimaryCtxReset(cu_device card) {
-  return reset(REAL(cuDevicePrimaryCtxReset), card);
+cu_result cuDevicePrimaryCtxReset(cu_device ordinal) {
+  return reset(REAL(cuDevicePrimaryCtxReset), ordinal);
 }
 
-cu_result cuDevicePrimaryCtxReset_v2(cu_device card) {
-  return reset(REAL(cuDevicePrimaryCtxReset_v2), card);
+cu_result cuDevicePrimaryCtxReset_v2(cu_device ordinal) {
+  return reset(REAL(cuDevicePrimaryCtxReset_v2), ordinal);
 }
 
 /* The last release ends the context. */
-static cu_result release(cu_result (*real)(cu_device), cu_device card) {
-  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(card);
-  if (code == CU_OK && !measure_primary_active(card)) primary_ended(card);
+static cu_result release(cu_result (*real)(cu_device), cu_device ordinal) {
+  cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(ordinal);
+  if (code == CU_OK && !measure_primary_active(ordinal)) primary_ended(ordinal);
   return code;
 }
 
-cu_result cuDevicePrimaryCtxRelease(cu_device card) {
-  return release(REAL(cuDevicePrimaryCtxRelease), card);
+cu_result cuDevicePrimaryCtxRelease(cu_device ordinal) {
+  return release(REAL(cuDevicePrimaryCtxRelease), ordinal);
 }
 
-cu_result cuDevicePrimaryCtxRelease_v2(cu_device card) {
-  return release(REAL(cuDevicePrimaryCtxRelease_v2), card);
+cu_result cuDevicePrimaryCtxRelease_v2(cu_device ordinal) {
+  return release(REAL(cuDevicePrimaryCtxRelease_v2), ordinal);
 }
 
 cu_result cuCtxDestroy_v2(cu_context context) {
@@ -169,6 +172,7 @@ cu_result cuCtxDestroy_v2(cu_context context) {
     return code;
   }
   book_drop(gone.device, context, spill_plain_drop);
+  placed_context_ended(gone.device, context);
   page_context_ended(gone.device, context);
   measure_context_ended(gone.device);
   return code;

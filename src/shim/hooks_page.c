@@ -14,7 +14,7 @@
 
 /* ---- pages ---- */
 
-/* The account of pages that pass to the driver: a full limit is a refusal, a full card is not. */
+/* The account of pages that pass to the driver: a full limit is a refusal, a full device is not. */
 static bool take(const void *who, uint64_t bytes) {
   if (room_account_take(who, bytes)) return true;
   refusal_note(((const counted *)who)->device, bytes);
@@ -29,7 +29,7 @@ cu_result cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop,
   __typeof__(&cuMemCreate) real = REAL(cuMemCreate);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (handle == NULL || prop == NULL) return real(handle, bytes, prop, flags);
-  if (page_wanted(bytes, prop, flags)) return page_create(handle, bytes, prop);
+  if (page_wanted(bytes, prop, flags)) return page_create(handle, bytes, prop, PAGE_OF_PROGRAM);
   /* Pages that the program itself puts on the host are counted, not limited. */
   bool vram = prop->location.type == CU_LOCATION_DEVICE;
   counted who = {vram ? account_device(prop->location.id) : 0, vram ? LEDGER_PAGES : LEDGER_PINNED};
@@ -138,7 +138,7 @@ cu_result cuMemExportToShareableHandle(void *shareable, cu_handle handle, int ty
   return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(shareable, real_handle(handle), type, flags);
 }
 
-/* For network cards: they reach the pages that are there now. */
+/* For network devices: they reach the pages that are there now. */
 cu_result cuMemGetHandleForAddressRange(void *handle, cu_addr addr, size_t bytes, int type,
                                         unsigned long long flags) {
   __typeof__(&cuMemGetHandleForAddressRange) real = REAL(cuMemGetHandleForAddressRange);

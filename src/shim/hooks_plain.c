@@ -3,6 +3,7 @@
 #include "shim/counted.h"
 #include "shim/hooks.h"
 #include "shim/measure.h"
+#include "shim/placed.h"
 #include "shim/plain.h"
 #include "shim/record.h"
 #include "shim/refusal.h"
@@ -26,10 +27,10 @@ static void note(cu_addr addr, uint64_t bytes, ledger_kind kind, unsigned device
 typedef struct asker {
   unsigned device;
   cu_context context;
-  cu_device card;
+  cu_device ordinal;
 } asker;
 
-/* The driver's own block, counted. Out of memory where the limit is full, or the card. */
+/* The driver's own block, counted. Out of memory where the limit is full, or the device. */
 static cu_result take_from_driver(const asker *who, cu_addr *addr, size_t bytes) {
   counted count = {who->device, LEDGER_PLAIN};
   physical maker = {shim_program_driver(), &ROOM_ACCOUNT, &count};
@@ -43,7 +44,7 @@ static cu_result take_from_driver(const asker *who, cu_addr *addr, size_t bytes)
 
 static cu_result take_from_heap(const asker *who, cu_addr *addr, size_t bytes, bool host) {
   ledger_kind kind;
-  cu_result code = plain_alloc(addr, bytes, host, &kind, who->device, who->card, who->context);
+  cu_result code = plain_alloc(addr, bytes, host, &kind, who->device, who->ordinal, who->context);
   if (code == CU_OK) record_taken(*addr, bytes, NULL, who->device, kind);
   return code;
 }
@@ -51,13 +52,21 @@ static cu_result take_from_heap(const asker *who, cu_addr *addr, size_t bytes, b
 /* A plain block, from wherever there is one. */
 static cu_result take(const asker *who, cu_addr *addr, size_t bytes) {
   cu_result code = CU_ERROR_NOT_SUPPORTED;
-  spill_asked();
+  spill_note_request();
+  if (placed_wanted(who->device, bytes))
+    code = placed_alloc(addr, bytes, who->device, who->ordinal, who->context);
+  if (code == CU_OK) {
+    record_taken(*addr, bytes, NULL, who->device, LEDGER_PAGES);
+    spill_served();
+    return CU_OK;
+  }
+  code = CU_ERROR_NOT_SUPPORTED;
   if (plain_serves(who->device)) code = take_from_heap(who, addr, bytes, false);
   if (code == CU_ERROR_NOT_SUPPORTED) code = take_from_driver(who, addr, bytes);
-  if (code == CU_ERROR_OUT_OF_MEMORY && spill_wanted(who->device, who->card, bytes)) {
+  if (code == CU_ERROR_OUT_OF_MEMORY && spill_wanted(who->device, who->ordinal, bytes)) {
     code = take_from_heap(who, addr, bytes, true);
     /* A driver without pages on the host can still spill whole blocks. */
-    if (code != CU_OK) code = spill_plain(addr, bytes, who->device, who->card, who->context);
+    if (code != CU_OK) code = spill_plain(addr, bytes, who->device, who->ordinal, who->context);
   }
   if (code == CU_OK) spill_served();
   return code;
@@ -67,7 +76,7 @@ cu_result cuMemAlloc_v2(cu_addr *addr, size_t bytes) {
   __typeof__(&cuMemAlloc_v2) real = REAL(cuMemAlloc_v2);
   asker who;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  if (addr == NULL || bytes == 0 || !account_here(&who.device, &who.context, &who.card))
+  if (addr == NULL || bytes == 0 || !account_here(&who.device, &who.context, &who.ordinal))
     return real(addr, bytes);
   return take(&who, addr, bytes);
 }
@@ -96,7 +105,7 @@ cu_result cuMemAllocPitch_v2(cu_addr *addr, size_t *pitch, size_t width, size_t 
   uint64_t least;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (addr == NULL || pitch == NULL || __builtin_mul_overflow(width, height, &least) ||
-      !account_here(&who.device, &who.context, &who.card))
+      !account_here(&who.device, &who.context, &who.ordinal))
     return real(addr, pitch, width, height, element);
   if (plain_serves(who.device)) {
     cu_result code = pitch_from_heap(&who, addr, pitch, width, height, element);
@@ -126,9 +135,9 @@ cu_result cuMemAllocManaged(cu_addr *addr, size_t bytes, unsigned flags) {
   __typeof__(&cuMemAllocManaged) real = REAL(cuMemAllocManaged);
   unsigned device;
   cu_context context;
-  cu_device card;
+  cu_device ordinal;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  if (addr == NULL || !account_here(&device, &context, &card)) return real(addr, bytes, flags);
+  if (addr == NULL || !account_here(&device, &context, &ordinal)) return real(addr, bytes, flags);
   uint64_t size = driver_bytes(bytes);
   if (!room_take(device, LEDGER_MANAGED, size)) {
     refusal_note(device, size);
@@ -156,6 +165,12 @@ cu_result cuMemFree_v2(cu_addr addr) {
     return CU_OK;
   }
   if (heaped) return CU_ERROR_INVALID_VALUE; /* as the driver says of what is not live */
+  placed_block placed;
+  cu_result freed;
+  if (placed_free(addr, &placed, &freed)) {
+    if (freed == CU_OK) record_given(addr, placed.bytes, NULL, placed.device, LEDGER_PAGES);
+    return freed;
+  }
   if (!book_remove(BOOK_ADDRESS, addr, &gone)) {
     pool_block block = measure_block(addr);
     cu_result code = real(addr);
@@ -175,7 +190,7 @@ cu_result cuMemFree_v2(cu_addr addr) {
 
 /* ---- of other processes ---- */
 
-/* Sharing memory between processes or cards needs blocks of the driver's own (plain.h). */
+/* Sharing memory between processes or devices needs blocks of the driver's own (plain.h). */
 cu_result cuIpcGetMemHandle(cu_ipc_handle *handle, cu_addr addr) {
   __typeof__(&cuIpcGetMemHandle) real = REAL(cuIpcGetMemHandle);
   plain_pass("cuIpcGetMemHandle");
@@ -191,12 +206,12 @@ cu_result cuCtxEnablePeerAccess(cu_context peer, unsigned flags) {
 static void note_opened(cu_addr addr) {
   unsigned device;
   cu_context context;
-  cu_device card;
+  cu_device ordinal;
   cu_addr base = 0;
   size_t bytes = 0;
   const cuda_driver *driver = shim_driver();
   plain_pass("cuIpcOpenMemHandle");
-  if (!account_here(&device, &context, &card)) return;
+  if (!account_here(&device, &context, &ordinal)) return;
   if (driver->cuMemGetAddressRange_v2 == NULL ||
       driver->cuMemGetAddressRange_v2(&base, &bytes, addr) != CU_OK)
     bytes = 0;
@@ -234,9 +249,9 @@ cu_result cuIpcCloseMemHandle(cu_addr addr) {
 static cu_result note_pinned(cu_result code, const void *pointer, uint64_t bytes) {
   unsigned device = 0;
   cu_context context = NULL;
-  cu_device card;
+  cu_device ordinal;
   if (code != CU_OK) return code;
-  if (!account_here(&device, &context, &card)) device = 0;
+  if (!account_here(&device, &context, &ordinal)) device = 0;
   ledger_add(account_ledger(), device, LEDGER_PINNED, bytes);
   book_add(BOOK_HOST, (uintptr_t)pointer,
            &(holding){bytes, LEDGER_PINNED, device, context, 0, 1, false});

@@ -1,7 +1,6 @@
-/* Hooks of stream-ordered allocation. What counts is not what was asked for but what the pool keeps
- * reserved, which the driver tells; a request is refused where the pool would have to grow past the
- * limit. While a graph is captured a request becomes one of its nodes, and its pool does not grow.
- */
+/* Hooks of stream-ordered allocation. The ledger counts what the pool holds reserved, as the driver
+ * reports it, and not what was requested. A request is refused if the pool would have to grow past
+ * the limit. During a graph capture a request becomes a node, and its pool does not grow. */
 #include "base/assert.h"
 #include "shim/book.h"
 #include "shim/capture.h"
@@ -49,7 +48,7 @@ static bool pool_fits(unsigned device, cu_pool pool, uint64_t bytes, uint64_t *k
 typedef struct pool_call {
   unsigned device;
   cu_context context;
-  cu_device card;
+  cu_device ordinal;
   cu_pool pool;
   bool known;
   bool captured;           /* it becomes a node of a graph */
@@ -62,13 +61,13 @@ typedef struct pool_call {
 static bool default_pool(pool_call *call) {
   const cuda_driver *driver = shim_driver();
   return driver->cuDeviceGetMemPool != NULL &&
-         driver->cuDeviceGetMemPool(&call->pool, call->card) == CU_OK && call->pool != NULL;
+         driver->cuDeviceGetMemPool(&call->pool, call->ordinal) == CU_OK && call->pool != NULL;
 }
 
 /* False: the limit has no room for it. */
 static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
   *call = (pool_call){.pool = pool};
-  call->known = account_here(&call->device, &call->context, &call->card);
+  call->known = account_here(&call->device, &call->context, &call->ordinal);
   /* To ask for a pool's figures would end the capture (seen on an H200, driver 580). */
   call->captured = capture_on();
   if (!call->known || call->captured) return true;
@@ -79,7 +78,7 @@ static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
   if (!call->known) return true;
   call->away = device != call->device;
   call->device = device;
-  spill_asked();
+  spill_note_request();
   bool fits = pool_fits(call->device, call->pool, bytes, &call->kept_bytes);
   if (limited(call->device)) call->reserved_bytes = measure_pool_figure(call->pool, POOL_RESERVED);
   return fits;
@@ -92,13 +91,14 @@ static cu_result elsewhere(const pool_call *call, cu_addr *addr, size_t bytes, c
   ledger_kind kind;
   /* Blocks of other processes and of other devices are to be where they were asked for. */
   bool fixed = call->away || measure_pool_shared(call->pool);
-  bool host = !fixed && host_tier_budget(call->card) > 0;
+  bool host = !fixed && host_tier_budget(call->ordinal) > 0;
   cu_result code = CU_ERROR_OUT_OF_MEMORY;
-  if (!fixed) code = plain_alloc(addr, bytes, host, &kind, call->device, call->card, call->context);
+  if (!fixed)
+    code = plain_alloc(addr, bytes, host, &kind, call->device, call->ordinal, call->context);
   if (code == CU_OK)
     record_taken(*addr, bytes, stream, call->device, kind);
   else if (host) /* it goes with no context, as what a pool gives does not */
-    code = spill_plain(addr, bytes, call->device, call->card, NULL);
+    code = spill_plain(addr, bytes, call->device, call->ordinal, NULL);
   else {
     refusal_note(call->device, bytes);
     code = CU_ERROR_OUT_OF_MEMORY;
@@ -197,8 +197,9 @@ static cu_result free_on(__typeof__(&cuMemFreeAsync) real, cu_addr addr, cu_stre
   if (!book_remove(BOOK_ADDRESS, addr, &gone)) {
     unsigned device = 0;
     cu_context context;
-    cu_device card;
-    if (account_here(&device, &context, &card)) record_given(addr, 0, stream, device, LEDGER_POOLS);
+    cu_device ordinal;
+    if (account_here(&device, &context, &ordinal))
+      record_given(addr, 0, stream, device, LEDGER_POOLS);
     pool_block block = measure_block(addr);
     cu_result code = real(addr, stream);
     if (code == CU_OK && block.pool != NULL) measure_block_gone(&block);
@@ -254,9 +255,9 @@ cu_result cuMemPoolTrimTo(cu_pool pool, size_t keep) {
   __typeof__(&cuMemPoolTrimTo) real = REAL(cuMemPoolTrimTo);
   unsigned device;
   cu_context context;
-  cu_device card;
+  cu_device ordinal;
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(pool, keep);
-  if (code == CU_OK && !capture_on() && account_here(&device, &context, &card))
+  if (code == CU_OK && !capture_on() && account_here(&device, &context, &ordinal))
     measure_pool(measure_pool_device(pool, device), pool);
   return code;
 }

@@ -24,14 +24,14 @@ static void after_fork(void) {
 SHIM_AFTER_FORK(after_fork);
 
 /* The answer is kept between processes (cuda_cache.h). */
-static cuda_probe find_path(cu_device card) {
-  ASSERT(card >= 0);
+static cuda_probe find_path(cu_device ordinal) {
+  ASSERT(ordinal >= 0);
   lock_take(&path_lock);
   if (!path_known) {
     path = (cuda_probe){.backing = STOW_HOST_NONE, .numa_node = -1};
     started = *shim_driver();
     if (cuda_driver_start(&started) == STOW_OK && started.has_vmm)
-      cuda_probe_device(&path, &started, card, false);
+      cuda_probe_device(&path, &started, ordinal, false);
     shim_log("host pages: path %s", cuda_backing_name(path.backing));
     path_known = true;
   }
@@ -40,8 +40,8 @@ static cuda_probe find_path(cu_device card) {
   return answer;
 }
 
-stow_host_backing host_tier_path(cu_device card) {
-  return find_path(card).backing;
+stow_host_backing host_tier_path(cu_device ordinal) {
+  return find_path(ordinal).backing;
 }
 
 bool host_tier_on(void) {
@@ -49,11 +49,11 @@ bool host_tier_on(void) {
   return l->header != NULL && ledger_spill_limit(l) > 0;
 }
 
-uint64_t host_tier_budget(cu_device card) {
+uint64_t host_tier_budget(cu_device ordinal) {
   ledger *l = account_ledger();
   uint64_t limit = l->header == NULL ? 0 : ledger_spill_limit(l);
   if (limit == 0) return 0;
-  cuda_probe found = find_path(card);
+  cuda_probe found = find_path(ordinal);
   uint64_t reported = found.backing == STOW_HOST_NUMA || found.backing == STOW_HOST_LOCATION
                           ? LEDGER_PATH_PAGES
                       : found.backing == STOW_HOST_PINNED ? LEDGER_PATH_PINNED
@@ -128,9 +128,10 @@ static cu_result answer(cu_result code) {
   return code == CU_OK ? CU_OK : CU_ERROR_OUT_OF_MEMORY;
 }
 
-cu_result host_tier_page_create(cu_handle *page, uint64_t bytes, unsigned device, cu_device card) {
+cu_result host_tier_page_create(cu_handle *page, uint64_t bytes, unsigned device,
+                                cu_device ordinal) {
   ASSERT(page != NULL && bytes % SHIM_GRANULE == 0);
-  cuda_probe how = find_path(card);
+  cuda_probe how = find_path(ordinal);
   counted who = {device, LEDGER_SPILLED};
   physical maker = {shim_driver(), &SPILLED, &who};
   cu_prop prop;

@@ -12,9 +12,9 @@
 /* Returns whether the run was started with a spill, whether or not the driver can. */
 bool host_tier_on(void);
 /* What may be spilled; 0 if this driver cannot. Probes at the first call. */
-uint64_t host_tier_budget(cu_device card);
-/* The path on this card. Probes at the first call. */
-stow_host_backing host_tier_path(cu_device card);
+uint64_t host_tier_budget(cu_device ordinal);
+/* The path on this device. Probes at the first call. */
+stow_host_backing host_tier_path(cu_device ordinal);
 
 /* The part of the limit that pages leave to other requests while there is a spill: those of
  * libraries that ask once and give up. 0: none. */
@@ -24,16 +24,17 @@ uint64_t host_tier_reserve(unsigned device);
  * take of it too. */
 bool host_tier_has(uint64_t bytes);
 
-/* What vram has room for, within the limit, on the card of the calling thread's context; `*whole`
+/* What vram has room for, within the limit, on the device of the calling thread's context; `*whole`
  * is its size. 0 during a capture. A request that is in both tiers leaves one part in so many of
- * vram to requests that can be nowhere else (code, cuBLAS): JAX leaves a quarter of the card to
+ * vram to requests that can be nowhere else (code, cuBLAS): JAX leaves a quarter of the device to
  * them. */
 #define HOST_TIER_LEAVES_PART 8
 uint64_t host_tier_vram_room(unsigned device, uint64_t *whole);
 
 /* A page on the host, counted as LEDGER_SPILLED. CU_ERROR_OUT_OF_MEMORY if the budget, the host or
  * the driver has no room; the caller notes the refusal. */
-cu_result host_tier_page_create(cu_handle *page, uint64_t bytes, unsigned device, cu_device card);
+cu_result host_tier_page_create(cu_handle *page, uint64_t bytes, unsigned device,
+                                cu_device ordinal);
 cu_result host_tier_page_release(cu_handle page, uint64_t bytes, unsigned device);
 
 /* Pinned memory, counted in the same way, for drivers that put no pages on the host. */

@@ -1,5 +1,5 @@
-/* Inside: what the shim has a Python process do once CUDA is at work there: inside.py tells it of
- * what only Python knows (steps of optimizers, named ranges, out-of-memory and what was live). */
+/* Inside: runs inside.py in a Python process once it uses CUDA. The script reports what only Python
+ * knows: optimizer steps, named ranges, out-of-memory errors and what was live. */
 #ifndef SHIM_INSIDE_H
 #define SHIM_INSIDE_H
 

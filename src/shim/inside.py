@@ -75,12 +75,12 @@ def arm_steps(torch):
 
 @quiet
 def check_settings(torch):
-    """With a spill PyTorch is asked for expandable segments, whose pages can be on the host one by one. Has it got them? Whoever
-    asked for something else is not told."""
+    """With spilling, PyTorch is asked for expandable segments, whose pages can be on the host one by one. Warns if it does not
+    use them. Does not warn if the user chose other settings."""
     conf = [os.environ.get(name, "") for name in (ENV_TORCH_CONF, ENV_TORCH_CONF_OLD)]
     if not shim_spills() or not any(RUN_TORCH_SETTING in text for text in conf):
         return
-    # Before 2.1 there are none, and later ones do not all tell.
+    # Versions before 2.1 do not have them, and not all later ones report them.
     old = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 1)
     settings = {} if old else torch.cuda.memory._snapshot().get("allocator_settings", {})
     if old or not settings.get("expandable_segments", True):
@@ -126,8 +126,8 @@ def text_of_failure(torch, device, asked, total, free):
 
 
 @quiet
-def tell_program(torch):
-    """The model, the optimizer and the batch (python/stowage/_program.py, put before this file). "" if they cannot be told."""
+def describe_program(torch):
+    """The model, the optimizer and the batch (python/stowage/_program.py, put before this file). "" if unknown."""
     text = program_text(torch)
     if len(armed) < 64 and once(text):  # a recording keeps every fact
         shim_fact("program", text)
@@ -148,7 +148,7 @@ def on_out_of_memory(torch, device, asked, total, free):
     shim_snapshot()
     snapshot = torch.cuda.memory._snapshot()
     snapshot["error"] = text_of_failure(torch, device, asked, total, free)
-    snapshot["stowage_program"] = tell_program(torch) or ""
+    snapshot["stowage_program"] = describe_program(torch) or ""
     write_whole(path, lambda file: pickle.dump(snapshot, file, protocol=4))
     last_dump[:] = time.monotonic(), time.monotonic() - now
     shim_log(f"kept PyTorch's view in {last_dump[1]:.2f} s")

@@ -26,7 +26,7 @@ typedef struct launch {
   uint64_t words[LAUNCH_WORDS_MAX];
 } launch;
 
-/* Returns whether this driver tells the layout of parameters. */
+/* Returns whether this driver reports the layout of parameters. */
 bool launch_known(void);
 
 /* Reads a call of the gate (gate_visit). Keeps words in [low, high). False: the driver will

@@ -2,7 +2,7 @@
  *
  * Pools keep what is freed into them and graphs' memory nodes are backed at launch, so their
  * reserve is asked of the driver; what it holds beyond everything counted (contexts, code, its own
- * buffers) is the difference to its used figure. That figure is the whole card's: once a context
+ * buffers) is the difference to its used figure. That figure is the whole device's: once a context
  * has been measured its share may change by a little, and what changes beyond that is the doing of
  * programs outside the run, whose growth must not eat the run's limit. */
 #include "shim/measure.h"
@@ -65,9 +65,9 @@ uint64_t measure_pool_figure(void *pool, int which) {
   return bytes;
 }
 
-/* The sum of what was measured last and what is to come, told to the ledger. pools_lock held, so
- * that nothing announced meanwhile is lost. */
-static void tell(unsigned device) {
+/* Publishes the last measurement plus the announced bytes in the ledger. Requires pools_lock, so
+ * that no announcement is lost. */
+static void publish(unsigned device) {
   ASSERT(lock_held(&pools_lock));
   uint64_t sum = device < LEDGER_DEVICES_MAX ? growing_bytes[device] : 0;
   for (size_t i = 0; i < pool_count; i++)
@@ -90,9 +90,9 @@ void measure_pool_grown(unsigned device, void *pool, uint64_t announced_bytes) {
     pools[i].reserved_bytes = bytes;
   }
   if (device < LEDGER_DEVICES_MAX) growing_bytes[device] -= announced_bytes;
-  if (changed) tell(i < pool_count ? pools[i].device : device);
+  if (changed) publish(i < pool_count ? pools[i].device : device);
   lock_give(&pools_lock);
-  /* What was announced is in the ledger already, so telling it was no rise. */
+  /* The announced bytes are in the ledger already, so publishing them did not raise the sum. */
   if (announced_bytes > 0) ledger_note_peak(account_ledger(), device);
 }
 
@@ -116,7 +116,7 @@ static void forget(void *pool) {
       unsigned device = pools[i].device;
       ended_count -= pools[i].ended;
       pools[i] = pools[--pool_count];
-      tell(device);
+      publish(device);
       break;
     }
   lock_give(&pools_lock);
@@ -196,7 +196,7 @@ void measure_block_gone(const pool_block *block) {
     uint64_t least = (p->used_bytes + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
     if (p->reserved_bytes > least) p->reserved_bytes = least;
     gone = p->used_bytes == 0;
-    tell(p->device);
+    publish(p->device);
   }
   lock_give(&pools_lock);
   if (gone) forget(block->pool);
@@ -223,12 +223,12 @@ void measure_trim_pools(unsigned device) {
   }
 }
 
-static void measure_graphs(unsigned device, cu_device card, ledger *l) {
+static void measure_graphs(unsigned device, cu_device ordinal, ledger *l) {
   ASSERT(l->header != NULL);
   uint64_t bytes = 0;
   const cuda_driver *driver = shim_driver();
   if (driver->cuDeviceGetGraphMemAttribute != NULL &&
-      driver->cuDeviceGetGraphMemAttribute(card, GRAPH_RESERVED, &bytes) == CU_OK)
+      driver->cuDeviceGetGraphMemAttribute(ordinal, GRAPH_RESERVED, &bytes) == CU_OK)
     ledger_set(l, device, LEDGER_GRAPHS, bytes);
 }
 
@@ -261,12 +261,12 @@ void measure_context_ended(unsigned device) {
   ledger_set_begun(l, device, false); /* it may have ended before it was measured */
 }
 
-bool measure_primary_active(cu_device card) {
+bool measure_primary_active(cu_device ordinal) {
   unsigned flags;
   int active = 0;
   const cuda_driver *driver = shim_driver();
   return driver->cuDevicePrimaryCtxGetState != NULL &&
-         driver->cuDevicePrimaryCtxGetState(card, &flags, &active) == CU_OK && active;
+         driver->cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CU_OK && active;
 }
 
 static void measure_context(unsigned device, ledger *l) {
@@ -297,13 +297,13 @@ static void measure_context(unsigned device, ledger *l) {
   ledger_set_begun(l, device, false);
 }
 
-void measure_device(unsigned device, cu_device card) {
+void measure_device(unsigned device, cu_device ordinal) {
   ledger *l = account_ledger();
   /* A call the driver holds unsafe while a graph is captured would spoil the capture. */
   if (l->header == NULL || capture_on()) return;
   void *pool;
   for (size_t at = 0; (pool = next_pool(device, &at)) != NULL;) measure_pool(device, pool);
-  measure_graphs(device, card, l);
+  measure_graphs(device, ordinal, l);
   measure_context(device, l);
 }
 
@@ -316,10 +316,10 @@ static _Atomic uint64_t unmeasured_bytes = MEASURE_EVERY;
 bool measure_here(unsigned device) {
   unsigned here;
   cu_context context;
-  cu_device card;
-  if (!account_here(&here, &context, &card) || here != device) return false;
+  cu_device ordinal;
+  if (!account_here(&here, &context, &ordinal) || here != device) return false;
   atomic_store(&unmeasured_bytes, 0);
-  measure_device(device, card);
+  measure_device(device, ordinal);
   return true;
 }
 

@@ -9,8 +9,9 @@
 /* A pool grows by so much at a time (seen on an H200, driver 580: docs/policies.md). */
 #define POOL_STEP ((uint64_t)32 << 20)
 
-/* Measures pools, graphs and the driver's own share of the card of the calling thread's context. */
-void measure_device(unsigned device, cu_device card);
+/* Measures pools, graphs and the driver's own share of the device of the calling thread's context.
+ */
+void measure_device(unsigned device, cu_device ordinal);
 /* The same, if the calling thread's context is on that device. Returns whether it is. */
 bool measure_here(unsigned device);
 /* Measures if enough bytes were taken since the last time, on a device with a limit. */
@@ -25,8 +26,8 @@ bool measure_take(unsigned device, ledger_kind kind, uint64_t bytes);
 void measure_context_begins(unsigned device);
 void measure_context_made(unsigned device, bool made);
 void measure_context_ended(unsigned device);
-/* Is the card's primary context there, whoever made it? */
-bool measure_primary_active(cu_device card);
+/* Is the device's primary context there, whoever made it? */
+bool measure_primary_active(cu_device ordinal);
 /* One pool's reserve, after something was taken from it. */
 void measure_pool(unsigned device, void *pool);
 /* Counts what a pool is about to grow by. False: the limit has no room. What was announced is no

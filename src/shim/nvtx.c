@@ -57,9 +57,9 @@ static int push(const char *name) {
 }
 
 static int push_range(const nvtx_range *range) {
-  bool told = range != NULL && range->text != NULL &&
+  bool text = range != NULL && range->text != NULL &&
               (range->text_type == TEXT_ASCII || range->text_type == TEXT_REGISTERED);
-  return begin(told ? range->text : "range");
+  return begin(text ? range->text : "range");
 }
 
 /* What we give out for a text is a copy of it: no second table. Programs register each once. */

@@ -94,13 +94,14 @@ static cu_result owe_spilled(token *t) {
   return code;
 }
 
-cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop) {
+cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop, page_request request) {
   ASSERT(!lock_held(&pages_lock));
   ASSERT(handle != NULL);
   unsigned device = account_device(prop->location.id);
-  spill_asked();
+  spill_note_request();
   if (host_tier_on()) trim_schedule();
-  bool framework = host_tier_on() && retrying_caller();
+  bool framework = host_tier_on() &&
+                   (request == PAGE_OF_PROGRAM ? retrying_caller() : request != PAGE_OF_PROGRAM);
   measure_look(device, bytes);
   page_enter();
   page_class *class = page_class_for(bytes, prop);
@@ -108,9 +109,16 @@ cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop) {
   if (!token_alone(account_ledger(), device)) page_free_trim(device, TIER_VRAM, UINT64_MAX, NULL);
   token *t = class == NULL ? NULL : token_new(class);
   if (t != NULL) t->framework = framework;
-  cu_result code = t == NULL ? CU_ERROR_OUT_OF_MEMORY : owe(t, TIER_VRAM);
+  bool host = request == PAGE_ON_HOST && host_tier_budget(prop->location.id) > 0;
+  cu_result code = t == NULL || host ? CU_ERROR_OUT_OF_MEMORY : owe(t, TIER_VRAM);
   page_leave();
   if (t == NULL) return code;
+  if (host) {
+    page_enter();
+    resident_begin(class);
+    code = owe(t, TIER_HOST);
+    page_leave();
+  }
   if (code == CU_ERROR_OUT_OF_MEMORY && room_make(device)) code = owe_locked(t, TIER_VRAM);
   if (code == CU_ERROR_OUT_OF_MEMORY &&
       (resident_on(device) || spill_wanted(device, prop->location.id, bytes)))
@@ -319,7 +327,7 @@ static cu_result grant_range(cu_addr addr, size_t bytes, const cu_access *access
   return code;
 }
 
-/* Is it the access of the card that pages of a class are of, and of it alone? */
+/* Is it the access of the device that pages of a class are of, and of it alone? */
 static bool is_own(const page_class *class, const cu_access *access, size_t count) {
   return count == 1 && access != NULL && access->flags == CU_ACCESS_READ_WRITE &&
          access->location.type == class->prop.location.type &&
@@ -336,7 +344,7 @@ static bool all_own(cu_addr addr, size_t bytes, const cu_access *access, size_t 
   return true;
 }
 
-/* Another card's access, or a right of another kind: it stays as the program made it, and a plain
+/* Another device's access, or a right of another kind: it stays as the program made it, and a plain
  * one after it is asked of the driver again. (By token: a program may name any range.) */
 static void pin_others(cu_addr addr, size_t bytes, const cu_access *access, size_t count) {
   uint64_t name, value;
@@ -411,12 +419,12 @@ bool page_retain(cu_handle *handle, const void *addr) {
   return p != NULL;
 }
 
-bool page_spilled(cu_addr addr, cu_device *card) {
+bool page_spilled(cu_addr addr, cu_device *ordinal) {
   if (atomic_load_explicit(&token_held_on_host, memory_order_relaxed) == 0) return false;
   page_enter();
   const page *p = mapped_around(addr);
   bool spilled = p != NULL && p->tier == TIER_HOST;
-  if (spilled) *card = p->class->prop.location.id;
+  if (spilled) *ordinal = p->class->prop.location.id;
   page_leave();
   return spilled;
 }

@@ -24,7 +24,7 @@
 #define BATCH_BYTES ((uint64_t)256 << 20)
 #define BATCH_PART  64
 #define BATCH_PAGES 64
-/* Copies on their way while a page is exchanged. To the host one: granting the card a page there
+/* Copies on their way while a page is exchanged. To the host one: granting the device a page there
  * takes 0.27 ms, 0.40 ms while one copy of 20 MiB runs and 0.54 ms while a queue of them does, and
  * the copy itself 0.38 ms (H200, driver 580). A page in vram is granted in 0.03 ms. */
 #define AHEAD_OUT 1
@@ -80,9 +80,9 @@ static bool have_tools(unsigned device) {
   ASSERT(lock_held(&pages_lock));
   unsigned here;
   cu_context context;
-  cu_device card;
+  cu_device ordinal;
   const cuda_driver *driver = shim_driver();
-  if (device >= LEDGER_DEVICES_MAX || !account_here(&here, &context, &card) || here != device)
+  if (device >= LEDGER_DEVICES_MAX || !account_here(&here, &context, &ordinal) || here != device)
     return false;
   if (tools[device].context == context) return true;
   if (driver->cuStreamCreate == NULL || driver->cuEventCreate == NULL ||

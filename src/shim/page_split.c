@@ -1,9 +1,9 @@
 /* Page split: one page in both tiers.
  *
- * A framework that takes all it may use in one request (JAX and TensorFlow do) asks for more than
- * vram has, of a total that was told to it with what may be spilled. Neither tier has that alone;
- * its page then is vram up to a point and host memory from there on. It is the program's until it
- * lets go of it: such a page is never moved and never kept. */
+ * A framework that takes all it may use in one request (JAX and TensorFlow do) requests more than
+ * vram has, because the total that it sees includes the spill budget. Neither tier has that much
+ * alone, so the page is vram up to a point and host memory after it. Such a page is never moved and
+ * never cached. */
 #include "base/assert.h"
 #include "shim/host_tier.h"
 #include "shim/page_table.h"

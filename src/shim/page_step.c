@@ -33,6 +33,10 @@ void page_step_ended(void) {
   if (before == 0) return;
   atomic_fetch_add(&l->header->steps[spilled], 1);
   atomic_fetch_add(&l->header->steps_ns[spilled], now - before);
+  uint64_t best = atomic_load(&l->header->steps_best_ns);
+  while (spilled && (best == 0 || now - before < best) &&
+         !atomic_compare_exchange_weak(&l->header->steps_best_ns, &best, now - before)) {
+  }
 }
 
 bool page_trim_wanted(void) {

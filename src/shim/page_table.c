@@ -15,7 +15,7 @@ map tokens;
 page_class classes[CLASSES_MAX];
 size_t class_count;
 
-/* For the log: calls to the driver since it was last told, and their time. */
+/* For the log: driver calls since the last entry, and their time. */
 enum { MADE, MAPPED, UNMAPPED, GRANTED, CALL_COUNT };
 static _Atomic unsigned calls[CALL_COUNT];
 static _Atomic uint64_t calls_ns;

@@ -42,7 +42,7 @@ typedef struct page {
   token *owner;        /* NULL: free */
   page_class *class;
   int tier;
-  bool granted;  /* its card may read and write it at `at` */
+  bool granted;  /* its device may read and write it at `at` */
   bool borrowed; /* the handle is another's: it is mapped here, and never released */
   size_t slot;   /* of a free one: its place in the list */
 } page;
@@ -83,7 +83,7 @@ extern size_t class_count;
 
 /* ---- page_table.c: pages and the driver ---- */
 
-/* Tells the log what the driver was asked for since the last time. */
+/* Logs the driver calls since the last log entry. */
 void page_table_log(const char *when);
 
 /* A handle of vram with the properties of a class, of any size, counted as LEDGER_PAGES. Neither
@@ -126,7 +126,7 @@ uint64_t page_free_trim(unsigned device, int tier, uint64_t bytes, const page_cl
 extern _Atomic size_t token_held_on_host; /* tokens' pages there */
 extern _Thread_local bool token_trimming; /* this thread lets go because it was asked to */
 
-/* Takes and gives pages_lock; what is free is told to the ledger on the way out. */
+/* Acquire and release pages_lock; page_leave publishes the free bytes in the ledger. */
 void page_enter(void);
 void page_leave(void);
 
@@ -145,7 +145,7 @@ void token_end(token *t);
 bool token_alone(const ledger *l, unsigned device);
 /* Shall what the program lets go of be kept for it? */
 bool token_keeping(const token *t);
-/* Never to be moved or kept: shared with another process, card or address. Was one ever? */
+/* Never to be moved or kept: shared with another process, device or address. Was one ever? */
 void token_pin(token *t);
 bool token_shared(void);
 
@@ -159,7 +159,7 @@ cu_result page_make(page_class *class, int tier);
 
 /* Gives a token that is owed nothing a page in both tiers: of vram what there is, but for a part
  * that is left to others, or `all`. CU_ERROR_OUT_OF_MEMORY where both together have no room, and
- * for pages that are none of a whole card's. */
+ * for pages that are none of a whole device's. */
 cu_result page_split(token *t, bool all);
 
 /* ---- page_move.c ---- */

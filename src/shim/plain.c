@@ -14,7 +14,7 @@
 #include "base/variables.h"
 #include "memory/heap.h"
 #include "shim/capture.h"
-#include "shim/card.h"
+#include "shim/heap_device.h"
 #include "shim/host_tier.h"
 #include "shim/measure.h"
 #include "shim/page_room.h"
@@ -23,12 +23,12 @@
 /* Batches of frees that wait at once; more frees than that wait for a batch to pass. */
 #define BATCHES_MAX 8
 /* With --fast-malloc a batch is closed at so many frees, or so many bytes (at most a part of the
- * card): an event and the question whether it has passed cost about as much as thirty pairs. */
-#define BATCH_COUNT   64
-#define BATCH_BYTES   ((uint64_t)512 << 20)
-#define BATCH_OF_CARD 32
-/* What a heap keeps idle: a part of the card with --fast-malloc, else no more than this. */
-#define KEEP_OF_CARD   4
+ * device): an event and the question whether it has passed cost about as much as thirty pairs. */
+#define BATCH_COUNT     64
+#define BATCH_BYTES     ((uint64_t)512 << 20)
+#define BATCH_OF_DEVICE 32
+/* What a heap keeps idle: a part of the device with --fast-malloc, else no more than this. */
+#define KEEP_OF_DEVICE 4
 #define KEEP_BYTES     ((uint64_t)256 << 20)
 #define HOST_BYTES_MAX ((uint64_t)1 << 40)
 
@@ -47,7 +47,7 @@ typedef struct batch {
 
 typedef struct plain {
   unsigned device;
-  cu_device card;
+  cu_device ordinal;
   cu_context context;
   stow_device *under;
   stow_heap *heap;
@@ -63,8 +63,8 @@ typedef struct plain {
 } plain;
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static plain *_Atomic heaps[LEDGER_DEVICES_MAX]; /* by card */
-static _Atomic bool refused[LEDGER_DEVICES_MAX]; /* this card can have none */
+static plain *_Atomic heaps[LEDGER_DEVICES_MAX]; /* by device */
+static _Atomic bool refused[LEDGER_DEVICES_MAX]; /* this device can have none */
 static _Atomic bool passing;
 
 /* ---- whether ---- */
@@ -99,14 +99,14 @@ bool plain_serves(unsigned device) {
 /* ---- opening and ending ---- */
 
 /* Asked with care: to retain a primary context that nobody uses would make it. */
-static bool is_primary(cu_context context, cu_device card) {
-  if (!measure_primary_active(card)) return false;
+static bool is_primary(cu_context context, cu_device ordinal) {
+  if (!measure_primary_active(ordinal)) return false;
   const cuda_driver *driver = shim_driver();
   cu_context primary = NULL;
   if (driver->cuDevicePrimaryCtxRetain == NULL || driver->cuDevicePrimaryCtxRelease_v2 == NULL ||
-      driver->cuDevicePrimaryCtxRetain(&primary, card) != CU_OK)
+      driver->cuDevicePrimaryCtxRetain(&primary, ordinal) != CU_OK)
     return false;
-  driver->cuDevicePrimaryCtxRelease_v2(card);
+  driver->cuDevicePrimaryCtxRelease_v2(ordinal);
   return primary == context;
 }
 
@@ -130,12 +130,12 @@ static void choose_sizes(plain *p) {
   p->keep_bytes = KEEP_BYTES;
   if (!fast()) return;
   p->batch_count = BATCH_COUNT;
-  p->batch_bytes = most / BATCH_OF_CARD < BATCH_BYTES ? most / BATCH_OF_CARD : BATCH_BYTES;
-  p->keep_bytes = most / KEEP_OF_CARD;
+  p->batch_bytes = most / BATCH_OF_DEVICE < BATCH_BYTES ? most / BATCH_OF_DEVICE : BATCH_BYTES;
+  p->keep_bytes = most / KEEP_OF_DEVICE;
 }
 
-/* For the calling thread's context, which is the card's primary one. */
-static plain *make(unsigned device, cu_device card, cu_context context) {
+/* For the calling thread's context, which is the device's primary one. */
+static plain *make(unsigned device, cu_device ordinal, cu_context context) {
   const cuda_driver *driver = shim_driver();
   plain *p = calloc(1, sizeof *p);
   if (p == NULL || driver->cuEventCreate == NULL) {
@@ -144,12 +144,12 @@ static plain *make(unsigned device, cu_device card, cu_context context) {
   }
   lock_init(&p->lock, LOCK_REGISTRY);
   p->device = device;
-  p->card = card;
+  p->ordinal = ordinal;
   p->context = context;
   stow_heap_options options = STOW_HEAP_OPTIONS_INIT;
   options.background = false;
   uint64_t host = ledger_spill_limit(account_ledger());
-  bool made = card_open(&p->under, card, device) == STOW_OK;
+  bool made = heap_device_open(&p->under, ordinal, device) == STOW_OK;
   options.device = p->under;
   /* The ledger keeps the budget; a block past vram has a part of it there. */
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
@@ -169,24 +169,24 @@ static plain *make(unsigned device, cu_device card, cu_context context) {
 }
 
 /* The heap of a context; NULL if it can have none. */
-static plain *heap_of(unsigned device, cu_device card, cu_context context) {
-  if ((unsigned)card >= LEDGER_DEVICES_MAX || atomic_load(&refused[card])) return NULL;
-  plain *p = atomic_load_explicit(&heaps[card], memory_order_acquire);
+static plain *heap_of(unsigned device, cu_device ordinal, cu_context context) {
+  if ((unsigned)ordinal >= LEDGER_DEVICES_MAX || atomic_load(&refused[ordinal])) return NULL;
+  plain *p = atomic_load_explicit(&heaps[ordinal], memory_order_acquire);
   if (p != NULL) return p->context == context ? p : NULL;
-  if (!is_primary(context, card)) return NULL;
+  if (!is_primary(context, ordinal)) return NULL;
   pthread_mutex_lock(&open_lock);
-  p = atomic_load(&heaps[card]);
+  p = atomic_load(&heaps[ordinal]);
   if (p == NULL) {
-    p = make(device, card, context);
-    atomic_store_explicit(&heaps[card], p, memory_order_release);
-    if (p == NULL) atomic_store(&refused[card], true);
+    p = make(device, ordinal, context);
+    atomic_store_explicit(&heaps[ordinal], p, memory_order_release);
+    if (p == NULL) atomic_store(&refused[ordinal], true);
   }
   pthread_mutex_unlock(&open_lock);
   return p != NULL && p->context == context ? p : NULL;
 }
 
-/* Its context has ended, and its events with that. It and its card are not freed: a thread at work
- * on another card may be looking through all heaps for whose an address is. */
+/* Its context has ended, and its events with that. It and its device are not freed: a thread at
+ * work on another device may be looking through all heaps for whose an address is. */
 static void retire(plain *p) {
   ASSERT(!lock_held(&p->lock));
   static plain *_Atomic retired;
@@ -204,9 +204,9 @@ static void retire(plain *p) {
   }
 }
 
-void plain_end(cu_device card) {
-  if ((unsigned)card >= LEDGER_DEVICES_MAX) return;
-  plain *p = atomic_exchange(&heaps[card], NULL);
+void plain_end(cu_device ordinal) {
+  if ((unsigned)ordinal >= LEDGER_DEVICES_MAX) return;
+  plain *p = atomic_exchange(&heaps[ordinal], NULL);
   if (p != NULL) retire(p);
 }
 
@@ -235,7 +235,7 @@ static void close_batch(plain *p) {
   ASSERT(lock_held(&p->lock));
   ASSERT(p->closed < BATCHES_MAX);
   batch *open = &p->batches[(p->first + p->closed) % BATCHES_MAX];
-  /* Every call that could tell is forbidden while a graph is captured: they wait on. */
+  /* While a graph is captured, no call may query events: the batches wait. */
   if (open->count == 0 || p->closed == BATCHES_MAX - 1 || capture_on()) return;
   const cuda_driver *driver = shim_driver();
   open->passed = false;
@@ -303,9 +303,10 @@ static void trim_to(plain *p, uint64_t keep, bool host) {
   ASSERT(!lock_held(&p->lock));
   uint64_t went = 0;
   heap_trim_tier(p->heap, STOW_TIER_VRAM, keep, &went);
-  if (host || card_lent(p->under)) heap_trim_tier(p->heap, STOW_TIER_HOST, keep, &went);
+  if (host || heap_device_lent(p->under)) heap_trim_tier(p->heap, STOW_TIER_HOST, keep, &went);
   lock_take(&p->lock);
-  uint64_t held = card_held(p->under, STOW_TIER_VRAM) + card_held(p->under, STOW_TIER_HOST);
+  uint64_t held =
+      heap_device_held(p->under, STOW_TIER_VRAM) + heap_device_held(p->under, STOW_TIER_HOST);
   p->idle_floor = held > p->out_bytes ? held - p->out_bytes : 0;
   lock_give(&p->lock);
 }
@@ -314,11 +315,11 @@ static uint64_t heap_bytes(uint64_t bytes) {
   return (bytes + STOW_HEAP_UNIT - 1) / STOW_HEAP_UNIT * STOW_HEAP_UNIT;
 }
 
-/* Is there room within the limit for the pages a request needs at least? Asked beforehand: a heap
- * that fails half-way has made pages for nothing. */
+/* Returns true if the limit allows the pages that a request needs at least. Called first, because a
+ * heap that fails half-way has made pages for nothing. */
 static bool fits(plain *p, uint64_t bytes) {
   ASSERT(!lock_held(&p->lock));
-  uint64_t held = card_held(p->under, STOW_TIER_VRAM);
+  uint64_t held = heap_device_held(p->under, STOW_TIER_VRAM);
   lock_take(&p->lock);
   uint64_t idle = held > p->out_bytes ? held - p->out_bytes : 0;
   lock_give(&p->lock);
@@ -335,11 +336,12 @@ static bool fits(plain *p, uint64_t bytes) {
 /* The same of a request that may be in both. */
 static bool fits_in_both(plain *p, uint64_t bytes) {
   ledger *l = account_ledger();
-  uint64_t held = card_held(p->under, STOW_TIER_VRAM) + card_held(p->under, STOW_TIER_HOST);
+  uint64_t held =
+      heap_device_held(p->under, STOW_TIER_VRAM) + heap_device_held(p->under, STOW_TIER_HOST);
   lock_take(&p->lock);
   uint64_t idle = held > p->out_bytes ? held - p->out_bytes : 0;
   lock_give(&p->lock);
-  uint64_t there = idle + card_room(p->under);
+  uint64_t there = idle + heap_device_room(p->under);
   if (bytes <= there) return true;
   uint64_t more = (bytes - there + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
   if (!host_tier_has(more) || !ledger_take(l, p->device, LEDGER_SPILLED, more)) return false;
@@ -351,9 +353,9 @@ static stow_status ask_heap(plain *p, cu_addr *addr, size_t bytes, bool host) {
   ASSERT(!lock_held(&p->lock));
   uint64_t got = 0;
   if (!(host ? fits_in_both(p, bytes) : fits(p, bytes))) return STOW_ERR_OUT_OF_MEMORY;
-  card_use_host(host);
+  heap_device_use_host(host);
   stow_status status = stow_heap_alloc(&got, p->heap, bytes, NULL);
-  card_use_host(false);
+  heap_device_use_host(false);
   *addr = got;
   return status;
 }
@@ -369,9 +371,9 @@ static stow_status take(plain *p, cu_addr *addr, size_t bytes, bool host, bool *
 }
 
 cu_result plain_alloc(cu_addr *addr, size_t bytes, bool host, ledger_kind *kind, unsigned device,
-                      cu_device card, cu_context context) {
+                      cu_device ordinal, cu_context context) {
   ASSERT(addr != NULL && kind != NULL);
-  plain *p = heap_of(device, card, context);
+  plain *p = heap_of(device, ordinal, context);
   if (p == NULL || bytes > UINT64_MAX / 4) return CU_ERROR_NOT_SUPPORTED;
   lock_take(&p->lock);
   if (p->closed > 0) poll_batches(p, false);
@@ -401,7 +403,7 @@ cu_result plain_alloc(cu_addr *addr, size_t bytes, bool host, ledger_kind *kind,
 static plain *owner_of(cu_addr addr) {
   for (int i = 0; i < LEDGER_DEVICES_MAX; i++) {
     plain *p = atomic_load_explicit(&heaps[i], memory_order_acquire);
-    if (p != NULL && card_owns(p->under, addr)) return p;
+    if (p != NULL && heap_device_owns(p->under, addr)) return p;
   }
   return NULL;
 }
@@ -409,7 +411,8 @@ static plain *owner_of(cu_addr addr) {
 /* Idle bytes, if they are more than the heap may keep; else 0. p->lock held. */
 static uint64_t too_idle(plain *p) {
   ASSERT(lock_held(&p->lock));
-  uint64_t held = card_held(p->under, STOW_TIER_VRAM) + card_held(p->under, STOW_TIER_HOST);
+  uint64_t held =
+      heap_device_held(p->under, STOW_TIER_VRAM) + heap_device_held(p->under, STOW_TIER_HOST);
   uint64_t idle = held > p->out_bytes ? held - p->out_bytes : 0;
   return idle > p->keep_bytes && idle > p->idle_floor + p->keep_bytes / 2 ? idle : 0;
 }
@@ -442,15 +445,17 @@ bool plain_free(cu_addr addr, bool *ours, uint64_t *bytes, unsigned *device, led
 }
 
 bool plain_trim(unsigned device, bool host) {
-  if (card_inside() || capture_on()) return false;
+  if (heap_device_inside() || capture_on()) return false;
   bool went = false;
   for (int i = 0; i < LEDGER_DEVICES_MAX; i++) {
     plain *p = atomic_load_explicit(&heaps[i], memory_order_acquire);
     if (p == NULL || p->device != device) continue;
-    uint64_t before = card_held(p->under, STOW_TIER_VRAM) + card_held(p->under, STOW_TIER_HOST);
+    uint64_t before =
+        heap_device_held(p->under, STOW_TIER_VRAM) + heap_device_held(p->under, STOW_TIER_HOST);
     settle(p);
     trim_to(p, 0, host);
-    uint64_t after = card_held(p->under, STOW_TIER_VRAM) + card_held(p->under, STOW_TIER_HOST);
+    uint64_t after =
+        heap_device_held(p->under, STOW_TIER_VRAM) + heap_device_held(p->under, STOW_TIER_HOST);
     went = went || after < before;
   }
   return went;
@@ -475,7 +480,7 @@ bool plain_find(cu_addr addr, plain_block *block) {
   }
   while (!found && map_next(&p->live, &at, &base, &value))
     found = addr >= base && addr - base < value >> 1;
-  if (found) *block = (plain_block){base, value >> 1, p->context, p->card};
+  if (found) *block = (plain_block){base, value >> 1, p->context, p->ordinal};
   lock_give(&p->lock);
   return found;
 }

@@ -1,5 +1,5 @@
 /* Plain: plain requests (cuMemAlloc) and stream-ordered ones that found their pool full, served
- * from a heap of our own, one for each card, in the card's primary context.
+ * from a heap of our own, one for each device, in the device's primary context.
  *
  * The driver's cuMemFree lets everything submitted so far pass before the memory is used again, and
  * programs rely on it. So what is freed here waits: it goes back to the heap only when an event
@@ -21,10 +21,10 @@ bool plain_serves(unsigned device);
  * where vram has none; `*kind` says which they are. CU_ERROR_OUT_OF_MEMORY: there is none.
  * CU_ERROR_NOT_SUPPORTED: this context has no heap; ask the driver. */
 cu_result plain_alloc(cu_addr *addr, size_t bytes, bool host, ledger_kind *kind, unsigned device,
-                      cu_device card, cu_context context);
+                      cu_device ordinal, cu_context context);
 
-/* Frees a block of a heap. False: it is none, or none that is live, in which case `*ours` is still
- * true. `*bytes` is what was asked for. */
+/* Frees a block of a heap. Returns false if addr is not a live heap block; `*ours` is then true if
+ * it lies in a heap. `*bytes` receives the requested size. */
 bool plain_free(cu_addr addr, bool *ours, uint64_t *bytes, unsigned *device, ledger_kind *kind);
 
 /* The live block an address lies in. */
@@ -32,7 +32,7 @@ typedef struct plain_block {
   cu_addr base;
   uint64_t bytes;
   cu_context context;
-  cu_device card;
+  cu_device ordinal;
 } plain_block;
 bool plain_find(cu_addr addr, plain_block *block);
 
@@ -44,7 +44,7 @@ bool plain_trim(unsigned device, bool host);
 /* The process was seen to use `why`: plain requests go to the driver from now on. */
 void plain_pass(const char *why);
 
-/* The primary context of a card ends, with all its memory. */
-void plain_end(cu_device card);
+/* The primary context of a device ends, with all its memory. */
+void plain_end(cu_device ordinal);
 
 #endif

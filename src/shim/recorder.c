@@ -112,7 +112,7 @@ static void add_facts(void) {
 }
 
 /* The ledger is where `stowage run` learns of it: the disk may be full, and its room is taken. */
-static void tell_unrecorded(void) {
+static void report_unrecorded(void) {
   ledger_header *h = account_ledger()->header;
   if (h == NULL) return;
   uint64_t number = atomic_fetch_add(&h->unrecorded, 1);
@@ -136,7 +136,7 @@ static bool open_trace(const char *folder) {
   options.text_bytes = TEXT_BYTES;
   if (recorded != NULL && recorded[0] == '1') options.record_path = file;
   if (recorder.open(&trace, &options) != STOW_OK) {
-    if (options.record_path != NULL) tell_unrecorded();
+    if (options.record_path != NULL) report_unrecorded();
     return false;
   }
   const char *wanted = secure_getenv(ENV_STACKS);

@@ -30,7 +30,9 @@
 #define IDLE_MAX_NS ((uint64_t)500 * 1000 * 1000)
 #define GIVEN_UP_NS ((uint64_t)60 * 1000 * 1000 * 1000)
 /* The copying thread looks so often, and this seldom after a second without copies. */
-#define LOOK_NS   50000
+#define LOOK_NS 50000
+/* Of a call that none of our devices knows. */
+#define NO_DEVICE 255u
 #define LINGER_NS 2000000
 
 static resident all[LEDGER_DEVICES_MAX]; /* guarded by pages_lock */
@@ -124,6 +126,46 @@ void resident_remove(token *t) {
   *u = (resident_unit){.token = NULL};
 }
 
+/* ---- blocks of ours ---- */
+
+typedef struct own_block {
+  cu_addr addr;
+  uint64_t bytes;
+  unsigned device;
+} own_block;
+static own_block *own_blocks; /* guarded by pages_lock */
+static size_t own_count, own_capacity;
+
+void resident_block_add(cu_addr addr, uint64_t bytes, unsigned device) {
+  ASSERT(bytes > 0);
+  lock_take(&pages_lock);
+  if (own_count == own_capacity) {
+    size_t capacity = own_capacity == 0 ? 64 : 2 * own_capacity;
+    own_block *list = realloc(own_blocks, capacity * sizeof *list);
+    if (list != NULL) {
+      own_blocks = list;
+      own_capacity = capacity;
+    }
+  }
+  if (own_count < own_capacity) own_blocks[own_count++] = (own_block){addr, bytes, device};
+  if (device < LEDGER_DEVICES_MAX && all[device].engine != NULL &&
+      residency_block_add(all[device].engine, addr, bytes) != STOW_OK)
+    shim_log("no memory to follow a block");
+  lock_give(&pages_lock);
+}
+
+void resident_block_remove(cu_addr addr, unsigned device) {
+  lock_take(&pages_lock);
+  for (size_t i = 0; i < own_count; i++)
+    if (own_blocks[i].addr == addr) {
+      own_blocks[i] = own_blocks[--own_count];
+      break;
+    }
+  if (device < LEDGER_DEVICES_MAX && all[device].engine != NULL)
+    residency_block_remove(all[device].engine, addr);
+  lock_give(&pages_lock);
+}
+
 /* ---- the device at rest ---- */
 
 /* Work that no stream is known of: all of the context. */
@@ -134,11 +176,12 @@ static cu_result wait_for_context(const resident *r) {
   return code == CU_OK ? driver->cuEventSynchronize(r->own_done) : code;
 }
 
-static cu_result wait_for_rest(resident *r, uint64_t most_ns) {
+static cu_result wait_for_rest(resident *r, uint64_t most_ns, bool closed) {
   if (streams_lost()) {
     cu_result code = wait_for_context(r);
     if (code != CU_OK) return code;
-    streams_found();
+    /* A call that was not shown to us may be on its way while the gate is open. */
+    if (closed) streams_found();
   }
   if (!streams_mark()) return CU_ERROR_UNKNOWN;
   uint64_t start = clock_ns();
@@ -158,11 +201,11 @@ static bool quiet(resident *r) {
   if (r->given_up_ns != 0 && clock_ns() - r->given_up_ns < GIVEN_UP_NS) return false;
   r->given_up_ns = 0;
   /* First with the gate open: work that waits for other threads' work gets it. */
-  cu_result code = wait_for_rest(r, REST_MAX_NS);
+  cu_result code = wait_for_rest(r, REST_MAX_NS, false);
   if (code == CU_ERROR_NOT_READY) r->given_up_ns = clock_ns();
   if (code == CU_OK) {
     if (!gate_close()) return false;
-    code = wait_for_rest(r, IDLE_MAX_NS);
+    code = wait_for_rest(r, IDLE_MAX_NS, true);
     if (code == CU_OK) {
       r->passed = r->marked = r->number - 1; /* the calling thread's own has not gone yet */
       r->mark_pending = false;
@@ -218,6 +261,9 @@ static void exchange_here(resident *r) {
   r->exchange_ns += now - rested;
   residency_exchange_took(r->engine, moved, now - rested);
   r->waited_ns += now - start;
+  ledger *l = account_ledger();
+  atomic_fetch_add(&l->header->exchanges, 1);
+  atomic_fetch_add(&l->header->moving_ns, now - rested);
 }
 
 static void exchange(resident *r) {
@@ -268,6 +314,7 @@ static void sample_begins(resident *r, const launch *l) {
 }
 
 static void look_at_samples(resident *r) {
+  if (capture_on()) return; /* asking for an event would spoil the capture */
   for (int i = 0; i < SAMPLES_MAX; i++) {
     resident_sample *s = &r->samples[i];
     float milliseconds;
@@ -323,10 +370,16 @@ static void log_round(resident *r) {
       parts, r->remaps, r->runs);
 }
 
+static page_class *_Atomic waiting; /* for the program's first work */
+
 static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *stack) {
-  if (capture_on()) return; /* it does not run yet */
+  /* Nothing is moved then. But work in other streams runs: it is waited for later, and what it
+   * names is known to have changed. */
+  bool captures = capture_on();
   uint64_t low = UINT64_MAX, high = 0;
   lock_take(&pages_lock);
+  page_class *begins = atomic_exchange(&waiting, NULL);
+  if (begins != NULL) resident_begin(begins);
   for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) {
     if (all[d].engine == NULL || all[d].high == 0) continue;
     if (all[d].low < low) low = all[d].low;
@@ -336,6 +389,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
     lock_give(&pages_lock);
     return;
   }
+  gate_number(NO_DEVICE, 1); /* before the stream is marked: the call has not gone yet */
   streams_used(latest.stream);
   if (block_book_changed() && !block_book_changes(change))
     shim_log("no memory to follow PyTorch's blocks");
@@ -363,8 +417,11 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
       uint32_t unit = residency_find(r->engine, latest.hidden[i]);
       if (unit != UINT32_MAX) residency_hidden_write(r->engine, unit);
     }
-    if (asked) exchange(r);
-    sample_begins(r, &latest);
+    if (asked && !captures)
+      exchange(r);
+    else if (asked && residency_must_exchange(r->engine))
+      ground(r);
+    if (!captures) sample_begins(r, &latest);
     if (r->number % 4096 == 0) log_round(r);
   }
   lock_give(&pages_lock);
@@ -455,6 +512,10 @@ static bool begin(resident *r, page_class *class) {
   }
   set_capacity(r);
   if (!block_book_follow() || !block_book_changes(change)) return false;
+  for (size_t i = 0; i < own_count; i++)
+    if (own_blocks[i].device == r->device &&
+        residency_block_add(r->engine, own_blocks[i].addr, own_blocks[i].bytes) != STOW_OK)
+      return false;
   /* Blocks that live now hold something: launches that were not seen have written to them. */
   residency_launch(r->engine, &(residency_launch_info){.now_ns = r->last_ns});
   r->number = r->passed = r->marked = 1;
@@ -468,8 +529,13 @@ bool resident_begin(page_class *class) {
   resident *r = &all[class->device];
   if (r->engine != NULL) return r->class == class;
   if (failed[class->device] || class->bytes < UNIT_LEAST || class->bytes > UNIT_MOST ||
-      !gate_here() || !gate_used() || capture_on() || !launch_known())
+      !gate_here() || capture_on() || !launch_known())
     return false;
+  if (!gate_used()) { /* it may give its work another way */
+    atomic_store(&waiting, class);
+    gate_set_visitor(visit);
+    return false;
+  }
   if (!begin(r, class)) {
     if (r->engine != NULL) residency_close(r->engine);
     r->engine = NULL;
@@ -525,5 +591,7 @@ static void after_fork(void) {
   for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) atomic_store(&on[d], false);
   latest_of = NULL;
   started = false;
+  own_blocks = NULL;
+  own_count = own_capacity = 0;
 }
 SHIM_AFTER_FORK(after_fork);

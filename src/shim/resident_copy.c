@@ -110,6 +110,13 @@ static cu_result send_piece(resident *r, resident_copy *c) {
   return code;
 }
 
+/* Ends a copy after a call that failed: pieces of it may be under way, into pages that others get.
+ */
+static void give_up(resident *r, resident_copy *c) {
+  shim_driver()->cuStreamSynchronize(stream_of(r, c->direction));
+  end_copy(r, c, false);
+}
+
 /* The copy in this direction that was begun first and is not all sent. */
 static resident_copy *unsent(resident *r, residency_direction direction) {
   resident_copy *first = NULL;
@@ -132,7 +139,7 @@ static void send_pieces(resident *r, residency_direction direction) {
   resident_copy *c;
   while (r->pieces[direction].end - r->pieces[direction].first < PIECES &&
          (c = unsent(r, direction)) != NULL)
-    if (send_piece(r, c) != CU_OK) end_copy(r, c, false);
+    if (send_piece(r, c) != CU_OK) give_up(r, c);
 }
 
 void resident_pause(resident *r) {
@@ -168,7 +175,7 @@ static void start(resident *r, resident_copy *c) {
   cu_result code = c->direction == RESIDENCY_IN ? start_in(r, c) : start_out(r, c);
   if (code == CU_OK) return;
   shim_log("copying a page ahead: CUDA error %d", code);
-  end_copy(r, c, false);
+  give_up(r, c);
 }
 
 /* The next state of one that is under way. `wait`: until it has ended. */
@@ -190,7 +197,7 @@ static void look_at(resident *r, resident_copy *c, bool wait) {
   if (c->state != COPY_RUNS) return;
   while (wait && !c->ending) {
     if (send_piece(r, c) == CU_OK) continue;
-    end_copy(r, c, false);
+    give_up(r, c);
     return;
   }
   if (!c->ending) return;

@@ -12,6 +12,7 @@
 typedef struct remap {
   uint32_t unit;
   page *to;
+  bool staged; /* in: `to` had its bytes before */
 } remap;
 
 /* ---- the driver's calls ---- */
@@ -131,10 +132,12 @@ static bool same(const fingerprint *a, const fingerprint *b) {
   return a->a == b->a && a->b == b->b;
 }
 
+/* By an event; where that fails, by the stream itself: its copies may be under way all the same. */
 static cu_result wait_own(resident *r) {
   const cuda_driver *driver = shim_driver();
   cu_result code = driver->cuEventRecord(r->own_done, r->own);
-  return code == CU_OK ? driver->cuEventSynchronize(r->own_done) : code;
+  if (code == CU_OK) code = driver->cuEventSynchronize(r->own_done);
+  return code == CU_OK ? CU_OK : driver->cuStreamSynchronize(r->own);
 }
 
 /* Fingerprints of up to BATCH_MAX pages that leave, from list[first]; false: the driver refused. */
@@ -221,7 +224,7 @@ static uint32_t move_out(resident *r, const residency_plan_list *plan, remap *li
       break;
     }
     if (!m->check) u->printed = false;
-    list[i] = (remap){m->unit, to};
+    list[i] = (remap){m->unit, to, false};
   }
   phase(r, PHASE_HOSTS, &since);
   uint32_t done = remap_all(r, list, ready);
@@ -270,16 +273,17 @@ static uint32_t move_in(resident *r, const residency_plan_list *plan, remap *lis
     if (m->wait) resident_finish_unit(r, m->unit);
     /* A copy ahead that failed gave its page back; then its bytes are still to come. */
     bool missing = m->wait && u->frame == NULL;
-    page *to = u->frame != NULL ? u->frame : resident_frame(r);
+    bool staged = u->frame != NULL;
+    page *to = staged ? u->frame : resident_frame(r);
     if (to == NULL) break;
-    u->frame = NULL;
-    list[count] = (remap){m->unit, to};
+    list[count] = (remap){m->unit, to, staged};
     residency_move fetched = *m;
     fetched.copy |= missing;
     if (!fetch(r, &fetched, &list[count])) {
-      page_free_put(to);
+      if (!staged) page_free_put(to);
       break;
     }
+    if (!staged) u->printed = false; /* its host page may have been written to since */
     if (fetched.copy) {
       copied++;
       u->printed = false;
@@ -293,7 +297,10 @@ static uint32_t move_in(resident *r, const residency_plan_list *plan, remap *lis
   if (copied > 0 && wait_own(r) != CU_OK) lose(r->units[list[0].unit].token->addr, 0);
   if (copied > 0) read_fetched(r, list, count);
   phase(r, PHASE_ARRIVE, &since);
-  for (uint32_t i = done; i < count; i++) page_free_put(list[i].to);
+  for (uint32_t i = 0; i < done; i++) r->units[list[i].unit].frame = NULL;
+  /* What is staged stays so. */
+  for (uint32_t i = done; i < count; i++)
+    if (!list[i].staged) page_free_put(list[i].to);
   return done;
 }
 

@@ -12,7 +12,7 @@
 #define SKIP_MAX    64
 #define ENOUGH_PART 128
 
-/* What one thread was told. */
+/* The answers that one thread got. */
 typedef struct asking {
   bool refused;         /* its request was refused, and the answer to the next ask is due */
   bool judged;          /* whether that refusal freed anything is known */
@@ -33,7 +33,7 @@ void spill_private_pool(int more) {
 
 /* ---- deciding ---- */
 
-void spill_asked(void) {
+void spill_note_request(void) {
   if (!mine.refused || mine.judged) return;
   mine.judged = true;
   if (account_released() - mine.released_at >= mine.enough) {
@@ -58,17 +58,17 @@ void spill_served(void) {
   mine.refused = false;
 }
 
-bool spill_wanted(unsigned device, cu_device card, uint64_t bytes) {
+bool spill_wanted(unsigned device, cu_device ordinal, uint64_t bytes) {
   ASSERT(bytes > 0);
   if ((capture_on() || atomic_load(&private_pools) > 0 || mine.refused || mine.skip > 0 ||
        !retrying_caller()) &&
-      host_tier_budget(card) > 0)
+      host_tier_budget(ordinal) > 0)
     return true;
   refusal_note(device, bytes);
   mine.refused = true;
   mine.judged = false;
   mine.released_at = account_released();
-  /* A framework waits for the card before it lets go: not for a few pages. */
+  /* A framework waits for the device before it lets go: not for a few pages. */
   const ledger *l = account_ledger();
   uint64_t limit = l->header != NULL ? ledger_limit(l, device) : LEDGER_UNLIMITED;
   mine.enough =

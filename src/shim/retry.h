@@ -14,14 +14,14 @@
 #include "device/cuda_driver.h"
 
 /* Called at the beginning of each request for vram, before anything is taken. */
-void spill_asked(void);
+void spill_note_request(void);
 /* Called when it was served, with all its pages. */
 void spill_served(void);
 /* Returns whether the thread's latest request was refused and it is expected to retry. */
 bool spill_refused(void);
 
 /* Vram has no room for `bytes`. True: serve them from the host. False: refuse (which is noted). */
-bool spill_wanted(unsigned device, cu_device card, uint64_t bytes);
+bool spill_wanted(unsigned device, cu_device ordinal, uint64_t bytes);
 
 /* A framework begins (1) or ends (-1) to allocate from a private pool: it does not retry then, on
  * whatever thread. */

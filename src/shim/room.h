@@ -17,7 +17,7 @@ bool room_account_make(const void *who, uint64_t bytes);
 bool room_take(unsigned device, ledger_kind kind, uint64_t bytes);
 /* After a ledger_take of the caller's found no room. True: try again. */
 bool room_make(unsigned device);
-/* The card itself is full: gives cached memory back to the driver. True: ask it again. */
+/* The device itself is full: gives cached memory back to the driver. True: ask it again. */
 bool room_trim(unsigned device, uint64_t bytes);
 /* Counts what a pool is about to grow by, on a device with a limit. False: there is no room. */
 bool room_pool_grows(unsigned device, uint64_t bytes);

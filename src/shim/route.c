@@ -103,7 +103,7 @@ static shim_hook *hook_by_name(const char *asked, unsigned long long flags) {
 }
 
 /* A driver newer than our list may have newer forms of a function, with other parameters: those are
- * its own. (Its table of symbols does not tell of those we know, once it was adopted.) */
+ * its own. (After adoption its symbol table no longer shows those we know.) */
 static bool is_export(void *real) {
   Dl_info info;
   return shim_is_export(real) || (dladdr(real, &info) != 0 && info.dli_saddr == real);

@@ -22,10 +22,10 @@ static cu_result spill_pinned(cu_addr *addr, size_t bytes, unsigned device, cu_c
 }
 
 /* Puts a page behind a range of its own; the range, or the driver's error with nothing left. */
-static cu_result map_alone(cu_addr *addr, cu_handle page, size_t bytes, cu_device card) {
+static cu_result map_alone(cu_addr *addr, cu_handle page, size_t bytes, cu_device ordinal) {
   ASSERT(page != 0);
   const cuda_driver *driver = shim_driver();
-  cu_access grant = {{CU_LOCATION_DEVICE, card}, CU_ACCESS_READ_WRITE};
+  cu_access grant = {{CU_LOCATION_DEVICE, ordinal}, CU_ACCESS_READ_WRITE};
   cu_result code = driver->cuMemAddressReserve(addr, bytes, 0, 0, 0);
   if (code != CU_OK) return code;
   code = driver->cuMemMap(*addr, bytes, 0, page, 0);
@@ -39,13 +39,13 @@ static cu_result map_alone(cu_addr *addr, cu_handle page, size_t bytes, cu_devic
 }
 
 /* A page of its own behind an address of its own. */
-static cu_result spill_alone(cu_addr *addr, size_t bytes, unsigned device, cu_device card,
+static cu_result spill_alone(cu_addr *addr, size_t bytes, unsigned device, cu_device ordinal,
                              cu_context context) {
   ASSERT(bytes % SHIM_GRANULE == 0);
   cu_handle page;
-  cu_result code = host_tier_page_create(&page, bytes, device, card);
+  cu_result code = host_tier_page_create(&page, bytes, device, ordinal);
   if (code != CU_OK) return code;
-  code = map_alone(addr, page, bytes, card);
+  code = map_alone(addr, page, bytes, ordinal);
   if (code != CU_OK) {
     shim_log("mapping %zu bytes on the host: CUDA error %d", bytes, code);
     host_tier_page_release(page, bytes, device);
@@ -55,14 +55,14 @@ static cu_result spill_alone(cu_addr *addr, size_t bytes, unsigned device, cu_de
   return CU_OK;
 }
 
-cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device card,
+cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device ordinal,
                       cu_context context) {
   ASSERT(addr != NULL);
   size_t size = whole_pages(bytes);
   if (size < bytes) return CU_ERROR_OUT_OF_MEMORY;
-  cu_result code = host_tier_path(card) == STOW_HOST_PINNED
+  cu_result code = host_tier_path(ordinal) == STOW_HOST_PINNED
                        ? spill_pinned(addr, size, device, context)
-                       : spill_alone(addr, size, device, card, context);
+                       : spill_alone(addr, size, device, ordinal, context);
   if (code == CU_OK)
     record_taken(*addr, bytes, NULL, device, LEDGER_SPILLED);
   else

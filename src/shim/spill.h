@@ -6,7 +6,7 @@
 #include "shim/book.h"
 
 /* Allocates `bytes` on the host for the calling thread's context, and records it. */
-cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device card,
+cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device ordinal,
                       cu_context context);
 /* Frees one that was taken out of the book as `what`. Waits for the work of its context first. */
 cu_result spill_plain_free(cu_addr addr, const holding *what);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/assert.h"
+#include "shim/gate.h"
 #include "shim/shim.h"
 
 enum { STREAMS_MAX = 64 };
@@ -60,18 +61,20 @@ void streams_used(cu_stream stream) {
   latest = free_slot;
 }
 
-/* Events belong to a context, which has to be the current one. */
+/* Events belong to a context, which has to be the current one. A call that has been shown to us and
+ * has not reached the driver lies behind the event: its stream is still in use. */
 static cu_result record(entry *e) {
   ASSERT(e->context != NULL && !e->gone);
   const cuda_driver *driver = shim_driver();
   cu_context here = current(), old;
+  bool more_comes = gate_pending(); /* looked at before the event is recorded */
   cu_result code = here == e->context ? CU_OK : driver->cuCtxPushCurrent_v2(e->context);
   if (code != CU_OK) return code;
   code = driver->cuEventRecord(e->event, e->stream);
   if (here != e->context) driver->cuCtxPopCurrent_v2(&old);
   if (code == CU_OK) {
     e->pending = true;
-    e->used = false;
+    e->used = more_comes;
   }
   return code;
 }
@@ -103,6 +106,7 @@ void streams_destroyed(cu_stream stream) {
     if (stream == NULL || !is(e, stream, NULL)) continue;
     if (e->used && record(e) != CU_OK) lost = true;
     e->gone = true;
+    e->used = false; /* no call to it can come */
     if (!e->pending) {
       shim_driver()->cuEventDestroy_v2(e->event);
       *e = (entry){.context = NULL};

@@ -19,8 +19,8 @@ void page_enter(void) {
   lock_take(&pages_lock);
 }
 
-/* What is free is told to the ledger: it is counted as held, and can be taken at once. */
-static void tell_idle(void) {
+/* Publishes the free bytes in the ledger: they count as held and can be taken at once. */
+static void publish_idle(void) {
   ASSERT(lock_held(&pages_lock));
   if (class_count == 0) return;
   uint64_t idle[LEDGER_DEVICES_MAX][TIER_COUNT] = {{0}};
@@ -37,7 +37,7 @@ static void tell_idle(void) {
 }
 
 void page_leave(void) {
-  tell_idle();
+  publish_idle();
   lock_give(&pages_lock);
 }
 
@@ -108,7 +108,8 @@ void token_forget(token *t) {
   free(t);
 }
 
-/* Does nobody else of the run have memory on the device? What is kept would be kept from them. */
+/* Returns true if no other process of the run holds memory on the device, so that caching takes
+ * none away from others. */
 bool token_alone(const ledger *l, unsigned device) {
   ledger_totals totals;
   ledger_sum(l, device, &totals);
@@ -118,8 +119,9 @@ bool token_alone(const ledger *l, unsigned device) {
   return true;
 }
 
-/* Shall what the program lets go of be kept for it? Within a limit it may hold that much anyway;
- * without one, only what it let go of because it was told to: it will be back for it. */
+/* Returns true if memory that the program frees is kept for it. Under a limit it may hold that much
+ * anyway; without one, keeps only what it freed on our request, because it will ask for it again.
+ */
 bool token_keeping(const token *t) {
   ASSERT(t->class != NULL);
   const ledger *l = account_ledger();
@@ -127,7 +129,7 @@ bool token_keeping(const token *t) {
   return ledger_limit(l, t->class->device) != LEDGER_UNLIMITED || token_trimming || spill_refused();
 }
 
-static void token_let_go(token *t) {
+static void token_release(token *t) {
   ASSERT(lock_held(&pages_lock));
   page *p = t->page;
   t->page = NULL;
@@ -146,7 +148,7 @@ void token_end(token *t) {
 
   page_class *class = t->class;
   if (t->page != NULL)
-    token_let_go(t);
+    token_release(t);
   else {
     class->owed[t->tier]--;
     if (!token_keeping(t) && page_free_spare(class, t->tier) > 0)

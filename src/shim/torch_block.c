@@ -1,14 +1,13 @@
-/* Torch block: the blocks that PyTorch's allocator cuts out of its segments, which the driver never
- * hears of. The shim records them: a trace of segments alone tells little of a program.
+/* Torch block: records the blocks that PyTorch's allocator cuts out of its segments. The driver
+ * sees only segments, which say little about a program.
  *
- * PyTorch tells its profiler of every block taken and given back, by two functions of libc10.so
- * that libc10_cuda.so calls through its import table. The shim stands before them, as it stands
- * before the driver, and goes on to the real ones. They are called with the allocator's lock held,
- * from any thread and with or without the interpreter's: nothing here waits for either. A free is
- * told when the program gives the block up; until streams that still use it are done, PyTorch does
- * not give it out again.
+ * PyTorch reports every block it allocates and frees to its profiler, through two functions of
+ * libc10.so that libc10_cuda.so calls through its import table. The shim hooks both and calls the
+ * real ones. The allocator's lock is held during these calls; they come from any thread, with or
+ * without the interpreter's lock, so nothing here waits for either. A free is reported when the
+ * program frees the block; PyTorch reuses it only after streams that still use it are done.
  *
- * The names say what the parameters are, so a PyTorch that has others does not come here. */
+ * The mangled names contain the parameter types: a PyTorch with other parameters is not hooked. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -29,23 +28,24 @@ typedef struct torch_stream { /* c10::cuda::CUDAStream, given back in two regist
   int64_t number; /* the same for the same stream; 0 is the default one */
 } torch_stream;
 
-/* The older name of each is of a time when the last two sizes had signs. */
-#define BLOCK_TOLD         "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
-#define BLOCK_TOLD_OLDER   "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"
-#define FAILURE_TOLD       "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"
-#define FAILURE_TOLD_OLDER "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE"
-typedef void block_told(void *addr, int64_t bytes, size_t live, size_t reserved, torch_device on);
-typedef void failure_told(int64_t bytes, size_t live, size_t reserved, torch_device on);
-SHIM_HOOK block_told torch_block_told __asm__(BLOCK_TOLD);
-SHIM_HOOK block_told torch_block_told_older __asm__(BLOCK_TOLD_OLDER);
-SHIM_HOOK failure_told torch_failure_told __asm__(FAILURE_TOLD);
-SHIM_HOOK failure_told torch_failure_told_older __asm__(FAILURE_TOLD_OLDER);
+/* In older versions the last two sizes are signed. */
+#define BLOCK_REPORTED         "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
+#define BLOCK_REPORTED_OLDER   "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"
+#define FAILURE_REPORTED       "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"
+#define FAILURE_REPORTED_OLDER "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE"
+typedef void block_reported(void *addr, int64_t bytes, size_t live, size_t reserved,
+                            torch_device on);
+typedef void failure_reported(int64_t bytes, size_t live, size_t reserved, torch_device on);
+SHIM_HOOK block_reported torch_block_reported __asm__(BLOCK_REPORTED);
+SHIM_HOOK block_reported torch_block_reported_older __asm__(BLOCK_REPORTED_OLDER);
+SHIM_HOOK failure_reported torch_failure_reported __asm__(FAILURE_REPORTED);
+SHIM_HOOK failure_reported torch_failure_reported_older __asm__(FAILURE_REPORTED_OLDER);
 
 /* Looked up before the first use, by as many threads as come at once: all find the same, and none
  * waits for another, who may wait for the loader's lock (load.c). */
-static _Atomic bool told_known, stream_known;
-static block_told *_Atomic real_block;
-static failure_told *_Atomic real_failure;
+static _Atomic bool reported_known, stream_known;
+static block_reported *_Atomic real_block;
+static failure_reported *_Atomic real_failure;
 typedef torch_stream stream_of(int8_t index);
 static stream_of *_Atomic current_stream;
 
@@ -59,14 +59,15 @@ static void *find(const char *library, const char *name, const char *older) {
   return found;
 }
 
-static void find_told(void) {
-  if (atomic_load_explicit(&told_known, memory_order_acquire)) return;
-  real_block = (block_told *)(uintptr_t)find("libc10.so", BLOCK_TOLD, BLOCK_TOLD_OLDER);
-  real_failure = (failure_told *)(uintptr_t)find("libc10.so", FAILURE_TOLD, FAILURE_TOLD_OLDER);
-  told_known = true;
+static void find_profiler(void) {
+  if (atomic_load_explicit(&reported_known, memory_order_acquire)) return;
+  real_block = (block_reported *)(uintptr_t)find("libc10.so", BLOCK_REPORTED, BLOCK_REPORTED_OLDER);
+  real_failure =
+      (failure_reported *)(uintptr_t)find("libc10.so", FAILURE_REPORTED, FAILURE_REPORTED_OLDER);
+  reported_known = true;
 }
 
-/* Later: memory of the host is told of before libc10_cuda.so is there. */
+/* Called late: host memory is reported before libc10_cuda.so is loaded. */
 static void find_stream(void) {
   static const char NAME[] = "_ZN3c104cuda20getCurrentCUDAStreamEa";
   if (atomic_load_explicit(&stream_known, memory_order_acquire)) return;
@@ -92,9 +93,10 @@ static const void *stream_here(int8_t index) {
   return stream == NULL ? NULL : (const void *)(uintptr_t)stream(index).number;
 }
 
-void torch_block_told(void *addr, int64_t bytes, size_t live, size_t reserved, torch_device on) {
-  find_told();
-  block_told *real = atomic_load_explicit(&real_block, memory_order_relaxed);
+void torch_block_reported(void *addr, int64_t bytes, size_t live, size_t reserved,
+                          torch_device on) {
+  find_profiler();
+  block_reported *real = atomic_load_explicit(&real_block, memory_order_relaxed);
   if (real != NULL) real(addr, bytes, live, reserved, on);
   if (on.kind != KIND_CUDA || bytes == 0) return;
   if (gate_here())
@@ -107,20 +109,20 @@ void torch_block_told(void *addr, int64_t bytes, size_t live, size_t reserved, t
 }
 
 /* The driver's refusal is recorded where it is made; this is what the program asked for. */
-void torch_failure_told(int64_t bytes, size_t live, size_t reserved, torch_device on) {
-  find_told();
-  failure_told *real = atomic_load_explicit(&real_failure, memory_order_relaxed);
+void torch_failure_reported(int64_t bytes, size_t live, size_t reserved, torch_device on) {
+  find_profiler();
+  failure_reported *real = atomic_load_explicit(&real_failure, memory_order_relaxed);
   if (real != NULL) real(bytes, live, reserved, on);
   if (on.kind == KIND_CUDA && bytes > 0)
     record_event(STOW_TRACE_FAIL, account_room(run_device(on.index)), (uint64_t)bytes,
                  stream_here(on.index), run_device(on.index), 0);
 }
 
-void torch_block_told_older(void *addr, int64_t bytes, size_t live, size_t reserved,
-                            torch_device on) {
-  torch_block_told(addr, bytes, live, reserved, on);
+void torch_block_reported_older(void *addr, int64_t bytes, size_t live, size_t reserved,
+                                torch_device on) {
+  torch_block_reported(addr, bytes, live, reserved, on);
 }
 
-void torch_failure_told_older(int64_t bytes, size_t live, size_t reserved, torch_device on) {
-  torch_failure_told(bytes, live, reserved, on);
+void torch_failure_reported_older(int64_t bytes, size_t live, size_t reserved, torch_device on) {
+  torch_failure_reported(bytes, live, reserved, on);
 }

@@ -22,7 +22,7 @@ static int find_version(struct dl_phdr_info *info, size_t size, void *user) {
   return length < PATH_MAX;
 }
 
-/* Is a PyTorch loaded that is older than 2.1? Not one of which that cannot be told. */
+/* Returns true if a PyTorch older than 2.1 is loaded; false if its version is unknown. */
 static bool is_old(void) {
   char path[PATH_MAX], line[256];
   unsigned major, minor;

@@ -4,13 +4,15 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "shim/account.h"
 #include "shim/page_step.h"
+#include "shim/page_table.h"
 #include "shim/python.h"
 #include "shim/resident.h"
 #include "shim/retry.h"
 #include "shim/shim.h"
 
-/* trim.py, made at build time. */
+/* activations.py and trim.py, made at build time. */
 static const char TEXT[] = {
 #include <shim-trim.inc>
     , '\0'};
@@ -50,10 +52,10 @@ static python_object *come_home(python_object *self, python_object *arguments) {
   if (!python_parse(arguments, "i", &last)) return NULL;
   /* Without the interpreter's lock: the device is waited for, and may wait for a thread of Python.
    */
-  void *(*let_go)(void) = (void *(*)(void))(uintptr_t)python_symbol("PyEval_SaveThread");
+  void *(*release_gil)(void) = (void *(*)(void))(uintptr_t)python_symbol("PyEval_SaveThread");
   void (*take)(void *) = (void (*)(void *))(uintptr_t)python_symbol("PyEval_RestoreThread");
-  if (let_go == NULL || take == NULL) return python_none();
-  void *state = let_go();
+  if (release_gil == NULL || take == NULL) return python_none();
+  void *state = release_gil();
   page_come_home(last != 0);
   take(state);
   return python_none();
@@ -67,7 +69,43 @@ static python_object *private_pool(python_object *self, python_object *arguments
   return python_none();
 }
 
+/* Returns (limit of the current device, bytes of it that are not pages of this process, what is
+ * left of the spill budget, pages on the host). Idle host pages use up the budget: they are pinned.
+ */
+static python_object *room(python_object *self, python_object *arguments) {
+  (void)self, (void)arguments;
+  const ledger *l = account_ledger();
+  unsigned device = 0;
+  cu_context context;
+  cu_device card;
+  if (l->header == NULL || !account_here(&device, &context, &card))
+    return python_build("(iiii)", 0, 0, 0, 0);
+  ledger_totals totals;
+  ledger_sum(l, device, &totals);
+  uint64_t own = ledger_own(l, device, LEDGER_PAGES), spilled = totals.bytes[LEDGER_SPILLED];
+  uint64_t limit = ledger_limit(l, device), budget = ledger_spill_limit(l);
+  return python_build("(KKKK)", (unsigned long long)limit,
+                      (unsigned long long)(totals.vram_bytes > own ? totals.vram_bytes - own : 0),
+                      (unsigned long long)(budget > spilled ? budget - spilled : 0),
+                      (unsigned long long)atomic_load(&token_held_on_host));
+}
+
+/* Counts bytes that a step moved out and home. */
+static python_object *moved(python_object *self, python_object *arguments) {
+  unsigned long long out, home;
+  (void)self;
+  if (!python_parse(arguments, "KK", &out, &home)) return NULL;
+  ledger *l = account_ledger();
+  if (l->header != NULL) {
+    atomic_fetch_add(&l->header->moved_out_bytes, out);
+    atomic_fetch_add(&l->header->moved_home_bytes, home);
+  }
+  return python_none();
+}
+
 static python_method methods[] = {
+    PYTHON_METHOD("shim_room", room),
+    PYTHON_METHOD("shim_moved", moved),
     PYTHON_METHOD("shim_resident", resident),
     PYTHON_METHOD("shim_step_ended", step_ended),
     PYTHON_METHOD("shim_trim_wanted", trim_wanted),

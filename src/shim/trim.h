@@ -1,5 +1,5 @@
-/* Trim: PyTorch, asked from inside its own process to let go of what it caches at the moments when
- * that serves the spilling (trim.py tells which). Called by page.c as pages are asked for. */
+/* Trim: makes PyTorch release its cache, from inside its own process, when that helps spilling
+ * (trim.py decides when). Called by page.c when pages are requested. */
 #ifndef SHIM_TRIM_H
 #define SHIM_TRIM_H
 

@@ -2,7 +2,7 @@
 
 arm() is called on the main thread now and then until it answers True. It prints nothing and lets no exception out. The shim's
 are: shim_resident(), shim_step_ended(), shim_trim_wanted(), shim_home_wanted(), shim_trimming(begins), shim_come_home(last),
-shim_private_pool(begins) and shim_log(text).
+shim_private_pool(begins) and shim_log(text). activations.py is before this file in the same script.
 """
 import functools
 import importlib
@@ -36,6 +36,7 @@ class Trim:
     def __init__(self, torch):
         self.torch, self.live, self.at_step = torch, None, False
         self.heard = set()  # parameters
+        self.activations = arm_activations(torch)
         self.steps = 0  # since pages are moved
 
     def allocated(self):
@@ -49,7 +50,13 @@ class Trim:
             shim_trimming(0)
         shim_come_home(last)
 
+    @quiet
+    def move_activations(self, optimizer):
+        if self.activations is not None:
+            self.activations.step_ended(optimizer)
+
     def step_ended(self, optimizer, *_):
+        self.move_activations(optimizer)
         shim_step_ended()
         if shim_resident():
             self.compact()

@@ -13,12 +13,12 @@
 #include "device/nvml_types.h"
 
 #define NVML_NOT_AVAILABLE (~0ull) /* NVML_VALUE_NOT_AVAILABLE: not permitted or not available */
-/* The maximum number of programs listed for a card. */
+/* The maximum number of programs listed for a device. */
 #define PROCESSES_MAX 4096
 /* The inode of the first pid namespace (PROC_PID_INIT_INO of the kernel's proc_ns.h). */
 #define FIRST_PID_NAMESPACE "pid:[4026531836]"
 
-typedef void *card_handle;
+typedef void *device_handle;
 
 struct nvml {
   void *library;
@@ -28,16 +28,16 @@ struct nvml {
   int (*driver_version)(char *text, unsigned size);
   int (*library_version)(char *text, unsigned size);
   int (*count)(unsigned *count);
-  int (*card)(unsigned index, card_handle *card);
-  int (*uuid)(card_handle card, char *text, unsigned size);
-  int (*name)(card_handle card, char *text, unsigned size);
-  int (*memory)(card_handle card, nvml_memory_v1 *memory);
-  int (*memory2)(card_handle card, nvml_memory_v2 *memory);
-  int (*processes1)(card_handle card, unsigned *count, nvml_process_v1 *infos);
-  int (*processes2)(card_handle card, unsigned *count, nvml_process_v2 *infos);
-  int (*bus)(card_handle card, int counter, unsigned *kib_s);
+  int (*device)(unsigned index, device_handle *device);
+  int (*uuid)(device_handle device, char *text, unsigned size);
+  int (*name)(device_handle device, char *text, unsigned size);
+  int (*memory)(device_handle device, nvml_memory_v1 *memory);
+  int (*memory2)(device_handle device, nvml_memory_v2 *memory);
+  int (*processes1)(device_handle device, unsigned *count, nvml_process_v1 *infos);
+  int (*processes2)(device_handle device, unsigned *count, nvml_process_v2 *infos);
+  int (*bus)(device_handle device, int counter, unsigned *kib_s);
   char driver_text[96], library_text[96];
-  unsigned cards;
+  unsigned devices;
   bool names_fit; /* its pids match our /proc */
 };
 
@@ -55,7 +55,7 @@ static void find_functions(nvml *n) {
   find_function(&n->driver_version, l, "nvmlSystemGetDriverVersion", NULL);
   find_function(&n->library_version, l, "nvmlSystemGetNVMLVersion", NULL);
   find_function(&n->count, l, "nvmlDeviceGetCount_v2", NULL);
-  find_function(&n->card, l, "nvmlDeviceGetHandleByIndex_v2", NULL);
+  find_function(&n->device, l, "nvmlDeviceGetHandleByIndex_v2", NULL);
   find_function(&n->uuid, l, "nvmlDeviceGetUUID", NULL);
   find_function(&n->name, l, "nvmlDeviceGetName", NULL);
   find_function(&n->memory, l, "nvmlDeviceGetMemoryInfo", NULL);
@@ -79,15 +79,15 @@ __attribute__((format(printf, 4, 5))) static stow_status fail(const nvml *n, sto
 }
 
 static stow_status start(nvml *n) {
-  if (n->start == NULL || n->count == NULL || n->card == NULL || n->uuid == NULL)
+  if (n->start == NULL || n->count == NULL || n->device == NULL || n->uuid == NULL)
     return stow_fail(STOW_ERR_NOT_FOUND, "%s: too old, or not NVML", NVML_LIBRARY);
   int code = n->start();
   if (code != NVML_OK) {
     n->stop = NULL; /* never started */
     return fail(n, STOW_ERR_NOT_FOUND, code, "starting NVML");
   }
-  code = n->count(&n->cards);
-  if (code != NVML_OK) return fail(n, STOW_ERR_NOT_FOUND, code, "counting the cards");
+  code = n->count(&n->devices);
+  if (code != NVML_OK) return fail(n, STOW_ERR_NOT_FOUND, code, "counting the devices");
   if (n->driver_version == NULL ||
       n->driver_version(n->driver_text, sizeof n->driver_text) != NVML_OK)
     n->driver_text[0] = '\0';
@@ -141,55 +141,56 @@ const char *nvml_library_version(const nvml *n) {
 }
 
 int nvml_count(const nvml *n) {
-  return (int)n->cards;
+  return (int)n->devices;
 }
 
-static stow_status card_at(nvml *n, int index, card_handle *handle) {
-  if (index < 0 || index >= (int)n->cards)
-    return stow_fail(STOW_ERR_NOT_FOUND, "card %d: NVML shows %u", index, n->cards);
-  int code = n->card((unsigned)index, handle);
-  return code == NVML_OK ? STOW_OK : fail(n, STOW_ERR_DEVICE, code, "card %d", index);
+static stow_status device_at(nvml *n, int index, device_handle *handle) {
+  if (index < 0 || index >= (int)n->devices)
+    return stow_fail(STOW_ERR_NOT_FOUND, "device %d: NVML shows %u", index, n->devices);
+  int code = n->device((unsigned)index, handle);
+  return code == NVML_OK ? STOW_OK : fail(n, STOW_ERR_DEVICE, code, "device %d", index);
 }
 
-static void read_memory(nvml *n, card_handle handle, nvml_card *card) {
+static void read_memory(nvml *n, device_handle handle, nvml_device *device) {
   nvml_memory_v2 m2 = {.version = NVML_MEMORY_V2};
   nvml_memory_v1 m1;
   if (n->memory2 != NULL && n->memory2(handle, &m2) == NVML_OK) {
-    card->memory_known = true;
-    card->total_bytes = m2.total;
-    card->used_bytes = m2.used;
-    card->free_bytes = m2.free;
-    card->reserved_bytes = m2.reserved;
+    device->memory_known = true;
+    device->total_bytes = m2.total;
+    device->used_bytes = m2.used;
+    device->free_bytes = m2.free;
+    device->reserved_bytes = m2.reserved;
   } else if (n->memory != NULL && n->memory(handle, &m1) == NVML_OK) {
-    card->memory_known = true;
-    card->total_bytes = m1.total;
-    card->used_bytes = m1.used;
-    card->free_bytes = m1.free;
+    device->memory_known = true;
+    device->total_bytes = m1.total;
+    device->used_bytes = m1.used;
+    device->free_bytes = m1.free;
   }
 }
 
-stow_status nvml_card_at(nvml *n, int index, nvml_card *card) {
-  card_handle handle;
-  *card = (nvml_card){0};
-  STOW_TRY(card_at(n, index, &handle));
-  if (n->uuid(handle, card->uuid, sizeof card->uuid) != NVML_OK) card->uuid[0] = '\0';
-  if (n->name == NULL || n->name(handle, card->name, sizeof card->name) != NVML_OK)
-    card->name[0] = '\0';
-  read_memory(n, handle, card);
+stow_status nvml_device_at(nvml *n, int index, nvml_device *device) {
+  device_handle handle;
+  *device = (nvml_device){0};
+  STOW_TRY(device_at(n, index, &handle));
+  if (n->uuid(handle, device->uuid, sizeof device->uuid) != NVML_OK) device->uuid[0] = '\0';
+  if (n->name == NULL || n->name(handle, device->name, sizeof device->name) != NVML_OK)
+    device->name[0] = '\0';
+  read_memory(n, handle, device);
   return STOW_OK;
 }
 
 stow_status nvml_find(nvml *n, const char *uuid, int *index) {
-  for (int i = 0; i < (int)n->cards; i++) {
-    card_handle handle;
+  for (int i = 0; i < (int)n->devices; i++) {
+    device_handle handle;
     char text[96];
-    STOW_TRY(card_at(n, i, &handle));
+    STOW_TRY(device_at(n, i, &handle));
     if (n->uuid(handle, text, sizeof text) == NVML_OK && strcasecmp(text, uuid) == 0) {
       *index = i;
       return STOW_OK;
     }
   }
-  return stow_fail(STOW_ERR_NOT_FOUND, "card %s: not among the %u cards of NVML", uuid, n->cards);
+  return stow_fail(STOW_ERR_NOT_FOUND, "device %s: not among the %u devices of NVML", uuid,
+                   n->devices);
 }
 
 /* ---- processes ---- */
@@ -206,14 +207,14 @@ static void read_name(const nvml *n, nvml_process *process) {
 }
 
 /* Calls one of the two forms; NULL returns only the count. */
-static int ask_processes(nvml *n, card_handle handle, unsigned *count, void *infos) {
+static int ask_processes(nvml *n, device_handle handle, unsigned *count, void *infos) {
   return n->processes2 != NULL ? n->processes2(handle, count, infos)
                                : n->processes1(handle, count, infos);
 }
 
 /* Lists all processes in newly allocated memory. Programs start and end between the two calls, so
  * this allocates extra space and retries a few times. */
-static int list_processes(nvml *n, card_handle handle, unsigned *count, void **infos) {
+static int list_processes(nvml *n, device_handle handle, unsigned *count, void **infos) {
   int code = NVML_INSUFFICIENT_SIZE;
   *infos = NULL;
   *count = 0;
@@ -230,17 +231,17 @@ static int list_processes(nvml *n, card_handle handle, unsigned *count, void **i
 }
 
 stow_status nvml_processes(nvml *n, int index, nvml_process *processes, int max, int *count) {
-  card_handle handle;
+  device_handle handle;
   *count = 0;
-  STOW_TRY(card_at(n, index, &handle));
+  STOW_TRY(device_at(n, index, &handle));
   if (n->processes1 == NULL && n->processes2 == NULL)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "card %d: this NVML does not list processes", index);
+    return stow_fail(STOW_ERR_UNSUPPORTED, "device %d: this NVML does not list processes", index);
   unsigned there;
   void *infos;
   int code = list_processes(n, handle, &there, &infos);
   if (code != NVML_OK) {
     free(infos);
-    return fail(n, STOW_ERR_UNSUPPORTED, code, "listing the processes on card %d", index);
+    return fail(n, STOW_ERR_UNSUPPORTED, code, "listing the processes on device %d", index);
   }
   const nvml_process_v1 *form1 = infos;
   const nvml_process_v2 *form2 = infos;
@@ -258,16 +259,16 @@ stow_status nvml_processes(nvml *n, int index, nvml_process *processes, int max,
 }
 
 stow_status nvml_bus_rate(nvml *n, int index, uint64_t *bytes_s) {
-  card_handle card;
+  device_handle device;
   *bytes_s = 0;
-  int code = n->bus == NULL ? NVML_OK : n->card((unsigned)index, &card);
+  int code = n->bus == NULL ? NVML_OK : n->device((unsigned)index, &device);
   if (n->bus == NULL || code != NVML_OK)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "NVML does not report the PCIe rate of this card");
+    return stow_fail(STOW_ERR_UNSUPPORTED, "NVML does not report the PCIe rate of this device");
   for (int counter = 0; counter < 2; counter++) { /* NVML_PCIE_UTIL_TX_BYTES, _RX_BYTES */
     unsigned kib_s = 0;
-    code = n->bus(card, counter, &kib_s);
+    code = n->bus(device, counter, &kib_s);
     if (code != NVML_OK)
-      return fail(n, STOW_ERR_UNSUPPORTED, code, "reading the PCIe rate of a card");
+      return fail(n, STOW_ERR_UNSUPPORTED, code, "reading the PCIe rate of a device");
     *bytes_s += (uint64_t)kib_s * 1024;
   }
   return STOW_OK;

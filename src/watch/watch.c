@@ -14,8 +14,8 @@
 #define PROCESSES_MAX 256
 
 struct stow_watch {
-  nvml *cards; /* NULL where it is not here */
-  bool cards_tried;
+  nvml *devices; /* NULL if NVML is missing */
+  bool devices_tried;
 };
 
 stow_status stow_watch_open(stow_watch **watch) {
@@ -26,7 +26,7 @@ stow_status stow_watch_open(stow_watch **watch) {
 }
 
 stow_status stow_watch_close(stow_watch *watch) {
-  if (watch != NULL && watch->cards != NULL) nvml_close(watch->cards);
+  if (watch != NULL && watch->devices != NULL) nvml_close(watch->devices);
   free(watch);
   return STOW_OK;
 }
@@ -65,48 +65,48 @@ stow_status stow_watch_read_host(stow_watch *watch, stow_watch_host *to) {
   return status == STOW_OK ? growing_write(to, &full, sizeof full, "stow_watch_host") : status;
 }
 
-/* ---- cards ---- */
+/* ---- devices ---- */
 
 int stow_watch_device_count(stow_watch *watch) {
   if (watch == NULL) return 0;
   /* Only now: NVML may load the CUDA driver into the process (seen with driver 580), and the shim
    * cannot go below it after that. Reading only the host must not load it. */
-  if (!watch->cards_tried && nvml_open(&watch->cards) != STOW_OK) watch->cards = NULL;
-  watch->cards_tried = true;
-  return watch->cards == NULL ? 0 : nvml_count(watch->cards);
+  if (!watch->devices_tried && nvml_open(&watch->devices) != STOW_OK) watch->devices = NULL;
+  watch->devices_tried = true;
+  return watch->devices == NULL ? 0 : nvml_count(watch->devices);
 }
 
-static void read_own(stow_watch *watch, int index, stow_watch_device *card) {
+static void read_own(stow_watch *watch, int index, stow_watch_device *device) {
   nvml_process *list = calloc(PROCESSES_MAX, sizeof *list);
   int count = 0;
   if (list == NULL) return;
-  if (nvml_processes(watch->cards, index, list, PROCESSES_MAX, &count) == STOW_OK) {
+  if (nvml_processes(watch->devices, index, list, PROCESSES_MAX, &count) == STOW_OK) {
     for (int i = 0; i < count && i < PROCESSES_MAX; i++)
       /* In a container another process may have our pid: only an entry with a name is ours. */
       if (list[i].pid == (unsigned)getpid() && list[i].name[0] != '\0' && list[i].bytes_known) {
-        card->own_known = true;
-        card->own_bytes = list[i].bytes;
+        device->own_known = true;
+        device->own_bytes = list[i].bytes;
       }
-    if (count == 0) card->own_known = true;
+    if (count == 0) device->own_known = true;
   }
   free(list);
 }
 
 stow_status stow_watch_read_device(stow_watch *watch, int index, stow_watch_device *to) {
-  nvml_card found;
+  nvml_device found;
   if (watch == NULL || to == NULL) return stow_fail(STOW_ERR_INVALID, "watch: not open");
-  stow_watch_device full = STOW_WATCH_DEVICE_INIT, *card = &full;
+  stow_watch_device full = STOW_WATCH_DEVICE_INIT, *device = &full;
   if (index < 0 || index >= stow_watch_device_count(watch))
-    return stow_fail(STOW_ERR_NOT_FOUND, "card %d: NVML shows %d; count from 0", index,
+    return stow_fail(STOW_ERR_NOT_FOUND, "device %d: NVML shows %d; count from 0", index,
                      stow_watch_device_count(watch));
-  STOW_TRY(nvml_card_at(watch->cards, index, &found));
-  snprintf(card->uuid, sizeof card->uuid, "%.47s", found.uuid);
-  snprintf(card->name, sizeof card->name, "%.63s", found.name);
+  STOW_TRY(nvml_device_at(watch->devices, index, &found));
+  snprintf(device->uuid, sizeof device->uuid, "%.47s", found.uuid);
+  snprintf(device->name, sizeof device->name, "%.63s", found.name);
   if (!found.memory_known)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "card %d, %s: NVML does not report its memory", index,
-                     card->name);
-  card->total_bytes = found.total_bytes;
-  card->used_bytes = found.used_bytes;
-  read_own(watch, index, card);
+    return stow_fail(STOW_ERR_UNSUPPORTED, "device %d, %s: NVML does not report its memory", index,
+                     device->name);
+  device->total_bytes = found.total_bytes;
+  device->used_bytes = found.used_bytes;
+  read_own(watch, index, device);
   return growing_write(to, &full, sizeof full, "stow_watch_device");
 }

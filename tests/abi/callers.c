@@ -89,6 +89,8 @@ static stow_replay *replay;
 static stow_explanation *x;
 static stow_tune *tune;
 static stow_values *values;
+static stow_arrow_plan *plan;
+static const char *npy;
 static stow_array *array;
 static stow_batches *batches;
 static stow_inspection *inspection;
@@ -157,6 +159,14 @@ static stow_status use_inspect(const void *o) {
   stow_inspection_close(i);
   return status;
 }
+static stow_status use_plan(const void *o) {
+  struct ArrowArrayStream stream;
+  stow_arrow_plan *made;
+  stow_status status = stow_arrow_open(&stream, npy, 0);
+  if (status == STOW_OK) status = stow_arrow_plan_make(&made, &stream, o);
+  if (status == STOW_OK) stow_arrow_plan_close(made);
+  return status;
+}
 static stow_status use_shrink(const void *o) {
   stow_shrink *s = NULL;
   stow_status status = stow_shrink_file(&s, raw, "unused.npy", o);
@@ -206,6 +216,9 @@ static stow_status get_setting(void *r) {
 static stow_status get_values(void *r) {
   return stow_values_get(values, r);
 }
+static stow_status get_column(void *r) {
+  return stow_arrow_plan_get_column(plan, 0, r);
+}
 static stow_status get_array(void *r) {
   return stow_array_get_info(array, r);
 }
@@ -242,6 +255,11 @@ static stow_status get_shrunk(void *r) {
 int main(int argc, char **argv) {
   if (argc < 3) return 2;
   path = argv[1], raw = argv[2];
+  char array_path[512];
+  snprintf(array_path, sizeof array_path, "%s.npy", raw);
+  npy = array_path;
+  stow_shrink_options to_npy = STOW_SHRINK_OPTIONS_INIT;
+  to_npy.raw_dtype = "f64";
   stow_sim_options sim = STOW_SIM_OPTIONS_INIT;
   stow_heap_options of_heap = STOW_HEAP_OPTIONS_INIT;
   stow_trace_options of_trace = STOW_TRACE_OPTIONS_INIT;
@@ -254,6 +272,7 @@ int main(int argc, char **argv) {
   stow_batches_state state = STOW_BATCHES_STATE_INIT;
   stow_inspect_options of_inspect = STOW_INSPECT_OPTIONS_INIT;
   stow_shrink_options of_shrink = STOW_SHRINK_OPTIONS_INIT;
+  stow_arrow_plan_options of_plan = STOW_ARROW_PLAN_OPTIONS_INIT;
   const stow_array_options *files[1] = {&of_array};
   double number = 1;
   NEED(stow_sim_open(&device, &sim));
@@ -267,6 +286,11 @@ int main(int argc, char **argv) {
   NEED(stow_tune_open(&tune, recording, NULL));
   NEED(stow_values_open(&values, "f64"));
   NEED(stow_values_add(values, &number, 1));
+  NEED(stow_shrink_file(&shrink, raw, npy, &to_npy));
+  stow_shrink_close(shrink);
+  struct ArrowArrayStream stream;
+  NEED(stow_arrow_open(&stream, npy, 0));
+  NEED(stow_arrow_plan_make(&plan, &stream, NULL));
   of_array.path = raw, of_array.raw_dtype = "f64";
   NEED(stow_array_open(&array, &of_array));
   of_batches.files = files, of_batches.file_count = 1, of_batches.world = 1;
@@ -288,6 +312,7 @@ int main(int argc, char **argv) {
   OPTIONS(state, window_rows, use_state);
   OPTIONS(of_inspect, raw_dtype, use_inspect);
   OPTIONS(of_shrink, raw_dtype, use_shrink);
+  OPTIONS(of_plan, reserved, use_plan);
   printf("%s", failed ? "" : "ok options_of_older_and_newer_callers\n");
   int before = failed;
   RESULT(stow_device_props, get_props);
@@ -304,6 +329,7 @@ int main(int argc, char **argv) {
   RESULT(stow_tune_info, get_tune);
   RESULT(stow_tune_setting, get_setting);
   RESULT(stow_values_facts, get_values);
+  RESULT(stow_arrow_column, get_column);
   RESULT(stow_array_info, get_array);
   RESULT(stow_array_info, get_file);
   RESULT(stow_batches_info, get_batches);
@@ -327,6 +353,7 @@ int main(int argc, char **argv) {
   stow_inspection_close(inspection);
   stow_batches_close(batches);
   stow_array_close(array);
+  stow_arrow_plan_close(plan);
   stow_values_close(values);
   stow_tune_close(tune);
   stow_explanation_close(x);

@@ -143,7 +143,7 @@ TEST(the_numbers_add_up_to_the_card)
     const numbers *n = &s.x.evidence.n;
     CHECK_U64(n->live_bytes + n->cached_bytes + n->other_process_bytes +
                   n->outside_framework_bytes + n->free_bytes + n->unknown_bytes,
-              n->card_bytes);
+              n->device_bytes);
     close_subject(&s);
   }
 }
@@ -168,7 +168,7 @@ TEST(an_error_text_given_beside_it_tells_of_the_card)
       "has 15.62 GiB memory in use. 15.00 GiB allowed; Of the allocated memory 14.86 GiB is "
       "allocated by PyTorch, and 97.48 MiB is reserved by PyTorch but unallocated.");
   CHECK_TEXT(first_cause(&s), "batch_too_big");
-  CHECK(s.x.evidence.n.card_bytes != MESSAGE_UNKNOWN);
+  CHECK(s.x.evidence.n.device_bytes != MESSAGE_UNKNOWN);
   CHECK_U64(s.x.evidence.n.limit_bytes >> 20, 15 << 10);
   close_subject(&s);
 }

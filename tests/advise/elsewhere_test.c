@@ -1,4 +1,4 @@
-/* A recording on a card it was not made on, and one that holds memory for nothing. */
+/* A recording on a device it was not made on, and one that holds memory for nothing. */
 #include "recordings/recording_file.h"
 #include "replay/replay_job.h"
 #include "subject.h"
@@ -33,20 +33,20 @@ TEST(a_recording_fits_another_card_where_its_replay_does)
     explanation x;
     explain_on(&x, &r, result.min_limit_bytes + REPLAY_CONTEXT_BYTES);
     CHECK_U64(x.findings.count, 0);
-    CHECK(strncmp(x.headline.data, "Fits a card of", 14) == 0);
+    CHECK(strncmp(x.headline.data, "Fits a device of", 16) == 0);
     explanation_free(&x);
     explain_on(&x, &r, result.min_limit_bytes + REPLAY_CONTEXT_BYTES - 20 * MIB);
     CHECK(x.findings.count > 0);
     CHECK(x.evidence.n.asked_bytes > 0 && x.evidence.n.asked_bytes != MESSAGE_UNKNOWN);
     CHECK(x.evidence.n.reserved_bytes <= result.min_limit_bytes - 20 * MIB);
-    CHECK(strncmp(x.headline.data, "On a card of", 12) == 0);
+    CHECK(strncmp(x.headline.data, "On a device of", 14) == 0);
     explanation_free(&x);
     replay_job_close(&job);
     recording_free(&r);
   }
 }
 
-/* Training whose pass is larger than the card: what its backward frees is not what grows. */
+/* Training whose pass is larger than the device: what its backward frees is not what grows. */
 TEST(a_pass_that_ends_well_elsewhere_is_not_taken_for_growth)
 {
   recording r;
@@ -58,7 +58,7 @@ TEST(a_pass_that_ends_well_elsewhere_is_not_taken_for_growth)
   recording_free(&r);
 }
 
-/* One that failed on its own card: a larger one is told to be enough as far as it goes. */
+/* One that failed on its own device: a larger one is told to be enough as far as it goes. */
 TEST(a_recording_that_failed_fits_a_larger_card)
 {
   recording r;

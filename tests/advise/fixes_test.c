@@ -1,4 +1,4 @@
-/* The fixes, against the card: what each saves, that the first is enough, and that none is on
+/* The fixes, against the device: what each saves, that the first is enough, and that none is on
  * already.
  */
 #include <stdlib.h>
@@ -85,7 +85,7 @@ TEST(the_first_fix_gets_past_the_failure)
   CHECK_U64(n.enough, n.all);
 }
 
-/* Of these a card showed that the change alone moves the failure on: the temporaries of the step,
+/* Of these a device showed that the change alone moves the failure on: the temporaries of the step,
  * the next forward pass, holes that expandable segments leave. */
 TEST(a_fix_that_only_moves_the_failure_names_the_rest)
 {
@@ -99,7 +99,7 @@ TEST(a_fix_that_only_moves_the_failure_names_the_rest)
       {"optimizer_state-vit.stow", "keep the state on the host"},
       {"fragmentation-mlp.pickle.gz", "max_split_size_mb:256"},
       {"fragmentation-transformer.pickle.gz", "expandable_segments:True"},
-      {"leak+loaded_twice-mlp.pickle.gz", "do not keep on the card"},
+      {"leak+loaded_twice-mlp.pickle.gz", "do not keep on the device"},
       {"no_grad_missing+other_process-vit.stow", "torch.no_grad()"},
   };
   for (size_t i = 0; i < sizeof told_of / sizeof *told_of; i++) {
@@ -114,7 +114,7 @@ TEST(a_fix_that_only_moves_the_failure_names_the_rest)
   }
 }
 
-/* Shares of the peak on the same card (record_causes.py --estimates). */
+/* Shares of the peak on the same device (record_causes.py --estimates). */
 TEST(estimated_savings_are_within_three_tenths_of_the_card)
 {
   static const struct {
@@ -165,12 +165,12 @@ TEST(half_precision_fits_the_card)
   recording_init(&r, UINT64_C(1) << 30);
   CHECK_OK(recording_read(&r, file, KIND_AUTO, NULL));
   static const struct {
-    const char *card, *has, *lacks;
+    const char *device, *has, *lacks;
   } all[] = {{"Tesla T4", "float16", "bfloat16)"},
              {"NVIDIA A100-SXM4-40GB", "bfloat16", "GradScaler"}};
   for (size_t i = 0; i < 2; i++) {
     explanation x;
-    explain_options options = {.card = all[i].card};
+    explain_options options = {.device = all[i].device};
     CHECK_OK(explain_recording(&x, &r, &options));
     bool found = false;
     for (uint32_t k = 0; k < x.fixes.count; k++)

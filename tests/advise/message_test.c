@@ -31,7 +31,7 @@ TEST(torch_text_of_today)
                         "PyTorch but unallocated.");
   CHECK(m.kind == MESSAGE_TORCH);
   CHECK_U64(m.asked_bytes, 2 * GIB);
-  CHECK(near(m.card_bytes, 139.80) && near(m.free_bytes, 1.12) && near(m.process_bytes, 18.16));
+  CHECK(near(m.device_bytes, 139.80) && near(m.free_bytes, 1.12) && near(m.process_bytes, 18.16));
   CHECK_U64(m.process_count, 2);
   CHECK_U64(m.processes[0].pid, 728);
   CHECK(near(m.processes[0].bytes, 120.51));
@@ -69,7 +69,7 @@ TEST(torch_text_of_old)
       "max_split_size_mb");
   CHECK(m.kind == MESSAGE_TORCH);
   CHECK_U64(m.asked_bytes, 26 * MIB);
-  CHECK(near(m.card_bytes, 15.78) && near(m.live_bytes, 14.21) && near(m.reserved_bytes, 14.42));
+  CHECK(near(m.device_bytes, 15.78) && near(m.live_bytes, 14.21) && near(m.reserved_bytes, 14.42));
   CHECK_U64(m.free_bytes, 24 * MIB + 3 * MIB / 4);
   CHECK(near(m.cached_bytes, 0.21));
 }
@@ -93,7 +93,7 @@ TEST(torch_own_process_is_not_another)
       "in use. Process 50877 has 9.14 GiB memory in use. Of the allocated memory 8.43 GiB is "
       "allocated by PyTorch, and 122.31 MiB is reserved by PyTorch but unallocated.";
   message m = read_text(text);
-  CHECK(near(m.card_bytes, 23.69) && near(m.process_bytes, 9.14));
+  CHECK(near(m.device_bytes, 23.69) && near(m.process_bytes, 9.14));
   CHECK_U64(m.process_count, 1);
   CHECK_U64(m.processes[0].pid, 41213);
   explanation x;
@@ -115,7 +115,7 @@ TEST(a_card_smaller_than_what_is_held_on_it_is_a_limit)
   CHECK_OK(explain_message(&x, text, strlen(text)));
   for (size_t i = 0; i < x.findings.count; i++) CHECK(x.findings.list[i].id != CAUSE_OTHER_PROCESS);
   CHECK(near(x.evidence.n.limit_bytes, 4.00));
-  CHECK_U64(x.evidence.n.card_bytes, MESSAGE_UNKNOWN);
+  CHECK_U64(x.evidence.n.device_bytes, MESSAGE_UNKNOWN);
   explanation_free(&x);
 }
 

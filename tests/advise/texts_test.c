@@ -33,7 +33,7 @@ static void check_samples(const sample *all, size_t count) {
     buffer out = BUFFER_INIT;
     CHECK_OK(explain_message(&x, s->text, strlen(s->text)));
     CHECK_OK(explanation_text(&x, &out, false));
-    bool right = x.evidence.told.kind == s->kind && x.findings.count > 0 &&
+    bool right = x.evidence.message.kind == s->kind && x.findings.count > 0 &&
                  (s->causes & UINT32_C(1) << x.findings.list[0].id) != 0 && advises(&x, s->fix) &&
                  (s->unsaid == NULL || strstr(out.data, s->unsaid) == NULL);
     if (!right) printf("%s\n----\n%s\n", s->text, out.data);
@@ -101,7 +101,7 @@ TEST(numbers_of_the_card_come_before_the_phase)
        "    loss.backward()\nRuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; "
        "15.90 GiB total capacity; 6.10 GiB already allocated; 15.00 MiB free; 6.40 GiB reserved in "
        "total by PyTorch)"},
-      /* more free than asked: not a full card */
+      /* more free than asked: not a full device */
       {MESSAGE_TORCH, C(UNKNOWN), "page file", "smaller batch",
        "  File \"D:\\a\\b.py\", line 3, in f\nRuntimeError: CUDA out of memory. Tried to allocate "
        "500.00 MiB (GPU 0; 8.00 GiB total capacity; 1.00 GiB already allocated; 5.10 GiB free; "
@@ -325,7 +325,7 @@ TEST(what_is_not_ours_is_named_and_has_no_cause)
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     explanation x;
     CHECK_OK(explain_message(&x, all[i], strlen(all[i])));
-    CHECK(x.evidence.told.kind == MESSAGE_FOREIGN);
+    CHECK(x.evidence.message.kind == MESSAGE_FOREIGN);
     CHECK_U64(x.findings.count, 0);
     CHECK(x.notes.length > 0);
     explanation_free(&x);
@@ -472,7 +472,7 @@ TEST(the_first_of_several_failures_is_read)
   message_read(&m, text, sizeof text - 1);
   CHECK_U64(m.failures, 2);
   CHECK_U64(m.asked_bytes, GIB);
-  CHECK_U64(m.card_bytes, 23 * GIB);
+  CHECK_U64(m.device_bytes, 23 * GIB);
   CHECK_U64(m.device, 0);
 }
 

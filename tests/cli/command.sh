@@ -181,7 +181,7 @@ slow_python() {
 }
 check a_python_that_hangs_does_not_hang_doctor slow_python
 
-# Of several cards, what is the same of all is said once.
+# A finding that is the same on several devices is printed once.
 says_once() {
   STANDIN_CARDS=3 STOWAGE_LIBCUDA=$build/tests/standin/libcuda.so.1 STOWAGE_LIBNVML=/nowhere XDG_CACHE_HOME=$folder/cache "$stowage" doctor --json > "$folder/cards.json" && python3 - "$folder/cards.json" << 'END'
 import collections, json, re, sys
@@ -189,7 +189,7 @@ findings = json.load(open(sys.argv[1]))["findings"]
 said = collections.Counter((f["name"], re.sub(r"\d+", "N", f["reason"])) for f in findings if f["name"] != "device")
 assert max(said.values()) == 1, said.most_common(3)
 assert sum(f["name"] == "device" for f in findings) == 3, findings
-assert any(f["name"] == "pages" and f["reason"].endswith("the same on 3 cards") for f in findings), findings
+assert any(f["name"] == "pages" and f["reason"].endswith("the same on 3 devices") for f in findings), findings
 END
 }
 if has python3; then check doctor_says_what_cards_share_once says_once; else skip "doctor_says_what_cards_share_once: no python3"; fi

@@ -22,7 +22,7 @@ static void check_answer(const explanation *x) {
   insist(lines <= 40);
   insist(explanation_short(x, &out) == STOW_OK && explanation_json(x, &out) == STOW_OK);
   buffer_free(&out);
-  message_kind kind = x->evidence.told.kind;
+  message_kind kind = x->evidence.message.kind;
   bool ours = kind != MESSAGE_NONE && kind != MESSAGE_FOREIGN;
   insist((x->findings.count > 0) == ours && (x->fixes.count > 0) == ours);
   for (uint32_t i = 0; i < x->findings.count; i++)

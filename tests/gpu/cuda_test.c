@@ -27,7 +27,7 @@ static double ms_since(uint64_t start_ns) {
   return (double)(clock_ns() - start_ns) / 1e6;
 }
 
-TEST(the_road_to_host_memory_is_found_by_trying)
+TEST(the_path_to_host_memory_is_found_by_trying)
 {
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_device(&props);
@@ -88,7 +88,7 @@ TEST(pages_on_the_host_take_no_vram)
   stow_device *d = open_device(&props);
   if (props.host_backing != STOW_HOST_NUMA && props.host_backing != STOW_HOST_LOCATION) {
     CHECK_OK(stow_device_close(d));
-    SKIP("no pages on the host here: road %s", cuda_backing_name(props.host_backing));
+    SKIP("no pages on the host here: path %s", cuda_backing_name(props.host_backing));
   }
   uint64_t before, after, bytes = 256 * MIB;
   stow_page page;

@@ -115,19 +115,19 @@ TEST(live_memory_moves_between_tiers_between_the_work_that_uses_it)
   block moving = {.bytes = 96 * MIB + 512};
   CHECK_OK(stow_heap_alloc(&moving.ptr, h, moving.bytes, mine));
   uint8_t *buffer = malloc(256 * MIB);
-  stow_tier road[] = {STOW_TIER_HOST, STOW_TIER_VRAM, STOW_TIER_DISK, STOW_TIER_VRAM,
-                      STOW_TIER_HOST, STOW_TIER_DISK, STOW_TIER_HOST, STOW_TIER_VRAM};
+  stow_tier tiers[] = {STOW_TIER_HOST, STOW_TIER_VRAM, STOW_TIER_DISK, STOW_TIER_VRAM,
+                       STOW_TIER_HOST, STOW_TIER_DISK, STOW_TIER_HOST, STOW_TIER_VRAM};
   for (int round = 0; round < 8; round++) {
     for (int i = 0; i < 2; i++) /* these streams have work on other memory all the while */
       for (int k = 0; k < 20; k++)
         CHECK_OK(d->ops->fill(d, busy[i], (uint8_t)(round * 20 + k), 256 * MIB, others[i]));
-    if (round == 0 || road[round - 1] != STOW_TIER_DISK) {
+    if (round == 0 || tiers[round - 1] != STOW_TIER_DISK) {
       moving.value = (uint8_t)(100 + round);
       CHECK_OK(d->ops->fill(d, moving.ptr, moving.value, moving.bytes, mine));
     }
-    CHECK_OK(stow_heap_migrate(h, moving.ptr, road[round]));
+    CHECK_OK(stow_heap_migrate(h, moving.ptr, tiers[round]));
     CHECK_OK(stow_heap_check(h));
-    if (road[round] == STOW_TIER_DISK) continue;
+    if (tiers[round] == STOW_TIER_DISK) continue;
     check_bytes(d, &moving, mine, buffer);
   }
   for (int i = 0; i < 2; i++) {

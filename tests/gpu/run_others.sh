@@ -46,10 +46,10 @@ spills cupy_async_spills cupy_async
 out=$(timeout 60 "$stowage" run --vram-limit 2G --spill 4G -- "$build/tests/shim/holder" alloc:$((5 << 30)) driver page:$((1 << 26)) info free unpage alloc:$((3 << 30)) info 2> "$folder/err")
 if [ "$(grep -c ' 0' <<< "$out")" = 8 ] && grep -q 'at the peak 1[.][0-9] GiB in vram of 2.0 GiB allowed, 3[.][0-9] GiB in host memory' "$folder/err"; then ok "a_block_larger_than_either_is_in_both: $(grep 'at the peak' "$folder/err" | sed 's/^stowage run: //')"; else echo "$out"; cat "$folder/err"; fail a_block_larger_than_either_is_in_both; fi
 
-# A plain C program of the driver's interface: every road, with the real driver behind.
-road=$build/tests/shim/road
+# A plain C program of the driver's interface: every path, with the real driver behind.
+reach=$build/tests/shim/path
 for way in dlopen alias default proc1 proc2 proc2+pt; do
-  out=$(timeout 60 "$stowage" run --vram-limit 8G -- "$road" $way alloc $((256 << 20)) 2> /dev/null)
+  out=$(timeout 60 "$stowage" run --vram-limit 8G -- "$reach" $way alloc $((256 << 20)) 2> /dev/null)
   if grep -q '^code 0 ' <<< "$out" && grep -q "total $((8 << 30))" <<< "$out"; then ok "a_c_program_by_$way: $out"; else echo "$out"; fail "a_c_program_by_$way"; fi
 done
 out=$(timeout 60 "$stowage" run --vram-limit 4G --spill 4G -- "$build/tests/shim/holder" page:$((3 << 30)) page:$((2 << 30)) alloc:$((1 << 30)) info free unpage unpage info 2> "$folder/err")

@@ -13,7 +13,7 @@ for file in bin/stowage include/stowage/stowage.h include/stowage/sys/device.h s
   [ -s "$prefix/$file" ] || missing="$missing $file"
 done
 for file in libstowage.so libstowage.a libstowage-analysis.so libstowage-analysis.a libstowage-data.so libstowage-data.a \
-    libstowage-shim.so libstowage-shim-alias.so libstowage-shim-nvml.so libstowage-host.so pkgconfig/stowage.pc pkgconfig/stowage-analysis.pc pkgconfig/stowage-data.pc \
+    libstowage-shim.so libstowage-shim-alias.so libstowage-shim-nvml.so libstowage-host.so libstowage-profile.so pkgconfig/stowage.pc pkgconfig/stowage-analysis.pc pkgconfig/stowage-data.pc \
     cmake/stowage/stowage-config.cmake; do
   [ -n "$(find "$prefix" -path "*/$file")" ] || missing="$missing lib/$file"
 done

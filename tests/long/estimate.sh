@@ -10,6 +10,7 @@ if ! "$python" -c 'import torch; assert tuple(int(p) for p in torch.__version__.
 fi
 export PYTHONPATH=$source_dir/python STOWAGE_LIBRARY=$build/libstowage.so OUT=$folder
 "$python" python/tests/run.py estimate > "$folder/tests" 2>&1 || true
+"$python" python/tests/run.py tune >> "$folder/tests" 2>&1 || true
 grep -vE '^(ok|skip) ' "$folder/tests" | tail -n 60
 grep -E '^(ok|FAIL|skip) ' "$folder/tests" || fail "estimate_tests: no test ran"
 ! grep -q '^FAIL' "$folder/tests" || failed=1

@@ -424,4 +424,44 @@ TEST(a_large_block_with_many_words_is_taken_apart)
   space_free(&s);
 }
 
+/* A step that repeats is followed by its words; a unit that was removed meanwhile is not named by
+ * them any more, nor is another unit that got its number. */
+TEST(a_removed_unit_is_not_named)
+{
+  enum { COUNT = 12 };
+  const uint64_t unit_bytes = UINT64_C(8) << 20, base = UINT64_C(1) << 40;
+  residency *r;
+  uint32_t unit, removed = 0, count;
+  residency_options o = {.capacity_bytes = 4 * unit_bytes};
+  CHECK(residency_open(&r, &o) == STOW_OK);
+  for (uint64_t i = 0; i < COUNT; i++) {
+    CHECK(residency_unit_add(r, base + i * unit_bytes, unit_bytes, i < 4, &unit) == STOW_OK);
+    CHECK(residency_block_add(r, base + i * unit_bytes, unit_bytes) == STOW_OK);
+    if (i == 5) removed = unit;
+  }
+  for (uint64_t n = 1; n <= 20 * COUNT; n++) {
+    uint64_t i = n % COUNT, word = base + i * unit_bytes;
+    if (n == 10 * COUNT) {
+      residency_block_remove(r, base + 5 * unit_bytes);
+      residency_unit_remove(r, base + 5 * unit_bytes);
+    }
+    residency_answer answer = residency_launch(r, &(residency_launch_info){.function = i + 1,
+                                                                           .words = &word,
+                                                                           .word_count = 1,
+                                                                           .device_ns = 1000,
+                                                                           .host_ns = 100,
+                                                                           .now_ns = n * 1000});
+    if (n < 10 * COUNT) continue;
+    const uint32_t *named = residency_named(r, &count);
+    CHECK(count == (i != 5));
+    if (count > 0) CHECK(named[0] != removed);
+    if (answer != RESIDENCY_EXCHANGE) continue;
+    residency_plan_list plan = residency_plan(r);
+    for (uint32_t k = 0; k < plan.in_count; k++) CHECK(plan.in[k].unit != removed);
+    for (uint32_t k = 0; k < plan.out_count; k++) CHECK(plan.out[k].unit != removed);
+    residency_exchanged(r, plan.out_count, plan.in_count);
+  }
+  residency_close(r);
+}
+
 TEST_MAIN

@@ -150,12 +150,12 @@ TEST(what_another_device_spilled_is_not_told_as_free)
   l.header->vram_limit_bytes[1] = 100 * MIB;
   l.header->spill_limit_bytes = 50 * MIB;
   CHECK(ledger_take(&l, 0, LEDGER_SPILLED, 40 * MIB));
-  ledger_tell(&l, 1, 50 * MIB, &left, &total);
+  ledger_report_memory(&l, 1, 50 * MIB, &left, &total);
   CHECK_U64(left, 110 * MIB);
   CHECK_U64(total, 150 * MIB);
   ledger_set_idle(&l, 0, 0, 40 * MIB); /* kept, and to be had */
   left = total = 1000 * MIB;
-  ledger_tell(&l, 1, 50 * MIB, &left, &total);
+  ledger_report_memory(&l, 1, 50 * MIB, &left, &total);
   CHECK_U64(left, 150 * MIB);
   ledger_close(&l);
 }
@@ -279,7 +279,7 @@ TEST(what_the_dead_held_is_neither_told_nor_a_peak)
   pid_t pid = child(hold, &hear);
   CHECK(read(hear, &taken, sizeof taken) == (ssize_t)sizeof taken && taken);
   uint64_t left = 100 * MIB, total = 100 * MIB;
-  ledger_tell(&l, 0, 0, &left, &total);
+  ledger_report_memory(&l, 0, 0, &left, &total);
   CHECK_U64(left, 5 * MIB);
   kill(pid, SIGKILL);
   finish(pid);
@@ -287,7 +287,7 @@ TEST(what_the_dead_held_is_neither_told_nor_a_peak)
   ledger_add(&l, 0, LEDGER_CONTEXT, 4 * MIB);
   CHECK_U64(l.header->peak_vram_bytes[0], 4 * MIB);
   left = total = 100 * MIB;
-  ledger_tell(&l, 0, 0, &left, &total);
+  ledger_report_memory(&l, 0, 0, &left, &total);
   CHECK_U64(left, 16 * MIB);
   CHECK_U64(total, 20 * MIB);
   ledger_close(&l);

@@ -127,7 +127,7 @@ else
 fi
 loader=$(readelf -l "$folder/a.out" 2> /dev/null | sed -nE 's/.*interpreter: (.*)\]/\1/p')
 if [ -x "$loader" ]; then
-  same a_program_that_its_loader_starts_is_reached "cuInit libstowage-shim.so" beneath -- "$loader" "$programs/road" dlopen where cuInit
+  same a_program_that_its_loader_starts_is_reached "cuInit libstowage-shim.so" beneath -- "$loader" "$programs/path" dlopen where cuInit
 else
   skip "a_program_that_its_loader_starts_is_reached: its loader is not known"
 fi
@@ -176,10 +176,10 @@ fi
 code a_ram_limit_that_is_no_size 2 beneath --ram-limit lots -- true
 
 # The children of a command are beneath the shim as well.
-same children_inherit_it "cuInit libstowage-shim.so" beneath -- bash -c "'$programs/road' dlopen where cuInit"
+same children_inherit_it "cuInit libstowage-shim.so" beneath -- bash -c "'$programs/path' dlopen where cuInit"
 same preloaded_libraries_of_others_stay "$shim:$build/libstowage-shim-alias.so:$programs/librival.so:$build/libstowage-host.so" env LD_PRELOAD="$programs/librival.so" "$stowage" run -- printenv LD_PRELOAD
 code the_environment_alone_starts_nothing 0 "$stowage" run --vram-limit 8M --environment
-if (set -a; . "$folder/out"; "$programs/road" dlopen where cuInit) > "$folder/out2" 2>&1 && grep -q 'libstowage-shim.so' "$folder/out2"; then ok and_is_enough_to_be_beneath_a_program; else cat "$folder/out" "$folder/out2"; fail and_is_enough_to_be_beneath_a_program; fi
+if (set -a; . "$folder/out"; "$programs/path" dlopen where cuInit) > "$folder/out2" 2>&1 && grep -q 'libstowage-shim.so' "$folder/out2"; then ok and_is_enough_to_be_beneath_a_program; else cat "$folder/out" "$folder/out2"; fail and_is_enough_to_be_beneath_a_program; fi
 code the_environment_and_a_command_are_one_too_many 2 "$stowage" run --environment -- true
 mkdir "$folder/a b" && cp "$shim" "$folder/a b/"
 code a_path_that_cannot_be_preloaded_is_125 125 env STOWAGE_SHIM="$folder/a b/libstowage-shim.so" "$stowage" run -- true

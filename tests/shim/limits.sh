@@ -52,7 +52,7 @@ unset CUDA_VISIBLE_DEVICES STANDIN_CARDS
 # A run within a run: at most what the outer one may hold.
 same an_inner_run_has_the_outer_ones_limit "total 0 free 0 total 100" beneath --vram-limit 100M -- "$stowage" run -- "$holder" total 2> /dev/null
 same an_inner_run_may_have_less "total 0 free 0 total 50" beneath --vram-limit 100M -- "$stowage" run --vram-limit 50M -- "$holder" total 2> /dev/null
-same an_inner_run_has_no_more "stowage run: --vram-limit: this is within a run that may hold 100.0 MiB, which is the limit here too
+same an_inner_run_has_no_more "stowage run: --vram-limit: this command runs inside another run with a limit of 100.0 MiB, which applies here too
 total 0 free 0 total 100" beneath --vram-limit 100M -- "$stowage" run --vram-limit 200M -- "$holder" total
 
 # Every way to take memory mixed at random, with pages mapped twice and contexts that end: what is counted is what is held.

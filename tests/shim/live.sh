@@ -22,7 +22,7 @@ number=$(cat "$folder/number")
 for turn in $(seq 600); do kill -0 "$number" 2> /dev/null || break; read -r -t 0.05 <> "$folder/wait"; done
 if [ $code = 143 ] && ! kill -0 "$number" 2> /dev/null; then ok what_a_shell_started_is_stopped_too; else cat "$folder/err"; kill "$number" 2> /dev/null; fail "what_a_shell_started_is_stopped_too: code $code"; fi
 
-# A bus that carries less, or a card that does not tell, stops nothing: the run goes on until it is let go.
+# A bus that carries less, or a device without a reported PCIe rate, stops nothing: the run continues.
 gently() { # NAME WORDS VARIABLE…
   local name=$1 words=$2; shift 2
   mkfifo "$folder/said-$name"
@@ -35,7 +35,7 @@ gently() { # NAME WORDS VARIABLE…
   if [ $code = 0 ] && ! grep -q 'run: stopped' "$folder/err" && grep -q "$words" "$folder/err"; then ok "$name"; else cat "$folder/err"; fail "$name: code $code"; fi
 }
 gently a_bus_that_carries_less_stops_nothing 'went over the bus' STANDIN_BUS=2000000
-gently a_card_that_does_not_tell_stops_nothing 'NVML tells no rate' STANDIN_HOST=
+gently without_a_pcie_rate_nothing_is_stopped 'NVML does not report the PCIe rate' STANDIN_HOST=
 
 if python3 -c 'import pty; pty.openpty()' 2> /dev/null; then
   out=$(STANDIN_BUS=2000000 STOWAGE_SPILL_STOP_SECONDS=1 timeout -k 2 200 python3 - "$stowage" run --vram-limit 100M --spill 200M --spill-stop 1G -- bash -c "$spilling" 8> /dev/null << 'PYTHON'

@@ -54,7 +54,7 @@ a = cuda.alloc(cuda.MIB)
 torch.optim.SGD().step()
 print("fine")'
 # With a spill PyTorch is asked for expandable segments: where it has none that is said, unless the user asked for none.
-whole='PyTorch was asked for expandable segments and has none'
+whole='PyTorch does not use expandable segments'
 torch_starts='
 import cuda, torch
 cuda.start()

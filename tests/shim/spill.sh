@@ -46,11 +46,11 @@ says auto_takes_what_the_host_has 'page 0;page 0;touch 0;' --vram-limit 100M --s
 
 # Where the driver cannot put pages on the host, it is as without spill, and totals do not promise more.
 export STANDIN_HOST=refuse,no-pinned XDG_CACHE_HOME=$folder/cache-none
-says no_road_to_the_host_is_no_spill 'total 0 free 0 total 100;page 0;page 2;' --vram-limit 100M --spill 200M -- total page:80M page:80M
+says no_path_to_the_host_is_no_spill 'total 0 free 0 total 100;page 0;page 2;' --vram-limit 100M --spill 200M -- total page:80M page:80M
 beneath --vram-limit 100M --spill 200M -- sh -c "'$holder' page:$((80 * M)) page:$((80 * M)); exit 1" > /dev/null 2> "$folder/err"
 if grep -q -- '--spill: nothing can be spilled here: .' "$folder/err" && grep -q 'this driver cannot put pages on the host' "$folder/err"; then ok and_it_is_said; else cat "$folder/err"; fail and_it_is_said; fi
 export STANDIN_HOST=no-numa XDG_CACHE_HOME=$folder/cache-host
-says the_other_road_is_taken 'page 0;page 0;touch 0;' --vram-limit 100M --spill 200M -- page:80M page:80M touch
+says the_other_path_is_taken 'page 0;page 0;touch 0;' --vram-limit 100M --spill 200M -- page:80M page:80M touch
 # Drivers before CUDA 12.2 crash on host pages: whole allocations are pinned memory there.
 export XDG_CACHE_HOME=$folder/cache-old STANDIN_VERSION=12010; unset STANDIN_HOST
 says an_old_driver_spills_whole_allocations 'alloc 0;alloc 0;info 0 free 140 total 300;free 0;free 0;info 0 free 300 total 300;' --vram-limit 100M --spill 200M -- alloc:80M alloc:80M info free free info

@@ -1,7 +1,7 @@
 /* Stand-in libcuda: a driver in host memory, with the rules of the real one where they matter to
  * its caller.
  *
- * Pages are memfds, mapped with mmap; copies are memcpy, done at once; contexts form a stack per
+ * Pages are memfds, mapped with mmap; streams are in queue.c; contexts form a stack per
  * thread, and a call that needs one answers INVALID_CONTEXT without it. What a real driver forgives
  * it forgives too (releasing a mapped page), so that our own checks are what a test sees. */
 #include "standin/cuda_standin.h"
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "device/cuda_driver.h"
+#include "standin/queue.h"
 
 #define GRANULE      ((size_t)2 << 20)
 #define CARDS_MAX    8
@@ -40,15 +41,18 @@ typedef struct thing {
   cu_context context; /* of a plain block, a stream, an event: it goes with it */
   int maps, handles;  /* of a page, which lives while it has either */
   int recorded;       /* of an event */
+  int reachable;      /* of a mapping: access was granted */
+  standin_event *event;
+  standin_queue *queue; /* of a stream */
 } thing;
 
 struct CUctx_st {
   int card, users;
 };
 
-static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 static thing things[LIST_MAX];
+static int top; /* none lies at or behind it */
 static struct CUctx_st primary[CARDS_MAX], made[CONTEXTS_MAX];
 static size_t used_bytes[CARDS_MAX];
 static size_t vram_bytes = (size_t)1 << 30, context_bytes;
@@ -56,7 +60,8 @@ static int version = STANDIN_CUDA, cards = 1, started, held, sticky, mode;
 static int no_vmm, loose;
 static const char *host_words = "";
 static char fail_name[64];
-static int fail_code, fail_after, fail_once;
+static int fail_code, fail_after;
+static int fail_left; /* how many calls more; 0: all */
 static struct {
   const char *name;
   int count;
@@ -73,15 +78,23 @@ int standin_capture_mode(void) {
   return capture_mode;
 }
 void standin_hold(int on) {
-  pthread_mutex_lock(&gate);
+  pthread_mutex_lock(&standin_mutex);
   held = on;
   pthread_cond_broadcast(&let_go);
-  pthread_mutex_unlock(&gate);
+  queue_wake();
+  pthread_mutex_unlock(&standin_mutex);
 }
 void standin_fail(const char *name, int code, int nth) {
   snprintf(fail_name, sizeof fail_name, "%s", name != NULL ? name : "");
   fail_code = code;
   fail_after = nth;
+  fail_left = 0;
+}
+void standin_fail_some(const char *name, int code, int nth, int times) {
+  pthread_mutex_lock(&standin_mutex);
+  standin_fail(name, code, nth);
+  fail_left = times;
+  pthread_mutex_unlock(&standin_mutex);
 }
 int standin_live(void) {
   int live = 0;
@@ -112,7 +125,7 @@ static int begin(const char *name, int needs_context) {
   if (sticky) return sticky;
   if (strcmp(name, fail_name) == 0 && --fail_after <= 0) {
     if (fail_code == -SIGKILL) raise(SIGKILL);
-    if (fail_once) fail_name[0] = '\0';
+    if (fail_left > 0 && --fail_left == 0) fail_name[0] = '\0';
     if (fail_code >= 700 && fail_code < 800) sticky = fail_code;
     return fail_code;
   }
@@ -122,16 +135,16 @@ static int begin(const char *name, int needs_context) {
 }
 
 #define BEGIN(needs_context)                                                                       \
-  pthread_mutex_lock(&gate);                                                                       \
+  pthread_mutex_lock(&standin_mutex);                                                              \
   int begun = begin(__func__, needs_context);                                                      \
   if (begun != CU_OK) {                                                                            \
-    pthread_mutex_unlock(&gate);                                                                   \
+    pthread_mutex_unlock(&standin_mutex);                                                          \
     return begun;                                                                                  \
   }
 #define END(code)                                                                                  \
   do {                                                                                             \
     int ended = (code);                                                                            \
-    pthread_mutex_unlock(&gate);                                                                   \
+    pthread_mutex_unlock(&standin_mutex);                                                          \
     return ended;                                                                                  \
   } while (0)
 
@@ -139,13 +152,14 @@ static thing *add(kind what) {
   for (int i = 0; i < LIST_MAX; i++)
     if (things[i].what == FREE) {
       things[i] = (thing){.what = what, .fd = -1};
+      if (i >= top) top = i + 1;
       return &things[i];
     }
   return NULL;
 }
 
 static thing *find(kind what, uint64_t addr) {
-  for (int i = 0; i < LIST_MAX; i++)
+  for (int i = 0; i < top; i++)
     if (things[i].what == what && things[i].addr == addr) return &things[i];
   return NULL;
 }
@@ -170,7 +184,7 @@ static long number(const char *name, long otherwise) {
 }
 
 CALL cuInit(unsigned flags) {
-  pthread_mutex_lock(&gate);
+  pthread_mutex_lock(&standin_mutex);
   version = (int)number("STANDIN_VERSION", STANDIN_CUDA);
   cards = (int)number("STANDIN_CARDS", 1);
   vram_bytes = (size_t)number("STANDIN_VRAM", 1l << 30);
@@ -187,8 +201,9 @@ CALL cuInit(unsigned flags) {
     char *end = (char *)(uintptr_t)(fail + size);
     if (*end == ':') fail_code = (int)strtol(end + 1, &end, 10);
     if (*end == ':') fail_after = (int)strtol(end + 1, &end, 10);
-    fail_once = strcmp(end, ":once") == 0;
+    fail_left = strcmp(end, ":once") == 0;
   }
+  queue_start();
   started = 1;
   int code = begin(__func__, 0);
   if (code == CU_OK && cards == 0) code = CU_ERROR_NO_DEVICE;
@@ -321,7 +336,7 @@ CALL cuCtxPushCurrent_v2(cu_context context) {
   END(CU_OK);
 }
 CALL cuCtxPopCurrent_v2(cu_context *context) {
-  pthread_mutex_lock(&gate);
+  pthread_mutex_lock(&standin_mutex);
   if (depth == 0) END(CU_ERROR_INVALID_CONTEXT);
   *context = stack[--depth];
   END(CU_OK);
@@ -333,12 +348,50 @@ CALL cuThreadExchangeStreamCaptureMode(int *exchange) {
   return CU_OK;
 }
 
+/* For queue.c, kernels.c and more.c. */
+bool standin_held(void) {
+  return held != 0;
+}
+cu_context standin_context(void) {
+  return depth > 0 ? stack[depth - 1] : NULL;
+}
+int standin_begin(const char *name, int needs_context) {
+  return begin(name, needs_context);
+}
+standin_queue *standin_stream_queue(cu_stream stream) {
+  const thing *t = from_handle(STREAM, stream);
+  return t != NULL ? t->queue : NULL;
+}
+int standin_place(uint64_t addr, uint64_t *end) {
+  int inside = 0;
+  for (int i = 0; i < top; i++) {
+    const thing *t = &things[i];
+    if (t->what < RANGE || t->what > PINNED || addr < t->addr || addr - t->addr >= t->bytes)
+      continue;
+    inside = -1;
+    if (t->what == RANGE || (t->what == MAPPING && !t->reachable)) continue;
+    *end = t->addr + t->bytes;
+    return 1;
+  }
+  return inside;
+}
+int standin_file(uint64_t addr, uint64_t *offset, uint64_t *left) {
+  for (int i = 0; i < top; i++) {
+    const thing *t = &things[i];
+    if (t->what != MAPPING || addr < t->addr || addr - t->addr >= t->bytes) continue;
+    *offset = addr - t->addr;
+    *left = t->bytes - *offset;
+    return t->page->fd;
+  }
+  return -1;
+}
+
 /* For more.c: the card of the thread's context, -1 without one; whether one is there. */
 int standin_card(void) {
   return depth > 0 ? stack[depth - 1]->card : -1;
 }
 int standin_active(int card) {
-  pthread_mutex_lock(&gate);
+  pthread_mutex_lock(&standin_mutex);
   END(primary[card].users > 0);
 }
 
@@ -374,7 +427,7 @@ CALL cuMemAlloc_v2(cu_addr *addr, size_t bytes) {
 }
 /* For more.c: a block that goes with no context. */
 cu_result standin_step(int card, cu_addr *addr, size_t bytes) {
-  pthread_mutex_lock(&gate);
+  pthread_mutex_lock(&standin_mutex);
   END(take_plain(addr, bytes, card, NULL));
 }
 CALL cuMemFree_v2(cu_addr addr) {
@@ -382,19 +435,26 @@ CALL cuMemFree_v2(cu_addr addr) {
   thing *t = find(PLAIN, addr);
   if (t == NULL) {
     /* A block of a pool may be freed so too. */
-    pthread_mutex_unlock(&gate);
+    pthread_mutex_unlock(&standin_mutex);
     return cuMemFreeAsync(addr, NULL);
   }
+  queue_sync(NULL); /* as the driver does */
   munmap((void *)(uintptr_t)addr, t->bytes);
   used_bytes[t->card] -= t->bytes;
   t->what = FREE;
   END(CU_OK);
 }
+static void end_thing(thing *t) {
+  if (t->queue != NULL) queue_destroy(t->queue);
+  if (t->event != NULL) event_drop(t->event);
+  t->what = FREE;
+}
 /* All of a context goes; pages are nobody's context's. */
 static void end_context(const struct CUctx_st *context) {
+  queue_sync(NULL);
   for (int i = 0; i < LIST_MAX; i++)
     if ((things[i].what == STREAM || things[i].what == EVENT) && things[i].context == context)
-      things[i].what = FREE;
+      end_thing(&things[i]);
     else if (things[i].what == PLAIN && things[i].context == context) {
       munmap((void *)(uintptr_t)things[i].addr, things[i].bytes);
       used_bytes[context->card] -= things[i].bytes;
@@ -440,6 +500,7 @@ CALL cuMemFreeHost(void *pointer) {
   BEGIN(1);
   thing *t = find(PINNED, (uintptr_t)pointer);
   if (t == NULL) END(CU_ERROR_INVALID_VALUE);
+  queue_sync(NULL);
   munmap(pointer, t->bytes);
   t->what = FREE;
   END(CU_OK);
@@ -450,16 +511,45 @@ CALL cuMemHostGetDevicePointer_v2(cu_addr *addr, void *pointer, unsigned flags) 
   *addr = (uintptr_t)pointer;
   END(CU_OK);
 }
-CALL cuMemcpyAsync(cu_addr to, cu_addr from, size_t bytes, cu_stream stream) {
-  BEGIN(1);
-  (void)stream;
-  memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+static cu_result copy(const char *name, cu_addr to, cu_addr from, size_t bytes, cu_stream stream,
+                      int per_thread, int wait) {
+  pthread_mutex_lock(&standin_mutex);
+  int begun = begin(name, 1);
+  if (begun != CU_OK) END(begun);
+  standin_queue *q = queue_of(stream, per_thread != 0);
+  if (q == NULL) END(CU_ERROR_INVALID_HANDLE);
+  queue_copy(q, to, from, bytes);
+  if (wait) queue_sync(q);
   END(CU_OK);
+}
+CALL cuMemcpyAsync(cu_addr to, cu_addr from, size_t bytes, cu_stream stream) {
+  return copy(__func__, to, from, bytes, stream, 0, 0);
+}
+CALL cuMemcpyAsync_ptsz(cu_addr to, cu_addr from, size_t bytes, cu_stream stream) {
+  return copy(__func__, to, from, bytes, stream, 1, 0);
+}
+CALL cuMemcpyHtoDAsync_v2(cu_addr to, const void *from, size_t bytes, cu_stream stream) {
+  return copy(__func__, to, (uintptr_t)from, bytes, stream, 0, 0);
+}
+CALL cuMemcpyDtoHAsync_v2(void *to, cu_addr from, size_t bytes, cu_stream stream) {
+  return copy(__func__, (uintptr_t)to, from, bytes, stream, 0, 0);
+}
+CALL cuMemcpyDtoDAsync_v2(cu_addr to, cu_addr from, size_t bytes, cu_stream stream) {
+  return copy(__func__, to, from, bytes, stream, 0, 0);
+}
+CALL cuMemcpyHtoD_v2(cu_addr to, const void *from, size_t bytes) {
+  int code = standin_unsafe();
+  return code != CU_OK ? code : copy(__func__, to, (uintptr_t)from, bytes, NULL, 0, 1);
+}
+CALL cuMemcpyDtoH_v2(void *to, cu_addr from, size_t bytes) {
+  int code = standin_unsafe();
+  return code != CU_OK ? code : copy(__func__, (uintptr_t)to, from, bytes, NULL, 0, 1);
 }
 CALL cuMemsetD8Async(cu_addr to, unsigned char value, size_t bytes, cu_stream stream) {
   BEGIN(1);
-  (void)stream;
-  memset((void *)(uintptr_t)to, value, bytes);
+  standin_queue *q = queue_of(stream, false);
+  if (q == NULL) END(CU_ERROR_INVALID_HANDLE);
+  queue_set(q, to, value, bytes);
   END(CU_OK);
 }
 
@@ -561,7 +651,7 @@ CALL cuMemMap(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
   BEGIN(0);
   thing *page = from_handle(PAGE, (void *)(uintptr_t)handle);
   if (page == NULL || page->handles == 0 || offset != 0 || flags != 0 || bytes != page->bytes ||
-      addr % GRANULE != 0)
+      addr % GRANULE != 0 || find(MAPPING, addr) != NULL)
     END(CU_ERROR_INVALID_VALUE);
   thing *t = add(MAPPING);
   t->addr = addr;
@@ -573,6 +663,7 @@ CALL cuMemMap(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
 }
 CALL cuMemUnmap(cu_addr addr, size_t bytes) {
   BEGIN(0);
+  queue_check_unused(__func__, addr, bytes);
   for (size_t done = 0; done < bytes;) {
     thing *t = find(MAPPING, addr + done);
     if (t == NULL || done + t->bytes > bytes) END(CU_ERROR_INVALID_VALUE);
@@ -598,6 +689,7 @@ CALL cuMemSetAccess(cu_addr addr, size_t bytes, const cu_access *access, size_t 
     thing *t = find(MAPPING, addr + done);
     if (t == NULL || done + t->bytes > bytes) END(CU_ERROR_INVALID_VALUE);
     mprotect((void *)(uintptr_t)t->addr, t->bytes, rights);
+    t->reachable = rights != PROT_NONE;
     done += t->bytes;
   }
   END(CU_OK);
@@ -632,9 +724,10 @@ int standin_location(unsigned long long addr) {
 
 CALL cuStreamCreate(cu_stream *stream, unsigned flags) {
   BEGIN(1);
-  if (flags != CU_STREAM_NON_BLOCKING_FLAG) END(CU_ERROR_INVALID_VALUE);
+  if ((flags & ~(unsigned)CU_STREAM_NON_BLOCKING_FLAG) != 0) END(CU_ERROR_INVALID_VALUE);
   thing *t = add(STREAM);
   t->context = stack[depth - 1];
+  t->queue = queue_new(t->context, flags == 0);
   *stream = (cu_stream)(void *)t;
   END(CU_OK);
 }
@@ -642,27 +735,36 @@ CALL cuStreamDestroy_v2(cu_stream stream) {
   BEGIN(1);
   thing *t = from_handle(STREAM, stream);
   if (t == NULL) END(CU_ERROR_INVALID_HANDLE);
-  t->what = FREE;
+  end_thing(t);
   END(CU_OK);
 }
 static void wait_let_go(void) {
-  while (held) pthread_cond_wait(&let_go, &gate);
+  while (held && !queue_async()) pthread_cond_wait(&let_go, &standin_mutex);
 }
 CALL cuCtxSynchronize(void) {
+  int unsafe = standin_unsafe();
+  if (unsafe != CU_OK) return unsafe;
   BEGIN(1);
   wait_let_go();
+  queue_sync_context(stack[depth - 1]);
   END(CU_OK);
 }
 CALL cuStreamSynchronize(cu_stream stream) {
+  int unsafe = standin_unsafe();
+  if (unsafe != CU_OK) return unsafe;
   BEGIN(1);
-  if (stream != NULL && from_handle(STREAM, stream) == NULL) END(CU_ERROR_INVALID_HANDLE);
+  standin_queue *q = queue_of(stream, false);
+  if (q == NULL) END(CU_ERROR_INVALID_HANDLE);
   wait_let_go();
+  queue_sync(q);
   END(CU_OK);
 }
 CALL cuStreamWaitEvent(cu_stream stream, cu_event event, unsigned flags) {
   BEGIN(1);
-  (void)stream;
-  if (flags != 0 || from_handle(EVENT, event) == NULL) END(CU_ERROR_INVALID_HANDLE);
+  thing *t = from_handle(EVENT, event);
+  standin_queue *q = queue_of(stream, false);
+  if (flags != 0 || t == NULL || q == NULL) END(CU_ERROR_INVALID_HANDLE);
+  queue_wait_event(q, t->event);
   END(CU_OK);
 }
 CALL cuEventCreate(cu_event *event, unsigned flags) {
@@ -670,6 +772,7 @@ CALL cuEventCreate(cu_event *event, unsigned flags) {
   if ((flags & ~(unsigned)CU_EVENT_NO_TIMING) != 0) END(CU_ERROR_INVALID_VALUE);
   thing *t = add(EVENT);
   t->context = stack[depth - 1];
+  t->event = event_new();
   *event = (cu_event)(void *)t;
   END(CU_OK);
 }
@@ -677,15 +780,16 @@ CALL cuEventDestroy_v2(cu_event event) {
   BEGIN(1);
   thing *t = from_handle(EVENT, event);
   if (t == NULL) END(CU_ERROR_INVALID_HANDLE);
-  t->what = FREE;
+  end_thing(t);
   END(CU_OK);
 }
 CALL cuEventRecord(cu_event event, cu_stream stream) {
   BEGIN(1);
   thing *t = from_handle(EVENT, event);
-  if (t == NULL || (stream != NULL && from_handle(STREAM, stream) == NULL))
-    END(CU_ERROR_INVALID_HANDLE);
+  standin_queue *q = queue_of(stream, false);
+  if (t == NULL || q == NULL) END(CU_ERROR_INVALID_HANDLE);
   t->recorded = 1;
+  queue_record(q, t->event);
   END(CU_OK);
 }
 #if STANDIN_CUDA >= 12050
@@ -695,27 +799,39 @@ CALL cuCtxRecordEvent(cu_context context, cu_event event) {
   if (version < 12050) END(CU_ERROR_NOT_SUPPORTED);
   if (t == NULL || context == NULL) END(CU_ERROR_INVALID_HANDLE);
   t->recorded = 1;
+  queue_record_all(context, t->event);
   END(CU_OK);
 }
 #endif
 CALL cuEventQuery(cu_event event) {
+  int unsafe = standin_unsafe();
+  if (unsafe != CU_OK) return unsafe;
   BEGIN(1);
   thing *t = from_handle(EVENT, event);
   if (t == NULL) END(CU_ERROR_INVALID_HANDLE);
-  END(t->recorded && held ? CU_ERROR_NOT_READY : CU_OK);
+  int waits = queue_async() ? t->event->reached < t->event->recorded : t->recorded && held;
+  END(waits ? CU_ERROR_NOT_READY : CU_OK);
 }
 CALL cuEventElapsedTime(float *milliseconds, cu_event start, cu_event end) {
   BEGIN(1);
-  if (from_handle(EVENT, start) == NULL || from_handle(EVENT, end) == NULL)
+  const thing *a = from_handle(EVENT, start), *b = from_handle(EVENT, end);
+  if (a == NULL || b == NULL) END(CU_ERROR_INVALID_HANDLE);
+  if (queue_async() && (a->event->recorded == 0 || b->event->recorded == 0))
     END(CU_ERROR_INVALID_HANDLE);
-  *milliseconds = 0.05f;
+  if (a->event->reached < a->event->recorded || b->event->reached < b->event->recorded)
+    END(CU_ERROR_NOT_READY);
+  *milliseconds =
+      queue_async() ? (float)((double)(int64_t)(b->event->ns - a->event->ns) / 1e6) : 0.05f;
   END(CU_OK);
 }
 CALL cuEventSynchronize(cu_event event) {
+  int unsafe = standin_unsafe();
+  if (unsafe != CU_OK) return unsafe;
   BEGIN(1);
   thing *t = from_handle(EVENT, event);
   if (t == NULL) END(CU_ERROR_INVALID_HANDLE);
   if (t->recorded) wait_let_go();
+  queue_sync_event(t->event);
   END(CU_OK);
 }
 

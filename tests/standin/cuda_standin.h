@@ -14,6 +14,7 @@
  *   STANDIN_HOLES=1         pools grow with every request
  *   STANDIN_MEET=2          so many requests of pools meet in the driver, or wait a second for it
  *   STANDIN_MODE=3          the compute mode it tells
+ *   STANDIN_ASYNC=SEED      streams are queues that threads run (queue.h)
  *   STANDIN_FAIL=NAME:CODE[:N[:once]]  the Nth call of that function (1), and those after it
  *                           unless once, answer CODE; a code of -9 kills the process there
  */
@@ -28,6 +29,8 @@ void standin_hold(int on);
 /* Fails calls of `name` (NULL: none) with `code` from the `nth` from now on. A code of 700 to 799
  * stays: every later call answers it. */
 void standin_fail(const char *name, int code, int nth);
+/* The same for `times` calls, without any that stay. */
+void standin_fail_some(const char *name, int code, int nth, int times);
 /* What is still there: contexts, pages, ranges, mappings, allocations, streams, events. */
 int standin_live(void);
 /* How often a function was called since the start. */

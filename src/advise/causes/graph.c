@@ -61,16 +61,16 @@ static stow_status is_evaluation(const growth *g, const evidence *e, bool *is) {
 
 /* A norm allocates its statistics beside its output, and only autograd can hold them. *sign is
  * positive if they stay, negative if an output stays without them, 0 if neither is seen. */
-static stow_status norms_tell(const growth *g, const evidence *e, int *sign) {
+static stow_status find_norm_sign(const growth *g, const evidence *e, int *sign) {
   size_t stacks = e->source->stack_count + 1;
   uint64_t *most = calloc(stacks, sizeof *most);
   uint32_t outputs = 0, held = 0, dropped = 0;
   if (most == NULL) return no_memory(e);
-  for (int told = 0; told < 2; told++)
+  for (int pass = 0; pass < 2; pass++)
     for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
       const lifetime *l = &e->time.lifetimes[i];
       if (e->phase_of[i] != PHASE_FORWARD || !e->norm_of_stack[l->stack_id]) continue;
-      if (!told) {
+      if (pass == 0) {
         if (l->bytes > most[l->stack_id]) most[l->stack_id] = l->bytes;
         continue;
       }
@@ -185,7 +185,7 @@ stow_status graph_judge(growth *g, const evidence *e, const turn_sums *t) {
   g->backward = t->backward > t->n / 2;
   g->scalar = t->scalar >= 0.8 * t->n;
   int norms = 0;
-  if (e->has_stacks) STOW_TRY(norms_tell(g, e, &norms));
+  if (e->has_stacks) STOW_TRY(find_norm_sign(g, e, &norms));
   g->graph = norms > 0;
   if (norms == 0) STOW_TRY(is_graph(g, e, t));
   g->like_graph = norms >= 0 && t->pieces / t->n >= 1.5 && t->kept_forward * 2 >= t->later;
@@ -229,7 +229,7 @@ void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
 }
 
 /* Nothing stays from turn to turn, but each pass holds its graph to its end, and none runs
- * backward: that is what it costs. Told where no pass of the recording ever did, or where the
+ * backward: that is what it costs. Reported where no pass of the recording ever did, or where the
  * evaluation that failed holds what training's passes hold. */
 static void no_grad_in_pass(cause *c, const evidence *e, const findings *f) {
   double held = f->held_to_end;

@@ -12,7 +12,7 @@ static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
 }
 
-/* What the card lacked for the request. */
+/* What the device lacked for the request. */
 static uint64_t lacking(const evidence *e) {
   uint64_t asked = known(e->n.asked_bytes) ? e->n.asked_bytes : 0;
   uint64_t free = known(e->n.free_bytes) ? e->n.free_bytes : 0;
@@ -54,7 +54,7 @@ stow_status fragmentation_find(findings *f, const evidence *e) {
 }
 
 /* With as much larger a batch, would the whole of the turn need more than there is? Then the holes
- * only tell how far it came. */
+ * only show how far it came. */
 static bool outgrown(const evidence *e, const findings *f) {
   uint64_t capacity = evidence_capacity(e);
   if (f->bigger < GROWN_LEAST || e->loop.count < 2 || capacity == 0) return false;
@@ -113,15 +113,15 @@ void cause_cache_held(cause *c, const evidence *e) {
 
 void cause_other_process(cause *c, const evidence *e) {
   uint64_t other = e->n.other_process_bytes;
-  if (!known(other) || other == 0 || !known(e->n.card_bytes) || evidence_limit_bound(e)) return;
-  double part = evidence_share(other, e->n.card_bytes);
+  if (!known(other) || other == 0 || !known(e->n.device_bytes) || evidence_limit_bound(e)) return;
+  double part = evidence_share(other, e->n.device_bytes);
   if (other < lacking(e)) part *= 0.3; /* without it the request would still not fit */
   c->confidence = part >= 0.3 ? 0.97 : part >= 0.1 ? 0.8 : part >= 0.03 ? 0.4 : 0.1;
-  cause_head(c, "Another process holds %s of the card's %s", cause_size(other),
-             cause_size(e->n.card_bytes));
-  for (uint32_t i = 0; i < e->told.process_count; i++)
-    cause_say(c, "process %u holds %s", e->told.processes[i].pid,
-              cause_size(e->told.processes[i].bytes));
+  cause_head(c, "Another process holds %s of the device's %s", cause_size(other),
+             cause_size(e->n.device_bytes));
+  for (uint32_t i = 0; i < e->message.process_count; i++)
+    cause_say(c, "process %u holds %s", e->message.processes[i].pid,
+              cause_size(e->message.processes[i].bytes));
   cause_say(c, "this program itself had %s, and %s were free", cause_size(e->n.reserved_bytes),
             known(e->n.free_bytes) ? cause_size(e->n.free_bytes) : "an unknown amount");
 }
@@ -129,9 +129,9 @@ void cause_other_process(cause *c, const evidence *e) {
 void cause_outside_framework(cause *c, const evidence *e) {
   uint64_t outside = e->n.outside_framework_bytes;
   if (!known(outside) || outside <= CONTEXT_BYTES || evidence_limit_bound(e)) return;
-  if (!known(e->n.card_bytes)) return;
+  if (!known(e->n.device_bytes)) return;
   uint64_t excess = outside - CONTEXT_BYTES;
-  double part = evidence_share(excess, e->n.card_bytes);
+  double part = evidence_share(excess, e->n.device_bytes);
   if (excess < lacking(e)) part *= 0.3;
   c->confidence = part >= 0.3 ? 0.97 : part >= 0.1 ? 0.8 : part >= 0.03 ? 0.4 : 0.1;
   cause_head(c, "%s of this process were taken outside PyTorch", cause_size(outside));
@@ -144,14 +144,14 @@ void cause_outside_framework(cause *c, const evidence *e) {
 }
 
 void cause_limit(cause *c, const evidence *e) {
-  if (e->elsewhere) return; /* no limit was set: it is the size of a card */
-  /* The card had room and yet said no: there is a limit, told or not, below what was asked for. */
-  bool untold = e->failed && !known(e->n.limit_bytes) && known(e->n.free_bytes) &&
-                known(e->n.asked_bytes) && e->n.free_bytes > 2 * segment_bytes(e->n.asked_bytes);
-  if (!e->failed || (!evidence_limit_bound(e) && !untold)) return;
+  if (e->elsewhere) return; /* no limit was set: it is the size of a device */
+  /* The device had space and refused: some limit, reported or not, is below the request. */
+  bool unstated = e->failed && !known(e->n.limit_bytes) && known(e->n.free_bytes) &&
+                  known(e->n.asked_bytes) && e->n.free_bytes > 2 * segment_bytes(e->n.asked_bytes);
+  if (!e->failed || (!evidence_limit_bound(e) && !unstated)) return;
   uint64_t had = e->peak_reserved_bytes;
   uint64_t limit =
-      untold ? e->n.reserved_bytes + segment_bytes(e->n.asked_bytes) : e->n.limit_bytes;
+      unstated ? e->n.reserved_bytes + segment_bytes(e->n.asked_bytes) : e->n.limit_bytes;
   /* It held more before: the same work went well until the limit came down. */
   bool lowered = had > limit + limit / 50 + (UINT64_C(16) << 20);
   c->confidence = lowered ? 0.98 : 0.25;
@@ -159,9 +159,9 @@ void cause_limit(cause *c, const evidence *e) {
     cause_head(c, "The limit of %s is below the %s the same program held before", cause_size(limit),
                cause_size(had));
   else
-    cause_head(c, untold ? "A limit below %s is set" : "A limit of %s is set", cause_size(limit));
+    cause_head(c, unstated ? "A limit below %s is set" : "A limit of %s is set", cause_size(limit));
   if (known(e->n.free_bytes) && known(e->n.asked_bytes))
-    cause_say(c, "the card had %s free when %s were refused", cause_size(e->n.free_bytes),
+    cause_say(c, "the device had %s free when %s were refused", cause_size(e->n.free_bytes),
               cause_size(e->n.asked_bytes));
   cause_say(c, lowered ? "it was lowered while the program ran"
                        : "whether the program fits without it is not in the recording");

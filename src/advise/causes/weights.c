@@ -16,7 +16,7 @@ static bool is_weight(const evidence *e, uint32_t i) {
 
 /* The sizes the weights were made in, when that order is one sequence and then (a part of) the same
  * again: the model was made twice. Where the second time begins; `count` if it does not. Layers
- * come again too, but oftener: only the shortest period counts, and it must come about twice. */
+ * come again too, but more often: only the shortest period counts, and it must come about twice. */
 static uint32_t built_twice(const uint64_t *sizes, uint32_t count) {
   uint32_t *border = calloc(count + 1u, sizeof *border); /* the prefix function of the sizes */
   if (border == NULL || count < 6) {
@@ -187,11 +187,11 @@ void cause_loaded_twice(cause *c, const evidence *e, const findings *f) {
     c->confidence *= 0.5;
   char place[256];
   if (k->stack_id != 0)
-    cause_head(c, "The weights are on the card twice: %s of copies beside them, from %s",
+    cause_head(c, "The weights are on the device twice: %s of copies beside them, from %s",
                cause_size(k->copy_bytes),
                evidence_place(e, place, sizeof place, e->user_of_stack[k->stack_id]));
   else
-    cause_head(c, "The weights are on the card twice: %s of copies beside them",
+    cause_head(c, "The weights are on the device twice: %s of copies beside them",
                cause_size(k->copy_bytes));
   cause_say(c, "%s of weights, and %s in allocations of just the same sizes",
             cause_size(k->weight_bytes), cause_size(k->copy_bytes));
@@ -219,23 +219,23 @@ void cause_weights_too_big(cause *c, const evidence *e, const findings *f) {
   char place[256];
   if (evidence_plain(e)) {
     cause_head(c, "What was taken before anything was given back does not fit: %s, out of %s",
-               cause_size(weights), capacity > 0 ? cause_size(capacity) : "the card's memory");
+               cause_size(weights), capacity > 0 ? cause_size(capacity) : "the device's memory");
     cause_say(c, "%.0f%% of what is live was taken then; what it is for is not known", part * 100);
     return;
   }
   if (building && evidence_asked_bytes(e) > weights)
     cause_head(c, "The model's weights do not fit: one of them takes %s, out of %s",
                cause_size(evidence_asked_bytes(e)),
-               capacity > 0 ? cause_size(capacity) : "the card's memory");
+               capacity > 0 ? cause_size(capacity) : "the device's memory");
   else if (building)
     cause_head(c, "The model's weights alone do not fit: %s of them were there, out of %s",
-               cause_size(weights), capacity > 0 ? cause_size(capacity) : "the card's memory");
+               cause_size(weights), capacity > 0 ? cause_size(capacity) : "the device's memory");
   else
     cause_head(c, "The model's weights take most of the memory: %s of %s", cause_size(weights),
                cause_size(e->n.live_bytes));
   cause_say(c, "%.0f%% of what is live are weights", part * 100);
   if (building && e->fail_stack_id != 0)
-    cause_say(c, "it failed while they were put on the card, at %s",
+    cause_say(c, "it failed while they were put on the device, at %s",
               evidence_place(e, place, sizeof place, e->user_of_stack[e->fail_stack_id]));
 }
 

@@ -123,9 +123,13 @@ struct policy {
 extern const policy_ops policy_torch_default, policy_torch_expandable, policy_bfc,
     policy_cuda_async, policy_stowage;
 
-/* Returns policy i in the order that tables show; NULL past the last. */
+/* Not an allocator but a layout made with the whole recording known: only replay_run can run it.
+ * Its functions are NULL. */
+extern const policy_ops policy_planned;
+
+/* Returns allocator i in the order that tables show; NULL past the last. */
 const policy_ops *policy_at(size_t i);
-/* Returns NULL if there is no such policy. */
+/* Finds an allocator or "planned". Returns NULL if there is no such policy. */
 const policy_ops *policy_find(const char *name);
 
 #endif

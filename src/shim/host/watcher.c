@@ -35,7 +35,7 @@ static const char TEXT[] = {
 static request *question;
 static char folder[PATH_MAX];      /* of the run */
 static _Atomic uint32_t answering; /* the serial of the question that is answered */
-static _Atomic bool armed;         /* the interpreter tells of its forks */
+static _Atomic bool armed;         /* the interpreter reports its forks */
 static _Atomic int listener;       /* the process that has our thread */
 static _Atomic bool ending;        /* the interpreter runs its exit functions */
 
@@ -148,7 +148,8 @@ static python_object *forked(python_object *self, python_object *arguments) {
 
 /* ---- the thread ---- */
 
-/* The interpreter starts after us; one that takes longer is told of no exception at its end. */
+/* Waits for the interpreter, which starts after us. If it takes longer, its last exception is not
+ * reported. */
 static void arm(void) {
   for (int turn = 0; turn < 2500 && !python_here(); turn++) usleep(2000);
   python_script_run(&arming);
@@ -158,8 +159,8 @@ static void arm(void) {
 static void *wait_for_questions(void *unarmed) {
   /* One that comes while we arm is answered after. */
   uint32_t seen = atomic_load(&question->serial);
-  /* A child of a fork before Python could tell us of it is left alone at first: its interpreter
-   * puts its threads in order after us, and one that asks for its lock meanwhile is fatal to it. */
+  /* Wait in a child that was forked before Python could report it: its interpreter re-initializes
+   * its threads after us, and taking its lock before that is fatal. */
   if (unarmed != NULL) sleep(1);
   if (!atomic_load(&armed)) arm();
   for (;;) {

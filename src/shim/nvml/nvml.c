@@ -1,10 +1,10 @@
 /* The NVML proxy: a library that is libnvidia-ml.so.1 to its process, preloaded where a run has a
- * limit or spills, so that NVML tells the same limited truth as cudaMemGetInfo.
+ * limit or spills, so that NVML reports the same limited figures as cudaMemGetInfo.
  *
  * Every name NVML exports is here: a stub that jumps to the real library (../stubs.S, with a list
  * of its own), but for the few below, which change what the real one answered. The real one is
  * opened at the first call, by its path; the figures come from the run's ledger, devices are
- * matched by UUID, and a card that the run has no limit for is told as it is. */
+ * matched by UUID, and the figures of a device without a limit are unchanged. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -100,12 +100,12 @@ void *shim_stub_resolve(unsigned symbol) {
 
 /* ---- the limited truth ---- */
 
-/* The run's number of a card; -1: none it has figures for. */
-static int device_of(void *card) {
+/* The run's number of a device; -1: none it has figures for. */
+static int device_of(void *handle) {
   int (*get)(void *, char *, unsigned) =
       (int (*)(void *, char *, unsigned))(uintptr_t)real("nvmlDeviceGetUUID");
   char uuid[96] = "";
-  if (run.header == NULL || get == NULL || get(card, uuid, sizeof uuid) != NVML_OK) return -1;
+  if (run.header == NULL || get == NULL || get(handle, uuid, sizeof uuid) != NVML_OK) return -1;
   for (int i = 0; i < LEDGER_DEVICES_MAX; i++)
     if (uuid[0] != '\0' &&
         strncmp(run.header->uuids[i], uuid, sizeof run.header->uuids[i] - 1) == 0)
@@ -114,37 +114,38 @@ static int device_of(void *card) {
 }
 
 /* True if the figures were changed. */
-static bool tell(void *card, unsigned long long *free_bytes, unsigned long long *total_bytes) {
-  int device = device_of(card);
+static bool limit_memory(void *handle, unsigned long long *free_bytes,
+                         unsigned long long *total_bytes) {
+  int device = device_of(handle);
   if (device < 0) return false;
   uint64_t spill =
       atomic_load(&run.header->host_path) == LEDGER_PATH_NONE ? 0 : ledger_spill_limit(&run);
   if (spill == 0 && ledger_limit(&run, (unsigned)device) >= *total_bytes) return false;
   uint64_t left = *free_bytes, total = *total_bytes;
-  ledger_tell(&run, (unsigned)device, spill, &left, &total);
+  ledger_report_memory(&run, (unsigned)device, spill, &left, &total);
   *free_bytes = left;
   *total_bytes = total;
   return true;
 }
 
-HOOK int nvmlDeviceGetMemoryInfo(void *card, nvml_memory_v1 *memory);
-HOOK int nvmlDeviceGetMemoryInfo(void *card, nvml_memory_v1 *memory) {
+HOOK int nvmlDeviceGetMemoryInfo(void *handle, nvml_memory_v1 *memory);
+HOOK int nvmlDeviceGetMemoryInfo(void *handle, nvml_memory_v1 *memory) {
   __typeof__(&nvmlDeviceGetMemoryInfo) ask =
       (__typeof__(ask))(uintptr_t)real("nvmlDeviceGetMemoryInfo");
   if (ask == NULL) return library == NULL ? NVML_LIBRARY_NOT_FOUND : NVML_FUNCTION_NOT_FOUND;
-  int code = ask(card, memory);
-  if (code == NVML_OK && memory != NULL && tell(card, &memory->free, &memory->total))
+  int code = ask(handle, memory);
+  if (code == NVML_OK && memory != NULL && limit_memory(handle, &memory->free, &memory->total))
     memory->used = memory->total - memory->free;
   return code;
 }
 
-HOOK int nvmlDeviceGetMemoryInfo_v2(void *card, nvml_memory_v2 *memory);
-HOOK int nvmlDeviceGetMemoryInfo_v2(void *card, nvml_memory_v2 *memory) {
+HOOK int nvmlDeviceGetMemoryInfo_v2(void *handle, nvml_memory_v2 *memory);
+HOOK int nvmlDeviceGetMemoryInfo_v2(void *handle, nvml_memory_v2 *memory) {
   __typeof__(&nvmlDeviceGetMemoryInfo_v2) ask =
       (__typeof__(ask))(uintptr_t)real("nvmlDeviceGetMemoryInfo_v2");
   if (ask == NULL) return library == NULL ? NVML_LIBRARY_NOT_FOUND : NVML_FUNCTION_NOT_FOUND;
-  int code = ask(card, memory);
-  if (code == NVML_OK && memory != NULL && tell(card, &memory->free, &memory->total)) {
+  int code = ask(handle, memory);
+  if (code == NVML_OK && memory != NULL && limit_memory(handle, &memory->free, &memory->total)) {
     memory->used = memory->total - memory->free;
     memory->reserved = 0; /* the driver's own share is no part of the limit */
   }
@@ -153,7 +154,7 @@ HOOK int nvmlDeviceGetMemoryInfo_v2(void *card, nvml_memory_v2 *memory) {
 
 /* ---- processes ---- */
 
-/* What a process of the run holds on a device; false: it is none. */
+/* Finds what a process holds on a device. Returns false if it is not part of the run. */
 static bool held_by(unsigned pid, int device, unsigned long long *bytes) {
   uint64_t high = device < 0 ? 0 : atomic_load(&run.header->slots_high);
   for (uint64_t i = 0; i < high && i < LEDGER_SLOTS_MAX; i++) {
@@ -168,13 +169,13 @@ static bool held_by(unsigned pid, int device, unsigned long long *bytes) {
 }
 
 /* Entries of either form, `width` bytes each: they begin alike. */
-static int list(const char *name, void *card, unsigned *count, void *infos, size_t width) {
+static int list(const char *name, void *handle, unsigned *count, void *infos, size_t width) {
   int (*ask)(void *, unsigned *, void *) =
       (int (*)(void *, unsigned *, void *))(uintptr_t)real(name);
   if (ask == NULL) return library == NULL ? NVML_LIBRARY_NOT_FOUND : NVML_FUNCTION_NOT_FOUND;
-  int code = ask(card, count, infos);
+  int code = ask(handle, count, infos);
   if (code != NVML_OK || infos == NULL || count == NULL) return code;
-  int device = device_of(card);
+  int device = device_of(handle);
   for (unsigned i = 0; i < *count; i++) {
     nvml_process_v1 *info = (nvml_process_v1 *)(void *)((char *)infos + i * width);
     unsigned long long bytes;
@@ -184,9 +185,9 @@ static int list(const char *name, void *card, unsigned *count, void *infos, size
 }
 
 #define LIST(name, version)                                                                        \
-  HOOK int name(void *card, unsigned *count, nvml_process_v##version *infos);                      \
-  HOOK int name(void *card, unsigned *count, nvml_process_v##version *infos) {                     \
-    return list(#name, card, count, infos, sizeof *infos);                                         \
+  HOOK int name(void *handle, unsigned *count, nvml_process_v##version *infos);                    \
+  HOOK int name(void *handle, unsigned *count, nvml_process_v##version *infos) {                   \
+    return list(#name, handle, count, infos, sizeof *infos);                                       \
   }
 LIST(nvmlDeviceGetComputeRunningProcesses, 1)
 LIST(nvmlDeviceGetComputeRunningProcesses_v2, 2)

@@ -1,4 +1,4 @@
-"""Keeps a tensor of each turn (PyTorch's road: it is told by an observer and raises)."""
+"""Keeps a tensor of each turn (PyTorch calls an observer and raises)."""
 import sys
 
 import cuda

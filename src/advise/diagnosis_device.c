@@ -1,32 +1,32 @@
-/* Causes on the card. The numbers come first: a size no machine has, room that was there, holes,
+/* Causes on the device. The numbers come first: a size no machine has, room that was there, holes,
  * a limit, other processes, one huge request. What they leave open, the phase decides. */
 #include <stdio.h>
 
-#include "advise/told.h"
+#include "advise/diagnosis.h"
 
 #define CONTEXT_MOST (UINT64_C(1) << 30) /* a CUDA context with its kernels takes up to this */
 #define SMALL_POOL                                                                                 \
-  (UINT64_C(1) << 30) /* TensorFlow takes most of a free card: less means others                   \
+  (UINT64_C(1) << 30) /* TensorFlow takes most of a free device: less means others                 \
                        */
 #define PROCESSES_SHOWN 6
 #define BELIEVED        0.3
 
 static bool known(uint64_t bytes) {
-  return told_known(bytes);
+  return diagnosis_known(bytes);
 }
 
 static bool has(const explanation *x, uint64_t mark) {
-  return context_any(&x->evidence.told.context, mark);
+  return context_any(&x->evidence.message.context, mark);
 }
 
-/* What a process needs on a card before its first tensor; small cards have smaller contexts. */
-static uint64_t context_bytes(uint64_t card) {
-  return card / 5 < CONTEXT_MOST ? card / 5 : CONTEXT_MOST;
+/* What a process needs on a device before its first tensor; small devices have smaller contexts. */
+static uint64_t context_bytes(uint64_t device) {
+  return device / 5 < CONTEXT_MOST ? device / 5 : CONTEXT_MOST;
 }
 
-static void tell_holes(explanation *x) {
+static void detect_holes(explanation *x) {
   const numbers *n = &x->evidence.n;
-  const message *m = &x->evidence.told;
+  const message *m = &x->evidence.message;
   if (!known(n->asked_bytes) || !known(n->cached_bytes)) return;
   bool pieces = known(n->largest_hole_bytes);
   if (n->cached_bytes < n->asked_bytes || (pieces && n->largest_hole_bytes >= n->asked_bytes))
@@ -34,7 +34,7 @@ static void tell_holes(explanation *x) {
   /* Every allocator has some rest: only a good part of the whole makes it the cause. */
   double part = n->reserved_bytes > 0 ? (double)n->cached_bytes / (double)n->reserved_bytes : 1;
   double sure = part >= 0.15 ? (pieces ? 0.9 : 0.75) : part >= 0.05 ? 0.4 : 0.15;
-  cause *c = told_cause(x, CAUSE_FRAGMENTATION, sure);
+  cause *c = diagnosis_cause(x, CAUSE_FRAGMENTATION, sure);
   cause_say(c, "%.0f%% of what the allocator holds is not in use", part * 100);
   if (pieces)
     cause_head(c,
@@ -43,32 +43,33 @@ static void tell_holes(explanation *x) {
                cause_size(n->cached_bytes), cause_size(n->largest_hole_bytes),
                cause_size(n->asked_bytes));
   else
-    cause_head(c,
-               "The card's free memory is in pieces: %s are reserved and not in use, more than the "
-               "%s asked for, but no piece is large enough",
-               cause_size(n->cached_bytes), cause_size(n->asked_bytes));
+    cause_head(
+        c,
+        "The device's free memory is in pieces: %s are reserved and not in use, more than the "
+        "%s asked for, but no piece is large enough",
+        cause_size(n->cached_bytes), cause_size(n->asked_bytes));
   if (m->chunks.found)
     cause_say(c, "%llu chunks in use and %llu free in the allocator's dump",
               (unsigned long long)m->chunks.used_count, (unsigned long long)m->chunks.free_count);
 }
 
-static void tell_limit(explanation *x) {
+static void detect_limit(explanation *x) {
   const numbers *n = &x->evidence.n;
-  const message *m = &x->evidence.told;
+  const message *m = &x->evidence.message;
   if (!known(n->limit_bytes)) return;
   bool room = known(n->free_bytes) && known(n->asked_bytes) && n->free_bytes >= n->asked_bytes;
   if (m->kind == MESSAGE_TORCH && room) {
     /* With room for several such requests, the limit is all that the text gives as a reason. */
     bool roomy = n->free_bytes / 4 >= n->asked_bytes;
-    cause *c = told_cause(x, CAUSE_LIMIT, roomy ? 0.65 : 0.25);
-    cause_head(c, "A limit of %s is set for this process while the card has %s free",
+    cause *c = diagnosis_cause(x, CAUSE_LIMIT, roomy ? 0.65 : 0.25);
+    cause_head(c, "A limit of %s is set for this process while the device has %s free",
                cause_size(n->limit_bytes), cause_size(n->free_bytes));
     cause_say(c, "set_per_process_memory_fraction, or another program's setting, made it");
     return;
   }
   if (has(x, CONTEXT_BIT(APPLE)) && known(m->outside_bytes) &&
       m->outside_bytes > n->limit_bytes / 4) {
-    cause *c = told_cause(x, CAUSE_OUTSIDE_FRAMEWORK, 0.5);
+    cause *c = diagnosis_cause(x, CAUSE_OUTSIDE_FRAMEWORK, 0.5);
     cause_head(c,
                "%s of the %s that may be used are held outside PyTorch's pool, by this program "
                "or by others on the Mac",
@@ -76,92 +77,96 @@ static void tell_limit(explanation *x) {
     return;
   }
   if (m->kind == MESSAGE_CUPY) {
-    cause *c = told_cause(x, CAUSE_LIMIT, 0.45);
+    cause *c = diagnosis_cause(x, CAUSE_LIMIT, 0.45);
     cause_head(c, "CuPy's pool may hold %s and holds %s", cause_size(n->limit_bytes),
                known(n->live_bytes) ? cause_size(n->live_bytes) : "an unknown part of it");
     return;
   }
   if (m->kind == MESSAGE_TENSORFLOW && n->limit_bytes < SMALL_POOL) {
-    cause *c = told_cause(x, CAUSE_OTHER_PROCESS, 0.55);
+    cause *c = diagnosis_cause(x, CAUSE_OTHER_PROCESS, 0.55);
     cause_head(c,
-               "TensorFlow got only %s of the card: probably another process held the rest when "
+               "TensorFlow got only %s of the device: probably another process held the rest when "
                "it started",
                cause_size(n->limit_bytes));
-    cause_say(c, "TensorFlow takes nearly all free memory of a card when it starts");
+    cause_say(c, "TensorFlow takes nearly all free memory of a device when it starts");
   }
 }
 
-static void tell_processes(explanation *x) {
+static void detect_processes(explanation *x) {
   const numbers *n = &x->evidence.n;
-  const message *m = &x->evidence.told;
-  if (!known(n->card_bytes)) return;
-  if (known(n->other_process_bytes) && n->other_process_bytes > n->card_bytes / 10) {
-    cause *c =
-        told_cause(x, CAUSE_OTHER_PROCESS, n->other_process_bytes > n->card_bytes / 3 ? 0.93 : 0.7);
+  const message *m = &x->evidence.message;
+  if (!known(n->device_bytes)) return;
+  if (known(n->other_process_bytes) && n->other_process_bytes > n->device_bytes / 10) {
+    cause *c = diagnosis_cause(x, CAUSE_OTHER_PROCESS,
+                               n->other_process_bytes > n->device_bytes / 3 ? 0.93 : 0.7);
     if (m->process_count > 1)
-      cause_head(c, "%u other processes hold %s of the card's %s", m->process_count,
-                 cause_size(n->other_process_bytes), cause_size(n->card_bytes));
+      cause_head(c, "%u other processes hold %s of the device's %s", m->process_count,
+                 cause_size(n->other_process_bytes), cause_size(n->device_bytes));
     else
-      cause_head(c, "Another process holds %s of the card's %s", cause_size(n->other_process_bytes),
-                 cause_size(n->card_bytes));
+      cause_head(c, "Another process holds %s of the device's %s",
+                 cause_size(n->other_process_bytes), cause_size(n->device_bytes));
     for (uint32_t i = 0; i < m->process_count && i < PROCESSES_SHOWN; i++)
       cause_say(c, "process %u holds %s", m->processes[i].pid, cause_size(m->processes[i].bytes));
     if (m->process_count > PROCESSES_SHOWN)
       cause_say(c, "and %u more", m->process_count - PROCESSES_SHOWN);
   }
   if (known(n->outside_framework_bytes) && n->outside_framework_bytes > CONTEXT_MOST &&
-      n->outside_framework_bytes - CONTEXT_MOST > n->card_bytes / 10) {
-    cause *c = told_cause(x, CAUSE_OUTSIDE_FRAMEWORK,
-                          n->outside_framework_bytes > n->card_bytes / 3 ? 0.93 : 0.7);
+      n->outside_framework_bytes - CONTEXT_MOST > n->device_bytes / 10) {
+    cause *c = diagnosis_cause(x, CAUSE_OUTSIDE_FRAMEWORK,
+                               n->outside_framework_bytes > n->device_bytes / 3 ? 0.93 : 0.7);
     cause_head(c, "%s of this process were taken outside PyTorch",
                cause_size(n->outside_framework_bytes));
   }
 }
 
-/* A large part of the card that nobody in the text accounts for. */
-static void tell_unaccounted(explanation *x) {
+/* A large part of the device that nobody in the text accounts for. */
+static void detect_unaccounted(explanation *x) {
   const numbers *n = &x->evidence.n;
-  const message *m = &x->evidence.told;
-  if (!known(n->card_bytes)) return;
+  const message *m = &x->evidence.message;
+  if (!known(n->device_bytes)) return;
   if ((m->kind == MESSAGE_TENSORFLOW || m->kind == MESSAGE_XLA) && known(n->free_bytes) &&
-      n->free_bytes < n->card_bytes / 2) {
-    cause *c = told_cause(x, CAUSE_OTHER_PROCESS, 0.8);
-    cause_head(c, "Only %s of the card's %s were free when the program started",
-               cause_size(n->free_bytes), cause_size(n->card_bytes));
+      n->free_bytes < n->device_bytes / 2) {
+    cause *c = diagnosis_cause(x, CAUSE_OTHER_PROCESS, 0.8);
+    cause_head(c, "Only %s of the device's %s were free when the program started",
+               cause_size(n->free_bytes), cause_size(n->device_bytes));
     return;
   }
   if (!known(n->unknown_bytes)) return;
-  uint64_t own = context_bytes(n->card_bytes);
-  if (n->unknown_bytes < own || n->unknown_bytes - own < n->card_bytes / 8) return;
-  double part = (double)n->unknown_bytes / (double)n->card_bytes;
-  cause *c = told_cause(x, CAUSE_OTHER_PROCESS, part >= 1.0 / 3 ? 0.85 : part >= 0.2 ? 0.65 : 0.5);
-  cause_head(c,
-             "%s of the card's %s are not this program's: probably another process holds them, or "
-             "another library in this one",
-             cause_size(n->unknown_bytes), cause_size(n->card_bytes));
+  uint64_t own = context_bytes(n->device_bytes);
+  if (n->unknown_bytes < own || n->unknown_bytes - own < n->device_bytes / 8) return;
+  double part = (double)n->unknown_bytes / (double)n->device_bytes;
+  cause *c = diagnosis_cause(x, CAUSE_OTHER_PROCESS,
+                             part >= 1.0 / 3 ? 0.85
+                             : part >= 0.2   ? 0.65
+                                             : 0.5);
+  cause_head(
+      c,
+      "%s of the device's %s are not this program's: probably another process holds them, or "
+      "another library in this one",
+      cause_size(n->unknown_bytes), cause_size(n->device_bytes));
   cause_say(c, "a process needs up to %s beside its tensors; this is more", cause_size(own));
 }
 
-/* A server that checks the card before it starts. */
-static void tell_start(explanation *x) {
+/* A server that checks the device before it starts. */
+static void detect_start(explanation *x) {
   const numbers *n = &x->evidence.n;
-  if ((x->evidence.told.details & MESSAGE_START) == 0) return;
-  bool taken = known(n->card_bytes) && known(n->free_bytes) &&
-               n->card_bytes - n->free_bytes > n->card_bytes / 8;
-  cause *c = told_cause(x, taken ? CAUSE_OTHER_PROCESS : CAUSE_LIMIT, taken ? 0.75 : 0.5);
-  cause_head(c, "Only %s of the card's %s were free at start, and %s are to be taken",
+  if ((x->evidence.message.details & MESSAGE_START) == 0) return;
+  bool taken = known(n->device_bytes) && known(n->free_bytes) &&
+               n->device_bytes - n->free_bytes > n->device_bytes / 8;
+  cause *c = diagnosis_cause(x, taken ? CAUSE_OTHER_PROCESS : CAUSE_LIMIT, taken ? 0.75 : 0.5);
+  cause_head(c, "Only %s of the device's %s were free at start, and %s are to be taken",
              known(n->free_bytes) ? cause_size(n->free_bytes) : "a part",
-             known(n->card_bytes) ? cause_size(n->card_bytes) : "memory",
+             known(n->device_bytes) ? cause_size(n->device_bytes) : "memory",
              known(n->asked_bytes) ? cause_size(n->asked_bytes) : "more");
 }
 
 /* One request that is as much as all there is, or several times what is in use. */
-static void tell_spike(explanation *x) {
+static void detect_spike(explanation *x) {
   const numbers *n = &x->evidence.n;
-  const message *m = &x->evidence.told;
-  uint64_t capacity = known(n->limit_bytes) ? n->limit_bytes : n->card_bytes;
+  const message *m = &x->evidence.message;
+  uint64_t capacity = known(n->limit_bytes) ? n->limit_bytes : n->device_bytes;
   if (!known(n->asked_bytes) || (m->details & (MESSAGE_START | MESSAGE_WEIGHTS)) != 0) return;
-  /* TensorFlow's first request is its pool, and a pool's limit is no card. */
+  /* TensorFlow's first request is its pool, and a pool's limit is no device. */
   if (m->kind == MESSAGE_TENSORFLOW && !known(m->shape_bytes) && known(n->free_bytes)) return;
   if (m->kind == MESSAGE_CUPY && known(n->limit_bytes) && n->asked_bytes <= n->limit_bytes) return;
   /* A weight is no result that can be made in parts. */
@@ -172,10 +177,10 @@ static void tell_spike(explanation *x) {
                       : !dwarfs || n->asked_bytes < UINT64_C(1) << 30)
     return;
   cause *c =
-      told_cause(x, CAUSE_ONE_SPIKE, known(capacity) && n->asked_bytes > capacity ? 0.8 : 0.6);
+      diagnosis_cause(x, CAUSE_ONE_SPIKE, known(capacity) && n->asked_bytes > capacity ? 0.8 : 0.6);
   if (known(capacity) && n->asked_bytes > capacity)
     cause_head(c,
-               "One request of %s is larger than the whole card (%s): no batch size below it "
+               "One request of %s is larger than the whole device (%s): no batch size below it "
                "helps unless that one tensor shrinks",
                cause_size(n->asked_bytes), cause_size(capacity));
   else if (known(capacity))
@@ -189,26 +194,26 @@ static void tell_spike(explanation *x) {
     cause_say(c, "attention over a long sequence or a large image grows with its square");
 }
 
-/* What XLA's text tells of a compiled program: the part of it that is most. */
-static void tell_program(explanation *x) {
-  const message *m = &x->evidence.told;
+/* What XLA's text reports of a compiled program: its largest part. */
+static void detect_program(explanation *x) {
+  const message *m = &x->evidence.message;
   if (!known(m->temporary_bytes)) return;
   uint64_t given_bytes = known(m->given_bytes) ? m->given_bytes : 0;
   if (m->temporary_bytes + given_bytes < UINT64_C(1) << 30) {
-    cause *c = told_cause(x, CAUSE_UNKNOWN, 0.35);
+    cause *c = diagnosis_cause(x, CAUSE_UNKNOWN, 0.35);
     cause_head(c,
-               "The program that failed needs only %s: the rest of the card is probably held by "
+               "The program that failed needs only %s: the rest of the device is probably held by "
                "other arrays, or by another process",
                cause_size(m->temporary_bytes + given_bytes));
     return;
   }
   bool one = known(m->largest_bytes) && m->largest_bytes >= m->temporary_bytes / 2;
   bool given = given_bytes > m->temporary_bytes;
-  cause *c = told_cause(x,
-                        given ? CAUSE_WEIGHTS_TOO_BIG
-                        : one ? CAUSE_ONE_SPIKE
-                              : CAUSE_BATCH_TOO_BIG,
-                        given || !one ? 0.45 : 0.6);
+  cause *c = diagnosis_cause(x,
+                             given ? CAUSE_WEIGHTS_TOO_BIG
+                             : one ? CAUSE_ONE_SPIKE
+                                   : CAUSE_BATCH_TOO_BIG,
+                             given || !one ? 0.45 : 0.6);
   if (given)
     cause_head(
         c, "What goes into the compiled program and comes out takes %s: weights, state, the batch",
@@ -226,10 +231,10 @@ static void tell_program(explanation *x) {
 }
 
 /* "OOM when allocating tensor with shape[512,256,56,56]": the first of several is the batch. */
-static void tell_shape(explanation *x) {
-  const message *m = &x->evidence.told;
+static void detect_shape(explanation *x) {
+  const message *m = &x->evidence.message;
   if (m->rank < 2 || m->first_dim < 2) return;
-  cause *c = told_cause(x, CAUSE_BATCH_TOO_BIG, m->rank > 2 ? 0.45 : 0.4);
+  cause *c = diagnosis_cause(x, CAUSE_BATCH_TOO_BIG, m->rank > 2 ? 0.45 : 0.4);
   cause_head(c,
              "A tensor of shape %s did not fit; its first dimension, %u, is most often the batch",
              m->what, m->first_dim);
@@ -238,14 +243,15 @@ static void tell_shape(explanation *x) {
 
 /* ---- what the phase and the library suggest ---- */
 
-/* "14.8 GiB of the card's 15.7 GiB are in use", or less, as far as the numbers go. */
+/* "14.8 GiB of the device's 15.7 GiB are in use", or less, as far as the numbers go. */
 static const char *usage(const explanation *x, char text[160]) {
   const numbers *n = &x->evidence.n;
-  const message *m = &x->evidence.told;
-  const char *whole = m->context.seen & CONTEXT_BIT(APPLE) ? "that PyTorch may use" : "of the card";
-  if (known(n->live_bytes) && known(n->card_bytes))
-    snprintf(text, 160, "this program's data fills %s of the card's %s", cause_size(n->live_bytes),
-             cause_size(n->card_bytes));
+  const message *m = &x->evidence.message;
+  const char *whole =
+      m->context.seen & CONTEXT_BIT(APPLE) ? "that PyTorch may use" : "of the device";
+  if (known(n->live_bytes) && known(n->device_bytes))
+    snprintf(text, 160, "this program's data fills %s of the device's %s",
+             cause_size(n->live_bytes), cause_size(n->device_bytes));
   else if (known(n->live_bytes) && known(n->limit_bytes))
     snprintf(text, 160, "this program's data fills %s of the %s %s", cause_size(n->live_bytes),
              cause_size(n->limit_bytes), whole);
@@ -254,7 +260,7 @@ static const char *usage(const explanation *x, char text[160]) {
   else
     snprintf(text, 160, "%s could not get %s%s", message_kind_name(m->kind),
              known(n->asked_bytes) ? cause_size(n->asked_bytes) : "the memory it asked for",
-             m->kind == MESSAGE_CUDA || known(n->asked_bytes) ? " on the card" : "");
+             m->kind == MESSAGE_CUDA || known(n->asked_bytes) ? " on the device" : "");
   return text;
 }
 
@@ -268,9 +274,9 @@ typedef struct guess {
 
 /* By phase; `bare` for errors without numbers, where another process is as likely. */
 static guess by_phase(const explanation *x) {
-  const message *m = &x->evidence.told;
+  const message *m = &x->evidence.message;
   const numbers *n = &x->evidence.n;
-  bool bare = !known(n->live_bytes) && !known(n->card_bytes);
+  bool bare = !known(n->live_bytes) && !known(n->device_bytes);
   if (has(x, MARK(OPTIMIZER)))
     return (guess){CAUSE_OPTIMIZER_STATE, bare ? 0.55 : 0.7,
                    "the optimizer needs its own copies of the weights (Adam: two more)"};
@@ -282,7 +288,7 @@ static guess by_phase(const explanation *x) {
                    "a second copy of the weights was being made (deepcopy)"};
   if (has(x, MARK(BACKWARD)))
     return (guess){CAUSE_BATCH_TOO_BIG, bare ? 0.45 : 0.55,
-                   "probably the batch is too big for training on this card"};
+                   "probably the batch is too big for training on this device"};
   if (has(x, MARK(EVALUATING)) && has(x, MARK(TRAINING)) && !has(x, MARK(NO_GRAD)) &&
       !has(x, MARK(LOADING)))
     return (guess){CAUSE_NO_GRAD_MISSING, 0.45,
@@ -292,48 +298,48 @@ static guess by_phase(const explanation *x) {
     return bare && m->kind == MESSAGE_CUDA && has(x, MARK(LOADING))
                ? (guess){CAUSE_OTHER_PROCESS, 0.4,
                          "it failed while weights were loaded: probably another process holds the "
-                         "card, or the weights do not fit"}
-               : (guess){CAUSE_WEIGHTS_TOO_BIG, 0.65, "the model's weights do not fit the card"};
+                         "device, or the weights do not fit"}
+               : (guess){CAUSE_WEIGHTS_TOO_BIG, 0.65, "the model's weights do not fit the device"};
   if (bare && m->kind == MESSAGE_CUDA && has(x, MARK(PLACING)) && !has(x, MARK(FORWARD)))
     return (guess){CAUSE_OTHER_PROCESS, 0.4,
-                   "the first copy to the card failed: probably another process holds it"};
+                   "the first copy to the device failed: probably another process holds it"};
   if (has(x, MARK(FORWARD)) || has(x, MARK(GENERATING)) || has(x, MARK(TRAINING)) ||
       has(x, MARK(COMFY)) || has(x, MARK(WEBUI)))
     return (guess){CAUSE_BATCH_TOO_BIG, bare ? 0.4 : 0.5,
                    "probably what is computed at once (batch, resolution or length) is too big"};
   if (bare && m->kind == MESSAGE_CUDA && (m->details & MESSAGE_MIG) == 0)
     return (guess){CAUSE_UNKNOWN, BELIEVED,
-                   "the text does not say whether this program or another one fills the card"};
+                   "the text does not say whether this program or another one fills the device"};
   return (guess){CAUSE_BATCH_TOO_BIG, 0.45,
-                 "the card is simply full: probably the batch or the model is too big for it"};
+                 "the device is simply full: probably the batch or the model is too big for it"};
 }
 
 static guess by_kind(const explanation *x) {
-  const message *m = &x->evidence.told;
+  const message *m = &x->evidence.message;
   bool weights = (m->details & MESSAGE_WEIGHTS) != 0, compute = (m->details & MESSAGE_COMPUTE) != 0;
   if ((m->details & MESSAGE_INIT) != 0)
     return (guess){
         CAUSE_UNKNOWN, BELIEVED,
-        "the driver itself could not start: nothing of this program was on the card yet"};
+        "the driver itself could not start: nothing of this program was on the device yet"};
   switch (m->kind) {
   case MESSAGE_LLAMA:
     if (compute)
       return (guess){CAUSE_BATCH_TOO_BIG, 0.5,
                      "the model is loaded; its context (KV cache and compute buffer) does not fit"};
     return (guess){CAUSE_WEIGHTS_TOO_BIG, weights ? 0.65 : 0.45,
-                   weights ? "the model's weights do not fit the card"
-                           : "probably the model with its context does not fit the card"};
+                   weights ? "the model's weights do not fit the device"
+                           : "probably the model with its context does not fit the device"};
   case MESSAGE_VLLM:
   case MESSAGE_SGLANG:
     return compute ? (guess){CAUSE_BATCH_TOO_BIG, 0.5, "too many requests run at once"}
                    : (guess){CAUSE_WEIGHTS_TOO_BIG, 0.5,
-                             "the weights leave too little of the card for the KV cache (the "
+                             "the weights leave too little of the device for the KV cache (the "
                              "memory a server keeps for the tokens of its requests)"};
   case MESSAGE_CTRANSLATE:
     return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.4,
-                   "probably the model is too large for what is free of the card"};
+                   "probably the model is too large for what is free of the device"};
   case MESSAGE_DISPATCH:
-    return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.8, "the model's weights do not fit the card"};
+    return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.8, "the model's weights do not fit the device"};
   case MESSAGE_MLX:
     if ((m->details & MESSAGE_ONE_BUFFER) != 0)
       return (guess){CAUSE_ONE_SPIKE, 0.6,
@@ -346,24 +352,24 @@ static guess by_kind(const explanation *x) {
   case MESSAGE_RMM:
     if ((m->details & MESSAGE_POOL) != 0)
       return (guess){CAUSE_LIMIT, 0.5,
-                     "RMM's pool has reached its maximum, or the card cannot give the pool its "
+                     "RMM's pool has reached its maximum, or the device cannot give the pool its "
                      "first block"};
     if (!has(x, MARK(READING)))
-      return (guess){CAUSE_UNKNOWN, 0.35, "the text does not say what fills the card"};
+      return (guess){CAUSE_UNKNOWN, 0.35, "the text does not say what fills the device"};
     return (guess){CAUSE_BATCH_TOO_BIG, 0.45,
-                   "probably the table and its copies are larger than what is free of the card"};
+                   "probably the table and its copies are larger than what is free of the device"};
   case MESSAGE_NUMBA:
-    return (guess){CAUSE_UNKNOWN, 0.35, "the text does not say what fills the card"};
+    return (guess){CAUSE_UNKNOWN, 0.35, "the text does not say what fills the device"};
   default: break;
   }
   return by_phase(x);
 }
 
-static void tell_guess(explanation *x) {
-  const message *m = &x->evidence.told;
+static void detect_guess(explanation *x) {
+  const message *m = &x->evidence.message;
   char text[160];
   guess g = by_kind(x);
-  cause *c = told_cause(x, g.id, g.confidence);
+  cause *c = diagnosis_cause(x, g.id, g.confidence);
   usage(x, text);
   if (text[0] >= 'a' && text[0] <= 'z' && m->kind != MESSAGE_LLAMA && m->kind != MESSAGE_VLLM)
     text[0] = (char)(text[0] - 'a' + 'A');
@@ -382,46 +388,48 @@ static void tell_guess(explanation *x) {
               m->what);
 }
 
-static void tell_room(explanation *x) {
+static void detect_room(explanation *x) {
   const numbers *n = &x->evidence.n;
-  cause *c = told_cause(x, CAUSE_UNKNOWN, 0.5);
-  cause_head(c,
-             "%s were free on the card, more than the %s asked for: the card was not full, so this "
-             "is something else",
-             cause_size(n->free_bytes), cause_size(n->asked_bytes));
+  cause *c = diagnosis_cause(x, CAUSE_UNKNOWN, 0.5);
+  cause_head(
+      c,
+      "%s were free on the device, more than the %s asked for: the device was not full, so this "
+      "is something else",
+      cause_size(n->free_bytes), cause_size(n->asked_bytes));
   cause_say(c, "the driver refused: another process may have held it at that moment, or the system "
                "could not back it (on Windows: RAM and page file; in containers: a limit)");
 }
 
-void told_card(explanation *x) {
+void diagnosis_device(explanation *x) {
   const numbers *n = &x->evidence.n;
-  if (told_absurd(n)) {
-    cause *c = told_cause(x, CAUSE_UNKNOWN, 0.5);
+  if (diagnosis_absurd(n)) {
+    cause *c = diagnosis_cause(x, CAUSE_UNKNOWN, 0.5);
     cause_head(c,
                "%s were asked for, which no machine has: the size itself is wrong (an overflow, a "
-               "corrupt shape or a race), not the card",
+               "corrupt shape or a race), not the device",
                cause_size(n->asked_bytes));
     return;
   }
-  /* With room on the card a pool would have grown: its holes are not the reason. */
-  if (!told_had_room(n)) tell_holes(x);
-  tell_limit(x);
-  tell_processes(x);
-  tell_start(x);
-  tell_spike(x);
+  /* With room on the device a pool would have grown: its holes are not the reason. */
+  if (!diagnosis_had_room(n)) detect_holes(x);
+  detect_limit(x);
+  detect_processes(x);
+  detect_start(x);
+  detect_spike(x);
   findings_rank(&x->findings);
   bool open = x->findings.count == 0 || x->findings.list[0].confidence < 0.5;
-  if (open && told_had_room(n) && x->evidence.told.kind != MESSAGE_VLLM && !known(n->limit_bytes)) {
-    tell_room(x);
+  if (open && diagnosis_had_room(n) && x->evidence.message.kind != MESSAGE_VLLM &&
+      !known(n->limit_bytes)) {
+    detect_room(x);
     return;
   }
-  tell_unaccounted(x);
+  detect_unaccounted(x);
   findings_rank(&x->findings);
   open = x->findings.count == 0 || x->findings.list[0].confidence < 0.5;
-  if (open) tell_program(x);
+  if (open) detect_program(x);
   findings_rank(&x->findings);
-  if (x->findings.count == 0 || x->findings.list[0].confidence < BELIEVED) tell_shape(x);
+  if (x->findings.count == 0 || x->findings.list[0].confidence < BELIEVED) detect_shape(x);
   findings_rank(&x->findings);
   const cause *first = x->findings.count > 0 ? &x->findings.list[0] : NULL;
-  if (first == NULL || (first->confidence < 0.45 && first->id != CAUSE_UNKNOWN)) tell_guess(x);
+  if (first == NULL || (first->confidence < 0.45 && first->id != CAUSE_UNKNOWN)) detect_guess(x);
 }

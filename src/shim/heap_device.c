@@ -1,5 +1,5 @@
-/* Card: pages by the real driver, counted in the ledger. See card.h. */
-#include "shim/card.h"
+/* Heap device: pages of the real driver, counted in the ledger. See heap_device.h. */
+#include "shim/heap_device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,12 +23,12 @@
 
 enum { ON_HOST = 1, LENT = 2, PAGE_FLAGS = 3 };
 
-typedef struct card {
+typedef struct heap_device {
   stow_device head; /* first: a stow_device is the beginning of this */
   cu_device number;
   unsigned device;
   stow_device_props props;
-  bool rdma; /* pages can be reached by network cards, as plain memory can */
+  bool rdma; /* pages can be reached by network devices, as plain memory can */
   _Atomic uint64_t held[STOW_TIER_COUNT];
   _Atomic uint64_t lent; /* pages of vram among those the heap has as host pages */
   struct {
@@ -36,15 +36,15 @@ typedef struct card {
   } ranges[RANGES_MAX];
   lock lock;
   map pages; /* guarded by lock; handle to bytes, with ON_HOST or LENT */
-} card;
+} heap_device;
 
 static _Thread_local bool on_host, inside;
 
-void card_use_host(bool host) {
+void heap_device_use_host(bool host) {
   on_host = host;
 }
 
-bool card_inside(void) {
+bool heap_device_inside(void) {
   return inside;
 }
 
@@ -97,7 +97,7 @@ static const physical_account PLAIN = {.take = take_plain,
                                        .undo = counted_undo,
                                        .give = counted_release};
 
-static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
+static cu_result create_vram(const heap_device *c, cu_handle *handle, uint64_t bytes) {
   ASSERT(handle != NULL && bytes > 0);
   counted who = {c->device, LEDGER_PLAIN};
   physical maker = {shim_driver(), &PLAIN, &who};
@@ -107,7 +107,7 @@ static cu_result create_vram(const card *c, cu_handle *handle, uint64_t bytes) {
   return physical_page_create(&maker, handle, bytes, &prop, 0);
 }
 
-static cu_result release(const card *c, cu_handle handle, uint64_t bytes, stow_tier tier) {
+static cu_result release(const heap_device *c, cu_handle handle, uint64_t bytes, stow_tier tier) {
   ASSERT(handle != 0);
   counted who = {c->device, LEDGER_PLAIN};
   physical maker = {shim_driver(), &PLAIN, &who};
@@ -116,30 +116,30 @@ static cu_result release(const card *c, cu_handle handle, uint64_t bytes, stow_t
 }
 
 /* What vram has room for, and how much there is of it; 0 where blocks cannot be in both. */
-static uint64_t vram_room(const card *c, uint64_t *whole) {
+static uint64_t vram_room(const heap_device *c, uint64_t *whole) {
   const ledger *l = account_ledger();
   *whole = 0;
   if (l->header == NULL || atomic_load(&l->header->host_path) != LEDGER_PATH_PAGES) return 0;
   return host_tier_vram_room(c->device, whole);
 }
 
-uint64_t card_room(const stow_device *device) {
+uint64_t heap_device_room(const stow_device *device) {
   uint64_t whole;
   int mode = enter();
-  uint64_t room = vram_room((const card *)device, &whole);
+  uint64_t room = vram_room((const heap_device *)device, &whole);
   leave(mode);
   return room;
 }
 
 /* Does vram have room for a page of a block that is too large for it, with one part of so many left
  * to others? */
-static bool vram_has(const card *c, uint64_t bytes, uint64_t part) {
+static bool vram_has(const heap_device *c, uint64_t bytes, uint64_t part) {
   uint64_t whole, room = vram_room(c, &whole), left = whole / part;
   return room >= left && room - left >= bytes;
 }
 
 /* A page of vram for a block that goes past it. */
-static cu_result lend(const card *c, cu_handle *handle, uint64_t bytes, uint64_t part) {
+static cu_result lend(const heap_device *c, cu_handle *handle, uint64_t bytes, uint64_t part) {
   ASSERT(on_host);
   if (!vram_has(c, bytes, part)) return CU_ERROR_OUT_OF_MEMORY;
   on_host = false;
@@ -148,7 +148,7 @@ static cu_result lend(const card *c, cu_handle *handle, uint64_t bytes, uint64_t
   return code;
 }
 
-static stow_status note_page(card *c, cu_handle handle, uint64_t value) {
+static stow_status note_page(heap_device *c, cu_handle handle, uint64_t value) {
   ASSERT(handle != 0 && (value & ~(uint64_t)PAGE_FLAGS) > 0);
   lock_take(&c->lock);
   stow_status status = map_put(&c->pages, handle, value);
@@ -158,7 +158,7 @@ static stow_status note_page(card *c, cu_handle handle, uint64_t value) {
 
 static stow_status page_create(stow_device *device, stow_page *page, uint64_t bytes,
                                stow_tier tier) {
-  card *c = (card *)device;
+  heap_device *c = (heap_device *)device;
   cu_handle handle = 0;
   int mode = enter();
   cu_result code = CU_ERROR_OUT_OF_MEMORY;
@@ -192,7 +192,7 @@ static stow_status page_create(stow_device *device, stow_page *page, uint64_t by
 }
 
 static stow_status page_release(stow_device *device, stow_page page) {
-  card *c = (card *)device;
+  heap_device *c = (heap_device *)device;
   uint64_t value;
   lock_take(&c->lock);
   bool known = map_remove(&c->pages, page, &value);
@@ -215,19 +215,19 @@ static stow_status page_release(stow_device *device, stow_page page) {
   return STOW_OK;
 }
 
-bool card_lent(const stow_device *device) {
-  return atomic_load_explicit(&((const card *)device)->lent, memory_order_relaxed) > 0;
+bool heap_device_lent(const stow_device *device) {
+  return atomic_load_explicit(&((const heap_device *)device)->lent, memory_order_relaxed) > 0;
 }
 
-uint64_t card_held(const stow_device *device, stow_tier tier) {
+uint64_t heap_device_held(const stow_device *device, stow_tier tier) {
   ASSERT(tier == STOW_TIER_VRAM || tier == STOW_TIER_HOST);
-  return atomic_load_explicit(&((const card *)device)->held[tier], memory_order_relaxed);
+  return atomic_load_explicit(&((const heap_device *)device)->held[tier], memory_order_relaxed);
 }
 
 /* ---- ranges ---- */
 
-bool card_owns(const stow_device *device, cu_addr addr) {
-  const card *c = (const card *)device;
+bool heap_device_owns(const stow_device *device, cu_addr addr) {
+  const heap_device *c = (const heap_device *)device;
   for (int i = 0; i < RANGES_MAX; i++) {
     cu_addr base = atomic_load_explicit(&c->ranges[i].base, memory_order_acquire);
     if (base == 0) return false; /* they are not given back before the heap ends */
@@ -238,7 +238,7 @@ bool card_owns(const stow_device *device, cu_addr addr) {
 }
 
 /* Ranges are reserved under the heap's lock, one at a time. */
-static bool note_range(card *c, cu_addr addr, uint64_t bytes) {
+static bool note_range(heap_device *c, cu_addr addr, uint64_t bytes) {
   ASSERT(addr != 0 && bytes > 0);
   for (int i = 0; i < RANGES_MAX; i++) {
     if (atomic_load(&c->ranges[i].base) != 0) continue;
@@ -255,7 +255,7 @@ static stow_status reserve(stow_device *device, stow_addr *addr, uint64_t bytes,
   cu_result code = shim_driver()->cuMemAddressReserve(&at, bytes, align, 0, 0);
   /* Some drivers take no notice of the alignment; the heap needs it. */
   if (code == CU_OK &&
-      ((align != 0 && at % align != 0) || !note_range((card *)device, at, bytes))) {
+      ((align != 0 && at % align != 0) || !note_range((heap_device *)device, at, bytes))) {
     shim_driver()->cuMemAddressFree(at, bytes);
     code = CU_ERROR_OUT_OF_MEMORY;
   }
@@ -289,7 +289,7 @@ static stow_status unmap(stow_device *device, stow_addr addr, uint64_t bytes) {
 }
 
 static stow_status grant(stow_device *device, stow_addr addr, uint64_t bytes) {
-  cu_access access = {{CU_LOCATION_DEVICE, ((card *)device)->number}, CU_ACCESS_READ_WRITE};
+  cu_access access = {{CU_LOCATION_DEVICE, ((heap_device *)device)->number}, CU_ACCESS_READ_WRITE};
   int mode = enter();
   cu_result code = shim_driver()->cuMemSetAccess(addr, bytes, &access, 1);
   leave(mode);
@@ -299,7 +299,7 @@ static stow_status grant(stow_device *device, stow_addr addr, uint64_t bytes) {
 /* ---- the rest of the contract ---- */
 
 static stow_status get_props(const stow_device *device, stow_device_props *props) {
-  *props = ((const card *)device)->props;
+  *props = ((const heap_device *)device)->props;
   return STOW_OK;
 }
 
@@ -365,15 +365,15 @@ static const char *error_text(const stow_device *device, int code) {
   return "";
 }
 
-static stow_status card_close(stow_device *device) {
-  card *c = (card *)device;
+static stow_status heap_device_close(stow_device *device) {
+  heap_device *c = (heap_device *)device;
   map_free(&c->pages);
   free(c);
   return STOW_OK;
 }
 
 static const stow_device_ops OPS = {.struct_bytes = sizeof(stow_device_ops),
-                                    .close = card_close,
+                                    .close = heap_device_close,
                                     .props = get_props,
                                     .memory = memory,
                                     .reserve = reserve,
@@ -401,7 +401,7 @@ static const stow_device_ops OPS = {.struct_bytes = sizeof(stow_device_ops),
 
 /* ---- opening ---- */
 
-/* Does the driver have all the page calls, and does the card know pages? */
+/* Returns true if the driver has all page calls and the device supports them. */
 static bool has_pages(cu_device number) {
   const cuda_driver *driver = shim_driver();
   if (!driver->has_vmm || driver->cuMemGetInfo_v2 == NULL || driver->cuDeviceGetAttribute == NULL)
@@ -411,7 +411,7 @@ static bool has_pages(cu_device number) {
   return code == CU_OK && has != 0;
 }
 
-stow_status card_open(stow_device **out, cu_device number, unsigned device) {
+stow_status heap_device_open(stow_device **out, cu_device number, unsigned device) {
   ASSERT(out != NULL && number >= 0);
   size_t granule = 0, total = 0;
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, number}};
@@ -420,8 +420,9 @@ stow_status card_open(stow_device **out, cu_device number, unsigned device) {
       driver->cuMemGetAllocationGranularity(&granule, &prop, CU_GRANULARITY_MINIMUM) != CU_OK ||
       shim_driver()->cuDeviceTotalMem_v2(&total, number) != CU_OK)
     return stow_fail(STOW_ERR_UNSUPPORTED, "this driver has no pages");
-  card *c = calloc(1, sizeof *c);
-  if (c == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a card's books");
+  heap_device *c = calloc(1, sizeof *c);
+  if (c == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the bookkeeping of a device");
   c->head.ops = &OPS;
   c->number = number;
   c->device = device;

@@ -1,11 +1,12 @@
-/* Told: numbers first, then causes, then fixes; foreign errors are named and left. */
-#include "advise/told.h"
+/* Diagnosis: numbers first, then causes, then fixes. An error that is not about memory is only
+ * named. */
+#include "advise/diagnosis.h"
 static bool known(uint64_t bytes) {
-  return told_known(bytes);
+  return diagnosis_known(bytes);
 }
 
 static void fill_numbers(explanation *x) {
-  const message *m = &x->evidence.told;
+  const message *m = &x->evidence.message;
   numbers *n = &x->evidence.n;
   bool host = m->kind == MESSAGE_HOST;
   uint64_t reserved = m->reserved_bytes;
@@ -21,7 +22,7 @@ static void fill_numbers(explanation *x) {
                  .other_process_bytes = MESSAGE_UNKNOWN,
                  .outside_framework_bytes = m->outside_bytes,
                  .limit_bytes = m->limit_bytes,
-                 .card_bytes = host ? MESSAGE_UNKNOWN : m->card_bytes,
+                 .device_bytes = host ? MESSAGE_UNKNOWN : m->device_bytes,
                  .free_bytes = m->free_bytes,
                  .unknown_bytes = MESSAGE_UNKNOWN,
                  .reserved_bytes = known(reserved) ? reserved : 0};
@@ -30,21 +31,21 @@ static void fill_numbers(explanation *x) {
   for (uint32_t i = 0; i < m->process_count; i++) listed += m->processes[i].bytes;
   if (known(m->process_bytes) && known(reserved) && !host)
     n->outside_framework_bytes = m->process_bytes > reserved ? m->process_bytes - reserved : 0;
-  if (message_card_is_limit(m)) {
-    n->limit_bytes = n->card_bytes;
-    n->card_bytes = n->free_bytes = MESSAGE_UNKNOWN;
+  if (message_device_is_limit(m)) {
+    n->limit_bytes = n->device_bytes;
+    n->device_bytes = n->free_bytes = MESSAGE_UNKNOWN;
     return;
   }
   if (m->process_count > 0 || (known(m->process_bytes) && !host)) n->other_process_bytes = listed;
-  if (!known(n->card_bytes) || !known(reserved)) return;
+  if (!known(n->device_bytes) || !known(reserved)) return;
   uint64_t sum = reserved + (known(n->free_bytes) ? n->free_bytes : 0) +
                  (known(n->outside_framework_bytes) ? n->outside_framework_bytes : 0) +
                  (known(n->other_process_bytes) ? n->other_process_bytes : 0);
-  if (known(n->free_bytes)) n->unknown_bytes = n->card_bytes > sum ? n->card_bytes - sum : 0;
+  if (known(n->free_bytes)) n->unknown_bytes = n->device_bytes > sum ? n->device_bytes - sum : 0;
 }
 
 static void refuse(explanation *x) {
-  const message *m = &x->evidence.told;
+  const message *m = &x->evidence.message;
   if (m->kind == MESSAGE_FOREIGN) {
     buffer_printf(&x->headline, "This is not a shortage of GPU or host memory: %s", m->name);
     buffer_printf(&x->notes, "%s\n", m->help);
@@ -61,7 +62,7 @@ static void refuse(explanation *x) {
 
 /* Where it happened, and how many failures the text holds. */
 static void say_circumstances(explanation *x) {
-  const message *m = &x->evidence.told;
+  const message *m = &x->evidence.message;
   const char *during = context_phase(&m->context);
   cause *c = &x->findings.list[0];
   if (m->context.line[0] != '\0')
@@ -73,20 +74,20 @@ static void say_circumstances(explanation *x) {
     cause_say(c, "the text holds %u different failures; this is the first", m->failures);
 }
 
-void told_explain(explanation *x) {
-  const message *m = &x->evidence.told;
+void diagnosis_explain(explanation *x) {
+  const message *m = &x->evidence.message;
   fill_numbers(x);
   if (m->kind == MESSAGE_NONE || m->kind == MESSAGE_FOREIGN) {
     refuse(x);
     return;
   }
   if (m->kind == MESSAGE_HOST)
-    told_host(x);
+    diagnosis_host(x);
   else
-    told_card(x);
+    diagnosis_device(x);
   findings_rank(&x->findings);
   if (x->findings.count == 0) return;
   say_circumstances(x);
-  told_fixes(x);
+  diagnosis_fixes(x);
   buffer_join(&x->headline, &x->findings.list[0].headline);
 }

@@ -1,4 +1,4 @@
-/* Errors of a card that name a status and little else, by a table. */
+/* Errors of a device that name a status and little else, by a table. */
 #include "advise/message_parts.h"
 
 #define CALL 1 /* the words name a call: it must be said to have failed */
@@ -94,7 +94,7 @@ static void read_asked(message *m, scan_text t, const char *at) {
     m->asked_bytes = scan_size_before(scan_line(t, at), " bytes");
 }
 
-bool message_card(message *m, scan_text t, const char **where) {
+bool message_device(message *m, scan_text t, const char **where) {
   const char *best = NULL;
   size_t chosen = 0;
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {

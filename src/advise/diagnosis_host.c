@@ -2,24 +2,24 @@
  * "probably"; where a limit was set by somebody, it is named. */
 #include <stdio.h>
 
-#include "advise/told.h"
+#include "advise/diagnosis.h"
 
 static bool known(uint64_t bytes) {
-  return told_known(bytes);
+  return diagnosis_known(bytes);
 }
 
 static bool has(const explanation *x, uint64_t mark) {
-  return context_any(&x->evidence.told.context, mark);
+  return context_any(&x->evidence.message.context, mark);
 }
 
 /* The process has a limit of its own, and what was asked for is no more than that. */
-static bool tell_own_limit(explanation *x) {
-  const message *m = &x->evidence.told;
+static bool detect_own_limit(explanation *x) {
+  const message *m = &x->evidence.message;
   bool own = m->host == HOST_NUMPY || m->host == HOST_PYTHON || m->host == HOST_TORCH;
   if (!own || !known(m->limit_bytes) ||
       (known(m->asked_bytes) && m->asked_bytes / 2 > m->limit_bytes))
     return false;
-  cause *c = told_cause(x, CAUSE_HOST_LIMIT, 0.8);
+  cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.8);
   cause_head(c, "The process may hold %s by a limit of its own, and asked for %s%s",
              cause_size(m->limit_bytes), known(m->asked_bytes) ? cause_size(m->asked_bytes) : "",
              known(m->asked_bytes) ? " more" : "more");
@@ -30,11 +30,11 @@ static bool tell_own_limit(explanation *x) {
 
 /* The request alone is larger than all the memory there is. Returns false if it is not, or unknown.
  */
-static bool tell_larger_than_host(explanation *x) {
-  const message *m = &x->evidence.told;
+static bool detect_larger_than_host(explanation *x) {
+  const message *m = &x->evidence.message;
   if (!known(m->asked_bytes) || !known(m->host_bytes) || m->asked_bytes <= m->host_bytes)
     return false;
-  cause *c = told_cause(x, CAUSE_HOST_LIMIT, 0.95);
+  cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.95);
   cause_head(c, "One request for %s is larger than all the host memory there is, %s",
              cause_size(m->asked_bytes), cause_size(m->host_bytes));
   if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
@@ -43,25 +43,25 @@ static bool tell_larger_than_host(explanation *x) {
 }
 
 /* One array or tensor that could not be had. */
-static void tell_one_array(explanation *x) {
-  const message *m = &x->evidence.told;
+static void detect_one_array(explanation *x) {
+  const message *m = &x->evidence.message;
   bool reading = has(x, CONTEXT_BIT(READING));
-  cause *c =
-      told_cause(x, reading ? CAUSE_HOST_DATASET_WHOLE : CAUSE_HOST_COPIES, reading ? 0.45 : 0.4);
+  cause *c = diagnosis_cause(x, reading ? CAUSE_HOST_DATASET_WHOLE : CAUSE_HOST_COPIES,
+                             reading ? 0.45 : 0.4);
   cause_head(c, "The host could not give %s for one array%s",
              known(m->asked_bytes) ? cause_size(m->asked_bytes) : "the memory asked for",
              reading ? ", while a file was read whole" : "");
   if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
-  if (told_absurd(&x->evidence.n))
+  if (diagnosis_absurd(&x->evidence.n))
     cause_say(c, "no machine has that much: the shape itself is probably wrong");
   else
     cause_say(c, "whether it is a copy, a whole file, or simply too large is not in the text");
 }
 
-static void tell_killed(explanation *x) {
-  const message *m = &x->evidence.told;
+static void detect_killed(explanation *x) {
+  const message *m = &x->evidence.message;
   bool kernel = m->host == HOST_KERNEL;
-  cause *c = told_cause(x, CAUSE_HOST_LIMIT, !kernel ? 0.4 : m->grouped ? 0.6 : 0.55);
+  cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, !kernel ? 0.4 : m->grouped ? 0.6 : 0.55);
   char held[64] = "", who[112] = "the program";
   if (known(m->process_bytes))
     snprintf(held, sizeof held, "; it held %s", cause_size(m->process_bytes));
@@ -78,7 +78,7 @@ static void tell_killed(explanation *x) {
               "a kill leaves no reason in the text; a person, a time limit or a probe are others");
   if (has(x, CONTEXT_BIT(LOADING)))
     cause_say(c,
-              "a checkpoint passes through RAM before it reaches the card: up to twice its size");
+              "a checkpoint passes through RAM before it reaches the device: up to twice its size");
 }
 
 /* Kinds whose sentence does not depend on anything else. */
@@ -90,7 +90,7 @@ static const struct {
 } table[] = {
     {HOST_SHARED, CAUSE_HOST_WORKERS, 0.7,
      "Shared memory (/dev/shm) is full: the DataLoader's workers pass their batches through it",
-     "containers get 64 MiB of it unless told otherwise"},
+     "containers get 64 MiB of it by default"},
     {HOST_MAPS, CAUSE_HOST_WORKERS, 0.5,
      "Too many shared-memory mappings: probably the system's limit on mappings or files is reached",
      "every tensor passed between processes is one mapping (vm.max_map_count)"},
@@ -119,7 +119,7 @@ static const struct {
      "A compiler was killed: probably too many compilers ran at once for the host's memory (RAM)",
      NULL},
     {HOST_PINNED, CAUSE_HOST_LIMIT, 0.6,
-     "TensorFlow's pool of pinned host memory (RAM) is full, not the card", NULL},
+     "TensorFlow's pool of pinned host memory (RAM) is full, not the device", NULL},
     {HOST_NOTEBOOK, CAUSE_HOST_LIMIT, 0.5,
      "The notebook used all host memory (RAM) and was restarted",
      "what filled it (a file read whole, copies, a list that grows) is not in the text"},
@@ -127,10 +127,10 @@ static const struct {
      "The notebook's kernel died: probably because host memory (RAM) ran out", NULL},
 };
 
-static void tell_rest(explanation *x) {
-  const message *m = &x->evidence.told;
+static void detect_rest(explanation *x) {
+  const message *m = &x->evidence.message;
   if ((m->details & MESSAGE_NO_SIGN) != 0) {
-    cause *c = told_cause(x, CAUSE_UNKNOWN, 0.3);
+    cause *c = diagnosis_cause(x, CAUSE_UNKNOWN, 0.3);
     cause_head(c, "A DataLoader worker ended, and the text does not say why: probably an error in "
                   "the dataset's own code; memory is possible");
     cause_say(c, "nothing in it speaks of a kill or of memory");
@@ -138,13 +138,13 @@ static void tell_rest(explanation *x) {
   }
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     if (table[i].host != m->host) continue;
-    cause *c = told_cause(x, table[i].id, table[i].confidence);
+    cause *c = diagnosis_cause(x, table[i].id, table[i].confidence);
     cause_head(c, "%s", table[i].words);
     if (table[i].why != NULL) cause_say(c, "%s", table[i].why);
     return;
   }
   if (m->host == HOST_MODEL) {
-    cause *c = told_cause(x, CAUSE_HOST_LIMIT, 0.7);
+    cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.7);
     cause_head(c, "The model needs %s of host memory (RAM)%s%s",
                known(m->asked_bytes) ? cause_size(m->asked_bytes) : "more",
                known(m->free_bytes) ? ", and there are " : "",
@@ -152,7 +152,7 @@ static void tell_rest(explanation *x) {
     return;
   }
   if (m->host == HOST_CONTAINER) {
-    cause *c = told_cause(x, CAUSE_HOST_LIMIT, 0.5);
+    cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.5);
     cause_head(c, "The container was killed: probably because it reached its memory limit (RAM)");
     cause_say(c, "OOMKilled says so; exit code 137 alone is any kill, a failed probe among them");
     return;
@@ -160,12 +160,12 @@ static void tell_rest(explanation *x) {
   /* A request that failed: MemoryError, bad_alloc and the like. */
   bool forking = has(x, CONTEXT_BIT(FORKING)), saving = has(x, CONTEXT_BIT(SAVING)),
        reading = has(x, CONTEXT_BIT(READING));
-  cause *c = told_cause(x,
-                        forking   ? CAUSE_HOST_WORKERS
-                        : saving  ? CAUSE_HOST_COPIES
-                        : reading ? CAUSE_HOST_DATASET_WHOLE
-                                  : CAUSE_HOST_LIMIT,
-                        forking || saving || reading ? 0.45 : 0.4);
+  cause *c = diagnosis_cause(x,
+                             forking   ? CAUSE_HOST_WORKERS
+                             : saving  ? CAUSE_HOST_COPIES
+                             : reading ? CAUSE_HOST_DATASET_WHOLE
+                                       : CAUSE_HOST_LIMIT,
+                             forking || saving || reading ? 0.45 : 0.4);
   cause_head(c, "The program asked for more host memory (RAM) than there was%s",
              forking   ? ", while a process was started"
              : saving  ? ": writing an object whole makes a second copy of it"
@@ -175,13 +175,13 @@ static void tell_rest(explanation *x) {
                "text");
 }
 
-void told_host(explanation *x) {
-  const message *m = &x->evidence.told;
-  if (tell_own_limit(x) || tell_larger_than_host(x)) return;
+void diagnosis_host(explanation *x) {
+  const message *m = &x->evidence.message;
+  if (detect_own_limit(x) || detect_larger_than_host(x)) return;
   if (m->host == HOST_NUMPY || m->host == HOST_TORCH)
-    tell_one_array(x);
+    detect_one_array(x);
   else if (m->host == HOST_KILLED || m->host == HOST_KERNEL)
-    tell_killed(x);
+    detect_killed(x);
   else
-    tell_rest(x);
+    detect_rest(x);
 }

@@ -1,18 +1,18 @@
-/* Road: a program that reaches the driver by one road and says what it found.
+/* Path: a program that reaches the driver by one path and says what it found.
  *
- *   road ROAD names            every driver function by that road: does it arrive where it should?
- *   road ROAD where NAME…      the library each of these functions is in
- *   road ROAD which NAME…      the function each of them is, and its library
- *   road ROAD alloc BYTES      takes memory, tells what the driver says, gives it back
- *   road ROAD async BYTES      the same, stream-ordered
- *   road default race          many threads call first, a child is forked meanwhile
- *   road default together      the same without the child
- *   road default storm         threads start threads while they look functions up
- *   road dlopen close          the library is closed as often as it is opened
- *   road ROAD vfork BYTES      takes memory, and so does a program that it starts by vfork
- *   road default runpath FILE  a library opens another that only its own search path finds
+ *   path PATH names            every driver function by that path: does it arrive where it should?
+ *   path PATH where NAME…      the library each of these functions is in
+ *   path PATH which NAME…      the function each of them is, and its library
+ *   path PATH alloc BYTES      allocates memory, prints what the driver reports, frees it
+ *   path PATH async BYTES      the same, stream-ordered
+ *   path default race          many threads call first, a child is forked meanwhile
+ *   path default together      the same without the child
+ *   path default storm         threads start threads while they look functions up
+ *   path dlopen close          the library is closed as often as it is opened
+ *   path PATH vfork BYTES      takes memory, and so does a program that it starts by vfork
+ *   path default runpath FILE  a library opens another that only its own search path finds
  *
- * ROAD: linked, dlopen, alias (libcuda.so), path:FILE (the driver by that path), default, next,
+ * PATH: linked, dlopen, alias (libcuda.so), path:FILE (the driver by that path), default, next,
  * proc1, proc2, proc-old (asked as CUDA 3.2 would), proc-new (as a CUDA to come); with +pt after
  * it, for per-thread streams. */
 #include <dlfcn.h>
@@ -26,7 +26,7 @@
 #include "device/cuda_driver.h"
 #include "standin/cuda_standin.h"
 
-static const char *road;
+static const char *path;
 static int per_thread;
 static void *library;
 
@@ -39,7 +39,7 @@ static void *open_as(const char *name) {
   return found;
 }
 
-#ifdef ROAD_LINKED
+#ifdef PATH_LINKED
 extern cu_result cuInit(unsigned flags);
 extern cu_result cuMemAlloc_v2(cu_addr *addr, size_t bytes);
 #endif
@@ -54,11 +54,11 @@ static void *by_resolver(const char *name) {
   char *mark = strchr(base, '_');
   if (mark != NULL) *mark = '\0';
   void *found = NULL;
-  int how = 0, version = strcmp(road, "proc-old") == 0   ? 3020
-                         : strcmp(road, "proc-new") == 0 ? 99000
+  int how = 0, version = strcmp(path, "proc-old") == 0   ? 3020
+                         : strcmp(path, "proc-new") == 0 ? 99000
                                                          : 13000;
   unsigned long long flags = per_thread ? 2 : 0;
-  if (strcmp(road, "proc1") == 0) {
+  if (strcmp(path, "proc1") == 0) {
     resolver ask = (resolver)(uintptr_t)dlsym(library, "cuGetProcAddress");
     return ask(base, &found, version, flags) == CU_OK ? found : NULL;
   }
@@ -68,13 +68,13 @@ static void *by_resolver(const char *name) {
 }
 
 static void *find(const char *name) {
-#ifdef ROAD_LINKED
+#ifdef PATH_LINKED
   if (strcmp(name, "cuInit") == 0) return (void *)(uintptr_t)cuInit;
   if (strcmp(name, "cuMemAlloc_v2") == 0) return (void *)(uintptr_t)cuMemAlloc_v2;
 #endif
-  if (strcmp(road, "default") == 0 || strcmp(road, "linked") == 0) return dlsym(RTLD_DEFAULT, name);
-  if (strcmp(road, "next") == 0) return dlsym(RTLD_NEXT, name);
-  if (strncmp(road, "proc", 4) == 0) return by_resolver(name);
+  if (strcmp(path, "default") == 0 || strcmp(path, "linked") == 0) return dlsym(RTLD_DEFAULT, name);
+  if (strcmp(path, "next") == 0) return dlsym(RTLD_NEXT, name);
+  if (strncmp(path, "proc", 4) == 0) return by_resolver(name);
   return dlsym(library, name);
 }
 
@@ -82,7 +82,7 @@ static void *find(const char *name) {
 static void *find_stream(const char *name) {
   char form[128];
   snprintf(form, sizeof form, "%s%s", name,
-           per_thread && strncmp(road, "proc", 4) != 0 ? "_ptsz" : "");
+           per_thread && strncmp(path, "proc", 4) != 0 ? "_ptsz" : "");
   return find(form);
 }
 
@@ -99,7 +99,7 @@ static const char *place(void *pointer) {
  * the same name. */
 static int check_names(void) {
   /* Asking the resolver decides whether there is a gate. */
-  if (getenv("ROAD_ASKS") != NULL) by_resolver("cuInit");
+  if (getenv("PATH_ASKS") != NULL) by_resolver("cuInit");
   void *(*past)(const char *) =
       (void *(*)(const char *))(uintptr_t)dlsym(RTLD_DEFAULT, "stow_shim_real");
   if (past == NULL) return 2;
@@ -139,7 +139,7 @@ static int check_names(void) {
   return wrong != 0;
 }
 
-/* By this road, in the first card's primary context. */
+/* By this path, in the first device's primary context. */
 static cu_result start(void) {
   cu_result (*init)(unsigned) = (cu_result(*)(unsigned))(uintptr_t)find("cuInit");
   cu_result (*retain)(cu_context *, cu_device) =
@@ -288,8 +288,8 @@ static int storm(void) {
   return 0;
 }
 
-static int open_through(const char *path) {
-  void *opener = open_as(path);
+static int open_through(const char *file) {
+  void *opener = open_as(file);
   int (*opens)(void) = (int (*)(void))(uintptr_t)dlsym(opener, "opener_opens");
   printf("%s\n", opens != NULL && opens() ? "found" : "lost");
   return 0;
@@ -299,13 +299,13 @@ int main(int argc, char **argv) {
   if (argc < 3) return 2;
   char *mark = strstr(argv[1], "+pt");
   per_thread = mark != NULL;
-  road = strndup(argv[1], mark != NULL ? (size_t)(mark - argv[1]) : strlen(argv[1]));
-  if (strcmp(road, "dlopen") == 0 || strncmp(road, "proc", 4) == 0)
+  path = strndup(argv[1], mark != NULL ? (size_t)(mark - argv[1]) : strlen(argv[1]));
+  if (strcmp(path, "dlopen") == 0 || strncmp(path, "proc", 4) == 0)
     library = open_as("libcuda.so.1");
-  else if (strcmp(road, "alias") == 0)
+  else if (strcmp(path, "alias") == 0)
     library = open_as("libcuda.so");
-  else if (strncmp(road, "path:", 5) == 0)
-    library = open_as(road + 5);
+  else if (strncmp(path, "path:", 5) == 0)
+    library = open_as(path + 5);
   if (strcmp(argv[2], "race") == 0) return race(true);
   if (strcmp(argv[2], "together") == 0) return race(false);
   if (strcmp(argv[2], "names") == 0) return check_names();

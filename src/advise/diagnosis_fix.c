@@ -6,14 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "advise/diagnosis.h"
 #include "advise/recipes.h"
-#include "advise/told.h"
 
 #define FIXES_TOLD 4
 
 /* What is put together from several marks. */
 static uint32_t derive(const explanation *x) {
-  const message *m = &x->evidence.told;
+  const message *m = &x->evidence.message;
   const context *c = &m->context;
   bool nvidia = context_any(c, CONTEXT_BIT(NVIDIA));
   bool elsewhere = context_any(c, CONTEXT_BIT(WINDOWS) | CONTEXT_BIT(MAC) | CONTEXT_BIT(AMD) |
@@ -31,11 +31,11 @@ static uint32_t derive(const explanation *x) {
   set |= nvidia && !elsewhere ? DERIVED_SPILLS : 0;
   set |= !context_any(c, CONTEXT_BIT(WINDOWS)) && c->torch_from >= 201 ? DERIVED_EXPANDS : 0;
   set |= c->torch_from >= 110 ? DERIVED_SPLITS : 0;
-  set |= told_had_room(&x->evidence.n) ? DERIVED_ROOM : 0;
-  set |= told_absurd(&x->evidence.n) ? DERIVED_ABSURD : 0;
+  set |= diagnosis_had_room(&x->evidence.n) ? DERIVED_ROOM : 0;
+  set |= diagnosis_absurd(&x->evidence.n) ? DERIVED_ABSURD : 0;
   set |= m->grouped ? DERIVED_GROUPED : 0;
   set |= m->process_count > 0 ? DERIVED_LISTED : 0;
-  set |= m->kind == MESSAGE_HOST && told_known(m->limit_bytes) ? DERIVED_OWN_LIMIT : 0;
+  set |= m->kind == MESSAGE_HOST && diagnosis_known(m->limit_bytes) ? DERIVED_OWN_LIMIT : 0;
   set |= (m->details & MESSAGE_START) != 0 ? DERIVED_START : 0;
   set |= (m->details & MESSAGE_KV_CACHE) != 0 ? DERIVED_KV_CACHE : 0;
   set |= (m->details & MESSAGE_COMPUTE) != 0 ? DERIVED_COMPUTE : 0;
@@ -69,17 +69,18 @@ static void add(explanation *x, const recipe *r, uint64_t bytes) {
 /* What another process or library holds is what its end gives; nothing else is known. */
 static uint64_t saving(const explanation *x, cause_id id) {
   const numbers *n = &x->evidence.n;
-  if (id == CAUSE_OTHER_PROCESS && told_known(n->other_process_bytes))
+  if (id == CAUSE_OTHER_PROCESS && diagnosis_known(n->other_process_bytes))
     return n->other_process_bytes;
-  bool apple = context_any(&x->evidence.told.context, CONTEXT_BIT(APPLE));
+  bool apple = context_any(&x->evidence.message.context, CONTEXT_BIT(APPLE));
   if (id == CAUSE_OUTSIDE_FRAMEWORK && !apple) return n->outside_framework_bytes;
   return MESSAGE_UNKNOWN;
 }
 
-/* Numbers that a server's own text gives: the tokens that fit, the share of the card that is free.
+/* Numbers that a server's own text gives: the tokens that fit, the share of the device that is
+ * free.
  */
 static void add_numbers(explanation *x) {
-  const message *m = &x->evidence.told;
+  const message *m = &x->evidence.message;
   const numbers *n = &x->evidence.n;
   char text[200];
   recipe r = {.change = text};
@@ -90,10 +91,10 @@ static void add_numbers(explanation *x) {
     r.cost = "longer prompts and answers are refused";
     add(x, &r, MESSAGE_UNKNOWN);
   }
-  if ((m->details & MESSAGE_START) == 0 || !told_known(n->free_bytes) ||
-      !told_known(n->card_bytes) || n->card_bytes == 0)
+  if ((m->details & MESSAGE_START) == 0 || !diagnosis_known(n->free_bytes) ||
+      !diagnosis_known(n->device_bytes) || n->device_bytes == 0)
     return;
-  double share = (double)n->free_bytes / (double)n->card_bytes - 0.02;
+  double share = (double)n->free_bytes / (double)n->device_bytes - 0.02;
   if (share < 0.1 || share > 1) return; /* nothing to give, or numbers that cannot be */
   snprintf(text, sizeof text, "take only what is free: --gpu-memory-utilization %.2f",
            (double)(int)(share * 100) / 100);
@@ -103,7 +104,7 @@ static void add_numbers(explanation *x) {
 
 /* The batch that a shape names, halved. */
 static void add_batch(explanation *x) {
-  const message *m = &x->evidence.told;
+  const message *m = &x->evidence.message;
   char text[200];
   recipe r = {.change = text, .cost = "more, smaller steps"};
   if (m->kind != MESSAGE_TENSORFLOW || m->rank < 2 || m->first_dim < 2) return;
@@ -117,7 +118,7 @@ static void add_from(explanation *x, const recipe_table *t, cause_id id, uint32_
                      uint32_t most) {
   uint64_t bytes = x->fixes.count == 0 ? saving(x, id) : MESSAGE_UNKNOWN;
   for (size_t i = 0; i < t->count && x->fixes.count < most; i++) {
-    if (!applies(&t->rows[i], &x->evidence.told, id, derived)) continue;
+    if (!applies(&t->rows[i], &x->evidence.message, id, derived)) continue;
     add(x, &t->rows[i], bytes);
     bytes = MESSAGE_UNKNOWN;
   }
@@ -130,8 +131,8 @@ static void add_all(explanation *x, cause_id id, uint32_t derived, uint32_t most
     add_from(x, tables[i], id, derived, most);
 }
 
-void told_fixes(explanation *x) {
-  const message *m = &x->evidence.told;
+void diagnosis_fixes(explanation *x) {
+  const message *m = &x->evidence.message;
   uint32_t derived = derive(x);
   const findings *f = &x->findings;
   if (m->kind == MESSAGE_VLLM) add_numbers(x);

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""profile_bench.py STOWAGE [ROUNDS]: the CPU time of programs under `stowage run --profile`, memray and scalene, over the bare time.
+
+Each round runs a program bare and under every profiler in turn. The figure is the ratio of the least user + system times that the
+program itself measures around its work; the noise compares the first half of the bare runs with the second.
+"""
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+
+PROGRAMS = {
+    "pure Python loop": """
+def work():
+    total, table = 0, [0] * 1000
+    for i in range(1_500_000):
+        total += table[i % 1000] ^ i
+        pair = (i, i + 1)
+        total += len(str(pair[1])) + hash(pair) % 7
+""",
+    "objects loop": """
+def work():
+    out = {}
+    for i in range(600_000):
+        out[i % 1000] = [i, i * 0.5, {"a": i}, str(i)]
+""",
+    "NumPy training loop": """
+import numpy as np
+def work():
+    rng = np.random.default_rng(0)
+    x, y = rng.random((4096, 256)), rng.random((4096, 10))
+    first, second = rng.random((256, 256)) * 0.01, rng.random((256, 10)) * 0.01
+    for step in range(1000):
+        at = step * 128 % 4096
+        batch, wanted = x[at:at + 128], y[at:at + 128]
+        hidden = np.maximum(batch @ first, 0)
+        error = hidden @ second - wanted
+        back = (error @ second.T) * (hidden > 0)
+        second -= 1e-4 * hidden.T @ error
+        first -= 1e-4 * batch.T @ back
+""",
+}
+TIMED = """
+import resource
+def spent():
+    u = resource.getrusage(resource.RUSAGE_SELF)
+    return u.ru_utime + u.ru_stime
+begin = spent()
+work()
+print("SPENT", spent() - begin, flush=True)
+"""
+
+
+def commands(stowage, program, folder):
+    python = sys.executable
+    yield "stowage run", [stowage, "run", "--quiet", "--", python, program]
+    yield "stowage run --profile", [stowage, "run", "--quiet", "--profile", "--", python, program]
+    if importlib.util.find_spec("memray"):
+        yield "memray", [python, "-m", "memray", "run", "-q", "-f", "-o", f"{folder}/memray.bin", program]
+        yield "memray, small objects too", [python, "-m", "memray", "run", "-q", "-f", "--trace-python-allocators", "-o",
+                                            f"{folder}/memray.bin", program]
+    if importlib.util.find_spec("scalene"):
+        yield "scalene", [python, "-m", "scalene", "run", "--outfile", f"{folder}/scalene.json", program]
+
+
+def once(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+    times = [float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("SPENT")]
+    return times[0] if times else None
+
+
+def main():
+    stowage, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 7
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for name, text in PROGRAMS.items():
+            program = f"{folder}/program.py"
+            with open(program, "w", encoding="utf-8") as file:
+                file.write(text + TIMED)
+            bare, others = [], {}
+            for _ in range(rounds):
+                bare.append(once([sys.executable, program]))
+                for label, command in commands(stowage, program, folder):
+                    others.setdefault(label, []).append(once(command))
+            noise = abs(min(bare[:rounds // 2 + 1]) / min(bare[rounds // 2:]) - 1)
+            print(f"profile, {name}: {min(bare):.2f} s bare (noise {noise:.1%}, {rounds} rounds)")
+            for label, times in others.items():
+                known = [t for t in times if t is not None]
+                print(f"  {label:28} {min(known) / min(bare):5.2f}x" if known else f"  {label:28} did not run", flush=True)
+
+
+main()

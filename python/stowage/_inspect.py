@@ -1,0 +1,37 @@
+"""`inspect()`: what a data file or a table in memory holds."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional, Union
+
+from ._arrow import has_stream
+from ._files import Inspection, inspect_file
+from ._tables import format_of, inspect_table
+
+
+def inspect(
+    path: "Union[str, os.PathLike[str], Any]",
+    *,
+    dtype: "Optional[str]" = None,
+    names: "Optional[str]" = None,
+    memory: "str | int | None" = None,
+    purpose: str = "arithmetic",
+) -> Inspection:
+    """What a data file or URL holds, what it takes in memory and what it could take; never holds the file whole.
+
+    `dtype`: the file is raw values of this type. `names`: whether the first row of a table names its columns ("yes", "no",
+    "auto"). `memory` is the most to hold. `purpose` is as in `shrink`. Parquet, Arrow (Feather) and JSON lines are read by pyarrow,
+    polars or DuckDB, whichever is installed. A table in memory that has `__arrow_c_stream__` (pandas 2.2, polars, pyarrow, DuckDB) may
+    be given instead of a path.
+
+    >>> inspect("nowhere.npy")
+    Traceback (most recent call last):
+        ...
+    stowage._library.NotFound: nowhere.npy: cannot open: No such file or directory
+    """
+    if format_of(path) is not None or has_stream(path):
+        if dtype is not None or names is not None:
+            raise TypeError("inspect: dtype= and names= are for raw values and text tables")
+        return inspect_table(path, memory, purpose)
+    return inspect_file(path, dtype, names, memory, purpose)

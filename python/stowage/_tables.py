@@ -1,0 +1,546 @@
+"""Parquet, Arrow IPC (Feather) and JSON lines, read and written by the user's pyarrow, polars or DuckDB, batch by batch.
+
+`reader()` gives a table that can be read any number of times; `write()` writes one. Neither holds more than a few batches when
+pyarrow is installed. polars and DuckDB hold the table, so a file larger than the budget needs pyarrow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import importlib
+import io
+import json
+import os
+import tempfile
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from ._arrow import Column, Plan, frames_of_file
+from ._files import Inspection, Table, read_purpose, shrink_file
+from ._library import Invalid, Missing, NotFound, Unsupported, parse_size, shown
+from ._library import format_size as size
+from . import _show
+
+#: Formats by the ending of a file.
+_ENDINGS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".feather": "arrow",
+    ".arrow": "arrow",
+    ".ipc": "arrow",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+_MEMORY = 256 << 20
+_BLOCK = 4 << 20  # of JSON lines
+_MEMBER = "w"  # writes a member into an archive that is open; creates no file
+_PACKAGES = ("pyarrow", "polars", "duckdb")
+
+
+def format_of(path: Any) -> "Optional[str]":
+    """Returns "parquet", "arrow" or "jsonl" by the ending of a path; None for anything else.
+
+    >>> format_of("a/B.Parquet"), format_of("x.csv")
+    ('parquet', None)
+    """
+    if isinstance(path, (list, tuple)) and path:  # the files of one table
+        kinds = {format_of(one) for one in path}
+        return kinds.pop() if len(kinds) == 1 else None
+    return _ENDINGS.get(os.path.splitext(os.fspath(path))[1].lower()) if isinstance(path, (str, os.PathLike)) else None
+
+
+def _package(what: str, *names: str) -> "Tuple[str, Any]":
+    """Imports the first of the packages that is installed."""
+    for name in names or _PACKAGES:
+        with contextlib.suppress(ImportError):
+            return name, importlib.import_module(name)
+    first = (names or _PACKAGES)[0]
+    others = f" (or {' or '.join(names[1:] if names else _PACKAGES[1:])})" if len(names or _PACKAGES) > 1 else ""
+    raise Missing(f"{shown(what)}: this format needs {first}{others}: pip install {first}")
+
+
+# ---- reading ----
+
+
+class TableFile:
+    """A file as a table: `batches()` yields record batches, `__arrow_c_stream__` gives them to anybody, each time from the start."""
+
+    def __init__(self, path: str, memory: int, columns: "Sequence[str]" = (), drop: "Sequence[str]" = ()) -> None:
+        if not os.path.exists(path):
+            raise NotFound(f"{shown(path)}: cannot open: No such file or directory")
+        self.path, self.memory, self.format = path, memory, format_of(path)
+        self._package, self._module = _package(path)
+        self._schema: Any = None
+        self._picked: "Optional[List[str]]" = None
+        if self._package == "pyarrow":
+            self._open_pyarrow()
+            names = list(self._schema.names)
+        else:
+            self._whole = self._read_whole()
+            names = list(self._whole.columns)
+        self.columns = _pick(path, names, columns, drop)
+        if self.columns != names:
+            self._picked = self.columns
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        if self._package == "pyarrow":
+            import pyarrow
+
+            schema = self._schema
+            if self._picked is not None:
+                schema = pyarrow.schema([schema.field(name) for name in self._picked], schema.metadata)
+            return pyarrow.RecordBatchReader.from_batches(schema, self.batches()).__arrow_c_stream__()
+        whole = self._whole
+        if self._picked is not None:
+            whole = whole.select(self._picked) if self._package == "polars" else whole.project(*[f'"{n}"' for n in self._picked])
+        return whole.__arrow_c_stream__()
+
+    # -- with pyarrow: a few batches at a time --
+
+    def _open_pyarrow(self) -> None:
+        import pyarrow
+
+        try:
+            if self.format == "parquet":
+                import pyarrow.parquet
+
+                with pyarrow.parquet.ParquetFile(self.path) as file:
+                    self._schema = file.schema_arrow
+            elif self.format == "arrow":
+                with self._ipc() as reader:
+                    self._schema = reader.schema
+            else:
+                self._schema = self._json_schema()
+        except (pyarrow.ArrowInvalid, OSError) as reason:
+            raise Invalid(f"{shown(self.path)}: not a {self.format} file: {reason}") from None
+
+    def batches(self) -> "Iterator[Any]":
+        """Yields pyarrow record batches of the columns wanted."""
+        found = {"parquet": self._parquet, "arrow": self._arrow, "jsonl": self._json}[self.format or ""]()
+        for batch in found:
+            if self._picked is not None and batch.schema.names != self._picked:
+                batch = batch.select(self._picked)
+            yield batch
+
+    def _parquet(self) -> "Iterator[Any]":
+        import pyarrow.parquet
+
+        with pyarrow.parquet.ParquetFile(self.path, buffer_size=64 << 10, pre_buffer=False) as file:
+            facts = file.metadata
+            stored = sum(facts.row_group(n).total_byte_size for n in range(facts.num_row_groups))
+            row = max(1, stored // max(1, facts.num_rows)) * 2  # unpacked: about twice
+            rows = max(1, min(1 << 16, self.memory // 16 // row))
+            yield from file.iter_batches(batch_size=rows, columns=self._picked, use_threads=False)
+
+    @contextlib.contextmanager
+    def _ipc(self) -> "Iterator[Any]":
+        import pyarrow
+
+        with pyarrow.OSFile(self.path) as file:
+            if file.read(6) == b"ARROW1":
+                file.seek(0)
+                yield pyarrow.ipc.open_file(file)
+            else:
+                file.seek(0)
+                yield pyarrow.ipc.open_stream(file)
+
+    def _arrow(self) -> "Iterator[Any]":
+        with self._ipc() as reader:
+            if hasattr(reader, "num_record_batches"):
+                for number in range(reader.num_record_batches):
+                    yield reader.get_batch(number)
+            else:
+                yield from reader
+
+    def _blocks(self) -> "Iterator[bytes]":
+        """Yields whole lines, about `_BLOCK` bytes at a time."""
+        block = max(64 << 10, min(_BLOCK, self.memory // 32))
+        with open(self.path, "rb") as file:
+            while True:
+                data = file.read(block)
+                if not data:
+                    return
+                data += file.readline()
+                if data.strip():
+                    yield data
+
+    def _json_schema(self) -> Any:
+        """Returns the types of all lines together: JSON has none, and a later line may have a fraction or a new name."""
+        import pyarrow
+        import pyarrow.json
+
+        schema = None
+        for block in self._blocks():
+            options = pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+            found = pyarrow.json.read_json(io.BytesIO(block), read_options=options).schema
+            schema = found if schema is None else pyarrow.unify_schemas([schema, found], promote_options="permissive")
+        return schema if schema is not None else pyarrow.schema([])
+
+    def _json(self) -> "Iterator[Any]":
+        import pyarrow.json
+
+        parsing = pyarrow.json.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior="error")
+        for block in self._blocks():
+            options = pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+            table = pyarrow.json.read_json(io.BytesIO(block), read_options=options, parse_options=parsing)
+            yield from table.to_batches()
+
+    # -- with polars or DuckDB: the whole table, if it fits --
+
+    def _read_whole(self) -> Any:
+        stored = os.path.getsize(self.path)
+        if stored * 4 > self.memory:
+            raise Unsupported(
+                f"{shown(self.path)}: {size(stored)} may not fit the budget of {size(self.memory)} in {self._package}, "
+                "which reads a file as a whole: pip install pyarrow, or raise the memory"
+            )
+        kind = {"parquet": "parquet", "arrow": "ipc", "jsonl": "ndjson"}[self.format or ""]
+        if self._package == "polars":
+            return getattr(self._module, f"read_{kind}")(self.path)
+        if kind == "ipc":
+            raise Missing(f"{shown(self.path)}: DuckDB does not read Arrow files: pip install pyarrow")
+        return self._module.read_parquet(self.path) if kind == "parquet" else self._module.read_json(self.path, format="newline_delimited")
+
+
+class TableFiles(TableFile):
+    """Several files of one table, in order: the rows of each follow those of the one before."""
+
+    def __init__(self, paths: "List[str]", memory: int, columns: "Sequence[str]" = (), drop: "Sequence[str]" = ()) -> None:
+        pyarrow = _package(paths[0], "pyarrow")[1]
+        self._parts = [TableFile(path, memory) for path in paths]
+        self.path, self.memory, self.format, self._package = f"{len(paths)} files", memory, self._parts[0].format, "pyarrow"
+        self._schema, self._picked = self._parts[0]._schema, None
+        for part in self._parts[1:]:
+            if set(part.columns) != set(self._schema.names):
+                odd = sorted(set(part.columns) ^ set(self._schema.names))
+                raise Invalid(f"{shown(part.path)}: its columns differ from those of {shown(paths[0])}: {', '.join(odd[:8])}")
+            try:
+                self._schema = pyarrow.unify_schemas([self._schema, part._schema], promote_options="permissive")
+            except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as reason:
+                raise Invalid(f"{shown(part.path)}: its types do not fit those of {shown(paths[0])}: {reason}") from None
+        self.columns = _pick(paths[0], list(self._schema.names), columns, drop)
+        if self.columns != list(self._schema.names):
+            self._picked = self.columns
+            for part in self._parts:
+                part._picked = self.columns
+
+    def batches(self) -> "Iterator[Any]":
+        import pyarrow
+
+        names = self._picked or self._schema.names
+        schema = pyarrow.schema([self._schema.field(name) for name in names], self._schema.metadata)
+        for part in self._parts:
+            for batch in part.batches():
+                batch = batch.select(names)
+                yield pyarrow.RecordBatch.from_arrays([one.cast(to.type) for one, to in zip(batch.columns, schema)], schema=schema)
+
+
+def open_tables(given: Any, memory: int, columns: "Sequence[str]" = (), drop: "Sequence[str]" = ()) -> TableFile:
+    """Opens a file, a pattern ("part-*.parquet", sorted by name) or a list of files as one table."""
+    paths = paths_of(given)
+    return TableFile(paths[0], memory, columns, drop) if len(paths) == 1 else TableFiles(paths, memory, columns, drop)
+
+
+def paths_of(given: Any) -> "List[str]":
+    """Returns the files that a path, a pattern or a list names."""
+    if isinstance(given, (list, tuple)):
+        return [path for one in given for path in paths_of(one)]
+    path = os.fspath(given)
+    if os.path.exists(path) or not glob.has_magic(path):
+        return [path]
+    found = sorted(glob.glob(path))
+    if not found:
+        raise NotFound(f"{shown(path)}: no file has such a name")
+    return found
+
+
+def _pick(path: str, names: "List[str]", columns: "Sequence[str]", drop: "Sequence[str]") -> "List[str]":
+    wanted = [name for each in columns for name in ([each] if each in names else each.split(","))]
+    dropped = [name for each in drop for name in ([each] if each in names else each.split(","))]
+    for name in [*wanted, *dropped]:
+        if name not in names:
+            raise Invalid(f"{shown(path)}: no column {name!r}; there are {', '.join(names[:20])}")
+    left = [name for name in names if (not wanted or name in wanted) and name not in dropped]
+    if not left:
+        raise Invalid(f"{shown(path)}: no column is left")
+    return left
+
+
+# ---- writing ----
+
+
+@contextlib.contextmanager
+def _beside(path: str) -> "Iterator[str]":
+    """Yields a temporary name in the same folder; it becomes `path` at the end, or nothing is left."""
+    handle, made = tempfile.mkstemp(prefix=".stowage-", suffix=os.path.splitext(path)[1], dir=os.path.dirname(path) or ".")
+    os.close(handle)
+    try:
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(made, 0o666 & ~umask)
+        yield made
+        os.replace(made, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(made)
+        raise
+
+
+def _record_batches(frames: Any) -> Any:
+    import pyarrow
+
+    return pyarrow.RecordBatchReader.from_stream(frames)
+
+
+def _grouped(reader: Any, most: int) -> "Iterator[Any]":
+    """Yields tables of about `most` bytes, so that a row group of a Parquet file is worth the name."""
+    import pyarrow
+
+    held: "List[Any]" = []
+    for batch in reader:
+        held.append(batch)
+        if sum(one.nbytes for one in held) >= most:
+            yield pyarrow.Table.from_batches(held, reader.schema)
+            held = []
+    if held:
+        yield pyarrow.Table.from_batches(held, reader.schema)
+
+
+def _write_pyarrow(frames: Any, path: str, kind: str, memory: int) -> None:
+    import pyarrow
+
+    reader = _record_batches(frames)
+    most = min(64 << 20, memory // 16)
+    if kind == "parquet":
+        import pyarrow.parquet
+
+        # Floats seldom repeat: a dictionary of them takes memory and saves nothing.
+        repeated = [field.name for field in reader.schema if not pyarrow.types.is_floating(field.type)]
+        with pyarrow.parquet.ParquetWriter(path, reader.schema, compression="zstd", use_dictionary=repeated or False) as writer:
+            for table in _grouped(reader, most):
+                writer.write_table(table, row_group_size=max(1, table.num_rows))
+    elif kind == "arrow":
+        options = pyarrow.ipc.IpcWriteOptions(compression="lz4", unify_dictionaries=False)
+        with pyarrow.OSFile(path, "wb") as file, pyarrow.ipc.new_file(file, reader.schema, options=options) as writer:
+            for table in _grouped(reader, min(most, 8 << 20)):
+                for batch in table.combine_chunks().to_batches():
+                    writer.write_batch(batch)
+    else:
+        fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)  # made by _beside
+        with open(fd, "w", encoding="utf-8") as text:
+            for batch in reader:
+                for row in batch.to_pylist():
+                    text.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+
+
+def write(frames: Any, path: str, memory: int) -> None:
+    """Writes a table; the file appears when it is complete."""
+    kind = format_of(path) or ""
+    package, module = _package(path)
+    with _beside(path) as made:
+        if package == "pyarrow":
+            return _write_pyarrow(frames, made, kind, memory)
+        if package == "polars":
+            frame = module.DataFrame(frames)
+            return getattr(frame, {"parquet": "write_parquet", "arrow": "write_ipc", "jsonl": "write_ndjson"}[kind])(made)
+        if kind == "arrow":
+            raise Missing(f"{shown(path)}: DuckDB does not write Arrow files: pip install pyarrow")
+        with module.connect() as database:
+            database.register("frames", frames)
+            database.execute(f"copy frames to '{made}' (format {'parquet' if kind == 'parquet' else 'json'})")
+
+
+# ---- npz ----
+
+
+def _write_npz(frames: Any, columns: "List[Column]", path: str) -> None:
+    """Writes the layout of docs/formats.md, "Tables as npz", one column after another; each is one reading of the table."""
+    import zipfile
+
+    _package(path, "pyarrow")
+    with _beside(path) as made, zipfile.ZipFile(made, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for number, column in enumerate(columns):
+            _write_column(archive, frames, number, column)
+
+
+def _member(archive: Any, name: str, descr: str, count: int, parts: "Iterator[Any]") -> None:
+    import numpy
+
+    with archive.open(f"{name}.npy", _MEMBER, force_zip64=True) as file:
+        numpy.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": (count,)})
+        for part in parts:
+            file.write(memoryview(part).cast("B") if part.size else b"")
+
+
+def _write_column(archive: Any, frames: Any, number: int, column: Column) -> None:
+    import numpy
+    import pyarrow
+    import pyarrow.compute
+
+    def arrays() -> "Iterator[Any]":
+        for batch in _record_batches(frames):
+            yield batch.column(number)
+
+    kind = _record_batches(frames).schema.field(number).type
+    if pyarrow.types.is_dictionary(kind):
+        kind = kind.value_type
+        plain: "Callable[[], Iterator[Any]]" = lambda: (one.dictionary_decode() for one in arrays())
+    else:
+        plain = arrays
+    rows, name = column.rows, column.name
+    is_text = pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind) or str(kind) == "string_view"
+    if is_text:
+        large = pyarrow.large_string()
+        texts = lambda: (one.cast(large).fill_null("") for one in plain())  # noqa: E731
+        total = sum(pyarrow.compute.sum(pyarrow.compute.binary_length(one)).as_py() or 0 for one in texts())
+        width = "int32" if total < 1 << 31 else "int64"
+        _member(archive, f"{name}.offsets", numpy.dtype(width).str, rows + 1, _ends(texts(), width))
+        _member(archive, f"{name}.bytes", "|u1", total, (_bytes(one) for one in texts()))
+    elif pyarrow.types.is_timestamp(kind) or pyarrow.types.is_date32(kind):
+        descr = f"<M8[{kind.unit}]" if pyarrow.types.is_timestamp(kind) else "<M8[D]"
+        wide = pyarrow.int64()
+        whole = kind if pyarrow.types.is_timestamp(kind) else pyarrow.int32()
+        values = (one.cast(whole).cast(wide).fill_null(-(2**63)).to_numpy(zero_copy_only=False) for one in plain())
+        _member(archive, name, descr, rows, (numpy.ascontiguousarray(one, "<i8") for one in values))
+    elif pyarrow.types.is_boolean(kind) or pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind):
+        dtype = numpy.dtype(kind.to_pandas_dtype())
+        if column.nulls and dtype.kind != "f":
+            if column.least <= column.most and max(abs(column.least), abs(column.most)) > 2**53:
+                raise Invalid(f"column {name}: has nulls and values above 2^53, which no npz type holds; write .parquet, or drop it")
+            dtype = numpy.dtype("float32" if dtype.itemsize <= 2 else "float64")
+        target = pyarrow.from_numpy_dtype(dtype)
+        filled = (one.cast(target).fill_null(float("nan")) if column.nulls else one for one in plain())
+        arrays_of = (numpy.ascontiguousarray(one.to_numpy(zero_copy_only=False), dtype) for one in filled)
+        _member(archive, name, dtype.str, rows, arrays_of)
+    else:
+        raise Unsupported(f"column {name}: {kind} has no npz form; drop it, or write .parquet")
+
+
+def _ends(texts: "Iterator[Any]", width: str) -> "Iterator[Any]":
+    import numpy
+
+    at = 0
+    yield numpy.zeros(1, width)
+    for one in texts:
+        ends = numpy.frombuffer(one.buffers()[1], "int64")[one.offset : one.offset + len(one) + 1]
+        if len(ends):
+            yield (ends[1:] - ends[0] + at).astype(width)
+            at += int(ends[-1] - ends[0])
+
+
+def _bytes(text: Any) -> Any:
+    import numpy
+
+    ends = numpy.frombuffer(text.buffers()[1], "int64")[text.offset : text.offset + len(text) + 1]
+    data = text.buffers()[2]
+    return numpy.frombuffer(data, "uint8")[ends[0] : ends[-1]] if len(text) and data is not None else numpy.empty(0, "uint8")
+
+
+# ---- inspect and shrink ----
+
+#: Arrow's formats in words.
+_WORDS = {"u": "text", "U": "text", "vu": "text", "z": "bytes", "Z": "bytes", "b": "bool", "n": "null", "tdD": "date", "tdm": "date"}
+
+
+def word(column: Column) -> str:
+    """Returns the type of a column in words."""
+    kind = column.from_type
+    if column.scanned:
+        return kind
+    if kind.startswith("ts"):
+        return "datetime"
+    return _WORDS.get(kind) or ("decimal" if kind.startswith("d:") else "list" if kind.startswith("+") else "dictionary" if len(kind) == 1 else kind)
+
+
+def column_lines(columns: "List[Column]") -> str:
+    """Returns the report of a plan as a table."""
+    rows = [("", "is", "could be", "nulls", "least", "most", "bytes", "after", "")]
+    for one in columns:
+        known = one.scanned and one.least <= one.most
+        said = f"off by at most {one.error:.3g}" if one.error else ""
+        least, most = (f"{one.least:g}", f"{one.most:g}") if known else ("", "")
+        small = one.to_type if one.scanned else word(one)
+        rows.append((one.name, word(one), small, str(one.nulls or ""), least, most, size(one.bytes), size(one.bytes_after), said))
+    return _show.text_table(rows, right=[3, 4, 5, 6, 7], indent=0)
+
+
+def _report(name: str, kind: str, plan: Plan) -> "Tuple[str, Dict[str, Any]]":
+    before, after = sum(one.bytes for one in plan.columns), sum(one.bytes_after for one in plan.columns)
+    head = f"{name}: {plan.rows} rows of {len(plan.columns)} columns, {kind}"
+    foot = f"{size(before)} in memory, {size(after)} in the smallest types"
+    columns = []
+    for one in plan.columns:
+        facts: "Dict[str, Any]" = {"name": one.name, "dtype": word(one), "smallest": one.to_type if one.scanned else word(one)}
+        facts.update(rows=one.rows, missing=one.nulls, bytes=one.bytes, bytes_after=one.bytes_after)
+        if one.scanned:
+            known = one.least <= one.most and all(abs(x) != float("inf") for x in (one.least, one.most))
+            facts.update(nans=one.nans, infs=one.infs, zeros=one.zeros)
+            facts.update(least=one.least if known else None, most=one.most if known else None)
+        columns.append(facts)
+    data = {"file": name, "format": kind, "rows": plan.rows, "bytes": before, "bytes_after": after, "columns": columns}
+    return "\n".join([head, column_lines(plan.columns), foot]), data
+
+
+def inspect_table(thing: Any, memory: "str | int | None" = None, purpose: str = "arithmetic") -> Inspection:
+    """What a Parquet, Arrow or JSON lines file, or a table in memory, holds and what it could take."""
+    if isinstance(thing, (str, os.PathLike, list, tuple)):
+        table: Any = open_tables(thing, _budget(memory))
+        plan = Plan(table, None, read_purpose(purpose))
+        return Inspection(*_report(shown(table.path), str(table.format), plan))
+    kind = f"{type(thing).__module__.partition('.')[0]} {type(thing).__name__}"
+    return Inspection(*_report("table", kind, Plan(thing, None, read_purpose(purpose))))
+
+
+def _budget(memory: "str | int | None") -> int:
+    return parse_size(memory, "memory") if memory is not None else _MEMORY
+
+
+def shrink_tables(
+    path: Any,
+    output: str,
+    tolerance: "Optional[Tuple[float, bool]]",
+    table: Table,
+    purpose: str,
+    memory: "str | int | None",
+    dry_run: bool = False,
+) -> "Tuple[str, Dict[str, Any]]":
+    """Writes a table in the smallest types where one of the two files is Parquet, Arrow or JSON lines. Returns the report."""
+    budget = _budget(memory)
+    target = format_of(output)
+    if target is None and not output.endswith(".npz"):
+        raise Invalid(f"{shown(output)}: a {format_of(path)} table can be written as .parquet, .feather, .arrow, .jsonl or .npz")
+    if target is not None:
+        _package(output)
+    if not os.path.isdir(os.path.dirname(output) or "."):
+        raise NotFound(f"{shown(output)}: no such folder")
+    names = [path] if isinstance(path, str) else []
+    kind = format_of(path) or "table"
+    with contextlib.ExitStack() as stack:
+        given: Any
+        if format_of(path) is not None:
+            if table.names is not None:
+                raise Invalid(f"{shown(path)}: names is for text tables; this file names its columns")
+            given = open_tables(path, budget, table.columns, table.drop)
+            names, path = paths_of(path), given.path
+        elif path.endswith((".npz", ".npy")) or ".npz:" in path:
+            if table.columns or table.drop:
+                raise Invalid(f"{shown(path)}: columns and drop are for tables as text, Parquet or Arrow")
+            given = frames_of_file(path, budget // 16)
+        else:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".stowage-", dir=os.path.dirname(output) or "."))
+            whole = os.path.join(folder, "table.npz")
+            shrink_file(path, whole, tolerance, None, table._replace(force=True), purpose=purpose, memory=budget)
+            given, tolerance = frames_of_file(whole, budget // 16), None
+        plan = Plan(given, tolerance, read_purpose(purpose))
+        if not dry_run:
+            made = plan.apply(given)
+            if target is None:
+                _write_npz(made, plan.columns, output)
+            else:
+                write(made, output, budget)
+    text, data = _report(shown(path), kind, plan)
+    if not dry_run:
+        stored, now = sum(os.path.getsize(name) for name in names if os.path.exists(name)), os.path.getsize(output)
+        text += f"\n{shown(output)}: {size(now)} on disk, {size(stored)} before"
+        data.update(output=shown(output), file_bytes=stored, file_bytes_after=now)
+    return text, data

@@ -1,0 +1,493 @@
+"""The largest batch that fits, how many of them make the target batch, and what helps if not even one sample fits.
+
+Memory is measured with real steps on a GPU, or estimated without one (`_estimate`). Two small sizes give a line (bytes that stay, bytes
+per sample). The line suggests a size; a run at that size checks it. Only checked sizes are returned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import Any, Callable, Dict, List, Optional, Union
+
+from . import _gpus, _show
+from ._enable import enable
+from ._estimate import estimate
+from ._library import Invalid, OutOfMemory, StowageError
+from ._library import format_size as size
+from ._replay import tune_recording
+
+_TRIES = 12  #: sizes that are run or estimated at most, after the first two
+_BATCH_MAX = 1 << 20
+
+
+class Plan:
+    """Batch, accumulation and settings under which a program fits. `data` has everything as JSON."""
+
+    def __init__(self, data: "Dict[str, Any]") -> None:
+        self.data = data
+
+    @property
+    def fits(self) -> bool:
+        """True if at least one sample fits without any change to the program."""
+        return self.data["micro_batch"] is not None
+
+    @property
+    def micro_batch(self) -> "Optional[int]":
+        """Samples in each forward and backward pass; None if not even one fits."""
+        return self.data["micro_batch"]
+
+    @property
+    def largest_batch(self) -> "Optional[int]":
+        """The largest batch that was checked to fit with the headroom."""
+        return self.data["largest_batch"]
+
+    @property
+    def accumulate(self) -> int:
+        """Passes for each optimizer step."""
+        return int(self.data["accumulate"])
+
+    @property
+    def sizes(self) -> "List[int]":
+        """Samples of each pass of one optimizer step; their sum is the target batch."""
+        return list(self.data["sizes"])
+
+    @property
+    def options(self) -> "List[Dict[str, Any]]":
+        """What would make one sample fit, the cheapest first; empty if it fits."""
+        return list(self.data["options"])
+
+    @property
+    def choice(self) -> "Optional[Dict[str, Any]]":
+        """The first option that fits and keeps the mathematics, unless `allow` permitted others."""
+        return next((one for one in self.data["options"] if one["chosen"]), None)
+
+    @property
+    def text(self) -> str:
+        data = self.data
+        limit = f"{size(data['limit_bytes'])} ({size(data['available_bytes'])} less {data['headroom']:.0%} headroom)"
+        if self.fits:
+            lines = [f"Use a batch of {self.micro_batch}: needs {size(data['needs_bytes'])} of {limit}."]
+            if data["target_batch"] is not None:
+                passes = f"{self.accumulate} passes for each optimizer step"
+                last = f", the last with {self.sizes[-1]}" if self.sizes[-1] != self.micro_batch else ""
+                lines.append(f"Target batch {data['target_batch']}: {passes}{last}.")
+        else:
+            lines = [f"A batch of 1 does not fit: needs {size(data['needs_bytes'])}, {size(data['needs_bytes'] - data['limit_bytes'])} more than {limit}."]
+        lines.append(f"{data['source']}: {size(data['fixed_bytes'])} stay, {size(data['sample_bytes'])} for each sample; largest batch {data['largest_batch'] or 0}.")
+        if data["options"]:
+            rows = [("option", "needs", "saves", "result", "cost")]
+            for one in data["options"]:
+                result = ("fits" if one["fits"] else "too large") + (" <- choice" if one["chosen"] else "")
+                rows.append((one["name"], size(one["needs_bytes"]), size(one["saves_bytes"]), result, one["cost"]))
+            lines += ["", _show.text_table(rows, right=[1, 2], indent=0)]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return _show.html_block("", f"<pre>{_show.escape(self.text)}</pre>")
+
+    def save(self, path: "Union[str, os.PathLike[str]]") -> None:
+        """Writes the plan as JSON. An existing file is not replaced."""
+        where = os.fspath(path)
+        if os.path.exists(where):
+            raise FileExistsError(f"{where} already exists; use another name")
+        with open(where, "x", encoding="utf-8") as file:
+            json.dump(self.data, file, indent=2)
+            file.write("\n")
+
+    def apply(self, model: Any = None) -> "Dict[str, int]":
+        """Applies the choice to this process, and returns {"batch_size", "accumulate"} for the loop.
+
+        Checkpointing is applied to `model`. Spilling is enabled, which must happen before CUDA starts. An option that changes the code
+        of the program (autocast, another optimizer) cannot be applied: the error says what to change.
+        """
+        if not self.fits:
+            chosen = self.choice
+            if chosen is None:
+                raise OutOfMemory("plan.apply: nothing that was tried fits; see plan.options")
+            if chosen["kind"] == "checkpoint":
+                if model is None:
+                    raise Invalid("plan.apply: the plan checkpoints blocks of the model; give it: plan.apply(model)")
+                if checkpoint_blocks(model) == 0:
+                    raise Invalid("plan.apply: the model has no repeated blocks to checkpoint")
+            elif chosen["kind"] == "spill":
+                enable(spill="auto")
+            else:
+                raise Invalid(f"plan.apply: {chosen['name']} changes the program: {chosen['how']}")
+        return {"batch_size": self.micro_batch or 1, "accumulate": self.accumulate}
+
+
+# ---- sizes ----
+
+
+def split(target: int, largest: int) -> "List[int]":
+    """Returns the sizes of the passes that make `target`, none above `largest`: equal ones if that takes few more passes.
+
+    >>> split(256, 100)
+    [64, 64, 64, 64]
+    >>> split(10, 7)
+    [5, 5]
+    >>> split(13, 5)
+    [5, 5, 3]
+    """
+    passes = -(-target // largest)
+    for count in range(passes, passes + passes // 3 + 2):
+        if target % count == 0:
+            return [target // count] * count
+    return uneven(target, -(-target // passes))
+
+
+def uneven(target: int, one: int) -> "List[int]":
+    """Returns passes of `one` and a last one with the rest."""
+    return [one] * (target // one) + ([target % one] if target % one else [])
+
+
+class _Search:
+    """Finds the largest size with `needs(size)` at most `limit`. `needs` returns bytes, or None if that size failed."""
+
+    def __init__(self, needs: "Callable[[int], Optional[int]]", limit: int, largest: int) -> None:
+        self._needs, self._limit, self._largest = needs, limit, largest
+        self.known: "Dict[int, Optional[int]]" = {}
+
+    def fits(self, batch: int) -> bool:
+        if batch not in self.known:
+            self.known[batch] = self._needs(batch)
+        found = self.known[batch]
+        return found is not None and found <= self._limit
+
+    def _line(self) -> "tuple[float, float]":
+        """Returns (bytes that stay, bytes per sample), from the two largest known sizes."""
+        points = sorted((batch, found) for batch, found in self.known.items() if found is not None)
+        if len(points) < 2:
+            return (0.0, float(points[0][1]) / points[0][0]) if points else (0.0, 0.0)
+        (a, low), (b, high) = points[-2:]
+        slope = max(0.0, (high - low) / (b - a))
+        return low - slope * a, slope
+
+    def run(self, first: int) -> "Optional[int]":
+        """Returns the largest size that fits, None if 1 does not."""
+        start = min(first, self._largest)
+        while start > 1 and not self.fits(start):
+            start = start // 2
+        if not self.fits(start):
+            return None
+        good, bad = start, self._largest + 1
+        for batch, found in self.known.items():
+            if (found is None or found > self._limit) and batch < bad:
+                bad = batch
+        if 2 * start < bad and self.fits(2 * start):
+            good = 2 * start
+        elif 2 * start < bad:
+            bad = 2 * start
+        halve = False
+        for _ in range(_TRIES):
+            width = bad - good
+            if width <= max(1, good // 50):
+                break
+            stay, slope = self._line()
+            guess = int((self._limit - stay) / slope) if slope > 0 else self._largest
+            # Inside the bracket; at most 8 times further, because a line from small sizes can be wrong.
+            guess = min(max(guess, good + 1), bad - 1, good * 8)
+            if halve and good + width // 2 <= good * 8:
+                guess = good + width // 2
+            if self.fits(guess):
+                good = guess
+            else:
+                bad = guess
+            halve = bad - good > width // 2  # the line did not help
+        return good
+
+    def line(self) -> "tuple[int, int]":
+        stay, slope = self._line()
+        return max(0, int(stay)), int(slope)
+
+
+# ---- measuring ----
+
+
+class Meter:
+    """Runs real steps on the current GPU and reads PyTorch's peak."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+
+    def name(self) -> str:
+        return str(self._torch.cuda.get_device_name())
+
+    def available(self) -> int:
+        """Returns the bytes that PyTorch can reserve: free memory and its own cache."""
+        cuda = self._torch.cuda
+        free, _ = cuda.mem_get_info()
+        return int(free) + int(cuda.memory_reserved())
+
+    def is_out(self, error: BaseException) -> bool:
+        cuda = self._torch.cuda
+        kinds = tuple(kind for kind in (getattr(cuda, "OutOfMemoryError", None), getattr(self._torch, "OutOfMemoryError", None)) if kind)
+        return isinstance(error, kinds) or (isinstance(error, RuntimeError) and "out of memory" in str(error))
+
+    def clear(self) -> None:
+        import gc
+
+        gc.collect()
+        self._torch.cuda.empty_cache()
+
+    def peak(self, run: "Callable[[], Any]") -> int:
+        cuda = self._torch.cuda
+        cuda.reset_peak_memory_stats()
+        run()
+        cuda.synchronize()
+        return int(cuda.max_memory_reserved())
+
+
+def _measured(step: "Callable[[int], Any]", meter: Any) -> "Callable[[int], Optional[int]]":
+    """Returns `needs` by real steps. Out of memory is an answer; any other error of the step is raised as it is."""
+    warm: "List[int]" = []
+
+    def needs(batch: int) -> "Optional[int]":
+        failed = False
+        meter.clear()
+        try:
+            if not warm:  # the first step makes the optimizer's state
+                meter.peak(lambda: step(batch))
+            found = int(meter.peak(lambda: step(batch)))
+            warm.append(batch)
+        except Exception as error:
+            if not meter.is_out(error):
+                raise
+            failed = True
+        if failed:  # here the traceback, which holds the step's tensors, is gone
+            meter.clear()
+            return None
+        return found
+
+    return needs
+
+
+# ---- estimating ----
+
+
+def _estimated(step: Any, batch_fn: Any, named: "Dict[str, Any]") -> "Callable[[int], Optional[int]]":
+    def needs(batch: int) -> "Optional[int]":
+        if batch_fn is None:
+            return int(estimate(lambda: lambda: step(batch), **named).data["needs_bytes"])
+        return int(estimate(step, lambda: batch_fn(batch), **named).data["needs_bytes"])
+
+    return needs
+
+
+# ---- when one sample is too large ----
+
+
+def _blocks(model: Any) -> "List[Any]":
+    """Returns the repeated blocks of a model: the children of its longest ModuleList or Sequential of at least two."""
+    import torch
+
+    best: "List[Any]" = []
+    for one in model.modules():
+        if isinstance(one, (torch.nn.ModuleList, torch.nn.Sequential)):
+            inside = [child for child in one if any(True for _ in child.parameters())]
+            if len(inside) >= 2 and len(inside) > len(best):
+                best = inside
+    return best
+
+
+def checkpoint_blocks(model: Any) -> int:
+    """Recomputes the repeated blocks of `model` in the backward pass instead of keeping their activations; returns their number.
+
+    The result is the same. Dropout draws the same numbers, because the state of the generator is restored.
+    """
+    from torch.utils.checkpoint import checkpoint
+
+    found = _blocks(model)
+    for one in found:
+        plain = one.forward
+
+        def forward(*given: Any, _plain: Any = plain, _block: Any = one, **named: Any) -> Any:
+            if not _block.training:
+                return _plain(*given, **named)
+            return checkpoint(_plain, *given, use_reentrant=False, **named)
+
+        one.forward = forward
+    return len(found)
+
+
+def _options(step: Any, batch_fn: Any, named: "Dict[str, Any]", needs: int, limit: int, allow: "List[str]") -> "List[Dict[str, Any]]":
+    """Returns what would make one sample fit, in order of cost, with the bytes of each."""
+    tried: "List[Dict[str, Any]]" = []
+
+    def add(kind: str, name: str, cost: str, how: str, found: int, exact: bool) -> None:
+        fits = found <= limit
+        tried.append(
+            {"kind": kind, "name": name, "needs_bytes": found, "saves_bytes": max(0, needs - found), "fits": fits, "exact": exact, "cost": cost, "how": how, "chosen": False}
+        )
+
+    def again(made: Any = step, **other: Any) -> "Optional[int]":
+        with contextlib.suppress(StowageError, ImportError, RuntimeError, TypeError):
+            return int(estimate(made, lambda: batch_fn(1), **{**named, **other}).data["needs_bytes"])
+        return None
+
+    if batch_fn is not None:
+        if named.get("amp") is None:
+            found = again(amp="bf16")
+            if found is not None and found < needs:
+                add("amp", "autocast to bfloat16", "rounds differently; usually faster", 'with torch.autocast("cuda", dtype=torch.bfloat16): around the forward pass', found, False)
+        if named.get("optimizer") is not None:
+
+            def checkpointed() -> Any:
+                model = step()
+                return model if checkpoint_blocks(model) else None
+
+            found = again(checkpointed)
+            if found is not None and found < needs:
+                add("checkpoint", "checkpointing of the repeated blocks", "computes them twice: about a third more time", "plan.apply(model)", found, True)
+            held = again(optimizer=lambda parameters: _Stateless(parameters))
+            if held is not None and held < needs:
+                add("host_state", "optimizer state in host memory", f"copies {size(needs - held)} each way in each step", "keep the optimizer's state on the CPU (torch.optim with CPU parameters, or DeepSpeed's ZeRO-Offload)", held, True)
+            if isinstance(named["optimizer"], str) and named["optimizer"].lower() in ("adam", "adamw"):
+                found = again(optimizer="adamw8bit")
+                if found is not None and found < needs:
+                    add("8bit", "8-bit optimizer state", "rounds the optimizer's state", "bitsandbytes.optim.AdamW8bit", found, False)
+    add("spill", "spill to host memory", f"moves at least {size(needs - limit)} over the bus in each step", 'stowage.enable(spill="auto") before CUDA starts', limit, True)
+    tried[-1]["saves_bytes"] = needs - limit
+    for one in tried:
+        if one["fits"] and (one["exact"] or one["kind"] in allow):
+            one["chosen"] = True
+            break
+    return tried
+
+
+class _Stateless:
+    """An optimizer without state on the GPU: the gradients are there, the rest is on the host."""
+
+    def __init__(self, parameters: "List[Any]") -> None:
+        self._parameters = parameters
+
+    def step(self) -> None:
+        pass
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for one in self._parameters:
+            one.grad = None
+
+
+# ---- the answer ----
+
+
+def _whole(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _BATCH_MAX:
+        raise Invalid(f"tune: {name}: {value!r}: must be a whole number from 1 to {_BATCH_MAX}")
+    return value
+
+
+def plan(
+    step: Any,
+    batch_fn: Any = None,
+    *,
+    batch: int = 1,
+    target_batch: "Optional[int]" = None,
+    headroom: float = 0.05,
+    gpu: "Optional[str]" = None,
+    vram: "str | int | None" = None,
+    optimizer: Any = None,
+    loss: Any = None,
+    amp: Any = None,
+    settings: "Optional[str]" = None,
+    allow: "Union[str, List[str]]" = (),  # type: ignore[assignment]
+    meter: Any = None,
+) -> Plan:
+    """Returns the plan of a step: see `tune`."""
+    _whole("batch", batch)
+    if target_batch is not None:
+        _whole("target_batch", target_batch)
+    if not isinstance(headroom, (int, float)) or isinstance(headroom, bool) or not 0 <= headroom < 0.9:
+        raise Invalid(f"tune: headroom: {headroom!r}: must be from 0 to 0.9")
+    allowed = [allow] if isinstance(allow, str) else list(allow)
+    for one in allowed:
+        if one not in ("amp", "8bit"):
+            raise Invalid(f'tune: allow: {one!r}: must be "amp" or "8bit"')
+    named: "Dict[str, Any]" = {}
+    if meter is None and batch_fn is None and gpu is None and vram is None:
+        import torch
+
+        if not torch.cuda.is_available():
+            raise Invalid('tune: no GPU here to measure on; name one to estimate for: tune(step, gpu="T4") or tune(step, vram="16G")')
+        meter = Meter(torch)
+    if meter is not None:
+        source, name, available = "measured", meter.name(), meter.available()
+        needs = _measured(step, meter)
+    else:
+        target = _gpus.find(gpu, vram)
+        source, name, available = "estimated", target.name, target.available_bytes
+        named = {"gpu": gpu, "vram": vram, "optimizer": optimizer, "loss": loss, "amp": amp, "settings": settings}
+        needs = _estimated(step, batch_fn, named)
+    limit = int(available * (1 - headroom))
+    search = _Search(needs, limit, target_batch or _BATCH_MAX)
+    largest = search.run(batch)
+    stay, per_sample = search.line()
+    found = search.known
+    sizes: "List[int]" = []
+    if largest is not None:
+        sizes = split(target_batch, largest) if target_batch is not None else [largest]
+        if not search.fits(sizes[0]):  # smaller than `largest`, and yet it does not fit: use the checked size
+            sizes = uneven(target_batch, largest) if target_batch is not None else [largest]
+    options: "List[Dict[str, Any]]" = []
+    one_needs = found.get(1)
+    if largest is None:
+        # A real step that failed shows only that it needs more than there is.
+        options = _options(step, batch_fn if meter is None else None, named, one_needs or available, limit, allowed)
+    needed = found[sizes[0]] if sizes else one_needs or available
+    return Plan(
+        {
+            "micro_batch": sizes[0] if sizes else None,
+            "largest_batch": largest,
+            "target_batch": target_batch,
+            "accumulate": len(sizes) or (target_batch or 1),
+            "sizes": sizes or [1] * (target_batch or 1),
+            "needs_bytes": needed,
+            "limit_bytes": limit,
+            "available_bytes": available,
+            "headroom": headroom,
+            "fixed_bytes": stay,
+            "sample_bytes": per_sample,
+            "source": source,
+            "gpu": name,
+            "tried": [{"batch": one, "needs_bytes": found[one]} for one in sorted(found)],
+            "options": options,
+        }
+    )
+
+
+def tune(what: Any, batch_fn: Any = None, *, vram: "str | int | None" = None, vram_limit: "str | int | None" = None, **named: Any) -> Any:
+    """Finds the settings under which a program fits: of a recording, or of a step that has not run yet.
+
+    A recording (a path): the settings of PyTorch's allocator that need the least memory, found by replay. Returns a `Tuning`.
+
+    A function: the largest batch that fits, and how many passes make `target_batch`. Returns a `Plan` with `micro_batch`,
+    `accumulate`, `apply()` and `save()`.
+
+        plan = stowage.tune(step, batch=4, target_batch=256)                                      # measured on this GPU
+        plan = stowage.tune(model_fn, batch_fn, optimizer="adamw", target_batch=256, gpu="T4")    # estimated
+
+    `step(n)` runs one real step with n samples, starting with `batch`. The steps train: tune before training or load the weights again
+    after. Make each input as long as the longest one, and let the step include the evaluation if that needs more. `model_fn()` and
+    `batch_fn(n)` are as for `stowage.estimate`. Without `batch_fn`, but with `gpu` or `vram`, `step(n)` makes its own tensors on "cuda"
+    and is estimated. `headroom` is the part of the memory that stays free (0.05). If a batch of 1 is too large, `plan.options` lists
+    what helps, with bytes. `allow="amp"` or "8bit" permits a choice that changes the results; otherwise only exact ones are chosen.
+
+    >>> tune("nowhere.stow")
+    Traceback (most recent call last):
+        ...
+    stowage._library.NotFound: nowhere.stow: cannot open: No such file or directory
+    """
+    if callable(what) and not isinstance(what, os.PathLike):
+        if vram_limit is not None:
+            raise Invalid("tune: vram_limit is for a recording; give vram, the size of the GPU")
+        return plan(what, batch_fn, vram=vram, **named)
+    if batch_fn is not None or named:
+        first = "batch_fn" if batch_fn is not None else next(iter(named))
+        raise Invalid(f"tune: {first} is for a function that runs a step; a recording takes vram or vram_limit")
+    return tune_recording(os.fspath(getattr(what, "path", what)), vram, vram_limit)

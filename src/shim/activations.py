@@ -1,0 +1,711 @@
+"""Moves the tensors that a PyTorch training step saves for its backward pass to pinned host memory and back (trim.c).
+
+Part of the same script as trim.py, which calls arm_activations() once and step_ended() after each optimizer step. Nothing happens
+until the device was short of memory. The parts, from the bottom up:
+
+  Pinned       pinned buffers, created once and kept
+  Policy       which saved storages leave, when they come back, and in what order; no torch, no CUDA
+  Cuda         the copies: two streams and their events. Its interface is what Policy calls; tests have others
+  Activations  the saved-tensor hooks: what may be moved at all, views, versions, lifetimes
+
+Results are bit-equal: a storage comes back with the same bytes, and every tensor on it with its size, stride and offset.
+"""
+import atexit
+import bisect
+import collections
+import contextlib
+import importlib
+import os
+import sys
+import threading
+
+MOVED_MIN_BYTES = 1 << 20  # smaller tensors stay on the device
+CHUNK_MAX_BYTES = 64 << 20  # the largest pinned buffer; PyTorch rounds pinned requests to powers of two, so all are
+NEWEST_KEPT = 4  # saved storages that are in use by the operations that run now
+PLAN_STEPS = 4  # steps that predict how much the next one moves
+
+FEW_PAGES = 8  # on the host, that are no reason to keep more room: what nobody uses stays there
+
+
+class Pinned:
+    """Pinned buffers in classes of powers of two. `create(bytes)` returns one; `budget_bytes` bounds all of them."""
+
+    def __init__(self, create, budget_bytes):
+        self.create, self.budget_bytes, self.created_bytes = create, budget_bytes, 0
+        self.free = collections.defaultdict(collections.deque)  # class size -> (buffer, last reader's event)
+
+    @staticmethod
+    def classes_of(size):
+        """The class sizes that together hold `size` bytes: full chunks, and one buffer for the rest."""
+        full, rest = divmod(size, CHUNK_MAX_BYTES)
+        tail = [max(MOVED_MIN_BYTES, 1 << (rest - 1).bit_length())] if rest else []
+        return [CHUNK_MAX_BYTES] * full + tail
+
+    def take(self, size):
+        """Buffers for `size` bytes as a list of (buffer, event or None, class size), or None if the budget is spent."""
+        taken = []
+        for kind in self.classes_of(size):
+            if self.free[kind]:  # the one that was returned first: its reader is most likely done
+                taken.append((*self.free[kind].popleft(), kind))
+                continue
+            buffer = None
+            if self.created_bytes + kind <= self.budget_bytes:
+                buffer = self.create(kind)
+            if buffer is None:
+                for old, event, size_class in taken:
+                    self.free[size_class].appendleft((old, event))
+                return None
+            self.created_bytes += kind
+            taken.append((buffer, None, kind))
+        return taken
+
+    def give(self, buffers, event):
+        """Returns buffers. `event` is behind the last copy that reads them, or None."""
+        for buffer, _, kind in buffers:
+            self.free[kind].append((buffer, event))
+
+
+HERE, LEAVING, AWAY, COMING, DEAD = "here", "leaving", "away", "coming", "dead"
+
+
+class Entry:
+    """One saved storage.
+
+    HERE: only on the device. LEAVING: being copied to the host, still valid on the device. AWAY: only on the host. COMING: on the
+    host, and on the device or being copied there. DEAD: no saved tensor needs it any more."""
+
+    def __init__(self, size):
+        self.bytes, self.state, self.seq = size, HERE, 0
+
+
+class Policy:
+    """Keeps the device below `target_bytes`. The oldest saved storage leaves first, because the backward pass reads it last.
+
+    The bus does the work: allocated() -> bytes of the device in use, busy(entry) -> the program itself still uses the storage,
+    copy_out(entry) -> False if there is no buffer, release(entry), copy_in(entry), wait_in(entry), drop(entry) for the device
+    copy of a COMING entry, forget(entry). All copies are asynchronous; release and wait_in order them with the program's work.
+    """
+
+    def __init__(self, bus, target_bytes):
+        self.bus, self.target_bytes = bus, target_bytes
+        self.here, self.leaving = collections.deque(), collections.deque()  # oldest first
+        self.held = []  # entries of `here` that the program was using when it was their turn
+        self.away = []  # (seq, entry), sorted
+        # COMING entries in the order they were used or fetched: they can be dropped without a copy.
+        self.back, self.coming = collections.OrderedDict(), collections.OrderedDict()
+        self.level = self.leaving_bytes = self.seq = 0
+        self.stopped = False  # no pinned buffers left: tried again in the next step
+        self.plans = collections.deque(maxlen=PLAN_STEPS)
+        self.reference = None  # (cumulative bytes at each event, highest jump, its event) of the last step
+        self.begin_step()
+
+    # ---- steps ----
+
+    def begin_step(self):
+        self.out_bytes = self.in_bytes = self.issued_bytes = self.saved_bytes = self.demanded = self.peak_bytes = 0
+        self.sums, self.jump, self.jump_at, self.stopped = [], 0, 0, False
+        self.level = None
+
+    def end_step(self):
+        """Ends a step and returns its figures."""
+        figures = dict(out_bytes=self.out_bytes, in_bytes=self.in_bytes, saved_bytes=self.saved_bytes, demanded=self.demanded,
+                       jump_bytes=self.jump, peak_bytes=self.peak_bytes)
+        self.plans.append(self.out_bytes)
+        if self.sums:
+            self.reference = self.sums, self.jump, self.jump_at
+        self.begin_step()
+        return figures
+
+    def measure(self, expected_bytes):
+        """Reads how much is allocated, and notes by how much that exceeds what the saved storages explain."""
+        now = self.bus.allocated()
+        if self.level is not None and now - self.level - expected_bytes > self.jump:
+            self.jump, self.jump_at = now - self.level - expected_bytes, len(self.sums)
+        self.level = now
+        self.peak_bytes = max(self.peak_bytes, now)
+        self.sums.append(self.saved_bytes)
+
+    def ceiling(self):
+        """The highest level now: the target, less what the last step suddenly needed later than here (the logits of a language
+        model), scaled by how much larger this step is."""
+        if self.reference is None or len(self.sums) > self.reference[2]:
+            return self.target_bytes
+        sums, jump, _ = self.reference
+        before = sums[min(len(self.sums), len(sums)) - 1]
+        scale = self.saved_bytes / before if before > 0 else 1
+        return self.target_bytes - min(int(jump * min(scale, 4)), self.target_bytes // 2)
+
+    # ---- what the program does ----
+
+    def saved(self, entry):
+        """A storage was saved for the backward pass."""
+        self.seq += 1
+        entry.seq = self.seq
+        self.saved_bytes += entry.bytes
+        self.here.append(entry)
+        self.measure(entry.bytes)
+        self.push_out()
+
+    def used(self, entry):
+        """The backward pass needs an entry. It is valid on the device, in the order of the caller's stream, on return."""
+        self.measure(0)
+        if entry.state == AWAY:
+            self.demanded += 1
+            self.attempt(self.make_room, entry.bytes)
+            self.fetch(entry)
+        if entry.state == COMING:
+            self.bus.wait_in(entry)
+            self.coming.pop(entry.seq, None)
+            self.back[entry.seq] = entry
+            self.back.move_to_end(entry.seq)
+        self.attempt(self.make_room, 0, entry)
+        self.attempt(self.pull_in, entry.seq)
+
+    def attempt(self, function, *arguments):
+        """Calls what only serves speed: the program does not see its errors."""
+        try:
+            function(*arguments)
+        except Exception as error:
+            shim_log(f"activations: {function.__name__}: {error!r}")
+
+    def died(self, entry):
+        """No saved tensor refers to the entry any more."""
+        if entry.state == DEAD:
+            return
+        if entry.state == AWAY:
+            del self.away[bisect.bisect_left(self.away, (entry.seq,))]
+        else:
+            if entry.state == LEAVING:
+                self.leaving_bytes -= entry.bytes
+            if self.level is not None and not self.bus.busy(entry):
+                self.level -= entry.bytes
+        self.back.pop(entry.seq, None)
+        self.coming.pop(entry.seq, None)
+        entry.state = DEAD
+        self.bus.forget(entry)
+        if len(self.held) > 64:
+            self.held = [e for e in self.held if e.state == HERE]
+        while self.here and self.here[-1].state != HERE:
+            self.here.pop()
+
+    # ---- out ----
+
+    def push_out(self):
+        over = self.level - self.ceiling()
+        plan = max(self.plans, default=0)
+        self.copy_ahead(over + self.target_bytes // 8, plan)
+        self.make_room(0)
+
+    def copy_ahead(self, wanted_bytes, plan_bytes):
+        """Starts copies until `wanted_bytes` could leave at once, or this step has started as much as the last ones needed."""
+
+        def enough():
+            return self.stopped or (self.leaving_bytes >= wanted_bytes and self.issued_bytes >= plan_bytes)
+
+        if enough():
+            return
+        held, self.held = self.held, []
+        for entry in held:
+            self.start_out(entry, enough)
+        while len(self.here) > NEWEST_KEPT and not enough():
+            self.start_out(self.here.popleft(), enough)
+
+    def start_out(self, entry, enough):
+        if entry.state != HERE:
+            return
+        if enough() or self.bus.busy(entry):
+            self.held.append(entry)
+        elif self.bus.copy_out(entry):
+            entry.state = LEAVING
+            self.leaving.append(entry)
+            self.leaving_bytes += entry.bytes
+            self.issued_bytes += entry.bytes
+        else:
+            self.stopped = True
+            self.held.append(entry)
+
+    def make_room(self, size, needed=None):
+        """Releases what is on the host too until `size` bytes fit, except `needed`."""
+        ceiling = self.ceiling() - size
+        while self.level > ceiling and len(self.back) > NEWEST_KEPT:  # the one that was used first
+            self.drop(self.back.popitem(last=False)[1])
+        while self.level > ceiling and self.coming:  # the one that is used last
+            self.drop(self.coming.popitem()[1])
+        if self.level > ceiling:
+            self.copy_ahead(self.level - ceiling, 0)
+        kept = []
+        while self.level > ceiling and self.leaving:
+            entry = self.leaving.popleft()
+            if entry.state != LEAVING:
+                continue
+            if entry is needed or self.bus.busy(entry):
+                kept.append(entry)
+                continue
+            self.bus.release(entry)
+            self.leaving_bytes -= entry.bytes
+            self.out_bytes += entry.bytes
+            self.put_away(entry)
+        self.leaving.extendleft(reversed(kept))
+
+    def drop(self, entry):
+        self.bus.drop(entry)
+        self.put_away(entry)
+
+    def put_away(self, entry):
+        entry.state = AWAY
+        self.level -= entry.bytes
+        bisect.insort(self.away, (entry.seq, entry))
+
+    # ---- in ----
+
+    def fetch(self, entry):
+        self.bus.copy_in(entry)
+        del self.away[bisect.bisect_left(self.away, (entry.seq,))]
+        entry.state = COMING
+        self.level += entry.bytes
+        self.coming[entry.seq] = entry
+        self.in_bytes += entry.bytes
+
+    def pull_in(self, seq):
+        """Starts the copies of what was saved before `seq`, the newest first, as far as there is room."""
+        ceiling = self.ceiling()
+        while True:
+            at = bisect.bisect_left(self.away, (seq,)) - 1
+            if at < 0 or self.level + self.away[at][1].bytes > ceiling:
+                return
+            self.fetch(self.away[at][1])  # if that fails, it stays on the host until it is needed
+
+
+def storage_of(tensor):
+    if hasattr(tensor, "untyped_storage"):
+        return tensor.untyped_storage()
+    typed = tensor.storage()
+    return typed.untyped() if hasattr(typed, "untyped") else typed._untyped()
+
+
+def references(torch):
+    """A function that returns how many tensors are on a storage, by its address; 0 if this PyTorch does not say."""
+    count = getattr(torch._C, "_storage_Use_Count", None)
+    if count is None:
+        return lambda address: 0
+    probe = torch.empty(1)
+    extra = count(storage_of(probe)._cdata) - 1  # the storage's Python object may count too
+    return lambda address: count(address) - extra
+
+
+class Cuda:
+    """The copies. `home` is the stream of the training loop: device memory is allocated and freed in its order."""
+
+    def __init__(self, torch, device, budget_bytes):
+        self.torch, self.device = torch, device
+        self.home = torch.cuda.current_stream(device)
+        self.out, self.back = torch.cuda.Stream(device), torch.cuda.Stream(device)
+        self.pinned = Pinned(self.create, budget_bytes)
+        self.references = references(torch)
+
+    def usable(self, tensor):
+        """Can this tensor be moved now? It is on the device, and the current stream is the one whose order memory follows."""
+        return (tensor.is_cuda and tensor.device == self.device and not self.torch.cuda.is_current_stream_capturing() and
+                self.torch.cuda.current_stream(self.device) == self.home)
+
+    def create(self, size):
+        try:
+            return self.torch.empty(size, dtype=self.torch.uint8, pin_memory=True)
+        except RuntimeError as error:
+            shim_log(f"activations: no pinned buffer of {size} bytes: {error!r}")
+            return None
+
+    def allocated(self):
+        return self.torch._C._cuda_memoryStats(self.device.index)["allocated_bytes"]["all"]["current"]
+
+    def idle(self):
+        """False while a graph is captured: nothing may wait for an event then."""
+        return not self.torch.cuda.is_current_stream_capturing()
+
+    def busy(self, entry):
+        """Somebody else refers to the storage, or it was written to since: it would not be freed, or must not be moved."""
+        ours = 1 + (len(entry.parts) if entry.state in (HERE, LEAVING) else 0)
+        return self.references(entry.cdata) > ours or any(p.stale() for p in entry.parts)
+
+    def event(self, stream):
+        event = self.torch.cuda.Event()
+        event.record(stream)
+        return event
+
+    def saved(self, entry):
+        entry.ready = self.event(self.home)
+
+    def pieces(self, entry):
+        start = 0
+        for buffer, event, kind in entry.buffers:
+            end = min(entry.bytes, start + kind)
+            yield entry.flat[start:end], buffer[:end - start], event
+            start = end
+
+    def copy(self, to, source):
+        to.copy_(source, non_blocking=True)
+
+    def copy_out(self, entry):
+        entry.buffers = self.pinned.take(entry.bytes)
+        if entry.buffers is None:
+            return False
+        self.out.wait_event(entry.ready)
+        with self.torch.cuda.stream(self.out):
+            for there, here, event in self.pieces(entry):
+                if event is not None:
+                    self.out.wait_event(event)
+                self.copy(here, there)
+        entry.gone, entry.came = self.event(self.out), None
+        return True
+
+    def release(self, entry):
+        # The memory goes back to the home stream's pool: what that stream does next may overwrite it.
+        self.home.wait_event(entry.gone)
+        entry.let_go()
+
+    def copy_in(self, entry):
+        with self.torch.cuda.stream(self.home):
+            flat = self.torch.empty(entry.bytes, dtype=self.torch.uint8, device=self.device)
+        entry.came_to(flat, storage_of(flat))
+        self.back.wait_event(self.event(self.home))  # the memory may still be in use there
+        self.back.wait_event(entry.gone)
+        with self.torch.cuda.stream(self.back):
+            for there, here, _ in self.pieces(entry):
+                self.copy(there, here)
+        entry.came = self.event(self.back)
+
+    def wait_in(self, entry):
+        stream = self.torch.cuda.current_stream(self.device)
+        stream.wait_event(entry.came)
+        if stream != self.home:
+            entry.flat.record_stream(stream)
+
+    def drop(self, entry):
+        self.home.wait_event(entry.came)
+        entry.let_go()
+
+    def forget(self, entry):
+        if entry.buffers is not None:
+            last = entry.came or entry.gone
+            if entry.flat is not None and last is not None:
+                self.home.wait_event(last)
+            self.pinned.give(entry.buffers, entry.came)
+        entry.unlist()
+        entry.flat = entry.buffers = None
+
+    def total_bytes(self):
+        return self.torch.cuda.get_device_properties(self.device).total_memory
+
+    def empty_cache(self):
+        self.torch.cuda.empty_cache()
+
+
+class Part:
+    """One saved tensor: how it lies on its storage, and a tensor that shares its version counter."""
+
+    def __init__(self, tensor):
+        self.alias, self.version = tensor.detach(), tensor._version
+
+    def stale(self):
+        return self.alias._version != self.version
+
+    def check(self):
+        """Raises what autograd raises: with hooks it does not check itself."""
+        if self.stale():
+            raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: "
+                               f"[{self.alias.type()} {list(self.shape())}] is at version {self.alias._version}; expected version "
+                               f"{self.version} instead. Hint: enable anomaly detection to find the operation that failed to "
+                               "compute its gradient, with torch.autograd.set_detect_anomaly(True).")
+
+    def shape(self):
+        return self.alias.shape
+
+
+class Kept(Part):
+    """A saved tensor that stays where it is."""
+
+    def tensor(self):
+        self.check()
+        return self.alias.detach()
+
+
+class Moved(Part):
+    """A saved tensor whose storage may leave the device."""
+
+    def __init__(self, tensor):
+        super().__init__(tensor)
+        self.layout = tensor.storage_offset(), tensor.shape, tensor.stride()
+
+    def shape(self):
+        return self.layout[1]
+
+
+class Saved(Entry):
+    """A storage with the saved tensors on it. `flat` is all of it as bytes, while it is on the device."""
+
+    def __init__(self, torch, storage, size, like, index):
+        super().__init__(size)
+        self.index = index  # storage -> entry, while the storage is the program's
+        self.flat = torch.empty(0, dtype=torch.uint8, device=like.device).set_(storage, 0, (size,), (1,))
+        self.cdata, self.version = storage._cdata, like._version
+        self.parts, self.buffers, self.ready, self.gone, self.came = [], None, None, None, None
+        self.nothing = torch.empty(0, dtype=like.dtype, device=like.device)
+
+    def let_go(self):
+        """Drops every reference to the device memory. The version counters stay."""
+        self.unlist()
+        for part in self.parts:
+            if part.alias.numel() > 0:
+                part.alias.data = self.nothing.to(part.alias.dtype)
+        self.flat, self.cdata = None, 0
+
+    def unlist(self):
+        """Another storage may get this address."""
+        if self.index.get(self.cdata) is self:
+            del self.index[self.cdata]
+
+    def came_to(self, flat, storage):
+        self.flat, self.cdata = flat, storage._cdata
+
+
+class Ticket:
+    """What autograd holds for a saved tensor. The part dies with it."""
+    __slots__ = "owner", "entry", "part"
+
+    def __init__(self, owner, entry, part):
+        self.owner, self.entry, self.part = owner, entry, part
+
+    def __del__(self):
+        try:
+            self.owner.lost(self.entry, self.part)
+        except BaseException:  # the interpreter ends
+            pass
+
+
+class Activations:
+    """The hooks of one device."""
+
+    def __init__(self, torch, bus, target_bytes):
+        self.torch, self.bus, self.policy = torch, bus, Policy(bus, target_bytes)
+        self.entries = {}  # storage -> its entry, while it is on the device
+        self.parameters = set()  # storages of parameters
+        self.lock, self.dead, self.off = threading.Lock(), collections.deque(), False
+        self.thread = threading.local()  # .pushed
+        self.top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+        self.named = getattr(torch.Tensor, "has_names", lambda tensor: False)
+        self.modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+        dispatch = importlib.import_module("torch.utils._python_dispatch")
+        self.without_modes = getattr(dispatch, "_disable_current_modes", None)
+        self.compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+
+    def own_calls(self):
+        """A context in which the program's dispatch modes do not see what we call."""
+        return contextlib.nullcontext() if self.modes() == 0 else self.without_modes()
+
+    # ---- the hooks ----
+
+    def pack(self, tensor):
+        try:
+            return self.packed(tensor) or Kept(tensor)
+        except Exception as error:
+            shim_log(f"activations: pack: {error!r}")
+            return tensor
+
+    def unpack(self, packed):
+        if isinstance(packed, Kept):
+            return packed.tensor()
+        return packed if isinstance(packed, self.torch.Tensor) else self.unpacked(packed)
+
+    def movable(self, tensor):
+        torch = self.torch
+        size = tensor.numel() * tensor.element_size()
+        base = tensor._base
+        return (size >= MOVED_MIN_BYTES and type(tensor) is torch.Tensor and not isinstance(base, torch.nn.Parameter) and
+                tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_conj() and not tensor.is_neg() and
+                not self.named(tensor) and not (tensor.is_leaf and tensor.requires_grad) and
+                (self.without_modes is not None or self.modes() == 0) and not self.compiling() and self.bus.usable(tensor))
+
+    def packed(self, tensor):
+        """The ticket of a tensor that may move, or None."""
+        if self.off or not self.movable(tensor):
+            return None
+        storage = storage_of(tensor)
+        size = storage.nbytes()
+        if storage._cdata in self.parameters or tensor.numel() * tensor.element_size() * 16 < size:
+            return None
+        with self.lock, self.torch.no_grad(), self.own_calls():
+            entry = self.entries.get(storage._cdata)
+            new = entry is None or entry.version != tensor._version
+            if new:
+                entry = self.entries[storage._cdata] = Saved(self.torch, storage, size, tensor, self.entries)
+            del storage
+            part = Moved(tensor)
+            entry.parts.append(part)
+            ticket = Ticket(self, entry, part)
+            if new:
+                self.bus.saved(entry)
+                self.policy.attempt(self.policy.saved, entry)
+        self.bury()
+        return ticket
+
+    def unpacked(self, ticket):
+        entry, part = ticket.entry, ticket.part
+        part.check()
+        with self.lock, self.torch.no_grad(), self.own_calls():
+            self.policy.used(entry)
+            if entry.state in (HERE, LEAVING):
+                tensor = part.alias.detach()
+            else:
+                tensor = self.torch.empty(0, dtype=part.alias.dtype, device=entry.flat.device)
+                tensor.set_(storage_of(entry.flat), *part.layout)
+        self.bury()
+        return tensor
+
+    # ---- lifetimes ----
+
+    def lost(self, entry, part):
+        """A ticket died, on any thread, perhaps in the middle of one of the above."""
+        if self.off:
+            return
+        self.dead.append((entry, part))
+        self.bury()
+
+    def bury(self):
+        while self.dead and not sys.is_finalizing() and self.lock.acquire(blocking=False):
+            try:
+                if not self.bus.idle():
+                    return
+                while self.dead:
+                    entry, part = self.dead.popleft()
+                    entry.parts.remove(part)
+                    part.alias = None
+                    if not entry.parts:
+                        self.policy.died(entry)
+                    del entry, part
+            except Exception as error:
+                shim_log(f"activations: release: {error!r}")
+            finally:
+                self.lock.release()
+
+    def end(self):
+        """At exit, and in a child of fork: nothing is copied any more."""
+        self.off, self.lock = True, threading.Lock()
+
+    # ---- on and off ----
+
+    def push(self):
+        """Installs the hooks on this thread, unless the program has hooks of its own around."""
+        ours = self.top is not None and self.top(True)
+        if self.top is not None:
+            self.thread.pushed = bool(ours) and ours[0] == self.pack
+            if ours:
+                return
+        if not getattr(self.thread, "pushed", False) and self.torch._C._autograd._saved_tensors_hooks_is_enabled():
+            self.torch._C._autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
+            self.thread.pushed = True
+
+    def pop(self):
+        """Removes them if they are the innermost. Returns whether they were."""
+        if not getattr(self.thread, "pushed", False):
+            return False
+        if self.top is not None:
+            ours = self.top(True)
+            if not ours or ours[0] != self.pack:
+                return False
+        self.torch._C._autograd._pop_saved_tensors_default_hooks()
+        self.thread.pushed = False
+        return True
+
+    def note_parameters(self, optimizer):
+        self.parameters = {storage_of(p)._cdata for group in optimizer.param_groups for p in group["params"]
+                           if p.layout is self.torch.strided} | (self.parameters if len(self.parameters) < 65536 else set())
+
+
+class Armed:
+    """Decides at the end of each step whether the hooks are needed, and sets the target."""
+
+    def __init__(self, torch, make_bus):
+        self.torch, self.make_bus, self.hooks, self.margin_bytes = torch, make_bus, None, None
+        self.limit_bytes = 0
+
+    def room(self):
+        """(the device's limit, bytes of it that are not PyTorch's pages, spill budget left, pages on the host)"""
+        return shim_room()
+
+    def step_ended(self, optimizer):
+        if not shim_resident() or self.compiling():
+            return
+        if self.hooks is None:
+            self.begin()
+        hooks = self.hooks
+        if hooks is None or hooks.off:
+            return
+        with hooks.lock:
+            figures = hooks.policy.end_step()
+        shim_moved(figures["out_bytes"], figures["in_bytes"])
+        self.aim(figures)
+        hooks.note_parameters(optimizer)
+        if hooks.bus.allocated() + self.limit_bytes // 8 <= hooks.policy.target_bytes:
+            hooks.push()
+        else:  # weights and state fill the device: pages move instead
+            hooks.pop()
+
+    def compiling(self):
+        return getattr(getattr(self.torch, "compiler", None), "is_compiling", lambda: False)()
+
+    def begin(self):
+        self.hooks = Activations(self.torch, self.make_bus(), 0)
+        os.register_at_fork(after_in_child=self.hooks.end)
+        atexit.register(self.hooks.end)
+        self.let_transforms_through()
+
+    def aim(self, figures):
+        """Sets the target. A step that still had pages on the host makes the margin larger, and lets go of those pages."""
+        bus, policy = self.hooks.bus, self.hooks.policy
+        limit, other, spill, pages = self.room()
+        limit = self.limit_bytes = min(limit, bus.total_bytes())
+        first = self.margin_bytes is None
+        if first:
+            self.margin_bytes = limit // 12
+        elif pages > FEW_PAGES and self.margin_bytes < limit // 4 and figures["saved_bytes"] > 0:
+            self.margin_bytes += limit // 32
+            first = True
+        policy.target_bytes = max(0, limit - other - self.margin_bytes)
+        if first:
+            bus.empty_cache()
+            spill = self.room()[2]
+        bus.pinned.budget_bytes = max(spill, bus.pinned.created_bytes)
+        mib = {k: v >> 20 for k, v in figures.items() if k.endswith("_bytes")}
+        shim_log(f"activations: step saved {mib['saved_bytes']} MiB, out {mib['out_bytes']}, in {mib['in_bytes']}, peak "
+                 f"{mib['peak_bytes']}, jump {mib['jump_bytes']}, not prefetched {figures['demanded']}; target "
+                 f"{policy.target_bytes >> 20}, limit {limit >> 20}, other {other >> 20}, {pages} pages on the host")
+
+    def let_transforms_through(self):
+        """torch.func and others refuse to run while there are hooks. Ours step aside."""
+        hooks, functions = self.hooks, self.torch._C._autograd
+        disable, enable = functions._saved_tensors_hooks_disable, functions._saved_tensors_hooks_enable
+
+        def disabled(*args, **kwargs):
+            if hooks.pop():
+                hooks.thread.aside = True
+            return disable(*args, **kwargs)
+
+        def enabled():
+            enable()
+            if getattr(hooks.thread, "aside", False):
+                hooks.thread.aside = False
+                hooks.push()
+
+        functions._saved_tensors_hooks_disable, functions._saved_tensors_hooks_enable = disabled, enabled
+
+
+def arm_activations(torch):
+    """Returns what the end of a step is reported to, or None if this PyTorch has no such hooks."""
+    functions = getattr(getattr(torch, "_C", None), "_autograd", None)
+    if not hasattr(functions, "_saved_tensors_hooks_is_enabled"):
+        return None
+
+    def cuda():
+        return Cuda(torch, torch.device("cuda", torch.cuda.current_device()), 0)
+
+    return Armed(torch, cuda)

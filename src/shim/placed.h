@@ -1,0 +1,37 @@
+/* Placed: large plain requests (one big cudaMalloc, the pools of JAX, TensorFlow and CuPy) in runs
+ * with a spill, made of pages that can be in different tiers and change tier.
+ *
+ * A block is a range of its own, mapped with pages of PLACED_PAGE_BYTES as a program that maps its
+ * own memory would do it, so that resident.c moves them. One that exceeds vram is in vram up to a
+ * part that is left to others, and on the host behind that. */
+#ifndef SHIM_PLACED_H
+#define SHIM_PLACED_H
+
+#include "shim/account.h"
+
+/* Pages that move: larger ones cost fewer calls, smaller ones move less that is not used. */
+#define PLACED_PAGE_BYTES ((uint64_t)32 << 20)
+
+/* Returns whether a request of this size on this device is made of pages. */
+bool placed_wanted(unsigned device, uint64_t bytes);
+
+/* CU_ERROR_OUT_OF_MEMORY: neither tier has room. CU_ERROR_NOT_SUPPORTED: another way is needed. */
+cu_result placed_alloc(cu_addr *addr, uint64_t bytes, unsigned device, cu_device card,
+                       cu_context context);
+
+typedef struct placed_block {
+  cu_addr base;
+  uint64_t bytes; /* as asked for */
+  unsigned device;
+  cu_device card;
+  cu_context context;
+} placed_block;
+
+/* Frees the block that begins there, after the work of its context. False: there is none. */
+bool placed_free(cu_addr addr, placed_block *gone, cu_result *code);
+/* The block an address lies in. Cheap while there is none. */
+bool placed_find(cu_addr addr, placed_block *block);
+/* A context ended, and its memory with it (NULL: all of the device). */
+void placed_context_ended(unsigned device, cu_context context);
+
+#endif

@@ -1,0 +1,237 @@
+"""The policy of src/shim/activations.py on a device that is a number: order, room, prefetch, buffers. No torch."""
+import os
+import random
+import sys
+
+script = dict(shim_log=lambda text: None)
+exec(open(os.path.join(os.path.dirname(__file__), "../../src/shim/activations.py")).read(), script)
+Policy, Pinned, Entry = script["Policy"], script["Pinned"], script["Entry"]
+MIB = 1 << 20
+
+
+class Device:
+    """Counts bytes, and checks every call against what is where."""
+
+    def __init__(self, buffers=1 << 60):
+        self.base = 0  # weights and what operations use
+        self.device, self.host, self.calls, self.inuse = set(), set(), [], set()
+        self.free_buffers, self.highest = buffers, 0
+        self.fail_in = False
+
+    def allocated(self):
+        level = self.base + sum(e.bytes for e in self.device)
+        self.highest = max(self.highest, level)
+        return level
+
+    def busy(self, entry):
+        return entry in self.inuse
+
+    def copy_out(self, entry):
+        assert entry in self.device and entry not in self.host
+        if self.free_buffers < entry.bytes:
+            return False
+        self.free_buffers -= entry.bytes
+        self.host.add(entry)
+        self.calls.append(("out", entry.seq))
+        return True
+
+    def release(self, entry):
+        assert entry in self.device and entry in self.host
+        self.device.remove(entry)
+        self.calls.append(("release", entry.seq))
+
+    def copy_in(self, entry):
+        assert entry in self.host and entry not in self.device
+        if self.fail_in:
+            raise RuntimeError("no memory")
+        self.device.add(entry)
+        self.calls.append(("in", entry.seq))
+
+    def wait_in(self, entry):
+        assert entry in self.host and entry in self.device
+
+    def drop(self, entry):
+        assert entry in self.host
+        self.device.remove(entry)
+        self.calls.append(("drop", entry.seq))
+
+    def forget(self, entry):
+        if entry in self.host:
+            self.host.remove(entry)
+            self.free_buffers += entry.bytes
+        self.device.discard(entry)
+
+
+def save(policy, bus, size):
+    entry = Entry(size)
+    bus.device.add(entry)
+    policy.saved(entry)
+    return entry
+
+
+def use(policy, bus, entry):
+    policy.used(entry)
+    assert entry in bus.device, entry.state
+
+
+def step(policy, bus, sizes):
+    entries = [save(policy, bus, size) for size in sizes]
+    while entries:
+        entry = entries.pop()
+        use(policy, bus, entry)
+        policy.died(entry)
+    assert not bus.device and not bus.host and not policy.away and not policy.back and not policy.coming
+    return policy.end_step()
+
+
+def oldest_leave_first_and_come_back_last():
+    bus = Device()
+    policy = Policy(bus, 100 * MIB)
+    figures = step(policy, bus, [10 * MIB] * 20)
+    released = [s for c, s in bus.calls if c == "release"]
+    assert released == list(range(1, len(released) + 1)), released
+    assert [s for c, s in bus.calls if c == "in"] == released[::-1]
+    assert figures["demanded"] == 0 and figures["out_bytes"] == figures["in_bytes"] == len(released) * 10 * MIB
+    assert bus.highest <= 110 * MIB, bus.highest
+
+
+def what_fits_is_not_moved():
+    bus = Device()
+    figures = step(Policy(bus, 100 * MIB), bus, [10 * MIB] * 8)
+    assert figures["out_bytes"] == 0 and not bus.calls, bus.calls
+
+
+def the_next_step_copies_from_its_beginning():
+    bus = Device()
+    policy = Policy(bus, 100 * MIB)
+    needed = step(policy, bus, [10 * MIB] * 20)["out_bytes"]
+    bus.calls.clear()
+    for _ in range(7):
+        save(policy, bus, 10 * MIB)
+    assert [c for c, _ in bus.calls] == ["out"] * 3, bus.calls  # not the newest, and nothing was released
+    assert needed >= 100 * MIB
+
+
+def a_storage_in_use_waits_for_its_turn():
+    bus = Device()
+    policy = Policy(bus, 100 * MIB)
+    first = Entry(10 * MIB)
+    bus.device.add(first)
+    bus.inuse.add(first)
+    policy.saved(first)
+    entries = [save(policy, bus, 10 * MIB) for _ in range(14)]
+    assert first.state == "here" and entries[0].state == "away"
+    bus.inuse.clear()
+    entries += [save(policy, bus, 10 * MIB) for _ in range(3)]
+    assert first.state in ("leaving", "away")
+    for entry in [first] + entries:
+        use(policy, bus, entry)
+
+
+def without_buffers_everything_stays():
+    bus = Device(buffers=35 * MIB)
+    figures = step(Policy(bus, 100 * MIB), bus, [10 * MIB] * 20)
+    assert figures["out_bytes"] == 30 * MIB and bus.free_buffers == 35 * MIB
+
+
+def a_second_backward_pass_reads_the_same():
+    bus = Device()
+    policy = Policy(bus, 100 * MIB)
+    entries = [save(policy, bus, 10 * MIB) for _ in range(30)]
+    for _ in range(3):
+        for entry in reversed(entries):
+            use(policy, bus, entry)
+            assert bus.allocated() <= 120 * MIB, bus.allocated()
+    for entry in entries:
+        policy.died(entry)
+    assert not bus.device and not bus.host
+
+
+def a_failed_prefetch_is_made_up_for():
+    bus = Device()
+    policy = Policy(bus, 100 * MIB)
+    entries = [save(policy, bus, 10 * MIB) for _ in range(20)]
+    bus.fail_in = True
+    for entry in reversed(entries[-6:]):
+        use(policy, bus, entry)
+        policy.died(entry)
+    try:
+        use(policy, bus, entries[0])
+        assert False
+    except RuntimeError:
+        pass
+    bus.fail_in = False
+    use(policy, bus, entries[0])
+
+
+def room_is_made_before_a_sudden_need():
+    """The last operation of each forward pass needs 40 MiB at once; the second step has them free by then."""
+    bus = Device()
+    policy = Policy(bus, 100 * MIB)
+    for turn in range(2):
+        entries = [save(policy, bus, 10 * MIB) for _ in range(12)]
+        bus.base, bus.highest = 40 * MIB, 0
+        bus.allocated()
+        entries.append(save(policy, bus, 10 * MIB))
+        highest, bus.base = bus.highest, 0
+        while entries:
+            entry = entries.pop()
+            use(policy, bus, entry)
+            policy.died(entry)
+        policy.end_step()
+        assert (highest > 120 * MIB) == (turn == 0), (turn, highest // MIB)
+
+
+def random_programs_keep_their_data():
+    for seed in range(300):
+        rng = random.Random(seed)
+        bus = Device(buffers=rng.choice([0, 200, 1 << 40]) * MIB)
+        policy, alive = Policy(bus, rng.randrange(20, 200) * MIB), []
+        for _ in range(rng.randrange(50, 400)):
+            what = rng.random()
+            if what < .45 or not alive:
+                alive.append(save(policy, bus, rng.randrange(1, 30) * MIB))
+            elif what < .7:
+                use(policy, bus, rng.choice(alive))
+            elif what < .95:
+                policy.died(alive.pop(rng.choice([-1, rng.randrange(len(alive))])))
+            elif what < .97:
+                policy.end_step()
+            else:
+                bus.inuse = set(rng.sample(sorted(bus.device, key=lambda e: e.seq), len(bus.device) // 4))
+            bus.base = rng.randrange(20) * MIB
+            for entry in alive:
+                assert (entry in bus.device) == (entry.state in ("here", "leaving", "coming"))
+                assert (entry in bus.host) == (entry.state in ("leaving", "away", "coming"))
+            assert policy.leaving_bytes == sum(e.bytes for e in alive if e.state == "leaving")
+            assert [e for _, e in policy.away] == sorted((e for e in alive if e.state == "away"), key=lambda e: e.seq)
+        for entry in alive:
+            policy.died(entry)
+        assert not bus.device and not bus.host
+
+
+def buffers_are_kept_and_bounded():
+    made = []
+    pinned = Pinned(lambda size: made.append(size) or bytearray(1), 200 * MIB)
+    assert Pinned.classes_of(130 * MIB) == [64 * MIB, 64 * MIB, 2 * MIB]
+    assert Pinned.classes_of(33 * MIB + 1) == [64 * MIB] and Pinned.classes_of(3) == [MIB]
+    a = pinned.take(130 * MIB)
+    assert pinned.take(130 * MIB) is None and pinned.created_bytes == 194 * MIB  # one was created, and is kept
+    pinned.give(a, "event")
+    b = pinned.take(130 * MIB)
+    assert len(made) == 4 and {e for _, e, _ in b} == {None, "event"}
+    failing = Pinned(lambda size: None, 1 << 40)
+    assert failing.take(5 * MIB) is None and failing.created_bytes == 0
+
+
+for test in (oldest_leave_first_and_come_back_last, what_fits_is_not_moved, the_next_step_copies_from_its_beginning,
+             a_storage_in_use_waits_for_its_turn, without_buffers_everything_stays, a_second_backward_pass_reads_the_same,
+             a_failed_prefetch_is_made_up_for, room_is_made_before_a_sudden_need, random_programs_keep_their_data,
+             buffers_are_kept_and_bounded):
+    try:
+        test()
+        print("ok", test.__name__)
+    except BaseException as error:
+        import traceback
+        traceback.print_exc()
+        print(f"FAIL {test.__name__}: {error!r}")

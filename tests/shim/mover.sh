@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Moving pages: programs drawn from seeds (mover.c) on a stand-in whose streams run beside each other and whose every wrong
+# access ends the program. Every word is compared with a model. `make test` runs a slice; STOWAGE_TEST_LONG runs thousands.
+. "$(dirname "$0")/lib.bash"
+mover=$programs/mover pager=$programs/pager
+export MOVER_C10=$programs/libc10_cuda.so
+long=${STOWAGE_TEST_LONG:-}
+# moved SEED: what it prints is in $out, the rest in $folder/err, and its code is the answer.
+moved() { out=$(STANDIN_ASYNC=$1 timeout -k 2 60 "$stowage" run --vram-limit 160M --spill 600M -- "$mover" "$1" 2> "$folder/err"); }
+told() { echo "$1"; echo "$out"; grep -av '^stowage run' "$folder/err" | head -n 20; }
+
+first=1 last=60
+[ -n "${SHIM_SANITIZED:-}" ] && last=12
+[ -n "$long" ] && last=4000
+wrong=0 moving=0
+for ((seed = first; seed <= last; seed++)); do
+  moved $seed; code=$?
+  if [ $code != 0 ] || ! grep -q '^equal ' <<< "$out"; then told "seed $seed: code $code"; wrong=$((wrong + 1)); fi
+  grep -q 'were moved out, 0 B home' "$folder/err" || moving=$((moving + 1))
+done
+if [ $wrong = 0 ]; then ok "programs_keep_every_byte: $last programs"; else fail "programs_keep_every_byte: $wrong of $last"; fi
+if [ $((moving * 10)) -gt $((last * 7)) ]; then ok "most_of_them_move_pages: $moving of $last"; else fail "most_of_them_move_pages: $moving of $last"; fi
+[ -n "${SHIM_SANITIZED:-}" ] && finish
+
+# Any call of the driver fails once: the results stay the same. It and the next fail: the same, or the program ends with a line
+# that says which address is lost, and code 70.
+calls=(cuMemMap cuMemUnmap cuMemSetAccess cuMemCreate cuMemRelease cuMemAddressReserve cuMemcpyAsync cuLaunchKernel cuEventRecord cuEventQuery cuEventSynchronize cuEventCreate cuCtxPushCurrent_v2 cuCtxGetCurrent cuCtxRecordEvent)
+each=3 swept=0 wrong=0 lost=0 twice_wrong=0
+[ -n "$long" ] && each=120
+for seed in 1 ${long:+7 11 14}; do
+  MOVER_CALLS=$(IFS=,; echo "${calls[*]}") moved "$seed"; counts=$out
+  for call in "${calls[@]}"; do
+    count=$(sed -nE "s/^calls $call ([0-9]+)$/\1/p" <<< "$counts")
+    [ "${count:-0}" -gt 0 ] || continue
+    for ((k = 0; k < each && k < count; k++)); do
+      turn=$((1 + k * count / (each < count ? each : count)))
+      MOVER_FAIL=$call:999:$turn:1 moved "$seed"; code=$?
+      swept=$((swept + 1))
+      if [ $code != 0 ] || ! grep -q '^equal ' <<< "$out"; then told "seed $seed, $call $turn fails once: code $code"; wrong=$((wrong + 1)); fi
+      case $call in cuMemMap | cuMemSetAccess | cuMemUnmap) ;; *) continue ;; esac
+      for times in 2 1000000; do
+        MOVER_FAIL=$call:999:$turn:$times moved "$seed"; code=$?
+        if [ $code = 70 ] && grep -q 'refused to map a page again' "$folder/err"; then lost=$((lost + 1)); continue; fi
+        # With every call failing, the program's own do too.
+        if [ $times != 2 ] && [ $code = 3 ] && grep -q 'answers 999$' <<< "$out"; then continue; fi
+        if [ $code != 0 ] || ! grep -q '^equal ' <<< "$out"; then told "seed $seed, $call $turn fails $times times: code $code"; twice_wrong=$((twice_wrong + 1)); fi
+      done
+    done
+  done
+done
+if [ $wrong = 0 ] && [ $swept -gt 30 ]; then ok "a_call_that_fails_in_a_move_costs_nothing: $swept runs"; else fail "a_call_that_fails_in_a_move_costs_nothing: $wrong of $swept"; fi
+if [ $twice_wrong = 0 ] && [ $lost -gt 0 ]; then ok "two_that_fail_end_it_with_a_line_or_cost_nothing: $lost ended"; else fail "two_that_fail_end_it_with_a_line_or_cost_nothing: $twice_wrong wrong, $lost ended"; fi
+
+# Killed in a move: what it held is free for the next process of the run.
+killed=0 left=0
+for turn in 1 2 5 9; do
+  out=$(STANDIN_ASYNC=$turn PAGER_BYTES=8388608 timeout -k 2 60 "$stowage" run --vram-limit 160M --spill 600M -- bash -c "
+    MOVER_FAIL=cuMemMap:-9:$turn:1 '$mover' 1 > /dev/null 2>&1; echo \"code \$?\"
+    unset STANDIN_ASYNC; '$pager' take:0+16 where:15" 2> "$folder/err" | sed -E 's/^(take|where):[^ ]+ /\1 /' | tr '\n' ';')
+  grep -q '^code 137;' <<< "$out" && killed=$((killed + 1))
+  [ "$out" = "code 137;take 0;where vram;" ] || { echo "$out"; left=$((left + 1)); }
+done
+if [ $killed = 4 ] && [ $left = 0 ]; then ok killed_in_a_move_it_leaves_nothing; else fail "killed_in_a_move_it_leaves_nothing: $killed of 4 killed"; fi
+# Large plain blocks are made of pages that move; one that is made while pages move already too.
+out=$(STANDIN_VRAM=8589934592 timeout -k 2 60 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 2> "$folder/err")
+if [ "$out" = "equal 14336 words" ] && grep -qE '[MG]iB were moved out' "$folder/err"; then ok large_plain_blocks_move_with_their_bytes; else echo "$out"; cat "$folder/err"; fail large_plain_blocks_move_with_their_bytes; fi
+finish
