@@ -1,36 +1,17 @@
 """Run by weights_bench.sh: makes a model file and times shrink and its peers on it."""
 
-import json
 import os
 import re
-import struct
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from beside import in_turns, line  # noqa: E402
+from weights_file import make  # noqa: E402
 
 STOWAGE = os.environ["STOWAGE"]
 MEGABYTES = int(os.environ.get("STOWAGE_BENCH_MB", "1024"))
-ROWS, COLUMNS = 2048, 4096  # 32 MiB for each tensor
-
-
-def make(path):
-    each, count = 4 * ROWS * COLUMNS, max(1, MEGABYTES // 32)
-    names = [f"model.layers.{i}.mlp.up_proj.weight" for i in range(count)]
-    header = json.dumps({n: {"dtype": "F32", "shape": [ROWS, COLUMNS], "data_offsets": [i * each, (i + 1) * each]}
-                         for i, n in enumerate(names)}).encode()
-    seed, values = 1, []
-    for _ in range(1 << 16):
-        seed = seed * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
-        values.append(((seed >> 40) / (1 << 24) - 0.5) * 0.1)
-    block = struct.pack(f"<{len(values)}f", *values)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header)
-        for _ in range(count * each // len(block)):
-            file.write(block)
-    return os.path.getsize(path)
 
 
 def run(words, out):
@@ -57,7 +38,7 @@ peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM
 print('"peak_memory_bytes": %d' % (int(peak.split()[1]) << 10))
 """
 
-size = make("in.safetensors")
+size = make("in.safetensors", MEGABYTES)
 rate = size / 1e9
 shrink = lambda *words: lambda: run([STOWAGE, "shrink", "in.safetensors", "-o", "out.safetensors", "--json", "--no-sync", "--memory", "64M", *words], "out.safetensors")
 copy = lambda: run(["cp", "in.safetensors", "copy.safetensors"], "copy.safetensors")

@@ -6,6 +6,7 @@ Limit:    enable, limit, restart
 Explain:  explain, record, report, step, profile
 Plan:     estimate, replay, tune
 Data:     shrink, open, batches
+Models:   load, save, shrink, inspect
 Heap:     heap; use_cupy, use_numba: let CuPy and Numba allocate from it
 
 The package is a thin layer over the C libraries and the `stowage` command, which it contains. It imports NumPy, pandas, torch, CuPy
@@ -48,6 +49,8 @@ _WHERE = {
     "replay": "_replay",
     "tune": "_tune",
     "estimate": "_estimate",
+    "load": "_load",
+    "save": "_save",
     "open": "lazy",
     "batches": "batches",
     "heap": "_heap",
@@ -115,6 +118,7 @@ if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
     from ._library import Unsupported as Unsupported
     from ._library import format_size as format_size
     from ._library import parse_size as parse_size
+    from ._load import load as load
     from ._look import info as info
     from ._look import watch as watch
     from ._profile import profile as profile
@@ -125,6 +129,7 @@ if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
     from ._release import release as release
     from ._replay import replay as replay
     from ._report import report as report
+    from ._save import save as save
     from ._shrink import shrink as shrink
     from ._tune import tune as tune
     from .batches import batches as batches

@@ -36,6 +36,7 @@ _PARTS = {
     "stow_inspect_": "data",
     "stow_inspection_": "data",
     "stow_shrink_": "data",
+    "stow_model_": "data",
 }
 
 

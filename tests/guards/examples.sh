@@ -8,6 +8,7 @@ check example_record "$examples/record" "$folder/trace.stow"
 check example_analyse "$examples/analyse" "$source_dir/tests/samples/fragmentation.pickle.gz" "$folder/report.html"
 check example_analyse_reads_what_record_wrote "$examples/analyse" "$folder/trace.stow" "$folder/report.html"
 check example_data "$examples/data" "$folder"
+check example_model "$examples/model" "$folder"
 unused=
 for header in "$source_dir"/include/stowage/*.h "$source_dir"/include/stowage/sys/*.h; do
   functions=$(grep -oE '\bSTOW_API\b.*' "$header" | grep -oE 'stow_[a-z0-9_]+\(' | tr -d '(' | sort -u)

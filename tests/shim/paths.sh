@@ -81,7 +81,7 @@ export STOWAGE_LIBCUDA=$standin
 same a_linked_program_works_beneath "code 0 free 1069547520 total 1073741824" beneath -- "$programs/path_linked" linked alloc 4194304
 
 # The shim by itself, before a driver that is not there: the driver's own words for that.
-same no_driver_is_told_as_no_device "code 100 free 0 total 0" env STOWAGE_LIBCUDA=/nonexistent LD_PRELOAD="$shim" "$road" dlopen alloc 4096
+same no_driver_is_told_as_no_device "code 100 free 0 total 0" env STOWAGE_LIBCUDA=/nonexistent LD_PRELOAD="$shim" "$reach" dlopen alloc 4096
 same where_there_is_no_driver_only_host_memory_is_watched "$build/libstowage-host.so" env STOWAGE_LIBCUDA=/nonexistent "$stowage" run -- printenv LD_PRELOAD
 
 # Threads that all call first, and a fork among them: none waits for another for ever. A sanitizer takes a lock of its own in

@@ -260,8 +260,10 @@ static stow_status convert_chunk(weights_job *j, unsigned member, size_t index, 
   return status;
 }
 
+/* A dry run does not read tensors that would only be copied. */
 static bool not_done(const weights_job *j, size_t item) {
-  return !j->r->items[item].done;
+  const weights_item *it = &j->r->items[item];
+  return !it->done && !(j->writers == NULL && it->action == ACTION_COPY);
 }
 
 static stow_status item_done(weights_job *j, size_t item) {

@@ -11,6 +11,7 @@
 #include <stowage/heap.h>
 #include <stowage/inspect.h>
 #include <stowage/log.h>
+#include <stowage/model.h>
 #include <stowage/recording.h>
 #include <stowage/replay.h>
 #include <stowage/report.h>
