@@ -11,7 +11,7 @@ import sys
 from typing import Any, List
 
 from ._files import Table
-from ._library import Invalid, Missing, NotFound, StowageError, shown
+from ._library import Invalid, Missing, NotFound, StowageError, shown, shown_lines
 from ._shrink import read_tolerance
 from ._tables import inspect_table, shrink_tables
 
@@ -43,9 +43,10 @@ def _refuse(given: Any) -> None:
 def _inspect(given: Any) -> None:
     found = [inspect_table(file, given.memory, getattr(given, "for") or "arithmetic") for file in given.files]
     if given.json:
-        print(json.dumps(found[0].data if len(found) == 1 else [one.data for one in found], indent=2))
+        answer = json.dumps(found[0].data if len(found) == 1 else [one.data for one in found], indent=2)
     else:
-        print("\n".join(one.text for one in found))
+        answer = shown_lines("\n".join(one.text for one in found))
+    print(answer)
 
 
 def _shrink(given: Any) -> None:
@@ -59,7 +60,8 @@ def _shrink(given: Any) -> None:
         given.memory,
         given.dry_run,
     )
-    print(json.dumps(data, indent=2) if given.json else text)
+    answer = json.dumps(data, indent=2) if given.json else shown_lines(text)
+    print(answer)
 
 
 def main(arguments: "List[str]") -> None:
@@ -70,5 +72,6 @@ def main(arguments: "List[str]") -> None:
         _refuse(given)
         (_inspect if given.output is None else _shrink)(given)
     except (StowageError, OSError, ValueError) as reason:
-        print(shown(f"stowage {verb}: {reason}"), file=sys.stderr)
+        answer = shown(f"stowage {verb}: {reason}")
+        print(answer, file=sys.stderr)
         sys.exit(2 if isinstance(reason, (Invalid, Missing, NotFound)) else 1)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar, overload
 
 from . import _show
-from ._library import StowageError, Unsupported, native
+from ._library import StowageError, Unsupported, native, shown_lines
 from ._library import format_size as size
 from ._run_names import ENV_PROFILE, RUN_PROFILE
 
@@ -185,6 +185,7 @@ def profile(function: Any = None) -> Any:
             with seen:
                 return function(*arguments, **named)
         finally:
-            print(f"stowage: {function.__qualname__}: {seen!r}", file=sys.stderr)
+            answer = shown_lines(f"stowage: {function.__qualname__}: {seen!r}")
+            print(answer, file=sys.stderr)
 
     return profiled

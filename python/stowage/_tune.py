@@ -93,9 +93,11 @@ class Plan:
     def save(self, path: "Union[str, os.PathLike[str]]") -> None:
         """Writes the plan as JSON. An existing file is not replaced."""
         where = os.fspath(path)
-        if os.path.exists(where):
-            raise FileExistsError(f"{where} already exists; use another name")
-        with open(where, "x", encoding="utf-8") as file:
+        try:
+            fd = os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            raise FileExistsError(f"{where} already exists; use another name") from None
+        with open(fd, "w", encoding="utf-8") as file:
             json.dump(self.data, file, indent=2)
             file.write("\n")
 

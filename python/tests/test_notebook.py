@@ -189,7 +189,7 @@ class Notebook(unittest.TestCase):
         self.assertIn("One request for 1.0 PiB", shown(self.cells["error"], "text/plain"))
         self.assertNotIn("One request", self.errors("error"))
         self.assertIn("1.0 PiB", shown(self.cells["after"], "text/html"))
-        self.assertIn("stowage: One request for", self.errors("caught"))
+        self.assertIn("<b>One request for 1.0 PiB", shown(self.cells["caught"], "text/html"))
 
     def test_other_errors_are_as_ever(self):
         self.assertIn("ZeroDivisionError", self.errors("other_error"))

@@ -155,7 +155,7 @@ class Remote(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for name in ("x.npy", "t.csv"):
                 out = os.path.join(folder, "small.npy")
-                subprocess.run([command, "shrink", self.server.url(name), "-o", out], check=True, timeout=60,
+                subprocess.run([command, "shrink", "--for", "storage", self.server.url(name), "-o", out], check=True, timeout=60,
                                stdout=subprocess.DEVNULL)
                 got = np.load(out)
                 if name == "x.npy":

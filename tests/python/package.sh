@@ -59,7 +59,7 @@ else
   skip "its_man_page_is_found: no man"
 fi
 JUPYTER_PREFER_ENV_PATH=1 timeout -k 5 1000 "$folder/venv/bin/python" "$source_dir/python/tests/run.py" > "$folder/tests" 2>&1 || code=$?
-grep -vE '^(ok|skip) ' "$folder/tests" | tail -n 80
+grep -vE '^(ok|FAIL|skip) ' "$folder/tests" | tail -n 80
 grep -E '^(ok|FAIL|skip) ' "$folder/tests"
 if [ "${code:-0}" != 0 ]; then grep -q '^FAIL' "$folder/tests" && failed=1 || fail "the_tests_end: code $code"; fi
 finish

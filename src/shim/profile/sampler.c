@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/newfile.h"
 #include "base/variables.h"
 #include "run/profile.h"
@@ -45,6 +46,7 @@ static python_stack stack;
 /* Returns -log(u) for u in (0, 1), without libm: u = m * 2^-e with m in [0.75, 1.5), and the series
  * of atanh for m. */
 static double minus_log(double u) {
+  ASSERT(u > 0 && u < 1);
   int e = 0;
   for (; u < 0.75; u *= 2) e++;
   double s = (u - 1) / (u + 1), q = s * s;
@@ -69,6 +71,7 @@ static int64_t draw(sampler_thread *t) {
 }
 
 static void begin_chunk(sampler_thread *t) {
+  ASSERT(t->distance >= 0);
   bool early = !atomic_load_explicit(&ready, memory_order_relaxed);
   t->chunk = early && t->distance > EARLY_BYTES ? EARLY_BYTES : t->distance;
   t->left = t->chunk;
@@ -77,11 +80,14 @@ static void begin_chunk(sampler_thread *t) {
 /* ---- sampled blocks: open addressing, deletion by moving back ---- */
 
 static size_t home(uintptr_t address) {
+  ASSERT(block_capacity > 0);
   return (size_t)((uint64_t)(address >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 20) &
          (block_capacity - 1);
 }
 
 static void put(const sampler_block *b) {
+  ASSERT(b->address != 0);
+  ASSERT(block_count < block_capacity); /* else the search below never ends */
   size_t at = home(b->address);
   while (blocks[at].address != 0) at = (at + 1) & (block_capacity - 1);
   blocks[at] = *b;
@@ -94,6 +100,7 @@ static bool grow(void) {
   void *fresh = mmap(NULL, capacity * sizeof *blocks, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED) return false;
+  ASSERT((capacity & (capacity - 1)) == 0);
   blocks = fresh;
   block_capacity = capacity;
   block_count = 0;
@@ -105,6 +112,7 @@ static bool grow(void) {
 
 static bool keep(const sampler_block *b) {
   if (2 * (block_count + 1) > block_capacity && !grow()) return false;
+  ASSERT(2 * (block_count + 1) <= block_capacity);
   put(b);
   _Atomic uint8_t *count = &sampler_filter[sampler_slot((void *)b->address)];
   if (atomic_load(count) < UINT8_MAX) atomic_fetch_add(count, 1); /* a full one stays full */
@@ -112,7 +120,7 @@ static bool keep(const sampler_block *b) {
 }
 
 static bool take(uintptr_t address, sampler_block *kept) {
-  if (block_count == 0) return false;
+  if (block_count == 0 || address == 0) return false; /* free(NULL); 0 marks an empty place */
   size_t mask = block_capacity - 1, at = home(address);
   while (blocks[at].address != address)
     if (blocks[at].address == 0)
@@ -120,6 +128,7 @@ static bool take(uintptr_t address, sampler_block *kept) {
     else
       at = (at + 1) & mask;
   *kept = blocks[at];
+  ASSERT(kept->address == address);
   for (size_t next = (at + 1) & mask; blocks[next].address != 0; next = (next + 1) & mask) {
     size_t from = home(blocks[next].address);
     if (((next - from) & mask) < ((next - at) & mask)) continue;
@@ -158,6 +167,7 @@ static bool open_file(void) {
 
 /* Copies a text that fits, or its end. */
 static void copy_end(char *to, size_t size, const char *from) {
+  ASSERT(size > 0);
   size_t length = strlen(from);
   const char *begin = length < size ? from : from + (length - size + 1);
   while (((unsigned char)*begin & 0xc0) == 0x80) begin++; /* not in the middle of a character */
@@ -166,6 +176,8 @@ static void copy_end(char *to, size_t size, const char *from) {
 
 /* Returns the site of a line, a new one if needed; NULL: the table is full. */
 static profile_site *find_site(const char *path, const char *function, uint32_t line) {
+  ASSERT(file != NULL);
+  ASSERT(file->site_count <= PROFILE_SITES_MAX);
   profile_site wanted = {.line = line};
   copy_end(wanted.file, sizeof wanted.file, path);
   snprintf(wanted.function, sizeof wanted.function, "%s", function);
@@ -191,6 +203,7 @@ static profile_site *find_site(const char *path, const char *function, uint32_t 
 /* Reads the place `at` of the stack; the texts stay until the next call. */
 static bool read_place(size_t at, stow_trace_frame *out) {
   static python_stack one;
+  ASSERT(at < PYTHON_STACK_MAX);
   stow_trace_frame frames[PYTHON_STACK_MAX];
   one.count = 1;
   one.places[0] = stack.places[at];
@@ -201,6 +214,7 @@ static bool read_place(size_t at, stow_trace_frame *out) {
 
 /* Code that site.py runs for a .pth file is "<string>", as that of python -c, but no program's. */
 static bool is_startup(size_t from) {
+  ASSERT(from <= stack.count);
   stow_trace_frame f;
   for (size_t i = from; i < stack.count; i++)
     if (read_place(i, &f) &&
@@ -228,12 +242,14 @@ static profile_site *site_here(void) {
 }
 
 static void sample(void *block, size_t bytes) {
+  ASSERT(block != NULL);
   if (!open_file() || file->frozen) return;
   profile_site *s = site_here();
   if (s == NULL) {
     file->dropped++;
     return;
   }
+  ASSERT(s >= file->sites && s < file->sites + PROFILE_SITES_MAX);
   sampler_block b = {(uintptr_t)block, bytes, (uint32_t)(s - file->sites)};
   profile_add(file, s, profile_block(bytes, PROFILE_PERIOD));
   if (!keep(&b)) profile_remove(file, s, profile_block(bytes, PROFILE_PERIOD));
@@ -308,11 +324,13 @@ void sampler_note(void *block, size_t bytes) {
 }
 
 bool sampler_forget(const void *block, sampler_block *kept) {
+  ASSERT(kept != NULL);
   sampler_thread *t = &sampler_here;
   if (t->busy) return false;
   t->busy = true;
   pthread_mutex_lock(&lock);
   bool found = take((uintptr_t)block, kept);
+  ASSERT(!found || kept->site < PROFILE_SITES_MAX);
   if (found && file != NULL && !file->frozen)
     profile_remove(file, &file->sites[kept->site], profile_block(kept->bytes, PROFILE_PERIOD));
   pthread_mutex_unlock(&lock);
@@ -321,6 +339,8 @@ bool sampler_forget(const void *block, sampler_block *kept) {
 }
 
 void sampler_restore(const sampler_block *kept) {
+  ASSERT(kept->address != 0);
+  ASSERT(kept->site < PROFILE_SITES_MAX);
   sampler_here.busy = true;
   pthread_mutex_lock(&lock);
   if (file != NULL && !file->frozen) {
@@ -328,6 +348,7 @@ void sampler_restore(const sampler_block *kept) {
     profile_amount allocated = s->allocated;
     profile_add(file, s, profile_block(kept->bytes, PROFILE_PERIOD));
     s->allocated = allocated;
+    ASSERT(s->samples > 0);
     s->samples--;
   }
   keep(kept);
@@ -367,6 +388,7 @@ static void in_child(void) {
 
 bool sampler_start(const char *path) {
   static bool once;
+  ASSERT(path != NULL);
   if (atomic_load(&on) || strlen(path) >= sizeof folder) return false;
   snprintf(folder, sizeof folder, "%s", path);
   if (!once) pthread_atfork(before_fork, in_parent, in_child);
