@@ -79,6 +79,7 @@ typedef struct residency_launch_info {
   size_t word_count;
   uint64_t device_ns; /* its time on the device in vram; 0: as sampled, if it was */
   uint64_t host_ns;   /* host time since the launch before, waits for the engine left out */
+  bool once;          /* a copy or fill: it touches each byte once */
   uint64_t now_ns;    /* the host's clock, all waits in it: what rounds are measured by */
 } residency_launch_info;
 

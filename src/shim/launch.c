@@ -270,7 +270,8 @@ bool launch_read(launch *l, unsigned symbol, const uint64_t *registers, const ui
   case NOTHING: break;
   }
   bool own = (uintptr_t)l->stream == 2 || ((uintptr_t)l->stream == 0 && form.per_thread);
-  l->kernel = form.kind >= KERNEL && form.kind <= KERNEL_EX && !own;
+  l->kernel = form.kind >= KERNEL && form.kind <= KERNEL_EX;
+  l->timed = l->kernel && !own;
   /* The legacy and the per-thread default stream: an event in the default one is behind both. */
   if ((uintptr_t)l->stream <= 2) l->stream = NULL;
   return true;

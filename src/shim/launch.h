@@ -19,7 +19,8 @@ typedef struct launch {
   uint64_t function; /* names the function, or the kind of copy */
   cu_stream stream;  /* NULL: the default one */
   bool opaque;       /* it may touch anything */
-  bool kernel;       /* it is one, in exactly that stream */
+  bool kernel;       /* it is one */
+  bool timed;        /* and in exactly that stream, so that events can time it */
   uint32_t count;
   uint32_t hidden_count;
   uint64_t hidden[LAUNCH_HIDDEN_MAX]; /* addresses inside the data that is copied to the device */

@@ -292,7 +292,7 @@ static void sample_ends(void) {
 /* Times the launch that is about to go, if the engine asks for it and one is free. */
 static void sample_begins(resident *r, const launch *l) {
   residency_timing timing;
-  if (!l->kernel || shim_driver()->cuEventElapsedTime == NULL ||
+  if (!l->timed || shim_driver()->cuEventElapsedTime == NULL ||
       !residency_sample(r->engine, &timing))
     return;
   for (int i = 0; i < SAMPLES_MAX; i++) {
@@ -402,6 +402,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
                                   .words = latest.words,
                                   .word_count = latest.count,
                                   .host_ns = now - r->last_ns - r->waited_ns,
+                                  .once = !latest.kernel && !latest.opaque,
                                   .now_ns = now};
     r->last_ns = now;
     r->waited_ns = 0;
