@@ -386,6 +386,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
     if (all[d].high > high) high = all[d].high;
   }
   if (high == 0 || !launch_read(&latest, symbol, registers, stack, low, high)) {
+    if (high == 0) streams_lose();
     lock_give(&pages_lock);
     return;
   }
@@ -505,6 +506,7 @@ static bool begin(resident *r, page_class *class) {
   residency_options options = {.capacity_bytes = 0};
   if (!open_device(r) || residency_open(&r->engine, &options) != STOW_OK) return false;
   r->last_ns = clock_ns();
+  streams_lose();
   uint64_t name, value;
   for (size_t at = 0; map_next(&tokens, &at, &name, &value);) {
     token *t = (token *)(uintptr_t)value;

@@ -115,6 +115,7 @@ void streams_destroyed(cu_stream stream) {
 }
 
 void streams_context_ended(cu_context context) {
+  lost = true; /* of others too, where it is not known which */
   for (size_t i = 0; i < count; i++)
     if (context == NULL || table[i].context == context) table[i] = (entry){.context = NULL};
 }
@@ -125,6 +126,10 @@ bool streams_lost(void) {
 
 void streams_found(void) {
   lost = false;
+}
+
+void streams_lose(void) {
+  lost = true;
 }
 
 static void after_fork(void) {

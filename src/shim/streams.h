@@ -26,5 +26,7 @@ void streams_context_ended(cu_context context);
  * be under way: then only the context itself can be waited for. */
 bool streams_lost(void);
 void streams_found(void);
+/* Work was submitted that was not shown to streams_used. */
+void streams_lose(void);
 
 #endif

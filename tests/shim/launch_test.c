@@ -66,9 +66,9 @@ TEST(a_kernel_names_the_words_of_its_parameters)
 TEST(streams_of_the_thread_stand_for_the_default_one)
 {
   CHECK(READ(cuLaunchKernel_ptsz, 0x100, 1, 1, 1, 1, 1, 1, 0, 0, AT(parameters), 0));
-  CHECK(l.count == 3 && l.stream == NULL && !l.kernel); /* not exactly that stream */
+  CHECK(l.count == 3 && l.stream == NULL && !l.timed); /* not exactly that stream */
   CHECK(READ(cuLaunchKernel, 0x100, 1, 1, 1, 1, 1, 1, 0, 2, AT(parameters), 0));
-  CHECK(l.stream == NULL && !l.kernel);
+  CHECK(l.stream == NULL && !l.timed);
   CHECK(READ(cuLaunchKernel, 0x100, 1, 1, 1, 1, 1, 1, 0, 1, AT(parameters), 0));
   CHECK(l.stream == NULL && l.kernel);
   CHECK(READ(cuLaunchKernel_ptsz, 0x100, 1, 1, 1, 1, 1, 1, 0, 0x80, AT(parameters), 0));
@@ -101,7 +101,7 @@ TEST(cooperative_and_extended_launches)
   CHECK(READ(cuLaunchCooperativeKernel, 0x100, 1, 1, 1, 1, 1, 1, 0, 0x40, AT(parameters)));
   CHECK(l.count == 3 && AT(l.stream) == 0x40 && l.kernel);
   CHECK(READ(cuLaunchCooperativeKernel_ptsz, 0x100, 1, 1, 1, 1, 1, 1, 0, 0, AT(parameters)));
-  CHECK(l.count == 3 && l.stream == NULL && !l.kernel);
+  CHECK(l.count == 3 && l.stream == NULL && !l.timed);
   struct {
     unsigned sizes[7];
     uint64_t stream;
