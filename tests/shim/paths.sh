@@ -36,7 +36,9 @@ same a_path_without_a_file_is_the_loaders_to_refuse "dlopen $folder/none/libcuda
 # (A sanitizer stands before dlopen itself, and the loader then searches for whom the sanitizer is.)
 if [ -z "${SHIM_SANITIZED:-}" ]; then same a_librarys_own_search_path_is_kept found beneath -- "$reach" default runpath "$programs/libopener.so"; fi
 if has python3; then
-  same python_by_path_is_reached "$((100 * M))" beneath --vram-limit 100M -- python3 -c "
+  # The library that watches host memory, built with a sanitizer, cannot come late into a Python without one.
+  plain=(); [ -z "${SHIM_SANITIZED:-}" ] || plain=(env LD_PRELOAD="$shim")
+  same python_by_path_is_reached "$((100 * M))" beneath --quiet --vram-limit 100M -- "${plain[@]}" python3 -c "
 import ctypes
 c = ctypes.CDLL('$folder/driver/libcuda.so.1'); n = ctypes.c_size_t()
 assert c.cuInit(0) == 0 and c.cuDeviceTotalMem_v2(ctypes.byref(n), 0) == 0
@@ -88,7 +90,7 @@ same where_there_is_no_driver_only_host_memory_is_watched "$build/libstowage-hos
 # dlopen, which the child of a fork may find taken: there the threads run without a fork.
 if [ -z "${SHIM_SANITIZED:-}" ]; then word=race expected="16 threads, child 0"; else word=together expected="16 threads"; fi
 for turn in 1 2 3 4 5 6 7 8; do
-  out=$(beneath -- "$reach" default "$word" 2>&1)
+  out=$(beneath --quiet -- "$reach" default "$word" 2>&1)
   [ "$out" = "$expected" ] || break
 done
 if [ "$out" = "$expected" ]; then ok "threads_and_forks_at_the_first_call:$word"; else echo "$out"; fail "threads_and_forks_at_the_first_call:$word"; fi
