@@ -14,8 +14,10 @@ typedef enum unit_place {
   PLACE_PARKED
 } unit_place;
 
+#define BORN_LONG_AGO (UINT64_MAX - 1)
+
 typedef struct unit_state {
-  uint64_t born;  /* launches before it last became live or dead */
+  uint64_t born;  /* launches before it last became live or dead; BORN_LONG_AGO: not known */
   uint64_t left;  /* copy out: launches before it began */
   uint64_t stale; /* arriving or staged: the first launch that may have written to its host page */
   uint64_t touched; /* the last launch that named it, small touches included */

@@ -77,17 +77,6 @@ static stow_status reserve(residency *r, uint32_t count) {
   return STOW_OK;
 }
 
-stow_status residency_unit_add(residency *r, uint64_t addr, uint64_t bytes, bool in_vram,
-                               uint32_t *unit) {
-  STOW_TRY(reserve(r, r->space.count + 1));
-  STOW_TRY(space_add(&r->space, addr, bytes, unit));
-  r->units[*unit] = (unit_state){.place = in_vram ? PLACE_VRAM : PLACE_HOST};
-  if (in_vram) r->vram_bytes += bytes;
-  if (bytes > r->unit_bytes) r->unit_bytes = bytes;
-  r->units_changed = r->history.end;
-  return STOW_OK;
-}
-
 void residency_unit_remove(residency *r, uint64_t addr) {
   uint32_t unit = space_find(&r->space, addr);
   if (unit == SPACE_NO_UNIT || r->space.units[unit].addr != addr) return;
@@ -110,6 +99,20 @@ static void changed(void *context, uint32_t unit) {
   r->units[unit].born = r->seq;
   if (r->units[unit].place == PLACE_PARKED)
     r->parked_live += r->space.units[unit].live > 0 ? 1 : UINT32_MAX;
+}
+
+stow_status residency_unit_add(residency *r, uint64_t addr, uint64_t bytes, bool in_vram,
+                               uint32_t *unit) {
+  STOW_TRY(reserve(r, r->space.count + 1));
+  STOW_TRY(space_add(&r->space, addr, bytes, unit));
+  r->units[*unit] = (unit_state){.place = in_vram ? PLACE_VRAM : PLACE_HOST};
+  if (in_vram) r->vram_bytes += bytes;
+  if (bytes > r->unit_bytes) r->unit_bytes = bytes;
+  r->units_changed = r->history.end;
+  space_count_blocks(&r->space, *unit, changed, r);
+  /* It may hold what those blocks hold. */
+  if (r->space.units[*unit].live > 0) r->units[*unit].born = BORN_LONG_AGO;
+  return STOW_OK;
 }
 
 stow_status residency_block_add(residency *r, uint64_t addr, uint64_t bytes) {

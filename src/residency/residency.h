@@ -65,7 +65,6 @@ stow_status residency_unit_add(residency *r, uint64_t addr, uint64_t bytes, bool
                                uint32_t *unit);
 /* Copies of it must have ended. Its number may be given to another unit. */
 void residency_unit_remove(residency *r, uint64_t addr);
-/* After the units it lies in: it counts nowhere else. */
 stow_status residency_block_add(residency *r, uint64_t addr, uint64_t bytes);
 void residency_block_remove(residency *r, uint64_t addr);
 

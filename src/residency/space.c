@@ -180,31 +180,35 @@ static bool block_take(space *s, uint64_t addr, uint64_t *bytes) {
   return true;
 }
 
-/* Visits the units of [addr, addr + bytes). A unit with an edge inside the range records that the
- * block crosses it. `on`: the block begins; else it ends. */
+/* The part of a block that lies in one unit begins (`on`) or ends to be live. A unit with an edge
+ * inside the block records that the block crosses it. */
+static void cover_unit(space *s, uint32_t unit, uint64_t addr, uint64_t bytes, bool on,
+                       space_changed changed, void *context) {
+  space_unit *u = &s->units[unit];
+  uint64_t end = addr + bytes, unit_end = u->addr + u->bytes;
+  if (addr < u->addr) u->head_end = on ? (end < unit_end ? end : unit_end) : u->addr;
+  if (end > unit_end && addr >= u->addr) {
+    u->tail_start = on ? addr : unit_end;
+    if (on && (u->tail_addr != addr || u->tail_bytes != bytes)) u->tail_words = 0;
+    u->tail_addr = addr;
+    u->tail_bytes = bytes;
+  }
+  if (on && (addr < u->addr || end > unit_end) && (u->word_low < addr || u->word_high >= end))
+    u->word_low = u->word_high = 0; /* words of another block */
+  if (on ? u->live++ == 0 : u->live > 0 && --u->live == 0)
+    if (changed != NULL) changed(context, unit);
+}
+
 static void cover(space *s, uint64_t addr, uint64_t bytes, bool on, space_changed changed,
                   void *context) {
-  uint64_t end = addr + bytes;
-  for (uint64_t at = addr; at < end;) {
+  for (uint64_t at = addr; at < addr + bytes;) {
     uint32_t unit = space_find(s, at);
     if (unit == SPACE_NO_UNIT) {
       at = ((at >> SPACE_GRANULE_BITS) + 1) << SPACE_GRANULE_BITS;
       continue;
     }
-    space_unit *u = &s->units[unit];
-    uint64_t unit_end = u->addr + u->bytes;
-    if (addr < u->addr) u->head_end = on ? (end < unit_end ? end : unit_end) : u->addr;
-    if (end > unit_end && addr >= u->addr) {
-      u->tail_start = on ? addr : unit_end;
-      if (on && (u->tail_addr != addr || u->tail_bytes != bytes)) u->tail_words = 0;
-      u->tail_addr = addr;
-      u->tail_bytes = bytes;
-    }
-    if (on && (addr < u->addr || end > unit_end) && (u->word_low < addr || u->word_high >= end))
-      u->word_low = u->word_high = 0; /* words of another block */
-    if (on ? u->live++ == 0 : u->live > 0 && --u->live == 0)
-      if (changed != NULL) changed(context, unit);
-    at = unit_end;
+    cover_unit(s, unit, addr, bytes, on, changed, context);
+    at = s->units[unit].addr + s->units[unit].bytes;
   }
 }
 
@@ -217,6 +221,15 @@ stow_status space_block_add(space *s, uint64_t addr, uint64_t bytes, space_chang
   s->block_count++;
   cover(s, addr, bytes, true, changed, context);
   return STOW_OK;
+}
+
+void space_count_blocks(space *s, uint32_t unit, space_changed changed, void *context) {
+  const uint64_t addr = s->units[unit].addr, end = addr + s->units[unit].bytes;
+  for (uint64_t i = 0; s->block_count > 0 && i <= s->block_mask; i++) {
+    const space_block *b = &s->blocks[i];
+    if (b->addr != 0 && b->addr < end && b->addr + b->bytes > addr)
+      cover_unit(s, unit, b->addr, b->bytes, true, changed, context);
+  }
 }
 
 void space_block_remove(space *s, uint64_t addr, space_changed changed, void *context) {

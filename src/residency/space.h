@@ -70,6 +70,8 @@ typedef void (*space_changed)(void *context, uint32_t unit);
 stow_status space_block_add(space *s, uint64_t addr, uint64_t bytes, space_changed changed,
                             void *context);
 void space_block_remove(space *s, uint64_t addr, space_changed changed, void *context);
+/* A unit was added: counts the live blocks that were there before it. Looks at every block. */
+void space_count_blocks(space *s, uint32_t unit, space_changed changed, void *context);
 
 /* A launch touches less than this of a unit: too little to move the unit for. Reading 64 KiB over
  * the bus takes 2 us, moving a unit of 20 MiB about 700. */

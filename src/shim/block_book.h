@@ -1,4 +1,5 @@
-/* Block book: PyTorch's live blocks, as torch_block.c hears of them.
+/* Block book: the live blocks in pages that can move: PyTorch's (torch_block.c) and large plain
+ * ones (placed.c).
  *
  * Kept in runs with a spill. A follower (resident.c) gets all blocks that are live when it begins,
  * and every change after that, in order, when it asks for them. */
@@ -8,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A block began to live, or (bytes 0) ended. Called with PyTorch's lock held: takes only its own
- * lock. */
+/* A block began to live, or (bytes 0) ended. PyTorch's are noted with its lock held: takes
+ * only its own lock. */
 void block_book_note(uint64_t addr, uint64_t bytes, unsigned device);
 
 typedef struct block_change {

@@ -23,7 +23,7 @@ static bool find_block(cu_addr addr, plain_block *block) {
   placed_block placed;
   if (plain_find(addr, block)) return true;
   if (!placed_find(addr, &placed)) return false;
-  *block = (plain_block){placed.base, placed.bytes, placed.context, placed.card};
+  *block = (plain_block){placed.base, placed.bytes, placed.context, placed.ordinal};
   return true;
 }
 

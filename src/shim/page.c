@@ -100,15 +100,14 @@ cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop, page
   unsigned device = account_device(prop->location.id);
   spill_note_request();
   if (host_tier_on()) trim_schedule();
-  bool framework = host_tier_on() &&
-                   (request == PAGE_OF_PROGRAM ? retrying_caller() : request != PAGE_OF_PROGRAM);
+  bool reported = host_tier_on() && (request != PAGE_OF_PROGRAM || retrying_caller());
   measure_look(device, bytes);
   page_enter();
   page_class *class = page_class_for(bytes, prop);
   /* What was kept while this process was alone is for the others too. */
   if (!token_alone(account_ledger(), device)) page_free_trim(device, TIER_VRAM, UINT64_MAX, NULL);
   token *t = class == NULL ? NULL : token_new(class);
-  if (t != NULL) t->framework = framework;
+  if (t != NULL) t->reported = reported;
   bool host = request == PAGE_ON_HOST && host_tier_budget(prop->location.id) > 0;
   cu_result code = t == NULL || host ? CU_ERROR_OUT_OF_MEMORY : owe(t, TIER_VRAM);
   page_leave();

@@ -56,7 +56,7 @@ struct token {
   uint32_t aliases; /* further mappings of its page, which keep it too */
   int tier;         /* of what is owed */
   bool pinned;      /* exported, mapped twice, granted to others: never moved, never kept */
-  bool framework;   /* PyTorch's: its live blocks are reported (block_book.h) */
+  bool reported;    /* the blocks in it are in the block book; else all of it is one */
   uint32_t unit;    /* and 1, of resident.c; 0: none */
   bool settled;     /* was there when the program had let go of all that it could: no activation */
 };

@@ -6,13 +6,14 @@
 
 #include "base/assert.h"
 #include "base/lock.h"
+#include "shim/block_book.h"
 #include "shim/capture.h"
 #include "shim/gate.h"
 #include "shim/host_tier.h"
 #include "shim/launch.h"
 #include "shim/page.h"
 #include "shim/plain.h"
-#include "shim/resident.h"
+#include "shim/spill.h"
 
 /* Smaller requests are the heap's, and what pages leave in vram is for them. A small limit has no
  * place for pages of this size. */
@@ -37,20 +38,15 @@ bool placed_wanted(unsigned device, uint64_t bytes) {
 }
 
 /* Returns whether both tiers together have room for it. */
-static bool fits(unsigned device, cu_device card, uint64_t bytes) {
+static bool fits(unsigned device, cu_device ordinal, uint64_t bytes) {
   const ledger *l = account_ledger();
   uint64_t whole, room = host_tier_vram_room(device, &whole);
-  uint64_t most = host_tier_budget(card), spilled = ledger_spilled(l);
+  uint64_t most = host_tier_budget(ordinal), spilled = ledger_spilled(l);
   uint64_t host = most > spilled ? most - spilled : 0;
   return room >= bytes || (host >= bytes - room && host_tier_has(bytes - room));
 }
 
 /* ---- pages ---- */
-
-static cu_prop prop_of(cu_device card) {
-  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, card}};
-  return prop;
-}
 
 /* The page that begins so far into the block: the last one is as long as the block needs it. */
 static uint64_t page_bytes(const block *b, uint64_t at) {
@@ -77,7 +73,7 @@ static uint64_t vram_share(unsigned device, uint64_t bytes) {
 
 static cu_result make_pages(block *b) {
   ASSERT(b->mapped_bytes % SHIM_GRANULE == 0);
-  cu_prop prop = prop_of(b->what.card);
+  cu_prop prop = physical_vram_prop(b->what.ordinal);
   cu_access access = {prop.location, CU_ACCESS_READ_WRITE};
   uint64_t vram = vram_share(b->what.device, b->mapped_bytes), done = 0;
   cu_result code = CU_OK;
@@ -116,20 +112,27 @@ static cu_result make(block *b) {
     return CU_ERROR_NOT_SUPPORTED;
   }
   code = make_pages(b);
-  /* After its pages: a block counts in the units that are there. */
   if (code == CU_OK)
-    resident_block_add(b->what.base, b->what.bytes, b->what.device);
+    block_book_note(b->what.base, b->what.bytes, b->what.device);
   else
     end(b);
   return code;
 }
 
-cu_result placed_alloc(cu_addr *addr, uint64_t bytes, unsigned device, cu_device card,
+static void put(block *b) {
+  lock_take(&list_lock);
+  b->next = blocks;
+  blocks = b;
+  lock_give(&list_lock);
+  atomic_fetch_add(&block_count, 1);
+}
+
+cu_result placed_alloc(cu_addr *addr, uint64_t bytes, unsigned device, cu_device ordinal,
                        cu_context context) {
   ASSERT(addr != NULL && bytes >= LEAST_BYTES);
-  cu_prop prop = prop_of(card);
+  cu_prop prop = physical_vram_prop(ordinal);
   if (bytes > UINT64_MAX - PLACED_PAGE_BYTES || !page_wanted(PLACED_PAGE_BYTES, &prop, 0) ||
-      !fits(device, card, bytes))
+      !fits(device, ordinal, bytes))
     return CU_ERROR_NOT_SUPPORTED;
   block *b = calloc(1, sizeof *b);
   uint64_t count = (bytes + PLACED_PAGE_BYTES - 1) / PLACED_PAGE_BYTES;
@@ -139,15 +142,12 @@ cu_result placed_alloc(cu_addr *addr, uint64_t bytes, unsigned device, cu_device
     return CU_ERROR_NOT_SUPPORTED;
   }
   b->mapped_bytes = (bytes + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
-  b->what = (placed_block){.bytes = bytes, .device = device, .card = card, .context = context};
+  b->what =
+      (placed_block){.bytes = bytes, .device = device, .ordinal = ordinal, .context = context};
   cu_result code = make(b);
   if (code != CU_OK) return code;
   *addr = b->what.base;
-  lock_take(&list_lock);
-  b->next = blocks;
-  blocks = b;
-  lock_give(&list_lock);
-  atomic_fetch_add(&block_count, 1);
+  put(b);
   return CU_OK;
 }
 
@@ -166,35 +166,17 @@ static block *take(cu_addr addr) {
   return found;
 }
 
-static void put_back(block *b) {
-  lock_take(&list_lock);
-  b->next = blocks;
-  blocks = b;
-  lock_give(&list_lock);
-  atomic_fetch_add(&block_count, 1);
-}
-
-/* As the driver's own free does: what was submitted may use it. */
-static cu_result wait_for_work(cu_context context) {
-  cu_context old;
-  cu_result code = shim_driver()->cuCtxPushCurrent_v2(context);
-  if (code != CU_OK) return code;
-  code = shim_driver()->cuCtxSynchronize();
-  shim_driver()->cuCtxPopCurrent_v2(&old);
-  return code;
-}
-
 bool placed_free(cu_addr addr, placed_block *gone, cu_result *code) {
   ASSERT(gone != NULL && code != NULL);
   block *b = atomic_load_explicit(&block_count, memory_order_relaxed) > 0 ? take(addr) : NULL;
   if (b == NULL) return false;
   *gone = b->what;
-  *code = wait_for_work(b->what.context);
+  *code = spill_wait_for_work(b->what.context);
   if (*code != CU_OK) {
-    put_back(b);
+    put(b);
     return true;
   }
-  resident_block_remove(b->what.base, b->what.device);
+  block_book_note(b->what.base, 0, b->what.device);
   *code = drop_pages(b, b->mapped_bytes);
   if (page_leave_range(b->what.base, b->mapped_bytes) == CU_OK) end(b);
   return true;
@@ -224,7 +206,7 @@ void placed_context_ended(unsigned device, cu_context context) {
     lock_give(&list_lock);
     block *b = addr != 0 ? take(addr) : NULL;
     if (b == NULL) return;
-    resident_block_remove(b->what.base, b->what.device);
+    block_book_note(b->what.base, 0, b->what.device);
     drop_pages(b, b->mapped_bytes);
     if (page_leave_range(b->what.base, b->mapped_bytes) == CU_OK) end(b);
   }

@@ -16,14 +16,14 @@
 bool placed_wanted(unsigned device, uint64_t bytes);
 
 /* CU_ERROR_OUT_OF_MEMORY: neither tier has room. CU_ERROR_NOT_SUPPORTED: another way is needed. */
-cu_result placed_alloc(cu_addr *addr, uint64_t bytes, unsigned device, cu_device card,
+cu_result placed_alloc(cu_addr *addr, uint64_t bytes, unsigned device, cu_device ordinal,
                        cu_context context);
 
 typedef struct placed_block {
   cu_addr base;
   uint64_t bytes; /* as asked for */
   unsigned device;
-  cu_device card;
+  cu_device ordinal;
   cu_context context;
 } placed_block;
 

@@ -30,15 +30,17 @@
 #define IDLE_MAX_NS ((uint64_t)500 * 1000 * 1000)
 #define GIVEN_UP_NS ((uint64_t)60 * 1000 * 1000 * 1000)
 /* The copying thread looks so often, and this seldom after a second without copies. */
-#define LOOK_NS 50000
-/* Of a call that none of our devices knows. */
-#define NO_DEVICE 255u
+#define LOOK_NS   50000
 #define LINGER_NS 2000000
+/* The device number of a call that names none of ours. */
+#define NO_DEVICE 255u
 
 static resident all[LEDGER_DEVICES_MAX]; /* guarded by pages_lock */
 static _Atomic bool on[LEDGER_DEVICES_MAX];
-static launch latest; /* guarded by pages_lock */
-static resident *latest_of;
+static bool failed[LEDGER_DEVICES_MAX]; /* guarded by pages_lock: not to be tried again */
+static uint64_t low = UINT64_MAX, high; /* all units of all devices; guarded by pages_lock */
+static launch latest;                   /* guarded by pages_lock */
+static resident *latest_of;             /* whose launch it was */
 
 bool resident_on(unsigned device) {
   return device < LEDGER_DEVICES_MAX && atomic_load_explicit(&on[device], memory_order_acquire);
@@ -86,8 +88,10 @@ void resident_add(token *t) {
   t->unit = unit + 1;
   if (r->low == 0 || t->addr < r->low) r->low = t->addr;
   if (t->addr + t->class->bytes > r->high) r->high = t->addr + t->class->bytes;
+  if (r->low < low) low = r->low;
+  if (r->high > high) high = r->high;
   /* Whose contents nobody reports: all of it is one block. */
-  if (!t->framework && residency_block_add(r->engine, t->addr, t->class->bytes) != STOW_OK)
+  if (!t->reported && residency_block_add(r->engine, t->addr, t->class->bytes) != STOW_OK)
     resident_remove(t);
 }
 
@@ -118,7 +122,7 @@ void resident_remove(token *t) {
   resident_unit *u = &r->units[unit];
   resident_finish_unit(r, unit);
   if (t->page->borrowed) unpark(r, u);
-  if (!t->framework) residency_block_remove(r->engine, t->addr);
+  if (!t->reported) residency_block_remove(r->engine, t->addr);
   residency_unit_remove(r->engine, t->addr);
   if (u->frame != NULL) page_free_put(u->frame);
   if (u->host != NULL && u->host != t->page) page_free_put(u->host);
@@ -126,44 +130,37 @@ void resident_remove(token *t) {
   *u = (resident_unit){.token = NULL};
 }
 
-/* ---- blocks of ours ---- */
-
-typedef struct own_block {
-  cu_addr addr;
-  uint64_t bytes;
-  unsigned device;
-} own_block;
-static own_block *own_blocks; /* guarded by pages_lock */
-static size_t own_count, own_capacity;
-
-void resident_block_add(cu_addr addr, uint64_t bytes, unsigned device) {
-  ASSERT(bytes > 0);
-  lock_take(&pages_lock);
-  if (own_count == own_capacity) {
-    size_t capacity = own_capacity == 0 ? 64 : 2 * own_capacity;
-    own_block *list = realloc(own_blocks, capacity * sizeof *list);
-    if (list != NULL) {
-      own_blocks = list;
-      own_capacity = capacity;
-    }
+/* Stops moving pages of a device and gives back what that holds. Every address keeps a page with
+ * its bytes. `gone`: the context has ended, and its streams and events with it. */
+static void end(resident *r, bool gone) {
+  ASSERT(lock_held(&pages_lock));
+  bool parked = false;
+  uint64_t name, value;
+  atomic_store(&on[r->device], false);
+  for (int i = 0; i < COPIES_MAX; i++) {
+    if (gone) r->copies[i].state = COPY_NONE;
+    if (r->copies[i].state != COPY_NONE) resident_finish_unit(r, r->copies[i].unit);
   }
-  if (own_count < own_capacity) own_blocks[own_count++] = (own_block){addr, bytes, device};
-  if (device < LEDGER_DEVICES_MAX && all[device].engine != NULL &&
-      residency_block_add(all[device].engine, addr, bytes) != STOW_OK)
-    shim_log("no memory to follow a block");
-  lock_give(&pages_lock);
-}
-
-void resident_block_remove(cu_addr addr, unsigned device) {
-  lock_take(&pages_lock);
-  for (size_t i = 0; i < own_count; i++)
-    if (own_blocks[i].addr == addr) {
-      own_blocks[i] = own_blocks[--own_count];
-      break;
-    }
-  if (device < LEDGER_DEVICES_MAX && all[device].engine != NULL)
-    residency_block_remove(all[device].engine, addr);
-  lock_give(&pages_lock);
+  for (size_t at = 0; map_next(&tokens, &at, &name, &value);) {
+    token *t = (token *)(uintptr_t)value;
+    if (t->class != r->class) continue;
+    resident_remove(t);
+    parked |= t->page != NULL && t->page->borrowed;
+  }
+  for (int i = 0; i < SNAPSHOTS; i++)
+    if (r->snapshots[i] != NULL) page_free_put(r->snapshots[i]);
+  if (r->spare != NULL && !parked) page_free_put(r->spare);
+  residency_close(r->engine);
+  free(r->units);
+  r->class->tokens--;
+  *r = (resident){.engine = NULL};
+  if (latest_of == r) latest_of = NULL;
+  low = UINT64_MAX, high = 0;
+  for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) {
+    if (all[d].engine == NULL || all[d].high == 0) continue;
+    if (all[d].low < low) low = all[d].low;
+    if (all[d].high > high) high = all[d].high;
+  }
 }
 
 /* ---- the device at rest ---- */
@@ -329,13 +326,32 @@ static void look_at_samples(resident *r) {
 
 /* ---- launches ---- */
 
+static bool block_lost; /* guarded by pages_lock, as the engines are */
+
 static void change(const block_change *c) {
   if (c->device >= LEDGER_DEVICES_MAX || all[c->device].engine == NULL) return;
   residency *engine = all[c->device].engine;
   if (c->bytes == 0)
     residency_block_remove(engine, c->addr);
-  else if (residency_block_add(engine, c->addr, c->bytes) != STOW_OK)
-    shim_log("no memory to follow a block");
+  else
+    block_lost |= residency_block_add(engine, c->addr, c->bytes) != STOW_OK;
+}
+
+/* Hands the changes of blocks to the engines. False: one is lost, so that what a page holds is not
+ * known. */
+static bool hand_over_blocks(void) {
+  block_lost = false;
+  return block_book_changes(change) && !block_lost;
+}
+
+static void follow_blocks(void) {
+  if (hand_over_blocks()) return;
+  shim_log("pages are no longer moved: there is no host memory to follow the program's blocks");
+  for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) {
+    if (all[d].engine == NULL) continue;
+    end(&all[d], false);
+    failed[d] = true;
+  }
 }
 
 static resident *engine_of(const launch *l) {
@@ -376,15 +392,9 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
   /* Nothing is moved then. But work in other streams runs: it is waited for later, and what it
    * names is known to have changed. */
   bool captures = capture_on();
-  uint64_t low = UINT64_MAX, high = 0;
   lock_take(&pages_lock);
-  page_class *begins = atomic_exchange(&waiting, NULL);
-  if (begins != NULL) resident_begin(begins);
-  for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) {
-    if (all[d].engine == NULL || all[d].high == 0) continue;
-    if (all[d].low < low) low = all[d].low;
-    if (all[d].high > high) high = all[d].high;
-  }
+  if (atomic_load_explicit(&waiting, memory_order_relaxed) != NULL)
+    resident_begin(atomic_exchange(&waiting, NULL));
   if (high == 0 || !launch_read(&latest, symbol, registers, stack, low, high)) {
     if (high == 0) streams_lose();
     lock_give(&pages_lock);
@@ -392,8 +402,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
   }
   gate_number(NO_DEVICE, 1); /* before the stream is marked: the call has not gone yet */
   streams_used(latest.stream);
-  if (block_book_changed() && !block_book_changes(change))
-    shim_log("no memory to follow PyTorch's blocks");
+  if (block_book_changed()) follow_blocks();
   resident *r = engine_of(&latest);
   if (r != NULL && r->engine != NULL) {
     latest_of = r;
@@ -500,11 +509,12 @@ static bool begin(resident *r, page_class *class) {
   ASSERT(class->bytes % SHIM_GRANULE == 0);
   unsigned here;
   cu_context context;
-  cu_device card;
-  if (!account_here(&here, &context, &card) || here != class->device) return false;
+  cu_device ordinal;
+  if (!account_here(&here, &context, &ordinal) || here != class->device) return false;
   *r = (resident){.class = class, .device = class->device};
   residency_options options = {.capacity_bytes = 0};
   if (!open_device(r) || residency_open(&r->engine, &options) != STOW_OK) return false;
+  class->tokens++; /* its place in the table is not given to another class meanwhile */
   r->last_ns = clock_ns();
   streams_lose();
   uint64_t name, value;
@@ -514,11 +524,7 @@ static bool begin(resident *r, page_class *class) {
     resident_add(t);
   }
   set_capacity(r);
-  if (!block_book_follow() || !block_book_changes(change)) return false;
-  for (size_t i = 0; i < own_count; i++)
-    if (own_blocks[i].device == r->device &&
-        residency_block_add(r->engine, own_blocks[i].addr, own_blocks[i].bytes) != STOW_OK)
-      return false;
+  if (!block_book_follow() || !hand_over_blocks()) return false;
   /* Blocks that live now hold something: launches that were not seen have written to them. */
   residency_launch(r->engine, &(residency_launch_info){.now_ns = r->last_ns});
   r->number = r->passed = r->marked = 1;
@@ -527,7 +533,6 @@ static bool begin(resident *r, page_class *class) {
 
 bool resident_begin(page_class *class) {
   ASSERT(lock_held(&pages_lock));
-  static bool failed[LEDGER_DEVICES_MAX];
   if (class->device >= LEDGER_DEVICES_MAX) return false;
   resident *r = &all[class->device];
   if (r->engine != NULL) return r->class == class;
@@ -540,8 +545,7 @@ bool resident_begin(page_class *class) {
     return false;
   }
   if (!begin(r, class)) {
-    if (r->engine != NULL) residency_close(r->engine);
-    r->engine = NULL;
+    if (r->engine != NULL) end(r, false);
     failed[class->device] = true;
     shim_log("pages are not moved: the driver lacks what it takes");
     return false;
@@ -576,17 +580,7 @@ void resident_context_ended(unsigned device, cu_context context) {
   streams_context_ended(context);
   if (device >= LEDGER_DEVICES_MAX) return;
   resident *r = &all[device];
-  if (r->engine == NULL || (context != NULL && r->context != context)) return;
-  atomic_store(&on[device], false);
-  residency_close(r->engine);
-  free(r->units);
-  uint64_t name, value;
-  for (size_t at = 0; map_next(&tokens, &at, &name, &value);) {
-    token *t = (token *)(uintptr_t)value;
-    if (t->class->device == device) t->unit = 0;
-  }
-  *r = (resident){.engine = NULL};
-  if (latest_of == r) latest_of = NULL;
+  if (r->engine != NULL && (context == NULL || r->context == context)) end(r, true);
 }
 
 static void after_fork(void) {
@@ -594,7 +588,7 @@ static void after_fork(void) {
   for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) atomic_store(&on[d], false);
   latest_of = NULL;
   started = false;
-  own_blocks = NULL;
-  own_count = own_capacity = 0;
+  low = UINT64_MAX;
+  high = 0;
 }
 SHIM_AFTER_FORK(after_fork);

@@ -31,11 +31,6 @@ void resident_add(token *t);
 /* It is about to be unmapped, or must not move any more. Waits for copies of it. */
 void resident_remove(token *t);
 
-/* A range whose pages hold one block of the program, or that stopped doing so. These take the lock.
- */
-void resident_block_add(cu_addr addr, uint64_t bytes, unsigned device);
-void resident_block_remove(cu_addr addr, unsigned device);
-
 /* The program destroys a stream, or unloads functions. These take the lock. */
 void resident_stream_destroyed(cu_stream stream);
 void resident_functions_gone(void);

@@ -85,7 +85,7 @@ static cu_result give_back(cu_addr addr, const holding *what) {
 
 /* Memory must not go while queued work uses it, of whichever context is current here; the driver's
  * own free waits too. */
-static cu_result wait_for_work(cu_context context) {
+cu_result spill_wait_for_work(cu_context context) {
   cu_context old;
   cu_result code = CU_OK;
   if (context != NULL) code = shim_driver()->cuCtxPushCurrent_v2(context);
@@ -97,7 +97,7 @@ static cu_result wait_for_work(cu_context context) {
 
 cu_result spill_plain_free(cu_addr addr, const holding *what) {
   ASSERT(what->kind == LEDGER_SPILLED);
-  cu_result code = wait_for_work(what->context);
+  cu_result code = spill_wait_for_work(what->context);
   return code == CU_OK ? give_back(addr, what) : code;
 }
 

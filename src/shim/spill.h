@@ -10,6 +10,8 @@ cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device or
                       cu_context context);
 /* Frees one that was taken out of the book as `what`. Waits for the work of its context first. */
 cu_result spill_plain_free(cu_addr addr, const holding *what);
+/* Waits for the work of a context (NULL: the current one), as the driver's own free does. */
+cu_result spill_wait_for_work(cu_context context);
 /* Frees one whose context has ended, so that nothing uses it. */
 void spill_plain_drop(cu_addr addr, const holding *what);
 

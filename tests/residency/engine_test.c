@@ -6,8 +6,7 @@
 #include <stdlib.h>
 
 #include "harness.h"
-#include "residency/residency.h"
-#include "residency/space.h"
+#include "residency/engine.h"
 
 #define UNIT (UINT64_C(2) << 20)
 #define BASE (UINT64_C(1) << 40)
@@ -402,6 +401,23 @@ TEST(words_name_the_units_of_their_blocks)
   CHECK_OK(space_add(&s, BASE + 2 * UNIT, UNIT, &unit));
   CHECK_U64(unit, 2);
   space_free(&s);
+}
+
+TEST(a_unit_counts_the_blocks_that_were_there_before_it)
+{
+  residency *r;
+  uint32_t unit;
+  CHECK_OK(residency_open(&r, &(residency_options){.capacity_bytes = 4 * UNIT}));
+  CHECK_OK(residency_block_add(r, BASE + UNIT / 2, UNIT));
+  CHECK_OK(residency_unit_add(r, BASE + UNIT, UNIT, true, &unit));
+  CHECK_U64(r->space.units[unit].live, 1);
+  CHECK(!unit_is_empty(r, unit));
+  const uint64_t word = BASE + UNIT;
+  residency_launch(r, &(residency_launch_info){.words = &word, .word_count = 1});
+  CHECK(!unit_is_empty(r, unit)); /* what the block held before is not lost */
+  residency_block_remove(r, BASE + UNIT / 2);
+  CHECK(unit_is_empty(r, unit));
+  residency_close(r);
 }
 
 TEST(a_large_block_with_many_words_is_taken_apart)
