@@ -4,8 +4,5 @@ set -euo pipefail
 build=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/peer_python.bash"
-export STOWAGE_LIBCUDA=/nonexistent
-XDG_STATE_HOME=$(mktemp -d)
-export XDG_STATE_HOME
-trap 'rm -rf "$XDG_STATE_HOME"' EXIT
+no_device
 if peer_python numpy; then "$python" "$here/host_watch_bench.py" "$build/stowage"; else echo "host_watch_bench: no python3 with numpy"; fi

@@ -7,3 +7,10 @@ peer_python() {
   done
   return 1
 }
+# no_device: programs find no driver, and what `stowage run` keeps of them goes when the benchmark ends.
+no_device() {
+  export STOWAGE_LIBCUDA=/nonexistent
+  XDG_STATE_HOME=$(mktemp -d)
+  export XDG_STATE_HOME
+  trap 'rm -rf "$XDG_STATE_HOME"' EXIT
+}

@@ -5,8 +5,5 @@ set -euo pipefail
 build=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/peer_python.bash"
-export STOWAGE_LIBCUDA=/nonexistent
-XDG_STATE_HOME=$(mktemp -d)
-export XDG_STATE_HOME
-trap 'rm -rf "$XDG_STATE_HOME"' EXIT
+no_device
 if peer_python numpy; then "$python" "$here/profile_bench.py" "$build/stowage" "${2:-7}"; else echo "profile_bench: no python3 with numpy"; fi

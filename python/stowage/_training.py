@@ -71,3 +71,15 @@ class Session:
         wanted = (self.plan.micro_batch, self.plan.accumulate)
         if (batch is not None and batch != wanted[0]) or accumulate != wanted[1]:
             raise Invalid(f"the trainer runs batches of {batch} and accumulates {accumulate}; the plan has batches of {wanted[0]} and accumulates {wanted[1]}")
+
+
+class SessionCallback:
+    """What the callbacks of all frameworks have: a session, made of `record` and `plan`. Comes before the framework's own class."""
+
+    def __init__(self, *, record: "Union[None, str, os.PathLike[str]]" = None, plan: Any = None) -> None:
+        super().__init__()
+        self.session = Session(record, plan)
+
+    @property
+    def peak_bytes(self) -> Any:
+        return self.session.peak_bytes

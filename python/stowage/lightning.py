@@ -8,11 +8,10 @@ Importing this module imports Lightning.
 
 from __future__ import annotations
 
-import os
-from typing import Any, Union
+from typing import Any
 
 from ._library import Missing
-from ._training import Session
+from ._training import SessionCallback
 
 try:
     from lightning.pytorch import Callback
@@ -23,20 +22,12 @@ except ImportError:
         raise Missing("stowage.lightning needs Lightning; pip install lightning") from None
 
 
-class StowageCallback(Callback):  # type: ignore[misc]
+class StowageCallback(SessionCallback, Callback):  # type: ignore[misc]
     """Marks every batch as a step and explains an out-of-memory error.
 
     `record` writes the run to a .stow file for `stowage.report`. `plan`, from `stowage.tune`, sets the accumulation of the trainer;
     give the data loader batches of `plan.micro_batch`. `peak_bytes` is the most device memory that tensors held, after training.
     """
-
-    def __init__(self, *, record: "Union[None, str, os.PathLike[str]]" = None, plan: Any = None) -> None:
-        super().__init__()
-        self.session = Session(record, plan)
-
-    @property
-    def peak_bytes(self) -> Any:
-        return self.session.peak_bytes
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         if self.session.plan is not None:

@@ -8,11 +8,10 @@ Importing this module imports transformers.
 
 from __future__ import annotations
 
-import os
-from typing import Any, Union
+from typing import Any
 
 from ._library import Missing
-from ._training import Session
+from ._training import SessionCallback
 
 try:
     from transformers import TrainerCallback
@@ -20,21 +19,13 @@ except ImportError:
     raise Missing("stowage.transformers needs Hugging Face transformers; pip install transformers") from None
 
 
-class StowageCallback(TrainerCallback):  # type: ignore[misc]
+class StowageCallback(SessionCallback, TrainerCallback):  # type: ignore[misc]
     """Marks every optimizer step in the recording.
 
     `record` writes the run to a .stow file for `stowage.report`. With `plan`, from `stowage.tune`, training starts only if
     per_device_train_batch_size and gradient_accumulation_steps are those of the plan. The Trainer has no event for an error: use
     `stowage.explain()` after one. `peak_bytes` is the most device memory that tensors held, after training.
     """
-
-    def __init__(self, *, record: "Union[None, str, os.PathLike[str]]" = None, plan: Any = None) -> None:
-        super().__init__()
-        self.session = Session(record, plan)
-
-    @property
-    def peak_bytes(self) -> Any:
-        return self.session.peak_bytes
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
         self.session.check(args.per_device_train_batch_size, args.gradient_accumulation_steps)

@@ -1,0 +1,12 @@
+# Sourced by the benchmarks that need a Python whose torch sees a card: gpu_python BUILD CASE PEER sets $here, $python and where the
+# package is found. Where there is none it says so, in a line of the benchmark, and ends.
+gpu_python() {
+  local build
+  build=$(cd "$1" && pwd)
+  here=$(cd "$(dirname "$0")" && pwd)
+  python=${STOWAGE_BENCH_PYTHON:-python3}
+  export PYTHONPATH=$here/../python STOWAGE_LIBRARY=$build/libstowage.so
+  "$python" -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null && return
+  echo "case=$2 peer=$3:not-found ($python has no torch that sees a card)"
+  exit 0
+}
