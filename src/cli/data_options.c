@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <stowage/size.h>
+
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/output.h"
@@ -124,4 +126,14 @@ stow_status data_shape(const char *text, array_spec *spec) {
         "--shape \"%.60s\": must be whole numbers with commas, as 1000,64 (at most %d)", text,
         ARRAY_DIMS_MAX);
   return STOW_OK;
+}
+
+stow_status data_print(const verb_call *call, buffer *text, stow_status status, const budget *b) {
+  char peak[STOW_SIZE_TEXT_MAX], most[STOW_SIZE_TEXT_MAX];
+  if (status == STOW_OK && !verb_flag(call, "json"))
+    status = buffer_printf(text, "peak memory %s, budget %s\n",
+                           stow_size_format(peak, budget_peak()), stow_size_format(most, b->bytes));
+  if (status == STOW_OK) return output_buffer(text);
+  buffer_free(text);
+  return status;
 }

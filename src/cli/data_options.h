@@ -2,6 +2,7 @@
 #ifndef CLI_DATA_OPTIONS_H
 #define CLI_DATA_OPTIONS_H
 
+#include "base/buffer.h"
 #include "base/json.h"
 #include "base/progress.h"
 #include "cli/verb.h"
@@ -39,5 +40,9 @@ table_header data_header(const verb_call *call);
 stow_status data_budget(const verb_call *call, budget *b, progress *bar, const char *what);
 /* "3,4" or "(3, 4)" or "()". */
 stow_status data_shape(const char *text, array_spec *spec);
+
+/* Prints what was done, and frees it. Below text (not JSON) is the memory it took. `status`: of
+ * making the text. */
+stow_status data_print(const verb_call *call, buffer *text, stow_status status, const budget *b);
 
 #endif

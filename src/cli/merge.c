@@ -13,17 +13,11 @@
 static stow_status print(const verb_call *call, const merge_result *r, const weights_options *o,
                          const budget *b) {
   const char *base = call->operands[0], *out = verb_value(call, "output");
-  char peak[STOW_SIZE_TEXT_MAX], most[STOW_SIZE_TEXT_MAX];
   buffer text = BUFFER_INIT;
-  bool as_json = verb_flag(call, "json");
-  stow_status status = as_json ? weights_json(&text, &r->weights, base, out, o, budget_peak())
-                               : merge_text(&text, r, base, out, o, output_color());
-  if (status == STOW_OK && !as_json)
-    status = buffer_printf(&text, "peak memory %s, budget %s\n",
-                           stow_size_format(peak, budget_peak()), stow_size_format(most, b->bytes));
-  if (status == STOW_OK) return output_buffer(&text);
-  buffer_free(&text);
-  return status;
+  stow_status status = verb_flag(call, "json")
+                           ? weights_json(&text, &r->weights, base, out, o, budget_peak())
+                           : merge_text(&text, r, base, out, o, output_color());
+  return data_print(call, &text, status, b);
 }
 
 static int run(verb_call *call) {

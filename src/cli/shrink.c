@@ -22,17 +22,10 @@
 static stow_status print(const verb_call *call, const shrink_result *r, const shrink_options *o,
                          const budget *b) {
   const char *in = call->operands[0], *out = verb_value(call, "output");
-  char peak[STOW_SIZE_TEXT_MAX], most[STOW_SIZE_TEXT_MAX];
   buffer text = BUFFER_INIT;
-  bool as_json = verb_flag(call, "json");
-  stow_status status = as_json ? shrink_json(&text, r, in, out, o, budget_peak())
-                               : shrink_text(&text, r, in, out, o, output_color());
-  if (status == STOW_OK && !as_json)
-    status = buffer_printf(&text, "peak memory %s, budget %s\n",
-                           stow_size_format(peak, budget_peak()), stow_size_format(most, b->bytes));
-  if (status == STOW_OK) return output_buffer(&text);
-  buffer_free(&text);
-  return status;
+  stow_status status = verb_flag(call, "json") ? shrink_json(&text, r, in, out, o, budget_peak())
+                                               : shrink_text(&text, r, in, out, o, output_color());
+  return data_print(call, &text, status, b);
 }
 
 /* "1e-3" and "rel:1e-3" are a part of each value, "abs:1e-3" an amount. */
@@ -153,17 +146,10 @@ static stow_status refuse_data_options(const verb_call *call) {
 static stow_status print_weights(const verb_call *call, const weights_result *r,
                                  const weights_options *o, const budget *b) {
   const char *in = call->operands[0], *out = verb_value(call, "output");
-  char peak[STOW_SIZE_TEXT_MAX], most[STOW_SIZE_TEXT_MAX];
   buffer text = BUFFER_INIT;
-  bool as_json = verb_flag(call, "json");
-  stow_status status = as_json ? weights_json(&text, r, in, out, o, budget_peak())
-                               : weights_text(&text, r, in, out, o, output_color());
-  if (status == STOW_OK && !as_json)
-    status = buffer_printf(&text, "peak memory %s, budget %s\n",
-                           stow_size_format(peak, budget_peak()), stow_size_format(most, b->bytes));
-  if (status == STOW_OK) return output_buffer(&text);
-  buffer_free(&text);
-  return status;
+  stow_status status = verb_flag(call, "json") ? weights_json(&text, r, in, out, o, budget_peak())
+                                               : weights_text(&text, r, in, out, o, output_color());
+  return data_print(call, &text, status, b);
 }
 
 static int run_weights(verb_call *call) {
