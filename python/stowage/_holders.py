@@ -383,16 +383,14 @@ def nameless(main):
 
 
 def unnamed(main, found):
-    """Returns Python objects that no variable names yet, as those of a list that a comprehension is making: their number is known, and
-    the type of the youngest."""
+    """Returns Python objects that no variable names yet, as those of a list that a comprehension is making. Only their number is
+    known."""
     count = getattr(sys, "getallocatedblocks", int)()
     held = sum(weight.text_bytes if weight.shape else size for size, weight, *_ in found)
     own = maker_of(main)
     if own is None or count * BLOCK < max(2 * held, 32 * LEAST):
         return []
-    kinds = [type_name(v) for v in gc.get_objects(0)[-SAMPLES * 8:]] if gc.get_count()[0] < 100_000 else []
-    kinds = [k for k in kinds if k not in ("frame", "cell", "function", "tuple", "list", "dict")] or kinds
-    weight = Weight(count * BLOCK, count, max(set(kinds), key=kinds.count) if kinds else "", objects=count)
+    weight = Weight(count * BLOCK, count, mark="nameless", objects=count)
     where = f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
     return [(weight.size, weight, f"what line {own.f_lineno} makes", where, "list")]
 

@@ -308,8 +308,8 @@ class Remote(unittest.TestCase):
             with self.assertRaises(ValueError) as caught:
                 stowage.open(self.server.url("y.npy"))
             self.assertIn("STOWAGE_HTTP_MIN_RATE", str(caught.exception))
-        for rate, code in (("100M", 1), ("0", 0)):
-            self.server.plan = [("slow", 200, 2.0)]
+        for rate, code, seconds in (("100M", 1, 30.0), ("0", 0, 2.0)):
+            self.server.plan = [("slow", 200, seconds)]
             said = subprocess.run([self.command(), "inspect", "--min-rate", rate, self.server.url("y.npy")],
                                   capture_output=True, text=True, timeout=60)
             self.assertEqual(said.returncode, code, said.stderr)

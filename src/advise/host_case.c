@@ -65,7 +65,9 @@ void host_describe(char *out, size_t size, const host_object *o) {
   const char *type = strncmp(o->type, "collections.", 12) == 0 ? o->type + 12 : o->type;
   bool many = o->shape[0] == '\0' && o->count > 1;
   plural(parts, sizeof parts, o->of);
-  if (many)
+  if (strcmp(o->mark, "nameless") == 0)
+    snprintf(what, sizeof what, "about %" PRIu64 " Python objects", o->count);
+  else if (many)
     snprintf(what, sizeof what, "%s %s of %" PRIu64 " %s", article(type), type, o->count, parts);
   else
     snprintf(what, sizeof what, "%s %s%s%s%s%s", article(type), type, o->shape[0] ? " " : "",

@@ -72,7 +72,8 @@ typedef struct host_object {
   uint64_t element_bytes; /* on average */
   char place[160];        /* "train.py:7": the line that fills it or makes it; "" if not known */
   bool grows;             /* …fills it, a part at a time */
-  char mark[16];          /* "graph", "pinned", "shared", "text", "" */
+  char mark[16];          /* "graph", "pinned", "shared", "text", "nameless" (only a number is
+                             known), "" */
   uint64_t graphs;        /* autograd graphs it keeps */
   uint64_t text_bytes;    /* of it in columns of Python strings */
   char words[104];        /* those columns, the largest first */

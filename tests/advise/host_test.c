@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "advise/host_case.h"
 #include "harness.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -314,6 +315,19 @@ TEST(shared_and_pinned_memory_are_told_apart)
   r->maps[r->map_count++] =
       (tree_map){.kind = TREE_FILE, .bytes = 70 * MIB, .path = "/dev/nvidiactl"};
   CHECK(first(r) == CAUSE_HOST_PINNED);
+  free(r);
+}
+
+TEST(objects_without_a_name_are_no_list_of_a_type)
+{
+  host_record *r = blank();
+  char text[480];
+  host_object o = {.count = 3591360, .objects = 3591360, .type = "list", .mark = "nameless"};
+  holds(r, &o, "what line 7 makes", 600 * MIB);
+  host_describe(text, sizeof text, &r->objects[0]);
+  CHECK(strstr(text, "what line 7 makes: about 3591360 Python objects, 600.0 MiB") == text);
+  CHECK(strstr(text, " list") == NULL);
+  CHECK(first(r) == CAUSE_HOST_OBJECTS);
   free(r);
 }
 

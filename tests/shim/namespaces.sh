@@ -39,6 +39,7 @@ reuse() {
     "$1" alloc:'$((80 * M))' read < "$2/hold" > "$2/first" & pid=$!
     exec 3> "$2/hold"
     while ! grep -q alloc "$2/first"; do :; done
+    sleep 0.05 # Linux counts start times in hundredths of a second
     kill -9 $pid; wait $pid 2> /dev/null
     echo $((pid - 1)) > /proc/sys/kernel/ns_last_pid
     sleep 1000 & new=$!
