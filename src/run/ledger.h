@@ -100,8 +100,11 @@ typedef struct ledger_header {
   _Atomic uint64_t steps_best_ns;         /* the fastest of those that spilled; 0: none */
   _Atomic uint64_t exchanges, moving_ns;  /* times that pages were exchanged, and what programs
                                              waited for it */
-  _Atomic uint64_t refused_count;         /* final or not: a framework may retry */
-  _Atomic uint64_t retried_count;         /* refusals after which the same thread was served */
+  /* Of a PyTorch training loop: its weights, gradients and optimizer state on devices. */
+  _Atomic uint64_t weight_bytes, gradient_bytes, state_bytes;
+  char optimizer[32];              /* its type; the largest of several */
+  _Atomic uint64_t refused_count;  /* final or not: a framework may retry */
+  _Atomic uint64_t retried_count;  /* refusals after which the same thread was served */
   _Atomic uint64_t host_path;      /* LEDGER_PATH_…: can this driver put pages on the host? */
   _Atomic uint64_t torch_whole;    /* 1: a PyTorch of the run does not have the expandable segments
                                       that were asked of it */
