@@ -1,4 +1,4 @@
-/* Tag: the names, numbered for the whole process, and each thread's stack (stowage/tag.h). */
+/* Tag: names, numbered for the whole process, and each thread's stack of tags (stowage/tag.h). */
 #include <stowage/tag.h>
 
 #include <stdlib.h>
@@ -14,18 +14,19 @@ typedef struct frame {
 
 static _Thread_local frame stack[STOW_TAG_DEPTH_MAX];
 static _Thread_local uint32_t depth;
-_Thread_local tag_top tag_now; /* the top frame, ready for use */
+_Thread_local tag_top tag_now; /* a copy of the top frame */
 
 static void top_renew(void) {
   const frame *f = depth > 0 ? &stack[depth - 1] : &(frame){0};
   tag_now = (tag_top){f->tag << MARK_TAG_SHIFT, f->pinned, (uint8_t)f->tier};
 }
 
-/* Names never move or go: a chunk of pointers at a time, read without the lock. */
+/* Names never move and are never removed. They are stored in chunks of pointers and read without
+ * the lock. */
 #define CHUNK 256
 static lock names_lock = LOCK_INIT(LOCK_REGISTRY);
 static _Atomic(char **) chunks[(STOW_TAG_COUNT_MAX + CHUNK) / CHUNK];
-static _Atomic uint32_t name_count = 1; /* 0 is no tag */
+static _Atomic uint32_t name_count = 1; /* 0 means no tag */
 static intern numbers;                  /* guarded by names_lock; number n is tag n + 1 */
 
 static stow_status tag_number(uint32_t *tag, const char *name) {
@@ -60,7 +61,7 @@ static stow_status push(const char *name, bool pinned, stow_tier tier) {
                      STOW_TAG_DEPTH_MAX);
   frame f = {0, pinned, tier};
   STOW_TRY(tag_number(&f.tag, name));
-  if (!pinned && depth > 0 && stack[depth - 1].pinned) { /* a pin holds for what is inside it */
+  if (!pinned && depth > 0 && stack[depth - 1].pinned) { /* a pin also applies to nested tags */
     f.pinned = true;
     f.tier = stack[depth - 1].tier;
   }

@@ -24,7 +24,7 @@ typedef struct copy {
 typedef struct device_model {
   const spill_program *p;
   residency *engine;
-  const residency_card *cost;
+  const residency_costs *cost;
   uint64_t unit_bytes;
   double host_ns, device_ns;
   bool held[2];     /* no copy may start in this direction */
@@ -439,7 +439,7 @@ static stow_status run_all(device_model *c, spill_result *out, const spill_optio
 stow_status spill_run(spill_result *out, const spill_program *p, const spill_options *o) {
   *out = (spill_result){0};
   device_model c = {.p = p,
-                    .cost = &residency_card_h200,
+                    .cost = &residency_costs_h200,
                     .unit_bytes = o->unit_bytes != 0 ? o->unit_bytes : UNIT_BYTES};
   stow_status status = run_all(&c, out, o);
   free(c.ends);
