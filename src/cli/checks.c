@@ -1,5 +1,5 @@
-/* The doctor's checks. Each adds one finding or more; where something can be tried it is tried, not
- * looked up. What needs a fork comes first, before a driver is loaded. */
+/* The doctor's checks. Each adds one finding or more. A check tries things out where it can,
+ * instead of looking them up. Checks that fork come first, before a driver is loaded. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,7 +29,8 @@ static finding *found(findings *into, const char *name, finding_verdict verdict,
                       ...) __attribute__((format(printf, 4, 5)));
 static finding *found(findings *into, const char *name, finding_verdict verdict, const char *format,
                       ...) {
-  /* Past the bound the last one is written over; eight checks and a dozen devices fit. */
+  /* When the list is full, the last finding is overwritten; eight checks and a dozen devices
+   * fit. */
   if (into->count == FINDINGS_MAX) into->count--;
   finding *f = &into->list[into->count++];
   *f = (finding){.verdict = verdict};
@@ -51,7 +52,7 @@ static void next(finding *f, const char *format, ...) {
 
 /* ---- devices ---- */
 
-/* Makes one page on `tier`, maps, fills, reads back and frees it; `*us` receives the time. */
+/* Creates one page on `tier`, maps, fills, reads back and frees it; `*us` receives the time. */
 static stow_status try_mapped(stow_device *d, stow_addr at, stow_page page, uint64_t bytes) {
   unsigned char back[4096];
   STOW_TRY(device_map(d, at, bytes, page));
@@ -104,7 +105,7 @@ static void check_pages(findings *into, stow_device *d, const stow_device_props 
          "see whether the device is full: stowage info");
 }
 
-/* Appends how the path was found, and whether that was earlier. */
+/* Appends how the backing was found, and whether the result is cached. */
 static void add_path(finding *f, const cuda_probe *path) {
   size_t length = strlen(f->reason);
   if (path->reason[0] != '\0')
@@ -112,7 +113,7 @@ static void add_path(finding *f, const cuda_probe *path) {
              path->from_cache ? " (found earlier; --probe tries again)" : "");
 }
 
-/* What stands behind the host tier, for people. */
+/* Describes the backing of the host tier, for people. */
 static const char *path_words(stow_host_backing path) {
   switch (path) {
   case STOW_HOST_NONE: return "no path to host memory";
@@ -181,7 +182,7 @@ static void check_device(findings *into, const char *name, bool probe) {
     found(into, "device", FINDING_BROKEN, "closing it: %s", stow_status_message());
 }
 
-/* The simulated device needs memfd and fixed mappings, which a sandbox may refuse. */
+/* Checks the simulated device, which needs memfd and fixed mappings; a sandbox may forbid them. */
 static void check_simulator(findings *into) {
   stow_device *d;
   uint64_t us = 0;
@@ -224,8 +225,8 @@ static bool same_but_numbers(const char *a, const char *b) {
   return *a == *b;
 }
 
-/* Keeps one of the findings since `first` that say the same about several devices, and says of how
- * many. Findings that name a device ("device") differ by its UUID and stay. */
+/* Merges findings since `first` that say the same about several devices into one that states their
+ * number. Findings that name a device ("device") differ by its UUID and stay. */
 static void say_once(findings *into, size_t first) {
   for (size_t i = first; i < into->count; i++) {
     finding *f = &into->list[i];
@@ -387,7 +388,7 @@ static void check_frameworks(findings *into) {
     found(into, all.found[i].name, FINDING_OK, "%s", all.found[i].version);
 }
 
-/* Another program of the name, or an incomplete installation of this one. */
+/* Checks for another program of the same name, and for an incomplete installation of this one. */
 static void check_install(findings *into) {
   installed answer;
   installed_look(&answer);
@@ -412,7 +413,7 @@ static void check_install(findings *into) {
     found(into, "install", FINDING_OK, "complete, in %s", answer.own_folder);
 }
 
-/* A name that cannot be right is the caller's mistake, not a finding. */
+/* Rejects an invalid device name: that is the caller's mistake, not a finding. */
 static stow_status check_name(const char *device) {
   stow_device *d;
   stow_status status = stow_device_open(&d, device);

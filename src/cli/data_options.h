@@ -1,4 +1,5 @@
-/* Data options: what inspect and shrink share: the budget, what raw bytes are, the progress bar. */
+/* Data options: options that inspect and shrink share: the budget, the type of raw bytes, the
+ * progress bar. */
 #ifndef CLI_DATA_OPTIONS_H
 #define CLI_DATA_OPTIONS_H
 
@@ -35,14 +36,14 @@
   { "min-rate", "SIZE", "give up on a server that sends less in a second; default 1K, 0: never" }
 
 table_header data_header(const verb_call *call);
-/* --memory, and a bar called `what` behind b->progress; --header, for every URL opened from now on.
- */
+/* Reads --memory into the budget, shows a bar called `what` for b->progress, and applies --header
+ * to every URL opened from now on. */
 stow_status data_budget(const verb_call *call, budget *b, progress *bar, const char *what);
-/* "3,4" or "(3, 4)" or "()". */
+/* Parses "3,4" or "(3, 4)" or "()". */
 stow_status data_shape(const char *text, array_spec *spec);
 
-/* Prints what was done, and frees it. Below text (not JSON) is the memory it took. `status`: of
- * making the text. */
+/* Prints the result and frees it. With text output (not JSON), adds the memory used. `status`: the
+ * status of making the text. */
 stow_status data_print(const verb_call *call, buffer *text, stow_status status, const budget *b);
 
 #endif

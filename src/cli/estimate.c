@@ -1,7 +1,8 @@
 /* stowage estimate: how much GPU memory a program or a model will need, without a GPU.
  *
  * PyTorch is a Python library, so the work is done by the Python package
- * (python/stowage/_estimate_command.py). This verb checks the command line and becomes Python. */
+ * (python/stowage/_estimate_command.py). This verb checks the command line and then executes
+ * Python. */
 #include "cli/python.h"
 
 static int run(verb_call *call) {

@@ -1,5 +1,5 @@
-/* stowage inspect: what data and model files hold, what they take in memory, and what they could
- * take. */
+/* stowage inspect: shows what data and model files hold, how much memory they need, and how little
+ * they could need. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* stowage replay: what another allocator, or another limit, would have made of a recorded run. */
+/* stowage replay: shows what another allocator, or another limit, would have done with a recorded
+ * run. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +24,7 @@ typedef struct replay_table {
   replay_result results[POLICIES_MAX];
 } replay_table;
 
-/* With the name the caller may have meant, where one is near. */
+/* Finds a policy. If there is none, the message suggests a similar name. */
 static stow_status find_policy(const policy_ops **which, const char *name) {
   const char *names[POLICIES_MAX + 1] = {NULL};
   stow_status status = replay_policy(which, name);
@@ -43,7 +44,7 @@ static stow_status add_policy(replay_table *job, const char *name) {
   for (size_t i = 0; i < job->count; i++)
     if (job->policies[i] == which) return STOW_OK;
   if (job->count == POLICIES_MAX)
-    return stow_fail(STOW_ERR_INVALID, "--policy: more than %d", POLICIES_MAX);
+    return stow_fail(STOW_ERR_INVALID, "--policy: at most %d can be given", POLICIES_MAX);
   job->policies[job->count++] = which;
   return STOW_OK;
 }
@@ -64,7 +65,7 @@ static stow_status read_policies(replay_table *job, const char *list) {
   return STOW_OK;
 }
 
-/* PyTorch collects garbage by its memory fraction, and only where one was set. */
+/* PyTorch's garbage collection depends on its memory fraction, so it runs only if one was set. */
 static bool lacks_limit(const replay_table *job) {
   return job->in.job.options.settings.gc_threshold > 0 &&
          job->in.job.options.limit_bytes == POLICY_NO_LIMIT;
@@ -183,7 +184,7 @@ static stow_status print_json(const replay_table *job) {
   return output_buffer(&out);
 }
 
-/* 1 where the answer is no: nothing finishes, or the check found a difference. */
+/* Returns 1 for a negative answer: no policy finishes, or the check found a difference. */
 static int answer(const replay_table *job) {
   bool finishes = false, differs = false;
   for (size_t i = 0; i < job->count; i++) {

@@ -9,8 +9,8 @@
 #include "cli/losses.h"
 #include "recordings/recording_file.h"
 
-/* A recording may take as much of the host as any file given on purpose: 16 GiB of tables is five
- * hundred million events. */
+/* A recording may use as much host memory as any file that is given explicitly: 16 GiB of tables
+ * hold five hundred million events. */
 #define RECORD_BYTES_MAX (UINT64_C(16) << 30)
 
 stow_status replay_input_open(replay_input *in, const verb_call *call, const char *settings) {

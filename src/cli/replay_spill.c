@@ -1,4 +1,4 @@
-/* stowage replay --spill: what a step takes when the device is smaller than the program. */
+/* stowage replay --spill: shows how long a step takes if the device is smaller than the program. */
 #include "cli/replay_spill.h"
 
 #include <inttypes.h>

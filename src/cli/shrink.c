@@ -1,5 +1,5 @@
-/* stowage shrink: writes a data file again in the smallest types that hold it, or a model file in
- * the types asked for. */
+/* stowage shrink: rewrites a data file in the smallest types that hold it, or a model file in the
+ * requested types. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -28,7 +28,8 @@ static stow_status print(const verb_call *call, const shrink_result *r, const sh
   return data_print(call, &text, status, b);
 }
 
-/* "1e-3" and "rel:1e-3" are a part of each value, "abs:1e-3" an amount. */
+/* Parses the tolerance: "1e-3" and "rel:1e-3" are relative to each value, "abs:1e-3" is
+ * absolute. */
 static stow_status read_tolerance(shrink_options *o, const char *text) {
   const char *number = text;
   o->relative = strncmp(text, "abs:", 4) != 0;
@@ -75,7 +76,8 @@ static stow_status read_options(const verb_call *call, shrink_options *o) {
 
 static char checkpoint_path[PATH_MAX]; /* OUT.resume; written before the handler is installed */
 
-/* Says how to go on, then ends as the signal would have. Calls only what is safe in a handler. */
+/* Prints how to continue, then ends as the signal would have. Calls only async-signal-safe
+ * functions. */
 static void on_interrupt(int number) {
   static const char kept[] =
       "\nstowage shrink: interrupted; the same command with --resume goes on "
@@ -98,7 +100,7 @@ static void watch_interrupt(const char *out) {
     sigaction(SIGINT, &mine, NULL);
 }
 
-/* Every rank of a team does its part; the first one speaks. */
+/* Every rank of a team does its part; the first one prints the result. */
 static stow_status shrink_and_tell(verb_call *call, const shrink_options *o, const budget *b,
                                    progress *bar) {
   const char *in = call->operands[0], *out = verb_value(call, "output");
@@ -133,7 +135,7 @@ static stow_status read_weights_options(const verb_call *call, weights_options *
   return verb_size(call, "shard", &o->shard_bytes);
 }
 
-/* Options for tables and arrays, which mean nothing for a model. */
+/* Rejects options for tables and arrays, which do not apply to a model. */
 static stow_status refuse_data_options(const verb_call *call) {
   static const char *const names[] = {"tolerance", "from-dtype", "shape", "columns", "drop"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -175,7 +177,7 @@ static int run_weights(verb_call *call) {
   return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
 }
 
-/* Options for models, which mean nothing for other files. */
+/* Rejects options for models, which do not apply to other files. */
 static int refuse_model_options(const verb_call *call) {
   static const char *const names[] = {"quantize", "prune", "prune-by", "include",  "exclude",
                                       "shard",    "join",  "verify",   "allow-nan"};
@@ -203,7 +205,9 @@ static int run(verb_call *call) {
   if (status != STOW_OK) return verb_fail(call, status);
   status = data_budget(call, &b, &bar, "shrinking");
   b.team = &ranks;
-  if (ranks.size > 1 && verb_value(call, "threads") == NULL) b.threads = 1; /* a rank is one */
+  if (ranks.size > 1 && verb_value(call, "threads") == NULL)
+    b.threads = 1; /* a rank uses one
+                    * thread */
   if (ranks.rank > 0) b.progress = NULL;
   if (status == STOW_OK) status = read_options(call, &o);
   if (ranks.size == 1 && !o.dry_run) watch_interrupt(verb_value(call, "output"));
@@ -212,7 +216,7 @@ static int run(verb_call *call) {
   free((void *)(uintptr_t)o.drop);
   status = team_agree(&ranks, status);
   int code = verb_exit_code(status);
-  /* One message, of the first that failed. */
+  /* Only the first rank that failed prints its message. */
   if (status != STOW_OK && ranks.failed == ranks.rank) code = verb_fail(call, status);
   team_leave(&ranks);
   return code;

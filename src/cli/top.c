@@ -1,4 +1,4 @@
-/* stowage top: who holds device and host memory now, again and again. */
+/* stowage top: shows which processes hold device and host memory, continuously. */
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
@@ -17,7 +17,7 @@
 #include "cli/verb.h"
 
 #define INTERVAL_S 2.0
-#define ONCE_NS    200000000 /* between the two looks of --once: a rate needs two */
+#define ONCE_NS    200000000 /* time between the two samples of --once: a rate needs two */
 #define INTERVALS  6
 
 static const double intervals_s[INTERVALS] = {0.5, 1, 2, 5, 10, 60};
@@ -61,7 +61,7 @@ static stow_status show_once(top *t, bool as_json) {
 
 /* ---- without ncurses ---- */
 
-/* Frame after frame, from the upper left corner. */
+/* Draws frame after frame from the upper left corner. */
 static stow_status show_plain(top *t, const char *why) {
   stow_status status = STOW_OK;
   t->view.note = why;
@@ -105,7 +105,7 @@ static void change_interval(top_view *v, int by) {
   if (at >= 0 && at < INTERVALS) v->interval_s = intervals_s[at];
 }
 
-/* A key while the filter is being typed. */
+/* Handles a key while the filter is being typed. */
 static void type(top_view *v, int key) {
   size_t length = strlen(v->filter);
   if (key == '\n' || key == '\r' || key == 27) v->typing = false;
@@ -118,7 +118,7 @@ static void type(top_view *v, int key) {
   }
 }
 
-/* False: quit. */
+/* Handles a key. Returns false to quit. */
 static bool press(top *t, int key) {
   top_view *v = &t->view;
   if (v->typing) {

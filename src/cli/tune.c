@@ -1,4 +1,5 @@
-/* stowage tune: the allocator settings that let a recorded program run in the least memory. */
+/* stowage tune: finds the allocator settings with which a recorded program needs the least
+ * memory. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -33,7 +34,8 @@ static void print_no_limit(buffer *out, const replay_result *r) {
                 r->failed_bytes > POLICY_REQUEST_MAX ? ", more than any device has" : "");
 }
 
-/* The live figure is the recording's own: that of a run that failed early would be too small. */
+/* The live figure comes from the recording: the figure of a replay that failed early would be too
+ * small. */
 static void print_best(buffer *out, const replay_input *in, const tuned *best,
                        const replay_result *plain) {
   char size[STOW_SIZE_TEXT_MAX], least[STOW_SIZE_TEXT_MAX], live[STOW_SIZE_TEXT_MAX];
@@ -97,7 +99,7 @@ static stow_status print_text(const replay_input *in, const tuning *all) {
   return output_buffer(&out);
 }
 
-/* null where one of the two is not known. */
+/* Writes null if one of the two is unknown. */
 static void saved_json(json *j, const char *key, bool known, int64_t bytes) {
   json_key(j, key);
   if (known)
@@ -149,7 +151,7 @@ static int run(verb_call *call) {
   if (status == STOW_OK)
     status = verb_flag(call, "json") ? print_json(&all) : print_text(&in, &all);
   int code = status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
-  /* The answer is no where no setting lets it run. */
+  /* If no setting lets the program run, the exit code is that of a negative answer. */
   if (status == STOW_OK && all.list[all.best].result.min_limit_bytes == 0) code = EXIT_FAILED;
   replay_input_close(&in);
   return code;
