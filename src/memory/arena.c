@@ -406,7 +406,7 @@ stow_status arena_open(arena *a, pool *p, ordering *o, stow_stream stream, stow_
   a->stale_tickets = lazy_map(slots_bytes(a));
   if (!a->spans || !a->cells || !a->slots || !a->stale_tickets) {
     arena_close(a);
-    return stow_fail(STOW_ERR_HOST_MEMORY, "arena: no room for the tables of %llu bytes",
+    return stow_fail(STOW_ERR_HOST_MEMORY, "arena: no addresses for the tables of %llu bytes",
                      (unsigned long long)bytes);
   }
   a->span_count = 3;

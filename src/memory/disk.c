@@ -88,7 +88,7 @@ static stow_status transfer(heap *h, stow_addr addr, uint64_t bytes, uint64_t of
   ASSERT(lock_held(&h->lock));
   ASSERT(bytes > 0);
   char *stage = malloc(STAGE_BYTES);
-  if (!stage) return stow_fail(STOW_ERR_HOST_MEMORY, "disk tier: no memory to copy through");
+  if (!stage) return stow_fail(STOW_ERR_HOST_MEMORY, "disk tier: no host memory for a copy buffer");
   stow_status status = STOW_OK;
   for (uint64_t done = 0; done < bytes && status == STOW_OK; done += STAGE_BYTES) {
     uint64_t part = bytes - done < STAGE_BYTES ? bytes - done : STAGE_BYTES;
@@ -166,9 +166,10 @@ stow_status disk_put(heap *h, const place *at) {
   STOW_TRY(disk_open(h));
   STOW_TRY(migrate_stream(h));
   if (!own_slots(a, at->span, false, &from, &to))
-    return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "disk tier: the allocation of %llu bytes has no page to itself",
-                     (unsigned long long)at->bytes);
+    return stow_fail(
+        STOW_ERR_UNSUPPORTED,
+        "disk tier: the allocation of %llu bytes shares all its pages with other allocations",
+        (unsigned long long)at->bytes);
   uint64_t bytes = (to - from) * a->pool->page_bytes;
   stow_addr addr = a->base + from * a->pool->page_bytes;
   uint64_t offset = space_take(&h->disk, bytes);
@@ -245,7 +246,7 @@ stow_status disk_get(heap *h, const place *at, stow_tier tier) {
   uint32_t from, to, mapped;
   STOW_TRY(migrate_stream(h));
   if (!offset || !own_slots(a, at->span, true, &from, &to))
-    return stow_fail(STOW_ERR_STATE, "disk tier: 0x%llx is not there", (unsigned long long)ptr);
+    return stow_fail(STOW_ERR_STATE, "disk tier: 0x%llx is not on disk", (unsigned long long)ptr);
   uint64_t bytes = (to - from) * a->pool->page_bytes;
   stow_status status = map_fresh(h, a, tier, from, to, &mapped);
   if (status == STOW_OK)

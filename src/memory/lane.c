@@ -187,7 +187,7 @@ static stow_status queue_grow(lane *l) {
   ASSERT(l->queue_count == l->queue_capacity);
   uint32_t capacity = l->queue_capacity ? l->queue_capacity * 2 : 32;
   pending *grown = malloc(capacity * sizeof *grown);
-  if (!grown) return stow_fail(STOW_ERR_HOST_MEMORY, "free: no memory to keep it waiting");
+  if (!grown) return stow_fail(STOW_ERR_HOST_MEMORY, "free: no host memory to queue the free");
   for (uint32_t i = 0; i < l->queue_count; i++) /* the queue is full and holds this many */
     grown[i] = l->queue[(l->queue_head + i) % l->queue_count];
   free(l->queue);
@@ -208,7 +208,7 @@ stow_status lane_defer(pending *p, lane *l, const place *at, uint64_t ptr, stow_
   }
   uint32_t most = 2 + (others ? others->count : 0), count = 0;
   stow_event *events = malloc(most * sizeof *events);
-  if (!events) return stow_fail(STOW_ERR_HOST_MEMORY, "free: no memory to keep it waiting");
+  if (!events) return stow_fail(STOW_ERR_HOST_MEMORY, "free: no host memory to queue the free");
   /* The freeing stream is ordered after every use that the caller knows of. The allocation's own
    * stream and each recorded stream may still have work that uses it. */
   stow_status status = STOW_OK;

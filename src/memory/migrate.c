@@ -356,10 +356,11 @@ static stow_status migrate_locked(heap *h, lane *l, uint64_t ptr, stow_tier tier
       have = pool_room(&h->pool, tier);
     }
     if (have < need)
-      return stow_fail(STOW_ERR_OUT_OF_MEMORY,
-                       "migrate of 0x%llx: %llu bytes of %s pages are needed, %llu can be had",
-                       (unsigned long long)ptr, (unsigned long long)need, stow_tier_name(tier),
-                       (unsigned long long)have);
+      return stow_fail(
+          STOW_ERR_OUT_OF_MEMORY,
+          "migrate of 0x%llx: %llu bytes of %s pages are needed, but only %llu are available",
+          (unsigned long long)ptr, (unsigned long long)need, stow_tier_name(tier),
+          (unsigned long long)have);
   }
   latch_take(&l->lock);
   status = find_locked(&at, l, ptr);

@@ -34,8 +34,8 @@ static stow_status tag_number(uint32_t *tag, const char *name) {
   stow_status status = STOW_OK;
   uint32_t n, count = atomic_load_explicit(&name_count, memory_order_relaxed);
   if (!intern_find(&numbers, &n, name, strlen(name)) && count > STOW_TAG_COUNT_MAX)
-    status = stow_fail(STOW_ERR_OVERFLOW, "tag \"%s\": %u names are in use already", name,
-                       STOW_TAG_COUNT_MAX);
+    status = stow_fail(STOW_ERR_OVERFLOW, "tag \"%s\": %u names are already in use; reuse names",
+                       name, STOW_TAG_COUNT_MAX);
   if (status == STOW_OK) status = intern_add(&numbers, &n, name, strlen(name));
   if (status == STOW_OK && n + 1 >= count) {
     char **chunk = atomic_load(&chunks[count / CHUNK]);
@@ -55,9 +55,10 @@ static stow_status tag_number(uint32_t *tag, const char *name) {
 }
 
 static stow_status push(const char *name, bool pinned, stow_tier tier) {
-  if (!name || !*name) return stow_fail(STOW_ERR_INVALID, "tag: no name");
+  if (!name || !*name) return stow_fail(STOW_ERR_INVALID, "tag: the name is NULL or empty");
   if (depth == STOW_TAG_DEPTH_MAX)
-    return stow_fail(STOW_ERR_OVERFLOW, "tag \"%s\": %d are pushed already on this thread", name,
+    return stow_fail(STOW_ERR_OVERFLOW,
+                     "tag \"%s\": %d tags are already pushed on this thread; pop some", name,
                      STOW_TAG_DEPTH_MAX);
   frame f = {0, pinned, tier};
   STOW_TRY(tag_number(&f.tag, name));
@@ -76,13 +77,13 @@ stow_status stow_tag_push(const char *name) {
 
 stow_status stow_tag_push_tier(const char *name, stow_tier tier) {
   if (tier != STOW_TIER_VRAM && tier != STOW_TIER_HOST)
-    return stow_fail(STOW_ERR_INVALID, "tag \"%s\": only vram and host can be pinned to",
+    return stow_fail(STOW_ERR_INVALID, "tag \"%s\": the tier must be vram or host",
                      name ? name : "");
   return push(name, true, tier);
 }
 
 stow_status stow_tag_pop(void) {
-  if (depth == 0) return stow_fail(STOW_ERR_STATE, "tag: none is pushed on this thread");
+  if (depth == 0) return stow_fail(STOW_ERR_STATE, "tag: pop without a push on this thread");
   depth--;
   top_renew();
   return STOW_OK;

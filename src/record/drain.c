@@ -110,7 +110,7 @@ static stow_status carry_texts(stow_trace *t, drain *d) {
     text_entry entry;
     memcpy(&entry, t->ring.texts + d->text_at, sizeof entry);
     if (entry.length > end - d->text_at - sizeof entry || entry.length > text_longest(entry.kind))
-      return stow_fail(STOW_ERR_STATE, "the trace's texts were written over by the program");
+      return stow_fail(STOW_ERR_STATE, "the program overwrote the trace's texts");
     STOW_TRY(carry_text(d, &entry, t->ring.texts + d->text_at + sizeof entry));
     d->text_at += sizeof entry + round_up(entry.length, 8);
   }
@@ -275,7 +275,7 @@ static void switch_off(stow_trace *t, drain *d, stow_status status) {
   snprintf(d->message, sizeof d->message, "%s", stow_status_message());
   pthread_mutex_unlock(&d->mutex);
   atomic_store(&t->recording, false);
-  stow_log_line(STOW_LOG_WARNING, "recording is off, the ring goes on: %s", d->message);
+  stow_log_line(STOW_LOG_WARNING, "the trace file is stopped, the ring continues: %s", d->message);
 }
 
 /* Sleeps until the next pass is due, requested, or the last one. Returns whether to end, and the
@@ -342,10 +342,10 @@ static stow_status file_put(void *context, const void *bytes, size_t count) {
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0)
       return stow_fail(STOW_ERR_IO,
-                       "cannot write the trace %s past %llu bytes: %s; what is there can be read; "
-                       "make room or record to another disk",
+                       "cannot write the trace %s past %llu bytes: %s; what was written can be "
+                       "read; free disk space, or record to another disk",
                        d->path, (unsigned long long)d->writer.written_bytes,
-                       done < 0 ? strerror(errno) : "nothing was taken");
+                       done < 0 ? strerror(errno) : "nothing was written");
     at += done;
     count -= (size_t)done;
   }
@@ -358,11 +358,12 @@ static stow_status file_open(drain *d, const char *path) {
   d->file = descriptor_keep(newfile_own(AT_FDCWD, path, 0, 0666));
   struct stat info;
   if (d->file.fd < 0 || fstat(d->file.fd, &info) != 0)
-    return stow_fail(STOW_ERR_IO, "cannot make the trace %s: %s", path, newfile_reason(errno));
+    return stow_fail(STOW_ERR_IO, "cannot create the trace %s: %s", path, newfile_reason(errno));
   if (S_ISREG(info.st_mode) && info.st_size != 0)
-    return stow_fail(STOW_ERR_STATE,
-                     "the trace %s exists already, with %lld bytes; remove it or name another",
-                     path, (long long)info.st_size);
+    return stow_fail(
+        STOW_ERR_STATE,
+        "the trace %s already exists, with %lld bytes; remove it, or choose another name", path,
+        (long long)info.st_size);
   stow_status status = stowfile_begin(&d->writer, file_put, d, NULL);
   if (status != STOW_OK && S_ISREG(info.st_mode)) unlink(path); /* not even the header fit */
   STOW_TRY(status);

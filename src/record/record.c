@@ -368,10 +368,10 @@ static stow_status options_check(stow_trace_options *o, const stow_trace_options
   if (o->ring_bytes == 0) o->ring_bytes = RING_BYTES_DEFAULT;
   if (o->text_bytes == 0) o->text_bytes = TEXT_BYTES_DEFAULT;
   if (o->ring_bytes < RING_BYTES_MIN || o->ring_bytes > RING_BYTES_MAX)
-    return stow_fail(STOW_ERR_INVALID, "a ring of %" PRIu64 " bytes; give 64 KiB to 64 GiB",
+    return stow_fail(STOW_ERR_INVALID, "ring_bytes of %" PRIu64 ": must be 64 KiB to 64 GiB",
                      o->ring_bytes);
   if (o->text_bytes < TEXT_BYTES_MIN || o->text_bytes > TEXT_BYTES_MAX)
-    return stow_fail(STOW_ERR_INVALID, "text room of %" PRIu64 " bytes; give 64 KiB to 1 GiB",
+    return stow_fail(STOW_ERR_INVALID, "text_bytes of %" PRIu64 ": must be 64 KiB to 1 GiB",
                      o->text_bytes);
   return STOW_OK;
 }
@@ -432,7 +432,8 @@ static stow_status trace_start(stow_trace *t, const stow_trace_options *o, uint6
 }
 
 stow_status stow_trace_open(stow_trace **trace, const stow_trace_options *given) {
-  if (trace == NULL) return stow_fail(STOW_ERR_INVALID, "no place for the trace given");
+  if (trace == NULL)
+    return stow_fail(STOW_ERR_INVALID, "stow_trace_open: the result pointer is NULL");
   *trace = NULL;
   stow_trace_options o;
   STOW_TRY(options_check(&o, given));
@@ -443,7 +444,7 @@ stow_status stow_trace_open(stow_trace **trace, const stow_trace_options *given)
   lock_give(&registry);
   if (status != STOW_OK) return status;
   if (t == NULL)
-    return stow_fail(STOW_ERR_STATE, "%d traces are open already; close one first", TRACES_MAX);
+    return stow_fail(STOW_ERR_STATE, "%d traces are already open; close one first", TRACES_MAX);
 
   status = trace_start(t, &o, serial);
   if (status != STOW_OK) {

@@ -110,7 +110,7 @@ stow_status stow_trace_add_heap(stow_trace *trace, stow_heap *heap) {
 stow_status stow_trace_remove_heap(stow_trace *trace, stow_heap *heap) {
   feed *f = feed_take(trace, heap);
   if (f == NULL)
-    return stow_fail(STOW_ERR_NOT_FOUND, "this heap is not recorded by this trace; nothing to end");
+    return stow_fail(STOW_ERR_NOT_FOUND, "this trace does not record this heap; add it first");
   /* Waits until no thread is inside the sink. A heap that was closed first has no sinks left. */
   stow_status status = stow_heap_remove_sink(heap, feed_event, f);
   free(f);

@@ -34,11 +34,10 @@ static stow_status make_all(char *path) {
     *at = '\0';
     int failed = mkdir(path, 0700) != 0 && errno != EEXIST ? errno : 0;
     if (failed)
-      return stow_fail(
-          STOW_ERR_IO,
-          "making the folder %s for the files of the run: %s; set XDG_STATE_HOME to one "
-          "that can be written",
-          path, strerror(failed));
+      return stow_fail(STOW_ERR_IO,
+                       "creating the folder %s for the files of the run: %s; set XDG_STATE_HOME to "
+                       "a writable folder",
+                       path, strerror(failed));
     *at = saved;
     if (saved == '\0') return STOW_OK;
   }
@@ -54,7 +53,8 @@ static stow_status runs_path(char path[PATH_MAX]) {
   else
     return stow_fail(STOW_ERR_IO, "no folder for the files of the run: set HOME or XDG_STATE_HOME");
   if (length >= PATH_MAX - 64)
-    return stow_fail(STOW_ERR_IO, "the folder for the files of the run has too long a path");
+    return stow_fail(STOW_ERR_IO, "the path of the folder for the files of the run is too long; "
+                                  "set XDG_STATE_HOME to a shorter one");
   return STOW_OK;
 }
 
@@ -124,7 +124,7 @@ static void name_of_now(char name[32]) {
 static stow_status make_one(char path[PATH_MAX], const char *runs, const char *name) {
   int size = snprintf(path, PATH_MAX, "%s/%s", runs, name);
   if (size < PATH_MAX && mkdir(path, 0700) == 0) return STOW_OK;
-  return stow_fail(STOW_ERR_IO, "making the folder %s/%s: %s", runs, name, strerror(errno));
+  return stow_fail(STOW_ERR_IO, "creating the folder %s/%s: %s", runs, name, strerror(errno));
 }
 
 /* ---- the ranks of one start ---- */

@@ -238,7 +238,7 @@ stow_status host_record_read(host_record *r, const char *folder) {
   *r = (host_record){0};
   stow_status status = run_path(path, folder, RUN_HOST) ? read_file(r, path) : STOW_ERR_NOT_FOUND;
   if (status == STOW_ERR_NOT_FOUND)
-    return stow_fail(STOW_ERR_NOT_FOUND, "%s: no record of host memory is there", folder);
+    return stow_fail(STOW_ERR_NOT_FOUND, "%s: the run has no record of host memory", folder);
   STOW_TRY(status);
   for (size_t i = 0; i < r->process_count && !r->from_inside; i++) {
     status = read_inside(r, folder, r->processes[i].pid);

@@ -72,7 +72,7 @@ stow_status ledger_create(ledger *l, const char *path) {
     int error = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
     if (error != 0) {
       if (fd >= 0) close(fd);
-      return stow_fail(STOW_ERR_IO, "making the ledger %s: %s", path, strerror(error));
+      return stow_fail(STOW_ERR_IO, "creating the ledger %s: %s", path, strerror(error));
     }
   }
   void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -264,7 +264,7 @@ stow_status ledger_join(ledger *l) {
   /* Processes before us that have exited released their memory. */
   ledger_reap(l);
   if (!claim(l, self))
-    return stow_fail(STOW_ERR_BUDGET, "all %d slots of the ledger are taken by living processes",
+    return stow_fail(STOW_ERR_BUDGET, "all %d slots of the ledger are in use by running processes",
                      LEDGER_SLOTS_MAX);
   atomic_fetch_add(&l->header->processes, 1);
   return STOW_OK;

@@ -59,12 +59,11 @@ static stow_status ring_open_file(ring *r, const char *path, uint64_t bytes) {
   struct stat info;
   if (fstat(r->file.fd, &info) != 0) return ring_refused(path, "look at", bytes);
   if (!S_ISREG(info.st_mode))
-    return stow_fail(STOW_ERR_INVALID, "the ring %s is not a plain file", path);
+    return stow_fail(STOW_ERR_INVALID, "the ring %s is not a regular file", path);
   if (info.st_size != 0)
     return stow_fail(STOW_ERR_STATE,
-                     "the ring %s exists already, with %lld bytes; read it or "
-                     "remove it first",
-                     path, (long long)info.st_size);
+                     "the ring %s already exists, with %lld bytes; read it, then remove it", path,
+                     (long long)info.st_size);
   return STOW_OK;
 }
 
@@ -193,7 +192,8 @@ static stow_status ring_back_texts(ring *r) {
   int why = descriptor_ours(&r->file) ? posix_fallocate(r->file.fd, at, (off_t)step) : EBADF;
   ring_quiet_end(&quiet);
   if (why != 0)
-    return stow_fail(STOW_ERR_IO, "no room for %llu KiB more of the trace's names and stacks: %s",
+    return stow_fail(STOW_ERR_IO,
+                     "no disk space for %llu KiB more of the trace's names and stacks: %s",
                      (unsigned long long)(step >> 10), strerror(why));
   r->text_backed += step;
   return STOW_OK;
@@ -204,8 +204,8 @@ stow_status ring_text(ring *r, text_kind kind, const void *payload, uint32_t len
   uint64_t end = at + sizeof(text_entry) + round_up(length, 8);
   if (end > r->text_max)
     return stow_fail(STOW_ERR_BUDGET,
-                     "the trace's names and stacks have used their %llu KiB; open "
-                     "it with more text_bytes",
+                     "the trace's names and stacks have used up their %llu KiB; open the trace "
+                     "with more text_bytes",
                      (unsigned long long)(r->text_max >> 10));
   while (end > r->text_backed) STOW_TRY(ring_back_texts(r));
   text_entry entry = {.kind = (uint32_t)kind, .length = length};
