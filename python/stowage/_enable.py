@@ -332,7 +332,7 @@ def restart(
     environment["LD_PRELOAD"] = ":".join(path for path in previous.split(":") if path and "libstowage-" not in path)
     run_environment = _environment(vram_text, spill_text)
     if not run_environment:
-        raise StowageError("no CUDA driver here: a restart would change nothing")
+        raise StowageError("no CUDA driver was found, so a restart would change nothing")
     for name in (ENV_LEDGER, ENV_RUN, ENV_RECORD):
         environment.pop(name, None)
     kept = environment.pop("LD_PRELOAD")

@@ -26,7 +26,7 @@ from ._host import samples
 from ._library import Invalid, StowageError
 from ._library import format_size as size
 
-#: The default action of this signal is to be ignored, so a late one is harmless.
+# : This signal is ignored by default, so a late one is harmless.
 _SIGNAL = signal.SIGURG
 _LOOK_S = 0.05
 _NOTE_S = 1.0
@@ -215,9 +215,8 @@ def check(limit: "Optional[int]") -> "List[str]":
 
 
 def start(limit: "Optional[int]") -> "List[str]":
-    """Starts the watch, or gives the running one another limit, already checked. Returns notes for the user.
-
-    A watch whose thread is gone is replaced.
+    """Starts the watch, or sets another limit (already checked) on the running one. Returns notes for the user. Replaces a watch whose
+    thread has ended.
     """
     global _watch, _registered
     if _watch is not None and _watch.thread.is_alive():
