@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# HDF5 through libhdf5 found at run time: h5py writes the files and says what is in them.
+# HDF5 through libhdf5, found at run time: h5py writes the files and reads their contents for comparison.
 . "$(dirname "$0")/../guards/lib.bash"
 export STOWAGE=$stowage
 . "$source_dir/tests/cli/numpy.bash"

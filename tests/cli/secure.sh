@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A setuid stowage takes no library from the variables of whoever starts it.
+# A setuid stowage loads no library that the variables of its caller name.
 . "$(dirname "$0")/../guards/lib.bash"
 if [ "$(id -u)" -ne 0 ] || ! has chown; then skip "secure: needs root to make a setuid copy"; finish; fi
 chmod 755 "$folder"

@@ -16,7 +16,7 @@ import record_causes as base
 if len(sys.argv) > 3:
     importlib.import_module(sys.argv[3])  # puts its programs in place of ours
 
-# What the program's switch does, by its cause: the words of a fix that means the same.
+# The words of a fix that means the same as the program's own switch, by cause.
 SWITCH = {
     "weights_too_big": r"16 bits|half\(\)|float16",
     "one_spike": r"in parts",
@@ -29,7 +29,7 @@ SWITCH = {
     "outside_framework": r"bound what else",
     "optimizer_state": r"8 bits|on the host|fused=True|foreach=False",
 }
-# …and what is changed of an optimizer, alone or beside it.
+# Changes of an optimizer, alone or together with those above.
 OPTIMIZER = {"8bit": r"state in 8 bits", "host": r"state on the host", "fused": r"fused=True", "foreach": r"foreach=False"}
 
 
@@ -40,7 +40,7 @@ def first_fix(stowage, path):
 
 
 def switch_for(causes, fix):
-    """(fixed, allocator settings, hold another process?) that the fix means for a program, or None."""
+    """Returns (fixed, allocator settings, hold another process?) for a fix of a program, or None."""
     part = re.search(r"1/(\d+) of the batch", fix)
     setting = re.search(r"PYTORCH_CUDA_ALLOC_CONF=(\S+)", fix)
     fraction = re.search(r"set_per_process_memory_fraction\(([0-9.]+)\)", fix)

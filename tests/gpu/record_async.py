@@ -84,7 +84,7 @@ def replay(path):
 
 
 def probes():
-    """Each a list of [action, size, address, reserved, used] on a fresh pool."""
+    """Runs small experiments, each a list of [action, size, address, reserved, used] on a new pool."""
     mib, out = 1 << 20, {}
     scripts = {
         "small": [1, 512, 513, 1000, 4096, 65536, 1 * mib, 1 * mib + 1, 2 * mib, 2 * mib + 512],

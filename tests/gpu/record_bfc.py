@@ -70,7 +70,7 @@ def train():
 
 
 def read_log(text):
-    """(action, pointer, bytes) of each line the verbose allocator of the card prints."""
+    """Yields (action, pointer, bytes) of each line that the verbose allocator prints."""
     for line in text.splitlines():
         m = re.search(r"\[mem-debug\] (Alloc|Dealloc)ateRaw,GPU_\d+_bfc,(\d+),(0x[0-9a-f]+)", line)
         if m:

@@ -144,7 +144,7 @@ def weight_bytes(net):
 
 
 def limit(size):
-    """The most PyTorch may reserve. While measuring, nothing is limited."""
+    """Limits what PyTorch may reserve; nothing is limited while measuring."""
     RUN["limit_bytes"] = int(size)
     if not RUN["measuring"]:
         torch.cuda.set_per_process_memory_fraction(int(size) / torch.cuda.get_device_properties(0).total_memory)
@@ -157,7 +157,7 @@ def train_step(net, optimizer, x, loss):
 
 
 def driver_alloc(size):
-    """Memory of this process that PyTorch knows nothing of."""
+    """Allocates memory that PyTorch does not know about."""
     torch.cuda.current_stream()
     address = ctypes.c_uint64()
     code = ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size))
@@ -165,7 +165,7 @@ def driver_alloc(size):
 
 
 def hold(leave):
-    """Another process that takes the card but for `leave` bytes. Called before this one touches the card."""
+    """Starts another process that takes all device memory except `leave` bytes. Call it before this process uses the device."""
     ready, told = os.pipe()
     RUN["holder"] = os.fork()
     if RUN["holder"] == 0:
@@ -218,14 +218,14 @@ class OnHost(Lean):
 
 
 def optimizer_of(fixed, make):
-    """What makes the optimizer, changed as `fixed` says: state in 8 bits or on the host, a step without temporaries."""
+    """Returns the function that makes the optimizer, changed as `fixed` says: state in 8 bits or on the host, a step without temporaries."""
     changed = {"8bit": EightBits, "host": OnHost, "fused": functools.partial(make, fused=True),
                "foreach": functools.partial(make, foreach=False)}
     return changed.get(fixed, make)
 
 
 def came_to(sizes, step):
-    """The sizes up to the first that does not fit."""
+    """Runs the sizes up to the first that does not fit."""
     for at, size in enumerate(sizes):
         try:
             step(size)
@@ -559,7 +559,7 @@ def until_full(kind):
 
 
 def leave_free(kind):
-    """What a few steps of `until_full` may find: less than they need."""
+    """Leaves less free memory than a few steps of `until_full` need."""
     return {"mlp": 350, "cnn": 900, "transformer": 700, "rnn": 320, "unet": 500}[kind] * MIB
 
 
@@ -676,7 +676,7 @@ def names():
 
 
 def shorten(snapshot):
-    """Drops what no reader uses, the folders of this machine, and names that would give the answer away."""
+    """Drops what no reader uses, the folders of this machine, and names that would reveal the answer."""
     helpers = {"record", "in_child", "main", "<module>"}
     telling = {f.__name__ for programs in PROGRAMS.values() for _, f, _, _ in programs}
     done = {}
@@ -746,7 +746,7 @@ def measure(name, program, kind, arguments, marks, fixed):
 
 
 def in_child(call, *arguments, seconds=25):
-    """What `call` returns, from a process of its own; None if it did not."""
+    """Returns what `call` returns in a separate process; None if it failed."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

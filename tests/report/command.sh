@@ -4,7 +4,7 @@
 data=$source_dir/tests/samples
 cd "$folder" || exit 1
 
-# The text of a recording the project carries. The policies are replay's to test; their table is left out here.
+# The text of a recording in the repository. The table of policies is left out here, because the replay tests cover it.
 "$stowage" report --text "$data/leak.pickle.gz" 2> err | sed '/The same requests through/,$d' > text
 if diff -u "$source_dir/tests/golden/report_leak.txt" text; then ok text_is_as_it_was; else fail text_is_as_it_was; fi
 check text_writes_no_page test ! -e report.html
@@ -55,7 +55,7 @@ assert [r["file"] for r in job] == ["rank 0", "rank 1", "rank 2"], [r["file"] fo
 PY
 fi
 
-# Refusals: the exit code, the words, and that nothing was touched.
+# Refusals: the exit code, the message, and that no file was changed.
 refuse() { # NAME CODE WORDS COMMAND…
   local name=$1 code=$2 words=$3; shift 3
   "$@" > out 2> err; local got=$?

@@ -138,8 +138,8 @@ wrong() { # NAME WORDS OPTIONS…
 }
 wrong a_limit_that_is_no_size '--vram-limit: ' --vram-limit lots
 wrong a_limit_of_nothing 'lets nothing run' --vram-limit 0
-wrong a_device_that_is_no_number 'before = stands a device' --vram-limit x=8G
-wrong two_limits_of_one_device 'a second limit for the same' --vram-limit 0=8G,0=4G
+wrong a_device_that_is_no_number 'must be a device number' --vram-limit x=8G
+wrong two_limits_of_one_device 'already has a limit' --vram-limit 0=8G,0=4G
 wrong a_device_past_the_last 'a number from 0 to 15' --vram-limit 16=8G
 wrong a_spill_that_is_no_size 'must be auto, off or a size' --spill lots
 wrong no_threads 'whole number from 1' --threads 0

@@ -76,7 +76,7 @@ if [ -e "$folder/both-rank2.stow" ]; then ok under_mpirun_in_a_slurm_job_the_ran
 mkfifo "$folder/pipe"
 for path in "$folder/nowhere/a.stow" "$folder" "$folder/pipe" ""; do
   beneath --record "$path" -- touch "$folder/ran" 2> "$folder/err"; code=$?
-  if [ $code = 125 ] && [ ! -e "$folder/ran" ] && grep -q -- '--record.*: \(there is no folder\|.* is a folder\|.* is a pipe\|an output file needs a name\)' "$folder/err"; then ok "a_place_that_cannot_be_written_is_said_first: $(basename "$path")"; else cat "$folder/err"; fail "a_place_that_cannot_be_written_is_said_first: code $code"; fi
+  if [ $code = 125 ] && [ ! -e "$folder/ran" ] && grep -q -- '--record.*: \(the folder .* does not exist\|.* is a folder\|.* is a pipe\|an output file needs a name\)' "$folder/err"; then ok "a_place_that_cannot_be_written_is_said_first: $(basename "$path")"; else cat "$folder/err"; fail "a_place_that_cannot_be_written_is_said_first: code $code"; fi
 done
 if [ -p "$folder/pipe" ]; then ok what_is_no_file_is_not_replaced_by_one; else fail what_is_no_file_is_not_replaced_by_one; fi
 

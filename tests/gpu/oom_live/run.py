@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 CAUSES = """other_process outside_framework cache_held limit fragmentation graph_kept no_grad_missing leak loaded_twice eval_batch_bigger
 one_spike weights_too_big optimizer_state batch_too_big""".split()
 
-# (words of a fix, variable, its value). A group of the words is the value; otherwise it is "1".
+# (words of a fix, variable, its value). A group in the words is the value; otherwise it is "1".
 FIXES = [
     (r"use a batch of (\d+)", "BATCH"),
     (r"run at most (\d+) ", "BATCH"),
@@ -75,7 +75,7 @@ class Program:
         return int(found.group(1)) if found else None
 
     def check(self):
-        """What is wrong with its head or its text; "" nothing."""
+        """Returns what is wrong with its header or its text; "" if nothing is."""
         compile(self.text, str(self.path), "exec")
         kit = (HERE / "kit.py").read_text() if "kit import" in self.text else ""
         wrong = [f"unknown cause {c}" for c in self.causes if c not in CAUSES]
@@ -86,7 +86,7 @@ class Program:
         return "; ".join(wrong)
 
     def setting(self, change):
-        """The variables that a fix means for this program, or None."""
+        """Returns the variables that apply a fix to this program, or None."""
         for words, names in FIXES:
             found = re.search(words, change)
             if not found:
@@ -107,7 +107,7 @@ class Program:
         return None
 
     def with_batch(self, made, change):
-        """Some fixes name a batch beside them."""
+        """Adds the batch that some fixes name."""
         batch = re.search(r"then a batch of (\d+)", change)
         if batch and "BATCH" in self.fixes:
             made["BATCH"] = batch.group(1)
@@ -144,7 +144,7 @@ def missing(program):
 
 
 def judge(stowage, program):
-    """A dict of what came of one program."""
+    """Returns a dict with the results of one program."""
     lacks = missing(program)
     if lacks:
         return {"name": program.name, "skip": f"no {lacks}"}
