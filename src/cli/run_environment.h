@@ -12,6 +12,10 @@
  * selects another allocator. */
 stow_status run_environment_torch(void);
 
+/* Sets XLA_FLAGS if it is unset, so that the shim can add to it when a JAX is loaded that knows the
+ * flag (shim/xla_settings.c). */
+stow_status run_environment_xla(void);
+
 /* Sets the number of worker threads of OpenMP and the BLAS libraries. */
 stow_status run_environment_threads(uint64_t threads);
 

@@ -107,10 +107,11 @@ typedef struct ledger_header {
   _Atomic uint64_t host_path;   /* LEDGER_PATH_…: whether this driver can put pages on the host */
   _Atomic uint64_t torch_whole; /* 1: a PyTorch of the run does not have the expandable segments
                                  * that the run requested */
-  _Atomic uint64_t devices_known; /* 1: others_bytes and uuids are written, or never will be */
-  _Atomic uint64_t slots_high;    /* slots from here on were never used */
-  _Atomic uint64_t processes;     /* number of processes that joined */
-  _Atomic uint64_t turned_away;   /* processes that found no free slot */
+  _Atomic uint64_t xla_graphs_off; /* 1: a JAX of the run spilled without command buffers */
+  _Atomic uint64_t devices_known;  /* 1: others_bytes and uuids are written, or never will be */
+  _Atomic uint64_t slots_high;     /* slots from here on were never used */
+  _Atomic uint64_t processes;      /* number of processes that joined */
+  _Atomic uint64_t turned_away;    /* processes that found no free slot */
   /* Processes whose trace could not be opened although the run records: their number, the first
    * PIDs, and why the first one failed. */
   _Atomic uint64_t unrecorded;

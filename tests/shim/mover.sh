@@ -22,6 +22,15 @@ if [ $wrong = 0 ]; then ok "programs_keep_every_byte: $last programs"; else fail
 if [ $((moving * 10)) -gt $((last * 7)) ]; then ok "most_of_them_move_pages: $moving of $last"; else fail "most_of_them_move_pages: $moving of $last"; fi
 [ -n "${SHIM_SANITIZED:-}" ] && finish
 
+# A graph names what its nodes do, so none of these programs has work that may touch anything.
+STOWAGE_SHIM_LOG=$folder/graphs moved 3
+check graphs_name_what_they_touch test "$(grep -c 'cuGraphLaunch may touch anything' "$folder/graphs")" = 0
+# JAX would run graphs of its own, between whose kernels nothing can be moved.
+mkdir -p "$folder/site/jaxlib" "$folder/site/jaxlib-0.6.0.dist-info"
+cp "$MOVER_C10" "$folder/site/jaxlib/xla_extension.so"
+MOVER_C10=$folder/site/jaxlib/xla_extension.so moved 1
+check a_jax_that_spills_runs_without_them grep -q 'JAX runs without command buffers' "$folder/err"
+
 # Any call of the driver fails once: the results stay the same. It and the next fail: the same, or the program ends with a line
 # that says which address is lost, and code 70.
 calls=(cuMemMap cuMemUnmap cuMemSetAccess cuMemCreate cuMemRelease cuMemAddressReserve cuMemcpyAsync cuLaunchKernel cuEventRecord cuEventQuery cuEventSynchronize cuEventCreate cuCtxPushCurrent_v2 cuCtxGetCurrent cuCtxRecordEvent)

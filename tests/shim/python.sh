@@ -88,6 +88,33 @@ print(*[(get(name) or b'none').decode() for name in (b'PYTORCH_ALLOC_CONF', b'PY
   done
 done
 then='grep -q "$whole" <<< "$out"' STANDIN_TORCH_VERSION=2.0.1+cu117 STANDIN_EXPANDABLE=1 inside an_old_pytorch_is_said_to_have_none "$torch_starts" --spill 64M
+# XLA ends over a flag that it does not know: ours is set when a JAX that knows it is loaded, and only with a spill.
+for library in jaxlib/libjax_common.so jaxlib/xla_extension.so jax_plugins/xla_cuda12/xla_cuda_plugin.so; do
+  mkdir -p "$folder/site/${library%/*}"
+  cp "$programs/libc10_cuda.so" "$folder/site/$library"
+done
+xla() { # NAME VERSION LIBRARY FLAGS WANT [OPTION…]
+  local name=$1 version=$2 library=$3 flags=$4 want=$5; shift 5
+  rm -rf "$folder"/site/jaxlib-*
+  [ -z "$version" ] || mkdir "$folder/site/jaxlib-$version.dist-info"
+  out=$(env ${flags:+"XLA_FLAGS=$flags"} "$stowage" run --quiet "$@" -- python3 -c "
+import ctypes
+ctypes.CDLL('$folder/site/$library')
+get = ctypes.CDLL(None).getenv
+get.restype = ctypes.c_char_p
+print(get(b'XLA_FLAGS'))" 2> /dev/null)
+  if [ "$out" = "$want" ]; then ok "$name"; else fail "$name: $out"; fi
+}
+flag=--xla_gpu_enable_command_buffer=
+spill="--spill 64M"
+xla command_buffers_of_jax_are_off 0.4.26 jaxlib/xla_extension.so '' "b'$flag'" $spill
+xla also_by_the_plugin 0.6.0 jax_plugins/xla_cuda12/xla_cuda_plugin.so '' "b'$flag'" $spill
+xla beside_flags_of_the_user 1.0.0 jaxlib/libjax_common.so --xla_x=1 "b'--xla_x=1 $flag'" $spill
+xla not_over_the_users_choice 0.6.0 jaxlib/libjax_common.so "${flag}FUSION" "b'${flag}FUSION'" $spill
+xla not_for_an_old_jax 0.4.20 jaxlib/xla_extension.so '' "b''" $spill
+xla not_for_one_of_unknown_version '' jaxlib/xla_extension.so '' "b''" $spill
+xla not_for_another_library 0.6.0 ../torch/lib/libc10_cuda.so '' "b''" $spill
+xla not_without_a_spill 0.6.0 jaxlib/xla_extension.so '' None
 # Lines, with the lock and without it, on the main thread and on another, deep and with names that are not ASCII; the same
 # place twice is one stack.
 cat > "$folder/tränen.py" << 'END'
