@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define ROOM      0.97 /* of the capacity: the rest is lost in pieces */
+#define ROOM      0.97 /* fraction of the capacity: the rest is lost to fragmentation */
 #define WORK_MORE 1.1  /* times the activations: workspaces, pieces */
 #define GRADIENTS_THEN                                                                             \
   0.5 /* of the gradients that are there when activations are at their peak                        \
@@ -98,7 +98,7 @@ double need_whole_pass(const evidence *e) {
   return times < 1 ? 1 : times > 64 ? 64 : times;
 }
 
-/* The largest output of the pass, the refused one with it. */
+/* Returns the largest output of the pass, including the refused one. */
 static uint64_t largest_output(const evidence *e) {
   uint64_t largest = evidence_asked_bytes(e);
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
@@ -109,7 +109,7 @@ static uint64_t largest_output(const evidence *e) {
   return largest;
 }
 
-/* The whole pass from the part that was reached. Without a graph nothing piles up. */
+/* Estimates the whole pass from the part that was reached. Without a graph nothing accumulates. */
 static void find_work(need *n, const evidence *e) {
   const program_facts *p = &e->program;
   uint64_t asked = evidence_asked_bytes(e), all = e->n.live_bytes + asked;
@@ -125,9 +125,10 @@ static void find_work(need *n, const evidence *e) {
         rows < PROGRAM_BYTES_MAX / p->head)
       work += (double)(rows * p->head) * LOSS_NUMBER;
   }
-  /* Without a graph the next layer's output stands beside its input and this one. */
+  /* Without a graph, the next layer's output is live together with its input and this one. */
   if (!graph) work += (double)largest_output(e);
-  /* Backward makes an output's gradient from the next one's, beside all that was saved. */
+  /* Backward computes an output's gradient from the next one's, in addition to everything that was
+   * saved. */
   if (n->trains && p->step != PROGRAM_OPTIMIZER) work += 2.0 * (double)largest_output(e);
   n->work_bytes = work < 0x1p60 ? (uint64_t)work : UINT64_C(1) << 60;
 }

@@ -28,7 +28,7 @@ typedef struct kernel_node {
 enum { COPY_WORDS = 25, FILL_WORDS = 5 };
 
 typedef struct node_words {
-  uint32_t first, count, room; /* in graph_words.words */
+  uint32_t first, count, room; /* range in graph_words.words */
 } node_words;
 
 typedef struct graph_words {
@@ -45,7 +45,7 @@ typedef struct graph_words {
 } graph_words;
 
 static map graphs;     /* executable to graph_words */
-static launch scratch; /* of the node that is read */
+static launch scratch; /* for the node that is being read */
 
 /* ---- lists ---- */
 
@@ -117,7 +117,7 @@ static void add_words(const void *parameters, size_t words) {
   launch_add_words(&scratch, parameters, words * sizeof(uint64_t), ADDRESS_LOW, ADDRESS_HIGH);
 }
 
-/* All nodes of a graph, into `visit`. False: they cannot be listed. */
+/* Visits all nodes of a graph. Returns false if they cannot be listed. */
 static bool each_node(void *graph, void (*visit)(void *node, int depth, void *user), int depth,
                       void *user) {
   const cuda_driver *driver = shim_driver();
@@ -202,7 +202,7 @@ void graph_made(void *executable, void *graph) {
     clear(g);
   else {
     g = calloc(1, sizeof *g);
-    if (g == NULL) return; /* not known: it may touch anything */
+    if (g == NULL) return; /* unknown: it may touch anything */
     if (map_put(&graphs, (uintptr_t)executable, (uintptr_t)g) != STOW_OK) {
       free(g);
       return;

@@ -68,7 +68,8 @@ bool spill_wanted(unsigned device, cu_device ordinal, uint64_t bytes) {
   mine.refused = true;
   mine.judged = false;
   mine.released_at = account_released();
-  /* A framework waits for the device before it lets go: not for a few pages. */
+  /* A framework waits for the device before it releases memory, so do not ask for only a few
+   * pages. */
   const ledger *l = account_ledger();
   uint64_t limit = l->header != NULL ? ledger_limit(l, device) : LEDGER_UNLIMITED;
   mine.enough =
