@@ -112,10 +112,10 @@ class HostWatch(unittest.TestCase):
             try:
                 stowage.explain(last=True)
             except stowage.StowageError:
-                print("told")
+                print("reported")
             """
         )
-        self.assertEqual(out.split(), ["4G", "True", "True", "0.0", "told"], err)
+        self.assertEqual(out.split(), ["4G", "True", "True", "0.0", "reported"], err)
 
 
 class Forks(unittest.TestCase):

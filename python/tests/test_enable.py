@@ -112,11 +112,11 @@ class Limits(unittest.TestCase):
             """
             for call in (lambda: stowage.limit(vram="7=1G"), lambda: stowage.info("7"), lambda: stowage.heap(7)):
                 try: print(call())
-                except FileNotFoundError as error: print("told", error)
+                except FileNotFoundError as error: print("reported", error)
             """,
             STOWAGE_LIBNVML=STANDIN.parent / "libnvidia-ml.so.1",
         )[1]
-        self.assertEqual(out.count("told"), 3, out)
+        self.assertEqual(out.count("reported"), 3, out)
         self.assertIn("vram: there is no device 7 here", out)
 
     def test_two_limits_are_one_too_many(self):

@@ -326,7 +326,7 @@ class Examples(unittest.TestCase):
         card = bool(stowage.info().data["devices"])
         self.assertIn("loaded into this process" if card else "no card here: a simulated device", text)
         self.assertIn("out of memory no more: 100 batches evaluated", text)
-        # The cause is the one the page tells of, and the fix is first.
+        # The cause is the one that the page describes, and the fix comes first.
         causes = shown(next(cell for cell in book.cells if "explain(" in cell.source), "text/plain")
         self.assertRegex(causes, r"graph_kept|no_grad_missing" if card else r"leak|graph", causes)
         if "the limit set" not in causes:  # as where others on the card make known that its size is one

@@ -1,4 +1,4 @@
-"""Libraries that are missing, old, or something else of their name: told, or passed over; never an error of ours."""
+"""Libraries that are missing, too old, or another package of the same name: reported or ignored, never an error of ours."""
 
 import sys
 import types

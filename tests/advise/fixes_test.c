@@ -39,13 +39,13 @@ TEST(replayed_savings_are_within_a_tenth_of_the_card)
     CHECK(s.x.fixes.count > 0);
     const fix *f = &s.x.fixes.list[0];
     CHECK(f->replayed);
-    double told = (double)f->saves_bytes, real = (double)(m->broken_bytes - m->fixed_bytes);
+    double estimated = (double)f->saves_bytes, real = (double)(m->broken_bytes - m->fixed_bytes);
     if (m->turns > 0) {
-      told /= s.x.findings.growth.whole;
+      estimated /= s.x.findings.growth.whole;
       real /= m->turns;
     }
     if (m->in_proportion) {
-      told /= (double)(s.x.evidence.n.live_bytes + s.x.evidence.n.asked_bytes);
+      estimated /= (double)(s.x.evidence.n.live_bytes + s.x.evidence.n.asked_bytes);
       real /= (double)m->broken_bytes;
       /* Half of the batch was measured; the part that depends on the batch is twice what half of it
        * saves. */
@@ -55,9 +55,9 @@ TEST(replayed_savings_are_within_a_tenth_of_the_card)
         real *= 2 * (1 - 1 / strtod(part + strlen("use 1/"), NULL));
       }
     }
-    double off = told > real ? told / real - 1 : 1 - told / real;
+    double off = estimated > real ? estimated / real - 1 : 1 - estimated / real;
     if (off > worst) worst = off;
-    if (off > 0.1) FAIL("%s: told %.3g, measured %.3g", m->file, told, real);
+    if (off > 0.1) FAIL("%s: estimated %.3g, measured %.3g", m->file, estimated, real);
     close_subject(&s);
   }
   harness_note("%zu fixes, at most %.1f%% off", sizeof measured / sizeof *measured, worst * 100);
@@ -134,10 +134,10 @@ TEST(estimated_savings_are_within_three_tenths_of_the_card)
     for (uint32_t k = 0; k < s.x.fixes.count && found == NULL; k++)
       if (strstr(s.x.fixes.list[k].change, told_of[i].change) != NULL) found = &s.x.fixes.list[k];
     CHECK(found != NULL && !found->replayed);
-    double told = (double)found->saves_bytes /
-                  (double)(s.x.evidence.n.live_bytes + s.x.evidence.n.asked_bytes);
-    if (told > 1.3 * told_of[i].saved || told < 0.7 * told_of[i].saved)
-      FAIL("%s, %s: told %.2f, measured %.2f", told_of[i].file, told_of[i].change, told,
+    double estimated = (double)found->saves_bytes /
+                       (double)(s.x.evidence.n.live_bytes + s.x.evidence.n.asked_bytes);
+    if (estimated > 1.3 * told_of[i].saved || estimated < 0.7 * told_of[i].saved)
+      FAIL("%s, %s: estimated %.2f, measured %.2f", told_of[i].file, told_of[i].change, estimated,
            told_of[i].saved);
     close_subject(&s);
   }

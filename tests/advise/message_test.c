@@ -149,16 +149,16 @@ TEST(cupy_spike_is_told_from_a_full_pool)
   static const struct {
     const char *text;
     cause_id id;
-  } told[] = {{"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 40,000,000,000 bytes "
-               "(allocated so far: 1,073,741,824 bytes).",
-               CAUSE_ONE_SPIKE},
-              {"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,000,000,000 bytes "
-               "(allocated so far: 9,600,001,024 bytes, limit set to: 12,000,000,000 bytes).",
-               CAUSE_LIMIT}};
-  for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+  } texts[] = {{"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 40,000,000,000 bytes "
+                "(allocated so far: 1,073,741,824 bytes).",
+                CAUSE_ONE_SPIKE},
+               {"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,000,000,000 bytes "
+                "(allocated so far: 9,600,001,024 bytes, limit set to: 12,000,000,000 bytes).",
+                CAUSE_LIMIT}};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     explanation x;
-    CHECK_U64((uint64_t)explain_message(&x, told[i].text, strlen(told[i].text)), STOW_OK);
-    CHECK(x.findings.list[0].id == told[i].id);
+    CHECK_U64((uint64_t)explain_message(&x, texts[i].text, strlen(texts[i].text)), STOW_OK);
+    CHECK(x.findings.list[0].id == texts[i].id);
     explanation_free(&x);
   }
 }
@@ -194,7 +194,7 @@ TEST(first_cause_of_a_text_is_what_it_tells_most_of)
   static const struct {
     const char *text;
     cause_id id;
-  } told[] = {
+  } texts[] = {
       {"RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12884901888 bytes.\n"
        "parameter allocation: 3.00GiB\nmaybe_live_out allocation: 1.50GiB\n"
        "preallocated temp allocation: 12.00GiB\nPeak buffers:\nBuffer 1:\nSize: 8.00GiB\n"
@@ -212,10 +212,10 @@ TEST(first_cause_of_a_text_is_what_it_tells_most_of)
        "process has 12.43 GiB memory in use. 11.89 GiB allowed; Of the allocated memory 11.42 GiB "
        "is allocated by PyTorch, and 77.31 MiB is reserved by PyTorch but unallocated.",
        CAUSE_LIMIT}};
-  for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     explanation x;
-    CHECK_OK(explain_message(&x, told[i].text, strlen(told[i].text)));
-    CHECK(x.findings.list[0].id == told[i].id);
+    CHECK_OK(explain_message(&x, texts[i].text, strlen(texts[i].text)));
+    CHECK(x.findings.list[0].id == texts[i].id);
     CHECK(x.findings.list[0].confidence < 0.8);
     explanation_free(&x);
   }

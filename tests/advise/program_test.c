@@ -287,15 +287,15 @@ TEST(the_layers_of_a_first_pass_are_not_turns_of_a_loop)
       "training 1\nwithin Linear\npassed 30 34\nmodules 34\nhead 0\noptimizer SGD 25165824 "
       "100663296 0\ninput float32 32x1024\nbatch 32 named\n";
   author a;
-  for (int told = 0; told < 2; told++) {
-    start(&a, 4 * GIB, told ? facts : NULL);
+  for (int informed = 0; informed < 2; informed++) {
+    start(&a, 4 * GIB, informed ? facts : NULL);
     run_layers(&a, 34, 3 * MIB, 0, 0);
     for (int turn = 0; turn < 10; turn++)
       for (uint32_t layer = 0; layer < 3; layer++) take(&a, 128 * MIB, layer_stack(&a, layer));
     fail_with(&a, 300 * MIB, layer_stack(&a, 0));
-    if (told) CHECK_TEXT(first_cause(&a), "batch_too_big");
-    if (told) CHECK(strstr(fix_at(&a, 0), "use a batch of ") != NULL);
-    if (!told) CHECK(strcmp(first_cause(&a), "batch_too_big") != 0);
+    if (informed) CHECK_TEXT(first_cause(&a), "batch_too_big");
+    if (informed) CHECK(strstr(fix_at(&a, 0), "use a batch of ") != NULL);
+    if (!informed) CHECK(strcmp(first_cause(&a), "batch_too_big") != 0);
     finish(&a);
   }
 }

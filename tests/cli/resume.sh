@@ -116,7 +116,7 @@ other_input() { # a checkpoint of another input, or of other options, is not bel
 }
 check a_checkpoint_of_another_job_is_not_believed other_input
 
-locked() { # two runs to one output: the second is told
+locked() { # two runs to one output: the second is refused
   rm -f out.npy*
   exec 8> out.npy.partial
   flock 8 || return 1

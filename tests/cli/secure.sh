@@ -19,7 +19,7 @@ __attribute__((constructor)) static void tell(void) {
 END
 if ! cc -shared -fPIC -o "$folder/tell.so" "$folder/tell.c" 2> /dev/null; then skip "secure: no compiler"; finish; fi
 chmod 755 "$folder/tell.so"
-export STOWAGE_HDF5_LIBRARY=$folder/tell.so TELL=$folder/told
+export STOWAGE_HDF5_LIBRARY=$folder/tell.so TELL=$folder/loaded
 : > "$TELL"
 chmod 666 "$TELL"
 "$stowage" inspect "$folder/a.h5" > "$folder/plain" 2>&1

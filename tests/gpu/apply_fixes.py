@@ -35,8 +35,8 @@ OPTIMIZER = {"8bit": r"state in 8 bits", "host": r"state on the host", "fused": 
 
 def first_fix(stowage, path):
     done = subprocess.run([stowage, "explain", "--json", path], capture_output=True, text=True, timeout=60)
-    told = json.loads(done.stdout)
-    return told["causes"][0]["id"] if told["causes"] else "none", told["fixes"][0]["change"] if told["fixes"] else ""
+    answer = json.loads(done.stdout)
+    return answer["causes"][0]["id"] if answer["causes"] else "none", answer["fixes"][0]["change"] if answer["fixes"] else ""
 
 
 def switch_for(causes, fix):
@@ -83,7 +83,7 @@ def main():
         if not os.path.exists(path) or (len(sys.argv) > 4 and name not in sys.argv[4:]):
             continue
         all_of += 1
-        told, fix = first_fix(stowage, path)
+        answer, fix = first_fix(stowage, path)
         switch = switch_for(cause.split("+"), fix)
         result = None
         if switch is not None:
@@ -92,7 +92,7 @@ def main():
         good = result is not None and result["finished"]
         finished += good
         why = "" if good else "  no switch for it" if switch is None else "  " + (result or dict(error="no result"))["error"]
-        print(f"{'finishes' if good else 'FAILS   '} {name}: {told}: {fix[:60]}{'…' + fix[-60:] if len(fix) > 120 else ''}{why}", flush=True)
+        print(f"{'finishes' if good else 'FAILS   '} {name}: {answer}: {fix[:60]}{'…' + fix[-60:] if len(fix) > 120 else ''}{why}", flush=True)
     print(f"{'ok' if all_of and finished >= 0.9 * all_of else 'FAIL'} the_first_fix_makes_it_finish: {finished} of {all_of}")
 
 

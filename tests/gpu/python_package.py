@@ -94,7 +94,7 @@ def stays_within(gib):
     else:
         raise AssertionError(f"4 GiB within a limit of {gib}, of which 1 is taken")
     assert inside.sum().item() == 256 * MIB
-    return f"mem_get_info tells {total // MIB} MiB"
+    return f"mem_get_info reports {total // MIB} MiB"
 
 
 def part_limit():
@@ -145,7 +145,7 @@ def part_after_cupy():
         raise AssertionError("4 GiB within a limit of 3")
     assert said.data["numbers"]["asked_bytes"] == 4 * GIB, said
     assert float(inside.sum()) == 128 * MIB
-    ok("a_limit_set_after_the_import_of_cupy_holds", f"memGetInfo tells {total // MIB} MiB")
+    ok("a_limit_set_after_the_import_of_cupy_holds", f"memGetInfo reports {total // MIB} MiB")
 
 
 def part_restart():

@@ -166,18 +166,18 @@ def driver_alloc(size):
 
 def hold(leave):
     """Starts another process that takes all device memory except `leave` bytes. Call it before this process uses the device."""
-    ready, told = os.pipe()
+    ready, held = os.pipe()
     RUN["holder"] = os.fork()
     if RUN["holder"] == 0:
         signal.alarm(120)
         try:
             torch.cuda.init()
             driver_alloc(torch.cuda.mem_get_info()[0] - leave - 600 * MIB)  # 600: what our own context will take
-            os.write(told, b"x")
+            os.write(held, b"x")
             signal.pause()
         finally:
             os._exit(1)
-    os.close(told)
+    os.close(held)
     os.read(ready, 1)
 
 

@@ -118,13 +118,13 @@ def compressed_tensors_reads(kind):
     quantization = transformers.CompressedTensorsConfig(run_compressed=False)
     model = transformers.LlamaForCausalLM.from_pretrained(kind, dtype="auto", quantization_config=quantization)
     have = model.state_dict()
-    told = {t["name"]: t for t in report["tensors"]}
+    listed = {t["name"]: t for t in report["tensors"]}
     changed = 0
     for name, value in plain.items():
         error = relative(value.float(), have[name].float())
-        if told[name]["changed"]:
+        if listed[name]["changed"]:
             changed += 1
-            stated = told[name]["relative_rms_error"]
+            stated = listed[name]["relative_rms_error"]
             # The package multiplies in bfloat16, so its rounding adds to ours.
             assert stated < 0.04 and abs(error - stated) < 0.004, (name, error, stated)
         else:

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What a run says when its ledger, its disk or its loader is not what it should be: a ledger cut short, more processes than
-# it can count, no room for a recording, a program of AddressSanitizer.
+# What a run reports if its ledger, its disk or its loader has a problem: a truncated ledger, more processes than it can count,
+# no space for a recording, a program with AddressSanitizer.
 . "$(dirname "$0")/lib.bash"
 
-# ---- the ledger's file is cut short while the command runs ----
+# ---- the ledger's file is truncated while the command runs ----
 beneath --vram-limit 100M -- sh -c 'truncate -s 0 "$STOWAGE_LEDGER"; exit 3' 2> "$folder/err"; code=$?
 check a_ledger_cut_short_does_not_end_the_run test "$code" -eq 3
 check and_that_it_was_is_said grep -q 'ledger was cut short' "$folder/err"
 
-# ---- and under a process that uses the device ----
+# ---- and in a process that uses the device ----
 cut_under() { # OPTIONS…: a process allocates, the ledger is cut short, and it allocates again
   rm -f "$folder/in" "$folder/out"; mkfifo "$folder/in"
   beneath "$@" -- sh -c '"$1" alloc:'$M' read alloc:'$((64 * M))' free info < "$2/in" > "$2/out" & exec 3> "$2/in"

@@ -2,7 +2,7 @@
  *
  * A graph keeps all that a forward pass saves for its backward, also what no variable of a program
  * can reach: a norm's statistics, every layer's input. A leak keeps one thing or a few. The call
- * path tells the two apart: a loop on a call path of training keeps a graph that it should have
+ * path distinguishes the two: a loop on a call path of training keeps a graph that it should have
  * freed; a loop that training never uses, or whose name says that it evaluates, should not have
  * built one. */
 #include <stdlib.h>

@@ -154,16 +154,16 @@ def judge(stowage, program):
             return {"name": program.name, "skip": "did not fail: its limit is wrong for this card"}
         shown = subprocess.run([stowage, "explain", "--last", "--json"], env=env, capture_output=True, text=True, timeout=60)
         try:
-            told = json.loads(shown.stdout)
+            answered = json.loads(shown.stdout)
         except ValueError:
             return {"name": program.name, "skip": "no explanation: " + (shown.stderr or said)[-300:]}
-        cause = told["causes"][0]["id"] if told["causes"] else "none"
-        changes = [fix["change"] for fix in told["fixes"]]
+        cause = answered["causes"][0]["id"] if answered["causes"] else "none"
+        changes = [fix["change"] for fix in answered["fixes"]]
         settings = [program.setting(change) for change in changes]
         chosen = next((i for i, s in enumerate(settings) if s is not None), None)
         result = {"name": program.name, "cause": cause, "true": program.causes, "right": cause in program.causes, "fixes": changes,
                   "chosen": chosen, "setting": settings[chosen] if chosen is not None else None, "finishes": False,
-                  "headline": told["headline"], "seconds": seconds}
+                  "headline": answered["headline"], "seconds": seconds}
         if chosen is not None:
             code, said, seconds, _ = run(stowage, program, settings[chosen], folder)
             result["finishes"] = code == 0
@@ -206,13 +206,13 @@ def main():
             print(line(results[-1]), flush=True)
     if given.json:
         Path(given.json).write_text(json.dumps(results, indent=1))
-    told = [r for r in results if "skip" not in r]
-    right = sum(r["right"] for r in told)
-    first = sum(r["finishes"] and r["chosen"] == 0 for r in told)
-    any_fix = sum(r["finishes"] for r in told)
-    print(f"{len(told)} programs in {time.monotonic() - began:.0f} s, {len(results) - len(told)} skipped: first cause right {right}; "
+    answered = [r for r in results if "skip" not in r]
+    right = sum(r["right"] for r in answered)
+    first = sum(r["finishes"] and r["chosen"] == 0 for r in answered)
+    any_fix = sum(r["finishes"] for r in answered)
+    print(f"{len(answered)} programs in {time.monotonic() - began:.0f} s, {len(results) - len(answered)} skipped: first cause right {right}; "
           f"first fix finishes {first}; first fix with a variable finishes {any_fix}")
-    return 0 if told and right >= 0.9 * len(told) and first >= 0.85 * len(told) else 1
+    return 0 if answered and right >= 0.9 * len(answered) and first >= 0.85 * len(answered) else 1
 
 
 if __name__ == "__main__":
