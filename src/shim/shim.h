@@ -20,7 +20,7 @@
  *   launches      launch, graph, streams, block_book, fingerprint
  *   pages         page_table, token, page_make, page_split, page_move, page_step, page_room, trim,
  *                 resident_copy, resident_exchange, resident
- *   allocations   device, plain, spill, room, page
+ *   allocations   device, plain, spill, room, page, page_run, page_parts, placed
  *   the hooks     hooks_*, route, adopt, exports
  *
  * No two files call each other, also not through others. */

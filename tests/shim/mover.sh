@@ -73,4 +73,6 @@ if [ $killed = 4 ] && [ $left = 0 ]; then ok killed_in_a_move_it_leaves_nothing;
 # Large plain blocks are made of pages that move; one that is made while pages move already too.
 out=$(STANDIN_VRAM=8589934592 timeout -k 2 60 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 2> "$folder/err")
 if [ "$out" = "equal 14336 words" ] && grep -qE '[MG]iB were moved out' "$folder/err"; then ok large_plain_blocks_move_with_their_bytes; else echo "$out"; cat "$folder/err"; fail large_plain_blocks_move_with_their_bytes; fi
+out=$(STANDIN_VRAM=8589934592 timeout -k 2 60 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 pool 2> "$folder/err")
+if [ "$out" = "equal 14336 words" ] && grep -qE '[MG]iB were moved out' "$folder/err"; then ok a_pool_that_is_one_page_moves_in_parts; else echo "$out"; cat "$folder/err"; fail a_pool_that_is_one_page_moves_in_parts; fi
 finish
