@@ -123,7 +123,7 @@ class Explain(unittest.TestCase):
         self.assertIn("stowage: ", str(error))
 
         class Without(Old):
-            """NumPy's makes its text of a shape and a type."""
+            """NumPy's error builds its text from a shape and a type."""
 
             def __str__(self):
                 return "no room for an array"

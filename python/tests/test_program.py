@@ -1,4 +1,4 @@
-"""What a program says of itself when it runs out (_program.py), of models on the meta device."""
+"""What a program reports about itself when it runs out of memory (_program.py), with models on the meta device."""
 
 import sys
 import threading
@@ -12,7 +12,7 @@ SNAPSHOT = TREE / "tests" / "samples" / "loop" / "plain.pickle.gz"
 
 
 def facts(text):
-    """The lines by their first word; the last of each."""
+    """Returns the lines by their first word; the last of each."""
     return dict(line.split(" ", 1) for line in text.splitlines())
 
 

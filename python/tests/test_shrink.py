@@ -17,7 +17,7 @@ except ImportError:
 
 
 def quiet(*args, **kwargs):
-    """Shrinks to the smallest types, which most tests compare with; those of the default are tested in Purposes."""
+    """Shrinks to the smallest types, with which most tests compare; class Purposes tests the default types."""
     kwargs.setdefault("purpose", "storage")
     with contextlib.redirect_stdout(io.StringIO()) as out:
         return stowage.shrink(*args, **kwargs), out.getvalue()
