@@ -51,8 +51,8 @@ typedef struct stow_device_props {
   char name[64];         /* "NVIDIA H200", "simulated device" */
   char uuid[48];         /* "GPU-…"; "sim" for the simulated one */
   int index;             /* as CUDA_VISIBLE_DEVICES counts; 0 for the simulated one */
-  int driver_version;    /* CUDA's number, 13000 for 13.0; 0 where there is none */
-  int compute_major;     /* compute capability; 0 where there is none */
+  int driver_version;    /* CUDA's number, 13000 for 13.0; 0: none */
+  int compute_major;     /* compute capability; 0: none */
   int compute_minor;
   stow_host_backing host_backing; /* how the device reaches the host tier */
   int host_numa_node;             /* the NUMA node of host pages; -1: any */

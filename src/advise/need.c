@@ -17,7 +17,7 @@
 typedef struct optimizer_kind {
   const char *name;
   double each;
-  uint32_t more; /* PROGRAM_… flags: one more each, where set */
+  uint32_t more; /* one more for each PROGRAM_… flag that is set */
   bool scratch;  /* its step over lists makes temporaries as large as the weights */
 } optimizer_kind;
 

@@ -15,7 +15,7 @@
 
 enum {
   WITH_CALLER = 2, /* batches the caller is assumed to hold */
-  AHEAD_LEAST = 2, /* one ready, one being filled */
+  AHEAD_LEAST = 2, /* buffers: one ready, one being filled */
   AHEAD_MOST = 1024,
   READERS_MOST = 64,
 };

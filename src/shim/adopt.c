@@ -61,7 +61,7 @@ static bool is_writable(const adoption *a, void *bytes, size_t size) {
          read(a->pipe[0], bytes, size) == (ssize_t)size;
 }
 
-/* ---- what a library says of itself ---- */
+/* ---- tables of a loaded library ---- */
 
 static int by_name(const void *a, const void *b) {
   return strcmp(((const twin *)a)->name, ((const twin *)b)->name);

@@ -44,7 +44,7 @@ bool gate_used(void) {
   return atomic_load(&used);
 }
 
-/* ---- numbers of calls under way ---- */
+/* ---- numbers of calls in progress ---- */
 
 #define DEVICE_SHIFT 56
 /* Threads that launch at one time. With more, gate_oldest answers 1: nothing is known to have

@@ -42,7 +42,7 @@ bool page_wanted(size_t bytes, const cu_prop *prop, unsigned long long flags) {
   return room;
 }
 
-/* Sees to it that a free page of a tier is there for the token. */
+/* Ensures that there is a free page of a tier for the token. */
 static cu_result owe(token *t, int tier) {
   ASSERT(lock_held(&pages_lock));
   ASSERT(t->page == NULL);

@@ -94,7 +94,7 @@ static bool have_tools(unsigned device) {
   return true;
 }
 
-/* Waits until everything given to the device so far is done, but not for ever. */
+/* Waits until all work submitted so far is done, for a limited time. */
 static cu_result wait_for_rest(unsigned device, uint64_t most_ns) {
   ASSERT(tools[device].context != NULL);
   const cuda_driver *driver = shim_driver();
@@ -150,8 +150,8 @@ static cu_result send(transfer *move, size_t i) {
   return code == CU_OK ? driver->cuEventRecord(move->done, stream) : code;
 }
 
-/* Puts the page with the copied bytes behind the token's address. On failure the old one is there
- * as before, or, if the driver does not even do that, nothing. */
+/* Maps the page with the copied contents at the token's address. On failure the old page is mapped
+ * again or, if the driver refuses even that, nothing. */
 static cu_result exchange(transfer *move) {
   ASSERT(move->token->addr != 0);
   ASSERT(!move->token->pinned);

@@ -163,7 +163,7 @@ static void end(resident *r, bool gone) {
   }
 }
 
-/* ---- the device at rest ---- */
+/* ---- waiting until the device is idle ---- */
 
 /* Waits for the whole context, for work in unknown streams. */
 static cu_result wait_for_context(const resident *r) {

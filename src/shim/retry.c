@@ -19,7 +19,7 @@ typedef struct asking {
   uint64_t released_at; /* account_released() when it was refused */
   uint64_t enough;      /* released bytes that make a refusal worth it */
   uint32_t skip;        /* requests that will not be refused */
-  uint32_t skip_next;   /* how many after the next refusal in vain */
+  uint32_t skip_next;   /* how many requests after the next refusal that frees nothing */
 } asking;
 static _Thread_local asking mine;
 

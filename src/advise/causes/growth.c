@@ -74,7 +74,7 @@ static stow_status growing_stacks(growth *g, const evidence *e) {
   return STOW_OK;
 }
 
-/* ---- one thing that is made anew, larger each turn ---- */
+/* ---- one object that is recreated, larger in each turn ---- */
 
 typedef struct swelling {
   uint64_t now, at_end,
