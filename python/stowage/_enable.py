@@ -99,7 +99,7 @@ def _environment(vram: "Optional[str]", spill: "Optional[str]") -> "Dict[str, st
         raise Invalid(_our_names(str(reason))) from None
     missing = [_our_names(note) for note in notes if "there is no device" in note]
     if missing and lines:
-        raise NotFound(f"{missing[0]}; stowage.info() lists the devices that are here")
+        raise NotFound(f"{missing[0]}; stowage.info() lists the devices")
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
 

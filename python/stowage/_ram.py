@@ -140,7 +140,7 @@ class _Watch:
             return
         self.raised_at = at
         whole = f"of the {size(self.limit)} it is limited to" if self.limit else f"and the host has {size(now.total_bytes)}"
-        grows = f", growing by {size(int(self.growth))} a second" if self.growth > 1 << 20 else ""
+        grows = f", growing by {size(int(self.growth))} per second" if self.growth > 1 << 20 else ""
         self.pending = (
             f"host memory runs out: this process holds {size(now.held_bytes)} {whole}{grows}; {size(room)} can still be taken"
         )
@@ -210,7 +210,7 @@ def check(limit: "Optional[int]") -> "List[str]":
             f"give at least {size(now.held_bytes + 2 * _FLOOR)}, or stowage.release() first"
         )
     if limit > now.total_bytes:
-        return [f"the host has {size(now.total_bytes)}, so a limit of {size(limit)} changes nothing"]
+        return [f"the host has {size(now.total_bytes)}, so a limit of {size(limit)} has no effect"]
     return []
 
 

@@ -90,15 +90,15 @@ static void check_pages(findings *into, stow_device *d, const stow_device_props 
   uint64_t us;
   if (!props->has_vmm) {
     next(found(into, "pages", FINDING_NOTE,
-               "this driver cannot make and map pages; plain"
-               " allocations work, spilling and migrating do not"),
+               "this driver cannot create and map pages; plain allocations work, spilling and "
+               "migrating do not"),
          "a driver for CUDA 10.2 or newer has them");
     return;
   }
   stow_size_format(size, props->page_bytes);
   if (try_page(d, props->page_bytes, STOW_TIER_VRAM, &us) == STOW_OK)
     found(into, "pages", FINDING_OK,
-          "a page of %s was made, mapped, filled and read back in %llu us", size,
+          "a page of %s was created, mapped, filled and read back in %llu us", size,
           (unsigned long long)us);
   else
     next(found(into, "pages", FINDING_BROKEN, "a page of %s: %s", size, stow_status_message()),
@@ -140,11 +140,11 @@ static void check_host_tier(findings *into, stow_device *d, const stow_device_pr
     next(f, "%s", sim ? "name one: --device sim:16G,host=32G" : HOST_NEXT);
   } else if (props->host_backing == STOW_HOST_PINNED) {
     f = found(into, "host tier", FINDING_NOTE,
-              "%s only: an address cannot change to host memory under a program", words);
+              "%s only: pages cannot move to host memory while a program runs", words);
     next(f, "%s", HOST_NEXT);
   } else if (try_page(d, props->page_bytes, STOW_TIER_HOST, &us) == STOW_OK) {
     f = found(into, "host tier", FINDING_OK,
-              "%s: one made, mapped, filled and read back in %llu us", words,
+              "%s: one created, mapped, filled and read back in %llu us", words,
               (unsigned long long)us);
   } else {
     f = found(into, "host tier", FINDING_BROKEN, "%s: %s", words, stow_status_message());
@@ -208,7 +208,7 @@ static void check_driver(findings *into, int count) {
     return;
   }
   found(into, "driver", FINDING_OK, "%d device%s", count, count == 1 ? "" : "s");
-  found(into, "nvml", FINDING_NOTE, "who holds memory on a device is not known: %s",
+  found(into, "nvml", FINDING_NOTE, "the processes that hold device memory are unknown: %s",
         stow_status_message());
 }
 
@@ -295,7 +295,8 @@ static void check_memory(findings *into) {
         stow_size_format(total, memory.machine_total_bytes));
   if (!memory.limited) {
     if (memory.cgroup_version == 0)
-      found(into, "container", FINDING_NONE, "no memory cgroup can be seen; nothing limits memory");
+      found(into, "container", FINDING_NONE,
+            "no memory cgroup is visible, so nothing limits memory");
     else
       found(into, "container", FINDING_OK, "no memory limit (cgroup v%d)", memory.cgroup_version);
     return;
@@ -336,7 +337,7 @@ static void check_kernel(findings *into) {
   }
   if (proc_number(&number, "", "/proc/sys/vm/overcommit_memory") == STOW_OK && number == 2)
     next(found(into, "overcommit", FINDING_NOTE,
-               "the kernel promises no more memory than it has (vm.overcommit_memory = 2): large"
+               "the kernel does not overcommit memory (vm.overcommit_memory = 2): large"
                " reservations of other programs may be refused"),
          "sysctl -w vm.overcommit_memory=0");
   struct statvfs shm;

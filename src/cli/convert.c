@@ -134,9 +134,9 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"from", "stow|snapshot|rmm|minimalloc", "what IN is, where its contents should not decide"},
+    {"from", "stow|snapshot|rmm|minimalloc", "the format of IN; default: detect it"},
     {"to", "stow|snapshot|perfetto|pftrace|tensorboard|csv",
-     "the format of OUT, if its name does not say"},
+     "the format of OUT; default: by its name"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,
 };

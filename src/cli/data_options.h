@@ -12,16 +12,16 @@
 #include "data/inspect.h"
 
 #define VERB_OPTION_MEMORY                                                                         \
-  { "memory", "SIZE", "hold at most this much; default a quarter of what is free" }
+  { "memory", "SIZE", "use at most this much memory; default a quarter of free memory" }
 
 #define VERB_OPTION_FOR                                                                            \
   {                                                                                                \
     "for", "arithmetic|training|storage",                                                          \
-        "which types may be chosen: arithmetic (default) takes no float16 and no unsigned type"    \
+        "purpose, which decides the types: arithmetic (default) avoids float16 and unsigned types" \
   }
 
 #define VERB_OPTION_THREADS                                                                        \
-  { "threads", "N", "use N threads; default one for each processor" }
+  { "threads", "N", "number of threads; default one per processor" }
 
 #define VERB_OPTION_NAMES                                                                          \
   { "names", "yes|no|auto", "whether a table's first row names its columns; default auto" }
@@ -29,11 +29,11 @@
 #define VERB_OPTION_HEADER                                                                         \
   {                                                                                                \
     "header", "LINE",                                                                              \
-        "send this to the host of the URL, as \"Authorization: Bearer …\"; repeatable"           \
+        "HTTP header for the host of the URL, such as \"Authorization: Bearer …\"; repeatable"   \
   }
 
 #define VERB_OPTION_MIN_RATE                                                                       \
-  { "min-rate", "SIZE", "give up on a server that sends less in a second; default 1K, 0: never" }
+  { "min-rate", "SIZE", "give up on a server that sends less per second; default 1K, 0: never" }
 
 table_header data_header(const verb_call *call);
 /* Reads --memory into the budget, shows a bar called `what` for b->progress, and applies --header

@@ -151,7 +151,7 @@ static int run(verb_call *call) {
     return verb_usage(call, "--json and --short: choose one");
   if (verb_flag(call, "last") && (call->operand_count > 0 || verb_value(call, "message") != NULL))
     return verb_usage(call,
-                      "--last stands alone: it is the last run, with all that is known of it");
+                      "--last cannot be combined with other inputs: it explains the last run");
   if (call->operand_count == 0 && verb_value(call, "message") == NULL && !verb_flag(call, "last") &&
       isatty(STDIN_FILENO) == 1)
     return verb_usage(call, NOTHING_GIVEN);
@@ -166,11 +166,10 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"message", "FILE", "the error text beside a recording that lacks it; - for standard input"},
-    {"last", NULL, "the last run of stowage run"},
-    {"vram", "SIZE",
-     "answer for a device of this size: replay the recording, the CUDA context taken off"},
-    {"short", NULL, "one line"},
+    {"message", "FILE", "the error text, if the recording lacks it; - for standard input"},
+    {"last", NULL, "use the last run of stowage run"},
+    {"vram", "SIZE", "explain as on a device of this size, less the CUDA context, by replay"},
+    {"short", NULL, "print one line"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END};
 

@@ -53,7 +53,7 @@ void help_verb(const verb *which) {
   int width = options_width(which);
   for (const verb_option *o = which->options; o != NULL && o->name != NULL; o++)
     print_option(o->name, o->value, o->help, width);
-  print_option("help", NULL, "this text", width);
+  print_option("help", NULL, "show this help", width);
   output_printf("\n%s\n", output_bold("exit codes:"));
   print_lines("0    it worked\n"
               "1    it failed, or the answer is no\n"

@@ -137,7 +137,7 @@ static void print_title(const info *all, const stow_device_props *props) {
 
 static void print_processes(const info_device *device, buffer *out) {
   if (!device->processes_known) {
-    buffer_printf(out, "  processes: not known: %s\n", device->processes_why);
+    buffer_printf(out, "  processes: unknown: %s\n", device->processes_why);
     return;
   }
   if (device->process_count == 0) {

@@ -53,8 +53,8 @@ static int run_help(int argc, char **argv) {
 
 static int run(int argc, char **argv) {
   if (argc < 2) {
-    output_error("stowage: no verb; try \"stowage info\", or \"stowage --help\" for all of"
-                 " them\n");
+    output_error(
+        "stowage: no verb given; try \"stowage info\", or \"stowage --help\" for a list\n");
     return EXIT_USAGE;
   }
   const char *word = argv[1];

@@ -32,8 +32,8 @@ static int unknown_option(const verb_call *call, const char *word) {
   const char *near = verb_nearest(bare, names);
   if (near != NULL)
     return verb_usage(call, "unknown option \"%.64s\"; did you mean --%s?", word, near);
-  return verb_usage(call, "unknown option \"%.64s\"; \"stowage %s --help\" lists what there is",
-                    word, call->verb->name);
+  return verb_usage(call, "unknown option \"%.64s\"; \"stowage %s --help\" lists the options", word,
+                    call->verb->name);
 }
 
 /* Returns whether `value` is one of "a|b|c". A value name without a bar allows everything. */
@@ -84,7 +84,7 @@ static int check_operands(const verb_call *call) {
     return verb_usage(call, "needs %s; for example: %.*s", which->operands,
                       (int)strcspn(which->example, "\n"), which->example);
   if (which->operands_max != VERB_ANY_NUMBER && call->operand_count > which->operands_max)
-    return verb_usage(call, "one word too many: \"%.64s\"; \"stowage %s --help\" shows its usage",
+    return verb_usage(call, "unexpected argument \"%.64s\"; \"stowage %s --help\" shows its usage",
                       call->operands[which->operands_max], which->name);
   return EXIT_DONE;
 }

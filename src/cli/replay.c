@@ -107,7 +107,7 @@ static void print_notes(buffer *out, const replay_table *job) {
   for (size_t i = 0; i < job->count; i++) {
     const replay_result *r = &job->results[i];
     if (r->stats.retries > 0)
-      buffer_printf(out, "%s dropped its cache and asked again: %" PRIu64 "\n", r->policy->name,
+      buffer_printf(out, "%s dropped its cache and retried: %" PRIu64 "\n", r->policy->name,
                     r->stats.retries);
     if (r->policy == &policy_planned)
       buffer_printf(out,
@@ -122,8 +122,8 @@ static void print_notes(buffer *out, const replay_table *job) {
                     r->address_mismatches, r->addresses_checked);
     if (job->min_limit && r->min_limit_bytes != 0 && !r->min_limit_proved && !explained) {
       buffer_printf(out,
-                    "*: found by bisection; each 2 MiB step of the %s above it finishes too, "
-                    "further ones were not all tried\n",
+                    "*: found by bisection; every 2 MiB step in the %s above it finishes too; not "
+                    "all further ones were tried\n",
                     stow_size_format(size, r->min_limit_window_bytes));
       explained = true;
     }
@@ -143,8 +143,8 @@ static stow_status print_text(const replay_table *job) {
   if (job->check && lacks_limit(job))
     buffer_printf(
         &out,
-        "--check: it collected garbage at %g of a limit that is not in the recording; give "
-        "it with --vram-limit, or what was collected counts as different\n",
+        "--check: the program collected garbage at %g of a limit that is not in the recording; "
+        "give that limit with --vram-limit, or the collected segments count as different\n",
         job->in.job.options.settings.gc_threshold);
   buffer_char(&out, '\n');
   table t = TABLE_INIT(job->min_limit ? 8 : 7, 0xfcu);
@@ -210,13 +210,14 @@ static int run(verb_call *call) {
 
 static const verb_option options[] = {
     {"policy", "LIST",
-     "which allocators, separated by commas (all otherwise), or planned: laid out ahead"},
-    {"vram", "SIZE", "on a device of this size, the CUDA context taken off"},
-    {"vram-limit", "SIZE", "with the framework's own reserve capped, as PyTorch's memory fraction"},
-    {"settings", "TEXT", "allocator settings instead of the recording's, as PYTORCH_ALLOC_CONF"},
+     "allocators, separated by commas (default all), or planned: a layout computed in advance"},
+    {"vram", "SIZE", "replay on a device of this size, less the CUDA context"},
+    {"vram-limit", "SIZE", "limit what the framework may reserve, like PyTorch's memory fraction"},
+    {"settings", "TEXT",
+     "allocator settings instead of the recorded ones, as in PYTORCH_ALLOC_CONF"},
     {"min-limit", NULL, "find the smallest limit that finishes"},
     {"spill", "auto",
-     "with host memory behind the device: how long a step takes (needs --touches)"},
+     "spill to host memory, and show how long a step takes (needs a recording with --touches)"},
     {"check", NULL, "compare with the recording's own segments and addresses"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,

@@ -76,7 +76,7 @@ static stow_status write_page(const reports *all, const char *path) {
   if (status == STOW_OK) status = report_save(path, &page);
   if (status == STOW_OK) {
     char size[STOW_SIZE_TEXT_MAX];
-    output_error("%s: %s; open it in a browser, nothing else is needed\n", output_name(path),
+    output_error("%s: %s; open it in a browser\n", output_name(path),
                  stow_size_format(size, page.length));
   }
   buffer_free(&page);
@@ -123,9 +123,9 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"output", "FILE", "the page to write, also as -o; - for standard output; default report.html"},
-    {"last", NULL, "the last run of stowage run"},
-    {"text", NULL, "print the essentials here; the page only if --output names one"},
+    {"output", "FILE", "the page to write (also -o); - for standard output; default report.html"},
+    {"last", NULL, "use the last run of stowage run"},
+    {"text", NULL, "print a summary; write a page only if --output names one"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END};
 

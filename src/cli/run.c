@@ -52,15 +52,15 @@ static stow_status put_beneath(const program *p, const run_limits *limits, bool 
   char shim[PATH_MAX];
   STOW_TRY(run_shim_find(shim));
   if (p->reach != PROGRAM_REACHED) {
-    note("%s %s: it runs as without Stowage; programs it starts are reached if they can be",
+    note("%s %s: it runs without Stowage; programs that it starts use Stowage if they can",
          p->binary, program_reach_text(p->reach));
     /* With the shim preloaded, both would fail to start. */
     if (p->reach == PROGRAM_OTHER_LOADER || p->reach == PROGRAM_OTHER_MACHINE) return STOW_OK;
   }
   const char *rival = run_shim_rival();
   if (rival != NULL)
-    note("%s is preloaded too and also stands before the driver: the stricter limit of the two "
-         "holds, and what it takes is not seen here",
+    note("%s is also preloaded and also intercepts the driver: the stricter limit of the two "
+         "applies, and memory that it allocates is not counted here",
          rival);
   /* NVTX passes named ranges to the shim, unless another tool is injected. */
   if (record) setenv("NVTX_INJECTION64_PATH", shim, 0);
@@ -110,7 +110,7 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
   /* Without a driver the shim would have nothing to forward to. */
   if (run_shim_driver()[0] == '\0') {
     if (limits->vram_from != NULL || limits->spill_bytes > 0)
-      note("no CUDA driver here: the limits have nothing to hold");
+      note("no CUDA driver was found, so the limits have no effect");
     return 0;
   }
   run_limits_within(limits);
@@ -154,7 +154,7 @@ static bool gather(const verb_call *call, const char *folder, const ledger *l, p
   if (unrecorded > 0) report_unrecorded(l, unrecorded);
   if (lost > 0)
     note("--record: of %" PRIu64
-         " processes that used the device, %d were recorded whole and %" PRIu64 " were not",
+         " processes that used the device, %d were recorded completely and %" PRIu64 " were not",
          lost + (uint64_t)all.written, all.written, lost);
   return lost > 0 || all.kept[0] != '\0';
 }
@@ -171,10 +171,10 @@ static void keep_host_trace(const verb_call *call, run_ram *r, bool device) {
   if (status != STOW_OK)
     note("--record: %s", stow_status_message());
   else if (empty || !had)
-    note("--record: nothing was recorded: the command took no device memory, and ended before its "
+    note("--record: nothing was recorded: the command used no device memory, and ended before its "
          "host memory was read");
   else
-    note("--record: the command took no device memory; its host memory is in %s", path);
+    note("--record: the command used no device memory; its host memory is in %s", path);
 }
 
 /* Prints the variables that enable Stowage in a program, one per line, for callers that start the
@@ -237,7 +237,7 @@ static bool explain(const char *folder) {
       else
         note("fix: %s", f->change);
     }
-    note("stowage explain --last says more");
+    note("for details: stowage explain --last");
   }
   run_story_free(&s);
   return known;
@@ -275,10 +275,9 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
     looked = run_limits_looked();
     char path[PATH_MAX];
     if (run_path(path, folder, RUN_LEDGER) && ledger_lost(l, path))
-      note(
-          "%s was cut short while the command ran: what it held is not known, and processes with a "
-          "limit got no more memory from then on",
-          path);
+      note("%s was truncated while the command ran: what the command held is unknown, and "
+           "processes with a limit got no more memory from then on",
+           path);
     else
       run_summary(l, limits, how != 0, b->live.crossed_bytes);
     device = gather(call, folder, l, child, how != 0 || verb_flag(call, "profile"));
@@ -346,22 +345,21 @@ static int run(verb_call *call) {
 
 static const verb_option options[] = {
     {"vram-limit", "SIZE",
-     "most device memory the command and its children may hold: 8G, 0=8G,1=4G"},
+     "limit the device memory of the command and its children: 8G, or by device 0=8G,1=4G"},
     {"spill", "SIZE",
-     "go on in host memory when the device or the limit is full: auto, off or 12G"},
-    {"spill-stop", "RATE", "end the command where the bus carries that much a second: 20G"},
-    {"fast-malloc", NULL, "serve cudaMalloc and cudaFree from a heap of Stowage's own"},
-    {"record", "FILE",
-     "write what the command asked of device memory (or held of host memory) to a .stow file"},
+     "continue in host memory when the device or the limit is full: auto, off or 12G"},
+    {"spill-stop", "RATE", "end the command if the bus carries this much per second: 20G"},
+    {"fast-malloc", NULL, "serve cudaMalloc and cudaFree from a Stowage heap"},
+    {"record", "FILE", "record device memory requests (without any, host memory) to a .stow file"},
     {"profile", NULL,
-     "show host and device memory by line and function of the Python program when it ends"},
-    {"profile-json", "FILE", "write that to a JSON file too"},
-    {"stacks", "WHICH", "lines of Python with what is recorded: auto or off"},
+     "at the end, show host and device memory by line and function of the Python program"},
+    {"profile-json", "FILE", "also write the profile to a JSON file"},
+    {"stacks", "WHICH", "record Python lines: auto or off"},
     {"ram-limit", "SIZE",
-     "most host memory the command and its children may hold, watched and explained: auto or 8G"},
-    {"quiet", NULL, "print nothing at the end of a command that ends well"},
-    {"threads", "N", "worker threads of OpenMP and BLAS libraries"},
-    {"environment", NULL, "start nothing; print the variables that put Stowage beneath a program"},
+     "limit the host memory of the command and its children, and explain failures: auto or 8G"},
+    {"quiet", NULL, "print nothing at the end of a command that succeeds"},
+    {"threads", "N", "number of worker threads of OpenMP and BLAS libraries"},
+    {"environment", NULL, "print the environment variables that enable Stowage; start nothing"},
     VERB_OPTIONS_END,
 };
 

@@ -181,7 +181,7 @@ static void look_at_device(const run_limits *limits, ledger *l, nvml *n, unsigne
   char limit[STOW_SIZE_TEXT_MAX], total[STOW_SIZE_TEXT_MAX];
   if (limits->vram_from != NULL && limits->vram_bytes[i] != LEDGER_UNLIMITED &&
       limits->vram_bytes[i] > device.total_bytes)
-    output_error("stowage run: %s: device %u has %s, so its limit of %s changes nothing\n",
+    output_error("stowage run: %s: device %u has only %s, so its limit of %s has no effect\n",
                  limits->vram_from, i, stow_size_format(total, device.total_bytes),
                  stow_size_format(limit, limits->vram_bytes[i]));
 }
@@ -199,7 +199,7 @@ void run_limits_apply(const run_limits *limits, ledger *l) {
       memory.usable_bytes < limits->spill_bytes) {
     char usable[STOW_SIZE_TEXT_MAX], asked[STOW_SIZE_TEXT_MAX];
     output_error(
-        "stowage run: --spill %s: this host has %s to give now; no more than it has is used\n",
+        "stowage run: --spill %s: this host can provide only %s now; no more than that is used\n",
         stow_size_format(asked, limits->spill_bytes),
         stow_size_format(usable, memory.usable_bytes));
   }
@@ -217,7 +217,7 @@ static nvml *look(const run_limits *limits, ledger *l) {
       look_at_device(limits, l, n, i);
     for (int i = nvml_count(n); i < LEDGER_DEVICES_MAX; i++)
       if (limits->named >> i & 1)
-        output_error("stowage run: %s: there is no device %d here, so its limit changes nothing\n",
+        output_error("stowage run: %s: there is no device %d, so its limit has no effect\n",
                      limits->vram_from, i);
   }
   atomic_store(&l->header->devices_known, 1);

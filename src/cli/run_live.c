@@ -78,12 +78,11 @@ static void stop(run_live *r, uint64_t now, uint64_t spilled) {
     return;
   }
   run_live_end(r);
-  output_error(
-      "stowage run: stopped: with %s on the host the bus carried %.1f GB/s for %" PRIu64
-      " s, as much as --spill-stop allows (%.1f GB/s); raise --vram-limit, or let the program "
-      "need less (stowage explain --last)\n",
-      stow_size_format(bytes, spilled), r->mean_bytes_s / 1e9, (uint64_t)(r->stop_ns / 1000000000),
-      (double)r->stop_bytes_s / 1e9);
+  output_error("stowage run: stopped: with %s on the host the bus carried %.1f GB/s for %" PRIu64
+               " s, as much as --spill-stop allows (%.1f GB/s); raise --vram-limit, or reduce what "
+               "the program needs (stowage explain --last)\n",
+               stow_size_format(bytes, spilled), r->mean_bytes_s / 1e9,
+               (uint64_t)(r->stop_ns / 1000000000), (double)r->stop_bytes_s / 1e9);
   r->stopped_ns = now;
   /* Signal all processes: a shell that ends would leave its children running. */
   child_signal_all(r->child, SIGTERM);
@@ -108,13 +107,12 @@ static void report_path(run_live *r) {
   if (r->reported || path == LEDGER_PATH_UNKNOWN) return;
   r->reported = true;
   if (path == LEDGER_PATH_NONE)
-    output_error("stowage run: --spill: nothing can be spilled here: %.255s\n",
+    output_error("stowage run: --spill: spilling does not work here: %.255s\n",
                  r->l->header->host_reason);
   if (path == LEDGER_PATH_PINNED)
-    output_error(
-        "stowage run: --spill: whole allocations only, not pages of them (so not what PyTorch "
-        "takes by expandable segments): %.255s\n",
-        r->l->header->host_reason);
+    output_error("stowage run: --spill: only whole allocations can be spilled, not pages (so not "
+                 "PyTorch's expandable segments): %.255s\n",
+                 r->l->header->host_reason);
 }
 
 void run_live_look(void *user) {

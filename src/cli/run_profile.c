@@ -325,8 +325,8 @@ static void print_table(const profile *p, const places *of, size_t most, const c
 static void print(const profile *p) {
   char host[STOW_SIZE_TEXT_MAX], device[STOW_SIZE_TEXT_MAX], period[STOW_SIZE_TEXT_MAX];
   if (p->processes == 0 && !p->device) {
-    output_error("stowage run: --profile: nothing was sampled: the command ran no Python, or took "
-                 "less than %s\n",
+    output_error("stowage run: --profile: nothing was sampled: the command ran no Python, or "
+                 "allocated less than %s\n",
                  stow_size_format(period, PROFILE_PERIOD));
     return;
   }
@@ -344,7 +344,7 @@ static void print(const profile *p) {
                stow_size_format(period, p->period != 0 ? p->period : PROFILE_PERIOD),
                p->device ? " Device memory is exact." : "");
   if (p->dropped > 0)
-    output_error("  %" PRIu64 " samples are left out: more than %d lines allocated\n", p->dropped,
+    output_error("  %" PRIu64 " samples were dropped: more than %d lines allocated\n", p->dropped,
                  PROFILE_SITES_MAX);
 }
 

@@ -155,7 +155,7 @@ static void say_state(const run_ram *r) {
   char held[STOW_SIZE_TEXT_MAX], rate[STOW_SIZE_TEXT_MAX], most[STOW_SIZE_TEXT_MAX];
   output_error("the command holds %s", stow_size_format(held, h->held_bytes));
   if (h->growth_bytes_s > 1 << 20)
-    output_error(", growing by %s a second", stow_size_format(rate, (uint64_t)h->growth_bytes_s));
+    output_error(", growing by %s per second", stow_size_format(rate, (uint64_t)h->growth_bytes_s));
   if (h->process_count > 0)
     output_error("; %s (process %d) holds most, %s", output_name(h->processes[0].name),
                  (int)h->processes[0].pid, stow_size_format(most, h->processes[0].held_bytes));
@@ -251,7 +251,7 @@ static void end_all(run_ram *r) {
   r->ended = true;
   snprintf(h->ended, sizeof h->ended, "limit");
   host_record_write(h, r->folder);
-  output_error("stowage run: the command passed the %s of --ram-limit: ",
+  output_error("stowage run: the command exceeded the %s of --ram-limit: ",
                stow_size_format(limit, h->limit_bytes));
   say_state(r);
   child_signal_all(0, SIGKILL);

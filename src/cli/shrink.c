@@ -183,7 +183,8 @@ static int refuse_model_options(const verb_call *call) {
                                       "shard",    "join",  "verify",   "allow-nan"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (verb_flag(call, names[i]))
-      return verb_usage(call, "--%s is for model files (safetensors, GGUF, PyTorch); %s is none",
+      return verb_usage(call,
+                        "--%s is for model files (safetensors, GGUF, PyTorch); %s is not a model",
                         names[i], output_name(call->operands[0]));
   return EXIT_DONE;
 }
@@ -194,7 +195,7 @@ static int run(verb_call *call) {
   progress bar;
   team ranks;
   if (verb_value(call, "output") == NULL)
-    return verb_usage(call, "say where to write: -o small.npy, small.npz, small.safetensors, "
+    return verb_usage(call, "no output given: add -o small.npy, small.npz, small.safetensors, "
                             "small.gguf or a folder");
   if (python_reads(call->operands[0]) || python_reads(verb_value(call, "output")))
     return python_become(call, NULL, "_data_command"); /* Parquet, Arrow and JSON lines */
@@ -224,31 +225,32 @@ static int run(verb_call *call) {
 
 static const verb_option options[] = {
     {"output", "FILE",
-     "what to write, also as -o: .npy, .npz, .parquet, …; a model: .safetensors, .gguf, a folder"},
-    {"dtype", "TYPE", "this type instead of the smallest; of a model f16, bf16 or f32"},
-    {"quantize", "TYPE", "of a model: large layers as q8_0, q6_k, q4_k, q4_0, int8 or fp8"},
-    {"prune", "P", "of a model: set the smallest values to 0, as 50%, or 2:4"},
+     "the output (also -o): .npy, .npz, .parquet, …; for a model .safetensors, .gguf or a folder"},
+    {"dtype", "TYPE", "write this type instead of the smallest; for a model f16, bf16 or f32"},
+    {"quantize", "TYPE", "model: write large layers as q8_0, q6_k, q4_k, q4_0, int8 or fp8"},
+    {"prune", "P", "model: set the smallest values to 0: 50% or 2:4"},
     {"prune-by", "tensor|model", "one threshold per tensor (default) or for the whole model"},
-    {"include", "PATTERN", "of a model: change the tensors of these names only; repeatable"},
-    {"exclude", "PATTERN", "of a model: leave the tensors of these names as they are; repeatable"},
+    {"include", "PATTERN", "model: change only tensors with these names; repeatable"},
+    {"exclude", "PATTERN", "model: leave tensors with these names unchanged; repeatable"},
     {"shard", "SIZE",
-     "of a model: begin a new file before its tensors exceed this; writes an index"},
-    {"join", NULL, "of a model: write one file instead of shards"},
-    {"verify", NULL, "of a model: read the output back and compare checksums"},
-    {"allow-nan", NULL, "of a model: write it even if values are NaN or infinite"},
-    {"tolerance", "T", "float16 or float32 may round by T of each value; abs:T by an amount"},
+     "model: start a new file before its tensors exceed this size; writes an index"},
+    {"join", NULL, "model: write one file instead of shards"},
+    {"verify", NULL, "model: read the output back and compare checksums"},
+    {"allow-nan", NULL, "model: write it even if values are NaN or infinite"},
+    {"tolerance", "T",
+     "allow float16 and float32 to round by the fraction T of each value, or by abs:T"},
     VERB_OPTION_FOR,
-    {"dry-run", NULL, "say what each array or column would become, write nothing"},
-    {"from-dtype", "TYPE", "the file is raw values of this type"},
-    {"shape", "N,N", "and of this shape; default one dimension"},
+    {"dry-run", NULL, "show what each array or column would become; write nothing"},
+    {"from-dtype", "TYPE", "read the file as raw values of this type"},
+    {"shape", "N,N", "the shape of raw values; default one dimension"},
     VERB_OPTION_NAMES,
-    {"columns", "A,B", "of a table: write these columns alone; repeatable"},
-    {"drop", "A,B", "of a table: leave these columns out; repeatable"},
-    {"force", NULL, "write a table even if it takes more bytes than the input"},
+    {"columns", "A,B", "table: write only these columns; repeatable"},
+    {"drop", "A,B", "table: leave out these columns; repeatable"},
+    {"force", NULL, "write a table even if it is larger than the input"},
     VERB_OPTION_HEADER,
     VERB_OPTION_MIN_RATE,
-    {"resume", NULL, "go on where a run that was stopped had come to"},
-    {"no-sync", NULL, "do not wait until the output is on the disk; as cp, not as safe"},
+    {"resume", NULL, "continue an interrupted run"},
+    {"no-sync", NULL, "do not wait until the output is on disk: as fast as cp, but less safe"},
     VERB_OPTION_MEMORY,
     VERB_OPTION_THREADS,
     VERB_OPTION_JSON,

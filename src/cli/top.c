@@ -234,14 +234,14 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"once", NULL, "print one look and end, as when the output is not a terminal"},
+    {"once", NULL, "print one sample and exit; the default if the output is not a terminal"},
     VERB_OPTION_JSON,
     {"sort", "held|cached|spilled|host|rate|pid", "the column to sort by; default held"},
-    {"filter", "TEXT", "only processes whose command or number contains it"},
-    {"pid", "PID", "the process to show by line; default the first"},
-    {"by", "line|tag", "show the chosen process by line or by tag"},
-    {"all", NULL, "all your processes, not only those of runs and devices"},
-    {"interval", "SECONDS", "between two looks; default 2"},
+    {"filter", "TEXT", "show only processes whose command or PID contains TEXT"},
+    {"pid", "PID", "the process to show in detail; default the first"},
+    {"by", "line|tag", "show the selected process by line or by tag"},
+    {"all", NULL, "show all your processes, not only those of runs and devices"},
+    {"interval", "SECONDS", "interval between samples; default 2"},
     VERB_OPTIONS_END};
 
 const verb verb_top = {

@@ -29,7 +29,7 @@ static const char *words(const char *settings) {
 
 static void print_no_limit(buffer *out, const replay_result *r) {
   char size[STOW_SIZE_TEXT_MAX];
-  buffer_printf(out, "No setting lets it run: it asks for %s at event %" PRIu64 "%s.\n",
+  buffer_printf(out, "No setting lets it run: it requests %s at event %" PRIu64 "%s.\n",
                 stow_size_format(size, r->failed_bytes), r->failed_at_event,
                 r->failed_bytes > POLICY_REQUEST_MAX ? ", more than any device has" : "");
 }
@@ -54,7 +54,7 @@ static void print_best(buffer *out, const replay_input *in, const tuned *best,
       plain->min_limit_bytes > r->min_limit_bytes ? plain->min_limit_bytes - r->min_limit_bytes : 0;
   buffer_printf(
       out,
-      "Best: it runs in %s (%s live)%s%s%s. Set before it starts\n"
+      "Best: it runs in %s (%s live)%s%s%s. Set before the program starts:\n"
       "  export PYTORCH_ALLOC_CONF=%s\n"
       "  export PYTORCH_CUDA_ALLOC_CONF=%s   # the older name; some versions know only one\n",
       stow_size_format(least, r->min_limit_bytes),
@@ -158,8 +158,8 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"vram", "SIZE", "show which settings fit a device of this size, the CUDA context taken off"},
-    {"vram-limit", "SIZE", "show which fit this cap on PyTorch's own reserve"},
+    {"vram", "SIZE", "show which settings fit a device of this size, less the CUDA context"},
+    {"vram-limit", "SIZE", "show which settings fit if PyTorch may reserve only this much"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,
 };

@@ -70,7 +70,7 @@ refuse a_page_that_cannot_be_written_is_said 1 'nowhere/page.html' "$stowage" re
 refuse a_run_without_a_trace_is_refused 2 'stowage run --record' "$stowage" report bare
 refuse a_folder_of_no_run_is_refused 2 'no run' "$stowage" report state
 refuse two_forms_on_standard_output_are_refused 2 'choose one' "$stowage" report --text --json "$data/one_spike.pickle.gz"
-refuse seventeen_traces_are_refused 2 'one word too many' "$stowage" report a b c d e f g h i j k l m n o p q
+refuse seventeen_traces_are_refused 2 'unexpected argument' "$stowage" report a b c d e f g h i j k l m n o p q
 refuse no_trace_is_refused 2 'give a trace' "$stowage" report
 refuse last_stands_alone 2 'not both' "$stowage" report --last a
 check no_temporary_file_is_left test -z "$(find . -name '*.html.*')"

@@ -42,7 +42,7 @@ export folder stowage holder M
 if unshare -rm true 2> /dev/null; then
   unshare -rm bash -c 'record_full 6'
   written=$(find "$folder" -maxdepth 1 -name 'r*.stow' | wc -l)
-  said=$(sed -nE 's/^stowage run: --record: of ([0-9]+) processes that used the device, ([0-9]+) were recorded whole and ([0-9]+) were not$/\1 \2 \3/p' "$folder/err")
+  said=$(sed -nE 's/^stowage run: --record: of ([0-9]+) processes that used the device, ([0-9]+) were recorded completely and ([0-9]+) were not$/\1 \2 \3/p' "$folder/err")
   if [ "$said" = "6 $written $((6 - written))" ] && [ "$written" -lt 6 ]; then
     ok recordings_lost_to_a_full_disk_are_counted
   else

@@ -48,13 +48,13 @@ says auto_takes_what_the_host_has 'page 0;page 0;touch 0;' --vram-limit 100M --s
 export STANDIN_HOST=refuse,no-pinned XDG_CACHE_HOME=$folder/cache-none
 says no_path_to_the_host_is_no_spill 'total 0 free 0 total 100;page 0;page 2;' --vram-limit 100M --spill 200M -- total page:80M page:80M
 beneath --vram-limit 100M --spill 200M -- sh -c "'$holder' page:$((80 * M)) page:$((80 * M)); exit 1" > /dev/null 2> "$folder/err"
-if grep -q -- '--spill: nothing can be spilled here: .' "$folder/err" && grep -q 'this driver cannot put pages on the host' "$folder/err"; then ok and_it_is_said; else cat "$folder/err"; fail and_it_is_said; fi
+if grep -q -- '--spill: spilling does not work here: .' "$folder/err" && grep -q 'this driver cannot put pages on the host' "$folder/err"; then ok and_it_is_said; else cat "$folder/err"; fail and_it_is_said; fi
 export STANDIN_HOST=no-numa XDG_CACHE_HOME=$folder/cache-host
 says the_other_path_is_taken 'page 0;page 0;touch 0;' --vram-limit 100M --spill 200M -- page:80M page:80M touch
 # Drivers before CUDA 12.2 crash on host pages: with them, whole allocations are pinned memory.
 export XDG_CACHE_HOME=$folder/cache-old STANDIN_VERSION=12010; unset STANDIN_HOST
 says an_old_driver_spills_whole_allocations 'alloc 0;alloc 0;info 0 free 140 total 300;free 0;free 0;info 0 free 300 total 300;' --vram-limit 100M --spill 200M -- alloc:80M alloc:80M info free free info
-if grep -q -- '--spill: whole allocations only' "$folder/err"; then ok and_that_is_said; else cat "$folder/err"; fail and_that_is_said; fi
+if grep -q -- '--spill: only whole allocations' "$folder/err"; then ok and_that_is_said; else cat "$folder/err"; fail and_that_is_said; fi
 says but_no_pages 'page 0;page 2;' --vram-limit 100M --spill 200M -- page:80M page:80M
 export XDG_CACHE_HOME=$folder/cache; unset STANDIN_VERSION
 
