@@ -36,10 +36,10 @@ typedef int (*stow_data_progress)(void *user, uint64_t done, uint64_t total);
 #define STOW_NAMES_NO   UINT32_C(2)
 
 /* What the values are for. Decides which types may be chosen. */
-#define STOW_FOR_ARITHMETIC                                                                        \
-  UINT32_C(0) /* no float16 (sums overflow), no unsigned (differences wrap) */
-#define STOW_FOR_TRAINING UINT32_C(1) /* float16, uint8 and signed types */
-#define STOW_FOR_STORAGE  UINT32_C(2) /* any type */
+/* No float16 (sums overflow) and no unsigned types (differences wrap). */
+#define STOW_FOR_ARITHMETIC UINT32_C(0)
+#define STOW_FOR_TRAINING   UINT32_C(1) /* float16, uint8 and signed types */
+#define STOW_FOR_STORAGE    UINT32_C(2) /* any type */
 
 typedef struct stow_inspect_options {
   uint32_t struct_bytes;       /* sizeof(stow_inspect_options) */

@@ -30,20 +30,15 @@ extern "C" {
 typedef struct stow_shrink stow_shrink;
 
 /* Flags of stow_shrink_options. */
-#define STOW_SHRINK_ABSOLUTE                                                                       \
-  UINT32_C(1)                           /* the tolerance is an amount, not a part of each value    \
-                                         */
-#define STOW_SHRINK_DRY_RUN UINT32_C(2) /* decide, but write nothing */
-#define STOW_SHRINK_RESUME  UINT32_C(4) /* continue an interrupted run */
-#define STOW_SHRINK_NO_SYNC UINT32_C(8) /* do not wait until the output is on the disk */
-#define STOW_SHRINK_FORCE                                                                          \
-  UINT32_C(16) /* write a table even if it becomes larger than the                                 \
-                * input */
+/* The tolerance is absolute, not relative to each value. */
+#define STOW_SHRINK_ABSOLUTE UINT32_C(1)
+#define STOW_SHRINK_DRY_RUN  UINT32_C(2)  /* decide, but write nothing */
+#define STOW_SHRINK_RESUME   UINT32_C(4)  /* continue an interrupted run */
+#define STOW_SHRINK_NO_SYNC  UINT32_C(8)  /* do not wait until the output is on the disk */
+#define STOW_SHRINK_FORCE    UINT32_C(16) /* write a table even if it becomes larger */
 /* For models: */
-#define STOW_SHRINK_VERIFY UINT32_C(32) /* read the output back and compare checksums */
-#define STOW_SHRINK_ALLOW_NAN                                                                      \
-  UINT32_C(64)                                /* write the output even if values are NaN or        \
-                                               * infinite */
+#define STOW_SHRINK_VERIFY      UINT32_C(32)  /* read the output back and compare checksums */
+#define STOW_SHRINK_ALLOW_NAN   UINT32_C(64)  /* write NaN and infinities too */
 #define STOW_SHRINK_JOIN        UINT32_C(128) /* write one file instead of shards */
 #define STOW_SHRINK_PRUNE_MODEL UINT32_C(256) /* prune with one threshold for the whole model */
 

@@ -12,12 +12,10 @@
 #define SHOWN_LEAST 0.1 /* below this a cause is not worth a line */
 #define BELIEVED    0.3 /* below this the answer is "unknown" */
 #define SURE        0.8
-#define TURNS_SURE                                                                                 \
-  3 /* turns after which a growth ranks above causes that only take a part of                      \
-     * the memory */
-#define BESIDE_FIRST                                                                               \
-  0.75                    /* the most confidence of a second cause beside one that explains the    \
-                           * failure */
+/* Turns after which a growth ranks above causes that only take a part of the memory. */
+#define TURNS_SURE 3
+/* The most confidence of a second cause beside one that explains the failure. */
+#define BESIDE_FIRST  0.75
 #define BESIDE_GROWTH 0.6 /* general causes count this much where live bytes grow every turn */
 
 const char *cause_name(cause_id id) {

@@ -14,9 +14,8 @@
 #define LONG_BYTES   (1 << 20) /* every line in this last part of a text is kept */
 #define WRAP_MIN     60        /* columns of the narrowest terminal that wraps */
 #define SAME_START   4         /* characters that two records of one log have in common */
-#define SAME_LINES                                                                                 \
-  1000 /* most lines with the same words kept in the early part of a long                          \
-        * log */
+/* Most lines with the same words kept in the early part of a long log. */
+#define SAME_LINES 1000
 #define LINE_SLOTS 4096
 
 static bool digit_at(scan_text t, const char *at) {

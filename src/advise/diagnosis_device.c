@@ -5,9 +5,8 @@
 #include "advise/diagnosis.h"
 
 #define CONTEXT_MOST (UINT64_C(1) << 30) /* a CUDA context with its kernels takes up to this */
-#define SMALL_POOL                                                                                 \
-  (UINT64_C(1) << 30) /* TensorFlow takes most of a free device: less means others                 \
-                       */
+/* TensorFlow takes most of a free device: less means others. */
+#define SMALL_POOL      (UINT64_C(1) << 30)
 #define PROCESSES_SHOWN 6
 #define BELIEVED        0.3
 

@@ -9,9 +9,8 @@
 #include "replay/replay_job.h"
 
 #define WASTE_PART 0.15 /* least fraction of the peak that is reported … */
-#define CACHE_LEAST                                                                                \
-  (UINT64_C(1) << 30) /* least size of a cache at the end, and at least half of                    \
-                       * the peak */
+/* Least size of a cache at the end, and at least half of the peak. */
+#define CACHE_LEAST (UINT64_C(1) << 30)
 #define WASTE_LEAST (UINT64_C(256) << 20) /* … and so much at least */
 
 /* Copies the events and inserts a refused request before the one that did not fit. Drops other

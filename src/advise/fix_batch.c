@@ -3,9 +3,9 @@
 
 #include "advise/fix_case.h"
 
-#define ROOM_LEFT                                                                                  \
-  0.75 /* of the capacity that a smaller batch may take at the failure: the rest                   \
-          is for what comes after it */
+/* Fraction of the capacity that a smaller batch may use at the failure: the rest is for later
+ * requests. */
+#define ROOM_LEFT 0.75
 /* Factor from a forward pass to the peak of a step: what backward holds in addition, and a loss
  * over many classes (a language model's logits, three times and more). */
 #define LOSS_AND_BACKWARD 4.0

@@ -5,13 +5,12 @@
 
 #define ROOM      0.97 /* fraction of the capacity: the rest is lost to fragmentation */
 #define WORK_MORE 1.1  /* times the activations: workspaces, pieces */
-#define GRADIENTS_THEN                                                                             \
-  0.5 /* of the gradients that are there when activations are at their peak                        \
-       */
-#define PASSED_LEAST (1.0 / 64)
-#define HEAD_LEAST   4096  /* outputs of a last layer from which on the loss is counted apart */
-#define OUTPUT_LEAST 65536 /* bytes of an output that is counted as a layer's */
-#define LOSS_NUMBER  12 /* bytes an output takes: logits, log-softmax, and the gradient of both */
+/* Fraction of the gradients that exist when activations peak. */
+#define GRADIENTS_THEN 0.5
+#define PASSED_LEAST   (1.0 / 64)
+#define HEAD_LEAST     4096  /* outputs of a last layer from which on the loss is counted apart */
+#define OUTPUT_LEAST   65536 /* bytes of an output that is counted as a layer's */
+#define LOSS_NUMBER    12 /* bytes an output takes: logits, log-softmax, and the gradient of both */
 
 /* State in bytes for each byte of a trained weight. */
 typedef struct optimizer_kind {

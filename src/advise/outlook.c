@@ -4,9 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SIZE_LEAST                                                                                 \
-  4096                    /* smallest state that counts: smaller ones are step counters and the    \
-                           * like */
+/* Smallest state that counts: smaller ones are step counters and the like. */
+#define SIZE_LEAST   4096
 #define NUMBERS_MOST 3    /* a weight has, in the optimizers that are common … */
 #define NUMBERS_ELSE 2    /* … and if they cannot be distinguished */
 #define ROOM         0.97 /* fraction of the capacity: the rest is lost to fragmentation */

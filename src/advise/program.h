@@ -13,9 +13,8 @@
 
 #define PROGRAM_INPUTS_MAX 4
 #define PROGRAM_DIMS_MAX   8
-#define PROGRAM_BYTES_MAX                                                                          \
-  (UINT64_C(1) << 50) /* of any size in it: larger ones are not believed                           \
-                       */
+/* Of any size in it: larger ones are not believed. */
+#define PROGRAM_BYTES_MAX (UINT64_C(1) << 50)
 
 typedef enum program_step {
   PROGRAM_UNTOLD = 0,

@@ -14,15 +14,12 @@
 #define TURNS_LEAST 3   /* visits of a line before it counts as a loop */
 #define SIZES_LEAST 4   /* occurrences of a size, without stacks */
 #define COVER_LEAST 0.5 /* least fraction of the examined range that the turns must cover */
-#define SPREAD_MOST                                                                                \
-  0.25 /* most variation of a size's distances: standard deviation divided by                      \
-        * mean */
-#define VISITS_MOST                                                                                \
-  16 /* most visits of one line in a turn: total = total + loss(net(batch()))                      \
-      * has several */
-#define VISITS_ALIKE                                                                               \
-  0.8 /* fraction of a line's visits that must be like those one turn earlier                      \
-       */
+/* Most variation of a size's distances: standard deviation divided by mean. */
+#define SPREAD_MOST 0.25
+/* Most visits of one line in a turn: total = total + loss(net(batch())) has several. */
+#define VISITS_MOST 16
+/* Fraction of a line's visits that must be like those one turn earlier. */
+#define VISITS_ALIKE 0.8
 
 #define SMALL_BYTES  4096
 #define SMALL_NEAR   64  /* small allocations skipped to find the next large one */

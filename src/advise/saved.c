@@ -10,15 +10,13 @@
 #define PIECES_LEAST 3  /* allocations of a pass that show whether it builds a graph … */
 #define PIECES_BUILT 16 /* … and that it does: the first few are held either way */
 #define PIECES_ORDER 6  /* … where only their order shows which is which */
-#define PIECES_PASS                                                                                \
-  8                    /* allocations of a whole pass: fewer may be held by the program's own      \
-                        * variables */
+/* Allocations of a whole pass: fewer may be held by the program's own variables. */
+#define PIECES_PASS  8
 #define PASSES_LEAST 2 /* complete passes: in training, one of them would have run backward */
-#define WAY_TRAINED                                                                                \
-  0.2                  /* least fraction of what passes on a call path allocate that is held until \
-                        * a backward pass */
-#define HELD_BUILT 0.8 /* fraction of what training would hold by then, if a graph is built */
-#define HELD_NONE  0.5
+/* Least fraction of what passes on a call path allocate that is held until a backward pass. */
+#define WAY_TRAINED 0.2
+#define HELD_BUILT  0.8 /* fraction of what training would hold by then, if a graph is built */
+#define HELD_NONE   0.5
 
 /* Lists where autograd begins, in order. */
 static stow_status backward_starts(const evidence *e, uint32_t **list, uint32_t *count) {

@@ -4,9 +4,8 @@
 
 #include "arrays/csv_block.h"
 
-#define CSV_ENDS_MORE                                                                              \
-  72 /* positions of 64 bytes past those wanted, plus the eight written too                        \
-      * many */
+/* Positions of 64 bytes past those wanted, plus the eight written too many. */
+#define CSV_ENDS_MORE 72
 
 /* Positions of the fields of some rows, relative to the first. */
 typedef struct csv_batch {

@@ -17,9 +17,8 @@
 
 #define SIGNATURE_LAST (UINT64_C(64) << 10) /* the search for the signature ends here */
 #define LIST_SHARE     8                    /* share of the budget for the list: 1/8 */
-#define PART_SHARE                                                                                 \
-  4                  /* share of the budget for a part of the values, in                           \
-                      * shared memory: 1/4 */
+/* Share of the budget for a part of the values, in shared memory: 1/4. */
+#define PART_SHARE 4
 #define HEAP_SHARE 2 /* the worker */
 /* A filter holds the packed chunk and the unpacked one, whose buffer grows by doubling, and shuffle
  * another copy (H5Z__filter_deflate and H5Z__filter_shuffle of libhdf5 1.10). */

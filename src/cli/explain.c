@@ -19,9 +19,8 @@ static const char NOTHING_GIVEN[] = "give an error text (a file, a notebook, or 
                                     ".stow trace, the folder of a run), or --last for the last run";
 
 #define RECORDING_BYTES (UINT64_C(8) << 30) /* limit in memory: about 100 million events */
-#define MESSAGE_BYTES                                                                              \
-  (UINT64_C(64) << 20) /* enough for an allocator's dump of a million                              \
-                        * chunks */
+/* Enough for an allocator's dump of a million chunks. */
+#define MESSAGE_BYTES (UINT64_C(64) << 20)
 
 /* Appends the rest of `in`. */
 static stow_status read_rest(buffer *text, input *in) {

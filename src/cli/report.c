@@ -17,9 +17,8 @@
 #include "run/folder.h"
 
 #define PAGE "report.html"
-#define RECORDING_BYTES                                                                            \
-  (UINT64_C(8) << 30) /* limit in memory for each: about 100 million events                        \
-                       */
+/* Limit in memory for each: about 100 million events. */
+#define RECORDING_BYTES (UINT64_C(8) << 30)
 
 typedef struct reports {
   recording recordings[REPORT_SET_RECORDINGS_MAX];

@@ -17,8 +17,8 @@
 #include "run/ledger.h"
 #include "run/protocol.h"
 
-#define SHOWN_LEAST                                                                                \
-  (UINT64_C(16) << 20) /* a process with less host memory, and no device memory, is not listed */
+/* A process with less host memory, and no device memory, is not listed. */
+#define SHOWN_LEAST    (UINT64_C(16) << 20)
 #define NVML_PROCESSES 64
 
 /* ---- files of /proc ---- */

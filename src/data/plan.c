@@ -19,9 +19,8 @@ enum {
   AHEAD_MOST = 1024,
   READERS_MOST = 64,
 };
-#define AHEAD_LOCAL                                                                                \
-  (UINT64_C(16) << 20) /* more readahead than this does not hide a disk's                          \
-                        * latency */
+/* More readahead than this does not hide a disk's latency. */
+#define AHEAD_LOCAL    (UINT64_C(16) << 20)
 #define AHEAD_REMOTE   (UINT64_C(64) << 20)
 #define READERS_SHARE  8  /* the readers' scratch gets at most one part in this many */
 #define ORDER_SHARE    16 /* the order of the blocks may use this share too */

@@ -11,9 +11,8 @@
 #define ITEMS_EACH (UINT64_C(1) << 18) /* fewer are not worth a thread */
 
 #define PIECE_BYTES (UINT64_C(64) << 20) /* per thread, between two checkpoints */
-#define ALIGN_ITEMS                                                                                \
-  UINT64_C(4096) /* split at multiples, so that two threads never write the same                   \
-                  * page of the output */
+/* Split at multiples, so that two threads never write the same page of the output. */
+#define ALIGN_ITEMS UINT64_C(4096)
 
 typedef struct piece {
   ranges shared;

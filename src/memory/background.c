@@ -11,9 +11,8 @@
 
 #define LOOK_MS   100
 #define HOST_PAGE 5 /* order of host pages created ahead: 64 MiB */
-#define VRAM_PAGE                                                                                  \
-  0 /* order of vram pages created ahead: 2 MiB, which requests near the limit                     \
-     * need */
+/* Order of vram pages created ahead: 2 MiB, which requests near the limit need. */
+#define VRAM_PAGE 0
 
 /* Works in small steps, so that it can stop quickly and react to a new limit. */
 #define STEP_BYTES (UINT64_C(256) << 20)

@@ -12,9 +12,8 @@
 #include "base/list.h"
 
 #define BLOCK_UNIT UINT64_C(512) /* PyTorch rounds requests up to this */
-#define SLACK_MAX                                                                                  \
-  (UINT64_C(1) << 20) /* large blocks keep a remainder of at most 1 MiB                            \
-                       * unsplit */
+/* Large blocks keep a remainder of at most 1 MiB unsplit. */
+#define SLACK_MAX     (UINT64_C(1) << 20)
 #define SMALL_SEGMENT (UINT64_C(2) << 20)
 
 typedef struct place { /* a block with its sort keys */

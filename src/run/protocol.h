@@ -43,9 +43,7 @@
 #define RUN_ERROR   ".error"
 #define RUN_OBJECTS ".objects"
 #define RUN_PROFILE ".profile"
-#define RUN_PART                                                                                   \
-  ".part" /* appended while a file is being written; renamed when it is                            \
-           * complete */
+#define RUN_PART    ".part" /* appended while a file is being written */
 
 /* ---- first words of the lines in PID.objects ---- */
 

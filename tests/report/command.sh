@@ -68,7 +68,7 @@ refuse a_cut_trace_is_refused 2 'cut.pickle.gz' "$stowage" report cut.pickle.gz 
 check and_the_old_page_is_kept grep -qx old kept.html
 refuse a_page_that_cannot_be_written_is_said 1 'nowhere/page.html' "$stowage" report "$data/one_spike.pickle.gz" -o nowhere/page.html
 refuse a_run_without_a_trace_is_refused 2 'stowage run --record' "$stowage" report bare
-refuse a_folder_of_no_run_is_refused 2 'no run' "$stowage" report state
+refuse a_folder_of_no_run_is_refused 2 'not the folder of a' "$stowage" report state
 refuse two_forms_on_standard_output_are_refused 2 'choose one' "$stowage" report --text --json "$data/one_spike.pickle.gz"
 refuse seventeen_traces_are_refused 2 'unexpected argument' "$stowage" report a b c d e f g h i j k l m n o p q
 refuse no_trace_is_refused 2 'give a trace' "$stowage" report

@@ -6,7 +6,7 @@
 # ---- the ledger's file is truncated while the command runs ----
 beneath --vram-limit 100M -- sh -c 'truncate -s 0 "$STOWAGE_LEDGER"; exit 3' 2> "$folder/err"; code=$?
 check a_ledger_cut_short_does_not_end_the_run test "$code" -eq 3
-check and_that_it_was_is_said grep -q 'ledger was cut short' "$folder/err"
+check and_that_it_was_is_said grep -q 'ledger was truncated' "$folder/err"
 
 # ---- and in a process that uses the device ----
 cut_under() { # OPTIONS…: a process allocates, the ledger is cut short, and it allocates again

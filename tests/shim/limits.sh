@@ -138,10 +138,10 @@ wrong() { # NAME WORDS OPTIONS…
   if [ $code = 2 ] && grep -q -- "$words" "$folder/out"; then ok "$name"; else cat "$folder/out"; fail "$name: code $code"; fi
 }
 wrong a_limit_that_is_no_size '--vram-limit: ' --vram-limit lots
-wrong a_limit_of_nothing 'lets nothing run' --vram-limit 0
+wrong a_limit_of_nothing 'leaves no memory' --vram-limit 0
 wrong a_device_that_is_no_number 'must be a device number' --vram-limit x=8G
 wrong two_limits_of_one_device 'already has a limit' --vram-limit 0=8G,0=4G
-wrong a_device_past_the_last 'a number from 0 to 15' --vram-limit 16=8G
+wrong a_device_past_the_last 'device number from 0 to 15' --vram-limit 16=8G
 wrong a_spill_that_is_no_size 'must be auto, off or a size' --spill lots
 wrong no_threads 'whole number from 1' --threads 0
 

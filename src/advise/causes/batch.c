@@ -11,9 +11,8 @@
 
 #define BIGGER_LEAST 1.3 /* times what the same place requested before */
 #define EVAL_BIGGER  1.5
-#define STEPS_LEAST                                                                                \
-  3                     /* training steps, before another call path to the same line counts as an  \
-                         * evaluation */
+/* Training steps, before another call path to the same line counts as an evaluation. */
+#define STEPS_LEAST 3
 #define FIRST_LAYER 4   /* allocations of forward passes before it, at most */
 #define SPIKE_USER  1.5 /* times the next largest, on a line of the program's own */
 #define SPIKE_MODEL 4.0 /* inside a model, where layers differ */

@@ -12,8 +12,8 @@
 
 #define GRAPH_SHARE  0.25 /* least fraction of what forward allocated that a kept graph keeps */
 #define GRAPH_PIECES 2.5  /* least number of allocations of a forward pass kept in each turn */
-#define GRAPH_LEAST                                                                                \
-  0.1 /* the same if each turn also leaves a number: other passes may have run backward */
+/* The same if each turn also leaves a number: other passes may have run backward. */
+#define GRAPH_LEAST  0.1
 #define GRAPH_MANY   6   /* allocations kept in each turn that cannot be a leak of one object … */
 #define GRAPH_PLACES 3   /* … if they come from that many places */
 #define GRAPH_SAVED  0.6 /* fraction of what training's passes save that a kept pass keeps too */

@@ -7,21 +7,17 @@
 
 #include "advise/causes.h"
 
-#define LIVE_SHARE                                                                                 \
-  0.05 /* least fraction of the live and requested memory that the growth must                     \
-        * be */
-#define EVEN_SHARE                                                                                 \
-  0.2 /* of everything that stayed, if each turn left as much as the median                        \
-       * turn */
-#define ROUND_SIMILAR                                                                              \
-  0.6                   /* fraction of turns that keep at least half of what the median turn       \
-                         * keeps */
-#define SWELL_TURNS 4   /* whole turns in which a thing grows before it is believed to */
-#define SWELL_RISES 0.8 /* fraction of turns in which it is larger than before */
-#define ROW_LEAST   6   /* sizes of a row, each larger than the last by as much */
-#define SWELL_SHARE                                                                                \
-  0.1 /* least fraction of the live and requested memory that was added this                       \
-       * way */
+/* Least fraction of the live and requested memory that the growth must be. */
+#define LIVE_SHARE 0.05
+/* Least fraction of everything that stayed, if each turn left as much as the median turn. */
+#define EVEN_SHARE 0.2
+/* Fraction of turns that keep at least half of what the median turn keeps. */
+#define ROUND_SIMILAR 0.6
+#define SWELL_TURNS   4   /* complete turns in which an object must grow */
+#define SWELL_RISES   0.8 /* fraction of turns in which it is larger than before */
+#define ROW_LEAST     6   /* sizes in a series, each larger than the last by the same amount */
+/* Least fraction of the live and requested memory that was added this way. */
+#define SWELL_SHARE 0.1
 
 static int by_value(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;

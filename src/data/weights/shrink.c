@@ -5,9 +5,8 @@
 #include "data/weights/parts.h"
 
 #define LISTS_SHARE 4 /* share of the budget for headers and lists: 1/4 */
-#define BYTES_PER_VALUE                                                                            \
-  32 /* buffers of a chunk, per value: read 8, float32 twice, written 8,                           \
-      * scales 8 */
+/* Buffers of a chunk, per value: read 8, float32 twice, written 8, scales 8. */
+#define BYTES_PER_VALUE 32
 
 void weights_free(weights_result *r) {
   for (size_t i = 0; i < r->part_count; i++) free(r->parts[i].name);

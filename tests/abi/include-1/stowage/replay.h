@@ -53,10 +53,9 @@ STOW_API void stow_replay_close(stow_replay *replay);
 STOW_API const char *stow_replay_policy(uint32_t index);
 
 /* Flags of stow_replay_run. */
-#define STOW_REPLAY_MIN_LIMIT                                                                      \
-  UINT32_C(1)                         /* find the smallest limit that finishes: many replays       \
-                                       */
-#define STOW_REPLAY_CHECK UINT32_C(2) /* compare with the segments PyTorch recorded */
+/* Find the smallest limit that finishes; takes many replays. */
+#define STOW_REPLAY_MIN_LIMIT UINT32_C(1)
+#define STOW_REPLAY_CHECK     UINT32_C(2) /* compare with the segments PyTorch recorded */
 
 #define STOW_REPLAY_NO_EVENT UINT64_MAX
 
