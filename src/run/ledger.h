@@ -102,8 +102,11 @@ typedef struct ledger_header {
   _Atomic uint64_t steps_best_ns;         /* fastest step with spilled memory; 0: none */
   _Atomic uint64_t exchanges, moving_ns;  /* number of page exchanges, and how long programs waited
                                            * for them */
-  _Atomic uint64_t refused_count;         /* includes refusals after which a framework retried */
-  _Atomic uint64_t retried_count;         /* refusals after which the same thread succeeded */
+  /* For a PyTorch training loop: its weights, gradients and optimizer state on devices. */
+  _Atomic uint64_t weight_bytes, gradient_bytes, state_bytes;
+  char optimizer[32];             /* type of the optimizer; the largest if there are several */
+  _Atomic uint64_t refused_count; /* includes refusals after which a framework retried */
+  _Atomic uint64_t retried_count; /* refusals after which the same thread succeeded */
   _Atomic uint64_t host_path;   /* LEDGER_PATH_…: whether this driver can put pages on the host */
   _Atomic uint64_t torch_whole; /* 1: a PyTorch of the run does not have the expandable segments
                                  * that the run requested */

@@ -254,6 +254,15 @@ def step(count, marks=ends or ["step", "zero"]):
     if marks[-1] == "zero": assert sgd.zero_grad() == "zeroed"
     return hosts
 '
+# At the end it is said what would have avoided the spill; within the run info() says the same.
+then='grep -qE "did not fit in vram.*; the state of AdamW is 2.5 GiB: .* more vram would avoid it" <<< "$out"' \
+  inside what_would_avoid_the_spill_is_said "$loop"'
+sgd = torch.optim.AdamW()
+for i in range(3): step(12)
+import json, os, subprocess
+run = json.loads(subprocess.run([os.environ["STOWAGE_COMMAND"], "info", "--json"], capture_output=True).stdout)["run"]
+assert run["spilled_peak_bytes"] > 0 and run["step_ms"] > 0 and "AdamW" in run["spill_advice"], run
+print("fine")' --vram-limit 40M --spill 200M
 then='grep -qE "of [23] steps timed 1 spilled, [0-9]+ ms each; the others took" <<< "$out"' inside a_small_step_after_a_large_one_is_in_vram "$loop"'
 assert step(4) == []
 assert step(12) == [2, 3, 4, 5], step(12)
