@@ -1,4 +1,4 @@
-/* Trim: the functions trim.py calls, and when it runs. */
+/* Trim: the functions that trim.py calls, and when it runs. */
 #include "shim/trim.h"
 
 #include <stdatomic.h>
@@ -91,7 +91,7 @@ static python_object *room(python_object *self, python_object *arguments) {
                       (unsigned long long)atomic_load(&token_held_on_host));
 }
 
-/* Counts bytes that a step moved out and home. */
+/* Counts bytes that a step moved out and back. */
 static python_object *moved(python_object *self, python_object *arguments) {
   unsigned long long out, home;
   (void)self;
