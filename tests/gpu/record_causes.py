@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Record programs that run out of memory, each for a known cause, for holding `stowage explain` against the truth.
+"""Record programs that run out of memory, each for a known cause, to compare `stowage explain` with the known cause.
 
 usage: record_causes.py FOLDER [--measure | --estimates] [NAME...]      (needs torch and one card of 16 GiB or more; downloads nothing)
 
 Writes FOLDER/NAME.pickle.gz (PyTorch's snapshot, the error text under "error") and FOLDER/causes.json, a list of
 {name, causes, model, settings, stacks, limit_bytes, failed, bytes}. A name is CAUSE-MODEL[-expandable][-nostacks]; one with
 two causes is CAUSE+CAUSE-MODEL. With --measure the programs of MEASURED run twice more without a limit, as they are and with
-their fix, and FOLDER/fixes.json says what the peak was each time: the bytes a fix is held to. With --estimates nothing is recorded:
+their fix, and FOLDER/fixes.json has the peak of each: what the savings of a fix are compared with. With --estimates nothing is recorded:
 FOLDER/estimates.json says what autocast and recomputing save of a batch.
 
 Every program is its own process, forked from this one, which never touches the card itself.
