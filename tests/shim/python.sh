@@ -14,13 +14,14 @@ trace=$folder/a.stow
 events() { "$stowage" convert "$trace" "$folder/out.csv" > /dev/null 2>&1 && cat "$folder/out.csv"; }
 # inside NAME PROGRAM WORDS…: with every Python, the program prints `fine` and nothing else.
 inside() {
-  local name=$1 program=$2 python out; shift 2
+  local name=$1 program=$2 python out printed; shift 2
   for python in "${pythons[@]}"; do
     rm -f "$trace" "$folder/shim.log"
-    out=$(STOWAGE_SHIM_LOG=$folder/shim.log beneath --record "$trace" "$@" -- "$python" -c "$program" 2>&1); code=$?
+    out=$(STOWAGE_SHIM_LOG=$folder/shim.log beneath --record "$trace" "$@" -- "$python" -c "$program" 2> "$folder/said"); code=$?
     version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    printed=$out out+=$'\n'$(< "$folder/said")
     # Our own final messages about limits do not count.
-    if [ "$code" = 0 ] && [ "$(grep -v '^stowage run: ' <<< "$out")" = fine ]; then ok "${name}_$version"; else echo "code $code: $out"; cat "$folder/shim.log"; fail "${name}_$version"; fi
+    if [ "$code" = 0 ] && [ "$printed" = fine ] && ! grep -qv '^stowage run: ' "$folder/said"; then ok "${name}_$version"; else echo "code $code: $out"; cat "$folder/shim.log"; fail "${name}_$version"; fi
     if [ -n "${then:-}" ] && ! eval "$then"; then cat "$folder/shim.log"; events | head; fail "${name}_$version: $then"; fi
   done
 }
