@@ -155,7 +155,7 @@ def _put_beneath(vram: "Optional[str]", spill: "Optional[str]") -> "Tuple[str, L
         raise _too_late(driver, f"CUDA has already started in this process (by {_who_loaded()})", vram, spill)
     environment = _environment(vram, spill)
     if not environment:
-        return "not loaded", ["no CUDA driver here: limits of device memory have no effect"]
+        return "not loaded", ["no CUDA driver was found: limits of device memory have no effect"]
     _load(environment)
     if driver is not None:
         reason = _adopt(driver)

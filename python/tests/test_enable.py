@@ -277,7 +277,7 @@ class BadUse(unittest.TestCase):
 
     def test_without_a_driver_it_is_said(self):
         out = python("import stowage; print(stowage.enable())", STOWAGE_LIBCUDA="/nowhere/libcuda.so.1")[1]
-        self.assertIn("no CUDA driver here", out)
+        self.assertIn("no CUDA driver was found", out)
         # Then no limit is in force, and another limit can be set.
         out = python(
             "import stowage; stowage.limit(vram='8G'); print(stowage.limit(vram='4G').vram)", STOWAGE_LIBCUDA="/nowhere/libcuda.so.1"
@@ -291,7 +291,7 @@ class BadUse(unittest.TestCase):
             """,
             STOWAGE_LIBCUDA="/nowhere/libcuda.so.1",
         )[1]
-        self.assertIn("no CUDA driver here", out)
+        self.assertIn("no CUDA driver was found", out)
 
 
 @needs("numpy")
