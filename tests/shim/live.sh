@@ -62,5 +62,5 @@ fi
 if grep -q 'on the host, ' "$folder/err"; then fail without_a_terminal_there_is_none; else ok without_a_terminal_there_is_none; fi
 if beneath --spill-stop 20G -- true 2>&1 | grep_all 'nothing is spilled without --spill'; then ok stopping_without_a_spill_is_noted; else fail stopping_without_a_spill_is_noted; fi
 beneath --spill-stop fast -- true > "$folder/out" 2>&1; code=$?
-if [ $code = 2 ] && grep -q -- '--spill-stop "fast": must be a rate such as 20G' "$folder/out"; then ok a_rate_that_is_none; else cat "$folder/out"; fail a_rate_that_is_none; fi
+if [ $code = 2 ] && grep -q -- '--spill-stop "fast": must be a rate in bytes per second' "$folder/out"; then ok a_rate_that_is_none; else cat "$folder/out"; fail a_rate_that_is_none; fi
 finish
