@@ -140,7 +140,7 @@ static bool is_raw(const table_pass *p, size_t i) {
   return p->state->too_many[i] && (p->to->skip == NULL || !p->to->skip[i]);
 }
 
-/* With the lock held. */
+/* Copies the current forms of the columns. The lock is held. */
 static void know_forms(table_window *w) {
   const table_pass *p = w->pass;
   memcpy(w->forms, p->forms, p->state->count * sizeof *w->forms);
@@ -275,7 +275,7 @@ static stow_status add_row(void *context, csv *c) {
   return STOW_OK;
 }
 
-/* The window's csv is a view: the rows of one table, in the window's own memory. */
+/* Sets up the window's csv: the rows of one table in the window's own memory. */
 static void begin_rows(table_window *w) {
   csv *c = &w->rows;
   c->in.at = w->first;
@@ -371,7 +371,7 @@ static stow_status merge_words(table_window *w, size_t i) {
   return STOW_OK;
 }
 
-/* The window was parsed before the column had too many texts: they are written out here. */
+/* Writes out the texts of a window that was parsed before the column had too many. */
 static stow_status unnumber_texts(table_window *w, size_t i) {
   csv_column *c = &w->columns[i];
   w->raw[i] = true;
@@ -394,8 +394,8 @@ void table_bound_words(table_pass *p) {
   intern_free(&s->words[most]);
 }
 
-/* Returns whether it was parsed without knowing that a column is text: it took fields for numbers,
- * or for empty. */
+/* Returns whether the window was parsed without knowing that a column is text: it parsed fields as
+ * numbers, or as empty. */
 static bool turned_to_text(const table_window *w) {
   for (size_t i = 0; i < w->pass->state->count; i++) {
     if (w->pass->forms[i] != CSV_CODES || w->forms[i] == CSV_CODES) continue;
@@ -404,7 +404,7 @@ static bool turned_to_text(const table_window *w) {
   return false;
 }
 
-/* A text among numbers of earlier windows: its distinct texts are not all known. */
+/* Handles a text among numbers of earlier windows: its distinct texts are not all known. */
 static void forget_mixed(table_pass *p, size_t i) {
   if (p->state->stats[i].mixed && p->state->words[i].count > 0) intern_free(&p->state->words[i]);
 }

@@ -130,7 +130,7 @@ typedef struct builder {
   uint16_t device;
   live_list live;
   uint64_t live_bytes;
-  uint64_t last_ns; /* of the previous launch, or the beginning of the step */
+  uint64_t last_ns; /* time of the previous launch, or of the beginning of the step */
   bool in_step;
 } builder;
 

@@ -76,7 +76,7 @@ cu_result cuGraphExecNodeSetParams(void *executable, void *node, void *params) {
   CHANGE(cuGraphExecNodeSetParams, graph_node_set(executable, node, params), node, params);
 }
 
-/* Forgotten first: another may get its handle as soon as it is gone. */
+/* Forget it first: another graph may get its handle at once. */
 cu_result cuGraphExecDestroy(void *executable) {
   __typeof__(&cuGraphExecDestroy) real = REAL(cuGraphExecDestroy);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;

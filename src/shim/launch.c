@@ -17,9 +17,9 @@ typedef enum call_kind {
   COOPERATIVE, /* the same without `extra` */
   KERNEL_EX,   /* (config, function, parameters, extra) */
   ADDRESSES,   /* addresses among the first four arguments */
-  TO_DEVICE,   /* the same, and the second is host memory */
+  TO_DEVICE,   /* the same, and the second address is host memory */
   COPY_2D,     /* a description of 16 words */
-  COPY_3D,     /* of 25 words or more */
+  COPY_3D,     /* a description of 25 words or more */
   GRAPH,       /* an executable graph */
 } call_kind;
 
@@ -27,7 +27,7 @@ enum { NO_STREAM = 15 }; /* the call has none: the default one */
 
 typedef struct call_form {
   uint8_t kind : 4;
-  uint8_t stream : 4; /* which argument, from 0 */
+  uint8_t stream : 4; /* index of the argument, from 0 */
   bool per_thread;    /* the default stream is the thread's own */
   uint8_t width;      /* bytes that the third argument counts; 0: it counts none */
 } call_form;
@@ -113,7 +113,7 @@ static uint64_t blocks(const call *c) {
 typedef struct layout {
   uint32_t count;
   struct {
-    uint32_t index, bytes; /* of a parameter that can hold an address */
+    uint32_t index, bytes; /* for a parameter that can hold an address */
   } parameters[];
 } layout;
 
@@ -272,7 +272,7 @@ bool launch_read(launch *l, unsigned symbol, const uint64_t *registers, const ui
     break;
   case KERNEL_EX: {
     const launch_config *config = (const launch_config *)(uintptr_t)argument(&c, 0);
-    if (config == NULL) return false; /* the driver will say so */
+    if (config == NULL) return false; /* the driver will report it */
     l->stream = config->stream;
     l->function = argument(&c, 1);
     l->work = (uint64_t)config->grid[0] * config->grid[1] * config->grid[2];
