@@ -44,9 +44,12 @@ typedef struct stow_array_options {
   uint64_t read_bytes;  /* the bytes that `read` can read */
   uint64_t cache_bytes; /* of disk, to keep what comes over HTTP for the next epoch and the next
                            run; 0: what $STOWAGE_CACHE says, or none */
+  const void *data; /* values in memory instead of a file; they must outlive the array. `path` is a
+                       name for messages, and raw_dtype is needed */
+  uint64_t data_bytes;
 } stow_array_options;
 #define STOW_ARRAY_OPTIONS_INIT                                                                    \
-  { sizeof(stow_array_options), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 }
+  { sizeof(stow_array_options), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0 }
 
 #define STOW_ARRAY_DIMS_MAX 64
 typedef struct stow_array_info {
