@@ -463,6 +463,17 @@ class Shuffles(Case):
         with self.assertRaises(ValueError):
             stowage.batches(path, shuffle="yes")
 
+    def test_a_deflated_member_is_shuffled_on_disk_from_front_to_back(self):
+        rows, classes = 300000, 1000
+        path = self.path("sorted.npz")
+        labels = np.repeat(np.arange(classes), rows // classes)
+        np.savez_compressed(path, x=np.stack([labels, np.arange(rows), labels, labels], 1))  # 9.6 MB
+        made = stowage.batches(path + ":x", 256, shuffle="disk", memory="4M", scratch=self.folder.name, dtype="float32")
+        batches = [batch.copy() for batch in made]
+        self.assertEqual(sorted(np.concatenate(batches)[:, 1].tolist()), list(range(rows)))
+        self.assertGreater(np.mean([len(np.unique(batch[:, 0])) for batch in batches[:-1]]), 0.95 * 226)
+        self.assertGreater(made.shuffle_quality, 0.95)
+
     def test_a_state_of_the_disk_continues_in_another_world(self):
         path = self.path("x.npy")
         np.save(path, np.arange(60000 * 20).reshape(60000, 20))

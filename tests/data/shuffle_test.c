@@ -5,7 +5,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 
-#include "rows.h"
+#include "numbered_rows.h"
 
 TEST(rows_of_64_KiB_are_permuted_one_by_one)
 {

@@ -2,7 +2,7 @@
  * fits. */
 #include <stdlib.h>
 
-#include "rows.h"
+#include "numbered_rows.h"
 
 TEST(a_state_continues_with_exactly_the_batches_left)
 {
