@@ -29,7 +29,7 @@
  *
  * Shuffled on disk: the rows are first copied in random order into a scratch file, which is then
  * read in blocks and windows as above. Neighbours in the copy are not neighbours in the file, so
- * the quality is close to 1 in any budget.
+ * the quality is close to 1 in any budget that holds a few batches.
  *
  * Threads: only one thread at a time may call next, set_epoch and the state functions; any thread
  * may call release. Fork: a child opens its own; it must not use or close its parent's. Link with

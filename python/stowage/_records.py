@@ -403,8 +403,8 @@ def _members(
         start = at + _BLOCK
         end = start + (count + _BLOCK - 1) // _BLOCK * _BLOCK
         if count < 0 or start + count > size:
-            told = f"{count} bytes" if count >= 0 else "a size that is no number"
-            raise Unreadable(f"{path}: the member at byte {where} has {told}, and {size - start} are left: it was cut, or is damaged")
+            stated = f"{count} bytes" if count >= 0 else "a size that is no number"
+            raise Unreadable(f"{path}: the member at byte {where} has {stated}, and {size - start} are left: it was cut, or is damaged")
         if head < 0:
             head = at
         if meta:

@@ -20,6 +20,7 @@ from ._array import ArrayInfo, ArrayOptions, Origin, is_array
 from ._buffer import Buffers
 from ._card import destination, device_handle
 from ._library import Growing, Invalid, NotFound, StowageError, call, check, declare, lib, parse_size
+from ._memory import host
 from ._reading import Reading
 from ._records import Records, Tokens, find_records
 from ._text import TextColumn, find_text
@@ -262,8 +263,6 @@ class Batches:
         given = self._settings["memory"]
         if given is not None:
             return parse_size(given, "memory")
-        from ._memory import host
-
         return max(4 * _LEAST_BYTES, host().usable_bytes // 4)
 
     @property
@@ -477,12 +476,12 @@ class Batches:
         """Returns the position in plain numbers, for a checkpoint."""
         with self._lock:
             state = self._state()
-            told: Dict[str, Any] = {"version": _STATE_VERSION, **{name: int(getattr(state, name)) for name in _STATE}}
+            made: Dict[str, Any] = {"version": _STATE_VERSION, **{name: int(getattr(state, name)) for name in _STATE}}
             if state.deck_rows:
-                told["deck_rows"] = int(state.deck_rows)
+                made["deck_rows"] = int(state.deck_rows)
             if state.earlier_count:
-                told["earlier"] = [[int(n) for n in world] for world in state.earlier[: state.earlier_count]]
-            return told
+                made["earlier"] = [[int(n) for n in world] for world in state.earlier[: state.earlier_count]]
+            return made
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Continues with exactly the batches that remained when the state was taken, in the same order.

@@ -448,16 +448,16 @@ class Shuffles(Case):
         rows, classes = 400000, 1000
         path = self.path("sorted.npy")
         np.save(path, np.repeat(np.arange(classes), rows // classes)[:, None].repeat(6, 1))  # 19 MB
-        told = {}
+        quality = {}
         for shuffle in (True, "disk"):
             made = stowage.batches(path, 256, shuffle=shuffle, seed=1, memory="4M", scratch=self.folder.name)
             counts = [len(np.unique(batch[:, 0])) for batch in made]
-            told[shuffle] = made.shuffle_quality
-            self.assertAlmostEqual(np.mean(counts[:-1]) / 226, told[shuffle], delta=0.04)
-            self.assertIn(f"quality {told[shuffle]:.2f}", repr(made))
+            quality[shuffle] = made.shuffle_quality
+            self.assertAlmostEqual(np.mean(counts[:-1]) / 226, quality[shuffle], delta=0.04)
+            self.assertIn(f"quality {quality[shuffle]:.2f}", repr(made))
             self.assertEqual(made.info["scratch_bytes"], rows * 48 if shuffle == "disk" else 0)
-        self.assertLess(told[True], 0.5)
-        self.assertGreater(told["disk"], 0.95)
+        self.assertLess(quality[True], 0.5)
+        self.assertGreater(quality["disk"], 0.95)
         self.assertEqual(stowage.batches(path, 256, memory="4M").shuffle_quality, 0)
         self.assertEqual(stowage.batches(path, 256, shuffle=True, memory="64M").shuffle_quality, 1)
         with self.assertRaises(ValueError):

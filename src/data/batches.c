@@ -37,6 +37,7 @@ struct stow_batches {
   char *scratch;      /* its folder; NULL: the default */
   uint64_t deck_rows; /* 0: no shuffle on disk */
   uint64_t own_deck_rows, deck_rows_most, deck_block_rows, deck_bounce_bytes;
+  bool deck_chunked;
   plan from_files, from_deck; /* the input of a plan that reads the files, and one for the deck */
   buffer_pool *buffers;
   prefetch *ahead;
@@ -152,7 +153,9 @@ static stow_status plan_deck(stow_batches *b) {
   plan_for_copy(&b->from_deck, b->first);
   b->deck_block_rows = plan_block(p);
   b->deck_bounce_bytes = p->bounce_bytes;
-  b->deck_rows_most = deck_rows_for(p->memory_bytes, b->first, p->parts, b->deck_block_rows);
+  b->deck_chunked = p->chunk_rows > 1;
+  b->deck_rows_most =
+      deck_rows_for(p->memory_bytes, b->first, p->parts, b->deck_chunked ? b->deck_block_rows : 1);
   if (p->windows < 2) return STOW_OK;
   if (b->deck_rows_most == 0)
     return stow_fail(
@@ -171,6 +174,7 @@ static stow_status make_deck(stow_batches *b, rows *first) {
                           .folder = b->scratch,
                           .deck_rows = b->deck_rows,
                           .block_rows = b->deck_block_rows,
+                          .chunked = b->deck_chunked,
                           .seed = b->options.seed,
                           .bounce_bytes = b->deck_bounce_bytes,
                           .shared = b->shard.world > 1};

@@ -25,6 +25,8 @@ enum { HANDS = 2 };                      /* dealt at the same time: one reads, o
 #define PIECE_BYTES (UINT64_C(64) << 10) /* at most */
 #define PIECES_WANTED                                                                              \
   10000 /* of a hand, divided by its blocks: rows of one block are then 1 in 10,000 of a window */
+#define BLOCKS_WANTED  16                   /* of a hand */
+#define BLOCK_LEAST    (UINT64_C(64) << 10) /* smaller reads are slow */
 #define SYNC_BYTES     (UINT64_C(256) << 20)
 #define PERMUTED_BYTES sizeof(uint32_t)
 
@@ -69,13 +71,13 @@ static uint64_t held_bytes(const rows *files, uint32_t parts) {
 /* A quarter of the budget is left for pieces and direct reads. Depends on nothing that may differ
  * between runs: the order follows from it. */
 uint64_t deck_rows_for(uint64_t memory_bytes, const rows *files, uint32_t parts,
-                       uint64_t block_rows) {
+                       uint64_t unit_rows) {
   uint64_t usable = memory_bytes / 4 * 3, held = held_bytes(files, parts);
   if (usable <= held) return 0;
   uint64_t row = all_row_bytes(files, parts) + PERMUTED_BYTES;
   uint64_t hand = (usable - held) / members_for(files, parts) / row;
   if (hand > UINT32_MAX) hand = UINT32_MAX;
-  return hand >= block_rows ? hand / block_rows * block_rows : hand;
+  return hand >= unit_rows ? hand / unit_rows * unit_rows : hand;
 }
 
 static uint64_t hand_rows(const deck *d, uint64_t hand) {
@@ -138,6 +140,15 @@ static char *copy_text(const char *text) {
   return copy != NULL ? memcpy(copy, text, bytes) : NULL;
 }
 
+/* A small hand takes smaller blocks of the files, so that it has rows of many places; but whole
+ * chunks. Follows from the hand alone, so that a state with another hand deals the same. */
+static uint64_t choose_block(const deck_options *o, uint64_t row_bytes) {
+  uint64_t block = o->deck_rows / BLOCKS_WANTED, small = BLOCK_LEAST / (row_bytes + 1);
+  if (block < small) block = small;
+  if (o->chunked || block > o->block_rows) return o->block_rows;
+  return block < 1 ? 1 : block;
+}
+
 /* Hands that are neighbours in the file, and those of few blocks, need more pieces. */
 static uint64_t count_stripes(const deck *d, uint64_t row_bytes) {
   uint64_t hand = d->options.deck_rows, blocks = d->forward ? 1 : hand / d->options.block_rows;
@@ -150,6 +161,7 @@ stow_status deck_open(deck **out, const deck_options *options, rows *first) {
   deck *d = calloc(1, sizeof *d);
   if (d == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a shuffle on disk");
   d->options = *options;
+  d->options.block_rows = choose_block(options, all_row_bytes(first, options->parts));
   d->rows = first[0].count;
   for (uint32_t i = 0; i < options->parts; i++) {
     d->fds[i] = -1;
@@ -163,9 +175,9 @@ stow_status deck_open(deck **out, const deck_options *options, rows *first) {
   memcpy(d->first, first, options->parts * sizeof *first);
   memset(first, 0, options->parts * sizeof *first);
   d->folder = copy_text(options->folder != NULL ? options->folder : default_folder());
-  stow_status status = d->folder != NULL
-                           ? sequence_open(&d->order, d->rows, d->forward ? 0 : options->block_rows)
-                           : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  stow_status status =
+      d->folder != NULL ? sequence_open(&d->order, d->rows, d->forward ? 0 : d->options.block_rows)
+                        : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
   if (status == STOW_OK) {
     sequence_draw(&d->order, shuffle_key(options->seed, UINT64_MAX, 0));
     *out = d;

@@ -27,15 +27,17 @@ typedef struct deck_options {
   const origin *origins; /* of the files; must outlive the deck */
   const char *folder;    /* NULL: $TMPDIR, or /var/tmp */
   uint64_t deck_rows;    /* of a hand */
-  uint64_t block_rows;   /* of the files */
+  uint64_t block_rows;   /* of the files, at most */
+  bool chunked;          /* blocks are whole chunks: exactly block_rows */
   uint64_t seed;
   uint64_t bounce_bytes; /* for direct reads; 0: through the page cache */
   bool shared;           /* with other ranks */
 } deck_options;
 
-/* Returns the rows of a hand that a budget allows; 0: not even one. */
+/* Returns the rows of a hand that a budget allows, a multiple of `unit_rows` if possible; 0: not
+ * even one. */
 uint64_t deck_rows_for(uint64_t memory_bytes, const rows *files, uint32_t parts,
-                       uint64_t block_rows);
+                       uint64_t unit_rows);
 
 /* Takes over `first`, the opened rows of each part. Reads and writes nothing yet. */
 stow_status deck_open(deck **d, const deck_options *options, rows *first);
