@@ -68,7 +68,7 @@ def _store_ranges(file: Any) -> "Optional[Callable[[memoryview, int], None]]":
     several threads at once.
     """
     system, path = getattr(file, "fs", None), getattr(file, "path", None)
-    cat = getattr(system, "cat_file", None)
+    cat: Any = getattr(system, "cat_file", None)
     if not callable(cat) or not isinstance(path, str) or "w" in str(getattr(file, "mode", "rb")):
         return None
 

@@ -243,8 +243,7 @@ class Records:
         """Returns the records of a batch of rows of the index."""
         if self.kind == "files":
             return [self._read_file(*row) for row in rows.tolist()]
-        take = self._sample if self.kind == "tar" else (lambda file, start, data: bytes(data))
-        return self._read_spans(rows, take)
+        return self._read_spans(rows, _sample if self.kind == "tar" else _line)
 
     def _read_file(self, at: int, length: int, size: int) -> Record:
         root, _, name = os.pread(self._names.fileno(), length, at).partition(b"\0")
@@ -282,18 +281,12 @@ class Records:
             at = end
         return made
 
-    @staticmethod
-    def _sample(file: _File, start: int, data: memoryview) -> "Dict[str, Any]":
-        sample: "Dict[str, Any]" = {}
-        for member in _members(file.path, len(data), lambda offset, count: bytes(data[offset : offset + count]), start, False):
-            if not member.sampled:
-                continue
-            sample["__key__"] = member.key
-            sample[member.ext] = bytes(data[member.start : member.start + member.bytes])
-        return sample
-
 
 # ---- lines ----
+
+
+def _line(_file: _File, _start: int, data: memoryview) -> Any:
+    return bytes(data)
 
 
 def _index_lines(index: _Index, number: int, file: _File) -> None:
@@ -428,6 +421,16 @@ def _members(
         at = end
     if whole:
         raise Unreadable(f"{path}: ends at byte {size} without the mark of its end: it was cut")
+
+
+def _sample(file: _File, start: int, data: memoryview) -> Any:
+    """Returns the members of one sample, from its part of the file."""
+    sample: "Dict[str, Any]" = {}
+    for member in _members(file.path, len(data), lambda offset, count: bytes(data[offset : offset + count]), start, False):
+        if member.sampled:
+            sample["__key__"] = member.key
+            sample[member.ext] = bytes(data[member.start : member.start + member.bytes])
+    return sample
 
 
 def _index_tar(index: _Index, number: int, file: _File) -> None:
