@@ -173,6 +173,7 @@ class Batches:
     def __init__(self, data: Any, settings: Dict[str, Any]) -> None:
         self._data, self._settings = data, settings
         self._batch_rows = 0
+        self._unpickled = False  # and not used since
         self._lock = threading.RLock()
         self._open(settings["rank"], settings["world"])
 
@@ -524,13 +525,19 @@ class Batches:
         self.close()
 
     def _move_to_this_process(self) -> None:
-        """In a worker of a torch DataLoader: opens the files again, each worker with its share."""
-        if self._pid == os.getpid():
+        """In a worker of a torch DataLoader: opens the files again, each worker with its share.
+
+        A forked worker has the parent's batches, a spawned one has unpickled them.
+        """
+        if self._pid == os.getpid() and not self._unpickled:
+            return
+        data = sys.modules.get("torch.utils.data")
+        worker = data.get_worker_info() if data is not None else None
+        self._unpickled = False
+        if self._pid == os.getpid() and worker is None:
             return
         facts = self.info
         rank, world = int(facts["rank"]), int(facts["world"])
-        data = sys.modules.get("torch.utils.data")
-        worker = data.get_worker_info() if data is not None else None
         if worker is not None:
             rank, world = rank * worker.num_workers + worker.id, world * worker.num_workers
         self._close.detach()
@@ -544,6 +551,7 @@ class Batches:
 def _restore(data: Any, settings: Dict[str, Any], state: Dict[str, Any]) -> Batches:
     made = _class()(data, dict(settings, rank=state["rank"], world=state["world"]))
     made.load_state_dict(state)
+    made._unpickled = True
     return made
 
 

@@ -7,6 +7,7 @@ import tarfile
 import tempfile
 import threading
 import unittest
+from unittest import mock
 
 try:
     import numpy as np
@@ -148,6 +149,20 @@ class Files(Case):
         next(made)
         again = pickle.loads(pickle.dumps(made))
         self.assertEqual(next(again), next(made))
+
+    @needs("torch")
+    def test_spawned_workers_of_a_loader_read_their_shares(self):
+        import torch.utils.data
+
+        for i in range(10):
+            self.write(f"in/{i}.bin", b"%d" % i)
+        made = pickle.dumps(stowage.batches(self.path("in"), 3, memory="8M", decode=int))
+        seen = []
+        for number in range(2):
+            worker = mock.Mock(id=number, num_workers=2)
+            with mock.patch("torch.utils.data.get_worker_info", return_value=worker):
+                seen += [int(n) for batch in pickle.loads(made) for n in batch]
+        self.assertEqual(sorted(seen), list(range(10)))
 
 
 class Lines(Case):
@@ -298,7 +313,7 @@ class Tars(Case):
         whole = pack([(f"k{i}.{ext}", b"%d" % i * 50) for i in range(4) for ext in ("a", "b")], tarfile.PAX_FORMAT)
         rng = np.random.default_rng(1)
         refused = 0
-        for _ in range(400):
+        for _ in range(120):
             data = bytearray(whole[: rng.integers(1, len(whole))] if rng.random() < 0.3 else whole)
             for at in rng.integers(0, len(data), 3):
                 data[at] = rng.integers(0, 256)
@@ -308,7 +323,7 @@ class Tars(Case):
                     self.assertTrue(all(len(value) <= len(whole) for sample in batch for value in sample.values()))
             except stowage.StowageError:
                 refused += 1
-        self.assertGreater(refused, 50)
+        self.assertGreater(refused, 20)
 
 
 class TokenFiles(Case):
