@@ -32,22 +32,24 @@ typedef int (*stow_array_reader)(void *user, uint64_t offset, void *to, uint64_t
 
 typedef struct stow_array_options {
   uint32_t struct_bytes; /* sizeof(stow_array_options) */
-  uint32_t raw_dims;     /* number of dimensions in raw_shape */
-  const char *path; /* a file, "file.npz:member", "file.safetensors:tensor", or an http(s) URL; if
-                     * `read` is set, a name for messages */
-  const char *raw_dtype;      /* element type of a file of raw values; NULL: the file has a
-                               * header */
-  const uint64_t *raw_shape;  /* raw_dims sizes; NULL: one dimension, as long as the file */
-  const char *as_dtype;       /* converts values to this type; NULL: keeps the file's type */
+  uint32_t raw_dims;     /* of raw_shape */
+  const char *path; /* a file, "file.npz:member", "file.safetensors:tensor", "file.pt:tensor", or an
+                       http(s) URL; a name for messages where `read` is given */
+  const char *raw_dtype;      /* type of a file of raw values; NULL: the file's */
+  const uint64_t *raw_shape;  /* raw_dims of them; NULL: one dimension, as long as the file */
+  const char *as_dtype;       /* convert values to this type; NULL: the file's */
   const char *const *headers; /* HTTP headers "Name: value", NULL-terminated; NULL: none */
   stow_array_reader read;     /* reads through this function instead of from a path */
   void *read_user;
   uint64_t read_bytes;  /* the number of bytes that `read` can read */
   uint64_t cache_bytes; /* disk space that keeps HTTP data for the next epoch and the next run; 0:
                          * $STOWAGE_CACHE, or no cache */
+  const void *data; /* values in memory instead of a file; they must outlive the array. `path` is a
+                       name for messages, and raw_dtype is needed */
+  uint64_t data_bytes;
 } stow_array_options;
 #define STOW_ARRAY_OPTIONS_INIT                                                                    \
-  { sizeof(stow_array_options), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 }
+  { sizeof(stow_array_options), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0 }
 
 #define STOW_ARRAY_DIMS_MAX 64
 typedef struct stow_array_info {

@@ -5,7 +5,7 @@ Release:  release, holders, cache, and in notebooks %release
 Limit:    enable, limit, restart
 Explain:  explain, record, report, step, profile
 Plan:     estimate, replay, tune
-Data:     shrink, open, batches
+Data:     shrink, open, batches, records
 Models:   load, save, shrink, inspect
 Heap:     heap; use_cupy, use_numba: let CuPy and Numba allocate from it
 
@@ -53,6 +53,7 @@ _WHERE = {
     "save": "_save",
     "open": "lazy",
     "batches": "batches",
+    "records": "_records",
     "heap": "_heap",
     "use_cupy": "_heap",
     "use_numba": "numba",
@@ -125,6 +126,7 @@ if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
     from ._ram import HostMemoryError as HostMemoryError
     from ._recording import record as record
     from ._recording import step as step
+    from ._records import records as records
     from ._release import holders as holders
     from ._release import release as release
     from ._replay import replay as replay

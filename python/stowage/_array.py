@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.parse
 from ctypes import CFUNCTYPE, POINTER, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
-from typing import Any, Iterable, Optional, Tuple
+from typing import Any, Callable, Iterable, Optional, Tuple
 
 from ._library import Growing, Invalid, StowageError, declare, need, parse_size, shown
 
@@ -32,6 +32,8 @@ class ArrayOptions(Growing):
         ("read_user", c_void_p),
         ("read_bytes", c_uint64),
         ("cache_bytes", c_uint64),
+        ("data", c_void_p),
+        ("data_bytes", c_uint64),
     ]
 
 
@@ -59,6 +61,26 @@ declare(
 )
 
 
+def _store_ranges(file: Any) -> "Optional[Callable[[memoryview, int], None]]":
+    """Returns a function that reads ranges of an object opened with fsspec, or None for other files.
+
+    A file object has one position and is read under a lock. A file system of fsspec reads any range by itself (`cat_file`), from
+    several threads at once.
+    """
+    system, path = getattr(file, "fs", None), getattr(file, "path", None)
+    cat: Any = getattr(system, "cat_file", None)
+    if not callable(cat) or not isinstance(path, str) or "w" in str(getattr(file, "mode", "rb")):
+        return None
+
+    def fill(to: memoryview, offset: int) -> None:
+        data = cat(path, start=offset, end=offset + len(to))
+        if len(data) != len(to):
+            raise EOFError(f"{path}: {len(data)} bytes at byte {offset} instead of {len(to)}")
+        to[:] = data
+
+    return fill
+
+
 class _FileReader:
     """Reads from a seekable Python file object, for the C library's threads."""
 
@@ -67,7 +89,12 @@ class _FileReader:
         self.lock = threading.Lock()
         self.failed: Optional[BaseException] = None
         self.stopped = False  # the reader was closed
-        self.bytes = file.seek(0, os.SEEK_END)
+        #: Reads a range without a position, so that several threads can read at once.
+        self.ranges: Optional[Callable[[memoryview, int], None]] = getattr(file, "fill_at", None) or _store_ranges(file)
+        if hasattr(file, "fill_at"):
+            self.bytes = file.bytes
+        else:
+            self.bytes = file.seek(0, os.SEEK_END)
         if self.bytes is None:  # some file objects do not follow io's rule
             self.bytes = file.tell()
         self.function = READER(self._read)
@@ -91,6 +118,10 @@ class _FileReader:
         self._fill(to, offset)
 
     def _fill(self, to: memoryview, offset: int) -> None:
+        if self.ranges is not None:
+            if self.stopped:
+                raise EOFError("closed")
+            return self.ranges(to, offset)
         with self.lock:
             if self.stopped:
                 raise EOFError("closed")
@@ -117,18 +148,22 @@ class Origin:
         cache: "str | int | None" = None,
     ) -> None:
         self.reader: Optional[_FileReader] = None
+        self.seen_as: "Optional[Tuple[Any, Tuple[int, ...]]]" = None
         self.options = ArrayOptions()
         if not hasattr(given, "read") and not isinstance(given, os.PathLike) and callable(getattr(given, "open", None)):
             given = given.open() if hasattr(given, "mode") else given.open("rb")  # fsspec.open's, or a path of its kind
-        if hasattr(given, "read") and hasattr(given, "seek"):
+        if isinstance(given, (str, os.PathLike)):
+            given = _from_store(given)
+        if is_array(given):
+            given = self._keep(given, dtype)
+            path, raw_dtype, raw_shape = "an array in memory", self.stored, self.stored_shape
+        elif hasattr(given, "fill_at") or (hasattr(given, "read") and hasattr(given, "seek")):
             self.reader = _FileReader(given)
             path = str(getattr(given, "name", None) or getattr(given, "path", None) or type(given).__name__)
             self.options.read = self.reader.function
             self.options.read_bytes = self.reader.bytes
         elif isinstance(given, (str, bytes, os.PathLike)):
             path = os.fsdecode(os.fspath(given))
-            if re.match(r"(?!https?:)[a-z][a-z0-9+.-]+(:|::[a-z0-9]+:)//", path) and not os.path.exists(path):
-                raise Invalid(f"{shown(path)}: open it with fsspec and give the file: fsspec.open({shown(path)!r})")
         else:
             raise TypeError(f"{given!r}: give a path, a URL, or a file object that has read and seek")
         #: For messages and reprs: without password and query. `options` has the real path.
@@ -151,6 +186,27 @@ class Origin:
             self.headers = (c_char_p * (len(lines) + 1))(*lines, None)
             self.options.headers = self.headers
 
+    def _keep(self, given: Any, dtype: Any) -> Any:
+        """Makes the options of an array in memory, and keeps it alive. What is not a number of the library is passed on as bytes."""
+        numpy = need("numpy", "reading arrays")
+        array = given.numpy() if hasattr(given, "numpy") and hasattr(given, "device") else numpy.asarray(given)
+        if array.ndim == 0 or array.dtype.hasobject:
+            raise Invalid(f"an array in memory of type {array.dtype} with {array.ndim} dimensions: must have rows, and no objects")
+        array = numpy.ascontiguousarray(array)
+        number = array.dtype.kind in "biuf" and array.dtype.itemsize <= 8
+        if number and not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        if not number and dtype is not None:
+            raise Invalid(f"an array in memory of type {array.dtype} cannot be converted to {dtype}")
+        #: Its type and shape of rows, where the library has only bytes.
+        self.seen_as = None if number else (array.dtype, array.shape[1:])
+        self.stored = array.dtype.name if number else "uint8"
+        self.stored_shape = list(array.shape) if number else [len(array), array.nbytes // max(len(array), 1)]
+        self.array = array
+        self.options.data = array.ctypes.data or 1
+        self.options.data_bytes = array.nbytes
+        return array
+
     def stop(self) -> None:
         """Call before closing: threads that wait for the file object stop waiting."""
         if self.reader is not None:
@@ -161,6 +217,29 @@ class Origin:
         if self.reader is not None and self.reader.failed is not None:
             error.__cause__, self.reader.failed = self.reader.failed, None
         return error
+
+
+def is_array(given: Any) -> bool:
+    """Returns whether these are values in memory: an array of NumPy, a tensor of torch, a column of pandas."""
+    return hasattr(given, "__array__") and hasattr(given, "shape") and hasattr(given, "dtype")
+
+
+def _from_store(given: Any) -> Any:
+    """Opens the address of an object store (s3://bucket/x.npy) with fsspec; returns anything else as it is."""
+    path = os.fspath(given)
+    if not isinstance(path, str) or not re.match(r"(?!https?:)[a-z][a-z0-9+.-]+(:|::[a-z0-9]+:)//", path) or os.path.exists(path):
+        return given
+    try:
+        import fsspec  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError:
+        raise Invalid(
+            f"{shown(path)}: reading it needs fsspec and the package for this store: pip install fsspec; or give an open file, "
+            f"such as that of fsspec.open({shown(path)!r})"
+        ) from None
+    try:
+        return fsspec.open(path, "rb").open()
+    except (ImportError, ValueError) as error:  # the package for this store is missing, or there is none
+        raise Invalid(f"{shown(path)}: fsspec cannot open it; try fsspec.open({shown(path)!r})") from error
 
 
 def origin_of(path: str) -> Optional[Tuple[str, str, int]]:

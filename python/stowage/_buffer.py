@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from ._array import ArrayInfo, numpy_type, shape_of
 from ._card import no_such_type
@@ -25,7 +25,8 @@ class _Buffer:
 class Buffers:
     """The NumPy type and shape of one file's buffers."""
 
-    def __init__(self, info: ArrayInfo) -> None:
+    def __init__(self, info: ArrayInfo, seen_as: "Optional[Tuple[Any, Tuple[int, ...]]]" = None) -> None:
+        self.seen_as = seen_as  #: the type and shape of rows that the library has as bytes
         self.dtype, self.is_bfloat16 = numpy_type(info.dtype.decode())
         self.row_shape = shape_of(info)[1:]
         self.kind = self.dtype.str if self.dtype.kind != "V" else "<u2"
@@ -35,6 +36,8 @@ class Buffers:
 
         interface = {"version": 3, "data": (address, False), "shape": (rows, *self.row_shape), "typestr": self.kind}
         made = numpy.asarray(_Buffer(address, interface, release))
+        if self.seen_as is not None:
+            return made.view(self.seen_as[0]).reshape(rows, *self.seen_as[1])
         return made if made.dtype == self.dtype else made.view(self.dtype)
 
     def tensor(self, array: Any) -> Any:

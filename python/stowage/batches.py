@@ -16,10 +16,13 @@ from collections import deque
 from ctypes import POINTER, byref, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, Iterable, Iterator, List, Optional
 
-from ._array import ArrayInfo, ArrayOptions, Origin
+from ._array import ArrayInfo, ArrayOptions, Origin, is_array
 from ._buffer import Buffers
 from ._card import destination, device_handle
 from ._library import Growing, Invalid, NotFound, StowageError, call, check, declare, lib, parse_size
+from ._memory import host
+from ._reading import Reading
+from ._records import Records, Tokens, find_records
 from ._text import TextColumn, find_text
 from .lazy import LazyArray
 
@@ -29,6 +32,9 @@ _STATE_VERSION = 1  #: of what state_dict() returns
 _STATE = (
     "rows batch_rows seed epoch next_batch rank world shuffle drop_last block_rows window_rows"
 ).split()
+_EARLIER_MAX = 8
+_LEAST_BYTES = 4 << 20  # the smallest budget of the library
+_SHUFFLES = {False: 0, True: 1, "window": 1, "disk": 2}
 
 
 class _Memory(ctypes.Structure):
@@ -50,11 +56,18 @@ class _Options(Growing):
         ("memory_bytes", c_uint64),
         ("memory", _Memory),
         ("device", c_void_p),
+        ("scratch", ctypes.c_char_p),
     ]
 
 
 class _State(Growing):
-    _fields_ = [("reserved", c_uint32)] + [(name, c_uint64) for name in _STATE]
+    _fields_ = [
+        ("reserved", c_uint32),
+        *[(name, c_uint64) for name in _STATE],
+        ("deck_rows", c_uint64),
+        ("earlier_count", c_uint64),
+        ("earlier", c_uint64 * 3 * _EARLIER_MAX),
+    ]
 
 
 class _Info(Growing):
@@ -71,6 +84,8 @@ class _Info(Growing):
         ("window_rows", c_uint64),
         ("drops_cache", c_uint32),
         ("reserved", c_uint32),
+        ("scratch_bytes", c_uint64),
+        ("shuffle_quality", ctypes.c_double),
     ]
 
 
@@ -94,7 +109,7 @@ declare(
 def batches(
     data: Any,
     batch_size: int = 32,
-    shuffle: bool = False,
+    shuffle: "bool | str" = False,
     seed: int = 0,
     drop_last: bool = False,
     num_workers: "int | str" = "auto",
@@ -107,12 +122,21 @@ def batches(
     raw_shape: Optional[Iterable[int]] = None,
     headers: Optional[Dict[str, str]] = None,
     cache: "str | int | None" = None,
+    scratch: "str | os.PathLike[str] | None" = None,
+    decode: Any = None,
 ) -> "Batches":
     """Iterates over the rows of one file, or of several in step, in batches, within `memory`.
 
-    `data` is a path (.npy, `file.npz:member`, also a column of text that `stowage shrink` wrote, which gives arrays of str, `file.safetensors:tensor`, raw values with `raw_dtype`), an http(s) URL, a
-    file object that can seek, or a list, tuple or dict of these: then each batch is a tuple or a dict. `dtype` converts
-    (one type, or one for each file in the same form). `rank` and `world` come from RANK and WORLD_SIZE, Slurm's or MPI's
+    `data` is a path (.npy, `file.npz:member`, also a column of text that `stowage shrink` wrote, which gives arrays of str,
+    `file.safetensors:tensor`, `file.pt:tensor`, raw values with `raw_dtype`), an http(s) URL, an address of an object store
+    (s3://…, with fsspec), a file object that can seek, an array in memory, `stowage.records(…)` (a folder, .tar and .txt are taken
+    as records), or a list, tuple or dict of these: then each batch is a tuple or a dict. `decode` is called with each record, in
+    background threads; what it returns is stacked to an array where the shapes are equal.
+
+    `shuffle=True` shuffles within a window in memory; `.shuffle_quality` says how well. `shuffle="disk"` copies the rows once, in
+    random order, into a scratch file (in `scratch`, or $TMPDIR, or /var/tmp), which is close to a uniform shuffle in any `memory`.
+
+    `dtype` converts (one type, or one for each file in the same form). `rank` and `world` come from RANK and WORLD_SIZE, Slurm's or MPI's
     variables if not given. `num_workers` are background reading threads. `device` gives torch tensors: "cpu" without a
     copy, "cuda" (CuPy arrays if torch is not installed) through the library's pinned memory, copied while the previous step
     computes, and a `stowage.heap()` the same in that heap's memory. `memory=None` is a quarter of what is free. `cache="10G"`
@@ -137,6 +161,8 @@ def batches(
             raw_shape=None if raw_shape is None else list(raw_shape),
             headers=headers,
             cache=cache,
+            scratch=None if scratch is None else os.fspath(scratch),
+            decode=decode,
         ),
     )
 
@@ -147,6 +173,7 @@ class Batches:
     def __init__(self, data: Any, settings: Dict[str, Any]) -> None:
         self._data, self._settings = data, settings
         self._batch_rows = 0
+        self._unpickled = False  # and not used since
         self._lock = threading.RLock()
         self._open(settings["rank"], settings["world"])
 
@@ -164,6 +191,11 @@ class Batches:
             raise Invalid(f"batches: {len(parts)} files given; give 1 to {_FILES_MAX}")
         self._keys, self._single = keys, not isinstance(self._data, (dict, list, tuple))
         types = _for_each(given["dtype"], keys, len(parts))
+        self._records = [part if isinstance(part, Records) else self._find_records(part) for part in parts]
+        decoders = _for_each(given["decode"], keys, len(parts))
+        if given["decode"] is not None and not any(self._records):
+            raise Invalid("decode= is called with records, and these are arrays: give stowage.records(…), a folder, .tar or .txt")
+        self._reading = Reading(self._records, decoders, self._workers(), self._memory() * 3 // 4) if any(self._records) else None
         self._tensors, self._card = destination(given["device"])
         self._texts: "List[Optional[TextColumn]]" = [None] * len(parts)
         try:
@@ -194,9 +226,7 @@ class Batches:
     def _options(self, rank: Optional[int], world: Optional[int]) -> _Options:
         given = self._settings
         batch_size = _whole(given["batch_size"], 1, "batch_size {!r}: must be a whole number of rows, 1 or more")
-        workers, readers = given["num_workers"], 0
-        if not (isinstance(workers, str) and workers == "auto"):
-            readers = max(1, _whole(workers, 0, 'num_workers {!r}: must be "auto" or a number of reading threads'))
+        readers = self._workers()
         if (rank is None) != (world is None):
             raise Invalid("rank and world go together: give both or neither")
         if world is not None:
@@ -204,16 +234,37 @@ class Batches:
             if _whole(rank, 0, refusal) >= _whole(world, 1, refusal) or world > 0xFFFFFFFF:
                 raise Invalid(refusal)
         self._batch_rows = batch_size
-        options = _Options(batch_rows=batch_size, drop_last=bool(given["drop_last"]), shuffle=bool(given["shuffle"]))
+        options = _Options(batch_rows=batch_size, drop_last=bool(given["drop_last"]))
+        try:
+            options.shuffle = _SHUFFLES[given["shuffle"] if isinstance(given["shuffle"], str) else bool(given["shuffle"])]
+        except KeyError:
+            raise Invalid(f'shuffle {given["shuffle"]!r}: must be True, False, "window" or "disk"') from None
+        if given["scratch"] is not None:
+            options.scratch = os.fsencode(given["scratch"])
         options.files = (POINTER(ArrayOptions) * len(self._origins))(*[ctypes.pointer(origin.options) for origin in self._origins])
         options.file_count = len(self._origins)
         options.seed = _whole(given["seed"], None, "seed {!r}: must be a whole number") & 0xFFFFFFFFFFFFFFFF
         options.rank, options.world = rank or 0, world or 0
         options.readers = readers
         options.memory_bytes = 0 if given["memory"] is None else parse_size(given["memory"], "memory")
+        if self._reading is not None:  # the index of records takes a quarter
+            options.memory_bytes = max(_LEAST_BYTES, self._memory() // 4)
         if self._card is not None:
             options.device = device_handle(self._card.index)
         return options
+
+    def _workers(self) -> int:
+        """Returns the number of reading threads; 0: as the library chooses."""
+        workers = self._settings["num_workers"]
+        if isinstance(workers, str) and workers == "auto":
+            return 0
+        return max(1, _whole(workers, 0, 'num_workers {!r}: must be "auto" or a number of reading threads'))
+
+    def _memory(self) -> int:
+        given = self._settings["memory"]
+        if given is not None:
+            return parse_size(given, "memory")
+        return max(4 * _LEAST_BYTES, host().usable_bytes // 4)
 
     @property
     def _handle(self) -> c_void_p:
@@ -225,7 +276,7 @@ class Batches:
     def _file(self, number: int) -> Buffers:
         info = ArrayInfo()
         call("stow_batches_get_file", self._handle, number, byref(info))
-        return Buffers(info)
+        return Buffers(info, self._origins[number].seen_as)
 
     def _explain(self, error: StowageError) -> StowageError:
         for origin in self._origins:
@@ -233,7 +284,7 @@ class Batches:
         return error
 
     def _open_files(self, parts: "List[Any]", types: "List[Any]", rank: Optional[int], world: Optional[int]) -> c_void_p:
-        self._origins = [self._origin(*each) for each in zip(parts, types, self._texts)]
+        self._origins = [self._origin(*each) for each in zip(parts, types, self._texts, self._records)]
         hosts = {origin.origin for origin in self._origins} - {None}
         if self._settings["headers"] and len(hosts) > 1:
             raise Invalid(f"headers go to one host, and these URLs are on {len(hosts)}; open them one by one")
@@ -254,8 +305,21 @@ class Batches:
             raise Invalid(f"{column.name} is text, which stays in host memory: leave device= out, or give {column.name}.codes")
         return column
 
-    def _origin(self, part: Any, kind: Any, text: "Optional[TextColumn]") -> Origin:
+    def _find_records(self, part: Any) -> "Optional[Records]":
+        return None if self._settings["raw_dtype"] is not None else find_records(part)
+
+    def _origin(self, part: Any, kind: Any, text: "Optional[TextColumn]", found: "Optional[Records]") -> Origin:
         given = self._settings
+        if found is not None:
+            if kind is not None or self._card is not None:
+                raise Invalid(f"{found.name} is records, which have no dtype and stay in host memory: leave dtype= and device= out")
+            return Origin(found.origin()[0], None, *found.origin()[1:])
+        if isinstance(part, Tokens):
+            return Origin(part, kind, part.dtype, [len(part), part.length])
+        if isinstance(part, LazyArray) and part._given[1] is None:
+            return Origin(part._given[0], kind, *part._given[2:])
+        if is_array(part):
+            return Origin(part, kind)
         if text is None:
             return Origin(part, kind, given["raw_dtype"], given["raw_shape"], given["headers"], given["cache"])
         if kind is not None:
@@ -267,21 +331,31 @@ class Batches:
 
     @property
     def info(self) -> Dict[str, Any]:
-        """The plan: rows, rank, world, readers, planned_bytes, block_rows, window_rows and so on."""
+        """The plan: rows, rank, world, readers, planned_bytes, block_rows, window_rows, shuffle_quality and so on."""
         made = _Info()
         call("stow_batches_get_info", self._handle, byref(made))
         return {field[0]: getattr(made, field[0]) for field in _Info._fields_ if field[0] != "reserved"}
+
+    @property
+    def shuffle_quality(self) -> float:
+        """How well the rows are mixed, from 0 (not shuffled) to 1 (as in a uniform shuffle).
+
+        It is the number of different classes in a batch of 256 rows of a file that is sorted by 1,000 classes, relative to a uniform
+        shuffle (226).
+        """
+        return float(self.info["shuffle_quality"])
 
     def __len__(self) -> int:
         return int(self.info["batch_count"])
 
     def __repr__(self) -> str:
-        names = ", ".join(origin.name for origin in self._origins)
+        names = ", ".join(origin.name if found is None else found.name for origin, found in zip(self._origins, self._records))
         if not self._close.alive:
             return f"<stowage.batches of {names}: closed>"
         facts = self.info
         share = f", rank {facts['rank']} of {facts['world']}" if facts["world"] > 1 else ""
-        return f"<stowage.batches of {names}: {facts['batch_count']} of {self._settings['batch_size']} rows{share}>"
+        mixed = f", shuffled (quality {facts['shuffle_quality']:.2f})" if self._settings["shuffle"] else ""
+        return f"<stowage.batches of {names}: {facts['batch_count']} of {self._settings['batch_size']} rows{share}{mixed}>"
 
     # ---- iterating ----
 
@@ -305,15 +379,24 @@ class Batches:
         """Returns the next batch; raises StopIteration at the end of the epoch."""
         if self._card is not None:
             return self._take_from_card()
-        arrays = self._arrays()
+        arrays = self._arrays() if self._reading is None else self._read_records(self._reading)
         if arrays is None:
             self._finished, self._untouched = True, False
             raise StopIteration
         parts = [
-            text.take(array) if text is not None else file.tensor(array) if self._tensors else array
-            for file, array, text in zip(self._files, arrays, self._texts)
+            text.take(array) if text is not None else file.tensor(array) if self._tensors and found is None else array
+            for file, array, text, found in zip(self._files, arrays, self._texts, self._records)
         ]
         return self._shaped(parts)
+
+    def _read_records(self, reading: Reading) -> Optional[List[Any]]:
+        """Returns the next batch, with its records in place of their index. Reads the following ones ahead."""
+        while reading.wants(len(self._ahead)):
+            arrays = self._arrays()
+            if arrays is None:
+                break
+            self._ahead.append(reading.begin(arrays))
+        return reading.finish(self._ahead) if self._ahead else None
 
     def _arrays(self) -> Optional[List[Any]]:
         self._await()
@@ -375,6 +458,8 @@ class Batches:
         return state
 
     def _forget_ahead(self) -> None:
+        if self._reading is not None:
+            self._reading.forget(self._ahead)
         while self._ahead:  # copies in flight must finish before the memory is reused
             self._card.hand_over(*self._ahead.popleft())
 
@@ -388,22 +473,39 @@ class Batches:
             call("stow_batches_set_epoch", self._handle, _whole(epoch, 0, "epoch {!r}: epochs count from 0"))
             self._begin()
 
-    def state_dict(self) -> Dict[str, int]:
+    def state_dict(self) -> Dict[str, Any]:
         """Returns the position in plain numbers, for a checkpoint."""
         with self._lock:
             state = self._state()
-            return {"version": _STATE_VERSION, **{name: int(getattr(state, name)) for name in _STATE}}
+            made: Dict[str, Any] = {"version": _STATE_VERSION, **{name: int(getattr(state, name)) for name in _STATE}}
+            if state.deck_rows:
+                made["deck_rows"] = int(state.deck_rows)
+            if state.earlier_count:
+                made["earlier"] = [[int(n) for n in world] for world in state.earlier[: state.earlier_count]]
+            return made
 
-    def load_state_dict(self, state: Dict[str, int]) -> None:
-        """Continues with exactly the batches that remained when the state was taken, in the same order."""
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Continues with exactly the batches that remained when the state was taken, in the same order.
+
+        If the world size is another one, continues the epoch with the rows that remain, each exactly once over all ranks. Take the
+        state when all ranks have taken the same number of batches in the epoch, and load the state of one rank on all ranks.
+        """
         missing = [name for name in ("version", *_STATE) if name not in state]
         if missing:
             raise Invalid(f"state: {', '.join(missing)} missing; give a dict from state_dict()")
         if state["version"] != _STATE_VERSION:
             raise Invalid(f"state: version {state['version']!r} is unknown; this package reads version {_STATE_VERSION}")
         with self._lock:
-            numbers = [_whole(state[name], 0, f"state: {name} is {{!r}}, not a whole number") for name in _STATE]
-            call("stow_batches_set_state", self._handle, byref(_State(0, *numbers)))
+            numbers = [_whole(state[name], 0, f"a state of batches whose {name} is {{!r}}") for name in _STATE]
+            found = _State(0, *numbers)
+            found.deck_rows = _whole(state.get("deck_rows", 0), 0, "a state of batches whose deck_rows is {!r}")
+            earlier = list(state.get("earlier", ()))
+            if len(earlier) > _EARLIER_MAX or any(len(world) != 3 for world in earlier):
+                raise Invalid(f"a state of batches whose earlier is {earlier!r}")
+            found.earlier_count = len(earlier)
+            for to, world in zip(found.earlier, earlier):
+                to[:] = [_whole(n, 0, "a state of batches whose earlier has {!r}") for n in world]
+            call("stow_batches_set_state", self._handle, byref(found))
             self._begin()
 
     # ---- life ----
@@ -412,6 +514,8 @@ class Batches:
         """Stops the readers. Arrays already returned stay valid."""
         with self._lock:
             self._forget_ahead()
+            if self._reading is not None:
+                self._reading.close()
             self._close()
 
     def __enter__(self) -> "Batches":
@@ -421,13 +525,19 @@ class Batches:
         self.close()
 
     def _move_to_this_process(self) -> None:
-        """In a worker of a torch DataLoader: opens the files again, each worker with its share."""
-        if self._pid == os.getpid():
+        """In a worker of a torch DataLoader: opens the files again, each worker with its share.
+
+        A forked worker has the parent's batches, a spawned one has unpickled them.
+        """
+        if self._pid == os.getpid() and not self._unpickled:
+            return
+        data = sys.modules.get("torch.utils.data")
+        worker = data.get_worker_info() if data is not None else None
+        self._unpickled = False
+        if self._pid == os.getpid() and worker is None:
             return
         facts = self.info
         rank, world = int(facts["rank"]), int(facts["world"])
-        data = sys.modules.get("torch.utils.data")
-        worker = data.get_worker_info() if data is not None else None
         if worker is not None:
             rank, world = rank * worker.num_workers + worker.id, world * worker.num_workers
         self._close.detach()
@@ -438,9 +548,10 @@ class Batches:
         return _restore, (self._data, self._settings, self.state_dict())
 
 
-def _restore(data: Any, settings: Dict[str, Any], state: Dict[str, int]) -> Batches:
+def _restore(data: Any, settings: Dict[str, Any], state: Dict[str, Any]) -> Batches:
     made = _class()(data, dict(settings, rank=state["rank"], world=state["world"]))
     made.load_state_dict(state)
+    made._unpickled = True
     return made
 
 

@@ -50,6 +50,8 @@ stow_status gguf_read(tensors *t, source *from, uint64_t max_bytes);
 /* Reads a file of torch.save with a flat dict of contiguous tensors. The pickle inside is read with
  * a list of allowed names and never executed. */
 stow_status torch_file_read(tensors *t, source *from, uint64_t max_bytes);
+/* The same for data: also one tensor (named "tensor"), or a list or tuple of them ("0", "1", …). */
+stow_status torch_file_read_data(tensors *t, source *from, uint64_t max_bytes);
 void tensors_free(tensors *t);
 
 /* For the readers: add a tensor with a name of `length` bytes, and check all tensors. */

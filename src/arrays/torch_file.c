@@ -69,6 +69,7 @@ typedef struct machine {
   size_t made_count, made_capacity;
   buffer strings;
   uint64_t used_bytes, max_bytes;
+  bool data; /* a tensor, or a list of tensors, is accepted too */
 } machine;
 
 typedef enum name_kind {
@@ -522,8 +523,28 @@ static stow_status add_tensor(tensors *t, const members *a, const machine *m, so
   return STOW_OK;
 }
 
+/* Adds the tensor "tensor", or the items of a list or tuple as "0", "1", … */
+static stow_status list_data(tensors *t, const members *a, const machine *m, source *from,
+                             value top) {
+  if (top.tag == TAG_TENSOR) return add_tensor(t, a, m, from, "tensor", &m->made[top.i]);
+  const container *c = &m->containers[top.i];
+  for (size_t i = 0; i < c->count; i++) {
+    char name[24];
+    snprintf(name, sizeof name, "%zu", i);
+    if (c->items[i].tag != TAG_TENSOR)
+      return stow_fail(STOW_ERR_UNSUPPORTED, "%s: item %zu of its list is not a tensor", from->name,
+                       i);
+    STOW_TRY(add_tensor(t, a, m, from, name, &m->made[c->items[i].i]));
+  }
+  return STOW_OK;
+}
+
 static stow_status list_tensors(tensors *t, const members *a, const machine *m, source *from,
                                 value top) {
+  if (m->data && (top.tag == TAG_TENSOR || top.tag == TAG_LIST || top.tag == TAG_TUPLE)) {
+    STOW_TRY(list_data(t, a, m, from, top));
+    return tensors_check_shared(t, from);
+  }
   if (top.tag != TAG_DICT)
     return stow_fail(STOW_ERR_UNSUPPORTED, "%s: not a dict of tensors; save model.state_dict()",
                      from->name);
@@ -571,10 +592,10 @@ static void machine_free(machine *m) {
   buffer_free(&m->strings);
 }
 
-stow_status torch_file_read(tensors *t, source *from, uint64_t max_bytes) {
+static stow_status read_file(tensors *t, source *from, uint64_t max_bytes, bool data) {
   *t = (tensors){.max_bytes = max_bytes / 4};
   members a = {0};
-  machine m = {.from = from, .max_bytes = max_bytes / 4, .strings = BUFFER_INIT};
+  machine m = {.from = from, .max_bytes = max_bytes / 4, .strings = BUFFER_INIT, .data = data};
   STOW_TRY(zip_open(&a.archive, from, max_bytes / 4));
   stow_status status = find_pickle(&a);
   if (status == STOW_OK) status = check_order(&a, from);
@@ -583,4 +604,12 @@ stow_status torch_file_read(tensors *t, source *from, uint64_t max_bytes) {
   zip_close(&a.archive);
   if (status != STOW_OK) tensors_free(t);
   return status;
+}
+
+stow_status torch_file_read(tensors *t, source *from, uint64_t max_bytes) {
+  return read_file(t, from, max_bytes, false);
+}
+
+stow_status torch_file_read_data(tensors *t, source *from, uint64_t max_bytes) {
+  return read_file(t, from, max_bytes, true);
 }

@@ -205,7 +205,7 @@ static stow_status open_npz(array *a, source *from, const char *member) {
   return status;
 }
 
-/* ---- safetensors: one tensor ---- */
+/* ---- safetensors and PyTorch: one tensor ---- */
 
 static stow_status name_tensor(const tensors *t, const char *name) {
   char names[256] = "";
@@ -217,9 +217,10 @@ static stow_status name_tensor(const tensors *t, const char *name) {
                    t->count, names);
 }
 
-static stow_status open_tensor(array *a, source *from, const char *member) {
+static stow_status open_tensor(array *a, source *from, const char *member, bool torch) {
   tensors t;
-  STOW_TRY(safetensors_read(&t, from, HEADER_BYTES_MAX));
+  STOW_TRY(torch ? torch_file_read_data(&t, from, HEADER_BYTES_MAX)
+                 : safetensors_read(&t, from, HEADER_BYTES_MAX));
   const tensor *one = member == NULL && t.count == 1 ? &t.list[0] : NULL;
   for (size_t i = 0; i < t.count && member != NULL && one == NULL; i++)
     if (strcmp(t.list[i].name, member) == 0) one = &t.list[i];
@@ -309,6 +310,18 @@ static bool is_safetensors(const uint8_t *start, uint64_t bytes) {
   return bytes > 8 && start[8] == '{' && source_u64(start) <= bytes - 8;
 }
 
+/* A file of torch.save: a zip whose pickle is in its only folder. torch writes the pickle first. */
+static bool is_torch(source *from) {
+  static const char name[] = "/data.pkl";
+  uint8_t header[30], text[256];
+  if (from->bytes < sizeof header || source_read(from, 0, header, sizeof header) != STOW_OK)
+    return false;
+  size_t length = source_u16(header + 26), end = sizeof name - 1;
+  if (length < end || length > sizeof text || from->bytes - sizeof header < length) return false;
+  return source_read(from, sizeof header, text, length) == STOW_OK &&
+         memcmp(text + length - end, name, end) == 0;
+}
+
 stow_status array_open_source(array *a, source *from, const char *member, const array_spec *spec) {
   uint8_t start[9] = {0};
   STOW_TRY(source_read(from, 0, start, from->bytes < 9 ? (size_t)from->bytes : 9));
@@ -321,12 +334,13 @@ stow_status array_open_source(array *a, source *from, const char *member, const 
                        from->name, npy ? "npy" : "npz");
     return array_open_raw(a, from, spec);
   }
-  if (zipped) return open_npz(a, from, member);
+  if (zipped)
+    return is_torch(from) ? open_tensor(a, from, member, true) : open_npz(a, from, member);
   if (npy && member == NULL) return array_open_npy(a, from);
   if (npy)
     return stow_fail(STOW_ERR_INVALID, "%s: an npy file is a single array; it has no member %.200s",
                      from->name, member);
-  if (is_safetensors(start, from->bytes)) return open_tensor(a, from, member);
+  if (is_safetensors(start, from->bytes)) return open_tensor(a, from, member, false);
   bool is_hdf5;
   STOW_TRY(hdf5_find(&is_hdf5, from));
   if (is_hdf5)

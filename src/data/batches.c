@@ -11,6 +11,8 @@
 #include "base/growing.h"
 #include "base/status.h"
 #include "data/budget.h"
+#include "data/course.h"
+#include "data/deck.h"
 #include "data/plan.h"
 #include "data/prefetch.h"
 #include "data/shard.h"
@@ -26,7 +28,17 @@ struct stow_batches {
   spool spools[STOW_BATCHES_FILES_MAX];
   rows first[STOW_BATCHES_FILES_MAX]; /* until prefetch takes them over */
   shard shard;
+  course course;
+  uint32_t earlier_count; /* worlds that read before this one in this epoch */
+  stow_batches_earlier earlier[STOW_BATCHES_EARLIER_MAX];
   plan plan;
+  plan own;           /* as made for these options; a state may bring other blocks and windows */
+  deck *deck;         /* the shuffle on disk; NULL: none */
+  char *scratch;      /* its folder; NULL: the default */
+  uint64_t deck_rows; /* 0: no shuffle on disk */
+  uint64_t own_deck_rows, deck_rows_most, deck_block_rows, deck_bounce_bytes;
+  bool deck_chunked;
+  plan from_files, from_deck; /* the input of a plan that reads the files, and one for the deck */
   buffer_pool *buffers;
   prefetch *ahead;
   staging *copies;                      /* NULL: no device */
@@ -49,6 +61,9 @@ static stow_status check_options(const stow_batches_options *o) {
   if (o->memory.allocate != NULL && o->device != NULL)
     return stow_fail(STOW_ERR_INVALID,
                      "memory.allocate and a device cannot be combined; choose one for the buffers");
+  if (o->shuffle > STOW_BATCHES_SHUFFLE_DISK)
+    return stow_fail(STOW_ERR_INVALID, "shuffle %u: must be 0, 1 (in windows) or 2 (on disk)",
+                     o->shuffle);
   for (uint32_t i = 0; i < o->file_count; i++)
     if (o->files[i] == NULL) return stow_fail(STOW_ERR_INVALID, "batches: files[%u] is NULL", i);
   return o->device != NULL ? device_check(o->device) : STOW_OK;
@@ -72,22 +87,33 @@ static stow_status open_files(stow_batches *b, const stow_array_options *const *
   return STOW_OK;
 }
 
+/* Sets what the plan has of the course. */
+static void follow(const stow_batches *b, plan *p, const course *c) {
+  p->rank_rows = c->rows;
+  p->shares = c->count;
+  p->share_rows = c->share_rows;
+  /* With whole batches only, all ranks have as many as the rank with the fewest rows. */
+  p->batch_count = b->options.drop_last
+                       ? c->total / b->shard.world / b->options.batch_rows
+                       : c->rows / b->options.batch_rows + (c->rows % b->options.batch_rows != 0);
+}
+
 /* Collects the input of the plan. */
 static stow_status measure(stow_batches *b) {
   const stow_batches_options *o = &b->options;
   plan *p = &b->plan;
-  uint64_t end, bytes, cached = 0;
+  uint64_t bytes, cached = 0;
   *p = (plan){.parts = o->file_count,
               .rows = b->first[0].count,
               .batch_rows = o->batch_rows,
-              .shuffle = o->shuffle,
+              .shuffle = o->shuffle != 0,
               .readers_wanted = o->readers,
               .foreign = o->memory.allocate != NULL,
               .memory_bytes = o->memory_bytes};
   /* A batch larger than the file needs no more memory than the file. */
   if (p->batch_rows > p->rows) p->batch_rows = p->rows > 0 ? p->rows : 1;
-  shard_range(&b->shard, p->rows, &p->first_place, &end);
-  p->rank_rows = end - p->first_place;
+  STOW_TRY(course_make(&b->course, p->rows, &b->shard, NULL, 0));
+  follow(b, p, &b->course);
   for (uint32_t i = 0; i < p->parts; i++) {
     const rows *r = &b->first[i];
     p->row_bytes[i] = r->row_bytes;
@@ -107,11 +133,52 @@ static stow_status measure(stow_batches *b) {
                        o->batch_rows);
   }
   p->drop_cache = source_too_large_to_cache(cached);
-  /* With whole batches only, all ranks have as many as the rank with the fewest rows. */
-  p->batch_count = o->drop_last
-                       ? p->rows / b->shard.world / o->batch_rows
-                       : p->rank_rows / o->batch_rows + (p->rank_rows % o->batch_rows != 0);
   return STOW_OK;
+}
+
+/* A shuffle on disk reads a file of its own, which any number of readers can read in any order. */
+static void plan_for_copy(plan *p, const rows *files) {
+  p->one_reader = p->remote = false;
+  p->chunk_rows = p->outside_bytes = p->cache_bytes = 0;
+  for (uint32_t i = 0; i < p->parts; i++)
+    p->scratch_least[i] = files[i].cast && files[i].items > 0 ? files[i].from.item_bytes : 0;
+  p->drop_cache = source_too_large_to_cache(p->rows * p->file_row_bytes);
+}
+
+/* Plans a deck, unless every order is equally likely without one. */
+static stow_status plan_deck(stow_batches *b) {
+  plan *p = &b->plan;
+  b->from_files = b->from_deck = *p;
+  if (b->options.shuffle != STOW_BATCHES_SHUFFLE_DISK) return STOW_OK;
+  plan_for_copy(&b->from_deck, b->first);
+  b->deck_block_rows = plan_block(p);
+  b->deck_bounce_bytes = p->bounce_bytes;
+  b->deck_chunked = p->chunk_rows > 1;
+  b->deck_rows_most =
+      deck_rows_for(p->memory_bytes, b->first, p->parts, b->deck_chunked ? b->deck_block_rows : 1);
+  if (p->windows < 2) return STOW_OK;
+  if (b->deck_rows_most == 0)
+    return stow_fail(
+        STOW_ERR_BUDGET,
+        "%s: one row does not fit in the budget for a shuffle on disk; give more memory",
+        b->first[0].from.name);
+  b->deck_rows = b->deck_rows_most;
+  *p = b->from_deck;
+  return plan_make(p);
+}
+
+static stow_status make_deck(stow_batches *b, rows *first) {
+  if (b->deck_rows == 0) return STOW_OK;
+  deck_options options = {.parts = b->plan.parts,
+                          .origins = b->origins,
+                          .folder = b->scratch,
+                          .deck_rows = b->deck_rows,
+                          .block_rows = b->deck_block_rows,
+                          .chunked = b->deck_chunked,
+                          .seed = b->options.seed,
+                          .bounce_bytes = b->deck_bounce_bytes,
+                          .shared = b->shard.world > 1};
+  return deck_open(&b->deck, &options, first);
 }
 
 /* Inflates a member to disk, once. A shuffle reads at random, but inflating is sequential, so this
@@ -127,6 +194,7 @@ static stow_status spool_deflated(stow_batches *b) {
   }
   p->one_reader = false;
   for (uint32_t i = 0; i < p->parts; i++) p->one_reader |= rows_one_reader(&b->first[i]);
+  b->from_files.one_reader = p->one_reader;
   return plan_make(p);
 }
 
@@ -145,7 +213,12 @@ static stow_status start(stow_batches *b) {
     STOW_TRY(staging_open(&b->copies, b->options.device, p->parts));
   }
   STOW_TRY(buffer_pool_open(&b->buffers, &buffers));
-  STOW_TRY(prefetch_open(&b->ahead, &b->plan, b->origins, b->first, b->buffers));
+  STOW_TRY(make_deck(b, b->first));
+  b->own = b->plan;
+  b->own_deck_rows = b->deck_rows;
+  course_divide(&b->course, p->window_rows);
+  STOW_TRY(
+      prefetch_open(&b->ahead, &b->plan, &b->course, b->deck, b->origins, b->first, b->buffers));
   return prefetch_begin(b->ahead, b->options.seed, b->epoch, b->next_batch);
 }
 
@@ -157,8 +230,18 @@ static stow_status open_batches(stow_batches *b, const stow_array_options *const
   STOW_TRY(open_files(b, files));
   STOW_TRY(measure(b));
   STOW_TRY(plan_make(&b->plan));
+  STOW_TRY(plan_deck(b));
   if (b->plan.shuffle && b->plan.one_reader && b->plan.block_rows > 0) STOW_TRY(spool_deflated(b));
   return start(b);
+}
+
+static stow_status keep_folder(stow_batches *b, const char *folder) {
+  if (folder == NULL || folder[0] == '\0') return STOW_OK;
+  size_t bytes = strlen(folder) + 1;
+  b->scratch = malloc(bytes);
+  if (b->scratch == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
+  memcpy(b->scratch, folder, bytes);
+  return STOW_OK;
 }
 
 stow_status stow_batches_open(stow_batches **batches, const stow_batches_options *given) {
@@ -171,9 +254,11 @@ stow_status stow_batches_open(stow_batches **batches, const stow_batches_options
   if (b == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
   b->options = options;
   b->options.files = NULL;
+  b->options.scratch = NULL;
   b->owner = getpid();
   for (uint32_t i = 0; i < STOW_BATCHES_FILES_MAX; i++) b->spools[i].fd = -1;
-  stow_status status = open_batches(b, options.files);
+  stow_status status = keep_folder(b, options.scratch);
+  if (status == STOW_OK) status = open_batches(b, options.files);
   if (status == STOW_OK)
     *batches = b;
   else
@@ -194,6 +279,9 @@ void stow_batches_close(stow_batches *b) {
   put_unsent(b);
   staging_close(b->copies);
   prefetch_close(b->ahead);
+  deck_close(b->deck);
+  course_free(&b->course);
+  free(b->scratch);
   buffer_pool_close(b->buffers);
   for (uint32_t i = 0; i < STOW_BATCHES_FILES_MAX; i++) {
     if (b->first[i].opened_from != NULL) rows_close(&b->first[i]);
@@ -280,25 +368,25 @@ static stow_status go_to(stow_batches *b, uint64_t epoch, uint64_t batch) {
   return STOW_OK;
 }
 
-stow_status stow_batches_set_epoch(stow_batches *b, uint64_t epoch) {
-  return go_to(b, epoch, 0);
-}
-
 /* ---- state ---- */
 
 static stow_batches_state state_of(const stow_batches *b) {
-  return (stow_batches_state){.struct_bytes = sizeof(stow_batches_state),
-                              .rows = b->plan.rows,
-                              .batch_rows = b->options.batch_rows,
-                              .seed = b->options.seed,
-                              .epoch = b->epoch,
-                              .next_batch = b->next_batch - (b->unsent_rows > 0),
-                              .rank = b->shard.rank,
-                              .world = b->shard.world,
-                              .shuffle = b->options.shuffle,
-                              .drop_last = b->options.drop_last,
-                              .block_rows = b->plan.block_rows,
-                              .window_rows = b->plan.window_rows};
+  stow_batches_state s = {.struct_bytes = sizeof(stow_batches_state),
+                          .rows = b->plan.rows,
+                          .batch_rows = b->options.batch_rows,
+                          .seed = b->options.seed,
+                          .epoch = b->epoch,
+                          .next_batch = b->next_batch - (b->unsent_rows > 0),
+                          .rank = b->shard.rank,
+                          .world = b->shard.world,
+                          .shuffle = b->options.shuffle,
+                          .drop_last = b->options.drop_last,
+                          .block_rows = b->plan.block_rows,
+                          .window_rows = b->plan.window_rows,
+                          .deck_rows = b->deck_rows,
+                          .earlier_count = b->earlier_count};
+  memcpy(s.earlier, b->earlier, sizeof s.earlier);
+  return s;
 }
 
 stow_status stow_batches_get_state(stow_batches *b, stow_batches_state *s) {
@@ -308,60 +396,181 @@ stow_status stow_batches_get_state(stow_batches *b, stow_batches_state *s) {
 
 static stow_status check_state(stow_batches *b, const stow_batches_state *s) {
   stow_batches_state now = state_of(b);
+  bool same_world = s->world == now.world;
   const struct {
     const char *name;
     uint64_t state, here;
-  } same[] = {{"rows", s->rows, now.rows},          {"batch_rows", s->batch_rows, now.batch_rows},
-              {"rank", s->rank, now.rank},          {"world", s->world, now.world},
-              {"shuffle", s->shuffle, now.shuffle}, {"drop_last", s->drop_last, now.drop_last}};
+  } same[] = {{"rows", s->rows, now.rows},
+              {"batch_rows", same_world ? s->batch_rows : now.batch_rows, now.batch_rows},
+              {"rank", same_world ? s->rank : now.rank, now.rank},
+              {"shuffle", s->shuffle, now.shuffle},
+              {"drop_last", s->drop_last, now.drop_last}};
   for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
     if (same[i].state != same[i].here)
       return stow_fail(STOW_ERR_INVALID,
                        "the state has %s %" PRIu64 ", these batches have %" PRIu64
                        ": open them with the same options",
                        same[i].name, same[i].state, same[i].here);
-  if (s->next_batch > b->plan.batch_count)
-    return stow_fail(STOW_ERR_INVALID, "the state is at batch %" PRIu64 " of %" PRIu64,
-                     s->next_batch, b->plan.batch_count);
+  if (s->earlier_count + !same_world > STOW_BATCHES_EARLIER_MAX)
+    return stow_fail(STOW_ERR_INVALID,
+                     "the state continues %" PRIu64 " other worlds in one epoch, at most %d are "
+                     "possible: begin the next epoch",
+                     s->earlier_count + !same_world, STOW_BATCHES_EARLIER_MAX);
+  if (s->deck_rows > 0 && s->shuffle != STOW_BATCHES_SHUFFLE_DISK)
+    return stow_fail(STOW_ERR_INVALID,
+                     "the state has a shuffle on disk of %" PRIu64
+                     " rows, but does not shuffle on disk",
+                     s->deck_rows);
+  if (s->deck_rows > b->deck_rows_most)
+    return stow_fail(STOW_ERR_BUDGET,
+                     "the state shuffled %" PRIu64
+                     " rows at a time on disk, the budget allows %" PRIu64 ": give more memory",
+                     s->deck_rows, b->deck_rows_most);
   return STOW_OK;
 }
 
-/* Makes another plan, with other blocks or another window, for the same files. */
-static stow_status replan(stow_batches *b, const plan *other) {
+/* What set_state and set_epoch change together. */
+typedef struct change {
+  plan plan;
+  course course;
+  uint64_t deck_rows, seed;
+} change;
+
+/* Reads along another course, with other blocks, windows or another deck. Takes over the course. */
+static stow_status replan(stow_batches *b, change *to) {
   rows first[STOW_BATCHES_FILES_MAX] = {0};
-  prefetch *ahead = NULL;
   stow_status status = STOW_OK;
-  for (uint32_t i = 0; i < b->plan.parts && status == STOW_OK; i++)
+  bool deal = to->deck_rows != b->deck_rows || (b->deck != NULL && to->seed != b->options.seed);
+  bool files = deal || to->deck_rows == 0;
+  for (uint32_t i = 0; files && i < b->plan.parts && status == STOW_OK; i++)
     status = rows_open(&first[i], &b->origins[i]);
   if (status == STOW_OK) {
     prefetch_close(b->ahead); /* frees its windows before the new ones are allocated */
     b->ahead = NULL;
-    b->plan = *other;
-    status = prefetch_open(&ahead, &b->plan, b->origins, first, b->buffers);
-    b->ahead = ahead;
+    b->plan = to->plan;
+    course_free(&b->course);
+    b->course = to->course;
+    to->course = (course){0};
+    course_divide(&b->course, b->plan.window_rows);
+    b->deck_rows = to->deck_rows;
+    b->options.seed = to->seed;
+    if (deal) {
+      deck_close(b->deck);
+      b->deck = NULL;
+      status = make_deck(b, first);
+    }
   }
+  if (status == STOW_OK)
+    status = prefetch_open(&b->ahead, &b->plan, &b->course, b->deck, b->origins, first, b->buffers);
   for (uint32_t i = 0; i < STOW_BATCHES_FILES_MAX; i++)
     if (first[i].opened_from != NULL) rows_close(&first[i]);
   return status;
 }
 
+/* Fills in the course and the plan of a state, after `earlier`. */
+static stow_status plan_state(stow_batches *b, change *to, const stow_batches_state *s,
+                              const stow_batches_earlier *earlier, uint32_t earlier_count) {
+  STOW_TRY(course_make(&to->course, b->plan.rows, &b->shard, earlier, earlier_count));
+  follow(b, &to->plan, &to->course);
+  uint64_t batch_rows = earlier_count > 0 ? earlier[0].batch_rows : s->batch_rows;
+  if (batch_rows > b->plan.rows) batch_rows = b->plan.rows > 0 ? b->plan.rows : 1;
+  return plan_adopt(&to->plan, s->block_rows, s->window_rows, batch_rows);
+}
+
 stow_status stow_batches_set_state(stow_batches *b, const stow_batches_state *given) {
   stow_batches_state full = STOW_BATCHES_STATE_INIT;
   const stow_batches_state *s = &full;
+  stow_batches_earlier earlier[STOW_BATCHES_EARLIER_MAX] = {{0}};
   STOW_TRY(check_open(b));
   if (given == NULL) return stow_fail(STOW_ERR_INVALID, "stow_batches_set_state: state is NULL");
   STOW_TRY(growing_read(&full, sizeof full, given, "stow_batches_state"));
   STOW_TRY(check_state(b, s));
-  if (s->block_rows != b->plan.block_rows || s->window_rows != b->plan.window_rows) {
-    plan other = b->plan;
-    STOW_TRY(plan_adopt(&other, s->block_rows, s->window_rows));
-    STOW_TRY(replan(b, &other));
+  uint32_t count = (uint32_t)s->earlier_count;
+  memcpy(earlier, s->earlier, count * sizeof *earlier);
+  bool same_world = s->world == b->shard.world;
+  if (!same_world)
+    earlier[count++] = (stow_batches_earlier){s->world, s->batch_rows, s->next_batch};
+  change to = {.plan = s->deck_rows > 0 ? b->from_deck : b->from_files,
+               .deck_rows = s->deck_rows,
+               .seed = s->seed};
+  stow_status status = plan_state(b, &to, s, earlier, count);
+  uint64_t next = same_world ? s->next_batch : 0;
+  if (status == STOW_OK && next > to.plan.batch_count)
+    status = stow_fail(STOW_ERR_INVALID, "the state is at batch %" PRIu64 " of %" PRIu64, next,
+                       to.plan.batch_count);
+  bool as_now = count == 0 && b->earlier_count == 0 && s->block_rows == b->plan.block_rows &&
+                s->window_rows == b->plan.window_rows && s->deck_rows == b->deck_rows &&
+                (b->deck == NULL || s->seed == b->options.seed);
+  if (status == STOW_OK && !as_now) {
+    put_unsent(b);
+    status = replan(b, &to);
   }
+  course_free(&to.course);
+  STOW_TRY(status);
   b->options.seed = s->seed;
-  return go_to(b, s->epoch, s->next_batch);
+  b->earlier_count = count;
+  memcpy(b->earlier, earlier, sizeof earlier);
+  return go_to(b, s->epoch, next);
+}
+
+stow_status stow_batches_set_epoch(stow_batches *b, uint64_t epoch) {
+  STOW_TRY(check_open(b));
+  if (b->earlier_count > 0) { /* a new epoch is this world's alone */
+    change to = {.plan = b->own, .deck_rows = b->own_deck_rows, .seed = b->options.seed};
+    STOW_TRY(course_make(&to.course, b->plan.rows, &b->shard, NULL, 0));
+    put_unsent(b);
+    stow_status status = replan(b, &to);
+    course_free(&to.course);
+    STOW_TRY(status);
+    b->earlier_count = 0;
+    memset(b->earlier, 0, sizeof b->earlier);
+  }
+  return go_to(b, epoch, 0);
 }
 
 /* ---- facts ---- */
+
+enum { CLASSES = 1000, BATCH = 256, OFFSETS = 32 }; /* of shuffle_quality */
+
+/* Returns the probability that none of a batch's rows has a property that a row has with
+ * probability `each`. */
+static double none_of_batch(double each) {
+  double none = 1;
+  for (int i = 0; i < BATCH; i++) none *= 1 - (each < 1 ? each : 1);
+  return none;
+}
+
+/* Returns how many runs of neighbours of one class a batch has rows of, on average. Its window has
+ * `places` runs of neighbours, each `width` classes long, which begin anywhere in a class. */
+static double runs_in_batch(double places, double width) {
+  double runs = 0, all = width * places, of_class = 1 - none_of_batch(1 / all);
+  for (int i = 0; i < OFFSETS; i++) {
+    double first = 1 - (i + 0.5) / OFFSETS; /* what is left of the class where it begins */
+    if (first > width) first = width;
+    double whole = (double)(uint64_t)(width - first), last = width - first - whole;
+    runs += 1 - none_of_batch(first / all) + whole * of_class + 1 - none_of_batch(last / all);
+  }
+  return places * runs / OFFSETS;
+}
+
+/* Returns how many classes that many rows of different runs have, on average. */
+static double classes_of(double runs) {
+  double missing = 1, whole = (double)(int)runs;
+  for (int i = 0; i < (int)runs; i++) missing *= 1 - 1.0 / CLASSES;
+  return CLASSES * (1 - missing * (1 - (runs - whole) / CLASSES));
+}
+
+static double quality_of(const stow_batches *b) {
+  const plan *p = &b->plan;
+  if (!p->shuffle) return 0;
+  if (p->window_rows == 0 || p->windows < 2) return 1;
+  uint64_t run_rows = p->block_rows;
+  double places = (double)p->window_rows / (double)p->block_rows;
+  if (b->deck != NULL) places = deck_places(b->deck, p->window_rows, p->block_rows, &run_rows);
+  double width = (double)run_rows * CLASSES / (double)p->rows;
+  double quality = classes_of(runs_in_batch(places, width)) / classes_of(BATCH);
+  return quality < 1 ? quality : 1;
+}
 
 stow_status stow_batches_get_info(stow_batches *b, stow_batches_info *info) {
   const plan *p = &b->plan;
@@ -376,7 +585,9 @@ stow_status stow_batches_get_info(stow_batches *b, stow_batches_info *info) {
                             .planned_bytes = p->planned_bytes,
                             .block_rows = p->block_rows,
                             .window_rows = p->window_rows,
-                            .drops_cache = p->drop_cache};
+                            .drops_cache = p->drop_cache,
+                            .scratch_bytes = b->deck != NULL ? deck_bytes(b->deck) : 0,
+                            .shuffle_quality = quality_of(b)};
   return growing_write(info, &full, sizeof full, "stow_batches_info");
 }
 

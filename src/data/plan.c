@@ -151,6 +151,10 @@ static uint64_t choose_block(const plan *p) {
   return (block + p->chunk_rows - 1) / p->chunk_rows * p->chunk_rows;
 }
 
+uint64_t plan_block(const plan *p) {
+  return choose_block(p);
+}
+
 /* Returns whether the rank has all rows and they fit in memory. */
 static bool fits_whole(const plan *p, uint64_t left) {
   uint64_t bytes, batches = 6 * batch_bytes(p);
@@ -223,14 +227,15 @@ stow_status plan_make(plan *p) {
   return finish(p);
 }
 
-stow_status plan_adopt(plan *p, uint64_t block_rows, uint64_t window_rows) {
+stow_status plan_adopt(plan *p, uint64_t block_rows, uint64_t window_rows, uint64_t batch_rows) {
   begin(p);
   p->block_rows = block_rows;
   p->window_rows = window_rows;
-  p->windows = window_rows == 0 || window_rows >= p->rank_rows ? 1 : 2;
+  bool one_window = p->shares <= 1 && window_rows >= p->share_rows;
+  p->windows = window_rows == 0 || one_window ? 1 : 2;
   uint64_t bytes;
   if (window_rows > UINT32_MAX || !checked_mul(&bytes, window_rows, 2 * window_row_bytes(p)) ||
-      (window_rows > 0 && window_rows < p->rank_rows && window_rows % p->batch_rows != 0) ||
+      (window_rows > 0 && window_rows < p->share_rows && window_rows % batch_rows != 0) ||
       (block_rows > 0 && p->rows / block_rows >= UINT32_MAX))
     return stow_fail(STOW_ERR_INVALID,
                      "the state has blocks of %" PRIu64 " rows and a window of %" PRIu64

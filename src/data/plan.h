@@ -20,8 +20,8 @@ typedef struct plan {
   uint64_t row_bytes[STOW_BATCHES_FILES_MAX];     /* as passed to the caller */
   uint64_t file_row_bytes;                        /* bytes of a row in all files together */
   uint64_t scratch_least[STOW_BATCHES_FILES_MAX]; /* for conversion; 0: none */
-  uint64_t rows, rank_rows, first_place; /* rows of the files; rows of this rank, and the position
-                                          * of the first */
+  uint64_t rows, rank_rows;                       /* of the files; of this rank */
+  uint64_t shares, share_rows; /* that the rank reads parts of; rows of the largest */
   uint64_t batch_rows, batch_count;
   bool shuffle, one_reader, remote;
   bool foreign;           /* the buffers are the caller's memory, with any alignment */
@@ -52,9 +52,12 @@ typedef struct plan {
 uint64_t plan_buffers(const plan *p);
 /* Returns whether that file's buffers have room for direct reads. */
 bool plan_room(const plan *p, uint32_t part);
+/* Returns the rows of a block of a shuffle; follows from the files alone. */
+uint64_t plan_block(const plan *p);
 /* Computes the output. STOW_ERR_BUDGET: the message names a budget that is enough. */
 stow_status plan_make(plan *p);
-/* Computes it with the blocks and window of a state. STOW_ERR_BUDGET: they do not fit. */
-stow_status plan_adopt(plan *p, uint64_t block_rows, uint64_t window_rows);
+/* The same with the blocks and window of a state, whose batches had `batch_rows`: STOW_ERR_BUDGET
+ * if they do not fit. */
+stow_status plan_adopt(plan *p, uint64_t block_rows, uint64_t window_rows, uint64_t batch_rows);
 
 #endif

@@ -10,33 +10,28 @@
 
 /* ---- batches and windows ---- */
 
+/* Returns the index of the batch's first row, at most the end of what the batches take. */
 static uint64_t batch_first(const prefetch *p, uint64_t batch) {
-  return p->plan->first_place + batch * p->plan->batch_rows;
+  uint64_t at = batch * p->plan->batch_rows;
+  return at < p->plan->rank_rows ? at : p->plan->rank_rows;
 }
 
-/* Returns the end of the positions of the batches before `batch`. */
-static uint64_t batch_end(const prefetch *p, uint64_t batch) {
-  uint64_t end = p->plan->first_place + p->plan->rank_rows, at = batch_first(p, batch);
-  return at < end ? at : end;
+uint64_t prefetch_rows(const prefetch *p) {
+  return batch_first(p, p->plan->batch_count);
 }
 
 uint64_t prefetch_window_of(const prefetch *p, uint64_t batch) {
-  return batch * p->plan->batch_rows / p->plan->window_rows;
+  return course_window_of(p->course, batch_first(p, batch));
 }
 
 uint64_t prefetch_window_count(const prefetch *p) {
-  return p->plan->batch_count == 0 ? 0 : prefetch_window_of(p, p->plan->batch_count - 1) + 1;
-}
-
-/* Returns the first batch after window `number`. */
-static uint64_t window_last_batch(const prefetch *p, uint64_t number) {
-  if (number + 1 >= prefetch_window_count(p)) return p->plan->batch_count;
-  return (number + 1) * p->plan->window_rows / p->plan->batch_rows;
+  uint64_t last = prefetch_rows(p);
+  return last == 0 ? 0 : course_window_of(p->course, last - 1) + 1;
 }
 
 static bool window_ready(const prefetch *p, uint64_t number) {
   const window *w = &p->windows[number % p->plan->windows];
-  return w->number == number && w->drawn && w->loaded == w->end - w->first;
+  return w->number == number && w->drawn && w->loaded == w->at.end - w->at.first;
 }
 
 /* ---- tasks: called without the lock ---- */
@@ -53,18 +48,31 @@ static stow_status read_places(prefetch *p, rows *part, uint64_t first, uint64_t
   return STOW_OK;
 }
 
+/* Reads rows `first` to `end` of the course. */
+static stow_status read_course(prefetch *p, rows *part, uint64_t first, uint64_t end, char *to) {
+  while (first < end) {
+    uint64_t place, run = course_run(p->course, first, &place);
+    if (run > end - first) run = end - first;
+    STOW_TRY(read_places(p, part, place, place + run, to));
+    first += run;
+    to += run * part->row_bytes;
+  }
+  return STOW_OK;
+}
+
 /* Fills a whole batch of one part. If the buffer has room, its rows get the same page alignment as
  * in the file, so that a direct read goes straight into it. */
 static stow_status fill_one(prefetch *p, rows *part, uint32_t number, uint64_t batch) {
-  uint64_t first = batch_first(p, batch), end = batch_end(p, batch + 1), offset;
+  uint64_t first = batch_first(p, batch), end = batch_first(p, batch + 1), place, offset;
   void **data = &p->slots[batch % p->plan->ahead].data[number];
-  if (!plan_room(p->plan, number) || !rows_offset(part, first, &offset) ||
+  bool whole = course_run(p->course, first, &place) >= end - first;
+  if (!whole || !plan_room(p->plan, number) || !rows_offset(part, place, &offset) ||
       offset % BUFFER_POOL_ALIGN != 0)
-    return read_places(p, part, first, end, *data);
+    return read_course(p, part, first, end, *data);
   buffer_pool_kept kept;
   *data = buffer_pool_shift(*data, (size_t)(offset % SOURCE_DIRECT_UNIT), &kept);
   part->from.from->room = true;
-  stow_status status = read_places(p, part, first, end, *data);
+  stow_status status = read_places(p, part, place, place + (end - first), *data);
   part->from.from->room = false;
   buffer_pool_settle(*data, &kept);
   return status;
@@ -73,15 +81,15 @@ static stow_status fill_one(prefetch *p, rows *part, uint32_t number, uint64_t b
 static stow_status fill_from_file(prefetch *p, reader *r, uint64_t batch, uint64_t count) {
   for (uint32_t i = 0; i < p->plan->parts; i++) {
     rows *part = &r->parts[i];
-    uint64_t first = batch_first(p, batch), end = batch_end(p, batch + count);
+    uint64_t first = batch_first(p, batch), end = batch_first(p, batch + count);
     if (count == 1) {
       STOW_TRY(fill_one(p, part, i, batch));
       continue;
     }
-    STOW_TRY(read_places(p, part, first, end, r->stage));
+    STOW_TRY(read_course(p, part, first, end, r->stage));
     const char *from = r->stage;
     for (uint64_t b = batch; b < batch + count; b++) {
-      size_t bytes = (size_t)((batch_end(p, b + 1) - batch_first(p, b)) * part->row_bytes);
+      size_t bytes = (size_t)((batch_first(p, b + 1) - batch_first(p, b)) * part->row_bytes);
       memcpy(p->slots[b % p->plan->ahead].data[i], from, bytes);
       from += bytes;
     }
@@ -89,40 +97,25 @@ static stow_status fill_from_file(prefetch *p, reader *r, uint64_t batch, uint64
   return STOW_OK;
 }
 
-/* Copies rows of a window in the drawn order. They are scattered, so prefetch them. */
-static void gather(char *to, const char *from, const uint32_t *numbers, uint64_t count,
-                   size_t bytes) {
-  enum { EARLY = 16 };
-  if (bytes == 4) {
-    for (uint64_t i = 0; i < count; i++) memcpy(to + i * 4, from + (size_t)numbers[i] * 4, 4);
-    return;
-  }
-  if (bytes == 8) {
-    for (uint64_t i = 0; i < count; i++) memcpy(to + i * 8, from + (size_t)numbers[i] * 8, 8);
-    return;
-  }
-  for (uint64_t i = 0; i < count; i++) {
-    if (i + EARLY < count)
-      for (size_t at = 0; at < bytes && at < 512; at += 64)
-        __builtin_prefetch(from + numbers[i + EARLY] * bytes + at);
-    memcpy(to + i * bytes, from + numbers[i] * bytes, bytes);
-  }
-}
-
-static void fill_from_window(prefetch *p, uint64_t batch, uint64_t count) {
-  const window *w = &p->windows[prefetch_window_of(p, batch) % p->plan->windows];
-  for (uint64_t b = batch; b < batch + count; b++) {
-    uint64_t first = batch_first(p, b), end = batch_end(p, b + 1);
-    for (uint32_t i = 0; i < p->plan->parts; i++)
-      gather(p->slots[b % p->plan->ahead].data[i], w->rows[i], w->permutation + (first - w->first),
-             end - first, (size_t)p->plan->row_bytes[i]);
+/* Copies rows `first` to `end` of the course from the window that holds them. */
+static void fill_from_window(prefetch *p, const window *w, uint64_t first, uint64_t end) {
+  while (first < end) {
+    uint64_t batch = first / p->plan->batch_rows, start = batch * p->plan->batch_rows;
+    uint64_t stop = start + p->plan->batch_rows < end ? start + p->plan->batch_rows : end;
+    const uint32_t *numbers = w->permutation + w->at.slot + (first - w->at.from);
+    for (uint32_t i = 0; i < p->plan->parts; i++) {
+      size_t bytes = (size_t)p->plan->row_bytes[i];
+      char *to = p->slots[batch % p->plan->ahead].data[i];
+      shuffle_gather(to + (first - start) * bytes, w->rows[i], numbers, stop - first, bytes);
+    }
+    first = stop;
   }
 }
 
 static stow_status load_piece(prefetch *p, reader *r, window *w, uint64_t first, uint64_t count) {
   for (uint32_t i = 0; i < p->plan->parts; i++)
     STOW_TRY(read_places(p, &r->parts[i], first, first + count,
-                         w->rows[i] + (first - w->first) * p->plan->row_bytes[i]));
+                         w->rows[i] + (first - w->at.first) * p->plan->row_bytes[i]));
   return STOW_OK;
 }
 
@@ -158,7 +151,8 @@ stow_status prefetch_open_parts(prefetch *p, reader *r) {
   STOW_TRY(make_buffers(p->plan, r));
   for (uint32_t i = 0; i < p->plan->parts; i++) {
     rows *part = &r->parts[i];
-    if (part->opened_from == NULL) STOW_TRY(rows_open(part, &p->origins[i]));
+    const origin *from = p->deck != NULL ? deck_origin(p->deck, i) : &p->origins[i];
+    if (part->opened_from == NULL) STOW_TRY(rows_open(part, from));
     STOW_TRY(rows_same(part, &p->readers[0].parts[i]));
     part->scratch_bytes = (size_t)p->plan->scratch_bytes;
     advise(p, r, i);
@@ -179,18 +173,22 @@ static void end_task(prefetch *p, stow_status status) {
   if (--p->busy == 0 && (p->failed != STOW_OK || p->paused)) pthread_cond_broadcast(&p->ready);
 }
 
-/* Returns how many batches from `claimed` on one task may fill now. */
 uint64_t prefetch_claimable(const prefetch *p) {
-  uint64_t group = p->plan->group, last = p->plan->batch_count;
+  uint64_t last = prefetch_rows(p);
+  if (p->claimed >= last) return 0;
   if (p->plan->window_rows == 0) {
     if (p->failed != STOW_OK) return 0; /* it failed before `claimed` */
   } else {
-    if (p->claimed >= last || !window_ready(p, prefetch_window_of(p, p->claimed))) return 0;
-    last = window_last_batch(p, prefetch_window_of(p, p->claimed));
+    uint64_t number = course_window_of(p->course, p->claimed);
+    if (!window_ready(p, number)) return 0;
+    uint64_t end = p->windows[number % p->plan->windows].at.to;
+    if (end < last) last = end;
   }
-  if (last - p->claimed < group) group = last - p->claimed;
-  uint64_t armed = p->armed - p->claimed;
-  return armed >= group ? group : p->scarce ? armed : 0;
+  uint64_t stop = batch_first(p, p->claimed / p->plan->batch_rows + p->plan->group);
+  uint64_t armed = batch_first(p, p->armed);
+  if (stop > last) stop = last;
+  if (stop > armed) stop = p->scarce && armed > p->claimed ? armed : p->claimed;
+  return stop - p->claimed;
 }
 
 bool prefetch_alone(const prefetch *p) {
@@ -203,37 +201,47 @@ static long times_waited(void) {
   return getrusage(RUSAGE_THREAD, &use) == 0 ? use.ru_nvcsw : 0;
 }
 
+/* Counts rows `first` to `end` as filled; a batch is ready once all of its rows are. */
+static void mark_filled(prefetch *p, uint64_t first, uint64_t end) {
+  for (uint64_t batch = first / p->plan->batch_rows; batch_first(p, batch) < end; batch++) {
+    slot *s = &p->slots[batch % p->plan->ahead];
+    uint64_t from = batch_first(p, batch), to = batch_first(p, batch + 1);
+    s->filled += (end < to ? end : to) - (first > from ? first : from);
+    if (s->filled < to - from) continue;
+    s->state = SLOT_READY;
+    if (batch == p->taken) pthread_cond_signal(&p->ready);
+  }
+}
+
 static void run_fill(prefetch *p, reader *r, uint64_t count) {
-  uint64_t batch = p->claimed;
+  uint64_t first = p->claimed, end = first + count, batch = first / p->plan->batch_rows;
   bool windowed = p->plan->window_rows > 0;
-  p->claimed += count;
-  for (uint64_t b = batch; b < batch + count; b++)
+  window *w = windowed ? &p->windows[course_window_of(p->course, first) % p->plan->windows] : NULL;
+  p->claimed = end;
+  for (uint64_t b = batch; batch_first(p, b) < end; b++)
     p->slots[b % p->plan->ahead].state = SLOT_FILLING;
   pthread_mutex_unlock(&p->guard);
   stow_status status = STOW_OK;
   long waited = times_waited();
   if (windowed)
-    fill_from_window(p, batch, count);
+    fill_from_window(p, w, first, end);
   else
-    status = fill_from_file(p, r, batch, count);
+    status = fill_from_file(p, r, batch, (count - 1) / p->plan->batch_rows + 1);
   waited = times_waited() - waited;
   pthread_mutex_lock(&p->guard);
   if (!windowed) p->waits = waited > 0;
   if (windowed) {
-    window *w = &p->windows[prefetch_window_of(p, batch) % p->plan->windows];
     w->unfilled -= count;
     if (w->unfilled == 0) pthread_cond_broadcast(&p->work); /* the window can be reused */
   }
-  for (uint64_t b = batch; status == STOW_OK && b < batch + count; b++)
-    p->slots[b % p->plan->ahead].state = SLOT_READY;
-  if (p->taken >= batch && p->taken < batch + count) pthread_cond_signal(&p->ready);
+  if (status == STOW_OK) mark_filled(p, first, end);
   end_task(p, status);
 }
 
-/* Returns the batches of the window not yet claimed; 0 while it is being read. */
-uint64_t prefetch_unfilled(const prefetch *p, uint64_t number) {
-  uint64_t first = number == 0 ? 0 : window_last_batch(p, number - 1);
-  return window_last_batch(p, number) - (first > p->claimed ? first : p->claimed);
+uint64_t prefetch_unfilled(const prefetch *p, const course_window *w) {
+  uint64_t last = prefetch_rows(p), end = w->to < last ? w->to : last;
+  uint64_t first = w->from > p->claimed ? w->from : p->claimed;
+  return first < end ? end - first : 0;
 }
 
 /* Returns the window to read next, if one of the two is free. */
@@ -242,23 +250,21 @@ static window *window_to_load(prefetch *p) {
   window *w = &p->windows[p->next_window % p->plan->windows];
   if (w->number != p->next_window) {
     if (w->number != UINT64_MAX && w->unfilled > 0) return NULL;
-    uint64_t end = p->plan->first_place + p->plan->rank_rows;
     w->number = p->next_window;
-    w->first = p->plan->first_place + w->number * p->plan->window_rows;
-    w->end = end - w->first > p->plan->window_rows ? w->first + p->plan->window_rows : end;
-    w->claimed = w->first;
+    w->at = course_window_at(p->course, w->number);
+    w->claimed = w->at.first;
     w->loaded = 0;
     w->drawing = w->drawn = false;
-    w->unfilled = prefetch_unfilled(p, w->number);
+    w->unfilled = prefetch_unfilled(p, &w->at);
   }
   return w;
 }
 
 static void run_draw(prefetch *p, window *w) {
-  uint64_t key = shuffle_key(p->seed, p->epoch, w->first + 1);
+  uint64_t key = shuffle_key(p->seed, p->epoch, w->at.first + 1);
   w->drawing = true;
   pthread_mutex_unlock(&p->guard);
-  shuffle_draw(w->permutation, (uint32_t)(w->end - w->first), key);
+  shuffle_draw(w->permutation, (uint32_t)(w->at.end - w->at.first), key);
   pthread_mutex_lock(&p->guard);
   w->drawn = true;
   if (window_ready(p, w->number)) pthread_cond_broadcast(&p->work);
@@ -267,10 +273,10 @@ static void run_draw(prefetch *p, window *w) {
 
 static void run_load(prefetch *p, reader *r, window *w) {
   uint64_t first = w->claimed, row, run = sequence_run(&p->order, first, &row);
-  if (run > w->end - first) run = w->end - first;
+  if (run > w->at.end - first) run = w->at.end - first;
   if (run > p->plan->piece_rows) run = p->plan->piece_rows;
   w->claimed += run;
-  if (w->claimed == w->end && w->drawing) p->next_window++;
+  if (w->claimed == w->at.end && w->drawing) p->next_window++;
   pthread_mutex_unlock(&p->guard);
   long waited = times_waited();
   stow_status status = load_piece(p, r, w, first, run);
@@ -282,9 +288,28 @@ static void run_load(prefetch *p, reader *r, window *w) {
   end_task(p, status);
 }
 
+/* Builds the deck and opens the first reader's files; the other readers compare theirs. */
+static void run_deal(prefetch *p) {
+  p->dealing = true;
+  p->busy++;
+  pthread_mutex_unlock(&p->guard);
+  stow_status status = deck_build(p->deck);
+  if (status == STOW_OK) status = prefetch_open_parts(p, &p->readers[0]);
+  pthread_mutex_lock(&p->guard);
+  p->dealing = false;
+  p->dealt = p->readers[0].opened = status == STOW_OK;
+  pthread_cond_broadcast(&p->work);
+  end_task(p, status);
+}
+
 bool prefetch_run_task(prefetch *p, reader *r) {
   if (p->paused) return false;
-  if (!r->opened && p->failed == STOW_OK && p->claimed < p->plan->batch_count) {
+  if (!p->dealt) {
+    if (p->dealing || p->failed != STOW_OK || p->claimed >= prefetch_rows(p)) return false;
+    run_deal(p);
+    return true;
+  }
+  if (!r->opened && p->failed == STOW_OK && p->claimed < prefetch_rows(p)) {
     p->busy++;
     pthread_mutex_unlock(&p->guard);
     stow_status status = prefetch_open_parts(p, r);
@@ -302,8 +327,9 @@ bool prefetch_run_task(prefetch *p, reader *r) {
   if (count > 0) {
     run_fill(p, r, count);
   } else if (!w->drawing) {
-    if (w->claimed == w->end)
-      p->next_window++; /* kept since the last epoch: only its order is drawn again */
+    if (w->claimed == w->at.end)
+      p->next_window++; /* kept since the last epoch: only its order is
+                         * drawn again */
     run_draw(p, w);
   } else {
     run_load(p, r, w);

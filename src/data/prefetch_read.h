@@ -15,17 +15,18 @@ typedef enum slot_state { SLOT_EMPTY, SLOT_FILLING, SLOT_READY } slot_state;
 
 typedef struct slot {
   slot_state state;
+  uint64_t filled;                    /* rows; of one that is being filled */
   void *data[STOW_BATCHES_FILES_MAX]; /* NULL: no buffer yet */
 } slot;
 
 typedef struct window {
   char *rows[STOW_BATCHES_FILES_MAX];
   uint32_t *permutation;
-  uint64_t number;     /* number of the rank's window; UINT64_MAX: none */
-  uint64_t first, end; /* places */
-  uint64_t claimed;    /* positions from `first` up to here are read or being read */
+  uint64_t number;     /* which of the course's windows; UINT64_MAX: none */
+  course_window at;    /* where it lies */
+  uint64_t claimed;    /* positions from `at.first` up to here are read or being read */
   uint64_t loaded;     /* rows that are loaded */
-  uint64_t unfilled;   /* batches still to be filled from it */
+  uint64_t unfilled;   /* rows still to be copied from it into batches */
   bool drawing, drawn; /* its permutation */
 } window;
 
@@ -40,6 +41,8 @@ typedef struct reader {
 
 struct prefetch {
   const plan *plan;
+  const course *course;
+  deck *deck; /* NULL: reads from the files */
   const origin *origins;
   buffer_pool *buffers;
   sequence order;
@@ -48,11 +51,13 @@ struct prefetch {
   pthread_cond_t work;  /* readers wait */
   pthread_cond_t ready; /* the caller waits */
   bool stop, paused;
-  bool started;                   /* all readers are started; used only by the caller */
-  uint32_t busy;                  /* readers running a task */
-  bool waits;                     /* the last read was not from the page cache */
-  uint64_t taken, claimed, armed; /* batch numbers: taken <= claimed <= armed */
-  bool scarce;                    /* no memory for more buffers */
+  bool dealing, dealt;   /* the deck is being built; is built, or there is none */
+  bool started;          /* all readers are started; used only by the caller */
+  uint32_t busy;         /* readers running a task */
+  bool waits;            /* the last read was not from the page cache */
+  uint64_t taken, armed; /* batch numbers: taken <= armed */
+  uint64_t claimed;      /* rows of the course: filled or being filled up to here */
+  bool scarce;           /* no memory for more buffers */
   slot *slots;
   window windows[2];
   uint64_t next_window; /* the next window to read */
@@ -61,12 +66,15 @@ struct prefetch {
   reader *readers; /* the readers, plus one without a thread for the caller */
 };
 
-/* Returns which of the rank's windows holds that batch, and how many there are. */
+/* Returns the rows that the batches of the epoch take from the course. */
+uint64_t prefetch_rows(const prefetch *p);
+/* Returns which of the course's windows holds the first row of that batch, and how many windows the
+ * batches need. */
 uint64_t prefetch_window_of(const prefetch *p, uint64_t batch);
 uint64_t prefetch_window_count(const prefetch *p);
-/* Return the batches of the window that are not yet claimed, and how many from `claimed` on one
- * task may fill now. The lock is held. */
-uint64_t prefetch_unfilled(const prefetch *p, uint64_t number);
+/* With the lock held: the rows of the window not yet claimed; and how many rows from `claimed` on
+ * one task may copy into batches now. */
+uint64_t prefetch_unfilled(const prefetch *p, const course_window *w);
 uint64_t prefetch_claimable(const prefetch *p);
 /* Returns whether the caller reads everything itself: the file is cached, and there is only one
  * core. */

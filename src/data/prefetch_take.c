@@ -38,8 +38,9 @@ static uint32_t all_readers(const prefetch *p) {
 static stow_status make_windows(prefetch *p) {
   const plan *made = p->plan;
   for (uint32_t i = 0; i < 2; i++) p->windows[i].number = UINT64_MAX;
-  /* Never more than the rank has. */
-  uint64_t held = made->window_rows < made->rank_rows ? made->window_rows : made->rank_rows;
+  /* Never more than a share has. */
+  uint64_t held = p->course->share_rows;
+  if (made->window_rows < held) held = made->window_rows;
   for (uint32_t i = 0; held > 0 && i < made->windows && i < prefetch_window_count(p); i++) {
     window *w = &p->windows[i];
     w->permutation = huge_alloc(held * sizeof *w->permutation);
@@ -55,11 +56,15 @@ static stow_status make_windows(prefetch *p) {
   return STOW_OK;
 }
 
-stow_status prefetch_open(prefetch **out, const plan *made, const origin *origins, rows *first,
-                          buffer_pool *buffers) {
+stow_status prefetch_open(prefetch **out, const plan *made, const course *along, deck *from,
+                          const origin *origins, rows *first, buffer_pool *buffers) {
   prefetch *p = calloc(1, sizeof *p);
   if (p == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
   p->plan = made;
+  p->course = along;
+  p->deck = from;
+  p->dealt = from == NULL;
+  if (from != NULL) deck_cancel(from, false);
   p->origins = origins;
   p->buffers = buffers;
   pthread_mutex_init(&p->guard, NULL);
@@ -82,7 +87,7 @@ stow_status prefetch_open(prefetch **out, const plan *made, const origin *origin
     memcpy(p->readers[0].parts, first, made->parts * sizeof *first);
     memset(first, 0, made->parts * sizeof *first);
   }
-  if (status == STOW_OK && made->caller_reads) {
+  if (status == STOW_OK && made->caller_reads && p->dealt) {
     reader *caller = &p->readers[made->readers];
     status = prefetch_open_parts(p, caller);
     caller->opened = status == STOW_OK;
@@ -100,6 +105,7 @@ void prefetch_close(prefetch *p) {
   p->stop = true;
   pthread_cond_broadcast(&p->work);
   pthread_mutex_unlock(&p->guard);
+  if (p->deck != NULL) deck_cancel(p->deck, true);
   /* Join all readers before closing any: one that is still opening its files uses those of the
    * first. */
   for (uint32_t i = 0; i < all_readers(p); i++)
@@ -137,7 +143,7 @@ static void pause_readers(prefetch *p) {
 static bool window_stays(const prefetch *p) {
   const window *w = &p->windows[0];
   return p->plan->windows == 1 && p->order.blocks == NULL && w->number == 0 &&
-         w->loaded == w->end - w->first;
+         w->loaded == w->at.end - w->at.first;
 }
 
 stow_status prefetch_begin(prefetch *p, uint64_t seed, uint64_t epoch, uint64_t batch) {
@@ -145,16 +151,21 @@ stow_status prefetch_begin(prefetch *p, uint64_t seed, uint64_t epoch, uint64_t 
   pause_readers(p);
   p->seed = seed;
   p->epoch = epoch;
-  p->taken = p->claimed = p->armed = batch;
+  p->taken = p->armed = batch;
+  p->claimed = batch * p->plan->batch_rows;
   p->failed = STOW_OK;
-  for (uint32_t i = 0; i < p->plan->ahead; i++) p->slots[i].state = SLOT_EMPTY;
+  for (uint32_t i = 0; i < p->plan->ahead; i++) {
+    p->slots[i].state = SLOT_EMPTY;
+    p->slots[i].filled = 0;
+  }
   sequence_draw(&p->order, shuffle_key(seed, epoch, 0));
   if (!window_stays(p))
     for (uint32_t i = 0; i < 2; i++) p->windows[i].number = UINT64_MAX;
   p->windows[0].drawing = p->windows[0].drawn = false;
   if (p->plan->window_rows > 0) {
-    p->next_window = prefetch_window_of(p, batch);
-    p->windows[0].unfilled = batch < p->plan->batch_count ? prefetch_unfilled(p, 0) : 0;
+    bool left = batch < p->plan->batch_count;
+    p->next_window = left ? prefetch_window_of(p, batch) : prefetch_window_count(p);
+    p->windows[0].unfilled = left ? prefetch_unfilled(p, &p->windows[0].at) : 0;
   }
   p->paused = false;
   pthread_cond_broadcast(&p->work);
@@ -167,7 +178,7 @@ stow_status prefetch_begin(prefetch *p, uint64_t seed, uint64_t epoch, uint64_t 
  * server the latency dominates, so each batch is requested immediately. */
 static void wake_readers(prefetch *p, uint64_t armed) {
   if (prefetch_alone(p)) return;
-  uint64_t waiting = p->armed - p->claimed;
+  uint64_t waiting = p->armed - p->claimed / p->plan->batch_rows;
   bool worth = p->plan->remote || waiting * 2 >= p->plan->ahead || p->armed == p->plan->batch_count;
   if (armed > p->plan->group)
     pthread_cond_broadcast(&p->work);
@@ -219,7 +230,8 @@ static bool await(prefetch *p, const struct timespec *end) {
   int code = 0;
   while (!has_result(p) && code == 0) {
     if (!prefetch_alone(p) && prefetch_claimable(p) > 0) pthread_cond_signal(&p->work);
-    if (p->plan->caller_reads && !p->waits && prefetch_run_task(p, &p->readers[p->plan->readers]))
+    if (p->plan->caller_reads && !p->waits && p->dealt &&
+        prefetch_run_task(p, &p->readers[p->plan->readers]))
       continue;
     code = end != NULL ? pthread_cond_timedwait(&p->ready, &p->guard, end)
                        : pthread_cond_wait(&p->ready, &p->guard);
@@ -251,6 +263,7 @@ stow_status prefetch_take(prefetch *p, void **data) {
       s->data[i] = NULL;
     }
     s->state = SLOT_EMPTY;
+    s->filled = 0;
     p->taken++;
   }
   pthread_mutex_unlock(&p->guard);
@@ -262,6 +275,7 @@ stow_status prefetch_take(prefetch *p, void **data) {
 }
 
 stow_status prefetch_check(prefetch *p) {
+  if (p->deck != NULL) return STOW_OK; /* checked when it was built */
   for (uint32_t i = 0; i < p->plan->parts; i++) STOW_TRY(rows_check(&p->readers[0].parts[i]));
   return STOW_OK;
 }

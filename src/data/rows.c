@@ -90,6 +90,18 @@ static stow_status open_reader(rows *r, const origin *o) {
   return array_open_source(&r->from, r->reader, NULL, o->spec.type != DTYPE_NONE ? &o->spec : NULL);
 }
 
+/* Values in the caller's memory. */
+static stow_status open_memory(rows *r, const origin *o) {
+  if (o->spec.type == DTYPE_NONE || o->options.read != NULL)
+    return stow_fail(STOW_ERR_INVALID, "%s: values in memory need raw_dtype, and no reader",
+                     o->options.path);
+  r->reader = malloc(sizeof *r->reader);
+  if (r->reader == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", o->options.path);
+  source_open_memory(r->reader, o->options.data, (size_t)o->options.data_bytes, o->options.path);
+  return array_open_raw(&r->from, r->reader, &o->spec);
+}
+
 /* ---- opening ---- */
 
 static stow_status check_types(rows *r, const origin *o) {
@@ -118,7 +130,9 @@ stow_status rows_open(rows *r, const origin *o) {
   *r = (rows){.opened_from = o};
   const char *const *before = remote_set_headers(o->options.headers);
   uint64_t cache_before = remote_set_cache(o->options.cache_bytes);
-  stow_status status = o->options.read != NULL ? open_reader(r, o) : open_path(r, o);
+  stow_status status = o->options.data != NULL   ? open_memory(r, o)
+                       : o->options.read != NULL ? open_reader(r, o)
+                                                 : open_path(r, o);
   remote_set_cache(cache_before);
   remote_set_headers(before);
   if (status == STOW_OK) status = check_types(r, o);
@@ -151,7 +165,7 @@ bool rows_one_reader(const rows *r) {
 }
 
 bool rows_remote(const rows *r) {
-  return r->from.from->fd < 0 && !r->serial;
+  return r->from.from->fd < 0 && r->from.from->memory == NULL && !r->serial;
 }
 
 stow_status rows_same(const rows *r, const rows *first) {

@@ -2,6 +2,7 @@
 #include "data/shuffle.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/hash.h"
 
@@ -54,6 +55,26 @@ void shuffle_draw(uint32_t *numbers, uint32_t count, uint64_t key) {
     uint32_t j = below(&g, i), kept = numbers[i - 1];
     numbers[i - 1] = numbers[j];
     numbers[j] = kept;
+  }
+}
+
+/* The rows are scattered, so prefetch them. */
+void shuffle_gather(char *to, const char *from, const uint32_t *numbers, uint64_t count,
+                    size_t bytes) {
+  enum { EARLY = 16 };
+  if (bytes == 4) {
+    for (uint64_t i = 0; i < count; i++) memcpy(to + i * 4, from + (size_t)numbers[i] * 4, 4);
+    return;
+  }
+  if (bytes == 8) {
+    for (uint64_t i = 0; i < count; i++) memcpy(to + i * 8, from + (size_t)numbers[i] * 8, 8);
+    return;
+  }
+  for (uint64_t i = 0; i < count; i++) {
+    if (i + EARLY < count)
+      for (size_t at = 0; at < bytes && at < 512; at += 64)
+        __builtin_prefetch(from + numbers[i + EARLY] * bytes + at);
+    memcpy(to + i * bytes, from + numbers[i] * bytes, bytes);
   }
 }
 

@@ -33,6 +33,10 @@ uint64_t sequence_run(const sequence *o, uint64_t place, uint64_t *row);
 /* Writes 0 to count - 1 in random order. */
 void shuffle_draw(uint32_t *numbers, uint32_t count, uint64_t key);
 
+/* Copies rows of `bytes` each from `from`, in the order of `numbers`. */
+void shuffle_gather(char *to, const char *from, const uint32_t *numbers, uint64_t count,
+                    size_t bytes);
+
 /* Makes a key from several numbers: changing any of them gives an unrelated key. */
 uint64_t shuffle_key(uint64_t seed, uint64_t epoch, uint64_t what);
 

@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "npz_build.h"
-#include "rows.h"
+#include "numbered_rows.h"
 
 /* ---- every row once ---- */
 

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "rows.h"
+#include "numbered_rows.h"
 
 /* ---- buffers ---- */
 

@@ -2,9 +2,10 @@
  * shuffle. */
 #include "data/shuffle.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 
-#include "rows.h"
+#include "numbered_rows.h"
 
 TEST(rows_of_64_KiB_are_permuted_one_by_one)
 {
@@ -126,6 +127,173 @@ TEST(an_order_of_blocks_is_a_permutation_with_its_short_block_anywhere)
         }
         sequence_close(&o);
       }
+}
+
+/* ---- quality ---- */
+
+enum { SORTED_ROWS = 1000000, CLASSES = 1000, BATCH = 256 };
+
+/* Returns the different classes in a batch of 256, on average, of a file whose row i has class
+ * i / 1000; uniform: 226. Also checks that every row comes once. */
+static double classes_of(stow_batches *b) {
+  static int64_t order[SORTED_ROWS];
+  static uint8_t seen[SORTED_ROWS];
+  memset(seen, 0, sizeof seen);
+  CHECK_U64(drain(b, order, SORTED_ROWS, UINT64_MAX), SORTED_ROWS);
+  count_rows(seen, order, SORTED_ROWS, SORTED_ROWS);
+  double sum = 0;
+  for (int64_t first = 0; first + BATCH <= SORTED_ROWS; first += BATCH) {
+    uint8_t there[CLASSES] = {0};
+    for (int64_t i = first; i < first + BATCH; i++) there[order[i] / (SORTED_ROWS / CLASSES)] = 1;
+    for (int c = 0; c < CLASSES; c++) sum += there[c];
+  }
+  return sum / (SORTED_ROWS / BATCH);
+}
+
+static stow_batches *open_sorted(const char *path, uint32_t shuffle, uint64_t memory) {
+  stow_array_options f = file_of(path);
+  stow_batches_options o = plain(&f, 1);
+  o.shuffle = shuffle, o.batch_rows = BATCH, o.memory_bytes = memory, o.seed = 5;
+  o.scratch = harness_folder();
+  stow_batches *b;
+  CHECK_OK(stow_batches_open(&b, &o));
+  return b;
+}
+
+TEST(a_shuffle_on_disk_is_as_good_as_a_uniform_one_and_a_windows_quality_is_reported)
+{
+  harness_deadline(120);
+  const char *path = write_rows("sorted.npy", SORTED_ROWS, 4, DTYPE_I64); /* 32 MB */
+  const double uniform = 226.1;
+  const struct {
+    uint32_t shuffle;
+    uint64_t memory;
+    double least, most;
+  } cases[] = {{STOW_BATCHES_SHUFFLE_DISK, 4 * MIB, 0.95, 1.01},
+               {STOW_BATCHES_SHUFFLE_DISK, 8 * MIB, 0.95, 1.01},
+               {STOW_BATCHES_SHUFFLE_DISK, 64 * MIB, 0.99, 1.01}, /* all rows fit in memory */
+               {STOW_BATCHES_SHUFFLE_WINDOW, 4 * MIB, 0.05, 0.3},
+               {STOW_BATCHES_SHUFFLE_WINDOW, 8 * MIB, 0.1, 0.5},
+               {STOW_BATCHES_SHUFFLE_WINDOW, 64 * MIB, 0.99, 1.01}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    stow_batches *b = open_sorted(path, cases[i].shuffle, cases[i].memory);
+    stow_batches_info info = STOW_BATCHES_INFO_INIT;
+    CHECK_OK(stow_batches_get_info(b, &info));
+    bool disk = cases[i].shuffle == STOW_BATCHES_SHUFFLE_DISK && cases[i].memory < 64 * MIB;
+    CHECK_U64(info.scratch_bytes, disk ? SORTED_ROWS * 32 : 0);
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+      CHECK_OK(stow_batches_set_epoch(b, epoch));
+      double measured = classes_of(b) / uniform;
+      harness_note("%s, %d MiB: %.3f of uniform, reported %.3f; ", disk ? "disk" : "memory",
+                   (int)(cases[i].memory / MIB), measured, info.shuffle_quality);
+      CHECK(measured > cases[i].least && measured < cases[i].most);
+      CHECK(info.shuffle_quality > measured * 0.9 - 0.02 &&
+            info.shuffle_quality < measured * 1.1 + 0.02);
+    }
+    stow_batches_close(b);
+  }
+}
+
+TEST(a_shuffle_on_disk_is_the_seeds_and_resumes_exactly)
+{
+  harness_deadline(120);
+  enum { ROWS = 60000 };
+  static int64_t whole[ROWS], part[ROWS], other[ROWS];
+  static uint8_t seen[ROWS];
+  stow_array_options f = file_of(write_rows("rows.npy", ROWS, 30, DTYPE_I64)); /* 14.4 MB */
+  stow_batches_options o = plain(&f, 1);
+  o.shuffle = STOW_BATCHES_SHUFFLE_DISK, o.batch_rows = 100, o.scratch = harness_folder();
+  stow_batches *b, *again;
+  stow_batches_state state = STOW_BATCHES_STATE_INIT;
+  CHECK_OK(stow_batches_open(&b, &o));
+  CHECK_U64(drain(b, other, ROWS, UINT64_MAX), ROWS);
+  CHECK_OK(stow_batches_set_epoch(b, 4));
+  CHECK_U64(drain(b, whole, ROWS, UINT64_MAX), ROWS);
+  count_rows(seen, whole, ROWS, ROWS);
+  CHECK(memcmp(whole, other, sizeof whole) != 0);
+  CHECK_OK(stow_batches_set_epoch(b, 4));
+  drain(b, part, ROWS, 333);
+  CHECK_OK(stow_batches_get_state(b, &state));
+  CHECK(state.deck_rows > 0);
+  o.seed = 77, o.memory_bytes = 6 * MIB, o.readers = 1; /* the state has its own seed and sizes */
+  CHECK_OK(stow_batches_open(&again, &o));
+  CHECK_OK(stow_batches_set_state(again, &state));
+  CHECK_U64(drain(again, part, ROWS, UINT64_MAX), ROWS - 33300);
+  CHECK(memcmp(part, whole + 33300, (ROWS - 33300) * sizeof *part) == 0);
+  stow_batches_close(again);
+  CHECK_OK(stow_batches_open(&again, &o)); /* another seed: another order */
+  CHECK_OK(stow_batches_set_epoch(again, 4));
+  CHECK_U64(drain(again, part, ROWS, UINT64_MAX), ROWS);
+  CHECK(memcmp(part, whole, sizeof part) != 0);
+  stow_batches_close(again);
+  stow_batches_close(b);
+}
+
+TEST(files_in_step_stay_in_step_on_disk_and_ranks_share_one_copy)
+{
+  harness_deadline(120);
+  enum { ROWS = 60000, WORLD = 3 };
+  static uint8_t seen[ROWS];
+  memset(seen, 0, sizeof seen);
+  stow_array_options files[2] = {file_of(write_rows("x.npy", ROWS, 30, DTYPE_F64)),
+                                 file_of(write_rows("y.npy", ROWS, 0, DTYPE_I64))};
+  files[0].as_dtype = "float32";
+  stow_batches *all[WORLD];
+  for (uint32_t rank = 0; rank < WORLD; rank++) {
+    stow_batches_options o = plain(files, 2);
+    o.shuffle = STOW_BATCHES_SHUFFLE_DISK, o.batch_rows = 70, o.scratch = harness_folder();
+    o.rank = rank, o.world = WORLD;
+    CHECK_OK(stow_batches_open(&all[rank], &o));
+  }
+  uint64_t left = WORLD;
+  while (left > 0) { /* in turn: the first builds the copy, the others wait for it */
+    left = 0;
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
+      void *data[2];
+      uint64_t count;
+      CHECK_OK(stow_batches_next(all[rank], data, &count));
+      if (count == 0) continue;
+      left++;
+      const float *x = data[0];
+      const int64_t *y = data[1];
+      for (uint64_t i = 0; i < count; i++) {
+        CHECK(x[i * 30] == (float)y[i] && x[i * 30 + 29] == (float)(y[i] + 29));
+        CHECK(seen[y[i]]++ == 0);
+      }
+      CHECK_OK(stow_batches_release(data[0]));
+      CHECK_OK(stow_batches_release(data[1]));
+    }
+  }
+  for (int i = 0; i < ROWS; i++) CHECK(seen[i] == 1);
+  int named = 0;
+  for (int closed = 0; closed <= WORLD; closed++) {
+    named = 0;
+    DIR *folder = opendir(harness_folder());
+    CHECK(folder != NULL);
+    for (struct dirent *e; (e = readdir(folder)) != NULL;)
+      named += strncmp(e->d_name, "stowage-shuffle-", 16) == 0;
+    closedir(folder);
+    if (closed < WORLD) CHECK_U64((uint64_t)named, 3); /* x, y and the lock */
+    if (closed < WORLD) stow_batches_close(all[closed]);
+  }
+  CHECK_U64((uint64_t)named, 0);
+}
+
+TEST(a_folder_that_cannot_hold_the_copy_is_named)
+{
+  stow_array_options f = file_of(write_rows("rows.npy", 60000, 30, DTYPE_I64));
+  stow_batches_options o = plain(&f, 1);
+  o.shuffle = STOW_BATCHES_SHUFFLE_DISK, o.scratch = "/nonexistent/folder";
+  stow_batches *b;
+  void *data[1];
+  uint64_t count;
+  CHECK_OK(stow_batches_open(&b, &o));
+  CHECK_STATUS(stow_batches_next(b, data, &count), STOW_ERR_IO);
+  CHECK_MESSAGE("/nonexistent/folder");
+  CHECK_STATUS(stow_batches_next(b, data, &count), STOW_ERR_IO);
+  stow_batches_close(b);
+  o.shuffle = 3;
+  CHECK_STATUS(stow_batches_open(&b, &o), STOW_ERR_INVALID);
 }
 
 TEST_MAIN

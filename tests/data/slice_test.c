@@ -1,7 +1,7 @@
 /* Slices of arrays: the requested items in both orders, without reading much more. */
 #include <stdlib.h>
 
-#include "rows.h"
+#include "numbered_rows.h"
 
 TEST(slices_read_the_requested_items_in_both_orders)
 {

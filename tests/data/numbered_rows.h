@@ -1,7 +1,7 @@
 /* Files of rows whose values are their numbers, and batches of them drained and counted: for the
  * tests of batches, their order and their memory. */
-#ifndef ROWS_H
-#define ROWS_H
+#ifndef NUMBERED_ROWS_H
+#define NUMBERED_ROWS_H
 
 #include <stowage/batches.h>
 
