@@ -72,12 +72,13 @@ typedef struct host_object {
   uint64_t element_bytes; /* on average */
   char place[160];        /* "train.py:7": the line that fills it or makes it; "" if not known */
   bool grows;             /* …fills it, a part at a time */
-  char mark[16];          /* "graph", "pinned", "shared", "text", "nameless" (only a number is
-                             known), "" */
+  char mark[16];          /* "graph", "pinned", "shared", "text", "mapped" (an array over a file:
+                             0 bytes), "nameless" (only a number is known), "" */
   uint64_t graphs;        /* autograd graphs it keeps */
   uint64_t text_bytes;    /* of it in columns of Python strings */
   char words[104];        /* those columns, the largest first */
   uint64_t objects;       /* Python objects in it; 0: not known */
+  char source[128];       /* text of the line at `place`, "" if not known */
 } host_object;
 
 typedef struct host_frame {
