@@ -10,7 +10,7 @@
  *   message_xla.c      JAX, XLA and TensorFlow; message_bfc.c reads the allocator's dump
  *   message_serve.c    servers and runtimes with numbers of their own: vLLM, llama.cpp, Paddle, …
  *   message_device.c     errors that only name a status, by a table
- *   message_host.c     host memory, by a table
+ *   message_host.c     host memory, by a table; message_limits.c reads limits that were set
  *   message_foreign.c  errors that are about something else, by a table
  *   message_hint.c     what no table knows: words for memory and for failing in one line
  *   message.c          asks them in order
@@ -126,6 +126,8 @@ typedef struct message {
   uint64_t shape_bytes;     /* of a tensor whose shape the text names */
   uint64_t temporary_bytes; /* XLA: what one compiled program needs besides what goes in and out */
   uint64_t given_bytes;     /* XLA: what goes into it and comes out: weights, state, the batch */
+  uint64_t out_bytes;       /* XLA: of that what comes out */
+  uint64_t whole_bytes;     /* XLA: all of it */
   uint32_t first_dim, rank; /* of that shape; 0: unknown */
   uint64_t largest_bytes;   /* XLA: of its largest buffer; `what` names its operation and line */
   uint64_t wanted_tokens, cache_tokens; /* a server's context, and what its KV cache can hold */

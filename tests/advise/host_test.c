@@ -427,7 +427,7 @@ TEST(a_few_small_arrays_beside_a_large_one_are_no_small_objects)
 {
   host_record *r = blank();
   host_object worlds = {.count = 766,
-                        .objects = 766 * 106,
+                        .objects = 300000, /* 3 KiB each: an array of 320 KiB, and small ones */
                         .where = "f",
                         .type = "list",
                         .of = "World",
