@@ -1,5 +1,6 @@
 /* Host growth: containers and texts that grow, and small Python objects; with advice that fits
  * their type. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -133,11 +134,22 @@ static void keep_less(char *out, size_t size, const host_object *o) {
              "use each as it is made (yield it instead of adding it to %s), or write it to a file; "
              "if all are needed, one numpy array of all values and one of where each begins",
              name);
+  else if (made_of(o, "str bytes ") && o->grows)
+    snprintf(out, size,
+             "write each text to a file as it is made (file.write) instead of keeping it in %s; or "
+             "keep them compactly: pandas.array(…, dtype=\"string[pyarrow]\")",
+             name);
   else if (made_of(o, "str bytes "))
     snprintf(out, size,
              "use each text as it comes (for line in file) instead of keeping %s, or keep them "
              "compactly: pandas.array(…, dtype=\"string[pyarrow]\"), numpy.array(…, dtype=\"S\")",
              name);
+  else if (o->grows && isupper((unsigned char)o->of[0]))
+    snprintf(
+        out, size,
+        "keep only the objects that are still needed (a weakref.WeakSet lets go of the others), "
+        "or their values as arrays: one numpy array for each field of %s",
+        name);
   else
     snprintf(
         out, size,

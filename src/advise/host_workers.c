@@ -36,8 +36,7 @@ static bool keeps_results(const host_case *c) {
     pooled = pooled || (in_pool(&r->frames[i]) && (strcmp(r->frames[i].name, "mapstar") == 0 ||
                                                    strcmp(r->frames[i].name, "starmapstar") == 0));
   bool sends = !at_work(r) && starter(r) > 0;
-  uint64_t named = host_named_bytes(r);
-  bool bare = named < c->reported_bytes / 2;
+  bool bare = host_made_bytes(c) > c->reported_bytes / 2;
   return r->from_inside && bare && (pooled || sends);
 }
 
@@ -116,10 +115,9 @@ void host_find_workers(host_case *c) {
     host_line_say(&r->frames[from], line, sizeof line);
     snprintf(where, sizeof where, ", started at %s,", line);
   }
-  const host_object *o = worker && r->object_count > 0 &&
-                                 evidence_share(r->objects[0].bytes, c->reported_bytes) >= MUCH
-                             ? &r->objects[0]
-                             : NULL;
+  const host_object *o = worker && r->object_count > 0 ? &r->objects[0] : NULL;
+  if (o != NULL && (host_is_unnamed(o) || evidence_share(o->bytes, c->reported_bytes) < MUCH))
+    o = NULL;
   if (o != NULL) host_describe(text, sizeof text, o);
   cause *to = host_add(c, CAUSE_HOST_WORKERS, share >= MOST ? 0.92 : 0.6);
   cause_head(to, "%u worker processes%s hold %s together, %s to %s each%s%s", count, where,

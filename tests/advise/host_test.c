@@ -403,7 +403,8 @@ TEST(advice_for_small_objects_fits_their_container)
                {"dict", "float", "sqlite3"},
                {"collections.deque", "tuple", "deque(maxlen="},
                {"list", "list", "yield"},
-               {"list", "str", "for line in file"},
+               {"list", "str", "file.write"},
+               {"list", "Node", "WeakSet"},
                {"list", "logging.LogRecord", "write each to a file"},
                {"list", "dict", "one numpy array"}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -652,7 +653,7 @@ TEST(workers_are_named_with_the_line_that_started_them)
   CHECK(answers(r, CAUSE_HOST_WORKERS, "started at line 12 of a.py", "send names instead of data",
                 NULL));
   /* a chunk's results, in no variable of the function */
-  r->object_count = 0;
+  snprintf(r->objects[0].name, sizeof r->objects[0].name, "what line 7 makes");
   snprintf(r->frames[1].name, sizeof r->frames[1].name, "mapstar");
   CHECK(answers(r, CAUSE_HOST_WORKERS, "results", "imap_unordered", NULL));
   free(r);
