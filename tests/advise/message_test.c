@@ -511,7 +511,7 @@ TEST(the_users_line_is_a_file_of_the_users)
 {
   message m =
       read_text("Traceback (most recent call last):\n"
-                "  File \"/home/a/fit.py\", line 21, in <module>\n"
+                "  File \"/data/fit.py\", line 21, in <module>\n"
                 "    full = left.merge(right, on=\"k\")\n"
                 "  File \"cupy/_core/core.pyx\", line 137, in cupy._core.core.ndarray.__new__\n"
                 "  File \"cupy/cuda/memory.pyx\", line 738, in cupy.cuda.memory.alloc\n"

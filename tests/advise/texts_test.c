@@ -593,7 +593,7 @@ TEST(the_call_on_the_users_line_names_the_first_fix)
     explanation x;
     snprintf(
         text, sizeof text,
-        "Traceback (most recent call last):\n  File \"/home/a/fit.py\", line 21, in <module>\n"
+        "Traceback (most recent call last):\n  File \"/data/fit.py\", line 21, in <module>\n"
         "    %s\n  File \"/usr/lib/python3/dist-packages/numpy/a.py\", line 9, in f\n"
         "    return empty(n)\nnumpy.core._exceptions._ArrayMemoryError: Unable to allocate 55.0 "
         "GiB for an array with shape (7381975040,) and data type int64\n",
