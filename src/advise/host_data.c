@@ -54,10 +54,13 @@ static bool find_joined(host_case *c) {
       evidence_share(o->bytes, c->reported_bytes) < MUCH || unnamed_part(c, o) < 0.8 ||
       (!host_line_joins(r, o->name) && !(host_line_reads(r) != NULL && reads_on(r, o))))
     return false;
+  char place[160];
+  host_place(place, sizeof place, o);
+  if (place[0] == '\0') host_line_where(r, place, sizeof place);
   cause *to = host_add(c, CAUSE_HOST_COPIES, 0.8);
-  cause_head(to,
-             "%s (%s) is made anew with each part joined to it, while the old one is still there",
-             o->name, cause_size(o->bytes));
+  cause_head(
+      to, "%s (%s) is made anew with each part joined to it%s%s, while the old one is still there",
+      o->name, cause_size(o->bytes), place[0] != '\0' ? " at " : "", place);
   host_say_object(to, o);
   cause_say(to, "as much again is held by nothing that has a name");
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);

@@ -133,7 +133,11 @@ TEST(bytes_joined_part_by_part_are_copies)
   r->file_count = 0; /* a socket */
   r->processes[0].read_bytes = 0;
   snprintf(r->frames[0].source, sizeof r->frames[0].source, "body += part");
-  CHECK(first(r) == CAUSE_HOST_COPIES);
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  CHECK(x.findings.list[0].id == CAUSE_HOST_COPIES);
+  CHECK(strstr(x.headline.data, "joined to it at line 7 of get.py") != NULL);
+  explanation_free(&x);
   snprintf(r->frames[0].source, sizeof r->frames[0].source, "wait(part)");
   CHECK(first(r) == CAUSE_HOST_LIMIT);
   free(r);
