@@ -22,6 +22,7 @@ LEAST = 1 << 20
 GRAPHS = 4  # kept autograd graphs, from which on a small object is reported
 BLOCK = 48  # bytes of an object on average: a float takes 24, a tuple of two 56, a dict of four 232
 LIBRARY = os.path.dirname(os.__file__)  # sys.path does not have all of its folders yet when this is loaded
+MADE = "what line "  # "what line 7 makes": a value that has no name of the program's yet
 OBJECT, FRAME = "object", "frame"  # first words of the lines (src/run/protocol.h)
 
 
@@ -38,12 +39,16 @@ def sample(values):
 
 
 class Weight:
-    """The bytes of a value with everything it holds, and what it consists of. mark: "graph" (graphs: kept autograd graphs), "pinned",
-    "shared", or "text" (text_bytes: in columns of Python strings, words: their names). objects: Python objects in it."""
+    """Bytes of a value with all it holds, and what it is made of.
 
-    def __init__(self, size, count=1, of="", shape="", owner=None, mark="", graphs=0, text_bytes=0, words="", objects=1):
+    mark: "graph" (graphs: kept autograd graphs), "pinned", "shared", "mapped" (a file, which takes no memory), or "text" (text_bytes: in
+    columns of Python strings, words: their names). objects: Python objects in it. owner: id of what holds the bytes, if that is another
+    object. chief: that of the one part that is most of it."""
+
+    def __init__(self, size, count=1, of="", shape="", owner=None, mark="", graphs=0, text_bytes=0, words="", objects=1, chief=None):
         self.size, self.count, self.of, self.shape, self.owner = size, count, of, shape, owner
         self.mark, self.graphs, self.text_bytes, self.words, self.objects = mark, graphs, text_bytes, words, objects
+        self.chief = chief
 
 
 def weigh_array(value):
@@ -53,10 +58,14 @@ def weigh_array(value):
         owner = owner.base
     below = type(getattr(owner, "base", None)).__name__
     if type(owner).__name__ in ("memmap", "mmap") or "mmap" in below:
-        return Weight(0)
+        return Weight(0, mark="mapped" if owner.nbytes >= LEAST else "", of=str(value.dtype), shape=str(tuple(value.shape)))
     size = int(owner.nbytes)
     if str(value.dtype) == "object":
-        size += sum(weigh(v, 1).size for v in value.flat[:SAMPLES]) // max(1, min(SAMPLES, value.size)) * value.size
+        some = value.flat[::max(1, value.size // SAMPLES)][:SAMPLES]
+        held = sum(weigh(v, 1).size for v in some) // max(1, len(some)) * value.size
+        size += held
+        if len(some) and all(isinstance(v, str) for v in some):
+            return Weight(size, int(value.shape[0]), "object", str(tuple(value.shape)), id(owner), "text", 0, size)
     mark = "shared" if below in ("memoryview", "SharedMemory") and size >= LEAST else ""
     return Weight(size, int(value.shape[0]) if value.shape else 1, str(value.dtype), str(tuple(value.shape)), id(owner), mark)
 
@@ -145,10 +154,12 @@ def weigh_container(value, depth):
     marks = [w.mark for w in each if w.mark in ("pinned", "shared")]
     mark = "graph" if graphs >= GRAPHS else marks[0] if len(marks) * 2 > len(each) else ""
     texts = sum(w.text_bytes for w in each) * count // max(1, len(each))
+    at = max(range(len(each)), key=lambda i: each[i].size, default=0)
     size += (sum(w.size for w in each) + extra) * count // max(1, len(each))
     return Weight(size, count, max(set(kinds), key=kinds.count) if kinds else "", "", None, mark, graphs, texts,
                   next((w.words for w in each if w.words), ""),
-                  1 + (sum(w.objects for w in each) + (0 if extra == 0 else len(parts))) * count // max(1, len(each)))
+                  1 + (sum(w.objects for w in each) + (0 if extra == 0 else len(parts))) * count // max(1, len(each)),
+                  (each[at].chief or each[at].owner or id(parts[at])) if each and 10 * each[at].size >= 8 * size else None)
 
 
 def parts_of(value):
@@ -176,9 +187,22 @@ def weigh_table(value):
     return Weight(int(value.nbytes), len(value), "", str(tuple(getattr(value, "shape", (len(value),)))))  # pyarrow
 
 
+def queued(value):
+    """Returns the container in which a queue keeps what was put; None for anything else."""
+    if type(value).__module__ not in ("queue", "asyncio.queues", "multiprocessing.queues"):
+        return None
+    held = [getattr(value, name, None) for name in ("queue", "_queue", "_buffer")]
+    return next((each for each in held if hasattr(each, "__len__")), None)
+
+
 def weigh(value, depth):
     if isinstance(value, (bytes, bytearray, str)):
         return Weight(sys.getsizeof(value), len(value))
+    if type(value).__name__ in ("BytesIO", "StringIO") and type(value).__module__ == "_io":
+        return Weight(max(sys.getsizeof(value), value.tell()))
+    inside = queued(value)
+    if inside is not None:
+        return weigh_container(inside, depth)
     if isinstance(value, (list, tuple, dict, set, frozenset)) or type(value).__name__ in ("deque", "OrderedDict", "defaultdict"):
         return weigh_container(value, depth)
     module = type(value).__module__.split(".")[0]
@@ -199,7 +223,8 @@ def weigh(value, depth):
         inner = slots_of(value)
     if depth > 0 and isinstance(inner, dict) and not isinstance(value, (type, type(sys))):
         held = weigh_container(inner, depth - 1)
-        return Weight(sys.getsizeof(value) + held.size, held.count, type_name(value), graphs=held.graphs, objects=1 + held.objects)
+        return Weight(sys.getsizeof(value) + held.size, held.count, type_name(value), graphs=held.graphs, objects=1 + held.objects,
+                      chief=held.chief)
     return Weight(sys.getsizeof(value))
 
 
@@ -282,6 +307,8 @@ HOLDERS = ("queue", "collections", "asyncio", "multiprocessing")  # modules whos
 def opened(value, name, depth=2):
     """Yields (value, name) of a variable, of the attributes of the program's own objects, and of the few things in a bundle."""
     yield value, name
+    if queued(value) is not None:
+        return
     if depth > 0 and type(value) in (dict, list, tuple) and 0 < len(value) <= FEW:
         for key, v in list(value.items() if isinstance(value, dict) else enumerate(value)):
             if isinstance(v, (dict, list, tuple, set)) or (isinstance(value, dict) and hasattr(v, "nbytes")):
@@ -335,8 +362,8 @@ def variables(main, others):
         if not is_own(frame.f_code.co_filename):
             own = next((f for f in stack_of(frame) if is_own_frame(f)), frame)  # people know the line that called the library
             where = f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
-            inside = f" inside {frame.f_code.co_name}" if own is not frame else ""
-            yield from ((v, n + inside, where) for n, v in locals_of(frame).items() if hasattr(v, "nbytes") or hasattr(v, "memory_usage"))
+            name = f"{MADE}{own.f_lineno} makes" if own is not frame else ""
+            yield from ((v, name or n, where) for n, v in locals_of(frame).items() if hasattr(v, "nbytes") or hasattr(v, "memory_usage"))
 
 
 MANY = 400_000  # objects, above which a list of them all takes too long and too much
@@ -360,6 +387,49 @@ def instances():
                 yield held, f"{kind.__qualname__}.{name}", "module " + kind.__module__
 
 
+REACH = 20_000  # objects that a search from the program's variables opens
+LONG = 1000  # elements of a container that is weighed, and not searched
+
+
+def reached():
+    """Yields (value, name, where) of long containers that a chain of objects leads to from the program's variables, as a handler of
+    logging keeps records. For processes with so many objects that instances() does not list them."""
+    if getattr(sys, "getallocatedblocks", int)() <= MANY:
+        return
+    seen, waiting = set(), []
+    for name, module in list(sys.modules.items()):
+        if is_own_module(name):
+            where = "module " + (file_of(module) or name)
+            waiting.extend((v, n, where) for n, v in list(getattr(module, "__dict__", {}).items()) if not n.startswith("__"))
+    for value, name, where in itertools.islice(_chain(waiting, seen), REACH):
+        yield value, name, where
+
+
+def _chain(waiting, seen):
+    at = 0
+    while at < len(waiting) and len(waiting) < REACH:
+        value, name, where = waiting[at]
+        at += 1
+        if id(value) in seen or isinstance(value, (str, bytes, int, float, type, type(sys))):
+            continue
+        seen.add(id(value))
+        if isinstance(value, (list, tuple, dict, set)) or type(value).__name__ == "deque":
+            if len(value) >= LONG:
+                yield value, name, where
+            elif isinstance(value, dict):
+                waiting.extend((v, f"{name}[{k!r}]"[:60], where) for k, v in list(value.items()))
+            else:
+                waiting.extend((v, f"{name}[{i}]"[:60], where) for i, v in enumerate(list(value)))
+            continue
+        inner = getattr(value, "__dict__", None)
+        if isinstance(inner, dict):
+            kind = type(value)
+            own = is_own_module(getattr(kind, "__module__", None))
+            module = sys.modules.get(kind.__module__)
+            waiting.extend((v, f"{kind.__qualname__ if own else name}.{n}", "module " + (file_of(module) or kind.__module__) if own else where)
+                           for n, v in list(inner.items()))
+
+
 def maker_of(main):
     """Returns the frame of the program that makes something: not a constructor, and not a generator, which another line consumes."""
     return next((frame for frame in stack_of(main) if is_own_frame(frame) and not frame.f_code.co_flags & 0x20  # CO_GENERATOR
@@ -378,7 +448,7 @@ def nameless(main):
             continue
         first = value[0] if type(value) is list else next(iter(value.values()), None)
         if isinstance(getattr(first, "nbytes", None), int) and first.nbytes >= 64 << 10 or isinstance(first, bytes) and len(first) >= 64 << 10:
-            yield value, f"what line {own.f_lineno} makes", where
+            yield value, f"{MADE}{own.f_lineno} makes", where
 
 
 def unnamed(main, found):
@@ -391,7 +461,7 @@ def unnamed(main, found):
         return []
     weight = Weight(count * BLOCK, count, mark="nameless", objects=count)
     where = f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
-    return [(weight.size, weight, f"what line {own.f_lineno} makes", where, "list")]
+    return [(weight.size, weight, f"{MADE}{own.f_lineno} makes", where, "list")]
 
 
 def weighed(values, until, seen):
@@ -406,8 +476,9 @@ def weighed(values, until, seen):
         except Exception:
             continue  # an object with its own behaviour
         key = weight.owner or id(value)
-        if (weight.size >= LEAST or weight.graphs >= GRAPHS) and key not in seen:
+        if (weight.size >= LEAST or weight.graphs >= GRAPHS or weight.mark == "mapped") and key not in seen:
             seen[key] = True
+            weight.owner = key
             yield weight.size, weight, name, where, type_name(value)
 
 
@@ -418,7 +489,7 @@ def largest(main, others, held):
         found.append(one)
         yield one
     if sum(size for size, *_ in found) < held // 2:
-        for one in weighed(instances(), until, seen):
+        for one in weighed(itertools.chain(instances(), reached()), until, seen):
             found.append(one)
             yield one
     if sum(size for size, *_ in found) < held // 2:
@@ -443,13 +514,18 @@ def label(path):
     return path
 
 
-GROWING = ("append", "extend", "add", "update", "insert", "appendleft", "setdefault", "put", "put_nowait", "push")
+GROWING = ("append", "extend", "add", "update", "insert", "setdefault", "put", "put_nowait", "push", "write",
+           "writelines", "appendleft")
+
+
+JOINING = ("concat(", "concatenate(", "append(", "vstack(", "hstack(", "stack(", "cat(", "union(", "merge(")
 
 
 def identifier(name):
     """Returns the last plain name: _cache of "self._cache", rows of "rows['x']", render of "the cache of render"."""
-    plain = name.split("[")[0].split(" of ")[-1 if name.startswith("the cache of ") else 0]
-    return plain.split(".")[-1].strip()
+    plain = name.split(" of ")[-1 if name.startswith("the cache of ") else 0]
+    plain = plain.rpartition("].")[2] if "]." in plain else plain
+    return plain.split("[")[0].split(".")[-1].strip()
 
 
 def follows(line, ident):
@@ -489,19 +565,33 @@ def role_of(line, ident):
         method = inner[1:].split("(")[0].strip() if inner.startswith(".") and "(" in inner else ""
         if method in GROWING or rest.startswith(("+=", "|=")) or (inner is not rest and (is_assignment(inner) or inner.startswith("+="))):
             return 2
+        if rest.startswith(",") and "=" in rest and stripped.split("=")[0].replace(",", " ").replace("(", " ").split().count(ident):
+            best = max(best, 1)  # "x, y = f()"
         if is_assignment(rest) or (rest.startswith(":") and "=" in rest and stripped.startswith((ident, "self."))):
-            # "x = x + [part]" adds to it too.
-            best = max(best, 2 if any(True for _ in follows(rest[1:], ident)) and "+" in rest else 1)
+            # "x = x + [part]" adds to it too, and "x = np.vstack([x, part])".
+            again = any(True for _ in follows(rest[1:], ident))
+            best = max(best, 2 if again and ("+" in rest or any(call in rest for call in JOINING)) else 1)
     return best
 
 
-def place_of(name, where, main):
-    """Returns ("file:line", grows) of the line that fills a variable, or makes it; ("", False) if it is not found."""
+CONTAINERS = ("list", "dict", "set", "tuple")
+TABLES = ("pandas.DataFrame",)  # a line x["name"] = … sets one column of them
+
+
+def sets_column(line, ident, column):
+    """Returns true for the line that sets that column of a table."""
+    return any(rest.startswith((f'["{column}"]', f"['{column}']")) and is_assignment(past_index(rest)) for rest in follows(line, ident))
+
+
+def place_of(name, where, main, kind="", words=""):
+    """Returns ("file:line", grows) of the line that fills a variable, or makes it; ("", False) if it is not found.
+
+    words: the columns of a table that hold most; the line that sets the first of them made the table large."""
     at = where[len("module "):] if where.startswith("module ") else where.rpartition(" at ")[2].rpartition(":")[0]
     on_stack = [(f.f_code.co_filename, f.f_lineno) for f in itertools.islice(stack_of(main), 64) if is_own_frame(f)]
     files = [at] if at.startswith(("/", "<")) else list(dict.fromkeys(path for path, _ in on_stack))
-    if name.startswith("what line ") or " inside " in name:
-        return f"{label(at)}:{where.rpartition(':')[2]}", name.startswith("what line ")
+    if name.startswith(MADE):
+        return f"{label(at)}:{where.rpartition(':')[2]}", kind in CONTAINERS
     ident, best = identifier(name), (0, 0, "", 0)
     if not ident.isidentifier():
         return "", False
@@ -510,6 +600,12 @@ def place_of(name, where, main):
             if name.startswith("the cache of ") and line.lstrip().startswith(f"def {ident}("):
                 return f"{label(path)}:{number}", True
             role = role_of(line, ident) if ident in line else 0
+            if kind in TABLES and role:
+                # A column takes more than the table without it, and the table does not grow by it.
+                large = any(sets_column(line, ident, column) for column in words.split(", ")[:1])
+                if large:
+                    return f"{label(path)}:{number}", False
+                role = 1 if any(rest.startswith("[") for rest in follows(line, ident)) else role
             # The line the program is at, or one in a function it is in, before others of the same role; the first of those.
             here = 1 if (path, number) in on_stack else 0
             if role and (role, here) > best[:2]:
@@ -547,29 +643,38 @@ def frame_lines(main):
             for f in itertools.islice((f for f in stack_of(main) if is_own_frame(f) or not is_own(f.f_code.co_filename)), 48)]
 
 
+def line_text(place):
+    """Returns the text of "file:line", "" if it cannot be read."""
+    path, _, number = place.rpartition(":")
+    lines = source_lines(path) if number.isdigit() and path.startswith("/") else []
+    return word(lines[int(number) - 1].strip())[:120] if lines and 0 < int(number) <= len(lines) else ""
+
+
 def object_line(found, place="", grows=False):
     size, w, name, where, kind = found
     words = [OBJECT, size, w.count, word(name)[:60], word(where)[-150:], word(kind)[:60], word(w.of)[:60], word(w.shape)[:60],
              size // max(1, w.count), word(place)[-150:], int(grows), w.mark, w.graphs, w.text_bytes, word(w.words)[:100],
-             w.objects]
+             w.objects, line_text(place)]
     return "\t".join(str(each) for each in words)
 
 
 def without_wholes(found):
-    """Leaves out an object that mostly consists of one of its own parts in the list: `agent` beside `agent.memory`."""
+    """Leaves out an object that mostly consists of another one in the list: agent, beside agent.memory; an archive, beside its buffer."""
     parts = [(name, where, size) for size, _, name, where, _ in found if "." in name or "[" in name]
-    return [one for one in found if not any(
+    keys = {weight.owner for _, weight, *_ in found}
+    return [one for one in found if not (one[1].chief in keys and one[1].chief != one[1].owner) and not any(
         name.startswith((one[2] + ".", one[2] + "[")) and where == one[3] and 10 * size >= 8 * one[0] for name, where, size in parts)]
 
 
 def object_lines(found, main, placed=True):
     """Returns lines about the largest, and about what keeps graphs; with the program's lines that fill the first of them."""
     found = sorted(without_wholes(found), key=lambda f: f[0], reverse=True)
-    shown = found[:SHOWN] + [one for one in found[SHOWN:] if one[1].mark == "graph"][:4]
+    shown = found[:SHOWN] + [one for one in found[SHOWN:] if one[1].mark in ("graph", "mapped")][:4]
     lines = []
     for at, one in enumerate(shown):
         try:
-            place = place_of(one[2], one[3], main) if placed and (at < PLACED or one[1].mark == "graph") else ("", False)
+            wanted = placed and (at < PLACED or one[1].mark == "graph")
+            place = place_of(one[2], one[3], main, one[4], one[1].words) if wanted else ("", False)
         except Exception:
             place = "", False
         lines.append(object_line(one, *place))

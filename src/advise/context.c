@@ -234,7 +234,8 @@ static const struct {
 static bool is_library(scan_text path) {
   static const char *const signs[] = {"site-packages", "dist-packages", "lib/python", "<frozen",
                                       "<string>",      "\\lib\\",       "\\Lib\\",    "importlib",
-                                      "/torch/",       "/ipykernel_",   "conda/lib",  "/bin/"};
+                                      "/torch/",       "/ipykernel_",   "conda/lib",  "/bin/",
+                                      ".pyx",          ".pxd",          ".pxi"};
   for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
     if (scan_has(path, signs[i])) return true;
   return path.at >= path.end;
@@ -300,13 +301,17 @@ static uint64_t marks_of(scan_text line) {
 static void read_traceback(context *c, scan_text t) {
   uint64_t phase = 0, others = 0;
   scan_text rest = t, line;
-  bool reversed = scan_has(t, "Exception has occurred"), code = false;
+  bool reversed = scan_has(t, "Exception has occurred"), code = false, code_own = false;
   bool framed = scan_has(t, "File \"") || scan_has(t, "Traceback") || scan_has(t, "--> ");
   while (scan_next_line(&rest, &line)) {
     if (line.end - line.at > 400) line.end = line.at + 400;
     context kept = *c;
     bool frame = read_frame(c, line);
+    bool own = frame && strcmp(kept.line, c->line) != 0;
     if (frame && reversed && kept.line[0] != '\0') memcpy(c->line, kept.line, sizeof c->line);
+    if (code_own && !frame) scan_copy(c->code, sizeof c->code, line, line.at, "\n");
+    code_own = own && !(reversed && kept.line[0] != '\0');
+    if (code_own) c->code[0] = '\0';
     bool arrow = scan_starts(line, "--") || scan_starts(line, "->");
     if (frame || code || arrow || !framed) {
       uint64_t marks = marks_of(line);

@@ -74,6 +74,7 @@ typedef struct context {
   uint64_t seen;                 /* CONTEXT_BIT(…) */
   uint16_t torch_from, torch_to; /* 104 for 1.4, 201 for 2.1; 0 and UINT16_MAX: unknown */
   char line[160];                /* the user's own line: "train.py:157 in evaluate"; "": unknown */
+  char code[128];                /* its text, "" unknown */
 } context;
 
 /* Fills `c` from `text`, a cleaned text; `raw` is the text before that. */

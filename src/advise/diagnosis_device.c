@@ -208,11 +208,14 @@ static void detect_program(explanation *x) {
     return;
   }
   bool one = known(m->largest_bytes) && m->largest_bytes >= m->temporary_bytes / 2;
-  bool given = given_bytes > m->temporary_bytes;
+  /* More comes out than goes in: a result, not weights. */
+  bool result = !one && known(m->out_bytes) && m->out_bytes > given_bytes / 2 &&
+                m->out_bytes >= m->temporary_bytes / 2;
+  bool given = given_bytes > m->temporary_bytes && !result;
   cause *c = diagnosis_cause(x,
-                             given ? CAUSE_WEIGHTS_TOO_BIG
-                             : one ? CAUSE_ONE_SPIKE
-                                   : CAUSE_BATCH_TOO_BIG,
+                             given           ? CAUSE_WEIGHTS_TOO_BIG
+                             : one || result ? CAUSE_ONE_SPIKE
+                                             : CAUSE_BATCH_TOO_BIG,
                              given || !one ? 0.45 : 0.6);
   if (given)
     cause_head(
@@ -222,9 +225,13 @@ static void detect_program(explanation *x) {
     cause_head(c, "The compiled program needs %s for what it computes on the way%s%s",
                cause_size(m->temporary_bytes), one ? ", most of it one buffer of " : "",
                one ? cause_size(m->largest_bytes) : "");
+  if (result && !given)
+    cause_head(c, "The compiled program returns %s at once and needs %s on the way",
+               cause_size(m->out_bytes), cause_size(m->temporary_bytes));
   if (given_bytes > 0)
     cause_say(c, "%s go in and come out, %s are made on the way", cause_size(given_bytes),
               cause_size(m->temporary_bytes));
+  if (known(m->whole_bytes)) cause_say(c, "%s in all", cause_size(m->whole_bytes));
   if (known(m->largest_bytes))
     cause_say(c, "its largest buffer has %s%s%s", cause_size(m->largest_bytes),
               m->what[0] != '\0' ? ": " : "", m->what);
@@ -325,6 +332,11 @@ static guess by_kind(const explanation *x) {
         "the driver itself could not start: nothing of this program was on the device yet"};
   switch (m->kind) {
   case MESSAGE_LLAMA:
+    if (compute && (m->details & MESSAGE_KV_CACHE) != 0)
+      return (guess){
+          CAUSE_BATCH_TOO_BIG, 0.6,
+          "the model is loaded; the KV cache (memory for the tokens of its context) does "
+          "not fit beside it"};
     if (compute)
       return (guess){CAUSE_BATCH_TOO_BIG, 0.5,
                      "the model is loaded; its context (KV cache and compute buffer) does not fit"};
@@ -383,6 +395,12 @@ static void detect_guess(explanation *x) {
     cause_say(c,
               "PyTorch could not ask NVML (usual on a MIG slice); an out-of-memory error is what "
               "it was about to report");
+  if (m->kind == MESSAGE_LLAMA && m->wanted_tokens != MESSAGE_UNKNOWN)
+    cause_say(c, "its context has %llu tokens (n_ctx)", (unsigned long long)m->wanted_tokens);
+  if ((m->details & MESSAGE_STATUS) != 0 && has(x, CONTEXT_BIT(NVIDIA)))
+    cause_say(c,
+              "a label or an index out of range (a class number of n or more) ends with the same "
+              "error");
   if ((m->details & MESSAGE_STATUS) != 0)
     cause_say(c,
               "%.60s: such a library starts late and needs memory beside PyTorch's; a mismatch of "

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "advise/diagnosis.h"
+#include "advise/host_way.h"
 #include "advise/recipes.h"
 
 #define FIXES_TOLD 4
@@ -104,6 +105,40 @@ static void add_numbers(explanation *x) {
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
+/* Half as much again as the limit that was reached, in whole GiB. */
+static void add_limit(explanation *x) {
+  const message *m = &x->evidence.message;
+  char text[240];
+  recipe r = {.change = text, .cost = "the job may wait longer"};
+  if (!diagnosis_known(m->limit_bytes) || m->limit_bytes > UINT64_C(1) << 50) return;
+  unsigned long long gib = (m->limit_bytes + m->limit_bytes / 2 + (1 << 30) - 1) >> 30;
+  if (m->host == HOST_JOB)
+    snprintf(text, sizeof text,
+             "ask for more memory: #SBATCH --mem=%lluG (or --mem-per-cpu; PBS: -l mem=%llugb; LSF: "
+             "-M), half as much again",
+             gib, gib);
+  else if (m->host == HOST_CONTAINER || (m->host == HOST_KERNEL && m->grouped)) {
+    snprintf(
+        text, sizeof text,
+        "raise the container's limit: resources: limits: memory: %lluGi (Kubernetes), docker run "
+        "--memory=%llug, half as much again",
+        gib, gib);
+    r.cost = "less is left for others on the machine";
+  } else
+    return;
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
+/* What the user's own line calls, done in another way. */
+static void add_way(explanation *x) {
+  const message *m = &x->evidence.message;
+  const host_way *way = host_way_of(m->context.code);
+  bool request = m->host == HOST_NUMPY || m->host == HOST_TORCH || m->host == HOST_PYTHON;
+  if (way == NULL || !request) return;
+  recipe r = {.change = way->change, .cost = way->cost};
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
 /* Suggests half of the batch that a shape names. */
 static void add_batch(explanation *x) {
   const message *m = &x->evidence.message;
@@ -138,6 +173,10 @@ void diagnosis_fixes(explanation *x) {
   uint32_t derived = derive(x);
   const findings *f = &x->findings;
   if (m->kind == MESSAGE_VLLM) add_numbers(x);
+  if (m->kind == MESSAGE_HOST) {
+    add_limit(x);
+    add_way(x);
+  }
   if (f->list[0].id == CAUSE_BATCH_TOO_BIG) add_batch(x);
   bool second = f->count > 1 && f->list[1].confidence >= 0.4 && f->list[1].id != f->list[0].id;
   add_all(x, f->list[0].id, derived, second ? FIXES_TOLD - 1 : FIXES_TOLD);

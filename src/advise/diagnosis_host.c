@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "advise/diagnosis.h"
+#include "advise/host_way.h"
 
 static bool known(uint64_t bytes) {
   return diagnosis_known(bytes);
@@ -52,6 +53,12 @@ static void detect_one_array(explanation *x) {
              known(m->asked_bytes) ? cause_size(m->asked_bytes) : "the memory asked for",
              reading ? ", while a file was read whole" : "");
   if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
+  const host_way *way = host_way_of(m->context.code);
+  if (way != NULL) {
+    cause_say(c, "the line: %s", m->context.code);
+    cause_say(c, "%s", way->what);
+    return;
+  }
   if (diagnosis_absurd(&x->evidence.n))
     cause_say(c, "no machine has that much: the shape itself is probably wrong");
   else
@@ -62,13 +69,16 @@ static void detect_killed(explanation *x) {
   const message *m = &x->evidence.message;
   bool kernel = m->host == HOST_KERNEL;
   cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, !kernel ? 0.4 : m->grouped ? 0.6 : 0.55);
-  char held[64] = "", who[112] = "the program";
+  char held[64] = "", who[112] = "the program", group[112];
+  snprintf(group, sizeof group, ": its container or control group had reached its limit%s%s",
+           known(m->limit_bytes) ? " of " : "",
+           known(m->limit_bytes) ? cause_size(m->limit_bytes) : "");
   if (known(m->process_bytes))
     snprintf(held, sizeof held, "; it held %s", cause_size(m->process_bytes));
   if (m->what[0] != '\0') snprintf(who, sizeof who, "%s", m->what);
   if (kernel)
     cause_head(c, "The system killed %s because host memory (RAM) ran out%s%s", who,
-               m->grouped ? ": its container or control group had reached its limit" : "", held);
+               m->grouped ? group : "", held);
   else
     cause_head(c, "%s was killed from outside%s: probably because host memory (RAM) ran out",
                who[0] == 't' ? "The program" : who,
@@ -103,8 +113,6 @@ static const struct {
     {HOST_FORK, CAUSE_HOST_WORKERS, 0.55,
      "A process could not be started: host memory (RAM) was too full to fork",
      "every DataLoader worker is a fork of the program"},
-    {HOST_JOB, CAUSE_HOST_LIMIT, 0.75,
-     "The batch system ended the job: it used more host memory (RAM) than the job asked for", NULL},
     {HOST_RAY, CAUSE_HOST_LIMIT, 0.6,
      "Ray ended a worker because the machine's host memory (RAM) was nearly full",
      "every task and actor is a process with memory of its own"},
@@ -127,6 +135,32 @@ static const struct {
      "The notebook's kernel died: probably because host memory (RAM) ran out", NULL},
 };
 
+/* A limit that somebody set for a job or a container. */
+static void detect_limit(explanation *x) {
+  const message *m = &x->evidence.message;
+  bool job = m->host == HOST_JOB;
+  char limit[64] = "", used[64] = "";
+  if (known(m->limit_bytes)) snprintf(limit, sizeof limit, " of %s", cause_size(m->limit_bytes));
+  if (known(m->process_bytes))
+    snprintf(used, sizeof used, "; it used %s", cause_size(m->process_bytes));
+  cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, job ? 0.75 : m->grouped ? 0.6 : 0.5);
+  if (job && known(m->limit_bytes))
+    cause_head(c,
+               "The batch system ended the job: it reached the %s of host memory (RAM) that it "
+               "asked for%s",
+               limit + 4, used);
+  else if (job)
+    cause_head(c,
+               "The batch system ended the job: it used more host memory (RAM) than the job asked "
+               "for%s",
+               used);
+  else
+    cause_head(c, "The container was killed%s because it reached its memory limit%s (RAM)%s",
+               m->grouped && known(m->limit_bytes) ? "" : ": probably", limit, used);
+  if (!job)
+    cause_say(c, "OOMKilled says so; exit code 137 alone is any kill, a failed probe among them");
+}
+
 static void detect_rest(explanation *x) {
   const message *m = &x->evidence.message;
   if ((m->details & MESSAGE_NO_SIGN) != 0) {
@@ -140,6 +174,11 @@ static void detect_rest(explanation *x) {
     if (table[i].host != m->host) continue;
     cause *c = diagnosis_cause(x, table[i].id, table[i].confidence);
     cause_head(c, "%s", table[i].words);
+    if (known(m->limit_bytes) && known(m->process_bytes) && m->host != HOST_RAY)
+      cause_say(c, "%s used of %s", cause_size(m->process_bytes), cause_size(m->limit_bytes));
+    if (known(m->limit_bytes) && known(m->free_bytes) && m->host == HOST_RAY)
+      cause_say(c, "%s of the node's %s were used", cause_size(m->limit_bytes - m->free_bytes),
+                cause_size(m->limit_bytes));
     if (table[i].why != NULL) cause_say(c, "%s", table[i].why);
     return;
   }
@@ -151,10 +190,8 @@ static void detect_rest(explanation *x) {
                known(m->free_bytes) ? cause_size(m->free_bytes) : "");
     return;
   }
-  if (m->host == HOST_CONTAINER) {
-    cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.5);
-    cause_head(c, "The container was killed: probably because it reached its memory limit (RAM)");
-    cause_say(c, "OOMKilled says so; exit code 137 alone is any kill, a failed probe among them");
+  if (m->host == HOST_JOB || m->host == HOST_CONTAINER) {
+    detect_limit(x);
     return;
   }
   /* A request that failed: MemoryError, bad_alloc and the like. */

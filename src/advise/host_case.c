@@ -1,6 +1,8 @@
 /* Host case: adds causes and fixes to the case of one run, and describes its objects. */
 #include "advise/host_case.h"
 
+#include "advise/host_line.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,10 +62,22 @@ void host_place(char *out, size_t size, const host_object *o) {
   snprintf(out, size, "line %.10s of %.*s", colon + 1, (int)(colon - file), file);
 }
 
+bool host_is_unnamed(const host_object *o) {
+  return strncmp(o->name, "what line ", 10) == 0;
+}
+
+void host_name(char *out, size_t size, const host_object *o) {
+  out[0] = '\0';
+  if (host_is_unnamed(o)) host_line_target(o->source, out, size);
+  if (out[0] == '\0') snprintf(out, size, "%s", o->name);
+}
+
 void host_describe(char *out, size_t size, const host_object *o) {
   char what[200], parts[80], place[160], where[220] = "", texts[180] = "";
   const char *type = strncmp(o->type, "collections.", 12) == 0 ? o->type + 12 : o->type;
-  bool many = o->shape[0] == '\0' && o->count > 1;
+  bool text = strcmp(o->type, "str") == 0 || strncmp(o->type, "byte", 4) == 0;
+  bool many = o->shape[0] == '\0' && o->count > 1 && !text;
+  if (strncmp(type, "_io.", 4) == 0) type += 4;
   plural(parts, sizeof parts, o->of);
   if (strcmp(o->mark, "nameless") == 0)
     snprintf(what, sizeof what, "about %" PRIu64 " Python objects", o->count);
@@ -83,7 +97,9 @@ void host_describe(char *out, size_t size, const host_object *o) {
   if (o->text_bytes > o->bytes / 4 && o->words[0] != '\0')
     snprintf(texts, sizeof texts, " (%s of it Python strings in %.100s)", cause_size(o->text_bytes),
              o->words);
-  snprintf(out, size, "%s: %s, %s%s%s", o->name, what, cause_size(o->bytes), texts, where);
+  char name[64];
+  host_name(name, sizeof name, o);
+  snprintf(out, size, "%s: %s, %s%s%s", name, what, cause_size(o->bytes), texts, where);
 }
 
 void host_say_object(cause *to, const host_object *o) {
@@ -98,10 +114,19 @@ uint64_t host_named_bytes(const host_record *r) {
   return sum;
 }
 
+uint64_t host_made_bytes(const host_case *c) {
+  const host_record *r = c->r;
+  uint64_t named = 0;
+  for (size_t i = 0; i < r->object_count; i++)
+    if (!host_is_unnamed(&r->objects[i])) named += r->objects[i].bytes;
+  return c->reported_bytes > named ? c->reported_bytes - named : 0;
+}
+
 bool host_is_container(const host_object *o) {
   return strcmp(o->type, "list") == 0 || strcmp(o->type, "dict") == 0 ||
          strcmp(o->type, "set") == 0 || strcmp(o->type, "tuple") == 0 ||
-         strstr(o->type, "deque") != NULL || strstr(o->type, "dict") != NULL;
+         strstr(o->type, "deque") != NULL || strstr(o->type, "dict") != NULL ||
+         strstr(o->type, "Queue") != NULL;
 }
 
 bool host_is_array(const host_object *o) {

@@ -23,15 +23,20 @@ typedef struct host_case {
   const tree_process *main; /* the one that holds most */
   uint64_t main_bytes;
   uint64_t reported_bytes; /* what it held when it reported its objects */
-  bool pinned;             /* shared memory is pinned memory of the driver */
-  bool joined;             /* a text or bytes is made anew with each part joined to it */
-  char place[300];         /* the program's own line, "" if it is not known */
-  double sure[FIXES_MAX];  /* of the cause that each fix is for */
+  bool stale;      /* it has more than doubled since: most of it is missing from the report */
+  bool pinned;     /* shared memory is pinned memory of the driver */
+  bool joined;     /* a text or bytes is made anew with each part joined to it */
+  char place[300]; /* the program's own line, "" if it is not known */
+  double sure[FIXES_MAX]; /* of the cause that each fix is for */
 } host_case;
 
 /* ---- what an object is ---- */
 bool host_is_container(const host_object *o);
 bool host_is_array(const host_object *o);
+/* A value that a line is making, "what line 7 makes": no variable of the program's names it yet. */
+bool host_is_unnamed(const host_object *o);
+/* Writes its name; of a value that has none yet, what its line assigns it to. */
+void host_name(char *out, size_t size, const host_object *o);
 
 cause *host_add(host_case *c, cause_id id, double confidence);
 /* For the cause added last. */
@@ -44,7 +49,15 @@ void host_say_object(cause *to, const host_object *o);
 void host_place(char *out, size_t size, const host_object *o);
 /* Bytes of all objects with a name. */
 uint64_t host_named_bytes(const host_record *r);
+/* Bytes of the values that the program's line is making: those without a name of the program's. */
+uint64_t host_made_bytes(const host_case *c);
+/* Makes the headline "Line 6 of a.py makes merged, 304.0 MiB so far". */
+void host_say_making(host_case *c, cause *to, uint64_t bytes);
 
+void host_find_made(host_case *c); /* host_way.c */
+void host_find_text(host_case *c); /* host_growth.c */
+void host_find_objects(host_case *c);
+void host_find_leak(host_case *c);
 void host_find_workers(host_case *c); /* host_workers.c */
 void host_find_copies(host_case *c);  /* host_data.c */
 void host_find_dataset(host_case *c);

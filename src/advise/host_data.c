@@ -29,8 +29,9 @@ static bool surely_copies(const host_record *r, const host_object *a, const host
  * Against what was held when the limit was passed, for it may come and go between two bytecodes,
  * where nobody can be asked. */
 static double unnamed_part(const host_case *c, const host_object *o) {
-  uint64_t named = host_named_bytes(c->r);
-  return c->main_bytes > named ? evidence_share(c->main_bytes - named, o->bytes) : 0;
+  uint64_t made = host_made_bytes(c);
+  if (c->main_bytes > c->reported_bytes) made += c->main_bytes - c->reported_bytes;
+  return evidence_share(made, o->bytes);
 }
 
 /* Is a file read in parts, not yet to its end, as far as this goes? */
@@ -53,10 +54,13 @@ static bool find_joined(host_case *c) {
       evidence_share(o->bytes, c->reported_bytes) < MUCH || unnamed_part(c, o) < 0.8 ||
       (!host_line_joins(r, o->name) && !(host_line_reads(r) != NULL && reads_on(r, o))))
     return false;
+  char place[160];
+  host_place(place, sizeof place, o);
+  if (place[0] == '\0') host_line_where(r, place, sizeof place);
   cause *to = host_add(c, CAUSE_HOST_COPIES, 0.8);
-  cause_head(to,
-             "%s (%s) is made anew with each part joined to it, while the old one is still there",
-             o->name, cause_size(o->bytes));
+  cause_head(
+      to, "%s (%s) is made anew with each part joined to it%s%s, while the old one is still there",
+      o->name, cause_size(o->bytes), place[0] != '\0' ? " at " : "", place);
   host_say_object(to, o);
   cause_say(to, "as much again is held by nothing that has a name");
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
@@ -67,6 +71,100 @@ static bool find_joined(host_case *c) {
   return true;
 }
 
+/* ---- a line that makes arrays from arrays ---- */
+
+/* Returns the bytes of a number of a narrow type; 0 for others. */
+static unsigned narrow(const char *of) {
+  static const struct {
+    const char *of;
+    unsigned bytes;
+  } types[] = {{"uint8", 1}, {"int8", 1},    {"bool", 1},        {"uint16", 2},
+               {"int16", 2}, {"float16", 2}, {"torch.uint8", 1}, {"torch.int8", 1}};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    if (strcmp(of, types[i].of) == 0) return types[i].bytes;
+  return 0;
+}
+
+/* "images / 255.0": the result has eight bytes for each number, images one. */
+static bool find_widened(host_case *c) {
+  const host_record *r = c->r;
+  const char *source = host_line_own(r);
+  uint64_t made = host_made_bytes(c);
+  const host_object *o = NULL;
+  for (size_t i = 0; i < r->object_count && o == NULL; i++)
+    if (host_is_array(&r->objects[i]) && narrow(r->objects[i].of) > 0 && r->objects[i].bytes > 0 &&
+        host_line_makes_another(r, r->objects[i].name) == HOST_MAKES_BY_OPERATOR)
+      o = &r->objects[i];
+  if (o == NULL || !r->from_inside || evidence_share(made, c->reported_bytes) < MUCH ||
+      made < o->bytes)
+    return false;
+  char change[400];
+  cause *to = host_add(c, CAUSE_HOST_COPIES, 0.9);
+  host_say_making(c, to, made);
+  buffer_printf(&to->headline, ": float64 takes %u times as much as %.20s of %.60s",
+                8 / narrow(o->of), o->of, o->name);
+  cause_say(to, "the line: %s", source);
+  host_say_object(to, o);
+  snprintf(change, sizeof change,
+           "keep %s as %s and convert one batch at a time, to float32: %s[i:i + 64].astype("
+           "np.float32); the whole in float32 takes half (x / np.float32(255))",
+           o->name, o->of, o->name);
+  host_add_fix(c, made - made / 4, change, "a loop over the batches");
+  return true;
+}
+
+/* Returns true if one was made from the other, or may have been: a line that is not known. */
+static bool derived(const host_object *a, const host_object *b) {
+  if (a->source[0] == '\0' && b->source[0] == '\0') return true;
+  return host_line_has(a->source, b->name) || host_line_has(b->source, a->name);
+}
+
+/* A line of several steps over several arrays: each step makes an array that is dropped later. */
+static bool find_steps(host_case *c, const host_object *o) {
+  const host_record *r = c->r;
+  uint64_t made = host_made_bytes(c);
+  if (!r->from_inside || host_line_makes_another(r, o->name) != HOST_MAKES_BY_OPERATOR ||
+      evidence_share(made, o->bytes) < 0.8)
+    return false;
+  cause *to = host_add(c, CAUSE_HOST_COPIES, 0.86);
+  host_say_making(c, to, made);
+  buffer_printf(&to->headline, ": each step of it makes a new array of the size of %.60s (%s)",
+                o->name, cause_size(o->bytes));
+  cause_say(to, "the line: %s", host_line_own(r));
+  host_say_object(to, o);
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  host_add_fix(
+      c, made / 2,
+      "compute step by step in place (t = a - b; t *= t; np.sqrt(t, out=t)), or a block of "
+      "rows at a time; numexpr.evaluate(…) makes no arrays on the way; float32 halves all",
+      "longer code; or a loop over the blocks");
+  return true;
+}
+
+/* Writes what to do instead of a call that makes a new array or table in every turn. */
+static void join_once(char *out, size_t size, const char *copying, const host_object *o) {
+  static const char *const joins[] = {"concat", "append", "np.append",   "numpy.append", "vstack",
+                                      "hstack", "stack",  "concatenate", "torch.cat",    NULL};
+  bool table = strncmp(o->type, "pandas.", 7) == 0, joined = false;
+  for (size_t i = 0; joins[i] != NULL && copying != NULL; i++)
+    joined = joined || strcmp(copying, joins[i]) == 0;
+  if (joined && table)
+    snprintf(out, size,
+             "keep the parts in a list and call pandas.concat once after the loop; if all of them "
+             "do not fit, reduce each part as it comes (groupby, sum), or write it to a file "
+             "(part.to_parquet)");
+  else if (joined)
+    snprintf(
+        out, size,
+        "make %s once at its full size (numpy.empty) and fill it part by part: %s[i:j] = part; "
+        "or keep the parts in a list and join them once after the loop",
+        o->name, o->name);
+  else
+    snprintf(out, size,
+             "make it once at its full size and fill it part by part (out=, a[i:j] = …), convert "
+             "in parts, and drop the old name (del) before the next step");
+}
+
 void host_find_copies(host_case *c) {
   const host_record *r = c->r;
   uint64_t sum = 0;
@@ -75,7 +173,9 @@ void host_find_copies(host_case *c) {
   const host_object *first = NULL, *second = NULL;
   for (size_t i = 0; i < r->object_count; i++) {
     const host_object *o = &r->objects[i];
-    if (!host_is_array(o) || evidence_share(o->bytes, c->reported_bytes) < 0.08) continue;
+    if (!host_is_array(o) || evidence_share(o->bytes, c->reported_bytes) < 0.08 ||
+        host_is_unnamed(o))
+      continue;
     if (first == NULL) {
       first = o;
       sum = o->bytes;
@@ -86,11 +186,15 @@ void host_find_copies(host_case *c) {
       sum += o->bytes;
     }
   }
+  if (find_widened(c)) return;
   if (first == NULL) {
     c->joined = find_joined(c);
     return;
   }
   const char *copying = host_line_copies(r);
+  if (copying == NULL && second != NULL && strcmp(first->of, second->of) == 0 &&
+      !derived(first, second) && (find_steps(c, first) || find_steps(c, second)))
+    return;
   /* A copy that is being made has no name yet; a line of several steps makes more than one. */
   host_making making = host_line_makes_another(r, first->name);
   double part = evidence_share(first->bytes, c->reported_bytes);
@@ -109,34 +213,71 @@ void host_find_copies(host_case *c) {
                        : made && making == HOST_MAKES_BY_OPERATOR ? 0.8
                        : made                                     ? 0.65
                                                                   : 0.5);
+  char where[160], change[400];
+  host_line_where(r, where, sizeof where);
   if (second != NULL)
-    cause_head(to, "%s and %s are the same data twice: %s and %s", first->name, second->name,
-               cause_size(first->bytes), cause_size(second->bytes));
+    cause_head(to, "%s and %s are the same data twice: %s and %s%s%s", first->name, second->name,
+               cause_size(first->bytes), cause_size(second->bytes),
+               where[0] != '\0' ? "; the program was at " : "", where);
   else
-    cause_head(to, "%s makes a new copy of %s (%s) while the old one is still there",
-               made ? "the line" : copying, first->name, cause_size(first->bytes));
+    cause_head(to, "%s makes a new copy of %s (%s)%s%s while the old one is still there",
+               made ? "the line" : copying, first->name, cause_size(first->bytes),
+               where[0] != '\0' ? " at " : "", where);
   for (size_t i = 0; i < r->object_count; i++)
-    if (&r->objects[i] == first || look_alike(first, &r->objects[i]))
+    if (&r->objects[i] == first || (look_alike(first, &r->objects[i]) && !host_is_unnamed(first)))
       host_say_object(to, &r->objects[i]);
   if (copying != NULL) cause_say(to, "the program was inside %s", copying);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  join_once(change, sizeof change, copying, first);
   host_add_fix(
       c, second != NULL ? sum - first->bytes : first->bytes,
       made ? "work in place (x /= 255, out=x), or in parts; and in the smallest type that will "
              "do (float32 instead of float64)"
-           : "make it once at its full size and fill it part by part (out=, a[i:j] = …), "
-             "convert in parts, and drop the old name (del) before the next step",
+           : change,
       made ? "the old values are gone" : "the full size must be known in advance");
 }
 
+/* ---- files ---- */
+
+/* Returns true for a word in a list of words between spaces. */
+static bool in_list(const char *list, const char *item) {
+  size_t length = strlen(item);
+  for (const char *at = list; length > 0 && (at = strstr(at, item)) != NULL; at += length)
+    if ((at == list || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0')) return true;
+  return false;
+}
+
+/* The row of a file by the call that reads it: text read whole by hand, and JSON. */
+static bool read_by_call(char *out, size_t size, const char *source, const char *path) {
+  const char *quote = path[0] != '\0' ? "\"" : "", *file = path[0] != '\0' ? path : "path";
+  if (source == NULL) return false;
+  if (host_line_calls(source, "json.load") || host_line_calls(source, "json.loads"))
+    snprintf(out, size,
+             "read one record at a time: for record in ijson.items(open(%s%.150s%s, \"rb\"), "
+             "\"item\"); or write it as JSON Lines once, and json.loads each line",
+             quote, file, quote);
+  else if (host_line_calls(source, "readlines") || strstr(source, "read().split") != NULL ||
+           strstr(source, "list(open(") != NULL)
+    snprintf(
+        out, size,
+        "read it in parts: for line in open(%s%.200s%s): … (a line at a time, nothing is kept)",
+        quote, file, quote);
+  else
+    return false;
+  return true;
+}
+
 /* How a file of that ending is read in parts: the words before its path, and after it. */
-static void read_in_parts(char *out, size_t size, const char *path) {
+static void read_in_parts(char *out, size_t size, const char *path, const char *source) {
+  if (read_by_call(out, size, source, path)) return;
   static const struct {
     const char *endings, *before, *after;
   } ways[] = {{".csv .tsv", "for part in pandas.read_csv(",
                ", chunksize=…); or once stowage shrink, then stowage.batches"},
               {".parquet", "for part in pyarrow.parquet.ParquetFile(", ").iter_batches()"},
-              {".txt .log .jsonl .json .xml", "for line in open(", ")"},
+              {".txt .log .jsonl .xml", "for line in open(", ")"},
+              {".json", "for record in ijson.items(open(",
+               ", \"rb\"), \"item\"); or write it as JSON Lines once, and json.loads each line"},
               {".bin .raw .dat", "for part in stowage.batches(",
                ", raw_dtype=…, raw_shape=…), or numpy.memmap"},
               {".pkl .pickle", "save the arrays of ",
@@ -151,8 +292,7 @@ static void read_in_parts(char *out, size_t size, const char *path) {
   const char *dot = strrchr(path, '.');
   size_t length = dot != NULL ? strlen(dot) : 0, at = sizeof ways / sizeof *ways - 1;
   for (size_t i = 0; i < at && length > 1; i++) {
-    const char *found = strstr(ways[i].endings, dot);
-    if (found != NULL && (found[length] == ' ' || found[length] == '\0')) at = i;
+    if (in_list(ways[i].endings, dot)) at = i;
   }
   const char *quote = path[0] != '\0' ? "\"" : "";
   snprintf(out, size, "read it in parts: %s%s%.200s%s%s", ways[at].before, quote,
@@ -200,6 +340,37 @@ static const tree_file *find_filling(const host_case *c) {
   return NULL;
 }
 
+/* What a worker has read may have come from its parent through a pipe, and its parent's from it. */
+static bool has_relatives(const host_case *c) {
+  for (size_t i = 0; i < c->r->process_count; i++)
+    if (c->r->processes[i].pid == c->main->parent || c->r->processes[i].parent == c->main->pid)
+      return true;
+  return false;
+}
+
+/* The output of a command that the program started, captured whole. */
+static bool find_output(host_case *c) {
+  const host_record *r = c->r;
+  bool inside = false;
+  for (size_t i = 0; i < r->frame_count; i++)
+    inside = inside || (strstr(r->frames[i].file, "/subprocess.py") != NULL &&
+                        strcmp(r->frames[i].name, "_execute_child") != 0);
+  if (!inside || evidence_share(c->main->read_bytes, c->main_bytes) < MUCH) return false;
+  char where[160];
+  host_line_where(r, where, sizeof where);
+  cause *to = host_add(c, CAUSE_HOST_DATASET_WHOLE, 0.93);
+  cause_head(to, "The output of a command is captured whole at %s: %s were read so far",
+             where[0] != '\0' ? where : "one line", cause_size(c->main->read_bytes));
+  const char *source = host_line_own(r);
+  if (source != NULL && source[0] != '\0') cause_say(to, "the line: %s", source);
+  cause_say(to, "the parts are kept and joined at the end, and decoded once more as text");
+  host_add_fix(c, c->main->read_bytes,
+               "read it line by line: p = subprocess.Popen(…, stdout=subprocess.PIPE, text=True); "
+               "for line in p.stdout: …; or write it to a file: stdout=open(path, \"wb\")",
+               "a loop over the lines");
+  return true;
+}
+
 void host_find_dataset(host_case *c) {
   const host_record *r = c->r;
   uint64_t largest = 0, named = host_named_bytes(r);
@@ -209,7 +380,8 @@ void host_find_dataset(host_case *c) {
   for (size_t i = 0; i < r->object_count && largest == 0; i++)
     if (!host_is_container(&r->objects[i])) largest = r->objects[i].bytes;
   double read = evidence_share(c->main->read_bytes, c->main_bytes);
-  if (read < MUCH && file == NULL && reading == NULL) return;
+  if (find_output(c)) return;
+  if (file == NULL && reading == NULL && (read < MUCH || has_relatives(c))) return;
   /* What is being read has no name yet: it is all that no variable holds. */
   bool unnamed =
       reading != NULL && r->from_inside && evidence_share(named, c->reported_bytes) < LITTLE;
@@ -219,24 +391,24 @@ void host_find_dataset(host_case *c) {
   double sure = read >= 0.7 || (file != NULL && reading != NULL) ? 0.93
                 : read >= MOST || unnamed                        ? 0.8
                                                                  : 0.5;
-  /* What a worker has read may have come from its parent. */
-  for (size_t i = 0; i < r->process_count; i++)
-    if (r->processes[i].pid == c->main->parent && file == NULL && reading == NULL) sure = 0.5;
-  /* Results of workers come through pipes, which are read too. */
-  for (size_t i = 0; i < r->process_count; i++)
-    if (r->processes[i].parent == c->main->pid && file == NULL && reading == NULL) sure = 0.5;
   /* A part of what the whole command holds is no reason for the rest. */
   if (evidence_share(c->main_bytes, r->held_bytes) < MOST && sure > 0.5) sure = 0.5;
   if (filling && sure < 0.6) sure = 0.6;
   if (c->joined && sure > 0.5) sure = 0.5; /* it is read in parts, and kept by joining them */
+  char where[260] = "", line[160], target[64] = "";
+  host_line_where(r, line, sizeof line);
+  if (reading != NULL) host_line_target(host_line_own(r), target, sizeof target);
+  if (reading != NULL && line[0] != '\0')
+    snprintf(where, sizeof where, "%s%s at %s", target[0] != '\0' ? " into " : "", target, line);
   cause *to = host_add(c, CAUSE_HOST_DATASET_WHOLE, sure);
   if (file != NULL && is_packed(file->path) && file->bytes < c->main_bytes / 2)
-    cause_head(to, "%s is unpacked whole: %s of file, %s held", file->path, cause_size(file->bytes),
-               cause_size(c->main_bytes));
+    cause_head(to, "%s is unpacked whole%s: %s of file, %s held", file->path, where,
+               cause_size(file->bytes), cause_size(c->main_bytes));
   else if (file != NULL)
-    cause_head(to, "%s is read whole: %s", file->path, cause_size(file->bytes));
+    cause_head(to, "%s is read whole%s: %s of file, %s held", file->path, where,
+               cause_size(file->bytes), cause_size(c->main_bytes));
   else
-    cause_head(to, "A file is read whole: %s were read and %s are held",
+    cause_head(to, "A file is read whole%s: %s were read and %s are held", where,
                cause_size(c->main->read_bytes), cause_size(c->main_bytes));
   cause_say(to, "%s read by the process that holds %s", cause_size(c->main->read_bytes),
             cause_size(c->main_bytes));
@@ -248,7 +420,8 @@ void host_find_dataset(host_case *c) {
   for (size_t i = 0; i < r->object_count && i < 3; i++) host_say_object(to, &r->objects[i]);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   char change[400];
-  read_in_parts(change, sizeof change, file != NULL ? file->path : "");
+  read_in_parts(change, sizeof change, file != NULL ? file->path : "",
+                reading != NULL ? host_line_own(r) : NULL);
   uint64_t whole = file != NULL ? file->bytes : c->main->read_bytes;
   if (unnamed && whole < c->main_bytes / 2) whole = c->main_bytes;
   host_add_fix(c, whole > ((uint64_t)64 << 20) ? whole - ((uint64_t)64 << 20) : whole / 2, change,

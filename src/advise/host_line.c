@@ -11,6 +11,10 @@ static bool is_library(const char *file) {
          strstr(file, "/dist-packages/") != NULL || strstr(file, "/lib/python") != NULL;
 }
 
+bool host_line_is_own(const host_frame *f) {
+  return !is_library(f->file);
+}
+
 void host_line_place(const host_record *r, char *place, size_t size) {
   place[0] = '\0';
   for (size_t i = 0; i < r->frame_count && place[0] == '\0'; i++)
@@ -18,8 +22,18 @@ void host_line_place(const host_record *r, char *place, size_t size) {
       snprintf(place, size, "%s:%u in %s", r->frames[i].file, r->frames[i].line, r->frames[i].name);
 }
 
-/* Does a line of the program call `name`? Whole words only; a method's begins with its dot. */
-static bool calls(const char *source, const char *name) {
+void host_line_say(const host_frame *f, char *out, size_t size) {
+  const char *slash = strrchr(f->file, '/');
+  snprintf(out, size, "line %u of %.140s", f->line, slash != NULL ? slash + 1 : f->file);
+}
+
+void host_line_where(const host_record *r, char *out, size_t size) {
+  out[0] = '\0';
+  for (size_t i = 0; i < r->frame_count && out[0] == '\0'; i++)
+    if (!is_library(r->frames[i].file)) host_line_say(&r->frames[i], out, size);
+}
+
+bool host_line_calls(const char *source, const char *name) {
   size_t length = strlen(name);
   for (const char *at = source; (at = strstr(at, name)) != NULL; at += length)
     if (at[length] == '(' && (name[0] == '.' || at == source || strchr(" .=(,[{", at[-1]) != NULL))
@@ -35,7 +49,8 @@ static const char *inside_of(const host_record *r, const char *const *names,
     bool library = is_library(r->frames[i].file);
     const char *const *list = library ? names : called;
     for (size_t n = 0; list[n] != NULL; n++)
-      if (library ? strcmp(r->frames[i].name, list[n]) == 0 : calls(r->frames[i].source, list[n]))
+      if (library ? strcmp(r->frames[i].name, list[n]) == 0
+                  : host_line_calls(r->frames[i].source, list[n]))
         return list[n];
     if (!library) break;
   }
@@ -66,8 +81,7 @@ const char *host_line_reads(const host_record *r) {
   return inside_of(r, READING, READING_CALLED);
 }
 
-/* Words of a line between letters, digits and underlines. */
-static bool has_word(const char *text, const char *word) {
+bool host_line_has(const char *text, const char *word) {
   size_t length = strlen(word);
   for (const char *at = text; (at = strstr(at, word)) != NULL; at += length) {
     bool before = at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_' || at[-1] == '.');
@@ -90,21 +104,50 @@ const char *host_line_own(const host_record *r) {
   return NULL;
 }
 
+/* Returns the "=" of an assignment, "+=" included; NULL if there is none outside of brackets. */
+static const char *assignment(const char *source) {
+  int depth = 0;
+  for (const char *at = source; *at != '\0'; at++) {
+    if (strchr("([{", *at) != NULL) depth++;
+    if (strchr(")]}", *at) != NULL) depth--;
+    if (*at == '=' && depth == 0)
+      return at > source && at[1] != '=' && strchr("<>!=", at[-1]) == NULL ? at : NULL;
+    if (strchr("\"'#", *at) != NULL && depth == 0) return NULL;
+  }
+  return NULL;
+}
+
+void host_line_target(const char *source, char *out, size_t size) {
+  const char *equal = source != NULL ? assignment(source) : NULL;
+  out[0] = '\0';
+  if (equal == NULL) return;
+  while (equal > source && strchr(" +-*/%@&|^", equal[-1]) != NULL) equal--;
+  size_t length = (size_t)(equal - source), colon = strcspn(source, ":");
+  if (colon < length && memchr(source, '[', colon) == NULL) length = colon; /* "x: int = 1" */
+  if (length < size && length <= 40) snprintf(out, size, "%.*s", (int)length, source);
+}
+
+bool host_line_target_is_new(const char *source) {
+  const char *equal = assignment(source);
+  if (equal == NULL) return strncmp(source, "return ", 7) == 0 || strchr(source, '(') != NULL;
+  return strchr("+-*/%@&|^", equal[-1]) == NULL;
+}
+
 host_making host_line_makes_another(const host_record *r, const char *name) {
   const char *source = host_line_own(r);
-  if (source == NULL || !has_word(source, name)) return HOST_MAKES_NOTHING;
+  if (source == NULL || !host_line_has(source, name)) return HOST_MAKES_NOTHING;
   const char *equal = strchr(source, '=');
   bool in_place = equal != NULL && equal > source && strchr("+-*/%@&|^", equal[-1]) != NULL;
   const char *value = equal != NULL ? equal : source;
   if (in_place || strchr(value, '@') != NULL) return HOST_MAKES_NOTHING;
   for (size_t i = 0; PRODUCTS[i] != NULL; i++)
-    if (calls(value, PRODUCTS[i])) return HOST_MAKES_NOTHING;
+    if (host_line_calls(value, PRODUCTS[i])) return HOST_MAKES_NOTHING;
   if (strpbrk(value, "+-*/%&|^") != NULL) return HOST_MAKES_BY_OPERATOR;
   return strchr(value, '(') != NULL ? HOST_MAKES_BY_CALL : HOST_MAKES_NOTHING;
 }
 
 bool host_line_joins(const host_record *r, const char *name) {
   const char *source = host_line_own(r);
-  return source != NULL && has_word(source, name) && strchr(source, '+') != NULL &&
+  return source != NULL && host_line_has(source, name) && strchr(source, '+') != NULL &&
          strchr(source, '=') != NULL;
 }

@@ -1,31 +1,87 @@
-/* Host workers: child processes that hold a copy each, or are being sent one. */
+/* Host workers: child processes that hold a copy each, are sent one, or send back what they made.
+ */
+#include <stdio.h>
 #include <string.h>
 
 #include "advise/host_case.h"
+#include "advise/host_line.h"
 
-/* Workers that are being sent their tasks: what they are to hold is still in the parent, in the
- * arguments and once more as the bytes on their way. */
+static bool in_pool(const host_frame *f) {
+  return strstr(f->file, "/multiprocessing/") != NULL ||
+         strstr(f->file, "/concurrent/futures/") != NULL || strstr(f->file, "/joblib/") != NULL;
+}
+
+/* The frames of a forked worker go on below the pool's with those of the program that started it.
+ * Returns the first of them; the frame count if there is none. */
+static size_t starter(const host_record *r) {
+  size_t i = 0;
+  while (i < r->frame_count && !in_pool(&r->frames[i])) i++;
+  while (i < r->frame_count && !host_line_is_own(&r->frames[i])) i++;
+  return i;
+}
+
+/* Does a worker run the program's function, or the pool's own code, as it sends a result? */
+static bool at_work(const host_record *r) {
+  for (size_t i = 0; i < r->frame_count && !in_pool(&r->frames[i]); i++)
+    if (host_line_is_own(&r->frames[i])) return true;
+  return false;
+}
+
+/* Results that wait for the rest of their chunk, or are being sent, are in no variable of the
+ * program. */
+static bool keeps_results(const host_case *c) {
+  const host_record *r = c->r;
+  bool pooled = false;
+  for (size_t i = 0; i < r->frame_count; i++)
+    pooled = pooled || (in_pool(&r->frames[i]) && (strcmp(r->frames[i].name, "mapstar") == 0 ||
+                                                   strcmp(r->frames[i].name, "starmapstar") == 0));
+  bool sends = !at_work(r) && starter(r) > 0;
+  bool bare = host_made_bytes(c) > c->reported_bytes / 2;
+  return r->from_inside && bare && (pooled || sends);
+}
+
+static const char RESULTS[] =
+    "take results one at a time and reduce each: for result in pool.imap_unordered(f, items, "
+    "chunksize=1); and let f return only what is needed (a number, a path of a file it wrote)";
+static const char NAMES[] =
+    "send names instead of data: each worker opens the file itself (stowage.open(path), "
+    "numpy.load(path, mmap_mode=\"r\")), or all share multiprocessing.shared_memory";
+
+/* Workers that are being sent their tasks, or whose results arrive: both pass through pipes, and
+ * are once more in the parent as bytes. */
 static void find_tasks(host_case *c) {
   const host_record *r = c->r;
   unsigned children = 0;
   bool waits = false;
+  char where[180] = "", line[160];
   for (size_t i = 0; i < r->process_count; i++) children += r->processes[i].parent == c->main->pid;
-  for (size_t i = 0; i < r->frame_count; i++)
-    waits = waits || strstr(r->frames[i].file, "/multiprocessing/") != NULL ||
-            strstr(r->frames[i].file, "/concurrent/futures/") != NULL ||
-            strstr(r->frames[i].file, "/joblib/") != NULL;
+  for (size_t i = 0; i < r->frame_count; i++) waits = waits || in_pool(&r->frames[i]);
   if (children < 2 || !waits) return;
+  host_line_where(r, line, sizeof line);
+  if (line[0] != '\0') snprintf(where, sizeof where, " at %s", line);
+  /* Bytes it has read came from the workers, unless a file is open that has as many. */
+  bool results = evidence_share(c->main->read_bytes, c->main_bytes) >= MUCH;
+  for (size_t i = 0; i < r->file_count; i++)
+    results = results && r->files[i].read_bytes < c->main->read_bytes / 2;
   cause *to = host_add(c, CAUSE_HOST_WORKERS, 0.75);
-  cause_head(to, "%u child processes are given a copy each of what they work on: %s held so far",
-             children, cause_size(r->held_bytes));
-  cause_say(to, "the parent waits for them and holds %s, its arguments and their copies on the way",
+  if (results)
+    cause_head(to, "The results of %u worker processes come together in the parent%s: %s so far",
+               children, where, cause_size(c->main->read_bytes));
+  else
+    cause_head(to,
+               "%u child processes are given a copy each of what they work on%s: %s held so far",
+               children, where, cause_size(r->held_bytes));
+  cause_say(to,
+            "the parent holds %s; arguments and results pass through pipes, pickled, and take "
+            "as much again on the way",
             cause_size(c->main_bytes));
   for (size_t i = 0; i < r->object_count && i < 2; i++) host_say_object(to, &r->objects[i]);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
-  host_add_fix(c, r->object_count > 0 ? r->objects[0].bytes * children : MESSAGE_UNKNOWN,
-               "send names instead of data: each worker opens the file itself (stowage.open(path), "
-               "numpy.load(path, mmap_mode=\"r\")), or all share multiprocessing.shared_memory",
-               "the data must lie in a file or in shared memory");
+  if (results)
+    host_add_fix(c, c->main->read_bytes / 2, RESULTS, "results come in any order");
+  else
+    host_add_fix(c, r->object_count > 0 ? r->objects[0].bytes * children : MESSAGE_UNKNOWN, NAMES,
+                 "the data must lie in a file or in shared memory");
 }
 
 void host_find_workers(host_case *c) {
@@ -51,13 +107,39 @@ void host_find_workers(host_case *c) {
     find_tasks(c);
     return;
   }
+  bool worker = c->main->parent == parent;
+  bool results = worker && keeps_results(c);
+  size_t from = worker ? starter(r) : r->frame_count;
+  char where[180] = "", line[160], text[480] = "";
+  if (from < r->frame_count) {
+    host_line_say(&r->frames[from], line, sizeof line);
+    snprintf(where, sizeof where, ", started at %s,", line);
+  }
+  const host_object *o = worker && r->object_count > 0 ? &r->objects[0] : NULL;
+  if (o != NULL && (host_is_unnamed(o) || evidence_share(o->bytes, c->reported_bytes) < MUCH))
+    o = NULL;
+  if (o != NULL) host_describe(text, sizeof text, o);
   cause *to = host_add(c, CAUSE_HOST_WORKERS, share >= MOST ? 0.92 : 0.6);
-  cause_head(to, "%u worker processes hold %s together, %s to %s each", count, cause_size(sum),
-             cause_size(least), cause_size(most));
+  cause_head(to, "%u worker processes%s hold %s together, %s to %s each%s%s", count, where,
+             cause_size(sum), cause_size(least), cause_size(most),
+             results     ? ": results that wait to be sent"
+             : o != NULL ? ", each with its own "
+                         : "",
+             o != NULL && !results ? o->name : "");
   cause_say(to, "that is %.0f%% of the %s held by the whole command", share * 100,
             cause_size(r->held_bytes));
-  cause_say(to, "each worker has its own copy of what it builds or writes to; with fork even a "
-                "Python list that is only read becomes a copy, by its reference counts");
+  if (o != NULL) cause_say(to, "in one of them: %s", text);
+  if (worker && at_work(r) && c->place[0] != '\0') cause_say(to, "one of them was at %s", c->place);
+  if (results)
+    cause_say(to, "pool.map gives a worker a chunk of the items, and sends all results of a chunk "
+                  "at once, pickled");
+  else
+    cause_say(to, "each worker has its own copy of what it builds or writes to; with fork even a "
+                  "Python list that is only read becomes a copy, by its reference counts");
+  if (results) host_add_fix(c, sum / 2, RESULTS, "results come in any order");
+  /* A variable of the function that a worker runs came with its task. */
+  if (o != NULL && !results && at_work(r) && strncmp(o->where, "module ", 7) != 0)
+    host_add_fix(c, sum - sum / count, NAMES, "the data must lie in a file or in shared memory");
   host_add_fix(
       c, sum - most,
       "fewer workers (num_workers, Pool(processes)), or give them one array they share: "

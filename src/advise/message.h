@@ -8,12 +8,12 @@
  *   message_clean.c    removes timestamps, colours and rank prefixes, joins wrapped lines
  *   message_torch.c    PyTorch's allocator texts, 1.0 to 2.11
  *   message_xla.c      JAX, XLA and TensorFlow; message_bfc.c reads the allocator's dump
- *   message_serve.c    servers and runtimes with their own numbers: vLLM, llama.cpp, Paddle, …
- *   message_device.c     errors that only name a status, from a table
- *   message_host.c     host memory, from a table
- *   message_foreign.c  errors that are about something else, from a table
- *   message_hint.c     texts that are in no table: words for memory and for failure in one line
- *   message.c          calls them in order
+ *   message_serve.c    servers and runtimes with numbers of their own: vLLM, llama.cpp, Paddle, …
+ *   message_device.c     errors that only name a status, by a table
+ *   message_host.c     host memory, by a table; message_limits.c reads limits that were set
+ *   message_foreign.c  errors that are about something else, by a table
+ *   message_hint.c     what no table knows: words for memory and for failing in one line
+ *   message.c          asks them in order
  *
  * Every number in the result was in the text; other numbers are MESSAGE_UNKNOWN. */
 #ifndef ADVISE_MESSAGE_H
@@ -126,21 +126,20 @@ typedef struct message {
   uint32_t device;         /* GPU index; UINT32_MAX: unknown */
   message_process processes[MESSAGE_PROCESSES_MAX];
   uint32_t process_count;
-  uint64_t shape_bytes;     /* size of a tensor whose shape the text names */
-  uint64_t temporary_bytes; /* XLA: what one compiled program needs in addition to its inputs and
-                             * outputs */
-  uint64_t given_bytes;     /* XLA: its inputs and outputs: weights, state, the batch */
-  uint32_t first_dim, rank; /* for that shape; 0: unknown */
-  uint64_t largest_bytes;   /* XLA: its largest buffer; `what` names the operation and line */
-  uint64_t wanted_tokens, cache_tokens; /* a server's context length, and what its KV cache can
-                                         * hold */
-  uint32_t failures;                    /* number of different failures in the text; the first one
-                                         * is parsed */
-  bool grouped;                         /* from the kernel: a cgroup's limit, not the machine's */
-  bool no_history;                      /* a device whose allocations PyTorch cannot record */
-  char what[96];                        /* the tensor, operation or call named in it */
-  const char *name;                     /* kind of a foreign error, or NULL */
-  const char *help;                     /* one line of help for it, or NULL */
+  uint64_t shape_bytes;     /* of a tensor whose shape the text names */
+  uint64_t temporary_bytes; /* XLA: what one compiled program needs besides what goes in and out */
+  uint64_t given_bytes;     /* XLA: what goes into it and comes out: weights, state, the batch */
+  uint64_t out_bytes;       /* XLA: of that what comes out */
+  uint64_t whole_bytes;     /* XLA: all of it */
+  uint32_t first_dim, rank; /* of that shape; 0: unknown */
+  uint64_t largest_bytes;   /* XLA: of its largest buffer; `what` names its operation and line */
+  uint64_t wanted_tokens, cache_tokens; /* a server's context, and what its KV cache can hold */
+  uint32_t failures;                    /* different failures in the text; the first one is read */
+  bool grouped;     /* the kernel's: a control group's limit, not the machine's */
+  bool no_history;  /* a device whose allocations PyTorch cannot record */
+  char what[96];    /* the tensor, operation or call named in it */
+  const char *name; /* what kind of foreign error, or NULL */
+  const char *help; /* one line of help for it, or NULL */
   message_chunks chunks;
   context context;
 } message;

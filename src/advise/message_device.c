@@ -95,6 +95,16 @@ static void read_asked(message *m, scan_text t, const char *at) {
     m->asked_bytes = scan_size_before(scan_line(t, at), " bytes");
 }
 
+/* An assertion in a kernel: every call after it fails, cuBLAS's first one too. */
+static bool asserted(scan_text t) {
+  static const char *const signs[] = {"< n_classes` failed", "srcIndex < srcSelectDimSize",
+                                      "index out of bounds\"` failed",
+                                      "device-side assert triggered"};
+  for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+    if (scan_has(t, signs[i])) return true;
+  return false;
+}
+
 bool message_device(message *m, scan_text t, const char **where) {
   const char *best = NULL;
   size_t chosen = 0;
@@ -108,7 +118,7 @@ bool message_device(message *m, scan_text t, const char **where) {
     best = start;
     chosen = i;
   }
-  if (best == NULL) return false;
+  if (best == NULL || ((table[chosen].details & MESSAGE_STATUS) != 0 && asserted(t))) return false;
   if (where != NULL) *where = best;
   m->kind = MESSAGE_CUDA;
   m->details |= table[chosen].details;

@@ -28,6 +28,14 @@ static const struct {
      "it is a bug, not a shortage: update ROCm, or run once with AMD_SERIALIZE_KERNEL=3"},
     {"misaligned address", "a GPU program used a misaligned address",
      "it is a bug, not a shortage: run under compute-sanitizer"},
+    {"< n_classes` failed", "a label is out of range: an assertion on the GPU failed",
+     "labels must be 0 to n_classes - 1: print labels.min(), labels.max() and the size of the last "
+     "layer; run once with CUDA_LAUNCH_BLOCKING=1"},
+    {"srcIndex < srcSelectDimSize", "an index is out of range: an assertion on the GPU failed",
+     "most often a token or position beyond an embedding's size: compare ids.max() with "
+     "num_embeddings; run once with CUDA_LAUNCH_BLOCKING=1"},
+    {"index out of bounds\"` failed", "an index is out of range: an assertion on the GPU failed",
+     "run once with CUDA_LAUNCH_BLOCKING=1, or on the CPU, which names the line"},
     {"device-side assert triggered", "an assertion on the GPU failed",
      "most often an index or a label out of range: run once with CUDA_LAUNCH_BLOCKING=1"},
     {"unspecified launch failure", "a GPU program crashed",

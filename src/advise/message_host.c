@@ -280,7 +280,6 @@ static void read_numbers(message *m, scan_text t, const char *at) {
   case HOST_KILLED: read_killed(m, t); break;
   case HOST_MAPS: m->asked_bytes = scan_size(t, at); break;
   case HOST_WORKER: read_worker(m, t); break;
-  case HOST_RAY: m->process_bytes = scan_size_after(t, "memory used="); break;
   case HOST_JOB: m->limit_bytes = scan_size_after(t, "exceeded limit "); break;
   case HOST_PYTHON:
     m->asked_bytes = scan_size(t, at);
@@ -290,6 +289,7 @@ static void read_numbers(message *m, scan_text t, const char *at) {
     break;
   default: break;
   }
+  message_limits(m, t);
   /* the Python package's own line */
   m->host_bytes = scan_size_after(t, "host memory in all: ");
   /* report.py's own line, after the error of a program that stowage run watched */

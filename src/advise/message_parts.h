@@ -1,5 +1,5 @@
-/* The readers that message.c calls in order. Each fills `m` and returns true if it recognizes the
- * text; `where` receives the position of the first failure. None calls another. */
+/* The readers that message.c asks in order. Each fills `m` and returns true if the text is of its
+ * kind; `where` receives the place of the first failure. */
 #ifndef ADVISE_MESSAGE_PARTS_H
 #define ADVISE_MESSAGE_PARTS_H
 
@@ -11,6 +11,8 @@ bool message_serve(message *m, scan_text t, const char **where);
 bool message_device(message *m, scan_text t, const char **where);
 /* `sure`: only texts that are unambiguous; otherwise only the others ("Killed"). */
 bool message_host_memory(message *m, scan_text t, bool sure, const char **where);
+/* Reads the limit on host memory that the text names, and what was used of it. */
+void message_limits(message *m, scan_text t);
 bool message_foreign(message *m, scan_text t);
 /* Recognizes those texts that other readers would claim. */
 bool message_lookalike(message *m, scan_text t);

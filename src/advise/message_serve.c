@@ -89,9 +89,19 @@ static bool read_llama(message *m, scan_text t) {
                  scan_has(t, "compute buffers") || scan_has(t, "KV self size") ||
                  scan_has(t, "failed to create context") ||
                  scan_has(t, "failed to initialize the context");
-  m->details |= weights && !scan_has(t, "ggml_gallocr_reserve") ? MESSAGE_WEIGHTS
-                : compute                                       ? MESSAGE_COMPUTE
-                                                                : 0;
+  /* The cache comes after the weights; what is said of the model after that is its consequence. */
+  bool cache = scan_has(t, "for kv cache") || scan_has(t, "kv_cache_init() failed") ||
+               scan_has(t, "failed to allocate KV cache") ||
+               scan_has(t, "for self-attention cache");
+  m->wanted_tokens = scan_number_after(t, "n_ctx =");
+  if (m->wanted_tokens == MESSAGE_UNKNOWN)
+    m->wanted_tokens = scan_number_after(t, "n_ctx_per_seq =");
+  if (cache)
+    m->details |= MESSAGE_COMPUTE | MESSAGE_KV_CACHE;
+  else
+    m->details |= weights && !scan_has(t, "ggml_gallocr_reserve") ? MESSAGE_WEIGHTS
+                  : compute                                       ? MESSAGE_COMPUTE
+                                                                  : 0;
   return true;
 }
 

@@ -52,6 +52,8 @@ static void read_buffers(message *m, scan_text t) {
   uint64_t in = scan_size_after(t, "parameter allocation:");
   uint64_t out = scan_size_after(t, "maybe_live_out allocation:");
   if (known(in)) m->given_bytes = in + (known(out) ? out : 0);
+  m->out_bytes = out;
+  m->whole_bytes = scan_size_after(t, "total allocation:");
   const char *first = scan_find(t, "Buffer 1:");
   if (first == NULL) first = scan_find(t, "Largest program allocations in hbm: 1.");
   if (first == NULL) return;

@@ -15,6 +15,11 @@ static const recipe rows[] = {
 const recipe_table recipes_find = {rows, sizeof rows / sizeof *rows};
 
 static const recipe questions[] = {
+    {.kinds = K(CUDA),
+     .need = M(NVIDIA),
+     .must = D(STATUS),
+     .change = "CUDA_LAUNCH_BLOCKING=1 python train.py (your command) once, or once on the CPU: a "
+               "label or an index out of range then names its line"},
     {.must = D(ABSURD),
      .change = "run the failing input alone, and print the shapes before the call"},
     {.must = D(INIT), .change = "nvidia-smi"},

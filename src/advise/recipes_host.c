@@ -56,18 +56,22 @@ static const recipe rows[] = {
                "vm.overcommit_memory=1",
      .cost = "slower loading"},
     {.hosts = H(JOB),
+     .mustnot = D(OWN_LIMIT),
      .change =
          "ask for more memory: #SBATCH --mem=64G (or --mem-per-cpu; PBS: -l mem=64gb; LSF: -M)",
      .cost = "the job may wait longer"},
     {.hosts = H(JOB),
+     .mustnot = D(OWN_LIMIT),
      .change = "see what it used: seff JOBID (or sacct -j JOBID --format=MaxRSS,ReqMem)",
      .cost = "none"},
     {.hosts = H(CONTAINER),
+     .mustnot = D(OWN_LIMIT),
      .change =
          "raise the container's limit: resources: limits: memory: 16Gi (Kubernetes), docker run "
          "--memory=16g",
      .cost = "less is left for others on the machine"},
     {.hosts = H(CONTAINER),
+     .mustnot = D(GROUPED),
      .change =
          "check that it was memory: kubectl describe pod NAME (OOMKilled; or a failed liveness "
          "probe), docker inspect --format '{{.State.OOMKilled}}' NAME",
@@ -123,6 +127,7 @@ static const recipe rows[] = {
      .cost = "none"},
     {.hosts = H(KILLED) | H(KERNEL),
      .must = D(GROUPED),
+     .mustnot = D(OWN_LIMIT),
      .change =
          "raise the container's limit (docker --memory=16g, the job's --mem), if the host has it",
      .cost = "less is left for others on the host"},

@@ -56,7 +56,15 @@ static const recipe rows[] = {
      .cost = "less of a long conversation is seen"},
     {.kinds = K(LLAMA),
      .never = M(OLLAMA),
+     .must = D(COMPUTE) | D(KV_CACHE),
+     .change =
+         "a shorter context: -c 4096 (--ctx-size), and its cache in 8 bits: -ctk q8_0 -ctv q8_0 "
+         "-fa",
+     .cost = "less of a long conversation is seen"},
+    {.kinds = K(LLAMA),
+     .never = M(OLLAMA),
      .must = D(COMPUTE),
+     .mustnot = D(KV_CACHE),
      .change =
          "a shorter context and smaller steps: -c 4096 -ub 256 -b 512, and flash attention: -fa",
      .cost = "less of a long conversation is seen"},

@@ -138,6 +138,7 @@ static void read_object(host_record *r, const words *w) {
   o->text_bytes = number(w, 13);
   text(o->words, sizeof o->words, w, 14);
   o->objects = number(w, 15);
+  text(o->source, sizeof o->source, w, 16);
 }
 
 static void read_frame(host_record *r, const words *w) {
@@ -195,7 +196,7 @@ static void read_line(host_record *r, const words *w) {
 
 /* Reads one file. STOW_ERR_NOT_FOUND: there is no such file; report any other failure. */
 static stow_status read_file(host_record *r, const char *path) {
-  char line[1024];
+  char line[4096]; /* names of 1000 characters, four bytes each */
   FILE *file = fopen(path, "re");
   if (file == NULL)
     return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO, "%s: %s", path,

@@ -68,17 +68,18 @@ typedef struct host_object {
   char name[64];          /* the variable */
   char where[160];        /* "load at train.py:12", "module train" */
   char type[64];          /* "list", "numpy.ndarray" */
-  char of[64];            /* type of its elements: "dict", "float64" */
-  char shape[64];         /* "(1000, 20)"; "" if it has no shape */
-  uint64_t element_bytes; /* average size of an element */
-  char place[160];        /* "train.py:7": the line that fills or creates it; "" if unknown */
-  bool grows;             /* that line fills it, a part at a time */
-  char mark[16];          /* "graph", "pinned", "shared", "text", "nameless" (only a total is
-                           * known), "" */
-  uint64_t graphs;        /* autograd graphs that it keeps alive */
-  uint64_t text_bytes;    /* bytes in columns of Python strings */
-  char words[104];        /* names of those columns, the largest first */
-  uint64_t objects;       /* number of Python objects in it; 0: unknown */
+  char of[64];            /* what it is made of: "dict", "float64" */
+  char shape[64];         /* "(1000, 20)", "" where it has none */
+  uint64_t element_bytes; /* on average */
+  char place[160];        /* "train.py:7": the line that fills it or makes it; "" if not known */
+  bool grows;             /* …fills it, a part at a time */
+  char mark[16];          /* "graph", "pinned", "shared", "text", "mapped" (an array over a file:
+                             0 bytes), "nameless" (only a number is known), "" */
+  uint64_t graphs;        /* autograd graphs it keeps */
+  uint64_t text_bytes;    /* of it in columns of Python strings */
+  char words[104];        /* those columns, the largest first */
+  uint64_t objects;       /* Python objects in it; 0: not known */
+  char source[128];       /* text of the line at `place`, "" if not known */
 } host_object;
 
 typedef struct host_frame {

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "advise/host_case.h"
 #include "harness.h"
@@ -133,7 +134,11 @@ TEST(bytes_joined_part_by_part_are_copies)
   r->file_count = 0; /* a socket */
   r->processes[0].read_bytes = 0;
   snprintf(r->frames[0].source, sizeof r->frames[0].source, "body += part");
-  CHECK(first(r) == CAUSE_HOST_COPIES);
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  CHECK(x.findings.list[0].id == CAUSE_HOST_COPIES);
+  CHECK(strstr(x.headline.data, "joined to it at line 7 of get.py") != NULL);
+  explanation_free(&x);
   snprintf(r->frames[0].source, sizeof r->frames[0].source, "wait(part)");
   CHECK(first(r) == CAUSE_HOST_LIMIT);
   free(r);
@@ -348,6 +353,353 @@ TEST(columns_of_text_are_python_objects)
   CHECK(x.findings.list[0].id == CAUSE_HOST_OBJECTS);
   CHECK(strstr(x.fixes.list[0].change, "df[\"address\"].astype(\"category\")") != NULL);
   explanation_free(&x);
+  free(r);
+}
+
+/* ---- advice that fits what is kept ---- */
+
+/* Explains; returns true if the first cause is `id`, the headline has `head` and the first fix has
+ * `change`, and not `never`. */
+static bool answers(const host_record *r, cause_id id, const char *head, const char *change,
+                    const char *never) {
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  const fix *f = &x.fixes.list[0];
+  bool right = x.findings.list[0].id == id && strstr(x.headline.data, head) != NULL &&
+               x.fixes.count > 0 && strstr(f->change, change) != NULL &&
+               (never == NULL || strstr(f->change, never) == NULL);
+  if (!right)
+    fprintf(stderr, "cause %d: %s\nfix: %s\n", (int)x.findings.list[0].id, x.headline.data,
+            x.fixes.count > 0 ? f->change : "none");
+  explanation_free(&x);
+  return right;
+}
+
+TEST(what_bounds_a_container_fits_its_type)
+{
+  static const struct {
+    const char *type, *of, *change, *never;
+  } kinds[] = {
+      {"dict", "numpy.ndarray", "shelve", "deque"},
+      {"queue.Queue", "numpy.ndarray", "queue.Queue(maxsize=", "deque"},
+      {"collections.deque", "numpy.ndarray", "deque(maxlen=", NULL},
+      {"list", "function", "remove each from kept", "deque"},
+      {"list", "torch.Tensor", "if all are needed, write each to a file (torch.save)", NULL},
+      {"list", "numpy.ndarray", "if all are needed, write each to a file", NULL}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    host_object o = {.count = 90, .where = "f", .element_bytes = 10 * MIB, .place = "a.py:5"};
+    host_record *r = blank();
+    snprintf(o.type, sizeof o.type, "%s", kinds[i].type);
+    snprintf(o.of, sizeof o.of, "%s", kinds[i].of);
+    o.grows = true;
+    holds(r, &o, "kept", 900 * MIB);
+    if (!answers(r, CAUSE_HOST_LEAK, "at line 5 of a.py", kinds[i].change, kinds[i].never))
+      FAIL("%s of %s", kinds[i].type, kinds[i].of);
+    free(r);
+  }
+}
+
+TEST(advice_for_small_objects_fits_their_container)
+{
+  static const struct {
+    const char *type, *of, *change;
+  } kinds[] = {{"set", "tuple", "one integer"},
+               {"dict", "float", "sqlite3"},
+               {"collections.deque", "tuple", "deque(maxlen="},
+               {"list", "list", "yield"},
+               {"list", "str", "file.write"},
+               {"list", "Node", "WeakSet"},
+               {"list", "logging.LogRecord", "write each to a file"},
+               {"list", "dict", "one numpy array"}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    host_object o = {.count = 3000000,
+                     .objects = 9000000,
+                     .where = "f",
+                     .element_bytes = 300,
+                     .place = "a.py:5",
+                     .grows = true};
+    host_record *r = blank();
+    snprintf(o.type, sizeof o.type, "%s", kinds[i].type);
+    snprintf(o.of, sizeof o.of, "%s", kinds[i].of);
+    holds(r, &o, "kept", 900 * MIB);
+    if (!answers(r, CAUSE_HOST_OBJECTS, "at line 5 of a.py", kinds[i].change, NULL))
+      FAIL("%s of %s", kinds[i].type, kinds[i].of);
+    free(r);
+  }
+}
+
+TEST(a_few_small_arrays_beside_a_large_one_are_no_small_objects)
+{
+  host_record *r = blank();
+  host_object worlds = {.count = 766,
+                        .objects = 300000, /* 3 KiB each: an array of 320 KiB, and small ones */
+                        .where = "f",
+                        .type = "list",
+                        .of = "World",
+                        .element_bytes = 326 << 10,
+                        .place = "a.py:17",
+                        .grows = true};
+  holds(r, &worlds, "history", 900 * MIB);
+  CHECK(answers(r, CAUSE_HOST_LEAK, "at line 17 of a.py", "deque(maxlen=", "fromiter"));
+  free(r);
+}
+
+TEST(a_text_that_grows_is_named_with_its_line)
+{
+  static const host_object text = {.count = 230741777,
+                                   .where = "build at a.py:6",
+                                   .type = "str",
+                                   .place = "/x/a.py:6",
+                                   .grows = true,
+                                   .source = "html += render(case)"};
+  host_record *r = blank();
+  holds(r, &text, "html", 950 * MIB);
+  at_line(r, "/x/a.py", "return head + body");
+  CHECK(answers(r, CAUSE_HOST_LEAK, "html: a str, 950.0 MiB, grows at line 6 of a.py",
+                "file.write(part)", "ram-limit"));
+  snprintf(r->objects[0].type, sizeof r->objects[0].type, "_io.BytesIO");
+  r->objects[0].count = 1;
+  CHECK(answers(r, CAUSE_HOST_LEAK, "html: a BytesIO, ", "SpooledTemporaryFile", "ram-limit"));
+  free(r);
+}
+
+/* ---- one line that makes much ---- */
+
+TEST(a_call_that_makes_much_at_once_has_its_own_way_out)
+{
+  static const struct {
+    const char *source;
+    cause_id id;
+    const char *head, *change;
+  } lines[] = {
+      {"X = docs.toarray()", CAUSE_HOST_COPIES, "Line 7 of a.py makes X, ", "keep it sparse"},
+      {"merged = a.merge(b, on=\"k\")", CAUSE_HOST_LIMIT, "makes merged, ", "validate="},
+      {"X = pd.get_dummies(df)", CAUSE_HOST_LIMIT, "makes X, ", "sparse=True"},
+      {"wide = df.pivot(index=\"u\", columns=\"i\")", CAUSE_HOST_LIMIT, "wide", "coo_matrix"},
+      {"xx, yy = np.meshgrid(a, a)", CAUSE_HOST_LIMIT, "xx, yy", "sparse=True"},
+      {"rows = cur.fetchall()", CAUSE_HOST_DATASET_WHOLE, "rows", "for row in cursor"},
+      {"words = re.findall(p, text)", CAUSE_HOST_OBJECTS, "words", "finditer"},
+      {"configs = list(itertools.product(a, b))", CAUSE_HOST_OBJECTS, "configs",
+       "itertools.product"},
+      {"top = sorted(scores(n))[:10]", CAUSE_HOST_OBJECTS, "top", "heapq.nlargest"},
+      {"tokens = list(read_tokens(n))", CAUSE_HOST_OBJECTS, "tokens", "one at a time"},
+      {"diff = x[:, None, :] - x[None, :, :]", CAUSE_HOST_LIMIT, "diff", "block of rows"},
+      {"return pickle.loads(raw)", CAUSE_HOST_DATASET_WHOLE, "Line 7 of a.py makes ",
+       "pickle.load(file)"},
+      {"self.grid = solve(a)", CAUSE_HOST_LIMIT, "Line 7 of a.py makes self.grid, ", "in parts"}};
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    host_record *r = blank();
+    r->inside_bytes = 1000 * MIB;
+    at_line(r, "/x/a.py", lines[i].source);
+    if (!answers(r, lines[i].id, lines[i].head, lines[i].change, NULL)) FAIL("%s", lines[i].source);
+    free(r);
+  }
+}
+
+/* What came after the report may be anything, and is not what the line makes. */
+TEST(a_line_does_not_make_what_came_after_the_report)
+{
+  host_record *r = blank();
+  r->inside_bytes = 300 * MIB;
+  at_line(r, "/x/a.py", "merged = a.merge(b)");
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  CHECK(x.findings.list[0].id == CAUSE_HOST_LIMIT);
+  CHECK(strstr(x.headline.data, "makes") == NULL);
+  explanation_free(&x);
+  free(r);
+}
+
+TEST(a_value_made_by_such_a_call_before_has_the_same_way_out)
+{
+  host_record *r = blank();
+  host_object grid = picture;
+  snprintf(grid.place, sizeof grid.place, "/x/a.py:5");
+  snprintf(grid.source, sizeof grid.source, "xx, yy = np.meshgrid(axis, axis)");
+  holds(r, &grid, "xx", 250 * MIB);
+  holds(r, &grid, "yy", 250 * MIB);
+  at_line(r, "/x/a.py", "r2 = xx ** 2 + yy ** 2");
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "made at line 5 of a.py", "sparse=True", NULL));
+  free(r);
+}
+
+/* A generator runs inside of the line that collects from it: that line is named. */
+TEST(the_line_that_collects_is_named_and_not_the_generator)
+{
+  host_record *r = blank();
+  host_object o = {.count = 3591360,
+                   .objects = 3591360,
+                   .type = "list",
+                   .mark = "nameless",
+                   .place = "/x/a.py:11",
+                   .source = "tokens = list(read_tokens(n))"};
+  holds(r, &o, "what line 11 makes", 600 * MIB);
+  at_line(r, "/x/a.py", "yield line.lower()");
+  CHECK(answers(r, CAUSE_HOST_OBJECTS, "Line 11 of a.py makes tokens, ", "one at a time", NULL));
+  snprintf(r->objects[0].source, sizeof r->objects[0].source,
+           "df[\"city\"] = [\"city \" + str(i) for i in range(n)]");
+  CHECK(answers(r, CAUSE_HOST_OBJECTS, "df[\"city\"]", "df[\"city\"] = pandas.Categorical", NULL));
+  free(r);
+}
+
+TEST(a_copy_of_a_mapped_file_is_no_reason_to_map_it)
+{
+  host_record *r = blank();
+  host_object mapped = picture;
+  snprintf(mapped.mark, sizeof mapped.mark, "mapped");
+  snprintf(mapped.type, sizeof mapped.type, "numpy.memmap");
+  holds(r, &mapped, "frames", 0);
+  r->files[0] = (tree_file){.bytes = 900 * MIB};
+  snprintf(r->files[0].path, sizeof r->files[0].path, "/data/frames.dat");
+  r->file_count = 1;
+  r->inside_bytes = 1000 * MIB;
+  at_line(r, "/x/a.py", "images = np.array(frames)");
+  CHECK(answers(r, CAUSE_HOST_COPIES, "Line 7 of a.py", "part = frames[i:i + 200]", "memmap"));
+  /* complete, and the program has gone on */
+  r->object_count = 0;
+  host_object made = picture;
+  snprintf(made.place, sizeof made.place, "/x/a.py:14");
+  snprintf(made.source, sizeof made.source, "images = np.array(frames)");
+  holds(r, &made, "images", 900 * MIB);
+  holds(r, &mapped, "frames", 0);
+  snprintf(r->frames[0].source, sizeof r->frames[0].source, "images -= images.mean(axis=0)");
+  CHECK(answers(r, CAUSE_HOST_COPIES, "made at line 14 of a.py", "part = frames[", "memmap"));
+  free(r);
+}
+
+TEST(numbers_of_one_byte_become_eight)
+{
+  host_record *r = blank();
+  host_object images = picture;
+  snprintf(images.of, sizeof images.of, "uint8");
+  holds(r, &images, "images", 120 * MIB);
+  r->inside_bytes = 1000 * MIB;
+  at_line(r, "/x/a.py", "normalized = images / 255.0");
+  CHECK(answers(r, CAUSE_HOST_COPIES, "Line 7 of a.py makes normalized, 880.0 MiB so far",
+                "float32", NULL));
+  free(r);
+}
+
+TEST(arrays_that_a_line_computes_with_are_not_copies_of_each_other)
+{
+  host_record *r = blank();
+  host_object a = picture;
+  snprintf(a.source, sizeof a.source, "a = np.random.rand(n)");
+  holds(r, &a, "a", 180 * MIB);
+  snprintf(a.source, sizeof a.source, "b = np.random.rand(n)");
+  holds(r, &a, "b", 180 * MIB);
+  r->inside_bytes = 1000 * MIB;
+  at_line(r, "/x/a.py", "score = np.sqrt((a - b) ** 2) + np.exp(-(a * b))");
+  CHECK(answers(r, CAUSE_HOST_COPIES, "Line 7 of a.py makes score", "in place", NULL));
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  CHECK(strstr(x.headline.data, "twice") == NULL);
+  explanation_free(&x);
+  free(r);
+}
+
+/* What pandas holds on the way is the line's, and not a table of the program's. */
+TEST(a_table_joined_in_a_loop_is_named_and_not_the_inside_of_pandas)
+{
+  host_record *r = blank();
+  host_object table = picture;
+  snprintf(table.type, sizeof table.type, "pandas.DataFrame");
+  holds(r, &picture, "what line 7 makes", 450 * MIB);
+  holds(r, &table, "table", 430 * MIB);
+  at_line(r, "/usr/lib/python3/dist-packages/pandas/core/reshape/concat.py", "");
+  snprintf(r->frames[0].name, sizeof r->frames[0].name, "concat");
+  at_line(r, "/x/a.py", "table = pd.concat([table, chunk])");
+  CHECK(answers(r, CAUSE_HOST_COPIES, "a new copy of table (430.0 MiB) at line 7 of a.py",
+                "pandas.concat once", NULL));
+  free(r);
+}
+
+/* ---- pipes ---- */
+
+static void give_workers(host_record *r, uint64_t bytes) {
+  for (int i = 1; i <= 3; i++)
+    r->processes[r->process_count++] =
+        (tree_process){.pid = 10 + i, .parent = 10, .name = "python", .held_bytes = bytes};
+}
+
+TEST(results_of_a_pool_are_no_file_read_whole)
+{
+  host_record *r = blank();
+  give_workers(r, 15 * MIB);
+  r->processes[0].read_bytes = 950 * MIB;
+  at_line(r, "/usr/lib/python3.11/multiprocessing/pool.py", "");
+  at_line(r, "/x/a.py", "results = pool.map(simulate, seeds)");
+  CHECK(answers(r, CAUSE_HOST_WORKERS, "at line 7 of a.py", "pool.imap_unordered", NULL));
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  for (uint32_t i = 0; i < x.findings.count; i++)
+    CHECK(x.findings.list[i].id != CAUSE_HOST_DATASET_WHOLE);
+  explanation_free(&x);
+  free(r);
+}
+
+/* The largest process is a worker; its frames go on with those of the program that forked it. */
+TEST(workers_are_named_with_the_line_that_started_them)
+{
+  host_record *r = blank();
+  r->processes[0] = (tree_process){.pid = 10, .parent = 1, .name = "python"};
+  give_workers(r, 300 * MIB);
+  tree_process parent = r->processes[0];
+  memmove(&r->processes[0], &r->processes[1], 3 * sizeof parent);
+  r->processes[3] = parent;
+  r->inside_bytes = 300 * MIB;
+  at_line(r, "/x/a.py", "s = (data[k::8] ** 2).sum()");
+  at_line(r, "/usr/lib/python3.11/multiprocessing/pool.py", "");
+  at_line(r, "/x/a.py", "with mp.Pool(3) as pool:");
+  r->frames[2].line = 12;
+  holds(r, &picture, "data", 250 * MIB);
+  snprintf(r->objects[0].where, sizeof r->objects[0].where, "work at /x/a.py:7");
+  CHECK(answers(r, CAUSE_HOST_WORKERS, "started at line 12 of a.py", "send names instead of data",
+                NULL));
+  /* a chunk's results, in no variable of the function */
+  snprintf(r->objects[0].name, sizeof r->objects[0].name, "what line 7 makes");
+  snprintf(r->frames[1].name, sizeof r->frames[1].name, "mapstar");
+  CHECK(answers(r, CAUSE_HOST_WORKERS, "results", "imap_unordered", NULL));
+  free(r);
+}
+
+TEST(the_output_of_a_command_is_no_file)
+{
+  host_record *r = blank();
+  r->processes[0].read_bytes = 900 * MIB;
+  at_line(r, "/usr/lib/python3.11/subprocess.py", "");
+  snprintf(r->frames[0].name, sizeof r->frames[0].name, "communicate");
+  at_line(r, "/x/a.py", "result = subprocess.run(words, capture_output=True)");
+  CHECK(answers(r, CAUSE_HOST_DATASET_WHOLE, "captured whole at line 7 of a.py", "subprocess.Popen",
+                "stowage.batches"));
+  free(r);
+}
+
+TEST(a_file_read_whole_is_named_with_its_line_and_read_as_its_call_needs)
+{
+  static const struct {
+    const char *source, *path, *change;
+  } lines[] = {{"data = json.load(f)", "/data/a.json", "ijson.items(open(\"/data/a.json\""},
+               {"data = f.readlines()", "/data/a.csv", "for line in open(\"/data/a.csv\")"},
+               {"data = f.read()", "/data/a.jsonl", "for line in open(\"/data/a.jsonl\")"}};
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    host_record *r = blank();
+    r->files[0] = (tree_file){.bytes = 400 * MIB, .read_bytes = 400 * MIB};
+    snprintf(r->files[0].path, sizeof r->files[0].path, "%s", lines[i].path);
+    r->file_count = 1;
+    at_line(r, "/x/a.py", lines[i].source);
+    if (!answers(r, CAUSE_HOST_DATASET_WHOLE, "is read whole into data at line 7 of a.py",
+                 lines[i].change, "stowage.batches("))
+      FAIL("%s", lines[i].source);
+    free(r);
+  }
+}
+
+TEST(a_python_process_that_does_not_answer_runs_one_call)
+{
+  host_record *r = blank();
+  r->from_inside = false;
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "may hold", "re.finditer", NULL));
   free(r);
 }
 

@@ -437,4 +437,89 @@ TEST(hostile_texts_are_only_read)
   }
 }
 
+/* ---- limits that somebody set ---- */
+
+TEST(slurm_tables_are_read_by_their_columns)
+{
+  static const char *const texts[] = {
+      "JobID             State     ReqMem     MaxRSS\n"
+      "------------ ---------- ---------- ----------\n"
+      "815           OUT_OF_ME+        24G           \n"
+      "815.batch    OUT_OF_ME+             25165824K \n",
+      "JobID|State|ReqMem|MaxRSS|\n815|OUT_OF_MEMORY|24G||\n815.batch|OUT_OF_ME+||25165824K|\n",
+      "JobID State ReqMem MaxRSS\n815 OUT_OF_ME+ 24Gn\n815.batch OUT_OF_ME+ 25165824K\n",
+      "State: OUT_OF_MEMORY (exit code 0)\nMemory Utilized: 24.00 GB\n"
+      "Memory Efficiency: 100.00% of 24.00 GB\n",
+      "slurmstepd: error: Step 815.0 exceeded memory limit (25165824 > 25165824), being killed\n"};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    message m = read_text(texts[i]);
+    CHECK(m.host == HOST_JOB);
+    CHECK_U64(m.limit_bytes, 24 * GIB);
+    CHECK_U64(m.process_bytes, 24 * GIB);
+  }
+}
+
+TEST(a_pods_limit_is_read_and_not_its_request)
+{
+  static const char *const texts[] = {
+      "    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137\n"
+      "    Limits:\n      cpu:     2\n      memory:  3Gi\n    Requests:\n      memory:  1Gi\n",
+      "status: OOMKilled\nresources:\n  requests:\n    memory: \"512Mi\"\n  limits:\n"
+      "    memory: \"3Gi\"\n",
+      "\"OOMKilled\": true\n$ docker run --memory=3g trainer\n"};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    message m = read_text(texts[i]);
+    CHECK(m.host == HOST_CONTAINER);
+    CHECK_U64(m.limit_bytes, 3 * GIB);
+  }
+  /* only a request: no limit is known */
+  message m =
+      read_text("Reason: OOMKilled\n    Limits:\n      cpu: 2\n    Requests:\n      memory: 1Gi\n");
+  CHECK_U64(m.limit_bytes, MESSAGE_UNKNOWN);
+}
+
+TEST(limits_of_groups_nodes_and_workers_are_read)
+{
+  message m = read_text("memory: usage 4194304kB, limit 4194304kB, failcnt 12\n"
+                        "Memory cgroup out of memory: Killed process 812 (python3) "
+                        "total-vm:9000000kB, anon-rss:4000000kB\n");
+  CHECK_U64(m.limit_bytes, 4 * GIB);
+  m = read_text("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on "
+                "memory.\nMemory on the node where the task (name=f, pid=1, memory used=2.00GB) "
+                "was running was 15.00GB / 16.00GB (0.93), which exceeds the threshold");
+  CHECK_U64(m.limit_bytes, 16000000000);
+  CHECK_U64(m.free_bytes, 1000000000);
+  CHECK_U64(m.process_bytes, 2000000000);
+  m = read_text("distributed.nanny - WARNING - Worker exceeded 95% memory budget. Restarting\n"
+                "Unmanaged memory use is high. -- Unmanaged memory: 1.50 GiB -- Worker memory "
+                "limit: 2.00 GiB");
+  CHECK_U64(m.limit_bytes, 2 * GIB);
+  CHECK_U64(m.process_bytes, 3 * GIB / 2);
+}
+
+TEST(what_a_compiled_program_needs_in_all_is_read)
+{
+  message m = read_text("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 "
+                        "bytes.\nBufferAssignment stats:\n   parameter allocation: 2.00GiB\n"
+                        "   maybe_live_out allocation: 8.00GiB\n"
+                        "   preallocated temp allocation: 8.00GiB\n"
+                        "   total allocation: 18.00GiB\n");
+  CHECK_U64(m.whole_bytes, 18 * GIB);
+  CHECK_U64(m.out_bytes, 8 * GIB);
+}
+
+TEST(the_users_line_is_a_file_of_the_users)
+{
+  message m =
+      read_text("Traceback (most recent call last):\n"
+                "  File \"/data/fit.py\", line 21, in <module>\n"
+                "    full = left.merge(right, on=\"k\")\n"
+                "  File \"cupy/_core/core.pyx\", line 137, in cupy._core.core.ndarray.__new__\n"
+                "  File \"cupy/cuda/memory.pyx\", line 738, in cupy.cuda.memory.alloc\n"
+                "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 1,024 bytes "
+                "(allocated so far: 4,096 bytes).");
+  CHECK_TEXT(m.context.line, "fit.py:21 in <module>");
+  CHECK_TEXT(m.context.code, "full = left.merge(right, on=\"k\")");
+}
+
 TEST_MAIN

@@ -544,4 +544,103 @@ TEST(every_kind_ends_with_a_fix_and_unknown_with_a_command)
   }
 }
 
+/* The KV cache of a context is no weight, whatever is said of the model afterwards. */
+TEST(a_context_that_does_not_fit_is_shortened)
+{
+  static const sample all[] = {
+      {MESSAGE_LLAMA, C(BATCH_TOO_BIG), "-c 4096", "weights do not fit",
+       "llama_new_context_with_model: n_ctx      = 40960\n"
+       "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 5120.00 MiB on device 0: cudaMalloc "
+       "failed: out of memory\n"
+       "llama_kv_cache_init: failed to allocate buffer for kv cache\n"
+       "llama_new_context_with_model: llama_kv_cache_init() failed for self-attention cache\n"
+       "main: error: unable to load model\n"},
+      {MESSAGE_LLAMA, C(WEIGHTS_TOO_BIG), "-ngl", NULL,
+       "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 15360.00 MiB on device 0: "
+       "cudaMalloc "
+       "failed: out of memory\nalloc_tensor_range: failed to allocate CUDA0 buffer of size "
+       "16106127360\nllama_model_load: error loading model: unable to allocate CUDA0 buffer\n"}};
+  check_samples(all, sizeof all / sizeof *all);
+  explanation x;
+  CHECK_OK(explain_message(&x, all[0].text, strlen(all[0].text)));
+  CHECK(strncmp(x.fixes.list[0].change, "a shorter context: -c ", 22) == 0);
+  explanation_free(&x);
+}
+
+TEST(more_than_the_limit_is_asked_for)
+{
+  static const sample all[] = {
+      {MESSAGE_HOST, C(HOST_LIMIT), "--mem=72G", "--mem=64G",
+       "JobID  State      ReqMem  MaxRSS\n91     OUT_OF_ME+    48G\n91.0   OUT_OF_ME+     "
+       "50331000K\n"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "memory: 3Gi", "16Gi",
+       "      Reason:       OOMKilled\n    Limits:\n      memory:  2Gi\n"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "--memory=6g", "16g",
+       "memory: usage 4194304kB, limit 4194304kB, failcnt 12\nMemory cgroup out of memory: Killed "
+       "process 812 (python3) total-vm:9000000kB, anon-rss:4000000kB\n"}};
+  check_samples(all, sizeof all / sizeof *all);
+}
+
+TEST(the_call_on_the_users_line_names_the_first_fix)
+{
+  static const struct {
+    const char *line, *change;
+  } lines[] = {{"both = a.merge(b, on=\"city\")", "validate="},
+               {"x = counts.toarray()", "keep it sparse"},
+               {"d = scipy.spatial.distance.cdist(p, p)", "block of rows"}};
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    char text[600];
+    explanation x;
+    snprintf(
+        text, sizeof text,
+        "Traceback (most recent call last):\n  File \"/data/fit.py\", line 21, in <module>\n"
+        "    %s\n  File \"/usr/lib/python3/dist-packages/numpy/a.py\", line 9, in f\n"
+        "    return empty(n)\nnumpy.core._exceptions._ArrayMemoryError: Unable to allocate 55.0 "
+        "GiB for an array with shape (7381975040,) and data type int64\n",
+        lines[i].line);
+    CHECK_OK(explain_message(&x, text, strlen(text)));
+    if (strstr(x.fixes.list[0].change, lines[i].change) == NULL)
+      FAIL("%s: %s", lines[i].line, x.fixes.list[0].change);
+    explanation_free(&x);
+  }
+}
+
+TEST(a_wrong_label_is_no_shortage)
+{
+  static const char text[] =
+      "../aten/src/ATen/native/cuda/Loss.cu:250: nll_loss_forward: block: [0,0,0], thread: [1,0,0] "
+      "Assertion `t >= 0 && t < n_classes` failed.\nRuntimeError: CUDA error: "
+      "CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\n";
+  message m;
+  message_read(&m, text, sizeof text - 1);
+  CHECK(m.kind == MESSAGE_FOREIGN && strstr(m.help, "labels") != NULL);
+  /* without the assertion both are possible, and both are named */
+  explanation x;
+  buffer out = BUFFER_INIT;
+  const char *bare = strstr(text, "RuntimeError");
+  CHECK_OK(explain_message(&x, bare, strlen(bare)));
+  CHECK_OK(explanation_text(&x, &out, false));
+  CHECK(x.evidence.message.kind == MESSAGE_CUDA &&
+        strstr(out.data, "a label or an index") != NULL &&
+        strstr(out.data, "CUDA_LAUNCH_BLOCKING=1") != NULL);
+  buffer_free(&out);
+  explanation_free(&x);
+}
+
+/* More comes out than goes in: a result, not weights. */
+TEST(a_result_of_jax_is_no_weight)
+{
+  static const sample all[] = {
+      {MESSAGE_XLA, C(ONE_SPIKE), "batch", "donate",
+       "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to "
+       "allocate 8589934592 bytes.\nBufferAssignment stats:\n  parameter allocation: 2.00GiB\n"
+       "  maybe_live_out allocation: 8.00GiB\n  preallocated temp allocation: 8.00GiB\n"
+       "  total allocation: 18.00GiB\n"},
+      {MESSAGE_XLA, C(WEIGHTS_TOO_BIG), "16 bits", NULL,
+       "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to "
+       "allocate 8589934592 bytes.\nBufferAssignment stats:\n  parameter allocation: 20.00GiB\n"
+       "  maybe_live_out allocation: 4.00GiB\n  preallocated temp allocation: 2.00GiB\n"}};
+  check_samples(all, sizeof all / sizeof *all);
+}
+
 TEST_MAIN

@@ -1,0 +1,132 @@
+"""What is found in the host memory of a process, and which line it is put down to (stowage._holders)."""
+
+import io
+import os
+import queue
+import sys
+import tempfile
+import unittest
+
+from stowage import _holders
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+SOURCE = """\
+import numpy as np
+table = np.zeros((0, 9))
+xx, yy = np.meshgrid(axis, axis)
+frame["id"] = range(9)
+frame["city"] = [name(i) for i in range(9)]
+for part in parts:
+    table = np.vstack([table, part])
+    jobs.put(part)
+    buffer.write(part)
+    self.records.append(part)
+"""
+
+
+class Frame:
+    """What place_of reads of a frame."""
+
+    def __init__(self, path, line):
+        self.f_code = type("Code", (), {"co_filename": path, "co_name": "f", "co_flags": 0})
+        self.f_lineno, self.f_globals, self.f_back = line, {"__name__": "__main__"}, None
+
+
+class Lines(unittest.TestCase):
+    def setUp(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as file:
+            file.write(SOURCE)
+        self.addCleanup(os.unlink, file.name)
+        self.path = file.name
+
+    def place(self, name, kind="", words=""):
+        place, grows = _holders.place_of(name, f"module {self.path}", Frame(self.path, 6), kind, words)
+        return int(place.rpartition(":")[2] or 0), grows
+
+    def test_a_call_that_joins_a_name_to_itself_grows_it(self):
+        self.assertEqual(self.place("table"), (7, True))
+
+    def test_each_of_several_targets_is_made_by_the_line(self):
+        self.assertEqual((self.place("xx"), self.place("yy")), ((3, False), (3, False)))
+
+    def test_the_column_that_holds_most_is_what_made_a_table_large(self):
+        self.assertEqual(self.place("frame", "pandas.DataFrame", "city, id"), (5, False))
+
+    def test_what_is_put_and_written_grows(self):
+        self.assertEqual((self.place("jobs"), self.place("buffer")), ((8, True), (9, True)))
+
+    def test_an_attribute_behind_an_index_is_found_by_its_own_name(self):
+        self.assertEqual(_holders.identifier("log.handlers[0].records"), "records")
+        self.assertEqual(self.place("log.handlers[0].records"), (10, True))
+
+    def test_the_text_of_the_line_goes_with_the_object(self):
+        found = (1 << 20, _holders.Weight(1 << 20), "table", "module x", "list")
+        self.assertEqual(_holders.object_line(found, f"{self.path}:7", True).split("\t")[16], "table = np.vstack([table, part])")
+
+
+class Weights(unittest.TestCase):
+    def test_a_queue_is_one_thing_with_all_that_was_put(self):
+        jobs = queue.Queue()
+        for _ in range(5):
+            jobs.put(bytearray(1 << 20))
+        self.assertGreaterEqual(_holders.weigh(jobs, _holders.DEEP).size, 5 << 20)
+        self.assertEqual([name for _, name in _holders.opened(jobs, "jobs")], ["jobs"])
+
+    def test_a_file_in_memory_weighs_what_was_written(self):
+        for file, part in ((io.BytesIO(), b"x" * 1000), (io.StringIO(), "x" * 1000)):
+            for _ in range(3000):
+                file.write(part)
+            self.assertGreaterEqual(_holders.weigh(file, _holders.DEEP).size, 3_000_000)
+
+    @unittest.skipIf(numpy is None, "no numpy")
+    def test_a_mapped_file_takes_no_memory_and_is_reported(self):
+        with tempfile.TemporaryDirectory() as folder:
+            mapped = numpy.memmap(os.path.join(folder, "a"), dtype="f8", mode="w+", shape=(1000, 1000))
+            weight = _holders.weigh(mapped, _holders.DEEP)
+            self.assertEqual((weight.size, weight.mark), (0, "mapped"))
+            found = list(_holders.weighed([(mapped, "mapped", "module a")], sys.maxsize, {}))
+            self.assertEqual([one[2] for one in found], ["mapped"])
+            del mapped
+
+    def test_what_only_holds_another_thing_is_left_out(self):
+        class Archive:
+            def __init__(self, file):
+                self.name, self.fp = "a", file
+
+        buffer = io.BytesIO(bytes(5 << 20))
+        values = [(Archive(buffer), "archive", "f"), (buffer, "buffer", "f")]
+        found = list(_holders.weighed(values, sys.maxsize, {}))
+        self.assertEqual(len(found), 2)
+        self.assertEqual([one[2] for one in _holders.without_wholes(found)], ["buffer"])
+
+    @unittest.skipIf(numpy is None, "no numpy")
+    def test_an_array_of_python_strings_is_text(self):
+        names = numpy.array(["name %d" % i for i in range(100_000)], dtype=object)
+        weight = _holders.weigh(names, _holders.DEEP)
+        self.assertEqual(weight.mark, "text")
+        self.assertGreater(weight.text_bytes, 5_000_000)
+
+    def test_a_list_behind_a_library_is_reached_among_many_objects(self):
+        import logging
+
+        class Keep(logging.Handler):
+            records = None
+
+            def emit(self, record):
+                self.records.append(record)
+
+        handler = Keep()
+        handler.records = [str(i) for i in range(2000)]
+        log = logging.getLogger("test_holders")
+        log.addHandler(handler)
+        self.addCleanup(log.removeHandler, handler)
+        found = [name for value, name, _ in _holders._chain([(log, "log", "module a")], set()) if value is handler.records]
+        self.assertEqual([name.rpartition(".")[2] for name in found], ["records"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,294 @@
+/* Host growth: containers and texts that grow, and small Python objects; with advice that fits
+ * their type. */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "advise/host_case.h"
+#include "advise/host_line.h"
+
+#define OBJECT_SMALL ((uint64_t)1 << 10) /* bytes of a Python object on average, at most */
+
+/* ---- what an object is ---- */
+
+/* A table or an array, mostly of Python strings. */
+static bool is_text_table(const host_object *o) {
+  return o->text_bytes > o->bytes / 2;
+}
+
+/* Many Python objects, each with its header and its reference. */
+static bool is_objects(const host_object *o) {
+  bool small = o->objects > 0 ? o->objects >= 1000 && o->bytes / o->objects < OBJECT_SMALL
+                              : o->count >= 1000 && o->element_bytes < SMALL_ELEMENT;
+  return (host_is_container(o) && small) || (host_is_array(o) && strcmp(o->of, "object") == 0);
+}
+
+/* A collection of large things, as a list of arrays is. */
+static bool is_collection(const host_object *o) {
+  return host_is_container(o) && o->count >= 4 && o->element_bytes >= LARGE_ELEMENT;
+}
+
+static bool is_dict(const host_object *o) {
+  return strstr(o->type, "dict") != NULL;
+}
+
+static bool is_queue(const host_object *o) {
+  return strstr(o->type, "Queue") != NULL;
+}
+
+/* A text, bytes or a file in memory. */
+static bool is_text(const host_object *o) {
+  return strcmp(o->type, "str") == 0 || strcmp(o->type, "bytes") == 0 ||
+         strcmp(o->type, "bytearray") == 0 || strncmp(o->type, "_io.", 4) == 0;
+}
+
+/* ---- columns of Python strings ---- */
+
+static void store_compactly(char *out, size_t size, const host_object *o) {
+  char name[64], column[64];
+  snprintf(column, sizeof column, "%.*s", (int)strcspn(o->words, ","), o->words);
+  if (column[0] != '\0')
+    snprintf(out, size,
+             "store text compactly: %s[\"%s\"] = %s[\"%s\"].astype(\"category\") for values that "
+             "repeat, astype(\"string[pyarrow]\") for others (read_csv(dtype=…) at once)",
+             o->name, column, o->name, column);
+  else {
+    host_name(name, sizeof name, o);
+    snprintf(out, size,
+             "store text compactly: %s = pandas.Categorical(…) for values that repeat (a number "
+             "each), dtype=\"string[pyarrow]\" for others; not one Python string per cell",
+             name);
+  }
+}
+
+static bool find_columns(host_case *c) {
+  const host_record *r = c->r;
+  const host_object *o = NULL;
+  for (size_t i = 0; i < r->object_count && o == NULL; i++)
+    if (is_text_table(&r->objects[i])) o = &r->objects[i];
+  double share = o != NULL ? evidence_share(o->text_bytes, c->reported_bytes) : 0;
+  if (o == NULL || share < MUCH) return false;
+  char place[160], name[64], change[400];
+  host_place(place, sizeof place, o);
+  host_name(name, sizeof name, o);
+  cause *to = host_add(c, CAUSE_HOST_OBJECTS, share >= MOST ? 0.92 : 0.7);
+  cause_head(to, "%s holds %s as Python strings, one object per cell%s%s%s%s", name,
+             cause_size(o->text_bytes), o->words[0] != '\0' ? ", in " : "", o->words,
+             place[0] != '\0' ? ", made at " : "", place);
+  host_say_object(to, o);
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  store_compactly(change, sizeof change, o);
+  host_add_fix(c, o->text_bytes - o->text_bytes / 4, change, "one pass over the column");
+  return true;
+}
+
+/* ---- small Python objects ---- */
+
+static bool made_of(const host_object *o, const char *types) {
+  const char *found = o->of[0] != '\0' ? strstr(types, o->of) : NULL;
+  return found != NULL && strchr(" ", found[strlen(o->of)]) != NULL;
+}
+
+/* Writes what to do instead of keeping so many objects. */
+static void keep_less(char *out, size_t size, const host_object *o) {
+  const char *name = o->name;
+  char target[64];
+  host_name(target, sizeof target, o);
+  if (host_is_unnamed(o) && strchr(target, '[') != NULL)
+    snprintf(out, size,
+             "fill the column from an array, not from a list of Python objects: %s = "
+             "pandas.Categorical.from_codes(codes, names) for text that repeats, a numpy array for "
+             "numbers",
+             target);
+  else if (host_is_unnamed(o))
+    snprintf(out, size,
+             "use each value as it comes instead of collecting all (for … in …, a generator), or "
+             "put them into arrays as they come: numpy.fromiter(…, dtype=…)");
+  else if (is_queue(o))
+    snprintf(out, size, "give the queue a bound: %s(maxsize=…); put() then waits for the consumer",
+             o->type);
+  else if (strstr(o->type, "deque") != NULL)
+    snprintf(out, size,
+             "give %s a bound: collections.deque(maxlen=…); or keep one numpy array for each field "
+             "and overwrite the oldest row",
+             name);
+  else if (strstr(o->type, "set") != NULL)
+    snprintf(out, size,
+             "store a smaller value for each: one integer (x * n + y) instead of a tuple or text; "
+             "or arrays: flags for a known range (numpy.zeros(n, bool)), sorted numbers "
+             "(numpy.unique)");
+  else if (is_dict(o))
+    snprintf(out, size,
+             "keep keys and values of %s as arrays (a pandas.Series, numpy.searchsorted), or on "
+             "disk: sqlite3, shelve; as a cache give it a bound: functools.lru_cache(maxsize=…)",
+             name);
+  else if (o->grows && strchr(o->of, '.') != NULL && strcmp(o->of, "numpy.ndarray") != 0)
+    snprintf(
+        out, size,
+        "write each to a file as it comes instead of keeping it in %s, keep only what is needed "
+        "of it, or only the last ones: collections.deque(maxlen=…)",
+        name);
+  else if (made_of(o, "list set frozenset "))
+    snprintf(out, size,
+             "use each as it is made (yield it instead of adding it to %s), or write it to a file; "
+             "if all are needed, one numpy array of all values and one of where each begins",
+             name);
+  else if (made_of(o, "str bytes ") && o->grows)
+    snprintf(out, size,
+             "write each text to a file as it is made (file.write) instead of keeping it in %s; or "
+             "keep them compactly: pandas.array(…, dtype=\"string[pyarrow]\")",
+             name);
+  else if (made_of(o, "str bytes "))
+    snprintf(out, size,
+             "use each text as it comes (for line in file) instead of keeping %s, or keep them "
+             "compactly: pandas.array(…, dtype=\"string[pyarrow]\"), numpy.array(…, dtype=\"S\")",
+             name);
+  else if (o->grows && isupper((unsigned char)o->of[0]))
+    snprintf(
+        out, size,
+        "keep only the objects that are still needed (a weakref.WeakSet lets go of the others), "
+        "or their values as arrays: one numpy array for each field of %s",
+        name);
+  else
+    snprintf(
+        out, size,
+        "keep %s as arrays: one numpy array (or a column of a table) for each field, filled in "
+        "place or with numpy.fromiter",
+        name);
+}
+
+void host_find_objects(host_case *c) {
+  const host_record *r = c->r;
+  uint64_t sum = 0, lean = 0;
+  const host_object *first = NULL;
+  for (size_t i = 0; i < r->object_count; i++)
+    if (is_objects(&r->objects[i])) {
+      if (first == NULL) first = &r->objects[i];
+      sum += r->objects[i].bytes;
+      /* A number, or a short text, for each element and each word of it. */
+      lean += r->objects[i].objects > 0
+                  ? r->objects[i].objects * 8
+                  : r->objects[i].count * (r->objects[i].element_bytes > 200 ? 32 : 8);
+    }
+  double share = evidence_share(sum, c->reported_bytes);
+  if (find_columns(c) || first == NULL || share < MUCH) return;
+  cause *to = host_add(c, CAUSE_HOST_OBJECTS, share >= MOST ? 0.9 : 0.55);
+  char text[480];
+  host_describe(text, sizeof text, first);
+  cause_head(to, "%s; made of small Python objects", text);
+  for (size_t i = 0; i < r->object_count; i++)
+    if (is_objects(&r->objects[i])) host_say_object(to, &r->objects[i]);
+  cause_say(to, "about %" PRIu64 " bytes for each, where an array needs 1 to 8 a number",
+            first->element_bytes);
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  char change[400];
+  keep_less(change, sizeof change, first);
+  host_add_fix(c, sum > lean ? sum - lean : 0, change,
+               host_is_unnamed(first)
+                   ? "they can be gone through once"
+                   : "the values have one type; single ones are read more slowly");
+}
+
+/* ---- a collection of large things ---- */
+
+/* Does it rise without ever giving much back? */
+static bool rises_steadily(const host_record *r) {
+  uint64_t high = 0;
+  unsigned rises = 0;
+  for (size_t i = 0; i < r->sample_count; i++) {
+    uint64_t now = r->samples[i].bytes;
+    if (now > high) {
+      high = now;
+      rises++;
+    } else if (now + high / 5 < high)
+      return false;
+  }
+  return rises >= 4;
+}
+
+/* Writes how to keep such a container small. */
+static void bound(char *out, size_t size, const host_object *o) {
+  if (strncmp(o->name, "the cache of ", 13) == 0)
+    snprintf(out, size,
+             "give %s a bound: functools.lru_cache(maxsize=…) (maxsize=None and functools.cache "
+             "have none); or empty it: %s.cache_clear()",
+             o->name, o->name + 13);
+  else if (is_queue(o))
+    snprintf(
+        out, size,
+        "give the queue a bound: %s(maxsize=…); put() then waits until the consumer has caught "
+        "up",
+        o->type);
+  else if (is_dict(o))
+    snprintf(out, size,
+             "give %s a bound: functools.lru_cache(maxsize=…) on the function that makes the "
+             "values, or drop the oldest (%s.pop(next(iter(%s)))); or keep them on disk: shelve, "
+             "sqlite3",
+             o->name, o->name, o->name);
+  else if (made_of(o, "function method functools.partial "))
+    snprintf(out, size,
+             "remove each from %s when it has run; and let it hold only what it needs (a number), "
+             "not the data around it",
+             o->name);
+  else
+    snprintf(out, size,
+             "use each as it comes and keep only what is needed of it (a number, a row); of the "
+             "last ones: collections.deque(maxlen=…); if all are needed, write each to a file (%s)",
+             made_of(o, "torch.Tensor ")       ? "torch.save"
+             : made_of(o, "pandas.DataFrame ") ? "to_parquet"
+                                               : "numpy.save, or rows of one open_memmap");
+}
+
+void host_find_leak(host_case *c) {
+  const host_record *r = c->r;
+  const host_object *most = NULL;
+  for (size_t i = 0; i < r->object_count && most == NULL; i++)
+    if (is_collection(&r->objects[i])) most = &r->objects[i];
+  if (most == NULL) return;
+  double share = evidence_share(most->bytes, c->reported_bytes);
+  bool steady = rises_steadily(r);
+  if (share < MUCH) return;
+  cause *to = host_add(c, CAUSE_HOST_LEAK, share >= MOST ? (steady ? 0.9 : 0.75) : 0.5);
+  char text[480];
+  host_describe(text, sizeof text, most);
+  cause_head(to, "%s", text);
+  cause_say(to, "%s keeps them all, %s each", most->name, cause_size(most->element_bytes));
+  if (steady && r->growth_bytes_s > 0)
+    cause_say(to, "what the command holds rose by %s a second and never fell",
+              cause_size((uint64_t)r->growth_bytes_s));
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  char change[400];
+  bound(change, sizeof change, most);
+  host_add_fix(c, most->bytes - most->element_bytes, change,
+               is_queue(most) ? "the producer waits" : "what is dropped cannot be looked at later");
+}
+
+/* ---- a text that grows ---- */
+
+void host_find_text(host_case *c) {
+  const host_record *r = c->r;
+  const host_object *o = &r->objects[0];
+  double share = r->object_count > 0 ? evidence_share(o->bytes, c->reported_bytes) : 0;
+  bool file = strncmp(o->type, "_io.", 4) == 0;
+  if (share < MUCH || !is_text(o) || c->joined || (!o->grows && !file)) return;
+  char text[480], where[160], change[400];
+  host_describe(text, sizeof text, o);
+  host_line_where(r, where, sizeof where);
+  cause *to = host_add(c, CAUSE_HOST_LEAK, share >= MOST ? 0.9 : 0.6);
+  cause_head(to, "%s%s%s%s", text, file && where[0] != '\0' ? "; the program was at " : "",
+             file ? where : "", o->grows ? "; it grows in memory until it is complete" : "");
+  if (o->source[0] != '\0') cause_say(to, "the line: %s", o->source);
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  if (file)
+    snprintf(change, sizeof change,
+             "write to a file on disk instead of %s: open(path, \"w%s\"), or "
+             "tempfile.SpooledTemporaryFile(max_size=2**26), which moves to disk when it is large",
+             o->type + 4, strstr(o->type, "Bytes") != NULL ? "b" : "");
+  else
+    snprintf(change, sizeof change,
+             "write each part to a file as it is made: file.write(part), instead of adding it to "
+             "%s; if it must be one %s, keep the parts in a list and join them once",
+             o->name, o->type);
+  host_add_fix(c, o->bytes, change, "it is on disk, not in memory");
+}

@@ -1,0 +1,266 @@
+/* Host way: the table, and the cause of a value that one line of the program makes. */
+#include "advise/host_way.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "advise/host_case.h"
+#include "advise/host_line.h"
+
+/* The first row that fits counts: a call inside list(…) comes before list itself. */
+static const host_way ways[] = {
+    {"toarray todense to_dense", CAUSE_HOST_COPIES,
+     "it makes a dense array of a sparse one, with all the zeros",
+     "keep it sparse (scipy.sparse and scikit-learn compute with sparse matrices), or make a block "
+     "of rows dense at a time: x[i:i + 1000].toarray()",
+     "a loop over the blocks"},
+    {"merge", CAUSE_HOST_LIMIT,
+     "a merge pairs every row with every row of the same key, so repeated keys multiply the rows",
+     "make the keys of one side unique first (drop_duplicates, or groupby(key).agg), and check "
+     "with "
+     "merge(…, validate=\"many_to_one\"); or merge a block of rows at a time and reduce it",
+     "what is reduced cannot be looked at later"},
+    {"get_dummies", CAUSE_HOST_LIMIT, "it makes one column for every value",
+     "pandas.get_dummies(…, sparse=True); or keep the column as category codes "
+     "(astype(\"category\").cat.codes), or only the most frequent values",
+     "not every library takes sparse columns"},
+    {"pivot pivot_table unstack crosstab", CAUSE_HOST_LIMIT,
+     "a wide table has a cell for every pair of row and column, most of them empty",
+     "keep the long form and use groupby; or a sparse matrix: scipy.sparse.coo_matrix((values, "
+     "(row_codes, column_codes)))",
+     "a change of the lines that use it"},
+    {"meshgrid mgrid indices", CAUSE_HOST_LIMIT, "full grids repeat every axis along the others",
+     "np.meshgrid(…, sparse=True) or np.ogrid: axes that broadcast instead of full grids; then "
+     "work "
+     "a block of rows at a time",
+     "a loop over the blocks"},
+    {"repeat tile kron", CAUSE_HOST_COPIES, "it repeats data that broadcasting can share",
+     "do not repeat it: broadcast (x[:, None], np.broadcast_to), or repeat a batch at a time",
+     "a loop over the batches"},
+    {"one_hot to_categorical eye", CAUSE_HOST_LIMIT, "a one-hot row has one number per class",
+     "keep the class numbers (integers), which losses and embeddings take; or one-hot rows of one "
+     "batch at a time, or scipy.sparse",
+     "a change of the lines that use it"},
+    {"fetchall", CAUSE_HOST_DATASET_WHOLE, "it reads all rows of the query at once",
+     "read row by row: for row in cursor (or cursor.fetchmany(10000)); let SQL filter and sum "
+     "(WHERE, GROUP BY)",
+     "a loop over the rows"},
+    {"read_sql read_sql_query read_sql_table", CAUSE_HOST_DATASET_WHOLE,
+     "it reads all rows of the query at once",
+     "for part in pandas.read_sql(…, chunksize=100000); let SQL filter and sum (WHERE, GROUP BY)",
+     "a loop over the parts"},
+    {"json.loads json.load", CAUSE_HOST_DATASET_WHOLE,
+     "it makes a Python object for every value of the text",
+     "one record at a time: ijson.items(file, \"item\"), or JSON Lines (json.loads of one line "
+     "each)",
+     "a loop over the records"},
+    {"pickle.loads", CAUSE_HOST_DATASET_WHOLE,
+     "it makes the objects while their bytes are still there",
+     "pickle.load(file) from the open file, without the bytes beside it; save arrays with "
+     "numpy.save "
+     "and open them with numpy.load(…, mmap_mode=\"r\")",
+     "the file must be written once more"},
+    {"findall", CAUSE_HOST_OBJECTS, "it makes a list of all matches, a Python string each",
+     "one match at a time: for m in re.finditer(…), or read the text line by line",
+     "a loop over the matches"},
+    {"product permutations combinations combinations_with_replacement", CAUSE_HOST_OBJECTS,
+     "it makes all combinations at once",
+     "do not make a list: for c in itertools.product(…): they come one at a time",
+     "it can be gone through once; its length must be computed"},
+    {"sorted", CAUSE_HOST_OBJECTS, "sorting makes a list of everything first",
+     "heapq.nlargest(k, …) or heapq.nsmallest(k, …) if only the first are needed; otherwise sort a "
+     "numpy array (numpy.sort), which takes 8 bytes a number",
+     "none"},
+    {"dumps", CAUSE_HOST_COPIES, "it makes one text or bytes of the whole object",
+     "write it to the file as it is made: json.dump(…, file), pickle.dump(…, file)", "none"},
+    {"tolist iterrows itertuples to_dict", CAUSE_HOST_OBJECTS,
+     "it makes a Python object for every value",
+     "stay with arrays and columns, or take a block of rows at a time",
+     "a change of the lines that use it"},
+    {"split splitlines readlines", CAUSE_HOST_OBJECTS,
+     "it makes a Python string for every piece of the text",
+     "read line by line: for line in open(path): …; and keep numbers in arrays "
+     "(pandas.read_csv(…, chunksize=…), numpy.loadtxt)",
+     "a loop over the lines"},
+    {"[:, None", CAUSE_HOST_LIMIT, "it pairs every row with every other",
+     "work on a block of rows at a time: for i in range(0, n, 500): f(x[i:i + 500], x); "
+     "scipy.spatial.distance.cdist needs no array of differences; float32 halves it",
+     "a loop over the blocks"},
+    {"[:, np.newaxis", CAUSE_HOST_LIMIT, "it pairs every row with every other",
+     "work on a block of rows at a time: for i in range(0, n, 500): f(x[i:i + 500], x); "
+     "scipy.spatial.distance.cdist needs no array of differences; float32 halves it",
+     "a loop over the blocks"},
+    {"cdist pdist outer pairwise_distances cosine_similarity", CAUSE_HOST_LIMIT,
+     "it has one number for every pair of rows",
+     "a block of rows at a time: for i in range(0, n, 500): f(x[i:i + 500], x), and keep only what "
+     "is needed of it (the nearest ten); float32 halves it",
+     "a loop over the blocks"},
+    {"list tuple set dict Counter", CAUSE_HOST_OBJECTS,
+     "it collects everything before anything is used",
+     "go through it one at a time: for item in …; if all are needed at the end, put them into an "
+     "array: numpy.fromiter(…, dtype=…)",
+     "it can be gone through once"},
+};
+
+const host_way *host_way_of(const char *source) {
+  for (size_t i = 0; source != NULL && i < sizeof ways / sizeof *ways; i++) {
+    if (ways[i].calls[0] == '[') {
+      if (strstr(source, ways[i].calls) != NULL) return &ways[i];
+      continue;
+    }
+    char name[48];
+    for (const char *at = ways[i].calls; *at != '\0';) {
+      size_t length = strcspn(at, " ");
+      snprintf(name, sizeof name, "%.*s", (int)length, at);
+      if (host_line_calls(source, name)) return &ways[i];
+      at += length + strspn(at + length, " ");
+    }
+  }
+  return NULL;
+}
+
+/* An array over a file that the line works on whole: every element becomes one in memory. */
+static const host_object *find_mapped(const host_record *r, const char *source) {
+  for (size_t i = 0; source != NULL && i < r->object_count; i++)
+    if (strcmp(r->objects[i].mark, "mapped") == 0 && host_line_has(source, r->objects[i].name))
+      return &r->objects[i];
+  return NULL;
+}
+
+/* Returns how many rows of an array take about 64 MiB, in one digit: 200 of "(2000, 40000)" of
+ * float64. */
+static unsigned rows_at_once(const host_object *o) {
+  double bytes = 1;
+  const char *digits = o->of + strcspn(o->of, "0123456789");
+  unsigned bits = 0;
+  sscanf(digits, "%u", &bits);
+  bytes *= bits >= 8 && bits <= 256 ? bits / 8 : 1;
+  for (const char *at = strchr(o->shape, ','); at != NULL; at = strchr(at + 1, ',')) {
+    double dim = 0;
+    if (sscanf(at + 1, "%lf", &dim) == 1 && dim > 0) bytes *= dim;
+  }
+  double rows = (double)(64 << 20) / bytes, scale = 1;
+  while (rows >= 10 && scale < 1e6) rows /= 10, scale *= 10;
+  return rows < 1 ? 1 : (unsigned)(rows < 10 ? rows : 9) * (unsigned)scale;
+}
+
+static bool add_mapped(host_case *c, const host_object *mapped, const char *what, uint64_t bytes) {
+  cause *to = host_add(c, CAUSE_HOST_COPIES, 0.94);
+  cause_head(to, "%s: %s of %s, which lies in a file, are copied into memory", what,
+             cause_size(bytes), mapped->name);
+  cause_say(to, "%s: a %s %s of %s: it takes no memory until a copy is made", mapped->name,
+            mapped->type, mapped->shape, mapped->of);
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  char change[400];
+  unsigned rows = rows_at_once(mapped);
+  snprintf(change, sizeof change,
+           "work on slices, without a copy of the whole: for i in range(0, len(%s), %u): part = "
+           "%s[i:i + %u]; compute with part (astype, / 255), and keep only the results",
+           mapped->name, rows, mapped->name, rows);
+  host_add_fix(c, bytes - bytes / 8, change, "a loop over the slices");
+  return true;
+}
+
+/* The line that makes a value without a name: where a generator runs, the line that consumes it. */
+typedef struct making {
+  const char *source;
+  char where[160];
+} making;
+
+static making making_line(const host_record *r) {
+  making m = {.source = host_line_own(r)};
+  host_line_where(r, m.where, sizeof m.where);
+  for (size_t i = 0; i < r->object_count; i++)
+    if (strcmp(r->objects[i].mark, "nameless") == 0 && r->objects[i].source[0] != '\0') {
+      m.source = r->objects[i].source;
+      host_place(m.where, sizeof m.where, &r->objects[i]);
+      break;
+    }
+  return m;
+}
+
+/* Writes "Line 6 of a.py makes merged, 304.0 MiB so far". */
+static void say_making(const making *m, char *out, size_t size, uint64_t bytes) {
+  char target[64];
+  host_line_target(m->source, target, sizeof target);
+  snprintf(out, size, "%s makes %s%s%s so far", m->where[0] != '\0' ? m->where : "the line", target,
+           target[0] != '\0' ? ", " : "", cause_size(bytes));
+  if (out[0] == 'l') out[0] = 'L';
+}
+
+/* The line that the program is at makes a value that is most of what is held. */
+static bool find_making(host_case *c) {
+  const host_record *r = c->r;
+  making m = making_line(r);
+  uint64_t made = host_made_bytes(c);
+  if (!r->from_inside || c->stale || m.source == NULL ||
+      evidence_share(made, c->reported_bytes) < MUCH)
+    return false;
+  /* Saved activations have no name either; and what has one and is larger comes first. */
+  for (size_t i = 0; i < r->object_count; i++)
+    if (strcmp(r->objects[i].mark, "graph") == 0 ||
+        (r->objects[i].bytes > made && !host_is_array(&r->objects[i]) &&
+         !host_line_has(m.source, r->objects[i].name)))
+      return false;
+  char what[280];
+  const host_object *mapped = find_mapped(r, m.source);
+  if (mapped != NULL && host_line_target_is_new(m.source)) {
+    if (m.where[0] == 'l') m.where[0] = 'L';
+    return add_mapped(c, mapped, m.where, made);
+  }
+  const host_way *way = host_way_of(m.source);
+  if (way == NULL || host_line_reads(r) != NULL) return false;
+  say_making(&m, what, sizeof what, made);
+  cause *to = host_add(c, way->id, 0.92);
+  cause_head(to, "%s: %s", what, way->what);
+  cause_say(to, "the line: %s", m.source);
+  for (size_t i = 0; i < r->object_count && i < 3; i++) host_say_object(to, &r->objects[i]);
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  host_add_fix(c, made - made / 4, way->change, way->cost);
+  return true;
+}
+
+/* Bytes of all that the line made which made this. */
+static uint64_t made_with(const host_record *r, const host_object *o) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < r->object_count; i++)
+    if (strcmp(r->objects[i].place, o->place) == 0) sum += r->objects[i].bytes;
+  return sum;
+}
+
+/* A value that is most of what is held was made by such a call before. */
+static void find_made(host_case *c) {
+  const host_record *r = c->r;
+  for (size_t i = 0; i < r->object_count && i < 2; i++) {
+    const host_object *o = &r->objects[i];
+    if (o->source[0] == '\0' || o->grows ||
+        evidence_share(made_with(r, o), c->reported_bytes) < MUCH || host_is_unnamed(o))
+      continue;
+    char text[480];
+    const host_object *mapped = find_mapped(r, o->source);
+    host_describe(text, sizeof text, o);
+    if (mapped != NULL && host_is_array(o) && o != mapped) {
+      add_mapped(c, mapped, text, o->bytes);
+      return;
+    }
+    const host_way *way = host_way_of(o->source);
+    if (way == NULL || (way->id == CAUSE_HOST_OBJECTS && !host_is_container(o))) continue;
+    cause *to = host_add(c, way->id, 0.91);
+    cause_head(to, "%s: %s", text, way->what);
+    cause_say(to, "the line: %s", o->source);
+    if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+    host_add_fix(c, o->bytes - o->bytes / 4, way->change, way->cost);
+    return;
+  }
+}
+
+void host_find_made(host_case *c) {
+  if (!find_making(c)) find_made(c);
+}
+
+void host_say_making(host_case *c, cause *to, uint64_t bytes) {
+  char what[280];
+  making m = making_line(c->r);
+  say_making(&m, what, sizeof what, bytes);
+  cause_head(to, "%s", what);
+}

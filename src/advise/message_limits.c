@@ -1,0 +1,197 @@
+/* Limits on host memory in a text, and what was used of them: Slurm's sacct and seff, Kubernetes,
+ * Docker, the kernel's log of a control group, Ray and Dask. message_host.c calls it. */
+#include <ctype.h>
+#include <string.h>
+
+#include "advise/message_parts.h"
+
+static bool known(uint64_t bytes) {
+  return bytes != MESSAGE_UNKNOWN;
+}
+
+static void take(uint64_t *to, uint64_t bytes) {
+  if (!known(*to)) *to = bytes;
+}
+
+/* ---- Slurm ---- */
+
+/* A size in a table of sacct, "32G", "33532104K", "4000Mn" (per node) or "4Gc" (per core). */
+static uint64_t read_cell(scan_text cell) {
+  static const char units[] = "KMGT";
+  double value = 0, scale = 1;
+  const char *p = cell.at;
+  bool fraction = false;
+  for (; p < cell.end && (isdigit((unsigned char)*p) || (*p == '.' && !fraction)); p++) {
+    if (*p == '.') {
+      fraction = true;
+      continue;
+    }
+    value = value * 10 + (*p - '0');
+    if (fraction) scale *= 10;
+  }
+  char letter = p > cell.at && p < cell.end ? (char)toupper((unsigned char)*p) : '\0';
+  const char *unit = letter != '\0' ? strchr(units, letter) : NULL;
+  if (unit == NULL || cell.end - p > 2 || (cell.end - p == 2 && p[1] != 'n' && p[1] != 'c'))
+    return MESSAGE_UNKNOWN;
+  for (long i = 0; i <= unit - units; i++) value *= 1024;
+  return value / scale < 0x1p62 ? (uint64_t)(value / scale) : MESSAGE_UNKNOWN;
+}
+
+/* The size after an option: "--mem=24G", "--memory=3g", "mem_limit: 512m". */
+static uint64_t option(scan_text t, const char *words) {
+  const char *at = scan_find(t, words);
+  if (at == NULL) return MESSAGE_UNKNOWN;
+  scan_text cell = {at, at};
+  while (cell.end < t.end && (isalnum((unsigned char)*cell.end) || *cell.end == '.')) cell.end++;
+  uint64_t bytes = read_cell(cell);
+  return known(bytes) ? bytes : scan_size_binary(t, at);
+}
+
+/* Where a column of the header ends, and its number between bars. */
+typedef struct column {
+  long end;
+  int field;
+} column;
+
+static bool is_gap(char c) {
+  return c == ' ' || c == '\t' || c == '|' || c == '\r';
+}
+
+/* Takes the next cell off `line`; counts the bars before it. */
+static bool next_cell(scan_text *line, scan_text *cell, int *field) {
+  const char *p = line->at;
+  for (; p < line->end && is_gap(*p); p++) *field += *p == '|';
+  cell->at = p;
+  while (p < line->end && !is_gap(*p)) p++;
+  cell->end = p;
+  line->at = p;
+  return cell->end > cell->at;
+}
+
+static bool find_column(scan_text header, const char *name, column *to) {
+  scan_text rest = header, cell;
+  int field = 0;
+  while (next_cell(&rest, &cell, &field))
+    if ((size_t)(cell.end - cell.at) == strlen(name) && memcmp(cell.at, name, strlen(name)) == 0) {
+      *to = (column){cell.end - header.at, field};
+      return true;
+    }
+  return false;
+}
+
+static long distance(long a, long b) {
+  return a > b ? a - b : b - a;
+}
+
+/* "JobID State ReqMem MaxRSS", a line of dashes, then rows whose cells may be empty: cells end
+ * where their header ends, or have its number between bars. */
+static void read_sacct(message *m, scan_text t) {
+  const char *at = NULL;
+  scan_text rest = t, line;
+  column asked = {-1, -1}, used = {-1, -1};
+  if (scan_find_at(t, "ReqMem", &at) == NULL && scan_find_at(t, "MaxRSS", &at) == NULL) return;
+  bool found = false;
+  uint64_t most = 0;
+  while (scan_next_line(&rest, &line)) {
+    if (!found) {
+      bool a = find_column(line, "ReqMem", &asked), b = find_column(line, "MaxRSS", &used);
+      found = a || b;
+      continue;
+    }
+    bool bars = memchr(line.at, '|', (size_t)(line.end - line.at)) != NULL;
+    scan_text left = line, cell;
+    int field = 0;
+    while (next_cell(&left, &cell, &field)) {
+      uint64_t bytes = read_cell(cell);
+      if (!known(bytes) || bytes == 0) continue;
+      long end = cell.end - line.at;
+      bool request = bars            ? field == asked.field
+                     : asked.end < 0 ? false
+                     : used.end < 0  ? true
+                                     : distance(end, asked.end) <= distance(end, used.end);
+      bool use = bars ? field == used.field : used.end >= 0 && !request;
+      /* A table that was pasted has often lost its columns; only what was used is in KiB. */
+      if (!bars && memchr(cell.at, 'K', (size_t)(cell.end - cell.at)) != NULL && used.end >= 0)
+        request = false, use = true;
+      if (request) take(&m->limit_bytes, bytes);
+      if (use && bytes > most) most = bytes;
+    }
+  }
+  if (most > 0) take(&m->process_bytes, most);
+}
+
+static void read_job(message *m, scan_text t) {
+  /* seff; its units are powers of 1024 */
+  const char *share = scan_find(t, "Memory Efficiency: ");
+  take(&m->process_bytes, scan_size_binary_after(t, "Memory Utilized: "));
+  if (share != NULL) take(&m->limit_bytes, scan_size_binary_after(scan_from(t, share), "% of "));
+  /* "exceeded memory limit (33554432 > 32768000), being killed", in KiB */
+  const char *pair = scan_find(t, "exceeded memory limit (");
+  uint64_t used = scan_number(t, pair);
+  uint64_t limit = pair != NULL ? scan_number_after(scan_from(t, pair), "> ") : MESSAGE_UNKNOWN;
+  if (known(used) && known(limit) && used < UINT64_C(1) << 40 && limit <= used) {
+    take(&m->process_bytes, used << 10);
+    take(&m->limit_bytes, limit << 10);
+  }
+  read_sacct(m, t);
+  static const char *const options[] = {"--mem=", "--mem ", "-l mem="};
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+    take(&m->limit_bytes, option(t, options[i]));
+}
+
+/* ---- containers ---- */
+
+/* The memory below "Limits:", before any other "Requests:". */
+static void read_container(message *m, scan_text t) {
+  static const char *const heads[] = {"Limits:", "limits:", "\"limits\":"};
+  for (size_t i = 0; i < sizeof heads / sizeof *heads && !known(m->limit_bytes); i++) {
+    const char *at = scan_find(t, heads[i]), *end = NULL;
+    if (at == NULL) continue;
+    scan_text part = {at, at + 300 < t.end ? at + 300 : t.end};
+    if (scan_find_at(part, "equests", &end) != NULL) part.end = end;
+    const char *size = scan_find(part, "memory:");
+    if (size == NULL) size = scan_find(part, "\"memory\":");
+    while (size != NULL && size < part.end && (*size == ' ' || *size == '"' || *size == '\''))
+      size++;
+    m->limit_bytes = scan_size(part, size);
+  }
+  static const char *const options[] = {"--memory=", "--memory ",
+                                        "mem_limit: ", "mem_limit=", "docker run -m "};
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+    take(&m->limit_bytes, option(t, options[i]));
+  m->grouped = scan_has(t, "OOMKilled");
+}
+
+/* "memory: usage 8388608kB, limit 8388608kB, failcnt 41120" */
+static void read_group(message *m, scan_text t) {
+  const char *usage = scan_find(t, "memory: usage ");
+  if (usage != NULL) take(&m->limit_bytes, scan_size_after(scan_line(t, usage), "limit "));
+}
+
+/* "… was running was 29.91GB / 31.14GB (0.96), which exceeds" */
+static void read_ray(message *m, scan_text t) {
+  const char *was = scan_find(t, "was running was ");
+  m->process_bytes = scan_size_after(t, "memory used=");
+  if (was == NULL) return;
+  uint64_t used = scan_size(t, was);
+  take(&m->limit_bytes, scan_size_after(scan_line(t, was), " / "));
+  if (known(used) && known(m->limit_bytes) && used <= m->limit_bytes)
+    take(&m->free_bytes, m->limit_bytes - used);
+}
+
+static void read_dask(message *m, scan_text t) {
+  take(&m->limit_bytes, scan_size_after(t, "orker memory limit: "));
+  take(&m->process_bytes, scan_size_after(t, "rocess memory: "));
+  take(&m->process_bytes, scan_size_after(t, "nmanaged memory: "));
+}
+
+void message_limits(message *m, scan_text t) {
+  switch (m->host) {
+  case HOST_JOB: read_job(m, t); break;
+  case HOST_CONTAINER: read_container(m, t); break;
+  case HOST_KERNEL: read_group(m, t); break;
+  case HOST_RAY: read_ray(m, t); break;
+  case HOST_DASK: read_dask(m, t); break;
+  default: break;
+  }
+}
