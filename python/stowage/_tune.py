@@ -14,12 +14,16 @@ from typing import Any, Callable, Dict, List, Optional, Union
 from . import _gpus, _show
 from ._enable import enable
 from ._estimate import estimate
-from ._library import Invalid, OutOfMemory, StowageError
+from ._library import Invalid, NotFound, OutOfMemory, StowageError, Unreadable
 from ._library import format_size as size
 from ._replay import tune_recording
 
 _TRIES = 12  #: sizes that are run or estimated at most, after the first two
 _BATCH_MAX = 1 << 20
+
+#: What every saved plan and each of its options has.
+_SAVED = ("micro_batch", "largest_batch", "target_batch", "accumulate", "sizes", "needs_bytes", "limit_bytes", "available_bytes", "headroom", "fixed_bytes", "sample_bytes", "source", "options")
+_OPTION = ("kind", "name", "needs_bytes", "saves_bytes", "fits", "cost", "how", "chosen")
 
 
 class Plan:
@@ -101,6 +105,20 @@ class Plan:
             json.dump(self.data, file, indent=2)
             file.write("\n")
 
+    @classmethod
+    def load(cls, path: "Union[str, os.PathLike[str]]") -> "Plan":
+        """Reads a plan that `save` wrote."""
+        where = os.fspath(path)
+        try:
+            with open(where, encoding="utf-8") as file:
+                data = json.load(file)
+        except FileNotFoundError:
+            raise NotFound(f"{where}: no such plan; write one with plan.save()") from None
+        except ValueError as reason:
+            raise Unreadable(f"{where}: not a plan of stowage.tune: {reason}") from None
+        _check_saved(where, data)
+        return cls(data)
+
     def apply(self, model: Any = None) -> "Dict[str, int]":
         """Applies the choice to this process, and returns {"batch_size", "accumulate"} for the loop.
 
@@ -121,6 +139,23 @@ class Plan:
             else:
                 raise Invalid(f"plan.apply: {chosen['name']} changes the program: {chosen['how']}")
         return {"batch_size": self.micro_batch or 1, "accumulate": self.accumulate}
+
+
+def _check_saved(where: str, data: Any) -> None:
+    """Raises if a file's JSON is not a whole plan."""
+
+    def whole(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _BATCH_MAX
+
+    absent = [name for name in _SAVED if name not in data] if isinstance(data, dict) else list(_SAVED)
+    if absent:
+        raise Unreadable(f"{where}: not a plan of stowage.tune: {', '.join(absent[:3])} missing")
+    sizes, micro = data["sizes"], data["micro_batch"]
+    right = isinstance(sizes, list) and sizes and all(whole(one) for one in sizes) and (micro is None or micro == sizes[0]) and data["accumulate"] == len(sizes)
+    figures = all(isinstance(data[name], int) for name in _SAVED if name.endswith("_bytes")) and isinstance(data["headroom"], (int, float))
+    options = isinstance(data["options"], list) and all(isinstance(one, dict) and set(_OPTION) <= set(one) for one in data["options"])
+    if not (right and figures and options):
+        raise Unreadable(f"{where}: not a plan of stowage.tune: its values are not as save() writes them")
 
 
 # ---- sizes ----

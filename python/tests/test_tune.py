@@ -8,7 +8,7 @@ import unittest
 
 import stowage
 from stowage import _tune
-from stowage._library import Invalid, OutOfMemory
+from stowage._library import Invalid, NotFound, OutOfMemory, Unreadable
 from support import needs
 
 MIB = 1 << 20
@@ -112,6 +112,25 @@ class Measured(unittest.TestCase):
                 self.assertEqual(json.load(file), plan.data)
             with self.assertRaises(FileExistsError):
                 plan.save(path)
+            again = stowage.Plan.load(path)
+            self.assertEqual(again.data, plan.data)
+            self.assertEqual(again.apply(), plan.apply())
+            self.assertEqual(repr(again), repr(plan))
+
+    def test_a_file_that_is_no_plan_is_refused_by_name(self):
+        card = Card(4 * GIB, GIB, 300 * MIB)
+        good = stowage.tune(card.step, meter=card).data
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "plan.json")
+            with self.assertRaisesRegex(NotFound, "plan.json"):
+                stowage.Plan.load(path)
+            texts = ["", "[1]", "null", "{}", "\x00", json.dumps({**good, "sizes": []}), json.dumps({**good, "sizes": [0]}), json.dumps({**good, "micro_batch": 99})]
+            texts += [json.dumps({**good, "limit_bytes": "much"}), json.dumps({**good, "options": [{}]}), json.dumps({k: v for k, v in good.items() if k != "accumulate"})]
+            for text in texts:
+                with open(path, "w") as file:
+                    file.write(text)
+                with self.subTest(text[:40]), self.assertRaisesRegex(Unreadable, "not a plan"):
+                    stowage.Plan.load(path)
 
     def test_wrong_arguments_are_named(self):
         for given, word in (({"batch": 0}, "batch"), ({"target_batch": 2.5}, "target_batch"), ({"headroom": 1}, "headroom"), ({"allow": "half"}, "allow")):
