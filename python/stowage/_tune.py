@@ -197,7 +197,7 @@ class _Search:
         return found is not None and found <= self._limit
 
     def _line(self) -> "tuple[float, float]":
-        """Returns (bytes that stay, bytes per sample), from the two largest known sizes."""
+        """Returns (bytes that stay, bytes per sample) for the next guess, from the two largest known sizes."""
         points = sorted((batch, found) for batch, found in self.known.items() if found is not None)
         if len(points) < 2:
             return (0.0, float(points[0][1]) / points[0][0]) if points else (0.0, 0.0)
@@ -239,8 +239,13 @@ class _Search:
         return good
 
     def line(self) -> "tuple[int, int]":
-        stay, slope = self._line()
-        return max(0, int(stay)), int(slope)
+        """Returns (bytes that stay, bytes per sample) for people, from the smallest and the largest size that ran."""
+        points = sorted((batch, found) for batch, found in self.known.items() if found is not None)
+        if len(points) < 2:
+            return 0, int(points[0][1] / points[0][0]) if points else 0
+        (a, low), (b, high) = points[0], points[-1]
+        slope = max(0.0, (high - low) / (b - a))
+        return max(0, int(low - slope * a)), int(slope)
 
 
 # ---- measuring ----

@@ -80,6 +80,12 @@ class Measured(unittest.TestCase):
         self.assertEqual(plan.apply(), {"batch_size": plan.micro_batch, "accumulate": plan.accumulate})
         self.assertIn(f"batch of {plan.micro_batch}", repr(plan))
 
+    def test_the_bytes_per_sample_are_those_of_the_whole_range(self):
+        card = Card(4 * GIB, GIB, 3 * MIB)  # segments of 20 MiB hide a sample between two neighbouring sizes
+        plan = stowage.tune(card.step, meter=card)
+        self.assertAlmostEqual(plan.data["sample_bytes"] / MIB, 3, delta=0.1)
+        self.assertAlmostEqual(plan.data["fixed_bytes"] / GIB, 1, delta=0.05)
+
     def test_a_first_batch_that_is_too_large_is_halved(self):
         card = Card(4 * GIB, GIB, 300 * MIB)
         plan = stowage.tune(card.step, batch=64, meter=card)
