@@ -21,6 +21,7 @@ from ._fake_record import BEGIN, END, Recorder, Refused, dispatch_mode, function
 from ._fake_record import FREE as FREED
 from ._library import Invalid, NotFound, Unsupported, need, shown
 from ._library import format_size as size
+from ._program import PROGRAM_VERSION
 from ._trace import ALLOC, FREE, Trace
 
 _HOLDERS_SHOWN = 12
@@ -205,7 +206,7 @@ def _amp_type(torch: Any, amp: Any) -> Any:
 
 
 def _trainer(
-    torch: Any, device: str, layers: "Dict[int, str]", model_fn: Any, batch_fn: Any, optimizer: Any, loss: Any, amp: Any, accumulate: int
+    torch: Any, device: str, recorder: Any, model_fn: Any, batch_fn: Any, optimizer: Any, loss: Any, amp: Any, accumulate: int
 ) -> "Tuple[Callable[[int], None], str]":
     """Returns the function that runs step number i, and what kind of program it is."""
     model = model_fn()
@@ -230,10 +231,15 @@ def _trainer(
         raise Invalid(f"estimate: model_fn returned {type(model).__name__}; return a torch.nn.Module, or a function that runs one step")
     if batch_fn is None:
         raise Invalid("estimate: batch_fn is missing: a function that returns the model's input, as one tensor, a tuple or a dict")
-    layers.update((id(one), f"model.{name}") for name, one in model.named_modules() if name)
+    recorder.layers.update((id(one), f"model.{name}") for name, one in model.named_modules() if name)
     model = model.to(device)
     kind = _amp_type(torch, amp)
-    batches = _batches(batch_fn)
+    made_batch = _batches(batch_fn)
+
+    def batches(i: int) -> Any:
+        batch = made_batch(i)
+        recorder.inputs = recorder.inputs or _inputs(torch, batch)
+        return batch
 
     def cast() -> Any:
         return contextlib.nullcontext() if kind is None else torch.autocast(torch.device(device).type, dtype=kind)
@@ -270,6 +276,14 @@ def _trainer(
         made.zero_grad(set_to_none=True)
 
     return train, "training"
+
+
+def _inputs(torch: Any, tree: Any) -> "List[Any]":
+    """Returns the (type, shape) of the first tensors of a batch."""
+    if isinstance(tree, torch.Tensor):
+        return [(str(tree.dtype), tuple(int(n) for n in tree.shape))] if tree.dim() > 0 else []
+    parts = list(tree.values()) if isinstance(tree, dict) else tree if isinstance(tree, (list, tuple)) else []
+    return [one for part in parts[:8] for one in _inputs(torch, part)][:4]
 
 
 def _batches(batch_fn: Any) -> "Callable[[int], Any]":
@@ -315,6 +329,8 @@ def _write(recorder: Any, path: str, gpu: _gpus.Gpu) -> None:
         trace.fact("device_name", gpu.name)
         trace.fact("device_bytes", str(gpu.total_bytes))
         trace.fact("estimated", "1")
+        if recorder.inputs:
+            trace.fact("program", program_lines(recorder.inputs))
         numbers = [trace.stack([(code.co_name, code.co_filename, line) for code, line in frames]) for frames in recorder.stacks]
         addresses: "Dict[int, int]" = {}
         at = 1 << 40
@@ -329,6 +345,15 @@ def _write(recorder: Any, path: str, gpu: _gpus.Gpu) -> None:
                 at += (count + 1023) // 512 * 512
     finally:
         trace.close()
+
+
+def program_lines(inputs: "List[Any]") -> str:
+    """Returns the fact "program" of a trace (see `_program`): the inputs and the batch."""
+    lines = [f"program {PROGRAM_VERSION}"]
+    lines += [f"input {kind.replace('torch.', '')} {'x'.join(map(str, shape[:8]))}" for kind, shape in inputs]
+    first = [shape[0] for _, shape in inputs]
+    lines.append(f"batch {max(first, key=first.count)} first")
+    return "\n".join(lines) + "\n"
 
 
 def _new_trace(record: "Union[None, str, os.PathLike[str]]") -> str:
@@ -388,7 +413,7 @@ def estimate(
     maker = _copy_of(torch, model_fn) if isinstance(model_fn, torch.nn.Module) else model_fn
     try:
         with _faked(torch, target, notes) as (recorder, device):
-            run, mode = _trainer(torch, device, recorder.layers, maker, batch_fn, optimizer, loss, amp, accumulate)
+            run, mode = _trainer(torch, device, recorder, maker, batch_fn, optimizer, loss, amp, accumulate)
             for i in range(steps):
                 recorder.mark(f"step {i + 1}", True)
                 run(i)

@@ -48,6 +48,10 @@ class _Named(NamedTuple):
     co_filename: str
 
 
+#: The outermost frame of what a backward pass allocates: it marks the phase, and the line stays that of the forward pass.
+_BACKWARD = (_Named("backward", "torch/autograd/__init__.py"), 1)
+
+
 def _stack(end: str, in_backward: bool, layers: "Dict[int, str]") -> "Tuple[Tuple[Any, int], ...]":
     """Returns the frames of the program and of PyTorch that lead here, innermost first, up to the module `end`; in a
     backward pass, only those inside it.
@@ -97,6 +101,7 @@ class Recorder:
         self.layers: "Dict[int, str]" = {}  # id of a module: its name in the model
         self.assumed: "Dict[str, int]" = {}  # lines that read a value of a fake tensor
         self.hidden: "Dict[str, int]" = {}  # largest hidden block by what it is
+        self.inputs: "List[Any]" = []  # (type, shape) of the tensors of the first batch
         autograd = getattr(torch, "autograd", None)
         self._sequence = getattr(autograd, "_get_sequence_nr", None)
         self._node = getattr(torch._C, "_current_autograd_node", None)
@@ -123,7 +128,7 @@ class Recorder:
             if all(_is_torch(code) for code, _ in frames) and not self._is_recomputed(frames):  # not a recomputed forward pass, nor a backward of the program
                 known = self._forward.get(node._sequence_nr()) if hasattr(node, "_sequence_nr") else None
                 if known:
-                    return known
+                    return self.stack_number((*self.stacks[known], _BACKWARD))
         elif self._sequence is not None and self.torch.is_grad_enabled():
             number = self.stack_number(frames)
             self._forward.setdefault(self._sequence() - 1, number)  # the node was made just before its operator

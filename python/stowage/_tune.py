@@ -506,7 +506,8 @@ def plan(
 def tune(what: Any, batch_fn: Any = None, *, vram: "str | int | None" = None, vram_limit: "str | int | None" = None, **named: Any) -> Any:
     """Finds the settings under which a program fits: of a recording, or of a step that has not run yet.
 
-    A recording (a path): the settings of PyTorch's allocator that need the least memory, found by replay. Returns a `Tuning`.
+    A recording (a path): the settings of PyTorch's allocator that need the least memory and, with `vram`, the batch that fits, found by
+    replay. Returns a `Tuning`.
 
     A function: the largest batch that fits, and how many passes make `target_batch`. Returns a `Plan` with `micro_batch`,
     `accumulate`, `apply()` and `save()`.

@@ -216,6 +216,32 @@ def blocks(count=4, width=256):
 
 
 @needs("torch")
+class Recorded(unittest.TestCase):
+    def test_a_recording_names_the_batch_that_fits_and_the_estimate_of_that_batch_agrees(self):
+        import torch
+
+        def inputs(n):
+            return torch.randn(n, 128, 256)
+
+        def needs(n, **named):
+            return stowage.estimate(blocks, lambda: inputs(n), optimizer="adamw", vram="16G", settings="expandable_segments:True", **named).data["needs_bytes"]
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "whole.stow")
+            whole = needs(48, record=path)
+            limit = whole * 6 // 10
+            found = stowage.tune(path, vram_limit=limit)
+            self.assertEqual(found.batch_settings, "expandable_segments:True")
+            self.assertIn(f"a batch of {found.batch}", repr(found))
+            self.assertAlmostEqual(found.batch_part, found.batch / 48)
+            self.assertLessEqual(needs(found.batch), limit)  # it really fits
+            self.assertGreater(needs(found.batch + 6), limit * 0.95)  # and not far below the largest
+            self.assertEqual(stowage.tune(path, vram_limit=whole * 2).batch, 48)
+            self.assertEqual(stowage.tune(path, vram_limit="16M").batch_part, 0)
+            self.assertIsNone(stowage.tune(path).batch_part)
+
+
+@needs("torch")
 class Estimated(unittest.TestCase):
     def test_the_batch_found_fits_and_a_larger_one_does_not(self):
         import torch
