@@ -17,8 +17,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 from . import _analysis, _gpus, _show
 from ._fake_autocast import Casts
 from ._fake_cuda import fake_cuda
-from ._fake_record import BEGIN, END, Recorder, Refused, dispatch_mode, function_mode, replaced_functions
+from ._fake_record import BEGIN, END, LAUNCH, Recorder, Refused, dispatch_mode, function_mode, replaced_functions
 from ._fake_record import FREE as FREED
+from ._kernel_times import HOST_NS
 from ._library import Invalid, NotFound, Unsupported, need, shown
 from ._library import format_size as size
 from ._program import PROGRAM_VERSION
@@ -329,22 +330,61 @@ def _write(recorder: Any, path: str, gpu: _gpus.Gpu) -> None:
         trace.fact("device_name", gpu.name)
         trace.fact("device_bytes", str(gpu.total_bytes))
         trace.fact("estimated", "1")
+        trace.fact("host_ns", str(HOST_NS))
         if recorder.inputs:
             trace.fact("program", program_lines(recorder.inputs))
         numbers = [trace.stack([(code.co_name, code.co_filename, line) for code, line in frames]) for frames in recorder.stacks]
-        addresses: "Dict[int, int]" = {}
-        at = 1 << 40
+        places = Places()
         for kind, block, count, where in recorder.events:
             if kind in (BEGIN, END):
                 trace.mark(where, kind == BEGIN)
+            elif kind == LAUNCH:
+                name, used = where
+                trace.launch(name, count, [places.of[one] for one in used if one in places.of])
             elif kind == FREED:
-                trace.block(FREE, addresses.pop(block), count, numbers[where])
+                trace.block(FREE, places.give(block), count, numbers[where])
             else:
-                addresses[block] = at
-                trace.block(ALLOC, at, count, numbers[where])
-                at += (count + 1023) // 512 * 512
+                trace.block(ALLOC, places.take(block, count), count, numbers[where])
     finally:
         trace.close()
+
+
+class Places:
+    """Addresses for the blocks of a trace: the first free range that is large enough, as a cache that reuses memory has them."""
+
+    def __init__(self) -> None:
+        self.of: "Dict[int, int]" = {}  # live block: its address
+        self._sizes: "Dict[int, int]" = {}
+        self._free: "List[Tuple[int, int]]" = []  # (address, bytes), by address; no two touch
+        self._end = 1 << 40
+
+    def take(self, block: int, size_bytes: int) -> int:
+        need = max(512, (size_bytes + 511) // 512 * 512)
+        for at, (address, there) in enumerate(self._free):
+            if there >= need:
+                if there > need:
+                    self._free[at] = (address + need, there - need)
+                else:
+                    del self._free[at]
+                break
+        else:
+            address, self._end = self._end, self._end + need
+        self.of[block], self._sizes[block] = address, need
+        return address
+
+    def give(self, block: int) -> int:
+        import bisect
+
+        address, size_bytes = self.of.pop(block), self._sizes.pop(block)
+        begin, end = address, address + size_bytes
+        at = bisect.bisect_left(self._free, (begin, 0))
+        if at < len(self._free) and self._free[at][0] == end:
+            end += self._free.pop(at)[1]
+        if at > 0 and sum(self._free[at - 1]) == begin:
+            at -= 1
+            begin = self._free.pop(at)[0]
+        self._free.insert(at, (begin, end - begin))
+        return address
 
 
 def program_lines(inputs: "List[Any]") -> str:
@@ -439,7 +479,9 @@ def estimate(
         for what, count in sorted(recorder.hidden.items(), key=lambda one: -one[1])
         if count >= 1 << 20
     ]
-    return _answer(torch.__version__, target, path, mode, steps, hidden, list(notes.values()), settings, seconds, len(recorder.events))
+    found = _answer(torch.__version__, target, path, mode, steps, hidden, list(notes.values()), settings, seconds, len(recorder.events))
+    found.data["simulated_step_ns"] = recorder.step_ns()
+    return found
 
 
 def _copy_of(torch: Any, model: Any) -> Any:

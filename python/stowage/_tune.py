@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from . import _gpus, _show
+from ._command import run_json
 from ._enable import enable
 from ._estimate import estimate
 from ._library import Invalid, NotFound, OutOfMemory, StowageError, Unreadable
@@ -20,6 +21,7 @@ from ._replay import tune_recording
 
 _TRIES = 12  #: sizes that are run or estimated at most, after the first two
 _BATCH_MAX = 1 << 20
+_BUS_NS_PER_BYTE = 19.4e6 / (1 << 30)  #: a copy of 1 GiB takes 19.4 ms (measured on an H200, src/residency/cost.c)
 
 #: What every saved plan and each of its options has.
 _SAVED = ("micro_batch", "largest_batch", "target_batch", "accumulate", "sizes", "needs_bytes", "limit_bytes", "available_bytes", "headroom", "fixed_bytes", "sample_bytes", "source", "options")
@@ -357,48 +359,82 @@ def checkpoint_blocks(model: Any) -> int:
     return len(found)
 
 
+def _spill_ns(trace: str, total_bytes: int) -> "Optional[int]":
+    """Returns the time of a step of an estimated program that spills, from the residency simulator; None if it has no answer."""
+    with contextlib.suppress(StowageError, KeyError, ValueError):
+        found = run_json(["replay", trace, "--vram", str(total_bytes), "--spill", "auto"])
+        return int(found["step_ns"])
+    return None
+
+
+def _times(simulated: "Optional[int]", plain: "Optional[int]") -> "Optional[float]":
+    return simulated / plain if simulated and plain else None
+
+
 def _options(step: Any, batch_fn: Any, named: "Dict[str, Any]", needs: int, limit: int, allow: "List[str]") -> "List[Dict[str, Any]]":
-    """Returns what would make one sample fit, in order of cost, with the bytes of each."""
+    """Returns what would make one sample fit, with the bytes and the time of each. The fastest that is permitted is the choice."""
     tried: "List[Dict[str, Any]]" = []
 
-    def add(kind: str, name: str, cost: str, how: str, found: int, exact: bool) -> None:
+    def add(kind: str, name: str, cost: str, how: str, found: int, exact: bool, times: "Optional[float]" = None) -> None:
         fits = found <= limit
+        if times is not None:
+            cost = f"about {times:.1f}x the time of a step, simulated; {cost}"
         tried.append(
-            {"kind": kind, "name": name, "needs_bytes": found, "saves_bytes": max(0, needs - found), "fits": fits, "exact": exact, "cost": cost, "how": how, "chosen": False}
+            {
+                "kind": kind,
+                "name": name,
+                "needs_bytes": found,
+                "saves_bytes": max(0, needs - found),
+                "fits": fits,
+                "exact": exact,
+                "cost": cost,
+                "times": times,
+                "how": how,
+                "chosen": False,
+            }
         )
 
-    def again(made: Any = step, **other: Any) -> "Optional[int]":
+    def again(made: Any = step, **other: Any) -> "Tuple[int, int, str]":
+        """Returns (bytes, simulated time, trace) of one sample with another setting; zeros if it cannot be estimated."""
         with contextlib.suppress(StowageError, ImportError, RuntimeError, TypeError):
-            return int(estimate(made, lambda: batch_fn(1), **{**named, **other}).data["needs_bytes"])
-        return None
+            data = estimate(made, lambda: batch_fn(1), **{**named, **other}).data
+            return int(data["needs_bytes"]), int(data["simulated_step_ns"]), str(data["trace"])
+        return 0, 0, ""
 
+    spill: "Optional[float]" = None
     if batch_fn is not None:
+        _, plain, trace = again()
+        if trace:
+            spill = _times(_spill_ns(trace, _gpus.find(named.get("gpu"), named.get("vram")).total_bytes), plain)
         if named.get("amp") is None:
-            found = again(amp="bf16")
-            if found is not None and found < needs:
-                add("amp", "autocast to bfloat16", "rounds differently; usually faster", 'with torch.autocast("cuda", dtype=torch.bfloat16): around the forward pass', found, False)
+            found, took, _ = again(amp="bf16")
+            if 0 < found < needs:
+                add("amp", "autocast to bfloat16", "rounds differently", 'with torch.autocast("cuda", dtype=torch.bfloat16): around the forward pass', found, False, _times(took, plain))
         if named.get("optimizer") is not None:
 
             def checkpointed() -> Any:
                 model = step()
                 return model if checkpoint_blocks(model) else None
 
-            found = again(checkpointed)
-            if found is not None and found < needs:
-                add("checkpoint", "checkpointing of the repeated blocks", "computes them twice: about a third more time", "plan.apply(model)", found, True)
-            held = again(optimizer=lambda parameters: _Stateless(parameters))
-            if held is not None and held < needs:
-                add("host_state", "optimizer state in host memory", f"copies {size(needs - held)} each way in each step", "keep the optimizer's state on the CPU (torch.optim with CPU parameters, or DeepSpeed's ZeRO-Offload)", held, True)
+            found, took, _ = again(checkpointed)
+            if 0 < found < needs:
+                add("checkpoint", "checkpointing of the repeated blocks", "computes them twice", "plan.apply(model)", found, True, _times(took, plain))
+            held, took, _ = again(optimizer=lambda parameters: _Stateless(parameters))
+            if 0 < held < needs:
+                moved = needs - held
+                both = int(took + 2 * moved * _BUS_NS_PER_BYTE)
+                how = "keep the optimizer's state on the CPU (torch.optim with CPU parameters, or DeepSpeed's ZeRO-Offload)"
+                add("host_state", "optimizer state in host memory", f"copies {size(moved)} each way in each step, the optimizer's own time on the CPU not included", how, held, True, _times(both, plain))
             if isinstance(named["optimizer"], str) and named["optimizer"].lower() in ("adam", "adamw"):
-                found = again(optimizer="adamw8bit")
-                if found is not None and found < needs:
+                found, _, _ = again(optimizer="adamw8bit")
+                if 0 < found < needs:
                     add("8bit", "8-bit optimizer state", "rounds the optimizer's state", "bitsandbytes.optim.AdamW8bit", found, False)
-    add("spill", "spill to host memory", f"moves at least {size(needs - limit)} over the bus in each step", 'stowage.enable(spill="auto") before CUDA starts', limit, True)
+    add("spill", "spill to host memory", f"moves at least {size(needs - limit)} over the bus in each step", 'stowage.enable(spill="auto") before CUDA starts', limit, True, spill)
     tried[-1]["saves_bytes"] = needs - limit
-    for one in tried:
-        if one["fits"] and (one["exact"] or one["kind"] in allow):
-            one["chosen"] = True
-            break
+    permitted = [one for one in tried if one["fits"] and (one["exact"] or one["kind"] in allow)]
+    timed = [one for one in permitted if one["times"] is not None]
+    if permitted:
+        (min(timed, key=lambda one: one["times"]) if len(timed) == len(permitted) else permitted[0])["chosen"] = True
     return tried
 
 

@@ -7,7 +7,8 @@ import tempfile
 import unittest
 
 import stowage
-from stowage import _tune
+from stowage import _estimate, _tune
+from stowage._command import run_json
 from stowage._library import Invalid, NotFound, OutOfMemory, Unreadable
 from support import needs
 
@@ -157,6 +158,21 @@ class Measured(unittest.TestCase):
                 self.assertLessEqual(max(sizes), largest)
 
 
+class Simulated(unittest.TestCase):
+    def test_blocks_get_the_first_free_address_that_is_large_enough(self):
+        places = _estimate.Places()
+        a, b, c = places.take(1, 1000), places.take(2, 512), places.take(3, 5000)
+        self.assertEqual((b - a, c - b), (1024, 512))
+        places.give(1)
+        places.give(2)  # joins the one before
+        self.assertEqual(places.take(4, 1536), a)
+        self.assertEqual(places.take(5, 1), c + 5120)
+        places.give(3)
+        self.assertEqual(places.take(6, 512), c)
+        live = sorted((places.of[one], places._sizes[one]) for one in places.of)
+        self.assertTrue(all(at + size <= after for (at, size), (after, _) in zip(live, live[1:])))
+
+
 class Cuda:
     """torch.cuda as the meter uses it, over a simulated card."""
 
@@ -287,6 +303,25 @@ class Estimated(unittest.TestCase):
         self.assertTrue(plan.choice["exact"])
         if "checkpoint" in kinds and kinds["checkpoint"]["fits"]:
             self.assertEqual(plan.choice["kind"], "checkpoint")
+        # Times come from the same simulated step: the residency simulator for the spill, the operators for the others.
+        timed = [one for one in plan.options if one["exact"]]
+        self.assertTrue(all(one["times"] is not None for one in timed), timed)
+        self.assertGreater(kinds["spill"]["times"], 1.0)
+        self.assertIn("simulated", kinds["spill"]["cost"])
+        self.assertEqual(plan.choice["times"], min(one["times"] for one in timed if one["fits"]))
+
+    def test_an_estimated_trace_is_simulated_with_spilling_the_same_each_time(self):
+        import torch
+
+        with tempfile.TemporaryDirectory() as folder:
+            answers = []
+            for name in ("a.stow", "b.stow"):
+                path = os.path.join(folder, name)
+                found = stowage.estimate(lambda: blocks(4, 512), lambda: torch.randn(8192, 512), optimizer="sgd", vram="16G", record=path)
+                answers.append(run_json(["replay", path, "--vram", str(found.peak_live // 2 + (808 << 20)), "--spill", "auto"]))
+            self.assertEqual(answers[0], answers[1])
+            self.assertEqual(answers[0]["bare_ns"], found.data["simulated_step_ns"])
+            self.assertGreater(answers[0]["step_ns"], answers[0]["bare_ns"])
 
     def test_checkpointed_blocks_give_the_same_gradients(self):
         import torch
