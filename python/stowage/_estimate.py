@@ -470,6 +470,8 @@ def estimate(
         lines = [one for one in lines if one]
         if lines:
             notes["values"] = f"values that the program read from tensors were assumed (1, or False), first at {lines[0]}"
+    if recorder.sparse:
+        notes["sparse"] = f"sparse tensors, first at {recorder.sparse}: the temporaries of sparse operators are not counted, so it needs more than this"
     if not recorder.events or recorder.peak_bytes == 0:
         raise Invalid("estimate: the program made no tensor on the GPU; move the model and the batch there, or return them from model_fn and batch_fn")
     _write(recorder, path, target)

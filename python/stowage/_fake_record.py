@@ -101,6 +101,7 @@ class Recorder:
         self.layers: "Dict[int, str]" = {}  # id of a module: its name in the model
         self.assumed: "Dict[str, int]" = {}  # lines that read a value of a fake tensor
         self.hidden: "Dict[str, int]" = {}  # largest hidden block by what it is
+        self.sparse = ""  # the line that made the first sparse tensor
         self.inputs: "List[Any]" = []  # (type, shape) of the tensors of the first batch
         autograd = getattr(torch, "autograd", None)
         self._sequence = getattr(autograd, "_get_sequence_nr", None)
@@ -211,8 +212,14 @@ class Recorder:
         self.free(block)
 
     def saw(self, tensor: Any, where: int) -> None:
-        """Records the storage of a tensor if it is new and on the device."""
-        if tensor.device.type != self.device_type or tensor.layout is not self.torch.strided:
+        """Records the storage of a tensor if it is new and on the device. A sparse one has two: indices and values."""
+        if tensor.device.type != self.device_type:
+            return
+        if tensor.layout is self.torch.sparse_coo:
+            self.sparse = self.sparse or self.line_of(where) or "the backward pass"
+            self.saw(tensor._indices(), where)
+            self.saw(tensor._values(), where)
+        if tensor.layout is not self.torch.strided:
             return
         storage = tensor.untyped_storage() if self.keeps_storages else tensor.storage()._storage
         key = storage._cdata
