@@ -4,7 +4,7 @@ Look:     info, watch, and in notebooks %load_ext stowage, %stowage, %%stowage
 Release:  release, holders, cache, and in notebooks %release
 Limit:    enable, limit, restart
 Explain:  explain, record, report, step, profile
-Plan:     estimate, replay, tune
+Plan:     estimate, replay, tune; Plan.load reads a saved plan
 Data:     shrink, open, batches, records
 Models:   load, save, shrink, inspect
 Heap:     heap; use_cupy, use_numba: let CuPy and Numba allocate from it
@@ -48,6 +48,7 @@ _WHERE = {
     "inspect": "_inspect",
     "replay": "_replay",
     "tune": "_tune",
+    "Plan": "_tune",
     "estimate": "_estimate",
     "load": "_load",
     "save": "_save",
@@ -133,6 +134,7 @@ if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
     from ._report import report as report
     from ._save import save as save
     from ._shrink import shrink as shrink
+    from ._tune import Plan as Plan
     from ._tune import tune as tune
     from .batches import batches as batches
     from .lazy import open as open

@@ -69,7 +69,17 @@ class TuneOptions(Growing):
 
 
 class TuneInfo(Growing):
-    _fields_ = [("setting_count", c_uint32), ("best", c_uint32), ("reserved", c_uint32)]
+    _fields_ = [
+        ("setting_count", c_uint32),
+        ("best", c_uint32),
+        ("fits", c_uint32),
+        ("batch", c_uint64),
+        ("batch_part", c_uint32),
+        ("batch_whole", c_uint32),
+        ("batch_setting", c_uint32),
+        ("batch_until_failure", c_uint32),
+        ("batch_reserved_bytes", c_uint64),
+    ]
 
 
 class TuneSetting(Growing):
@@ -218,6 +228,9 @@ def _as_json(result: ReplayResult) -> "Dict[str, Any]":
     }
 
 
+_WHOLE, _PART = 1, 2  # STOW_TUNE_WHOLE, STOW_TUNE_PART
+
+
 def tune(path: str, options: TuneOptions) -> "List[Dict[str, Any]]":
     """The settings that were tried, the best first, as the JSON of `stowage tune` has them."""
     made, info, results = c_void_p(), TuneInfo(), []
@@ -228,6 +241,9 @@ def tune(path: str, options: TuneOptions) -> "List[Dict[str, Any]]":
         for index in range(info.setting_count):
             one = TuneSetting()
             call("stow_tune_get_setting", made, index, byref(one))
+            here = info.fits != 0 and index == info.batch_setting
+            samples = {_WHOLE: info.batch, _PART: info.batch_part}.get(info.fits, 0)
+            part = {_WHOLE: 1.0, _PART: info.batch_part / max(1, info.batch_whole)}.get(info.fits, 0.0)
             results.append(
                 {
                     "settings": one.settings.decode(),
@@ -239,6 +255,8 @@ def tune(path: str, options: TuneOptions) -> "List[Dict[str, Any]]":
                     "peak_reserved_bytes": one.peak_reserved_bytes,
                     "peak_reserved_saved_bytes": one.peak_reserved_saved_bytes,
                     "page_time_us": one.page_time_us,
+                    "batch_part": part if here else None,
+                    "batch_samples": samples if here and info.batch > 1 else None,
                 }
             )
     finally:

@@ -17,10 +17,12 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 from . import _analysis, _gpus, _show
 from ._fake_autocast import Casts
 from ._fake_cuda import fake_cuda
-from ._fake_record import BEGIN, END, Recorder, Refused, dispatch_mode, function_mode, replaced_functions
+from ._fake_record import BEGIN, END, LAUNCH, Recorder, Refused, dispatch_mode, function_mode, replaced_functions
 from ._fake_record import FREE as FREED
+from ._kernel_times import HOST_NS
 from ._library import Invalid, NotFound, Unsupported, need, shown
 from ._library import format_size as size
+from ._program import PROGRAM_VERSION
 from ._trace import ALLOC, FREE, Trace
 
 _HOLDERS_SHOWN = 12
@@ -205,7 +207,7 @@ def _amp_type(torch: Any, amp: Any) -> Any:
 
 
 def _trainer(
-    torch: Any, device: str, layers: "Dict[int, str]", model_fn: Any, batch_fn: Any, optimizer: Any, loss: Any, amp: Any, accumulate: int
+    torch: Any, device: str, recorder: Any, model_fn: Any, batch_fn: Any, optimizer: Any, loss: Any, amp: Any, accumulate: int
 ) -> "Tuple[Callable[[int], None], str]":
     """Returns the function that runs step number i, and what kind of program it is."""
     model = model_fn()
@@ -230,10 +232,15 @@ def _trainer(
         raise Invalid(f"estimate: model_fn returned {type(model).__name__}; return a torch.nn.Module, or a function that runs one step")
     if batch_fn is None:
         raise Invalid("estimate: batch_fn is missing: a function that returns the model's input, as one tensor, a tuple or a dict")
-    layers.update((id(one), f"model.{name}") for name, one in model.named_modules() if name)
+    recorder.layers.update((id(one), f"model.{name}") for name, one in model.named_modules() if name)
     model = model.to(device)
     kind = _amp_type(torch, amp)
-    batches = _batches(batch_fn)
+    made_batch = _batches(batch_fn)
+
+    def batches(i: int) -> Any:
+        batch = made_batch(i)
+        recorder.inputs = recorder.inputs or _inputs(torch, batch)
+        return batch
 
     def cast() -> Any:
         return contextlib.nullcontext() if kind is None else torch.autocast(torch.device(device).type, dtype=kind)
@@ -270,6 +277,14 @@ def _trainer(
         made.zero_grad(set_to_none=True)
 
     return train, "training"
+
+
+def _inputs(torch: Any, tree: Any) -> "List[Any]":
+    """Returns the (type, shape) of the first tensors of a batch."""
+    if isinstance(tree, torch.Tensor):
+        return [(str(tree.dtype), tuple(int(n) for n in tree.shape))] if tree.dim() > 0 else []
+    parts = list(tree.values()) if isinstance(tree, dict) else tree if isinstance(tree, (list, tuple)) else []
+    return [one for part in parts[:8] for one in _inputs(torch, part)][:4]
 
 
 def _batches(batch_fn: Any) -> "Callable[[int], Any]":
@@ -315,20 +330,70 @@ def _write(recorder: Any, path: str, gpu: _gpus.Gpu) -> None:
         trace.fact("device_name", gpu.name)
         trace.fact("device_bytes", str(gpu.total_bytes))
         trace.fact("estimated", "1")
+        trace.fact("host_ns", str(HOST_NS))
+        if recorder.inputs:
+            trace.fact("program", program_lines(recorder.inputs))
         numbers = [trace.stack([(code.co_name, code.co_filename, line) for code, line in frames]) for frames in recorder.stacks]
-        addresses: "Dict[int, int]" = {}
-        at = 1 << 40
+        places = Places()
         for kind, block, count, where in recorder.events:
             if kind in (BEGIN, END):
                 trace.mark(where, kind == BEGIN)
+            elif kind == LAUNCH:
+                name, used = where
+                trace.launch(name, count, [places.of[one] for one in used if one in places.of])
             elif kind == FREED:
-                trace.block(FREE, addresses.pop(block), count, numbers[where])
+                trace.block(FREE, places.give(block), count, numbers[where])
             else:
-                addresses[block] = at
-                trace.block(ALLOC, at, count, numbers[where])
-                at += (count + 1023) // 512 * 512
+                trace.block(ALLOC, places.take(block, count), count, numbers[where])
     finally:
         trace.close()
+
+
+class Places:
+    """Addresses for the blocks of a trace: the first free range that is large enough, as a cache that reuses memory has them."""
+
+    def __init__(self) -> None:
+        self.of: "Dict[int, int]" = {}  # live block: its address
+        self._sizes: "Dict[int, int]" = {}
+        self._free: "List[Tuple[int, int]]" = []  # (address, bytes), by address; no two touch
+        self._end = 1 << 40
+
+    def take(self, block: int, size_bytes: int) -> int:
+        need = max(512, (size_bytes + 511) // 512 * 512)
+        for at, (address, there) in enumerate(self._free):
+            if there >= need:
+                if there > need:
+                    self._free[at] = (address + need, there - need)
+                else:
+                    del self._free[at]
+                break
+        else:
+            address, self._end = self._end, self._end + need
+        self.of[block], self._sizes[block] = address, need
+        return address
+
+    def give(self, block: int) -> int:
+        import bisect
+
+        address, size_bytes = self.of.pop(block), self._sizes.pop(block)
+        begin, end = address, address + size_bytes
+        at = bisect.bisect_left(self._free, (begin, 0))
+        if at < len(self._free) and self._free[at][0] == end:
+            end += self._free.pop(at)[1]
+        if at > 0 and sum(self._free[at - 1]) == begin:
+            at -= 1
+            begin = self._free.pop(at)[0]
+        self._free.insert(at, (begin, end - begin))
+        return address
+
+
+def program_lines(inputs: "List[Any]") -> str:
+    """Returns the fact "program" of a trace (see `_program`): the inputs and the batch."""
+    lines = [f"program {PROGRAM_VERSION}"]
+    lines += [f"input {kind.replace('torch.', '')} {'x'.join(map(str, shape[:8]))}" for kind, shape in inputs]
+    first = [shape[0] for _, shape in inputs]
+    lines.append(f"batch {max(first, key=first.count)} first")
+    return "\n".join(lines) + "\n"
 
 
 def _new_trace(record: "Union[None, str, os.PathLike[str]]") -> str:
@@ -388,7 +453,7 @@ def estimate(
     maker = _copy_of(torch, model_fn) if isinstance(model_fn, torch.nn.Module) else model_fn
     try:
         with _faked(torch, target, notes) as (recorder, device):
-            run, mode = _trainer(torch, device, recorder.layers, maker, batch_fn, optimizer, loss, amp, accumulate)
+            run, mode = _trainer(torch, device, recorder, maker, batch_fn, optimizer, loss, amp, accumulate)
             for i in range(steps):
                 recorder.mark(f"step {i + 1}", True)
                 run(i)
@@ -405,6 +470,8 @@ def estimate(
         lines = [one for one in lines if one]
         if lines:
             notes["values"] = f"values that the program read from tensors were assumed (1, or False), first at {lines[0]}"
+    if recorder.sparse:
+        notes["sparse"] = f"sparse tensors, first at {recorder.sparse}: the temporaries of sparse operators are not counted, so it needs more than this"
     if not recorder.events or recorder.peak_bytes == 0:
         raise Invalid("estimate: the program made no tensor on the GPU; move the model and the batch there, or return them from model_fn and batch_fn")
     _write(recorder, path, target)
@@ -414,7 +481,9 @@ def estimate(
         for what, count in sorted(recorder.hidden.items(), key=lambda one: -one[1])
         if count >= 1 << 20
     ]
-    return _answer(torch.__version__, target, path, mode, steps, hidden, list(notes.values()), settings, seconds, len(recorder.events))
+    found = _answer(torch.__version__, target, path, mode, steps, hidden, list(notes.values()), settings, seconds, len(recorder.events))
+    found.data["simulated_step_ns"] = recorder.step_ns()
+    return found
 
 
 def _copy_of(torch: Any, model: Any) -> Any:

@@ -13,10 +13,10 @@ import threading
 import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from . import _kernels
+from . import _kernel_times, _kernels
 from ._gpus import Gpu
 
-ALLOC, FREE, BEGIN, END = 0, 1, 2, 3
+ALLOC, FREE, BEGIN, END, LAUNCH = 0, 1, 2, 3, 4
 _FRAMES_MAX = 24
 _PACKAGE = __name__.rpartition(".")[0] + "."
 
@@ -46,6 +46,10 @@ class _Named(NamedTuple):
 
     co_name: str
     co_filename: str
+
+
+#: The outermost frame of what a backward pass allocates: it marks the phase, and the line stays that of the forward pass.
+_BACKWARD = (_Named("backward", "torch/autograd/__init__.py"), 1)
 
 
 def _stack(end: str, in_backward: bool, layers: "Dict[int, str]") -> "Tuple[Tuple[Any, int], ...]":
@@ -97,6 +101,8 @@ class Recorder:
         self.layers: "Dict[int, str]" = {}  # id of a module: its name in the model
         self.assumed: "Dict[str, int]" = {}  # lines that read a value of a fake tensor
         self.hidden: "Dict[str, int]" = {}  # largest hidden block by what it is
+        self.sparse = ""  # the line that made the first sparse tensor
+        self.inputs: "List[Any]" = []  # (type, shape) of the tensors of the first batch
         autograd = getattr(torch, "autograd", None)
         self._sequence = getattr(autograd, "_get_sequence_nr", None)
         self._node = getattr(torch._C, "_current_autograd_node", None)
@@ -123,7 +129,7 @@ class Recorder:
             if all(_is_torch(code) for code, _ in frames) and not self._is_recomputed(frames):  # not a recomputed forward pass, nor a backward of the program
                 known = self._forward.get(node._sequence_nr()) if hasattr(node, "_sequence_nr") else None
                 if known:
-                    return known
+                    return self.stack_number((*self.stacks[known], _BACKWARD))
         elif self._sequence is not None and self.torch.is_grad_enabled():
             number = self.stack_number(frames)
             self._forward.setdefault(self._sequence() - 1, number)  # the node was made just before its operator
@@ -158,8 +164,35 @@ class Recorder:
             self.live_bytes -= size
             self.events.append((FREE, block, size, where))
 
+    @property
+    def block_count(self) -> int:
+        """Returns how many blocks were recorded so far."""
+        return self._next
+
     def mark(self, name: str, begins: bool) -> None:
         self.events.append((BEGIN if begins else END, 0, 0, name))
+
+    def launched(self, name: str, args: Any, result: Any, inputs: "List[Any]", outputs: "List[Any]") -> None:
+        """Records a kernel with the blocks that it uses."""
+        blocks: "Dict[int, None]" = {}
+        for one in (*inputs, *outputs):
+            if one.device.type == self.device_type and one.layout is self.torch.strided:
+                known = self._live.get((one.untyped_storage() if self.keeps_storages else one.storage()._storage)._cdata)
+                if known is not None:
+                    blocks[known[1]] = None
+        if blocks:
+            took = _kernel_times.device_ns(name, args, result, inputs, outputs)
+            self.events.append((LAUNCH, 0, took, (name, list(blocks))))
+
+    def step_ns(self) -> int:
+        """Returns the simulated time of the last step: kernels run after each other and after their launches."""
+        begins = [at for at, one in enumerate(self.events) if one[0] == BEGIN]
+        host = device = 0
+        for kind, _, took, _ in self.events[begins[-1] if begins else 0 :]:
+            if kind == LAUNCH:
+                host += _kernel_times.HOST_NS
+                device = max(device, host) + took
+        return max(host, device)
 
     def sweep(self) -> None:
         """Finds storages that ended, in versions of PyTorch whose storages do not report it."""
@@ -179,8 +212,14 @@ class Recorder:
         self.free(block)
 
     def saw(self, tensor: Any, where: int) -> None:
-        """Records the storage of a tensor if it is new and on the device."""
-        if tensor.device.type != self.device_type or tensor.layout is not self.torch.strided:
+        """Records the storage of a tensor if it is new and on the device. A sparse one has two: indices and values."""
+        if tensor.device.type != self.device_type:
+            return
+        if tensor.layout is self.torch.sparse_coo:
+            self.sparse = self.sparse or self.line_of(where) or "the backward pass"
+            self.saw(tensor._indices(), where)
+            self.saw(tensor._values(), where)
+        if tensor.layout is not self.torch.strided:
             return
         storage = tensor.untyped_storage() if self.keeps_storages else tensor.storage()._storage
         key = storage._cdata
@@ -241,6 +280,13 @@ def dispatch_mode(recorder: Recorder) -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     tree_leaves = getattr(torch.utils._pytree, "tree_leaves", None) or (lambda tree: torch.utils._pytree.tree_flatten(tree)[0])
+    def tensors(tree: Any) -> "List[Any]":
+        return [one for one in tree_leaves(tree) if isinstance(one, torch.Tensor)]
+
+    def writes(name: str) -> bool:
+        """Returns True for an operator that writes to one of its arguments: mul_, _foreach_add_, set_data."""
+        return name.rpartition(".")[0].endswith("_") or name.endswith("_")
+
     errors = _failures()
     device_of = getattr(torch.ops.prim.device, "default", None)
     hidden_device = torch.device(_HIDDEN)
@@ -275,6 +321,7 @@ def dispatch_mode(recorder: Recorder) -> Any:
                 recorder.assumed[line] = recorder.assumed.get(line, 0) + 1
                 return value
             recorder.sweep()
+            before = recorder.block_count
             first = None
             if type(result) is torch.Tensor or isinstance(result, torch.Tensor):
                 first = result
@@ -287,6 +334,8 @@ def dispatch_mode(recorder: Recorder) -> Any:
                         recorder.saw(one, where)
             if first is not None and first.device.type == recorder.device_type:
                 _kernels.hidden(recorder, name, args, kwargs, result, where)
+                if recorder.block_count > before or writes(name):  # else a view
+                    recorder.launched(name, args, result, tensors((args, kwargs)), tensors(result))
             return result
 
     return Mode()

@@ -72,11 +72,28 @@ def replay(
 
 
 class Tuning:
-    """The settings that were tried; `data` is the JSON of `stowage tune`, `best` the value for PYTORCH_ALLOC_CONF."""
+    """The settings that were tried; `data` is the JSON of `stowage tune`, `best` the value for PYTORCH_ALLOC_CONF.
+
+    With a size of the GPU, `batch_part` is the largest part of the recorded batch that fits it (1.0: all of it, 0.0: not even a 64th),
+    `batch` the same in samples where the recording has them, and `batch_settings` the value for PYTORCH_ALLOC_CONF to use with it.
+    """
 
     def __init__(self, data: "List[Dict[str, Any]]") -> None:
         self.data = data
         self.best: str = next(one["settings"] for one in data if one["best"])
+        fitting = next((one for one in data if one["batch_part"] is not None), None)
+        self.batch_part: "Optional[float]" = fitting["batch_part"] if fitting else None
+        self.batch: "Optional[int]" = fitting["batch_samples"] if fitting else None
+        self.batch_settings: "Optional[str]" = fitting["settings"] if fitting else None
+
+    def _fits(self) -> str:
+        """One line about the size that was given; empty without one."""
+        if self.batch_part is None:
+            return ""
+        if self.batch_part == 0:
+            return "does not fit with any batch"
+        part = f"a batch of {self.batch}" if self.batch is not None else f"{int(self.batch_part * 100)}% of the recorded batch"
+        return f"fits with {part}" + (f" and {self.batch_settings}" if self.batch_settings else "")
 
     def _rows(self) -> "List[tuple[str, ...]]":
         rows: "List[tuple[str, ...]]" = [("settings", "smallest limit", "saves", "peak reserved")]
@@ -87,10 +104,11 @@ class Tuning:
         return rows
 
     def __repr__(self) -> str:
-        return _show.text_table(self._rows(), right=[1, 2, 3], indent=0)
+        table = _show.text_table(self._rows(), right=[1, 2, 3], indent=0)
+        return f"{table}\n{self._fits()}" if self._fits() else table
 
     def _repr_html_(self) -> str:
-        return _show.html_table(self._rows(), right=[1, 2, 3])
+        return _show.html_block(self._fits(), _show.html_table(self._rows(), right=[1, 2, 3]))
 
 
 def tune_recording(path: str, vram: "str | int | None", vram_limit: "str | int | None") -> Tuning:

@@ -42,7 +42,7 @@ class _Frame(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("file", c_char_p), ("line", c_uint32), ("reserved", c_uint32), ("address", c_void_p)]
 
 
-ALLOC, FREE, FAIL = 0, 2, 3  #: kinds of events (stowage/trace.h)
+ALLOC, FREE, FAIL, _LAUNCH, _TOUCH = 0, 2, 3, 13, 14  #: kinds of events (stowage/trace.h)
 _FRAMES_MAX = 32
 
 declare(
@@ -100,6 +100,17 @@ class Trace:
         """Records an event of a block with a stack that `stack` numbered."""
         event = _Record(addr=address, bytes=size_bytes, stack=stack, kind=kind)
         lib().stow_trace_event(self._handle, ctypes.byref(event))
+
+    def launch(self, name: str, device_ns: int, addresses: "List[int]") -> None:
+        """Records a kernel, its time on the device and the addresses that it uses."""
+        number = c_uint32()
+        lib().stow_trace_tag(self._handle, name.encode("utf-8", "replace")[:200], ctypes.byref(number))
+        first = addresses[0] if addresses else 0
+        event = _Record(addr=first, bytes=device_ns, tag=number.value, kind=_LAUNCH)
+        lib().stow_trace_event(self._handle, ctypes.byref(event))
+        for address in addresses[1:]:
+            event = _Record(addr=address, kind=_TOUCH)
+            lib().stow_trace_event(self._handle, ctypes.byref(event))
 
     def stack(self, frames: "List[Tuple[str, str, int]]") -> int:
         """Returns the number of a stack: (function, file, line), innermost first."""

@@ -70,7 +70,8 @@ class Session:
             return
         wanted = (self.plan.micro_batch, self.plan.accumulate)
         if (batch is not None and batch != wanted[0]) or accumulate != wanted[1]:
-            raise Invalid(f"the trainer runs batches of {batch} and accumulates {accumulate}; the plan has batches of {wanted[0]} and accumulates {wanted[1]}")
+            runs = f"runs batches of {batch} and accumulates" if batch is not None else "accumulates"
+            raise Invalid(f"the trainer {runs} {accumulate}; the plan has batches of {wanted[0]} and accumulates {wanted[1]}")
 
 
 class SessionCallback:

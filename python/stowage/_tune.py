@@ -9,17 +9,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from . import _gpus, _show
+from ._command import run_json
 from ._enable import enable
 from ._estimate import estimate
-from ._library import Invalid, OutOfMemory, StowageError
+from ._library import Invalid, NotFound, OutOfMemory, StowageError, Unreadable
 from ._library import format_size as size
 from ._replay import tune_recording
 
 _TRIES = 12  #: sizes that are run or estimated at most, after the first two
 _BATCH_MAX = 1 << 20
+_BUS_NS_PER_BYTE = 19.4e6 / (1 << 30)  #: a copy of 1 GiB takes 19.4 ms (measured on an H200, src/residency/cost.c)
+
+#: What every saved plan and each of its options has.
+_SAVED = ("micro_batch", "largest_batch", "target_batch", "accumulate", "sizes", "needs_bytes", "limit_bytes", "available_bytes", "headroom", "fixed_bytes", "sample_bytes", "source", "options")
+_OPTION = ("kind", "name", "needs_bytes", "saves_bytes", "fits", "cost", "how", "chosen")
 
 
 class Plan:
@@ -101,6 +107,20 @@ class Plan:
             json.dump(self.data, file, indent=2)
             file.write("\n")
 
+    @classmethod
+    def load(cls, path: "Union[str, os.PathLike[str]]") -> "Plan":
+        """Reads a plan that `save` wrote."""
+        where = os.fspath(path)
+        try:
+            with open(where, encoding="utf-8") as file:
+                data = json.load(file)
+        except FileNotFoundError:
+            raise NotFound(f"{where}: no such plan; write one with plan.save()") from None
+        except ValueError as reason:
+            raise Unreadable(f"{where}: not a plan of stowage.tune: {reason}") from None
+        _check_saved(where, data)
+        return cls(data)
+
     def apply(self, model: Any = None) -> "Dict[str, int]":
         """Applies the choice to this process, and returns {"batch_size", "accumulate"} for the loop.
 
@@ -121,6 +141,23 @@ class Plan:
             else:
                 raise Invalid(f"plan.apply: {chosen['name']} changes the program: {chosen['how']}")
         return {"batch_size": self.micro_batch or 1, "accumulate": self.accumulate}
+
+
+def _check_saved(where: str, data: Any) -> None:
+    """Raises if a file's JSON is not a whole plan."""
+
+    def whole(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _BATCH_MAX
+
+    absent = [name for name in _SAVED if name not in data] if isinstance(data, dict) else list(_SAVED)
+    if absent:
+        raise Unreadable(f"{where}: not a plan of stowage.tune: {', '.join(absent[:3])} missing")
+    sizes, micro = data["sizes"], data["micro_batch"]
+    right = isinstance(sizes, list) and sizes and all(whole(one) for one in sizes) and (micro is None or micro == sizes[0]) and data["accumulate"] == len(sizes)
+    figures = all(isinstance(data[name], int) for name in _SAVED if name.endswith("_bytes")) and isinstance(data["headroom"], (int, float))
+    options = isinstance(data["options"], list) and all(isinstance(one, dict) and set(_OPTION) <= set(one) for one in data["options"])
+    if not (right and figures and options):
+        raise Unreadable(f"{where}: not a plan of stowage.tune: its values are not as save() writes them")
 
 
 # ---- sizes ----
@@ -162,7 +199,7 @@ class _Search:
         return found is not None and found <= self._limit
 
     def _line(self) -> "tuple[float, float]":
-        """Returns (bytes that stay, bytes per sample), from the two largest known sizes."""
+        """Returns (bytes that stay, bytes per sample) for the next guess, from the two largest known sizes."""
         points = sorted((batch, found) for batch, found in self.known.items() if found is not None)
         if len(points) < 2:
             return (0.0, float(points[0][1]) / points[0][0]) if points else (0.0, 0.0)
@@ -204,8 +241,13 @@ class _Search:
         return good
 
     def line(self) -> "tuple[int, int]":
-        stay, slope = self._line()
-        return max(0, int(stay)), int(slope)
+        """Returns (bytes that stay, bytes per sample) for people, from the smallest and the largest size that ran."""
+        points = sorted((batch, found) for batch, found in self.known.items() if found is not None)
+        if len(points) < 2:
+            return 0, int(points[0][1] / points[0][0]) if points else 0
+        (a, low), (b, high) = points[0], points[-1]
+        slope = max(0.0, (high - low) / (b - a))
+        return max(0, int(low - slope * a)), int(slope)
 
 
 # ---- measuring ----
@@ -317,48 +359,82 @@ def checkpoint_blocks(model: Any) -> int:
     return len(found)
 
 
+def _spill_ns(trace: str, total_bytes: int) -> "Optional[int]":
+    """Returns the time of a step of an estimated program that spills, from the residency simulator; None if it has no answer."""
+    with contextlib.suppress(StowageError, KeyError, ValueError):
+        found = run_json(["replay", trace, "--vram", str(total_bytes), "--spill", "auto"])
+        return int(found["step_ns"])
+    return None
+
+
+def _times(simulated: "Optional[int]", plain: "Optional[int]") -> "Optional[float]":
+    return simulated / plain if simulated and plain else None
+
+
 def _options(step: Any, batch_fn: Any, named: "Dict[str, Any]", needs: int, limit: int, allow: "List[str]") -> "List[Dict[str, Any]]":
-    """Returns what would make one sample fit, in order of cost, with the bytes of each."""
+    """Returns what would make one sample fit, with the bytes and the time of each. The fastest that is permitted is the choice."""
     tried: "List[Dict[str, Any]]" = []
 
-    def add(kind: str, name: str, cost: str, how: str, found: int, exact: bool) -> None:
+    def add(kind: str, name: str, cost: str, how: str, found: int, exact: bool, times: "Optional[float]" = None) -> None:
         fits = found <= limit
+        if times is not None:
+            cost = f"about {times:.1f}x the time of a step, simulated; {cost}"
         tried.append(
-            {"kind": kind, "name": name, "needs_bytes": found, "saves_bytes": max(0, needs - found), "fits": fits, "exact": exact, "cost": cost, "how": how, "chosen": False}
+            {
+                "kind": kind,
+                "name": name,
+                "needs_bytes": found,
+                "saves_bytes": max(0, needs - found),
+                "fits": fits,
+                "exact": exact,
+                "cost": cost,
+                "times": times,
+                "how": how,
+                "chosen": False,
+            }
         )
 
-    def again(made: Any = step, **other: Any) -> "Optional[int]":
+    def again(made: Any = step, **other: Any) -> "Tuple[int, int, str]":
+        """Returns (bytes, simulated time, trace) of one sample with another setting; zeros if it cannot be estimated."""
         with contextlib.suppress(StowageError, ImportError, RuntimeError, TypeError):
-            return int(estimate(made, lambda: batch_fn(1), **{**named, **other}).data["needs_bytes"])
-        return None
+            data = estimate(made, lambda: batch_fn(1), **{**named, **other}).data
+            return int(data["needs_bytes"]), int(data["simulated_step_ns"]), str(data["trace"])
+        return 0, 0, ""
 
+    spill: "Optional[float]" = None
     if batch_fn is not None:
+        _, plain, trace = again()
+        if trace:
+            spill = _times(_spill_ns(trace, _gpus.find(named.get("gpu"), named.get("vram")).total_bytes), plain)
         if named.get("amp") is None:
-            found = again(amp="bf16")
-            if found is not None and found < needs:
-                add("amp", "autocast to bfloat16", "rounds differently; usually faster", 'with torch.autocast("cuda", dtype=torch.bfloat16): around the forward pass', found, False)
+            found, took, _ = again(amp="bf16")
+            if 0 < found < needs:
+                add("amp", "autocast to bfloat16", "rounds differently", 'with torch.autocast("cuda", dtype=torch.bfloat16): around the forward pass', found, False, _times(took, plain))
         if named.get("optimizer") is not None:
 
             def checkpointed() -> Any:
                 model = step()
                 return model if checkpoint_blocks(model) else None
 
-            found = again(checkpointed)
-            if found is not None and found < needs:
-                add("checkpoint", "checkpointing of the repeated blocks", "computes them twice: about a third more time", "plan.apply(model)", found, True)
-            held = again(optimizer=lambda parameters: _Stateless(parameters))
-            if held is not None and held < needs:
-                add("host_state", "optimizer state in host memory", f"copies {size(needs - held)} each way in each step", "keep the optimizer's state on the CPU (torch.optim with CPU parameters, or DeepSpeed's ZeRO-Offload)", held, True)
+            found, took, _ = again(checkpointed)
+            if 0 < found < needs:
+                add("checkpoint", "checkpointing of the repeated blocks", "computes them twice", "plan.apply(model)", found, True, _times(took, plain))
+            held, took, _ = again(optimizer=lambda parameters: _Stateless(parameters))
+            if 0 < held < needs:
+                moved = needs - held
+                both = int(took + 2 * moved * _BUS_NS_PER_BYTE)
+                how = "keep the optimizer's state on the CPU (torch.optim with CPU parameters, or DeepSpeed's ZeRO-Offload)"
+                add("host_state", "optimizer state in host memory", f"copies {size(moved)} each way in each step, the optimizer's own time on the CPU not included", how, held, True, _times(both, plain))
             if isinstance(named["optimizer"], str) and named["optimizer"].lower() in ("adam", "adamw"):
-                found = again(optimizer="adamw8bit")
-                if found is not None and found < needs:
+                found, _, _ = again(optimizer="adamw8bit")
+                if 0 < found < needs:
                     add("8bit", "8-bit optimizer state", "rounds the optimizer's state", "bitsandbytes.optim.AdamW8bit", found, False)
-    add("spill", "spill to host memory", f"moves at least {size(needs - limit)} over the bus in each step", 'stowage.enable(spill="auto") before CUDA starts', limit, True)
+    add("spill", "spill to host memory", f"moves at least {size(needs - limit)} over the bus in each step", 'stowage.enable(spill="auto") before CUDA starts', limit, True, spill)
     tried[-1]["saves_bytes"] = needs - limit
-    for one in tried:
-        if one["fits"] and (one["exact"] or one["kind"] in allow):
-            one["chosen"] = True
-            break
+    permitted = [one for one in tried if one["fits"] and (one["exact"] or one["kind"] in allow)]
+    timed = [one for one in permitted if one["times"] is not None]
+    if permitted:
+        (min(timed, key=lambda one: one["times"]) if len(timed) == len(permitted) else permitted[0])["chosen"] = True
     return tried
 
 
@@ -466,7 +542,8 @@ def plan(
 def tune(what: Any, batch_fn: Any = None, *, vram: "str | int | None" = None, vram_limit: "str | int | None" = None, **named: Any) -> Any:
     """Finds the settings under which a program fits: of a recording, or of a step that has not run yet.
 
-    A recording (a path): the settings of PyTorch's allocator that need the least memory, found by replay. Returns a `Tuning`.
+    A recording (a path): the settings of PyTorch's allocator that need the least memory and, with `vram`, the batch that fits, found by
+    replay. Returns a `Tuning`.
 
     A function: the largest batch that fits, and how many passes make `target_batch`. Returns a `Plan` with `micro_batch`,
     `accumulate`, `apply()` and `save()`.

@@ -403,6 +403,21 @@ class Kernels(unittest.TestCase):
 
         self.assertIn("test_estimate.py", " ".join(stowage.estimate(make, gpu="T4").data["notes"]))
 
+    @needs_modern
+    def test_sparse_gradients_are_marked(self):
+        import torch
+
+        def make():
+            table = torch.nn.Embedding(4096, 64, sparse=True).to("cuda")
+
+            def step():
+                table(torch.arange(64, device="cuda")).sum().backward()
+
+            return step
+
+        notes = stowage.estimate(make, gpu="T4").data["notes"]
+        self.assertTrue(any("sparse" in one for one in notes), notes)
+
     def test_compile_is_marked(self):
         import torch
 

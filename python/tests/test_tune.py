@@ -7,8 +7,9 @@ import tempfile
 import unittest
 
 import stowage
-from stowage import _tune
-from stowage._library import Invalid, OutOfMemory
+from stowage import _estimate, _tune
+from stowage._command import run_json
+from stowage._library import Invalid, NotFound, OutOfMemory, Unreadable
 from support import needs
 
 MIB = 1 << 20
@@ -80,6 +81,12 @@ class Measured(unittest.TestCase):
         self.assertEqual(plan.apply(), {"batch_size": plan.micro_batch, "accumulate": plan.accumulate})
         self.assertIn(f"batch of {plan.micro_batch}", repr(plan))
 
+    def test_the_bytes_per_sample_are_those_of_the_whole_range(self):
+        card = Card(4 * GIB, GIB, 3 * MIB)  # segments of 20 MiB hide a sample between two neighbouring sizes
+        plan = stowage.tune(card.step, meter=card)
+        self.assertAlmostEqual(plan.data["sample_bytes"] / MIB, 3, delta=0.1)
+        self.assertAlmostEqual(plan.data["fixed_bytes"] / GIB, 1, delta=0.05)
+
     def test_a_first_batch_that_is_too_large_is_halved(self):
         card = Card(4 * GIB, GIB, 300 * MIB)
         plan = stowage.tune(card.step, batch=64, meter=card)
@@ -112,6 +119,25 @@ class Measured(unittest.TestCase):
                 self.assertEqual(json.load(file), plan.data)
             with self.assertRaises(FileExistsError):
                 plan.save(path)
+            again = stowage.Plan.load(path)
+            self.assertEqual(again.data, plan.data)
+            self.assertEqual(again.apply(), plan.apply())
+            self.assertEqual(repr(again), repr(plan))
+
+    def test_a_file_that_is_no_plan_is_refused_by_name(self):
+        card = Card(4 * GIB, GIB, 300 * MIB)
+        good = stowage.tune(card.step, meter=card).data
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "plan.json")
+            with self.assertRaisesRegex(NotFound, "plan.json"):
+                stowage.Plan.load(path)
+            texts = ["", "[1]", "null", "{}", "\x00", json.dumps({**good, "sizes": []}), json.dumps({**good, "sizes": [0]}), json.dumps({**good, "micro_batch": 99})]
+            texts += [json.dumps({**good, "limit_bytes": "much"}), json.dumps({**good, "options": [{}]}), json.dumps({k: v for k, v in good.items() if k != "accumulate"})]
+            for text in texts:
+                with open(path, "w") as file:
+                    file.write(text)
+                with self.subTest(text[:40]), self.assertRaisesRegex(Unreadable, "not a plan"):
+                    stowage.Plan.load(path)
 
     def test_wrong_arguments_are_named(self):
         for given, word in (({"batch": 0}, "batch"), ({"target_batch": 2.5}, "target_batch"), ({"headroom": 1}, "headroom"), ({"allow": "half"}, "allow")):
@@ -130,6 +156,21 @@ class Measured(unittest.TestCase):
                 sizes = _tune.split(target, largest)
                 self.assertEqual(sum(sizes), target)
                 self.assertLessEqual(max(sizes), largest)
+
+
+class Simulated(unittest.TestCase):
+    def test_blocks_get_the_first_free_address_that_is_large_enough(self):
+        places = _estimate.Places()
+        a, b, c = places.take(1, 1000), places.take(2, 512), places.take(3, 5000)
+        self.assertEqual((b - a, c - b), (1024, 512))
+        places.give(1)
+        places.give(2)  # joins the one before
+        self.assertEqual(places.take(4, 1536), a)
+        self.assertEqual(places.take(5, 1), c + 5120)
+        places.give(3)
+        self.assertEqual(places.take(6, 512), c)
+        live = sorted((places.of[one], places._sizes[one]) for one in places.of)
+        self.assertTrue(all(at + size <= after for (at, size), (after, _) in zip(live, live[1:])))
 
 
 class Cuda:
@@ -191,6 +232,32 @@ def blocks(count=4, width=256):
 
 
 @needs("torch")
+class Recorded(unittest.TestCase):
+    def test_a_recording_names_the_batch_that_fits_and_the_estimate_of_that_batch_agrees(self):
+        import torch
+
+        def inputs(n):
+            return torch.randn(n, 128, 256)
+
+        def needs(n, **named):
+            return stowage.estimate(blocks, lambda: inputs(n), optimizer="adamw", vram="16G", settings="expandable_segments:True", **named).data["needs_bytes"]
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "whole.stow")
+            whole = needs(48, record=path)
+            limit = whole * 6 // 10
+            found = stowage.tune(path, vram_limit=limit)
+            self.assertEqual(found.batch_settings, "expandable_segments:True")
+            self.assertIn(f"a batch of {found.batch}", repr(found))
+            self.assertAlmostEqual(found.batch_part, found.batch / 48)
+            self.assertLessEqual(needs(found.batch), limit)  # it really fits
+            self.assertGreater(needs(found.batch + 6), limit * 0.95)  # and not far below the largest
+            self.assertEqual(stowage.tune(path, vram_limit=whole * 2).batch, 48)
+            self.assertEqual(stowage.tune(path, vram_limit="16M").batch_part, 0)
+            self.assertIsNone(stowage.tune(path).batch_part)
+
+
+@needs("torch")
 class Estimated(unittest.TestCase):
     def test_the_batch_found_fits_and_a_larger_one_does_not(self):
         import torch
@@ -236,6 +303,25 @@ class Estimated(unittest.TestCase):
         self.assertTrue(plan.choice["exact"])
         if "checkpoint" in kinds and kinds["checkpoint"]["fits"]:
             self.assertEqual(plan.choice["kind"], "checkpoint")
+        # Times come from the same simulated step: the residency simulator for the spill, the operators for the others.
+        timed = [one for one in plan.options if one["exact"]]
+        self.assertTrue(all(one["times"] is not None for one in timed), timed)
+        self.assertGreater(kinds["spill"]["times"], 1.0)
+        self.assertIn("simulated", kinds["spill"]["cost"])
+        self.assertEqual(plan.choice["times"], min(one["times"] for one in timed if one["fits"]))
+
+    def test_an_estimated_trace_is_simulated_with_spilling_the_same_each_time(self):
+        import torch
+
+        with tempfile.TemporaryDirectory() as folder:
+            answers = []
+            for name in ("a.stow", "b.stow"):
+                path = os.path.join(folder, name)
+                found = stowage.estimate(lambda: blocks(4, 512), lambda: torch.randn(8192, 512), optimizer="sgd", vram="16G", record=path)
+                answers.append(run_json(["replay", path, "--vram", str(found.peak_live // 2 + (808 << 20)), "--spill", "auto"]))
+            self.assertEqual(answers[0], answers[1])
+            self.assertEqual(answers[0]["bare_ns"], found.data["simulated_step_ns"])
+            self.assertGreater(answers[0]["step_ns"], answers[0]["bare_ns"])
 
     def test_checkpointed_blocks_give_the_same_gradients(self):
         import torch

@@ -76,6 +76,11 @@ static stow_status change(whatif *w) {
   return STOW_OK;
 }
 
+stow_status whatif_steps(whatif *w, const steps **out) {
+  *out = &w->changed;
+  return change(w);
+}
+
 stow_status whatif_run(whatif *w, whatif_result *out, bool expandable, uint64_t limit_bytes) {
   STOW_TRY(change(w));
   replay_options options = REPLAY_OPTIONS_INIT;

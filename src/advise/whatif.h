@@ -39,6 +39,9 @@ void whatif_scale(whatif *w, uint32_t lifetime_number, double factor);
 /* Scales the request that failed. */
 void whatif_scale_failed(whatif *w, double factor);
 
+/* Sets *out to the steps that the factors leave. They are valid until the next change. */
+stow_status whatif_steps(whatif *w, const steps **out);
+
 /* Replays what the factors leave. `limit_bytes` 0: none. `expandable`: with expandable segments,
  * otherwise as it was recorded. */
 stow_status whatif_run(whatif *w, whatif_result *out, bool expandable, uint64_t limit_bytes);

@@ -1,10 +1,11 @@
-/* stowage tune: finds the allocator settings with which a recorded program needs the least
- * memory. */
+/* stowage tune: the allocator settings that let a recorded program run in the least memory, and for
+ * a device that is too small the batch that fits. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include <stowage/size.h>
 
+#include "advise/fitting.h"
 #include "base/json.h"
 #include "base/progress.h"
 #include "base/status.h"
@@ -64,7 +65,42 @@ static void print_best(buffer *out, const replay_input *in, const tuned *best,
   if (best->own) buffer_text(out, "The recorded run had it already.\n");
 }
 
-static stow_status print_text(const replay_input *in, const tuning *all) {
+/* "batch 24 instead of 32", or "58% of the recorded batch". */
+static void print_part(buffer *out, const fitting *fit) {
+  if (fit->batch > 1)
+    buffer_printf(out, "batch %u instead of %" PRIu64, fit->part, fit->batch);
+  else
+    buffer_printf(out, "%u%% of the recorded batch", fit->part * 100 / fit->whole);
+}
+
+static void print_fitting(buffer *out, const replay_input *in, const tuning *all,
+                          const fitting *fit) {
+  char limit[STOW_SIZE_TEXT_MAX], size[STOW_SIZE_TEXT_MAX];
+  const char *settings = all->list[fit->setting].settings;
+  stow_size_format(limit, in->job.options.limit_bytes);
+  stow_size_format(size, fit->peak_reserved_bytes);
+  if (fit->answer == FITTING_UNKNOWN) return;
+  buffer_char(out, '\n');
+  if (fit->answer == FITTING_WHOLE) {
+    buffer_printf(out, "Fits %s as recorded, with %s: takes %s (replayed).\n", limit,
+                  settings[0] == '\0' ? "no settings" : settings, size);
+  } else if (fit->answer == FITTING_PART) {
+    buffer_printf(out, "Does not fit %s as recorded. Fits with ", limit);
+    print_part(out, fit);
+    buffer_printf(out, "%s%s: takes %s (replayed).\n", settings[0] == '\0' ? "" : " and ", settings,
+                  size);
+    buffer_text(out, "Accumulate gradients over the smaller batches for the same training.\n");
+  } else {
+    buffer_printf(out,
+                  "Does not fit %s with any batch: the rest takes %s. Next: stowage explain %s"
+                  " --vram SIZE lists what makes it smaller.\n",
+                  limit, size, in->path);
+  }
+  if (fit->until_fail)
+    buffer_text(out, "The recording ends with a failure; what comes after it is not known.\n");
+}
+
+static stow_status print_text(const replay_input *in, const tuning *all, const fitting *fit) {
   const tuned *list = all->list;
   buffer out = BUFFER_INIT;
   replay_input_describe(in, &out);
@@ -96,6 +132,7 @@ static stow_status print_text(const replay_input *in, const tuning *all) {
   buffer_text(&out, "*: found by bisection, with each 2 MiB step of the 64 MiB above tried\n"
                     "garbage_collection_threshold works only under a memory fraction\n");
   print_best(&out, in, &list[all->best], &all->plain);
+  print_fitting(&out, in, all, fit);
   return output_buffer(&out);
 }
 
@@ -108,7 +145,24 @@ static void saved_json(json *j, const char *key, bool known, int64_t bytes) {
     json_null(j);
 }
 
-static stow_status print_json(const tuning *all) {
+/* What fits with this setting: null except for the one to use. */
+static void fitting_json(json *j, const fitting *fit, uint32_t index) {
+  bool here = fit->answer != FITTING_UNKNOWN && fit->setting == index;
+  bool part = here && fit->answer == FITTING_PART;
+  double fraction = part ? (double)fit->part / fit->whole : fit->answer == FITTING_WHOLE ? 1 : 0;
+  json_key(j, "batch_part");
+  if (here)
+    json_double(j, fraction);
+  else
+    json_null(j);
+  bool known = here && fit->batch > 1;
+  json_number_or_null(j, "batch_samples", known,
+                      part                           ? fit->part
+                      : fit->answer == FITTING_WHOLE ? fit->batch
+                                                     : 0);
+}
+
+static stow_status print_json(const tuning *all, const fitting *fit) {
   const tuned *list = all->list;
   buffer out = BUFFER_INIT;
   json j = JSON_PRETTY(&out);
@@ -128,6 +182,7 @@ static stow_status print_json(const tuning *all) {
     known = tune_reserved_saved(all, &list[i], &saved);
     saved_json(&j, "peak_reserved_saved_bytes", known, saved);
     json_key(&j, "page_time_us"), json_u64(&j, r->stats.page_time_ns / 1000);
+    fitting_json(&j, fit, (uint32_t)i);
     json_end_object(&j);
   }
   json_end_array(&j);
@@ -143,13 +198,15 @@ static stow_status show_progress(void *bar, uint64_t done, uint64_t total) {
 static int run(verb_call *call) {
   replay_input in;
   tuning all;
+  fitting fit = {0};
   progress bar;
   stow_status status = replay_input_open(&in, call, NULL);
   progress_begin(&bar, "replaying", TUNE_CANDIDATES, false);
   if (status == STOW_OK) status = tune_run(&all, &in.job, show_progress, &bar);
+  if (status == STOW_OK) status = fitting_find(&fit, &in.job, &all);
   progress_end(&bar);
   if (status == STOW_OK)
-    status = verb_flag(call, "json") ? print_json(&all) : print_text(&in, &all);
+    status = verb_flag(call, "json") ? print_json(&all, &fit) : print_text(&in, &all, &fit);
   int code = status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
   /* If no setting lets the program run, the exit code is that of a negative answer. */
   if (status == STOW_OK && all.list[all.best].result.min_limit_bytes == 0) code = EXIT_FAILED;
@@ -158,8 +215,9 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"vram", "SIZE", "show which settings fit a device of this size, less the CUDA context"},
-    {"vram-limit", "SIZE", "show which settings fit if PyTorch may reserve only this much"},
+    {"vram", "SIZE",
+     "which settings and which batch fit a device of this size, less the CUDA context"},
+    {"vram-limit", "SIZE", "which fit this cap on PyTorch's own reserve"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,
 };

@@ -132,6 +132,7 @@ typedef struct builder {
   uint64_t live_bytes;
   uint64_t last_ns; /* time of the previous launch, or of the beginning of the step */
   bool in_step;
+  uint64_t host_ns; /* between two launches, where the trace was not recorded live; 0: its times */
 } builder;
 
 static stow_status add_op(spill_program *p, spill_op op) {
@@ -180,6 +181,7 @@ static stow_status add_block(builder *b, const event *e) {
 
 static stow_status add_launch(builder *b, const event *e) {
   uint64_t gap = e->time_ns > b->last_ns ? e->time_ns - b->last_ns : 0;
+  if (b->host_ns > 0) gap = b->host_ns;
   b->last_ns = e->time_ns;
   STOW_TRY(add_op(b->p, (spill_op){.kind = SPILL_LAUNCH,
                                    .function = event_origin(b->r, e)->tag_id,
@@ -255,6 +257,8 @@ stow_status spill_program_build(spill_program *p, const recording *r, uint16_t d
     p->how = found ? SPILL_STEP_PERIOD : SPILL_STEP_WHOLE;
   }
   builder b = {.p = p, .r = r, .device = device};
+  text = recording_fact(r, "host_ns");
+  if (text != NULL) b.host_ns = strtoull(text, NULL, 10);
   stow_status status = build(&b, first, end);
   free(b.live.list);
   if (status == STOW_OK && (p->launch_count == 0 || p->word_count == 0))

@@ -31,17 +31,31 @@ static bool is_expandable(const char *settings) {
   return strstr(settings, "expandable_segments:True") != NULL;
 }
 
+static stow_status options_with(replay_options *out, const replay_job *job, const char *settings) {
+  *out = job->options;
+  out->settings = POLICY_SETTINGS_INIT;
+  out->search_steps = SEARCH_STEPS;
+  return policy_settings_parse(&out->settings, settings);
+}
+
+static const policy_ops *policy_with(const char *settings) {
+  return is_expandable(settings) ? &policy_torch_expandable : &policy_torch_default;
+}
+
+stow_status tune_replay(replay_result *out, const steps *s, const replay_job *job,
+                        const char *settings) {
+  replay_options options;
+  STOW_TRY(options_with(&options, job, settings));
+  return replay_run(out, s, policy_with(settings), &options);
+}
+
 static stow_status try_one(tuned *out, const replay_job *job, const char *settings) {
-  replay_options options = job->options;
-  options.settings = POLICY_SETTINGS_INIT;
-  options.search_steps = SEARCH_STEPS;
-  STOW_TRY(policy_settings_parse(&options.settings, settings));
-  const policy_ops *which =
-      is_expandable(settings) ? &policy_torch_expandable : &policy_torch_default;
+  replay_options options;
+  STOW_TRY(options_with(&options, job, settings));
   out->settings = settings;
-  STOW_TRY(replay_run(&out->result, &job->steps, which, &options));
+  STOW_TRY(replay_run(&out->result, &job->steps, policy_with(settings), &options));
   options.limit_in_framework = true; /* PyTorch enforces the smallest limit */
-  return replay_min_limit(&out->result, &job->steps, which, &options);
+  return replay_min_limit(&out->result, &job->steps, policy_with(settings), &options);
 }
 
 /* Marks the recording's own settings, comparing parsed values. */

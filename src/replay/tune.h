@@ -26,6 +26,9 @@ typedef struct tuning {
 typedef stow_status (*tune_progress)(void *user, uint64_t done, uint64_t total);
 
 stow_status tune_run(tuning *t, const replay_job *job, tune_progress progress, void *user);
+/* Replays other steps of the same recording with `settings` under the limit of the job. */
+stow_status tune_replay(replay_result *out, const steps *s, const replay_job *job,
+                        const char *settings);
 /* Computes how many bytes less `one` needs than without settings: of limit, and of reserve. Returns
  * false if unknown: the figures of a failed run end at its failure. */
 bool tune_limit_saved(const tuning *t, const tuned *one, int64_t *bytes);

@@ -1,13 +1,15 @@
-"""The callbacks in real training loops of Lightning and of the Hugging Face Trainer, on the CPU with a tiny model."""
+"""The callbacks in real training loops of Lightning, of the Hugging Face Trainer and of Keras (on PyTorch), on the CPU with a tiny model."""
 
 import importlib.util
 import os
 import sys
 import tempfile
 
-import torch
+os.environ["KERAS_BACKEND"] = "torch"  # before Keras is imported
 
-import stowage
+import torch  # noqa: E402
+
+import stowage  # noqa: E402
 
 
 class Plan:
@@ -113,7 +115,33 @@ def trainer_loop(folder):
         check("trainer_refuses_another_batch", "batches of 4" in str(error), str(error))
 
 
-for name, packages, loop in (("lightning", ("lightning",), lightning_loop), ("trainer", ("transformers", "accelerate"), trainer_loop)):
+def keras_loop(folder):
+    import keras
+
+    from stowage.keras import StowageCallback
+
+    def model(accumulate):
+        made = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
+        made.compile(optimizer=keras.optimizers.SGD(0.1, gradient_accumulation_steps=accumulate), loss="mse")
+        return made
+
+    x, y = torch.randn(12, 8).numpy(), torch.zeros(12, 1).numpy()
+    path = os.path.join(folder, "keras.stow")
+    callback = StowageCallback(record=path, plan=Plan())
+    one = model(3)
+    one.fit(x, y, batch_size=Plan.micro_batch, epochs=1, verbose=0, validation_data=(x[:4], y[:4]), validation_batch_size=2, callbacks=[callback])
+    check("keras_marks_every_batch", callback.session.steps == 8, f"{callback.session.steps} steps, not 6 of training and 2 of validation")
+    check("keras_writes_the_recording", os.path.getsize(path) > 0)
+    with stowage.record(os.path.join(folder, "after_keras.stow")):  # nothing is left open
+        pass
+    try:
+        model(None).fit(x, y, batch_size=2, epochs=1, verbose=0, callbacks=[StowageCallback(plan=Plan())])
+        check("keras_refuses_another_accumulation", False, "no error")
+    except stowage.Invalid as error:
+        check("keras_refuses_another_accumulation", "accumulates 1" in str(error), str(error))
+
+
+for name, packages, loop in (("keras", ("keras",), keras_loop), ("lightning", ("lightning",), lightning_loop), ("trainer", ("transformers", "accelerate"), trainer_loop)):
     absent = missing(*packages)
     if absent:
         print(f"skip {name}: {sys.executable} has no {' and no '.join(absent)} (set STOWAGE_TEST_TORCH)")

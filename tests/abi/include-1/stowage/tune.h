@@ -1,5 +1,5 @@
-/* Tune: finds, by replay, the allocator settings with which a recorded program needs the least
- * memory.
+/* Tune: the allocator settings a recorded program needs the least memory with, and the largest part
+ * of its batch that fits a smaller device, both found by replay.
  *
  *   stow_tune *tune;
  *   stow_tune_open(&tune, recording, NULL);
@@ -51,12 +51,25 @@ STOW_API void stow_tune_close(stow_tune *tune);
 
 typedef struct stow_tune_info {
   uint32_t struct_bytes;  /* sizeof(stow_tune_info), set by the caller */
-  uint32_t setting_count; /* settings tested, the best first */
-  uint32_t best;          /* index of the setting to use */
-  uint32_t reserved;
+  uint32_t setting_count; /* tried, the best first */
+  uint32_t best;          /* the one to use: needs no limit of its own to work */
+  uint32_t fits;          /* STOW_TUNE_…; STOW_TUNE_UNKNOWN without a limit */
+  uint64_t batch;         /* samples in the recorded batch; 0 if the recording does not have it */
+  uint32_t batch_part;    /* STOW_TUNE_PART: so many of batch_whole fit */
+  uint32_t batch_whole;
+  uint32_t batch_setting;        /* the setting to use with it */
+  uint32_t batch_until_failure;  /* 1: the recording ends with a failure; the rest is not known */
+  uint64_t batch_reserved_bytes; /* what the allocator takes then, replayed */
 } stow_tune_info;
 #define STOW_TUNE_INFO_INIT                                                                        \
-  { sizeof(stow_tune_info), 0, 0, 0 }
+  { sizeof(stow_tune_info), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* Does the recorded program fit the limit of the options? */
+#define STOW_TUNE_UNKNOWN 0 /* no limit, or nothing in the recording grows with the batch */
+#define STOW_TUNE_WHOLE   1 /* with the recorded batch */
+#define STOW_TUNE_PART    2 /* with a smaller batch: batch_part of batch_whole */
+#define STOW_TUNE_NONE    3 /* with no batch */
+
 STOW_API stow_status stow_tune_get_info(const stow_tune *tune, stow_tune_info *info);
 
 typedef struct stow_tune_setting {

@@ -1,15 +1,20 @@
-/* The public tuning (stowage/tune.h) over tune.h. */
+/* The public tuning (stowage/tune.h) over replay/tune.h and fitting.h. */
 #include <stowage/tune.h>
 
 #include <stdlib.h>
 
+#include "advise/fitting.h"
 #include "base/growing.h"
 #include "recordings/recording_api.h"
-#include "replay/tune.h"
 
 struct stow_tune {
   tuning found;
+  fitting fit;
 };
+
+_Static_assert(FITTING_UNKNOWN == STOW_TUNE_UNKNOWN && FITTING_WHOLE == STOW_TUNE_WHOLE &&
+                   FITTING_PART == STOW_TUNE_PART && FITTING_NONE == STOW_TUNE_NONE,
+               "the answers are those of the header");
 
 typedef struct caller {
   stow_tune_progress progress;
@@ -41,6 +46,7 @@ stow_status stow_tune_open(stow_tune **out, const stow_recording *of,
   stow_status status = replay_job_open(&job, &of->data, of->path, &limits);
   if (status == STOW_OK)
     status = tune_run(&made->found, &job, options.progress != NULL ? pass_on : NULL, &by);
+  if (status == STOW_OK) status = fitting_find(&made->fit, &job, &made->found);
   replay_job_close(&job);
   if (status != STOW_OK) {
     stow_tune_close(made);
@@ -56,8 +62,17 @@ void stow_tune_close(stow_tune *t) {
 
 stow_status stow_tune_get_info(const stow_tune *t, stow_tune_info *info) {
   if (t == NULL) return stow_fail(STOW_ERR_INVALID, "stow_tune_get_info: tune is NULL");
-  stow_tune_info full = {
-      .struct_bytes = sizeof full, .setting_count = TUNE_CANDIDATES, .best = t->found.best};
+  const fitting *fit = &t->fit;
+  stow_tune_info full = {.struct_bytes = sizeof full,
+                         .setting_count = TUNE_CANDIDATES,
+                         .best = t->found.best,
+                         .fits = fit->answer,
+                         .batch = fit->batch,
+                         .batch_part = fit->part,
+                         .batch_whole = fit->whole,
+                         .batch_setting = fit->setting,
+                         .batch_until_failure = fit->until_fail,
+                         .batch_reserved_bytes = fit->peak_reserved_bytes};
   return growing_write(info, &full, sizeof full, "stow_tune_info");
 }
 
