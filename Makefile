@@ -5,6 +5,7 @@
 #   make test       everything that must hold     make bench-gpu   the benchmarks that need a card
 #   make test-long  the sweeps that take longer (tests/long)
 #   make torture    faults, kills, fuzzing and hostile files, resumable [SECONDS=n in all] [JOBS=n] [PARTS=a,b] [SEED=n]
+#   make matrix     every branch of the driver (stand-ins), every supported Debian and Ubuntu (needs root and debootstrap)
 #   make lint       clang-tidy and cppcheck       make fuzz        long fuzzing [SECONDS=n each]
 #   make install    [PREFIX=/usr/local]           make format      let clang-format decide
 #   make wheels     Python wheels for both architectures, into dist/
@@ -18,7 +19,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def' 2>/dev/null)
 
-.PHONY: all build setup demo test test-long quick-test bench test-gpu bench-gpu fuzz torture lint install wheels deb dist format clean
+.PHONY: all build setup demo test test-long quick-test bench test-gpu bench-gpu fuzz torture matrix lint install wheels deb dist format clean
 
 all: build
 
@@ -80,6 +81,11 @@ torture:
 	$(call build,fuzz stowage_fuzz)
 	@python3 tests/torture/torture.py build/release --fuzz build/fuzz --seconds $(or $(SECONDS),7200) --seed $(or $(SEED),0) \
 	  --jobs $(JOBS) $(if $(PARTS),--parts $(PARTS))
+
+matrix:
+	@tools/setup.sh test
+	$(call build,release)
+	@tests/run.sh build/release --long --only long/matrix_
 
 lint:
 	@tools/setup.sh lint
