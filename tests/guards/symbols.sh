@@ -8,6 +8,20 @@ if has readelf; then
   opened_late() { for library in "$build"/libstowage.so "$build"/libstowage-shim.so; do ! readelf -dW "$library" | grep STATIC_TLS || return 1; done; }
   check libraries_can_be_opened_late opened_late
 fi
+# The sections that collect functions from several files survive a linker that drops what nothing refers to (lld, for the wheels).
+if has readelf && echo 'int one __attribute__((used, retain, section("kept")));' | "${CC:-cc}" -Werror -x c -c -o "$folder/kept.o" - 2> /dev/null &&
+  readelf -SW "$folder/kept.o" | grep_all -E ' kept .* [A-Z]*R[A-Z]* '; then
+  retained() {
+    local object plain=0 count=0
+    while read -r object; do
+      readelf -SW "$object" | grep -E '\] shim_forked ' > "$folder/sections" || continue
+      count=$((count + 1))
+      grep -qE ' shim_forked .* [A-Z]*R[A-Z]* ' "$folder/sections" || { echo "${object##*/}: not retained"; plain=1; }
+    done < <(find "$build/src/shim" -path '*stowage_shim.dir*' -name '*.o')
+    [ $count -gt 0 ] && return $plain
+  }
+  check collected_functions_are_retained retained
+fi
 # Names that glibc keeps for itself change without notice: none is linked to, and none is looked up by name.
 private() { # FILE…: prints the private names that the files use
   local file
