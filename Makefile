@@ -4,6 +4,8 @@
 #   make demo       see it work                   make test-gpu    the tests that need a card [SHARD=i/n]
 #   make test       everything that must hold     make bench-gpu   the benchmarks that need a card
 #   make test-long  the sweeps that take longer (tests/long)
+#   make torture    faults, kills, fuzzing and hostile files, resumable [SECONDS=n in all] [JOBS=n] [PARTS=a,b] [SEED=n]
+#   make matrix     every branch of the driver (stand-ins), every supported Debian and Ubuntu (needs root and debootstrap)
 #   make lint       clang-tidy and cppcheck       make fuzz        long fuzzing [SECONDS=n each]
 #   make install    [PREFIX=/usr/local]           make format      let clang-format decide
 #   make wheels     Python wheels for both architectures, into dist/
@@ -17,7 +19,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def' 2>/dev/null)
 
-.PHONY: all build setup demo test test-long quick-test bench test-gpu bench-gpu fuzz lint install wheels deb dist format clean
+.PHONY: all build setup demo test test-long quick-test bench test-gpu bench-gpu fuzz torture matrix lint install wheels deb dist format clean
 
 all: build
 
@@ -68,8 +70,22 @@ bench-gpu: setup
 
 fuzz:
 	@tools/setup.sh fuzz
-	$(call build,fuzz)
+	$(call build,fuzz stowage_fuzz)
 	@tools/fuzz.sh build/fuzz $(or $(SECONDS),60)
+
+# Seeded slices of everything that breaks programs; build/torture keeps what is done. `make test` runs a few slices of each part.
+torture:
+	@tools/setup.sh test
+	@tools/setup.sh fuzz
+	$(call build,release)
+	$(call build,fuzz stowage_fuzz)
+	@python3 tests/torture/torture.py build/release --fuzz build/fuzz --seconds $(or $(SECONDS),7200) --seed $(or $(SEED),0) \
+	  --jobs $(JOBS) $(if $(PARTS),--parts $(PARTS))
+
+matrix:
+	@tools/setup.sh test
+	$(call build,release)
+	@tests/run.sh build/release --long --only long/matrix_
 
 lint:
 	@tools/setup.sh lint

@@ -19,6 +19,7 @@
 #include <stowage/size.h>
 
 #include "advise/host.h"
+#include "base/entries.h"
 #include "base/process.h"
 #include "base/status.h"
 #include "recordings/recording_file.h"
@@ -40,13 +41,18 @@ static stow_status newest(const char *folder, const char *ending, char path[PATH
   path[0] = '\0';
   if (open == NULL)
     return stow_fail(STOW_ERR_IO, "reading the folder %.400s: %s", folder, strerror(errno));
-  for (struct dirent *entry; (entry = readdir(open)) != NULL;) {
+  stow_status status = STOW_OK;
+  for (struct dirent *entry; (entry = next_entry(open, folder, &status)) != NULL;) {
     char at[PATH_MAX];
     struct stat info;
     if (!run_has_ending(entry->d_name, ending) ||
-        snprintf(at, sizeof at, "%s/%s", folder, entry->d_name) >= (int)sizeof at ||
-        stat(at, &info) != 0)
+        snprintf(at, sizeof at, "%s/%s", folder, entry->d_name) >= (int)sizeof at)
       continue;
+    if (stat(at, &info) != 0) {
+      if (errno != ENOENT)
+        status = stow_fail(STOW_ERR_IO, "%.400s: cannot stat: %s", at, strerror(errno));
+      continue;
+    }
     bool later = info.st_mtim.tv_sec > best.tv_sec ||
                  (info.st_mtim.tv_sec == best.tv_sec && info.st_mtim.tv_nsec > best.tv_nsec);
     if (path[0] != '\0' && !later) continue;
@@ -54,7 +60,7 @@ static stow_status newest(const char *folder, const char *ending, char path[PATH
     snprintf(path, PATH_MAX, "%s", at);
   }
   closedir(open);
-  return STOW_OK;
+  return status;
 }
 
 /* The text of a file, up to a bound; empty if there is no file. */
@@ -65,18 +71,28 @@ static stow_status read_error(buffer *text, const char *path) {
   if (file == NULL) return stow_fail(STOW_ERR_IO, "%s: %s", path, strerror(errno));
   for (size_t got; text->length < ERROR_BYTES && (got = fread(part, 1, sizeof part, file)) > 0;)
     if (buffer_append(text, part, got) != STOW_OK) break;
+  bool failed = ferror(file) != 0;
+  int error = errno;
   fclose(file);
+  if (failed) return stow_fail(STOW_ERR_IO, "%s: cannot read: %s", path, strerror(error));
   return text->status;
 }
 
 /* ---- the sources ---- */
 
+/* A file that is damaged or missing counts as none. One that was not read for lack of host memory,
+ * or because reading failed, is a failure: without it the answer could be another. */
+static stow_status unless_unread(stow_status status) {
+  return status == STOW_ERR_HOST_MEMORY || status == STOW_ERR_IO ? status : STOW_OK;
+}
+
 /* Opens the run's ledger. Without one, or with one of another version, l->header stays NULL. */
 static stow_status open_ledger(ledger *l, const char *folder) {
   char path[PATH_MAX];
   *l = (ledger){0};
-  if (!run_path(path, folder, RUN_LEDGER)) return STOW_OK;
-  return ledger_open(l, path) == STOW_ERR_HOST_MEMORY ? STOW_ERR_HOST_MEMORY : STOW_OK;
+  if (!run_path(path, folder, RUN_LEDGER) || (access(path, F_OK) != 0 && errno == ENOENT))
+    return STOW_OK;
+  return unless_unread(ledger_open(l, path));
 }
 
 /* A snapshot does not know of the run's limit: the ledger does. */
@@ -94,12 +110,6 @@ static stow_status add_limit(recording *r, const char *folder) {
   return status;
 }
 
-/* A trace that is damaged or missing counts as none. One that was not read for lack of host memory
- * is a failure: without it the answer could be another. */
-static stow_status unless_memory(stow_status status) {
-  return status == STOW_ERR_HOST_MEMORY ? status : STOW_OK;
-}
-
 /* The process's own recording of its blocks shows what PyTorch's final view cannot: how it came
  * to that. Where PyTorch kept a history itself, that is as good. */
 static stow_status add_trace(recording *view, const char *folder, const char *path) {
@@ -115,7 +125,7 @@ static stow_status add_trace(recording *view, const char *folder, const char *pa
   if (status == STOW_OK)
     status = run_trace_join(&trace, view, &joined);
   else
-    status = unless_memory(status);
+    status = unless_unread(status);
   if (joined) {
     recording before = *view;
     *view = trace;
@@ -141,13 +151,15 @@ static bool has_failure(const recording *r) {
   return false;
 }
 
-/* Returns false if the ledger shows that every refused request was served in the end. */
-static bool may_have_run_out(const char *folder) {
+/* *may is false if the ledger shows that every refused request was served in the end. */
+static stow_status may_have_run_out(const char *folder, bool *may) {
   ledger l;
-  if (open_ledger(&l, folder) != STOW_OK || l.header == NULL) return true;
-  bool may = ledger_ran_out(&l);
+  *may = true;
+  STOW_TRY(open_ledger(&l, folder));
+  if (l.header == NULL) return STOW_OK;
+  *may = ledger_ran_out(&l);
   ledger_close(&l);
-  return may;
+  return STOW_OK;
 }
 
 /* The first trace of the folder that has a failure in it. */
@@ -168,7 +180,7 @@ static stow_status from_traces(run_story *s, const char *folder, bool *found) {
       recording_init(&s->record, RECORDING_BYTES);
       status = run_trace_read(&s->record, folder, stem);
       if (status != STOW_OK)
-        status = unless_memory(status);
+        status = unless_unread(status);
       else if (has_failure(&s->record))
         status = from_recording(s, false, found);
     }
@@ -186,28 +198,26 @@ static void note_unwatched(explanation *x, const char *folder) {
     buffer_text(&x->notes, "host memory was not watched: stowage run --ram-limit auto does\n");
 }
 
-static stow_status say_none(run_story *s, const char *folder) {
+static stow_status say_none(run_story *s, const char *folder, bool known, const run_end *end) {
   explanation *x = &s->says;
   char size[STOW_SIZE_TEXT_MAX], command[256] = "";
-  run_end end;
   ledger l;
   explanation_free(x);
   explanation_blank(x);
-  bool known = run_folder_end(folder, &end);
-  if (known) snprintf(command, sizeof command, " (%s)", end.command);
+  if (known) snprintf(command, sizeof command, " (%s)", end->command);
   if (!known)
     buffer_printf(&x->headline, "The end of the run was not recorded: nothing shows that "
                                 "it ran out of memory");
-  else if (end.signal_number != 0)
+  else if (end->signal_number != 0)
     buffer_printf(&x->headline,
                   "The run%s was ended by signal %d, not for memory as far as was seen", command,
-                  end.signal_number);
-  else if (end.code != 0)
+                  end->signal_number);
+  else if (end->code != 0)
     buffer_printf(&x->headline, "The run%s ended with code %d, not for memory as far as was seen",
-                  command, end.code);
+                  command, end->code);
   else
     buffer_printf(&x->headline, "The run%s ended with code %d and did not run out of memory",
-                  command, end.code);
+                  command, end->code);
   note_unwatched(x, folder);
   STOW_TRY(open_ledger(&l, folder));
   if (l.header == NULL) return STOW_OK;
@@ -232,12 +242,11 @@ static bool is_run(const char *folder) {
 
 /* Was it host memory? The kernel may have ended the run itself with all the others, as it does with
  * a whole control group: then nobody wrote how it ended, and none of them lives. */
-static bool ran_out(const host_record *h, const char *folder) {
-  run_end end;
+static bool ran_out(const host_record *h, bool ended) {
   process p;
   /* A process of the Python package writes one when it runs out (python/stowage/_host.py). */
   if (strcmp(h->ended, "kernel") == 0 || strcmp(h->limit_from, "python") == 0) return true;
-  bool cut = h->ended[0] == '\0' && !run_folder_end(folder, &end);
+  bool cut = h->ended[0] == '\0' && !ended;
   for (size_t i = 0; cut && i < h->process_count; i++)
     cut = process_read(&p, h->processes[i].pid) == PROCESS_DEAD;
   return (cut || h->ended[0] != '\0') &&
@@ -253,7 +262,10 @@ static stow_status read_one(run_story *s, const char *folder) {
   char path[PATH_MAX];
   stow_status status = host_record_read(&s->host, folder);
   if (status != STOW_OK && status != STOW_ERR_NOT_FOUND) return status;
-  if (status == STOW_OK && ran_out(&s->host, folder)) {
+  run_end end;
+  bool known;
+  STOW_TRY(run_folder_read_end(folder, &end, &known));
+  if (status == STOW_OK && ran_out(&s->host, known)) {
     s->out_of_memory = true;
     return explain_host(&s->says, &s->host);
   }
@@ -268,14 +280,14 @@ static stow_status read_one(run_story *s, const char *folder) {
     STOW_TRY(add_limit(&s->record, folder));
     STOW_TRY(from_recording(s, true, &found));
   }
-  if (!found && may_have_run_out(folder)) STOW_TRY(from_traces(s, folder, &found));
+  bool may = false;
+  if (!found) STOW_TRY(may_have_run_out(folder, &may));
+  if (may) STOW_TRY(from_traces(s, folder, &found));
   if (!found && has_error) {
     explanation_free(&s->says);
     STOW_TRY(explain_message(&s->says, s->error.data, s->error.length));
     found = true;
   }
-  run_end end;
-  bool known = run_folder_end(folder, &end);
   if (!found && known && end.by_kernel) {
     static const char KILLED[] = "Out of memory: Killed\n"; /* as the kernel logs it */
     explanation_free(&s->says);
@@ -285,7 +297,7 @@ static stow_status read_one(run_story *s, const char *folder) {
   }
   s->out_of_memory = found;
   if (!found)
-    STOW_TRY(say_none(s, folder));
+    STOW_TRY(say_none(s, folder, known, &end));
   else if (known && end.code == 0 && end.signal_number == 0)
     buffer_text(&s->says.notes, "the run went on after that and ended well\n");
   return STOW_OK;

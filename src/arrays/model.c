@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/entries.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/text.h"
@@ -27,9 +28,10 @@ static bool is_folder(const char *path) {
   return !text_is_url(path) && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* A file that cannot be looked at counts as existing: opening it then fails with the reason. */
 static bool exists(const char *path) {
   struct stat st;
-  return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+  return stat(path, &st) == 0 ? S_ISREG(st.st_mode) : errno != ENOENT && errno != ENOTDIR;
 }
 
 const char *model_format_name(model_format f) {
@@ -260,7 +262,7 @@ static stow_status only_file(char path[PATH_MAX], const char *folder, const char
   *found = 0;
   if (d == NULL) return stow_fail(STOW_ERR_IO, "%s: cannot be listed: %s", folder, strerror(errno));
   stow_status status = STOW_OK;
-  for (struct dirent *e = readdir(d); e != NULL && status == STOW_OK; e = readdir(d))
+  for (struct dirent *e; (e = next_entry(d, folder, &status)) != NULL;)
     if (e->d_name[0] != '.' && ends_with(e->d_name, ending)) {
       status = join_path(path, folder, e->d_name);
       (*found)++;

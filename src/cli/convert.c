@@ -1,4 +1,5 @@
 /* stowage convert: converts a recording from one format to another, and reports what was read. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,11 +32,15 @@ static const char *source_words(recording_source source) {
   }
 }
 
-static void count(conversion *c) {
+static stow_status count(conversion *c) {
   for (size_t i = 0; i < c->r.event_count; i++) c->by_kind[c->r.events[i].kind]++;
   struct stat file;
-  if (strcmp(c->to_path, "-") != 0 && stat(c->to_path, &file) == 0)
-    c->written_bytes = (uint64_t)file.st_size;
+  if (strcmp(c->to_path, "-") == 0) return STOW_OK;
+  if (stat(c->to_path, &file) != 0)
+    return stow_fail(STOW_ERR_IO, "%s was written, but cannot stat it: %s", c->to_path,
+                     strerror(errno));
+  c->written_bytes = (uint64_t)file.st_size;
+  return STOW_OK;
 }
 
 /* ---- for people ---- */
@@ -125,10 +130,8 @@ static int run(verb_call *call) {
   stow_status status = outfile_check_input(c.to_path, c.from_path);
   if (status == STOW_OK) status = recording_read(&c.r, c.from_path, c.from, NULL);
   if (status == STOW_OK) status = recording_write(&c.r, c.to_path, c.to, &c.left_out);
-  if (status == STOW_OK) {
-    count(&c);
-    status = as_json ? print_json(&c) : describe(&c);
-  }
+  if (status == STOW_OK) status = count(&c);
+  if (status == STOW_OK) status = as_json ? print_json(&c) : describe(&c);
   recording_free(&c.r);
   return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
 }

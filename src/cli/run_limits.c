@@ -1,9 +1,7 @@
 /* Run limits: parses limits and reads the current state of the devices. */
 #include "cli/run_limits.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -255,20 +253,24 @@ static struct {
   ledger *l;
   pthread_t thread;
   bool runs;
-  sem_t end;
-  nvml *left_open; /* at the end, left to the exit of the process */
+  pthread_mutex_t lock; /* guards `ends` */
+  pthread_cond_t wake;
+  bool ends;
+  nvml *left_open; /* at the end: the process ends with it */
 } aside;
 
-/* Waits a tenth of a second. Returns false at the end. */
+/* Waits a tenth of a second. Returns false at the end. By the monotonic clock: with the wall clock,
+ * set back an hour, it would wait that long. */
 static bool rest(void) {
   struct timespec until;
-  int code;
-  clock_gettime(CLOCK_REALTIME, &until);
+  clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_nsec += AGAIN_NS;
   if (until.tv_nsec >= SECOND_NS) until.tv_sec++, until.tv_nsec -= SECOND_NS;
-  do code = sem_timedwait(&aside.end, &until);
-  while (code != 0 && errno == EINTR);
-  return code != 0 && errno == ETIMEDOUT;
+  pthread_mutex_lock(&aside.lock);
+  while (!aside.ends && pthread_cond_timedwait(&aside.wake, &aside.lock, &until) == 0) continue;
+  bool goes_on = !aside.ends;
+  pthread_mutex_unlock(&aside.lock);
+  return goes_on;
 }
 
 static void *look_thread(void *user) {
@@ -291,6 +293,16 @@ static void *look_thread(void *user) {
   return NULL;
 }
 
+static bool start_thread(void) {
+  pthread_condattr_t monotonic;
+  if (pthread_condattr_init(&monotonic) != 0) return false;
+  bool ready = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
+               pthread_mutex_init(&aside.lock, NULL) == 0 &&
+               pthread_cond_init(&aside.wake, &monotonic) == 0;
+  pthread_condattr_destroy(&monotonic);
+  return ready && pthread_create(&aside.thread, NULL, look_thread, NULL) == 0;
+}
+
 void run_limits_look_aside(const run_limits *limits, ledger *l) {
   sigset_t all, mask;
   if (!asks(limits)) {
@@ -303,8 +315,7 @@ void run_limits_look_aside(const run_limits *limits, ledger *l) {
   sigfillset(&all);
   sigdelset(&all, SIGBUS); /* ledger_guard handles it on the thread that raises it */
   pthread_sigmask(SIG_BLOCK, &all, &mask);
-  aside.runs = sem_init(&aside.end, 0, 0) == 0 &&
-               pthread_create(&aside.thread, NULL, look_thread, NULL) == 0;
+  aside.runs = start_thread();
   pthread_sigmask(SIG_SETMASK, &mask, NULL);
   if (!aside.runs) run_limits_look(limits, l);
 }
@@ -313,7 +324,10 @@ bool run_limits_looked(void) {
   if (!aside.runs) return true;
   bool known = atomic_load(&aside.l->header->devices_known) != 0;
   if (!known && atomic_load(&aside.l->header->processes) == 0) return false;
-  sem_post(&aside.end);
+  pthread_mutex_lock(&aside.lock);
+  aside.ends = true;
+  pthread_cond_signal(&aside.wake);
+  pthread_mutex_unlock(&aside.lock);
   pthread_join(aside.thread, NULL);
   aside.runs = false;
   return true;

@@ -8,9 +8,12 @@ enum { DISTINCT_MAX = 256, PROBE = 1024 };
 
 void memo_free(pickle_memo *m) {
   for (size_t i = 0; i < m->page_count; i++) {
-    free(m->pages[i].slots);
-    free(m->pages[i].packed);
-    free(m->pages[i].values);
+    memo_page *p = &m->pages[i];
+    if (p->slots == NULL && p->packed == NULL)
+      continue; /* most pages of a pickle with one odd index */
+    free(p->slots);
+    free(p->packed);
+    free(p->values);
   }
   free(m->pages);
   *m = (pickle_memo){0};

@@ -76,7 +76,7 @@ static void *background_run(void *user) {
   while (!h->stop) {
     if (!h->wake_now) {
       struct timespec until;
-      clock_gettime(CLOCK_REALTIME, &until);
+      clock_gettime(CLOCK_MONOTONIC, &until);
       until.tv_nsec += LOOK_MS * 1000000L;
       if (until.tv_nsec >= 1000000000L) until.tv_sec++, until.tv_nsec -= 1000000000L;
       pthread_cond_timedwait(&h->wake, &h->wake_lock, &until);
@@ -98,7 +98,12 @@ static void *background_run(void *user) {
 stow_status background_start(heap *h) {
   ASSERT(!h->thread_runs);
   pthread_mutex_init(&h->wake_lock, NULL);
-  pthread_cond_init(&h->wake, NULL);
+  /* Not by the wall clock: set back an hour, it would make the thread sleep that long. */
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&h->wake, &monotonic);
+  pthread_condattr_destroy(&monotonic);
   if (pthread_create(&h->thread, NULL, background_run, h) != 0)
     return stow_fail(STOW_ERR_HOST_MEMORY, "heap: its background thread could not be started");
   h->thread_runs = true;

@@ -78,8 +78,13 @@ __attribute__((target("avx2,fma"))) static void add_avx2(const product *p) {
   add_all(p);
 }
 
-__attribute__((target("avx512f,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512"))) static void
-add_avx512(const product *p) {
+/* gcc takes the vector width as part of the target; clang 14 has no such word. */
+#if defined(__clang__)
+#define AVX512 "avx512f,avx512dq,avx512vl,avx2,fma"
+#else
+#define AVX512 "avx512f,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512"
+#endif
+__attribute__((target(AVX512))) static void add_avx512(const product *p) {
   add_all(p);
 }
 #endif

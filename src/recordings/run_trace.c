@@ -1,6 +1,7 @@
 /* Run trace: the recording of one process of a run, from its file and its ring (run_trace.h). */
 #include "recordings/run_trace.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,9 +20,11 @@ stow_status run_trace_read(recording *r, const char *folder, const char *name) {
       !run_process_path(file, folder, name, RUN_STOW))
     return stow_fail(STOW_ERR_IO, "the path of the run's folder is too long: %.200s", folder);
   bool has_file = stat(file, &info) == 0;
+  if (!has_file && errno != ENOENT)
+    return stow_fail(STOW_ERR_IO, "%s: cannot stat: %s", file, strerror(errno));
   if (has_file) STOW_TRY(recording_read(r, file, KIND_STOW, NULL));
   /* The ring has what the file does not have yet. */
-  return has_file && stat(ring, &info) != 0 ? STOW_OK : ring_read(r, ring);
+  return has_file && stat(ring, &info) != 0 && errno == ENOENT ? STOW_OK : ring_read(r, ring);
 }
 
 /* ---- joining PyTorch's view ---- */

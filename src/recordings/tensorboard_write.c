@@ -57,6 +57,13 @@ static void put_bytes(buffer *b, unsigned number, const void *bytes, size_t coun
   buffer_append(b, bytes, count);
 }
 
+/* A message inside another. If building it failed, the outer one fails too. */
+static void put_message(buffer *b, unsigned number, const buffer *inner) {
+  put_field(b, number, WIRE_BYTES);
+  put_varint(b, inner->length);
+  buffer_join(b, inner);
+}
+
 /* Writes a record. The wire format and all supported machines are little-endian. */
 static void put_record(writer *w) {
   uint64_t length = w->message.length;
@@ -100,7 +107,7 @@ static void put_point(writer *w, const event *e, size_t step, size_t device,
   put_scalar(&w->value, tag, (double)peak->live_bytes);
   snprintf(tag, sizeof tag, "memory/device %zu/reserved_bytes", device);
   put_scalar(&w->value, tag, (double)peak->reserved_bytes);
-  put_bytes(&w->message, 5, w->value.data, w->value.length);
+  put_message(&w->message, 5, &w->value);
   put_record(w);
 }
 

@@ -140,7 +140,9 @@ static stow_status add_process(report_set *s, const char *folder, const char *pr
 static stow_status add_folder(report_set *s, const char *folder, const char *rank) {
   struct dirent **entries;
   run_end end;
-  bool ended = run_folder_end(folder, &end) && end.command[0] != '\0';
+  bool ended;
+  STOW_TRY(run_folder_read_end(folder, &end, &ended));
+  ended = ended && end.command[0] != '\0';
   size_t before = s->recording_count;
   int count = scandir(folder, &entries, is_trace, versionsort);
   if (count < 0) return stow_fail(STOW_ERR_NOT_FOUND, "%.400s: %s", folder, strerror(errno));

@@ -85,24 +85,38 @@ void run_folder_write_end(const char *path, const run_end *end) {
   if (length > 0 && run_path(at, path, RUN_END)) (void)newfile_write(at, text, (size_t)length);
 }
 
-bool run_folder_end(const char *path, run_end *end) {
-  ASSERT(path != NULL && end != NULL);
+stow_status run_folder_read_end(const char *path, run_end *end, bool *known) {
+  ASSERT(path != NULL && end != NULL && known != NULL);
   char at[PATH_MAX];
   *end = (run_end){0};
-  if (!run_path(at, path, RUN_END)) return false;
-  /* Uses read(2), which allocates nothing, so that this works without free host memory. */
+  *known = false;
+  if (!run_path(at, path, RUN_END)) return STOW_OK;
+  /* read(2) allocates nothing: without host memory a run that ended still counts as ended. */
   char text[512];
   int file = open(at, O_RDONLY | O_CLOEXEC), used = 0, by_kernel = 0;
-  ssize_t got = file < 0 ? -1 : read(file, text, sizeof text - 1);
+  size_t length = 0;
+  ssize_t got = -1;
+  while (file >= 0 && length < sizeof text - 1) {
+    got = read(file, text + length, sizeof text - 1 - length);
+    if (got == 0 || (got < 0 && errno != EINTR)) break;
+    if (got > 0) length += (size_t)got;
+  }
+  int error = errno;
   if (file >= 0) close(file);
-  if (got <= 0) return false;
-  text[got] = '\0';
+  if (got < 0 && (error == ENOENT || error == ENOTDIR)) return STOW_OK;
+  if (got < 0) return stow_fail(STOW_ERR_IO, "%.400s: cannot read: %s", at, strerror(error));
+  text[length] = '\0';
   /* NOLINTNEXTLINE(cert-err34-c): our own numbers */
-  bool whole = sscanf(text, "code %d signal %d command %159[^\n]%n", &end->code,
-                      &end->signal_number, end->command, &used) >= 2;
+  *known = sscanf(text, "code %d signal %d command %159[^\n]%n", &end->code, &end->signal_number,
+                  end->command, &used) >= 2;
   /* NOLINTNEXTLINE(cert-err34-c) */
   end->by_kernel = sscanf(text + used, " kernel %d", &by_kernel) == 1 && by_kernel != 0;
-  return whole;
+  return STOW_OK;
+}
+
+bool run_folder_end(const char *path, run_end *end) {
+  bool known;
+  return run_folder_read_end(path, end, &known) == STOW_OK && known;
 }
 
 /* Replaces the link `last` atomically: creates a new link and renames it. */

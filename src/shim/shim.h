@@ -51,8 +51,19 @@ typedef enum shim_symbol {
 /* Registers a function of the file that runs in a child of fork, which has no other thread
  * (account.c calls all of them, in no particular order). */
 typedef void shim_forked(void);
+/* `retain` where the compiler has it: lld, which links the wheels, drops a section that only
+ * __start_ and __stop_ names refer to. */
+#if defined(__has_attribute)
+#if __has_attribute(retain)
+#define SHIM_RETAINED , retain
+#endif
+#endif
+#ifndef SHIM_RETAINED
+#define SHIM_RETAINED
+#endif
 #define SHIM_AFTER_FORK(function)                                                                  \
-  static shim_forked *const forked_in_child __attribute__((used, section("shim_forked"))) = function
+  static shim_forked *const forked_in_child                                                        \
+      __attribute__((used, section("shim_forked") SHIM_RETAINED)) = function
 
 /* ---- load.c ---- */
 

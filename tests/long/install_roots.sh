@@ -1,14 +1,23 @@
 #!/usr/bin/env bash
-# Each way to install, tried in a clean Debian root: a wheel in a virtual environment, the .deb, make install, and the commands of
+# Each way to install, tried in a clean root of Debian or Ubuntu: a wheel in a virtual environment, the .deb, make install, and the commands of
 # packaging/Dockerfile. Each then passes the same five checks: version, doctor, run --ram-limit explains a Python program, the
 # man page is found, a failure is explained (through Python where the package is there).
 #
-# Needs root, debootstrap and a Debian mirror. The base root is kept in $STOWAGE_ROOTS (/var/tmp/stowage-roots) between runs.
+# Needs root, debootstrap and a mirror. The clean roots are kept in $STOWAGE_ROOTS (/var/tmp/stowage-roots) between runs.
+# $STOWAGE_SUITE chooses another release than Debian's bookworm (jammy, trixie, …); tests/long/matrix_roots.sh tries them all.
 # Usage: install_roots.sh [docker|deb|make|wheel …]; all of them otherwise. Docker itself is not used: its RUN and COPY lines are.
 . "$(dirname "$0")/../guards/lib.bash"
 roots=${STOWAGE_ROOTS:-/var/tmp/stowage-roots}
-suite=bookworm
+suite=${STOWAGE_SUITE:-bookworm}
+options=() script=()
 mirror=${STOWAGE_MIRROR:-$(sed -nE 's/^URIs: *(http[^ ]*debian) *$/\1/p; s/^deb (\[[^]]*\] )?(http[^ ]*debian) .*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/* 2> /dev/null | head -n 1)}
+case $suite in
+  focal | jammy | noble | resolute) # Python's venv is in universe
+    mirror=${STOWAGE_UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu} options=(--components=main,universe)
+    [ -e "/usr/share/debootstrap/scripts/$suite" ] || script=(/usr/share/debootstrap/scripts/gutsy) ;; # as every later one
+esac
+name=install_roots
+[ "$suite" = bookworm ] || name=install_${suite}
 ways=("$@")
 [ $# -gt 0 ] || ways=(docker deb make wheel)
 for need in debootstrap chroot unshare; do has $need || { skip "install_roots: no $need"; finish; }; done
@@ -17,16 +26,18 @@ unshare -m true 2> /dev/null || { skip "install_roots: mounts are not allowed he
 [ -n "$mirror" ] || { skip "install_roots: no Debian mirror configured; set STOWAGE_MIRROR"; finish; }
 
 mkdir -p "$roots"
-if [ ! -d "$roots/base" ]; then
-  rm -rf "$roots/base.partial"
-  debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv,man-db $suite "$roots/base.partial" "$mirror" > "$roots/debootstrap.log" 2>&1 ||
-    { tail -n 5 "$roots/debootstrap.log"; skip "install_roots: debootstrap from $mirror failed"; finish; }
-  mv "$roots/base.partial" "$roots/base"
+if [ ! -d "$roots/$suite" ]; then
+  rm -rf "${roots:?}/$suite.partial"
+  debootstrap --variant=minbase "${options[@]}" --include=ca-certificates,python3,python3-venv,man-db "$suite" "$roots/$suite.partial" "$mirror" \
+    "${script[@]}" > "$roots/$suite.log" 2>&1 ||
+    { tail -n 5 "$roots/$suite.log"; skip "$name: debootstrap of $suite from $mirror failed"; finish; }
+  mv "$roots/$suite.partial" "$roots/$suite"
 fi
+glibc=$(chroot "$roots/$suite" ldd --version 2> /dev/null | sed -nE '1s/.* ([0-9.]+)$/\1/p')
 
-# fresh NAME: creates a new root $roots/NAME.
-fresh() { rm -rf "${roots:?}/$1"; cp -a --reflink=auto "$roots/base" "$roots/$1"; mkdir "$roots/$1/try"; cp /etc/resolv.conf "$roots/$1/etc/"; }
-# inside NAME COMMAND…: runs the command in that root, with mounts that end with it.
+# fresh NAME: a new root $roots/NAME.
+fresh() { rm -rf "${roots:?}/$1"; cp -a --reflink=auto "$roots/$suite" "$roots/$1"; mkdir "$roots/$1/try"; cp /etc/resolv.conf "$roots/$1/etc/"; }
+# inside NAME COMMAND…: runs it in that root, with mounts that go away with it.
 inside() {
   local root=$roots/$1; shift
   # shellcheck disable=SC2016
@@ -63,7 +74,7 @@ five_checks() { # NAME [VIRTUALENV]
   inside "$1" bash /try/checks.sh "${2:--}" > "$folder/$1.checks" 2>&1
   local code=$?
   cat "$folder/$1.checks"
-  if [ $code = 0 ] && [ "$(grep -c '^passed ' "$folder/$1.checks")" = 5 ]; then ok "install_roots_$1: 5 of 5 checks"; else fail "install_roots_$1"; fi
+  if [ $code = 0 ] && [ "$(grep -c '^passed ' "$folder/$1.checks")" = 5 ]; then ok "${name}_$1: 5 of 5 checks, glibc $glibc"; else fail "${name}_$1"; fi
 }
 
 # Runs the lines of the Dockerfile, stage by stage: RUN in the stage's root, COPY between roots.
@@ -90,28 +101,28 @@ for way in "${ways[@]}"; do
         inside docker1 bash -c 'apt-get update && apt-get install -y --no-install-recommends python3' > /dev/null 2>&1
         five_checks docker1
       else
-        fail install_roots_docker
+        fail "${name}_docker"
       fi ;;
     deb)
       package=$(find "$source_dir/dist" "$roots" -maxdepth 1 -name 'stowage_*.deb' 2> /dev/null | xargs -r ls -t | head -n 1)
-      if [ -z "$package" ]; then skip "install_roots_deb: no dist/stowage_*.deb; make deb, or run the way docker first"; continue; fi
+      if [ -z "$package" ]; then skip "${name}_deb: no dist/stowage_*.deb; make deb, or run the way docker first"; continue; fi
       fresh deb
       cp "$package" "$roots/deb/try/"
-      if inside deb bash -c 'apt-get update && cd /try && apt-get install -y ./stowage_*.deb' > "$roots/deb.log" 2>&1; then five_checks deb; else tail -n 20 "$roots/deb.log"; fail install_roots_deb; fi ;;
+      if inside deb bash -c 'apt-get update && cd /try && apt-get install -y ./stowage_*.deb' > "$roots/deb.log" 2>&1; then five_checks deb; else tail -n 20 "$roots/deb.log"; fail "${name}_deb"; fi ;;
     make)
       fresh make
       put_sources make /src
-      if inside make bash -c 'apt-get update && apt-get install -y --no-install-recommends make && cd /src && rm -rf build && make install' > "$roots/make.log" 2>&1; then five_checks make; else tail -n 20 "$roots/make.log"; fail install_roots_make; fi ;;
+      if inside make bash -c 'apt-get update && apt-get install -y --no-install-recommends make && cd /src && rm -rf build && make install' > "$roots/make.log" 2>&1; then five_checks make; else tail -n 20 "$roots/make.log"; fail "${name}_make"; fi ;;
     wheel)
       wheel=$(find "$source_dir/dist" -maxdepth 1 -name "stowage_memory-*$(uname -m).whl" 2> /dev/null | xargs -r ls -t | head -n 1)
       if [ -z "$wheel" ]; then
         "${PYTHON:-python3}" -m pip wheel -q "$source_dir" --no-deps --wheel-dir "$folder/dist" --config-settings=build-dir="$source_dir/build/wheel" > "$folder/log" 2>&1 ||
-          { tail -n 5 "$folder/log"; skip "install_roots_wheel: no dist/*.whl, and pip cannot build one here"; continue; }
+          { tail -n 5 "$folder/log"; skip "${name}_wheel: no dist/*.whl, and pip cannot build one here"; continue; }
         wheel=$(echo "$folder"/dist/*.whl)
       fi
       fresh wheel
       cp "$wheel" "$roots/wheel/try/"
-      if inside wheel bash -c 'cd /try && python3 -m venv env && env/bin/pip install --no-index ./*.whl' > "$roots/wheel.log" 2>&1; then five_checks wheel /try/env; else tail -n 20 "$roots/wheel.log"; fail install_roots_wheel; fi ;;
+      if inside wheel bash -c 'cd /try && python3 -m venv env && env/bin/pip install --no-index ./*.whl' > "$roots/wheel.log" 2>&1; then five_checks wheel /try/env; else tail -n 20 "$roots/wheel.log"; fail "${name}_wheel"; fi ;;
   esac
 done
 for root in docker0 docker1 deb make wheel; do rm -rf "${roots:?}/$root"; done

@@ -1,6 +1,6 @@
 # Sourced by the tests of the shim: the stand-in driver, and running programs under the shim with a deadline.
 . "$(dirname "${BASH_SOURCE[0]}")/../guards/lib.bash"
-standin=$build/tests/standin/libcuda.so.1
+standin=${STOWAGE_TEST_STANDIN:-$build/tests/standin/libcuda.so.1} # tests/long/matrix_drivers.sh names others
 programs=$build/tests/shim
 shim=$build/libstowage-shim.so
 export STOWAGE_LIBCUDA=$standin STANDIN_PATH=$standin XDG_STATE_HOME=$folder/state XDG_CACHE_HOME=$folder/cache

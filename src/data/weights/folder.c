@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/entries.h"
 #include "base/newfile.h"
 #include "data/weights/config.h"
 
@@ -160,7 +161,10 @@ static stow_status carry_one(weights_job *j, const char *from, const char *to, c
   if (snprintf(in, sizeof in, "%s/%s", from, name) >= PATH_MAX ||
       snprintf(out, sizeof out, "%s/%s", to, name) >= PATH_MAX - OUTFILE_ENDING_MAX)
     return stow_fail(STOW_ERR_INVALID, "%.100s…/%.100s: the path is too long", from, name);
-  if (stat(in, &st) != 0) return STOW_OK; /* a link to nothing */
+  if (stat(in, &st) != 0) {
+    if (errno == ENOENT || errno == ELOOP) return STOW_OK; /* a link to nothing */
+    return stow_fail(STOW_ERR_IO, "%s: cannot stat: %s", in, strerror(errno));
+  }
   if (S_ISDIR(st.st_mode)) return depth > 0 ? carry_folder(j, in, out, depth - 1) : STOW_OK;
   if (!S_ISREG(st.st_mode)) return STOW_OK;
   if (is_weights(name)) {
@@ -177,7 +181,7 @@ static stow_status carry_folder(weights_job *j, const char *from, const char *to
   if (d == NULL) return stow_fail(STOW_ERR_IO, "%s: cannot be listed: %s", from, strerror(errno));
   stow_status status = STOW_OK;
   bool made = depth == DEPTH_MAX;
-  for (struct dirent *e = readdir(d); e != NULL && status == STOW_OK; e = readdir(d)) {
+  for (struct dirent *e; (e = next_entry(d, from, &status)) != NULL;) {
     if (e->d_name[0] == '.') continue;
     if (!made) status = folder_make(to, true);
     made = true;

@@ -1,17 +1,23 @@
-"""Runs each verb once per allocation, with that allocation failing.
+"""Runs each verb once per call that can fail, with that call failing.
 
-  sweep.py STOWAGE LIBRARY DATA [--most N] [--seed S] [--only TEXT]
+  sweep.py STOWAGE FAULTS SAMPLES [--kind alloc|io] [--most N] [--seed S] [--slice I/N] [--only TEXT] [--calls KINDS]
+           [--verbs I/N]
 
-For each verb every allocation fails, or N of them at equal distances from a start that the seed chooses: alone, then with all later ones.
-Each outcome must be that of an undisturbed run, or a refusal: a nonzero exit code, a message, and no incomplete output file. Prints one
-line "ok NAME" or "FAIL NAME: why" for
-each verb, and the counts.
+FAULTS is the folder with libfailing_malloc.so and failing_io. With --kind alloc allocations fail. With --kind io system calls
+fail: opens, reads, writes, renames and syncs, closes, stats, file maps, new processes, each group with the errors of IO_FAULTS.
+Every call fails, or N of each verb and group at equal distances from a start that the seed chooses, or with --slice every Nth
+from the Ith: alone, then with all later ones. --only takes the name of a verb, or a part of several names;
+--calls the kinds of system calls, with commas; --verbs every Nth verb from the Ith.
+
+Each outcome must be the answer of an undisturbed run, or a refusal: a code other than 0, a message, and for every output file the
+old bytes or the whole new ones. Prints one line "ok NAME" or "FAIL NAME: why" for each verb, and the counts.
 """
 import argparse
 import hashlib
 import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -24,6 +30,12 @@ TORCH_ERROR = (
     "the allocated memory 16.00 GiB is allocated by PyTorch, and 5.00 GiB is reserved by PyTorch but unallocated.")
 TIMEOUT_S = 60
 CODES_MAX = 125  # above: killed by a signal, or not started
+UNAVAILABLE = 99  # of failing_io: the kernel does not allow it
+LEFT_BY_A_REFUSAL = (".partial", ".resume", ".resume~", ".scratch")  # what --resume goes on with
+OLD = b"old\n"  # what output files held before
+IO_FAULTS = [("open", "EMFILE"), ("read", "EIO"), ("read", "EINTR"), ("read", "short"), ("write", "ENOSPC"),
+             ("write", "EINTR"), ("write", "short"), ("sync", "EIO"), ("close", "EIO"), ("stat", "EIO"), ("map", "ENOMEM"),
+             ("process", "EAGAIN")]
 
 
 def npy(descr, shape, data):
@@ -97,6 +109,8 @@ def make_inputs(folder, data):
     shutil.copy(os.path.join(data, "causes", "leak-mlp.pickle.gz"), path("leak.pickle.gz"))
     folder_of_run(path("run"), os.path.join(data, "weights_too_big.pickle.gz"))
     shutil.copy(os.path.join(data, "causes", "graph_kept-mlp.pickle.gz"), path("graph.pickle.gz"))
+    shutil.copy(os.path.join(data, "..", "fuzz", "corpus", "stow", "multi_p5"), path("small.stow"))
+    shutil.copy(os.path.join(data, "..", "fuzz", "corpus", "gguf", "two"), path("a.gguf"))
 
 
 VERBS = [
@@ -138,81 +152,147 @@ VERBS = [
     ("shrink_npz", ["shrink", "a.npz", "-o", "out.npz"]),
     ("shrink_csv", ["shrink", "a.csv", "-o", "out.npz"]),
     ("shrink_sparse", ["shrink", "sparse.npy", "-o", "out.npz"]),
+    ("inspect_gguf", ["inspect", "a.gguf"]),
+    ("replay_stow", ["replay", "small.stow"]),
+    ("convert_tensorboard", ["convert", "--to", "tensorboard", "runs.pickle.gz", "out.tfevents"]),
+    ("info", ["info", "--device", "sim:4G"]),
+    ("info_json", ["info", "--json", "--device", "sim:4G"]),
+    ("doctor", ["doctor", "--device", "sim:4G"]),
+    ("top", ["top", "--once", "--json"]),
+    ("completion", ["completion", "bash"]),
+    ("help", ["help", "shrink"]),
+    ("run", ["run", "--", "/bin/echo", "done"]),
+    ("run_limit", ["run", "--vram-limit", "1G", "--ram-limit", "2G", "--", "/bin/echo", "done"]),
+    ("run_environment", ["run", "--environment", "--vram-limit", "1G"]),
 ]
+# What these print depends on the moment: only that they end, with an answer or a message, is checked.
+LIVE = {"info", "info_json", "doctor", "top"}
 
 
 def steady(text):
-    """Removes text that differs from run to run: memory and time used."""
-    text = re.sub(rb'"(peak_memory_bytes|memory_bytes|seconds|host_bytes|usable_bytes)": [0-9.]+', b"", text)
+    """Without what differs from run to run: how much memory and time this one took."""
+    text = re.sub(rb',?\s*"(peak_memory_bytes|memory_bytes|seconds|host_bytes|usable_bytes)": [0-9.]+', b"", text)
     return re.sub(rb"(peak memory|of memory|available|in memory|took|[0-9.]+ m?s\b)[^\n]*", b"", text)
 
 
 class Sweep:
-    def __init__(self, stowage, library, folder):
-        self.stowage, self.library, self.folder = stowage, library, folder
+    """Runs one verb with one fault; `faults` is the folder of what makes calls fail, `folder` holds the inputs."""
+
+    def __init__(self, stowage, faults, folder):
+        self.stowage, self.faults, self.folder = stowage, faults, folder
         self.inputs = set(os.listdir(folder))
         self.env = dict(os.environ, XDG_STATE_HOME=folder + "-state", XDG_CACHE_HOME=folder + "-cache", LC_ALL="C")
         self.env.pop("LD_PRELOAD", None)
 
-    def run(self, words, at, rest):
-        for name in set(os.listdir(self.folder)) - self.inputs:
+    def command(self, words, fault, at, rest):
+        """The words and variables of one run; a fault is (kind, error), the kind "alloc" for allocations."""
+        count = self.folder + "-count"
+        if fault[0] == "alloc":
+            library = os.path.join(self.faults, "libfailing_malloc.so")
+            return ([self.stowage] + words,
+                    dict(self.env, LD_PRELOAD=library, OOM_AT=str(at), OOM_REST=str(rest), OOM_COUNT=count))
+        return [os.path.join(self.faults, "failing_io"), *fault, str(at), str(rest), count, self.stowage] + words, self.env
+
+    def outputs(self):
+        return sorted(set(os.listdir(self.folder)) - self.inputs)
+
+    def run(self, words, fault, at, rest, old=()):
+        for name in self.outputs():
             path = os.path.join(self.folder, name)
             shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
-        count = self.folder + "-count"
-        env = dict(self.env, LD_PRELOAD=self.library, OOM_AT=str(at), OOM_REST=str(rest), OOM_COUNT=count)
+        for name in old:
+            with open(os.path.join(self.folder, name), "wb") as f:
+                f.write(OLD)
+        command, env = self.command(words, fault, at, rest)
+        job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=self.folder,
+                               stdin=subprocess.DEVNULL, start_new_session=True)
         try:
-            done = subprocess.run([self.stowage] + words, capture_output=True, env=env, cwd=self.folder,
-                                  stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False)
+            out, err = job.communicate(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
+            os.killpg(job.pid, signal.SIGKILL)
+            job.communicate()
             return "hangs", b"", b"", {}
         files = {}
-        for name in sorted(set(os.listdir(self.folder)) - self.inputs):
+        for name in self.outputs():
             path = os.path.join(self.folder, name)
             if os.path.isfile(path):
                 with open(path, "rb") as f:
                     files[name] = hashlib.sha256(f.read()).hexdigest()
-        return done.returncode, steady(done.stdout), done.stderr, files
+        return job.returncode, steady(out), err, files
 
     def count(self):
         with open(self.folder + "-count", encoding="ascii") as f:
             return int(f.read())
 
     @staticmethod
-    def judge(good, got):
-        """Returns None if the outcome is allowed, otherwise what is wrong; and whether it was a refusal."""
+    def judge(good, got, fault, old, live):
+        """None if the outcome is allowed, else what is wrong with it; and whether it was a refusal."""
         code, out, err, files = got
+        if fault[0] == "sync":  # a file that could not be removed stays
+            files = {n: h for n, h in files.items() if n in good[3] or not n.startswith("out.")}
         if code == "hangs":
             return "hangs", False
+        if code == 127 and b"error while loading shared libraries" in err:
+            code = 1  # the loader refuses
+        if code in (126, 127) and b"stowage run: " in err:
+            code = 1  # the command was not found, or not executed
         if code < 0 or code > CODES_MAX:
             return "ends with code %d" % code, False
+        if live:
+            return (None if out.strip() or err.strip() else "no answer and no message"), code != good[0]
         if code == good[0]:
             if out != good[1]:
                 return "another answer", False
             return (None if files == good[3] else "another file"), False
         if not err.strip():
             return "refused without a message", True
-        broken = [n for n, h in files.items() if not n.endswith(".partial") and good[3].get(n) != h]
-        return ("refused, but left %s" % ", ".join(broken) if broken else None), True
+        before = hashlib.sha256(OLD).hexdigest()
+        broken = [n for n, h in files.items() if n in good[3] and h not in (good[3][n], before if n in old else None)]
+        broken += [n for n in old if n not in files]
+        broken += [n for n in files if n not in good[3] and not n.endswith(LEFT_BY_A_REFUSAL)]
+        return ("refused, but left or lost %s" % ", ".join(broken) if broken else None), True
 
 
-def sweep_verb(sweep, name, words, most, seed):
-    good = sweep.run(words, 0, 0)
-    if good[0] != 0:
-        print("FAIL %s: code %s without a fault: %s" % (name, good[0], good[2].decode(errors="replace")[-300:]))
-        return 0, 1
-    total, refused, wrong = sweep.count(), 0, []
-    every = -(-total // most) if most else 1
-    first = 1 + zlib.crc32(("%s %d" % (name, seed)).encode()) % every
-    tried = 0
-    for rest in (0, 1):
-        for at in range(first, total + 1, every):
-            problem, was_refused = sweep.judge(good, got := sweep.run(words, at, rest))
-            tried += 1
-            refused += was_refused
-            if problem:
-                wrong.append("allocation %d%s: %s (code %s%s)" % (at, " and later" if rest else "", problem, got[0],
-                             ", " + got[2].decode(errors="replace").strip()[-120:] if got[2].strip() else ""))
-    print("  %s: %d allocations, %d faults, %d refused, %d wrong" % (name, total, tried, refused, len(wrong)))
+def part(text):
+    """I/N as two numbers."""
+    return tuple(map(int, text.split("/")))
+
+
+def chosen(total, most, slices, name, seed):
+    """Which of the calls 1 to `total` fail."""
+    if slices:
+        return range(1 + (slices[0] + seed) % slices[1], total + 1, slices[1])
+    every = max(1, -(-total // most)) if most else 1
+    return range(1 + zlib.crc32(("%s %d" % (name, seed)).encode()) % every, total + 1, every)
+
+
+def sweep_verb(sweep, name, words, faults, options):
+    calls = tried = refused = 0
+    wrong = []
+    old = [w for w in words if w.startswith("out.") and name != "shrink_model"]  # a model becomes a folder
+    words = words + ["--force"] if words[0] == "shrink" else words
+    for fault in faults:
+        good = sweep.run(words, fault, 0, 0, old)
+        if good[0] == UNAVAILABLE and fault[0] != "alloc":
+            print("skip %s: the kernel does not let failing_io answer system calls" % name)
+            return 0, 0
+        if good[0] != 0:
+            print("FAIL %s: code %s without a fault: %s" % (name, good[0], good[2].decode(errors="replace")[-300:]))
+            return 0, 1
+        total = sweep.count()
+        calls += total
+        for rest in (0, 1):
+            if rest and fault[1] == "EINTR":
+                continue  # nothing ends then, as it must not
+            for at in chosen(total, options.most, options.slice, name + fault[0], options.seed):
+                got = sweep.run(words, fault, at, rest, old)
+                problem, was_refused = sweep.judge(good, got, fault, old, name in LIVE)
+                tried += 1
+                refused += was_refused
+                if problem:
+                    wrong.append("%s %d%s: %s (code %s%s)" % (" ".join(fault), at, " and later" if rest else "", problem, got[0],
+                                 ", " + got[2].decode(errors="replace").strip()[-120:] if got[2].strip() else ""))
+    print("  %s: %d calls, %d faults, %d refused, %d wrong" % (name, calls, tried, refused, len(wrong)))
     for line in wrong[:5]:
         print("    " + line)
     if wrong:
@@ -226,22 +306,29 @@ def sweep_verb(sweep, name, words, most, seed):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("stowage")
-    p.add_argument("library")
-    p.add_argument("data")
+    p.add_argument("faults")
+    p.add_argument("samples")
+    p.add_argument("--kind", choices=["alloc", "io"], default="alloc")
     p.add_argument("--most", type=int, default=0)
     p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--slice", type=part)
     p.add_argument("--only", default="")
+    p.add_argument("--calls", default="")
+    p.add_argument("--verbs", type=part, default=(0, 1))
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as top:
         folder = os.path.join(top, "w")
         os.mkdir(folder)
-        make_inputs(folder, a.data)
-        sweep = Sweep(os.path.abspath(a.stowage), os.path.abspath(a.library), folder)
+        make_inputs(folder, a.samples)
+        sweep = Sweep(os.path.abspath(a.stowage), os.path.abspath(a.faults), folder)
+        names = [name for name, _ in VERBS]
+        only = [a.only] if a.only in names else [name for name in names if a.only in name]
         tried = wrong = 0
-        for name, words in VERBS:
-            if a.only not in name:
+        for name, words in VERBS[a.verbs[0] % a.verbs[1]::a.verbs[1]]:
+            if name not in only:
                 continue
-            t, w = sweep_verb(sweep, name, words, a.most, a.seed)
+            faults = [f for f in IO_FAULTS if not a.calls or f[0] in a.calls.split(",")] if a.kind == "io" else [("alloc", "")]
+            t, w = sweep_verb(sweep, name, words, faults, a)
             tried, wrong = tried + t, wrong + w
         print("%d faults, %d wrong" % (tried, wrong))
     return wrong > 0

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# A slice of what `make torture` runs for hours (tests/torture): some kills, some hostile files; and it goes on where it stopped.
+# The other parts have slices of their own: cli/oom, cli/io, cli/csv and the fuzz targets' own driver.
+. "$(dirname "$0")/../guards/lib.bash"
+torture=$source_dir/tests/torture
+if ! has python3; then skip "torture: python3 is not here"; finish; fi
+if nm -D "$stowage" 2> /dev/null | grep_all __asan_init; then skip "torture: not for a build with sanitizers"; finish; fi
+seed=${STOWAGE_TORTURE_SEED:-0}
+for what in shrink run beneath; do python3 "$torture/kills.py" $what "$stowage" 20 "$seed" || failed=1; done
+python3 "$torture/hostile.py" "$stowage" "$source_dir/tests/samples" 33 "$seed" | sed 's/^ok /ok hostile_/; s/^FAIL /FAIL hostile_/'
+[ "${PIPESTATUS[0]}" = 0 ] || failed=1
+
+slices() { python3 "$torture/torture.py" "$build" --state "$folder/state" --parts csv,alloc --seconds 300 --slices 1 "$@"; }
+goes_on() { # the second call adds other slices of the same build; another seed begins again
+  slices && slices && python3 - "$folder/state/state.json" << 'END' && slices --seed 9
+import json, sys
+state = json.load(open(sys.argv[1]))
+assert state["next"] == {"csv": 2, "alloc": 2}, state["next"]
+assert state["cases"]["csv"] == {"csv": 50} and sum(state["cases"]["alloc"].values()) > 0 and state["findings"] == [], state
+END
+}
+check torture_goes_on_where_it_stopped goes_on
+check and_begins_again_with_another_seed grep -q '"csv": 1' "$folder/state/state.json"
+a_finding_is_kept() { # a command that answers nothing
+  mkdir -p "$folder/broken/tests/faults" && printf '#!/bin/sh\n' > "$folder/broken/stowage" && chmod +x "$folder/broken/stowage"
+  cp "$build/tests/faults/libfailing_malloc.so" "$folder/broken/tests/faults/" && : > "$folder/broken/libstowage-shim.so"
+  if python3 "$torture/torture.py" "$folder/broken" --state "$folder/other" --parts hostile --seconds 60 --slices 1 > "$folder/said"; then return 1; fi
+  grep -q '^FINDING hostile 0: .*without a word' "$folder/said" && grep -q '"again"' "$folder/other/state.json"
+}
+check a_finding_is_kept_and_fails_the_run a_finding_is_kept
+finish
