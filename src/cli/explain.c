@@ -147,9 +147,10 @@ static int run(verb_call *call) {
   if (verb_flag(call, "last") && (call->operand_count > 0 || verb_value(call, "message") != NULL))
     return verb_usage(call,
                       "--last stands alone: it is the last run, with all that is known of it");
-  if (call->operand_count == 0 && verb_value(call, "message") == NULL && !verb_flag(call, "last") &&
+  const char *text = call->operand_count > 0 ? call->operands[0] : verb_value(call, "message");
+  if (!verb_flag(call, "last") && (text == NULL || strcmp(text, "-") == 0) &&
       isatty(STDIN_FILENO) == 1)
-    return verb_usage(call, NOTHING_GIVEN);
+    output_error("Paste the error text, then press Ctrl-D on an empty line:\n");
   struct stat info;
   bool folder =
       call->operand_count > 0 && stat(call->operands[0], &info) == 0 && S_ISDIR(info.st_mode);
