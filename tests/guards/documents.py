@@ -79,6 +79,15 @@ def check_navigation():
            [f"tools/site/mkdocs.yml: {name} does not exist" for name in sorted(listed - wanted)])
 
 
+def check_pictures():
+    pictures = sorted(glob.glob(f"{ROOT}/docs/images/*"))
+    wrong = [f"{path}: {os.path.getsize(path)} bytes, more than 150 KB" for path in pictures if os.path.getsize(path) > 150_000]
+    wrong += [f"{path}: not a PNG" for path in pictures if open(path, "rb").read(8) != b"\x89PNG\r\n\x1a\n"]
+    shown = read("docs/gallery.md")
+    wrong += [f"{path}: not in docs/gallery.md" for path in pictures if f"images/{os.path.basename(path)}" not in shown]
+    result("pictures_are_small_and_shown", wrong, f": {len(pictures)}")
+
+
 # ---- what the text names ----
 
 def options_by_verb():
@@ -354,6 +363,7 @@ int main(void) {{
 def main():
     check_links()
     check_navigation()
+    check_pictures()
     check_names()
     check_reasons()
     stage.stage(f"{FOLDER}/stage", ROOT, STOWAGE)

@@ -17,6 +17,7 @@ fi
 rm -rf build/site-src build/site
 mkdir -p build/site-src
 PYTHONDONTWRITEBYTECODE=1 python3 tools/site/sources.py . build/site-src
+cp tools/site/site.css build/site-src/
 # Material prints an advertisement for its successor unless this is set.
 NO_MKDOCS_2_WARNING=1 "$mkdocs" build --quiet --strict --config-file tools/site/mkdocs.yml
 echo "build/site: $(find build/site -name '*.html' | wc -l) pages; open build/site/index.html"
