@@ -10,6 +10,7 @@
 #   make install    [PREFIX=/usr/local]           make format      let clang-format decide
 #   make wheels     Python wheels for both architectures, into dist/
 #   make deb        a Debian package, into dist/  make dist        the release archive and its SBOM, into dist/
+#   make site       the docs as a site, into build/site (needs mkdocs-material)
 #
 # CC=clang (or gcc) chooses the compiler. Ninja is used where it is, plain Makefiles where it is not.
 
@@ -19,7 +20,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 SOURCES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.def' 2>/dev/null)
 
-.PHONY: all build setup demo test test-long quick-test bench test-gpu bench-gpu fuzz torture matrix lint install wheels deb dist format clean
+.PHONY: all build setup demo test test-long quick-test bench test-gpu bench-gpu fuzz torture matrix lint install wheels deb dist site format clean
 
 all: build
 
@@ -107,6 +108,9 @@ deb: setup
 
 dist:
 	@tools/dist.sh
+
+site:
+	@tools/site/build.sh
 
 clean:
 	rm -rf build dist

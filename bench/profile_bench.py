@@ -3,35 +3,42 @@
 
 Each round runs a program bare and under every profiler in turn. The figure is the ratio of the least user + system times that the
 program itself measures around its work; the noise compares the first half of the bare runs with the second.
+
+Where valgrind is, the instructions of the pure Python loop are counted (callgrind): those of three times the work less those of one
+time, so that the start does not count. They do not depend on what else the machine does.
 """
+import importlib.metadata
 import importlib.util
 import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 
 PROGRAMS = {
     "pure Python loop": """
-def work():
+def work(scale):
     total, table = 0, [0] * 1000
-    for i in range(1_500_000):
+    for i in range(int(1_500_000 * scale)):
         total += table[i % 1000] ^ i
         pair = (i, i + 1)
         total += len(str(pair[1])) + hash(pair) % 7
 """,
     "objects loop": """
-def work():
+def work(scale):
     out = {}
-    for i in range(600_000):
+    for i in range(int(600_000 * scale)):
         out[i % 1000] = [i, i * 0.5, {"a": i}, str(i)]
 """,
     "NumPy training loop": """
 import numpy as np
-def work():
+def work(scale):
     rng = np.random.default_rng(0)
     x, y = rng.random((4096, 256)), rng.random((4096, 10))
     first, second = rng.random((256, 256)) * 0.01, rng.random((256, 10)) * 0.01
-    for step in range(1000):
+    for step in range(int(1000 * scale)):
         at = step * 128 % 4096
         batch, wanted = x[at:at + 128], y[at:at + 128]
         hidden = np.maximum(batch @ first, 0)
@@ -40,14 +47,31 @@ def work():
         second -= 1e-4 * hidden.T @ error
         first -= 1e-4 * batch.T @ back
 """,
+    "PyTorch training loop": """
+import torch
+def work(scale):
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    x, y = torch.rand(4096, 256), torch.randint(0, 10, (4096,))
+    for step in range(int(200 * scale)):
+        at = step * 128 % 4096
+        loss = torch.nn.functional.cross_entropy(model(x[at:at + 128]), y[at:at + 128])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
 }
+NEEDS = {"PyTorch training loop": "torch"}
+DEADLINE_SECONDS = 60
 TIMED = """
-import resource
+import resource, sys
 def spent():
     u = resource.getrusage(resource.RUSAGE_SELF)
     return u.ru_utime + u.ru_stime
 begin = spent()
-work()
+work(float(sys.argv[1]) if len(sys.argv) > 1 else 1)
 print("SPENT", spent() - begin, flush=True)
 """
 
@@ -61,21 +85,69 @@ def commands(stowage, program, folder):
         yield "memray, small objects too", [python, "-m", "memray", "run", "-q", "-f", "--trace-python-allocators", "-o",
                                             f"{folder}/memray.bin", program]
     if importlib.util.find_spec("scalene"):
-        yield "scalene", [python, "-m", "scalene", "run", "--outfile", f"{folder}/scalene.json", program]
+        version = importlib.metadata.version("scalene")
+        how = ["--json"] if version.startswith("1.") else ["run"]
+        yield f"scalene {version}", [python, "-m", "scalene", *how, "--outfile", f"{folder}/scalene.json", program]
 
 
 def once(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
-    times = [float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("SPENT")]
+    """Returns the CPU seconds of the work, or None. A profiler that does not end in time is ended with its children."""
+    with tempfile.NamedTemporaryFile("w") as out:
+        running = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+        times = []
+        for _ in range(DEADLINE_SECONDS * 10):
+            try:
+                running.wait(0.1)
+            except subprocess.TimeoutExpired:
+                pass
+            with open(out.name, encoding="utf-8", errors="replace") as file:  # an offset of its own
+                times = [float(line.split()[1]) for line in file if line.startswith("SPENT") and line.endswith("\n")]
+            if times or running.returncode is not None:
+                break
+        try:
+            running.wait(5)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            os.killpg(running.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        running.wait()
     return times[0] if times else None
+
+
+def counted(command, program, scale):
+    """The instructions of a process; None if valgrind cannot run it."""
+    done = subprocess.run([*command, "valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable, program, str(scale)],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    found = re.findall(r"Collected : (\d+)", done.stderr)
+    return int(found[-1]) if found else None
+
+
+def count_instructions(stowage, program):
+    if shutil.which("valgrind") is None:
+        return
+    counts = {}
+    for label, command in (("bare", []), ("stowage run", [stowage, "run", "--quiet", "--"]), ("stowage run --profile", [stowage, "run", "--quiet", "--profile", "--"])):
+        one, three = (counted(command, program, 0.015 * times) for times in (1, 3))
+        if one is None or three is None:
+            print(f"  {label}: valgrind did not run it")
+            return
+        counts[label] = three - one
+    for label in ("stowage run", "stowage run --profile"):
+        print(f"  {label:28} {counts[label] / counts['bare']:6.3f}x instructions", flush=True)
 
 
 def main():
     stowage, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 7
+    dead = set()  # profilers that did not run: not tried again
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         for name, text in PROGRAMS.items():
+            if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
+                print(f"profile, {name}: left out: no {NEEDS[name]} in {sys.executable}")
+                continue
             program = f"{folder}/program.py"
             with open(program, "w", encoding="utf-8") as file:
                 file.write(text + TIMED)
@@ -83,12 +155,17 @@ def main():
             for _ in range(rounds):
                 bare.append(once([sys.executable, program]))
                 for label, command in commands(stowage, program, folder):
-                    others.setdefault(label, []).append(once(command))
+                    spent = None if label in dead else once(command)
+                    others.setdefault(label, []).append(spent)
+                    if spent is None:
+                        dead.add(label)
             noise = abs(min(bare[:rounds // 2 + 1]) / min(bare[rounds // 2:]) - 1)
             print(f"profile, {name}: {min(bare):.2f} s bare (noise {noise:.1%}, {rounds} rounds)")
             for label, times in others.items():
                 known = [t for t in times if t is not None]
                 print(f"  {label:28} {min(known) / min(bare):5.2f}x" if known else f"  {label:28} did not run", flush=True)
+            if name == "pure Python loop":
+                count_instructions(stowage, program)
 
 
 main()

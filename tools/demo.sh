@@ -41,9 +41,9 @@ trace=examples/recordings/gpt_checkpointed.stow
 say "1. Why did it run out? The memory snapshot that PyTorch wrote when a GPT failed on a card held to 15 GiB says why:"
 show stowage explain tests/samples/oom_gpt_15gib_stacks.pickle.gz
 say "2. Go on past the limit. A program asks for 4 GiB of a simulated device, may hold 2 GiB of it, and spills the rest to the host:"
-export STOWAGE_LIBCUDA=$PWD/$build/tests/standin/libcuda.so.1
+export STOWAGE_LIBCUDA=$PWD/$build/tests/standin/libcuda.so.1 STANDIN_VRAM=$((8 << 30))
 show stowage run --vram-limit 2G --spill 4G -- $build/examples/plain
-unset STOWAGE_LIBCUDA
+unset STOWAGE_LIBCUDA STANDIN_VRAM
 say "3. Would another allocator have fitted? The same requests on each of them:"
 show stowage replay $trace --policy torch_default,torch_expandable,stowage --min-limit
 say "4. See it. One HTML file, no server:"

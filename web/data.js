@@ -91,7 +91,7 @@ function unpackRun(run, body) {
     peakTick: run.peakTick, peakBytes: run.peakBytes,
     peakReservedBytes: run.peakReservedBytes, peakReservedTick: run.peakReservedTick,
     iterations: unpackIterations(run), policies: run.policies ?? null,
-    why: run.why ?? null, host: unpackHost(run.host),
+    why: run.why ?? null, host: unpackHost(run.host), profile: run.profile ?? null,
     failureCount: run.failureCount,
     failures: run.failures.map(([tick, asked, deviceFree, node]) => ({ tick, asked, deviceFree, node })),
     texts: run.texts, frames: run.frames, sites: run.sites,

@@ -32,6 +32,14 @@ export function choices(element, options, chosen, choose) {
     make("button", { type: "button", title, "aria-pressed": String(value === chosen), onclick: () => choose(value), "data-value": value }, label)));
 }
 
+// A number with a bar behind it, as wide as its share.
+export function barCell(text, share, colour) {
+  const bar = make("span", { class: "bar-fill", "aria-hidden": "true" });
+  bar.style.width = `${Math.max(0, Math.min(100, share * 100))}%`;
+  if (colour) bar.style.backgroundColor = colour;
+  return make("div", { class: "bar-cell" }, bar, make("span", {}, text));
+}
+
 // A call site, tag or size; brief: the file without its folders, if space is short.
 export function siteLabel(label, brief = false) {
   const place = brief ? label.place.split("/").pop() : label.place;

@@ -5,6 +5,7 @@ import { seriesColour, startTheme } from "./theme.js";
 import { byId, choices, facts, fill, hideTip, make, siteLabel, swatch } from "./dom.js";
 import { TimeChart } from "./chart.js";
 import { chartRows, saveCsv, savePng } from "./export.js";
+import { linesPanel } from "./lines.js";
 import { readLink, writeLink } from "./link.js";
 import { aboutPanel, balancePanel, balanceText, allocationsPanel, comparePanel, flamePanel, holdersPanel, inspector, iterationsPanel, policiesPanel, spacePanel, whyPanel } from "./panels.js";
 import { addressText, countText, momentText, shareText, signedSizeText, sizeText, timeText } from "./units.js";
@@ -14,7 +15,7 @@ const KEYS = [
   ["p", "go to the peak"], ["o", "go to the next out-of-memory"], ["[ ]", "previous, next iteration"],
   [", .", "one event back, forward"], ["Enter", "zoom to the chosen moment"],
   ["f", "fit the height to what changes"], ["g", "stack by the next grouping"], ["x", "time or events along the bottom"],
-  ["1 … 8", "views below the chart"], ["w", "why, and what to change"], ["/", "search"], ["t", "light or dark"], ["Esc", "close, clear the search"], ["?", "this help"],
+  ["1 … 8", "views below the chart"], ["w", "why, and what to change"], ["l", "lines beside their source, if the run was profiled"], ["/", "search"], ["t", "light or dark"], ["Esc", "close, clear the search"], ["?", "this help"],
 ];
 const KEYS_MOUSE = "Wheel zooms, drag moves, Shift and drag zooms to a stretch, a click chooses a moment, a double-click zooms in. The address of the page is a link to what it shows.";
 const GROUP_NAMES = { site: "Call site", tag: "Tag", size: "Size" };
@@ -38,16 +39,18 @@ class App {
     this.charts = runs.map((run) => new TimeChart(this, run));
     this.panels = [
       ...(runs.some((r) => r.why) ? [["why", "Why", whyPanel]] : []),
+      ...(runs.some((r) => r.profile) ? [["lines", "Lines", linesPanel]] : []),
       ["flame", "Flame graph", flamePanel], ["holders", "Holders", holdersPanel], ["space", "Address space", spacePanel],
       ["allocations", "Allocations", allocationsPanel], ["iterations", "Iterations", iterationsPanel],
       ...(runs.length === 2 ? [["compare", "Difference", comparePanel]] : []),
       ...(runs.length > 1 ? [["balance", "Balance", balancePanel]] : []),
       ...(runs.some((r) => r.policies) ? [["policies", "Policies", policiesPanel]] : []),
       ["about", "About", aboutPanel],
-    ].filter(([id]) => !this.hostOnly || ["why", "balance", "about"].includes(id));
+    ].filter(([id]) => !this.hostOnly || ["why", "lines", "balance", "about"].includes(id));
     const explained = runs[0].why?.causes.length > 0;
-    this.panel = runs.length === 2 ? "compare" : runs.length > 2 ? "balance" : explained || (this.hostOnly && runs[0].why) ? "why" : this.hostOnly ? "about" : runs[0].hasStacks ? "flame" : "holders";
-    this.numbered = this.panels.filter(([id]) => id !== "why"); // the key of that one is w
+    this.panel = runs.length === 2 ? "compare" : runs.length > 2 ? "balance" : explained ? "why" : runs[0].profile ? "lines" : this.hostOnly && runs[0].why ? "why" : this.hostOnly ? "about" : runs[0].hasStacks ? "flame" : "holders";
+    this.lettered = { why: "w", lines: "l" }; // their keys; the other views have numbers
+    this.numbered = this.panels.filter(([id]) => !this.lettered[id]);
     this.build();
   }
 
@@ -211,7 +214,7 @@ class App {
     choices(byId("axes"), [["events", "Events", "Events along the bottom (x)"], ["time", "Time", "Time along the bottom (x)"]], this.axis, (axis) => this.setAxis(axis));
     choices(byId("scales"), [[false, "From zero", "Height from zero (f)"], [true, "Fit", "Height fitted to what changes in view (f)"]], this.fit, (fit) => this.setFit(fit));
     choices(byId("jumps"), [["peak", "Peak", "Go to the peak (p)"], ...(this.runs.some((r) => r.failures.length) ? [["failure", "Out of memory", "Go to the next failure (o)"]] : [])], null, (where) => (where === "peak" ? this.goPeak() : this.nextFailure()));
-    fill(byId("tabs"), this.panels.map(([id, label]) => make("button", { type: "button", role: "tab", id: `tab-${id}`, title: `${label} (${id === "why" ? "w" : this.numbered.findIndex(([name]) => name === id) + 1})`, "aria-selected": String(id === this.panel), tabindex: id === this.panel ? 0 : -1, onclick: () => this.setPanel(id) }, label)));
+    fill(byId("tabs"), this.panels.map(([id, label]) => make("button", { type: "button", role: "tab", id: `tab-${id}`, title: `${label} (${this.lettered[id] ?? this.numbered.findIndex(([name]) => name === id) + 1})`, "aria-selected": String(id === this.panel), tabindex: id === this.panel ? 0 : -1, onclick: () => this.setPanel(id) }, label)));
   }
   setPanel(id) {
     this.panel = id;
@@ -320,7 +323,8 @@ class App {
       Enter: () => chart().showTicks(this.active.chosen - 100, this.active.chosen + 100),
       f: () => this.setFit(!this.fit), g: () => this.setGroup(cycle(this.active.groupings(), this.by)),
       x: () => this.setAxis(this.axis === "time" ? "events" : "time"), t: toggleTheme,
-      w: () => { if (this.panels[0][0] === "why") this.setPanel("why"); },
+      w: () => { if (this.panels.some(([id]) => id === "why")) this.setPanel("why"); },
+      l: () => { if (this.panels.some(([id]) => id === "lines")) this.setPanel("lines"); },
       "/": () => input.focus(), "?": () => this.toggleHelp(),
       Escape: () => { if (this.picked) this.pick(null); else if (this.words) { input.value = ""; this.search(""); } },
     };

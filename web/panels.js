@@ -1,5 +1,5 @@
 // Panels: the views under the chart. Each function returns an element for the app's active run.
-import { Canvas, choices, empty, facts, fill, hideTip, make, showTip, siteLabel, swatch, table } from "./dom.js";
+import { barCell, Canvas, choices, empty, facts, fill, hideTip, make, showTip, siteLabel, swatch, table } from "./dom.js";
 import { FlameGraph } from "./flame.js";
 import { AddressSpace } from "./space.js";
 import { seriesColour, theme } from "./theme.js";
@@ -11,14 +11,6 @@ const STACKS_HINT = "The trace carries no stacks. With PyTorch they are recorded
 function colourOfGroup(app, run, by, group) {
   const at = app.series.index.get(run.group(by).keys[group]);
   return seriesColour(at ?? app.series.restAt, app.series.labels);
-}
-
-// A number with a bar behind it, as wide as its share.
-function barCell(text, share, colour) {
-  const bar = make("span", { class: "bar-fill", "aria-hidden": "true" });
-  bar.style.width = `${Math.max(0, Math.min(100, share * 100))}%`;
-  if (colour) bar.style.backgroundColor = colour;
-  return make("div", { class: "bar-cell" }, bar, make("span", {}, text));
 }
 
 // ---- why ----

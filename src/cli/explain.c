@@ -150,10 +150,11 @@ static int run(verb_call *call) {
     return verb_usage(call, "--json and --short: choose one");
   if (verb_flag(call, "last") && (call->operand_count > 0 || verb_value(call, "message") != NULL))
     return verb_usage(call,
-                      "--last cannot be combined with other inputs: it explains the last run");
-  if (call->operand_count == 0 && verb_value(call, "message") == NULL && !verb_flag(call, "last") &&
+                      "--last stands alone: it is the last run, with all that is known of it");
+  const char *text = call->operand_count > 0 ? call->operands[0] : verb_value(call, "message");
+  if (!verb_flag(call, "last") && (text == NULL || strcmp(text, "-") == 0) &&
       isatty(STDIN_FILENO) == 1)
-    return verb_usage(call, NOTHING_GIVEN);
+    output_error("Paste the error text, then press Ctrl-D on an empty line:\n");
   struct stat info;
   bool folder =
       call->operand_count > 0 && stat(call->operands[0], &info) == 0 && S_ISDIR(info.st_mode);

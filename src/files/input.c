@@ -31,7 +31,8 @@ static stow_status read_raw(input *in, uint8_t *to, size_t room, size_t *got) {
     in->memory += *got;
     in->memory_left -= *got;
   } else {
-    *got = fread(to, 1, room, in->file);
+    /* A terminal can be read again after its end: one Ctrl-D must do. */
+    *got = feof(in->file) ? 0 : fread(to, 1, room, in->file);
     if (*got == 0 && ferror(in->file))
       return stow_fail(STOW_ERR_IO, "%s: cannot read: %s", in->name, strerror(errno));
   }

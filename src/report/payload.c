@@ -384,6 +384,12 @@ static void pack_why(json *j, const report *r) {
   json_raw(j, r->why->data, r->why->length);
 }
 
+static void pack_profile(json *j, const report *r) {
+  if (r->profile == NULL || r->profile->length == 0) return;
+  json_key(j, "profile");
+  json_raw(j, r->profile->data, r->profile->length);
+}
+
 /* Texts and frames come last, because only then it is known which are used. */
 static void pack_texts(json *j, const report *r, text_table *texts, const stack_tree *tree) {
   const recording *source = r->time.source;
@@ -427,6 +433,7 @@ static stow_status pack_run(buffer *bytes, json *j, const report *r, const paylo
     pack_failures(j, r, &tree);
     pack_policies(j, r);
     pack_host(j, r);
+    pack_profile(j, r);
     pack_why(j, r);
     status = pack_sections(&p, &texts, &tree, &thin);
     pack_texts(j, r, &texts, &tree);

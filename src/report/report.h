@@ -59,6 +59,7 @@ typedef struct report {
   /* Set by report_set.h and owned by it; NULL if there is none. */
   const buffer *why; /* the explanation, as explanation_json writes it */
   const host_curve *host;
+  const buffer *profile; /* memory by line, as line_profile_page writes it */
 } report;
 
 /* Builds a report. `file` and `source` must outlive it. Call report_free even after an error. */

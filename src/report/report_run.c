@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "recordings/recording_file.h"
 #include "recordings/run_trace.h"
+#include "report/line_profile.h"
 #include "report/report_set.h"
 #include "run/folder.h"
 #include "run/protocol.h"
@@ -75,9 +76,18 @@ static stow_status read_host(host_curve *out, const host_record *h) {
   return STOW_OK;
 }
 
-/* Fills the explanation and the host memory of the run. */
+/* Fills the memory by line, if the run was one of --profile. */
+static stow_status read_profile(buffer *out, const char *folder, const host_record *h) {
+  line_profile p;
+  stow_status status = line_profile_read(&p, folder);
+  if (status == STOW_OK && p.processes > 0) status = line_profile_page(&p, h->started_wall_ns, out);
+  line_profile_free(&p);
+  return status;
+}
+
+/* Fills the explanation, the host memory and the memory by line of the run. */
 static stow_status read_beside(report_source *more, const char *folder, const char *name) {
-  *more = (report_source){.name = strdup(name), .why = BUFFER_INIT};
+  *more = (report_source){.name = strdup(name), .why = BUFFER_INIT, .profile = BUFFER_INIT};
   run_story *story = calloc(1, sizeof *story);
   if (more->name == NULL || story == NULL) {
     free(story);
@@ -86,6 +96,7 @@ static stow_status read_beside(report_source *more, const char *folder, const ch
   stow_status status = run_story_read(story, folder);
   if (status == STOW_OK) status = explanation_json(&story->says, &more->why);
   if (status == STOW_OK) status = read_host(&more->host, &story->host);
+  if (status == STOW_OK) status = read_profile(&more->profile, folder, &story->host);
   run_story_free(story);
   free(story);
   return status;

@@ -17,6 +17,7 @@ void report_source_free(report_source *more) {
   free(more->name);
   buffer_free(&more->why);
   free(more->host.points);
+  buffer_free(&more->profile);
   if (more->own != NULL) recording_free(more->own);
   free(more->own);
   *more = (report_source){0};
@@ -41,6 +42,7 @@ stow_status report_set_put(report_set *s, const recording *source, report_source
     STOW_TRY(report_build(next, source, kept->name, devices[i]));
     next->why = &kept->why;
     next->host = &kept->host;
+    next->profile = &kept->profile;
     STOW_TRY(report_replay(next));
   }
   return STOW_OK;
@@ -59,7 +61,8 @@ static stow_status explain(buffer *why, const recording *source) {
 
 stow_status report_set_add(report_set *s, const recording *source, const char *path) {
   report_source more = {.name = strdup(strcmp(path, "-") == 0 ? "standard input" : base_name(path)),
-                        .why = BUFFER_INIT};
+                        .why = BUFFER_INIT,
+                        .profile = BUFFER_INIT};
   if (more.name == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "report: no host memory");
   stow_status status = explain(&more.why, source);
   if (status == STOW_OK) return report_set_put(s, source, &more);

@@ -16,6 +16,7 @@ typedef struct report_source {
   char *name; /* for people: the file, or "rank 3" */
   buffer why; /* the explanation as JSON; empty: none */
   host_curve host;
+  buffer profile; /* memory by line as JSON; empty: none */
   recording *own; /* read by report_set_add_run; NULL: the recording belongs to the caller */
 } report_source;
 

@@ -32,6 +32,7 @@ WEB_FILE(flame, "flame.js")
 WEB_FILE(space, "space.js")
 WEB_FILE(panels, "panels.js")
 WEB_FILE(export, "export.js")
+WEB_FILE(lines, "lines.js")
 WEB_FILE(link, "link.js")
 WEB_FILE(main, "main.js")
 
@@ -45,7 +46,7 @@ viewer_file viewer_style(void) {
 
 viewer_file viewer_module(size_t i) {
   static viewer_file (*const modules[])(void) = {
-      web_units, web_data,  web_model,  web_theme,  web_dom,  web_host, web_chart,
-      web_flame, web_space, web_panels, web_export, web_link, web_main};
+      web_units, web_data,  web_model,  web_theme,  web_dom,   web_host, web_chart,
+      web_flame, web_space, web_panels, web_export, web_lines, web_link, web_main};
   return i < sizeof modules / sizeof *modules ? modules[i]() : (viewer_file){NULL, 0};
 }

@@ -2,8 +2,8 @@
 # Compares the command's output with tests/golden/*.txt. Such a file is a session: bash runs the lines that begin with "$ " in an
 # empty folder (`data` is tests/samples there). Their output, including errors, must equal the lines that follow, with "exit N"
 # at the end if N is not 0. $STANDIN is the folder of the stand-in drivers. Text that differs from machine to machine is replaced
-# first (below). The ```console blocks of README.md are such a session too, so they stay true. STOWAGE_UPDATE=1 rewrites the
-# files: check the difference before you commit it.
+# first (below). The ```console blocks of README.md and docs/ are such sessions too, so they stay true. STOWAGE_UPDATE=1 rewrites
+# the files: check the difference before you commit it.
 . "$(dirname "$0")/../guards/lib.bash"
 export PATH=$build:$PATH LC_ALL=C.UTF-8
 export XDG_CACHE_HOME=$folder/cache STANDIN=$build/tests/standin
@@ -52,8 +52,16 @@ for file in "$source_dir"/tests/golden/*.txt; do
   fi
 done
 
-awk '/^```console$/ { on = 1; next } /^```/ { on = 0 } on' "$source_dir/README.md" > "$folder/readme.expected"
-fresh
-session "$folder/readme.expected" > "$folder/readme"
-if diff -u <(normalise < "$folder/readme.expected") "$folder/readme"; then ok "readme: what it shows is what happens"; else fail readme; fi
+for file in "$source_dir"/README.md "$source_dir"/docs/*.md; do
+  name=$(basename "$file" .md)
+  awk '/^```console$/ { on = 1; next } /^```/ { on = 0 } on' "$file" > "$folder/shown.expected"
+  [ -s "$folder/shown.expected" ] || continue
+  fresh
+  session "$folder/shown.expected" > "$folder/shown"
+  if diff -u <(normalise < "$folder/shown.expected") "$folder/shown"; then
+    ok "$name: what it shows is what happens"
+  else
+    fail "$name: what it shows is what happens"
+  fi
+done
 finish

@@ -36,6 +36,21 @@ def terminal(width, *words, **variables):
     return out.decode(), process.wait()
 
 
+def pasted(text, *words):
+    """The output of the command when the text is typed into its terminal, ended with Ctrl-D; and its exit code."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([stowage, *words], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    os.write(ours, text.encode() + b"\n\x04")
+    try:
+        out, errors = process.communicate(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, errors = process.communicate()
+    os.close(ours)
+    os.close(theirs)
+    return out, errors, process.returncode
+
+
 def check(name, condition, text=""):
     global failed
     print(("ok " if condition else "FAIL ") + name + ("" if condition else f": {text!r:.600}"))
@@ -79,4 +94,9 @@ for words in (verbs["replay"], verbs["explain"], verbs["doctor"], verbs["top"]):
     check(f"no_colours_in_{words[0]}_with_NO_COLOR", "\x1b" not in text, text)
 text, _ = terminal(40, "replay", leak, "--json")
 check("json_is_not_wrapped", text.count("\n") == subprocess.run([stowage, "replay", leak, "--json"], capture_output=True, text=True).stdout.count("\n"), text)
+for words in (["explain", "--short"], ["explain", "--short", "-"]):
+    out, errors, code = pasted("CUDA out of memory. Tried to allocate 2.00 GiB", *words)
+    check(f"a_pasted_text_is_explained: {' '.join(words)}", code == 0 and "2.0 GiB" in out and "Ctrl-D" in errors, (out, errors, code))
+out, errors, code = pasted("\x04", "explain")
+check("nothing_pasted_is_refused", code != 0 and "give an error text" in errors, (out, errors, code))
 sys.exit(failed)

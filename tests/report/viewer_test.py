@@ -416,6 +416,80 @@ def host_memory_stands_beside_the_device(browser):
     quiet(page)
 
 
+PROFILED = """import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+cuda.cuInit(0)
+context, device = ctypes.c_void_p(), ctypes.c_int()
+cuda.cuDeviceGet(ctypes.byref(device), 0)
+cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+cuda.cuCtxSetCurrent(context)
+def take(size):
+    address = ctypes.c_uint64()
+    assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)) == 0
+    return address
+take(1 << 20)  # the shim learns to read frames after the first request
+keep = take(8 << 20)
+gone = take(3 << 20)
+cuda.cuMemFree_v2(gone)
+
+
+
+del gone
+
+rows = bytearray(40 << 20)  # <img src=x onerror="window.ran = 1">
+"""
+
+
+@test
+def lines_stand_beside_their_source(browser):
+    standin = os.path.join(os.path.dirname(stowage), "tests", "standin", "libcuda.so.1")
+    program, figures, state = (os.path.join(folder, name) for name in ("profiled.py", "profiled.json", "profiled-state"))
+    with open(program, "w") as file:
+        file.write(PROFILED)
+    surroundings = {**os.environ, "STOWAGE_LIBCUDA": standin, "STANDIN_PATH": standin, "XDG_STATE_HOME": state}
+    subprocess.run([stowage, "run", "--quiet", "--profile", "--profile-json", figures, "--", os.environ.get("STOWAGE_TEST_PYTHON", "/usr/bin/python3"), program], check=True, capture_output=True, timeout=60, env=surroundings)
+    last = os.path.join(state, "stowage", "runs", "last")
+    page = browser.open(report("lines", last), height=1000)
+    expect(page.value("stowage.panel"), "lines", "first view of a run that was profiled")
+    # Each line has the figures of --profile-json: host peak, kept, allocated and its error, GPU peak, kept, allocated.
+    with open(figures) as file:
+        lines = [line for line in json.load(file)["lines"] if line["file"] == program]
+    keys = [("host", "peak"), ("host", "kept"), ("host", "allocated"), ("host", "allocated_error"), ("device", "peak"), ("device", "kept"), ("device", "allocated")]
+    wanted = {line["line"]: [line[kind][f"{key}_bytes"] for kind, key in keys] for line in lines}
+    expect({row[1]: row[4:] for row in page.value("stowage.csv().slice(1)")}, wanted, "bytes by line")
+    rows = page.value("[...document.querySelectorAll('.lines tbody tr:not(.gap)')].map((row) => [...row.cells].map((cell) => cell.textContent))")
+    shown = {row[6]: row[:6] for row in rows if any(row[:6])}
+    expect(sorted(map(int, shown)), sorted(wanted), "lines with figures")
+    expect(shown["10"][3:], ["11.0 MiB", "8.0 MiB", "11.0 MiB"], "GPU memory of line 10")
+    expect(shown["21"][:2], ["40.0 MiB", "40.0 MiB"], "host memory of line 21")
+    # The text is the program's, with lines around, and a gap for those left out.
+    text = {int(row[6]): row[7] for row in rows}
+    expect(text, {n: PROFILED.splitlines()[n - 1] for n in text}, "source")
+    holds({9, 11, 18, 19, 20, 21} <= set(text) and 16 not in text, f"lines: {sorted(text)}")
+    holds(page.value("document.querySelectorAll('.lines .gap').length") >= 1, "no gap")
+    expect(page.value("window.ran ?? null"), None, "script from the source ran")
+    shot(page, "lines")
+    page.key("1")
+    expect(page.value("stowage.panel"), "flame", "view after key 1")
+    page.key("l")
+    expect(page.value("stowage.panel"), "lines", "view after key l")
+    wide = page.value("document.documentElement.scrollWidth")
+    holds(wide <= 1280, f"{wide} pixels wide")
+    quiet(page)
+    # A file that changed after the run is shown with a warning; one that is gone, by its lines alone.
+    with open(program, "a") as file:
+        file.write("# changed\n")
+    later = time.time() + 60
+    os.utime(program, (later, later))
+    page = browser.open(report("lines-changed", last))
+    holds("has changed since the run" in page.value("document.getElementById('panel').innerText"), "no warning about the changed file")
+    os.remove(program)
+    page = browser.open(report("lines-missing", last))
+    panel = page.value("document.getElementById('panel').innerText")
+    holds("is not there" in panel and "11.0 MiB" in panel and "in take" in panel, f"without its source: {panel[:400]!r}")
+    quiet(page)
+
+
 @test
 def ranks_stand_side_by_side_with_their_imbalance(browser):
     for rank, scale in enumerate([1, 1, 3]):
