@@ -47,7 +47,9 @@ static void classify_word(csv_field *f, const char *text, size_t length) {
 
 static bool take_number(csv_field *f, const char *at, const char *stop) {
   const char *end;
-  switch (decimal_read(at, &end, &f->value)) {
+  decimal_kind kind = decimal_read(at, &end, &f->value);
+  if (kind != DECIMAL_FLOAT && csv_keeps_zeros(at, (size_t)(stop - at))) return false;
+  switch (kind) {
   case DECIMAL_SIGNED: f->kind = CSV_SIGNED; break;
   case DECIMAL_UNSIGNED: f->kind = CSV_UNSIGNED; break;
   case DECIMAL_FLOAT: f->kind = CSV_FLOAT; break;
@@ -165,7 +167,7 @@ static stow_status split_row(csv *c, const char *at, const char *stop, size_t *c
     } else {
       const char *end;
       decimal_kind kind = decimal_read(at, &end, &f->value);
-      if ((kind == DECIMAL_SIGNED || kind == DECIMAL_FLOAT) &&
+      if ((kind == DECIMAL_FLOAT || (kind == DECIMAL_SIGNED && !csv_keeps_zeros(at, 1))) &&
           (end == stop || *end == c->delimiter)) {
         f->kind = kind == DECIMAL_SIGNED ? CSV_SIGNED : CSV_FLOAT;
         f->text = at;

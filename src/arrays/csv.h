@@ -61,4 +61,12 @@ const char *csv_row_end(const csv *c, const char *at, const char *end);
  * following rows in the window without consuming them. (csv_header.c) */
 stow_status csv_find_header(const csv *c, bool *header);
 
+/* Returns whether the text is digits with a needless zero in front ("007", "-05"): a zip code or an
+ * id. It is text, because a number would lose the zeros. The byte after the text must be
+ * readable. */
+static inline bool csv_keeps_zeros(const char *text, size_t length) {
+  text += length > 0 && (text[0] == '-' || text[0] == '+');
+  return text[0] == '0' && (unsigned char)(text[1] - '0') < 10;
+}
+
 #endif

@@ -34,7 +34,10 @@ void column_stats_join(column_stats *t, const column_stats *later) {
   t->text_bytes += later->text_bytes;
   if (later->longest > t->longest) t->longest = later->longest;
   if (later->shortest < t->shortest) t->shortest = later->shortest;
-  if (t->first_text_line == 0) t->first_text_line = later->first_text_line;
+  if (t->first_text_line == 0) {
+    t->first_text_line = later->first_text_line;
+    t->padded = later->padded;
+  }
   t->negative_beside_wide = t->negative_beside_wide || later->negative_beside_wide;
   t->inexact = t->inexact || later->inexact;
   t->mixed = t->mixed || later->mixed;
@@ -119,6 +122,7 @@ static void conclude_text(column_facts *to, const column_stats *t, uint64_t rows
   to->type_name = "text";
   to->missing -= t->missing_words; /* they are ordinary texts */
   to->mixed = t->numbers + t->bools > 0;
+  to->padded = t->padded;
   to->first_text_line = t->first_text_line;
   to->text_bytes = t->text_bytes;
   to->longest = t->longest;

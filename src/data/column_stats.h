@@ -23,6 +23,7 @@ typedef struct column_stats {
   bool negative_beside_wide;    /* no type holds both */
   bool inexact;                 /* an integer that no double represents */
   bool mixed;                   /* numbers or words before the first text */
+  bool padded;                  /* the first text is "007" or the like: csv_keeps_zeros */
 } column_stats;
 
 void column_stats_begin(column_stats *t);

@@ -38,6 +38,7 @@ typedef struct column_facts {
   char *name;
   const char *type_name; /* "int64", "float64", "bool", "text" */
   bool text, mixed;      /* mixed: numbers first, then text; its distinct values were not counted */
+  bool padded;           /* text because of leading zeros ("007") */
   scan values;           /* of the numbers */
   uint64_t missing;
   uint64_t distinct;            /* of text, not counting the empty one */

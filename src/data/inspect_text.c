@@ -84,7 +84,10 @@ static void columns_text(buffer *out, const file_facts *f, bool bold) {
   for (size_t i = 0; i < f->column_count; i++) {
     const column_facts *c = &f->columns[i];
     table_cell(&t, c->name);
-    table_printf(&t, "%s%s", c->type_name, c->mixed ? " (mixed)" : "");
+    table_printf(&t, "%s%s", c->type_name,
+                 c->padded  ? " (leading zeros)"
+                 : c->mixed ? " (mixed)"
+                            : "");
     if (c->text)
       table_printf(&t, "up to %" PRIu64 " bytes", c->longest);
     else
@@ -199,6 +202,7 @@ static void json_column(json *j, const file_facts *f, const column_facts *c) {
   json_number(j, "bytes_after", c->bytes_after);
   if (c->text) {
     json_key(j, "mixed"), json_bool(j, c->mixed);
+    json_key(j, "leading_zeros"), json_bool(j, c->padded);
     if (c->mixed) json_number(j, "first_text_line", c->first_text_line);
     json_key(j, "distinct");
     if (c->distinct_known)

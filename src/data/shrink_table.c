@@ -21,8 +21,8 @@ static bool all_fit(const job *j, dtype type) {
   return true;
 }
 
-/* Returns the smallest type that holds every column. With fractions, 64-bit integers are excluded:
- * values then pass through doubles. */
+/* Returns the smallest type that holds every column. With fractions, 64-bit integers are excluded,
+ * because values pass through doubles then; for arithmetic, all integers are. */
 static stow_status common_type(const job *j, dtype *type) {
   static const dtype integers[] = {DTYPE_BOOL, DTYPE_U8,  DTYPE_I8,  DTYPE_U16, DTYPE_I16,
                                    DTYPE_U32,  DTYPE_I32, DTYPE_I64, DTYPE_U64, DTYPE_F64};
@@ -38,10 +38,12 @@ static stow_status common_type(const job *j, dtype *type) {
     bools = bools && t == DTYPE_BOOL;
   }
   const dtype *list = fractions ? mixed : integers;
+  bool floats = fractions && j->budget->purpose == SCAN_FOR_ARITHMETIC;
   size_t count = fractions ? sizeof mixed / sizeof mixed[0] : sizeof integers / sizeof integers[0];
   for (size_t i = 0; i < count; i++) {
     if (list[i] == DTYPE_BOOL && !bools) continue;
     if (list[i] != DTYPE_U64 && !scan_allows(j->budget->purpose, list[i])) continue;
+    if (floats && dtype_kind(list[i]) != CLASS_FLOAT) continue;
     if (all_fit(j, list[i])) return *type = list[i], STOW_OK;
   }
   return stow_fail(
@@ -152,8 +154,8 @@ bool shrink_skips(const job *j, size_t column) {
   return j->skip != NULL && j->skip[column];
 }
 
-/* Apart from headers, nobody minds an output of this size; the report says that it is larger. */
-#define SMALL_BYTES (64u << 10)
+/* A difference below this is no more than a header or two. */
+#define HEADERS_BYTES 512
 
 stow_status shrink_table_check_size(const job *j) {
   const shrink_result *r = j->result;
@@ -161,7 +163,7 @@ stow_status shrink_table_check_size(const job *j) {
   uint64_t table = r->facts.file_bytes;
   if (r->facts.stream_bytes > table) table = r->facts.stream_bytes;
   if (j->options->force || j->options->type != DTYPE_NONE) return STOW_OK;
-  if (r->bytes_after <= table || r->bytes_after <= SMALL_BYTES) return STOW_OK;
+  if (r->bytes_after <= table + HEADERS_BYTES) return STOW_OK;
   char after[STOW_SIZE_TEXT_MAX], before[STOW_SIZE_TEXT_MAX];
   return stow_fail(STOW_ERR_BUDGET,
                    "%s: would take %s (%" PRIu64 " bytes), more than the %s (%" PRIu64

@@ -294,6 +294,7 @@ stow_status table_inspect(file_facts *f, const char *path, table_header header, 
     status = inspect_as(f, path, header, b, text);
     for (size_t i = 0; i < first.column_count && status == STOW_OK; i++) {
       f->columns[i].mixed = first.columns[i].mixed;
+      f->columns[i].padded = first.columns[i].padded;
       f->columns[i].first_text_line = first.columns[i].first_text_line;
     }
     inspect_free(&first);

@@ -221,6 +221,7 @@ static stow_status become_text(table_window *w, size_t i, const csv_field *f, ui
     if (before->missing > 0) STOW_TRY(code_of(w, i, "", 0, &code));
   }
   t->first_text_line = line;
+  t->padded = csv_keeps_zeros(f->text, f->length);
   c->form = CSV_CODES;
   if (row > 0) {
     STOW_TRY(code_of(w, i, "", 0, &code));
