@@ -142,6 +142,14 @@ static void conclude_text(column_facts *to, const column_stats *t, uint64_t rows
   to->bytes_after = to->layout.bytes;
 }
 
+/* For arithmetic a column of floats stays one, also where all its values are whole: an integer type
+ * would truncate quotients and wrap sums. */
+static dtype type_for(const scan *s, scan_purpose purpose) {
+  if (s->type != DTYPE_F64 || purpose != SCAN_FOR_ARITHMETIC || s->count == 0)
+    return scan_type_for(s, purpose);
+  return scan_fits(s, DTYPE_F32) ? DTYPE_F32 : DTYPE_F64;
+}
+
 void column_stats_conclude(column_facts *to, const column_stats *t, uint64_t rows,
                            const intern *words, scan_purpose purpose) {
   to->missing = t->missing;
@@ -154,7 +162,7 @@ void column_stats_conclude(column_facts *to, const column_stats *t, uint64_t row
   else
     conclude_integers(to, t);
   to->type_name = dtype_name(to->values.type);
-  to->smallest = scan_type_for(&to->values, purpose);
+  to->smallest = type_for(&to->values, purpose);
   to->bytes = rows * dtype_bytes(to->values.type);
   to->bytes_after = rows * dtype_bytes(to->smallest);
 }

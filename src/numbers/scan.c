@@ -160,8 +160,6 @@ static dtype smallest(const scan *s, bool bfloat, scan_purpose purpose) {
     bool try_floats = is_float(s->type) == (pass == 0);
     size_t count = try_floats ? 3 : 8;
     if (try_floats && !is_float(s->type)) continue; /* integers stay integers */
-    /* For arithmetic floats stay floats: an integer type would round quotients and wrap sums. */
-    if (!try_floats && is_float(s->type) && purpose == SCAN_FOR_ARITHMETIC) continue;
     for (size_t i = 0; i < count; i++) {
       dtype candidate = try_floats ? floats[i] : integers[i];
       if ((candidate == DTYPE_BF16 && !bfloat) || !scan_allows(purpose, candidate)) continue;

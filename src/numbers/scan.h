@@ -40,8 +40,7 @@ void scan_join(scan *s, const scan *other);
  * if `bfloat` (few formats have it). */
 dtype scan_smallest(const scan *s, bool bfloat);
 /* What the values are for, and so which types may replace theirs:
- *   arithmetic  no float16, whose sums overflow at 65504; no unsigned type, whose differences wrap;
- *               floats stay floats
+ *   arithmetic  no float16, whose sums overflow at 65504; no unsigned type, whose differences wrap
  *   training    float16 and uint8, which models take as inputs, and signed types
  *   storage     any type */
 typedef enum scan_purpose {
