@@ -50,6 +50,10 @@ class TextColumn:
             self._words = self._written_out(0, self._count())
         return self._words
 
+    def codes(self) -> "Optional[Tuple[Any, List[str]]]":
+        """Returns the code of each row and the word of each code; None without a dictionary."""
+        return (self._codes[:], self.words()) if self._codes is not None else None
+
     def _written_out(self, first: int, stop: int) -> "List[str]":
         """Returns texts `first` to `stop` of a column without a dictionary."""
         if first >= stop:
@@ -187,6 +191,16 @@ def column_names(path: Any) -> "List[str]":
     return [] if {"indptr", "indices", "format"} <= set(found) else found
 
 
+def as_series(values: Any) -> Any:
+    """Returns the values as a pandas Series; times that its datetime64 does not hold are Python objects."""
+    import pandas
+
+    try:
+        return pandas.Series(values)
+    except pandas.errors.OutOfBoundsDatetime:
+        return pandas.Series(values.astype(object))
+
+
 class LazyText:
     """A text column on disk. Indexing returns a str or a NumPy array of str (dtype object)."""
 
@@ -254,6 +268,19 @@ class LazyText:
 
     def __reduce__(self) -> Any:
         return self._again
+
+    def to_pandas(self) -> Any:
+        """Returns the texts as a pandas Series: a Categorical if they are stored as a dictionary. Empty text is missing."""
+        import numpy
+        import pandas
+
+        parts = self._column.codes()
+        if parts is None:
+            return pandas.Series([text or None for text in self], dtype=object)
+        codes, words = parts
+        places = numpy.cumsum([word != "" for word in words]) - 1  # without the empty word
+        places[[at for at, word in enumerate(words) if word == ""]] = -1
+        return pandas.Series(pandas.Categorical.from_codes(places[codes], [word for word in words if word]))
 
     def close(self) -> None:
         self._column.close()

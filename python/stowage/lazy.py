@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional, Tuple
 
 from ._array import ArrayInfo, Origin, numpy_type, shape_of
 from ._arrow import frames_of_file, take
-from ._library import Invalid, NotFound, StowageError, Unsupported, call, lib
-from ._text import LazyText, column_names, find_text
+from ._library import Invalid, NotFound, StowageError, Unsupported, call, lib, need
+from ._text import LazyText, as_series, column_names, find_text
 
 if TYPE_CHECKING:
     import numpy
@@ -87,6 +87,19 @@ class LazyTable:
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return frames_of_file(self._path).__arrow_c_stream__()
+
+    def to_pandas(self, columns: "Optional[Iterable[str]]" = None) -> Any:
+        """Returns all columns, or those given, as a pandas DataFrame in memory.
+
+        A text column that is stored as a dictionary becomes a Categorical, whose values are not copied out; other texts become str.
+        Empty text is missing, as in `pandas.read_csv`. Times become datetime64.
+        """
+        pandas = need("pandas", "to_pandas")
+        made = {}
+        for name in self.columns if columns is None else columns:
+            column = self[name]
+            made[name] = column.to_pandas() if isinstance(column, LazyText) else as_series(column[...])
+        return pandas.DataFrame(made)
 
 
 class LazyArray:

@@ -87,11 +87,8 @@ static void add_field(evidence *e, const csv_field *first, const csv_field *f, s
  * pass over the table reports it. */
 static void read_sample(sample *s) {
   const csv *c = s->from;
-  csv below = {.delimiter = c->delimiter,
-               .columns = c->columns,
-               .row_max = c->row_max,
-               .fields_max = c->fields_max,
-               .in = {.name = c->in.name, .at = c->in.at, .end = c->in.end, .at_eof = true}};
+  csv below = {.in = {.at = c->in.at, .end = c->in.end}};
+  csv_view(&below, c);
   while (s->rows < SAMPLE_ROWS && below.in.at < below.in.end) {
     bool more = false;
     const char *at = (const char *)below.in.at, *end = (const char *)below.in.end;

@@ -2,7 +2,6 @@
  * the types asked for. */
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,20 +27,14 @@ static stow_status print(const verb_call *call, const shrink_result *r, const sh
   return data_print(call, &text, status, b);
 }
 
-/* "1e-3" and "rel:1e-3" are a part of each value, "abs:1e-3" an amount. */
-static stow_status read_tolerance(shrink_options *o, const char *text) {
-  const char *number = text;
-  o->relative = strncmp(text, "abs:", 4) != 0;
-  if (strncmp(text, "abs:", 4) == 0 || strncmp(text, "rel:", 4) == 0) number += 4;
-  char *end;
-  errno = 0;
-  o->tolerance = strtod(number, &end);
-  if (end == number || *end != '\0' || !isfinite(o->tolerance) || o->tolerance <= 0)
-    return stow_fail(STOW_ERR_INVALID,
-                     "--tolerance \"%.40s\": must be a number above 0, as 1e-3 (of each value), or "
-                     "abs:0.01 (an amount)",
-                     text);
-  return STOW_OK;
+/* The last --tolerance that names no column. */
+static stow_status read_tolerance(const verb_call *call, shrink_options *o) {
+  const char *text = NULL;
+  for (size_t i = 0; i < call->given_count; i++)
+    if (strcmp(call->given[i].option->name, "tolerance") == 0 &&
+        strchr(call->given[i].value, '=') == NULL)
+      text = call->given[i].value;
+  return text != NULL ? tolerance_parse(&o->tolerance, &o->relative, text) : STOW_OK;
 }
 
 /* Lists every value of an option that may be given several times. The caller frees the list. */
@@ -55,18 +48,20 @@ static stow_status read_lists(const verb_call *call, const char *name, const cha
   return STOW_OK;
 }
 
-static stow_status read_options(const verb_call *call, shrink_options *o) {
-  const char *type = verb_value(call, "dtype"), *tolerance = verb_value(call, "tolerance");
+static stow_status read_options(const verb_call *call, shrink_options *o, table_options *t) {
+  const char *type = verb_value(call, "dtype");
   const char *raw = verb_value(call, "from-dtype"), *shape = verb_value(call, "shape");
   o->dry_run = verb_flag(call, "dry-run");
   o->no_sync = verb_flag(call, "no-sync");
   o->resume = verb_flag(call, "resume");
   o->force = verb_flag(call, "force");
   o->in.header = data_header(call);
+  STOW_TRY(data_table(call, t));
+  o->in.csv = t->csv;
   STOW_TRY(read_lists(call, "columns", &o->columns, &o->column_count));
   STOW_TRY(read_lists(call, "drop", &o->drop, &o->drop_count));
   if (type != NULL) STOW_TRY(dtype_parse(&o->type, type));
-  if (tolerance != NULL) STOW_TRY(read_tolerance(o, tolerance));
+  STOW_TRY(read_tolerance(call, o));
   if (raw != NULL) STOW_TRY(dtype_parse(&o->in.raw.type, raw));
   return shape != NULL ? data_shape(shape, &o->in.raw) : STOW_OK;
 }
@@ -135,7 +130,8 @@ static stow_status read_weights_options(const verb_call *call, weights_options *
 
 /* Options for tables and arrays, which mean nothing for a model. */
 static stow_status refuse_data_options(const verb_call *call) {
-  static const char *const names[] = {"tolerance", "from-dtype", "shape", "columns", "drop"};
+  static const char *const names[] = {"tolerance", "from-dtype", "shape", "columns", "drop",
+                                      "type"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (verb_value(call, names[i]) != NULL)
       return stow_fail(STOW_ERR_INVALID, "--%s is for arrays and tables; %s is a model", names[i],
@@ -188,6 +184,7 @@ static int refuse_model_options(const verb_call *call) {
 
 static int run(verb_call *call) {
   shrink_options o = {0};
+  table_options t = {0};
   budget b;
   progress bar;
   team ranks;
@@ -205,11 +202,12 @@ static int run(verb_call *call) {
   b.team = &ranks;
   if (ranks.size > 1 && verb_value(call, "threads") == NULL) b.threads = 1; /* a rank is one */
   if (ranks.rank > 0) b.progress = NULL;
-  if (status == STOW_OK) status = read_options(call, &o);
+  if (status == STOW_OK) status = read_options(call, &o, &t);
   if (ranks.size == 1 && !o.dry_run) watch_interrupt(verb_value(call, "output"));
   if (status == STOW_OK) status = shrink_and_tell(call, &o, &b, &bar);
   free((void *)(uintptr_t)o.columns);
   free((void *)(uintptr_t)o.drop);
+  table_options_free(&t);
   status = team_agree(&ranks, status);
   int code = verb_exit_code(status);
   /* One message, of the first that failed. */
@@ -232,12 +230,14 @@ static const verb_option options[] = {
     {"join", NULL, "of a model: write one file instead of shards"},
     {"verify", NULL, "of a model: read the output back and compare checksums"},
     {"allow-nan", NULL, "of a model: write it even if values are NaN or infinite"},
-    {"tolerance", "T", "float16 or float32 may round by T of each value; abs:T by an amount"},
+    {"tolerance", "T", "float16 or float32 may round by T of each value; abs:T by an amount; NAME=T in a column"},
+    {"type", "NAME=TYPE", "of a table: this type for a column: float32, …, text or datetime; repeatable"},
     VERB_OPTION_FOR,
     {"dry-run", NULL, "say what each array or column would become, write nothing"},
     {"from-dtype", "TYPE", "the file is raw values of this type"},
     {"shape", "N,N", "and of this shape; default one dimension"},
     VERB_OPTION_NAMES,
+    VERB_OPTIONS_TABLE,
     {"columns", "A,B", "of a table: write these columns alone; repeatable"},
     {"drop", "A,B", "of a table: leave these columns out; repeatable"},
     {"force", NULL, "write a table even if it takes more bytes than the input"},

@@ -7,6 +7,8 @@
 #ifndef DATA_INSPECT_H
 #define DATA_INSPECT_H
 
+#include "arrays/csv.h"
+#include "arrays/csv_time.h"
 #include "data/array.h"
 #include "data/budget.h"
 #include "data/text_layout.h"
@@ -38,6 +40,10 @@ typedef struct column_facts {
   char *name;
   const char *type_name; /* "int64", "float64", "bool", "text" */
   bool text, mixed;      /* mixed: numbers first, then text; its distinct values were not counted */
+  /* Text that is written as times; then the layout is one of datetime64[unit]. */
+  bool time, zoned;
+  csv_unit unit;
+  int64_t earliest, latest; /* in seconds */
   bool padded;           /* text because of leading zeros ("007") */
   scan values;           /* of the numbers */
   uint64_t missing;
@@ -73,6 +79,7 @@ typedef struct inspect_options {
   array_spec raw;      /* if it has a type, the file is raw values */
   table_header header; /* of a table; HEADER_AUTO: decided by the first rows */
   const char *member;  /* the only array to look at; NULL: all */
+  csv_options csv;     /* how a table is written */
 } inspect_options;
 
 /* Detects the kind of the file from its contents. `path` may be "file:member" for one array of it.

@@ -54,7 +54,13 @@ stow_status data_job_fill(data_job *job, const stow_inspect_options *o) {
     job->in.raw.dims = o->raw_dims;
     memcpy(job->in.raw.shape, o->raw_shape, o->raw_dims * sizeof o->raw_shape[0]);
   }
+  STOW_TRY(table_options_read(&job->table, o->table));
+  job->in.csv = job->table.csv;
   return budget_check(job->budget.bytes);
+}
+
+void data_job_free(data_job *job) {
+  table_options_free(&job->table);
 }
 
 /* A model: its tensors are the items; text and JSON are those of `stowage inspect`. */
@@ -101,13 +107,14 @@ stow_status stow_inspect_file(stow_inspection **out, const char *path,
   *out = NULL;
   if (path == NULL) return stow_fail(STOW_ERR_INVALID, "stow_inspect_file: path is NULL");
   stow_inspect_options options = STOW_INSPECT_OPTIONS_INIT;
-  data_job job;
+  data_job job = {0};
   STOW_TRY(growing_read(&options, sizeof options, given, "stow_inspect_options"));
-  STOW_TRY(data_job_fill(&job, &options));
   stow_inspection *made = calloc(1, sizeof *made);
   if (made == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "stow_inspect_file: no host memory");
   made->text = made->json = BUFFER_INIT;
-  stow_status status = read_file(made, path, &job);
+  stow_status status = data_job_fill(&job, &options);
+  if (status == STOW_OK) status = read_file(made, path, &job);
+  data_job_free(&job);
   if (status != STOW_OK) {
     stow_inspection_close(made);
     return status;

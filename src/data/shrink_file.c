@@ -429,13 +429,29 @@ static stow_status shrink_source(job *j, bool to_npz) {
   return shrink_arrays(j, to_npz);
 }
 
+static uint64_t hash_csv(const csv_options *o) {
+  struct {
+    int64_t delimiter, decimal, comment, encoding, has_na;
+    uint64_t skip;
+  } said = {o->delimiter, o->decimal, o->comment, o->encoding, o->na != NULL, o->skip};
+  uint64_t hash = hash_bytes(&said, sizeof said, 0);
+  for (size_t i = 0; i < o->na_count; i++)
+    hash = hash_bytes(o->na[i], strlen(o->na[i]), hash + 1);
+  for (size_t i = 0; i < o->rule_count; i++) {
+    const csv_rule *r = &o->rules[i];
+    double of[] = {r->numbers, r->text, r->times, (double)r->type, r->tolerance, r->relative};
+    hash = hash_bytes(of, sizeof of, hash_bytes(r->name, strlen(r->name), hash + 1));
+  }
+  return hash;
+}
+
 /* Computes the key that identifies this job's checkpoints. */
 static void key_of(uint64_t key[7], const job *j) {
   const shrink_options *o = j->options;
   struct {
     int64_t type, relative, raw, header, dims, has_shape, purpose;
     double tolerance;
-    uint64_t columns, drop;
+    uint64_t columns, drop, csv;
     uint64_t shape[ARRAY_DIMS_MAX];
   } said = {.type = o->type,
             .relative = o->relative,
@@ -445,6 +461,7 @@ static void key_of(uint64_t key[7], const job *j) {
             .has_shape = o->in.raw.has_shape,
             .purpose = j->budget->purpose,
             .tolerance = o->tolerance};
+  said.csv = hash_csv(&o->in.csv);
   memcpy(said.shape, o->in.raw.shape, sizeof said.shape);
   if (o->in.member != NULL) said.columns = hash_bytes(o->in.member, strlen(o->in.member), 1);
   for (size_t i = 0; i < o->column_count; i++)
@@ -507,7 +524,7 @@ static stow_status shrink_by_ranks(job *j, budget *b) {
   const char *format;
   if (team_alone(b->team) || inspect_format(&format, j->from, &j->options->in) != STOW_OK)
     return lead_alone(j, b);
-  if (strcmp(format, "csv") == 0 && table_can_share(j->from)) return share_table(j, b);
+  if (strcmp(format, "csv") == 0 && table_can_share(j->from, &j->options->in.csv)) return share_table(j, b);
   bool plain = strcmp(format, "npy") == 0 || strcmp(format, "raw") == 0;
   return plain && !j->to_npz ? shrink_kept_safe(j, b) : lead_alone(j, b);
 }
@@ -520,6 +537,7 @@ stow_status shrink_file(shrink_result *r, const char *in, const char *out, const
   char file[PATH_MAX];
   shrink_options own = *o;
   if (array_split(in, file, sizeof file, &own.in.member)) in = file;
+  own.in.csv.member = own.in.member;
   job j = {.options = &own, .budget = &b, .result = r, .from = &from, .in = in, .out = out};
   STOW_TRY(check_output(&j, &j.to_npz));
   STOW_TRY(source_open(&from, in));
