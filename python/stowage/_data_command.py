@@ -11,10 +11,11 @@ import re
 import sys
 from typing import Any, Dict, List, Optional
 
+from ._array import several
 from ._files import Table, Text
 from ._library import Invalid, Missing, NotFound, StowageError, shown, shown_lines
 from ._shrink import read_tolerance
-from ._tables import inspect_table, shrink_tables
+from ._tables import format_of, inspect_table, shrink_tables
 
 #: Options of the command that mean nothing for these files, or that the package does not have.
 _REFUSED = (
@@ -72,8 +73,9 @@ def _text(given: Any) -> Text:
 def _shrink(given: Any) -> None:
     everywhere = [value for value in given.tolerance if "=" not in value]
     tolerance = re.sub("^rel:", "", everywhere[-1]) if everywhere else None
+    listed = given.files if format_of(given.files) is not None else several(given.files)
     text, data = shrink_tables(
-        given.files[0],
+        given.files[0] if len(given.files) == 1 else listed,
         given.output,
         read_tolerance(tolerance),
         Table(given.names, tuple(given.columns), tuple(given.drop), given.force, _text(given)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Optional, Union
 
+from ._array import several
 from ._arrow import has_stream
 from ._files import Inspection, Text, inspect_file, read_text
 from ._tables import format_of, inspect_table
@@ -20,6 +21,8 @@ def inspect(
     **text: Any,
 ) -> Inspection:
     """What a data file or URL holds, what it takes in memory and what it could take; never holds the file whole.
+
+    A pattern ("part-*.csv") or a list of files is one table, or one array: their rows follow one another.
 
     `dtype`: the file is raw values of this type. `names`: whether the first row of a table names its columns ("yes", "no",
     "auto"). `memory` is the most to hold. `purpose` is as in `shrink`. Parquet, Arrow (Feather) and JSON lines are read by pyarrow,
@@ -39,4 +42,6 @@ def inspect(
         if dtype is not None or names is not None or said != Text():
             raise TypeError("inspect: dtype=, names= and how text is written are for raw values and text tables")
         return inspect_table(path, memory, purpose)
+    if isinstance(path, (list, tuple)):
+        path = several(path)
     return inspect_file(path, dtype, names, memory, purpose, said)

@@ -538,6 +538,9 @@ def shrink_tables(
                 _write_npz(made, plan.columns, output)
             else:
                 write(made, output, budget)
+    if "\n" in path:  # several text tables
+        names = path.split("\n")
+        path = f"{names[0]} and {len(names) - 1} more file{'s' if len(names) > 2 else ''}"
     text, data = _report(shown(path), kind, plan)
     if not dry_run:
         stored, now = sum(os.path.getsize(name) for name in names if os.path.exists(name)), os.path.getsize(output)

@@ -165,6 +165,8 @@ def find_text(path: Any, opener: Opener) -> "Optional[TextColumn]":
     name = os.fspath(path)
     if isinstance(name, bytes) or ".npz:" not in name:
         return None
+    if set(name) & set("*?[\n") and not os.path.exists(name.rpartition(":")[0]):
+        return None  # several files: each has its own dictionary
     try:
         return TextColumn(name, opener)
     except StowageError:

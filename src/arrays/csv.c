@@ -2,7 +2,6 @@
  * window; a field that is not a number is then classified as text. */
 #include "arrays/csv.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,8 @@
 #pragma GCC diagnostic error "-Wcast-qual"
 
 static stow_status refuse(const csv *c, const char *why) {
-  return stow_fail(STOW_ERR_FORMAT, "%s: line %" PRIu64 ": %s", c->in.name, c->line, why);
+  char where[CSV_WHERE_MAX];
+  return stow_fail(STOW_ERR_FORMAT, "%s: %s", csv_where(c, c->line, where), why);
 }
 
 /* ---- classifying a field ---- */
@@ -131,9 +131,10 @@ const char *csv_row_end(const csv *c, const char *at, const char *end) {
 
 static stow_status add_field(csv *c, size_t n, csv_field **f) {
   if (n < c->capacity) return *f = &c->fields[n], STOW_OK;
+  char where[CSV_WHERE_MAX];
   if (n >= c->fields_max)
-    return stow_fail(STOW_ERR_BUDGET, "%s: line %" PRIu64 ": more than %zu fields; raise --memory",
-                     c->in.name, c->line, c->fields_max);
+    return stow_fail(STOW_ERR_BUDGET, "%s: more than %zu fields; raise --memory",
+                     csv_where(c, c->line, where), c->fields_max);
   size_t capacity = c->capacity * 2 + 16;
   csv_field *more = realloc(c->fields, capacity * sizeof *more);
   if (more == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
@@ -151,8 +152,9 @@ static stow_status reserve_unescaped(csv *c, size_t row_bytes) {
   c->unescaped = calloc(1, row_bytes + DECIMAL_SLACK);
   c->unescaped_capacity = c->unescaped != NULL ? row_bytes + DECIMAL_SLACK : 0;
   if (c->unescaped != NULL) return STOW_OK;
-  return stow_fail(STOW_ERR_HOST_MEMORY, "%s: line %" PRIu64 ": no memory for a row of %zu bytes",
-                   c->in.name, c->line, row_bytes);
+  char where[CSV_WHERE_MAX];
+  return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no memory for a row of %zu bytes",
+                   csv_where(c, c->line, where), row_bytes);
 }
 
 /* Copies text[0, stop), writing each doubled quote once. Returns the copy and sets *length. A quote
@@ -225,10 +227,10 @@ static stow_status split_row(csv *c, const char *at, const char *stop, size_t *c
 }
 
 stow_status csv_long_row(const csv *c, uint64_t line) {
+  char where[CSV_WHERE_MAX];
   return stow_fail(STOW_ERR_BUDGET,
-                   "%s: line %" PRIu64
-                   ": a row is longer than %zu KiB (unclosed quote?); raise --memory",
-                   c->in.name, line, c->row_max >> 10);
+                   "%s: a row is longer than %zu KiB (unclosed quote?); raise --memory",
+                   csv_where(c, line, where), c->row_max >> 10);
 }
 
 /* Brings the next non-empty row into the window; *at is NULL at the end of the file. */
@@ -264,10 +266,10 @@ stow_status csv_next(csv *c, bool *more) {
   size_t count = 0;
   STOW_TRY(split_row(c, at, stop, &count));
   if (c->columns == 0) c->columns = count;
+  char where[CSV_WHERE_MAX];
   if (count != c->columns)
-    return stow_fail(STOW_ERR_FORMAT,
-                     "%s: line %" PRIu64 ": %zu fields, but the lines before it have %zu",
-                     c->in.name, c->line, count, c->columns);
+    return stow_fail(STOW_ERR_FORMAT, "%s: %zu fields, but the lines before it have %zu",
+                     csv_where(c, c->line, where), count, c->columns);
   return STOW_OK;
 }
 
@@ -430,6 +432,7 @@ static stow_status begin(csv *c, size_t row_max, const csv_options *options) {
   c->fields_max = row_max / sizeof(csv_field);
   c->careful = o->na != NULL || o->decimal == ',';
   size_t sample = c->in.capacity < SAMPLE_BYTES ? c->in.capacity : SAMPLE_BYTES;
+  if (c->places != NULL) return input_fill(&c->in, sample); /* each file was looked at */
   STOW_TRY(csv_text_wrap(&c->in, o));
   STOW_TRY(skip_empty(c, sample));
   STOW_TRY(refuse_cr(c));
@@ -446,6 +449,7 @@ static const input_limits no_limits = {.max_bytes = UINT64_MAX, .max_ratio = UIN
 
 void csv_view(csv *view, const csv *c) {
   view->options = c->options;
+  view->places = c->places;
   view->careful = c->careful;
   view->delimiter = c->delimiter;
   view->columns = c->columns;
@@ -469,7 +473,17 @@ static bool is_zip(const char *path) {
   return is;
 }
 
-stow_status csv_open(csv *c, const char *path, size_t row_max, const csv_options *options) {
+stow_status csv_open_joined(csv *c, const input_reader *reader, const csv_places *places,
+                            char delimiter, const char *name, size_t row_max,
+                            const csv_options *options) {
+  *c = (csv){.places = places, .delimiter = delimiter};
+  STOW_TRY(input_open_reader(&c->in, reader, name, &no_limits));
+  stow_status status = begin(c, row_max, options);
+  if (status != STOW_OK) csv_close(c);
+  return status;
+}
+
+stow_status csv_open_one(csv *c, const char *path, size_t row_max, const csv_options *options) {
   *c = (csv){0};
   if (is_zip(path))
     STOW_TRY(csv_zip_open(&c->in, path, options != NULL ? options->member : NULL));

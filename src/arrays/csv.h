@@ -38,6 +38,9 @@ typedef enum csv_encoding {
   CSV_UTF16BE
 } csv_encoding;
 
+/* Does the first row name the columns? HEADER_AUTO: the first rows decide. */
+typedef enum table_header { HEADER_AUTO, HEADER_YES, HEADER_NO } table_header;
+
 /* What the caller wants of one column. */
 typedef struct csv_rule {
   const char *name;
@@ -62,10 +65,27 @@ typedef struct csv_options {
   const csv_rule *rules;
   size_t rule_count;
   const char *member; /* of a zip archive; NULL: its only table */
+  /* Further files, whose rows follow: with the same columns, each with its row of names. */
+  const char *const *files;
+  size_t file_count;
+  table_header names; /* used only with further files */
 } csv_options;
+
+/* Where each of several files begins among the lines of all of them. */
+typedef struct csv_place {
+  const char *name;
+  uint64_t lines_before; /* of the files before it */
+  uint64_t own_lines;    /* of the file that are not in the stream: names, comments */
+} csv_place;
+
+typedef struct csv_places {
+  csv_place *list;
+  _Atomic(size_t) count; /* read by threads that report an error */
+} csv_places;
 
 typedef struct csv {
   input in;
+  const csv_places *places;   /* of several files read as one; NULL: one file */
   const csv_options *options; /* owned by the caller */
   bool careful;               /* an option changes how fields are read: not for the fast loops */
   char delimiter;
@@ -85,6 +105,8 @@ typedef struct csv {
  * delimiter from the first lines; a space only between numbers, as numpy.savetxt writes them.
  * `options` may be NULL and must outlive the csv. */
 stow_status csv_open(csv *c, const char *path, size_t row_max, const csv_options *options);
+/* The same for the first file alone. */
+stow_status csv_open_one(csv *c, const char *path, size_t row_max, const csv_options *options);
 stow_status csv_open_memory(csv *c, const void *bytes, size_t count, const char *name,
                             size_t row_max, const csv_options *options);
 void csv_close(csv *c);
@@ -103,6 +125,14 @@ struct zip;
 bool csv_zip_is(const struct zip *z);
 /* Opens the table in a zip archive as an input. (csv_zip.c) */
 stow_status csv_zip_open(input *in, const char *path, const char *member);
+/* Opens what a reader gives as a table: text in UTF-8 with this delimiter. For csv_open. */
+stow_status csv_open_joined(csv *c, const input_reader *reader, const csv_places *places,
+                            char delimiter, const char *name, size_t row_max,
+                            const csv_options *options);
+/* Writes "FILE: line N" for a line of the stream. Returns `text`. Safe in any thread that parses
+ * rows. (csv_where.c) */
+#define CSV_WHERE_MAX 1040
+const char *csv_where(const csv *c, uint64_t line, char text[CSV_WHERE_MAX]);
 /* Wraps an open input: converts its text to UTF-8, and empties skipped lines and comments. `in` is
  * closed on failure. (csv_text.c) */
 stow_status csv_text_wrap(input *in, const csv_options *o);

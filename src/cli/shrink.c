@@ -14,13 +14,16 @@
 #include "cli/data_options.h"
 #include "cli/output.h"
 #include "cli/python.h"
+#include "data/shards.h"
 #include "data/shrink_text.h"
 #include "data/team.h"
 #include "data/weights/text.h"
 
-static stow_status print(const verb_call *call, const shrink_result *r, const shrink_options *o,
-                         const budget *b) {
-  const char *in = call->operands[0], *out = verb_value(call, "output");
+static stow_status print(const verb_call *call, const char *given, const shrink_result *r,
+                         const shrink_options *o, const budget *b) {
+  char in[PATH_MAX];
+  const char *out = verb_value(call, "output");
+  shards_title(given, in, sizeof in);
   buffer text = BUFFER_INIT;
   stow_status status = verb_flag(call, "json") ? shrink_json(&text, r, in, out, o, budget_peak())
                                                : shrink_text(&text, r, in, out, o, output_color());
@@ -96,12 +99,17 @@ static void watch_interrupt(const char *out) {
 /* Every rank of a team does its part; the first one speaks. */
 static stow_status shrink_and_tell(verb_call *call, const shrink_options *o, const budget *b,
                                    progress *bar) {
-  const char *in = call->operands[0], *out = verb_value(call, "output");
+  const char *out = verb_value(call, "output");
   shrink_result r;
-  stow_status status = shrink_file(&r, in, out, o, b);
+  buffer in = BUFFER_INIT;
+  for (int i = 0; i < call->operand_count; i++)
+    buffer_printf(&in, "%s%s", i > 0 ? "\n" : "", call->operands[i]);
+  stow_status status = in.status;
+  if (status == STOW_OK) status = shrink_file(&r, in.data, out, o, b);
   progress_end(bar);
-  if (status != STOW_OK) return status;
-  if (b->team->rank == 0) status = print(call, &r, o, b);
+  if (status != STOW_OK) return buffer_free(&in), status;
+  if (b->team->rank == 0) status = print(call, in.data, &r, o, b);
+  buffer_free(&in);
   shrink_free(&r);
   return status;
 }
@@ -193,6 +201,8 @@ static int run(verb_call *call) {
                             "small.gguf or a folder");
   if (python_reads(call->operands[0]) || python_reads(verb_value(call, "output")))
     return python_become(call, NULL, "_data_command"); /* Parquet, Arrow and JSON lines */
+  if (model_is(call->operands[0]) && call->operand_count > 1)
+    return verb_usage(call, "%s is a model; shrink models one by one", output_name(call->operands[0]));
   if (model_is(call->operands[0])) return run_weights(call);
   int refused = refuse_model_options(call);
   if (refused != EXIT_DONE) return refused;
@@ -256,12 +266,13 @@ const verb verb_shrink = {
     .summary = "write a data file in the smallest types that hold every value, or a model smaller",
     .example = "stowage shrink train.npy -o small.npy\n"
                "stowage shrink table.csv.gz -o table.npz --dry-run\n"
+               "stowage shrink part-*.csv -o table.npz\n"
                "stowage shrink features.npy -o half.npy --for training --tolerance 1e-3\n"
                "stowage shrink Llama-3-8B/ -o small/ --dtype bf16 --shard 2G\n"
                "stowage shrink model-f16.gguf -o model-q4.gguf --quantize q4_k",
-    .operands = "IN",
+    .operands = "IN…",
     .operands_min = 1,
-    .operands_max = 1,
+    .operands_max = VERB_ANY_NUMBER,
     .options = options,
     .run = run,
 };

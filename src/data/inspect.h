@@ -73,8 +73,6 @@ typedef struct file_facts {
   uint64_t bytes, bytes_after; /* in memory, of everything */
 } file_facts;
 
-typedef enum table_header { HEADER_AUTO, HEADER_YES, HEADER_NO } table_header;
-
 typedef struct inspect_options {
   array_spec raw;      /* if it has a type, the file is raw values */
   table_header header; /* of a table; HEADER_AUTO: decided by the first rows */
@@ -87,6 +85,10 @@ typedef struct inspect_options {
 stow_status inspect_file(file_facts *f, const char *path, const inspect_options *options,
                          const budget *b);
 void inspect_free(file_facts *f);
+/* Opens the file or files for a job: splits "file:member", sets the csv options for several tables,
+ * opens several arrays as one. `s` must outlive `from` and `o`. */
+struct shards;
+stow_status inspect_open(source *from, struct shards *s, inspect_options *o, uint64_t *file_bytes);
 
 /* Returns the kind of the file from its first bytes and the options: "npy", "npz", "csv", "raw", …;
  * STOW_ERR_FORMAT if it is not supported. */

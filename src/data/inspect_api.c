@@ -1,6 +1,7 @@
 /* The public inspection (stowage/inspect.h): facts with their text and JSON. */
 #include <stowage/inspect.h>
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "base/growing.h"
 #include "data/inspect_text.h"
 #include "data/job.h"
+#include "data/shards.h"
 #include "data/weights/inspect.h"
 #include "data/workers.h"
 
@@ -94,7 +96,9 @@ static stow_status read_model(stow_inspection *i, const char *path, const data_j
 
 static stow_status read_file(stow_inspection *i, const char *path, const data_job *job) {
   if (job->in.raw.type == DTYPE_NONE && model_is(path)) return read_model(i, path, job);
+  char title[PATH_MAX];
   STOW_TRY(inspect_file(&i->facts, path, &job->in, &job->budget));
+  path = shards_title(path, title, sizeof title);
   json j = JSON_PRETTY(&i->json);
   inspect_json(&j, path, &i->facts, 0);
   STOW_TRY(i->json.status);

@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "data/checkpoint.h"
 #include "data/ranges.h"
+#include "data/shards.h"
 #include "data/sparse.h"
 #include "data/table.h"
 #include "data/team.h"
@@ -461,6 +462,51 @@ stow_status inspect_format(const char **format, source *from, const inspect_opti
   return STOW_OK;
 }
 
+/* Adds the bytes of the files after the first. */
+static stow_status add_bytes(const shards *s, uint64_t *bytes) {
+  for (size_t i = 1; i < s->count; i++) {
+    source one;
+    STOW_TRY(source_open(&one, s->paths[i]));
+    *bytes += one.bytes;
+    source_close(&one);
+  }
+  return STOW_OK;
+}
+
+stow_status inspect_open(source *from, shards *s, inspect_options *o, uint64_t *file_bytes) {
+  const char *format, *member = NULL;
+  char *path = s->paths[0];
+  char file[PATH_MAX];
+  if (o->member == NULL && array_split(path, file, sizeof file, &member)) {
+    if (s->count == 1) { /* the name of the source must outlive it */
+      memcpy(path, file, strlen(file) + 1);
+      o->member = path + strlen(file) + 1;
+    }
+    path = file;
+  }
+  o->csv.member = o->member;
+  o->csv.names = o->header;
+  STOW_TRY(source_open(from, s->count == 1 ? s->paths[0] : path));
+  *file_bytes = from->bytes;
+  if (s->count == 1) return STOW_OK;
+  stow_status status = member == NULL ? inspect_format(&format, from, o) : STOW_OK;
+  bool table = status == STOW_OK && member == NULL && strcmp(format, "csv") == 0;
+  if (table) {
+    o->csv.files = (const char *const *)s->paths + 1;
+    o->csv.file_count = s->count - 1;
+    from->name = s->paths[0];
+    status = add_bytes(s, file_bytes);
+    if (status != STOW_OK) source_close(from);
+    return status;
+  }
+  source_close(from);
+  if (status == STOW_OK) status = shards_open_arrays(from, s, &o->raw);
+  if (status != STOW_OK) return status;
+  o->raw = (array_spec){0};
+  *file_bytes = from->bytes;
+  return STOW_OK;
+}
+
 static stow_status inspect_source(file_facts *f, source *from, const inspect_options *o,
                                   const budget *b) {
   array a;
@@ -493,14 +539,16 @@ stow_status inspect_file(file_facts *f, const char *path, const inspect_options 
                          const budget *b) {
   inspect_options o = options != NULL ? *options : (inspect_options){0};
   *f = (file_facts){.purpose = b->purpose};
-  char file[PATH_MAX];
+  shards several;
   source from;
-  if (o.member == NULL && array_split(path, file, sizeof file, &o.member)) path = file;
-  STOW_TRY(source_open(&from, path));
-  f->file_bytes = from.bytes;
-  stow_status status = inspect_source(f, &from, &o, b);
-  if (status == STOW_OK) status = source_check(&from);
-  source_close(&from);
+  stow_status status = shards_find(&several, path);
+  if (status == STOW_OK) status = inspect_open(&from, &several, &o, &f->file_bytes);
+  if (status == STOW_OK) {
+    status = inspect_source(f, &from, &o, b);
+    if (status == STOW_OK) status = source_check(&from);
+    source_close(&from);
+  }
+  shards_free(&several);
   if (status != STOW_OK) {
     inspect_free(f);
     return status;

@@ -1,11 +1,13 @@
 /* The public shrink (stowage/shrink.h): a job, and its result with text and JSON. */
 #include <stowage/shrink.h>
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/growing.h"
 #include "data/job.h"
+#include "data/shards.h"
 #include "data/shrink_text.h"
 #include "data/weights/text.h"
 
@@ -107,8 +109,10 @@ static bool asks_for_model(const stow_shrink_options *o) {
 
 static stow_status do_it(stow_shrink *s, const char *in, const char *out, const shrink_options *o,
                          const budget *b) {
+  char title[PATH_MAX];
   STOW_TRY(shrink_file(&s->result, in, out, o, b));
   s->done = true;
+  in = shards_title(in, title, sizeof title);
   STOW_TRY(shrink_text(&s->text, &s->result, in, out, o, false));
   return shrink_json(&s->json, &s->result, in, out, o, 0);
 }
