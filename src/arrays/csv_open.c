@@ -16,6 +16,7 @@ typedef struct csv_shards {
   const csv_options *options; /* with the other files */
   csv_options each;           /* for one file */
   size_t row_max;
+  char delimiter; /* of the first file */
   bool names;     /* each file begins with a row of names */
   char **columns; /* their names */
   size_t column_count;
@@ -85,7 +86,9 @@ static stow_status look_at(csv_shards *s, size_t i) {
   if (status == STOW_OK && !more)
     status = stow_fail(STOW_ERR_FORMAT, "%s: the file is empty; leave it out", path);
   if (status == STOW_OK && i == 0) {
-    s->each.delimiter = c.delimiter;
+    s->delimiter = c.delimiter;
+    /* A space is detected in each file, because comments may come before the numbers. */
+    if (c.delimiter != ' ') s->each.delimiter = c.delimiter;
     s->names = s->options->names == HEADER_YES;
     if (s->options->names == HEADER_AUTO) status = csv_find_header(&c, &s->names);
     if (status == STOW_OK) status = take_columns(s, &c);
@@ -172,7 +175,7 @@ static stow_status open_shards(csv *c, const char *path, size_t row_max,
   }
   input_reader reader = {
       .read = read_shards, .raw_bytes = raw_bytes, .close = close_shards, .user = s};
-  return csv_open_joined(c, &reader, &s->places, s->each.delimiter, path, row_max, options);
+  return csv_open_joined(c, &reader, &s->places, s->delimiter, path, row_max, options);
 }
 
 stow_status csv_open(csv *c, const char *path, size_t row_max, const csv_options *options) {
