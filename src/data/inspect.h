@@ -71,6 +71,7 @@ typedef struct file_facts {
   bool unnamed_first; /* the header does not name the first column: it is called "index" */
   bool pandas_index;  /* and it holds the numbers 0 to rows - 1: an index that pandas wrote */
   uint64_t bytes, bytes_after; /* in memory, of everything */
+  uint64_t npz_bytes;          /* of a table: the file that shrink writes, with its headers */
 } file_facts;
 
 typedef struct inspect_options {

@@ -221,6 +221,22 @@ static stow_status member_work(void *context, unsigned number) {
 
 /* ---- the pass ---- */
 
+/* What a member of an npz takes besides its values: a local header, an entry of the directory, each
+ * with its name and zip64 sizes (files/zip_write.c), and the npy header. */
+static uint64_t member_bytes(const char *name, const char *end) {
+  return 2 * (strlen(name) + strlen(end) + strlen(".npy")) + (30 + 20) + (46 + 28) + 128;
+}
+
+static uint64_t headers_of(const column_facts *c) {
+  if (!c->text || c->time) return member_bytes(c->name, "");
+  const text_layout *l = &c->layout;
+  uint64_t bytes = member_bytes(c->name, l->dictionary ? ".words.bytes" : ".bytes");
+  if (!l->texts.fixed) bytes += member_bytes(c->name, l->dictionary ? ".words.offsets" : ".offsets");
+  return bytes + (l->dictionary ? member_bytes(c->name, ".codes") : 0);
+}
+
+enum { ARCHIVE_END_BYTES = 56 + 20 + 22 }; /* zip64's end records, and the plain one */
+
 void table_conclude(file_facts *f, const table_state *s) {
   for (size_t i = 0; i < s->count; i++) {
     bool known = !s->too_many[i];
@@ -228,7 +244,9 @@ void table_conclude(file_facts *f, const table_state *s) {
                           f->purpose);
     f->bytes += f->columns[i].bytes;
     f->bytes_after += f->columns[i].bytes_after;
+    f->npz_bytes += f->columns[i].bytes_after + headers_of(&f->columns[i]);
   }
+  f->npz_bytes += ARCHIVE_END_BYTES;
   f->rows = s->rows;
   const column_facts *first = f->columns;
   f->pandas_index = f->unnamed_first && f->rows > 0 && !first->text && first->missing == 0 &&
