@@ -44,8 +44,8 @@ typedef struct column_facts {
   bool time, zoned;
   csv_unit unit;
   int64_t earliest, latest; /* in seconds */
-  bool padded;           /* text because of leading zeros ("007") */
-  scan values;           /* of the numbers */
+  bool padded;              /* text because of leading zeros ("007") */
+  scan values;              /* of the numbers */
   uint64_t missing;
   uint64_t distinct;            /* of text, not counting the empty one */
   bool distinct_known;          /* false: more than the budget holds, or mixed */

@@ -63,8 +63,9 @@ static stow_status check_rules(const file_facts *f, const csv *c) {
     for (size_t k = 0; k < f->column_count && !found; k++)
       found = strcmp(f->columns[k].name, c->options->rules[i].name) == 0;
     if (!found)
-      return stow_fail(STOW_ERR_INVALID, "%s: --type: unknown column \"%.100s\"; the columns are: %s",
-                       c->in.name, c->options->rules[i].name, names);
+      return stow_fail(STOW_ERR_INVALID,
+                       "%s: --type: unknown column \"%.100s\"; the columns are: %s", c->in.name,
+                       c->options->rules[i].name, names);
   }
   return STOW_OK;
 }
@@ -95,7 +96,8 @@ static stow_status begin_pass(table_pass *p) {
   s->too_many = calloc(s->count, sizeof *s->too_many);
   p->forms = calloc(s->count, sizeof *p->forms);
   p->padded = calloc(s->count, sizeof *p->padded);
-  if (p->padded == NULL || s->stats == NULL || s->words == NULL || s->too_many == NULL || p->forms == NULL)
+  if (p->padded == NULL || s->stats == NULL || s->words == NULL || s->too_many == NULL ||
+      p->forms == NULL)
     return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory for %zu columns", c->in.name,
                      s->count);
   for (size_t i = 0; i < s->count; i++) {
@@ -231,7 +233,8 @@ static uint64_t headers_of(const column_facts *c) {
   if (!c->text || c->time) return member_bytes(c->name, "");
   const text_layout *l = &c->layout;
   uint64_t bytes = member_bytes(c->name, l->dictionary ? ".words.bytes" : ".bytes");
-  if (!l->texts.fixed) bytes += member_bytes(c->name, l->dictionary ? ".words.offsets" : ".offsets");
+  if (!l->texts.fixed)
+    bytes += member_bytes(c->name, l->dictionary ? ".words.offsets" : ".offsets");
   return bytes + (l->dictionary ? member_bytes(c->name, ".codes") : 0);
 }
 
