@@ -152,6 +152,8 @@ class Origin:
         self.options = ArrayOptions()
         if not hasattr(given, "read") and not isinstance(given, os.PathLike) and callable(getattr(given, "open", None)):
             given = given.open() if hasattr(given, "mode") else given.open("rb")  # fsspec.open's, or a path of its kind
+        if isinstance(given, (list, tuple)) and given:
+            given = several(given)
         if isinstance(given, (str, os.PathLike)):
             given = _from_store(given)
         if is_array(given):
@@ -240,6 +242,18 @@ def _from_store(given: Any) -> Any:
         return fsspec.open(path, "rb").open()
     except (ImportError, ValueError) as error:  # the package for this store is missing, or there is none
         raise Invalid(f"{shown(path)}: fsspec cannot open it; try fsspec.open({shown(path)!r})") from error
+
+
+def several(paths: "Iterable[Any]") -> str:
+    """Returns the name of several files whose rows follow one another, as the library reads it.
+
+    >>> several(["a.npy", "b-*.npy"])
+    'a.npy\\nb-*.npy'
+    """
+    names = [os.fsdecode(os.fspath(path)) for path in paths]
+    if any("\n" in name for name in names):
+        raise Invalid("a file whose name has a line feed cannot be one of several")
+    return "\n".join(names)
 
 
 def origin_of(path: str) -> Optional[Tuple[str, str, int]]:

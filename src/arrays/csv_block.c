@@ -83,8 +83,8 @@ stow_status csv_block_fill_by(csv_block *b, csv *c, const csv_loops *by) {
   f.lengths = f.lines + f.most;
   stow_status status = STOW_OK;
   while (c->in.at < c->in.end && status == STOW_OK) {
-    bool odd = false;
-    status = by->rows(b, c, &f, &odd);
+    bool odd = c->careful;
+    if (!c->careful) status = by->rows(b, c, &f, &odd);
     if (status == STOW_OK && odd) status = odd_row(b, c);
   }
   free(f.ends);

@@ -24,6 +24,7 @@ typedef struct csv_column {
   csv_form form;    /* form of all values; may change from integers to floats while the block is
                      * filled */
   bool numbers, fractions;      /* seen in this block */
+  bool padded;                  /* "007" is the number 7 here */
   bool negative;                /* a negative integer among uint64: no type holds both */
   bool inexact;                 /* an integer among floats that was rounded to the nearest double */
   uint64_t missing;             /* empty fields */

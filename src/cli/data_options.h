@@ -10,6 +10,7 @@
 #include "data/array.h"
 #include "data/budget.h"
 #include "data/inspect.h"
+#include "data/table_options.h"
 
 #define VERB_OPTION_MEMORY                                                                         \
   { "memory", "SIZE", "use at most this much memory; default a quarter of free memory" }
@@ -26,6 +27,16 @@
 #define VERB_OPTION_NAMES                                                                          \
   { "names", "yes|no|auto", "whether a table's first row names its columns; default auto" }
 
+/* How a text table is written. */
+#define VERB_OPTIONS_TABLE                                                                         \
+  {"delimiter", "C", "table: the field separator, a character or tab; default detected"},          \
+      {"decimal", ".|,", "table: the decimal point; default ."},                                   \
+      {"comment", "C", "table: skip lines that begin with this character"},                        \
+      {"skip", "N", "table: skip this many lines at the top"},                                     \
+      {"encoding", "NAME", "table: utf-8 (default), latin-1, cp1252 or utf-16"}, {                 \
+    "na", "WORD,WORD", "table: words for missing values, instead of NA, null, …; repeatable"     \
+  }
+
 #define VERB_OPTION_HEADER                                                                         \
   {                                                                                                \
     "header", "LINE",                                                                              \
@@ -36,6 +47,9 @@
   { "min-rate", "SIZE", "give up on a server that sends less per second; default 1K, 0: never" }
 
 table_header data_header(const verb_call *call);
+/* --delimiter, --decimal, --comment, --skip, --encoding and --na. The caller frees them with
+ * table_options_free. */
+stow_status data_table(const verb_call *call, table_options *t);
 /* Reads --memory into the budget, shows a bar called `what` for b->progress, and applies --header
  * to every URL opened from now on. */
 stow_status data_budget(const verb_call *call, budget *b, progress *bar, const char *what);

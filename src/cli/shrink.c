@@ -2,7 +2,6 @@
  * requested types. */
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,34 +14,30 @@
 #include "cli/data_options.h"
 #include "cli/output.h"
 #include "cli/python.h"
+#include "data/shards.h"
 #include "data/shrink_text.h"
 #include "data/team.h"
 #include "data/weights/text.h"
 
-static stow_status print(const verb_call *call, const shrink_result *r, const shrink_options *o,
-                         const budget *b) {
-  const char *in = call->operands[0], *out = verb_value(call, "output");
+static stow_status print(const verb_call *call, const char *given, const shrink_result *r,
+                         const shrink_options *o, const budget *b) {
+  char in[PATH_MAX];
+  const char *out = verb_value(call, "output");
+  shards_title(given, in, sizeof in);
   buffer text = BUFFER_INIT;
   stow_status status = verb_flag(call, "json") ? shrink_json(&text, r, in, out, o, budget_peak())
                                                : shrink_text(&text, r, in, out, o, output_color());
   return data_print(call, &text, status, b);
 }
 
-/* Parses the tolerance: "1e-3" and "rel:1e-3" are relative to each value, "abs:1e-3" is
- * absolute. */
-static stow_status read_tolerance(shrink_options *o, const char *text) {
-  const char *number = text;
-  o->relative = strncmp(text, "abs:", 4) != 0;
-  if (strncmp(text, "abs:", 4) == 0 || strncmp(text, "rel:", 4) == 0) number += 4;
-  char *end;
-  errno = 0;
-  o->tolerance = strtod(number, &end);
-  if (end == number || *end != '\0' || !isfinite(o->tolerance) || o->tolerance <= 0)
-    return stow_fail(STOW_ERR_INVALID,
-                     "--tolerance \"%.40s\": must be a number above 0, as 1e-3 (of each value), or "
-                     "abs:0.01 (an amount)",
-                     text);
-  return STOW_OK;
+/* The last --tolerance that names no column. */
+static stow_status read_tolerance(const verb_call *call, shrink_options *o) {
+  const char *text = NULL;
+  for (size_t i = 0; i < call->given_count; i++)
+    if (strcmp(call->given[i].option->name, "tolerance") == 0 &&
+        strchr(call->given[i].value, '=') == NULL)
+      text = call->given[i].value;
+  return text != NULL ? tolerance_parse(&o->tolerance, &o->relative, text) : STOW_OK;
 }
 
 /* Lists every value of an option that may be given several times. The caller frees the list. */
@@ -56,18 +51,20 @@ static stow_status read_lists(const verb_call *call, const char *name, const cha
   return STOW_OK;
 }
 
-static stow_status read_options(const verb_call *call, shrink_options *o) {
-  const char *type = verb_value(call, "dtype"), *tolerance = verb_value(call, "tolerance");
+static stow_status read_options(const verb_call *call, shrink_options *o, table_options *t) {
+  const char *type = verb_value(call, "dtype");
   const char *raw = verb_value(call, "from-dtype"), *shape = verb_value(call, "shape");
   o->dry_run = verb_flag(call, "dry-run");
   o->no_sync = verb_flag(call, "no-sync");
   o->resume = verb_flag(call, "resume");
   o->force = verb_flag(call, "force");
   o->in.header = data_header(call);
+  STOW_TRY(data_table(call, t));
+  o->in.csv = t->csv;
   STOW_TRY(read_lists(call, "columns", &o->columns, &o->column_count));
   STOW_TRY(read_lists(call, "drop", &o->drop, &o->drop_count));
   if (type != NULL) STOW_TRY(dtype_parse(&o->type, type));
-  if (tolerance != NULL) STOW_TRY(read_tolerance(o, tolerance));
+  STOW_TRY(read_tolerance(call, o));
   if (raw != NULL) STOW_TRY(dtype_parse(&o->in.raw.type, raw));
   return shape != NULL ? data_shape(shape, &o->in.raw) : STOW_OK;
 }
@@ -103,12 +100,17 @@ static void watch_interrupt(const char *out) {
 /* Every rank of a team does its part; the first one prints the result. */
 static stow_status shrink_and_tell(verb_call *call, const shrink_options *o, const budget *b,
                                    progress *bar) {
-  const char *in = call->operands[0], *out = verb_value(call, "output");
+  const char *out = verb_value(call, "output");
   shrink_result r;
-  stow_status status = shrink_file(&r, in, out, o, b);
+  buffer in = BUFFER_INIT;
+  for (int i = 0; i < call->operand_count; i++)
+    buffer_printf(&in, "%s%s", i > 0 ? "\n" : "", call->operands[i]);
+  stow_status status = in.status;
+  if (status == STOW_OK) status = shrink_file(&r, in.data, out, o, b);
   progress_end(bar);
-  if (status != STOW_OK) return status;
-  if (b->team->rank == 0) status = print(call, &r, o, b);
+  if (status != STOW_OK) return buffer_free(&in), status;
+  if (b->team->rank == 0) status = print(call, in.data, &r, o, b);
+  buffer_free(&in);
   shrink_free(&r);
   return status;
 }
@@ -137,7 +139,8 @@ static stow_status read_weights_options(const verb_call *call, weights_options *
 
 /* Rejects options for tables and arrays, which do not apply to a model. */
 static stow_status refuse_data_options(const verb_call *call) {
-  static const char *const names[] = {"tolerance", "from-dtype", "shape", "columns", "drop"};
+  static const char *const names[] = {"tolerance", "from-dtype", "shape",
+                                      "columns",   "drop",       "type"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (verb_value(call, names[i]) != NULL)
       return stow_fail(STOW_ERR_INVALID, "--%s is for arrays and tables; %s is a model", names[i],
@@ -191,6 +194,7 @@ static int refuse_model_options(const verb_call *call) {
 
 static int run(verb_call *call) {
   shrink_options o = {0};
+  table_options t = {0};
   budget b;
   progress bar;
   team ranks;
@@ -199,6 +203,9 @@ static int run(verb_call *call) {
                             "small.gguf or a folder");
   if (python_reads(call->operands[0]) || python_reads(verb_value(call, "output")))
     return python_become(call, NULL, "_data_command"); /* Parquet, Arrow and JSON lines */
+  if (model_is(call->operands[0]) && call->operand_count > 1)
+    return verb_usage(call, "%s is a model; shrink models one by one",
+                      output_name(call->operands[0]));
   if (model_is(call->operands[0])) return run_weights(call);
   int refused = refuse_model_options(call);
   if (refused != EXIT_DONE) return refused;
@@ -210,11 +217,12 @@ static int run(verb_call *call) {
     b.threads = 1; /* a rank uses one
                     * thread */
   if (ranks.rank > 0) b.progress = NULL;
-  if (status == STOW_OK) status = read_options(call, &o);
+  if (status == STOW_OK) status = read_options(call, &o, &t);
   if (ranks.size == 1 && !o.dry_run) watch_interrupt(verb_value(call, "output"));
   if (status == STOW_OK) status = shrink_and_tell(call, &o, &b, &bar);
   free((void *)(uintptr_t)o.columns);
   free((void *)(uintptr_t)o.drop);
+  table_options_free(&t);
   status = team_agree(&ranks, status);
   int code = verb_exit_code(status);
   /* Only the first rank that failed prints its message. */
@@ -238,12 +246,15 @@ static const verb_option options[] = {
     {"verify", NULL, "model: read the output back and compare checksums"},
     {"allow-nan", NULL, "model: write it even if values are NaN or infinite"},
     {"tolerance", "T",
-     "allow float16 and float32 to round by the fraction T of each value, or by abs:T"},
+     "allow floats to round by the fraction T of each value, or by abs:T; NAME=T: in one column"},
+    {"type", "NAME=TYPE",
+     "table: read a column as this type: float32, …, text or datetime; repeatable"},
     VERB_OPTION_FOR,
     {"dry-run", NULL, "show what each array or column would become; write nothing"},
     {"from-dtype", "TYPE", "read the file as raw values of this type"},
     {"shape", "N,N", "the shape of raw values; default one dimension"},
     VERB_OPTION_NAMES,
+    VERB_OPTIONS_TABLE,
     {"columns", "A,B", "table: write only these columns; repeatable"},
     {"drop", "A,B", "table: leave out these columns; repeatable"},
     {"force", NULL, "write a table even if it is larger than the input"},
@@ -262,12 +273,13 @@ const verb verb_shrink = {
     .summary = "write a data file in the smallest types that hold every value, or a model smaller",
     .example = "stowage shrink train.npy -o small.npy\n"
                "stowage shrink table.csv.gz -o table.npz --dry-run\n"
+               "stowage shrink part-*.csv -o table.npz\n"
                "stowage shrink features.npy -o half.npy --for training --tolerance 1e-3\n"
                "stowage shrink Llama-3-8B/ -o small/ --dtype bf16 --shard 2G\n"
                "stowage shrink model-f16.gguf -o model-q4.gguf --quantize q4_k",
-    .operands = "IN",
+    .operands = "IN…",
     .operands_min = 1,
-    .operands_max = 1,
+    .operands_max = VERB_ANY_NUMBER,
     .options = options,
     .run = run,
 };

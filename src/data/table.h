@@ -55,9 +55,10 @@ typedef struct table_taker {
   /* Restores the kept texts, and anything else that is needed, after the state is restored. NULL:
    * no texts are kept, and a table with texts is not resumed. */
   stow_status (*restore)(void *context, table_state *state);
-  const bool *skip;   /* columns whose values are not needed; NULL: none */
-  bool keeps_texts;   /* accepts texts that exceed the budget: table_part.raw */
-  table_range *range; /* NULL: all rows */
+  const csv_options *options; /* of the csv; NULL: none */
+  const bool *skip;           /* columns whose values are not needed; NULL: none */
+  bool keeps_texts;           /* accepts texts that exceed the budget: table_part.raw */
+  table_range *range;         /* NULL: all rows */
 } table_taker;
 
 void table_state_free(table_state *s);
@@ -74,9 +75,13 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
 void table_conclude(file_facts *f, const table_state *s);
 /* Names the columns from the open table's first rows; fills columns and has_header of `f`. */
 stow_status table_look(file_facts *f, csv *c, table_header header);
-/* Does table_scan for a file. Reads a column with numbers before its first text a second time, as
- * text, so that the reported size is the one that shrink writes. */
-stow_status table_inspect(file_facts *f, const char *path, table_header header, const budget *b);
+/* table_scan for a file. Reads a column with numbers before its first text a second time, as text,
+ * so that the reported size is the one shrink writes. */
+stow_status table_inspect(file_facts *f, const char *path, const inspect_options *o,
+                          const budget *b);
+
+/* Returns the rule for a column; NULL if there is none. `o` may be NULL. */
+const csv_rule *table_rule(const csv_options *o, const char *name);
 
 /* Returns the bytes that distinct texts and their tables use, twice that while they grow; and how
  * many they may use. */

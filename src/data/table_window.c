@@ -144,7 +144,10 @@ static bool is_raw(const table_pass *p, size_t i) {
 static void know_forms(table_window *w) {
   const table_pass *p = w->pass;
   memcpy(w->forms, p->forms, p->state->count * sizeof *w->forms);
-  for (size_t i = 0; i < p->state->count; i++) w->raw[i] = is_raw(p, i);
+  for (size_t i = 0; i < p->state->count; i++) {
+    w->raw[i] = is_raw(p, i);
+    w->no_times[i] = p->state->stats[i].not_times;
+  }
 }
 
 stow_status table_window_next(table_window *w, bool *more) {
@@ -194,14 +197,20 @@ static stow_status code_of(void *context, size_t column, const char *text, size_
   uint32_t number = 0;
   *code = 0;
   if (p->to != NULL && p->to->skip != NULL && p->to->skip[column]) return STOW_OK;
+  column_stats *t = &w->stats[column];
   if (w->raw[column]) { /* its position and length: see pack_texts */
     *code = (uint64_t)w->texts[column].length << 32 | length;
+    if (!t->not_times) column_stats_text(t, text, length);
     return buffer_append(&w->texts[column], text, length);
   }
-  if (w->words == p->state->words && (p->state->too_many[column] || w->stats[column].mixed))
+  if (w->words == p->state->words && (p->state->too_many[column] || t->mixed)) {
+    if (!t->not_times) column_stats_text(t, text, length);
     return STOW_OK;
+  }
   intern *words = &w->words[column];
+  uint32_t known = words->count;
   STOW_TRY(intern_add(words, &number, text, length));
+  if (words->count > known && !t->not_times) column_stats_text(t, text, length);
   *code = number;
   return STOW_OK;
 }
@@ -221,6 +230,7 @@ static stow_status become_text(table_window *w, size_t i, const csv_field *f, ui
     if (before->missing > 0) STOW_TRY(code_of(w, i, "", 0, &code));
   }
   t->first_text_line = line;
+  t->padded = csv_keeps_zeros(f->text, f->length);
   c->form = CSV_CODES;
   if (row > 0) {
     STOW_TRY(code_of(w, i, "", 0, &code));
@@ -278,13 +288,8 @@ static stow_status add_row(void *context, csv *c) {
 /* Sets up the window's csv: the rows of one table in the window's own memory. */
 static void begin_rows(table_window *w) {
   csv *c = &w->rows;
+  csv_view(c, w->pass->from);
   c->in.at = w->first;
-  c->in.at_eof = true;
-  c->in.name = w->pass->from->in.name;
-  c->delimiter = w->pass->from->delimiter;
-  c->columns = w->pass->from->columns;
-  c->row_max = w->pass->from->row_max;
-  c->fields_max = w->pass->from->fields_max;
   c->lines = w->lines_before;
   w->part.block.rows = 0;
 }
@@ -295,8 +300,10 @@ static void begin_columns(table_window *w) {
   for (size_t i = 0; i < p->state->count; i++) {
     csv_column *c = &w->columns[i];
     *c = (csv_column){.values = c->values, .form = w->forms[i], .shortest = UINT64_MAX};
+    c->padded = p->from->padded != NULL && p->from->padded[i];
     buffer_clear(&w->texts[i]);
     column_stats_begin(&w->stats[i]);
+    w->stats[i].not_times = w->no_times[i];
     if (own_words) intern_free(&w->words[i]);
     if (!own_words && c->form == CSV_CODES) w->stats[i].mixed = p->state->stats[i].mixed;
   }
@@ -317,10 +324,35 @@ static void pack_texts(table_window *w, size_t i) {
   texts->length = at;
 }
 
+/* Counts the words for missing values in a column that may be one of times. */
+static void count_gaps(table_window *w, size_t i) {
+  const uint64_t *values = w->columns[i].values;
+  const char *at = w->texts[i].data;
+  for (size_t row = 0; row < w->part.block.rows; row++) {
+    size_t length = (size_t)values[row];
+    const char *text = at;
+    if (w->raw[i])
+      at += length;
+    else
+      text = intern_get(&w->words[i], (uint32_t)values[row], &length);
+    w->stats[i].gap_count += length > 0 && column_stats_gap(text, length);
+  }
+}
+
+/* Returns whether the column's texts are known: its values are their numbers, or their lengths. */
+static bool knows_texts(const table_window *w, size_t i) {
+  if (w->raw[i]) return true;
+  bool own = w->words != w->pass->state->words;
+  return w->words[i].count > 0 && (own || !(w->pass->state->too_many[i] || w->stats[i].mixed));
+}
+
 static void end_columns(table_window *w) {
   for (size_t i = 0; i < w->pass->state->count; i++) {
-    column_stats_block(&w->stats[i], &w->columns[i], w->part.block.rows);
+    column_stats *t = &w->stats[i];
+    column_stats_block(t, &w->columns[i], w->part.block.rows);
     if (w->raw[i]) pack_texts(w, i);
+    bool text = w->columns[i].form == CSV_CODES && !t->not_times;
+    if (text && knows_texts(w, i)) count_gaps(w, i);
   }
 }
 
@@ -443,10 +475,11 @@ stow_status table_window_make(table_window *w, table_pass *p) {
   w->stats = calloc(columns, sizeof *w->stats);
   w->forms = calloc(columns, sizeof *w->forms);
   w->raw = calloc(columns, sizeof *w->raw);
+  w->no_times = calloc(columns, sizeof *w->no_times);
   w->texts = calloc(columns, sizeof *w->texts);
   w->words = p->threads > 1 ? calloc(columns, sizeof *w->words) : p->state->words;
   if (w->columns == NULL || w->stats == NULL || w->forms == NULL || w->words == NULL ||
-      w->raw == NULL || w->texts == NULL)
+      w->raw == NULL || w->no_times == NULL || w->texts == NULL)
     return no_memory(p);
   for (size_t i = 0; i < columns; i++) w->texts[i] = BUFFER_INIT;
   w->part.raw = w->raw;
@@ -464,6 +497,7 @@ void table_window_free(table_window *w) {
   for (size_t i = 0; w->texts != NULL && i < w->pass->state->count; i++) buffer_free(&w->texts[i]);
   free(w->texts);
   free(w->raw);
+  free(w->no_times);
   free(w->bytes);
   free(w->rows.fields);
   free(w->rows.unescaped);
