@@ -303,7 +303,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "--list":
         print("\n".join(check.__name__ for check in CHECKS))
     else:
-        with tempfile.TemporaryDirectory(dir=".") as folder:
+        with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             globals()[sys.argv[1]]()
             os.chdir("..")
