@@ -57,9 +57,7 @@ static bool take_number(csv_field *f, const char *at, const char *stop) {
   return end == stop;
 }
 
-/* Classifies the field text[0, length), ignoring surrounding spaces. The byte after it must not
- * belong to a number: a delimiter, a quote, a line end or the '\0' after the window. */
-static void classify(csv_field *f, const char *text, size_t length) {
+void csv_classify(csv_field *f, const char *text, size_t length) {
   f->text = text;
   f->length = (uint32_t)length;
   const char *stop = text + length;
@@ -150,7 +148,7 @@ static stow_status take_quoted(csv *c, csv_field *f, const char **at, const char
     STOW_TRY(reserve_unescaped(c, row_bytes));
     text = unescape(c, text, from, &length);
   }
-  classify(f, text, length);
+  csv_classify(f, text, length);
   return STOW_OK;
 }
 
@@ -173,7 +171,7 @@ static stow_status split_row(csv *c, const char *at, const char *stop, size_t *c
       } else {
         end = memchr(at, c->delimiter, (size_t)(stop - at));
         if (end == NULL) end = stop;
-        classify(f, at, (size_t)(end - at));
+        csv_classify(f, at, (size_t)(end - at));
       }
       at = end;
     }

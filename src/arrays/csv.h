@@ -51,6 +51,11 @@ void csv_close(csv *c);
 /* Reads the next row into c->fields; *more is false at the end of the file. */
 stow_status csv_next(csv *c, bool *more);
 
+/* Classifies the field text[0, length), which has no quotes around it and no doubled quotes,
+ * ignoring surrounding spaces. The byte after it must not belong to a number: a delimiter, a quote,
+ * a line end or the '\0' after the window. */
+void csv_classify(csv_field *f, const char *text, size_t length);
+
 /* Fails because the row that begins on `line` is longer than row_max. */
 stow_status csv_long_row(const csv *c, uint64_t line);
 
