@@ -120,6 +120,8 @@ class Origin:
         self.options = ArrayOptions()
         if not hasattr(given, "read") and not isinstance(given, os.PathLike) and callable(getattr(given, "open", None)):
             given = given.open() if hasattr(given, "mode") else given.open("rb")  # fsspec.open's, or a path of its kind
+        if isinstance(given, (list, tuple)) and given:
+            given = several(given)
         if hasattr(given, "read") and hasattr(given, "seek"):
             self.reader = _FileReader(given)
             path = str(getattr(given, "name", None) or getattr(given, "path", None) or type(given).__name__)
@@ -161,6 +163,18 @@ class Origin:
         if self.reader is not None and self.reader.failed is not None:
             error.__cause__, self.reader.failed = self.reader.failed, None
         return error
+
+
+def several(paths: "Iterable[Any]") -> str:
+    """Returns the name of several files whose rows follow one another, as the library reads it.
+
+    >>> several(["a.npy", "b-*.npy"])
+    'a.npy\\nb-*.npy'
+    """
+    names = [os.fsdecode(os.fspath(path)) for path in paths]
+    if any("\n" in name for name in names):
+        raise Invalid("a file whose name has a line feed cannot be one of several")
+    return "\n".join(names)
 
 
 def origin_of(path: str) -> Optional[Tuple[str, str, int]]:

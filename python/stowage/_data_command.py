@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
-from typing import Any, List
+from typing import Any, Dict, List, Optional
 
-from ._files import Table
+from ._array import several
+from ._files import Table, Text
 from ._library import Invalid, Missing, NotFound, StowageError, shown, shown_lines
 from ._shrink import read_tolerance
-from ._tables import inspect_table, shrink_tables
+from ._tables import format_of, inspect_table, shrink_tables
 
 #: Options of the command that mean nothing for these files, or that the package does not have.
 _REFUSED = (
@@ -24,9 +26,11 @@ _REFUSED_FLAGS = "diff join verify allow-nan resume".split()
 
 def _parse(arguments: "List[str]") -> Any:
     parser = argparse.ArgumentParser(prog="stowage", add_help=False, allow_abbrev=False)
-    for name in ("memory", "for", "threads", "output", "tolerance", "names", *_REFUSED):
+    for name in ("memory", "for", "threads", "output", "names", "delimiter", "decimal", "comment", "encoding", *_REFUSED):
         parser.add_argument(f"--{name}")
-    for name in ("columns", "drop"):
+    parser.add_argument("--skip", type=int, default=0)
+    parser.add_argument("--na", action="append")
+    for name in ("columns", "drop", "type", "tolerance"):
         parser.add_argument(f"--{name}", action="append", default=[])
     for name in ("json", "dry-run", "force", "no-sync", *_REFUSED_FLAGS):
         parser.add_argument(f"--{name}", action="store_true")
@@ -41,6 +45,8 @@ def _refuse(given: Any) -> None:
 
 
 def _inspect(given: Any) -> None:
+    if _text(given) != Text():
+        raise Invalid("options for text tables do not apply to Parquet, Arrow and JSON lines")
     found = [inspect_table(file, given.memory, getattr(given, "for") or "arithmetic") for file in given.files]
     if given.json:
         answer = json.dumps(found[0].data if len(found) == 1 else [one.data for one in found], indent=2)
@@ -49,13 +55,30 @@ def _inspect(given: Any) -> None:
     print(answer)
 
 
+def _pairs(values: "List[str]") -> "Optional[Dict[str, str]]":
+    """Returns {"a": "b"} of ["a=b"]; None if there is none."""
+    found = {}
+    for value in values:
+        name, equal, word = value.rpartition("=")
+        if equal:
+            found[name] = word
+    return found or None
+
+
+def _text(given: Any) -> Text:
+    kinds, off = _pairs(given.type), _pairs(given.tolerance)
+    return Text(given.delimiter, given.decimal, given.comment, given.skip, given.encoding, given.na, kinds, off)
+
+
 def _shrink(given: Any) -> None:
-    tolerance = given.tolerance[4:] if (given.tolerance or "").startswith("rel:") else given.tolerance
+    everywhere = [value for value in given.tolerance if "=" not in value]
+    tolerance = re.sub("^rel:", "", everywhere[-1]) if everywhere else None
+    listed = given.files if format_of(given.files) is not None else several(given.files)
     text, data = shrink_tables(
-        given.files[0],
+        given.files[0] if len(given.files) == 1 else listed,
         given.output,
         read_tolerance(tolerance),
-        Table(given.names, tuple(given.columns), tuple(given.drop), given.force),
+        Table(given.names, tuple(given.columns), tuple(given.drop), given.force, _text(given)),
         getattr(given, "for") or "arithmetic",
         given.memory,
         given.dry_run,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_double, c_int, c_uint32, c_uint64, c_void_p
-from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
+from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_double, c_int, c_uint32, c_uint64, c_void_p, pointer
+from typing import Any, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple, Union
 
 from ._library import Growing, Invalid, call, declare, lib, parse_size
 
@@ -20,6 +20,20 @@ PURPOSES = {"arithmetic": 0, "training": 1, "storage": 2}  # STOW_FOR_ARITHMETIC
 VERIFY = 32  # STOW_SHRINK_VERIFY
 ALLOW_NAN = 64  # STOW_SHRINK_ALLOW_NAN
 _NAMES = {"auto": 0, "yes": 1, "no": 2}  # STOW_NAMES_AUTO, _YES, _NO
+
+
+class TableOptions(Growing):
+    _fields_ = [
+        ("reserved", c_uint32),
+        ("delimiter", c_char_p),
+        ("decimal", c_char_p),
+        ("comment", c_char_p),
+        ("encoding", c_char_p),
+        ("skip", c_uint64),
+        ("na", POINTER(c_char_p)),
+        ("types", POINTER(c_char_p)),
+        ("tolerances", POINTER(c_char_p)),
+    ]
 
 
 class InspectOptions(Growing):
@@ -34,6 +48,7 @@ class InspectOptions(Growing):
         ("progress_user", c_void_p),
         ("purpose", c_uint32),
         ("reserved", c_uint32),
+        ("table", POINTER(TableOptions)),
     ]
 
 
@@ -58,6 +73,7 @@ class ShrinkOptions(Growing):
         ("include", POINTER(c_char_p)),
         ("exclude", POINTER(c_char_p)),
         ("shard_bytes", c_uint64),
+        ("table", POINTER(TableOptions)),
     ]
 
 
@@ -115,11 +131,17 @@ class Inspection:
 
 
 def inspect_file(
-    path: "Union[str, os.PathLike[str]]", dtype: "Optional[str]", names: "Optional[str]", memory: "str | int | None", purpose: str
+    path: "Union[str, os.PathLike[str]]",
+    dtype: "Optional[str]",
+    names: "Optional[str]",
+    memory: "str | int | None",
+    purpose: str,
+    text: "Optional[Text]" = None,
 ) -> Inspection:
     """Inspects a file or URL that the library reads itself."""
     watch, made = _Watch(), c_void_p()
     options = InspectOptions(progress=watch.function, names=_names(names), purpose=read_purpose(purpose))
+    options.table = (text or Text()).options()
     options.raw_dtype = str(dtype).encode() if dtype is not None else None
     options.memory_bytes = parse_size(memory, "memory") if memory is not None else 0
     watch.run("stow_inspect_file", byref(made), os.fsencode(path), byref(options))
@@ -133,13 +155,66 @@ def inspect_file(
 # ---- shrinking ----
 
 
+class Text(NamedTuple):
+    """How a text table is written; what is not given is detected."""
+
+    delimiter: "Optional[str]" = None
+    decimal: "Optional[str]" = None
+    comment: "Optional[str]" = None
+    skip: int = 0
+    encoding: "Optional[str]" = None
+    na: "Union[str, Iterable[str], None]" = None
+    types: "Optional[Mapping[str, Any]]" = None
+    tolerances: "Optional[Mapping[str, Any]]" = None
+
+    def options(self) -> Any:
+        """Returns a pointer for the library, which keeps what it points to alive."""
+        made = TableOptions(skip=self.skip)
+        for name in ("delimiter", "decimal", "comment", "encoding"):
+            value = getattr(self, name)
+            setattr(made, name, str(value).encode() if value is not None else None)
+        if self.na is not None:
+            made.na = _words([self.na] if isinstance(self.na, str) else self.na)
+        if self.types:
+            made.types = _words(f"{name}={_type_word(kind)}" for name, kind in self.types.items())
+        if self.tolerances:
+            made.tolerances = _words(f"{name}={value}" for name, value in self.tolerances.items())
+        return pointer(made)
+
+
+def read_text(verb: str, given: "Mapping[str, Any]") -> Text:
+    """Returns the keywords of a function as a Text; TypeError for any other keyword."""
+    for name in given:
+        if name not in Text._fields:
+            raise TypeError(f"{verb}: unknown keyword {name}=; of a text table: {', '.join(Text._fields)}")
+    return Text(**given)
+
+
+def _type_word(kind: Any) -> str:
+    """Returns the library's word for a type: a name, or NumPy's or Python's own type.
+
+    >>> _type_word("float32"), _type_word(str), _type_word("datetime64[ns]")
+    ('float32', 'text', 'datetime')
+    """
+    word = getattr(kind, "__name__", None) or str(kind)
+    if word in ("str", "object", "string", "category"):
+        return "text"
+    return "datetime" if word.startswith("datetime") else {"int": "int64", "float": "float64"}.get(word, word)
+
+
+def _words(words: "Iterable[Any]") -> Any:
+    listed = [str(word).encode() for word in words]
+    return (c_char_p * (len(listed) + 1))(*listed, None)
+
+
 class Table(NamedTuple):
-    """What may be said of a table: whether its first row names the columns, those to write and to leave out, `force`."""
+    """What may be said of a table: whether its first row names the columns, those to write and to leave out, `force`, its text."""
 
     names: "Optional[str]" = None
     columns: "Tuple[str, ...]" = ()
     drop: "Tuple[str, ...]" = ()
     force: bool = False
+    text: Text = Text()
 
 
 def read_purpose(purpose: str) -> int:
@@ -196,6 +271,7 @@ def shrink_file(
     options = ShrinkOptions(progress=watch.function, names=_names(table.names), flags=_FORCE if table.force else 0)
     options.dtype = dtype.encode() if dtype is not None else None
     options.purpose = read_purpose(purpose)
+    options.table = table.text.options()
     options.memory_bytes = parse_size(memory, "memory") if memory is not None else 0
     _say_model(options, model)
     if table.columns:

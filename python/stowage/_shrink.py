@@ -10,10 +10,11 @@ import contextlib
 import ctypes
 import os
 from ctypes import POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_uint32, c_uint64, c_void_p
-from typing import Any, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from . import _arrow, _show, _tables
-from ._files import ALLOW_NAN, VERIFY, Model, Table, read_purpose, shrink_file
+from ._array import several
+from ._files import ALLOW_NAN, VERIFY, Model, Table, Text, read_purpose, read_text, shrink_file
 from ._library import Growing, Invalid, Missing, Unsupported, call, declare
 from ._library import format_size as size
 from ._memory import loaded
@@ -356,7 +357,7 @@ def shrink(
     thing: Any,
     output: "Optional[str | os.PathLike[str]]" = None,
     *,
-    tolerance: "float | str | None" = None,
+    tolerance: "float | str | Dict[str, Any] | None" = None,
     dtype: "Optional[str]" = None,
     integers: bool = False,
     sparse: bool = False,
@@ -374,16 +375,21 @@ def shrink(
     verify: bool = False,
     allow_nan: bool = False,
     memory: "str | int | None" = None,
+    **text: Any,
 ) -> Any:
     """Returns the same data in the smallest types that hold every value, and prints what changed.
 
     `thing`: a NumPy array, a pandas DataFrame or Series, a SciPy sparse matrix, a polars or pyarrow table (or any object with
     `__arrow_c_stream__`, which comes back as such), or the path of a file (then `output` names the new one, and `memory` is the most
-    to hold). A pattern ("part-*.parquet") or a list of Parquet, Arrow or JSON lines files is one table. Parquet, Arrow (Feather) and JSON lines are read and written by pyarrow, polars or DuckDB. Exact unless a `tolerance` allows rounding of floats: 1e-3 of each value, or "abs:0.5". Floats stay
+    to hold). A pattern ("part-*.csv") or a list of files is one table, or one array. Parquet, Arrow (Feather) and JSON lines are read and written by pyarrow, polars or DuckDB. Exact unless a `tolerance` allows rounding of floats: 1e-3 of each value, or "abs:0.5". Floats stay
     floats unless `integers`; with `sparse` a mostly-zero matrix becomes CSR. The input is never changed. For a table file, `names`
     "yes" or "no" states whether its first row names the columns, `columns` selects columns, `drop` omits columns, and `force` allows
     an output larger than the table. `purpose` limits the types: "arithmetic" chooses no float16, whose sums overflow at 65504, and no
     unsigned type, whose differences wrap; "training" allows float16 and uint8; "storage" allows all.
+
+    How a text table is written is detected, or said by `delimiter` ("tab"), `decimal` (","), `comment` ("#"), `skip` (lines before the
+    table), `encoding` ("latin-1", "cp1252", "utf-16") and `na` (words for missing values). `types` gives columns their type ({"zip":
+    "text", "n": "int32", "t": "datetime"}), and `tolerance` may be a dict by column.
 
     A model file or folder (safetensors, GGUF, .pt, .bin) is written in `dtype` "f16", "bf16" or "f32". `quantize` stores the large
     layers as "q8_0", "q6_k", "q4_k" or "q4_0" (GGUF), "int8" or "fp8" (safetensors); `prune` is "50%" or "2:4". `include` and
@@ -398,19 +404,22 @@ def shrink(
     dtype('int16')
     """
     read_purpose(purpose)
-    several = isinstance(thing, (list, tuple)) and _tables.format_of(thing) is not None
-    is_file = isinstance(thing, (str, os.PathLike)) or several
+    if isinstance(tolerance, dict):
+        text["tolerances"], tolerance = tolerance, None
+    said = read_text("shrink", text)
+    listed = isinstance(thing, (list, tuple)) and len(thing) > 0 and all(isinstance(one, (str, os.PathLike)) for one in thing)
+    is_file = isinstance(thing, (str, os.PathLike)) or listed
     kind = _FLOATS.get(str(dtype), None) if is_file else None
     options = _Options(read_tolerance(tolerance), integers, kind or _read_dtype(dtype), sparse, purpose)
     changes: "List[_Change]" = []
     if is_file:
         given = [tuple([each] if isinstance(each, str) else each or ()) for each in (columns, drop, include, exclude)]
         model = Model(quantize, prune, given[2], given[3], shard, (VERIFY if verify else 0) | (ALLOW_NAN if allow_nan else 0))
-        return _shrink_file(thing if several else os.fspath(thing), output, options, quiet, Table(names, given[0], given[1], force), model, memory)
+        return _shrink_file(thing if listed else os.fspath(thing), output, options, quiet, Table(names, given[0], given[1], force, said), model, memory)
     if quantize is not None or prune is not None or include is not None or exclude is not None or shard is not None:
         raise TypeError("shrink: quantize=, prune=, include=, exclude= and shard= are for model files")
-    if names is not None or columns is not None or drop is not None or force or memory is not None:
-        raise TypeError("shrink: names=, columns=, drop=, force= and memory= are for files")
+    if names is not None or columns is not None or drop is not None or force or memory is not None or said != Text():
+        raise TypeError("shrink: names=, columns=, drop=, force=, memory= and how text is written are for files")
     if output is not None:
         raise TypeError("shrink: output= is for files; an array comes back as the result")
     made = _shrink_thing(thing, options, changes)
@@ -466,8 +475,11 @@ def _shrink_file(path: Any, output: Any, options: _Options, quiet: bool, table: 
     if _tables.format_of(path) is not None or _tables.format_of(output) is not None:
         if options.dtype is not None or model != Model():
             raise TypeError("shrink: dtype= and options for models do not apply to tables")
+        if isinstance(path, (list, tuple)) and _tables.format_of(path) is None:
+            path = several(path)
         said, _ = _tables.shrink_tables(path, os.fspath(output), options.tolerance, table, options.purpose, memory)
     else:
+        path = several(path) if isinstance(path, (list, tuple)) else path
         said = shrink_file(path, os.fspath(output), options.tolerance, options.dtype, table, model, options.purpose, memory)
     if not quiet:
         print(said.rstrip())

@@ -16,7 +16,7 @@ import tempfile
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ._arrow import Column, Plan, frames_of_file
-from ._files import Inspection, Table, read_purpose, shrink_file
+from ._files import Inspection, Table, Text, read_purpose, shrink_file
 from ._library import Invalid, Missing, NotFound, Unsupported, parse_size, shown
 from ._library import format_size as size
 from . import _show
@@ -569,8 +569,8 @@ def shrink_tables(
     with contextlib.ExitStack() as stack:
         given: Any
         if format_of(path) is not None:
-            if table.names is not None:
-                raise Invalid(f"{shown(path)}: names is for text tables; this file names its columns")
+            if table.names is not None or table.text != Text():
+                raise Invalid(f"{shown(path)}: names and how text is written are for text tables; this file says it itself")
             given = open_tables(path, budget, table.columns, table.drop)
             names, path = paths_of(path), given.path
         elif path.endswith((".npz", ".npy")) or ".npz:" in path:
@@ -589,6 +589,9 @@ def shrink_tables(
                 _write_npz(made, plan.columns, output)
             else:
                 write(made, output, budget)
+    if "\n" in path:  # several text tables
+        names = path.split("\n")
+        path = f"{names[0]} and {len(names) - 1} more file{'s' if len(names) > 2 else ''}"
     text, data = _report(shown(path), kind, plan)
     if not dry_run:
         stored, now = sum(os.path.getsize(name) for name in names if os.path.exists(name)), os.path.getsize(output)

@@ -50,6 +50,10 @@ class TextColumn:
             self._words = self._written_out(0, self._count())
         return self._words
 
+    def codes(self) -> "Optional[Tuple[Any, List[str]]]":
+        """Returns the code of each row and the word of each code; None without a dictionary."""
+        return (self._codes[:], self.words()) if self._codes is not None else None
+
     def _written_out(self, first: int, stop: int) -> "List[str]":
         """Returns texts `first` to `stop` of a column without a dictionary."""
         if first >= stop:
@@ -161,6 +165,8 @@ def find_text(path: Any, opener: Opener) -> "Optional[TextColumn]":
     name = os.fspath(path)
     if isinstance(name, bytes) or ".npz:" not in name:
         return None
+    if set(name) & set("*?[\n") and not os.path.exists(name.rpartition(":")[0]):
+        return None  # several files: each has its own dictionary
     try:
         return TextColumn(name, opener)
     except StowageError:
@@ -185,6 +191,16 @@ def column_names(path: Any) -> "List[str]":
         else:
             found.append(name)
     return [] if {"indptr", "indices", "format"} <= set(found) else found
+
+
+def as_series(values: Any) -> Any:
+    """Returns the values as a pandas Series; times that its datetime64 does not hold are Python objects."""
+    import pandas
+
+    try:
+        return pandas.Series(values)
+    except pandas.errors.OutOfBoundsDatetime:
+        return pandas.Series(values.astype(object))
 
 
 class LazyText:
@@ -254,6 +270,19 @@ class LazyText:
 
     def __reduce__(self) -> Any:
         return self._again
+
+    def to_pandas(self) -> Any:
+        """Returns the texts as a pandas Series: a Categorical if they are stored as a dictionary. Empty text is missing."""
+        import numpy
+        import pandas
+
+        parts = self._column.codes()
+        if parts is None:
+            return pandas.Series([text or None for text in self], dtype=object)
+        codes, words = parts
+        places = numpy.cumsum([word != "" for word in words]) - 1  # without the empty word
+        places[[at for at, word in enumerate(words) if word == ""]] = -1
+        return pandas.Series(pandas.Categorical.from_codes(places[codes], [word for word in words if word]))
 
     def close(self) -> None:
         self._column.close()

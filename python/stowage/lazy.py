@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional, Tuple
 
 from ._array import ArrayInfo, Origin, numpy_type, shape_of
 from ._arrow import frames_of_file, take
-from ._library import Invalid, NotFound, StowageError, Unsupported, call, check, lib
-from ._text import LazyText, column_names, find_text
+from ._library import Invalid, NotFound, StowageError, Unsupported, call, check, lib, need
+from ._text import LazyText, as_series, column_names, find_text
 
 if TYPE_CHECKING:
     import numpy
@@ -44,7 +44,7 @@ def open(
 
     `file` is a path (.npy, `file.npz:member`, `file.safetensors:tensor`, raw values with `raw_dtype` and optionally `raw_shape`), an
     http(s) URL (`headers` are sent with every request; `cache="10G"` caches the data on disk), or a seekable file object. `dtype`
-    converts the values. A text column of an npz that `stowage shrink` wrote (`table.npz:city`) returns str and arrays of str. An npz of several arrays opens as a table: `table["city"]` is a column, and
+    converts the values. A pattern ("part-*.npy", "part-*.npz:x") or a list of paths is one array: their rows follow one another. A text column of an npz that `stowage shrink` wrote (`table.npz:city`) returns str and arrays of str. An npz of several arrays opens as a table: `table["city"]` is a column, and
     `pyarrow.table(table)` or `polars.DataFrame(table)` reads all of them (`__arrow_c_stream__`).
     """
     shape = None if raw_shape is None else list(raw_shape)
@@ -96,6 +96,19 @@ class LazyTable:
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return frames_of_file(self._path).__arrow_c_stream__()
+
+    def to_pandas(self, columns: "Optional[Iterable[str]]" = None) -> Any:
+        """Returns all columns, or those given, as a pandas DataFrame in memory.
+
+        A text column that is stored as a dictionary becomes a Categorical, whose values are not copied out; other texts become str.
+        Empty text is missing, as in `pandas.read_csv`. Times become datetime64.
+        """
+        pandas = need("pandas", "to_pandas")
+        made = {}
+        for name in self.columns if columns is None else columns:
+            column = self[name]
+            made[name] = column.to_pandas() if isinstance(column, LazyText) else as_series(column[...])
+        return pandas.DataFrame(made)
 
 
 class LazyArray:

@@ -2,17 +2,19 @@
  * window; a field that is not a number is then classified as text. */
 #include "arrays/csv.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "files/remote.h"
+
 /* The window is const because the caller may parse it again. The compiler enforces it. */
 #pragma GCC diagnostic error "-Wcast-qual"
 
 static stow_status refuse(const csv *c, const char *why) {
-  return stow_fail(STOW_ERR_FORMAT, "%s: line %" PRIu64 ": %s", c->in.name, c->line, why);
+  char where[CSV_WHERE_MAX];
+  return stow_fail(STOW_ERR_FORMAT, "%s: %s", csv_where(c, c->line, where), why);
 }
 
 /* ---- classifying a field ---- */
@@ -23,7 +25,7 @@ static bool is_word(const char *text, size_t length, const char *word) {
 
 /* Recognizes the words for missing values, NaN, infinity and booleans; leaves any other text
  * alone. */
-static void classify_word(csv_field *f, const char *text, size_t length) {
+static void classify_word(const csv *c, csv_field *f, const char *text, size_t length) {
   bool minus = length > 0 && text[0] == '-';
   const char *bare = text + (length > 0 && (text[0] == '-' || text[0] == '+'));
   size_t rest = length - (size_t)(bare - text);
@@ -38,16 +40,36 @@ static void classify_word(csv_field *f, const char *text, size_t length) {
   } else if (is_word(text, length, "true") || is_word(text, length, "false")) {
     f->kind = CSV_BOOL;
     f->value.i = (text[0] | 0x20) == 't';
-  } else {
-    static const char *const nothing[] = {"NA", "N/A", "null", "#N/A", "<NA>"};
-    for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++)
-      if (is_word(text, length, nothing[i])) f->kind = CSV_MISSING;
+  } else if (!(c->careful && c->options->na != NULL) && csv_is_missing(text, length)) {
+    f->kind = CSV_MISSING;
   }
 }
 
-static bool take_number(csv_field *f, const char *at, const char *stop) {
+bool csv_is_missing(const char *text, size_t length) {
+  /* pandas' list (pandas 3), of which nan is a number here; some of it in any case. */
+  static const char *const any_case[] = {"NA", "N/A", "null", "#N/A", "<NA>"};
+  static const char *const exactly[] = {"None",     "#NA",    "#N/A N/A", "-1.#IND",
+                                        "-1.#QNAN", "1.#IND", "1.#QNAN"};
+  for (size_t i = 0; i < sizeof any_case / sizeof *any_case; i++)
+    if (is_word(text, length, any_case[i])) return true;
+  for (size_t i = 0; i < sizeof exactly / sizeof *exactly; i++)
+    if (strlen(exactly[i]) == length && memcmp(exactly[i], text, length) == 0) return true;
+  return false;
+}
+
+/* Returns whether it is one of the words that the caller gave. */
+static bool is_given_word(const csv *c, const char *text, size_t length) {
+  for (size_t i = 0; i < c->options->na_count; i++)
+    if (strlen(c->options->na[i]) == length && memcmp(c->options->na[i], text, length) == 0)
+      return true;
+  return false;
+}
+
+static bool take_number(csv_field *f, const char *at, const char *stop, bool padded) {
   const char *end;
-  switch (decimal_read(at, &end, &f->value)) {
+  decimal_kind kind = decimal_read(at, &end, &f->value);
+  if (!padded && kind != DECIMAL_FLOAT && csv_keeps_zeros(at, (size_t)(stop - at))) return false;
+  switch (kind) {
   case DECIMAL_SIGNED: f->kind = CSV_SIGNED; break;
   case DECIMAL_UNSIGNED: f->kind = CSV_UNSIGNED; break;
   case DECIMAL_FLOAT: f->kind = CSV_FLOAT; break;
@@ -57,16 +79,33 @@ static bool take_number(csv_field *f, const char *at, const char *stop) {
   return end == stop;
 }
 
-void csv_classify(csv_field *f, const char *text, size_t length) {
+/* The same where the decimal point is a comma; a point makes it text. */
+static bool take_comma(csv_field *f, const char *at, const char *stop, bool padded) {
+  char copy[128 + DECIMAL_SLACK] = {0};
+  size_t length = (size_t)(stop - at);
+  if (length >= 128 || memchr(at, '.', length) != NULL) return false;
+  memcpy(copy, at, length);
+  char *comma = memchr(copy, ',', length);
+  if (comma != NULL) *comma = '.';
+  return take_number(f, copy, copy + length, padded);
+}
+
+void csv_classify(const csv *c, csv_field *f, bool padded, const char *text, size_t length) {
+  bool comma = c->careful && c->options->decimal == ',';
   f->text = text;
   f->length = (uint32_t)length;
+  if (c->careful && is_given_word(c, text, length)) {
+    f->kind = CSV_MISSING;
+    f->length = 0;
+    return;
+  }
   const char *stop = text + length;
   while (text < stop && (*text == ' ' || *text == '\t')) text++;
   while (stop > text && (stop[-1] == ' ' || stop[-1] == '\t')) stop--;
   if (text == stop)
     f->kind = CSV_MISSING;
-  else if (!take_number(f, text, stop))
-    classify_word(f, text, (size_t)(stop - text));
+  else if (!(comma ? take_comma : take_number)(f, text, stop, padded))
+    classify_word(c, f, text, (size_t)(stop - text));
 }
 
 /* ---- rows ---- */
@@ -89,9 +128,10 @@ const char *csv_row_end(const csv *c, const char *at, const char *end) {
 
 static stow_status add_field(csv *c, size_t n, csv_field **f) {
   if (n < c->capacity) return *f = &c->fields[n], STOW_OK;
+  char where[CSV_WHERE_MAX];
   if (n >= c->fields_max)
-    return stow_fail(STOW_ERR_BUDGET, "%s: line %" PRIu64 ": more than %zu fields; raise --memory",
-                     c->in.name, c->line, c->fields_max);
+    return stow_fail(STOW_ERR_BUDGET, "%s: more than %zu fields; raise --memory",
+                     csv_where(c, c->line, where), c->fields_max);
   size_t capacity = c->capacity * 2 + 16;
   csv_field *more = realloc(c->fields, capacity * sizeof *more);
   if (more == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
@@ -109,8 +149,9 @@ static stow_status reserve_unescaped(csv *c, size_t row_bytes) {
   c->unescaped = calloc(1, row_bytes + DECIMAL_SLACK);
   c->unescaped_capacity = c->unescaped != NULL ? row_bytes + DECIMAL_SLACK : 0;
   if (c->unescaped != NULL) return STOW_OK;
-  return stow_fail(STOW_ERR_HOST_MEMORY, "%s: line %" PRIu64 ": no memory for a row of %zu bytes",
-                   c->in.name, c->line, row_bytes);
+  char where[CSV_WHERE_MAX];
+  return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no memory for a row of %zu bytes",
+                   csv_where(c, c->line, where), row_bytes);
 }
 
 /* Copies text[0, stop), writing each doubled quote once. Returns the copy and sets *length. A quote
@@ -125,6 +166,11 @@ static const char *unescape(csv *c, const char *text, const char *stop, size_t *
   *to++ = '"';
   c->unescaped_used += (size_t)(to - copy);
   return copy;
+}
+
+/* Returns whether "007" is a number in the column of a field of c->fields. */
+static bool is_padded(const csv *c, const csv_field *f) {
+  return c->padded != NULL && f < c->fields + c->columns && c->padded[f - c->fields];
 }
 
 /* Parses the quoted field at *at, which points to its opening quote; `stop` is the end of the
@@ -148,7 +194,7 @@ static stow_status take_quoted(csv *c, csv_field *f, const char **at, const char
     STOW_TRY(reserve_unescaped(c, row_bytes));
     text = unescape(c, text, from, &length);
   }
-  csv_classify(f, text, length);
+  csv_classify(c, f, is_padded(c, f), text, length);
   return STOW_OK;
 }
 
@@ -163,7 +209,7 @@ static stow_status split_row(csv *c, const char *at, const char *stop, size_t *c
     } else {
       const char *end;
       decimal_kind kind = decimal_read(at, &end, &f->value);
-      if ((kind == DECIMAL_SIGNED || kind == DECIMAL_FLOAT) &&
+      if (!c->careful && (kind == DECIMAL_FLOAT || (kind == DECIMAL_SIGNED && !csv_keeps_zeros(at, 1))) &&
           (end == stop || *end == c->delimiter)) {
         f->kind = kind == DECIMAL_SIGNED ? CSV_SIGNED : CSV_FLOAT;
         f->text = at;
@@ -171,22 +217,22 @@ static stow_status split_row(csv *c, const char *at, const char *stop, size_t *c
       } else {
         end = memchr(at, c->delimiter, (size_t)(stop - at));
         if (end == NULL) end = stop;
-        csv_classify(f, at, (size_t)(end - at));
+        csv_classify(c, f, is_padded(c, f), at, (size_t)(end - at));
       }
       at = end;
     }
     if (f->kind == CSV_TEXT && memchr(f->text, '\0', f->length) != NULL)
-      return refuse(c, "a NUL byte: this is not text (if it is UTF-16, convert it to UTF-8)");
+      return refuse(c, "a NUL byte: this is not text (or UTF-16 without a byte order mark: give --encoding utf-16)");
     if (at >= stop) return *count = n + 1, STOW_OK;
     at++; /* the delimiter */
   }
 }
 
 stow_status csv_long_row(const csv *c, uint64_t line) {
+  char where[CSV_WHERE_MAX];
   return stow_fail(STOW_ERR_BUDGET,
-                   "%s: line %" PRIu64
-                   ": a row is longer than %zu KiB (unclosed quote?); raise --memory",
-                   c->in.name, line, c->row_max >> 10);
+                   "%s: a row is longer than %zu KiB (unclosed quote?); raise --memory",
+                   csv_where(c, line, where), c->row_max >> 10);
 }
 
 /* Brings the next non-empty row into the window; *at is NULL at the end of the file. */
@@ -222,10 +268,10 @@ stow_status csv_next(csv *c, bool *more) {
   size_t count = 0;
   STOW_TRY(split_row(c, at, stop, &count));
   if (c->columns == 0) c->columns = count;
+  char where[CSV_WHERE_MAX];
   if (count != c->columns)
-    return stow_fail(STOW_ERR_FORMAT,
-                     "%s: line %" PRIu64 ": %zu fields, but the lines before it have %zu",
-                     c->in.name, c->line, count, c->columns);
+    return stow_fail(STOW_ERR_FORMAT, "%s: %zu fields, but the lines before it have %zu",
+                     csv_where(c, c->line, where), count, c->columns);
   return STOW_OK;
 }
 
@@ -256,6 +302,7 @@ static char find_delimiter(const csv *c) {
   const uint8_t *at = count_in_line(c->in.at, stop, first);
   bool even[DELIMITERS];
   int most = 0, best = 0;
+  if (c->options->decimal == delimiters[0]) first[0] = 0; /* it is inside numbers */
   for (int i = 0; i < DELIMITERS; i++) {
     even[i] = first[i] > 0;
     if (first[i] > first[most]) most = i;
@@ -367,21 +414,33 @@ static stow_status refuse_cr(const csv *c) {
   return STOW_OK;
 }
 
-static stow_status begin(csv *c, size_t row_max) {
+/* Skips empty lines before the first row: what --skip leaves of the lines it skips. */
+static stow_status skip_empty(csv *c, size_t sample) {
+  for (;;) {
+    STOW_TRY(input_fill(&c->in, sample));
+    const uint8_t *at = c->in.at;
+    size_t left = input_left(&c->in), length = left > 0 && at[0] == '\r';
+    if (left <= length || at[length] != '\n') return STOW_OK;
+    STOW_TRY(input_skip(&c->in, length + 1));
+    c->lines++;
+  }
+}
+
+static const csv_options defaults = {0};
+
+static stow_status begin(csv *c, size_t row_max, const csv_options *options) {
+  const csv_options *o = c->options = options != NULL ? options : &defaults;
   c->row_max = row_max;
   c->fields_max = row_max / sizeof(csv_field);
+  c->careful = o->na != NULL || o->decimal == ',';
   size_t sample = c->in.capacity < SAMPLE_BYTES ? c->in.capacity : SAMPLE_BYTES;
-  STOW_TRY(input_fill(&c->in, sample));
-  const uint8_t *at = c->in.at;
-  size_t left = input_left(&c->in);
-  if (left >= 2 && ((at[0] == 0xff && at[1] == 0xfe) || (at[0] == 0xfe && at[1] == 0xff)))
-    return stow_fail(STOW_ERR_FORMAT,
-                     "%s: the file is UTF-16 text; convert it to UTF-8 (iconv -f utf-16)",
-                     c->in.name);
-  if (left >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0) STOW_TRY(input_skip(&c->in, 3));
+  if (c->places != NULL) return input_fill(&c->in, sample); /* each file was looked at */
+  STOW_TRY(csv_text_wrap(&c->in, o));
+  STOW_TRY(skip_empty(c, sample));
   STOW_TRY(refuse_cr(c));
-  bool declared;
-  STOW_TRY(take_separator(c, &declared));
+  bool declared = o->delimiter != '\0';
+  c->delimiter = o->delimiter;
+  if (!declared) STOW_TRY(take_separator(c, &declared));
   if (!declared) STOW_TRY(take_spaced(c, &declared));
   if (!declared) c->delimiter = find_delimiter(c);
   return STOW_OK;
@@ -390,19 +449,58 @@ static stow_status begin(csv *c, size_t row_max) {
 /* A table of zeros compresses a thousandfold. Rows are streamed, so no bound is needed. */
 static const input_limits no_limits = {.max_bytes = UINT64_MAX, .max_ratio = UINT64_MAX};
 
-stow_status csv_open(csv *c, const char *path, size_t row_max) {
+void csv_view(csv *view, const csv *c) {
+  view->options = c->options;
+  view->places = c->places;
+  view->careful = c->careful;
+  view->delimiter = c->delimiter;
+  view->columns = c->columns;
+  view->padded = c->padded;
+  view->row_max = c->row_max;
+  view->fields_max = c->fields_max;
+  view->in.name = c->in.name;
+  view->in.at_eof = true;
+}
+
+/* Returns whether it is a zip archive; a URL only by its name. */
+static bool is_zip(const char *path) {
+  uint8_t start[4] = {0};
+  size_t length = strlen(path);
+  if (remote_is(path)) return length > 4 && strcasecmp(path + length - 4, ".zip") == 0;
+  FILE *file = fopen(path, "rbe");
+  if (file == NULL) return false;
+  bool is = fread(start, 1, sizeof start, file) == sizeof start &&
+            memcmp(start, "PK\x03\x04", sizeof start) == 0;
+  fclose(file);
+  return is;
+}
+
+stow_status csv_open_joined(csv *c, const input_reader *reader, const csv_places *places,
+                            char delimiter, const char *name, size_t row_max,
+                            const csv_options *options) {
+  *c = (csv){.places = places, .delimiter = delimiter};
+  STOW_TRY(input_open_reader(&c->in, reader, name, &no_limits));
+  stow_status status = begin(c, row_max, options);
+  if (status != STOW_OK) csv_close(c);
+  return status;
+}
+
+stow_status csv_open_one(csv *c, const char *path, size_t row_max, const csv_options *options) {
   *c = (csv){0};
-  STOW_TRY(input_open(&c->in, path, &no_limits));
-  stow_status status = begin(c, row_max);
+  if (is_zip(path))
+    STOW_TRY(csv_zip_open(&c->in, path, options != NULL ? options->member : NULL));
+  else
+    STOW_TRY(input_open(&c->in, path, &no_limits));
+  stow_status status = begin(c, row_max, options);
   if (status != STOW_OK) csv_close(c);
   return status;
 }
 
 stow_status csv_open_memory(csv *c, const void *bytes, size_t count, const char *name,
-                            size_t row_max) {
+                            size_t row_max, const csv_options *options) {
   *c = (csv){0};
   STOW_TRY(input_open_memory(&c->in, bytes, count, name, &no_limits));
-  stow_status status = begin(c, row_max);
+  stow_status status = begin(c, row_max, options);
   if (status != STOW_OK) csv_close(c);
   return status;
 }

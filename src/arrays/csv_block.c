@@ -117,8 +117,8 @@ stow_status csv_block_fill_by(csv_block *b, csv *c, const csv_loops *by) {
   csv_batch f;
   stow_status status = make_batch(&f, b, c);
   while (c->in.at < c->in.end && status == STOW_OK) {
-    bool odd = false;
-    status = by->rows(b, c, &f, &odd);
+    bool odd = c->careful;
+    if (!c->careful) status = by->rows(b, c, &f, &odd);
     if (status == STOW_OK && odd) status = odd_row(b, c);
   }
   free_batch(&f);

@@ -26,6 +26,7 @@ typedef struct csv_column {
   bool numbers, fractions;      /* seen in this block */
   bool bools;                   /* true or false seen in this block */
   bool whole;                   /* hint: most numbers among these floats have no point */
+  bool padded;                  /* "007" is the number 7 here */
   bool negative;                /* a negative integer among uint64: no type holds both */
   bool inexact;                 /* an integer among floats that was rounded to the nearest double */
   uint64_t missing;             /* empty fields, and words for a missing value */

@@ -40,8 +40,17 @@ typedef struct sample {
   size_t rows;
 } sample;
 
+/* Returns whether it is "007" or the like: text, but no name. */
+static bool is_padded(const csv_field *f) {
+  if (f->kind != CSV_TEXT || f->length < 2 || !csv_keeps_zeros(f->text, f->length)) return false;
+  for (uint32_t i = 1; i < f->length; i++)
+    if (!isdigit((unsigned char)f->text[i])) return false;
+  return true;
+}
+
 static look look_of(const csv_field *f) {
   const char *at = f->text, *end = f->text + f->length;
+  if (is_padded(f)) return LOOK_VALUE;
   if (f->kind == CSV_TEXT) return f->length <= NAME_BYTES_MAX ? LOOK_TEXT : LOOK_VALUE;
   while (at < end && (*at == ' ' || *at == '\t')) at++;
   while (end > at && (end[-1] == ' ' || end[-1] == '\t')) end--;
@@ -64,8 +73,9 @@ static void begin_column(evidence *e, const csv_field *f) {
 
 static void add_field(evidence *e, const csv_field *first, const csv_field *f, size_t row) {
   uint64_t number = f->kind == CSV_SIGNED ? (uint64_t)f->value.i : UINT64_MAX;
-  e->texts += f->kind == CSV_TEXT;
-  e->numbers += f->kind != CSV_TEXT && f->kind != CSV_MISSING;
+  bool text = f->kind == CSV_TEXT && !is_padded(f);
+  e->texts += text;
+  e->numbers += !text && f->kind != CSV_MISSING;
   e->fractions += f->kind == CSV_FLOAT;
   e->recurs = e->recurs || (f->kind == CSV_TEXT && f->length == first->length &&
                             memcmp(f->text, first->text, f->length) == 0);
@@ -77,11 +87,8 @@ static void add_field(evidence *e, const csv_field *first, const csv_field *f, s
  * pass over the table reports it. */
 static void read_sample(sample *s) {
   const csv *c = s->from;
-  csv below = {.delimiter = c->delimiter,
-               .columns = c->columns,
-               .row_max = c->row_max,
-               .fields_max = c->fields_max,
-               .in = {.name = c->in.name, .at = c->in.at, .end = c->in.end, .at_eof = true}};
+  csv below = {.in = {.at = c->in.at, .end = c->in.end}};
+  csv_view(&below, c);
   while (s->rows < SAMPLE_ROWS && below.in.at < below.in.end) {
     bool more = false;
     const char *at = (const char *)below.in.at, *end = (const char *)below.in.end;

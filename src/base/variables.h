@@ -26,6 +26,7 @@
 #define ENV_LIBCUDA      "STOWAGE_LIBCUDA"     /* path of the CUDA driver */
 #define ENV_LIBNVML      "STOWAGE_LIBNVML"     /* path of NVML */
 #define ENV_LIBNCURSES   "STOWAGE_LIBNCURSES"  /* path of ncurses */
+#define ENV_LIBLZMA      "STOWAGE_LIBLZMA"     /* path of liblzma */
 #define ENV_LIBRARY      "STOWAGE_LIBRARY"     /* Python: path of libstowage.so */
 #define ENV_SHIM         "STOWAGE_SHIM"        /* path of libstowage-shim.so */
 #define ENV_INTERPRETER  "STOWAGE_INTERPRETER" /* the Python that some verbs start */

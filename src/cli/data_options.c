@@ -104,6 +104,48 @@ table_header data_header(const verb_call *call) {
   return strcmp(word, "yes") == 0 ? HEADER_YES : HEADER_NO;
 }
 
+/* Lists every value of a repeatable option, ended by NULL; NULL if it was not given. `named`: only
+ * the values with a '='. */
+static stow_status read_all(const verb_call *call, const char *name, bool named,
+                            const char *const **list) {
+  size_t count = 0;
+  *list = NULL;
+  if (verb_value(call, name) == NULL) return STOW_OK;
+  const char **made = calloc(call->given_count + 1, sizeof *made);
+  if (made == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "--%s: no host memory", name);
+  for (size_t i = 0; i < call->given_count; i++)
+    if (strcmp(call->given[i].option->name, name) == 0 &&
+        (!named || strchr(call->given[i].value, '=') != NULL))
+      made[count++] = call->given[i].value;
+  *list = made;
+  return STOW_OK;
+}
+
+stow_status data_table(const verb_call *call, table_options *t) {
+  stow_table_options o = STOW_TABLE_OPTIONS_INIT;
+  const char *skip = verb_value(call, "skip");
+  o.delimiter = verb_value(call, "delimiter");
+  o.decimal = verb_value(call, "decimal");
+  o.comment = verb_value(call, "comment");
+  o.encoding = verb_value(call, "encoding");
+  if (skip != NULL) {
+    char *end;
+    errno = 0;
+    o.skip = strtoull(skip, &end, 10);
+    if (!isdigit((unsigned char)skip[0]) || *end != '\0' || errno != 0)
+      return stow_fail(STOW_ERR_INVALID, "--skip \"%.40s\": must be a number of lines", skip);
+  }
+  *t = (table_options){0};
+  stow_status status = read_all(call, "na", false, &o.na);
+  if (status == STOW_OK) status = read_all(call, "type", false, &o.types);
+  if (status == STOW_OK) status = read_all(call, "tolerance", true, &o.tolerances);
+  if (status == STOW_OK) status = table_options_read(t, &o);
+  free((void *)(uintptr_t)o.na);
+  free((void *)(uintptr_t)o.types);
+  free((void *)(uintptr_t)o.tolerances);
+  return status;
+}
+
 stow_status data_shape(const char *text, array_spec *spec) {
   const char *at = text;
   bool bracket = *at == '(';

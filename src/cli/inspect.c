@@ -115,12 +115,16 @@ static int run(verb_call *call) {
   stow_status status = data_budget(call, &b, &bar, "reading");
   const char *type = verb_value(call, "dtype"), *shape = verb_value(call, "shape");
   if (status == STOW_OK && type != NULL) status = dtype_parse(&o.raw.type, type);
+  table_options t = {0};
+  if (status == STOW_OK) status = data_table(call, &t);
+  o.csv = t.csv;
   if (status == STOW_OK && shape != NULL) status = data_shape(shape, &o.raw);
   uint64_t vram = 0;
   if (status == STOW_OK) status = verb_size(call, "vram", &vram);
   if (status == STOW_OK && verb_flag(call, "diff")) return compare(call, &b, &bar);
   if (status == STOW_OK) status = inspect_all(call, &o, &b, vram, &bar);
   progress_end(&bar);
+  table_options_free(&t);
   return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
 }
 
@@ -128,9 +132,11 @@ static const verb_option options[] = {
     {"dtype", "TYPE", "the file is raw values of this type, as float32 or i16"},
     {"shape", "N,N", "and of this shape; default one dimension"},
     VERB_OPTION_FOR,
+    {"type", "NAME=TYPE", "of a table: read a column as numbers, text or datetime; repeatable"},
     {"vram", "SIZE", "of a model: which types fit a device with this much memory"},
     {"diff", NULL, "compare two models; exits with 1 if anything differs"},
     VERB_OPTION_NAMES,
+    VERB_OPTIONS_TABLE,
     VERB_OPTION_HEADER,
     VERB_OPTION_MIN_RATE,
     VERB_OPTION_MEMORY,

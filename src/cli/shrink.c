@@ -2,7 +2,6 @@
  * the types asked for. */
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,33 +14,30 @@
 #include "cli/data_options.h"
 #include "cli/output.h"
 #include "cli/python.h"
+#include "data/shards.h"
 #include "data/shrink_text.h"
 #include "data/team.h"
 #include "data/weights/text.h"
 
-static stow_status print(const verb_call *call, const shrink_result *r, const shrink_options *o,
-                         const budget *b) {
-  const char *in = call->operands[0], *out = verb_value(call, "output");
+static stow_status print(const verb_call *call, const char *given, const shrink_result *r,
+                         const shrink_options *o, const budget *b) {
+  char in[PATH_MAX];
+  const char *out = verb_value(call, "output");
+  shards_title(given, in, sizeof in);
   buffer text = BUFFER_INIT;
   stow_status status = verb_flag(call, "json") ? shrink_json(&text, r, in, out, o, budget_peak())
                                                : shrink_text(&text, r, in, out, o, output_color());
   return data_print(call, &text, status, b);
 }
 
-/* "1e-3" and "rel:1e-3" are a part of each value, "abs:1e-3" an amount. */
-static stow_status read_tolerance(shrink_options *o, const char *text) {
-  const char *number = text;
-  o->relative = strncmp(text, "abs:", 4) != 0;
-  if (strncmp(text, "abs:", 4) == 0 || strncmp(text, "rel:", 4) == 0) number += 4;
-  char *end;
-  errno = 0;
-  o->tolerance = strtod(number, &end);
-  if (end == number || *end != '\0' || !isfinite(o->tolerance) || o->tolerance <= 0)
-    return stow_fail(STOW_ERR_INVALID,
-                     "--tolerance \"%.40s\": must be a number above 0, as 1e-3 (of each value), or "
-                     "abs:0.01 (an amount)",
-                     text);
-  return STOW_OK;
+/* The last --tolerance that names no column. */
+static stow_status read_tolerance(const verb_call *call, shrink_options *o) {
+  const char *text = NULL;
+  for (size_t i = 0; i < call->given_count; i++)
+    if (strcmp(call->given[i].option->name, "tolerance") == 0 &&
+        strchr(call->given[i].value, '=') == NULL)
+      text = call->given[i].value;
+  return text != NULL ? tolerance_parse(&o->tolerance, &o->relative, text) : STOW_OK;
 }
 
 /* Lists every value of an option that may be given several times. The caller frees the list. */
@@ -55,18 +51,20 @@ static stow_status read_lists(const verb_call *call, const char *name, const cha
   return STOW_OK;
 }
 
-static stow_status read_options(const verb_call *call, shrink_options *o) {
-  const char *type = verb_value(call, "dtype"), *tolerance = verb_value(call, "tolerance");
+static stow_status read_options(const verb_call *call, shrink_options *o, table_options *t) {
+  const char *type = verb_value(call, "dtype");
   const char *raw = verb_value(call, "from-dtype"), *shape = verb_value(call, "shape");
   o->dry_run = verb_flag(call, "dry-run");
   o->no_sync = verb_flag(call, "no-sync");
   o->resume = verb_flag(call, "resume");
   o->force = verb_flag(call, "force");
   o->in.header = data_header(call);
+  STOW_TRY(data_table(call, t));
+  o->in.csv = t->csv;
   STOW_TRY(read_lists(call, "columns", &o->columns, &o->column_count));
   STOW_TRY(read_lists(call, "drop", &o->drop, &o->drop_count));
   if (type != NULL) STOW_TRY(dtype_parse(&o->type, type));
-  if (tolerance != NULL) STOW_TRY(read_tolerance(o, tolerance));
+  STOW_TRY(read_tolerance(call, o));
   if (raw != NULL) STOW_TRY(dtype_parse(&o->in.raw.type, raw));
   return shape != NULL ? data_shape(shape, &o->in.raw) : STOW_OK;
 }
@@ -101,12 +99,17 @@ static void watch_interrupt(const char *out) {
 /* Every rank of a team does its part; the first one speaks. */
 static stow_status shrink_and_tell(verb_call *call, const shrink_options *o, const budget *b,
                                    progress *bar) {
-  const char *in = call->operands[0], *out = verb_value(call, "output");
+  const char *out = verb_value(call, "output");
   shrink_result r;
-  stow_status status = shrink_file(&r, in, out, o, b);
+  buffer in = BUFFER_INIT;
+  for (int i = 0; i < call->operand_count; i++)
+    buffer_printf(&in, "%s%s", i > 0 ? "\n" : "", call->operands[i]);
+  stow_status status = in.status;
+  if (status == STOW_OK) status = shrink_file(&r, in.data, out, o, b);
   progress_end(bar);
-  if (status != STOW_OK) return status;
-  if (b->team->rank == 0) status = print(call, &r, o, b);
+  if (status != STOW_OK) return buffer_free(&in), status;
+  if (b->team->rank == 0) status = print(call, in.data, &r, o, b);
+  buffer_free(&in);
   shrink_free(&r);
   return status;
 }
@@ -135,7 +138,8 @@ static stow_status read_weights_options(const verb_call *call, weights_options *
 
 /* Options for tables and arrays, which mean nothing for a model. */
 static stow_status refuse_data_options(const verb_call *call) {
-  static const char *const names[] = {"tolerance", "from-dtype", "shape", "columns", "drop"};
+  static const char *const names[] = {"tolerance", "from-dtype", "shape", "columns", "drop",
+                                      "type"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (verb_value(call, names[i]) != NULL)
       return stow_fail(STOW_ERR_INVALID, "--%s is for arrays and tables; %s is a model", names[i],
@@ -188,6 +192,7 @@ static int refuse_model_options(const verb_call *call) {
 
 static int run(verb_call *call) {
   shrink_options o = {0};
+  table_options t = {0};
   budget b;
   progress bar;
   team ranks;
@@ -196,6 +201,8 @@ static int run(verb_call *call) {
                             "small.gguf or a folder");
   if (python_reads(call->operands[0]) || python_reads(verb_value(call, "output")))
     return python_become(call, NULL, "_data_command"); /* Parquet, Arrow and JSON lines */
+  if (model_is(call->operands[0]) && call->operand_count > 1)
+    return verb_usage(call, "%s is a model; shrink models one by one", output_name(call->operands[0]));
   if (model_is(call->operands[0])) return run_weights(call);
   int refused = refuse_model_options(call);
   if (refused != EXIT_DONE) return refused;
@@ -205,11 +212,12 @@ static int run(verb_call *call) {
   b.team = &ranks;
   if (ranks.size > 1 && verb_value(call, "threads") == NULL) b.threads = 1; /* a rank is one */
   if (ranks.rank > 0) b.progress = NULL;
-  if (status == STOW_OK) status = read_options(call, &o);
+  if (status == STOW_OK) status = read_options(call, &o, &t);
   if (ranks.size == 1 && !o.dry_run) watch_interrupt(verb_value(call, "output"));
   if (status == STOW_OK) status = shrink_and_tell(call, &o, &b, &bar);
   free((void *)(uintptr_t)o.columns);
   free((void *)(uintptr_t)o.drop);
+  table_options_free(&t);
   status = team_agree(&ranks, status);
   int code = verb_exit_code(status);
   /* One message, of the first that failed. */
@@ -232,12 +240,14 @@ static const verb_option options[] = {
     {"join", NULL, "of a model: write one file instead of shards"},
     {"verify", NULL, "of a model: read the output back and compare checksums"},
     {"allow-nan", NULL, "of a model: write it even if values are NaN or infinite"},
-    {"tolerance", "T", "float16 or float32 may round by T of each value; abs:T by an amount"},
+    {"tolerance", "T", "float16 or float32 may round by T of each value; abs:T by an amount; NAME=T in a column"},
+    {"type", "NAME=TYPE", "of a table: this type for a column: float32, …, text or datetime; repeatable"},
     VERB_OPTION_FOR,
     {"dry-run", NULL, "say what each array or column would become, write nothing"},
     {"from-dtype", "TYPE", "the file is raw values of this type"},
     {"shape", "N,N", "and of this shape; default one dimension"},
     VERB_OPTION_NAMES,
+    VERB_OPTIONS_TABLE,
     {"columns", "A,B", "of a table: write these columns alone; repeatable"},
     {"drop", "A,B", "of a table: leave these columns out; repeatable"},
     {"force", NULL, "write a table even if it takes more bytes than the input"},
@@ -256,12 +266,13 @@ const verb verb_shrink = {
     .summary = "write a data file in the smallest types that hold every value, or a model smaller",
     .example = "stowage shrink train.npy -o small.npy\n"
                "stowage shrink table.csv.gz -o table.npz --dry-run\n"
+               "stowage shrink part-*.csv -o table.npz\n"
                "stowage shrink features.npy -o half.npy --for training --tolerance 1e-3\n"
                "stowage shrink Llama-3-8B/ -o small/ --dtype bf16 --shard 2G\n"
                "stowage shrink model-f16.gguf -o model-q4.gguf --quantize q4_k",
-    .operands = "IN",
+    .operands = "IN…",
     .operands_min = 1,
-    .operands_max = 1,
+    .operands_max = VERB_ANY_NUMBER,
     .options = options,
     .run = run,
 };

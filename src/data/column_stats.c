@@ -1,6 +1,9 @@
 /* Column stats: see column_stats.h. */
 #include "data/column_stats.h"
 
+#include <string.h>
+#include <strings.h>
+
 #include "data/text_layout.h"
 #include "numbers/cast.h"
 
@@ -15,6 +18,21 @@ void column_stats_begin(column_stats *t) {
   scan_begin(&t->integers, DTYPE_I64);
   scan_begin(&t->wides, DTYPE_U64);
   scan_begin(&t->floats, DTYPE_F64);
+}
+
+static void join_times(column_stats *t, const column_stats *later) {
+  if (later->times) {
+    if (!t->times || later->earliest < t->earliest) t->earliest = later->earliest;
+    if (!t->times || later->latest > t->latest) t->latest = later->latest;
+  }
+  t->not_times = t->not_times || later->not_times;
+  t->times = t->times || later->times;
+  t->clock = t->clock || later->clock;
+  t->zoned = t->zoned || later->zoned;
+  t->unzoned = t->unzoned || later->unzoned;
+  t->gaps = t->gaps || later->gaps;
+  t->gap_count += later->gap_count;
+  if (later->digits > t->digits) t->digits = later->digits;
 }
 
 void column_stats_join(column_stats *t, const column_stats *later) {
@@ -34,10 +52,38 @@ void column_stats_join(column_stats *t, const column_stats *later) {
   t->text_bytes += later->text_bytes;
   if (later->longest > t->longest) t->longest = later->longest;
   if (later->shortest < t->shortest) t->shortest = later->shortest;
-  if (t->first_text_line == 0) t->first_text_line = later->first_text_line;
+  if (t->first_text_line == 0) {
+    t->first_text_line = later->first_text_line;
+    t->padded = later->padded;
+  }
   t->negative_beside_wide = t->negative_beside_wide || later->negative_beside_wide;
   t->inexact = t->inexact || later->inexact;
   t->mixed = t->mixed || later->mixed;
+  join_times(t, later);
+}
+
+bool column_stats_gap(const char *text, size_t length) {
+  if (length > 8) return false;
+  bool nan = length == 3 && strncasecmp(text, "nan", 3) == 0;
+  return nan || (length == 3 && memcmp(text, "NaT", 3) == 0) || csv_is_missing(text, length);
+}
+
+void column_stats_text(column_stats *t, const char *text, size_t length) {
+  csv_time time;
+  if (length == 0) return;
+  if (csv_time_read(&time, text, length)) {
+    if (!t->times || time.seconds < t->earliest) t->earliest = time.seconds;
+    if (!t->times || time.seconds > t->latest) t->latest = time.seconds;
+    t->times = true;
+    t->clock = t->clock || time.clock;
+    t->zoned = t->zoned || time.zoned;
+    t->unzoned = t->unzoned || !time.zoned;
+    if (time.digits > t->digits) t->digits = time.digits;
+  } else if (column_stats_gap(text, length)) {
+    t->gaps = true;
+  } else {
+    t->not_times = true;
+  }
 }
 
 /* Integers are scanned both as integers and as doubles: the column may have fractions elsewhere. */
@@ -117,12 +163,38 @@ static void conclude_integers(column_facts *to, const column_stats *t) {
     s->least_int = t->integers.least_int;
 }
 
+/* datetime64[ns] holds 1678 to 2261. */
+#define NANOS_LEAST (-INT64_C(9214646400))
+#define NANOS_MOST  INT64_C(9214646399)
+
+/* Times with and without a zone have no common meaning, and some have no unit: they stay text. */
+static bool conclude_times(column_facts *to, const column_stats *t, uint64_t rows) {
+  static const char *const names[] = {"datetime64[D]", "datetime64[s]", "datetime64[ms]",
+                                      "datetime64[us]", "datetime64[ns]"};
+  csv_unit unit = csv_unit_for(t->clock, t->digits);
+  if (t->not_times || !t->times || (t->zoned && t->unzoned)) return false;
+  if (unit == CSV_NANOS && (t->earliest < NANOS_LEAST || t->latest > NANOS_MOST)) return false;
+  to->time = true;
+  to->unit = unit;
+  to->zoned = t->zoned;
+  to->earliest = t->earliest;
+  to->latest = t->latest;
+  to->type_name = names[unit];
+  to->missing = t->missing + t->gap_count;
+  to->mixed = to->padded = false;
+  to->smallest = DTYPE_NONE;
+  to->bytes = to->bytes_after = rows * sizeof(int64_t);
+  to->layout = (text_layout){.bytes = to->bytes};
+  return true;
+}
+
 static void conclude_text(column_facts *to, const column_stats *t, uint64_t rows,
                           const intern *words) {
   to->text = true;
   to->type_name = "text";
   to->missing -= t->missing_words; /* they are ordinary texts */
   to->mixed = t->numbers + t->bools > 0;
+  to->padded = t->padded;
   to->first_text_line = t->first_text_line;
   to->text_bytes = t->text_bytes;
   to->longest = t->longest;
@@ -140,6 +212,15 @@ static void conclude_text(column_facts *to, const column_stats *t, uint64_t rows
   to->layout = text_layout_choose(&all, to->distinct_known ? &distinct : NULL);
   to->smallest = to->layout.codes;
   to->bytes_after = to->layout.bytes;
+  if (!to->mixed_unknown) conclude_times(to, t, rows);
+}
+
+/* For arithmetic a column of floats stays one, also where all its values are whole: an integer type
+ * would truncate quotients and wrap sums. */
+static dtype type_for(const scan *s, scan_purpose purpose) {
+  if (s->type != DTYPE_F64 || purpose != SCAN_FOR_ARITHMETIC || s->count == 0)
+    return scan_type_for(s, purpose);
+  return scan_fits(s, DTYPE_F32) ? DTYPE_F32 : DTYPE_F64;
 }
 
 void column_stats_conclude(column_facts *to, const column_stats *t, uint64_t rows,
@@ -154,7 +235,7 @@ void column_stats_conclude(column_facts *to, const column_stats *t, uint64_t row
   else
     conclude_integers(to, t);
   to->type_name = dtype_name(to->values.type);
-  to->smallest = scan_type_for(&to->values, purpose);
+  to->smallest = type_for(&to->values, purpose);
   to->bytes = rows * dtype_bytes(to->values.type);
   to->bytes_after = rows * dtype_bytes(to->smallest);
 }

@@ -6,6 +6,7 @@
 #define DATA_COLUMN_STATS_H
 
 #include "arrays/csv_block.h"
+#include "arrays/csv_time.h"
 #include "base/hash.h"
 #include "data/inspect.h"
 
@@ -23,6 +24,15 @@ typedef struct column_stats {
   bool negative_beside_wide;    /* no type holds both */
   bool inexact;                 /* an integer that no double represents */
   bool mixed;                   /* numbers or words before the first text */
+  bool padded;                  /* the first text is "007" or the like: csv_keeps_zeros */
+  /* Texts that are dates or times, by distinct text where those are kept. */
+  bool not_times;           /* some text is none, or none are looked for */
+  bool times, clock;        /* some are; some have a time of day */
+  bool zoned, unzoned;      /* some times have a zone; some have none */
+  bool gaps;                /* some texts are NA or the like, which are missing times */
+  uint8_t digits;           /* of fractions of a second, at most */
+  int64_t earliest, latest; /* in seconds, if `times` */
+  uint64_t gap_count;
 } column_stats;
 
 void column_stats_begin(column_stats *t);
@@ -30,6 +40,11 @@ void column_stats_begin(column_stats *t);
 void column_stats_join(column_stats *t, const column_stats *later);
 /* Adds the block's values in column `c`; the counts of unusual rows were added before. */
 void column_stats_block(column_stats *t, const csv_column *c, size_t rows);
+
+/* Returns whether a text in a column of times is a missing one: NaT, NA and the like. */
+bool column_stats_gap(const char *text, size_t length);
+/* Looks whether a text is a time; not called again once one is not. */
+void column_stats_text(column_stats *t, const char *text, size_t length);
 
 /* `words`: the distinct texts, NULL if they were not kept. */
 void column_stats_conclude(column_facts *to, const column_stats *t, uint64_t rows,

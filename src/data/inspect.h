@@ -7,6 +7,8 @@
 #ifndef DATA_INSPECT_H
 #define DATA_INSPECT_H
 
+#include "arrays/csv.h"
+#include "arrays/csv_time.h"
 #include "data/array.h"
 #include "data/budget.h"
 #include "data/text_layout.h"
@@ -38,6 +40,11 @@ typedef struct column_facts {
   char *name;
   const char *type_name; /* "int64", "float64", "bool", "text" */
   bool text, mixed;      /* mixed: numbers first, then text; its distinct values were not counted */
+  /* Text that is written as times; then the layout is one of datetime64[unit]. */
+  bool time, zoned;
+  csv_unit unit;
+  int64_t earliest, latest; /* in seconds */
+  bool padded;           /* text because of leading zeros ("007") */
   scan values;           /* of the numbers */
   uint64_t missing;
   uint64_t distinct;            /* of text, not counting the empty one */
@@ -66,12 +73,11 @@ typedef struct file_facts {
   uint64_t bytes, bytes_after; /* in memory, of everything */
 } file_facts;
 
-typedef enum table_header { HEADER_AUTO, HEADER_YES, HEADER_NO } table_header;
-
 typedef struct inspect_options {
   array_spec raw;      /* if it has a type, the file is raw values */
   table_header header; /* of a table; HEADER_AUTO: decided by the first rows */
   const char *member;  /* the only array to look at; NULL: all */
+  csv_options csv;     /* how a table is written */
 } inspect_options;
 
 /* Detects the kind of the file from its contents. `path` may be "file:member" for one array of it.
@@ -79,6 +85,10 @@ typedef struct inspect_options {
 stow_status inspect_file(file_facts *f, const char *path, const inspect_options *options,
                          const budget *b);
 void inspect_free(file_facts *f);
+/* Opens the file or files for a job: splits "file:member", sets the csv options for several tables,
+ * opens several arrays as one. `s` must outlive `from` and `o`. */
+struct shards;
+stow_status inspect_open(source *from, struct shards *s, inspect_options *o, uint64_t *file_bytes);
 
 /* Returns the kind of the file from its first bytes and the options: "npy", "npz", "csv", "raw", …;
  * STOW_ERR_FORMAT if it is not supported. */

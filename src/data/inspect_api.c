@@ -1,6 +1,7 @@
 /* The public inspection (stowage/inspect.h): facts with their text and JSON. */
 #include <stowage/inspect.h>
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "base/growing.h"
 #include "data/inspect_text.h"
 #include "data/job.h"
+#include "data/shards.h"
 #include "data/weights/inspect.h"
 #include "data/workers.h"
 
@@ -54,7 +56,13 @@ stow_status data_job_fill(data_job *job, const stow_inspect_options *o) {
     job->in.raw.dims = o->raw_dims;
     memcpy(job->in.raw.shape, o->raw_shape, o->raw_dims * sizeof o->raw_shape[0]);
   }
+  STOW_TRY(table_options_read(&job->table, o->table));
+  job->in.csv = job->table.csv;
   return budget_check(job->budget.bytes);
+}
+
+void data_job_free(data_job *job) {
+  table_options_free(&job->table);
 }
 
 /* A model: its tensors are the items; text and JSON are those of `stowage inspect`. */
@@ -88,7 +96,9 @@ static stow_status read_model(stow_inspection *i, const char *path, const data_j
 
 static stow_status read_file(stow_inspection *i, const char *path, const data_job *job) {
   if (job->in.raw.type == DTYPE_NONE && model_is(path)) return read_model(i, path, job);
+  char title[PATH_MAX];
   STOW_TRY(inspect_file(&i->facts, path, &job->in, &job->budget));
+  path = shards_title(path, title, sizeof title);
   json j = JSON_PRETTY(&i->json);
   inspect_json(&j, path, &i->facts, 0);
   STOW_TRY(i->json.status);
@@ -101,13 +111,14 @@ stow_status stow_inspect_file(stow_inspection **out, const char *path,
   *out = NULL;
   if (path == NULL) return stow_fail(STOW_ERR_INVALID, "stow_inspect_file: path is NULL");
   stow_inspect_options options = STOW_INSPECT_OPTIONS_INIT;
-  data_job job;
+  data_job job = {0};
   STOW_TRY(growing_read(&options, sizeof options, given, "stow_inspect_options"));
-  STOW_TRY(data_job_fill(&job, &options));
   stow_inspection *made = calloc(1, sizeof *made);
   if (made == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "stow_inspect_file: no host memory");
   made->text = made->json = BUFFER_INIT;
-  stow_status status = read_file(made, path, &job);
+  stow_status status = data_job_fill(&job, &options);
+  if (status == STOW_OK) status = read_file(made, path, &job);
+  data_job_free(&job);
   if (status != STOW_OK) {
     stow_inspection_close(made);
     return status;

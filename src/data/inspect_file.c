@@ -11,9 +11,13 @@
 #include "base/checked.h"
 #include "data/checkpoint.h"
 #include "data/ranges.h"
+#include "data/shards.h"
 #include "data/sparse.h"
 #include "data/table.h"
 #include "data/team.h"
+#include "files/unpack.h"
+
+#define DIRECTORY_BYTES_MAX (UINT64_C(4) << 20) /* of an archive that may hold a table */
 
 /* Read and scanned while still in the L2 cache. */
 enum { CHUNK_BYTES = 256 << 10 };
@@ -386,8 +390,9 @@ static const char *format_of(const uint8_t *start, size_t count, uint64_t file_b
   if (count >= 9 && start[8] == '{' && (source_u64(start) <= file_bytes - 8 || !is_text(start, 8)))
     return "safetensors";
   if (count >= 2 && (memcmp(start, "\xff\xfe", 2) == 0 || memcmp(start, "\xfe\xff", 2) == 0))
-    return "csv"; /* text in UTF-16: the csv reader reports what to do */
+    return "csv"; /* text in UTF-16 */
   if (count >= 2 && start[0] == 0x1f && start[1] == 0x8b) return "csv";
+  if (unpack_knows(start, count) != NULL) return "csv";
   return is_text(start, count) ? "csv" : NULL;
 }
 
@@ -398,10 +403,6 @@ static const char *other_kind(const uint8_t *start, size_t count) {
     size_t length;
   } kinds[] = {
       {"BZh", "compressed with bzip2; decompress it first (bunzip2)", 3},
-      {"\xfd"
-       "7zXZ",
-       "compressed with xz; decompress it first (unxz)", 5},
-      {"\x28\xb5\x2f\xfd", "compressed with zstd; decompress it first (unzstd)", 4},
       {"PAR1", "a Parquet file; convert it to csv, or its columns with numpy.save, first", 4},
       {"ARROW1", "an Arrow file; convert it to csv, or its columns with numpy.save, first", 6},
       {"\x80\x04", "a pickle, which could run code; save its arrays with numpy.save", 2},
@@ -413,11 +414,33 @@ static const char *other_kind(const uint8_t *start, size_t count) {
   return NULL;
 }
 
+static bool is_zip(source *from) {
+  uint8_t start[4];
+  return from->bytes > sizeof start && source_read(from, 0, start, sizeof start) == STOW_OK &&
+         memcmp(start, "PK\x03\x04", sizeof start) == 0;
+}
+
+/* Returns whether a zip archive holds a table instead of arrays. The first name decides for most
+ * archives: an npz begins with a member that ends with .npy. */
+static bool holds_table(source *from, const uint8_t *start, size_t count) {
+  size_t length = count > 30 ? source_u16(start + 26) : 0;
+  const char *end = (const char *)start + 30 + length - 4;
+  if (length > 4 && 30 + length <= count && memcmp(end, ".npy", 4) == 0) return false;
+  zip z;
+  if (zip_open(&z, from, DIRECTORY_BYTES_MAX) != STOW_OK) return false;
+  bool is = csv_zip_is(&z);
+  zip_close(&z);
+  return is;
+}
+
 stow_status inspect_format(const char **format, source *from, const inspect_options *o) {
   uint8_t start[512];
   size_t count = from->bytes < sizeof start ? (size_t)from->bytes : sizeof start;
   STOW_TRY(source_read(from, 0, start, count));
   *format = format_of(start, count, from->bytes);
+  if (*format != NULL && strcmp(*format, "npz") == 0 && holds_table(from, start, count))
+    *format = "csv";
+  if (*format == NULL && o->csv.encoding >= CSV_UTF16) *format = "csv";
   bool is_hdf5 = false;
   if (*format == NULL) STOW_TRY(hdf5_find(&is_hdf5, from));
   if (is_hdf5) *format = "hdf5";
@@ -439,12 +462,58 @@ stow_status inspect_format(const char **format, source *from, const inspect_opti
   return STOW_OK;
 }
 
+/* Adds the bytes of the files after the first. */
+static stow_status add_bytes(const shards *s, uint64_t *bytes) {
+  for (size_t i = 1; i < s->count; i++) {
+    source one;
+    STOW_TRY(source_open(&one, s->paths[i]));
+    *bytes += one.bytes;
+    source_close(&one);
+  }
+  return STOW_OK;
+}
+
+stow_status inspect_open(source *from, shards *s, inspect_options *o, uint64_t *file_bytes) {
+  const char *format, *member = NULL;
+  char *path = s->paths[0];
+  char file[PATH_MAX];
+  if (o->member == NULL && array_split(path, file, sizeof file, &member)) {
+    if (s->count == 1) { /* the name of the source must outlive it */
+      memcpy(path, file, strlen(file) + 1);
+      o->member = path + strlen(file) + 1;
+    }
+    path = file;
+  }
+  o->csv.member = o->member;
+  o->csv.names = o->header;
+  STOW_TRY(source_open(from, s->count == 1 ? s->paths[0] : path));
+  *file_bytes = from->bytes;
+  if (s->count == 1) return STOW_OK;
+  stow_status status = member == NULL ? inspect_format(&format, from, o) : STOW_OK;
+  bool table = status == STOW_OK && member == NULL && strcmp(format, "csv") == 0;
+  if (table) {
+    o->csv.files = (const char *const *)s->paths + 1;
+    o->csv.file_count = s->count - 1;
+    from->name = s->paths[0];
+    status = add_bytes(s, file_bytes);
+    if (status != STOW_OK) source_close(from);
+    return status;
+  }
+  source_close(from);
+  if (status == STOW_OK) status = shards_open_arrays(from, s, &o->raw);
+  if (status != STOW_OK) return status;
+  o->raw = (array_spec){0};
+  *file_bytes = from->bytes;
+  return STOW_OK;
+}
+
 static stow_status inspect_source(file_facts *f, source *from, const inspect_options *o,
                                   const budget *b) {
   array a;
   STOW_TRY(inspect_format(&f->format, from, o));
   const char *format = f->format;
-  bool one = strcmp(format, "raw") == 0 || strcmp(format, "npy") == 0 || strcmp(format, "csv") == 0;
+  bool one = strcmp(format, "raw") == 0 || strcmp(format, "npy") == 0 ||
+             (strcmp(format, "csv") == 0 && !is_zip(from));
   if (one && o->member != NULL)
     return stow_fail(STOW_ERR_INVALID, "%s: it has no members; %.200s is asked for", from->name,
                      o->member);
@@ -457,7 +526,11 @@ static stow_status inspect_source(file_facts *f, source *from, const inspect_opt
     return inspect_one(f, &a, b);
   }
   if (strcmp(format, "npz") == 0) return inspect_npz(f, from, o->member, b);
-  if (strcmp(format, "csv") == 0) return table_inspect(f, from->name, o->header, b);
+  if (strcmp(format, "csv") == 0) {
+    inspect_options own = *o;
+    own.csv.member = o->member;
+    return table_inspect(f, from->name, &own, b);
+  }
   if (strcmp(format, "hdf5") == 0) return inspect_hdf5(f, from, o->member, b);
   return inspect_tensors(f, from, o->member, b);
 }
@@ -466,14 +539,16 @@ stow_status inspect_file(file_facts *f, const char *path, const inspect_options 
                          const budget *b) {
   inspect_options o = options != NULL ? *options : (inspect_options){0};
   *f = (file_facts){.purpose = b->purpose};
-  char file[PATH_MAX];
+  shards several;
   source from;
-  if (o.member == NULL && array_split(path, file, sizeof file, &o.member)) path = file;
-  STOW_TRY(source_open(&from, path));
-  f->file_bytes = from.bytes;
-  stow_status status = inspect_source(f, &from, &o, b);
-  if (status == STOW_OK) status = source_check(&from);
-  source_close(&from);
+  stow_status status = shards_find(&several, path);
+  if (status == STOW_OK) status = inspect_open(&from, &several, &o, &f->file_bytes);
+  if (status == STOW_OK) {
+    status = inspect_source(f, &from, &o, b);
+    if (status == STOW_OK) status = source_check(&from);
+    source_close(&from);
+  }
+  shards_free(&several);
   if (status != STOW_OK) {
     inspect_free(f);
     return status;

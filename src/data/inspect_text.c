@@ -76,6 +76,12 @@ static void arrays_text(buffer *out, const file_facts *f, bool bold) {
   table_write(&t, out, 2, bold);
 }
 
+static void time_cell(table *t, const column_facts *c) {
+  char first[40], last[40];
+  table_printf(t, "%s to %s%s", csv_date_text(first, c->earliest), csv_date_text(last, c->latest),
+               c->zoned ? " UTC" : "");
+}
+
 static void columns_text(buffer *out, const file_facts *f, bool bold) {
   table t = TABLE_INIT(9, 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5 | 1u << 6 | 1u << 8);
   static const char *const heads[] = {"column",   "type",  "range",    "missing", "zeros",
@@ -84,8 +90,13 @@ static void columns_text(buffer *out, const file_facts *f, bool bold) {
   for (size_t i = 0; i < f->column_count; i++) {
     const column_facts *c = &f->columns[i];
     table_cell(&t, c->name);
-    table_printf(&t, "%s%s", c->type_name, c->mixed ? " (mixed)" : "");
-    if (c->text)
+    table_printf(&t, "%s%s", c->type_name,
+                 c->padded  ? " (leading zeros)"
+                 : c->mixed ? " (mixed)"
+                            : "");
+    if (c->time)
+      time_cell(&t, c);
+    else if (c->text)
       table_printf(&t, "up to %" PRIu64 " bytes", c->longest);
     else
       range_cell(&t, &c->values);
@@ -94,12 +105,16 @@ static void columns_text(buffer *out, const file_facts *f, bool bold) {
       table_cell(&t, "-");
     else
       percent_cell(&t, c->values.zeros, f->rows);
-    if (c->text && c->distinct_known)
+    if (c->time)
+      table_cell(&t, "-");
+    else if (c->text && c->distinct_known)
       table_printf(&t, "%" PRIu64, c->distinct);
     else
       table_cell(&t, c->text && !c->mixed ? "many" : "-");
     table_size(&t, c->bytes);
-    if (c->text && c->smallest != DTYPE_NONE)
+    if (c->time)
+      table_cell(&t, c->type_name);
+    else if (c->text && c->smallest != DTYPE_NONE)
       table_printf(&t, "%s codes", dtype_name(c->smallest));
     else
       table_cell(&t, c->text ? "UTF-8" : dtype_name(c->smallest));
@@ -197,8 +212,14 @@ static void json_column(json *j, const file_facts *f, const column_facts *c) {
   json_key(j, "smallest_dtype");
   json_text(j, c->smallest != DTYPE_NONE ? dtype_name(c->smallest) : c->type_name);
   json_number(j, "bytes_after", c->bytes_after);
-  if (c->text) {
+  if (c->time) {
+    char day[40];
+    json_key(j, "first_date"), json_text(j, csv_date_text(day, c->earliest));
+    json_key(j, "last_date"), json_text(j, csv_date_text(day, c->latest));
+    json_key(j, "utc"), json_bool(j, c->zoned);
+  } else if (c->text) {
     json_key(j, "mixed"), json_bool(j, c->mixed);
+    json_key(j, "leading_zeros"), json_bool(j, c->padded);
     if (c->mixed) json_number(j, "first_text_line", c->first_text_line);
     json_key(j, "distinct");
     if (c->distinct_known)

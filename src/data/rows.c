@@ -8,6 +8,7 @@
 
 #include "base/growing.h"
 #include "data/dense.h"
+#include "data/shards.h"
 #include "files/remote.h"
 #include "numbers/cast.h"
 
@@ -104,8 +105,27 @@ static stow_status check_types(rows *r, const origin *o) {
   return STOW_OK;
 }
 
+/* Opens several files as one array. Only one thread can read it. */
+static stow_status open_shards(rows *r, const origin *o) {
+  shards several;
+  source *from = malloc(sizeof *from);
+  if (from == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  stow_status status = shards_find(&several, o->options.path);
+  if (status == STOW_OK) status = shards_open_arrays(from, &several, &o->spec);
+  shards_free(&several);
+  if (status != STOW_OK) {
+    free(from);
+    return status;
+  }
+  status = array_open_npy(&r->from, from);
+  r->from.owns_source = true; /* also after a failure: rows_close closes it */
+  r->serial = true;
+  return status;
+}
+
 static stow_status open_path(rows *r, const origin *o) {
   bool sparse = false;
+  if (shards_are(o->options.path)) return open_shards(r, o);
   if (!remote_is(o->options.path) && o->spec.type == DTYPE_NONE)
     STOW_TRY(dense_open(&r->from, o->options.path, &sparse));
   stow_status status = sparse ? STOW_OK : array_open(&r->from, o->options.path, &o->spec);

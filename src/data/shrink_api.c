@@ -1,11 +1,13 @@
 /* The public shrink (stowage/shrink.h): a job, and its result with text and JSON. */
 #include <stowage/shrink.h>
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/growing.h"
 #include "data/job.h"
+#include "data/shards.h"
 #include "data/shrink_text.h"
 #include "data/weights/text.h"
 
@@ -41,6 +43,7 @@ static stow_status read_options(shrink_options *to, data_job *job, const stow_sh
   in.purpose = o->purpose;
   in.progress = o->progress;
   in.progress_user = o->progress_user;
+  in.table = o->table;
   if ((o->flags & ~FLAGS_KNOWN) != 0)
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "stow_shrink_options: unknown flags 0x%x: use a newer library", o->flags);
@@ -106,8 +109,10 @@ static bool asks_for_model(const stow_shrink_options *o) {
 
 static stow_status do_it(stow_shrink *s, const char *in, const char *out, const shrink_options *o,
                          const budget *b) {
+  char title[PATH_MAX];
   STOW_TRY(shrink_file(&s->result, in, out, o, b));
   s->done = true;
+  in = shards_title(in, title, sizeof title);
   STOW_TRY(shrink_text(&s->text, &s->result, in, out, o, false));
   return shrink_json(&s->json, &s->result, in, out, o, 0);
 }
@@ -120,22 +125,26 @@ stow_status stow_shrink_file(stow_shrink **result, const char *in, const char *o
     return stow_fail(STOW_ERR_INVALID, "stow_shrink_file: in or out is NULL");
   stow_shrink_options options = STOW_SHRINK_OPTIONS_INIT;
   shrink_options inner;
-  data_job job;
+  data_job job = {0};
   STOW_TRY(growing_read(&options, sizeof options, given, "stow_shrink_options"));
   bool is_model = model_is(in);
   const char *type = options.dtype;
   if (is_model) options.dtype = NULL; /* other types; read below */
-  STOW_TRY(read_options(&inner, &job, &options));
+  stow_status status = read_options(&inner, &job, &options);
   options.dtype = type;
-  if (!is_model && asks_for_model(&options))
-    return stow_fail(STOW_ERR_INVALID,
+  if (status == STOW_OK && !is_model && asks_for_model(&options))
+    status = stow_fail(STOW_ERR_INVALID,
                      "%s: not a model; quantize, prune, include, exclude and shards are for models",
                      in);
   stow_shrink *made = calloc(1, sizeof *made);
-  if (made == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "stow_shrink_file: no host memory");
-  made->text = made->json = BUFFER_INIT;
-  stow_status status = is_model ? shrink_model(made, in, out, &options, &job.budget)
-                                : do_it(made, in, out, &inner, &job.budget);
+  if (made == NULL && status == STOW_OK)
+    status = stow_fail(STOW_ERR_HOST_MEMORY, "stow_shrink_file: no host memory");
+  if (made != NULL) made->text = made->json = BUFFER_INIT;
+  if (status == STOW_OK) {
+    status = is_model ? shrink_model(made, in, out, &options, &job.budget)
+                      : do_it(made, in, out, &inner, &job.budget);
+  }
+  data_job_free(&job);
   if (status != STOW_OK) {
     stow_shrink_close(made);
     return status;

@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "data/checkpoint.h"
+#include "data/shards.h"
 #include "data/shrink_parts.h"
 #include "data/shrink_table.h"
 #include "data/sparse.h"
@@ -416,7 +417,7 @@ static stow_status shrink_source(job *j, bool to_npz) {
   STOW_TRY(inspect_format(&format, j->from, &j->options->in));
   if (strcmp(format, "csv") == 0) {
     j->result->facts =
-        (file_facts){.format = format, .purpose = j->budget->purpose, .file_bytes = j->from->bytes};
+        (file_facts){.format = format, .purpose = j->budget->purpose, .file_bytes = j->file_bytes};
     status = shrink_agree(j, shrink_table_columns(j));
     if (status == STOW_OK) status = to_npz ? shrink_table_npz(j) : shrink_table_npy(j);
     free(j->skip);
@@ -425,8 +426,24 @@ static stow_status shrink_source(job *j, bool to_npz) {
     return status;
   }
   if (to_npz && j->options->in.member == NULL) STOW_TRY(keep_sparse(j, format));
-  if (j->kept == NULL) STOW_TRY(inspect_file(&j->result->facts, j->in, &j->options->in, j->budget));
+  if (j->kept == NULL) STOW_TRY(inspect_file(&j->result->facts, j->path, &j->options->in, j->budget));
   return shrink_arrays(j, to_npz);
+}
+
+static uint64_t hash_csv(const csv_options *o) {
+  struct {
+    int64_t delimiter, decimal, comment, encoding, has_na;
+    uint64_t skip;
+  } said = {o->delimiter, o->decimal, o->comment, o->encoding, o->na != NULL, o->skip};
+  uint64_t hash = hash_bytes(&said, sizeof said, 0);
+  for (size_t i = 0; i < o->na_count; i++)
+    hash = hash_bytes(o->na[i], strlen(o->na[i]), hash + 1);
+  for (size_t i = 0; i < o->rule_count; i++) {
+    const csv_rule *r = &o->rules[i];
+    double of[] = {r->numbers, r->text, r->times, (double)r->type, r->tolerance, r->relative};
+    hash = hash_bytes(of, sizeof of, hash_bytes(r->name, strlen(r->name), hash + 1));
+  }
+  return hash;
 }
 
 /* Computes the key that identifies this job's checkpoints. */
@@ -435,7 +452,7 @@ static void key_of(uint64_t key[7], const job *j) {
   struct {
     int64_t type, relative, raw, header, dims, has_shape, purpose;
     double tolerance;
-    uint64_t columns, drop;
+    uint64_t columns, drop, csv;
     uint64_t shape[ARRAY_DIMS_MAX];
   } said = {.type = o->type,
             .relative = o->relative,
@@ -445,6 +462,7 @@ static void key_of(uint64_t key[7], const job *j) {
             .has_shape = o->in.raw.has_shape,
             .purpose = j->budget->purpose,
             .tolerance = o->tolerance};
+  said.csv = hash_csv(&o->in.csv) + j->others;
   memcpy(said.shape, o->in.raw.shape, sizeof said.shape);
   if (o->in.member != NULL) said.columns = hash_bytes(o->in.member, strlen(o->in.member), 1);
   for (size_t i = 0; i < o->column_count; i++)
@@ -505,28 +523,52 @@ static stow_status share_table(job *j, budget *b) {
 
 static stow_status shrink_by_ranks(job *j, budget *b) {
   const char *format;
+  if (j->path != j->in || j->others != 0) return lead_alone(j, b); /* several files */
   if (team_alone(b->team) || inspect_format(&format, j->from, &j->options->in) != STOW_OK)
     return lead_alone(j, b);
-  if (strcmp(format, "csv") == 0 && table_can_share(j->from)) return share_table(j, b);
+  if (strcmp(format, "csv") == 0 && table_can_share(j->from, &j->options->in.csv)) return share_table(j, b);
   bool plain = strcmp(format, "npy") == 0 || strcmp(format, "raw") == 0;
   return plain && !j->to_npz ? shrink_kept_safe(j, b) : lead_alone(j, b);
+}
+
+/* The output must be none of the inputs. Notes what the inputs are, for the checkpoint. */
+static stow_status check_files(job *j, const shards *s) {
+  if (s->count == 1) return writer_check(j->out, j->from);
+  for (size_t i = 0; i < s->count; i++) {
+    char file[PATH_MAX];
+    const char *member, *path = s->paths[i];
+    source one;
+    if (array_split(path, file, sizeof file, &member)) path = file;
+    STOW_TRY(source_open(&one, path));
+    stow_status status = writer_check(j->out, &one);
+    uint64_t is[] = {one.bytes, one.changed_ns, one.inode, one.device};
+    j->others = hash_bytes(is, sizeof is, j->others + 1);
+    source_close(&one);
+    STOW_TRY(status);
+  }
+  return STOW_OK;
 }
 
 stow_status shrink_file(shrink_result *r, const char *in, const char *out, const shrink_options *o,
                         const budget *given) {
   *r = (shrink_result){0};
   source from;
+  shards several;
   budget b = *given;
-  char file[PATH_MAX];
   shrink_options own = *o;
-  if (array_split(in, file, sizeof file, &own.in.member)) in = file;
   job j = {.options = &own, .budget = &b, .result = r, .from = &from, .in = in, .out = out};
   STOW_TRY(check_output(&j, &j.to_npz));
-  STOW_TRY(source_open(&from, in));
-  stow_status status = writer_check(out, &from);
-  if (status == STOW_OK) status = shrink_by_ranks(&j, &b);
-  shrink_forget(j.kept);
-  source_close(&from);
+  stow_status status = shards_find(&several, in);
+  if (status == STOW_OK) status = inspect_open(&from, &several, &own.in, &j.file_bytes);
+  if (status == STOW_OK) {
+    j.in = from.name;
+    j.path = several.count == 1 ? from.name : in;
+    status = check_files(&j, &several);
+    if (status == STOW_OK) status = shrink_by_ranks(&j, &b);
+    shrink_forget(j.kept);
+    source_close(&from);
+  }
+  shards_free(&several);
   if (status != STOW_OK) shrink_free(r);
   return status;
 }

@@ -21,8 +21,8 @@ static bool all_fit(const job *j, dtype type) {
   return true;
 }
 
-/* Returns the smallest type that holds every column. With fractions, 64-bit integers are excluded:
- * values then pass through doubles. */
+/* Returns the smallest type that holds every column. With fractions, 64-bit integers are excluded,
+ * because values pass through doubles then; for arithmetic, all integers are. */
 static stow_status common_type(const job *j, dtype *type) {
   static const dtype integers[] = {DTYPE_BOOL, DTYPE_U8,  DTYPE_I8,  DTYPE_U16, DTYPE_I16,
                                    DTYPE_U32,  DTYPE_I32, DTYPE_I64, DTYPE_U64, DTYPE_F64};
@@ -38,10 +38,12 @@ static stow_status common_type(const job *j, dtype *type) {
     bools = bools && t == DTYPE_BOOL;
   }
   const dtype *list = fractions ? mixed : integers;
+  bool floats = fractions && j->budget->purpose == SCAN_FOR_ARITHMETIC;
   size_t count = fractions ? sizeof mixed / sizeof mixed[0] : sizeof integers / sizeof integers[0];
   for (size_t i = 0; i < count; i++) {
     if (list[i] == DTYPE_BOOL && !bools) continue;
     if (list[i] != DTYPE_U64 && !scan_allows(j->budget->purpose, list[i])) continue;
+    if (floats && dtype_kind(list[i]) != CLASS_FLOAT) continue;
     if (all_fit(j, list[i])) return *type = list[i], STOW_OK;
   }
   return stow_fail(
@@ -60,14 +62,28 @@ static void round_to(shrink_item *item, dtype to, const loss *l) {
   item->error = l->worst;
 }
 
+static const csv_rule *rule_of(const job *j, size_t column) {
+  if (column == SIZE_MAX) return NULL;
+  return table_rule(&j->options->in.csv, j->result->facts.columns[column].name);
+}
+
+/* Returns how far a column may round: what was said for it, or for all. */
+static loss tolerance_of(const job *j, size_t column) {
+  const csv_rule *rule = rule_of(j, column);
+  if (rule != NULL && rule->tolerance > 0)
+    return (loss){.tolerance = rule->tolerance, .relative = rule->relative};
+  return (loss){.tolerance = j->options->tolerance, .relative = j->options->relative};
+}
+
 /* Tries the narrower floats with which every value stays within the tolerance. `column` SIZE_MAX:
  * all columns. */
 static stow_status try_rounding(const job *j, const table_plan *p, size_t column, dtype exact,
                                 shrink_item *item) {
   static const dtype narrower[] = {DTYPE_F16, DTYPE_F32};
-  if (j->options->tolerance <= 0 || !is_float(exact)) return STOW_OK;
+  loss allowed = tolerance_of(j, column);
+  if (allowed.tolerance <= 0 || !is_float(exact)) return STOW_OK;
   for (size_t i = 0; i < 2; i++) {
-    loss l = {.tolerance = j->options->tolerance, .relative = j->options->relative};
+    loss l = allowed;
     if (dtype_bytes(narrower[i]) >= dtype_bytes(exact)) continue;
     if (!scan_allows(j->budget->purpose, narrower[i])) continue;
     STOW_TRY(p->measure(p->context, column, narrower[i], &l));
@@ -89,17 +105,37 @@ static stow_status refuse_values(const job *j, const column_facts *c, dtype to, 
 }
 
 /* Checks that the requested type holds every value, exactly or within the tolerance. */
-static stow_status plan_forced(const job *j, const table_plan *p, size_t i, shrink_item *item) {
+static stow_status plan_forced(const job *j, const table_plan *p, size_t i, dtype to,
+                               shrink_item *item) {
   const column_facts *c = &j->result->facts.columns[i];
-  dtype to = j->options->type;
+  loss l = tolerance_of(j, i);
   item->to = to;
   if (scan_fits(&c->values, to)) return STOW_OK;
-  if (j->options->tolerance <= 0 || !is_float(to) || !is_float(c->values.type))
+  if (l.tolerance <= 0 || !is_float(to) || !is_float(c->values.type))
     return refuse_values(j, c, to, NULL);
-  loss l = {.tolerance = j->options->tolerance, .relative = j->options->relative};
   STOW_TRY(p->measure(p->context, i, to, &l));
   if (l.exceeded) return refuse_values(j, c, to, &l);
   round_to(item, to, &l);
+  return STOW_OK;
+}
+
+/* The column is not what its --type says. */
+static stow_status refuse_rule(const job *j, const column_facts *c, const csv_rule *rule) {
+  char why[192], line[64] = "";
+  if (c->first_text_line > 0)
+    snprintf(line, sizeof line, "; the first text is in line %" PRIu64, c->first_text_line);
+  snprintf(why, sizeof why, "is %s, not %s%s", c->type_name,
+           rule->times ? "datetime (ISO 8601)" : "numbers", line);
+  return refuse_column(j, c, why);
+}
+
+stow_status shrink_table_check_rules(const job *j) {
+  for (size_t i = 0; i < j->result->facts.column_count; i++) {
+    const csv_rule *rule = rule_of(j, i);
+    const column_facts *c = &j->result->facts.columns[i];
+    if (rule != NULL && rule->numbers && c->text && !shrink_skips(j, i))
+      return refuse_rule(j, c, rule);
+  }
   return STOW_OK;
 }
 
@@ -112,9 +148,13 @@ static stow_status plan_column(job *j, const table_plan *p, size_t i, const shri
     *item = (shrink_item){.skipped = true};
     return STOW_OK;
   }
+  const csv_rule *rule = rule_of(j, i);
+  if (rule != NULL && rule->times && !c->time) return refuse_rule(j, c, rule);
   if (c->text) return STOW_OK;
-  if (j->options->type != DTYPE_NONE) {
-    STOW_TRY(plan_forced(j, p, i, item));
+  if (rule != NULL && rule->type != DTYPE_NONE) {
+    STOW_TRY(plan_forced(j, p, i, rule->type, item));
+  } else if (j->options->type != DTYPE_NONE) {
+    STOW_TRY(plan_forced(j, p, i, j->options->type, item));
   } else if (common != NULL) {
     item->to = common->to;
     item->rounded = common->rounded;
@@ -123,6 +163,18 @@ static stow_status plan_column(job *j, const table_plan *p, size_t i, const shri
     STOW_TRY(try_rounding(j, p, i, item->to, item));
   }
   item->bytes_after = rows * dtype_bytes(item->to);
+  return STOW_OK;
+}
+
+/* An npy has one type for all columns. */
+static stow_status refuse_types(const job *j) {
+  const csv_options *o = &j->options->in.csv;
+  for (size_t i = 0; i < o->rule_count; i++)
+    if (o->rules[i].type != DTYPE_NONE || o->rules[i].tolerance > 0)
+      return stow_fail(STOW_ERR_INVALID,
+                       "%s: an npy has one type for all columns (--dtype, --tolerance); a type or "
+                       "tolerance of column \"%.100s\" needs .npz",
+                       j->out, o->rules[i].name);
   return STOW_OK;
 }
 
@@ -135,6 +187,7 @@ stow_status shrink_table_plan(job *j, const table_plan *p) {
   r->items = calloc(r->facts.column_count + 1, sizeof *r->items);
   if (r->items == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", j->in);
   r->item_count = r->facts.column_count;
+  if (p->to_npy) STOW_TRY(refuse_types(j));
   if (p->to_npy && j->options->type == DTYPE_NONE) {
     STOW_TRY(common_type(j, &common.to));
     STOW_TRY(try_rounding(j, p, SIZE_MAX, common.to, &common));
@@ -152,8 +205,8 @@ bool shrink_skips(const job *j, size_t column) {
   return j->skip != NULL && j->skip[column];
 }
 
-/* Apart from headers, nobody minds an output of this size; the report says that it is larger. */
-#define SMALL_BYTES (64u << 10)
+/* A difference below this is no more than a header or two. */
+#define HEADERS_BYTES 512
 
 stow_status shrink_table_check_size(const job *j) {
   const shrink_result *r = j->result;
@@ -161,7 +214,7 @@ stow_status shrink_table_check_size(const job *j) {
   uint64_t table = r->facts.file_bytes;
   if (r->facts.stream_bytes > table) table = r->facts.stream_bytes;
   if (j->options->force || j->options->type != DTYPE_NONE) return STOW_OK;
-  if (r->bytes_after <= table || r->bytes_after <= SMALL_BYTES) return STOW_OK;
+  if (r->bytes_after <= table + HEADERS_BYTES) return STOW_OK;
   char after[STOW_SIZE_TEXT_MAX], before[STOW_SIZE_TEXT_MAX];
   return stow_fail(STOW_ERR_BUDGET,
                    "%s: would take %s (%" PRIu64 " bytes), more than the %s (%" PRIu64
@@ -239,7 +292,7 @@ stow_status shrink_table_columns(job *j) {
   if (j->options->column_count + j->options->drop_count == 0) return STOW_OK;
   csv c;
   file_facts f = {0};
-  STOW_TRY(csv_open(&c, j->in, table_row_max(j->budget)));
+  STOW_TRY(csv_open(&c, j->in, table_row_max(j->budget), &j->options->in.csv));
   stow_status status = table_look(&f, &c, j->options->in.header);
   csv_close(&c);
   if (status == STOW_OK) status = choose_columns(j, &f);
@@ -248,8 +301,10 @@ stow_status shrink_table_columns(job *j) {
 }
 
 stow_status shrink_table_refuse_text(const job *j, size_t column) {
+  bool time = j->result->facts.columns[column].time;
   return refuse_column(j, &j->result->facts.columns[column],
-                       "is text, which an npy of numbers cannot hold; use .npz");
+                       time ? "holds times, which an npy of numbers cannot hold; use .npz"
+                            : "is text, which an npy of numbers cannot hold; use .npz");
 }
 
 stow_status shrink_table_scratch(const job *j, scratch *s) {

@@ -19,6 +19,9 @@ stow_status shrink_table_plan(job *j, const table_plan *p);
 /* Returns STOW_ERR_INVALID: an npy holds only numbers. */
 stow_status shrink_table_refuse_text(const job *j, size_t column);
 
+/* Returns STOW_ERR_INVALID if a column that must be numbers is text. */
+stow_status shrink_table_check_rules(const job *j);
+
 /* Returns whether the column is omitted from the output. */
 bool shrink_skips(const job *j, size_t column);
 /* Returns STOW_ERR_BUDGET if the output would be larger than the table, without --force. */

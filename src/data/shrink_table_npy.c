@@ -197,13 +197,14 @@ static stow_status read_and_plan(npy_out *o) {
   job *j = o->job;
   csv c;
   table_state state = {0};
-  table_taker taker = {.order = order_part,
+  table_taker taker = {.options = &j->options->in.csv,
+                       .order = order_part,
                        .take = take_part,
                        .context = o,
                        .state = &o->form,
                        .state_bytes = sizeof o->form,
                        .skip = j->skip};
-  STOW_TRY(csv_open(&c, j->in, table_row_max(j->budget)));
+  STOW_TRY(csv_open(&c, j->in, table_row_max(j->budget), &j->options->in.csv));
   stow_status status =
       table_read(&j->result->facts, &c, j->options->in.header, j->budget, &taker, &state);
   csv_close(&c);
@@ -216,7 +217,7 @@ static stow_status read_and_plan(npy_out *o) {
 static stow_status count_columns(npy_out *o) {
   csv c;
   bool more;
-  STOW_TRY(csv_open(&c, o->job->in, table_row_max(o->job->budget)));
+  STOW_TRY(csv_open(&c, o->job->in, table_row_max(o->job->budget), &o->job->options->in.csv));
   stow_status status = csv_next(&c, &more);
   o->kept = calloc(c.columns + 1, sizeof *o->kept);
   if (status == STOW_OK && o->kept == NULL)
@@ -275,7 +276,8 @@ static stow_status share_rows(npy_out *o) {
   bool kept = j->budget->checkpoint != NULL;
   table_state state = {0};
   table_shared own = {0};
-  table_reader reader = {.taker = {.order = order_part,
+  table_reader reader = {.taker = {.options = &j->options->in.csv,
+                                   .order = order_part,
                                    .take = take_part,
                                    .context = o,
                                    .state = kept ? &o->form : NULL,

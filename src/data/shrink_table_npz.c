@@ -131,7 +131,7 @@ static const char *const *endings_of(const column_facts *c) {
   static const char *const numbers[] = {NULL};
   static const char *const text[] = {".codes",         ".offsets",     ".bytes",
                                      ".words.offsets", ".words.bytes", NULL};
-  return c->text ? text : numbers;
+  return c->text && !c->time ? text : numbers;
 }
 
 /* taken: another column has NAME, or NAME with one of the suffixes. Otherwise reserves the
@@ -188,7 +188,7 @@ static const char *name_of(const npz_out *o, size_t i) {
 /* ---- members ---- */
 
 /* One member of the output, filled by all ranks. */
-typedef enum piece_kind { PIECE_NUMBERS, PIECE_OFFSETS, PIECE_BYTES } piece_kind;
+typedef enum piece_kind { PIECE_NUMBERS, PIECE_TIMES, PIECE_OFFSETS, PIECE_BYTES } piece_kind;
 
 typedef struct piece {
   size_t column;
@@ -203,6 +203,10 @@ static stow_status make_pieces(npz_out *o) {
   for (size_t i = 0; i < f->column_count; i++) {
     const column_facts *c = &f->columns[i];
     if (shrink_skips(o->job, i)) continue;
+    if (c->time) {
+      o->pieces[o->piece_count++] = (piece){.column = i, .kind = PIECE_TIMES};
+      continue;
+    }
     bool plain = c->text && !c->layout.dictionary;
     if (!plain) o->pieces[o->piece_count++] = (piece){.column = i, .kind = PIECE_NUMBERS};
     if (plain && !c->layout.texts.fixed)
@@ -227,11 +231,17 @@ static stow_status begin_texts(archive *z, sink *s, const char *name, const text
 
 static stow_status begin_piece(npz_out *o, archive *z, const piece *p, sink *s) {
   const column_facts *c = &o->job->result->facts.columns[p->column];
+  uint64_t rows = o->job->result->facts.rows;
+  char member[NAME_MOST + 64];
+  if (p->kind == PIECE_TIMES) {
+    char descr[16];
+    snprintf(descr, sizeof descr, "<M8[%s]", csv_unit_name(c->unit));
+    snprintf(member, sizeof member, "%s.npy", name_of(o, p->column));
+    return shrink_member(z, s, member, descr, false, &rows, 1, sizeof(int64_t), false);
+  }
   if (p->kind != PIECE_NUMBERS)
     return begin_texts(z, s, name_of(o, p->column), &c->layout.texts, p->kind);
   dtype to = o->job->result->items[p->column].to;
-  uint64_t rows = o->job->result->facts.rows;
-  char member[NAME_MOST + 64];
   snprintf(member, sizeof member, "%s%s.npy", name_of(o, p->column), c->text ? ".codes" : "");
   return shrink_member(z, s, member, npy_descr(to), false, &rows, 1, dtype_bytes(to), false);
 }
@@ -257,13 +267,21 @@ static stow_status gather(gathered *g, const void *bytes, size_t count) {
   return STOW_OK;
 }
 
-/* What a text adds to a member: its end offset, or its bytes. */
+/* What a text adds to a member: its time, its end offset, or its bytes. */
 typedef struct text_sink {
   gathered to;
   piece_kind kind;
   dtype type;  /* of the offsets */
   uint64_t at; /* end of the previous text */
+  csv_unit unit; /* of the times */
 } text_sink;
+
+static stow_status put_time(text_sink *t, const char *text, size_t length) {
+  csv_time time;
+  int64_t value = CSV_NOT_A_TIME;
+  if (length > 0 && csv_time_read(&time, text, length)) value = csv_time_in(&time, t->unit);
+  return gather(&t->to, &value, sizeof value);
+}
 
 static stow_status put_offset(text_sink *t) {
   int32_t narrow = (int32_t)t->at;
@@ -274,6 +292,7 @@ static stow_status put_offset(text_sink *t) {
 
 static stow_status put_text(void *context, const char *text, size_t length) {
   text_sink *t = context;
+  if (t->kind == PIECE_TIMES) return put_time(t, text, length);
   t->at += length;
   return t->kind == PIECE_OFFSETS ? put_offset(t) : gather(&t->to, text, length);
 }
@@ -301,6 +320,7 @@ static stow_status fill_piece(npz_out *o, const piece *p, sink *s) {
     return each_run(o, p->column, o->job->result->items[p->column].to, s, NULL);
   text_sink t = {.to = {.to = s},
                  .kind = p->kind,
+                 .unit = f->columns[p->column].unit,
                  .type = text_offset_type(&f->columns[p->column].layout.texts)};
   table_log log = o->log;
   table_texts texts = texts_of(o, p->column, &log);
@@ -445,6 +465,8 @@ static stow_status own_bytes(npz_out *o, uint64_t *own) {
     own[i] = 0;
     if (p->kind == PIECE_NUMBERS)
       own[i] = o->own.rows * dtype_bytes(r->items[p->column].to);
+    else if (p->kind == PIECE_TIMES)
+      own[i] = o->own.rows * sizeof(int64_t);
     else
       STOW_TRY(table_texts_each(&texts, count_text, &own[i]));
   }
@@ -601,7 +623,8 @@ static stow_status read_once(npz_out *o, const bool *text) {
   csv c;
   table_header header = j->options->in.header;
   bool kept = j->budget->checkpoint != NULL;
-  table_taker taker = {.order = order_part,
+  table_taker taker = {.options = &j->options->in.csv,
+                       .order = order_part,
                        .take = take_part,
                        .context = o,
                        .text = text,
@@ -614,7 +637,7 @@ static stow_status read_once(npz_out *o, const bool *text) {
   if (!team_alone(j->budget->team))
     return table_read_shared(&o->own, &j->result->facts, j->from, header, j->budget, &reader, text,
                              &o->state);
-  STOW_TRY(csv_open(&c, j->in, table_row_max(j->budget)));
+  STOW_TRY(csv_open(&c, j->in, table_row_max(j->budget), &j->options->in.csv));
   stow_status status = table_read(&j->result->facts, &c, header, j->budget, &taker, &o->state);
   csv_close(&c);
   return status;
@@ -664,6 +687,7 @@ static stow_status read_table(npz_out *o) {
   if (known != NULL) memcpy(text, known, bytes);
   stow_status status = read_once(o, known != NULL ? text : NULL);
   free(text);
+  if (status == STOW_OK) status = shrink_table_check_rules(j);
   if (status != STOW_OK || known != NULL) return status;
   text = calloc(o->state.count + 1, sizeof *text);
   if (text == NULL) return no_memory(o);

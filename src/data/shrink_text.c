@@ -28,7 +28,7 @@ static const char *becomes(const shrink_result *r, size_t i, char *text, size_t 
     layout = r->facts.arrays[i].sparse          ? r->facts.arrays[i].layout
              : r->facts.arrays[i].fortran_order ? "csc"
                                                 : "csr";
-  bool text_column = r->facts.table && r->facts.columns[i].text;
+  bool text_column = r->facts.table && r->facts.columns[i].text && !r->facts.columns[i].time;
   if (text_column && item->to == DTYPE_NONE) {
     snprintf(text, size, "UTF-8%s", r->facts.columns[i].layout.texts.fixed ? ", fixed width" : "");
     return text;
@@ -198,7 +198,7 @@ stow_status shrink_json(buffer *to, const shrink_result *r, const char *in, cons
     json_text(&j, item->to != DTYPE_NONE ? dtype_name(item->to) : shrink_type(r, i));
     if (r->facts.table) {
       const column_facts *c = &r->facts.columns[i];
-      json_key(&j, "text_layout"), json_text(&j, c->text ? text_layout_name(&c->layout) : NULL);
+      json_key(&j, "text_layout"), json_text(&j, c->text && !c->time ? text_layout_name(&c->layout) : NULL);
     }
     json_key(&j, "sparse"), json_bool(&j, item->sparse);
     if (item->sparse && !r->facts.arrays[i].sparse)

@@ -46,6 +46,29 @@ static stow_status name_columns(file_facts *f, const csv *c) {
   return STOW_OK;
 }
 
+const csv_rule *table_rule(const csv_options *o, const char *name) {
+  for (size_t i = 0; o != NULL && i < o->rule_count; i++)
+    if (strcmp(o->rules[i].name, name) == 0) return &o->rules[i];
+  return NULL;
+}
+
+/* Checks that every rule is for a column. */
+static stow_status check_rules(const file_facts *f, const csv *c) {
+  char names[256] = "";
+  for (size_t i = 0; i < f->column_count && strlen(names) < 180; i++)
+    snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", i > 0 ? ", " : "",
+             f->columns[i].name);
+  for (size_t i = 0; c->options != NULL && i < c->options->rule_count; i++) {
+    bool found = false;
+    for (size_t k = 0; k < f->column_count && !found; k++)
+      found = strcmp(f->columns[k].name, c->options->rules[i].name) == 0;
+    if (!found)
+      return stow_fail(STOW_ERR_INVALID, "%s: --type: unknown column \"%.100s\"; the columns are: %s",
+                       c->in.name, c->options->rules[i].name, names);
+  }
+  return STOW_OK;
+}
+
 /* The budget: a quarter for values (of all threads), a quarter for distinct texts; the columns' own
  * records must fit in a third quarter. */
 static stow_status begin_pass(table_pass *p) {
@@ -71,11 +94,18 @@ static stow_status begin_pass(table_pass *p) {
   s->words = calloc(s->count, sizeof *s->words);
   s->too_many = calloc(s->count, sizeof *s->too_many);
   p->forms = calloc(s->count, sizeof *p->forms);
-  if (s->stats == NULL || s->words == NULL || s->too_many == NULL || p->forms == NULL)
+  p->padded = calloc(s->count, sizeof *p->padded);
+  if (p->padded == NULL || s->stats == NULL || s->words == NULL || s->too_many == NULL || p->forms == NULL)
     return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory for %zu columns", c->in.name,
                      s->count);
   for (size_t i = 0; i < s->count; i++) {
+    const csv_rule *rule = table_rule(c->options, p->facts->columns[i].name);
     column_stats_begin(&s->stats[i]);
+    if (rule != NULL && rule->text) {
+      p->forms[i] = CSV_CODES;
+      s->stats[i].not_times = true;
+    }
+    p->padded[i] = rule != NULL && rule->numbers;
     if (p->to != NULL && p->to->text != NULL && p->to->text[i]) p->forms[i] = CSV_CODES;
     if (p->to != NULL && p->to->skip != NULL) s->too_many[i] = p->to->skip[i];
   }
@@ -235,9 +265,14 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
   *state = (table_state){0};
   f->purpose = b->purpose;
   STOW_TRY(table_look(f, c, header));
+  STOW_TRY(check_rules(f, c));
   stow_status begun = begin_pass(&p);
-  if (begun != STOW_OK) free(p.forms);
+  if (begun != STOW_OK) {
+    free(p.forms);
+    free(p.padded);
+  }
   STOW_TRY(begun);
+  c->padded = p.padded;
   pthread_mutex_init(&p.lock, NULL);
   pthread_cond_init(&p.turned, NULL);
   pthread_rwlock_init(&p.words_lock, NULL);
@@ -248,7 +283,9 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
   pthread_rwlock_destroy(&p.words_lock);
   pthread_cond_destroy(&p.turned);
   pthread_mutex_destroy(&p.lock);
+  c->padded = NULL;
   free(p.forms);
+  free(p.padded);
   if (to != NULL && to->range != NULL)
     to->range->reached = input_offset(&c->in);
   else if (status == STOW_OK)
@@ -264,13 +301,13 @@ stow_status table_scan(file_facts *f, csv *c, table_header header, const budget 
   return status;
 }
 
-static stow_status inspect_as(file_facts *f, const char *path, table_header header, const budget *b,
-                              const bool *text) {
+static stow_status inspect_as(file_facts *f, const char *path, const inspect_options *o,
+                              const budget *b, const bool *text) {
   csv c;
   table_state state;
   table_taker taker = {.text = text};
-  STOW_TRY(csv_open(&c, path, table_row_max(b)));
-  stow_status status = table_read(f, &c, header, b, &taker, &state);
+  STOW_TRY(csv_open(&c, path, table_row_max(b), &o->csv));
+  stow_status status = table_read(f, &c, o->header, b, &taker, &state);
   table_state_free(&state);
   csv_close(&c);
   return status;
@@ -286,16 +323,19 @@ static bool find_mixed(const file_facts *f, bool *text) {
   return any;
 }
 
-stow_status table_inspect(file_facts *f, const char *path, table_header header, const budget *b) {
+stow_status table_inspect(file_facts *f, const char *path, const inspect_options *o,
+                          const budget *b) {
   file_facts first = *f;
-  stow_status status = inspect_as(&first, path, header, b, NULL);
+  stow_status status = inspect_as(&first, path, o, b, NULL);
   if (status != STOW_OK) return inspect_free(&first), status;
   bool *text = calloc(first.column_count + 1, sizeof *text);
   status = text != NULL ? STOW_OK : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
   if (status == STOW_OK && find_mixed(&first, text)) {
-    status = inspect_as(f, path, header, b, text);
+    status = inspect_as(f, path, o, b, text);
     for (size_t i = 0; i < first.column_count && status == STOW_OK; i++) {
+      if (f->columns[i].time) continue;
       f->columns[i].mixed = first.columns[i].mixed;
+      f->columns[i].padded = first.columns[i].padded;
       f->columns[i].first_text_line = first.columns[i].first_text_line;
     }
     inspect_free(&first);

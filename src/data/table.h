@@ -55,6 +55,7 @@ typedef struct table_taker {
   /* Restores the texts that it kept, and whatever else it needs, after the state is restored. NULL:
    * it keeps no texts, and a table with texts is not resumed. */
   stow_status (*restore)(void *context, table_state *state);
+  const csv_options *options; /* of the csv; NULL: none */
   const bool *skip;   /* columns whose values are not needed; NULL: none */
   bool keeps_texts;   /* accepts texts that exceed the budget: table_part.raw */
   table_range *range; /* NULL: all rows */
@@ -76,7 +77,11 @@ void table_conclude(file_facts *f, const table_state *s);
 stow_status table_look(file_facts *f, csv *c, table_header header);
 /* table_scan for a file. Reads a column with numbers before its first text a second time, as text,
  * so that the reported size is the one shrink writes. */
-stow_status table_inspect(file_facts *f, const char *path, table_header header, const budget *b);
+stow_status table_inspect(file_facts *f, const char *path, const inspect_options *o,
+                          const budget *b);
+
+/* Returns the rule for a column; NULL if there is none. `o` may be NULL. */
+const csv_rule *table_rule(const csv_options *o, const char *name);
 
 /* Returns the bytes that distinct texts and their tables use, twice that while they grow; and how
  * many they may use. */

@@ -18,6 +18,7 @@ typedef struct table_window {
   uint64_t stream_end; /* start of the next window in the stream */
   csv_column *columns;
   csv_form *forms; /* what the columns were when it was taken */
+  bool *no_times;  /* columns in which no times are looked for any more */
   uint64_t *values;
   size_t value_capacity;
   column_stats *stats; /* of this window only */
@@ -42,6 +43,7 @@ typedef struct table_pass {
   uint64_t words_max;   /* bytes of all distinct texts and their tables */
   uint64_t stop;        /* of the stream: no row at or after it is read */
   csv_form *forms;      /* the last known form of each column */
+  bool *padded;         /* columns in which "007" is a number */
   pthread_mutex_t lock; /* guards everything below, `from`, and `state` */
   pthread_cond_t turned;
   uint64_t tickets, turn; /* windows taken; merged */

@@ -6,6 +6,7 @@
 
 #include "data/checkpoint.h"
 #include "data/team.h"
+#include "files/unpack.h"
 
 enum { LOOK_BYTES = 64 << 10, LOOK_ROWS = 64 };
 
@@ -13,11 +14,16 @@ static stow_status no_memory(const char *name) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", name);
 }
 
-bool table_can_share(source *from) {
-  uint8_t start[2] = {0};
-  return from->fd >= 0 && from->bytes > sizeof start &&
-         source_read(from, 0, start, sizeof start) == STOW_OK &&
-         !(start[0] == 0x1f && start[1] == 0x8b);
+bool table_can_share(source *from, const csv_options *o) {
+  uint8_t start[UNPACK_MAGIC] = {0};
+  if (o->file_count > 0 || o->encoding != CSV_UTF8 || o->skip > 0 || o->comment != '\0') return false;
+  if (from->fd < 0 || from->bytes <= sizeof start ||
+      source_read(from, 0, start, sizeof start) != STOW_OK)
+    return false;
+  bool packed = (start[0] == 0x1f && start[1] == 0x8b) || memcmp(start, "PK\x03\x04", 4) == 0 ||
+                unpack_knows(start, sizeof start) != NULL;
+  bool utf16 = memcmp(start, "\xff\xfe", 2) == 0 || memcmp(start, "\xfe\xff", 2) == 0;
+  return !packed && !utf16;
 }
 
 /* ---- guessing where a row begins ---- */
@@ -132,7 +138,7 @@ static stow_status read_range(sharing *s) {
   forget(s);
   if (!s->noted) STOW_TRY(note_range(s));
   s->noted = false;
-  STOW_TRY(csv_open(&c, s->from->name, table_row_max(s->budget)));
+  STOW_TRY(csv_open(&c, s->from->name, table_row_max(s->budget), s->to->taker.options));
   stow_status status = table_read(s->facts, &c, s->header, s->budget, &taker, s->state);
   csv_close(&c);
   return status;
@@ -156,7 +162,7 @@ static stow_status cut_range(sharing *s, const bool *text) {
   csv c;
   bool more;
   unsigned rank = s->team->rank, size = s->team->size;
-  STOW_TRY(csv_open(&c, s->from->name, table_row_max(s->budget)));
+  STOW_TRY(csv_open(&c, s->from->name, table_row_max(s->budget), s->to->taker.options));
   stow_status status = csv_next(&c, &more);
   s->columns = c.columns;
   s->text = status == STOW_OK ? calloc(c.columns + 1, sizeof *s->text) : NULL;

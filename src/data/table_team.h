@@ -33,6 +33,6 @@ stow_status table_read_shared(table_shared *own, file_facts *f, source *from, ta
 void table_shared_free(table_shared *s);
 
 /* Returns whether its rows can be read from the middle: not for gzip or a remote file. */
-bool table_can_share(source *from);
+bool table_can_share(source *from, const csv_options *o);
 
 #endif

@@ -131,10 +131,14 @@ static stow_status make_values(table_window *w, size_t rows_max) {
   return STOW_OK;
 }
 
+static bool is_skipped(const table_pass *p, size_t i) {
+  return p->to != NULL && p->to->skip != NULL && p->to->skip[i];
+}
+
 /* Returns whether texts of the column are kept as they are. With the lock held. */
 static bool is_raw(const table_pass *p, size_t i) {
   if (p->to == NULL || !p->to->keeps_texts || p->state->stats[i].mixed) return false;
-  return p->state->too_many[i] && (p->to->skip == NULL || !p->to->skip[i]);
+  return p->state->too_many[i] && !is_skipped(p, i);
 }
 
 /* With the lock held. */
@@ -142,9 +146,9 @@ static void know_forms(table_window *w) {
   const table_pass *p = w->pass;
   memcpy(w->forms, p->forms, p->state->count * sizeof *w->forms);
   for (size_t i = 0; i < p->state->count; i++) {
-    bool skipped = p->to != NULL && p->to->skip != NULL && p->to->skip[i];
     w->raw[i] = is_raw(p, i);
-    w->ignored[i] = skipped || (!w->raw[i] && p->state->too_many[i]) || p->state->stats[i].mixed;
+    w->ignored[i] = is_skipped(p, i) || (!w->raw[i] && p->state->too_many[i]) || p->state->stats[i].mixed;
+    w->no_times[i] = p->state->stats[i].not_times;
   }
 }
 
@@ -228,14 +232,26 @@ static stow_status number_texts(void *context, size_t column, const char *const 
                                 const uint32_t *lengths, size_t count, uint64_t *codes) {
   table_window *w = context;
   table_pass *p = w->pass;
-  if (w->raw[column]) return keep_raw(&w->texts[column], texts, lengths, count, codes);
-  bool alone = w->words == p->state->words;
-  if (w->ignored[column] || (alone && (p->state->too_many[column] || w->stats[column].mixed))) {
-    memset(codes, 0, count * sizeof *codes);
-    return STOW_OK;
+  column_stats *t = &w->stats[column];
+  bool alone = w->words == p->state->words, raw = w->raw[column];
+  bool none = w->ignored[column] || (alone && (p->state->too_many[column] || t->mixed));
+  if (none) memset(codes, 0, count * sizeof *codes);
+  if (is_skipped(p, column)) return STOW_OK;
+  if (raw || none) {
+    for (size_t i = 0; i < count && !t->not_times; i++) column_stats_text(t, texts[i], lengths[i]);
+    return raw ? keep_raw(&w->texts[column], texts, lengths, count, codes) : STOW_OK;
   }
-  if (alone) return intern_add_many(&w->words[column], texts, lengths, count, codes);
-  return number_by_pass(w, column, texts, lengths, count, codes);
+  intern *words = &w->words[column];
+  uint32_t known = words->count;
+  stow_status status = alone ? intern_add_many(words, texts, lengths, count, codes)
+                             : number_by_pass(w, column, texts, lengths, count, codes);
+  /* Other texts were seen before, in this window or an earlier one. */
+  for (uint32_t k = known; k < words->count && !t->not_times; k++) {
+    size_t length;
+    const char *text = intern_get(words, k, &length);
+    column_stats_text(t, text, length);
+  }
+  return status;
 }
 
 static stow_status code_of(table_window *w, size_t column, const char *text, size_t length,
@@ -259,6 +275,7 @@ static stow_status become_text(table_window *w, size_t i, const csv_field *f, ui
     if (before->missing > 0) STOW_TRY(code_of(w, i, "", 0, &code));
   }
   t->first_text_line = line;
+  t->padded = csv_keeps_zeros(f->text, f->length);
   c->form = CSV_CODES;
   if (row > 0) {
     STOW_TRY(code_of(w, i, "", 0, &code));
@@ -312,10 +329,11 @@ static stow_status add_field(table_window *w, size_t i, const csv_field *f, uint
 
 /* For the fast loop: the same as add_field, but the loop counts lengths and missing values. */
 static csv_word add_word(void *context, size_t i, size_t row, const char *text, size_t length) {
+  table_window *w = context;
   csv_field f;
-  csv_classify(&f, text, length);
+  csv_classify(&w->rows, &f, w->columns[i].padded, text, length);
   if (f.kind == CSV_TEXT) return CSV_WORD_TEXT;
-  add_value(context, i, row, &f);
+  add_value(w, i, row, &f);
   return f.kind == CSV_MISSING ? CSV_WORD_MISSING : CSV_WORD_VALUE;
 }
 
@@ -329,13 +347,8 @@ static stow_status add_row(void *context, csv *c) {
 /* The window's csv is a view: the rows of one table, in the window's own memory. */
 static void begin_rows(table_window *w) {
   csv *c = &w->rows;
+  csv_view(c, w->pass->from);
   c->in.at = w->first;
-  c->in.at_eof = true;
-  c->in.name = w->pass->from->in.name;
-  c->delimiter = w->pass->from->delimiter;
-  c->columns = w->pass->from->columns;
-  c->row_max = w->pass->from->row_max;
-  c->fields_max = w->pass->from->fields_max;
   c->lines = w->lines_before;
   w->part.block.rows = 0;
 }
@@ -347,8 +360,10 @@ static void begin_columns(table_window *w) {
     csv_column *c = &w->columns[i];
     *c = (csv_column){.values = c->values, .form = w->forms[i], .shortest = UINT64_MAX};
     w->shared[i] = false;
+    c->padded = p->from->padded != NULL && p->from->padded[i];
     buffer_clear(&w->texts[i]);
     column_stats_begin(&w->stats[i]);
+    w->stats[i].not_times = w->no_times[i];
     if (own_words) intern_free(&w->words[i]);
     if (!own_words && c->form == CSV_CODES) w->stats[i].mixed = p->state->stats[i].mixed;
   }
@@ -369,10 +384,44 @@ static void pack_texts(table_window *w, size_t i) {
   texts->length = at;
 }
 
+/* Returns the text of a row of a column whose texts are numbered. */
+static const char *text_at(const table_window *w, size_t i, size_t row, size_t *length) {
+  uint64_t code = w->columns[i].values[row];
+  bool own = w->words == w->pass->state->words || (code & LOCAL) != 0;
+  return intern_get(own ? &w->words[i] : &w->pass->state->words[i], (uint32_t)(code & ~LOCAL),
+                    length);
+}
+
+/* Counts the words for missing values in a column that may be one of times. */
+static void count_gaps(table_window *w, size_t i) {
+  const char *at = w->texts[i].data;
+  pthread_rwlock_rdlock(&w->pass->words_lock);
+  for (size_t row = 0; row < w->part.block.rows; row++) {
+    size_t length = (size_t)w->columns[i].values[row];
+    const char *text = at;
+    if (w->raw[i])
+      at += length;
+    else
+      text = text_at(w, i, row, &length);
+    w->stats[i].gap_count += length > 0 && column_stats_gap(text, length);
+  }
+  pthread_rwlock_unlock(&w->pass->words_lock);
+}
+
+/* Returns whether the column's texts are known: its values are their numbers, or their lengths. */
+static bool knows_texts(const table_window *w, size_t i) {
+  if (w->raw[i]) return true;
+  bool alone = w->words == w->pass->state->words;
+  return !w->ignored[i] && !(alone && (w->pass->state->too_many[i] || w->stats[i].mixed));
+}
+
 static void end_columns(table_window *w) {
   for (size_t i = 0; i < w->pass->state->count; i++) {
-    column_stats_block(&w->stats[i], &w->columns[i], w->part.block.rows);
+    column_stats *t = &w->stats[i];
+    column_stats_block(t, &w->columns[i], w->part.block.rows);
     if (w->raw[i]) pack_texts(w, i);
+    bool text = w->columns[i].form == CSV_CODES && !t->not_times;
+    if (text && knows_texts(w, i)) count_gaps(w, i);
   }
 }
 
@@ -469,7 +518,9 @@ void table_bound_words(table_pass *p) {
 static bool is_outdated(const table_window *w) {
   const table_pass *p = w->pass;
   for (size_t i = 0; i < p->state->count; i++) {
-    if (w->shared[i] && !w->raw[i] && is_raw(p, i)) return true;
+    bool text = w->columns[i].form == CSV_CODES && !w->raw[i] && !w->ignored[i];
+    if (text && w->shared[i] && is_raw(p, i)) return true;
+    if (text && p->state->too_many[i] && !w->stats[i].not_times) return true; /* see count_gaps */
     if (p->forms[i] != CSV_CODES || w->forms[i] == CSV_CODES) continue;
     if (w->columns[i].form != CSV_CODES || w->stats[i].mixed) return true;
   }
@@ -517,10 +568,12 @@ stow_status table_window_make(table_window *w, table_pass *p) {
   w->raw = calloc(columns, sizeof *w->raw);
   w->ignored = calloc(columns, sizeof *w->ignored);
   w->shared = calloc(columns, sizeof *w->shared);
+  w->no_times = calloc(columns, sizeof *w->no_times);
   w->texts = calloc(columns, sizeof *w->texts);
   w->words = p->threads > 1 ? calloc(columns, sizeof *w->words) : p->state->words;
   if (w->columns == NULL || w->stats == NULL || w->forms == NULL || w->words == NULL ||
-      w->raw == NULL || w->texts == NULL || w->ignored == NULL || w->shared == NULL)
+      w->raw == NULL || w->texts == NULL || w->ignored == NULL || w->shared == NULL ||
+      w->no_times == NULL)
     return no_memory(p);
   for (size_t i = 0; i < columns; i++) w->texts[i] = BUFFER_INIT;
   w->part.raw = w->raw;
@@ -544,6 +597,7 @@ void table_window_free(table_window *w) {
   free(w->raw);
   free(w->ignored);
   free(w->shared);
+  free(w->no_times);
   free(w->bytes);
   free(w->rows.fields);
   free(w->rows.unescaped);

@@ -8,6 +8,7 @@
 
 #include "base/variables.h"
 #include "files/remote.h"
+#include "files/unpack.h"
 
 enum { WINDOW_BYTES = 256 << 10, RAW_BYTES = 64 << 10 };
 #define RATIO_GRACE   (UINT64_C(64) << 20)
@@ -21,6 +22,11 @@ static stow_status no_memory(const input *in, size_t bytes) {
 
 /* Reads up to `room` stored bytes; *got is 0 at the end. */
 static stow_status read_raw(input *in, uint8_t *to, size_t room, size_t *got) {
+  if (in->reader.read != NULL) {
+    STOW_TRY(in->reader.read(in->reader.user, to, room, got));
+    in->raw_bytes = in->reader.raw_bytes(in->reader.user);
+    return STOW_OK;
+  }
   if (in->from != NULL) {
     uint64_t left = in->from->bytes - in->raw_bytes;
     *got = left < room ? (size_t)left : room;
@@ -45,9 +51,10 @@ static stow_status check_limits(const input *in, uint64_t made) {
                      "%s: more than the %llu MiB allowed for a recording; raise the limit if it is "
                      "really that large",
                      in->name, (unsigned long long)(in->limits.max_bytes >> 20));
-  if (in->inflater != NULL && made > RATIO_GRACE && made / in->limits.max_ratio > in->raw_bytes)
+  bool packed = in->inflater != NULL || in->unpack != NULL;
+  if (packed && made > RATIO_GRACE && made / in->limits.max_ratio > in->raw_bytes)
     return stow_fail(STOW_ERR_BUDGET,
-                     "%s: %llu KiB of gzip expanded to %llu MiB, more than %llu to 1: this may be "
+                     "%s: %llu KiB of compressed bytes expanded to %llu MiB, more than %llu to 1: this may be "
                      "a decompression bomb; decompress it yourself if you trust it",
                      in->name, (unsigned long long)(in->raw_bytes >> 10),
                      (unsigned long long)(made >> 20), (unsigned long long)in->limits.max_ratio);
@@ -104,6 +111,10 @@ static stow_status begin_gzip(input *in, size_t have) {
   return STOW_OK;
 }
 
+static stow_status read_packed(void *user, uint8_t *to, size_t room, size_t *got) {
+  return read_raw(user, to, room, got);
+}
+
 /* Returns the size of a window. Tests set $STOWAGE_TEST_WINDOW to make it smaller, so that a table
  * of a few KiB has many windows. */
 static size_t window_bytes(void) {
@@ -123,10 +134,12 @@ static stow_status begin(input *in, const input_limits *limits) {
   do { /* a pipe may return one byte at a time */
     STOW_TRY(read_raw(in, in->window + have, most - have, &got));
     have += got;
-  } while (got > 0 && have < 2);
+  } while (got > 0 && have < UNPACK_MAGIC);
   in->at = in->end = in->window;
   if (have >= 2 && in->window[0] == 0x1f && in->window[1] == 0x8b) {
     STOW_TRY(begin_gzip(in, have));
+  } else if (unpack_knows(in->window, have) != NULL) {
+    STOW_TRY(unpack_open(&in->unpack, in->name, in->window, have, read_packed));
   } else {
     in->end += have;
     in->at_eof = have == 0;
@@ -170,7 +183,17 @@ stow_status input_open_memory(input *in, const void *bytes, size_t count, const 
   return status;
 }
 
+stow_status input_open_reader(input *in, const input_reader *reader, const char *name,
+                              const input_limits *limits) {
+  *in = (input){.name = name, .reader = *reader};
+  stow_status status = begin(in, limits);
+  if (status != STOW_OK) input_close(in);
+  return status;
+}
+
 void input_close(input *in) {
+  unpack_close(in->unpack);
+  if (in->reader.close != NULL) in->reader.close(in->reader.user);
   if (in->inflater != NULL) inflateEnd(in->inflater);
   free(in->inflater);
   free(in->raw);
@@ -199,8 +222,10 @@ stow_status input_fill(input *in, size_t want) {
       in->capacity *= 2;
     }
     size_t got, room = in->capacity - have;
-    stow_status status = in->inflater != NULL ? inflate_some(in, in->window + have, room, &got)
-                                              : read_raw(in, in->window + have, room, &got);
+    uint8_t *to = in->window + have;
+    stow_status status = in->inflater != NULL ? inflate_some(in, to, room, &got)
+                         : in->unpack != NULL ? unpack_some(in->unpack, in, to, room, &got)
+                                              : read_raw(in, to, room, &got);
     if (status == STOW_OK) {
       have += got;
       in->at_eof = got == 0;
@@ -254,7 +279,7 @@ stow_status input_seek(input *in, uint64_t offset) {
   if (offset < at)
     return stow_fail(STOW_ERR_INVALID, "%s: cannot go back to byte %llu", in->name,
                      (unsigned long long)offset);
-  bool plain = in->file != NULL && in->inflater == NULL && in->owns_file;
+  bool plain = in->file != NULL && in->inflater == NULL && in->unpack == NULL && in->owns_file;
   if (!plain || offset - at <= input_left(in)) return input_skip(in, offset - at);
   if (fseeko(in->file, (off_t)offset, SEEK_SET) != 0)
     return stow_fail(STOW_ERR_IO, "%s: cannot read at byte %llu: %s", in->name,

@@ -1,7 +1,8 @@
-/* Input: the bytes of a recording as a forward stream, gzip or plain.
+/* Input: the bytes of a recording or table as a forward stream, plain or decompressed.
  *
- * Called by every reader of recordings and tables. The first two bytes decide whether the stream is
- * gzip (several members in a row are one stream, as gzip reads them). Guarantees: never more output
+ * Called by every reader of recordings and tables. The first bytes decide whether the stream is
+ * gzip, zstd or xz (several members or frames in a row are one stream, as their own tools read
+ * them). Guarantees: never more output
  * than input_limits allow; one window of memory however long the stream is; INPUT_SLACK readable
  * zero bytes after the window, so a reader may look a few bytes past the end before it checks
  * whether they exist. */
@@ -25,6 +26,18 @@ typedef struct input_limits {
 } input_limits;
 
 struct source;
+struct unpack;
+
+/* Bytes that come from neither a file nor memory: a member of an archive, or another input whose
+ * bytes are converted. */
+typedef struct input_reader {
+  /* Reads up to `room` bytes; *got is 0 at the end. */
+  stow_status (*read)(void *user, uint8_t *to, size_t room, size_t *got);
+  /* Returns the bytes of the file read so far, for the progress. */
+  uint64_t (*raw_bytes)(void *user);
+  void (*close)(void *user);
+  void *user;
+} input_reader;
 
 typedef struct input {
   const uint8_t *at, *end; /* the window: read but not yet consumed */
@@ -34,9 +47,11 @@ typedef struct input {
   bool at_eof;         /* nothing follows `end` */
   FILE *file;          /* NULL: reads from memory or from `from` */
   struct source *from; /* a server; NULL if none */
+  input_reader reader; /* read is NULL: none */
   bool owns_file;
   const char *name; /* for messages; owned by the caller */
   void *inflater;   /* z_stream if gzip */
+  struct unpack *unpack; /* if zstd or xz */
   uint8_t *raw;     /* compressed bytes */
   bool raw_eof;
   uint64_t raw_bytes; /* compressed bytes read so far */
@@ -50,6 +65,9 @@ typedef struct input {
 stow_status input_open(input *in, const char *path, const input_limits *limits);
 /* Opens bytes in memory (tests, fuzzing). */
 stow_status input_open_memory(input *in, const void *bytes, size_t count, const char *name,
+                              const input_limits *limits);
+/* Opens what the reader gives; closes the reader, also on failure. `name` must outlive the input. */
+stow_status input_open_reader(input *in, const input_reader *reader, const char *name,
                               const input_limits *limits);
 void input_close(input *in);
 

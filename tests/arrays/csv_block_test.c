@@ -75,7 +75,8 @@ static csv_word add_word(void *context, size_t column, size_t row, const char *t
                          size_t length) {
   block *k = context;
   csv_field f;
-  csv_classify(&f, text, length);
+  static const csv plain;
+  csv_classify(&plain, &f, false, text, length);
   if (f.kind == CSV_TEXT) return CSV_WORD_TEXT;
   store(&k->columns[column], row, &f);
   return f.kind == CSV_MISSING ? CSV_WORD_MISSING : CSV_WORD_VALUE;
@@ -152,8 +153,9 @@ static size_t random_number(uint64_t *random, char *to) {
   if (bits & 6) {
     *at++ = '.';
     at += random_digits(random, at, 20);
-  } else if (at - to > 18) { /* past 64 bits it would be text */
-    at = to + 18;
+  } else { /* past 64 bits, or with zeros in front, it would be text */
+    if (at - to > 18) at = to + 18;
+    if (to[bits & 1] == '0') to[bits & 1] = '7';
   }
   if (at == to || at[-1] == '-' || at[-1] == '.') *at++ = '5';
   *at = '\0';
@@ -199,6 +201,30 @@ TEST(every_instruction_set_reads_numbers_as_strtod_does)
     for (uint64_t seed = 1; seed <= 60; seed++)
       check_numbers(list[i], seed % 3 == 0 ? CSV_INTEGERS : CSV_FLOATS, seed);
   harness_note("%zu sets, the widest %s", count, list[count - 1]->name);
+}
+
+/* "007" among plain numbers: in every lane of eight, in columns of integers and of floats. */
+TEST(a_needless_zero_makes_text_in_every_set)
+{
+  const csv_loops *list[CSV_LOOPS_MAX];
+  size_t sets = csv_loops_here(list);
+  static const char *const padded[] = {"007", "00", "01", "-05"};
+  static const char *const plain[] = {"0", "10", "-4", "100", "0.5", "00.5", "-0.25"};
+  for (size_t i = 0; i < sets; i++)
+    for (size_t lane = 0; lane < 48; lane++) {
+      char text[48 * 8];
+      size_t length = 0;
+      for (size_t row = 0; row < 48; row++) {
+        const char *word =
+            row == lane ? padded[lane % 4] : plain[(row + lane) % (lane < 24 ? 4 : 7)];
+        length += (size_t)sprintf(text + length, "%s\n", word);
+      }
+      block k;
+      CHECK_OK(read_block(&k, text, length, 40, 1, CSV_INTEGERS, list[i]));
+      CHECK_U64(k.b.rows, 48);
+      CHECK(k.columns[0].form == CSV_CODES);
+      free(k.values);
+    }
 }
 
 /* Midpoints between two doubles, and their neighbours: where one bit too few of the product

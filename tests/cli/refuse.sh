@@ -178,7 +178,7 @@ table("a,b\n1,2\n3\n", "line 3: 1 fields, but the lines before it have 2")
 table("a,b\n1,2\n" * 1 + "1,2\n" * 9000 + "1,2,3\n", "line 9003: 3 fields, but the lines before it have 2")
 table("a,b\n1,\"x\n", "unclosed quote")
 table("a,b\n1,\"x\"y\n", "line 2: text after a closing quote")
-table("a\n".encode("utf-16"), "UTF-16")
+table("a\n".encode("utf-16") + b"a", "UTF-16")
 table(b"", "empty")
 table("a,b\r1,2\r", "byte 3 is a line end of CR alone")
 import bz2, gzip, lzma, pickle

@@ -1,0 +1,234 @@
+/* Csv text: converts another encoding to UTF-8, and empties skipped lines and comments.
+ *
+ * An input in front of an input: csv reads what this one makes. A skipped line or a comment becomes
+ * an empty line, which is no row, so that line numbers stay those of the file. A comment character
+ * inside quotes is text. */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "arrays/csv.h"
+
+typedef struct csv_text {
+  input in; /* the bytes of the file, decompressed */
+  csv_encoding encoding;
+  uint64_t skip;
+  char comment, delimiter;
+  bool filters;       /* lines are skipped, or comments looked for */
+  bool dropping;      /* inside such a line */
+  bool begins;        /* the next byte begins a line */
+  bool field_begins;  /* the next byte begins a field: a quote opens there */
+  bool quoted, ended; /* inside quotes; just after the closing one */
+  uint8_t made[4 * 8192];
+  size_t at, have; /* of made: next byte, bytes */
+} csv_text;
+
+/* ---- encodings ---- */
+
+static size_t put_utf8(uint8_t *to, uint32_t c) {
+  if (c < 0x80) return to[0] = (uint8_t)c, 1;
+  if (c < 0x800) {
+    to[0] = (uint8_t)(0xc0 | c >> 6);
+    to[1] = (uint8_t)(0x80 | (c & 0x3f));
+    return 2;
+  }
+  if (c < 0x10000) {
+    to[0] = (uint8_t)(0xe0 | c >> 12);
+    to[1] = (uint8_t)(0x80 | (c >> 6 & 0x3f));
+    to[2] = (uint8_t)(0x80 | (c & 0x3f));
+    return 3;
+  }
+  to[0] = (uint8_t)(0xf0 | c >> 18);
+  to[1] = (uint8_t)(0x80 | (c >> 12 & 0x3f));
+  to[2] = (uint8_t)(0x80 | (c >> 6 & 0x3f));
+  to[3] = (uint8_t)(0x80 | (c & 0x3f));
+  return 4;
+}
+
+/* Bytes 0x80 to 0x9f in Windows-1252; the five it does not define are control characters, as in
+ * Latin-1 (encoding.spec.whatwg.org). */
+static const uint16_t cp1252[32] = {
+    0x20ac, 0x81,   0x201a, 0x0192, 0x201e, 0x2026, 0x2020, 0x2021, 0x02c6, 0x2030, 0x0160,
+    0x2039, 0x0152, 0x8d,   0x017d, 0x8f,   0x90,   0x2018, 0x2019, 0x201c, 0x201d, 0x2022,
+    0x2013, 0x2014, 0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0x9d,   0x017e, 0x0178};
+
+static stow_status refuse(const csv_text *t, const char *why) {
+  return stow_fail(STOW_ERR_FORMAT, "%s: byte %llu: %s", t->in.name,
+                   (unsigned long long)input_offset(&t->in), why);
+}
+
+static uint32_t unit(const csv_text *t, const uint8_t *at) {
+  return t->encoding == CSV_UTF16BE ? (uint32_t)(at[0] << 8 | at[1])
+                                    : (uint32_t)(at[1] << 8 | at[0]);
+}
+
+/* Converts the next character, or pair of surrogates, of UTF-16. */
+static stow_status convert_utf16(csv_text *t, const uint8_t *end, uint32_t *c, size_t *used) {
+  const uint8_t *at = t->in.at;
+  *used = 2;
+  if (end - at < 2) return refuse(t, "UTF-16 text ends in the middle of a character");
+  *c = unit(t, at);
+  if (*c < 0xd800 || *c > 0xdfff) return STOW_OK;
+  if (*c > 0xdbff || end - at < 4 || (unit(t, at + 2) & 0xfc00) != 0xdc00)
+    return refuse(t, "not UTF-16 text (half a surrogate pair); give --encoding");
+  *c = 0x10000 + ((*c & 0x3ff) << 10 | (unit(t, at + 2) & 0x3ff));
+  *used = 4;
+  return STOW_OK;
+}
+
+/* Fills `made` with UTF-8; nothing is left at the end. */
+static stow_status convert(csv_text *t) {
+  t->at = t->have = 0;
+  STOW_TRY(input_fill(&t->in, 4));
+  const uint8_t *end = t->in.end;
+  if (t->encoding == CSV_UTF8) {
+    t->have = input_left(&t->in) < sizeof t->made ? input_left(&t->in) : sizeof t->made;
+    memcpy(t->made, t->in.at, t->have);
+    t->in.at += t->have;
+    return STOW_OK;
+  }
+  while (t->in.at < end && t->have + 4 <= sizeof t->made) {
+    uint32_t c = *t->in.at;
+    size_t used = 1;
+    if (t->encoding == CSV_CP1252 && c >= 0x80 && c < 0xa0) c = cp1252[c - 0x80];
+    if (t->encoding >= CSV_UTF16) {
+      if (end - t->in.at < 4 && !t->in.at_eof && t->have > 0) break; /* may go on in the next */
+      STOW_TRY(convert_utf16(t, end, &c, &used));
+    }
+    t->have += put_utf8(t->made + t->have, c);
+    t->in.at += used;
+  }
+  return STOW_OK;
+}
+
+/* ---- lines ---- */
+
+static bool ends_field(const csv_text *t, uint8_t byte) {
+  if (t->delimiter != '\0') return byte == (uint8_t)t->delimiter;
+  return byte == ',' || byte == ';' || byte == '\t' || byte == '|';
+}
+
+/* Follows the quotes, which decide whether a line end ends a line. */
+static void follow(csv_text *t, uint8_t byte) {
+  if (t->quoted) {
+    t->quoted = byte != '"';
+    t->ended = byte == '"';
+    return;
+  }
+  if (byte == '"' && (t->field_begins || t->ended)) {
+    t->quoted = true;
+  } else {
+    t->begins = byte == '\n';
+    t->field_begins = t->begins || ends_field(t, byte);
+  }
+  t->ended = false;
+}
+
+/* Copies the bytes that are kept; returns how many. */
+static size_t filter(csv_text *t, uint8_t *to, size_t room) {
+  size_t count = 0;
+  while (t->at < t->have && count < room) {
+    uint8_t byte = t->made[t->at++];
+    if (t->begins) {
+      t->dropping = t->skip > 0 || (t->comment != '\0' && byte == (uint8_t)t->comment);
+      t->skip -= t->skip > 0;
+      t->begins = false;
+      t->field_begins = true;
+    }
+    if (t->dropping) {
+      if (byte != '\n') continue;
+      t->dropping = false;
+      t->begins = true;
+    } else {
+      follow(t, byte);
+    }
+    to[count++] = byte;
+  }
+  return count;
+}
+
+static stow_status read_text(void *user, uint8_t *to, size_t room, size_t *got) {
+  csv_text *t = user;
+  *got = 0;
+  while (*got == 0) {
+    if (t->at == t->have) STOW_TRY(convert(t));
+    if (t->have == 0) return STOW_OK;
+    if (t->filters) {
+      *got = filter(t, to, room);
+      continue;
+    }
+    *got = t->have - t->at < room ? t->have - t->at : room;
+    memcpy(to, t->made + t->at, *got);
+    t->at += *got;
+  }
+  return STOW_OK;
+}
+
+static uint64_t raw_bytes(void *user) {
+  const csv_text *t = user;
+  return t->in.raw_bytes;
+}
+
+static void close_text(void *user) {
+  csv_text *t = user;
+  input_close(&t->in);
+  free(t);
+}
+
+/* ---- opening ---- */
+
+/* Takes a byte order mark, which says what the text is. */
+static stow_status take_mark(input *in, csv_encoding *encoding) {
+  const uint8_t *at = in->at;
+  size_t left = input_left(in);
+  if (left >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0) {
+    *encoding = CSV_UTF8;
+    return input_skip(in, 3);
+  }
+  if (left < 2 || (memcmp(at, "\xff\xfe", 2) != 0 && memcmp(at, "\xfe\xff", 2) != 0)) {
+    if (*encoding == CSV_UTF16) *encoding = CSV_UTF16LE;
+    return STOW_OK;
+  }
+  if (*encoding == CSV_LATIN1 || *encoding == CSV_CP1252) return STOW_OK; /* they have these bytes */
+  *encoding = at[0] == 0xff ? CSV_UTF16LE : CSV_UTF16BE;
+  return input_skip(in, 2);
+}
+
+stow_status csv_text_wrap(input *in, const csv_options *o) {
+  csv_encoding encoding = o->encoding;
+  STOW_TRY(input_fill(in, 4));
+  STOW_TRY(take_mark(in, &encoding));
+  if (encoding == CSV_UTF8 && o->skip == 0 && o->comment == '\0') return STOW_OK;
+  csv_text *t = calloc(1, sizeof *t);
+  if (t == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", in->name);
+  t->in = *in;
+  t->encoding = encoding;
+  t->skip = o->skip;
+  t->comment = o->comment;
+  t->delimiter = o->delimiter;
+  t->filters = o->skip > 0 || o->comment != '\0';
+  t->begins = t->field_begins = true;
+  input_reader reader = {
+      .read = read_text, .raw_bytes = raw_bytes, .close = close_text, .user = t};
+  input_limits limits = in->limits;
+  return input_open_reader(in, &reader, t->in.name, &limits);
+}
+
+stow_status csv_encoding_parse(csv_encoding *encoding, const char *name) {
+  static const struct {
+    const char *name;
+    csv_encoding is;
+  } known[] = {
+      {"utf-8", CSV_UTF8},           {"utf8", CSV_UTF8},           {"utf-8-sig", CSV_UTF8},
+      {"ascii", CSV_UTF8},           {"latin-1", CSV_LATIN1},      {"latin1", CSV_LATIN1},
+      {"iso-8859-1", CSV_LATIN1},    {"cp1252", CSV_CP1252},       {"windows-1252", CSV_CP1252},
+      {"utf-16", CSV_UTF16},         {"utf16", CSV_UTF16},         {"utf-16-le", CSV_UTF16LE},
+      {"utf-16le", CSV_UTF16LE},     {"utf-16-be", CSV_UTF16BE},   {"utf-16be", CSV_UTF16BE},
+  };
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strcasecmp(name, known[i].name) == 0) return *encoding = known[i].is, STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "encoding \"%.40s\": must be utf-8, utf-16, utf-16-le, utf-16-be, latin-1 or "
+                   "cp1252; convert other files with iconv -t utf-8",
+                   name);
+}

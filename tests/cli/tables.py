@@ -1,0 +1,309 @@
+"""tables.sh's checks: each function is one, and runs in a folder of its own."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+
+def stowage(*words, code=0):
+    done = subprocess.run([os.environ["STOWAGE"], *words], capture_output=True, text=True, timeout=100)
+    assert done.returncode == code, (words, done)
+    return done.stderr if code else done.stdout
+
+
+def write(name, text):
+    with open(name, "wb") as file:
+        file.write(text if isinstance(text, bytes) else text.encode())
+    return name
+
+
+def columns(name, *words):
+    facts = json.loads(stowage("inspect", "--json", name, *words))
+    return {column["name"]: column for column in facts["columns"]}
+
+
+def texts(npz, name):
+    """The texts of a column, by docs/formats.md alone."""
+    base = name
+    if f"{name}.codes" in npz.files:
+        base = f"{name}.words"
+    data = npz[f"{base}.bytes"]
+    if data.ndim == 2:
+        found = [row.tobytes().decode() for row in data]
+    else:
+        ends = npz[f"{base}.offsets"]
+        found = [data[a:b].tobytes().decode() for a, b in zip(ends, ends[1:])]
+    return [found[code] for code in npz[f"{name}.codes"]] if base != name else found
+
+
+def shrink(name, *words):
+    stowage("shrink", name, "-o", "out.npz", *words)
+    return np.load("out.npz")
+
+
+# ---- values that must not change ----
+
+
+def leading_zeros_stay():
+    rows = "".join(f"{n % 100000:05d},{n % 12 + 1:02d},{n}\n" for n in range(0, 30000, 7))
+    found = columns(write("t.csv", "zip,month,n\n" + rows))
+    assert found["zip"]["dtype"] == "text" and found["zip"]["leading_zeros"], found["zip"]
+    assert found["month"]["dtype"] == "text" and found["n"]["dtype"] == "int64", found
+    for words in (["--threads", "1"], ["--threads", "3", "--memory", "32M"]):
+        out = shrink("t.csv", *words)
+        assert texts(out, "zip") == [f"{n % 100000:05d}" for n in range(0, 30000, 7)]
+    # One zero in front, anywhere in the column, and in a column with gaps.
+    found = shrink(write("t.csv", "a,b\n1,\n" * 1 + "10,7\n" * 5000 + "010,08\n0,\n"))
+    assert texts(found, "a")[-2:] == ["010", "0"] and texts(found, "b")[-2:] == ["08", ""]
+    # Not ids: a zero alone, fractions, exponents.
+    found = columns(write("t.csv", "a,b\n0,00.5\n0,0.25\n-3,1e05\n"))
+    assert [found[c]["dtype"] for c in "ab"] == ["int64", "float64"], found
+    # No header becomes of a first row of ids.
+    facts = json.loads(stowage("inspect", "--json", write("t.csv", "00501,1\n00601,2\n")))
+    assert not facts["header"] and facts["rows"] == 2, facts
+
+
+def floats_stay_floats_for_arithmetic():
+    found = columns(write("t.csv", "zero,whole,n\n0.0,1.0,1\n0.0,2.0,2\n"))
+    assert [found[c]["smallest_dtype"] for c in ("zero", "whole", "n")] == ["float32", "float32", "int8"], found
+    out = shrink("t.csv")
+    assert out["zero"].dtype == "f4" and out["n"].dtype == "i1"
+    stowage("shrink", write("u.csv", "a,b\n0.0,1.0\n0.0,2.0\n"), "-o", "out.npy")
+    assert np.load("out.npy").dtype == "f4"
+    out = shrink("t.csv", "--for", "storage")
+    assert out["zero"].itemsize == 1
+
+
+def an_output_larger_than_the_table_needs_force():
+    small = write("t.csv", "a\n" + "0.1\n" * 1000)  # 4 bytes each, 8 as float64
+    said = stowage("shrink", small, "-o", "out.npz", code=1)
+    assert "8000 bytes" in said and "--force" in said and not os.path.exists("out.npz"), said
+    shrink(small, "--force")
+    os.remove("out.npz")
+    # Only the headers make this one larger: it is written, and the report says so.
+    said = stowage("shrink", write("t.csv", "a,b\n1,2\n3,4\n"), "-o", "out.npz")
+    assert "larger than the input" in said, said
+
+
+# ---- compressed ----
+
+
+def packed(name, text):
+    """The text in every form that is read: names and bytes."""
+    import gzip, io, lzma, zipfile
+
+    made = {f"{name}.csv": text, f"{name}.csv.gz": gzip.compress(text), f"{name}.csv.xz": lzma.compress(text)}
+    half = len(text) // 2
+    made[f"{name}2.csv.xz"] = lzma.compress(text[:half]) + lzma.compress(text[half:])  # two streams are one
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", method) as archive:
+            archive.writestr("folder/data.csv", text)
+            archive.writestr("__MACOSX/folder/._data.csv", "x")
+        made[f"{name}{method}.zip"] = out.getvalue()
+    if subprocess.run(["zstd", "--version"], capture_output=True).returncode == 0:
+        pack = lambda data: subprocess.run(["zstd", "-q", "-c"], input=data, capture_output=True, check=True).stdout
+        made[f"{name}.csv.zst"] = pack(text[:half]) + pack(text[half:])
+    return made
+
+
+def compressed_tables_are_read():
+    text = ("a,b\n" + "".join(f"{n},{n / 8}\n" for n in range(20000))).encode()
+    for name, data in packed("t", text).items():
+        out = shrink(write(name, data))
+        assert (out["a"] == np.arange(20000)).all() and (out["b"] == np.arange(20000) / 8).all(), name
+        if name == "t.csv":
+            continue
+        assert json.loads(stowage("inspect", "--json", name))["rows"] == 20000
+        if ".csv." in name:  # cut off: an error, not fewer rows
+            said = stowage("inspect", write(f"cut-{name}", data[: len(data) * 2 // 3]), code=2)
+            assert "truncated" in said or "corrupt" in said, (name, said)
+            broken = bytearray(data)
+            broken[len(data) // 2] ^= 0xFF
+            stowage("inspect", write(f"bad-{name}", bytes(broken)), code=2)
+    os.environ["STOWAGE_LIBLZMA"] = "/nowhere/liblzma.so"
+    assert "liblzma" in stowage("inspect", "t.csv.xz", code=1)
+
+
+def a_zip_of_several_tables_needs_a_name():
+    import zipfile
+
+    with zipfile.ZipFile("t.zip", "w") as archive:
+        archive.writestr("one.csv", "a\n1\n")
+        archive.writestr("two.tsv", "a\tb\n1\t2\n")
+    said = stowage("inspect", "t.zip", code=2)
+    assert "one.csv, two.tsv" in said, said
+    assert list(columns("t.zip:two.tsv")) == ["a", "b"]
+    assert shrink("t.zip:one.csv")["a"].tolist() == [1]
+    assert "one.csv" in stowage("inspect", "t.zip:three.csv", code=2)
+
+
+# ---- how text is written ----
+
+
+def text_options():
+    rows = [(1.5, "\u00e9t\u00e9"), (-2.25, "\u20ac 5"), (1e3, "")]
+    body = "x;word\n" + "".join(f"{str(x).replace('.', ',')};{word}\n" for x, word in rows)
+    for encoding in ("utf-8", "utf-8-sig", "cp1252", "utf-16", "utf-16-le", "utf-16-be"):
+        data = body.encode(encoding)
+        words = ["--encoding", encoding] if encoding in ("cp1252", "utf-16-le", "utf-16-be") else []
+        for window in ("", "64", "101"):
+            os.environ["STOWAGE_TEST_WINDOW"] = window
+            out = shrink(write("t.csv", data), "--decimal", ",", *words)
+            assert out["x"].tolist() == [x for x, _ in rows] and texts(out, "word") == [w for _, w in rows], (encoding, window)
+    os.environ["STOWAGE_TEST_WINDOW"] = ""
+    assert texts(shrink(write("t.csv", "a,b\nx,\xe9\n".encode("latin-1")), "--encoding", "latin-1"), "b") == ["\xe9"]
+    # A point beside decimal commas is no decimal point.
+    assert columns(write("t.csv", "a;b\n1.234;5\n"), "--decimal", ",")["a"]["dtype"] == "text"
+    assert list(columns(write("t.csv", "a^b\n1^2\n"), "--delimiter", "^")) == ["a", "b"]
+    assert list(columns(write("t.csv", "a b\n1 x\n"), "--delimiter", "space")) == ["a", "b"]
+    for wrong in (["--delimiter", "ab"], ["--decimal", "x"], ["--encoding", "ebcdic"], ["--skip", "-1"], ["--delimiter", ",", "--decimal", ","]):
+        stowage("inspect", "t.csv", *wrong, code=2)
+
+
+def skipped_lines_and_comments():
+    text = 'report of today\n\n# made by hand\na,b\n1,x\n# 2,y\n3,"two\n# lines"\n#4,z\n5,#w\n'
+    for window in ("", "64", "70"):
+        os.environ["STOWAGE_TEST_WINDOW"] = window
+        out = shrink(write("t.csv", text), "--skip", "1", "--comment", "#")
+        assert out["a"].tolist() == [1, 3, 5] and texts(out, "b") == ["x", "two\n# lines", "#w"], window
+    # Errors name the line of the file.
+    said = stowage("inspect", write("t.csv", "junk\n#c\na,b\n1,2\n#\n3\n"), "--skip", "1", "--comment", "#", code=2)
+    assert "line 6" in said, said
+    assert json.loads(stowage("inspect", "--json", "t.csv", "--skip", "4", "--names", "no", "--comment", "#"))["rows"] == 1
+
+
+def words_for_missing_values():
+    numbers = write("t.csv", "a,b\n1,x\n-999,-999\nNA,?\n,NA\n")
+    found = columns(numbers)
+    assert found["a"]["missing"] == 2 and found["b"]["missing"] == 0, found  # -999 is a number; words are text
+    found = columns(numbers, "--na", "-999,?", "--na", "NA")
+    assert found["a"]["missing"] == 3 and found["b"]["missing"] == 3, found
+    out = shrink(numbers, "--na", "-999,?,NA")
+    assert np.isnan(out["a"]).tolist() == [False, True, True, True] and texts(out, "b") == ["x", "", "", ""]
+    # pandas' words, by default in numbers.
+    for word in ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"):
+        found = columns(write("t.csv", f"a,b\n1,1\n{word},2\n"))["a"]
+        assert found["dtype"] == "float64" and found["missing"] + found["nan"] >= 1, (word, found)
+    assert columns(write("t.csv", "a\nnone\n1\n"))["a"]["dtype"] == "text"
+
+
+def types_of_single_columns():
+    write("t.csv", "zip,n,x,d\n00501,1,0.1,2020-01-01\n10001,2,0.2,2020-01-02\n")
+    out = shrink("t.csv", "--type", "zip=int32", "--type", "n=text", "--type", "x=float32", "--tolerance", "x=1e-6", "--type", "d=text", "--force")
+    assert out["zip"].dtype == "i4" and out["zip"].tolist() == [501, 10001], out["zip"]
+    assert texts(out, "n") == ["1", "2"] and out["x"].dtype == "f4" and texts(out, "d") == ["2020-01-01", "2020-01-02"]
+    assert "0.1" not in stowage("shrink", "t.csv", "-o", "x.npz", "--type", "x=float32", code=2)
+    assert "nope" in stowage("shrink", "t.csv", "-o", "x.npz", "--type", "nope=int8", code=2)
+    assert "line 2" in stowage("shrink", "t.csv", "-o", "x.npz", "--type", "d=int64", code=2)
+    stowage("shrink", "t.csv", "-o", "x.npz", "--type", "n=datetime", code=2)
+    stowage("shrink", "t.csv", "-o", "x.npz", "--type", "n=int7", code=2)
+    # 007 as a number in every way of reading: threads, quotes, gaps.
+    body = "a,b\n" + "".join(f'{n:04d},"{n:03d}"\n' for n in range(9000)) + ",\n"
+    for words in (["--threads", "1"], ["--threads", "3", "--memory", "32M"]):
+        out = shrink(write("t.csv", body), "--type", "a=float64", "--type", "b=float32", "--force", *words)
+        assert (out["a"][:-1] == np.arange(9000)).all() and (out["b"][:-1] == np.arange(9000)).all() and np.isnan(out["a"][-1])
+
+
+def dates_and_times():
+    days = [f"{np.datetime64('1999-12-30') + n}" for n in range(3000)]
+    stamps = [f"{np.datetime64('2024-02-28T23:59:58.250') + np.timedelta64(n * 12345, 'ms')}".replace("T", " ") for n in range(3000)]
+    zoned = ["2024-01-01T00:30:00+01:00", "2024-01-01T00:30:00Z", "2023-12-31 18:30:00-05:00"] * 1000
+    micros = [f"2024-01-01T00:00:00.{n:06d}" for n in range(3000)]
+    nanos = [f"2024-01-01T00:00:00.{n:09d}" for n in range(3000)]
+    gaps = [day if n % 7 else ("", "NA", "NaT")[n // 7 % 3] for n, day in enumerate(days)]
+    late = ["1.5" if n == 2999 else day for n, day in enumerate(days)]
+    names = "day,stamp,zoned,micros,nanos,gaps,late"
+    write("t.csv", names + "\n" + "".join(",".join(row) + "\n" for row in zip(days, stamps, zoned, micros, nanos, gaps, late)))
+    found = columns("t.csv")
+    assert [found[c]["dtype"] for c in names.split(",")] == [
+        "datetime64[D]", "datetime64[ms]", "datetime64[s]", "datetime64[us]", "datetime64[ns]", "datetime64[D]", "text"], found
+    assert found["gaps"]["missing"] == len(range(0, 3000, 7)) and found["zoned"]["utc"] and not found["day"]["utc"]
+    assert found["day"]["first_date"] == days[0] and found["day"]["last_date"] == days[-1]
+    for words in (["--threads", "1"], ["--threads", "3", "--memory", "32M"], ["--memory", "4M", "--threads", "1"]):
+        out = shrink("t.csv", *words)
+        assert (out["day"] == np.array(days, "M8[D]")).all()
+        assert (out["stamp"] == np.array([s.replace(" ", "T") for s in stamps], "M8[ms]")).all()
+        assert (out["zoned"] == np.array(["2023-12-31T23:30:00", "2024-01-01T00:30:00", "2023-12-31T23:30:00"] * 1000, "M8[s]")).all()
+        assert (out["micros"] == np.array(micros, "M8[us]")).all() and (out["nanos"] == np.array(nanos, "M8[ns]")).all()
+        want = np.array([g if len(g) == 10 else "NaT" for g in gaps], "M8[D]")
+        assert ((out["gaps"] == want) | (np.isnat(out["gaps"]) & np.isnat(want))).all()
+        assert texts(out, "late") == late
+    # What is no ISO 8601, or has no common meaning, stays text.
+    for wrong in ("2023-02-29", "2024-13-01", "01/02/2024", "2024-1-2", "2024-01-01T25:00", "2024-01-01T00:00:60", "0000-01-01", "2024-01-01T00:00:00.", "2024-01-01x"):
+        assert columns(write("u.csv", f"a,b\n2024-01-01,1\n{wrong},2\n"))["a"]["dtype"] == "text", wrong
+    assert columns(write("u.csv", "a,b\n2024-01-01T00:00Z,1\n2024-01-01T00:00,2\n"))["a"]["dtype"] == "text"
+    assert columns(write("u.csv", "a,b\n9999-12-31,1\n0001-01-01,2\n"))["a"]["dtype"] == "datetime64[D]"
+    stowage("shrink", write("u.csv", "a\n2024-01-01\n"), "-o", "x.npy", code=2)
+    # Far more distinct times than the budget holds.
+    body = "t\n" + "".join(f"{np.datetime64('2000-01-01T00:00:00') + n}\n" for n in range(200000))
+    out = shrink(write("u.csv", body), "--memory", "4M")
+    assert (out["t"] == np.datetime64("2000-01-01T00:00:00") + np.arange(200000)).all()
+
+
+# ---- several files ----
+
+
+def several_tables_are_one():
+    for n in range(5):
+        rows = "".join(f"{n * 10 + k},w{k},{k / 4}\n" for k in range(10))
+        write(f"p{n}.csv", "a,b,c\n" + (rows[:-1] if n == 1 else rows))  # no line end at the end of p1
+    for words in (["p*.csv"], ["p0.csv", "p1.csv", "p2.csv", "p3.csv", "p4.csv"], ["p0.csv", "p[1-4].csv"]):
+        for more in ([], ["--threads", "3", "--memory", "32M"]):
+            out = shrink(*words, *more)
+            assert out["a"].tolist() == list(range(50)) and texts(out, "b") == [f"w{n % 10}" for n in range(50)]
+    facts = json.loads(stowage("inspect", "--json", "p*.csv"))
+    assert facts["rows"] == 50 and facts["file_bytes"] == sum(os.path.getsize(f"p{n}.csv") for n in range(5)), facts
+    os.environ["STOWAGE_TEST_WINDOW"] = "64"
+    assert shrink("p*.csv")["a"].tolist() == list(range(50))
+    os.environ["STOWAGE_TEST_WINDOW"] = ""
+    for body, words in (
+        ("a,x,c\n1,2,3\n", ["bad.csv", '"x"', '"b"', "p0.csv"]),
+        ("a,b\n1,2\n", ["bad.csv", "2 columns", '"c"']),
+        ("a,b,c,d\n1,2,3,4\n", ["bad.csv", '"d"']),
+        ("a,b,c\n1,x,2\n3,y\n", ["bad.csv: line 3"]),
+        ("", ["bad.csv", "empty"]),
+    ):
+        write("bad.csv", body)
+        said = stowage("shrink", "p0.csv", "p1.csv", "bad.csv", "-o", "x.npz", code=2)
+        assert all(word in said for word in words), said
+    # Without names, with comments in each, of numbers with spaces.
+    for n in range(3):
+        np.savetxt(f"s{n}.txt", np.full((4, 3), n + 0.5), header="three columns")
+    stowage("shrink", "s*.txt", "-o", "out.npy")
+    assert (np.load("out.npy")[:, 0] == np.repeat([0.5, 1.5, 2.5], 4)).all()
+    said = stowage("inspect", "none*.csv", code=2)
+    assert "none*.csv" in said
+
+
+def several_arrays_are_one():
+    for n in range(6):
+        np.save(f"n{n}.npy", np.arange(n * 12, n * 12 + 12, dtype=">i4").reshape(4, 3))
+        np.savez_compressed(f"z{n}.npz", x=np.arange(n * 3, n * 3 + 3) / 2, y=np.zeros(n))
+    want = np.arange(72).reshape(24, 3)
+    facts = json.loads(stowage("inspect", "--json", "n*.npy"))
+    assert facts["shape"] == [24, 3] and facts["max"] == 71, facts
+    stowage("shrink", "n*.npy", "-o", "out.npy")
+    assert (np.load("out.npy") == want).all()
+    stowage("shrink", "z*.npz:x", "-o", "out.npy")
+    assert (np.load("out.npy") == np.arange(18) / 2).all()
+    said = stowage("shrink", "n0.npy", "z0.npz:x", "-o", "x.npy", code=2)
+    assert "n0.npy" in said and "z0.npz:x" in said, said
+    assert stowage("shrink", "n0.npy", "n1.npy", "-o", "n1.npy", code=2)
+    assert (np.load("n1.npy") == np.arange(12, 24).reshape(4, 3)).all()
+
+
+CHECKS = [value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == "__main__"]
+CHECKS = [check for check in CHECKS if check.__code__.co_argcount == 0 and check.__code__.co_kwonlyargcount == 0]
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--list":
+        print("\n".join(check.__name__ for check in CHECKS))
+    else:
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            os.chdir(folder)
+            globals()[sys.argv[1]]()
+            os.chdir("..")
