@@ -8,7 +8,9 @@
  *   stow_inspection_close(inspection);
  *
  * Reads npy, npz, csv, safetensors, gguf, HDF5 and raw values, from a path or a URL. Every figure
- * is over all values, never a sample. Texts stay valid until the inspection is closed.
+ * is over all values, never a sample. A pattern ("part-*.csv"), or several paths with line feeds
+ * between them, is one table or one array: the rows of the files follow one another. Texts stay
+ * valid until the inspection is closed.
  *
  * Threads: an inspection does not change; any number may read it. Fork: a child may use its copy.
  * Link with -lstowage-data. */
@@ -72,8 +74,8 @@ typedef struct stow_inspect_options {
   uint32_t names;              /* STOW_NAMES_AUTO, _YES, _NO */
   stow_data_progress progress; /* NULL: none */
   void *progress_user;
-  uint32_t purpose;  /* STOW_FOR_… */
-  uint32_t reserved; /* 0 */
+  uint32_t purpose;                /* STOW_FOR_… */
+  uint32_t reserved;               /* 0 */
   const stow_table_options *table; /* NULL: all of it is detected */
 } stow_inspect_options;
 #define STOW_INSPECT_OPTIONS_INIT                                                                  \

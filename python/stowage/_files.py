@@ -136,12 +136,12 @@ def inspect_file(
     names: "Optional[str]",
     memory: "str | int | None",
     purpose: str,
-    text: "Optional[Text]" = None,
+    said: "Optional[Text]" = None,
 ) -> Inspection:
     """Inspects a file or URL that the library reads itself."""
     watch, made = _Watch(), c_void_p()
     options = InspectOptions(progress=watch.function, names=_names(names), purpose=read_purpose(purpose))
-    options.table = (text or Text()).options()
+    options.table = (said or Text()).options()
     options.raw_dtype = str(dtype).encode() if dtype is not None else None
     options.memory_bytes = parse_size(memory, "memory") if memory is not None else 0
     watch.run("stow_inspect_file", byref(made), os.fsencode(path), byref(options))

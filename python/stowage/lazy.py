@@ -106,7 +106,7 @@ class LazyTable:
         pandas = need("pandas", "to_pandas")
         made = {}
         for name in self.columns if columns is None else columns:
-            column = self[name]
+            column: Any = self[name]
             made[name] = column.to_pandas() if isinstance(column, LazyText) else as_series(column[...])
         return pandas.DataFrame(made)
 

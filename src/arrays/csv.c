@@ -209,7 +209,8 @@ static stow_status split_row(csv *c, const char *at, const char *stop, size_t *c
     } else {
       const char *end;
       decimal_kind kind = decimal_read(at, &end, &f->value);
-      if (!c->careful && (kind == DECIMAL_FLOAT || (kind == DECIMAL_SIGNED && !csv_keeps_zeros(at, 1))) &&
+      if (!c->careful &&
+          (kind == DECIMAL_FLOAT || (kind == DECIMAL_SIGNED && !csv_keeps_zeros(at, 1))) &&
           (end == stop || *end == c->delimiter)) {
         f->kind = kind == DECIMAL_SIGNED ? CSV_SIGNED : CSV_FLOAT;
         f->text = at;
@@ -222,7 +223,8 @@ static stow_status split_row(csv *c, const char *at, const char *stop, size_t *c
       at = end;
     }
     if (f->kind == CSV_TEXT && memchr(f->text, '\0', f->length) != NULL)
-      return refuse(c, "a NUL byte: this is not text (or UTF-16 without a byte order mark: give --encoding utf-16)");
+      return refuse(c, "a NUL byte: this is not text (or UTF-16 without a byte order mark: give "
+                       "--encoding utf-16)");
     if (at >= stop) return *count = n + 1, STOW_OK;
     at++; /* the delimiter */
   }

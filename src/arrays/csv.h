@@ -89,10 +89,10 @@ typedef struct csv {
   const csv_options *options; /* owned by the caller */
   bool careful;               /* an option changes how fields are read: not for the fast loops */
   char delimiter;
-  uint64_t line;     /* of the last row; the first line of the file is 1 */
-  uint64_t lines;    /* read so far; a quoted field may span several */
-  csv_field *fields; /* of the last row */
-  size_t columns;    /* fields in every row; 0 before the first */
+  uint64_t line;      /* of the last row; the first line of the file is 1 */
+  uint64_t lines;     /* read so far; a quoted field may span several */
+  csv_field *fields;  /* of the last row */
+  size_t columns;     /* fields in every row; 0 before the first */
   const bool *padded; /* by column: "007" is the number 7; NULL: in none */
   size_t capacity;
   size_t row_max; /* bytes */

@@ -180,6 +180,5 @@ static stow_status open_shards(csv *c, const char *path, size_t row_max,
 
 stow_status csv_open(csv *c, const char *path, size_t row_max, const csv_options *options) {
   bool several = options != NULL && options->file_count > 0;
-  return several ? open_shards(c, path, row_max, options)
-                 : csv_open_one(c, path, row_max, options);
+  return several ? open_shards(c, path, row_max, options) : csv_open_one(c, path, row_max, options);
 }

@@ -47,10 +47,10 @@ static size_t put_utf8(uint8_t *to, uint32_t c) {
 
 /* Bytes 0x80 to 0x9f in Windows-1252; the five it does not define are control characters, as in
  * Latin-1 (encoding.spec.whatwg.org). */
-static const uint16_t cp1252[32] = {
-    0x20ac, 0x81,   0x201a, 0x0192, 0x201e, 0x2026, 0x2020, 0x2021, 0x02c6, 0x2030, 0x0160,
-    0x2039, 0x0152, 0x8d,   0x017d, 0x8f,   0x90,   0x2018, 0x2019, 0x201c, 0x201d, 0x2022,
-    0x2013, 0x2014, 0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0x9d,   0x017e, 0x0178};
+static const uint16_t cp1252[32] = {0x20ac, 0x81,   0x201a, 0x0192, 0x201e, 0x2026, 0x2020, 0x2021,
+                                    0x02c6, 0x2030, 0x0160, 0x2039, 0x0152, 0x8d,   0x017d, 0x8f,
+                                    0x90,   0x2018, 0x2019, 0x201c, 0x201d, 0x2022, 0x2013, 0x2014,
+                                    0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0x9d,   0x017e, 0x0178};
 
 static stow_status refuse(const csv_text *t, const char *why) {
   return stow_fail(STOW_ERR_FORMAT, "%s: byte %llu: %s", t->in.name,
@@ -189,7 +189,8 @@ static stow_status take_mark(input *in, csv_encoding *encoding) {
     if (*encoding == CSV_UTF16) *encoding = CSV_UTF16LE;
     return STOW_OK;
   }
-  if (*encoding == CSV_LATIN1 || *encoding == CSV_CP1252) return STOW_OK; /* they have these bytes */
+  if (*encoding == CSV_LATIN1 || *encoding == CSV_CP1252)
+    return STOW_OK; /* they have these bytes */
   *encoding = at[0] == 0xff ? CSV_UTF16LE : CSV_UTF16BE;
   return input_skip(in, 2);
 }
@@ -208,8 +209,7 @@ stow_status csv_text_wrap(input *in, const csv_options *o) {
   t->delimiter = o->delimiter;
   t->filters = o->skip > 0 || o->comment != '\0';
   t->begins = t->field_begins = true;
-  input_reader reader = {
-      .read = read_text, .raw_bytes = raw_bytes, .close = close_text, .user = t};
+  input_reader reader = {.read = read_text, .raw_bytes = raw_bytes, .close = close_text, .user = t};
   input_limits limits = in->limits;
   return input_open_reader(in, &reader, t->in.name, &limits);
 }
@@ -219,11 +219,11 @@ stow_status csv_encoding_parse(csv_encoding *encoding, const char *name) {
     const char *name;
     csv_encoding is;
   } known[] = {
-      {"utf-8", CSV_UTF8},           {"utf8", CSV_UTF8},           {"utf-8-sig", CSV_UTF8},
-      {"ascii", CSV_UTF8},           {"latin-1", CSV_LATIN1},      {"latin1", CSV_LATIN1},
-      {"iso-8859-1", CSV_LATIN1},    {"cp1252", CSV_CP1252},       {"windows-1252", CSV_CP1252},
-      {"utf-16", CSV_UTF16},         {"utf16", CSV_UTF16},         {"utf-16-le", CSV_UTF16LE},
-      {"utf-16le", CSV_UTF16LE},     {"utf-16-be", CSV_UTF16BE},   {"utf-16be", CSV_UTF16BE},
+      {"utf-8", CSV_UTF8},        {"utf8", CSV_UTF8},         {"utf-8-sig", CSV_UTF8},
+      {"ascii", CSV_UTF8},        {"latin-1", CSV_LATIN1},    {"latin1", CSV_LATIN1},
+      {"iso-8859-1", CSV_LATIN1}, {"cp1252", CSV_CP1252},     {"windows-1252", CSV_CP1252},
+      {"utf-16", CSV_UTF16},      {"utf16", CSV_UTF16},       {"utf-16-le", CSV_UTF16LE},
+      {"utf-16le", CSV_UTF16LE},  {"utf-16-be", CSV_UTF16BE}, {"utf-16be", CSV_UTF16BE},
   };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (strcasecmp(name, known[i].name) == 0) return *encoding = known[i].is, STOW_OK;

@@ -99,7 +99,10 @@ bool csv_time_read(csv_time *t, const char *text, size_t length) {
 
 csv_unit csv_unit_for(bool clock, unsigned digits) {
   if (!clock) return CSV_DAYS;
-  return digits == 0 ? CSV_SECONDS : digits <= 3 ? CSV_MILLIS : digits <= 6 ? CSV_MICROS : CSV_NANOS;
+  return digits == 0   ? CSV_SECONDS
+         : digits <= 3 ? CSV_MILLIS
+         : digits <= 6 ? CSV_MICROS
+                       : CSV_NANOS;
 }
 
 int64_t csv_time_in(const csv_time *t, csv_unit unit) {

@@ -27,13 +27,13 @@
   { "names", "yes|no|auto", "whether a table's first row names its columns; default auto" }
 
 /* How a text table is written. */
-#define VERB_OPTIONS_TABLE                                                                         \
-  {"delimiter", "C", "of a table: what separates its fields, a character or tab; default detected"}, \
-      {"decimal", ".|,", "of a table: the decimal point; default ."},                              \
-      {"comment", "C", "of a table: lines that begin with this character are no rows"},            \
-      {"skip", "N", "of a table: leave out so many lines at the top"},                             \
-      {"encoding", "NAME", "of a table: utf-8 (default), latin-1, cp1252 or utf-16"},              \
-  {                                                                                                \
+#define VERB_OPTIONS_TABLE                                                                          \
+  {"delimiter", "C",                                                                                \
+   "of a table: what separates its fields, a character or tab; default detected"},                  \
+      {"decimal", ".|,", "of a table: the decimal point; default ."},                               \
+      {"comment", "C", "of a table: lines that begin with this character are no rows"},             \
+      {"skip", "N", "of a table: leave out so many lines at the top"},                              \
+      {"encoding", "NAME", "of a table: utf-8 (default), latin-1, cp1252 or utf-16"}, {             \
     "na", "WORD,WORD", "of a table: words for missing values, instead of NA, null, …; repeatable" \
   }
 

@@ -138,8 +138,8 @@ static stow_status read_weights_options(const verb_call *call, weights_options *
 
 /* Options for tables and arrays, which mean nothing for a model. */
 static stow_status refuse_data_options(const verb_call *call) {
-  static const char *const names[] = {"tolerance", "from-dtype", "shape", "columns", "drop",
-                                      "type"};
+  static const char *const names[] = {"tolerance", "from-dtype", "shape",
+                                      "columns",   "drop",       "type"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (verb_value(call, names[i]) != NULL)
       return stow_fail(STOW_ERR_INVALID, "--%s is for arrays and tables; %s is a model", names[i],
@@ -202,7 +202,8 @@ static int run(verb_call *call) {
   if (python_reads(call->operands[0]) || python_reads(verb_value(call, "output")))
     return python_become(call, NULL, "_data_command"); /* Parquet, Arrow and JSON lines */
   if (model_is(call->operands[0]) && call->operand_count > 1)
-    return verb_usage(call, "%s is a model; shrink models one by one", output_name(call->operands[0]));
+    return verb_usage(call, "%s is a model; shrink models one by one",
+                      output_name(call->operands[0]));
   if (model_is(call->operands[0])) return run_weights(call);
   int refused = refuse_model_options(call);
   if (refused != EXIT_DONE) return refused;
@@ -240,8 +241,10 @@ static const verb_option options[] = {
     {"join", NULL, "of a model: write one file instead of shards"},
     {"verify", NULL, "of a model: read the output back and compare checksums"},
     {"allow-nan", NULL, "of a model: write it even if values are NaN or infinite"},
-    {"tolerance", "T", "float16 or float32 may round by T of each value; abs:T by an amount; NAME=T in a column"},
-    {"type", "NAME=TYPE", "of a table: this type for a column: float32, …, text or datetime; repeatable"},
+    {"tolerance", "T",
+     "float16 or float32 may round by T of each value; abs:T by an amount; NAME=T in a column"},
+    {"type", "NAME=TYPE",
+     "of a table: this type for a column: float32, …, text or datetime; repeatable"},
     VERB_OPTION_FOR,
     {"dry-run", NULL, "say what each array or column would become, write nothing"},
     {"from-dtype", "TYPE", "the file is raw values of this type"},

@@ -44,8 +44,8 @@ typedef struct column_facts {
   bool time, zoned;
   csv_unit unit;
   int64_t earliest, latest; /* in seconds */
-  bool padded;           /* text because of leading zeros ("007") */
-  scan values;           /* of the numbers */
+  bool padded;              /* text because of leading zeros ("007") */
+  scan values;              /* of the numbers */
   uint64_t missing;
   uint64_t distinct;            /* of text, not counting the empty one */
   bool distinct_known;          /* false: more than the budget holds, or mixed */
@@ -71,6 +71,7 @@ typedef struct file_facts {
   bool unnamed_first; /* the header does not name the first column: it is called "index" */
   bool pandas_index;  /* and it holds the numbers 0 to rows - 1: an index that pandas wrote */
   uint64_t bytes, bytes_after; /* in memory, of everything */
+  uint64_t npz_bytes;          /* of a table: the file that shrink writes, with its headers */
 } file_facts;
 
 typedef struct inspect_options {

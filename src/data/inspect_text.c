@@ -144,6 +144,7 @@ stow_status inspect_text(buffer *out, const char *path, const file_facts *f, boo
     buffer_printf(out, ", %s in the smallest types (%.0f%% less)",
                   stow_size_format(after, f->bytes_after),
                   100 * (1 - (double)f->bytes_after / (double)f->bytes));
+  if (f->table) buffer_printf(out, ", %s as .npz", stow_size_format(after, f->npz_bytes));
   buffer_char(out, '\n');
   if (f->table)
     columns_text(out, f, bold);
@@ -261,6 +262,7 @@ void inspect_json(json *j, const char *path, const file_facts *f, uint64_t peak_
     json_u64(j, f->column_count);
     json_end_array(j);
     inspect_rows_json(j, f);
+    json_number(j, "npz_bytes", f->npz_bytes);
     json_key(j, "columns");
     json_begin_array(j);
     for (size_t i = 0; i < f->column_count; i++) json_column(j, f, &f->columns[i]);

@@ -79,8 +79,7 @@ stow_status shards_find(shards *s, const char *path) {
     if (one[0] != '\0') status = pattern ? add_pattern(s, one) : add_path(s, one, "");
     free(one);
   }
-  if (status == STOW_OK && s->count == 0)
-    status = stow_fail(STOW_ERR_INVALID, "no file is named");
+  if (status == STOW_OK && s->count == 0) status = stow_fail(STOW_ERR_INVALID, "no file is named");
   return status;
 }
 

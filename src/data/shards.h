@@ -1,8 +1,8 @@
 /* Shards: several files whose rows follow one another, read as one table or one array.
  *
  * A caller names them by one path: a pattern ("part-*.csv", "part-*.npz:x", in the order of their
- * names), or several paths or patterns with line feeds between them. A path that names a file, and a
- * URL, is never a pattern. Called by everything that opens data files. */
+ * names), or several paths or patterns with line feeds between them. A path that names a file, and
+ * a URL, is never a pattern. Called by everything that opens data files. */
 #ifndef DATA_SHARDS_H
 #define DATA_SHARDS_H
 
@@ -24,8 +24,8 @@ const char *shards_name(const shards *s, char *text, size_t size);
 /* The same for a list of paths; a pattern and a single path are written as they are. */
 const char *shards_title(const char *path, char *text, size_t size);
 
-/* Opens arrays of the same type and row shape as one: `from` reads like an npy file that holds their
- * rows. At most four of them are open at a time. */
+/* Opens arrays of the same type and row shape as one: `from` reads like an npy file that holds
+ * their rows. At most four of them are open at a time. */
 stow_status shards_open_arrays(source *from, const shards *s, const array_spec *spec);
 
 #endif

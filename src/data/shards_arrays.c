@@ -85,10 +85,9 @@ static stow_status check_kind(const array *a, const array *first) {
   for (uint32_t i = 1; i < a->dims && same; i++) same = a->shape[i] == first->shape[i];
   if (same) return STOW_OK;
   char own[256], other[256];
-  return stow_fail(STOW_ERR_INVALID,
-                   "%s holds %s, but %s holds %s; all files need the same type and row shape",
-                   a->name, kind_of(a, own, sizeof own), first->name,
-                   kind_of(first, other, sizeof other));
+  return stow_fail(
+      STOW_ERR_INVALID, "%s holds %s, but %s holds %s; all files need the same type and row shape",
+      a->name, kind_of(a, own, sizeof own), first->name, kind_of(first, other, sizeof other));
 }
 
 /* Opens each array once, for its shape. */
@@ -164,9 +163,9 @@ static stow_status check_joined(void *user) {
     STOW_TRY(open_part(j, p));
     const source *from = p->array.from;
     if (from->changed_ns != p->changed_ns || from->inode != p->inode || p->array.bytes != p->bytes)
-      return stow_fail(STOW_ERR_IO,
-                       "%s: was modified while being read; wait for its writer, then run this again",
-                       p->path);
+      return stow_fail(
+          STOW_ERR_IO,
+          "%s: was modified while being read; wait for its writer, then run this again", p->path);
     STOW_TRY(source_check(from));
   }
   return STOW_OK;

@@ -133,9 +133,9 @@ stow_status stow_shrink_file(stow_shrink **result, const char *in, const char *o
   stow_status status = read_options(&inner, &job, &options);
   options.dtype = type;
   if (status == STOW_OK && !is_model && asks_for_model(&options))
-    status = stow_fail(STOW_ERR_INVALID,
-                     "%s: not a model; quantize, prune, include, exclude and shards are for models",
-                     in);
+    status = stow_fail(
+        STOW_ERR_INVALID,
+        "%s: not a model; quantize, prune, include, exclude and shards are for models", in);
   stow_shrink *made = calloc(1, sizeof *made);
   if (made == NULL && status == STOW_OK)
     status = stow_fail(STOW_ERR_HOST_MEMORY, "stow_shrink_file: no host memory");

@@ -426,7 +426,8 @@ static stow_status shrink_source(job *j, bool to_npz) {
     return status;
   }
   if (to_npz && j->options->in.member == NULL) STOW_TRY(keep_sparse(j, format));
-  if (j->kept == NULL) STOW_TRY(inspect_file(&j->result->facts, j->path, &j->options->in, j->budget));
+  if (j->kept == NULL)
+    STOW_TRY(inspect_file(&j->result->facts, j->path, &j->options->in, j->budget));
   return shrink_arrays(j, to_npz);
 }
 
@@ -436,8 +437,7 @@ static uint64_t hash_csv(const csv_options *o) {
     uint64_t skip;
   } said = {o->delimiter, o->decimal, o->comment, o->encoding, o->na != NULL, o->skip};
   uint64_t hash = hash_bytes(&said, sizeof said, 0);
-  for (size_t i = 0; i < o->na_count; i++)
-    hash = hash_bytes(o->na[i], strlen(o->na[i]), hash + 1);
+  for (size_t i = 0; i < o->na_count; i++) hash = hash_bytes(o->na[i], strlen(o->na[i]), hash + 1);
   for (size_t i = 0; i < o->rule_count; i++) {
     const csv_rule *r = &o->rules[i];
     double of[] = {r->numbers, r->text, r->times, (double)r->type, r->tolerance, r->relative};
@@ -526,7 +526,8 @@ static stow_status shrink_by_ranks(job *j, budget *b) {
   if (j->path != j->in || j->others != 0) return lead_alone(j, b); /* several files */
   if (team_alone(b->team) || inspect_format(&format, j->from, &j->options->in) != STOW_OK)
     return lead_alone(j, b);
-  if (strcmp(format, "csv") == 0 && table_can_share(j->from, &j->options->in.csv)) return share_table(j, b);
+  if (strcmp(format, "csv") == 0 && table_can_share(j->from, &j->options->in.csv))
+    return share_table(j, b);
   bool plain = strcmp(format, "npy") == 0 || strcmp(format, "raw") == 0;
   return plain && !j->to_npz ? shrink_kept_safe(j, b) : lead_alone(j, b);
 }

@@ -57,7 +57,7 @@ typedef struct job {
   shrink_result *result;
   source *from; /* NULL for a table, which is read as a stream */
   const char *in, *out;
-  const char *path; /* what the caller called the input: names several files, too */
+  const char *path;            /* what the caller called the input: names several files, too */
   uint64_t file_bytes, others; /* of all files; a hash of those after the first */
   bool to_npz;
   bool *skip; /* of a table: the omitted columns; NULL: none */

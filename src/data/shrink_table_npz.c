@@ -271,8 +271,8 @@ static stow_status gather(gathered *g, const void *bytes, size_t count) {
 typedef struct text_sink {
   gathered to;
   piece_kind kind;
-  dtype type;  /* of the offsets */
-  uint64_t at; /* end of the previous text */
+  dtype type;    /* of the offsets */
+  uint64_t at;   /* end of the previous text */
   csv_unit unit; /* of the times */
 } text_sink;
 

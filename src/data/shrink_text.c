@@ -198,7 +198,8 @@ stow_status shrink_json(buffer *to, const shrink_result *r, const char *in, cons
     json_text(&j, item->to != DTYPE_NONE ? dtype_name(item->to) : shrink_type(r, i));
     if (r->facts.table) {
       const column_facts *c = &r->facts.columns[i];
-      json_key(&j, "text_layout"), json_text(&j, c->text && !c->time ? text_layout_name(&c->layout) : NULL);
+      json_key(&j, "text_layout"),
+          json_text(&j, c->text && !c->time ? text_layout_name(&c->layout) : NULL);
     }
     json_key(&j, "sparse"), json_bool(&j, item->sparse);
     if (item->sparse && !r->facts.arrays[i].sparse)

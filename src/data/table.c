@@ -63,8 +63,9 @@ static stow_status check_rules(const file_facts *f, const csv *c) {
     for (size_t k = 0; k < f->column_count && !found; k++)
       found = strcmp(f->columns[k].name, c->options->rules[i].name) == 0;
     if (!found)
-      return stow_fail(STOW_ERR_INVALID, "%s: --type: unknown column \"%.100s\"; the columns are: %s",
-                       c->in.name, c->options->rules[i].name, names);
+      return stow_fail(STOW_ERR_INVALID,
+                       "%s: --type: unknown column \"%.100s\"; the columns are: %s", c->in.name,
+                       c->options->rules[i].name, names);
   }
   return STOW_OK;
 }
@@ -95,7 +96,8 @@ static stow_status begin_pass(table_pass *p) {
   s->too_many = calloc(s->count, sizeof *s->too_many);
   p->forms = calloc(s->count, sizeof *p->forms);
   p->padded = calloc(s->count, sizeof *p->padded);
-  if (p->padded == NULL || s->stats == NULL || s->words == NULL || s->too_many == NULL || p->forms == NULL)
+  if (p->padded == NULL || s->stats == NULL || s->words == NULL || s->too_many == NULL ||
+      p->forms == NULL)
     return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory for %zu columns", c->in.name,
                      s->count);
   for (size_t i = 0; i < s->count; i++) {
@@ -221,6 +223,23 @@ static stow_status member_work(void *context, unsigned number) {
 
 /* ---- the pass ---- */
 
+/* What a member of an npz takes besides its values: a local header, an entry of the directory, each
+ * with its name and zip64 sizes (files/zip_write.c), and the npy header. */
+static uint64_t member_bytes(const char *name, const char *end) {
+  return 2 * (strlen(name) + strlen(end) + strlen(".npy")) + (30 + 20) + (46 + 28) + 128;
+}
+
+static uint64_t headers_of(const column_facts *c) {
+  if (!c->text || c->time) return member_bytes(c->name, "");
+  const text_layout *l = &c->layout;
+  uint64_t bytes = member_bytes(c->name, l->dictionary ? ".words.bytes" : ".bytes");
+  if (!l->texts.fixed)
+    bytes += member_bytes(c->name, l->dictionary ? ".words.offsets" : ".offsets");
+  return bytes + (l->dictionary ? member_bytes(c->name, ".codes") : 0);
+}
+
+enum { ARCHIVE_END_BYTES = 56 + 20 + 22 }; /* zip64's end records, and the plain one */
+
 void table_conclude(file_facts *f, const table_state *s) {
   for (size_t i = 0; i < s->count; i++) {
     bool known = !s->too_many[i];
@@ -228,7 +247,9 @@ void table_conclude(file_facts *f, const table_state *s) {
                           f->purpose);
     f->bytes += f->columns[i].bytes;
     f->bytes_after += f->columns[i].bytes_after;
+    f->npz_bytes += f->columns[i].bytes_after + headers_of(&f->columns[i]);
   }
+  f->npz_bytes += ARCHIVE_END_BYTES;
   f->rows = s->rows;
   const column_facts *first = f->columns;
   f->pandas_index = f->unnamed_first && f->rows > 0 && !first->text && first->missing == 0 &&

@@ -56,9 +56,9 @@ typedef struct table_taker {
    * it keeps no texts, and a table with texts is not resumed. */
   stow_status (*restore)(void *context, table_state *state);
   const csv_options *options; /* of the csv; NULL: none */
-  const bool *skip;   /* columns whose values are not needed; NULL: none */
-  bool keeps_texts;   /* accepts texts that exceed the budget: table_part.raw */
-  table_range *range; /* NULL: all rows */
+  const bool *skip;           /* columns whose values are not needed; NULL: none */
+  bool keeps_texts;           /* accepts texts that exceed the budget: table_part.raw */
+  table_range *range;         /* NULL: all rows */
 } table_taker;
 
 void table_state_free(table_state *s);

@@ -16,7 +16,8 @@ static stow_status no_memory(const char *name) {
 
 bool table_can_share(source *from, const csv_options *o) {
   uint8_t start[UNPACK_MAGIC] = {0};
-  if (o->file_count > 0 || o->encoding != CSV_UTF8 || o->skip > 0 || o->comment != '\0') return false;
+  if (o->file_count > 0 || o->encoding != CSV_UTF8 || o->skip > 0 || o->comment != '\0')
+    return false;
   if (from->fd < 0 || from->bytes <= sizeof start ||
       source_read(from, 0, start, sizeof start) != STOW_OK)
     return false;

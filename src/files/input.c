@@ -53,11 +53,12 @@ static stow_status check_limits(const input *in, uint64_t made) {
                      in->name, (unsigned long long)(in->limits.max_bytes >> 20));
   bool packed = in->inflater != NULL || in->unpack != NULL;
   if (packed && made > RATIO_GRACE && made / in->limits.max_ratio > in->raw_bytes)
-    return stow_fail(STOW_ERR_BUDGET,
-                     "%s: %llu KiB of compressed bytes expanded to %llu MiB, more than %llu to 1: this may be "
-                     "a decompression bomb; decompress it yourself if you trust it",
-                     in->name, (unsigned long long)(in->raw_bytes >> 10),
-                     (unsigned long long)(made >> 20), (unsigned long long)in->limits.max_ratio);
+    return stow_fail(
+        STOW_ERR_BUDGET,
+        "%s: %llu KiB of compressed bytes expanded to %llu MiB, more than %llu to 1: this may be "
+        "a decompression bomb; decompress it yourself if you trust it",
+        in->name, (unsigned long long)(in->raw_bytes >> 10), (unsigned long long)(made >> 20),
+        (unsigned long long)in->limits.max_ratio);
   return STOW_OK;
 }
 

@@ -49,10 +49,10 @@ typedef struct input {
   struct source *from; /* a server; NULL if none */
   input_reader reader; /* read is NULL: none */
   bool owns_file;
-  const char *name; /* for messages; owned by the caller */
-  void *inflater;   /* z_stream if gzip */
+  const char *name;      /* for messages; owned by the caller */
+  void *inflater;        /* z_stream if gzip */
   struct unpack *unpack; /* if zstd or xz */
-  uint8_t *raw;     /* compressed bytes */
+  uint8_t *raw;          /* compressed bytes */
   bool raw_eof;
   uint64_t raw_bytes; /* compressed bytes read so far */
   const uint8_t *memory;
@@ -66,7 +66,8 @@ stow_status input_open(input *in, const char *path, const input_limits *limits);
 /* Opens bytes in memory (tests, fuzzing). */
 stow_status input_open_memory(input *in, const void *bytes, size_t count, const char *name,
                               const input_limits *limits);
-/* Opens what the reader gives; closes the reader, also on failure. `name` must outlive the input. */
+/* Opens what the reader gives; closes the reader, also on failure. `name` must outlive the input.
+ */
 stow_status input_open_reader(input *in, const input_reader *reader, const char *name,
                               const input_limits *limits);
 void input_close(input *in);

@@ -88,10 +88,10 @@ static stow_status fill(unpack *u) {
 }
 
 static stow_status corrupt(const unpack *u, const char *why) {
-  return stow_fail(
-      STOW_ERR_FORMAT, "%s: the %s stream is corrupt near stored byte %llu: %s; copy the file again",
-      u->name, u->xz != NULL ? "xz" : "zstd",
-      (unsigned long long)(u->packed_bytes - (u->have - u->at)), why);
+  return stow_fail(STOW_ERR_FORMAT,
+                   "%s: the %s stream is corrupt near stored byte %llu: %s; copy the file again",
+                   u->name, u->xz != NULL ? "xz" : "zstd",
+                   (unsigned long long)(u->packed_bytes - (u->have - u->at)), why);
 }
 
 static stow_status truncated(const unpack *u) {

@@ -34,6 +34,8 @@ typedef struct stow_array_options {
   uint32_t struct_bytes; /* sizeof(stow_array_options) */
   uint32_t raw_dims;     /* of raw_shape */
   const char *path; /* a file, "file.npz:member", "file.safetensors:tensor", or an http(s) URL; a
+                       pattern ("part-*.npy") or several paths with line feeds between them: their
+                       rows follow one another; a
                        name for messages where `read` is given */
   const char *raw_dtype;      /* type of a file of raw values; NULL: the file's */
   const uint64_t *raw_shape;  /* raw_dims of them; NULL: one dimension, as long as the file */

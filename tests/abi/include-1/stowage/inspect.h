@@ -8,7 +8,9 @@
  *   stow_inspection_close(inspection);
  *
  * Reads npy, npz, csv, safetensors, gguf, HDF5 and raw values, from a path or a URL. Every figure
- * is over all values, never a sample. Texts stay valid until the inspection is closed.
+ * is over all values, never a sample. A pattern ("part-*.csv"), or several paths with line feeds
+ * between them, is one table or one array: the rows of the files follow one another. Texts stay
+ * valid until the inspection is closed.
  *
  * Threads: an inspection does not change; any number may read it. Fork: a child may use its copy.
  * Link with -lstowage-data. */
@@ -40,6 +42,28 @@ typedef int (*stow_data_progress)(void *user, uint64_t done, uint64_t total);
 #define STOW_FOR_TRAINING UINT32_C(1) /* float16, uint8 and signed types */
 #define STOW_FOR_STORAGE  UINT32_C(2) /* any type */
 
+/* How a text table is written; NULL and 0: detected, or the usual. */
+typedef struct stow_table_options {
+  uint32_t struct_bytes; /* sizeof(stow_table_options) */
+  uint32_t reserved;     /* 0 */
+  const char *delimiter; /* one character, "tab" or "space" */
+  const char *decimal;   /* "." or "," */
+  const char *comment;   /* lines that begin with this character are no rows */
+  const char *encoding;  /* "utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "cp1252" */
+  uint64_t skip;         /* lines before the table */
+  /* Words for missing values, ended by NULL, in columns of text too; a word may be a list: "a,b".
+   * NULL: NA, N/A, null, None and the other words of pandas, which are ordinary text in a column of
+   * text. An empty field is always missing. */
+  const char *const *na;
+  /* Of single columns, each list ended by NULL: "NAME=TYPE", where TYPE is a number type such as
+   * "float32" (then 007 is the number 7), "text", or "datetime"; and "NAME=1e-3" or
+   * "NAME=abs:0.5", how far the floats of the column may round. */
+  const char *const *types;
+  const char *const *tolerances;
+} stow_table_options;
+#define STOW_TABLE_OPTIONS_INIT                                                                    \
+  { sizeof(stow_table_options), 0, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL }
+
 typedef struct stow_inspect_options {
   uint32_t struct_bytes;       /* sizeof(stow_inspect_options) */
   uint32_t threads;            /* 0: one for each processor */
@@ -50,11 +74,12 @@ typedef struct stow_inspect_options {
   uint32_t names;              /* STOW_NAMES_AUTO, _YES, _NO */
   stow_data_progress progress; /* NULL: none */
   void *progress_user;
-  uint32_t purpose;  /* STOW_FOR_… */
-  uint32_t reserved; /* 0 */
+  uint32_t purpose;                /* STOW_FOR_… */
+  uint32_t reserved;               /* 0 */
+  const stow_table_options *table; /* NULL: all of it is detected */
 } stow_inspect_options;
 #define STOW_INSPECT_OPTIONS_INIT                                                                  \
-  { sizeof(stow_inspect_options), 0, 0, NULL, NULL, 0, 0, NULL, NULL, 0, 0 }
+  { sizeof(stow_inspect_options), 0, 0, NULL, NULL, 0, 0, NULL, NULL, 0, 0, NULL }
 
 /* Reads a whole file; NULL options are the defaults. STOW_ERR_NOT_FOUND: no such file;
  * STOW_ERR_FORMAT: not a data file. `*inspection` is NULL on failure. */

@@ -69,11 +69,12 @@ typedef struct stow_shrink_options {
   const char *const *include;
   const char *const *exclude;
   uint64_t shard_bytes;
+  const stow_table_options *table; /* as in stow_inspect_options */
 } stow_shrink_options;
 #define STOW_SHRINK_OPTIONS_INIT                                                                   \
   {                                                                                                \
     sizeof(stow_shrink_options), 0, NULL, 0, 0, 0, 0, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL,    \
-        NULL, NULL, NULL, NULL, 0                                                                  \
+        NULL, NULL, NULL, NULL, 0, NULL                                                            \
   }
 
 /* Shrinks `in` to `out`; NULL options are the defaults. STOW_ERR_INVALID: the type or the tolerance

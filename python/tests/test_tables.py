@@ -1,0 +1,107 @@
+"""Text tables: how they are written, dates, several files as one, and back into pandas."""
+
+import gzip
+import os
+import tempfile
+import unittest
+
+try:
+    import numpy as np
+except ImportError:
+    raise unittest.SkipTest("numpy is not installed")
+
+import stowage
+
+try:
+    import pandas
+except ImportError:
+    pandas = None
+
+
+class Tables(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = lambda name: os.path.join(folder.name, name)
+
+    def write(self, name, text, encoding="utf-8"):
+        with open(self.path(name), "w", encoding=encoding, newline="") as file:
+            file.write(text)
+        return self.path(name)
+
+    def test_how_a_table_is_written(self):
+        table = self.write("t.csv", "made by hand\n# x\nwert;wort;plz\n1,5;é;01067\n-9;ü;99999\n", "cp1252")
+        said = dict(skip=1, comment="#", decimal=",", encoding="cp1252", na=["-9"])
+        facts = {column["name"]: column for column in stowage.inspect(table, **said).data["columns"]}
+        self.assertEqual([facts[name]["dtype"] for name in ("wert", "wort", "plz")], ["float64", "text", "text"])
+        self.assertEqual(facts["wert"]["missing"], 1)
+        stowage.shrink(table, self.path("t.npz"), quiet=True, types={"plz": "int32", "wort": str}, tolerance={"wert": 1e-3}, **said)
+        made = stowage.open(self.path("t.npz"))
+        self.assertEqual(made["plz"][:].tolist(), [1067, 99999])
+        self.assertEqual(made["wort"][:].tolist(), ["é", "ü"])
+        with self.assertRaises(TypeError):
+            stowage.inspect(table, delimeter=";")
+        with self.assertRaises(stowage.StowageError):
+            stowage.inspect(table, encoding="ebcdic")
+
+    def test_times_open_slice_and_batch(self):
+        days = np.datetime64("2024-01-01") + np.arange(500)
+        table = self.write("t.csv", "day,n\n" + "".join(f"{day},{n}\n" for n, day in enumerate(days)))
+        stowage.shrink(table, self.path("t.npz"), quiet=True)
+        x = stowage.open(self.path("t.npz:day"))
+        self.assertEqual(x.dtype, np.dtype("M8[D]"))
+        self.assertTrue((x[100:110] == days[100:110]).all())
+        batches = stowage.batches([self.path("t.npz:day"), self.path("t.npz:n")], batch_size=64, shuffle=True)
+        for day, n in batches:
+            self.assertTrue((day == days[n]).all())
+
+    def test_several_files_are_one(self):
+        names = []
+        for part in range(5):
+            text = "a,b\n" + "".join(f"{part * 10 + row},w{row}\n" for row in range(10))
+            names.append(self.write(f"p{part}.csv", text))
+            np.save(self.path(f"x{part}.npy"), np.arange(part * 8, part * 8 + 8, dtype="f4").reshape(4, 2))
+        with gzip.open(names[2] + ".gz", "wt") as file, open(names[2]) as plain:
+            file.write(plain.read())
+        os.remove(names[2])
+        names[2] += ".gz"
+        self.assertEqual(stowage.inspect(names).data["rows"], 50)
+        self.assertEqual(stowage.inspect(self.path("p*.csv*")).data["rows"], 50)
+        stowage.shrink(names, self.path("t.npz"), quiet=True)
+        self.assertEqual(np.load(self.path("t.npz"))["a"].tolist(), list(range(50)))
+        want = np.arange(40).reshape(20, 2)
+        for given in (self.path("x*.npy"), [self.path(f"x{part}.npy") for part in range(5)]):
+            x = stowage.open(given)
+            self.assertEqual(x.shape, (20, 2))
+            self.assertTrue((x[3:17:2] == want[3:17:2]).all())
+        batches = stowage.batches([self.path("x*.npy"), [self.path(f"x{part}.npy") for part in range(5)]], batch_size=3, shuffle=True)
+        seen = [row for x, y in batches for row in x.tolist() if (x == y).all()]
+        self.assertEqual(sorted(seen), want.tolist())
+        with self.assertRaises(stowage.StowageError):
+            stowage.open(self.path("y*.npy"))
+        # Each file has its own dictionary: texts are not joined.
+        for part in (3, 4):
+            stowage.shrink(names[part], self.path(f"t{part}.npz"), quiet=True)
+        with self.assertRaises(stowage.StowageError):
+            stowage.open(self.path("t[34].npz:b"))
+
+    @unittest.skipIf(pandas is None, "pandas is not installed")
+    def test_back_into_pandas(self):
+        frame = pandas.DataFrame(
+            {
+                "color": (["red", "green", None, "blue"] * 300),
+                "note": [f"row {n}" for n in range(1200)],
+                "n": np.arange(1200),
+                "x": np.where(np.arange(1200) % 7 == 0, np.nan, np.arange(1200) / 4),
+                "when": pandas.date_range("2024-01-01", periods=1200, freq="7h"),
+            }
+        )
+        frame.to_csv(self.path("t.csv"), index=False)
+        stowage.shrink(self.path("t.csv"), self.path("t.npz"), quiet=True)
+        back = stowage.open(self.path("t.npz")).to_pandas()
+        self.assertEqual(str(back.color.dtype), "category")
+        self.assertEqual(back.color.astype(object).where(back.color.notna(), None).tolist(), frame.color.tolist())
+        self.assertEqual(back.note.tolist(), frame.note.tolist())
+        self.assertTrue((back.n == frame.n).all() and ((back.x == frame.x) | (back.x.isna() & frame.x.isna())).all())
+        self.assertTrue((back.when == frame.when).all())
+        self.assertEqual(list(stowage.open(self.path("t.npz")).to_pandas(["n"]).columns), ["n"])
