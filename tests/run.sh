@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run BUILD [--guards] [--asan DIR] [--tsan DIR] [--gpu] [--long] [--shard I/N] [--only WORDS] [--times]: runs every test there
-# is and counts the lines "ok …", "FAIL …" and "skip …" that they print. Ends with "N passed, N failed, N skipped"; each skip
+# is, in two lanes beside each other where there are two cores, and counts the lines "ok …", "FAIL …" and "skip …" that they print. Ends with "N passed, N failed, N skipped"; each skip
 # says why. --long runs tests/long/*.sh instead; --only runs the tests whose name contains WORDS; --times prints the CPU seconds
 # of each program, the heaviest first, and their sum.
 set -uo pipefail
@@ -22,7 +22,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 log=$(mktemp) spent=$(mktemp)
-trap 'rm -f "$log" "$spent" "$spent.now"' EXIT
+trap 'rm -f "$log" "$spent" "$spent".*' EXIT
 export STOWAGE_BUILD=$PWD/$build STOWAGE_COMMAND=$PWD/$build/stowage
 unset STOWAGE_DEVICE
 
@@ -81,6 +81,54 @@ programs() { # BUILD: every test program of the suite
   find "$1/tests" -type f -perm -u+x -name '*_test' ! -path '*/gpu/*' | sort
 }
 
+fuzzers() { # BUILD
+  find "$1/tests/fuzz" -type f -perm -u+x -name '*_fuzz' 2> /dev/null | sort
+}
+
+# ---- the lanes of the suite ----
+
+scripts_lane() {
+  local script
+  for script in tests/shim/*.sh tests/cli/*.sh tests/report/*.sh; do
+    [ -e "$script" ] && run_one "$(basename "$(dirname "$script")")/$(basename "$script" .sh)" 600 bash "$script"
+  done
+  [ -z "$guards" ] || for script in tests/guards/*.sh; do
+    [ -e "$script" ] && run_one "guard/$(basename "$script" .sh)" 600 bash "$script"
+  done
+}
+
+fuzz_corpus() { # PREFIX PROGRAM
+  local name
+  name=$(basename "$2")
+  run_one "$1" 600 "$2" "tests/fuzz/corpus/${name%_fuzz}"
+}
+
+programs_lane() {
+  local program script source
+  for script in tests/python/*.sh; do
+    [ -e "$script" ] && run_one "python/$(basename "$script" .sh)" 1200 bash "$script"
+  done
+  for program in $(programs "$build"); do run_one "${program#"$build"/tests/}" 600 "$program"; done
+  for program in $(fuzzers "$build"); do fuzz_corpus fuzz "$program"; done
+  if [ -n "$asan" ]; then
+    export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
+    for program in $(programs "$asan"); do run_one "asan/${program#"$asan"/tests/}" 600 "$program"; done
+    for program in $(fuzzers "$asan"); do fuzz_corpus asan/fuzz "$program"; done
+    STOWAGE_BUILD=$PWD/$asan STOWAGE_COMMAND=$PWD/$asan/stowage run_one "asan/cli/golden" 600 bash tests/cli/golden.sh
+    run_shim asan "$asan" detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1:handle_segv=0 spill plain pages record
+  fi
+  if [ -n "$tsan" ]; then
+    # Where threads meet: tests whose file speaks of threads.
+    export TSAN_OPTIONS=allocator_may_return_null=1
+    for program in $(programs "$tsan"); do
+      source=tests/${program#"$tsan"/tests/}.c
+      grep -q 'pthread_create' "$source" && run_one "tsan/${program#"$tsan"/tests/}" 600 "$program"
+    done
+    run_shim tsan "$tsan" "allocator_may_return_null=1:report_thread_leaks=0:handle_segv=0:suppressions=$PWD/tests/shim/tsan.supp" plain paths
+  fi
+  return 0
+}
+
 if [ -n "$long" ]; then
   for script in tests/long/*.sh; do
     [ -e "$script" ] && run_one "long/$(basename "$script" .sh)" 3600 bash "$script"
@@ -95,44 +143,18 @@ elif [ -n "$gpu" ]; then
     i=$((i + 1))
   done
 else
-  for program in $(programs "$build"); do
-    run_one "${program#"$build"/tests/}" 600 "$program"
-  done
-  for program in $(find "$build/tests/fuzz" -type f -perm -u+x -name '*_fuzz' 2> /dev/null | sort); do
-    name=$(basename "$program")
-    run_one "fuzz" 600 "$program" "tests/fuzz/corpus/${name%_fuzz}"
-  done
-  for script in tests/cli/*.sh tests/report/*.sh tests/shim/*.sh; do
-    [ -e "$script" ] && run_one "$(basename "$(dirname "$script")")/$(basename "$script" .sh)" 600 bash "$script"
-  done
-  for script in tests/python/*.sh; do
-    [ -e "$script" ] && run_one "python/$(basename "$script" .sh)" 1200 bash "$script"
-  done
-  if [ -n "$guards" ]; then
-    for guard in tests/guards/*.sh; do
-      [ -e "$guard" ] && run_one "guard/$(basename "$guard" .sh)" 600 bash "$guard"
-    done
-  fi
-  if [ -n "$asan" ]; then
-    export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
-    for program in $(programs "$asan") $(find "$asan/tests/fuzz" -type f -perm -u+x -name '*_fuzz' 2> /dev/null | sort); do
-      name=$(basename "$program")
-      case $name in
-        *_fuzz) run_one "asan/fuzz" 600 "$program" "tests/fuzz/corpus/${name%_fuzz}" ;;
-        *) run_one "asan/${program#"$asan"/tests/}" 600 "$program" ;;
-      esac
-    done
-    STOWAGE_BUILD=$PWD/$asan STOWAGE_COMMAND=$PWD/$asan/stowage run_one "asan/cli/golden" 600 bash tests/cli/golden.sh
-    run_shim asan "$asan" detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1:handle_segv=0 spill plain pages record
-  fi
-  if [ -n "$tsan" ]; then
-    # Where threads meet: tests whose file speaks of threads.
-    export TSAN_OPTIONS=allocator_may_return_null=1
-    for program in $(programs "$tsan"); do
-      source=tests/${program#"$tsan"/tests/}.c
-      grep -q 'pthread_create' "$source" && run_one "tsan/${program#"$tsan"/tests/}" 600 "$program"
-    done
-    run_shim tsan "$tsan" "allocator_may_return_null=1:report_thread_leaks=0:handle_segv=0:suppressions=$PWD/tests/shim/tsan.supp" plain paths
+  # Two lanes; with one core, one after the other. What a lane prints comes whole, when it has ended.
+  trap 'kill $(jobs -p) 2> /dev/null; rm -f "$log" "$log".* "$spent" "$spent".*' EXIT
+  if [ "$(nproc)" -gt 1 ]; then
+    (log=$log.lane spent=$spent.lane; programs_lane > "$log.text" 2>&1) &
+    scripts_lane
+    wait $!
+    cat "$log.lane.text"
+    cat "$log.lane" >> "$log"
+    [ -z "$times" ] || cat "$spent.lane" >> "$spent"
+  else
+    scripts_lane
+    programs_lane
   fi
 fi
 

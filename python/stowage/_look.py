@@ -79,6 +79,9 @@ class Info:
         rows = self._process_rows()
         if rows:
             lines.append(_show.text_table([("this process", "live", "held", ""), *rows], right=[1, 2], indent=0))
+        run = self.data.get("run")
+        if run and run["spill_advice"]:
+            lines.append(f"spill   {run['spill_advice']}")
         limit = self.data["process"]["limit"]
         if limit:
             lines.append("limits  " + ", ".join(f"{name} {value}" for name, value in limit.items()))
@@ -105,6 +108,9 @@ class Info:
                 parts.append(_show.html_table(rows, right=[0, 1]))
         if self.data["no_gpu"]:
             parts.append(_show.html_text(f"no GPU: {self.data['no_gpu']}"))
+        run = self.data.get("run")
+        if run and run["spill_advice"]:
+            parts.append(_show.html_text(f"spill: {run['spill_advice']}"))
         mine_rows = self._process_rows()
         if mine_rows:
             parts.append(_show.html_table([("this process", "live", "held", ""), *mine_rows], right=[1, 2]))

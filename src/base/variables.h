@@ -15,11 +15,14 @@
 #define ENV_COMMAND     "STOWAGE_COMMAND"     /* the stowage command that probes the host tier */
 #define ENV_PROFILE     "STOWAGE_PROFILE"     /* the folder of a run with --profile */
 #define ENV_TORCH_SET   "STOWAGE_TORCH_SET"   /* 1: `stowage run` set PyTorch's allocator */
+#define ENV_XLA_SET     "STOWAGE_XLA_SET"     /* 1: JAX is to run without command buffers */
 #define ENV_WATCH       "STOWAGE_WATCH"       /* the request file of --ram-limit */
 
-/* PyTorch's own allocator settings, which `stowage run --spill` adds to. */
+/* Settings of PyTorch's allocator and of XLA, which `stowage run --spill` adds to. */
 #define ENV_TORCH_CONF     "PYTORCH_ALLOC_CONF"
 #define ENV_TORCH_CONF_OLD "PYTORCH_CUDA_ALLOC_CONF" /* before PyTorch 2.9 */
+
+#define ENV_XLA_FLAGS "XLA_FLAGS"
 
 /* Where libraries and devices are found. */
 #define ENV_DEVICE       "STOWAGE_DEVICE"      /* device that a NULL name opens */

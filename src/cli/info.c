@@ -8,6 +8,7 @@
 #include <stowage/size.h>
 #include <stowage/version.h>
 
+#include "advise/spill_advice.h"
 #include "base/hostmem.h"
 #include "base/json.h"
 #include "base/status.h"
@@ -180,11 +181,27 @@ static stow_status print_device(const info *all, const info_device *device) {
   return output_buffer(&out);
 }
 
+/* The ledger of the run that this process is in; false: it is in none. */
+static bool read_run(ledger *l) {
+  const char *path = getenv(ENV_LEDGER);
+  return path != NULL && path[0] != '\0' && ledger_copy(l, path) == STOW_OK;
+}
+
+static void print_run(void) {
+  char text[512];
+  ledger l = {.header = NULL};
+  if (!read_run(&l)) return;
+  spill_advice(text, sizeof text, &l);
+  ledger_close(&l);
+  if (text[0] != '\0') output_printf("\nthis run: %s\n", output_name(text));
+}
+
 static stow_status print_text(const info *all) {
   output_printf("stowage %s\n", stow_version());
   print_host(&all->host, &all->memory);
   for (size_t i = 0; i < all->count; i++) STOW_TRY(print_device(all, &all->devices[i]));
   if (all->no_gpu[0] != '\0') output_printf("\nno GPU: %s\n", all->no_gpu);
+  print_run();
   return STOW_OK;
 }
 
@@ -268,6 +285,39 @@ static void json_device(json *j, const info_device *device) {
   json_end_object(j);
 }
 
+/* Milliseconds of a step on average; 0: none was timed. */
+static double step_ms(const ledger *l) {
+  uint64_t count = 0, ns = 0;
+  for (int i = 0; i < 2; i++) {
+    count += atomic_load(&l->header->steps[i]);
+    ns += atomic_load(&l->header->steps_ns[i]);
+  }
+  return count == 0 ? 0 : (double)ns / 1e6 / (double)count;
+}
+
+static void json_run(json *j) {
+  char text[512];
+  ledger l = {.header = NULL};
+  uint64_t spilled = 0;
+  json_key(j, "run");
+  if (!read_run(&l)) {
+    json_null(j);
+    return;
+  }
+  spill_advice(text, sizeof text, &l);
+  for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++)
+    spilled += atomic_load(&l.header->peak_spilled_bytes[d]);
+  json_begin_object(j);
+  json_key(j, "spilled_peak_bytes"), json_u64(j, spilled);
+  json_key(j, "moved_out_bytes"), json_u64(j, atomic_load(&l.header->moved_out_bytes));
+  json_key(j, "moved_in_bytes"), json_u64(j, atomic_load(&l.header->moved_home_bytes));
+  json_key(j, "waited_ms"), json_double(j, (double)atomic_load(&l.header->moving_ns) / 1e6);
+  json_key(j, "step_ms"), json_double(j, step_ms(&l));
+  json_key(j, "spill_advice"), json_text(j, text[0] != '\0' ? text : NULL);
+  json_end_object(j);
+  ledger_close(&l);
+}
+
 static stow_status print_json(const info *all) {
   buffer out = BUFFER_INIT;
   json j = JSON_PRETTY(&out);
@@ -281,6 +331,7 @@ static stow_status print_json(const info *all) {
   for (size_t i = 0; i < all->count; i++) json_device(&j, &all->devices[i]);
   json_end_array(&j);
   json_key(&j, "no_gpu"), json_text(&j, all->no_gpu[0] != '\0' ? all->no_gpu : NULL);
+  json_run(&j);
   json_end_object(&j);
   return output_buffer(&out);
 }

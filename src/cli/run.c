@@ -88,7 +88,9 @@ static stow_status open_run(ledger *l, const run_limits *limits, char folder[PAT
       setenv(ENV_RECORD, record ? "1" : "0", 1) != 0 ||
       setenv(ENV_FAST_MALLOC, fast_malloc ? "1" : "0", 1) != 0)
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the environment");
-  return limits->spill_bytes > 0 ? run_environment_torch() : STOW_OK;
+  if (limits->spill_bytes == 0) return STOW_OK;
+  STOW_TRY(run_environment_torch());
+  return run_environment_xla();
 }
 
 /* Everything before the command: exit code 0, or the one to end with. */
@@ -176,10 +178,11 @@ static void keep_host_trace(const verb_call *call, run_ram *r, bool device) {
 
 /* The variables that put Stowage beneath a program, for whoever starts it himself: a line each. */
 static int print_environment(verb_call *call) {
-  static const char *const NAMES[] = {"LD_PRELOAD",       ENV_LEDGER,   ENV_RUN,
-                                      ENV_RECORD,         ENV_STACKS,   "NVTX_INJECTION64_PATH",
-                                      ENV_FAST_MALLOC,    ENV_COMMAND,  ENV_TORCH_CONF,
-                                      ENV_TORCH_CONF_OLD, ENV_TORCH_SET};
+  static const char *const NAMES[] = {"LD_PRELOAD",       ENV_LEDGER,    ENV_RUN,
+                                      ENV_RECORD,         ENV_STACKS,    "NVTX_INJECTION64_PATH",
+                                      ENV_FAST_MALLOC,    ENV_COMMAND,   ENV_TORCH_CONF,
+                                      ENV_TORCH_CONF_OLD, ENV_TORCH_SET, ENV_XLA_FLAGS,
+                                      ENV_XLA_SET};
   program p = {.reach = PROGRAM_REACHED};
   char folder[PATH_MAX] = "";
   ledger l = {0};

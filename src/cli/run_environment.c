@@ -38,6 +38,12 @@ stow_status run_environment_torch(void) {
   return status;
 }
 
+stow_status run_environment_xla(void) {
+  if (setenv(ENV_XLA_FLAGS, "", 0) != 0)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the environment");
+  return set(ENV_XLA_SET, "1");
+}
+
 stow_status run_environment_stacks(const char *which) {
   if (which == NULL) which = "auto";
   if (strcmp(which, "auto") != 0 && strcmp(which, "off") != 0)

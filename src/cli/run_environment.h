@@ -12,6 +12,10 @@
  * another allocator. */
 stow_status run_environment_torch(void);
 
+/* XLA_FLAGS exists, so that the shim can add to it when a JAX is loaded that knows the flag
+ * (shim/xla_settings.c). */
+stow_status run_environment_xla(void);
+
 /* The worker threads of OpenMP and of the BLAS libraries. */
 stow_status run_environment_threads(uint64_t threads);
 

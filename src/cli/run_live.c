@@ -20,6 +20,7 @@
 #include "base/variables.h"
 #include "cli/output.h"
 #include "cli/run_child.h"
+#include "run/protocol.h"
 
 #define STOP_SECONDS 10
 #define KILL_NS      (10 * UINT64_C(1000000000))
@@ -98,6 +99,11 @@ static void report_path(run_live *r) {
         "a "
         "setting of the program): whole segments go to the host and stay there until they are "
         "freed\n");
+  }
+  if (!r->reported_xla && atomic_load(&r->l->header->xla_graphs_off) != 0) {
+    r->reported_xla = true;
+    output_error("%s", "stowage run: --spill: JAX runs without command buffers "
+                       "(XLA_FLAGS=" RUN_XLA_FLAG "), because no page can be moved inside one\n");
   }
   if (r->reported || path == LEDGER_PATH_UNKNOWN) return;
   r->reported = true;

@@ -17,18 +17,19 @@ typedef struct run_live {
   bool on;
   ledger *l;
   pid_t child;
-  uint64_t stop_bytes_s;         /* 0: never */
-  uint64_t stop_ns;              /* how long the bus has to be that busy */
-  bool terminal;                 /* the line is shown */
-  bool shown;                    /* there is one now */
-  nvml *n;                       /* opened when the first byte is spilled */
-  bool reported, reported_whole; /* whether spilling works, and by pages, was reported */
-  bool asked, measured;          /* NVML was asked for the PCIe rate; it answered */
-  uint64_t looked_ns;            /* the last look; 0: none */
-  uint64_t next_ns;              /* when to look again */
-  uint64_t over_ns;              /* since when the bus has been that busy; 0: it is not */
-  uint64_t stopped_ns;           /* when the command was signalled to end; 0: not yet */
-  uint64_t crossed_bytes;        /* over the bus while anything was spilled, as sampled */
+  uint64_t stop_bytes_s; /* 0: never */
+  uint64_t stop_ns;      /* how long the bus has to be that busy */
+  bool terminal;         /* the line is shown */
+  bool shown;            /* there is one now */
+  nvml *n;               /* opened when the first byte is spilled */
+  bool reported, reported_whole,
+      reported_xla;       /* whether spilling works, by pages, without graphs */
+  bool asked, measured;   /* NVML was asked for the PCIe rate; it answered */
+  uint64_t looked_ns;     /* the last look; 0: none */
+  uint64_t next_ns;       /* when to look again */
+  uint64_t over_ns;       /* since when the bus has been that busy; 0: it is not */
+  uint64_t stopped_ns;    /* when the command was signalled to end; 0: not yet */
+  uint64_t crossed_bytes; /* over the bus while anything was spilled, as sampled */
   double rate_bytes_s, mean_bytes_s;
 } run_live;
 

@@ -7,6 +7,7 @@
 #include <stowage/size.h>
 
 #include "advise/host_peak.h"
+#include "advise/spill_advice.h"
 #include "cli/output.h"
 
 static void device_line(const ledger *l, unsigned device, uint64_t *crossed) {
@@ -68,6 +69,12 @@ static void steps_line(const ledger *l) {
   if (count[0] > 0)
     output_error("; the others took %.0f ms", (double)ns[0] / 1e6 / (double)count[0]);
   output_error("\n");
+}
+
+static void advice_line(const ledger *l) {
+  char text[512];
+  spill_advice(text, sizeof text, l);
+  if (text[0] != '\0') output_error("stowage run: %s\n", output_name(text));
 }
 
 /* The driver's own share leaves no room at all. */
@@ -132,6 +139,7 @@ void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_
     for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) device_line(l, i, &crossed_bytes);
   bus_line(l);
   steps_line(l);
+  advice_line(l);
   ledger_refusal refusal;
   if (!failed || !ledger_ran_out(l) || !ledger_last_refusal(l, &refusal)) return;
   if (refusal.limit_bytes != LEDGER_UNLIMITED && refusal.context_bytes >= refusal.limit_bytes)

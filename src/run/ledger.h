@@ -100,15 +100,19 @@ typedef struct ledger_header {
   _Atomic uint64_t steps_best_ns;         /* the fastest of those that spilled; 0: none */
   _Atomic uint64_t exchanges, moving_ns;  /* times that pages were exchanged, and what programs
                                              waited for it */
-  _Atomic uint64_t refused_count;         /* final or not: a framework may retry */
-  _Atomic uint64_t retried_count;         /* refusals after which the same thread was served */
-  _Atomic uint64_t host_path;     /* LEDGER_PATH_…: can this driver put pages on the host? */
-  _Atomic uint64_t torch_whole;   /* 1: a PyTorch of the run does not have the expandable segments
-                                     that were asked of it */
-  _Atomic uint64_t devices_known; /* others_bytes and uuids are written, or will not be */
-  _Atomic uint64_t slots_high;    /* no slot from here on was ever used */
-  _Atomic uint64_t processes;     /* that joined */
-  _Atomic uint64_t turned_away;   /* processes that found no free slot */
+  /* Of a PyTorch training loop: its weights, gradients and optimizer state on devices. */
+  _Atomic uint64_t weight_bytes, gradient_bytes, state_bytes;
+  char optimizer[32];              /* its type; the largest of several */
+  _Atomic uint64_t refused_count;  /* final or not: a framework may retry */
+  _Atomic uint64_t retried_count;  /* refusals after which the same thread was served */
+  _Atomic uint64_t host_path;      /* LEDGER_PATH_…: can this driver put pages on the host? */
+  _Atomic uint64_t torch_whole;    /* 1: a PyTorch of the run does not have the expandable segments
+                                      that were asked of it */
+  _Atomic uint64_t xla_graphs_off; /* 1: a JAX of the run spilled without command buffers */
+  _Atomic uint64_t devices_known;  /* others_bytes and uuids are written, or will not be */
+  _Atomic uint64_t slots_high;     /* no slot from here on was ever used */
+  _Atomic uint64_t processes;      /* that joined */
+  _Atomic uint64_t turned_away;    /* processes that found no free slot */
   /* Processes whose trace could not be opened although the run records: how many, the first of
    * them, and why the first one failed. */
   _Atomic uint64_t unrecorded;

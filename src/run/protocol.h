@@ -53,6 +53,8 @@
 
 /* What `stowage run --spill` adds to PyTorch's allocator settings. */
 #define RUN_TORCH_SETTING "expandable_segments:True"
+/* What the shim adds to XLA_FLAGS: an empty list, so that XLA makes no command buffers. */
+#define RUN_XLA_FLAG "--xla_gpu_enable_command_buffer="
 
 /* The name of the thread that waits for requests, where a process has one. */
 #define RUN_LISTENER "stowage-host"

@@ -7,6 +7,7 @@
 #include "shim/counted.h"
 #include "shim/hooks.h"
 #include "shim/page.h"
+#include "shim/page_parts.h"
 #include "shim/record.h"
 #include "shim/refusal.h"
 #include "shim/retry.h"
@@ -29,6 +30,10 @@ cu_result cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop,
   __typeof__(&cuMemCreate) real = REAL(cuMemCreate);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (handle == NULL || prop == NULL) return real(handle, bytes, prop, flags);
+  if (page_parts_wanted(bytes, prop, flags)) {
+    cu_result code = page_parts_create(handle, bytes, prop);
+    if (code != CU_ERROR_NOT_SUPPORTED) return code;
+  }
   if (page_wanted(bytes, prop, flags)) return page_create(handle, bytes, prop, PAGE_OF_PROGRAM);
   /* Pages that the program itself puts on the host are counted, not limited. */
   bool vram = prop->location.type == CU_LOCATION_DEVICE;
@@ -44,6 +49,7 @@ cu_result cuMemRelease(cu_handle handle) {
   __typeof__(&cuMemRelease) real = REAL(cuMemRelease);
   holding page;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (page_parts_is(handle)) return page_parts_release(handle);
   if (page_is_token(handle)) return page_release(handle);
   /* Out of the book before the driver is asked: it may give the same handle out again at once. */
   int uses = book_use(BOOK_PAGE, handle, -1, &page);
@@ -64,6 +70,7 @@ cu_result cuMemMap(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
   __typeof__(&cuMemMap) real = REAL(cuMemMap);
   holding page;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  if (page_parts_is(handle)) return page_parts_map(addr, bytes, offset, handle, flags);
   if (page_is_token(handle)) return page_map(addr, bytes, offset, handle, flags);
   cu_result code = page_leave_range(addr, bytes);
   if (code == CU_OK) code = real(addr, bytes, offset, handle, flags);
@@ -78,6 +85,7 @@ cu_result cuMemUnmap(cu_addr addr, size_t bytes) {
   __typeof__(&cuMemUnmap) real = REAL(cuMemUnmap);
   cu_result code;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  page_parts_unmapping(addr, bytes);
   if (page_unmap_range(addr, bytes, &code)) return code;
   /* What the program has unmapped already is not there for the driver either. */
   code = page_leave_range(addr, bytes);
@@ -122,13 +130,15 @@ cu_result cuMemRetainAllocationHandle(cu_handle *handle, void *addr) {
   __typeof__(&cuMemRetainAllocationHandle) real = REAL(cuMemRetainAllocationHandle);
   holding page;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  if (handle != NULL && page_retain(handle, addr)) return CU_OK;
+  if (handle != NULL && (page_parts_retain(handle, addr) || page_retain(handle, addr)))
+    return CU_OK;
   cu_result code = real(handle, addr);
   if (code == CU_OK && handle != NULL) book_use(BOOK_PAGE, *handle, 1, &page);
   return code;
 }
 
 static cu_handle real_handle(cu_handle handle) {
+  if (page_parts_is(handle)) return 0; /* one handle cannot name them all */
   return page_is_token(handle) ? page_real(handle) : handle;
 }
 
@@ -151,8 +161,9 @@ cu_result cuMemGetAllocationPropertiesFromHandle(cu_prop *prop, cu_handle handle
   __typeof__(&cuMemGetAllocationPropertiesFromHandle) real =
       REAL(cuMemGetAllocationPropertiesFromHandle);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  if (prop == NULL || !page_is_token(handle)) return real(prop, handle);
-  return page_prop(prop, handle) ? CU_OK : CU_ERROR_INVALID_VALUE;
+  if (prop == NULL || !(page_is_token(handle) || page_parts_is(handle))) return real(prop, handle);
+  bool known = page_parts_is(handle) ? page_parts_prop(prop, handle) : page_prop(prop, handle);
+  return known ? CU_OK : CU_ERROR_INVALID_VALUE;
 }
 
 cu_result cuMulticastBindMem(cu_handle multicast, size_t offset, cu_handle handle,

@@ -20,6 +20,7 @@ typedef enum call_kind {
   TO_DEVICE,   /* the same, and the second is host memory */
   COPY_2D,     /* a description of 16 words */
   COPY_3D,     /* of 25 words or more */
+  GRAPH,       /* an executable graph */
 } call_kind;
 
 enum { NO_STREAM = 15 }; /* the call has none: the default one */
@@ -75,7 +76,7 @@ static const call_form forms[SYMBOL_COUNT] = {
     SYNC(cuMemcpyAtoD_v2, ADDRESSES),
     SYNC(cuMemcpyDtoA_v2, ADDRESSES),
     BOTH(cuLaunchHostFunc, NOTHING, 0),
-    BOTH(cuGraphLaunch, UNKNOWN, 1),
+    BOTH(cuGraphLaunch, GRAPH, 1),
     BOTH(cuMemcpyBatchAsync, UNKNOWN, 8),
     BOTH(cuMemcpyBatchAsync_v2, UNKNOWN, 7),
     BOTH(cuMemcpy3DBatchAsync, UNKNOWN, 4),
@@ -188,13 +189,12 @@ static void scan_extra(launch *l, void *const *extra, range in) {
 
 static void read_kernel(launch *l, void *function, void *const *parameters, void *const *extra,
                         range in) {
-  l->function = (uintptr_t)function;
   if (parameters == NULL) {
     if (extra != NULL) scan_extra(l, extra, in);
     return;
   }
   const layout *shape = layout_of(function);
-  l->opaque = shape == NULL;
+  l->opaque |= shape == NULL;
   for (uint32_t i = 0; shape != NULL && i < shape->count; i++) {
     const void *at = parameters[shape->parameters[i].index];
     if (shape->parameters[i].bytes == sizeof(uint64_t)) {
@@ -204,6 +204,17 @@ static void read_kernel(launch *l, void *function, void *const *parameters, void
     } else
       scan(l, at, shape->parameters[i].bytes, in);
   }
+}
+
+void launch_add_kernel(launch *l, void *function, void *const *parameters, void *const *extra,
+                       uint64_t low, uint64_t high) {
+  ASSERT(low <= high);
+  read_kernel(l, function, parameters, extra, (range){low, high - low});
+}
+
+void launch_add_words(launch *l, const void *from, size_t bytes, uint64_t low, uint64_t high) {
+  ASSERT(from != NULL);
+  scan(l, from, bytes, (range){low, high - low});
 }
 
 /* A table of pointers is small; weights are not searched. */
@@ -233,14 +244,17 @@ bool launch_read(launch *l, unsigned symbol, const uint64_t *registers, const ui
   call_form form = forms[symbol];
   l->function = symbol;
   l->stream = form.stream == NO_STREAM ? NULL : (cu_stream)(uintptr_t)argument(&c, form.stream);
+  l->graph = NULL;
   l->opaque = false;
   l->count = l->hidden_count = 0;
   switch ((call_kind)form.kind) {
   case KERNEL:
+    l->function = argument(&c, 0);
     read_kernel(l, (void *)(uintptr_t)argument(&c, 0), (void **)(uintptr_t)argument(&c, 9),
                 (void **)(uintptr_t)argument(&c, 10), in);
     break;
   case COOPERATIVE:
+    l->function = argument(&c, 0);
     read_kernel(l, (void *)(uintptr_t)argument(&c, 0), (void **)(uintptr_t)argument(&c, 9), NULL,
                 in);
     break;
@@ -248,6 +262,7 @@ bool launch_read(launch *l, unsigned symbol, const uint64_t *registers, const ui
     const launch_config *config = (const launch_config *)(uintptr_t)argument(&c, 0);
     if (config == NULL) return false; /* the driver will say so */
     l->stream = config->stream;
+    l->function = argument(&c, 1);
     read_kernel(l, (void *)(uintptr_t)argument(&c, 1), (void **)(uintptr_t)argument(&c, 2),
                 (void **)(uintptr_t)argument(&c, 3), in);
     break;
@@ -266,12 +281,13 @@ bool launch_read(launch *l, unsigned symbol, const uint64_t *registers, const ui
     scan(l, what, (form.kind == COPY_2D ? 16 : 25) * sizeof(uint64_t), in);
     break;
   }
+  case GRAPH: l->graph = (void *)(uintptr_t)argument(&c, 0); /* fall through */
   case UNKNOWN: l->opaque = true; break;
   case NOTHING: break;
   }
   bool own = (uintptr_t)l->stream == 2 || ((uintptr_t)l->stream == 0 && form.per_thread);
   l->kernel = form.kind >= KERNEL && form.kind <= KERNEL_EX;
-  l->timed = l->kernel && !own;
+  l->timed = (l->kernel || l->graph != NULL) && !own;
   /* The legacy and the per-thread default stream: an event in the default one is behind both. */
   if ((uintptr_t)l->stream <= 2) l->stream = NULL;
   return true;

@@ -8,6 +8,7 @@
 #define SHIM_LAUNCH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "device/cuda_driver.h"
@@ -18,9 +19,10 @@
 typedef struct launch {
   uint64_t function; /* names the function, or the kind of copy */
   cu_stream stream;  /* NULL: the default one */
+  void *graph;       /* it launches this executable graph; graph_name (graph.h) knows its words */
   bool opaque;       /* it may touch anything */
   bool kernel;       /* it is one */
-  bool timed;        /* and in exactly that stream, so that events can time it */
+  bool timed;        /* a kernel or graph in exactly that stream, so that events can time it */
   uint32_t count;
   uint32_t hidden_count;
   uint64_t hidden[LAUNCH_HIDDEN_MAX]; /* addresses inside the data that is copied to the device */
@@ -34,6 +36,11 @@ bool launch_known(void);
  * refuse it. One thread at a time. */
 bool launch_read(launch *l, unsigned symbol, const uint64_t *registers, const uint64_t *stack,
                  uint64_t low, uint64_t high);
+
+/* Add the words of a kernel's parameters, or of a description in host memory, to a launch. */
+void launch_add_kernel(launch *l, void *function, void *const *parameters, void *const *extra,
+                       uint64_t low, uint64_t high);
+void launch_add_words(launch *l, const void *from, size_t bytes, uint64_t low, uint64_t high);
 
 /* A module was unloaded: functions may be others now. One thread at a time, as above. */
 void launch_forget(void);

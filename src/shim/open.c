@@ -41,6 +41,7 @@ const char *shim_open_name(const char *name, void *caller) {
   if (atomic_load_explicit(&shim_open_real, memory_order_relaxed) == NULL)
     atomic_store(&shim_open_real, dlsym(RTLD_NEXT, "dlopen"));
   const char *slash = name == NULL ? NULL : strrchr(name, '/');
+  if (slash != NULL) xla_settings_put(name);
   if (slash == NULL || strncmp(slash + 1, "lib", 3) != 0) return name;
   bool driver = is_named(slash + 1, DRIVER);
   if (!driver && !(is_named(slash + 1, NVML) && nvml_is_ours())) return name;

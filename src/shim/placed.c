@@ -6,24 +6,16 @@
 
 #include "base/assert.h"
 #include "base/lock.h"
+#include "device/physical.h"
 #include "shim/block_book.h"
-#include "shim/capture.h"
-#include "shim/gate.h"
-#include "shim/host_tier.h"
-#include "shim/launch.h"
 #include "shim/page.h"
+#include "shim/page_run.h"
 #include "shim/plain.h"
 #include "shim/spill.h"
 
-/* Smaller requests are the heap's, and what pages leave in vram is for them. A small limit has no
- * place for pages of this size. */
-#define LEAST_BYTES ((uint64_t)160 << 20)
-#define LEAST_LIMIT ((uint64_t)1 << 30)
-
 typedef struct block {
   placed_block what;
-  uint64_t mapped_bytes; /* a multiple of the granule */
-  cu_handle *handles;
+  page_run run;
   struct block *next;
 } block;
 
@@ -32,90 +24,49 @@ static block *blocks;
 static _Atomic size_t block_count;
 
 bool placed_wanted(unsigned device, uint64_t bytes) {
-  const ledger *l = account_ledger();
-  return bytes >= LEAST_BYTES && l->header != NULL && ledger_limit(l, device) >= LEAST_LIMIT &&
-         host_tier_on() && gate_here() && launch_known() && !capture_on() && plain_serves(device);
-}
-
-/* Returns whether both tiers together have room for it. */
-static bool fits(unsigned device, cu_device ordinal, uint64_t bytes) {
-  const ledger *l = account_ledger();
-  uint64_t whole, room = host_tier_vram_room(device, &whole);
-  uint64_t most = host_tier_budget(ordinal), spilled = ledger_spilled(l);
-  uint64_t host = most > spilled ? most - spilled : 0;
-  return room >= bytes || (host >= bytes - room && host_tier_has(bytes - room));
-}
-
-/* ---- pages ---- */
-
-/* The page that begins so far into the block: the last one is as long as the block needs it. */
-static uint64_t page_bytes(const block *b, uint64_t at) {
-  uint64_t left = b->mapped_bytes - at;
-  return left < PLACED_PAGE_BYTES ? left : PLACED_PAGE_BYTES;
-}
-
-/* Unmaps and releases the pages up to a point. */
-static cu_result drop_pages(const block *b, uint64_t end) {
-  cu_result code = CU_OK;
-  if (end > 0 && !page_unmap_range(b->what.base, end, &code)) code = CU_ERROR_UNKNOWN;
-  for (uint64_t at = 0; at < end; at += page_bytes(b, at))
-    page_release(b->handles[at / PLACED_PAGE_BYTES]);
-  return code;
-}
-
-/* How much of the block may be in vram: all of it, or what there is less a part for others. */
-static uint64_t vram_share(unsigned device, uint64_t bytes) {
-  uint64_t whole, room = host_tier_vram_room(device, &whole);
-  if (room >= bytes) return bytes;
-  uint64_t left = whole / HOST_TIER_LEAVES_PART;
-  return room > left ? room - left : 0;
-}
-
-static cu_result make_pages(block *b) {
-  ASSERT(b->mapped_bytes % SHIM_GRANULE == 0);
-  cu_prop prop = physical_vram_prop(b->what.ordinal);
-  cu_access access = {prop.location, CU_ACCESS_READ_WRITE};
-  uint64_t vram = vram_share(b->what.device, b->mapped_bytes), done = 0;
-  cu_result code = CU_OK;
-  while (done < b->mapped_bytes) {
-    cu_handle *handle = &b->handles[done / PLACED_PAGE_BYTES];
-    uint64_t bytes = page_bytes(b, done);
-    code = page_create(handle, bytes, &prop, done + bytes > vram ? PAGE_ON_HOST : PAGE_OF_BLOCK);
-    if (code != CU_OK) break;
-    code = page_map(b->what.base + done, bytes, 0, *handle, 0);
-    if (code != CU_OK) {
-      page_release(*handle);
-      break;
-    }
-    done += bytes;
-  }
-  if (code == CU_OK && !page_set_access(b->what.base, b->mapped_bytes, &access, 1, &code))
-    code = CU_ERROR_UNKNOWN;
-  if (code != CU_OK) drop_pages(b, done);
-  return code;
+  return page_run_wanted(device, bytes) && plain_serves(device);
 }
 
 /* ---- blocks ---- */
 
 static void end(block *b) {
-  shim_driver()->cuMemAddressFree(b->what.base, b->mapped_bytes);
-  free(b->handles);
+  shim_driver()->cuMemAddressFree(b->what.base, b->run.bytes);
   free(b);
 }
 
-static cu_result make(block *b) {
+static cu_result map_run(block *b) {
+  cu_prop prop = physical_vram_prop(b->what.ordinal);
+  cu_access access = {prop.location, CU_ACCESS_READ_WRITE};
+  cu_result code = page_run_map(&b->run, b->what.base);
+  if (code != CU_OK) return code;
+  if (!page_set_access(b->what.base, b->run.bytes, &access, 1, &code)) code = CU_ERROR_UNKNOWN;
+  if (code != CU_OK) page_run_unmap(&b->run, b->what.base);
+  return code;
+}
+
+static cu_result make(block *b, uint64_t mapped_bytes) {
   const cuda_driver *driver = shim_driver();
-  cu_result code = driver->cuMemAddressReserve(&b->what.base, b->mapped_bytes, 0, 0, 0);
-  if (code != CU_OK) {
-    free(b->handles);
-    free(b);
+  cu_prop prop = physical_vram_prop(b->what.ordinal);
+  if (driver->cuMemAddressReserve(&b->what.base, mapped_bytes, 0, 0, 0) != CU_OK)
     return CU_ERROR_NOT_SUPPORTED;
+  cu_result code = page_run_create(&b->run, mapped_bytes, &prop);
+  if (code == CU_OK) {
+    code = map_run(b);
+    if (code != CU_OK) page_run_release(&b->run);
   }
-  code = make_pages(b);
   if (code == CU_OK)
     block_book_note(b->what.base, b->what.bytes, b->what.device);
-  else
-    end(b);
+  else if (page_leave_range(b->what.base, mapped_bytes) == CU_OK)
+    driver->cuMemAddressFree(b->what.base, mapped_bytes);
+  return code;
+}
+
+/* The block's memory goes; work that uses it has ended. */
+static cu_result drop(block *b) {
+  block_book_note(b->what.base, 0, b->what.device);
+  cu_result code = page_run_unmap(&b->run, b->what.base);
+  page_run_release(&b->run);
+  if (page_leave_range(b->what.base, b->run.bytes) == CU_OK) end(b);
   return code;
 }
 
@@ -129,23 +80,18 @@ static void put(block *b) {
 
 cu_result placed_alloc(cu_addr *addr, uint64_t bytes, unsigned device, cu_device ordinal,
                        cu_context context) {
-  ASSERT(addr != NULL && bytes >= LEAST_BYTES);
-  cu_prop prop = physical_vram_prop(ordinal);
-  if (bytes > UINT64_MAX - PLACED_PAGE_BYTES || !page_wanted(PLACED_PAGE_BYTES, &prop, 0) ||
-      !fits(device, ordinal, bytes))
+  ASSERT(addr != NULL && bytes >= PAGE_RUN_LEAST);
+  if (bytes > UINT64_MAX - PAGE_RUN_BYTES || !page_run_fits(device, ordinal, bytes))
     return CU_ERROR_NOT_SUPPORTED;
   block *b = calloc(1, sizeof *b);
-  uint64_t count = (bytes + PLACED_PAGE_BYTES - 1) / PLACED_PAGE_BYTES;
-  if (b != NULL) b->handles = calloc(count, sizeof *b->handles);
-  if (b == NULL || b->handles == NULL) {
-    free(b);
-    return CU_ERROR_NOT_SUPPORTED;
-  }
-  b->mapped_bytes = (bytes + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
+  if (b == NULL) return CU_ERROR_NOT_SUPPORTED;
   b->what =
       (placed_block){.bytes = bytes, .device = device, .ordinal = ordinal, .context = context};
-  cu_result code = make(b);
-  if (code != CU_OK) return code;
+  cu_result code = make(b, (bytes + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE);
+  if (code != CU_OK) {
+    free(b);
+    return code;
+  }
   *addr = b->what.base;
   put(b);
   return CU_OK;
@@ -176,9 +122,7 @@ bool placed_free(cu_addr addr, placed_block *gone, cu_result *code) {
     put(b);
     return true;
   }
-  block_book_note(b->what.base, 0, b->what.device);
-  *code = drop_pages(b, b->mapped_bytes);
-  if (page_leave_range(b->what.base, b->mapped_bytes) == CU_OK) end(b);
+  *code = drop(b);
   return true;
 }
 
@@ -206,9 +150,7 @@ void placed_context_ended(unsigned device, cu_context context) {
     lock_give(&list_lock);
     block *b = addr != 0 ? take(addr) : NULL;
     if (b == NULL) return;
-    block_book_note(b->what.base, 0, b->what.device);
-    drop_pages(b, b->mapped_bytes);
-    if (page_leave_range(b->what.base, b->mapped_bytes) == CU_OK) end(b);
+    drop(b);
   }
 }
 

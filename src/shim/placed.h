@@ -1,16 +1,10 @@
-/* Placed: large plain requests (one big cudaMalloc, the pools of JAX, TensorFlow and CuPy) in runs
- * with a spill, made of pages that can be in different tiers and change tier.
- *
- * A block is a range of its own, mapped with pages of PLACED_PAGE_BYTES as a program that maps its
- * own memory would do it, so that resident.c moves them. One that exceeds vram is in vram up to a
- * part that is left to others, and on the host behind that. */
+/* Placed: large plain requests (one big cudaMalloc, the pools of TensorFlow and CuPy) in runs with
+ * a spill, each a range of its own that is mapped with a run of pages (page_run.h), as a program
+ * that maps its own memory would do it, so that resident.c moves them. */
 #ifndef SHIM_PLACED_H
 #define SHIM_PLACED_H
 
 #include "shim/account.h"
-
-/* Pages that move: larger ones cost fewer calls, smaller ones move less that is not used. */
-#define PLACED_PAGE_BYTES ((uint64_t)32 << 20)
 
 /* Returns whether a request of this size on this device is made of pages. */
 bool placed_wanted(unsigned device, uint64_t bytes);

@@ -16,6 +16,7 @@
 #include "shim/block_book.h"
 #include "shim/capture.h"
 #include "shim/gate.h"
+#include "shim/graph.h"
 #include "shim/launch.h"
 #include "shim/resident_parts.h"
 #include "shim/streams.h"
@@ -289,7 +290,7 @@ static void sample_ends(void) {
 /* Times the launch that is about to go, if the engine asks for it and one is free. */
 static void sample_begins(resident *r, const launch *l) {
   residency_timing timing;
-  if (!l->timed || shim_driver()->cuEventElapsedTime == NULL ||
+  if (!l->timed || l->opaque || shim_driver()->cuEventElapsedTime == NULL ||
       !residency_sample(r->engine, &timing))
     return;
   for (int i = 0; i < SAMPLES_MAX; i++) {
@@ -400,6 +401,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
     lock_give(&pages_lock);
     return;
   }
+  if (latest.graph != NULL) graph_name(&latest, low, high);
   gate_number(NO_DEVICE, 1); /* before the stream is marked: the call has not gone yet */
   streams_used(latest.stream);
   if (block_book_changed()) follow_blocks();
@@ -551,6 +553,7 @@ bool resident_begin(page_class *class) {
     return false;
   }
   atomic_store(&on[class->device], true);
+  if (xla_settings_off()) atomic_store(&account_ledger()->header->xla_graphs_off, 1);
   gate_set_visitor(visit);
   shim_log("pages of %llu MiB are moved as launches need them",
            (unsigned long long)(class->bytes >> 20));

@@ -12,15 +12,15 @@
  *
  * The files form layers; a file calls only files of its own line and the lines above:
  *
- *   the process   log, load, driver_path, torch_settings, real, open
+ *   the process   log, load, driver_path, torch_settings, xla_settings, real, open
  *   Python        python, python_stack
  *   the state     capture, retrying, account, book, counted, measure, host_tier
  *   the trace     recorder, inside, record, refusal, nvtx, torch_block
  *   the policy    retry, gate
- *   launches      launch, streams, block_book, fingerprint
+ *   launches      launch, graph, streams, block_book, fingerprint
  *   pages         page_table, token, page_make, page_split, page_move, page_step, page_room, trim,
  *                 resident_copy, resident_exchange, resident
- *   allocations   device, plain, spill, room, page
+ *   allocations   device, plain, spill, room, page, page_run, page_parts, placed
  *   the hooks     hooks_*, route, adopt, exports
  *
  * No two files call each other, also not through others. */
@@ -94,6 +94,14 @@ void shim_opening_set(bool opening);
 /* Removes our setting from the environment if this PyTorch does not know it. Called when the driver
  * is opened. */
 void torch_settings_take_back(void);
+
+/* ---- xla_settings.c ---- */
+
+/* Adds the flag to the environment if `path`, which holds a slash, is a library of a JAX that knows
+ * it. Called before the library is opened. */
+void xla_settings_put(const char *path);
+/* Returns whether it was added. */
+bool xla_settings_off(void);
 
 /* ---- log.c ---- */
 

@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "shim/account.h"
 #include "shim/page_step.h"
@@ -103,8 +104,25 @@ static python_object *moved(python_object *self, python_object *arguments) {
   return python_none();
 }
 
+/* Notes what a training loop holds, for the advice at the end (advise/spill_advice.h). */
+static python_object *sizes(python_object *self, python_object *arguments) {
+  const char *name;
+  unsigned long long weights, gradients, state;
+  (void)self;
+  if (!python_parse(arguments, "sKKK", &name, &weights, &gradients, &state)) return NULL;
+  ledger *l = account_ledger();
+  if (l->header != NULL) {
+    atomic_store(&l->header->weight_bytes, weights);
+    atomic_store(&l->header->gradient_bytes, gradients);
+    atomic_store(&l->header->state_bytes, state);
+    snprintf(l->header->optimizer, sizeof l->header->optimizer, "%s", name);
+  }
+  return python_none();
+}
+
 static python_method methods[] = {
     PYTHON_METHOD("shim_room", room),
+    PYTHON_METHOD("shim_sizes", sizes),
     PYTHON_METHOD("shim_moved", moved),
     PYTHON_METHOD("shim_resident", resident),
     PYTHON_METHOD("shim_step_ended", step_ended),

@@ -2,13 +2,14 @@
 
 arm() is called on the main thread now and then until it answers True. It prints nothing and lets no exception out. The shim's
 are: shim_resident(), shim_step_ended(), shim_trim_wanted(), shim_home_wanted(), shim_trimming(begins), shim_come_home(last),
-shim_private_pool(begins) and shim_log(text). activations.py is before this file in the same script.
+shim_private_pool(begins), shim_sizes(optimizer, weights, gradients, state) and shim_log(text). activations.py is before this file in the same script.
 """
 import functools
 import importlib
 import sys
 
 COMPACT_STEP = 2  # of those whose pages are moved
+SIZES_STEP = 2  # after which an optimizer has its state
 PART_BYTES = 64 << 20  # of parameters, in one go of an optimizer
 GRADIENTS = 16  # of how many parameters a backward pass is heard through: each time may cost a wait for the device
 
@@ -26,6 +27,10 @@ def quiet(function):
     return wrapped
 
 
+def on_devices(values):
+    return sum(v.numel() * v.element_size() for v in values if getattr(v, "is_cuda", False))
+
+
 class Trim:
     """Between two steps PyTorch lets go of the pages it caches, if some of them are on the host: the next step takes vram
     first, and only what is too much for that goes to the host again.
@@ -38,6 +43,7 @@ class Trim:
         self.heard = set()  # parameters
         self.activations = arm_activations(torch)
         self.steps = 0  # since pages are moved
+        self.sizes = {}  # of each optimizer: its type, and bytes of weights, gradients and state
 
     def allocated(self):
         return self.torch.cuda.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"]
@@ -55,8 +61,25 @@ class Trim:
         if self.activations is not None:
             self.activations.step_ended(optimizer)
 
+    @quiet
+    def note_sizes(self, optimizer):
+        """Once the state is there. What several optimizers share is counted once for each."""
+        turns = self.sizes.get(id(optimizer), 0)
+        if not isinstance(turns, int):
+            return
+        self.sizes[id(optimizer)] = turns + 1
+        if turns + 1 < SIZES_STEP:
+            return
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        state = [t for s in optimizer.state.values() if isinstance(s, dict) for t in s.values()]
+        self.sizes[id(optimizer)] = (type(optimizer).__name__, on_devices(parameters),
+                                     on_devices(p.grad for p in parameters), on_devices(state))
+        known = [s for s in self.sizes.values() if isinstance(s, tuple)]
+        shim_sizes(max(known, key=lambda s: s[3])[0], *(sum(s[i] for s in known) for i in (1, 2, 3)))
+
     def step_ended(self, optimizer, *_):
         self.move_activations(optimizer)
+        self.note_sizes(optimizer)
         shim_step_ended()
         if shim_resident():
             self.compact()

@@ -4,8 +4,11 @@
  *   blocks COUNT MIB STEPS   every block is filled when it is made, and mixed with the next in each
  * step; half way one is freed and made again. Its words are worked out on the host too, and
  * compared at the end: "equal N words".
+ *   blocks COUNT MIB STEPS pool   the blocks are parts of one page that the program maps itself
+ * (cuMemCreate), as JAX's pool is; none is freed.
  */
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +24,7 @@ enum {
 static void *library, *mix_kernel, *fill_kernel;
 static cu_addr block[BLOCKS_MAX];
 static size_t bytes;
+static bool pooled;
 static uint64_t model[BLOCKS_MAX][PLACES][WORDS];
 
 #define DRIVER(name, type) ((type)(uintptr_t)dlsym(library, name))
@@ -44,8 +48,41 @@ static cu_addr place(int i, int k) {
   return block[i] + bytes / PLACES * (size_t)k;
 }
 
+/* One page of `all` bytes, mapped at a range of its own; its handle is given up then. */
+static cu_addr pool(size_t all) {
+  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}}, seen;
+  cu_access access = {prop.location, CU_ACCESS_READ_WRITE};
+  cu_handle handle, again;
+  cu_addr base;
+  must(DRIVER("cuMemCreate", cu_result(*)(cu_handle *, size_t, const cu_prop *,
+                                          unsigned long long))(&handle, all, &prop, 0),
+       "create");
+  must(DRIVER("cuMemAddressReserve", cu_result(*)(cu_addr *, size_t, size_t, cu_addr,
+                                                  unsigned long long))(&base, all, 0, 0, 0),
+       "reserve");
+  must(DRIVER("cuMemMap", cu_result(*)(cu_addr, size_t, size_t, cu_handle, unsigned long long))(
+           base, all, 0, handle, 0),
+       "map");
+  must(DRIVER("cuMemSetAccess",
+              cu_result(*)(cu_addr, size_t, const cu_access *, size_t))(base, all, &access, 1),
+       "access");
+  must(DRIVER("cuMemGetAllocationPropertiesFromHandle", cu_result(*)(cu_prop *, cu_handle))(&seen,
+                                                                                            handle),
+       "properties");
+  if (seen.location.type != CU_LOCATION_DEVICE) must(CU_ERROR_UNKNOWN, "place");
+  must(DRIVER("cuMemRetainAllocationHandle",
+              cu_result(*)(cu_handle *, void *))(&again, (void *)(uintptr_t)(base + all / 2)),
+       "retain");
+  if (again != handle) must(CU_ERROR_UNKNOWN, "another handle");
+  cu_result (*release)(cu_handle) = DRIVER("cuMemRelease", cu_result(*)(cu_handle));
+  must(release(again), "release");
+  must(release(handle), "release");
+  return base;
+}
+
 static void make(int i, uint64_t value) {
-  must(DRIVER("cuMemAlloc_v2", cu_result(*)(cu_addr *, size_t))(&block[i], bytes), "alloc");
+  if (!pooled)
+    must(DRIVER("cuMemAlloc_v2", cu_result(*)(cu_addr *, size_t))(&block[i], bytes), "alloc");
   for (int k = 0; k < PLACES; k++) {
     launch(fill_kernel, place(i, k), WORDS, value + (uint64_t)k);
     for (uint64_t w = 0; w < WORDS; w++) model[i][k][w] = value + (uint64_t)k + w;
@@ -80,11 +117,14 @@ static void start(void) {
 int main(int argc, char **argv) {
   int count = argc > 1 ? atoi(argv[1]) : 8, steps = argc > 3 ? atoi(argv[3]) : 6;
   bytes = (size_t)(argc > 2 ? atoi(argv[2]) : 192) << 20;
+  pooled = argc > 4;
   start();
+  cu_addr base = pooled ? pool(bytes * (size_t)count) : 0;
+  for (int i = 0; pooled && i < count; i++) block[i] = base + bytes * (size_t)i;
   for (int i = 0; i < count && i < BLOCKS_MAX; i++) make(i, (uint64_t)i * 100000 + 7);
   for (int step = 0; step < steps; step++) {
     for (int i = 0; i < count; i++) mix(i, (i + 1) % count);
-    if (step == steps / 2) {
+    if (step == steps / 2 && !pooled) {
       must(DRIVER("cuMemFree_v2", cu_result(*)(cu_addr))(block[1]), "free");
       make(1, 99);
     }
@@ -102,6 +142,8 @@ int main(int argc, char **argv) {
           return 1;
         }
     }
+  if (pooled)
+    must(DRIVER("cuMemUnmap", cu_result(*)(cu_addr, size_t))(base, bytes * (size_t)count), "unmap");
   printf("equal %d words\n", count * PLACES * WORDS);
   return 0;
 }

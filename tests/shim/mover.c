@@ -56,6 +56,7 @@ static void *library;
   X(cuStreamEndCapture, (cu_stream, void **))                                                      \
   X(cuGraphInstantiateWithFlags, (void **, void *, unsigned long long))                            \
   X(cuGraphLaunch, (void *, cu_stream))                                                            \
+  X(cuGraphExecDestroy, (void *))                                                                  \
   X(cuEventCreate, (cu_event *, unsigned))                                                         \
   X(cuEventDestroy_v2, (cu_event))                                                                 \
   X(cuEventRecord, (cu_event, cu_stream))                                                          \
@@ -387,6 +388,7 @@ static void run_graph(actor *a) {
     for (uint64_t i = 0; i < WORDS; i++) x->model[i] = x->model[i] * 3 + y->model[i] + i;
     for (uint64_t i = 0; i < WORDS; i++) y->model[i] = y->model[i] * 3 + x->model[i] + i;
   }
+  if (draw(a, 2)) MUST(cuGraphExecDestroy, executable);
 }
 
 /* ---- steps ---- */

@@ -22,6 +22,15 @@ if [ $wrong = 0 ]; then ok "programs_keep_every_byte: $last programs"; else fail
 if [ $((moving * 10)) -gt $((last * 7)) ]; then ok "most_of_them_move_pages: $moving of $last"; else fail "most_of_them_move_pages: $moving of $last"; fi
 [ -n "${SHIM_SANITIZED:-}" ] && finish
 
+# A graph names what its nodes do, so none of these programs has work that may touch anything.
+STOWAGE_SHIM_LOG=$folder/graphs moved 3
+check graphs_name_what_they_touch test "$(grep -c 'cuGraphLaunch may touch anything' "$folder/graphs")" = 0
+# JAX would run graphs of its own, between whose kernels nothing can be moved.
+mkdir -p "$folder/site/jaxlib" "$folder/site/jaxlib-0.6.0.dist-info"
+cp "$MOVER_C10" "$folder/site/jaxlib/xla_extension.so"
+MOVER_C10=$folder/site/jaxlib/xla_extension.so moved 1
+check a_jax_that_spills_runs_without_them grep -q 'JAX runs without command buffers' "$folder/err"
+
 # Any call of the driver fails once: the results stay the same. It and the next fail: the same, or the program ends with a line
 # that says which address is lost, and code 70.
 calls=(cuMemMap cuMemUnmap cuMemSetAccess cuMemCreate cuMemRelease cuMemAddressReserve cuMemcpyAsync cuLaunchKernel cuEventRecord cuEventQuery cuEventSynchronize cuEventCreate cuCtxPushCurrent_v2 cuCtxGetCurrent cuCtxRecordEvent)
@@ -64,4 +73,6 @@ if [ $killed = 4 ] && [ $left = 0 ]; then ok killed_in_a_move_it_leaves_nothing;
 # Large plain blocks are made of pages that move; one that is made while pages move already too.
 out=$(STANDIN_VRAM=8589934592 timeout -k 2 60 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 2> "$folder/err")
 if [ "$out" = "equal 14336 words" ] && grep -qE '[MG]iB were moved out' "$folder/err"; then ok large_plain_blocks_move_with_their_bytes; else echo "$out"; cat "$folder/err"; fail large_plain_blocks_move_with_their_bytes; fi
+out=$(STANDIN_VRAM=8589934592 timeout -k 2 60 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 pool 2> "$folder/err")
+if [ "$out" = "equal 14336 words" ] && grep -qE '[MG]iB were moved out' "$folder/err"; then ok a_pool_that_is_one_page_moves_in_parts; else echo "$out"; cat "$folder/err"; fail a_pool_that_is_one_page_moves_in_parts; fi
 finish

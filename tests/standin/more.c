@@ -24,6 +24,12 @@ CALL cuDeviceGetGraphMemAttribute(cu_device card, int which, void *value);
 CALL cuStreamIsCapturing(cu_stream stream, int *status);
 CALL cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long flags);
 CALL cuGraphLaunch(void *executable, cu_stream stream);
+CALL cuGraphGetNodes(void *graph, void **nodes, size_t *count);
+CALL cuGraphNodeGetType(void *node, int *type);
+CALL cuGraphKernelNodeGetParams_v2(void *node, void *params);
+CALL cuGraphMemcpyNodeGetParams(void *node, void *params);
+CALL cuGraphMemsetNodeGetParams(void *node, void *params);
+CALL cuGraphExecDestroy(void *executable);
 int standin_card(void);
 int standin_active(int card);
 int standin_pooled(cu_addr addr, cu_pool *pool, size_t *bytes);
@@ -320,6 +326,56 @@ CALL cuGraphLaunch(void *executable, cu_stream stream) {
   if (q != NULL) graph_launch(q, executable);
   pthread_mutex_unlock(&standin_mutex);
   return code != CU_OK ? code : q != NULL ? CU_OK : CU_ERROR_INVALID_HANDLE;
+}
+
+CALL cuGraphGetNodes(void *graph, void **nodes, size_t *count) {
+  *count = (size_t)graph_nodes(graph, nodes);
+  return CU_OK;
+}
+
+CALL cuGraphNodeGetType(void *node, int *type) {
+  uint64_t *arguments, to, from;
+  *type = graph_node(node, &arguments, &to, &from) != NULL ? 0 : from != 0 ? 1 : 2;
+  return CU_OK;
+}
+
+/* The arguments stay where they are: the last node asked for is read before the next. */
+CALL cuGraphKernelNodeGetParams_v2(void *node, void *params) {
+  static _Thread_local void *list[3];
+  uint64_t *arguments, to, from;
+  const standin_kernel *kernel = graph_node(node, &arguments, &to, &from);
+  if (kernel == NULL) return CU_ERROR_INVALID_VALUE;
+  for (int i = 0; i < 3; i++) list[i] = &arguments[i];
+  struct {
+    const void *function;
+    unsigned sizes[7];
+    void **parameters, **extra;
+    void *kernel, *context;
+  } answer = {.function = kernel, .parameters = list};
+  memcpy(params, &answer, sizeof answer);
+  return CU_OK;
+}
+
+static cu_result addresses(void *node, uint64_t *words, int to_at, int from_at) {
+  uint64_t *arguments, to, from;
+  if (graph_node(node, &arguments, &to, &from) != NULL) return CU_ERROR_INVALID_VALUE;
+  words[from_at] = from;
+  words[to_at] = to;
+  return CU_OK;
+}
+
+CALL cuGraphMemcpyNodeGetParams(void *node, void *params) {
+  memset(params, 0, 200);
+  return addresses(node, params, 17, 6);
+}
+
+CALL cuGraphMemsetNodeGetParams(void *node, void *params) {
+  memset(params, 0, 40);
+  return addresses(node, params, 0, 4);
+}
+
+CALL cuGraphExecDestroy(void *executable) {
+  return executable != NULL ? CU_OK : CU_ERROR_INVALID_VALUE;
 }
 
 CALL cuStreamIsCapturing(cu_stream stream, int *status) {

@@ -448,3 +448,16 @@ void graph_launch(standin_queue *q, const standin_graph *graph) {
     submit(q, &o);
   }
 }
+
+int graph_nodes(standin_graph *graph, void **nodes) {
+  for (int i = 0; nodes != NULL && i < graph->count; i++) nodes[i] = &graph->ops[i];
+  return graph->count;
+}
+
+const standin_kernel *graph_node(void *node, uint64_t **arguments, uint64_t *to, uint64_t *from) {
+  op *o = node;
+  *arguments = o->arguments;
+  *to = o->to;
+  *from = o->kind == OP_COPY ? o->from : 0;
+  return o->kind == OP_KERNEL ? o->kernel : NULL;
+}

@@ -90,6 +90,10 @@ standin_graph *graph_new(void);
 /* NULL: the stream is not captured any more. */
 void queue_capture(standin_queue *q, standin_graph *graph);
 void graph_launch(standin_queue *q, const standin_graph *graph);
+/* The operations of a graph, in `nodes` if it is not NULL; returns how many. */
+int graph_nodes(standin_graph *graph, void **nodes);
+/* What a node is: its kernel (NULL: a copy or a fill), its arguments and addresses. */
+const standin_kernel *graph_node(void *node, uint64_t **arguments, uint64_t *to, uint64_t *from);
 
 /* ---- what cuda_standin.c and more.c tell ---- */
 

@@ -7,11 +7,24 @@ def register_optimizer_step_post_hook(hook):
     _hooks.append(hook)
 
 
-class Parameter:
+class Tensor:
+    """Of 32 MiB, on a device."""
+
+    is_cuda = True
+
+    def numel(self):
+        return 8 << 20
+
+    def element_size(self):
+        return 4
+
+
+class Parameter(Tensor):
     requires_grad = True
 
     def __init__(self):
         self.hooks = []
+        self.grad = Tensor()
 
     def register_post_accumulate_grad_hook(self, hook):
         self.hooks.append(hook)
@@ -24,6 +37,7 @@ class Parameter:
 class Optimizer:
     def __init__(self):
         self.param_groups = [{"params": [Parameter() for i in range(40)]}]
+        self.state = {}
 
     def step(self):
         with profiler.record_function(f"Optimizer.step#{type(self).__name__}.step"):

@@ -1,0 +1,179 @@
+/* Page parts: the handles that programs have for runs. See page_parts.h. */
+#include "shim/page_parts.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "base/lock.h"
+#include "shim/block_book.h"
+#include "shim/host_tier.h"
+#include "shim/page_run.h"
+
+/* As token.c's: no handle of a driver's looks like this. */
+#define PARTS_MARK (UINT64_C(0x5358) << 48)
+
+typedef struct parts {
+  cu_handle name;
+  page_run run;
+  cu_prop prop;
+  uint32_t handles; /* the program's */
+  cu_addr addr;     /* where it is mapped; 0: nowhere */
+  struct parts *next;
+} parts;
+
+static lock list_lock = LOCK_INIT(LOCK_DEVICE); /* nothing else is taken while it is held */
+static parts *list;
+static uint64_t last_name;
+static _Atomic size_t count;
+
+bool page_parts_is(cu_handle handle) {
+  return (handle & (UINT64_C(0xffff) << 48)) == PARTS_MARK;
+}
+
+bool page_parts_wanted(size_t bytes, const cu_prop *prop, unsigned long long flags) {
+  if (flags != 0 || bytes % SHIM_GRANULE != 0 || prop->type != CU_ALLOCATION_PINNED ||
+      prop->location.type != CU_LOCATION_DEVICE || prop->win32_meta != NULL)
+    return false;
+  unsigned device = account_device(prop->location.id);
+  uint64_t whole;
+  return page_run_wanted(device, bytes) &&
+         (prop->handle_types == 0 || host_tier_vram_room(device, &whole) < bytes) &&
+         page_run_fits(device, prop->location.id, bytes);
+}
+
+cu_result page_parts_create(cu_handle *handle, size_t bytes, const cu_prop *prop) {
+  ASSERT(handle != NULL);
+  parts *p = calloc(1, sizeof *p);
+  if (p == NULL) return CU_ERROR_NOT_SUPPORTED;
+  cu_result code = page_run_create(&p->run, bytes, prop);
+  if (code != CU_OK) {
+    free(p);
+    return code;
+  }
+  p->prop = *prop;
+  p->handles = 1;
+  lock_take(&list_lock);
+  p->name = PARTS_MARK | ++last_name;
+  p->next = list;
+  list = p;
+  lock_give(&list_lock);
+  atomic_fetch_add(&count, 1);
+  *handle = p->name;
+  return CU_OK;
+}
+
+static parts *find(cu_handle handle) {
+  ASSERT(lock_held(&list_lock));
+  parts *p = list;
+  while (p != NULL && p->name != handle) p = p->next;
+  return p;
+}
+
+/* Takes it out of the list if the program has neither a handle nor a mapping of it. */
+static bool take_if_done(parts *p) {
+  ASSERT(lock_held(&list_lock));
+  if (p->handles > 0 || p->addr != 0) return false;
+  parts **at = &list;
+  while (*at != p) at = &(*at)->next;
+  *at = p->next;
+  atomic_fetch_sub(&count, 1);
+  return true;
+}
+
+/* The handles of the pages go with the program's last one, and their mappings keep them then. */
+cu_result page_parts_release(cu_handle handle) {
+  page_run run = {.handles = NULL};
+  bool done = false;
+  lock_take(&list_lock);
+  parts *p = find(handle);
+  bool known = p != NULL && p->handles > 0;
+  if (known && --p->handles == 0) {
+    run = p->run;
+    p->run.handles = NULL;
+    done = take_if_done(p);
+  }
+  lock_give(&list_lock);
+  page_run_release(&run);
+  if (done) free(p);
+  return known ? CU_OK : CU_ERROR_INVALID_VALUE;
+}
+
+cu_result page_parts_map(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
+                         unsigned long long flags) {
+  page_run run = {.handles = NULL};
+  bool first = false;
+  lock_take(&list_lock);
+  parts *p = find(handle);
+  if (p != NULL && p->handles > 0 && addr != 0 && offset == 0 && flags == 0 &&
+      bytes == p->run.bytes) {
+    run = p->run;
+    first = p->addr == 0;
+    if (first) p->addr = addr;
+  }
+  lock_give(&list_lock);
+  if (run.handles == NULL) return CU_ERROR_INVALID_VALUE;
+  /* A second mapping ends the moving of its pages (page.c). */
+  cu_result code = page_run_map(&run, addr);
+  if (code == CU_OK && first)
+    block_book_note(addr, bytes, run.device);
+  else if (first) {
+    lock_take(&list_lock);
+    p->addr = 0;
+    lock_give(&list_lock);
+  }
+  return code;
+}
+
+void page_parts_unmapping(cu_addr addr, size_t bytes) {
+  if (atomic_load_explicit(&count, memory_order_relaxed) == 0) return;
+  for (;;) {
+    unsigned device = 0;
+    cu_addr from = 0;
+    bool done = false;
+    lock_take(&list_lock);
+    parts *p = list;
+    while (p != NULL && (p->addr == 0 || p->addr - addr >= bytes)) p = p->next;
+    if (p != NULL) {
+      from = p->addr;
+      device = p->run.device;
+      p->addr = 0;
+      done = take_if_done(p);
+    }
+    lock_give(&list_lock);
+    if (p == NULL) return;
+    block_book_note(from, 0, device);
+    if (done) free(p);
+  }
+}
+
+bool page_parts_retain(cu_handle *handle, const void *addr) {
+  ASSERT(handle != NULL);
+  if (atomic_load_explicit(&count, memory_order_relaxed) == 0) return false;
+  lock_take(&list_lock);
+  parts *p = list;
+  while (p != NULL &&
+         (p->addr == 0 || p->handles == 0 || (cu_addr)(uintptr_t)addr - p->addr >= p->run.bytes))
+    p = p->next;
+  if (p != NULL) {
+    p->handles++;
+    *handle = p->name;
+  }
+  lock_give(&list_lock);
+  return p != NULL;
+}
+
+bool page_parts_prop(cu_prop *prop, cu_handle handle) {
+  lock_take(&list_lock);
+  const parts *p = find(handle);
+  if (p != NULL) *prop = p->prop;
+  lock_give(&list_lock);
+  return p != NULL;
+}
+
+static void after_fork(void) {
+  lock_init(&list_lock, LOCK_DEVICE);
+  list = NULL;
+  atomic_store(&count, 0);
+}
+SHIM_AFTER_FORK(after_fork);

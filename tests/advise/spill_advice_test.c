@@ -1,0 +1,73 @@
+/* Spill advice: what would have avoided a spill, from the figures of a ledger. */
+#include "advise/spill_advice.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "harness.h"
+
+#define GIB (UINT64_C(1) << 30)
+
+static char text[512];
+
+static void advise(uint64_t vram, uint64_t spilled, uint64_t weights, uint64_t gradients,
+                   uint64_t state, const char *optimizer) {
+  ledger l;
+  CHECK_OK(ledger_create(&l, NULL));
+  atomic_store(&l.header->peak_vram_bytes[1], vram);
+  atomic_store(&l.header->peak_spilled_bytes[1], spilled);
+  atomic_store(&l.header->weight_bytes, weights);
+  atomic_store(&l.header->gradient_bytes, gradients);
+  atomic_store(&l.header->state_bytes, state);
+  atomic_store(&l.header->moved_out_bytes, 20 * GIB);
+  atomic_store(&l.header->moved_home_bytes, 20 * GIB);
+  atomic_store(&l.header->steps[1], 10);
+  snprintf(l.header->optimizer, sizeof l.header->optimizer, "%s", optimizer);
+  spill_advice(text, sizeof text, &l);
+  ledger_close(&l);
+}
+
+static bool says(const char *part) {
+  if (strstr(text, part) != NULL) return true;
+  printf("%s\n", text);
+  return false;
+}
+
+TEST(nothing_is_said_of_a_run_that_fits)
+{
+  advise(10 * GIB, 0, GIB, GIB, 2 * GIB, "AdamW");
+  CHECK(text[0] == '\0');
+}
+
+TEST(state_that_moves_is_made_smaller)
+{
+  advise(10 * GIB, 4 * GIB, 3 * GIB, 3 * GIB, 6 * GIB, "AdamW");
+  CHECK(says("4.0 GiB did not fit") && says("4.0 GiB are moved in each step"));
+  CHECK(says("state of AdamW is 6.0 GiB") && says("which avoids it"));
+  CHECK(says("4.0 GiB more vram would avoid it"));
+  advise(10 * GIB, 6 * GIB, 3 * GIB, 3 * GIB, 6 * GIB, "AdamW");
+  CHECK(says("saves 4.5 GiB of it") && strstr(text, "which avoids it") == NULL);
+}
+
+TEST(nothing_smaller_than_8_bit_is_offered)
+{
+  advise(10 * GIB, 4 * GIB, 6 * GIB, 6 * GIB, 2 * GIB, "AdamW8bit");
+  CHECK(strstr(text, "8-bit") == NULL && says("weights 6.0 GiB"));
+  advise(10 * GIB, 4 * GIB, 6 * GIB, 6 * GIB, 2 * GIB, "SGD");
+  CHECK(strstr(text, "8-bit") == NULL);
+}
+
+TEST(activations_are_named_with_a_batch_that_fits)
+{
+  advise(6 * GIB, 4 * GIB, GIB, GIB, 0, "SGD");
+  CHECK(says("8.0 GiB are activations") && says("a batch of 50% of this one"));
+}
+
+TEST(a_program_without_an_optimizer_needs_more_vram)
+{
+  advise(6 * GIB, 4 * GIB, 0, 0, 0, "");
+  CHECK(says("4.0 GiB did not fit") && says("4.0 GiB more vram would avoid it"));
+  CHECK(strstr(text, "activations") == NULL && strstr(text, "weights") == NULL);
+}
+
+TEST_MAIN
