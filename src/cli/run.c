@@ -93,6 +93,17 @@ static stow_status open_run(ledger *l, const run_limits *limits, char folder[PAT
   return run_environment_xla();
 }
 
+static stow_status read_touches(const verb_call *call, const run_limits *limits) {
+  bool on = verb_flag(call, "touches");
+  if (on && verb_value(call, "record") == NULL)
+    return stow_fail(STOW_ERR_INVALID, "--touches needs --record FILE");
+  if (on && limits->spill_bytes > 0)
+    return stow_fail(STOW_ERR_INVALID,
+                     "--touches records the program without a spill; leave --spill out, and see "
+                     "what it would cost with `stowage replay FILE --vram SIZE --spill auto`");
+  return run_environment_touches(on);
+}
+
 /* Everything before the command: exit code 0, or the one to end with. */
 static int prepare(const verb_call *call, const program *p, ledger *l, run_limits *limits,
                    char folder[PATH_MAX]) {
@@ -100,8 +111,9 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
   stow_status status = run_limits_read(limits, call);
   if (status == STOW_OK) status = verb_number(call, "threads", 1, 65536, &threads);
   if (status == STOW_OK) status = run_environment_stacks(verb_value(call, "stacks"));
-  if (status != STOW_OK) return verb_fail(call, status);
   const char *record = verb_value(call, "record");
+  if (status == STOW_OK) status = read_touches(call, limits);
+  if (status != STOW_OK) return verb_fail(call, status);
   if (record != NULL && run_record_check(record) != STOW_OK) return fail(PROGRAM_NOT_RUN);
   if (verb_value(call, "spill-stop") != NULL && limits->spill_bytes == 0)
     note("--spill-stop: nothing is spilled without --spill, so nothing will be stopped");
@@ -178,10 +190,19 @@ static void keep_host_trace(const verb_call *call, run_ram *r, bool device) {
 
 /* The variables that put Stowage beneath a program, for whoever starts it himself: a line each. */
 static int print_environment(verb_call *call) {
-  static const char *const NAMES[] = {"LD_PRELOAD",       ENV_LEDGER,    ENV_RUN,
-                                      ENV_RECORD,         ENV_STACKS,    "NVTX_INJECTION64_PATH",
-                                      ENV_FAST_MALLOC,    ENV_COMMAND,   ENV_TORCH_CONF,
-                                      ENV_TORCH_CONF_OLD, ENV_TORCH_SET, ENV_XLA_FLAGS,
+  static const char *const NAMES[] = {"LD_PRELOAD",
+                                      ENV_LEDGER,
+                                      ENV_RUN,
+                                      ENV_RECORD,
+                                      ENV_STACKS,
+                                      ENV_TOUCHES,
+                                      "NVTX_INJECTION64_PATH",
+                                      ENV_FAST_MALLOC,
+                                      ENV_COMMAND,
+                                      ENV_TORCH_CONF,
+                                      ENV_TORCH_CONF_OLD,
+                                      ENV_TORCH_SET,
+                                      ENV_XLA_FLAGS,
                                       ENV_XLA_SET};
   program p = {.reach = PROGRAM_REACHED};
   char folder[PATH_MAX] = "";
@@ -352,6 +373,7 @@ static const verb_option options[] = {
     {"fast-malloc", NULL, "serve cudaMalloc and cudaFree from a heap of Stowage's own"},
     {"record", "FILE",
      "write what the command asked of device memory (or held of host memory) to a .stow file"},
+    {"touches", NULL, "with --record: also every kernel launch, its device time and what it names"},
     {"profile", NULL,
      "show host and device memory by line and function of the Python program when it ends"},
     {"profile-json", "FILE", "write that to a JSON file too"},

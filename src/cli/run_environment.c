@@ -44,6 +44,10 @@ stow_status run_environment_xla(void) {
   return set(ENV_XLA_SET, "1");
 }
 
+stow_status run_environment_touches(bool on) {
+  return set(ENV_TOUCHES, on ? "1" : "0");
+}
+
 stow_status run_environment_stacks(const char *which) {
   if (which == NULL) which = "auto";
   if (strcmp(which, "auto") != 0 && strcmp(which, "off") != 0)

@@ -3,6 +3,7 @@
 #ifndef CLI_RUN_ENVIRONMENT_H
 #define CLI_RUN_ENVIRONMENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <stowage/status.h>
@@ -15,6 +16,9 @@ stow_status run_environment_torch(void);
 /* XLA_FLAGS exists, so that the shim can add to it when a JAX is loaded that knows the flag
  * (shim/xla_settings.c). */
 stow_status run_environment_xla(void);
+
+/* Whether launches are recorded. */
+stow_status run_environment_touches(bool on);
 
 /* The worker threads of OpenMP and of the BLAS libraries. */
 stow_status run_environment_threads(uint64_t threads);

@@ -422,15 +422,17 @@ static bool is_zip(source *from) {
 
 /* Returns whether a zip archive holds a table instead of arrays. The first name decides for most
  * archives: an npz begins with a member that ends with .npy. */
-static bool holds_table(source *from, const uint8_t *start, size_t count) {
+static stow_status holds_table(source *from, const uint8_t *start, size_t count, bool *is) {
   size_t length = count > 30 ? source_u16(start + 26) : 0;
   const char *end = (const char *)start + 30 + length - 4;
-  if (length > 4 && 30 + length <= count && memcmp(end, ".npy", 4) == 0) return false;
+  if (length > 4 && 30 + length <= count && memcmp(end, ".npy", 4) == 0) return STOW_OK;
   zip z;
-  if (zip_open(&z, from, DIRECTORY_BYTES_MAX) != STOW_OK) return false;
-  bool is = csv_zip_is(&z);
+  stow_status status = zip_open(&z, from, DIRECTORY_BYTES_MAX);
+  if (status == STOW_ERR_HOST_MEMORY) return status;
+  if (status != STOW_OK) return STOW_OK; /* what is wrong with it is said when it is read */
+  *is = csv_zip_is(&z);
   zip_close(&z);
-  return is;
+  return STOW_OK;
 }
 
 stow_status inspect_format(const char **format, source *from, const inspect_options *o) {
@@ -438,8 +440,10 @@ stow_status inspect_format(const char **format, source *from, const inspect_opti
   size_t count = from->bytes < sizeof start ? (size_t)from->bytes : sizeof start;
   STOW_TRY(source_read(from, 0, start, count));
   *format = format_of(start, count, from->bytes);
-  if (*format != NULL && strcmp(*format, "npz") == 0 && holds_table(from, start, count))
-    *format = "csv";
+  bool zipped_table = false;
+  if (*format != NULL && strcmp(*format, "npz") == 0)
+    STOW_TRY(holds_table(from, start, count, &zipped_table));
+  if (zipped_table) *format = "csv";
   if (*format == NULL && o->csv.encoding >= CSV_UTF16) *format = "csv";
   bool is_hdf5 = false;
   if (*format == NULL) STOW_TRY(hdf5_find(&is_hdf5, from));

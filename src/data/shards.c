@@ -90,12 +90,12 @@ void shards_free(shards *s) {
 }
 
 const char *shards_title(const char *path, char *text, size_t size) {
-  shards s = {0};
-  if (strchr(path, '\n') == NULL || shards_find(&s, path) != STOW_OK)
-    snprintf(text, size, "%s", path);
-  else
-    shards_name(&s, text, size);
-  shards_free(&s);
+  size_t more = 0, length = strcspn(path, "\n");
+  for (const char *at = path + length; *at != '\0'; at++) more += *at == '\n';
+  snprintf(text, size, "%.*s", (int)length, path);
+  size_t used = strlen(text);
+  if (more > 0)
+    snprintf(text + used, size - used, " and %zu more file%s", more, more == 1 ? "" : "s");
   return text;
 }
 

@@ -21,7 +21,7 @@ void shards_free(shards *s);
 bool shards_are(const char *path);
 /* Writes "a.csv and 2 more files". Returns `text`. */
 const char *shards_name(const shards *s, char *text, size_t size);
-/* The same for a list of paths; a pattern and a single path are written as they are. */
+/* The same for a path as the caller gave it; patterns are written as they are. */
 const char *shards_title(const char *path, char *text, size_t size);
 
 /* Opens arrays of the same type and row shape as one: `from` reads like an npy file that holds

@@ -32,7 +32,9 @@ static _Atomic bool used;
 
 static void decide(void) {
   const char *said = secure_getenv(ENV_MOVE);
-  if (host_tier_on() && (said == NULL || strcmp(said, "off") != 0)) atomic_store(&shim_gate_on, 1);
+  const char *touches = secure_getenv(ENV_TOUCHES);
+  bool moves = host_tier_on() && (said == NULL || strcmp(said, "off") != 0);
+  if (moves || (touches != NULL && touches[0] == '1')) atomic_store(&shim_gate_on, 1);
 }
 
 bool gate_here(void) {

@@ -2,9 +2,9 @@
  * visitor can look at each call first.
  *
  * Unmapping a page and mapping another in its place are two calls: work that began in between would
- * fault. stubs.S sends kernels, graphs, copies and fills through here, only in runs with a spill;
- * elsewhere the stubs are plain jumps to the driver. One thread at a time closes the gate, and it
- * holds pages_lock. */
+ * fault. stubs.S sends kernels, graphs, copies and fills through here, only in runs with a spill or
+ * that record launches; elsewhere the stubs are plain jumps to the driver. One thread at a time
+ * closes the gate, and it holds pages_lock. */
 #ifndef SHIM_GATE_H
 #define SHIM_GATE_H
 

@@ -44,6 +44,8 @@ static struct recorder {
   __typeof__(&stow_trace_stack) stack;
   __typeof__(&stow_trace_mark_begin) mark_begin;
   __typeof__(&stow_trace_mark_end) mark_end;
+  __typeof__(&stow_trace_tag) tag;
+  __typeof__(&stow_trace_launch) launch;
 } recorder;
 
 /* ---- opening ---- */
@@ -74,7 +76,8 @@ static bool find_recorder(struct recorder *r) {
   if (library != NULL)
     r->message = (__typeof__(r->message))(uintptr_t)dlsym(library, "stow_status_message");
   return library != NULL && r->message != NULL && FIND(open) && FIND(close) && FIND(event) &&
-         FIND(fact) && FIND(stack_find) && FIND(stack) && FIND(mark_begin) && FIND(mark_end);
+         FIND(fact) && FIND(stack_find) && FIND(stack) && FIND(mark_begin) && FIND(mark_end) &&
+         FIND(tag) && FIND(launch);
 #undef FIND
 }
 
@@ -239,6 +242,16 @@ void recorder_event(stow_trace_record *event) {
   ASSERT(atomic_load(&state) != UNKNOWN);
   if (has_stack((stow_trace_kind)event->kind)) event->stack = stack_here();
   recorder.event(trace, event);
+}
+
+uint32_t recorder_tag(const char *name) {
+  uint32_t tag = 0;
+  return recorder.tag(trace, name, &tag) == STOW_OK ? tag : 0;
+}
+
+void recorder_launch(const stow_trace_launch_info *launch) {
+  ASSERT(launch != NULL);
+  recorder.launch(trace, launch);
 }
 
 /* Where nothing was recorded yet these open nothing: the program takes no device memory. */

@@ -17,6 +17,11 @@ bool recorder_on(void);
  * recorder_on has returned true. */
 void recorder_event(stow_trace_record *event);
 
+/* The number of a name (0: there is no room), and one launch. Only after recorder_on has returned
+ * true. */
+uint32_t recorder_tag(const char *name);
+void recorder_launch(const stow_trace_launch_info *launch);
+
 /* The beginning or the end of the range `name`; a fact about the process. Neither opens a trace. */
 void recorder_mark(const char *name, bool begins);
 void recorder_fact(const char *key, const char *value);

@@ -278,51 +278,19 @@ static void exchange(resident *r) {
 
 /* ---- times of launches ---- */
 
-static _Thread_local resident_sample *my_sample;
-
-/* Behind the launch, on the thread that made it. */
-static void sample_ends(void) {
-  resident_sample *s = my_sample;
-  bool good = shim_driver()->cuEventRecord(s->end, s->stream) == CU_OK;
-  atomic_store(&s->state, good ? SAMPLE_ENDED : SAMPLE_NONE);
-}
-
 /* Times the launch that is about to go, if the engine asks for it and one is free. */
 static void sample_begins(resident *r, const launch *l) {
   residency_timing timing;
-  if (!l->timed || l->opaque || shim_driver()->cuEventElapsedTime == NULL ||
-      !residency_sample(r->engine, &timing))
-    return;
-  for (int i = 0; i < SAMPLES_MAX; i++) {
-    resident_sample *s = &r->samples[i];
-    if (atomic_load(&s->state) != SAMPLE_NONE) continue;
-    if (s->begin == NULL && (shim_driver()->cuEventCreate(&s->begin, 0) != CU_OK ||
-                             shim_driver()->cuEventCreate(&s->end, 0) != CU_OK)) {
-      s->begin = NULL;
-      return;
-    }
-    s->stream = l->stream;
-    s->timing = timing;
-    if (shim_driver()->cuEventRecord(s->begin, s->stream) != CU_OK) return;
-    atomic_store(&s->state, SAMPLE_BEGUN);
-    my_sample = s;
-    gate_after(sample_ends);
-    return;
-  }
+  if (!l->timed || l->opaque || !residency_sample(r->engine, &timing)) return;
+  int i = sampler_begin(&r->samples, l->stream);
+  if (i >= 0) r->timings[i] = timing;
 }
 
 static void look_at_samples(resident *r) {
-  if (capture_on()) return; /* asking for an event would spoil the capture */
-  for (int i = 0; i < SAMPLES_MAX; i++) {
-    resident_sample *s = &r->samples[i];
-    float milliseconds;
-    if (atomic_load(&s->state) != SAMPLE_ENDED ||
-        shim_driver()->cuEventQuery(s->end) == CU_ERROR_NOT_READY)
-      continue;
-    if (shim_driver()->cuEventElapsedTime(&milliseconds, s->begin, s->end) == CU_OK)
-      residency_sampled(r->engine, &s->timing, (uint64_t)((double)milliseconds * 1e6));
-    atomic_store(&s->state, SAMPLE_NONE);
-  }
+  uint64_t ns;
+  if (capture_on()) return;
+  for (int i; (i = sampler_take(&r->samples, &ns)) >= 0;)
+    residency_sampled(r->engine, &r->timings[i], ns);
 }
 
 /* ---- launches ---- */

@@ -5,6 +5,7 @@
 #include "residency/residency.h"
 #include "shim/fingerprint.h"
 #include "shim/page_table.h"
+#include "shim/sampler.h"
 
 /* What is known of a page that can move, by the engine's number. */
 typedef struct resident_unit {
@@ -58,16 +59,6 @@ enum {
   RESIDENT_PHASES
 };
 
-/* A launch that is timed on the device. */
-typedef enum sample_state { SAMPLE_NONE = 0, SAMPLE_BEGUN, SAMPLE_ENDED } sample_state;
-typedef struct resident_sample {
-  _Atomic int state; /* sample_state; ENDED is set by the launching thread */
-  cu_stream stream;
-  cu_event begin, end;
-  residency_timing timing;
-} resident_sample;
-enum { SAMPLES_MAX = 16 };
-
 typedef struct resident {
   residency *engine; /* NULL: not begun */
   page_class *class;
@@ -86,11 +77,12 @@ typedef struct resident {
   uint64_t copy_order;
   page *snapshots[SNAPSHOTS];
   bool snapshot_taken[SNAPSHOTS];
-  page *spare; /* the vram page that parked addresses share */
-  resident_sample samples[SAMPLES_MAX];
-  bool hold;               /* no copy begins during page calls */
-  uint32_t reserved;       /* free vram pages that an exchange needs */
-  uint64_t number;         /* launches so far */
+  page *spare;                           /* the vram page that parked addresses share */
+  sampler samples;                       /* launches that are timed on the device … */
+  residency_timing timings[SAMPLES_MAX]; /* … and what the engine wants their times for */
+  bool hold;                             /* no copy begins during page calls */
+  uint32_t reserved;                     /* free vram pages that an exchange needs */
+  uint64_t number;                       /* launches so far */
   uint64_t marked, passed; /* launches before the last mark, and those that have ended */
   bool mark_pending;
   uint64_t opaque;    /* the last launch that may have written anywhere */

@@ -15,9 +15,10 @@
  *   the process   log, load, driver_path, torch_settings, xla_settings, real, open
  *   Python        python, python_stack
  *   the state     capture, retrying, account, book, counted, measure, host_tier
- *   the trace     recorder, inside, record, refusal, nvtx, torch_block
- *   the policy    retry, gate
- *   launches      launch, graph, streams, block_book, fingerprint
+ *   the gate      gate
+ *   launches      launch, graph, streams, sampler, block_book, fingerprint
+ *   the trace     recorder, inside, touches, record, refusal, nvtx, torch_block
+ *   the policy    retry
  *   pages         page_table, token, page_make, page_split, page_move, page_step, page_room, trim,
  *                 resident_copy, resident_exchange, resident
  *   allocations   device, plain, spill, room, page, page_run, page_parts, placed

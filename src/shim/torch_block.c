@@ -15,6 +15,7 @@
 #include "shim/account.h"
 #include "shim/block_book.h"
 #include "shim/gate.h"
+#include "shim/host_tier.h"
 #include "shim/record.h"
 #include "shim/shim.h"
 
@@ -99,7 +100,7 @@ void torch_block_reported(void *addr, int64_t bytes, size_t live, size_t reserve
   block_reported *real = atomic_load_explicit(&real_block, memory_order_relaxed);
   if (real != NULL) real(addr, bytes, live, reserved, on);
   if (on.kind != KIND_CUDA || bytes == 0) return;
-  if (gate_here())
+  if (host_tier_on() && gate_here())
     block_book_note((uintptr_t)addr, bytes > 0 ? (uint64_t)bytes : 0, run_device(on.index));
   if (bytes > 0)
     record_event(STOW_TRACE_ALLOC, (uintptr_t)addr, (uint64_t)bytes, stream_here(on.index),

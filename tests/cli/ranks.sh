@@ -22,6 +22,7 @@ table("bare.csv", None, ([i % 77, -i] for i in range(n)))
 table("crlf.csv", ["a", "b"], ([i, i * 0.5] for i in range(n)), "\r\n")
 words = ["Oslo", "Zürich", "New, York", "", "two\nlines", 'a "q"', "a\n\nb,c\n"]
 table("text.csv", ["i", "city", "x"], ([i, random.choice(words) if i > 5 else "", random.random()] for i in range(n)))
+table("times.csv", ["day", "at", "n"], ([f"2020-{i % 12 + 1:02d}-{i % 28 + 1:02d}", "NA" if i % 7 == 0 else f"2024-01-01T00:{i // 60 % 60:02d}:{i % 60:02d}Z", i] for i in range(n)))
 # Rows of many lines, most with the right number of commas: where one begins cannot be seen.
 table("lines.csv", ["i", "story"], ([i, "\n".join(f'{k}, of {i} "x"' for k in range(random.randint(1, 60)))] for i in range(1500)))
 # Text that comes late, numbers behind it, words that are nothing in a column of numbers.
@@ -98,7 +99,7 @@ if ! has mpirun; then
   if [ "${CI:-}" = true ]; then fail "mpi: no mpirun"; else skip "mpi: no mpirun here (Debian: openmpi-bin)"; fi
 else
   for job in "npy a.npy" "npy b.npy" "npy c.npy --tolerance 1e-3" "npy a.npy --dtype u8" "npy r.bin --from-dtype f32"; do agree "2 5" "$job"; done
-  for job in "npy numbers.csv" "npz text.csv" "npz lines.csv" "npz mixed.csv"; do agree "1 2 3 5" "$job"; done
+  for job in "npy numbers.csv" "npz text.csv" "npz lines.csv" "npz mixed.csv" "npz times.csv"; do agree "1 2 3 5" "$job"; done
   for job in "npz numbers.csv --tolerance 1e-3" "npy numbers.csv --tolerance abs:1e-3" "npy bare.csv" "npz crlf.csv" "npz late.csv" "npz inch.csv" \
     "npy blank.csv" "npz many.csv" "npz mixed.csv --dry-run" "npz text.csv --memory 4M --threads 2"; do agree "2 5" "$job"; done
   for job in "npy few.csv" "npz one.csv" "npz names.csv" "npz c.npy" "npz numbers.csv.gz"; do agree 5 "$job"; done

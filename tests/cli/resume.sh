@@ -35,13 +35,18 @@ with open("w.csv", "w") as f:  # text from the start, text that comes late, numb
 with open("d.csv", "w") as f:  # more distinct text than the budget holds, in two columns, beside one that it holds
     f.write("id,city,note\n")
     f.writelines(f'"id ""{i * 7919:060d}""",city {i % 701},{"" if i % 5 else "x" * (i % 90) + str(i)}\n' for i in range(60_000))
+for part in range(2):  # one table in two files, with times
+    with open(f"e{part}.csv", "w") as f:
+        f.write("time,n\n")
+        f.writelines(f"{np.datetime64('2024-01-01T00:00:00') + part * 30_000 + i},{i}\n" for i in range(30_000))
 END
 gzip -k t.csv w.csv
 
 jobs=("npy a.npy" "npy b.npy" "npy a.npy --dtype u8" "npy c.npy --tolerance 1e-3" "npy c.npy --dtype f32 --tolerance 1e-5" "npy r.bin --from-dtype f32"
   "npy t.csv" "npy t.csv.gz" "npy n.csv"
   "npz thin.npy" "npz thin_f.npy --tolerance 1e-3" "npz half.npy" "npz c.npy --tolerance 1e-3" "npz r.bin --from-dtype f32" "npz m.npz" "npz m.npz --tolerance 1e-3"
-  "npz z.npz" "npz blocks.npz" "npz s.npz" "npz sz.npz --tolerance abs:1e-2" "npz t.csv --tolerance abs:1e-3" "npz w.csv" "npz w.csv.gz" "npz d.csv --memory 4M" "npz d.csv --memory 24M")
+  "npz z.npz" "npz blocks.npz" "npz s.npz" "npz sz.npz --tolerance abs:1e-2" "npz t.csv --tolerance abs:1e-3" "npz w.csv" "npz w.csv.gz" "npz d.csv --memory 4M" "npz d.csv --memory 24M"
+  "npz e0.csv e1.csv --memory 4M")
 
 # A file larger than the limit fails with EFBIG, as a full disk fails with ENOSPC.
 full_disk() { # EXT KIB WORDS…: fails for want of room, keeps what is done, and goes on with it

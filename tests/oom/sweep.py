@@ -10,6 +10,7 @@ each verb, and the counts.
 """
 import argparse
 import hashlib
+import io
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 import zlib
 
 TORCH_ERROR = (
@@ -68,6 +70,14 @@ def make_inputs(folder, data):
     write("sparse.npy", npy("<f8", (100, 100), struct.pack("<10000d", *sparse)))
     npz(path("a.npz"), {"x": npy("<i8", (500,), numbers[:4000]),
                         "y": npy("<f8", (40,), struct.pack("<40d", *[i * 0.37 for i in range(40)]))})
+    for part in range(2):  # one table, and one array, in two files
+        rows = "".join("%d,t%d,2024-01-%02d\n" % (i, i % 7, i % 28 + 1) for i in range(100))
+        write("p%d.csv" % part, ("a,b,c\n" + rows).encode())
+        write("n%d.npy" % part, npy("<i8", (100, 30), numbers))
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("p.csv", "junk\n#c\na,b,c\n" + rows)
+    write("p0.csv.zip", packed.getvalue())
     write("a.csv", ("a,b,c\n" + "".join("%d,%s,t%d\n" % (i, i * 0.5, i % 7) for i in range(300))).encode())
     head = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
     write("a.safetensors", struct.pack("<Q", len(head)) + head + bytes(8))
@@ -129,6 +139,10 @@ VERBS = [
     ("inspect_npy", ["inspect", "a.npy"]),
     ("inspect_npz", ["inspect", "a.npz"]),
     ("inspect_csv", ["inspect", "--json", "a.csv"]),
+    ("inspect_csv_text", ["inspect", "p0.csv.zip", "--skip", "1", "--comment", "#", "--na", "x,y", "--type", "a=text", "--encoding", "latin-1"]),
+    ("inspect_csv_several", ["inspect", "p*.csv"]),
+    ("shrink_csv_several", ["shrink", "p0.csv", "p1.csv", "-o", "several.npz", "--tolerance", "a=1e-3"]),
+    ("shrink_npy_several", ["shrink", "n*.npy", "-o", "several.npy"]),
     ("inspect_safetensors", ["inspect", "a.safetensors"]),
     ("inspect_model", ["inspect", "model", "--vram", "1K"]),
     ("inspect_diff", ["inspect", "--diff", "model", "model"]),

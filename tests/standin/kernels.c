@@ -21,6 +21,7 @@ CALL cuModuleLoadData(void **module, const void *image);
 CALL cuModuleGetFunction(void **function, void *module, const char *name);
 CALL cuFuncGetParamInfo(void *function, size_t index, size_t *offset, size_t *bytes);
 CALL cuKernelGetParamInfo(void *function, size_t index, size_t *offset, size_t *bytes);
+CALL cuFuncGetName(const char **name, void *function);
 CALL cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                     cu_stream stream, void **parameters, void **extra);
@@ -182,6 +183,11 @@ CALL cuFuncGetParamInfo(void *function, size_t index, size_t *offset, size_t *by
   if (index >= PARAMETERS) return CU_ERROR_INVALID_VALUE;
   *offset = index * 8;
   *bytes = 8;
+  return CU_OK;
+}
+
+CALL cuFuncGetName(const char **name, void *function) {
+  *name = ((const standin_kernel *)function)->name;
   return CU_OK;
 }
 
