@@ -353,14 +353,42 @@ def write(frames: Any, path: str, memory: int) -> None:
 # ---- npz ----
 
 
+class _Spool:
+    """A temporary file that keeps the parts of several members, in the order in which they come."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._end = file, 0
+
+    def keep(self, part: Any) -> "Tuple[int, int]":
+        """Returns where the bytes of an array are now."""
+        data = memoryview(part).cast("B") if part.size else b""
+        self._file.write(data)
+        place = self._end, len(data)
+        self._end += len(data)
+        return place
+
+    def parts(self, places: "List[Tuple[int, int]]") -> "Iterator[bytes]":
+        for offset, length in places:
+            self._file.seek(offset)
+            yield self._file.read(length)
+
+
 def _write_npz(frames: Any, columns: "List[Column]", path: str) -> None:
-    """Writes the layout of docs/formats.md, "Tables as npz", one column after another; each is one reading of the table."""
+    """Writes the layout of docs/formats.md, "Tables as npz". Reads the table once: a member is complete only when all rows were
+    read, so the members' parts wait in a temporary file."""
     import zipfile
 
     _package(path, "pyarrow")
-    with _beside(path) as made, zipfile.ZipFile(made, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        for number, column in enumerate(columns):
-            _write_column(archive, frames, number, column)
+    with _beside(path) as made, tempfile.TemporaryFile(dir=os.path.dirname(path) or ".") as file:
+        spool = _Spool(file)
+        reader = _record_batches(frames)
+        writers = [_column_writer(spool, field.type, column) for field, column in zip(reader.schema, columns)]
+        for batch in reader:
+            for writer, array in zip(writers, batch.columns):
+                writer.add(array)
+        with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+            for writer in writers:
+                writer.write(archive)
 
 
 def _member(archive: Any, name: str, descr: str, count: int, parts: "Iterator[Any]") -> None:
@@ -369,71 +397,94 @@ def _member(archive: Any, name: str, descr: str, count: int, parts: "Iterator[An
     with archive.open(f"{name}.npy", _MEMBER, force_zip64=True) as file:
         numpy.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": (count,)})
         for part in parts:
-            file.write(memoryview(part).cast("B") if part.size else b"")
+            file.write(part)
 
 
-def _write_column(archive: Any, frames: Any, number: int, column: Column) -> None:
+class _Numbers:
+    """A column of numbers, booleans or times: one member."""
+
+    def __init__(self, spool: _Spool, column: Column, descr: str, convert: "Callable[[Any], Any]") -> None:
+        self._spool, self._column, self._descr, self._convert = spool, column, descr, convert
+        self._places: "List[Tuple[int, int]]" = []
+
+    def add(self, array: Any) -> None:
+        self._places.append(self._spool.keep(self._convert(array)))
+
+    def write(self, archive: Any) -> None:
+        _member(archive, self._column.name, self._descr, self._column.rows, self._spool.parts(self._places))
+
+
+class _Texts:
+    """A column of text: the end of each text, and the bytes of all."""
+
+    def __init__(self, spool: _Spool, column: Column, plain: "Callable[[Any], Any]") -> None:
+        import numpy
+
+        self._spool, self._column, self._plain = spool, column, plain
+        self._total = 0
+        self._ends = [spool.keep(numpy.zeros(1, "int64"))]
+        self._bytes: "List[Tuple[int, int]]" = []
+
+    def add(self, array: Any) -> None:
+        import numpy
+        import pyarrow
+
+        text = self._plain(array).cast(pyarrow.large_string()).fill_null("")
+        if len(text) == 0:
+            return
+        ends = numpy.frombuffer(text.buffers()[1], "int64")[text.offset : text.offset + len(text) + 1]
+        data = text.buffers()[2]
+        self._ends.append(self._spool.keep(ends[1:] - ends[0] + self._total))
+        if data is not None:
+            self._bytes.append(self._spool.keep(numpy.frombuffer(data, "uint8")[ends[0] : ends[-1]]))
+        self._total += int(ends[-1] - ends[0])
+
+    def write(self, archive: Any) -> None:
+        import numpy
+
+        name, width = self._column.name, "int32" if self._total < 1 << 31 else "int64"
+        ends = (numpy.frombuffer(part, "int64").astype(width).data for part in self._spool.parts(self._ends))
+        _member(archive, f"{name}.offsets", numpy.dtype(width).str, self._column.rows + 1, ends)
+        _member(archive, f"{name}.bytes", "|u1", self._total, self._spool.parts(self._bytes))
+
+
+def _column_writer(spool: _Spool, kind: Any, column: Column) -> "_Numbers | _Texts":
     import numpy
     import pyarrow
-    import pyarrow.compute
 
-    def arrays() -> "Iterator[Any]":
-        for batch in _record_batches(frames):
-            yield batch.column(number)
-
-    kind = _record_batches(frames).schema.field(number).type
+    plain: "Callable[[Any], Any]" = lambda array: array  # noqa: E731
     if pyarrow.types.is_dictionary(kind):
         kind = kind.value_type
-        plain: "Callable[[], Iterator[Any]]" = lambda: (one.dictionary_decode() for one in arrays())
-    else:
-        plain = arrays
-    rows, name = column.rows, column.name
-    is_text = pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind) or str(kind) == "string_view"
-    if is_text:
-        large = pyarrow.large_string()
-        texts = lambda: (one.cast(large).fill_null("") for one in plain())  # noqa: E731
-        total = sum(pyarrow.compute.sum(pyarrow.compute.binary_length(one)).as_py() or 0 for one in texts())
-        width = "int32" if total < 1 << 31 else "int64"
-        _member(archive, f"{name}.offsets", numpy.dtype(width).str, rows + 1, _ends(texts(), width))
-        _member(archive, f"{name}.bytes", "|u1", total, (_bytes(one) for one in texts()))
-    elif pyarrow.types.is_timestamp(kind) or pyarrow.types.is_date32(kind):
+        plain = lambda array: array.dictionary_decode()  # noqa: E731
+    if pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind) or str(kind) == "string_view":
+        return _Texts(spool, column, plain)
+    if pyarrow.types.is_timestamp(kind) or pyarrow.types.is_date32(kind):
         descr = f"<M8[{kind.unit}]" if pyarrow.types.is_timestamp(kind) else "<M8[D]"
-        wide = pyarrow.int64()
         whole = kind if pyarrow.types.is_timestamp(kind) else pyarrow.int32()
-        values = (one.cast(whole).cast(wide).fill_null(-(2**63)).to_numpy(zero_copy_only=False) for one in plain())
-        _member(archive, name, descr, rows, (numpy.ascontiguousarray(one, "<i8") for one in values))
-    elif pyarrow.types.is_boolean(kind) or pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind):
+
+        def times(array: Any) -> Any:
+            values = plain(array).cast(whole).cast(pyarrow.int64()).fill_null(-(2**63)).to_numpy(zero_copy_only=False)
+            return numpy.ascontiguousarray(values, "<i8")
+
+        return _Numbers(spool, column, descr, times)
+    if pyarrow.types.is_boolean(kind) or pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind):
         dtype = numpy.dtype(kind.to_pandas_dtype())
         if column.nulls and dtype.kind != "f":
             if column.least <= column.most and max(abs(column.least), abs(column.most)) > 2**53:
-                raise Invalid(f"column {name}: has nulls and values above 2^53, which no npz type holds; write .parquet, or drop it")
+                raise Invalid(
+                    f"column {column.name}: has nulls and values above 2^53, which no npz type holds; write .parquet, or drop it"
+                )
             dtype = numpy.dtype("float32" if dtype.itemsize <= 2 else "float64")
         target = pyarrow.from_numpy_dtype(dtype)
-        filled = (one.cast(target).fill_null(float("nan")) if column.nulls else one for one in plain())
-        arrays_of = (numpy.ascontiguousarray(one.to_numpy(zero_copy_only=False), dtype) for one in filled)
-        _member(archive, name, dtype.str, rows, arrays_of)
-    else:
-        raise Unsupported(f"column {name}: {kind} has no npz form; drop it, or write .parquet")
 
+        def numbers(array: Any) -> Any:
+            array = plain(array)
+            if column.nulls:
+                array = array.cast(target).fill_null(float("nan"))
+            return numpy.ascontiguousarray(array.to_numpy(zero_copy_only=False), dtype)
 
-def _ends(texts: "Iterator[Any]", width: str) -> "Iterator[Any]":
-    import numpy
-
-    at = 0
-    yield numpy.zeros(1, width)
-    for one in texts:
-        ends = numpy.frombuffer(one.buffers()[1], "int64")[one.offset : one.offset + len(one) + 1]
-        if len(ends):
-            yield (ends[1:] - ends[0] + at).astype(width)
-            at += int(ends[-1] - ends[0])
-
-
-def _bytes(text: Any) -> Any:
-    import numpy
-
-    ends = numpy.frombuffer(text.buffers()[1], "int64")[text.offset : text.offset + len(text) + 1]
-    data = text.buffers()[2]
-    return numpy.frombuffer(data, "uint8")[ends[0] : ends[-1]] if len(text) and data is not None else numpy.empty(0, "uint8")
+        return _Numbers(spool, column, dtype.str, numbers)
+    raise Unsupported(f"column {column.name}: {kind} has no npz form; drop it, or write .parquet")
 
 
 # ---- inspect and shrink ----

@@ -13,13 +13,22 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional, Tuple
 
 from ._array import ArrayInfo, Origin, numpy_type, shape_of
 from ._arrow import frames_of_file, take
-from ._library import Invalid, NotFound, StowageError, Unsupported, call, lib, need
+from ._library import Invalid, NotFound, StowageError, Unsupported, call, check, lib, need
 from ._text import LazyText, as_series, column_names, find_text
 
 if TYPE_CHECKING:
     import numpy
 
 _CHUNK_BYTES = 4 << 20
+_ZERO, _ONE = ctypes.c_uint64(0), ctypes.c_uint64(1)
+
+
+def _address(array: "numpy.ndarray[Any, Any]") -> int:
+    """Returns the address of a new array's first byte. Faster than `array.ctypes.data`, which builds objects first."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (ValueError, TypeError):  # NumPy exports no buffer of this type
+        return int(array.ctypes.data)
 
 
 def open(
@@ -121,6 +130,9 @@ class LazyArray:
         self.shape: Tuple[int, ...] = shape_of(info)
         self.dtype, self._is_bfloat16 = numpy_type(info.dtype.decode())
         self._row_items = int(info.row_items)
+        #: The shape of one row, for the fast path; None: it does not apply.
+        self._row_shape = self.shape[1:] if self.shape and self._row_items > 0 else None
+        self._read_rows = lib().stow_array_read
 
     # ---- facts ----
 
@@ -191,9 +203,30 @@ class LazyArray:
         self._read(chunk, first, count, step, span.item, span.items)
         return chunk
 
+    def _one_row(self, row: int) -> Any:
+        """Returns one row, without the general index: training reads rows one by one."""
+        import numpy
+
+        out: Any = numpy.empty(self._row_shape, self.dtype)
+        if not self._closer.alive:
+            raise ValueError(f"{self._origin.name} is closed")
+        with self._lock:
+            status = self._read_rows(self._handle, row, _ONE, _ONE, _ZERO, _ZERO, _address(out))
+            if status != 0:
+                try:
+                    check(status)
+                except StowageError as error:
+                    raise self._origin.explain(error)
+        return out if self._row_shape else out[()]
+
     def __getitem__(self, index: Any) -> Any:
         import numpy
 
+        if (type(index) is int or isinstance(index, numpy.integer)) and self._row_shape is not None:
+            rows = self.shape[0]
+            row = int(index)
+            if -rows <= row < rows:
+                return self._one_row(row % rows)
         if not isinstance(index, tuple):
             index = (index,)
         # Let NumPy interpret the index, on an array that takes no memory.

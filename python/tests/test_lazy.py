@@ -50,6 +50,26 @@ class Lazy(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder.name, name)
 
+    def test_one_row_is_what_numpy_gives(self):
+        arrays = [
+            np.arange(150.0).reshape(50, 3), np.arange(7), np.arange(7).astype("M8[s]"), np.arange(14).reshape(7, 2).astype("m8[D]"),
+            np.asfortranarray(np.arange(20.0).reshape(5, 4)), np.zeros((3, 0)), np.array(["abc", "de"], "S3"), np.zeros((3, 2), "c16"),
+            np.arange(24).reshape(4, 2, 3).astype("f2"), np.arange(8.0).reshape(4, 2).astype(">f8"), np.array([[True, False]] * 2),
+        ]
+        for a in arrays:
+            np.save(self.path("row.npy"), a)
+            x = stowage.open(self.path("row.npy"))
+            for i in [0, 1, -1, len(a) - 1, -len(a), np.int32(0), np.uint8(1), np.int64(-1)]:
+                is_, should = x[i], a[i]
+                self.assertEqual((type(is_), is_.shape), (type(should), should.shape))
+                self.assertTrue(np.array_equal(is_, should), (a.dtype, i))
+            for i in [len(a), -len(a) - 1, np.int64(len(a))]:
+                with self.assertRaises(IndexError):
+                    x[i]
+        x.close()
+        with self.assertRaises(ValueError):
+            x[0]
+
     def test_any_index_gives_what_numpy_gives(self):
         rng, same, refused = random.Random(5), 0, 0
         for shape in [(20,), (20, 7), (9, 5, 4), (6, 1, 3), (0, 3), (4, 0, 2)]:

@@ -90,10 +90,7 @@ static bool take_comma(csv_field *f, const char *at, const char *stop, bool padd
   return take_number(f, copy, copy + length, padded);
 }
 
-/* Classifies the field text[0, length), ignoring surrounding spaces. The byte after it must not
- * belong to a number: a delimiter, a quote, a line end or the '\0' after the window. */
-static void classify(const csv *c, csv_field *f, const char *text, size_t length) {
-  bool padded = c->padded != NULL && f < c->fields + c->columns && c->padded[f - c->fields];
+void csv_classify(const csv *c, csv_field *f, bool padded, const char *text, size_t length) {
   bool comma = c->careful && c->options->decimal == ',';
   f->text = text;
   f->length = (uint32_t)length;
@@ -172,6 +169,11 @@ static const char *unescape(csv *c, const char *text, const char *stop, size_t *
   return copy;
 }
 
+/* Returns whether "007" is a number in the column of a field of c->fields. */
+static bool is_padded(const csv *c, const csv_field *f) {
+  return c->padded != NULL && f < c->fields + c->columns && c->padded[f - c->fields];
+}
+
 /* Parses the quoted field at *at, which points to its opening quote; `stop` is the end of the
  * row. */
 static stow_status take_quoted(csv *c, csv_field *f, const char **at, const char *stop,
@@ -193,7 +195,7 @@ static stow_status take_quoted(csv *c, csv_field *f, const char **at, const char
     STOW_TRY(reserve_unescaped(c, row_bytes));
     text = unescape(c, text, from, &length);
   }
-  classify(c, f, text, length);
+  csv_classify(c, f, is_padded(c, f), text, length);
   return STOW_OK;
 }
 
@@ -217,7 +219,7 @@ static stow_status split_row(csv *c, const char *at, const char *stop, size_t *c
       } else {
         end = memchr(at, c->delimiter, (size_t)(stop - at));
         if (end == NULL) end = stop;
-        classify(c, f, at, (size_t)(end - at));
+        csv_classify(c, f, is_padded(c, f), at, (size_t)(end - at));
       }
       at = end;
     }

@@ -114,6 +114,11 @@ void csv_close(csv *c);
 /* Reads the next row into c->fields; *more is false at the end of the file. */
 stow_status csv_next(csv *c, bool *more);
 
+/* Classifies the field text[0, length), which has no quotes around it and no doubled quotes,
+ * ignoring surrounding spaces. `padded`: "007" is a number. The byte after the field must not
+ * belong to a number: a delimiter, a quote, a line end or the '\0' after the window. */
+void csv_classify(const csv *c, csv_field *f, bool padded, const char *text, size_t length);
+
 /* Makes `view` read rows of the same table from memory that the caller sets in view->in. */
 void csv_view(csv *view, const csv *c);
 

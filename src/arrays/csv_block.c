@@ -13,10 +13,12 @@
  * loops read eight at a time. */
 enum { BATCH_ROWS = 256, BATCH_ROWS_LEAST = 16, BATCH_FIELDS = 2048 };
 
-static const csv_loops portable = {"portable", csv_rows_portable, csv_line_ends_portable};
+static const csv_loops portable = {"portable", csv_rows_portable, csv_line_ends_portable,
+                                   csv_last_row_portable};
 #if defined(__x86_64__)
-static const csv_loops avx2 = {"avx2", csv_rows_avx2, csv_line_ends_avx2};
-static const csv_loops avx512 = {"avx512", csv_rows_avx512, csv_line_ends_avx512};
+static const csv_loops avx2 = {"avx2", csv_rows_avx2, csv_line_ends_avx2, csv_last_row_avx2};
+static const csv_loops avx512 = {"avx512", csv_rows_avx512, csv_line_ends_avx512,
+                                 csv_last_row_avx512};
 #endif
 
 size_t csv_loops_here(const csv_loops *list[CSV_LOOPS_MAX]) {
@@ -57,6 +59,23 @@ size_t csv_line_ends(const char *at, size_t count) {
   return chosen()->line_ends(at, count);
 }
 
+const char *csv_last_row(const csv *c, const char *at, const char *end) {
+  return csv_last_row_by(c, at, end, chosen());
+}
+
+const char *csv_last_row_by(const csv *c, const char *at, const char *end, const csv_loops *by) {
+  const char *found = NULL;
+  for (bool odd = true; odd && at < end;) {
+    const char *last = by->last_row(at, end, c->delimiter, &odd);
+    if (last != NULL) at = found = last;
+    if (!odd) break;
+    last = csv_row_end(c, at, end);
+    if (last == NULL) break;
+    at = found = last + 1;
+  }
+  return found;
+}
+
 static stow_status odd_row(csv_block *b, csv *c) {
   bool more = false;
   STOW_TRY(csv_next(c, &more));
@@ -70,23 +89,38 @@ stow_status csv_block_fill(csv_block *b, csv *c) {
   return csv_block_fill_by(b, c, chosen());
 }
 
+static void free_batch(csv_batch *f) {
+  free(f->ends);
+  free(f->texts);
+  free(f->gaps);
+  free(f->copy);
+}
+
+static stow_status make_batch(csv_batch *f, const csv_block *b, const csv *c) {
+  size_t most = BATCH_FIELDS / b->count;
+  if (most < BATCH_ROWS_LEAST) most = BATCH_ROWS_LEAST;
+  if (most > BATCH_ROWS) most = BATCH_ROWS;
+  size_t fields = most * b->count;
+  *f = (csv_batch){.most = most, .size = most};
+  f->ends = malloc((2 * fields + CSV_ENDS_MORE + 2 * most + 1) * sizeof *f->ends);
+  f->texts = malloc(most * sizeof *f->texts);
+  f->gaps = malloc(fields * sizeof *f->gaps);
+  if (f->ends == NULL || f->texts == NULL || f->gaps == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
+  f->start = f->ends + fields + CSV_ENDS_MORE;
+  f->lines = f->start + most + 1;
+  f->lengths = f->lines + most;
+  return STOW_OK;
+}
+
 stow_status csv_block_fill_by(csv_block *b, csv *c, const csv_loops *by) {
-  csv_batch f = {.most = BATCH_FIELDS / b->count};
-  if (f.most < BATCH_ROWS_LEAST) f.most = BATCH_ROWS_LEAST;
-  if (f.most > BATCH_ROWS) f.most = BATCH_ROWS;
-  f.size = f.most;
-  size_t fields = f.most * b->count;
-  f.ends = malloc((2 * fields + CSV_ENDS_MORE + 2 * f.most + 1) * sizeof *f.ends);
-  if (f.ends == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
-  f.start = f.ends + fields + CSV_ENDS_MORE;
-  f.lines = f.start + f.most + 1;
-  f.lengths = f.lines + f.most;
-  stow_status status = STOW_OK;
+  csv_batch f;
+  stow_status status = make_batch(&f, b, c);
   while (c->in.at < c->in.end && status == STOW_OK) {
     bool odd = c->careful;
     if (!c->careful) status = by->rows(b, c, &f, &odd);
     if (status == STOW_OK && odd) status = odd_row(b, c);
   }
-  free(f.ends);
+  free_batch(&f);
   return status;
 }

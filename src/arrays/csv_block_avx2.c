@@ -2,5 +2,6 @@
 #if defined(__x86_64__)
 #define CSV_ROWS      csv_rows_avx2
 #define CSV_LINE_ENDS csv_line_ends_avx2
+#define CSV_LAST_ROW  csv_last_row_avx2
 #include "arrays/csv_block.inc"
 #endif

@@ -73,6 +73,11 @@ static stow_status check_dataset(const hdf5 *h, hdf5_dataset *d) {
       return stow_fail(STOW_ERR_FORMAT, "%s: dataset %.200s: a chunk without values", h->path,
                        d->name);
   }
+  uint64_t end;
+  if (d->place != HDF5_NO_PLACE &&
+      (d->type == DTYPE_NONE || d->chunk[0] > 0 || !checked_add(&end, d->place, bytes) ||
+       end > (uint64_t)h->opened.st_size))
+    d->place = HDF5_NO_PLACE; /* libhdf5 reads it, and says what is wrong */
   return STOW_OK;
 }
 
@@ -267,9 +272,25 @@ static stow_status read_part(dataset_reader *r, uint64_t offset) {
   return STOW_OK;
 }
 
+/* Reads values that stand in the file as they are. */
+static stow_status read_direct(const dataset_reader *r, uint64_t offset, char *to, size_t count) {
+  for (offset += r->d.place; count > 0;) {
+    ssize_t got = pread(r->h->child.file, to, count, (off_t)offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0)
+      return stow_fail(STOW_ERR_IO, "%s: cannot read at byte %" PRIu64 ": %s", r->h->path, offset,
+                       got < 0 ? strerror(errno) : "the file was cut while it was read");
+    to += got;
+    offset += (uint64_t)got;
+    count -= (size_t)got;
+  }
+  return STOW_OK;
+}
+
 static stow_status read_values(void *user, uint64_t offset, void *to, size_t count) {
   dataset_reader *r = user;
   char *at = to;
+  if (r->d.place != HDF5_NO_PLACE) return read_direct(r, offset, to, count);
   while (count > 0) {
     /* A forked child shares the memory with its parent, which reads on. */
     if (offset < r->at || offset >= r->end || r->h->in_shared != r || r->h->child.owner != getpid())
@@ -320,7 +341,7 @@ static stow_status find_repeats(void *user, uint64_t offset, uint64_t *count, ui
   dataset_reader *r = user;
   uint64_t total = r->d.count * r->d.item_bytes;
   *count = 0;
-  if (total < REPEATS_LEAST) return STOW_OK;
+  if (total < REPEATS_LEAST || r->d.place != HDF5_NO_PLACE) return STOW_OK;
   if (!r->asked) STOW_TRY(ask_written(r));
   if (!r->known) return STOW_OK;
   memcpy(item, r->fill, sizeof r->fill);

@@ -13,9 +13,10 @@
  * to write files or to use the network. Its end is an error message here. Every answer of the
  * worker is checked, as the bytes of a file are.
  *
- * Called by the array reader and by inspect. Values are read in parts that follow the chunks. A
- * file can never make us open another one. One handle is for one thread at a time; several handles
- * can be used in parallel. A handle that a forked child inherits starts its own worker there. */
+ * Called by the array reader and by inspect. Values are read in parts that follow the chunks. Where
+ * a dataset stands in the file as one piece, libhdf5 only says where, and this process reads it. No
+ * file makes us open another one. One handle is for one thread at a time; several handles can be
+ * used in parallel. A handle that a forked child inherits works there with a worker of its own. */
 #ifndef ARRAYS_HDF5_H
 #define ARRAYS_HDF5_H
 
@@ -25,6 +26,7 @@
 #define HDF5_NAME_MAX 512
 #define HDF5_TYPE_MAX 64
 #define HDF5_DIMS_MAX 32 /* H5S_MAX_RANK */
+#define HDF5_NO_PLACE UINT64_MAX
 
 typedef struct hdf5_dataset {
   char name[HDF5_NAME_MAX];      /* its path: "group/data" */
@@ -35,6 +37,8 @@ typedef struct hdf5_dataset {
   bool filtered; /* chunks pass through a filter: each is decoded as a whole */
   uint64_t shape[HDF5_DIMS_MAX];
   uint64_t chunk[HDF5_DIMS_MAX]; /* chunk[0] 0: not chunked */
+  uint64_t place; /* byte of the file where the values stand as they are read; HDF5_NO_PLACE: they
+                   * do not stand together, or are stored in another form */
 } hdf5_dataset;
 
 typedef struct hdf5 hdf5;

@@ -82,11 +82,23 @@ static void name_filter(const hdf5_library *l, h5_id plist, hdf5_dataset *d) {
   }
 }
 
-/* Reads the layout: chunks and filters. Values in other files are not read: a file can never make
- * us open another one. */
-static void read_layout(const hdf5_library *l, h5_id object, hdf5_dataset *d) {
+/* Finds where the values stand, if they stand in the file exactly as H5Dread would return them. */
+static void find_place(const hdf5_library *l, h5_id object, h5_id type, hdf5_dataset *d) {
+  uint64_t bytes = d->item_bytes;
+  if (l->H5Dget_offset == NULL || l->H5Tget_order == NULL || d->type == DTYPE_NONE) return;
+  if (d->item_bytes > 1 && l->H5Tget_order(type) != H5_ORDER_LITTLE) return;
+  for (uint32_t i = 0; i < d->dims; i++)
+    if (!checked_mul(&bytes, bytes, d->shape[i])) return;
+  if (d->count == 0 || l->H5Dget_storage_size(object) != bytes) return;
+  d->place = l->H5Dget_offset(object); /* HDF5_NO_PLACE if there is none, as libhdf5 writes it */
+}
+
+/* The layout: chunks, filters, and values in other files, which are not read: no file makes us open
+ * another one. */
+static void read_layout(const hdf5_library *l, h5_id object, h5_id type, hdf5_dataset *d) {
   h5_size chunk[HDF5_DIMS_MAX];
   h5_id plist = l->H5Dget_create_plist(object);
+  d->place = HDF5_NO_PLACE;
   if (plist < 0) return;
   int layout = l->H5Pget_layout(plist);
   if (layout == H5_LAYOUT_VIRTUAL || l->H5Pget_external_count(plist) > 0) {
@@ -97,6 +109,7 @@ static void read_layout(const hdf5_library *l, h5_id object, hdf5_dataset *d) {
   }
   if (layout == H5_LAYOUT_CHUNKED && l->H5Pget_chunk(plist, (int)d->dims, chunk) == (int)d->dims)
     for (uint32_t i = 0; i < d->dims; i++) d->chunk[i] = chunk[i];
+  if (layout == H5_LAYOUT_CONTIGUOUS && !d->filtered) find_place(l, object, type, d);
   l->H5Pclose(plist);
 }
 
@@ -121,7 +134,7 @@ static stow_status describe(hdf5_file *f, h5_id object, hdf5_dataset *d) {
   if (status == STOW_OK && space < 0) status = fail(f, d->name, "read its shape");
   if (status == STOW_OK) name_type(l, type, d);
   if (status == STOW_OK) status = read_shape(f, space, d);
-  if (status == STOW_OK) read_layout(l, object, d);
+  if (status == STOW_OK) read_layout(l, object, type, d);
   if (type >= 0) l->H5Tclose(type);
   if (space >= 0) l->H5Sclose(space);
   return status;

@@ -111,7 +111,9 @@ static bool take_all(void *library) {
   take(library, "H5Dget_num_chunks", &loaded.H5Dget_num_chunks);
   take(library, "H5Dget_chunk_info", &loaded.H5Dget_chunk_info);
   take(library, "H5Dchunk_iter", &loaded.H5Dchunk_iter);
-  missing[0] = '\0'; /* these four are optional */
+  take(library, "H5Dget_offset", &loaded.H5Dget_offset);
+  take(library, "H5Tget_order", &loaded.H5Tget_order);
+  missing[0] = '\0'; /* these are optional */
   return take(library, "H5Lvisit1", &loaded.visit) || take(library, "H5Lvisit", &loaded.visit);
 }
 

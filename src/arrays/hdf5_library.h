@@ -40,7 +40,8 @@ enum {
   H5_CLASS_ENUM = 8,
   H5_CLASS_ARRAY = 10
 };
-enum { H5_LAYOUT_CHUNKED = 2, H5_LAYOUT_VIRTUAL = 3 };
+enum { H5_LAYOUT_CONTIGUOUS = 1, H5_LAYOUT_CHUNKED = 2, H5_LAYOUT_VIRTUAL = 3 };
+enum { H5_ORDER_LITTLE = 0 };
 enum { H5_FILL_UNDEFINED = 0, H5_FILL_TIME_NEVER = 1 };
 
 /* name, result, parameters */
@@ -93,6 +94,9 @@ typedef struct hdf5_library {
 #undef HDF5_FIELD
   /* H5Lvisit, H5Lvisit1 from 1.12 on. */
   int (*visit)(h5_id group, int index, int order, h5_visit take, void *context);
+  /* Optional. */
+  uint64_t (*H5Dget_offset)(h5_id);
+  int (*H5Tget_order)(h5_id);
   /* NULL in older versions. */
   int (*H5Dget_chunk_storage_size)(h5_id, const h5_size *, h5_size *); /* 1.10.2 */
   int (*H5Dget_num_chunks)(h5_id, h5_id, h5_size *);                   /* 1.10.5 */

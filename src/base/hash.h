@@ -51,7 +51,7 @@ typedef struct intern {
   uint32_t *offsets_lo; /* start of string i, low and high half in separate arrays to save memory */
   uint16_t *offsets_hi;
   uint32_t count, offsets_capacity;
-  uint32_t *table; /* number + 1, 0 empty */
+  uint64_t *table; /* number + 1 and half of the hash; 0: empty */
   size_t table_capacity;
   uint64_t max_bytes; /* limit for `bytes`; 0: none */
   uint64_t seed;
@@ -64,5 +64,14 @@ stow_status intern_add(intern *t, uint32_t *number, const char *bytes, size_t co
 const char *intern_get(const intern *t, uint32_t number, size_t *count);
 /* Returns true if the string is in the table. */
 bool intern_find(const intern *t, uint32_t *number, const char *bytes, size_t count);
+
+/* intern_add for many strings: faster, because the memory of several is fetched together. */
+stow_status intern_add_many(intern *t, const char *const *texts, const uint32_t *lengths,
+                            size_t count, uint64_t *numbers);
+/* intern_find for many strings; returns how many were found. The number of any other string is
+ * INTERN_NONE. */
+#define INTERN_NONE UINT64_MAX
+size_t intern_find_many(const intern *t, const char *const *texts, const uint32_t *lengths,
+                        size_t count, uint64_t *numbers);
 
 #endif

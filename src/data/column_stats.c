@@ -104,10 +104,13 @@ static void add_integers(column_stats *t, const csv_column *c, size_t rows) {
                         : near[i] >= 0x1p63 || (int64_t)near[i] != (int64_t)c->values[at + i];
   }
   scan_join(wide ? &t->wides : &t->integers, &part);
+  if (c->bools) t->false_count += part.zeros; /* used only if nothing else is in the column */
 }
 
 void column_stats_block(column_stats *t, const csv_column *c, size_t rows) {
   t->missing += c->missing;
+  t->missing_words += c->missing_words;
+  t->bools += c->bools ? rows : 0;
   t->text_bytes += c->text_bytes;
   if (c->longest > t->longest) t->longest = c->longest;
   if (c->shortest < t->shortest) t->shortest = c->shortest;
@@ -121,7 +124,8 @@ void column_stats_block(column_stats *t, const csv_column *c, size_t rows) {
     break;
   default: add_integers(t, c, rows);
   }
-  t->numbers += c->numbers ? rows : 0; /* only zero or nonzero matters */
+  /* Only zero or nonzero matters; if all are booleans, `bools` is exact. */
+  t->numbers += c->numbers ? rows : 0;
 }
 
 /* ---- the type of the column ---- */

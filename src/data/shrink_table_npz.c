@@ -6,6 +6,7 @@
  * several ranks does so with its own rows, into its own part of every member, and records the
  * columns that it has finished. */
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include "data/table_texts.h"
 #include "data/team.h"
 #include "data/text_layout.h"
+#include "data/workers.h"
 #include "numbers/cast.h"
 
 typedef struct npz_out {
@@ -71,6 +73,7 @@ static stow_status cast_run(void *context, uint64_t *values, size_t rows, csv_fo
  * `l`, until it is exceeded. */
 static stow_status each_run(npz_out *o, size_t i, dtype to, sink *s, loss *l) {
   casting c = {.out = o, .column = i, .to = to, .sink = s, .loss = l};
+  table_log log = o->log; /* each thread has its own position in it */
   uint64_t *values = malloc((2 * o->log.rows_most + 1) * sizeof *values);
   if (values == NULL) return no_memory(o);
   c.made = values + o->log.rows_most;
@@ -82,7 +85,7 @@ static stow_status each_run(npz_out *o, size_t i, dtype to, sink *s, loss *l) {
       continue;
     }
     csv_form form = CSV_INTEGERS;
-    status = table_log_read(&o->log, run, i, values, &form);
+    status = table_log_read(&log, run, i, values, &form);
     if (status == STOW_OK) status = cast_run(&c, values, o->log.runs[run].rows, form);
     if (l != NULL && l->exceeded) break;
   }
@@ -301,9 +304,10 @@ static stow_status count_text(void *context, const char *text, size_t length) {
   return STOW_OK;
 }
 
-static table_texts texts_of(npz_out *o, size_t i) {
+/* `log` is a copy of o->log: each thread has its own position in it. */
+static table_texts texts_of(const npz_out *o, size_t i, table_log *log) {
   bool numbered = !o->state.too_many[i];
-  return (table_texts){.log = &o->log,
+  return (table_texts){.log = log,
                        .column = i,
                        .words = numbered ? &o->state.words[i] : NULL,
                        .codes = o->own.codes != NULL ? o->own.codes[i] : NULL};
@@ -318,7 +322,8 @@ static stow_status fill_piece(npz_out *o, const piece *p, sink *s) {
                  .kind = p->kind,
                  .unit = f->columns[p->column].unit,
                  .type = text_offset_type(&f->columns[p->column].layout.texts)};
-  table_texts texts = texts_of(o, p->column);
+  table_log log = o->log;
+  table_texts texts = texts_of(o, p->column, &log);
   if (p->kind == PIECE_OFFSETS) {
     t.at = p->bytes_before; /* position in the texts: see measure_pieces */
     if (team_leads(o->job->budget->team)) STOW_TRY(put_offset(&t));
@@ -358,6 +363,96 @@ static stow_status write_piece(npz_out *o, archive *z, size_t number) {
   return budget_report(o->job->budget, number + 1, o->piece_count);
 }
 
+/* ---- several threads ---- */
+
+/* Each thread takes the next member and fills it. */
+typedef struct filling {
+  npz_out *out;
+  archive *archive;
+  sink *sinks; /* one per piece */
+  pthread_mutex_t lock;
+  size_t next, done;  /* guarded by lock: pieces taken, pieces filled */
+  bool *filled;       /* guarded by lock, one per piece */
+  size_t flushed;     /* guarded by lock: pieces that were flushed */
+  stow_status failed; /* guarded by lock */
+  /* Held while a member of texts is filled: its distinct texts may take a quarter of the budget, so
+   * only one such member at a time. */
+  pthread_mutex_t texts;
+} filling;
+
+static stow_status fill_one(filling *f, size_t number) {
+  const piece *p = &f->out->pieces[number];
+  bool texts = p->kind != PIECE_NUMBERS;
+  if (texts) pthread_mutex_lock(&f->texts);
+  stow_status status = fill_piece(f->out, p, &f->sinks[number]);
+  if (texts) pthread_mutex_unlock(&f->texts);
+  return status;
+}
+
+/* Flushes the members that are complete and have only complete ones before them. */
+static void note_filled(filling *f, size_t number) {
+  f->filled[number] = true;
+  while (f->flushed < f->out->piece_count && f->filled[f->flushed]) {
+    const zip_out_member *m = &f->archive->zip.members[f->sinks[f->flushed++].member];
+    writer_flush_to(f->archive->zip.to, m->offset + m->bytes);
+  }
+}
+
+static stow_status fill_some(void *context, unsigned thread) {
+  filling *f = context;
+  stow_status status = STOW_OK;
+  (void)thread;
+  for (;;) {
+    pthread_mutex_lock(&f->lock);
+    size_t number = f->next++;
+    bool stop = number >= f->out->piece_count || f->failed != STOW_OK;
+    pthread_mutex_unlock(&f->lock);
+    if (stop) return status;
+    status = fill_one(f, number);
+    pthread_mutex_lock(&f->lock);
+    if (status == STOW_OK) {
+      note_filled(f, number);
+      status = budget_report(f->out->job->budget, ++f->done, f->out->piece_count);
+    }
+    if (status != STOW_OK) f->failed = status;
+    pthread_mutex_unlock(&f->lock);
+  }
+}
+
+static stow_status fill_pieces(filling *f) {
+  npz_out *o = f->out;
+  zip_out *z = &f->archive->zip;
+  for (size_t i = 0; i < o->piece_count; i++) {
+    sink *s = &f->sinks[i];
+    STOW_TRY(begin_piece(o, f->archive, &o->pieces[i], s));
+    s->part = true;
+    s->offset = z->members[s->member].filled;
+  }
+  unsigned threads = o->job->budget->threads;
+  if (threads > o->piece_count) threads = (unsigned)o->piece_count;
+  STOW_TRY(workers_run(threads, fill_some, f));
+  for (size_t i = 0; i < o->piece_count; i++) {
+    const sink *s = &f->sinks[i];
+    const zip_out_member *m = &z->members[s->member];
+    STOW_TRY(zip_out_took(z, s->member, s->offset - m->filled, s->crc));
+  }
+  return STOW_OK;
+}
+
+static stow_status fill_columns(npz_out *o, archive *z) {
+  filling f = {.out = o, .archive = z, .sinks = calloc(o->piece_count, sizeof *f.sinks)};
+  f.filled = calloc(o->piece_count, sizeof *f.filled);
+  if (f.sinks == NULL || f.filled == NULL) return free(f.sinks), free(f.filled), no_memory(o);
+  pthread_mutex_init(&f.lock, NULL);
+  pthread_mutex_init(&f.texts, NULL);
+  stow_status status = fill_pieces(&f);
+  pthread_mutex_destroy(&f.texts);
+  pthread_mutex_destroy(&f.lock);
+  free(f.filled);
+  free(f.sinks);
+  return status;
+}
+
 /* ---- several ranks ---- */
 
 /* Computes each rank's share of each member. For offsets, what counts is how many bytes of text
@@ -366,7 +461,7 @@ static stow_status own_bytes(npz_out *o, uint64_t *own) {
   const shrink_result *r = o->job->result;
   for (size_t i = 0; i < o->piece_count; i++) {
     const piece *p = &o->pieces[i];
-    table_texts texts = texts_of(o, p->column);
+    table_texts texts = texts_of(o, p->column, &o->log);
     own[i] = 0;
     if (p->kind == PIECE_NUMBERS)
       own[i] = o->own.rows * dtype_bytes(r->items[p->column].to);
@@ -477,7 +572,10 @@ static stow_status share_columns(npz_out *o, archive *z) {
 /* ---- the archive ---- */
 
 static stow_status write_columns(npz_out *o, archive *z) {
+  unsigned threads = o->job->budget->threads;
   if (!team_alone(o->job->budget->team)) return share_columns(o, z);
+  /* A checkpoint describes members written one after the other. */
+  if (threads > 1 && o->piece_count > 1 && z->checkpoint == NULL) return fill_columns(o, z);
   for (size_t i = 0; i < o->piece_count; i++) STOW_TRY(write_piece(o, z, i));
   return STOW_OK;
 }

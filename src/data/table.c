@@ -298,10 +298,12 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
   c->padded = p.padded;
   pthread_mutex_init(&p.lock, NULL);
   pthread_cond_init(&p.turned, NULL);
+  pthread_rwlock_init(&p.words_lock, NULL);
   stow_status status = begin_rows(&p);
   if (status == STOW_OK) status = workers_run(p.threads, member_work, &p);
   if (status == STOW_OK && to != NULL && to->state != NULL && b->checkpoint != NULL && p.place > 0)
     status = table_save(&p); /* the next steps are recorded after it */
+  pthread_rwlock_destroy(&p.words_lock);
   pthread_cond_destroy(&p.turned);
   pthread_mutex_destroy(&p.lock);
   c->padded = NULL;

@@ -24,6 +24,8 @@ typedef struct table_window {
   column_stats *stats; /* for this window only */
   intern *words;       /* its texts; with one thread, the pass's own */
   bool *raw;           /* columns whose texts are not numbered, but kept in `texts` */
+  bool *ignored;       /* columns whose texts nobody needs */
+  bool *shared;        /* columns with codes of the pass's dictionary */
   buffer *texts;
   uint32_t *codes; /* maps its texts to the pass's while they are merged */
   size_t code_capacity;
@@ -48,8 +50,11 @@ typedef struct table_pass {
   bool ended;             /* nothing is left to take */
   bool large;             /* a large window is in use: one at a time, and no other window with it */
   stow_status failed;     /* a thread failed: the others stop */
-  unsigned taking;        /* windows that are merged, but not yet taken */
-  uint64_t place, lines;  /* position in the stream after the last merged window */
+  unsigned taking;        /* windows merged, but not yet taken */
+  /* With several threads: also guards the texts, which windows look up while they are parsed. Taken
+   * after `lock`. */
+  pthread_rwlock_t words_lock;
+  uint64_t place, lines; /* of the stream: after the last merged window */
 } table_pass;
 
 /* Saves and restores what is merged so far. (table_save.c) */

@@ -23,13 +23,10 @@ static stow_status no_memory(const table_pass *p) {
 
 /* Returns the end of the last whole row in the window; NULL if there is none. */
 static const char *last_row_end(const csv *c) {
-  const char *at = (const char *)c->in.at, *end = (const char *)c->in.end, *found = NULL;
-  if (memchr(at, '"', (size_t)(end - at)) == NULL) {
-    found = memrchr(at, '\n', (size_t)(end - at));
-    return found != NULL ? found + 1 : NULL;
-  }
-  for (const char *row = at; (row = csv_row_end(c, row, end)) != NULL;) found = ++row;
-  return found;
+  const char *at = (const char *)c->in.at, *end = (const char *)c->in.end;
+  if (memchr(at, '"', (size_t)(end - at)) != NULL) return csv_last_row(c, at, end);
+  const char *found = memrchr(at, '\n', (size_t)(end - at));
+  return found != NULL ? found + 1 : NULL;
 }
 
 /* Bounds the values of a window: a thread's budget may be less than 256 KiB of text needs. */
@@ -134,10 +131,14 @@ static stow_status make_values(table_window *w, size_t rows_max) {
   return STOW_OK;
 }
 
+static bool is_skipped(const table_pass *p, size_t i) {
+  return p->to != NULL && p->to->skip != NULL && p->to->skip[i];
+}
+
 /* Returns whether texts of the column are kept as they are. With the lock held. */
 static bool is_raw(const table_pass *p, size_t i) {
   if (p->to == NULL || !p->to->keeps_texts || p->state->stats[i].mixed) return false;
-  return p->state->too_many[i] && (p->to->skip == NULL || !p->to->skip[i]);
+  return p->state->too_many[i] && !is_skipped(p, i);
 }
 
 /* Copies the current forms of the columns. The lock is held. */
@@ -146,6 +147,8 @@ static void know_forms(table_window *w) {
   memcpy(w->forms, p->forms, p->state->count * sizeof *w->forms);
   for (size_t i = 0; i < p->state->count; i++) {
     w->raw[i] = is_raw(p, i);
+    w->ignored[i] =
+        is_skipped(p, i) || (!w->raw[i] && p->state->too_many[i]) || p->state->stats[i].mixed;
     w->no_times[i] = p->state->stats[i].not_times;
   }
 }
@@ -190,29 +193,72 @@ void table_window_shed(table_window *w) {
 
 /* ---- parsing ---- */
 
-static stow_status code_of(void *context, size_t column, const char *text, size_t length,
-                           uint64_t *code) {
+/* With several threads, a text's code is its number in the pass's dictionary, if that had it
+ * already, or LOCAL and its number in the window's own dictionary. Merging replaces the latter. */
+#define LOCAL (UINT64_C(1) << 63)
+
+static stow_status add_local(table_window *w, size_t column, const char *const *texts,
+                             const uint32_t *lengths, size_t count, uint64_t *codes) {
+  for (size_t i = 0; i < count; i++) {
+    uint32_t number;
+    if (codes[i] != INTERN_NONE) continue;
+    STOW_TRY(intern_add(&w->words[column], &number, texts[i], lengths[i]));
+    codes[i] = LOCAL | number;
+  }
+  return STOW_OK;
+}
+
+/* Most texts occur often, so the pass's dictionary has most of them. */
+static stow_status number_by_pass(table_window *w, size_t column, const char *const *texts,
+                                  const uint32_t *lengths, size_t count, uint64_t *codes) {
+  table_pass *p = w->pass;
+  pthread_rwlock_rdlock(&p->words_lock);
+  size_t found = intern_find_many(&p->state->words[column], texts, lengths, count, codes);
+  pthread_rwlock_unlock(&p->words_lock);
+  if (found > 0) w->shared[column] = true;
+  return found < count ? add_local(w, column, texts, lengths, count, codes) : STOW_OK;
+}
+
+/* Keeps texts as they are; a code is a text's position and length: see pack_texts. */
+static stow_status keep_raw(buffer *to, const char *const *texts, const uint32_t *lengths,
+                            size_t count, uint64_t *codes) {
+  for (size_t i = 0; i < count; i++) {
+    codes[i] = (uint64_t)to->length << 32 | lengths[i];
+    STOW_TRY(buffer_append(to, texts[i], lengths[i]));
+  }
+  return STOW_OK;
+}
+
+static stow_status number_texts(void *context, size_t column, const char *const *texts,
+                                const uint32_t *lengths, size_t count, uint64_t *codes) {
   table_window *w = context;
   table_pass *p = w->pass;
-  uint32_t number = 0;
-  *code = 0;
-  if (p->to != NULL && p->to->skip != NULL && p->to->skip[column]) return STOW_OK;
   column_stats *t = &w->stats[column];
-  if (w->raw[column]) { /* its position and length: see pack_texts */
-    *code = (uint64_t)w->texts[column].length << 32 | length;
-    if (!t->not_times) column_stats_text(t, text, length);
-    return buffer_append(&w->texts[column], text, length);
-  }
-  if (w->words == p->state->words && (p->state->too_many[column] || t->mixed)) {
-    if (!t->not_times) column_stats_text(t, text, length);
-    return STOW_OK;
+  bool alone = w->words == p->state->words, raw = w->raw[column];
+  bool none = w->ignored[column] || (alone && (p->state->too_many[column] || t->mixed));
+  if (none) memset(codes, 0, count * sizeof *codes);
+  if (is_skipped(p, column)) return STOW_OK;
+  if (raw || none) {
+    for (size_t i = 0; i < count && !t->not_times; i++) column_stats_text(t, texts[i], lengths[i]);
+    return raw ? keep_raw(&w->texts[column], texts, lengths, count, codes) : STOW_OK;
   }
   intern *words = &w->words[column];
   uint32_t known = words->count;
-  STOW_TRY(intern_add(words, &number, text, length));
-  if (words->count > known && !t->not_times) column_stats_text(t, text, length);
-  *code = number;
-  return STOW_OK;
+  stow_status status = alone ? intern_add_many(words, texts, lengths, count, codes)
+                             : number_by_pass(w, column, texts, lengths, count, codes);
+  /* Other texts were seen before, in this window or an earlier one. */
+  for (uint32_t k = known; k < words->count && !t->not_times; k++) {
+    size_t length;
+    const char *text = intern_get(words, k, &length);
+    column_stats_text(t, text, length);
+  }
+  return status;
+}
+
+static stow_status code_of(table_window *w, size_t column, const char *text, size_t length,
+                           uint64_t *code) {
+  uint32_t bytes = (uint32_t)length;
+  return number_texts(w, column, &text, &bytes, 1, code);
 }
 
 /* Handles a column's first text: everything before it in the window was empty, or makes it
@@ -223,7 +269,7 @@ static stow_status become_text(table_window *w, size_t i, const csv_field *f, ui
   size_t row = w->part.block.rows;
   uint64_t code = 0;
   if (c->numbers) t->numbers += row;
-  if (t->numbers + t->bools + t->missing_words > 0) t->mixed = true;
+  if (t->numbers + t->missing_words + c->missing_words > 0 || c->bools) t->mixed = true;
   if (w->words == w->pass->state->words) { /* one thread: what came before is known */
     const column_stats *before = &w->pass->state->stats[i];
     if (before->numbers + before->bools + before->missing_words > 0) t->mixed = true;
@@ -239,6 +285,30 @@ static stow_status become_text(table_window *w, size_t i, const csv_field *f, ui
   return code_of(w, i, f->text, f->length, &c->values[row]);
 }
 
+/* Stores the value of a field that is not text. */
+static void add_value(table_window *w, size_t i, size_t row, const csv_field *f) {
+  csv_column *c = &w->columns[i];
+  c->numbers =
+      c->numbers || f->kind == CSV_SIGNED || f->kind == CSV_UNSIGNED || f->kind == CSV_FLOAT;
+  switch (f->kind) {
+  case CSV_SIGNED: csv_column_integer(c, row, f->value.i); break;
+  case CSV_UNSIGNED:
+    w->stats[i].wide_count++; /* only zero or nonzero matters */
+    csv_column_wide(c, row, f->value.u);
+    break;
+  case CSV_FLOAT:
+    c->fractions = true;
+    csv_column_float(c, row, f->value.d);
+    break;
+  case CSV_BOOL:
+    c->bools = true;
+    csv_column_integer(c, row, f->value.i);
+    break;
+  case CSV_MISSING: csv_column_float(c, row, (double)NAN); break;
+  case CSV_TEXT: break;
+  }
+}
+
 static stow_status add_field(table_window *w, size_t i, const csv_field *f, uint64_t line) {
   csv_column *c = &w->columns[i];
   column_stats *t = &w->stats[i];
@@ -251,31 +321,21 @@ static stow_status add_field(table_window *w, size_t i, const csv_field *f, uint
     c->missing += f->length == 0;
     return code_of(w, i, f->text, f->length, &c->values[row]);
   }
-  c->numbers =
-      c->numbers || f->kind == CSV_SIGNED || f->kind == CSV_UNSIGNED || f->kind == CSV_FLOAT;
-  switch (f->kind) {
-  case CSV_SIGNED: csv_column_integer(c, row, f->value.i); break;
-  case CSV_UNSIGNED:
-    t->wide_count++;
-    csv_column_wide(c, row, f->value.u);
-    break;
-  case CSV_FLOAT:
-    c->fractions = true;
-    csv_column_float(c, row, f->value.d);
-    break;
-  case CSV_BOOL:
-    t->bools++;
-    t->false_count += f->value.i == 0;
-    csv_column_integer(c, row, f->value.i);
-    break;
-  case CSV_MISSING:
-    c->missing++;
-    t->missing_words += f->length > 0;
-    csv_column_float(c, row, (double)NAN);
-    break;
-  case CSV_TEXT: return become_text(w, i, f, line);
-  }
+  if (f->kind == CSV_TEXT) return become_text(w, i, f, line);
+  add_value(w, i, row, f);
+  c->missing += f->kind == CSV_MISSING;
+  t->missing_words += f->kind == CSV_MISSING && f->length > 0;
   return STOW_OK;
+}
+
+/* For the fast loop: the same as add_field, but the loop counts lengths and missing values. */
+static csv_word add_word(void *context, size_t i, size_t row, const char *text, size_t length) {
+  table_window *w = context;
+  csv_field f;
+  csv_classify(&w->rows, &f, w->columns[i].padded, text, length);
+  if (f.kind == CSV_TEXT) return CSV_WORD_TEXT;
+  add_value(w, i, row, &f);
+  return f.kind == CSV_MISSING ? CSV_WORD_MISSING : CSV_WORD_VALUE;
 }
 
 static stow_status add_row(void *context, csv *c) {
@@ -300,6 +360,7 @@ static void begin_columns(table_window *w) {
   for (size_t i = 0; i < p->state->count; i++) {
     csv_column *c = &w->columns[i];
     *c = (csv_column){.values = c->values, .form = w->forms[i], .shortest = UINT64_MAX};
+    w->shared[i] = false;
     c->padded = p->from->padded != NULL && p->from->padded[i];
     buffer_clear(&w->texts[i]);
     column_stats_begin(&w->stats[i]);
@@ -324,26 +385,35 @@ static void pack_texts(table_window *w, size_t i) {
   texts->length = at;
 }
 
+/* Returns the text of a row of a column whose texts are numbered. */
+static const char *text_at(const table_window *w, size_t i, size_t row, size_t *length) {
+  uint64_t code = w->columns[i].values[row];
+  bool own = w->words == w->pass->state->words || (code & LOCAL) != 0;
+  return intern_get(own ? &w->words[i] : &w->pass->state->words[i], (uint32_t)(code & ~LOCAL),
+                    length);
+}
+
 /* Counts the words for missing values in a column that may be one of times. */
 static void count_gaps(table_window *w, size_t i) {
-  const uint64_t *values = w->columns[i].values;
   const char *at = w->texts[i].data;
+  pthread_rwlock_rdlock(&w->pass->words_lock);
   for (size_t row = 0; row < w->part.block.rows; row++) {
-    size_t length = (size_t)values[row];
+    size_t length = (size_t)w->columns[i].values[row];
     const char *text = at;
     if (w->raw[i])
       at += length;
     else
-      text = intern_get(&w->words[i], (uint32_t)values[row], &length);
+      text = text_at(w, i, row, &length);
     w->stats[i].gap_count += length > 0 && column_stats_gap(text, length);
   }
+  pthread_rwlock_unlock(&w->pass->words_lock);
 }
 
 /* Returns whether the column's texts are known: its values are their numbers, or their lengths. */
 static bool knows_texts(const table_window *w, size_t i) {
   if (w->raw[i]) return true;
-  bool own = w->words != w->pass->state->words;
-  return w->words[i].count > 0 && (own || !(w->pass->state->too_many[i] || w->stats[i].mixed));
+  bool alone = w->words == w->pass->state->words;
+  return !w->ignored[i] && !(alone && (w->pass->state->too_many[i] || w->stats[i].mixed));
 }
 
 static void end_columns(table_window *w) {
@@ -380,10 +450,24 @@ stow_status table_window_first(table_window *w) {
 
 /* ---- merging ---- */
 
-/* Maps the window's text numbers to the pass's. */
-static stow_status merge_words(table_window *w, size_t i) {
+/* Adds the window's texts to the pass's; w->codes maps their numbers. */
+static stow_status add_words(table_window *w, size_t i) {
   table_pass *p = w->pass;
   intern *to = &p->state->words[i];
+  const intern *from = &w->words[i];
+  uint32_t nothing;
+  if (to->count == 0 && p->state->stats[i].missing > 0) STOW_TRY(intern_add(to, &nothing, "", 0));
+  for (uint32_t k = 0; k < from->count; k++) {
+    size_t length;
+    const char *text = intern_get(from, k, &length);
+    STOW_TRY(intern_add(to, &w->codes[k], text, length));
+  }
+  return STOW_OK;
+}
+
+/* Replaces the window's own text numbers by the pass's. */
+static stow_status merge_words(table_window *w, size_t i) {
+  table_pass *p = w->pass;
   const intern *from = &w->words[i];
   csv_column *c = &w->columns[i];
   if (from->count > w->code_capacity) {
@@ -392,14 +476,12 @@ static stow_status merge_words(table_window *w, size_t i) {
     w->code_capacity = w->codes != NULL ? from->count : 0;
     if (w->codes == NULL) return no_memory(p);
   }
-  uint32_t nothing;
-  if (to->count == 0 && p->state->stats[i].missing > 0) STOW_TRY(intern_add(to, &nothing, "", 0));
-  for (uint32_t k = 0; k < from->count; k++) {
-    size_t length;
-    const char *text = intern_get(from, k, &length);
-    STOW_TRY(intern_add(to, &w->codes[k], text, length));
-  }
-  for (size_t row = 0; row < w->part.block.rows; row++) c->values[row] = w->codes[c->values[row]];
+  pthread_rwlock_wrlock(&p->words_lock);
+  stow_status status = add_words(w, i);
+  pthread_rwlock_unlock(&p->words_lock);
+  STOW_TRY(status);
+  for (size_t row = 0; row < w->part.block.rows && from->count > 0; row++)
+    if (c->values[row] & LOCAL) c->values[row] = w->codes[c->values[row] & ~LOCAL];
   return STOW_OK;
 }
 
@@ -409,11 +491,17 @@ static stow_status unnumber_texts(table_window *w, size_t i) {
   w->raw[i] = true;
   for (size_t row = 0; row < w->part.block.rows; row++) {
     size_t length;
-    const char *text = intern_get(&w->words[i], (uint32_t)c->values[row], &length);
+    const char *text = intern_get(&w->words[i], (uint32_t)(c->values[row] & ~LOCAL), &length);
     STOW_TRY(buffer_append(&w->texts[i], text, length));
     c->values[row] = length;
   }
   return STOW_OK;
+}
+
+static void free_words(table_pass *p, size_t i) {
+  pthread_rwlock_wrlock(&p->words_lock);
+  intern_free(&p->state->words[i]);
+  pthread_rwlock_unlock(&p->words_lock);
 }
 
 void table_bound_words(table_pass *p) {
@@ -423,14 +511,18 @@ void table_bound_words(table_pass *p) {
   for (size_t i = 1; i < s->count; i++)
     if (s->words[i].length > s->words[most].length) most = i;
   s->too_many[most] = true;
-  intern_free(&s->words[most]);
+  free_words(p, most);
 }
 
-/* Returns whether the window was parsed without knowing that a column is text: it parsed fields as
- * numbers, or as empty. */
-static bool turned_to_text(const table_window *w) {
-  for (size_t i = 0; i < w->pass->state->count; i++) {
-    if (w->pass->forms[i] != CSV_CODES || w->forms[i] == CSV_CODES) continue;
+/* Returns whether it was parsed without knowing that a column is text (it took fields for numbers,
+ * or for empty), or has codes of a dictionary that was freed since. */
+static bool is_outdated(const table_window *w) {
+  const table_pass *p = w->pass;
+  for (size_t i = 0; i < p->state->count; i++) {
+    bool text = w->columns[i].form == CSV_CODES && !w->raw[i] && !w->ignored[i];
+    if (text && w->shared[i] && is_raw(p, i)) return true;
+    if (text && p->state->too_many[i] && !w->stats[i].not_times) return true; /* see count_gaps */
+    if (p->forms[i] != CSV_CODES || w->forms[i] == CSV_CODES) continue;
     if (w->columns[i].form != CSV_CODES || w->stats[i].mixed) return true;
   }
   return false;
@@ -438,13 +530,13 @@ static bool turned_to_text(const table_window *w) {
 
 /* Handles a text among numbers of earlier windows: its distinct texts are not all known. */
 static void forget_mixed(table_pass *p, size_t i) {
-  if (p->state->stats[i].mixed && p->state->words[i].count > 0) intern_free(&p->state->words[i]);
+  if (p->state->stats[i].mixed && p->state->words[i].count > 0) free_words(p, i);
 }
 
 stow_status table_window_merge(table_window *w) {
   table_pass *p = w->pass;
   table_state *s = p->state;
-  if (turned_to_text(w)) {
+  if (is_outdated(w)) {
     know_forms(w);
     STOW_TRY(table_window_read(w));
   }
@@ -475,17 +567,24 @@ stow_status table_window_make(table_window *w, table_pass *p) {
   w->stats = calloc(columns, sizeof *w->stats);
   w->forms = calloc(columns, sizeof *w->forms);
   w->raw = calloc(columns, sizeof *w->raw);
+  w->ignored = calloc(columns, sizeof *w->ignored);
+  w->shared = calloc(columns, sizeof *w->shared);
   w->no_times = calloc(columns, sizeof *w->no_times);
   w->texts = calloc(columns, sizeof *w->texts);
   w->words = p->threads > 1 ? calloc(columns, sizeof *w->words) : p->state->words;
   if (w->columns == NULL || w->stats == NULL || w->forms == NULL || w->words == NULL ||
-      w->raw == NULL || w->no_times == NULL || w->texts == NULL)
+      w->raw == NULL || w->texts == NULL || w->ignored == NULL || w->shared == NULL ||
+      w->no_times == NULL)
     return no_memory(p);
   for (size_t i = 0; i < columns; i++) w->texts[i] = BUFFER_INIT;
   w->part.raw = w->raw;
   w->part.texts = w->texts;
-  w->part.block = (csv_block){
-      .columns = w->columns, .count = columns, .text = code_of, .row = add_row, .context = w};
+  w->part.block = (csv_block){.columns = w->columns,
+                              .count = columns,
+                              .texts = number_texts,
+                              .word = add_word,
+                              .row = add_row,
+                              .context = w};
   return STOW_OK;
 }
 
@@ -497,6 +596,8 @@ void table_window_free(table_window *w) {
   for (size_t i = 0; w->texts != NULL && i < w->pass->state->count; i++) buffer_free(&w->texts[i]);
   free(w->texts);
   free(w->raw);
+  free(w->ignored);
+  free(w->shared);
   free(w->no_times);
   free(w->bytes);
   free(w->rows.fields);

@@ -75,9 +75,13 @@ stow_status writer_put(const writer *w, uint64_t offset, const void *bytes, size
 
 stow_status writer_write(writer *w, uint64_t offset, const void *bytes, size_t count) {
   STOW_TRY(writer_put(w, offset, bytes, count));
-  if (offset + count > w->bytes) w->bytes = offset + count;
-  if (!w->no_sync) send_behind(w);
+  writer_flush_to(w, offset + count);
   return STOW_OK;
+}
+
+void writer_flush_to(writer *w, uint64_t end) {
+  if (end > w->bytes) w->bytes = end;
+  if (!w->no_sync) send_behind(w);
 }
 
 stow_status writer_end(writer *w, uint64_t bytes) {

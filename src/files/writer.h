@@ -29,6 +29,8 @@ stow_status writer_write(writer *w, uint64_t offset, const void *bytes, size_t c
 /* Writes from several threads at once, each its own bytes; call writer_end with the length
  * afterwards. */
 stow_status writer_put(const writer *w, uint64_t offset, const void *bytes, size_t count);
+/* Begins to flush the bytes before `end`, which writer_put wrote. Not thread-safe. */
+void writer_flush_to(writer *w, uint64_t end);
 /* Sets the length of the file to `bytes`, truncating anything after it. */
 stow_status writer_end(writer *w, uint64_t bytes);
 /* Commit and abandon, as for outfile. */

@@ -14,18 +14,39 @@ typedef struct block {
   csv_block b;
   csv_column columns[COLUMNS_MAX];
   uint64_t *values;
+  uint64_t lines;               /* read in all */
   uint64_t odd_rows, odd_lines; /* rows left to the caller, and the sum of their lines */
 } block;
 
-static stow_status code(void *context, size_t column, const char *text, size_t length,
-                        uint64_t *to) {
+static uint64_t code(size_t column, const char *text, size_t length) {
+  uint64_t made = column;
+  for (size_t i = 0; i < length; i++) made = made * 31 + (unsigned char)text[i];
+  return made;
+}
+
+static stow_status codes(void *context, size_t column, const char *const *texts,
+                         const uint32_t *lengths, size_t count, uint64_t *to) {
   (void)context;
-  *to = column;
-  for (size_t i = 0; i < length; i++) *to = *to * 31 + (unsigned char)text[i];
+  for (size_t i = 0; i < count; i++) to[i] = code(column, texts[i], lengths[i]);
   return STOW_OK;
 }
 
-/* Adds a row like the table reader, without its counting. */
+/* Stores a field as the table reader does. */
+static void store(csv_column *to, size_t row, const csv_field *f) {
+  to->numbers =
+      to->numbers || f->kind == CSV_SIGNED || f->kind == CSV_UNSIGNED || f->kind == CSV_FLOAT;
+  to->bools = to->bools || f->kind == CSV_BOOL;
+  to->fractions = to->fractions || f->kind == CSV_FLOAT;
+  switch (f->kind) {
+  case CSV_SIGNED:
+  case CSV_BOOL: csv_column_integer(to, row, f->value.i); break;
+  case CSV_UNSIGNED: csv_column_wide(to, row, f->value.u); break;
+  case CSV_FLOAT: csv_column_float(to, row, f->value.d); break;
+  case CSV_MISSING: csv_column_float(to, row, (double)NAN); break;
+  case CSV_TEXT: break;
+  }
+}
+
 static stow_status add_row(void *context, csv *c) {
   block *k = context;
   k->odd_rows++;
@@ -33,22 +54,41 @@ static stow_status add_row(void *context, csv *c) {
   for (size_t i = 0; i < k->b.count; i++) {
     const csv_field *f = &c->fields[i];
     csv_column *to = &k->columns[i];
-    if (to->form == CSV_CODES) {
-      code(k, i, f->text, f->length, &to->values[k->b.rows]);
-      continue;
-    }
-    switch (f->kind) {
-    case CSV_SIGNED:
-    case CSV_BOOL: csv_column_integer(to, k->b.rows, f->value.i); break;
-    case CSV_UNSIGNED: csv_column_wide(to, k->b.rows, f->value.u); break;
-    case CSV_FLOAT: csv_column_float(to, k->b.rows, f->value.d); break;
-    case CSV_MISSING: csv_column_float(to, k->b.rows, (double)NAN); break;
-    case CSV_TEXT:
+    bool text = to->form == CSV_CODES, word = !text && f->kind == CSV_MISSING && f->length > 0;
+    to->text_bytes += f->length;
+    if (f->length > to->longest) to->longest = f->length;
+    if (f->length < to->shortest) to->shortest = f->length;
+    to->missing += f->length == 0 || word;
+    to->missing_words += word;
+    if (text || f->kind == CSV_TEXT) {
+      if (!text) memset(to->values, 0, k->b.rows * sizeof *to->values);
       to->form = CSV_CODES;
-      memset(to->values, 0, k->b.rows * sizeof *to->values);
-      code(k, i, f->text, f->length, &to->values[k->b.rows]);
-      break;
+      to->values[k->b.rows] = code(i, f->text, f->length);
+    } else {
+      store(to, k->b.rows, f);
     }
+  }
+  return STOW_OK;
+}
+
+static csv_word add_word(void *context, size_t column, size_t row, const char *text,
+                         size_t length) {
+  block *k = context;
+  csv_field f;
+  static const csv plain;
+  csv_classify(&plain, &f, false, text, length);
+  if (f.kind == CSV_TEXT) return CSV_WORD_TEXT;
+  store(&k->columns[column], row, &f);
+  return f.kind == CSV_MISSING ? CSV_WORD_MISSING : CSV_WORD_VALUE;
+}
+
+/* Reads every row with csv_next. */
+static stow_status every_row(csv_block *b, csv *c) {
+  for (bool more = true; more;) {
+    STOW_TRY(csv_next(c, &more));
+    if (!more) break;
+    STOW_TRY(add_row(b->context, c));
+    b->rows++;
   }
   return STOW_OK;
 }
@@ -66,20 +106,23 @@ static stow_status read_block(block *k, const char *text, size_t length, size_t 
                  .end = window + front + length,
                  .at_eof = true,
                  .name = "block"};
-  size_t rows_max = by->line_ends(text, length) + 1;
+  size_t rows_max = csv_line_ends(text, length) + 1;
   memset(k, 0, sizeof *k);
   k->values = calloc(rows_max * columns, sizeof *k->values);
   k->b = (csv_block){.columns = k->columns,
                      .count = columns,
                      .rows_max = rows_max,
-                     .text = code,
+                     .texts = codes,
+                     .word = add_word,
                      .row = add_row,
                      .context = k};
   for (size_t i = 0; i < columns; i++) {
     k->columns[i].values = k->values + i * rows_max;
     k->columns[i].form = form;
+    k->columns[i].shortest = UINT64_MAX;
   }
-  stow_status status = csv_block_fill_by(&k->b, &c, by);
+  stow_status status = by != NULL ? csv_block_fill_by(&k->b, &c, by) : every_row(&k->b, &c);
+  k->lines = c.lines;
   free(c.fields);
   free(c.unescaped);
   free(window);
@@ -272,6 +315,7 @@ TEST(an_odd_row_is_found_at_its_line)
           CHECK(memcmp(k.values, first.values, 2 * k.b.rows_max * sizeof *k.values) == 0);
           for (size_t c = 0; c < 2; c++) {
             k.columns[c].values = first.columns[c].values;
+            k.columns[c].whole = first.columns[c].whole; /* only a hint */
             if (memcmp(&k.columns[c], &first.columns[c], sizeof k.columns[c]) != 0)
               FAIL("%s: \"%s\" in row %zu: column %zu is not what %s says", list[i]->name, odd[o],
                    at, c, list[0]->name);
@@ -280,6 +324,137 @@ TEST(an_odd_row_is_found_at_its_line)
         }
         free(first.values);
       }
+}
+
+/* ---- words and quotes ---- */
+
+/* Appends a text in quotes, its own quotes doubled. */
+static size_t put_quoted(char *to, const char *text) {
+  char *at = to;
+  *at++ = '"';
+  for (; *text != '\0'; text++) {
+    if (*text == '"') *at++ = '"';
+    *at++ = *text;
+  }
+  *at++ = '"';
+  return (size_t)(at - to);
+}
+
+/* A field of a column of the given kind: 0 integers, 1 floats, 2 booleans, 3 and 4 texts. */
+static size_t random_field(uint64_t *random, char *to, unsigned kind, unsigned odd) {
+  static const char *const words[] = {"", "NA", "n/a", "null", "nan", "-inf", " 7", "TRUE", "12 "};
+  static const char *const bools[] = {"true", "false", "True", "FALSE"};
+  static const char *const texts[] = {"a",
+                                      "some words",
+                                      "",
+                                      "x,y",
+                                      "5 \" disk",
+                                      "two\nlines",
+                                      "\"",
+                                      "\"\"",
+                                      "a long text that fills more than a block of 64 bytes, "
+                                      "with a comma and \"quotes\" in it"};
+  uint64_t r = harness_random(random);
+  char plain[256];
+  if (r % 1000 < odd && kind < 3) {
+    strcpy(plain, words[r / 1000 % 9]);
+  } else if (kind == 0) {
+    sprintf(plain, "%d", (int)(r >> 40) % 1000 - 300);
+  } else if (kind == 1) {
+    sprintf(plain, r & 1 << 12 ? "%.3f" : "%.0f", (double)(r >> 32) / 0x1p16);
+  } else if (kind == 2) {
+    strcpy(plain, bools[(r >> 32) % 4]);
+  } else {
+    strcpy(plain, texts[(r >> 32) % (kind == 3 ? 4 : 9)]);
+  }
+  bool must = strpbrk(plain, ",\"\n") != NULL;
+  if (must || (r >> 20) % 16 == 0) return put_quoted(to, plain);
+  strcpy(to, plain);
+  return strlen(plain);
+}
+
+/* Returns the length of a random table. It begins with a text in each column of text. */
+static size_t random_table(char *to, size_t columns, uint64_t seed) {
+  uint64_t random = seed;
+  unsigned odd = seed % 3 == 0 ? 0 : seed % 3 == 1 ? 20 : 300;
+  size_t rows = 1 + harness_random(&random) % 700, length = 0;
+  for (size_t row = 0; row < rows; row++) {
+    for (size_t i = 0; i < columns; i++) {
+      unsigned kind = (unsigned)((seed / 7 + i * 3) % 5);
+      length += row == 0 && kind > 2 ? put_quoted(to + length, "first")
+                                     : random_field(&random, to + length, kind, odd);
+      if (i + 1 < columns) to[length++] = ',';
+    }
+    if (row + 1 == rows && seed % 4 == 1) break; /* no line end */
+    if (seed % 5 == 2) to[length++] = '\r';
+    to[length++] = '\n';
+    if (odd > 0 && harness_random(&random) % 200 == 0) to[length++] = '\n';
+  }
+  return length;
+}
+
+TEST(words_and_quotes_are_read_as_csv_next_reads_them)
+{
+  static char text[1 << 20];
+  const csv_loops *list[CSV_LOOPS_MAX];
+  size_t sets = csv_loops_here(list), fast = 0, all = 0;
+  for (uint64_t seed = 1; seed <= 300; seed++) {
+    size_t columns = 2 + seed % (COLUMNS_MAX - 1), length = random_table(text, columns, seed);
+    block right, k;
+    CHECK_OK(read_block(&right, text, length, seed % 70, columns, CSV_INTEGERS, NULL));
+    for (size_t i = 0; i < sets; i++) {
+      CHECK_OK(read_block(&k, text, length, seed % 70, columns, CSV_INTEGERS, list[i]));
+      CHECK_U64(k.b.rows, right.b.rows);
+      CHECK_U64(k.lines, right.lines);
+      fast += k.b.rows - k.odd_rows, all += k.b.rows;
+      for (size_t c = 0; c < columns; c++) {
+        const csv_column *is = &k.columns[c], *should = &right.columns[c];
+        if (memcmp(is->values, should->values, k.b.rows * 8) != 0 || is->form != should->form ||
+            is->text_bytes != should->text_bytes || is->longest != should->longest ||
+            is->shortest != should->shortest || is->missing != should->missing ||
+            is->missing_words != should->missing_words || is->numbers != should->numbers ||
+            is->bools != should->bools || is->negative != should->negative ||
+            is->inexact != should->inexact)
+          FAIL("%s, table %d: column %zu differs from what csv_next reads", list[i]->name,
+               (int)seed, c);
+      }
+      free(k.values);
+    }
+    free(right.values);
+  }
+  /* The fast loop must take most rows, or it is not tested here. */
+  CHECK(fast > all / 2);
+  harness_note("%zu of %zu rows by the fast loops", fast, all);
+}
+
+TEST(the_last_row_is_found_among_quotes)
+{
+  static char text[1 << 20];
+  const csv_loops *list[CSV_LOOPS_MAX];
+  size_t sets = csv_loops_here(list);
+  for (uint64_t seed = 1; seed <= 60; seed++) {
+    size_t columns = 2 + seed % (COLUMNS_MAX - 1), length = random_table(text, columns, seed);
+    memset(text + length, 0, INPUT_SLACK);
+    uint64_t random = seed;
+    csv c = {.delimiter = ','};
+    for (int cut = 0; cut < 20; cut++) {
+      size_t count = harness_random(&random) % (length + 1);
+      char *window = malloc(count + INPUT_SLACK); /* a copy: a sanitizer sees reads past its end */
+      memcpy(window, text, count);
+      memset(window + count, 0, INPUT_SLACK);
+      const char *right = NULL;
+      for (const char *row = window;
+           row < window + count && (row = csv_row_end(&c, row, window + count)) != NULL;)
+        right = ++row;
+      for (size_t i = 0; i < sets; i++) {
+        const char *last = csv_last_row_by(&c, window, window + count, list[i]);
+        if (last != right)
+          FAIL("%s, table %d cut at %zu: %td, expected %td", list[i]->name, (int)seed, count,
+               last != NULL ? last - window : -1, right != NULL ? right - window : -1);
+      }
+      free(window);
+    }
+  }
 }
 
 TEST_MAIN

@@ -101,6 +101,49 @@ TEST(hashes_depend_on_every_byte_the_length_and_the_seed)
   }
 }
 
+/* Names of every length up to 40, many of them alike but for one byte. */
+static size_t random_name(uint64_t *random, char *to) {
+  uint64_t r = harness_random(random);
+  size_t length = r % 41;
+  for (size_t i = 0; i < length; i++)
+    to[i] = (char)('a' + (i == r / 64 % (length + 1)) * (r >> 32) % 5);
+  if (r >> 60 == 0) length = (size_t)sprintf(to, "%d", (int)(r >> 40 & 0xffff));
+  return length;
+}
+
+TEST(many_names_get_the_numbers_that_they_get_one_by_one)
+{
+  enum { MANY = 300 };
+  static char names[MANY][48];
+  const char *texts[MANY];
+  uint32_t lengths[MANY], number;
+  uint64_t numbers[MANY], found[MANY], random = 5;
+  intern one = {0}, many = {0};
+  for (int round = 0; round < 200; round++) {
+    size_t count = harness_random(&random) % MANY, known = 0;
+    for (size_t i = 0; i < count; i++) {
+      texts[i] = names[i];
+      lengths[i] = (uint32_t)random_name(&random, names[i]);
+    }
+    size_t hits = intern_find_many(&many, texts, lengths, count, found);
+    CHECK_OK(intern_add_many(&many, texts, lengths, count, numbers));
+    for (size_t i = 0; i < count; i++) {
+      bool has = intern_find(&one, &number, texts[i], lengths[i]);
+      CHECK_U64(found[i], has ? number : INTERN_NONE);
+      known += has;
+    }
+    CHECK_U64(hits, known);
+    for (size_t i = 0; i < count; i++) {
+      CHECK_OK(intern_add(&one, &number, texts[i], lengths[i]));
+      CHECK_U64(numbers[i], number);
+    }
+  }
+  CHECK_U64(one.count, many.count);
+  CHECK(one.length == many.length && memcmp(one.bytes, many.bytes, one.length) == 0);
+  intern_free(&one);
+  intern_free(&many);
+}
+
 TEST(names_are_numbered_in_the_order_they_first_come)
 {
   intern t = {0};

@@ -233,6 +233,11 @@ int H5Dread(int64_t a, int64_t b, int64_t c, int64_t d, int64_t e, void *to) {
   misbehave(getenv("MISBEHAVE"));
   return real(a, b, c, d, e, to);
 }
+uint64_t H5Dget_offset(int64_t a) {
+  uint64_t (*real)(int64_t) = dlsym(RTLD_NEXT, "H5Dget_offset");
+  const char *lie = getenv("OFFSET");
+  return lie != NULL ? strtoull(lie, NULL, 10) : real(a);
+}
 END
 export LIBRARY=$library WRAP=$PWD/wrap.so
 if ! ${CC:-cc} -shared -fPIC -o wrap.so wrap.c -Wl,--no-as-needed "$library" -ldl 2> wrap.log; then
@@ -243,7 +248,7 @@ fi
 test_py faults_of_the_library_become_messages << 'END'
 import resource
 with h5py.File("a.h5", "w") as f:
-    f["x"] = np.arange(10.0)
+    f.create_dataset("x", data=np.arange(10.0), chunks=(5,), compression="gzip")
 open("keep", "w").close()
 os.environ["STOWAGE_HDF5_LIBRARY"] = os.environ["WRAP"]
 def with_fault(how, fails=True):
@@ -261,6 +266,29 @@ with_fault("escape", fails=False)
 assert os.path.exists("keep")
 assert "crashed" in with_fault("eat")
 assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 100 << 10, resource.getrusage(resource.RUSAGE_CHILDREN)
+END
+
+test_py values_in_one_piece_are_read_without_the_library << 'END'
+values = random_array(np.dtype("f8"), (3000, 7))
+with h5py.File("c.h5", "w") as f:
+    f["x"], f["big"], f["empty"] = values, values.astype(">f8"), np.zeros((0, 3))
+    f.create_dataset("unwritten", (40, 3), "f4", fillvalue=2.5)
+os.environ["STOWAGE_HDF5_LIBRARY"] = os.environ["WRAP"]
+def crashes(name):
+    os.environ["MISBEHAVE"] = "crash"
+    done = subprocess.run([os.environ["STOWAGE"], "shrink", "c.h5:" + name, "-o", name + ".npy"], capture_output=True, text=True)
+    assert done.returncode == 0 or "libhdf5 crashed" in done.stderr, done
+    return done.returncode != 0
+assert not crashes("x") and same(np.load("x.npy"), values)
+assert crashes("big"), "the bytes are in another order"
+assert crashes("unwritten"), "the values are not in the file"
+# A wrong answer is checked; libhdf5 reads the values then.
+for wrong in (os.path.getsize("c.h5") - 8, 2**63, 2**64 - 2**10):
+    os.environ["OFFSET"] = str(wrong)
+    assert crashes("x"), wrong
+    os.environ["MISBEHAVE"] = "not"
+    shrink("c.h5:x", "-o", "y.npy")
+    assert same(np.load("y.npy"), values)
 END
 
 test_py the_library_of_h5py_is_found_without_a_system_one << 'END'
