@@ -127,7 +127,7 @@ def cached(path, size):
 
 
 def one_core(path, size):
-    """Where there is no second core a copy costs what it costs: a memmap makes none."""
+    """Compares on one core. Without a second core a copy costs its full time; a memmap makes none."""
     all_cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(all_cores)})
     for shuffle in (False, True):

@@ -55,7 +55,7 @@ class Group:
                     pass
 
     def enter(self):
-        """Moves the calling process there."""
+        """Moves the calling process into the group."""
         if self.folder:
             with open(self.folder + "/cgroup.procs", "w") as file:
                 file.write(str(os.getpid()))

@@ -350,7 +350,7 @@ def next_token(model, i, batch, length):
 
 
 def shape(i, batch, length):
-    """Of step i: a list is a value per step, in turn."""
+    """Returns the shape of step i: a list has one value per step, used in turn."""
     return (batch[i % len(batch)] if isinstance(batch, list) else batch), (length[i % len(length)] if isinstance(length, list) else length)
 
 
@@ -578,7 +578,7 @@ def run_real(make, steps, limit_bytes=None, history=False):
 
 
 def allocations(trace):
-    """The sizes that an estimate allocated, rounded as PyTorch rounds them; or None and the reason."""
+    """Returns the sizes that an estimate allocated, rounded as PyTorch rounds them; or None and the reason."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.csv")
         try:
@@ -590,7 +590,7 @@ def allocations(trace):
 
 
 def differences(real_events, sizes, shown=14):
-    """The sizes that only one side allocated, by bytes."""
+    """Returns the sizes that only one side allocated, sorted by bytes."""
     real, ours, lines = collections.Counter(), collections.Counter(sizes), {}
     for size, line in real_events:
         size = -(-size // 512) * 512

@@ -1,4 +1,4 @@
-/* What exchanging pages behind an address costs on a card, by page size.
+/* Exchange bench: the cost of exchanging the pages at an address on a GPU, by page size.
  *
  *   gpu_exchange_bench [GIB]
  *
@@ -16,7 +16,7 @@
 #define ROUNDS    4
 #define PAGES_MAX 4096
 
-static stow_page pages[2][PAGES_MAX]; /* by tier */
+static stow_page pages[2][PAGES_MAX]; /* indexed by tier */
 
 static void must(stow_status status, const char *what) {
   if (status == STOW_OK) return;
@@ -30,7 +30,7 @@ static void map_range(stow_device *d, stow_addr at, uint64_t page_bytes, uint64_
   must(device_access(d, at, count * page_bytes), "access");
 }
 
-/* Milliseconds per GiB to replace what is behind `at` with the pages of `tier`. */
+/* Returns the milliseconds per GiB to replace the pages at `at` with the pages of `tier`. */
 static double exchange(stow_device *d, stow_addr at, uint64_t page_bytes, uint64_t count,
                        int tier) {
   uint64_t start = clock_ns();
@@ -43,7 +43,7 @@ static void measure(stow_device *d, uint64_t page_bytes, uint64_t total) {
   uint64_t count = total / page_bytes, bytes = count * page_bytes;
   stow_addr at, alias[2];
   stow_stream stream;
-  double cost[2][2] = {{0}}; /* by beside copies, by tier */
+  double cost[2][2] = {{0}}; /* [without and beside copies][tier] */
   must(device_stream_create(d, &stream), "stream");
   must(device_reserve(d, &at, bytes, 0), "reserve");
   for (int tier = 0; tier < 2; tier++) {

@@ -1,4 +1,4 @@
-/* The heap on a card: the hot pair, churn, the cost of runs of pages, and recorded loops that are
+/* Heap bench on a GPU: the hot pair, churn, the cost of runs of pages, and recorded loops that are
  * really allocated and used.
  *
  * Recordings are named by the arguments or STOWAGE_RECORDING; each is replayed at a limit of 1.01
@@ -42,8 +42,8 @@ static uint64_t next(uint64_t *state) {
   return z ^ (z >> 31);
 }
 
-/* 2000 live blocks of 2^9 to 2^26 bytes, one replaced at a time; the mean, as torch_pairs.py takes
- * it of the same sizes, after half as many that do not count. */
+/* Returns a random size. Keeps 2000 live blocks of 2^9 to 2^26 bytes and replaces one at a time;
+ * the mean, like torch_pairs.py with the same sizes, after half as many that do not count. */
 static uint64_t size_of(uint64_t *seed) {
   uint64_t least = UINT64_C(1) << (9 + next(seed) % 17);
   return least + next(seed) % least;
@@ -129,7 +129,7 @@ static void runs(void) {
   for (int pages = 1; pages <= RUN_MAX / 8; pages *= 8) run_of(pages, 8 * MIB);
 }
 
-/* The peak of live bytes, and the event after it. */
+/* Returns the peak of live bytes, and the event after it. */
 static uint64_t peak_of(const recording *r, size_t *after) {
   map sizes = {0};
   uint64_t live = 0, peak = 0, bytes;
@@ -148,7 +148,8 @@ static uint64_t peak_of(const recording *r, size_t *after) {
   return peak;
 }
 
-/* The fourth time the first mark begins; `otherwise` where there are no four. */
+/* Returns the event where the first mark begins for the fourth time; `otherwise` if there are
+ * fewer. */
 static size_t fourth(const recording *r, size_t otherwise) {
   uint32_t first = 0;
   int seen = 0;

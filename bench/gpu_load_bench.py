@@ -32,7 +32,7 @@ def timed(load):
 
 
 def page_cache(path, threads=8, piece=8 << 20):
-    """Seconds to read the file from the page cache with several threads and plain reads: what the machine gives."""
+    """Returns the seconds to read the file from the page cache with several threads and plain reads, as a baseline for the machine."""
     size, began = os.path.getsize(path), time.perf_counter()
 
     def read(number):
@@ -67,7 +67,7 @@ with tempfile.TemporaryDirectory(dir=os.environ.get("STOWAGE_BENCH_FOLDER")) as 
     try:
         from safetensors.torch import load_file
     except ImportError:
-        # The same steps by hand: a mapping of the file, and one copy of each tensor to the card.
+        # The same steps written by hand: map the file, and copy each tensor to the GPU.
         import json
 
         import numpy

@@ -1,4 +1,4 @@
-/* Plain cuMemAlloc and cuMemFree on a card, bare and under `stowage run --fast-malloc`.
+/* Malloc bench: cuMemAlloc and cuMemFree on a GPU, bare and under `stowage run --fast-malloc`.
  *
  *   gpu_malloc_bench          both, and how they compare
  *   gpu_malloc_bench pairs    as this process has it: "idle BYTES NS" and "busy BYTES NS" lines
@@ -19,7 +19,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* Waits `ns` on the card, then writes `value` to `words` words at `at`. */
+/* Waits `ns` on the device, then writes `value` to `words` words at `at`. */
 static const char *const PTX =
     ".version 6.0\n.target sm_50\n.address_size 64\n"
     ".visible .entry late(.param .u64 ns, .param .u64 at, .param .u64 words, .param .u32 value) {\n"

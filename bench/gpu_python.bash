@@ -1,5 +1,5 @@
-# Sourced by the benchmarks that need a Python whose torch sees a card: gpu_python BUILD CASE PEER sets $here, $python and where the
-# package is found. Where there is none it says so, in a line of the benchmark, and ends.
+# Sourced by the benchmarks that need a Python whose torch sees a GPU: gpu_python BUILD CASE PEER sets $here, $python and the
+# path of the package. If there is no such Python, it prints a line of the benchmark and exits.
 gpu_python() {
   local build
   build=$(cd "$1" && pwd)

@@ -1,7 +1,7 @@
 """Programs that are larger than a limit: what `stowage run --spill` is measured with.
 
 usage: gpu_spill.py NAME [STEPS]. Prints one JSON line: milliseconds of each step, a digest of the results, peak live bytes.
-Each is written as its users write it; none knows of Stowage.
+Each is written as users write such programs; none uses Stowage.
 """
 import hashlib
 import json
@@ -56,7 +56,7 @@ def llama(layers=32):
 
 
 def prompt():
-    """A prompt of 512 tokens through a 7B model."""
+    """Runs a prompt of 512 tokens through a 7B model."""
     import torch
     model = llama()
 
@@ -69,7 +69,7 @@ def prompt():
 
 
 def token():
-    """One token after another from a 7B model: a step is eight tokens."""
+    """Generates token after token with a 7B model: a step is eight tokens."""
     import torch
     model = llama()
     x = torch.randint(0, 32000, (1, 64), generator=torch.Generator().manual_seed(0)).cuda()
@@ -82,7 +82,7 @@ def token():
 
 
 def finetune():
-    """All weights of a 774M model in float32 with AdamW."""
+    """Trains all weights of a 774M model in float32 with AdamW."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
     model = GPT2LMHeadModel(GPT2Config(n_embd=1280, n_layer=36, n_head=20, n_positions=1024, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
@@ -102,7 +102,7 @@ def finetune():
 
 
 def vit():
-    """ViT-L/16 at 384, batch 64."""
+    """Trains ViT-L/16 at 384, batch 64."""
     import torch
     import torchvision
     model = torchvision.models.vit_l_16(image_size=384).cuda().train()
@@ -121,7 +121,7 @@ def vit():
 
 
 def gpt_varlen():
-    """A 124M GPT in bfloat16 autocast: batch and length change in every step."""
+    """Trains a 124M GPT in bfloat16 autocast; batch and length change in every step."""
     import random
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
@@ -143,7 +143,7 @@ def gpt_varlen():
 
 
 def unet():
-    """A half-precision U-Net over one large image."""
+    """Runs a half-precision U-Net over one large image."""
     import torch
     from torch import nn
 
@@ -182,7 +182,7 @@ def unet():
 
 
 def gan():
-    """Two networks and their optimizers in turn."""
+    """Trains two networks with their optimizers in turn."""
     import torch
     from torch import nn
     torch.manual_seed(0)
@@ -215,7 +215,7 @@ def gan():
 
 
 def lora():
-    """Small trained matrices beside frozen weights."""
+    """Trains small matrices beside frozen weights."""
     import torch
     from torch import nn
     model = llama(12)
@@ -254,7 +254,7 @@ def lora():
 
 
 def lstm():
-    """Four layers of 1536, batch 256, 160 steps of time."""
+    """Trains an LSTM: four layers of 1536, batch 256, 160 time steps."""
     import torch
     from torch import nn
     torch.manual_seed(0)
@@ -274,7 +274,7 @@ def lstm():
 
 
 def embedding():
-    """Random rows of a table."""
+    """Reads random rows of a table."""
     import torch
     torch.manual_seed(0)
     table = torch.randn(28_000_000, 64, device="cuda")
@@ -288,7 +288,7 @@ def embedding():
 
 
 def jax_mlp():
-    """JAX: value and gradient of a residual network of 24 layers."""
+    """JAX: computes value and gradient of a residual network of 24 layers."""
     import jax
     import jax.numpy as jnp
 
@@ -316,7 +316,7 @@ def jax_mlp():
 
 
 def cupy():
-    """CuPy: products of matrices that together are larger than the limit."""
+    """CuPy: multiplies matrices that together are larger than the limit."""
     import cupy as cp
     cp.random.seed(0)
     matrices = [cp.random.standard_normal((12288, 12288), dtype=cp.float32) * 0.01 for _ in range(14)]

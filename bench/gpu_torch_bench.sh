@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# gpu_torch_bench.sh BUILD: our heap and PyTorch's own allocator on the same card in one run. PyTorch's is called from C++
-# (compiled by torch itself at the start), so that neither side pays for Python.
+# gpu_torch_bench.sh BUILD: compares our heap with PyTorch's own allocator on the same GPU in one run. PyTorch's is called from
+# C++ (compiled by torch itself at the start), so that neither side pays for Python.
 set -euo pipefail
 build=$1
 python=${STOWAGE_BENCH_PYTHON:-python3}

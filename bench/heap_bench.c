@@ -1,11 +1,11 @@
-/* The cost of the heap's hot path, and of peers in the same run.
+/* Heap bench: the cost of the heap's hot path, and of peers in the same run.
  *
- * Peers are libraries of this machine; a missing one is reported as "not found".
- * mimalloc, the distance to the floor, is a package (libmimalloc2.0). TLSF is Matthew Conte's,
- * repository mattconte/tlsf; tools/setup.sh bench clones and builds it in build/peers/ if it can.
- * Otherwise put its two files there, or set STOWAGE_PEER_TLSF to the path of a libtlsf.so. It is
- * measured unchanged, that is, for one thread and without streams, tags, limits or checks, and also
- * with a mutex.
+ * Peers are libraries of this machine; a missing one is reported as "not found". mimalloc, the
+ * distance to the floor, is a package (libmimalloc2.0). TLSF is Matthew Conte's, repository
+ * mattconte/tlsf; tools/setup.sh bench clones and builds it in build/peers/ if it can. Otherwise
+ * put its two files there, or set STOWAGE_PEER_TLSF to the path of a libtlsf.so. It is measured
+ * unchanged, that is, for one thread and without streams, tags, limits or checks, and also with a
+ * mutex.
  *
  * Lines: case=… ours=… peer=NAME:… ratio=… unit=…; ratio is peer / ours. Each figure is the best of
  * many short rounds. The rounds of the peers alternate with ours, so that other load affects all
@@ -124,7 +124,7 @@ static bool tlsf_open(subject *s) {
   void *(*create)(void *, size_t) = (void *(*)(void *, size_t))dlsym(lib, "tlsf_create_with_pool");
   tlsf.malloc = (void *(*)(void *, size_t))dlsym(lib, "tlsf_malloc");
   tlsf.free = (void (*)(void *, void *))dlsym(lib, "tlsf_free");
-  uint64_t bytes = 3 * GIB; /* its own limit is 4 GiB less a block */
+  uint64_t bytes = 3 * GIB; /* TLSF's own limit is 4 GiB less a block */
   void *memory =
       mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (!create || !tlsf.malloc || !tlsf.free || memory == MAP_FAILED) return false;
@@ -149,7 +149,7 @@ static bool mi_open(subject *s) {
 #define ROUNDS    300
 #define BUDGET_NS 400000000u /* for one subject and case: mimalloc takes 15 us for 32 MiB */
 
-/* Best ns per pair of each subject that is here, round by round in turn. */
+/* Measures the best ns per pair of each subject that is present, in alternating rounds. */
 static void compete(const subject *subjects, const bool *here, double *best, int pairs,
                     double (*round)(const subject *s, int k, int pairs, uint64_t arg),
                     uint64_t arg) {
@@ -172,7 +172,7 @@ static double pair_round(const subject *s, int k, int pairs, uint64_t bytes) {
   return (double)(clock_ns() - t) / pairs;
 }
 
-/* Random blocks of 2^9..2^most bytes, LIVE of them, one given and one taken at a time. */
+/* Keeps LIVE random blocks of 2^9..2^most bytes; frees one and allocates one at a time. */
 enum { LIVE = 2000 };
 static uint64_t live_blocks[SUBJECTS][LIVE];
 static uint64_t live_seed[SUBJECTS];
@@ -244,10 +244,10 @@ static void against_peers(void) {
   printf("\n");
   for (int k = 0; k < SUBJECTS; k++)
     for (int i = 0; here[k] && i < 64; i++) s[k].give(s[k].self, around[k][i]);
-  /* To 2^20 for the peers that really touch or hold host memory; to 2^26 as on a card. */
+  /* Up to 2^20 for the peers that really touch or hold host memory; up to 2^26 as on a GPU. */
   for (int k = 0; k < SUBJECTS; k++)
     if (here[k] && k != 2) churn_fill(&s[k], k, 20);
-  here[2] = false; /* the same pool as tlsf's */
+  here[2] = false; /* uses the same pool as tlsf */
   s[2].name = NULL;
   compete(s, here, best, 2000, churn_round, 20);
   lines("churn_2000_live_to_1_MiB", s, here, best, "ns");
@@ -346,9 +346,9 @@ static void *roomy(uint64_t bytes) {
   return p;
 }
 
-/* Memory latency: mean ns, by the same clock, of one access to a random line of a table with a line
- * per slab of n blocks (about 28 blocks each). This is the least cost of freeing a block that is
- * not in the cache. */
+/* Returns the memory latency: mean ns, by the same clock, of one access to a random line of a table
+ * with a line per slab of n blocks (about 28 blocks each). This is the least cost of freeing a
+ * block that is not in the cache. */
 static double distance(uint64_t n) {
   enum { LOOKS = 200000 };
   uint64_t lines = n / 28 + 1, seed = n, sum = 0, seen = 0;
@@ -366,11 +366,12 @@ static double distance(uint64_t n) {
   return seen ? (double)sum / LOOKS : 0;
 }
 
-/* At n live: mean, median and p99.99 of single operations that made no page call, by the clock,
- * whose two looks are in it. Rounds of a thousand in which the thread was made to wait for another
- * program (involuntary switches, as the kernel counts them) are left out whole, and counted: that
- * is not the heap's doing. Everything else is in: misses of cache and TLB, faults of our own
- * tables, interrupts. The work does not grow with n; what grows is the distance to memory. */
+/* Measures mean, median and p99.99 of single operations without page calls, with n blocks live. The
+ * figure includes two readings of the clock. Rounds of a thousand in which another program
+ * interrupted the thread (involuntary switches, as the kernel counts them) are dropped and counted,
+ * because the heap does not cause them. Everything else is included: cache and TLB misses, page
+ * faults of our own tables, interrupts. The work does not grow with n; the distance to memory
+ * does. */
 static void many(uint64_t n) {
   enum { ROUND = 1000, TURNS = 600 };
   stow_heap *h = heap_on(64 * GIB);
@@ -379,7 +380,7 @@ static void many(uint64_t n) {
   uint32_t *took = malloc((size_t)ROUND * TURNS * 2 * sizeof *took);
   for (uint64_t i = 0; i < n; i++) {
     uint64_t bytes = 512 + next(&seed) % 8 * 512;
-    if (i % 64 == 0) bytes = 16896 + next(&seed) % 65536; /* one in 64 a span of its own */
+    if (i % 64 == 0) bytes = 16896 + next(&seed) % 65536; /* one in 64 has a span of its own */
     must(stow_heap_alloc(&live[i], h, bytes, NULL));
   }
   stow_heap_stats s = STOW_HEAP_STATS_INIT;
@@ -432,8 +433,8 @@ static uint64_t silent(void *user, const stow_heap_event *event) {
   return 0;
 }
 
-/* The cost of events: the check alone, as in alloc and free; and a pair with a listener for other
- * kinds, and for these kinds. */
+/* Measures the cost of events: the check alone, as in alloc and free; and a pair with a listener
+ * for other kinds, and for these kinds. */
 static void events(void) {
   stow_heap *h = heap_on(GIB);
   heap *inner = atomic_load(&h->inner);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# host_watch_bench.sh BUILD: what watching host memory costs a Python program under `stowage run` without options.
+# host_watch_bench.sh BUILD: measures what watching host memory costs a Python program under `stowage run` without options.
 set -euo pipefail
 build=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)

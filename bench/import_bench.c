@@ -1,4 +1,4 @@
-/* Reading PyTorch snapshots, against Python's pickle.load on the same file.
+/* Import bench: reading PyTorch snapshots, compared with Python's pickle.load on the same file.
  *
  *   import_bench [MEGABYTES [PEER_MEGABYTES]]      default 1000 and 100
  *
@@ -137,7 +137,7 @@ static void put_event(maker *m, uint64_t number, bool stacks) {
   put(m, "u", 1);
 }
 
-/* A snapshot of about `bytes`; returns its size. */
+/* Writes a snapshot of about `bytes`. Returns its size. */
 static uint64_t make(const char *path, uint64_t bytes, bool stacks) {
   maker m = {.file = fopen(path, "wb"), .b = BUFFER_INIT};
   if (m.file == NULL) {
@@ -230,7 +230,7 @@ static bool in_child(result *out, const char *path, bool python) {
   return good && status == 0;
 }
 
-/* The fastest of several: other load only adds time. */
+/* Keeps the fastest of several runs: other load only adds time. */
 static bool best_of(int turns, result *out, const char *path, bool python) {
   if (!in_child(out, path, python)) return false;
   for (result again; --turns > 0;) {

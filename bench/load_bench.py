@@ -15,7 +15,7 @@ MEGABYTES = int(os.environ.get("STOWAGE_BENCH_MB", "1024"))
 
 
 def timed(load):
-    """Seconds to load and to touch every page, the CPU seconds of all threads, and a sum."""
+    """Returns the seconds to load and to touch every page, the CPU seconds of all threads, and a sum."""
     began, used = time.monotonic(), time.process_time()
     made = load()
     total = sum(int(w.view(numpy.uint8).reshape(-1)[::4096].sum(dtype=numpy.int64)) for w in made.values())

@@ -1,5 +1,6 @@
-/* The smallest memory for recorded loops: the smallest limit from which every 2 MiB step upward
- * finishes, compared with the peak of live bytes, and the cost of the page calls at that limit.
+/* Loops bench: the smallest memory for recorded loops: the smallest limit from which every 2 MiB
+ * step upward finishes, compared with the peak of live bytes, and the cost of the page calls at
+ * that limit.
  *
  * Recordings are named by the arguments, or are all of the folder STOWAGE_RECORDINGS, or the two
  * kept beside the tests. They run through the real heap on a simulated device whose calls take the
@@ -24,7 +25,7 @@ static void must(stow_status status) {
   exit(1);
 }
 
-/* The fourth time the first mark begins: index of that event; 0 if there are no marks. */
+/* Returns the event where the first mark begins for the fourth time; 0 if there are no marks. */
 static size_t fourth(const recording *r) {
   uint32_t first = 0;
   int seen = 0;
@@ -38,7 +39,7 @@ static size_t fourth(const recording *r) {
   return 0;
 }
 
-/* The event after the one at which live bytes first reach their peak. */
+/* Returns the event after the one at which live bytes first reach their peak. */
 static size_t peaked(const steps *s) {
   uint64_t live = 0, most = 0;
   size_t at = 0;
@@ -66,9 +67,9 @@ static uint64_t page_time(const steps *s, uint64_t limit) {
 
 #define STEP (UINT64_C(2) << 20)
 
-/* Tries every step from `limit` up to where the heap asks for no more, as far as that is not known
- * yet; the lowest limit with none failing above it. Half a minute of processor time for the longest
- * recording, so only for those that were named. */
+/* Tries every step from `limit` up to where the heap requests no more memory, unless that is
+ * already known. Returns the lowest limit above which none fails. Takes half a minute of CPU time
+ * for the longest recording, so it is done only for recordings named on the command line. */
 static uint64_t prove(const steps *s, const replay_result *found) {
   replay_options o = REPLAY_OPTIONS_INIT;
   replay_result r;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# profile_bench.sh BUILD [ROUNDS]: what `stowage run --profile` costs a Python program, beside memray and scalene where the Python
-# has them (STOWAGE_BENCH_PYTHON: a Python with numpy, memray and scalene).
+# profile_bench.sh BUILD [ROUNDS]: measures what `stowage run --profile` costs a Python program, and memray and scalene if the
+# Python has them (STOWAGE_BENCH_PYTHON: a Python with numpy, memray and scalene).
 set -euo pipefail
 build=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)

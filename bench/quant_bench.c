@@ -25,7 +25,7 @@ typedef void (*peer_decode)(const void *in, float *values, int64_t count);
 static const struct {
   const char *name, *encode, *decode;
   quant_kind kind;
-  size_t count; /* the K types take long to encode */
+  size_t count; /* fewer for the K types, which are slow to encode */
 } cases[] = {
     {"q8_0", "quantize_row_q8_0_ref", "dequantize_row_q8_0", QUANT_Q8_0, COUNT},
     {"q4_0", "quantize_row_q4_0_ref", "dequantize_row_q4_0", QUANT_Q4_0, COUNT},
@@ -99,7 +99,7 @@ static int bench_block(size_t c, void *library) {
     printf("case=%s ours=%.3g unit=GB/s\n", name, (double)COUNT * sizeof(float) / (double)best);   \
   } while (0)
 
-/* The parts of a conversion that have no peer in ggml. */
+/* Measures the parts of a conversion that have no peer in ggml. */
 static void bench_rest(void) {
   quant_error error = {0};
   memcpy(theirs, values, COUNT * sizeof *values);

@@ -32,7 +32,7 @@ static stow_trace_record record_of(uint64_t i) {
                              .kind = i & 1 ? STOW_TRACE_FREE : STOW_TRACE_ALLOC};
 }
 
-/* ---- what is measured: `count` times the thing ---- */
+/* ---- what is measured, `count` times each ---- */
 
 static void run_clock(uint64_t count) {
   uint64_t sum = 0;
@@ -94,8 +94,8 @@ static int by_value(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* At the rate of a busy program: bursts of 2000 events, 2 ms apart, so that the file keeps up; the
- * burst in the middle. */
+/* Measures at the rate of a busy program: bursts of 2000 events, 2 ms apart, so that the file keeps
+ * up. Returns the median burst. */
 static double burst_ns(void) {
   enum { BURSTS = 200, BURST = 2000 };
   double all[BURSTS];
@@ -109,7 +109,7 @@ static double burst_ns(void) {
   return all[BURSTS / 2];
 }
 
-/* Both at work all the time; the better rounds of the slower one. */
+/* Two threads that record all the time; the better rounds of the slower one count. */
 typedef struct runner {
   void (*run)(uint64_t);
   double ns;

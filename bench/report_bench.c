@@ -48,7 +48,7 @@ static stow_status add_stacks(recording *r) {
   return STOW_OK;
 }
 
-/* Addresses as a caching allocator gives them: by size, the one freed last first. */
+/* Addresses as a caching allocator returns them: by size, most recently freed first. */
 typedef struct bin {
   uint64_t free[LIVE];
   uint32_t count;
@@ -62,8 +62,8 @@ static uint64_t take(bin *b, uint64_t bytes) {
   return addr;
 }
 
-/* A stack asks for one of three sizes, as a line of a program does; what is freed is one of the 64
- * youngest. */
+/* Fills a recording. A stack requests one of three sizes, as a line of a program does; one of the
+ * 64 youngest blocks is freed. */
 static stow_status fill_recording(recording *r) {
   static event live[LIVE];
   bin *bins = calloc(SIZES, sizeof *bins);

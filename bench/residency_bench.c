@@ -1,6 +1,6 @@
-/* What the residency engine costs a launch when nothing is missing, and reading its parameters: the
- * path that every launch of a spilled program takes. The bound is 300 ns for a launch of up to 32
- * words and 10 ns for each further word. */
+/* Residency bench: what the engine and the reading of parameters cost a launch when nothing is
+ * missing, which every launch of a spilled program pays. The bound is 300 ns for a launch of up to
+ * 32 words and 10 ns for each further word. */
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +17,8 @@
 
 enum { UNITS = 4000, LAUNCHES = 2000, WORDS_MAX = 256 };
 
-/* A step of 2000 launches over 80 GiB, each with `blocks` words that name blocks among `count`
- * words.
- */
+/* Measures a step of 2000 launches over 80 GiB, each with `blocks` words that name blocks among
+ * `count` words. */
 static void bench(size_t count, size_t blocks) {
   residency *r;
   residency_options o = {.capacity_bytes = (UNITS + 100) * UNIT};
@@ -70,7 +69,7 @@ const cuda_driver *shim_driver(void) {
   return &driver;
 }
 
-/* Instructions of this thread so far; 0 where they cannot be counted. */
+/* Returns the instructions of this thread so far; 0 if they cannot be counted. */
 static uint64_t instructions(void) {
   static int file = -2;
   uint64_t count;
@@ -85,7 +84,7 @@ static uint64_t instructions(void) {
   return file >= 0 && read(file, &count, sizeof count) == sizeof count ? count : 0;
 }
 
-/* cuLaunchKernel with `count` parameters, half of them addresses in range. */
+/* Measures cuLaunchKernel with `count` parameters, half of them addresses in range. */
 static void bench_read(size_t count) {
   enum { ROUNDS = 30, CALLS = 2000 };
   static launch l;

@@ -1,7 +1,7 @@
-/* The time that `stowage run` adds to the start of a program: one that never calls CUDA, and one
- * that allocates four MiB of device memory and ends; bare and under `stowage run`, in turn. Uses
- * the driver of this machine or, without one, the stand-in of the tests. The first run caches the
- * host tier's probe. */
+/* Start bench: the time that `stowage run` adds to the start of a program: one that never calls
+ * CUDA, and one that allocates four MiB of device memory and ends; bare and under `stowage run`, in
+ * turn. Uses the driver of this machine or, without one, the stand-in of the tests. The first run
+ * caches the host tier's probe. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
@@ -40,7 +40,7 @@ static int by_value(const void *a, const void *b) {
   return *one < *other ? -1 : *one > *other;
 }
 
-/* `options` and `program`: words with spaces between. */
+/* Compares bare and `stowage run`. `options` and `program` are words separated by spaces. */
 static void compare(const char *name, const char *options, const char *program, int rounds) {
   char text[4 * PATH_MAX], *words[WORDS_MAX] = {NULL}, *rest = NULL;
   snprintf(text, sizeof text, "%s/stowage run %s -- %s", build, options, program);
@@ -92,7 +92,7 @@ int main(void) {
   setenv("XDG_STATE_HOME", folder, 1);
   setenv("XDG_CACHE_HOME", folder, 1);
   printf("before the %s\n", card ? "driver of this machine" : "stand-in driver");
-  /* A driver's own start and end take 300 ms, and differ by tens of them from one to the next. */
+  /* A driver's own start and end take 300 ms and vary by tens of milliseconds. */
   int rounds = card ? 30 : 50;
   compare("start_without_cuda", "", "/bin/true", 50);
   compare("start_without_cuda_limited", "--vram-limit 8G --spill 1G", "/bin/true", 50);

@@ -15,7 +15,8 @@ MEGABYTES = int(os.environ.get("STOWAGE_BENCH_MB", "1024"))
 
 
 def run(words, out):
-    """Seconds and peak resident bytes of one run. Programs print the peak themselves: wait4 counts this process before exec."""
+    """Returns the seconds and peak resident bytes of one run. Programs print the peak themselves, because wait4 includes this process
+    before exec."""
     began = time.monotonic()
     done = subprocess.run(words, capture_output=True, text=True)
     took = time.monotonic() - began

@@ -8,7 +8,7 @@ ROWS, COLUMNS = 2048, 4096  # 32 MiB for each tensor
 
 
 def make(path, megabytes):
-    """Writes a safetensors file of about so many MB; returns its bytes."""
+    """Writes a safetensors file of about that many MB. Returns its size in bytes."""
     each, count = 4 * ROWS * COLUMNS, max(1, megabytes // 32)
     names = [f"model.layers.{i}.mlp.up_proj.weight" for i in range(count)]
     header = json.dumps(

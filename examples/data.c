@@ -20,7 +20,7 @@ static int stop(const char *what) {
   return 1;
 }
 
-/* The smallest type that holds the numbers. */
+/* Finds the smallest type that holds the numbers. */
 static int look(const double *numbers) {
   stow_values *values;
   stow_values_facts facts = STOW_VALUES_FACTS_INIT;
@@ -81,7 +81,7 @@ static int read_back(const char *path) {
   return total != COUNT;
 }
 
-/* The file as an Arrow stream, which pandas, polars or DuckDB would take from here. */
+/* Opens the file as an Arrow stream, which pandas, polars or DuckDB could read. */
 static int hand_over(const char *path) {
   struct ArrowArrayStream stream;
   struct ArrowArray batch;

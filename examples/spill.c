@@ -55,12 +55,12 @@ int main(int argc, char **argv) {
   stow_tag_pop();
   show(heap, "filled past the card:");
 
-  /* A request that even both together cannot hold says why. */
+  /* A request that exceeds both tiers fails with a message. */
   uint64_t huge;
   if (stow_heap_alloc(&huge, heap, 8 * GIB, NULL) != STOW_OK)
     printf("8 GiB more: %s\n", stow_status_message());
 
-  /* Half of what is on the card is freed: the holes are 100 MiB each, yet 1.5 GiB fits at once. */
+  /* Free half of the memory on the device: the holes have 100 MiB each, yet 1.5 GiB still fits. */
   for (int i = 0; i < 40; i += 2)
     if (stow_heap_free(heap, blocks[i], NULL) != STOW_OK) return stop("freeing");
   show(heap, "every second one freed:");

@@ -25,12 +25,12 @@ enum { EXIT_OK = 0, EXIT_FAILED = 101, EXIT_SKIPPED = 102 };
 #ifndef SLOW
 #define SLOW 1
 #endif
-/* Wall seconds per second of a deadline, which counts CPU time: a busy machine runs a test late,
- * not longer. */
+/* How much wall time a test may use per second of its deadline, which counts CPU time: on a busy
+ * machine a test runs late, not longer. */
 #define WALL 4
 
 static harness_test *first_test, **last_test = &first_test;
-static int word_fd = -1; /* where the child writes its line */
+static int word_fd = -1; /* pipe for the child's line */
 static bool here;
 static jmp_buf here_end;
 static char here_line[1024];
@@ -78,7 +78,7 @@ void harness_fail(const char *file, int line, const char *format, ...) {
   say(text);
   if (here) finish(EXIT_FAILED);
   clean_up();
-  _exit(EXIT_FAILED); /* no leak check after a failure: it would bury the reason */
+  _exit(EXIT_FAILED); /* no leak check after a failure: it would hide the reason */
 }
 
 void harness_skip(const char *format, ...) {

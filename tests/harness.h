@@ -1,12 +1,12 @@
-/* Test harness: each TEST runs in a process of its own with a deadline, and prints one line: ok,
- * FAIL or skip.
+/* Test harness: each TEST runs in its own process with a deadline, and prints one line: ok, FAIL or
+ * skip.
  *
  *   TEST(size_refuses_a_sign) { CHECK(stow_size_parse(&n, "-1") == STOW_ERR_INVALID); }
  *   int main(int argc, char **argv) { return harness_main(argc, argv); }   (TEST_MAIN)
  *
- * A program's arguments are words: only tests whose name contains one of them run. --here runs them
- * in this process (for a debugger, and for drivers that do not survive a fork), --list names them.
- */
+ * With arguments, only tests whose name contains one of them run. --here runs them in this process
+ * (for a debugger, and for drivers that do not survive a fork), --list names them.
+ * */
 #ifndef HARNESS_H
 #define HARNESS_H
 
@@ -33,17 +33,17 @@ void harness_fail(const char *file, int line, const char *format, ...)
 void harness_skip(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Adds words to the test's ok line: what it measured or how much it covered. */
 void harness_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* CPU seconds this test may take (default 60; ten times that under a sanitizer). Wall time may be
- * four times as long, so that a busy machine fails no test. */
+/* Sets the CPU seconds that this test may use (default 60; ten times that under a sanitizer). Wall
+ * time may be four times as long, so that a busy machine fails no test. */
 void harness_deadline(unsigned seconds);
-/* A new empty folder, removed with all it holds when the test ends. */
+/* Returns a new empty folder, which is removed with its contents when the test ends. */
 const char *harness_folder(void);
-/* True under `make test-long` (STOWAGE_TEST_LONG is set): sweeps run in full. Otherwise they run a
- * slice of it, with the same seed. */
+/* Returns true under `make test-long` (STOWAGE_TEST_LONG is set): sweeps run in full. Otherwise
+ * they run a part, with the same seed. */
 bool harness_long(void);
-/* Path of a file under tests/samples. The text is good until the test ends. */
+/* Returns the path of a file under tests/samples. Valid until the test ends. */
 const char *harness_data(const char *name);
-/* The folder of the shared recordings if this checkout has it beside it, else NULL. */
+/* Returns the folder of the shared recordings if it is beside this checkout, otherwise NULL. */
 const char *harness_shared(void);
 
 #define TEST(name)                                                                                 \
@@ -90,14 +90,15 @@ const char *harness_shared(void);
     if (strcmp(check_a, check_b) != 0)                                                             \
       FAIL("%s is \"%s\", expected \"%s\"", #a, check_a, check_b);                                 \
   } while (0)
-/* The message names what a person needs: each test of an error looks at its words too. */
+/* Checks that the thread's message contains the text: tests of an error check its message too. */
 #define CHECK_MESSAGE(part)                                                                        \
   do {                                                                                             \
     if (strstr(stow_status_message(), (part)) == NULL)                                             \
       FAIL("message \"%s\" lacks \"%s\"", stow_status_message(), (part));                          \
   } while (0)
 
-/* A small fast generator, the same everywhere, seeded by the test: failures repeat. */
+/* A small, fast generator, the same on every machine and seeded by the test, so that failures can
+ * be reproduced. */
 static inline uint64_t harness_random(uint64_t *state) {
   uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
   z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);

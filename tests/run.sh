@@ -146,12 +146,12 @@ else
   # Two lanes; with one core, one after the other. What a lane prints comes whole, when it has ended.
   trap 'kill $(jobs -p) 2> /dev/null; rm -f "$log" "$log".* "$spent" "$spent".*' EXIT
   if [ "$(nproc)" -gt 1 ]; then
-    (log=$log.lane spent=$spent.lane; programs_lane > "$log.text" 2>&1) &
+    (log=$log.lane spent=$spent.lane; : > "$log"; programs_lane > "$log.text" 2>&1) &
     scripts_lane
     wait $!
     cat "$log.lane.text"
     cat "$log.lane" >> "$log"
-    [ -z "$times" ] || cat "$spent.lane" >> "$spent"
+    [ ! -e "$spent.lane" ] || cat "$spent.lane" >> "$spent"
   else
     scripts_lane
     programs_lane

@@ -1,17 +1,17 @@
 /* Fault sweep: run a scenario with no fault to count its device calls, then once for each call and
  * each error, with that call failing.
  *
- * What a sweep holds: the scenario neither crashes nor hangs; the error it gets is the one that was
- * armed, or the scenario says that it could do without the call; the message is the fault device's
- * own or wraps it; and after the scenario has cleaned up, the simulated device inside closes with
- * nothing leaked and no violation caught.
+ * A sweep checks four things. The scenario neither crashes nor hangs. It returns the armed error,
+ * or reports that it did not need the call. The message is the fault device's own or wraps it.
+ * After the scenario has cleaned up, the simulated device inside closes without leaks and
+ * violations.
  *
  *   static sweep_result scenario(stow_device *d) { … }   does the job, cleans up, whatever fails
  *   sweep_run(&(sweep){.scenario = scenario});
  *
- * While it cleans up, no call fails (a single fault has passed by then). With `every`, all calls of
- * the kind fail from the nth on, cleaning up included; then leaks and violations are allowed (what
- * cannot be waited for or unmapped stays), crashes are not. */
+ * No call fails during cleanup, because a single fault has passed by then. With `every`, all calls
+ * of the kind fail from the nth on, also during cleanup. Then leaks and violations are allowed
+ * (memory that cannot be unmapped stays), but crashes are not. */
 #ifndef SWEEP_H
 #define SWEEP_H
 
@@ -22,20 +22,21 @@
 #include "harness.h"
 
 typedef struct sweep_result {
-  stow_status status; /* STOW_OK: the job was done, in spite of the fault if one was armed */
-  char message[256];  /* the thread's message at the moment of the failure */
+  stow_status status; /* STOW_OK: the job was done, even if a fault was armed */
+  char message[256];  /* the thread's message at the time of the failure */
 } sweep_result;
 
 typedef struct sweep {
-  const char *card; /* NULL: "sim:1G,host=1G,paper" */
+  const char *card; /* device name; NULL: "sim:1G,host=1G,paper" */
   sweep_result (*scenario)(stow_device *device);
   stow_fault_kind kind; /* STOW_FAULT_ANY (0): every call in turn */
   bool every;           /* fail all calls from the nth on */
   bool may_do_without;  /* the scenario may succeed although a call failed */
-  bool (*passes)(stow_status armed, const sweep_result *got); /* NULL: the status armed */
+  bool (*passes)(stow_status armed, const sweep_result *got); /* checks the result; NULL: it must be
+                                                               * the armed status */
 } sweep;
 
-/* The errors each call is failed with. */
+/* The errors with which each call fails in turn. */
 static const stow_status sweep_statuses[] = {STOW_ERR_OUT_OF_MEMORY, STOW_ERR_DEVICE,
                                              STOW_ERR_DEVICE_LOST, STOW_ERR_HOST_MEMORY};
 #define SWEEP_STATUSES (sizeof sweep_statuses / sizeof sweep_statuses[0])
@@ -64,7 +65,7 @@ static inline void sweep_close(const sweep *s, stow_device *device, uint64_t nth
     FAIL("call %" PRIu64 " failed: closing: %s", nth, stow_status_message());
 }
 
-/* One run with call `nth` failing with `armed`; true if the fault was met. */
+/* Does one run in which call `nth` fails with `armed`. Returns whether the fault occurred. */
 static inline bool sweep_one(const sweep *s, uint64_t nth, stow_status armed) {
   stow_device *device = sweep_open(s);
   uint64_t failed = 0;
@@ -82,7 +83,7 @@ static inline bool sweep_one(const sweep *s, uint64_t nth, stow_status armed) {
       FAIL("call %" PRIu64 " failed: its message was lost; there is \"%s\"", nth, got.message);
   }
   CHECK_OK(stow_fault_arm(device, s->kind, 0, false, STOW_OK));
-  if (!s->every) { /* whatever failed before, the device does the whole job now */
+  if (!s->every) { /* the device does the whole job now, whatever failed before */
     got = s->scenario(device);
     if (got.status != STOW_OK)
       FAIL("after call %" PRIu64 " failed the device no longer works: %s", nth, got.message);
@@ -91,7 +92,7 @@ static inline bool sweep_one(const sweep *s, uint64_t nth, stow_status armed) {
   return failed > 0;
 }
 
-/* The whole sweep; returns how many faults were met. */
+/* Runs the whole sweep. Returns how many faults occurred. */
 static inline uint64_t sweep_run(const sweep *s) {
   stow_device *device = sweep_open(s);
   uint64_t calls = 0, faults = 0;

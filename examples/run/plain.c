@@ -1,12 +1,10 @@
-/* A plain CUDA program that asks for more than it may have: four GiB in pieces of 256 MiB. It needs
- * no toolkit: the driver is opened when it runs. As it is; with a card that it sees as one of 2
- * GiB, where it stops; going on in host memory; served by the heap and recorded:
+/* A plain CUDA program that allocates four GiB in pieces of 256 MiB. It needs no toolkit: it opens
+ * the driver at run time. Run it without Stowage; on a GPU that appears to have 2 GiB, where it
+ * stops; with spilling to host memory; and with the heap and a recording:
  *
- * - cc -o plain examples/run/plain.c -ldl && ./plain
- * - stowage run --vram-limit 2G -- ./plain
- * - stowage run --vram-limit 2G --spill 4G -- ./plain
- * - stowage run --fast-malloc --record plain.stow -- ./plain
- * - stowage report plain.stow --text */
+ * - cc -o plain examples/run/plain.c -ldl && ./plain - stowage run --vram-limit 2G -- ./plain -
+ * stowage run --vram-limit 2G --spill 4G -- ./plain - stowage run --fast-malloc --record plain.stow
+ * -- ./plain - stowage report plain.stow --text */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +14,7 @@
 
 typedef unsigned long long address; /* CUdeviceptr */
 
-/* The driver's function of that name, as its manual declares it. */
+/* Returns the driver's function of that name, as its manual declares it. */
 static void *driver(const char *name) {
   static void *library;
   if (library == NULL) library = dlopen("libcuda.so.1", RTLD_NOW);

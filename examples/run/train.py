@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Trains a model that needs more memory than its limit.
 
-    python3 examples/run/train.py                                            as it is
-    stowage run --vram-limit 3G -- python3 examples/run/train.py             ends out of memory, and says why
-    stowage run --vram-limit 3G --spill auto -- python3 examples/run/train.py   finishes; the last line says where memory lived
+    python3 examples/run/train.py                                            without Stowage
+    stowage run --vram-limit 3G -- python3 examples/run/train.py             runs out of memory and prints why
+    stowage run --vram-limit 3G --spill auto -- python3 examples/run/train.py   finishes; the last line shows where memory was
 
-Needs PyTorch and a card. About 4 GiB of weights, gradients and optimizer state are live.
+Needs PyTorch and a GPU. About 4 GiB of weights, gradients and optimizer state are live.
 """
 import torch
 

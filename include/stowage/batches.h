@@ -49,10 +49,12 @@ typedef struct stow_batches stow_batches;
 
 #define STOW_BATCHES_FILES_MAX 16
 
-/* Where buffers come from, if not from malloc. Called only by the thread that calls next
- * (`allocate`) or release and close (`release`). Part of the options: it never grows. */
+/* Allocates and frees the buffers instead of malloc. `allocate` is called only by the thread that
+ * calls next; `release` only by threads that call release or close. Part of the options: it never
+ * grows. */
 typedef struct stow_batches_memory {
-  void *(*allocate)(void *user, size_t bytes); /* at a multiple of 64; NULL: there is none */
+  void *(*allocate)(void *user, size_t bytes); /* returns an address that is a multiple of 64; NULL:
+                                                * out of memory */
   void (*release)(void *user, void *memory, size_t bytes);
   void *user;
 } stow_batches_memory;
@@ -60,82 +62,90 @@ typedef struct stow_batches_memory {
 typedef struct stow_batches_options {
   uint32_t struct_bytes;                  /* sizeof(stow_batches_options) */
   uint32_t file_count;                    /* at most STOW_BATCHES_FILES_MAX */
-  const stow_array_options *const *files; /* pointers; each file has as many rows as the others */
+  const stow_array_options *const *files; /* pointers; all files must have the same number of
+                                           * rows */
   uint64_t batch_rows;
-  uint32_t drop_last; /* 1: leave out a short last batch; then all ranks have as many */
-  uint32_t shuffle;   /* 1: in random order */
+  uint32_t drop_last; /* 1: drop a short last batch; all ranks then get the same number of
+                       * batches */
+  uint32_t shuffle;   /* 1: shuffle the rows */
   uint64_t seed;
-  uint32_t rank, world;  /* world 0: from RANK and WORLD_SIZE, OMPI_*, PMI_* or SLURM_*; else one */
-  uint32_t readers;      /* background threads; 0: as the budget and the machine allow */
+  uint32_t rank, world;  /* world 0: read RANK and WORLD_SIZE, OMPI_*, PMI_* or SLURM_*; without
+                          * them one rank */
+  uint32_t readers;      /* background threads; 0: as many as the budget and the machine allow */
   uint32_t reserved;     /* 0 */
-  uint64_t memory_bytes; /* everything the batches hold; 0: a quarter of what is free */
-  stow_batches_memory memory; /* allocate NULL: malloc */
-  stow_device *device; /* buffers are pinned memory of this device, for stow_batches_send; it must
-                          outlive them. NULL: none */
+  uint64_t memory_bytes; /* the most memory that the batches may use; 0: a quarter of free memory */
+  stow_batches_memory memory; /* if allocate is NULL, malloc */
+  stow_device *device; /* puts buffers in pinned memory of this device, for stow_batches_send; it
+                        * must outlive the batches. NULL: none */
 } stow_batches_options;
 #define STOW_BATCHES_OPTIONS_INIT                                                                  \
   { sizeof(stow_batches_options), 0, NULL, 1, 0, 0, 0, 0, 0, 0, 0, 0, {NULL, NULL, NULL}, NULL }
 
-/* Opens every file and checks that they have the same number of rows; starts nothing yet.
- * STOW_ERR_BUDGET: the batches do not fit in the budget; the message says what would. */
+/* Opens every file and checks that they have the same number of rows; starts no reader yet.
+ * STOW_ERR_BUDGET: the batches do not fit in the budget; the message names a budget that is
+ * enough. */
 STOW_API stow_status stow_batches_open(stow_batches **batches, const stow_batches_options *options);
 /* Stops the readers. Buffers of the caller stay valid until they are released. NULL is allowed.
  */
 STOW_API void stow_batches_close(stow_batches *batches);
 
-/* The next batch: one buffer for each file, the rows one after another in C order, at a multiple of
- * 64. `*rows` 0: the epoch is over. After an error the next call retries the same batch. */
+/* Returns the next batch: one buffer for each file, its rows one after another in C order, aligned
+ * to 64. `*rows` is 0 at the end of the epoch. After an error, the next call retries the same
+ * batch. */
 STOW_API stow_status stow_batches_next(stow_batches *batches, void **data, uint64_t *rows);
-/* Waits at most `wait_us` for the next batch. STOW_OK: next will not wait; STOW_ERR_NOT_READY: it
- * would. For callers that have other work to do. */
+/* Waits at most `wait_us` for the next batch, for callers that have other work to do. STOW_OK: next
+ * will not block; STOW_ERR_NOT_READY: next would block. */
 STOW_API stow_status stow_batches_wait(stow_batches *batches, uint64_t wait_us);
-/* The next batch to the device the batches were opened for: each file's rows are copied to the
- * device's address in `to` (with room for a whole batch), on `stream`. Returns when the copies are
- * submitted: later work on that stream sees the rows; another stream must wait for an event. The
- * source buffers are reused only after the copies are done. Two batches can be in flight; a third
- * waits for the first. `*rows` and errors as above. */
+/* Copies the next batch to the device in the options, on `stream`. `to` has one device address for
+ * each file, each with room for a whole batch. Returns when the copies are submitted: later work on
+ * that stream sees the rows; another stream must wait for an event. The source buffers are reused
+ * only after the copies are done. Two batches can be in flight; a third waits for the first.
+ * `*rows` and errors as above. */
 STOW_API stow_status stow_batches_send(stow_batches *batches, const uint64_t *to,
                                        stow_stream stream, uint64_t *rows);
-/* Releases one file's buffer. STOW_ERR_STATE: it was already released. */
+/* Releases one file's buffer. STOW_ERR_STATE: the buffer was already released. */
 STOW_API stow_status stow_batches_release(void *data);
 
 /* Starts an epoch at its first batch; each epoch of a shuffle has a different order. */
 STOW_API stow_status stow_batches_set_epoch(stow_batches *batches, uint64_t epoch);
 
-/* The position of the batches, as plain numbers for a checkpoint. Loading it continues with exactly
- * the remaining batches, in the same order, with any budget. */
+/* A position in the batches, as plain numbers for a checkpoint. After loading it, the batches
+ * continue with exactly the remaining rows in the same order, with any budget. */
 typedef struct stow_batches_state {
   uint32_t struct_bytes; /* sizeof(stow_batches_state), set by the caller */
   uint32_t reserved;     /* 0 */
   uint64_t rows, batch_rows, seed, epoch, next_batch;
   uint64_t rank, world, shuffle, drop_last;
-  uint64_t block_rows, window_rows; /* of the shuffle */
+  uint64_t block_rows, window_rows; /* rows in one block and in one window of the shuffle */
 } stow_batches_state;
 #define STOW_BATCHES_STATE_INIT                                                                    \
   { sizeof(stow_batches_state), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 STOW_API stow_status stow_batches_get_state(stow_batches *batches, stow_batches_state *state);
-/* STOW_ERR_INVALID: it belongs to other files or options; the message has both numbers.
- * STOW_ERR_BUDGET: its window does not fit in this budget. */
+/* Continues at a saved position. STOW_ERR_INVALID: the state belongs to other files or options; the
+ * message has both values. STOW_ERR_BUDGET: the shuffle's window does not fit in this budget. */
 STOW_API stow_status stow_batches_set_state(stow_batches *batches, const stow_batches_state *state);
 
 typedef struct stow_batches_info {
   uint32_t struct_bytes;  /* sizeof(stow_batches_info), set by the caller */
   uint32_t readers;       /* background threads */
-  uint64_t rows;          /* in the files */
-  uint64_t rank_rows;     /* of this rank */
-  uint64_t batch_count;   /* of this rank, in an epoch */
-  uint32_t rank, world;   /* as found */
+  uint64_t rows;          /* rows in the files */
+  uint64_t rank_rows;     /* rows for this rank */
+  uint64_t batch_count;   /* batches for this rank in one epoch */
+  uint32_t rank, world;   /* this rank and the number of ranks */
   uint64_t memory_bytes;  /* the budget */
-  uint64_t planned_bytes; /* of it, what the buffers may take, two batches with the caller */
-  uint64_t block_rows;    /* of the shuffle; 1: rows one by one */
-  uint64_t window_rows;   /* mixed at a time; 0: not shuffled, or rows one by one */
-  uint32_t drops_cache;   /* 1: the files are large beside free memory: page cache is dropped */
+  uint64_t planned_bytes; /* the part of the budget for buffers, including two batches that the
+                           * caller holds */
+  uint64_t block_rows;    /* rows in one block of the shuffle; 1: rows are shuffled one by one */
+  uint64_t window_rows;   /* rows shuffled together; 0: no shuffle, or rows are shuffled one by
+                           * one */
+  uint32_t drops_cache;   /* 1: the files are large compared with free memory, so their page cache
+                           * is dropped */
   uint32_t reserved;
 } stow_batches_info;
 #define STOW_BATCHES_INFO_INIT                                                                     \
   { sizeof(stow_batches_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 STOW_API stow_status stow_batches_get_info(stow_batches *batches, stow_batches_info *info);
-/* The type and shape of one file as its buffers hold it (shape[0]: all of its rows). */
+/* Returns the type and shape of one file's buffers; shape[0] is the number of all its rows. */
 STOW_API stow_status stow_batches_get_file(stow_batches *batches, uint32_t file,
                                            stow_array_info *info);
 

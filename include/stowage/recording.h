@@ -1,4 +1,4 @@
-/* Recording: what a program asked of memory, read from a file.
+/* Recording: the memory requests of a program, read from a file.
  *
  *   stow_recording *recording;
  *   stow_recording_open(&recording, "snapshot.pickle", NULL);
@@ -27,7 +27,7 @@ typedef struct stow_recording stow_recording;
 typedef struct stow_recording_options {
   uint32_t struct_bytes; /* sizeof(stow_recording_options) */
   uint32_t reserved;     /* 0 */
-  uint64_t max_bytes;    /* of host memory for the recording; 0: 16 GiB */
+  uint64_t max_bytes;    /* limit on host memory for the recording; 0: 16 GiB */
 } stow_recording_options;
 #define STOW_RECORDING_OPTIONS_INIT                                                                \
   { sizeof(stow_recording_options), 0, 0 }
@@ -37,15 +37,16 @@ typedef struct stow_recording_options {
  * max_bytes. `*recording` is NULL on failure. */
 STOW_API stow_status stow_recording_open(stow_recording **recording, const char *path,
                                          const stow_recording_options *options);
-/* NULL is fine. */
+/* Closes a recording; NULL is allowed. */
 STOW_API void stow_recording_close(stow_recording *recording);
 
 typedef struct stow_recording_info {
   uint32_t struct_bytes;   /* sizeof(stow_recording_info), set by the caller */
-  uint32_t complete;       /* 1: the writer reached its end; 0: it was stopped or still writes */
-  uint64_t events;         /* kept */
-  uint64_t skipped_events; /* lost before the file, or not understood */
-  uint64_t damaged_chunks; /* of a .stow file, dropped */
+  uint32_t complete;       /* 1: the writer finished; 0: it was stopped, or is still writing */
+  uint64_t events;         /* events in the recording */
+  uint64_t skipped_events; /* events that were lost before they reached the file, or not
+                            * understood */
+  uint64_t damaged_chunks; /* damaged chunks of a .stow file, which are dropped */
   uint64_t failures;       /* requests that ran out of memory */
   uint64_t device_bytes;   /* the size of the device; 0: unknown */
   const char *device_name; /* "": unknown; valid until the recording is closed */
@@ -58,7 +59,7 @@ STOW_API stow_status stow_recording_get_info(const stow_recording *recording,
                                              stow_recording_info *info);
 
 /* Writes a recording: the ending of `path` chooses the format (.stow, .pickle, .json for Perfetto,
- * .csv, .tfevents; with .gz compressed). The file is the old one or the complete new one. */
+ * .csv, .tfevents; with .gz compressed). On failure the old file stays. */
 STOW_API stow_status stow_recording_save(const stow_recording *recording, const char *path);
 
 #ifdef __cplusplus

@@ -30,9 +30,11 @@ typedef struct stow_replay stow_replay;
 typedef struct stow_replay_options {
   uint32_t struct_bytes; /* sizeof(stow_replay_options) */
   uint32_t reserved;     /* 0 */
-  uint64_t device_bytes; /* replay on a device of this size, less the CUDA context; 0: any size */
-  uint64_t limit_bytes;  /* limit what the allocator may reserve; 0: none. Not with device_bytes */
-  const char *settings;  /* as PYTORCH_ALLOC_CONF, over those in the recording; NULL: none */
+  uint64_t device_bytes; /* replay on a device of this size minus the CUDA context; 0: no device
+                          * size */
+  uint64_t limit_bytes;  /* limit on what the allocator may reserve; 0: none. Not together with
+                          * device_bytes */
+  const char *settings;  /* as in PYTORCH_ALLOC_CONF; override those in the recording; NULL: none */
 } stow_replay_options;
 #define STOW_REPLAY_OPTIONS_INIT                                                                   \
   { sizeof(stow_replay_options), 0, 0, 0, NULL }
@@ -42,19 +44,18 @@ typedef struct stow_replay_options {
  * has no allocation. `*replay` is NULL on failure. */
 STOW_API stow_status stow_replay_open(stow_replay **replay, const stow_recording *recording,
                                       const stow_replay_options *options);
-/* NULL is fine. */
+/* Closes a replay; NULL is allowed. */
 STOW_API void stow_replay_close(stow_replay *replay);
 
 /* Returns the name of allocator `index`; NULL past the last. "torch_default", "torch_expandable",
- * "bfc", "cuda_async", "stowage". stow_replay_run also accepts "planned": one layout made ahead
- * from the recorded lifetimes. */
+ * "bfc", "cuda_async", "stowage". stow_replay_run also accepts "planned": a layout computed in
+ * advance from the recorded lifetimes. */
 STOW_API const char *stow_replay_policy(uint32_t index);
 
 /* Flags of stow_replay_run. */
-#define STOW_REPLAY_MIN_LIMIT                                                                      \
-  UINT32_C(1)                         /* find the smallest limit that finishes: many replays       \
-                                       */
-#define STOW_REPLAY_CHECK UINT32_C(2) /* compare with the segments PyTorch recorded */
+/* Find the smallest limit that finishes; takes many replays. */
+#define STOW_REPLAY_MIN_LIMIT UINT32_C(1)
+#define STOW_REPLAY_CHECK     UINT32_C(2) /* compare with the segments PyTorch recorded */
 
 #define STOW_REPLAY_NO_EVENT UINT64_MAX
 
@@ -63,21 +64,21 @@ typedef struct stow_replay_result {
   uint32_t finishes;            /* 1: every request was served */
   const char *policy;           /* constant text */
   uint64_t failed_at_event;     /* index in the recording; STOW_REPLAY_NO_EVENT: it finishes */
-  uint64_t failed_bytes;        /* requested there */
+  uint64_t failed_bytes;        /* size of the request that failed */
   uint64_t peak_live_bytes;     /* requested and not freed */
-  uint64_t peak_reserved_bytes; /* taken from the driver */
+  uint64_t peak_reserved_bytes; /* memory reserved from the driver */
   uint64_t largest_hole_bytes;  /* the largest free block inside the reserve, at its peak */
-  uint64_t page_calls;          /* calls of the driver */
-  uint64_t page_time_us;        /* and what they cost, as measured on an H200 */
+  uint64_t page_calls;          /* driver calls for pages */
+  uint64_t page_time_us;        /* time of these calls, as measured on an H200 */
   uint64_t retries;             /* times the allocator dropped its cache and tried again */
-  uint64_t min_limit_bytes;     /* STOW_REPLAY_MIN_LIMIT; 0: not searched, or none was found */
+  uint64_t min_limit_bytes;     /* set with STOW_REPLAY_MIN_LIMIT; 0: not searched, or not found */
   uint32_t min_limit_proved;    /* 1: every 2 MiB step above it was shown to finish */
-  uint32_t checked;             /* 1: STOW_REPLAY_CHECK compared */
-  uint64_t segment_mismatches;  /* of segments_checked */
+  uint32_t checked;             /* 1: STOW_REPLAY_CHECK compared with the recording */
+  uint64_t segment_mismatches;  /* out of segments_checked */
   uint64_t segments_checked;
-  uint64_t address_mismatches; /* of addresses_checked */
+  uint64_t address_mismatches; /* out of addresses_checked */
   uint64_t addresses_checked;
-  uint64_t lower_bound_bytes; /* "planned": no layout can need less; 0 for allocators */
+  uint64_t lower_bound_bytes; /* for "planned": no layout can need less; 0 for allocators */
 } stow_replay_result;
 #define STOW_REPLAY_RESULT_INIT                                                                    \
   { sizeof(stow_replay_result), 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }

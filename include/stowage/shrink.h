@@ -1,5 +1,5 @@
-/* Shrink: a data file again in the smallest types that hold every value, sparse where smaller; or a
- * model file in the types asked for.
+/* Shrink: rewrites a data file in the smallest types that hold every value, sparse if that is
+ * smaller; or a model file in the requested types.
  *
  *   stow_shrink *shrink;
  *   stow_shrink_file(&shrink, "train.npy", "small.npy", NULL);
@@ -8,10 +8,10 @@
  *
  * The output's ending chooses its format: .npy or .npz. Every value stays exact unless a tolerance
  * allows rounding. A model (safetensors, GGUF, PyTorch's .pt and .bin, or a folder of Hugging Face)
- * is written as .safetensors, .gguf or a folder; `dtype` is then f16, bf16 or f32, and rounding is
- * what was asked for: the items tell the error. The input is never changed; the output is the old
- * file or the complete new one. Texts stay valid until the result is closed. The call works alone:
- * sharing a file among the ranks of an MPI job is what the command does.
+ * is written as .safetensors, .gguf or a folder; `dtype` is then f16, bf16 or f32; values are
+ * rounded, and the items report the error. The input is never changed; the output is the old file
+ * or the complete new one. Texts stay valid until the result is closed. The call uses one process;
+ * only the command shares a file among the ranks of an MPI job.
  *
  * Threads: a result does not change; any number may read it. Fork: a child may use its copy; a
  * child of a process that is shrinking must not touch the output. Link with -lstowage-data. */
@@ -30,25 +30,25 @@ extern "C" {
 typedef struct stow_shrink stow_shrink;
 
 /* Flags of stow_shrink_options. */
-#define STOW_SHRINK_ABSOLUTE                                                                       \
-  UINT32_C(1)                            /* the tolerance is an amount, not a part of each value   \
-                                          */
-#define STOW_SHRINK_DRY_RUN UINT32_C(2)  /* decide, write nothing */
-#define STOW_SHRINK_RESUME  UINT32_C(4)  /* go on where a run that was stopped had come to */
-#define STOW_SHRINK_NO_SYNC UINT32_C(8)  /* do not wait until the output is on the disk */
-#define STOW_SHRINK_FORCE   UINT32_C(16) /* write a table even if it takes more than the input */
-/* Of a model: */
+/* The tolerance is absolute, not relative to each value. */
+#define STOW_SHRINK_ABSOLUTE UINT32_C(1)
+#define STOW_SHRINK_DRY_RUN  UINT32_C(2)  /* decide, but write nothing */
+#define STOW_SHRINK_RESUME   UINT32_C(4)  /* continue an interrupted run */
+#define STOW_SHRINK_NO_SYNC  UINT32_C(8)  /* do not wait until the output is on the disk */
+#define STOW_SHRINK_FORCE    UINT32_C(16) /* write a table even if it becomes larger */
+/* For models: */
 #define STOW_SHRINK_VERIFY      UINT32_C(32)  /* read the output back and compare checksums */
-#define STOW_SHRINK_ALLOW_NAN   UINT32_C(64)  /* write it even if values are NaN or infinite */
-#define STOW_SHRINK_JOIN        UINT32_C(128) /* one file instead of shards */
-#define STOW_SHRINK_PRUNE_MODEL UINT32_C(256) /* one threshold for all tensors together */
+#define STOW_SHRINK_ALLOW_NAN   UINT32_C(64)  /* write NaN and infinities too */
+#define STOW_SHRINK_JOIN        UINT32_C(128) /* write one file instead of shards */
+#define STOW_SHRINK_PRUNE_MODEL UINT32_C(256) /* prune with one threshold for the whole model */
 
 typedef struct stow_shrink_options {
   uint32_t struct_bytes; /* sizeof(stow_shrink_options) */
   uint32_t flags;        /* STOW_SHRINK_… */
-  const char *dtype;     /* this type, refused if a value would be lost; NULL: the smallest */
-  double tolerance;      /* how far float16 and float32 may round; 0: not at all */
-  uint64_t memory_bytes; /* as in stow_inspect_options, and so are the rest */
+  const char *dtype;     /* write this type, and fail if a value would be lost; NULL: the smallest
+                          * type */
+  double tolerance;      /* the largest rounding error allowed for float16 and float32; 0: none */
+  uint64_t memory_bytes; /* as in stow_inspect_options, like the members below */
   uint32_t threads;
   uint32_t names;
   const char *raw_dtype;
@@ -57,13 +57,13 @@ typedef struct stow_shrink_options {
   uint32_t purpose; /* STOW_FOR_… */
   stow_data_progress progress;
   void *progress_user;
-  /* Of a table, by name, each list ended by NULL: the columns to write (NULL: all of them), and
-   * those to leave out. A name may itself be a list: "a,b". */
+  /* For tables: the names of columns to write (NULL: all), and of columns to leave out. Each list
+   * ends with NULL. A name may itself be a list: "a,b". */
   const char *const *columns;
   const char *const *drop;
-  /* Of a model: "q8_0", "q6_k", "q4_k", "q4_0" (GGUF), "int8", "fp8" (safetensors); "50%" or "2:4";
-   * patterns of tensor names to change or to leave, each list ended by NULL; the size of a file,
-   * 0: as in the input. */
+  /* For models. quantize: "q8_0", "q6_k", "q4_k", "q4_0" (GGUF), "int8" or "fp8" (safetensors).
+   * prune: "50%" or "2:4". The lists of patterns name tensors to change or to leave as they are;
+   * each ends with NULL. shard_bytes: the size of one file; 0: as in the input. */
   const char *quantize;
   const char *prune;
   const char *const *include;
@@ -80,14 +80,14 @@ typedef struct stow_shrink_options {
  * cannot hold the values, or the ending of `out` is unknown. `*shrink` is NULL on failure. */
 STOW_API stow_status stow_shrink_file(stow_shrink **shrink, const char *in, const char *out,
                                       const stow_shrink_options *options);
-/* NULL is fine. */
+/* Closes a result; NULL is allowed. */
 STOW_API void stow_shrink_close(stow_shrink *shrink);
 
 typedef struct stow_shrink_info {
   uint32_t struct_bytes;                 /* sizeof(stow_shrink_info), set by the caller */
-  uint32_t resumed;                      /* 1: it went on with what another run had done */
+  uint32_t resumed;                      /* 1: continued an interrupted run */
   uint64_t bytes, bytes_after;           /* in memory */
-  uint64_t file_bytes, file_bytes_after; /* on disk; after: 0 on a dry run */
+  uint64_t file_bytes, file_bytes_after; /* size of the files; file_bytes_after is 0 on a dry run */
   uint64_t item_count;                   /* arrays or columns */
 } stow_shrink_info;
 #define STOW_SHRINK_INFO_INIT                                                                      \
@@ -100,19 +100,19 @@ typedef struct stow_shrink_item {
   const char *name;       /* "-": the file is one array */
   const char *from_dtype; /* in NumPy's spelling */
   const char *to_dtype;
-  uint32_t exact; /* 1: every value is as it was */
+  uint32_t exact; /* 1: no value changed */
   uint32_t reserved;
-  double error; /* the largest, as the tolerance counts it; of a model: the root of the mean square
-                   error over that of the values */
+  double error; /* the largest error, measured as the tolerance is; for a model, the root mean
+                 * square of the error divided by that of the values */
   uint64_t bytes, bytes_after;
 } stow_shrink_item;
 #define STOW_SHRINK_ITEM_INIT                                                                      \
   { sizeof(stow_shrink_item), 0, NULL, NULL, NULL, 0, 0, 0, 0, 0 }
-/* STOW_ERR_NOT_FOUND: there are not that many. */
+/* Returns one item. STOW_ERR_NOT_FOUND: there is no such item. */
 STOW_API stow_status stow_shrink_get_item(const stow_shrink *shrink, uint64_t index,
                                           stow_shrink_item *item);
 
-/* As `stowage shrink` prints it, and its JSON. */
+/* Return the result as `stowage shrink` prints it, and as JSON. */
 STOW_API const char *stow_shrink_text(const stow_shrink *shrink);
 STOW_API const char *stow_shrink_json(const stow_shrink *shrink);
 

@@ -19,10 +19,11 @@ extern "C" {
 #define STOW_TAG_DEPTH_MAX 64
 #define STOW_TAG_COUNT_MAX 65535
 
-/* Allocations of this thread carry `name` until the matching pop. The name is copied; the same name
- * is the same tag. STOW_ERR_OVERFLOW: more than 64 deep, or more than 65535 names. */
+/* Gives this thread's allocations the tag `name` until the matching pop. Copies the name; equal
+ * names are the same tag. STOW_ERR_OVERFLOW: the stack is deeper than 64, or there are more than
+ * 65535 names. */
 STOW_API stow_status stow_tag_push(const char *name);
-/* The same; the allocations stay on `tier` (vram or host). */
+/* Pushes a tag whose allocations stay on `tier` (vram or host). */
 STOW_API stow_status stow_tag_push_tier(const char *name, stow_tier tier);
 /* Removes the top tag. STOW_ERR_STATE: the stack is empty. */
 STOW_API stow_status stow_tag_pop(void);

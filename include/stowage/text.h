@@ -1,4 +1,4 @@
-/* Text from outside, made safe to print: names in files, URLs, answers of servers. */
+/* Text: makes text from outside (names in files, URLs, server responses) safe to print. */
 #ifndef STOWAGE_TEXT_H
 #define STOWAGE_TEXT_H
 

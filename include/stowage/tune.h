@@ -1,4 +1,5 @@
-/* Tune: the allocator settings a recorded program needs the least memory with, found by replay.
+/* Tune: finds, by replay, the allocator settings with which a recorded program needs the least
+ * memory.
  *
  *   stow_tune *tune;
  *   stow_tune_open(&tune, recording, NULL);
@@ -9,8 +10,8 @@
  *   printf("PYTORCH_ALLOC_CONF=%s\n", setting.settings);
  *   stow_tune_close(tune);
  *
- * Threads: a result does not change; any number may read it. Fork: a child may use its copy.
- * Link with -lstowage-analysis. */
+ * Threads: a result does not change; any number may read it. Fork: a child may use its copy. Link
+ * with -lstowage-analysis. */
 #ifndef STOWAGE_TUNE_H
 #define STOWAGE_TUNE_H
 
@@ -25,15 +26,16 @@ extern "C" {
 
 typedef struct stow_tune stow_tune;
 
-/* Called after each setting that was tried. Return 0 to go on, or a negative stow_status
- * (STOW_ERR_INTERRUPTED) to end the search with it. */
+/* Called after each tested setting. Return 0 to continue, or a negative stow_status
+ * (STOW_ERR_INTERRUPTED) to stop the search with that status. */
 typedef int (*stow_tune_progress)(void *user, uint64_t done, uint64_t total);
 
 typedef struct stow_tune_options {
   uint32_t struct_bytes; /* sizeof(stow_tune_options) */
   uint32_t reserved;     /* 0 */
-  uint64_t device_bytes; /* on a device of this size, less the CUDA context; 0: any size */
-  uint64_t limit_bytes;  /* limit what the allocator may reserve; 0: none. Not with device_bytes */
+  uint64_t device_bytes; /* for a device of this size minus the CUDA context; 0: no device size */
+  uint64_t limit_bytes;  /* limit on what the allocator may reserve; 0: none. Not together with
+                          * device_bytes */
   stow_tune_progress progress; /* NULL: none */
   void *progress_user;
 } stow_tune_options;
@@ -44,13 +46,13 @@ typedef struct stow_tune_options {
  * recording. The recording may be closed afterwards. STOW_ERR_INVALID: as stow_replay_open. */
 STOW_API stow_status stow_tune_open(stow_tune **tune, const stow_recording *recording,
                                     const stow_tune_options *options);
-/* NULL is fine. */
+/* Closes a result; NULL is allowed. */
 STOW_API void stow_tune_close(stow_tune *tune);
 
 typedef struct stow_tune_info {
   uint32_t struct_bytes;  /* sizeof(stow_tune_info), set by the caller */
-  uint32_t setting_count; /* tried, the best first */
-  uint32_t best;          /* the one to use: needs no limit of its own to work */
+  uint32_t setting_count; /* settings tested, the best first */
+  uint32_t best;          /* index of the setting to use */
   uint32_t reserved;
 } stow_tune_info;
 #define STOW_TUNE_INFO_INIT                                                                        \
@@ -59,19 +61,20 @@ STOW_API stow_status stow_tune_get_info(const stow_tune *tune, stow_tune_info *i
 
 typedef struct stow_tune_setting {
   uint32_t struct_bytes;         /* sizeof(stow_tune_setting), set by the caller */
-  uint32_t recorded_with;        /* 1: the recorded program had it */
-  const char *settings;          /* as PYTORCH_ALLOC_CONF; "": none. Constant text */
-  uint64_t min_limit_bytes;      /* the smallest limit that finishes; 0: none was found */
-  int64_t min_limit_saved_bytes; /* against no settings; 0 if either has no limit */
+  uint32_t recorded_with;        /* 1: the recorded program used this setting */
+  const char *settings;          /* as in PYTORCH_ALLOC_CONF; "": none. Constant text */
+  uint64_t min_limit_bytes;      /* the smallest limit with which the replay finishes; 0: none was
+                                  * found */
+  int64_t min_limit_saved_bytes; /* compared with no settings; 0 if either has no such limit */
   uint64_t peak_reserved_bytes;
-  int64_t peak_reserved_saved_bytes; /* against no settings; 0 if either fails */
-  uint64_t page_time_us;             /* what the driver's calls cost, as measured on an H200 */
-  uint32_t finishes;                 /* 1: under the limit of the options */
-  uint32_t min_limit_proved;         /* 1: every 2 MiB step above it was shown to finish */
+  int64_t peak_reserved_saved_bytes; /* compared with no settings; 0 if either fails */
+  uint64_t page_time_us;             /* time of the driver calls, as measured on an H200 */
+  uint32_t finishes;                 /* 1: finishes under the limit in the options */
+  uint32_t min_limit_proved;         /* 1: the replay also finishes at every 2 MiB step above it */
 } stow_tune_setting;
 #define STOW_TUNE_SETTING_INIT                                                                     \
   { sizeof(stow_tune_setting), 0, NULL, 0, 0, 0, 0, 0, 0, 0 }
-/* STOW_ERR_NOT_FOUND: there are not that many. */
+/* Returns one setting. STOW_ERR_NOT_FOUND: there is no such setting. */
 STOW_API stow_status stow_tune_get_setting(const stow_tune *tune, uint32_t index,
                                            stow_tune_setting *setting);
 

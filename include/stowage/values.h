@@ -28,23 +28,23 @@ typedef struct stow_values stow_values;
 
 typedef struct stow_values_facts {
   uint32_t struct_bytes; /* sizeof(stow_values_facts), set by the caller */
-  uint32_t whole;        /* 1: all are integers that 64 bits hold */
+  uint32_t whole;        /* 1: all values are integers that fit in 64 bits */
   uint64_t count, nans, infs;
-  uint64_t zeros;     /* +0 only: what a sparse form may leave out */
-  double least, most; /* of those that are not NaN; least > most if there is none */
+  uint64_t zeros;     /* values that are +0, which a sparse form may leave out */
+  double least, most; /* the range without NaN; least > most if there are only NaN */
   char smallest[16];  /* the type of fewest bytes that holds every value exactly */
 } stow_values_facts;
 #define STOW_VALUES_FACTS_INIT                                                                     \
   { sizeof(stow_values_facts), 0, 0, 0, 0, 0, 0, 0, "" }
 
-/* Starts without values. STOW_ERR_INVALID: unknown number type. */
+/* Starts with no values. STOW_ERR_INVALID: unknown number type. */
 STOW_API stow_status stow_values_open(stow_values **values, const char *type);
 /* Checks `count` more values, which need no alignment, in this machine's byte order. */
 STOW_API stow_status stow_values_add(stow_values *values, const void *from, uint64_t count);
 STOW_API stow_status stow_values_get(const stow_values *values, stow_values_facts *facts);
-/* Finds out whether `type` holds every value exactly. */
+/* Finds out whether `type` can hold every value exactly. */
 STOW_API stow_status stow_values_fit(const stow_values *values, const char *type, bool *fits);
-/* NULL is fine. */
+/* Closes it; NULL is allowed. */
 STOW_API stow_status stow_values_close(stow_values *values);
 
 /* Converts `count` values; the buffers must not overlap. Floats are rounded once, to nearest.

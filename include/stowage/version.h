@@ -1,4 +1,4 @@
-/* Version of the library: the numbers compiled against, and those of what is loaded. */
+/* Version: the library's version at compile time, and that of the loaded library. */
 #ifndef STOWAGE_VERSION_H
 #define STOWAGE_VERSION_H
 
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* "0.1.0": the version of the library that was loaded. */
+/* Returns the version of the loaded library: "0.1.0". */
 STOW_API const char *stow_version(void);
 
 #ifdef __cplusplus

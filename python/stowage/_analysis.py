@@ -136,7 +136,7 @@ def convert(path: str, to: str) -> None:
 
 
 class Answer:
-    """What the library says of a failure: its text, and its JSON read."""
+    """The library's explanation of a failure: its text and its parsed JSON."""
 
     def __init__(self, made: c_void_p) -> None:
         try:
@@ -147,8 +147,8 @@ class Answer:
 
 
 def explain_recording(path: str, message: "Optional[str]" = None, device_bytes: int = 0) -> Answer:
-    """Why a recorded program ran out; `message` is its error's text, where the recording lacks it. `device_bytes`: on a device of that
-    size, by replay."""
+    """Explains why a recorded program ran out of memory. `message` is its error text, if the recording lacks it. `device_bytes`: explain as
+    on a device of that size, by replay."""
     options = ExplainOptions(device_bytes=device_bytes)
     if message is not None:
         text = message.encode("utf-8", "replace")
@@ -160,7 +160,7 @@ def explain_recording(path: str, message: "Optional[str]" = None, device_bytes: 
 
 
 def explain_message(message: str) -> Answer:
-    """Of an error's text alone."""
+    """Explains an error text alone."""
     made = c_void_p()
     text = message.encode("utf-8", "replace")
     call("stow_explain_message", byref(made), text, len(text))
@@ -168,7 +168,7 @@ def explain_message(message: str) -> Answer:
 
 
 def explain_run(folder: "Optional[str]" = None) -> Answer:
-    """Of a run of `stowage run`, from its folder; of the last run."""
+    """Explains a run of `stowage run` from its folder, or the last run."""
     made = c_void_p()
     call("stow_explain_run", byref(made), os.fsencode(folder) if folder is not None else None)
     return Answer(made)

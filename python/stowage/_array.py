@@ -105,7 +105,7 @@ class _FileReader:
 
 
 class Origin:
-    """One array as the caller gave it, and its C options. Keeps the objects alive that C points to."""
+    """One array as the caller described it, and its C options. Keeps the objects alive that C points to."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ _NAME = b"arrow_array_stream"
 
 
 class Stream(ctypes.Structure):
-    """struct ArrowArrayStream. Whoever holds it calls `drop`, or passes it on."""
+    """struct ArrowArrayStream. The holder calls `drop`, or passes it on."""
 
     _fields_ = [
         ("get_schema", c_void_p),
@@ -174,7 +174,7 @@ class Plan:
         return self.columns[0].rows if self.columns else 0
 
     def apply(self, thing: Any) -> Frames:
-        """The same table in the plan's types. Columns whose type stays are not copied."""
+        """Returns the same table in the plan's types. Columns that keep their type are not copied."""
 
         def begin() -> Stream:
             stream, given = Stream(), take(thing)

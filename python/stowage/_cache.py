@@ -114,7 +114,7 @@ class Cache(MutableMapping[Hashable, Any]):
         return sum(1 for _ in self)
 
     def load(self, key: Hashable, make: "Callable[[], Any]") -> Any:
-        """Returns the object under `key`; makes and keeps it if it is gone."""
+        """Returns the object under `key`; makes and keeps it if it no longer exists."""
         try:
             return self[key]
         except KeyError:

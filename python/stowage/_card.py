@@ -112,7 +112,7 @@ class _OnHeap:
 
 
 class HeapCard(TorchCard):
-    """The same with tensors in the memory of a Stowage heap."""
+    """Puts torch tensors into the memory of a Stowage heap."""
 
     def __init__(self, heap: Heap) -> None:
         import torch
@@ -194,7 +194,7 @@ def destination(device: Any) -> Tuple[bool, Any]:
     try:
         import torch
     except ImportError as reason:
-        raise Unsupported(f"device={device!r} gives torch tensors, and torch is not installed; leave it out") from reason
+        raise Unsupported(f"device={device!r} returns torch tensors, but torch is not installed; leave it out") from reason
     kind = torch.device(device).type
     if kind != "cpu":
         raise Unsupported(f"device={device!r}: batches come as torch tensors of cpu or cuda; move them from cpu yourself")
@@ -210,7 +210,7 @@ def _open_card(device: Any) -> Any:
     except ImportError:
         return _open_cupy(str(device))
     if not torch.cuda.is_available():
-        raise Unsupported(f"device={str(device)!r} needs a card, and torch finds none; leave it out, or device='cpu'")
+        raise Unsupported(f"device={str(device)!r} needs a GPU, but torch finds none; leave it out, or use device='cpu'")
     return TorchCard(torch.device(device))
 
 
@@ -220,9 +220,9 @@ def _open_cupy(name: str) -> CupyCard:
         return CupyCard(int(number) if number else None)
     except ImportError:
         raise Unsupported(
-            f"device={name!r} gives tensors of torch or arrays of CuPy, and neither is installed; leave it out"
+            f"device={name!r} returns torch tensors or CuPy arrays, but neither is installed; leave it out"
         ) from None
     except StowageError:
         raise
     except Exception as reason:  # CuPy's own, of the driver's
-        raise Unsupported(f"device={name!r} needs a card, and CuPy finds none: {reason}") from reason
+        raise Unsupported(f"device={name!r} needs a GPU, but CuPy finds none: {reason}") from reason

@@ -32,7 +32,7 @@ def command_path() -> str:
         if candidate and _is_compiled(candidate):
             return candidate
     raise NotFound(
-        "the compiled command is not here; install the package with pip, or build it with make in the source tree"
+        "the stowage command was not found; install the package with pip, or build it with make in the source tree"
     )
 
 
@@ -91,5 +91,5 @@ def run(
 
 
 def run_json(arguments: "List[str]", *, timeout: float = 300) -> Any:
-    """The same with `--json`; returns the parsed object."""
+    """Runs it with `--json`; returns the parsed object."""
     return json.loads(run([arguments[0], "--json", *arguments[1:]], timeout=timeout))

@@ -134,7 +134,7 @@ def _facts(known: "Dict[str, Any]") -> "List[str]":
     lines = [f"process {known['pid']}, seen last at {when}: held {size(known['held_bytes'])}{within}"]
     lines.append(f"{size(known['usable_bytes'])} of host memory were left to take")
     if known.get("growth_bytes_s", 0) > 1 << 20:
-        lines.append(f"growing by {size(known['growth_bytes_s'])} a second")
+        lines.append(f"growing by {size(known['growth_bytes_s'])} per second")
     if known.get("cell"):
         lines.append(f"in the cell that begins: {known['cell']}")
     return lines

@@ -99,7 +99,7 @@ def _environment(vram: "Optional[str]", spill: "Optional[str]") -> "Dict[str, st
         raise Invalid(_our_names(str(reason))) from None
     missing = [_our_names(note) for note in notes if "there is no device" in note]
     if missing and lines:
-        raise NotFound(f"{missing[0]}; stowage.info() lists the devices that are here")
+        raise NotFound(f"{missing[0]}; stowage.info() lists the devices")
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
@@ -155,7 +155,7 @@ def _put_beneath(vram: "Optional[str]", spill: "Optional[str]") -> "Tuple[str, L
         raise _too_late(driver, f"CUDA has already started in this process (by {_who_loaded()})", vram, spill)
     environment = _environment(vram, spill)
     if not environment:
-        return "not loaded", ["no CUDA driver here: limits of device memory have no effect"]
+        return "not loaded", ["no CUDA driver was found: limits of device memory have no effect"]
     _load(environment)
     if driver is not None:
         reason = _adopt(driver)
@@ -332,7 +332,7 @@ def restart(
     environment["LD_PRELOAD"] = ":".join(path for path in previous.split(":") if path and "libstowage-" not in path)
     run_environment = _environment(vram_text, spill_text)
     if not run_environment:
-        raise StowageError("no CUDA driver here: a restart would change nothing")
+        raise StowageError("no CUDA driver was found, so a restart would change nothing")
     for name in (ENV_LEDGER, ENV_RUN, ENV_RECORD):
         environment.pop(name, None)
     kept = environment.pop("LD_PRELOAD")

@@ -1,7 +1,7 @@
 """How much GPU memory a program will need, and whether it fits, without a GPU and without its data.
 
-The program's steps run on PyTorch's fake tensors, which have shapes and no memory. `_fake_record` records every storage's birth and
-death, `_kernels` adds what CUDA kernels take beside, and the recorded trace is replayed through PyTorch's allocator (`_analysis`).
+The program's steps run on PyTorch's fake tensors, which have shapes and no memory. `_fake_record` records when each storage is created and
+freed, `_kernels` adds what CUDA kernels allocate besides, and the recorded trace is replayed through PyTorch's allocator (`_analysis`).
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Estimate:
 
     @property
     def peak_live(self) -> int:
-        """Most bytes that tensors and workspaces hold at once."""
+        """The most bytes that tensors and workspaces hold at the same time."""
         return int(self.data["peak_live_bytes"])
 
     @property
     def peak_reserved(self) -> int:
-        """Most bytes that PyTorch's allocator takes from the GPU, if it has all it wants."""
+        """The most bytes that PyTorch's allocator reserves on the GPU if there is no limit."""
         return int(self.data["peak_reserved_bytes"])
 
     @property
@@ -340,7 +340,7 @@ def _new_trace(record: "Union[None, str, os.PathLike[str]]") -> str:
     if os.path.exists(path):
         raise FileExistsError(f"{path} already exists and may be the only copy of another run; use another name")
     if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
-        raise NotFound(f"{path}: its folder is not there; make it first")
+        raise NotFound(f"{path}: the folder does not exist; create it first")
     return path
 
 
@@ -445,7 +445,7 @@ def _answer(
     seconds: float,
     events: int,
 ) -> Estimate:
-    """Replays the trace and says what it means for the GPU."""
+    """Replays the trace and derives the answer for the GPU."""
     import json
 
     policy = "torch_expandable" if settings is not None and "expandable_segments:true" in settings.lower().replace(" ", "") else "torch_default"

@@ -105,7 +105,8 @@ def _attach_latest(error: BaseException, made: Explanation) -> Explanation:
 
 
 def _explain_refusal(path: str, message: str, facts: "List[str]") -> "Optional[Explanation]":
-    """Of the snapshot PyTorch took as it ran out, which is removed; None if the host has no memory left to read it."""
+    """Explains from the snapshot that PyTorch took when it ran out of memory, and removes the snapshot. None if the host has no memory left
+    to read it."""
     try:
         return Explanation(_analysis.explain_recording(path, message), message, facts, of_recording=True)
     except OutOfMemory:

@@ -28,7 +28,7 @@ class _Patches:
         self._was: "List[Tuple[Any, str, Any]]" = []
 
     def set(self, where: Any, name: str, value: Any, *, add: bool = False) -> None:
-        """Replaces an attribute; one that is not there is left out, or added."""
+        """Replaces an attribute. One that does not exist is skipped, or added."""
         was = vars(where).get(name, _ABSENT) if isinstance(where, type) or add else getattr(where, name, _ABSENT)
         if was is _ABSENT and not add:
             return
@@ -45,7 +45,7 @@ class _Patches:
 
 
 class _Stream:
-    """Stands for a CUDA stream or event: every method returns None or the object itself."""
+    """Replaces a CUDA stream or event: every method returns None or the object itself."""
 
     cuda_stream = 0
     stream_id = 0
@@ -230,11 +230,11 @@ def _real(torch: Any, make: Any) -> Any:
 
 
 def _patch_choices(torch: Any, patches: _Patches, notes: "Dict[str, str]") -> None:
-    """Takes the way of a CUDA tensor where PyTorch's Python code asks for the tensor's type."""
+    """Follows the code path of a CUDA tensor where PyTorch's Python code checks the tensor's type."""
     from torch._subclasses import fake_tensor
 
     patches.set(fake_tensor, "init_gpu_context", lambda *_: None)  # it would allocate on a real card
-    # torch.tensor(…, device="cuda") then makes a CPU tensor first, also where there is a GPU.
+    # torch.tensor(…, device="cuda") then makes a CPU tensor first, even if there is a GPU.
     patches.set(fake_tensor.FakeTensorMode, "avoid_device_init", property(lambda self: True))
     patches.set(torch.nn.Module, "_apply", _apply_to_fakes(torch))
     patches.set(torch.autograd.profiler, "record_function", lambda *_: contextlib.nullcontext())  # an operator that old fakes refuse

@@ -42,7 +42,7 @@ class Refused(Exception):
 
 
 class _Named(NamedTuple):
-    """Stands for a code object: the layer of the model that a frame of PyTorch runs."""
+    """Replaces a code object: the layer of the model that a frame of PyTorch runs."""
 
     co_name: str
     co_filename: str
@@ -330,7 +330,7 @@ def _rnn(recorder: Recorder, name: str, plain: Any) -> Any:
 
 
 def function_mode(recorder: Recorder) -> Any:
-    """Returns the mode for calls that name a device, and for attention where it was imported by its own name."""
+    """Returns the mode for calls that name a device, and for attention that was imported by its own name."""
     torch = recorder.torch
     attention = getattr(torch.nn.functional, "scaled_dot_product_attention", None)
     from torch.overrides import TorchFunctionMode
@@ -357,7 +357,7 @@ def function_mode(recorder: Recorder) -> Any:
 
         @staticmethod
         def without_device(args: Any, kwargs: Any) -> Any:
-            """Arguments of Tensor.to with the device's index; without the device where the tensor is there already."""
+            """Returns the arguments of Tensor.to with the device's index; without the device if the tensor is already there."""
             there = args[0].device.type == "cuda"
             target = is_cuda(kwargs.get("device")) or any(is_cuda(one) for one in args[1:])
             if not target:

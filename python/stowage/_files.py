@@ -75,7 +75,7 @@ declare(
 
 
 class _Watch:
-    """Calls Python now and then from a job, so that Ctrl-C reaches it; what was raised is raised again after the job."""
+    """Calls Python regularly during a job, so that Ctrl-C works. An exception is raised again after the job."""
 
     def __init__(self) -> None:
         self.raised: "Optional[BaseException]" = None
@@ -134,7 +134,7 @@ def inspect_file(
 
 
 class Table(NamedTuple):
-    """What may be said of a table: whether its first row names the columns, those to write and to leave out, `force`."""
+    """Options for a table: whether its first row names the columns, which columns to write or leave out, `force`."""
 
     names: "Optional[str]" = None
     columns: "Tuple[str, ...]" = ()
@@ -149,7 +149,7 @@ def read_purpose(purpose: str) -> int:
 
 
 class Model(NamedTuple):
-    """What may be said of a model file: types of 4 to 8 bits, pruning, the names of tensors, the size of its files."""
+    """Options for a model file: types of 4 to 8 bits, pruning, the names of tensors, the size of its files."""
 
     quantize: "Optional[str]" = None
     prune: "Optional[str]" = None
@@ -191,7 +191,7 @@ def shrink_file(
     purpose: str = "arithmetic",
     memory: "str | int | None" = None,
 ) -> str:
-    """Writes a file again in the smallest types, or a model in the types asked for; what `stowage shrink` prints about it."""
+    """Rewrites a file in the smallest types, or a model in the requested types. Returns what `stowage shrink` prints."""
     watch, made = _Watch(), c_void_p()
     options = ShrinkOptions(progress=watch.function, names=_names(table.names), flags=_FORCE if table.force else 0)
     options.dtype = dtype.encode() if dtype is not None else None

@@ -3,8 +3,8 @@
 
 The one engine behind `stowage run` and notebooks. The package imports it (_host.py); the build also puts it before
 src/shim/host/report.py, which runs in processes of `stowage run`, possibly just before they run out of memory. So it imports only
-what every interpreter has loaded, allocates nothing large, changes nothing, prints nothing, and looks for at most SECONDS. It looks at
-the variables of all frames and of the program's own modules, and into containers by samples.
+what every interpreter has loaded, allocates nothing large, changes nothing, prints nothing, and searches for at most SECONDS. It reads the
+variables of all frames and of the program's own modules, and samples the contents of containers.
 """
 import _thread
 import gc
@@ -38,10 +38,8 @@ def sample(values):
 
 
 class Weight:
-    """Bytes of a value with all it holds, and what it is made of.
-
-    mark: "graph" (graphs: kept autograd graphs), "pinned", "shared", or "text" (text_bytes: in columns of Python strings, words:
-    their names). objects: Python objects in it."""
+    """The bytes of a value with everything it holds, and what it consists of. mark: "graph" (graphs: kept autograd graphs), "pinned",
+    "shared", or "text" (text_bytes: in columns of Python strings, words: their names). objects: Python objects in it."""
 
     def __init__(self, size, count=1, of="", shape="", owner=None, mark="", graphs=0, text_bytes=0, words="", objects=1):
         self.size, self.count, self.of, self.shape, self.owner = size, count, of, shape, owner
@@ -140,7 +138,7 @@ def weigh_container(value, depth):
         parts, extra = sample(value), 0
         each = [weigh(v, depth - 1) for v in parts]
     kinds = [type_name(v) for v in parts]
-    # The same small object again and again (0, True, an interned name) counts once.
+    # The same small object repeated (0, True, an interned name) counts once.
     if len(parts) > 1 and not isinstance(value, dict) and len({id(v) for v in parts}) == 1:
         return Weight(size + each[0].size, count, kinds[0])
     graphs = sum(w.graphs for w in each) * count // max(1, len(each))
@@ -345,8 +343,8 @@ MANY = 400_000  # objects, above which a list of them all takes too long and too
 
 
 def instances():
-    """Yields (value, name, where) of the containers in objects of the program's own classes, whoever holds those objects: a library may
-    (a handler of logging, a callback of a trainer). Not arrays: one that matters is in a container or has a name."""
+    """Yields (value, name, where) of the containers in objects of the program's own classes, even if a library holds those objects (a
+    logging handler, a trainer's callback). Not arrays: an array that matters is in a container or has a name."""
     if getattr(sys, "getallocatedblocks", int)() > MANY:
         return
     own, looked = {}, {}
@@ -369,7 +367,8 @@ def maker_of(main):
 
 
 def nameless(main):
-    """Yields (value, name, where) of containers of large things, whoever holds them: list(…) has no name before it is complete."""
+    """Yields (value, name, where) of containers of large objects, even if no variable holds them: list(…) has no name before it is
+    complete."""
     own = maker_of(main)
     if own is None or getattr(sys, "getallocatedblocks", int)() > MANY:
         return
@@ -433,7 +432,7 @@ def largest(main, others, held):
 
 
 def source_lines(path):
-    """Returns the lines of a file of the program, [] if there is none. (report.py has its own.)"""
+    """Returns the lines of a file of the program, [] if there is none. (report.py has its own version.)"""
     import linecache
 
     return linecache.getlines(path)
@@ -533,7 +532,7 @@ def source(frame):
 
 
 def pulse(main):
-    """Returns a number that changes when the program goes on: instruction pointers, and the integers among its own variables."""
+    """Returns a number that changes when the program continues: instruction pointers, and the integers among its own variables."""
     state = []
     for frame in itertools.islice(stack_of(main), 16):
         state.append(frame.f_lasti)
@@ -557,7 +556,7 @@ def object_line(found, place="", grows=False):
 
 
 def without_wholes(found):
-    """Leaves out an object that mostly consists of one of its own parts in the list: agent, beside agent.memory."""
+    """Leaves out an object that mostly consists of one of its own parts in the list: `agent` beside `agent.memory`."""
     parts = [(name, where, size) for size, _, name, where, _ in found if "." in name or "[" in name]
     return [one for one in found if not any(
         name.startswith((one[2] + ".", one[2] + "[")) and where == one[3] and 10 * size >= 8 * one[0] for name, where, size in parts)]

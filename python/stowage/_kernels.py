@@ -1,6 +1,5 @@
-"""What CUDA kernels allocate beside their results: workspaces, temporaries, and which kernel attention and RNNs use.
-
-Fake tensors show the results of an operator, not what its kernel takes from PyTorch's allocator while it runs. Each entry states where
+"""What CUDA kernels allocate in addition to their results: workspaces, temporaries, and which kernel attention and RNNs use. Fake tensors
+show the results of an operator, but not what its kernel allocates while it runs. Each entry states where
 its figure comes from: "measured" (a recording of PyTorch 2.11 on an H200), "source" (read in PyTorch's sources), or "assumed".
 """
 
@@ -28,12 +27,12 @@ def autocasts(torch: Any) -> bool:
 
 #: Operators that multiply matrices with cuBLAS.
 _MATRIX = frozenset(("mm", "addmm", "bmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "_addmm_activation", "linear", "_scaled_mm", "_int_mm"))
-#: Those that take the way over cublasLt, whose workspace is separate (measured: 1 MiB, kept).
+# : Operators that use cublasLt, whose workspace is separate (measured: 1 MiB, kept).
 _WITH_BIAS = frozenset(("addmm", "_addmm_activation", "_scaled_mm"))
 
 
 def hidden(recorder: Any, name: str, args: Any, kwargs: Any, result: Any, where: int) -> None:
-    """Records what the kernel of one operator takes beside its result."""
+    """Records what the kernel of one operator allocates in addition to its result."""
     if name in _MATRIX:
         if recorder.once("cublas"):
             recorder.note_hidden("cuBLAS workspace", recorder.gpu.cublas_bytes)
@@ -65,7 +64,7 @@ Sizes = Tuple[str, Tuple[int, ...]]
 
 
 def _convolution(recorder: Any, args: Any, result: Any) -> Sizes:
-    """cuDNN's workspace without benchmark mode: assumed to be a copy of the operands in channels-last order where they are not."""
+    """cuDNN's workspace without benchmark mode: assumed to be a copy of operands that are not in channels-last order."""
     return "cuDNN convolution workspace", (_transforms(recorder, (args[0], args[1], result)),)
 
 

@@ -33,8 +33,8 @@ def load(
     """Loads the tensors of a model; returns a dict from name to tensor.
 
     `path` is a safetensors or GGUF file, a file of torch.save (.pt, .bin; the pickle in it is never executed), an index of several
-    files, or a folder as Hugging Face lays it out. Returns torch tensors where torch is installed, else NumPy arrays; `framework`
-    "torch" or "numpy" chooses.
+    files, or a folder as Hugging Face lays it out. Returns torch tensors if torch is installed, otherwise NumPy arrays; `framework`
+    ("torch" or "numpy") overrides that.
 
     >>> import numpy, os, tempfile
     >>> from stowage import load, save
@@ -49,16 +49,16 @@ def load(
     (15.0, array([3., 4.], dtype=float32))
 
     device    a device of torch: "cuda", "cuda:1". The values pass through at most `staging` bytes of pinned memory, read by `threads`
-              threads, copied on a stream of their own. None: host memory
+              threads, copied on a separate stream. None: host memory
     dtype     float tensors become this type ("float16", "bf16", torch.bfloat16); others stay
     names     only these tensors
-    lazy      return a mapping that reads a tensor when it is asked for: `model["w"]`. `model.view("w")[10:20]` reads only that slice
+    lazy      return a mapping that reads a tensor on access: `model["w"]`. `model.view("w")[10:20]` reads only that slice
     raw       quantized tensors of GGUF as their bytes (uint8, each row's blocks in the last dimension) instead of decoded to float32
               or `dtype`
     into      a torch module, or a dict of tensors: fills its tensors in place, in their types, on their devices; returns it. All
               names must match unless `strict` is false
 
-    Types that the framework lacks become the next that holds every value: bfloat16 in NumPy without ml_dtypes becomes float32.
+    A type that the framework lacks becomes the next larger type that holds every value: bfloat16 in NumPy without ml_dtypes becomes float32.
     """
     model = LazyModel(path, device, dtype, raw=raw, framework=framework, staging=staging, threads=threads)
     if into is not None:
@@ -69,14 +69,14 @@ def load(
         return into
     if lazy:
         if names is not None:
-            raise Invalid("names: a lazy model reads only the tensors that are asked for; leave names out")
+            raise Invalid("names: a lazy model reads only the tensors that you request; leave names out")
         return model
     with model:
         return model._load(list(model if names is None else names))
 
 
 class LazyModel(Mapping[str, Any]):
-    """The tensors of a model by name. A tensor is read when it is asked for, every time."""
+    """The tensors of a model by name. Each access reads the tensor."""
 
     def __init__(
         self,
@@ -303,7 +303,7 @@ def _read_host(model: Model, frame: Frame, jobs: "List[_Job]", threads: int) -> 
 
 
 def _read_device(model: Model, frame: Frame, jobs: "List[_Job]", threads: int, staging: int, device: Any) -> None:
-    """Reads into pinned buffers, two for each thread, and copies them on a stream of their own."""
+    """Reads into pinned buffers, two for each thread, and copies them on a separate stream."""
     torch = frame.module
     cuda = device.type == "cuda"
     threads = max(1, min(threads, staging // (2 << 20)))
@@ -362,7 +362,7 @@ def _fill(model: LazyModel, into: Any, strict: bool) -> None:
         facts = model._facts(name)
         jobs.append(_Job(facts, to, _convert_into(model, facts, to), [Run(0, facts.values)]))
         filled.add(_place(to))
-    # Tied weights: a name that the file lacks is filled if its memory is that of another.
+    # Tied weights: a name that the file lacks counts as filled if it shares its memory with another.
     missing = [name for name, to in targets.items() if name not in model and _place(to) not in filled]
     unexpected = [name for name in model if name not in targets]
     if strict and (missing or unexpected):

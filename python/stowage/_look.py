@@ -229,7 +229,7 @@ class Watch:
             self._width = len(line)
 
     def _go(self) -> None:
-        """Reads and shows until stop(). Counts and retries a failed reading; ignores a display that is gone."""
+        """Reads and shows until stop(). Counts and retries a failed reading; ignores a display that was closed."""
         shows = True
         while not self._end.is_set():
             try:

@@ -1,6 +1,6 @@
 """Memory in use now: on the host, on the cards, and by the loaded frameworks.
 
-Creates no CUDA context and imports no framework: one that is not loaded holds nothing.
+Creates no CUDA context and imports no framework: a framework that is not loaded holds nothing.
 """
 
 from __future__ import annotations

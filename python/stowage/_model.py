@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 
 from ._library import Growing, Invalid, Unsupported, call, declare, lib, need, shown
 
-#: Bytes that a thread reads at once: large enough that Python's share of the time does not count.
+# : Bytes that a thread reads in one call: large enough that Python's overhead does not matter.
 PIECE_BYTES = 8 << 20
 #: Every block of a quantized type divides this.
 BLOCK = 256
@@ -79,7 +79,7 @@ declare(
 
 
 class Facts(NamedTuple):
-    """What the header of a file says about a tensor."""
+    """A tensor as described in the header of a file."""
 
     number: int
     name: str
@@ -173,7 +173,7 @@ def select(shape: "Tuple[int, ...]", index: Any, name: str) -> "Tuple[Tuple[int,
     """
     given = list(index) if isinstance(index, tuple) else [index]
     if sum(n is Ellipsis for n in given) > 1:
-        raise IndexError("an index can have a single ellipsis")
+        raise IndexError("an index can have only one ellipsis")
     missing = len(shape) - sum(n is not Ellipsis for n in given)
     if missing < 0:
         raise IndexError(f"{shown(name)} has {len(shape)} dimensions, {len(given)} were indexed")
@@ -272,7 +272,7 @@ class Frame:
         return wanted, kind, None if wanted == facts.dtype else wanted.encode(), facts.shape
 
     def empty(self, shape: "Tuple[int, ...]", kind: Any, count: int) -> Any:
-        """Returns a tensor in host memory. Large ones come from NumPy, which asks for huge pages: faulting them in is faster."""
+        """Returns a tensor in host memory. Large ones come from NumPy, which requests huge pages: they are faster to fault in."""
         if self.name == "numpy":
             return self.module.empty(shape, kind)
         width = self.module.empty((), dtype=kind).element_size()

@@ -89,7 +89,7 @@ def _header(path: str) -> "Dict[str, Any]":
 
 
 def _weights(folder: str) -> "Tuple[int, int]":
-    """Returns bytes and numbers of all tensors in the folder's safetensors files; zeros where there is none."""
+    """Returns bytes and counts of all tensors in the folder's safetensors files; zeros if there are none."""
     total = numbers = 0
     for name in sorted(os.listdir(folder)):
         if not name.endswith(".safetensors"):

@@ -25,7 +25,7 @@ OPTIMIZED = 1  # CO_OPTIMIZED: a function's code, whose locals are not a diction
 
 
 def _unseen(thing: Any) -> bool:
-    """A dictionary or tuple the collector does not look at, because nothing in it can be part of a cycle: arrays and text."""
+    """A dictionary or tuple that the garbage collector does not track, because nothing in it can be part of a cycle: arrays and text."""
     return type(thing) in (dict, tuple) and not gc.is_tracked(thing)
 
 
@@ -316,7 +316,7 @@ def _locals_of(frame: types.FrameType) -> "Iterator[Tuple[str, Any]]":
 
 
 def _running() -> "List[types.FrameType]":
-    """Returns the frames of the program, without ours: a frame that is kept would keep everything it found."""
+    """Returns the frames of the program without ours: keeping one of our frames would keep everything it found."""
     found = []
     at: "Optional[types.FrameType]"
     for at in sys._current_frames().values():

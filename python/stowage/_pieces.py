@@ -1,7 +1,7 @@
 """Pieces of memory: which objects show one, and how much it is.
 
 Knows the arrays of NumPy, PyTorch, CuPy, JAX and TensorFlow, SciPy's matrices, pandas' tables, blocks of heaps and plain
-bytes; imports no framework: one that is not loaded has no objects.
+bytes; imports no framework: a framework that is not loaded has no objects.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Host memory by line and function of a part of the program.
 
-libstowage-profile.so samples allocations in this process: it puts hooks before malloc in every library that is loaded, and before
-Python's allocator of small objects. The estimates and their errors are described in src/run/profile.h; this reads the file it writes.
+libstowage-profile.so samples allocations in this process: it hooks malloc in every loaded library, and Python's allocator of small objects.
+src/run/profile.h describes the estimates and their errors; this module reads the file that the library writes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass
 class Line:
-    """Estimated bytes of a line or a function: held at the peak of the process, kept at the end, allocated in all.
-
-    `error` is the standard error of `allocated`.
+    """Estimated bytes of a line or a function: held at the peak of the process, kept at the end, allocated in total. `error` is the
+    standard error of `allocated`.
     """
 
     file: str
@@ -99,11 +98,11 @@ class Profile:
         if os.environ.get(ENV_PROFILE):
             raise StowageError("this process runs under `stowage run --profile`, which profiles all of it")
         if _running:
-            raise StowageError("something is being profiled already; end that first")
+            raise StowageError("a profile is already running; end it first")
         library = _load()
         self._folder = tempfile.TemporaryDirectory()
         if not library.stowage_profile_start(os.fsencode(self._folder.name)):
-            raise StowageError("the profile cannot start: the allocator of this process is not known")
+            raise StowageError("the profile cannot start: the allocator of this process is unknown")
         _running = True
         return self
 

@@ -95,7 +95,7 @@ class ProgramView:
 
     def look(self, frame: Any) -> None:
         step = step_of_frame(frame)
-        # Loading and backward enclose calls and moves; the outermost of those says what it was for.
+        # Loading and backward enclose calls and moves; the outermost of them shows the purpose.
         if step and (not self.step or step in ("loading", "backward", "optimizer")):
             self.step = step
         own = is_own_file(frame.f_code.co_filename)
@@ -166,7 +166,7 @@ def size_of(tensors: Any) -> int:
 
 
 def state_size(optimizer: Any) -> int:
-    """Bytes on a device that its state has taken so far."""
+    """Returns the bytes of the optimizer's state on a device so far."""
     return sum(
         value.numel() * value.element_size()
         for state in list(optimizer.state.values())
@@ -202,7 +202,7 @@ def whole_of(view: ProgramView) -> Any:
 
 
 def lines_of_place(view: ProgramView) -> Any:
-    """The module that was called, and how far its forward pass had come, counted in modules that have weights of their own."""
+    """Returns the module that was called, and how far its forward pass had come, counted in modules with weights of their own."""
     root = view.root
     if root is None:
         return
@@ -241,8 +241,8 @@ def lines_of_optimizer(view: ProgramView) -> Any:
 
 
 def lines_of_batch(view: ProgramView) -> Any:
-    """The inputs of the call; where none is running, the program's own tensors that are no result. The batch is the dimension that a
-    name or a DataLoader says, else the first."""
+    """Returns the inputs of the call; if no call is running, the program's own tensors that are not results. The batch is the dimension
+    that a name or a DataLoader shows, otherwise the first."""
     inputs = [t for t in view.inputs or view.others if t.dim() > 0 and (view.inputs or not t.requires_grad)][:PROGRAM_INPUTS]
     for tensor in inputs:
         yield f"input {word(str(tensor.dtype).replace('torch.', ''))} {'x'.join(str(n) for n in list(tensor.shape)[:8])}"

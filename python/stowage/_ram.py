@@ -26,7 +26,7 @@ from ._host import samples
 from ._library import Invalid, StowageError
 from ._library import format_size as size
 
-#: The default action of this signal is to be ignored, so a late one is harmless.
+# : This signal is ignored by default, so a late one is harmless.
 _SIGNAL = signal.SIGURG
 _LOOK_S = 0.05
 _NOTE_S = 1.0
@@ -140,7 +140,7 @@ class _Watch:
             return
         self.raised_at = at
         whole = f"of the {size(self.limit)} it is limited to" if self.limit else f"and the host has {size(now.total_bytes)}"
-        grows = f", growing by {size(int(self.growth))} a second" if self.growth > 1 << 20 else ""
+        grows = f", growing by {size(int(self.growth))} per second" if self.growth > 1 << 20 else ""
         self.pending = (
             f"host memory runs out: this process holds {size(now.held_bytes)} {whole}{grows}; {size(room)} can still be taken"
         )
@@ -210,14 +210,13 @@ def check(limit: "Optional[int]") -> "List[str]":
             f"give at least {size(now.held_bytes + 2 * _FLOOR)}, or stowage.release() first"
         )
     if limit > now.total_bytes:
-        return [f"the host has {size(now.total_bytes)}, so a limit of {size(limit)} changes nothing"]
+        return [f"the host has {size(now.total_bytes)}, so a limit of {size(limit)} has no effect"]
     return []
 
 
 def start(limit: "Optional[int]") -> "List[str]":
-    """Starts the watch, or gives the running one another limit, already checked. Returns notes for the user.
-
-    A watch whose thread is gone is replaced.
+    """Starts the watch, or sets another limit (already checked) on the running one. Returns notes for the user. Replaces a watch whose
+    thread has ended.
     """
     global _watch, _registered
     if _watch is not None and _watch.thread.is_alive():

@@ -25,7 +25,7 @@ _recordings: "List[Recording]" = []  #: those being made now
 
 
 class Recording:
-    """A recording being made; `path` is where it will be."""
+    """A recording in progress; `path` is its destination."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -87,7 +87,7 @@ class Recording:
             os.unlink(path)
 
     def explain(self) -> Explanation:
-        """Of what was recorded."""
+        """Explains the recording."""
         return explain(self.path)
 
     def report(self) -> Report:
@@ -102,7 +102,8 @@ def record(path: "Union[str, os.PathLike[str]]") -> "Iterator[Recording]":
     """Records the device memory requests inside the `with` to a .stow file.
 
     It records PyTorch's allocations on a card with their lines. Without a card it records those of heaps (`stowage.heap`); if none is
-    used, the host memory of the process: sampled, by the variable that holds it and the line that fills it. An out-of-memory error that passes through carries its explanation.
+    used, the host memory of the process: sampled, by the variable that holds it and the line that fills it. An out-of-memory error that
+    passes through gets an explanation.
 
     >>> import stowage, tempfile, os
     >>> folder = tempfile.TemporaryDirectory()
@@ -117,9 +118,9 @@ def record(path: "Union[str, os.PathLike[str]]") -> "Iterator[Recording]":
     if os.path.exists(where):
         raise FileExistsError(f"{where} already exists and may be the only copy of another run; use another name")
     if _recordings:
-        raise StowageError(f"{_recordings[0].path} is being recorded already; end that with first")
+        raise StowageError(f"{_recordings[0].path} is already being recorded; end that `with` block first")
     if not os.path.isdir(os.path.dirname(os.path.abspath(where))):
-        raise NotFound(f"{where}: its folder is not there; make it first")
+        raise NotFound(f"{where}: the folder does not exist; create it first")
     recording = Recording(where)
     _recordings.append(recording)
     failed: "Optional[BaseException]" = None

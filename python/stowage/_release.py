@@ -197,7 +197,7 @@ def release_from(
     most: int = 8,
     first: "Optional[Tuple[str, Callable[[], object]]]" = None,
 ) -> Released:
-    """The same for the names of a given namespace; runs `first` before everything else."""
+    """Does the same for the names of a given namespace; runs `first` before everything else."""
     _check_names(names, space)
     with undisturbed():
         return _release_now(space, names, tracebacks, most, first)

@@ -13,7 +13,7 @@ _MIN_LIMIT, _CHECK = 1, 2  # STOW_REPLAY_MIN_LIMIT, STOW_REPLAY_CHECK
 
 
 class Replay:
-    """What each allocator would have made of a recording; `data` is the JSON of `stowage replay`."""
+    """What each allocator would have done with a recording; `data` is the JSON of `stowage replay`."""
 
     def __init__(self, data: "List[Dict[str, Any]]") -> None:
         self.data = data
@@ -52,8 +52,9 @@ def replay(
 ) -> Replay:
     """Runs the requests of a recording through other allocators, without the program and without a GPU.
 
-    `policy` is one name or a list ("torch_default", "torch_expandable", "bfc", "cuda_async", "stowage"), all of them where it
-    is not given; "planned" is a layout made ahead from the recorded lifetimes, with its lower bound. `vram` is the size of the device, `vram_limit` limits what the allocator may reserve. `settings` are those of
+    `policy` is one name or a list ("torch_default", "torch_expandable", "bfc", "cuda_async", "stowage"), all of them by default; "planned"
+    is a layout computed in advance from the recorded lifetimes, with its lower bound. `vram` is the size of the device, `vram_limit` limits
+    what the allocator may reserve. `settings` are those of
     PYTORCH_ALLOC_CONF. `min_limit` also finds the smallest limit that finishes.
 
     >>> replay("nowhere.stow")

@@ -60,7 +60,7 @@ def report(*recordings: "Union[str, os.PathLike[str]]") -> Report:
     >>> report("nowhere.stow")
     Traceback (most recent call last):
         ...
-    stowage._library.NotFound: nowhere.stow: there is no such recording
+    stowage._library.NotFound: nowhere.stow: no such recording; check the path
     """
     paths = [os.fspath(one) for one in recordings] or ([_latest] if _latest else [])
     if not paths:
@@ -69,5 +69,5 @@ def report(*recordings: "Union[str, os.PathLike[str]]") -> Report:
         raise TypeError(f"report: {len(paths)} recordings; give one, or two to compare")
     for path in paths:
         if not os.path.exists(path):
-            raise NotFound(f"{shown(path)}: there is no such recording")
+            raise NotFound(f"{shown(path)}: no such recording; check the path")
     return Report(paths)

@@ -41,7 +41,7 @@ def text_table(rows: "Sequence[Sequence[str]]", right: "Sequence[int]" = (), ind
 
 
 def html_table(rows: "Sequence[Sequence[str]]", right: "Sequence[int]" = ()) -> str:
-    """The same as HTML; cells are text, the first row is the head."""
+    """Returns the table as HTML; cells are text, the first row is the head."""
     out = ['<table style="border-collapse:collapse;margin:0.3em 0">']
     for number, row in enumerate(rows):
         tag = "th" if number == 0 else "td"
@@ -79,12 +79,12 @@ def html_bar(parts: "Sequence[Tuple[int, str]]", total: int) -> str:
 
 
 def html_block(title: str, *parts: str) -> str:
-    """A heading and what stands below it."""
+    """Returns a heading with the parts below it, as HTML."""
     return f'<div style="font-family:monospace;margin:0.3em 0"><b>{escape(title)}</b>{"".join(parts)}</div>'
 
 
 def html_text(text: str) -> str:
-    """Text as it stands."""
+    """Returns the text as preformatted HTML."""
     return f'<pre style="margin:0.2em 0;white-space:pre-wrap">{escape(text)}</pre>'
 
 
@@ -117,7 +117,7 @@ _cell_files: "Dict[str, int]" = {}
 
 
 def note_cell(text: "str | None", number: int) -> None:
-    """A cell is about to run, or has run before this was asked for."""
+    """Remembers the number of a cell that is about to run, or has already run."""
     compiler = getattr(shell(), "compile", None)
     name = getattr(compiler, "get_code_name", None)
     if text and name is not None and not hasattr(compiler, "_filename_map"):
@@ -126,7 +126,7 @@ def note_cell(text: "str | None", number: int) -> None:
 
 
 def name_cells(text: str) -> str:
-    """Cells by their number, as In[3]: a notebook compiles each under the name of a file that is not there."""
+    """Names cells by their number, as In[3]: a notebook compiles each under the name of a file that does not exist."""
     names: "Dict[str, int]" = getattr(getattr(shell(), "compile", None), "_filename_map", None) or _cell_files
     if not names:
         return text
@@ -134,13 +134,13 @@ def name_cells(text: str) -> str:
 
 
 def in_notebook() -> bool:
-    """In a kernel, where HTML is shown."""
+    """Returns whether this is a kernel that shows HTML."""
     here = shell()
     return here is not None and hasattr(here, "kernel")
 
 
 def show(answer: Any) -> None:
-    """Shows a result at once: rich in a notebook, as text elsewhere."""
+    """Shows a result immediately: rich in a notebook, as text elsewhere."""
     if shell() is not None and in_notebook():
         from IPython.display import display  # type: ignore[import-not-found]
 

@@ -239,7 +239,7 @@ def _shrink_sparse(matrix: Any, options: "_Options", changes: "Optional[List[_Ch
     made.data = data
     for part in ("indices", "indptr", "row", "col"):
         indices = getattr(made, part, None)
-        # SciPy takes 32 bits where they are enough for the largest, and widens anything narrower.
+        # SciPy uses 32 bits if they are enough for the largest index, and widens anything narrower.
         if indices is not None and indices.dtype == numpy.int64 and (indices.size == 0 or indices.max() < 2**31):
             setattr(made, part, indices.astype(numpy.int32))
     was = f"{matrix.dtype} {matrix.format.upper()}"
@@ -250,8 +250,8 @@ def _shrink_sparse(matrix: Any, options: "_Options", changes: "Optional[List[_Ch
 # ---- tables ----
 
 
-# pandas has no indexes of float16, so neither groups nor merges by such a column: floats of a table stay float32 at least,
-# unless dtype= asks for it.
+# pandas has no float16 indexes, so it can neither group nor merge by such a column: floats of a table stay at least float32, unless dtype=
+# requests float16.
 
 
 def _shrink_column(column: Any, options: "_Options", changes: "List[_Change]", name: str) -> Any:

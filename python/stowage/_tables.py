@@ -115,7 +115,7 @@ class TableFile:
             raise Invalid(f"{shown(self.path)}: not a {self.format} file: {reason}") from None
 
     def batches(self) -> "Iterator[Any]":
-        """Yields pyarrow record batches of the columns wanted."""
+        """Yields pyarrow record batches of the selected columns."""
         found = {"parquet": self._parquet, "arrow": self._arrow, "jsonl": self._json}[self.format or ""]()
         for batch in found:
             if self._picked is not None and batch.schema.names != self._picked:
@@ -250,7 +250,7 @@ def paths_of(given: Any) -> "List[str]":
         return [path]
     found = sorted(glob.glob(path))
     if not found:
-        raise NotFound(f"{shown(path)}: no file has such a name")
+        raise NotFound(f"{shown(path)}: no file matches this name")
     return found
 
 
@@ -262,7 +262,7 @@ def _pick(path: str, names: "List[str]", columns: "Sequence[str]", drop: "Sequen
             raise Invalid(f"{shown(path)}: no column {name!r}; there are {', '.join(names[:20])}")
     left = [name for name in names if (not wanted or name in wanted) and name not in dropped]
     if not left:
-        raise Invalid(f"{shown(path)}: no column is left")
+        raise Invalid(f"{shown(path)}: no column is left; drop fewer columns")
     return left
 
 
@@ -555,7 +555,7 @@ def shrink_tables(
     memory: "str | int | None",
     dry_run: bool = False,
 ) -> "Tuple[str, Dict[str, Any]]":
-    """Writes a table in the smallest types where one of the two files is Parquet, Arrow or JSON lines. Returns the report."""
+    """Writes a table in the smallest types if one of the two files is Parquet, Arrow or JSON lines. Returns the report."""
     budget = _budget(memory)
     target = format_of(output)
     if target is None and not output.endswith(".npz"):

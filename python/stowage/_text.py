@@ -225,10 +225,10 @@ class LazyText:
         numbers = numpy.asarray(index)
         if numbers.dtype == bool:
             if numbers.shape != self.shape:
-                raise IndexError(f"a mask of {numbers.shape} for {self.size} texts")
+                raise IndexError(f"mask: its shape {numbers.shape} must be ({self.size},)")
             numbers = numpy.flatnonzero(numbers)
         if numbers.size and (numbers.min() < -self.size or numbers.max() >= self.size):
-            raise IndexError(f"row {numbers.max()} of {self.size} texts")
+            raise IndexError(f"row {numbers.max()} is out of range: there are {self.size} texts")
         return self._pick(numpy.where(numbers < 0, numbers + self.size, numbers).astype(numpy.intp))
 
     def _pick(self, numbers: Any) -> Any:

@@ -28,7 +28,7 @@ class Session:
         self._step: "Optional[Step]" = None
 
     def begin(self) -> None:
-        """Starts the recording, if one was asked for."""
+        """Starts the recording, if one was requested."""
         if self._record_to is not None and self._recording is None:
             recording = record(self._record_to)
             recording.__enter__()
@@ -74,7 +74,7 @@ class Session:
 
 
 class SessionCallback:
-    """What the callbacks of all frameworks have: a session, made of `record` and `plan`. Comes before the framework's own class."""
+    """What the callbacks of all frameworks share: a session made from `record` and `plan`. Must come before the framework's own base class."""
 
     def __init__(self, *, record: "Union[None, str, os.PathLike[str]]" = None, plan: Any = None) -> None:
         super().__init__()

@@ -416,7 +416,7 @@ def plan(
         import torch
 
         if not torch.cuda.is_available():
-            raise Invalid('tune: no GPU here to measure on; name one to estimate for: tune(step, gpu="T4") or tune(step, vram="16G")')
+            raise Invalid('tune: no GPU to measure on; name one to estimate for: tune(step, gpu="T4") or tune(step, vram="16G")')
         meter = Meter(torch)
     if meter is not None:
         source, name, available = "measured", meter.name(), meter.available()

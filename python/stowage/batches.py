@@ -161,7 +161,7 @@ class Batches:
             keys = None
             parts = list(self._data) if isinstance(self._data, (list, tuple)) else [self._data]
         if not 1 <= len(parts) <= _FILES_MAX:
-            raise Invalid(f"batches of {len(parts)} files: 1 to {_FILES_MAX} can be read in step")
+            raise Invalid(f"batches: {len(parts)} files given; give 1 to {_FILES_MAX}")
         self._keys, self._single = keys, not isinstance(self._data, (dict, list, tuple))
         types = _for_each(given["dtype"], keys, len(parts))
         self._tensors, self._card = destination(given["device"])
@@ -398,11 +398,11 @@ class Batches:
         """Continues with exactly the batches that remained when the state was taken, in the same order."""
         missing = [name for name in ("version", *_STATE) if name not in state]
         if missing:
-            raise Invalid(f"a state of batches without {', '.join(missing)}")
+            raise Invalid(f"state: {', '.join(missing)} missing; give a dict from state_dict()")
         if state["version"] != _STATE_VERSION:
-            raise Invalid(f"a state of batches of version {state['version']!r}; this package knows {_STATE_VERSION}")
+            raise Invalid(f"state: version {state['version']!r} is unknown; this package reads version {_STATE_VERSION}")
         with self._lock:
-            numbers = [_whole(state[name], 0, f"a state of batches whose {name} is {{!r}}") for name in _STATE]
+            numbers = [_whole(state[name], 0, f"state: {name} is {{!r}}, not a whole number") for name in _STATE]
             call("stow_batches_set_state", self._handle, byref(_State(0, *numbers)))
             self._begin()
 

@@ -1,6 +1,6 @@
 """Runs the package's tests and prints a line for each: ok, FAIL or skip, as tests/run.sh counts them.
 
-In CI (CI=true) a library that should be there and is not is a failure, not a skip.
+In CI (CI=true) a missing library is a failure, not a skip.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What the tests share: running Python in a process of its own, libraries that may be missing."""
+"""Shared by the tests: running Python in a separate process, and libraries that may be missing."""
 
 import importlib.util
 import os
@@ -15,7 +15,7 @@ STANDIN = BUILD / "tests" / "standin" / "libcuda.so.1"
 
 
 def needs(*names):
-    """Skips a test, or a whole class, where one of the libraries is missing (a failure in CI)."""
+    """Skips a test, or a whole class, if one of the libraries is missing (a failure in CI)."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     return unittest.skipIf(missing, f"not installed: {', '.join(missing)}")
 
@@ -24,14 +24,14 @@ needs_standin = unittest.skipUnless(STANDIN.exists(), f"no stand-in driver: {STA
 
 
 def clean_environment(**more):
-    """The environment without what other tests or a run around them set, its state in a folder of its own."""
+    """Returns the environment without what other tests or an enclosing run set, with its state in a separate folder."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("STOWAGE_") and name != "LD_PRELOAD"}
     kept.update({name: str(value) for name, value in more.items()})
     return kept
 
 
 def python(code, *, timeout=60, check=True, **environment):
-    """Runs code in a fresh interpreter; (exit code, what it printed, what it said on standard error)."""
+    """Runs code in a new interpreter. Returns (exit code, standard output, standard error)."""
     with tempfile.TemporaryDirectory() as state:
         environment.setdefault("XDG_STATE_HOME", state)
         environment.setdefault("XDG_CACHE_HOME", state)

@@ -94,7 +94,7 @@ class Streams(unittest.TestCase):
 
 
 class Command(unittest.TestCase):
-    """What the command does with Parquet where no package reads it: a fake module hides any that is installed."""
+    """What the command does with Parquet if no package reads it: a fake module hides an installed one."""
 
     def run_command(self, *words, **more):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,10 @@
-"""What runs beside the program must not die in silence: the watch over host memory, watch(), caches under pressure, forks."""
+"""Background threads must not fail silently: the watch over host memory, watch(), caches under pressure, forks."""
 
 import unittest
 
 from support import needs, python
 
-#: wait(CONDITION): polls until it holds, at most ten seconds.
+# : wait(CONDITION): polls until it is true, at most ten seconds.
 WAIT = """
 import os, resource, sys, threading, time, stowage
 from stowage import _ram
@@ -112,10 +112,10 @@ class HostWatch(unittest.TestCase):
             try:
                 stowage.explain(last=True)
             except stowage.StowageError:
-                print("told")
+                print("reported")
             """
         )
-        self.assertEqual(out.split(), ["4G", "True", "True", "0.0", "told"], err)
+        self.assertEqual(out.split(), ["4G", "True", "True", "0.0", "reported"], err)
 
 
 class Forks(unittest.TestCase):

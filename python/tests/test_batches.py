@@ -1,4 +1,4 @@
-"""stowage.batches: every row once, in step, resumable; buffers that stay good; file objects; torch."""
+"""stowage.batches: every row once, in step, resumable; buffers that stay valid; file objects; torch."""
 
 import ctypes
 import gc
@@ -482,7 +482,7 @@ class Fuse(Case):
 
 
 class SimulatedCard:
-    """What a card with torch or CuPy does, with the simulated device: arrays are NumPy's over its memory."""
+    """Replaces a GPU with torch or CuPy by the simulated device: arrays are NumPy arrays over its memory."""
 
     index, stream = 0, None
 

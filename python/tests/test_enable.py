@@ -1,4 +1,4 @@
-"""enable, limit and restart in a running process, over a stand-in driver; and the watch over host memory."""
+"""enable, limit and restart in a running process, with a stand-in driver; and the watch over host memory."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from pathlib import Path
 import stowage
 from support import BUILD, STANDIN, clean_environment, needs, needs_standin, python
 
-#: A driver's calls, as a framework makes them: by the name of the library.
+# : A driver's calls as a framework makes them: through the name of the library.
 CUDA = """
 import ctypes, stowage
 def start():
@@ -112,12 +112,12 @@ class Limits(unittest.TestCase):
             """
             for call in (lambda: stowage.limit(vram="7=1G"), lambda: stowage.info("7"), lambda: stowage.heap(7)):
                 try: print(call())
-                except FileNotFoundError as error: print("told", error)
+                except FileNotFoundError as error: print("reported", error)
             """,
             STOWAGE_LIBNVML=STANDIN.parent / "libnvidia-ml.so.1",
         )[1]
-        self.assertEqual(out.count("told"), 3, out)
-        self.assertIn("vram: there is no device 7 here", out)
+        self.assertEqual(out.count("reported"), 3, out)
+        self.assertIn("vram: there is no device 7,", out)
 
     def test_two_limits_are_one_too_many(self):
         out = with_driver(
@@ -186,7 +186,7 @@ class Limits(unittest.TestCase):
 
 @unittest.skipUnless((BUILD / "tests" / "shim" / "libframework_now.so").exists(), "the framework's stand-in is not built")
 class AfterTheImport(unittest.TestCase):
-    """A framework has brought the driver in; CUDA has not started."""
+    """A framework has loaded the driver; CUDA has not started."""
 
     CODE = """
         import os, shutil
@@ -277,8 +277,8 @@ class BadUse(unittest.TestCase):
 
     def test_without_a_driver_it_is_said(self):
         out = python("import stowage; print(stowage.enable())", STOWAGE_LIBCUDA="/nowhere/libcuda.so.1")[1]
-        self.assertIn("no CUDA driver here", out)
-        # Then nothing is in force, and another limit is in nobody's way.
+        self.assertIn("no CUDA driver was found", out)
+        # Then no limit is in force, and another limit can be set.
         out = python(
             "import stowage; stowage.limit(vram='8G'); print(stowage.limit(vram='4G').vram)", STOWAGE_LIBCUDA="/nowhere/libcuda.so.1"
         )[1]
@@ -291,7 +291,7 @@ class BadUse(unittest.TestCase):
             """,
             STOWAGE_LIBCUDA="/nowhere/libcuda.so.1",
         )[1]
-        self.assertIn("no CUDA driver here", out)
+        self.assertIn("no CUDA driver was found", out)
 
 
 @needs("numpy")
@@ -386,7 +386,7 @@ class HostMemory(unittest.TestCase):
 
 class Death(unittest.TestCase):
     def run_and_kill(self, state, code):
-        """Runs code, which prints a line when it is ready, and kills it then."""
+        """Runs code, which prints a line when it is ready, and then kills it."""
         child = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(code)],
             stdout=subprocess.PIPE,

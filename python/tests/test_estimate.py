@@ -352,7 +352,7 @@ class Kernels(unittest.TestCase):
 
             return step
 
-        # In the backward pass: weight, x, the gradient of x so far, and the next part of it. Not a fifth for their sum.
+        # In the backward pass: weight, x, the gradient of x so far, and the next part of it. No fifth tensor for their sum.
         self.assertEqual(stowage.estimate(make, gpu="T4").peak_live // MIB, 16)
 
     def test_temporaries_are_those_that_were_recorded(self):

@@ -36,10 +36,10 @@ class Explain(unittest.TestCase):
             import stowage
             for call in (lambda: stowage.explain(), lambda: stowage.explain(last=True)):
                 try: call()
-                except stowage.StowageError as error: print("told:", error)
+                except stowage.StowageError as error: print("reported:", error)
             """
         )[1]
-        self.assertEqual(out.count("told:"), 2, out)
+        self.assertEqual(out.count("reported:"), 2, out)
         with self.assertRaises(ValueError):
             stowage.explain(KeyError("x"))
         with self.assertRaises(TypeError):
@@ -123,7 +123,7 @@ class Explain(unittest.TestCase):
         self.assertIn("stowage: ", str(error))
 
         class Without(Old):
-            """NumPy's makes its text of a shape and a type."""
+            """NumPy's error builds its text from a shape and a type."""
 
             def __str__(self):
                 return "no room for an array"

@@ -1,4 +1,4 @@
-"""Heaps: allocation, tags, limits, wrong use."""
+"""Heaps: allocation, tags, limits, misuse."""
 
 import unittest
 

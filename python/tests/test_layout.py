@@ -12,7 +12,7 @@ from pathlib import Path
 import stowage
 from support import TREE
 
-#: Structures of the package and the structs of include/stowage they mirror; `part`: the beginning of it only.
+# : Structures of the package and the structs of include/stowage that they mirror; `part`: only the beginning.
 MIRRORS = [
     ("_analysis", "ExplainOptions", "stow_explain_options", False),
     ("_analysis", "ReplayOptions", "stow_replay_options", False),
@@ -52,7 +52,7 @@ MIRRORS = [
 
 
 def fields(kind):
-    """The names of a structure's members, those it inherits first."""
+    """Returns the names of a structure's members, inherited ones first."""
     for base in reversed(kind.__mro__):
         for field in base.__dict__.get("_fields_", ()):
             yield field[0]

@@ -1,4 +1,4 @@
-"""stowage.open: what NumPy would give for the same index, reading only that."""
+"""stowage.open: returns what NumPy would return for the same index, and reads only that."""
 
 import io
 import os
@@ -19,7 +19,7 @@ import stowage
 
 
 def some_index(rng, shape):
-    """An index of any kind NumPy knows, perhaps one it refuses."""
+    """Returns a random index of any kind that NumPy knows, perhaps one it refuses."""
     def one(n):
         kind = rng.randrange(8)
         if kind == 1 and n:

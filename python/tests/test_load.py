@@ -359,7 +359,7 @@ class Tensors(Case):
         self.assertTrue(torch.equal(other.weight, layer.weight))
 
     def test_the_way_to_a_device_gives_the_same_values(self):
-        """Every device but the CPU is reached through buffers. Run here with the CPU's tensors, in parts of 4 KiB."""
+        """Every device except the CPU is reached through buffers. Tested here with CPU tensors, in parts of 4 KiB."""
         from stowage import _load
 
         torch.manual_seed(2)

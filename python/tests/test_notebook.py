@@ -20,7 +20,7 @@ KERNEL = "stowage-tests"
 
 @contextlib.contextmanager
 def kernels(**more):
-    """A folder for state, and an environment in which a kernel of this very interpreter is known."""
+    """Returns a folder for state, and an environment with a kernel of this interpreter."""
     with tempfile.TemporaryDirectory() as state:
         place = Path(state) / "jupyter" / "kernels" / KERNEL
         place.mkdir(parents=True)
@@ -46,7 +46,7 @@ def kernels(**more):
 
 
 def outputs(cell):
-    """Everything a cell shows: (kind, text)."""
+    """Returns everything that a cell shows: (kind, text)."""
     found = []
     for output in cell.get("outputs", []):
         if output["output_type"] == "stream":
@@ -89,7 +89,7 @@ class Notebook(unittest.TestCase):
             "release2": "%release other",
             "gone": "'kept' in globals() or 'other' in globals() or any(isinstance(value, numpy.ndarray) for value in Out.values())",
             "wrong": "%release nothing_here",
-            # More than an address can tell: a system that promises whatever is asked for would set about filling less.
+            # More than an address can hold: a system that overcommits would start to fill a smaller request.
             "error": "numpy.ones((1 << 20, 1 << 27))",
             "after": "stowage.explain()",
             "caught": "%%stowage\nnumpy.ones((1 << 20, 1 << 27))",
@@ -221,7 +221,7 @@ class Kernel(unittest.TestCase):
         return start_new_kernel(kernel_name=KERNEL)
 
     def ask(self, client, code, timeout=60):
-        """Runs code; (what it printed and showed, its errors)."""
+        """Runs code. Returns (what it printed and showed, its errors)."""
         request = client.execute(code)
         text, error = "", ""
         end = time.monotonic() + timeout
@@ -297,7 +297,7 @@ class Kernel(unittest.TestCase):
             text, end = "True", time.monotonic() + 60
             while "False" not in text and time.monotonic() < end:
                 time.sleep(0.1)
-                # What is asked while it begins again is lost; and at first the old one answers still.
+                # Requests during the restart are lost, and at first the old process still answers.
                 with contextlib.suppress(AssertionError):
                     text, error = self.ask(client, "import os\nprint(os.getpid())\n'mine' in globals()", timeout=5)
             self.assertIn("False", text)
@@ -326,7 +326,7 @@ class Examples(unittest.TestCase):
         card = bool(stowage.info().data["devices"])
         self.assertIn("loaded into this process" if card else "no card here: a simulated device", text)
         self.assertIn("out of memory no more: 100 batches evaluated", text)
-        # The cause is the one the page tells of, and the fix is first.
+        # The cause is the one that the page describes, and the fix comes first.
         causes = shown(next(cell for cell in book.cells if "explain(" in cell.source), "text/plain")
         self.assertRegex(causes, r"graph_kept|no_grad_missing" if card else r"leak|graph", causes)
         if "the limit set" not in causes:  # as where others on the card make known that its size is one

@@ -1,4 +1,4 @@
-"""Libraries that are missing, old, or something else of their name: told, or passed over; never an error of ours."""
+"""Libraries that are missing, too old, or another package of the same name: reported or ignored, never an error of ours."""
 
 import sys
 import types
@@ -10,7 +10,7 @@ from support import python
 
 
 def setUpModule():
-    # Whole before modules come and go: a file of the package imported meanwhile would go with them, and come again as another.
+    # Import everything before modules are replaced: a file of the package imported meanwhile would be replaced too.
     for name in stowage.__all__:
         getattr(stowage, name)
 
@@ -22,7 +22,7 @@ def module(name, **inside):
     return made
 
 
-#: A PyTorch from before histories: its CUDA has started, and that is about all it can tell.
+# : A PyTorch from before memory histories: its CUDA has started, and it can do little else.
 OLD_CUDA = types.SimpleNamespace(
     is_available=lambda: True,
     is_initialized=lambda: True,

@@ -80,7 +80,7 @@ class Package(unittest.TestCase):
             wrong.write_text("import stowage\nstowage.relaese()\nstowage.limit(vram=[8])\n")
             words = ["-m", "mypy", "--config-file", TREE / "pyproject.toml", "--cache-dir", os.devnull, package, right, wrong]
             environment = dict(os.environ)
-            if "site-packages" not in package.parts:  # where it looks anyway, and does not want to be told of
+            if "site-packages" not in package.parts:  # Python searches it anyway and need not be pointed to it
                 environment["MYPYPATH"] = str(package.parent)
             done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, check=False, env=environment)
         lines = [line for line in done.stdout.splitlines() if "wrong.py" not in line]

@@ -1,4 +1,4 @@
-"""What a program says of itself when it runs out (_program.py), of models on the meta device."""
+"""What a program reports about itself when it runs out of memory (_program.py), with models on the meta device."""
 
 import sys
 import threading
@@ -12,7 +12,7 @@ SNAPSHOT = TREE / "tests" / "samples" / "loop" / "plain.pickle.gz"
 
 
 def facts(text):
-    """The lines by their first word; the last of each."""
+    """Returns the lines by their first word; the last of each."""
     return dict(line.split(" ", 1) for line in text.splitlines())
 
 
@@ -55,21 +55,21 @@ class Program(unittest.TestCase):
         batch_size = 6
         ids = torch.zeros(batch_size, 128, dtype=torch.long, device="meta")
         model(ids)
-        told = facts(self.said)
+        seen = facts(self.said)
         numbers = sum(p.numel() for p in model.parameters())
-        self.assertEqual(told["program"], "1")
-        self.assertEqual(told["step"], "forward")
-        self.assertEqual(told["grad"], "1")
-        self.assertEqual(told["training"], "1")
-        self.assertEqual(told["parameters"], f"{numbers} {4 * numbers}")
-        self.assertEqual(told["trained"], f"{numbers} {4 * numbers}")
-        self.assertEqual(told["on_device"], str(4 * numbers))
-        self.assertEqual(told["optimizer"].split()[:3], ["AdamW", str(numbers), str(4 * numbers)])
-        self.assertIn("amsgrad", told["optimizer"])
-        self.assertEqual(told["input"], "int64 6x128")
-        self.assertEqual(told["batch"], "6 named")
-        self.assertEqual(told["passed"], "4 10")  # the table and three blocks before the fourth
-        self.assertEqual(told["head"], "5000")
+        self.assertEqual(seen["program"], "1")
+        self.assertEqual(seen["step"], "forward")
+        self.assertEqual(seen["grad"], "1")
+        self.assertEqual(seen["training"], "1")
+        self.assertEqual(seen["parameters"], f"{numbers} {4 * numbers}")
+        self.assertEqual(seen["trained"], f"{numbers} {4 * numbers}")
+        self.assertEqual(seen["on_device"], str(4 * numbers))
+        self.assertEqual(seen["optimizer"].split()[:3], ["AdamW", str(numbers), str(4 * numbers)])
+        self.assertIn("amsgrad", seen["optimizer"])
+        self.assertEqual(seen["input"], "int64 6x128")
+        self.assertEqual(seen["batch"], "6 named")
+        self.assertEqual(seen["passed"], "4 10")  # the table and three blocks before the fourth
+        self.assertEqual(seen["head"], "5000")
         del optimizer
 
     def test_inference_with_adapters_frozen_and_narrow(self):
@@ -78,12 +78,12 @@ class Program(unittest.TestCase):
         model.table.weight.requires_grad_(False)
         with torch.no_grad():
             model(torch.zeros(2, 16, dtype=torch.long, device="meta"))
-        told = facts(self.said)
+        seen = facts(self.said)
         numbers = sum(p.numel() for p in model.parameters())
-        self.assertEqual((told["grad"], told["training"]), ("0", "0"))
-        self.assertEqual(told["dtype"], f"bfloat16 {2 * numbers}")
-        self.assertEqual(told["trained"].split()[0], str(numbers - 5000 * 64))
-        self.assertEqual(told["batch"], "2 first")
+        self.assertEqual((seen["grad"], seen["training"]), ("0", "0"))
+        self.assertEqual(seen["dtype"], f"bfloat16 {2 * numbers}")
+        self.assertEqual(seen["trained"].split()[0], str(numbers - 5000 * 64))
+        self.assertEqual(seen["batch"], "2 first")
 
     def test_a_module_that_is_made(self):
         torch, test = self.torch, self

@@ -162,7 +162,7 @@ class Holders(unittest.TestCase):
         self.assertEqual(names[1], names[2])
 
     def test_what_a_module_of_c_keeps_for_reuse_is_not_touched(self):
-        # In Python 3.12.1 asyncio shows its dead iterators there: one reference to them, and a list grows for ever.
+        # In Python 3.12.1 asyncio lists its dead iterators there: one reference to them, and a list grows forever.
         python(
             """
             import asyncio, resource
@@ -182,7 +182,7 @@ class Holders(unittest.TestCase):
     def test_a_thing_held_in_a_thicket_is_answered_for_in_bounded_time(self):
         from stowage import _objects
 
-        # Every node refers to every other: the ways into it are beyond counting.
+        # Every node refers to every other: the paths to it are too many to count.
         nodes = [[] for _ in range(40)]
         for node in nodes:
             node.extend(nodes)

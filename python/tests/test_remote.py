@@ -1,4 +1,4 @@
-"""Files behind a server: the same values as from disk, through every fault a server has, or a message that says which."""
+"""Files on a server: the same values as from disk, despite every fault of a server, or a message that names the fault."""
 
 import io
 import json
@@ -83,7 +83,7 @@ class Remote(unittest.TestCase):
 
     @staticmethod
     def over_tls(server, folder):
-        """The server speaks TLS from now on; the certificate to trust."""
+        """Makes the server use TLS. Returns the certificate to trust."""
         key, certificate = os.path.join(folder, "key"), os.path.join(folder, "certificate")
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate]
@@ -167,7 +167,7 @@ class Remote(unittest.TestCase):
         self.assertNotEqual(said.returncode, 0)
         self.assertIn("404", said.stderr)
 
-    # ---- faults that pass ----
+    # ---- temporary faults ----
 
     def test_faults_that_pass_change_nothing(self):
         faults = [("drop", 0), ("drop", 100), ("drop", 70000), ("status", 500), ("status", 503), ("status", 429),
@@ -188,7 +188,7 @@ class Remote(unittest.TestCase):
         np.testing.assert_array_equal(got, self.x)
         self.assertGreater(len(self.server.requests), 20)
 
-    # ---- faults that stay ----
+    # ---- permanent faults ----
 
     def test_a_server_without_ranges_is_named(self):
         self.server.ranges = False
@@ -226,7 +226,7 @@ class Remote(unittest.TestCase):
                 for headers in landed:
                     self.assertEqual(headers.get(key) == value, sent, name)
                     self.assertEqual("Authorization" in headers, sent, name)
-            # The user's password likewise.
+            # The same for the user's password.
             for name, where, sent in (("near", self.server, True), ("far", other, False)):
                 self.server.requests, other.requests = [], []
                 stowage.open(self.server.url(name).replace("//", "//user:pass@"))[:1]
@@ -355,7 +355,7 @@ class Remote(unittest.TestCase):
 
 @unittest.skipUnless(has_curl(), "libcurl.so.4 is not installed (apt-get install libcurl4)")
 class Kept(unittest.TestCase):
-    """What came over the line once is on disk, within a bound."""
+    """Downloaded data is on disk, within a limit."""
 
     def setUp(self):
         self.x = np.random.default_rng(0).random((30000, 25))  # 6 MB, 23 blocks
@@ -369,7 +369,7 @@ class Kept(unittest.TestCase):
         self.folder = os.path.join(folder.name, "stowage", "remote")
 
     def asked_for(self, name="x.npy", **more):
-        """Reads everything and holds it against the array; the bytes that were asked for."""
+        """Reads everything and compares it with the array. Returns the number of requested bytes."""
         del self.server.requests[:]
         got = np.concatenate(list(stowage.batches(self.server.url(name), 1000, num_workers=1, memory="16M", **more)))
         np.testing.assert_array_equal(got, self.x)

@@ -1,4 +1,4 @@
-"""shrink: exact, smaller, and told."""
+"""shrink: exact, smaller, and reported."""
 
 import contextlib
 import io
@@ -17,7 +17,7 @@ except ImportError:
 
 
 def quiet(*args, **kwargs):
-    """Shrinks to the smallest types, which most tests compare with; those of the default are tested in Purposes."""
+    """Shrinks to the smallest types, with which most tests compare; class Purposes tests the default types."""
     kwargs.setdefault("purpose", "storage")
     with contextlib.redirect_stdout(io.StringIO()) as out:
         return stowage.shrink(*args, **kwargs), out.getvalue()
@@ -250,8 +250,8 @@ class Models(unittest.TestCase):
             header = json.dumps({"layers.0.up.weight": facts}).encode()
             Path(path).write_bytes(struct.pack("<Q", len(header)) + header + values)
             half = str(Path(folder) / "half.safetensors")
-            told = quiet(path, half, dtype="bf16", verify=True)[1]
-            self.assertIn("bfloat16", told)
+            said = quiet(path, half, dtype="bf16", verify=True)[1]
+            self.assertIn("bfloat16", said)
             self.assertEqual(stowage.inspect(half).data["arrays"][0]["dtype"], "bfloat16")
             self.assertIn("int8", quiet(path, str(Path(folder) / "q.safetensors"), quantize="int8")[1])
             with self.assertRaises(Exception) as refused:

@@ -20,7 +20,7 @@ class SimulatedOut(RuntimeError):
 
 
 class Card:
-    """A simulated GPU: a step of n samples reserves `fixed + per * n`, in segments of 20 MiB, with a jump now and then."""
+    """A simulated GPU: a step of n samples reserves `fixed + per * n`, in segments of 20 MiB, with occasional jumps."""
 
     def __init__(self, total, fixed, per, jump=0, bend=0):
         self.total, self.fixed, self.per, self.jump, self.bend = total, fixed, per, jump, bend
@@ -133,7 +133,7 @@ class Measured(unittest.TestCase):
 
 
 class Cuda:
-    """torch.cuda as the meter uses it, over a simulated card."""
+    """Replaces torch.cuda for the meter, with a simulated GPU."""
 
     class OutOfMemoryError(RuntimeError):
         pass

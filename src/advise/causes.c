@@ -1,4 +1,4 @@
-/* Causes: asks each, keeps the general below the particular, ranks. */
+/* Causes: calls the function of each cause, ranks general causes below specific ones. */
 #include "advise/causes.h"
 
 #include <stdio.h>
@@ -9,12 +9,14 @@
 
 #define HOLDERS_SHOWN 3
 
-#define SHOWN_LEAST   0.1 /* below this a cause is not worth a line */
-#define BELIEVED      0.3 /* below this the answer is "unknown" */
-#define SURE          0.8
-#define TURNS_SURE    3    /* of a growth that stands before what only takes room */
-#define BESIDE_FIRST  0.75 /* no second cause is surer than this beside one that explains it */
-#define BESIDE_GROWTH 0.6  /* general causes count this much where live bytes grow every turn */
+#define SHOWN_LEAST 0.1 /* below this a cause is not worth a line */
+#define BELIEVED    0.3 /* below this the answer is "unknown" */
+#define SURE        0.8
+/* Turns after which a growth ranks above causes that only take a part of the memory. */
+#define TURNS_SURE 3
+/* The most confidence of a second cause beside one that explains the failure. */
+#define BESIDE_FIRST  0.75
+#define BESIDE_GROWTH 0.6 /* general causes count this much where live bytes grow every turn */
 
 const char *cause_name(cause_id id) {
   static const char *const names[CAUSE_COUNT] = {[CAUSE_OTHER_PROCESS] = "other_process",
@@ -82,8 +84,8 @@ void findings_rank(findings *f) {
     }
 }
 
-/* Does so much lie in holes that what is live would fit with the request? Then it is not what is
- * live that is too much, however it grew. */
+/* Returns whether so much is in holes that the live memory and the request would fit without them.
+ * Then the live memory is not the problem, however it grew. */
 static bool holes_are_most(const cause *all, const evidence *e, const findings *f) {
   if (f->growth.swells) return false; /* each new one leaves the hole of the last behind */
   return all[CAUSE_FRAGMENTATION].confidence > 0 && e->n.hole_bytes != MESSAGE_UNKNOWN &&
@@ -104,9 +106,9 @@ static void lower_general(cause *all, const evidence *e, const findings *f) {
     all[general[i]].confidence *= BESIDE_GROWTH;
 }
 
-/* What grows every turn reaches the end of any memory: whatever else takes a part of it only brings
- * the end nearer, and fixing that alone does not help. A copy that is made piece by piece looks as
- * if it grew: that is no growth beside it. */
+/* Ranks growth first. Memory that grows every turn fills any device; other causes only make that
+ * happen sooner, and fixing them alone does not help. A copy that is made piece by piece looks like
+ * growth, but is not. */
 static void growth_first(cause *all, const findings *f) {
   static const cause_id growing[] = {CAUSE_GRAPH_KEPT, CAUSE_NO_GRAD_MISSING, CAUSE_LEAK},
                         beside[] = {CAUSE_LOADED_TWICE, CAUSE_OTHER_PROCESS,
@@ -144,7 +146,8 @@ static void say_unknown(cause *c, const evidence *e) {
     cause_say(c, "the error text is not in it: give it with --message for the device's side");
 }
 
-/* A replay stops in the middle of a recording that goes on: what is freed later did not stay. */
+/* Drops growth that a replay shows only because it stops in the middle of a recording: what is
+ * freed later did not stay. */
 static void forget_passing_growth(findings *f, const evidence *e) {
   uint64_t all = 0, stays = 0;
   if (!e->elsewhere || !f->growth.found) return;
@@ -158,7 +161,8 @@ static void forget_passing_growth(findings *f, const evidence *e) {
   f->growth = (growth){0};
 }
 
-/* No layer was called twice: what looks like turns of a loop are the layers of one pass. */
+/* Drops growth if no layer was called twice: what looks like turns of a loop are the layers of one
+ * pass. */
 static void forget_layers_growth(findings *f, const evidence *e) {
   const program_facts *p = &e->program;
   if (!f->growth.found || !e->has_stacks || p->step != PROGRAM_FORWARD || p->modules == 0) return;
@@ -222,7 +226,7 @@ static void say_by_tag(cause *c, const evidence *e, const census *all) {
   }
 }
 
-/* Who holds what is live, whatever the cause: by line, and by tag where there are tags. */
+/* Lists who holds the live memory, for every cause: by line, and by tag if there are tags. */
 static stow_status say_holders(cause *c, const evidence *e) {
   site_table sites = {0};
   census by_line = {0}, by_tag = {0};

@@ -11,17 +11,18 @@
 
 #define PREFIXES_MAX 6         /* a line has at most this many prefixes */
 #define PADDING_MIN  8         /* spaces in a row that a terminal put there */
-#define LONG_BYTES   (1 << 20) /* the end of a text of which every line is kept */
+#define LONG_BYTES   (1 << 20) /* every line in this last part of a text is kept */
 #define WRAP_MIN     60        /* columns of the narrowest terminal that wraps */
 #define SAME_START   4         /* characters that two records of one log have in common */
-#define SAME_LINES   1000      /* of the same words, kept of the early part of a long log */
-#define LINE_SLOTS   4096
+/* Most lines with the same words kept in the early part of a long log. */
+#define SAME_LINES 1000
+#define LINE_SLOTS 4096
 
 static bool digit_at(scan_text t, const char *at) {
   return at < t.end && isdigit((unsigned char)*at);
 }
 
-/* Past a run of characters of a class: digits, or those of `more`. */
+/* Returns the position after a run of digits and of the characters in `more`. */
 static const char *past(scan_text t, const char *at, const char *more) {
   while (at < t.end && (isdigit((unsigned char)*at) || (*at != '\0' && strchr(more, *at) != NULL)))
     at++;
@@ -35,13 +36,13 @@ static const char *past_spaces(scan_text t, const char *at) {
 
 /* ---- prefixes: each returns the place after it, or NULL ---- */
 
-/* "> ", as mail and issue trackers quote. */
+/* Skips "> ", as in mail and issue trackers. */
 static const char *quote(scan_text t) {
   if (t.at < t.end && *t.at == '>' && (t.at + 1 == t.end || t.at[1] == ' ')) return t.at + 1;
   return NULL;
 }
 
-/* "2025-11-14T08:52:38.374Z ", "2019-07-21 23:26:45.086281: ", "[05/27/2023-17:01:36] ",
+/* Skips "2025-11-14T08:52:38.374Z ", "2019-07-21 23:26:45.086281: ", "[05/27/2023-17:01:36] ",
  * "[2059991.491436] ", "[1] ". */
 static const char *stamp(scan_text t) {
   bool bracket = t.at < t.end && *t.at == '[';
@@ -62,7 +63,7 @@ static const char *stamp(scan_text t) {
   return end > at ? end : NULL;
 }
 
-/* " - whisperjav - ERROR - ": a logger's name and level between dashes. */
+/* Skips " - whisperjav - ERROR - ": a logger's name and level between dashes. */
 static const char *dashes(scan_text t) {
   static const char *const levels[] = {"- ERROR - ", "- WARNING - ", "- INFO - ", "- CRITICAL - "};
   if (t.at >= t.end || *t.at != '-') return NULL;
@@ -74,7 +75,7 @@ static const char *dashes(scan_text t) {
   return NULL;
 }
 
-/* "[rank0]:", "rank7: ", "[default0]:", "(raylet)", "(pid=88)", "(EngineCore_0 pid=12)". */
+/* Skips "[rank0]:", "rank7: ", "[default0]:", "(raylet)", "(pid=88)", "(EngineCore_0 pid=12)". */
 static const char *rank(scan_text t) {
   if (t.at >= t.end) return NULL;
   char open = *t.at, close = open == '[' ? ']' : ')';
@@ -105,7 +106,7 @@ static const char *compose(scan_text t) {
   return at + 2;
 }
 
-/* "Apr 19 22:43:30 box ollama[641298]: " of the system's journal, "kernel: ". */
+/* Skips "Apr 19 22:43:30 box ollama[641298]: " of the system's journal, and "kernel: ". */
 static const char *journal(scan_text t) {
   static const char *const months = "JanFebMarAprMayJunJulAugSepOctNovDec";
   if (t.end - t.at < 20) return NULL;
@@ -117,8 +118,8 @@ static const char *journal(scan_text t) {
   return after;
 }
 
-/* "ERROR 11-18 18:07:28 engine.py:366] ", "INFO 01-11 …", "[multiproc_executor.py:492] ". A source
- * file of C++ stays: it names the library. */
+/* Skips "ERROR 11-18 18:07:28 engine.py:366] ", "INFO 01-11 …", "[multiproc_executor.py:492] ".
+ * Keeps a C++ source file, which names the library. */
 static const char *source_line(scan_text t) {
   const char *at = t.at;
   scan_text head = {t.at, t.at + 90 < t.end ? t.at + 90 : t.end};
@@ -182,12 +183,12 @@ static void append_line(buffer *out, scan_text line) {
   }
 }
 
-/* A digit, or the space that pads one. */
+/* Returns whether it is a digit, or a space that pads one. */
 static bool is_digit_place(char c) {
   return c == ' ' || isdigit((unsigned char)c);
 }
 
-/* Do both lines begin alike, digits aside, as the records of one log do? */
+/* Returns whether both lines begin alike except for digits, like records of one log. */
 static bool begin_alike(scan_text a, scan_text b) {
   if (a.end - a.at < SAME_START || b.end - b.at < SAME_START) return false;
   for (int i = 0; i < SAME_START; i++)
@@ -195,7 +196,8 @@ static bool begin_alike(scan_text a, scan_text b) {
   return true;
 }
 
-/* May the line at the start of `rest` continue `before`? Not if a logger began it anew. */
+/* Returns whether the line at the start of `rest` may continue `before`. Not if a logger started
+ * it. */
 static bool continues(scan_text before, scan_text rest) {
   scan_text line;
   if (!scan_next_line(&rest, &line) || line.at == line.end || begin_alike(before, line))
@@ -203,8 +205,8 @@ static bool continues(scan_text before, scan_text rest) {
   return without_prefixes(line).at == past_spaces(line, line.at);
 }
 
-/* The width at which the terminal wrapped, 0 if it did not: at least three different lines have
- * exactly the length of the longest, and others that continue them. */
+/* Returns the width at which the terminal wrapped; 0 if it did not. At least three different lines
+ * must have exactly the length of the longest, and others must continue them. */
 static size_t wrap_width(scan_text text) {
   size_t longest = 0, count = 0;
   const char *last = NULL;
@@ -242,7 +244,7 @@ static unsigned pair_at(const char *at) {
   return (unsigned)(unsigned char)at[0] << 8 | (unsigned char)at[1];
 }
 
-/* Every word has two characters or more. */
+/* Prepares the finder. Every word has two characters or more. */
 static void finder_open(word_finder *f, const char *const *words, size_t count) {
   *f = (word_finder){.words = words, .count = count};
   for (size_t i = 0; i < count; i++) {
@@ -263,7 +265,7 @@ static bool finder_has(const word_finder *f, scan_text line) {
   return false;
 }
 
-/* A chunk or a bin of a BFC allocator's dump. */
+/* Returns whether a line is a chunk or a bin of a BFC allocator's dump. */
 static bool is_dump(const word_finder *dump, scan_text line) {
   if (!finder_has(dump, line)) return false;
   if (scan_has(line, "Total Chunks: ")) return true;

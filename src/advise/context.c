@@ -1,11 +1,12 @@
-/* Context: marks by tables of words, the phase by where its words stand in the traceback. */
+/* Context: finds marks with tables of words, and the phase by the position of its words in the
+ * traceback. */
 #include "advise/context.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Words anywhere in the text. Those of `raw` are looked for before prefixes are removed. */
+/* Words anywhere in the text. Those of `raw` are searched before prefixes are removed. */
 static const struct {
   const char *words;
   uint64_t marks;
@@ -247,7 +248,8 @@ static const char *base_name(scan_text path) {
 }
 
 /* `File "train.py", line 157, in evaluate`; `File ~/x.py:12, in main(args)`; `Cell In[5], line 3`;
- * `<ipython-input-2-30> in <module>`. Returns true for a frame and writes the user's own ones. */
+ * `<ipython-input-2-30> in <module>`. Parses such a line. Returns true for a frame and stores the
+ * user's own ones. */
 static bool read_frame(context *c, scan_text line) {
   char path[160] = "", function[60] = "";
   uint64_t number = SCAN_UNKNOWN;
@@ -287,7 +289,7 @@ static uint64_t marks_of(scan_text line) {
   uint64_t marks = 0;
   for (size_t i = 0; i < sizeof frames / sizeof *frames; i++)
     if ((marks & frames[i].marks) == 0 && scan_has(line, frames[i].words)) marks |= frames[i].marks;
-  /* A layer that is being built, not called. */
+  /* A layer that is being created, not called. */
   bool layer = scan_has(line, "nn/modules") || scan_has(line, "nn\\modules");
   if (layer && scan_has(line, "in __init__")) marks |= CONTEXT_BIT(LOADING);
   return marks;
@@ -327,7 +329,7 @@ static void read_traceback(context *c, scan_text t) {
 
 /* ---- versions ---- */
 
-/* "torch==2.1.2", "PyTorch Version: 2.10.0", "torch 1.13.1": 201, 210, 113. */
+/* Parses "torch==2.1.2", "PyTorch Version: 2.10.0", "torch 1.13.1" to 201, 210, 113. */
 static void read_torch_version(context *c, scan_text raw) {
   static const char *const words[] = {
       "torch==",  "PyTorch Version: ", "PyTorch version: ", "pytorch version: ",

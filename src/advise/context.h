@@ -1,8 +1,8 @@
 /* Context: the circumstances of a failure, as far as a pasted text shows them.
  *
- * Tables of words (context.c) say which library, which platform, which phase of the program. Frames
- * of a traceback give the user's own line. The causes and the fixes of a text are chosen by these
- * marks; a mark that is not set means "not seen", never "not so". */
+ * Tables of words (context.c) determine the library, the platform and the phase of the program.
+ * Frames of a traceback give the user's own line. The causes and the fixes of a text are chosen by
+ * these marks; a mark that is not set means "not seen", never "not so". */
 #ifndef ADVISE_CONTEXT_H
 #define ADVISE_CONTEXT_H
 
@@ -72,8 +72,8 @@ _Static_assert(CONTEXT_INDEX_COUNT <= 60, "the marks fit one number");
 
 typedef struct context {
   uint64_t seen;                 /* CONTEXT_BIT(…) */
-  uint16_t torch_from, torch_to; /* 104 for 1.4, 201 for 2.1; 0 and UINT16_MAX not known */
-  char line[160];                /* the user's own line: "train.py:157 in evaluate"; "" unknown */
+  uint16_t torch_from, torch_to; /* 104 for 1.4, 201 for 2.1; 0 and UINT16_MAX: unknown */
+  char line[160];                /* the user's own line: "train.py:157 in evaluate"; "": unknown */
 } context;
 
 /* Fills `c` from `text`, a cleaned text; `raw` is the text before that. */
@@ -84,7 +84,7 @@ static inline bool context_has(const context *c, uint64_t marks) {
 static inline bool context_any(const context *c, uint64_t marks) {
   return (c->seen & marks) != 0;
 }
-/* "in the backward pass", …; "" if the phase is not known. */
+/* Returns "in the backward pass", …; "" if the phase is unknown. */
 const char *context_phase(const context *c);
 
 #endif

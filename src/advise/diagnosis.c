@@ -60,7 +60,7 @@ static void refuse(explanation *x) {
       "if it ran out of memory all the same: stowage run -- COMMAND records the next run\n");
 }
 
-/* Where it happened, and how many failures the text holds. */
+/* Reports where it happened, and how many failures the text contains. */
 static void say_circumstances(explanation *x) {
   const message *m = &x->evidence.message;
   const char *during = context_phase(&m->context);

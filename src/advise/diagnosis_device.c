@@ -5,9 +5,8 @@
 #include "advise/diagnosis.h"
 
 #define CONTEXT_MOST (UINT64_C(1) << 30) /* a CUDA context with its kernels takes up to this */
-#define SMALL_POOL                                                                                 \
-  (UINT64_C(1) << 30) /* TensorFlow takes most of a free device: less means others                 \
-                       */
+/* TensorFlow takes most of a free device: less means others. */
+#define SMALL_POOL      (UINT64_C(1) << 30)
 #define PROCESSES_SHOWN 6
 #define BELIEVED        0.3
 
@@ -19,7 +18,8 @@ static bool has(const explanation *x, uint64_t mark) {
   return context_any(&x->evidence.message.context, mark);
 }
 
-/* What a process needs on a device before its first tensor; small devices have smaller contexts. */
+/* Returns what a process needs on a device before its first tensor; small devices have smaller
+ * contexts. */
 static uint64_t context_bytes(uint64_t device) {
   return device / 5 < CONTEXT_MOST ? device / 5 : CONTEXT_MOST;
 }
@@ -31,7 +31,7 @@ static void detect_holes(explanation *x) {
   bool pieces = known(n->largest_hole_bytes);
   if (n->cached_bytes < n->asked_bytes || (pieces && n->largest_hole_bytes >= n->asked_bytes))
     return;
-  /* Every allocator has some rest: only a good part of the whole makes it the cause. */
+  /* Every allocator has some unused memory: only a large part of the whole makes it the cause. */
   double part = n->reserved_bytes > 0 ? (double)n->cached_bytes / (double)n->reserved_bytes : 1;
   double sure = part >= 0.15 ? (pieces ? 0.9 : 0.75) : part >= 0.05 ? 0.4 : 0.15;
   cause *c = diagnosis_cause(x, CAUSE_FRAGMENTATION, sure);
@@ -119,7 +119,7 @@ static void detect_processes(explanation *x) {
   }
 }
 
-/* A large part of the device that nobody in the text accounts for. */
+/* Detects a large part of the device that nothing in the text accounts for. */
 static void detect_unaccounted(explanation *x) {
   const numbers *n = &x->evidence.n;
   const message *m = &x->evidence.message;
@@ -147,7 +147,7 @@ static void detect_unaccounted(explanation *x) {
   cause_say(c, "a process needs up to %s beside its tensors; this is more", cause_size(own));
 }
 
-/* A server that checks the device before it starts. */
+/* Detects a server that checks the device before it starts. */
 static void detect_start(explanation *x) {
   const numbers *n = &x->evidence.n;
   if ((x->evidence.message.details & MESSAGE_START) == 0) return;
@@ -160,7 +160,7 @@ static void detect_start(explanation *x) {
              known(n->asked_bytes) ? cause_size(n->asked_bytes) : "more");
 }
 
-/* One request that is as much as all there is, or several times what is in use. */
+/* Detects one request that is as large as the whole device, or several times what is in use. */
 static void detect_spike(explanation *x) {
   const numbers *n = &x->evidence.n;
   const message *m = &x->evidence.message;
@@ -194,7 +194,7 @@ static void detect_spike(explanation *x) {
     cause_say(c, "attention over a long sequence or a large image grows with its square");
 }
 
-/* What XLA's text reports of a compiled program: its largest part. */
+/* Uses what XLA reports about a compiled program: its largest part. */
 static void detect_program(explanation *x) {
   const message *m = &x->evidence.message;
   if (!known(m->temporary_bytes)) return;
@@ -230,7 +230,8 @@ static void detect_program(explanation *x) {
               m->what[0] != '\0' ? ": " : "", m->what);
 }
 
-/* "OOM when allocating tensor with shape[512,256,56,56]": the first of several is the batch. */
+/* Parses "OOM when allocating tensor with shape[512,256,56,56]": the first of several dimensions is
+ * the batch. */
 static void detect_shape(explanation *x) {
   const message *m = &x->evidence.message;
   if (m->rank < 2 || m->first_dim < 2) return;
@@ -243,7 +244,8 @@ static void detect_shape(explanation *x) {
 
 /* ---- what the phase and the library suggest ---- */
 
-/* "14.8 GiB of the device's 15.7 GiB are in use", or less, as far as the numbers go. */
+/* Writes "14.8 GiB of the device's 15.7 GiB are in use", or less, as far as the numbers are
+ * known. */
 static const char *usage(const explanation *x, char text[160]) {
   const numbers *n = &x->evidence.n;
   const message *m = &x->evidence.message;
@@ -272,7 +274,7 @@ typedef struct guess {
 
 #define MARK(name) CONTEXT_BIT(name)
 
-/* By phase; `bare` for errors without numbers, where another process is as likely. */
+/* Guesses by phase; `bare`: for errors without numbers, where another process is as likely. */
 static guess by_phase(const explanation *x) {
   const message *m = &x->evidence.message;
   const numbers *n = &x->evidence.n;

@@ -1,8 +1,9 @@
-/* Fixes for a text, from the tables of recipes.h: the cheapest change of each cause first.
+/* Diagnosis fix: fixes for a text, from the tables of recipes.h, the cheapest change for each cause
+ * first.
  *
  * A row applies if its cause, library, platform, phase and version fit what the text shows. The
- * first FIXES_TOLD rows that apply are the fixes, so that none is offered which the version or the
- * platform cannot do. recipes_find makes sure that no answer ends without one. */
+ * first FIXES_TOLD rows that apply are the fixes, so none is offered that the version or the
+ * platform does not support. recipes_find ensures that every answer has a fix. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 
 #define FIXES_TOLD 4
 
-/* What is put together from several marks. */
+/* Derives conditions from several marks. */
 static uint32_t derive(const explanation *x) {
   const message *m = &x->evidence.message;
   const context *c = &m->context;
@@ -66,7 +67,8 @@ static void add(explanation *x, const recipe *r, uint64_t bytes) {
   snprintf(f->cost, sizeof f->cost, "%s", r->cost);
 }
 
-/* What another process or library holds is what its end gives; nothing else is known. */
+/* Returns the saving of a fix. Ending another process or library frees what it holds; other savings
+ * are unknown. */
 static uint64_t saving(const explanation *x, cause_id id) {
   const numbers *n = &x->evidence.n;
   if (id == CAUSE_OTHER_PROCESS && diagnosis_known(n->other_process_bytes))
@@ -102,7 +104,7 @@ static void add_numbers(explanation *x) {
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
-/* The batch that a shape names, halved. */
+/* Suggests half of the batch that a shape names. */
 static void add_batch(explanation *x) {
   const message *m = &x->evidence.message;
   char text[200];

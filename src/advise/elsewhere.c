@@ -1,4 +1,4 @@
-/* Elsewhere: one replay under another limit, and what stands idle. */
+/* Elsewhere: one replay with another limit, and memory that is unused. */
 #include "advise/elsewhere.h"
 
 #include <inttypes.h>
@@ -8,12 +8,13 @@
 #include "advise/whatif.h"
 #include "replay/replay_job.h"
 
-#define WASTE_PART  0.15                  /* of the peak that is worth a word … */
-#define CACHE_LEAST (UINT64_C(1) << 30)   /* of a cache at the end, and half of the peak */
+#define WASTE_PART 0.15 /* least fraction of the peak that is reported … */
+/* Least size of a cache at the end, and at least half of the peak. */
+#define CACHE_LEAST (UINT64_C(1) << 30)
 #define WASTE_LEAST (UINT64_C(256) << 20) /* … and so much at least */
 
-/* The events with a refused request before the one that did not fit. Other failures are left out:
- * they were another device's. */
+/* Copies the events and inserts a refused request before the one that did not fit. Drops other
+ * failures, which belong to another device. */
 static stow_status put_failure(elsewhere *w, const recording *r, const whatif_result *at) {
   event *events = malloc((r->event_count + 1) * sizeof *events);
   if (events == NULL)
@@ -85,7 +86,8 @@ static bool is_waste(uint64_t bytes, uint64_t peak) {
   return bytes >= WASTE_LEAST && (double)bytes >= WASTE_PART * (double)peak;
 }
 
-/* Most bytes that were freed and waited for another stream while something else was asked for. */
+/* Returns the most bytes that were freed and waiting for another stream while something else was
+ * requested. */
 static uint64_t most_pending(const timeline *t) {
   uint64_t pending = 0, most = 0;
   for (uint32_t tick = 0; tick < t->tick_count; tick++) {
@@ -97,7 +99,7 @@ static uint64_t most_pending(const timeline *t) {
   return most;
 }
 
-/* What is live and what is reserved after the last event. */
+/* Returns what is reserved and not live after the last event. */
 static uint64_t cached_at_end(const timeline *t) {
   uint64_t live = 0, reserved = 0;
   for (uint32_t i = 0; i < t->lifetime_count; i++)

@@ -21,8 +21,8 @@ static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
 }
 
-/* The failure the text is about: the last of its size, or the last of all. Programs survive
- * refusals (cuDNN asks for a smaller workspace), so earlier ones mean little. */
+/* Finds the failure that the text describes: the last one of its size, or the last of all. Programs
+ * survive refusals (cuDNN then requests a smaller workspace), so earlier ones mean little. */
 static void find_failure(evidence *e) {
   const timeline *t = &e->time;
   uint32_t last = TIMELINE_NONE, named = TIMELINE_NONE;
@@ -51,7 +51,7 @@ static void find_failure(evidence *e) {
   e->survived = after > 16;
 }
 
-/* Most live and most reserved, up to the failure. */
+/* Finds the most live and the most reserved bytes up to the failure. */
 static void find_peaks(evidence *e) {
   const timeline *t = &e->time;
   uint64_t live = 0, reserved = 0;
@@ -80,7 +80,8 @@ static void find_peaks(evidence *e) {
   if (e->foreign && t->tick_count > 0) e->fail_tick = t->tick_count - 1;
 }
 
-/* The device's other users, from the text: whole processes by name, the rest by what is missing. */
+/* Determines the device's other users from the text: processes by name, the rest by what is
+ * missing. */
 static void account_for_device(evidence *e) {
   numbers *n = &e->n;
   const message *m = &e->message;
@@ -163,7 +164,7 @@ static stow_status count_memory(evidence *e) {
   return status;
 }
 
-/* A replay's numbers in place of the recording's: it was another device. */
+/* Uses a replay's numbers instead of the recording's, which are for another device. */
 static void take_replay(evidence *e, const evidence_given *given) {
   numbers *n = &e->n;
   e->elsewhere = true;

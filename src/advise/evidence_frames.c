@@ -1,4 +1,4 @@
-/* Evidence frames: what the stacks and lines of a recording say. */
+/* Evidence frames: queries about the stacks and lines of a recording. */
 #include <stdio.h>
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #include "advise/elsewhere.h"
 #include "advise/host.h"
 
-#define WORKSPACES_MOST 16 /* live at the end, to be looked at one by one */
+#define WORKSPACES_MOST 16 /* most allocations live at the end that are examined one by one */
 
 static void add_note(explanation *x, const char *text) {
   buffer_text(&x->notes, text);
@@ -16,9 +16,10 @@ static void add_note(explanation *x, const char *text) {
 }
 
 /* No failure in it: how close it came. */
-/* cuBLAS takes a workspace at its first product and keeps it: sizes as PyTorch 2.11 sets them for a
- * handle on devices before and from compute capability 9 on, and for cuBLASLt. A tensor of just
- * that size would come more than once from a line that does. */
+/* Returns whether it is a cuBLAS workspace, which cuBLAS allocates at its first product and keeps.
+ * The sizes are those that PyTorch 2.11 sets for a handle on devices before and from compute
+ * capability 9, and for cuBLASLt. A tensor of exactly that size would be allocated more than once
+ * from its line. */
 static bool is_workspace(const timeline *t, uint32_t number) {
   const lifetime *l = &t->lifetimes[number];
   if (l->bytes != 8519680 && l->bytes != 33554432 && l->bytes != 1048576) return false;
@@ -87,8 +88,8 @@ static void say_limits(explanation *x) {
     add_note(x, "the recording began late: much of what is live was there before it");
 }
 
-/* PyTorch's snapshots do not name the device. One size is a T4's alone: 16 GB less what the error
- * correction takes, 14.6 to 14.8 GiB as the driver reports it. */
+/* Returns the name of the device. PyTorch's snapshots do not contain it. Only a T4 has this size:
+ * 16 GB minus error correction, 14.6 to 14.8 GiB as the driver reports it. */
 static const char *device_name(const evidence *e, const explain_options *options) {
   const char *name = recording_text(e->source, e->source->device_name_id);
   if (name[0] != '\0') return name;
@@ -104,7 +105,7 @@ static stow_status find_answer(explanation *x, const explain_options *options) {
   return STOW_OK;
 }
 
-/* The same failure on another device, or how well it fits there. */
+/* Explains the failure on another device, or how well the program fits there. */
 static stow_status explain_elsewhere(explanation *x, elsewhere *w, const explain_options *options) {
   char before[64];
   if (w->fits) {

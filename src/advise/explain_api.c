@@ -15,7 +15,7 @@
 /* Lines, each ended with a zero byte in one block of text. */
 typedef struct lines {
   char *text;
-  const char **list; /* and a NULL after the last */
+  const char **list; /* terminated by NULL */
   uint32_t count;
 } lines;
 
@@ -25,7 +25,7 @@ struct stow_explanation {
   char *headline;
   lines notes;
   stow_cause *causes;
-  lines *evidence; /* of each cause */
+  lines *evidence; /* for each cause */
   char **cause_headlines;
   fixes fixes;
 };

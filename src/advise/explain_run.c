@@ -248,7 +248,8 @@ static stow_status read_one(run_story *s, const char *folder) {
   *s = (run_story){.error = BUFFER_INIT};
   recording_init(&s->record, RECORDING_BYTES);
   if (!is_run(folder))
-    return stow_fail(STOW_ERR_NOT_FOUND, "%s: no run of stowage run is there", folder);
+    return stow_fail(STOW_ERR_NOT_FOUND,
+                     "%s: not the folder of a `stowage run`; name one, or use --last", folder);
   char path[PATH_MAX];
   stow_status status = host_record_read(&s->host, folder);
   if (status != STOW_OK && status != STOW_ERR_NOT_FOUND) return status;

@@ -51,7 +51,7 @@ static void lines_text(const buffer *lines, const char *before, buffer *out) {
   }
 }
 
-/* Green: with this change alone the request fits. Red: it does not. */
+/* Writes it in green if the request fits with this change alone, in red if it does not. */
 static void replayed_text(const fix *f, buffer *out, bool color) {
   buffer_printf(out, "; %s%s%s",
                 !color    ? ""
@@ -152,7 +152,7 @@ static void lines_json(const buffer *lines, json *j) {
   json_end_array(j);
 }
 
-/* Two digits are all a confidence means. */
+/* Rounds a confidence to two digits, which is all its precision. */
 static double two_digits(double value) {
   return (double)(int)(value * 100 + 0.5) / 100;
 }

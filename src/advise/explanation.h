@@ -6,23 +6,23 @@
 #include "advise/fixes.h"
 
 typedef struct explanation {
-  evidence evidence; /* of a recording; otherwise only message and n are filled */
+  evidence evidence; /* for a recording; otherwise only message and n are filled */
   bool from_message;
   findings findings;
   fixes fixes;
   buffer headline; /* one sentence */
-  buffer memory;   /* rows, of host memory; where there are none the device's numbers are shown */
-  buffer notes;    /* lines: what weakens the answer, what is missing to know more */
+  buffer memory;   /* rows about host memory; without rows, the device's figures are shown */
+  buffer notes;    /* lines about what makes the answer less certain, or what is missing */
 } explanation;
 
-/* One that knows nothing yet, for whoever fills it: no numbers, no causes, no words. */
+/* Initializes an empty explanation: no numbers, no causes, no texts. */
 void explanation_blank(explanation *x);
 void explanation_free(explanation *x);
 
-/* STOW_OK, or why a part of the explanation could not be kept. The three calls below fail with it
- * rather than print an explanation that lacks something. */
+/* Returns STOW_OK, or why a part of the explanation could not be stored. The three calls below then
+ * fail with it rather than print an incomplete explanation. */
 stow_status explanation_status(const explanation *x);
-/* Makes the headline of the surest finding, if there is one, that of the explanation. */
+/* Uses the headline of the most certain finding, if there is one. */
 void explanation_head(explanation *x);
 
 #endif

@@ -12,7 +12,7 @@ typedef struct fix {
   char cost[200];
   uint64_t saves_bytes;
   bool replayed;
-  bool fits; /* replayed under the same limit it gets past the failure */
+  bool fits; /* a replay under the same limit gets past the failure */
 } fix;
 
 typedef struct fixes {

@@ -3,14 +3,14 @@
 
 #include "advise/fix_case.h"
 
-#define ROOM_LEFT                                                                                  \
-  0.75 /* of the capacity that a smaller batch may take at the failure: the rest                   \
-          is for what comes after it */
-/* Times a forward pass, at the peak of a step: what backward holds beside it, and a loss over many
- * classes (a language model's logits, three times and more). */
+/* Fraction of the capacity that a smaller batch may use at the failure: the rest is for later
+ * requests. */
+#define ROOM_LEFT 0.75
+/* Factor from a forward pass to the peak of a step: what backward holds in addition, and a loss
+ * over many classes (a language model's logits, three times and more). */
 #define LOSS_AND_BACKWARD 4.0
-#define FIRST_PASS_ROOM   0.9   /* …where what comes after is included */
-#define WORK_RECOMPUTED   0.5   /* of the activations: 0.45 to 0.5 were measured */
+#define FIRST_PASS_ROOM   0.9   /* the same if later memory is included */
+#define WORK_RECOMPUTED   0.5   /* fraction of the activations: 0.45 to 0.5 were measured */
 #define LAYER_LEAST       65536 /* bytes of an output that is counted as a layer's */
 
 static bool in_this_turn(const evidence *e, uint32_t i) {
@@ -27,12 +27,14 @@ void fix_scale_batch(fix_case *m, double factor) {
   whatif_scale_failed(&m->w, factor);
 }
 
-/* Before the first backward: its loss, and what backward holds, are still to come. */
+/* Returns whether it failed before the first backward pass: the loss, and what backward holds, are
+ * still to come. */
 static bool in_first_pass(const evidence *e) {
   return e->turn_tick == 0 && (e->fail_phase == PHASE_FORWARD || e->fail_phase == PHASE_USER);
 }
 
-/* The same for what training adds behind it: gradients, and a state of two numbers a weight. */
+/* Returns the same, including what training adds later: gradients, and a state of two numbers per
+ * weight. */
 static uint32_t parts_of_first_pass(const evidence *e, uint64_t asked, uint64_t capacity) {
   uint64_t weights = e->live_by_phase[PHASE_BUILD] + e->live_by_phase[PHASE_LOAD];
   double pass = (double)(e->live_by_phase[PHASE_FORWARD] + e->live_by_phase[PHASE_USER] + asked) *
@@ -43,8 +45,8 @@ static uint32_t parts_of_first_pass(const evidence *e, uint64_t asked, uint64_t 
   return parts;
 }
 
-/* The least halving that leaves room for what comes after the failure. Where a smaller batch went
- * well before, that one does. */
+/* Finds the smallest number of halvings that leaves enough memory for what comes after the failure.
+ * If a smaller batch succeeded before, that one is used. */
 static stow_status enough_halvings(fix_case *m, uint32_t *parts) {
   uint64_t capacity = evidence_capacity(m->e);
   *parts = 2;
@@ -94,10 +96,11 @@ static stow_status autocast_is_on(const evidence *e, bool *on) {
   return status;
 }
 
-/* What autocast halves of what is live at a tick: outputs of layers (convolutions, products, what
- * follows them elementwise). Softmax, losses, norms of layers and sums with a 32-bit tensor stay; a
- * program's own lines within the model count half for that. So does the model's output, of which
- * the loss makes a copy in 32 bits. `work`: all that grows with the batch. */
+/* Computes how much of what is live at a tick autocast halves: outputs of layers (convolutions,
+ * products, and elementwise results). Softmax, losses, layer norms and sums with a 32-bit tensor
+ * stay in 32 bits; a program's own lines within the model therefore count half. So does the model's
+ * output, of which the loss makes a copy in 32 bits. `work`: everything that grows with the
+ * batch. */
 static double halved_at(const evidence *e, uint32_t tick, uint32_t output, double *work) {
   uint64_t layers = 0, others = 0, all = 0;
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
@@ -115,7 +118,7 @@ static double halved_at(const evidence *e, uint32_t tick, uint32_t output, doubl
   return (double)layers / 2 + (double)others / 8;
 }
 
-/* The last that a turn's forward pass made before its backward. */
+/* Returns the last allocation of a turn's forward pass before its backward pass. */
 static uint32_t output_of_turn(const evidence *e, const loop_round *r) {
   uint32_t output = UINT32_MAX;
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
@@ -134,9 +137,9 @@ static bool calls_embedding(const evidence *e) {
   return false;
 }
 
-/* A failure in the forward pass comes before the loss, which stays in 32 bits: a turn that ran
- * backward shows what part of the whole autocast halves. Without stacks, four tenths of all, as it
- * was seen on convolutions and transformers. */
+/* Returns what autocast saves. A failure in the forward pass comes before the loss, which stays in
+ * 32 bits: a turn that ran backward shows which part of the whole autocast halves. Without stacks,
+ * four tenths of everything, as measured on convolutions and transformers. */
 static uint64_t autocast_saves(const evidence *e) {
   if (!e->has_stacks) return e->live_by_phase[PHASE_FORWARD] * 4 / 10;
   double now, then, saves = halved_at(e, e->fail_tick, UINT32_MAX, &now);

@@ -1,7 +1,7 @@
 /* What grows from turn to turn: leaves it out of a replay. */
 #include "advise/fix_case.h"
 
-#define OUTPUTS_GROW 0.03 /* of the growth that outputs are, from where they matter */
+#define OUTPUTS_GROW 0.03 /* least fraction of the growth for outputs to matter */
 
 static bool grew(const fix_case *m, uint32_t i) {
   return growth_has(&m->f->growth, m->e, i);
@@ -26,7 +26,8 @@ stow_status fix_graph(fix_case *m) {
   return fix_replay(m, x, false);
 }
 
-/* Without a graph, each piece of the pass that failed is let go when the next is made of it. */
+/* Without a graph, each result of the pass that failed is freed when the next one has been computed
+ * from it. */
 static stow_status no_grad_in_pass(fix_case *m) {
   const evidence *e = m->e;
   uint32_t from = e->turn_tick > e->train_end_tick ? e->turn_tick : e->train_end_tick, last = 0;
@@ -45,8 +46,8 @@ static stow_status no_grad_in_pass(fix_case *m) {
   return fix_replay(m, x, false);
 }
 
-/* Outputs stay, whatever the program keeps them for; what lies between does not. The output of a
- * turn is the last thing its forward pass made. */
+/* Outputs stay, because the program keeps them; intermediate results do not. The output of a turn
+ * is the last allocation of its forward pass. */
 stow_status fix_no_grad(fix_case *m) {
   const evidence *e = m->e;
   const growth *g = &m->f->growth;
@@ -67,7 +68,7 @@ stow_status fix_no_grad(fix_case *m) {
     last = i;
   }
   if (last != UINT32_MAX) whatif_scale(&m->w, last, 1), outputs += e->time.lifetimes[last].bytes;
-  /* What is still kept each turn reaches the end of any memory, only later. */
+  /* What is still kept in each turn fills any memory, only later. */
   bool still_grows = (double)outputs >= OUTPUTS_GROW * (double)g->total;
   fix *x =
       fix_add(m, "none: nothing is run backward there",

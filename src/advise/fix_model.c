@@ -5,7 +5,7 @@
 #include "advise/fix_case.h"
 #include "advise/outlook.h"
 
-#define EIGHT_BITS 0.25 /* of a state in 32 bits */
+#define EIGHT_BITS 0.25 /* fraction of a state in 32 bits */
 
 static void fix_complete(fix_case *m, fix *x, uint64_t less_bytes);
 
@@ -75,14 +75,14 @@ static bool is_one_of(const char *name, const char *const *names, size_t count) 
   return false;
 }
 
-/* What makes its step do without temporaries. */
+/* Returns the option that avoids the temporaries of the step. */
 static const char *without_scratch(const outlook *o) {
   static const char *const fused[] = {"Adam", "AdamW", "Adagrad", "SGD"};
   return is_one_of(o->optimizer, fused, sizeof fused / sizeof *fused) ? "fused=True"
                                                                       : "foreach=False";
 }
 
-/* bitsandbytes has 8-bit forms of these. */
+/* Returns the 8-bit form of the optimizer in bitsandbytes, if there is one. */
 static const char *in_eight_bits(const outlook *o, char text[200]) {
   static const char *const known[] = {"Adam",    "AdamW",   "SGD",  "Lion",
                                       "Adagrad", "RMSprop", "LAMB", "LARS"};
@@ -94,8 +94,8 @@ static const char *in_eight_bits(const outlook *o, char text[200]) {
   return text;
 }
 
-/* A change that gets past the failure but leaves no room for the rest of the step needs a second
- * one beside it. */
+/* Adds a second change to a fix that gets past the failure but does not leave enough memory for the
+ * rest of the step. */
 static void fix_complete(fix_case *m, fix *x, uint64_t less_bytes) {
   outlook o;
   outlook_find(&o, m->e, m->f);
@@ -121,7 +121,7 @@ static void scale_state(fix_case *m, double factor) {
   if (e->fail_phase == PHASE_OPTIMIZER) whatif_scale_failed(&m->w, factor);
 }
 
-/* The state is there, and its step's temporaries do not fit. */
+/* Fixes a step whose state exists but whose temporaries do not fit. */
 static stow_status fix_scratch(fix_case *m, const outlook *o) {
   const evidence *e = m->e;
   if (!o->known || !outlook_is_scratch(o, e, e->fail_stack_id)) return STOW_OK;

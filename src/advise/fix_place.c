@@ -1,4 +1,4 @@
-/* Where the memory is: holes, caches, others, a limit. */
+/* Fix place: fixes for holes, caches, other processes and a limit. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -13,8 +13,8 @@ static stow_status fix_with_expandable(fix_case *m) {
   return fix_replay(m, x, true);
 }
 
-/* Large blocks that small requests may not be cut from stay whole, and go back to the driver when
- * memory runs short. The largest that replays is the one that changes least. */
+/* Suggests max_split_size_mb: large blocks that small requests may not split stay whole and can be
+ * returned to the driver. The largest value that replays changes the least. */
 static stow_status fix_with_max_split(fix_case *m) {
   static const uint64_t tried[] = {512, 256, 128, 64, 32};
   policy_settings settings;

@@ -1,16 +1,17 @@
-/* Fixes where the program said what it does (program.h): batches in samples, inputs by their size,
- * changes to training and to the weights that the arithmetic shows to be enough. */
+/* Fix program: fixes for a program that reported what it does (program.h): batches in samples,
+ * inputs by their size, and changes to training and to the weights that the arithmetic shows to be
+ * enough. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "advise/fix_case.h"
 
-#define ROOM       0.97 /* of the capacity, as in need.c */
+#define ROOM       0.97 /* fraction of the capacity, as in need.c */
 #define EVEN_FROM  16   /* batches from here on are named in steps of 8 … */
 #define SIDE_STEP  32   /* … and the sides of images in steps of 32 */
 #define SIDE_LEAST 64
-#define ADAPTERS   0.01 /* of the weights that LoRA trains */
+#define ADAPTERS   0.01 /* fraction of the weights that LoRA trains */
 
 bool fix_knows_program(const fix_case *m) {
   return m->f->need.known && evidence_capacity(m->e) > 0;
@@ -22,7 +23,7 @@ static uint64_t even(uint64_t batch) {
 
 /* ---- the batch ---- */
 
-/* The largest batch that the arithmetic and a replay both let through; 0 none. */
+/* Finds the largest batch that fits by the arithmetic and by a replay; 0: none. */
 static stow_status largest_batch(fix_case *m, uint64_t *batch) {
   const need *n = &m->f->need;
   uint64_t capacity = evidence_capacity(m->e), most = need_batch(n, NEED_AS_IT_IS, 1);
@@ -36,21 +37,22 @@ static stow_status largest_batch(fix_case *m, uint64_t *batch) {
   return STOW_OK;
 }
 
-/* How many times smaller one input must be to fit. */
+/* Returns how many times smaller one input must be to fit. */
 static double shrink_of(const need *n) {
   double fixed = (double)n->weight_bytes, room = ROOM * (double)n->capacity_bytes - fixed;
   double one = (double)n->work_bytes / (n->batch > 0 ? (double)n->batch : 1);
   return room <= 0 || one <= 0 ? 0 : room / one;
 }
 
-/* The part of each side of an image that leaves that part of its pixels, in steps of a 64th. */
+/* Returns the factor for each side of an image that leaves that fraction of its pixels, in steps of
+ * 1/64. */
 static double side_of(double part) {
   double side = 1;
   while (side > 0 && side * side > part) side -= 1.0 / 64;
   return side;
 }
 
-/* One sample does not fit: a smaller image, a shorter sequence. */
+/* Suggests a smaller image or a shorter sequence, because one sample does not fit. */
 static void smaller_input(fix_case *m) {
   const program_facts *p = &m->e->program;
   const program_input *in = &p->inputs[0];
@@ -138,8 +140,8 @@ stow_status fix_batch_counted(fix_case *m) {
 typedef struct way {
   const char *words, *cost;
   need_change change;
-  bool wide;    /* of 32-bit weights only */
-  bool scratch; /* of an optimizer that makes temporaries only */
+  bool wide;    /* only for 32-bit weights */
+  bool scratch; /* only for optimizers that need temporaries */
 } way;
 
 /* Cheapest first. */
@@ -192,7 +194,8 @@ static bool is_one_of(const char *name, const char *const *names, size_t count) 
   return false;
 }
 
-/* Only some of PyTorch's optimizers have a fused step, and bitsandbytes has some in 8 bits. */
+/* Returns the words of a fix. Only some of PyTorch's optimizers have a fused step, and bitsandbytes
+ * has some in 8 bits. */
 static const char *words_for(const way *w, const char *optimizer, char text[300]) {
   static const char *const fused[] = {"Adam", "AdamW", "Adagrad", "SGD"};
   static const char *const eight[] = {"Adam", "AdamW", "SGD", "Lion", "Adagrad", "RMSprop"};
@@ -257,7 +260,7 @@ static void add_weights(fix_case *m, double part, const char *cost, const char *
                n->weight_bytes - bytes, weights_fit(n, part));
 }
 
-/* The table itself does not fit; the rows of a batch do. */
+/* Returns whether it is an embedding table that does not fit, although the rows of a batch do. */
 static bool is_table(const program_facts *p) {
   return strncmp(p->within, "Embedding", 9) == 0 &&
          (p->step == PROGRAM_BUILDING || p->step == PROGRAM_LOADING);

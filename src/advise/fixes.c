@@ -28,7 +28,7 @@ static stow_status add_fixes(fix_case *m, cause_id id) {
   }
 }
 
-/* The first one is what people try: it must be enough, if any is. */
+/* Moves the first fix that is enough to the front, because people try that one first. */
 static void first_one_that_fits(fixes *all) {
   uint32_t at = 0;
   while (at < all->count && !all->list[at].fits) at++;

@@ -1,10 +1,9 @@
-/* Message: cleans the text, asks the readers in order, adds the circumstances.
+/* Message: cleans the text, calls the readers in order, adds the circumstances.
  *
- * Order: a device's error with words of its own, then sure words about host memory, then a device's
- * status, then errors that are about something else, then words that only hint at memory
- * (message_hint.c last). Of a
- * device's and a host's error in one text the earlier one is the cause; what comes after it is how
- * the rest of the program went down. */
+ * Order: device errors with specific words, then unambiguous words about host memory, then a
+ * device's status, then errors that are about something else, then words that only suggest memory
+ * (message_hint.c last). If one text has a device's and a host's error, the earlier one is the
+ * cause; the later one is a consequence. */
 #include "advise/message.h"
 
 #include <string.h>
@@ -81,7 +80,8 @@ static void read_clean(message *m, scan_text t, scan_text raw) {
   if (!message_hint(m, t, &host_at)) m->failures = 0;
 }
 
-/* Circumstances stand near the failure, and that is near the end of a long log. */
+/* Returns the end of the text: circumstances are near the failure, which is near the end of a long
+ * log. */
 static scan_text last_part(scan_text t) {
   return t.end - t.at > CONTEXT_BYTES ? (scan_text){t.end - CONTEXT_BYTES, t.end} : t;
 }
@@ -94,7 +94,7 @@ void message_read(message *m, const char *text, size_t count) {
   if (count == 0) return;
   if (notebook_is(raw) && notebook_outputs(&outputs, raw) == STOW_OK && outputs.data != NULL)
     raw = (scan_text){outputs.data, outputs.data + outputs.length};
-  /* Without the memory for a copy the original is read. */
+  /* Without memory for a copy, the original is parsed. */
   bool copied = clean_text(&clean, raw) == STOW_OK && clean.data != NULL;
   scan_text t = copied ? (scan_text){clean.data, clean.data + clean.length} : raw;
   context_read(&m->context, last_part(t), last_part(raw));

@@ -1,4 +1,4 @@
-/* Message: an out-of-memory report as people paste it, read for what it says.
+/* Message: parses an out-of-memory report as people paste it.
  *
  * The input is a text of any size: one error line, a traceback, a log of eight ranks, the output of
  * dmesg. The result names the library that wrote the error (kind), the numbers it gives, and the
@@ -8,14 +8,14 @@
  *   message_clean.c    removes timestamps, colours and rank prefixes, joins wrapped lines
  *   message_torch.c    PyTorch's allocator texts, 1.0 to 2.11
  *   message_xla.c      JAX, XLA and TensorFlow; message_bfc.c reads the allocator's dump
- *   message_serve.c    servers and runtimes with numbers of their own: vLLM, llama.cpp, Paddle, …
- *   message_device.c     errors that only name a status, by a table
- *   message_host.c     host memory, by a table
- *   message_foreign.c  errors that are about something else, by a table
- *   message_hint.c     what no table knows: words for memory and for failing in one line
- *   message.c          asks them in order
+ *   message_serve.c    servers and runtimes with their own numbers: vLLM, llama.cpp, Paddle, …
+ *   message_device.c     errors that only name a status, from a table
+ *   message_host.c     host memory, from a table
+ *   message_foreign.c  errors that are about something else, from a table
+ *   message_hint.c     texts that are in no table: words for memory and for failure in one line
+ *   message.c          calls them in order
  *
- * A number in the result was in the text; a number that was not is MESSAGE_UNKNOWN. */
+ * Every number in the result was in the text; other numbers are MESSAGE_UNKNOWN. */
 #ifndef ADVISE_MESSAGE_H
 #define ADVISE_MESSAGE_H
 
@@ -29,13 +29,14 @@
 #define MESSAGE_PROCESSES_MAX 32
 
 typedef enum message_kind {
-  MESSAGE_NONE = 0, /* no out-of-memory error that is known here */
+  MESSAGE_NONE = 0, /* no known out-of-memory error */
   MESSAGE_TORCH,
   MESSAGE_XLA, /* JAX, and TensorFlow's newer allocator texts */
   MESSAGE_TENSORFLOW,
   MESSAGE_CUPY,
   MESSAGE_CUDA, /* the driver, the runtime or one of its libraries */
-  MESSAGE_ONNX, /* ONNX Runtime's arena; the text does not say whether a device's or the host's */
+  MESSAGE_ONNX, /* ONNX Runtime's arena; the text does not say whether it is on a device or the
+                 * host */
   MESSAGE_NUMBA,
   MESSAGE_RMM, /* RAPIDS: cuDF, cuML, RMM, thrust */
   MESSAGE_PADDLE,
@@ -49,18 +50,18 @@ typedef enum message_kind {
   MESSAGE_JULIA,
   MESSAGE_DISPATCH, /* Transformers: the weights do not fit the device */
   MESSAGE_HOST,     /* host memory, not a device's */
-  MESSAGE_FOREIGN,  /* known, and not about memory that Stowage manages */
+  MESSAGE_FOREIGN,  /* a known error that is not about memory that Stowage manages */
   MESSAGE_KIND_COUNT
 } message_kind;
 
 typedef enum message_host {
   HOST_NONE = 0,
-  HOST_PYTHON,    /* MemoryError, and other languages' words for it */
+  HOST_PYTHON,    /* MemoryError, and its equivalents in other languages */
   HOST_NUMPY,     /* NumPy's "Unable to allocate …" */
-  HOST_KILLED,    /* killed; memory is the usual reason, not the only one */
-  HOST_KERNEL,    /* killed, and the kernel's own log says for memory */
+  HOST_KILLED,    /* killed; memory is the usual reason, but not the only one */
+  HOST_KERNEL,    /* killed, and the kernel's log says that memory was the reason */
   HOST_NOTEBOOK,  /* "Your session crashed after using all available RAM" */
-  HOST_DIED,      /* a notebook's kernel died: memory is the usual reason, not the only one */
+  HOST_DIED,      /* a notebook's kernel died; memory is the usual reason, but not the only one */
   HOST_WORKER,    /* a worker process was killed */
   HOST_SHARED,    /* /dev/shm is full, or a bus error while writing to it */
   HOST_MAPS,      /* mmap of a small file failed: too many mappings */
@@ -81,16 +82,17 @@ typedef enum message_host {
 /* Details of a text that decide between causes and fixes. */
 enum {
   MESSAGE_WEIGHTS = 1 << 0,    /* the failed request was for a model's weights */
-  MESSAGE_COMPUTE = 1 << 1,    /* …for a context, a KV cache or a compute buffer */
-  MESSAGE_KV_CACHE = 1 << 2,   /* no room for the KV cache beside the weights */
-  MESSAGE_START = 1 << 3,      /* refused at start: too little of the device is free */
+  MESSAGE_COMPUTE = 1 << 1,    /* the failed request was for a context, a KV cache or a compute
+                                * buffer */
+  MESSAGE_KV_CACHE = 1 << 2,   /* no space for the KV cache beside the weights */
+  MESSAGE_START = 1 << 3,      /* refused at start, because too little of the device is free */
   MESSAGE_INIT = 1 << 4,       /* the driver itself could not start */
-  MESSAGE_POOL = 1 << 5,       /* a pool's own maximum */
-  MESSAGE_MIG = 1 << 6,        /* PyTorch could not ask NVML: a MIG slice */
-  MESSAGE_STATUS = 1 << 7,     /* a library's status that may have another reason than memory */
+  MESSAGE_POOL = 1 << 5,       /* a pool reached its own maximum */
+  MESSAGE_MIG = 1 << 6,        /* PyTorch could not query NVML: a MIG slice */
+  MESSAGE_STATUS = 1 << 7,     /* a library's status that may have a reason other than memory */
   MESSAGE_ONE_BUFFER = 1 << 8, /* larger than one buffer may be */
   MESSAGE_WORKSPACE = 1 << 9,
-  MESSAGE_NO_SIGN = 1 << 10, /* a worker ended, and nothing in the text speaks of memory */
+  MESSAGE_NO_SIGN = 1 << 10, /* a worker ended, and nothing in the text mentions memory */
 };
 
 typedef struct message_process {
@@ -98,12 +100,12 @@ typedef struct message_process {
   uint64_t bytes;
 } message_process;
 
-/* A BFC allocator's dump (TensorFlow, XLA): its chunks, counted. */
+/* The chunks in the dump of a BFC allocator (TensorFlow, XLA), counted. */
 typedef struct message_chunks {
   bool found;
   uint64_t used_bytes, free_bytes, largest_free_bytes;
   uint64_t used_count, free_count;
-  bool from_bins; /* no chunk lines: the sums are those of the bins */
+  bool from_bins; /* there are no chunk lines: the sums come from the bins */
 } message_chunks;
 
 typedef struct message {
@@ -112,42 +114,46 @@ typedef struct message {
   uint32_t details; /* MESSAGE_WEIGHTS, … */
   uint64_t asked_bytes;
   uint64_t device_bytes;   /* total capacity */
-  uint64_t free_bytes;     /* on the device, by the driver */
-  uint64_t process_bytes;  /* this process, everything */
-  uint64_t limit_bytes;    /* what the framework was allowed */
-  uint64_t host_bytes;     /* all the host memory there is, by the Python package */
+  uint64_t free_bytes;     /* free on the device, as the driver reports */
+  uint64_t process_bytes;  /* everything that this process holds */
+  uint64_t limit_bytes;    /* what the framework was allowed to use */
+  uint64_t host_bytes;     /* total host memory, as the Python package reports */
   uint64_t live_bytes;     /* allocated by the framework */
-  uint64_t cached_bytes;   /* reserved by it, not allocated */
-  uint64_t reserved_bytes; /* both, where reported as one number */
-  uint64_t outside_bytes;  /* in this process or beside it, as the framework counts it (MPS) */
+  uint64_t cached_bytes;   /* reserved by the framework, not allocated */
+  uint64_t reserved_bytes; /* allocated and cached, if reported as one number */
+  uint64_t outside_bytes;  /* outside the framework in this process or others, as the framework
+                            * counts (MPS) */
   uint32_t device;         /* GPU index; UINT32_MAX: unknown */
   message_process processes[MESSAGE_PROCESSES_MAX];
   uint32_t process_count;
-  uint64_t shape_bytes;     /* of a tensor whose shape the text names */
-  uint64_t temporary_bytes; /* XLA: what one compiled program needs besides what goes in and out */
-  uint64_t given_bytes;     /* XLA: what goes into it and comes out: weights, state, the batch */
-  uint32_t first_dim, rank; /* of that shape; 0: unknown */
-  uint64_t largest_bytes;   /* XLA: of its largest buffer; `what` names its operation and line */
-  uint64_t wanted_tokens, cache_tokens; /* a server's context, and what its KV cache can hold */
-  uint32_t failures;                    /* different failures in the text; the first one is read */
-  bool grouped;     /* the kernel's: a control group's limit, not the machine's */
-  bool no_history;  /* a device whose allocations PyTorch cannot record */
-  char what[96];    /* the tensor, operation or call named in it */
-  const char *name; /* what kind of foreign error, or NULL */
-  const char *help; /* one line of help for it, or NULL */
+  uint64_t shape_bytes;     /* size of a tensor whose shape the text names */
+  uint64_t temporary_bytes; /* XLA: what one compiled program needs in addition to its inputs and
+                             * outputs */
+  uint64_t given_bytes;     /* XLA: its inputs and outputs: weights, state, the batch */
+  uint32_t first_dim, rank; /* for that shape; 0: unknown */
+  uint64_t largest_bytes;   /* XLA: its largest buffer; `what` names the operation and line */
+  uint64_t wanted_tokens, cache_tokens; /* a server's context length, and what its KV cache can
+                                         * hold */
+  uint32_t failures;                    /* number of different failures in the text; the first one
+                                         * is parsed */
+  bool grouped;                         /* from the kernel: a cgroup's limit, not the machine's */
+  bool no_history;                      /* a device whose allocations PyTorch cannot record */
+  char what[96];                        /* the tensor, operation or call named in it */
+  const char *name;                     /* kind of a foreign error, or NULL */
+  const char *help;                     /* one line of help for it, or NULL */
   message_chunks chunks;
   context context;
 } message;
 
-/* Reads `count` bytes of text; it need not end with a zero and may hold anything. */
+/* Parses `count` bytes of text, which need not end with a zero byte and may contain anything. */
 void message_read(message *m, const char *text, size_t count);
 
-/* Is more held than the device is said to have? Then its size is a limit (of stowage run, for one),
- * and what others hold is beside it. */
+/* Returns whether more is held than the reported size of the device. Then that size is a limit (for
+ * example of stowage run), and memory of others is not part of it. */
 bool message_device_is_limit(const message *m);
-/* "PyTorch", "JAX or XLA", … for people. */
+/* Returns "PyTorch", "JAX or XLA", … for people. */
 const char *message_kind_name(message_kind kind);
-/* Is it an error of a device's memory? */
+/* Returns whether it is an error about device memory. */
 bool message_is_device(message_kind kind);
 
 #endif

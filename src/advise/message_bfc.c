@@ -5,8 +5,8 @@
  *   Bin (256): Total Chunks: 13, Chunks in use: 13. 3.2KiB allocated for chunks. 3.2KiB in use …
  *   Limit: 15703241728     InUse: 3580000000
  *
- * Free chunks beside each other are one hole already (the allocator merges them), so the largest
- * free chunk is what one request can have. */
+ * The allocator merges adjacent free chunks, so the largest free chunk is the largest possible
+ * request. */
 
 #include "advise/message_parts.h"
 
@@ -28,7 +28,7 @@ static void chunk_line(message_chunks *c, scan_text line) {
   if (bytes > c->largest_free_bytes) c->largest_free_bytes = bytes;
 }
 
-/* A bin's line: only looked at where there are no chunk lines. */
+/* Parses a bin's line, which is used only if there are no chunk lines. */
 static void bin_line(message_chunks *bins, scan_text line) {
   const char *at = scan_find(line, "Total Chunks: ");
   const char *used = at != NULL ? scan_find(scan_from(line, at), "in use: ") : NULL;
@@ -43,8 +43,8 @@ static void bin_line(message_chunks *bins, scan_text line) {
   bins->free_bytes += total - held;
 }
 
-/* "Limit: 503270604", "InUse: 503061248": words at the start of a line, or after a logger's "] ".
- */
+/* Parses "Limit: 503270604" and "InUse: 503061248" at the start of a line, or after a logger's "]
+ * ". */
 static void stats_line(message *m, scan_text line) {
   const char *bracket = scan_find(line, "] ");
   scan_text rest = bracket != NULL ? scan_from(line, bracket) : line;

@@ -1,7 +1,7 @@
 /* Errors of a device that name a status and little else, by a table. */
 #include "advise/message_parts.h"
 
-#define CALL 1 /* the words name a call: it must be said to have failed */
+#define CALL 1 /* the words name a call: the text must say that it failed */
 
 static const struct {
   const char *words;
@@ -82,7 +82,8 @@ static const struct {
     {"hipMalloc", 0, CONTEXT_BIT(AMD), CALL},
 };
 
-/* What was asked for, in one of the usual sentences, or as "N bytes" on the line of the error. */
+/* Parses the requested size, in one of the usual sentences, or as "N bytes" on the line of the
+ * error. */
 static void read_asked(message *m, scan_text t, const char *at) {
   static const char *const sizes[] = {
       "cuMemAlloc of ",      "Tried to allocate ", "failed to allocate ",

@@ -1,15 +1,15 @@
-/* Hints: what no table knows by its words.
+/* Hints: recognizes texts that are in no table.
  *
- * A line that speaks of memory and of failing is an out-of-memory error of some program, and a
- * process that ended with 137 or -9 was killed. Letter case does not matter here. Asked last of
- * all: a library's own words say more. */
+ * A line that mentions memory and a failure is an out-of-memory error of some program, and a
+ * process that ended with 137 or -9 was killed. Letter case does not matter here. Called last: a
+ * library's own words say more. */
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
 #include "advise/message_parts.h"
 
-#define LINE_MOST 2000 /* characters of one line that are looked at */
+#define LINE_MOST 2000 /* most characters of one line that are examined */
 
 static bool has_word(scan_text t, const char *word) {
   size_t length = strlen(word);
@@ -27,7 +27,7 @@ static bool has_any(scan_text t, const char *const *words, size_t count) {
   has_any(t, (const char *const[]){__VA_ARGS__},                                                   \
           sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 
-/* "memory" and a word for failing in one line, or the letters OOM. */
+/* Returns whether a line has "memory" and a word for failure, or the letters OOM. */
 static bool is_shortage(scan_text line) {
   const char *start = NULL;
   if (scan_find_word(line, "OOM", &start) != NULL) return true;
@@ -45,8 +45,8 @@ static bool names_device(scan_text t) {
                  "metal", "video memory", "directx", "dxgi");
 }
 
-/* Does a number that says "killed" stand after a word for a program's end? "exitcode '137'",
- * "exit code (137)", "returned -9". */
+/* Returns whether a number that means "killed" follows a word for a program's end: "exitcode
+ * '137'", "exit code (137)", "returned -9". */
 static bool ended_by_kill(scan_text t, const char **where) {
   static const char *const numbers[] = {"137", "-9"};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {

@@ -1,6 +1,6 @@
-/* Libraries and servers whose texts carry numbers of their own: one short reader each, one table.
+/* Libraries and servers whose texts have their own numbers: one short reader each, in one table.
  *
- * A reader is asked if one of its signs is in the text. It may decline by returning false. */
+ * A reader is called if one of its signs is in the text. It may decline by returning false. */
 #include <string.h>
 
 #include "advise/message_parts.h"
@@ -9,7 +9,7 @@ static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
 }
 
-/* The first size that stands after one of `words`. */
+/* Returns the first size after one of `words`. */
 static uint64_t first_size(scan_text t, const char *const *words, size_t count) {
   uint64_t bytes = MESSAGE_UNKNOWN;
   for (size_t i = 0; i < count && !known(bytes); i++) bytes = scan_size_after(t, words[i]);
@@ -33,7 +33,7 @@ static bool read_vllm(message *m, scan_text t) {
     m->asked_bytes = scan_size(t, comma);
     uint64_t whole = scan_number(t, open);
     const char *dot = scan_find(scan_from(t, open), ".");
-    /* The unit stands after the second number only. */
+    /* Only the second number has a unit. */
     if (known(whole) && dot != NULL && slash != NULL && dot < slash) {
       double part = 0, scale = 1;
       for (const char *p = dot; p < slash && *p >= '0' && *p <= '9'; p++, scale *= 10)
@@ -95,7 +95,7 @@ static bool read_llama(message *m, scan_text t) {
   return true;
 }
 
-/* "llama runner process has terminated: …" for any reason. */
+/* Recognizes "llama runner process has terminated: …", which may have any reason. */
 static bool read_runner(message *m, scan_text t) {
   return (scan_has(t, "out of memory") || scan_has(t, "allocate")) && read_llama(m, t);
 }
@@ -147,8 +147,8 @@ static bool read_directml(message *m, scan_text t) {
 }
 
 /* "Out of memory allocating 25,600,000 bytes (allocated so far: 3,635,267,072 bytes, limit set to:
- * …)"; before 2018 "out of memory to allocate 1 bytes (total 2 bytes)". The pool gives its free
- * blocks back before it gives up: what it has left is in use. */
+ * …)"; before 2018 "out of memory to allocate 1 bytes (total 2 bytes)". The pool frees its free
+ * blocks before it fails, so what remains is in use. */
 static bool read_cupy(message *m, scan_text t) {
   if (scan_has(t, "RESOURCE_EXHAUSTED")) return false;
   m->asked_bytes = FIRST_SIZE(t, "Out of memory allocating ", "out of memory to allocate ");

@@ -9,8 +9,8 @@
  *            private pools (e.g., CUDA Graphs), and R is reserved by PyTorch but unallocated.
  *   MPS      (MPS allocated: L, other allocations: O, max allowed: X). Tried to allocate A on …
  *
- * The same sentence is written for CUDA, HIP, XPU, NPU and MUSA. Parts may be missing: people cut
- * texts, and some devices leave parts out. Every part is found by its own words. */
+ * CUDA, HIP, XPU, NPU and MUSA use the same sentence. Parts may be missing: people cut texts, and
+ * some devices omit parts. Every part is found by its own words. */
 #include <string.h>
 
 #include "advise/message_parts.h"
@@ -21,7 +21,7 @@ static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
 }
 
-/* "Process 728 has 120.51 GiB memory in use." for each other process. */
+/* Parses "Process 728 has 120.51 GiB memory in use." for each other process. */
 static void read_processes(message *m, scan_text t) {
   const char *at = t.at;
   while ((at = scan_find(scan_from(t, at), "Process ")) != NULL) {
@@ -34,8 +34,9 @@ static void read_processes(message *m, scan_text t) {
   }
 }
 
-/* In a container the process does not know its own number, and stands among the others: it is the
- * one that holds what PyTorch has reserved, and least besides. */
+/* Finds this process among the listed ones. In a container a process does not know its own PID and
+ * is listed like the others: it is the one that holds what PyTorch has reserved, and the least in
+ * addition. */
 static void find_own_process(message *m) {
   if (known(m->process_bytes) || !known(m->live_bytes) || !known(m->cached_bytes)) return;
   uint32_t own = UINT32_MAX;
@@ -48,8 +49,8 @@ static void find_own_process(message *m) {
   m->processes[own] = m->processes[--m->process_count];
 }
 
-/* Apple's memory is the host's: its limit stands where the device's size would. PyTorch writes its
- * GB there as 1024 MB. */
+/* Parses Apple's text. Its device memory is host memory, so the limit takes the place of the
+ * device's size. PyTorch's GB there are 1024 MB. */
 static void read_apple(message *m, scan_text t) {
   m->asked_bytes = scan_size_binary_after(t, "Tried to allocate ");
   m->live_bytes = scan_size_binary_after(t, "MPS allocated: ");
@@ -89,7 +90,7 @@ static void read_old(message *m, scan_text t) {
     m->cached_bytes = m->reserved_bytes - m->live_bytes;
 }
 
-/* The version a wording belongs to, where nothing else says it. */
+/* Derives the version from the wording, if nothing else states it. */
 static void read_version(context *c, scan_text t) {
   static const struct {
     const char *words;
@@ -116,18 +117,18 @@ static void read_vendor(context *c, scan_text t) {
     c->seen |= CONTEXT_BIT(NVIDIA);
 }
 
-/* Where the statement begins: at its words "out of memory", or at what was asked. */
+/* Returns where the statement begins: at "out of memory", or at the requested size. */
 static const char *statement_start(scan_text t, const char *tried) {
   const char *low = tried - t.at > STATEMENT_LEAD ? tried - STATEMENT_LEAD : t.at;
   const char *start = tried, *at = low, *found = NULL;
   while (scan_find_at((scan_text){at, tried}, "out of memory", &found) != NULL) {
-    start = found - 5 >= t.at ? found - 5 : t.at; /* with "CUDA " */
+    start = found - 5 >= t.at ? found - 5 : t.at; /* including "CUDA " */
     at = found + 1;
   }
   return start;
 }
 
-/* Is there a statement of PyTorch's at `tried`, the place after "Tried to allocate "? */
+/* Returns whether a statement of PyTorch is at `tried`, the position after "Tried to allocate ". */
 static bool is_statement(scan_text t, const char *tried) {
   if (scan_size(t, tried) == MESSAGE_UNKNOWN) return false;
   scan_text tail = {tried, tried + STATEMENT_LEAD < t.end ? tried + STATEMENT_LEAD : t.end};
@@ -146,7 +147,7 @@ bool message_torch(message *m, scan_text t, const char **where) {
       first = tried;
     else if (next == NULL)
       next = found;
-    /* The same sentence again is the same failure, as reports repeat it. */
+    /* The same sentence again is the same failure, because reports repeat it. */
     uint64_t size = scan_size(t, tried);
     if (m->failures == 0 || size != asked) m->failures++;
     asked = size;

@@ -22,7 +22,7 @@ static uint64_t dtype_width(scan_text t) {
   return 4;
 }
 
-/* "OOM when allocating tensor with shape[1000,1000,1000] and type float on …" */
+/* Parses "OOM when allocating tensor with shape[1000,1000,1000] and type float on …". */
 static void read_shape(message *m, scan_text t) {
   const char *at = scan_find(t, "tensor with shape[");
   if (at == NULL) at = scan_find(t, "tensor with shape [");
@@ -70,7 +70,7 @@ static void read_buffers(message *m, scan_text t) {
     snprintf(m->what + length, sizeof m->what - length, " at %.*s:%u", place, file, (unsigned)line);
 }
 
-/* What was asked for, by the words that stand before it. A number of bytes in brackets is exact:
+/* Parses the requested size by the words before it. A number of bytes in brackets is exact:
  * "1.53GiB (rounded to 1644167168)", "190.31M (199557120 bytes)". */
 static void read_asked(message *m, scan_text t) {
   static const char *const words[] = {"while trying to allocate ",
@@ -95,7 +95,7 @@ static void read_asked(message *m, scan_text t) {
   }
 }
 
-/* "Used 9.08G of 7.48G hbm", and what TensorFlow says of the device when it starts. */
+/* Parses "Used 9.08G of 7.48G hbm", and what TensorFlow reports about the device at start. */
 static void read_device(message *m, scan_text t) {
   const char *hbm = scan_find(t, "in memory space hbm");
   if (hbm != NULL) {
@@ -115,7 +115,7 @@ static void read_device(message *m, scan_text t) {
     m->free_bytes = scan_size_after(t, "That was not possible. There are ");
 }
 
-/* A pool of pinned host memory, and the processor's own allocators. */
+/* Recognizes a pool of pinned host memory, and the CPU's own allocators. */
 static void read_host_side(message *m, scan_text t) {
   uint64_t on_host = scan_size_after(t, "RESOURCE_EXHAUSTED: Out of memory allocating ");
   if (known(on_host) || scan_has(t, "device:CPU:0 by allocator ")) {
@@ -161,7 +161,7 @@ bool message_xla(message *m, scan_text t, const char **where) {
     tensorflow = found && signs[i].tensorflow;
   }
   if (!found || scan_has(t, "BFCArena") || scan_has(t, "Out of memory error on GPU")) return false;
-  /* The sources of both print lines that are not about memory. */
+  /* Both sources also print lines that are not about memory. */
   bool memory = scan_has(t, "emory") || scan_has(t, "OOM") || scan_has(t, "llocate") ||
                 m->chunks.found || known(m->limit_bytes);
   if (!memory && !scan_has(t, "Dst tensor")) return false;
@@ -169,7 +169,7 @@ bool message_xla(message *m, scan_text t, const char **where) {
       !scan_has(t, "out of memory") && !scan_has(t, "OOM") && !scan_has(t, "xhausted"))
     return false;
   if (where != NULL) *where = start;
-  /* XLA's files lie in a folder of TensorFlow's in some versions. */
+  /* In some versions XLA's files are in a folder of TensorFlow. */
   bool jax = scan_has(t, "jax") || scan_has(t, "pjrt") || scan_has(t, "xla/");
   bool flow = scan_has(t, "OOM when allocating tensor") || scan_has(t, "ResourceExhaustedError") ||
               (scan_has(t, "tensorflow") && !jax);

@@ -3,21 +3,20 @@
 
 #include <string.h>
 
-#define ROOM      0.97 /* of the capacity: the rest is lost in pieces */
+#define ROOM      0.97 /* fraction of the capacity: the rest is lost to fragmentation */
 #define WORK_MORE 1.1  /* times the activations: workspaces, pieces */
-#define GRADIENTS_THEN                                                                             \
-  0.5 /* of the gradients that are there when activations are at their peak                        \
-       */
-#define PASSED_LEAST (1.0 / 64)
-#define HEAD_LEAST   4096  /* outputs of a last layer from which on the loss is counted apart */
-#define OUTPUT_LEAST 65536 /* bytes of an output that is counted as a layer's */
-#define LOSS_NUMBER  12 /* bytes an output takes: logits, log-softmax, and the gradient of both */
+/* Fraction of the gradients that exist when activations peak. */
+#define GRADIENTS_THEN 0.5
+#define PASSED_LEAST   (1.0 / 64)
+#define HEAD_LEAST     4096  /* outputs of a last layer from which on the loss is counted apart */
+#define OUTPUT_LEAST   65536 /* bytes of an output that is counted as a layer's */
+#define LOSS_NUMBER    12 /* bytes an output takes: logits, log-softmax, and the gradient of both */
 
 /* State in bytes for each byte of a trained weight. */
 typedef struct optimizer_kind {
   const char *name;
   double each;
-  uint32_t more; /* PROGRAM_… flags: one more each, where set */
+  uint32_t more; /* one more for each PROGRAM_… flag that is set */
   bool scratch;  /* its step over lists makes temporaries as large as the weights */
 } optimizer_kind;
 
@@ -98,7 +97,7 @@ double need_whole_pass(const evidence *e) {
   return times < 1 ? 1 : times > 64 ? 64 : times;
 }
 
-/* The largest output of the pass, the refused one with it. */
+/* Returns the largest output of the pass, including the refused one. */
 static uint64_t largest_output(const evidence *e) {
   uint64_t largest = evidence_asked_bytes(e);
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
@@ -109,7 +108,7 @@ static uint64_t largest_output(const evidence *e) {
   return largest;
 }
 
-/* The whole pass from the part that was reached. Without a graph nothing piles up. */
+/* Estimates the whole pass from the part that was reached. Without a graph nothing accumulates. */
 static void find_work(need *n, const evidence *e) {
   const program_facts *p = &e->program;
   uint64_t asked = evidence_asked_bytes(e), all = e->n.live_bytes + asked;
@@ -125,9 +124,10 @@ static void find_work(need *n, const evidence *e) {
         rows < PROGRAM_BYTES_MAX / p->head)
       work += (double)(rows * p->head) * LOSS_NUMBER;
   }
-  /* Without a graph the next layer's output stands beside its input and this one. */
+  /* Without a graph, the next layer's output is live together with its input and this one. */
   if (!graph) work += (double)largest_output(e);
-  /* Backward makes an output's gradient from the next one's, beside all that was saved. */
+  /* Backward computes an output's gradient from the next one's, in addition to everything that was
+   * saved. */
   if (n->trains && p->step != PROGRAM_OPTIMIZER) work += 2.0 * (double)largest_output(e);
   n->work_bytes = work < 0x1p60 ? (uint64_t)work : UINT64_C(1) << 60;
 }

@@ -15,7 +15,7 @@ bool notebook_is(scan_text text) {
          scan_has(text, "\"outputs\"");
 }
 
-/* The four hexadecimal digits at `at`; UINT32_MAX if they are not there. */
+/* Returns the four hexadecimal digits at `at`; UINT32_MAX if there are none. */
 static uint32_t hex4(scan_text t, const char *at) {
   uint32_t value = 0;
   if (t.end - at < 4) return UINT32_MAX;

@@ -10,9 +10,9 @@
 #include "advise/scan.h"
 #include "base/buffer.h"
 
-/* Does the text look like a notebook file? */
+/* Returns whether the text looks like a notebook file. */
 bool notebook_is(scan_text text);
-/* Appends what the cells printed and raised, in their order. */
+/* Appends what the cells printed and raised, in order. */
 stow_status notebook_outputs(buffer *out, scan_text text);
 
 #endif

@@ -4,15 +4,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SIZE_LEAST   4096 /* of a state that is counted: smaller ones are steps and the like */
+/* Smallest state that counts: smaller ones are step counters and the like. */
+#define SIZE_LEAST   4096
 #define NUMBERS_MOST 3    /* a weight has, in the optimizers that are common … */
-#define NUMBERS_ELSE 2    /* … and where they cannot be distinguished */
-#define ROOM         0.97 /* of the capacity: the rest is lost in pieces */
+#define NUMBERS_ELSE 2    /* … and if they cannot be distinguished */
+#define ROOM         0.97 /* fraction of the capacity: the rest is lost to fragmentation */
 
 static const char mark_stem[] = "Optimizer.step#";
 
-/* The class of the optimizer that stepped last, by PyTorch's mark "Optimizer.step#AdamW.step".
- * False if one came to its end before the failure. */
+/* Finds the class of the optimizer that stepped last, from PyTorch's mark
+ * "Optimizer.step#AdamW.step". Returns false if a step was complete before the failure. */
 static bool in_first_step(const evidence *e, char name[64]) {
   bool first = true;
   for (uint32_t tick = 0; tick <= e->fail_tick && tick < e->time.tick_count; tick++) {
@@ -27,7 +28,7 @@ static bool in_first_step(const evidence *e, char name[64]) {
   return first;
 }
 
-/* Those of torch.optim whose step over lists makes a list of temporaries. */
+/* Returns whether the optimizer's step over lists creates a list of temporaries. */
 static bool makes_scratch(const char *name) {
   static const char *const names[] = {"Adam",   "AdamW",    "NAdam",   "RAdam",
                                       "Adamax", "Adadelta", "Adagrad", "RMSprop"};
@@ -40,8 +41,8 @@ bool outlook_is_scratch(const outlook *o, const evidence *e, uint32_t stack_id) 
   return makes_scratch(o->optimizer) && evidence_passes(e, stack_id, "_multi_tensor_", "");
 }
 
-/* How many numbers a weight has: the states of the first one are made one after the other, all of
- * its size. */
+/* Returns how many numbers of state a weight has: the states of the first weight are allocated in a
+ * row, all of its size. */
 static uint32_t numbers_each(const outlook *o, const evidence *e) {
   uint32_t run = 0;
   uint64_t bytes = 0;
@@ -57,7 +58,7 @@ static uint32_t numbers_each(const outlook *o, const evidence *e) {
   return run == 0 ? 1 : run > NUMBERS_MOST ? NUMBERS_ELSE : run;
 }
 
-/* The most that was live before the step began, the gradients aside. */
+/* Returns the most that was live before the step began, without the gradients. */
 static uint64_t peak_before_step(const evidence *e) {
   const timeline *t = &e->time;
   int64_t live = 0, most = 0;

@@ -9,9 +9,9 @@
 #include "replay/site.h"
 
 #define JUMP_LEAST 8  /* times the largest before it … */
-#define JUMP_AFTER 16 /* … of so many at least */
+#define JUMP_AFTER 16 /* … of at least that many */
 
-/* What one frame says. Several may hold for a stack; the strongest wins (see stack_phase). */
+/* What one frame shows. Several may apply to a stack; the strongest wins (see stack_phase). */
 enum {
   SAYS_OPTIMIZER = 1,
   SAYS_BACKWARD = 2,
@@ -22,8 +22,8 @@ enum {
   SAYS_LIBRARY = 64, /* not the program's own file */
   SAYS_RECOMPUTE = 128,
   SAYS_EVALUATION = 256,  /* a function of the program, by its name */
-  SAYS_LAYER = 512,       /* one that has weights */
-  SAYS_NORM = 1024,       /* …and norms a row */
+  SAYS_LAYER = 512,       /* a layer with weights */
+  SAYS_NORM = 1024,       /* a layer with weights that normalizes rows */
   SAYS_TRAINING = 2048,   /* a function of the program, by its name */
   SAYS_STATISTICS = 4096, /* a layer that norms, rows or batches */
   SAYS_HELPER = 8192,     /* one line alone of the function allocates */
@@ -39,7 +39,7 @@ static bool is_library(const char *file) {
          strcmp(file, "copy.py") == 0;
 }
 
-/* A function of the program that says so itself. */
+/* Returns the purpose that the name of a function of the program shows. */
 static uint16_t names_purpose(const char *name) {
   static const char *const evaluates[] = {"eval", "valid", "predict", "infer", "test", "generate"},
                            *const trains[] = {"train", "fit"};
@@ -101,7 +101,8 @@ static uint16_t frame_says(const char *name, const char *file) {
   return says;
 }
 
-/* A build seen from inside a call is a lazy module or a flattened RNN: still the call's. */
+/* Returns the phase of a stack. A build inside a call is a lazy module or a flattened RNN and
+ * belongs to the call. */
 static phase stack_phase(uint32_t all, bool any_frame) {
   if (!any_frame) return PHASE_UNKNOWN;
   if (all & SAYS_OPTIMIZER) return PHASE_OPTIMIZER;
@@ -113,7 +114,7 @@ static phase stack_phase(uint32_t all, bool any_frame) {
   return PHASE_USER;
 }
 
-/* SAYS_HELPER for functions of which one line alone allocates. */
+/* Sets SAYS_HELPER for functions of which only one line allocates. */
 static stow_status find_helpers(const recording *r, uint16_t *says) {
   map line_of = {0}; /* by function: its line; UINT64_MAX if there are several */
   stow_status status = STOW_OK;
@@ -159,7 +160,7 @@ static void read_stack(evidence *e, uint32_t stack_id, const uint16_t *says) {
   e->layer_of_stack[stack_id] = all & SAYS_NORM    ? LAYER_NORM
                                 : all & SAYS_LAYER ? LAYER
                                                    : LAYER_NONE;
-  /* The place within the model is the frames inside the outermost call; of a line of the program
+  /* The place within the model is the frames inside the outermost call; for a line of the program
    * itself, the line. */
   uint64_t inner = UINT64_C(0x5701), outer = UINT64_C(0x0731);
   uint32_t caller = 0;
@@ -214,9 +215,9 @@ static bool is_step_mark(const evidence *e, const event *mark) {
   return strncmp(name, "Optimizer.step", 14) == 0;
 }
 
-/* Without stacks, the first batch after a model is made shows where nothing was freed yet: a
- * request far above all before it, with others like it, the refused one counted. Weights do not
- * grow so: wide layers come after a few narrow ones, not after many. */
+/* Finds the first batch without stacks, while nothing was freed yet: a request far above all before
+ * it, with others like it, including the refused one. Weights do not grow like that: wide layers
+ * come after a few narrow ones, not after many. */
 static uint32_t first_batch_tick(const evidence *e) {
   const timeline *t = &e->time;
   uint64_t largest = 0, before = 0;
@@ -236,8 +237,8 @@ static uint32_t first_batch_tick(const evidence *e) {
   return TIMELINE_NONE;
 }
 
-/* Without stacks: what comes before anything is freed, or before a batch shows, is the model; what
- * is allocated between the marks of a step is the optimizer's; the rest is work. */
+/* Assigns phases without stacks: allocations before anything is freed, or before a batch is seen,
+ * are the model; those between the marks of a step are the optimizer's; the rest is work. */
 static void phases_by_order(evidence *e) {
   timeline *t = &e->time;
   bool freed = false, in_step = false;
@@ -292,7 +293,7 @@ static void find_landmarks(evidence *e) {
   }
 }
 
-/* Where the program says it failed; used when stacks do not show it. */
+/* Returns the phase in which the program reports that it failed; used if stacks do not show it. */
 static phase phase_said(const evidence *e, phase found) {
   switch (e->program.step) {
   case PROGRAM_BUILDING: return found == PHASE_LOAD || found == PHASE_COPY ? found : PHASE_BUILD;

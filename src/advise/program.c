@@ -8,9 +8,8 @@
 
 #define VERSION 1
 
-/* A number of at most PROGRAM_BYTES_MAX at *at, which moves past it and a space; 0 if there is
- * none.
- */
+/* Parses a number of at most PROGRAM_BYTES_MAX at *at, and advances *at past it and a space; 0 if
+ * there is none. */
 static uint64_t take_number(scan_text line, const char **at) {
   uint64_t value = scan_number(line, *at);
   while (*at < line.end && **at != ' ') ++*at;
@@ -38,7 +37,7 @@ static program_step step_of(scan_text line, const char *at) {
   return PROGRAM_UNTOLD;
 }
 
-/* "float16 1024": types that 16-bit weights would not make smaller. */
+/* Parses "float16 1024", and counts types that 16-bit weights would not make smaller. */
 static void read_dtype(program_facts *p, scan_text line, const char *at) {
   static const char *const wide[] = {"float32", "float64", "complex64", "complex128", "int64"};
   char name[24];
@@ -49,7 +48,8 @@ static void read_dtype(program_facts *p, scan_text line, const char *at) {
   if (p->narrow_bytes <= PROGRAM_BYTES_MAX) p->narrow_bytes += bytes;
 }
 
-/* "AdamW 124439808 497759232 0 fused": numbers, bytes of the weights, bytes of state so far. */
+/* Parses "AdamW 124439808 497759232 0 fused": numbers, bytes of the weights, bytes of state so
+ * far. */
 static void read_optimizer(program_facts *p, scan_text line, const char *at) {
   static const struct {
     const char *name;
@@ -79,7 +79,7 @@ static void read_optimizer(program_facts *p, scan_text line, const char *at) {
   p->state_bytes += state;
 }
 
-/* "float32 8x3x224x224" */
+/* Parses "float32 8x3x224x224". */
 static void read_input(program_facts *p, scan_text line, const char *at) {
   if (p->input_count == PROGRAM_INPUTS_MAX) return;
   program_input *in = &p->inputs[p->input_count++];

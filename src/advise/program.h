@@ -1,9 +1,9 @@
-/* Program: what a PyTorch program was doing when it ran out, as it said itself.
+/* Program: what a PyTorch program was doing when it ran out of memory, as it reported itself.
  *
- * python/stowage/_program.py writes the text inside the process; it travels as the fact "program"
+ * python/stowage/_program.py writes the text inside the process; it is stored as the fact "program"
  * of the recording. Each line is a key and its values; unknown lines are ignored, a line that
- * cannot be read leaves its fields unknown. The text may come from anywhere: nothing in it is
- * trusted, every number and every name is bounded. */
+ * cannot be read leaves its fields unknown. The text is not trusted: every number and every name is
+ * checked and limited. */
 #ifndef ADVISE_PROGRAM_H
 #define ADVISE_PROGRAM_H
 
@@ -13,13 +13,12 @@
 
 #define PROGRAM_INPUTS_MAX 4
 #define PROGRAM_DIMS_MAX   8
-#define PROGRAM_BYTES_MAX                                                                          \
-  (UINT64_C(1) << 50) /* of any size in it: larger ones are not believed                           \
-                       */
+/* Of any size in it: larger ones are not believed. */
+#define PROGRAM_BYTES_MAX (UINT64_C(1) << 50)
 
 typedef enum program_step {
   PROGRAM_UNTOLD = 0,
-  PROGRAM_BUILDING, /* a module is made, or moved to the device */
+  PROGRAM_BUILDING, /* a module is created, or moved to the device */
   PROGRAM_LOADING,
   PROGRAM_FORWARD,
   PROGRAM_BACKWARD,
@@ -27,7 +26,7 @@ typedef enum program_step {
   PROGRAM_OTHER, /* a line of the program itself */
 } program_step;
 
-/* Options of an optimizer that change what it holds. */
+/* Options of an optimizer that affect what it holds. */
 enum {
   PROGRAM_FUSED = 1 << 0,
   PROGRAM_SINGLE = 1 << 1, /* foreach=False */
@@ -43,40 +42,41 @@ typedef struct program_input {
 } program_input;
 
 typedef struct program_facts {
-  bool known; /* a text of a version that can be read was there */
+  bool known; /* a text of a known version was present */
   program_step step;
   bool grad_known, grad;         /* gradients are recorded */
-  bool training_known, training; /* model.train(), not model.eval() */
+  bool training_known, training; /* model.train() rather than model.eval() */
   bool autocast;
-  char module[64], within[64], path[64]; /* called; innermost one; its name in the model */
+  char module[64], within[64], path[64]; /* the module called; the innermost one; its name in the
+                                          * model */
   uint64_t parameter_numbers, parameter_bytes;
-  uint64_t trained_numbers, trained_bytes; /* require gradients */
-  uint64_t device_bytes;                   /* of the parameters, on a device */
-  uint64_t narrow_bytes;                   /* of the parameters, in 16 bits or fewer */
+  uint64_t trained_numbers, trained_bytes; /* parameters that require gradients */
+  uint64_t device_bytes;                   /* parameters on a device */
+  uint64_t narrow_bytes;                   /* parameters in 16 bits or fewer */
   uint64_t gradient_bytes;
-  uint32_t modules; /* with weights of their own */
-  uint32_t passed;  /* of them, before the innermost one; if passed_known */
+  uint32_t modules; /* modules with weights of their own */
+  uint32_t passed;  /* how many of them come before the innermost one, if passed_known */
   bool passed_known;
   uint64_t head;      /* outputs of the last linear layer */
-  char optimizer[64]; /* the class of the one with the most weights; "" none was found */
+  char optimizer[64]; /* class of the optimizer with the most weights; "": none was found */
   uint64_t optimizer_numbers, optimizer_bytes, state_bytes; /* sums over all optimizers */
   uint32_t optimizer_flags;
   program_input inputs[PROGRAM_INPUTS_MAX];
   uint32_t input_count;
-  uint64_t batch;   /* samples; 0 not known */
-  bool batch_named; /* a variable or a DataLoader says so; otherwise it is the first dimension */
+  uint64_t batch;   /* samples; 0: unknown */
+  bool batch_named; /* from a variable or a DataLoader; otherwise it is the first dimension */
 } program_facts;
 
-/* Reads `count` bytes, which need not end with a zero. */
+/* Parses `count` bytes, which need not end with a zero byte. */
 void program_read(program_facts *p, const char *text, size_t count);
 
-/* Does it train: is there an optimizer, a gradient, a backward pass? */
+/* Returns whether it trains: there is an optimizer, a gradient or a backward pass. */
 bool program_trains(const program_facts *p);
-/* Does it run without training, as far as the program says? False where it is not known. */
+/* Returns whether it runs without training, as far as the program reported. False if unknown. */
 bool program_infers(const program_facts *p);
-/* Are the weights in 16 bits or fewer already? */
+/* Returns whether the weights are already in 16 bits or fewer. */
 bool program_is_narrow(const program_facts *p);
-/* "images", "sequences", "samples": by the shape of the first input. */
+/* Returns "images", "sequences" or "samples", by the shape of the first input. */
 const char *program_samples(const program_facts *p);
 
 #endif

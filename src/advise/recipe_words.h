@@ -1,4 +1,4 @@
-/* The short words that the tables of recipes are written in; included by recipes_*.c alone. */
+/* Abbreviations for the tables of recipes; included only by recipes_*.c. */
 #ifndef ADVISE_RECIPE_WORDS_H
 #define ADVISE_RECIPE_WORDS_H
 

@@ -1,7 +1,7 @@
 /* Recipes: tables of fixes for a text, and of commands that find out more.
  *
- * The tables are asked in the order below, each from its first row on, so the cheapest change of a
- * cause stands first. A field that is zero asks nothing. */
+ * The tables are searched in the order below, each from its first row, so the cheapest change for a
+ * cause comes first. A field that is zero imposes no condition. */
 #ifndef ADVISE_RECIPES_H
 #define ADVISE_RECIPES_H
 
@@ -12,10 +12,10 @@ enum {
   DERIVED_TRAINS = 1 << 0,
   DERIVED_INFERS = 1 << 1,
   DERIVED_IMAGES = 1 << 2,  /* makes pictures or video */
-  DERIVED_SPILLS = 1 << 3,  /* an NVIDIA device, and nothing speaks against Linux */
+  DERIVED_SPILLS = 1 << 3,  /* an NVIDIA device, and no sign of a system other than Linux */
   DERIVED_EXPANDS = 1 << 4, /* PyTorch 2.1 and newer, not on Windows */
   DERIVED_SPLITS = 1 << 5,  /* PyTorch knows max_split_size_mb */
-  DERIVED_ROOM = 1 << 6,    /* more was free than asked for */
+  DERIVED_ROOM = 1 << 6,    /* more was free than requested */
   DERIVED_ABSURD = 1 << 7,
   DERIVED_GROUPED = 1 << 8,
   DERIVED_LISTED = 1 << 9, /* the text names the other processes */
@@ -27,16 +27,17 @@ enum {
   DERIVED_MIG = 1 << 15,
   DERIVED_STATUS = 1 << 16,
   DERIVED_WORKSPACE = 1 << 17,
-  DERIVED_OWN_LIMIT = 1 << 18, /* the process has a limit of its own on host memory */
-  DERIVED_NO_SIGN = 1 << 19,   /* a worker ended, and nothing speaks of memory */
+  DERIVED_OWN_LIMIT = 1 << 18, /* the process has its own limit on host memory */
+  DERIVED_NO_SIGN = 1 << 19,   /* a worker ended, and nothing mentions memory */
 };
 
 typedef struct recipe {
   uint32_t causes;        /* bits of cause_id */
   uint32_t kinds, hosts;  /* bits of message_kind, message_host */
-  uint64_t need, never;   /* marks of the context: all of these, none of those */
+  uint64_t need, never;   /* marks of the context: all of `need`, none of `never` */
   uint32_t must, mustnot; /* DERIVED_… */
-  uint16_t from, to;      /* versions of PyTorch: not known to be older, known to be no newer */
+  uint16_t from, to;      /* versions of PyTorch: not known to be older than `from`, nor newer than
+                           * `to` */
   const char *change, *cost;
 } recipe;
 
@@ -45,11 +46,11 @@ typedef struct recipe_table {
   size_t count;
 } recipe_table;
 
-extern const recipe_table recipes_place; /* other processes, limits, pieces */
+extern const recipe_table recipes_place; /* other processes, limits, fragments */
 extern const recipe_table recipes_model; /* servers, weights, the optimizer, one huge tensor */
 extern const recipe_table recipes_full;  /* a device that is simply full */
 extern const recipe_table recipes_host;
-extern const recipe_table recipes_find; /* where no other gave two */
+extern const recipe_table recipes_find; /* used if the others gave fewer than two */
 extern const recipe_table recipes_questions;
 
 #endif

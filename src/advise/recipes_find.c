@@ -1,4 +1,4 @@
-/* Recipes of last resort, and the commands that find out what a text does not say. */
+/* Recipes of last resort, and the commands that find out what a text does not contain. */
 #include "advise/recipe_words.h"
 
 static const recipe rows[] = {

@@ -1,28 +1,30 @@
-/* Rounds: the turns of the loop a failure happened in.
+/* Rounds: the turns of the loop in which a failure happened.
  *
- * The ends of optimizer steps cut a training loop. What follows the last of them (an evaluation, a
- * loop that never steps) is cut where the program's own line comes back that comes once a turn: a
- * batch being made, an output being kept. A layer coming back is not a turn: inside a module's call
- * only the place where the model is entered counts. Without stacks a size that comes back at
- * regular distances has to do. */
+ * The ends of optimizer steps separate the turns of a training loop. What follows the last step (an
+ * evaluation, a loop that never steps) is split at the program's own line that runs once per turn:
+ * it makes a batch, or keeps an output. A layer that recurs is not a turn: inside a module's call
+ * only the place where the model is entered counts. Without stacks, a size that recurs at regular
+ * distances is used. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "advise/evidence.h"
 #include "base/list.h"
 
-#define TURNS_LEAST 3    /* of a line before it counts as a loop */
-#define SIZES_LEAST 4    /* of a size, where there are no stacks */
-#define COVER_LEAST 0.5  /* of the stretch looked at that the turns must span */
-#define SPREAD_MOST 0.25 /* of a size's distances, standard deviation over mean */
-#define VISITS_MOST 16   /* of one line in a turn: total = total + loss(net(batch())) has several */
-#define VISITS_ALIKE                                                                               \
-  0.8 /* of a line's visits that must be like those as many visits before, to be a turn's */
+#define TURNS_LEAST 3   /* visits of a line before it counts as a loop */
+#define SIZES_LEAST 4   /* occurrences of a size, without stacks */
+#define COVER_LEAST 0.5 /* least fraction of the examined range that the turns must cover */
+/* Most variation of a size's distances: standard deviation divided by mean. */
+#define SPREAD_MOST 0.25
+/* Most visits of one line in a turn: total = total + loss(net(batch())) has several. */
+#define VISITS_MOST 16
+/* Fraction of a line's visits that must be like those one turn earlier. */
+#define VISITS_ALIKE 0.8
 
 #define SMALL_BYTES  4096
-#define SMALL_NEAR   64  /* small things looked past for the next large one */
-#define NUMBER_BYTES 8   /* of a loss, at most … */
-#define BLOCK_BYTES  512 /* … and what PyTorch's allocator makes of it */
+#define SMALL_NEAR   64  /* small allocations skipped to find the next large one */
+#define NUMBER_BYTES 8   /* most bytes of a loss … */
+#define BLOCK_BYTES  512 /* … and the block that PyTorch's allocator makes of it */
 
 typedef struct anchor {
   uint64_t key;
@@ -61,8 +63,8 @@ static bool is_end_of(const evidence *e, uint32_t tick, const char *wanted) {
   return strncmp(name, wanted, strlen(wanted)) == 0;
 }
 
-/* A DataLoader marks each batch that it gives: where stacks are missing, the turns of a loop that
- * never steps. */
+/* Splits at the batches that a DataLoader marks: without stacks, the turns of a loop that never
+ * steps. */
 static stow_status cut_at_loads(const evidence *e, rounds *out, uint32_t from) {
   size_t capacity = 0;
   for (uint32_t tick = from; tick < e->fail_tick; tick++)
@@ -95,8 +97,8 @@ static bool is_line_of_loop(const evidence *e, const anchor *a, double span) {
          a->last - a->first >= COVER_LEAST * span;
 }
 
-/* Of lines: the one that comes least often, since an inner loop comes more often; of those that
- * come as often, or once more in the turn that failed, the first. */
+/* Chooses a line: the one that is visited least often, because an inner loop is visited more often;
+ * among equals, or those with one more visit in the turn that failed, the first. */
 static const anchor *best_line(const evidence *e, const anchor *all, uint32_t from) {
   uint32_t least = UINT32_MAX;
   const anchor *best = NULL;
@@ -110,8 +112,8 @@ static const anchor *best_line(const evidence *e, const anchor *all, uint32_t fr
   return best;
 }
 
-/* Is the place where the model is entered one that comes back each turn, or a layer that does? In a
- * loop every place of the forward pass has come by the end of the second turn. */
+/* Returns whether the place where the model is entered recurs in each turn, and is not a layer. In
+ * a loop, every place of the forward pass has occurred by the end of the second turn. */
 static bool is_entry(const evidence *e, const anchor *all, uint32_t entry) {
   const anchor *a = &all[entry];
   uint32_t weights = 0, second = a->first + (uint32_t)(2 * a->sum / (a->count - 1));
@@ -136,7 +138,7 @@ static stow_status find_line(evidence *e, uint32_t from, anchor *found) {
     if (s == 0) continue;
     if (first == 0 && e->phase_of_stack[s] != PHASE_BUILD) first = tick;
     if (entry == 0 && e->phase_of_stack[s] == PHASE_FORWARD) entry = s;
-    /* Several at once on the model's first line are one turn. */
+    /* Several allocations in a row on the model's first line are one turn. */
     if (s != last || e->phase_of_stack[s] != PHASE_FORWARD) {
       all[s].key = s;
       anchor_seen(&all[s], tick);
@@ -188,14 +190,15 @@ static stow_status find_size(evidence *e, uint32_t from, anchor *found) {
   return status;
 }
 
-/* A visit to a line, or to the end of an optimizer's step: how many allocations lie between it and
- * the next, and whether it leaves anything that is there at the failure. */
+/* A visit to a line, or to the end of an optimizer's step: how many allocations are between it and
+ * the next, and whether it leaves something that is live at the failure. */
 typedef struct visit {
   uint32_t distance;
   bool kept;
 } visit;
 
-/* The first turns do more than the others (state is made, a sum begins): they are not asked. */
+/* Returns whether visits repeat. The first turns do more than the others (state is created, a sum
+ * begins), so they are ignored. */
 static bool alike_after(const visit *all, uint32_t count, uint32_t visits) {
   uint32_t same = 0, from = count / 4 > visits ? count / 4 : visits;
   for (uint32_t i = from; i < count; i++)
@@ -203,16 +206,16 @@ static bool alike_after(const visit *all, uint32_t count, uint32_t visits) {
   return same >= VISITS_ALIKE * (count - from);
 }
 
-/* After how many visits their order comes back. A program may make the batch, call the model and
- * add up the loss on one line, or step two optimizers: then the visits of a turn differ and come
- * back with the next. 1 where no such order is seen. */
+/* Returns after how many visits their pattern repeats. A program may make the batch, call the model
+ * and add up the loss on one line, or step two optimizers: then the visits of a turn differ and
+ * repeat in the next. 1 if there is no such pattern. */
 static uint32_t visits_of_turn(const visit *all, uint32_t count) {
   for (uint32_t visits = 1; visits <= VISITS_MOST && visits * TURNS_LEAST <= count; visits++)
     if (alike_after(all, count, visits)) return visits;
   return 1;
 }
 
-/* Which of them begins a turn: the one that most of it follows, a batch being made. */
+/* Returns which visit begins a turn: the one that most of it follows, where a batch is made. */
 static uint32_t visit_that_begins(const visit *all, uint32_t count, uint32_t visits) {
   uint32_t most = 0;
   for (uint32_t i = 1; i < visits && i < count; i++)
@@ -228,10 +231,11 @@ static bool is_visit(const evidence *e, uint32_t tick, const anchor *a, bool *al
   return (e->has_stacks ? l->stack_id : l->bytes) == a->key;
 }
 
-/* Every how many-th visit to its line begins a turn, from which on. */
+/* Finds every how many visits to its line begin a turn, and the first of them. */
 static stow_status find_visits(const evidence *e, uint32_t from, const anchor *a, uint32_t *visits,
                                uint32_t *begins) {
-  uint32_t seen = 0, most = 0; /* more than the anchor's, which takes several at once for one */
+  uint32_t seen = 0, most = 0; /* more than the anchor's count, which merges several visits in a
+                                * row */
   bool allocates;
   for (uint32_t tick = from; tick < e->fail_tick; tick++) most += is_visit(e, tick, a, &allocates);
   visit *all = malloc((most + 1u) * sizeof *all);
@@ -276,8 +280,8 @@ static loop_round *round_at(rounds *r, uint32_t tick) {
   return tick < r->list[low].end ? &r->list[low] : NULL;
 }
 
-/* A number takes as much as it is, or a block where the events have sizes of whole blocks. What is
- * live at the end says nothing of that: its size may be the snapshot's. */
+/* Returns the size of a number: its own size, or a block if the events have whole block sizes. What
+ * is live at the end does not show that, because its size may come from the snapshot. */
 static uint64_t number_bytes(const evidence *e) {
   for (uint32_t i = 0; i < e->time.lifetime_count; i++)
     if (!evidence_live(e, &e->time.lifetimes[i]) && e->time.lifetimes[i].bytes % BLOCK_BYTES != 0)
@@ -285,9 +289,9 @@ static uint64_t number_bytes(const evidence *e) {
   return BLOCK_BYTES;
 }
 
-/* Is this number made for work that follows, not of a pass? A time step or a factor comes in the
- * midst of the program's own work, or between that and the model's; a loss comes after the model,
- * or before the next batch. */
+/* Returns whether this number is made for later work rather than by a pass. A time step or a factor
+ * occurs within the program's own work, or between that and the model's; a loss comes after the
+ * model, or before the next batch. */
 static bool is_operand(const evidence *e, uint32_t number) {
   uint32_t before = number, after = number + 1;
   while (before > e->time.before_count && number - before < SMALL_NEAR &&
@@ -364,7 +368,7 @@ static stow_status join_steps(const evidence *e, rounds *r) {
   return STOW_OK;
 }
 
-/* Did nothing come from that stack before `until`? */
+/* Returns whether nothing came from that stack before `until`. */
 static bool is_new(const evidence *e, uint32_t stack_id, uint32_t until) {
   if (stack_id == 0) return false;
   for (uint32_t i = 0; i < e->time.lifetime_count; i++)
@@ -373,8 +377,8 @@ static bool is_new(const evidence *e, uint32_t stack_id, uint32_t until) {
   return true;
 }
 
-/* Did no step before come to that line as often as the turn that failed? A step may go over many
- * parts of its own; that it goes over more of them than ever is what fills the memory. */
+/* Returns whether no earlier step visited that line as often as the turn that failed. A step may
+ * iterate over many parts; iterating over more of them than ever is what fills the memory. */
 static bool outlasts(const evidence *e, rounds *stepped, const rounds *turns) {
   uint32_t stack_id = turns->anchor_stack_id, most = 0, seen = 0, whole = stepped->count - 1;
   const loop_round *at = NULL;
@@ -390,9 +394,9 @@ static bool outlasts(const evidence *e, rounds *stepped, const rounds *turns) {
   return turns->count > TURNS_LEAST && turns->count * 5 > most * 6;
 }
 
-/* Without stacks: a size that a training step asks for once, or a few times, comes back more often
- * since the last of them than three steps would. */
-static bool comes_oftener(const evidence *e, const rounds *stepped, const anchor *a) {
+/* Without stacks: returns whether a size that a training step requests once, or a few times, occurs
+ * more often since the last step than three steps would request it. */
+static bool comes_more_often(const evidence *e, const rounds *stepped, const anchor *a) {
   const loop_round *last = &stepped->list[stepped->count - 2];
   uint32_t in_step = 0, since = 0;
   bool allocates;
@@ -409,7 +413,7 @@ stow_status evidence_rounds(evidence *e) {
   stow_status status = cut_at_steps(e, &stepped, &tail);
   if (status == STOW_OK) measure(e, &stepped);
   if (status == STOW_OK && e->has_marks) status = join_steps(e, &stepped);
-  /* Without marks, training ends where the last backward or optimizer did. */
+  /* Without marks, training ends with the last backward pass or optimizer step. */
   if (!e->has_marks && e->has_stacks && e->train_end_tick > tail) {
     uint32_t after = e->train_end_tick + 1;
     bool long_enough = (double)(e->fail_tick - after) > 0.15 * (double)(e->fail_tick - tail);
@@ -427,14 +431,14 @@ stow_status evidence_rounds(evidence *e) {
     rounds_free(&turns);
     return status;
   }
-  /* After training, a loop of its own is only believed when it is longer than a training step, or
-   * on a line that training never came to: a step may itself go over many small things. */
+  /* After training, another loop is accepted only if it is longer than a training step, or on a
+   * line that training never ran: a step may itself iterate over many small parts. */
   uint32_t whole = stepped.count - 1;
   double step_ticks = whole > 0 ? ((double)tail - stepped.list[0].start) / whole : 0;
   bool own_loop = turns.count >= TURNS_LEAST &&
                   (whole < 2 || loads || (double)e->fail_tick - tail > 1.2 * step_ticks ||
                    is_new(e, turns.anchor_stack_id, tail) || outlasts(e, &stepped, &turns) ||
-                   comes_oftener(e, &stepped, &found));
+                   comes_more_often(e, &stepped, &found));
   if (own_loop || whole < 2) {
     rounds_free(&stepped);
     if (turns.count < TURNS_LEAST) rounds_free(&turns);

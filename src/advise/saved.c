@@ -7,16 +7,18 @@
 
 #include "advise/evidence.h"
 
-#define PIECES_LEAST 3   /* of a pass that show whether it builds a graph … */
-#define PIECES_BUILT 16  /* … and that it does: the first few are held either way */
-#define PIECES_ORDER 6   /* … where only their order shows which is which */
-#define PIECES_PASS  8   /* of a whole pass: fewer are held by the program's own variables */
-#define PASSES_LEAST 2   /* that came to their end: of training, one would have run backward */
-#define WAY_TRAINED  0.2 /* of what passes on it allocate that is held until a backward */
-#define HELD_BUILT   0.8 /* of what training would hold by then, where a graph is built */
-#define HELD_NONE    0.5
+#define PIECES_LEAST 3  /* allocations of a pass that show whether it builds a graph … */
+#define PIECES_BUILT 16 /* … and that it does: the first few are held either way */
+#define PIECES_ORDER 6  /* … where only their order shows which is which */
+/* Allocations of a whole pass: fewer may be held by the program's own variables. */
+#define PIECES_PASS  8
+#define PASSES_LEAST 2 /* complete passes: in training, one of them would have run backward */
+/* Least fraction of what passes on a call path allocate that is held until a backward pass. */
+#define WAY_TRAINED 0.2
+#define HELD_BUILT  0.8 /* fraction of what training would hold by then, if a graph is built */
+#define HELD_NONE   0.5
 
-/* Where autograd begins, in order. */
+/* Lists where autograd begins, in order. */
 static stow_status backward_starts(const evidence *e, uint32_t **list, uint32_t *count) {
   *list = malloc((e->time.lifetime_count + 1u) * sizeof **list);
   *count = 0;
@@ -63,7 +65,7 @@ stow_status evidence_saved(evidence *e) {
     uint64_t place = e->inner_of_stack[l->stack_id], way = e->outer_of_stack[l->stack_id];
     status = add(&e->ways, way, l->bytes);
     if (status == STOW_OK && l->end > backward) status = add(&e->trained, way, l->bytes);
-    /* What is still there at the failure may be kept for another reason. */
+    /* What is still live at the failure may be kept for another reason. */
     if (status != STOW_OK || evidence_live(e, l)) continue;
     status = add(&e->passed, place, l->bytes);
     if (status == STOW_OK && l->end > backward) status = add(&e->saved, place, l->bytes);
@@ -72,8 +74,8 @@ stow_status evidence_saved(evidence *e) {
   return status;
 }
 
-/* An evaluation's last output may lie about until training goes on; of a pass that is trained on,
- * much more does. */
+/* Returns whether a call path trains. An evaluation's last output may stay until training
+ * continues; of a training pass much more stays. */
 bool evidence_trains(const evidence *e, uint32_t stack_id) {
   uint64_t way = e->outer_of_stack[stack_id];
   const uint64_t *held = map_get(&e->trained, way), *all = map_get(&e->ways, way);
@@ -81,7 +83,8 @@ bool evidence_trains(const evidence *e, uint32_t stack_id) {
   return e->recomputes || (double)*held >= WAY_TRAINED * (double)*all;
 }
 
-/* Without stacks: how many of a turn's first allocations are there when as many have come. */
+/* Without stacks: returns how many of a turn's first allocations are still live after as many
+ * more. */
 static uint32_t held_of_first(const evidence *e, uint32_t from, uint32_t until, uint32_t wanted,
                               uint32_t *seen) {
   uint32_t held = 0, at = from;

@@ -77,7 +77,7 @@ bool scan_next_line(scan_text *t, scan_text *line) {
 
 /* ---- numbers ---- */
 
-/* The factor of the unit at *at; *at moves past it. 1 if there is none. */
+/* Returns the factor of the unit at *at and advances *at past it; 1 if there is none. */
 static double unit_factor(scan_text t, const char **at, bool binary) {
   static const struct {
     const char *name;

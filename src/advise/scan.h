@@ -1,7 +1,7 @@
-/* Scan: finding words and sizes in a text that somebody pasted.
+/* Scan: finds words and sizes in a pasted text.
  *
- * A space in the words looked for stands for any run of white space in the text, line ends
- * included, so a wrapped line does not hide a sentence. Letter case must match. */
+ * A space in the search words matches any white space in the text, including line ends, so wrapped
+ * lines are found. Letter case must match. */
 #ifndef ADVISE_SCAN_H
 #define ADVISE_SCAN_H
 
@@ -11,44 +11,45 @@
 
 #define SCAN_UNKNOWN UINT64_MAX
 
-/* The text between the two ends; nothing outside it is read. */
+/* A part of a text; nothing outside it is read. */
 typedef struct scan_text {
   const char *at, *end;
 } scan_text;
 
-/* Returns the place just after the first `words`, NULL if they are not there. */
+/* Returns the position just after the first `words`; NULL if they do not occur. */
 const char *scan_find(scan_text t, const char *words);
-/* The same; *start (may be NULL) receives where they begin. */
+/* Does the same; *start (may be NULL) receives where they begin. */
 const char *scan_find_at(scan_text t, const char *words, const char **start);
-/* The same for whole words: no letter or digit directly before or after. */
+/* Does the same for whole words: no letter or digit directly before or after. */
 const char *scan_find_word(scan_text t, const char *words, const char **start);
 static inline bool scan_has(scan_text t, const char *words) {
   return scan_find(t, words) != NULL;
 }
-/* Does the text begin with `words`? */
+/* Returns whether the text begins with `words`. */
 bool scan_starts(scan_text t, const char *words);
 static inline scan_text scan_from(scan_text t, const char *at) {
   return (scan_text){at, t.end};
 }
-/* The line that `at` is on. */
+/* Returns the line that contains `at`. */
 scan_text scan_line(scan_text t, const char *at);
-/* Takes the next line off `t`. Returns false at the end. */
+/* Removes the next line from `t`. Returns false at the end. */
 bool scan_next_line(scan_text *t, scan_text *line);
 
-/* A size as people write it ("260.00 MiB", "6.25GiB", "1,234 bytes", "20971520"), or SCAN_UNKNOWN.
- * A bare number counts as bytes; kB is the kernel's 1024; MB and GB are decimal. */
+/* Parses a size as people write it ("260.00 MiB", "6.25GiB", "1,234 bytes", "20971520");
+ * SCAN_UNKNOWN if there is none. A bare number counts as bytes; kB is the kernel's 1024; MB and GB
+ * are decimal. */
 uint64_t scan_size(scan_text t, const char *at);
-/* The same where the writer's MB and GB are powers of 1024. */
+/* Parses a size whose MB and GB are powers of 1024. */
 uint64_t scan_size_binary(scan_text t, const char *at);
 uint64_t scan_size_after(scan_text t, const char *words);
 uint64_t scan_size_binary_after(scan_text t, const char *words);
-/* The size that stands just before `words`. */
+/* Parses the size just before `words`. */
 uint64_t scan_size_before(scan_text t, const char *words);
 uint64_t scan_size_binary_before(scan_text t, const char *words);
-/* A whole number at `at`; SCAN_UNKNOWN if there is none. */
+/* Parses a whole number at `at`; SCAN_UNKNOWN if there is none. */
 uint64_t scan_number(scan_text t, const char *at);
 uint64_t scan_number_after(scan_text t, const char *words);
-/* Copies the text from `at` to one of `ends`, or a control character, at most what fits. */
+/* Copies the text from `at` up to one of `ends` or a control character, at most as much as fits. */
 void scan_copy(char *out, size_t out_bytes, scan_text t, const char *at, const char *ends);
 
 #endif

@@ -1,4 +1,4 @@
-/* Spill advice: arithmetic over what the ledger holds. See spill_advice.h. */
+/* Spill advice: arithmetic over the figures of the ledger. See spill_advice.h. */
 #include "advise/spill_advice.h"
 
 #include <stdarg.h>
@@ -7,8 +7,8 @@
 
 #include <stowage/size.h>
 
-/* The saving of an 8-bit optimizer over 32-bit state: a byte instead of four, and a scale for each
- * block of 256 values. */
+/* What an 8-bit optimizer saves compared with 32-bit state: it uses one byte instead of four, and a
+ * scale for each block of 256 values. */
 #define SAVED_BY_8BIT(bytes) ((bytes) / 4 * 3 - (bytes) / 256)
 
 typedef struct text {
@@ -24,7 +24,7 @@ __attribute__((format(printf, 2, 3))) static void say(text *t, const char *forma
   if (length > 0) t->length += (size_t)length < t->size - t->length ? (size_t)length : 0;
 }
 
-/* The device that spilled most. */
+/* Returns the device that spilled most. */
 static unsigned fullest(const ledger *l) {
   unsigned found = 0;
   for (unsigned d = 1; d < LEDGER_DEVICES_MAX; d++)

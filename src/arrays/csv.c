@@ -71,7 +71,8 @@ void csv_classify(csv_field *f, const char *text, size_t length) {
 
 /* ---- rows ---- */
 
-/* A quote counts only at the start of a field, and then up to its closing quote. */
+/* Returns the end of a row. A quote counts only at the start of a field, and then up to its closing
+ * quote. */
 const char *csv_row_end(const csv *c, const char *at, const char *end) {
   const char *line = memchr(at, '\n', (size_t)(end - at));
   if (memchr(at, '"', (size_t)((line != NULL ? line : end) - at)) == NULL) return line;
@@ -272,8 +273,8 @@ static char find_delimiter(const csv *c) {
   return delimiters[lines > 1 && even[best] ? best : most];
 }
 
-/* Is everything between `at` and `stop` numbers with single spaces between them? Sets *count to how
- * many there are. */
+/* Returns whether everything between `at` and `stop` is numbers separated by single spaces. Sets
+ * *count to their number. */
 static bool spaced_numbers(const uint8_t *at, const uint8_t *stop, size_t *count) {
   for (*count = 1;; at++) {
     char word[64];
@@ -291,13 +292,14 @@ static bool spaced_numbers(const uint8_t *at, const uint8_t *stop, size_t *count
   }
 }
 
-/* What numpy.savetxt writes: numbers with single spaces between them, several in each line. */
+/* Returns whether the file looks like the output of numpy.savetxt: several numbers per line,
+ * separated by single spaces. */
 static bool is_spaced(const csv *c, size_t *columns) {
   size_t left = input_left(&c->in), lines = 0, count;
   const uint8_t *at = c->in.at, *stop = at + (left < LOOK_BYTES ? left : LOOK_BYTES);
   while (at < stop) {
     const uint8_t *end = memchr(at, '\n', (size_t)(stop - at));
-    if (end == NULL && left > LOOK_BYTES) break; /* the line may go on */
+    if (end == NULL && left > LOOK_BYTES) break; /* the line may continue */
     if (end == NULL) end = stop;
     const uint8_t *text = end > at && end[-1] == '\r' ? end - 1 : end;
     if (text > at) {
@@ -310,15 +312,16 @@ static bool is_spaced(const csv *c, size_t *columns) {
   return lines > 0 && *columns > 1;
 }
 
-/* The words of a line of comment, behind its "# ". */
+/* Counts the words of a comment line after its "# ". */
 static size_t count_words(const uint8_t *at, const uint8_t *stop) {
   size_t words = 0;
   for (; at < stop; at++) words += *at > ' ' && (at + 1 == stop || at[1] <= ' ');
   return words;
 }
 
-/* numpy.savetxt puts "# " before each line of its header. Where one line names as many columns as
- * there are, "# " is passed over and the rest is the first row; other lines are passed over. */
+/* Handles the output of numpy.savetxt, which puts "# " before each line of its header. If a line
+ * names as many columns as there are, the rest after "# " is the first row; other header lines are
+ * skipped. */
 static stow_status take_spaced(csv *c, bool *spaced) {
   csv behind = *c;
   const uint8_t *last = NULL, *end = c->in.at;
@@ -340,7 +343,7 @@ static stow_status take_spaced(csv *c, bool *spaced) {
   return input_skip(&c->in, (size_t)((names ? last + 2 : end + 1) - c->in.at));
 }
 
-/* A first line "sep=;" names the delimiter for spreadsheets. It is not a row. */
+/* Handles a first line "sep=;", which names the delimiter for spreadsheets. It is not a row. */
 static stow_status take_separator(csv *c, bool *declared) {
   const char *at = (const char *)c->in.at;
   size_t left = input_left(&c->in), length = 5;

@@ -30,9 +30,9 @@ typedef struct csv_field {
 typedef struct csv {
   input in;
   char delimiter;
-  uint64_t line;     /* of the last row; the first line of the file is 1 */
+  uint64_t line;     /* line number of the last row; the first line of the file is 1 */
   uint64_t lines;    /* read so far; a quoted field may span several */
-  csv_field *fields; /* of the last row */
+  csv_field *fields; /* fields of the last row */
   size_t columns;    /* fields in every row; 0 before the first */
   size_t capacity;
   size_t row_max; /* bytes */

@@ -22,7 +22,8 @@ typedef enum csv_form {
 
 typedef struct csv_column {
   uint64_t *values; /* one per row of the block */
-  csv_form form; /* of all values; may change from integers to floats while the block is filled */
+  csv_form form;    /* form of all values; may change from integers to floats while the block is
+                     * filled */
   bool numbers, fractions;      /* seen in this block */
   bool bools;                   /* true or false seen in this block */
   bool whole;                   /* hint: most numbers among these floats have no point */

@@ -4,9 +4,8 @@
 
 #include "arrays/csv_block.h"
 
-#define CSV_ENDS_MORE                                                                              \
-  72 /* positions of 64 bytes past those wanted, plus the eight written too                        \
-      * many */
+/* Positions of 64 bytes past those wanted, plus the eight written too many. */
+#define CSV_ENDS_MORE 72
 
 typedef struct csv_gap {
   uint32_t column, row;
@@ -14,10 +13,10 @@ typedef struct csv_gap {
 
 /* Positions of the fields of some rows, relative to the first. */
 typedef struct csv_batch {
-  uint32_t *ends;    /* of each field, row by row */
-  uint32_t *start;   /* of each row, and of the row after the last */
+  uint32_t *ends;    /* end of each field, row by row */
+  uint32_t *start;   /* start of each row, and of the row after the last */
   uint32_t *lines;   /* line ends up to the end of each row */
-  uint32_t *lengths; /* of the fields, column by column, `most` apart */
+  uint32_t *lengths; /* lengths of the fields, column by column, `most` apart */
   size_t rows;
   uint32_t all_lines; /* all line ends, including those of empty lines after the last row */
   size_t size, most;  /* rows of the next batch; upper bound */

@@ -26,8 +26,8 @@ typedef enum look {
 /* One column: its field in the first row, and statistics of the fields below. */
 typedef struct evidence {
   look first;
-  bool has_letter;                  /* in the first row's text */
-  uint64_t number;                  /* in the first row, if LOOK_INTEGER */
+  bool has_letter;                  /* the first row's text contains a letter */
+  uint64_t number;                  /* number in the first row, if LOOK_INTEGER */
   size_t numbers, texts, fractions; /* below the first row */
   bool recurs;                      /* a text below equals the first row's */
   bool continues;                   /* the fields below continue the count from `number` */
@@ -98,7 +98,8 @@ static void read_sample(sample *s) {
 /* ---- the decision ---- */
 
 typedef struct counts {
-  size_t of[LOOK_VALUE + 1]; /* by look, except an empty field in the first column */
+  size_t of[LOOK_VALUE + 1]; /* number of fields by look, without an empty field in the first
+                              * column */
   bool distinct;             /* no number occurs twice */
   bool from_zero;            /* the numbers are 0, 1, 2, … in order */
 } counts;
@@ -126,7 +127,7 @@ static stow_status count_looks(const sample *s, counts *n) {
   return STOW_OK;
 }
 
-/* An empty first field above an index, as DataFrame.to_csv writes it. */
+/* Returns whether an empty first field is above an index, as DataFrame.to_csv writes it. */
 static bool above_index(const sample *s, const counts *n) {
   if (s->columns[0].first != LOOK_EMPTY || n->of[LOOK_EMPTY] > 0 || !n->distinct) return false;
   if (s->from->columns < 2) return false;
@@ -134,7 +135,7 @@ static bool above_index(const sample *s, const counts *n) {
   return n->from_zero && n->of[LOOK_INTEGER] == s->from->columns - 1;
 }
 
-/* A number above texts is a name. */
+/* Returns whether a number is above texts, which makes it a name. */
 static bool number_above_texts(const sample *s) {
   for (size_t i = 0; i < s->from->columns; i++) {
     const evidence *e = &s->columns[i];
@@ -143,7 +144,8 @@ static bool number_above_texts(const sample *s) {
   return false;
 }
 
-/* A word above numbers is a name. "?" and "-" may also stand for missing values. */
+/* Returns whether a word is above numbers, which makes it a name. "?" and "-" may also be missing
+ * values. */
 static bool text_above_numbers(const sample *s) {
   for (size_t i = 0; i < s->from->columns; i++) {
     const evidence *e = &s->columns[i];
@@ -161,7 +163,8 @@ static bool looks_like_data(const sample *s, const counts *n) {
   return false;
 }
 
-/* 0, 1, 2, … above fractions: the names that DataFrame.to_csv(index=False) writes. */
+/* Returns whether 0, 1, 2, … are above fractions: the names that DataFrame.to_csv(index=False)
+ * writes. */
 static bool counts_above_fractions(const sample *s, const counts *n) {
   bool fractions = false;
   for (size_t i = 0; i < s->from->columns; i++)

@@ -16,13 +16,14 @@
 #include "base/checked.h"
 
 #define SIGNATURE_LAST (UINT64_C(64) << 10) /* the search for the signature ends here */
-#define LIST_SHARE     8                    /* of the budget: the list */
-#define PART_SHARE     4                    /* a part of the values, in shared memory */
-#define HEAP_SHARE     2                    /* the worker */
+#define LIST_SHARE     8                    /* share of the budget for the list: 1/8 */
+/* Share of the budget for a part of the values, in shared memory: 1/4. */
+#define PART_SHARE 4
+#define HEAP_SHARE 2 /* the worker */
 /* A filter holds the packed chunk and the unpacked one, whose buffer grows by doubling, and shuffle
  * another copy (H5Z__filter_deflate and H5Z__filter_shuffle of libhdf5 1.10). */
 #define UNPACK_COPIES 3
-/* Large enough that messages do not count: 1 MiB and 2 MiB took the same CPU time. */
+/* Large enough that the messages do not matter: 1 MiB and 2 MiB took the same CPU time. */
 #define PART_BYTES (UINT64_C(2) << 20)
 /* Smaller datasets are read in less time than it takes to list their chunks. */
 #define REPEATS_LEAST (UINT64_C(64) << 20)
@@ -37,8 +38,8 @@ struct hdf5 {
   const void *in_shared; /* the reader whose part is in shared memory */
 };
 
-/* The signature stands at byte 0, 512, 1024, 2048 and so on (HDF5 file format specification, II.A):
- * MATLAB, for one, writes 512 bytes of its own before it. */
+/* Finds the signature. It is at byte 0, 512, 1024, 2048 and so on (HDF5 file format specification,
+ * II.A); MATLAB, for example, writes 512 bytes of its own before it. */
 stow_status hdf5_find(bool *found, source *from) {
   uint8_t start[8];
   *found = false;
@@ -57,7 +58,10 @@ static stow_status check_dataset(const hdf5 *h, hdf5_dataset *d) {
   d->name[HDF5_NAME_MAX - 1] = d->type_name[HDF5_TYPE_MAX - 1] = '\0';
   if (d->name[0] == '\0' || d->dims > HDF5_DIMS_MAX || (unsigned)d->type >= DTYPE_COUNT ||
       (d->type != DTYPE_NONE && d->item_bytes != dtype_bytes(d->type)))
-    return stow_fail(STOW_ERR_FORMAT, "%s: libhdf5 lists a dataset that cannot be", h->path);
+    return stow_fail(
+        STOW_ERR_FORMAT,
+        "%s: libhdf5 lists a dataset with an impossible type or shape: the file is damaged",
+        h->path);
   uint64_t bytes = d->item_bytes;
   d->count = d->dims > 0 ? 1 : d->count > 0;
   for (uint32_t i = 0; i < d->dims; i++) {
@@ -82,10 +86,9 @@ static stow_status add_dataset(hdf5 *h, const hdf5_dataset *d) {
     size_t capacity = h->capacity * 2 + 8;
     if (capacity * sizeof *h->list > h->budget_bytes / LIST_SHARE) {
       char needed[STOW_SIZE_TEXT_MAX];
-      return stow_fail(STOW_ERR_BUDGET,
-                       "%s: more than %zu datasets are listed in %s; give more with --memory",
-                       h->path, h->count,
-                       stow_size_format(needed, (uint64_t)capacity * sizeof *h->list * LIST_SHARE));
+      return stow_fail(
+          STOW_ERR_BUDGET, "%s: more than %zu datasets do not fit in %s; raise --memory", h->path,
+          h->count, stow_size_format(needed, (uint64_t)capacity * sizeof *h->list * LIST_SHARE));
     }
     hdf5_dataset *more = realloc(h->list, capacity * sizeof *more);
     if (more == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", h->path);
@@ -98,7 +101,7 @@ static stow_status add_dataset(hdf5 *h, const hdf5_dataset *d) {
 
 /* Adds the names of the datasets to a message. */
 static stow_status not_found(const hdf5 *h, const char *only, const char *names) {
-  return stow_fail(STOW_ERR_NOT_FOUND, "%s: no dataset %.200s in it; there are: %s", h->path, only,
+  return stow_fail(STOW_ERR_NOT_FOUND, "%s: no dataset %.200s; the file has: %s", h->path, only,
                    names[0] != '\0' ? names : "none");
 }
 
@@ -173,8 +176,8 @@ const hdf5_dataset *hdf5_get(const hdf5 *h, size_t number) {
 
 typedef struct part_plan {
   uint32_t axis;
-  uint64_t unit_bytes; /* of one index along the axis */
-  uint64_t length;     /* of the axis */
+  uint64_t unit_bytes; /* size of one index along the axis */
+  uint64_t length;     /* length of the axis */
   uint64_t rows;
 } part_plan;
 
@@ -220,7 +223,7 @@ static stow_status check_chunk(const hdf5 *h, const hdf5_dataset *d) {
   needed = needed < UINT64_MAX - (1 << 20) ? (needed + (1 << 20) - 1) >> 20 << 20 : needed;
   return stow_fail(
       STOW_ERR_BUDGET,
-      "%s: dataset %.200s: its chunks of %s are unpacked whole, which the budget of %s "
+      "%s: dataset %.200s: a whole chunk of %s must be unpacked at once, which the budget of %s "
       "does not allow; --memory %" PRIu64 "M (%s) suffices",
       h->path, d->name, stow_size_format(size, chunk), stow_size_format(has, h->budget_bytes),
       needed >> 20, stow_size_format(more, needed));
@@ -302,7 +305,7 @@ static stow_status read_values(void *user, uint64_t offset, void *to, size_t cou
   return STOW_OK;
 }
 
-/* Asks once which rows of chunks are in the file. The answer uses the memory of the part. */
+/* Requests, once, which rows of chunks are in the file. The answer uses the memory of the part. */
 static stow_status ask_written(dataset_reader *r) {
   hdf5_ask ask = {.what = HDF5_WRITTEN, .bytes = r->h->child.shared_bytes / 8 * 8};
   hdf5_reply reply;
@@ -321,7 +324,7 @@ static stow_status ask_written(dataset_reader *r) {
   return STOW_OK;
 }
 
-/* The first row of chunks in the file that is not before `row`. */
+/* Returns the first row of chunks in the file at or after `row`. */
 static uint64_t next_written(const dataset_reader *r, uint64_t row) {
   uint64_t low = 0, high = r->written_count;
   while (low < high) {
@@ -352,7 +355,7 @@ static stow_status find_repeats(void *user, uint64_t offset, uint64_t *count, ui
   return STOW_OK;
 }
 
-/* The file must not change while libhdf5 reads it. */
+/* Checks that the file has not changed while libhdf5 reads it. */
 static stow_status check_file(void *user) {
   const dataset_reader *r = user;
   const struct stat *before = &r->h->opened;

@@ -1,4 +1,4 @@
-/* Hdf5: the datasets of an HDF5 file, read by libhdf5 in a process of its own.
+/* Hdf5: the datasets of an HDF5 file, read by libhdf5 in a separate process.
  *
  *   hdf5 *h; hdf5_open(&h, "x.h5", NULL, budget_bytes); … hdf5_source(&s, h, 0, false); …
  * hdf5_close(h);
@@ -14,9 +14,9 @@
  * worker is checked, as the bytes of a file are.
  *
  * Called by the array reader and by inspect. Values are read in parts that follow the chunks. Where
- * a dataset stands in the file as one piece, libhdf5 only says where, and this process reads it. No
- * file makes us open another one. One handle is for one thread at a time; several handles can be
- * used in parallel. A handle that a forked child inherits works there with a worker of its own. */
+ * a dataset is one piece in the file, libhdf5 only says where, and this process reads it. A file
+ * can never make us open another one. One handle is for one thread at a time; several handles can
+ * be used in parallel. A handle that a forked child inherits starts its own worker there. */
 #ifndef ARRAYS_HDF5_H
 #define ARRAYS_HDF5_H
 
@@ -48,9 +48,9 @@ stow_status hdf5_find(bool *found, source *from);
 
 /* Opens the file and lists its datasets, or only the one called `only`; NULL: all. Of
  * `budget_bytes`, at most an eighth goes to the list, a quarter to a part of the values, and a half
- * to the worker, which has libhdf5 besides (about 10 MiB). STOW_ERR_UNSUPPORTED without libhdf5,
+ * to the worker, which also holds libhdf5 (about 10 MiB). STOW_ERR_UNSUPPORTED without libhdf5,
  * with what to install; STOW_ERR_FORMAT for a file that libhdf5 refuses or fails on;
- * STOW_ERR_NOT_FOUND if `only` is not there. */
+ * STOW_ERR_NOT_FOUND if there is no dataset `only`. */
 stow_status hdf5_open(hdf5 **h, const char *path, const char *only, uint64_t budget_bytes);
 void hdf5_close(hdf5 *h);
 

@@ -1,4 +1,4 @@
-/* Hdf5 child: starts the worker, talks to it, and says how it ended. */
+/* Hdf5 child: starts the worker, communicates with it, and reports how it ended. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,10 +20,10 @@
 #include "base/command.h"
 #include "base/variables.h"
 
-/* The worker limits its own CPU time. This limit is for one that neither computes nor answers; a
- * network file system may take long. */
+/* The worker limits its own CPU time. This limit is for a worker that neither computes nor answers;
+ * a network file system may be slow. */
 #define ANSWER_SECONDS 600
-#define RATE_BYTES     (UINT64_C(1) << 20) /* and a second more for each MiB asked for */
+#define RATE_BYTES     (UINT64_C(1) << 20) /* plus one second for each MiB requested */
 
 /* ---- starting it ---- */
 
@@ -34,7 +34,8 @@ static int raise_fd(int fd) {
   return high;
 }
 
-/* Memory that the worker writes and we read. Sealed: the worker cannot cut it under us. */
+/* Creates memory that the worker writes and we read. It is sealed, so the worker cannot truncate
+ * it. */
 static int make_shared(uint64_t bytes) {
   int fd = memfd_create("stowage-hdf5", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -1;
@@ -92,8 +93,9 @@ static stow_status start(hdf5_child *c) {
   if (command_find(command) != STOW_OK) {
     char why[512];
     snprintf(why, sizeof why, "%s", stow_status_message());
-    return stow_fail(STOW_ERR_NOT_FOUND, "%s: HDF5 is read by the stowage command: %s", c->path,
-                     why);
+    return stow_fail(STOW_ERR_NOT_FOUND,
+                     "%s: HDF5 files are read by the stowage command, which cannot be used: %s",
+                     c->path, why);
   }
   int shared = make_shared(c->shared_bytes), file = raise_fd(dup(c->file));
   int error = shared < 0 || file < 0 ? errno : 0;
@@ -121,7 +123,7 @@ static stow_status start(hdf5_child *c) {
 
 /* ---- how it ends ---- */
 
-/* Collects the worker. Returns its wait status; 0 if it is not known. */
+/* Reaps the worker. Returns its wait status; 0 if unknown. */
 static int collect(hdf5_child *c) {
   int how = 0;
   pid_t got;
@@ -156,7 +158,7 @@ void hdf5_child_stop(hdf5_child *c) {
   if (c->shared != NULL) munmap(c->shared, c->shared_bytes);
   /* A forked child did not start this worker: its parent still uses it. */
   if (c->pid > 0 && c->owner == getpid()) {
-    kill(c->pid, SIGKILL); /* not yet waited for, so the number is still its own */
+    kill(c->pid, SIGKILL); /* not reaped yet, so the PID is still valid */
     collect(c);
   }
   c->socket = -1;
@@ -174,8 +176,8 @@ static stow_status ended(hdf5_child *c) {
   if (WIFSIGNALED(how) && (WTERMSIG(how) == SIGPROF || WTERMSIG(how) == SIGXCPU))
     return stow_fail(STOW_ERR_FORMAT,
                      "%s: libhdf5 computed too long without a result and was stopped: the file is "
-                     "damaged, or its chunks are very many; " ENV_HDF5_SECONDS
-                     " gives it more seconds",
+                     "damaged, or it has very many chunks; set " ENV_HDF5_SECONDS
+                     " to give it more time",
                      c->path);
   if (WIFSIGNALED(how) && WTERMSIG(how) != SIGKILL)
     return stow_fail(STOW_ERR_FORMAT,
@@ -196,7 +198,7 @@ static stow_status ended(hdf5_child *c) {
 static stow_status timed_out(hdf5_child *c, uint64_t seconds) {
   hdf5_child_stop(c);
   return stow_fail(STOW_ERR_IO,
-                   "%s: libhdf5 did not answer for %" PRIu64
+                   "%s: libhdf5 did not respond for %" PRIu64
                    " s and was stopped: does its file system still answer?",
                    c->path, seconds);
 }

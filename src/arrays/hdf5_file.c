@@ -10,7 +10,7 @@
 
 /* ---- failures ---- */
 
-/* Keeps the first text: that of the innermost function. */
+/* Keeps the first text, which comes from the innermost function. */
 static int take_error(unsigned number, const h5_error *error, void *context) {
   char *text = context;
   if (number == 0 && error->text != NULL) snprintf(text, 160, "%s", error->text);
@@ -93,8 +93,8 @@ static void find_place(const hdf5_library *l, h5_id object, h5_id type, hdf5_dat
   d->place = l->H5Dget_offset(object); /* HDF5_NO_PLACE if there is none, as libhdf5 writes it */
 }
 
-/* The layout: chunks, filters, and values in other files, which are not read: no file makes us open
- * another one. */
+/* Reads the layout: chunks and filters. Values in other files are not read: a file can never make
+ * us open another one. */
 static void read_layout(const hdf5_library *l, h5_id object, h5_id type, hdf5_dataset *d) {
   h5_size chunk[HDF5_DIMS_MAX];
   h5_id plist = l->H5Dget_create_plist(object);
@@ -155,7 +155,7 @@ static stow_status take_object(walk *w, const char *name) {
   stow_status status = STOW_OK;
   if (f->library->H5Iget_type(object) == H5_KIND_DATASET) {
     if (strlen(name) >= sizeof d.name)
-      status = stow_fail(STOW_ERR_FORMAT, "%s: the path of a dataset has more than %d letters",
+      status = stow_fail(STOW_ERR_FORMAT, "%s: the path of a dataset has more than %d bytes",
                          f->path, HDF5_NAME_MAX - 1);
     snprintf(d.name, sizeof d.name, "%s", name);
     if (status == STOW_OK) status = describe(f, object, &d);
@@ -243,9 +243,9 @@ static uint64_t chunk_bytes(const hdf5_dataset *d) {
   return bytes;
 }
 
-/* A filter makes a chunk a little larger at most. One stored in much more than its declared bytes
- * is damaged, or made to take all memory when it is unpacked. Called for the chunks of a selection.
- */
+/* Checks the stored size of the chunks of a selection. A filter makes a chunk only slightly larger.
+ * A chunk stored in far more than its declared bytes is damaged, or crafted to exhaust memory when
+ * it is unpacked. */
 static stow_status check_stored(hdf5_file *f, const uint64_t *start, const uint64_t *count) {
   const hdf5_dataset *d = &f->d;
   uint64_t declared = chunk_bytes(d), most = declared < INT64_MAX ? 2 * declared + (64 << 10) : 0;
@@ -289,7 +289,8 @@ stow_status hdf5_file_read(hdf5_file *f, const char *name, const uint64_t *start
     return stow_fail(STOW_ERR_FORMAT, "%s: dataset %.200s changed while it was read", f->path,
                      name);
   if (f->d.filtered && chunk_bytes(&f->d) >= CHECKED_CHUNK) STOW_TRY(check_stored(f, start, count));
-  /* libhdf5 leaves the memory as it is where nothing was written and there is no fill value. */
+  /* libhdf5 does not touch the memory of values that were never written if there is no fill
+   * value. */
   if (!f->fills) memset(to, 0, wanted);
   h5_id memory = l->H5Screate_simple((int)f->d.dims, items, NULL);
   int code = memory < 0 ? -1 : 0;

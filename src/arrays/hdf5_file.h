@@ -10,7 +10,7 @@ typedef struct hdf5_file {
   const hdf5_library *library;
   const char *path; /* for messages */
   h5_id id;
-  hdf5_dataset d; /* the dataset that was read last; its name is "" if there is none */
+  hdf5_dataset d; /* the dataset read last; its name is "" if there is none */
   h5_id object, type, space;
   bool fills;      /* what was never written reads as `fill` */
   uint8_t fill[8]; /* 0 where `fills` is false */
@@ -28,8 +28,8 @@ stow_status hdf5_file_read(hdf5_file *f, const char *name, const uint64_t *start
                            const uint64_t *count, void *to, uint64_t bytes);
 
 /* Lists the rows of chunks that have a chunk in the file (row / chunk[0], ascending), at most
- * `most`, and gives the value of the others. `known` is false where the list is not worth making:
- * most of the dataset is there, it has too many chunks, or libhdf5 cannot list them. */
+ * `most`, and returns the value of the others. `known` is false if the list is not useful: most of
+ * the dataset is in the file, it has too many chunks, or libhdf5 cannot list them. */
 stow_status hdf5_file_written(hdf5_file *f, const char *name, uint64_t *rows, uint64_t most,
                               uint64_t *count, bool *known, uint8_t fill[8]);
 

@@ -33,8 +33,8 @@ static void *open_match(const char *pattern, char name[PATH_MAX]) {
   return library;
 }
 
-/* The libraries of the Python environment with the folder `bin`: h5py's own (its wheels carry one)
- * and conda's. */
+/* Opens a library of the Python environment with the folder `bin`: h5py's (its wheels include one)
+ * or conda's. */
 static void *open_beside(const char *bin, char name[PATH_MAX]) {
   static const char *const places[] = {
       "../lib/python3*/site-packages/h5py.libs/libhdf5-*.so*",

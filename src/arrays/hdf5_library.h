@@ -11,8 +11,8 @@
 typedef int64_t h5_id;              /* hid_t */
 typedef unsigned long long h5_size; /* hsize_t */
 
-/* H5L_info_t begins with the link's type; the rest differs between versions and is not looked at.
- */
+/* H5L_info_t begins with the link's type; the rest differs between versions and is ignored.
+ * */
 typedef struct h5_link {
   int type;
 } h5_link;

@@ -1,9 +1,9 @@
-/* Hdf5 wire: what the process and its HDF5 worker say to each other.
+/* Hdf5 wire: the messages between a process and its HDF5 worker.
  *
  * One message is one packet of a SOCK_SEQPACKET socket. The worker answers each request with one
  * reply; HDF5_LIST is answered by one reply per dataset, then one with `last` set. Values go
  * through shared memory, which both sides have mapped. Both sides are the same version of Stowage.
- */
+ * */
 #ifndef ARRAYS_HDF5_WIRE_H
 #define ARRAYS_HDF5_WIRE_H
 
@@ -17,13 +17,13 @@ enum { HDF5_FD_SOCKET = 3, HDF5_FD_FILE = 4, HDF5_FD_SHARED = 5 };
 typedef enum hdf5_what {
   HDF5_LIST = 1, /* the datasets of the file */
   HDF5_READ,     /* the values at start, count, into shared memory */
-  HDF5_WRITTEN,  /* which rows of chunks were ever written: numbers into shared memory */
+  HDF5_WRITTEN,  /* which rows of chunks were ever written; their numbers go to shared memory */
 } hdf5_what;
 
 typedef struct hdf5_ask {
   uint32_t what;
   uint32_t dims;
-  uint64_t bytes; /* of the answer in shared memory at most */
+  uint64_t bytes; /* maximum size of the answer in shared memory */
   char name[HDF5_NAME_MAX];
   uint64_t start[HDF5_DIMS_MAX], count[HDF5_DIMS_MAX];
 } hdf5_ask;

@@ -21,7 +21,7 @@
 #include "base/variables.h"
 
 #define STEP_SECONDS 30                   /* CPU time for one step */
-#define STEP_BYTES   (UINT64_C(4) << 20)  /* and a second more for each of these */
+#define STEP_BYTES   (UINT64_C(4) << 20)  /* plus one second for each of these */
 #define BASE_BYTES   (UINT64_C(24) << 20) /* libhdf5's caches of metadata, malloc's reserve */
 #define FILE_NAME    "/proc/self/fd/4"    /* HDF5_FD_FILE */
 
@@ -35,7 +35,7 @@ static void limit(int what, uint64_t most) {
   setrlimit((__rlimit_resource_t)what, &now);
 }
 
-/* The address space in use now; 0 if it is not known. */
+/* Returns the address space in use now; 0 if unknown. */
 static uint64_t mapped_bytes(void) {
   unsigned long pages = 0;
   FILE *in = fopen("/proc/self/statm", "re");
@@ -104,8 +104,8 @@ static void refuse_calls(void) {
 #endif
 }
 
-/* Called with libhdf5 loaded and the file not yet open. Where the kernel refuses one of these, the
- * others still hold. */
+/* Restricts this process. Called with libhdf5 loaded and the file not yet open. If the kernel
+ * refuses one restriction, the others still apply. */
 static void confine(uint64_t heap_bytes) {
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   limit(RLIMIT_CORE, 0);
@@ -122,7 +122,8 @@ static uint64_t step_seconds(void) {
   return seconds > 0 && seconds < 1u << 30 ? seconds : STEP_SECONDS;
 }
 
-/* SIGPROF ends the process when it has used that much CPU time since the last call. */
+/* Starts a step: SIGPROF ends the process when it has used this much CPU time since the last
+ * call. */
 static void begin_step(uint64_t bytes) {
   struct itimerval timer = {.it_value = {.tv_sec = (time_t)(step_seconds() + bytes / STEP_BYTES)}};
   setitimer(ITIMER_PROF, &timer, NULL);
@@ -146,7 +147,7 @@ static stow_status list_one(void *context, const hdf5_dataset *d) {
   hdf5_reply reply = {.dataset = *d};
   (void)context;
   end_step();
-  if (!say(&reply)) return stow_fail(STOW_ERR_IO, "the process that reads is gone");
+  if (!say(&reply)) return stow_fail(STOW_ERR_IO, "the reading process has exited");
   begin_step(0);
   return STOW_OK;
 }

@@ -147,8 +147,10 @@ stow_status model_read_text(char **text, size_t *length, const char *path, uint6
   STOW_TRY(source_open_file(&from, path));
   stow_status status = STOW_OK;
   if (from.bytes > max_bytes)
-    status = stow_fail(STOW_ERR_BUDGET, "%s: %" PRIu64 " KiB are too much for a text file here",
-                       path, from.bytes >> 10);
+    status =
+        stow_fail(STOW_ERR_BUDGET,
+                  "%s: %" PRIu64 " KiB is too large for an index or config file; raise --memory",
+                  path, from.bytes >> 10);
   *length = (size_t)from.bytes;
   if (status == STOW_OK) *text = malloc(*length + 1);
   if (status == STOW_OK && *text == NULL)
@@ -170,7 +172,7 @@ static stow_status join_path(char to[PATH_MAX], const char *folder, const char *
   return STOW_OK;
 }
 
-/* The name of a file in an index must be a plain name: an index cannot lead out of its folder. */
+/* Adds a file of an index. It must be a plain name: an index cannot point outside its folder. */
 static stow_status add_indexed(model *m, const char *index, const char *folder, const char *name,
                                uint64_t max_bytes) {
   char path[PATH_MAX];
@@ -251,7 +253,7 @@ static const char *const known_names[] = {
     "adapter_model.bin",
 };
 
-/* The only file with that ending, if there is exactly one. */
+/* Finds the only file with that extension, if there is exactly one. */
 static stow_status only_file(char path[PATH_MAX], const char *folder, const char *ending,
                              size_t *found) {
   DIR *d = opendir(folder);

@@ -28,19 +28,20 @@ typedef struct model_tensor {
 
 typedef struct model {
   model_format format;
-  char *folder; /* the folder that was named; NULL: a file was */
+  char *folder; /* the folder that was named; NULL: a file was named */
   model_file *files;
   size_t file_count, file_capacity;
   model_tensor *list; /* file by file, each in the order of its header */
   size_t count, capacity;
-  uint64_t bytes; /* of all tensors */
+  uint64_t bytes; /* size of all tensors */
 } model;
 
-/* `path` is a file, an index.json or a folder. Uses at most `max_bytes` of memory for the lists.
- * STOW_ERR_FORMAT says which file is wrong; STOW_ERR_UNSUPPORTED: no model, and what it is. */
+/* Opens a model. `path` is a file, an index.json or a folder. Uses at most `max_bytes` of memory
+ * for the lists. STOW_ERR_FORMAT: the message names the file; STOW_ERR_UNSUPPORTED: not a model,
+ * and the message says what it is. */
 stow_status model_open(model *m, const char *path, uint64_t max_bytes);
 void model_close(model *m);
-/* STOW_ERR_IO if a file has changed since it was opened. */
+/* Returns STOW_ERR_IO if a file has changed since it was opened. */
 stow_status model_check(const model *m);
 /* Returns true if the path looks like a model: a folder, or a file that begins like one. */
 bool model_is(const char *path);

@@ -195,8 +195,8 @@ static stow_status read_descr(cursor *c, npy_header *h, const char *text, size_t
   return STOW_OK;
 }
 
-/* A structured type is a list of ('name', 'descr'[, shape]), nested. Reading even its size needs
- * all of NumPy's layout rules, so it is rejected with the reason. */
+/* Reads the descr. A structured type is a list of ('name', 'descr'[, shape]), nested. Even its size
+ * depends on all of NumPy's layout rules, so it is rejected with the reason. */
 static stow_status take_descr(cursor *c, npy_header *h) {
   skip_space(c);
   if (c->at < c->end && (*c->at == '[' || *c->at == '('))

@@ -47,7 +47,7 @@ stow_status npy_read_header(npy_header *header, const void *start, size_t count,
 stow_status npy_write_header(buffer *out, dtype type, bool fortran_order, const uint64_t *shape,
                              uint32_t dims);
 
-/* The same for a type given by its descr ("|S3", "<U12"). */
+/* Writes a header for a type given by its descr ("|S3", "<U12"). */
 stow_status npy_write_header_as(buffer *out, const char *descr, bool fortran_order,
                                 const uint64_t *shape, uint32_t dims);
 

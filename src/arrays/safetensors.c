@@ -247,7 +247,8 @@ static stow_status take_all(cursor *c, tensors *t, uint64_t data_at) {
   return c->at == c->end ? STOW_OK : refuse(c, "text after the end of the header");
 }
 
-/* The tensors do not overlap, so if their sizes add up to the buffer, every byte belongs to one. */
+/* Checks that every byte belongs to a tensor: the tensors do not overlap, so their sizes must add
+ * up to the buffer. */
 static stow_status check_full(const tensors *t, const source *from, uint64_t data_at) {
   uint64_t sum = data_at;
   for (size_t i = 0; i < t->count; i++) sum += t->list[i].bytes;

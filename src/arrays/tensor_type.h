@@ -58,7 +58,7 @@ typedef enum tensor_type {
 } tensor_type;
 
 typedef struct tensor_type_info {
-  const char *name;        /* the format's; NULL for plain numbers, which dtype names */
+  const char *name;        /* the format's name; NULL for plain numbers, which dtype names */
   const char *safetensors; /* NULL: safetensors does not have it */
   int ggml;                /* the number in GGUF; -1: GGUF does not have it */
   dtype type;              /* DTYPE_NONE if it is not one of ours */
@@ -66,7 +66,7 @@ typedef struct tensor_type_info {
 } tensor_type_info;
 
 const tensor_type_info *tensor_type_get(tensor_type t);
-/* Returns the name to print: NumPy's where there is one ("float32"), the format's otherwise. */
+/* Returns the name to print: NumPy's if there is one ("float32"), otherwise the format's. */
 const char *tensor_type_name(tensor_type t);
 /* Return TENSOR_NONE for a name or number that is not known. */
 tensor_type tensor_type_of_safetensors(const char *name, size_t length);

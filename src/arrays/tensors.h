@@ -25,7 +25,7 @@ typedef struct tensor {
   uint32_t dims;
   uint64_t shape[TENSOR_DIMS_MAX]; /* slowest first */
   uint64_t count, bytes;
-  uint64_t offset; /* in the file */
+  uint64_t offset; /* offset in the file */
 } tensor;
 
 typedef struct tensors {
@@ -35,7 +35,7 @@ typedef struct tensors {
   size_t block_count;
   uint64_t used_bytes, max_bytes;
   char *metadata;             /* safetensors: its __metadata__ as a JSON object; NULL: none */
-  uint64_t keys_at, keys_end; /* GGUF: where the keys lie in the file */
+  uint64_t keys_at, keys_end; /* GGUF: where the keys are in the file */
   uint64_t key_count;
   uint64_t file_type_at; /* GGUF: where the value of general.file_type (uint32) is; 0: none */
   bool has_quantization_version;
@@ -43,19 +43,20 @@ typedef struct tensors {
   uint64_t alignment;
 } tensors;
 
-/* Read the header of the file with at most `max_bytes` of memory. STOW_ERR_FORMAT with the byte. */
+/* Reads the header of the file with at most `max_bytes` of memory. STOW_ERR_FORMAT: the message
+ * names the byte. */
 stow_status safetensors_read(tensors *t, source *from, uint64_t max_bytes);
 stow_status gguf_read(tensors *t, source *from, uint64_t max_bytes);
-/* A file of torch.save with a flat dict of contiguous tensors. The pickle inside is read with a
- * list of allowed names and never executed. */
+/* Reads a file of torch.save with a flat dict of contiguous tensors. The pickle inside is read with
+ * a list of allowed names and never executed. */
 stow_status torch_file_read(tensors *t, source *from, uint64_t max_bytes);
 void tensors_free(tensors *t);
 
-/* For the readers: adds a tensor with a name of `length` bytes; checks all tensors. */
+/* For the readers: add a tensor with a name of `length` bytes, and check all tensors. */
 stow_status tensors_add(tensors *t, const source *from, const char *name, size_t length,
                         tensor **added);
 stow_status tensors_check(tensors *t, const source *from);
-/* The same without the check for overlaps. */
+/* Checks all tensors except for overlaps. */
 stow_status tensors_check_shared(tensors *t, const source *from);
 /* Computes the count from the shape, with overflow checks. */
 stow_status tensors_count(tensor *one, const source *from);

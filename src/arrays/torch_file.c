@@ -23,7 +23,7 @@ typedef enum tag {
   TAG_NONE,
   TAG_MARK,
   TAG_INT,    /* i */
-  TAG_STRING, /* i: where it begins in `strings` */
+  TAG_STRING, /* i: offset in `strings` */
   TAG_GLOBAL, /* i: which of `names` */
   TAG_TUPLE,  /* i: which container */
   TAG_DICT,
@@ -39,13 +39,13 @@ typedef struct value {
 } value;
 
 typedef struct container {
-  value *items; /* of a dict: key, value, key, value … */
+  value *items; /* for a dict: key, value, key, value … */
   size_t count, capacity;
 } container;
 
 typedef struct storage {
   tensor_type type;
-  size_t key; /* in `strings` */
+  size_t key; /* offset in `strings` */
   uint64_t count;
 } storage;
 
@@ -74,7 +74,7 @@ typedef struct machine {
 typedef enum name_kind {
   NAME_ORDERED_DICT,
   NAME_REBUILD,      /* storage, offset, shape, stride, … */
-  NAME_REBUILD_TYPE, /* the same with a dtype in place 6 */
+  NAME_REBUILD_TYPE, /* the same with a dtype as argument 6 */
   NAME_PARAMETER,    /* tensor, … */
   NAME_STORAGE,
   NAME_UNTYPED,
@@ -117,8 +117,7 @@ static stow_status charge(machine *m, uint64_t bytes) {
   m->used_bytes += bytes;
   if (m->used_bytes <= m->max_bytes) return STOW_OK;
   return stow_fail(STOW_ERR_BUDGET,
-                   "%s: its pickle needs more than %" PRIu64
-                   " KiB of memory; give more with --memory",
+                   "%s: its pickle needs more than %" PRIu64 " KiB of memory; raise --memory",
                    m->from->name, m->max_bytes >> 10);
 }
 
@@ -244,7 +243,7 @@ static const container *tuple_of(const machine *m, value v) {
   return v.tag == TAG_TUPLE || v.tag == TAG_LIST ? &m->containers[v.i] : NULL;
 }
 
-/* ("storage", torch.FloatStorage, "0", "cpu", 12) */
+/* Reads ("storage", torch.FloatStorage, "0", "cpu", 12). */
 static stow_status push_storage(machine *m) {
   value id = {0};
   STOW_TRY(pop(m, &id));
@@ -482,7 +481,8 @@ static stow_status find_storage(const members *a, const machine *m, const storag
   return STOW_OK;
 }
 
-/* PyTorch before 2.1 writes no byteorder member: then it was a little-endian machine. */
+/* Checks the byte order. PyTorch before 2.1 writes no byteorder member; then the machine was
+ * little-endian. */
 static stow_status check_order(const members *a, source *from) {
   char name[ZIP_NAME_MAX + 16], order[8] = {0};
   snprintf(name, sizeof name, "%.*sbyteorder", (int)a->prefix, a->pickle->name);
@@ -511,7 +511,8 @@ static stow_status add_tensor(tensors *t, const members *a, const machine *m, so
   uint64_t width = tensor_type_get(made->type)->bytes;
   if (!checked_mul(&one->bytes, one->count, width) || !checked_mul(&skip, made->offset, width) ||
       !checked_add(&need_bytes, skip, one->bytes))
-    return stow_fail(STOW_ERR_FORMAT, "%s: tensor %.200s: past 64 bits", from->name, name);
+    return stow_fail(STOW_ERR_FORMAT, "%s: tensor %.200s: its size exceeds 64 bits", from->name,
+                     name);
   STOW_TRY(find_storage(a, m, &m->storages[made->storage], &entry));
   if (need_bytes > entry->bytes)
     return stow_fail(STOW_ERR_FORMAT,
@@ -542,8 +543,8 @@ static stow_status list_tensors(tensors *t, const members *a, const machine *m, 
 static stow_status read_pickle(tensors *t, members *a, source *from, machine *m) {
   zip_member member;
   if (a->pickle->bytes > PICKLE_MAX || a->pickle->bytes > m->max_bytes)
-    return stow_fail(STOW_ERR_BUDGET, "%s: a pickle of %" PRIu64 " KiB; give more with --memory",
-                     from->name, a->pickle->bytes >> 10);
+    return stow_fail(STOW_ERR_BUDGET, "%s: a pickle of %" PRIu64 " KiB; raise --memory", from->name,
+                     a->pickle->bytes >> 10);
   uint8_t *bytes = malloc((size_t)a->pickle->bytes + 1);
   if (bytes == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", from->name);
   stow_status status = zip_member_open(&member, from, a->pickle);

@@ -44,7 +44,7 @@ stow_status command_find(char path[COMMAND_PATH_MAX]) {
   if (named != NULL && named[0] != '\0') {
     snprintf(path, COMMAND_PATH_MAX, "%s", named);
     if (is_program(path)) return STOW_OK;
-    return stow_fail(STOW_ERR_NOT_FOUND, ENV_COMMAND " names \"%s\", which cannot be started",
+    return stow_fail(STOW_ERR_NOT_FOUND, ENV_COMMAND " names \"%s\", which cannot be executed",
                      named);
   }
   /* dladdr takes any address inside the library or program that this code is linked into. */

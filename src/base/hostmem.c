@@ -14,9 +14,8 @@
 
 #include "base/buffer.h"
 
-#define FILE_MAX                                                                                   \
-  (4u << 20) /* mountinfo of a machine with thousands of containers is under 1 MiB                 \
-              */
+/* Mountinfo of a machine with thousands of containers is under 1 MiB. */
+#define FILE_MAX (4u << 20)
 #define KEEP_MAX (UINT64_C(1) << 30)
 
 /* The file names of cgroup v1 or v2. */

@@ -10,6 +10,7 @@
 #define ENV_RUN         "STOWAGE_RUN"         /* the folder of the run */
 #define ENV_LEDGER      "STOWAGE_LEDGER"      /* the run's ledger, a file in that folder */
 #define ENV_RECORD      "STOWAGE_RECORD"      /* 1: write a .stow file, not only the ring */
+#define ENV_TOUCHES     "STOWAGE_TOUCHES"     /* 1: record launches and what they name */
 #define ENV_STACKS      "STOWAGE_STACKS"      /* off: record no Python stacks */
 #define ENV_FAST_MALLOC "STOWAGE_FAST_MALLOC" /* 1: serve every plain request from the heap */
 #define ENV_COMMAND     "STOWAGE_COMMAND"     /* the stowage command that probes the host tier */

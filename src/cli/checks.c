@@ -1,5 +1,5 @@
-/* The doctor's checks. Each adds one finding or more; where something can be tried it is tried, not
- * looked up. What needs a fork comes first, before a driver is loaded. */
+/* The doctor's checks. Each adds one finding or more. A check tries things out where it can,
+ * instead of looking them up. Checks that fork come first, before a driver is loaded. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,7 +29,8 @@ static finding *found(findings *into, const char *name, finding_verdict verdict,
                       ...) __attribute__((format(printf, 4, 5)));
 static finding *found(findings *into, const char *name, finding_verdict verdict, const char *format,
                       ...) {
-  /* Past the bound the last one is written over; eight checks and a dozen devices fit. */
+  /* When the list is full, the last finding is overwritten; eight checks and a dozen devices
+   * fit. */
   if (into->count == FINDINGS_MAX) into->count--;
   finding *f = &into->list[into->count++];
   *f = (finding){.verdict = verdict};
@@ -51,7 +52,7 @@ static void next(finding *f, const char *format, ...) {
 
 /* ---- devices ---- */
 
-/* Makes one page on `tier`, maps, fills, reads back and frees it; `*us` receives the time. */
+/* Creates one page on `tier`, maps, fills, reads back and frees it; `*us` receives the time. */
 static stow_status try_mapped(stow_device *d, stow_addr at, stow_page page, uint64_t bytes) {
   unsigned char back[4096];
   STOW_TRY(device_map(d, at, bytes, page));
@@ -89,22 +90,22 @@ static void check_pages(findings *into, stow_device *d, const stow_device_props 
   uint64_t us;
   if (!props->has_vmm) {
     next(found(into, "pages", FINDING_NOTE,
-               "this driver cannot make and map pages; plain"
-               " allocations work, spilling and migrating do not"),
+               "this driver cannot create and map pages; plain allocations work, spilling and "
+               "migrating do not"),
          "a driver for CUDA 10.2 or newer has them");
     return;
   }
   stow_size_format(size, props->page_bytes);
   if (try_page(d, props->page_bytes, STOW_TIER_VRAM, &us) == STOW_OK)
     found(into, "pages", FINDING_OK,
-          "a page of %s was made, mapped, filled and read back in %llu us", size,
+          "a page of %s was created, mapped, filled and read back in %llu us", size,
           (unsigned long long)us);
   else
     next(found(into, "pages", FINDING_BROKEN, "a page of %s: %s", size, stow_status_message()),
          "see whether the device is full: stowage info");
 }
 
-/* Appends how the path was found, and whether that was earlier. */
+/* Appends how the backing was found, and whether the result is cached. */
 static void add_path(finding *f, const cuda_probe *path) {
   size_t length = strlen(f->reason);
   if (path->reason[0] != '\0')
@@ -112,7 +113,7 @@ static void add_path(finding *f, const cuda_probe *path) {
              path->from_cache ? " (found earlier; --probe tries again)" : "");
 }
 
-/* What stands behind the host tier, for people. */
+/* Describes the backing of the host tier, for people. */
 static const char *path_words(stow_host_backing path) {
   switch (path) {
   case STOW_HOST_NONE: return "no path to host memory";
@@ -139,11 +140,11 @@ static void check_host_tier(findings *into, stow_device *d, const stow_device_pr
     next(f, "%s", sim ? "name one: --device sim:16G,host=32G" : HOST_NEXT);
   } else if (props->host_backing == STOW_HOST_PINNED) {
     f = found(into, "host tier", FINDING_NOTE,
-              "%s only: an address cannot change to host memory under a program", words);
+              "%s only: pages cannot move to host memory while a program runs", words);
     next(f, "%s", HOST_NEXT);
   } else if (try_page(d, props->page_bytes, STOW_TIER_HOST, &us) == STOW_OK) {
     f = found(into, "host tier", FINDING_OK,
-              "%s: one made, mapped, filled and read back in %llu us", words,
+              "%s: one created, mapped, filled and read back in %llu us", words,
               (unsigned long long)us);
   } else {
     f = found(into, "host tier", FINDING_BROKEN, "%s: %s", words, stow_status_message());
@@ -181,7 +182,7 @@ static void check_device(findings *into, const char *name, bool probe) {
     found(into, "device", FINDING_BROKEN, "closing it: %s", stow_status_message());
 }
 
-/* The simulated device needs memfd and fixed mappings, which a sandbox may refuse. */
+/* Checks the simulated device, which needs memfd and fixed mappings; a sandbox may forbid them. */
 static void check_simulator(findings *into) {
   stow_device *d;
   uint64_t us = 0;
@@ -207,7 +208,7 @@ static void check_driver(findings *into, int count) {
     return;
   }
   found(into, "driver", FINDING_OK, "%d device%s", count, count == 1 ? "" : "s");
-  found(into, "nvml", FINDING_NOTE, "who holds memory on a device is not known: %s",
+  found(into, "nvml", FINDING_NOTE, "the processes that hold device memory are unknown: %s",
         stow_status_message());
 }
 
@@ -224,8 +225,8 @@ static bool same_but_numbers(const char *a, const char *b) {
   return *a == *b;
 }
 
-/* Keeps one of the findings since `first` that say the same about several devices, and says of how
- * many. Findings that name a device ("device") differ by its UUID and stay. */
+/* Merges findings since `first` that say the same about several devices into one that states their
+ * number. Findings that name a device ("device") differ by its UUID and stay. */
 static void say_once(findings *into, size_t first) {
   for (size_t i = first; i < into->count; i++) {
     finding *f = &into->list[i];
@@ -294,7 +295,8 @@ static void check_memory(findings *into) {
         stow_size_format(total, memory.machine_total_bytes));
   if (!memory.limited) {
     if (memory.cgroup_version == 0)
-      found(into, "container", FINDING_NONE, "no memory cgroup can be seen; nothing limits memory");
+      found(into, "container", FINDING_NONE,
+            "no memory cgroup is visible, so nothing limits memory");
     else
       found(into, "container", FINDING_OK, "no memory limit (cgroup v%d)", memory.cgroup_version);
     return;
@@ -335,7 +337,7 @@ static void check_kernel(findings *into) {
   }
   if (proc_number(&number, "", "/proc/sys/vm/overcommit_memory") == STOW_OK && number == 2)
     next(found(into, "overcommit", FINDING_NOTE,
-               "the kernel promises no more memory than it has (vm.overcommit_memory = 2): large"
+               "the kernel does not overcommit memory (vm.overcommit_memory = 2): large"
                " reservations of other programs may be refused"),
          "sysctl -w vm.overcommit_memory=0");
   struct statvfs shm;
@@ -387,7 +389,7 @@ static void check_frameworks(findings *into) {
     found(into, all.found[i].name, FINDING_OK, "%s", all.found[i].version);
 }
 
-/* Another program of the name, or an incomplete installation of this one. */
+/* Checks for another program of the same name, and for an incomplete installation of this one. */
 static void check_install(findings *into) {
   installed answer;
   installed_look(&answer);
@@ -412,7 +414,7 @@ static void check_install(findings *into) {
     found(into, "install", FINDING_OK, "complete, in %s", answer.own_folder);
 }
 
-/* A name that cannot be right is the caller's mistake, not a finding. */
+/* Rejects an invalid device name: that is the caller's mistake, not a finding. */
 static stow_status check_name(const char *device) {
   stow_device *d;
   stow_status status = stow_device_open(&d, device);

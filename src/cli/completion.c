@@ -15,14 +15,14 @@
 #include "cli/output.h"
 #include "cli/verb.h"
 
-/* A shell: how its file is written, and where the user's own files of that kind are. */
+/* A shell: how its completion file is written, and where the user's own files of that kind are. */
 typedef struct shell {
   const char *name;
   void (*write)(buffer *b, const verb *const *all);
-  const char *base_variable; /* XDG base folder, and what it is below HOME when it is not set */
+  const char *base_variable; /* XDG base folder, and its default below HOME */
   const char *base_default;
-  const char *place; /* the file, below the base folder */
-  const char *note;  /* what else is to do; NULL: nothing */
+  const char *place; /* path of the file, below the base folder */
+  const char *note;  /* what else the user must do; NULL: nothing */
 } shell;
 
 static const shell shells[] = {
@@ -57,7 +57,7 @@ static stow_status shell_path(char path[PATH_MAX], const shell *which) {
   return STOW_OK;
 }
 
-/* Makes the folders above `path`. */
+/* Creates the folders above `path`. */
 static stow_status make_folders(char *path) {
   for (char *at = strchr(path + 1, '/'); at != NULL; at = strchr(at + 1, '/')) {
     *at = '\0';
@@ -70,8 +70,8 @@ static stow_status make_folders(char *path) {
   return STOW_OK;
 }
 
-/* Sets *there if the file exists. Fails if it is not one that this verb wrote; a symbolic link
- * counts as foreign. */
+/* Sets *there if the file exists. Fails if this verb did not write it; a symbolic link counts as
+ * foreign. */
 static stow_status check_foreign(const char *path, bool *there) {
   *there = false;
   int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
@@ -102,7 +102,7 @@ static stow_status write_file(const char *path, const buffer *b, bool replace) {
   }
   if (failed == 0 && fchmod(fd, 0644) != 0) failed = errno;
   if (close(fd) != 0 && failed == 0) failed = errno;
-  /* link() does not overwrite a file that another program made in between. */
+  /* link() does not overwrite a file that another program created in the meantime. */
   if (failed == 0 && (replace ? rename(made, path) : link(made, path)) != 0) failed = errno;
   if (failed != 0 || !replace) unlink(made);
   return failed == 0 ? STOW_OK : stow_fail(STOW_ERR_IO, "%s: %s", path, strerror(failed));

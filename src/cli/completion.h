@@ -9,7 +9,7 @@
 /* Every file begins with a line that contains this text. It marks a file as ours to replace. */
 #define COMPLETION_MARK "Generated from the table of verbs: stowage completion"
 
-/* Each takes every verb, ended by NULL. */
+/* Each takes the list of all verbs, terminated by NULL. */
 void completion_bash(buffer *b, const verb *const *all);
 void completion_zsh(buffer *b, const verb *const *all);
 void completion_fish(buffer *b, const verb *const *all);

@@ -1,5 +1,5 @@
-/* Completion write: the completion files of bash, zsh and fish, written from the table of verbs, so
- * that they cannot fall behind it. The build writes them and `stowage completion` prints them. */
+/* Completion write: writes the completion files of bash, zsh and fish from the table of verbs, so
+ * they are always up to date. The build writes them and `stowage completion` prints them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static const struct suggestion {
     {"SIZE", "4G|8G|12G|16G|24G|40G|80G"},
 };
 
-/* The words to offer for the option's value, "a|b", or NULL. */
+/* Returns the words to offer for the option's value, "a|b", or NULL. */
 static const char *words_of(const verb_option *o) {
   if (strchr(o->value, '|') != NULL) return o->value;
   for (size_t i = 0; i < sizeof suggestions / sizeof suggestions[0]; i++)
@@ -43,7 +43,7 @@ static value_kind kind_of(const verb_option *o) {
   return words_of(o) != NULL ? VALUE_WORDS : VALUE_TEXT;
 }
 
-/* "csv|json" as "csv json". */
+/* Writes "csv|json" as "csv json". */
 static void words(buffer *b, const char *value) {
   for (; *value != '\0'; value++) buffer_char(b, *value == '|' ? ' ' : *value);
 }
@@ -146,7 +146,7 @@ void completion_bash(buffer *b, const verb *const *all) {
 
 /* ---- zsh ---- */
 
-/* Text inside '…' and inside the [ ] or : fields of _arguments. */
+/* Writes text inside '…' and inside the [ ] or : fields of _arguments. */
 static void zsh_text(buffer *b, const char *text) {
   for (; *text != '\0'; text++) {
     if (*text == '\'')
@@ -225,7 +225,7 @@ void completion_zsh(buffer *b, const verb *const *all) {
 
 /* ---- fish ---- */
 
-/* Text inside '…' of fish. */
+/* Writes text inside '…' of fish. */
 static void fish_text(buffer *b, const char *text) {
   for (; *text != '\0'; text++) {
     if (*text == '\'' || *text == '\\') buffer_char(b, '\\');

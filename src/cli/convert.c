@@ -1,4 +1,4 @@
-/* stowage convert: a recording from one format to another, and what was read in numbers. */
+/* stowage convert: converts a recording from one format to another, and reports what was read. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@
 
 typedef struct conversion {
   const char *from_path, *to_path;
-  recording_kind from, to; /* as said or as found */
+  recording_kind from, to; /* given or detected */
   recording r;
   uint64_t by_kind[EVENT_KIND_COUNT];
   uint64_t left_out, written_bytes;
@@ -56,7 +56,7 @@ static stow_status describe(const conversion *c) {
     buffer_printf(&b, "%s: %s, %s\n", output_name(c->to_path), recording_kind_name(c->to),
                   stow_size_format(size, c->written_bytes));
   if (strcmp(c->to_path, "-") != 0) return output_buffer(&b);
-  if (b.length > 0) output_error("%s", b.data); /* standard output has the recording */
+  if (b.length > 0) output_error("%s", b.data); /* standard output carries the recording */
   buffer_free(&b);
   return STOW_OK;
 }
@@ -134,9 +134,9 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"from", "stow|snapshot|rmm|minimalloc", "what IN is, where its contents should not decide"},
+    {"from", "stow|snapshot|rmm|minimalloc", "the format of IN; default: detect it"},
     {"to", "stow|snapshot|perfetto|pftrace|tensorboard|csv",
-     "the format of OUT, if its name does not say"},
+     "the format of OUT; default: by its name"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,
 };

@@ -43,14 +43,14 @@ static stow_status read_threads(const verb_call *call, unsigned *threads) {
 
 static stow_status take_headers(const verb_call *call) {
   enum { LINES_MAX = 32 };
-  static const char *lines[LINES_MAX + 1]; /* for as long as the command runs */
+  static const char *lines[LINES_MAX + 1]; /* valid for as long as the command runs */
   size_t count = 0;
   for (size_t i = 0; i < call->given_count; i++) {
     if (strcmp(call->given[i].option->name, "header") != 0) continue;
     if (count == LINES_MAX) return stow_fail(STOW_ERR_INVALID, "more than %d --header", LINES_MAX);
     lines[count++] = call->given[i].value;
   }
-  /* Whose key is it? Sending it to all of several hosts would give it away. */
+  /* Credentials belong to one host; sending them to several would disclose them. */
   const char *first = NULL;
   for (int i = 0; i < call->operand_count && count > 0; i++) {
     const char *url = call->operands[i];
@@ -73,13 +73,14 @@ static stow_status take_rate(const verb_call *call) {
   return STOW_OK;
 }
 
-/* The budget is of resident memory. Left to itself the C library keeps what is freed, for each
- * thread its own, once it has seen that such large blocks come and go. */
+/* Makes malloc return freed memory to the system. The budget is for resident memory, but the C
+ * library keeps freed blocks, separately for each thread, once it has seen large blocks come and
+ * go. */
 static void give_back_what_is_freed(void) {
 #if defined(__GLIBC__)
   mallopt(M_MMAP_THRESHOLD, GIVE_BACK_BYTES);
   mallopt(M_TRIM_THRESHOLD,
-          4 * GIVE_BACK_BYTES); /* or every small block at the end comes and goes */
+          4 * GIVE_BACK_BYTES); /* otherwise every small block at the end would be returned */
 #endif
 }
 

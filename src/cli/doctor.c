@@ -1,5 +1,5 @@
-/* stowage doctor: what works here and what does not, each with the reason and the next step. The
- * checks are in checks.c; this shows them. */
+/* stowage doctor: shows what works here and what does not, each with the reason and the next step.
+ * The checks are in checks.c. */
 #include "cli/doctor.h"
 
 #include <stdio.h>

@@ -9,16 +9,16 @@
 
 typedef enum finding_verdict {
   FINDING_OK,    /* works */
-  FINDING_NOTE,  /* works, with something to know */
-  FINDING_NONE,  /* not here; nothing is wrong with that */
-  FINDING_BROKEN /* here, but does not work */
+  FINDING_NOTE,  /* works, with a remark */
+  FINDING_NONE,  /* absent, which is not a fault */
+  FINDING_BROKEN /* present, but does not work */
 } finding_verdict;
 
 typedef struct finding {
   char name[40];
   finding_verdict verdict;
   char reason[640]; /* what was found */
-  char next[320];   /* what to do about it; "" where there is nothing to do */
+  char next[320];   /* what to do about it; "" if nothing is to be done */
 } finding;
 
 #define FINDINGS_MAX 64
@@ -28,9 +28,9 @@ typedef struct findings {
   size_t count;
 } findings;
 
-/* Makes all checks. `device` as for opening, NULL: every device. `probe`: tries the paths to host
- * memory again instead of using the cached result. Fails only if the device's name is invalid or
- * unknown; everything else is a finding. */
+/* Runs all checks. `device` is a name as for opening; NULL: every device. `probe`: tries the paths
+ * to host memory again instead of using the cached result. Fails only if the device's name is
+ * invalid or unknown; everything else is a finding. */
 stow_status checks_run(findings *into, const char *device, bool probe);
 
 #endif

@@ -1,7 +1,8 @@
 /* stowage estimate: how much GPU memory a program or a model will need, without a GPU.
  *
  * PyTorch is a Python library, so the work is done by the Python package
- * (python/stowage/_estimate_command.py). This verb checks the command line and becomes Python. */
+ * (python/stowage/_estimate_command.py). This verb checks the command line and then executes
+ * Python. */
 #include "cli/python.h"
 
 static int run(verb_call *call) {
@@ -19,13 +20,13 @@ static int run(verb_call *call) {
 
 static const verb_option options[] = {
     {"gpu", "NAME", "the GPU: T4, A100-80G, H100, \"RTX 4090\", …"},
-    {"vram", "SIZE", "the memory of the GPU, for one that has no name here"},
+    {"vram", "SIZE", "the memory of the GPU, if its name is unknown"},
     {"steps", "N", "steps to run (2)"},
     {"record", "FILE", "keep the estimated trace, for stowage report and replay"},
-    {"batch", "N", "of a model folder: sequences at once (1)"},
-    {"length", "N", "of a model folder: tokens of each sequence (2048, or the model's limit)"},
-    {"train", "adamw|sgd|adamw8bit|lora", "of a model folder: train instead of generate"},
-    {"dtype", "float32|bfloat16|float16", "of a model folder: the type of the weights"},
+    {"batch", "N", "model folder: sequences in a batch (1)"},
+    {"length", "N", "model folder: tokens in each sequence (2048, or the model's limit)"},
+    {"train", "adamw|sgd|adamw8bit|lora", "model folder: train instead of generating"},
+    {"dtype", "float32|bfloat16|float16", "model folder: the type of the weights"},
     {"python", "FILE", "the Python that has PyTorch and the package stowage (python3)"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,

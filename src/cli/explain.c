@@ -1,5 +1,5 @@
-/* stowage explain: why a program ran out of memory, and what to change; from an error text, a
- * recording or a run. */
+/* stowage explain: explains why a program ran out of memory and what to change, from an error text,
+ * a recording or a run. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,10 +18,11 @@ static const char NOTHING_GIVEN[] = "give an error text (a file, a notebook, or 
                                     "recording (a PyTorch snapshot, a "
                                     ".stow trace, the folder of a run), or --last for the last run";
 
-#define RECORDING_BYTES (UINT64_C(8) << 30)  /* in memory: about 100 million events */
-#define MESSAGE_BYTES   (UINT64_C(64) << 20) /* an allocator's dump of a million chunks */
+#define RECORDING_BYTES (UINT64_C(8) << 30) /* limit in memory: about 100 million events */
+/* Enough for an allocator's dump of a million chunks. */
+#define MESSAGE_BYTES (UINT64_C(64) << 20)
 
-/* Appends what is left of `in`. */
+/* Appends the rest of `in`. */
 static stow_status read_rest(buffer *text, input *in) {
   stow_status status = STOW_OK;
   while ((status = input_fill(in, 1)) == STOW_OK && input_left(in) > 0) {
@@ -36,7 +37,7 @@ static stow_status read_rest(buffer *text, input *in) {
   return status;
 }
 
-/* The whole text of a file, or of standard input for "-". */
+/* Reads the whole text of a file, or of standard input for "-". */
 static stow_status read_text(buffer *text, const char *path) {
   input in;
   STOW_TRY(input_open(&in, path, NULL));
@@ -55,7 +56,7 @@ static stow_status show(const explanation *x, const verb_call *call) {
   return status;
 }
 
-/* The folder of a run that the words name, "" if they name none. */
+/* Returns the folder of the run that the words name; "" if they name none. */
 static stow_status run_named(const verb_call *call, char folder[PATH_MAX]) {
   struct stat info;
   folder[0] = '\0';
@@ -73,13 +74,13 @@ static stow_status explain_run(const verb_call *call, const char *folder) {
   return status;
 }
 
-/* Is it text? A recording has zero bytes among its first ones, and a text has none. */
+/* Returns whether it is text. A recording has zero bytes near its beginning; a text has none. */
 static bool is_text(const input *in) {
   return input_left(in) > 0 &&
          memchr(in->at, '\0', input_left(in) < 512 ? input_left(in) : 512) == NULL;
 }
 
-/* The operand: a recording, or a text that goes to `text`. */
+/* Reads the operand: a recording into `r`, or a text into `text`. */
 static stow_status read_operand(recording *r, bool *recorded, buffer *text, const char *path) {
   input in;
   recording_kind kind;
@@ -92,7 +93,7 @@ static stow_status read_operand(recording *r, bool *recorded, buffer *text, cons
   return status;
 }
 
-/* Explains the operand, with the text of --message beside a recording. */
+/* Explains the operand. For a recording, the text of --message is used too. */
 static stow_status explain_operand(explanation *x, recording *r, buffer *text, const char *path,
                                    uint64_t device_bytes) {
   buffer own = BUFFER_INIT;
@@ -100,9 +101,12 @@ static stow_status explain_operand(explanation *x, recording *r, buffer *text, c
   stow_status status = read_operand(r, &recorded, &own, path);
   if (status == STOW_OK && !recorded && text->length > 0)
     status = stow_fail(STOW_ERR_INVALID,
-                       "%s: is a text, and --message gives another; give one of them", path);
+                       "%s is a text file, and --message gives another text; give only one of them",
+                       path);
   if (status == STOW_OK && !recorded && device_bytes > 0)
-    status = stow_fail(STOW_ERR_INVALID, "%s: is a text; --vram replays a recording", path);
+    status =
+        stow_fail(STOW_ERR_INVALID,
+                  "%s is a text file, but --vram needs a recording to replay; omit --vram", path);
   if (status == STOW_OK && recorded) {
     explain_options options = {
         .message = text->data, .message_bytes = text->length, .device_bytes = device_bytes};
@@ -146,7 +150,7 @@ static int run(verb_call *call) {
     return verb_usage(call, "--json and --short: choose one");
   if (verb_flag(call, "last") && (call->operand_count > 0 || verb_value(call, "message") != NULL))
     return verb_usage(call,
-                      "--last stands alone: it is the last run, with all that is known of it");
+                      "--last cannot be combined with other inputs: it explains the last run");
   if (call->operand_count == 0 && verb_value(call, "message") == NULL && !verb_flag(call, "last") &&
       isatty(STDIN_FILENO) == 1)
     return verb_usage(call, NOTHING_GIVEN);
@@ -161,11 +165,10 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"message", "FILE", "the error text beside a recording that lacks it; - for standard input"},
-    {"last", NULL, "the last run of stowage run"},
-    {"vram", "SIZE",
-     "answer for a device of this size: replay the recording, the CUDA context taken off"},
-    {"short", NULL, "one line"},
+    {"message", "FILE", "the error text, if the recording lacks it; - for standard input"},
+    {"last", NULL, "use the last run of stowage run"},
+    {"vram", "SIZE", "explain as on a device of this size, less the CUDA context, by replay"},
+    {"short", NULL, "print one line"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END};
 

@@ -1,5 +1,5 @@
 /* stowage hdf5-reader: runs libhdf5 for a process that reads an HDF5 file. Started by the data
- * library with its descriptors in place (arrays/hdf5_wire.h); of no use to people. */
+ * library with its descriptors in place (arrays/hdf5_wire.h). Not for users. */
 #include <stdlib.h>
 
 #include "arrays/hdf5_wire.h"

@@ -1,4 +1,4 @@
-/* Help: everything a person is shown about the verbs, made from the table. */
+/* Help: prints help texts from the table of verbs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ void help_all(void) {
                 " see also \"man stowage\".\n");
 }
 
-/* "  --device NAME   help", the help in one column for the whole table. */
+/* Prints "  --device NAME   help", with the help in one column for the whole table. */
 static void print_option(const char *name, const char *value, const char *help, int width) {
   char left[96];
   snprintf(left, sizeof left, "--%s%s%s", name, value != NULL ? " " : "",
@@ -53,7 +53,7 @@ void help_verb(const verb *which) {
   int width = options_width(which);
   for (const verb_option *o = which->options; o != NULL && o->name != NULL; o++)
     print_option(o->name, o->value, o->help, width);
-  print_option("help", NULL, "this text", width);
+  print_option("help", NULL, "show this help", width);
   output_printf("\n%s\n", output_bold("exit codes:"));
   print_lines("0    it worked\n"
               "1    it failed, or the answer is no\n"

@@ -1,5 +1,5 @@
-/* stowage info: the machine and its devices, each tier with what it has and what is in use, and who
- * holds it. Works with no GPU, and says then that there is none. */
+/* stowage info: shows the machine and its devices, the capacity and use of each tier, and which
+ * processes hold memory. Works without a GPU and then says why there is none. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +31,8 @@ typedef struct info_device {
   stow_device_props props;
   info_tier tiers[STOW_TIER_COUNT];
   bool processes_known;
-  char processes_why[256]; /* why they are not known */
-  int process_count;       /* how many there are; the first PROCESSES_MAX are in the list */
+  char processes_why[256]; /* why the processes are unknown */
+  int process_count;       /* number of processes; the first PROCESSES_MAX are in the list */
   nvml_process processes[PROCESSES_MAX];
 } info_device;
 
@@ -41,9 +41,9 @@ typedef struct info {
   hostmem memory;
   info_device *devices;
   size_t count;
-  nvml *watch;         /* NULL where NVML is not here */
-  char watch_why[256]; /* why not */
-  char no_gpu[512];    /* why there is no device; "" if there is one or nobody asked */
+  nvml *watch;         /* NULL if NVML is missing */
+  char watch_why[256]; /* why NVML is missing */
+  char no_gpu[512];    /* why there is no device; "" if there is one, or if it was not checked */
 } info;
 
 static stow_status read_device(info_device *into, const char *name) {
@@ -60,7 +60,8 @@ static stow_status read_device(info_device *into, const char *name) {
   return status != STOW_OK ? status : closed;
 }
 
-/* Lists who holds memory on it. What NVML does not report stays unknown; nothing is guessed. */
+/* Lists the processes that hold memory on the device. What NVML does not report stays unknown;
+ * nothing is guessed. */
 static void read_processes(info *all, info_device *device) {
   int index;
   if (all->watch == NULL) {
@@ -76,7 +77,7 @@ static void read_processes(info *all, info_device *device) {
     snprintf(device->processes_why, sizeof device->processes_why, "%.255s", stow_status_message());
 }
 
-/* The device that was named, or every device there is. */
+/* Reads the named device, or all devices. */
 static stow_status read_devices(info *all, const char *name) {
   const char *environment = getenv(ENV_DEVICE);
   bool named = (name != NULL && name[0] != '\0') || (environment != NULL && environment[0] != '\0');
@@ -137,7 +138,7 @@ static void print_title(const info *all, const stow_device_props *props) {
 
 static void print_processes(const info_device *device, buffer *out) {
   if (!device->processes_known) {
-    buffer_printf(out, "  processes: not known: %s\n", device->processes_why);
+    buffer_printf(out, "  processes: unknown: %s\n", device->processes_why);
     return;
   }
   if (device->process_count == 0) {

@@ -1,5 +1,5 @@
-/* stowage inspect: what data and model files hold, what they take in memory, and what they could
- * take. */
+/* stowage inspect: shows what data and model files hold, how much memory they need, and how little
+ * they could need. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,11 +125,11 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"dtype", "TYPE", "the file is raw values of this type, as float32 or i16"},
-    {"shape", "N,N", "and of this shape; default one dimension"},
+    {"dtype", "TYPE", "read the file as raw values of this type, such as float32 or i16"},
+    {"shape", "N,N", "the shape of raw values; default one dimension"},
     VERB_OPTION_FOR,
-    {"vram", "SIZE", "of a model: which types fit a device with this much memory"},
-    {"diff", NULL, "compare two models; exits with 1 if anything differs"},
+    {"vram", "SIZE", "model: show which types fit on a device with this much memory"},
+    {"diff", NULL, "compare two models; the exit code is 1 if they differ"},
     VERB_OPTION_NAMES,
     VERB_OPTION_HEADER,
     VERB_OPTION_MIN_RATE,

@@ -1,5 +1,5 @@
-/* Installed: looks at PATH, at the Python environments beside its folders, and at the files beside
- * the shim. */
+/* Installed: checks PATH, the Python environments beside its folders, and the files beside the
+ * shim. */
 #include "cli/installed.h"
 
 #include <fcntl.h>
@@ -15,7 +15,8 @@
 
 #define HEAD_MAX (64 << 10)
 
-/* Does the beginning of the file contain one of the two texts? False if it cannot be read. */
+/* Returns whether the beginning of the file contains one of the two texts. False if it cannot be
+ * read. */
 static bool file_contains(const char *path, const char *text, const char *other) {
   char *head = malloc(HEAD_MAX);
   int fd = head != NULL ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
@@ -27,7 +28,8 @@ static bool file_contains(const char *path, const char *text, const char *other)
   return found;
 }
 
-/* Our command is a compiled program, or the script pip makes of stowage._command. */
+/* Returns whether a command is ours: a compiled program, or the script that pip generates for
+ * stowage._command. */
 static bool is_ours(const char *path) {
   char magic[4] = "";
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -36,7 +38,7 @@ static bool is_ours(const char *path) {
   return compiled || file_contains(path, "stowage._command", "stowage/_native");
 }
 
-/* Looks for metadata of a distribution "stowage" that does not own our files. `pattern`: of its
+/* Looks for metadata of a distribution "stowage" that does not own our files. `pattern` matches its
  * RECORD files. */
 static void look_for_package(installed *answer, const char *pattern) {
   glob_t all;
@@ -96,7 +98,7 @@ void installed_look(installed *answer) {
     char *slash = strrchr(answer->own_folder, '/');
     if (slash != NULL) *slash = '\0';
   }
-  /* In a wheel the command lies in PACKAGES/stowage/_native/bin. */
+  /* In a wheel, the command is in PACKAGES/stowage/_native/bin. */
   const char *native = strstr(answer->own_folder, "/stowage/_native/bin");
   char pattern[PATH_MAX];
   if (native != NULL && snprintf(pattern, sizeof pattern, "%.*s/stowage-*.dist-info/RECORD",

@@ -1,4 +1,5 @@
-/* Installed: is this installation complete, and does another program called stowage get in its way?
+/* Installed: checks whether this installation is complete, and whether another program called
+ * stowage shadows it.
  *
  * PyPI has a package `stowage` that is not this one (it links dotfiles, and brings a command of the
  * same name). This project's distribution is `stowage-memory`. */
@@ -9,10 +10,10 @@
 
 typedef struct installed {
   char own_folder[PATH_MAX];      /* the folder of this command */
-  char foreign_command[PATH_MAX]; /* a command of that name earlier on PATH that is not ours; "" if
-                                     none */
+  char foreign_command[PATH_MAX]; /* a foreign command of the same name earlier on PATH; "" if
+                                   * none */
   char foreign_package[PATH_MAX]; /* the metadata of the other Python package; "" if none */
-  char missing[64]; /* a library that should lie beside the shim; "" if none is missing */
+  char missing[64];               /* a library that is missing beside the shim; "" if none */
 } installed;
 
 void installed_look(installed *answer);

@@ -1,4 +1,4 @@
-/* Losses: one table of words for every verb that reads a recording. */
+/* Losses: a table of messages for all verbs that read a recording. */
 #include "cli/losses.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 typedef struct loss {
   uint64_t count;
   const char *words;
-  bool damage; /* not ordinary: the file is not what its writer meant */
+  bool damage; /* true: the file is damaged; false: an ordinary loss */
 } loss;
 
 #define LOSSES 7

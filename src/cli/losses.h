@@ -6,10 +6,11 @@
 #include "base/buffer.h"
 #include "recordings/recording.h"
 
-/* A line each, indented; nothing where nothing was. `left_out`: by the writer. */
+/* Describes what was skipped, one indented line each; writes nothing if nothing was. `left_out`
+ * counts what the writer omitted. */
 void losses_describe(const recording *r, uint64_t left_out, buffer *out);
 
-/* What is wrong with the file itself; nothing where it is whole. */
+/* Warns about damage in the file; prints nothing if it is intact. */
 void losses_warn(const recording *r, const char *path);
 
 #endif

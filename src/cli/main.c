@@ -1,4 +1,4 @@
-/* stowage: the command. Finds the verb, reads its options, runs it; each verb is a file of its own
+/* stowage: the command. Finds the verb, parses its options and runs it. Each verb has its own file
  * (verbs.def). */
 #include <errno.h>
 #include <fcntl.h>
@@ -53,8 +53,8 @@ static int run_help(int argc, char **argv) {
 
 static int run(int argc, char **argv) {
   if (argc < 2) {
-    output_error("stowage: no verb; try \"stowage info\", or \"stowage --help\" for all of"
-                 " them\n");
+    output_error(
+        "stowage: no verb given; try \"stowage info\", or \"stowage --help\" for a list\n");
     return EXIT_USAGE;
   }
   const char *word = argv[1];
@@ -69,9 +69,9 @@ static int run(int argc, char **argv) {
   return run_verb(which, argc - 2, argv + 2);
 }
 
-/* A standard stream that was closed keeps its number, or the next file opened would get it and with
- * it what is meant for people. Writing to it still fails, and a command we start finds it closed.
- */
+/* Opens a closed standard stream, so that the next opened file does not get its number and the
+ * output meant for people. Writing to it still fails, and a command that we start finds it
+ * closed. */
 static void hold_streams(void) {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY | O_CLOEXEC) != fd) return;
@@ -82,7 +82,7 @@ int main(int argc, char **argv) {
   table_fit(output_width());
   int code = run(argc, argv);
   output_flush();
-  /* An answer that never arrived is not an answer. */
+  /* Output that could not be written is a failure. */
   if (fflush(stdout) != 0 || ferror(stdout)) {
     output_error("stowage: cannot write the output: %s\n", strerror(errno));
     if (code == EXIT_DONE) code = EXIT_FAILED;

@@ -32,7 +32,7 @@ static int run(verb_call *call) {
   progress bar;
   const char *out = verb_value(call, "output");
   if (out == NULL)
-    return verb_usage(call, "say where to write: -o merged/, or -o merged.safetensors");
+    return verb_usage(call, "no output given: add -o merged/, or -o merged.safetensors");
   if (o.join && verb_value(call, "shard") != NULL)
     return verb_usage(call, "--join and --shard exclude each other");
   stow_status status = data_budget(call, &b, &bar, "merging");
@@ -48,14 +48,14 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"output", "FILE", "what to write, also as -o: a folder, or a name ending in .safetensors"},
-    {"shard", "SIZE", "begin a new file before its tensors exceed this; writes an index"},
+    {"output", "FILE", "the output (also -o): a folder, or a name ending in .safetensors"},
+    {"shard", "SIZE", "start a new file before its tensors exceed this size; writes an index"},
     {"join", NULL, "write one file instead of shards"},
-    {"dry-run", NULL, "check that the adapters fit, write nothing"},
+    {"dry-run", NULL, "check that the adapters fit; write nothing"},
     {"verify", NULL, "read the output back and compare checksums"},
     {"allow-nan", NULL, "write it even if values are NaN or infinite"},
-    {"resume", NULL, "go on where a run that was stopped had come to"},
-    {"no-sync", NULL, "do not wait until the output is on the disk; as cp, not as safe"},
+    {"resume", NULL, "continue an interrupted run"},
+    {"no-sync", NULL, "do not wait until the output is on disk: as fast as cp, but less safe"},
     VERB_OPTION_MEMORY,
     VERB_OPTION_THREADS,
     VERB_OPTION_JSON,

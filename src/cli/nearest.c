@@ -1,12 +1,12 @@
-/* Nearest: the known word that a mistyped one most likely meant. */
+/* Nearest: finds the known word that a mistyped one most likely meant. */
 #include <string.h>
 
 #include "cli/verb.h"
 
 #define WORD_MAX 48
 
-/* Changes, insertions, deletions and swaps of neighbours that turn `a` into `b`: how typing goes
- * wrong. Words past WORD_MAX are far from everything. */
+/* Returns the number of changes, insertions, deletions and swaps of neighbours that turn `a` into
+ * `b`, like typing errors. Words longer than WORD_MAX are far from everything. */
 static size_t edit_distance(const char *a, const char *b) {
   size_t m = strlen(a), n = strlen(b);
   if (m >= WORD_MAX || n >= WORD_MAX) return WORD_MAX;
@@ -30,10 +30,10 @@ static size_t edit_distance(const char *a, const char *b) {
 
 const char *verb_nearest(const char *word, const char *const *names) {
   const char *nearest = NULL;
-  size_t best = 1 + strlen(word) / 3; /* further than this is another word, not a slip */
+  size_t best = 1 + strlen(word) / 3; /* a larger distance is another word, not a typing error */
   for (size_t i = 0; names[i] != NULL; i++) {
     size_t distance = edit_distance(word, names[i]);
-    /* A beginning of the name counts as one slip: "dev" meant "device". */
+    /* A prefix of the name counts as one error: "dev" meant "device". */
     if (strlen(word) >= 3 && strncmp(word, names[i], strlen(word)) == 0) distance = 1;
     if (distance <= best && (nearest == NULL || distance < best)) {
       best = distance;

@@ -1,5 +1,5 @@
-/* Options: the command line read against a verb's table. --name VALUE and --name=VALUE, "--" ends
- * options, --help and -h everywhere. Everything wrong is said here, with the nearest right word. */
+/* Options: parses the command line with a verb's table. --name VALUE and --name=VALUE; "--" ends
+ * options; --help and -h work everywhere. Reports every error, with the nearest known word. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "cli/verb.h"
 
-#define OPTIONS_MAX 64 /* in one verb's table */
+#define OPTIONS_MAX 64 /* most options in one verb's table */
 
 static const verb_option *option_find(const verb *which, const char *name, size_t length) {
   for (const verb_option *o = which->options; o != NULL && o->name != NULL; o++)
@@ -32,11 +32,11 @@ static int unknown_option(const verb_call *call, const char *word) {
   const char *near = verb_nearest(bare, names);
   if (near != NULL)
     return verb_usage(call, "unknown option \"%.64s\"; did you mean --%s?", word, near);
-  return verb_usage(call, "unknown option \"%.64s\"; \"stowage %s --help\" lists what there is",
-                    word, call->verb->name);
+  return verb_usage(call, "unknown option \"%.64s\"; \"stowage %s --help\" lists the options", word,
+                    call->verb->name);
 }
 
-/* Is `value` one of "a|b|c"? A value name without a bar allows everything. */
+/* Returns whether `value` is one of "a|b|c". A value name without a bar allows everything. */
 static bool value_allowed(const char *words, const char *value) {
   if (strchr(words, '|') == NULL) return true;
   size_t length = strlen(value);
@@ -48,15 +48,15 @@ static bool value_allowed(const char *words, const char *value) {
   }
 }
 
-/* Does an option, or the end of them, stand where a value should? "--record -- python train.py". */
+/* Returns whether an option, or "--", is in the place of a value: "--record -- python train.py". */
 static bool value_missing(const verb *which, const char *word) {
   return strncmp(word, "--", 2) == 0 &&
          (word[2] == '\0' || option_find(which, word + 2, strcspn(word + 2, "=")) != NULL);
 }
 
-/* One option at argv[*at]; moves *at over its value. */
+/* Parses the option at argv[*at] and advances *at over its value. */
 static int parse_option(verb_call *call, int argc, char **argv, int *at) {
-  /* The one short option: -o is --output, as everywhere. */
+  /* The only short option: -o is --output, as in other tools. */
   const char *word = strcmp(argv[*at], "-o") == 0 ? "--output" : argv[*at];
   if (word[1] != '-') return unknown_option(call, word);
   size_t length = strcspn(word + 2, "=");
@@ -84,7 +84,7 @@ static int check_operands(const verb_call *call) {
     return verb_usage(call, "needs %s; for example: %.*s", which->operands,
                       (int)strcspn(which->example, "\n"), which->example);
   if (which->operands_max != VERB_ANY_NUMBER && call->operand_count > which->operands_max)
-    return verb_usage(call, "one word too many: \"%.64s\"; \"stowage %s --help\" shows its usage",
+    return verb_usage(call, "unexpected argument \"%.64s\"; \"stowage %s --help\" shows its usage",
                       call->operands[which->operands_max], which->name);
   return EXIT_DONE;
 }

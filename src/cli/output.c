@@ -1,4 +1,4 @@
-/* Output helpers: see output.h; the error calls of verb.h stand here too. */
+/* Output helpers: see output.h. Also has the error functions of verb.h. */
 #include "cli/output.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 bool output_color(void) {
   static int known = -1;
   if (known < 0) {
-    /* https://no-color.org: set and not empty switches colours off. */
+    /* https://no-color.org: a variable that is set and not empty disables colours. */
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
     known = isatty(STDOUT_FILENO) == 1 && (no == NULL || no[0] == '\0') && term != NULL &&
             strcmp(term, "dumb") != 0;
@@ -42,7 +42,7 @@ const char *output_bold(const char *text) {
 
 /* ---- everything a verb prints goes through here ---- */
 
-/* The length of the style at `text` if it is one of ours, else 0. */
+/* Returns the length of the style at `text` if it is one of ours, otherwise 0. */
 static size_t style_length(const char *text) {
   static const char *const styles[] = {"\033[0m",  "\033[1m",  "\033[2m",
                                        "\033[31m", "\033[32m", "\033[33m"};
@@ -65,7 +65,7 @@ size_t output_width(void) {
   return known;
 }
 
-/* One character, or one of our styles, which has no width. */
+/* Steps over one character, or over one of our styles, which has no width. */
 static size_t step(const char *at, const char *end, size_t *columns) {
   size_t length = 1;
   if (*at == '\033') {
@@ -77,7 +77,7 @@ static size_t step(const char *at, const char *end, size_t *columns) {
   return length;
 }
 
-/* The width of a list's point at `at`, "- " or "12. "; 0: there is none. */
+/* Returns the width of a list marker at `at`, "- " or "12. "; 0 if there is none. */
 static size_t point_width(const char *at, const char *end) {
   size_t digits = 0;
   if (end - at > 2 && at[0] == '-' && at[1] == ' ') return 2;
@@ -87,8 +87,8 @@ static size_t point_width(const char *at, const char *end) {
   return point ? digits + 2 : 0;
 }
 
-/* The column to go on under: where the last cell of the line begins, behind two spaces or more, or
- * the text of a list's point. */
+/* Returns the column for continuation lines: where the last cell of the line begins (after two or
+ * more spaces), or the text of a list item. */
 static size_t hanging(const char *line, const char *end, size_t width) {
   size_t column = 0, spaces = 0, found = 0;
   bool text = false;
@@ -102,7 +102,8 @@ static size_t hanging(const char *line, const char *end, size_t width) {
   return found <= width / 2 ? found : 2;
 }
 
-/* A command to copy stays one line: the terminal wraps it without adding anything. */
+/* Returns whether the line is a command to copy, which stays on one line: the terminal wraps it
+ * without adding anything. */
 static bool is_command(const char *line, const char *end) {
   static const char *const words[] = {"export ", "stowage ", "python ", "python3 ", "pip "};
   while (line < end && *line == ' ') line++;
@@ -141,7 +142,7 @@ static void put_line(const char *line, const char *end) {
   fwrite(from, 1, (size_t)(end - from), stdout);
 }
 
-static buffer unfinished = {.max = SIZE_MAX / 2}; /* a line of which more may come */
+static buffer unfinished = {.max = SIZE_MAX / 2}; /* a line that may continue */
 
 void output_flush(void) {
   if (unfinished.length > 0) put_line(unfinished.data, unfinished.data + unfinished.length);
@@ -149,7 +150,7 @@ void output_flush(void) {
   unfinished = BUFFER_INIT;
 }
 
-/* Writes whole lines as they become whole. False: they could not be written. */
+/* Writes complete lines. Returns false if they could not be written. */
 static bool put(FILE *to, const char *text, size_t length) {
   if (to != stdout || output_width() == 0) return fwrite(text, 1, length, to) == length;
   const char *at = text, *end = text + length;
@@ -169,7 +170,7 @@ static bool put(FILE *to, const char *text, size_t length) {
   return !ferror(stdout);
 }
 
-/* Cleans what stands between our own styles. `text` ends in '\0'. Returns the new length. */
+/* Cleans the text between our own styles. `text` ends in '\0'. Returns the new length. */
 static size_t clean(char *text, size_t length) {
   size_t to = 0, from = 0;
   for (size_t at = 0; at <= length; at++) {
@@ -196,7 +197,7 @@ static void print(FILE *to, const char *format, va_list args) {
     if (text != NULL)
       vsnprintf(text, (size_t)length + 1, format, again);
     else
-      text = few, length = (int)sizeof few - 1; /* cut, rather than nothing */
+      text = few, length = (int)sizeof few - 1; /* truncated output is better than none */
   }
   va_end(again);
   if (length > 0) put(to, text, clean(text, (size_t)length));

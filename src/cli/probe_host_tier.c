@@ -4,7 +4,7 @@
 #include "device/cuda_probe.h"
 
 static int run(verb_call *call) {
-  /* The probe reads its words as a program does: its own name first. */
+  /* The probe expects its own name as the first argument, like a program. */
   char *words[8] = {(char *)CUDA_PROBE_WORD};
   int count = 1;
   for (; count <= call->operand_count && count < 7; count++)

@@ -56,7 +56,7 @@ int python_become(verb_call *call, const char *python, const char *module) {
   }
   words[count++] = "--";
   for (int i = 0; i < call->operand_count; i++) words[count++] = call->operands[i];
-  execvp(python, (char *const *)words); /* takes them as they are; C has no better type for it */
+  execvp(python, (char *const *)words); /* execvp does not modify them; its type lacks const */
   int error = errno;
   free(words);
   free(names);

@@ -1,4 +1,5 @@
-/* stowage replay: what another allocator, or another limit, would have made of a recorded run. */
+/* stowage replay: shows what another allocator, or another limit, would have done with a recorded
+ * run. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +24,7 @@ typedef struct replay_table {
   replay_result results[POLICIES_MAX];
 } replay_table;
 
-/* With the name the caller may have meant, where one is near. */
+/* Finds a policy. If there is none, the message suggests a similar name. */
 static stow_status find_policy(const policy_ops **which, const char *name) {
   const char *names[POLICIES_MAX + 1] = {NULL};
   stow_status status = replay_policy(which, name);
@@ -43,7 +44,7 @@ static stow_status add_policy(replay_table *job, const char *name) {
   for (size_t i = 0; i < job->count; i++)
     if (job->policies[i] == which) return STOW_OK;
   if (job->count == POLICIES_MAX)
-    return stow_fail(STOW_ERR_INVALID, "--policy: more than %d", POLICIES_MAX);
+    return stow_fail(STOW_ERR_INVALID, "--policy: at most %d can be given", POLICIES_MAX);
   job->policies[job->count++] = which;
   return STOW_OK;
 }
@@ -64,7 +65,7 @@ static stow_status read_policies(replay_table *job, const char *list) {
   return STOW_OK;
 }
 
-/* PyTorch collects garbage by its memory fraction, and only where one was set. */
+/* PyTorch's garbage collection depends on its memory fraction, so it runs only if one was set. */
 static bool lacks_limit(const replay_table *job) {
   return job->in.job.options.settings.gc_threshold > 0 &&
          job->in.job.options.limit_bytes == POLICY_NO_LIMIT;
@@ -106,7 +107,7 @@ static void print_notes(buffer *out, const replay_table *job) {
   for (size_t i = 0; i < job->count; i++) {
     const replay_result *r = &job->results[i];
     if (r->stats.retries > 0)
-      buffer_printf(out, "%s dropped its cache and asked again: %" PRIu64 "\n", r->policy->name,
+      buffer_printf(out, "%s dropped its cache and retried: %" PRIu64 "\n", r->policy->name,
                     r->stats.retries);
     if (r->policy == &policy_planned)
       buffer_printf(out,
@@ -121,8 +122,8 @@ static void print_notes(buffer *out, const replay_table *job) {
                     r->address_mismatches, r->addresses_checked);
     if (job->min_limit && r->min_limit_bytes != 0 && !r->min_limit_proved && !explained) {
       buffer_printf(out,
-                    "*: found by bisection; each 2 MiB step of the %s above it finishes too, "
-                    "further ones were not all tried\n",
+                    "*: found by bisection; every 2 MiB step in the %s above it finishes too; not "
+                    "all further ones were tried\n",
                     stow_size_format(size, r->min_limit_window_bytes));
       explained = true;
     }
@@ -142,8 +143,8 @@ static stow_status print_text(const replay_table *job) {
   if (job->check && lacks_limit(job))
     buffer_printf(
         &out,
-        "--check: it collected garbage at %g of a limit that is not in the recording; give "
-        "it with --vram-limit, or what was collected counts as different\n",
+        "--check: the program collected garbage at %g of a limit that is not in the recording; "
+        "give that limit with --vram-limit, or the collected segments count as different\n",
         job->in.job.options.settings.gc_threshold);
   buffer_char(&out, '\n');
   table t = TABLE_INIT(job->min_limit ? 8 : 7, 0xfcu);
@@ -183,7 +184,7 @@ static stow_status print_json(const replay_table *job) {
   return output_buffer(&out);
 }
 
-/* 1 where the answer is no: nothing finishes, or the check found a difference. */
+/* Returns 1 for a negative answer: no policy finishes, or the check found a difference. */
 static int answer(const replay_table *job) {
   bool finishes = false, differs = false;
   for (size_t i = 0; i < job->count; i++) {
@@ -209,13 +210,14 @@ static int run(verb_call *call) {
 
 static const verb_option options[] = {
     {"policy", "LIST",
-     "which allocators, separated by commas (all otherwise), or planned: laid out ahead"},
-    {"vram", "SIZE", "on a device of this size, the CUDA context taken off"},
-    {"vram-limit", "SIZE", "with the framework's own reserve capped, as PyTorch's memory fraction"},
-    {"settings", "TEXT", "allocator settings instead of the recording's, as PYTORCH_ALLOC_CONF"},
+     "allocators, separated by commas (default all), or planned: a layout computed in advance"},
+    {"vram", "SIZE", "replay on a device of this size, less the CUDA context"},
+    {"vram-limit", "SIZE", "limit what the framework may reserve, like PyTorch's memory fraction"},
+    {"settings", "TEXT",
+     "allocator settings instead of the recorded ones, as in PYTORCH_ALLOC_CONF"},
     {"min-limit", NULL, "find the smallest limit that finishes"},
     {"spill", "auto",
-     "with host memory behind the device: how long a step takes (needs --touches)"},
+     "spill to host memory, and show how long a step takes (needs a recording with --touches)"},
     {"check", NULL, "compare with the recording's own segments and addresses"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,

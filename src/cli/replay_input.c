@@ -9,8 +9,8 @@
 #include "cli/losses.h"
 #include "recordings/recording_file.h"
 
-/* A recording may take as much of the host as any file given on purpose: 16 GiB of tables is five
- * hundred million events. */
+/* A recording may use as much host memory as any file that is given explicitly: 16 GiB of tables
+ * hold five hundred million events. */
 #define RECORD_BYTES_MAX (UINT64_C(16) << 30)
 
 stow_status replay_input_open(replay_input *in, const verb_call *call, const char *settings) {
@@ -41,21 +41,22 @@ void replay_input_describe(const replay_input *in, buffer *out) {
                 name != NULL ? name + 1 : in->path, s->event_count, s->alloc_count,
                 stow_size_format(size, s->peak_live_bytes));
   if (s->event_count < in->record.event_count)
-    buffer_printf(out, "device %u of it: %" PRIu64 " events of other devices are left out\n",
-                  s->device, in->record.event_count - s->event_count);
+    buffer_printf(out, "device %u: %" PRIu64 " events of other devices are left out\n", s->device,
+                  in->record.event_count - s->event_count);
   if (s->initial_blocks > 0)
-    buffer_printf(
-        out, "it began late: %" PRIu64 " blocks were live before it, and are asked for first\n",
-        s->initial_blocks);
+    buffer_printf(out,
+                  "the recording began late: %" PRIu64
+                  " blocks were live before it, and are allocated first\n",
+                  s->initial_blocks);
   if (s->unknown_frees + s->doubled_addresses > 0)
     buffer_printf(out,
                   "left out: %" PRIu64 " frees of unknown addresses; %" PRIu64
-                  " addresses given out twice without a free between\n",
+                  " addresses allocated twice without a free between\n",
                   s->unknown_frees, s->doubled_addresses);
   if (in->job.device_bytes != 0)
     buffer_printf(out,
                   "a device of %s leaves %s: %" PRIu64
-                  " MiB are taken for the CUDA context (measured on an H200; an assumption here)\n",
+                  " MiB are for the CUDA context (measured on an H200; assumed here)\n",
                   stow_size_format(device, in->job.device_bytes),
                   stow_size_format(size, in->job.options.limit_bytes), REPLAY_CONTEXT_BYTES >> 20);
 }

@@ -13,11 +13,12 @@ typedef struct replay_input {
   replay_job job;
 } replay_input;
 
-/* Reads operand 0, --vram and --vram-limit; `settings` (NULL: none) goes over the recording's own.
- * Undo with replay_input_close, also after a failure. */
+/* Reads operand 0, --vram and --vram-limit. `settings` (NULL: none) override those of the
+ * recording. Undo with replay_input_close, also after a failure. */
 stow_status replay_input_open(replay_input *in, const verb_call *call, const char *settings);
 void replay_input_close(replay_input *in);
-/* Appends the lines above a table: what was read, what was skipped, what the device leaves. */
+/* Appends the lines above a table: what was read, what was skipped, and how much memory the device
+ * leaves. */
 void replay_input_describe(const replay_input *in, buffer *out);
 
 #endif

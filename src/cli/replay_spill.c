@@ -1,4 +1,4 @@
-/* stowage replay --spill: what a step takes when the device is smaller than the program. */
+/* stowage replay --spill: shows how long a step takes if the device is smaller than the program. */
 #include "cli/replay_spill.h"
 
 #include <inttypes.h>
@@ -60,7 +60,7 @@ static stow_status print_text(const char *path, const spill_program *p, const sp
                 size_of(vram), ms(t->step_ns), (double)t->step_ns / (double)r->bare_ns,
                 ms(r->bare_ns));
   buffer_printf(&out,
-                "floor: %.1f ms (%s too many, %d time%s over the bus, nothing overlapped); "
+                "floor: %.1f ms (%s do not fit, %d time%s over the bus, nothing overlapped); "
                 "this is %.2fx\n",
                 ms(r->floor_ns), size_of(r->excess_bytes), p->crossings,
                 p->crossings == 1 ? "" : "s", (double)t->step_ns / (double)r->floor_ns);

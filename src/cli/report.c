@@ -1,5 +1,4 @@
-/* stowage report: what a trace or a run shows, as one HTML page, as text or as JSON; several side
- * by side. */
+/* stowage report: shows one or more traces or runs as one HTML page, as text or as JSON. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +16,9 @@
 #include "report/report_set.h"
 #include "run/folder.h"
 
-#define PAGE            "report.html"
-#define RECORDING_BYTES (UINT64_C(8) << 30) /* in memory, each: about 100 million events */
+#define PAGE "report.html"
+/* Limit in memory for each: about 100 million events. */
+#define RECORDING_BYTES (UINT64_C(8) << 30)
 
 typedef struct reports {
   recording recordings[REPORT_SET_RECORDINGS_MAX];
@@ -39,7 +39,7 @@ static stow_status read_trace(reports *all, const char *path) {
   return report_set_add(&all->set, r, path);
 }
 
-/* A trace, or the folder of a run. */
+/* Reads a trace, or the folder of a run. */
 static stow_status read_one(reports *all, const char *path) {
   size_t before = all->set.devices_left_out;
   STOW_TRY(is_folder(path) ? report_set_add_run(&all->set, path) : read_trace(all, path));
@@ -49,7 +49,7 @@ static stow_status read_one(reports *all, const char *path) {
   return STOW_OK;
 }
 
-/* The run of --last, or what the operands name. */
+/* Reads the run of --last, or what the operands name. */
 static stow_status read_all(reports *all, const verb_call *call) {
   char last[PATH_MAX];
   if (verb_flag(call, "last")) {
@@ -75,7 +75,7 @@ static stow_status write_page(const reports *all, const char *path) {
   if (status == STOW_OK) status = report_save(path, &page);
   if (status == STOW_OK) {
     char size[STOW_SIZE_TEXT_MAX];
-    output_error("%s: %s; open it in a browser, nothing else is needed\n", output_name(path),
+    output_error("%s: %s; open it in a browser\n", output_name(path),
                  stow_size_format(size, page.length));
   }
   buffer_free(&page);
@@ -122,9 +122,9 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"output", "FILE", "the page to write, also as -o; - for standard output; default report.html"},
-    {"last", NULL, "the last run of stowage run"},
-    {"text", NULL, "print the essentials here; the page only if --output names one"},
+    {"output", "FILE", "the page to write (also -o); - for standard output; default report.html"},
+    {"last", NULL, "use the last run of stowage run"},
+    {"text", NULL, "print a summary; write a page only if --output names one"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END};
 

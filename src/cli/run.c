@@ -1,7 +1,7 @@
-/* stowage run: starts a command with the shim beneath it. This file reads the options and says what
- * there is to say; the parts are run_program (what will run), run_shim (the library), run_limits
- * and run/folder (the ledger), run_environment (frameworks' settings), run_child (starting it,
- * signals, its end) and run_summary (the last words). */
+/* stowage run: starts a command with the shim preloaded. This file reads the options and prints
+ * messages. The parts: run_program (which file runs), run_shim (the library), run_limits and
+ * run/folder (the ledger), run_environment (settings of frameworks), run_child (starting, signals,
+ * the end) and run_summary (the final report). */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@
 #include "run/folder.h"
 #include "run/protocol.h"
 
-/* A word to the person, beside what the command itself prints. */
+/* Prints a message on standard error, beside the command's own output. */
 static void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void note(const char *format, ...) {
   va_list args;
@@ -47,27 +47,28 @@ static int fail(int code) {
   return code;
 }
 
-/* Preloads the shim for the command to come, or says why it cannot be beneath it. */
+/* Preloads the shim for the command, or reports why that is impossible. */
 static stow_status put_beneath(const program *p, const run_limits *limits, bool record) {
   char shim[PATH_MAX];
   STOW_TRY(run_shim_find(shim));
   if (p->reach != PROGRAM_REACHED) {
-    note("%s %s: it runs as without Stowage; programs it starts are reached if they can be",
+    note("%s %s: it runs without Stowage; programs that it starts use Stowage if they can",
          p->binary, program_reach_text(p->reach));
-    /* Neither of these two would take no notice of it: they would fail to start. */
+    /* With the shim preloaded, both would fail to start. */
     if (p->reach == PROGRAM_OTHER_LOADER || p->reach == PROGRAM_OTHER_MACHINE) return STOW_OK;
   }
   const char *rival = run_shim_rival();
   if (rival != NULL)
-    note("%s is preloaded too and also stands before the driver: the stricter limit of the two "
-         "holds, and what it takes is not seen here",
+    note("%s is also preloaded and also intercepts the driver: the stricter limit of the two "
+         "applies, and memory that it allocates is not counted here",
          rival);
   /* NVTX passes named ranges to the shim, unless another tool is injected. */
   if (record) setenv("NVTX_INJECTION64_PATH", shim, 0);
   return run_shim_preload(shim, p->runtime, limits->vram_from != NULL || limits->spill_bytes > 0);
 }
 
-/* Makes the run's folder and its ledger, and sets the variables that point the command to them. */
+/* Creates the run's folder and its ledger, and sets the variables that point the command to
+ * them. */
 static stow_status open_run(ledger *l, const run_limits *limits, char folder[PATH_MAX], bool record,
                             bool fast_malloc) {
   char path[PATH_MAX];
@@ -75,11 +76,11 @@ static stow_status open_run(ledger *l, const run_limits *limits, char folder[PAT
   if (!run_path(path, folder, RUN_LEDGER))
     return stow_fail(STOW_ERR_IO, "the path of the run's folder is too long: %.200s", folder);
   STOW_TRY(ledger_create(l, path));
-  ledger_guard(l); /* before the command starts: it may be the one that cuts the file short */
+  ledger_guard(l); /* before the command starts, because it may truncate the file */
   run_limits_apply(limits, l);
   char self[PATH_MAX];
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-  /* The shim starts this command to find out about the host tier. */
+  /* The shim starts this command to probe the host tier. */
   if (length > 0) {
     self[length] = '\0';
     setenv(ENV_COMMAND, self, 0);
@@ -93,27 +94,39 @@ static stow_status open_run(ledger *l, const run_limits *limits, char folder[PAT
   return run_environment_xla();
 }
 
-/* Everything before the command: exit code 0, or the one to end with. */
+static stow_status read_touches(const verb_call *call, const run_limits *limits) {
+  bool on = verb_flag(call, "touches");
+  if (on && verb_value(call, "record") == NULL)
+    return stow_fail(STOW_ERR_INVALID, "--touches needs --record FILE");
+  if (on && limits->spill_bytes > 0)
+    return stow_fail(STOW_ERR_INVALID,
+                     "--touches records the program without a spill; leave --spill out, and see "
+                     "what it would cost with `stowage replay FILE --vram SIZE --spill auto`");
+  return run_environment_touches(on);
+}
+
+/* Does everything before the command starts. Returns 0, or the exit code to end with. */
 static int prepare(const verb_call *call, const program *p, ledger *l, run_limits *limits,
                    char folder[PATH_MAX]) {
   uint64_t threads = 0;
   stow_status status = run_limits_read(limits, call);
   if (status == STOW_OK) status = verb_number(call, "threads", 1, 65536, &threads);
   if (status == STOW_OK) status = run_environment_stacks(verb_value(call, "stacks"));
-  if (status != STOW_OK) return verb_fail(call, status);
   const char *record = verb_value(call, "record");
+  if (status == STOW_OK) status = read_touches(call, limits);
+  if (status != STOW_OK) return verb_fail(call, status);
   if (record != NULL && run_record_check(record) != STOW_OK) return fail(PROGRAM_NOT_RUN);
   if (verb_value(call, "spill-stop") != NULL && limits->spill_bytes == 0)
     note("--spill-stop: nothing is spilled without --spill, so nothing will be stopped");
   if (threads > 0 && run_environment_threads(threads) != STOW_OK) return fail(PROGRAM_NOT_RUN);
-  /* Without a driver the shim could only pretend that there is one. */
+  /* Without a driver the shim would have nothing to forward to. */
   if (run_shim_driver()[0] == '\0') {
     if (limits->vram_from != NULL || limits->spill_bytes > 0)
-      note("no CUDA driver here: the limits have nothing to hold");
+      note("no CUDA driver was found, so the limits have no effect");
     return 0;
   }
   run_limits_within(limits);
-  /* The lines of device memory come from a recording. */
+  /* The lines that hold device memory come from a recording. */
   bool traced = record != NULL || verb_flag(call, "profile");
   if (put_beneath(p, limits, traced) != STOW_OK ||
       open_run(l, limits, folder, traced, verb_flag(call, "fast-malloc")) != STOW_OK)
@@ -127,7 +140,7 @@ static void report_unwritten(const char *name, const char *folder) {
   note("--record: process %s: %s; what was recorded is in %s", name, why, folder);
 }
 
-/* Processes that could not begin to record: which, and why. */
+/* Reports processes that could not start recording, and why. */
 static void report_unrecorded(const ledger *l, uint64_t count) {
   char list[LEDGER_UNRECORDED_MAX * 22] = "";
   size_t length = 0;
@@ -140,8 +153,8 @@ static void report_unrecorded(const ledger *l, uint64_t count) {
        count > LEDGER_UNRECORDED_MAX ? ", …" : "", l->header->unrecorded_reason);
 }
 
-/* Writes what was recorded to the path of --record; without one into the run's folder, if `keep`.
- * Returns whether device memory was recorded. */
+/* Writes the recording to the path of --record; without one, to the run's folder if `keep`. Returns
+ * whether device memory was recorded. */
 static bool gather(const verb_call *call, const char *folder, const ledger *l, pid_t child,
                    bool keep) {
   run_gathered all;
@@ -153,12 +166,12 @@ static bool gather(const verb_call *call, const char *folder, const ledger *l, p
   if (unrecorded > 0) report_unrecorded(l, unrecorded);
   if (lost > 0)
     note("--record: of %" PRIu64
-         " processes that used the device, %d were recorded whole and %" PRIu64 " were not",
+         " processes that used the device, %d were recorded completely and %" PRIu64 " were not",
          lost + (uint64_t)all.written, all.written, lost);
   return lost > 0 || all.kept[0] != '\0';
 }
 
-/* A command that took no device memory: its host memory is the recording. */
+/* Keeps the recording of host memory if the command used no device memory. */
 static void keep_host_trace(const verb_call *call, run_ram *r, bool device) {
   const char *path = verb_value(call, "record");
   if (path == NULL) return;
@@ -170,18 +183,28 @@ static void keep_host_trace(const verb_call *call, run_ram *r, bool device) {
   if (status != STOW_OK)
     note("--record: %s", stow_status_message());
   else if (empty || !had)
-    note("--record: nothing was recorded: the command took no device memory, and ended before its "
+    note("--record: nothing was recorded: the command used no device memory, and ended before its "
          "host memory was read");
   else
-    note("--record: the command took no device memory; its host memory is in %s", path);
+    note("--record: the command used no device memory; its host memory is in %s", path);
 }
 
-/* The variables that put Stowage beneath a program, for whoever starts it himself: a line each. */
+/* Prints the variables that enable Stowage in a program, one per line, for callers that start the
+ * program themselves. */
 static int print_environment(verb_call *call) {
-  static const char *const NAMES[] = {"LD_PRELOAD",       ENV_LEDGER,    ENV_RUN,
-                                      ENV_RECORD,         ENV_STACKS,    "NVTX_INJECTION64_PATH",
-                                      ENV_FAST_MALLOC,    ENV_COMMAND,   ENV_TORCH_CONF,
-                                      ENV_TORCH_CONF_OLD, ENV_TORCH_SET, ENV_XLA_FLAGS,
+  static const char *const NAMES[] = {"LD_PRELOAD",
+                                      ENV_LEDGER,
+                                      ENV_RUN,
+                                      ENV_RECORD,
+                                      ENV_STACKS,
+                                      ENV_TOUCHES,
+                                      "NVTX_INJECTION64_PATH",
+                                      ENV_FAST_MALLOC,
+                                      ENV_COMMAND,
+                                      ENV_TORCH_CONF,
+                                      ENV_TORCH_CONF_OLD,
+                                      ENV_TORCH_SET,
+                                      ENV_XLA_FLAGS,
                                       ENV_XLA_SET};
   program p = {.reach = PROGRAM_REACHED};
   char folder[PATH_MAX] = "";
@@ -204,7 +227,7 @@ static void write_end(const verb_call *call, const char *folder, int how, bool b
   char words[4096];
   size_t length = 0;
   for (int i = 0; i < call->operand_count;
-       i++) { /* whole words: half a URL could show a password */
+       i++) { /* whole words only: half a URL could show a password */
     size_t count = strlen(call->operands[i]);
     if (count + 1 >= sizeof words - length) break;
     memcpy(words + length, call->operands[i], count + 1);
@@ -218,7 +241,7 @@ static void write_end(const verb_call *call, const char *folder, int how, bool b
   run_folder_write_end(folder, &end);
 }
 
-/* The command failed: if it was for memory, says why and what to do. Returns whether it was. */
+/* Explains the failure if memory was the cause. Returns whether it was. */
 static bool explain(const char *folder) {
   run_story s;
   bool known = false;
@@ -235,13 +258,13 @@ static bool explain(const char *folder) {
       else
         note("fix: %s", f->change);
     }
-    note("stowage explain --last says more");
+    note("for details: stowage explain --last");
   }
   run_story_free(&s);
   return known;
 }
 
-/* What is looked at now and then while the command runs. */
+/* What is checked regularly while the command runs. */
 typedef struct beats {
   run_ram ram;
   run_live live;
@@ -255,8 +278,7 @@ static int beat(void *user) {
   return b->live.on && next_ms > RUN_LIVE_BEAT_MS ? RUN_LIVE_BEAT_MS : next_ms;
 }
 
-/* The command is on its way: what can be done beside it, its end, and what there is to say of it.
- */
+/* Waits for the command: does what can be done in parallel, and then prints the reports. */
 static int see_through(const verb_call *call, const char *folder, ledger *l,
                        const run_limits *limits, beats *b, pid_t child) {
   b->live.child = child;
@@ -274,10 +296,9 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
     looked = run_limits_looked();
     char path[PATH_MAX];
     if (run_path(path, folder, RUN_LEDGER) && ledger_lost(l, path))
-      note(
-          "%s was cut short while the command ran: what it held is not known, and processes with a "
-          "limit got no more memory from then on",
-          path);
+      note("%s was truncated while the command ran: what the command held is unknown, and "
+           "processes with a limit got no more memory from then on",
+           path);
     else
       run_summary(l, limits, how != 0, b->live.crossed_bytes);
     device = gather(call, folder, l, child, how != 0 || verb_flag(call, "profile"));
@@ -295,7 +316,7 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
   }
   int code = child_end(how);
   if (!looked) {
-    /* NVML is still starting on another thread: its own clearing up must not meet it. */
+    /* NVML is still starting on another thread, so exit without its cleanup. */
     fflush(NULL);
     _exit(code);
   }
@@ -316,7 +337,7 @@ static int run(verb_call *call) {
   if (verb_value(call, "profile-json") != NULL && !verb_flag(call, "profile"))
     return verb_usage(call, "--profile-json needs --profile");
   child_prepare();
-  /* A line is written at once: other ranks and the command write there too. */
+  /* Line buffering: other ranks and the command write to the same terminal. */
   static char line[1024];
   setvbuf(stderr, line, _IOLBF, sizeof line);
   if (call->operand_count == 0)
@@ -328,7 +349,7 @@ static int run(verb_call *call) {
   if (status != STOW_OK) return verb_fail(call, status);
   code = prepare(call, &p, &l, &limits, folder);
   if (code != 0) return code;
-  /* Even where nothing is beneath it: else the last run would be one before it. */
+  /* Make a folder even if nothing was preloaded; otherwise `last` would point to an earlier run. */
   if (folder[0] == '\0' && run_folder_make(folder) != STOW_OK) {
     if (!b.ram.plain || verb_flag(call, "profile")) return fail(PROGRAM_NOT_RUN);
     b.ram.on = false;
@@ -345,22 +366,22 @@ static int run(verb_call *call) {
 
 static const verb_option options[] = {
     {"vram-limit", "SIZE",
-     "most device memory the command and its children may hold: 8G, 0=8G,1=4G"},
+     "limit the device memory of the command and its children: 8G, or by device 0=8G,1=4G"},
     {"spill", "SIZE",
-     "go on in host memory when the device or the limit is full: auto, off or 12G"},
-    {"spill-stop", "RATE", "end the command where the bus carries that much a second: 20G"},
-    {"fast-malloc", NULL, "serve cudaMalloc and cudaFree from a heap of Stowage's own"},
-    {"record", "FILE",
-     "write what the command asked of device memory (or held of host memory) to a .stow file"},
+     "continue in host memory when the device or the limit is full: auto, off or 12G"},
+    {"spill-stop", "RATE", "end the command if the bus carries this much per second: 20G"},
+    {"fast-malloc", NULL, "serve cudaMalloc and cudaFree from a Stowage heap"},
+    {"record", "FILE", "record device memory requests (without any, host memory) to a .stow file"},
+    {"touches", NULL, "with --record: also every kernel launch, its device time and what it names"},
     {"profile", NULL,
-     "show host and device memory by line and function of the Python program when it ends"},
-    {"profile-json", "FILE", "write that to a JSON file too"},
-    {"stacks", "WHICH", "lines of Python with what is recorded: auto or off"},
+     "at the end, show host and device memory by line and function of the Python program"},
+    {"profile-json", "FILE", "also write the profile to a JSON file"},
+    {"stacks", "WHICH", "record Python lines: auto or off"},
     {"ram-limit", "SIZE",
-     "most host memory the command and its children may hold, watched and explained: auto or 8G"},
-    {"quiet", NULL, "print nothing at the end of a command that ends well"},
-    {"threads", "N", "worker threads of OpenMP and BLAS libraries"},
-    {"environment", NULL, "start nothing; print the variables that put Stowage beneath a program"},
+     "limit the host memory of the command and its children, and explain failures: auto or 8G"},
+    {"quiet", NULL, "print nothing at the end of a command that succeeds"},
+    {"threads", "N", "number of worker threads of OpenMP and BLAS libraries"},
+    {"environment", NULL, "print the environment variables that enable Stowage; start nothing"},
     VERB_OPTIONS_END,
 };
 

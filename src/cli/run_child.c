@@ -1,9 +1,10 @@
-/* Run child: starts one child and stands in for it: passes on its signals and its exit code.
+/* Run child: starts one child and acts on its behalf: forwards signals to it and returns its exit
+ * code.
  *
  * The terminal signals the whole foreground group, the child included, so only signals sent to this
- * process alone are passed on. Two more reach only us: the hangup of a closed terminal, if we lead
- * the session, and an alarm set before we started. A signal that was ignored at our start (nohup)
- * stays ignored for both. */
+ * process alone are forwarded. Two more reach only this process: the hangup of a closed terminal,
+ * if we lead the session, and an alarm set before we started. A signal that was ignored at our
+ * start (nohup) stays ignored for both. */
 #include "cli/run_child.h"
 
 #include <errno.h>
@@ -20,17 +21,17 @@
 #include "base/status.h"
 #include "watch/tree.h"
 
-static volatile pid_t target; /* 0 while there is none */
-static bool leads_session;    /* set before the handlers are */
+static volatile pid_t target; /* 0: no child */
+static bool leads_session;    /* set before the handlers are installed */
 
-/* How we found our signals, which is how the command finds them. */
+/* The signal settings at our start, which the command inherits. */
 static struct {
   struct sigaction actions[NSIG];
   sigset_t mask;
 } found;
 
-/* Not those that stop (the shell looks at us for that), nor those our own faults raise, nor the two
- * that glibc keeps for itself. */
+/* Returns whether a signal is forwarded. Not forwarded: stop signals (the shell watches us for
+ * them), faults of our own, and the two signals that glibc uses itself. */
 static bool passed_on(int number) {
   switch (number) {
   case SIGKILL:
@@ -58,7 +59,7 @@ static void pass_on(int number, siginfo_t *info, void *context) {
   (void)context;
   int saved = errno;
   bool alone;
-  /* Above 0: from the kernel. Our own writing to a reader that has gone comes from us. */
+  /* si_code above 0: from the kernel. SIGPIPE of our own writes comes from us. */
   if (info->si_code <= 0)
     alone = info->si_pid != target && info->si_pid != getpid();
   else
@@ -71,8 +72,8 @@ void child_prepare(void) {
   static const struct sigaction IGNORE = {.sa_handler = SIG_IGN};
   sigprocmask(SIG_BLOCK, NULL, &found.mask);
   for (int number = 1; number < NSIG; number++) sigaction(number, NULL, &found.actions[number]);
-  /* What we say to a reader that has gone, or write past a limit on files, fails by its error: it
-   * must not end us before the command, nor in its stead. */
+  /* A write to a closed pipe, or past a file size limit, must return an error. It must not end this
+   * process before the command. */
   sigaction(SIGPIPE, &IGNORE, NULL);
   sigaction(SIGXFSZ, &IGNORE, NULL);
 }
@@ -84,12 +85,12 @@ static void handle_signals(void) {
   for (int number = 1; number < NSIG; number++)
     if (passed_on(number) && found.actions[number].sa_handler != SIG_IGN)
       sigaction(number, &action, NULL);
-  /* Ignored, as some daemons leave it, it would take the command's exit code away. */
+  /* Some daemons leave SIGCHLD ignored; that would lose the command's exit code. */
   sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 }
 
-/* In the child: everything as we found it, then the command; the reason it did not start goes into
- * `fd`, which closes by itself when it does. */
+/* Runs in the child: restores the signal settings and executes the command. If that fails, writes
+ * the reason to `fd`, which is closed on exec. */
 static void become(char **argv, int fd) {
   for (int number = 1; number < NSIG; number++) sigaction(number, &found.actions[number], NULL);
   sigprocmask(SIG_SETMASK, &found.mask, NULL);
@@ -104,7 +105,7 @@ int child_start(pid_t *child, char **argv) {
   int ends[2], error = 0;
   sigset_t all;
   if (pipe2(ends, O_CLOEXEC) != 0) {
-    stow_fail(STOW_ERR_IO, "cannot make a pipe: %s", strerror(errno));
+    stow_fail(STOW_ERR_IO, "cannot create a pipe: %s", strerror(errno));
     return PROGRAM_NOT_RUN;
   }
   sigfillset(&all);
@@ -132,7 +133,7 @@ int child_start(pid_t *child, char **argv) {
   }
   /* The command itself was found before. */
   stow_fail(STOW_ERR_INVALID, "%.200s: cannot be executed: %s", argv[0],
-            error == ENOENT ? "the interpreter in its first line, or its loader, is not there"
+            error == ENOENT ? "the interpreter in its first line, or its loader, does not exist"
                             : strerror(error));
   return PROGRAM_NOT_EXECUTABLE;
 }
@@ -145,7 +146,7 @@ void child_wait(pid_t child, int *how, int beat_ms, int (*beat)(void *user), voi
   sigprocmask(SIG_BLOCK, &ended, &mask);
   for (;;) {
     struct timespec pause = {.tv_sec = beat_ms / 1000, .tv_nsec = beat_ms % 1000 * 1000000l};
-    /* Others that come to us when whoever started them has ended (run_ram.c) end here too. */
+    /* Also reap orphans that were reparented to us (run_ram.c). */
     int ended_how;
     pid_t got = waitpid(-1, &ended_how, beat_ms > 0 ? WNOHANG : 0);
     if (got == child) *how = ended_how;
@@ -158,7 +159,7 @@ void child_wait(pid_t child, int *how, int beat_ms, int (*beat)(void *user), voi
 
 void child_signal_all(pid_t child, int number) {
   tree t;
-  /* Read first: where the child ends at once, nobody knows whose the others were. */
+  /* Read the tree first: once the child has ended, its descendants can no longer be identified. */
   stow_status status = tree_read(&t, getpid());
   if (child > 0) kill(child, number);
   for (size_t i = 0; status == STOW_OK && i < t.count; i++)
@@ -172,7 +173,7 @@ int child_end(int how) {
   struct rlimit none = {0, 0};
   struct sigaction action = {.sa_handler = SIG_DFL};
   sigset_t only;
-  /* The child's core is the one that matters. */
+  /* Only the child's core dump matters. */
   setrlimit(RLIMIT_CORE, &none);
   sigemptyset(&action.sa_mask);
   sigaction(number, &action, NULL);

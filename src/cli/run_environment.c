@@ -1,4 +1,4 @@
-/* Run environment: merging, never overruling what the user chose. */
+/* Run environment: adds to the user's settings and never overrides them. */
 #include "cli/run_environment.h"
 
 #include <inttypes.h>
@@ -26,13 +26,13 @@ stow_status run_environment_torch(void) {
       return STOW_OK;
     if (said == NULL) said = text;
   }
-  /* A version reads one of the two and may not look at the other: both say the same. */
+  /* A PyTorch version may read only one of the two variables, so both get the same value. */
   buffer merged = BUFFER_INIT;
   if (said != NULL) buffer_printf(&merged, "%s,", said);
   buffer_text(&merged, RUN_TORCH_SETTING);
   stow_status status = merged.status;
   for (int i = 0; i < 2 && status == STOW_OK; i++) status = set(TORCH_NAMES[i], merged.data);
-  /* A version that does not know it would end over it: the shim takes it back there. */
+  /* A version that does not know the setting would fail; the shim removes it there. */
   if (status == STOW_OK) status = set(ENV_TORCH_SET, "1");
   buffer_free(&merged);
   return status;
@@ -42,6 +42,10 @@ stow_status run_environment_xla(void) {
   if (setenv(ENV_XLA_FLAGS, "", 0) != 0)
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the environment");
   return set(ENV_XLA_SET, "1");
+}
+
+stow_status run_environment_touches(bool on) {
+  return set(ENV_TOUCHES, on ? "1" : "0");
 }
 
 stow_status run_environment_stacks(const char *which) {

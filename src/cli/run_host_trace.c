@@ -1,4 +1,4 @@
-/* Run host trace: pieces of host memory as events of a trace. */
+/* Run host trace: records pieces of host memory as events of a trace. */
 #include "cli/run_host_trace.h"
 
 #include <inttypes.h>
@@ -13,22 +13,22 @@
 
 #define HOLDERS_MAX      64
 #define PIECES_MAX       1024
-#define PIECE_LEAST      ((uint64_t)256 << 10) /* smaller changes wait until they add up */
+#define PIECE_LEAST      ((uint64_t)256 << 10) /* smaller changes are collected first */
 #define TRACE_BYTES_MAX  ((uint64_t)4 << 30)
 #define FILE_NAME        "host" RUN_STOW
-#define STOW_TIER_NUMBER 1 /* host, as in docs/trace-format.md */
+#define STOW_TIER_NUMBER 1 /* the host tier, as in docs/trace-format.md */
 
 typedef struct piece {
   uint64_t addr, bytes;
 } piece;
 
-/* One object, or the rest (an empty name). */
+/* One object, or (with an empty name) the rest. */
 typedef struct holder {
   char name[64], place[200];
   uint64_t bytes;
-  piece *pieces; /* the oldest first */
+  piece *pieces; /* oldest first */
   size_t count;
-  uint64_t target; /* what it should have */
+  uint64_t target; /* the bytes it should have */
 } holder;
 
 struct run_host_trace {
@@ -37,7 +37,7 @@ struct run_host_trace {
   holder holders[HOLDERS_MAX];
   size_t count;
   uint64_t next_addr;
-  uint32_t serial; /* of the last answer that was used */
+  uint32_t serial; /* number of the last answer used */
   uint64_t answered_bytes;
 };
 
@@ -80,7 +80,7 @@ static void record(run_host_trace *t, stow_trace_kind kind, const holder *h, con
 static void push(run_host_trace *t, holder *h, uint64_t bytes) {
   if (h->pieces == NULL) h->pieces = calloc(PIECES_MAX, sizeof *h->pieces);
   if (h->pieces == NULL) return;
-  if (h->count == PIECES_MAX) { /* the two youngest become one */
+  if (h->count == PIECES_MAX) { /* merge the two newest */
     piece *last = &h->pieces[--h->count];
     record(t, STOW_TRACE_FREE, h, last);
     bytes += last->bytes;
@@ -115,7 +115,8 @@ static holder *find(run_host_trace *t, const char *name) {
   return h;
 }
 
-/* The objects of a new answer become targets; what an answer no longer has is gone. */
+/* Sets targets from the objects of a new answer; objects that are no longer in it get the target
+ * 0. */
 static void aim_at_objects(run_host_trace *t, const host_record *h) {
   for (size_t i = 0; i < t->count; i++) t->holders[i].target = 0;
   for (size_t i = 0; i < h->object_count; i++) {
@@ -148,7 +149,7 @@ void run_host_trace_look(run_host_trace *t, const host_record *h) {
   uint64_t named = 0;
   for (size_t i = 0; i < t->count; i++)
     if (&t->holders[i] != rest) named += t->holders[i].target;
-  /* Less is held than objects had at the last answer: the latest of them are gone. */
+  /* Less is held than the objects had at the last answer, so the latest of them are gone. */
   for (size_t i = t->count; i > 0 && named > h->held_bytes; i--) {
     if (&t->holders[i - 1] == rest) continue;
     uint64_t *target = &t->holders[i - 1].target;
@@ -158,7 +159,7 @@ void run_host_trace_look(run_host_trace *t, const host_record *h) {
   }
   rest->target = h->held_bytes > named ? h->held_bytes - named : 0;
   place_rest(rest, h);
-  /* What shrinks goes first: the sum is never more than what is held. */
+  /* Shrink first, so that the sum never exceeds what is held. */
   for (size_t i = 0; i < t->count; i++)
     if (t->holders[i].target < t->holders[i].bytes) set(t, &t->holders[i], t->holders[i].target);
   for (size_t i = 0; i < t->count; i++)

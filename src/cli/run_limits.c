@@ -1,4 +1,4 @@
-/* Run limits: parses them, and reads the current state of the devices. */
+/* Run limits: parses limits and reads the current state of the devices. */
 #include "cli/run_limits.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 /* How often the devices are polled while the run holds nothing on them. */
 #define AGAIN_NS (SECOND_NS / 10)
 
-/* One limit of a list; `named` gets a bit for its device, or one for the limit of all. */
+/* Parses one limit of a list. `named` gets the bit of its device, or the bit for all devices. */
 static stow_status parse_part(run_limits *limits, const char *part) {
   const char *size = strchr(part, '=');
   unsigned long index = LEDGER_DEVICES_MAX;
@@ -31,15 +31,17 @@ static stow_status parse_part(run_limits *limits, const char *part) {
     index = strtoul(part, &end, 10);
     if (end == part || end != size || index >= LEDGER_DEVICES_MAX)
       return stow_fail(STOW_ERR_INVALID,
-                       "\"%.40s\": before = stands a device, a number from 0 to %d", part,
+                       "\"%.40s\": the part before = must be a device number from 0 to %d", part,
                        LEDGER_DEVICES_MAX - 1);
   }
   uint64_t bytes;
   STOW_TRY(stow_size_parse(&bytes, size != NULL ? size + 1 : part));
   if (bytes == 0)
-    return stow_fail(STOW_ERR_INVALID, "\"%.40s\": a limit of nothing lets nothing run", part);
+    return stow_fail(STOW_ERR_INVALID,
+                     "\"%.40s\": a limit of 0 leaves no memory; give a size such as 8G", part);
   if ((limits->named >> index & 1) != 0)
-    return stow_fail(STOW_ERR_INVALID, "\"%.40s\": a second limit for the same; give one", part);
+    return stow_fail(STOW_ERR_INVALID,
+                     "\"%.40s\": this device already has a limit; give one limit per device", part);
   limits->named |= 1u << index;
   if (size != NULL)
     limits->vram_bytes[index] = bytes;
@@ -48,7 +50,7 @@ static stow_status parse_part(run_limits *limits, const char *part) {
   return STOW_OK;
 }
 
-/* "8G" for every device, "0=8G,1=4G" for these; STOW_ERR_INVALID says which part is wrong. */
+/* Parses "8G" for every device, or "0=8G,1=4G". STOW_ERR_INVALID says which part is wrong. */
 static stow_status parse(run_limits *limits, const char *text) {
   limits->named = 0;
   _Static_assert(LEDGER_DEVICES_MAX < 32, "a bit for each device and one for all");
@@ -56,7 +58,8 @@ static stow_status parse(run_limits *limits, const char *text) {
     char part[64];
     size_t length = strcspn(text, ",");
     if (length >= sizeof part)
-      return stow_fail(STOW_ERR_INVALID, "\"%.40s…\" is no size such as 8G or 0=8G", text);
+      return stow_fail(STOW_ERR_INVALID, "\"%.40s…\" is not a size; give one such as 8G or 0=8G",
+                       text);
     memcpy(part, text, length);
     part[length] = '\0';
     STOW_TRY(parse_part(limits, part));
@@ -65,7 +68,7 @@ static stow_status parse(run_limits *limits, const char *text) {
   }
 }
 
-/* Sets the source, and names it in the message of a failure. */
+/* Parses limits and records their source; the message of a failure names it. */
 static stow_status parse_from(run_limits *limits, const char *text, const char *source) {
   stow_status status = parse(limits, text);
   if (status != STOW_OK) return stow_fail(status, "%s: %s", source, stow_status_message());
@@ -76,7 +79,7 @@ static stow_status parse_from(run_limits *limits, const char *text, const char *
 static stow_status read_variables(run_limits *limits) {
   static const char *const NAMES[] = {"CUDA_DEVICE_MEMORY_LIMIT", "NVIDIA_GPU_MEMORY_LIMIT",
                                       "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"};
-  /* The most particular last, so that it has the last word. */
+  /* The most specific variable comes last, so that it wins. */
   for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
     const char *text = getenv(NAMES[i]);
     if (text != NULL && text[0] != '\0') STOW_TRY(parse_from(limits, text, NAMES[i]));
@@ -159,7 +162,8 @@ static int nvml_index(nvml *n, unsigned i) {
   index = (int)strtol(token, &end, 10);
   if (end == token || *end != '\0' || index < 0 || index >= nvml_count(n)) return -1;
   if (order != NULL && strcmp(order, "PCI_BUS_ID") == 0) return index;
-  /* CUDA counts the fastest first; only where all are alike is that NVML's order. */
+  /* CUDA counts the fastest device first; that equals NVML's order only if all devices are
+   * alike. */
   nvml_device first, other;
   for (int c = 1; c < nvml_count(n); c++)
     if (nvml_device_at(n, 0, &first) != STOW_OK || nvml_device_at(n, c, &other) != STOW_OK ||
@@ -177,7 +181,7 @@ static void look_at_device(const run_limits *limits, ledger *l, nvml *n, unsigne
   char limit[STOW_SIZE_TEXT_MAX], total[STOW_SIZE_TEXT_MAX];
   if (limits->vram_from != NULL && limits->vram_bytes[i] != LEDGER_UNLIMITED &&
       limits->vram_bytes[i] > device.total_bytes)
-    output_error("stowage run: %s: device %u has %s, so its limit of %s changes nothing\n",
+    output_error("stowage run: %s: device %u has only %s, so its limit of %s has no effect\n",
                  limits->vram_from, i, stow_size_format(total, device.total_bytes),
                  stow_size_format(limit, limits->vram_bytes[i]));
 }
@@ -195,7 +199,7 @@ void run_limits_apply(const run_limits *limits, ledger *l) {
       memory.usable_bytes < limits->spill_bytes) {
     char usable[STOW_SIZE_TEXT_MAX], asked[STOW_SIZE_TEXT_MAX];
     output_error(
-        "stowage run: --spill %s: this host has %s to give now; no more than it has is used\n",
+        "stowage run: --spill %s: this host can provide only %s now; no more than that is used\n",
         stow_size_format(asked, limits->spill_bytes),
         stow_size_format(usable, memory.usable_bytes));
   }
@@ -205,7 +209,7 @@ static bool asks(const run_limits *limits) {
   return limits->vram_from != NULL || limits->spill_bytes > 0;
 }
 
-/* The first look; NULL where nothing asks for it, or NVML is not here. */
+/* Takes the first reading. Returns NULL if nothing needs it, or without NVML. */
 static nvml *look(const run_limits *limits, ledger *l) {
   nvml *n = NULL;
   if (asks(limits) && nvml_open(&n) == STOW_OK) {
@@ -213,7 +217,7 @@ static nvml *look(const run_limits *limits, ledger *l) {
       look_at_device(limits, l, n, i);
     for (int i = nvml_count(n); i < LEDGER_DEVICES_MAX; i++)
       if (limits->named >> i & 1)
-        output_error("stowage run: %s: there is no device %d here, so its limit changes nothing\n",
+        output_error("stowage run: %s: there is no device %d, so its limit has no effect\n",
                      limits->vram_from, i);
   }
   atomic_store(&l->header->devices_known, 1);
@@ -231,10 +235,9 @@ static bool is_absent(const ledger *l, unsigned i) {
   return totals.vram_bytes == 0 && totals.begun == 0;
 }
 
-/* A context is measured by how much the device's used figure rose past what others hold, so that
- * has to be of just before. A program that takes seconds to load its libraries is not alone
- * meanwhile.
- */
+/* Reads again what other programs hold. A context is measured as the rise of the device's use above
+ * that figure, so the figure must be recent: while a program loads its libraries for seconds,
+ * others may allocate. */
 static void look_again(ledger *l, nvml *n) {
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
     nvml_device device;
@@ -242,7 +245,7 @@ static void look_again(ledger *l, nvml *n) {
     if (l->header->uuids[i][0] == '\0' || nvml_find(n, l->header->uuids[i], &index) != STOW_OK ||
         nvml_device_at(n, index, &device) != STOW_OK || !device.memory_known)
       continue;
-    /* Asked after the figure was read: then it is from before any context of the run. */
+    /* Checked after the figure was read, so the figure predates any context of the run. */
     if (is_absent(l, i)) atomic_store(&l->header->others_bytes[i], device.used_bytes);
   }
 }
@@ -253,10 +256,10 @@ static struct {
   pthread_t thread;
   bool runs;
   sem_t end;
-  nvml *left_open; /* at the end: the process ends with it */
+  nvml *left_open; /* at the end, left to the exit of the process */
 } aside;
 
-/* Waits a tenth of a second; false: it is the end. */
+/* Waits a tenth of a second. Returns false at the end. */
 static bool rest(void) {
   struct timespec until;
   int code;
@@ -275,12 +278,12 @@ static void *look_thread(void *user) {
   (void)user;
   for (int round = 1; known && rest(); round++) {
     bool absent = true;
-    if (round % (SECOND_NS / AGAIN_NS) == 0) ledger_reap(l); /* reads of every process */
+    if (round % (SECOND_NS / AGAIN_NS) == 0) ledger_reap(l); /* reads the state of every process */
     for (unsigned i = 0; i < LEDGER_DEVICES_MAX && absent; i++) absent = is_absent(l, i);
     if (absent && devices == NULL) known = nvml_open(&devices) == STOW_OK;
     if (absent && known) look_again(l, devices);
     if (absent) continue;
-    /* Now, beside the command: at the end the milliseconds this takes would be waited for. */
+    /* Close it now, while the command runs: at the end its milliseconds would delay the exit. */
     nvml_close(devices);
     devices = NULL;
   }
@@ -296,9 +299,9 @@ void run_limits_look_aside(const run_limits *limits, ledger *l) {
   }
   aside.limits = limits;
   aside.l = l;
-  /* Signals are the first thread's: it waits for some of them. */
+  /* Block all signals: the first thread waits for some of them. */
   sigfillset(&all);
-  sigdelset(&all, SIGBUS); /* ledger_guard catches it where it happens */
+  sigdelset(&all, SIGBUS); /* ledger_guard handles it on the thread that raises it */
   pthread_sigmask(SIG_BLOCK, &all, &mask);
   aside.runs = sem_init(&aside.end, 0, 0) == 0 &&
                pthread_create(&aside.thread, NULL, look_thread, NULL) == 0;

@@ -1,5 +1,5 @@
-/* Run limits: what the options and the conventional variables say about memory, put into the run's
- * ledger. Used by `stowage run`. */
+/* Run limits: reads memory limits from the options and the conventional variables and writes them
+ * to the run's ledger. Used by `stowage run`. */
 #ifndef CLI_RUN_LIMITS_H
 #define CLI_RUN_LIMITS_H
 
@@ -10,22 +10,22 @@
 #include "run/ledger.h"
 
 typedef struct run_limits {
-  uint64_t vram_bytes[LEDGER_DEVICES_MAX]; /* LEDGER_UNLIMITED: none */
-  const char *vram_from;                   /* the option or variable they come from; NULL: none */
-  uint32_t named;                          /* a bit for each device that was named */
+  uint64_t vram_bytes[LEDGER_DEVICES_MAX]; /* LEDGER_UNLIMITED: no limit */
+  const char *vram_from;                   /* the option or variable that set them; NULL: none */
+  uint32_t named;                          /* one bit for each device that was named */
   uint64_t spill_bytes;                    /* 0: no spill */
   bool spill_auto;
 } run_limits;
 
-/* From the options, else from CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, NVIDIA_GPU_MEMORY_LIMIT,
+/* Reads the options, or else CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, NVIDIA_GPU_MEMORY_LIMIT,
  * CUDA_DEVICE_MEMORY_LIMIT and CUDA_DEVICE_MEMORY_LIMIT_i. */
 stow_status run_limits_read(run_limits *limits, const verb_call *call);
 
-/* Where this is started within another run, it is limited to what that may hold; said if more was
- * asked for. Both count by themselves. */
+/* Inside another run, lowers the limits to that run's, and reports it if more was requested. Each
+ * run counts separately. */
 void run_limits_within(run_limits *limits);
 
-/* Writes the limits to the ledger, and warns on standard error about those that cannot work. */
+/* Writes the limits to the ledger, and warns on standard error about limits that cannot work. */
 void run_limits_apply(const run_limits *limits, ledger *l);
 
 /* Reads from NVML what other programs hold on the devices, writes it to the ledger, and warns if a
@@ -33,7 +33,7 @@ void run_limits_apply(const run_limits *limits, ledger *l);
  * so `stowage run` does it while the command starts. */
 void run_limits_look(const run_limits *limits, ledger *l);
 
-/* The same on its own thread, which polls until the run holds something on a device.
+/* Does the same on a separate thread, which polls until the run holds memory on a device.
  * run_limits_looked ends the thread. If the command joined the ledger, it first waits for the first
  * poll; other commands do not use devices and need not wait. Returns false if the thread still
  * runs: the process must then exit without cleaning up. Both arguments must outlive the thread. */

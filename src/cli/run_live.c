@@ -35,10 +35,10 @@ stow_status run_live_init(run_live *r, ledger *l, const char *stop) {
     if (length >= sizeof text || stow_size_parse(&r->stop_bytes_s, text) != STOW_OK ||
         r->stop_bytes_s == 0)
       return stow_fail(STOW_ERR_INVALID,
-                       "--spill-stop \"%.40s\": must be a rate such as 20G, in bytes a second",
+                       "--spill-stop \"%.40s\": must be a rate in bytes per second, such as 20G",
                        stop);
   }
-  /* The variable is for tests, which have no ten seconds. */
+  /* The variable shortens the wait for tests. */
   const char *seconds = secure_getenv(ENV_SPILL_STOP_SECONDS);
   r->stop_ns = (seconds != NULL ? strtoull(seconds, NULL, 10) : STOP_SECONDS) * 1000000000;
   return STOW_OK;
@@ -78,18 +78,17 @@ static void stop(run_live *r, uint64_t now, uint64_t spilled) {
     return;
   }
   run_live_end(r);
-  output_error(
-      "stowage run: stopped: with %s on the host the bus carried %.1f GB/s for %" PRIu64
-      " s, as much as --spill-stop allows (%.1f GB/s); raise --vram-limit, or let the program "
-      "need less (stowage explain --last)\n",
-      stow_size_format(bytes, spilled), r->mean_bytes_s / 1e9, (uint64_t)(r->stop_ns / 1000000000),
-      (double)r->stop_bytes_s / 1e9);
+  output_error("stowage run: stopped: with %s on the host the bus carried %.1f GB/s for %" PRIu64
+               " s, as much as --spill-stop allows (%.1f GB/s); raise --vram-limit, or reduce what "
+               "the program needs (stowage explain --last)\n",
+               stow_size_format(bytes, spilled), r->mean_bytes_s / 1e9,
+               (uint64_t)(r->stop_ns / 1000000000), (double)r->stop_bytes_s / 1e9);
   r->stopped_ns = now;
-  /* A shell that ends would leave what it started to go on. */
+  /* Signal all processes: a shell that ends would leave its children running. */
   child_signal_all(r->child, SIGTERM);
 }
 
-/* Reports the path to host memory as soon as it is known, before memory runs out. */
+/* Reports how host memory is reached as soon as that is known, before memory runs out. */
 static void report_path(run_live *r) {
   uint64_t path = atomic_load(&r->l->header->host_path);
   if (!r->reported_whole && atomic_load(&r->l->header->torch_whole) != 0) {
@@ -108,20 +107,19 @@ static void report_path(run_live *r) {
   if (r->reported || path == LEDGER_PATH_UNKNOWN) return;
   r->reported = true;
   if (path == LEDGER_PATH_NONE)
-    output_error("stowage run: --spill: nothing can be spilled here: %.255s\n",
+    output_error("stowage run: --spill: spilling does not work here: %.255s\n",
                  r->l->header->host_reason);
   if (path == LEDGER_PATH_PINNED)
-    output_error(
-        "stowage run: --spill: whole allocations only, not pages of them (so not what PyTorch "
-        "takes by expandable segments): %.255s\n",
-        r->l->header->host_reason);
+    output_error("stowage run: --spill: only whole allocations can be spilled, not pages (so not "
+                 "PyTorch's expandable segments): %.255s\n",
+                 r->l->header->host_reason);
 }
 
 void run_live_look(void *user) {
   run_live *r = user;
   uint64_t now = clock_ns();
   if (now < r->next_ns) return;
-  r->next_ns = now + RUN_LIVE_BEAT_MS * UINT64_C(900000); /* beats are not to the tick */
+  r->next_ns = now + RUN_LIVE_BEAT_MS * UINT64_C(900000); /* beats are not exactly on time */
   report_path(r);
   ledger_reap(r->l);
   uint64_t spilled = ledger_spilled(r->l);

@@ -1,4 +1,5 @@
-/* Run profile: sums over the processes of a run, by line and by function, as tables and JSON. */
+/* Run profile: sums over the processes of a run, by line and by function, printed as tables and
+ * JSON. */
 #include "cli/run_profile.h"
 
 #include <dirent.h>
@@ -25,11 +26,11 @@
 #define LINES_SHOWN     16
 #define FUNCTIONS_SHOWN 8
 #define TRACE_BYTES_MAX ((uint64_t)4 << 30)
-#define SHOWN_LEAST     ((double)(UINT64_C(1) << 20)) /* less is not worth a line */
+#define SHOWN_LEAST     ((double)(UINT64_C(1) << 20)) /* smaller amounts are not listed */
 
 enum { HOST, DEVICE, KINDS };
 
-/* A line of the program, or all lines of a function. */
+/* A line of the program, or all lines of one function. */
 typedef struct place {
   char *file, *function;
   uint32_t line; /* 0 for a function */
@@ -43,10 +44,10 @@ typedef struct places {
 
 typedef struct profile {
   places lines, functions;
-  double peak[KINDS]; /* of all processes, each at its own time */
+  double peak[KINDS]; /* over all processes, each at its own peak */
   uint64_t period, dropped;
-  int processes; /* whose host memory was sampled */
-  bool device;   /* there is device memory */
+  int processes; /* processes whose host memory was sampled */
+  bool device;   /* device memory was recorded */
 } profile;
 
 stow_status run_profile_begin(const char *folder) {
@@ -134,7 +135,7 @@ static stow_status add_host(profile *p, profile_file *f, const char *path) {
 
 /* ---- device memory ---- */
 
-/* Returns the place of a stack: its innermost line that is not a library's. */
+/* Returns the place of a stack: its innermost line outside libraries. */
 static stow_status place_of_stack(profile *p, place **out, const recording *r, uint32_t stack_id) {
   const frame *f = NULL;
   if (stack_id > 0 && stack_id <= r->stack_count) {
@@ -150,7 +151,7 @@ static stow_status place_of_stack(profile *p, place **out, const recording *r, u
                   f->line);
 }
 
-/* The time of the peak of all devices: the number of events until it. */
+/* Finds the peak over all devices, as the number of events up to it. */
 static stow_status find_peak(const recording *r, size_t *until, uint64_t *peak) {
   map live = {0};
   uint64_t held = 0, bytes = 0;
@@ -174,7 +175,7 @@ static stow_status find_peak(const recording *r, size_t *until, uint64_t *peak) 
   return status;
 }
 
-/* Adds what the blocks in `live` (address → event) hold, for the peak or for the end. */
+/* Adds what the blocks in `live` (address → event) hold, at the peak or at the end. */
 static stow_status add_live(profile *p, const recording *r, const map *live, bool at_peak) {
   size_t at = 0;
   uint64_t address, number;
@@ -253,7 +254,7 @@ static stow_status read_all(profile *p, const char *folder) {
 
 /* ---- tables ---- */
 
-static double square_root(double x) { /* Newton's: libm is not linked */
+static double square_root(double x) { /* Newton's method, because libm is not linked */
   double root = x > 1 ? x : 1;
   if (x <= 0) return 0;
   for (int i = 0; i < 600 && root * root > x * (1 + 1e-12); i++) root = (root + x / root) / 2;
@@ -264,7 +265,7 @@ static uint64_t whole(double bytes) {
   return bytes > 0 ? (uint64_t)(bytes + 0.5) : 0;
 }
 
-/* Returns a path as people say it: from the current folder on if it is below it. */
+/* Returns a path as it is shown: relative if it is below the current folder. */
 static const char *shown_file(const char *file) {
   static char here[PATH_MAX];
   if (here[0] == '\0' && getcwd(here, sizeof here - 1) == NULL) here[0] = '?';
@@ -324,8 +325,8 @@ static void print_table(const profile *p, const places *of, size_t most, const c
 static void print(const profile *p) {
   char host[STOW_SIZE_TEXT_MAX], device[STOW_SIZE_TEXT_MAX], period[STOW_SIZE_TEXT_MAX];
   if (p->processes == 0 && !p->device) {
-    output_error("stowage run: --profile: nothing was sampled: the command ran no Python, or took "
-                 "less than %s\n",
+    output_error("stowage run: --profile: nothing was sampled: the command ran no Python, or "
+                 "allocated less than %s\n",
                  stow_size_format(period, PROFILE_PERIOD));
     return;
   }
@@ -343,7 +344,7 @@ static void print(const profile *p) {
                stow_size_format(period, p->period != 0 ? p->period : PROFILE_PERIOD),
                p->device ? " Device memory is exact." : "");
   if (p->dropped > 0)
-    output_error("  %" PRIu64 " samples are left out: more than %d lines allocated\n", p->dropped,
+    output_error("  %" PRIu64 " samples were dropped: more than %d lines allocated\n", p->dropped,
                  PROFILE_SITES_MAX);
 }
 
@@ -396,7 +397,7 @@ static stow_status write_json(const profile *p, const char *path) {
   buffer_char(&out, '\n');
   stow_status status = out.status;
   if (status == STOW_OK && !newfile_write(path, out.data, out.length))
-    status = stow_fail(STOW_ERR_IO, "--profile-json %.400s: cannot be written", path);
+    status = stow_fail(STOW_ERR_IO, "--profile-json %.400s: cannot write the file", path);
   buffer_free(&out);
   return status;
 }

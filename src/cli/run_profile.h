@@ -1,5 +1,5 @@
-/* Run profile: what `stowage run --profile` says when its command has ended: host and device memory
- * by line and by function of the program.
+/* Run profile: what `stowage run --profile` reports at the end: host and device memory by line and
+ * by function of the program.
  *
  * Host memory is sampled in each Python process by libstowage-profile.so (run/profile.h). Device
  * memory is exact: from the traces that the shim wrote. */
@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-/* Sets up the profile of the command to come: preloads the library and names the folder. */
+/* Sets up the profile for the command: preloads the library and names the folder. */
 stow_status run_profile_begin(const char *folder);
 
 /* Reads the profiles and traces of the folder, prints the tables on standard error, and writes

@@ -1,4 +1,4 @@
-/* Run program: from a command's name to the file that will run, and what the loader will do with
+/* Run program: finds the file that a command name runs, and what the dynamic loader will do with
  * it. */
 #include "cli/run_program.h"
 
@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 
-#define SCRIPTS_MAX 4 /* the kernel's own bound for interpreters of interpreters */
+#define SCRIPTS_MAX 4 /* the kernel's own limit for nested interpreters */
 
 #if defined(__x86_64__)
 #define MACHINE EM_X86_64
@@ -22,7 +22,7 @@
 #define MACHINE EM_AARCH64
 #endif
 
-/* 0 if `path` is a file we may execute, else errno. */
+/* Returns 0 if `path` is a file that we may execute, otherwise errno. */
 static int executable(const char *path) {
   struct stat info;
   if (stat(path, &info) != 0) return errno;
@@ -37,7 +37,7 @@ static int look_up(char path[PATH_MAX], const char *command) {
     return executable(path);
   }
   const char *list = getenv("PATH");
-  if (list == NULL) list = "/bin:/usr/bin"; /* confstr(_CS_PATH), as execvp takes it */
+  if (list == NULL) list = "/bin:/usr/bin"; /* confstr(_CS_PATH), as in execvp */
   int error = ENOENT;
   for (;; list++) {
     size_t length = strcspn(list, ":");
@@ -51,7 +51,7 @@ static int look_up(char path[PATH_MAX], const char *command) {
   }
 }
 
-/* The interpreter a "#!" line names, into `binary`; with env(1), the program env will look for. */
+/* Writes the interpreter of a "#!" line to `binary`; for env(1), the program that env looks for. */
 static bool script_interpreter(char binary[PATH_MAX], char *line) {
   line[strcspn(line, "\n")] = '\0';
   char *rest = NULL;
@@ -68,17 +68,18 @@ static bool script_interpreter(char binary[PATH_MAX], char *line) {
   return true;
 }
 
-/* What the loader named by PT_INTERP makes of preloading. */
+/* Returns what the loader named by PT_INTERP does with LD_PRELOAD. */
 static program_reach loader_reach(int fd, const Elf64_Phdr *segment) {
   char loader[256] = "";
   size_t size = segment->p_filesz < sizeof loader ? segment->p_filesz : sizeof loader - 1;
   if (pread(fd, loader, size, (off_t)segment->p_offset) < 0) return PROGRAM_REACHED;
   loader[sizeof loader - 1] = '\0';
-  /* glibc's is ld-linux-x86-64.so.2 or ld-linux-aarch64.so.1; Nix and others keep the name. */
+  /* glibc's loader is ld-linux-x86-64.so.2 or ld-linux-aarch64.so.1; Nix and others keep the
+   * name. */
   return strstr(loader, "ld-linux") != NULL ? PROGRAM_REACHED : PROGRAM_OTHER_LOADER;
 }
 
-/* The file offset of an address of the program, 0 if no segment has it. */
+/* Returns the file offset of an address of the program; 0 if no segment contains it. */
 static off_t offset_of(int fd, const Elf64_Ehdr *header, uint64_t address) {
   for (unsigned i = 0; i < header->e_phnum; i++) {
     Elf64_Phdr s;
@@ -90,9 +91,9 @@ static off_t offset_of(int fd, const Elf64_Ehdr *header, uint64_t address) {
   return 0;
 }
 
-/* gcc's AddressSanitizer ends a program that finds another library before its runtime, and whatever
- * is preloaded comes before it. So a runtime among the libraries a program needs is preloaded too,
- * ahead of the shim. */
+/* gcc's AddressSanitizer refuses to run if another library is loaded before its runtime, and
+ * preloaded libraries are. So if a program needs such a runtime, it is preloaded too, before the
+ * shim. */
 static void find_runtime(program *p, int fd, const Elf64_Ehdr *header, const Elf64_Phdr *dynamic) {
   enum { ENTRIES = 512 };
   Elf64_Dyn entries[ENTRIES];
@@ -126,7 +127,8 @@ static program_reach elf_reach(program *p, int fd, const Elf64_Ehdr *header) {
   return reach;
 }
 
-/* More rights than whoever starts it: the loader then takes no notice of LD_PRELOAD paths. */
+/* Returns whether the program gets more rights than the caller has. The loader then ignores
+ * LD_PRELOAD paths. */
 static bool gains_rights(const char *path) {
   struct stat info;
   if (stat(path, &info) != 0) return false;
@@ -142,14 +144,15 @@ static void judge(program *p, int depth) {
     char text[256];
   } head = {.text = ""};
   p->reach = gains_rights(p->binary) ? PROGRAM_SETUID : PROGRAM_REACHED;
-  if (fd < 0) return; /* may be executed but not read: nothing is known, most are ordinary */
+  if (fd < 0) return; /* executable but not readable: assume an ordinary program */
   ssize_t got = pread(fd, head.text, sizeof head.text - 1, 0);
   if (got > 2 && memcmp(head.text, "#!", 2) == 0) {
     if (depth < SCRIPTS_MAX && script_interpreter(p->binary, head.text)) judge(p, depth + 1);
   } else if (got >= (ssize_t)sizeof head.elf && memcmp(head.text, ELFMAG, SELFMAG) == 0 &&
              p->reach == PROGRAM_REACHED) {
     p->reach = elf_reach(p, fd, &head.elf);
-    /* glibc's loader started by name is linked with nothing, but preloads into what it loads. */
+    /* glibc's loader, started by name, is linked statically, but preloads into the program it
+     * loads. */
     if (p->reach == PROGRAM_STATIC && strstr(p->binary, "/ld-linux") != NULL)
       p->reach = PROGRAM_REACHED;
   }

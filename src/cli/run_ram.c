@@ -1,4 +1,4 @@
-/* Run ram: when to look, what to say, what to keep, and whom to end. */
+/* Run ram: decides when to sample, what to report, what to keep, and which processes to end. */
 #include "cli/run_ram.h"
 
 #include <inttypes.h>
@@ -25,18 +25,18 @@
 #include "watch/tree.h"
 
 #define MS UINT64_C(1000000)
-/* How long an answer is waited for before a command that passed its limit is ended. While little
- * more is taken (a collection, a call of C) waiting does no harm. */
+/* How long to wait for an answer before a command over its limit is ended. Waiting is harmless
+ * while little more memory is allocated (a garbage collection, a call into C). */
 #define ANSWER_NS       (5000 * MS)
 #define ANSWER_SHORT_NS (1000 * MS)
 #define ANSWER_LOOK_NS  (2 * MS)
-/* What may be taken past the limit meanwhile: twice that at most, and for the short time only. */
+/* How much may be allocated above the limit while waiting: at most twice this, and only briefly. */
 #define PAST_LEAST (UINT64_C(256) << 20)
-/* What a shell, or a pool of workers, takes to end after one of its own was killed. */
+/* How long a shell or a pool of workers takes to end after one of its processes was killed. */
 #define LATELY_NS (5000 * MS)
-/* As fast as memory can be filled: between two looks a quarter of what is left at most. */
+/* The highest rate at which memory fills: at most a quarter of what is left between two samples. */
 #define FILL_BYTES_MS (UINT64_C(4) << 20)
-/* Time of a process that answers may take: one part in so many. */
+/* Answering may take one part in this many of a process's time. */
 #define WATCH_PART  100
 #define RECORD_PART 25
 
@@ -59,8 +59,9 @@ stow_status run_ram_init(run_ram *r, const char *text) {
     return stow_fail(STOW_ERR_INVALID, "--ram-limit \"%.40s\": must be auto or a size such as 8G",
                      text);
   if (h->limit_bytes == 0)
-    return stow_fail(STOW_ERR_INVALID, "--ram-limit 0: a limit of nothing lets nothing run");
-  /* Orphans of the command become our children, and are still counted. */
+    return stow_fail(STOW_ERR_INVALID,
+                     "--ram-limit 0: a limit of 0 leaves no memory; give a size such as 8G");
+  /* Orphans of the command become our children and are still counted. */
   if (!r->plain) prctl(PR_SET_CHILD_SUBREAPER, 1);
   return STOW_OK;
 }
@@ -72,7 +73,7 @@ stow_status run_ram_open(run_ram *r, const char *folder, bool record) {
   r->record.started_wall_ns = clock_wall_ns();
   stow_status status = run_request_open(&r->request, folder);
   if (status != STOW_OK) {
-    r->on = !r->plain; /* nobody asked for the watch: the command runs without it */
+    r->on = !r->plain; /* the watch was not requested, so the command runs without it */
     return r->plain ? STOW_OK : status;
   }
   run_shim_preload_host();
@@ -84,10 +85,11 @@ void run_ram_started(run_ram *r) {
   r->kills = hostmem_kills();
 }
 
-/* ---- looking ---- */
+/* ---- sampling ---- */
 
 static void add_sample(host_record *h, uint64_t time_ms) {
-  if (h->sample_count == HOST_SAMPLES_MAX) { /* every second one goes: the whole run stays */
+  if (h->sample_count == HOST_SAMPLES_MAX) { /* drop every second sample, so that the whole run
+                                              * stays covered */
     for (size_t i = 0; i < HOST_SAMPLES_MAX / 2; i++) h->samples[i] = h->samples[2 * i + 1];
     h->sample_count = HOST_SAMPLES_MAX / 2;
   }
@@ -99,8 +101,7 @@ static void take_stock(run_ram *r, uint64_t now) {
   tree t;
   hostmem memory;
   bool known = hostmem_read(&memory) == STOW_OK;
-  /* An ending process holds nothing any more: what it held before is kept, and what was left then.
-   */
+  /* A process that is ending holds nothing any more: keep its last figures. */
   if (tree_read(&t, getpid()) == STOW_OK && t.held_bytes > 0) {
     if (known) {
       h->usable_bytes = memory.usable_bytes;
@@ -123,18 +124,18 @@ static void take_stock(run_ram *r, uint64_t now) {
   r->looked_ns = now;
 }
 
-/* What the command may still take. */
+/* Returns how much the command may still allocate. */
 static uint64_t left_bytes(const run_ram *r) {
   const host_record *h = &r->record;
   uint64_t left = h->limit_bytes > h->held_bytes ? h->limit_bytes - h->held_bytes : 0;
   return r->automatic && h->usable_bytes < left ? h->usable_bytes : left;
 }
 
-/* Soon where little is left at the pace it grows, else at leisure. */
+/* Returns when to sample next: soon if memory runs out at the current rate, later otherwise. */
 static uint64_t next_look(const run_ram *r) {
   const host_record *h = &r->record;
   uint64_t left = left_bytes(r);
-  /* Often at the start, so that a short command is seen too. */
+  /* Sample often at the start, so that short commands are covered. */
   uint64_t age_ms = (r->looked_ns - r->start_ns) / MS;
   if (r->plain && age_ms < 1000)
     return (age_ms / 4 < RUN_RAM_SOON_MS ? RUN_RAM_SOON_MS : age_ms / 4) * MS;
@@ -147,14 +148,14 @@ static uint64_t next_look(const run_ram *r) {
   return (ms < most_ms ? ms : most_ms) * MS;
 }
 
-/* ---- what there is to say ---- */
+/* ---- reports ---- */
 
 static void say_state(const run_ram *r) {
   const host_record *h = &r->record;
   char held[STOW_SIZE_TEXT_MAX], rate[STOW_SIZE_TEXT_MAX], most[STOW_SIZE_TEXT_MAX];
   output_error("the command holds %s", stow_size_format(held, h->held_bytes));
   if (h->growth_bytes_s > 1 << 20)
-    output_error(", growing by %s a second", stow_size_format(rate, (uint64_t)h->growth_bytes_s));
+    output_error(", growing by %s per second", stow_size_format(rate, (uint64_t)h->growth_bytes_s));
   if (h->process_count > 0)
     output_error("; %s (process %d) holds most, %s", output_name(h->processes[0].name),
                  (int)h->processes[0].pid, stow_size_format(most, h->processes[0].held_bytes));
@@ -184,7 +185,7 @@ static void report_inside(run_ram *r) {
   output_error("stowage run: largest: %s\n", output_name(text));
 }
 
-/* Reading all mappings takes milliseconds for each GiB: a twentieth of the time at most. */
+/* Reads the mappings, but for at most a twentieth of the time: it takes milliseconds per GiB. */
 static void take_details(run_ram *r, uint64_t now) {
   host_record *h = &r->record;
   if (h->process_count == 0 || now < r->detail_ns) return;
@@ -202,10 +203,10 @@ static void take_details(run_ram *r, uint64_t now) {
   r->detail_ns = now + (20 * took > 500 * MS ? 20 * took : 500 * MS);
 }
 
-/* ---- past the limit ---- */
+/* ---- over the limit ---- */
 
-/* May an answer be waited for? Looks at what is held now; the record stays as it was when the limit
- * was passed. */
+/* Returns whether there is time to wait for an answer. Reads what is held now; the record stays as
+ * it was when the limit was exceeded. */
 static bool may_wait(const host_record *h, uint64_t waited_ns) {
   tree t;
   hostmem memory;
@@ -218,8 +219,8 @@ static bool may_wait(const host_record *h, uint64_t waited_ns) {
   return past < 2 * room && waited_ns < (past < room ? ANSWER_NS : ANSWER_SHORT_NS);
 }
 
-/* Asks once more, and waits for the answer. One that ends meanwhile, or in which nobody listens, is
- * not waited for. */
+/* Sends one last request and waits for the answer. Does not wait for a process that ends or does
+ * not listen. */
 static void ask_last(run_ram *r) {
   const struct timespec pause = {.tv_nsec = (long)ANSWER_LOOK_NS};
   uint64_t asked = clock_ns(), now = asked, looked = asked;
@@ -239,8 +240,8 @@ static void ask_last(run_ram *r) {
   }
 }
 
-/* Over a limit that was given: everything the command started is ended. One process alone would
- * leave others waiting for it (a pool of workers does, for ever). */
+/* Ends everything that the command started, because it exceeded a given limit. Ending one process
+ * would leave others waiting for it (a pool of workers, forever). */
 static void end_all(run_ram *r) {
   host_record *h = &r->record;
   char limit[STOW_SIZE_TEXT_MAX];
@@ -250,13 +251,13 @@ static void end_all(run_ram *r) {
   r->ended = true;
   snprintf(h->ended, sizeof h->ended, "limit");
   host_record_write(h, r->folder);
-  output_error("stowage run: the command passed the %s of --ram-limit: ",
+  output_error("stowage run: the command exceeded the %s of --ram-limit: ",
                stow_size_format(limit, h->limit_bytes));
   say_state(r);
   child_signal_all(0, SIGKILL);
 }
 
-/* One look: what is held, who is asked, what is said and kept. */
+/* Takes one sample: reads what is held, requests a report, prints and records. */
 static void look(run_ram *r, uint64_t now) {
   host_record *h = &r->record;
   take_stock(r, now);
@@ -272,14 +273,14 @@ static void look(run_ram *r, uint64_t now) {
     run_request_rise(&r->request, h, r->trace != NULL ? RECORD_PART : WATCH_PART, now);
   if (r->request.pid != 0) run_request_read(&r->request, h, r->folder, now);
   run_host_trace_look(r->trace, h);
-  /* Whoever rests below is left alone. */
+  /* Leave processes alone that stay below. */
   if (over || (r->request.pid != 0 && h->held_bytes > r->kept_bytes + r->kept_bytes / 50)) {
     take_details(r, now);
     host_record_write(h, r->folder);
     r->kept_bytes = h->held_bytes;
   }
   if (over && h->inside_serial >= r->warned_serial) report_inside(r);
-  /* One that was killed may be gone for a look or two before whoever started it is. */
+  /* After a kill, a process may be gone one or two samples before its parent is. */
   if (h->held_bytes >= r->full.held_bytes / 2 || now >= r->full_ns + LATELY_NS) {
     r->full = *h;
     r->full_ns = now;
@@ -288,7 +289,7 @@ static void look(run_ram *r, uint64_t now) {
   if (!r->automatic && h->held_bytes > h->limit_bytes)
     end_all(r);
   else if (h->held_bytes < h->limit_bytes / 2 && (!r->automatic || h->usable_bytes > 3 * tenth)) {
-    r->warned = false; /* said again only after it was over */
+    r->warned = false; /* warn again only after it was exceeded again */
     run_request_forget(&r->request);
     r->kept_bytes = 0;
   }
@@ -296,13 +297,13 @@ static void look(run_ram *r, uint64_t now) {
 
 int run_ram_look(run_ram *r) {
   uint64_t now = clock_ns();
-  if (r->ended) { /* what was being started as the others were ended */
+  if (r->ended) { /* processes that were being started while the others were ended */
     child_signal_all(0, SIGKILL);
     return RUN_RAM_BEAT_MS;
   }
   if (now >= r->next_ns) {
     look(r, now);
-    /* A quarter of the time at most, where there are very many processes. */
+    /* With very many processes, use at most a quarter of the time. */
     uint64_t rest_ns = next_look(r), least_ns = 4 * (clock_ns() - now);
     r->next_ns = now + (rest_ns > least_ns ? rest_ns : least_ns);
     now = clock_ns();
@@ -310,7 +311,8 @@ int run_ram_look(run_ram *r) {
   return r->next_ns > now + MS ? (int)((r->next_ns - now) / MS) : 1;
 }
 
-/* The command is gone, the process that was asked may not be: a worker whose parent was killed. */
+/* Waits for the answer of a process that may have outlived the command: a worker whose parent was
+ * killed. */
 static void await_answer(run_ram *r) {
   const struct timespec pause = {.tv_nsec = (long)ANSWER_LOOK_NS};
   process p;
@@ -327,13 +329,13 @@ static bool is_kill(int how) {
   return WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL;
 }
 
-/* As a shell reports a command that it started. */
+/* Returns whether the exit code is one with which a shell reports a killed command. */
 static bool is_reported_kill(int how) {
   return WIFEXITED(how) && WEXITSTATUS(how) == 128 + SIGKILL;
 }
 
-/* The kernel's count is of the whole group, in which others may be: one that ended in a way of its
- * own must have held much, to have had a worker killed. */
+/* Returns whether the kernel killed a process of the run. Its count covers the whole cgroup, which
+ * may include others, so a command that ended normally must have held much memory. */
 static bool by_kernel(const run_ram *r, int how) {
   if (how == 0 || r->ended || hostmem_kills() <= r->kills) return false;
   return is_kill(how) || is_reported_kill(how) ||
@@ -345,7 +347,8 @@ static bool was_killed(const run_ram *r, int how) {
          (is_reported_kill(how) && r->over_ns != 0 && clock_ns() < r->over_ns + LATELY_NS);
 }
 
-/* The kernel knows the peak of the largest process, with its file pages, between two looks too. */
+/* Raises the peak to the kernel's figure for the largest process, which includes file pages and
+ * moments between samples. */
 static void add_kernel_peak(run_ram *r) {
   host_record *h = &r->record;
   struct rusage use;

@@ -1,14 +1,14 @@
 /* Run ram: watches the host memory of a command and everything it starts. Used by `stowage run`.
  *
- * Without --ram-limit it only watches (`plain`): it samples what is held, asks a Python process
- * what it holds as it grows, for at most 1% of that process's time, and keeps the record of the
+ * Without --ram-limit it only watches (`plain`): it samples what is held, requests a report from a
+ * Python process as it grows (for at most 1% of that process's time), and keeps the record of the
  * peak.
  *
- * With --ram-limit, from about half of the limit on it asks a Python process what it holds
- * (run_request.h) and keeps a record in the folder of the run, so that whoever is killed leaves
- * one; at nine tenths it says so. A size given as the limit is a limit: when it is passed the
- * process is asked once more, and all that the command started is ended when it has answered, or
- * would take too much meanwhile. Against `auto` nothing is ended: the kernel does that. */
+ * With --ram-limit, from about half of the limit on, it requests reports from a Python process
+ * (run_request.h) and keeps a record in the folder of the run, so that a process that is killed
+ * leaves one. At nine tenths it prints a warning. A size is enforced: when it is exceeded, the
+ * process is asked once more, and everything the command started is ended once it has answered, or
+ * earlier if it allocates too much. With `auto` nothing is ended: the kernel does that. */
 #ifndef CLI_RUN_RAM_H
 #define CLI_RUN_RAM_H
 
@@ -24,44 +24,46 @@
 #include "run/host_record.h"
 
 #define RUN_RAM_BEAT_MS 50
-/* While it would all be filled within half a second. */
+/* The interval while memory would be full within half a second. */
 #define RUN_RAM_SOON_MS 10
 
 typedef struct run_ram {
   bool on;
-  bool plain;     /* without --ram-limit */
-  bool automatic; /* against what the machine and its control groups allow */
+  bool plain;     /* no --ram-limit was given */
+  bool automatic; /* the limit is what the machine and its cgroups allow */
   bool warned, reported, ended;
-  bool by_kernel;        /* the kernel killed a process for want of memory while the command ran */
-  uint64_t kills;        /* how many it had killed when the command started */
-  char folder[PATH_MAX]; /* of the run */
+  bool by_kernel;        /* the kernel killed a process because memory ran out while the command
+                          * ran */
+  uint64_t kills;        /* the kernel's count of kills when the command started */
+  char folder[PATH_MAX]; /* folder of the run */
   run_request request;
-  run_host_trace *trace;  /* NULL: none */
-  uint32_t warned_serial; /* the question that came with the warning */
-  double growth_bytes_s;  /* over the last looks */
+  run_host_trace *trace;  /* NULL: no trace */
+  uint32_t warned_serial; /* number of the request that was sent with the warning */
+  double growth_bytes_s;  /* growth over the last samples */
   uint64_t start_ns, looked_ns, next_ns;
-  uint64_t detail_ns;  /* not looked at in detail again before */
-  uint64_t kept_bytes; /* what was held when the record was written */
+  uint64_t detail_ns;  /* earliest time of the next detailed sample */
+  uint64_t kept_bytes; /* bytes held when the record was written */
   host_record record;
-  host_record top;           /* as it was when the most was held */
-  host_record full;          /* as it was when the command was last whole, at `full_ns` */
-  uint64_t full_ns, over_ns; /* and when it was last over nine tenths */
+  host_record top;           /* the record at the peak */
+  host_record full;          /* the last record of the complete command, taken at `full_ns` */
+  uint64_t full_ns, over_ns; /* over_ns: when it was last above nine tenths */
 } run_ram;
 
-/* `text` is "auto" or a size; NULL: only watch. STOW_ERR_INVALID: it is neither. */
+/* Reads the limit. `text` is "auto" or a size; NULL: only watch. STOW_ERR_INVALID: neither. */
 stow_status run_ram_init(run_ram *r, const char *text);
-/* Before the command starts: the folder of the run is there. `record`: also record a trace. */
+/* Prepares the watch before the command starts; the folder of the run exists. `record`: also record
+ * a trace. */
 stow_status run_ram_open(run_ram *r, const char *folder, bool record);
 
-/* After it, watched or not: asking the kernel what it has killed so far takes 0.2 ms, and nothing
- * that has just started was killed for memory. */
+/* Called after the command has started: reading how many processes the kernel has killed takes 0.2
+ * ms, and a process that has just started was not killed for memory. */
 void run_ram_started(run_ram *r);
 
-/* Looks if it is time to. In how many milliseconds it is again. */
+/* Takes a sample if one is due. Returns the milliseconds until the next one. */
 int run_ram_look(run_ram *r);
 
-/* The command has ended: reports how it was killed, if it was, and keeps the record of its peak.
- */
+/* Called when the command has ended: reports how it was killed, if it was, and keeps the record of
+ * its peak. */
 void run_ram_end(run_ram *r, int how);
 
 #endif

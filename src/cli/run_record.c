@@ -1,4 +1,4 @@
-/* Run record: rings and .stow files of a run's folder into whole .stow files. */
+/* Run record: turns the rings and .stow files in a run's folder into complete .stow files. */
 #include "cli/run_record.h"
 
 #include <dirent.h>
@@ -16,14 +16,14 @@
 #include "recordings/run_trace.h"
 #include "run/protocol.h"
 
-/* Memory for one trace while it is put together. */
+/* Memory limit for one trace while it is assembled. */
 #define GATHER_BYTES_MAX ((uint64_t)4 << 30)
 
 static int is_ring(const struct dirent *entry) {
   return run_has_ending(entry->d_name, RUN_RING);
 }
 
-/* Where the trace of the process `name` goes. */
+/* Writes the path to which the trace of the process `name` goes. */
 static void target(char to[PATH_MAX], const char *folder, const char *path, const char *name,
                    bool first) {
   size_t stem = path == NULL ? 0 : strlen(path);
@@ -31,7 +31,7 @@ static void target(char to[PATH_MAX], const char *folder, const char *path, cons
   if (path == NULL)
     run_process_path(to, folder, name, RUN_STOW);
   else if (first && rank_of_many() && rank_text()[0] != '\0')
-    /* The other ranks were given the same name. */
+    /* The other ranks were given the same path. */
     snprintf(to, PATH_MAX, "%.*s-" RUN_RANK "%s" RUN_STOW, (int)stem, path, rank_text());
   else if (first)
     snprintf(to, PATH_MAX, "%s", path);
@@ -47,7 +47,8 @@ stow_status run_record_check(const char *path) {
   if (snprintf(folder, sizeof folder, "%.*s", length, slash == NULL ? "." : path) >= PATH_MAX)
     return stow_fail(STOW_ERR_INVALID, "--record: the path is too long");
   if (stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
-    return stow_fail(STOW_ERR_IO, "--record %.200s: there is no folder %.200s: make it first", path,
+    return stow_fail(STOW_ERR_IO,
+                     "--record %.200s: the folder %.200s does not exist; create it first", path,
                      folder);
   if (outfile_check(path) != STOW_OK)
     return stow_fail(STOW_ERR_IO, "--record: %.400s", stow_status_message());
@@ -69,7 +70,7 @@ static stow_status gather_one(const char *folder, const char *name, const char *
   if (status != STOW_OK) return status;
   unlink(ring);
   if (strcmp(file, to) == 0) return STOW_OK;
-  /* The folder keeps a link to it, for whoever explains the run. */
+  /* The folder keeps a link to the file, for `explain`. */
   unlink(file);
   if (realpath(to, whole) != NULL && symlink(whole, file) != 0) return STOW_OK;
   return STOW_OK;

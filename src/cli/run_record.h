@@ -1,4 +1,4 @@
-/* Run record: the traces the processes of a run left, brought to where they were asked for. Used by
+/* Run record: moves the traces that the processes of a run left to the requested path. Used by
  * `stowage run` when the command has ended. */
 #ifndef CLI_RUN_RECORD_H
 #define CLI_RUN_RECORD_H
@@ -8,20 +8,21 @@
 
 #include <stowage/status.h>
 
-/* Can a record be written to `path` when the command has ended? Asked before it is started. */
+/* Checks, before the command starts, whether a recording can be written to `path`. */
 stow_status run_record_check(const char *path);
 
-/* What became of the traces of a run. */
+/* The result of gathering the traces of a run. */
 typedef struct run_gathered {
-  char kept[PATH_MAX]; /* the first file, "" if there is none */
-  int written, failed; /* traces */
+  char kept[PATH_MAX]; /* path of the first file; "" if there is none */
+  int written, failed; /* numbers of traces */
 } run_gathered;
 
-/* Gathers what the processes recorded in `folder`. With `path` each trace becomes a file: that of
- * the command itself (or the only one) `path`, the others `path` with their name before the ending.
- * Without it, only where the command failed, traces stay in the folder as .stow files. A trace cut
- * off by the end of its process is completed from its ring. Calls `report` for each trace that
- * could not be written, with the process's name; the thread's message says why. */
+/* Gathers what the processes recorded in `folder`. With `path`, each trace becomes a file: the
+ * trace of the command itself (or the only one) goes to `path`, the others to `path` with the
+ * process's name before the extension. Without it, and only if the command failed, traces stay in
+ * the folder as .stow files. A trace cut off by the end of its process is completed from its ring.
+ * Calls `report` for each trace that could not be written, with the process's name; the thread's
+ * message says why. */
 void run_record_gather(run_gathered *out, const char *folder, const char *path, int pid,
                        bool failed, void (*report)(const char *name, const char *folder));
 

@@ -1,4 +1,4 @@
-/* Run request: which process to ask, when, and whether it has answered. */
+/* Run request: decides which process to ask and when, and reads its answers. */
 #include "cli/run_request.h"
 #include "base/variables.h"
 #include "run/protocol.h"
@@ -13,13 +13,13 @@
 #include "base/status.h"
 
 #define MS UINT64_C(1000000)
-/* A question not answered by then is asked again when it is time to. */
+/* A request without an answer is repeated after this time. */
 #define LOST_NS (5000 * MS)
-/* Of its time: once an answer is there, four times what it took. */
+/* After an answer, the process is left alone for this many times the duration of the answer. */
 #define REST 4
-/* As long as an answer may take on a busy machine. */
+/* How long an answer may take on a busy machine. */
 #define ANSWER_NS (250 * MS)
-/* How much a process that is only watched holds before it is asked. */
+/* How much a process must hold before a plain watch asks it. */
 #define RISE_LEAST (UINT64_C(48) << 20)
 
 stow_status run_request_open(run_request *a, const char *folder) {
@@ -83,7 +83,8 @@ void run_request_now(run_request *a, const host_record *h, uint64_t now_ns) {
 void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes, uint64_t now_ns) {
   if (a->word == NULL || h->process_count == 0) return;
   const tree_process *p = whom(a, h);
-  /* Near: no more is left than it holds; or what is left would be filled before it has answered. */
+  /* Near the limit: no more is left than the process holds, or the rest would be filled before it
+   * answers. */
   double answer_s = (double)(REST * a->took_ns > ANSWER_NS ? REST * a->took_ns : ANSWER_NS) / 1e9;
   bool near =
       left_bytes <= h->held_bytes || (left_bytes / 3 <= h->held_bytes &&

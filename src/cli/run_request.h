@@ -1,12 +1,12 @@
-/* Run request: asking a Python process of a run what it holds, and reading its answers. Used by
- * run_ram.
+/* Run request: asks a Python process of a run for a report of what it holds, and reads the answers.
+ * Used by run_ram.
  *
- * An answer takes milliseconds (1 to 20 measured, whatever the number of objects), but the
- * interpreter's lock may be held for seconds by a collection or a call of C, and a process may be
- * killed before it has it. So it is asked early, once what is left is no more than what it holds,
- * and again with each tenth more: whenever it dies, an answer is there that is hardly older than
- * that. Answers say what the process held when they were given. Asking takes at most a fifth of a
- * process's time, and a process far from the limit is never asked. */
+ * An answer takes milliseconds (1 to 20 measured, whatever the number of objects), but a garbage
+ * collection or a call into C may hold the interpreter's lock for seconds, and the process may be
+ * killed before it answers. So it is asked early, once no more memory is left than it holds, and
+ * again after each further tenth. Whenever it dies, there is a recent answer. An answer states what
+ * the process held at that time. Asking takes at most a fifth of a process's time, and a process
+ * far from the limit is never asked. */
 #ifndef CLI_RUN_REQUEST_H
 #define CLI_RUN_REQUEST_H
 
@@ -18,33 +18,35 @@
 #include "run/request.h"
 
 typedef struct run_request {
-  request *word;   /* NULL: nobody can be asked */
-  pid_t pid;       /* asked last; 0: nobody yet */
-  uint32_t serial; /* of that question */
-  bool whole;      /* it is answered */
-  uint64_t bytes;  /* what the process held then */
+  request *word;   /* NULL: requests are not possible */
+  pid_t pid;       /* the process asked last; 0: none */
+  uint32_t serial; /* number of that request */
+  bool whole;      /* a complete answer has arrived */
+  uint64_t bytes;  /* bytes the process held at that time */
   uint64_t asked_ns, took_ns;
-  uint64_t spent_ns; /* what the last answer cost the process */
+  uint64_t spent_ns; /* how long the process took for the last answer */
 } run_request;
 
-/* Makes folder/watch, by which processes are asked. */
+/* Creates folder/watch, through which processes receive requests. */
 stow_status run_request_open(run_request *a, const char *folder);
 void run_request_close(run_request *a);
 
-/* Does it have a thread of ours that listens? */
+/* Returns whether a process has a thread of ours that listens. */
 bool run_request_hears(pid_t pid);
 
-/* Asks the largest process of `h` if it is time to; `left_bytes` may still be taken. */
+/* Asks the largest process of `h` if that is due; `left_bytes` may still be allocated. */
 void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes, uint64_t now_ns);
 /* Asks the largest process when it has grown by a quarter, for at most one part in `part` of its
  * time; with 25 and less, when it has changed by a fiftieth. */
 void run_request_rise(run_request *a, const host_record *h, unsigned part, uint64_t now_ns);
-/* Asks it in any case. */
+/* Asks the largest process immediately. */
 void run_request_now(run_request *a, const host_record *h, uint64_t now_ns);
-/* It gave back so much that what it takes next may be another thing. */
+/* Forgets the last answer, because the process freed so much that new allocations may be of another
+ * kind. */
 void run_request_forget(run_request *a);
 
-/* Reads the newest answer into `h`; true if it is the whole one to the last question. */
+/* Reads the newest answer into `h`. Returns true if it is the complete answer to the last
+ * request. */
 bool run_request_read(run_request *a, host_record *h, const char *folder, uint64_t now_ns);
 
 #endif

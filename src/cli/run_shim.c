@@ -1,4 +1,4 @@
-/* Run shim: the library's place, and the environment that loads it. */
+/* Run shim: the location of the library, and the environment that loads it. */
 #include "cli/run_shim.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #define PROFILE "libstowage-profile.so"
 #define NVML    "libstowage-shim-nvml.so"
 
-/* Relative to the command's own folder: the build folder, then as installed. */
+/* Relative to the command's own folder: in the build folder, then as installed. */
 static const char *const PLACES[] = {SHIM, "../" STOW_LIBDIR "/stowage/" SHIM,
                                      "../lib/stowage/" SHIM, "../lib64/stowage/" SHIM};
 
@@ -57,7 +57,7 @@ static bool has_nvml(void) {
          cuda_path_beside("libnvidia-ml.so.1", keep_first, path);
 }
 
-/* A library that lies beside the shim goes along where it is there. */
+/* Adds a library from the shim's folder, if it exists. */
 static void add_beside(buffer *list, const char *shim, const char *name) {
   char path[2 * PATH_MAX];
   snprintf(path, sizeof path, "%.*s/%s", (int)(strrchr(shim, '/') - shim), shim, name);
@@ -65,11 +65,11 @@ static void add_beside(buffer *list, const char *shim, const char *name) {
 }
 
 stow_status run_shim_preload(const char *path, const char *first, bool nvml) {
-  /* The loader splits LD_PRELOAD at both, and knows no way to quote them. */
+  /* The loader splits LD_PRELOAD at both characters and has no way to quote them. */
   if (strpbrk(path, ": \t") != NULL)
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "the shim's path \"%.200s\" has a space or a colon in it, which LD_PRELOAD "
-                     "cannot carry; install Stowage in another folder",
+                     "does not allow; install Stowage in another folder",
                      path);
   const char *before = getenv("LD_PRELOAD");
   buffer list = BUFFER_INIT;
@@ -85,7 +85,7 @@ stow_status run_shim_preload(const char *path, const char *first, bool nvml) {
   return status;
 }
 
-/* Puts a library from the shim's folder at the end of LD_PRELOAD. */
+/* Appends a library from the shim's folder to LD_PRELOAD. */
 static bool preload_beside(const char *name) {
   char shim[PATH_MAX];
   const char *before = getenv("LD_PRELOAD");
@@ -111,9 +111,9 @@ stow_status run_shim_preload_profile(void) {
                    "--profile: " PROFILE " is not beside the shim; install Stowage again");
 }
 
-/* ---- others ---- */
+/* ---- other libraries ---- */
 
-/* Libraries known to stand before the driver by preloading. */
+/* Libraries known to intercept the driver by preloading. */
 static const char *const RIVALS[] = {"libvgpu.so", "libcuda-control.so", "libgpushare"};
 
 static const char *rival_in(const char *list) {

@@ -19,7 +19,7 @@ static void device_line(const ledger *l, unsigned device, uint64_t *crossed) {
   output_error("stowage run: device %u: at the peak %s in vram", device,
                stow_size_format(vram, peak));
   if (most != LEDGER_UNLIMITED) output_error(" of %s allowed", stow_size_format(limit, most));
-  /* Whatever the command asks for is held to the limit. */
+  /* Every request of the command is subject to the limit. */
   if (most != LEDGER_UNLIMITED && peak > most)
     output_error(" (%s more by the driver itself: contexts, code, reserves of pools and graphs)",
                  stow_size_format(limit, peak - most));
@@ -49,8 +49,8 @@ static void bus_line(const ledger *l) {
   output_error("; what its kernels read on the host is not counted\n");
 }
 
-/* What spilling cost. The first steps learn the program, so the fastest is what the others become.
- */
+/* Reports what spilling cost. The first steps learn the program, so the fastest step is what later
+ * steps approach. */
 static void steps_line(const ledger *l) {
   uint64_t count[2], ns[2];
   for (int i = 0; i < 2; i++) {
@@ -77,7 +77,7 @@ static void advice_line(const ledger *l) {
   if (text[0] != '\0') output_error("stowage run: %s\n", output_name(text));
 }
 
-/* The driver's own share leaves no room at all. */
+/* Explains that the driver's own memory alone exceeds the limit. */
 static void explain_context(const ledger_refusal *r) {
   char held[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX], asked[STOW_SIZE_TEXT_MAX];
   output_error(
@@ -123,7 +123,7 @@ static void explain(const ledger *l, const ledger_refusal *r) {
   output_error("\n");
 }
 
-/* Processes beyond what the ledger can count. */
+/* Reports processes that the ledger could not count. */
 static void away_line(const ledger *l, bool limited) {
   uint64_t count = atomic_load(&l->header->turned_away);
   if (count == 0) return;
@@ -148,7 +148,7 @@ void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_
     explain(l, &refusal);
 }
 
-/* A command that held less has nothing to say about memory. */
+/* A command that held less than this gets no line about memory. */
 #define PEAK_LEAST ((uint64_t)16 << 20)
 
 void run_summary_peak(const ledger *l, const run_limits *limits, const host_record *h,
@@ -167,7 +167,7 @@ void run_summary_peak(const ledger *l, const run_limits *limits, const host_reco
   if (!explained) host_peak_find(&p, h);
   if (p.holder[0] != '\0') output_error("; largest: %s", output_name(p.holder));
   output_error("\n");
-  /* What a spill keeps in host memory is not the program's to change. */
+  /* Spilled memory on the host is not the program's to reduce. */
   for (unsigned i = 0; l->header != NULL && i < LEDGER_DEVICES_MAX; i++)
     if (atomic_load(&l->header->peak_spilled_bytes[i]) > 0) return;
   if (p.cause[0] == '\0') return;

@@ -1,4 +1,4 @@
-/* Run summary: the last words of `stowage run` about memory. */
+/* Run summary: the final report of `stowage run` about memory, on standard error. */
 #ifndef CLI_RUN_SUMMARY_H
 #define CLI_RUN_SUMMARY_H
 
@@ -8,16 +8,16 @@
 #include "run/host_record.h"
 #include "run/ledger.h"
 
-/* Where memory lived at the peak, one line a device that was used, and, where the command failed
- * and a request had been turned down, why. `crossed_bytes` went over the bus while memory was
- * spilled (0: not measured). On standard error. */
+/* Reports where memory was at the peak, one line per used device. If the command failed and a
+ * request was refused, also reports why. `crossed_bytes`: bytes over the bus while memory was
+ * spilled (0: not measured). */
 void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_t crossed_bytes);
 
-/* The peak of host and device memory, the largest holder with its line and, if something is clearly
- * wrong, what was wasted and what to change. One line if all is well; nothing if next to nothing
- * was held and `always` is false. `l` may be a ledger that is not open; device peaks go into the
- * line unless run_summary has them. `explained`: the failure was explained, so the holder is not
- * repeated. */
+/* Reports the peak of host and device memory, the largest holder with its line and, if something is
+ * clearly wrong, what was wasted and what to change. Prints one line if all is well, and nothing if
+ * very little was held and `always` is false. `l` may be a ledger that is not open; device peaks go
+ * into the line unless run_summary has them. `explained`: the failure was explained, so the holder
+ * is not repeated. */
 void run_summary_peak(const ledger *l, const run_limits *limits, const host_record *h,
                       bool explained, bool always);
 

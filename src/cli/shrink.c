@@ -1,5 +1,5 @@
-/* stowage shrink: writes a data file again in the smallest types that hold it, or a model file in
- * the types asked for. */
+/* stowage shrink: rewrites a data file in the smallest types that hold it, or a model file in the
+ * requested types. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -28,7 +28,8 @@ static stow_status print(const verb_call *call, const shrink_result *r, const sh
   return data_print(call, &text, status, b);
 }
 
-/* "1e-3" and "rel:1e-3" are a part of each value, "abs:1e-3" an amount. */
+/* Parses the tolerance: "1e-3" and "rel:1e-3" are relative to each value, "abs:1e-3" is
+ * absolute. */
 static stow_status read_tolerance(shrink_options *o, const char *text) {
   const char *number = text;
   o->relative = strncmp(text, "abs:", 4) != 0;
@@ -75,7 +76,8 @@ static stow_status read_options(const verb_call *call, shrink_options *o) {
 
 static char checkpoint_path[PATH_MAX]; /* OUT.resume; written before the handler is installed */
 
-/* Says how to go on, then ends as the signal would have. Calls only what is safe in a handler. */
+/* Prints how to continue, then ends as the signal would have. Calls only async-signal-safe
+ * functions. */
 static void on_interrupt(int number) {
   static const char kept[] =
       "\nstowage shrink: interrupted; the same command with --resume goes on "
@@ -98,7 +100,7 @@ static void watch_interrupt(const char *out) {
     sigaction(SIGINT, &mine, NULL);
 }
 
-/* Every rank of a team does its part; the first one speaks. */
+/* Every rank of a team does its part; the first one prints the result. */
 static stow_status shrink_and_tell(verb_call *call, const shrink_options *o, const budget *b,
                                    progress *bar) {
   const char *in = call->operands[0], *out = verb_value(call, "output");
@@ -133,7 +135,7 @@ static stow_status read_weights_options(const verb_call *call, weights_options *
   return verb_size(call, "shard", &o->shard_bytes);
 }
 
-/* Options for tables and arrays, which mean nothing for a model. */
+/* Rejects options for tables and arrays, which do not apply to a model. */
 static stow_status refuse_data_options(const verb_call *call) {
   static const char *const names[] = {"tolerance", "from-dtype", "shape", "columns", "drop"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -175,13 +177,14 @@ static int run_weights(verb_call *call) {
   return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
 }
 
-/* Options for models, which mean nothing for other files. */
+/* Rejects options for models, which do not apply to other files. */
 static int refuse_model_options(const verb_call *call) {
   static const char *const names[] = {"quantize", "prune", "prune-by", "include",  "exclude",
                                       "shard",    "join",  "verify",   "allow-nan"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (verb_flag(call, names[i]))
-      return verb_usage(call, "--%s is for model files (safetensors, GGUF, PyTorch); %s is none",
+      return verb_usage(call,
+                        "--%s is for model files (safetensors, GGUF, PyTorch); %s is not a model",
                         names[i], output_name(call->operands[0]));
   return EXIT_DONE;
 }
@@ -192,7 +195,7 @@ static int run(verb_call *call) {
   progress bar;
   team ranks;
   if (verb_value(call, "output") == NULL)
-    return verb_usage(call, "say where to write: -o small.npy, small.npz, small.safetensors, "
+    return verb_usage(call, "no output given: add -o small.npy, small.npz, small.safetensors, "
                             "small.gguf or a folder");
   if (python_reads(call->operands[0]) || python_reads(verb_value(call, "output")))
     return python_become(call, NULL, "_data_command"); /* Parquet, Arrow and JSON lines */
@@ -203,7 +206,9 @@ static int run(verb_call *call) {
   if (status != STOW_OK) return verb_fail(call, status);
   status = data_budget(call, &b, &bar, "shrinking");
   b.team = &ranks;
-  if (ranks.size > 1 && verb_value(call, "threads") == NULL) b.threads = 1; /* a rank is one */
+  if (ranks.size > 1 && verb_value(call, "threads") == NULL)
+    b.threads = 1; /* a rank uses one
+                    * thread */
   if (ranks.rank > 0) b.progress = NULL;
   if (status == STOW_OK) status = read_options(call, &o);
   if (ranks.size == 1 && !o.dry_run) watch_interrupt(verb_value(call, "output"));
@@ -212,7 +217,7 @@ static int run(verb_call *call) {
   free((void *)(uintptr_t)o.drop);
   status = team_agree(&ranks, status);
   int code = verb_exit_code(status);
-  /* One message, of the first that failed. */
+  /* Only the first rank that failed prints its message. */
   if (status != STOW_OK && ranks.failed == ranks.rank) code = verb_fail(call, status);
   team_leave(&ranks);
   return code;
@@ -220,31 +225,32 @@ static int run(verb_call *call) {
 
 static const verb_option options[] = {
     {"output", "FILE",
-     "what to write, also as -o: .npy, .npz, .parquet, …; a model: .safetensors, .gguf, a folder"},
-    {"dtype", "TYPE", "this type instead of the smallest; of a model f16, bf16 or f32"},
-    {"quantize", "TYPE", "of a model: large layers as q8_0, q6_k, q4_k, q4_0, int8 or fp8"},
-    {"prune", "P", "of a model: set the smallest values to 0, as 50%, or 2:4"},
+     "the output (also -o): .npy, .npz, .parquet, …; for a model .safetensors, .gguf or a folder"},
+    {"dtype", "TYPE", "write this type instead of the smallest; for a model f16, bf16 or f32"},
+    {"quantize", "TYPE", "model: write large layers as q8_0, q6_k, q4_k, q4_0, int8 or fp8"},
+    {"prune", "P", "model: set the smallest values to 0: 50% or 2:4"},
     {"prune-by", "tensor|model", "one threshold per tensor (default) or for the whole model"},
-    {"include", "PATTERN", "of a model: change the tensors of these names only; repeatable"},
-    {"exclude", "PATTERN", "of a model: leave the tensors of these names as they are; repeatable"},
+    {"include", "PATTERN", "model: change only tensors with these names; repeatable"},
+    {"exclude", "PATTERN", "model: leave tensors with these names unchanged; repeatable"},
     {"shard", "SIZE",
-     "of a model: begin a new file before its tensors exceed this; writes an index"},
-    {"join", NULL, "of a model: write one file instead of shards"},
-    {"verify", NULL, "of a model: read the output back and compare checksums"},
-    {"allow-nan", NULL, "of a model: write it even if values are NaN or infinite"},
-    {"tolerance", "T", "float16 or float32 may round by T of each value; abs:T by an amount"},
+     "model: start a new file before its tensors exceed this size; writes an index"},
+    {"join", NULL, "model: write one file instead of shards"},
+    {"verify", NULL, "model: read the output back and compare checksums"},
+    {"allow-nan", NULL, "model: write it even if values are NaN or infinite"},
+    {"tolerance", "T",
+     "allow float16 and float32 to round by the fraction T of each value, or by abs:T"},
     VERB_OPTION_FOR,
-    {"dry-run", NULL, "say what each array or column would become, write nothing"},
-    {"from-dtype", "TYPE", "the file is raw values of this type"},
-    {"shape", "N,N", "and of this shape; default one dimension"},
+    {"dry-run", NULL, "show what each array or column would become; write nothing"},
+    {"from-dtype", "TYPE", "read the file as raw values of this type"},
+    {"shape", "N,N", "the shape of raw values; default one dimension"},
     VERB_OPTION_NAMES,
-    {"columns", "A,B", "of a table: write these columns alone; repeatable"},
-    {"drop", "A,B", "of a table: leave these columns out; repeatable"},
-    {"force", NULL, "write a table even if it takes more bytes than the input"},
+    {"columns", "A,B", "table: write only these columns; repeatable"},
+    {"drop", "A,B", "table: leave out these columns; repeatable"},
+    {"force", NULL, "write a table even if it is larger than the input"},
     VERB_OPTION_HEADER,
     VERB_OPTION_MIN_RATE,
-    {"resume", NULL, "go on where a run that was stopped had come to"},
-    {"no-sync", NULL, "do not wait until the output is on the disk; as cp, not as safe"},
+    {"resume", NULL, "continue an interrupted run"},
+    {"no-sync", NULL, "do not wait until the output is on disk: as fast as cp, but less safe"},
     VERB_OPTION_MEMORY,
     VERB_OPTION_THREADS,
     VERB_OPTION_JSON,

@@ -1,4 +1,4 @@
-/* stowage top: who holds device and host memory now, again and again. */
+/* stowage top: shows which processes hold device and host memory, continuously. */
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
@@ -17,7 +17,7 @@
 #include "cli/verb.h"
 
 #define INTERVAL_S 2.0
-#define ONCE_NS    200000000 /* between the two looks of --once: a rate needs two */
+#define ONCE_NS    200000000 /* time between the two samples of --once: a rate needs two */
 #define INTERVALS  6
 
 static const double intervals_s[INTERVALS] = {0.5, 1, 2, 5, 10, 60};
@@ -61,7 +61,7 @@ static stow_status show_once(top *t, bool as_json) {
 
 /* ---- without ncurses ---- */
 
-/* Frame after frame, from the upper left corner. */
+/* Draws frame after frame from the upper left corner. */
 static stow_status show_plain(top *t, const char *why) {
   stow_status status = STOW_OK;
   t->view.note = why;
@@ -105,7 +105,7 @@ static void change_interval(top_view *v, int by) {
   if (at >= 0 && at < INTERVALS) v->interval_s = intervals_s[at];
 }
 
-/* A key while the filter is being typed. */
+/* Handles a key while the filter is being typed. */
 static void type(top_view *v, int key) {
   size_t length = strlen(v->filter);
   if (key == '\n' || key == '\r' || key == 27) v->typing = false;
@@ -118,7 +118,7 @@ static void type(top_view *v, int key) {
   }
 }
 
-/* False: quit. */
+/* Handles a key. Returns false to quit. */
 static bool press(top *t, int key) {
   top_view *v = &t->view;
   if (v->typing) {
@@ -234,14 +234,14 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"once", NULL, "print one look and end, as when the output is not a terminal"},
+    {"once", NULL, "print one sample and exit; the default if the output is not a terminal"},
     VERB_OPTION_JSON,
     {"sort", "held|cached|spilled|host|rate|pid", "the column to sort by; default held"},
-    {"filter", "TEXT", "only processes whose command or number contains it"},
-    {"pid", "PID", "the process to show by line; default the first"},
-    {"by", "line|tag", "show the chosen process by line or by tag"},
-    {"all", NULL, "all your processes, not only those of runs and devices"},
-    {"interval", "SECONDS", "between two looks; default 2"},
+    {"filter", "TEXT", "show only processes whose command or PID contains TEXT"},
+    {"pid", "PID", "the process to show in detail; default the first"},
+    {"by", "line|tag", "show the selected process by line or by tag"},
+    {"all", NULL, "show all your processes, not only those of runs and devices"},
+    {"interval", "SECONDS", "interval between samples; default 2"},
     VERB_OPTIONS_END};
 
 const verb verb_top = {

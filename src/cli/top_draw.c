@@ -1,5 +1,5 @@
-/* Top draw: a look as lines of text, from 80 columns on; a wider screen gets more columns (top.h).
- */
+/* Top draw: formats a sample as lines of text, from 80 columns on; wider screens show more columns
+ * (top.h). */
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -15,8 +15,8 @@
 #include "cli/top.h"
 
 #define WIDTH_LEAST 40
-#define WIDE        110 /* trend and device */
-#define WIDER       150 /* pinned, and longer trends */
+#define WIDE        110 /* shows trend and device */
+#define WIDER       150 /* shows pinned memory, and longer trends */
 #define DETAIL_ROWS 8
 
 const char *const top_sort_names[TOP_SORT_COUNT + 1] = {"held", "cached", "spilled", "host",
@@ -27,7 +27,7 @@ const char *const top_sort_names[TOP_SORT_COUNT + 1] = {"held", "cached", "spill
 typedef struct line {
   buffer *out;
   const top_view *v;
-  int used; /* columns */
+  int used; /* columns used */
 } line;
 
 /* Adds text up to the width. Characters count as one column each. */
@@ -89,7 +89,7 @@ static void put_bar(line *l, int width, double share) {
   style(l, "\033[0m");
 }
 
-/* The last `width` values, from 0 to the highest of them. */
+/* Draws the last `width` values, scaled from 0 to the highest of them. */
 static void put_spark(line *l, int width, const float *values, int count) {
   static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   static const char *const plain[] = {"_", ".", ":", "-", "=", "+", "*", "#"};
@@ -124,7 +124,7 @@ static void title(buffer *out, const top_look *t, const top_view *v) {
   end(&l);
 }
 
-/* "host   12.1 GiB of  15.6 GiB  78%  ####----  trend  note" */
+/* Writes a line such as "host   12.1 GiB of  15.6 GiB  78%  ####----  trend  note" */
 static void gauge(buffer *out, const top_view *v, const char *name, bool known, uint64_t used,
                   uint64_t total, const top_series *s, const char *note) {
   char a[STOW_SIZE_TEXT_MAX], b[STOW_SIZE_TEXT_MAX];
@@ -204,12 +204,12 @@ static int compare(const top_process *a, const top_process *b, top_sort by) {
 #undef ORDER
 }
 
-static top_view *order; /* of the sort that is going on */
+static top_view *order; /* used by the sort in progress */
 
 static int by_view(const void *x, const void *y) {
   int by = compare(x, y, order->sort);
   if (order->reverse) by = -by;
-  /* Equal ones by host memory, then by number: rows must not jump. */
+  /* Equal processes are ordered by host memory, then by PID, so that rows do not jump. */
   if (by == 0) by = compare(x, y, TOP_SORT_HOST);
   return by != 0 ? by : compare(x, y, TOP_SORT_PID);
 }
@@ -233,7 +233,7 @@ top_process *top_arrange(top_look *t, top_view *v) {
   qsort(t->processes, (size_t)kept, sizeof *t->processes, by_view);
   for (int i = 0; i < kept; i++)
     if (t->processes[i].pid == v->chosen) return &t->processes[i];
-  /* The first of a run: of others nothing more is known. */
+  /* Only the first process of a run; for others nothing more is known. */
   int first = 0;
   while (first < kept && t->processes[first].run < 0) first++;
   if (first == kept) first = 0;
@@ -248,7 +248,7 @@ static void heading(line *l, const top_view *v, int width, const char *name, int
   put_f(l, "%s ", on ? mark : "");
 }
 
-/* Without a device its columns are left out: the command gets their room. */
+/* Without a device its columns are left out, and the command gets their space. */
 static void heading_line(buffer *out, const top_view *v, bool devices) {
   line l = begin(out, v);
   style(&l, "\033[1m");
@@ -321,7 +321,7 @@ static void process_line(buffer *out, const top_look *t, const top_process *p, c
   end(&l);
 }
 
-/* Rows from the one that keeps the chosen process in sight. */
+/* Writes rows so that the selected process stays visible. */
 static void process_lines(buffer *out, const top_look *t, const top_view *v, int rows) {
   int at = 0, from = 0;
   heading_line(out, v, t->device_count > 0);
@@ -430,7 +430,7 @@ void top_draw(buffer *out, const top_look *t, const top_history *h, const top_ch
     chosen_lines(out, t, c, &v, 0);
     return;
   } else {
-    /* Heading, blank, the chosen one's heading and the keys take four lines. */
+    /* Heading, blank line, the heading of the selected process and the keys take four lines. */
     int room = v.height - count_lines(out) - 4;
     int detail = c->count > 0 ? c->count : 1;
     if (detail > DETAIL_ROWS && detail > room - t->process_count) detail = DETAIL_ROWS;

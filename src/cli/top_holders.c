@@ -1,5 +1,5 @@
-/* Top holders: what the chosen process holds, by line or tag (top.h). Its trace is in the folder of
- * its run; without one, a Python process of a run with --ram-limit may have named its largest
+/* Top holders: what the selected process holds, by line or tag (top.h). Its trace is in the folder
+ * of its run; without one, a Python process of a run with --ram-limit may have named its largest
  * objects. */
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "replay/census.h"
 #include "run/host_record.h"
 
-#define TRACE_BYTES (UINT64_C(512) << 20) /* in memory: about 6 million events */
+#define TRACE_BYTES (UINT64_C(512) << 20) /* limit in memory: about 6 million events */
 #define REST_NS     UINT64_C(1000000000)
 
 static void add(top_chosen *c, const char *label, uint64_t bytes, uint32_t count) {

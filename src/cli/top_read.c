@@ -1,4 +1,4 @@
-/* Top read: one look at devices, runs and processes (top.h). */
+/* Top read: takes one sample of devices, runs and processes (top.h). */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -17,13 +17,13 @@
 #include "run/ledger.h"
 #include "run/protocol.h"
 
-#define SHOWN_LEAST                                                                                \
-  (UINT64_C(16) << 20) /* host memory of a process that is listed for that alone */
+/* A process with less host memory, and no device memory, is not listed. */
+#define SHOWN_LEAST    (UINT64_C(16) << 20)
 #define NVML_PROCESSES 64
 
 /* ---- files of /proc ---- */
 
-/* Reads a small file; the length, 0 if it cannot be read. Ends in '\0'. */
+/* Reads a small file and appends '\0'. Returns the length; 0 if it cannot be read. */
 static size_t read_file(const char *path, char *to, size_t size) {
   FILE *file = fopen(path, "re");
   if (file == NULL) return 0;
@@ -45,7 +45,7 @@ static uint64_t host_bytes(pid_t pid) {
   return status_bytes(status, "RssAnon:") + status_bytes(status, "RssShmem:");
 }
 
-/* The command line, cleaned and without secrets; the name in brackets if there is none. */
+/* Reads the command line, cleaned and without secrets; if it is empty, the name in brackets. */
 static void read_names(top_process *p) {
   char path[64], words[2048], comm[64];
   snprintf(path, sizeof path, "/proc/%d/comm", (int)p->pid);
@@ -64,7 +64,7 @@ static void read_names(top_process *p) {
     if (words[i] == '\0') words[i] = ' ';
   words[length] = '\0';
   while (length > 0 && words[length - 1] == ' ') words[--length] = '\0';
-  /* The folder of the program says little, and a narrow screen has no room for it. */
+  /* The folder of the program is of little use, and a narrow screen has no space for it. */
   size_t first = strcspn(words, " ");
   char *slash = memrchr(words, '/', first);
   text_show(p->command, sizeof p->command, slash != NULL ? slash + 1 : words);
@@ -78,7 +78,8 @@ static top_process *find(top_look *t, pid_t pid) {
   return NULL;
 }
 
-/* The row of a process, made if it is new; NULL: it is gone, or there is no room. */
+/* Returns the row of a process, creating it if needed; NULL if the process is gone or the table is
+ * full. */
 static top_process *row_of(top_look *t, pid_t pid) {
   top_process *p = find(t, pid);
   process about;
@@ -112,7 +113,7 @@ static void read_devices(top_look *t, nvml *n) {
   }
 }
 
-/* Programs on the devices that are not of a run: the driver knows them. */
+/* Adds programs on the devices that are not part of a run, as the driver lists them. */
 static void read_card_users(top_look *t, nvml *n) {
   for (int i = 0; n != NULL && i < t->device_count; i++) {
     nvml_process users[NVML_PROCESSES];
@@ -122,7 +123,7 @@ static void read_card_users(top_look *t, nvml *n) {
       continue;
     for (int u = 0; u < count && u < NVML_PROCESSES; u++) {
       top_process *p = row_of(t, (pid_t)users[u].pid);
-      if (p == NULL || p->held_bytes > 0) continue; /* of a run: its ledger is exact */
+      if (p == NULL || p->held_bytes > 0) continue; /* part of a run: its ledger is exact */
       p->device = i;
       p->held_known = users[u].bytes_known;
       p->held_bytes = users[u].bytes_known ? users[u].bytes : 0;
@@ -132,8 +133,8 @@ static void read_card_users(top_look *t, nvml *n) {
 
 /* ---- runs ---- */
 
-/* The device of the ledger's device by CUDA_VISIBLE_DEVICES, if all devices are alike: CUDA counts
- * the fastest first, so otherwise its order is not the driver's. -1: not known. */
+/* Maps a device of the ledger through CUDA_VISIBLE_DEVICES, if all devices are alike: CUDA counts
+ * the fastest first, so otherwise the orders differ. Returns -1 if unknown. */
 static int device_by_order(const top_look *t, const ledger *l, unsigned number) {
   char list[sizeof l->header->visible_devices], token[64] = "";
   int devices = 0;
@@ -158,7 +159,7 @@ static int device_by_order(const top_look *t, const ledger *l, unsigned number) 
   return -1;
 }
 
-/* The device of the ledger's number i: its device by UUID, else one of the run's own. */
+/* Maps a device number of the ledger to a device: by UUID, or else to one of the run's own. */
 static int device_of(top_look *t, const ledger *l, unsigned number, int run) {
   uint64_t key = (uint64_t)run * LEDGER_DEVICES_MAX + number;
   const char *uuid = l->header->uuids[number];
@@ -171,7 +172,7 @@ static int device_of(top_look *t, const ledger *l, unsigned number, int run) {
   if (device >= 0) return device;
   if (t->device_count == TOP_DEVICES_MAX) return -1;
   top_device *d = &t->devices[t->device_count];
-  *d = (top_device){.index = -1, .total_bytes = key}; /* until the look is whole */
+  *d = (top_device){.index = -1, .total_bytes = key}; /* until the sample is complete */
   snprintf(d->name, sizeof d->name, "device %u of run %d", number, (int)t->runs[run].pid);
   snprintf(d->uuid, sizeof d->uuid, "%.*s", (int)sizeof l->header->uuids[0] - 1, uuid);
   return t->device_count++;
@@ -230,7 +231,7 @@ static void read_run(top_look *t, const char *folder) {
   int run = t->run_count++;
   top_run *r = &t->runs[run];
   snprintf(r->folder, sizeof r->folder, "%s", folder);
-  /* The number is at the end of the folder's name, or of that above a rank's. */
+  /* The PID is at the end of the folder's name, or of the name above a rank's folder. */
   const char *dash = strrchr(folder, '-');
   r->pid = dash != NULL ? (pid_t)strtol(dash + 1, NULL, 10) : 0;
   if (!run_path(path, folder, RUN_LEDGER) || ledger_copy(&l, path) != STOW_OK) return;
@@ -244,8 +245,8 @@ static void read_run(top_look *t, const char *folder) {
 
 typedef struct family {
   pid_t pid, parent;
-  bool own; /* of this user */
-  int run;  /* -1: of none */
+  bool own; /* belongs to this user */
+  int run;  /* -1: not part of a run */
 } family;
 
 static family *read_families(size_t *count) {
@@ -277,8 +278,8 @@ static family *read_families(size_t *count) {
   return list;
 }
 
-/* Marks the descendants of each run. A child may stand before its parent, so until nothing changes.
- */
+/* Marks the descendants of each run. A child may be listed before its parent, so repeats until
+ * nothing changes. */
 static void mark_runs(const top_look *t, family *list, size_t count) {
   for (bool more = true; more;) {
     more = false;
@@ -351,7 +352,7 @@ static void add_value(top_series *s, uint64_t bytes) {
   s->values[s->count++] = (float)((double)bytes / (1 << 20));
 }
 
-/* Change over the last second or so, in bytes a second. */
+/* Computes the change over about the last second, in bytes per second. */
 static bool rate_of(const top_history *h, const top_series *s, double *rate) {
   int back = 1;
   if (s->count < 2) return false;
@@ -375,7 +376,7 @@ void top_note(top_history *h, top_look *t) {
   for (int i = 0; i < t->device_count; i++)
     add_value(&h->devices[i],
               t->devices[i].known ? t->devices[i].used_bytes : t->devices[i].held_bytes);
-  for (int i = 0; i < TOP_PROCESSES_MAX; i++) { /* those that ended */
+  for (int i = 0; i < TOP_PROCESSES_MAX; i++) { /* processes that have ended */
     top_series *s = &h->processes[i];
     const top_process *p = s->used ? find(t, s->pid) : NULL;
     s->used = p != NULL && p->start == s->start;

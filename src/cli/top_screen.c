@@ -1,6 +1,5 @@
-/* Top screen: ncurses, found at run time (top.h). The library is not needed to build or to start;
- * the names, types and numbers used here are those of ncurses 6, whose ABI has not changed since
- * 2015. */
+/* Top screen: ncurses, found at run time (top.h). The library is not needed to build or to start.
+ * The names, types and numbers are those of ncurses 6, whose ABI has not changed since 2015. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
@@ -43,7 +42,7 @@ typedef struct curses {
 
 static curses c;
 
-/* Fills every function; returns the name of one that is missing. */
+/* Looks up every function. Returns the name of one that is missing, or NULL. */
 static const char *find_functions(void) {
   const struct {
     const char *name;
@@ -61,7 +60,7 @@ static const char *find_functions(void) {
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
     void *found = dlsym(c.library, all[i].name);
     if (found == NULL) return all[i].name;
-    memcpy(all[i].to, &found, sizeof found); /* an object pointer to a function pointer */
+    memcpy(all[i].to, &found, sizeof found); /* from an object pointer to a function pointer */
   }
   return NULL;
 }
@@ -78,7 +77,7 @@ bool top_screen_open(char why[200]) {
     return false;
   }
   const char *missing = find_functions();
-  setenv("ESCDELAY", "25", 0); /* a lone Escape counts at once; ncurses waits a second */
+  setenv("ESCDELAY", "25", 0); /* react to Escape at once; ncurses would wait a second */
   c.screen = missing == NULL ? c.newterm(NULL, stdout, stdin) : NULL;
   void **window = c.screen != NULL ? dlsym(c.library, "stdscr") : NULL;
   if (window == NULL || *window == NULL) {
@@ -109,7 +108,7 @@ void top_screen_size(int *width, int *height) {
   *height = c.getmaxy(c.window);
 }
 
-/* The attribute after one of our own sequences, "\033[31m"; its length. */
+/* Reads one of our own style sequences, "\033[31m". Returns its length and the attribute. */
 static size_t take_style(const char *text, int *attribute, bool color) {
   const char *end = strchr(text, 'm');
   if (end == NULL) return 1;
@@ -152,5 +151,5 @@ void top_screen_close(void) {
   c.curs_set(1);
   c.endwin();
   c.delscreen(c.screen);
-  c = (curses){0}; /* the library stays loaded: it may have handlers of its own */
+  c = (curses){0}; /* the library stays loaded: it may have installed handlers */
 }

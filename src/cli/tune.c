@@ -1,4 +1,5 @@
-/* stowage tune: the allocator settings that let a recorded program run in the least memory. */
+/* stowage tune: finds the allocator settings with which a recorded program needs the least
+ * memory. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -28,12 +29,13 @@ static const char *words(const char *settings) {
 
 static void print_no_limit(buffer *out, const replay_result *r) {
   char size[STOW_SIZE_TEXT_MAX];
-  buffer_printf(out, "No setting lets it run: it asks for %s at event %" PRIu64 "%s.\n",
+  buffer_printf(out, "No setting lets it run: it requests %s at event %" PRIu64 "%s.\n",
                 stow_size_format(size, r->failed_bytes), r->failed_at_event,
                 r->failed_bytes > POLICY_REQUEST_MAX ? ", more than any device has" : "");
 }
 
-/* The live figure is the recording's own: that of a run that failed early would be too small. */
+/* The live figure comes from the recording: the figure of a replay that failed early would be too
+ * small. */
 static void print_best(buffer *out, const replay_input *in, const tuned *best,
                        const replay_result *plain) {
   char size[STOW_SIZE_TEXT_MAX], least[STOW_SIZE_TEXT_MAX], live[STOW_SIZE_TEXT_MAX];
@@ -52,7 +54,7 @@ static void print_best(buffer *out, const replay_input *in, const tuned *best,
       plain->min_limit_bytes > r->min_limit_bytes ? plain->min_limit_bytes - r->min_limit_bytes : 0;
   buffer_printf(
       out,
-      "Best: it runs in %s (%s live)%s%s%s. Set before it starts\n"
+      "Best: it runs in %s (%s live)%s%s%s. Set before the program starts:\n"
       "  export PYTORCH_ALLOC_CONF=%s\n"
       "  export PYTORCH_CUDA_ALLOC_CONF=%s   # the older name; some versions know only one\n",
       stow_size_format(least, r->min_limit_bytes),
@@ -97,7 +99,7 @@ static stow_status print_text(const replay_input *in, const tuning *all) {
   return output_buffer(&out);
 }
 
-/* null where one of the two is not known. */
+/* Writes null if one of the two is unknown. */
 static void saved_json(json *j, const char *key, bool known, int64_t bytes) {
   json_key(j, key);
   if (known)
@@ -149,15 +151,15 @@ static int run(verb_call *call) {
   if (status == STOW_OK)
     status = verb_flag(call, "json") ? print_json(&all) : print_text(&in, &all);
   int code = status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
-  /* The answer is no where no setting lets it run. */
+  /* If no setting lets the program run, the exit code is that of a negative answer. */
   if (status == STOW_OK && all.list[all.best].result.min_limit_bytes == 0) code = EXIT_FAILED;
   replay_input_close(&in);
   return code;
 }
 
 static const verb_option options[] = {
-    {"vram", "SIZE", "show which settings fit a device of this size, the CUDA context taken off"},
-    {"vram-limit", "SIZE", "show which fit this cap on PyTorch's own reserve"},
+    {"vram", "SIZE", "show which settings fit a device of this size, less the CUDA context"},
+    {"vram-limit", "SIZE", "show which settings fit if PyTorch may reserve only this much"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,
 };

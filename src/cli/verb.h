@@ -1,8 +1,8 @@
-/* Verb: one word after `stowage`, its options, and what runs.
+/* Verb: the word after `stowage`, its options, and the function that runs.
  *
  * A verb is one file that defines `const verb verb_NAME` and one line in verbs.def. Options are
  * parsed, help is printed and shell completion is generated from this table alone, so a verb never
- * looks at argv itself. */
+ * reads argv itself. */
 #ifndef CLI_VERB_H
 #define CLI_VERB_H
 
@@ -12,21 +12,21 @@
 
 #include <stowage/status.h>
 
-/* Exit codes, the same for every verb (a verb with more names them in `exits`). */
+/* Exit codes, the same for every verb (further codes of a verb are listed in `exits`). */
 enum {
-  EXIT_DONE = 0,   /* it worked; the answer is yes */
+  EXIT_DONE = 0,   /* success; the answer is yes */
   EXIT_FAILED = 1, /* the job failed, or the answer is no */
-  EXIT_USAGE = 2,  /* the command line or the input cannot be right */
+  EXIT_USAGE = 2,  /* the command line or the input is invalid */
 };
 
 typedef struct verb_option {
-  const char *name;  /* long name without the dashes; NULL ends a table */
-  const char *value; /* what its value is called: "SIZE", "FILE", "FOLDER", or the only words
-                        allowed, as "csv|json"; NULL: it takes none */
+  const char *name;  /* long name without the dashes; NULL marks the end of a table */
+  const char *value; /* name of its value: "SIZE", "FILE", "FOLDER", or the allowed words, such as
+                      * "csv|json"; NULL: it has no value */
   const char *help;  /* one line, no full stop */
 } verb_option;
 
-/* Options that many verbs have are spelled and explained once. */
+/* Options that many verbs share are defined once. */
 #define VERB_OPTION_DEVICE                                                                         \
   { "device", "NAME", "a device by index or UUID, or a simulated one: sim:16G, sim:16G,host=32G" }
 #define VERB_OPTION_JSON                                                                           \
@@ -46,76 +46,77 @@ typedef struct verb {
   const char *name;
   const char *summary;  /* one line, no full stop */
   const char *example;  /* shown first: one or more lines, each a command */
-  const char *operands; /* as usage shows them: "FILE…", "[BATCH]"; NULL: none are taken */
+  const char *operands; /* as shown in the usage line: "FILE…", "[BATCH]"; NULL: no operands */
   int operands_min;
-  int operands_max; /* VERB_ANY_NUMBER: no bound */
+  int operands_max; /* VERB_ANY_NUMBER: no limit */
   unsigned flags;
-  const verb_option *options;  /* ended by VERB_OPTIONS_END; NULL: none */
-  const char *exits;           /* further exit codes, one a line, "125  the shim is not there\n" */
+  const verb_option *options;  /* terminated by VERB_OPTIONS_END; NULL: none */
+  const char *exits;           /* further exit codes, one per line, "125  the shim is missing\n" */
   int (*run)(verb_call *call); /* returns an exit code */
 } verb;
 
-/* One option as it was given. */
+/* One option of the command line. */
 typedef struct verb_given {
   const verb_option *option;
-  const char *value; /* NULL for one that takes none */
+  const char *value; /* NULL if the option has no value */
 } verb_given;
 
-/* A verb being run: what the command line said. */
+/* One call of a verb: the parsed command line. */
 struct verb_call {
   const verb *verb;
-  const verb *const *all; /* every verb, ended by NULL */
+  const verb *const *all; /* all verbs, terminated by NULL */
   int operand_count;
-  char **operands; /* ended by NULL */
+  char **operands; /* terminated by NULL */
   verb_given *given;
   size_t given_count;
 };
 
 /* ---- the table (verbs.c) ---- */
 
-/* The verb of that name, NULL if there is none. */
+/* Returns the verb of that name, or NULL. */
 const verb *verb_find(const char *name);
-/* All of them in the order help shows them, ended by NULL. */
+/* Returns all verbs in the order of the help, terminated by NULL. */
 const verb *const *verb_all(void);
-/* Verb number i in that order, NULL past the last. */
+/* Returns verb number i in that order; NULL after the last. */
 const verb *verb_at(size_t i);
-/* The one of `names` (ended by NULL; nearest.c) that `word` most likely meant, NULL if none is
- * near. */
+/* Returns the one of `names` (terminated by NULL) that `word` most likely meant; NULL if none is
+ * close (nearest.c). */
 const char *verb_nearest(const char *word, const char *const *names);
 
 /* ---- the command line (options.c) ---- */
 
-/* Reads argv (after the verb) into `call`. EXIT_DONE: go on. Otherwise the exit code, everything
- * being said already; *help is set if help was asked for. Undo with options_free. */
+/* Parses argv (after the verb) into `call`. EXIT_DONE: continue. Otherwise returns the exit code,
+ * with all messages printed; *help is set if help was requested. Undo with options_free. */
 int options_parse(verb_call *call, const verb *which, int argc, char **argv, bool *help);
 void options_free(verb_call *call);
 
-/* Was it given? `name` must be in the verb's table. */
+/* Returns whether the option was given. `name` must be in the verb's table. */
 bool verb_flag(const verb_call *call, const char *name);
-/* The value it was given last, NULL if it was not. */
+/* Returns the value that was given last; NULL if none was. */
 const char *verb_value(const verb_call *call, const char *name);
-/* A size ("8G"), written only if given. On a bad one the message names the option. */
+/* Reads a size ("8G"); unchanged if the option was not given. The message of an error names the
+ * option. */
 stow_status verb_size(const verb_call *call, const char *name, uint64_t *bytes);
-/* A whole number within [least, most], written only if given. */
+/* Reads a whole number within [least, most]; unchanged if the option was not given. */
 stow_status verb_number(const verb_call *call, const char *name, uint64_t least, uint64_t most,
                         uint64_t *number);
 
-/* ---- words (help.c) ---- */
+/* ---- help (help.c) ---- */
 
-/* `stowage --help`: the verbs, one line each. */
+/* Prints `stowage --help`: the verbs, one line each. */
 void help_all(void);
-/* `stowage VERB --help`: an example, the options, the exit codes. */
+/* Prints `stowage VERB --help`: an example, the options, the exit codes. */
 void help_verb(const verb *which);
 
 /* ---- errors (output.c; more in cli/output.h) ---- */
 
-/* Says "stowage VERB: …" on standard error and returns EXIT_USAGE. */
+/* Prints "stowage VERB: …" on standard error and returns EXIT_USAGE. */
 int verb_usage(const verb_call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Says the thread's message the same way and returns the exit code `status` means: EXIT_USAGE for
- * input that cannot be right, EXIT_FAILED for the rest. */
+/* Prints the thread's message in the same way. Returns EXIT_USAGE for invalid input, EXIT_FAILED
+ * for other errors. */
 int verb_fail(const verb_call *call, stow_status status);
-/* That code alone. */
+/* Returns that exit code without printing. */
 int verb_exit_code(stow_status status);
 
 #endif

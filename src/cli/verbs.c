@@ -1,4 +1,4 @@
-/* The table of verbs, made from verbs.def, and looking things up in it. */
+/* Verbs: the table of verbs, generated from verbs.def, and lookups in it. */
 #include "cli/verb.h"
 
 #include <string.h>

@@ -132,7 +132,7 @@ stow_status array_open_raw(array *a, source *from, const array_spec *spec) {
   return STOW_OK;
 }
 
-/* The last colon behind a file decides. */
+/* Splits "FILE:MEMBER" at the last colon after a file name. */
 bool array_split(const char *path, char *file, size_t size, const char **member) {
   struct stat st;
   if (remote_is(path)) { /* as in "http://host:80/x.npz:member": after the last slash */
@@ -273,8 +273,7 @@ static stow_status name_dataset(const hdf5 *h, const char *path) {
   for (size_t i = 0; i < hdf5_count(h) && strlen(names) < 180; i++)
     snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s", i > 0 ? ", " : "",
              hdf5_get(h, i)->name);
-  return stow_fail(STOW_ERR_INVALID,
-                   "%s: it holds %zu datasets; name one of them behind a colon: %s", path,
+  return stow_fail(STOW_ERR_INVALID, "%s: it holds %zu datasets; name one after a colon: %s", path,
                    hdf5_count(h), names);
 }
 
@@ -305,7 +304,7 @@ static stow_status open_dataset(array *a, source *from, const char *member, uint
   return STOW_OK;
 }
 
-/* The length, then the first character of the JSON. */
+/* Returns whether it is safetensors: a plausible length, then the first character of the JSON. */
 static bool is_safetensors(const uint8_t *start, uint64_t bytes) {
   return bytes > 8 && start[8] == '{' && source_u64(start) <= bytes - 8;
 }
@@ -421,8 +420,8 @@ uint64_t array_row_items(const array *a) {
   return items;
 }
 
-/* A Fortran file stores, for each position in a row, that value of all rows. `place` counts
- * positions in file order (first index fastest); its digits give the position in C order. */
+/* Returns the position in C order. A Fortran file stores, for each position in a row, that value of
+ * all rows. `place` counts positions in file order (first index fastest). */
 static uint64_t c_place(const array *a, uint64_t place) {
   uint64_t stride = 1, at = 0;
   for (uint32_t i = a->dims; i-- > 1;) stride *= a->shape[i];

@@ -29,7 +29,7 @@ typedef struct array_spec {
   dtype type; /* DTYPE_NONE: from the file */
   uint32_t dims;
   uint64_t shape[ARRAY_DIMS_MAX];
-  bool has_shape;        /* else one dimension, as long as the file */
+  bool has_shape;        /* false: one dimension, as long as the file */
   uint64_t budget_bytes; /* for reading HDF5; 0: the default of a data job */
 } array_spec;
 
@@ -42,16 +42,16 @@ typedef struct array {
   uint32_t dims;
   uint64_t shape[ARRAY_DIMS_MAX];
   uint64_t count; /* items; 1 for 0-d */
-  uint64_t bytes; /* of all items */
+  uint64_t bytes; /* size of all items */
 
   source *from;
   bool owns_source;
   bool in_zip; /* read through `member` */
   zip archive; /* only if array_open opened it */
   zip_member member;
-  uint64_t offset;     /* of the first item: in the member, or in the file */
+  uint64_t offset;     /* offset of the first item, in the member or in the file */
   uint64_t chunk_rows; /* HDF5: rows that are unpacked together; 0 or 1: none */
-  uint64_t held_bytes; /* HDF5: memory that reading takes beside the caller's */
+  uint64_t held_bytes; /* HDF5: memory that reading needs in addition to the caller's */
 } array;
 
 /* Splits "file:member" where no file has that name and the part before a colon is a file: copies
@@ -60,10 +60,10 @@ typedef struct array {
 bool array_split(const char *path, char *file, size_t size, const char **member);
 
 /* Opens `path`, or `path:member` for one array of a file that has several. `spec` describes raw
- * bytes and is rejected for a file that describes itself; NULL for none. STOW_ERR_INVALID, with the
- * available names, if a file of several arrays is opened without naming one. */
+ * bytes and is rejected for a file that describes itself; NULL: none. STOW_ERR_INVALID: the file
+ * has several arrays and none was named; the message lists them. */
 stow_status array_open(array *a, const char *path, const array_spec *spec);
-/* The same for what the caller has open: a whole .npy, or one member of a zip. */
+/* Opens what the caller has open: a whole .npy, or one member of a zip. */
 stow_status array_open_npy(array *a, source *from);
 stow_status array_open_member(array *a, source *from, const zip_entry *entry);
 /* Opens a member that is not read as numbers, as bytes of type DTYPE_NONE, and sets *kind to what

@@ -1,8 +1,8 @@
 /* Arrow: a table or an array on disk as a stream of record batches (stowage/arrow.h).
  *
  * A column is one array of numbers, or the text of up to four arrays (docs/formats.md, "Tables as
- * npz"). Each batch is read into memory of its own, which the receiver frees; only the words of a
- * dictionary are read for every batch again. */
+ * npz"). Each batch has its own memory, which the receiver frees. The words of a dictionary are
+ * read again for every batch. */
 #include <stowage/array.h>
 #include <stowage/arrow.h>
 
@@ -21,16 +21,16 @@ enum { BATCH_BYTES = 4 << 20, DIRECTORY_BYTES = 64 << 20 };
 
 /* One array of a file. */
 typedef struct part {
-  stow_array *array; /* NULL: there is none */
+  stow_array *array; /* NULL: no such part */
   stow_array_info info;
 } part;
 
 typedef struct column {
   char *name;
   dtype type;          /* DTYPE_NONE: text or times */
-  char time;           /* of datetime64: 's', 'm', 'u', 'n', 'D'; 0: not times */
+  char time;           /* unit of datetime64: 's', 'm', 'u', 'n', 'D'; 0: not times */
   part values;         /* numbers, or the codes of a dictionary */
-  part offsets, bytes; /* of text; with codes: of the words */
+  part offsets, bytes; /* parts of text; with codes, parts of the words */
 } column;
 
 typedef struct opened {
@@ -106,7 +106,7 @@ static stow_status open_text(column *c, const char *path, bool has_offsets, bool
                           path, c->name);
 }
 
-/* Is there a member NAME + ending + .npy? */
+/* Returns whether there is a member NAME + ending + .npy. */
 static bool has(const zip *z, const char *name, size_t length, const char *ending) {
   char whole[ZIP_NAME_MAX + 64];
   snprintf(whole, sizeof whole, "%.*s%s.npy", (int)length, name, ending);
@@ -183,7 +183,7 @@ static stow_status open_array(opened *o, const char *name) {
   return take_type(o, c);
 }
 
-/* A zip archive is a table; anything else is one array. */
+/* Opens the file. A zip archive is a table; anything else is one array. */
 static stow_status open_file(opened *o) {
   char file[ARRAY_NAME_MAX], magic[4] = "";
   const char *member = NULL;
@@ -212,7 +212,8 @@ static void opened_free(opened *o) {
 
 /* ---- the schema ---- */
 
-/* A row of an array of more dimensions is a list of a fixed size, of lists of a fixed size, … */
+/* Makes the schema of an array of numbers. With more dimensions, a row is a fixed-size list of
+ * fixed-size lists, and so on. */
 static stow_status schema_numbers(struct ArrowSchema *s, const column *c, uint32_t dim) {
   char format[32];
   const char *name = dim == 1 ? c->name : "item";
@@ -278,7 +279,7 @@ static stow_status read_numbers(struct ArrowArray *a, column *c, uint64_t first,
   return STOW_OK;
 }
 
-/* NaT, the least int64, is a null. */
+/* Reads times. NaT, the least int64, becomes a null. */
 static stow_status read_times(struct ArrowArray *a, column *c, uint64_t first, uint64_t rows) {
   STOW_TRY(arrow_array_make(a, (int64_t)rows, 2, 0));
   int64_t *values = arrow_buffer(a, 1, rows * sizeof *values);
@@ -315,7 +316,7 @@ static stow_status read_offsets(column *c, uint64_t first, uint64_t count, int64
   return STOW_OK;
 }
 
-/* Arrow text is UTF-8, and readers rely on it: other bytes are an error, never passed on. */
+/* Checks that a text is UTF-8, as Arrow requires; other bytes are an error and never passed on. */
 static stow_status check_text(const column *c, const char *text, const int64_t *ends,
                               uint64_t first, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) {

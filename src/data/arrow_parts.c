@@ -70,7 +70,8 @@ stow_status arrow_schema_dictionary(struct ArrowSchema *s) {
   return s->dictionary != NULL ? STOW_OK : no_memory();
 }
 
-/* Metadata: an int32 count, then for each pair an int32 length and bytes, twice. */
+/* Returns the size of metadata: an int32 count, then for each pair an int32 length and bytes,
+ * twice. */
 static size_t metadata_bytes(const char *metadata) {
   int32_t count, length;
   size_t at = sizeof count;
@@ -139,7 +140,8 @@ stow_status arrow_array_dictionary(struct ArrowArray *a) {
   return a->dictionary != NULL ? STOW_OK : no_memory();
 }
 
-/* Arrow recommends 64 bytes, and readers may fail on buffers that are NULL. */
+/* Allocates a buffer, aligned to the 64 bytes that Arrow recommends and never NULL, because some
+ * readers fail on NULL. */
 void *arrow_buffer(struct ArrowArray *a, size_t number, size_t bytes) {
   void *made = NULL;
   if (posix_memalign(&made, 64, bytes > 0 ? bytes : 1) != 0) made = NULL;

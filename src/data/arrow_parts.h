@@ -1,7 +1,7 @@
 /* Arrow: makes and releases the structs of the Arrow C data interface (stowage/arrow.h).
  *
  * Every struct made here owns its buffers and can be moved out of its parent, as the specification
- * allows: each child has a private part of its own. */
+ * allows: each child has its own private data. */
 #ifndef DATA_ARROW_PARTS_H
 #define DATA_ARROW_PARTS_H
 

@@ -20,8 +20,8 @@ enum { CHUNK = 1024 }; /* values of a chunk on the stack */
 
 typedef struct plan_column {
   dtype from, to;    /* DTYPE_NONE: not numbers */
-  scan seen;         /* of the values that are not null */
-  loss half, single; /* the error of float16 and float32, measured where there is a tolerance */
+  scan seen;         /* scan of the values that are not null */
+  loss half, single; /* error of float16 and float32, measured if there is a tolerance */
   double error;
   uint64_t rows, nulls, bytes;
 } plan_column;
@@ -91,8 +91,7 @@ static void see(const stow_arrow_plan *p, plan_column *c, scan *to, const void *
   see_loss(p, c, values, count);
 }
 
-/* Adds the rows `from` to `from + rows` of a column to `to`. What lies under a null is not a
- * value. */
+/* Adds the rows `from` to `from + rows` of a column to `to`. Ignores the bytes under a null. */
 static uint64_t see_rows(const stow_arrow_plan *p, plan_column *c, scan *to,
                          const struct ArrowArray *a, int64_t from, int64_t rows) {
   size_t width = dtype_bytes(c->from), filled = 0;
@@ -242,7 +241,9 @@ stow_status stow_arrow_plan_make(stow_arrow_plan **plan, struct ArrowArrayStream
     return stow_fail(STOW_ERR_INVALID, "stow_arrow_plan_make: no stream; it may be used once only");
   stow_status status = growing_read(&known, sizeof known, options, "stow_arrow_plan_options");
   if (status == STOW_OK && (known.purpose >= SCAN_PURPOSES || !(known.tolerance >= 0)))
-    status = stow_fail(STOW_ERR_INVALID, "stow_arrow_plan_make: purpose %u, tolerance %g",
+    status = stow_fail(STOW_ERR_INVALID,
+                       "stow_arrow_plan_make: invalid purpose %u or tolerance %g; use STOW_FOR_… "
+                       "and a tolerance of at least 0",
                        known.purpose, known.tolerance);
   stow_arrow_plan *p = status == STOW_OK ? calloc(1, sizeof *p) : NULL;
   if (status == STOW_OK && p == NULL) status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
@@ -318,7 +319,7 @@ static stow_status check_values(const stow_arrow_plan *p, size_t i, const struct
                    p->from.children[i]->name, dtype_name(c.to));
 }
 
-/* Makes `to` the column `from` in another type, with a bitmap of its own that begins at bit 0. */
+/* Makes `to` the column `from` in another type, with its own bitmap that begins at bit 0. */
 static stow_status cast_column(struct ArrowArray *to, const plan_column *c,
                                const struct ArrowArray *from) {
   STOW_TRY(arrow_array_make(to, from->length, 2, 0));
@@ -369,7 +370,7 @@ static int applied_schema(struct ArrowArrayStream *s, struct ArrowSchema *out) {
   return arrow_errno(status);
 }
 
-/* A stream that can be read only once gives nothing the second time. */
+/* Checks the number of rows: a stream that can be read only once yields nothing the second time. */
 static stow_status check_rows(const applied *a) {
   uint64_t rows = a->plan->count > 0 ? a->plan->columns[0].rows : 0;
   if (a->plan->count == 0 || a->rows == rows) return STOW_OK;
@@ -410,7 +411,7 @@ static void applied_release(struct ArrowArrayStream *s) {
   s->release = NULL;
 }
 
-/* `from` must have the names and formats that the plan was made of. */
+/* Checks that `from` has the names and formats of the plan. */
 static stow_status check_schema(const stow_arrow_plan *p, struct ArrowArrayStream *from) {
   struct ArrowSchema s = {0};
   int error = from->get_schema(from, &s);

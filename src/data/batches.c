@@ -30,7 +30,8 @@ struct stow_batches {
   buffer_pool *buffers;
   prefetch *ahead;
   staging *copies;                      /* NULL: no device */
-  void *unsent[STOW_BATCHES_FILES_MAX]; /* taken, but its copy failed: sent by the next call */
+  void *unsent[STOW_BATCHES_FILES_MAX]; /* batches that were taken but whose copy failed; the next
+                                         * call sends them */
   uint64_t unsent_rows;                 /* 0: none */
   uint64_t epoch, next_batch;
   pid_t owner;
@@ -40,10 +41,9 @@ struct stow_batches {
 
 static stow_status check_options(const stow_batches_options *o) {
   if (o->files == NULL || o->file_count == 0 || o->file_count > STOW_BATCHES_FILES_MAX)
-    return stow_fail(STOW_ERR_INVALID, "batches of %u files: must be 1 to %d", o->file_count,
+    return stow_fail(STOW_ERR_INVALID, "file_count %u: must be 1 to %d", o->file_count,
                      STOW_BATCHES_FILES_MAX);
-  if (o->batch_rows == 0)
-    return stow_fail(STOW_ERR_INVALID, "a batch of 0 rows: must be at least 1");
+  if (o->batch_rows == 0) return stow_fail(STOW_ERR_INVALID, "batch_rows 0: must be at least 1");
   if (o->memory.allocate != NULL && o->memory.release == NULL)
     return stow_fail(STOW_ERR_INVALID, "memory.allocate without memory.release");
   if (o->memory.allocate != NULL && o->device != NULL)
@@ -114,8 +114,8 @@ static stow_status measure(stow_batches *b) {
   return STOW_OK;
 }
 
-/* A shuffle reads at random, but inflating is sequential: a member that does not fit in a window is
- * inflated once, to disk. */
+/* Inflates a member to disk, once. A shuffle reads at random, but inflating is sequential, so this
+ * is needed for a member that does not fit in a window. */
 static stow_status spool_deflated(stow_batches *b) {
   plan *p = &b->plan;
   for (uint32_t i = 0; i < p->parts; i++) {
@@ -382,6 +382,6 @@ stow_status stow_batches_get_info(stow_batches *b, stow_batches_info *info) {
 
 stow_status stow_batches_get_file(stow_batches *b, uint32_t file, stow_array_info *info) {
   if (file >= b->plan.parts)
-    return stow_fail(STOW_ERR_INVALID, "file %u of batches of %u", file, b->plan.parts);
+    return stow_fail(STOW_ERR_INVALID, "no file %u; these batches have %u", file, b->plan.parts);
   return growing_write(info, &b->infos[file], sizeof b->infos[file], "stow_array_info");
 }

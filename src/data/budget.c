@@ -25,7 +25,8 @@ stow_status budget_check(uint64_t bytes) {
                    stow_size_format(given, bytes), stow_size_format(least, BUDGET_LEAST));
 }
 
-/* ru_maxrss includes what the parent held before exec; the kernel's VmHWM does not. */
+/* Returns this process's peak: the kernel's VmHWM, because ru_maxrss includes what the parent held
+ * before exec. */
 static uint64_t own_peak(void) {
   char text[4096]; /* the whole file has about 1,500 bytes */
   int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);

@@ -33,7 +33,7 @@ typedef struct budget {
   budget_progress progress; /* NULL: none */
   void *context;
   struct team *team;             /* the other processes of the job; NULL: none */
-  struct checkpoint *checkpoint; /* NULL: none is kept */
+  struct checkpoint *checkpoint; /* NULL: no checkpoint */
   uint64_t item;                 /* the current array of a file with several; keeps its steps
                                   * apart */
 } budget;

@@ -18,14 +18,13 @@
 
 enum {
   KEEP_LEAST = 2
-}; /* for a caller who holds many: otherwise each batch would be allocated
-    * anew */
+}; /* for a caller who holds many buffers: otherwise each batch would be allocated again */
 
 typedef struct head {
   uint64_t magic;
   buffer_pool *owner;
-  struct head *next; /* in the pool */
-  char *start;       /* of its memory */
+  struct head *next; /* next in the pool */
+  char *start;       /* start of its memory */
   uint32_t kind;
   bool out;      /* the caller has it; guarded by the pool's lock */
   bool in_block; /* freed with the block that contains it */
@@ -37,11 +36,12 @@ struct buffer_pool {
   pthread_mutex_t guard;
   buffer_pool_options options;
   char *block[STOW_BATCHES_FILES_MAX];    /* the planned buffers; used only by the taker */
-  uint64_t cut[STOW_BATCHES_FILES_MAX];   /* buffers taken from it so far */
+  uint64_t cut[STOW_BATCHES_FILES_MAX];   /* buffers taken from the block so far */
   bool requested[STOW_BATCHES_FILES_MAX]; /* a block was requested: only once */
   head *kept[STOW_BATCHES_FILES_MAX];     /* guarded */
   uint32_t kept_count[STOW_BATCHES_FILES_MAX];
-  uint64_t live[STOW_BATCHES_FILES_MAX]; /* kept and out; guarded */
+  uint64_t live[STOW_BATCHES_FILES_MAX]; /* buffers in the pool and with the caller; guarded by the
+                                          * lock */
   uint64_t users;                        /* buffers out, plus one for the open pool; guarded */
   bool closed;
 };
@@ -74,7 +74,7 @@ static void give_memory(const buffer_pool *s, void *memory, size_t bytes) {
     free(memory);
 }
 
-/* After close, the block waits for its last buffer, but its other pages are returned. */
+/* Returns the block's other pages after close, while the block waits for its last buffer. */
 static void give_pages(const buffer_pool *s, const head *h) {
   if (s->options.memory.allocate != NULL) return;
   uintptr_t from = round_up((uintptr_t)(h->start + sizeof *h), 4096),
@@ -82,7 +82,7 @@ static void give_pages(const buffer_pool *s, const head *h) {
   if (to > from) madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
-/* With the lock held. */
+/* Frees a buffer. Called with the lock held. */
 static void free_buffer(buffer_pool *s, head *h) {
   s->live[h->kind]--;
   h->magic = 0;
@@ -102,7 +102,7 @@ stow_status buffer_pool_open(buffer_pool **out, const buffer_pool_options *optio
   return STOW_OK;
 }
 
-/* Called with the lock held; releases it. */
+/* Releases the lock. Frees the pool if this was its last buffer. */
 static void leave(buffer_pool *s) {
   bool last = --s->users == 0;
   pthread_mutex_unlock(&s->guard);
@@ -182,12 +182,13 @@ stow_status buffer_pool_take(buffer_pool *s, uint32_t kind, void **data) {
 
 stow_status buffer_pool_put(void *data) {
   head *h = head_of(data);
-  if (h->magic != HEAD_MAGIC) return stow_fail(STOW_ERR_STATE, "not a batch's buffer");
+  if (h->magic != HEAD_MAGIC)
+    return stow_fail(STOW_ERR_STATE, "stow_batches_release: not a buffer of a batch");
   buffer_pool *s = h->owner;
   pthread_mutex_lock(&s->guard);
   if (!h->out) {
     pthread_mutex_unlock(&s->guard);
-    return stow_fail(STOW_ERR_STATE, "a batch's buffer was released twice");
+    return stow_fail(STOW_ERR_STATE, "stow_batches_release: the buffer was already released");
   }
   h->out = false;
   bool kept =

@@ -20,16 +20,16 @@ typedef struct buffer_pool buffer_pool;
 
 typedef struct buffer_pool_options {
   uint32_t kinds;
-  uint64_t bytes[STOW_BATCHES_FILES_MAX]; /* of a buffer of each kind */
+  uint64_t bytes[STOW_BATCHES_FILES_MAX]; /* size of a buffer of each kind */
   bool room[STOW_BATCHES_FILES_MAX];      /* direct reads go into it: see buffer_pool_shift */
-  uint64_t planned;           /* of each kind, in the pool and out; if there are more, returned
-                               * buffers are freed */
+  uint64_t planned;           /* planned buffers of each kind, in the pool and with the caller;
+                               * returned buffers beyond that are freed */
   stow_batches_memory memory; /* all NULL: the system's */
   bool singly;                /* no blocks: memory is allocated per buffer */
 } buffer_pool_options;
 
 stow_status buffer_pool_open(buffer_pool **s, const buffer_pool_options *options);
-/* Nothing is taken after this; buffers that are out stay valid. */
+/* Closes the pool: no buffer is taken after this. Buffers that the caller holds stay valid. */
 void buffer_pool_close(buffer_pool *s);
 stow_status buffer_pool_take(buffer_pool *s, uint32_t kind, void **data);
 /* Returns STOW_ERR_STATE if it is already in the pool. */
@@ -48,7 +48,7 @@ typedef struct buffer_pool_kept {
 } buffer_pool_kept;
 
 /* Moves the start of a buffer to `within` (a multiple of BUFFER_POOL_ALIGN) after a multiple of the
- * unit: its new address. Until buffer_pool_settle nobody else may use the buffer. */
+ * unit. Returns its new address. Until buffer_pool_settle, no other code may use the buffer. */
 void *buffer_pool_shift(void *data, size_t within, buffer_pool_kept *kept);
 void buffer_pool_settle(void *data, const buffer_pool_kept *kept);
 

@@ -58,7 +58,7 @@ static bool load(checkpoint *c) {
   uint64_t magic = 0, key[8], sum = 0, ignored = 0, expected = 1;
   char partial[PATH_MAX];
   snprintf(partial, sizeof partial, "%s.partial", c->out);
-  int fd = newfile_find(AT_FDCWD, c->path); /* not one that another user planted */
+  int fd = newfile_find(AT_FDCWD, c->path); /* rejects a file that another user planted */
   FILE *file = fd >= 0 ? fdopen(fd, "rb") : NULL;
   if (file == NULL && fd >= 0) close(fd);
   if (file == NULL) return false;
@@ -93,7 +93,7 @@ static bool take_away(int folder, const char *name) {
   return unlinkat(folder, name, 0) == 0 || faccessat(folder, name, F_OK, 0) != 0;
 }
 
-/* NUMBER.resume, NUMBER.resume~ and NUMBER.scratch in the folder of the ranks. */
+/* Removes NUMBER.resume, NUMBER.resume~ and NUMBER.scratch in the folder of the ranks. */
 static bool sweep_folder(const char *path, bool scratches) {
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;

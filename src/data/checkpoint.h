@@ -2,10 +2,10 @@
  * there.
  *
  * A job has a few steps, each with a position and a state of plain bytes (what was scanned so far).
- * The file is OUT.resume. It is written anew and renamed at most every two seconds, and only after
- * the files it describes are flushed: OUT.partial, and OUT.scratch, where a job keeps what it will
- * read again. It is used only for the same input (size, time, inode), the same options, the same
- * build, and the same two files.
+ * The file is OUT.resume. It is rewritten and renamed at most every two seconds, and only after the
+ * files it describes are flushed: OUT.partial, and OUT.scratch, where a job keeps what it will read
+ * again. It is used only for the same input (size, time, inode), the same options, the same build,
+ * and the same two files.
  *
  * Each of several ranks has its own, OUT.ranks/RANK.resume next to RANK.scratch, used
  * independently: a rank without a checkpoint starts over while the others continue. So nothing that
@@ -33,10 +33,10 @@ enum {
   STEP_PLAN = 5,    /* what they become */
   STEP_ARCHIVE = 6, /* progress of the output's members */
   STEP_KEEP = 7,    /* collecting an array's nonzero values */
-  STEP_PLACES = 8,  /* of a sparse matrix: its indices are checked */
-  STEP_RANGE = 9,   /* of a rank: where its rows of a table begin, and which columns it reads as
+  STEP_PLACES = 8,  /* sparse matrix: its indices are checked */
+  STEP_RANGE = 9,   /* one rank: where its rows of a table begin, and which columns it reads as
                      * text */
-  STEP_OWN = 10,    /* of a rank: how many of its rows are in the output */
+  STEP_OWN = 10,    /* one rank: how many of its rows are in the output */
   STEP_CASTS = 16   /* plus the type to cast to */
 };
 #define STEP_OF(step, item) ((uint64_t)(step) | (uint64_t)(item) << 16)
@@ -66,8 +66,8 @@ typedef struct checkpoint {
   checkpoint_step steps[CHECKPOINT_STEPS_MAX];
 } checkpoint;
 
-/* `resume`: reads an existing checkpoint; otherwise ignores it. Every rank of a team calls it, and
- * all fail if one does. STOW_ERR_STATE if another run is writing the output. */
+/* Opens the checkpoint. With `resume`, reads an existing one; otherwise ignores it. Every rank of a
+ * team calls it, and all fail if one does. STOW_ERR_STATE: another run is writing the output. */
 stow_status checkpoint_open(checkpoint *c, const char *out, const uint64_t key[7], team *t,
                             bool resume);
 /* Frees it. With `done`, which all ranks must reach, removes the checkpoints and scratch files. */
@@ -75,12 +75,12 @@ void checkpoint_close(checkpoint *c, bool done);
 /* Returns true if a resumed run would find something done. */
 bool checkpoint_held(const checkpoint *c);
 
-/* Reads the progress of `step`: fills the state, which must have that many bytes, and returns true;
- * false if the step had not begun. `c` may be NULL, here and below. */
+/* Reads the progress of `step` into the state, which must have that many bytes. Returns false if
+ * the step had not begun. `c` may be NULL, here and below. */
 bool checkpoint_find(const checkpoint *c, uint64_t step, uint64_t *place, void *state,
                      size_t bytes);
-/* The same for a state of unknown length; NULL if the step had not begun. Valid until the step is
- * noted again. */
+/* Returns a state of unknown length; NULL if the step had not begun. Valid until the step is noted
+ * again. */
 const void *checkpoint_get(const checkpoint *c, uint64_t step, uint64_t *place, size_t *bytes);
 /* Records that `step` has reached `place`. Writes the file if it is due. A state above
  * CHECKPOINT_STATE_MAX is not kept: a resumed run repeats that step. */
@@ -88,7 +88,7 @@ stow_status checkpoint_note(checkpoint *c, uint64_t step, uint64_t place, const 
                             size_t bytes);
 /* Appends one record to those of the step, whose position is their number. */
 stow_status checkpoint_append(checkpoint *c, uint64_t step, const void *record, size_t bytes);
-/* The step is complete and recorded by another step: omit it from the next write. */
+/* Omits a step from the next write, because it is complete and recorded by another step. */
 void checkpoint_clear(checkpoint *c, uint64_t step);
 /* Writes the file now. */
 stow_status checkpoint_save(checkpoint *c);

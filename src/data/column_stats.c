@@ -6,8 +6,8 @@
 
 enum { RUN = 1024 };
 
-/* What CPython uses for a short ASCII string besides its characters, and a reference to it: the
- * cost of a text column in pandas today. */
+/* The bytes that CPython uses for a short ASCII string in addition to its characters, and a
+ * reference to it: the cost of a text column in pandas. */
 #define TEXT_OBJECT_BYTES (49 + 8)
 
 void column_stats_begin(column_stats *t) {

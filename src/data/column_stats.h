@@ -13,10 +13,11 @@ typedef struct column_stats {
   scan integers, wides, floats; /* int64; uint64 of parts above INT64_MAX; every number as a
                                  * double */
   uint64_t numbers;             /* fields that are numbers */
-  uint64_t wide_count;          /* of these, above INT64_MAX */
-  uint64_t fractions;           /* of these, not integers */
+  uint64_t wide_count;          /* of these, the number above INT64_MAX */
+  uint64_t fractions;           /* of these, the number that are not integers */
   uint64_t bools, false_count, texts, missing;
-  uint64_t missing_words;       /* of missing: NA and the like, which are text if the column is */
+  uint64_t missing_words;       /* of the missing values, those such as NA, which are text in a text
+                                 * column */
   uint64_t text_bytes, longest; /* bytes of all fields, including numbers; of the longest */
   uint64_t shortest;            /* bytes of the shortest field; UINT64_MAX: none */
   uint64_t first_text_line;     /* 0: none */
@@ -31,7 +32,7 @@ void column_stats_join(column_stats *t, const column_stats *later);
 /* Adds the block's values in column `c`; the counts of unusual rows were added before. */
 void column_stats_block(column_stats *t, const csv_column *c, size_t rows);
 
-/* `words`: the distinct texts, NULL if they were not kept. */
+/* Derives the facts of a column. `words`: the distinct texts; NULL if they were not kept. */
 void column_stats_conclude(column_facts *to, const column_stats *t, uint64_t rows,
                            const intern *words, scan_purpose purpose);
 

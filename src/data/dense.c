@@ -110,7 +110,7 @@ static stow_status scatter(dense *d, uint64_t run, uint64_t first, uint64_t end,
   return STOW_OK;
 }
 
-/* The array reads whole items. */
+/* Reads rows as dense values. The array reads whole items. */
 static stow_status read_dense(void *user, uint64_t offset, void *to, size_t count) {
   dense *d = user;
   size_t width = d->values.from.item_bytes;

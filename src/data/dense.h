@@ -7,8 +7,8 @@
 
 #include "data/array.h"
 
-/* Opens the .npz at `path` if it is a sparse matrix; *is says whether it was. Otherwise nothing is
- * open. STOW_ERR_UNSUPPORTED for other formats than csr and csc; while reading STOW_ERR_FORMAT for
+/* Opens the .npz at `path` if it is a sparse matrix and sets *is; otherwise nothing is open.
+ * STOW_ERR_UNSUPPORTED for other formats than csr and csc; while reading STOW_ERR_FORMAT for
  * indices out of range, and STOW_ERR_UNSUPPORTED for unsorted or repeated ones. */
 stow_status dense_open(array *a, const char *path, bool *is);
 

@@ -13,7 +13,7 @@
 #include "numbers/scan.h"
 
 typedef struct array_facts {
-  char name[ZIP_NAME_MAX]; /* of the member, without .npy; "" if the file is one array */
+  char name[ZIP_NAME_MAX]; /* name of the member, without .npy; "" if the file is one array */
   char type_name[ARRAY_DTYPE_MAX];
   dtype type;
   bool fortran_order;
@@ -29,7 +29,7 @@ typedef struct array_facts {
   char layout[8];         /* if so: "csr", "csc", … */
   uint64_t places_bytes;  /* its indices, in the narrowest types */
   bool repeats;           /* a position may occur twice: its values keep their type */
-  uint64_t zeros;         /* of all positions, those that hold 0 */
+  uint64_t zeros;         /* positions that hold 0 */
   bool sparse_is_smaller; /* than bytes_after */
   uint64_t sparse_bytes;  /* 0 if it cannot be CSR (not two-dimensional) */
 } array_facts;
@@ -38,40 +38,41 @@ typedef struct column_facts {
   char *name;
   const char *type_name; /* "int64", "float64", "bool", "text" */
   bool text, mixed;      /* mixed: numbers first, then text; its distinct values were not counted */
-  scan values;           /* of the numbers */
+  scan values;           /* scan of the numbers */
   uint64_t missing;
-  uint64_t distinct;            /* of text, not counting the empty one */
+  uint64_t distinct;            /* distinct texts, without the empty one */
   bool distinct_known;          /* false: more than the budget holds, or mixed */
   bool mixed_unknown;           /* it must be read again as text to count them */
   uint64_t text_bytes, longest; /* bytes of all values; of the longest */
-  uint64_t first_text_line;     /* of a mixed column */
-  text_layout layout;           /* of text: how shrink writes it */
-  dtype smallest;               /* of the numbers, or of the codes of a dictionary */
-  uint64_t bytes, bytes_after;  /* in memory */
+  uint64_t first_text_line;     /* first line with text in a mixed column */
+  text_layout layout;           /* for text: how shrink writes it */
+  dtype smallest;               /* smallest type of the numbers, or of the codes of a dictionary */
+  uint64_t bytes, bytes_after;  /* memory needed as stored, and in the smallest types */
 } column_facts;
 
 typedef struct file_facts {
   const char *format; /* "npy", "npz", "csv", … */
   scan_purpose purpose;
   uint64_t file_bytes;
-  uint64_t stream_bytes; /* of a table: its text, uncompressed */
+  uint64_t stream_bytes; /* for a table: the size of its text, uncompressed */
   array_facts *arrays;
   size_t array_count;
-  column_facts *columns; /* of a table */
+  column_facts *columns; /* for a table */
   size_t column_count;
   uint64_t rows;
   bool table, has_header;
   bool unnamed_first; /* the header does not name the first column: it is called "index" */
-  bool pandas_index;  /* and it holds the numbers 0 to rows - 1: an index that pandas wrote */
-  uint64_t bytes, bytes_after; /* in memory, of everything */
+  bool pandas_index;  /* the first column holds 0 to rows - 1: an index that pandas wrote */
+  uint64_t bytes, bytes_after; /* memory needed by everything, as stored and in the smallest
+                                * types */
 } file_facts;
 
 typedef enum table_header { HEADER_AUTO, HEADER_YES, HEADER_NO } table_header;
 
 typedef struct inspect_options {
   array_spec raw;      /* if it has a type, the file is raw values */
-  table_header header; /* of a table; HEADER_AUTO: decided by the first rows */
-  const char *member;  /* the only array to look at; NULL: all */
+  table_header header; /* for a table; HEADER_AUTO: the first rows decide */
+  const char *member;  /* the only array to read; NULL: all */
 } inspect_options;
 
 /* Detects the kind of the file from its contents. `path` may be "file:member" for one array of it.
@@ -84,7 +85,7 @@ void inspect_free(file_facts *f);
  * STOW_ERR_FORMAT if it is not supported. */
 stow_status inspect_format(const char **format, source *from, const inspect_options *o);
 
-/* The two halves of inspect_array, for callers that scan the values themselves. */
+/* Both halves of inspect_array, for callers that scan the values themselves. */
 void inspect_begin(array_facts *facts, const array *a);
 void inspect_conclude(array_facts *facts, scan_purpose purpose);
 /* Joins the scans of all ranks of a team; every rank gets the result. */

@@ -57,7 +57,7 @@ stow_status data_job_fill(data_job *job, const stow_inspect_options *o) {
   return budget_check(job->budget.bytes);
 }
 
-/* A model: its tensors are the items; text and JSON are those of `stowage inspect`. */
+/* Reads a model: its tensors are the items; text and JSON are those of `stowage inspect`. */
 static stow_status read_model(stow_inspection *i, const char *path, const data_job *job) {
   model_facts m;
   file_facts *f = &i->facts;

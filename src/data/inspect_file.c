@@ -446,8 +446,10 @@ static stow_status inspect_source(file_facts *f, source *from, const inspect_opt
   const char *format = f->format;
   bool one = strcmp(format, "raw") == 0 || strcmp(format, "npy") == 0 || strcmp(format, "csv") == 0;
   if (one && o->member != NULL)
-    return stow_fail(STOW_ERR_INVALID, "%s: it has no members; %.200s is asked for", from->name,
-                     o->member);
+    return stow_fail(
+        STOW_ERR_INVALID,
+        "%s: no member %.200s: this format has no members; omit the name after the colon",
+        from->name, o->member);
   if (strcmp(format, "raw") == 0) {
     STOW_TRY(array_open_raw(&a, from, &o->raw));
     return inspect_one(f, &a, b);

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "data/inspect.h"
 
-/* A headline and a table. `bold`: with escape sequences. */
+/* Writes a headline and a table. `bold`: with escape sequences. */
 stow_status inspect_text(buffer *out, const char *path, const file_facts *f, bool bold);
 /* Writes one object. `peak_bytes` is the memory the process used; 0: omitted. */
 void inspect_json(json *j, const char *path, const file_facts *f, uint64_t peak_bytes);

@@ -19,7 +19,8 @@
 
 struct stow_model {
   model in;
-  pthread_mutex_t lock; /* of sources that are no files: a server answers one reader at a time */
+  pthread_mutex_t lock; /* guards sources that are not files: a server answers one reader at a
+                         * time */
 };
 
 stow_status stow_model_open(stow_model **out, const char *path, const stow_model_options *given) {
@@ -59,7 +60,7 @@ stow_status stow_model_get_info(const stow_model *m, stow_model_info *info) {
 
 static stow_status find(const stow_model *m, uint64_t index, const model_tensor **found) {
   if (index >= m->in.count)
-    return stow_fail(STOW_ERR_NOT_FOUND, "tensor %" PRIu64 ": the model has %zu", index,
+    return stow_fail(STOW_ERR_NOT_FOUND, "no tensor %" PRIu64 "; the model has %zu", index,
                      m->in.count);
   *found = &m->in.list[index];
   return STOW_OK;
@@ -101,8 +102,8 @@ typedef struct reading {
   const tensor *t;
   source from;
   uint8_t *stored;  /* RUN_VALUES as stored */
-  float *values;    /* and decoded */
-  uint8_t *results; /* and as `to`, where not all of a run is wanted */
+  float *values;    /* decoded values */
+  uint8_t *results; /* values in the requested type, if only a part of a block is wanted */
   dtype to;
 } reading;
 
@@ -119,7 +120,8 @@ static stow_status read_stored(reading *r, uint64_t first, uint64_t count, void 
 
 static void convert(const reading *r, const void *stored, size_t count, void *to) {
   tensor_type from = r->t->stored;
-  bool halves = from == TENSOR_F16 || from == TENSOR_BF16; /* by way of float32: vector code */
+  bool halves = from == TENSOR_F16 || from == TENSOR_BF16; /* through float32, which has vector
+                                                            * code */
   if (tensor_type_get(from)->type != DTYPE_NONE && !(halves && dtype_bytes(r->to) == 2)) {
     (void)cast_values(to, r->to, stored, tensor_type_get(from)->type, count);
     return;
@@ -131,7 +133,7 @@ static void convert(const reading *r, const void *stored, size_t count, void *to
   (void)cast_values(to, r->to, r->values, DTYPE_F32, count);
 }
 
-/* Values of any place and number: whole blocks are read, and what is not wanted is left out. */
+/* Reads values at any position: reads whole blocks and drops what was not requested. */
 static stow_status read_converted(reading *r, uint64_t first, uint64_t count, uint8_t *to) {
   uint64_t block = tensor_type_get(r->t->stored)->block, end = first + count;
   size_t width = dtype_bytes(r->to);

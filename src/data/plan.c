@@ -15,16 +15,15 @@
 
 enum {
   WITH_CALLER = 2, /* batches the caller is assumed to hold */
-  AHEAD_LEAST = 2, /* one ready, one being filled */
+  AHEAD_LEAST = 2, /* buffers: one ready, one being filled */
   AHEAD_MOST = 1024,
   READERS_MOST = 64,
 };
-#define AHEAD_LOCAL                                                                                \
-  (UINT64_C(16) << 20) /* more readahead than this does not hide a disk's                          \
-                        * latency */
+/* More readahead than this does not hide a disk's latency. */
+#define AHEAD_LOCAL    (UINT64_C(16) << 20)
 #define AHEAD_REMOTE   (UINT64_C(64) << 20)
 #define READERS_SHARE  8  /* the readers' scratch gets at most one part in this many */
-#define ORDER_SHARE    16 /* and so does the order of the blocks */
+#define ORDER_SHARE    16 /* the order of the blocks may use this share too */
 #define LARGE_BUDGET   (UINT64_C(32) << 20)
 #define SCRATCH_LARGE  (UINT64_C(1) << 20)
 #define SCRATCH_SMALL  (UINT64_C(256) << 10)
@@ -56,7 +55,7 @@ bool plan_room(const plan *p, uint32_t part) {
          p->batch_rows * p->row_bytes[part] >= SOURCE_DIRECT_LEAST;
 }
 
-/* One batch: a buffer per file. */
+/* Returns the bytes of one batch: a buffer per file. */
 static uint64_t batch_bytes(const plan *p) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < p->parts; i++)
@@ -94,10 +93,10 @@ static uint64_t reader_bytes(const plan *p) {
   return bytes;
 }
 
-/* A deflated file and HDF5 have one reader. A remote file has several, because each waits for
- * answers. A local file has one per processor, at most four: then the disk is the limit. Direct
- * reads are limited by the disk from the start, and four readers keep it busy. A budget of 8 MiB
- * allows one. */
+/* Chooses the number of readers. A deflated file and HDF5 have one reader. A remote file has
+ * several, because each waits for answers. A local file has one per processor, at most four: then
+ * the disk is the limit. Direct reads are limited by the disk from the start, and four readers keep
+ * it busy. A budget of 8 MiB allows one. */
 static void choose_readers(plan *p) {
   unsigned processors = workers_default();
   uint64_t wanted = p->readers_wanted;
@@ -135,7 +134,8 @@ static void choose_ahead(plan *p, uint64_t bytes) {
 
 /* ---- blocks and windows ---- */
 
-/* Large rows are read one by one, unless several of them are unpacked together. */
+/* Returns whether rows are read one by one: large rows, unless several of them are unpacked
+ * together. */
 static bool one_by_one(const plan *p) {
   return p->file_row_bytes >= PLAN_LARGE_ROW && p->chunk_rows <= 1;
 }
@@ -151,7 +151,7 @@ static uint64_t choose_block(const plan *p) {
   return (block + p->chunk_rows - 1) / p->chunk_rows * p->chunk_rows;
 }
 
-/* The rank has all rows, and they fit in memory. */
+/* Returns whether the rank has all rows and they fit in memory. */
 static bool fits_whole(const plan *p, uint64_t left) {
   uint64_t bytes, batches = 6 * batch_bytes(p);
   return p->rank_rows == p->rows && p->rows <= UINT32_MAX &&
@@ -216,7 +216,7 @@ stow_status plan_make(plan *p) {
   left = left > p->outside_bytes ? left - p->outside_bytes : 0;
   if (p->shuffle) choose_window(p, left);
   if (p->shuffle && p->window_rows == 0 && p->file_row_bytes >= PLAN_LARGE_ROW) {
-    p->chunk_rows = 0; /* no window fits: each row by itself, its chunk unpacked each time */
+    p->chunk_rows = 0; /* no window fits: read each row separately and unpack its chunk each time */
     begin(p);
     choose_window(p, left);
   }

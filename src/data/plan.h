@@ -18,13 +18,14 @@ typedef struct plan {
   /* input */
   uint32_t parts;                                 /* files */
   uint64_t row_bytes[STOW_BATCHES_FILES_MAX];     /* as passed to the caller */
-  uint64_t file_row_bytes;                        /* of all files together */
+  uint64_t file_row_bytes;                        /* bytes of a row in all files together */
   uint64_t scratch_least[STOW_BATCHES_FILES_MAX]; /* for conversion; 0: none */
-  uint64_t rows, rank_rows, first_place; /* of the files; of this rank, from that position on */
+  uint64_t rows, rank_rows, first_place; /* rows of the files; rows of this rank, and the position
+                                          * of the first */
   uint64_t batch_rows, batch_count;
   bool shuffle, one_reader, remote;
   bool foreign;           /* the buffers are the caller's memory, with any alignment */
-  uint64_t cache_bytes;   /* of each reader's connections */
+  uint64_t cache_bytes;   /* for each reader's connections */
   uint64_t chunk_rows;    /* HDF5: rows that are unpacked together; 0: any number */
   uint64_t outside_bytes; /* HDF5: memory of the workers, part of memory_bytes */
   uint32_t readers_wanted;
@@ -36,13 +37,13 @@ typedef struct plan {
   bool one_core;          /* if it is cached, a reader would only compete with the caller */
   uint32_t ahead;         /* batches filled or being filled */
   uint32_t group;         /* batches filled by one task, so that reads are large */
-  uint64_t scratch_bytes; /* of each reader (including the caller) and file that needs conversion */
-  uint64_t stage_bytes;   /* of each reader: a group is read here before it is distributed */
+  uint64_t scratch_bytes; /* per reader (including the caller) and file that needs conversion */
+  uint64_t stage_bytes;   /* per reader: a group is read here before it is distributed */
   uint64_t block_rows;    /* 0: in file order */
   uint64_t window_rows;   /* 0: no window; else a multiple of batch_rows, or all rows of the rank */
   uint32_t windows;       /* 2: one is read while the other is used; 1: it holds everything */
   uint64_t piece_rows;    /* read at a time into a window */
-  uint64_t bounce_bytes;  /* of each reader, for direct reads; 0: none */
+  uint64_t bounce_bytes;  /* per reader, for direct reads; 0: none */
   uint64_t drop_bytes;    /* page cache is dropped in pieces of this size */
   uint64_t planned_bytes;
 } plan;
@@ -51,9 +52,9 @@ typedef struct plan {
 uint64_t plan_buffers(const plan *p);
 /* Returns whether that file's buffers have room for direct reads. */
 bool plan_room(const plan *p, uint32_t part);
-/* Computes the output. STOW_ERR_BUDGET says what would suffice. */
+/* Computes the output. STOW_ERR_BUDGET: the message names a budget that is enough. */
 stow_status plan_make(plan *p);
-/* The same with the blocks and window of a state: STOW_ERR_BUDGET if they do not fit. */
+/* Computes it with the blocks and window of a state. STOW_ERR_BUDGET: they do not fit. */
 stow_status plan_adopt(plan *p, uint64_t block_rows, uint64_t window_rows);
 
 #endif

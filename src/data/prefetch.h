@@ -19,8 +19,9 @@
 
 typedef struct prefetch prefetch;
 
-/* `first` are the rows of the first reader, one for each part; prefetch takes them over. The plan,
- * the origins and the pool belong to the caller and must outlive it. */
+/* Opens prefetching. `first` are the rows of the first reader, one for each part; prefetch takes
+ * ownership of them. The plan, the origins and the pool belong to the caller and must outlive
+ * it. */
 stow_status prefetch_open(prefetch **p, const plan *made, const origin *origins, rows *first,
                           buffer_pool *buffers);
 void prefetch_close(prefetch *p);
@@ -32,7 +33,7 @@ stow_status prefetch_take(prefetch *p, void **data);
 /* Waits at most `wait_us` for the next batch or error; returns true if prefetch_take would not wait
  * now. */
 bool prefetch_wait(prefetch *p, uint64_t wait_us);
-/* After the last batch: checks whether the files have changed. */
+/* Checks whether the files have changed. Called after the last batch. */
 stow_status prefetch_check(prefetch *p);
 
 #endif

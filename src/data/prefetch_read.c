@@ -126,7 +126,8 @@ static stow_status load_piece(prefetch *p, reader *r, window *w, uint64_t first,
   return STOW_OK;
 }
 
-/* Random reads must not trigger readahead; a file too large for the cache is not cached. */
+/* Advises the kernel: random reads must not trigger readahead, and a file too large for the cache
+ * is not cached. */
 static void advise(const prefetch *p, const reader *r, uint32_t number) {
   source *from = r->parts[number].from.from;
   if (from->fd < 0) return;
@@ -302,8 +303,7 @@ bool prefetch_run_task(prefetch *p, reader *r) {
     run_fill(p, r, count);
   } else if (!w->drawing) {
     if (w->claimed == w->end)
-      p->next_window++; /* kept since the last epoch: only its order is
-                         * drawn again */
+      p->next_window++; /* kept since the last epoch: only its order is drawn again */
     run_draw(p, w);
   } else {
     run_load(p, r, w);

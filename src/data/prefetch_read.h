@@ -21,7 +21,7 @@ typedef struct slot {
 typedef struct window {
   char *rows[STOW_BATCHES_FILES_MAX];
   uint32_t *permutation;
-  uint64_t number;     /* which of the rank's windows; UINT64_MAX: none */
+  uint64_t number;     /* number of the rank's window; UINT64_MAX: none */
   uint64_t first, end; /* places */
   uint64_t claimed;    /* positions from `first` up to here are read or being read */
   uint64_t loaded;     /* rows that are loaded */
@@ -34,7 +34,7 @@ typedef struct reader {
   pthread_t thread;
   bool started, opened;
   rows parts[STOW_BATCHES_FILES_MAX];
-  char *stage;  /* a group of small batches is read here at once */
+  char *stage;  /* a group of small batches is read here in one go */
   void *bounce; /* for direct reads */
 } reader;
 
@@ -55,17 +55,17 @@ struct prefetch {
   bool scarce;                    /* no memory for more buffers */
   slot *slots;
   window windows[2];
-  uint64_t next_window; /* to read next */
+  uint64_t next_window; /* the next window to read */
   stow_status failed;
   char message[STATUS_MESSAGE_MAX];
-  reader *readers; /* and one more, without a thread: the caller's */
+  reader *readers; /* the readers, plus one without a thread for the caller */
 };
 
 /* Returns which of the rank's windows holds that batch, and how many there are. */
 uint64_t prefetch_window_of(const prefetch *p, uint64_t batch);
 uint64_t prefetch_window_count(const prefetch *p);
-/* With the lock held: the batches of the window not yet claimed; and how many from `claimed` on one
- * task may fill now. */
+/* Return the batches of the window that are not yet claimed, and how many from `claimed` on one
+ * task may fill now. The lock is held. */
 uint64_t prefetch_unfilled(const prefetch *p, uint64_t number);
 uint64_t prefetch_claimable(const prefetch *p);
 /* Returns whether the caller reads everything itself: the file is cached, and there is only one
@@ -75,7 +75,7 @@ bool prefetch_alone(const prefetch *p);
 stow_status prefetch_open_parts(prefetch *p, reader *r);
 /* Runs one task; the lock is held before and after. Returns false if there is nothing to do. */
 bool prefetch_run_task(prefetch *p, reader *r);
-/* A reader's thread; the argument is the reader. */
+/* Runs a reader's thread; the argument is the reader. */
 void *prefetch_read_ahead(void *argument);
 
 #endif

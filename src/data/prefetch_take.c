@@ -100,7 +100,8 @@ void prefetch_close(prefetch *p) {
   p->stop = true;
   pthread_cond_broadcast(&p->work);
   pthread_mutex_unlock(&p->guard);
-  /* Joins all before closing any: one that is still opening its files uses the first one's. */
+  /* Join all readers before closing any: one that is still opening its files uses those of the
+   * first. */
   for (uint32_t i = 0; i < all_readers(p); i++)
     if (p->readers[i].started) pthread_join(p->readers[i].thread, NULL);
   for (uint32_t i = 0; i < all_readers(p); i++) {
@@ -126,7 +127,7 @@ void prefetch_close(prefetch *p) {
   free(p);
 }
 
-/* With the lock held, waits until no reader runs a task, and lets none start. */
+/* Waits until no reader runs a task, and prevents new ones. The lock is held. */
 static void pause_readers(prefetch *p) {
   p->paused = true;
   while (p->busy > 0) pthread_cond_wait(&p->ready, &p->guard);
@@ -161,9 +162,9 @@ stow_status prefetch_begin(prefetch *p, uint64_t seed, uint64_t epoch, uint64_t 
   return STOW_OK;
 }
 
-/* With the lock held, after slots got buffers. Waking a reader costs about as much as reading a
- * cached batch, so it sleeps until half of the batches ahead can be filled at once. For a server
- * the latency dominates: each batch is requested at once. */
+/* Wakes readers after slots got buffers. The lock is held. Waking a reader costs about as much as
+ * reading a cached batch, so it sleeps until half of the batches ahead can be filled at once. For a
+ * server the latency dominates, so each batch is requested immediately. */
 static void wake_readers(prefetch *p, uint64_t armed) {
   if (prefetch_alone(p)) return;
   uint64_t waiting = p->armed - p->claimed;
@@ -174,8 +175,8 @@ static void wake_readers(prefetch *p, uint64_t armed) {
     pthread_cond_signal(&p->work);
 }
 
-/* A caller that reads alone reads no further than needed: into the buffer it just returned, which
- * is still in the CPU cache. */
+/* Returns how far to read ahead. A caller that reads alone reads no further than needed: into the
+ * buffer it just returned, which is still in the CPU cache. */
 static uint64_t batches_ahead(prefetch *p) {
   if (!p->plan->one_core) return p->plan->ahead;
   pthread_mutex_lock(&p->guard);
@@ -205,13 +206,13 @@ static stow_status arm(prefetch *p) {
   return at > p->taken ? STOW_OK : status; /* short of memory, but something can be filled */
 }
 
-/* With the lock held: returns whether a batch is ready or an error is due. */
+/* Returns whether a batch is ready or an error is due. The lock is held. */
 static bool has_result(const prefetch *p) {
   return p->slots[p->taken % p->plan->ahead].state == SLOT_READY ||
          (p->failed != STOW_OK && p->busy == 0 && prefetch_claimable(p) == 0);
 }
 
-/* With the lock held: waits for a result, at most until `end` if given. If reads do not block on a
+/* Waits for a result, at most until `end` if given. The lock is held. If reads do not block on a
  * disk, the caller reads in the meantime; if they do, waiting is better, so that the caller's own
  * work overlaps with the disk. */
 static bool await(prefetch *p, const struct timespec *end) {

@@ -10,17 +10,16 @@
 
 #define ITEMS_EACH (UINT64_C(1) << 18) /* fewer are not worth a thread */
 
-#define PIECE_BYTES (UINT64_C(64) << 20) /* of each thread, between two checkpoints */
-#define ALIGN_ITEMS                                                                                \
-  UINT64_C(4096) /* split at multiples, so that two threads never write the same                   \
-                  * page of the output */
+#define PIECE_BYTES (UINT64_C(64) << 20) /* per thread, between two checkpoints */
+/* Split at multiples, so that two threads never write the same page of the output. */
+#define ALIGN_ITEMS UINT64_C(4096)
 
 typedef struct piece {
   ranges shared;
   array *a;
   uint64_t first, end;
   unsigned threads;
-  uint64_t before, step; /* of each thread's part: only these items, if step is not 0 */
+  uint64_t before, step; /* which items of each thread's part to process; step 0: all */
   const ranges_job *job;
 } piece;
 

@@ -44,7 +44,7 @@ unsigned ranges_threads(const array *a, const budget *b);
 /* Runs the work over all items; in a team, over this rank's, and then agrees. With a checkpoint it
  * runs in pieces, starting where the last run stopped. */
 stow_status ranges_run(array *a, const ranges_job *job);
-/* The same in rounds: each of `threads` processes its own part, some items per round, after the
+/* Runs it in rounds: each of `threads` processes its own part, some items per round, after the
  * first `done` ones; `between` is called after each round with the new `done`. */
 stow_status ranges_rounds(array *a, const ranges_job *job, unsigned threads, uint64_t done,
                           stow_status (*between)(void *context, uint64_t done));

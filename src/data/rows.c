@@ -27,7 +27,7 @@ static const char *keep_text(char **at, const char *text) {
   return kept;
 }
 
-/* The list of headers first (it has pointers), then the text. */
+/* Copies the texts: the list of headers first (it has pointers), then the text. */
 static stow_status keep_texts(origin *o, const stow_array_options *from) {
   size_t headers = 0, text = text_bytes(from->path);
   while (from->headers != NULL && from->headers[headers] != NULL)

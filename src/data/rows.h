@@ -26,7 +26,7 @@ typedef struct rows {
   source *reader; /* ours, if the origin is a caller's reader */
   dtype to;
   bool cast;
-  bool serial;             /* HDF5, sparse: one reader, because each has memory of its own */
+  bool serial;             /* HDF5, sparse: one reader, because each has its own memory */
   uint64_t count, items;   /* rows; items per row */
   uint64_t row_bytes;      /* as returned */
   uint64_t file_row_bytes; /* as in the file */

@@ -27,7 +27,8 @@ typedef struct shrink_options {
   bool resume;      /* continue an interrupted run */
   bool no_sync;     /* do not wait until the output is flushed */
   bool force;       /* write the output even if it is larger than the input */
-  /* Of a table: the columns to write, by name, and those to omit. 0: all, and none. */
+  /* For a table: names of the columns to write, and of those to omit. Counts of 0: all, and
+   * none. */
   const char *const *columns, *const *drop;
   size_t column_count, drop_count;
   inspect_options in;
@@ -39,7 +40,7 @@ typedef struct shrink_item {
              * codes */
   bool sparse;
   bool skipped; /* left out: a column, a dataset of HDF5 that is not numbers */
-  char *member; /* of a column in an npz: its member name; NULL elsewhere */
+  char *member; /* for a column in an npz: its member name; otherwise NULL */
   bool rounded; /* within the tolerance, not exact */
   double error; /* the largest, as the tolerance measures it */
   uint64_t bytes, bytes_after;
@@ -49,8 +50,8 @@ typedef struct shrink_result {
   file_facts facts;
   shrink_item *items; /* one per array or table column */
   size_t item_count;
-  uint64_t bytes, bytes_after; /* in memory */
-  uint64_t file_bytes;         /* of the output; 0 on a dry run */
+  uint64_t bytes, bytes_after; /* memory needed before and after */
+  uint64_t file_bytes;         /* size of the output; 0 on a dry run */
   bool resumed;                /* it continued an interrupted run */
 } shrink_result;
 

@@ -63,7 +63,8 @@ stow_status shrink_choose(job *j, const array_facts *f, array *a, shrink_item *i
   return STOW_OK;
 }
 
-/* SciPy has no float16: if it is requested, the array stays dense. */
+/* Decides whether to write a sparse matrix. SciPy has no float16: if it is requested, the array
+ * stays dense. */
 void shrink_choose_sparse(const job *j, const array_facts *f, shrink_item *item) {
   if (f->sparse_bytes == 0 || item->to == DTYPE_NONE || j->options->type == DTYPE_F16) return;
   uint64_t major = f->shape[f->fortran_order ? 1 : 0], minor = f->shape[f->fortran_order ? 0 : 1];

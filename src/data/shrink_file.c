@@ -35,7 +35,7 @@ typedef struct arrays {
   zip archive; /* if the input is one */
   bool zipped;
   hdf5 *datasets; /* if it is HDF5 */
-  source values;  /* of the open array */
+  source values;  /* values of the open array */
 } arrays;
 
 static void close_nth(arrays *all, array *a) {
@@ -90,7 +90,7 @@ static stow_status plan_sparse(job *j, const zip *z) {
   return STOW_OK;
 }
 
-/* Text among numbers is copied unchanged; a requested type for text alone is a mistake. */
+/* Rejects a requested type if there are no numbers. Text among numbers is copied unchanged. */
 static stow_status refuse_no_numbers(const job *j) {
   const file_facts *facts = &j->result->facts;
   if (j->options->type == DTYPE_NONE || facts->array_count == 0) return STOW_OK;
@@ -113,7 +113,7 @@ static stow_status plan_array(job *j, arrays *all, size_t i) {
   if (i < count) return *item = chosen[i], STOW_OK;
   const array_facts *f = &j->result->facts.arrays[i];
   if (f->opaque || (all->datasets != NULL && !f->scanned)) {
-    /* A member is copied as it is. npz has no form for what HDF5 holds besides numbers. */
+    /* Copy a member unchanged. npz cannot represent other contents of HDF5. */
     *item = (shrink_item){.bytes = f->bytes, .bytes_after = f->opaque ? f->bytes : 0};
     item->skipped = !f->opaque;
     return j->to_npz ? checkpoint_append(c, STEP_PLAN, item, sizeof *item) : STOW_OK;
@@ -159,8 +159,8 @@ static stow_status write_dense(job *j, array *a, dtype to, sink *s) {
   return to == DTYPE_NONE ? copy_bytes(j, a, s) : shrink_values(j, a, to, s, NULL, NULL);
 }
 
-/* The name of array `i` in the archive. A path of HDF5 keeps its slashes; what no archive may have
- * in a name becomes '_'. */
+/* Writes the name of array `i` in the archive. An HDF5 path keeps its slashes; characters that no
+ * archive may have in a name become '_'. */
 static void member_name(char *name, size_t size, const job *j, const arrays *all, size_t i) {
   const array_facts *f = &j->result->facts.arrays[i];
   if (f->opaque) {
@@ -296,8 +296,8 @@ static stow_status shrink_arrays(job *j, bool to_npz) {
 
 /* ---- a requested type, one array to one npy: read once ---- */
 
-/* Between floats the cast itself proves that nothing is lost. Only if something would be lost is
- * another type searched. */
+/* Casts between floats; the cast itself proves that nothing is lost. Searches for another type only
+ * if something would be lost. */
 static stow_status forced_floats(job *j, array *a, sink *s) {
   array_facts *f = &j->result->facts.arrays[0];
   loss l = {.exactly = true};
@@ -381,7 +381,7 @@ static stow_status check_output(const job *j, bool *to_npz) {
   return STOW_OK;
 }
 
-/* One array that may become a sparse matrix: read once, including its facts. */
+/* Reads one array that may become a sparse matrix once, including its facts. */
 static stow_status keep_sparse(job *j, const char *format) {
   array a;
   file_facts *f = &j->result->facts;
@@ -485,15 +485,15 @@ static stow_status shrink_kept_safe(job *j, budget *b) {
   return status;
 }
 
-/* The first rank does what cannot be split; the others wait for its result. */
+/* Lets the first rank do what cannot be split; the others wait for its result. */
 static stow_status lead_alone(job *j, budget *b) {
   bool leads = team_leads(b->team);
   b->team = NULL;
   return leads ? shrink_kept_safe(j, b) : STOW_OK;
 }
 
-/* If a table cannot be read, one process reads it again in order, so that the error is the same as
- * with a single process. */
+/* Reads a table with all ranks. If that fails, one process reads it again in order, so that the
+ * error is the same as with a single process. */
 static stow_status share_table(job *j, budget *b) {
   team *t = b->team;
   stow_status status = shrink_kept_safe(j, b);

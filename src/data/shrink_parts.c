@@ -75,8 +75,8 @@ stow_status sink_write(sink *s, const void *bytes, size_t count) {
   return STOW_OK;
 }
 
-/* NaN and infinities are preserved without loss; a finite value that became infinite is lost
- * whatever the tolerance. */
+/* Returns the error of a value. NaN and infinities are preserved without loss; a finite value that
+ * became infinite is lost whatever the tolerance. */
 static double error_of(double x, double y, bool relative) {
   if (x == y || (isnan(x) && isnan(y))) return 0;
   double error = fabs(x - y);

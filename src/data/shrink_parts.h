@@ -9,7 +9,7 @@
 /* An archive being written, with its checkpoints. */
 typedef struct archive {
   zip_out zip;
-  checkpoint *checkpoint; /* NULL: none is kept */
+  checkpoint *checkpoint; /* NULL: no checkpoint */
 } archive;
 
 /* Begins where an interrupted run stopped, if there was one. */
@@ -23,7 +23,7 @@ typedef struct sink {
   uint64_t offset;
   archive *archive; /* NULL: the file */
   size_t member;
-  bool part;    /* of a member that several processes fill: from `offset` on … */
+  bool part;    /* a part of a member that several processes fill: from `offset` on … */
   uint32_t crc; /* … with this checksum so far */
 } sink;
 
@@ -58,11 +58,11 @@ typedef struct job {
   source *from; /* NULL for a table, which is read as a stream */
   const char *in, *out;
   bool to_npz;
-  bool *skip; /* of a table: the omitted columns; NULL: none */
+  bool *skip; /* for a table: the omitted columns; NULL: none */
   uint64_t done, total;
   bool changed;             /* the input was written to: nothing noted of it is worth keeping */
   size_t item;              /* the number of the current array, for the checkpoint */
-  struct sparse_kept *kept; /* of the single array, if it was read that way */
+  struct sparse_kept *kept; /* for the single array, if it was read that way */
 } job;
 
 /* Casts all of `a` to `to`, in file order. Scans the values into `values` and measures the error
@@ -82,7 +82,7 @@ stow_status shrink_header_bytes(uint64_t *bytes, const char *descr, bool fortran
 stow_status shrink_member(archive *z, sink *s, const char *name, const char *descr, bool fortran,
                           const uint64_t *shape, uint32_t dims, uint64_t item_bytes, bool deflate);
 
-/* A member of plain bytes. */
+/* Writes a member of plain bytes. */
 stow_status shrink_bytes(archive *z, sink *s, const char *name, uint64_t bytes, bool deflate);
 
 /* Reads a dense array once and keeps its nonzero values, scanning them. *kept is NULL if it cannot
@@ -100,9 +100,9 @@ stow_status shrink_sparse(job *j, const zip *from, dtype to, archive *z);
  * decides whether it becomes a sparse matrix. (shrink_choose.c) */
 stow_status shrink_choose(job *j, const array_facts *f, array *a, shrink_item *item);
 void shrink_choose_sparse(const job *j, const array_facts *f, shrink_item *item);
-/* `l`: the error it would have, if measured. */
+/* Sets the item's type. `l`: the error it would have, if measured. */
 void shrink_take_type(shrink_item *item, const array_facts *f, dtype to, const loss *l);
-/* STOW_ERR_INVALID: the requested type does not hold every value. */
+/* Returns STOW_ERR_INVALID if the requested type does not hold every value. */
 stow_status shrink_refuse_type(const job *j, const array_facts *f, const loss *l);
 
 /* Fails on all ranks if one failed; the team stays usable. */

@@ -21,13 +21,13 @@
 enum { CHUNK_BYTES = 256 << 10, PIECE_BYTES = 256 << 10 };
 #define LOOK_ITEMS (UINT64_C(1) << 20) /* enough to see that an array is not sparse */
 
-/* What one thread kept of its rows. */
+/* The nonzero values that one thread kept. */
 typedef struct kept_part {
   stream values, indices, counts; /* counts: per row, uint32 */
-  scan scanned;                   /* of the kept values */
+  scan scanned;                   /* scan of the kept values */
   uint64_t kept, looked;
-  uint64_t row_kept; /* of the current row */
-  bool dense;        /* gave up: too much is kept */
+  uint64_t row_kept; /* values kept of the current row */
+  bool dense;        /* gave up: too many values are kept */
 } kept_part;
 
 struct sparse_kept {
@@ -35,7 +35,7 @@ struct sparse_kept {
   unsigned count;
   stream_file file;
   checkpoint *checkpoint;
-  bool gave_up;   /* too much is kept; set between rounds */
+  bool gave_up;   /* too many values are kept; set between rounds */
   uint64_t minor; /* items of a row (of a column, for Fortran order) */
   dtype index_type;
 };
@@ -121,7 +121,7 @@ typedef struct kept_state {
 typedef struct part_state {
   scan scanned;
   uint64_t kept, looked;
-  uint64_t runs[3]; /* of values, indices, counts; they follow */
+  uint64_t runs[3]; /* lengths of values, indices, counts, which follow */
 } part_state;
 
 static stream *stream_of(kept_part *p, int i) {
@@ -191,7 +191,7 @@ static stow_status take_up(struct sparse_kept *k) {
   return status;
 }
 
-/* Restores the threads of an interrupted run, to which its parts belong; and whether it gave up. */
+/* Restores the threads of an interrupted run and whether it gave up. */
 static void remember(struct sparse_kept *k, uint64_t *done) {
   size_t bytes;
   kept_state head;
@@ -217,7 +217,7 @@ static stow_status keep_begin(struct sparse_kept *k, const job *j, const array *
     STOW_TRY(scratch_open_named(&k->file.file, c->scratch_path, c->resumed));
     c->scratch = k->file.file.fd;
   }
-  /* A quarter of the budget for what is kept before it goes to a file. */
+  /* A quarter of the budget holds values before they go to a file. */
   size_t most = (size_t)(j->budget->bytes / 4 / k->count / 3);
   if (most > (256u << 20)) most = 256u << 20;
   for (unsigned i = 0; i < k->count; i++) {
@@ -242,7 +242,7 @@ static stow_status add_up(struct sparse_kept *k, array_facts *facts, const array
   scan_add(&zeros, &none, 1);
   zeros.count = zeros.zeros = a->count - kept;
   scan_join(&facts->values, &zeros);
-  /* They are not among the values kept, but no integer type holds them. */
+  /* -0 is not among the values kept, but no integer type holds it. */
   if (facts->values.minus_zeros > 0) facts->values.whole = false;
   return STOW_OK;
 }
@@ -286,7 +286,7 @@ void shrink_forget(struct sparse_kept *k) {
 typedef struct casting {
   sink *to;
   dtype from_type, to_type;
-  int64_t start; /* of the next row */
+  int64_t start; /* start of the next row */
   void *made;
 } casting;
 
@@ -384,7 +384,7 @@ static stow_status cast_member(job *j, archive *z, const zip_entry *entry, dtype
   return status;
 }
 
-/* Narrower if possible, never wider than it was. */
+/* Writes an index member, narrower if possible, never wider than before. */
 static stow_status index_member(job *j, archive *z, const zip_entry *entry, dtype wanted,
                                 bool deflate) {
   array a;

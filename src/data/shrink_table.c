@@ -152,7 +152,7 @@ bool shrink_skips(const job *j, size_t column) {
   return j->skip != NULL && j->skip[column];
 }
 
-/* Apart from headers, nobody minds an output of this size; the report says that it is larger. */
+/* An output up to this size may be larger than the input; the report says so. */
 #define SMALL_BYTES (64u << 10)
 
 stow_status shrink_table_check_size(const job *j) {

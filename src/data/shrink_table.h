@@ -9,7 +9,7 @@
 /* How the plan measures the error of a cast. */
 typedef struct table_plan {
   bool to_npy;
-  /* Of the values of one column; SIZE_MAX: of all. */
+  /* Measures the error of one column's values; SIZE_MAX: of all columns. */
   stow_status (*measure)(void *context, size_t column, dtype to, loss *l);
   void *context;
 } table_plan;

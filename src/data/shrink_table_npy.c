@@ -27,7 +27,7 @@ typedef struct npy_out {
   uint64_t columns, rows; /* columns: those written; rows: of this rank */
   size_t *kept;           /* their numbers in the table */
   struct {
-    uint64_t floats; /* from row float_from on */
+    uint64_t floats; /* rows from float_from on are floats */
     uint64_t float_from;
   } form;
 } npy_out;

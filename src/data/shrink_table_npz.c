@@ -24,8 +24,8 @@
 typedef struct npz_out {
   job *job;
   table_log log;     /* what was read */
-  intern names;      /* of the columns, and of their members */
-  uint32_t *name_of; /* by column */
+  intern names;      /* names of the columns and of their members */
+  uint32_t *name_of; /* name of each column */
   struct piece *pieces;
   size_t piece_count;
   table_state state;
@@ -134,8 +134,8 @@ static const char *const *endings_of(const column_facts *c) {
   return c->text ? text : numbers;
 }
 
-/* taken: another column has NAME, or NAME with one of the suffixes. Otherwise reserves the
- * latter. */
+/* Sets *taken if another column has NAME, or NAME with one of the suffixes; otherwise reserves
+ * them. */
 static stow_status try_name(npz_out *o, const char *name, const char *const *endings, bool *taken) {
   char member[NAME_MOST + 64];
   uint32_t number;
@@ -151,8 +151,8 @@ static stow_status try_name(npz_out *o, const char *name, const char *const *end
   return STOW_OK;
 }
 
-/* Duplicate names become x, x.1, x.2, as in pandas; so do names that collide with another column's
- * member. */
+/* Names a column. Duplicate names become x, x.1, x.2, as in pandas; so do names that collide with
+ * another column's member. */
 static stow_status name_column(npz_out *o, size_t i) {
   const column_facts *c = &o->job->result->facts.columns[i];
   char base[NAME_MOST + 1], name[NAME_MOST + 16];
@@ -193,7 +193,7 @@ typedef enum piece_kind { PIECE_NUMBERS, PIECE_OFFSETS, PIECE_BYTES } piece_kind
 typedef struct piece {
   size_t column;
   piece_kind kind;
-  uint64_t bytes, bytes_before; /* of this rank; of the earlier ones */
+  uint64_t bytes, bytes_before; /* bytes of this rank; bytes of the earlier ranks */
 } piece;
 
 static stow_status make_pieces(npz_out *o) {
@@ -236,7 +236,7 @@ static stow_status begin_piece(npz_out *o, archive *z, const piece *p, sink *s) 
   return shrink_member(z, s, member, npy_descr(to), false, &rows, 1, dtype_bytes(to), false);
 }
 
-/* Words are short, so many are written at a time. */
+/* Words are short, so many are written together. */
 typedef struct gathered {
   sink *to;
   size_t used;
@@ -261,7 +261,7 @@ static stow_status gather(gathered *g, const void *bytes, size_t count) {
 typedef struct text_sink {
   gathered to;
   piece_kind kind;
-  dtype type;  /* of the offsets */
+  dtype type;  /* type of the offsets */
   uint64_t at; /* end of the previous text */
 } text_sink;
 
@@ -305,14 +305,14 @@ static stow_status fill_piece(npz_out *o, const piece *p, sink *s) {
   table_log log = o->log;
   table_texts texts = texts_of(o, p->column, &log);
   if (p->kind == PIECE_OFFSETS) {
-    t.at = p->bytes_before; /* of the texts: see measure_pieces */
+    t.at = p->bytes_before; /* position in the texts: see measure_pieces */
     if (team_leads(o->job->budget->team)) STOW_TRY(put_offset(&t));
   }
   STOW_TRY(table_texts_each(&texts, put_text, &t));
   return put_gathered(&t.to);
 }
 
-/* NAME.words: the text of each code. */
+/* Writes NAME.words: the text of each code. */
 static stow_status write_words(npz_out *o, archive *z, size_t i, piece_kind kind) {
   const column_facts *c = &o->job->result->facts.columns[i];
   const intern *words = &o->state.words[i];
@@ -472,7 +472,7 @@ static uint64_t part_offset(const npz_out *o, const piece *p) {
   return first * dtype_bytes(text_offset_type(&c->layout.texts));
 }
 
-/* Every rank counts all members and writes its rows at their position. */
+/* Counts all members and writes this rank's rows at their position. */
 static stow_status put_pieces(npz_out *o, archive *z, uint32_t *sums) {
   checkpoint *c = o->job->budget->checkpoint;
   size_t bytes;
@@ -630,7 +630,7 @@ static bool find_texts(const npz_out *o, bool *text) {
   return any;
 }
 
-/* The scratch file is written again: its checkpoint must be removed from the disk first. */
+/* Rewrites the scratch file; its checkpoint is removed from the disk first. */
 static stow_status begin_again(npz_out *o, const bool *text) {
   file_facts *f = &o->job->result->facts;
   checkpoint *c = o->job->budget->checkpoint;
@@ -645,14 +645,14 @@ static stow_status begin_again(npz_out *o, const bool *text) {
   return checkpoint_worth(c) ? checkpoint_save(c) : STOW_OK;
 }
 
-/* A column with numbers before its first text keeps them as they were written: it is read again, as
- * text from the start. */
+/* Reads the table. A column with numbers before its first text keeps them as written: it is read
+ * again, as text from the start. */
 static stow_status read_table(npz_out *o) {
   job *j = o->job;
   checkpoint *c = j->budget->checkpoint;
   uint64_t columns;
   size_t bytes;
-  /* An interrupted run may have known it; and so all its ranks, because they read together. */
+  /* An interrupted run may have known it; then all its ranks did, because they read together. */
   const bool *known = checkpoint_get(c, STEP_TEXTS, &columns, &bytes);
   if (!team_all(j->budget->team, known != NULL) && known != NULL) {
     known = NULL;

@@ -69,7 +69,7 @@ static void renamed_note(buffer *to, const shrink_result *r) {
                     text_show(member, sizeof member, r->items[i].member));
 }
 
-/* SciPy's matrices have one zero. */
+/* Notes that signs of zeros are lost: SciPy's matrices have one zero. */
 static void signs_note(buffer *to, const shrink_result *r) {
   char name[TEXT_PATH_MAX];
   for (size_t i = 0; i < r->item_count && !r->facts.table; i++) {
@@ -94,7 +94,7 @@ static void surprise_note(buffer *to, const shrink_result *r, const shrink_optio
     unsigneds = unsigneds || (dtype_kind(item->to) == CLASS_UNSIGNED &&
                               (was == DTYPE_NONE || dtype_kind(was) != CLASS_UNSIGNED));
   }
-  if (o->type != DTYPE_NONE) return; /* asked for by name */
+  if (o->type != DTYPE_NONE) return; /* requested by name */
   if (halves)
     buffer_text(to, "float16: sums overflow above 65504; convert before you compute, or use "
                     "--for arithmetic\n");

@@ -7,7 +7,8 @@
 #include "base/buffer.h"
 #include "data/shrink.h"
 
-/* `in` and `out` are the paths, `o` the options. `bold`: with escape sequences. */
+/* Writes the report. `in` and `out` are the paths, `o` the options. `bold`: with escape
+ * sequences. */
 stow_status shrink_text(buffer *to, const shrink_result *r, const char *in, const char *out,
                         const shrink_options *o, bool bold);
 /* Writes one object. `peak_bytes` is the memory the process used; 0: omitted. */

@@ -86,9 +86,9 @@ stow_status stow_array_read(stow_array *a, uint64_t first, uint64_t count, uint6
   if (count == 0 || items == 0) return STOW_OK;
   if (step == 0 || item > r->items || items > r->items - item)
     return stow_fail(STOW_ERR_INVALID,
-                     "%s: items %" PRIu64 " to %" PRIu64 " of rows of %" PRIu64
-                     " in steps of %" PRIu64 " do not exist",
-                     r->from.name, item, item + items, r->items, step);
+                     "%s: items %" PRIu64 " to %" PRIu64 " requested with step %" PRIu64
+                     ", but a row has %" PRIu64 " items; the step must be at least 1",
+                     r->from.name, item, item + items, step, r->items);
   if (first >= r->count || (count - 1) > (r->count - 1 - first) / step)
     return stow_fail(STOW_ERR_INVALID,
                      "%s: %" PRIu64 " rows from row %" PRIu64 " in steps of %" PRIu64

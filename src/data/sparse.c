@@ -129,7 +129,8 @@ static stow_status check_starts(void *context, const array *a, uint64_t first,
   int64_t *last = context;
   for (size_t i = 0; i < count; i++) {
     if (first + i == 0 && values[0] != 0)
-      return stow_fail(STOW_ERR_FORMAT, "%s: begins with %" PRId64 ", not 0", a->name, values[0]);
+      return stow_fail(STOW_ERR_FORMAT, "%s: the first entry is %" PRId64 ", not 0", a->name,
+                       values[0]);
     if (values[i] < *last)
       return stow_fail(STOW_ERR_FORMAT,
                        "%s: entry %" PRIu64 " is %" PRId64 ", less than the %" PRId64 " before it",
@@ -172,13 +173,13 @@ static stow_status check_places(const sparse_places *p, source *from, const walk
  * column, there are no duplicates. Otherwise they are read once more, recording the run that last
  * had each index, or a bit for each position of the matrix, if the budget has room for that. */
 typedef struct order {
-  const sparse_places *places; /* of the current indices */
+  const sparse_places *places; /* positions of the current indices */
   array other;                 /* their starts, or the rows of these columns */
   bool runs, in_rows, in_columns;
   int64_t last, last_other;
   uint64_t starts_read;
   size_t have, at;
-  int64_t *values; /* of `other`, CHUNK_ITEMS of them */
+  int64_t *values; /* CHUNK_ITEMS values of `other` */
   char *raw;
   uint64_t *notes; /* NULL: only the order is checked; else a run for each index, or bits */
   uint64_t run, columns;
@@ -321,7 +322,7 @@ static stow_status add_indices(sparse *s, source *from, const zip *z, const char
           .name = name, .count = count, .bound = (int64_t)bound, .type = csr_index_type(bound)});
 }
 
-/* csr, csc, bsr: `count` indices below `minor`, in `major` runs. */
+/* Adds the index members of csr, csc or bsr: `count` indices below `minor`, in `major` runs. */
 static stow_status add_runs(sparse *s, source *from, const zip *z, uint64_t count, uint64_t major,
                             uint64_t minor) {
   STOW_TRY(add_indices(s, from, z, "indices.npy", count, minor));
@@ -434,7 +435,7 @@ typedef struct diagonals {
   array *data;
 } diagonals;
 
-/* Column j of diagonal k is the position (j - k, j). */
+/* Counts values outside the matrix. Column j of diagonal k is the position (j - k, j). */
 static stow_status count_outside(void *context, const array *a, uint64_t first,
                                  const int64_t *offsets, size_t count) {
   diagonals *d = context;
@@ -488,7 +489,7 @@ enum { BESIDE_MOST = 8 }; /* rows of coords read in parallel, each at its own of
  * for a bit per position of the array. */
 typedef struct coords {
   array rows[BESIDE_MOST];
-  uint64_t places[CHUNK_ITEMS]; /* of a chunk: linear positions in the array */
+  uint64_t places[CHUNK_ITEMS]; /* linear positions in the array, for one chunk */
   int64_t values[CHUNK_ITEMS];
   char raw[CHUNK_ITEMS * sizeof(int64_t)];
   uint64_t last;

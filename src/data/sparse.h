@@ -19,7 +19,7 @@ typedef struct sparse_places {
   const char *name;
   const zip_entry *entry;
   uint64_t count;       /* number of entries it must have */
-  int64_t least, bound; /* of each entry: [least, bound) */
+  int64_t least, bound; /* allowed range of each entry: [least, bound) */
   bool starts;          /* indptr: starts at 0, ends at `bound` */
   bool coords;          /* one row per dimension, which is its bound */
   dtype type;           /* the narrowest type that SciPy reads and that holds every such entry */
@@ -31,16 +31,16 @@ typedef struct sparse {
   uint64_t shape[ARRAY_DIMS_MAX];
   const zip_entry *data;
   uint64_t stored; /* values in data */
-  uint64_t bytes;  /* of data and positions */
+  uint64_t bytes;  /* size of data and positions */
   sparse_places places[2];
   size_t places_count;
-  uint64_t places_bytes; /* in the types above */
-  /* Of a dia, which stores whole rows of `width` per diagonal: nonzero values outside the matrix,
+  uint64_t places_bytes; /* size in the types above */
+  /* For dia, which stores whole rows of `width` per diagonal: nonzero values outside the matrix,
    * known after the check. */
   uint64_t width, outside;
-  /* A position may occur twice, and SciPy adds such entries up: a narrower type that holds each may
-   * not hold the sum. Known after the check; false is certain, true also if checking would exceed
-   * the budget. */
+  /* A position may occur twice, and SciPy adds such entries up, so a narrower type that holds each
+   * entry may not hold the sum. Known after the check. false is certain; true may also mean that
+   * checking would exceed the budget. */
   bool repeats;
 } sparse;
 

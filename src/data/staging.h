@@ -8,7 +8,7 @@
 
 #include <stowage/batches.h>
 
-/* Copies in flight at once: what the plan assumes the caller holds. */
+/* Copies in flight at the same time; the plan assumes that the caller holds as many. */
 #define STAGING_COPIES 2
 
 typedef struct staging staging;

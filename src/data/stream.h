@@ -19,7 +19,7 @@ typedef struct stream_file {
 } stream_file;
 
 typedef struct stream_run {
-  uint64_t place, bytes; /* in the file */
+  uint64_t place, bytes; /* position and size in the file */
 } stream_run;
 
 typedef struct stream {
@@ -35,7 +35,8 @@ void stream_file_end(stream_file *f);
 
 void stream_begin(stream *s, stream_file *shared, size_t most_held);
 void stream_end(stream *s);
-/* Returns room for `count` more bytes, which the caller fills; stream_took says how many. */
+/* Returns space for `count` more bytes for the caller to fill; stream_took reports how many it
+ * used. */
 stow_status stream_room(stream *s, size_t count, void **room);
 static inline void stream_took(stream *s, size_t count) {
   s->used += count;

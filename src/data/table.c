@@ -46,8 +46,8 @@ static stow_status name_columns(file_facts *f, const csv *c) {
   return STOW_OK;
 }
 
-/* The budget: a quarter for values (of all threads), a quarter for distinct texts; the columns' own
- * records must fit in a third quarter. */
+/* Starts a pass. A quarter of the budget is for values (of all threads), a quarter for distinct
+ * texts; the columns' own records must fit in a third quarter. */
 static stow_status begin_pass(table_pass *p) {
   const csv *c = p->from;
   table_state *s = p->state;
@@ -108,7 +108,8 @@ static void shed_window(table_pass *p, table_window *w) {
   pthread_mutex_unlock(&p->lock);
 }
 
-/* With the lock held: everything before this window is in place then. */
+/* Saves a checkpoint if one is due. The lock is held, so everything before this window is
+ * complete. */
 static stow_status save_if_due(table_pass *p) {
   if (p->to == NULL || p->to->state == NULL || p->place == 0) return STOW_OK;
   if (!checkpoint_due(p->budget->checkpoint)) return STOW_OK;
@@ -159,7 +160,8 @@ static stow_status hand_on(table_pass *p, table_window *w, stow_status status) {
   return status;
 }
 
-/* In a table without a header, the first row, which was examined for one, is a part of its own. */
+/* In a table without a header, passes on the first row, which was examined for one, as a separate
+ * part. */
 static stow_status first_row(table_pass *p) {
   table_window w;
   stow_status status = table_window_make(&w, p);
@@ -206,7 +208,7 @@ void table_conclude(file_facts *f, const table_state *s) {
                     first->values.most_int == f->rows - 1;
 }
 
-/* Positions the stream: where a checkpoint or the range says, or at the first row. */
+/* Positions the stream: at the checkpoint, at the start of the range, or at the first row. */
 static stow_status begin_rows(table_pass *p) {
   csv *c = p->from;
   const table_range *r = p->to != NULL ? p->to->range : NULL;

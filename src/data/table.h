@@ -38,22 +38,22 @@ typedef struct table_state {
   size_t count;
   column_stats *stats;
   intern *words;  /* distinct texts; in shrink the code of a text is its number here */
-  bool *too_many; /* not kept: more than the budget holds, or not needed */
+  bool *too_many; /* texts are not kept: more than the budget holds, or not needed */
   uint64_t rows;
 } table_state;
 
 /* Receives the values too. Either function may be NULL. */
 typedef struct table_taker {
-  /* Called for the parts in row order, one at a time… */
+  /* Called for the parts in row order, one at a time. */
   stow_status (*order)(void *context, table_part *part);
-  /* …and then this one, possibly in parallel. */
+  /* Called after `order`, possibly in parallel. */
   stow_status (*take)(void *context, table_part *part);
   void *context;
-  const bool *text; /* columns that are text whatever they look like; NULL: none */
-  void *state;      /* its own plain bytes, saved in checkpoints; NULL: not saved */
+  const bool *text; /* columns that are always text; NULL: none */
+  void *state;      /* plain bytes that are saved in checkpoints; NULL: nothing is saved */
   size_t state_bytes;
-  /* Restores the texts that it kept, and whatever else it needs, after the state is restored. NULL:
-   * it keeps no texts, and a table with texts is not resumed. */
+  /* Restores the kept texts, and anything else that is needed, after the state is restored. NULL:
+   * no texts are kept, and a table with texts is not resumed. */
   stow_status (*restore)(void *context, table_state *state);
   const bool *skip;   /* columns whose values are not needed; NULL: none */
   bool keeps_texts;   /* accepts texts that exceed the budget: table_part.raw */
@@ -65,8 +65,8 @@ void table_state_free(table_state *s);
 /* Reads the open table once; fills columns, rows and has_header of `f`. `file_bytes` is only for
  * the progress. */
 stow_status table_scan(file_facts *f, csv *c, table_header header, const budget *b);
-/* The same, passing the values to `to`; leaves the columns in *state for its words (the caller
- * frees it, also after a failure). */
+/* Reads the table and passes the values to `to`. Leaves the columns in *state for its words (the
+ * caller frees it, also after a failure). */
 stow_status table_read(file_facts *f, csv *c, table_header header, const budget *b,
                        const table_taker *to, table_state *state);
 /* Determines the columns' types after everything was read: table_read's last step if it read all
@@ -74,8 +74,8 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
 void table_conclude(file_facts *f, const table_state *s);
 /* Names the columns from the open table's first rows; fills columns and has_header of `f`. */
 stow_status table_look(file_facts *f, csv *c, table_header header);
-/* table_scan for a file. Reads a column with numbers before its first text a second time, as text,
- * so that the reported size is the one shrink writes. */
+/* Does table_scan for a file. Reads a column with numbers before its first text a second time, as
+ * text, so that the reported size is the one that shrink writes. */
 stow_status table_inspect(file_facts *f, const char *path, table_header header, const budget *b);
 
 /* Returns the bytes that distinct texts and their tables use, twice that while they grow; and how

@@ -11,7 +11,8 @@ typedef struct record {
   uint64_t rows, texts; /* texts: bytes of forms and texts, including the padding */
 } record;
 
-/* Of a new text; with RAW in `column`, of all raw texts of the window, which follow its values. */
+/* Header of a new text; with RAW in `column`, of all raw texts of the window, which follow its
+ * values. */
 typedef struct text_head {
   uint32_t column, length;
 } text_head;
@@ -183,12 +184,12 @@ static stow_status broken(const table_log *l, uint64_t at) {
 
 /* Receives the texts of the records' heads. */
 typedef struct text_taker {
-  intern *words; /* of all columns, or only of `column` */
+  intern *words; /* words of all columns, or only of `column` */
   size_t column; /* SIZE_MAX: all */
   bool runs;     /* also rebuild the runs */
 } text_taker;
 
-/* The padding is shorter than a head. */
+/* Reads the texts. The padding is shorter than a header. */
 static stow_status take_texts(table_log *l, const char *bytes, uint64_t count,
                               const text_taker *to) {
   for (uint64_t at = 0; at + sizeof(text_head) <= count;) {

@@ -14,10 +14,10 @@
 /* One window's values in the scratch. */
 typedef struct table_log_run {
   uint64_t place, rows;
-  uint64_t *text_bytes; /* of each column's raw texts, after the values; NULL: none */
+  uint64_t *text_bytes; /* size of each column's raw texts, after the values; NULL: none */
 } table_log_run;
 
-/* From which window on a column's values have which form. */
+/* From which window on a column's values have another form. */
 typedef struct table_log_change {
   uint64_t run;
   csv_form form;
@@ -31,12 +31,12 @@ typedef struct table_log_column {
 
 typedef struct table_log {
   scratch file;     /* -1: nothing is kept */
-  const char *name; /* of the table, for messages */
+  const char *name; /* name of the table, for messages */
   const bool *skip; /* columns whose values are not kept; NULL: none. Owned by the caller. */
-  uint64_t end;     /* of the records */
+  uint64_t end;     /* end of the records */
   table_log_run *runs;
   size_t run_count, run_capacity;
-  size_t rows_most; /* of a window */
+  size_t rows_most; /* most rows in a window */
   table_log_column *columns;
   size_t count;
   size_t at_run, at_column, at_change; /* the last position read: the next is near */
@@ -47,7 +47,7 @@ void table_log_end(table_log *l);
 /* Discards everything read. */
 void table_log_forget(table_log *l);
 
-/* The two halves of taking a part, for table_taker. */
+/* Both halves of taking a part, for table_taker. */
 stow_status table_log_order(table_log *l, table_part *part, const table_state *state);
 stow_status table_log_take(const table_log *l, const table_part *part);
 
@@ -55,8 +55,8 @@ stow_status table_log_take(const table_log *l, const table_part *part);
 stow_status table_log_read(table_log *l, size_t run, size_t column, uint64_t *values,
                            csv_form *form);
 
-/* Reads the texts of one column in one window whose values are CSV_LENGTHS: as many bytes as those
- * say. */
+/* Reads the texts of one column in one window whose values are CSV_LENGTHS; these give the number
+ * of bytes. */
 stow_status table_log_read_texts(const table_log *l, size_t run, size_t column, char *to);
 /* Reads the numbered texts of a column whose later windows are CSV_LENGTHS. The caller frees
  * them. */

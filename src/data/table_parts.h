@@ -17,12 +17,12 @@ typedef struct table_window {
   uint64_t ticket, lines_before, raw_bytes;
   uint64_t stream_end; /* start of the next window in the stream */
   csv_column *columns;
-  csv_form *forms; /* what the columns were when it was taken */
+  csv_form *forms; /* forms of the columns when the window was taken */
   uint64_t *values;
   size_t value_capacity;
-  column_stats *stats; /* of this window only */
+  column_stats *stats; /* for this window only */
   intern *words;       /* its texts; with one thread, the pass's own */
-  bool *raw;           /* columns whose texts are not numbered but kept in `texts` */
+  bool *raw;           /* columns whose texts are not numbered, but kept in `texts` */
   bool *ignored;       /* columns whose texts nobody needs */
   bool *shared;        /* columns with codes of the pass's dictionary */
   buffer *texts;
@@ -40,7 +40,7 @@ typedef struct table_pass {
   unsigned threads;
   size_t values_max;    /* values per window that the budget allows */
   uint64_t words_max;   /* bytes of all distinct texts and their tables */
-  uint64_t stop;        /* of the stream: no row at or after it is read */
+  uint64_t stop;        /* end of the range: no row at or after it is read */
   csv_form *forms;      /* the last known form of each column */
   pthread_mutex_t lock; /* guards everything below, `from`, and `state` */
   pthread_cond_t turned;
@@ -48,11 +48,11 @@ typedef struct table_pass {
   bool ended;             /* nothing is left to take */
   bool large;             /* a large window is in use: one at a time, and no other window with it */
   stow_status failed;     /* a thread failed: the others stop */
-  unsigned taking;        /* windows merged, but not yet taken */
+  unsigned taking;        /* windows that are merged, but not yet taken */
   /* With several threads: also guards the texts, which windows look up while they are parsed. Taken
    * after `lock`. */
   pthread_rwlock_t words_lock;
-  uint64_t place, lines; /* of the stream: after the last merged window */
+  uint64_t place, lines; /* position in the stream after the last merged window */
 } table_pass;
 
 /* Saves and restores what is merged so far. (table_save.c) */
@@ -62,7 +62,7 @@ stow_status table_restore(table_pass *p, bool *restored);
 /* Takes the next window of whole rows, with the lock held; *more is false at the end.
  * (table_window.c) */
 stow_status table_window_next(table_window *w, bool *more);
-/* Makes the last row read a window of its own. */
+/* Makes the last row read a separate window. */
 stow_status table_window_first(table_window *w);
 /* Frees a large window's memory. */
 void table_window_shed(table_window *w);

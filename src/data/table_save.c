@@ -15,7 +15,7 @@ static size_t saved_bytes(const table_pass *p) {
          p->state->count * (sizeof(csv_form) + sizeof(column_stats));
 }
 
-/* One function for both directions, so that they cannot differ. */
+/* Saves or restores everything. One function for both directions, so that they cannot differ. */
 static void walk(table_pass *p, char *at, void (*move)(void *mine, char *kept, size_t bytes)) {
   saved s = {p->state->count, p->state->rows, p->lines, p->ended && p->turn == p->tickets};
   move(&s, at, sizeof s);

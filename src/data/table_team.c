@@ -115,7 +115,8 @@ static void forget(sharing *s) {
   s->to->again(s->to->taker.context);
 }
 
-/* The values are written again: their old checkpoint must be removed from the disk first. */
+/* Notes the range. The values are written again, so their old checkpoint is removed from the disk
+ * first. */
 static stow_status note_range(const sharing *s) {
   checkpoint *c = s->budget->checkpoint;
   checkpoint_clear(c, STEP_TABLE);
@@ -205,7 +206,7 @@ static stow_status read_proved(sharing *s) {
   return status;
 }
 
-/* A column that was text before this rank's rows is text in them, whatever they look like. */
+/* Reads a column as text again, because it was text before this rank's rows. */
 static stow_status read_as_text(sharing *s) {
   team *t = s->team;
   size_t columns = s->state->count;
@@ -268,7 +269,8 @@ static stow_status join_texts(sharing *s, unsigned from, const intern *own, inte
   return status;
 }
 
-/* Common numbers are assigned in rank order, which is file order. */
+/* Joins the numbers of a column's texts. Common numbers are assigned in rank order, which is file
+ * order. */
 static stow_status join_column(sharing *s, size_t i, bool nothing) {
   table_state *state = s->state;
   intern own = state->words[i], all = {0};
@@ -282,7 +284,8 @@ static stow_status join_column(sharing *s, size_t i, bool nothing) {
   state->words[i] = all;
   for (unsigned rank = 0; rank < s->team->size && status == STOW_OK; rank++) {
     status = join_texts(s, rank, rank == s->team->rank ? &own : NULL, &state->words[i], codes);
-    /* The same in every rank, unless one is out of memory: then the next step reports it. */
+    /* The result is the same in every rank, unless one is out of memory: then the next step reports
+     * it. */
     if (!team_all(s->team, status == STOW_OK) && status == STOW_OK)
       status = no_memory(s->from->name);
     table_state joined = {.count = i + 1, .words = state->words};
@@ -295,7 +298,8 @@ static stow_status join_column(sharing *s, size_t i, bool nothing) {
   return status;
 }
 
-/* One process, which reads the texts in order, reports which column has too many. */
+/* Joins the words of all columns. One process, which reads the texts in order, reports which column
+ * has too many. */
 static stow_status join_words(sharing *s, const bool *nothing) {
   table_state *state = s->state;
   bool too_many = false;
@@ -312,7 +316,8 @@ static stow_status join_words(sharing *s, const bool *nothing) {
   return STOW_OK;
 }
 
-/* `rows` of each rank, and `nothing` for this one's columns with gaps, are work space. */
+/* Joins everything. `rows` (per rank) and `nothing` (this rank's columns with gaps only) are
+ * scratch space. */
 static stow_status join_all(sharing *s, uint64_t *rows, bool *nothing) {
   table_state *state = s->state;
   for (size_t i = 0; i < state->count; i++) nothing[i] = state->stats[i].missing > 0;

@@ -12,7 +12,7 @@
 #include "files/source.h"
 
 typedef struct table_shared {
-  uint64_t rows, rows_before; /* of this rank; of the earlier ones */
+  uint64_t rows, rows_before; /* rows of this rank; rows of the earlier ranks */
   uint32_t **codes; /* per column: maps this rank's text numbers to the common ones; NULL if
                      * equal */
   size_t count;
@@ -24,8 +24,8 @@ typedef struct table_reader {
   void (*again)(void *context);
 } table_reader;
 
-/* Every rank calls it and gets the facts of the whole table. `state` has the stats and texts of
- * all; this rank's values went to its taker, with its own codes. `text`: as in table_taker. Any
+/* Every rank calls it and gets the facts of the whole table. `state` has the stats and texts of all
+ * ranks; this rank's values went to its taker, with its own codes. `text` is as in table_taker. Any
  * failure in one rank fails all; the team stays usable. */
 stow_status table_read_shared(table_shared *own, file_facts *f, source *from, table_header header,
                               const budget *b, const table_reader *to, const bool *text,

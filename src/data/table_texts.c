@@ -6,7 +6,7 @@
 typedef struct walk {
   const table_texts *of;
   const intern *words;
-  uint64_t *values; /* of one window */
+  uint64_t *values; /* values of one window */
   char *bytes;      /* its raw texts */
   size_t bytes_capacity;
   stow_status (*take)(void *context, const char *text, size_t length);
@@ -53,7 +53,7 @@ static stow_status take_numbered(walk *w, uint64_t rows) {
   return STOW_OK;
 }
 
-/* A window of gaps before the column's first text: every text is empty. */
+/* Handles a window of gaps before the column's first text: every text is empty. */
 static stow_status take_nothing(walk *w, uint64_t rows) {
   for (uint64_t row = 0; row < rows; row++) STOW_TRY(w->take(w->context, "", 0));
   return STOW_OK;

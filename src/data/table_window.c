@@ -137,7 +137,7 @@ static bool is_raw(const table_pass *p, size_t i) {
   return p->state->too_many[i] && (p->to->skip == NULL || !p->to->skip[i]);
 }
 
-/* With the lock held. */
+/* Copies the current forms of the columns. The lock is held. */
 static void know_forms(table_window *w) {
   const table_pass *p = w->pass;
   memcpy(w->forms, p->forms, p->state->count * sizeof *w->forms);
@@ -326,7 +326,7 @@ static stow_status add_row(void *context, csv *c) {
   return STOW_OK;
 }
 
-/* The window's csv is a view: the rows of one table, in the window's own memory. */
+/* Sets up the window's csv: the rows of one table in the window's own memory. */
 static void begin_rows(table_window *w) {
   csv *c = &w->rows;
   c->in.at = w->first;
@@ -435,7 +435,7 @@ static stow_status merge_words(table_window *w, size_t i) {
   return STOW_OK;
 }
 
-/* The window was parsed before the column had too many texts: they are written out here. */
+/* Writes out the texts of a window that was parsed before the column had too many. */
 static stow_status unnumber_texts(table_window *w, size_t i) {
   csv_column *c = &w->columns[i];
   w->raw[i] = true;
@@ -464,8 +464,8 @@ void table_bound_words(table_pass *p) {
   free_words(p, most);
 }
 
-/* Returns whether it was parsed without knowing that a column is text (it took fields for numbers,
- * or for empty), or has codes of a dictionary that was freed since. */
+/* Returns whether the window was parsed without knowing that a column is text (it parsed fields as
+ * numbers, or as empty), or has codes of a dictionary that was freed since. */
 static bool is_outdated(const table_window *w) {
   const table_pass *p = w->pass;
   for (size_t i = 0; i < p->state->count; i++) {
@@ -476,7 +476,7 @@ static bool is_outdated(const table_window *w) {
   return false;
 }
 
-/* A text among numbers of earlier windows: its distinct texts are not all known. */
+/* Handles a text among numbers of earlier windows: its distinct texts are not all known. */
 static void forget_mixed(table_pass *p, size_t i) {
   if (p->state->stats[i].mixed && p->state->words[i].count > 0) free_words(p, i);
 }

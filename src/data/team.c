@@ -26,7 +26,7 @@ static struct {
   int (*size)(void *, int *);
   int (*rank_mpich)(int, int *);
   int (*size_mpich)(int, int *);
-  void *world, *byte; /* Open MPI's; NULL: an MPICH */
+  void *world, *byte; /* Open MPI's objects; NULL: an MPICH */
 } mpi;
 
 /* Returns how many ranks the launcher reports. */
@@ -110,8 +110,8 @@ void team_leave(team *t) {
   t->size = 1;
 }
 
-/* A failed rank agrees one more time, which matches the others' next agreement; after a failure
- * nobody waits again. */
+/* Agrees on a status. A failed rank agrees one more time, which matches the others' next agreement;
+ * after a failure no rank waits again. */
 stow_status team_agree(team *t, stow_status status) {
   if (t == NULL || t->size <= 1 || t->broken) return status;
   int32_t mine = status, *all = calloc(t->size, sizeof *all);

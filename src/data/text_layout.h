@@ -25,12 +25,12 @@ typedef struct text_extent {
 
 typedef struct text_layout {
   bool dictionary;
-  dtype codes;       /* of a dictionary; DTYPE_NONE otherwise */
+  dtype codes;       /* type of the codes of a dictionary; DTYPE_NONE otherwise */
   text_extent texts; /* stored: those of the dictionary, or one per row */
-  uint64_t bytes;    /* of all members, without their headers */
+  uint64_t bytes;    /* size of all members without their headers */
 } text_layout;
 
-/* `words` NULL: the distinct texts are unknown. */
+/* Chooses the layout. `words` NULL: the distinct texts are unknown. */
 text_layout text_layout_choose(const text_extent *rows, const text_extent *words);
 
 /* Returns the type of the offsets; DTYPE_NONE if there are none. */
@@ -38,7 +38,7 @@ dtype text_offset_type(const text_extent *texts);
 /* Returns the bytes of the offsets and the texts. */
 uint64_t text_extent_bytes(const text_extent *texts);
 
-/* "dictionary", "offsets" or "fixed". */
+/* Returns "dictionary", "offsets" or "fixed". */
 const char *text_layout_name(const text_layout *l);
 
 #endif

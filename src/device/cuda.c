@@ -19,7 +19,8 @@
 #include "device/cuda_probe.h"
 #include "device/device.h"
 
-/* Without pages there is no granularity to query; the usual one keeps callers' arithmetic right. */
+/* Without pages there is no granularity to query; the usual value keeps callers' arithmetic
+ * valid. */
 #define NO_PAGES_GRANULE (UINT64_C(2) << 20)
 
 static cuda_dev *dev_of(const stow_device *device) {
@@ -201,7 +202,7 @@ static stow_status fill_props(cuda_dev *d) {
   return STOW_OK;
 }
 
-/* `owned` is freed with the device, or here on failure. */
+/* Opens a device on a driver. `owned` is freed with the device, or here on failure. */
 static stow_status open_on(stow_device **device, const char *name, const cuda_driver *driver,
                            cuda_driver *owned) {
   cuda_dev *d = calloc(1, sizeof *d);

@@ -45,7 +45,7 @@ void cuda_cache_key(char key[CUDA_CACHE_KEY_MAX], const cuda_driver *driver, cu_
   add_file(&text, "/sys/module/nvidia/version",
            NULL); /* 580.95.05: changes within one CUDA version */
   buffer_printf(&text, "card %s\nhost %s\n", uuid, host);
-  /* What the container may do: a profile or missing rights can block memory calls. */
+  /* The container's permissions: a profile or missing rights can block memory calls. */
   add_file(&text, "/proc/self/cgroup", NULL);
   add_file(&text, "/proc/self/status", "CapEff:");
   add_file(&text, "/proc/self/status", "Seccomp:");
@@ -130,7 +130,7 @@ bool cuda_cache_read(cuda_probe *probe, const char *key) {
   return found;
 }
 
-/* Creates the folder and its parent; more is not ours to create. */
+/* Creates the folder and its parent, but nothing above. */
 static bool make_folder(char *folder) {
   char *slash = strrchr(folder, '/');
   *slash = '\0';

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/command.h"
 
-/* After SIGKILL: how long to wait for a child that hangs in the kernel before leaving it. */
+/* How long to wait after SIGKILL for a child that hangs in the kernel. */
 #define KILL_WAIT_MS 2000
 
 static int spawn(pid_t *child, const char *path, char *const argv[], int output_fd) {
@@ -37,8 +37,8 @@ static int spawn(pid_t *child, const char *path, char *const argv[], int output_
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    /* The pipe first: if the program closed its own descriptors, the pipe's number may be 0 or
-     * 2. */
+    /* Duplicate the pipe first: if the program closed its own descriptors, the pipe's number may be
+     * 0 or 2. */
     error = posix_spawn_file_actions_adddup2(&actions, output_fd, 1);
     if (error == 0) error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     if (error == 0) error = posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);

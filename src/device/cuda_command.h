@@ -1,8 +1,8 @@
 /* Cuda command: runs the `stowage` command as a child process that tries something for us.
  *
- * Used only by the probe. The child is spawned, not forked: a fork of a process with a driver and
- * threads could do nothing safely. It starts without LD_PRELOAD, so the shim does not follow it,
- * and has ended when the call returns, whatever it did. */
+ * Used only by the probe. The child is spawned, not forked: after a fork, a process with a driver
+ * and threads could not safely do anything. It starts without LD_PRELOAD, so the shim does not
+ * follow it, and has always ended when the call returns. */
 #ifndef DEVICE_CUDA_COMMAND_H
 #define DEVICE_CUDA_COMMAND_H
 
@@ -13,8 +13,8 @@
 
 typedef struct cuda_command_end {
   bool timed_out;
-  int signal;    /* that killed it; 0 if none, or if the program reaped the child itself (a SIGCHLD
-                  * handler that waits for all) */
+  int signal;    /* the signal that killed it; 0: none, or the program reaped the child itself (a
+                  * SIGCHLD handler that waits for all) */
   int exit_code; /* -1 if unknown */
 } cuda_command_end;
 

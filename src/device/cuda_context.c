@@ -6,7 +6,7 @@
 
 #include "device/cuda_device.h"
 
-/* Set permanently by thread_enter: this thread is ours and needs no switch at each call. */
+/* Set for good by thread_enter: this thread is ours and needs no switch at each call. */
 static _Thread_local bool thread_relaxed;
 
 void cuda_note_lost(cuda_dev *d, cu_result code) {

@@ -19,11 +19,11 @@
 typedef struct cuda_dev {
   stow_device head; /* first member: a pointer to it is a stow_device */
   const cuda_driver *driver;
-  cuda_driver *driver_owned; /* the same, if it was created for this device only */
-  physical physical;         /* on that driver; without an account */
+  cuda_driver *driver_owned; /* the same pointer, if the driver was created for this device only */
+  physical physical;         /* allocates on that driver; without an account */
   cuda_device_id id;
   cu_context context;      /* the primary context, shared with cudart */
-  _Atomic bool lost;       /* the driver reported it once; it is not called again */
+  _Atomic bool lost;       /* the driver reported the loss once; it is not called again */
   stow_device_props props; /* host_… fields guarded by host_lock until host_known */
 
   lock table_lock;
@@ -39,7 +39,7 @@ typedef struct cuda_dev {
 
 /* ---- entering the driver ---- */
 
-/* What a call changed in the thread, restored at its end. */
+/* What a call changed in the thread; restored at the end of the call. */
 typedef struct cuda_scope {
   bool pushed;
   bool exchanged;
@@ -68,10 +68,10 @@ stow_status cuda_check_extent(const cuda_dev *d, const char *what, stow_addr add
 /* Stores the probe's result. Called once, with host_lock held or before the device is shared. */
 struct cuda_probe;
 void cuda_host_set(cuda_dev *d, const struct cuda_probe *probe);
-/* Finds how the device reaches host memory, if not known yet. */
+/* Finds out how the device reaches host memory, if not known yet. */
 void cuda_host_find(cuda_dev *d);
-/* Reserves `bytes` of what the host can give. Returns STOW_ERR_OUT_OF_MEMORY if too little would be
- * left. Checked first, because a process that exhausts the host is killed, not refused. */
+/* Reserves `bytes` of the host's free memory. Returns STOW_ERR_OUT_OF_MEMORY if too little would be
+ * left. This check comes first, because the kernel kills a process that exhausts host memory. */
 stow_status cuda_host_take(cuda_dev *d, uint64_t bytes, const char *what);
 
 /* ---- entries ---- */

@@ -12,8 +12,8 @@ typedef struct cuda_device_id {
   char uuid[CUDA_UUID_MAX]; /* "GPU-5d3c…" */
 } cuda_device_id;
 
-/* `name` is an index, or a UUID or a unique prefix of one; case and the prefixes GPU- and MIG- do
- * not matter. STOW_ERR_NOT_FOUND says which devices exist. */
+/* Finds a device. `name` is an index, or a UUID or a unique prefix of one; case and the prefixes
+ * GPU- and MIG- do not matter. STOW_ERR_NOT_FOUND: the message lists the devices. */
 stow_status cuda_device_find(cuda_device_id *id, const cuda_driver *driver, const char *name);
 
 /* Returns the device's UUID as text; "" if the driver does not report it. */

@@ -171,8 +171,8 @@ stow_status cuda_driver_get(const cuda_driver **driver);
  * valid as long as the table is used. */
 stow_status cuda_driver_fill(cuda_driver *driver, cuda_resolve resolve, void *user);
 
-/* The second half of cuda_driver_fill, for a table with its pointers set: checks that every NEEDED
- * function exists, calls cuInit and reads the version. STOW_ERR_UNSUPPORTED names a missing
+/* Does the second half of cuda_driver_fill, for a table with its pointers set: checks that every
+ * NEEDED function exists, calls cuInit and reads the version. STOW_ERR_UNSUPPORTED names a missing
  * function. */
 stow_status cuda_driver_start(cuda_driver *driver);
 

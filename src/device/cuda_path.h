@@ -15,15 +15,16 @@
 /* Called with the path of each candidate, best first; returns true to stop. */
 typedef bool (*cuda_path_visit)(void *user, const char *path);
 
-/* Returns whether a visit stopped. Visits only existing files; may visit a file twice. */
+/* Calls `visit` for each candidate. Returns whether a visit stopped. Visits only existing files;
+ * may visit a file twice. */
 bool cuda_path_each(cuda_path_visit visit, void *user);
 
-/* The same for the file `name` in the folder of each driver library: what NVIDIA ships next to
- * it. */
+/* Does the same for the file `name` in the folder of each driver library, where NVIDIA ships
+ * related files. */
 bool cuda_path_beside(const char *name, cuda_path_visit visit, void *user);
 
-/* The same for a loader cache in memory: for tests, and used by the above. Invalid bytes yield
- * nothing. */
+/* Does the same for a loader cache in memory; for tests, and used by the functions above. Invalid
+ * bytes yield nothing. */
 bool cuda_path_in_cache(const void *bytes, size_t size, cuda_path_visit visit, void *user);
 
 /* Returns whether both paths are the same file, following links. The shim must not load itself as

@@ -1,6 +1,6 @@
 /* Cuda probe: finds out by trying how a device reaches host memory on this machine.
  *
- * Drivers and containers report it wrongly or crash over it, so each backing is tried once in a
+ * Drivers and containers report this incorrectly, or crash, so each backing is tried once in a
  * child process: the `stowage` command started as
  *   stowage probe-host-tier DEVICE numa NODE[,NODE…] | host | pinned
  * If the child crashes or takes more than ten seconds, the backing is not available. The result is
@@ -27,7 +27,8 @@
  * seconds if it has to try. */
 stow_status cuda_probe_get(cuda_probe *probe, const char *name, bool anew);
 
-/* The same for a device already found; and whether a result is cached (then nothing is started). */
+/* Do the same for a device already found, and return whether a result is cached (then no child is
+ * started). */
 void cuda_probe_device(cuda_probe *probe, const cuda_driver *driver, cu_device device, bool anew);
 bool cuda_probe_kept(cuda_probe *probe, const cuda_driver *driver, cu_device device);
 

@@ -18,7 +18,7 @@ typedef struct cuda_probe {
   char reason[CUDA_PROBE_REASON_MAX]; /* what was tried and how it ended, for people */
 } cuda_probe;
 
-/* "numa", "host", "pinned", "none", "simulated". */
+/* Returns "numa", "host", "pinned", "none" or "simulated". */
 const char *cuda_backing_name(stow_host_backing backing);
 
 #endif

@@ -18,7 +18,7 @@
 typedef struct walker {
   const cuda_driver *driver;
   cu_device device;
-  size_t bytes; /* of the page tried: the device's granularity */
+  size_t bytes; /* size of the page tried: the device's granularity */
   unsigned char *back;
 } walker;
 
@@ -28,7 +28,7 @@ static cu_result failed_at(const char **step, const char *name, cu_result code) 
   return code;
 }
 
-/* The device writes through `addr` and the host reads it back; then the reverse. */
+/* Lets the device write through `addr` and the host read it back; then the reverse. */
 static cu_result use_memory(const walker *w, cu_addr addr, const char **step) {
   const cuda_driver *d = w->driver;
   cu_addr back = (uintptr_t)w->back;
@@ -53,7 +53,7 @@ static cu_result use_memory(const walker *w, cu_addr addr, const char **step) {
   return code;
 }
 
-/* Creates, maps and uses a page at `location`. Frees it all, which is tested too. */
+/* Creates, maps and uses a page at `location`, and frees it again, which is part of the test. */
 static cu_result walk_page(const walker *w, cu_location location, const char **step) {
   const cuda_driver *d = w->driver;
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = location};
@@ -107,7 +107,7 @@ static int answer(const walker *w, cu_result code, const char *step, int node) {
     printf(HEAD "ok %d\n", node);
     return 0;
   }
-  /* A full or busy device says nothing about the backing. */
+  /* A full or busy device proves nothing about the backing. */
   bool unable = code == CU_ERROR_OUT_OF_MEMORY || code == CU_ERROR_DEVICE_UNAVAILABLE;
   const char *name = NULL;
   if (w->driver->cuGetErrorName == NULL || w->driver->cuGetErrorName(code, &name) != CU_OK ||

@@ -107,7 +107,8 @@ stow_status table_range_take(cuda_table *t, stow_addr addr, uint64_t bytes, tabl
 }
 
 void table_range_back(cuda_table *t, const table_range *range) {
-  /* Without memory to re-insert it, the range stays reserved in the driver and is lost to us. */
+  /* Without memory to re-insert it, the range stays reserved in the driver and is no longer
+   * tracked. */
   if (LIST_ROOM(t->ranges, t->range_count, t->range_capacity, 16, "ranges") == STOW_OK)
     range_insert(t, range);
   else

@@ -1,10 +1,10 @@
-/* Cuda table: everything we hold of a device: ranges, pages, mappings, plain allocations, streams
- * and events.
+/* Cuda table: everything that we hold on a device: ranges, pages, mappings, plain allocations,
+ * streams and events.
  *
  * The cuda backend uses it to check the contract's preconditions before it calls the driver (which
- * lets a mapped page be released, and reports little when it refuses), and to free on close what
- * was forgotten. A call that fails changes nothing. Not locked: the backend holds its lock around
- * each call, never around the driver. */
+ * allows the release of a mapped page, and reports little when it refuses), and to free leftovers
+ * on close. A call that fails changes nothing. Not locked: the backend holds its lock around each
+ * call, never around the driver. */
 #ifndef DEVICE_CUDA_TABLE_H
 #define DEVICE_CUDA_TABLE_H
 
@@ -20,7 +20,7 @@ typedef struct table_page {
   stow_page handle;
   uint64_t bytes;
   stow_tier tier;
-  uint32_t mapped; /* number of addresses */
+  uint32_t mapped; /* number of addresses it is mapped at */
 } table_page;
 
 /* One reserved range. `slots` has one entry per granule (page_bytes):
@@ -31,7 +31,7 @@ typedef struct table_page {
 typedef struct table_range {
   stow_addr addr;
   uint64_t bytes;
-  stow_addr outer_addr; /* as returned by the driver: larger if it did not align */
+  stow_addr outer_addr; /* as returned by the driver; larger if the driver did not align it */
   uint64_t outer_bytes;
   uint64_t mapped_bytes;
   uintptr_t *slots;
@@ -50,7 +50,7 @@ typedef struct cuda_table {
   map pages;  /* handle -> table_page * */
   map plains; /* address -> table_plain * */
   map streams, events;
-  uint64_t page_bytes[STOW_TIER_COUNT]; /* live, by tier */
+  uint64_t page_bytes[STOW_TIER_COUNT]; /* bytes of live pages by tier */
 } cuda_table;
 
 void table_init(cuda_table *t, uint64_t granule);
@@ -78,8 +78,8 @@ stow_status table_check_mapped(const cuda_table *t, stow_addr addr, uint64_t byt
                                const char *what);
 /* Removes the mappings in the range, which must have been checked. */
 void table_unmap(cuda_table *t, stow_addr addr, uint64_t bytes);
-/* Iterates over the mappings of a range, for closing: true with the next one at or after granule
- * `*at`. */
+/* Iterates over the mappings of a range, for closing. Returns true and the next mapping at or after
+ * granule `*at`. */
 bool table_next_mapping(const cuda_table *t, const table_range *range, size_t *at, stow_addr *addr,
                         uint64_t *bytes);
 

@@ -12,13 +12,14 @@
 
 /* ---- backends, one function each to open them ---- */
 
-/* `spec` is the text after "sim": "", ":16G", ":16G,host=32G,paper,costs". */
+/* Opens a simulated device. `spec` is the text after "sim": "", ":16G",
+ * ":16G,host=32G,paper,costs". */
 stow_status sim_open_spec(stow_device **device, const char *spec);
 
-/* `name` is an index or a UUID (or a unique prefix of one). STOW_ERR_NOT_FOUND: no driver, or no
- * such device; the message says which. */
+/* Opens a GPU. `name` is an index or a UUID (or a unique prefix of one). STOW_ERR_NOT_FOUND: there
+ * is no driver, or no such device; the message says which. */
 stow_status cuda_open(stow_device **device, const char *name);
-/* Counts the devices; 0 and STOW_OK without a driver. */
+/* Counts the GPUs. Returns 0 and STOW_OK without a driver. */
 stow_status cuda_count(int *count);
 
 /* ---- the calls ---- */

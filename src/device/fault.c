@@ -1,7 +1,7 @@
 /* The fault device: forwards every call to the device it wraps, and fails the selected ones.
  *
- * For tests of everything above the device interface: what must hold when any device call fails. A
- * call that fails here never reaches the inner device. */
+ * For tests of the code above the device interface, where any device call may fail. A call that
+ * fails here never reaches the inner device. */
 #include "device/fault.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static bool plan_step(plan *p) {
   return p->at != 0 && (p->every ? p->calls >= p->at : p->calls == p->at);
 }
 
-/* Counts a call under its kind and under "any"; STOW_OK if it may proceed. */
+/* Counts a call under its kind and under "any". Returns STOW_OK if it may proceed. */
 static stow_status fault_step(stow_device *device, stow_fault_kind kind) {
   ASSERT((unsigned)kind < STOW_FAULT_KIND_COUNT);
   fault *f = fault_of(device);

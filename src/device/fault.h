@@ -1,4 +1,4 @@
-/* The fault device, for the simulated device. */
+/* Fault: access to the device that a fault device wraps, for the simulated device. */
 #ifndef DEVICE_FAULT_H
 #define DEVICE_FAULT_H
 

@@ -22,11 +22,11 @@ typedef struct physical_account {
   bool (*take)(const void *who, uint64_t bytes);
   /* The driver is out of memory: frees cached memory. Returns true to call the driver again. */
   bool (*make_room)(const void *who, uint64_t bytes);
-  /* The driver allocated the counted bytes. */
+  /* Called when the driver has allocated the counted bytes. */
   void (*made)(const void *who, uint64_t bytes);
-  /* The driver failed with `code`: the counted bytes are not used. */
+  /* Called when the driver failed with `code`: the counted bytes are not used. */
   void (*undo)(const void *who, uint64_t bytes, cu_result code);
-  /* The memory was released. */
+  /* Called when the memory was released. */
   void (*give)(const void *who, uint64_t bytes);
 } physical_account;
 
@@ -49,12 +49,13 @@ cu_result physical_page_create(const physical *p, cu_handle *page, uint64_t byte
 /* Releases a page of `bytes`. If the driver refuses, it stays counted. */
 cu_result physical_page_release(const physical *p, cu_handle page, uint64_t bytes);
 
-/* Plain allocations in vram. `counted_bytes` is what the driver really uses for `bytes`. */
+/* Allocate and free plain memory in vram. `counted_bytes` is what the driver really uses for
+ * `bytes`. */
 cu_result physical_plain_alloc(const physical *p, cu_addr *addr, size_t bytes,
                                uint64_t counted_bytes);
 cu_result physical_plain_free(const physical *p, cu_addr addr, uint64_t counted_bytes);
 
-/* Host memory, pinned and mapped: the device sees it at `*addr`. */
+/* Allocate and free pinned and mapped host memory: the device sees it at `*addr`. */
 cu_result physical_pinned_alloc(const physical *p, cu_addr *addr, void **host, uint64_t bytes);
 cu_result physical_pinned_free(const physical *p, void *host, uint64_t bytes);
 

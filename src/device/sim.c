@@ -23,7 +23,7 @@ static stow_status check_size(const stow_sim_options *options, const char *tier,
   char size[STOW_SIZE_TEXT_MAX], page[STOW_SIZE_TEXT_MAX];
   if (bytes > TIER_BYTES_MAX)
     return stow_fail(STOW_ERR_INVALID,
-                     "simulated device: %s of %s is more than 1 PiB; request less", tier,
+                     "simulated device: %s of %s is more than 1 PiB; choose a smaller size", tier,
                      stow_size_format(size, bytes));
   if (bytes % options->page_bytes != 0)
     return stow_fail(

@@ -62,8 +62,8 @@ typedef struct sim_range {
   uint64_t priority;
   stow_addr addr;
   uint64_t bytes;
-  uint32_t *slots; /* of a reserved range, one per page_bytes */
-  uint32_t plain;  /* of a plain block: its page's index + 1; 0: a reserved range */
+  uint32_t *slots; /* for a reserved range: one slot per page_bytes */
+  uint32_t plain;  /* for a plain block: its page's index + 1; 0: a reserved range */
   uint64_t mapped; /* slots with a page */
 } sim_range;
 
@@ -81,7 +81,7 @@ typedef struct sim_stream {
   uint64_t seq;          /* work submitted to this slot, by all streams that ever used it */
   uint64_t ready_ns;     /* when all of it is done */
   sim_clock clock;       /* what its next work is ordered after */
-  uint64_t host_version; /* of the host's clock when it was last merged into this one */
+  uint64_t host_version; /* version of the host's clock that was last merged into this one */
   uint32_t generation;
   bool live;
 } sim_stream;
@@ -145,7 +145,7 @@ stow_status sim_memory(stow_device *device, stow_tier tier, uint64_t *free_bytes
 stow_status sim_check_tier(const sim *s, stow_tier tier);
 /* Checks that pages are available (not with options.no_vmm); `what` was requested. */
 stow_status sim_check_vmm(const sim *s, const char *what);
-/* Uses `bytes` of a tier's capacity, or returns STOW_ERR_OUT_OF_MEMORY; frees them. */
+/* Use and release `bytes` of a tier's capacity. STOW_ERR_OUT_OF_MEMORY: the tier is full. */
 stow_status sim_charge(sim *s, stow_tier tier, uint64_t bytes);
 void sim_discharge(sim *s, stow_tier tier, uint64_t bytes);
 
@@ -165,7 +165,7 @@ stow_status sim_memory_drop(sim *s, uint64_t offset, uint64_t bytes);
 sim_range *sim_range_at(const sim *s, stow_addr addr);
 /* Returns the first range that begins at or after `addr`, or NULL. */
 sim_range *sim_range_after(const sim *s, stow_addr addr);
-/* Reserves addresses for a new range of `bytes` and adds it to the tree; removes and frees it. */
+/* Reserve addresses for a new range of `bytes` and add it to the tree; remove and free it. */
 stow_status sim_range_add(sim *s, sim_range **out, uint64_t bytes, uint64_t align, uint64_t slots);
 void sim_range_remove(sim *s, sim_range *range);
 void sim_range_free_all(sim *s);
@@ -177,7 +177,7 @@ stow_status sim_plain_alloc(stow_device *device, stow_addr *addr, uint64_t bytes
 stow_status sim_plain_free(stow_device *device, stow_addr addr);
 
 /* ---- sim_page.c ---- */
-/* Adds a live page of `bytes`, charged to its tier; removes it. */
+/* Add a live page of `bytes` and charge its tier; remove it. */
 stow_status sim_page_add(sim *s, uint32_t *index, uint64_t bytes, stow_tier tier);
 stow_status sim_page_drop(sim *s, uint32_t index);
 void sim_page_free_all(sim *s);
@@ -212,7 +212,7 @@ stow_status sim_event_wait(stow_device *device, stow_event event);
  * addr+bytes). */
 stow_status sim_work_check_unmap(sim *s, const sim_page *page, stow_addr addr, uint64_t bytes);
 void sim_work_forget(sim *s, sim_page *page);
-/* stow_sim_submit with the lock held. */
+/* Does stow_sim_submit with the lock held. */
 stow_status sim_work_submit(sim *s, stow_stream stream, stow_addr addr, uint64_t bytes,
                             stow_sim_use how, uint64_t us);
 stow_status sim_copy(stow_device *device, stow_addr to, stow_addr from, uint64_t bytes,

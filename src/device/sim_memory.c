@@ -41,10 +41,11 @@ stow_status sim_memory_open(sim *s) {
   if (ftruncate(s->fd, (off_t)s->file_bytes) != 0) {
     int reason = errno;
     sim_memory_close(s);
-    return stow_fail(STOW_ERR_DEVICE,
-                     "simulated device: cannot make a sparse memfd long enough (%s); add the word "
-                     "paper if bytes need not be kept",
-                     strerror(reason));
+    return stow_fail(
+        STOW_ERR_DEVICE,
+        "simulated device: cannot create a sparse memfd of that size (%s); add the word "
+        "paper if bytes need not be kept",
+        strerror(reason));
   }
   return STOW_OK;
 }

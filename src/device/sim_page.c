@@ -154,8 +154,8 @@ static stow_status find_reserved(const sim *s, sim_range **out, stow_addr addr, 
   return STOW_OK;
 }
 
-/* The same, and checks that it is one or more whole mapped pages without a gap: slots [*first,
- * *end). */
+/* Finds the range and checks that [addr, addr+bytes) is one or more whole mapped pages without a
+ * gap: slots [*first, *end). */
 static stow_status find_mapped(const sim *s, sim_range **out, uint64_t *first, uint64_t *end,
                                stow_addr addr, uint64_t bytes, const char *what) {
   STOW_TRY(find_reserved(s, out, addr, bytes, what));

@@ -69,7 +69,7 @@ static stow_status unreserve(sim *s, stow_addr addr, uint64_t bytes) {
   sim_range_remove(s, range);
   s->ranges_live--;
   s->counts.unreserve++;
-  /* Not measured separately; assumed equal to reserving. */
+  /* Not measured separately; assumed to cost the same as reserving. */
   sim_cost_charge(s, DRIVER_RESERVE, sim_cost_ns(s, DRIVER_RESERVE, bytes, STOW_TIER_VRAM, 0));
   return STOW_OK;
 }
@@ -106,7 +106,7 @@ static stow_status plain_alloc(sim *s, stow_addr *addr, uint64_t bytes, stow_tie
     return stow_fail(STOW_ERR_INVALID,
                      "a plain block of %llu bytes: the size is 0 or the result pointer is NULL",
                      (unsigned long long)bytes);
-  if (!plain_bytes(s, &block, bytes)) block = UINT64_MAX; /* then it does not fit */
+  if (!plain_bytes(s, &block, bytes)) block = UINT64_MAX; /* then the request does not fit */
   uint32_t index;
   STOW_TRY(sim_page_add(s, &index, block, tier));
   uint64_t align = block < s->options.page_bytes ? (uint64_t)getpagesize() : s->options.page_bytes;

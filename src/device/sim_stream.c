@@ -42,7 +42,7 @@ static stow_status clock_join(sim_clock *to, const sim_clock *from, bool *change
   return STOW_OK;
 }
 
-/* The host now knows that all of `clock` is done. */
+/* Records that the host knows all of `clock` to be done. */
 static stow_status host_learns(sim *s, const sim_clock *clock) {
   ASSERT(lock_held(&s->lock));
   bool changed = false;

@@ -33,7 +33,7 @@ typedef struct input {
   size_t capacity;
   bool at_eof;         /* nothing follows `end` */
   FILE *file;          /* NULL: reads from memory or from `from` */
-  struct source *from; /* a server; NULL if none */
+  struct source *from; /* set if the input is on a server; otherwise NULL */
   bool owns_file;
   const char *name; /* for messages; owned by the caller */
   void *inflater;   /* z_stream if gzip */

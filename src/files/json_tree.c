@@ -155,8 +155,8 @@ static stow_status take_word(cursor *c, const char *word) {
 static stow_status add_node(cursor *c, uint32_t *number) {
   json_tree *t = c->t;
   if (t->count >= t->nodes_max)
-    return stow_fail(STOW_ERR_BUDGET, "%s: more than %zu JSON values; give more with --memory",
-                     t->name, t->nodes_max);
+    return stow_fail(STOW_ERR_BUDGET, "%s: more than %zu JSON values; raise --memory", t->name,
+                     t->nodes_max);
   STOW_TRY(LIST_ROOM(t->nodes, t->count, t->capacity, 64, "JSON values"));
   *number = (uint32_t)t->count++;
   t->nodes[*number] = (json_node){0};

@@ -6,8 +6,8 @@
  *   const json_node *rank = json_member(&t, json_root(&t), "r");
  *
  * Strict JSON: one value, UTF-8, no key twice in one object, at most JSON_TREE_DEPTH levels. The
- * text stays the caller's; nodes keep their place in it, so a caller can edit one value and leave
- * every other byte as it was. */
+ * text stays the caller's; nodes keep their position in it, so a caller can edit one value and
+ * leave every other byte unchanged. */
 #ifndef FILES_JSON_TREE_H
 #define FILES_JSON_TREE_H
 
@@ -32,11 +32,11 @@ typedef enum json_kind {
 typedef struct json_node {
   json_kind kind;
   uint32_t begin, end;  /* the value's bytes in the text */
-  uint32_t key;         /* of a member: its decoded name in `strings` */
-  uint32_t key_begin;   /* and where the name begins in the text */
-  uint32_t string;      /* of a string: decoded, in `strings` */
+  uint32_t key;         /* for a member: offset of its decoded name in `strings` */
+  uint32_t key_begin;   /* for a member: where the name begins in the text */
+  uint32_t string;      /* for a string: offset of its decoded text in `strings` */
   uint32_t child, next; /* node numbers; 0: none */
-  uint32_t count;       /* of an array or object: how many it holds */
+  uint32_t count;       /* for an array or object: the number of its values */
 } json_node;
 
 typedef struct json_tree {

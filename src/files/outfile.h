@@ -51,7 +51,7 @@ stow_status outfile_sink(void *context, const void *bytes, size_t count);
 stow_status outfile_commit(outfile *out);
 /* Removes the temporary file. No effect after a commit. */
 void outfile_abandon(outfile *out);
-/* Closes the temporary file and leaves it, for a run that goes on with it. */
+/* Closes the temporary file and keeps it, for a later run that continues with it. */
 void outfile_keep(outfile *out);
 
 #endif

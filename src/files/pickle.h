@@ -79,7 +79,7 @@ struct pickle_machine {
   uint8_t *codes; /* per string */
   size_t codes_capacity;
   uint64_t work_bytes, max_work_bytes;
-  uint64_t op_offset; /* of the current opcode */
+  uint64_t op_offset; /* offset of the current opcode */
 };
 
 /* Runs one pickle from `in` up to its STOP and stores its value in *result. */
@@ -87,7 +87,7 @@ stow_status pickle_run(pickle_machine *m, input *in, const pickle_sink *sink,
                        uint64_t max_work_bytes, pickle_value *result);
 void pickle_free(pickle_machine *m);
 const char *pickle_text(const pickle_machine *m, uint64_t string, size_t *count);
-/* "an int", "a str", … for messages; sink tags are "a list or dict". */
+/* Returns "an int", "a str", … for messages; for sink tags, "a list or dict". */
 const char *pickle_tag_name(uint8_t tag);
 
 #endif

@@ -27,7 +27,7 @@ static uint64_t little(const uint8_t *p, size_t count) {
   return value;
 }
 
-/* LONG1 and LONG4: two's complement of variable length. Above 64 bits the value is opaque. */
+/* Reads LONG1 or LONG4: two's complement of variable length. Above 64 bits the value is opaque. */
 static stow_status take_long(pickle_machine *m, uint64_t count) {
   if (count > 9) return take_text(m, count, false);
   STOW_TRY(input_fill(m->in, (size_t)count));
@@ -61,7 +61,7 @@ static stow_status make_tuple(pickle_machine *m, size_t count) {
   return pickle_push(m, value);
 }
 
-/* LIST, DICT: creates a container with the items above the mark. */
+/* Handles LIST and DICT: creates a container with the items above the mark. */
 static stow_status make_marked(pickle_machine *m, size_t first, bool dict) {
   STOW_TRY(pickle_push(m, (pickle_value){.tag = PICKLE_NONE})); /* reserve a slot; then shift the
                                                                  * items up */
@@ -107,8 +107,9 @@ static stow_status refuse(const pickle_machine *m, uint8_t op) {
         m->in->name, at);
   if (op == 0x97 || op == 0x98)
     return stow_fail(STOW_ERR_FORMAT,
-                     "%s: out-of-band buffers (byte %llu) do not belong in a snapshot", m->in->name,
-                     at);
+                     "%s: out-of-band buffers (byte %llu) are not supported in a snapshot; save it "
+                     "with protocol 2 to 4",
+                     m->in->name, at);
   return stow_fail(STOW_ERR_FORMAT, "%s: not a pickle: byte %llu is 0x%02x, which is not an opcode",
                    m->in->name, at, op);
 }
@@ -130,7 +131,7 @@ static stow_status from_mark(pickle_machine *m, uint8_t op) {
   }
 }
 
-/* Counted texts. The opcode is consumed; its argument is not. */
+/* Reads a counted text. The opcode is consumed; its argument is not. */
 static stow_status cold_text(pickle_machine *m, uint8_t op) {
   size_t width = op == 'U' || op == 'C' || op == 0x8a || op == 0x8c ? 1 : op >= 0x8d ? 8 : 4;
   STOW_TRY(input_fill(m->in, width));

@@ -32,7 +32,7 @@ typedef struct remote {
   block blocks[BLOCKS];
   uint64_t clock, next; /* end of the last read */
   uint32_t run;         /* blocks to request at once */
-  remote_cache *kept;   /* on disk; NULL: none */
+  remote_cache *kept;   /* cache on disk; NULL: none */
 } remote;
 
 static _Thread_local const char *const *thread_headers;
@@ -143,9 +143,9 @@ static stow_status bring_kept(remote *r, uint64_t number, uint64_t end) {
   return bring(r, number, count, false);
 }
 
-/* Large reads and larger random reads are one request each and bypass the cache. Small reads fetch
- * a block, sequential ones several. The disk cache stores whole blocks, so with it all reads fetch
- * blocks. */
+/* Reads bytes. Large reads and larger random reads are one request each and bypass the cache. Small
+ * reads fetch a block, sequential ones several. The disk cache stores whole blocks, so with it all
+ * reads fetch blocks. */
 static stow_status read_bytes(remote *r, uint64_t offset, char *at, size_t count) {
   bool sequential = offset == r->next;
   r->run = !sequential ? 1 : r->run * 2 < RUN_BLOCKS ? r->run * 2 : RUN_BLOCKS;
@@ -193,7 +193,8 @@ static void remote_close(void *user) {
   free(r);
 }
 
-/* The server's answer about the file is known by now, and the first block is in memory. */
+/* Opens the disk cache. The server's information about the file is known by now, and the first
+ * block is in memory. */
 static stow_status open_kept(remote *r) {
   uint64_t bound = thread_cache_bytes;
   if (bound == 0) STOW_TRY(remote_cache_bound(&bound));

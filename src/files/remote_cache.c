@@ -2,8 +2,8 @@
  *
  *   a hash for each block (8 bytes; 0: absent) | padding to a page | the blocks, each at its place
  *
- * The hash is written after its block. Users of a file hold a shared lock on it. A file that nobody
- * holds may be removed to free space, the least recently used first. */
+ * The hash is written after its block. Users of a file hold a shared lock on it. A file without a
+ * lock may be removed to free space, the least recently used first. */
 #include "files/remote_cache.h"
 
 #include <dirent.h>
@@ -130,7 +130,7 @@ static uint64_t make_room(int folder, uint64_t wanted, uint64_t bound) {
   return all;
 }
 
-/* Is there room for one more block? */
+/* Returns whether there is space for one more block. */
 static bool has_room(const remote_cache *c) {
   pthread_mutex_lock(&guard);
   if (stored_blocks % LOOK_BLOCKS == 0) {

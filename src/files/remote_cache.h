@@ -26,7 +26,7 @@ remote_cache *remote_cache_open(const char *url, uint64_t bytes, const char *mar
 void remote_cache_close(remote_cache *c);
 /* Returns whether the block is probably there; only reading verifies it. */
 bool remote_cache_has(remote_cache *c, uint64_t number);
-/* Reads a block; the last one may be shorter. Returns false if it is not there. */
+/* Reads a block; the last one may be shorter. Returns false if it is not cached. */
 bool remote_cache_read(remote_cache *c, uint64_t number, void *to, size_t count);
 void remote_cache_write(remote_cache *c, uint64_t number, const void *from, size_t count);
 

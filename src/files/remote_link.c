@@ -34,8 +34,8 @@ typedef struct exchange {
   uint64_t got;
   uint64_t requested; /* first byte this attempt requests */
   uint64_t began_ns;
-  long status;    /* of the last answer; 0: no answer */
-  uint64_t total; /* of the file, from the answer; UINT64_MAX: not given */
+  long status;    /* HTTP status of the last answer; 0: no answer */
+  uint64_t total; /* size of the file, from the answer; UINT64_MAX: not given */
   uint64_t first; /* first byte of the answer */
   char mark[160];
   bool encoded, too_much;
@@ -126,8 +126,8 @@ static bool transient_status(long status) {
          status == 503 || status == 504;
 }
 
-/* Bytes left over from an answer that was too long precede the next one. That looks like no HTTP,
- * or like HTTP 0.9; a new connection fixes it. */
+/* Returns whether a retry can help. Bytes left over from an answer that was too long precede the
+ * next answer. libcurl then reports that it is not HTTP, or HTTP 0.9; a new connection fixes it. */
 static bool transient_code(const remote_link *l, int code) {
   if (code == CURL_NO_PROTOCOL) return strstr(l->error, "0.9") != NULL;
   return code == CURL_STRANGE_ANSWER || code == CURL_NO_CONNECTION || code == CURL_PARTIAL ||
@@ -141,7 +141,7 @@ static stow_status refuse_status(const remote_link *l, long status) {
   case 401:
   case 403:
     return stow_fail(STOW_ERR_IO,
-                     "%s: the server refuses (%ld %s); give credentials with --header "
+                     "%s: the server refused access (%ld %s); give credentials with --header "
                      "\"Authorization: …\"",
                      l->name, status, status == 401 ? "unauthorized" : "forbidden");
   case 404:
@@ -223,7 +223,7 @@ static char *next_url(const remote_link *l) {
   return whole;
 }
 
-/* One attempt, following redirects. Sets *code to libcurl's result for the last request. */
+/* Makes one attempt, following redirects. Sets *code to libcurl's result for the last request. */
 static stow_status perform(remote_link *l, exchange *x, int *code) {
   char range[64], *url = NULL;
   snprintf(range, sizeof range, "%" PRIu64 "-%" PRIu64, x->range->offset + x->got,
@@ -284,7 +284,7 @@ static stow_status refuse_slow(const remote_link *l, const exchange *x, double s
   char least[STOW_SIZE_TEXT_MAX];
   return stow_fail(STOW_ERR_IO,
                    "%s: the server is too slow: %" PRIu64
-                   " bytes in %.0f seconds, the minimum is %s a second; try later, or lower it "
+                   " bytes in %.0f seconds, the minimum is %s per second; try later, or lower it "
                    "with --min-rate or " ENV_HTTP_MIN_RATE,
                    l->name, x->got, seconds, stow_size_format(least, l->rate_bytes));
 }

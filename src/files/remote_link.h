@@ -17,7 +17,7 @@ typedef struct remote_link {
   struct curl_list *headers;
   char *url, *name;    /* name: the URL as messages show it */
   uint64_t rate_bytes; /* minimum per second; 0: none */
-  uint64_t bytes;      /* of the file, from the first answer */
+  uint64_t bytes;      /* size of the file, from the first answer */
   char mark[160];      /* ETag or last-modified date; "" if the server sends neither */
   char error[CURL_ERROR_MAX];
 } remote_link;

@@ -19,8 +19,8 @@ static uint64_t changed_ns(const struct stat *st) {
   return (uint64_t)st->st_mtim.tv_sec * UINT64_C(1000000000) + (uint64_t)st->st_mtim.tv_nsec;
 }
 
-/* A file that fits in half of the memory the host can still give stays cached for the next reader.
- * A larger one would only evict everything else. */
+/* Returns whether a file should bypass the page cache. A file that fits in half of the host's free
+ * memory stays cached for the next reader. A larger one would only evict everything else. */
 bool source_too_large_to_cache(uint64_t bytes) {
   if (bytes < DROP_BYTES) return false;
   hostmem host;
@@ -131,7 +131,7 @@ void source_close(source *s) {
   s->reader = (source_reader){0};
 }
 
-/* Drops contiguous reads together, and what a jump leaves behind at once. */
+/* Drops contiguous reads from the page cache together, and the rest at once after a jump. */
 static void drop_behind(source *s, uint64_t offset, uint64_t end) {
   if (offset != s->drop_to) {
     drop_read(s);

@@ -33,7 +33,7 @@ stow_status writer_put(const writer *w, uint64_t offset, const void *bytes, size
 void writer_flush_to(writer *w, uint64_t end);
 /* Sets the length of the file to `bytes`, truncating anything after it. */
 stow_status writer_end(writer *w, uint64_t bytes);
-/* As for outfile. */
+/* Commit and abandon, as for outfile. */
 stow_status writer_commit(writer *w);
 void writer_abandon(writer *w);
 void writer_keep(writer *w);

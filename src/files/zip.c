@@ -50,7 +50,7 @@ static stow_status find_end64(source *s, uint64_t end_at, directory *d, bool *fo
   return STOW_OK;
 }
 
-/* The end record is the last one whose comment extends exactly to the end of the file. */
+/* Finds the end record: the last one whose comment extends exactly to the end of the file. */
 static stow_status find_end(source *s, directory *d) {
   static const char none[] = "no end record: not a zip file, or truncated";
   if (s->bytes < END_BYTES) return refuse(s, s->bytes, none);
@@ -88,7 +88,8 @@ static stow_status find_end(source *s, directory *d) {
   return STOW_OK;
 }
 
-/* The zip64 extra field holds, in this order, the fields that are all ones in the entry. */
+/* Reads the zip64 extra field. It holds, in this order, the fields that are all ones in the
+ * entry. */
 static stow_status read_extra64(const source *s, uint64_t place, const uint8_t *extra, size_t count,
                                 uint64_t *fields[], size_t wanted) {
   while (count >= 4) {
@@ -151,8 +152,8 @@ static stow_status read_entry(const zip *z, zip_entry *e, char **names, const ui
   return STOW_OK;
 }
 
-/* The local header must have the same name and method. Its sizes may be missing (bit 3) or in a
- * zip64 field; if present, they must be the same. */
+/* Checks the local header: it must have the same name and method. Its sizes may be missing (bit 3)
+ * or in a zip64 field; if present, they must be the same. */
 static stow_status check_local(source *s, zip_entry *e, uint64_t directory_at) {
   uint8_t head[LOCAL_BYTES];
   char name[ZIP_NAME_MAX];

@@ -22,8 +22,8 @@ typedef struct zip_entry {
   const char *name; /* terminated with '\0' */
   uint16_t method;
   uint32_t crc;
-  uint64_t stored_bytes, bytes; /* in the archive; after inflating */
-  uint64_t offset;              /* of the member's bytes, after its local header */
+  uint64_t stored_bytes, bytes; /* size in the archive; size after inflating */
+  uint64_t offset;              /* offset of the member's bytes, after its local header */
   uint64_t header_offset;
 } zip_entry;
 

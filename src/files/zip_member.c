@@ -64,7 +64,8 @@ static stow_status fill(zip_member *m) {
   return STOW_OK;
 }
 
-/* All declared bytes were returned: the deflated stream, and with it the member, must end here. */
+/* Called when all declared bytes were returned: the deflated stream, and with it the member, must
+ * end here. */
 static stow_status finish(zip_member *m) {
   z_stream *z = m->inflater;
   unsigned char extra;

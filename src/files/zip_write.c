@@ -43,7 +43,8 @@ void zip_out_pass(zip_out *z, size_t number, uint64_t count) {
   m->behind -= count < m->behind ? count : m->behind;
 }
 
-/* A deflated member is complete in the file only after it is closed. */
+/* Returns the mark of a member. A deflated member is complete in the file only after it is
+ * closed. */
 zip_out_mark zip_out_marked(const zip_out *z, size_t number) {
   const zip_out_member *m = &z->members[number];
   if (m->deflater != NULL) return m->block;
@@ -169,7 +170,8 @@ stow_status zip_out_write(zip_out *z, size_t number, const void *bytes, size_t c
   return STOW_OK;
 }
 
-/* Without this flag, readers decode the name as code page 437 (PKWARE APPNOTE, appendix D). */
+/* Returns the member's flags. Without the UTF-8 flag, readers decode the name as code page 437
+ * (PKWARE APPNOTE, appendix D). */
 static uint64_t flags_of(const zip_out_member *m) {
   size_t length = strlen(m->name);
   bool plain = true;

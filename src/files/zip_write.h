@@ -17,7 +17,7 @@
 /* The progress of a member. */
 typedef struct zip_out_mark {
   uint64_t filled, stored_bytes; /* bytes received; bytes in the file */
-  uint64_t crc;                  /* of the bytes received */
+  uint64_t crc;                  /* checksum of the bytes received */
 } zip_out_mark;
 
 typedef struct zip_out_member {
@@ -26,8 +26,9 @@ typedef struct zip_out_member {
   uint64_t bytes; /* declared; for a deflated member, received */
   uint64_t filled, stored_bytes;
   uint32_t crc;
-  uint64_t behind;    /* of a resumed member: bytes already in the file that will be passed again */
-  zip_out_mark block; /* of a deflated member: the end of its last complete block */
+  uint64_t behind;    /* for a resumed member: bytes already in the file that will be passed
+                       * again */
+  zip_out_mark block; /* for a deflated member: the end of its last complete block */
   void *deflater;     /* z_stream while open */
   bool deflated;
 } zip_out_member;
@@ -35,11 +36,11 @@ typedef struct zip_out_member {
 typedef struct zip_out {
   writer *to;
   zip_out_member *members;
-  intern names; /* of the members */
+  intern names; /* names of the members */
   size_t count, capacity;
   uint64_t end;                /* where the next member begins */
-  int level;                   /* of deflated members: zlib's, 1 to 9 */
-  const zip_out_mark *resumed; /* of the members an interrupted process had begun; owned by the
+  int level;                   /* zlib level for deflated members, 1 to 9 */
+  const zip_out_mark *resumed; /* members that an interrupted process had started; owned by the
                                 * caller */
   size_t resumed_count;
   bool mute; /* another process writes the bytes given to zip_out_write; this one only counts */
@@ -55,11 +56,12 @@ stow_status zip_out_write(zip_out *z, size_t number, const void *bytes, size_t c
 void zip_out_pass(zip_out *z, size_t number, uint64_t count);
 /* Returns a member's progress, for a process that resumes: the elements of `resumed`. */
 zip_out_mark zip_out_marked(const zip_out *z, size_t number);
-/* For stored members that several processes fill, each with its own zip_out of the same members:
- * writes bytes at offset `at` of the member. They do not count yet… */
+/* Writes bytes at offset `at` of a stored member. Several processes may fill the same members, each
+ * with its own zip_out. The bytes are not counted yet. */
 stow_status zip_out_put(const zip_out *z, size_t number, uint64_t at, const void *bytes,
                         size_t count);
-/* …until they are the next ones: counts `count` bytes with this checksum, already in the file. */
+/* Counts `count` bytes with this checksum that are already in the file; they must be the next
+ * ones. */
 stow_status zip_out_took(zip_out *z, size_t number, uint64_t count, uint32_t crc);
 /* Ends every member and writes the directory. STOW_ERR_STATE if one is incomplete. */
 stow_status zip_out_finish(zip_out *z);

@@ -1,7 +1,7 @@
 /* Alloc: the hot path of alloc and free, and its slow cases (stowage/heap.h).
  *
- * A hot pair takes its lane's latch twice and touches no page: a small block comes from the slab of
- * its class and goes back to it, a span freed last serves the next request of its length. Rare
+ * A hot pair takes its lane's latch twice and touches no page. A small block comes from a slab of
+ * its class and returns to it. The span freed last serves the next request of its length. Rare
  * cases (a listener, another stream, moved pages, nothing free) are out of line below. */
 #ifdef STOWAGE_CHECKS
 #include <dlfcn.h>
@@ -17,7 +17,7 @@
 
 #define BYTES_MAX (UINT64_C(1) << 40)
 
-/* A span of `units`, more than a slab's blocks have, looked for among what is free; 0 if none. */
+/* Searches the free spans for `units`, more than a block of a slab has. Returns 0 if none fits. */
 __attribute__((noinline)) static uint64_t take_span(lane *l, uint32_t units, uint32_t mark,
                                                     unsigned tier) {
   room *m = &l->rooms[tier];
@@ -46,7 +46,7 @@ static stow_status request_make(request *r, const heap *h, uint64_t bytes, uint6
       r->class = slab_class(r->units);
       r->units = slab_class_units(r->class);
     } else {
-      r->units = SLAB_UNITS_MAX; /* a span of its own: none is shorter than a cell */
+      r->units = SLAB_UNITS_MAX; /* use a separate span: none may be shorter than a cell */
     }
   }
   r->bytes = (uint64_t)r->units << UNIT_SHIFT;
@@ -56,7 +56,7 @@ static stow_status request_make(request *r, const heap *h, uint64_t bytes, uint6
   return STOW_OK;
 }
 
-/* Calls on a lane with waiting frees between two questions about the oldest. */
+/* How many calls on a lane with pending frees pass between two checks of the oldest. */
 #define POLL_EVERY 8
 
 COLD static void poll_some(lane *l) {
@@ -77,12 +77,13 @@ COLD static void tell(heap *h, stow_heap_event_kind kind, uint64_t ptr, uint64_t
   heap_emit(h, &event);
 }
 
-/* ---- who allocated it: debug builds only ---- */
+/* ---- callers of allocations: debug builds only ---- */
 
 #ifdef STOWAGE_CHECKS
 static void site_note(heap *h, uint64_t ptr, void *caller) {
   lock_take(&h->lock);
-  (void)!map_put(&h->sites, ptr, (uint64_t)(uintptr_t)caller); /* without memory: not known */
+  (void)!map_put(&h->sites, ptr, (uint64_t)(uintptr_t)caller); /* without memory, the caller stays
+                                                                * unknown */
   lock_give(&h->lock);
 }
 
@@ -183,20 +184,21 @@ COLD static stow_status freed_twice(uint64_t ptr, const place *at) {
                    stow_tag_name(*at->mark >> MARK_TAG_SHIFT));
 }
 
-/* Pages on another tier are returned first; that needs the heap's lock, taken before the lane's. */
+/* Frees an allocation with pages on another tier. Those pages are returned first, which needs the
+ * heap's lock, taken before the lane's. */
 static stow_status free_moved(heap *h, lane *l, uint64_t ptr, stow_stream stream, bool reported) {
   lock_take(&h->lock);
   latch_take(&l->lock);
   place at;
   stow_status status = lane_find(&at, l, ptr);
   if (status == STOW_OK && (*at.mark & MARK_PENDING) && !reported) status = freed_twice(ptr, &at);
-  if (status == STOW_OK && stream != l->stream) /* seldom enough to wait for here */
+  if (status == STOW_OK && stream != l->stream) /* rare enough to wait here */
     status = device_stream_sync(h->device, stream);
   if (status == STOW_OK) status = migrate_wait(h, l, ptr, *at.mark);
   if (status == STOW_OK) status = migrate_undo_pages(h, &at);
   if (status == STOW_OK && !reported && heap_heard(h, STOW_EVENT_FREE)) {
     uint32_t mark = *at.mark;
-    *at.mark |= MARK_DISK | MARK_PENDING; /* its pages are gone; it is freed for all others */
+    *at.mark |= MARK_DISK | MARK_PENDING; /* its pages are gone; for everyone else it is freed */
     latch_give(&l->lock);
     heap_unlock(h);
     tell(h, STOW_EVENT_FREE, ptr, at.bytes, stream, at.tier, mark);
@@ -235,7 +237,9 @@ __attribute__((noinline)) static stow_status free_searched(stow_heap *shell, uin
     if (!moved && status == STOW_OK && heap_heard(h, STOW_EVENT_FREE)) {
       tell_free(h, &at, ptr, stream);
       reported = true;
-      if (now) moved = *at.mark & (MARK_MOVED | MARK_DISK); /* meanwhile, with a neighbour */
+      if (now)
+        moved = *at.mark & (MARK_MOVED | MARK_DISK); /* it may have moved in the meantime,
+                                                      * with a neighbour */
     }
     if (!moved && status == STOW_OK) {
       l->frees++;
@@ -250,7 +254,7 @@ __attribute__((noinline)) static stow_status free_searched(stow_heap *shell, uin
   return status == STOW_OK ? STOW_OK : heap_lose(h, site_tell(h, ptr, status));
 }
 
-/* Marks of a live block that a hot free leaves to the others. */
+/* Marks of a live block that the hot path of free does not handle. */
 #define MARK_ODD                                                                                   \
   (MARK_STATE | MARK_SLAB | MARK_PENDING | MARK_RECORDED | MARK_MOVED | MARK_DISK | MARK_QUICK)
 
@@ -275,7 +279,7 @@ HOT bool give_span(lane *l, arena *a, uint64_t offset) {
   return true;
 }
 
-/* Frees a block of the lane's own stream in vram, all of it plain; false if it is anything else. */
+/* Frees a plain block in vram on the lane's own stream. Returns false for any other block. */
 HOT bool give_plain(lane *l, uint64_t ptr) {
   room *m = &l->rooms[STOW_TIER_VRAM];
   uint64_t offset = ptr - m->fine.base;

@@ -6,11 +6,11 @@
 
 #include "base/assert.h"
 
-/* The number of spans of a bin that are checked for the best fit: enough for a bin of equal
- * lengths, few enough that a request stays O(1). */
+/* How many spans of a bin are checked for the best fit: enough for a bin of equal lengths, few
+ * enough to keep a request O(1). */
 #define SCAN_MAX 24
 
-/* ---- tables that grow by being touched ---- */
+/* ---- tables that grow when touched ---- */
 
 #define HUGE_PAGE (UINT64_C(2) << 20)
 
@@ -135,8 +135,8 @@ static void delist(arena *a, uint32_t i) {
   }
 }
 
-/* Splits span i at unit `at`, strictly inside it; both halves off their lists. The upper one's
- * index, or 0. */
+/* Splits span i at unit `at`, strictly inside it; both halves are on no list. Returns the upper
+ * half, or 0 without memory. */
 static uint32_t split(arena *a, uint32_t i, uint32_t at) {
   ASSERT(at > a->spans[i].at && at < a->spans[a->spans[i].next].at);
   uint32_t upper = span_new(a);
@@ -172,8 +172,8 @@ uint32_t span_cut(arena *a, uint32_t i, uint32_t at, uint32_t units, span_state 
   return middle;
 }
 
-/* A span and its neighbours agree about where one ends and the next begins, and no two of them that
- * should be one are apart. */
+/* Checks that a span and its neighbours agree on their boundaries, and that no two neighbours
+ * should have been merged. */
 static inline void valid_span(const arena *a, uint32_t i) {
 #ifdef STOWAGE_CHECKS
   const span *s = &a->spans[i], *n = &a->spans[s->next];
@@ -231,8 +231,8 @@ uint32_t span_carve(arena *a, uint32_t i, uint32_t at, uint32_t units) {
 
 /* ---- taking and giving ---- */
 
-/* Where `units` aligned would begin in span i; UINT32_MAX if it does not fit, or if the pages there
- * are too large for it. */
+/* Returns where `units` aligned would begin in span i; UINT32_MAX if it does not fit, or if the
+ * pages there are too large for it. */
 static inline uint32_t fit_at(const arena *a, uint32_t i, uint32_t units, uint32_t align) {
   ASSERT(units > 0);
   ASSERT(align != 0 && (align & (align - 1)) == 0);
@@ -254,7 +254,7 @@ static uint32_t bin_next(const arena *a, uint32_t bin) {
   return first * BIN_SUB + (uint32_t)__builtin_ctz(subs);
 }
 
-/* span_carve at the front of free span i, which is in `bin`: the commonest case. */
+/* Does span_carve at the start of free span i, which is in `bin`: the most common case. */
 static uint32_t carve_front(arena *a, uint32_t i, uint32_t bin, uint32_t units) {
   ASSERT(span_state_of(&a->spans[i]) == SPAN_FREE);
   ASSERT(span_units(a, i) >= units);
@@ -303,7 +303,8 @@ uint32_t arena_take(arena *a, uint32_t units, uint32_t align) {
   return 0;
 }
 
-/* Makes span i, live until now and all of it on pages, free: span_settle for the commonest case. */
+/* Frees span i, which was live and has pages behind all of it: span_settle for the most common
+ * case. */
 static void give_free(arena *a, uint32_t i) {
   span *s = &a->spans[i];
   uint32_t n = s->next, p = s->prev;
@@ -325,8 +326,9 @@ static void give_free(arena *a, uint32_t i) {
   valid_span(a, i);
 }
 
-/* Splits span i, no longer live, where slots with and without pages meet, and settles each part.
- * Without memory for the parts the whole span stays live: unusable, but consistent. */
+/* Splits span i, no longer live, at the boundaries between slots with and without pages, and
+ * settles each part. Without memory for the parts, the whole span stays live: unusable, but
+ * consistent. */
 static void give_in_parts(arena *a, uint32_t i) {
   uint32_t end = a->spans[i].at + span_units(a, i);
   while (i != 1 && a->spans[i].at < end) {
@@ -385,7 +387,7 @@ stow_status arena_open(arena *a, pool *p, ordering *o, stow_stream stream, stow_
   a->cell_shift = cell_shift;
   a->slot_shift = (uint32_t)__builtin_ctzll(p->page_bytes) - UNIT_SHIFT;
   uint64_t align = p->page_bytes << (fine ? 0 : p->order_max);
-  /* Offsets are 32 bits of units; the last bin is never reached. */
+  /* Offsets are 32 bits of units, and the last bin is never reached. */
   uint64_t most = (UINT64_C(1) << 40);
   bytes = (bytes > most ? most : bytes) / align * align;
   if (bytes < align) bytes = align;
@@ -404,7 +406,7 @@ stow_status arena_open(arena *a, pool *p, ordering *o, stow_stream stream, stow_
   a->stale_tickets = lazy_map(slots_bytes(a));
   if (!a->spans || !a->cells || !a->slots || !a->stale_tickets) {
     arena_close(a);
-    return stow_fail(STOW_ERR_HOST_MEMORY, "arena: no room for the tables of %llu bytes",
+    return stow_fail(STOW_ERR_HOST_MEMORY, "arena: no addresses for the tables of %llu bytes",
                      (unsigned long long)bytes);
   }
   a->span_count = 3;
@@ -501,7 +503,7 @@ uint64_t arena_used_units(const arena *a) {
 }
 
 uint64_t arena_book_bytes(const arena *a) {
-  uint64_t used = arena_used_units(a); /* as far as the tables are touched */
+  uint64_t used = arena_used_units(a); /* only the part of the tables that was touched */
   return sizeof *a + (uint64_t)a->span_count * sizeof *a->spans +
          (used >> a->cell_shift) * sizeof *a->cells +
          (used >> a->slot_shift) * 2 * sizeof *a->slots;

@@ -31,8 +31,8 @@ typedef enum span_state { SPAN_LIVE = 0, SPAN_FREE = 1, SPAN_BARE = 2, SPAN_STAL
 
 /* span.mark: bits 0-1 state, then flags, then 16 bits of tag. */
 #define MARK_STATE     0x3u
-#define MARK_SLAB      0x4u  /* live: cut into blocks (slab.h) */
-#define MARK_PENDING   0x8u  /* live: freed, waits for an event */
+#define MARK_SLAB      0x4u  /* live: a slab, cut into blocks (slab.h) */
+#define MARK_PENDING   0x8u  /* live: freed, but waiting for an event */
 #define MARK_RECORDED  0x10u /* live: other streams use it */
 #define MARK_HOT       0x20u
 #define MARK_COLD      0x40u
@@ -44,7 +44,7 @@ typedef enum span_state { SPAN_LIVE = 0, SPAN_FREE = 1, SPAN_BARE = 2, SPAN_STAL
 typedef struct span {
   uint32_t at;         /* first unit */
   uint32_t prev, next; /* neighbours by address */
-  uint32_t a, b;       /* free, bare, stale: list links */
+  uint32_t a, b;       /* links of the list that holds a free, bare or stale span */
   uint32_t mark;       /* state, flags, tag */
 } span;
 
@@ -58,16 +58,16 @@ typedef struct arena {
   uint16_t id, lane;
   uint8_t tier;
   bool fine;   /* only pages of the smallest size */
-  span *spans; /* [0] none, [1] the end mark */
+  span *spans; /* [0] is unused, [1] is the end mark */
   uint32_t span_count, span_max, spare;
-  uint32_t *cells;         /* live span that begins in a cell; 0 none */
-  uint32_t *slots;         /* page index + 1 behind a slot; 0 none */
-  uint32_t *stale_tickets; /* by slot: of the stale span that begins there */
+  uint32_t *cells;         /* live span that begins in a cell; 0: none */
+  uint32_t *slots;         /* page index + 1 behind a slot; 0: none */
+  uint32_t *stale_tickets; /* by slot: ticket of the stale span that begins there */
   uint32_t first;
   uint32_t bins[BIN_COUNT], sub[29], top;
-  uint32_t stirs;       /* number of changes of the bins */
+  uint32_t stirs;       /* how often the bins have changed */
   uint32_t bare, stale; /* list heads */
-  uint32_t coarse;      /* pages of more than one slot behind it */
+  uint32_t coarse;      /* number of pages larger than one slot */
   uint64_t live_bytes, live_count;
   pool *pool;
   ordering *order;
@@ -108,9 +108,9 @@ uint32_t arena_find(const arena *a, stow_addr addr);
 /* ---- pages (backing.c) ---- */
 
 typedef struct window {
-  uint32_t at, units; /* where the request would go */
-  uint64_t missing;   /* bytes of pages it lacks */
-  uint32_t run;       /* first span of the free run it lies in */
+  uint32_t at, units; /* where the request would be placed */
+  uint64_t missing;   /* bytes of pages that are missing there */
+  uint32_t run;       /* first span of the free run that contains it */
 } window;
 
 /* Finds the place for `units` that lacks the fewest pages. Returns false if no run of addresses is
@@ -128,23 +128,22 @@ uint64_t arena_pinned(const arena *a);
 uint64_t arena_largest(const arena *a);
 
 /* ---- for its own files ---- */
-/* Lengths 1 to 15 one each, then 16 to an octave. */
+/* Returns the bin of a length: one bin for each length from 1 to 15, then 16 per octave. */
 static inline uint32_t bin_of(uint32_t units) {
   if (units < BIN_SUB) return units;
   uint32_t log = 31u - (uint32_t)__builtin_clz(units);
   return (log - 3) * BIN_SUB + ((units >> (log - 4)) & (BIN_SUB - 1));
 }
-/* Makes [at, at+units) of span i a separate span in `state`, on no list; the neighbours keep the
- * state and lists of i. Returns 0 if there is no memory. */
+/* Makes [at, at+units) of span i a separate span in `state`, not on any list; the neighbours keep
+ * the state and lists of i. Returns 0 if there is no memory. */
 uint32_t span_cut(arena *a, uint32_t i, uint32_t at, uint32_t units, span_state state);
 void list_add(arena *a, uint32_t *head, uint32_t i);
-/* Joins span i, free or bare and on no list, with equal neighbours, and puts the result on its
- * list.
- */
+/* Merges span i (free or bare, not on any list) with neighbours in the same state and puts the
+ * result on its list. */
 uint32_t span_settle(arena *a, uint32_t i);
 /* Carves a live span out of free span i. */
 uint32_t span_carve(arena *a, uint32_t i, uint32_t at, uint32_t units);
-/* A request uses no page of more than this many times its size (page_fit.c). */
+/* A request never uses a page larger than this many times its size (page_fit.c). */
 #define PAGE_OVER 8
 static inline uint32_t slot_of(const arena *a, uint32_t unit) {
   return unit >> a->slot_shift;
@@ -152,9 +151,9 @@ static inline uint32_t slot_of(const arena *a, uint32_t unit) {
 static inline uint64_t order_bytes(const arena *a, uint8_t order) {
   return a->pool->page_bytes << order;
 }
-/* The order of the largest page behind [at, at+units); slots without a page do not count. */
+/* Returns the order of the largest page behind [at, at+units), ignoring slots without a page. */
 uint8_t order_behind(const arena *a, uint32_t at, uint32_t units);
-/* Whether a request of `units` may use the pages behind [at, at+units) (page_fit.c). */
+/* Returns whether a request of `units` may use the pages behind [at, at+units) (page_fit.c). */
 bool pages_fit(const arena *a, uint32_t at, uint32_t units);
 
 stow_status arena_check(const arena *a); /* slow: checks everything */

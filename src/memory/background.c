@@ -10,8 +10,9 @@
 #include "memory/heap.h"
 
 #define LOOK_MS   100
-#define HOST_PAGE 5 /* order of pages made ahead: 64 MiB of host, */
-#define VRAM_PAGE 0 /* 2 MiB of vram: what requests near the limit need */
+#define HOST_PAGE 5 /* order of host pages created ahead: 64 MiB */
+/* Order of vram pages created ahead: 2 MiB, which requests near the limit need. */
+#define VRAM_PAGE 0
 
 /* Works in small steps, so that it can stop quickly and react to a new limit. */
 #define STEP_BYTES (UINT64_C(256) << 20)

@@ -31,8 +31,8 @@
 #include "base/assert.h"
 #include "memory/arena.h"
 
-#define PAGE_PART 48 /* a page created for a request is at most 1/48 of it, */
-#define PAGE_FAR  12 /* or twice that where 12 such are between it and either end */
+#define PAGE_PART 48 /* a page created for a request is at most 1/48 of it */
+#define PAGE_FAR  12 /* or twice that, if 12 such pages fit between it and either end */
 
 static uint32_t slot_unit(const arena *a, uint32_t slot) {
   return slot << a->slot_shift;
@@ -51,7 +51,7 @@ static uint8_t order_made(const arena *a, uint32_t units) {
 
 /* ---- stale spans ---- */
 
-/* Slots of what is mapped at `slot`, the first of them. */
+/* Returns the number of slots of the mapping that begins at `slot`. */
 static uint32_t slots_at(const arena *a, uint32_t slot) {
   ASSERT(a->slots[slot] != 0);
   return 1u << pool_page(a->pool, a->slots[slot] - 1)->order;
@@ -62,7 +62,7 @@ static uint32_t stale_ticket(const arena *a, uint32_t i) {
   return a->stale_tickets[slot_of(a, a->spans[i].at)];
 }
 
-/* Returns true if the ticket of stale span i has passed, so that nothing uses its addresses. */
+/* Checks whether the ticket of stale span i has passed, so that nothing uses its addresses. */
 static void stale_passed(arena *a, uint32_t i) {
   ASSERT(span_state_of(&a->spans[i]) == SPAN_STALE);
   uint32_t first = slot_of(a, a->spans[i].at), last = first + slot_of(a, span_units(a, i));
@@ -77,14 +77,16 @@ static void stale_passed(arena *a, uint32_t i) {
   order_drop(a->order, ticket);
 }
 
-/* Unmaps what is mapped at slots [from, to) of stale span i, which has passed, and makes it bare.
- */
+/* Unmaps the mappings at slots [from, to) of stale span i, whose ticket has passed, and makes them
+ * bare. */
 static stow_status stale_unmap(arena *a, uint32_t i, uint32_t from, uint32_t to) {
   ASSERT(span_state_of(&a->spans[i]) == SPAN_STALE);
   ASSERT(stale_ticket(a, i) == 0);
   ASSERT(from < to);
   uint32_t low = slot_of(a, a->spans[i].at), high;
-  for (uint32_t n; low + (n = slots_at(a, low)) <= from;) low += n; /* mappings go whole */
+  for (uint32_t n; low + (n = slots_at(a, low)) <= from;)
+    low += n; /* a mapping is unmapped as a
+               * whole */
   for (high = low; high < to;) high += slots_at(a, high);
   uint32_t cut = span_cut(a, i, slot_unit(a, low), slot_unit(a, high - low), SPAN_STALE);
   if (cut == 0) return stow_fail(STOW_ERR_HOST_MEMORY, "arena: its span table is full");
@@ -111,8 +113,8 @@ static stow_status stale_unmap(arena *a, uint32_t i, uint32_t from, uint32_t to)
 
 typedef struct candidate {
   window w;
-  bool over;       /* stands on pages larger than itself */
-  uint64_t length; /* of the run of free and bare spans around it */
+  bool over;       /* uses pages larger than itself */
+  uint64_t length; /* length of the run of free and bare spans around it */
 } candidate;
 
 static bool better(const candidate *x, const candidate *y) {
@@ -121,7 +123,8 @@ static bool better(const candidate *x, const candidate *y) {
   return x->length < y->length;
 }
 
-/* Bytes of slots under [at, at+units) that have no page. Inside one run. */
+/* Returns the bytes of slots under [at, at+units) that have no page. The range must be inside one
+ * run. */
 static uint64_t missing_under(const arena *a, uint32_t run, uint32_t at, uint32_t units) {
   ASSERT(units > 0);
   uint64_t slots = 0;
@@ -135,7 +138,8 @@ static uint64_t missing_under(const arena *a, uint32_t run, uint32_t at, uint32_
   return slots * a->pool->page_bytes;
 }
 
-/* Largest page behind a window inside one run, whose free spans alone have pages of their own. */
+/* Returns the order of the largest page behind a window inside one run. Only the free spans of a
+ * run have pages of their own. */
 static uint8_t order_in_run(const arena *a, uint32_t run, uint32_t at, uint32_t units) {
   uint8_t most = 0;
   for (uint32_t i = run; a->spans[i].at < at + units; i = a->spans[i].next) {
@@ -158,14 +162,15 @@ static void consider(const arena *a, candidate *best, uint32_t run, uint32_t at,
   if (best->w.units == 0 || better(&c, best)) *best = c;
 }
 
-/* Whether span i can be part of a window: a stale one can when nothing uses it any more. */
+/* Returns whether span i can be part of a window. A stale span can once its addresses are
+ * unused. */
 static bool loose(const arena *a, uint32_t i) {
   uint32_t state = span_state_of(&a->spans[i]);
   return state == SPAN_FREE || state == SPAN_BARE ||
          (state == SPAN_STALE && stale_ticket(a, i) == 0);
 }
 
-/* Bare spans, and stale ones, looked at in one plan, the tail not counted: bounds the cost where
+/* How many bare or stale spans one plan examines, not counting the tail. Bounds the cost when
  * thousands of holes were stripped. */
 #define PLAN_MAX 512
 
@@ -190,8 +195,8 @@ static void consider_run(const arena *a, candidate *best, uint32_t bare, uint32_
       consider(a, best, low, starts[k], units, length);
 }
 
-/* Finds out which stale spans nothing uses any more; those past the newest PLAN_MAX, which no plan
- * would look at, are unmapped. An error is met by who waits or maps. */
+/* Finds the stale spans whose addresses are unused. Unmaps those beyond the newest PLAN_MAX, which
+ * no plan examines. Ignores errors: whoever waits or maps reports them. */
 static void ask_tickets(arena *a) {
   int looked = 0;
   for (uint32_t i = a->stale, after; i != 0; i = after, looked++) {
@@ -220,7 +225,7 @@ bool arena_plan(arena *a, window *w, uint32_t units, uint32_t align) {
   return best.w.units != 0;
 }
 
-/* ---- putting pages behind a window ---- */
+/* ---- mapping pages at a window ---- */
 
 static void unmap_range(arena *a, uint32_t from, uint32_t to) {
   ASSERT(from <= to);
@@ -229,7 +234,7 @@ static void unmap_range(arena *a, uint32_t from, uint32_t to) {
     page *g = pool_page(a->pool, index);
     uint32_t count = 1u << g->order;
     if (device_unmap(a->pool->device, slot_addr(a, slot), g->bytes) != STOW_OK) {
-      slot += count; /* it stays mapped and is lost to use until the arena is closed */
+      slot += count; /* the mapping stays and is unusable until the arena is closed */
       continue;
     }
     atomic_fetch_add_explicit(&a->pool->unmaps, 1, memory_order_relaxed);
@@ -241,7 +246,7 @@ static void unmap_range(arena *a, uint32_t from, uint32_t to) {
   }
 }
 
-/* Maps one page at `slot`, of at most `most` slots. */
+/* Maps one page of at most `most` slots at `slot`. */
 static stow_status map_one(arena *a, uint32_t slot, uint32_t most, uint8_t order, uint32_t *count) {
   ASSERT(most > 0);
   uint8_t o = order;
@@ -270,8 +275,8 @@ static stow_status map_one(arena *a, uint32_t slot, uint32_t most, uint8_t order
   return STOW_OK;
 }
 
-/* The order of a page to be made at `slot` of the window: `order`, and one more well inside it if
- * pages are not the smallest anyway. */
+/* Returns the order of a page to create at `slot` of the window: `order`, or one more well inside
+ * the window if pages are not the smallest anyway. */
 static uint8_t order_at(const arena *a, const window *w, uint32_t slot, uint8_t order) {
   uint32_t low = slot_of(a, w->at), high = slot_of(a, w->at + w->units - 1) + 1;
   uint32_t far = (uint32_t)PAGE_FAR << (order + 1);
@@ -279,7 +284,7 @@ static uint8_t order_at(const arena *a, const window *w, uint32_t slot, uint8_t 
   return inside && order > 0 && order < a->pool->order_max ? order + 1 : order;
 }
 
-/* Backs slots [from, to) of one bare span, and makes them free. All or nothing. */
+/* Maps pages at slots [from, to) of one bare span and makes them free. All or nothing. */
 static stow_status back_range(arena *a, uint32_t bare, uint32_t from, uint32_t to,
                               const window *w) {
   ASSERT(from < to);
@@ -324,7 +329,8 @@ stow_status arena_back(arena *a, uint32_t *out, const window *w) {
     uint32_t from = slot_of(a, a->spans[i].at > w->at ? a->spans[i].at : w->at);
     uint32_t to = slot_of(a, (span_end < end ? span_end : end) - 1) + 1;
     STOW_TRY(state == SPAN_STALE ? stale_unmap(a, i, from, to) : back_range(a, i, from, to, w));
-    i = w->run; /* joined with its neighbours: only the run's first span is sure to be there */
+    i = w->run; /* it was merged with its neighbours: only the first span of the run is certain to
+                 * exist */
   }
   for (i = w->run; a->spans[a->spans[i].next].at <= w->at;) i = a->spans[i].next;
   *out = span_carve(a, i, w->at, w->units);
@@ -333,7 +339,8 @@ stow_status arena_back(arena *a, uint32_t *out, const window *w) {
 
 /* ---- releasing pages ---- */
 
-/* Slots [*from, *to) of whole pages inside free span i; false if there are none. */
+/* Finds the slots [*from, *to) of whole pages inside free span i. Returns false if there are
+ * none. */
 static bool whole_pages(const arena *a, uint32_t i, uint32_t *from, uint32_t *to) {
   uint32_t begin = a->spans[i].at, end = a->spans[a->spans[i].next].at;
   uint32_t low = slot_of(a, begin + slot_unit(a, 1) - 1), high = slot_of(a, end);
@@ -371,7 +378,7 @@ static stow_status let_go(arena *a, uint32_t i, uint32_t from, uint32_t to, uint
   return STOW_OK;
 }
 
-/* The part of [*from, *to) before or after the kept window, by page; the lower part first. */
+/* Limits [*from, *to) to whole pages before or after the kept window, preferably before it. */
 static void avoid(const arena *a, const window *keep, uint32_t *from, uint32_t *to) {
   if (!keep) return;
   uint32_t low = slot_of(a, keep->at), high = slot_of(a, keep->at + keep->units - 1) + 1;
@@ -388,7 +395,7 @@ static void avoid(const arena *a, const window *keep, uint32_t *from, uint32_t *
   if (*from > *to) *from = *to;
 }
 
-/* How many slots from `from` on make up `bytes`, ending at a page's end. */
+/* Returns how many slots from `from` on hold `bytes`, up to the end of a page. */
 static uint32_t enough(const arena *a, uint32_t from, uint32_t to, uint64_t bytes) {
   ASSERT(from <= to);
   uint64_t have = 0;
@@ -401,7 +408,7 @@ static uint32_t enough(const arena *a, uint32_t from, uint32_t to, uint64_t byte
   return slot;
 }
 
-/* The first run of pages of at least `least` in [*from, *to). */
+/* Limits [*from, *to) to its first run of pages of at least order `least`. */
 static void only_large(const arena *a, uint8_t least, uint32_t *from, uint32_t *to) {
   ASSERT(*from <= *to);
   uint32_t low = *from, high;
@@ -413,7 +420,7 @@ static void only_large(const arena *a, uint8_t least, uint32_t *from, uint32_t *
   *to = high;
 }
 
-/* One pass over the free spans, the shortest first, for pages of at least `least`. */
+/* Takes pages of at least order `least` from the free spans, the shortest first. */
 static uint64_t strip_pass(arena *a, uint64_t bytes, uint8_t least, const window *keep,
                            uint32_t *ticket, stow_status *status) {
   ASSERT(bytes > 0);
@@ -462,7 +469,8 @@ stow_status arena_reap(arena *a, bool wait) {
 
 uint64_t arena_pinned(const arena *a) {
   uint64_t bytes = 0;
-  uint32_t counted = UINT32_MAX; /* page counted last: neighbours share pages in address order */
+  uint32_t counted = UINT32_MAX; /* the page counted last: neighbours in address order share
+                                  * pages */
   for (uint32_t i = a->first; i != 1; i = a->spans[i].next) {
     if (span_state_of(&a->spans[i]) != SPAN_LIVE) continue;
     uint32_t last = slot_of(a, a->spans[i].at + span_units(a, i) - 1);

@@ -36,7 +36,8 @@ void disk_close(heap *h) {
   free(h->disk.holes);
 }
 
-/* The slots of whole pages that are the span's alone; with `gone`, those that have no page now. */
+/* Finds the slots of whole pages that belong to the span alone; with `gone`, those without a page
+ * now. */
 static bool own_slots(const arena *a, uint32_t i, bool gone, uint32_t *from, uint32_t *to) {
   uint32_t slot_units = 1u << a->slot_shift, begin = a->spans[i].at, end = begin + span_units(a, i);
   uint32_t low = (begin + slot_units - 1) >> a->slot_shift, high = end >> a->slot_shift;
@@ -73,7 +74,7 @@ static stow_status file_io(int fd, bool write_it, char *buffer, uint64_t bytes, 
   return STOW_OK;
 }
 
-/* A copy under way must not outlive its buffer: a failed wait is tried once more. */
+/* Waits for copies, twice if the first wait fails: a running copy must not outlive its buffer. */
 static stow_status sync_twice(heap *h) {
   char why[256];
   stow_status status = device_stream_sync(h->device, h->mover_stream);
@@ -87,7 +88,7 @@ static stow_status transfer(heap *h, stow_addr addr, uint64_t bytes, uint64_t of
   ASSERT(lock_held(&h->lock));
   ASSERT(bytes > 0);
   char *stage = malloc(STAGE_BYTES);
-  if (!stage) return stow_fail(STOW_ERR_HOST_MEMORY, "disk tier: no memory to copy through");
+  if (!stage) return stow_fail(STOW_ERR_HOST_MEMORY, "disk tier: no host memory for a copy buffer");
   stow_status status = STOW_OK;
   for (uint64_t done = 0; done < bytes && status == STOW_OK; done += STAGE_BYTES) {
     uint64_t part = bytes - done < STAGE_BYTES ? bytes - done : STAGE_BYTES;
@@ -144,7 +145,7 @@ static void hole_add(disk *d, uint64_t offset, uint64_t bytes) {
     o->bytes += o[1].bytes;
     memmove(o + 1, o + 2, (--d->hole_count - i - 1) * sizeof *o);
   }
-  if (o->offset + o->bytes == d->end) { /* then it is the last */
+  if (o->offset + o->bytes == d->end) { /* then it is the last extent */
     d->end = o->offset;
     d->hole_count--;
   }
@@ -156,7 +157,7 @@ static void space_give(heap *h, uint64_t offset, uint64_t bytes) {
   hole_add(&h->disk, offset, bytes);
 }
 
-/* ---- going there and coming back ---- */
+/* ---- moving to disk and back ---- */
 
 stow_status disk_put(heap *h, const place *at) {
   ASSERT(lock_held(&h->lock));
@@ -165,9 +166,10 @@ stow_status disk_put(heap *h, const place *at) {
   STOW_TRY(disk_open(h));
   STOW_TRY(migrate_stream(h));
   if (!own_slots(a, at->span, false, &from, &to))
-    return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "disk tier: the allocation of %llu bytes has no page to itself",
-                     (unsigned long long)at->bytes);
+    return stow_fail(
+        STOW_ERR_UNSUPPORTED,
+        "disk tier: the allocation of %llu bytes shares all its pages with other allocations",
+        (unsigned long long)at->bytes);
   uint64_t bytes = (to - from) * a->pool->page_bytes;
   stow_addr addr = a->base + from * a->pool->page_bytes;
   uint64_t offset = space_take(&h->disk, bytes);
@@ -195,7 +197,7 @@ stow_status disk_put(heap *h, const place *at) {
   return STOW_OK;
 }
 
-/* Maps fresh pages of `tier` at slots [from, to); *mapped says how far it came. */
+/* Maps new pages of `tier` at slots [from, to). *mapped receives how far it got. */
 static stow_status map_fresh(heap *h, arena *a, stow_tier tier, uint32_t from, uint32_t to,
                              uint32_t *mapped) {
   for (*mapped = from; *mapped < to;) {
@@ -244,7 +246,7 @@ stow_status disk_get(heap *h, const place *at, stow_tier tier) {
   uint32_t from, to, mapped;
   STOW_TRY(migrate_stream(h));
   if (!offset || !own_slots(a, at->span, true, &from, &to))
-    return stow_fail(STOW_ERR_STATE, "disk tier: 0x%llx is not there", (unsigned long long)ptr);
+    return stow_fail(STOW_ERR_STATE, "disk tier: 0x%llx is not on disk", (unsigned long long)ptr);
   uint64_t bytes = (to - from) * a->pool->page_bytes;
   stow_status status = map_fresh(h, a, tier, from, to, &mapped);
   if (status == STOW_OK)

@@ -67,10 +67,11 @@ stow_status stow_heap_add_sink(stow_heap *shell, stow_heap_sink call, void *user
   heap *h;
   STOW_TRY(heap_enter(&h, shell));
   if (!call || (mask & ~STOW_EVENT_ALL) || mask == 0)
-    return stow_fail(STOW_ERR_INVALID, "add_sink: no function, or kinds 0x%x that do not exist",
-                     mask);
+    return stow_fail(STOW_ERR_INVALID,
+                     "add_sink: the function is NULL, or the kinds 0x%x are unknown", mask);
   stow_status status =
-      stow_fail(STOW_ERR_OVERFLOW, "add_sink: %d are registered already", STOW_SINKS_MAX);
+      stow_fail(STOW_ERR_OVERFLOW, "add_sink: %d sinks are already registered; remove one first",
+                STOW_SINKS_MAX);
   lock_take(&h->lock);
   for (int i = 0; i < STOW_SINKS_MAX; i++) {
     sink *s = &h->sinks[i];

@@ -1,10 +1,10 @@
-/* Grow: what a request does when nothing free fits (heap.h).
+/* Grow: serves a request for which nothing free fits (heap.h).
  *
- * In this order: pages from the pool or the device while the limit allows; wholly free pages from
- * under this stream's free spans, then other streams'; then it waits for the events of what was
- * freed, and tries all that again; then it asks the listeners to free something; then it spills to
- * the host tier; then it fails, with the numbers. So a request fails only if the pages missing at
- * the best place exceed the limit minus the pages that live allocations touch. */
+ * It tries, in this order: pages from the pool or the device while the limit allows; completely
+ * free pages from this stream's free spans, then from other streams'; waiting for the events of
+ * freed memory, then all of the above again; asking the listeners to free memory; spilling to the
+ * host tier. Then it fails and reports the numbers. So a request fails only if the pages missing at
+ * the best place exceed the limit minus the pages of live allocations. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,12 +13,12 @@
 #include "base/assert.h"
 #include "memory/heap.h"
 
-/* ---- one try; heap's and lane's lock held ---- */
+/* ---- one attempt; heap and lane are locked ---- */
 
 typedef struct attempt {
   window w;
-  uint64_t lacking; /* bytes of pages still to be had elsewhere */
-  char why[200];    /* the driver's words if it refused; "" */
+  uint64_t lacking; /* bytes of pages that are still missing */
+  char why[200];    /* the driver's message if it refused; otherwise "" */
 } attempt;
 
 /* Takes pages from this lane's own free spans, outside the window, until the pool has `missing`. */
@@ -60,8 +60,8 @@ static stow_status try_once(uint64_t *ptr, lane *l, const request *r, stow_tier 
   at->lacking = 0;
   if ((*ptr = lane_take(l, r, tier)) != 0) return STOW_OK;
   if (!arena_plan(a, &at->w, request_units(r), request_align(r))) {
-    /* Longer than any run of addresses, which is several times the card: all its pages are missing.
-     */
+    /* No run of addresses is long enough, although arenas are several times the size of the device:
+     * all pages are missing. */
     uint64_t most = h->props.page_bytes - 1;
     at->w.missing = (r->bytes + most) & ~most;
     return STOW_ERR_OUT_OF_MEMORY;
@@ -81,10 +81,10 @@ static stow_status try_once(uint64_t *ptr, lane *l, const request *r, stow_tier 
   STOW_TRY(status);
   note_backed(h, a, &at->w);
   *ptr = lane_adopt(l, r, tier, span_index);
-  return *ptr ? STOW_OK : STOW_ERR_HOST_MEMORY; /* slab_adopt said why */
+  return *ptr ? STOW_OK : STOW_ERR_HOST_MEMORY; /* slab_adopt set the message */
 }
 
-/* Bounds the tries of one request; each but the last frees or takes something. */
+/* Limits the attempts of one request; each but the last frees or takes something. */
 #define TRIES_MAX 64
 
 static stow_status grow_on(uint64_t *ptr, heap *h, lane *l, const request *r, stow_tier tier,
@@ -104,9 +104,11 @@ static stow_status grow_on(uint64_t *ptr, heap *h, lane *l, const request *r, st
       continue;
     }
     if (status != STOW_ERR_OUT_OF_MEMORY && status != STOW_ERR_NOT_READY) break;
-    if (k == 0) pool_ask_again(&h->pool); /* what was waited for may have left the card */
+    if (k == 0)
+      pool_ask_again(&h->pool); /* other memory of the device may have been freed during
+                                 * the wait */
     if (!heap_settle(h, true, &settled)) {
-      /* Slabs with nothing in them may pin a page: the last thing to give. */
+      /* As a last resort, release empty slabs, which may pin a page. */
       if (k > 0 && at->lacking && lane_strip(l, tier, at->lacking, false) > 0) continue;
       if (k > 0) break;
     }

@@ -1,5 +1,5 @@
-/* Handle: from the public handle of a heap to the heap, and what every part of it may do: record a
- * lost device, wake the background thread. */
+/* Handle: finds the heap of a public handle. Also what every part of the heap may do: record a lost
+ * device and wake the background thread. */
 #include "memory/heap.h"
 
 stow_status heap_enter(heap **h, stow_heap *shell) {

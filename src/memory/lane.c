@@ -5,12 +5,11 @@
 #include "base/assert.h"
 #include "memory/heap.h"
 
-/* Addresses reserved per arena, as multiples of what can be held: best fit leaves holes in them
- * that pages have left. */
+/* Addresses reserved per arena, as a multiple of the limit: best fit leaves holes without pages. */
 #define MAIN_TIMES 8
 #define FINE_TIMES 2
 
-/* Arenas unmap only with the heap's lock held. */
+/* Reports an unmapped range. Arenas unmap only with the heap's lock held. */
 static void unmapped(void *owner, stow_addr ptr, uint64_t bytes, stow_tier tier) {
   heap_note(owner, STOW_EVENT_UNMAP, ptr, bytes, tier);
 }
@@ -67,7 +66,8 @@ static stow_status lane_open(lane **out, heap *h, stow_stream stream) {
   l->stream = stream;
   l->heap = h;
   l->id = (uint16_t)n;
-  /* Known before its rooms are open, so that what a half-opened one reserved is closed with it. */
+  /* Register the lane before its rooms are open, so that a half-opened lane is closed with the
+   * heap. */
   atomic_store_explicit(&h->lanes[n], l, memory_order_release);
   atomic_store_explicit(&h->lane_count, n + 1, memory_order_release);
   uint64_t k = hash_stream(stream);
@@ -187,8 +187,8 @@ static stow_status queue_grow(lane *l) {
   ASSERT(l->queue_count == l->queue_capacity);
   uint32_t capacity = l->queue_capacity ? l->queue_capacity * 2 : 32;
   pending *grown = malloc(capacity * sizeof *grown);
-  if (!grown) return stow_fail(STOW_ERR_HOST_MEMORY, "free: no memory to keep it waiting");
-  for (uint32_t i = 0; i < l->queue_count; i++) /* full: what is in it is as much as it holds */
+  if (!grown) return stow_fail(STOW_ERR_HOST_MEMORY, "free: no host memory to queue the free");
+  for (uint32_t i = 0; i < l->queue_count; i++) /* the queue is full and holds this many */
     grown[i] = l->queue[(l->queue_head + i) % l->queue_count];
   free(l->queue);
   l->queue = grown;
@@ -208,9 +208,9 @@ stow_status lane_defer(pending *p, lane *l, const place *at, uint64_t ptr, stow_
   }
   uint32_t most = 2 + (others ? others->count : 0), count = 0;
   stow_event *events = malloc(most * sizeof *events);
-  if (!events) return stow_fail(STOW_ERR_HOST_MEMORY, "free: no memory to keep it waiting");
-  /* The freeing stream is past every use the caller knows of; the allocation's own stream may still
-   * have work of its own on it; each recorded one too. */
+  if (!events) return stow_fail(STOW_ERR_HOST_MEMORY, "free: no host memory to queue the free");
+  /* The freeing stream is ordered after every use that the caller knows of. The allocation's own
+   * stream and each recorded stream may still have work that uses it. */
   stow_status status = STOW_OK;
   for (uint32_t i = 0; i < most && status == STOW_OK; i++) {
     stow_stream s = i == 0 ? stream : i == 1 ? l->stream : others->streams[i - 2];

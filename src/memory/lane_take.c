@@ -1,4 +1,4 @@
-/* Lane take: takes what is free in a lane. The caller holds the lane's lock. */
+/* Lane take: takes a free block of a lane. The caller holds the lane's lock. */
 #include "memory/lane_take.h"
 
 uint64_t lane_adopt(lane *l, const request *r, stow_tier tier, uint32_t i) {

@@ -17,7 +17,7 @@ HOT uint64_t book(lane *l, uint64_t bytes, unsigned tier, uint64_t ptr) {
   return ptr;
 }
 
-/* What is ready for `units` without looking for it; 0 if nothing is. */
+/* Returns a block of `units` that is ready without a search; 0 if there is none. */
 HOT uint64_t take_ready(lane *l, uint32_t units, uint32_t mark, unsigned tier) {
   room *m = &l->rooms[tier];
   if (units <= SLAB_UNITS_MAX) {

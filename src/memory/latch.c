@@ -1,4 +1,4 @@
-/* Latch: favour, waiting and waking (latch.h). */
+/* Latch: favourites, waiting and waking (latch.h). */
 #include "memory/latch.h"
 
 #include <linux/futex.h>
@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 
-/* Entries in a row that make a favourite. Ending a favour costs a system call, so it must first
- * save some exchanges; the threshold grows each time a favour ended soon. */
+/* How many entries in a row make a thread the favourite. Ending a favour costs a system call, so it
+ * must first save some exchanges; the threshold grows each time a favour ends early. */
 #define TURNS_MIN 64u
 #define TURNS_MAX (1u << 16)
 #define SOON_NS   1000000u
@@ -76,7 +76,7 @@ static inline void relax(void) {
 #endif
 }
 
-/* Held for tens of nanoseconds as a rule: look a little before sleeping. */
+/* A latch is usually held for tens of nanoseconds: spin a little before sleeping. */
 #define LOOKS 128
 
 static void wait_taken(latch *l) {
@@ -108,7 +108,7 @@ static void withdraw(latch *l, latch_cell *from) {
     if (i < LOOKS)
       relax();
     else
-      nanosleep(&(struct timespec){0, 50000}, NULL); /* inside it waits for the device */
+      nanosleep(&(struct timespec){0, 50000}, NULL); /* the favourite inside waits for the device */
   }
   if (clock_ns() - l->since_ns >= SOON_NS)
     l->needed = TURNS_MIN;

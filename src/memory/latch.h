@@ -27,17 +27,17 @@ typedef struct latch latch;
 
 /* One per thread that was ever a favourite; reused when the thread ends, never freed. */
 typedef struct latch_cell {
-  _Atomic(const latch *) inside; /* entered as a favourite; NULL none */
-  struct latch_cell *next;       /* among the spare ones */
+  _Atomic(const latch *) inside; /* the latch entered as a favourite; NULL: none */
+  struct latch_cell *next;       /* next in the list of spare cells */
 } __attribute__((aligned(64))) latch_cell;
 
 struct latch {
   _Atomic(latch_cell *) favourite; /* written with `taken` held */
   _Atomic uint32_t taken, sleepers;
   /* Guarded by the latch. */
-  latch_cell *last; /* who entered last through `taken`, */
-  uint32_t turns;   /* how often in a row, */
-  uint32_t needed;  /* and how often makes a favourite */
+  latch_cell *last; /* the thread that entered last through `taken` */
+  uint32_t turns;   /* how often it entered in a row */
+  uint32_t needed;  /* how often it must enter in a row to become the favourite */
   uint64_t since_ns;
 #ifdef STOWAGE_CHECKS
   lock shadow; /* only its rank is used */

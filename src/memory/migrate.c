@@ -13,7 +13,7 @@
 
 typedef struct run {
   uint32_t from, to;   /* slots */
-  uint32_t *old, *new; /* page indices, in order of address */
+  uint32_t *old, *new; /* page indices in address order */
   uint32_t olds, news;
 } run;
 
@@ -24,7 +24,7 @@ static stow_addr slot_addr(const arena *a, uint32_t slot) {
   return a->base + slot * slot_bytes(a);
 }
 
-/* ---- waiting for what uses it ---- */
+/* ---- waiting for work that uses the allocation ---- */
 
 static stow_status wait_stream(heap *h, stow_stream stream) {
   ASSERT(lock_held(&h->lock));
@@ -60,14 +60,16 @@ static stow_status wait_all(heap *h, lane *l) {
 
 /* ---- which pages ---- */
 
-/* True if page `g` of the arena may move with span i: it lies inside it, or `shared`. */
+/* Returns whether page `g` of the arena may move with span i: it lies inside the span, or
+ * `shared`. */
 static bool movable(const arena *a, uint32_t i, const page *g, bool shared) {
   uint32_t begin = a->spans[i].at, end = begin + span_units(a, i);
   uint32_t low = g->slot << a->slot_shift, high = (g->slot + (1u << g->order)) << a->slot_shift;
   return shared || (low >= begin && high <= end);
 }
 
-/* The next run of pages of span i, from *slot on, that are to go to `tier`. False: none left. */
+/* Finds the next run of pages of span i, from *slot on, that must move to `tier`. Returns false if
+ * there is none. */
 static bool next_run(const arena *a, uint32_t i, stow_tier tier, bool shared, uint32_t *slot,
                      run *r) {
   ASSERT(slot != NULL);
@@ -98,7 +100,7 @@ static uint64_t moving_bytes(const arena *a, uint32_t i, stow_tier tier, bool sh
   return bytes;
 }
 
-/* ---- new pages, filled ---- */
+/* ---- creating and filling new pages ---- */
 
 static void run_free(heap *h, run *r) {
   ASSERT(lock_held(&h->lock));
@@ -109,8 +111,8 @@ static void run_free(heap *h, run *r) {
   r->news = 0;
 }
 
-/* A page that cannot be taken out of the window again stays there with it; a new window is reserved
- * the next time. */
+/* Gives up the scratch window because a page cannot be unmapped from it; a new window is reserved
+ * next time. */
 static void lose_window(heap *h, page *g) {
   ASSERT(lock_held(&h->lock));
   atomic_fetch_add(&g->maps, 1);
@@ -181,7 +183,7 @@ static stow_status map_all(heap *h, const arena *a, const run *r, const uint32_t
   return device_access(h->device, slot_addr(a, r->from), (r->to - r->from) * slot_bytes(a));
 }
 
-/* Takes `was` from behind the run's addresses and puts `now` there; on failure `was` is back. */
+/* Unmaps `was` from the run's addresses and maps `now` there. On failure, restores `was`. */
 static stow_status exchange(heap *h, const arena *a, const run *r, const uint32_t *was,
                             uint32_t was_count, const uint32_t *now, uint32_t now_count) {
   uint64_t bytes = (r->to - r->from) * slot_bytes(a);
@@ -201,7 +203,7 @@ static stow_status exchange(heap *h, const arena *a, const run *r, const uint32_
                                 why));
 }
 
-/* Books the exchange: pages `now` are at home in the run, pages `was` go to the pool. */
+/* Records the exchange: pages `now` belong to the run, pages `was` go to the pool. */
 static void settle(heap *h, arena *a, const run *r, const uint32_t *was, uint32_t was_count,
                    const uint32_t *now, uint32_t now_count) {
   for (uint32_t k = 0; k < was_count; k++) {
@@ -221,7 +223,7 @@ static void settle(heap *h, arena *a, const run *r, const uint32_t *was, uint32_
   }
 }
 
-/* Updates every live span on the pages: are they of the arena's own tier? */
+/* Updates the mark of every live span on these pages: whether they are on the arena's own tier. */
 static void mark_moved(arena *a, uint32_t i, const run *r, bool away) {
   uint32_t low = r->from << a->slot_shift, high = r->to << a->slot_shift;
   while (a->spans[i].prev && a->spans[i].at > low) i = a->spans[i].prev;
@@ -252,13 +254,13 @@ static stow_status exchange_all(heap *h, arena *a, uint32_t i, run *runs, uint32
   for (uint32_t k = 0; k < count; k++) {
     run *r = &runs[k];
     settle(h, a, r, r->old, r->olds, r->new, r->news);
-    r->news = 0; /* the arena's now */
+    r->news = 0; /* they belong to the arena now */
     mark_moved(a, i, r, tier != (stow_tier)a->tier);
   }
   return STOW_OK;
 }
 
-/* Waits for what uses the allocation, then moves its pages. Heap and lane locked. */
+/* Waits for work that uses the allocation, then moves its pages. Heap and lane locked. */
 static stow_status move_span(heap *h, const place *at, stow_tier tier, bool shared,
                              uint64_t *moved) {
   arena *a = at->arena;
@@ -354,10 +356,11 @@ static stow_status migrate_locked(heap *h, lane *l, uint64_t ptr, stow_tier tier
       have = pool_room(&h->pool, tier);
     }
     if (have < need)
-      return stow_fail(STOW_ERR_OUT_OF_MEMORY,
-                       "migrate of 0x%llx: %llu bytes of %s pages are needed, %llu can be had",
-                       (unsigned long long)ptr, (unsigned long long)need, stow_tier_name(tier),
-                       (unsigned long long)have);
+      return stow_fail(
+          STOW_ERR_OUT_OF_MEMORY,
+          "migrate of 0x%llx: %llu bytes of %s pages are needed, but only %llu are available",
+          (unsigned long long)ptr, (unsigned long long)need, stow_tier_name(tier),
+          (unsigned long long)have);
   }
   latch_take(&l->lock);
   status = find_locked(&at, l, ptr);
@@ -387,7 +390,7 @@ stow_status stow_heap_migrate(stow_heap *shell, uint64_t ptr, stow_tier tier) {
   return heap_lose(h, status);
 }
 
-/* ---- bringing spilled ones back ---- */
+/* ---- bringing spilled memory back ---- */
 
 typedef struct spilled {
   uint64_t ptr, bytes;
@@ -414,9 +417,9 @@ static int hotter(const void *x, const void *y) {
   return a->bytes < b->bytes ? 1 : a->bytes > b->bytes ? -1 : 0;
 }
 
-/* Bytes of vram that could be had for memory that comes back. What lies free in the heap's spans
- * counts for hot memory only: the program is as likely to want it for itself, and would then be
- * made to spill again. */
+/* Returns the bytes of vram available for memory that comes back. Free pages in the heap's spans
+ * count only for hot memory: the program is just as likely to need them itself and would then spill
+ * again. */
 static uint64_t room_for(heap *h, bool hot) {
   uint64_t bytes = pool_room(&h->pool, STOW_TIER_VRAM);
   if (!hot) return bytes;
@@ -448,7 +451,8 @@ stow_status stow_heap_bring_back(stow_heap *shell, uint64_t *moved_bytes) {
     if (moved_bytes) *moved_bytes += moved;
     if (status == STOW_ERR_OUT_OF_MEMORY || status == STOW_ERR_STATE ||
         status == STOW_ERR_NOT_FOUND || status == STOW_ERR_NOT_READY)
-      status = STOW_OK; /* freed meanwhile, pinned below, or the room was taken: no harm */
+      status = STOW_OK; /* not an error: it was freed in the meantime, is pinned, or the space was
+                         * taken */
   }
   free(g);
   return heap_lose(h, status);

@@ -1,4 +1,4 @@
-/* Open: opening and closing a heap (stowage/heap.h). */
+/* Open: opens and closes a heap (stowage/heap.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,7 +119,7 @@ static bool free_one(void *user, const stow_heap_entry *entry) {
   return ptrs[0] < 4096;
 }
 
-/* Frees what is still live; how much. */
+/* Frees what is still live. Returns how many allocations that were. */
 static uint64_t free_rest(stow_heap *shell) {
   uint64_t total = 0, *ptrs = malloc(4097 * sizeof *ptrs);
   if (!ptrs) return 0;
@@ -146,7 +146,7 @@ stow_status stow_heap_close(stow_heap *shell) {
   uint64_t left = free_rest(shell);
   stow_status status;
   lock_take(&h->lock);
-  for (int tries = 0; tries < 3; tries++) { /* a call that failed once may go well again */
+  for (int tries = 0; tries < 3; tries++) { /* a call that failed once may succeed now */
     heap_settle(h, true, &status);
     uint64_t went = 0;
     for (int t = 0; t < POOL_TIERS; t++) went += heap_strip(h, (stow_tier)t, UINT64_MAX, NULL);

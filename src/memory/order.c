@@ -12,7 +12,7 @@ void order_open(ordering *o, stow_device *device) {
   lock_init(&o->lock, LOCK_ORDER);
 }
 
-/* Retry once if it fails, because nothing retries later. */
+/* Ends an event. Retries once if that fails, because nothing retries later. */
 static void event_end(ordering *o, stow_event event) {
   if (device_event_destroy(o->device, event) != STOW_OK) device_event_destroy(o->device, event);
 }

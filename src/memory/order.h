@@ -12,7 +12,7 @@
 typedef struct ticket_slot {
   stow_event event;
   stow_stream stream;
-  uint32_t refs; /* 0: a spare entry */
+  uint32_t refs; /* number of references; 0: a spare entry */
   bool done;
 } ticket_slot;
 
@@ -23,20 +23,20 @@ typedef struct ordering {
   lock lock;
   stow_event *spares; /* guarded by lock */
   uint32_t spare_count, spare_capacity;
-  _Atomic uint64_t waits; /* number of waits of the host */
+  _Atomic uint64_t waits; /* how often the host waited */
 } ordering;
 
 void order_open(ordering *o, stow_device *device);
 void order_close(ordering *o);
 
-stow_status order_event(ordering *o, stow_event *event); /* a spare one, or new */
+stow_status order_event(ordering *o, stow_event *event); /* returns a spare event or a new one */
 void order_event_back(ordering *o, stow_event event);
 
 /* Creates a ticket for everything submitted to `stream` so far. The caller owns its one reference.
  */
 stow_status order_ticket(ordering *o, uint32_t *ticket, stow_stream stream);
 void order_hold(ordering *o, uint32_t ticket);
-void order_drop(ordering *o, uint32_t ticket); /* the last reference releases the event */
+void order_drop(ordering *o, uint32_t ticket); /* dropping the last reference releases the event */
 /* Returns STOW_OK if the ticket has passed, STOW_ERR_NOT_READY if not, else the device's error.
  * Ticket 0 has always passed. */
 stow_status order_query(ordering *o, uint32_t ticket);

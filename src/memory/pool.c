@@ -1,9 +1,9 @@
-/* Pool: pages by tier (pool.h says what it promises).
+/* Pool: pages by tier (pool.h states the guarantees).
  *
- * Costs that shaped it, measured on an H200: create 11 us at any size to 64 MiB, release 11 us
- * (2 MiB) to 54 us (64 MiB), so a page is created once and kept; and a create while a stream is
- * busy takes 7.5 ms, so what is cached is used before anything is created even when it is smaller
- * than asked for, once the limit is near. */
+ * Costs measured on an H200 shaped it. Creating a page takes 11 us at any size up to 64 MiB,
+ * releasing one 11 us (2 MiB) to 54 us (64 MiB): so a page is created once and kept. Creating a
+ * page while a stream is busy takes 7.5 ms: so near the limit, a cached page is used first even if
+ * it is smaller than requested. */
 #include "memory/pool.h"
 
 #include <stdio.h>
@@ -36,7 +36,7 @@ stow_status pool_open(pool *p, stow_device *device, const uint64_t limits[POOL_T
   return STOW_OK;
 }
 
-/* ---- indices; under the lock ---- */
+/* ---- indices; locked ---- */
 
 static stow_status index_new(pool *p, uint32_t *index) {
   ASSERT(lock_held(&p->lock));
@@ -65,8 +65,8 @@ static void index_drop(pool *p, uint32_t index) {
   p->spare = index;
 }
 
-/* ---- cache lists; under the lock. Pages whose old addresses are in use go last, so that the head
- * is what can be released. ---- */
+/* ---- cache lists; locked. Pages whose old addresses are in use go last, so the head can be
+ * released. ---- */
 
 static void cache_add(pool *p, uint32_t index) {
   ASSERT(lock_held(&p->lock));
@@ -97,7 +97,7 @@ static void cache_remove(pool *p, uint32_t index) {
   t->cached -= g->bytes;
 }
 
-/* A cached page mapped nowhere; the largest order first. PAGE_NONE: none. */
+/* Returns a cached page that is not mapped, of the largest order; PAGE_NONE if there is none. */
 static uint32_t cache_idle(pool *p, stow_tier tier) {
   ASSERT(lock_held(&p->lock));
   ASSERT((unsigned)tier < POOL_TIERS);
@@ -107,7 +107,7 @@ static uint32_t cache_idle(pool *p, stow_tier tier) {
   return PAGE_NONE;
 }
 
-/* ---- creating and releasing: the lock is let go around the driver's call ---- */
+/* ---- creating and releasing: unlocked during the driver call ---- */
 
 static stow_status create(pool *p, uint32_t *index, stow_tier tier, uint8_t order) {
   ASSERT(lock_held(&p->lock));
@@ -199,7 +199,7 @@ static stow_status take_locked(pool *p, uint32_t *index, stow_tier tier, uint8_t
     if (can_create(p, tier, order)) {
       stow_status status = create(p, index, tier, order);
       if (status != STOW_ERR_OUT_OF_MEMORY) return status;
-      continue; /* the driver is full at less than the limit: soft is lower now */
+      continue; /* the driver is full below the limit: soft is lower now */
     }
     for (int o = order - 1; o >= 0; o--) {
       if (t->head[o] == PAGE_NONE) continue;
@@ -213,7 +213,7 @@ static stow_status take_locked(pool *p, uint32_t *index, stow_tier tier, uint8_t
         break;
       }
     if (can_create(p, tier, order)) continue;
-    /* Only larger pages are cached: one of them makes way. */
+    /* Only larger pages are cached: release one of them. */
     uint32_t idle = cache_idle(p, tier);
     if (idle == PAGE_NONE) {
       if (t->cached > 0) return STOW_ERR_NOT_READY;

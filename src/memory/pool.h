@@ -20,10 +20,10 @@
 typedef struct page {
   stow_page handle;
   uint64_t bytes;
-  uint32_t next, prev;   /* in a cache list; guarded by the pool's lock */
+  uint32_t next, prev;   /* links of a cache list; guarded by the pool's lock */
   uint32_t slot;         /* its first slot in its arena */
-  uint32_t ticket;       /* 0, or the point after which its old addresses are not in use */
-  uint16_t arena;        /* its arena's id; meaningless while cached */
+  uint32_t ticket;       /* 0, or the point after which its old addresses are unused */
+  uint16_t arena;        /* ID of its arena; undefined while cached */
   _Atomic uint32_t maps; /* number of addresses it is mapped at */
   uint8_t order, tier;
   bool cached;
@@ -31,9 +31,9 @@ typedef struct page {
 
 typedef struct pool_tier {
   uint64_t limit, held, cached; /* bytes */
-  uint64_t soft;                /* the driver refused more than this; <= limit */
+  uint64_t soft;                /* the driver refused to go beyond this; <= limit */
   uint64_t peak_held;
-  char why[160];              /* the driver's message when it last refused */
+  char why[160];              /* the driver's message for its last refusal */
   uint32_t head[POOL_ORDERS]; /* cached pages by order */
 } pool_tier;
 
@@ -62,7 +62,7 @@ static inline page *pool_page(const pool *p, uint32_t index) {
 /* Returns the bytes that pool_take can still provide if no pages are put back. */
 uint64_t pool_room(pool *p, stow_tier tier);
 
-/* Takes a page of `order`, or a smaller cached page if that would need the release of others.
+/* Takes a page of `order`. Near the limit, takes a smaller cached page rather than release others.
  * STOW_ERR_OUT_OF_MEMORY: the limit is reached. STOW_ERR_NOT_READY: there is capacity, but only in
  * larger cached pages whose old addresses are still in use. */
 stow_status pool_take(pool *p, uint32_t *index, stow_tier tier, uint8_t order);
@@ -77,7 +77,7 @@ stow_status pool_trim(pool *p, stow_tier tier, uint64_t keep, uint64_t *released
 
 /* Sets the limit. STOW_ERR_STATE if more than `bytes` is held even with an empty cache. */
 stow_status pool_set_limit(pool *p, stow_tier tier, uint64_t bytes);
-/* Clears the record that the driver refused: the next take asks it again. */
+/* Forgets that the driver refused, so that the next take asks it again. */
 void pool_ask_again(pool *p);
 
 stow_status pool_check(pool *p);

@@ -1,5 +1,5 @@
-/* Settle: work across all lanes with the heap's lock held. Takes free pages from lanes, frees what
- * waited for events, unmaps stale spans. */
+/* Settle: work across all lanes with the heap's lock held. It takes free pages from lanes, frees
+ * blocks whose events have passed, and unmaps stale spans. */
 #include "base/assert.h"
 #include "memory/heap.h"
 

@@ -31,7 +31,7 @@ stow_status slabs_open(slabs *s, const arena *a) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "slab: no addresses left for the table");
 }
 
-/* The live span after i that is a slab, from the arena's first with i 0; 0 at the end. */
+/* Returns the next live span after i that is a slab (the first one for i 0); 0 at the end. */
 static uint32_t next_slab(const arena *a, uint32_t i) {
   i = i ? a->spans[i].next : a->first;
   while (i != 1 && !(span_state_of(&a->spans[i]) == SPAN_LIVE && (a->spans[i].mark & MARK_SLAB)))
@@ -49,7 +49,7 @@ void slabs_close(slabs *s) {
   memset(s, 0, sizeof *s);
 }
 
-/* ---- lists of those with room ---- */
+/* ---- lists of slabs with a free block ---- */
 
 static slab *numbered(const slabs *s, uint32_t number) {
   return number ? &s->at[number - 1] : NULL;
@@ -77,9 +77,9 @@ void slab_filled(slabs *s, slab *b) {
   b->listed = false;
 }
 
-/* ---- coming and going ---- */
+/* ---- creating and removing slabs ---- */
 
-/* Where the marks of a new slab are; false: no room for them. */
+/* Allocates the marks of a new slab. Returns false if there is no space for them. */
 static bool marks_new(slabs *s, uint32_t *marks, uint32_t class) {
   ASSERT(class > 0 && class < SLAB_CLASSES);
   uint32_t count = slab_kinds[class].slots;

@@ -13,42 +13,42 @@
 
 #define SLAB_UNITS     128u /* 64 KiB */
 #define SLAB_SHIFT     (UNIT_SHIFT + 7)
-#define SLAB_CLASSES   17  /* [0] is none */
+#define SLAB_CLASSES   17  /* [0] is unused */
 #define SLAB_UNITS_MAX 32u /* largest block: 16 KiB */
 #define BLOCK_NONE     UINT32_MAX
 
 /* Two per cache line: values that follow from the class or from the index in `at` are not stored.
  */
 typedef struct slab {
-  uint64_t busy[2];    /* blocks past the last are always busy */
-  uint32_t prev, next; /* list of its class, as slab_number; 0 none */
-  uint32_t marks;      /* where in the store: flags and tag of each block, as in span.mark */
-  uint8_t class;       /* 0: there is no slab here */
+  uint64_t busy[2];    /* bits beyond the last block are always set */
+  uint32_t prev, next; /* list of its class, as slab_number; 0: none */
+  uint32_t marks;      /* position in the store of its blocks' flags and tags, as in span.mark */
+  uint8_t class;       /* 0: no slab here */
   uint8_t used;
-  bool listed : 1, odd : 1; /* odd: a block's mark may have flags */
+  bool listed : 1, odd : 1; /* odd: the mark of a block may have flags */
 } __attribute__((aligned(32))) slab;
 
 typedef struct slab_kind {
-  uint32_t bytes;   /* of a block */
-  uint32_t inverse; /* 65536 / units of a block, rounded up */
+  uint32_t bytes;   /* size of a block */
+  uint32_t inverse; /* 65536 / units per block, rounded up */
   uint32_t slots;
 } slab_kind;
 extern const slab_kind slab_kinds[];
 
 typedef struct slabs {
-  slab *room[SLAB_CLASSES];  /* with a free block, by class */
-  slab *empty[SLAB_CLASSES]; /* the slab that was empty last; NULL none */
-  slab *at;                  /* by SLAB_UNITS of the arena's addresses */
-  stow_addr base;            /* the arena's */
+  slab *room[SLAB_CLASSES];  /* slabs with a free block, by class */
+  slab *empty[SLAB_CLASSES]; /* the slab that was emptied last; NULL: none */
+  slab *at;                  /* indexed by address in steps of SLAB_UNITS */
+  stow_addr base;            /* base address of the arena */
   /* Marks of slabs: allocated one after another, and kept by class when their slab is gone. The
    * first kept entry links to the next. */
   uint32_t *store;
-  uint64_t store_used, store_count, at_bytes; /* of marks, but at_bytes */
-  uint32_t spare[SLAB_CLASSES];               /* where in the store, and 1; 0 none */
+  uint64_t store_used, store_count, at_bytes; /* store_* count marks; at_bytes counts bytes */
+  uint32_t spare[SLAB_CLASSES];               /* position in the store + 1; 0: none */
 } slabs;
 
-/* 1.. for units 1..SLAB_UNITS_MAX. Steps of one unit up to 4 KiB, then four per octave: at most a
- * fifth of a block is wasted. */
+/* Returns the class of a block of 1..SLAB_UNITS_MAX units. Classes are one unit apart up to 4 KiB,
+ * then four per octave: at most a fifth of a block is wasted. */
 static inline uint32_t slab_class(uint32_t units) {
   if (units <= 8) return units;
   if (units <= 16) return 8 + (units - 8 + 1) / 2;
@@ -70,7 +70,7 @@ stow_status slabs_check(const slabs *s, const arena *a);
 uint64_t slabs_live_bytes(const slabs *s, const arena *a, uint64_t *span_total);
 uint64_t slabs_book_bytes(const slabs *s, const arena *a);
 
-/* For slab_take and slab_give. */
+/* Used by slab_take and slab_give. */
 void slab_filled(slabs *s, slab *b);
 void slab_drained(slabs *s, arena *a, slab *b);
 void slab_list(slabs *s, slab *b);
@@ -84,7 +84,7 @@ static inline stow_addr slab_base(const slabs *s, const slab *b) {
 static inline uint32_t *slab_mark(const slabs *s, const slab *b, uint32_t block) {
   return &s->store[b->marks + block];
 }
-/* Its span. */
+/* Returns the span of a slab. */
 static inline uint32_t slab_span(const slabs *s, const arena *a, const slab *b) {
   return a->cells[(uint64_t)(b - s->at) * SLAB_UNITS >> a->cell_shift];
 }
@@ -112,7 +112,7 @@ static inline stow_addr slab_take(slabs *s, slab *b, uint32_t class, uint32_t ma
 static inline uint32_t slab_block(const slabs *s, const slab *b, stow_addr addr) {
   const slab_kind *kind = &slab_kinds[b->class];
   uint32_t offset = (uint32_t)(addr - s->base) & ((1u << SLAB_SHIFT) - 1);
-  /* A product and a shift instead of a division: exact below 128 units. */
+  /* A multiplication and a shift instead of a division; exact below 128 units. */
   uint32_t block = (offset >> UNIT_SHIFT) * kind->inverse >> 16;
   return block * kind->bytes == offset && block < kind->slots ? block : BLOCK_NONE;
 }

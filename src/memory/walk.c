@@ -46,7 +46,7 @@ static bool each_in(const lane *l, const room *r, const arena *a, stow_heap_visi
 stow_status stow_heap_each(stow_heap *shell, stow_heap_visit visit, void *user) {
   heap *h;
   STOW_TRY(heap_enter(&h, shell));
-  if (!visit) return stow_fail(STOW_ERR_INVALID, "each: no function");
+  if (!visit) return stow_fail(STOW_ERR_INVALID, "each: the function is NULL");
   uint32_t n = atomic_load(&h->lane_count);
   bool more = true;
   for (uint32_t i = 0; i < n && more; i++) {

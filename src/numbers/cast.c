@@ -49,7 +49,8 @@ static bool same_run(const void *a, const void *b, dtype type, size_t count) {
   return unlike == 0;
 }
 
-/* A value exact in a 16-bit type is exact in float32: narrow doubles to float32 first. */
+/* Casts a run and returns whether it is exact. A value exact in a 16-bit type is exact in float32,
+ * so doubles are first narrowed to float32. */
 static bool exact_run(void *to, dtype to_type, const void *from, dtype from_type, size_t count) {
   const kernels *k = kernels_get();
   uint32_t narrow[KERNEL_RUN], back[KERNEL_RUN];

@@ -21,8 +21,8 @@
  * types. */
 stow_status cast_values(void *to, dtype to_type, const void *from, dtype from_type, size_t count);
 
-/* The same between two different float types. Stops and returns false at the first value that is
- * not exact in the new type; all NaNs count as equal. Both buffers are aligned to their types. */
+/* Casts between two different float types. Stops and returns false at the first value that is not
+ * exact in the new type; all NaNs count as equal. Both buffers are aligned to their types. */
 bool cast_exactly(void *to, dtype to_type, const void *from, dtype from_type, size_t count);
 
 /* Reverses the bytes of each of `count` values of `width` 2, 4 or 8, in place (big-endian files).

@@ -13,7 +13,8 @@
 
 #include "base/dtype.h"
 
-/* uint16 up to 65536 columns, then int32, then int64: all types SciPy accepts for indices. */
+/* Returns the type for column indices: uint16 up to 65536 columns, then int32, then int64. SciPy
+ * accepts all of them. */
 dtype csr_index_type(uint64_t columns);
 
 /* Appends the values of one row that are not zero to `values`, and their columns (from

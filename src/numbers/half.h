@@ -22,7 +22,7 @@ static inline float float_from_bits(uint32_t bits) {
   return x;
 }
 
-/* float32 to float16. */
+/* Converts float32 to float16. */
 static inline uint16_t half_from_float(float x) {
   uint32_t bits = float_bits(x), sign = bits >> 16 & 0x8000, mag = bits & 0x7fffffff;
   if (mag > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (mag >> 13 & 0x3ff)); /* NaN */
@@ -47,8 +47,9 @@ static inline float half_to_float(uint16_t h) {
   return float_from_bits(sign | float_bits(tiny));
 }
 
-/* float64 to float32 rounded to odd: the truncated value with its last bit set if any bits were
- * cut. Rounding that to float16 or bfloat16 gives the same result as rounding the double once. */
+/* Converts float64 to float32, rounded to odd: the truncated value with its last bit set if any
+ * bits were cut. Rounding that to float16 or bfloat16 gives the same result as rounding the double
+ * once. */
 static inline float float_round_to_odd(double x) {
   float y = (float)x;
   if (x != x || (double)y == x) return y;
@@ -62,7 +63,7 @@ static inline uint16_t half_from_double(double x) {
   return half_from_float(float_round_to_odd(x));
 }
 
-/* float32 to bfloat16. */
+/* Converts float32 to bfloat16. */
 static inline uint16_t bfloat_from_float(float x) {
   uint32_t bits = float_bits(x);
   if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);

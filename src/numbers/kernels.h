@@ -16,7 +16,7 @@ typedef void (*cast_kernel)(void *restrict to, const void *restrict from, size_t
 
 /* Facts about one run of values; scan.c combines runs. */
 typedef struct scan_part {
-  double least, most; /* of values that are not NaN; least > most if there were none */
+  double least, most; /* range of the values that are not NaN; least > most if there were none */
   int64_t least_int;  /* the same for integer types, exactly */
   uint64_t most_int;  /* as unsigned for unsigned types, as int64 for signed ones */
   uint64_t nans, infs;
@@ -41,12 +41,12 @@ typedef struct kernels {
   const char *name; /* "portable", "avx2", "avx512", "neon" */
   cast_kernel cast[DTYPE_COUNT][DTYPE_COUNT];
   scan_kernel scan[DTYPE_COUNT];
-  /* Every value equals the other's; NaN equals NaN. */
+  /* Returns whether all values are equal; NaN equals NaN. */
   bool (*same_f32)(const float *a, const float *b, size_t count);
   /* Casts, and returns true if every value survived. */
   bool (*narrow_f64)(float *restrict to, const double *restrict from, size_t count);
   compress_kernel compress[2][2]; /* values of 4, 8 bytes; indices uint16, int32. NULL: none */
-  const quant_kernels *quant;     /* compiled in files of their own, quant_*.c */
+  const quant_kernels *quant;     /* compiled in separate files, quant_*.c */
 } kernels;
 
 #define KERNEL_RUN 2048
@@ -57,7 +57,8 @@ extern const kernels kernels_avx2;
 extern const kernels kernels_avx512;
 #endif
 
-/* The best set for this machine, or the one named by $STOWAGE_KERNELS (for tests); never NULL. */
+/* Returns the best set for this machine, or the one named by $STOWAGE_KERNELS (for tests); never
+ * NULL. */
 const kernels *kernels_get(void);
 
 #endif

@@ -7,9 +7,9 @@
 
 #include <stddef.h>
 
-/* to[i][j] += scale * sum over k of left[i][k] * right[k][j], for `rows` x `columns` values. All
- * matrices are dense and in row order; `left` has `rank` columns. The sum over k is complete before
- * it is scaled and added. */
+/* Computes to[i][j] += scale * sum over k of left[i][k] * right[k][j], for `rows` x `columns`
+ * values. All matrices are dense and in row order; `left` has `rank` columns. The sum over k is
+ * complete before it is scaled and added. */
 void lowrank_add(double *to, size_t rows, size_t columns, const double *left, const double *right,
                  size_t rank, double scale);
 

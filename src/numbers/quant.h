@@ -45,7 +45,7 @@ float quant_channel_scale(quant_channel kind, float most);
 /* Writes one byte for each value. A NaN becomes 0 in int8 and NaN in float8. */
 void quant_channel_encode(quant_channel kind, float scale, const float *values, size_t count,
                           void *out);
-/* value = q * scale, rounded to float32. */
+/* Decodes: value = q * scale, rounded to float32. */
 void quant_channel_decode(quant_channel kind, float scale, const void *in, size_t count,
                           float *values);
 

@@ -13,8 +13,8 @@ typedef enum quant_channel { QUANT_INT8, QUANT_FP8 } quant_channel;
 
 /* What a conversion lost. Starts as {0}; parts can be added in any order by the caller. */
 typedef struct quant_error {
-  double sum_squares;       /* of the values before */
-  double sum_error_squares; /* of after - before */
+  double sum_squares;       /* over the values before */
+  double sum_error_squares; /* over the differences, after - before */
   double max_error;         /* the largest |after - before| */
   uint64_t values;          /* all values seen */
   uint64_t clipped;         /* finite before, not finite after; left out of the sums */

@@ -24,8 +24,8 @@ static bool is_float(dtype type) {
   return dtype_kind(type) == CLASS_FLOAT;
 }
 
-/* For unsigned types least_int holds the low end's bits; values past INT64_MAX compare as unsigned.
- */
+/* Merges a range. For unsigned types least_int holds the bits of the low end; values above
+ * INT64_MAX compare as unsigned. */
 static void join_range(scan *s, double least, double most, int64_t least_int, uint64_t most_int) {
   if (least < s->least) s->least = least;
   if (most > s->most) s->most = most;

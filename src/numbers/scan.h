@@ -19,16 +19,16 @@ typedef struct scan {
   uint64_t count;
   uint64_t nans, infs;
   uint64_t zeros;       /* values that a sparse form can omit: +0 and -0 */
-  uint64_t minus_zeros; /* of them -0, whose sign a sparse form loses */
-  double least, most;   /* of those that are not NaN; least > most if there is none */
+  uint64_t minus_zeros; /* number of -0 among the zeros; a sparse form loses their sign */
+  double least, most;   /* range of the values that are not NaN; least > most if there are none */
   int64_t least_int;    /* exact, for integer types; for whole floats derived from least and most */
   uint64_t most_int;    /* exact; for signed types the bits of an int64 if `most` is negative */
-  bool whole;           /* all are integers that 64 bits hold, and none is -0 */
+  bool whole;           /* all values are integers that fit in 64 bits, and none is -0 */
   bool fits_f32, fits_f16, fits_bf16; /* all values survive the round trip */
 } scan;
 
 stow_status scan_begin(scan *s, dtype type);
-/* `values` needs no alignment. */
+/* Scans more values, which need no alignment. */
 void scan_add(scan *s, const void *values, size_t count);
 /* Adds `count` copies of one value, in a time that does not depend on the count. */
 void scan_repeat(scan *s, const void *value, uint64_t count);

@@ -49,8 +49,9 @@ size_t sparse_mask_above(const float *values, float threshold, size_t columns, u
   return set;
 }
 
-/* The two largest of four, as bits. Magnitudes order as integers, NaN above all. Value k is kept if
- * fewer than two others beat it; of two equal values the first one beats the second. */
+/* Returns the two largest of four values, as bits. Magnitudes are ordered as integers, with NaN
+ * above all. Value k is kept if fewer than two others are larger; of two equal values the first one
+ * counts as larger. */
 static unsigned two_of_four(const float *v) {
   uint32_t m[4];
   for (int k = 0; k < 4; k++) m[k] = float_bits(v[k]) & 0x7fffffff;
@@ -69,8 +70,8 @@ size_t sparse_mask_two_of_four(const float *values, size_t columns, uint8_t *mas
   return columns / 2;
 }
 
-/* Every value is written where the next kept one belongs; only a kept one moves that place on. The
- * places are in a buffer, so that nothing is written past the end of `out`. */
+/* Every value is written to the next output position; only a kept value advances that position. A
+ * buffer keeps the writes within `out`. */
 enum { RUN = 64 };
 #define PACK(type)                                                                                 \
   for (size_t i = 0; i < columns; i += RUN) {                                                      \

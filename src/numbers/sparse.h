@@ -33,9 +33,9 @@ size_t sparse_mask_two_of_four(const float *values, size_t columns, uint8_t *mas
  * the bits set. Returns the number copied. */
 size_t sparse_pack(const void *values, size_t width, size_t columns, const uint8_t *mask,
                    void *out);
-/* The reverse: values whose bit is not set become 0. Reads at most `in_count` values from `in`.
- * Returns the number of bits set; if that is more than `in_count`, the mask does not belong to
- * `in`, and the values past it are 0. */
+/* Does the reverse: values whose bit is not set become 0. Reads at most `in_count` values from
+ * `in`. Returns the number of bits set; if that is more than `in_count`, the mask does not belong
+ * to `in`, and the values past it are 0. */
 size_t sparse_unpack(const void *in, size_t in_count, size_t width, size_t columns,
                      const uint8_t *mask, void *values);
 /* Sets the values whose bit is not set to 0, in place. */

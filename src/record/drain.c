@@ -1,10 +1,10 @@
-/* Drain: the thread that carries a trace's events from the ring into its .stow file.
+/* Drain: the thread that copies a trace's events from the ring to its .stow file.
  *
- * Every 50 ms, or when a quarter of the ring waits, it joins what the threads' chunks hold in order
- * of time, writes it, and only then lets the chunks be used again: whatever happens, an event is in
- * the file or in the ring. It leaves the last 10 ms for the next time, so that an event another
- * thread has stamped but not yet committed still finds its place. So what is older than 100 ms is
- * in the file. The ring's texts go in before the events that name them. */
+ * Every 50 ms, or when a quarter of the ring is waiting, it merges the threads' chunks in order of
+ * time, writes them, and only then lets the chunks be reused: an event is always in the file or in
+ * the ring. It leaves the last 10 ms for the next pass, because another thread may have stamped an
+ * event that it has not committed yet. So events older than 100 ms are in the file. The ring's
+ * texts are written before the events that refer to them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -25,20 +25,20 @@
 
 #define PERIOD_NS UINT64_C(50000000)
 #define HOLD_NS   UINT64_C(10000000)
-/* Chunks of the ring are given back after at most this many events, so that threads that wait for
- * one wait for a part of the backlog only. */
+/* Returns chunks to the ring after at most this many events, so that threads waiting for a chunk do
+ * not wait for the whole backlog. */
 #define EVENTS_PER_COMMIT 65536
 
-/* What a pass has to carry of one chunk. */
+/* The records of one chunk that a pass has to write. */
 typedef struct span {
   uint64_t chunk, ticket, first_seq;
   uint32_t thread;
-  uint32_t next, end; /* places */
-  bool sealed;        /* nothing follows `end` */
+  uint32_t next, end; /* positions in the chunk */
+  bool sealed;        /* no record follows `end` */
   bool early;         /* an earlier event of its thread was not seen: left for the next pass */
 } span;
 
-/* The spans of one thread, in its order. */
+/* The spans of one thread, in order. */
 typedef struct queue {
   span *at, *end;
   ring_record head; /* the record at at->next */
@@ -48,37 +48,38 @@ struct drain {
   pthread_t thread;
   pthread_mutex_t mutex;
   pthread_cond_t wake, answer;
-  bool stop;                /* mutex */
-  uint64_t asked, answered; /* mutex: flushes */
-  stow_status status;       /* mutex: why the file was switched off */
+  bool stop;                /* guarded by mutex */
+  uint64_t asked, answered; /* guarded by mutex: numbers of flushes */
+  stow_status status;       /* guarded by mutex: why the file was stopped */
   char message[STATUS_MESSAGE_MAX];
   _Atomic bool wake_asked;
   _Atomic uint64_t written;
-  /* Below: the thread's own. */
+  /* Used only by the thread: */
   stowfile_writer writer;
   descriptor file;
   char *path;
-  uint64_t text_at;   /* of the ring's texts, what is in the file */
-  uint64_t *tickets;  /* per chunk of the ring: the life its `done` speaks of */
-  uint32_t *done;     /* …and the records of it that are in the file */
-  uint64_t *next_seq; /* per thread: the number of its first event that is not in the file */
+  uint64_t text_at;   /* how far the ring's texts are in the file */
+  uint64_t *tickets;  /* per chunk of the ring: the ticket that `done` belongs to */
+  uint32_t *done;     /* per chunk of the ring: how many of its records are in the file */
+  uint64_t *next_seq; /* per thread: number of its first event that is not in the file */
   size_t thread_capacity;
   span *spans;
-  queue *heap; /* by the time of the head */
+  queue *heap; /* ordered by the time of the head */
   size_t span_count, heap_count;
   uint64_t damaged; /* records whose check word was wrong */
 };
 
 /* ---- texts ---- */
 
-/* Of each kind, what record.c never passes. */
+/* Returns the maximum length of a text of that kind, which record.c never exceeds. */
 static uint32_t text_longest(uint32_t kind) {
   return kind == TEXT_STACK   ? STACK_FRAMES_MAX * (uint32_t)sizeof(uint32_t)
          : kind == TEXT_FRAME ? 3 * (uint32_t)sizeof(uint32_t)
                               : 4096;
 }
 
-/* The writer numbers as the ring does: both count from 1 in the same order. */
+/* Copies one text. The writer numbers texts as the ring does: both count from 1 in the same
+ * order. */
 static stow_status carry_text(drain *d, const text_entry *entry, const char *payload) {
   ASSERT(entry->length <= text_longest(entry->kind));
   uint32_t words[STACK_FRAMES_MAX];
@@ -109,7 +110,7 @@ static stow_status carry_texts(stow_trace *t, drain *d) {
     text_entry entry;
     memcpy(&entry, t->ring.texts + d->text_at, sizeof entry);
     if (entry.length > end - d->text_at - sizeof entry || entry.length > text_longest(entry.kind))
-      return stow_fail(STOW_ERR_STATE, "the trace's texts were written over by the program");
+      return stow_fail(STOW_ERR_STATE, "the program overwrote the trace's texts");
     STOW_TRY(carry_text(d, &entry, t->ring.texts + d->text_at + sizeof entry));
     d->text_at += sizeof entry + round_up(entry.length, 8);
   }
@@ -136,10 +137,10 @@ static stow_status know_thread(drain *d, uint32_t thread) {
   return STOW_OK;
 }
 
-/* While the chunks were looked at one after the other, a thread may have filled one already passed
- * and gone on to one not yet passed. What comes after such a gap waits: the file always holds the
- * beginning of what a thread recorded, without a hole, which is what joining it with the ring rests
- * on. The spans are in each thread's order. */
+/* Postpones events that come after a gap. While the chunks were visited one by one, a thread may
+ * have filled a chunk already visited and moved on to one not yet visited. The file must always
+ * hold the beginning of a thread's events without a gap, because readers rely on that to join it
+ * with the ring. Each thread's spans are in order. */
 static stow_status leave_early(drain *d) {
   uint64_t expected = 0;
   for (size_t i = 0; i < d->span_count; i++) {
@@ -152,7 +153,7 @@ static stow_status leave_early(drain *d) {
   return STOW_OK;
 }
 
-/* Everything committed that is not in the file. */
+/* Collects everything that is committed and not yet in the file. */
 static stow_status gather(stow_trace *t, drain *d) {
   ASSERT(d->spans != NULL);
   d->span_count = 0;
@@ -161,13 +162,13 @@ static stow_status gather(stow_trace *t, drain *d) {
     if ((control & 3) == CHUNK_FREE) continue;
     const ring_chunk *c = &t->ring.chunks[i];
     uint64_t ticket = atomic_load_explicit(&c->ticket, memory_order_acquire);
-    if (ticket != control >> 2) continue; /* being opened: nothing in it yet */
+    if (ticket != control >> 2) continue; /* being opened: still empty */
     if (d->tickets[i] != ticket) d->done[i] = 0;
     d->tickets[i] = ticket;
     uint32_t count = atomic_load_explicit(&c->count, memory_order_acquire);
     uint32_t thread = atomic_load_explicit(&c->thread, memory_order_relaxed);
     if (count > RING_CHUNK_RECORDS || thread == 0 || thread > atomic_load(&t->threads)) {
-      d->damaged++; /* the program wrote over it */
+      d->damaged++; /* the program overwrote it */
       continue;
     }
     d->spans[d->span_count++] =
@@ -183,8 +184,8 @@ static stow_status gather(stow_trace *t, drain *d) {
   return leave_early(d);
 }
 
-/* Brings the queue's next sound record to its head; false at its end. A damaged one (a stray store
- * of the program's) is passed over and counted. */
+/* Moves the queue's next valid record to its head. Returns false at the end. Skips and counts
+ * records that a stray store of the program damaged. */
 static bool queue_next(stow_trace *t, drain *d, queue *q) {
   ASSERT(q->at <= q->end);
   for (; q->at < q->end; q->at++) {
@@ -224,7 +225,7 @@ static void heap_build(stow_trace *t, drain *d) {
   for (size_t i = d->heap_count / 2; i-- > 0;) heap_sink(d, i);
 }
 
-/* Puts what was given to the writer into the file, then lets whole sealed chunks be used again. */
+/* Flushes the writer to the file, then frees the sealed chunks that are completely written. */
 static stow_status commit(stow_trace *t, drain *d) {
   ASSERT(d->span_count <= t->ring.chunk_count);
   STOW_TRY(stowfile_flush(&d->writer));
@@ -233,10 +234,10 @@ static stow_status commit(stow_trace *t, drain *d) {
     span *s = &d->spans[i];
     if (s->early) continue;
     d->done[s->chunk] = s->next;
-    /* Spans come in order: one whose beginning is not reached yet has nothing in the file. */
+    /* Spans are in order: a span that is not reached yet has nothing in the file. */
     if (s->first_seq <= d->next_seq[s->thread]) d->next_seq[s->thread] = s->first_seq + s->next;
     if (!s->sealed || s->next < s->end) continue;
-    s->sealed = false; /* once */
+    s->sealed = false; /* count it only once */
     atomic_store_explicit(&t->ring.control[s->chunk], s->ticket << 2 | CHUNK_FREE,
                           memory_order_release);
     atomic_fetch_sub_explicit(&t->sealed, 1, memory_order_relaxed);
@@ -245,10 +246,10 @@ static stow_status commit(stow_trace *t, drain *d) {
   return STOW_OK;
 }
 
-/* Carries every event stamped before `limit_ns`. */
+/* Writes every event stamped before `limit_ns`. */
 static stow_status pass(stow_trace *t, drain *d, uint64_t limit_ns) {
   STOW_TRY(gather(t, d));
-  STOW_TRY(carry_texts(t, d)); /* after the events were seen: their texts are there */
+  STOW_TRY(carry_texts(t, d)); /* read after the events, so their texts are there */
   heap_build(t, d);
   uint64_t carried = 0;
   while (d->heap_count > 0 && d->heap[0].head.time_ns < limit_ns) {
@@ -267,17 +268,18 @@ static stow_status pass(stow_trace *t, drain *d, uint64_t limit_ns) {
 
 /* ---- the thread ---- */
 
-/* The file is off from now on; the ring goes on alone. Said once. */
+/* Stops the file for good; the ring continues alone. Logs this once. */
 static void switch_off(stow_trace *t, drain *d, stow_status status) {
   pthread_mutex_lock(&d->mutex);
   d->status = status;
   snprintf(d->message, sizeof d->message, "%s", stow_status_message());
   pthread_mutex_unlock(&d->mutex);
   atomic_store(&t->recording, false);
-  stow_log_line(STOW_LOG_WARNING, "recording is off, the ring goes on: %s", d->message);
+  stow_log_line(STOW_LOG_WARNING, "the trace file is stopped, the ring continues: %s", d->message);
 }
 
-/* Sleeps until it is time, asked for, or the end; the flush to answer, and whether to end. */
+/* Sleeps until the next pass is due, requested, or the last one. Returns whether to end, and the
+ * flush to answer. */
 static bool drain_wait(drain *d, uint64_t *flush) {
   struct timespec until;
   uint64_t at = clock_ns() + PERIOD_NS;
@@ -315,7 +317,7 @@ static void *drain_run(void *trace) {
 
 /* ---- the file ---- */
 
-/* The program closed what it did not open: the file is opened again, if it is still there. */
+/* Reopens the file after the program closed our descriptor, if the file still exists. */
 static bool file_again(drain *d) {
   descriptor again =
       descriptor_keep(open(d->path, O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
@@ -327,8 +329,7 @@ static bool file_again(drain *d) {
   return false;
 }
 
-/* A chunk goes to the file in one call. What a failed call wrote of it is a torn end, which readers
- * drop. */
+/* Writes a chunk in one call. If it fails, the partial chunk is a torn end, which readers drop. */
 static stow_status file_put(void *context, const void *bytes, size_t count) {
   drain *d = context;
   if (!descriptor_ours(&d->file) && !file_again(d))
@@ -341,10 +342,10 @@ static stow_status file_put(void *context, const void *bytes, size_t count) {
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0)
       return stow_fail(STOW_ERR_IO,
-                       "cannot write the trace %s past %llu bytes: %s; what is there can be read; "
-                       "make room or record to another disk",
+                       "cannot write the trace %s past %llu bytes: %s; what was written can be "
+                       "read; free disk space, or record to another disk",
                        d->path, (unsigned long long)d->writer.written_bytes,
-                       done < 0 ? strerror(errno) : "nothing was taken");
+                       done < 0 ? strerror(errno) : "nothing was written");
     at += done;
     count -= (size_t)done;
   }
@@ -357,13 +358,14 @@ static stow_status file_open(drain *d, const char *path) {
   d->file = descriptor_keep(newfile_own(AT_FDCWD, path, 0, 0666));
   struct stat info;
   if (d->file.fd < 0 || fstat(d->file.fd, &info) != 0)
-    return stow_fail(STOW_ERR_IO, "cannot make the trace %s: %s", path, newfile_reason(errno));
+    return stow_fail(STOW_ERR_IO, "cannot create the trace %s: %s", path, newfile_reason(errno));
   if (S_ISREG(info.st_mode) && info.st_size != 0)
-    return stow_fail(STOW_ERR_STATE,
-                     "the trace %s exists already, with %lld bytes; remove it or name another",
-                     path, (long long)info.st_size);
+    return stow_fail(
+        STOW_ERR_STATE,
+        "the trace %s already exists, with %lld bytes; remove it, or choose another name", path,
+        (long long)info.st_size);
   stow_status status = stowfile_begin(&d->writer, file_put, d, NULL);
-  if (status != STOW_OK && S_ISREG(info.st_mode)) unlink(path); /* not even the header fitted */
+  if (status != STOW_OK && S_ISREG(info.st_mode)) unlink(path); /* not even the header fit */
   STOW_TRY(status);
   return STOW_OK;
 }
@@ -378,7 +380,7 @@ static stow_status file_close(drain *d) {
   return status;
 }
 
-/* ---- for record.c ---- */
+/* ---- called by record.c ---- */
 
 static stow_status drain_make(drain **made) {
   drain *d = calloc(1, sizeof *d);
@@ -410,7 +412,7 @@ static void drain_free_tables(drain *d) {
   d->heap = NULL;
 }
 
-/* A small thread that takes none of the program's signals. */
+/* Starts a thread with a small stack that receives none of the program's signals. */
 static stow_status drain_start_thread(stow_trace *t) {
   sigset_t all, before;
   pthread_attr_t attributes;

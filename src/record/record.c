@@ -1,8 +1,8 @@
-/* Record: opening and closing traces, and the road of one event into the ring.
+/* Record: opens and closes traces and records events in the ring.
  *
- * An event costs a clock read, a thread-local lookup and six stores. Each thread has a lane: the
- * chunk it fills and its place in it. Once in 340 events it takes the next chunk, without a lock.
- * Handles point into a static table, so that a call with a closed one is harmless. */
+ * An event costs a clock read, a thread-local lookup and six stores. Each thread has a lane: its
+ * current chunk and its position in it. After 340 events it takes the next chunk, without a lock.
+ * Handles point into a static table, so a call with a closed handle is harmless. */
 #include "record/record.h"
 
 #include <errno.h>
@@ -26,37 +26,39 @@
 enum { TRACES_MAX = 16 };
 #define RING_BYTES_DEFAULT (UINT64_C(32) << 20)
 #define TEXT_BYTES_DEFAULT (UINT64_C(32) << 20)
-/* How long an event waits for the file when the whole ring waits for it. Seen to be needed: some
- * hundred milliseconds on a machine with more busy threads than processors. */
+/* How long an event waits for the file when the whole ring is full. On a machine with more busy
+ * threads than processors, waits of some hundred milliseconds were seen. */
 #define WAIT_FOR_FILE_NS UINT64_C(2000000000)
 
-/* What one thread keeps for one trace. Only its thread touches it. */
+/* The state of one thread for one trace. Only that thread uses it. */
 typedef struct lane {
-  uint64_t serial; /* the trace's; unlike *alive: stale */
+  uint64_t serial; /* serial of the trace; if it differs from *alive, the lane is stale */
   stow_trace *trace;
-  ring_chunk *chunk; /* NULL: none is open */
+  ring_chunk *chunk; /* NULL: no chunk is open */
   uint64_t ticket;
   uint64_t seq;     /* number of this thread's next event */
-  uint64_t last_ns; /* times rise strictly within a thread: readers join ring and file by them */
-  uint32_t place;   /* of the next record in the chunk */
+  uint64_t last_ns; /* times increase strictly within a thread, because readers join ring and file
+                     * by them */
+  uint32_t place;   /* position of the next record in the chunk */
   uint32_t thread;
   struct lane *next;
 } lane;
 
 static stow_trace traces[TRACES_MAX];
 static lock registry = LOCK_INIT(LOCK_REGISTRY);
-static uint64_t last_serial;          /* registry */
-static _Atomic uint64_t *alive_words; /* registry; one a trace, in a page of their own */
+static uint64_t last_serial;          /* guarded by the registry lock */
+static _Atomic uint64_t *alive_words; /* guarded by the registry lock; one per trace, in a page of
+                                       * their own */
 static pthread_key_t lane_key;        /* frees a thread's lanes when it ends */
 
 static _Thread_local struct {
-  lane *lanes; /* the latest used first */
+  lane *lanes; /* the most recently used first */
   volatile bool
-      inside; /* an event is being recorded; a signal handler that finds it so keeps out */
+      inside; /* an event is being recorded; a signal handler that finds it set records nothing */
   bool muted;
 } self;
 
-/* Keeps what the calling thread does out of every trace. */
+/* Stops all recording on the calling thread. */
 static void mute_thread(void) {
   self.muted = true;
 }
@@ -74,7 +76,7 @@ static void lane_give_chunk(lane *l) {
   bool for_file = atomic_load_explicit(&t->recording, memory_order_relaxed);
   ring_seal(&t->ring, l->chunk, l->ticket, for_file);
   l->chunk = NULL;
-  /* A quarter of the ring waits: the file's thread should not sleep until its time is up. */
+  /* A quarter of the ring is waiting, so wake the file's thread now. */
   if (for_file &&
       atomic_fetch_add_explicit(&t->sealed, 1, memory_order_relaxed) + 1 >= t->ring.chunk_count / 4)
     drain_wake(t);
@@ -89,7 +91,7 @@ static void lanes_end(void *list) {
   self.lanes = NULL;
 }
 
-/* Adds a fact; the caller holds the lock. A longer one than anyone reads is cut. */
+/* Adds a fact; the caller holds the lock. Truncates a fact that is longer than readers accept. */
 static stow_status trace_add_fact(stow_trace *t, const char *key, const char *value) {
   ASSERT(lock_held(&t->lock));
   ASSERT(key != NULL && value != NULL);
@@ -99,9 +101,9 @@ static stow_status trace_add_fact(stow_trace *t, const char *key, const char *va
   return ring_text(&t->ring, TEXT_FACT, text, (uint32_t)length);
 }
 
-/* Tells readers which thread of the system a lane's number is. Without room for it the events stand
- * all the same. */
-static void lane_tell_thread(stow_trace *t, uint64_t serial, uint32_t thread) {
+/* Records the system's ID of the thread behind a lane's number. If there is no space for it, the
+ * events remain valid. */
+static void lane_record_thread(stow_trace *t, uint64_t serial, uint32_t thread) {
   char name[16] = "", key[32], value[48];
   prctl(PR_GET_NAME, name, 0, 0, 0);
   snprintf(key, sizeof key, "thread.%u", thread);
@@ -118,12 +120,13 @@ static lane *lane_make(stow_trace *t, uint64_t serial) {
   l->serial = serial;
   l->trace = t;
   l->thread = atomic_fetch_add(&t->threads, 1) + 1;
-  lane_tell_thread(t, serial, l->thread);
+  lane_record_thread(t, serial, l->thread);
   return l;
 }
 
-/* The lane of this thread for this trace, moved to the front; stale ones are dropped on the way.
- * NULL: closed, muted, or no memory (counted). */
+/* Returns this thread's lane for this trace and moves it to the front; drops stale lanes on the
+ * way. Returns NULL if the trace is closed, the thread is muted, or there is no memory
+ * (counted). */
 static lane *lane_find(stow_trace *t) {
   ASSERT(t->alive != NULL);
   uint64_t serial = serial_of(t);
@@ -152,9 +155,9 @@ static lane *lane_find(stow_trace *t) {
   return found;
 }
 
-/* Opens the next chunk for a lane that has none. While a file is written and everything waits for
- * it, the program waits too: a recording with a hole cannot be replayed. But only once: after a
- * wait in vain (a disk that hangs) nobody waits until the file has moved again. */
+/* Opens the next chunk for a lane that has none. If a file is written and every chunk waits for it,
+ * the program waits too, because a recording with a gap cannot be replayed. It waits only once:
+ * after a wait that failed (a disk that hangs) no event waits until the file has advanced again. */
 static bool lane_take_chunk(lane *l) {
   ASSERT(l->chunk == NULL);
   stow_trace *t = l->trace;
@@ -224,7 +227,7 @@ stow_status stow_trace_launch(stow_trace *t, const stow_trace_launch_info *given
   if (launch.touches == NULL && launch.touch_count > 0)
     return stow_fail(STOW_ERR_INVALID, "stow_trace_launch: %zu touches: touches is NULL",
                      launch.touch_count);
-  /* A first touch without a size travels in the launch itself. */
+  /* A first touch without a size is stored in the launch itself. */
   size_t i = launch.touch_count > 0 && launch.touches[0].bytes == 0;
   stow_trace_record e = {.addr = i > 0 ? launch.touches[0].addr : 0,
                          .bytes = launch.device_ns,
@@ -249,7 +252,7 @@ static stow_status trace_not_open(void) {
                                    "by a child, which opens its own)");
 }
 
-/* Takes the lock of an open trace. */
+/* Locks an open trace. */
 static stow_status trace_enter(stow_trace *t) {
   if (t == NULL) return stow_fail(STOW_ERR_INVALID, "no trace given");
   if (t->alive == NULL || serial_of(t) == 0) return trace_not_open();
@@ -309,8 +312,8 @@ stow_status stow_trace_mark_end(stow_trace *t, const char *name) {
 
 /* ---- opening and closing ---- */
 
-/* A child of fork has no trace: its copies are closed, and its view of the ring becomes memory of
- * its own, so that not even a stray store reaches the parent's. */
+/* Closes all traces in a child of fork. Its view of the ring becomes private memory, so not even a
+ * stray store reaches the parent's ring. */
 static void child_after_fork(void) {
   lock_init(&registry, LOCK_REGISTRY);
   for (int i = 0; i < TRACES_MAX; i++) {
@@ -319,12 +322,13 @@ static void child_after_fork(void) {
     atomic_store(t->alive, 0);
     ring_detach(&t->ring);
     lock_init(&t->lock, LOCK_TRACE);
-    t->drain = NULL; /* its thread is not here; its memory and file belong to the parent */
+    t->drain = NULL; /* the thread does not exist in the child; its memory and file belong to the
+                      * parent */
     t->used = false;
   }
 }
 
-/* Process-wide things, made at the first opening. */
+/* Initializes what the process shares, when the first trace is opened. */
 static stow_status registry_start(void) {
   ASSERT(lock_held(&registry));
   if (alive_words != NULL) return STOW_OK;
@@ -336,14 +340,14 @@ static stow_status registry_start(void) {
     pthread_key_delete(lane_key);
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a trace");
   }
-  /* Kernels before 4.14 lack it; there the handler above does it alone. */
+  /* Kernels before 4.14 do not support this; there, only the handler above does it. */
   madvise(page, RING_PAGE, MADV_WIPEONFORK);
   alive_words = page;
   for (int i = 0; i < TRACES_MAX; i++) traces[i].alive = &alive_words[i];
   return STOW_OK;
 }
 
-/* A slot that is not in use, the one closed longest ago; its old addresses go. */
+/* Returns an unused slot, the one closed longest ago, and unmaps its old addresses. */
 static stow_trace *registry_take(void) {
   ASSERT(lock_held(&registry));
   stow_trace *best = NULL;
@@ -364,16 +368,16 @@ static stow_status options_check(stow_trace_options *o, const stow_trace_options
   if (o->ring_bytes == 0) o->ring_bytes = RING_BYTES_DEFAULT;
   if (o->text_bytes == 0) o->text_bytes = TEXT_BYTES_DEFAULT;
   if (o->ring_bytes < RING_BYTES_MIN || o->ring_bytes > RING_BYTES_MAX)
-    return stow_fail(STOW_ERR_INVALID, "a ring of %" PRIu64 " bytes; give 64 KiB to 64 GiB",
+    return stow_fail(STOW_ERR_INVALID, "ring_bytes of %" PRIu64 ": must be 64 KiB to 64 GiB",
                      o->ring_bytes);
   if (o->text_bytes < TEXT_BYTES_MIN || o->text_bytes > TEXT_BYTES_MAX)
-    return stow_fail(STOW_ERR_INVALID, "text room of %" PRIu64 " bytes; give 64 KiB to 1 GiB",
+    return stow_fail(STOW_ERR_INVALID, "text_bytes of %" PRIu64 ": must be 64 KiB to 1 GiB",
                      o->text_bytes);
   return STOW_OK;
 }
 
-/* What a reader wants to know of the process, and the clock, said by the trace itself. */
-static void trace_tell_process(stow_trace *t) {
+/* Records facts about the process and the clock that readers need. */
+static void trace_record_process(stow_trace *t) {
   char text[4096];
   const ring_header *h = t->ring.header;
   stow_trace_fact(t, "source", "stow");
@@ -388,11 +392,12 @@ static void trace_tell_process(stow_trace *t) {
   if (f == NULL) return;
   size_t n = fread(text, 1, sizeof text - 1, f);
   fclose(f);
-  if (n == sizeof text - 1) /* the last word is cut: half a URL could show half a password */
+  if (n == sizeof text - 1) /* drop the last word, which is cut: half a URL could show half a
+                             * password */
     while (n > 0 && text[n - 1] != '\0') n--;
   while (n > 0 && text[n - 1] == '\0') n--;
   text[n] = '\0';
-  text_hide_command(text, &n); /* a recording is sent to others */
+  text_hide_command(text, &n); /* recordings are shared with others */
   for (size_t i = 0; i < n; i++)
     if (text[i] == '\0') text[i] = ' ';
   text[n < 1023 ? n : 1023] = '\0';
@@ -414,7 +419,7 @@ static stow_status trace_start(stow_trace *t, const stow_trace_options *o, uint6
   if (status == STOW_OK) {
     stackset_start(&t->texts, &t->ring);
     atomic_store_explicit(t->alive, serial, memory_order_release);
-    trace_tell_process(t);
+    trace_record_process(t);
     t->mute_thread = mute_thread;
     if (o->record_path != NULL) status = drain_start(t, o->record_path);
     if (status != STOW_OK) {
@@ -427,7 +432,8 @@ static stow_status trace_start(stow_trace *t, const stow_trace_options *o, uint6
 }
 
 stow_status stow_trace_open(stow_trace **trace, const stow_trace_options *given) {
-  if (trace == NULL) return stow_fail(STOW_ERR_INVALID, "no place for the trace given");
+  if (trace == NULL)
+    return stow_fail(STOW_ERR_INVALID, "stow_trace_open: the result pointer is NULL");
   *trace = NULL;
   stow_trace_options o;
   STOW_TRY(options_check(&o, given));
@@ -438,7 +444,7 @@ stow_status stow_trace_open(stow_trace **trace, const stow_trace_options *given)
   lock_give(&registry);
   if (status != STOW_OK) return status;
   if (t == NULL)
-    return stow_fail(STOW_ERR_STATE, "%d traces are open already; close one first", TRACES_MAX);
+    return stow_fail(STOW_ERR_STATE, "%d traces are already open; close one first", TRACES_MAX);
 
   status = trace_start(t, &o, serial);
   if (status != STOW_OK) {
@@ -461,8 +467,8 @@ stow_status stow_trace_close(stow_trace *t) {
   uint64_t serial = t->used ? atomic_exchange(t->alive, 0) : 0;
   lock_give(&registry);
   if (serial == 0) return trace_not_open();
-  /* From here on no event finds a lane; one that is under way ends in the ring or in the plain
-   * memory that takes its place. */
+  /* From here on no event finds a lane. An event in progress ends in the ring, or in the plain
+   * memory that replaces it. */
   ring_quiet quiet;
   ring_quiet_begin(&quiet);
   stow_status status = atomic_load(&t->has_file) ? drain_stop(t) : STOW_OK;
@@ -487,7 +493,7 @@ stow_status stow_trace_flush(stow_trace *t) {
 
 stow_status stow_trace_get_stats(stow_trace *t, stow_trace_stats *to) {
   stow_trace_stats full = STOW_TRACE_STATS_INIT, *stats = &full;
-  STOW_TRY(growing_write(to, &full, sizeof full, "stow_trace_stats")); /* zeros after a failure */
+  STOW_TRY(growing_write(to, &full, sizeof full, "stow_trace_stats")); /* zeros on failure */
   STOW_TRY(trace_enter(t));
   const ring_header *h = t->ring.header;
   stats->skipped_events = atomic_load_explicit(&h->skipped_events, memory_order_relaxed);

@@ -1,7 +1,7 @@
-/* Record, fed by a heap: a sink that turns a heap's events into the trace's.
+/* Record of a heap: a sink that records a heap's events in a trace.
  *
- * Called on the thread that allocates, with no lock of the heap's held; takes none of its own but
- * for a tag seen the first time. */
+ * Called on the allocating thread, with no lock of the heap held. Takes a lock only for a tag it
+ * sees for the first time. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,19 +13,20 @@
 #include "base/lock.h"
 #include "base/status.h"
 
-/* One heap that feeds one trace. */
+/* Connects one heap to one trace. */
 typedef struct feed {
   stow_trace *trace;
   stow_heap *heap;
   uint16_t device;
   struct feed *next;                             /* guarded by `feeds_lock` */
-  _Atomic uint32_t tags[STOW_TAG_COUNT_MAX + 1]; /* the heap's number → the trace's; 0: not yet */
+  _Atomic uint32_t tags[STOW_TAG_COUNT_MAX + 1]; /* the heap's tag number → the trace's; 0: not
+                                                  * known yet */
 } feed;
 
 static lock feeds_lock = LOCK_INIT(LOCK_REGISTRY);
 static feed *feeds;
 
-/* Pressure is a question, not something that happened. */
+/* All kinds except pressure, which is a question and not an action. */
 #define FEED_KINDS (STOW_EVENT_ALL & ~STOW_EVENT_BIT(STOW_EVENT_PRESSURE))
 
 static uint32_t feed_tag(feed *f, uint32_t tag) {
@@ -38,7 +39,7 @@ static uint32_t feed_tag(feed *f, uint32_t tag) {
 }
 
 static uint64_t feed_event(void *user, const stow_heap_event *event) {
-  /* A free is told as done: its memory may be used again on its stream from here on. */
+  /* A free is recorded as completed: its stream can reuse the memory at once. */
   static const uint8_t kinds[STOW_EVENT_COUNT] = {
       [STOW_EVENT_ALLOC] = STOW_TRACE_ALLOC,     [STOW_EVENT_FREE] = STOW_TRACE_FREE,
       [STOW_EVENT_MAP] = STOW_TRACE_SEGMENT_MAP, [STOW_EVENT_UNMAP] = STOW_TRACE_SEGMENT_UNMAP,
@@ -75,8 +76,8 @@ static feed *feed_take(stow_trace *trace, stow_heap *heap) {
   return found;
 }
 
-/* The card, for whoever reads the trace elsewhere. */
-static stow_status feed_tell_device(feed *f) {
+/* Records the device, for readers on other machines. */
+static stow_status feed_record_device(feed *f) {
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
   char text[24];
   STOW_TRY(stow_device_get_props(stow_heap_device(f->heap), &props));
@@ -93,7 +94,7 @@ stow_status stow_trace_add_heap(stow_trace *trace, stow_heap *heap) {
   if (f == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to record a heap");
   f->trace = trace;
   f->heap = heap;
-  stow_status status = feed_tell_device(f);
+  stow_status status = feed_record_device(f);
   if (status == STOW_OK) status = stow_heap_add_sink(heap, feed_event, f, FEED_KINDS);
   if (status != STOW_OK) {
     free(f);
@@ -109,8 +110,8 @@ stow_status stow_trace_add_heap(stow_trace *trace, stow_heap *heap) {
 stow_status stow_trace_remove_heap(stow_trace *trace, stow_heap *heap) {
   feed *f = feed_take(trace, heap);
   if (f == NULL)
-    return stow_fail(STOW_ERR_NOT_FOUND, "this heap is not recorded by this trace; nothing to end");
-  /* Waits until no thread is inside. A heap that was closed first has no sinks any more. */
+    return stow_fail(STOW_ERR_NOT_FOUND, "this trace does not record this heap; add it first");
+  /* Waits until no thread is inside the sink. A heap that was closed first has no sinks left. */
   stow_status status = stow_heap_remove_sink(heap, feed_event, f);
   free(f);
   return status == STOW_ERR_STATE ? STOW_OK : status;

@@ -1,4 +1,4 @@
-/* Stackset: interning into the ring, native frames resolved once, the key table's slow road. */
+/* Stackset: stores texts in the ring, resolves native frames once, and adds keys to the table. */
 #include "record/stackset.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ void stackset_start(stackset *s, ring *r) {
   ASSERT(r != NULL);
   s->ring = r;
   s->key_count = 0;
-  /* Keys are the caller's: if they are not stable, the table must not grow for ever. */
+  /* Callers choose the keys. If they are not stable, the table must not grow without bound. */
   s->key_max = r->text_max / 64;
   memset(s->counts, 0, sizeof s->counts);
   key_table *t = atomic_load(&s->keys);
@@ -38,14 +38,14 @@ static bool text_equals(const ring *r, uint64_t offset, text_kind kind, const vo
          (length == 0 || memcmp(r->texts + offset + sizeof entry, payload, length) == 0);
 }
 
-/* The number of one text, appended to the ring if it is new. */
+/* Returns the number of a text; appends it to the ring if it is new. */
 static stow_status text_number(stackset *s, text_kind kind, const void *payload, uint32_t length,
                                uint32_t *number) {
   ASSERT(number != NULL);
   ASSERT(s->ring != NULL);
   *number = 0;
   uint64_t hash = hash_bytes(payload, length, (uint64_t)kind);
-  /* Equal hashes of unlike texts step on to the next key; the chain ends at an empty one. */
+  /* Different texts with equal hashes use the next key; the chain ends at an empty one. */
   for (uint64_t *have; (have = map_get(&s->index, hash)) != NULL; hash++) {
     if (!text_equals(s->ring, *have >> 32 << 3, kind, payload, length)) continue;
     *number = (uint32_t)*have;
@@ -64,7 +64,7 @@ static stow_status text_number(stackset *s, text_kind kind, const void *payload,
   return STOW_OK;
 }
 
-/* A name longer than anyone reads is cut, at a whole UTF-8 character. */
+/* Truncates a name that is longer than readers accept, at a whole UTF-8 character. */
 stow_status stackset_name(stackset *s, const char *name, uint32_t *number) {
   ASSERT(name != NULL);
   size_t length = strnlen(name, NAME_BYTES_MAX + 1);
@@ -83,9 +83,9 @@ static stow_status stackset_frame(stackset *s, const char *name, const char *fil
   return text_number(s, TEXT_FRAME, words, sizeof words, number);
 }
 
-/* Symbol and library of an address, or the library and the offset in it where no symbol is
- * exported; line 0. Resolved once: modules that come and go at the same address are told apart only
- * by the caller's key. */
+/* Resolves an address to symbol and library, or, if no symbol is exported, to the library and an
+ * offset; the line is 0. Resolves each address once: only the caller's key distinguishes modules
+ * that are loaded at the same address in turn. */
 static stow_status stackset_native(stackset *s, const void *address, uint32_t *number) {
   ASSERT(number != NULL);
   const uint64_t *known = map_get(&s->addresses, (uint64_t)(uintptr_t)address);
@@ -136,8 +136,8 @@ static key_table *key_grow(stackset *s, key_table *t) {
   return bigger;
 }
 
-/* A key that cannot be remembered (no memory, too many) only costs time: its stack is found by
- * content. */
+/* Adds a key. A key that cannot be added (no memory, too many keys) only costs time, because its
+ * stack is then looked up by content. */
 static void key_add(stackset *s, uint64_t key, uint32_t number) {
   if (key == 0 || s->key_count >= s->key_max) return;
   key_table *t = atomic_load_explicit(&s->keys, memory_order_relaxed);

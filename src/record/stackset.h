@@ -1,9 +1,8 @@
-/* Stackset: the texts of a trace (names, frames, stacks), each kept once and numbered, and the
- * lock-free table from a caller's key to the number of its stack.
+/* Stackset: stores each text of a trace (name, frame, stack) once and numbers it. A lock-free table
+ * maps a caller's key to the number of its stack.
  *
- * record.c calls it. The texts themselves stand in the ring, where a reader finds them after a
- * crash; here is only the index to find one again. All but stackset_find is called with the trace's
- * lock held. */
+ * Called by record.c. The texts themselves are in the ring, where a reader finds them after a
+ * crash; this is only the index. All functions except stackset_find require the trace's lock. */
 #ifndef RECORD_STACKSET_H
 #define RECORD_STACKSET_H
 
@@ -19,8 +18,8 @@ typedef struct key_slot {
   _Atomic uint32_t number;
 } key_slot;
 
-/* Readers probe a table that never moves; growing makes a new one and keeps the old for readers
- * that are still in it (all together at most twice the newest). */
+/* Readers probe a table that never moves. Growing creates a new table and keeps the old one for
+ * readers that still use it (together at most twice the size of the newest). */
 typedef struct key_table {
   struct key_table *older;
   uint64_t capacity; /* a power of two */
@@ -37,18 +36,18 @@ typedef struct stackset {
   uint64_t key_count, key_max;
 } stackset;
 
-/* Starts over for a new ring. Key tables of an earlier life are emptied and used again: a thread
- * that lingers in one finds nothing, or a number that no longer matters. */
+/* Starts over for a new ring. Clears and reuses the key tables of the previous trace: a thread that
+ * still reads one finds nothing, or a number that no longer matters. */
 void stackset_start(stackset *s, ring *r);
-/* Frees the index; the key tables stay (above). */
+/* Frees the index. Keeps the key tables (see above). */
 void stackset_stop(stackset *s);
 
-/* The number of one name or stack, appended to the ring if it is new. */
+/* Returns the number of a name or stack; appends it to the ring if it is new. */
 stow_status stackset_name(stackset *s, const char *name, uint32_t *number);
 stow_status stackset_stack(stackset *s, uint64_t key, const stow_trace_frame *frames, size_t count,
                            uint32_t *number);
 
-/* The number known for a key (not 0), or 0. From any thread, no lock. */
+/* Returns the number known for a key (not 0), or 0. Any thread may call it, without the lock. */
 static inline uint32_t stackset_find(stackset *s, uint64_t key) {
   key_table *t = atomic_load_explicit(&s->keys, memory_order_acquire);
   if (t == NULL) return 0;

@@ -15,7 +15,7 @@ typedef struct csv_row {
   char text[1024];
   char *fields[CSV_TRACE_FIELDS];
   size_t count;
-  uint64_t line; /* of the file, from 1 */
+  uint64_t line; /* line of the file, from 1 */
 } csv_row;
 
 /* Reads the next non-empty row; *more is false at the end. */
@@ -27,7 +27,7 @@ bool csv_number(const char *text, uint64_t *value);
 
 /* Thread,Time,Action,Pointer,Size,Stream. */
 stow_status rmm_log_read(recording *r, input *in, uint64_t max_work_bytes);
-/* id,lower,upper,size[,offset…]: each row is one buffer, live in [lower, upper). */
+/* Reads id,lower,upper,size[,offset…]: each row is one buffer, live in [lower, upper). */
 stow_status minimalloc_read(recording *r, input *in, uint64_t max_work_bytes);
 
 #endif

@@ -48,7 +48,7 @@ static int64_t most(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-/* a - b, wrapping like add. */
+/* Returns a - b, wrapping like add. */
 static int64_t minus(int64_t a, int64_t b) {
   return (int64_t)((uint64_t)a - (uint64_t)b);
 }

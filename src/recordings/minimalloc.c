@@ -12,8 +12,8 @@ typedef struct row_columns {
   int id, lower, upper, size, offset;
 } row_columns;
 
-/* At equal times ends come before beginnings; otherwise the file's order (`stack_id` numbers the
- * rows while they are sorted). */
+/* Orders events by time; at equal times ends come before beginnings, then the file's order
+ * (`stack_id` numbers the rows while they are sorted). */
 static int compare_events(const void *a, const void *b) {
   const event *x = a, *y = b;
   if (x->time_ns != y->time_ns) return x->time_ns < y->time_ns ? -1 : 1;
@@ -44,7 +44,7 @@ static const char *field(const csv_row *row, int column) {
   return column >= 0 && (size_t)column < row->count ? row->fields[column] : "";
 }
 
-/* The rows are one problem, not a log: one bad row invalidates the file. */
+/* Reports a bad row. The rows are one problem, not a log, so one bad row invalidates the file. */
 static stow_status wrong(const csv_row *row, const input *in, const char *what, const char *text) {
   return stow_fail(STOW_ERR_FORMAT, "%s: line %llu: %s \"%s\"", in->name,
                    (unsigned long long)row->line, what, text);
@@ -81,7 +81,7 @@ static stow_status read_row(recording *r, const input *in, const csv_row *row, c
 }
 
 stow_status minimalloc_read(recording *r, input *in, uint64_t max_work_bytes) {
-  (void)max_work_bytes; /* needs only one row besides the recording */
+  (void)max_work_bytes; /* needs memory for one row only, in addition to the recording */
   csv_row row = {.line = 0};
   row_columns columns;
   bool more;

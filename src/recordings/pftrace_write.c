@@ -242,7 +242,8 @@ static void intern_fixed(writer *w) {
   end_interned(w, true);
 }
 
-/* Frame ids and name ids count from 1; one more of each stands for "no stack recorded". */
+/* Interns the frames. Frame IDs and name IDs count from 1; one more of each represents "no stack
+ * recorded". */
 static void intern_frames(writer *w) {
   const recording *r = w->r;
   for (uint64_t id = 1; id <= r->frame_count + 1; id++) {
@@ -273,7 +274,7 @@ static void intern_frames(writer *w) {
   if (w->nested.length > 0) end_interned(w, false);
 }
 
-/* Perfetto lists the outermost frame first, a recording the innermost. */
+/* Interns the stacks. Perfetto lists the outermost frame first, a recording the innermost. */
 static void intern_stacks(writer *w) {
   const recording *r = w->r;
   for (uint64_t id = 1; id <= r->stack_count + 1; id++) {
@@ -398,7 +399,7 @@ static void put_instant(writer *w, const event *e) {
 
 /* ---- heap profiles ---- */
 
-/* Live memory by stack, as heapprofd writes it. */
+/* Writes live memory by stack, as heapprofd does. */
 static void put_profile(writer *w, size_t device, uint64_t time_ns) {
   const device_state *d = &w->devices[device];
   char name[32];

@@ -117,7 +117,7 @@ stow_status recording_origin(recording *r, uint32_t *id, const origin *of) {
     *id = r->origin_last;
     return STOW_OK;
   }
-  /* Without the structure's padding. */
+  /* The members without the structure's padding. */
   uint64_t key[3] = {of->stream, (uint64_t)of->thread << 32 | of->tag_id,
                      (uint64_t)of->device << 8 | of->tier};
   uint64_t hash = hash_bytes(key, sizeof key, r->seed);

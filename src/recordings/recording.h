@@ -58,7 +58,7 @@ typedef struct recording {
   recording_source source;
   uint32_t error_id;       /* the error text recorded with it */
   uint32_t device_name_id; /* the device, if known */
-  uint64_t device_bytes;   /* its size; 0 if unknown */
+  uint64_t device_bytes;   /* size of the device; 0: unknown */
   uint64_t max_bytes;      /* budget for all of the above; 0: no bound. Above it: STOW_ERR_BUDGET */
   uint64_t held_bytes;     /* current size of the tables */
   /* Counts of what was skipped, for the report. */
@@ -66,12 +66,12 @@ typedef struct recording {
   uint64_t unknown_fields; /* distinct unknown field names */
   uint64_t unknown_frees;  /* frees of blocks whose allocation was not seen, if the reader can
                             * detect them */
-  uint64_t bad_values;     /* of the wrong type, negative, or out of range */
+  uint64_t bad_values;     /* values of the wrong type, negative, or out of range */
   uint64_t torn_bytes;     /* at the end of a file whose writer was interrupted */
-  uint64_t damaged_chunks; /* of a .stow file: dropped, the rest was used */
+  uint64_t damaged_chunks; /* chunks of a .stow file that were dropped; the rest was used */
   bool ended;              /* the writer finished (false only for a .stow file) */
   map origin_index, frame_index, stack_index; /* hash of content → id, for interning */
-  uint64_t seed;        /* of those hashes, random so that collisions cannot be crafted */
+  uint64_t seed;        /* seed of those hashes, random so that collisions cannot be crafted */
   uint32_t origin_last; /* the last result: the next lookup is usually the same */
 } recording;
 
@@ -82,13 +82,13 @@ void recording_free(recording *r);
 
 /* Append functions. Each fails only for memory or budget and then leaves the recording
  * unchanged. */
-/* `of` is the event's origin; NULL if origin_id is already set. */
+/* Adds an event. `of` is its origin; NULL if origin_id is already set. */
 stow_status recording_add_event(recording *r, const event *e, const origin *of);
 stow_status recording_add_segment(recording *r, const segment *s);
 stow_status recording_add_block(recording *r, const block *b);
 stow_status recording_add_setting(recording *r, const char *key, const char *value);
 stow_status recording_add_fact(recording *r, const char *key, const char *value);
-/* Interned: equal content yields the same id. */
+/* Interns an origin: equal contents get the same ID. */
 stow_status recording_origin(recording *r, uint32_t *id, const origin *of);
 stow_status recording_name(recording *r, uint32_t *id, const char *bytes, size_t count);
 stow_status recording_frame(recording *r, uint32_t *id, uint32_t name_id, uint32_t file_id,
@@ -108,9 +108,10 @@ const char *recording_text(const recording *r, uint32_t name_id);
 /* Returns NULL if the key was not set. */
 const char *recording_setting(const recording *r, const char *key);
 const char *recording_fact(const recording *r, const char *key);
-/* The name id of the value that was added last for `key`; 0 if there is none. */
+/* Returns the name ID of the value added last for `key`; 0 if there is none. */
 uint32_t recording_fact_id(const recording *r, const char *key);
-/* The fact that says what a Python program was doing when it ran out (advise/program.h). */
+/* The fact that describes what a Python program was doing when it ran out of memory
+ * (advise/program.h). */
 #define RECORDING_PROGRAM "program"
 
 #endif

@@ -24,7 +24,7 @@ typedef enum recording_kind {
 /* Bounds for one file; a zero field means the default. */
 typedef struct recording_limits {
   input_limits input;
-  uint64_t max_work_bytes; /* besides the recording itself; default 512 MiB */
+  uint64_t max_work_bytes; /* in addition to the recording itself; default 512 MiB */
 } recording_limits;
 
 /* Reads `path` ("-": standard input) into `r`, which must be empty (recording_init; its max_bytes
@@ -45,7 +45,7 @@ stow_status recording_sniff(recording_kind *kind, input *in);
 stow_status recording_write(const recording *r, const char *path, recording_kind kind,
                             uint64_t *left_out);
 
-/* "snapshot", "stow", …; KIND_COUNT if there is none of that name. */
+/* Return "snapshot", "stow", …; KIND_COUNT if there is no such name. */
 const char *recording_kind_name(recording_kind kind);
 recording_kind recording_kind_named(const char *name);
 /* Returns the kind for the ending of a file name; KIND_AUTO if unknown. */

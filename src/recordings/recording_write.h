@@ -8,19 +8,19 @@
 #include "files/outfile.h"
 #include "recordings/recording.h"
 
-/* PyTorch's snapshot pickle, protocol 4: memory_viz opens it. */
+/* Writes PyTorch's snapshot pickle, protocol 4, for memory_viz. */
 stow_status torch_snapshot_write(const recording *r, outfile *out, uint64_t *left_out);
-/* Chrome's trace JSON, which Perfetto reads: memory curves, marks, failures. */
+/* Writes Chrome's trace JSON, which Perfetto reads: memory curves, marks, failures. */
 stow_status perfetto_write(const recording *r, outfile *out, uint64_t *left_out);
-/* Perfetto's own format, protobuf: the same curves and marks, every allocation and free with its
- * call stack, and the live memory by stack at the peak and at the end. */
+/* Writes Perfetto's own protobuf format: the same curves and marks, every allocation and free with
+ * its call stack, and the live memory by stack at the peak and at the end. */
 stow_status pftrace_write(const recording *r, outfile *out, uint64_t *left_out);
-/* A TensorBoard event file: memory curves as scalars. */
+/* Writes a TensorBoard event file: memory curves as scalars. */
 stow_status tensorboard_write(const recording *r, outfile *out, uint64_t *left_out);
-/* One event per row, with a heading. */
+/* Writes one event per row, with a heading. */
 stow_status csv_trace_write(const recording *r, outfile *out, uint64_t *left_out);
 
-/* "alloc", "free_requested", …: PyTorch's words where it has one. */
+/* Returns "alloc", "free_requested", …: PyTorch's words if it has one. */
 const char *event_kind_name(uint8_t kind);
 
 /* ---- for torch_snapshot_write ---- */

@@ -69,14 +69,14 @@ static bool parse_kind(const char *text, event *e) {
   return true;
 }
 
-/* Frees of blocks that were not allocated here are normal (the log began late): counted and
- * kept. */
+/* Tracks live blocks. Frees of blocks that were not allocated here are normal (the log began late);
+ * they are counted and kept. */
 static stow_status track(reader *x, const event *e) {
   if (e->kind == EVENT_ALLOC) {
     if (map_get(&x->live, e->addr) != NULL) x->r->bad_values++;
     if (x->live.count > x->max_work_bytes / (4 * sizeof(map_slot)))
-      return stow_fail(STOW_ERR_BUDGET, "%s: more blocks live at once (%zu) than allowed",
-                       x->in->name, x->live.count);
+      return stow_fail(STOW_ERR_BUDGET, "%s: too many blocks are live at once (%zu)", x->in->name,
+                       x->live.count);
     return map_put(&x->live, e->addr, 1);
   }
   if (e->kind == EVENT_FREE && !map_remove(&x->live, e->addr, NULL)) x->r->unknown_frees++;

@@ -23,8 +23,8 @@ static uint64_t key_of(const recording *r, const event *e, uint64_t addr) {
 
 static stow_status put_granules(held *h, const recording *r, size_t number) {
   const event *e = &r->events[number];
-  /* No device can have made a mapping above these bounds, and the loop below would run as long as a
-   * number in the file says. */
+  /* No device can have created a larger mapping, and the loop below would otherwise run as long as
+   * a number in the file says. */
   if (e->bytes > MAPPING_MAX || e->bytes / GRANULE > GRANULES_MAX - h->granules_seen)
     return STOW_OK;
   h->granules_seen += e->bytes / GRANULE;
@@ -137,7 +137,7 @@ static void fill(rebuilt *out, const recording *r, const event **live, size_t co
       const event *e = live[at];
       uint16_t device = event_origin(r, e)->device;
       if (device > s->device || (device == s->device && e->addr >= end)) break;
-      if (device < s->device || e->addr < behind) continue; /* in no segment */
+      if (device < s->device || e->addr < behind) continue; /* not in any segment */
       if (e->addr > behind) add_block(out, behind, e->addr - behind, NULL);
       uint64_t bytes = round_up(e->bytes < end ? e->bytes : end, 512);
       if (bytes > end - e->addr) bytes = end - e->addr;

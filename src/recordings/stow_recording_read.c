@@ -24,10 +24,11 @@ typedef struct reader {
   uint8_t *raw; /* one chunk, decompressed */
   size_t raw_capacity;
   ZSTD_DCtx *decompressor;
-  const uint8_t *at, *end; /* in raw */
+  const uint8_t *at, *end; /* positions in raw */
   id_map names, frames, stacks;
   uint64_t max_work_bytes, work_bytes;
-  uint64_t stored_total, raw_total; /* of the chunks so far, against bombs */
+  uint64_t stored_total, raw_total; /* totals over the chunks so far, to detect decompression
+                                     * bombs */
   uint64_t chunk_offset, events_seen, events_said;
   bool ended;
 } reader;

@@ -57,7 +57,7 @@ static void put_bytes(buffer *b, unsigned number, const void *bytes, size_t coun
   buffer_append(b, bytes, count);
 }
 
-/* The wire format and all supported machines are little-endian. */
+/* Writes a record. The wire format and all supported machines are little-endian. */
 static void put_record(writer *w) {
   uint64_t length = w->message.length;
   uint32_t crc = masked_crc(w, &length, 8);
@@ -111,7 +111,7 @@ typedef struct pending {
   size_t count; /* events of the device still to come */
 } pending;
 
-/* One pass over all devices. Writes the highest point of each stretch of a device's events. */
+/* Writes the highest point of each interval of a device's events, in one pass over all devices. */
 static stow_status put_curves(writer *w, const recording *r, curve *c) {
   pending *all = calloc(c->device_count, sizeof *all);
   if (all == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for memory curves");

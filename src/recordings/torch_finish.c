@@ -102,7 +102,7 @@ static stow_status merge_by_time(recording *r, const event *more, size_t count) 
   return STOW_OK;
 }
 
-/* The reader set device 0. */
+/* Sets the device of events; the reader has set device 0. */
 static stow_status set_device(recording *r, event *events, size_t count, uint16_t device) {
   for (size_t i = 0; i < count && device != 0; i++) {
     origin of = *event_origin(r, &events[i]);

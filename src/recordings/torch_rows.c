@@ -149,8 +149,8 @@ static stow_status read_frame(torch_reader *t, pickle_value *out, const pickle_v
   return STOW_OK;
 }
 
-/* {"name": str, "filename": str, "line": int}, as every PyTorch version writes it; NULL
- * otherwise. */
+/* Returns the frame of {"name": str, "filename": str, "line": int}, as every PyTorch version writes
+ * it; NULL for anything else. */
 static torch_frame *cached_frame(torch_reader *t, const pickle_value *pairs, size_t count) {
   if (count != 3 || pairs[0].aux != KEY_NAME || pairs[2].aux != KEY_FILENAME ||
       pairs[4].aux != KEY_LINE || pairs[1].tag != PICKLE_STRING || pairs[3].tag != PICKLE_STRING ||
@@ -229,7 +229,8 @@ static stow_status read_history(torch_reader *t, pickle_value *out, const pickle
   return STOW_OK;
 }
 
-/* Before PyTorch 2.1 blocks have no address: they fill their segment in order. */
+/* Computes the addresses of blocks: before PyTorch 2.1 blocks have none and fill their segment in
+ * order. */
 static void place_blocks(torch_reader *t, const segment *s) {
   uint64_t addr = s->addr;
   for (uint32_t i = 0; i < s->block_count; i++) {
@@ -340,7 +341,8 @@ static stow_status member(uint64_t *range, const pickle_value *value, uint8_t ta
                    meaning);
 }
 
-/* What the program was doing, as python/stowage/_program.py writes it: a fact of the recording. */
+/* Reads what the program was doing, as python/stowage/_program.py writes it, into a fact of the
+ * recording. */
 static stow_status read_program(torch_reader *t, const pickle_value *value) {
   uint32_t id = 0;
   STOW_TRY(name_of(t, &id, value));
@@ -382,7 +384,7 @@ static stow_status read_root(torch_reader *t, pickle_value *out, const pickle_va
   return STOW_OK;
 }
 
-/* Any other dict: stored as pairs if its keys are strings, for the allocator's settings. */
+/* Stores any other dict as pairs if its keys are strings, for the allocator's settings. */
 static stow_status read_settings(torch_reader *t, pickle_value *out, const pickle_value *pairs,
                                  size_t count) {
   uint64_t range = out->tag == TORCH_SETTINGS ? out->v : torch_range(t->pairs.count, 0);
@@ -416,7 +418,7 @@ stow_status torch_take_dict(void *reader, pickle_value *value, const pickle_valu
   if (HAS(KEY_SEGMENTS) || HAS(KEY_DEVICE_TRACES) || value->tag == TORCH_ROOT)
     return read_root(t, value, pairs, count);
   if (value->tag != PICKLE_EMPTY_DICT && value->tag != TORCH_SETTINGS)
-    return stow_fail(STOW_ERR_FORMAT, "a snapshot's dict that is filled in two steps");
+    return stow_fail(STOW_ERR_FORMAT, "a dict of the snapshot is filled in two steps");
   if (HAS(KEY_ACTION)) return read_event(t, value, pairs, count);
   if (HAS(KEY_FILENAME) || (HAS(KEY_NAME) && HAS(KEY_LINE)))
     return read_frame(t, value, pairs, count);

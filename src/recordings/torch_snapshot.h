@@ -81,7 +81,7 @@ typedef struct torch_reader {
   torch_frame frames[TORCH_FRAME_CACHE];
 } torch_reader;
 
-/* The pickle machine's sink: converts a container to one of the tags above. */
+/* Converts a container to one of the tags above; the sink of the pickle machine. */
 stow_status torch_take_dict(void *reader, pickle_value *value, const pickle_value *pairs,
                             size_t count);
 stow_status torch_take_list(void *reader, pickle_value *value, const pickle_value *items,

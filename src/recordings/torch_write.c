@@ -90,7 +90,7 @@ static void put_memo(writer *w, uint32_t memo) {
     put_le(w, 'j', memo - 1, 4);
 }
 
-/* Pickled text must be UTF-8; other bytes become U+FFFD. */
+/* Writes text. Pickled text must be UTF-8; other bytes become U+FFFD. */
 static void put_text_bytes(writer *w, const char *text, size_t count) {
   buffer clean = BUFFER_INIT;
   for (size_t i = 0; i < count;) {
@@ -388,7 +388,7 @@ static void put_value(writer *w, const char *text, size_t count) {
     put_text_bytes(w, text, count);
 }
 
-/* "[256:1,512:2]" as a dict. */
+/* Writes "[256:1,512:2]" as a dict. */
 static void put_nested(writer *w, const char *text, size_t count) {
   put(w, "}(", 2);
   for (const char *at = text + 1, *end = text + count - 1; at < end;) {
@@ -412,7 +412,7 @@ static void put_settings(writer *w) {
     const char *value = recording_text(w->r, w->r->settings[i].value_id);
     size_t count = strlen(value);
     put_word(w, key);
-    if (strncmp(key, "PYTORCH", 7) == 0) /* text, whatever it looks like */
+    if (strncmp(key, "PYTORCH", 7) == 0) /* always text, whatever it looks like */
       put_text_bytes(w, value, count);
     else if (count >= 2 && value[0] == '[' && value[count - 1] == ']')
       put_nested(w, value, count);

@@ -18,7 +18,7 @@ typedef struct census {
   uint32_t tick;
   group_by by;
   uint64_t live_bytes, live_count;
-  /* Of the memory reserved at that tick; all 0 if the recording has no segments. */
+  /* Memory reserved at that tick; all 0 if the recording has no segments. */
   uint64_t reserved_bytes, hole_bytes, largest_hole_bytes;
   uint32_t hole_count;
   holder *holders;
@@ -31,7 +31,7 @@ stow_status census_take(census *c, const timeline *t, const site_table *sites, g
                         uint32_t tick);
 void census_free(census *c);
 
-/* "forward  train.py:15", "optimizer", "1 MiB to 10 MiB". Returns `text`. */
+/* Writes "forward  train.py:15", "optimizer" or "1 MiB to 10 MiB". Returns `text`. */
 const char *census_label(char *text, size_t size, const timeline *t, const site_table *sites,
                          group_by by, uint32_t key);
 

@@ -10,7 +10,7 @@
 typedef struct check {
   const steps *s;
   replay_result *out;
-  size_t cursor, bound; /* the next event to look at, and the event of this step */
+  size_t cursor, bound; /* the next event to examine, and the event of this step */
   bool by_limit;        /* the policy has a limit and decides by itself */
   bool failing;         /* the recorded run was refused this step */
   uint64_t next_addr;   /* made up if the recording has none */
@@ -85,7 +85,7 @@ static bool check_allows(void *user) {
   return !refused || c->by_limit;
 }
 
-/* A range begins where its first page is mapped. */
+/* Answers a reservation. A range begins where its first page is mapped. */
 static uint64_t check_reserve(void *user, uint64_t bytes) {
   check *c = user;
   const event *e = peek(c);

@@ -12,9 +12,8 @@
 #include "base/list.h"
 
 #define BLOCK_UNIT UINT64_C(512) /* PyTorch rounds requests up to this */
-#define SLACK_MAX                                                                                  \
-  (UINT64_C(1) << 20) /* large blocks keep a remainder of at most 1 MiB                            \
-                       * unsplit */
+/* Large blocks keep a remainder of at most 1 MiB unsplit. */
+#define SLACK_MAX     (UINT64_C(1) << 20)
 #define SMALL_SEGMENT (UINT64_C(2) << 20)
 
 typedef struct place { /* a block with its sort keys */
@@ -323,8 +322,9 @@ static place *place_below(const builder *x, uint16_t device, uint64_t addr) {
   return &x->places[low - 1];
 }
 
-/* A free block is used from its start. So the first allocation after a block of unknown size shows
- * where it ends (while the block is live: freeing it would merge them). */
+/* Determines where blocks of unknown size end. A free block is used from its start, so the first
+ * allocation after such a block shows where it ends (while the block is live: freeing it would
+ * merge them). */
 static void learn_ends(builder *x) {
   size_t open = 0;
   for (size_t i = 0; i < x->place_count; i++) open += !x->places[i].settled;

@@ -22,7 +22,7 @@ typedef struct initial_state {
   block *loose;
   uint16_t *loose_devices;
   size_t loose_count;
-  uint64_t live_bytes, live_blocks; /* of both */
+  uint64_t live_bytes, live_blocks; /* blocks of both kinds */
   /* Counts of guesses and conflicts. */
   uint64_t guessed_sizes;    /* blocks assumed to be the request rounded up: they were freed later,
                               * and nothing shows where they ended */

@@ -73,7 +73,7 @@ static stow_status group_marks(const timeline *t, intern *stems, mark_group *gro
   return STOW_OK;
 }
 
-/* An optimizer step ends an iteration; every other mark begins one. */
+/* Finds boundaries from marks. An optimizer step ends an iteration; every other mark begins one. */
 static stow_status boundaries_from_marks(iterations *all, boundaries *b, const timeline *t) {
   intern stems = {0};
   uint32_t count = 0;
@@ -142,7 +142,7 @@ static void repeat_seen(repeat *r, uint32_t tick) {
   r->count++;
 }
 
-/* The longest regular distance wins: what occurs once per iteration, not once per layer. */
+/* Chooses the longest regular distance: what occurs once per iteration, not once per layer. */
 static const repeat *best_repeat(const repeat *all, uint32_t count, uint32_t ticks) {
   const repeat *best = NULL;
   for (uint32_t i = 0; i < count; i++) {

@@ -19,9 +19,10 @@ typedef struct iteration {
 typedef struct iterations {
   iteration_how how;
   uint32_t name_id;        /* name of the first mark */
-  uint64_t guess_bytes;    /* of the recurring allocation … */
+  uint64_t guess_bytes;    /* size of the recurring allocation … */
   uint32_t guess_stack_id; /* … and where */
-  bool first_is_setup;     /* the first stretch lies before the first mark: not a full iteration */
+  bool first_is_setup;     /* the first interval lies before the first mark, so it is not a full
+                            * iteration */
   bool last_is_partial;    /* the last stretch was cut by the end of the recording */
   iteration *list;
   uint32_t count;

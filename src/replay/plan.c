@@ -209,7 +209,7 @@ static bool place_all(packer *k, const uint32_t *sequence, bool tightest, uint64
 
 /* ---- orders ---- */
 
-/* qsort has no context argument, so the order sorts pairs of key and block. */
+/* Sorts the order. qsort has no context argument, so it sorts pairs of key and block. */
 static void sort_order(packer *k, int kind) {
   const plan *p = k->p;
   uint32_t count = 0;
@@ -320,7 +320,7 @@ static stow_status pack(packer *k, uint64_t *arena) {
   int best = ORDER_SIZE;
   bool tightest = false;
   uint64_t share = k->work / WORK_SHARE;
-  static const uint64_t parts[] = {0, 4096, 512}; /* of the bound; 0: no arena */
+  static const uint64_t parts[] = {0, 4096, 512}; /* fractions of the bound; 0: no arena */
   for (size_t i = 0; i < sizeof parts / sizeof parts[0] && p->height_bytes > p->bound_bytes; i++) {
     bool better;
     uint64_t threshold = parts[i] != 0 ? p->bound_bytes / parts[i] : 0;

@@ -20,10 +20,10 @@ typedef struct plan_block {
 } plan_block;
 
 typedef struct plan {
-  plan_block *blocks; /* by step. Without requests above POLICY_REQUEST_MAX */
+  plan_block *blocks; /* in step order, without requests above POLICY_REQUEST_MAX */
   uint32_t count;
   uint64_t height_bytes; /* what the layout needs */
-  uint64_t bound_bytes;  /* the largest sum of blocks that live at once */
+  uint64_t bound_bytes;  /* the largest sum of blocks that are live at the same time */
   size_t step_count;     /* steps that were planned; fewer than all if no device holds the rest */
   const char *found_by;  /* the order of the best layout, for people */
 } plan;

@@ -31,14 +31,14 @@ typedef struct replay_result {
   policy_stats stats;
   uint64_t lower_bound_bytes; /* planned: no layout can need less; 0 otherwise */
   const char *planned_by;     /* planned: the order of the best layout */
-  /* From replay_min_limit. */
+  /* Set by replay_min_limit. */
   uint64_t min_limit_bytes; /* 0: not searched, or not found */
   bool min_limit_proved;    /* every 2 MiB step above it was shown to finish; otherwise only those
                              * within min_limit_window_bytes above it and those from the policy's
                              * unlimited peak up */
   uint64_t min_limit_window_bytes;
   uint32_t min_limit_replays;
-  /* From replay_check. */
+  /* Set by replay_check. */
   bool checked;
   uint64_t segment_mismatches, address_mismatches, segments_checked, addresses_checked;
 } replay_result;

@@ -44,7 +44,8 @@ void replay_job_close(replay_job *job) {
   steps_free(&job->steps);
 }
 
-/* Only PyTorch's recordings have segments, and only the policy that made them can repeat them. */
+/* Returns whether a replay can be checked. Only PyTorch's recordings have segments, and only the
+ * policy that made them can reproduce them. */
 static bool can_check(const replay_job *job, const policy_ops *which) {
   if (job->record->source != SOURCE_TORCH) return false;
   if (job->steps.initial_blocks > 0) return false; /* the initial pools are unknown */

@@ -18,8 +18,9 @@
 
 typedef struct replay_job_options {
   uint64_t device_bytes; /* a device of this size, minus REPLAY_CONTEXT_BYTES; 0: any */
-  uint64_t limit_bytes;  /* of the allocator's reserve; 0: none. Not together with device_bytes */
-  const char *settings;  /* on top of the recording's own, as PYTORCH_ALLOC_CONF; NULL: none */
+  uint64_t limit_bytes;  /* limit on the allocator's reserve; 0: none. Not together with
+                          * device_bytes */
+  const char *settings;  /* override the recording's own, as in PYTORCH_ALLOC_CONF; NULL: none */
 } replay_job_options;
 
 typedef struct replay_job {
@@ -31,8 +32,8 @@ typedef struct replay_job {
 
 /* Checks only the options, so that a mistake is reported before a long read. */
 stow_status replay_job_check(const replay_job_options *given);
-/* `record` must outlive the job. `name` is for messages. STOW_ERR_INVALID: wrong options, or a
- * recording without allocations. Close the job after a failure too. */
+/* Prepares a job. `record` must outlive it. `name` is for messages. STOW_ERR_INVALID: wrong
+ * options, or a recording without allocations. Close the job after a failure too. */
 stow_status replay_job_open(replay_job *job, const recording *record, const char *name,
                             const replay_job_options *given);
 void replay_job_close(replay_job *job);

@@ -16,7 +16,8 @@
 /* Steps that a walk may replay in total: about ten seconds. */
 #define WALK_STEPS   UINT64_C(100000000)
 #define WINDOW_STEPS 32
-/* Consecutive replays that proved no more than their own limit; then walking only counts. */
+/* After this many replays in a row that proved no more than their own limit, walking only
+ * counts. */
 #define WALK_STALLS 48
 
 typedef struct limit_search {

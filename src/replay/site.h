@@ -32,7 +32,7 @@ typedef enum group_by { GROUP_SITE, GROUP_TAG, GROUP_SIZE } group_by;
 uint32_t group_size_class(uint64_t bytes);
 const char *group_size_name(uint32_t size_class);
 
-/* "forward  train.py:15" for a frame id; "no stack recorded" for 0. Returns `text`. */
+/* Writes "forward  train.py:15" for a frame ID, "no stack recorded" for 0. Returns `text`. */
 const char *site_text(char *text, size_t size, const recording *r, uint32_t frame_id);
 
 #endif

@@ -16,7 +16,7 @@ typedef enum spill_op_kind { SPILL_ALLOC, SPILL_FREE, SPILL_LAUNCH } spill_op_ki
 typedef struct spill_op {
   uint8_t kind;
   uint32_t word_count;
-  uint64_t addr, bytes; /* of a block */
+  uint64_t addr, bytes; /* address and size of a block */
   uint64_t function;
   uint64_t device_ns, gap_ns; /* gap: host time since the previous launch */
   size_t first_word;
@@ -43,14 +43,14 @@ typedef struct spill_program {
   spill_step how;   /* how the step was detected */
 } spill_program;
 
-/* STOW_ERR_NOT_FOUND: the recording has no launches with touches. */
+/* Builds the program. STOW_ERR_NOT_FOUND: the recording has no launches with touches. */
 stow_status spill_program_build(spill_program *p, const recording *r, uint16_t device);
 void spill_program_free(spill_program *p);
 
 /* ---- the run ---- */
 
 typedef struct spill_options {
-  uint64_t vram_bytes;    /* of the device */
+  uint64_t vram_bytes;    /* vram of the device */
   uint64_t context_bytes; /* used by the CUDA context and code */
   uint64_t unit_bytes;    /* 0: 20 MiB, PyTorch's page */
   uint64_t stage_bytes;   /* 0: chosen by the engine */
@@ -60,7 +60,7 @@ typedef struct spill_options {
 /* Vram left to libraries that cannot spill (docs/spill.md). */
 #define SPILL_RESERVE_BYTES (UINT64_C(128) << 20)
 
-typedef struct spill_times { /* of one step */
+typedef struct spill_times { /* times of one step */
   uint64_t step_ns;
   uint64_t wait_in_ns, wait_out_ns; /* the device waits for copies */
   uint64_t exchange_ns;             /* page calls, checks, the gate */
@@ -71,7 +71,7 @@ typedef struct spill_times { /* of one step */
 } spill_times;
 
 typedef struct spill_result {
-  uint64_t bare_ns;  /* the same model with enough vram for everything */
+  uint64_t bare_ns;  /* time of the same model with enough vram for everything */
   uint64_t floor_ns; /* bare + crossings x excess / bus */
   uint64_t excess_bytes, capacity_bytes;
   spill_times steady;

@@ -24,7 +24,7 @@ typedef struct copy {
 typedef struct device_model {
   const spill_program *p;
   residency *engine;
-  const residency_card *cost;
+  const residency_costs *cost;
   uint64_t unit_bytes;
   double host_ns, device_ns;
   bool held[2];     /* no copy may start in this direction */
@@ -414,8 +414,8 @@ static stow_status run_all(device_model *c, spill_result *out, const spill_optio
   uint64_t taken = o->context_bytes + SPILL_RESERVE_BYTES;
   if (o->vram_bytes <= taken + 4 * c->unit_bytes)
     return stow_fail(STOW_ERR_INVALID,
-                     "--vram: %llu MiB leaves nothing besides the context and the reserve of %llu "
-                     "MiB; give more",
+                     "--vram: %llu MiB leaves no memory beside the context and the reserve of %llu "
+                     "MiB; give a larger size",
                      (unsigned long long)(o->vram_bytes >> 20), (unsigned long long)(taken >> 20));
   out->capacity_bytes = o->vram_bytes - taken;
   uint64_t need = c->p->peak_live_bytes + o->context_bytes;
@@ -439,7 +439,7 @@ static stow_status run_all(device_model *c, spill_result *out, const spill_optio
 stow_status spill_run(spill_result *out, const spill_program *p, const spill_options *o) {
   *out = (spill_result){0};
   device_model c = {.p = p,
-                    .cost = &residency_card_h200,
+                    .cost = &residency_costs_h200,
                     .unit_bytes = o->unit_bytes != 0 ? o->unit_bytes : UNIT_BYTES};
   stow_status status = run_all(&c, out, o);
   free(c.ends);

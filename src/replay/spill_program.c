@@ -55,6 +55,12 @@ static bool is_of(const recording *r, const event *e, uint16_t device) {
   return event_origin(r, e)->device == device;
 }
 
+/* PyTorch's marks are around the optimizer alone: a step goes from the end of one to the end of the
+ * next of the same name. */
+static bool is_optimizer(const recording *r, uint32_t tag) {
+  return strncmp(recording_text(r, tag), "Optimizer.step#", 15) == 0;
+}
+
 /* Finds the last marked stretch that has launches. */
 static bool find_marks(const recording *r, uint16_t device, size_t *first, size_t *end) {
   uint32_t tag = 0;
@@ -62,16 +68,16 @@ static bool find_marks(const recording *r, uint16_t device, size_t *first, size_
   for (size_t i = r->event_count; i-- > 0;) {
     const event *e = &r->events[i];
     if (e->kind == EVENT_LAUNCH && close != 0) launches += is_of(r, e, device);
+    bool same = close != 0 && launches > 0 && event_origin(r, e)->tag_id == tag;
+    if (same && e->kind == (is_optimizer(r, tag) ? EVENT_MARK_END : EVENT_MARK_BEGIN)) {
+      *first = i;
+      *end = close;
+      return true;
+    }
     if (e->kind == EVENT_MARK_END && (close == 0 || launches == 0)) {
       close = i;
       tag = event_origin(r, e)->tag_id;
       launches = 0;
-    }
-    if (e->kind == EVENT_MARK_BEGIN && close != 0 && launches > 0 &&
-        event_origin(r, e)->tag_id == tag) {
-      *first = i;
-      *end = close;
-      return true;
     }
   }
   return false;
@@ -124,7 +130,7 @@ typedef struct builder {
   uint16_t device;
   live_list live;
   uint64_t live_bytes;
-  uint64_t last_ns; /* of the previous launch, or the beginning of the step */
+  uint64_t last_ns; /* time of the previous launch, or of the beginning of the step */
   bool in_step;
 } builder;
 

@@ -18,8 +18,9 @@ static int lane_compare(const void *a, const void *b) {
   return 0;
 }
 
-/* Private pools, as far as the recording knows them: from its segments at the end, by address. An
- * event has no pool, so one whose segment is gone by the end counts for the default pool. */
+/* Private pools, as far as the recording shows them: from its segments at the end, by address.
+ * Events have no pool, so an event whose segment no longer exists at the end counts for the default
+ * pool. */
 typedef struct pool_finder {
   const segment **private; /* sorted by address */
   size_t count;
@@ -169,11 +170,11 @@ typedef struct builder {
   steps *out;
   pool_finder pools;
   map live;        /* address → id */
-  uint64_t *bytes; /* by id: as requested */
+  uint64_t *bytes; /* requested bytes, by ID */
   uint32_t *spare; /* unused ids */
   uint32_t spare_count, id_capacity;
   uint64_t live_bytes;
-  uint64_t reserved, reserved_max; /* from the recorded segment events */
+  uint64_t reserved, reserved_max; /* computed from the recorded segment events */
   bool gives;                      /* the recording frees memory somewhere */
   held held;
   policy_settings settings;
@@ -225,7 +226,7 @@ static stow_status add_free(builder *b, uint64_t addr, uint32_t index) {
   return STOW_OK;
 }
 
-/* `s` has bytes and event; the rest is filled in. */
+/* Adds an allocation. `s` has bytes and event; the rest is filled in. */
 static stow_status add_alloc(builder *b, uint64_t stream, uint64_t addr, step s) {
   if (map_get(&b->live, addr) != NULL) { /* its free was lost */
     b->out->doubled_addresses++;
@@ -256,7 +257,7 @@ static stow_status add_fail(builder *b, const event *e, uint32_t index) {
   return add_step(b, s);
 }
 
-/* A free_requested directly followed by its free adds nothing. */
+/* Adds a free_requested, unless its free follows directly. */
 static stow_status add_request(builder *b, const event *e, uint32_t index) {
   const recording *r = b->out->source;
   for (size_t i = (size_t)index + 1; i < r->event_count; i++) {
@@ -303,8 +304,8 @@ static bool would_fit(const builder *b, size_t first, size_t end, const event *r
   return false;
 }
 
-/* Handles memory freed from event `index` on. If the program freed it (empty_cache), it is a step
- * of its own. If the allocator freed it by itself, a policy does the same by itself:
+/* Handles memory freed from event `index` on. If the program freed it (empty_cache), it is a
+ * separate step. If the allocator freed it on its own, a policy does the same on its own:
  *
  *   - collecting garbage, or freeing oversize blocks: then some empty segments remain;
  *   - out of memory: then a new segment or a refusal follows, for a request that fitted nothing

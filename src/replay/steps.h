@@ -15,12 +15,12 @@ typedef enum step_kind {
   STEP_FREE,
   STEP_PEND, /* freed, but another stream may still use it */
   STEP_TRIM, /* the program freed cached memory (empty_cache) */
-  STEP_FAIL, /* a request that failed in the recorded run: it must fit, and is freed at once */
+  STEP_FAIL, /* a request that failed in the recorded run: it must fit, and is freed immediately */
 } step_kind;
 
 typedef struct step {
   uint64_t bytes; /* as requested, also for frees */
-  uint32_t id;    /* of the block */
+  uint32_t id;    /* ID of the block */
   uint32_t event; /* index in the recording */
   uint32_t lane;
   uint8_t kind;
@@ -35,7 +35,7 @@ typedef struct steps {
   policy_lane *lanes; /* by (pool, stream) */
   uint32_t lane_count;
   uint32_t id_count;
-  uint64_t event_count; /* of this device, all kinds: the unit of a replay's speed */
+  uint64_t event_count; /* events of this device of all kinds: the unit of a replay's speed */
   uint64_t alloc_count;
   uint64_t peak_live_bytes; /* as requested; a failed request counts while it is made */
   uint64_t end_live_bytes;

@@ -56,7 +56,8 @@ typedef struct timeline {
   uint64_t bad_extents;    /* segment events skipped */
 } timeline;
 
-/* `*t` is always initialized; free it with timeline_free. The recording must outlive it. */
+/* Builds a timeline. `*t` is always initialized; free it with timeline_free. The recording must
+ * outlive it. */
 stow_status timeline_build(timeline *t, const recording *r, uint16_t device);
 void timeline_free(timeline *t);
 
@@ -88,7 +89,7 @@ int64_t timeline_change(const timeline *t, uint32_t tick);
 /* Returns nanoseconds since the device's first event; never decreases. */
 uint64_t timeline_time_ns(const timeline *t, uint32_t tick);
 
-/* extent.c: fills the extents of a timeline that has its events. */
+/* Fills the extents of a timeline that has its events (extent.c). */
 stow_status timeline_build_extents(timeline *t);
 
 #endif

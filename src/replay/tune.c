@@ -54,8 +54,8 @@ static void mark_own(tuned *list, const replay_job *job) {
   }
 }
 
-/* Better: finishes, then needs a smaller limit, then takes fewer bytes, then less driver time. The
- * table's order decides between equals, so plain settings come before unusual ones. */
+/* Orders results: those that finish, then a smaller limit, then fewer bytes, then less driver time.
+ * The table's order decides between equals, so plain settings come before unusual ones. */
 static int compare(const void *x, const void *y) {
   const tuned *a = x, *b = y;
   const replay_result *r = &a->result, *q = &b->result;
@@ -69,8 +69,9 @@ static int compare(const void *x, const void *y) {
   return strcmp(a->settings, b->settings);
 }
 
-/* Among those that work without a limit and need at most 1% more than the smallest limit, chooses
- * the one that takes the fewest bytes: a last MiB of limit is not worth gigabytes of reserve. */
+/* Among the settings that work without a limit and need at most 1% more than the smallest limit,
+ * chooses the one that uses the fewest bytes: a last MiB of limit is not worth gigabytes of
+ * reserve. */
 static uint32_t best_of(const tuned *list) {
   const tuned *best = NULL;
   uint64_t least = 0;

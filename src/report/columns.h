@@ -30,7 +30,7 @@ typedef struct columns {
   dictionary all[COLUMN_COUNT];
 } columns;
 
-/* Free in any case. */
+/* Builds the columns. Free them even after a failure. */
 stow_status columns_build(columns *c, const timeline *t);
 void columns_free(columns *c);
 

@@ -6,9 +6,9 @@
 
 #define DIGEST_BYTES 32
 
-/* FIPS 180-4. */
+/* Computes SHA-256 (FIPS 180-4). */
 void digest_sha256(uint8_t digest[DIGEST_BYTES], const void *bytes, size_t count);
-/* RFC 4648, padded, no line breaks. */
+/* Encodes base64 (RFC 4648), padded, without line breaks. */
 stow_status digest_base64(buffer *out, const void *bytes, size_t count);
 
 #endif

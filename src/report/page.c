@@ -54,9 +54,8 @@ static stow_status deflate_payload(buffer *out, const buffer *payload) {
 
 /* ---- within a size ---- */
 
-#define PAGE_BYTES_MAX                                                                             \
-  5000000u                  /* browsers open that at once; a million typical events need less      \
-                             */
+/* Browsers open that at once; a million typical events need less. */
+#define PAGE_BYTES_MAX   5000000u
 #define PAGE_EVENT_BYTES 5u /* allowed for each further event */
 #define TURNS_MAX        6
 #define HOPELESS         5   /* times the limit */

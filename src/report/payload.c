@@ -171,7 +171,7 @@ static void pack_values(packer *p, const dictionary *d, bool ascending, const ch
   section_end(p, name);
 }
 
-/* A dictionary of one entry needs no index for each lifetime. */
+/* Packs an index for each lifetime; a dictionary of one entry needs none. */
 static void pack_indexes(packer *p, const dictionary *d, const char *name) {
   if (d->count <= 1) return;
   section_begin(p);
@@ -236,7 +236,7 @@ static stow_status pack_sections(packer *p, text_table *texts, const stack_tree 
 /* ---- the JSON beside the sections ---- */
 
 #define TEXT_MAX  400   /* bytes of a name: longer names are cut at the end, paths at the start */
-#define ERROR_MAX 20000 /* of the error's text */
+#define ERROR_MAX 20000 /* longest error text kept */
 
 static void put_text(json *j, const char *text, size_t most) {
   size_t length = strlen(text);
@@ -255,7 +255,7 @@ static void put_text(json *j, const char *text, size_t most) {
   json_text_n(j, cut, (size_t)count);
 }
 
-/* The last ones, if there are too many. */
+/* Packs the iterations; if there are too many, the last ones. */
 static void pack_rounds(json *j, const iterations *rounds, text_table *texts, uint32_t most) {
   static const char *const how[] = {"none", "marks", "guessed"};
   json_key(j, "iterations");
@@ -387,7 +387,7 @@ static void pack_why(json *j, const report *r) {
 /* Texts and frames come last, because only then it is known which are used. */
 static void pack_texts(json *j, const report *r, text_table *texts, const stack_tree *tree) {
   const recording *source = r->time.source;
-  json_key(j, "frames"); /* name, file, line, one after the other; frame 0 is none */
+  json_key(j, "frames"); /* name, file, line of each frame in turn; frame 0 is none */
   json_begin_array(j);
   for (uint32_t i = 1; i < tree->frame_count; i++) {
     const frame *f = &source->frames[tree->frame_ids[i] - 1];

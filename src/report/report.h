@@ -21,7 +21,7 @@
 typedef struct failure {
   uint32_t tick;
   uint64_t asked_bytes;
-  uint64_t device_free_bytes; /* as the driver reported to the program; 0 if it did not */
+  uint64_t device_free_bytes; /* as the driver reported it to the program; 0: not reported */
   uint64_t live_bytes, reserved_bytes, hole_bytes, largest_hole_bytes;
 } failure;
 
@@ -53,7 +53,7 @@ typedef struct report {
   failure *failures;
   uint32_t failures_kept;
   replay_result *policies; /* from report_replay */
-  /* A policy that was not replayed because address space is limited (ulimit -v); NULL none. */
+  /* A policy that was not replayed because address space is limited (ulimit -v); NULL: none. */
   const policy_ops *policy_missing;
   uint32_t policy_count;
   /* Set by report_set.h and owned by it; NULL if there is none. */

@@ -18,7 +18,7 @@
 #include "run/folder.h"
 #include "run/protocol.h"
 
-#define RECORDING_BYTES (UINT64_C(8) << 30) /* in memory, each */
+#define RECORDING_BYTES (UINT64_C(8) << 30) /* limit in memory for each */
 
 static const char *const ENDINGS[] = {RUN_STOW, RUN_RING, RUN_PICKLE};
 
@@ -91,7 +91,7 @@ static stow_status read_beside(report_source *more, const char *folder, const ch
   return status;
 }
 
-/* A run without a trace: one event for each sample, so that there is a time to show them over. */
+/* Adds one event for each sample of a run without a trace, so that the samples have a time axis. */
 static stow_status make_times(recording *r, const host_curve *host) {
   stow_status status = recording_add_fact(r, "clock", "wall");
   for (size_t i = 0; i < host->count && status == STOW_OK; i++) {

@@ -8,15 +8,15 @@
 #include "report/report.h"
 
 #define REPORT_SET_RECORDINGS_MAX 16
-#define REPORT_SET_DEVICES_MAX    16 /* of one recording; more are counted and left out */
+#define REPORT_SET_DEVICES_MAX    16 /* per recording; further devices are counted and left out */
 #define REPORT_SET_REPORTS_MAX    64
 
-/* One recording of the set, with what is known beside it. */
+/* One recording of the set, and what else is known about it. */
 typedef struct report_source {
   char *name; /* for people: the file, or "rank 3" */
   buffer why; /* the explanation as JSON; empty: none */
   host_curve host;
-  recording *own; /* read by report_set_add_run; NULL: the caller's */
+  recording *own; /* read by report_set_add_run; NULL: the recording belongs to the caller */
 } report_source;
 
 typedef struct report_set {

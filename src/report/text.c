@@ -286,7 +286,7 @@ static stow_status difference_lines(const report *a, const report *b, buffer *ou
   return status;
 }
 
-/* The peaks of several runs or ranks against their mean. */
+/* Compares the peaks of several runs or ranks with their mean. */
 static void balance_lines(const report *all, size_t count, buffer *out, bool bold) {
   double mean = 0;
   for (size_t i = 0; i < count; i++) mean += (double)all[i].peak.live_bytes / (double)count;

@@ -9,7 +9,7 @@ typedef struct viewer_file {
   size_t length;
 } viewer_file;
 
-/* The page with the placeholders {{policy}}, {{style}}, {{script}} and {{data}}. */
+/* Returns the page with the placeholders {{policy}}, {{style}}, {{script}} and {{data}}. */
 viewer_file viewer_page(void);
 viewer_file viewer_style(void);
 /* Returns module i in dependency order; text is NULL after the last. */

@@ -1,4 +1,4 @@
-/* Costs of page calls and copies, measured. */
+/* Cost: measured costs of page calls and copies. */
 #include "residency/cost.h"
 
 #include <stddef.h>
@@ -11,7 +11,7 @@
  * - Reuse: most of decode touches 2.5 to 5 TB/s, the products of the prompt 1.7 to 1.8 TB/s.
  * - Check: a hash runs at memory speed, 3 TB/s.
  * - Point: an idle cuCtxSynchronize takes 0.3 us; refilling the launch queue takes the rest. */
-const residency_card residency_card_h200 = {
+const residency_costs residency_costs_h200 = {
     .copy_ns_per_byte = 19.4e6 / 0x1p30,
     .both_ns_per_byte = 21.4e6 / 0x1p30,
     .in_place_ns_per_byte = 1 / 36.0,
@@ -26,9 +26,9 @@ const residency_card residency_card_h200 = {
  * permanent alias mapping of every page present. In: unmap the host page, map and grant vram. Out:
  * the reverse. Park: unmap vram, map and grant the spare vram page; unparking costs the same (1.9
  * ms at 20 MiB, 1.2 at 32, 0.6 at 64, measured as such). Same card and day. */
-#define PARK_BESIDE_ONE                                                                            \
-  1.55 /* while copies of 32 MiB run in one direction, two queued (to the card) */
-#define PARK_BESIDE_BOTH 18.0 /* while they run in both */
+/* While copies of 32 MiB run in one direction (to the device), two queued. */
+#define PARK_BESIDE_ONE  1.55
+#define PARK_BESIDE_BOTH 18.0 /* while copies run in both directions */
 static const struct {
   double page_bytes, in, out, in_beside, out_beside, park;
 } calls[] = {
@@ -57,12 +57,12 @@ double residency_exchange_ns(uint64_t page_bytes, const residency_bytes *b, int 
   return (cost[0] + (cost[1] - cost[0]) * at) * 1e6 / 0x1p30;
 }
 
-#define RATE_BYTES (UINT64_C(4) << 20) /* the rate of a smaller launch says nothing */
+#define RATE_BYTES (UINT64_C(4) << 20) /* the rate of a smaller launch is not meaningful */
 
-double residency_in_place_ns(const residency_card *c, uint64_t far, uint64_t all,
+double residency_in_place_ns(const residency_costs *c, uint64_t far, uint64_t all,
                              uint64_t device_ns) {
   double size = (double)all / c->reuse_bytes, limit = c->reuse_bytes_per_ns * (double)device_ns;
-  /* Squared, so that no root is needed. */
+  /* Compares squares, which avoids a square root. */
   bool reuse = all >= RATE_BYTES && device_ns > 0 &&
                (double)all * (double)all * (size > 1 ? size : 1) < limit * limit;
   return (double)far * c->in_place_ns_per_byte * (reuse ? c->in_place_reuse : 1);

@@ -1,4 +1,4 @@
-/* History: the log, the index of past positions, next uses. */
+/* History: the log, the index of past positions, and next uses. */
 #include "residency/history.h"
 
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 
 enum {
   STRANGERS_MAX = 16, /* new launches in a row that count as insertions */
-  SOFT_MAX = 64,      /* launches in a row of which only the function has to fit */
-  SKIP_MAX = 16,      /* launches of the forecast that may fail to come */
+  SOFT_MAX = 64,      /* launches in a row that may match by function only */
+  SKIP_MAX = 16,      /* forecast launches that may be missing */
 };
 
 static size_t power_of_two(size_t n) {
@@ -66,13 +66,14 @@ static uint32_t *slot(const history *h, uint64_t hash) {
   return &h->index[(hash ^ hash >> 32) & h->index_mask];
 }
 
-/* The hash of the eight keys up to `position`; 0 while fewer are kept. */
+/* Returns the hash of the eight keys up to `position`; 0 if fewer are kept. */
 static uint64_t eight(const history *h, uint64_t position) {
   if (position < h->base + 8) return 0;
   return hash_u64(history_at(h, position)->four, history_at(h, position - 4)->four) | 1;
 }
 
-/* The position the index has for a hash, if the log still holds it and the key is right. */
+/* Returns the position that the index has for a hash, if the log still holds it and the key
+ * matches. */
 static uint64_t find(const history *h, uint64_t hash, uint64_t now, uint64_t key) {
   uint64_t position = (now & ~UINT64_C(0xffffffff)) | *slot(h, hash);
   if (position >= now) position -= UINT64_C(1) << 32;
@@ -80,7 +81,8 @@ static uint64_t find(const history *h, uint64_t hash, uint64_t now, uint64_t key
   return history_at(h, position)->key == key ? position : HISTORY_NEVER;
 }
 
-/* Where the present, whose launch stands at `now`, was before; the cursor goes behind it. */
+/* Finds where the present, whose launch is at `now`, occurred before. The cursor then follows
+ * it. */
 static uint64_t locate(history *h, uint64_t now, uint64_t key) {
   uint64_t hash = eight(h, now), found = HISTORY_NEVER;
   if (hash != 0) {
@@ -140,8 +142,9 @@ static void add_entry(history *h, uint64_t position, uint32_t unit) {
   u->last = number;
 }
 
-/* True where the index should learn a position. While the present repeats the past, what the index
- * has is good until the log drops it, so most are passed over: each is a cache miss. */
+/* Returns whether the index should store this position. While the present repeats the past, old
+ * index entries stay valid until the log drops them, so most positions are skipped: each would be a
+ * cache miss. */
 static bool is_due(const history *h, uint64_t now) {
   uint64_t part = (h->launch_mask + 1) / 8;
   return h->matched < 64 || (now & part) == 0;
@@ -167,7 +170,7 @@ void history_add(history *h, const history_new *n) {
                         .count = count,
                         .device_ns =
                             n->device_ns < UINT32_MAX ? (uint32_t)n->device_ns : UINT32_MAX};
-  l->time_ns += n->time_ns; /* up to its end */
+  l->time_ns += n->time_ns; /* time up to the end of the launch */
   l->four = hash_u64(l->pair, earlier != NULL ? earlier->pair : 0);
   for (uint32_t i = 0; i < count; i++) add_entry(h, now, n->units[i]);
   follow(h, now, key, n->function);

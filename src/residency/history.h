@@ -1,19 +1,18 @@
-/* History: the last launches with the units they named, and a cursor where the present repeats the
- * past. What followed the cursor then is the forecast.
+/* History: the last launches with the units they named, and a cursor at the point that the present
+ * repeats. What followed the cursor then is the forecast.
  *
  *   position   base ...... cursor ............ end
  *              the past    what follows now    the launch being added
  *
- * There is no step detection. A launch whose key equals the one at the cursor moves the cursor on;
- * so does one with the same function and other units (temporary blocks came to lie elsewhere), as
- * long as keys were equal a short while ago. Otherwise the cursor goes where the last 8 keys, or
- * else the last 2, were seen most recently. A launch that is new stays an insertion: the cursor
- * waits for it to pass. Since the log grows by one and the cursor moves by one, [cursor, end) is
- * always one period of the program, whatever its shape: a training step, two networks in turn, a
- * prompt with its tokens.
+ * There is no step detection. A launch whose key equals the one at the cursor advances the cursor.
+ * So does one with the same function and other units (temporary blocks have moved), if keys were
+ * equal shortly before. Otherwise the cursor jumps to where the last 8 keys, or else the last 2,
+ * were seen most recently. A launch that is new counts as an insertion: the cursor stays. Because
+ * the log grows by one and the cursor moves by one, [cursor, end) is always one period of the
+ * program, whatever its shape: a training step, two networks in turn, a prompt with its tokens.
  *
- * All memory is taken when the history is opened. Every operation is O(1) per unit named,
- * amortised. Not safe from several threads. */
+ * All memory is allocated when the history is opened. Every operation takes amortised O(1) time per
+ * named unit. Not thread-safe. */
 #ifndef RESIDENCY_HISTORY_H
 #define RESIDENCY_HISTORY_H
 
@@ -28,11 +27,11 @@
 typedef struct history_launch {
   uint64_t key;
   uint64_t pair;    /* hash of the last two keys */
-  uint64_t four;    /* of the last four */
-  uint64_t words;   /* hash of function and words; 0: not to be compared */
-  uint64_t time_ns; /* sum of the launches' times before this one */
-  uint64_t first;   /* entry */
-  uint32_t count;   /* of entries */
+  uint64_t four;    /* hash of the last four keys */
+  uint64_t words;   /* hash of function and words; 0: do not compare */
+  uint64_t time_ns; /* total time of the launches before this one */
+  uint64_t first;   /* index of its first entry */
+  uint32_t count;   /* number of entries */
   uint32_t device_ns;
   uint64_t function;
 } history_launch;
@@ -40,12 +39,12 @@ typedef struct history_launch {
 /* 16 bytes, so that the entries of a step stay in cache. */
 typedef struct history_entry {
   uint32_t unit;
-  uint32_t position;   /* of its launch, low 32 bits */
-  uint32_t next, prev; /* distances to the entries of the same unit; 0: none */
+  uint32_t position;   /* position of its launch, low 32 bits */
+  uint32_t next, prev; /* distances to the next and previous entry of the same unit; 0: none */
 } history_entry;
 
 typedef struct history_unit {
-  uint64_t last; /* its latest entry */
+  uint64_t last; /* latest entry of the unit */
   uint64_t hint; /* an entry near the cursor */
 } history_unit;
 
@@ -53,28 +52,29 @@ typedef struct history {
   history_launch *launches; /* rings */
   history_entry *entries;
   uint64_t launch_mask, entry_mask;
-  uint64_t base, end;             /* positions kept */
-  uint64_t entry_base, entry_end; /* entries kept */
+  uint64_t base, end;             /* range of positions kept */
+  uint64_t entry_base, entry_end; /* range of entries kept */
   uint32_t *index;                /* hash of keys → position, low 32 bits */
   uint64_t index_mask;
   history_unit *units;
   size_t unit_capacity;
-  uint64_t cursor;    /* HISTORY_NEVER: nothing like the present is known */
-  uint64_t jumps;     /* times the cursor was set anew: whoever keeps positions looks again */
-  uint64_t matched;   /* launches in a row that were as forecast */
-  uint32_t strangers; /* launches in a row that were not */
-  uint32_t soft;      /* launches in a row of which only the function was as forecast */
+  uint64_t cursor;    /* HISTORY_NEVER: the present resembles nothing in the log */
+  uint64_t jumps;     /* how often the cursor jumped; users of old positions must look them up
+                       * again */
+  uint64_t matched;   /* launches in a row that matched the forecast */
+  uint32_t strangers; /* launches in a row that did not match */
+  uint32_t soft;      /* launches in a row that matched by function only */
   uint64_t hits, misses;
 } history;
 
-/* Takes memory for `launches` and `entries` (each rounded up to a power of two). */
+/* Allocates memory for `launches` and `entries` (each rounded up to a power of two). */
 stow_status history_open(history *h, size_t launches, size_t entries);
 void history_close(history *h);
-/* Makes place for units 0 to count-1. */
+/* Makes space for units 0 to count-1. */
 stow_status history_reserve(history *h, size_t count);
-/* Forgets a unit whose number is about to be used for another range. */
+/* Forgets a unit whose number is about to be reused for another range. */
 void history_forget(history *h, uint32_t unit);
-/* Adds the launch that is about to run; `units` are distinct. `time_ns`: what it takes. */
+/* Adds the launch that is about to run. `units` are distinct; `time_ns` is its duration. */
 typedef struct history_new {
   uint64_t key, function, words;
   const uint32_t *units;
@@ -83,11 +83,11 @@ typedef struct history_new {
 } history_new;
 void history_add(history *h, const history_new *launch);
 
-/* The first position at or after the cursor that names the unit. */
+/* Returns the first position at or after the cursor that names the unit. */
 uint64_t history_next_use(history *h, uint32_t unit);
-/* Forecast time from now until the launch at `position`. */
+/* Returns the forecast time from now until the launch at `position`. */
 uint64_t history_time_to(const history *h, uint64_t position);
-/* Units of a launch of the log: an entry number; entry + k for the others. */
+/* Returns a launch of the log; its units are the entries `first` to `first + count - 1`. */
 static inline const history_launch *history_at(const history *h, uint64_t position) {
   return &h->launches[position & h->launch_mask];
 }

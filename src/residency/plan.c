@@ -1,12 +1,12 @@
-/* Plan: what to exchange, what to copy ahead. */
+/* Plan: decides what to exchange and what to copy ahead. */
 #include <stdlib.h>
 
 #include "residency/engine.h"
 
-/* Copies pause during page calls where kernels take so much of the time that copies do. */
+/* Copies pause during page calls if kernels take at least this fraction of the time of copies. */
 #define HOLD_PART 1.0
 
-enum { VICTIMS_LAUNCHES = 256 }; /* the list of what leaves is good for so many */
+enum { VICTIMS_LAUNCHES = 256 }; /* how many launches the list of victims stays valid for */
 
 static uint64_t bytes_of(const residency *r, uint32_t unit) {
   return r->space.units[unit].bytes;
@@ -18,15 +18,15 @@ static uint64_t stage_of(const residency *r) {
   return stage < most ? stage : most;
 }
 
-/* What the bus carries before a unit that is not on its way yet is needed; HISTORY_NEVER: none is
- * forecast. */
+/* Returns how many bytes the bus can carry before a unit that is not being copied yet is needed;
+ * HISTORY_NEVER if none is forecast. */
 static uint64_t reach_bytes(const residency *r) {
   for (uint32_t i = 0; i < r->wanted_count; i++) {
     uint32_t at = (r->wanted_first + i) % WANTED_MAX;
     const unit_state *u = &r->units[r->wanted[at].unit];
     if (u->place != PLACE_HOST || r->space.units[r->wanted[at].unit].live == 0) continue;
     return (uint64_t)((double)history_time_to(&r->history, r->wanted[at].position) /
-                      r->card.copy_ns_per_byte);
+                      r->cost.copy_ns_per_byte);
   }
   return HISTORY_NEVER;
 }
@@ -41,7 +41,7 @@ static uint64_t free_bytes(const residency *r) {
   return used < r->capacity_bytes ? r->capacity_bytes - used : 0;
 }
 
-/* ---- what is missing next ---- */
+/* ---- units that are missing next ---- */
 
 void forecast_reset(residency *r) {
   for (uint32_t i = 0; i < r->wanted_count; i++)
@@ -57,7 +57,7 @@ static void drop_wanted(residency *r) {
   r->wanted_count--;
 }
 
-/* Looks further ahead, some launches per call. */
+/* Looks further ahead, a few launches per call. */
 static void look_ahead(residency *r, uint32_t launches) {
   const history *h = &r->history;
   if (h->cursor == HISTORY_NEVER) return;
@@ -79,7 +79,7 @@ static void look_ahead(residency *r, uint32_t launches) {
   }
 }
 
-/* Entries whose launch has come, or whose unit has, go. */
+/* Removes entries whose launch has passed or whose unit has arrived. */
 static void tidy_wanted(residency *r) {
   while (r->wanted_count > 0) {
     uint32_t unit = r->wanted[r->wanted_first].unit;
@@ -90,7 +90,7 @@ static void tidy_wanted(residency *r) {
   }
 }
 
-/* ---- what leaves ---- */
+/* ---- units that leave ---- */
 
 static int farthest_first(const void *a, const void *b) {
   const victim *x = a, *y = b;
@@ -105,7 +105,7 @@ static void find_victims(residency *r) {
     if (r->units[i].place != PLACE_VRAM || bytes_of(r, i) == 0) continue;
     if (r->units[i].touched == r->seq) continue; /* named by this launch */
     uint64_t next = r->units[i].in_place ? HISTORY_NEVER : history_next_use(&r->history, i);
-    /* Without a forecast: what was used longest ago leaves first. */
+    /* Without a forecast, the least recently used unit leaves first. */
     if (r->history.cursor == HISTORY_NEVER) next = HISTORY_NEVER - 1 - r->units[i].touched;
     r->victims[r->victim_count++] = (victim){next, i};
   }
@@ -121,7 +121,7 @@ static bool leaves_free(const residency *r, uint32_t unit) {
 typedef struct planner {
   residency *r;
   int64_t free;  /* vram after the plan so far */
-  uint32_t next; /* victim */
+  uint32_t next; /* index of the next victim */
 } planner;
 
 static void add_out(planner *p, uint32_t unit) {
@@ -138,7 +138,7 @@ static void add_out(planner *p, uint32_t unit) {
   p->free += (int64_t)bytes_of(r, unit);
 }
 
-/* A launch before this one may have written to the host page since the copy in began. */
+/* Returns whether an earlier launch may have written to the host page since the copy in began. */
 static bool is_stale(const residency *r, const unit_state *u) {
   return u->stale != 0 && u->stale < r->seq;
 }
@@ -157,8 +157,8 @@ static void add_in(planner *p, uint32_t unit) {
   if (!staged) p->free -= (int64_t)bytes_of(r, unit);
 }
 
-/* Takes the victim with the farthest next use later than `position`. `ready`: only one that leaves
- * without a copy. False if there is none. */
+/* Evicts the victim whose next use is farthest after `position`. `ready`: only one that needs no
+ * copy. Returns false if there is none. */
 static bool evict(planner *p, uint64_t position, bool ready) {
   residency *r = p->r;
   for (uint32_t i = p->next; i < r->victim_count; i++) {
@@ -174,19 +174,20 @@ static bool evict(planner *p, uint64_t position, bool ready) {
   return false;
 }
 
-/* Evicts until `bytes` are free, ready units first if they are used no earlier. */
+/* Evicts until `bytes` are free; prefers ready units if they are used no earlier. */
 static bool make_free(planner *p, uint64_t bytes, uint64_t position, bool ready_only) {
   while (p->free < (int64_t)bytes)
     if (!evict(p, position, true) && (ready_only || !evict(p, position, false))) return false;
   return true;
 }
 
-/* Parked units in which a block lives come in, or get their host page where vram is full. */
+/* Brings in parked units that contain a live block, or gives them their host page if vram is
+ * full. */
 static void plan_parked(planner *p) {
   residency *r = p->r;
   for (uint32_t unit = 0; unit < r->space.count; unit++) {
     if (r->units[unit].place != PLACE_PARKED || r->space.units[unit].live == 0) continue;
-    bool planned = false; /* above, as named */
+    bool planned = false; /* already planned above, as a named unit */
     for (uint32_t i = 0; i < r->in_count; i++) planned |= r->in[i].unit == unit;
     if (planned) continue;
     if (r->history.cursor != HISTORY_NEVER &&
@@ -214,7 +215,7 @@ residency_plan_list residency_plan(residency *r) {
   find_victims(r);
   look_ahead(r, 4096);
   tidy_wanted(r);
-  /* What the launch names. */
+  /* Units that the launch names. */
   for (uint32_t i = 0; i < r->named_count; i++) {
     uint32_t unit = r->named[i];
     const unit_state *u = &r->units[unit];
@@ -225,7 +226,7 @@ residency_plan_list residency_plan(residency *r) {
     add_in(&p, unit);
   }
   if (r->parked_live > 0) plan_parked(&p);
-  /* What comes next: staged, or empty. */
+  /* Units that are needed next and are staged or empty. */
   uint64_t batch = stage_of(r), taken = 0;
   for (uint32_t i = 0; i < r->wanted_count; i++) {
     uint32_t at = (r->wanted_first + i) % WANTED_MAX, unit = r->wanted[at].unit;
@@ -240,7 +241,7 @@ residency_plan_list residency_plan(residency *r) {
     }
     add_in(&p, unit);
   }
-  /* Vram to copy into ahead. */
+  /* vram for copies ahead */
   int64_t stage = (int64_t)between(stage_of(r), reach_bytes(r), r->capacity_bytes / 25);
   for (uint32_t i = 0; i < r->wanted_count && p.free < stage; i++) {
     uint32_t at = (r->wanted_first + i) % WANTED_MAX;
@@ -279,7 +280,7 @@ void residency_exchanged(residency *r, uint32_t outs, uint32_t ins) {
       r->parked_live--;
     else if (r->in[i].copy) {
       r->stats.in_copied_bytes += r->in[i].bytes;
-      r->sums.bus += (double)r->in[i].bytes * r->card.copy_ns_per_byte;
+      r->sums.bus += (double)r->in[i].bytes * r->cost.copy_ns_per_byte;
     }
     u->host_valid = !unit_is_empty(r, unit) && u->touched != r->seq;
     u->place = PLACE_VRAM;
@@ -298,8 +299,8 @@ void residency_exchanged(residency *r, uint32_t outs, uint32_t ins) {
 
 /* ---- copies ahead ---- */
 
-/* Bytes that should be able to leave without a copy: four exchanges or so, and room for a forward
- * pass that writes faster than the bus carries. */
+/* Returns how many bytes should be able to leave without a copy: about four exchanges, plus space
+ * for a forward pass that writes faster than the bus copies. */
 static uint64_t clean_target(const residency *r) {
   return between(0, UINT64_C(1) << 30, r->capacity_bytes / 8);
 }
@@ -312,7 +313,7 @@ static bool next_in(residency *r, residency_move *copy) {
     uint32_t unit = r->wanted[(r->wanted_first + i) % WANTED_MAX].unit;
     unit_state *u = &r->units[unit];
     if (u->place != PLACE_HOST || !u->seen || u->hidden || r->space.units[unit].live == 0) continue;
-    if (u->touched == r->seq) continue; /* named by what starts now */
+    if (u->touched == r->seq) continue; /* named by the launch that starts now */
     if (bytes_of(r, unit) > free) return false;
     u->place = PLACE_ARRIVING;
     u->stale = 0;
@@ -327,8 +328,8 @@ static bool next_in(residency *r, residency_move *copy) {
   return false;
 }
 
-/* Copies out as many of the units with the farthest next use as the next exchanges will need, and
- * no more: a copy too many slows page calls and may be written over. */
+/* Copies out as many of the units with the farthest next use as the next exchanges will need, but
+ * no more: an unnecessary copy slows page calls and may be overwritten. */
 static bool next_out(residency *r, residency_move *copy) {
   if (r->wanted_count == 0) return false;
   if (r->victims_seq + VICTIMS_LAUNCHES < r->seq) find_victims(r);
@@ -339,7 +340,7 @@ static bool next_out(residency *r, residency_move *copy) {
     unit_state *u = &r->units[unit];
     if (u->place != PLACE_VRAM || !u->seen || u->hidden) continue;
     if (u->touched > r->victims_seq)
-      continue; /* named since the list was made: its next use is another one now */
+      continue; /* named since the list was made, so its next use has changed */
     if (u->leaving || leaves_free(r, unit)) {
       ready += bytes_of(r, unit);
       continue;
@@ -369,14 +370,14 @@ void residency_copied(residency *r, uint32_t unit, residency_direction direction
     u->place = done ? PLACE_STAGED : PLACE_HOST;
     if (done) {
       r->stats.in_copied_bytes += bytes_of(r, unit);
-      r->sums.bus += (double)bytes_of(r, unit) * r->card.copy_ns_per_byte;
+      r->sums.bus += (double)bytes_of(r, unit) * r->cost.copy_ns_per_byte;
     } else
       r->staged_bytes -= bytes_of(r, unit);
   }
   if (direction == RESIDENCY_OUT && u->leaving) {
     u->leaving = false;
     r->stats.out_copied_bytes += bytes_of(r, unit);
-    /* A launch that named it since then may have written to it. */
+    /* A launch that named the unit since then may have written to it. */
     u->host_valid = done && u->touched <= u->left;
     u->host_once |= done;
   }

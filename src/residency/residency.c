@@ -1,4 +1,4 @@
-/* Residency: units and their states, launches, and the choice of mode. plan.c decides exchanges and
+/* Residency: units and their states, launches, and whether to move. plan.c decides exchanges and
  * copies ahead. */
 #include "residency/engine.h"
 
@@ -9,7 +9,7 @@ stow_status residency_open(residency **out, const residency_options *o) {
   *out = NULL;
   residency *r = calloc(1, sizeof *r);
   if (r == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "residency: no host memory");
-  r->card = o->card != NULL ? *o->card : residency_card_h200;
+  r->cost = o->costs != NULL ? *o->costs : residency_costs_h200;
   r->capacity_bytes = o->capacity_bytes;
   r->stage_bytes = o->stage_bytes;
   r->stay = o->stay;
@@ -60,7 +60,7 @@ static stow_status grow(void *list, size_t count, size_t item) {
   return STOW_OK;
 }
 
-/* Every list that a launch or a plan fills has place for all units. */
+/* Gives every list that a launch or a plan fills space for all units. */
 static stow_status reserve(residency *r, uint32_t count) {
   if (count <= r->unit_capacity) return STOW_OK;
   uint32_t capacity = r->unit_capacity < 256 ? 256 : r->unit_capacity;
@@ -93,7 +93,7 @@ void residency_unit_remove(residency *r, uint64_t addr) {
   forecast_reset(r);
 }
 
-/* A unit becomes live or dead. What a dead unit held is gone. */
+/* Called when a unit becomes live or dead. The contents of a dead unit are lost. */
 static void changed(void *context, uint32_t unit) {
   residency *r = context;
   r->units[unit].born = r->seq;
@@ -110,7 +110,7 @@ stow_status residency_unit_add(residency *r, uint64_t addr, uint64_t bytes, bool
   if (bytes > r->unit_bytes) r->unit_bytes = bytes;
   r->units_changed = r->history.end;
   space_count_blocks(&r->space, *unit, changed, r);
-  /* It may hold what those blocks hold. */
+  /* The unit may hold the contents of those blocks. */
   if (r->space.units[*unit].live > 0) r->units[*unit].born = BORN_LONG_AGO;
   return STOW_OK;
 }
@@ -125,7 +125,7 @@ void residency_block_remove(residency *r, uint64_t addr) {
 
 /* ---- launches ---- */
 
-/* A launch may read and write the unit. */
+/* Notes that a launch may read and write the unit. */
 static inline void touch(residency *r, unit_state *u) {
   u->seen = true;
   u->host_valid = false;
@@ -133,7 +133,7 @@ static inline void touch(residency *r, unit_state *u) {
   if (u->stale == 0) u->stale = r->seq;
 }
 
-/* Never 0. */
+/* Returns a hash of the launch's words, never 0. */
 static uint64_t hash_words(const residency_launch_info *l) {
   uint64_t a = l->function * UINT64_C(0x9e3779b97f4a7c15) + l->word_count, b = a >> 29;
   size_t i = 0;
@@ -147,9 +147,10 @@ static uint64_t hash_words(const residency_launch_info *l) {
   return (a ^ b ^ b >> 31) | 1;
 }
 
-/* The units of the launch, and its key. A launch with the words of the one that is forecast names
- * the same units; now and then they are looked up all the same, in case the blocks have changed.
- * While something is staged they always are: a launch that names it must be known. */
+/* Resolves the launch to its units and its key. A launch with the same words as the forecast one
+ * names the same units; from time to time they are looked up anyway, in case blocks have changed.
+ * While a unit is staged they are always looked up, because a launch that names it must be
+ * noticed. */
 static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *words) {
   const history *h = &r->history;
   r->function = l->function;
@@ -167,7 +168,7 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
   }
   r->named_count =
       space_resolve(&r->space, l->words, l->word_count, r->seq, r->named, r->unit_capacity);
-  if (r->space.small_count > 0) *words = 0; /* small touches are not in the history */
+  if (r->space.small_count > 0) *words = 0; /* the history does not contain small touches */
   uint64_t key = l->function * UINT64_C(0x9e3779b97f4a7c15);
   for (uint32_t i = 0; i < r->named_count; i++) {
     key = (key ^ r->named[i]) * UINT64_C(0xff51afd7ed558ccd);
@@ -206,7 +207,7 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
   }
   bool worth = !r->stay && worth_launch(r, l, missing);
   r->demand = missing;
-  /* Staged: its copy in vram is good until this launch runs. */
+  /* A staged unit's copy in vram is valid only until this launch runs. */
   return r->parked_live > 0 || staged || worth ? RESIDENCY_EXCHANGE : RESIDENCY_GO;
 }
 

@@ -1,9 +1,9 @@
-/* Space: units by address, blocks over their edges, words to units. */
+/* Space: units by address, blocks that cross their edges, and words resolved to units. */
 #include "residency/space.h"
 
 #include <stdlib.h>
 
-enum { APART_WORDS = 8 }; /* different words before a block is taken apart */
+enum { APART_WORDS = 8 }; /* different words seen before a block is split */
 #define APART_BYTES (UINT64_C(64) << 20)
 
 void space_free(space *s) {
@@ -128,7 +128,7 @@ static inline uint64_t block_place(const space *s, uint64_t addr) {
   return ((addr >> 9) * UINT64_C(0x9e3779b97f4a7c15)) >> 24 & s->block_mask;
 }
 
-/* Bytes of the block that begins at the address; 0: none does. */
+/* Returns the bytes of the block that begins at the address; 0 if there is none. */
 static inline uint64_t block_bytes(const space *s, uint64_t addr) {
   if (s->blocks == NULL) return 0;
   for (uint64_t at = block_place(s, addr);; at = (at + 1) & s->block_mask) {
@@ -180,8 +180,8 @@ static bool block_take(space *s, uint64_t addr, uint64_t *bytes) {
   return true;
 }
 
-/* The part of a block that lies in one unit begins (`on`) or ends to be live. A unit with an edge
- * inside the block records that the block crosses it. */
+/* Adds (`on`) or removes the part of a live block that lies in one unit. A unit with an edge inside
+ * the block records that the block crosses it. */
 static void cover_unit(space *s, uint32_t unit, uint64_t addr, uint64_t bytes, bool on,
                        space_changed changed, void *context) {
   space_unit *u = &s->units[unit];
@@ -194,7 +194,7 @@ static void cover_unit(space *s, uint32_t unit, uint64_t addr, uint64_t bytes, b
     u->tail_bytes = bytes;
   }
   if (on && (addr < u->addr || end > unit_end) && (u->word_low < addr || u->word_high >= end))
-    u->word_low = u->word_high = 0; /* words of another block */
+    u->word_low = u->word_high = 0; /* forget words of another block */
   if (on ? u->live++ == 0 : u->live > 0 && --u->live == 0)
     if (changed != NULL) changed(context, unit);
 }
@@ -216,7 +216,7 @@ stow_status space_block_add(space *s, uint64_t addr, uint64_t bytes, space_chang
                             void *context) {
   if (bytes == 0 || addr == 0) return STOW_OK;
   STOW_TRY(block_room(s));
-  space_block_remove(s, addr, changed, context); /* a free that was not seen */
+  space_block_remove(s, addr, changed, context); /* its free was not reported */
   block_put(s, addr, bytes);
   s->block_count++;
   cover(s, addr, bytes, true, changed, context);
@@ -251,7 +251,7 @@ static void name_small(space *s, uint32_t unit, uint64_t bytes) {
     s->small[s->small_count++] = (space_small){unit, (uint32_t)bytes};
 }
 
-/* `bytes`: how much of the unit. */
+/* Names a unit; `bytes` is how much of it is touched. */
 static inline void name(naming *n, uint32_t unit, uint64_t bytes) {
   space_unit *u = &n->s->units[unit];
   if (u->stamp == n->stamp || n->count == n->max) return;
@@ -263,8 +263,8 @@ static inline void name(naming *n, uint32_t unit, uint64_t bytes) {
   n->units[n->count++] = unit;
 }
 
-/* The units after `unit` as long as the block at their edge goes on. `apart`: up to the next word
- * seen. */
+/* Names the units after `unit` that the block at their edge reaches. `apart`: only up to the next
+ * word seen. */
 static void name_behind(naming *n, uint32_t unit, bool apart) {
   space *s = n->s;
   for (;;) {
@@ -279,7 +279,7 @@ static void name_behind(naming *n, uint32_t unit, bool apart) {
   }
 }
 
-/* Back to the unit the block begins in. */
+/* Returns the unit in which the block begins. */
 static uint32_t first_of(const space *s, uint32_t unit) {
   for (;;) {
     const space_unit *u = &s->units[unit];
@@ -287,13 +287,14 @@ static uint32_t first_of(const space *s, uint32_t unit) {
     uint32_t before = space_find(s, u->addr - 1);
     if (before == SPACE_NO_UNIT) return unit;
     const space_unit *b = &s->units[before];
-    if (b->tail_start < b->addr + b->bytes) return before; /* it begins here */
+    if (b->tail_start < b->addr + b->bytes) return before; /* the block begins here */
     if (b->head_end < b->addr + b->bytes) return unit;
     unit = before;
   }
 }
 
-/* True if the word is new to the unit. Words between the lowest and the highest count once. */
+/* Returns whether the word is new to the unit. All words between the lowest and the highest count
+ * as one. */
 static bool see_word(space_unit *u, uint64_t word) {
   if (u->word_low != 0 && word >= u->word_low && word <= u->word_high) return false;
   if (u->word_low == 0 || word < u->word_low) u->word_low = word;
@@ -301,7 +302,7 @@ static bool see_word(space_unit *u, uint64_t word) {
   return true;
 }
 
-/* The word lies in a block that reaches over an edge of its unit. */
+/* Names the units of a word that lies in a block across an edge of its unit. */
 static void name_block(naming *n, uint32_t unit, uint64_t word) {
   space *s = n->s;
   space_unit *u = &s->units[unit];
@@ -332,7 +333,7 @@ uint32_t space_resolve(space *s, const uint64_t *words, size_t count, uint64_t s
       name_block(&n, unit, word);
     else {
       uint64_t bytes = block_bytes(s, word);
-      name(&n, unit, bytes != 0 ? bytes : u->bytes); /* inside a block: how much is not known */
+      name(&n, unit, bytes != 0 ? bytes : u->bytes); /* inside a block: the size is unknown */
     }
   }
   return n.count;

@@ -1,14 +1,14 @@
 /* Space: the program's address ranges that can move (units), the blocks that are live in them, and
  * which units a parameter word names.
  *
- * A unit is one physical page of the program's address space: a multiple of 2 MiB. A block is what
- * the program's allocator gave out. A word inside a block names the whole block, because a kernel
- * may use all of it. A block of more than 64 MiB in which several words were seen is taken apart:
- * a word names the bytes up to the next word seen in that block (weights of all layers in one
- * buffer, an arena's tensors). This is a guess, for speed only.
+ * A unit is one physical page of the program's address space: a multiple of 2 MiB. A block is one
+ * allocation of the program's allocator. A word inside a block names the whole block, because a
+ * kernel may use all of it. A block of more than 64 MiB in which several words were seen is split:
+ * a word then names the bytes up to the next word seen in that block (weights of all layers in one
+ * buffer, tensors of an arena). This is a guess that affects only speed.
  *
  * A word is resolved without a search: a table finds the unit by the address, and at most two
- * blocks of a unit reach over its edges, one at each end. */
+ * blocks of a unit cross its edges, one at each end. */
 #ifndef RESIDENCY_SPACE_H
 #define RESIDENCY_SPACE_H
 
@@ -20,38 +20,42 @@
 
 typedef struct space_unit {
   uint64_t addr, bytes; /* 0 bytes: the number is free */
-  /* Blocks over the edges: [.., head_end) began before, [tail_start, ..) goes on behind. */
+  /* Blocks that cross the edges: [.., head_end) began before the unit, [tail_start, ..) continues
+   * after it. */
   uint64_t head_end, tail_start;
-  uint64_t word_low, word_high; /* words seen in it that lie in a block over an edge; low 0: none */
-  uint64_t stamp;               /* of the last launch that named it */
+  uint64_t word_low, word_high; /* lowest and highest word seen in a block that crosses an edge; low
+                                 * 0: none */
+  uint64_t stamp;               /* the last launch that named it */
   uint32_t live;                /* blocks that overlap it */
-  uint32_t tail_words;          /* words seen in the block that begins here and goes on behind */
-  uint64_t tail_addr, tail_bytes; /* that block, the last such one if it is gone */
+  uint32_t tail_words;          /* words seen in the block that begins here and continues in the
+                                 * next unit */
+  uint64_t tail_addr, tail_bytes; /* that block, or the last such block if it was freed */
 } space_unit;
 
 typedef struct space_slot {
-  uint64_t granule; /* address >> SPACE_GRANULE_BITS, plus 1; 0 empty */
+  uint64_t granule; /* address >> SPACE_GRANULE_BITS, plus 1; 0: empty */
   uint32_t unit;
 } space_slot;
 
 struct space_small;
 
-/* Blocks by address: like `map`, but without a seed, and looked up once per word. */
+/* Blocks by address. Like `map`, but without a seed, because every word is looked up once. */
 typedef struct space_block {
-  uint64_t addr; /* 0 empty */
+  uint64_t addr; /* 0: empty */
   uint64_t bytes;
 } space_block;
 
 typedef struct space {
   space_unit *units;
   uint32_t count, capacity;
-  uint32_t free_list; /* of numbers; chained in `live` */
+  uint32_t free_list; /* head of the list of free numbers, linked through `live` */
   space_slot *table;  /* open addressing */
   uint64_t table_mask, table_used;
   uint64_t low, high;  /* all units lie in [low, high) */
   space_block *blocks; /* open addressing */
   uint64_t block_mask, block_count;
-  struct space_small *small; /* of the last launch resolved; SPACE_SMALL_MAX of them */
+  struct space_small *small; /* small touches of the last launch resolved; SPACE_SMALL_MAX
+                              * entries */
   uint32_t small_count;
 } space;
 
@@ -59,21 +63,21 @@ void space_free(space *s);
 /* Adds a range that overlaps no other. STOW_ERR_INVALID: not a multiple of 2 MiB, or overlapping.
  */
 stow_status space_add(space *s, uint64_t addr, uint64_t bytes, uint32_t *unit);
-/* SPACE_NO_UNIT: no unit begins there. */
+/* Removes a unit. Returns SPACE_NO_UNIT if no unit begins there. */
 uint32_t space_remove(space *s, uint64_t addr);
-/* The unit that contains the address, or SPACE_NO_UNIT. */
+/* Returns the unit that contains the address, or SPACE_NO_UNIT. */
 uint32_t space_find(const space *s, uint64_t addr);
 
-/* A block begins or ends to be live. Blocks outside every unit are remembered and count nowhere.
- * Units whose `live` rose from 0, or fell to it, are passed to `changed` (NULL: nobody asks). */
+/* Adds or removes a live block. Blocks outside all units are remembered but not counted. Calls
+ * `changed` (may be NULL) for units whose `live` rose from 0 or fell to 0. */
 typedef void (*space_changed)(void *context, uint32_t unit);
 stow_status space_block_add(space *s, uint64_t addr, uint64_t bytes, space_changed changed,
                             void *context);
 void space_block_remove(space *s, uint64_t addr, space_changed changed, void *context);
-/* A unit was added: counts the live blocks that were there before it. Looks at every block. */
+/* Counts the live blocks in a unit that was just added. Visits every block. */
 void space_count_blocks(space *s, uint32_t unit, space_changed changed, void *context);
 
-/* A launch touches less than this of a unit: too little to move the unit for. Reading 64 KiB over
+/* A launch that touches less than this of a unit does not justify moving it. Reading 64 KiB over
  * the bus takes 2 us, moving a unit of 20 MiB about 700. */
 #define SPACE_SMALL_BYTES (UINT64_C(64) << 10)
 #define SPACE_SMALL_MAX   1024
@@ -82,8 +86,8 @@ typedef struct space_small {
   uint32_t unit, bytes;
 } space_small;
 
-/* Resolves the words of a launch to distinct units, at most `max`; returns how many. `stamp` is the
- * launch's number, from 1. Small touches go to s->small instead. */
+/* Resolves the words of a launch to distinct units, at most `max`. Returns their number. `stamp` is
+ * the launch's number, from 1. Small touches go to s->small instead. */
 uint32_t space_resolve(space *s, const uint64_t *words, size_t count, uint64_t stamp,
                        uint32_t *units, uint32_t max);
 

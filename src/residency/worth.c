@@ -1,18 +1,18 @@
-/* Worth: whether moving pays now, and what stays on the host where it does not.
+/* Worth: decides whether moving pays now, and what stays on the host if it does not.
  *
  * Every launch that names units on the host can be served in two ways: the units come to vram (page
- * calls, for which host and device wait), or the kernel reads them in place over the bus. Sums over
- * the last few thousand launches, older ones weighing less, say what each would have cost:
+ * calls, for which host and device wait), or the kernel reads them in place over the bus. Weighted
+ * sums over the last few thousand launches show what each would have cost:
  *
  *   near   time of the kernels with everything in vram
  *   far    what reading in place adds to it
  *   host   time between the launches
  *   calls  page calls, if every missing unit is exchanged
  *
- * Where the host is slower than the device, reading in place hides behind it. So moving pays if
- * max(near + far - host, …) exceeds the calls: no trial is needed, and a program that changes its
- * phase is judged anew within a step. Times come from the driver, which samples launches as
- * residency_sample asks; a launch is known by its function and words. */
+ * If the host is slower than the device, reading in place is hidden. So moving pays if max(near +
+ * far - host, …) exceeds the calls: no trial is needed, and a program that changes its phase is
+ * re-evaluated within a step. Times come from the driver, which samples the launches that
+ * residency_sample selects. Function and words identify a launch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@
 
 #define WINDOW      2048.0
 #define HOST_MAX_NS 300000 /* a longer gap is a wait for the device */
-/* A kernel that was never timed is taken for one that reads each byte three times. */
+/* How often a kernel that was never timed is assumed to read each byte. */
 #define UNTIMED_READS 3
 #define MEASURED_MOST 2.5
 
@@ -34,7 +34,7 @@ static function_time *function_of(const residency *r, uint64_t function) {
   return &r->functions[hash_u64(function, 0) % FUNCTIONS];
 }
 
-/* Units that the exchange of this launch left on the host. */
+/* Returns the bytes of units that this launch's exchange left on the host. */
 static uint64_t still_far(const residency *r) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < r->named_count; i++)
@@ -61,29 +61,29 @@ void residency_sampled(residency *r, const residency_timing *sample, uint64_t de
                        f->function == sample->function ? (f->far_ns_per_byte + added) / 2 : added};
 }
 
-/* What the launch with these words takes in vram; 0: not known. */
+/* Returns the time of the launch with these words in vram; 0: unknown. */
 uint64_t worth_near_ns(residency *r, uint64_t id) {
   const launch_time *t = time_of(r, id);
   return t->id == id ? t->near_ns : 0;
 }
 
-/* What reading `far` of `all` bytes in place adds to it. */
+/* Returns how much longer the launch takes if `far` of `all` bytes are read in place. */
 double worth_far_ns(residency *r, uint64_t id, uint64_t near_ns, uint64_t far, uint64_t all) {
   const launch_time *t = time_of(r, id);
   if (t->id == id && t->far_ns > 0) return t->far_ns > near_ns ? (double)(t->far_ns - near_ns) : 0;
-  if (near_ns == 0) return (double)far * r->card.in_place_ns_per_byte * UNTIMED_READS;
-  return residency_in_place_ns(&r->card, far, all, near_ns);
+  if (near_ns == 0) return (double)far * r->cost.in_place_ns_per_byte * UNTIMED_READS;
+  return residency_in_place_ns(&r->cost, far, all, near_ns);
 }
 
 double worth_calls_ns(const residency *r, uint64_t bytes) {
   residency_bytes moved = {.in = bytes, .out = bytes};
   double calls = residency_exchange_ns(r->unit_bytes, &moved, 0);
   double measured = r->exchange_ns_per_byte * (double)bytes;
-  /* The first exchanges make host pages too: that is not what they will take. */
+  /* The first exchanges also create host pages, so their time is not typical. */
   if (measured > calls) calls = measured < MEASURED_MOST * calls ? measured : MEASURED_MOST * calls;
   /* Without a forecast nothing is copied ahead. */
-  if (r->history.cursor == HISTORY_NEVER) calls += 2 * (double)bytes * r->card.copy_ns_per_byte;
-  return calls + r->card.point_ns / 8;
+  if (r->history.cursor == HISTORY_NEVER) calls += 2 * (double)bytes * r->cost.copy_ns_per_byte;
+  return calls + r->cost.point_ns / 8;
 }
 
 void residency_exchange_took(residency *r, uint64_t moved_bytes, uint64_t ns) {
@@ -102,7 +102,7 @@ static void drop_in_place(residency *r) {
   forecast_reset(r);
 }
 
-/* What each unit costs per round if it is read in place. */
+/* Computes what each unit costs per round if it is read in place. */
 static void price(residency *r) {
   history *h = &r->history;
   for (uint32_t i = 0; i < r->space.count; i++) r->costs[i] = 0;
@@ -114,7 +114,7 @@ static void price(residency *r) {
     for (uint32_t i = 0; i < l->count; i++) {
       uint32_t unit = history_entry_at(h, l->first + i)->unit;
       r->costs[unit] +=
-          residency_in_place_ns(&r->card, r->space.units[unit].bytes, all, l->device_ns);
+          residency_in_place_ns(&r->cost, r->space.units[unit].bytes, all, l->device_ns);
     }
   }
 }
@@ -126,8 +126,8 @@ static int cheapest_first(const void *a, const void *b) {
 }
 
 /* Chooses the units that are cheapest in place until the rest fits. Of units that cost the same,
- * the chosen ones are spread over the round, so that they hide behind the host's work between
- * launches. */
+ * the chosen ones are spread over the round, so that the host's work between launches hides
+ * them. */
 static void choose_in_place(residency *r) {
   price(r);
   uint64_t used = 0, n = 0;
@@ -136,7 +136,7 @@ static void choose_in_place(residency *r) {
     used += r->space.units[i].bytes;
     r->victims[n++] = (victim){(uint64_t)(r->costs[i] / (double)r->space.units[i].bytes * 64), i};
   }
-  r->victim_count = 0; /* the list was borrowed */
+  r->victim_count = 0; /* the list was reused here */
   qsort(r->victims, n, sizeof *r->victims, cheapest_first);
   for (uint64_t first = 0; first < n && used > r->capacity_bytes;) {
     uint64_t end = first, bytes = 0;
@@ -158,7 +158,7 @@ static void choose_in_place(residency *r) {
   forecast_reset(r);
 }
 
-/* ---- the judgement ---- */
+/* ---- the decision ---- */
 
 static void judge(residency *r) {
   const worth_sums *s = &r->sums;
@@ -174,8 +174,8 @@ static void judge(residency *r) {
   }
 }
 
-/* A function that was never seen to read in place does so once, to be timed: the figures cannot
- * tell a product that reads each byte ten times from a kernel that streams. */
+/* Returns whether the launch should be read in place once to be timed. The figures cannot
+ * distinguish a matrix product that reads each byte ten times from a streaming kernel. */
 static bool unexplored(const residency *r, const residency_launch_info *l, uint64_t near_ns) {
   return l->device_ns == 0 && near_ns > 0 && r->parked_live == 0 &&
          function_of(r, l->function)->function != l->function;
@@ -185,7 +185,7 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   const history *h = &r->history;
   uint64_t near_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r, r->id);
   double far = 0, calls = 0;
-  /* Copies and fills run over the bus as fast as an exchange would: they ask for none. */
+  /* Copies and fills run over the bus as fast as an exchange would, so they need none. */
   if (r->far_bytes > 0 && !l->once) {
     far = worth_far_ns(r, r->id, near_ns, r->far_bytes, r->all_bytes);
     calls = worth_calls_ns(r, r->far_bytes);
@@ -199,11 +199,11 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   s->calls = s->calls * keep + calls;
   s->bus *= keep;
   if (r->seq % 64 == 0 && s->calls > 0) judge(r);
-  /* Not where a launch uses little of much: random rows of a table. */
+  /* Do not move for a launch that uses little of a large range: random rows of a table. */
   bool little = far < calls / 4 && r->far_bytes > r->capacity_bytes / 4;
   if (l->once) missing = false;
   if (r->moving) return missing && !little && !unexplored(r, l, near_ns);
-  /* Where nothing moves for a round, what stays on the host is spread once. */
+  /* If nothing moves for a round, redistribute once what stays on the host. */
   uint64_t reach = h->cursor == HISTORY_NEVER ? 0 : h->end - h->cursor;
   if (r->in_place_bytes == 0 && h->matched >= 64 && reach >= 64 &&
       r->seq - r->still_since > reach && s->far > 0)

@@ -1,4 +1,4 @@
-/* Run folder: making one, pointing `last` at it, clearing away old ones. */
+/* Run folder: creates a folder, points `last` at it, and removes old ones. */
 #include "run/folder.h"
 
 #include <dirent.h>
@@ -25,7 +25,7 @@
 
 #define RUNS_KEPT 20
 
-/* mkdir -p. */
+/* Creates a folder and its parents, like mkdir -p. */
 static stow_status make_all(char *path) {
   ASSERT(path[0] == '/');
   for (char *at = path + 1;; at++) {
@@ -34,11 +34,10 @@ static stow_status make_all(char *path) {
     *at = '\0';
     int failed = mkdir(path, 0700) != 0 && errno != EEXIST ? errno : 0;
     if (failed)
-      return stow_fail(
-          STOW_ERR_IO,
-          "making the folder %s for the files of the run: %s; set XDG_STATE_HOME to one "
-          "that can be written",
-          path, strerror(failed));
+      return stow_fail(STOW_ERR_IO,
+                       "creating the folder %s for the files of the run: %s; set XDG_STATE_HOME to "
+                       "a writable folder",
+                       path, strerror(failed));
     *at = saved;
     if (saved == '\0') return STOW_OK;
   }
@@ -54,7 +53,8 @@ static stow_status runs_path(char path[PATH_MAX]) {
   else
     return stow_fail(STOW_ERR_IO, "no folder for the files of the run: set HOME or XDG_STATE_HOME");
   if (length >= PATH_MAX - 64)
-    return stow_fail(STOW_ERR_IO, "the folder for the files of the run has too long a path");
+    return stow_fail(STOW_ERR_IO, "the path of the folder for the files of the run is too long; "
+                                  "set XDG_STATE_HOME to a shorter one");
   return STOW_OK;
 }
 
@@ -81,7 +81,7 @@ void run_folder_write_end(const char *path, const run_end *end) {
   char text[sizeof end->command + 128];
   int length = snprintf(text, sizeof text, "code %d\nsignal %d\ncommand %s\nkernel %d\n", end->code,
                         end->signal_number, end->command, end->by_kernel);
-  /* On a full disk the run is then reported as one without an end. */
+  /* On a full disk this fails, and the run is later reported as one that has not ended. */
   if (length > 0 && run_path(at, path, RUN_END)) (void)newfile_write(at, text, (size_t)length);
 }
 
@@ -90,7 +90,7 @@ bool run_folder_end(const char *path, run_end *end) {
   char at[PATH_MAX];
   *end = (run_end){0};
   if (!run_path(at, path, RUN_END)) return false;
-  /* read(2) allocates nothing: without host memory a run that ended still counts as ended. */
+  /* Uses read(2), which allocates nothing, so that this works without free host memory. */
   char text[512];
   int file = open(at, O_RDONLY | O_CLOEXEC), used = 0, by_kernel = 0;
   ssize_t got = file < 0 ? -1 : read(file, text, sizeof text - 1);
@@ -105,7 +105,7 @@ bool run_folder_end(const char *path, run_end *end) {
   return whole;
 }
 
-/* `last` is replaced whole: made beside it and renamed over it. */
+/* Replaces the link `last` atomically: creates a new link and renames it. */
 static void point_last(const char *runs, const char *name) {
   ASSERT(name != NULL);
   char made[PATH_MAX + 64], last[PATH_MAX + 64];
@@ -124,7 +124,7 @@ static void name_of_now(char name[32]) {
 static stow_status make_one(char path[PATH_MAX], const char *runs, const char *name) {
   int size = snprintf(path, PATH_MAX, "%s/%s", runs, name);
   if (size < PATH_MAX && mkdir(path, 0700) == 0) return STOW_OK;
-  return stow_fail(STOW_ERR_IO, "making the folder %s/%s: %s", runs, name, strerror(errno));
+  return stow_fail(STOW_ERR_IO, "creating the folder %s/%s: %s", runs, name, strerror(errno));
 }
 
 /* ---- the ranks of one start ---- */
@@ -133,9 +133,9 @@ static int is_rank(const struct dirent *entry) {
   return strncmp(entry->d_name, RUN_RANK, strlen(RUN_RANK)) == 0;
 }
 
-/* The folder that the ranks of one start share, DATE-TIME-TURN-START-PID of their launcher: the
- * first of its folders that this rank has no part in yet, for a launcher's script may run several
- * commands one after another. `runs` is locked. */
+/* Finds the folder that the ranks of one start share: DATE-TIME-TURN-START-PID of their launcher.
+ * Uses the first such folder that this rank has not joined yet, because a launcher's script may run
+ * several commands in turn. `runs` is locked. */
 static stow_status join_launch(char path[PATH_MAX], const char *runs, const run_launcher *by) {
   ASSERT(by->pid > 0);
   struct dirent **entries;
@@ -205,7 +205,7 @@ stow_status run_folder_make(char path[PATH_MAX]) {
     char at[PATH_MAX];
     snprintf(at, sizeof at, "%.*s/.lock", (int)sizeof at - 8, runs);
     int fd = newfile_own(AT_FDCWD, at, 0, 0600);
-    /* Without a lock ranks that start in the same moment may come to have two folders. */
+    /* If the lock fails, ranks that start at the same moment may get two folders. */
     if (fd >= 0) (void)flock(fd, LOCK_EX);
     stow_status status = join_launch(path, runs, &by);
     if (fd >= 0) close(fd);
@@ -226,7 +226,7 @@ static int remove_entry(const char *path, const struct stat *info, int kind, str
   return 0;
 }
 
-/* Names of runs, "20260101-…": nothing else in the folder is touched. */
+/* Selects the names of runs, "20260101-…"; nothing else in the folder is touched. */
 static int is_run(const struct dirent *entry) {
   return strspn(entry->d_name, "0123456789-") == strlen(entry->d_name) &&
          strlen(entry->d_name) > strlen("20260101-000000-");
@@ -246,15 +246,15 @@ static bool has_ended(const char *path) {
   return count > 0 && ended == count;
 }
 
-/* Its `stowage run`, or the launcher of several, is still there: what its processes share is in the
- * folder. */
+/* Returns whether the run's `stowage run`, or the launcher of its ranks, is still running. Its
+ * processes then still use the folder. */
 static bool is_going_on(const char *path) {
   ASSERT(strrchr(path, '-') != NULL);
   long pid = strtol(strrchr(path, '-') + 1, NULL, 10);
   return pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM) && !has_ended(path);
 }
 
-/* Adds the folder, or those of its ranks. */
+/* Adds the folder, or the folders of its ranks. */
 static size_t add_live(char (*paths)[PATH_MAX], size_t count, size_t max, const char *path) {
   struct dirent **ranks;
   int found = scandir(path, &ranks, is_rank, versionsort);
@@ -298,7 +298,7 @@ void run_folder_tidy(const char *path) {
     int length = snprintf(old, sizeof old, "%s/%s", runs, entries[i]->d_name);
     bool own =
         strncmp(old, path, (size_t)length) == 0 && (path[length] == '\0' || path[length] == '/');
-    /* Within a second names are not in the order of time. */
+    /* Names of runs within one second are not ordered by time, so never remove our own. */
     if (i < count - RUNS_KEPT && !own && !is_going_on(old))
       nftw(old, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
     free(entries[i]);

@@ -1,7 +1,7 @@
-/* Run folder: where the files of one run are, $XDG_STATE_HOME/stowage/runs/DATE-TIME-PID (or under
- * ~/.local/state), with `last` beside them a link to the newest. Where a launcher started several
- * ranks, each with its own `stowage run`, they share one, with a folder rankN for each. Used by
- * `stowage run` and `stowage explain --last`. */
+/* Run folder: holds the files of one run. Its path is $XDG_STATE_HOME/stowage/runs/DATE-TIME-PID
+ * (or under ~/.local/state); the link `last` beside it points to the newest run. If a launcher
+ * started several ranks, each with its own `stowage run`, they share one folder with a subfolder
+ * rankN for each. Used by `stowage run` and `stowage explain --last`. */
 #ifndef RUN_FOLDER_H
 #define RUN_FOLDER_H
 
@@ -11,22 +11,23 @@
 
 #include <stowage/status.h>
 
-/* Makes the folder, readable by its owner only. STOW_ERR_IO says what could not be made. */
+/* Creates the folder, readable by its owner only. STOW_ERR_IO names what could not be created. */
 stow_status run_folder_make(char path[PATH_MAX]);
 
 /* Finds the folder of the newest run. STOW_ERR_NOT_FOUND if there is none. */
 stow_status run_folder_last(char path[PATH_MAX]);
 
-/* In a folder that ranks share, finds the folder of the rank that failed first, or of the lowest
- * rank; `rank` receives its number. Returns false and changes nothing for any other folder. */
+/* Finds the rank that failed first (or the lowest rank) in a folder that ranks share. Sets `path`
+ * to the rank's folder and `rank` to its number. Returns false and changes nothing for any other
+ * folder. */
 bool run_folder_rank(char path[PATH_MAX], char rank[32]);
 
 /* How a run ended, kept in its folder. */
 typedef struct run_end {
-  int code;          /* of its command */
-  int signal_number; /* that ended it; 0: none */
+  int code;          /* exit code of the command */
+  int signal_number; /* the signal that ended it; 0: none */
   char command[160];
-  bool by_kernel; /* which killed a process for want of host memory meanwhile */
+  bool by_kernel; /* the kernel killed a process of the run because host memory ran out */
 } run_end;
 void run_folder_write_end(const char *path, const run_end *end);
 /* Returns false if the run has not ended yet, or `stowage run` itself was killed. */

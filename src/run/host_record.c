@@ -1,4 +1,4 @@
-/* Host record: writing and reading its lines. */
+/* Host record: writes and reads its lines. */
 #include "run/host_record.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ const char *tree_map_name(tree_map_kind kind) {
 
 /* ---- writing ---- */
 
-/* Tabs and line ends inside a name would be taken for ours. */
+/* Replaces tabs and line ends, which separate our fields. */
 static const char *clean(char *text) {
   text[text_clean(text, strlen(text), false)] = '\0';
   return text;
@@ -193,7 +193,7 @@ static void read_line(host_record *r, const words *w) {
   }
 }
 
-/* Returns STOW_ERR_NOT_FOUND if there is no such file; report any other failure. */
+/* Reads one file. STOW_ERR_NOT_FOUND: there is no such file; report any other failure. */
 static stow_status read_file(host_record *r, const char *path) {
   char line[1024];
   FILE *file = fopen(path, "re");
@@ -220,7 +220,7 @@ static stow_status read_inside(host_record *r, const char *folder, pid_t pid) {
                            ? read_file(r, path)
                            : stow_fail(STOW_ERR_NOT_FOUND, "%.200s: the path is too long", folder);
   r->from_inside = status == STOW_OK;
-  /* An estimate from samples may pass what is there. */
+  /* An estimate from samples may exceed what the process holds. */
   for (size_t i = 0; i < r->object_count; i++)
     if (r->objects[i].bytes > r->peak_bytes && r->peak_bytes > 0)
       r->objects[i].bytes = r->peak_bytes;
@@ -238,7 +238,7 @@ stow_status host_record_read(host_record *r, const char *folder) {
   *r = (host_record){0};
   stow_status status = run_path(path, folder, RUN_HOST) ? read_file(r, path) : STOW_ERR_NOT_FOUND;
   if (status == STOW_ERR_NOT_FOUND)
-    return stow_fail(STOW_ERR_NOT_FOUND, "%s: no record of host memory is there", folder);
+    return stow_fail(STOW_ERR_NOT_FOUND, "%s: the run has no record of host memory", folder);
   STOW_TRY(status);
   for (size_t i = 0; i < r->process_count && !r->from_inside; i++) {
     status = read_inside(r, folder, r->processes[i].pid);

@@ -1,5 +1,5 @@
-/* Run launcher: up the line of parents, to the first that has no rank itself. Between it and us may
- * be a shell or a script, which has our rank in its environment too. */
+/* Run launcher: walks up the parents to the first one that has no rank itself. A shell or a script
+ * in between has our rank in its environment too. */
 #include "run/launcher.h"
 
 #include <stdio.h>
@@ -13,8 +13,8 @@
 
 #define GENERATIONS_MAX 16
 
-/* Returns true if the process was started with a variable of that name. Returns false for a process
- * that may not be read: Slurm's launchers belong to root. */
+/* Returns whether the process was started with a variable of that name. Returns false if its
+ * environment cannot be read: Slurm's launchers belong to root. */
 static bool started_with(pid_t pid, const char *name) {
   char path[64], *text = NULL;
   size_t capacity = 0, length = strlen(name);

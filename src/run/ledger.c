@@ -1,4 +1,4 @@
-/* Ledger: slots, sums and limits. See ledger.h for how it lives without a lock. */
+/* Ledger: slots, sums and limits. ledger.h explains how it works without a lock. */
 #include "run/ledger.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
  * this takes milliseconds at most, and a stopped process does not block others for long. */
 #define TRIES_MAX  1000
 #define REAP_AFTER 8
-/* How often a sum is repeated because something changed meanwhile. */
+/* How often a sum is repeated because a slot changed during it. */
 #define STEADY_TRIES 64
 
 static const char *const KIND_NAMES[] = {"plain",  "pages",   "pools",   "arrays", "managed",
@@ -32,7 +32,7 @@ const char *ledger_kind_name(ledger_kind kind) {
   return (unsigned)kind < LEDGER_KIND_COUNT ? KIND_NAMES[kind] : "unknown";
 }
 
-/* ---- making and mapping ---- */
+/* ---- creating and mapping ---- */
 
 static size_t ledger_bytes(void) {
   size_t head = (sizeof(ledger_header) + 63) / 64 * 64;
@@ -47,11 +47,11 @@ static void set_up(ledger *l, void *at, size_t bytes) {
   l->own = 0;
 }
 
-/* This start of this machine, and the processes that this one can see. */
+/* Writes a name for this boot of this machine and this PID namespace. */
 static void name_machine(char name[96]) {
   char space[48] = "", boot[40] = "";
-  /* No stdio: without host memory for its buffer, a process would take itself for one of another
-   * machine and leave the run's limit. */
+  /* No stdio: if its buffer could not be allocated, a process would conclude that it runs on
+   * another machine and ignore the run's limit. */
   int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
   ssize_t got = file >= 0 ? read(file, boot, 36) : 0;
   if (file >= 0) close(file);
@@ -72,7 +72,7 @@ stow_status ledger_create(ledger *l, const char *path) {
     int error = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
     if (error != 0) {
       if (fd >= 0) close(fd);
-      return stow_fail(STOW_ERR_IO, "making the ledger %s: %s", path, strerror(error));
+      return stow_fail(STOW_ERR_IO, "creating the ledger %s: %s", path, strerror(error));
     }
   }
   void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -81,7 +81,7 @@ stow_status ledger_create(ledger *l, const char *path) {
   if (fd >= 0) close(fd);
   if (at == MAP_FAILED)
     return stow_fail(STOW_ERR_HOST_MEMORY, "mapping the ledger: %s", strerror(error));
-  /* Or the kernel fills in all of a file that is only room so far, at the first touch. */
+  /* Without this, the kernel fills in the whole sparse file at the first access. */
   (void)madvise(at, bytes, MADV_RANDOM);
   set_up(l, at, bytes);
   l->header->version = LEDGER_VERSION;
@@ -122,7 +122,7 @@ stow_status ledger_open(ledger *l, const char *path) {
   return stow_fail(STOW_ERR_FORMAT, "%s: not a ledger of this version", path);
 }
 
-/* Reads `bytes` from the offset; false if the file ends before. */
+/* Reads `bytes` at the offset. Returns false if the file ends before. */
 static bool read_whole(int fd, void *to, size_t bytes, off_t from) {
   for (size_t done = 0; done < bytes;) {
     ssize_t got = pread(fd, (char *)to + done, bytes - done, from + (off_t)done);
@@ -178,17 +178,16 @@ stow_status ledger_part_elsewhere(ledger *l) {
   own.header->spill_limit_bytes = ledger_spill_limit(l);
   memcpy(own.header->visible_devices, l->header->visible_devices,
          sizeof own.header->visible_devices);
-  /* Nobody measures here what other programs hold on a device. */
+  /* No process measures here what other programs hold on a device. */
   own.header->devices_known = 1;
   ledger_close(l);
   *l = own;
   return STOW_OK;
 }
 
-/* ---- who lives ---- */
+/* ---- which processes live ---- */
 
-/* Returns the start time of a running process; 0 if it is gone or only its entry is left; 1 if
- * unknown. */
+/* Returns the start time of a running process; 0 if it has exited or is a zombie; 1 if unknown. */
 static uint64_t start_time(uint32_t pid) {
   process p;
   switch (process_read(&p, (pid_t)pid)) {
@@ -217,7 +216,7 @@ unsigned ledger_reap(ledger *l) {
   uint64_t high = atomic_load(&l->header->slots_high);
   for (uint64_t i = 0; i < high && i < LEDGER_SLOTS_MAX; i++) {
     uint64_t owner = atomic_load(&l->slots[i].owner);
-    /* Only the owner word changes; whoever takes the slot next clears the rest. */
+    /* Changes only the owner word; the next owner clears the rest. */
     if (owner != 0 && i + 1 != l->own && !lives(owner) &&
         atomic_compare_exchange_strong(&l->slots[i].owner, &owner, 0))
       gone++;
@@ -242,9 +241,9 @@ static bool claim(ledger *l, uint64_t self) {
   ASSERT((self & LEDGER_TAKING) == 0);
   for (uint32_t i = 0; i < LEDGER_SLOTS_MAX; i++) {
     uint64_t owner = atomic_load(&l->slots[i].owner);
-    /* Our own slot from before an exec: its memory went with the old program. */
+    /* Reuse our own slot from before an exec: the old program's memory is gone. */
     if (owner != 0 && (owner & ~LEDGER_TAKING) != self) continue;
-    /* What the previous owner left must never count as ours. */
+    /* Bytes of the previous owner must never count as ours. */
     if (!atomic_compare_exchange_strong(&l->slots[i].owner, &owner, self | LEDGER_TAKING)) continue;
     uint64_t high = atomic_load(&l->header->slots_high);
     while (high < i + 1 &&
@@ -262,10 +261,10 @@ stow_status ledger_join(ledger *l) {
   ASSERT(l->header != NULL);
   uint32_t pid = (uint32_t)getpid();
   uint64_t self = owner_of(pid, start_time(pid));
-  /* Those before us that ended: their bytes went with them. */
+  /* Processes before us that have exited released their memory. */
   ledger_reap(l);
   if (!claim(l, self))
-    return stow_fail(STOW_ERR_BUDGET, "all %d slots of the ledger are taken by living processes",
+    return stow_fail(STOW_ERR_BUDGET, "all %d slots of the ledger are in use by running processes",
                      LEDGER_SLOTS_MAX);
   atomic_fetch_add(&l->header->processes, 1);
   return STOW_OK;
@@ -273,7 +272,7 @@ stow_status ledger_join(ledger *l) {
 
 /* ---- sums ---- */
 
-/* Does a slot's owner hold what is in it? */
+/* Returns whether the owner of the slot holds the bytes in it. */
 static bool counts(const ledger_slot *slot) {
   uint64_t owner = atomic_load(&slot->owner);
   return owner != 0 && (owner & LEDGER_TAKING) == 0;
@@ -300,8 +299,8 @@ void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals) {
     if (!counts(slot)) continue;
     const ledger_device *d = &slot->devices[device];
     totals->processes++;
-    /* What is wanted is read first: it becomes held, so it may be seen twice but never not at all.
-     */
+    /* Read the announced bytes first: they become held bytes, so they may be counted twice but
+     * never missed. */
     totals->wanted_bytes += atomic_load(&d->wanted_vram);
     totals->idle_vram_bytes += atomic_load(&d->idle_vram);
     totals->idle_spill_bytes += atomic_load(&d->idle_spill);
@@ -343,7 +342,7 @@ void ledger_report_memory(ledger *l, unsigned device, uint64_t spill_bytes, uint
   if (spill_bytes > spilled) *free_bytes += spill_bytes - spilled;
 }
 
-/* Spilled bytes and what is wanted of them, on every device: the budget is one. */
+/* Sums spilled and announced bytes over all devices, which share one budget. */
 static void sum_spill(const ledger *l, uint64_t *held, uint64_t *wanted) {
   uint64_t high = atomic_load(&l->header->slots_high);
   *held = *wanted = 0;
@@ -371,9 +370,9 @@ static uint64_t changes(const ledger *l) {
 }
 
 /* Sums the slots until nothing changed during the sum. Otherwise bytes that one process frees and
- * another takes during the sum would count twice. A take changes its slot only after it has seen
- * space, so a change in progress before and after the sum cannot hide such a pair. If the slots
- * never stop changing, uses the smallest sum. */
+ * another takes during the sum would count twice. ledger_take changes its slot only after it has
+ * seen enough space, so a change in progress before and after the sum cannot hide such a pair. If
+ * the slots never stop changing, uses the smallest sum. */
 static void sum_steady(const ledger *l, unsigned device, ledger_totals *totals) {
   ledger_sum(l, device, totals);
   for (int tries = 0; tries < STEADY_TRIES; tries++) {
@@ -387,7 +386,7 @@ static void sum_steady(const ledger *l, unsigned device, ledger_totals *totals) 
 }
 
 /* Raises the peaks to what is held. `allowed`: the caller's bytes were granted within the limits,
- * so that no more than them can have been held by grants. */
+ * so the peak cannot exceed them. */
 static void raise_peaks(ledger *l, unsigned device, bool allowed) {
   ledger_totals now;
   if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return;
@@ -395,7 +394,7 @@ static void raise_peaks(ledger *l, unsigned device, bool allowed) {
   if (now.vram_bytes <= atomic_load(&l->header->peak_vram_bytes[device]) &&
       now.bytes[LEDGER_SPILLED] <= atomic_load(&l->header->peak_spilled_bytes[device]))
     return;
-  /* It stays for good: what the dead held is not to be in it. */
+  /* A peak is permanent, so exclude what dead processes held. */
   ledger_reap(l);
   sum_steady(l, device, &now);
   uint64_t vram = now.vram_bytes, spilled = now.bytes[LEDGER_SPILLED];
@@ -410,9 +409,9 @@ void ledger_note_peak(ledger *l, unsigned device) {
   raise_peaks(l, device, true);
 }
 
-/* ---- taking and giving ---- */
+/* ---- taking and releasing ---- */
 
-/* Around every change of the caller's bytes: see ledger_slot. */
+/* Called before and after every change of the caller's bytes (see ledger_slot). */
 static void changing(ledger *l) {
   atomic_fetch_add(&l->slots[l->own - 1].changes, 1);
 }
@@ -471,7 +470,7 @@ uint64_t ledger_own(const ledger *l, unsigned device, ledger_kind kind) {
   return d == NULL ? 0 : atomic_load(&d->bytes[kind]);
 }
 
-/* What is held and what is announced, of the limit that `kind` counts against. */
+/* Returns what is held and what is announced against the limit that `kind` counts for. */
 static void look(const ledger *l, unsigned device, ledger_kind kind, uint64_t *held,
                  uint64_t *wanted) {
   if (kind == LEDGER_SPILLED) {
@@ -484,13 +483,13 @@ static void look(const ledger *l, unsigned device, ledger_kind kind, uint64_t *h
   *wanted = totals.wanted_bytes;
 }
 
-/* Is there room for `bytes` beside what is held, once nobody announces anything? */
+/* Returns whether `bytes` fit beside what is held, ignoring announcements. */
 static bool fits(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes, uint64_t limit) {
   ASSERT(l->header != NULL);
   uint64_t held, wanted;
   look(l, device, kind, &held, &wanted);
   if (bytes <= limit && held <= limit - bytes) return true;
-  /* The dead may still be counted. */
+  /* Dead processes may still be counted. */
   if (ledger_reap(l) == 0) return false;
   look(l, device, kind, &held, &wanted);
   return bytes <= limit && held <= limit - bytes;
@@ -510,7 +509,7 @@ bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
     changing(l);
     return true;
   }
-  /* Also where the file is lost: then no slot is seen, and the limit is 0. */
+  /* Also covers a lost file: it shows no slots, and the limit is 0. */
   if (bytes > limit) return false;
   _Atomic uint64_t *wanted = kind == LEDGER_SPILLED ? &d->wanted_spill : &d->wanted_vram;
   for (int tries = 0; tries < TRIES_MAX; tries++) {
@@ -518,7 +517,8 @@ bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
     atomic_fetch_add(wanted, bytes);
     look(l, device, kind, &held, &announced);
     if (announced <= limit && held <= limit - announced) {
-      /* Held before it is no longer wanted: a sum between the two counts it twice, not never. */
+      /* Count the bytes as held before withdrawing the announcement: a sum in between counts them
+       * twice, but never misses them. */
       changing(l);
       atomic_fetch_add(&d->bytes[kind], bytes);
       changing(l);
@@ -527,7 +527,7 @@ bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
     }
     atomic_fetch_sub(wanted, bytes);
     if (!fits(l, device, kind, bytes, limit)) return false;
-    /* Others announced in the same moment; or one did and died over it. */
+    /* Others announced at the same moment, or one did and then died. */
     if (tries == REAP_AFTER) ledger_reap(l);
     sched_yield();
   }
@@ -539,7 +539,7 @@ bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
 void ledger_refuse(ledger *l, const ledger_refusal *refusal) {
   uint64_t number = atomic_fetch_add(&l->header->refused_count, 1);
   size_t at = number % LEDGER_REFUSALS_MAX;
-  /* Odd while it is written, then even and rising: a reader can detect a torn entry. */
+  /* The serial is odd while the entry is written, so a reader can detect a torn entry. */
   atomic_store(&l->header->refusals[at].serial, 2 * number + 1);
   l->header->refusals[at].what = *refusal;
   atomic_thread_fence(memory_order_release);

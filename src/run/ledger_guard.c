@@ -1,4 +1,5 @@
-/* Ledger guard: see ledger_guard in ledger.h. The handler only maps memory and stores words. */
+/* Ledger guard: see ledger_guard in ledger.h. The signal handler only maps memory and stores
+ * words. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -7,9 +8,9 @@
 #include "run/ledger.h"
 
 static struct {
-  _Atomic uintptr_t from, until; /* the mapping; both 0: nothing is guarded */
+  _Atomic uintptr_t from, until; /* the guarded mapping; both 0: none */
   _Atomic bool lost;
-  bool unlimited[LEDGER_DEVICES_MAX]; /* of a process: devices without a limit */
+  bool unlimited[LEDGER_DEVICES_MAX]; /* devices of this process without a limit */
   struct sigaction before;
 } guard;
 
@@ -18,16 +19,16 @@ static void on_bus_error(int number, siginfo_t *info, void *context) {
   if (at >= from && at < until &&
       mmap((void *)from, until - from, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
-    /* Bytes that cannot be counted cannot be limited: a limit becomes 0. No limit stays no limit.
-     */
+    /* Bytes that cannot be counted cannot be limited: a limit becomes 0. No limit stays no
+     * limit. */
     ledger_header *h = (ledger_header *)from;
     for (int i = 0; i < LEDGER_DEVICES_MAX; i++)
       if (guard.unlimited[i]) h->vram_limit_bytes[i] = LEDGER_UNLIMITED;
     guard.lost = true;
     return;
   }
-  /* Not ours: to the handler of the program, if it has one. Otherwise the access is tried again,
-   * and ends the process as it would have. */
+  /* Not ours: call the program's handler if there is one. Otherwise retry the access, which then
+   * ends the process as it would have without us. */
   bool has = guard.before.sa_handler != SIG_DFL && guard.before.sa_handler != SIG_IGN;
   if (has && (guard.before.sa_flags & SA_SIGINFO) != 0)
     guard.before.sa_sigaction(number, info, context);

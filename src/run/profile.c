@@ -1,4 +1,4 @@
-/* Profile: estimates, peaks, and reading a profile back. */
+/* Profile: estimates and peaks, and the reader. */
 #include "run/profile.h"
 
 #include <errno.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns 1 - exp(-x) without libm: a series for a small part of x, doubled by
- * 1 - exp(-2x) = 2p - p^2, which loses no digits. */
+/* Returns 1 - exp(-x) without libm: a series for a small fraction of x, doubled with 1 - exp(-2x) =
+ * 2p - p^2. This loses no digits. */
 static double chance(double x) {
   int doublings = 0;
   if (x > 40) return 1;
@@ -28,12 +28,12 @@ profile_amount profile_block(uint64_t bytes, uint64_t period) {
 static void add(profile_amount *to, profile_amount block, double sign) {
   to->bytes += sign * block.bytes;
   to->variance += sign * block.variance;
-  if (to->bytes < 0.5) *to = (profile_amount){0}; /* only rounding is left */
+  if (to->bytes < 0.5) *to = (profile_amount){0}; /* only rounding errors are left */
   if (to->variance < 0) to->variance = 0;
 }
 
-/* A peak is one number for all sites. Each site saves what it held when it changes for the first
- * time after the peak, so no peak costs a look at all of them. */
+/* Saves what a site held at the peak. A peak is one number for all sites; each site saves its bytes
+ * when it first changes after the peak, so a new peak does not have to visit all sites. */
 static void keep_peak(const profile_file *f, profile_site *s) {
   if (s->peak == f->peak) return;
   s->at_peak = s->held;
@@ -68,7 +68,8 @@ bool profile_is_own(const char *file) {
   if (file[0] == '\0') return false;
   for (size_t i = 0; i < sizeof LIBRARIES / sizeof LIBRARIES[0]; i++)
     if (strstr(file, LIBRARIES[i]) != NULL) return false;
-  /* "<frozen …>", "<stowage …>", "<__array_function__ internals>"; what people type is theirs. */
+  /* Excludes "<frozen …>", "<stowage …>", "<__array_function__ internals>"; code that people type
+   * is their own. */
   return file[0] != '<' || strcmp(file, "<string>") == 0 || strcmp(file, "<stdin>") == 0 ||
          strncmp(file, "<ipython-input", 14) == 0;
 }

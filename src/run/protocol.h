@@ -1,5 +1,5 @@
-/* Protocol: the files of a run's folder and the lines in them, as `stowage run`, the libraries it
- * preloads, their Python scripts and the Python package agree on them.
+/* Protocol: the names of the files in a run's folder and of the lines in them. Shared by `stowage
+ * run`, the libraries it preloads, their Python scripts and the Python package.
  *
  * This file is the only place in src/ and python/ that spells these names; the environment
  * variables are in base/variables.h. tools/run_names makes python/stowage/_run_names.py from both,
@@ -16,7 +16,7 @@
  *     PROCESS.error               text of the exception that ended it
  *     PROCESS.profile             its host memory by line (profile.h)
  *     PID.objects                 its answer to a request (host_record.h)
- *     rankN/                      the same files of one rank, where several ranks share the run
+ *     rankN/                      the same files of one rank, if several ranks share the run
  *
  * PROCESS is PID, or rankN-PID in a job of several ranks. */
 #ifndef RUN_PROTOCOL_H
@@ -33,9 +33,9 @@
 #define RUN_END    "end"
 #define RUN_WATCH  "watch"
 #define RUN_HOST   "host"
-#define RUN_RANK   "rank" /* before the number of a rank */
+#define RUN_RANK   "rank" /* prefix of a rank's number */
 
-/* ---- endings of a process's files ---- */
+/* ---- extensions of a process's files ---- */
 
 #define RUN_RING    ".ring"
 #define RUN_STOW    ".stow"
@@ -43,11 +43,11 @@
 #define RUN_ERROR   ".error"
 #define RUN_OBJECTS ".objects"
 #define RUN_PROFILE ".profile"
-#define RUN_PART    ".part" /* behind any name: being written, renamed when it is whole */
+#define RUN_PART    ".part" /* appended while a file is being written */
 
 /* ---- first words of the lines in PID.objects ---- */
 
-#define RUN_LINE_ASKED  "asked"  /* serial of the request, bytes held, 1 if whole, us, turns */
+#define RUN_LINE_ASKED  "asked"  /* number of the request, bytes held, 1 if complete, us, turns */
 #define RUN_LINE_OBJECT "object" /* the fields of a host_object, in the order of _holders.py */
 #define RUN_LINE_FRAME  "frame"  /* file, line, function, text of the line */
 
@@ -56,26 +56,26 @@
 /* What the shim adds to XLA_FLAGS: an empty list, so that XLA makes no command buffers. */
 #define RUN_XLA_FLAG "--xla_gpu_enable_command_buffer="
 
-/* The name of the thread that waits for requests, where a process has one. */
+/* The name of the thread that waits for requests, if a process has one. */
 #define RUN_LISTENER "stowage-host"
 
 /* ---- paths ---- */
 
-/* Writes folder/name. Returns false, with `path` cut short, if it is too long. */
+/* Writes folder/name. Returns false and a truncated `path` if it is too long. */
 bool run_path(char path[PATH_MAX], const char *folder, const char *name);
 
-/* Writes folder/process + ending: run_process_path(p, folder, "rank3-4711", RUN_RING). */
+/* Writes folder/process + extension: run_process_path(p, folder, "rank3-4711", RUN_RING). */
 bool run_process_path(char path[PATH_MAX], const char *folder, const char *process,
                       const char *ending);
 
-/* Writes the PROCESS of the calling process. */
+/* Writes the PROCESS name of the calling process. */
 #define RUN_PROCESS_MAX 48
 void run_process_name(char name[RUN_PROCESS_MAX]);
 
 /* Returns the process ID in a name such as "4711", "rank3-4711" or "rank3-4711.ring". */
 int run_process_pid(const char *name);
 
-/* Returns whether a file's name has that ending and something before it. */
+/* Returns whether a file name has that extension and something before it. */
 bool run_has_ending(const char *name, const char *ending);
 
 #endif

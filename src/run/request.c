@@ -26,7 +26,7 @@ stow_status request_create(request **out, const char *path) {
   if (fd >= 0) close(fd);
   *out = mapped != MAP_FAILED ? mapped : NULL;
   return *out != NULL ? STOW_OK
-                      : stow_fail(STOW_ERR_IO, "cannot make %s: %s", path, strerror(error));
+                      : stow_fail(STOW_ERR_IO, "cannot create %s: %s", path, strerror(error));
 }
 
 void request_close(request *r) {

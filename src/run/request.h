@@ -19,15 +19,15 @@ typedef struct request {
 
 /* Creates the file and maps it. STOW_ERR_IO if it cannot be created. */
 stow_status request_create(request **out, const char *path);
-/* Unmaps it. Accepts NULL. */
+/* Unmaps the file. Accepts NULL. */
 void request_close(request *r);
-/* Asks process `pid` for a report. Returns the serial of the request; does not report whether the
+/* Asks process `pid` for a report. Returns the number of the request. Does not check whether the
  * process listens. */
 uint32_t request_post(request *r, pid_t pid);
 
 /* Maps the file for waiting, read-only. Returns NULL if it cannot be opened or is too short. */
 request *request_open(const char *path);
-/* Sleeps until a request newer than `*seen` is for this process, and updates `*seen`. */
+/* Sleeps until there is a request newer than `*seen` for this process, and updates `*seen`. */
 void request_wait(request *r, uint32_t *seen);
 
 #endif

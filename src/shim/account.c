@@ -26,7 +26,7 @@ void account_say(const char *format, ...) {
   (void)written;
 }
 
-/* How long a first context waits for the run's command to have looked at the devices. */
+/* How long a first context waits until the run's command has read the devices. */
 #define DEVICES_WAIT_MS 1000
 
 static lock start_lock = LOCK_INIT(LOCK_HEAP);
@@ -37,12 +37,12 @@ static _Atomic uint64_t released_bytes;
 
 /* ---- starting ---- */
 
-/* The functions of SHIM_AFTER_FORK; the linker defines where their section begins and ends. */
+/* The functions of SHIM_AFTER_FORK; the linker defines the bounds of their section. */
 extern shim_forked *const __start_shim_forked[] __attribute__((visibility("hidden")));
 extern shim_forked *const __stop_shim_forked[] __attribute__((visibility("hidden")));
 
-/* A child of fork starts afresh: the driver does not go with it, and the slot is the parent's. No
- * other thread is left, so a lock that is held is held by nobody. */
+/* Resets everything in a child of fork: it does not inherit the driver, and the slot belongs to the
+ * parent. It has no other thread, so a lock that is held has no owner. */
 static void after_fork(void) {
   lock_init(&start_lock, LOCK_HEAP);
   the_ledger.own = 0;
@@ -53,8 +53,8 @@ static void watch_forks(void) {
   pthread_atfork(NULL, NULL, after_fork);
 }
 
-/* A limit that is not enforced must not look as if it were. Written to standard error: there is no
- * other way to the user from here. */
+/* Warns that a limit is not enforced. Written to standard error, because there is no other way to
+ * the user from here. */
 static void warn_no_ledger(const char *path) {
   if (access(path, R_OK | W_OK) == 0 || errno != EACCES) return;
   account_say("stowage: process %d runs as a user who may not open %s: it is neither counted nor "
@@ -62,8 +62,8 @@ static void warn_no_ledger(const char *path) {
               (int)getpid(), path);
 }
 
-/* The run has more living processes than the ledger has slots. Said once in each of them, and
- * counted for the summary. */
+/* Reports that the run has more live processes than the ledger has slots. Printed once in each of
+ * them, and counted for the summary. */
 static void report_no_slot(void) {
   static _Atomic int reported_pid;
   ledger_header *h = the_ledger.header;
@@ -119,7 +119,7 @@ void account_wait_devices(void) {
   bool watched = ledger_spill_limit(l) > 0;
   for (unsigned i = 0; i < LEDGER_DEVICES_MAX && !watched; i++)
     watched = ledger_limit(l, i) != LEDGER_UNLIMITED;
-  /* The run's command asks NVML while we start; where it died over it nothing is to be had. */
+  /* The run's command queries NVML while we start; if it died, there is no result. */
   for (int i = 0; i < DEVICES_WAIT_MS && watched && atomic_load(&l->header->devices_known) == 0;
        i++)
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -128,7 +128,7 @@ void account_wait_devices(void) {
 
 /* ---- devices ---- */
 
-/* Entry number `i` of a list with commas; its length, 0 past the end. */
+/* Finds entry number `i` of a list with commas. Returns its length; 0 after the end. */
 static size_t entry(const char *list, unsigned i, const char **at) {
   for (;;) {
     list += strspn(list, " ,");
@@ -145,7 +145,7 @@ unsigned account_device(cu_device ordinal) {
   const ledger *l = account_ledger();
   const char *mine, *theirs, *run_list = l->header == NULL ? "" : l->header->visible_devices;
   unsigned number = (unsigned)ordinal;
-  /* Both lists name the machine's devices; the run's number is the place in the run's list. */
+  /* Both lists name the machine's devices; the run's number is the position in the run's list. */
   size_t length = entry(own_visible, number, &mine);
   if (strcmp(own_visible, run_list) == 0 || length == 0) return number;
   if (run_list[0] == '\0') {

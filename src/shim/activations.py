@@ -36,13 +36,13 @@ class Pinned:
 
     @staticmethod
     def classes_of(size):
-        """The class sizes that together hold `size` bytes: full chunks, and one buffer for the rest."""
+        """Returns the class sizes that together hold `size` bytes: full chunks, and one buffer for the rest."""
         full, rest = divmod(size, CHUNK_MAX_BYTES)
         tail = [max(MOVED_MIN_BYTES, 1 << (rest - 1).bit_length())] if rest else []
         return [CHUNK_MAX_BYTES] * full + tail
 
     def take(self, size):
-        """Buffers for `size` bytes as a list of (buffer, event or None, class size), or None if the budget is spent."""
+        """Returns buffers for `size` bytes as a list of (buffer, event or None, class size), or None if the budget is spent."""
         taken = []
         for kind in self.classes_of(size):
             if self.free[kind]:  # the one that was returned first: its reader is most likely done
@@ -60,7 +60,7 @@ class Pinned:
         return taken
 
     def give(self, buffers, event):
-        """Returns buffers. `event` is behind the last copy that reads them, or None."""
+        """Takes buffers back. `event` comes after the last copy that reads them, or is None."""
         for buffer, _, kind in buffers:
             self.free[kind].append((buffer, event))
 
@@ -126,7 +126,7 @@ class Policy:
         self.sums.append(self.saved_bytes)
 
     def ceiling(self):
-        """The highest level now: the target, less what the last step suddenly needed later than here (the logits of a language
+        """Returns the highest level now: the target, minus what the last step suddenly needed later than here (the logits of a language
         model), scaled by how much larger this step is."""
         if self.reference is None or len(self.sums) > self.reference[2]:
             return self.target_bytes
@@ -138,7 +138,7 @@ class Policy:
     # ---- what the program does ----
 
     def saved(self, entry):
-        """A storage was saved for the backward pass."""
+        """Called when a storage was saved for the backward pass."""
         self.seq += 1
         entry.seq = self.seq
         self.saved_bytes += entry.bytes
@@ -147,7 +147,7 @@ class Policy:
         self.push_out()
 
     def used(self, entry):
-        """The backward pass needs an entry. It is valid on the device, in the order of the caller's stream, on return."""
+        """Called when the backward pass needs an entry. On return it is valid on the device, in the order of the caller's stream."""
         self.measure(0)
         if entry.state == AWAY:
             self.demanded += 1
@@ -162,14 +162,14 @@ class Policy:
         self.attempt(self.pull_in, entry.seq)
 
     def attempt(self, function, *arguments):
-        """Calls what only serves speed: the program does not see its errors."""
+        """Calls a function that only affects speed: the program does not see its errors."""
         try:
             function(*arguments)
         except Exception as error:
             shim_log(f"activations: {function.__name__}: {error!r}")
 
     def died(self, entry):
-        """No saved tensor refers to the entry any more."""
+        """Called when no saved tensor refers to the entry any more."""
         if entry.state == DEAD:
             return
         if entry.state == AWAY:
@@ -225,7 +225,7 @@ class Policy:
             self.held.append(entry)
 
     def make_room(self, size, needed=None):
-        """Releases what is on the host too until `size` bytes fit, except `needed`."""
+        """Releases device memory of entries that are also on the host until `size` bytes fit, except `needed`."""
         ceiling = self.ceiling() - size
         while self.level > ceiling and len(self.back) > NEWEST_KEPT:  # the one that was used first
             self.drop(self.back.popitem(last=False)[1])
@@ -267,7 +267,7 @@ class Policy:
         self.in_bytes += entry.bytes
 
     def pull_in(self, seq):
-        """Starts the copies of what was saved before `seq`, the newest first, as far as there is room."""
+        """Starts copying in what was saved before `seq`, the newest first, as far as there is space."""
         ceiling = self.ceiling()
         while True:
             at = bisect.bisect_left(self.away, (seq,)) - 1
@@ -284,7 +284,7 @@ def storage_of(tensor):
 
 
 def references(torch):
-    """A function that returns how many tensors are on a storage, by its address; 0 if this PyTorch does not say."""
+    """Returns a function that counts the tensors on a storage, by its address; it returns 0 if this PyTorch does not report that."""
     count = getattr(torch._C, "_storage_Use_Count", None)
     if count is None:
         return lambda address: 0
@@ -304,7 +304,7 @@ class Cuda:
         self.references = references(torch)
 
     def usable(self, tensor):
-        """Can this tensor be moved now? It is on the device, and the current stream is the one whose order memory follows."""
+        """Returns whether this tensor can be moved now: it is on the device, and the current stream is the one whose order memory follows."""
         return (tensor.is_cuda and tensor.device == self.device and not self.torch.cuda.is_current_stream_capturing() and
                 self.torch.cuda.current_stream(self.device) == self.home)
 
@@ -319,11 +319,11 @@ class Cuda:
         return self.torch._C._cuda_memoryStats(self.device.index)["allocated_bytes"]["all"]["current"]
 
     def idle(self):
-        """False while a graph is captured: nothing may wait for an event then."""
+        """Returns False while a graph is captured: nothing may wait for an event then."""
         return not self.torch.cuda.is_current_stream_capturing()
 
     def busy(self, entry):
-        """Somebody else refers to the storage, or it was written to since: it would not be freed, or must not be moved."""
+        """Returns whether something else refers to the storage, or it was written to since: it would not be freed, or must not be moved."""
         ours = 1 + (len(entry.parts) if entry.state in (HERE, LEAVING) else 0)
         return self.references(entry.cdata) > ours or any(p.stale() for p in entry.parts)
 
@@ -359,7 +359,7 @@ class Cuda:
         return True
 
     def release(self, entry):
-        # The memory goes back to the home stream's pool: what that stream does next may overwrite it.
+        # Releases device memory to the home stream's pool: later work of that stream may overwrite it.
         self.home.wait_event(entry.gone)
         entry.let_go()
 
@@ -401,7 +401,7 @@ class Cuda:
 
 
 class Part:
-    """One saved tensor: how it lies on its storage, and a tensor that shares its version counter."""
+    """One saved tensor: its layout on its storage, and a tensor that shares its version counter."""
 
     def __init__(self, tensor):
         self.alias, self.version = tensor.detach(), tensor._version
@@ -410,7 +410,7 @@ class Part:
         return self.alias._version != self.version
 
     def check(self):
-        """Raises what autograd raises: with hooks it does not check itself."""
+        """Raises the error that autograd would raise: with hooks it does not check itself."""
         if self.stale():
             raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: "
                                f"[{self.alias.type()} {list(self.shape())}] is at version {self.alias._version}; expected version "
@@ -460,7 +460,7 @@ class Saved(Entry):
         self.flat, self.cdata = None, 0
 
     def unlist(self):
-        """Another storage may get this address."""
+        """Forgets the address, because another storage may get it."""
         if self.index.get(self.cdata) is self:
             del self.index[self.cdata]
 
@@ -469,7 +469,7 @@ class Saved(Entry):
 
 
 class Ticket:
-    """What autograd holds for a saved tensor. The part dies with it."""
+    """What autograd holds for a saved tensor. The part is freed with it."""
     __slots__ = "owner", "entry", "part"
 
     def __init__(self, owner, entry, part):
@@ -499,7 +499,7 @@ class Activations:
         self.compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 
     def own_calls(self):
-        """A context in which the program's dispatch modes do not see what we call."""
+        """Returns a context in which the program's dispatch modes do not see our calls."""
         return contextlib.nullcontext() if self.modes() == 0 else self.without_modes()
 
     # ---- the hooks ----
@@ -526,7 +526,7 @@ class Activations:
                 (self.without_modes is not None or self.modes() == 0) and not self.compiling() and self.bus.usable(tensor))
 
     def packed(self, tensor):
-        """The ticket of a tensor that may move, or None."""
+        """Returns the ticket of a tensor that may move, or None."""
         if self.off or not self.movable(tensor):
             return None
         storage = storage_of(tensor)
@@ -564,7 +564,7 @@ class Activations:
     # ---- lifetimes ----
 
     def lost(self, entry, part):
-        """A ticket died, on any thread, perhaps in the middle of one of the above."""
+        """Called when a ticket was freed, on any thread, perhaps in the middle of one of the above."""
         if self.off:
             return
         self.dead.append((entry, part))
@@ -588,13 +588,13 @@ class Activations:
                 self.lock.release()
 
     def end(self):
-        """At exit, and in a child of fork: nothing is copied any more."""
+        """Called at exit, and in a child of fork: stops all copies."""
         self.off, self.lock = True, threading.Lock()
 
     # ---- on and off ----
 
     def push(self):
-        """Installs the hooks on this thread, unless the program has hooks of its own around."""
+        """Installs the hooks on this thread, unless the program itself has hooks installed."""
         ours = self.top is not None and self.top(True)
         if self.top is not None:
             self.thread.pushed = bool(ours) and ours[0] == self.pack
@@ -629,7 +629,7 @@ class Armed:
         self.limit_bytes = 0
 
     def room(self):
-        """(the device's limit, bytes of it that are not PyTorch's pages, spill budget left, pages on the host)"""
+        """Returns (the device's limit, bytes of it that are not PyTorch's pages, spill budget left, pages on the host)."""
         return shim_room()
 
     def step_ended(self, optimizer):
@@ -660,7 +660,7 @@ class Armed:
         self.let_transforms_through()
 
     def aim(self, figures):
-        """Sets the target. A step that still had pages on the host makes the margin larger, and lets go of those pages."""
+        """Sets the target. A step that still had pages on the host increases the margin, and releases those pages."""
         bus, policy = self.hooks.bus, self.hooks.policy
         limit, other, spill, pages = self.room()
         limit = self.limit_bytes = min(limit, bus.total_bytes())
@@ -681,7 +681,7 @@ class Armed:
                  f"{policy.target_bytes >> 20}, limit {limit >> 20}, other {other >> 20}, {pages} pages on the host")
 
     def let_transforms_through(self):
-        """torch.func and others refuse to run while there are hooks. Ours step aside."""
+        """Removes our hooks while torch.func and others run, which refuse to run with hooks."""
         hooks, functions = self.hooks, self.torch._C._autograd
         disable, enable = functions._saved_tensors_hooks_disable, functions._saved_tensors_hooks_enable
 
@@ -700,7 +700,7 @@ class Armed:
 
 
 def arm_activations(torch):
-    """Returns what the end of a step is reported to, or None if this PyTorch has no such hooks."""
+    """Returns the function to call at the end of a step, or None if this PyTorch has no such hooks."""
     functions = getattr(getattr(torch, "_C", None), "_autograd", None)
     if not hasattr(functions, "_saved_tensors_hooks_is_enabled"):
         return None

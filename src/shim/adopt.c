@@ -1,16 +1,16 @@
-/* Adopt: beneath a process that has loaded the driver already, and not started it: a notebook that
- * imported its framework first. Called by the Python package, once, before any other call.
+/* Adopt: installs the shim in a process that has loaded the driver but not started it: a notebook
+ * that imported its framework first. Called once by the Python package, before any other call.
  *
- * What the shim's name does for a process that loads it first is done here by hand, twice over. The
- * driver's own table of symbols, in memory, is made to say our functions: whoever looks one up from
- * now on, by a handle he has, by a new one or by being linked to the driver, gets ours. And what is
- * loaded already holds addresses of the driver's functions, in its tables of imports and in tables
- * it has filled itself (cuBLASLt and cuSPARSELt do when they are loaded, with launches among them):
- * those become ours. An address kept on the heap is not found.
+ * In a process that loads the shim first, the shim's name is enough. Here two steps replace that.
+ * First, the driver's own symbol table in memory is changed to our functions: every later lookup,
+ * with an old or a new handle or through linking, gets ours. Second, loaded libraries already hold
+ * addresses of the driver's functions, in their import tables and in tables they filled themselves
+ * (cuBLASLt and cuSPARSELt do this when they are loaded, also for launches); these are replaced. An
+ * address kept on the heap is not found.
  *
- * Guarantees: nothing is changed if the driver has started (it has handed out its functions by
- * then) or if its table of symbols cannot be written. Once that table is written, the other objects
- * of the process follow one by one. An object whose tables cannot be read or written is skipped and
+ * Guarantees: nothing is changed if the driver has started (it has returned its functions by then)
+ * or if its symbol table cannot be written. Once that table is written, the other objects of the
+ * process follow one by one. An object whose tables cannot be read or written is skipped and
  * logged: its calls keep going to the driver, uncounted. */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -54,13 +54,14 @@ static bool holds(range r, uintptr_t address) {
   return address >= r.begin && address < r.end;
 }
 
-/* Can these bytes be written? Asked of the kernel, which answers instead of ending the process. */
+/* Returns whether these bytes can be written. Asks the kernel, which returns an error instead of
+ * ending the process. */
 static bool is_writable(const adoption *a, void *bytes, size_t size) {
   return write(a->pipe[1], bytes, size) == (ssize_t)size &&
          read(a->pipe[0], bytes, size) == (ssize_t)size;
 }
 
-/* ---- what a library says of itself ---- */
+/* ---- tables of a loaded library ---- */
 
 static int by_name(const void *a, const void *b) {
   return strcmp(((const twin *)a)->name, ((const twin *)b)->name);
@@ -83,7 +84,8 @@ static range object_range(const struct dl_phdr_info *info) {
   return all;
 }
 
-/* What the loader made read-only when it had filled the tables in, as it rounds it. */
+/* Returns the range that the loader made read-only after it had filled the tables, rounded as the
+ * loader does. */
 static range sealed_range(const struct dl_phdr_info *info) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -100,11 +102,11 @@ typedef struct tables {
   const char *names;
   const ElfW(Rela) * imports[2]; /* those of calls, and the others */
   size_t counts[2];
-  const uint32_t *hash, *gnu_hash; /* what symbols are looked up by */
+  const uint32_t *hash, *gnu_hash; /* the tables for symbol lookup */
 } tables;
 
-/* The loader has turned the places in a table into addresses; one it may not write (the kernel's
- * own library) still has places. */
+/* Returns an address from a table. The loader has turned offsets into addresses, except in a table
+ * that it may not write (the kernel's own library). */
 static const void *address_in(const struct dl_phdr_info *info, uintptr_t value) {
   return (const void *)(value < info->dlpi_addr ? info->dlpi_addr + value : value);
 }
@@ -134,7 +136,7 @@ static bool find_tables(tables *found, const struct dl_phdr_info *info) {
 
 /* ---- the driver's table of symbols ---- */
 
-/* How many it has: nothing says it but the tables to look them up by. */
+/* Returns the number of symbols, which only the lookup tables show. */
 static size_t symbol_count(const tables *t) {
   if (t->hash != NULL) return t->hash[1];
   if (t->gnu_hash == NULL) return 0;
@@ -148,7 +150,7 @@ static size_t symbol_count(const tables *t) {
   return last + 1;
 }
 
-/* How the loader mapped the part of a library where an address is; 0: it did not. */
+/* Returns how the loader mapped the part of a library that contains an address; 0: not mapped. */
 static int protection_at(const struct dl_phdr_info *info, uintptr_t address) {
   for (int i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *part = &info->dlpi_phdr[i];
@@ -176,7 +178,7 @@ static const char *write_symbols(adoption *a, const struct dl_phdr_info *info) {
     if (symbols[i].st_shndx == SHN_UNDEF || key.name[0] != 'c' || key.name[1] != 'u') continue;
     const twin *found = bsearch(&key, a->by_name, a->count, sizeof key, by_name);
     if (found == NULL) continue;
-    /* The loader adds where the library lies, and wraps around. */
+    /* The loader adds the library's base address and wraps around. */
     symbols[i].st_value = (uintptr_t)found->ours - info->dlpi_addr;
     a->patched++;
   }
@@ -186,7 +188,8 @@ static const char *write_symbols(adoption *a, const struct dl_phdr_info *info) {
 
 /* ---- tables of imports ---- */
 
-/* Our function for an import that is the driver's, or is still to be looked up; NULL otherwise. */
+/* Returns our function for an import that is the driver's, or is not yet resolved; NULL
+ * otherwise. */
 static void *ours_for(const adoption *a, const tables *t, const ElfW(Rela) * import, range own,
                       uintptr_t slot) {
   const ElfW(Sym) *symbol = &t->symbols[ELF64_R_SYM(import->r_info)];
@@ -212,7 +215,8 @@ static void patch_imports(adoption *a, const struct dl_phdr_info *info, const ta
       if (ours == NULL) continue;
       if (!open && holds(sealed, slot)) {
         size_t bytes = sealed.end - sealed.begin;
-        /* Where this is forbidden it keeps the driver; what asks for the driver by name has us. */
+        /* If this is forbidden, the object keeps calling the driver; lookups by name still get our
+         * functions. */
         if (mprotect((void *)sealed.begin, bytes, PROT_READ | PROT_WRITE) != 0) return;
         open = true;
       }
@@ -246,7 +250,8 @@ static void patch_words(adoption *a, range bytes) {
   }
 }
 
-/* What a library may write, but for what the loader sealed, whose addresses are imports. */
+/* Replaces addresses in the writable data of a library, except in what the loader sealed, whose
+ * addresses are imports. */
 static void patch_data(adoption *a, const struct dl_phdr_info *info, range sealed) {
   for (int i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *part = &info->dlpi_phdr[i];
@@ -263,7 +268,7 @@ static void patch_data(adoption *a, const struct dl_phdr_info *info, range seale
 
 /* ---- all of it ---- */
 
-/* The driver and its own helpers, whose addresses of the driver are meant so. */
+/* Returns whether it is the driver or one of its helpers, which must keep their addresses. */
 static bool is_driver_file(const char *path) {
   static const char *const NAMES[] = {"libcuda.so", "libcudadebugger.so", "libnvidia-"};
   const char *slash = strrchr(path, '/'), *file = slash == NULL ? path : slash + 1;
@@ -272,7 +277,7 @@ static bool is_driver_file(const char *path) {
   return false;
 }
 
-/* A dl_iterate_phdr visit: what this library knows of the driver it knows of us. */
+/* A dl_iterate_phdr callback: replaces every address of the driver in this library with ours. */
 static int patch(struct dl_phdr_info *info, size_t size, void *user) {
   adoption *a = user;
   tables t;
@@ -304,7 +309,8 @@ static bool is_started(void) {
          driver->cuDeviceGetCount(&count) != CU_ERROR_NOT_INITIALIZED;
 }
 
-/* Before the loader's list is locked: looking a name up takes a lock that comes before it. */
+/* Done before the loader's list is locked, because looking up a name takes a lock that comes
+ * first. */
 static size_t list_twins(twin *twins, void *shim) {
   size_t count = 0;
   for (int i = 0; i < SYMBOL_COUNT; i++) {

@@ -11,8 +11,9 @@
 #include "shim/capture.h"
 #include "shim/shim.h"
 
-/* In the low bits of a block's bytes, which are a multiple of 512: the device's number, and whether
- * it was taken during a capture. A graph uses such blocks after they are freed, so they live on. */
+/* Stored in the low bits of a block's bytes, which are a multiple of 512: the device's number, and
+ * whether it was allocated during a capture. A graph uses such blocks after they are freed, so they
+ * stay live. */
 enum { DEVICE_MASK = 255, CAPTURED = 256, LOW_BITS = 511 };
 
 static lock book_lock = LOCK_INIT(LOCK_TRACE);

@@ -11,8 +11,8 @@
 static lock book_lock = LOCK_INIT(LOCK_POOL);
 static map book[BOOK_SPACES]; /* guarded by book_lock; name to holding */
 
-/* The parent's memory is not the child's. The maps are lost: another thread may have been changing
- * them. */
+/* Empties the book in a child: the parent's memory is not the child's. The maps are leaked, because
+ * another thread may have been changing them. */
 static void after_fork(void) {
   lock_init(&book_lock, LOCK_POOL);
   memset(book, 0, sizeof book);
@@ -78,7 +78,7 @@ int book_use(book_space space, uint64_t key, int more, holding *what) {
   return uses;
 }
 
-/* Takes out what went with a context, at most so many at a time; how many. */
+/* Removes up to a fixed number of entries that belong to a context. Returns how many. */
 static size_t take_out_of(book_space space, unsigned device, cu_context context, size_t most,
                           uint64_t *keys, holding *gone) {
   ASSERT(most > 0);

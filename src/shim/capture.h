@@ -1,7 +1,7 @@
 /* Capture: how many stream captures the process has open.
  *
- * While a graph is captured, most driver calls would spoil the capture: nothing is measured, moved
- * or trimmed, and no request is refused. */
+ * While a graph is captured, most driver calls would invalidate the capture: nothing is measured,
+ * moved or trimmed, and no request is refused. */
 #ifndef SHIM_CAPTURE_H
 #define SHIM_CAPTURE_H
 

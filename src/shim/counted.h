@@ -1,14 +1,14 @@
 /* Counted: the run's ledger as a physical_account (device/physical.h).
  *
- * The functions count `bytes` of one kind on one device. They neither measure nor reclaim: whoever
- * may wait for that wraps `take` (host_tier.c, heap_device.c, hooks_page.c). */
+ * The functions count `bytes` of one kind on one device. They neither measure nor reclaim: callers
+ * that may wait for that wrap `take` (host_tier.c, heap_device.c, hooks_page.c). */
 #ifndef SHIM_COUNTED_H
 #define SHIM_COUNTED_H
 
 #include "device/physical.h"
 #include "shim/account.h"
 
-/* The `who` of a physical that counts here. */
+/* The `who` of a `physical` that counts here. */
 typedef struct counted {
   unsigned device;
   ledger_kind kind;
@@ -17,9 +17,9 @@ typedef struct counted {
 bool counted_take(const void *who, uint64_t bytes);
 void counted_made(const void *who, uint64_t bytes);
 void counted_undo(const void *who, uint64_t bytes, cu_result code);
-/* Of pages that are cached here: the program let go of them earlier. */
+/* For pages that are cached here: the program released them earlier. */
 void counted_give(const void *who, uint64_t bytes);
-/* Of memory that the program frees now: also counts as released (account_released). */
+/* For memory that the program frees now: also counts as released (account_released). */
 void counted_release(const void *who, uint64_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* Driver path: which driver the shim has opened. Apart from real.c because dlopen, which opening
- * uses, asks for it (open.c). */
+/* Driver path: which driver the shim has opened. Separate from real.c, because dlopen, which
+ * opening uses, needs it (open.c). */
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -14,7 +14,7 @@ const char *shim_driver_path(void) {
   return atomic_load_explicit(&known, memory_order_acquire) ? driver_path : "";
 }
 
-/* Called once, under real.c's lock. */
+/* Sets the path. Called once, with real.c's lock held. */
 void shim_driver_path_set(const char *path) {
   snprintf(driver_path, sizeof driver_path, "%s", path);
   atomic_store_explicit(&known, true, memory_order_release);

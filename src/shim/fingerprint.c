@@ -10,7 +10,7 @@
 #include "device/physical.h"
 #include "shim/shim.h"
 
-enum { BLOCKS = 64, THREADS = 256 }; /* of one page; the PTX has 8 warps */
+enum { BLOCKS = 64, THREADS = 256 }; /* for one page; the PTX uses 8 warps */
 
 /* stowage_fingerprint(addresses, bytes, sums): block (x, y) adds up its part of page y. */
 static const char PTX[] =

@@ -1,5 +1,4 @@
-/* Gate: a count of those inside, a word that keeps others out, and the numbers of calls under way.
- */
+/* Gate: a count of calls inside, a word that closes it, and the numbers of calls in progress. */
 #include "shim/gate.h"
 
 #include <linux/futex.h>
@@ -21,7 +20,7 @@
 /* A launch may wait for room in the driver's queue, and a copy for its data. */
 #define CLOSE_MAX_NS ((uint64_t)200 * 1000 * 1000)
 
-/* What stubs.S looks at. */
+/* Read by stubs.S. */
 extern _Atomic uint32_t shim_gate_on;
 _Atomic uint32_t shim_gate_on;
 extern void *_Atomic shim_slots[SYMBOL_COUNT];
@@ -32,7 +31,9 @@ static _Atomic bool used;
 
 static void decide(void) {
   const char *said = secure_getenv(ENV_MOVE);
-  if (host_tier_on() && (said == NULL || strcmp(said, "off") != 0)) atomic_store(&shim_gate_on, 1);
+  const char *touches = secure_getenv(ENV_TOUCHES);
+  bool moves = host_tier_on() && (said == NULL || strcmp(said, "off") != 0);
+  if (moves || (touches != NULL && touches[0] == '1')) atomic_store(&shim_gate_on, 1);
 }
 
 bool gate_here(void) {
@@ -45,7 +46,7 @@ bool gate_used(void) {
   return atomic_load(&used);
 }
 
-/* ---- numbers of calls under way ---- */
+/* ---- numbers of calls in progress ---- */
 
 #define DEVICE_SHIFT 56
 /* Threads that launch at one time. With more, gate_oldest answers 1: nothing is known to have
@@ -54,7 +55,7 @@ bool gate_used(void) {
 
 static _Atomic uint64_t numbers[THREADS_MAX]; /* device << DEVICE_SHIFT | number; 0: none */
 static _Atomic uint32_t threads;
-static _Thread_local uint32_t my_slot; /* and 1; 0: none yet */
+static _Thread_local uint32_t my_slot; /* index + 1; 0: none yet */
 
 void gate_number(unsigned device, uint64_t number) {
   ASSERT(number > 0 && number >> DEVICE_SHIFT == 0);
@@ -103,7 +104,7 @@ void *shim_gate_enter(unsigned symbol, const uint64_t *registers, const uint64_t
   if (!atomic_load_explicit(&used, memory_order_relaxed)) atomic_store(&used, true);
   gate_visit *visit = atomic_load_explicit(&visitor, memory_order_acquire);
   if (visit != NULL) visit(symbol, registers, stack);
-  /* Counted before looking: whoever closes looks at the count after closing. */
+  /* Count first and check then: the closing thread reads the count after closing. */
   atomic_fetch_add(&inside, 1);
   while (atomic_load(&closed) != 0) {
     atomic_fetch_sub(&inside, 1);

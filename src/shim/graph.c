@@ -8,9 +8,9 @@
 #include "base/hash.h"
 #include "shim/shim.h"
 
-/* More nodes than any framework makes, and child graphs within child graphs. */
+/* More nodes than any framework creates, and the nesting of child graphs. */
 enum { NODES_MAX = 1 << 20, DEPTH_MAX = 16 };
-/* CUgraphNodeType. What is not listed here reads no memory of the program. */
+/* CUgraphNodeType. Types that are not listed read no memory of the program. */
 enum { NODE_KERNEL, NODE_COPY, NODE_FILL, NODE_HOST, NODE_CHILD, NODE_BATCH = 12, NODE_IF = 13 };
 /* The smallest and largest word that can be a device address. */
 #define ADDRESS_LOW  (UINT64_C(1) << 21)
@@ -21,14 +21,14 @@ typedef struct kernel_node {
   void *function;
   unsigned grid[3], block[3], shared;
   void **parameters, **extra;
-  void *kernel; /* a library's, where `function` is NULL */
+  void *kernel; /* a library's kernel, if `function` is NULL */
   void *context;
 } kernel_node;
 
 enum { COPY_WORDS = 25, FILL_WORDS = 5 };
 
 typedef struct node_words {
-  uint32_t first, count, room; /* in graph_words.words */
+  uint32_t first, count, room; /* range in graph_words.words */
 } node_words;
 
 typedef struct graph_words {
@@ -37,15 +37,15 @@ typedef struct graph_words {
   size_t count, room;
   node_words *nodes;
   size_t node_count, node_room;
-  map by_node; /* node to its place in `nodes` */
-  /* The words in [low, high), each once: what launches name. */
+  map by_node; /* node to its index in `nodes` */
+  /* The words in [low, high), each once, which launches name. */
   uint64_t low, high;
   uint64_t *named;
   size_t named_count;
 } graph_words;
 
 static map graphs;     /* executable to graph_words */
-static launch scratch; /* of the node that is read */
+static launch scratch; /* for the node that is being read */
 
 /* ---- lists ---- */
 
@@ -67,7 +67,7 @@ static void forget_named(graph_words *g) {
   g->named_count = 0;
 }
 
-/* Keeps what `scratch` holds as the words of a node, instead of what it had. */
+/* Stores what `scratch` holds as the new words of a node. */
 static void keep(graph_words *g, uint64_t node) {
   ASSERT(scratch.count <= LAUNCH_WORDS_MAX);
   ASSERT(g->count <= g->room);
@@ -117,7 +117,7 @@ static void add_words(const void *parameters, size_t words) {
   launch_add_words(&scratch, parameters, words * sizeof(uint64_t), ADDRESS_LOW, ADDRESS_HIGH);
 }
 
-/* All nodes of a graph, into `visit`. False: they cannot be listed. */
+/* Visits all nodes of a graph. Returns false if they cannot be listed. */
 static bool each_node(void *graph, void (*visit)(void *node, int depth, void *user), int depth,
                       void *user) {
   const cuda_driver *driver = shim_driver();
@@ -134,7 +134,7 @@ static bool each_node(void *graph, void (*visit)(void *node, int depth, void *us
   return listed;
 }
 
-/* Adds what a node names to `scratch`; of a child graph, what all of its nodes name. */
+/* Adds what a node names to `scratch`; for a child graph, what all of its nodes name. */
 static void add_node(void *node, int depth, void *unused) {
   const cuda_driver *driver = shim_driver();
   kernel_node k = {.function = NULL};
@@ -202,7 +202,7 @@ void graph_made(void *executable, void *graph) {
     clear(g);
   else {
     g = calloc(1, sizeof *g);
-    if (g == NULL) return; /* not known: it may touch anything */
+    if (g == NULL) return; /* unknown: it may touch anything */
     if (map_put(&graphs, (uintptr_t)executable, (uintptr_t)g) != STOW_OK) {
       free(g);
       return;
@@ -246,8 +246,8 @@ void graph_child_set(void *executable, void *node, void *child) {
   keep(g, (uintptr_t)node);
 }
 
-/* CUgraphNodeParams: its type in four words of 32 bits, then what belongs to the type. A copy has a
- * flag and a context before its description. */
+/* Handles CUgraphNodeParams: its type in four words of 32 bits, then the data of the type. A copy
+ * has a flag and a context before its description. */
 void graph_node_set(void *executable, void *node, const void *parameters) {
   enum { DESCRIPTION = 16, COPY_DESCRIPTION = 32 };
   const char *at = parameters;

@@ -50,7 +50,7 @@ bool heap_device_inside(void) {
 
 /* ---- entering the driver ---- */
 
-/* A call of ours must not spoil a graph that is being captured: relaxed meanwhile. */
+/* Enters relaxed capture mode, so that our calls do not invalidate a capture. */
 static int enter(void) {
   ASSERT(!inside);
   int mode = CU_CAPTURE_RELAXED;
@@ -76,13 +76,13 @@ static stow_status answer(cu_result code, const char *what) {
 
 /* ---- pages ---- */
 
-/* A physical_account: pages of the heap count as plain memory. */
+/* A physical_account function: pages of the heap count as plain memory. */
 static bool take_plain(const void *who, uint64_t bytes) {
   ASSERT(((const counted *)who)->kind == LEDGER_PLAIN);
   const counted *c = who;
   if (page_take(c->device, c->kind, bytes)) return true;
   if (capture_on()) return false;
-  /* As the driver does before it says that there is no more. */
+  /* As the driver does before it reports out of memory. */
   measure_trim_pools(c->device);
   return page_take(c->device, c->kind, bytes);
 }
@@ -115,7 +115,7 @@ static cu_result release(const heap_device *c, cu_handle handle, uint64_t bytes,
                                 : physical_page_release(&maker, handle, bytes);
 }
 
-/* What vram has room for, and how much there is of it; 0 where blocks cannot be in both. */
+/* Returns the available and the total vram; 0 if blocks cannot be in both tiers. */
 static uint64_t vram_room(const heap_device *c, uint64_t *whole) {
   const ledger *l = account_ledger();
   *whole = 0;
@@ -131,14 +131,14 @@ uint64_t heap_device_room(const stow_device *device) {
   return room;
 }
 
-/* Does vram have room for a page of a block that is too large for it, with one part of so many left
- * to others? */
+/* Returns whether vram has space for a page of a block that is too large for it, with one part in
+ * `part` left to others. */
 static bool vram_has(const heap_device *c, uint64_t bytes, uint64_t part) {
   uint64_t whole, room = vram_room(c, &whole), left = whole / part;
   return room >= left && room - left >= bytes;
 }
 
-/* A page of vram for a block that goes past it. */
+/* Takes a vram page for a block that exceeds vram. */
 static cu_result lend(const heap_device *c, cu_handle *handle, uint64_t bytes, uint64_t part) {
   ASSERT(on_host);
   if (!vram_has(c, bytes, part)) return CU_ERROR_OUT_OF_MEMORY;
@@ -181,7 +181,7 @@ static stow_status page_create(stow_device *device, stow_page *page, uint64_t by
   if (code == CU_OK && note_page(c, handle, bytes | flags) != STOW_OK) {
     release(c, handle, bytes, tier);
     leave(mode);
-    return STOW_ERR_HOST_MEMORY; /* map_put said why */
+    return STOW_ERR_HOST_MEMORY; /* map_put set the message */
   }
   leave(mode);
   if (code != CU_OK) return answer(code, "making a page");
@@ -230,7 +230,7 @@ bool heap_device_owns(const stow_device *device, cu_addr addr) {
   const heap_device *c = (const heap_device *)device;
   for (int i = 0; i < RANGES_MAX; i++) {
     cu_addr base = atomic_load_explicit(&c->ranges[i].base, memory_order_acquire);
-    if (base == 0) return false; /* they are not given back before the heap ends */
+    if (base == 0) return false; /* they are not released before the heap ends */
     if (addr >= base && addr < atomic_load_explicit(&c->ranges[i].end, memory_order_relaxed))
       return true;
   }
@@ -345,7 +345,7 @@ static stow_status stream_wait(stow_device *device, stow_stream stream, stow_eve
   return STOW_OK;
 }
 static stow_status event_create(stow_device *device, stow_event *event) {
-  *event = device; /* any one will do: none is ever waited for */
+  *event = device; /* any value will do: it is never waited for */
   return STOW_OK;
 }
 static stow_status of_event(stow_device *device, stow_event event) {

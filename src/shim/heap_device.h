@@ -1,9 +1,9 @@
 /* Heap device: the device under the shim's heap (stowage/sys/device.h), over the real driver's page
  * calls.
  *
- * The run's ledger counts every page before it is made, so the heap obeys the run's limit; a full
- * limit looks to the heap like a full device. It has no streams: callers free to the heap only
- * after the device has passed the free (plain.h), so its events are always complete. */
+ * The run's ledger counts every page before it is created, so the heap obeys the run's limit; a
+ * reached limit looks like a full device. It has no streams: callers free to the heap only after
+ * the device has passed the free (plain.h), so its events are always complete. */
 #ifndef SHIM_HEAP_DEVICE_H
 #define SHIM_HEAP_DEVICE_H
 
@@ -25,7 +25,7 @@ uint64_t heap_device_room(const stow_device *device);
 /* Returns true if some of the heap's host pages are in vram. */
 bool heap_device_lent(const stow_device *device);
 
-/* Sets the tier for pages that this thread makes: vram (the default), or the host except for the
+/* Sets the tier for pages that this thread creates: vram (the default), or the host except for the
  * part of a block that fits in vram. */
 void heap_device_use_host(bool host);
 /* Returns true if this thread is inside one of the device's calls. */

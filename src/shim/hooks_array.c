@@ -13,8 +13,8 @@
 /* CUDA_ARRAY3D_LAYERED, CUDA_ARRAY3D_CUBEMAP: every level has all layers. */
 #define ARRAY_LAYERS 0x05u
 
-/* What an element takes, by CUarray_format: of each channel, or, where they are packed, compressed
- * or sampled differently, of all of them. */
+/* Bits of an element by CUarray_format: per channel or, if the channels are packed, compressed or
+ * subsampled, for all of them. */
 static const struct {
   uint8_t first, last, channel_bits, element_bits;
 } FORMATS[] = {
@@ -22,7 +22,7 @@ static const struct {
     {0x08, 0x08, 8, 0},  {0x09, 0x09, 16, 0}, {0x0a, 0x0a, 32, 0}, /* signed */
     {0x10, 0x10, 16, 0}, {0x20, 0x20, 32, 0},                      /* half, float */
     {0xc0, 0xc2, 8, 0},  {0xc3, 0xc5, 16, 0},                      /* normalised, unsigned */
-    {0xc6, 0xc8, 8, 0},  {0xc9, 0xcb, 16, 0},                      /* and signed */
+    {0xc6, 0xc8, 8, 0},  {0xc9, 0xcb, 16, 0},                      /* signed formats too */
     {0x50, 0x50, 0, 32},                                           /* 10, 10, 10, 2 */
     {0x91, 0x92, 0, 4},  {0x93, 0x96, 0, 8},                       /* BC1; BC2, BC3 */
     {0x97, 0x98, 0, 4},  {0x99, 0x9e, 0, 8},                       /* BC4; BC5 to BC7 */
@@ -30,8 +30,8 @@ static const struct {
     {0xa2, 0xa2, 0, 16}, {0xa3, 0xa4, 0, 32},                      /* 4:2:2: NV16; P210, P216 */
     {0xa5, 0xa5, 0, 16}, {0xa6, 0xa7, 0, 32},                      /* YUY2; Y210, Y216 */
     {0xa8, 0xa9, 0, 32}, {0xb1, 0xb1, 0, 64},                      /* 4:4:4: AYUV, Y410; Y416 */
-    {0xb2, 0xb2, 0, 24}, {0xb3, 0xb3, 0, 48},                      /* in planes, 8 and 10 bits */
-    {0xb4, 0xb4, 0, 24}, {0xb5, 0xb5, 0, 48},                      /* in two planes, 8 and 16 */
+    {0xb2, 0xb2, 0, 24}, {0xb3, 0xb3, 0, 48},                      /* planar, 8 and 10 bits */
+    {0xb4, 0xb4, 0, 24}, {0xb5, 0xb5, 0, 48},                      /* two planes, 8 and 16 bits */
 };
 
 static uint64_t element_bits(int format, unsigned channels) {
@@ -68,7 +68,7 @@ typedef struct array_take {
   bool known;
 } array_take;
 
-/* False: over the limit. */
+/* Counts the array. Returns false if it exceeds the limit. */
 static bool begin(array_take *take, const cu_array3d_size *size, unsigned levels) {
   cu_device ordinal;
   *take = (array_take){0};

@@ -1,14 +1,15 @@
-/* Hooks of executable graphs: with a spill, what their nodes name is read (graph.h). */
+/* Hooks of executable graphs: where work passes the gate, what their nodes name is read (graph.h).
+ */
 
+#include "shim/gate.h"
 #include "shim/graph.h"
 #include "shim/hooks.h"
-#include "shim/host_tier.h"
 #include "shim/page_table.h"
 
 /* After the program's call succeeded. */
 #define NOTE(call)                                                                                 \
   do {                                                                                             \
-    if (!host_tier_on()) break;                                                                    \
+    if (!gate_here()) break;                                                                       \
     lock_take(&pages_lock);                                                                        \
     call;                                                                                          \
     lock_give(&pages_lock);                                                                        \
@@ -75,7 +76,7 @@ cu_result cuGraphExecNodeSetParams(void *executable, void *node, void *params) {
   CHANGE(cuGraphExecNodeSetParams, graph_node_set(executable, node, params), node, params);
 }
 
-/* Forgotten first: another may get its handle as soon as it is gone. */
+/* Forget it first: another graph may get its handle at once. */
 cu_result cuGraphExecDestroy(void *executable) {
   __typeof__(&cuGraphExecDestroy) real = REAL(cuGraphExecDestroy);
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;

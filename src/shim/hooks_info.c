@@ -17,7 +17,7 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   unsigned device;
   cu_context context;
   cu_device ordinal;
-  size_t unasked; /* the driver takes NULL for what is not wanted */
+  size_t unasked; /* the driver accepts NULL for values that are not wanted */
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (free_bytes == NULL && total_bytes == NULL) return real(free_bytes, total_bytes);
   if (free_bytes == NULL) free_bytes = &unasked;
@@ -40,7 +40,7 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device ordinal) {
   __typeof__(&cuDeviceTotalMem_v2) real = REAL(cuDeviceTotalMem_v2);
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(bytes, ordinal);
   ledger *l = account_ledger();
-  /* A framework that looks at the devices begins: before it is given a pool of the program's. */
+  /* A framework that queries the devices is starting; act before it gets a pool. */
   if (host_tier_on()) trim_schedule();
   if (code == CU_OK && l->header != NULL) {
     uint64_t left = 0, total = *bytes;
@@ -52,9 +52,8 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, cu_device ordinal) {
 
 /* ---- contexts ---- */
 
-/* Before a first context: what others hold of the devices is known, and whether there can be a
- * spill.
- */
+/* Called before a first context: waits until the memory of others is known, and whether spilling
+ * works. */
 static void before_context(cu_device ordinal) {
   static _Atomic bool asked;
   account_wait_devices();
@@ -72,8 +71,8 @@ static cu_result after_context(const cu_context *context, cu_device ordinal, cu_
   return code;
 }
 
-/* The primary context of each device while it is there: it is made by the first retain and ends
- * with the last release, or with a reset. */
+/* The primary context of each device while it exists: the first retain creates it; the last
+ * release, or a reset, destroys it. */
 static _Atomic(cu_context) primary[LEDGER_DEVICES_MAX];
 
 static void after_fork(void) {
@@ -89,7 +88,7 @@ cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device ordinal) {
   if (!known) before_context(ordinal);
   cu_result code = real(context, ordinal);
   if (known) return code;
-  /* If several threads get here at once, only the first reports it. */
+  /* If several threads get here at the same time, only the first reports it. */
   if (code == CU_OK && atomic_exchange(&primary[ordinal], *context) != NULL) return code;
   measure_context_made(account_device(ordinal), code == CU_OK);
   return code;
@@ -117,7 +116,8 @@ cu_result cuCtxCreate_v4(cu_context *context, void *params, unsigned flags, cu_d
   return after_context(context, ordinal, real(context, params, flags, ordinal));
 }
 
-/* With it went all it held. One that was there before us is not known by name. */
+/* Called when a primary context ended with all it held. A context from before the shim is not known
+ * by its handle. */
 static void primary_ended(cu_device ordinal) {
   unsigned device = account_device(ordinal);
   cu_context gone =
@@ -144,7 +144,7 @@ cu_result cuDevicePrimaryCtxReset_v2(cu_device ordinal) {
   return reset(REAL(cuDevicePrimaryCtxReset_v2), ordinal);
 }
 
-/* The last release ends the context. */
+/* Releases the context; the last release destroys it. */
 static cu_result release(cu_result (*real)(cu_device), cu_device ordinal) {
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(ordinal);
   if (code == CU_OK && !measure_primary_active(ordinal)) primary_ended(ordinal);
@@ -163,7 +163,7 @@ cu_result cuCtxDestroy_v2(cu_context context) {
   __typeof__(&cuCtxDestroy_v2) real = REAL(cuCtxDestroy_v2);
   holding gone;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  /* Its name may be given out again at once. */
+  /* Its handle may be reused at once. */
   bool known = book_remove(BOOK_CONTEXT, (uintptr_t)context, &gone);
   cu_result code = real(context);
   if (!known) return code;
@@ -218,8 +218,8 @@ static bool captured(capture_status *ask, cu_stream stream) {
   return ask != NULL && ask(stream, &status) == CU_OK && status != 0;
 }
 
-/* A capture that failed is given up by this call too; but not one of another stream, or by a thread
- * that may not end it. */
+/* Ends a capture. This call also abandons a failed capture, but not one of another stream, or on a
+ * thread that may not end it. */
 static cu_result ended(__typeof__(&cuStreamEndCapture) real, capture_status *ask, cu_stream stream,
                        void **graph) {
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;

@@ -1,8 +1,8 @@
-/* Hooks of virtual memory: pages, and where they are mapped.
+/* Page hooks: virtual memory: pages and their mappings.
  *
- * Under a limit or with a spill the requests for device memory are page.c's, and what the program
- * has of them are its tokens. All else is the driver's: such a page counts from its making until
- * its last handle is released and its last mapping is gone, as the driver keeps it. */
+ * With a limit or with spilling, page.c handles requests for device memory, and the program gets
+ * tokens. All other pages are the driver's: such a page counts from its creation until its last
+ * handle is released and its last mapping is gone, as long as the driver keeps it. */
 #include "shim/book.h"
 #include "shim/counted.h"
 #include "shim/hooks.h"
@@ -15,7 +15,8 @@
 
 /* ---- pages ---- */
 
-/* The account of pages that pass to the driver: a full limit is a refusal, a full device is not. */
+/* The account for pages that go to the driver: a reached limit is a refusal, a full device is
+ * not. */
 static bool take(const void *who, uint64_t bytes) {
   if (room_account_take(who, bytes)) return true;
   refusal_note(((const counted *)who)->device, bytes);
@@ -51,7 +52,7 @@ cu_result cuMemRelease(cu_handle handle) {
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (page_parts_is(handle)) return page_parts_release(handle);
   if (page_is_token(handle)) return page_release(handle);
-  /* Out of the book before the driver is asked: it may give the same handle out again at once. */
+  /* Removed from the book before the driver is called, which may reuse the handle at once. */
   int uses = book_use(BOOK_PAGE, handle, -1, &page);
   cu_result code = real(handle);
   if (code != CU_OK && uses == 0) {
@@ -87,7 +88,7 @@ cu_result cuMemUnmap(cu_addr addr, size_t bytes) {
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   page_parts_unmapping(addr, bytes);
   if (page_unmap_range(addr, bytes, &code)) return code;
-  /* What the program has unmapped already is not there for the driver either. */
+  /* What the program has already unmapped must be unmapped for the driver too. */
   code = page_leave_range(addr, bytes);
   if (code == CU_OK) code = real(addr, bytes);
   if (code != CU_OK) return code;
@@ -112,7 +113,7 @@ cu_result cuMemSetAccess(cu_addr addr, size_t bytes, const cu_access *access, si
     code = page_leave_range(addr, bytes);
     if (code == CU_OK) code = real(addr, bytes, access, count);
   }
-  /* The last call of a request that is made of pages. */
+  /* The last call of a request that consists of pages. */
   if (code == CU_OK) spill_served();
   return code;
 }
@@ -124,7 +125,7 @@ cu_result cuMemAddressFree(cu_addr addr, size_t bytes) {
   return code == CU_OK ? real(addr, bytes) : code;
 }
 
-/* ---- handles: the driver's own where it is the driver that is asked ---- */
+/* ---- handles: converted to the driver's own for its calls ---- */
 
 cu_result cuMemRetainAllocationHandle(cu_handle *handle, void *addr) {
   __typeof__(&cuMemRetainAllocationHandle) real = REAL(cuMemRetainAllocationHandle);
@@ -148,7 +149,7 @@ cu_result cuMemExportToShareableHandle(void *shareable, cu_handle handle, int ty
   return real == NULL ? CU_ERROR_NOT_SUPPORTED : real(shareable, real_handle(handle), type, flags);
 }
 
-/* For network devices: they reach the pages that are there now. */
+/* For network devices, which access the current pages. */
 cu_result cuMemGetHandleForAddressRange(void *handle, cu_addr addr, size_t bytes, int type,
                                         unsigned long long flags) {
   __typeof__(&cuMemGetHandleForAddressRange) real = REAL(cuMemGetHandleForAddressRange);
@@ -173,7 +174,7 @@ cu_result cuMulticastBindMem(cu_handle multicast, size_t offset, cu_handle handl
   return real(multicast, offset, real_handle(handle), handle_offset, bytes, flags);
 }
 
-/* One by one, in copies: the list is the program's. */
+/* Maps entry by entry, in copies, because the list belongs to the program. */
 static cu_result map_arrays(__typeof__(&cuMemMapArrayAsync) real, cu_array_map *maps,
                             unsigned count, cu_stream stream) {
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;

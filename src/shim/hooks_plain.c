@@ -1,5 +1,5 @@
-/* Hooks of allocations that stand for themselves: plain, pitched, managed, opened from another
- * process, and host memory the program pins. */
+/* Hooks of individual allocations: plain, pitched, managed, opened from another process, and host
+ * memory that the program pins. */
 #include "shim/counted.h"
 #include "shim/hooks.h"
 #include "shim/measure.h"
@@ -11,7 +11,7 @@
 #include "shim/room.h"
 #include "shim/spill.h"
 
-/* What the driver really takes for a request (see SHIM_GRANULE). */
+/* Returns what the driver really uses for a request (see SHIM_GRANULE). */
 static uint64_t driver_bytes(uint64_t bytes) {
   uint64_t unit = bytes > SHIM_GRANULE / 2 ? SHIM_GRANULE : 512;
   return bytes > UINT64_MAX - unit ? bytes : (bytes + unit - 1) / unit * unit;
@@ -23,14 +23,14 @@ static void note(cu_addr addr, uint64_t bytes, ledger_kind kind, unsigned device
     shim_log("no host memory to note an allocation");
 }
 
-/* Where a request is made. */
+/* The thread's context and device for a request. */
 typedef struct asker {
   unsigned device;
   cu_context context;
   cu_device ordinal;
 } asker;
 
-/* The driver's own block, counted. Out of memory where the limit is full, or the device. */
+/* Allocates the driver's own block, counted. Out of memory if the limit or the device is full. */
 static cu_result take_from_driver(const asker *who, cu_addr *addr, size_t bytes) {
   counted count = {who->device, LEDGER_PLAIN};
   physical maker = {shim_program_driver(), &ROOM_ACCOUNT, &count};
@@ -49,7 +49,7 @@ static cu_result take_from_heap(const asker *who, cu_addr *addr, size_t bytes, b
   return code;
 }
 
-/* A plain block, from wherever there is one. */
+/* Allocates a plain block from any source. */
 static cu_result take(const asker *who, cu_addr *addr, size_t bytes) {
   cu_result code = CU_ERROR_NOT_SUPPORTED;
   spill_note_request();
@@ -84,7 +84,7 @@ cu_result cuMemAlloc_v2(cu_addr *addr, size_t bytes) {
 /* What the driver's own rows are rounded to (seen on an H200, driver 580). */
 #define PITCH_UNIT ((size_t)512)
 
-/* A pitched block from the heap; CU_ERROR_NOT_SUPPORTED: the driver is to be asked. */
+/* Allocates a pitched block from the heap; CU_ERROR_NOT_SUPPORTED: call the driver. */
 static cu_result pitch_from_heap(const asker *who, cu_addr *addr, size_t *pitch, size_t width,
                                  size_t height, unsigned element) {
   size_t row, bytes;
@@ -123,7 +123,7 @@ cu_result cuMemAllocPitch_v2(cu_addr *addr, size_t *pitch, size_t width, size_t 
     ledger_give(account_ledger(), who.device, LEDGER_PLAIN, least);
     return code;
   }
-  /* Only now is it known how long a row became. */
+  /* The length of a row is known only now. */
   uint64_t size = driver_bytes(*pitch * height);
   if (size > least) ledger_add(account_ledger(), who.device, LEDGER_PLAIN, size - least);
   note(*addr, size > least ? size : least, LEDGER_PLAIN, who.device, who.context);
@@ -164,7 +164,9 @@ cu_result cuMemFree_v2(cu_addr addr) {
     record_given(addr, bytes, NULL, device, kind);
     return CU_OK;
   }
-  if (heaped) return CU_ERROR_INVALID_VALUE; /* as the driver says of what is not live */
+  if (heaped)
+    return CU_ERROR_INVALID_VALUE; /* as the driver returns for an address that is not
+                                    * live */
   placed_block placed;
   cu_result freed;
   if (placed_free(addr, &placed, &freed)) {
@@ -190,7 +192,7 @@ cu_result cuMemFree_v2(cu_addr addr) {
 
 /* ---- of other processes ---- */
 
-/* Sharing memory between processes or devices needs blocks of the driver's own (plain.h). */
+/* Sharing memory between processes or devices needs the driver's own blocks (plain.h). */
 cu_result cuIpcGetMemHandle(cu_ipc_handle *handle, cu_addr addr) {
   __typeof__(&cuIpcGetMemHandle) real = REAL(cuIpcGetMemHandle);
   plain_pass("cuIpcGetMemHandle");

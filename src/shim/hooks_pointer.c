@@ -18,7 +18,7 @@ enum {
 };
 enum { MEMORY_TYPE_DEVICE = 2 }; /* CU_MEMORYTYPE_DEVICE */
 
-/* The block of ours that an address lies in: of the heap, or of pages. */
+/* Finds our block that contains an address: of the heap, or of pages. */
 static bool find_block(cu_addr addr, plain_block *block) {
   placed_block placed;
   if (plain_find(addr, block)) return true;
@@ -52,7 +52,7 @@ static bool answer(const plain_block *block, int which, void *value) {
   }
 }
 
-/* The same of a page that was spilled. */
+/* Answers for a page that was spilled. */
 static bool answer_spilled(cu_device ordinal, int which, void *value) {
   unsigned type = MEMORY_TYPE_DEVICE;
   switch (which) {

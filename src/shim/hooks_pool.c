@@ -14,7 +14,7 @@
 #include "shim/room.h"
 #include "shim/spill.h"
 
-/* How much the pool must at least grow to serve `bytes`. */
+/* Returns how much the pool must grow at least to serve `bytes`. */
 static uint64_t growth(cu_pool pool, uint64_t bytes) {
   uint64_t reserved = measure_pool_figure(pool, POOL_RESERVED),
            used = measure_pool_figure(pool, POOL_USED);
@@ -28,8 +28,8 @@ static bool limited(unsigned device) {
   return l->header != NULL && ledger_limit(l, device) != LEDGER_UNLIMITED;
 }
 
-/* Is there room within the limit for what the pool must grow? It is kept for the call to come, or
- * another thread or process would be given it too. */
+/* Returns whether the pool may grow within the limit. The bytes stay reserved for the coming call,
+ * so that no other thread or process gets them too. */
 static bool pool_fits(unsigned device, cu_pool pool, uint64_t bytes, uint64_t *kept) {
   if (!limited(device)) return true;
   for (int turn = 0; turn < 2; turn++) {
@@ -39,7 +39,7 @@ static bool pool_fits(unsigned device, cu_pool pool, uint64_t bytes, uint64_t *k
       *kept = more;
       return true;
     }
-    /* The driver, too, takes idle pages of its pools back before it says that there is no more. */
+    /* The driver, too, takes back idle pages of its pools before it reports out of memory. */
     measure_trim_pools(device);
   }
   return false;
@@ -53,28 +53,28 @@ typedef struct pool_call {
   bool known;
   bool captured;           /* it becomes a node of a graph */
   bool away;               /* the pool is another device's than the context */
-  uint64_t reserved_bytes; /* of the pool before the call, where there is a limit */
-  uint64_t kept_bytes;     /* of the limit, for what the pool grows */
+  uint64_t reserved_bytes; /* reserve of the pool before the call, if there is a limit */
+  uint64_t kept_bytes;     /* bytes of the limit reserved for the growth of the pool */
 } pool_call;
 
-/* The pool a request without one goes to. */
+/* Finds the pool for a request without one. */
 static bool default_pool(pool_call *call) {
   const cuda_driver *driver = shim_driver();
   return driver->cuDeviceGetMemPool != NULL &&
          driver->cuDeviceGetMemPool(&call->pool, call->ordinal) == CU_OK && call->pool != NULL;
 }
 
-/* False: the limit has no room for it. */
+/* Prepares a call. Returns false if the limit is reached. */
 static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
   *call = (pool_call){.pool = pool};
   call->known = account_here(&call->device, &call->context, &call->ordinal);
-  /* To ask for a pool's figures would end the capture (seen on an H200, driver 580). */
+  /* Querying a pool's figures would invalidate the capture (seen on an H200, driver 580). */
   call->captured = capture_on();
   if (!call->known || call->captured) return true;
   call->known = pool != NULL || default_pool(call);
   if (!call->known) return true;
   unsigned device = measure_pool_device(call->pool, call->device);
-  call->known = device < LEDGER_DEVICES_MAX; /* else the host's: no limit is on it */
+  call->known = device < LEDGER_DEVICES_MAX; /* otherwise it is on the host, which has no limit */
   if (!call->known) return true;
   call->away = device != call->device;
   call->device = device;
@@ -84,12 +84,12 @@ static bool begin(pool_call *call, cu_pool pool, size_t bytes) {
   return fits;
 }
 
-/* The pool cannot grow: a block of the heap, or of the host. Nobody is refused here who would ask
- * again: PyTorch does not, over these pools. */
+/* Serves a request whose pool cannot grow from the heap or the host. It never refuses for a retry:
+ * PyTorch does not retry with these pools. */
 static cu_result elsewhere(const pool_call *call, cu_addr *addr, size_t bytes, cu_stream stream) {
   ASSERT(call->known);
   ledger_kind kind;
-  /* Blocks of other processes and of other devices are to be where they were asked for. */
+  /* Blocks of other processes and of other devices must be where they were requested. */
   bool fixed = call->away || measure_pool_shared(call->pool);
   bool host = !fixed && host_tier_budget(call->ordinal) > 0;
   cu_result code = CU_ERROR_OUT_OF_MEMORY;
@@ -106,8 +106,7 @@ static cu_result elsewhere(const pool_call *call, cu_addr *addr, size_t bytes, c
   return code;
 }
 
-/* Which forms of the driver's functions a call means: for the legacy default stream, or per thread.
- */
+/* The forms of the driver's functions for a call: for the legacy default stream, or per thread. */
 typedef struct pool_forms {
   __typeof__(&cuMemFreeAsync) free;
   cu_result (*wait)(cu_stream);
@@ -119,8 +118,8 @@ static pool_forms forms(bool per_thread) {
              : (pool_forms){REAL(cuMemFreeAsync), shim_driver()->cuStreamSynchronize};
 }
 
-/* Holes in a pool may not fit what its figures say fits, and then it grows. Where it grew past the
- * limit the block goes back, and the pool shrinks again: true. */
+/* Frees the block again if the pool grew beyond the limit. Fragmentation may make a pool grow
+ * although its figures show enough space. Returns true if it was freed. */
 static bool undone(const pool_call *call, const pool_forms *f, cu_addr addr, cu_stream stream) {
   ASSERT(call->known);
   const ledger *l = account_ledger();
@@ -137,7 +136,7 @@ static bool undone(const pool_call *call, const pool_forms *f, cu_addr addr, cu_
   return true;
 }
 
-/* What to answer, the driver having answered `code` (or not having been asked). */
+/* Returns the result for the program, after the driver returned `code` (or was not called). */
 static cu_result end(const pool_call *call, const pool_forms *f, cu_result code, cu_addr *addr,
                      size_t bytes, cu_stream stream) {
   if (!call->known) return code;
@@ -180,7 +179,8 @@ static cu_result alloc_from(__typeof__(&cuMemAllocFromPoolAsync) real, bool per_
              bytes, stream);
 }
 
-/* What the pool has is in no book: the rest is the heap's, or was spilled. */
+/* Frees a block. Blocks of the pool itself are in no book; the others belong to the heap or were
+ * spilled. */
 static cu_result free_on(__typeof__(&cuMemFreeAsync) real, cu_addr addr, cu_stream stream) {
   holding gone;
   uint64_t bytes;

@@ -23,7 +23,7 @@ static void after_fork(void) {
 }
 SHIM_AFTER_FORK(after_fork);
 
-/* The answer is kept between processes (cuda_cache.h). */
+/* Finds the path. The result is cached between processes (cuda_cache.h). */
 static cuda_probe find_path(cu_device ordinal) {
   ASSERT(ordinal >= 0);
   lock_take(&path_lock);
@@ -102,7 +102,7 @@ uint64_t host_tier_vram_room(unsigned device, uint64_t *whole) {
 
 /* ---- making ---- */
 
-/* A physical_account: `who` is a counted. */
+/* A physical_account function: `who` is a counted. */
 static bool take_spilled(const void *who, uint64_t bytes) {
   ASSERT(((const counted *)who)->kind == LEDGER_SPILLED);
   return host_tier_has(bytes) && counted_take(who, bytes);
@@ -123,7 +123,7 @@ static void undo_spilled(const void *who, uint64_t bytes, cu_result code) {
 static const physical_account SPILLED = {
     .take = take_spilled, .made = made_spilled, .undo = undo_spilled, .give = counted_give};
 
-/* To the program a host without room is a device without memory. */
+/* Maps an error: for the program, a full host is a device without memory. */
 static cu_result answer(cu_result code) {
   return code == CU_OK ? CU_OK : CU_ERROR_OUT_OF_MEMORY;
 }

@@ -3,8 +3,8 @@
 #ifndef SHIM_INSIDE_H
 #define SHIM_INSIDE_H
 
-/* Has the main thread run inside.py soon. Called at each event, it asks ever more seldom (a
- * framework may be imported later) until everything there was to arm is armed. */
+/* Makes the main thread run inside.py soon. Called at each event, it runs the script ever less
+ * often (a framework may be imported later), until everything is set up. */
 void inside_schedule(void);
 
 #endif

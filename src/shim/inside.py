@@ -1,9 +1,9 @@
-"""Runs inside a Python process beneath the shim, once CUDA is at work there (python.c).
+"""Runs inside a Python process under the shim, once it uses CUDA (python.c).
 
-arm() is called on the main thread, again and again ever more seldom, until it answers True. What it arms must cost the
-program nothing it could feel, print nothing, and let no exception out.
+arm() is called on the main thread repeatedly, ever less often, until it returns True. What it installs must not slow the program
+noticeably, print anything, or let an exception escape.
 
-The shim's are: shim_mark(name, begins), shim_fact(key, value), shim_snapshot(), shim_check_stacks(), shim_spills(),
+Functions of the shim: shim_mark(name, begins), shim_fact(key, value), shim_snapshot(), shim_check_stacks(), shim_spills(),
 shim_segments_are_whole(), shim_log(text) and shim_rank, the number of this process in a job of many, "" if it is alone. 
 The names in capitals are those of src/run/protocol.h and src/base/variables.h.
 """
@@ -17,7 +17,7 @@ armed = set()
 
 
 def quiet(function):
-    """The same function, of which nothing but the user's own interrupt comes out."""
+    """Returns the function without its exceptions, except for the user's own interrupt."""
 
     def wrapped(*args, **kwargs):
         try:
@@ -29,7 +29,7 @@ def quiet(function):
 
 
 def once(name):
-    """True the first time."""
+    """Returns True the first time."""
     if name in armed:
         return False
     armed.add(name)
@@ -37,18 +37,18 @@ def once(name):
 
 
 def run_file(ending):
-    """A file of this process in the folder of the run; None where there is none."""
+    """Returns a file of this process in the folder of the run; None if there is none."""
     folder = os.environ.get(ENV_RUN)
     return folder and f"{folder}/{f'{RUN_RANK}{shim_rank}-' if shim_rank else ''}{os.getpid()}{ending}"
 
 
 def create(path, flags):
-    """Opener of new files: readable by this user alone, and never through a link that another planted."""
+    """Opens new files: readable by this user alone, and never through a planted link."""
     return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def write_whole(path, write):
-    """The file is the old one or the new one, never a half."""
+    """Replaces the file atomically."""
     made = f"{path}.{os.urandom(4).hex()}{RUN_PART}"
     with open(made, "xb", opener=create) as file:
         write(file)
@@ -59,7 +59,7 @@ def write_whole(path, write):
 
 @quiet
 def on_step_end(optimizer, *_):
-    """An optimizer's step is done. The name is that of PyTorch's own range, which is marked where ranges are."""
+    """Called when an optimizer's step is done. The name is that of PyTorch's own range, which is marked where ranges are."""
     name = f"Optimizer.step#{type(optimizer).__name__}.step"
     shim_mark(name, 1)
     shim_mark(name, 0)
@@ -67,7 +67,7 @@ def on_step_end(optimizer, *_):
 
 @quiet
 def arm_steps(torch):
-    # By its module: torch.optim does not have the name in every version.
+    # Found by its module: torch.optim does not have the name in every version.
     importlib.import_module("torch.optim.optimizer").register_optimizer_step_post_hook(on_step_end)
 
 
@@ -91,7 +91,7 @@ def check_settings(torch):
 
 @quiet
 def arm_ranges(torch):
-    """torch.profiler.record_function marks the trace too. (NVTX ranges: nvtx.c.)"""
+    """Makes torch.profiler.record_function mark the trace too. (NVTX ranges: nvtx.c.)"""
     kind = torch.autograd.profiler.record_function
     enter, leave = kind.__enter__, kind.__exit__
 
@@ -118,7 +118,7 @@ def mib(size):
 
 
 def text_of_failure(torch, device, asked, total, free):
-    """What PyTorch is about to say, in its words, as far as it is known now."""
+    """Returns the error text that PyTorch is about to print, as far as it is known now."""
     live, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
     return (f"CUDA out of memory. Tried to allocate {mib(asked)}. GPU {device} has a total capacity of {mib(total)} of "
             f"which {mib(free)} is free. Of the allocated memory {mib(live)} is allocated by PyTorch, and "
@@ -127,7 +127,7 @@ def text_of_failure(torch, device, asked, total, free):
 
 @quiet
 def describe_program(torch):
-    """The model, the optimizer and the batch (python/stowage/_program.py, put before this file). "" if unknown."""
+    """Returns a description of the model, the optimizer and the batch (python/stowage/_program.py, put before this file). "" if unknown."""
     text = program_text(torch)
     if len(armed) < 64 and once(text):  # a recording keeps every fact
         shim_fact("program", text)
@@ -136,9 +136,9 @@ def describe_program(torch):
 
 @quiet
 def on_out_of_memory(torch, device, asked, total, free):
-    """PyTorch's own view of its memory, before the exception frees any of it."""
+    """Writes PyTorch's own view of its memory, before the exception frees any of it."""
     path, now = run_file(RUN_PICKLE), time.monotonic()
-    # A program that looks for its largest batch runs out again and again: at most a twentieth of its time goes here.
+    # A program that searches for its largest batch runs out of memory repeatedly: at most a twentieth of its time is spent here.
     if path is None or now < last_dump[0] + 20 * last_dump[1]:
         return
     import pickle
@@ -163,7 +163,7 @@ def arm_out_of_memory(torch):
 
 @quiet
 def on_exit():
-    """The program ends by an exception about memory: its text and its lines are kept."""
+    """Called when the program ends: keeps the text and the lines of an exception about memory."""
     error = getattr(sys, "last_value", None)
     about = f"{type(error).__name__}: {error}".lower()
     if not isinstance(error, MemoryError) and not any(
@@ -195,7 +195,7 @@ def whole(name):
 
 @quiet
 def started(torch):
-    """Before its CUDA has started PyTorch has no allocator: asked of it, some functions crash."""
+    """Returns whether PyTorch's CUDA has started. Before that it has no allocator, and some functions crash."""
     return torch is not None and torch.cuda.is_initialized()
 
 

@@ -17,9 +17,9 @@ typedef enum call_kind {
   COOPERATIVE, /* the same without `extra` */
   KERNEL_EX,   /* (config, function, parameters, extra) */
   ADDRESSES,   /* addresses among the first four arguments */
-  TO_DEVICE,   /* the same, and the second is host memory */
+  TO_DEVICE,   /* the same, and the second address is host memory */
   COPY_2D,     /* a description of 16 words */
-  COPY_3D,     /* of 25 words or more */
+  COPY_3D,     /* a description of 25 words or more */
   GRAPH,       /* an executable graph */
 } call_kind;
 
@@ -27,26 +27,30 @@ enum { NO_STREAM = 15 }; /* the call has none: the default one */
 
 typedef struct call_form {
   uint8_t kind : 4;
-  uint8_t stream : 4; /* which argument, from 0 */
+  uint8_t stream : 4; /* index of the argument, from 0 */
   bool per_thread;    /* the default stream is the thread's own */
+  uint8_t width;      /* bytes that the third argument counts; 0: it counts none */
 } call_form;
 
-#define BOTH(name, k, s) [SYMBOL_##name] = {k, s, false}, [SYMBOL_##name##_ptsz] = {k, s, true}
-#define SYNC(name, k)                                                                              \
-  [SYMBOL_##name] = {k, NO_STREAM, false}, [SYMBOL_##name##_ptds] = {k, NO_STREAM, true}
+#define WIDE(name, k, s, w)                                                                        \
+  [SYMBOL_##name] = {k, s, false, w}, [SYMBOL_##name##_ptsz] = {k, s, true, w}
+#define SYNC_WIDE(name, k, w)                                                                      \
+  [SYMBOL_##name] = {k, NO_STREAM, false, w}, [SYMBOL_##name##_ptds] = {k, NO_STREAM, true, w}
+#define BOTH(name, k, s) WIDE(name, k, s, 0)
+#define SYNC(name, k)    SYNC_WIDE(name, k, 0)
 
 static const call_form forms[SYMBOL_COUNT] = {
     BOTH(cuLaunchKernel, KERNEL, 8),
     BOTH(cuLaunchCooperativeKernel, COOPERATIVE, 8),
     BOTH(cuLaunchKernelEx, KERNEL_EX, NO_STREAM),
-    BOTH(cuMemcpyAsync, ADDRESSES, 3),
-    BOTH(cuMemcpyDtoDAsync_v2, ADDRESSES, 3),
-    BOTH(cuMemcpyDtoHAsync_v2, ADDRESSES, 3),
+    WIDE(cuMemcpyAsync, ADDRESSES, 3, 1),
+    WIDE(cuMemcpyDtoDAsync_v2, ADDRESSES, 3, 1),
+    WIDE(cuMemcpyDtoHAsync_v2, ADDRESSES, 3, 1),
     BOTH(cuMemcpyHtoDAsync_v2, TO_DEVICE, 3),
     BOTH(cuMemcpyPeerAsync, ADDRESSES, 5),
-    SYNC(cuMemcpy, ADDRESSES),
-    SYNC(cuMemcpyDtoD_v2, ADDRESSES),
-    SYNC(cuMemcpyDtoH_v2, ADDRESSES),
+    SYNC_WIDE(cuMemcpy, ADDRESSES, 1),
+    SYNC_WIDE(cuMemcpyDtoD_v2, ADDRESSES, 1),
+    SYNC_WIDE(cuMemcpyDtoH_v2, ADDRESSES, 1),
     SYNC(cuMemcpyHtoD_v2, TO_DEVICE),
     SYNC(cuMemcpyPeer, ADDRESSES),
     BOTH(cuMemcpy2DAsync_v2, COPY_2D, 1),
@@ -56,15 +60,15 @@ static const call_form forms[SYMBOL_COUNT] = {
     SYNC(cuMemcpy3D_v2, COPY_3D),
     BOTH(cuMemcpy3DPeerAsync, COPY_3D, 1),
     SYNC(cuMemcpy3DPeer, COPY_3D),
-    BOTH(cuMemsetD8Async, ADDRESSES, 3),
-    BOTH(cuMemsetD16Async, ADDRESSES, 3),
-    BOTH(cuMemsetD32Async, ADDRESSES, 3),
+    WIDE(cuMemsetD8Async, ADDRESSES, 3, 1),
+    WIDE(cuMemsetD16Async, ADDRESSES, 3, 2),
+    WIDE(cuMemsetD32Async, ADDRESSES, 3, 4),
     BOTH(cuMemsetD2D8Async, ADDRESSES, 5),
     BOTH(cuMemsetD2D16Async, ADDRESSES, 5),
     BOTH(cuMemsetD2D32Async, ADDRESSES, 5),
-    SYNC(cuMemsetD8_v2, ADDRESSES),
-    SYNC(cuMemsetD16_v2, ADDRESSES),
-    SYNC(cuMemsetD32_v2, ADDRESSES),
+    SYNC_WIDE(cuMemsetD8_v2, ADDRESSES, 1),
+    SYNC_WIDE(cuMemsetD16_v2, ADDRESSES, 2),
+    SYNC_WIDE(cuMemsetD32_v2, ADDRESSES, 4),
     SYNC(cuMemsetD2D8_v2, ADDRESSES),
     SYNC(cuMemsetD2D16_v2, ADDRESSES),
     SYNC(cuMemsetD2D32_v2, ADDRESSES),
@@ -99,12 +103,17 @@ static uint64_t argument(const call *c, unsigned i) {
   return i < REGISTERS ? c->registers[i] : c->stack[i - REGISTERS];
 }
 
+/* The grid of cuLaunchKernel and cuLaunchCooperativeKernel. */
+static uint64_t blocks(const call *c) {
+  return (uint64_t)(uint32_t)argument(c, 1) * (uint32_t)argument(c, 2) * (uint32_t)argument(c, 3);
+}
+
 /* ---- layouts of parameters ---- */
 
 typedef struct layout {
   uint32_t count;
   struct {
-    uint32_t index, bytes; /* of a parameter that can hold an address */
+    uint32_t index, bytes; /* for a parameter that can hold an address */
   } parameters[];
 } layout;
 
@@ -245,33 +254,39 @@ bool launch_read(launch *l, unsigned symbol, const uint64_t *registers, const ui
   l->function = symbol;
   l->stream = form.stream == NO_STREAM ? NULL : (cu_stream)(uintptr_t)argument(&c, form.stream);
   l->graph = NULL;
+  l->work = 0;
   l->opaque = false;
   l->count = l->hidden_count = 0;
   switch ((call_kind)form.kind) {
   case KERNEL:
     l->function = argument(&c, 0);
+    l->work = blocks(&c);
     read_kernel(l, (void *)(uintptr_t)argument(&c, 0), (void **)(uintptr_t)argument(&c, 9),
                 (void **)(uintptr_t)argument(&c, 10), in);
     break;
   case COOPERATIVE:
     l->function = argument(&c, 0);
+    l->work = blocks(&c);
     read_kernel(l, (void *)(uintptr_t)argument(&c, 0), (void **)(uintptr_t)argument(&c, 9), NULL,
                 in);
     break;
   case KERNEL_EX: {
     const launch_config *config = (const launch_config *)(uintptr_t)argument(&c, 0);
-    if (config == NULL) return false; /* the driver will say so */
+    if (config == NULL) return false; /* the driver will report it */
     l->stream = config->stream;
     l->function = argument(&c, 1);
+    l->work = (uint64_t)config->grid[0] * config->grid[1] * config->grid[2];
     read_kernel(l, (void *)(uintptr_t)argument(&c, 1), (void **)(uintptr_t)argument(&c, 2),
                 (void **)(uintptr_t)argument(&c, 3), in);
     break;
   }
   case TO_DEVICE:
     read_copied(l, (const void *)(uintptr_t)argument(&c, 1), argument(&c, 2), in);
+    l->work = argument(&c, 2);
     keep(l, argument(&c, 0), in);
     break;
   case ADDRESSES:
+    l->work = form.width * argument(&c, 2);
     for (unsigned i = 0; i < 4; i++) keep(l, argument(&c, i), in);
     break;
   case COPY_2D:

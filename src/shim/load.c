@@ -1,14 +1,14 @@
-/* Load: libraries that the shim itself has loaded, the driver among them.
+/* Load: loads libraries for the shim itself, including the driver.
  *
- * Whoever loads a library holds the loader's lock while the library starts, and a library that
- * starts may call us (some do, with C++ objects). So no thread waits for the loader with a lock of
- * ours held: several may load the same library at once, the loader gives them the same one, and
- * only then is it kept. What they do share keeps out forks only: in a child the loader's lists
- * would stay half changed.
+ * A thread that loads a library holds the loader's lock while the library initializes, and its
+ * initialization may call us (some do, with C++ objects). So no thread waits for the loader while
+ * it holds one of our locks: several threads may load the same library at the same time, the loader
+ * returns the same one, and only then is it stored. What they share only blocks forks: in a child
+ * the loader's lists would stay half changed.
  *
  * That is a count, not a pthread_rwlock: a child could not unlock what its parent's thread locked,
- * because the thread's number differs there. A fork that waits does not keep loading threads out:
- * one that loads may wait for another that is about to. */
+ * because the thread's number differs there. A waiting fork does not block loading threads: one of
+ * them may wait for another that is about to load. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -52,8 +52,8 @@ static void leave(void) {
     syscall(SYS_futex, &loaders, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* A fork by a library that is being loaded, on the thread that loads it, does not wait for itself.
- */
+/* Waits for loading threads, except that a library being loaded may fork on the thread that loads
+ * it. */
 static void before_fork(void) {
   uint32_t none = 0;
   while (loading == 0 && !atomic_compare_exchange_weak(&loaders, &none, FORKING)) {
@@ -66,7 +66,7 @@ static void after_fork_parent(void) {
   if (loading == 0) set_and_wake(0);
 }
 
-/* Of those who load only this thread is left. */
+/* Of the loading threads only this one is left. */
 static void after_fork_child(void) {
   set_and_wake(loading);
 }

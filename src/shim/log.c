@@ -25,7 +25,7 @@ static int log_open(void) {
   if (path != NULL && path[0] != '\0')
     file = descriptor_keep(newfile_own(AT_FDCWD, path, O_APPEND, 0600));
   int state = file.fd < 0 ? OFF : file.fd + 1, unknown = UNKNOWN;
-  /* Of threads that come at once each has the same file. */
+  /* Threads that arrive at the same time open the same file. */
   atomic_store(&log_device, file.device);
   atomic_store(&log_inode, file.inode);
   if (!atomic_compare_exchange_strong(&log_state, &unknown, state)) {

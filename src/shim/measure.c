@@ -1,10 +1,10 @@
-/* Measure: what the driver holds in our name without our having asked for each piece.
+/* Measure: measures what the driver holds for this process without individual requests.
  *
- * Pools keep what is freed into them and graphs' memory nodes are backed at launch, so their
- * reserve is asked of the driver; what it holds beyond everything counted (contexts, code, its own
- * buffers) is the difference to its used figure. That figure is the whole device's: once a context
- * has been measured its share may change by a little, and what changes beyond that is the doing of
- * programs outside the run, whose growth must not eat the run's limit. */
+ * Pools keep freed memory, and memory nodes of graphs are backed at launch, so their reserve is
+ * queried from the driver. What the driver holds beyond everything counted (contexts, code, its own
+ * buffers) is the difference to its used figure. That figure covers the whole device: once a
+ * context has been measured, its share may change only a little; larger changes come from programs
+ * outside the run, whose growth must not reduce the run's limit. */
 #include "shim/measure.h"
 
 #include <string.h>
@@ -27,18 +27,18 @@ typedef struct pool_entry {
   unsigned device;
   uint64_t reserved_bytes;
   bool shared;         /* it can be exported */
-  bool ended;          /* destroyed, but not yet gone: it lives as long as its last block */
-  uint64_t used_bytes; /* of one that has ended */
+  bool ended;          /* destroyed, but it exists until its last block is freed */
+  uint64_t used_bytes; /* for a destroyed pool */
 } pool_entry;
 
 static lock pools_lock = LOCK_INIT(LOCK_POOL); /* never held together with the book's */
 static pool_entry *pools;                      /* guarded by pools_lock, as the two below */
 static size_t pool_count, pool_capacity;
 static uint64_t growing_bytes[LEDGER_DEVICES_MAX]; /* guarded by pools_lock: announced */
-static _Atomic size_t ended_count;                 /* pools that have ended and are not gone */
+static _Atomic size_t ended_count;                 /* destroyed pools that still exist */
 
-/* Of this process, by device: how many contexts it has, and what they took when they were measured
- * (0: to be seen). */
+/* For this process, by device: the number of its contexts, and what they used when measured (0: not
+ * measured yet). */
 static _Atomic unsigned context_count[LEDGER_DEVICES_MAX];
 static _Atomic uint64_t context_first[LEDGER_DEVICES_MAX];
 
@@ -192,7 +192,7 @@ void measure_block_gone(const pool_block *block) {
     pool_entry *p = &pools[i];
     if (p->pool != block->pool || !p->ended) continue;
     p->used_bytes -= block->bytes < p->used_bytes ? block->bytes : p->used_bytes;
-    /* As seen on an H200, driver 580: such a pool gives back what it need not keep. */
+    /* As seen on an H200 (driver 580): such a pool releases what it need not keep. */
     uint64_t least = (p->used_bytes + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
     if (p->reserved_bytes > least) p->reserved_bytes = least;
     gone = p->used_bytes == 0;
@@ -202,8 +202,9 @@ void measure_block_gone(const pool_block *block) {
   if (gone) forget(block->pool);
 }
 
-/* One of the device's pools at place `*at` or after it, and the place behind it; NULL: no more. The
- * list may change meanwhile: what is then met twice or not at all is measured another time. */
+/* Returns one of the device's pools at position `*at` or after it, and advances `*at`; NULL at the
+ * end. The list may change meanwhile: a pool that is then visited twice or not at all is measured
+ * another time. */
 static void *next_pool(unsigned device, size_t *at) {
   ASSERT(at != NULL);
   void *found = NULL;
@@ -254,7 +255,7 @@ void measure_context_ended(unsigned device) {
   if (device >= LEDGER_DEVICES_MAX || l->header == NULL) return;
   atomic_store(&context_first[device], 0);
   if (context_count[device] > 0 && atomic_fetch_sub(&context_count[device], 1) > 1) {
-    measure_soon(); /* of the others' share */
+    measure_soon(); /* for the share of the others */
     return;
   }
   ledger_set(l, device, LEDGER_CONTEXT, 0);
@@ -309,7 +310,8 @@ void measure_device(unsigned device, cu_device ordinal) {
 
 /* ---- when ---- */
 
-/* Bytes taken since the driver's own share was last measured; it grows as code is loaded. */
+/* Bytes allocated between two measurements of the driver's own share, which grows as code is
+ * loaded. */
 #define MEASURE_EVERY ((uint64_t)256 << 20)
 static _Atomic uint64_t unmeasured_bytes = MEASURE_EVERY;
 

@@ -1,9 +1,9 @@
-/* NVTX: ranges that a program names go into the run's trace as marks.
+/* NVTX: records a program's named ranges as marks in the run's trace.
  *
  * Every program with NVTX in it loads the library that NVTX_INJECTION64_PATH names at its first
  * NVTX call and asks it for InitializeInjectionNvtx2; `stowage run --record` names the shim, unless
- * another tool is named already. Without that, NVTX calls stay the nothing they are. The tables are
- * those of NVTX 3 (nvtx3/nvtxDetail/nvtxTypes.h: NvtxCallbackModule, NvtxCallbackIdCore). */
+ * another tool is already named. Without that, NVTX calls do nothing. The tables are those of NVTX
+ * 3 (nvtx3/nvtxDetail/nvtxTypes.h: NvtxCallbackModule, NvtxCallbackIdCore). */
 #include <stdint.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ typedef struct nvtx_range {
 
 SHIM_HOOK int InitializeInjectionNvtx2(const void *(*get_table)(uint32_t which));
 
-/* Ranges nest within a thread; an end has no name of its own. */
+/* Ranges nest within a thread; the end of a range has no name. */
 enum { DEPTH_MAX = 32, NAME_MAX_BYTES = 64 };
 static _Thread_local char open_names[DEPTH_MAX][NAME_MAX_BYTES];
 static _Thread_local int depth;
@@ -62,7 +62,8 @@ static int push_range(const nvtx_range *range) {
   return begin(text ? range->text : "range");
 }
 
-/* What we give out for a text is a copy of it: no second table. Programs register each once. */
+/* Returns a copy of a text as its handle, so no table is needed. Programs register each text
+ * once. */
 static void *register_text(void *domain, const char *text) {
   (void)domain;
   return strdup(text != NULL ? text : "");

@@ -1,9 +1,9 @@
-/* Open: which name a dlopen of the program is really about. Called by dlopen.S at every one, so it
- * does next to nothing for names that are not the driver's.
+/* Open: replaces the path of the driver in a dlopen call of the program. Called by dlopen.S for
+ * every call, so it does almost nothing for other names.
  *
- * By its bare name the driver is the shim already; by a path the loader would find the file, which
+ * The driver's bare name already means the shim; with a path the loader would find the file that
  * the shim itself has opened. So a path that ends in the driver's name becomes the bare name. The
- * toolkit's stub of the driver is left what it is, as is a path where there is no file. */
+ * toolkit's stub of the driver and paths without a file stay unchanged. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -20,7 +20,8 @@ const char *shim_open_name(const char *name, void *caller);
 extern void *_Atomic shim_open_real;
 void *_Atomic shim_open_real;
 
-/* "libcuda.so", "libcuda.so.1", "libcuda.so.580.95.05": `file` is a name of `library`. */
+/* Returns whether `file` is a name of `library`: "libcuda.so", "libcuda.so.1",
+ * "libcuda.so.580.95.05". */
 static bool is_named(const char *file, const char *library) {
   size_t length = strlen(library);
   return strncmp(file, library, length) == 0 && (file[length] == '\0' || file[length] == '.');
@@ -31,7 +32,7 @@ static bool nvml_is_ours(void) {
   return list != NULL && strstr(list, "libstowage-shim-nvml.so") != NULL;
 }
 
-/* A driver that opens itself means itself. */
+/* Returns whether the caller is the driver, which means itself. */
 static bool is_driver(void *caller) {
   Dl_info info;
   return dladdr(caller, &info) != 0 && strcmp(info.dli_fname, shim_driver_path()) == 0;

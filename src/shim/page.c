@@ -19,7 +19,7 @@
 #include "shim/room.h"
 #include "shim/trim.h"
 
-/* Never moved or kept again. */
+/* Marks a token as never to be moved or kept again. */
 static void pin(token *t) {
   resident_remove(t);
   token_pin(t);
@@ -35,14 +35,14 @@ bool page_wanted(size_t bytes, const cu_prop *prop, unsigned long long flags) {
     return false;
   if (ledger_limit(l, account_device(prop->location.id)) == LEDGER_UNLIMITED && !host_tier_on())
     return false;
-  gate_here(); /* from here on work passes it, however the program found its functions */
+  gate_here(); /* from here on all work passes the gate, however the program found its functions */
   page_enter();
   bool room = page_class_for(bytes, prop) != NULL;
   page_leave();
   return room;
 }
 
-/* Sees to it that a free page of a tier is there for the token. */
+/* Ensures that there is a free page of a tier for the token. */
 static cu_result owe(token *t, int tier) {
   ASSERT(lock_held(&pages_lock));
   ASSERT(t->page == NULL);
@@ -50,7 +50,7 @@ static cu_result owe(token *t, int tier) {
   cu_result code = CU_OK;
   if (page_free_spare(class, tier) == 0) {
     code = page_make(class, tier);
-    /* Free pages of another size stand in the way. */
+    /* Free pages of other sizes use the memory. */
     if (code == CU_ERROR_OUT_OF_MEMORY && tier == TIER_VRAM &&
         page_free_trim(class->device, tier, class->bytes, class) > 0)
       code = page_make(class, TIER_VRAM);
@@ -78,7 +78,7 @@ static bool move_out(page_class *class) {
   return moved > 0;
 }
 
-/* A page for a token that vram has no room for. */
+/* Owes a token a page that does not fit in vram. */
 static cu_result owe_spilled(token *t) {
   ASSERT(!lock_held(&pages_lock));
   page_enter();
@@ -104,7 +104,7 @@ cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop, page
   measure_look(device, bytes);
   page_enter();
   page_class *class = page_class_for(bytes, prop);
-  /* What was kept while this process was alone is for the others too. */
+  /* Memory that was kept while this process was alone must now be shared with others. */
   if (!token_alone(account_ledger(), device)) page_free_trim(device, TIER_VRAM, UINT64_MAX, NULL);
   token *t = class == NULL ? NULL : token_new(class);
   if (t != NULL) t->reported = reported;
@@ -145,7 +145,7 @@ cu_result page_release(cu_handle handle) {
 
 /* ---- mapping ---- */
 
-/* Any free page of what the token is owed, mapped nowhere. */
+/* Returns any free, unmapped page of the kind that the token is owed. */
 static cu_result loose_page(token *t, page **out) {
   ASSERT(lock_held(&pages_lock));
   page *p = page_free_take(t->class, t->tier, 0);
@@ -182,8 +182,8 @@ static cu_result map_token(token *t, cu_addr addr) {
   return code;
 }
 
-/* A second mapping of a page, which keeps it as the first does, or one that the driver will refuse.
- */
+/* Handles a second mapping of a page, which keeps the page like the first, or a call that the
+ * driver will refuse. */
 static cu_result map_alias(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
                            unsigned long long flags) {
   ASSERT(!lock_held(&pages_lock));
@@ -223,7 +223,7 @@ cu_result page_map(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
   return code;
 }
 
-/* The page a token has mapped at exactly this address. */
+/* Returns the page that a token has mapped at exactly this address. */
 static page *mapped_at(cu_addr addr) {
   ASSERT(lock_held(&pages_lock));
   const uint64_t *found = map_get(&pages_at, addr);
@@ -231,7 +231,7 @@ static page *mapped_at(cu_addr addr) {
   return p == NULL || page_is_lazy(p) ? NULL : p;
 }
 
-/* Is a range made of tokens' pages and nothing else? */
+/* Returns whether a range consists only of tokens' pages. */
 static bool all_mapped(cu_addr addr, size_t bytes) {
   uint64_t done = 0;
   while (done < bytes) {
@@ -305,11 +305,12 @@ void page_alias_gone(cu_handle handle) {
 
 /* ---- access ---- */
 
-/* The pages of a range that are not granted, in as few calls as they lie together in. */
+/* Grants access to the pages of a range that do not have it, in as few calls as their neighbourhood
+ * allows. */
 static cu_result grant_range(cu_addr addr, size_t bytes, const cu_access *access) {
   ASSERT(lock_held(&pages_lock));
   cu_result code = CU_OK;
-  uint64_t from = 0; /* of those that lie together up to `done` */
+  uint64_t from = 0; /* start of the adjacent pages up to `done` */
   for (uint64_t done = 0; done <= bytes && code == CU_OK;) {
     const page *p = done < bytes ? mapped_at(addr + done) : NULL;
     bool ends = p == NULL || p->granted;
@@ -326,14 +327,14 @@ static cu_result grant_range(cu_addr addr, size_t bytes, const cu_access *access
   return code;
 }
 
-/* Is it the access of the device that pages of a class are of, and of it alone? */
+/* Returns whether it is access for the device of the class, and for that device only. */
 static bool is_own(const page_class *class, const cu_access *access, size_t count) {
   return count == 1 && access != NULL && access->flags == CU_ACCESS_READ_WRITE &&
          access->location.type == class->prop.location.type &&
          access->location.id == class->prop.location.id;
 }
 
-/* The same of a range that is all tokens' pages. */
+/* Returns the same for a range that is all tokens' pages. */
 static bool all_own(cu_addr addr, size_t bytes, const cu_access *access, size_t count) {
   const page *p;
   for (uint64_t done = 0; done < bytes; done += p->class->bytes) {
@@ -343,8 +344,9 @@ static bool all_own(cu_addr addr, size_t bytes, const cu_access *access, size_t 
   return true;
 }
 
-/* Another device's access, or a right of another kind: it stays as the program made it, and a plain
- * one after it is asked of the driver again. (By token: a program may name any range.) */
+/* Pins tokens if another device, or another kind of access, is requested: the access stays as the
+ * program set it, and later plain requests go to the driver. (By token, because a program may name
+ * any range.) */
 static void pin_others(cu_addr addr, size_t bytes, const cu_access *access, size_t count) {
   uint64_t name, value;
   for (size_t at = 0; map_next(&tokens, &at, &name, &value);) {
@@ -393,7 +395,7 @@ cu_result page_leave_range(cu_addr addr, size_t bytes) {
   return code;
 }
 
-/* The page a token has mapped around an address. */
+/* Returns the page that a token has mapped around an address. */
 static page *mapped_around(cu_addr addr) {
   ASSERT(lock_held(&pages_lock));
   cu_addr at = addr / SHIM_GRANULE * SHIM_GRANULE;

@@ -44,7 +44,7 @@ static cu_result make_host(page_class *class) {
     host_tier_page_release(real, class->bytes, class->device);
     return CU_ERROR_OUT_OF_MEMORY;
   }
-  /* Making it took 20 times as long as this; moving pages to it must not wait for it later. */
+  /* Creating the page took 20 times as long as this, and moves must not wait for it later. */
   if (gate_here()) page_stage(p);
   page_free_put(p);
   return CU_OK;

@@ -1,14 +1,13 @@
-/* Page move: pages from tier to tier, their addresses unchanged.
+/* Page move: moves pages from tier to tier; their addresses do not change.
  *
- * When a step of training needs more than vram has, what it wrote first is what it reads last: on
- * the way back. So it is the lowest of the step's own addresses (a framework's range grows upwards)
- * that go to the host, with their bytes, and what is new gets vram. What was there before the step,
- * weights and the optimizer's state, stays; where some of it came to be on the host, it comes home
- * when the step is over.
+ * When a training step needs more than vram has, the data it wrote first is read last, in the
+ * backward pass. So the lowest of the step's own addresses (a framework's range grows upwards) move
+ * to the host, and new memory gets vram. Memory from before the step, weights and the optimizer's
+ * state, stays; if some of it is on the host, it returns to vram when the step is over.
  *
- * While pages move, the gate is closed and the device has nothing to do. Nothing is moved while a
- * graph is captured, in processes that share pages with others, or where a program gives its work
- * by another way than through the gate. */
+ * While pages move, the gate is closed and the device is idle. Nothing moves while a graph is
+ * captured, in processes that share pages with others, or if a program submits work by a path that
+ * bypasses the gate. */
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
@@ -19,8 +18,8 @@
 #include "shim/gate.h"
 #include "shim/page_table.h"
 
-/* Moved at a time: enough that waiting for the device is paid off (1 to 2 ms against 5 ms of
- * copying), and little enough not to move much that need not be: at most a part of the limit. */
+/* Bytes moved together: enough to justify waiting for the device (1 to 2 ms compared with 5 ms of
+ * copying), and few enough not to move too much: at most a part of the limit. */
 #define BATCH_BYTES ((uint64_t)256 << 20)
 #define BATCH_PART  64
 #define BATCH_PAGES 64
@@ -31,18 +30,18 @@
 /* What a step's way back needs for itself: that part of the limit is left free when pages come home
  * within it. */
 #define HOME_LEAVES_PART  12
-#define HOME_LEAVES_BYTES ((uint64_t)2 << 30) /* where there is no limit */
-/* How long the device may take to finish what was given to it: while the gate is open, and once it
- * is closed. It was idle just before then, so what takes longer waits for something that is kept
- * out. What waits in the first case may wait for the very thread that would move pages; then
+#define HOME_LEAVES_BYTES ((uint64_t)2 << 30) /* if there is no limit */
+/* How long the device may take to finish its work: while the gate is open, and once it is closed.
+ * It was idle just before the gate was closed, so work that takes longer waits for something that
+ * is held back. In the first case the work may wait for the very thread that would move pages; then
  * nothing is moved for a while. */
 #define REST_MAX_NS ((uint64_t)5 * 1000 * 1000 * 1000)
 #define IDLE_MAX_NS ((uint64_t)500 * 1000 * 1000)
 #define GIVEN_UP_NS ((uint64_t)60 * 1000 * 1000 * 1000)
-/* From when on it is waited for at leisure: mostly it takes 1 to 2 ms. */
+/* After this time the wait becomes less frequent: mostly it takes 1 to 2 ms. */
 #define LEISURE_NS ((uint64_t)5 * 1000 * 1000)
 
-/* One page on its way: the token keeps its address, and changes what is behind it. */
+/* One page that is being moved: the token keeps its address and gets another page. */
 typedef struct transfer {
   token *token;
   page *to;
@@ -53,7 +52,7 @@ static struct {
   cu_context context; /* the two belong to */
   cu_stream stream;
   cu_event idle, done[BATCH_PAGES];
-  uint64_t given_up_ns;      /* when it did not come to rest; 0: it did */
+  uint64_t given_up_ns;      /* when the device did not become idle; 0: it did */
 } tools[LEDGER_DEVICES_MAX]; /* guarded by pages_lock, as all here */
 
 void page_move_context_ended(unsigned device, cu_context context) {
@@ -75,7 +74,7 @@ static size_t batch_pages(const page_class *class, uint64_t limit_bytes) {
 
 /* ---- getting ready ---- */
 
-/* A stream and events in the calling thread's context, which must be on the device. */
+/* Creates a stream and events in the calling thread's context, which must be on the device. */
 static bool have_tools(unsigned device) {
   ASSERT(lock_held(&pages_lock));
   unsigned here;
@@ -95,7 +94,7 @@ static bool have_tools(unsigned device) {
   return true;
 }
 
-/* Waits until everything given to the device so far is done, but not for ever. */
+/* Waits until all work submitted so far is done, for a limited time. */
 static cu_result wait_for_rest(unsigned device, uint64_t most_ns) {
   ASSERT(tools[device].context != NULL);
   const cuda_driver *driver = shim_driver();
@@ -114,14 +113,14 @@ static cu_result wait_for_rest(unsigned device, uint64_t most_ns) {
   return code;
 }
 
-/* Everything given to the device is done, and nothing new comes: the gate is closed. False, and
- * open, where that cannot be had. */
+/* Waits until all work on the device is done and closes the gate, so that no more comes. Returns
+ * false, with the gate open, if that is not possible. */
 static bool quiet_device(unsigned device) {
   ASSERT(lock_held(&pages_lock));
   uint64_t *given_up = &tools[device].given_up_ns;
   if (*given_up != 0 && clock_ns() - *given_up < GIVEN_UP_NS) return false;
   *given_up = 0;
-  /* First with the gate open: work that waits for other threads' work gets it. */
+  /* First with the gate open, so that work that waits for other threads' work can finish. */
   cu_result code = wait_for_rest(device, REST_MAX_NS);
   if (code == CU_ERROR_NOT_READY) *given_up = clock_ns();
   if (code == CU_OK) {
@@ -151,8 +150,8 @@ static cu_result send(transfer *move, size_t i) {
   return code == CU_OK ? driver->cuEventRecord(move->done, stream) : code;
 }
 
-/* Puts the page with the copied bytes behind the token's address. On failure the old one is there
- * as before, or, if the driver does not even do that, nothing. */
+/* Maps the page with the copied contents at the token's address. On failure the old page is mapped
+ * again or, if the driver refuses even that, nothing. */
 static cu_result exchange(transfer *move) {
   ASSERT(move->token->addr != 0);
   ASSERT(!move->token->pinned);
@@ -176,7 +175,7 @@ static cu_result exchange(transfer *move) {
   return code;
 }
 
-/* Moves `count` tokens' pages, each to the page that `moves` has for it; how many were. Copies run
+/* Moves `count` tokens' pages, each to the page in `moves`. Returns how many were moved. Copies run
  * ahead of the exchanges. */
 static size_t move_all(transfer *moves, size_t count) {
   ASSERT(lock_held(&pages_lock));
@@ -231,7 +230,8 @@ static int by_address_down(const void *a, const void *b) {
   return by_address(b, a);
 }
 
-/* The tokens of a class that are mapped in a tier, not the settled ones, by address; NULL: none. */
+/* Returns the tokens of a class that are mapped in a tier, without the settled ones, ordered by
+ * address; NULL: none. */
 static transfer *candidates(const page_class *class, int tier, bool settled_too, size_t *count,
                             int (*order)(const void *, const void *)) {
   ASSERT(lock_held(&pages_lock));
@@ -266,7 +266,8 @@ uint64_t page_move_out(page_class *class, uint64_t limit_bytes) {
   return moved * class->bytes;
 }
 
-/* How many of `count` pages may have vram without taking what the rest of a step will need. */
+/* Returns how many of `count` pages may return to vram without using what the rest of a step will
+ * need. */
 static size_t room_for_home(page_class *class, size_t count, uint64_t limit_bytes, bool last) {
   ASSERT(count > 0);
   uint64_t leave =

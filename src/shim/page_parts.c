@@ -1,4 +1,4 @@
-/* Page parts: the handles that programs have for runs. See page_parts.h. */
+/* Page parts: the handles that programs have for runs of pages. See page_parts.h. */
 #include "shim/page_parts.h"
 
 #include <stdatomic.h>
@@ -10,19 +10,19 @@
 #include "shim/host_tier.h"
 #include "shim/page_run.h"
 
-/* As token.c's: no handle of a driver's looks like this. */
+/* Like token.c's mark: no driver handle looks like this. */
 #define PARTS_MARK (UINT64_C(0x5358) << 48)
 
 typedef struct parts {
   cu_handle name;
   page_run run;
   cu_prop prop;
-  uint32_t handles; /* the program's */
+  uint32_t handles; /* the program's handles */
   cu_addr addr;     /* where it is mapped; 0: nowhere */
   struct parts *next;
 } parts;
 
-static lock list_lock = LOCK_INIT(LOCK_DEVICE); /* nothing else is taken while it is held */
+static lock list_lock = LOCK_INIT(LOCK_DEVICE); /* no other lock is taken while it is held */
 static parts *list;
 static uint64_t last_name;
 static _Atomic size_t count;
@@ -70,7 +70,7 @@ static parts *find(cu_handle handle) {
   return p;
 }
 
-/* Takes it out of the list if the program has neither a handle nor a mapping of it. */
+/* Removes it from the list if the program has neither a handle nor a mapping of it. */
 static bool take_if_done(parts *p) {
   ASSERT(lock_held(&list_lock));
   if (p->handles > 0 || p->addr != 0) return false;
@@ -81,7 +81,8 @@ static bool take_if_done(parts *p) {
   return true;
 }
 
-/* The handles of the pages go with the program's last one, and their mappings keep them then. */
+/* Releases a handle. The handles of the pages are released with the program's last one; after that
+ * their mappings keep them. */
 cu_result page_parts_release(cu_handle handle) {
   page_run run = {.handles = NULL};
   bool done = false;
@@ -113,7 +114,7 @@ cu_result page_parts_map(cu_addr addr, size_t bytes, size_t offset, cu_handle ha
   }
   lock_give(&list_lock);
   if (run.handles == NULL) return CU_ERROR_INVALID_VALUE;
-  /* A second mapping ends the moving of its pages (page.c). */
+  /* After a second mapping its pages no longer move (page.c). */
   cu_result code = page_run_map(&run, addr);
   if (code == CU_OK && first)
     block_book_note(addr, bytes, run.device);

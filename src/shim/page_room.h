@@ -1,12 +1,13 @@
-/* Page room: free pages, which are still counted, given back for requests of other kinds. */
+/* Page room: releases free pages, which are still counted, for requests of other kinds. */
 #ifndef SHIM_PAGE_ROOM_H
 #define SHIM_PAGE_ROOM_H
 
 #include "shim/account.h"
 
-/* Gives at least `bytes` of free vram back to the driver. False: not even one page was free. */
+/* Returns at least `bytes` of free vram to the driver. Returns false if not even one page was
+ * free. */
 bool page_reclaim(unsigned device, uint64_t bytes);
-/* Counts `bytes` of any kind: measure_take, and once more after free pages were given back. */
+/* Counts `bytes` of any kind: measure_take, and once more after free pages were released. */
 bool page_take(unsigned device, ledger_kind kind, uint64_t bytes);
 
 #endif

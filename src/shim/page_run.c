@@ -1,4 +1,4 @@
-/* Page run: tokens' pages, one behind the other. See page_run.h. */
+/* Page run: tokens' pages in sequence. See page_run.h. */
 #include "shim/page_run.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "shim/launch.h"
 #include "shim/page.h"
 
-/* A small limit has no place for pages of this size. */
+/* With a smaller limit, pages of this size are too large. */
 #define LEAST_LIMIT ((uint64_t)1 << 30)
 
 bool page_run_wanted(unsigned device, uint64_t bytes) {
@@ -27,7 +27,8 @@ bool page_run_fits(unsigned device, cu_device ordinal, uint64_t bytes) {
   return room >= bytes || (host >= bytes - room && host_tier_has(bytes - room));
 }
 
-/* The page that begins so far into the run: the last one is as long as the run needs it. */
+/* Returns the size of the page at that offset in the run: the last one is only as long as
+ * needed. */
 static uint64_t page_bytes(const page_run *run, uint64_t at) {
   ASSERT(at < run->bytes);
   uint64_t left = run->bytes - at;
@@ -38,7 +39,8 @@ static cu_handle *handle_at(const page_run *run, uint64_t at) {
   return &run->handles[at / PAGE_RUN_BYTES];
 }
 
-/* How much of a run may be in vram: all of it, or what there is less a part for others. */
+/* Returns how much of a run may be in vram: all of it, or what is available minus a part for
+ * others. */
 static uint64_t vram_share(unsigned device, uint64_t bytes) {
   uint64_t whole, room = host_tier_vram_room(device, &whole);
   if (room >= bytes) return bytes;

@@ -8,8 +8,8 @@
 #include "shim/host_tier.h"
 #include "shim/page_table.h"
 
-/* From how much of vram on a request is split. Pages that a framework builds its blocks of are
- * smaller: they move. */
+/* A request of at least this part of vram is split. The pages of which a framework builds its
+ * blocks are smaller, and they move. */
 #define LEAST_PART  8
 #define LEAST_BYTES ((uint64_t)64 << 20)
 

@@ -8,7 +8,7 @@
 #include "shim/page_table.h"
 #include "shim/resident.h"
 
-static _Atomic bool settled_known; /* the program has let go of all it could, once */
+static _Atomic bool settled_known; /* the program has released everything it could, once */
 
 bool page_settled(void) {
   return atomic_load(&settled_known);
@@ -19,8 +19,8 @@ static void after_fork(void) {
 }
 SHIM_AFTER_FORK(after_fork);
 
-/* The questions of a program's own thread are answered without the lock: it may hold one of its own
- * that somebody waits for while pages move. */
+/* Questions from a program's own thread are answered without the lock: the thread may hold a lock
+ * that another thread waits for while pages move. */
 
 void page_step_ended(void) {
   static _Atomic uint64_t last_ns, last_out;
@@ -41,7 +41,7 @@ void page_step_ended(void) {
 
 bool page_trim_wanted(void) {
   if (capture_on() || resident_anywhere()) return false;
-  /* Once in any case: what is left then is what will stay. */
+  /* Always once: what is left then is what will stay. */
   return atomic_load(&token_held_on_host) > 0 ||
          (!atomic_load(&settled_known) && gate_here() && gate_used());
 }

@@ -33,7 +33,8 @@ void page_table_log(const char *when) {
            (unsigned long long)(atomic_exchange(&calls_ns, 0) / 1000));
 }
 
-/* The peak is noted when a page is whole (page_make.c): half of a split page is none. */
+/* The peak is updated when a page is complete (page_make.c): half of a split page does not
+ * count. */
 static const physical_account PAGES = {
     .take = counted_take, .undo = counted_undo, .give = counted_give};
 
@@ -73,7 +74,8 @@ void page_drop(page *p) {
     if (p->at == 0 || page_unmap(p) == CU_OK) free(p);
     return;
   }
-  /* A page that cannot be unmapped is lost, and stays counted: its memory is still taken. */
+  /* A page that cannot be unmapped is lost and stays counted, because its memory is still in
+   * use. */
   if (p->stage != 0 && shim_driver()->cuMemUnmap(p->stage, p->class->bytes) == CU_OK)
     shim_driver()->cuMemAddressFree(p->stage, p->class->bytes);
   if (p->at == 0 || page_unmap(p) == CU_OK) {
@@ -84,7 +86,7 @@ void page_drop(page *p) {
   free(p);
 }
 
-/* As it was mapped: the driver unmaps no more than one handle's range at a time for certain. */
+/* Unmaps each handle's range separately, because only that is certain to work in every driver. */
 static cu_result unmap_both(const page *p, cu_addr addr) {
   ASSERT(addr != 0);
   uint64_t first = p->rest != 0 ? p->vram_bytes : p->class->bytes;
@@ -177,7 +179,7 @@ cu_result page_evict(cu_addr addr, uint64_t bytes) {
   uint64_t before = 0;
   for (size_t i = 0; i < class_count; i++)
     if (classes[i].bytes > before) before = classes[i].bytes;
-  /* One that begins before the range may reach into it. */
+  /* A page that begins before the range may reach into it. */
   cu_addr from = addr > before ? addr - before : 0;
   for (cu_addr at = from; at < addr + bytes; at += SHIM_GRANULE) {
     const uint64_t *found = map_get(&pages_at, at);

@@ -1,4 +1,4 @@
-/* Placed: blocks made of tokens' pages. See placed.h. */
+/* Placed: blocks built from tokens' pages. See placed.h. */
 #include "shim/placed.h"
 
 #include <stdatomic.h>
@@ -19,7 +19,7 @@ typedef struct block {
   struct block *next;
 } block;
 
-static lock list_lock = LOCK_INIT(LOCK_DEVICE); /* nothing else is taken while it is held */
+static lock list_lock = LOCK_INIT(LOCK_DEVICE); /* no other lock is taken while it is held */
 static block *blocks;
 static _Atomic size_t block_count;
 
@@ -61,7 +61,7 @@ static cu_result make(block *b, uint64_t mapped_bytes) {
   return code;
 }
 
-/* The block's memory goes; work that uses it has ended. */
+/* Frees the block's memory; work that uses it has ended. */
 static cu_result drop(block *b) {
   block_book_note(b->what.base, 0, b->what.device);
   cu_result code = page_run_unmap(&b->run, b->what.base);
@@ -97,7 +97,7 @@ cu_result placed_alloc(cu_addr *addr, uint64_t bytes, unsigned device, cu_device
   return CU_OK;
 }
 
-/* Takes the block that begins at `addr` out of the list. */
+/* Removes the block that begins at `addr` from the list. */
 static block *take(cu_addr addr) {
   block *found = NULL;
   lock_take(&list_lock);

@@ -20,14 +20,14 @@
 #include "shim/page_room.h"
 #include "shim/retrying.h"
 
-/* Batches of frees that wait at once; more frees than that wait for a batch to pass. */
+/* Batches of frees that may wait at the same time; further frees wait for a batch to pass. */
 #define BATCHES_MAX 8
-/* With --fast-malloc a batch is closed at so many frees, or so many bytes (at most a part of the
- * device): an event and the question whether it has passed cost about as much as thirty pairs. */
+/* With --fast-malloc a batch is closed after this many frees or bytes (at most a part of the
+ * device): an event and its query cost about as much as thirty pairs. */
 #define BATCH_COUNT     64
 #define BATCH_BYTES     ((uint64_t)512 << 20)
 #define BATCH_OF_DEVICE 32
-/* What a heap keeps idle: a part of the device with --fast-malloc, else no more than this. */
+/* What a heap keeps idle: a part of the device with --fast-malloc, otherwise no more than this. */
 #define KEEP_OF_DEVICE 4
 #define KEEP_BYTES     ((uint64_t)256 << 20)
 #define HOST_BYTES_MAX ((uint64_t)1 << 40)
@@ -54,12 +54,12 @@ typedef struct plain {
   uint64_t batch_bytes, keep_bytes;
   uint32_t batch_count;
   lock lock;                  /* guards the rest */
-  map live;                   /* address to (bytes asked for << 1 | on the host) */
+  map live;                   /* address to (requested bytes << 1 | on the host) */
   batch batches[BATCHES_MAX]; /* a ring: the closed ones from `first`, then the open one */
   uint32_t first, closed;
-  uint64_t out_bytes;  /* taken from the heap and not given back, waiting ones too */
-  uint64_t idle_floor; /* what the last trim could not give back */
-  struct plain *next;  /* of one that was retired */
+  uint64_t out_bytes;  /* allocated from the heap and not returned, including waiting frees */
+  uint64_t idle_floor; /* what the last trim could not release */
+  struct plain *next;  /* next retired heap */
 } plain;
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -98,7 +98,8 @@ bool plain_serves(unsigned device) {
 
 /* ---- opening and ending ---- */
 
-/* Asked with care: to retain a primary context that nobody uses would make it. */
+/* Returns whether it is the primary context. Checks carefully, because retaining an unused primary
+ * context would create it. */
 static bool is_primary(cu_context context, cu_device ordinal) {
   if (!measure_primary_active(ordinal)) return false;
   const cuda_driver *driver = shim_driver();
@@ -110,7 +111,7 @@ static bool is_primary(cu_context context, cu_device ordinal) {
   return primary == context;
 }
 
-/* One that could not be made whole. */
+/* Destroys a heap that could not be created completely. */
 static void destroy(plain *p) {
   const cuda_driver *driver = shim_driver();
   if (p->heap != NULL) stow_heap_close(p->heap);
@@ -134,7 +135,7 @@ static void choose_sizes(plain *p) {
   p->keep_bytes = most / KEEP_OF_DEVICE;
 }
 
-/* For the calling thread's context, which is the device's primary one. */
+/* Creates a heap for the calling thread's context, which is the device's primary one. */
 static plain *make(unsigned device, cu_device ordinal, cu_context context) {
   const cuda_driver *driver = shim_driver();
   plain *p = calloc(1, sizeof *p);
@@ -151,7 +152,7 @@ static plain *make(unsigned device, cu_device ordinal, cu_context context) {
   uint64_t host = ledger_spill_limit(account_ledger());
   bool made = heap_device_open(&p->under, ordinal, device) == STOW_OK;
   options.device = p->under;
-  /* The ledger keeps the budget; a block past vram has a part of it there. */
+  /* The ledger enforces the budget; a block that exceeds vram has a part there. */
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
   if (host > 0 && made && stow_device_get_props(p->under, &props) == STOW_OK)
     host = host < HOST_BYTES_MAX ? host + props.vram_bytes : HOST_BYTES_MAX;
@@ -168,7 +169,7 @@ static plain *make(unsigned device, cu_device ordinal, cu_context context) {
   return NULL;
 }
 
-/* The heap of a context; NULL if it can have none. */
+/* Returns the heap of a context; NULL if it cannot have one. */
 static plain *heap_of(unsigned device, cu_device ordinal, cu_context context) {
   if ((unsigned)ordinal >= LEDGER_DEVICES_MAX || atomic_load(&refused[ordinal])) return NULL;
   plain *p = atomic_load_explicit(&heaps[ordinal], memory_order_acquire);
@@ -219,7 +220,7 @@ SHIM_AFTER_FORK(after_fork);
 
 /* ---- waiting; p->lock held ---- */
 
-/* Everything submitted to the context so far is done when this returns CU_OK. */
+/* Waits until all work submitted to the context so far is done. */
 static cu_result wait_for_context(const plain *p) {
   ASSERT(p->context != NULL);
   cu_context old;
@@ -333,7 +334,7 @@ static bool fits(plain *p, uint64_t bytes) {
   return true;
 }
 
-/* The same of a request that may be in both. */
+/* Returns the same for a request that may be in both tiers. */
 static bool fits_in_both(plain *p, uint64_t bytes) {
   ledger *l = account_ledger();
   uint64_t held =
@@ -360,7 +361,7 @@ static stow_status ask_heap(plain *p, cu_addr *addr, size_t bytes, bool host) {
   return status;
 }
 
-/* In vram, then in vram once all that waits has passed, then on the host. */
+/* Tries vram, then vram after all waiting frees have passed, then the host. */
 static stow_status take(plain *p, cu_addr *addr, size_t bytes, bool host, bool *on_host) {
   *on_host = false;
   stow_status status = ask_heap(p, addr, bytes, false);
@@ -408,7 +409,7 @@ static plain *owner_of(cu_addr addr) {
   return NULL;
 }
 
-/* Idle bytes, if they are more than the heap may keep; else 0. p->lock held. */
+/* Returns the idle bytes if they are more than the heap may keep; otherwise 0. p->lock held. */
 static uint64_t too_idle(plain *p) {
   ASSERT(lock_held(&p->lock));
   uint64_t held =
@@ -471,7 +472,7 @@ bool plain_find(cu_addr addr, plain_block *block) {
   size_t at = 0;
   uint64_t base, value;
   lock_take(&p->lock);
-  /* Mostly it is where one begins. */
+  /* Usually it is the start of a block. */
   const uint64_t *exact = map_get(&p->live, addr);
   if (exact != NULL) {
     base = addr;

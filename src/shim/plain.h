@@ -1,25 +1,25 @@
-/* Plain: plain requests (cuMemAlloc) and stream-ordered ones that found their pool full, served
- * from a heap of our own, one for each device, in the device's primary context.
+/* Plain: serves plain requests (cuMemAlloc), and stream-ordered ones whose pool is full, from our
+ * own heap, one per device, in the device's primary context.
  *
  * The driver's cuMemFree lets everything submitted so far pass before the memory is used again, and
- * programs rely on it. So what is freed here waits: it goes back to the heap only when an event
- * over the whole context, recorded after the free, has passed. Asking is dear beside the heap, so
- * frees wait in batches, and one event does for all of a batch.
+ * programs rely on it. So freed memory waits: it returns to the heap only when an event over the
+ * whole context, recorded after the free, has passed. Querying an event is expensive compared with
+ * the heap, so frees wait in batches, with one event per batch.
  *
  * Blocks of the heap can be neither exported by cuIpcGetMemHandle nor reached by a peer, so a
- * process that is seen to use either gets the driver's own blocks from then on. */
+ * process that uses either gets the driver's own blocks from then on. */
 #ifndef SHIM_PLAIN_H
 #define SHIM_PLAIN_H
 
 #include "shim/account.h"
 
-/* Shall plain requests on this device come from the heap before the driver is asked? With
- * --fast-malloc always; with a limit or spill where no framework keeps a cache of its own. */
+/* Returns whether plain requests on this device should come from the heap before the driver is
+ * called. With --fast-malloc always; with a limit or spilling if no framework has its own cache. */
 bool plain_serves(unsigned device);
 
-/* A block from the heap of the calling thread's context. With `host` its pages may be host pages
- * where vram has none; `*kind` says which they are. CU_ERROR_OUT_OF_MEMORY: there is none.
- * CU_ERROR_NOT_SUPPORTED: this context has no heap; ask the driver. */
+/* Allocates a block from the heap of the calling thread's context. With `host`, its pages may be
+ * host pages if vram is full; `*kind` receives which they are. CU_ERROR_OUT_OF_MEMORY: no space.
+ * CU_ERROR_NOT_SUPPORTED: this context has no heap; call the driver. */
 cu_result plain_alloc(cu_addr *addr, size_t bytes, bool host, ledger_kind *kind, unsigned device,
                       cu_device ordinal, cu_context context);
 
@@ -27,7 +27,7 @@ cu_result plain_alloc(cu_addr *addr, size_t bytes, bool host, ledger_kind *kind,
  * it lies in a heap. `*bytes` receives the requested size. */
 bool plain_free(cu_addr addr, bool *ours, uint64_t *bytes, unsigned *device, ledger_kind *kind);
 
-/* The live block an address lies in. */
+/* The live block that contains an address. */
 typedef struct plain_block {
   cu_addr base;
   uint64_t bytes;
@@ -36,15 +36,15 @@ typedef struct plain_block {
 } plain_block;
 bool plain_find(cu_addr addr, plain_block *block);
 
-/* Gives back to the driver what the heap of a device holds idle in vram, and with `host` its idle
- * host pages, waiting for what was freed. Does nothing while a graph is captured, or from within
- * the heap itself. True: something went. */
+/* Returns the idle vram of a device's heap to the driver, and with `host` its idle host pages;
+ * waits for freed memory. Does nothing while a graph is captured, or from within the heap itself.
+ * Returns whether something was released. */
 bool plain_trim(unsigned device, bool host);
 
-/* The process was seen to use `why`: plain requests go to the driver from now on. */
+/* Sends plain requests to the driver from now on, because the process uses `why`. */
 void plain_pass(const char *why);
 
-/* The primary context of a device ends, with all its memory. */
+/* Called when the primary context of a device ends, with all its memory. */
 void plain_end(cu_device ordinal);
 
 #endif

@@ -82,8 +82,9 @@ static bool find_all(struct python_api *a) {
          find(&a->interrupt, "PyExc_KeyboardInterrupt");
 }
 
-/* Nobody waits here for another, who may wait for the loader's lock (load.c): threads that look at
- * once find the same, and one of them keeps it. */
+/* Looks up the functions. No thread waits for another one here, because that one may wait for the
+ * loader's lock (load.c): threads that arrive at the same time find the same functions, and one of
+ * them stores them. */
 static void look(void) {
   struct python_api a = {0};
   const char *wanted = secure_getenv(ENV_PYTHON);
@@ -144,7 +145,7 @@ static bool load(python_script *s) {
   return true;
 }
 
-/* True: there is nothing more to do. */
+/* Calls the script. Returns true if there is nothing more to do. */
 static bool call(python_script *s) {
   ASSERT(s->entry != NULL);
   if (s->names == NULL && !load(s)) return true;
@@ -156,7 +157,8 @@ static bool call(python_script *s) {
   return done;
 }
 
-/* With the interpreter's lock. -1: the user's own interrupt came while it ran, and goes on up. */
+/* Runs the script with the interpreter's lock. Returns -1 if the user's own interrupt arrived,
+ * which is passed on. */
 static int run(void *user) {
   python_script *s = user;
   bool done = call(s);
@@ -187,6 +189,6 @@ void python_script_schedule(python_script *s) {
 void python_script_run(python_script *s) {
   if (!begin(s)) return;
   int before = api.lock_take();
-  if (run(s) != 0) api.error_clear(); /* on a thread of ours nobody interrupts */
+  if (run(s) != 0) api.error_clear(); /* nobody interrupts our own thread */
   api.lock_give(before);
 }

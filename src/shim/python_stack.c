@@ -1,4 +1,4 @@
-/* Python stack: how frames lie in each version of CPython, and reading them. */
+/* Python stack: the layout of frames in each version of CPython, and reading them. */
 #include "shim/python_stack.h"
 
 #include <stdatomic.h>
@@ -11,15 +11,16 @@
  * 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1 and 3.13.0). Later ones are not known here. */
 typedef struct layout {
   int version;
-  uint8_t thread_frame;     /* in a thread's state: its frame … */
+  uint8_t thread_frame;     /* in a thread's state: offset of its frame … */
   int8_t inner_frame;       /* … or what holds the frame at this offset; -1: itself */
-  uint8_t code, back;       /* in a frame */
-  uint8_t at;               /* in a frame: where it is */
-  uint8_t owner;            /* in a frame; 0: every frame is Python's */
-  uint8_t object_frame;     /* in a frame object, its frame; 0: it is the frame */
-  uint8_t file, name, line; /* in a code object */
-  uint8_t instructions;     /* in a code object: where they begin; 0: `at` is a number … */
-  uint8_t unit;             /* … of so many bytes */
+  uint8_t code, back;       /* offsets in a frame */
+  uint8_t at;               /* in a frame: offset of its position */
+  uint8_t owner;            /* offset in a frame; 0: every frame is a Python frame */
+  uint8_t object_frame;     /* in a frame object: offset of its frame; 0: the object is the frame */
+  uint8_t file, name, line; /* offsets in a code object */
+  uint8_t instructions;     /* in a code object: where its instructions begin; 0: `at` is an
+                             * index … */
+  uint8_t unit;             /* … in units of this many bytes */
   uint8_t ascii, wide;      /* where the characters of a text begin */
 } layout;
 
@@ -31,7 +32,7 @@ static const layout LAYOUTS[] = {
     {312, 56, 0, 0, 8, 56, 70, 24, 112, 120, 68, 192, 0, 40, 56},
     {313, 72, -1, 0, 8, 56, 70, 24, 112, 120, 68, 200, 0, 40, 56},
 };
-enum { OWNER_C = 3 }; /* a frame that stands for a piece of C */
+enum { OWNER_C = 3 }; /* a frame that represents C code */
 
 static const layout *_Atomic known; /* NULL until checked */
 static void *(*thread_here)(void);  /* set before `known` */
@@ -63,7 +64,7 @@ static python_place place_of(const layout *l, const char *frame) {
   return p;
 }
 
-/* One multiplication waits for the last; the other for nothing. */
+/* Mixes two values; only one of the two multiplications depends on the previous key. */
 static uint64_t mix(uint64_t key, uint64_t place, uint64_t code) {
   key = (key ^ place ^ code * UINT64_C(0xd6e8feb86659fd93)) * UINT64_C(0x9e3779b97f4a7c15);
   return key ^ key >> 29;
@@ -78,7 +79,8 @@ static void walk(const layout *of, const char *frame, python_stack *s) {
     python_place p = place_of(l, frame);
     if (p.code == NULL) continue;
     s->places[count++] = p;
-    /* Another code object may have come to lie where one was: its name and line belong to it. */
+    /* Another code object may have been allocated at the same address: include its name and
+     * line. */
     key = mix(key, (uint64_t)(uintptr_t)p.code + (uint64_t)(uint32_t)p.at,
               (uint64_t)(uintptr_t)pointer(p.code, l->name) +
                   (uint64_t)(uint32_t)number(p.code, l->line));
@@ -112,7 +114,7 @@ static void put(writer *w, uint32_t character) {
   w->to += bytes;
 }
 
-/* A Python text, which never changes, as UTF-8 with a zero byte after it. */
+/* Writes a Python text, which never changes, as UTF-8 with a zero byte. */
 static const char *text_of(const layout *l, const char *object, writer *w) {
   const char *begin = w->to;
   if (object == NULL || w->end - w->to < 2) return "";
@@ -173,7 +175,7 @@ static bool texts_agree(const layout *l) {
   return agree;
 }
 
-/* The frame of the Python function that called us, its code and its line. */
+/* Checks the frame of the Python function that called us, its code and its line. */
 static bool frame_agrees(const layout *l, const char *thread) {
   const char *(*get_frame)(void) = (const char *(*)(void))(uintptr_t)symbol("PyEval_GetFrame");
   int (*get_line)(const char *) = (int (*)(const char *))(uintptr_t)symbol("PyFrame_GetLineNumber");

@@ -1,9 +1,9 @@
-/* The driver behind the shim: found by path and opened at the first call, its functions looked up
- * then.
+/* Real: the driver behind the shim, found by path and opened at the first call, when its functions
+ * are looked up.
  *
- * The slots are written with the same value whoever writes, so they need no lock; only keeping the
- * driver that was opened has one. A function this driver lacks is answered by `absent`, a process
- * without a driver by `no_driver`. */
+ * Every thread writes the same values to the slots, so they need no lock; only storing the opened
+ * driver has one. `absent` replaces functions that this driver lacks, `no_driver` all functions in
+ * a process without a driver. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -70,7 +70,7 @@ static bool try_open(void *user, const char *path) {
   return true;
 }
 
-/* No fork while the lock is held, so that it is free in the child. */
+/* Prevents a fork while the lock is held, so that it is free in the child. */
 static void before_fork(void) {
   lock_take(&open_lock);
 }
@@ -83,7 +83,7 @@ static void watch_forks(void) {
   pthread_atfork(before_fork, after_fork, after_fork);
 }
 
-/* All at once, so that nobody looks one up later, with a lock held (load.c). */
+/* Looks up all functions at once, so that no later lookup happens with a lock held (load.c). */
 static void fill_slots(void *library) {
   for (int i = 0; i < SYMBOL_COUNT; i++) {
     void *found = library == NULL ? function(no_driver) : dlsym(library, names[i]);
@@ -110,8 +110,8 @@ static void fill_functions(void) {
   cuda_driver_note_pages(&program_functions);
 }
 
-/* Keeps what was found, if nobody was before us; `library` NULL: there is none. Whatever is done
- * with the lock held never waits for the loader (load.c). */
+/* Stores what was found, if no other thread has; `library` NULL: there is none. Code that holds the
+ * lock never waits for the loader (load.c). */
 static void keep(void *library, const char *path) {
   /* Before the lock is ever held, so that no fork passes it by. */
   static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -148,7 +148,7 @@ void *shim_open_loaded(const char *path) {
 void *shim_stub_resolve(unsigned symbol) {
   ASSERT(symbol < SYMBOL_COUNT);
   if (!atomic_load_explicit(&opened, memory_order_acquire)) {
-    /* The driver calls us while it is being loaded: it is not there yet. */
+    /* The driver calls us while it is being loaded, so it is not available yet. */
     if (shim_opening()) return function(no_driver);
     open_driver();
   }
@@ -187,7 +187,7 @@ const char *shim_symbol_name(shim_symbol symbol) {
 void *shim_resolve(void *user, const char *name) {
   ASSERT(name != NULL);
   (void)user;
-  /* Never by dlsym what we have a name for: the driver's table may say our function (adopt.c). */
+  /* Never use dlsym for names of our own: the driver's table may contain our function (adopt.c). */
   for (int i = 0; i < SYMBOL_COUNT; i++)
     if (strcmp(names[i], name) == 0) return shim_real((shim_symbol)i);
   shim_real(SYMBOL_cuInit);

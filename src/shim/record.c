@@ -4,11 +4,13 @@
 #include "shim/inside.h"
 #include "shim/recorder.h"
 #include "shim/retrying.h"
+#include "shim/touches.h"
 
 void record_event(stow_trace_kind kind, uint64_t addr, uint64_t bytes, const void *stream,
                   unsigned device, unsigned tier) {
   if (!recorder_on()) return;
   inside_schedule();
+  touches_range(addr, bytes);
   recorder_event(&(stow_trace_record){.addr = addr,
                                       .bytes = bytes,
                                       .stream = (uintptr_t)stream,
@@ -17,7 +19,7 @@ void record_event(stow_trace_kind kind, uint64_t addr, uint64_t bytes, const voi
                                       .tier = (uint8_t)tier});
 }
 
-/* What is taken on a stream is a block of its own, whoever asks. */
+/* Memory allocated on a stream is a block of its own, whoever requests it. */
 static bool is_segment(ledger_kind kind) {
   return kind != LEDGER_POOLS && retrying_known();
 }

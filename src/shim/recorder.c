@@ -22,8 +22,8 @@
 #include "shim/python_stack.h"
 #include "shim/shim.h"
 
-/* Events kept for after a crash: about 350,000, some steps of the largest models PyTorch makes
- * blocks for; and some 10,000 different stacks. */
+/* Events kept for after a crash: about 350,000, several steps of the largest models, and about
+ * 10,000 different stacks. */
 #define RING_BYTES ((uint64_t)16 << 20)
 #define TEXT_BYTES ((uint64_t)4 << 20)
 
@@ -44,11 +44,13 @@ static struct recorder {
   __typeof__(&stow_trace_stack) stack;
   __typeof__(&stow_trace_mark_begin) mark_begin;
   __typeof__(&stow_trace_mark_end) mark_end;
+  __typeof__(&stow_trace_tag) tag;
+  __typeof__(&stow_trace_launch) launch;
 } recorder;
 
 /* ---- opening ---- */
 
-/* libstowage.so beside this library, or in the folder above it, as installed. */
+/* Opens libstowage.so in the folder of this library, or in the folder above it, as installed. */
 static void *open_library(void) {
   static const char *const PLACES[] = {"libstowage.so." STOW_SHIM_SOVERSION,
                                        "../libstowage.so." STOW_SHIM_SOVERSION};
@@ -66,7 +68,8 @@ static void *open_library(void) {
   return NULL;
 }
 
-/* With no lock held (load.c), so by several threads maybe, all of whom find the same. */
+/* Finds the functions. Called without a lock (load.c), so several threads may do it; all find the
+ * same. */
 static bool find_recorder(struct recorder *r) {
 #define FIND(name)                                                                                 \
   ((r->name = (__typeof__(r->name))(uintptr_t)dlsym(library, "stow_trace_" #name)) != NULL)
@@ -74,7 +77,8 @@ static bool find_recorder(struct recorder *r) {
   if (library != NULL)
     r->message = (__typeof__(r->message))(uintptr_t)dlsym(library, "stow_status_message");
   return library != NULL && r->message != NULL && FIND(open) && FIND(close) && FIND(event) &&
-         FIND(fact) && FIND(stack_find) && FIND(stack) && FIND(mark_begin) && FIND(mark_end);
+         FIND(fact) && FIND(stack_find) && FIND(stack) && FIND(mark_begin) && FIND(mark_end) &&
+         FIND(tag) && FIND(launch);
 #undef FIND
 }
 
@@ -111,7 +115,8 @@ static void add_facts(void) {
   }
 }
 
-/* The ledger is where `stowage run` learns of it: the disk may be full, and its room is taken. */
+/* Reports to the ledger, which `stowage run` reads, that there is no trace: the disk may be full,
+ * but the ledger's space is already allocated. */
 static void report_unrecorded(void) {
   ledger_header *h = account_ledger()->header;
   if (h == NULL) return;
@@ -145,7 +150,7 @@ static bool open_trace(const char *folder) {
   return true;
 }
 
-/* No fork while a trace is being opened. */
+/* Prevents a fork while a trace is being opened. */
 static void before_fork(void) {
   if (!inside) lock_take(&open_lock);
 }
@@ -154,7 +159,7 @@ static void after_fork_parent(void) {
   if (!inside) lock_give(&open_lock);
 }
 
-/* A child has a trace of its own if it takes memory. */
+/* A child gets its own trace if it allocates memory. */
 static void after_fork_child(void) {
   after_fork_parent();
   atomic_store(&state, UNKNOWN);
@@ -164,7 +169,7 @@ static void watch_forks(void) {
   pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
-/* Everything that waits for the loader comes before the lock. */
+/* Does everything that waits for the loader, before the lock is taken. */
 static bool prepare(struct recorder *found, const char **folder) {
   *folder = secure_getenv(ENV_RUN);
   if (*folder == NULL || (*folder)[0] != '/' || !find_recorder(found)) return false;
@@ -209,7 +214,8 @@ bool recorder_on(void) {
   return true;
 }
 
-/* Walking a stack that is known costs some nanoseconds a frame; its words are put together once. */
+/* Returns the number of the current stack. Walking a known stack costs some nanoseconds per frame;
+ * its texts are built once. */
 static uint32_t stack_here(void) {
   ASSERT(trace != NULL);
   python_stack here;
@@ -228,7 +234,8 @@ static uint32_t stack_here(void) {
   return number;
 }
 
-/* Of what is given back only the place it was taken is of interest. */
+/* Returns whether events of this kind have a stack. For a free, only the place of the allocation
+ * matters. */
 static bool has_stack(stow_trace_kind kind) {
   return kind == STOW_TRACE_ALLOC || kind == STOW_TRACE_SEGMENT_ALLOC ||
          kind == STOW_TRACE_SEGMENT_MAP || kind == STOW_TRACE_SPILL || kind == STOW_TRACE_FAIL;
@@ -241,7 +248,18 @@ void recorder_event(stow_trace_record *event) {
   recorder.event(trace, event);
 }
 
-/* Where nothing was recorded yet these open nothing: the program takes no device memory. */
+uint32_t recorder_tag(const char *name) {
+  uint32_t tag = 0;
+  return recorder.tag(trace, name, &tag) == STOW_OK ? tag : 0;
+}
+
+void recorder_launch(const stow_trace_launch_info *launch) {
+  ASSERT(launch != NULL);
+  recorder.launch(trace, launch);
+}
+
+/* Returns whether a trace is open. These calls open none, because the program uses no device memory
+ * yet. */
 static bool is_open(void) {
   return atomic_load_explicit(&state, memory_order_acquire) == ON && !inside;
 }

@@ -24,13 +24,13 @@
 /* Pages that are worth moving: a page call of a smaller one takes longer than its copy. */
 #define UNIT_LEAST ((uint64_t)8 << 20)
 #define UNIT_MOST  ((uint64_t)256 << 20)
-/* How long the device may take to come to rest: with the gate open, and once it is closed. It was
- * at rest just before then, so what takes longer waits for something that is kept out. What waits
- * in the first case may wait for the very thread that asks; then nothing is moved for a while. */
+/* How long the device may take to become idle: with the gate open, and once it is closed. It was
+ * idle just before that, so work that takes longer waits for something that is held back. In the
+ * first case it may wait for the launching thread itself; then nothing is moved for a while. */
 #define REST_MAX_NS ((uint64_t)5 * 1000 * 1000 * 1000)
 #define IDLE_MAX_NS ((uint64_t)500 * 1000 * 1000)
 #define GIVEN_UP_NS ((uint64_t)60 * 1000 * 1000 * 1000)
-/* The copying thread looks so often, and this seldom after a second without copies. */
+/* How often the copying thread checks, and how often after a second without copies. */
 #define LOOK_NS   50000
 #define LINGER_NS 2000000
 /* The device number of a call that names none of ours. */
@@ -38,7 +38,7 @@
 
 static resident all[LEDGER_DEVICES_MAX]; /* guarded by pages_lock */
 static _Atomic bool on[LEDGER_DEVICES_MAX];
-static bool failed[LEDGER_DEVICES_MAX]; /* guarded by pages_lock: not to be tried again */
+static bool failed[LEDGER_DEVICES_MAX]; /* guarded by pages_lock: do not try again */
 static uint64_t low = UINT64_MAX, high; /* all units of all devices; guarded by pages_lock */
 static launch latest;                   /* guarded by pages_lock */
 static resident *latest_of;             /* whose launch it was */
@@ -91,13 +91,12 @@ void resident_add(token *t) {
   if (t->addr + t->class->bytes > r->high) r->high = t->addr + t->class->bytes;
   if (r->low < low) low = r->low;
   if (r->high > high) high = r->high;
-  /* Whose contents nobody reports: all of it is one block. */
+  /* Its contents are not reported, so all of it is one block. */
   if (!t->reported && residency_block_add(r->engine, t->addr, t->class->bytes) != STOW_OK)
     resident_remove(t);
 }
 
-/* A parked address gets a page of its own: nothing lives there, so nothing is lost or waited for.
- */
+/* Gives a parked address its own page. Nothing is live there, so nothing is lost or waited for. */
 static bool unpark(resident *r, resident_unit *u) {
   ASSERT(u->token->page->borrowed);
   token *t = u->token;
@@ -131,8 +130,8 @@ void resident_remove(token *t) {
   *u = (resident_unit){.token = NULL};
 }
 
-/* Stops moving pages of a device and gives back what that holds. Every address keeps a page with
- * its bytes. `gone`: the context has ended, and its streams and events with it. */
+/* Stops moving pages of a device and releases what that uses. Every address keeps a page with its
+ * contents. `gone`: the context has ended, with its streams and events. */
 static void end(resident *r, bool gone) {
   ASSERT(lock_held(&pages_lock));
   bool parked = false;
@@ -164,9 +163,9 @@ static void end(resident *r, bool gone) {
   }
 }
 
-/* ---- the device at rest ---- */
+/* ---- waiting until the device is idle ---- */
 
-/* Work that no stream is known of: all of the context. */
+/* Waits for the whole context, for work in unknown streams. */
 static cu_result wait_for_context(const resident *r) {
   const cuda_driver *driver = shim_driver();
   if (driver->cuCtxRecordEvent == NULL) return driver->cuCtxSynchronize();
@@ -192,20 +191,21 @@ static cu_result wait_for_rest(resident *r, uint64_t most_ns, bool closed) {
   return code;
 }
 
-/* True: everything submitted is done, and the gate is closed. */
+/* Waits until all submitted work is done and closes the gate. Returns whether that succeeded. */
 static bool quiet(resident *r) {
   ASSERT(lock_held(&pages_lock));
   ASSERT(r->number > 0);
   if (r->given_up_ns != 0 && clock_ns() - r->given_up_ns < GIVEN_UP_NS) return false;
   r->given_up_ns = 0;
-  /* First with the gate open: work that waits for other threads' work gets it. */
+  /* First with the gate open, so that work that waits for other threads' work can finish. */
   cu_result code = wait_for_rest(r, REST_MAX_NS, false);
   if (code == CU_ERROR_NOT_READY) r->given_up_ns = clock_ns();
   if (code == CU_OK) {
     if (!gate_close()) return false;
     code = wait_for_rest(r, IDLE_MAX_NS, true);
     if (code == CU_OK) {
-      r->passed = r->marked = r->number - 1; /* the calling thread's own has not gone yet */
+      r->passed = r->marked = r->number - 1; /* the calling thread's own launch has not started
+                                              * yet */
       r->mark_pending = false;
       return true;
     }
@@ -223,8 +223,8 @@ static void set_capacity(resident *r) {
                                         page_free_spare(r->class, TIER_VRAM) * r->class->bytes);
 }
 
-/* Parked addresses in which a block lives get their host pages, without a rest: nothing under way
- * can use them, for nothing lived there. */
+/* Gives parked addresses with a live block their host pages, without waiting for the device:
+ * nothing was live there, so no running work can use them. */
 static void ground(resident *r) {
   residency_plan_list plan = residency_plan(r->engine);
   for (uint32_t i = 0; i < plan.out_count + plan.in_count; i++) {
@@ -278,51 +278,19 @@ static void exchange(resident *r) {
 
 /* ---- times of launches ---- */
 
-static _Thread_local resident_sample *my_sample;
-
-/* Behind the launch, on the thread that made it. */
-static void sample_ends(void) {
-  resident_sample *s = my_sample;
-  bool good = shim_driver()->cuEventRecord(s->end, s->stream) == CU_OK;
-  atomic_store(&s->state, good ? SAMPLE_ENDED : SAMPLE_NONE);
-}
-
 /* Times the launch that is about to go, if the engine asks for it and one is free. */
 static void sample_begins(resident *r, const launch *l) {
   residency_timing timing;
-  if (!l->timed || l->opaque || shim_driver()->cuEventElapsedTime == NULL ||
-      !residency_sample(r->engine, &timing))
-    return;
-  for (int i = 0; i < SAMPLES_MAX; i++) {
-    resident_sample *s = &r->samples[i];
-    if (atomic_load(&s->state) != SAMPLE_NONE) continue;
-    if (s->begin == NULL && (shim_driver()->cuEventCreate(&s->begin, 0) != CU_OK ||
-                             shim_driver()->cuEventCreate(&s->end, 0) != CU_OK)) {
-      s->begin = NULL;
-      return;
-    }
-    s->stream = l->stream;
-    s->timing = timing;
-    if (shim_driver()->cuEventRecord(s->begin, s->stream) != CU_OK) return;
-    atomic_store(&s->state, SAMPLE_BEGUN);
-    my_sample = s;
-    gate_after(sample_ends);
-    return;
-  }
+  if (!l->timed || l->opaque || !residency_sample(r->engine, &timing)) return;
+  int i = sampler_begin(&r->samples, l->stream);
+  if (i >= 0) r->timings[i] = timing;
 }
 
 static void look_at_samples(resident *r) {
-  if (capture_on()) return; /* asking for an event would spoil the capture */
-  for (int i = 0; i < SAMPLES_MAX; i++) {
-    resident_sample *s = &r->samples[i];
-    float milliseconds;
-    if (atomic_load(&s->state) != SAMPLE_ENDED ||
-        shim_driver()->cuEventQuery(s->end) == CU_ERROR_NOT_READY)
-      continue;
-    if (shim_driver()->cuEventElapsedTime(&milliseconds, s->begin, s->end) == CU_OK)
-      residency_sampled(r->engine, &s->timing, (uint64_t)((double)milliseconds * 1e6));
-    atomic_store(&s->state, SAMPLE_NONE);
-  }
+  uint64_t ns;
+  if (capture_on()) return;
+  for (int i; (i = sampler_take(&r->samples, &ns)) >= 0;)
+    residency_sampled(r->engine, &r->timings[i], ns);
 }
 
 /* ---- launches ---- */
@@ -391,7 +359,7 @@ static page_class *_Atomic waiting; /* for the program's first work */
 
 static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *stack) {
   /* Nothing is moved then. But work in other streams runs: it is waited for later, and what it
-   * names is known to have changed. */
+   * names counts as changed. */
   bool captures = capture_on();
   lock_take(&pages_lock);
   if (atomic_load_explicit(&waiting, memory_order_relaxed) != NULL)
@@ -402,7 +370,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
     return;
   }
   if (latest.graph != NULL) graph_name(&latest, low, high);
-  gate_number(NO_DEVICE, 1); /* before the stream is marked: the call has not gone yet */
+  gate_number(NO_DEVICE, 1); /* before the stream is marked, because the call has not started yet */
   streams_used(latest.stream);
   if (block_book_changed()) follow_blocks();
   resident *r = engine_of(&latest);
@@ -516,7 +484,7 @@ static bool begin(resident *r, page_class *class) {
   *r = (resident){.class = class, .device = class->device};
   residency_options options = {.capacity_bytes = 0};
   if (!open_device(r) || residency_open(&r->engine, &options) != STOW_OK) return false;
-  class->tokens++; /* its place in the table is not given to another class meanwhile */
+  class->tokens++; /* its entry in the table must not go to another class meanwhile */
   r->last_ns = clock_ns();
   streams_lose();
   uint64_t name, value;
@@ -573,7 +541,7 @@ void resident_functions_gone(void) {
 }
 
 void resident_capture_begins(void) {
-  /* Whoever has the lock now has looked at the captures before this one was counted. */
+  /* A thread that holds the lock now checked for captures before this one was counted. */
   lock_take(&pages_lock);
   lock_give(&pages_lock);
 }

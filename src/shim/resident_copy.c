@@ -1,4 +1,4 @@
-/* Resident: copies ahead, beside the program's kernels. See resident.h. */
+/* Resident copy: copies ahead while the program's kernels run. See resident.h. */
 #include "base/assert.h"
 #include "base/clock.h"
 #include "shim/capture.h"
@@ -74,7 +74,7 @@ static void end_copy(resident *r, resident_copy *c, bool done) {
   residency_copied(r->engine, c->unit, c->direction, done);
 }
 
-/* A fingerprint of what is at `addr`, for this copy. */
+/* Starts a fingerprint of what is at `addr`, for this copy. */
 static cu_result take_print(resident *r, const resident_copy *c, cu_addr addr, cu_stream stream) {
   r->prints.addresses[slot_of(r, c)] = addr;
   return fingerprint_start(&r->prints, slot_of(r, c), 1, r->class->bytes, stream);
@@ -110,14 +110,14 @@ static cu_result send_piece(resident *r, resident_copy *c) {
   return code;
 }
 
-/* Ends a copy after a call that failed: pieces of it may be under way, into pages that others get.
- */
+/* Ends a copy after a call that failed: waits, because pieces of it may be in flight into pages
+ * that others get. */
 static void give_up(resident *r, resident_copy *c) {
   shim_driver()->cuStreamSynchronize(stream_of(r, c->direction));
   end_copy(r, c, false);
 }
 
-/* The copy in this direction that was begun first and is not all sent. */
+/* Returns the copy in this direction that was started first and is not completely submitted. */
 static resident_copy *unsent(resident *r, residency_direction direction) {
   resident_copy *first = NULL;
   for (int i = 0; i < COPIES_MAX; i++) {
@@ -178,7 +178,7 @@ static void start(resident *r, resident_copy *c) {
   give_up(r, c);
 }
 
-/* The next state of one that is under way. `wait`: until it has ended. */
+/* Advances the state of a running copy. `wait`: until it has ended. */
 static void look_at(resident *r, resident_copy *c, bool wait) {
   const cuda_driver *driver = shim_driver();
   if (c->state == COPY_CHECKS) {
@@ -210,7 +210,7 @@ void resident_finish_unit(resident *r, uint32_t unit) {
     resident_copy *c = &r->copies[i];
     if (c->state == COPY_NONE || c->unit != unit) continue;
     if (c->state == COPY_WAITS)
-      end_copy(r, c, false); /* not begun */
+      end_copy(r, c, false); /* not started */
     else
       look_at(r, c, true);
     ASSERT(c->state == COPY_NONE);

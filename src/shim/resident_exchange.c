@@ -1,4 +1,5 @@
-/* Resident: exchanges. The gate is closed and the device at rest. See resident.h. */
+/* Resident exchange: carries out exchanges, with the gate closed and the device idle. See
+ * resident.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,12 +13,12 @@
 typedef struct remap {
   uint32_t unit;
   page *to;
-  bool staged; /* in: `to` had its bytes before */
+  bool staged; /* in: `to` already had the contents */
 } remap;
 
 /* ---- the driver's calls ---- */
 
-/* Pages at neighbouring addresses: unmapped in one call where the driver takes it. */
+/* Unmaps pages at neighbouring addresses, in one call if the driver accepts that. */
 static cu_result unmap_run(const resident *r, cu_addr addr, size_t count) {
   const cuda_driver *driver = shim_driver();
   cu_result code = driver->cuMemUnmap(addr, count * r->class->bytes);
@@ -29,7 +30,8 @@ static cu_result unmap_run(const resident *r, cu_addr addr, size_t count) {
   return CU_OK;
 }
 
-/* An address of the program has no page, and none can be put there: what runs next would fault. */
+/* Called if an address of the program has no page and none can be mapped there: the next work would
+ * fault. */
 static void lose(cu_addr addr, cu_result code) {
   account_say(
       "stowage: the driver refused to map a page again at 0x%llx (CUDA error %d). The program "
@@ -42,14 +44,14 @@ static page *page_of(const resident *r, const remap *m) {
   return r->units[m->unit].token->page;
 }
 
-/* Puts the old pages back behind a run of which any part may be unmapped or changed. */
+/* Maps the old pages of a run again, of which any part may be unmapped or changed. */
 static void restore(const resident *r, const remap *list, size_t count) {
   ASSERT(count > 0);
   const cuda_driver *driver = shim_driver();
   cu_access grant = {r->class->prop.location, CU_ACCESS_READ_WRITE};
   for (size_t i = 0; i < count; i++) {
     cu_addr addr = r->units[list[i].unit].token->addr;
-    driver->cuMemUnmap(addr, r->class->bytes); /* refused where nothing is mapped */
+    driver->cuMemUnmap(addr, r->class->bytes); /* refused if nothing is mapped */
     cu_result code = driver->cuMemMap(addr, r->class->bytes, 0, page_of(r, &list[i])->real, 0);
     if (code == CU_OK) code = driver->cuMemSetAccess(addr, r->class->bytes, &grant, 1);
     if (code != CU_OK) lose(addr, code);
@@ -86,22 +88,23 @@ static bool remap_run(resident *r, const remap *list, size_t count) {
     to->at = t->addr;
     to->granted = true;
     token_exchange(t, to);
-    /* A unit keeps its host page and the page that stands for the shared one. */
+    /* A unit keeps its host page and the object for the shared page. */
     if (from->tier == TIER_VRAM && !from->borrowed) page_free_put(from);
   }
   return true;
 }
 
-/* Parks or unparks: mapping vram only, which takes 18 times as long beside copies both ways. */
+/* Returns whether a remap parks or unparks: it maps only vram, which takes 18 times as long beside
+ * copies in both directions. */
 static bool is_parking(const resident *r, const remap *m) {
   return m->to->borrowed || page_of(r, m)->borrowed;
 }
 
-/* Pages of one run: enough to share calls, and few enough that copies go on in between. */
+/* Pages of one run: enough to share calls, and few enough that copies continue in between. */
 enum { RUN_MAX = 16 };
 
-/* Remaps as many as the driver takes, in order; how many. Copies pause for parks and go on beside
- * the rest. */
+/* Remaps in order as many as the driver accepts. Returns how many. Copies pause for parks and
+ * continue beside the rest. */
 static uint32_t remap_all(resident *r, const remap *list, uint32_t count) {
   uint32_t done = 0;
   uint64_t since = clock_ns();
@@ -132,7 +135,7 @@ static bool same(const fingerprint *a, const fingerprint *b) {
   return a->a == b->a && a->b == b->b;
 }
 
-/* By an event; where that fails, by the stream itself: its copies may be under way all the same. */
+/* Waits by an event or, if that fails, by the stream: its copies may still be running. */
 static cu_result wait_own(resident *r) {
   const cuda_driver *driver = shim_driver();
   cu_result code = driver->cuEventRecord(r->own_done, r->own);
@@ -140,7 +143,8 @@ static cu_result wait_own(resident *r) {
   return code == CU_OK ? CU_OK : driver->cuStreamSynchronize(r->own);
 }
 
-/* Fingerprints of up to BATCH_MAX pages that leave, from list[first]; false: the driver refused. */
+/* Computes fingerprints of up to BATCH_MAX pages that leave, from list[first]. Returns false if the
+ * driver refused. */
 static bool print_batch(resident *r, const residency_move *list, uint32_t first, uint32_t count) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < count; i++)
@@ -198,7 +202,7 @@ static void phase(resident *r, int which, uint64_t *since) {
   *since = now;
 }
 
-/* How many of the plan's outs were done. */
+/* Moves pages out. Returns how many of the plan's outs were done. */
 static uint32_t move_out(resident *r, const residency_plan_list *plan, remap *list) {
   uint32_t ready = 0;
   uint64_t since = clock_ns();
@@ -234,7 +238,7 @@ static uint32_t move_out(resident *r, const residency_plan_list *plan, remap *li
 
 /* ---- what comes in ---- */
 
-/* The bytes of the ins that are not there yet, on their way; false: the driver refused. */
+/* Starts copying in the contents that are still missing. Returns false if the driver refused. */
 static bool fetch(resident *r, const residency_move *m, const remap *to) {
   const resident_unit *u = &r->units[m->unit];
   if (!m->copy) return true;
@@ -243,7 +247,8 @@ static bool fetch(resident *r, const residency_move *m, const remap *to) {
          shim_driver()->cuMemcpyAsync(to->to->stage, u->host->stage, m->bytes, r->own) == CU_OK;
 }
 
-/* Fingerprints of what was fetched, so that it can leave without a copy if nobody writes to it. */
+/* Computes fingerprints of what was fetched, so that it can leave without a copy if nothing writes
+ * to it. */
 static void print_fetched(resident *r, const remap *list, uint32_t count) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < count && n < BATCH_MAX; i++)
@@ -271,7 +276,7 @@ static uint32_t move_in(resident *r, const residency_plan_list *plan, remap *lis
     const residency_move *m = &plan->in[count];
     resident_unit *u = &r->units[m->unit];
     if (m->wait) resident_finish_unit(r, m->unit);
-    /* A copy ahead that failed gave its page back; then its bytes are still to come. */
+    /* A copy ahead that failed released its page; then its contents are still missing. */
     bool missing = m->wait && u->frame == NULL;
     bool staged = u->frame != NULL;
     page *to = staged ? u->frame : resident_frame(r);

@@ -1,42 +1,44 @@
-/* Resident, inside: what resident.c, resident_copy.c and resident_exchange.c share. */
+/* Resident parts: internal definitions that resident.c, resident_copy.c and resident_exchange.c
+ * share. */
 #ifndef SHIM_RESIDENT_PARTS_H
 #define SHIM_RESIDENT_PARTS_H
 
 #include "residency/residency.h"
 #include "shim/fingerprint.h"
 #include "shim/page_table.h"
+#include "shim/sampler.h"
 
-/* What is known of a page that can move, by the engine's number. */
+/* What is known about a page that can move, by the engine's number. */
 typedef struct resident_unit {
-  token *token; /* NULL: no unit has the number */
-  page *host;   /* its host page once it has one; the token's own while it is there */
-  page *frame;  /* arriving or staged: the vram page that gets its bytes */
-  page *spare;  /* once parked: a page that stands for the shared one */
+  token *token; /* NULL: the number is unused */
+  page *host;   /* its host page, once it has one; the token's own page while it is on the host */
+  page *frame;  /* arriving or staged: the vram page that receives its contents */
+  page *spare;  /* once parked: a page object that represents the shared page */
   fingerprint print;
-  bool printed; /* `print` is that of the host page */
-  bool fetched; /* by the exchange that is being carried out */
+  bool printed; /* `print` belongs to the host page */
+  bool fetched; /* fetched by the exchange in progress */
 } resident_unit;
 
 typedef enum copy_state { COPY_NONE = 0, COPY_WAITS, COPY_CHECKS, COPY_RUNS } copy_state;
 
 /* A copy ahead. WAITS: for launches that named the unit. CHECKS: whether a copy is needed. RUNS: it
- * is sent in pieces, so that all copies can stop within a fraction of a millisecond. */
+ * is submitted in pieces, so that all copies can stop within a fraction of a millisecond. */
 typedef struct resident_copy {
   copy_state state;
-  uint64_t sent; /* bytes of it */
-  bool ending;   /* all was sent, and `done` is recorded behind it */
+  uint64_t sent; /* bytes submitted so far */
+  bool ending;   /* everything was submitted, and `done` is recorded after it */
   residency_direction direction;
   bool check;
   uint32_t unit;
-  uint64_t after; /* the launch */
-  uint64_t order; /* of their beginning */
-  int snapshot;   /* out: which of the snapshot pages */
+  uint64_t after; /* number of the launch to wait for */
+  uint64_t order; /* order in which copies started */
+  int snapshot;   /* out: index of the snapshot page */
   cu_event done;
 } resident_copy;
 
 #define PIECE_BYTES ((uint64_t)8 << 20)
 enum {
-  PIECES = 2, /* under way in one direction */
+  PIECES = 2, /* pieces in flight per direction */
   COPIES_IN = 4,
   COPIES_OUT = 2,
   COPIES_MAX = COPIES_IN + COPIES_OUT,
@@ -46,30 +48,20 @@ enum {
 
 /* Parts of an exchange, timed for the log. */
 enum {
-  PHASE_WAIT_OUT, /* for copies ahead of what leaves */
+  PHASE_WAIT_OUT, /* waiting for copies ahead of pages that leave */
   PHASE_PRINT,
   PHASE_SAVE,   /* copies out with the gate closed */
-  PHASE_HOSTS,  /* host pages that are made */
-  PHASE_OUT,    /* page calls of what leaves */
-  PHASE_PARK,   /* of them, those that park */
+  PHASE_HOSTS,  /* creating host pages */
+  PHASE_OUT,    /* page calls for pages that leave */
+  PHASE_PARK,   /* of these, calls that park */
   PHASE_FETCH,  /* pages and copies for what comes in */
-  PHASE_IN,     /* page calls of what comes in */
-  PHASE_ARRIVE, /* waits for those copies */
+  PHASE_IN,     /* page calls for what comes in */
+  PHASE_ARRIVE, /* waiting for those copies */
   RESIDENT_PHASES
 };
 
-/* A launch that is timed on the device. */
-typedef enum sample_state { SAMPLE_NONE = 0, SAMPLE_BEGUN, SAMPLE_ENDED } sample_state;
-typedef struct resident_sample {
-  _Atomic int state; /* sample_state; ENDED is set by the launching thread */
-  cu_stream stream;
-  cu_event begin, end;
-  residency_timing timing;
-} resident_sample;
-enum { SAMPLES_MAX = 16 };
-
 typedef struct resident {
-  residency *engine; /* NULL: not begun */
+  residency *engine; /* NULL: not started */
   page_class *class;
   cu_context context;
   unsigned device;
@@ -81,20 +73,21 @@ typedef struct resident {
   resident_copy copies[COPIES_MAX];
   struct {
     cu_event done[PIECES];
-    uint64_t first, end; /* pieces that have ended, and that were sent */
-  } pieces[2];           /* by direction */
+    uint64_t first, end; /* pieces that have ended, and pieces that were submitted */
+  } pieces[2];           /* indexed by direction */
   uint64_t copy_order;
   page *snapshots[SNAPSHOTS];
   bool snapshot_taken[SNAPSHOTS];
-  page *spare; /* the vram page that parked addresses share */
-  resident_sample samples[SAMPLES_MAX];
-  bool hold;               /* no copy begins during page calls */
-  uint32_t reserved;       /* free vram pages that an exchange needs */
-  uint64_t number;         /* launches so far */
+  page *spare;                           /* the vram page that parked addresses share */
+  sampler samples;                       /* launches that are timed on the device … */
+  residency_timing timings[SAMPLES_MAX]; /* … and what the engine wants their times for */
+  bool hold;                             /* no copy begins during page calls */
+  uint32_t reserved;                     /* free vram pages that an exchange needs */
+  uint64_t number;                       /* launches so far */
   uint64_t marked, passed; /* launches before the last mark, and those that have ended */
   bool mark_pending;
   uint64_t opaque;    /* the last launch that may have written anywhere */
-  uint64_t low, high; /* all units lie there */
+  uint64_t low, high; /* all units are in this range */
   uint64_t last_ns, waited_ns;
   uint64_t given_up_ns;
   /* For the log. */
@@ -103,24 +96,24 @@ typedef struct resident {
   uint32_t runs, remaps;
 } resident;
 
-/* ---- resident_copy.c: copies beside kernels ---- */
+/* ---- resident_copy.c: copies while kernels run ---- */
 
 /* Reports copies that have ended and starts others. */
 void resident_pump(resident *r);
-/* The same without starting any. */
+/* Does the same without starting any. */
 void resident_finish(resident *r);
-/* Waits until no piece is under way. The copies go on with the next resident_pump. */
+/* Waits until no piece is in flight. The copies continue with the next resident_pump. */
 void resident_pause(resident *r);
 /* Waits for the copy of a unit in one direction, if there is one, and reports it. */
 void resident_finish_unit(resident *r, uint32_t unit);
-/* A vram page that nobody has, with an address of ours; NULL: there is none. */
+/* Returns an unused vram page with an address of our own; NULL if there is none. */
 page *resident_frame(resident *r);
-/* The unit's host page, made if it has none. NULL: the host has no room. */
+/* Returns the unit's host page, and creates it if needed. NULL: the host is full. */
 page *resident_host_page(resident *r, resident_unit *u);
 
 /* ---- resident_exchange.c ---- */
 
-/* Carries out a plan. The gate is closed and the device at rest. */
+/* Carries out a plan. The gate is closed and the device idle. */
 void resident_carry_out(resident *r, const residency_plan_list *plan);
 /* Takes the vram pages that snapshots and parked addresses need, as far as some are free. */
 void resident_take_frames(resident *r);

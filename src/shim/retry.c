@@ -19,7 +19,7 @@ typedef struct asking {
   uint64_t released_at; /* account_released() when it was refused */
   uint64_t enough;      /* released bytes that make a refusal worth it */
   uint32_t skip;        /* requests that will not be refused */
-  uint32_t skip_next;   /* how many after the next refusal in vain */
+  uint32_t skip_next;   /* how many requests after the next refusal that frees nothing */
 } asking;
 static _Thread_local asking mine;
 
@@ -68,7 +68,8 @@ bool spill_wanted(unsigned device, cu_device ordinal, uint64_t bytes) {
   mine.refused = true;
   mine.judged = false;
   mine.released_at = account_released();
-  /* A framework waits for the device before it lets go: not for a few pages. */
+  /* A framework waits for the device before it releases memory, so do not ask for only a few
+   * pages. */
   const ledger *l = account_ledger();
   uint64_t limit = l->header != NULL ? ledger_limit(l, device) : LEDGER_UNLIMITED;
   mine.enough =

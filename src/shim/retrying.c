@@ -13,7 +13,7 @@
 #define RETRYING_LIBRARY "libc10_cuda.so"
 static _Atomic bool retries_known; /* set after the two below */
 static _Atomic uintptr_t retries_from, retries_to;
-static _Atomic bool retries_all; /* a test says that every caller does */
+static _Atomic bool retries_all; /* a test makes every caller count as retrying */
 
 /* A dl_iterate_phdr callback. */
 static int is_retrying(struct dl_phdr_info *info, size_t size, void *user) {
@@ -37,11 +37,11 @@ bool retrying_known(void) {
   enum { LOOKS_MAX = 64 };
   static _Atomic int looks;
   if (atomic_load(&retries_known)) return true;
-  /* A framework loads its libraries before it first allocates: after this many searches there is
+  /* A framework loads its libraries before its first allocation: after this many searches there is
    * none. */
   if (atomic_load(&looks) >= LOOKS_MAX) return false;
   atomic_fetch_add(&looks, 1);
-  /* The variable is for tests, and for frameworks that are not known here. */
+  /* The variable is for tests, and for frameworks that are unknown here. */
   const char *said = secure_getenv(ENV_RETRIES);
   if (said != NULL && said[0] == '1') atomic_store(&retries_all, true);
   if (atomic_load(&retries_all) || dl_iterate_phdr(is_retrying, NULL) != 0)

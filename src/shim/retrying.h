@@ -1,7 +1,7 @@
-/* Retrying: callers that drop their cache and ask again after "out of memory".
+/* Retrying: recognizes callers that drop their cache and retry after "out of memory".
  *
- * PyTorch's allocator does; other libraries in the same process (cuBLAS) ask once and give up. So
- * it is the caller that counts, found by the addresses on its stack. */
+ * PyTorch's allocator retries; other libraries in the same process (cuBLAS) request once and give
+ * up. So the caller decides, found by the addresses on its stack. */
 #ifndef SHIM_RETRYING_H
 #define SHIM_RETRYING_H
 

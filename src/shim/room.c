@@ -1,4 +1,4 @@
-/* Room: who is asked, in which order. */
+/* Room: the sources of memory, and the order in which they are tried. */
 #include "shim/room.h"
 
 #include "base/assert.h"

@@ -1,9 +1,9 @@
-/* Routing: cuGetProcAddress answers with our hooks.
+/* Route: makes cuGetProcAddress return our hooks.
  *
- * The driver's own resolver is asked first, with everything the program said: name, version, flags.
- * What it returns is one of its functions, and our hook of exactly that function is what the
- * program gets; so versions (_v2, _v3) and the forms for per-thread streams (_ptsz, _ptds) are
- * right whatever rule the driver has for them. */
+ * The driver's own resolver is called first, with the program's name, version and flags. It returns
+ * one of its functions, and the program gets our hook of exactly that function. So versions (_v2,
+ * _v3) and the forms for per-thread streams (_ptsz, _ptds) are right whatever rule the driver
+ * uses. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ enum {
   ROUTE_COUNT = sizeof hooks / sizeof hooks[0]
 };
 
-/* The shim's own functions lie between these. */
+/* The bounds of the shim's own functions. */
 extern char __ehdr_start[], etext[] __attribute__((visibility("hidden")));
 
 static pthread_once_t sort_once = PTHREAD_ONCE_INIT;
@@ -66,22 +66,22 @@ static int by_real(const void *a, const void *b) {
   return one < other ? -1 : one > other;
 }
 
-/* Sorted by the driver's addresses once; never changed after. */
+/* Sorts the hooks by the driver's addresses, once. */
 static void sort_hooks(void) {
-  /* Without a gate its stubs are nobody's: the driver's own functions are handed out. */
+  /* Without a gate its stubs are unused, and programs get the driver's own functions. */
   size_t count = gate_here() ? ROUTE_COUNT : HOOK_COUNT;
   for (size_t i = 0; i < count; i++) hooks[i].real = shim_real(hooks[i].symbol);
   qsort(hooks, ROUTE_COUNT, sizeof hooks[0], by_real);
 }
 
-/* "cuMemAlloc" of "cuMemAlloc_v2_ptsz". */
+/* Returns the length of "cuMemAlloc" in "cuMemAlloc_v2_ptsz". */
 static size_t base_length(const char *name) {
   const char *mark = strchr(name, '_');
   return mark == NULL ? strlen(name) : (size_t)(mark - name);
 }
 
-/* The hook the program means by a name where the driver answered with an address that is none of
- * its exports: the newest version, in the form the flags ask for. */
+/* Returns the hook for a name if the driver returned an address that it does not export: the newest
+ * version, in the form that the flags select. */
 static shim_hook *hook_by_name(const char *asked, unsigned long long flags) {
   ASSERT(asked != NULL);
   shim_hook *best = NULL;
@@ -102,15 +102,16 @@ static shim_hook *hook_by_name(const char *asked, unsigned long long flags) {
   return best;
 }
 
-/* A driver newer than our list may have newer forms of a function, with other parameters: those are
- * its own. (After adoption its symbol table no longer shows those we know.) */
+/* Returns whether the driver exports the function. A driver newer than our list may have newer
+ * forms with other parameters, which stay its own. (After adoption its symbol table no longer shows
+ * those we know.) */
 static bool is_export(void *real) {
   Dl_info info;
   return shim_is_export(real) || (dladdr(real, &info) != 0 && info.dli_saddr == real);
 }
 
-/* What to hand to the program instead of the driver's function `real`, which it asked for by the
- * name `asked`: the hook of exactly that function, or `real` itself. */
+/* Returns what the program gets instead of the driver's function `real`, requested as `asked`: the
+ * hook of exactly that function, or `real` itself. */
 static void *route(void *real, const char *asked, unsigned long long flags) {
   ASSERT(asked != NULL);
   if (real == NULL) return NULL;
@@ -118,7 +119,7 @@ static void *route(void *real, const char *asked, unsigned long long flags) {
   shim_hook key = {.real = real};
   shim_hook *found = bsearch(&key, hooks, ROUTE_COUNT, sizeof hooks[0], by_real);
   if (found != NULL) return found->hook;
-  /* A driver that looks a name up in its own table finds ours there, once it was adopted. */
+  /* After adoption, a driver that looks up a name in its own table finds ours there. */
   if ((char *)real >= __ehdr_start && (char *)real < etext) return real;
   shim_hook *named = hook_by_name(asked, flags);
   if (named == NULL || is_export(real)) return real;

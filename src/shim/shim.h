@@ -1,29 +1,30 @@
-/* Shim: the preloaded library, which is libcuda.so.1 to its process.
+/* Shim: the preloaded library, which acts as libcuda.so.1 in its process.
  *
- * stubs.S and the hooks are what programs call; real.c opens the driver behind them, route.c makes
- * cuGetProcAddress answer with the hooks. Everything starts at the first call a program makes:
- * nothing runs when the library is loaded, so a program that never calls CUDA is as it was.
+ * Programs call stubs.S and the hooks; real.c opens the driver behind them, and route.c makes
+ * cuGetProcAddress return the hooks. Everything starts with the program's first call: nothing runs
+ * when the library is loaded, so a program that never calls CUDA is not affected.
  *
- * Guarantees: never prints (but to the file STOWAGE_SHIM_LOG names, and what a user must know at
- * once, account_say), never ends the process, holds no lock while it waits for the loader (load.c),
- * and works on in a child of fork. Locks are held across driver calls in three places: the heap of
- * plain requests (plain.h), the pages (page_table.h), and the probe of the host tier, which starts
- * child processes (host_tier.c).
+ * Guarantees: never prints (except to the file that STOWAGE_SHIM_LOG names, and what a user must
+ * know at once, account_say), never ends the process, holds no lock while it waits for the loader
+ * (load.c), and works in a child of fork. Locks are held across driver calls in three places: the
+ * heap of plain requests (plain.h), the pages (page_table.h), and the probe of the host tier, which
+ * starts child processes (host_tier.c).
  *
  * The files form layers; a file calls only files of its own line and the lines above:
  *
  *   the process   log, load, driver_path, torch_settings, xla_settings, real, open
  *   Python        python, python_stack
  *   the state     capture, retrying, account, book, counted, measure, host_tier
- *   the trace     recorder, inside, record, refusal, nvtx, torch_block
- *   the policy    retry, gate
- *   launches      launch, graph, streams, block_book, fingerprint
+ *   the gate      gate
+ *   launches      launch, graph, streams, sampler, block_book, fingerprint
+ *   the trace     recorder, inside, touches, record, refusal, nvtx, torch_block
+ *   the policy    retry
  *   pages         page_table, token, page_make, page_split, page_move, page_step, page_room, trim,
  *                 resident_copy, resident_exchange, resident
  *   allocations   device, plain, spill, room, page, page_run, page_parts, placed
  *   the hooks     hooks_*, route, adopt, exports
  *
- * No two files call each other, also not through others. */
+ * No two files call each other, not even through others. */
 #ifndef SHIM_SHIM_H
 #define SHIM_SHIM_H
 
@@ -35,7 +36,7 @@
 /* Marks a function that programs may find under its driver name. */
 #define SHIM_HOOK __attribute__((visibility("default")))
 
-/* A number for each of the driver's functions, by ELF name. */
+/* A number for each function of the driver, by ELF name. */
 typedef enum shim_symbol {
 #define SYMBOL(name) SYMBOL_##name,
 #include <shim-symbols.inc>
@@ -43,32 +44,33 @@ typedef enum shim_symbol {
   SYMBOL_COUNT
 } shim_symbol;
 
-/* What the driver rounds to: memory comes in blocks of 2 MiB, and what is at most half of one
- * shares a block with others (seen on an H200, driver 580). */
+/* The driver's rounding: memory comes in blocks of 2 MiB, and requests of at most half a block
+ * share one with others (seen on an H200, driver 580). */
 #define SHIM_GRANULE ((uint64_t)2 << 20)
 
-/* Names a function of the file that runs in a child of fork, where no other thread is left
- * (account.c calls them all, in no particular order). */
+/* Registers a function of the file that runs in a child of fork, which has no other thread
+ * (account.c calls all of them, in no particular order). */
 typedef void shim_forked(void);
 #define SHIM_AFTER_FORK(function)                                                                  \
   static shim_forked *const forked_in_child __attribute__((used, section("shim_forked"))) = function
 
 /* ---- load.c ---- */
 
-/* dlopen of a library for the shim's own use. The caller holds no lock. */
+/* Opens a library for the shim's own use. The caller holds no lock. */
 void *shim_load(const char *path);
 
-/* ---- real.c: the driver behind us ---- */
+/* ---- real.c: the driver behind the shim ---- */
 
-/* The driver's own function; NULL where this driver has none, or where there is no driver. */
+/* Returns the driver's own function; NULL if this driver lacks it, or if there is no driver. */
 void *shim_real(shim_symbol symbol);
 const char *shim_symbol_name(shim_symbol symbol);
-/* By ELF name, for what is handed down to device/ (a cuda_resolve). */
+/* Returns a function by ELF name, for device/ (a cuda_resolve). */
 void *shim_resolve(void *user, const char *name);
-/* Is this address one of the driver's exports? Dear: asks for all of them. */
+/* Returns whether an address is one of the driver's exports. Expensive: compares with all of
+ * them. */
 bool shim_is_export(const void *pointer);
-/* The driver that is in this process already, by its path, as the one behind us; NULL if there is
- * none there, or another is behind us. Before any other call. */
+/* Uses the driver that is already loaded in this process, by its path; NULL if it is not loaded, or
+ * if another driver is in use. Must be the first call. */
 void *shim_open_loaded(const char *path);
 /* Called by stubs.S. */
 void *shim_stub_resolve(unsigned symbol);
@@ -77,12 +79,12 @@ void *shim_stub_resolve(unsigned symbol);
  * is no driver, or STOWAGE_DRIVER_LEVEL hides it. Opens the driver at the first call; cheap after.
  */
 const cuda_driver *shim_driver(void);
-/* The same for passing a program's call on: nothing is hidden. */
+/* Returns the driver for forwarding a program's call: nothing is hidden. */
 const cuda_driver *shim_program_driver(void);
 
 /* ---- driver_path.c: which driver it is ---- */
 
-/* The path of the driver that was opened, "" if none was. */
+/* Returns the path of the driver that was opened; "" if none was. */
 const char *shim_driver_path(void);
 void shim_driver_path_set(const char *path);
 /* Returns whether the calling thread is opening the driver now. */
@@ -105,7 +107,7 @@ bool xla_settings_off(void);
 
 /* ---- log.c ---- */
 
-/* One line to the file STOWAGE_SHIM_LOG names; nothing without it. */
+/* Writes one line to the file that STOWAGE_SHIM_LOG names; does nothing without it. */
 void shim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

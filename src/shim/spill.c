@@ -10,7 +10,7 @@ static size_t whole_pages(size_t bytes) {
   return (bytes + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
 }
 
-/* Pinned and mapped memory, which has an address of its own. */
+/* Allocates pinned and mapped memory, which has its own address. */
 static cu_result spill_pinned(cu_addr *addr, size_t bytes, unsigned device, cu_context context) {
   ASSERT(bytes % SHIM_GRANULE == 0);
   void *host;
@@ -21,7 +21,7 @@ static cu_result spill_pinned(cu_addr *addr, size_t bytes, unsigned device, cu_c
   return CU_OK;
 }
 
-/* Puts a page behind a range of its own; the range, or the driver's error with nothing left. */
+/* Maps a page at a new range. Returns the range, or the driver's error with nothing left behind. */
 static cu_result map_alone(cu_addr *addr, cu_handle page, size_t bytes, cu_device ordinal) {
   ASSERT(page != 0);
   const cuda_driver *driver = shim_driver();
@@ -38,7 +38,7 @@ static cu_result map_alone(cu_addr *addr, cu_handle page, size_t bytes, cu_devic
   return code;
 }
 
-/* A page of its own behind an address of its own. */
+/* Creates a separate page at a separate address. */
 static cu_result spill_alone(cu_addr *addr, size_t bytes, unsigned device, cu_device ordinal,
                              cu_context context) {
   ASSERT(bytes % SHIM_GRANULE == 0);
@@ -70,7 +70,7 @@ cu_result spill_plain(cu_addr *addr, size_t bytes, unsigned device, cu_device or
   return code;
 }
 
-/* On success the bytes are no longer counted. */
+/* Releases an allocation; on success its bytes are no longer counted. */
 static cu_result give_back(cu_addr addr, const holding *what) {
   ASSERT(what->kind == LEDGER_SPILLED);
   ASSERT(what->link != 0);
@@ -83,8 +83,8 @@ static cu_result give_back(cu_addr addr, const holding *what) {
   return CU_OK;
 }
 
-/* Memory must not go while queued work uses it, of whichever context is current here; the driver's
- * own free waits too. */
+/* Waits for queued work that may use the memory, in any context; the driver's own free waits
+ * too. */
 cu_result spill_wait_for_work(cu_context context) {
   cu_context old;
   cu_result code = CU_OK;
@@ -105,7 +105,7 @@ void spill_plain_drop(cu_addr addr, const holding *what) {
   ASSERT(what->kind == LEDGER_SPILLED);
   cu_result code = give_back(addr, what);
   if (code == CU_OK) return;
-  /* Pinned memory may have gone with the context. */
+  /* Pinned memory may have been freed with the context. */
   shim_log("a spilled block of a context that ended: CUDA error %d", code);
   account_give(what->device, LEDGER_SPILLED, what->bytes);
 }

@@ -20,9 +20,9 @@ typedef struct entry {
 } entry;
 
 static entry table[STREAMS_MAX];
-static size_t count;     /* entries in use lie before it */
+static size_t count;     /* entries in use are below it */
 static size_t latest;    /* most calls use the same stream */
-static bool lost = true; /* of what came before, nothing is known */
+static bool lost = true; /* nothing is known about earlier work */
 
 static cu_context current(void) {
   cu_context context = NULL;
@@ -61,13 +61,13 @@ void streams_used(cu_stream stream) {
   latest = free_slot;
 }
 
-/* Events belong to a context, which has to be the current one. A call that has been shown to us and
- * has not reached the driver lies behind the event: its stream is still in use. */
+/* Records an event, for which its context must be current. A call that we have seen but that has
+ * not reached the driver comes after the event, so its stream is still in use. */
 static cu_result record(entry *e) {
   ASSERT(e->context != NULL && !e->gone);
   const cuda_driver *driver = shim_driver();
   cu_context here = current(), old;
-  bool more_comes = gate_pending(); /* looked at before the event is recorded */
+  bool more_comes = gate_pending(); /* checked before the event is recorded */
   cu_result code = here == e->context ? CU_OK : driver->cuCtxPushCurrent_v2(e->context);
   if (code != CU_OK) return code;
   code = driver->cuEventRecord(e->event, e->stream);
@@ -115,7 +115,7 @@ void streams_destroyed(cu_stream stream) {
 }
 
 void streams_context_ended(cu_context context) {
-  lost = true; /* of others too, where it is not known which */
+  lost = true; /* for all streams, because it is unknown which */
   for (size_t i = 0; i < count; i++)
     if (context == NULL || table[i].context == context) table[i] = (entry){.context = NULL};
 }

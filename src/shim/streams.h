@@ -1,7 +1,7 @@
 /* Streams: which streams of the program have work, and when it is done.
  *
- * Needs events only, so it works with every driver, and it does not wait for copies that Stowage
- * itself has under way. All calls are made with pages_lock held, never during a capture. */
+ * Uses only events, so it works with every driver, and it does not wait for Stowage's own copies.
+ * All functions require pages_lock and must not be called during a capture. */
 #ifndef SHIM_STREAMS_H
 #define SHIM_STREAMS_H
 
@@ -9,24 +9,24 @@
 
 #include "device/cuda_driver.h"
 
-/* The calling thread is about to submit work to a stream (NULL: the default one). */
+/* Called when the calling thread is about to submit work to a stream (NULL: the default one). */
 void streams_used(cu_stream stream);
 
-/* Marks the end of the work submitted so far. False: the driver refused. */
+/* Marks the end of the work submitted so far. Returns false if the driver refused. */
 bool streams_mark(void);
 /* Returns whether all work before the last mark is done: CU_OK, CU_ERROR_NOT_READY or an error. */
 cu_result streams_passed(void);
 
-/* The program destroys a stream: its work goes on. */
+/* Called when the program destroys a stream; its work continues. */
 void streams_destroyed(cu_stream stream);
-/* A context ended; NULL: one that is not known, so all are forgotten. */
+/* Called when a context ended; NULL: an unknown one, so all are forgotten. */
 void streams_context_ended(cu_context context);
 
-/* Returns whether work before the first streams_used call, or in more streams than are kept, may
- * be under way: then only the context itself can be waited for. */
+/* Returns whether work before the first streams_used call, or in more streams than are tracked, may
+ * be running. Then only the whole context can be waited for. */
 bool streams_lost(void);
 void streams_found(void);
-/* Work was submitted that was not shown to streams_used. */
+/* Called when work was submitted that streams_used was not called for. */
 void streams_lose(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* Token: what a program holds, and when what it lets go of is kept for it. See page_table.h. */
+/* Token: what a program holds, and when memory that it releases is kept for it. See
+ * page_table.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 #include "shim/page_table.h"
 #include "shim/retry.h"
 
-/* No handle of a driver's looks like this: they are numbers that count up, or addresses. */
+/* No driver handle looks like this: they are small numbers, or addresses. */
 #define TOKEN_MARK (UINT64_C(0x5357) << 48)
 
 static uint64_t last_name; /* guarded by pages_lock */
@@ -19,7 +20,7 @@ void page_enter(void) {
   lock_take(&pages_lock);
 }
 
-/* Publishes the free bytes in the ledger: they count as held and can be taken at once. */
+/* Publishes the free bytes in the ledger: they count as held, but are released on request. */
 static void publish_idle(void) {
   ASSERT(lock_held(&pages_lock));
   if (class_count == 0) return;
@@ -141,7 +142,7 @@ static void token_release(token *t) {
     page_drop(p);
 }
 
-/* Once the program has neither a handle of it nor a mapping. */
+/* Ends a token once the program has neither a handle nor a mapping of it. */
 void token_end(token *t) {
   ASSERT(lock_held(&pages_lock));
   if (t->handles > 0 || t->addr != 0 || t->aliases > 0) return;

@@ -15,6 +15,7 @@
 #include "shim/account.h"
 #include "shim/block_book.h"
 #include "shim/gate.h"
+#include "shim/host_tier.h"
 #include "shim/record.h"
 #include "shim/shim.h"
 
@@ -23,9 +24,9 @@ typedef struct torch_device { /* c10::Device */
 } torch_device;
 enum { KIND_CUDA = 1, DEVICES_MAX = 64 };
 
-typedef struct torch_stream { /* c10::cuda::CUDAStream, given back in two registers */
+typedef struct torch_stream { /* c10::cuda::CUDAStream, returned in two registers */
   torch_device device;
-  int64_t number; /* the same for the same stream; 0 is the default one */
+  int64_t number; /* identifies the stream; 0 is the default one */
 } torch_stream;
 
 /* In older versions the last two sizes are signed. */
@@ -41,15 +42,15 @@ SHIM_HOOK block_reported torch_block_reported_older __asm__(BLOCK_REPORTED_OLDER
 SHIM_HOOK failure_reported torch_failure_reported __asm__(FAILURE_REPORTED);
 SHIM_HOOK failure_reported torch_failure_reported_older __asm__(FAILURE_REPORTED_OLDER);
 
-/* Looked up before the first use, by as many threads as come at once: all find the same, and none
- * waits for another, who may wait for the loader's lock (load.c). */
+/* Looked up before the first use, possibly by several threads at the same time: all find the same,
+ * and none waits for another, which may wait for the loader's lock (load.c). */
 static _Atomic bool reported_known, stream_known;
 static block_reported *_Atomic real_block;
 static failure_reported *_Atomic real_failure;
 typedef torch_stream stream_of(int8_t index);
 static stream_of *_Atomic current_stream;
 
-/* PyTorch's libraries are in nobody's search scope but their own. */
+/* PyTorch's libraries are only in their own search scope. */
 static void *find(const char *library, const char *name, const char *older) {
   void *open = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
   if (open == NULL) return NULL;
@@ -67,7 +68,7 @@ static void find_profiler(void) {
   reported_known = true;
 }
 
-/* Called late: host memory is reported before libc10_cuda.so is loaded. */
+/* Finds the function late, because host memory is reported before libc10_cuda.so is loaded. */
 static void find_stream(void) {
   static const char NAME[] = "_ZN3c104cuda20getCurrentCUDAStreamEa";
   if (atomic_load_explicit(&stream_known, memory_order_acquire)) return;
@@ -99,7 +100,7 @@ void torch_block_reported(void *addr, int64_t bytes, size_t live, size_t reserve
   block_reported *real = atomic_load_explicit(&real_block, memory_order_relaxed);
   if (real != NULL) real(addr, bytes, live, reserved, on);
   if (on.kind != KIND_CUDA || bytes == 0) return;
-  if (gate_here())
+  if (host_tier_on() && gate_here())
     block_book_note((uintptr_t)addr, bytes > 0 ? (uint64_t)bytes : 0, run_device(on.index));
   if (bytes > 0)
     record_event(STOW_TRACE_ALLOC, (uintptr_t)addr, (uint64_t)bytes, stream_here(on.index),
@@ -108,7 +109,7 @@ void torch_block_reported(void *addr, int64_t bytes, size_t live, size_t reserve
     record_event(STOW_TRACE_FREE, (uintptr_t)addr, (uint64_t)-bytes, NULL, run_device(on.index), 0);
 }
 
-/* The driver's refusal is recorded where it is made; this is what the program asked for. */
+/* Records what the program requested; the driver's refusal is recorded where it happens. */
 void torch_failure_reported(int64_t bytes, size_t live, size_t reserved, torch_device on) {
   find_profiler();
   failure_reported *real = atomic_load_explicit(&real_failure, memory_order_relaxed);

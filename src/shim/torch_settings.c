@@ -1,6 +1,6 @@
-/* Torch settings: `stowage run --spill` sets PyTorch to expandable segments, in variables. PyTorch
- * before 2.1 does not know them, and ends with an error over a setting that it does not know. It
- * reads its settings after its first call to the driver, so they are taken back at that call. */
+/* Torch settings: removes the expandable segments that `stowage run --spill` sets in variables.
+ * PyTorch before 2.1 does not know them and fails with an unknown setting. It reads its settings
+ * after its first call to the driver, so they are removed at that call. */
 #include <limits.h>
 #include <link.h>
 #include <stdatomic.h>
@@ -12,7 +12,7 @@
 #include "run/protocol.h"
 #include "shim/shim.h"
 
-/* A dl_iterate_phdr callback: PyTorch's version.py, two folders above its library. */
+/* A dl_iterate_phdr callback: reads PyTorch's version.py, two folders above its library. */
 static int find_version(struct dl_phdr_info *info, size_t size, void *user) {
   (void)size;
   char *path = user;
@@ -39,9 +39,9 @@ static bool is_old(void) {
   return known && (major < 2 || (major == 2 && minor < 1));
 }
 
-/* Cuts off what stowage run put at the end. In place, with one byte: the program may have threads
- * that read the environment, and setenv could free or move what they read. They see the old value
- * or the new one. A setting that stood alone is empty then, which PyTorch takes for none. */
+/* Removes what stowage run appended, in place, with one byte: the program may have threads that
+ * read the environment, and setenv could free or move what they read. They see the old value or the
+ * new one. A setting that was alone becomes empty, which PyTorch treats as none. */
 static void take_back(const char *name) {
   char *value = secure_getenv(name), *at = value == NULL ? NULL : strstr(value, RUN_TORCH_SETTING);
   if (at == NULL) return;

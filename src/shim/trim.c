@@ -1,4 +1,4 @@
-/* Trim: the functions trim.py calls, and when it runs. */
+/* Trim: the functions that trim.py calls, and when it runs. */
 #include "shim/trim.h"
 
 #include <stdatomic.h>
@@ -51,8 +51,8 @@ static python_object *come_home(python_object *self, python_object *arguments) {
   int last;
   (void)self;
   if (!python_parse(arguments, "i", &last)) return NULL;
-  /* Without the interpreter's lock: the device is waited for, and may wait for a thread of Python.
-   */
+  /* Without the interpreter's lock, because this waits for the device, which may wait for a Python
+   * thread. */
   void *(*release_gil)(void) = (void *(*)(void))(uintptr_t)python_symbol("PyEval_SaveThread");
   void (*take)(void *) = (void (*)(void *))(uintptr_t)python_symbol("PyEval_RestoreThread");
   if (release_gil == NULL || take == NULL) return python_none();
@@ -91,7 +91,7 @@ static python_object *room(python_object *self, python_object *arguments) {
                       (unsigned long long)atomic_load(&token_held_on_host));
 }
 
-/* Counts bytes that a step moved out and home. */
+/* Counts bytes that a step moved out and back. */
 static python_object *moved(python_object *self, python_object *arguments) {
   unsigned long long out, home;
   (void)self;
@@ -144,7 +144,7 @@ static python_script script = {.file = "<stowage trim.py>",
 static _Atomic uint32_t asked;
 
 void trim_schedule(void) {
-  /* The first time, and then ever more seldom: a framework may be imported later. */
+  /* The first time, and then ever less often, because a framework may be imported later. */
   uint32_t turn = atomic_fetch_add_explicit(&asked, 1, memory_order_relaxed);
   if ((turn & (turn - 1)) == 0) python_script_schedule(&script);
 }

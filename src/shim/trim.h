@@ -3,7 +3,7 @@
 #ifndef SHIM_TRIM_H
 #define SHIM_TRIM_H
 
-/* Has trim.py run soon, until it has done what there is to do. Cheap. */
+/* Makes trim.py run soon, until it has done its work. Cheap. */
 void trim_schedule(void);
 
 #endif

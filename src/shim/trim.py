@@ -1,8 +1,9 @@
-"""Runs inside a Python process with a spill (trim.c): PyTorch lets go of its cached pages when that serves the spilling.
+"""Runs inside a Python process with spilling (trim.c): makes PyTorch release its cached pages when that helps spilling.
 
-arm() is called on the main thread now and then until it answers True. It prints nothing and lets no exception out. The shim's
-are: shim_resident(), shim_step_ended(), shim_trim_wanted(), shim_home_wanted(), shim_trimming(begins), shim_come_home(last),
-shim_private_pool(begins), shim_sizes(optimizer, weights, gradients, state) and shim_log(text). activations.py is before this file in the same script.
+arm() is called on the main thread from time to time until it returns True. It prints nothing and lets no exception escape. Functions of the
+shim: shim_resident(), shim_step_ended(), shim_trim_wanted(), shim_home_wanted(), shim_trimming(begins), shim_come_home(last),
+shim_private_pool(begins), shim_sizes(optimizer, weights, gradients, state) and shim_log(text). activations.py is before this file in the
+same script.
 """
 import functools
 import importlib
@@ -15,7 +16,7 @@ GRADIENTS = 16  # of how many parameters a backward pass is heard through: each 
 
 
 def quiet(function):
-    """The same function, of which nothing but the user's own interrupt comes out."""
+    """Returns the function without its exceptions, except for the user's own interrupt."""
 
     @functools.wraps(function)
     def wrapped(*args, **kwargs):
@@ -32,11 +33,9 @@ def on_devices(values):
 
 
 class Trim:
-    """Between two steps PyTorch lets go of the pages it caches, if some of them are on the host: the next step takes vram
-    first, and only what is too much for that goes to the host again.
-
-    The best moment is when the gradients are gone: after the first zero_grad that follows a step, if nothing new is live
-    by then. A loop that has no such moment has its steps' ends."""
+    """Makes PyTorch release its cached pages between two steps if some of them are on the host: the next step then uses vram first, and
+    only what does not fit goes to the host again. The best moment is when the gradients are gone: after the first zero_grad that follows a
+    step, if nothing new is live by then. A loop without such a moment uses the end of its steps."""
 
     def __init__(self, torch):
         self.torch, self.live, self.at_step = torch, None, False
@@ -63,7 +62,7 @@ class Trim:
 
     @quiet
     def note_sizes(self, optimizer):
-        """Once the state is there. What several optimizers share is counted once for each."""
+        """Once the state exists. What several optimizers share is counted once for each."""
         turns = self.sizes.get(id(optimizer), 0)
         if not isinstance(turns, int):
             return
@@ -101,19 +100,19 @@ class Trim:
             self.now(1)
 
     def compact(self):
-        """The steps before pages moved took more addresses than those after need. They are given up once: what is left is what a
-        step uses, at addresses that stay the same."""
+        """Releases addresses once: the steps before pages moved used more addresses than later steps need. What is left is what a step
+        uses, at addresses that stay the same."""
         self.steps += 1
         if self.steps == COMPACT_STEP:
             self.torch.cuda.empty_cache()
 
     @quiet
     def listen(self, optimizer):
-        """What is on the host comes home while a backward pass frees what it has used, before it gets there itself."""
+        """Brings memory from the host back while a backward pass frees what it has used, before the pass needs it."""
         found = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad and id(p) not in self.heard]
         if not found:
             return
-        # The last first: they have their gradients first.
+        # The last ones first, because they get their gradients first.
         for parameter in found[::-max(1, len(found) // GRADIENTS)]:
             parameter.register_post_accumulate_grad_hook(quiet(self.gradient_there))
         self.heard.update(id(p) for p in found)
@@ -135,7 +134,7 @@ def followed_by(function, then):
 
 @quiet
 def arm_pools(torch):
-    """While a torch.cuda.MemPool is in use PyTorch drops no cache and asks no second time: a first no would be its last word."""
+    """While a torch.cuda.MemPool is in use, PyTorch drops no cache and does not retry, so a first refusal would be final."""
     modules = torch._C, importlib.import_module("torch.cuda.memory")
     for name in {name for module in modules for name in dir(module)}:
         begins, ends = name.startswith("_cuda_begin"), name.startswith("_cuda_end")
@@ -149,7 +148,7 @@ def arm_pools(torch):
 
 
 def parts_of(tensors):
-    """Ranges of a list of tensors, each of about PART_BYTES."""
+    """Yields ranges of a list of tensors, each of about PART_BYTES."""
     start = total = 0
     for i, tensor in enumerate(tensors):
         size = tensor.numel() * tensor.element_size()
@@ -161,8 +160,8 @@ def parts_of(tensors):
 
 
 def in_parts(function):
-    """A foreach optimizer passes over all parameters and states with one operation after another. Tensor by tensor the
-    operations are independent, so a part of the list after the other gives the same bits, and each state crosses the bus once."""
+    """Splits the lists of a foreach optimizer, which applies one operation after another to all parameters and states. The operations are
+    independent for each tensor, so processing the list in parts gives the same bits, and each state crosses the bus once."""
 
     @functools.wraps(function)
     def wrapped(params, *args, **kwargs):

@@ -1,4 +1,4 @@
-/* Ring: making the mapping, taking and sealing chunks, appending texts. */
+/* Ring: creates the mapping, takes and seals chunks, appends texts. */
 #include "trace/ring.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/newfile.h"
 
-/* Room for texts is promised by the file system in steps of this many bytes. */
+/* Disk space for texts is allocated in steps of this many bytes. */
 #define TEXT_STEP UINT64_C(262144)
 
 uint64_t text_check(const text_entry *entry, uint64_t offset, const void *payload) {
@@ -34,7 +34,7 @@ void ring_quiet_end(const ring_quiet *q) {
   sigset_t limit;
   sigemptyset(&limit);
   sigaddset(&limit, SIGXFSZ);
-  /* Ours is taken away; one that waited before stays. */
+  /* Removes our own pending signal; one that was pending before stays. */
   if (!sigismember(&q->pending, SIGXFSZ))
     while (sigtimedwait(&limit, NULL, &(struct timespec){0}) == SIGXFSZ) {
     }
@@ -50,8 +50,8 @@ static stow_status ring_refused(const char *path, const char *what, uint64_t byt
                    strerror(why));
 }
 
-/* An empty file that stands already is welcome (a memfd another process made); one with content is
- * not: it may be all that is left of a run that was killed. */
+/* Opens the file. Accepts an empty file (such as a memfd of another process), but not one with
+ * contents: it may be all that is left of a run that was killed. */
 static stow_status ring_open_file(ring *r, const char *path, uint64_t bytes) {
   r->file = descriptor_keep(path == NULL ? memfd_create("stowage-ring", MFD_CLOEXEC)
                                          : newfile_own(AT_FDCWD, path, 0, 0600));
@@ -59,12 +59,11 @@ static stow_status ring_open_file(ring *r, const char *path, uint64_t bytes) {
   struct stat info;
   if (fstat(r->file.fd, &info) != 0) return ring_refused(path, "look at", bytes);
   if (!S_ISREG(info.st_mode))
-    return stow_fail(STOW_ERR_INVALID, "the ring %s is not a plain file", path);
+    return stow_fail(STOW_ERR_INVALID, "the ring %s is not a regular file", path);
   if (info.st_size != 0)
     return stow_fail(STOW_ERR_STATE,
-                     "the ring %s exists already, with %lld bytes; read it or "
-                     "remove it first",
-                     path, (long long)info.st_size);
+                     "the ring %s already exists, with %lld bytes; read it, then remove it", path,
+                     (long long)info.st_size);
   return STOW_OK;
 }
 
@@ -81,7 +80,7 @@ static stow_status ring_back(ring *r, const char *path, uint64_t bytes, uint64_t
   }
   void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->file.fd, 0);
   if (at == MAP_FAILED) return ring_refused(path, "map", bytes);
-  /* Or the kernel fills in all of a file that is only room so far, at the first touch. */
+  /* Without this, the kernel fills in the whole sparse file at the first access. */
   (void)madvise(at, bytes, MADV_RANDOM);
   r->mapped_bytes = bytes;
   r->header = at;
@@ -105,7 +104,7 @@ stow_status ring_create(ring *r, const char *path, uint64_t ring_bytes, uint64_t
   uint64_t chunks_offset = text_offset + r->text_max;
   uint64_t bytes = chunks_offset + r->chunk_count * RING_CHUNK_BYTES;
   stow_status status = ring_open_file(r, path, bytes);
-  bool ours = status == STOW_OK; /* the file was empty: what stands in it from here on is ours */
+  bool ours = status == STOW_OK; /* the file was empty, so its contents from here on are ours */
   if (status == STOW_OK) status = ring_back(r, path, bytes, text_offset, chunks_offset);
   if (status != STOW_OK) {
     if (ours && path != NULL && ftruncate(r->file.fd, 0) == 0) unlink(path);
@@ -126,13 +125,13 @@ stow_status ring_create(ring *r, const char *path, uint64_t ring_bytes, uint64_t
   h->start_ns = clock_ns();
   h->start_wall_ns = clock_wall_ns();
   atomic_store(&h->next_ticket, 1);
-  h->magic = RING_MAGIC; /* last: a file without it is no ring yet */
+  h->magic = RING_MAGIC; /* written last: a file without it is not a valid ring */
   return STOW_OK;
 }
 
 void ring_detach(ring *r) {
   if (r->header != NULL) {
-    /* Where it fails the old mapping stands, which is no worse than before. */
+    /* If this fails, the old mapping stays, which is no worse than before. */
     void *apart = mmap(r->header, r->mapped_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     (void)apart;
@@ -140,17 +139,17 @@ void ring_detach(ring *r) {
   descriptor_close(&r->file);
 }
 
-/* Orders every store before it before every store after it. ThreadSanitizer knows no fences; all
- * words of a chunk are atomics, so it has nothing to see here anyway. */
+/* Orders all earlier stores before all later stores. ThreadSanitizer does not support fences; all
+ * words of a chunk are atomics, so it does not need this one. */
 static void ring_fence(void) {
 #if !defined(__SANITIZE_THREAD__)
   atomic_thread_fence(memory_order_seq_cst);
 #endif
 }
 
-/* Opens a chunk whose control word this thread has just won. The ticket goes to 0 before anything
- * else of it changes, and to the new one after everything else has: a reader that finds a ticket
- * finds what belongs to it. */
+/* Opens a chunk whose control word this thread has just acquired. Sets the ticket to 0 before it
+ * changes anything else, and to the new ticket last: a reader that sees a ticket sees the data that
+ * belongs to it. */
 static void ring_open_chunk(ring_chunk *c, uint64_t ticket, uint32_t thread, uint64_t first_seq) {
   atomic_store_explicit(&c->ticket, 0, memory_order_relaxed);
   ring_fence();
@@ -193,7 +192,8 @@ static stow_status ring_back_texts(ring *r) {
   int why = descriptor_ours(&r->file) ? posix_fallocate(r->file.fd, at, (off_t)step) : EBADF;
   ring_quiet_end(&quiet);
   if (why != 0)
-    return stow_fail(STOW_ERR_IO, "no room for %llu KiB more of the trace's names and stacks: %s",
+    return stow_fail(STOW_ERR_IO,
+                     "no disk space for %llu KiB more of the trace's names and stacks: %s",
                      (unsigned long long)(step >> 10), strerror(why));
   r->text_backed += step;
   return STOW_OK;
@@ -204,8 +204,8 @@ stow_status ring_text(ring *r, text_kind kind, const void *payload, uint32_t len
   uint64_t end = at + sizeof(text_entry) + round_up(length, 8);
   if (end > r->text_max)
     return stow_fail(STOW_ERR_BUDGET,
-                     "the trace's names and stacks have used their %llu KiB; open "
-                     "it with more text_bytes",
+                     "the trace's names and stacks have used up their %llu KiB; open the trace "
+                     "with more text_bytes",
                      (unsigned long long)(r->text_max >> 10));
   while (end > r->text_backed) STOW_TRY(ring_back_texts(r));
   text_entry entry = {.kind = (uint32_t)kind, .length = length};

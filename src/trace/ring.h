@@ -1,24 +1,24 @@
-/* Ring: the last N MiB of events in a shared mapping, readable by another process after the writer
- * was killed at any instruction. record.c writes it, ring_read.c reads it; nothing is ever repaired
- * because nothing is ever left half-done in a way that a reader could take for whole.
+/* Ring: the last N MiB of events in a shared mapping, readable by another process even if the
+ * writer was killed at any instruction. record.c writes it, ring_read.c reads it. Nothing ever
+ * needs repair: a reader cannot mistake a partial record for a complete one.
  *
- *   ring_header | control words, one a chunk | texts (append-only) | chunks
+ *   ring_header | control words, one per chunk | texts (append-only) | chunks
  *
  * A chunk belongs to one thread while it is open. The thread writes a record, then stores the
- * chunk's count with release: only records below the count are whole. A record's check word covers
- * its content, its chunk's ticket and its place, so a record of an earlier life of the chunk, or
- * one that a stray pointer hit, is told apart. Tickets rise by one with each opening, so the chunk
- * that is overwritten next is the one opened longest ago.
+ * chunk's count with release: only records below the count are complete. A record's check word
+ * covers its content, its chunk's ticket and its position. It detects a record from an earlier use
+ * of the chunk and one that a stray pointer overwrote. Tickets increase by one with each opening,
+ * so the chunk opened longest ago is overwritten next.
  *
- * Life of a chunk (control word = ticket << 2 | state):
+ * States of a chunk (control word = ticket << 2 | state):
  *   FREE → OPEN      by the thread that takes it (compare and swap)
- *   OPEN → SEALED    by that thread, full or ended, while a file is written
+ *   OPEN → SEALED    by that thread, when full or at its end, if a file is written
  *   SEALED → FREE    by the writer of the file, once its records are in the file
- *   OPEN → FREE      by that thread where there is no file
+ *   OPEN → FREE      by that thread, if no file is written
  * A FREE chunk keeps its records until it is opened again.
  *
- * Texts (names, frames, stacks, facts) are never overwritten: entries are appended under
- * the trace's lock, then the length is stored with release. */
+ * Texts (names, frames, stacks, facts) are never overwritten: entries are appended under the
+ * trace's lock, then the length is stored with release. */
 #ifndef TRACE_RING_H
 #define TRACE_RING_H
 
@@ -34,7 +34,7 @@
 
 #define RING_MAGIC      UINT64_C(0x31474e4952574f54) /* "TOWRING1" */
 #define RING_VERSION    1
-#define RING_BYTE_ORDER UINT32_C(0x01020304) /* as the writer's machine stores it */
+#define RING_BYTE_ORDER UINT32_C(0x01020304) /* in the byte order of the writer's machine */
 
 enum {
   RING_CHUNK_BYTES = 16384,
@@ -51,32 +51,33 @@ enum {
 
 enum { CHUNK_FREE = 0, CHUNK_OPEN = 1, CHUNK_SEALED = 2 };
 
-/* Everything in it is written once at creation, but for the atomics. */
+/* Written once at creation, except for the atomics. */
 typedef struct ring_header {
   uint64_t magic;
   uint32_t version, byte_order;
   uint64_t total_bytes, control_offset, text_offset, text_max, chunks_offset, chunk_count;
   uint64_t id[2]; /* random; the .stow file of the same trace carries it too */
   uint64_t pid;
-  uint64_t start_ns, start_wall_ns; /* the same moment on both clocks */
-  _Atomic uint64_t next_ticket;     /* first is 1 */
-  _Atomic uint64_t text_length;     /* whole entries */
-  _Atomic uint64_t skipped_events;  /* asked for, not kept */
-  _Atomic uint64_t closed;          /* 1: the trace was closed in order */
+  uint64_t start_ns, start_wall_ns; /* the same moment on two clocks */
+  _Atomic uint64_t next_ticket;     /* the first ticket is 1 */
+  _Atomic uint64_t text_length;     /* bytes of complete entries */
+  _Atomic uint64_t skipped_events;  /* events that were lost */
+  _Atomic uint64_t closed;          /* 1: the trace was closed normally */
 } ring_header;
 _Static_assert(sizeof(ring_header) <= RING_PAGE, "the header is one page");
 
 typedef struct ring_chunk {
-  _Atomic uint64_t ticket;    /* 0: being opened, nothing in it counts */
-  _Atomic uint64_t first_seq; /* of the thread's events, the number of the first one here */
-  _Atomic uint32_t thread;    /* number within the trace, from 1 */
-  _Atomic uint32_t count;     /* whole records */
+  _Atomic uint64_t ticket;    /* 0: being opened; the contents are not valid */
+  _Atomic uint64_t first_seq; /* number of the first event in this chunk among the thread's
+                               * events */
+  _Atomic uint32_t thread;    /* number of the thread in this trace, from 1 */
+  _Atomic uint32_t count;     /* complete records */
   uint64_t unused[5];
   _Atomic uint64_t words[RING_CHUNK_RECORDS * RING_RECORD_WORDS];
 } ring_chunk;
 _Static_assert(offsetof(ring_chunk, words) == RING_CHUNK_HEADER, "records start a cache line");
 
-/* A record in ordinary memory. */
+/* A copy of a record in ordinary memory. */
 typedef struct ring_record {
   uint64_t time_ns, addr, bytes, stream;
   uint32_t stack, tag;
@@ -86,8 +87,8 @@ typedef struct ring_record {
 } ring_record;
 _Static_assert(sizeof(ring_record) == RING_RECORD_BYTES, "six words");
 
-/* The check word of a record at `place` of the chunk opened with `ticket`; w[5]'s high half is left
- * out. */
+/* Returns the check word of a record at position `place` of the chunk opened with `ticket`. The
+ * upper half of w[5] is not covered: it holds the check word. */
 static inline uint32_t ring_check(const uint64_t w[RING_RECORD_WORDS], uint64_t ticket,
                                   uint32_t place) {
   uint64_t h = w[0] * UINT64_C(0x9e3779b97f4a7c15) + w[1] * UINT64_C(0xbf58476d1ce4e5b9) +
@@ -100,58 +101,59 @@ static inline uint32_t ring_check(const uint64_t w[RING_RECORD_WORDS], uint64_t 
 }
 
 typedef enum text_kind {
-  TEXT_NAME = 1, /* bytes; numbered from 1 in the order they stand */
-  TEXT_FRAME,    /* u32 name, file, line; numbered likewise */
-  TEXT_STACK,    /* u32 frames, innermost first; numbered likewise */
+  TEXT_NAME = 1, /* bytes; numbered from 1 in order of appearance */
+  TEXT_FRAME,    /* u32 name, file, line; numbered in the same way */
+  TEXT_STACK,    /* u32 frames, innermost first; numbered in the same way */
   TEXT_FACT,     /* key, a zero byte, value */
 } text_kind;
 
-/* Stands before each entry's payload, which is padded to 8 bytes. */
+/* Header of each entry; the payload that follows is padded to 8 bytes. */
 typedef struct text_entry {
   uint32_t kind;
-  uint32_t length; /* of the payload, without padding */
-  uint64_t check;  /* of the payload, seeded with kind and offset */
+  uint32_t length; /* length of the payload without padding */
+  uint64_t check;  /* check word of the payload, seeded with kind and offset */
 } text_entry;
 uint64_t text_check(const text_entry *entry, uint64_t offset, const void *payload);
 
-/* A ring this process writes. */
+/* A ring that this process writes. */
 typedef struct ring {
   ring_header *header;
   _Atomic uint64_t *control;
   char *texts;
   ring_chunk *chunks;
   uint64_t chunk_count, text_max;
-  uint64_t text_backed; /* bytes of the texts that the file system has promised; trace's lock */
+  uint64_t text_backed; /* bytes of the texts for which disk space is allocated; guarded by the
+                         * trace's lock */
   uint64_t mapped_bytes;
   descriptor file;
 } ring;
 
-/* Growing a file past RLIMIT_FSIZE raises SIGXFSZ, which ends a program that does not expect it:
- * held back between these two, so that the error is only an error. */
+/* Blocks SIGXFSZ between the two calls: growing a file beyond RLIMIT_FSIZE raises it and would end
+ * the program. The failing write is then only an error. */
 typedef struct ring_quiet {
   sigset_t before, pending;
 } ring_quiet;
 void ring_quiet_begin(ring_quiet *q);
 void ring_quiet_end(const ring_quiet *q);
 
-/* Makes the file (NULL: a memfd) and maps it. All room for events is taken from the file system
- * now, so that a full disk is an error here and not a SIGBUS later. */
+/* Creates the file (NULL: a memfd) and maps it. Allocates all space for events now, so that a full
+ * disk is an error here and not a SIGBUS later. */
 stow_status ring_create(ring *r, const char *path, uint64_t ring_bytes, uint64_t text_bytes);
-/* Puts plain memory in the place of the mapping, so that a thread still writing harms nothing, and
- * closes the file. The addresses stay taken. */
+/* Replaces the mapping with plain memory, so that a thread that still writes does no harm, and
+ * closes the file. The addresses stay reserved. */
 void ring_detach(ring *r);
 
-/* Takes a chunk for `thread`, NULL if every one is open, or waits for the file. `may_take_sealed`:
- * no file is being written, so sealed chunks are free too. */
+/* Takes a chunk for `thread`. Returns NULL if every chunk is open or waits for the file.
+ * `may_take_sealed`: no file is being written, so sealed chunks are free too. */
 ring_chunk *ring_take(ring *r, uint32_t thread, uint64_t first_seq, bool may_take_sealed,
                       uint64_t *ticket);
-/* The owner gives it up, as SEALED or FREE. */
+/* Releases a chunk as SEALED or FREE. Only its owner may call it. */
 void ring_seal(ring *r, ring_chunk *c, uint64_t ticket, bool for_file);
 
 /* Appends one entry; the caller holds the trace's lock. STOW_ERR_BUDGET: the texts are full. */
 stow_status ring_text(ring *r, text_kind kind, const void *payload, uint32_t length);
 
-/* Writes the record at `place`, then commits it. */
+/* Writes the record at position `place` and then commits it. */
 static inline void ring_put(ring_chunk *c, uint64_t ticket, uint32_t place,
                             uint64_t w[RING_RECORD_WORDS]) {
   w[5] = (uint32_t)w[5] | (uint64_t)ring_check(w, ticket, place) << 32;
@@ -161,7 +163,7 @@ static inline void ring_put(ring_chunk *c, uint64_t ticket, uint32_t place,
   atomic_store_explicit(&c->count, place + 1, memory_order_release);
 }
 
-/* Reads it back; false if its check word says it is not one. */
+/* Reads a record back. Returns false if its check word is wrong. */
 static inline bool ring_get(const ring_chunk *c, uint64_t ticket, uint32_t place,
                             ring_record *out) {
   uint64_t w[RING_RECORD_WORDS];

@@ -6,7 +6,7 @@
 #include "trace/stow_file.h"
 #include "trace/varint.h"
 
-/* A table is written out when this much of it waits. */
+/* A table is written when this many bytes of it are pending. */
 enum { PENDING_MAX = 1 << 20 };
 
 static void put_u64(buffer *b, uint64_t value) {
@@ -32,7 +32,7 @@ static stow_status no_memory(stowfile_writer *w) {
   return fail(w, stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to write a trace"));
 }
 
-/* Hands w->raw to the sink as one chunk, compressed where the writer has a codec. */
+/* Writes w->raw to the sink as one chunk, compressed if the writer has a codec. */
 static stow_status put_chunk(stowfile_writer *w, stowfile_kind kind) {
   if (w->status != STOW_OK) return w->status;
   if (w->raw.status != STOW_OK) return fail(w, w->raw.status);
@@ -63,7 +63,7 @@ static stow_status put_chunk(stowfile_writer *w, stowfile_kind kind) {
   return STOW_OK;
 }
 
-/* first id, count, entries */
+/* Layout: first ID, count, entries. */
 static stow_status flush_table(stowfile_writer *w, stowfile_kind kind, buffer *entries,
                                uint32_t *pending, uint64_t total) {
   if (*pending == 0) return w->status;
@@ -78,7 +78,7 @@ static stow_status flush_table(stowfile_writer *w, stowfile_kind kind, buffer *e
   return status;
 }
 
-/* ---- events: one column after the other, so that like stands beside like ---- */
+/* ---- events: one column after another, which compresses better ---- */
 
 enum column { COLUMN_STREAM, COLUMN_STACK, COLUMN_TAG, COLUMN_THREAD, COLUMN_DEVICE, COLUMN_TIER };
 
@@ -94,7 +94,7 @@ static uint64_t column_value(const stowfile_writer *w, uint32_t i, enum column c
   }
 }
 
-/* Columns that seldom change: value, how many times. */
+/* Writes a column that seldom changes, as pairs of value and repeat count. */
 static void put_runs(stowfile_writer *w, uint32_t count, enum column column) {
   buffer *b = &w->raw;
   for (uint32_t i = 0; i < count;) {
@@ -127,7 +127,7 @@ static stow_status flush_events(stowfile_writer *w) {
   return put_chunk(w, STOWFILE_EVENTS);
 }
 
-/* ---- what the recorder calls ---- */
+/* ---- called by the recorder ---- */
 
 stow_status stowfile_begin(stowfile_writer *w, stowfile_sink sink, void *context,
                            const stowfile_codec *codec) {
@@ -173,7 +173,7 @@ stow_status stowfile_add_setting(stowfile_writer *w, const char *key, const char
 }
 
 uint32_t stowfile_add_name(stowfile_writer *w, const char *bytes, size_t count) {
-  if (count > PENDING_MAX) count = PENDING_MAX; /* a megabyte of name is enough */
+  if (count > PENDING_MAX) count = PENDING_MAX; /* a megabyte is enough for a name */
   if (w->names.length + count > 2 * PENDING_MAX) stowfile_flush(w);
   if (w->status != STOW_OK) return 0;
   put_text(&w->names, bytes, count);
@@ -246,7 +246,7 @@ stow_status stowfile_flush(stowfile_writer *w) {
   flush_table(w, STOWFILE_FRAMES, &w->frames, &w->frame_pending, w->frame_count);
   flush_table(w, STOWFILE_STACKS, &w->stacks, &w->stack_pending, w->stack_count);
   flush_events(w);
-  /* the state at the end: never before the last event */
+  /* The final state is written after the last event. */
   return flush_table(w, STOWFILE_SEGMENTS, &w->segments, &w->segment_pending, w->segment_pending);
 }
 

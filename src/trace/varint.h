@@ -1,5 +1,5 @@
-/* Varint: unsigned numbers seven bits a byte, low first (LEB128); signed ones folded first
- * (zigzag). Of the .stow file and of protobuf. */
+/* Varint: unsigned numbers with seven bits per byte, low bits first (LEB128); signed numbers are
+ * zigzag-encoded first. Used by .stow files and protobuf. */
 #ifndef TRACE_VARINT_H
 #define TRACE_VARINT_H
 
@@ -16,7 +16,8 @@ static inline size_t varint_put(uint8_t *to, uint64_t value) {
   return n;
 }
 
-/* Moves *at behind the number; false if it does not end before `end` or passes 64 bits. */
+/* Reads a number and advances *at. Returns false if it does not end before `end` or exceeds 64
+ * bits. */
 static inline bool varint_get(const uint8_t **at, const uint8_t *end, uint64_t *value) {
   uint64_t sum = 0;
   for (unsigned shift = 0; shift < 64; shift += 7) {
@@ -32,7 +33,7 @@ static inline bool varint_get(const uint8_t **at, const uint8_t *end, uint64_t *
   return false;
 }
 
-/* Differences wrap: any two 64-bit numbers have one. */
+/* Differences wrap around, so any two 64-bit numbers have one. */
 static inline uint64_t zigzag(uint64_t difference) {
   return difference << 1 ^ (uint64_t)((int64_t)difference >> 63);
 }

@@ -80,7 +80,9 @@ __attribute__((format(printf, 4, 5))) static stow_status fail(const nvml *n, sto
 
 static stow_status start(nvml *n) {
   if (n->start == NULL || n->count == NULL || n->device == NULL || n->uuid == NULL)
-    return stow_fail(STOW_ERR_NOT_FOUND, "%s: too old, or not NVML", NVML_LIBRARY);
+    return stow_fail(STOW_ERR_NOT_FOUND,
+                     "%s: not NVML, or a version that is too old; update the NVIDIA driver",
+                     NVML_LIBRARY);
   int code = n->start();
   if (code != NVML_OK) {
     n->stop = NULL; /* never started */
@@ -110,10 +112,11 @@ stow_status nvml_open(nvml **out) {
   n->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (n->library == NULL) {
     free(n);
-    return stow_fail(STOW_ERR_NOT_FOUND,
-                     "no NVML here (%s); it comes with NVIDIA's driver, and in a container with "
-                     "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
-                     dlerror());
+    return stow_fail(
+        STOW_ERR_NOT_FOUND,
+        "NVML was not found (%s); it comes with NVIDIA's driver, and in a container with "
+        "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+        dlerror());
   }
   find_functions(n);
   stow_status status = start(n);
@@ -146,7 +149,7 @@ int nvml_count(const nvml *n) {
 
 static stow_status device_at(nvml *n, int index, device_handle *handle) {
   if (index < 0 || index >= (int)n->devices)
-    return stow_fail(STOW_ERR_NOT_FOUND, "device %d: NVML shows %u", index, n->devices);
+    return stow_fail(STOW_ERR_NOT_FOUND, "no device %d; NVML lists %u", index, n->devices);
   int code = n->device((unsigned)index, handle);
   return code == NVML_OK ? STOW_OK : fail(n, STOW_ERR_DEVICE, code, "device %d", index);
 }
@@ -189,7 +192,7 @@ stow_status nvml_find(nvml *n, const char *uuid, int *index) {
       return STOW_OK;
     }
   }
-  return stow_fail(STOW_ERR_NOT_FOUND, "device %s: not among the %u devices of NVML", uuid,
+  return stow_fail(STOW_ERR_NOT_FOUND, "device %s: NVML lists %u devices, but not this one", uuid,
                    n->devices);
 }
 
@@ -206,7 +209,7 @@ static void read_name(const nvml *n, nvml_process *process) {
   fclose(in);
 }
 
-/* Calls one of the two forms; NULL returns only the count. */
+/* Calls the function in one of its two forms; with NULL, returns only the count. */
 static int ask_processes(nvml *n, device_handle handle, unsigned *count, void *infos) {
   return n->processes2 != NULL ? n->processes2(handle, count, infos)
                                : n->processes1(handle, count, infos);

@@ -19,7 +19,7 @@ typedef struct nvml nvml;
 stow_status nvml_open(nvml **n);
 void nvml_close(nvml *n);
 
-/* The kernel driver's version ("580.95.05") and that of the library; "" if unknown. */
+/* Return the version of the kernel driver ("580.95.05") and of the library; "" if unknown. */
 const char *nvml_driver_version(const nvml *n);
 const char *nvml_library_version(const nvml *n);
 
@@ -43,7 +43,7 @@ stow_status nvml_bus_rate(nvml *n, int index, uint64_t *bytes_s);
 
 typedef struct nvml_process {
   unsigned pid;  /* in the initial pid namespace; see name */
-  char name[32]; /* from /proc; "" if not known, as in a container, where pids differ */
+  char name[32]; /* from /proc; "" if unknown, as in a container, where PIDs differ */
   bool bytes_known;
   uint64_t bytes; /* held on the device */
 } nvml_process;

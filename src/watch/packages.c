@@ -63,7 +63,7 @@ static stow_status hear(buffer *text, int fd) {
     struct pollfd wait_for = {.fd = fd, .events = POLLIN};
     int ready = now < end ? poll(&wait_for, 1, (int)((end - now) / 1000000) + 1) : 0;
     if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return stow_fail(STOW_ERR_IO, "python3 did not answer in 5 seconds");
+    if (ready <= 0) return stow_fail(STOW_ERR_IO, "python3 did not respond within 5 seconds");
     char part[4096];
     ssize_t got = read(fd, part, sizeof part);
     if (got < 0 && errno == EINTR) continue;

@@ -21,8 +21,8 @@ typedef struct packages {
   size_t count;
 } packages;
 
-/* STOW_ERR_NOT_FOUND: no python3 on PATH. STOW_ERR_IO: python3 did not answer within five seconds,
- * or its answer cannot be parsed. */
+/* Finds the packages. STOW_ERR_NOT_FOUND: no python3 on PATH. STOW_ERR_IO: python3 did not respond
+ * within five seconds, or its answer cannot be parsed. */
 stow_status packages_find(packages *all);
 
 #endif

@@ -54,7 +54,7 @@ stow_status proc_number(uint64_t *number, const char *root, const char *path) {
   return status;
 }
 
-/* "MemTotal:       24625580 kB" as bytes; 0 if the line is not there. */
+/* Parses "MemTotal:       24625580 kB" to bytes; 0 if there is no such line. */
 static uint64_t meminfo_bytes(const char *text, const char *name) {
   size_t length = strlen(name);
   for (const char *line = text; line != NULL && *line != '\0';) {

@@ -21,8 +21,8 @@ stow_status proc_number(uint64_t *number, const char *root, const char *path);
 typedef struct host_facts {
   char system[80];  /* "Linux 6.1.0" */
   char machine[32]; /* "x86_64", "aarch64" */
-  int cpus;         /* that this process may run on */
-  int numa_nodes;   /* with memory; 0: not known */
+  int cpus;         /* CPUs that this process may run on */
+  int numa_nodes;   /* NUMA nodes with memory; 0: unknown */
   uint64_t swap_bytes, swap_free_bytes;
 } host_facts;
 

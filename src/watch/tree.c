@@ -28,7 +28,7 @@ static FILE *open_of(pid_t pid, const char *name) {
   return fopen(path, "re");
 }
 
-/* ---- who is there ---- */
+/* ---- listing processes ---- */
 
 /* Returns the parent of a process; 0 if it is gone. */
 static pid_t parent_of(pid_t pid) {

@@ -97,7 +97,7 @@ stow_status stow_watch_read_device(stow_watch *watch, int index, stow_watch_devi
   if (watch == NULL || to == NULL) return stow_fail(STOW_ERR_INVALID, "watch: not open");
   stow_watch_device full = STOW_WATCH_DEVICE_INIT, *device = &full;
   if (index < 0 || index >= stow_watch_device_count(watch))
-    return stow_fail(STOW_ERR_NOT_FOUND, "device %d: NVML shows %d; count from 0", index,
+    return stow_fail(STOW_ERR_NOT_FOUND, "no device %d; NVML lists %d, counted from 0", index,
                      stow_watch_device_count(watch));
   STOW_TRY(nvml_device_at(watch->devices, index, &found));
   snprintf(device->uuid, sizeof device->uuid, "%.47s", found.uuid);

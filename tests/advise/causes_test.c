@@ -1,10 +1,11 @@
-/* The causes, against recordings whose cause is known: tests/samples/causes/CAUSE[+CAUSE]-PROGRAM….
- * Made by tests/gpu/record_*.py on an H200 with PyTorch 2.11. */
+/* Checks the causes with recordings whose cause is known:
+ * tests/samples/causes/CAUSE[+CAUSE]-PROGRAM…, made by tests/gpu/record_*.py on an H200 with
+ * PyTorch 2.11. */
 #include <dirent.h>
 
 #include "subject.h"
 
-/* Is `id` among the causes that a file is named after? */
+/* Returns whether the file is named after the cause `id`. */
 static bool named(const char *file, const char *id) {
   size_t length = strlen(id);
   for (const char *at = file; at != NULL; at = at != NULL ? at + 1 : NULL) {
@@ -31,14 +32,15 @@ static void count_one(void *user, const char *name, subject *s) {
   if (!right) printf("%s: taken for %s (%.2f)\n", name, first_cause(s), confidence);
 }
 
-/* The recordings of a set whose name contains `part`. */
+/* Scores the recordings of a set whose name contains `part`. */
 static score score_set(const char *set, const char *part) {
   score n = {0};
   each_of_set(set, part, count_one, &n);
   return n;
 }
 
-/* A whole set with at least `least` recordings: 19 of 20 right, of all and of the sure ones. */
+/* Checks a set of at least `least` recordings: 19 of 20 must be right, of all and of the certain
+ * ones. */
 static score check_set(const char *set, unsigned least) {
   score n = score_set(set, "");
   CHECK(n.all >= least);
@@ -56,20 +58,20 @@ TEST(first_cause_is_right_in_19_of_20_and_sure_ones_too)
   CHECK(n.sure * 2 > n.all);
 }
 
-/* Other models, trainers and idioms (record_others.py), recorded when the causes above were
- * settled. */
+/* Other models, trainers and idioms (record_others.py), recorded after the rules for causes were
+ * written. */
 TEST(programs_it_was_not_made_with_are_named_too)
 { check_set("second", 30); }
 
-/* …and more of them, written blind once those were settled (record_unseen.py). */
+/* More of them, written after that without looking at the rules (record_unseen.py). */
 TEST(and_so_are_those_of_a_later_set)
 { check_set("fourth", 35); }
 
-/* …and after that once more (record_fresh.py). */
+/* And another set after that (record_fresh.py). */
 TEST(and_those_of_the_one_after)
 { check_set("fifth", 40); }
 
-/* …and two sets that were kept back while causes were changed for that one (record_last.py,
+/* Two sets that were held out while the rules were changed for the previous set (record_last.py,
  * record_more.py). */
 TEST(and_those_of_a_set_that_was_kept_back)
 { check_set("sixth", 40); }
@@ -77,7 +79,7 @@ TEST(and_those_of_a_set_that_was_kept_back)
 TEST(and_those_of_its_neighbours)
 { check_set("seventh", 20); }
 
-/* Nothing is tuned to a model: each must score as the rest do. */
+/* No rule is tuned to one model: each must score like the rest. */
 TEST(every_model_scores_alike)
 {
   static const char *const models[] = {"-mlp", "-cnn", "-transformer", "-rnn", "-unet"};
@@ -130,7 +132,7 @@ TEST(shared_recordings_are_named_right)
   harness_note("%u recordings", seen);
 }
 
-/* ---- what is known and what is not ---- */
+/* ---- what is known and what is unknown ---- */
 
 TEST(the_numbers_add_up_to_the_card)
 {

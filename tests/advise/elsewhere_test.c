@@ -1,4 +1,5 @@
-/* A recording on a device it was not made on, and one that holds memory for nothing. */
+/* Explains a recording for a device other than its own, and one that holds memory it does not
+ * use. */
 #include "recordings/recording_file.h"
 #include "replay/replay_job.h"
 #include "subject.h"
@@ -16,7 +17,8 @@ static void explain_on(explanation *x, const recording *r, uint64_t device_bytes
   CHECK_OK(explain_recording(x, r, &options));
 }
 
-/* The answer is the replay's: it fits from the smallest limit on that `stowage replay` finds. */
+/* The answer agrees with the replay: the recording fits from the smallest limit that `stowage
+ * replay` finds. */
 TEST(a_recording_fits_another_card_where_its_replay_does)
 {
   static const char *const names[] = {"gpt_varlen_expandable.pickle.gz", "loop/plain.pickle.gz"};
@@ -46,7 +48,8 @@ TEST(a_recording_fits_another_card_where_its_replay_does)
   }
 }
 
-/* Training whose pass is larger than the device: what its backward frees is not what grows. */
+/* A training pass that is larger than the device: memory that its backward pass frees is not
+ * growth. */
 TEST(a_pass_that_ends_well_elsewhere_is_not_taken_for_growth)
 {
   recording r;
@@ -58,7 +61,8 @@ TEST(a_pass_that_ends_well_elsewhere_is_not_taken_for_growth)
   recording_free(&r);
 }
 
-/* One that failed on its own device: a larger one is told to be enough as far as it goes. */
+/* A recording that failed on its own device: for a larger device the answer says that it is enough,
+ * as far as the recording goes. */
 TEST(a_recording_that_failed_fits_a_larger_card)
 {
   recording r;

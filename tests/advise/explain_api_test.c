@@ -1,4 +1,5 @@
-/* The public explanation: structured causes and fixes, from a recording, a message and a run. */
+/* The public explanation API: structured causes and fixes, from a recording, a message and a
+ * run. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -17,7 +18,7 @@ TEST(a_recording_gives_causes_with_evidence_and_fixes_with_savings)
   stow_recording *r = open_data("fragmentation.pickle.gz");
   stow_explanation *x;
   CHECK_OK(stow_explain_recording(&x, r, NULL));
-  stow_recording_close(r); /* the explanation has all it needs */
+  stow_recording_close(r); /* the explanation does not need it any more */
   stow_explanation_info info = STOW_EXPLANATION_INFO_INIT;
   CHECK_OK(stow_explanation_get_info(x, &info));
   CHECK_U64(info.out_of_memory, 1);

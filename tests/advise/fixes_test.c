@@ -1,13 +1,13 @@
-/* The fixes, against the device: what each saves, that the first is enough, and that none is on
- * already.
- */
+/* Compares the fixes with measurements on a GPU: what each saves, that the first is enough, and
+ * that none is already applied. */
 #include <stdlib.h>
 
 #include "subject.h"
 
-/* Peaks of the same programs on an H200, without a limit, as they are and with the fix applied
- * (record_causes.py --measure). `turns`: both ran that many turns of a loop that grows, so bytes a
- * turn are compared. `in_proportion`: the recording stopped early, so shares of the whole are. */
+/* Peaks of the same programs on an H200 without a limit, as they are and with the fix applied
+ * (record_causes.py --measure). `turns`: both ran that many turns of a loop that grows, so bytes
+ * per turn are compared. `in_proportion`: the recording stopped early, so shares of the whole are
+ * compared. */
 static const struct measured {
   const char *file;
   uint64_t broken_bytes, fixed_bytes;
@@ -18,7 +18,7 @@ static const struct measured {
     {"batch_too_big-transformer", 27982683648, 14086430208, 0, true},
     {"batch_too_big-unet-expandable", 12886360064, 6569705472, 0, true},
     {"one_spike-mlp", 6504247296, 264314880, 0, false},
-    {"graph_kept-cnn", 1911934464, 325187584, 19, false}, /* the fixed one holds one graph */
+    {"graph_kept-cnn", 1911934464, 325187584, 19, false}, /* the fixed program holds one graph */
     {"no_grad_missing-cnn", 1861112320, 211911680, 20, false},
     {"no_grad_missing-transformer-expandable", 3106708992, 731528704, 20, false},
     {"leak-mlp", 348247552, 147805696, 25, false},
@@ -39,30 +39,31 @@ TEST(replayed_savings_are_within_a_tenth_of_the_card)
     CHECK(s.x.fixes.count > 0);
     const fix *f = &s.x.fixes.list[0];
     CHECK(f->replayed);
-    double told = (double)f->saves_bytes, real = (double)(m->broken_bytes - m->fixed_bytes);
+    double estimated = (double)f->saves_bytes, real = (double)(m->broken_bytes - m->fixed_bytes);
     if (m->turns > 0) {
-      told /= s.x.findings.growth.whole;
+      estimated /= s.x.findings.growth.whole;
       real /= m->turns;
     }
     if (m->in_proportion) {
-      told /= (double)(s.x.evidence.n.live_bytes + s.x.evidence.n.asked_bytes);
+      estimated /= (double)(s.x.evidence.n.live_bytes + s.x.evidence.n.asked_bytes);
       real /= (double)m->broken_bytes;
-      /* Half of the batch was measured; what follows the batch is twice what half of it saves. */
+      /* Half of the batch was measured; the part that depends on the batch is twice what half of it
+       * saves. */
       const char *part = strstr(f->change, "use 1/");
       if (strstr(m->file, "batch") != NULL) {
         CHECK(part != NULL);
         real *= 2 * (1 - 1 / strtod(part + strlen("use 1/"), NULL));
       }
     }
-    double off = told > real ? told / real - 1 : 1 - told / real;
+    double off = estimated > real ? estimated / real - 1 : 1 - estimated / real;
     if (off > worst) worst = off;
-    if (off > 0.1) FAIL("%s: told %.3g, measured %.3g", m->file, told, real);
+    if (off > 0.1) FAIL("%s: estimated %.3g, measured %.3g", m->file, estimated, real);
     close_subject(&s);
   }
   harness_note("%zu fixes, at most %.1f%% off", sizeof measured / sizeof *measured, worst * 100);
 }
 
-/* What people try first must be enough, as far as a replay tells. */
+/* The first fix must be enough, as far as a replay can show. */
 typedef struct first_fixes {
   unsigned all, enough;
 } first_fixes;
@@ -85,8 +86,8 @@ TEST(the_first_fix_gets_past_the_failure)
   CHECK_U64(n.enough, n.all);
 }
 
-/* Of these a device showed that the change alone moves the failure on: the temporaries of the step,
- * the next forward pass, holes that expandable segments leave. */
+/* For these recordings a GPU showed that the change alone only moves the failure: to the
+ * temporaries of the step, the next forward pass, or holes that expandable segments leave. */
 TEST(a_fix_that_only_moves_the_failure_names_the_rest)
 {
   static const struct {
@@ -133,16 +134,17 @@ TEST(estimated_savings_are_within_three_tenths_of_the_card)
     for (uint32_t k = 0; k < s.x.fixes.count && found == NULL; k++)
       if (strstr(s.x.fixes.list[k].change, told_of[i].change) != NULL) found = &s.x.fixes.list[k];
     CHECK(found != NULL && !found->replayed);
-    double told = (double)found->saves_bytes /
-                  (double)(s.x.evidence.n.live_bytes + s.x.evidence.n.asked_bytes);
-    if (told > 1.3 * told_of[i].saved || told < 0.7 * told_of[i].saved)
-      FAIL("%s, %s: told %.2f, measured %.2f", told_of[i].file, told_of[i].change, told,
+    double estimated = (double)found->saves_bytes /
+                       (double)(s.x.evidence.n.live_bytes + s.x.evidence.n.asked_bytes);
+    if (estimated > 1.3 * told_of[i].saved || estimated < 0.7 * told_of[i].saved)
+      FAIL("%s, %s: estimated %.2f, measured %.2f", told_of[i].file, told_of[i].change, estimated,
            told_of[i].saved);
     close_subject(&s);
   }
 }
 
-/* What is on is not suggested: expandable segments in a recording made with them. */
+/* Checks that a setting that is already on is not suggested: expandable segments in a recording
+ * made with them. */
 static void check_not_suggested(void *user, const char *name, subject *s) {
   (void)name;
   for (uint32_t i = 0; i < s->x.fixes.count; i++)
@@ -157,7 +159,7 @@ TEST(nothing_that_is_on_is_suggested)
   CHECK(seen > 10);
 }
 
-/* A T4 has no bfloat16; a program under autocast needs none of it. */
+/* A T4 has no bfloat16, and a program under autocast does not need it. */
 TEST(half_precision_fits_the_card)
 {
   const char *file = harness_data("causes/batch_too_big-cnn.pickle.gz");

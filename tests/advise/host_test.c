@@ -1,5 +1,5 @@
-/* Host records made by hand: what each kind of evidence is taken for. tests/shim/host.sh runs real
- * programs. */
+/* Host records made by hand: checks which cause each kind of evidence leads to. tests/shim/host.sh
+ * runs real programs. */
 #include "advise/host.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ static const host_object picture = {.bytes = 600 * MIB,
                                     .shape = "(2000, 40000)",
                                     .element_bytes = 300 << 10};
 
-/* A Python process of 1000 MiB under a limit of as much, on a host with 20 GiB more. */
+/* Returns a Python process of 1000 MiB with a limit of 1000 MiB, on a host with 20 GiB more. */
 static host_record *blank(void) {
   host_record *r = calloc(1, sizeof *r);
   CHECK(r != NULL);
@@ -100,22 +100,23 @@ TEST(a_copy_that_is_made_is_partly_there)
   free(r);
 }
 
-/* 1000 MiB are held in the end; what was told before is judged by what was held then. */
+/* The process holds 1000 MiB at the end; earlier reports are compared with what it held then. */
 TEST(an_answer_is_judged_by_what_was_held_when_it_was_given)
 {
   static const host_object pages = {
       .count = 290, .where = "serve", .type = "list", .of = "bytes", .element_bytes = 1 << 20};
   host_record *r = blank();
   holds(r, &pages, "pages", 290 * MIB);
-  CHECK(first(r) == CAUSE_HOST_LIMIT); /* not told: a part of all */
+  CHECK(first(r) == CAUSE_HOST_LIMIT); /* reported as a part of the whole */
   r->inside_bytes = 560 * MIB;
   CHECK(first(r) == CAUSE_HOST_LEAK);
-  r->inside_bytes = 310 * MIB; /* it has more than doubled since, by what was not told */
+  r->inside_bytes = 310 * MIB; /* since then it has more than doubled, by memory that was not
+                                * reported */
   CHECK(first(r) == CAUSE_HOST_LIMIT);
   free(r);
 }
 
-/* Bytes of 400 MiB, a file of 900 MiB read that far, and as much again without a name. */
+/* Bytes of 400 MiB, a file of 900 MiB read to that point, and as much again without a name. */
 TEST(bytes_joined_part_by_part_are_copies)
 {
   static const host_object text = {.count = 1, .where = "download", .type = "bytes"};
@@ -127,7 +128,7 @@ TEST(bytes_joined_part_by_part_are_copies)
   r->file_count = 1;
   at_line(r, "get.py", "while part := file.read(1 << 20):");
   CHECK(first(r) == CAUSE_HOST_COPIES);
-  r->files[0].read_bytes = 900 * MIB; /* to its end: it was read whole */
+  r->files[0].read_bytes = 900 * MIB; /* read to its end */
   CHECK(first(r) == CAUSE_HOST_DATASET_WHOLE);
   r->file_count = 0; /* a socket */
   r->processes[0].read_bytes = 0;
@@ -155,7 +156,7 @@ TEST(memory_filled_beside_an_open_file_is_the_file_where_nobody_answers)
   r->maps[0].bytes = 100 * MIB; /* many pieces */
   CHECK(first(r) == CAUSE_HOST_LIMIT);
   r->maps[0].bytes = 700 * MIB;
-  r->files[0].bytes = 600 * MIB; /* smaller than what is filled, and none of it read */
+  r->files[0].bytes = 600 * MIB; /* smaller than what is filled, and not read at all */
   CHECK(first(r) == CAUSE_HOST_LIMIT);
   free(r);
 }
@@ -168,7 +169,7 @@ TEST(arrays_of_one_shape_are_no_copies_for_that_alone)
   holds(r, &picture, "pressure", 300 * MIB);
   at_line(r, "model.py", "velocity -= 1");
   CHECK(first(r) == CAUSE_HOST_LIMIT);
-  snprintf(r->objects[2].of, sizeof r->objects[2].of, "float32"); /* astype made it */
+  snprintf(r->objects[2].of, sizeof r->objects[2].of, "float32"); /* made by astype */
   CHECK(first(r) == CAUSE_HOST_COPIES);
   free(r);
 }
@@ -183,8 +184,7 @@ TEST(workers_that_wait_for_their_data_are_workers)
   at_line(r, "/usr/lib/python3.11/multiprocessing/pool.py", "");
   at_line(r, "train.py", "pool.map(train, tasks)");
   CHECK(first(r) == CAUSE_HOST_WORKERS);
-  r->frames[0] =
-      r->frames[--r->frame_count]; /* not inside multiprocessing: children that are idle */
+  r->frames[0] = r->frames[--r->frame_count]; /* not inside multiprocessing: idle children */
   CHECK(first(r) == CAUSE_HOST_LIMIT);
   free(r);
 }
@@ -259,7 +259,7 @@ TEST(graphs_that_a_list_keeps_are_the_cause)
   CHECK(strstr(x.fixes.list[0].change, "losses.append(loss.item())") != NULL);
   CHECK(x.fixes.list[0].saves_bytes == 995 * MIB);
   explanation_free(&x);
-  r->objects[0].graphs = 3; /* a step's own */
+  r->objects[0].graphs = 3; /* a step's own graphs */
   CHECK(first(r) == CAUSE_HOST_LIMIT);
   free(r);
 }
@@ -290,7 +290,7 @@ TEST(memory_without_a_name_that_grows_while_the_program_goes_on_is_native)
   host_record *r = blank();
   r->inside_bytes = 1000 * MIB;
   at_line(r, "decode.py", "frame = decoder.next()");
-  CHECK(first(r) == CAUSE_HOST_LIMIT); /* one value that the line makes */
+  CHECK(first(r) == CAUSE_HOST_LIMIT); /* one value that the line creates */
   r->inside_turns = 3;
   CHECK(first(r) == CAUSE_HOST_NATIVE);
   holds(r, &picture, "photos", 600 * MIB);

@@ -1,4 +1,4 @@
-/* Error texts of each framework, read for their numbers. */
+/* Reads the numbers in error texts of each framework. */
 #include <stdlib.h>
 
 #include "advise/explain.h"
@@ -84,7 +84,7 @@ TEST(torch_text_of_first_versions)
   CHECK_U64(m.reserved_bytes, MESSAGE_UNKNOWN);
 }
 
-/* 2.0 to 2.2 misspell the word; in a container the process itself stands among the others. */
+/* 2.0 to 2.2 misspell the word; in a container the process itself is listed among the others. */
 TEST(torch_own_process_is_not_another)
 {
   static const char text[] =
@@ -149,16 +149,16 @@ TEST(cupy_spike_is_told_from_a_full_pool)
   static const struct {
     const char *text;
     cause_id id;
-  } told[] = {{"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 40,000,000,000 bytes "
-               "(allocated so far: 1,073,741,824 bytes).",
-               CAUSE_ONE_SPIKE},
-              {"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,000,000,000 bytes "
-               "(allocated so far: 9,600,001,024 bytes, limit set to: 12,000,000,000 bytes).",
-               CAUSE_LIMIT}};
-  for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+  } texts[] = {{"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 40,000,000,000 bytes "
+                "(allocated so far: 1,073,741,824 bytes).",
+                CAUSE_ONE_SPIKE},
+               {"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,000,000,000 bytes "
+                "(allocated so far: 9,600,001,024 bytes, limit set to: 12,000,000,000 bytes).",
+                CAUSE_LIMIT}};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     explanation x;
-    CHECK_U64((uint64_t)explain_message(&x, told[i].text, strlen(told[i].text)), STOW_OK);
-    CHECK(x.findings.list[0].id == told[i].id);
+    CHECK_U64((uint64_t)explain_message(&x, texts[i].text, strlen(texts[i].text)), STOW_OK);
+    CHECK(x.findings.list[0].id == texts[i].id);
     explanation_free(&x);
   }
 }
@@ -188,13 +188,13 @@ TEST(texts_that_look_like_others_are_told_apart)
   CHECK(m.kind == MESSAGE_HOST && m.host == HOST_NOTEBOOK);
 }
 
-/* What a text says beyond its numbers of bytes: below 0.8, for it is not all that is to know. */
+/* Causes from a text without enough numbers: the confidence stays below 0.8. */
 TEST(first_cause_of_a_text_is_what_it_tells_most_of)
 {
   static const struct {
     const char *text;
     cause_id id;
-  } told[] = {
+  } texts[] = {
       {"RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12884901888 bytes.\n"
        "parameter allocation: 3.00GiB\nmaybe_live_out allocation: 1.50GiB\n"
        "preallocated temp allocation: 12.00GiB\nPeak buffers:\nBuffer 1:\nSize: 8.00GiB\n"
@@ -212,10 +212,10 @@ TEST(first_cause_of_a_text_is_what_it_tells_most_of)
        "process has 12.43 GiB memory in use. 11.89 GiB allowed; Of the allocated memory 11.42 GiB "
        "is allocated by PyTorch, and 77.31 MiB is reserved by PyTorch but unallocated.",
        CAUSE_LIMIT}};
-  for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     explanation x;
-    CHECK_OK(explain_message(&x, told[i].text, strlen(told[i].text)));
-    CHECK(x.findings.list[0].id == told[i].id);
+    CHECK_OK(explain_message(&x, texts[i].text, strlen(texts[i].text)));
+    CHECK(x.findings.list[0].id == texts[i].id);
     CHECK(x.findings.list[0].confidence < 0.8);
     explanation_free(&x);
   }
@@ -281,7 +281,7 @@ TEST(tensorflow_shape_gives_the_bytes)
   CHECK_U64(m.asked_bytes, 256);
 }
 
-/* Chunks counted, holes computed: 3 MiB free in two pieces, the larger 2 MiB. */
+/* Counts chunks and computes holes: 3 MiB free in two pieces, the larger 2 MiB. */
 TEST(bfc_dump_is_counted)
 {
   message m = read_text(
@@ -388,7 +388,7 @@ TEST(text_with_no_error_in_it_is_said_to_have_none)
   explanation_free(&x);
 }
 
-/* Any bytes: no crash, no number that is not in the text. */
+/* Any bytes: no crash, and no number that is not in the text. */
 TEST(hostile_texts_are_only_read)
 {
   static const char *const words[] = {"CUDA out of memory. Tried to allocate ",
@@ -426,7 +426,8 @@ TEST(hostile_texts_are_only_read)
       memcpy(text + length, word, strlen(word));
       length += strlen(word);
     }
-    char *exact = malloc(length > 0 ? length : 1); /* so that a sanitizer sees one byte too far */
+    char *exact = malloc(length > 0 ? length : 1); /* an exact copy, so that a sanitizer detects a
+                                                    * read past the end */
     memcpy(exact, text, length);
     explanation x;
     CHECK_OK(explain_message(&x, exact, length));

@@ -1,4 +1,4 @@
-/* Advice from what a program says of itself: recordings made by hand, with the facts that
+/* Advice based on what a program reports about itself: recordings made by hand, with the facts that
  * python/stowage/_program.py writes. */
 #include <stdlib.h>
 
@@ -22,7 +22,7 @@ typedef struct author {
   explanation x;
 } author;
 
-/* Innermost first. */
+/* Adds a stack, innermost frame first. */
 static uint32_t stack_of(author *a, const frame_text *frames, size_t count) {
   uint32_t ids[8], name_id, file_id, stack_id;
   for (size_t i = 0; i < count; i++) {
@@ -95,7 +95,7 @@ static bool says(const author *a, const char *words) {
   return found;
 }
 
-/* A model of `layers` layers, and the outputs of the first `reached` of them. */
+/* Adds a model of `layers` layers and the outputs of the first `reached` of them. */
 static void run_layers(author *a, uint32_t layers, uint64_t weight_bytes, uint32_t reached,
                        uint64_t output_bytes) {
   uint32_t build = build_stack(a);
@@ -109,7 +109,7 @@ static void run_layers(author *a, uint32_t layers, uint64_t weight_bytes, uint32
   "module Net\ntraining 1\nwithin Linear\npassed 20 24\nhead 0\n"                                  \
   "optimizer AdamW 536870912 2147483648 0\ninput float32 4x1024\nbatch 4 named\n"
 
-/* 2 GiB of weights, as much of gradients, twice that of state: 8 GiB, and there are 6. */
+/* 2 GiB of weights, 2 GiB of gradients, 4 GiB of state: 8 GiB in total, and there are 6. */
 TEST(training_that_fits_at_no_batch_is_told_with_its_sum)
 {
   author a;
@@ -126,7 +126,7 @@ TEST(training_that_fits_at_no_batch_is_told_with_its_sum)
   finish(&a);
 }
 
-/* The same on 3 GiB: weights and gradients alone do not fit, adapters do. */
+/* The same on 3 GiB: weights and gradients alone do not fit, but adapters do. */
 TEST(where_full_training_is_out_of_reach_adapters_are_named)
 {
   author a;
@@ -165,7 +165,7 @@ TEST(inference_of_one_image_is_told_of_its_size)
   finish(&a);
 }
 
-/* Many images: fewer at a time, and the number. */
+/* Many images: the fix is fewer at a time, with the number. */
 TEST(inference_of_many_is_told_how_many_fit)
 {
   static const char facts[] =
@@ -179,7 +179,7 @@ TEST(inference_of_many_is_told_how_many_fit)
   const char *at = strstr(fix_at(&a, 0), "at most ");
   CHECK(at != NULL);
   long fits = strtol(at + strlen("at most "), NULL, 10);
-  CHECK(fits >= 12 && fits < 16); /* 6 of 12 GiB with the next output beside, less a tenth */
+  CHECK(fits >= 12 && fits < 16); /* 6 of 12 GiB with the next output, less a tenth */
   CHECK(!says(&a, "optimizer"));
   finish(&a);
 }
@@ -239,7 +239,7 @@ TEST(weights_in_16_bits_are_not_told_to_be_halved)
   finish(&a);
 }
 
-/* 32 samples of which 22 fit by the arithmetic: nothing like a thirty-second. */
+/* 32 samples, of which 22 fit by the arithmetic: far more than 1. */
 TEST(the_largest_batch_that_fits_is_named)
 {
   static const char facts[] =
@@ -261,7 +261,7 @@ TEST(the_largest_batch_that_fits_is_named)
   finish(&a);
 }
 
-/* model.eval() and gradients on. */
+/* model.eval() with gradients on. */
 TEST(a_graph_that_nobody_uses_is_named_in_the_first_pass)
 {
   static const char facts[] =
@@ -277,8 +277,8 @@ TEST(a_graph_that_nobody_uses_is_named_in_the_first_pass)
   finish(&a);
 }
 
-/* Three layers a block in a loop over blocks look like turns that keep all they make; the model has
- * as many layers as were called. */
+/* Three layers per block in a loop over blocks look like turns that keep everything they make, but
+ * the model has as many layers as were called. */
 TEST(the_layers_of_a_first_pass_are_not_turns_of_a_loop)
 {
   static const char facts[] =
@@ -287,20 +287,20 @@ TEST(the_layers_of_a_first_pass_are_not_turns_of_a_loop)
       "training 1\nwithin Linear\npassed 30 34\nmodules 34\nhead 0\noptimizer SGD 25165824 "
       "100663296 0\ninput float32 32x1024\nbatch 32 named\n";
   author a;
-  for (int told = 0; told < 2; told++) {
-    start(&a, 4 * GIB, told ? facts : NULL);
+  for (int informed = 0; informed < 2; informed++) {
+    start(&a, 4 * GIB, informed ? facts : NULL);
     run_layers(&a, 34, 3 * MIB, 0, 0);
     for (int turn = 0; turn < 10; turn++)
       for (uint32_t layer = 0; layer < 3; layer++) take(&a, 128 * MIB, layer_stack(&a, layer));
     fail_with(&a, 300 * MIB, layer_stack(&a, 0));
-    if (told) CHECK_TEXT(first_cause(&a), "batch_too_big");
-    if (told) CHECK(strstr(fix_at(&a, 0), "use a batch of ") != NULL);
-    if (!told) CHECK(strcmp(first_cause(&a), "batch_too_big") != 0);
+    if (informed) CHECK_TEXT(first_cause(&a), "batch_too_big");
+    if (informed) CHECK(strstr(fix_at(&a, 0), "use a batch of ") != NULL);
+    if (!informed) CHECK(strcmp(first_cause(&a), "batch_too_big") != 0);
     finish(&a);
   }
 }
 
-/* The driver's context counts in a run's limit: 2 GiB are 1.5 for the allocator. */
+/* The driver's context counts against a run's limit: 2 GiB leave 1.5 for the allocator. */
 TEST(what_the_driver_holds_of_a_limit_is_not_the_allocator_s)
 {
   static const char text[] =

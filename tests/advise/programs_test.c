@@ -1,10 +1,10 @@
-/* The causes of programs written here: recordings made by hand, each with one thing that tells two
- * causes apart. */
+/* Causes of small programs: recordings made by hand, each with one feature that separates two
+ * causes. */
 #include "advise/explain.h"
 #include "base/clock.h"
 #include "harness.h"
 
-/* A recording made by hand: allocations of a program's own lines, nothing else. */
+/* A recording made by hand: only allocations from a program's own lines. */
 typedef struct author {
   recording r;
   uint64_t next;
@@ -80,7 +80,7 @@ typedef struct frame_text {
   uint32_t line;
 } frame_text;
 
-/* Innermost first. */
+/* Adds a stack, innermost frame first. */
 static uint32_t frames_stack(author *a, const frame_text *frames, size_t count) {
   uint32_t ids[8], name_id, file_id, stack_id;
   CHECK(count <= 8);
@@ -99,7 +99,7 @@ static uint32_t frames_stack(author *a, const frame_text *frames, size_t count) 
 #define LAYERS     8
 #define LAYER_SIZE (UINT64_C(32) << 20)
 
-/* The layers of a Sequential share their stack. */
+/* Returns the stack that all layers of a Sequential share. */
 static uint32_t layer_stack(author *a, uint32_t line) {
   const frame_text frames[] = {{"forward", LINEAR, 134},
                                {"_call_impl", MODULE, 1786},
@@ -138,8 +138,8 @@ static const char *first_of(author *a, uint32_t fail_stack_id, double confidence
 }
 
 /* kept.append(model(torch.randn(…)).sum()), or total = total +
- * model(torch.randn(…)).square().mean(): the batch, the model, the loss and the sum on one line,
- * which a turn comes to several times. */
+ * model(torch.randn(…)).square().mean(): the batch, the model, the loss and the sum are on one
+ * line, which a turn visits several times. */
 static const char *cause_of_one_line(bool sums, uint64_t number) {
   author a = {.next = UINT64_C(1) << 40};
   recording_init(&a.r, 0);
@@ -165,14 +165,15 @@ TEST(a_loop_on_one_line_that_keeps_its_graphs_is_not_one_batch)
 {
   CHECK_TEXT(cause_of_one_line(true, 4), "graph_kept");
   CHECK_TEXT(cause_of_one_line(false, 4), "graph_kept");
-  /* A record of whole blocks, as a run's is. */
+  /* A recording of whole blocks, like that of a run. */
   CHECK_TEXT(cause_of_one_line(true, 512), "graph_kept");
   CHECK_TEXT(cause_of_one_line(false, 512), "graph_kept");
 }
 
 #define DROPOUT "site-packages/torch/nn/modules/dropout.py"
 
-/* Trains with dropout, then sums losses on another line, with dropout or without: model.eval(). */
+/* Trains with dropout, then sums losses on another line, with dropout or without it
+ * (model.eval()). */
 static const char *cause_after_training(bool dropout) {
   author a = {.next = UINT64_C(1) << 40};
   recording_init(&a.r, 0);
@@ -191,7 +192,7 @@ static const char *cause_after_training(bool dropout) {
     made[count++] = take_at(&a, LAYER_SIZE, own);
     for (int i = 0; i < LAYERS; i++) made[count++] = take_at(&a, LAYER_SIZE, layer);
     made[count++] = take_at(&a, LAYER_SIZE, drops);
-    made[count++] = take_at(&a, LAYER_SIZE, 0); /* autograd's */
+    made[count++] = take_at(&a, LAYER_SIZE, 0); /* from autograd */
     while (count > 0) give(&a, made[--count], LAYER_SIZE);
   }
   uint32_t line = line_stack(&a, "train.py", 8), last = layer_stack(&a, 9);
@@ -210,7 +211,7 @@ TEST(an_evaluation_is_known_by_the_dropout_it_lacks)
   CHECK_TEXT(cause_after_training(false), "no_grad_missing");
 }
 
-/* The lines that hold most, and the tag that most carries, whatever the cause. */
+/* The lines that hold most, and the tag with the most bytes, are named for every cause. */
 TEST(the_largest_holders_are_named)
 {
   author a = {.next = UINT64_C(1) << 40};
@@ -235,7 +236,7 @@ TEST(the_largest_holders_are_named)
   recording_free(&a.r);
 }
 
-/* The reverse: layers come back as turns do, and keep as much each. */
+/* The reverse case: layers recur like turns and keep as much each. */
 TEST(one_batch_through_many_equal_layers_is_not_a_loop)
 {
   author a = {.next = UINT64_C(1) << 40};
@@ -247,7 +248,7 @@ TEST(one_batch_through_many_equal_layers_is_not_a_loop)
   CHECK_TEXT(first_of(&a, layer, 0.7), "batch_too_big");
 }
 
-/* Importing aside: that is the reader's. */
+/* Without the time to read the file. */
 TEST(a_million_events_take_three_seconds_at_most)
 {
   author a = {.next = UINT64_C(1) << 40};
@@ -267,7 +268,7 @@ TEST(a_million_events_take_three_seconds_at_most)
   explanation_free(&x);
   recording_free(&a.r);
   harness_note("%.2f s", seconds);
-#ifdef NDEBUG /* a build with checks or sanitizers is slower, and may be */
+#ifdef NDEBUG /* a build with checks or sanitizers may be slower */
   CHECK(seconds < 3);
 #endif
 }

@@ -1,4 +1,4 @@
-/* A recording of tests/samples and what is said of it: for the tests of causes and of fixes. */
+/* A recording of tests/samples and its explanation: shared by the tests of causes and of fixes. */
 #ifndef TESTS_ADVISE_SUBJECT_H
 #define TESTS_ADVISE_SUBJECT_H
 

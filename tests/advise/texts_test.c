@@ -1,5 +1,5 @@
-/* Texts as people paste them: kind, first cause, numbers and fixes. All texts are written for this
- * test in the wording of the libraries. */
+/* Error texts as people paste them: kind, first cause, numbers and fixes. All texts were written
+ * for this test in the wording of the libraries. */
 #include <stdlib.h>
 
 #include "advise/clean.h"
@@ -13,13 +13,13 @@
 
 typedef struct sample {
   message_kind kind;
-  uint32_t causes;    /* any of these first */
-  const char *fix;    /* in one of the first three fixes */
-  const char *unsaid; /* in no fix or note; NULL nothing */
+  uint32_t causes;    /* any of these may be first */
+  const char *fix;    /* words that one of the first three fixes must contain */
+  const char *unsaid; /* words that no fix or note may contain; NULL: none */
   const char *text;
 } sample;
 
-/* Does any of the first three fixes hold `words`? */
+/* Returns whether one of the first three fixes contains `words`. */
 static bool advises(const explanation *x, const char *words) {
   for (uint32_t i = 0; i < x->fixes.count && i < 3; i++)
     if (strstr(x->fixes.list[i].change, words) != NULL) return true;
@@ -96,12 +96,12 @@ TEST(a_full_card_gets_changes_for_its_phase)
 TEST(numbers_of_the_card_come_before_the_phase)
 {
   static const sample all[] = {
-      /* 9 of 16 GiB belong to nobody in the text, although it failed in backward */
+      /* the text accounts for only 7 of 16 GiB, although it failed in backward */
       {MESSAGE_TORCH, C(OTHER_PROCESS), "nvidia-smi", NULL,
        "    loss.backward()\nRuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; "
        "15.90 GiB total capacity; 6.10 GiB already allocated; 15.00 MiB free; 6.40 GiB reserved in "
        "total by PyTorch)"},
-      /* more free than asked: not a full device */
+      /* more memory is free than requested: the device is not full */
       {MESSAGE_TORCH, C(UNKNOWN), "page file", "smaller batch",
        "  File \"D:\\a\\b.py\", line 3, in f\nRuntimeError: CUDA out of memory. Tried to allocate "
        "500.00 MiB (GPU 0; 8.00 GiB total capacity; 1.00 GiB already allocated; 5.10 GiB free; "
@@ -128,7 +128,7 @@ TEST(numbers_of_the_card_come_before_the_phase)
   CHECK_SAMPLES(all);
 }
 
-/* Nothing is advised that the version or the platform cannot do. */
+/* No fix is suggested that the version or the platform does not support. */
 TEST(fixes_fit_version_and_platform)
 {
   static const char old[] =
@@ -282,7 +282,7 @@ TEST(host_memory_in_its_spellings)
   CHECK_SAMPLES(all);
 }
 
-/* Wordings that no table has. */
+/* Wordings that are in no table. */
 TEST(unknown_wordings_are_recognised_by_their_words)
 {
   static const sample all[] = {
@@ -360,7 +360,7 @@ TEST(wrapped_and_decorated_lines_are_read)
   }
 }
 
-/* A terminal of 72 columns broke words. */
+/* A terminal of 72 columns wrapped inside words. */
 TEST(a_terminal_s_wrapping_is_undone)
 {
   static const char text[] =
@@ -382,8 +382,8 @@ TEST(a_terminal_s_wrapping_is_undone)
   CHECK_U64(m.cached_bytes, 200 * MIB);
 }
 
-/* Records of one length are not a wrapped line; of a long log the early lines that say nothing go.
- */
+/* Records of equal length are not a wrapped line; early lines of a long log without information are
+ * dropped. */
 TEST(a_long_log_stays_lines)
 {
   buffer log = BUFFER_INIT, out = BUFFER_INIT;
@@ -405,8 +405,8 @@ TEST(a_long_log_stays_lines)
   buffer_free(&out);
 }
 
-/* Without a logger's prefix the records of one length look like a terminal's lines; every one
- * speaks of memory, so only their number can be cut. */
+/* Without a logger's prefix, records of equal length look like lines wrapped by a terminal. Every
+ * line mentions memory, so only their number can be reduced. */
 TEST(a_long_log_of_equal_lines_is_cut_and_not_joined)
 {
   buffer log = BUFFER_INIT, out = BUFFER_INIT;
@@ -425,7 +425,7 @@ TEST(a_long_log_of_equal_lines_is_cut_and_not_joined)
   buffer_free(&out);
 }
 
-/* A DataLoader uses one sentence for every end of a worker. */
+/* A DataLoader prints the same sentence whenever a worker dies. */
 TEST(a_worker_s_end_is_memory_only_with_a_sign_of_it)
 {
   static const struct {
@@ -519,7 +519,7 @@ TEST(a_notebook_s_outputs_are_read_and_its_source_is_not)
   buffer_free(&out);
 }
 
-/* No answer about memory ends without a fix, and an unknown one ends with a command. */
+/* Every answer about memory has a fix, and one with an unknown cause ends with a command. */
 TEST(every_kind_ends_with_a_fix_and_unknown_with_a_command)
 {
   static const char *const all[] = {

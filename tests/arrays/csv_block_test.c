@@ -134,7 +134,7 @@ static size_t random_digits(uint64_t *random, char *to, size_t most) {
   return count;
 }
 
-/* A number in one of many forms: what programs print, and what none does. */
+/* Writes a number in one of many forms: those that programs print, and unusual ones. */
 static size_t random_number(uint64_t *random, char *to) {
   uint64_t bits = harness_random(random);
   double near = (double)(int64_t)bits / 0x1p63 * (double)(1 + (bits & 0xff));
@@ -201,8 +201,8 @@ TEST(every_instruction_set_reads_numbers_as_strtod_does)
   harness_note("%zu sets, the widest %s", count, list[count - 1]->name);
 }
 
-/* Midpoints between two doubles, and their neighbours: where one bit too few of the product
- * shows. */
+/* Midpoints between two doubles, and their neighbours, which show a product with one bit too
+ * few. */
 TEST(halves_round_to_even_in_every_set)
 {
   const csv_loops *list[CSV_LOOPS_MAX];

@@ -5,7 +5,7 @@
 
 #include "harness.h"
 
-/* With the padding that the reader requires. */
+/* Returns the text with the padding that the reader requires. */
 static const char *padded(const char *text) {
   static char room[256];
   snprintf(room, sizeof room - DECIMAL_SLACK, "%s", text);

@@ -3,7 +3,8 @@
 #include "arrays/npy.h"
 #include "harness.h"
 
-/* What numpy.save wrote: the dict, then spaces up to `total` bytes less one, then a newline. */
+/* Checks what numpy.save writes: the dict, then spaces up to `total` bytes less one, then a
+ * newline. */
 static void check_written(dtype type, bool fortran, const uint64_t *shape, uint32_t dims,
                           const char *dict, size_t total) {
   buffer out = BUFFER_INIT;

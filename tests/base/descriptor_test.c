@@ -1,4 +1,4 @@
-/* A file kept open in a program that closes what it did not open. */
+/* Descriptor: a file stays open in a program that closes descriptors it did not open. */
 #include "base/descriptor.h"
 
 #include <fcntl.h>

@@ -75,7 +75,7 @@ TEST(locks_taken_in_rising_rank_and_given_in_any_order_are_fine)
 }
 
 #ifdef STOWAGE_CHECKS
-/* The signal a child dies of when it does `what`. */
+/* Returns the signal that kills a child which runs `what`. */
 static int dies_of(void (*what)(void)) {
   fflush(NULL);
   pid_t child = fork();

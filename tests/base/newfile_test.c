@@ -12,7 +12,7 @@
 
 static char folder[256];
 
-/* A separate folder for each test, which becomes the current one. */
+/* Creates a separate folder for each test and makes it the current one. */
 static void enter(void) {
   snprintf(folder, sizeof folder, "%s/stowage-newfile-XXXXXX",
            getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");

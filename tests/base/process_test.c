@@ -1,4 +1,4 @@
-/* Process: this one, one that ended, and one that does not exist. */
+/* Process: the current one, one that ended, and one that does not exist. */
 #include "base/process.h"
 
 #include <pthread.h>

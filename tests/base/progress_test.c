@@ -1,4 +1,4 @@
-/* Progress: the line's amounts, rate and time left; silence where there is no terminal. */
+/* Progress: the line's amounts, rate and time left; nothing is printed without a terminal. */
 #include "base/progress.h"
 
 #include <unistd.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The command as a whole: JSON that parses whatever the machine, colours on a terminal only, output that cannot be written,
-# help for every verb, completion that completes.
+# The command as a whole: JSON that parses on every machine, colours only on a terminal, output that cannot be written, help for
+# every verb, and completion.
 . "$(dirname "$0")/../guards/lib.bash"
 unset STOWAGE_DEVICE NO_COLOR
 export TERM=xterm
@@ -18,7 +18,7 @@ else
   check no_gpu_is_said_plainly no_gpu
 fi
 
-# A terminal as far as the program can tell: python's pty. Prints what it printed.
+# Runs the command on a terminal (python's pty) and prints its output.
 on_terminal() {
   python3 - "$@" << 'END'
 import os, pty, subprocess, sys
@@ -61,7 +61,7 @@ helps() {
 }
 check "help_of_every_verb_begins_with_an_example" helps
 
-# complete WORD…: what bash offers for the last one.
+# complete WORD…: prints what bash offers for the last word.
 complete_words() {
   bash -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _stowage; echo "${COMPREPLY[*]}"' _ "$build/completions/stowage" "$@"
 }
@@ -71,7 +71,7 @@ completes() {
     complete_words stowage '' | grep_all -w completion && ! complete_words stowage '' | grep_all probe-host
 }
 check bash_completes_verbs_and_options completes
-# Values of options, with = and without; after `run --` the user's command and files, and no options of ours.
+# Values of options, with = and without; after `run --`, the user's command and files, and none of our options.
 touch "$folder/train_me.py"
 values() {
   [ "$(complete_words stowage convert --to perf)" = perfetto ] && [ "$(complete_words stowage replay --policy torch_e)" = torch_expandable ] &&
@@ -96,7 +96,7 @@ if has fish; then
 else
   skip "fish_completes_verbs_values_and_commands: no fish"
 fi
-# --install writes to the user's own folder, again over its own file, and never over another's or through a link.
+# --install writes to the user's own folder, also over its own file, but never over another file or through a link.
 installs() {
   local home=$folder/home shell file
   mkdir -p "$home"
@@ -121,7 +121,8 @@ END
 check completion_is_installed_for_the_user installs
 if has zsh; then check zsh_reads_its_completion zsh -n "$build/completions/_stowage"; else skip "zsh_reads_its_completion: no zsh"; fi
 
-# The other package called stowage: its command earlier on the path, its metadata in the environment of a command on the path.
+# The other package called stowage: its command is earlier on the path, or its metadata is in the environment of a command on the
+# path.
 other=$folder/other
 mkdir -p "$other/bin" "$other/lib/python3.11/site-packages/stowage-1.2.3.dist-info"
 printf '#!/usr/bin/python3\nfrom stowage import main\nmain()\n' > "$other/bin/stowage"
@@ -147,7 +148,7 @@ incomplete() {
     grep -qE '^install +broken +libstowage-shim-alias.so' "$folder/found"
 }
 check doctor_finds_an_incomplete_installation incomplete
-# Without a driver each piece of advice stands once.
+# Without a driver, each piece of advice appears once.
 once() {
   "$stowage" doctor > "$folder/found"
   grep -qE '^driver +none ' "$folder/found" || { echo "a driver is here"; return 0; }
@@ -156,7 +157,7 @@ once() {
 }
 check doctor_says_each_thing_once once
 
-# Frameworks are found by name and never imported: a python3 that says where to look, and files that would fail to import.
+# Frameworks are found by name and never imported: a python3 that prints where to look, and files that would fail to import.
 mkdir -p "$folder/bin" "$folder/first/torch" "$folder/first/torch-9.9.1+cu999.dist-info" "$folder/second/torch-1.0.dist-info" \
   "$folder/second/cupy_cuda12x-13.2.0.dist-info" "$folder/second/numpy-1.24.2-py3.11.egg-info" "$folder/second/torchvision-5.dist-info"
 echo 'raise SystemExit("imported")' > "$folder/first/torch/__init__.py"
@@ -177,7 +178,7 @@ check doctor_says_that_there_is_no_python no_python
 printf '#!/bin/sh\nexec sleep 100\n' > "$folder/bin/python3"
 slow_python() {
   local started=$SECONDS
-  PATH=$folder/bin:$PATH timeout 20 "$stowage" doctor --device sim:1G | grep -E '^python +none +python3 did not answer' && [ $((SECONDS - started)) -lt 15 ]
+  PATH=$folder/bin:$PATH timeout 20 "$stowage" doctor --device sim:1G | grep -E '^python +none +python3 did not respond' && [ $((SECONDS - started)) -lt 15 ]
 }
 check a_python_that_hangs_does_not_hang_doctor slow_python
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# stowage convert against Python: what Python pickles is read in every protocol and shape, and what is written is what
-# Python reads. The counts are made by Python from the same objects.
+# Compares stowage convert with Python: everything that Python pickles is read in every protocol and shape, and Python reads
+# everything that is written. Python computes the counts from the same objects.
 . "$(dirname "$0")/../guards/lib.bash"
 export STOWAGE=$stowage DATA=$source_dir/tests/samples
 if ! has python3; then skip "convert: no python3 to compare with"; finish; fi
@@ -177,7 +177,7 @@ assert [r["kind"] for r in rows if not r["kind"].startswith("mark")] == [e["acti
 END
 
 test_py pftrace_has_every_allocation_with_its_call_stack << 'END'
-# A reader of our own: protobuf fields by number (perfetto/protos/trace). tests/long/perfetto.sh uses Perfetto's own definitions.
+# Our own reader: protobuf fields by number (perfetto/protos/trace). tests/long/perfetto.sh uses Perfetto's own definitions.
 def fields(data):
     at = 0
     def number():
@@ -228,7 +228,7 @@ assert ended == sum(e["action"] == "free_completed" for e in trace) and dumps
 END
 
 test_py tensorboard_reads_its_events << 'END'
-# A reader of our own first: records with their masked CRC32C, then protobuf fields by number (tensorflow/core/util/event.proto,
+# First our own reader: records with their masked CRC32C, then protobuf fields by number (tensorflow/core/util/event.proto,
 # framework/summary.proto): Event {1 wall_time, 2 step, 3 file_version, 5 summary}, Summary {1 value}, Value {1 tag, 2 simple}.
 table = []
 for i in range(256):
@@ -289,7 +289,7 @@ assert len(steps) == 1764 and steps == sorted(steps), len(steps)
 live, reserved = curves.pop("memory/device 0/live_bytes"), curves.pop("memory/device 0/reserved_bytes")
 assert not curves and len(live) == len(reserved) == len(steps)
 assert abs(max(live) / 2**30 - 14.85) < 0.01 and abs(max(reserved) / 2**30 - 14.955) < 0.01
-# And TensorBoard's own, where it is.
+# Then TensorBoard's own reader, if it is installed.
 import importlib.util
 if importlib.util.find_spec("tensorboard"):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -307,7 +307,7 @@ if importlib.util.find_spec("tensorboard"):
 END
 python3 -c 'import tensorboard' 2> /dev/null || skip "convert: tensorboard_reads_its_events by TensorBoard itself: it is not installed"
 
-# PyTorch's own viewer, loaded by its file: the rest of PyTorch takes seconds to import and is not needed.
+# PyTorch's own viewer, loaded from its file: importing the rest of PyTorch takes seconds and is not needed.
 export VIEWER=
 for python in python3 /usr/bin/python3; do
   [ -n "$VIEWER" ] || VIEWER=$("$python" -c 'if 1:

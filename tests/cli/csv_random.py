@@ -23,7 +23,7 @@ def quoted(text):
 
 
 def field(rng, text, delimiter):
-    """Quoted where it must be, and sometimes where it need not be."""
+    """Quotes a field if it must be quoted, and sometimes if it need not be."""
     if any(c in text for c in '"\n\r,;\t|') or text.startswith(" ") or rng.random() < 0.2:
         return quoted(text)
     return text

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# stowage inspect against NumPy and SciPy: they write the files and say what is in them.
-# STOWAGE_TEST_PYTHON names another Python that has both.
+# Compares stowage inspect with NumPy and SciPy, which write the files and know their contents. STOWAGE_TEST_PYTHON names another
+# Python that has both.
 . "$(dirname "$0")/../guards/lib.bash"
 export STOWAGE=$stowage
 . "$source_dir/tests/cli/numpy.bash"
@@ -206,7 +206,7 @@ with open("big.npy", "wb") as f:
 facts = inspect("big.npy", "--memory", "8M")
 assert facts["smallest_dtype"] == "float64", facts  # only the last value needs it
 assert facts["peak_memory_bytes"] < (8 + 16) << 20, facts["peak_memory_bytes"]
-# Rows of megabytes are held once, not by every thread. (A sanitizer would keep what is freed.)
+# Rows of megabytes are held once, not by every thread. (A sanitizer would keep freed memory.)
 os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1:thread_local_quarantine_size_kb=64"
 with open("long.csv", "w") as f:
     f.writelines(f"{i}," + "x" * 7_000_000 + f"{i}\n" for i in range(24))

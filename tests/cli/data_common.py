@@ -1,4 +1,4 @@
-"""Shared by the tests of the data verbs: running the command, random arrays, and what NumPy says about them."""
+"""Shared by the tests of the data verbs: runs the command, makes random arrays, and computes their facts with NumPy."""
 import json
 import os
 import subprocess
@@ -26,7 +26,7 @@ def inspect(*words, fails=False):
 
 
 def large_files():
-    """What jobs in parts are tried on: whole numbers, the same but for the last, floats of the other byte order."""
+    """Writes files for jobs in parts: whole numbers, the same with another last value, floats in the other byte order."""
     own = np.random.default_rng(3)
     a = own.integers(0, 200, 300_000).astype("f8")
     np.save("a.npy", a)
@@ -72,7 +72,7 @@ def shrink(*words):
 
 
 def same(a, b):
-    """Every value, the sign of zero and the place of NaN included, whatever the type became."""
+    """Compares every value, including the sign of zero and the position of NaN, whatever the type became."""
     if a.shape != b.shape:
         return False
     if a.dtype.kind not in "fiub":
@@ -91,7 +91,7 @@ def _written_out(t, name):
 
 
 def texts(t, name):
-    """A column of text of an npz that shrink wrote: a list of str."""
+    """Returns a text column of an npz that shrink wrote, as a list of str."""
     if name + ".codes" not in t.files:
         return _written_out(t, name)
     words = _written_out(t, name + ".words")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# make demo shows that it is building, shows each job, and ends with commands that exist.
+# make demo reports that it builds, shows each job, and ends with commands that exist.
 . "$(dirname "$0")/../guards/lib.bash"
-# The script with a build that takes a second and a command that says what it was asked: a tree of its own.
+# A separate tree: the script with a build that takes a second and a command that prints its arguments.
 mkdir -p "$folder/tree/tools"
 cp "$source_dir/tools/demo.sh" "$folder/tree/tools/"
 cat > "$folder/tree/tools/build.sh" << 'END'

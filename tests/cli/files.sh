@@ -2,10 +2,10 @@
 # Outputs: planted links are not followed, the input is never overwritten, a path of any length does no harm, modes stay.
 . "$(dirname "$0")/../guards/lib.bash"
 cd "$folder" || exit 1
-# fails CODE COMMAND…: the command ends with that code; what it said is in `said`.
+# fails CODE COMMAND…: the command must end with that code; `said` gets its output.
 fails() { local code=$1 got; shift; "$@" > said 2>&1; got=$?; [ "$got" = "$code" ] || { echo "exit $got: $*"; cat said; return 1; }; }
 same() { cmp "$1" "$2" > /dev/null || { echo "$1 was changed"; return 1; }; }
-# A CSV of numbers and an RMM log: inputs that need nothing but this shell.
+# A CSV of numbers and an RMM log: inputs that need only this shell.
 { echo a,b; for i in $(seq 300); do echo "$i,$((i * i))"; done; } > in.csv
 printf 'Thread,Time,Action,Pointer,Size,Stream\n1,10:00:00:000001,allocate,0x7f0000000000,1024,0\n1,10:00:00:000002,free,0x7f0000000000,1024,0\n' > in.rmm
 cp in.csv in.csv.was; cp in.rmm in.rmm.was
@@ -58,7 +58,7 @@ a_path_of_4095_bytes_does_no_harm() {
    part=$(printf 'e%.0s' $(seq $((3880 - ${#deep} - 1)))); mkdir "$part" && echo "$deep/$part" > "$folder/deep") || return 1
   deep=$(cat "$folder/deep")
   for length in 4095 4090 4087 4080 4060 4048 4046; do
-    # "/" and a name that ends in .npz, so that the whole has `length` bytes.
+    # A path of `length` bytes that ends in .npz.
     path=$deep/$(printf 'x%.0s' $(seq $((length - ${#deep} - 5)))).npz
     [ "${#path}" = "$length" ] || { echo "the path has ${#path} bytes"; return 1; }
     echo old > "$path" || return 1

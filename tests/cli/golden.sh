@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The command's output against tests/golden/*.txt. Such a file is a session: lines that begin with "$ " are run by bash in
-# an empty folder (`data` is tests/samples there), and what they print, errors too, must be the lines that follow; "exit N"
-# after them where N is not 0. $STANDIN is the folder of the stand-in drivers. What differs from machine to machine is replaced first (below).
-# The ```console blocks of README.md are such a session too, so what it shows is what happens.
-# STOWAGE_UPDATE=1 writes the files anew: look at the difference before keeping it.
+# Compares the command's output with tests/golden/*.txt. Such a file is a session: bash runs the lines that begin with "$ " in an
+# empty folder (`data` is tests/samples there). Their output, including errors, must equal the lines that follow, with "exit N"
+# at the end if N is not 0. $STANDIN is the folder of the stand-in drivers. Text that differs from machine to machine is replaced
+# first (below). The ```console blocks of README.md are such a session too, so they stay true. STOWAGE_UPDATE=1 rewrites the
+# files: check the difference before you commit it.
 . "$(dirname "$0")/../guards/lib.bash"
 export PATH=$build:$PATH LC_ALL=C.UTF-8
 export XDG_CACHE_HOME=$folder/cache STANDIN=$build/tests/standin

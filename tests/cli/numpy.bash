@@ -1,19 +1,19 @@
-# Sourced by the tests that need NumPy and SciPy: $python is one that has both. STOWAGE_TEST_PYTHON names it where neither the
-# first python3 of the path nor the system's own does.
+# Sourced by the tests that need NumPy and SciPy: $python has both. STOWAGE_TEST_PYTHON names it if neither the first python3 on
+# the path nor the system's own does.
 has_numpy() { has "$1" && "$1" -c 'import numpy, scipy.sparse' 2> /dev/null; }
 require_numpy() { # NAME: the test; ends it where there is none
   for python in "${STOWAGE_TEST_PYTHON:-python3}" /usr/bin/python3; do
     if has_numpy "$python"; then return; fi
   done
-  # On a machine that only tests, a missing peer would hide everything the test holds.
+  # On a machine that only runs tests, a missing package would hide everything that the test checks.
   if [ "${CI:-}" = true ]; then fail "$1: no python3 with numpy and scipy"; else skip "$1: no python3 with numpy and scipy to compare with"; fi
   finish
 }
-# common_py: the program is standard input, after data_common.py; it runs in this folder.
+# common_py: runs the program on standard input, after data_common.py, in this folder.
 common_py() {
   { echo "from data_common import *"; cat; } | PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$source_dir/tests/cli "$python" -
 }
-# test_py NAME: the program is standard input, after data_common.py and the lines in $prelude; it runs in a folder of its own.
+# test_py NAME: runs the program on standard input, after data_common.py and the lines in $prelude, in its own folder.
 prelude=
 test_py() {
   { echo "from data_common import *"; printf '%s\n' "$prelude"; cat; } > "$folder/test.py"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A slice of the failed-allocation sweep (tests/oom/sweep.py): thirty allocations of every verb. STOWAGE_OOM_SEED chooses
-# others; tests/long/oom_sweep.sh tries them all.
+# A part of the failed-allocation sweep (tests/oom/sweep.py): thirty allocations of every verb. STOWAGE_OOM_SEED chooses others;
+# tests/long/oom_sweep.sh tries all of them.
 . "$(dirname "$0")/../guards/lib.bash"
 library=$build/tests/oom/libfailing_malloc.so
 if ! has python3; then skip "oom_slice: python3 is not here"; finish; fi

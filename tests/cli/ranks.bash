@@ -1,4 +1,4 @@
-# Sourced by the tests of jobs by several ranks: how they are started.
+# Sourced by the tests of jobs with several ranks: starts the ranks.
 launcher=mpirun
 ranks() { # N COMMAND…
   local n=$1; shift

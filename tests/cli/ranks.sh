@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Jobs cut among the ranks of an MPI job: the same bytes, the same words and the same exit code as by one process.
+# Jobs split among the ranks of an MPI job give the same bytes, the same messages and the same exit code as one process.
 . "$(dirname "$0")/../guards/lib.bash"
 export STOWAGE=$stowage NO_COLOR=1
 . "$source_dir/tests/cli/numpy.bash"
@@ -22,9 +22,9 @@ table("bare.csv", None, ([i % 77, -i] for i in range(n)))
 table("crlf.csv", ["a", "b"], ([i, i * 0.5] for i in range(n)), "\r\n")
 words = ["Oslo", "Zürich", "New, York", "", "two\nlines", 'a "q"', "a\n\nb,c\n"]
 table("text.csv", ["i", "city", "x"], ([i, random.choice(words) if i > 5 else "", random.random()] for i in range(n)))
-# Rows of many lines, most with the right number of commas: where one begins cannot be seen.
+# Rows of many lines, most with the right number of commas: the start of a row cannot be recognized.
 table("lines.csv", ["i", "story"], ([i, "\n".join(f'{k}, of {i} "x"' for k in range(random.randint(1, 60)))] for i in range(1500)))
-# Text that comes late, numbers behind it, words that are nothing in a column of numbers.
+# Text that comes late, numbers after it, and words for missing values in a column of numbers.
 table("mixed.csv", ["a", "b", "c", "d"], ([i, "" if i < n // 2 else f"w{i % 50}" if i < n * 3 // 4 else i % 7, "x" if i == n - 1 else i,
                                            "NA" if i % 3 else "z"] for i in range(n)))
 table("late.csv", ["a", "b"], [["", i] for i in range(n // 3)] + [[f"t{i % 300}", i] for i in range(n // 3)] + [[i, i + 0.5] for i in range(n // 3)])
@@ -102,7 +102,7 @@ else
   for job in "npz numbers.csv --tolerance 1e-3" "npy numbers.csv --tolerance abs:1e-3" "npy bare.csv" "npz crlf.csv" "npz late.csv" "npz inch.csv" \
     "npy blank.csv" "npz many.csv" "npz mixed.csv --dry-run" "npz text.csv --memory 4M --threads 2"; do agree "2 5" "$job"; done
   for job in "npy few.csv" "npz one.csv" "npz names.csv" "npz c.npy" "npz numbers.csv.gz"; do agree 5 "$job"; done
-  # What is wrong stands in the last range, in the middle, in two places; texts, types and numbers that do not fit.
+  # The error is in the last range, in the middle, or in two places; texts, types and numbers that do not fit.
   for job in "npz ragged.csv" "npz open.csv" "npy word.csv" "npz word.csv" "npz nul.csv" "npy text.csv" "npy c.npy --dtype f16" \
     "npy numbers.csv --dtype u8" "npz numbers.csv --dtype f16 --tolerance 1e-9" "npz many.csv --memory 4M" "npy nowhere.csv"; do agree 3 "$job"; done
   check ranks_stay_in_their_budget in_budget

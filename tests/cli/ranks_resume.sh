@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Jobs by several ranks, killed at a checkpoint and resumed: the same bytes as by one process in one go, and nothing left beside them.
-# Every checkpoint waits for the disk, which is not what is tried here: in memory, where there is room.
+# Jobs with several ranks, killed at a checkpoint and resumed, give the same bytes as one process without interruption, and leave
+# no other files. Checkpoints wait for the disk, which is not tested here, so the files are in memory if there is space.
 if [ "$(df -m --output=avail /dev/shm 2> /dev/null | tail -n 1)" -gt 1024 ] 2> /dev/null; then export TMPDIR=/dev/shm; fi
 . "$(dirname "$0")/../guards/lib.bash"
 export LD_PRELOAD=$build/tests/cli/libkill_at_checkpoint.so # acts where STOWAGE_DIE_AT_CHECKPOINT is set

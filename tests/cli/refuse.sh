@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Files that must be refused, one line of the list after another: each with the file's name and a reason, never with a crash.
+# Files that must be refused, one per line of the list: each with the file's name and a reason, never with a crash.
 . "$(dirname "$0")/../guards/lib.bash"
 export STOWAGE=$stowage
 . "$source_dir/tests/cli/numpy.bash"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# replay, tune, report and explain: figures of runs that fail are not compared, and a size that no device can hold is
-# answered at once.
+# replay, tune, report and explain: figures of runs that fail are not compared, and a size that no device can hold is answered
+# immediately.
 . "$(dirname "$0")/../guards/lib.bash"
 if ! has python3; then skip "replay: python3 is not here"; finish; fi
 cd "$folder" || exit 1
@@ -17,7 +17,7 @@ plain = next(r for r in rows if r["settings"] == "")
 best = next(r for r in rows if r["best"])
 live = json.load(open("plain.json"))[0]["peak_live_bytes"]
 assert not plain["finishes"] and best["finishes"] and best["settings"] == "max_split_size_mb:32", (plain, best)
-# The plain run failed: what it had reserved by then is no measure.
+# The plain run failed, so what it had reserved by then is not comparable.
 assert all(r["peak_reserved_saved_bytes"] is None for r in rows), rows
 assert best["min_limit_saved_bytes"] == plain["min_limit_bytes"] - best["min_limit_bytes"] == 220 << 20
 text = open("tune.txt").read()

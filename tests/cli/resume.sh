@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Long jobs, killed at every checkpoint and resumed: the same bytes as in one go.
-# Every checkpoint waits for the disk, which is not what is tried here: in memory, where there is room.
+# Long jobs, killed at every checkpoint and resumed, give the same bytes as without interruption. Checkpoints wait for the disk,
+# which is not tested here, so the files are in memory if there is space.
 if [ "$(df -m --output=avail /dev/shm 2> /dev/null | tail -n 1)" -gt 1024 ] 2> /dev/null; then export TMPDIR=/dev/shm; fi
 . "$(dirname "$0")/../guards/lib.bash"
 export LD_PRELOAD=$build/tests/cli/libkill_at_checkpoint.so # acts where STOWAGE_DIE_AT_CHECKPOINT is set
@@ -17,7 +17,7 @@ thin[500:] = rng.random((500, 300))  # looks thin for a while
 np.save("half.npy", thin)
 for name, save in ("m.npz", np.savez), ("z.npz", np.savez_compressed):
     save(name, a=a, b=rng.standard_normal((400, 300)), t=np.array(["é", "bcd"] * 9000), e=np.zeros((0, 4)), c=rng.integers(0, 9, 200_000))
-# More than two of the blocks that deflated members are made of.
+# More than two of the blocks of deflated members.
 np.savez_compressed("blocks.npz", x=np.repeat(rng.integers(0, 30, 5_000) + 0.1, 1000))
 m = sp.random(2000, 1500, 0.05, "csr", random_state=1)
 sp.save_npz("s.npz", m, compressed=False)
@@ -43,7 +43,7 @@ jobs=("npy a.npy" "npy b.npy" "npy a.npy --dtype u8" "npy c.npy --tolerance 1e-3
   "npz thin.npy" "npz thin_f.npy --tolerance 1e-3" "npz half.npy" "npz c.npy --tolerance 1e-3" "npz r.bin --from-dtype f32" "npz m.npz" "npz m.npz --tolerance 1e-3"
   "npz z.npz" "npz blocks.npz" "npz s.npz" "npz sz.npz --tolerance abs:1e-2" "npz t.csv --tolerance abs:1e-3" "npz w.csv" "npz w.csv.gz" "npz d.csv --memory 4M" "npz d.csv --memory 24M")
 
-# A file larger than the limit fails with EFBIG, as a full disk fails with ENOSPC.
+# A file that exceeds the limit fails with EFBIG, as a full disk fails with ENOSPC.
 full_disk() { # EXT KIB WORDS…: fails for want of room, keeps what is done, and goes on with it
   local out=out.$1 whole=whole.$1 kib=$2; shift 2
   "$stowage" shrink --force "$@" -o "$whole" > /dev/null || return 1
@@ -80,8 +80,8 @@ resumes() { # POINTS EXT WORDS…: killed at checkpoint 1, 2, … until it ends 
   echo "$kills kills"
   [ "$kills" -ge 2 ]
 }
-# A rank or a thread more changes nothing, so it may also be resumed with others. `make test-long` kills at all six places, `make
-# test` at three of them, the other three for every second job.
+# Another number of ranks or threads changes nothing, so a job may also be resumed with others. `make test-long` kills at all six
+# places; `make test` at three of them, and at the other three for every second job.
 number=0
 for job in "${jobs[@]}"; do
   read -ra words <<< "$job"
@@ -116,7 +116,7 @@ other_input() { # a checkpoint of another input, or of other options, is not bel
 }
 check a_checkpoint_of_another_job_is_not_believed other_input
 
-locked() { # two runs to one output: the second is told
+locked() { # two runs to one output: the second is refused
   rm -f out.npy*
   exec 8> out.npy.partial
   flock 8 || return 1
@@ -157,7 +157,7 @@ gone() { # what the notes speak of is gone: the run begins at the start
   done
 }
 check notes_of_files_that_are_gone_are_not_believed gone
-# Ctrl-C names --resume, ends as the signal does, and the run goes on to the same bytes.
+# Ctrl-C mentions --resume, ends as the signal does, and the resumed run gives the same bytes.
 cat > interrupt.py << 'END'
 import os, signal, subprocess, sys, time
 import numpy as np

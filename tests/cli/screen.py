@@ -16,7 +16,7 @@ failed = 0
 
 
 def terminal(width, *words, **variables):
-    """The output of the command on a terminal, and its exit code."""
+    """Returns the output of the command on a terminal, and its exit code."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
@@ -63,7 +63,7 @@ for name, words in verbs.items():
         lines = plain(text).split("\n")
         long = [line for line in lines if len(line) > width and not re.match(r" *(export|stowage|python3?) \S", line)]
         check(f"{name}_fits_{width}_columns", not long and len(lines) > 3, long or lines)
-    # What is printed into a pipe is the same text, without wrapping and colours.
+    # Output to a pipe is the same text without wrapping and colours.
     if name in ("explain", "help"):
         piped = subprocess.run([stowage, *words], capture_output=True, text=True).stdout
         check(f"{name}_has_all_its_words", plain(terminal(60, *words)[0]).split() == piped.split(), piped)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A setuid stowage takes no library from the variables of whoever starts it.
+# A setuid stowage loads no library that the variables of its caller name.
 . "$(dirname "$0")/../guards/lib.bash"
 if [ "$(id -u)" -ne 0 ] || ! has chown; then skip "secure: needs root to make a setuid copy"; finish; fi
 chmod 755 "$folder"
@@ -19,7 +19,7 @@ __attribute__((constructor)) static void tell(void) {
 END
 if ! cc -shared -fPIC -o "$folder/tell.so" "$folder/tell.c" 2> /dev/null; then skip "secure: no compiler"; finish; fi
 chmod 755 "$folder/tell.so"
-export STOWAGE_HDF5_LIBRARY=$folder/tell.so TELL=$folder/told
+export STOWAGE_HDF5_LIBRARY=$folder/tell.so TELL=$folder/loaded
 : > "$TELL"
 chmod 666 "$TELL"
 "$stowage" inspect "$folder/a.h5" > "$folder/plain" 2>&1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# stowage shrink against NumPy and SciPy: they read every output and must find every value.
-# STOWAGE_TEST_PYTHON names another Python that has both.
+# Compares stowage shrink with NumPy and SciPy: they read every output and must find every value. STOWAGE_TEST_PYTHON names
+# another Python that has both.
 . "$(dirname "$0")/../guards/lib.bash"
 export STOWAGE=$stowage
 . "$source_dir/tests/cli/numpy.bash"
@@ -175,7 +175,7 @@ for trial in range(40 if in_full else 12):  # and in the other formats SciPy sav
         assert n.format == m.format and n.shape == m.shape and np.array_equal(m.toarray(), n.toarray()), m.format
         places = np.load("b.npz")
         assert all(places[k].dtype == np.uint16 for k in ("row", "col", "indices") if k in places.files)
-        # Where places stand twice SciPy adds them up, which int8 may not hold.
+        # SciPy adds up entries at the same position, which int8 may not hold.
         assert n.data.size == 0 or (n.data.dtype == m.data.dtype if m is twice else n.data.dtype.itemsize <= 2)
         assert inspect("b.npz")["bytes"] == facts["bytes_after"], facts
 for trial in range(40 if in_full else 12):  # arrays in one, three and more dimensions, as SciPy saves them since 1.13; the members alone, for those before it
@@ -361,7 +361,7 @@ with open("m.csv", "w") as f:
 shrink("m.csv", "-o", "m.npz")
 m = np.load("m.npz")
 assert texts(m, "a") == ["1", "007", "x y", ""] and texts(m, "b") == ["NA", "x", "null", "99999999999999999999"]
-# A word that is nothing among numbers begins many windows, which threads read before they know that the column is text.
+# Many windows begin with a word for a missing value among numbers; threads read them before they know that the column is text.
 rows = [("z" if i % 3 == 0 else "NA", i, "x" if i == 59_999 else i) for i in range(60_000)]
 with open("m.csv", "w") as f:
     f.writelines(f"{a},{b},{c}\n" for a, b, c in rows)

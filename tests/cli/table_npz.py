@@ -1,4 +1,4 @@
-"""The columns of a table that `stowage shrink` wrote as npz, read with the standard library alone."""
+"""Reads the columns of a table that `stowage shrink` wrote as npz, with the standard library alone."""
 
 import array
 import ast
@@ -14,7 +14,7 @@ def _half(bits):
 
 
 def read_npy(bytes_):
-    """(dtype, shape, values) of an npy file in memory."""
+    """Returns (dtype, shape, values) of an npy file in memory."""
     length = int.from_bytes(bytes_[8:10], "little")
     header = ast.literal_eval(bytes_[10 : 10 + length].decode("latin-1"))
     body, kind = bytes_[10 + length :], header["descr"]
@@ -31,7 +31,7 @@ def read_npy(bytes_):
 
 
 def texts(members, name):
-    """The texts that NAME.bytes and, where their lengths differ, NAME.offsets hold."""
+    """Returns the texts in NAME.bytes and, if their lengths differ, NAME.offsets."""
     _, shape, data = members[name + ".bytes"]
     data = bytes(data)
     if name + ".offsets" in members:
@@ -42,7 +42,7 @@ def texts(members, name):
 
 
 def read_columns(path):
-    """{column: values} in the order of the file; text as str."""
+    """Returns {column: values} in the order of the file; text as str."""
     with zipfile.ZipFile(path) as archive:
         members = {name[: -len(".npy")]: read_npy(archive.read(name)) for name in archive.namelist()}
     columns = {}

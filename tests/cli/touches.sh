@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A trace with launches and touches, written from docs/trace-format.md by a program that knows nothing else, is read whole.
+# Reads a complete trace with launches and touches that a program wrote from docs/trace-format.md alone.
 . "$(dirname "$0")/../guards/lib.bash"
 if ! has python3; then skip "touches: no python3"; finish; fi
 cat > "$folder/write.py" << 'END'
@@ -24,7 +24,7 @@ whole() {
     grep_all '"skipped_events": 0' < "$folder/json"
 }
 check every_launch_and_touch_is_read whole
-# One launch and one touch a line of csv; Perfetto's format has neither, and that is said.
+# The csv has one line per launch and per touch; Perfetto's format has neither, and a message says so.
 rows() { "$stowage" convert "$1" "$folder/c.csv" > /dev/null && [ "$(grep -c ',launch,' "$folder/c.csv")" = 9000 ]; }
 check converted_traces_keep_them rows "$folder/b.stow"
 left() { "$stowage" convert "$folder/b.stow" "$folder/d.json" | grep_all '18000 events have no word'; }

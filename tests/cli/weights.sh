@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# stowage shrink, merge and inspect on model files: what they write, refuse and leave behind. Python's own library is enough.
+# stowage shrink, merge and inspect on model files: what they write, refuse and leave behind. Needs only Python's standard
+# library.
 . "$(dirname "$0")/../guards/lib.bash"
 cd "$folder" || exit 1
 cat > files.py << 'END'
@@ -81,7 +82,7 @@ refuses code_in_a_pickle 1 "could run code" shrink evil.pt -o x.safetensors
 refuses an_adapter_without_config 2 'adapter_config' merge in.safetensors half.safetensors -o merged.safetensors
 refuses diff_needs_two 2 'two models' inspect --diff in.safetensors
 
-# A run that is killed leaves its partial file; --resume gives what an uninterrupted run gives.
+# A run that is killed leaves its partial file; --resume gives the same result as an uninterrupted run.
 python3 - << 'END'
 import json, os, struct
 shape = [2048, 4096]

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A model with the tensor sizes of Llama 3 70B, as files of holes: listed, planned and read in part in bounded memory. The whole of it
-# is read by tests/long/weights_70b.sh.
+# A model with the tensor sizes of Llama 3 70B in sparse files: listed, planned and partly read in bounded memory.
+# tests/long/weights_70b.sh reads all of it.
 . "$(dirname "$0")/../guards/lib.bash"
 cd "$folder" || exit 1
 if ! python3 "$source_dir/tests/cli/weights_70b.py" model; then skip "weights_70b: this file system has no room for files of holes"; finish; fi
-# A verb's own peak, over a budget of 32 MiB: at most 64 MiB above it.
+# The peak of a verb with a budget of 32 MiB: at most 64 MiB above it.
 check a_model_of_70b_is_inspected_in_bounded_memory bash -c "$stowage inspect model --vram 80G --json --memory 32M > facts.json && python3 -c '
 import json
 r = json.load(open(\"facts.json\"))

@@ -11,7 +11,7 @@
 
 static const budget small = {.bytes = BUDGET_LEAST};
 
-/* A file in the current folder of the test, removed by the caller. */
+/* Writes a file in the test's current folder; the caller removes it. */
 static const char *write_file(const char *name, const void *bytes, size_t count) {
   static char path[128];
   snprintf(path, sizeof path, "/tmp/stowage-array-%ld-%s", (long)getpid(), name);

@@ -36,8 +36,8 @@ static int made_schema(struct ArrowArrayStream *s, struct ArrowSchema *out) {
   return 0;
 }
 
-/* The first column begins at an offset inside its buffers, and what lies under its nulls would need
- * 64 bits. */
+/* Makes batches whose first column begins at an offset inside its buffers; the bytes under its
+ * nulls would need 64 bits. */
 static int made_next(struct ArrowArrayStream *s, struct ArrowArray *out) {
   made *m = s->private_data;
   *out = (struct ArrowArray){0};
@@ -48,7 +48,7 @@ static int made_next(struct ArrowArrayStream *s, struct ArrowArray *out) {
   arrow_array_make(whole, ROWS, 2, 0);
   arrow_array_make(real, ROWS, 2, 0);
   whole->offset = OFFSET;
-  whole->null_count = -1; /* not counted, as producers may say */
+  whole->null_count = -1; /* not counted, which producers may do */
   uint8_t *bits = arrow_buffer(whole, 0, 2);
   int64_t *values = arrow_buffer(whole, 1, (ROWS + OFFSET) * sizeof *values);
   double *reals = arrow_buffer(real, 1, ROWS * sizeof *reals);

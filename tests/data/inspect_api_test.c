@@ -7,7 +7,7 @@
 
 #include <stowage/shrink.h>
 
-/* A raw file of `count` float64 values, 0 to 199. */
+/* Writes a raw file of `count` float64 values, 0 to 199. */
 static const char *raw_file(size_t count) {
   static char path[4096];
   snprintf(path, sizeof path, "%s/values.bin", harness_folder());

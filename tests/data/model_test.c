@@ -23,7 +23,7 @@ static stow_model_writer *begin(const char *name, const char *dtype, uint64_t ro
   return w;
 }
 
-/* 40 rows of 1000 float32 values, each its number. */
+/* Makes a model of 40 rows of 1000 float32 values, each equal to its index. */
 static stow_model *numbers(void) {
   float values[1000];
   stow_model_writer *w = begin("n.safetensors", "float32", 40, 1000);

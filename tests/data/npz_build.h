@@ -20,7 +20,7 @@ typedef struct member_build {
   int64_t declared_more; /* added to the declared size */
   int64_t stored_more;   /* added to the declared stored size */
   bool local_name_differs, local_size_differs, zip64;
-  int64_t header_offset; /* of the directory entry; 0: correct */
+  int64_t header_offset; /* offset in the directory entry; 0: the correct one */
 } member_build;
 
 static inline void put_le(buffer *b, uint64_t value, int bytes) {
@@ -90,7 +90,7 @@ static inline void build_zip(buffer *to, const member_build *members, size_t cou
   CHECK_OK(to->status);
 }
 
-/* An npy file of `count` values, one-dimensional. */
+/* Builds a one-dimensional npy file of `count` values. */
 static inline void build_npy(buffer *to, dtype type, const void *values, uint64_t count) {
   CHECK_OK(npy_write_header(to, type, false, &count, 1));
   CHECK_OK(buffer_append(to, values, count * dtype_bytes(type)));

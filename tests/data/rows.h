@@ -101,7 +101,7 @@ static inline void count_rows(uint8_t *seen, const int64_t *order, uint64_t coun
   }
 }
 
-/* A sparse file after its header: only what is read or stays resident matters. */
+/* Writes a file that is sparse after its header: only what is read or stays resident matters. */
 static inline const char *write_hole(uint64_t rows, uint64_t items) {
   static char path[256];
   snprintf(path, sizeof path, "%s/hole.npy", harness_folder());

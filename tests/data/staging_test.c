@@ -23,7 +23,7 @@ static stow_device *open_device(void) {
   return d;
 }
 
-/* Row i of x.npy holds i, i + 1, …; row i of y.npy holds -i. */
+/* Writes two files: row i of x.npy holds i, i + 1, …; row i of y.npy holds -i. */
 static void write_files(stow_array_options files[2]) {
   static char paths[2][256];
   for (int file = 0; file < 2; file++) {

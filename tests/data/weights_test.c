@@ -38,7 +38,7 @@ static char *read_file(const char *path, size_t *count) {
   return bytes;
 }
 
-/* A safetensors file of float32 matrices; `values` follow each other. */
+/* Writes a safetensors file of float32 matrices with consecutive `values`. */
 static void write_model(const char *path, const char *const *names, size_t count, uint64_t rows,
                         uint64_t columns, const float *values) {
   buffer b = BUFFER_INIT, header = BUFFER_INIT;
@@ -373,7 +373,7 @@ TEST(torch_files_are_read_and_code_in_them_is_refused)
 
 enum { RANK = 4 };
 
-/* An adapter for layer 1: A is RANK x COLUMNS, B is ROWS x RANK. */
+/* Writes an adapter for layer 1: A is RANK x COLUMNS, B is ROWS x RANK. */
 static void write_adapter(const char *folder, const float *a, const float *b, const char *config) {
   char path[4200];
   buffer out = BUFFER_INIT, header = BUFFER_INIT;

@@ -42,7 +42,7 @@ static void free_expect(stow_device *d, stow_tier tier, uint64_t expected) {
          expected);
 }
 
-/* Closing must find no leak: every test ends with it. */
+/* Closes the device, which must find no leak. Every test ends with it. */
 static void contract_close(stow_device *d) {
   CHECK_OK(stow_device_close(d));
 }
@@ -360,7 +360,7 @@ typedef struct contract_thread {
   char message[512];
 } contract_thread;
 
-/* One thread's work: its own block, stream and event, bytes written and read back. */
+/* Does one thread's work: its own block, stream and event, with bytes written and read back. */
 static stow_status contract_thread_turn(stow_device *d, uint64_t seed) {
   stow_addr a;
   stow_stream stream;

@@ -1,4 +1,4 @@
-/* Opens a device of the stand-in driver in a test: its environment, and its knobs. */
+/* Opens a device of the stand-in driver in a test: its environment and its controls. */
 #ifndef CUDA_STANDIN_USE_H
 #define CUDA_STANDIN_USE_H
 

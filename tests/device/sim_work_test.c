@@ -101,7 +101,7 @@ TEST(an_event_recorded_too_early_does_not_help)
   CHECK_OK(device_stream_wait(t.d, t.two, t.event));
   CHECK_OK(use(&t, t.two, PAGE, 4096, WRITE));
   CHECK_STATUS(use(&t, t.two, 0, 4096, WRITE), STOW_ERR_VIOLATION);
-  CHECK_OK(device_event_wait(t.d, t.event)); /* nor does the host waiting for it */
+  CHECK_OK(device_event_wait(t.d, t.event)); /* nor does a wait of the host */
   CHECK_STATUS(use(&t, t.two, 0, 4096, WRITE), STOW_ERR_VIOLATION);
   bench_end(t);
 }
@@ -114,7 +114,7 @@ TEST(order_passes_through_a_third_stream)
   CHECK_OK(use(&t, t.one, 0, 4096, WRITE));
   CHECK_OK(device_event_record(t.d, t.event, t.one));
   CHECK_OK(device_stream_wait(t.d, NULL, t.event));
-  CHECK_OK(device_event_record(t.d, second, NULL)); /* no work of its own in between */
+  CHECK_OK(device_event_record(t.d, second, NULL)); /* without other work in between */
   CHECK_OK(device_stream_wait(t.d, t.two, second));
   CHECK_OK(use(&t, t.two, 0, 4096, WRITE));
   CHECK_OK(device_event_destroy(t.d, second));
@@ -147,7 +147,7 @@ TEST(time_that_merely_passes_orders_nothing)
 {
   bench t = bench_make("sim:64M");
   CHECK_OK(use(&t, t.one, 0, 4096, WRITE));
-  CHECK_OK(stow_sim_advance(t.d, 1000000)); /* done long ago, but nobody checked */
+  CHECK_OK(stow_sim_advance(t.d, 1000000)); /* done long ago, but the host has not checked */
   CHECK_STATUS(use(&t, t.two, 0, 4096, WRITE), STOW_ERR_VIOLATION);
   bench_end(t);
 }
@@ -203,7 +203,7 @@ TEST(the_same_bytes_by_another_address_are_the_same_bytes)
   CHECK_STATUS(stow_sim_submit(t.d, t.two, alias + 2 * PAGE + 5, 1, STOW_SIM_READ, 1),
                STOW_ERR_VIOLATION);
   CHECK_OK(stow_sim_submit(t.d, t.two, alias + 2 * PAGE + 15, 1, STOW_SIM_READ, 1));
-  /* An alias without work of its own may be unmapped at any time. */
+  /* An alias that no work uses may be unmapped at any time. */
   CHECK_OK(device_stream_sync(t.d, t.two));
   CHECK_OK(device_unmap(t.d, alias + PAGE, 2 * PAGE));
   CHECK_OK(device_unreserve(t.d, alias, 4 * PAGE));
@@ -238,14 +238,15 @@ TEST(a_stream_that_takes_the_place_of_a_destroyed_one_is_not_it)
   CHECK(fresh != old);
   CHECK_STATUS(use(&t, fresh, 0, 4096, WRITE), STOW_ERR_VIOLATION);
   CHECK_OK(device_stream_destroy(t.d, fresh));
-  /* Streams without end, as long as the host waits now and then. */
+  /* Any number of streams can be created as long as the host waits from time to time. */
   for (int i = 0; i < 20000; i++) {
     CHECK_OK(device_stream_create(t.d, &fresh));
     CHECK_OK(use(&t, fresh, PAGE, 4096, WRITE));
     CHECK_OK(device_stream_sync(t.d, fresh));
     CHECK_OK(device_stream_destroy(t.d, fresh));
   }
-  /* Nobody knows that the first work is done; freeing a plain block waits for the whole device. */
+  /* The host does not know that the first work is done; freeing a plain block waits for the whole
+   * device. */
   stow_addr plain;
   CHECK_OK(device_plain_alloc(t.d, &plain, 1, STOW_TIER_VRAM));
   CHECK_OK(device_plain_free(t.d, plain));
@@ -337,7 +338,8 @@ TEST(work_takes_its_time_and_streams_run_beside_each_other)
   CHECK_OK(device_stream_sync(t.d, t.two));
   CHECK_U64(counts_of(t.d).now_ns, 400000);
   CHECK_STATUS(device_event_query(t.d, t.event), STOW_ERR_NOT_READY);
-  CHECK_OK(device_stream_wait(t.d, t.two, t.event)); /* two goes on when one is done, at 500 */
+  CHECK_OK(device_stream_wait(t.d, t.two, t.event)); /* stream two continues when stream one is
+                                                      * done, at 500 */
   CHECK_OK(stow_sim_submit(t.d, t.two, t.b.addr, 1, STOW_SIM_READ, 50));
   CHECK_OK(device_event_wait(t.d, t.event));
   CHECK_U64(counts_of(t.d).now_ns, 500000);

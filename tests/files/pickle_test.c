@@ -29,7 +29,7 @@ static stow_status read_bytes(recording *r, const void *bytes, size_t count) {
 #define READ(r, text) read_bytes((r), (text), sizeof(text) - 1)
 
 /* {"segments": [], "device_traces": [[{"action": "alloc", "addr": 512, "size": …}]]} with `value`
- * (opcodes) as the size, so that every form of number is read end to end. */
+ * (opcodes) as the size, so that every form of number passes through the whole reader. */
 static stow_status read_size(recording *r, const char *value, size_t count) {
   static const char head[] = "\x80\x02}(X\x08\0\0\0segments]X\x0d\0\0\0device_traces](](}("
                              "X\x06\0\0\0actionX\x05\0\0\0allocX\x04\0\0\0addrM\0\x02"

@@ -66,7 +66,7 @@ static void answer(server *s, int to, uint64_t first, uint64_t last) {
   if (f == TOO_MUCH) send_all(to, "1234567", 7);
 }
 
-/* One connection at a time, with one request each; then it is closed. */
+/* Serves one connection at a time with one request each, then closes it. */
 static void *serve(void *argument) {
   server *s = argument;
   for (;;) {
@@ -221,7 +221,8 @@ TEST(a_cached_file_is_read_past_the_page_cache_alike)
   }
   CHECK_OK(source_read(&from, 0, got, sizeof bytes));
   CHECK(memcmp(got, bytes, sizeof bytes) == 0);
-  /* Straight into the caller's memory, if it has the same page alignment as the file offset. */
+  /* Reads straight into the caller's memory, if it has the same page alignment as the file
+   * offset. */
   static _Alignas(SOURCE_DIRECT_UNIT) uint8_t around[FILE_BYTES + 3 * SOURCE_DIRECT_UNIT];
   from.room = true;
   for (int i = 0; i < 100; i++) {

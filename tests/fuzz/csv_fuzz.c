@@ -1,5 +1,5 @@
-/* Fuzzes the reader of tables, and the types its columns get; and holds every instruction set's
- * loop over rows to the plainest one. */
+/* Fuzzes the table reader and the types of its columns, and compares the row loop of every
+ * instruction set with the plain one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,7 +93,8 @@ static void read_block(outcome *o, const uint8_t *data, size_t size, size_t colu
   free(window);
 }
 
-/* What is read behind the last whole row, or of columns that became text, is nobody's. */
+/* Compares two results. Bytes after the last whole row, and values of columns that became text, are
+ * undefined. */
 static void check_same(const outcome *a, const outcome *b) {
   if (a->status != b->status) abort();
   if (a->status != STOW_OK) return;
@@ -128,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   file_facts f = {0};
   budget b = {.bytes = BUDGET_LEAST};
   if (size > 0) compare_sets(data, size);
-  /* Compressed ones may be of any length; the fuzzer's time is not. */
+  /* Compressed input may expand to any length, which would take too long. */
   if (size > 2 && data[0] == 0x1f && data[1] == 0x8b) return 0;
   if (csv_open_memory(&c, data, size, "fuzz", table_row_max(&b)) != STOW_OK) return 0;
   if (table_scan(&f, &c, HEADER_AUTO, &b) == STOW_OK) {

@@ -52,7 +52,7 @@ static void add_path(const char *path) {
   closedir(folder);
 }
 
-/* Flips, overwrites, deletes, repeats or cuts a few places. */
+/* Flips, overwrites, deletes, repeats or cuts a few bytes. */
 static size_t mutate(uint8_t *out, size_t room, const sample *from, uint64_t *random) {
   size_t size = from->size < room ? from->size : room;
   memcpy(out, from->data, size);
@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
   for (uint64_t i = 0; i < runs; i++) {
     const sample *from = &samples[harness_random(&random) % count];
     size_t size = mutate(work, room, from, &random);
-    /* An exact copy, so that a read past the end is seen by the address sanitizer. */
+    /* An exact copy, so that AddressSanitizer detects a read past the end. */
     uint8_t *exact = malloc(size + 1);
     if (exact == NULL) abort();
     memcpy(exact, work, size);

@@ -1,5 +1,5 @@
-/* Fuzzes explain: whatever a snapshot holds, and whatever a text says, it answers. The numbers that
- * are known never pass the card they add up to. */
+/* Fuzzes explain: it must answer for any snapshot and any text. The known numbers never exceed the
+ * size of the device. */
 #include <stdlib.h>
 
 #include "advise/explain.h"

@@ -1,4 +1,4 @@
-/* Fuzzes the reader of gguf headers: what it lists lies within the file. */
+/* Fuzzes the reader of gguf headers: every listed tensor is within the file. */
 #include <stdlib.h>
 
 #include "arrays/tensors.h"

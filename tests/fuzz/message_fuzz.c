@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   insist(again.length <= out.length);
   buffer_free(&again);
   buffer_clear(&out);
-  /* The same bytes as the output of a notebook's cell. */
+  /* The same bytes as the output of a notebook cell. */
   buffer_text(&out, "{\"cells\": [{\"outputs\": [{\"text\": [\"");
   buffer_append(&out, data, size);
   buffer_text(&out, "\"]}]}]}");

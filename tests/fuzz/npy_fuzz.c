@@ -1,4 +1,4 @@
-/* Fuzzes the reader of npy files: whatever opens is read whole, in both orders of reading. */
+/* Fuzzes the reader of npy files: every file that opens is read completely, in both orders. */
 #include <stdlib.h>
 
 #include "data/array.h"
@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   array a;
   source_open_memory(&from, data, size, "fuzz");
   if (array_open_npy(&a, &from) != STOW_OK) return 0;
-  if (a.bytes > size) abort(); /* more is promised than there is */
+  if (a.bytes > size) abort(); /* declares more than there is */
   char *items = malloc(a.bytes + 1);
   if (items == NULL) abort();
   if (array_read(&a, 0, items, a.count) != STOW_OK) abort();

@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   for (size_t i = 0; i < z.count; i++) {
     array a;
     if (z.entries[i].offset + z.entries[i].stored_bytes > size) abort();
-    /* A few bytes may inflate to many: the reader does not mind, the fuzzer's time does. */
+    /* A few bytes may inflate to many, which would take too long here. */
     if (z.entries[i].bytes > (16 << 20)) continue;
     if (array_open_member(&a, &from, &z.entries[i]) != STOW_OK) continue;
     array_facts facts = {0};

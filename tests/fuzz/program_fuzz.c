@@ -1,4 +1,5 @@
-/* Any text as what a program says of itself: every number stays in its bound, every name ends. */
+/* Fuzzes the reader of what a program reports about itself: every number stays within its limit,
+ * every name is terminated. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* One input through a reader of recordings: whatever it gives must hold together, be rebuilt,
- * written and read back to the same number of events. */
+/* Runs one input through a reader of recordings. Whatever it returns must be consistent, and must
+ * be rebuilt, written and read back with the same number of events. */
 #ifndef READER_FUZZ_H
 #define READER_FUZZ_H
 
@@ -17,7 +17,7 @@ static inline void fuzz_insist(bool so) {
   if (!so) abort();
 }
 
-/* Every id and range points into its table. */
+/* Checks that every ID and range points into its table. */
 static inline void fuzz_check(const recording *r) {
   for (size_t i = 0; i < r->event_count; i++) {
     const event *e = &r->events[i];
@@ -70,7 +70,7 @@ static inline void fuzz_round_trip(const recording *r) {
   buffer_free(&file);
 }
 
-/* What each writer makes, into memory; a snapshot must read back. */
+/* Runs every writer into memory; a snapshot must read back. */
 static inline void fuzz_writers(const recording *r) {
   stow_status (*const writers[])(const recording *, outfile *, uint64_t *) = {
       perfetto_write, pftrace_write, tensorboard_write, csv_trace_write, torch_snapshot_write};

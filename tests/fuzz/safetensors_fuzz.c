@@ -1,4 +1,4 @@
-/* Fuzzes the reader of safetensors headers: what it lists lies within the file. */
+/* Fuzzes the reader of safetensors headers: every listed tensor is within the file. */
 #include <stdlib.h>
 
 #include "arrays/tensors.h"

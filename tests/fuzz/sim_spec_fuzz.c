@@ -1,5 +1,5 @@
-/* Any text after "sim:" as a device: refused with a message, or a card that opens, tells what it is
- * and closes clean. */
+/* Fuzzes the text after "sim:": it is refused with a message, or gives a device that opens, reports
+ * its properties and closes cleanly. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

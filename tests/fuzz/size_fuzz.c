@@ -1,5 +1,5 @@
-/* Any text as a size: refused with a message, or read as a number that prints and reads again to
- * within what printing rounds away. */
+/* Fuzzes sizes: a text is refused with a message, or parsed to a number that prints and parses
+ * again to the same value, except for rounding. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     stow_size_format(printed, bytes);
     uint64_t unit = 1;
     while (bytes / unit >= 1024) unit *= 1024;
-    /* EiB is printed but past what is read. */
+    /* EiB is printed, but too large to be parsed. */
     if (strstr(printed, "EiB") == NULL) {
       if (stow_size_parse(&again, printed) != STOW_OK) abort();
       if ((again > bytes ? again - bytes : bytes - again) > unit / 19 + 1) abort();

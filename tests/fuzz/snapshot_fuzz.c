@@ -1,4 +1,4 @@
-/* Fuzzes the reader of PyTorch snapshots, and what is written from what it read. */
+/* Fuzzes the reader of PyTorch snapshots, and the writers with what it read. */
 #include "reader_fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,5 +1,5 @@
-/* Fuzzes what stands inside the chunks of a .stow trace: the input is a row of payloads, which get
- * the compression and the checksums that random bytes would never have.
+/* Fuzzes the contents of the chunks of a .stow trace. The input is a sequence of payloads; they get
+ * valid compression and checksums, which random bytes would never have.
  *
  *   kind (1 byte)  length (2 bytes, little-endian)  payload … */
 #include <string.h>

@@ -16,7 +16,7 @@ import record_causes as base
 if len(sys.argv) > 3:
     importlib.import_module(sys.argv[3])  # puts its programs in place of ours
 
-# What the program's switch does, by its cause: the words of a fix that means the same.
+# The words of a fix that means the same as the program's own switch, by cause.
 SWITCH = {
     "weights_too_big": r"16 bits|half\(\)|float16",
     "one_spike": r"in parts",
@@ -29,18 +29,18 @@ SWITCH = {
     "outside_framework": r"bound what else",
     "optimizer_state": r"8 bits|on the host|fused=True|foreach=False",
 }
-# …and what is changed of an optimizer, alone or beside it.
+# Changes of an optimizer, alone or together with those above.
 OPTIMIZER = {"8bit": r"state in 8 bits", "host": r"state on the host", "fused": r"fused=True", "foreach": r"foreach=False"}
 
 
 def first_fix(stowage, path):
     done = subprocess.run([stowage, "explain", "--json", path], capture_output=True, text=True, timeout=60)
-    told = json.loads(done.stdout)
-    return told["causes"][0]["id"] if told["causes"] else "none", told["fixes"][0]["change"] if told["fixes"] else ""
+    answer = json.loads(done.stdout)
+    return answer["causes"][0]["id"] if answer["causes"] else "none", answer["fixes"][0]["change"] if answer["fixes"] else ""
 
 
 def switch_for(causes, fix):
-    """(fixed, allocator settings, hold another process?) that the fix means for a program, or None."""
+    """Returns (fixed, allocator settings, hold another process?) for a fix of a program, or None."""
     part = re.search(r"1/(\d+) of the batch", fix)
     setting = re.search(r"PYTORCH_CUDA_ALLOC_CONF=(\S+)", fix)
     fraction = re.search(r"set_per_process_memory_fraction\(([0-9.]+)\)", fix)
@@ -83,7 +83,7 @@ def main():
         if not os.path.exists(path) or (len(sys.argv) > 4 and name not in sys.argv[4:]):
             continue
         all_of += 1
-        told, fix = first_fix(stowage, path)
+        answer, fix = first_fix(stowage, path)
         switch = switch_for(cause.split("+"), fix)
         result = None
         if switch is not None:
@@ -92,7 +92,7 @@ def main():
         good = result is not None and result["finished"]
         finished += good
         why = "" if good else "  no switch for it" if switch is None else "  " + (result or dict(error="no result"))["error"]
-        print(f"{'finishes' if good else 'FAILS   '} {name}: {told}: {fix[:60]}{'…' + fix[-60:] if len(fix) > 120 else ''}{why}", flush=True)
+        print(f"{'finishes' if good else 'FAILS   '} {name}: {answer}: {fix[:60]}{'…' + fix[-60:] if len(fix) > 120 else ''}{why}", flush=True)
     print(f"{'ok' if all_of and finished >= 0.9 * all_of else 'FAIL'} the_first_fix_makes_it_finish: {finished} of {all_of}")
 
 

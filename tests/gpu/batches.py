@@ -41,7 +41,7 @@ def part_torch(folder):
             assert np.array_equal(np.sort(seen), np.arange(ROWS)) and (shuffle or np.array_equal(seen, np.arange(ROWS)))
     ok("batches_on_the_card_are_the_files_rows")
 
-    # Every batch is changed where it lies while later ones arrive, and nothing but the stream's order keeps them apart.
+    # Every batch is modified in place while later ones arrive; only the order of the stream separates them.
     total = torch.zeros(COLUMNS, device="cuda", dtype=torch.float64)
     heavy = torch.randn(2048, 2048, device="cuda")
     for got in stowage.batches(paths[0], BATCH, device="cuda", memory="16M"):
@@ -69,7 +69,7 @@ def part_torch(folder):
     assert got.dtype == torch.bfloat16 and got.tolist() == [1.0, 2.0]
     ok("batches_on_the_card_resume_convert_and_follow_the_programs_stream")
 
-    # Given up half way, many times over: neither the card's memory nor pinned memory stays behind.
+    # Abandoned half way, many times: neither device memory nor pinned memory stays allocated.
     torch.cuda.synchronize()
     held = torch.cuda.memory_allocated()
     for i in range(50):
@@ -86,7 +86,7 @@ def part_torch(folder):
     ok("batches_given_up_half_way_leave_nothing_on_the_card:", f"{int(resident) >> 10} MiB resident")
 
 
-    # In a heap of ours: its memory alone, reused in the order of the streams, and all of it given back.
+    # In our own heap: uses only its memory, reuses it in stream order, and frees all of it.
     with stowage.heap("0", vram="64M") as heap:
         torch.cuda.synchronize()
         held = torch.cuda.memory_allocated()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Batches on a card, through pinned memory and copies of our own: torch's tensors and CuPy's arrays.
+# Batches on a GPU, through pinned memory and our own copies: torch tensors and CuPy arrays.
 . "$(dirname "$0")/run_lib.bash"
 need torch batches
 export PYTHONPATH=$source_dir/python${PYTHONPATH:+:$PYTHONPATH} XDG_CACHE_HOME=$folder/cache TMPDIR=$folder

@@ -1,11 +1,11 @@
-/* The contract over a card: the same suite as the simulated one passes. Runs in this process, as a
- * driver does not survive a fork. */
+/* Runs the contract on a GPU: the same suite as for the simulated device. Runs in this process,
+ * because a driver does not survive a fork. */
 #include <stowage/sys/device.h>
 
 #include "harness.h"
 
 #define CONTRACT_BYTES 1
-#define CONTRACT_SOLE  0 /* other processes may use the card */
+#define CONTRACT_SOLE  0 /* other processes may use the device */
 
 static stow_device *contract_open(void) {
   int count = 0;

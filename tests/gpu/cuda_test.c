@@ -1,5 +1,5 @@
-/* The cuda backend on a real card: what only a card can show. Runs in this process, as a driver
- * does not survive a fork; $STOWAGE_LIBCUDA turns it on a stand-in, to test the test. */
+/* The cuda backend on a real GPU: what only a GPU can show. Runs in this process, because a driver
+ * does not survive a fork; $STOWAGE_LIBCUDA selects a stand-in, to test the test. */
 #include <dlfcn.h>
 #include <stdlib.h>
 
@@ -49,7 +49,7 @@ TEST(the_path_to_host_memory_is_found_by_trying)
 TEST(opening_costs_little_more_than_the_context)
 {
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
-  stow_device *d = open_device(&props), *second = NULL; /* the first holds the context */
+  stow_device *d = open_device(&props), *second = NULL; /* the first device holds the context */
   uint64_t start = clock_ns();
   CHECK_OK(stow_device_open(&second, "0"));
   double open_ms = ms_since(start);
@@ -118,7 +118,7 @@ TEST(too_much_says_how_much_is_there)
   CHECK_OK(stow_device_close(d));
 }
 
-/* A copy of one device's own kind, from each place to each other. */
+/* Copies between all pairs of host and device memory. */
 TEST(copies_go_between_all_places)
 {
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
@@ -165,7 +165,7 @@ TEST(copies_go_between_all_places)
   harness_note("%d pairs of places", copies);
 }
 
-/* ---- what the calls cost through the seam ---- */
+/* ---- what the calls cost through the device interface ---- */
 
 static int compare(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;

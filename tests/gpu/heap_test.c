@@ -1,6 +1,6 @@
-/* The heap on a real card: contents under random use on several streams, and memory that moves
- * between tiers between the pieces of work that use it, while other streams run. Runs in this
- * process: a driver does not survive a fork. */
+/* The heap on a real GPU: contents under random use on several streams, and memory that moves
+ * between tiers while other streams run. Runs in this process, because a driver does not survive a
+ * fork. */
 #include <stdlib.h>
 
 #include <stowage/stowage.h>
@@ -44,7 +44,7 @@ typedef struct block {
   int stream;
 } block;
 
-/* Every byte of a block is what was last written to it. */
+/* Checks that every byte of a block is what was last written to it. */
 static void check_bytes(stow_device *d, const block *b, stow_stream s, uint8_t *buffer) {
   CHECK_OK(d->ops->copy(d, (stow_addr)(uintptr_t)buffer, b->ptr, b->bytes, s));
   CHECK_OK(d->ops->stream_sync(d, s));
@@ -118,7 +118,7 @@ TEST(live_memory_moves_between_tiers_between_the_work_that_uses_it)
   stow_tier tiers[] = {STOW_TIER_HOST, STOW_TIER_VRAM, STOW_TIER_DISK, STOW_TIER_VRAM,
                        STOW_TIER_HOST, STOW_TIER_DISK, STOW_TIER_HOST, STOW_TIER_VRAM};
   for (int round = 0; round < 8; round++) {
-    for (int i = 0; i < 2; i++) /* these streams have work on other memory all the while */
+    for (int i = 0; i < 2; i++) /* meanwhile these streams work on other memory */
       for (int k = 0; k < 20; k++)
         CHECK_OK(d->ops->fill(d, busy[i], (uint8_t)(round * 20 + k), 256 * MIB, others[i]));
     if (round == 0 || tiers[round - 1] != STOW_TIER_DISK) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Programs that run out of memory on the card: the first cause, and whether the first fix makes them finish (oom_live/run.py).
+# Programs that run out of memory on the GPU: checks the first cause, and whether the first fix makes them finish
+# (oom_live/run.py).
 . "$(dirname "$0")/run_lib.bash"
 check the_programs_are_well_formed "$python" "$here/oom_live/run.py" "$stowage" --dry
 need torch out_of_memory_live

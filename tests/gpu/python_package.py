@@ -2,8 +2,8 @@
 """Parts of the Python package on a card, in one process: python_package.py PART… Prints result lines, and a JSON line for `bare`
 and `spill`.
 
-A limit and a shim are a process's, so parts that want another one run in another process; those that can share the seconds
-an import of PyTorch takes.
+A limit and a shim belong to a process, so parts that need another one run in another process; the others share one, because importing
+PyTorch takes seconds.
 """
 import gc
 import json
@@ -20,7 +20,7 @@ def ok(name, *words):
 
 
 def train(steps=6):
-    """A training loop with about 7 GiB live at its peak; what it computes."""
+    """Runs a training loop with about 7 GiB live at its peak. Returns what it computes."""
     import torch
 
     torch.manual_seed(1)
@@ -81,7 +81,7 @@ def part_release():
 
 
 def stays_within(gib):
-    """PyTorch is told that much, and has no 4 GiB beside one that it holds; what it is told."""
+    """Checks that PyTorch sees a device of that size and cannot allocate 4 GiB beyond it. Returns the size it sees."""
     import torch
 
     inside = torch.ones(256 * MIB, device="cuda")
@@ -94,7 +94,7 @@ def stays_within(gib):
     else:
         raise AssertionError(f"4 GiB within a limit of {gib}, of which 1 is taken")
     assert inside.sum().item() == 256 * MIB
-    return f"mem_get_info tells {total // MIB} MiB"
+    return f"mem_get_info reports {total // MIB} MiB"
 
 
 def part_limit():
@@ -120,7 +120,7 @@ def part_late():
 
 
 def part_after_import():
-    """The import has brought the driver in; CUDA has not started."""
+    """The import has loaded the driver; CUDA has not started."""
     import torch  # noqa: F401
     import stowage
 
@@ -129,7 +129,7 @@ def part_after_import():
 
 
 def part_after_cupy():
-    """CuPy's import, too, brings the driver in."""
+    """CuPy's import loads the driver too."""
     import cupy
     import stowage
 
@@ -145,11 +145,11 @@ def part_after_cupy():
         raise AssertionError("4 GiB within a limit of 3")
     assert said.data["numbers"]["asked_bytes"] == 4 * GIB, said
     assert float(inside.sum()) == 128 * MIB
-    ok("a_limit_set_after_the_import_of_cupy_holds", f"memGetInfo tells {total // MIB} MiB")
+    ok("a_limit_set_after_the_import_of_cupy_holds", f"memGetInfo reports {total // MIB} MiB")
 
 
 def part_restart():
-    """The last of its process: this begins again, and comes back here."""
+    """The last part in its process: restarts the process, which comes back here."""
     import stowage
     import torch
 
@@ -290,11 +290,12 @@ def part_cupy():
 
 
 def numba_work():
-    """A kernel of Numba's; what it computed."""
+    """Runs a Numba kernel. Returns what it computed."""
     import numpy
 
     if not hasattr(numpy, "row_stack"):
-        # Gone in NumPy 2.5, and asked for by numba-cuda 0.30 whenever it compiles: without the name no kernel does, ours or not.
+        # NumPy 2.5 removed this name, which numba-cuda 0.30 uses whenever it compiles: without it no kernel compiles, with or without
+        # Stowage.
         numpy.row_stack = numpy.vstack
     from numba import cuda
 
@@ -315,7 +316,7 @@ def numba_work():
 
 
 def part_numba_bare():
-    """Without us: where this fails, Numba runs for nobody here."""
+    """Runs without Stowage: if this fails, Numba does not work here at all."""
     numba_work()
 
 

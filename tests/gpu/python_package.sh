@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The Python package on a card: release, limit, spilling, restart, explain, record, JAX, CuPy and Numba on our heap, notebooks;
+# The Python package on a GPU: release, limit, spilling, restart, explain, record, JAX, CuPy and Numba on our heap, notebooks;
 # results equal to those without it.
 . "$(dirname "$0")/run_lib.bash"
 need torch python_package
 export PYTHONPATH=$source_dir/python${PYTHONPATH:+:$PYTHONPATH} XDG_CACHE_HOME=$folder/cache
-# parts NAME…: the result lines of some parts in one process.
+# parts NAME…: prints the result lines of some parts in one process.
 parts() {
   timeout -k 5 120 "$python" "$here/python_package.py" "$@" > "$folder/out" 2>&1 < /dev/null || code=$?
   if [ "${code:-0}" != 0 ] || ! grep -qE '^ok |^\{' "$folder/out"; then
@@ -16,7 +16,7 @@ parts() {
   [ -z "${OUT:-}" ] || cp "$folder/out" "$OUT/python_$1${NUMBA_CUDA_MEMORY_MANAGER:+_environment}.txt"
 }
 module() { "$python" -c "import $1" > /dev/null 2>&1; }
-# losses FILE: what the training of a part computed.
+# losses FILE: prints what the training of a part computed.
 losses() { sed -n 's/.*"losses": \[\([^]]*\)\].*/\1/p' "$1"; }
 plain() {
   parts bare info release record late restart
@@ -53,7 +53,7 @@ notebooks() {
   if ! module IPython; then skip "python_notebook: no IPython"; return; fi
   parts cell
   if ! module nbclient || ! module ipykernel; then skip "python_notebook: no nbclient or ipykernel"; return; fi
-  # Real kernels: the notebook of the examples from top to bottom, magics, a kernel that is killed, one that starts again.
+  # Real kernels: the example notebook from top to bottom, magics, a kernel that is killed, and one that restarts.
   timeout -k 5 150 "$python" "$source_dir/python/tests/run.py" notebook > "$folder/out" 2>&1 < /dev/null || code=$?
   if [ "${code:-0}" != 0 ]; then
     grep -vE '^(ok|skip) ' "$folder/out" | tail -n 60
@@ -62,6 +62,6 @@ notebooks() {
   grep -E '^(ok|skip) ' "$folder/out"
   [ -z "${OUT:-}" ] || cp "$folder/out" "$OUT/python_notebook.txt"
 }
-# Some of the groups by name, all of them by default.
+# Runs the groups that are named, or all of them.
 for group in "${@:-plain limits others numba notebooks}"; do for one in $group; do "$one"; done; done
 finish

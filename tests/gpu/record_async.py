@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Ask the driver's stream-ordered pool for what recordings asked for, and write down what it reserves.
+"""Replay the requests of recordings with the driver's stream-ordered pool, and record what it reserves.
 
 usage: record_async.py OUT.json TRACE.pickle.gz...      (needs a card and libcuda only)
 
 One fresh pool for each, kept whole (release threshold 2^64-1, as PyTorch sets it), one stream. OUT.json: a list of {trace,
 peak_reserved_bytes, growth: [[event, bytes asked, reserved after, address]...], addresses} with an entry wherever the reserve grew
-and the address of every allocation, and "probes": small experiments. Compare peak_reserved_bytes with `stowage replay TRACE --policy cuda_async`.
+and the address of every allocation, and "probes": small experiments. Compare peak_reserved_bytes with `stowage replay TRACE --policy
+cuda_async`.
 """
 import ctypes, gzip, json, pickle, random, sys
 
@@ -84,7 +85,7 @@ def replay(path):
 
 
 def probes():
-    """Each a list of [action, size, address, reserved, used] on a fresh pool."""
+    """Runs small experiments, each a list of [action, size, address, reserved, used] on a new pool."""
     mib, out = 1 << 20, {}
     scripts = {
         "small": [1, 512, 513, 1000, 4096, 65536, 1 * mib, 1 * mib + 1, 2 * mib, 2 * mib + 512],

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Make JAX's allocator (XLA's BFC, growing as needed) allocate and free, and write down what it did.
+"""Make JAX's allocator (XLA's BFC, growing as needed) allocate and free, and record what it does.
 
 usage: record_bfc.py FOLDER      (needs jax and a card)
 
 FOLDER/arrays.csv: a random program of arrays made and deleted, in RMM's log form, which `stowage replay arrays.csv --policy bfc`
-reads; FOLDER/bfc.json: {arrays: {pool_bytes, peak_bytes_in_use, …}, train: {…}}, pool_bytes being what peak_reserved_bytes of
-the replay is held to (within 3%). FOLDER/train.csv is the same for a real training loop, taken from the allocator's own
+reads; FOLDER/bfc.json: {arrays: {pool_bytes, peak_bytes_in_use, …}, train: {…}}, peak_reserved_bytes of the replay must be within 3% of
+pool_bytes. FOLDER/train.csv is the same for a real training loop, taken from the allocator's own
 verbose log (TF_CPP_VMODULE=bfc_allocator=…) where this jaxlib prints one.
 """
 import json, os, random, re, subprocess, sys
@@ -70,7 +70,7 @@ def train():
 
 
 def read_log(text):
-    """(action, pointer, bytes) of each line the verbose allocator of the card prints."""
+    """Yields (action, pointer, bytes) of each line that the verbose allocator prints."""
     for line in text.splitlines():
         m = re.search(r"\[mem-debug\] (Alloc|Dealloc)ateRaw,GPU_\d+_bfc,(\d+),(0x[0-9a-f]+)", line)
         if m:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Record programs that run out of memory, each for a known cause, for holding `stowage explain` against the truth.
+"""Record programs that run out of memory, each for a known cause, to compare `stowage explain` with the known cause.
 
 usage: record_causes.py FOLDER [--measure | --estimates] [NAME...]      (needs torch and one card of 16 GiB or more; downloads nothing)
 
 Writes FOLDER/NAME.pickle.gz (PyTorch's snapshot, the error text under "error") and FOLDER/causes.json, a list of
 {name, causes, model, settings, stacks, limit_bytes, failed, bytes}. A name is CAUSE-MODEL[-expandable][-nostacks]; one with
 two causes is CAUSE+CAUSE-MODEL. With --measure the programs of MEASURED run twice more without a limit, as they are and with
-their fix, and FOLDER/fixes.json says what the peak was each time: the bytes a fix is held to. With --estimates nothing is recorded:
+their fix, and FOLDER/fixes.json has the peak of each: what the savings of a fix are compared with. With --estimates nothing is recorded:
 FOLDER/estimates.json says what autocast and recomputing save of a batch.
 
 Every program is its own process, forked from this one, which never touches the card itself.
@@ -144,7 +144,7 @@ def weight_bytes(net):
 
 
 def limit(size):
-    """The most PyTorch may reserve. While measuring, nothing is limited."""
+    """Limits what PyTorch may reserve; nothing is limited while measuring."""
     RUN["limit_bytes"] = int(size)
     if not RUN["measuring"]:
         torch.cuda.set_per_process_memory_fraction(int(size) / torch.cuda.get_device_properties(0).total_memory)
@@ -157,7 +157,7 @@ def train_step(net, optimizer, x, loss):
 
 
 def driver_alloc(size):
-    """Memory of this process that PyTorch knows nothing of."""
+    """Allocates memory that PyTorch does not know about."""
     torch.cuda.current_stream()
     address = ctypes.c_uint64()
     code = ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size))
@@ -165,19 +165,19 @@ def driver_alloc(size):
 
 
 def hold(leave):
-    """Another process that takes the card but for `leave` bytes. Called before this one touches the card."""
-    ready, told = os.pipe()
+    """Starts another process that takes all device memory except `leave` bytes. Call it before this process uses the device."""
+    ready, held = os.pipe()
     RUN["holder"] = os.fork()
     if RUN["holder"] == 0:
         signal.alarm(120)
         try:
             torch.cuda.init()
             driver_alloc(torch.cuda.mem_get_info()[0] - leave - 600 * MIB)  # 600: what our own context will take
-            os.write(told, b"x")
+            os.write(held, b"x")
             signal.pause()
         finally:
             os._exit(1)
-    os.close(told)
+    os.close(held)
     os.read(ready, 1)
 
 
@@ -218,14 +218,14 @@ class OnHost(Lean):
 
 
 def optimizer_of(fixed, make):
-    """What makes the optimizer, changed as `fixed` says: state in 8 bits or on the host, a step without temporaries."""
+    """Returns the function that makes the optimizer, changed as `fixed` says: state in 8 bits or on the host, a step without temporaries."""
     changed = {"8bit": EightBits, "host": OnHost, "fused": functools.partial(make, fused=True),
                "foreach": functools.partial(make, foreach=False)}
     return changed.get(fixed, make)
 
 
 def came_to(sizes, step):
-    """The sizes up to the first that does not fit."""
+    """Runs the sizes up to the first that does not fit."""
     for at, size in enumerate(sizes):
         try:
             step(size)
@@ -559,7 +559,7 @@ def until_full(kind):
 
 
 def leave_free(kind):
-    """What a few steps of `until_full` may find: less than they need."""
+    """Leaves less free memory than a few steps of `until_full` need."""
     return {"mlp": 350, "cnn": 900, "transformer": 700, "rnn": 320, "unet": 500}[kind] * MIB
 
 
@@ -676,7 +676,7 @@ def names():
 
 
 def shorten(snapshot):
-    """Drops what no reader uses, the folders of this machine, and names that would give the answer away."""
+    """Drops what no reader uses, the folders of this machine, and names that would reveal the answer."""
     helpers = {"record", "in_child", "main", "<module>"}
     telling = {f.__name__ for programs in PROGRAMS.values() for _, f, _, _ in programs}
     done = {}
@@ -746,7 +746,7 @@ def measure(name, program, kind, arguments, marks, fixed):
 
 
 def in_child(call, *arguments, seconds=25):
-    """What `call` returns, from a process of its own; None if it did not."""
+    """Returns what `call` returns in a separate process; None if it failed."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

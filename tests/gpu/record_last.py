@@ -20,7 +20,7 @@ from record_causes import MIB, driver_alloc, limit, weight_bytes
 
 # ---- cache_held, other_process, outside_framework, limit --------------------------------------------------------------------
 def fill(leave, piece):
-    """Takes and gives back all of the card but `leave` bytes, in pieces."""
+    """Allocates and frees all device memory except `leave` bytes, in pieces."""
     taken = [torch.empty(piece, dtype=torch.uint8, device=DEVICE) for _ in range((torch.cuda.mem_get_info()[0] - leave) // piece)]
     return len(taken)
 
@@ -61,7 +61,7 @@ def answers_on_shared_card(*_):
 
 
 def outside(leave):
-    """Arrays of another library that fill the card but for `leave` bytes."""
+    """Fills the device except for `leave` bytes with arrays of another library."""
     torch.zeros(1, device=DEVICE)
     try:
         from numba import cuda

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Record a training loop of changing shapes under many allocator settings, for holding replays against a card.
+"""Record a training loop of changing shapes under many allocator settings, to compare replays with a GPU.
 
 usage: record_torch.py FOLDER [NAME...]      (needs torch and a card; downloads nothing)
 
 Writes FOLDER/NAME.pickle.gz (PyTorch's own snapshot) and FOLDER/torch.json, a list of {name, settings, limit_bytes,
 peak_reserved_bytes, peak_allocated_bytes, retries, ooms}. Compare, for each: `stowage replay NAME.pickle.gz --check`, the same
 with --vram-limit limit_bytes, and peak_reserved_bytes with what it prints. "async" has no snapshot, since that backend keeps
-none: its peak_reserved_bytes is what `stowage replay plain.pickle.gz --policy cuda_async` is held to (within 3%).
+none: its peak_reserved_bytes is what `stowage replay plain.pickle.gz --policy cuda_async` is compared with (within 3%).
 """
 import gzip, json, os, pickle, random, subprocess, sys
 

@@ -860,7 +860,7 @@ def beside_jax(kind, fixed):
 
 
 class Worker:
-    """Runs jobs, and may be told to leave room for others."""
+    """Runs jobs, and may be asked to leave memory for others."""
 
     def __init__(self):
         self.net = PointNet().to(DEVICE)

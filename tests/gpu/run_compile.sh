@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# torch.compile beneath `stowage run`, default and reduce-overhead (its own CUDA graphs and pools): equal results. Both runs of
-# a pair use the same compiled code: compiling anew may choose other kernels.
+# torch.compile under `stowage run`, default and reduce-overhead (with its own CUDA graphs and pools): equal results. Both runs
+# of a pair use the same compiled code, because compiling again may choose other kernels.
 . "$(dirname "$0")/run_lib.bash"
 need torch compile_beneath
 torch="$python $here/run_torch.py"

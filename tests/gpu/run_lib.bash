@@ -1,9 +1,9 @@
-# Sourced by tests/gpu/run_*.sh: programs bare and beneath `stowage run`, and what must agree. Needs a card.
+# Sourced by tests/gpu/run_*.sh: runs programs bare and under `stowage run`, and compares them. Needs a GPU.
 . "$(dirname "${BASH_SOURCE[0]}")/../guards/lib.bash"
 here=$source_dir/tests/gpu
 export XDG_STATE_HOME=$folder/state
 python=${STOWAGE_PYTHON:-python3}
-# need MODULE NAME: skips the whole file where the module is not there, or there is no card.
+# need MODULE NAME: skips the whole file if the module is missing, or if there is no GPU.
 need() {
   if ! "$stowage" info 2> /dev/null | grep -q '^device .*GPU-'; then skip "$2: no card"; finish; fi
   if ! "$python" -c "import $1" > /dev/null 2>&1; then skip "$2: no $1 for $python"; finish; fi
@@ -11,7 +11,7 @@ need() {
 field() { # NAME: of the JSON line on standard input
   sed -nE "s/.*\"$1\": \"?([^\",}]*)\"?[,}].*/\1/p" | tail -n 1
 }
-# runs FILE COMMAND…: keeps its JSON line in FILE; false if it failed.
+# runs FILE COMMAND…: stores the command's JSON line in FILE; fails if the command failed.
 runs() {
   local file=$1; shift
   timeout -k 5 150 "$@" > "$file.out" 2> "$file.err" < /dev/null
@@ -19,8 +19,9 @@ runs() {
   grep '^{' "$file.out" | tail -n 1 > "$file"
   [ $code = 0 ] && [ -s "$file" ] || { tail -n 15 "$file.err"; return 1; }
 }
-# both NAME COMMAND…: the same results bare and beneath, and the count of memory within 1% of the driver's figure. Starts the bare
-# run and goes on; both_done waits for those and runs each beneath, alone on the card, since the driver's figure is the card's.
+# both NAME COMMAND…: equal results bare and under Stowage, and the count of memory within 1% of the driver's figure. Starts the
+# bare run and returns; both_done waits for it and runs each under Stowage, alone on the GPU, because the driver's figure covers
+# the whole GPU.
 names=()
 declare -A commands
 both() {

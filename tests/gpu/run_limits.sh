@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Limits and spill on a card, under PyTorch.
+# Limits and spilling on a GPU, with PyTorch.
 . "$(dirname "$0")/run_lib.bash"
 need torch limits_and_spill
 torch="$python $here/run_torch.py"
@@ -9,7 +9,7 @@ for conf in expandable_segments:False expandable_segments:True backend:cudaMallo
   export PYTORCH_ALLOC_CONF=$conf PYTORCH_CUDA_ALLOC_CONF=$conf
   timeout -k 5 100 "$stowage" run --vram-limit 4G -- $torch oom > "$folder/out" 2> "$folder/err"; code=$?
   held=$(field held_mib < "$folder/out") used=$(field used_mib < "$folder/out")
-  # What the driver says is used, its own share included, stays within the limit; and most of the limit could be used.
+  # The use that the driver reports, including its own, stays within the limit; and most of the limit can be used.
   if [ $code = 1 ] && [ "${held:-0}" -gt 2800 ] && [ "${used:-9999}" -le 4160 ] && grep -q 'stowage run: out of memory' "$folder/err"; then
     ok "the_limit_is_kept_with_$conf: $held MiB of tensors, the driver says $used of 4096 MiB"
   else
@@ -18,11 +18,11 @@ for conf in expandable_segments:False expandable_segments:True backend:cudaMallo
 done
 unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF
 
-# What the rest is held to, side by side.
+# The references for the other runs, started in parallel.
 for case in "hold 6" train uneven; do { runs "$folder/bare.${case% *}" $torch $case; } & done
 wait
 
-# Six GiB of live tensors in four: bare, and spilled, with PyTorch's own settings and as set by --spill.
+# Six GiB of live tensors in four: bare and spilled, with PyTorch's own settings and with those of --spill.
 if [ -s "$folder/bare.hold" ]; then
   bare=$(field digest < "$folder/bare.hold")
   for conf in "" expandable_segments:False backend:cudaMallocAsync; do
@@ -39,7 +39,7 @@ else
   fail "spill: does not run bare"
 fi
 
-# Training with the limit below what it needs.
+# Training with a limit below what it needs.
 if [ -s "$folder/bare.train" ] && runs "$folder/beneath" "$stowage" run --vram-limit 1200M --spill auto -- $torch train &&
   [ "$(field digest < "$folder/bare.train")" = "$(field digest < "$folder/beneath")" ]; then
   ok "training_spills_and_finishes_alike: $(grep 'at the peak' "$folder/beneath.err" | sed 's/^stowage run: //')"
@@ -47,7 +47,7 @@ else
   fail training_spills_and_finishes_alike
 fi
 
-# Steps that are too large, between others: what they wrote first goes out and comes home, and nothing else is on the host.
+# Steps that are too large, between smaller ones: what they wrote first moves out and back, and nothing else is on the host.
 if [ -s "$folder/bare.uneven" ] && runs "$folder/beneath" "$stowage" run --vram-limit 5G --spill auto -- $torch uneven &&
   [ "$(field digest < "$folder/bare.uneven")" = "$(field digest < "$folder/beneath")" ] &&
   grep -qE '[1-9][0-9.]* [MG]iB were moved out, [1-9][0-9.]* [MG]iB home' "$folder/beneath.err"; then

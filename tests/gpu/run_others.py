@@ -14,7 +14,7 @@ SHIM = hasattr(process, "stow_shim_bytes")
 
 
 def figures():
-    """(the driver's used bytes, the shim's count) for the context of this thread."""
+    """Returns (the driver's used bytes, the shim's count) for the context of this thread."""
     process.stow_shim_bytes.restype, process.stow_shim_bytes.argtypes = ctypes.c_uint64, [ctypes.c_uint, ctypes.c_char_p]
     process.stow_shim_real.restype, process.stow_shim_real.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
     driver = ctypes.CDLL("libcuda.so.1")
@@ -23,7 +23,7 @@ def figures():
     if not context:
         assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and driver.cuCtxSetCurrent(context) == 0
     left, total = ctypes.c_size_t(), ctypes.c_size_t()
-    # The driver's own figure, past the shim.
+    # The driver's own figure, bypassing the shim.
     info = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(process.stow_shim_real(b"cuMemGetInfo_v2"))
     assert info(ctypes.addressof(left), ctypes.addressof(total)) == 0
     count = process.stow_shim_bytes(0, None) - process.stow_shim_bytes(0, b"context")
@@ -72,7 +72,7 @@ def use_numba():
 
 
 def past(which, count):
-    """All of them held, written and read by kernels."""
+    """Holds all arrays; kernels write and read them."""
     if which == "jax":
         import jax, jax.numpy as np
 

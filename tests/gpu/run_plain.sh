@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Plain memory from the heap on a card: what a stream still writes into never reaches the next block, pairs are fast, NVML tells
-# the limited truth, and starting is cheap.
+# Plain memory from the heap on a GPU: data that a stream still writes never reaches the next block, pairs are fast, NVML reports
+# the limited figures, and starting is cheap.
 . "$(dirname "$0")/run_lib.bash"
 need ctypes plain_memory
 bench=$build/bench/gpu_malloc_bench
@@ -17,10 +17,10 @@ done
 out=$(timeout 60 "$stowage" run --vram-limit 8G --spill 4G -- "$holder" info nvml alloc:$((1 << 30)) page:$((1 << 30)) info nvml 2> /dev/null)
 same=$(awk '/^info/ { free = $4; total = $6 } /^nvml/ { d = $12 - (total - free); good += $6 == total && $7 == total && $9 == free && $10 == free && d * d <= 1 } END { print good }' <<< "$out")
 if [ "$same" = 2 ] && grep -q 'total 12288' <<< "$out"; then ok "nvml_tells_what_the_driver_tells"; else echo "$out"; fail nvml_tells_what_the_driver_tells; fi
-# Host pages are no memory of the card: the driver's own figure stays.
+# Host pages are not device memory: the driver's own figure does not change.
 out=$(timeout 60 "$stowage" run --vram-limit 4G --spill 4G -- "$holder" alloc:$((3 << 30)) driver alloc:$((2 << 30)) driver 2> /dev/null | sed -nE 's/^driver 0 used //p' | tr '\n' ' ')
 if awk '{ d = $2 - $1; exit !(NF == 2 && d < 64 && d > -64) }' <<< "$out"; then ok "spilled_blocks_take_no_vram: the driver says $out MiB"; else fail "spilled_blocks_take_no_vram: the driver says $out MiB"; fi
-# Arrays of several formats: what is counted is what the driver takes.
+# Arrays of several formats: the count equals what the driver uses.
 forms=(1x1 2x4 32x4 16x2 197x4 203x4 194x4 145x4 151x1 153x2 157x4 80x4) words=()
 for form in "${forms[@]}"; do words+=(info driver "texels:$form" info driver arrayfree); done
 out=$(timeout 60 "$stowage" run --vram-limit 8G -- "$holder" texels:1x1 arrayfree "${words[@]}" 2> /dev/null)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs of PyTorch's that run out of memory under a limit of 4 GiB, or name ranges. usage: run_record.py NAME"""
+"""PyTorch programs that run out of memory under a limit of 4 GiB, or name ranges. usage: run_record.py NAME"""
 import sys
 
 import torch

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Step time beneath `stowage run`: bare, without options, recording, and recording without lines, in turn, twice. The steps are
-# the same in every run, so of each step the faster of two is taken, and what disturbed one run does not count. The small ones
-# are bound by the host, where all that is added shows; they are told, and not judged.
+# Step time under `stowage run`: bare, without options, recording, and recording without lines, in turn, twice. The steps are the
+# same in every run, so for each step the faster of two counts, which removes disturbances. Small steps are limited by the host
+# and show all overhead; they are reported, but not checked.
 . "$(dirname "$0")/run_lib.bash"
 need torch step_time
 torch="$python $here/run_torch.py"
@@ -12,7 +12,7 @@ for turn in 1 2; do
   runs "$folder/recorded$turn" "$stowage" run --record "$folder/$turn.stow" -- $torch steps 100 || { fail "step_time: does not run recorded"; finish; }
   runs "$folder/lineless$turn" "$stowage" run --record "$folder/lineless$turn.stow" --stacks off -- $torch steps 100 || { fail "step_time: does not run recorded"; finish; }
 done
-# kept NAME HOW MOST: the sum of the steps, and how many times the bare sum at most.
+# kept NAME HOW MOST: the sum of the steps may be at most MOST times the bare sum.
 kept() {
   local words
   words=$("$python" - "$folder" "$2" "$3" << 'PYTHON'

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""One small PyTorch program in one of several manners, for running bare and beneath `stowage run`.
+"""One small PyTorch program in one of several variants, to run bare and under `stowage run`.
 
 usage: run_torch.py CASE [GIB or STEPS]      (needs torch and a card; downloads nothing)
 
-Prints one JSON line: digest (of the results, bit for bit), steps_ms, and, beneath the shim, how its count of memory agrees
-with the driver's own used figure. CASE: train (a transformer over changing lengths), graphs, compile, reduce, cudnn, ipc,
+Prints one JSON line: digest (of the results, bit for bit), steps_ms, and, under the shim, how its count of memory compares with the
+driver's own figure. CASE: train (a transformer over changing lengths), graphs, compile, reduce, cudnn, ipc,
 loader, uneven (small steps and large ones in turn), hold (GIB of live tensors, used in turn), oom (asks until refused), steps (timing).
 """
 import ctypes, hashlib, json, os, random, sys, time
@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 class Shim:
-    """What the shim beneath this process says, if there is one."""
+    """What the shim in this process reports, if there is one."""
 
     def __init__(self):
         process = ctypes.CDLL(None)
@@ -25,7 +25,7 @@ class Shim:
             self.ask = process.stow_shim_bytes
             self.ask.restype, self.ask.argtypes = ctypes.c_uint64, [ctypes.c_uint, ctypes.c_char_p]
             process.stow_shim_real.restype, process.stow_shim_real.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
-            # The driver's own figure, past the shim.
+            # The driver's own figure, bypassing the shim.
             self.info = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(process.stow_shim_real(b"cuMemGetInfo_v2"))
 
     def kinds(self):
@@ -120,7 +120,7 @@ def double(queue, back):
 
 
 def ipc():
-    # With expandable segments sharing needs pidfd_getfd, which containers may refuse: plain segments here.
+    # With expandable segments, sharing needs pidfd_getfd, which containers may forbid: use plain segments here.
     import torch.multiprocessing as mp
 
     ctx = mp.get_context("spawn")
@@ -173,7 +173,7 @@ def oom():
 
 
 def steps(width, rows, count):
-    """Milliseconds of each step; the same steps in every run."""
+    """Returns the milliseconds of each step; the steps are the same in every run."""
     m = model(width, 6)
     opt = torch.optim.AdamW(m.parameters(), lr=1e-4)
     r, times = random.Random(0), []
@@ -209,14 +209,15 @@ def main():
     else:
         out["digest"] = run[case]()
     if SHIM.there and case in ("train", "graphs"):
-        # Everything is loaded now: what the driver itself holds stays as it is.
+        # Everything is loaded now, so the driver's own memory no longer changes.
         torch.cuda.synchronize()
         before = SHIM.kinds()["context"]
         run[case]()
         torch.cuda.synchronize()
         out["context_moved_mib"] = (SHIM.kinds()["context"] - before) / MIB
     if SHIM.there:
-        # How the count moves with the driver's own figure, everything that loads lazily being loaded. What is cached would serve.
+        # Returns how the count changes compared with the driver's own figure, after everything that loads lazily is loaded. Cached memory
+        # would hide changes.
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
         before_used, before = SHIM.used(), SHIM.counted()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Unmodified PyTorch beneath `stowage run`: its allocators, graphs, memory shared with another process, pinned memory, cuDNN's
-# search: equal results, memory counted rightly.
+# Unmodified PyTorch under `stowage run`: its allocators, graphs, memory shared with another process, pinned memory, cuDNN's
+# search: equal results, and memory is counted correctly.
 . "$(dirname "$0")/run_lib.bash"
 need torch pytorch_beneath
 torch="$python $here/run_torch.py"
@@ -12,7 +12,7 @@ both torch_graphs $torch graphs
 both torch_ipc $torch ipc
 both torch_loader_pinned $torch loader
 both_done
-# It chooses by time: nothing beside it.
+# cuDNN chooses by time, so nothing else runs.
 both torch_cudnn_benchmark $torch cudnn
 both_done
 finish

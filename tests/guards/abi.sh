@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A program built with the frozen headers of edition 1 (tests/abi/include-1) runs with the libraries of today; callers older
-# and newer than the library are served; and the headers of today keep what the frozen ones promise (docs/ABI.md).
+# A program built with the frozen headers of edition 1 (tests/abi/include-1) runs with the current libraries; callers older and
+# newer than the library work; and the current headers keep what the frozen ones promise (docs/ABI.md).
 . "$(dirname "$0")/lib.bash"
 cc=${CC:-cc}
 abi=$source_dir/tests/abi
@@ -15,7 +15,7 @@ mkdir "$folder/files"
 check the_callers_link build_old callers
 (cd "$folder/files" && "$folder/callers" "$source_dir/tests/samples/fragmentation.pickle.gz" "$folder/files/raw.bin") || failed=1
 if has python3; then check headers_keep_the_promises_of_edition_1 "$source_dir/tools/abi" "$abi/include-1" "$source_dir/include"; fi
-# Programs already linked look for each name in its version node.
+# Programs that are already linked look up each name in its version node.
 if has nm; then
   nodes() { for library in libstowage libstowage-analysis libstowage-data; do
     nm -D --defined-only "$build/$library.so" | awk -v library=$library '$3 ~ /^stow_.*@@STOWAGE.*_1$/ {sub("@@", " ", $3); print library, $3}'
@@ -25,7 +25,7 @@ if has nm; then
   soname() { for library in libstowage libstowage-analysis libstowage-data; do readelf -d "$build/$library.so" | grep_all "SONAME.*\[$library.so.1\]" || return 1; done; }
   if has readelf; then check the_soversion_is_1 soname; fi
 fi
-# tools/abi finds each kind of breach.
+# tools/abi detects each kind of violation.
 breach() { # NAME SED-SCRIPT FILE
   rm -rf "$folder/new"; cp -r "$source_dir/include" "$folder/new"
   sed -i "$2" "$folder/new/stowage/$3"

@@ -17,7 +17,7 @@ weak() {
   grep -qE 'Type:.*DYN' <<< "$(readelf -hW "$file")" || echo position_independent
   grep -E '\((RPATH|RUNPATH)\)' <<< "$dynamic" | grep -qvF '[$ORIGIN]' && echo rpath
   grep -qE 'TEXTREL' <<< "$dynamic" && echo text_relocations
-  # The alias has no code of its own.
+  # The alias contains no code.
   case $file in *-alias.so) ;; *)
     grep -q '__stack_chk_fail' <<< "$symbols" || echo stack_protector
     grep -qE '__[a-z]+_chk' <<< "$(grep -v stack_chk <<< "$symbols")" || echo fortify_source ;;

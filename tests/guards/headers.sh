@@ -18,7 +18,7 @@ if [ -n "$cxx" ]; then
 else
   skip "public_headers_are_cxx17: no C++ compiler (apt-get install g++)"
 fi
-# A member added later must not fall into what is padding today: an older library would not see it.
+# A member added later must not occupy bytes that are padding today: an older library would ignore it.
 unpadded() {
   local header
   for header in $headers; do

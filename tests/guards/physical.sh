@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Device memory has one maker, src/device/physical.c: only it calls the driver functions that create or release physical memory.
-# The hooks in src/shim pass a program's own calls on, and the probe names the step it fails at.
+# Only src/device/physical.c creates and releases device memory: no other file calls those driver functions. The hooks in
+# src/shim forward a program's own calls, and the probe only names the step that failed.
 . "$(dirname "$0")/lib.bash"
 cd "$source_dir" || exit 1
 functions='cuMemCreate|cuMemRelease|cuMemAlloc_v2|cuMemAllocPitch_v2|cuMemAllocManaged|cuMemFree_v2|cuMemHostAlloc|cuMemAllocHost_v2|cuMemFreeHost'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The names of the run protocol (environment variables, files of a run's folder) are spelled in src/base/variables.h and
-# src/run/protocol.h alone; Python's copies are made from those.
+# The names of the run protocol (environment variables, files of a run's folder) appear only in src/base/variables.h and
+# src/run/protocol.h; Python's copies are generated from those.
 . "$(dirname "$0")/lib.bash"
 cd "$source_dir" || exit 1
 
@@ -14,7 +14,7 @@ HOMES = {"src/base/variables.h", "src/run/protocol.h", "python/stowage/_run_name
 C_TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 VARIABLE = re.compile(r"STOWAGE_[A-Z]")
-# A whole file name, or an ending right behind a conversion or at the start: not the ".stow" of an example or a message.
+# A whole file name, or an extension right after a conversion or at the start: not the ".stow" of an example or a message.
 FILE = re.compile(r'^"(ledger|end|watch)"$|/(ledger|end|watch|host|last)"$|^"\.(ring|pickle|objects|error)(\.part)?"$|'
                   r'%[sd]\.(ring|stow|pickle|objects|error|part)')
 PYTHON_FILE = re.compile(r'\}\.(ring|stow|pickle|objects|error|part)["\']|/(ledger|end|watch|host|last)["\']')
@@ -42,7 +42,7 @@ name=names_of_the_protocol_are_spelled_once
 out=$(spelled "$source_dir")
 if [ -z "$out" ]; then ok "$name"; else echo "$out"; fail "$name"; fi
 
-# Each kind of breach is caught.
+# Each kind of violation is detected.
 mkdir -p "$folder/tree/src/cli" "$folder/tree/python/stowage"
 caught() { # NAME FILE LINE
   echo "$3" > "$folder/tree/$2"

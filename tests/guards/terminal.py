@@ -15,7 +15,7 @@ import zipfile
 
 stowage, folder = os.environ["STOWAGE"], sys.argv[1]
 os.chdir(folder)
-# Escape sequences (title, clear, colour), C1 as a letter, bidi and isolate, separators, a tag, a new line that forges one.
+# Escape sequences (title, clear, colour), C1 as a character, bidi and isolate, separators, a tag, a newline that forges a line.
 EVIL = "n\x1b]0;pwned\x07\x1b[2J\x1b[31mEVIL\x9b31m\x85\u202eabc\u2066\u061c\u2028\u2029\U000e0041\r\x08\x7f\nstowage: forged"
 BYTES = EVIL.encode() + b"\x9b31m\xff\xed\xa0\x80\xc0\xaf"
 STYLES = [b"\x1b[%dm" % n for n in (0, 1, 2, 31, 32, 33)] + [b"\r\x1b[K"]
@@ -109,7 +109,7 @@ for extra in ((), ("--json",)):
     run("shrink", *extra, "a.npz", "-o", "out.npz", "--dry-run")
 run("inspect", write("c.npy", npy(EVIL.replace("\n", ""))), says=False)
 run("inspect", write("d.npy", npy("<i8")[:-9]), says=False)
-# Tables with C0 controls at their beginning are not taken for text, so they stand further on.
+# Tables with C0 controls at their beginning are not recognized as text, so the controls come later.
 quoted = b'"' + bytes(byte for byte in BYTES if byte >= 0x20 or byte in b"\r\n") + b'"'
 rows = b"".join(b"%d,x%d\n" % (i, i % 3) for i in range(30))
 write("a.csv", quoted + b",b\n" + rows)

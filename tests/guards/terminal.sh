@@ -15,7 +15,7 @@ handler='^src/cli/shrink\.c:[0-9]+:  ssize_t wrote = there \? write\(2, kept, si
   grep -rnE '\b(write|writev)\((1|2|STDOUT_FILENO|STDERR_FILENO|fileno\(std(out|err)\))\b' src --include='*.c'
 } | grep -vE "$allowed" | grep -vE "$handler" > "$folder/printing"
 if [ -s "$folder/printing" ]; then cat "$folder/printing"; fail only_output_prints; else ok only_output_prints; fi
-# Python: what is printed is an answer, whose repr cleans, a table of _show, or what the command said.
+# Python prints only results (whose repr is cleaned), tables of _show, and the output of the command.
 grep -rnE '\bprint\(|std(out|err)\.write\(' python/stowage |
   grep -vE '>>> |print\(answer(, file=sys\.stderr)?\)|print\(_show\.text_table|print\(said\.rstrip\(\)\)|print\(f"\{size\(before\)|print\("The kernel|made\.text, file=sys\.stderr|sys\.stdout\.write\(run\(' > "$folder/python"
 if [ -s "$folder/python" ]; then cat "$folder/python"; fail python_prints_answers_only; else ok python_prints_answers_only; fi

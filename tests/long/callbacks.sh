@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The callbacks of stowage.lightning and stowage.transformers in real training loops. STOWAGE_TEST_TORCH names the Python that has
-# PyTorch, Lightning and transformers; python3 unless given.
+# The callbacks of stowage.lightning and stowage.transformers in real training loops. STOWAGE_TEST_TORCH names the Python that
+# has PyTorch, Lightning and transformers; default python3.
 . "$(dirname "$0")/../guards/lib.bash"
 cd "$source_dir" || exit 1
 python=${STOWAGE_TEST_TORCH:-python3}

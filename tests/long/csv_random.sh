@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# csv_random.sh [COUNT [SEED]]: random quoted tables against Python's csv module, with 1, 2, 3 and 8 threads.
+# csv_random.sh [COUNT [SEED]]: compares random quoted tables with Python's csv module, with 1, 2, 3 and 8 threads.
 . "$(dirname "$0")/../guards/lib.bash"
 cd "$folder" || exit 1
 count=${1:-10000} seed=${2:-2}

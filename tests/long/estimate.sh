@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# stowage.estimate with a recent PyTorch on the CPU: the tests of the package, every program of the card's benchmark, and a model with
-# 7 billion parameters within its time and memory. STOWAGE_TEST_TORCH names the Python that has PyTorch; python3 unless given.
+# stowage.estimate with a recent PyTorch on the CPU: the tests of the package, every program of the GPU benchmark, and a model
+# with 7 billion parameters within its time and memory. STOWAGE_TEST_TORCH names the Python that has PyTorch; default python3.
 . "$(dirname "$0")/../guards/lib.bash"
 cd "$source_dir" || exit 1
 python=${STOWAGE_TEST_TORCH:-python3}
@@ -44,7 +44,7 @@ def loss(output, batch):
 
 began = time.process_time()
 found = stowage.estimate(model, lambda: (torch.randint(0, 30000, (1, 2048)),), optimizer="adamw", loss=loss, gpu="A100-80G")
-# CPU time: other work on the machine must not decide.
+# CPU time, so that other work on the machine does not matter.
 print(f"{time.process_time() - began:.0f} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} {found.peak_live >> 30}")
 END
 read -r seconds mib gib <<< "$("$python" "$folder/large.py" 2> "$folder/log" | tail -n 1)"

@@ -1,4 +1,4 @@
-"""formats.py COMMAND FOLDER: tables of pandas, polars, pyarrow and DuckDB through stowage and back, value by value."""
+"""formats.py COMMAND FOLDER: passes tables of pandas, polars, pyarrow and DuckDB through stowage and back, and compares every value."""
 
 import datetime
 import json
@@ -33,7 +33,7 @@ def check(name, works):
 
 
 def same(a, b):
-    """Equal rows; NaN equals NaN, and a number its value in another type."""
+    """Compares rows; NaN equals NaN, and a number equals its value in another type."""
     assert len(a) == len(b), (len(a), len(b))
     for row, (x, y) in enumerate(zip(a, b)):
         assert x.keys() == y.keys(), (row, x.keys(), y.keys())
@@ -44,7 +44,7 @@ def same(a, b):
 
 
 def random_table(seed):
-    """A table of random types, nulls and sizes."""
+    """Makes a table of random types, nulls and sizes."""
     rng = np.random.default_rng(seed)
     rows = int(rng.choice([0, 1, 7, 8, 9, 1000, 5000]))
     columns = {}
@@ -189,7 +189,7 @@ def from_the_command():
 
 
 def other_packages():
-    """The same without pyarrow: polars, then DuckDB."""
+    """Tests without pyarrow: polars, then DuckDB."""
     table = pl.DataFrame({"a": range(1000), "s": ["x"] * 1000})
     table.write_parquet("o.parquet")
     for hidden in (["pyarrow"], ["pyarrow", "polars"]):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# formats.sh: Parquet, Arrow and JSON lines in and out, each output read back by another package than the one that wrote it.
+# formats.sh: Parquet, Arrow and JSON lines in and out; each output is read back by a package other than the one that wrote it.
 # STOWAGE_FORMATS_PYTHON names a Python that has pyarrow, polars, duckdb and pandas (2.2 or later).
 . "$(dirname "$0")/../guards/lib.bash"
 cd "$folder" || exit 1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# host.sh [NAME…]: programs in the manner of people's own scripts run out of host memory; the first answer must be right.
-# Line 1 of a program in tests/host: "# expect: CAUSE[,CAUSE…] | WORDS | WORDS…": the cause that must be first, and words that
-# the answer must have. Line 2: "# limit: SIZE".
+# host.sh [NAME…]: programs written like typical user scripts run out of host memory; the first cause in the answer must be
+# right. Line 1 of a program in tests/host: "# expect: CAUSE[,CAUSE…] | WORDS | WORDS…": the cause that must be first, and words
+# that the answer must contain. Line 2: "# limit: SIZE".
 . "$(dirname "$0")/../guards/lib.bash"
 . "$source_dir/tests/cli/numpy.bash"
 require_numpy why_host_memory_ran_out

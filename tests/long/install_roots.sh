@@ -24,9 +24,9 @@ if [ ! -d "$roots/base" ]; then
   mv "$roots/base.partial" "$roots/base"
 fi
 
-# fresh NAME: a new root $roots/NAME.
+# fresh NAME: creates a new root $roots/NAME.
 fresh() { rm -rf "${roots:?}/$1"; cp -a --reflink=auto "$roots/base" "$roots/$1"; mkdir "$roots/$1/try"; cp /etc/resolv.conf "$roots/$1/etc/"; }
-# inside NAME COMMAND…: runs it in that root, with mounts that go away with it.
+# inside NAME COMMAND…: runs the command in that root, with mounts that end with it.
 inside() {
   local root=$roots/$1; shift
   # shellcheck disable=SC2016
@@ -39,7 +39,7 @@ put_sources() { # NAME FOLDER: the tracked files
 }
 
 cat > "$folder/checks.sh" << 'END'
-# checks.sh VIRTUALENV|-: the five checks, in the root.
+# checks.sh VIRTUALENV|-: runs the five checks in the root.
 cd /try || exit 1
 python=python3
 if [ "$1" != - ]; then PATH=$1/bin:$PATH python=$1/bin/python; fi
@@ -66,7 +66,7 @@ five_checks() { # NAME [VIRTUALENV]
   if [ $code = 0 ] && [ "$(grep -c '^passed ' "$folder/$1.checks")" = 5 ]; then ok "install_roots_$1: 5 of 5 checks"; else fail "install_roots_$1"; fi
 }
 
-# The lines of the Dockerfile, stage by stage: RUN in the stage's root, COPY between roots.
+# Runs the lines of the Dockerfile, stage by stage: RUN in the stage's root, COPY between roots.
 docker_commands() {
   local stage=-1 folder_in=/ words
   while IFS= read -r line; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Thousands of programs that move pages, and every call of the driver failing in turn: tests/shim/mover.sh in full.
+# Runs tests/shim/mover.sh in full: thousands of programs that move pages, with every driver call failing in turn.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
 export STOWAGE_BUILD=${STOWAGE_BUILD:-$PWD/build/release}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every verb with every allocation failing, once alone and once with all later ones (tests/oom/sweep.py).
+# Runs every verb with every allocation failing, once alone and once with all later ones (tests/oom/sweep.py).
 . "$(dirname "$0")/../guards/lib.bash"
 library=$build/tests/oom/libfailing_malloc.so
 if ! has python3; then skip "oom_sweep: python3 is not here"; finish; fi

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The .pftrace of convert against the protobuf definitions of PyPI's package perfetto. STOWAGE_PERFETTO_PYTHON: a Python that has it.
+# Checks the .pftrace of convert with the protobuf definitions of PyPI's package perfetto. STOWAGE_PERFETTO_PYTHON: a Python that
+# has it.
 . "$(dirname "$0")/../guards/lib.bash"
 python=${STOWAGE_PERFETTO_PYTHON:-python3}
 if ! "$python" -c 'import perfetto.protos.perfetto.trace.perfetto_trace_pb2' 2> /dev/null; then

@@ -10,7 +10,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
 
 
 def unknown(message, path="Trace"):
-    """Names of fields that the definitions do not have: a round trip through known fields keeps the size."""
+    """Yields the names of fields that the definitions do not have: a round trip through known fields keeps the size."""
     copy = type(message)()
     copy.CopyFrom(message)
     before = message.ByteSize()

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The sweeps of which `make test` runs a slice, in full: STOWAGE_TEST_LONG (harness_long in C, the scripts read it themselves).
+# Runs the sweeps in full of which `make test` runs a part: STOWAGE_TEST_LONG (harness_long in C; the scripts read it
+# themselves).
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
 export STOWAGE_TEST_LONG=1

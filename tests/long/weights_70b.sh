@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Every value of a model with the tensor sizes of Llama 3 70B (files of holes: 141 GB read, none stored), converted in a dry run: the
-# peak of resident memory stays within the budget of 64 MiB + 64 MiB. Takes some minutes. $STOWAGE_70B_LAYERS reads fewer layers.
+# Converts every value of a model with the tensor sizes of Llama 3 70B in a dry run (sparse files: 141 GB read, none stored). The
+# peak of resident memory must stay within the budget of 64 MiB + 64 MiB. Takes some minutes. $STOWAGE_70B_LAYERS reads fewer
+# layers.
 . "$(dirname "$0")/../guards/lib.bash"
 cd "$folder" || exit 1
 if ! python3 "$source_dir/tests/cli/weights_70b.py" model "${STOWAGE_70B_LAYERS:-80}"; then

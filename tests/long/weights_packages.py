@@ -118,14 +118,14 @@ def compressed_tensors_reads(kind):
     quantization = transformers.CompressedTensorsConfig(run_compressed=False)
     model = transformers.LlamaForCausalLM.from_pretrained(kind, dtype="auto", quantization_config=quantization)
     have = model.state_dict()
-    told = {t["name"]: t for t in report["tensors"]}
+    listed = {t["name"]: t for t in report["tensors"]}
     changed = 0
     for name, value in plain.items():
         error = relative(value.float(), have[name].float())
-        if told[name]["changed"]:
+        if listed[name]["changed"]:
             changed += 1
-            stated = told[name]["relative_rms_error"]
-            # The package multiplies in bfloat16: its rounding comes on top of ours.
+            stated = listed[name]["relative_rms_error"]
+            # The package multiplies in bfloat16, so its rounding adds to ours.
             assert stated < 0.04 and abs(error - stated) < 0.004, (name, error, stated)
         else:
             assert torch.equal(have[name], value), name
@@ -198,7 +198,7 @@ def gguf_reads_every_type():
 
 
 def ulps(a, b):
-    """How many representable values lie between two tensors of one type."""
+    """Returns how many representable values lie between two tensors of one type."""
     bits = {torch.bfloat16: torch.int16, torch.float16: torch.int16, torch.float32: torch.int32}[a.dtype]
 
     def order(x):
@@ -210,7 +210,7 @@ def ulps(a, b):
 
 
 def double_merge(base, adapters):
-    """The merge in float64, by PEFT's formulas, not rounded."""
+    """Computes the merge in float64 by PEFT's formulas, without rounding."""
     merged = {k: v.double() for k, v in base.items()}
     for path in adapters:
         config = json.load(open(path + "/adapter_config.json"))
@@ -236,7 +236,7 @@ def double_merge(base, adapters):
 
 
 def rounded(exact, dtype):
-    """float64 to a narrower type in one rounding; torch rounds twice."""
+    """Rounds float64 to a narrower type in one step; torch rounds twice."""
     if dtype == torch.float32:
         return exact.float()
     near = exact.to(dtype)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# weights_packages.sh: what shrink and merge write, read by safetensors, gguf, compressed-tensors, peft and transformers.
+# weights_packages.sh: reads what shrink and merge write with safetensors, gguf, compressed-tensors, peft and transformers.
 # STOWAGE_WEIGHTS_PYTHON names a Python that has them and PyTorch.
 . "$(dirname "$0")/../guards/lib.bash"
 cd "$folder" || exit 1

@@ -1,5 +1,5 @@
-/* Every device call fails once, with each error: the heap reports it and stays usable, or is lost
- * and reports that; the contents are still there; nothing is left on the card. */
+/* Fails every device call once, with each error. The heap must report it and stay usable, or be
+ * lost and report that; contents stay intact, and nothing is left on the device. */
 #include <stdlib.h>
 
 #include "memory/card.h"
@@ -11,7 +11,7 @@ typedef struct job {
   stow_device *device;
   stow_heap *heap;
   stow_stream other;
-  sweep_result result; /* the first failure */
+  sweep_result result; /* set by the first failure */
   uint64_t ptr[8];
   const char *folder;
 } job;
@@ -34,14 +34,15 @@ static bool dead(const job *j) {
   return stow_heap_check(j->heap) == STOW_ERR_DEVICE_LOST;
 }
 
-/* The heap is valid after every step, even a failed one. */
+/* Checks that the heap is valid after every step, even a failed one. */
 static void sound(const job *j) {
   stow_status status = stow_heap_check(j->heap);
   if (status != STOW_OK && status != STOW_ERR_DEVICE_LOST)
     FAIL("after a fault: %s", stow_status_message());
 }
 
-/* The test's own copies outlive no buffer: their wait may be the call that fails. */
+/* Waits twice, because the wait may be the call that fails and the test's copies must not outlive
+ * their buffers. */
 static stow_status sync_twice(stow_device *d) {
   stow_status status = d->ops->stream_sync(d, NULL);
   if (status != STOW_OK) CHECK_OK(d->ops->stream_sync(d, NULL));
@@ -77,7 +78,7 @@ static void moves(job *j) {
     sound(j);
     if (!on_disk) bytes_still_there(j, j->ptr[0]);
   }
-  if (on_disk) /* the way back failed: it is still there, and can be tried again */
+  if (on_disk) /* the way back failed: it is still on disk and can be retried */
     CHECK_OK(stow_heap_migrate(j->heap, j->ptr[0], STOW_TIER_VRAM));
   bytes_still_there(j, j->ptr[0]);
 }
@@ -87,13 +88,13 @@ static void churn(job *j) {
   sound(j);
   drop(j, 1, NULL);
   drop(j, 3, NULL);
-  take(j, 5, 8 * MIB + 1024, NULL); /* stitched from two holes and what is left */
+  take(j, 5, 8 * MIB + 1024, NULL); /* assembled from two holes and new pages */
   sound(j);
   take(j, 6, 3000, j->other);
   if (j->ptr[6]) did(j, stow_heap_record_stream(j->heap, j->ptr[6], NULL));
   drop(j, 6, j->other);
   drop(j, 5, NULL);
-  take(j, 7, 15 * MIB, j->other); /* pages pass to another stream, or spill */
+  take(j, 7, 15 * MIB, j->other); /* pages move to another stream, or spill */
   sound(j);
   did(j, stow_heap_trim(j->heap, 0, NULL));
   sound(j);
@@ -104,7 +105,7 @@ static void clean(job *j) {
     uint64_t p;
     CHECK_STATUS(stow_heap_alloc(&p, j->heap, 512, NULL), STOW_ERR_DEVICE_LOST);
   } else {
-    for (int i = 0; i < 8; i++) { /* a free that failed left it live: it can be freed again */
+    for (int i = 0; i < 8; i++) { /* a failed free left it live, so it can be freed again */
       stow_stream s = i == 7 ? j->other : NULL;
       if (!j->ptr[i] || did(j, stow_heap_free(j->heap, j->ptr[i], s)) || dead(j)) continue;
       CHECK_OK(stow_heap_free(j->heap, j->ptr[i], s));
@@ -182,7 +183,7 @@ static sweep_result scenario_hard(stow_device *d) {
     if (s == STOW_OK && i == 1) s = stow_heap_free(h, p[0], NULL);
     if (s != STOW_OK && first.status == STOW_OK) first = sweep_result_of(s);
   }
-  stow_heap_close(h); /* with every call failing it cannot release everything */
+  stow_heap_close(h); /* with every call failing, it cannot release everything */
   return first;
 }
 
@@ -190,7 +191,7 @@ TEST(calls_that_fail_for_ever_never_crash_the_heap)
 {
   for (int kind = STOW_FAULT_ANY; kind <= STOW_FAULT_EVENT; kind++) {
     if (kind == STOW_FAULT_PLAIN || kind == STOW_FAULT_UNRESERVE)
-      continue; /* not used, or only to close */
+      continue; /* not used, or used only for closing */
     sweep_run(&(sweep){.card = "sim:32M,host=64M,paper",
                        .scenario = scenario_hard,
                        .kind = (stow_fault_kind)kind,

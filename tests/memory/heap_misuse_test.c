@@ -40,7 +40,8 @@ TEST(requests_that_cannot_be_are_refused_with_the_reason)
   shut(h, d);
 }
 
-/* Once through the hot path and once with a listener, which gets no event. */
+/* Counts events: each case runs once on the hot path and once with a listener, which must get no
+ * event. */
 static uint64_t on_event(void *user, const stow_heap_event *e) {
   if (e->kind == STOW_EVENT_FREE) ++*(uint64_t *)user;
   return 0;
@@ -53,7 +54,9 @@ TEST(frees_that_cannot_be_are_refused_with_the_reason)
     stow_heap *h = open_on(d);
     uint64_t frees = 0, wild = 0;
     if (heard) CHECK_OK(stow_heap_add_sink(h, on_event, &frees, STOW_EVENT_ALL));
-    for (int i = 0; i < 200; i++) CHECK_OK(stow_heap_free(h, need(h, 600, NULL), NULL)); /* warm */
+    for (int i = 0; i < 200; i++)
+      CHECK_OK(stow_heap_free(h, need(h, 600, NULL), NULL)); /* warm
+                                                              * up */
     frees = 0;
     uint64_t big = need(h, 8 * MIB, NULL), small = need(h, 600, NULL);
     CHECK_STATUS(stow_heap_free(h, 12345, NULL), STOW_ERR_NOT_FOUND);
@@ -74,7 +77,7 @@ TEST(frees_that_cannot_be_are_refused_with_the_reason)
     CHECK_MESSAGE("freed twice");
 #ifdef STOWAGE_CHECKS
     CHECK_MESSAGE("allocated by the code at 0x");
-    CHECK_MESSAGE("heap_misuse_test+0x"); /* as addr2line wants it */
+    CHECK_MESSAGE("heap_misuse_test+0x"); /* in the form that addr2line accepts */
 #endif
     CHECK_OK(stow_heap_free(h, small, NULL));
     CHECK_STATUS(stow_heap_free(h, small, NULL), STOW_ERR_STATE);
@@ -102,7 +105,7 @@ TEST(a_closed_heap_says_so)
   CHECK_STATUS(stow_heap_migrate(h, left, STOW_TIER_HOST), STOW_ERR_STATE);
   CHECK_STATUS(stow_heap_close(h), STOW_ERR_STATE);
   CHECK_MESSAGE("closed twice");
-  CHECK_OK(stow_device_close(d)); /* and everything went back to the card */
+  CHECK_OK(stow_device_close(d)); /* everything was returned to the device */
 }
 
 TEST(a_limit_below_what_is_live_is_refused_and_changes_nothing)
@@ -139,7 +142,7 @@ TEST(a_device_that_vanishes_is_told_by_every_call)
   CHECK_MESSAGE("its device is lost");
   stow_heap_stats s = STOW_HEAP_STATS_INIT;
   CHECK_STATUS(stow_heap_get_stats(h, &s), STOW_ERR_DEVICE_LOST);
-  CHECK_STATUS(stow_heap_close(h), STOW_ERR_STATE); /* p was live; all the same it is closed */
+  CHECK_STATUS(stow_heap_close(h), STOW_ERR_STATE); /* p was live; the heap is closed anyway */
   CHECK_STATUS(stow_heap_free(h, p, NULL), STOW_ERR_STATE);
   CHECK_OK(stow_device_close(breaks));
 }

@@ -13,10 +13,10 @@
 typedef struct program {
   stow_device *device;
   stow_heap *heap;
-  pthread_rwlock_t gate; /* submitting holds it shared, moving alone */
+  pthread_rwlock_t gate; /* submitting holds it shared, moving exclusively */
   atomic_bool closed, stop;
   _Atomic uint64_t closes, submitted;
-  stow_stream stream; /* the other one */
+  stow_stream stream; /* the other stream */
   uint64_t own;       /* memory of that stream */
 } program;
 
@@ -33,7 +33,7 @@ static void gate_open(void *user) {
   pthread_rwlock_unlock(&p->gate);
 }
 
-/* Keeps the other stream busy, and allocates on it, until it is stopped. */
+/* Keeps the other stream busy and allocates on it until stopped. */
 static void *keep_running(void *user) {
   program *p = user;
   uint64_t seed = 7;
@@ -129,7 +129,7 @@ TEST(the_mover_brings_spilled_memory_back_behind_the_gate_while_another_stream_r
     CHECK_OK(stow_heap_free(p.heap, spilled, NULL));
   }
   uint64_t seen = atomic_load(&p.submitted);
-  while (atomic_load(&p.submitted) == seen) sched_yield(); /* it still runs */
+  while (atomic_load(&p.submitted) == seen) sched_yield(); /* until it has submitted more work */
   atomic_store(&p.stop, true);
   CHECK(pthread_join(thread, NULL) == 0);
   CHECK(atomic_load(&p.closes) >= rounds);
@@ -153,12 +153,12 @@ TEST(a_move_behind_the_gate_waits_for_its_own_streams_only)
   const uint64_t hour_us = UINT64_C(3600) * 1000000;
   CHECK_OK(stow_sim_submit(p.device, p.stream, p.own, 8 * MIB, STOW_SIM_WRITE, hour_us));
   CHECK_OK(stow_sim_submit(p.device, NULL, b, 3 * MIB, STOW_SIM_WRITE, 1000));
-  CHECK_OK(
-      stow_heap_migrate(p.heap, a, STOW_TIER_HOST)); /* shares a page with b: b's work counts */
+  CHECK_OK(stow_heap_migrate(p.heap, a, STOW_TIER_HOST)); /* shares a page with b, so b's work must
+                                                           * be waited for */
   stow_sim_counts c = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(p.device, &c));
-  CHECK(c.wait_ns >= 1000 * 1000);  /* for b */
-  CHECK(c.now_ns < hour_us * 1000); /* not for the other stream */
+  CHECK(c.wait_ns >= 1000 * 1000);  /* waited for b */
+  CHECK(c.now_ns < hour_us * 1000); /* did not wait for the other stream */
   CHECK(tier_of(p.heap, a) == STOW_TIER_HOST);
   CHECK_OK(stow_heap_check(p.heap));
   CHECK_OK(stow_heap_free(p.heap, a, NULL));
@@ -181,7 +181,8 @@ TEST(without_a_gate_nothing_moves_by_itself)
   CHECK_OK(stow_heap_free(h, full, NULL));
   CHECK_OK(stow_heap_set_heat(h, spilled, STOW_HEAT_HOT));
   stow_heap_stats s = STOW_HEAP_STATS_INIT;
-  for (int looks = 0; looks < 3; looks++) { /* a reserve that is back: the thread has looked */
+  for (int looks = 0; looks < 3; looks++) { /* the reserve is refilled three times, so the thread
+                                             * has run */
     CHECK_OK(stow_heap_trim(h, 0, NULL));
     do CHECK_OK(stow_heap_get_stats(h, &s));
     while (s.tier[STOW_TIER_HOST].cached_bytes < 64 * MIB);
@@ -228,10 +229,11 @@ TEST(the_disk_tier_uses_its_file_again)
     int i = (int)(harness_random(&seed) % 4);
     CHECK_OK(d->ops->fill(d, p[i], (uint8_t)(round + 1), 16 * MIB, NULL));
     CHECK_OK(stow_heap_migrate(h, p[i], STOW_TIER_DISK));
-    CHECK_U64(files_in(o.disk_folder), 0); /* it has no name that a crash could leave behind */
+    CHECK_U64(files_in(o.disk_folder), 0); /* the file has no name, so a crash leaves nothing
+                                            * behind */
     CHECK_OK(stow_heap_get_stats(h, &s));
     CHECK_U64(s.tier[STOW_TIER_DISK].live_bytes, 16 * MIB);
-    if (round % 2) { /* freed there, or fetched back */
+    if (round % 2) { /* freed while on disk, or brought back */
       CHECK_OK(stow_heap_free(h, p[i], NULL));
       p[i] = need(h, (8 + harness_random(&seed) % 8) * MIB + 8 * MIB, NULL);
       CHECK_OK(stow_heap_free(h, p[i], NULL));
@@ -246,9 +248,9 @@ TEST(the_disk_tier_uses_its_file_again)
     CHECK_OK(stow_heap_check(h));
     CHECK_OK(stow_heap_get_stats(h, &s));
     CHECK_U64(s.tier[STOW_TIER_DISK].live_bytes, 0);
-    CHECK_U64(s.tier[STOW_TIER_DISK].held_bytes, 0); /* the file is as if it were new */
+    CHECK_U64(s.tier[STOW_TIER_DISK].held_bytes, 0); /* the file is empty again */
   }
-  /* Two there at once, the first fetched back: the third goes into its place. */
+  /* Two are on disk and the first is brought back: the third must take its place. */
   for (int i = 0; i < 2; i++) CHECK_OK(stow_heap_migrate(h, p[i], STOW_TIER_DISK));
   CHECK_OK(stow_heap_migrate(h, p[0], STOW_TIER_VRAM));
   CHECK_OK(stow_heap_migrate(h, p[2], STOW_TIER_DISK));

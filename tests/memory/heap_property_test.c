@@ -1,9 +1,10 @@
-/* Random use of a heap on several streams, against a model that knows nothing of its insides.
+/* Random use of a heap on several streams, compared with a model that does not know its internals.
  *
  * The model keeps every live allocation and checks: no two overlap; a request fails only if the
  * pages it can need exceed the limit less the pages that live allocations touch (seen from their
  * addresses alone); pages held by live allocations stay within the promised bound; the simulator
- * saw no use out of stream order. The heap's own slow check runs as often as the budget allows. */
+ * found no use out of stream order. The heap's own slow check runs as often as the budget
+ * allows. */
 #include <stdlib.h>
 
 #include <stowage/stowage.h>
@@ -59,8 +60,8 @@ static void model_add(model *m, block b) {
   m->count++;
 }
 
-/* Bytes of 2 MiB slots that live blocks touch: what must be held if pages are 2 MiB. A small
- * block's slab of 64 KiB may reach into one more. */
+/* Returns the bytes of 2 MiB slots that live blocks touch: what must be held if pages are 2 MiB.
+ * The 64 KiB slab of a small block may extend into one more slot. */
 static uint64_t touched(const model *m) {
   uint64_t pages = 0, last = UINT64_MAX;
   for (int i = 0; i < m->count; i++) {
@@ -77,15 +78,15 @@ static uint64_t touched(const model *m) {
 /* ---- the promised bound of what live allocations hold ----
  *
  * Held pages are at most live bytes / page size, + 2 for each large block, + one slab for each size
- * class and stream. Large is what does not live in a slab (above 16 KiB). Pages come in several
- * sizes, so it is counted in bytes: a block's two pages are of the largest size it may stand on,
- * 2 MiB or up to 8 times the block. No allocator that keeps addresses can hold to this for small
- * blocks once a program has freed all but one in each slab; the live bytes of a class are therefore
- * those of its peak, and a slab, which lies in one page, holds that page. */
+ * class and stream. Large blocks are those that are not in a slab (above 16 KiB). Pages have
+ * several sizes, so the bound is in bytes: a block's two pages have the largest size it may use, 2
+ * MiB or up to 8 times the block. No allocator that keeps addresses can meet this bound for small
+ * blocks once a program has freed all but one in each slab. So the live bytes of a class count at
+ * their peak, and a slab, which lies in one page, holds that page. */
 
 #define SLAB_BYTES 65536u
 
-/* Units of the block that serves a small request; 0 for a large one. */
+/* Returns the units of the block that serves a small request; 0 for a large one. */
 static uint32_t small_units(uint64_t bytes) {
   uint32_t units = (uint32_t)((bytes + 511) / 512), step = units <= 8 ? 1 : units <= 16 ? 2 : 4;
   return bytes > 16384 ? 0 : (units + step - 1) / step * step;
@@ -99,7 +100,7 @@ static void small_count(model *m, const block *b, int by) {
   if (*n > *peak) *peak = *n;
 }
 
-/* Slabs that there may be of all classes and streams. */
+/* Returns the most slabs that all classes and streams together may have. */
 static uint64_t slabs_most(const model *m) {
   uint64_t slabs = 0;
   for (int s = 0; s < STREAMS; s++)
@@ -152,7 +153,7 @@ static void check_failure(model *m, uint64_t bytes) {
          bound(m));
 }
 
-/* The bound holds at any time, not only at a refusal. */
+/* Checks the bound, which holds at any time, not only at a refusal. */
 static void check_held(model *m) {
   stow_heap_stats s = STOW_HEAP_STATS_INIT;
   CHECK_OK(stow_heap_get_stats(m->heap, &s));
@@ -181,8 +182,8 @@ static void step_alloc(model *m) {
   }
 }
 
-/* Another stream reads it, ordered after the owner's work by an event, and is recorded with the
- * heap. */
+/* Lets another stream read the block, ordered by an event after the owner's work and recorded with
+ * the heap. */
 static void step_share(model *m) {
   block *b = &m->live[harness_random(&m->seed) % (uint64_t)m->count];
   stow_stream other = m->streams[(b->stream + 1) % STREAMS];
@@ -200,7 +201,7 @@ static void step_free(model *m) {
   int at = (int)(harness_random(&m->seed) % (uint64_t)m->count);
   block b = m->live[at];
   CHECK_OK(stow_heap_free(m->heap, b.ptr, m->streams[b.stream]));
-  if (!b.recorded) small_count(m, &b, -1); /* or it waits for an unknown time */
+  if (!b.recorded) small_count(m, &b, -1); /* a recorded block waits for an unknown time */
   memmove(&m->live[at], &m->live[at + 1], (size_t)(m->count - at - 1) * sizeof m->live[0]);
   m->count--;
 }
@@ -224,7 +225,7 @@ static void run(uint64_t limit, uint64_t page_max, uint64_t steps, uint64_t seed
   for (int i = 1; i < STREAMS; i++)
     CHECK_OK(m->device->ops->stream_create(m->device, &m->streams[i]));
   for (m->steps = 0; m->steps < steps; m->steps++) {
-    /* The live set swells and shrinks, so that both filling up and fragments are met. */
+    /* The live set grows and shrinks, so that the heap is both full and fragmented at times. */
     uint64_t phase = m->steps / 4000 % 5, r = harness_random(&m->seed) % 100;
     bool give = r < (phase == 4 ? 70u : 45u) || m->count > LIVE_MAX - 2;
     if (shares && m->count > 0 && r == 99)
@@ -242,7 +243,7 @@ static void run(uint64_t limit, uint64_t page_max, uint64_t steps, uint64_t seed
   CHECK_OK(stow_sim_get_counts(m->device, &c));
   CHECK_U64(c.violations, 0);
   CHECK(c.vram_peak_bytes <= limit);
-  CHECK(m->fails > 0); /* or the test met no refusals */
+  CHECK(m->fails > 0); /* otherwise the test had no refusals */
   stow_heap_stats s = STOW_HEAP_STATS_INIT;
   CHECK_OK(stow_heap_get_stats(m->heap, &s));
   harness_note("%" PRIu64 " steps, %" PRIu64 " refusals, %" PRIu64 " stitches, %" PRIu64 " maps",
@@ -281,7 +282,7 @@ TEST(streams_that_share_memory_never_meet_in_it)
 TEST(a_small_card_is_checked_after_every_step)
 { run(64 * MIB, 8 * MIB, 60000 / SCALE, 4, 1, true); }
 
-/* The statement word for word, in pages of one size, while nothing is freed: sizes to `most`. */
+/* Checks the bound literally, in pages of one size, while nothing is freed; sizes up to `most`. */
 static void fill_up(uint64_t most, uint64_t seed) {
   const uint64_t limit = 256 * MIB;
   stow_sim_options so = STOW_SIM_OPTIONS_INIT;
@@ -296,7 +297,7 @@ static void fill_up(uint64_t most, uint64_t seed) {
   CHECK_OK(stow_heap_open(&h, &o));
   stow_stream streams[STREAMS] = {0};
   for (int i = 1; i < STREAMS; i++) CHECK_OK(o.device->ops->stream_create(o.device, &streams[i]));
-  uint32_t blocks[STREAMS][33] = {0}; /* small ones, by units of a block */
+  uint32_t blocks[STREAMS][33] = {0}; /* small blocks, by units of a block */
   uint64_t large = 0, large_bytes = 0, slabs = 0, count = 0, ptr;
   for (;; count++) {
     uint64_t bytes = 1 + harness_random(&seed) % most;
@@ -315,8 +316,8 @@ static void fill_up(uint64_t most, uint64_t seed) {
     stow_heap_stats s = STOW_HEAP_STATS_INIT;
     CHECK_OK(stow_heap_get_stats(h, &s));
     uint64_t pages = s.tier[STOW_TIER_VRAM].pinned_bytes / PAGE;
-    /* Full slabs are live bytes, each block with its share; the last of each class may be begun,
-     * and so may the last page of each stream. */
+    /* Full slabs count as live bytes, each block with its share. The last slab of each class and
+     * the last page of each stream may be partly used. */
     uint64_t allowed = (large_bytes + slabs * SLAB_BYTES) / PAGE + 2 * large + STREAMS;
     if (pages > allowed)
       FAIL("%" PRIu64 " blocks, %" PRIu64 " of them large: %" PRIu64 " pages held, %" PRIu64

@@ -82,14 +82,14 @@ TEST(heap_moves_free_pages_under_a_new_range)
   stow_sim_counts c = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(d, &c));
   CHECK_U64(c.violations, 0);
-  CHECK_U64(c.event_waits, 0); /* aliased, not waited for */
+  CHECK_U64(c.event_waits, 0); /* pages are aliased, not waited for */
   CHECK_OK(stow_heap_free(h, big, NULL));
   for (int i = 1; i < 8; i += 2) CHECK_OK(stow_heap_free(h, p[i], NULL));
   shut(h, d);
 }
 
-/* Moving pages leaves their old addresses mapped; a request that wants some of those back unmaps
- * those and no others, and what was moved keeps its bytes. */
+/* Moving pages leaves their old addresses mapped. A request that needs some of them unmaps only
+ * those, and moved memory keeps its contents. */
 TEST(heap_unmaps_old_addresses_only_where_they_are_wanted_again)
 {
   stow_device *d = card(24 * MIB, 0);
@@ -97,11 +97,11 @@ TEST(heap_unmaps_old_addresses_only_where_they_are_wanted_again)
   char back[64];
   uint64_t a = need(h, 16 * MIB, NULL), guard = need(h, 2 * MIB, NULL);
   CHECK_OK(stow_heap_free(h, a, NULL));
-  uint64_t moved = need(h, 20 * MIB, NULL); /* 3 pages new, 7 of a's 8 */
+  uint64_t moved = need(h, 20 * MIB, NULL); /* 3 new pages and 7 of a's 8 */
   CHECK_OK(d->ops->stream_sync(d, NULL));
   CHECK_U64(stats_of(h).unmaps, 0);
   CHECK_OK(stow_heap_free(h, moved, NULL));
-  moved = need(h, 18 * MIB, NULL); /* leaves the last page free, as the last of a's is */
+  moved = need(h, 18 * MIB, NULL); /* leaves the last page free, like a's last page */
   CHECK_OK(d->ops->fill(d, moved, 7, 18 * MIB, NULL));
   CHECK_OK(d->ops->stream_sync(d, NULL));
   uint64_t two = need(h, 4 * MIB, NULL);
@@ -119,7 +119,8 @@ TEST(heap_unmaps_old_addresses_only_where_they_are_wanted_again)
   CHECK_OK(stow_heap_check(h));
   uint64_t *all[] = {&moved, &two, &guard};
   for (int i = 0; i < 3; i++) CHECK_OK(stow_heap_free(h, *all[i], NULL));
-  uint64_t released = 0; /* a page goes only when it is mapped nowhere: the rest is unmapped now */
+  uint64_t released = 0; /* a page is released only when it is mapped nowhere, so the rest is
+                          * unmapped now */
   CHECK_OK(stow_heap_trim(h, 0, &released));
   CHECK_U64(released, 24 * MIB);
   CHECK_OK(stow_sim_get_counts(d, &c));
@@ -284,7 +285,7 @@ TEST(heap_migrate_keeps_address_and_contents)
   }
   CHECK_OK(stow_heap_free(h, p, NULL));
   CHECK_OK(stow_heap_check(h));
-  uint64_t q = need(h, 21 * MIB, NULL); /* host pages did not stay behind in the vram arena */
+  uint64_t q = need(h, 21 * MIB, NULL); /* host pages did not stay in the vram arena */
   CHECK_OK(stow_heap_migrate(h, q, STOW_TIER_DISK));
   CHECK_OK(stow_heap_free(h, q, NULL));
   CHECK_OK(stow_heap_check(h));
@@ -392,7 +393,8 @@ TEST(heap_walks_what_is_live_with_its_tags_and_tiers)
   shut(h, d);
 }
 
-/* At most 24 bytes a live block, 0.1% of what is held, and 1 MiB: of every length alone. */
+/* The tables use at most 24 bytes per live block, plus 0.1% of what is held, plus 1 MiB, for each
+ * length alone. */
 TEST(heap_keeps_small_books)
 {
   static const uint64_t sizes[] = {512, 4096, 16384, 16896, 40000, 131072, 250000, 262144, 3 * MIB};
@@ -412,7 +414,7 @@ TEST(heap_keeps_small_books)
     if (s.book_bytes > most)
       FAIL("%" PRIu64 " blocks of %" PRIu64 ": %" PRIu64 " bytes of books, %" PRIu64 " allowed",
            count, sizes[k], s.book_bytes, most);
-    CHECK_STATUS(stow_heap_close(h), STOW_ERR_STATE); /* says that they are live */
+    CHECK_STATUS(stow_heap_close(h), STOW_ERR_STATE); /* reports that they are live */
     CHECK_OK(stow_device_close(d));
   }
 }

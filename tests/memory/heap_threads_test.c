@@ -1,5 +1,5 @@
-/* Threads: several on their own streams and on each other's, with the background thread, a trimmer
- * and changing sinks. Run under ThreadSanitizer by the suite. */
+/* Threads that use their own and each other's streams, with the background thread, a trimmer and
+ * changing sinks. Run under ThreadSanitizer by the suite. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -19,12 +19,12 @@
 #define ROUNDS 40000
 #endif
 
-#define DISTURBED 20 /* rounds of the disturber that must fall into the work */
+#define DISTURBED 20 /* rounds of the disturber that must overlap with the work */
 
 typedef struct shared {
   stow_heap *heap;
   stow_device *device;
-  _Atomic uint64_t passed[THREADS][SLOTS]; /* handed from one thread to the next, which frees it */
+  _Atomic uint64_t passed[THREADS][SLOTS]; /* passed from one thread to the next, which frees it */
   _Atomic int running, disturbed;
   _Atomic uint64_t events;
 } shared;
@@ -172,7 +172,7 @@ typedef struct pusher {
   int number;
 } pusher;
 
-/* A few sizes only, so that an address is given out again as soon as it may be. */
+/* Uses only a few sizes, so that an address is reused as soon as possible. */
 static void *push_and_pull(void *user) {
   pusher *u = user;
   uint64_t seed = (uint64_t)u->number + 1, mine[8] = {0};
@@ -203,7 +203,7 @@ TEST(a_sink_never_sees_an_address_given_out_that_it_takes_for_live)
                               STOW_EVENT_BIT(STOW_EVENT_ALLOC) | STOW_EVENT_BIT(STOW_EVENT_FREE)));
   stow_stream other;
   CHECK_OK(o.device->ops->stream_create(o.device, &other));
-  /* Three on one stream, which pass each other their memory at once, and one on another. */
+  /* Three threads on one stream, which pass memory to each other directly, and one on another. */
   pusher pushers[THREADS];
   pthread_t threads[THREADS];
   for (int i = 0; i < THREADS; i++) {
@@ -221,7 +221,7 @@ TEST(a_sink_never_sees_an_address_given_out_that_it_takes_for_live)
   CHECK_OK(stow_device_close(o.device));
 }
 
-/* The same without randomness: the sink itself allocates as much during an event. */
+/* The same without randomness: the sink itself allocates during an event. */
 typedef struct asker {
   stow_heap *heap;
   stow_stream stream;

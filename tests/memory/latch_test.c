@@ -1,4 +1,5 @@
-/* Latch: one thread inside at a time, while favourites change. Under ThreadSanitizer too. */
+/* Latch: only one thread is inside at a time while favourites change. Also run under
+ * ThreadSanitizer. */
 #include <pthread.h>
 #include <sched.h>
 
@@ -26,7 +27,7 @@ static void enter_often(int times) {
   }
 }
 
-/* Long bursts make a favourite of a thread; the others' come between and end it. */
+/* Enters in long bursts, which make a thread the favourite; bursts of the others end that. */
 static void *bursts(void *user) {
   uint64_t seed = (uint64_t)(uintptr_t)user, done = 0;
   for (int i = 0; i < BURSTS; i++) {
@@ -75,7 +76,7 @@ TEST(a_thread_alone_becomes_the_favourite_and_another_ends_that)
   CHECK(pthread_join(other, NULL) == 0);
   CHECK(atomic_load(&shared.favourite) != mine);
   CHECK(!latch_enter(&shared));
-  enter_often(1); /* and the dead thread's favour ends in turn */
+  enter_often(1); /* the favour of the dead thread ends */
   CHECK(atomic_load(&shared.favourite) == NULL);
 }
 
@@ -93,13 +94,13 @@ TEST(nobody_enters_while_the_favourite_is_inside)
 {
   begin();
   enter_often(200);
-  for (int way = 0; way < 2; way++) { /* by favour, then, that being gone, by exchange */
+  for (int way = 0; way < 2; way++) { /* as a favourite, and then, without a favour, by exchange */
     atomic_store(&other_is_in, false);
     pthread_t other;
     latch_take(&shared);
     CHECK(pthread_create(&other, NULL, enter_once, NULL) == 0);
     while (way == 0 && latch_mine->inside == &shared && atomic_load(&shared.taken) == 0)
-      sched_yield(); /* until it is at the door */
+      sched_yield(); /* until it waits to enter */
     for (int i = 0; i < 2000; i++) {
       CHECK(!atomic_load(&other_is_in));
       sched_yield();
@@ -130,7 +131,7 @@ TEST(threads_that_end_pass_their_cells_on)
   CHECK_U64(counter, 50 * 200);
 }
 
-#ifndef STOWAGE_CHECKS /* where nesting two of a rank is refused */
+#ifndef STOWAGE_CHECKS /* in checked builds, two locks of one rank must not nest */
 TEST(a_favourite_inside_one_latch_takes_another_the_plain_way)
 {
   begin();

@@ -24,7 +24,7 @@ static stow_heap *open_on(stow_device *d, uint64_t host_limit, uint64_t reserve,
   return h;
 }
 
-/* Until the tier has that many bytes cached. */
+/* Waits until the tier has that many bytes cached. */
 static void wait_cached(stow_heap *h, stow_tier tier, uint64_t bytes) {
   while (stats_of(h).tier[tier].cached_bytes != bytes) sched_yield();
 }
@@ -36,8 +36,8 @@ TEST(a_reserve_is_made_ahead_and_made_again_when_it_is_used)
   stow_heap *h = open_on(d, 0, 32 * MIB, 0);
   wait_cached(h, STOW_TIER_VRAM, 32 * MIB);
   uint64_t creates = stats_of(h).page_creates, p = need(h, 20 * MIB, NULL);
-  CHECK(stats_of(h).page_creates >= creates); /* the request itself found its pages made, */
-  wait_cached(h, STOW_TIER_VRAM, 32 * MIB);   /* and they are made good */
+  CHECK(stats_of(h).page_creates >= creates); /* the request found its pages already created */
+  wait_cached(h, STOW_TIER_VRAM, 32 * MIB);   /* and they are replaced */
   CHECK_U64(stats_of(h).page_creates, creates + 10);
   CHECK_OK(stow_heap_free(h, p, NULL));
   shut(h, d);
@@ -52,11 +52,11 @@ TEST(host_pages_are_made_ahead_of_the_spill_that_needs_them)
   stow_sim_counts before = STOW_SIM_COUNTS_INIT, after = STOW_SIM_COUNTS_INIT;
   uint64_t full = need(h, 60 * MIB, NULL);
   CHECK_OK(stow_sim_get_counts(d, &before));
-  uint64_t spilled = need(h, 64 * MIB, NULL); /* exactly one of the pages made */
+  uint64_t spilled = need(h, 64 * MIB, NULL); /* exactly one of the pages created ahead */
   CHECK_OK(stow_sim_get_counts(d, &after));
   CHECK_U64(stats_of(h).spilled_bytes, 64 * MIB);
-  CHECK(after.host_used_bytes >= before.host_used_bytes); /* taken from what was there */
-  wait_cached(h, STOW_TIER_HOST, 256 * MIB);              /* and made again behind it */
+  CHECK(after.host_used_bytes >= before.host_used_bytes); /* taken from the cache */
+  wait_cached(h, STOW_TIER_HOST, 256 * MIB);              /* and created again in the background */
   CHECK_U64(stats_of(h).tier[STOW_TIER_HOST].held_bytes, 320 * MIB);
   CHECK_OK(stow_heap_free(h, full, NULL));
   CHECK_OK(stow_heap_free(h, spilled, NULL));
@@ -70,12 +70,12 @@ TEST(what_lies_cached_beyond_the_reserve_goes_back_when_nobody_asks)
   stow_heap *h = open_on(d, 0, 16 * MIB, 0);
   uint64_t p = need(h, 300 * MIB, NULL), keep = need(h, 2 * MIB, NULL);
   CHECK_OK(stow_heap_free(h, p, NULL));
-  CHECK_OK(stow_heap_trim(h, UINT64_MAX, NULL)); /* off its addresses, but kept */
+  CHECK_OK(stow_heap_trim(h, UINT64_MAX, NULL)); /* unmapped, but kept */
   CHECK(stats_of(h).tier[0].held_bytes >= 300 * MIB);
   while (stats_of(h).tier[0].cached_bytes > 16 * MIB) sched_yield();
   stow_sim_counts c = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(d, &c));
-  CHECK(c.vram_used_bytes <= 32 * MIB); /* the card has it again */
+  CHECK(c.vram_used_bytes <= 32 * MIB); /* returned to the device */
   CHECK_OK(stow_heap_free(h, keep, NULL));
   shut(h, d);
 }
@@ -91,7 +91,7 @@ TEST(a_reserve_never_passes_the_limit)
   o.reserve_bytes = 256 * MIB;
   CHECK_OK(stow_heap_open(&h, &o));
   wait_cached(h, STOW_TIER_VRAM, 64 * MIB);
-  uint64_t p = need(h, 64 * MIB, NULL); /* the reserve serves it: nothing is lost to it */
+  uint64_t p = need(h, 64 * MIB, NULL); /* served from the reserve */
   CHECK_OK(stow_heap_free(h, p, NULL));
   stow_sim_counts c = STOW_SIM_COUNTS_INIT;
   CHECK_OK(stow_sim_get_counts(d, &c));
@@ -101,7 +101,7 @@ TEST(a_reserve_never_passes_the_limit)
 
 TEST(cached_pages_make_way_under_pressure)
 {
-  /* 64 MiB of host pages cached in one piece, and a request that needs small ones: the large one is
+  /* 64 MiB of host pages are cached in one piece, and a request needs small ones: the large page is
    * released rather than the request refused. */
   stow_device *d = paper(64 * MIB, 64 * MIB);
   stow_heap *h;

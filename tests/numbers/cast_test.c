@@ -22,8 +22,8 @@ static void find_sets(void) {
 #endif
 }
 
-/* float16 by definition: scale so that the last kept bit is worth one, round to even in long
- * double, scale back. */
+/* Converts to float16 by definition: scales so that the last kept bit is worth one, rounds to even
+ * in long double, scales back. */
 static uint16_t half_by_definition(double x) {
   uint16_t sign = signbit(x) ? 0x8000 : 0;
   if (isnan(x)) return 0x7e00;
@@ -54,7 +54,7 @@ TEST(every_half_goes_to_float_and_back)
 
 TEST(halves_between_two_neighbours_round_as_defined)
 {
-  /* Each pair of neighbouring halves: the tie, and the floats and doubles just beside it. */
+  /* For each pair of neighbouring halves: the tie, and the floats and doubles right next to it. */
   for (uint32_t h = 0; h < 0x7c00; h++) {
     double low = half_to_float((uint16_t)h);
     double high = h + 1 == 0x7c00 ? 65536 : half_to_float((uint16_t)(h + 1));
@@ -102,7 +102,7 @@ TEST(every_kernel_set_agrees_with_the_definition_on_every_float_to_half)
   harness_note("%" PRIu64 " floats over %d kernel sets", tried, set_count);
 }
 
-/* One value of `type` made from random bits, with the interesting ones often. */
+/* Makes one value of `type` from random bits, with interesting values often. */
 static void random_value(void *at, dtype type, uint64_t *random) {
   uint64_t r = harness_random(random), bits = harness_random(random);
   if (dtype_kind(type) == CLASS_BOOL) {
@@ -175,7 +175,7 @@ TEST(large_integers_reach_a_half_with_one_rounding)
   uint16_t out[7];
   CHECK_OK(cast_values(out, DTYPE_F16, in, DTYPE_I64, 7));
   for (int i = 0; i < 7; i++) CHECK_U64(out[i], half_by_definition((double)in[i]));
-  /* Past 2^53 the way through double must not round twice. */
+  /* Above 2^53, converting through double must not round twice. */
   const int64_t big = (INT64_C(0x101) << 53) + 1; /* just above a bfloat16 tie, lost in a double */
   uint16_t b;
   CHECK_OK(cast_values(&b, DTYPE_BF16, &big, DTYPE_I64, 1));

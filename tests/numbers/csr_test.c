@@ -18,7 +18,7 @@ static uint64_t index_at(const void *indices, dtype type, size_t i) {
   }
 }
 
-/* The dense row that `count` pairs stand for. */
+/* Expands `count` pairs to the dense row they represent. */
 static void expand(void *row, dtype type, size_t columns, const void *values, const void *indices,
                    dtype index_type, size_t count) {
   size_t width = dtype_bytes(type);

@@ -31,7 +31,7 @@ static uint8_t from_float(float8_kind kind, float x) {
   return kind == FLOAT8_E4M3 ? float8_e4m3_from_float(x) : float8_e5m2_from_float(x);
 }
 
-/* The value of a byte from the definition of the type. */
+/* Returns the value of a byte by the definition of the type. */
 static double by_definition(float8_kind kind, uint8_t v) {
   const int fraction_bits = kind == FLOAT8_E4M3 ? 3 : 2, bias = kind == FLOAT8_E4M3 ? 7 : 15;
   const int exponent = (v & 0x7f) >> fraction_bits, fraction = v & ((1 << fraction_bits) - 1);

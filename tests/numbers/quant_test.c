@@ -38,7 +38,7 @@ static void find_sets(void) {
 #endif
 }
 
-/* 256 values; the same as block() of make_quant_vectors.py. Every step is exact. */
+/* Fills 256 values, the same as block() of make_quant_vectors.py. Every step is exact. */
 static void fill_block(float *values, uint64_t index) {
   uint64_t state = index * 1000, r[257];
   for (int i = 0; i < 257; i++) r[i] = harness_random(&state);
@@ -168,7 +168,7 @@ TEST(every_kernel_set_decodes_random_bytes_alike)
   }
 }
 
-/* The decoded blocks of the vectors, computed here from the layout's definition. */
+/* Decodes the blocks of the vectors from the definition of the layout. */
 static float q_value(quant_kind kind, const uint8_t *block, int i) {
   uint16_t d;
   memcpy(&d, kind == QUANT_Q6_K ? block + 208 : block, 2);
@@ -302,7 +302,7 @@ TEST(channels_give_the_bytes_of_compressed_tensors)
       const float *x = inputs + row * 256;
       float scale;
       memcpy(&scale, kinds[k].scales + row * 4, 4);
-      /* In two parts, as callers that stream do. */
+      /* In two parts, like callers that stream. */
       float most = quant_channel_most(quant_channel_most(0, x, 100), x + 100, 156);
       CHECK_U64(float_bits(quant_channel_scale(kinds[k].kind, most)), float_bits(scale));
       for (int s = 0; s < set_count; s++) {

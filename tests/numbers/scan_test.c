@@ -36,7 +36,7 @@ TEST(floats_find_their_smallest_type)
   CHECK_TEXT(dtype_name(SMALLEST(DTYPE_F64, double, 0.1)), "float64");
   CHECK_TEXT(dtype_name(SMALLEST(DTYPE_F64, double, (double)0.1f)), "float32");
   CHECK_TEXT(dtype_name(SMALLEST(DTYPE_F64, double, 2053)),
-             "uint16"); /* not float16: it is 2052 there */
+             "uint16"); /* not float16, which would give 2052 */
   CHECK_TEXT(dtype_name(SMALLEST(DTYPE_F64, double, 2048, 1024)), "float16");
   CHECK_TEXT(dtype_name(SMALLEST(DTYPE_F64, double, 1, 2, 255)), "uint8");
   CHECK_TEXT(dtype_name(SMALLEST(DTYPE_F64, double, 1, NAN)), "float16"); /* no integer is NaN */
@@ -45,7 +45,7 @@ TEST(floats_find_their_smallest_type)
   CHECK_TEXT(dtype_name(SMALLEST(DTYPE_F64, double, 0x1p63)), "float32");
 }
 
-/* Long hand: does every value come back from `type` as it was? */
+/* Checks value by value whether each one survives a conversion to `type` and back. */
 static bool survives(const void *values, dtype from, dtype to, size_t count) {
   static char there[8 * 64], back[8 * 64];
   CHECK_OK(cast_values(there, to, values, from, count));

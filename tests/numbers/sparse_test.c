@@ -39,7 +39,8 @@ TEST(a_threshold_keeps_what_is_above_it)
   CHECK_U64(mask[1], 1);
 }
 
-/* By counting: value k is kept if fewer than two others come before it in (magnitude, position). */
+/* Computes the mask by counting: value k is kept if fewer than two others come before it in
+ * (magnitude, position). */
 static unsigned two_by_counting(const float *v) {
   unsigned bits = 0;
   for (int k = 0; k < 4; k++) {

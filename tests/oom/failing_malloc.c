@@ -2,9 +2,10 @@
  *
  * Environment: OOM_AT=N fails the Nth allocation of the process, counted from its constructors on.
  * OOM_REST=1 fails every later one too. OOM_COUNT=PATH writes the number of allocations there at
- * exit. Anonymous mmap counts as an allocation. Children of the process are left alone.
+ * exit. Anonymous mmap counts as an allocation. Children of the process are not affected.
  *
- * It calls the next malloc by dlsym; what dlsym itself allocates comes from a small static area. */
+ * It finds the next malloc with dlsym; allocations by dlsym itself come from a small static
+ * area. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +61,7 @@ static void *early_alloc(size_t bytes) {
   return early + at;
 }
 
-/* True if this allocation is one that must fail. */
+/* Returns whether this allocation must fail. */
 static bool fails(void) {
   if (!counting) return false;
   long number = ++count;

@@ -2,10 +2,9 @@
 
   sweep.py STOWAGE LIBRARY DATA [--most N] [--seed S] [--only TEXT]
 
-Of each verb every allocation fails, or N of them at equal distances from a start that the seed chooses:
-alone, then with all later ones.
-Each outcome must be the answer of an undisturbed run, or a refusal: a code other than 0, a message,
-and no output file that differs from the whole one. Prints one line "ok NAME" or "FAIL NAME: why" for
+For each verb every allocation fails, or N of them at equal distances from a start that the seed chooses: alone, then with all later ones.
+Each outcome must be that of an undisturbed run, or a refusal: a nonzero exit code, a message, and no incomplete output file. Prints one
+line "ok NAME" or "FAIL NAME: why" for
 each verb, and the counts.
 """
 import argparse
@@ -41,7 +40,7 @@ def npz(path, members):
 
 
 def folder_of_run(folder, snapshot):
-    """What stowage run leaves of a command that ran out: how it ended, the error's text, PyTorch's snapshot."""
+    """Writes what stowage run leaves of a command that ran out of memory: how it ended, the error's text, PyTorch's snapshot."""
     import gzip
     os.mkdir(folder)
     with open(os.path.join(folder, "end"), "w", encoding="ascii") as f:
@@ -53,7 +52,7 @@ def folder_of_run(folder, snapshot):
 
 
 def make_inputs(folder, data):
-    """Small files: the sweep's cost is their allocations times the time of one run."""
+    """Makes small files: the sweep costs their number of allocations times the time of one run."""
     def path(name):
         return os.path.join(folder, name)
 
@@ -143,7 +142,7 @@ VERBS = [
 
 
 def steady(text):
-    """Without what differs from run to run: how much memory and time this one took."""
+    """Removes text that differs from run to run: memory and time used."""
     text = re.sub(rb'"(peak_memory_bytes|memory_bytes|seconds|host_bytes|usable_bytes)": [0-9.]+', b"", text)
     return re.sub(rb"(peak memory|of memory|available|in memory|took|[0-9.]+ m?s\b)[^\n]*", b"", text)
 
@@ -180,7 +179,7 @@ class Sweep:
 
     @staticmethod
     def judge(good, got):
-        """None if the outcome is allowed, else what is wrong with it; and whether it was a refusal."""
+        """Returns None if the outcome is allowed, otherwise what is wrong; and whether it was a refusal."""
         code, out, err, files = got
         if code == "hangs":
             return "hangs", False

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The Python package: its wheel is built, installed into a fresh virtual environment and tested there, against the NumPy,
-# SciPy, pandas and PyTorch that the system has.
+# The Python package: builds its wheel, installs it into a new virtual environment and tests it there, with the system's NumPy,
+# SciPy, pandas and PyTorch.
 . "$(dirname "$0")/../guards/lib.bash"
 cd "$source_dir" || exit 1
-# One that sees the system's packages: the first of the path may be somebody's own.
+# A Python that sees the system's packages: the first on the path may be a private one.
 python=
 for python in /usr/bin/python3 python3; do
   "$python" -c 'import venv, ensurepip' > /dev/null 2>&1 && break
@@ -23,7 +23,7 @@ else
 fi
 check it_installs_into_a_fresh_environment "$folder/venv/bin/python" -m pip install -q --no-deps --no-index "$folder"/dist/*.whl
 # The wheel holds what `cmake --install` installs: the prefix is stowage/_native, share/ is the environment's. A wheel has no
-# symbolic links, so the library is there under its SONAME only; the name of the build type is that of the build.
+# symbolic links, so the library exists only under its SONAME; the name of the build type is that of the build.
 cmake --install "$build" --prefix "$folder/prefix" > "$folder/log" 2>&1 || cat "$folder/log"
 (cd "$folder/prefix" && find . -type f -o -type l) | sed -E 's#^\./##; s#^lib(64)?/([a-z0-9_]+-linux-gnu/)?#lib/#' |
   grep -vE '^lib/libstowage(-[a-z]+)?\.so\.[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+$' | sed -E 's#(stowage-targets)-[a-z]+\.cmake#\1-BUILD.cmake#' | sort > "$folder/installed"
@@ -37,12 +37,12 @@ else
 fi
 name_is() { ls "$folder"/dist/stowage_memory-*.whl && "$folder/venv/bin/python" -m pip show -q stowage-memory; }
 check the_distribution_is_stowage_memory name_is
-# From another folder, so that the source tree is not what is imported.
+# From another folder, so that the source tree is not imported.
 cd "$folder" || exit 1
 unset STOWAGE_LIBRARY STOWAGE_COMMAND STOWAGE_SHIM LD_PRELOAD PYTHONPATH
 check the_command_is_on_the_path "$folder/venv/bin/stowage" --version
 check doctor_finds_the_installation_complete bash -c "'$folder/venv/bin/stowage' doctor --device sim:1G | grep -E '^install +ok '"
-# What an installation without libstowage-host.so could not do.
+# What does not work in an installation without libstowage-host.so.
 cat > "$folder/grows.py" << 'END'
 held = []
 while True:

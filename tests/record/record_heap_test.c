@@ -1,4 +1,4 @@
-/* A heap's events in a trace: the trace tells what the heap did. */
+/* A heap's events in a trace: the trace shows what the heap did. */
 #include <stowage/heap.h>
 #include <stowage/tag.h>
 #include <stowage/trace.h>

@@ -1,5 +1,5 @@
-/* Recording to a file: everything is there, in order, once, whoever was killed; failures are told
- * and harm nothing. */
+/* Recording to a file: every event is in the file, once and in order, even if a process was killed;
+ * failures are reported and do no harm. */
 #include <stowage/log.h>
 #include <stowage/trace.h>
 
@@ -55,8 +55,8 @@ static stow_trace_record numbered(uint64_t who, uint64_t i) {
       .addr = hash_u64(i, who), .bytes = i, .stream = who, .kind = (uint8_t)(i % 3)};
 }
 
-/* Every writer's events 0, 1, 2, … without gap or double, the whole in order of time; how many each
- * has. */
+/* Checks that every writer's events are 0, 1, 2, … without gaps or duplicates, and all in order of
+ * time. Counts the events of each. */
 static void check_whole(const recording *r, uint64_t counts[WRITERS]) {
   memset(counts, 0, WRITERS * sizeof *counts);
   for (size_t i = 0; i < r->event_count; i++) {
@@ -148,7 +148,7 @@ typedef struct shared {
 } shared;
 
 static void write_until_killed(shared *progress) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL); /* nor does it outlive a test that failed */
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* must not outlive a test that failed */
   stow_trace *trace = open_trace(1 << 20);
   pthread_t threads[WRITERS];
   static writer writers[WRITERS];
@@ -186,7 +186,7 @@ TEST(file_and_ring_of_a_killed_process_join_to_everything_once)
     CHECK(waitpid(child, &how, 0) == child && WIFSIGNALED(how));
     recording r;
     recording_init(&r, 256 << 20);
-    /* Killed before the file was begun: the ring is all there is. */
+    /* Killed before the file was created: only the ring is left. */
     if (access(path_of("t.stow"), F_OK) == 0) {
       stow_status status = read_file(&r);
       CHECK(status == STOW_OK || status == STOW_ERR_FORMAT);
@@ -273,12 +273,12 @@ TEST(a_stack_has_one_number_by_key_and_by_content)
   uint32_t first, again, by_content, other;
   CHECK_U64(stow_trace_stack_find(trace, 5), 0);
   CHECK_OK(stow_trace_stack(trace, 5, frames, 2, &first));
-  CHECK_OK(stow_trace_stack(trace, 5, NULL, 0, &again)); /* the frames are not even read */
+  CHECK_OK(stow_trace_stack(trace, 5, NULL, 0, &again)); /* the frames are not read */
   CHECK_OK(stow_trace_stack(trace, 0, frames, 2, &by_content));
   CHECK_OK(stow_trace_stack(trace, 6, frames, 1, &other));
   CHECK(first != 0 && again == first && by_content == first && other != first);
   CHECK_U64(stow_trace_stack_find(trace, 5), first);
-  for (uint64_t key = 100; key < 20100; key++) { /* the table of keys grows under it */
+  for (uint64_t key = 100; key < 20100; key++) { /* the table of keys grows */
     stow_trace_frame f = {"h", "b.py", (uint32_t)key, 0, NULL};
     uint32_t id;
     CHECK_OK(stow_trace_stack(trace, key, &f, 1, &id));
@@ -348,7 +348,7 @@ TEST(texts_past_their_bound_are_refused_and_events_go_on)
   CHECK_STATUS(status, STOW_ERR_BUDGET);
   CHECK_MESSAGE("64 KiB");
   CHECK_U64(tag, 0);
-  CHECK_OK(stow_trace_tag(trace, "tag 0", &tag)); /* what is there stays */
+  CHECK_OK(stow_trace_tag(trace, "tag 0", &tag)); /* existing texts stay */
   CHECK_U64(tag, first);
   stow_trace_record e = numbered(0, 0);
   stow_trace_event(trace, &e);
@@ -371,7 +371,8 @@ TEST(a_full_disk_switches_the_file_off_once_and_the_ring_goes_on)
   stow_trace *trace = open_trace(1 << 20);
   CHECK_OK(stow_trace_flush(trace));
   struct rlimit limit = {16384, 16384};
-  CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0); /* SIGXFSZ stays as it is: it must not come */
+  CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0); /* SIGXFSZ keeps its default action, so it must not
+                                                * be raised */
   enum { EVENTS = 50000 };
   for (uint64_t i = 0; i < EVENTS; i++) {
     stow_trace_record e = numbered(0, i);
@@ -388,7 +389,7 @@ TEST(a_full_disk_switches_the_file_off_once_and_the_ring_goes_on)
   }
   CHECK_STATUS(stow_trace_close(trace), STOW_ERR_IO);
   CHECK_U64(lines, 1);
-  CHECK(strstr(last_line, "recording is off") != NULL);
+  CHECK(strstr(last_line, "the trace file is stopped") != NULL);
   recording file, rest;
   recording_init(&file, 0);
   recording_init(&rest, 0);

@@ -1,4 +1,4 @@
-/* The ring: what is read back is what was recorded, whoever was killed whenever. */
+/* The ring: exactly what was recorded is read back, whenever the writer was killed. */
 #include <stowage/trace.h>
 
 #include <fcntl.h>
@@ -33,7 +33,8 @@ static stow_trace *open_ring(uint64_t ring_bytes) {
   return trace;
 }
 
-/* Event i of writer `who`: every field follows from the two, so that an invented one shows. */
+/* Returns event i of writer `who`. Every field is derived from the two, so that an invalid event is
+ * detected. */
 static stow_trace_record numbered(uint64_t who, uint64_t i) {
   return (stow_trace_record){.addr = hash_u64(i, who),
                              .bytes = i,
@@ -52,8 +53,8 @@ static void check_numbered(const recording *from, const event *e) {
   CHECK_U64(of->tier, r.tier);
 }
 
-/* Every event true, each writer's in order, without a gap unless the ring ran over; the last number
- * of each. */
+/* Checks that every event is valid and each writer's events are in order, without gaps unless the
+ * ring overflowed. Returns the last number of each. */
 static void check_runs(const recording *r, uint64_t *last, size_t writers, bool gaps) {
   bool seen[64] = {false};
   CHECK(writers <= 64);
@@ -143,9 +144,9 @@ TEST(the_last_events_stay_and_the_overwritten_are_counted)
 
 /* ---- killed writers ---- */
 
-enum { WRITERS = 4, WRITES_MAX = 80000 }; /* all of them fit 16 MiB */
+enum { WRITERS = 4, WRITES_MAX = 80000 }; /* all of them fit in 16 MiB */
 typedef struct shared {
-  _Atomic uint64_t done[WRITERS]; /* event i was recorded, and its call had returned */
+  _Atomic uint64_t done[WRITERS]; /* event i was recorded and its call has returned */
   _Atomic uint64_t total;
 } shared;
 
@@ -165,7 +166,7 @@ static void *write_for_ever(void *argument) {
 }
 
 static void write_until_killed(uint64_t ring_bytes) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL); /* nor does it outlive a test that failed */
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* must not outlive a test that failed */
   writer_trace = open_ring(ring_bytes);
   pthread_t threads[WRITERS];
   for (uint64_t i = 0; i < WRITERS; i++)
@@ -185,11 +186,13 @@ TEST(a_ring_of_a_killed_process_holds_every_event_up_to_the_kill)
     memset(progress, 0, sizeof *progress);
     unlink(ring_path());
     pid_t child = fork();
-    /* Every other time a ring that runs over many times: what is there is true and in order. Else
-     * one that holds it all: nothing that was recorded is missing. */
+    /* Every other round uses a small ring that overflows many times: what is in it must be valid
+     * and in order. The other rounds use one that holds everything: no recorded event may be
+     * missing. */
     bool small = round % 2 == 0;
     if (child == 0) write_until_killed(small ? 128 << 10 : 16 << 20);
-    /* The kill comes after a number of events that differs each time, wherever the threads are. */
+    /* The kill comes after a number of events that differs each time, at a random point in the
+     * threads. */
     seed = hash_u64(seed, (uint64_t)round);
     while (atomic_load(&progress->total) < 1 + seed % 30000) sched_yield();
     kill(child, SIGKILL);
@@ -205,7 +208,8 @@ TEST(a_ring_of_a_killed_process_holds_every_event_up_to_the_kill)
     for (size_t i = 0; i < r.event_count; i++) counts[event_origin(&r, &r.events[i])->stream]++;
     for (int w = 0; w < WRITERS && !small; w++) {
       uint64_t done = atomic_load(&progress->done[w]);
-      CHECK(counts[w] == done || counts[w] == done + 1); /* recorded, its call not yet back */
+      CHECK(counts[w] == done || counts[w] == done + 1); /* recorded, but its call has not returned
+                                                          * yet */
       CHECK(counts[w] == 0 || last[w] + 1 == counts[w]);
     }
     read_events += r.event_count;
@@ -217,7 +221,7 @@ TEST(a_ring_of_a_killed_process_holds_every_event_up_to_the_kill)
 
 TEST(a_running_process_can_be_read)
 {
-  ring_path(); /* the folder is made here, not in the child */
+  ring_path(); /* the folder is created here, not in the child */
   progress =
       mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CHECK(progress != MAP_FAILED);
@@ -228,7 +232,7 @@ TEST(a_running_process_can_be_read)
     recording r;
     recording_init(&r, 64 << 20);
     CHECK_OK(ring_read(&r, ring_path()));
-    /* Chunks change under the reader: gaps are possible, inventions are not. */
+    /* Chunks change while they are read: gaps are possible, invalid events are not. */
     for (size_t k = 0; k < r.event_count; k++) check_numbered(&r, &r.events[k]);
     CHECK(r.event_count > 0);
     recording_free(&r);
@@ -309,13 +313,13 @@ TEST(a_child_made_past_the_fork_handlers_writes_nothing)
   recording_free(&r);
 }
 
-/* ---- signals, threads, room ---- */
+/* ---- signals, threads, limits ---- */
 
 static stow_trace *signal_trace;
 static void record_in_handler(int number) {
   (void)number;
   stow_trace_record e = numbered(1, 0);
-  /* Recording in a handler is what is tested. NOLINTNEXTLINE(bugprone-signal-handler) */
+  /* The test records in a signal handler. NOLINTNEXTLINE(bugprone-signal-handler) */
   stow_trace_event(signal_trace, &e);
 }
 
@@ -367,7 +371,7 @@ TEST(more_threads_than_chunks_lose_events_and_say_so)
   CHECK_OK(stow_trace_get_stats(writer_trace, &stats));
   CHECK_U64(stats.skipped_events, THREADS - 4);
   CHECK_U64(stats.threads, THREADS);
-  /* The ended threads gave their chunks back. */
+  /* The threads that ended returned their chunks. */
   stow_trace_record e = numbered(0, 1);
   stow_trace_event(writer_trace, &e);
   CHECK_OK(stow_trace_get_stats(writer_trace, &stats));
@@ -384,7 +388,7 @@ TEST(a_ring_that_exists_is_not_overwritten)
   options.ring_path = ring_path();
   stow_trace *trace;
   CHECK_STATUS(stow_trace_open(&trace, &options), STOW_ERR_STATE);
-  CHECK_MESSAGE("exists already");
+  CHECK_MESSAGE("already exists");
   CHECK(trace == NULL);
   recording r;
   recording_init(&r, 0);
@@ -445,7 +449,7 @@ TEST(flipped_bits_are_found_or_harmless)
   int refused = 0;
   for (int i = 0; i < 3000; i++) {
     seed = hash_u64(seed, (uint64_t)i);
-    /* The header, the first texts, the chunks, in turn. */
+    /* Damages the header, the first texts and the chunks in turn. */
     uint64_t at = i % 3 == 0   ? seed % sizeof(ring_header)
                   : i % 3 == 1 ? 2 * RING_PAGE + seed % 8192
                                : chunks + seed % (64 << 10);

@@ -28,7 +28,7 @@ TEST(a_whole_recording_begins_with_nothing)
   }
 }
 
-/* Live blocks and segments just before event `cut`, from the true beginning. */
+/* Live blocks and segments just before event `cut`, counted from the real beginning. */
 typedef struct walked {
   map live, segments; /* addr → bytes */
   uint64_t mapped_bytes;

@@ -59,7 +59,8 @@ static void check_seek(const order *o, const model *m, uint64_t bytes, uint64_t 
   if (found) CHECK(same_key(order_get(o, at), m->keys[expected]));
 }
 
-/* `spread` sizes and few addresses make equal sizes, and equal pairs, common. */
+/* Runs random operations. `spread` sizes and few addresses make equal sizes, and equal pairs,
+ * common. */
 static void run_random(uint64_t seed, uint64_t spread, size_t most) {
   order o = {0};
   static model m;

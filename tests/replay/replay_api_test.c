@@ -1,4 +1,4 @@
-/* The public replay: policies, limits, the check against PyTorch's own segments. */
+/* The public replay API: policies, limits, and the check with PyTorch's own segments. */
 #include "harness.h"
 
 #include <stowage/replay.h>
@@ -59,7 +59,7 @@ TEST(pytorch_is_repeated_exactly)
   CHECK(result.checked == 1 && result.segments_checked > 0 && result.addresses_checked > 0);
   CHECK_U64(result.segment_mismatches + result.address_mismatches, 0);
   CHECK_OK(stow_replay_run(replay, "bfc", STOW_REPLAY_CHECK, &result));
-  CHECK_U64(result.checked, 0); /* it did not make these segments */
+  CHECK_U64(result.checked, 0); /* this policy did not make these segments */
   stow_replay_close(replay);
   stow_recording_close(r);
 }

@@ -41,7 +41,7 @@ static double gib(uint64_t bytes) {
   return (double)bytes / (1 << 30);
 }
 
-/* The measurements have three decimals of a GiB. */
+/* Compares with a measurement, which has three decimals of a GiB. */
 static void check_gib(uint64_t bytes, double expected, const char *what) {
   double off = gib(bytes) - expected;
   if (off < -0.0006 || off > 0.0006)
@@ -95,8 +95,8 @@ static void check_exact(const loaded *l, const recorded *want, replay_result *ou
     check_gib(out->stats.peak_reserved_bytes, want->reserved_gib, want->name);
 }
 
-/* Once with the recording as the driver. If a limit is known, once more with only the limit and
- * made-up addresses: it must run out, free and retry where PyTorch did. */
+/* Replays once with the recording as the driver. If a limit is known, once more with only the limit
+ * and made-up addresses: it must run out, free and retry where PyTorch did. */
 static uint64_t check_recording(const recorded *want, const char *path) {
   loaded l;
   replay_result r, plain;
@@ -285,7 +285,7 @@ static void build(loaded *l) {
   l->options = REPLAY_OPTIONS_INIT;
 }
 
-/* A random program: `addr` is only a name here. */
+/* Makes a random program; `addr` is only an identifier here. */
 static void random_program(recording *r, uint64_t seed, int count, uint64_t largest) {
   uint64_t live[64] = {0}, next = 4096;
   for (int i = 0; i < count; i++) {
@@ -302,7 +302,7 @@ static void random_program(recording *r, uint64_t seed, int count, uint64_t larg
   }
 }
 
-/* Blocks never overlap and stay inside what is reserved, whatever the policy. */
+/* Blocks never overlap and stay inside the reserved memory, under every policy. */
 TEST(live_blocks_never_overlap_under_any_policy)
 {
   for (size_t k = 0; policy_at(k) != NULL; k++) {
@@ -456,8 +456,8 @@ TEST(pending_blocks_are_waited_for_only_on_the_retry_path)
   unload(&l);
 }
 
-/* empty_cache in the recorded program is the program's own and is repeated; the allocator freeing
- * its cache at a limit is not. */
+/* An empty_cache call in the recorded program is repeated; the allocator freeing its own cache at a
+ * limit is not. */
 TEST(a_recorded_empty_cache_is_a_step_and_a_retry_is_not)
 {
   loaded l = {0};

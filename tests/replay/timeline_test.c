@@ -316,7 +316,8 @@ TEST(a_thinned_timeline_keeps_the_largest_and_still_adds_up)
       if (whole[tick] > most) most = whole[tick];
       if (less[tick] > high) high = less[tick];
     }
-    CHECK(high <= most + most / 2); /* as high as the rest's maximum in its stretch, no higher */
+    CHECK(high <= most + most / 2); /* as high as the maximum of the rest in its interval, no
+                                     * higher */
     uint32_t begun = thin.time.before_count;
     for (uint32_t tick = 0; tick < t.tick_count; tick++) {
       uint32_t n = thin.time.lifetime[tick];

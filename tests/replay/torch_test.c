@@ -1,4 +1,4 @@
-/* PyTorch's rules one by one, with the numbers computed by hand. */
+/* Tests PyTorch's rules one by one, with numbers computed by hand. */
 #include "replay/policies/torch.h"
 
 #include "harness.h"
@@ -187,7 +187,7 @@ TEST(garbage_collection_frees_blocks_older_than_the_mean)
   for (uint32_t i = 0; i < 4; i++) {
     take(p, i);
     if (i == 3) break;
-    take(p, 9); /* found again at once: one search, no driver call */
+    take(p, 9); /* found again immediately: one search, no driver call */
     give(p, 9, 11 * MIB);
   }
   CHECK_U64(stats(p).reserved_bytes, (50 + 60 + 70 + 80 + 12) * MIB); /* over 200: 72 too many */

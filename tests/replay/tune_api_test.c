@@ -1,4 +1,4 @@
-/* The public tuning: sorted settings, the one to use, and stopping. */
+/* The public tuning API: sorted settings, the one to use, and stopping. */
 #include "harness.h"
 
 #include <stowage/replay.h>

@@ -4,9 +4,8 @@
         page = browser.open("file:///…/report.html")
         page.value("document.title")
 
-Speaks the DevTools protocol on file descriptors 3 and 4 (--remote-debugging-pipe: JSON messages, each
-ended by a zero byte), so there is no port and no further program. Every wait has a deadline. The
-profile is a fresh folder that goes away, and the whole process group is ended at the end.
+Uses the DevTools protocol on file descriptors 3 and 4 (--remote-debugging-pipe: JSON messages, each ended by a zero byte), so there is no
+port and no other program. Every wait has a deadline. The profile is a temporary folder, and the whole process group is ended at the end.
 """
 import base64
 import json
@@ -25,7 +24,7 @@ DEADLINE = 60
 
 
 def find():
-    """The browser there is, or None."""
+    """Returns the installed browser, or None."""
     for name in (os.environ.get("STOWAGE_CHROMIUM"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"):
         if name and shutil.which(name):
             return shutil.which(name)
@@ -128,7 +127,7 @@ class Page:
         return answer["result"].get("value")
 
     def until(self, expression, seconds=DEADLINE):
-        """Waits until the expression is true; asked again after each frame the page draws."""
+        """Waits until the expression is true; evaluates it again after each frame that the page draws."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             found = self.value(f"new Promise((done) => {{ const v = (() => {{ try {{ return {expression}; }} catch {{ return null; }} }})(); "
@@ -182,7 +181,7 @@ class Page:
             out.write(base64.b64decode(data))
 
     def complaints(self):
-        """What the page said went wrong: exceptions, errors in the console, requests that left the page."""
+        """Returns what went wrong in the page: exceptions, errors in the console, requests that left the page."""
         self.value("1")
         found = []
         for event in self.browser.events:

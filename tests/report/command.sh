@@ -4,7 +4,7 @@
 data=$source_dir/tests/samples
 cd "$folder" || exit 1
 
-# The text of a recording the project carries. The policies are replay's to test; their table is left out here.
+# The text of a recording in the repository. The table of policies is left out here, because the replay tests cover it.
 "$stowage" report --text "$data/leak.pickle.gz" 2> err | sed '/The same requests through/,$d' > text
 if diff -u "$source_dir/tests/golden/report_leak.txt" text; then ok text_is_as_it_was; else fail text_is_as_it_was; fi
 check text_writes_no_page test ! -e report.html
@@ -55,7 +55,7 @@ assert [r["file"] for r in job] == ["rank 0", "rank 1", "rank 2"], [r["file"] fo
 PY
 fi
 
-# Refusals: the exit code, the words, and that nothing was touched.
+# Refusals: the exit code, the message, and that no file was changed.
 refuse() { # NAME CODE WORDS COMMAND…
   local name=$1 code=$2 words=$3; shift 3
   "$@" > out 2> err; local got=$?
@@ -68,9 +68,9 @@ refuse a_cut_trace_is_refused 2 'cut.pickle.gz' "$stowage" report cut.pickle.gz 
 check and_the_old_page_is_kept grep -qx old kept.html
 refuse a_page_that_cannot_be_written_is_said 1 'nowhere/page.html' "$stowage" report "$data/one_spike.pickle.gz" -o nowhere/page.html
 refuse a_run_without_a_trace_is_refused 2 'stowage run --record' "$stowage" report bare
-refuse a_folder_of_no_run_is_refused 2 'no run' "$stowage" report state
+refuse a_folder_of_no_run_is_refused 2 'not the folder of a' "$stowage" report state
 refuse two_forms_on_standard_output_are_refused 2 'choose one' "$stowage" report --text --json "$data/one_spike.pickle.gz"
-refuse seventeen_traces_are_refused 2 'one word too many' "$stowage" report a b c d e f g h i j k l m n o p q
+refuse seventeen_traces_are_refused 2 'unexpected argument' "$stowage" report a b c d e f g h i j k l m n o p q
 refuse no_trace_is_refused 2 'give a trace' "$stowage" report
 refuse last_stands_alone 2 'not both' "$stowage" report --last a
 check no_temporary_file_is_left test -z "$(find . -name '*.html.*')"

@@ -47,7 +47,7 @@ TEST(base64_agrees_with_the_standard)
   }
 }
 
-/* One allocation whose file, function and tag are that text. */
+/* Records one allocation whose file, function and tag are the given text. */
 static uint32_t record_named(recording *r, const char *text) {
   recording_init(r, 0);
   uint32_t name, frame_id, stack_id;
@@ -73,7 +73,7 @@ TEST(nothing_of_the_trace_stands_in_the_page_as_text)
   CHECK(strstr(page.data, "onerror") == NULL);
   CHECK(strstr(page.data, "default-src 'none'; script-src 'sha256-") != NULL);
   CHECK(strstr(page.data, "{{") == NULL);
-  /* One data block, one script, and no other end of one. */
+  /* There is one data block and one script, and no other closing tag. */
   int ends = 0;
   for (const char *at = page.data; (at = strstr(at, "</script")) != NULL; at++) ends++;
   CHECK_U64(ends, 2);
@@ -111,8 +111,8 @@ TEST(the_modules_are_all_inside)
   CHECK(viewer_style().length > 100);
 }
 
-/* Nothing repeats: every allocation has a stack, a tag, a stream, a size and an address of its own,
- * and long names. Such a page would have 20 MB. */
+/* Nothing repeats: every allocation has its own stack, tag, stream, size and address, and long
+ * names. Such a page would have 20 MB. */
 TEST(a_page_stays_small_whatever_is_in_the_trace)
 {
   enum { EVENTS = 300000 };
@@ -143,7 +143,7 @@ TEST(a_page_stays_small_whatever_is_in_the_trace)
   CHECK_OK(report_replay(&made));
   CHECK_OK(report_html(&made, 1, &page));
   CHECK(page.length <= 5000000);
-  CHECK(page.length >= 3000000); /* and the room is used */
+  CHECK(page.length >= 3000000); /* and the space is used */
   harness_note("%.2f MB", (double)page.length / 1e6);
   buffer_free(&page);
   report_free(&made);

@@ -1,4 +1,4 @@
-/* The public report: text, JSON, a page and a file; two recordings side by side. */
+/* The public report API: text, JSON, a page and a file; two recordings side by side. */
 #include "harness.h"
 
 #include <sys/stat.h>

@@ -6,7 +6,7 @@ PAGE = 2 << 20
 
 
 class Maker:
-    """Events as PyTorch records them, from an allocator that gives every size class a free list."""
+    """Makes events as PyTorch records them, with an allocator that has a free list for each size class."""
 
     def __init__(self, seed=7):
         self.random = random.Random(seed)
@@ -47,7 +47,7 @@ def frame(name, file, line):
 
 
 def training(events, layers=24):
-    """A loop of layers with activations of changing length, a little left over each step, and one failure at the end."""
+    """Makes a loop of layers with activations of changing length, a small remainder in each step, and one failure at the end."""
     m = Maker()
     main = frame("main", "train.py", 40)
     forward = [[frame("forward", "/x/site-packages/torch/nn/modules/linear.py", 134), frame(f"layer_{i}", "model.py", 10 + i), main] for i in range(layers)]
@@ -90,7 +90,7 @@ def hostile():
 
 
 def named(name, file="train.py", line=7):
-    """A few allocations of one function, under a caller."""
+    """Makes a few allocations of one function, under a caller."""
     m = Maker()
     for i in range(4):
         m.alloc(1 << 20 << i, [frame(name, file, line), frame("main", "main.py", 3)])

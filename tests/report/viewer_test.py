@@ -31,7 +31,7 @@ def test(run):
 
 
 def report(name, *traces):
-    """Makes a report; its address."""
+    """Makes a report. Returns its address."""
     path = os.path.join(folder, name + ".html")
     subprocess.run([stowage, "report", *traces, "-o", path], check=True, capture_output=True, timeout=100)
     return "file://" + path
@@ -81,7 +81,7 @@ def it_opens_and_shows_what_the_command_says(browser):
     # The viewer's own sums agree with the library's, at the peak and at the end.
     expect(page.value("stowage.active.liveAt(stowage.active.peakTick)"), page.value("stowage.active.peakBytes"), "live at the peak")
     expect(page.value("Math.max(...stowage.active.reservedBytes)"), page.value("stowage.active.peakReservedBytes"), "peak reserved")
-    # Every holder of the text is in the legend or the table, with the same bytes.
+    # Every holder in the text is in the legend or the table, with the same bytes.
     page.press("#tab-holders")
     table = page.value("document.getElementById('panel').innerText")
     for size, label in re.findall(r"^ +(\d\S* \S+) +\d\S*% +\d+  (\w+)  ", text, re.M):
@@ -92,7 +92,7 @@ def it_opens_and_shows_what_the_command_says(browser):
 
 @test
 def every_allocation_is_in_the_page(browser):
-    """Begin, end, size and address of each, against the snapshot itself."""
+    """Compares begin, end, size and address of each allocation with the snapshot itself."""
     for name in ("gpt_varlen_expandable", "leak"):
         with gzip.open(recorded(name)) as file:
             events = pickle.load(file)["device_traces"][0]  # our own data, made by PyTorch
@@ -124,7 +124,7 @@ def wheel_and_keys_zoom_to_single_allocations(browser):
     page.drawn()
     holds(page.value("stowage.charts[0].single"), "zoomed in, single allocations are not drawn")
     holds(page.value("stowage.charts[0].rects.length") > 0, "no allocation in view")
-    # What is drawn adds up to what is live at the first event in view.
+    # The drawn allocations add up to what is live at the first event in view.
     page.value("stowage.charts[0].showTicks(14700, 14760)")
     page.drawn()
     expect(page.value("(() => { const c = stowage.charts[0], r = stowage.active, x = c.rects.filter((a) => a.x0 <= 75 && a.x1 > 75); "
@@ -150,7 +150,7 @@ def a_click_on_the_peak_chooses_it(browser):
     page.click(x + spot[0], y + spot[1])
     page.until("stowage.active.chosen === stowage.active.peakTick")
     holds("peak" in page.value("document.getElementById('moment').innerText"), "the moment is not called the peak")
-    # A plain click elsewhere chooses that moment.
+    # A plain click elsewhere selects that moment.
     page.click(x + w / 4, y + h / 2)
     page.until("stowage.active.chosen !== stowage.active.peakTick")
     page.press("#jumps button")
@@ -299,7 +299,7 @@ def an_empty_trace_says_so(browser):
 
 
 def run_folder(name, scale=1, events=4000, host=True, parent="runs"):
-    """A folder of a run as stowage run leaves it: a trace, its end and the host memory over time."""
+    """Makes the folder of a run as stowage run leaves it: a trace, its end and the host memory over time."""
     path = os.path.join(folder, parent, name)
     os.makedirs(path, exist_ok=True)
     trace = snapshot.training(events)
@@ -319,7 +319,7 @@ def run_folder(name, scale=1, events=4000, host=True, parent="runs"):
 
 
 def saved(browser, name):
-    """Waits for a file that the page saves; its bytes."""
+    """Waits for a file that the page saves. Returns its bytes."""
     path = os.path.join(folder, name)
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
@@ -384,7 +384,7 @@ def the_chart_and_the_tables_can_be_saved(browser):
     holds(any(row["Call site"].endswith(":66") for row in rows), "no line in the CSV")
     page.key("1")
     expect(page.value("stowage.csv().slice(1).reduce((sum, row) => sum + row[1], 0)"), page.value("stowage.active.peakBytes"), "stacks of the CSV")
-    # A name that a spreadsheet would run as a formula is text.
+    # A name that a spreadsheet would execute as a formula is text.
     hostile = browser.open(report("formula", made("formula", lambda: snapshot.named("=HYPERLINK(1)"))))
     hostile.key("2")
     hostile.value("document.getElementById('panel-csv').click()")
@@ -443,7 +443,7 @@ def line_numbers_always_show(browser):
     page = browser.open(report("deep", made("deep", lambda: snapshot.named("function_with_a_rather_long_name", deep, 12345))), width=700)
     page.key("2")
     page.drawn()
-    # The end of the place is inside every box that shows it.
+    # The end of the path is inside every box that shows it.
     hidden = page.value("[...document.querySelectorAll('.site .place bdi')].filter((e) => { const box = e.parentElement.getBoundingClientRect(), text = e.getBoundingClientRect(); "
                         "return !e.innerText.includes(':12345') || text.right > box.right + 1 || box.width < 40; }).length")
     expect(hidden, 0, "labels without their line")
@@ -517,7 +517,7 @@ def many_events_open_and_stay_quick(browser):
     holds(size <= 1_000_000 + 4 * count, f"the page has {size} bytes")
     page = browser.open(url)
     holds(page.value("stowage.active.events") >= count, "events are missing")
-    # Draw by draw, from all to a single allocation.
+    # Zooms step by step, from everything to a single allocation.
     frames = page.value("(() => { const c = stowage.charts[0], t = []; const e = c.canvas.element, g = e.getContext('2d'); "
                         "for (let i = 0; i < 40; i++) { const a = performance.now(); c.draw(g, e.clientWidth, e.clientHeight); g.getImageData(0, 0, 1, 1); t.push(performance.now() - a); c.zoom(0.72, 123456); } return t; })()")
     choose = page.value("(() => { const a = performance.now(); stowage.choose(stowage.active, %d); return performance.now() - a; })()" % (count // 2))

@@ -1,8 +1,9 @@
-/* The engine with a device that holds bytes: whatever it moves, whoever writes, nothing is lost.
+/* Tests the engine with a device that holds bytes: nothing is lost, whatever is moved or written.
  *
- * The device has pages of 8 bytes that stand for units. The driver here is as careless as a real
- * one may be: copies end late, plans are carried out in part, writers write where no launch says.
- */
+ * The device has pages of 8 bytes that represent units. The driver here is as careless as a real
+ * one may be: copies end late, plans are carried out partly, and writes go to units that no launch
+ * names.
+ * */
 #include <stdlib.h>
 
 #include "harness.h"
@@ -23,11 +24,11 @@ typedef struct model {
   uint64_t host[UNITS_MAX], vram[UNITS_MAX], truth[UNITS_MAX];
   bool live[UNITS_MAX], staged[UNITS_MAX], pointer[UNITS_MAX]; /* pointer: no launch names it */
   bool in_flight[2][UNITS_MAX];
-  uint64_t snapshot[UNITS_MAX]; /* of a copy out */
+  uint64_t snapshot[UNITS_MAX]; /* contents at the start of a copy out */
   uint32_t flights[2];
-  uint64_t pages; /* of vram in use */
+  uint64_t pages; /* vram pages in use */
   uint64_t exchanges, hidden, copies, parked;
-  bool must_fail; /* plans are carried out in part now and then */
+  bool must_fail; /* plans are sometimes carried out only partly */
 } model;
 
 static uint64_t draw(model *m, uint64_t below) {
@@ -35,7 +36,7 @@ static uint64_t draw(model *m, uint64_t below) {
 }
 
 static uint64_t *at(model *m, uint32_t unit) {
-  CHECK(m->maps[unit] != MAPS_SPARE); /* what lives is never on the shared page */
+  CHECK(m->maps[unit] != MAPS_SPARE); /* a live block is never on the shared page */
   return m->maps[unit] == MAPS_VRAM ? &m->vram[unit] : &m->host[unit];
 }
 
@@ -105,7 +106,7 @@ static void carry_out(model *m, const residency_move *c) {
     return;
   }
   CHECK(m->maps[unit] == MAPS_VRAM);
-  if (c->wait) { /* the copy ends here, well or badly */
+  if (c->wait) { /* the copy ends here, successfully or not */
     CHECK(m->in_flight[RESIDENCY_OUT][unit]);
     m->in_flight[RESIDENCY_OUT][unit] = false;
     m->flights[RESIDENCY_OUT]--;
@@ -147,7 +148,7 @@ static void exchange(model *m, const uint32_t *named, size_t count) {
   do {
     residency_plan_list plan = residency_plan(m->engine);
     for (uint32_t i = 0; i < plan.out_count; i++)
-      for (size_t k = 0; k < count; k++) /* what the launch names stays */
+      for (size_t k = 0; k < count; k++) /* units that the launch names stay */
         CHECK(plan.out[i].ground || unit_of(plan.out[i].addr) != named[k]);
     uint32_t outs = plan.out_count, ins = plan.in_count;
     if (m->must_fail && draw(m, 4) == 0) {
@@ -168,7 +169,7 @@ typedef struct program_launch {
   uint64_t function;
   uint32_t units[8], count;
   bool writes[8];
-  uint32_t frees, allocs; /* before it: units, UNITS_MAX for none */
+  uint32_t frees, allocs; /* units freed and allocated before it; UNITS_MAX: none */
 } program_launch;
 
 static void set_live(model *m, uint32_t unit, bool live) {
@@ -181,8 +182,8 @@ static void set_live(model *m, uint32_t unit, bool live) {
   m->truth[unit] = 0; /* undefined until written */
 }
 
-/* A write that no launch names. Excluded is what the documents exclude: a page that is being copied
- * in. */
+/* Makes a write that no launch names. Leaves out the case that the documentation excludes: a page
+ * that is being copied in. */
 static void hidden_write(model *m) {
   uint32_t unit = (uint32_t)draw(m, m->units);
   if (!m->live[unit] || m->truth[unit] == 0 || m->staged[unit]) return;
@@ -266,7 +267,7 @@ static void run_schedule(uint64_t seed, model *totals) {
     if (step == 9 && draw(&m, 2) == 0) make_program(&m, program, count); /* another phase */
     for (uint32_t i = 0; i < count; i++) run_launch(&m, &program[i], now += 60000);
   }
-  for (uint32_t i = 0; i < m.units; i++) /* everything, byte by byte */
+  for (uint32_t i = 0; i < m.units; i++) /* compare everything, byte by byte */
     if (m.live[i] && m.truth[i] != 0) CHECK_U64(*at(&m, i), m.truth[i]);
   residency_close(m.engine);
   totals->exchanges += m.exchanges;
@@ -315,7 +316,7 @@ TEST(memory_stays_the_same_however_long_it_runs)
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
-/* Every allocation of the engine fails once. */
+/* Makes every allocation of the engine fail once. */
 static long fail_at;
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
@@ -354,7 +355,7 @@ TEST(any_allocation_may_fail)
     fail_at = 0;
     if (engine != NULL) {
       CHECK(residency_valid(engine));
-      uint64_t word = BASE; /* it goes on with what it has */
+      uint64_t word = BASE; /* it continues with what it has */
       residency_launch_info l = {.function = 1, .words = &word, .word_count = 1};
       for (int i = 0; i < 40; i++)
         if (residency_launch(engine, &l) == RESIDENCY_EXCHANGE) {
@@ -414,7 +415,7 @@ TEST(a_unit_counts_the_blocks_that_were_there_before_it)
   CHECK(!unit_is_empty(r, unit));
   const uint64_t word = BASE + UNIT;
   residency_launch(r, &(residency_launch_info){.words = &word, .word_count = 1});
-  CHECK(!unit_is_empty(r, unit)); /* what the block held before is not lost */
+  CHECK(!unit_is_empty(r, unit)); /* the earlier contents of the block are not lost */
   residency_block_remove(r, BASE + UNIT / 2);
   CHECK(unit_is_empty(r, unit));
   residency_close(r);
@@ -440,8 +441,8 @@ TEST(a_large_block_with_many_words_is_taken_apart)
   space_free(&s);
 }
 
-/* A step that repeats is followed by its words; a unit that was removed meanwhile is not named by
- * them any more, nor is another unit that got its number. */
+/* A step that repeats is recognized by its words. A unit that was removed in the meantime is no
+ * longer named by them, nor is another unit that got its number. */
 TEST(a_removed_unit_is_not_named)
 {
   enum { COUNT = 12 };

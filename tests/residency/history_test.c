@@ -1,4 +1,4 @@
-/* The history: what it forecasts for programs of different shapes. */
+/* The history: its forecasts for programs of different shapes. */
 #include "harness.h"
 #include "residency/history.h"
 
@@ -11,7 +11,7 @@ static history made(size_t launches) {
   return h;
 }
 
-/* A launch named by a number: its key and its one unit follow from it. */
+/* Adds a launch identified by a number, from which its key and its one unit are derived. */
 static void add(history *h, uint32_t number) {
   uint32_t unit = number % UNITS;
   history_add(h, &(history_new){.key = number * UINT64_C(0x9e3779b97f4a7c15) + 1,
@@ -27,8 +27,8 @@ static bool expects(const history *h, uint32_t number) {
   return history_entry_at(h, history_at(h, h->cursor)->first)->unit == number % UNITS;
 }
 
-/* Plays `rounds` of a sequence; returns the share of launches of the last round that were forecast.
- */
+/* Plays `rounds` of a sequence. Returns the fraction of launches of the last round that were
+ * forecast. */
 static double play(history *h, const uint32_t *sequence, size_t count, int rounds) {
   size_t right = 0;
   for (int round = 0; round < rounds; round++) {
@@ -45,10 +45,10 @@ TEST(a_step_that_repeats_is_forecast_from_the_third_on)
 {
   history h = made(4096);
   uint32_t step[500];
-  for (uint32_t i = 0; i < 500; i++) step[i] = i % 7 == 3 ? 3 : i; /* some launches come often */
+  for (uint32_t i = 0; i < 500; i++) step[i] = i % 7 == 3 ? 3 : i; /* some launches recur often */
   play(&h, step, 500, 2);
   CHECK(play(&h, step, 500, 1) == 1.0);
-  /* Next use, by looking for it. */
+  /* Checks the next use by searching for it. */
   for (uint32_t unit = 0; unit < 500; unit++) {
     uint64_t want = HISTORY_NEVER;
     for (uint64_t at = h.cursor; at < h.end && want == HISTORY_NEVER; at++)
@@ -80,7 +80,7 @@ TEST(tokens_after_a_prompt_are_forecast)
   play(&h, all, 2300, 1);
   double share = play(&h, all, 2300, 1);
   harness_note("%.3f of the launches", share);
-  CHECK(share > 0.97); /* that the tokens end is not known before */
+  CHECK(share > 0.97); /* the end of the tokens cannot be forecast */
   history_close(&h);
 }
 
@@ -93,7 +93,7 @@ TEST(a_phase_change_is_learned_in_one_round)
   CHECK(play(&h, one, 200, 3) == 1.0);
   play(&h, two, 300, 1);
   CHECK(play(&h, two, 300, 2) == 1.0);
-  CHECK(play(&h, one, 200, 1) >= 0.98); /* and back: it was not forgotten */
+  CHECK(play(&h, one, 200, 1) >= 0.98); /* and back again: it was not forgotten */
   CHECK(play(&h, one, 200, 3) == 1.0);
   history_close(&h);
 }
@@ -131,7 +131,7 @@ TEST(what_never_repeats_is_not_forecast_for_long)
   history_close(&h);
 }
 
-/* Launches with many units push out older ones; chains never lead outside the log. */
+/* Launches with many units replace older ones; links never lead outside the log. */
 TEST(a_full_log_forgets_the_oldest)
 {
   history h;

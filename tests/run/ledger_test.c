@@ -1,4 +1,4 @@
-/* Ledger: limits kept exactly by processes that race, and by none that die over it. */
+/* Ledger: limits are exact when processes race, and when processes die. */
 #include "run/ledger.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static ledger open_again(void) {
   return l;
 }
 
-/* A process of its own that joins the ledger. It ends when it is killed. */
+/* Starts a process that joins the ledger and runs until it is killed. */
 static pid_t child(void (*work)(ledger *l, int say), int *hear) {
   int ends[2];
   CHECK(pipe(ends) == 0);
@@ -65,13 +65,13 @@ TEST(a_limit_is_kept_to_the_byte)
   CHECK(!ledger_take(&l, 0, LEDGER_POOLS, UINT64_MAX));
   ledger_give(&l, 0, LEDGER_PLAIN, 1);
   CHECK(ledger_take(&l, 0, LEDGER_POOLS, 1));
-  CHECK_U64(l.header->peak_vram_bytes[0], 0); /* the driver has not said yes to any of it */
+  CHECK_U64(l.header->peak_vram_bytes[0], 0); /* the driver has not allocated any of it yet */
   ledger_note_peak(&l, 0);
   CHECK_U64(l.header->peak_vram_bytes[0], 100 * MIB);
   ledger_give(&l, 0, LEDGER_PLAIN, 60 * MIB - 1);
   ledger_note_peak(&l, 0);
   CHECK_U64(l.header->peak_vram_bytes[0], 100 * MIB);
-  /* What has no limit, and another device, are not touched by it. */
+  /* Kinds without a limit, and other devices, are not affected. */
   CHECK(ledger_take(&l, 0, LEDGER_PINNED, 500 * MIB));
   CHECK(ledger_take(&l, 1, LEDGER_PLAIN, 500 * MIB));
   ledger_totals totals;
@@ -111,7 +111,7 @@ TEST(another_machine_keeps_the_limits_and_leaves_the_slots_alone)
   here.header->spill_limit_bytes = 7 * MIB;
   CHECK(ledger_take(&here, 1, LEDGER_PLAIN, 60 * MIB));
   CHECK_OK(ledger_open(&there, ledger_path()));
-  CHECK_OK(ledger_part_elsewhere(&there)); /* it is the same one */
+  CHECK_OK(ledger_part_elsewhere(&there)); /* it is the same machine */
   ledger_sum(&there, 1, &totals);
   CHECK_U64(totals.vram_bytes, 60 * MIB);
   here.header->machine[0] ^= 1;
@@ -131,7 +131,7 @@ TEST(the_spill_budget_is_one_for_all_devices)
   ledger l;
   CHECK_OK(ledger_create(&l, NULL));
   CHECK_OK(ledger_join(&l));
-  CHECK(!ledger_take(&l, 0, LEDGER_SPILLED, 1)); /* none was given */
+  CHECK(!ledger_take(&l, 0, LEDGER_SPILLED, 1)); /* there is no budget */
   l.header->spill_limit_bytes = 10 * MIB;
   CHECK(ledger_take(&l, 0, LEDGER_SPILLED, 6 * MIB));
   CHECK(!ledger_take(&l, 1, LEDGER_SPILLED, 5 * MIB));
@@ -153,7 +153,7 @@ TEST(what_another_device_spilled_is_not_told_as_free)
   ledger_report_memory(&l, 1, 50 * MIB, &left, &total);
   CHECK_U64(left, 110 * MIB);
   CHECK_U64(total, 150 * MIB);
-  ledger_set_idle(&l, 0, 0, 40 * MIB); /* kept, and to be had */
+  ledger_set_idle(&l, 0, 0, 40 * MIB); /* kept, but released on request */
   left = total = 1000 * MIB;
   ledger_report_memory(&l, 1, 50 * MIB, &left, &total);
   CHECK_U64(left, 150 * MIB);
@@ -168,7 +168,7 @@ TEST(what_is_given_twice_does_not_go_below_nothing)
   ledger_add(&l, 0, LEDGER_PLAIN, 5);
   ledger_give(&l, 0, LEDGER_PLAIN, 9);
   CHECK_U64(ledger_own(&l, 0, LEDGER_PLAIN), 0);
-  /* A device past the last is counted nowhere, and harms nothing. */
+  /* A device number that is too high is not counted and does no harm. */
   ledger_add(&l, 99, LEDGER_PLAIN, 5);
   CHECK(ledger_take(&l, 99, LEDGER_PLAIN, 5));
   ledger_close(&l);
@@ -242,7 +242,7 @@ TEST(a_process_killed_at_any_instruction_leaves_it_usable)
     for (uint64_t spin = harness_random(&seed) % 200000; spin > 0; spin--) __asm__ volatile("");
     kill(one, SIGKILL);
     kill(other, SIGKILL);
-    /* Not waited for yet: a process that is dead but unburied holds nothing either. */
+    /* Not reaped yet: a zombie holds nothing either. */
     siginfo_t info;
     CHECK(waitid(P_PID, (id_t)one, &info, WEXITED | WNOWAIT) == 0);
     CHECK(waitid(P_PID, (id_t)other, &info, WEXITED | WNOWAIT) == 0);
@@ -297,7 +297,7 @@ TEST(slots_of_the_dead_are_used_again)
 {
   ledger l;
   CHECK_OK(ledger_create(&l, ledger_path()));
-  /* Processes that cannot be: numbers past the largest a kernel gives out. */
+  /* Impossible processes: IDs above the largest that a kernel assigns. */
   for (uint32_t i = 0; i < LEDGER_SLOTS_MAX; i++)
     l.slots[i].owner = (uint64_t)(0x7f000000u + i) << 32 | 5;
   l.header->slots_high = LEDGER_SLOTS_MAX;
@@ -337,7 +337,7 @@ TEST(a_process_replaced_by_exec_has_its_slot_back_empty)
   CHECK_OK(ledger_create(&l, NULL));
   CHECK_OK(ledger_join(&l));
   ledger_add(&l, 0, LEDGER_PLAIN, 7);
-  l.own = 0; /* as a new program starts */
+  l.own = 0; /* as when a new program starts */
   CHECK_OK(ledger_join(&l));
   CHECK_U64(l.own, 1);
   CHECK_U64(ledger_own(&l, 0, LEDGER_PLAIN), 0);
@@ -386,7 +386,7 @@ TEST(the_latest_refusal_is_told_whole)
   CHECK(!ledger_last_refusal(&l, &r));
   for (uint64_t i = 1; i <= LEDGER_REFUSALS_MAX + 5; i++)
     ledger_refuse(&l, &(ledger_refusal){.asked_bytes = i, .pid = 1000 + i});
-  /* One that was being written when its process died is passed over. */
+  /* An entry that was being written when its process died is skipped. */
   l.header->refusals[(LEDGER_REFUSALS_MAX + 5) % LEDGER_REFUSALS_MAX].serial = 99999;
   ledger other = open_again();
   CHECK(ledger_last_refusal(&other, &r));
@@ -403,7 +403,7 @@ TEST(a_file_that_is_none_is_told)
   int fd = open(ledger_path(), O_CREAT | O_WRONLY, 0600);
   CHECK(fd >= 0 && write(fd, "SWLEDGER", 8) == 8);
   CHECK_STATUS(ledger_open(&l, ledger_path()), STOW_ERR_FORMAT);
-  CHECK_STATUS(ledger_create(&l, ledger_path()), STOW_ERR_IO); /* never over another file */
+  CHECK_STATUS(ledger_create(&l, ledger_path()), STOW_ERR_IO); /* never overwrites another file */
   CHECK(unlink(ledger_path()) == 0);
   CHECK_OK(ledger_create(&l, ledger_path()));
   l.header->version = 77;
@@ -422,7 +422,8 @@ TEST(what_the_last_owner_left_is_never_the_next_ones)
   CHECK_OK(ledger_join(&l));
   CHECK(ledger_take(&l, 0, LEDGER_PAGES, 100));
   uint64_t owner = l.slots[0].owner;
-  /* As it is between taking a slot and having cleared it: of one that died there, and of us. */
+  /* The state between taking a slot and clearing it: of a process that died there, and of our
+   * own. */
   l.slots[1].devices[0].bytes[LEDGER_PAGES] = 50;
   l.slots[1].owner = (UINT64_C(0x3fffffff) << 32 | 7) | LEDGER_TAKING;
   l.slots[2].devices[0].bytes[LEDGER_PAGES] = 60;
@@ -437,8 +438,8 @@ TEST(what_the_last_owner_left_is_never_the_next_ones)
   ledger_close(&l);
 }
 
-/* Takes more than half of the limit and gives it back, so that only one of two can hold it, until
- * the test says that it is enough. */
+/* Takes more than half of the limit and releases it, so that only one of two processes can hold it,
+ * until the test ends it. */
 static void take_turns(ledger *l, int say) {
   _Atomic uint64_t *stop = &l->header->others_bytes[LEDGER_DEVICES_MAX - 1];
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -454,19 +455,19 @@ static void take_turns(ledger *l, int say) {
 
 static void stay(ledger *l, int say) {
   (void)l;
-  prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no process behind */
   CHECK(write(say, "j", 1) == 1);
   pause();
 }
 
-/* As if one living process had all slots from `from` on, but the last `left`. */
+/* Makes it look as if one live process had all slots from `from` on, except the last `left`. */
 static void fill_slots(ledger *l, int from, int left, uint64_t owner) {
   for (int i = from; i < LEDGER_SLOTS_MAX - left; i++) atomic_store(&l->slots[i].owner, owner);
   l->header->slots_high = LEDGER_SLOTS_MAX;
 }
 
-/* Bytes that pass from one process to another while a third reads the slots are not held twice. The
- * two have the first slot and the last: the way between them is as long as it can be. */
+/* Bytes that pass from one process to another while a third reads the slots are not counted twice.
+ * The two have the first and the last slot, which are the farthest apart. */
 TEST(the_peak_never_passes_the_limit)
 {
   ledger l;
@@ -500,7 +501,8 @@ TEST(the_peak_never_passes_the_limit)
   ledger_close(&l);
 }
 
-/* What the driver took without asking counts above the limit: nobody granted it. */
+/* Memory that the driver took without a request counts above the limit, because it was not
+ * granted. */
 TEST(what_was_not_granted_raises_the_peak_above_the_limit)
 {
   ledger l;
@@ -514,7 +516,8 @@ TEST(what_was_not_granted_raises_the_peak_above_the_limit)
   ledger_close(&l);
 }
 
-/* A process that cannot be counted cannot be kept within a limit: it gets nothing that has one. */
+/* A process that cannot be counted cannot be limited, so it is refused everything that has a
+ * limit. */
 TEST(a_process_without_a_slot_is_refused_under_a_limit)
 {
   ledger l, more;
@@ -528,7 +531,7 @@ TEST(a_process_without_a_slot_is_refused_under_a_limit)
   fill_slots(&l, 1, 0, owner);
   more = open_again();
   CHECK_STATUS(ledger_join(&more), STOW_ERR_BUDGET);
-  CHECK(ledger_take(&more, 0, LEDGER_PLAIN, 1)); /* no limit: only not counted */
+  CHECK(ledger_take(&more, 0, LEDGER_PLAIN, 1)); /* no limit: it is only not counted */
   l.header->vram_limit_bytes[0] = 100 * MIB;
   CHECK(!ledger_take(&more, 0, LEDGER_PLAIN, 1));
   CHECK(!ledger_take(&more, 0, LEDGER_SPILLED, 1));
@@ -555,7 +558,7 @@ TEST(a_guarded_ledger_survives_the_loss_of_its_file)
   CHECK_U64(ledger_limit(&l, 0), 0);
   CHECK_U64(ledger_spilled(&l), 0);
   CHECK(unlink(ledger_path()) == 0);
-  CHECK(ledger_lost(&l, ledger_path())); /* by the read that met it */
+  CHECK(ledger_lost(&l, ledger_path())); /* by the read that failed */
   ledger_close(&l);
 }
 

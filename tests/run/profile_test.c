@@ -50,7 +50,7 @@ TEST(sums_are_unbiased)
       profile_amount a = profile_block(64 * KIB, 512 * KIB);
       if (uniform() < 64. * 1024 / a.bytes) sum += a.bytes;
     }
-  double bound = 5 * true_bytes * 0.2 / 44.7; /* one sum's error is 20%: sqrt(512/64/200) */
+  double bound = 5 * true_bytes * 0.2 / 44.7; /* the error of one sum is 20%: sqrt(512/64/200) */
   CHECK(sum / 2000 > true_bytes - bound && sum / 2000 < true_bytes + bound);
 }
 
@@ -66,7 +66,7 @@ TEST(the_peak_of_each_line_is_what_it_held_at_the_peak_of_all)
   profile_add(&f, b, thirty); /* the peak: 10 and 30 */
   profile_remove(&f, b, thirty);
   profile_add(&f, a, ten);
-  profile_add(&f, a, ten); /* 30 in all: no peak */
+  profile_add(&f, a, ten); /* 30 in total: no peak */
   CHECK(f.held_peak == 40 && f.held == 30);
   CHECK(profile_at_peak(&f, a).bytes == 10 && profile_at_peak(&f, b).bytes == 30);
   CHECK(a->held.bytes == 30 && b->held.bytes == 0);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Saved tensors of PyTorch on the host (activations.py): the policy alone, and the hooks in a PyTorch whose device is host memory.
-# STOWAGE_TEST_PYTHONS names more Pythons by their paths.
+# Saved tensors of PyTorch on the host (activations.py): the policy alone, and the hooks in a PyTorch whose device is host
+# memory. STOWAGE_TEST_PYTHONS lists further Pythons by path.
 here=$(cd "$(dirname "$0")" && pwd)
 export PYTHONDONTWRITEBYTECODE=1
 unset PYTHONPATH

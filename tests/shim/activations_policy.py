@@ -1,4 +1,4 @@
-"""The policy of src/shim/activations.py on a device that is a number: order, room, prefetch, buffers. No torch."""
+"""The policy of src/shim/activations.py with a simulated device: order, space, prefetch, buffers. Without torch."""
 import os
 import random
 import sys
@@ -10,7 +10,7 @@ MIB = 1 << 20
 
 
 class Device:
-    """Counts bytes, and checks every call against what is where."""
+    """Counts bytes, and checks every call against where the data is."""
 
     def __init__(self, buffers=1 << 60):
         self.base = 0  # weights and what operations use
@@ -165,7 +165,7 @@ def a_failed_prefetch_is_made_up_for():
 
 
 def room_is_made_before_a_sudden_need():
-    """The last operation of each forward pass needs 40 MiB at once; the second step has them free by then."""
+    """The last operation of each forward pass needs 40 MiB at once; in the second step they are free by then."""
     bus = Device()
     policy = Policy(bus, 100 * MIB)
     for turn in range(2):

@@ -34,7 +34,7 @@ class Event:
 
 
 class Stream:
-    """Does its work when somebody waits for it. The program's own stream (`home`) works at once."""
+    """Does its work when it is waited for. The program's own stream (`home`) works at once."""
 
     def __init__(self, home=False):
         self.work, self.done, self.home = [], 0, home
@@ -73,7 +73,7 @@ class Bus(Cuda):
         return self.home
 
     def copy(self, to, source):
-        # By address: a reference would count as a use.
+        # By address, because a reference would count as a use.
         self.now.work.append(functools.partial(ctypes.memmove, to.data_ptr(), source.data_ptr(), to.numel()))
 
     def usable(self, tensor):
@@ -90,7 +90,7 @@ class Bus(Cuda):
         self.alive.add(entry)
 
     def overwritten(self, entry, act):
-        """What is freed is overwritten at once, if nobody else refers to it."""
+        """Freed memory is overwritten at once, if nothing else refers to it."""
         flat, free = entry.flat, self.references(entry.cdata) > 0 and not self.busy(entry)
         act(entry)
         if free:
@@ -275,7 +275,7 @@ def another_thread():
 
 
 def nested():
-    """The program's own hooks in the middle are the ones that count there."""
+    """In the middle, the program's own hooks are used."""
     seen = []
     x = torch.randn(64, 64, requires_grad=True)
     y = x
@@ -291,7 +291,7 @@ def nested():
 
 
 def in_place():
-    """A saved tensor that is written to afterwards raises, whether it has left or not."""
+    """Writing to a saved tensor afterwards raises an error, whether it has moved or not."""
     for target, state in (1 << 30, "here"), (16 << 10, "away"):
         hooks = session(target)
         hooks.push()
@@ -312,7 +312,7 @@ def in_place():
                 assert "modified by an inplace operation" in str(error), error
         finally:
             hooks.pop()
-    # and small tensors and parameters too, which never leave
+    # also for small tensors and parameters, which never move
     hooks = session(1 << 30)
     hooks.push()
     try:
@@ -370,7 +370,7 @@ def a_graph_that_is_dropped_gives_its_buffers_back():
     del loss
     assert out > 0 and not hooks.bus.alive, "autograd's objects are in a cycle"
     gc.enable()
-    # In the middle of a backward pass, with copies under way.
+    # In the middle of a backward pass, while copies are running.
     x = torch.randn(64, 64, requires_grad=True)
     y = x
     for i in range(20):
@@ -436,7 +436,7 @@ def transforms_and_compilation():
 
 
 def arming():
-    """Nothing before the device was short; then a target, and no hooks where weights alone fill it."""
+    """No hooks before the device was short; then a target; and no hooks if weights alone fill the device."""
     state = dict(short=False, room=(100 << 20, 10 << 20, 1 << 30, 30))
     moved = []
     script.update(shim_resident=lambda: state["short"], shim_room=lambda: state["room"],
@@ -480,7 +480,7 @@ def arming():
 
 
 def threads():
-    """Several threads train at once, each with hooks of its own."""
+    """Several threads train at the same time, each with its own hooks."""
     hooks, wrong = session(256 << 10), []
 
     def train(seed):

@@ -1,4 +1,4 @@
-/* Block book: a follower hears of every block, in order. */
+/* Block book: a follower receives every change, in order. */
 #include "shim/block_book.h"
 
 #include "harness.h"

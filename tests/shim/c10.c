@@ -1,6 +1,5 @@
-/* A library with the name of PyTorch's: what is asked through it is asked by a framework that asks
- * again. It has an allocator as small as can be, too, that cuts blocks from segments and tells of
- * them as PyTorch's does. */
+/* A library with the name of PyTorch's: requests through it come from a framework that retries. It
+ * has a minimal allocator that cuts blocks from segments and reports them as PyTorch's does. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,7 +24,7 @@ PUBLIC int ask_through(int (*ask)(unsigned long long *, size_t), unsigned long l
                        size_t bytes);
 PUBLIC int ask_through(int (*ask)(unsigned long long *, size_t), unsigned long long *addr,
                        size_t bytes) {
-  volatile int code = ask(addr, bytes); /* no tail call: the frame is what is looked for */
+  volatile int code = ask(addr, bytes); /* no tail call: the test looks for this frame */
   return code;
 }
 
@@ -36,7 +35,7 @@ stream current(int8_t index) {
 }
 
 static unsigned long long segments[SEGMENTS];
-static uint32_t taken[SEGMENTS]; /* a bit for each MiB */
+static uint32_t taken[SEGMENTS]; /* one bit for each MiB */
 static size_t live, reserved;
 
 static uint32_t bits(size_t bytes) {
@@ -64,7 +63,7 @@ static int segment_with_room(uint32_t wanted) {
   return -1;
 }
 
-/* A block of at most a segment; 0 when there is no memory. */
+/* Allocates a block of at most a segment; 0 without memory. */
 PUBLIC unsigned long long block_take(size_t bytes);
 PUBLIC unsigned long long block_take(size_t bytes) {
   uint32_t wanted = bits(bytes);
@@ -94,7 +93,7 @@ PUBLIC void block_give(unsigned long long addr, size_t bytes) {
   }
 }
 
-/* The segments there are, for a snapshot. */
+/* Returns the segments, for a snapshot. */
 PUBLIC unsigned long long segment_at(int s);
 PUBLIC unsigned long long segment_at(int s) {
   return s < SEGMENTS ? segments[s] : 0;

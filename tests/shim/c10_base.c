@@ -1,4 +1,4 @@
-/* Stands in for PyTorch's libc10.so: what its allocators tell, added up. */
+/* Replaces PyTorch's libc10.so: adds up what its allocators report. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,9 +1,10 @@
-/* Churn: threads that take, write, check and give back plain memory of many sizes, at the same
- * time. Before the stand-in driver, whose memory can be written: a block that is given to two at
- * once is seen. While some run, the card's streams are busy and idle in turn.
+/* Churn: threads that allocate, write, check and free plain memory of many sizes, at the same time.
+ * The stand-in driver's memory can be written, so a block that two threads get at once is detected.
+ * Meanwhile the device's streams are busy and idle in turn.
  *
- *   churn THREADS ROUNDS [ends]   "ROUNDS taken, REFUSED refused, WRONG wrong"; with a word more,
- * the context of a second card is made, used and ended meanwhile, again and again */
+ *   churn THREADS ROUNDS [ends]   "ROUNDS taken, REFUSED refused, WRONG wrong"; with `ends`,
+ *                                 the context of a second device is created, used and destroyed
+ * meanwhile */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -84,7 +85,7 @@ static void *churn(void *user) {
   return NULL;
 }
 
-/* A context of the first card, with a block that goes with it. */
+/* Creates a context on the first device, with a block that belongs to it, and destroys it. */
 static void live_and_end(void) {
   cu_context other;
   cu_addr addr;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# stowage run ends as its command ends, passes signals on, and harms no program that has nothing to do with CUDA.
+# stowage run ends as its command ends, forwards signals, and does not affect programs that do not use CUDA.
 . "$(dirname "$0")/lib.bash"
 code() { # NAME CODE COMMAND…
   local name=$1 want=$2 got; shift 2
@@ -30,7 +30,7 @@ code a_signal_that_kills_the_command_ends_us_alike 143 bash -c "'$stowage' run -
 # A signal to us reaches the command, which ends in its own way.
 mkfifo "$folder/ready"
 for signal in TERM INT HUP USR1 ALRM ABRT PIPE XCPU RTMIN+3; do
-  # A background job of a script has INT ignored unless it asks for job control.
+  # A background job of a script ignores INT unless it uses job control.
   set -m
   beneath_pid=
   "$stowage" run -- bash -c "trap 'exit 42' $signal; echo > '$folder/ready'; while kill -0 \$PPID; do read -t 1 < /dev/zero; done" 2> /dev/null &
@@ -42,7 +42,7 @@ for signal in TERM INT HUP USR1 ALRM ABRT PIPE XCPU RTMIN+3; do
   if [ $got = 42 ]; then ok "SIG${signal}_is_passed_on"; else fail "SIG${signal}_is_passed_on: code $got"; fi
 done
 
-# An alarm that was set before us is the command's.
+# An alarm that was set before our start goes to the command.
 if has perl; then
   code an_alarm_set_before_ends_the_command 142 perl -e 'alarm 1; exec @ARGV' "$stowage" run -- sh -c "echo \$\$ > '$folder/pid'; exec sleep 20"
   if ! kill -0 "$(cat "$folder/pid")" 2> /dev/null; then ok and_leaves_nothing_behind; else fail and_leaves_nothing_behind; fi
@@ -50,7 +50,7 @@ else
   skip "an_alarm_set_before_ends_the_command: no perl"
 fi
 
-# Whoever read what we say may have gone before the end: the command's end is ours all the same, and its record is there.
+# The reader of our output may have exited before the end: we still end as the command ends, and its record is complete.
 mkfifo "$folder/gone"
 (head -c 1 < "$folder/gone" > /dev/null; echo > "$folder/ready") &
 "$stowage" run --vram-limit 64M --record "$folder/gone.stow" -- bash -c "echo said >&2; read -r < '$folder/ready'; '$holder' alloc:$M; exit 7" > /dev/null 2> "$folder/gone"; got=$?
@@ -58,11 +58,11 @@ if [ $got = 7 ] && [ -s "$folder/gone.stow" ]; then ok a_reader_that_has_gone_co
 code a_limit_on_files_is_told 125 bash -c "ulimit -f 1; '$stowage' run -- true 2>&1 | cat; exit \${PIPESTATUS[0]}"
 said and_says_which 'File too large'
 
-# However it was started, the command is as without us, and its end is told.
+# However it was started, the command behaves as without us, and its end is reported.
 code the_exit_code_is_told_where_ended_children_are_ignored 7 bash -c "trap '' CHLD; '$stowage' run -- sh -c 'exit 7'"
 if has python3; then
   code ignored_children_are_ignored_by_the_command_too 0 bash -c "trap '' CHLD; '$stowage' run -- grep -q 'SigIgn:.*1....$' /proc/self/status"
-  # The leader of a session is the only one to be told that its terminal is gone.
+  # Only the leader of a session learns that its terminal is gone.
   code a_terminal_that_goes_ends_the_command_of_a_session_leader 0 timeout 20 python3 -c '
 import os, pty, sys
 pid, terminal = pty.fork()
@@ -73,14 +73,14 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 42)' "$stowage" "$f
 else
   skip "a_terminal_that_goes_ends_the_command_of_a_session_leader: no python3"
 fi
-# A stream that was closed is not taken by a file of ours, which our words would then go into.
+# A closed stream is not reused for one of our files, which would then receive our messages.
 "$stowage" run -- bash -c "readlink /proc/\$PPID/fd/2; [ -e /proc/\$\$/fd/2 ] || echo closed" > "$folder/out" 2>&-
 if [ "$(cat "$folder/out")" = $'/dev/null\nclosed' ]; then ok a_closed_stream_stays_closed; else cat "$folder/out"; fail a_closed_stream_stays_closed; fi
 if "$stowage" info >&- 2> /dev/null; then fail an_answer_nobody_can_read_is_a_failure; else ok an_answer_nobody_can_read_is_a_failure; fi
 code a_folder_that_cannot_be_made_is_125 125 env XDG_STATE_HOME=/dev/null/state "$stowage" run -- true
 said and_says_which_can 'set XDG_STATE_HOME'
 
-# Programs that never call CUDA are as without it: the driver is not even opened.
+# Programs that never call CUDA run as without it: the driver is not even opened.
 export STOWAGE_SHIM_LOG=$folder/shim.log
 same bash_is_unharmed "hello 3" beneath -- bash -c 'x=$(echo hello); echo "$x $((1 + 2))"'
 same a_pipeline_is_unharmed 1000 beneath -- sh -c 'seq 1000 | sort -n | tail -n 1'
@@ -113,12 +113,12 @@ fi
 if [ ! -e "$folder/shim.log" ] || ! grep -qv ' python: [0-9]*$' "$folder/shim.log"; then ok none_of_them_opened_the_driver; else cat "$folder/shim.log"; fail none_of_them_opened_the_driver; fi
 unset STOWAGE_SHIM_LOG
 
-# Another shim before the driver, known by its name: said, and both work.
+# Another library that intercepts the driver, known by its name: it is reported, and both work.
 cp "$programs/librival.so" "$folder/libvgpu.so"
-same two_shims_are_said "stowage run: libvgpu.so is preloaded too and also stands before the driver: the stricter limit of the two holds, and what it takes is not seen here
+same two_shims_are_said "stowage run: libvgpu.so is also preloaded and also intercepts the driver: the stricter limit of the two applies, and memory that it allocates is not counted here
 alloc:4194304 0" env LD_PRELOAD="$folder/libvgpu.so" "$stowage" run --quiet -- "$holder" alloc:4194304
 
-# What cannot be reached is said, and runs all the same.
+# A program that cannot be preloaded is reported, and runs anyway.
 if "${CC:-cc}" -static -o "$folder/static" "$folder/a.c" 2> /dev/null; then
   code a_static_program_runs 0 beneath --quiet -- "$folder/static"
   said and_is_said_to_be_out_of_reach 'is linked statically'
@@ -138,7 +138,7 @@ if [ "$(id -u)" = 0 ] && chown nobody "$folder/setuid" 2> /dev/null && chmod u+s
 else
   skip "a_setuid_program_runs: needs root to make one"
 fi
-# Of root's programs capabilities make no more of it: another user has to start it.
+# Capabilities do not affect root's programs, so another user has to start it.
 cp "$folder/a.out" "$folder/capable"
 if [ "$(id -u)" = 0 ] && has setpriv && has setcap && setcap cap_net_raw+ep "$folder/capable" 2> /dev/null && chmod 755 "$folder" && mkdir -m 777 "$folder/theirs" &&
     setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$stowage"; then
@@ -151,7 +151,7 @@ printf '#!/usr/bin/env bash\nexit 5\n' > "$folder/script" && chmod +x "$folder/s
 code a_script_runs 5 beneath -- "$folder/script"
 if [ ! -s "$folder/out" ]; then ok and_nothing_is_said; else cat "$folder/out"; fail and_nothing_is_said; fi
 
-# Host memory: watched, told at the end, and explained where the command was killed.
+# Host memory: watched, reported at the end, and explained if the command was killed.
 if has python3; then
   mkfifo "$folder/grown"
   set -m
@@ -164,7 +164,7 @@ import signal; signal.pause()" 2> "$folder/err" &
   pid=$!
   set +m
   read -r < "$folder/grown"
-  # It looks twice a second: wait for the words, at most ten seconds.
+  # It samples twice a second: wait for the message, at most ten seconds.
   for turn in $(seq 600); do grep -q 'nine tenths' "$folder/err" && break; read -r -t 0.1 <> "$folder/grown"; done
   pkill_pid=$(cat "/proc/$pid/task/$pid/children" 2> /dev/null); kill -KILL ${pkill_pid:-$pid}
   wait "$pid" 2> /dev/null; got=$?
@@ -175,7 +175,7 @@ else
 fi
 code a_ram_limit_that_is_no_size 2 beneath --ram-limit lots -- true
 
-# The children of a command are beneath the shim as well.
+# The children of a command are under the shim too.
 same children_inherit_it "cuInit libstowage-shim.so" beneath -- bash -c "'$programs/path' dlopen where cuInit"
 same preloaded_libraries_of_others_stay "$shim:$build/libstowage-shim-alias.so:$programs/librival.so:$build/libstowage-host.so" env LD_PRELOAD="$programs/librival.so" "$stowage" run -- printenv LD_PRELOAD
 code the_environment_alone_starts_nothing 0 "$stowage" run --vram-limit 8M --environment

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The examples do what they say: here before the stand-in driver; on a card they are run as they stand.
+# The examples do what they claim: here with the stand-in driver; on a GPU they run unchanged.
 . "$(dirname "$0")/lib.bash"
 export STANDIN_VRAM=$((8192 * M))
 if "${CC:-cc}" -Wall -Werror -o "$folder/plain" "$source_dir/examples/run/plain.c" -ldl > "$folder/log" 2>&1; then ok the_plain_program_compiles_by_its_own_line; else cat "$folder/log"; fail the_plain_program_compiles_by_its_own_line; fi

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# A command that runs out of memory is explained when it ends, and again by `explain --last`, whichever way it went; one that
-# did not is said not to have. All of it is held to tests/shim/explain.txt, with process numbers and folders masked.
+# A command that runs out of memory is explained when it ends, and again by `explain --last`, however it ended; a command that
+# did not run out is reported as such. All output is compared with tests/shim/explain.txt, with process numbers and folders
+# masked.
 . "$(dirname "$0")/lib.bash"
 if ! has python3; then skip "what_a_run_says: no python3"; finish; fi
 export PYTHONPATH=$source_dir/tests/shim/python PYTHONDONTWRITEBYTECODE=1
 cp "$source_dir"/tests/shim/python/programs/*.py "$folder"
 cd "$folder" || exit 1
-# session WORDS…: the command, and what comes of it, as a terminal shows it. The traceback is Python's affair.
+# session WORDS…: prints the command and its output, as a terminal shows it, without Python's traceback.
 session() {
   echo "\$ stowage $*"
   timeout -k 2 200 "$stowage" "$@" 2>&1 < /dev/null | sed -E '/^Traceback/,/^[A-Za-z.]+(Error|Interrupt)/{/^[A-Za-z.]+(Error|Interrupt)/!d}'
@@ -35,12 +36,12 @@ mask() { sed -E "s#$source_dir/##g; s#$folder/##g; s/process [0-9]+/process N/g;
 if [ -n "${STOWAGE_GOLDEN_WRITE:-}" ]; then cp "$folder/out" "$source_dir/tests/shim/explain.txt"; fi
 check what_a_run_says diff -u "$source_dir/tests/shim/explain.txt" "$folder/out"
 
-# What a plain program's memory is for is not known, and not guessed at.
+# The purpose of a plain program's memory is unknown, and not guessed.
 timeout -k 2 200 "$stowage" run --vram-limit 100M -- sh -c "'$holder' alloc:$((60 * M)) alloc:$((60 * M)); exit 1" > /dev/null 2> "$folder/err" < /dev/null
 "$stowage" explain --last >> "$folder/err" 2>&1
 if grep -q 'why: What was taken before anything was given back does not fit: 60.0 MiB, out of 100.0 MiB' "$folder/err" && ! grep -qi 'model\|the weights\|torch' "$folder/err"; then ok a_plain_program_is_not_taken_for_a_model; else cat "$folder/err"; fail a_plain_program_is_not_taken_for_a_model; fi
 
-# A run that was cut off itself: its ring tells.
+# A run that was interrupted itself: its ring has the events.
 set -m
 "$stowage" run --vram-limit 100M -- python3 plain_leak.py wait > "$folder/said" 2> /dev/null &
 pid=$!
@@ -50,7 +51,7 @@ child=$(cat "/proc/$pid/task/$pid/children")
 kill -KILL "$pid" $child; wait "$pid" 2> /dev/null
 if "$stowage" explain --last --short | grep_all '^leak'; then ok a_run_that_was_killed_is_explained_from_its_ring; else "$stowage" explain --last; fail a_run_that_was_killed_is_explained_from_its_ring; fi
 
-# Ranks of a launcher: each its own files in one folder, and the one that failed is explained.
+# Ranks of a launcher: each has its own files in one folder, and the one that failed is explained.
 cat > launch.sh << 'END'
 run() { RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=3 python3 torch_leak.py "$2"; }
 run 0 2 & run 2 2 & wait

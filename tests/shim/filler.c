@@ -1,5 +1,6 @@
 /* filler COMMAND [WORDS…]: takes every free slot of the run's ledger in the name of its parent,
- * which lives, then becomes COMMAND: a process that comes after as many as the ledger can count. */
+ * which is alive, and then executes COMMAND: a process that comes after as many as the ledger can
+ * count. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
-/* Framework: a library that needs the driver by its name and calls it in three ways: through its
- * imports; as cudart does, through what it opens and asks at its first use; and through an address
- * it keeps from when it was loaded. Loaded before the shim or after it by the tests of Python's
- * enable(). */
+/* Framework: a library that needs the driver by name and calls it in three ways: through its
+ * imports; like cudart, by opening it and looking up functions at the first use; and through an
+ * address stored when it was loaded. The tests of Python's enable() load it before or after the
+ * shim. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ extern cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device device)
 extern cu_result cuCtxSetCurrent(cu_context context);
 extern cu_result cuMemAlloc_v2(cu_addr *addr, size_t bytes);
 
-/* Filled when it is loaded, as cuBLASLt's is. */
+/* Filled when the library is loaded, as in cuBLASLt. */
 static cu_result (*table[2])(cu_addr *, size_t);
 
 __attribute__((constructor)) static void fill_table(void) {
@@ -30,7 +30,7 @@ int framework_start(void) {
   return code != 0 ? code : (int)cuCtxSetCurrent(context);
 }
 
-/* how: 0 by its imports, 1 as cudart does, 2 by its table. */
+/* how: 0 through its imports, 1 like cudart, 2 through its table. */
 __attribute__((visibility("default"))) int framework_take(int how, size_t mib);
 int framework_take(int how, size_t mib) {
   cu_addr addr;

@@ -1,17 +1,18 @@
-/* Holder: a program that takes and gives device memory as its words say, and tells each answer.
+/* Holder: a program that allocates and frees device memory as its arguments say, and prints each
+ * result.
  *
  *   holder WORD…
- *     alloc:BYTES free  falloc:BYTES (asked by a library with PyTorch's name)  pitch:BYTES
+ *     alloc:BYTES free  falloc:BYTES (requested by a library with PyTorch's name)  pitch:BYTES
  *     managed:BYTES array:BYTES  async:BYTES afree  xpool xasync:BYTES (one to export)  pin:BYTES
  * unpin page:BYTES (make, map, grant)  unpage  pages:COUNTxBYTES (one request of many; what was
  * made is given back where one fails)  touch (writes and reads the last page) info half (of it)
  * total nvml driver (its own used figure)  capture endcapture  reset  say:TEXT read (waits for a
  * line) again:BYTES (alloc; is it where the last freed was?)  double (frees that again) busy idle
  * (the card's streams)  calls:NAME (of the stand-in driver) range:AT (of the last block, asked from
- * within)  ipc  poke:BYTES (writes it)  both:BYTES (two threads ask the pool at once)
- * context uncontext (one made by the program)  alias unalias access:FLAGS (of the last page)
- * pool:CARD hostpool unpool (for xasync, in the place of xpool)
- * texels:FORMATxCHANNELS (an array of 4096 by 4096)
+ * within)  ipc  poke:BYTES (writes it)  both:BYTES (two threads ask the pool at once) context
+ * uncontext (one made by the program)  alias unalias access:FLAGS (of the last page) pool:CARD
+ * hostpool unpool (for xasync, in the place of xpool) texels:FORMATxCHANNELS (an array of 4096 by
+ * 4096)
  *
  * Every answer is one line, "WORD CODE", with figures after it for info and total. The last thing
  * taken of a kind is given back first. */
@@ -50,7 +51,7 @@ static void start(void) {
   }
 }
 
-/* One page behind an address of its own. */
+/* Maps one page at a new address. */
 static int page(size_t bytes) {
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
   cu_access access = {{CU_LOCATION_DEVICE, 0}, CU_ACCESS_READ_WRITE};
@@ -74,8 +75,8 @@ static int unpage(void) {
   return code;
 }
 
-/* As PyTorch's expandable segments ask: all pages of a request, then maps, then one grant; what was
- * made is given back where one is refused. */
+/* Requests pages like PyTorch's expandable segments: creates all pages of a request, maps them, and
+ * grants access once; releases them if one is refused. */
 static int request(int count, size_t bytes) {
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
   cu_access access = {{CU_LOCATION_DEVICE, 0}, CU_ACCESS_READ_WRITE};
@@ -111,7 +112,7 @@ static cu_pool shared_pool;
 static int make_pool(int handle_types, int location, int id) {
   static struct {
     cu_pool_props head;
-    char rest[72]; /* as long as the driver's */
+    char rest[72]; /* as long as the driver's struct */
   } props;
   props.head = (cu_pool_props){CU_ALLOCATION_PINNED, handle_types, {location, id}};
   return HOOKED(cuMemPoolCreate)(&shared_pool, &props.head);
@@ -123,7 +124,7 @@ static int give(void) {
   return HOOKED(cuMemFree_v2)(freed);
 }
 
-/* A knob of the stand-in driver itself, past the shim. */
+/* Returns a control function of the stand-in driver, bypassing the shim. */
 static void *standin(const char *name) {
   void *(*real)(const char *) = DRIVER("stow_shim_real", void *(*)(const char *));
   void *found = real != NULL ? real(name) : dlsym(library, name);
@@ -154,7 +155,7 @@ static int range(size_t inside) {
   return -1;
 }
 
-/* A context of the program's own, on top of the primary one. */
+/* Creates the program's own context, on top of the primary one. */
 static int context_word(const char *word) {
   static cu_context made[8];
   static int count;
@@ -171,7 +172,7 @@ static int grant(int flags) {
   return HOOKED(cuMemSetAccess)(ranges[page_count - 1], range_bytes[page_count - 1], &access, 1);
 }
 
-/* The last page behind a second address; and that one no more. */
+/* Maps the last page at a second address, or unmaps it there. */
 static int alias(const char *word) {
   static cu_addr second;
   static size_t bytes;
@@ -191,7 +192,7 @@ static void *ask_pool(void *answer) {
   return NULL;
 }
 
-/* Two threads ask the pool at once; how many were served. */
+/* Lets two threads request from the pool at the same time. Returns how many succeeded. */
 static int both(size_t bytes) {
   size_t answers[2] = {bytes, bytes};
   pthread_t threads[2];
@@ -216,7 +217,7 @@ static int figures(const char *word) {
   return -1;
 }
 
-/* The library HOLDER_FRAMEWORK names asks in our place. */
+/* Makes the request through the library that HOLDER_FRAMEWORK names. */
 static int ask_as_framework(cu_addr *addr, size_t bytes) {
   typedef int (*through)(int (*)(unsigned long long *, size_t), unsigned long long *, size_t);
   static through ask;
@@ -226,7 +227,8 @@ static int ask_as_framework(cu_addr *addr, size_t bytes) {
   return ask != NULL ? ask(HOOKED(cuMemAlloc_v2), addr, bytes) : -2;
 }
 
-/* What NVML says of the first card, by its old and its new form, and of this process. */
+/* Prints what NVML reports about the first device, in its old and its new form, and about this
+ * process. */
 static int meter(void) {
   struct {
     unsigned long long total, free, used;
@@ -281,7 +283,7 @@ static int take(const char *word, size_t bytes) {
   return code;
 }
 
-/* The answer of one word; -1: it has said it itself. */
+/* Returns the result of one word; -1: it has printed it itself. */
 static int run(const char *word) {
   size_t bytes = strchr(word, ':') != NULL ? strtoull(strchr(word, ':') + 1, NULL, 10) : 0;
   void *graph;
@@ -314,7 +316,7 @@ static int run(const char *word) {
     printf("driver %d used %zu\n", code, (total - left) >> 20);
     return -1;
   }
-  if (strncmp(word, "others:", 7) == 0) { /* not through the shim: as a program outside the run */
+  if (strncmp(word, "others:", 7) == 0) { /* bypasses the shim, like a program outside the run */
     static cu_addr foreign;
     return ((cu_result(*)(cu_addr *, size_t))(uintptr_t)standin("cuMemAlloc_v2"))(&foreign, bytes);
   }

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Host memory: programs that really run out of it, each for one reason, under a limit; the reason is named first. And what a
-# process that is killed leaves.
+# Host memory: programs that really run out of it, each for one reason, under a limit; that reason must be named first. Also what
+# a killed process leaves behind.
 . "$(dirname "$0")/lib.bash"
 . "$source_dir/tests/cli/numpy.bash"
 export STOWAGE_LIBCUDA=/nonexistent # no driver is needed for this
 require_numpy why_host_memory_ran_out
 programs=$source_dir/tests/shim/python/programs
 export PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
-# Files of holes: their bytes are read all the same. The last argument is set under `make test-long`.
+# Sparse files, whose bytes are read like others. The last argument is set under `make test-long`.
 "$python" - "$folder" "${STOWAGE_TEST_LONG:-}" << 'END'
 import gzip, numpy, sys
 folder = sys.argv[1]
@@ -67,7 +67,7 @@ if [ -n "${STOWAGE_TEST_LONG:-}" ]; then
 fi
 runs_out host_leak host_leak
 
-# All that is said of one, numbers masked.
+# The complete output for one program, numbers masked.
 {
   cat "$folder/err"
   "$stowage" explain --last
@@ -75,7 +75,7 @@ runs_out host_leak host_leak
 if [ -n "${STOWAGE_GOLDEN_WRITE:-}" ]; then cp "$folder/all" "$source_dir/tests/shim/host.txt"; fi
 check all_that_is_said_of_one diff -u "$source_dir/tests/shim/host.txt" "$folder/all"
 
-# Processes whose starter has ended come to the run, which lets them go when they end: none is left dead.
+# Processes whose parent has ended become children of the run, which reaps them: no zombie is left.
 left=$("$stowage" run --ram-limit auto -- bash -c '
   for i in 1 2 3; do (: & echo $! >> "$1"); done
   for turn in $(seq 600); do
@@ -84,7 +84,7 @@ left=$("$stowage" run --ram-limit auto -- bash -c '
   done; echo $left' - "$folder/orphans" 2> /dev/null)
 if [ "$left" = 0 ]; then ok those_that_come_to_the_run_are_let_go; else fail "those_that_come_to_the_run_are_let_go: $left"; fi
 
-# The kernel's own kill, by a control group of our making: --ram-limit auto saw it come, and what it was stays.
+# The kernel's own kill, in a control group of ours: --ram-limit auto recorded the approach, and the record stays.
 group=
 for root in /sys/fs/cgroup/memory /sys/fs/cgroup; do
   [ -e "$root/cgroup.procs" ] && mkdir "$root/stowage-test-$$" 2> /dev/null && group=$root/stowage-test-$$ && break
@@ -92,7 +92,7 @@ done
 for bound in memory.limit_in_bytes memory.max; do
   [ -n "$group" ] && [ -e "$group/$bound" ] && echo $((200 << 20)) > "$group/$bound" 2> /dev/null && bounded=1
 done
-# in_group NAME OPTIONS… -- COMMAND…: a run of it in that group; false where there can be none.
+# in_group NAME OPTIONS… -- COMMAND…: runs the command in that group; fails if there can be none.
 in_group() {
   local name=$1; shift
   if [ -z "${bounded:-}" ] || ! (echo $BASHPID > "$group/cgroup.procs") 2> /dev/null; then
@@ -102,13 +102,13 @@ in_group() {
   { bash -c 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"' - "$group" timeout -k 2 200 "$stowage" run "$@" > "$folder/out" 2> "$folder/err"; } 2> /dev/null; code=$?
   said=$("$stowage" explain --last)
 }
-# killed NAME COMMAND…: it and what it leaves.
+# killed NAME COMMAND…: runs it, and checks what it leaves.
 killed() {
   local name=$1; shift
   in_group "$name" --ram-limit auto -- "$@" || return
   if [ $code = 137 ] && grep -q 'killed by SIGKILL, by the kernel for want of host memory ' "$folder/err" && grep -q '200.0 MiB  of the control group' <<< "$said" && grep -q 'host_leak, confidence' <<< "$said"; then ok "$name"; else cat "$folder/err"; echo "$said"; fail "$name: code $code"; fi
 }
-# A worker of it alone, of which the command then tells in its own way; and one without options.
+# Only a worker of it is killed, which the command reports in its own way; and a run without options.
 worker='import subprocess, sys; sys.exit(3 if subprocess.run(sys.argv[1:]).returncode else 0)'
 if in_group a_worker_killed_by_the_kernel_is_told --ram-limit auto -- "$python" -c "$worker" "$python" "$programs/host_leak.py"; then
   who='a process of it was '
@@ -121,7 +121,7 @@ fi
 if in_group a_kill_by_somebody_else_is_not_the_kernels -- sh -c 'kill -KILL $$'; then
   if [ $code = 137 ] && ! grep -q kernel "$folder/err" && grep -q 'not for memory as far as was seen' <<< "$said"; then ok a_kill_by_somebody_else_is_not_the_kernels; else cat "$folder/err"; echo "$said"; fail "a_kill_by_somebody_else_is_not_the_kernels: code $code"; fi
 fi
-# The kernel's count is of a group: somebody else's kill in it, while a command ends badly for another reason.
+# The kernel counts kills per group: another process of the group is killed while a command fails for another reason.
 if [ -n "${bounded:-}" ]; then
   mkfifo "$folder/started" "$folder/go"
   { read -r _ < "$folder/started"; bash -c 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"' - "$group" "$python" "$programs/host_leak.py"; echo > "$folder/go"; } > /dev/null 2>&1 &
@@ -137,7 +137,7 @@ killed a_kill_by_the_kernel_leaves_its_record "$python" "$programs/host_leak.py"
 killed a_kill_that_a_shell_tells_of_is_one sh -c '"$@"; exit $?' - "$python" "$programs/host_leak.py"
 for turn in $(seq 300); do [ -z "$group" ] || rmdir "$group" 2> /dev/null && break; read -r -t 0.1 <> <(:); done
 
-# Nobody wrote how it ended: the run was cut off with all the others.
+# There is no record of the end: the run was killed with all the others.
 cut=$(ls -d "$XDG_STATE_HOME"/stowage/runs/*/ | tail -n 1)
 [ -z "${bounded:-}" ] || rm -f "$cut/end"
 [ -z "${bounded:-}" ] || sed -i 's/^ended.*/ended\t/' "$cut/host"
@@ -146,14 +146,14 @@ if [ -z "${bounded:-}" ]; then skip "a_run_cut_off_is_explained: no record of a 
 # An exception about host memory, in a program without CUDA.
 timeout -k 2 200 "$stowage" run --ram-limit 8G -- "$python" -c 'import numpy; numpy.ones(1 << 50)' > "$folder/out" 2> "$folder/err"; code=$?
 if [ $code = 1 ] && grep -q 'why: The host could not give 8.0 PiB for one array' "$folder/err"; then ok an_exception_about_memory_is_explained; else cat "$folder/err"; fail "an_exception_about_memory_is_explained: $code"; fi
-# A limit that the process has of its own.
+# A limit of the process itself.
 timeout -k 2 200 "$stowage" run --ram-limit 8G -- "$python" -c '
 import numpy, resource
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 numpy.ones(1 << 28)' > "$folder/out" 2> "$folder/err"; code=$?
 said=$("$stowage" explain --last --short)
 if [ $code = 1 ] && [[ $said = "host_limit (0.80): The process may hold 2.0 GiB by a limit of its own, and asked for 2.0 GiB more; raise it"* ]]; then ok a_limit_of_the_process_is_named; else cat "$folder/err"; fail "a_limit_of_the_process_is_named: $code, $said"; fi
-# A run that had nothing to say is the last one all the same.
+# A run without anything to report still becomes the last run.
 timeout -k 2 200 "$stowage" run -- sh -c 'exit 5' > "$folder/out" 2> "$folder/err"
 said=$("$stowage" explain --last)
 if [[ $said = "The run (sh -c exit 5) ended with code 5, not for memory as far as was seen."* ]]; then ok the_last_run_is_the_last_one; else fail "the_last_run_is_the_last_one: $said"; fi
@@ -174,16 +174,16 @@ printf 'rows = []\nfor i in range(1200000):\n    rows.append({"a": i, "b": i * 0
 timeout -k 2 200 "$stowage" run -- "$python" "$folder/objects.py" 2> "$folder/err"
 if [ "$(wc -l < "$folder/err")" = 3 ] && grep -qE '^stowage run: wasted: about [0-9.]+ MiB: made of small Python objects$' "$folder/err" && grep -q '^stowage run: hint: keep rows as arrays' "$folder/err"; then ok what_is_clearly_wrong_is_a_hint; else cat "$folder/err"; fail what_is_clearly_wrong_is_a_hint; fi
 
-# Without a card --record is of host memory.
+# Without a GPU, --record records host memory.
 printf 'import numpy, time\nrows = []\nfor turn in range(40):\n    rows.append(numpy.ones(1 << 19))\n    time.sleep(0.01)\n' > "$folder/keeps.py"
 timeout -k 2 200 "$stowage" run --record "$folder/host.stow" -- "$python" "$folder/keeps.py" 2> "$folder/err"; code=$?
 said=$("$stowage" explain "$folder/host.stow")
 if [ $code = 0 ] && grep -qE '^Host memory: at most 1[4-9][0-9]\.[0-9] MiB were held' <<< "$said" && grep -qE '^  rows +[0-9.]+ MiB  line 4 of keeps.py$' <<< "$said"; then ok host_memory_is_recorded_without_a_card; else cat "$folder/err"; echo "$said"; fail "host_memory_is_recorded_without_a_card: $code"; fi
 
-# One that is asked goes on, with its threads and children.
+# A process that is asked continues, with its threads and children.
 timeout -k 2 200 "$stowage" run --ram-limit 300M -- "$python" "$programs/host_asked.py" > "$folder/out" 2> "$folder/err"; code=$?
 if [ $code = 0 ] && [ "$(cat "$folder/out")" = well ]; then ok one_that_is_asked_goes_on; else cat "$folder/err"; fail "one_that_is_asked_goes_on: code $code"; fi
-# One that ends well says only its peak, and its threads and forks are as without it.
+# A process that succeeds prints only its peak; its threads and forks behave as without us.
 timeout -k 2 200 "$stowage" run --ram-limit 8G -- "$python" -c '
 import os, threading
 assert threading.active_count() == 1 and threading.main_thread() is threading.current_thread()

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What a run says when its ledger, its disk or its loader is not what it should be: a ledger cut short, more processes than
-# it can count, no room for a recording, a program of AddressSanitizer.
+# What a run reports if its ledger, its disk or its loader has a problem: a truncated ledger, more processes than it can count,
+# no space for a recording, a program with AddressSanitizer.
 . "$(dirname "$0")/lib.bash"
 
-# ---- the ledger's file is cut short while the command runs ----
+# ---- the ledger's file is truncated while the command runs ----
 beneath --vram-limit 100M -- sh -c 'truncate -s 0 "$STOWAGE_LEDGER"; exit 3' 2> "$folder/err"; code=$?
 check a_ledger_cut_short_does_not_end_the_run test "$code" -eq 3
-check and_that_it_was_is_said grep -q 'ledger was cut short' "$folder/err"
+check and_that_it_was_is_said grep -q 'ledger was truncated' "$folder/err"
 
-# ---- and under a process that uses the device ----
+# ---- and in a process that uses the device ----
 cut_under() { # OPTIONS…: a process allocates, the ledger is cut short, and it allocates again
   rm -f "$folder/in" "$folder/out"; mkfifo "$folder/in"
   beneath "$@" -- sh -c '"$1" alloc:'$M' read alloc:'$((64 * M))' free info < "$2/in" > "$2/out" & exec 3> "$2/in"
@@ -42,7 +42,7 @@ export folder stowage holder M
 if unshare -rm true 2> /dev/null; then
   unshare -rm bash -c 'record_full 6'
   written=$(find "$folder" -maxdepth 1 -name 'r*.stow' | wc -l)
-  said=$(sed -nE 's/^stowage run: --record: of ([0-9]+) processes that used the device, ([0-9]+) were recorded whole and ([0-9]+) were not$/\1 \2 \3/p' "$folder/err")
+  said=$(sed -nE 's/^stowage run: --record: of ([0-9]+) processes that used the device, ([0-9]+) were recorded completely and ([0-9]+) were not$/\1 \2 \3/p' "$folder/err")
   if [ "$said" = "6 $written $((6 - written))" ] && [ "$written" -lt 6 ]; then
     ok recordings_lost_to_a_full_disk_are_counted
   else

@@ -1,4 +1,4 @@
-# Sourced by the tests of the shim: the stand-in driver, and running programs beneath the shim under a deadline.
+# Sourced by the tests of the shim: the stand-in driver, and running programs under the shim with a deadline.
 . "$(dirname "${BASH_SOURCE[0]}")/../guards/lib.bash"
 standin=$build/tests/standin/libcuda.so.1
 programs=$build/tests/shim
@@ -8,9 +8,9 @@ export STOWAGE_COMMAND=$stowage
 unset STOWAGE_SHIM STOWAGE_SHIM_LOG LD_PRELOAD
 # The deadline only ends a hang; ${deadline} sets another one, in seconds.
 beneath() { timeout -k 2 "${deadline:-200}" "$stowage" run "$@"; }
-# without_peak: standard input without the line that a run ends with.
+# without_peak: prints standard input without the final line of a run.
 without_peak() { sed '/^stowage run: at the peak /d'; }
-# same NAME EXPECTED COMMAND…: its output, errors too, is exactly that, but for the line that a run ends with.
+# same NAME EXPECTED COMMAND…: its output, including errors, is exactly that, except for the final line of a run.
 same() {
   local name=$1 expected=$2 out; shift 2
   out=$("$@" 2>&1 | without_peak)
@@ -18,8 +18,8 @@ same() {
 }
 holder=$programs/holder
 M=1048576
-# says NAME OUTPUT OPTIONS… -- WORDS…: the answers of holder beneath the shim; words may end in M, and figures are in MiB. Our
-# own last words are in $folder/err.
+# says NAME OUTPUT OPTIONS… -- WORDS…: compares the results of holder under the shim; words may end in M, and figures are in MiB.
+# Our own final messages are in $folder/err.
 says() {
   local name=$1 expected=$2 options=() words=() out; shift 2
   while [ "$1" != -- ]; do options+=("$1"); shift; done; shift

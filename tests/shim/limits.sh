@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Limits: every way to take memory counts, the limit is kept to the page by all processes of a run, the figures a program
-# asks for tell the limited truth, and what was refused is explained at the end.
+# Limits: every way to allocate memory counts, all processes of a run together obey the limit exactly, the figures that a program
+# queries are the limited ones, and refusals are explained at the end.
 . "$(dirname "$0")/lib.bash"
 says without_a_limit_the_card_is_the_limit 'total 0 free 0 total 1024;info 0 free 1024 total 1024;alloc 0;info 0 free 964 total 1024;' -- total info alloc:60M info
 says the_figures_tell_the_limited_truth 'total 0 free 0 total 100;info 0 free 100 total 100;alloc 0;info 0 free 40 total 100;' --vram-limit 100M -- total info alloc:60M info
@@ -35,7 +35,7 @@ says pinned_host_memory_is_not_device_memory 'pin 0;alloc 0;unpin 0;' --vram-lim
 says a_limit_for_another_device_is_none_here 'alloc 0;' --vram-limit 1=100M -- alloc:300M
 says a_limit_for_each_device 'alloc 2;' --vram-limit 0=100M,1=4G -- alloc:300M
 
-# Variables other tools use, when ours is not given.
+# Variables of other tools, used if our option is not given.
 for variable in CUDA_DEVICE_MEMORY_LIMIT=100m CUDA_DEVICE_MEMORY_LIMIT_0=100m NVIDIA_GPU_MEMORY_LIMIT=100M CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=100M; do
   export "${variable?}"
   says "${variable%%=*}_is_honoured" 'total 0 free 0 total 100;' -- total
@@ -44,7 +44,7 @@ done
 export CUDA_DEVICE_MEMORY_LIMIT=50M
 says our_option_goes_before_a_variable 'total 0 free 0 total 100;' --vram-limit 100M -- total
 unset CUDA_DEVICE_MEMORY_LIMIT
-# A child that sees fewer cards: its first is the run's second.
+# A child that sees fewer devices: its first is the run's second.
 export CUDA_VISIBLE_DEVICES=0,1 STANDIN_CARDS=2
 same a_childs_own_numbering_is_seen_through "total 0 free 0 total 200" beneath --vram-limit 0=100M,1=200M -- env CUDA_VISIBLE_DEVICES=1 "$holder" total 2> /dev/null
 unset CUDA_VISIBLE_DEVICES STANDIN_CARDS
@@ -55,7 +55,7 @@ same an_inner_run_may_have_less "total 0 free 0 total 50" beneath --vram-limit 1
 same an_inner_run_has_no_more "stowage run: --vram-limit: this command runs inside another run with a limit of 100.0 MiB, which applies here too
 total 0 free 0 total 100" beneath --vram-limit 100M -- "$stowage" run --vram-limit 200M -- "$holder" total
 
-# Every way to take memory mixed at random, with pages mapped twice and contexts that end: what is counted is what is held.
+# Every way to allocate memory, mixed at random, with pages mapped twice and contexts that end: the count equals what is held.
 mixed() { # NAME LIMIT_MIB CARD_MIB OPTIONS…
   local name=$1 limit=$2 card=$3 seed; shift 3
   for seed in 1 2 3; do
@@ -69,7 +69,7 @@ mixed and_with_a_spill 300 4096 --vram-limit 300M --spill 2G
 mixed and_with_a_card_that_is_full 0 300 --spill 2G
 mixed and_with_the_heap 0 4096 --fast-malloc
 
-# All processes of a run together. What one that has ended held is free for the next.
+# All processes of a run together. What a process held is free for the next once it has ended.
 same what_an_ended_program_held_is_free $'alloc:62914560 0\ninfo 0 free 100 total 100\nstowage run: device 0: at the peak 60.0 MiB in vram of 100.0 MiB allowed' beneath --vram-limit 100M -- sh -c "'$holder' alloc:$((60 * M)); '$holder' info"
 out=$(beneath --vram-limit 100M -- bash -c "
   coproc one { exec '$holder' alloc:$((60 * M)) say:held read; }
@@ -80,11 +80,11 @@ out=$(beneath --vram-limit 100M -- bash -c "
 expected="alloc:62914560 2;alloc:41943040 0;info 0 free 0 total 100;alloc:104857600 0;"
 if [ "$out" = "$expected" ]; then ok processes_share_the_limit_and_the_killed_leave_nothing; else echo "$out"; cat "$folder/err"; fail processes_share_the_limit_and_the_killed_leave_nothing; fi
 
-# The last words: where memory lived, and why it ran out, only if the command failed.
+# The final report: where memory was, and why it ran out, only if the command failed.
 beneath --vram-limit 100M -- sh -c "'$holder' alloc:$((60 * M)) alloc:$((60 * M)); exit 1" > /dev/null 2> "$folder/err"
 if grep -q 'at the peak 60.0 MiB in vram of 100.0 MiB allowed' "$folder/err"; then ok the_peak_is_told; else cat "$folder/err"; fail the_peak_is_told; fi
 if grep -q 'out of memory: process [0-9]* asked for 60.0 MiB on device 0 while 60.0 MiB of the 100.0 MiB limit were held; raise --vram-limit, or add --spill' "$folder/err"; then ok what_ran_out_is_explained; else cat "$folder/err"; fail what_ran_out_is_explained; fi
-# What the card itself refused was never there.
+# What the device itself refused was never allocated.
 for way in page alloc managed pitch array; do
   beneath --spill 10M -- "$holder" $way:$((60 * M)) $way:$((5000 * M)) > "$folder/out" 2> "$folder/err"
   if grep -q " 2$" "$folder/out" && grep -q 'at the peak 6[0-9][.][0-9] MiB in vram, 0 B in host memory' "$folder/err"; then ok "what_the_card_refused_is_no_peak: $way"; else cat "$folder/out" "$folder/err"; fail "what_the_card_refused_is_no_peak: $way"; fi
@@ -96,7 +96,7 @@ if [ "$(wc -l < "$folder/err")" = 1 ] && grep -q '^stowage run: at the peak .* o
 beneath --quiet -- "$holder" alloc:$((60 * M)) > /dev/null 2> "$folder/err"
 if [ -s "$folder/err" ]; then cat "$folder/err"; fail quiet_says_nothing; else ok quiet_says_nothing; fi
 
-# Another user may not open the ledger, so the limit does not hold for him: that is said by his program.
+# Another user cannot open the ledger, so the limit does not apply to that user's program, which reports this.
 if [ "$(id -u)" = 0 ] && has setpriv && chmod 755 "$folder" && setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$holder" -a -r "$shim"; then
   beneath --vram-limit 10M -- setpriv --reuid=65534 --regid=65534 --clear-groups "$holder" alloc:$M alloc:$M > "$folder/out" 2> "$folder/err"
   if [ "$(grep -c 'stowage: process [0-9]* runs as a user who may not open .*/ledger: it is neither counted nor limited' "$folder/err")" = 1 ]; then ok a_limit_that_does_not_hold_for_another_user_is_said; else cat "$folder/out" "$folder/err"; fail a_limit_that_does_not_hold_for_another_user_is_said; fi
@@ -104,48 +104,49 @@ else
   skip "a_limit_that_does_not_hold_for_another_user_is_said: needs root and setpriv"
 fi
 
-# What a limit cannot do. NVML knows the cards: 16 GiB, of which nothing is held.
+# What a limit cannot do. NVML reports devices of 16 GiB that are empty.
 (
   export STOWAGE_LIBNVML=$build/tests/standin/libnvidia-ml.so.1 CUDA_DEVICE_ORDER=PCI_BUS_ID STANDIN_NVML_USED=0
   beneath --vram-limit 20G -- "$holder" alloc:$M > /dev/null 2> "$folder/err"; code=$?
-  if [ $code = 0 ] && grep -q -- '--vram-limit: device 0 has 16.0 GiB, so its limit of 20.0 GiB changes nothing' "$folder/err"; then ok a_limit_larger_than_the_card_is_noted; else cat "$folder/err"; fail "a_limit_larger_than_the_card_is_noted: code $code"; fi
+  if [ $code = 0 ] && grep -q -- '--vram-limit: device 0 has only 16.0 GiB, so its limit of 20.0 GiB has no effect' "$folder/err"; then ok a_limit_larger_than_the_card_is_noted; else cat "$folder/err"; fail "a_limit_larger_than_the_card_is_noted: code $code"; fi
   beneath --vram-limit 0=1G,7=4G -- "$holder" alloc:$M > /dev/null 2> "$folder/err"
-  if grep -q -- '--vram-limit: there is no device 7 here' "$folder/err" && ! grep -q 'no device 0' "$folder/err"; then ok a_limit_of_a_card_that_is_not_there_is_noted; else cat "$folder/err"; fail a_limit_of_a_card_that_is_not_there_is_noted; fi
+  if grep -q -- '--vram-limit: there is no device 7,' "$folder/err" && ! grep -q 'no device 0' "$folder/err"; then ok a_limit_of_a_card_that_is_not_there_is_noted; else cat "$folder/err"; fail a_limit_of_a_card_that_is_not_there_is_noted; fi
   STANDIN_CONTEXT=$((200 * M)) beneath --vram-limit 100M -- sh -c "'$holder' alloc:$M; exit 1" > "$folder/out" 2> "$folder/err"
   if grep -q "^alloc:$M 2" "$folder/out" && grep -q 'the limit of 100.0 MiB is less than the 200.0 MiB the driver itself holds for the command' "$folder/err"; then ok a_limit_smaller_than_the_context_is_refused; else cat "$folder/out" "$folder/err"; fail a_limit_smaller_than_the_context_is_refused; fi
   STANDIN_CONTEXT=$((200 * M)) says the_drivers_own_share_counts 'info 0 free 100 total 300;alloc 2;alloc 0;' --vram-limit 300M -- info alloc:110M alloc:98M
   STANDIN_CONTEXT=$((200 * M)) beneath --vram-limit 300M -- "$holder" info alloc:$((98 * M)) others:$((50 * M)) info > /dev/null 2> "$folder/err"
   if grep -q 'at the peak 348.0 MiB in vram of 300.0 MiB allowed (48.0 MiB more by the driver itself' "$folder/err"; then ok what_the_driver_takes_past_the_limit_is_told; else cat "$folder/err"; fail what_the_driver_takes_past_the_limit_is_told; fi
   STANDIN_CONTEXT=$((400 * M)) STANDIN_VRAM=$((4096 * M)) says every_context_counts 'info 0 free 1600 total 2000;context 0;info 0 free 1200 total 2000;uncontext 0;info 0 free 1600 total 2000;' --vram-limit 2000M -- info context info uncontext info
-  # The used figure is the whole card's: what programs outside the run take is not held against it.
+  # The used figure covers the whole device: memory of programs outside the run does not count against it.
   STANDIN_CONTEXT=$((200 * M)) says others_growth_does_not_eat_the_limit 'info 0 free 200 total 400;others 0;info 0 free 200 total 400;alloc 0;alloc 2;' --vram-limit 400M -- info others:600M info alloc:190M alloc:30M
-  # Nor what they took since the run began, if it was before it had a context: 600 MiB of the 800 that the driver says are theirs.
+  # Nor does memory that they allocated since the run began, before the run had a context: 600 MiB of the 800 that the driver
+  # reports are theirs.
   echo 0 > "$folder/used"
   out=$(STANDIN_VRAM=$((4096 * M)) STANDIN_NVML_USED=$folder/used STANDIN_CONTEXT=$((800 * M)) beneath --vram-limit 1000M -- bash -c '"$1" info; echo 629145600 > "$2/now"; mv "$2/now" "$2/used"; for ((i = 0; i < 100; i++)); do read -r -t 0.2 <> <(:); "$1" info; done | grep -m 1 "free 800"' - "$holder" "$folder" 2> "$folder/err" | tr '\n' ';')
   if [ "$out" = 'info 0 free 200 total 1000;info 0 free 800 total 1000;' ]; then ok what_others_took_before_a_context_is_not_its_own; else echo "$out"; cat "$folder/err"; fail what_others_took_before_a_context_is_not_its_own; fi
   STANDIN_CONTEXT=$((200 * M)) says code_loaded_later_still_counts 'info 0 free 200 total 400;others 0;info 0 free 150 total 400;alloc 2;alloc 0;' --vram-limit 400M -- info others:50M info alloc:160M alloc:140M
-  # Nor does one who made a context and ended before anything was asked for stand in the way of that.
+  # Nor is that affected by a process that created a context and ended before it requested anything.
   out=$(STANDIN_CONTEXT=$((200 * M)) beneath --vram-limit 400M -- sh -c "'$holder' say:gone; '$holder' info others:$((50 * M)) info" 2> "$folder/err" | tr '\n' ';')
   if [ "$out" = "gone;info 0 free 200 total 400;others:$((50 * M)) 0;info 0 free 150 total 400;" ]; then ok a_context_that_was_never_measured_ends_with_its_process; else echo "$out"; cat "$folder/err"; fail a_context_that_was_never_measured_ends_with_its_process; fi
   exit $failed
 ) || failed=1
 
-# Wrong words.
+# Invalid arguments.
 wrong() { # NAME WORDS OPTIONS…
   local name=$1 words=$2; shift 2
   beneath "$@" -- true > "$folder/out" 2>&1; local code=$?
   if [ $code = 2 ] && grep -q -- "$words" "$folder/out"; then ok "$name"; else cat "$folder/out"; fail "$name: code $code"; fi
 }
 wrong a_limit_that_is_no_size '--vram-limit: ' --vram-limit lots
-wrong a_limit_of_nothing 'lets nothing run' --vram-limit 0
-wrong a_device_that_is_no_number 'before = stands a device' --vram-limit x=8G
-wrong two_limits_of_one_device 'a second limit for the same' --vram-limit 0=8G,0=4G
-wrong a_device_past_the_last 'a number from 0 to 15' --vram-limit 16=8G
+wrong a_limit_of_nothing 'leaves no memory' --vram-limit 0
+wrong a_device_that_is_no_number 'must be a device number' --vram-limit x=8G
+wrong two_limits_of_one_device 'already has a limit' --vram-limit 0=8G,0=4G
+wrong a_device_past_the_last 'device number from 0 to 15' --vram-limit 16=8G
 wrong a_spill_that_is_no_size 'must be auto, off or a size' --spill lots
 wrong no_threads 'whole number from 1' --threads 0
 
-# The files of a run: one folder, `last` points to it, old ones go; but never its own, whatever the order of the names, nor
-# that of a run that goes on.
+# The files of a run: one folder, `last` points to it, and old ones are removed; but never its own, whatever the order of the
+# names, nor that of a run in progress.
 runs=$XDG_STATE_HOME/stowage/runs nobody=99999999 # no process has that number
 mkdir -p "$runs/19990101-000000-$nobody" "$runs/19990102-000000-$$" "$runs/keep-me"
 for i in 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 20 21; do mkdir -p "$runs/20000101-0000$i-$nobody" "$runs/29990101-0000$i-$nobody"; done

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A run that spills, while it runs: a line on the terminal, the bytes over the bus, and the end of one that would crawl.
+# A run that spills, while it runs: a line on the terminal, the bytes over the bus, and the end of a run that would be too slow.
 . "$(dirname "$0")/lib.bash"
 export STOWAGE_LIBNVML=$build/tests/standin/libnvidia-ml.so.1 CUDA_DEVICE_ORDER=PCI_BUS_ID STOWAGE_SPILL_STOP_SECONDS=1
 mkfifo "$folder/wait"
-# Eighty MiB of vram and eighty on the host, until a line comes; a trap tells how it was asked to end.
+# Eighty MiB of vram and eighty on the host, until a line arrives; a trap reports how it was asked to end.
 spilling="exec 9<> '$folder/wait'; '$holder' page:$((60 * M)) page:$((60 * M)) say:spilled read <&9 >&8 & trap 'kill \$!; exit 43' TERM; wait \$!; exit \$?"
 
-# Two GB a second of STANDIN_BUS are as much as --spill-stop lets pass for a second.
+# Two GB per second of STANDIN_BUS are as much as --spill-stop allows for a second.
 start=$SECONDS
 STANDIN_BUS=2000000 beneath --vram-limit 100M --spill 200M --spill-stop 1G -- bash -c "$spilling" 8> /dev/null 2> "$folder/err"; code=$?
 if [ $code = 43 ] && grep -q 'stopped: with 60.0 MiB on the host the bus carried 2.0 GB/s for 1 s, as much as --spill-stop allows (1.1 GB/s)' "$folder/err"; then
@@ -16,7 +16,7 @@ else
 fi
 if grep -q '60.0 MiB in host memory; about [0-9.]* GiB went over the bus meanwhile' "$folder/err"; then ok and_what_crossed_the_bus_is_told; else cat "$folder/err"; fail and_what_crossed_the_bus_is_told; fi
 
-# A shell that ends on the spot leaves nothing behind that goes on: what it started writes its number, and is gone.
+# A shell that ends immediately leaves no process running: its child writes its number, and is gone.
 STANDIN_BUS=2000000 beneath --vram-limit 100M --spill 200M --spill-stop 1G -- sh -c "exec 9<> '$folder/wait'; sh -c 'echo \$\$ > \"$folder/number\"; exec \"$holder\" page:$((60 * M)) page:$((60 * M)) read <&9' > /dev/null; true" 2> "$folder/err"; code=$?
 number=$(cat "$folder/number")
 for turn in $(seq 600); do kill -0 "$number" 2> /dev/null || break; read -r -t 0.05 <> "$folder/wait"; done
@@ -62,5 +62,5 @@ fi
 if grep -q 'on the host, ' "$folder/err"; then fail without_a_terminal_there_is_none; else ok without_a_terminal_there_is_none; fi
 if beneath --spill-stop 20G -- true 2>&1 | grep_all 'nothing is spilled without --spill'; then ok stopping_without_a_spill_is_noted; else fail stopping_without_a_spill_is_noted; fi
 beneath --spill-stop fast -- true > "$folder/out" 2>&1; code=$?
-if [ $code = 2 ] && grep -q -- '--spill-stop "fast": must be a rate such as 20G' "$folder/out"; then ok a_rate_that_is_none; else cat "$folder/out"; fail a_rate_that_is_none; fi
+if [ $code = 2 ] && grep -q -- '--spill-stop "fast": must be a rate in bytes per second' "$folder/out"; then ok a_rate_that_is_none; else cat "$folder/out"; fail a_rate_that_is_none; fi
 finish

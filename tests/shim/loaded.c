@@ -1,5 +1,5 @@
-/* Loaded: a library that calls into the driver as it is loaded, with the loader's lock held, as
- * some with objects of C++ do. What it calls is loading.c's to say. */
+/* Loaded: a library that calls the driver while it is loaded, with the loader's lock held, as some
+ * libraries with C++ objects do. loading.c decides which function it calls. */
 #include <stdint.h>
 #include <stdlib.h>
 

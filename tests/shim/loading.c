@@ -4,8 +4,8 @@
  *   loading FILE init|resolve|alloc    the library, and the call
  *
  * The constructor waits until the other thread is in its call (and so waits for the loader's lock,
- * or for nothing), then calls itself. Whoever keeps a lock while he waits for the loader's has them
- * both wait for ever. */
+ * or for nothing), and then makes the call itself. Code that holds a lock while it waits for the
+ * loader's lock would deadlock. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,9 +24,9 @@ static __typeof__(&cuMemAlloc_v2) take;
 static cu_result (*set)(cu_context);
 static cu_context context;
 static const char *what;
-static _Atomic int answers; /* that are as they should be */
-static _Atomic int loading; /* the library is */
-static _Atomic int done;    /* the first thread's call */
+static _Atomic int answers; /* correct results */
+static _Atomic int loading; /* the library is being loaded */
+static _Atomic int done;    /* the first thread's call has returned */
 static pid_t first;
 
 static void *find(void *library, const char *name) {
@@ -43,7 +43,7 @@ static int is_called(void) {
   return set(context) == CU_OK && take(&addr, 4096) == CU_OK && addr != 0;
 }
 
-/* Does the first thread wait for something, or has it gone through? */
+/* Returns whether the first thread waits for something, or has finished. */
 static int is_waiting(void) {
   char path[64], text[512];
   snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)first);
@@ -66,7 +66,7 @@ static void *load(void *path) {
   return dlopen(path, RTLD_NOW);
 }
 
-/* All that the call needs is looked up, so that it gets as far as what it does once. */
+/* Looks up everything that the call needs, so that it reaches its one-time work. */
 static void prepare(void *driver) {
   void *function;
   size_t left, total;

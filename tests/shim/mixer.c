@@ -1,10 +1,10 @@
-/* Mixer: takes and gives memory in every way, at random and sometimes oddly, and after each step
- * compares what the shim counts with what the driver holds.
+/* Mixer: allocates and frees memory in every way, at random and sometimes in unusual ways, and
+ * after each step compares what the shim counts with what the driver holds.
  *
  *   mixer SEED [LIMIT_MIB]
  *
- * Sizes are whole pages, so that the two agree to the byte. Prints what differs; the exit code is 0
- * where nothing did, the limit was kept, and in the end all is told as free. */
+ * Sizes are whole pages, so that the two agree to the byte. Prints differences. The exit code is 0
+ * if there are none, the limit was obeyed, and everything is reported as free at the end. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ typedef struct thing {
   size_t bytes;
   cu_handle name; /* handle, address or array */
   cu_addr maps[MAPS_MAX];
-  int map_count, released, depth; /* depth: contexts of our own when it was made */
+  int map_count, released, depth; /* depth: number of our own contexts when it was created */
 } thing;
 
 static void *library;
@@ -43,7 +43,7 @@ static unsigned chance(unsigned of) {
   return (unsigned)(seed >> 33) % of;
 }
 
-/* Notes an answer that is not the expected one. */
+/* Reports an unexpected result. */
 static void expect(const char *what, int code, int wanted) {
   if (code == wanted) return;
   printf("%s: %d instead of %d\n", what, code, wanted);
@@ -71,7 +71,7 @@ static int unmap_one(thing *t, int i) {
   return code;
 }
 
-/* What a program may do with a page it has mapped. */
+/* Does what a program may do with a page it has mapped. */
 static void be_odd(thing *t) {
   cu_handle same;
   if (t->what != PAGE || t->map_count == 0) return;
@@ -96,7 +96,7 @@ static void be_odd(thing *t) {
   }
 }
 
-/* ---- taking and giving ---- */
+/* ---- allocating and freeing ---- */
 
 static int take(thing *t) {
   cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
@@ -150,14 +150,14 @@ static void give_one(void) {
   things[i] = things[--thing_count];
 }
 
-/* ---- contexts, pools, nonsense ---- */
+/* ---- contexts, pools, invalid calls ---- */
 
 static void end_context(void) {
   expect("ending a context", HOOKED(cuCtxDestroy_v2)(own[--own_count]), CU_OK);
   for (int i = 0; i < thing_count;) {
     kind what = things[i].what;
     if (things[i].depth > own_count && (what == PLAIN || what == MANAGED || what == ARRAY))
-      things[i] = things[--thing_count]; /* it went with it */
+      things[i] = things[--thing_count]; /* it was destroyed with the context */
     else
       i++;
   }
@@ -233,7 +233,7 @@ int main(int argc, char **argv) {
   trim_pools();
   expect("the figures", HOOKED(cuMemGetInfo_v2)(&left, &total), CU_OK);
   compare(STEPS, limit);
-  if (left != total) printf("in the end %zu of %zu bytes are told as free\n", left, total);
+  if (left != total) printf("in the end %zu of %zu bytes are reported as free\n", left, total);
   if (HOOKED(stow_shim_bytes)(0, "pinned") != 0) puts("pinned memory is still counted");
   return wrong != 0 || left != total || HOOKED(stow_shim_bytes)(0, "pinned") != 0;
 }

@@ -25,7 +25,7 @@
 
 #define PAGE_BYTES ((size_t)8 << 20)
 enum { WORDS = 256, ACTORS = 3, SLOTS = 64, OPS = 48, STREAMS = 4, TABLE = 8, PAGES_MAX = 40 };
-enum { TABLE_AT = 64 << 10 }; /* where a page has its table, behind the slot's words */
+enum { TABLE_AT = 64 << 10 }; /* position of a page's table, after the slot's words */
 
 /* ---- the driver ---- */
 
@@ -68,7 +68,7 @@ CALLS(DECLARE)
 
 static int fail_code;
 
-/* Ends the program if a call fails; one that a test made fail is made again. */
+/* Ends the program if a call fails; repeats a call that a test made fail. */
 #define MUST(name, ...)                                                                            \
   do {                                                                                             \
     cu_result answer_ = p_##name(__VA_ARGS__);                                                     \
@@ -98,15 +98,15 @@ static int (*ask_through)(int (*ask)(unsigned long long *, size_t), unsigned lon
 
 /* ---- what an actor has ---- */
 
-/* Words that live: of a page, or of a framework's block. */
+/* Words that are in use: of a page, or of a framework's block. */
 typedef struct slot {
   cu_addr addr;
-  int page;      /* that can be made again; -1: a framework's */
-  bool hidden;   /* reached only through tables that a kernel makes */
-  cu_addr block; /* of a framework, and its bytes */
+  int page;      /* a page that can be created again; -1: a framework's block */
+  bool hidden;   /* accessed only through tables that a kernel makes */
+  cu_addr block; /* a framework's block and its bytes */
   uint64_t block_bytes;
   cu_event event;
-  int stream;  /* which used it last; -1: none, so the event is behind it */
+  int stream;  /* the stream that used it last; -1: none, so the event covers it */
   bool marked; /* the event was recorded */
   uint64_t model[WORDS];
 } slot;
@@ -124,13 +124,13 @@ typedef struct actor {
   cu_handle handles[PAGES_MAX];
   int pages, slots, hidden;
   slot *slot;
-  cu_stream streams[STREAMS]; /* 0: the default one; 1: blocking; others not */
+  cu_stream streams[STREAMS]; /* 0: the default one; 1: blocking; the others are not */
   op ops[OPS];
   int op_count;
   uint64_t checked;
 } actor;
 
-static int capture_mode; /* 0: while it lasts no thread may wait; 1: this thread may not */
+static int capture_mode; /* 0: while it lasts no thread may wait; 1: only this thread may not */
 static bool exports, resets, captures, tables, points, many_streams;
 
 static uint64_t draw(actor *a, uint64_t below) {
@@ -147,7 +147,7 @@ static void mark(actor *a, slot *s) {
   s->marked = true;
 }
 
-/* What a stream is given next may use the slot. */
+/* Orders the next work of a stream after earlier uses of the slot. */
 static void use(actor *a, slot *s, int stream) {
   if (s->stream == stream) return;
   bool by_itself = s->stream >= 0 && s->stream + stream == 1; /* default and blocking */
@@ -271,7 +271,7 @@ static void make_page(actor *a, int i, bool framework) {
   prop.handle_types = exports && !framework;
   asked_prop = &prop;
   int code = CU_OK;
-  for (int again = 0; again < 4; again++) { /* a framework asks again */
+  for (int again = 0; again < 4; again++) { /* a framework retries */
     code = framework ? ask_through(ask, &none, PAGE_BYTES) : ask(&none, PAGE_BYTES);
     if (code == CU_OK || (code != CU_ERROR_OUT_OF_MEMORY && code != fail_code)) break;
   }
@@ -306,7 +306,7 @@ static void add_block(actor *a, cu_addr block, uint64_t bytes, cu_addr words) {
   fill(a, s, 0, draw(a, 1u << 30));
 }
 
-/* Two neighbouring pages with three blocks, of which one lies in both. */
+/* Makes two neighbouring pages with three blocks, one of which is in both. */
 static void make_framework(actor *a) {
   cu_addr at = a->base + (uint64_t)a->pages * PAGE_BYTES;
   const uint64_t half = PAGE_BYTES / 2;
@@ -366,7 +366,7 @@ static void replace_stream(actor *a, int i) {
   make_stream(a, i);
 }
 
-/* A graph of kernels over two slots, launched a few times. */
+/* Captures a graph of kernels over two slots and launches it a few times. */
 static void run_graph(actor *a) {
   static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
   slot *x = &a->slot[draw(a, (uint64_t)a->slots)], *y = &a->slot[draw(a, (uint64_t)a->slots)];
@@ -379,7 +379,7 @@ static void run_graph(actor *a) {
   MUST(cuStreamBeginCapture_v2, a->streams[stream], capture_mode);
   launch3(k_mix, x->addr, y->addr, WORDS, a->streams[stream]);
   launch3(k_mix, y->addr, x->addr, WORDS, a->streams[stream]);
-  usleep(200 + (unsigned)draw(a, 2000)); /* Stowage's thread goes on meanwhile */
+  usleep(200 + (unsigned)draw(a, 2000)); /* Stowage's thread runs meanwhile */
   MUST(cuStreamEndCapture, a->streams[stream], &graph);
   pthread_mutex_unlock(&one);
   MUST(cuGraphInstantiateWithFlags, &executable, graph, 0);
@@ -404,7 +404,7 @@ static int any_slot(actor *a, bool hidden) {
 static op make_op(actor *a, int at) {
   op o = {.kind = draw(a, 3) ? MIX : (op_kind)draw(a, KINDS), .value = draw(a, 1u << 30)};
   o.stream = many_streams ? (int)draw(a, STREAMS) : 0;
-  /* Mostly in order, as a network is. */
+  /* Mostly in order, like a network. */
   o.to = draw(a, 4) ? at % a->slots : (int)draw(a, (uint64_t)a->slots);
   o.from = draw(a, 2) ? (o.to + 1) % a->slots : (int)draw(a, (uint64_t)a->slots);
   if (a->slot[o.to].hidden) o.to = any_slot(a, false);
@@ -424,7 +424,8 @@ static void make_step(actor *a) {
   for (int i = 0; i < a->op_count; i++) a->ops[i] = make_op(a, i);
 }
 
-/* A freed block is dead until it is taken again, perhaps steps later. */
+/* Frees and allocates blocks; a freed block is unused until it is allocated again, perhaps steps
+ * later. */
 static void block_turn(actor *a) {
   slot *s = &a->slot[draw(a, (uint64_t)a->slots)];
   if (s->block == 0) return;
@@ -511,7 +512,8 @@ static void start(void) {
   find_kernels();
 }
 
-/* A function of the stand-in's own, which is behind the shim or, without one, itself. */
+/* Returns a function of the stand-in, which is behind the shim or, without a shim, the driver
+ * itself. */
 static void *standin(const char *name) {
   void *(*real)(const char *) =
       (void *(*)(const char *))(uintptr_t)dlsym(library, "stow_shim_real");
@@ -535,7 +537,7 @@ static void begin_failing(void) {
                                                                                    nth, times);
 }
 
-/* After a reset nothing of the context is left; its pages are. */
+/* Resets the context: nothing of it is left, except its pages. */
 static void reset(actor *actors, int count) {
   MUST(cuCtxSynchronize);
   MUST(cuDevicePrimaryCtxReset_v2, 0);

@@ -7,7 +7,7 @@ export MOVER_C10=$programs/libc10_cuda.so
 long=${STOWAGE_TEST_LONG:-}
 # moved SEED: what it prints is in $out, the rest in $folder/err, and its code is the answer.
 moved() { out=$(STANDIN_ASYNC=$1 timeout -k 2 60 "$stowage" run --vram-limit 160M --spill 600M -- "$mover" "$1" 2> "$folder/err"); }
-told() { echo "$1"; echo "$out"; grep -av '^stowage run' "$folder/err" | head -n 20; }
+show_failure() { echo "$1"; echo "$out"; grep -av '^stowage run' "$folder/err" | head -n 20; }
 
 first=1 last=60
 [ -n "${SHIM_SANITIZED:-}" ] && last=12
@@ -15,7 +15,7 @@ first=1 last=60
 wrong=0 moving=0
 for ((seed = first; seed <= last; seed++)); do
   moved $seed; code=$?
-  if [ $code != 0 ] || ! grep -q '^equal ' <<< "$out"; then told "seed $seed: code $code"; wrong=$((wrong + 1)); fi
+  if [ $code != 0 ] || ! grep -q '^equal ' <<< "$out"; then show_failure "seed $seed: code $code"; wrong=$((wrong + 1)); fi
   grep -q 'were moved out, 0 B home' "$folder/err" || moving=$((moving + 1))
 done
 if [ $wrong = 0 ]; then ok "programs_keep_every_byte: $last programs"; else fail "programs_keep_every_byte: $wrong of $last"; fi
@@ -45,14 +45,14 @@ for seed in 1 ${long:+7 11 14}; do
       turn=$((1 + k * count / (each < count ? each : count)))
       MOVER_FAIL=$call:999:$turn:1 moved "$seed"; code=$?
       swept=$((swept + 1))
-      if [ $code != 0 ] || ! grep -q '^equal ' <<< "$out"; then told "seed $seed, $call $turn fails once: code $code"; wrong=$((wrong + 1)); fi
+      if [ $code != 0 ] || ! grep -q '^equal ' <<< "$out"; then show_failure "seed $seed, $call $turn fails once: code $code"; wrong=$((wrong + 1)); fi
       case $call in cuMemMap | cuMemSetAccess | cuMemUnmap) ;; *) continue ;; esac
       for times in 2 1000000; do
         MOVER_FAIL=$call:999:$turn:$times moved "$seed"; code=$?
         if [ $code = 70 ] && grep -q 'refused to map a page again' "$folder/err"; then lost=$((lost + 1)); continue; fi
         # With every call failing, the program's own do too.
         if [ $times != 2 ] && [ $code = 3 ] && grep -q 'answers 999$' <<< "$out"; then continue; fi
-        if [ $code != 0 ] || ! grep -q '^equal ' <<< "$out"; then told "seed $seed, $call $turn fails $times times: code $code"; twice_wrong=$((twice_wrong + 1)); fi
+        if [ $code != 0 ] || ! grep -q '^equal ' <<< "$out"; then show_failure "seed $seed, $call $turn fails $times times: code $code"; twice_wrong=$((twice_wrong + 1)); fi
       done
     done
   done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs across users, with process numbers that are used again, and with clocks that differ: in namespaces of their own. Each part
-# is skipped, with the reason, where the machine does not allow it.
+# Runs across users, with reused process numbers, and with different clocks, in their own namespaces. Each part is skipped, with
+# the reason, if the machine does not allow it.
 . "$(dirname "$0")/lib.bash"
 
 # ---- two users ----
@@ -9,7 +9,7 @@ if [ "$(id -u)" = 0 ] && setpriv --reuid=65534 --regid=65534 --clear-groups true
   mkdir -m 777 "$folder/other" "$folder/shared"
   chmod 755 "$folder"
   chmod +t "$folder/shared"
-  # The other user is given the path of our ledger: it must not be able to count, or to spend, in our name.
+  # The other user knows the path of our ledger, but must not be able to count or to allocate in our name.
   beneath --vram-limit 100M -- sh -c '"$1" alloc:'$M' > "$2/mine"; echo "$STOWAGE_LEDGER" > "$2/ledger"
     setpriv --reuid=65534 --regid=65534 --clear-groups sh -c "cat \"\$STOWAGE_LEDGER\" > /dev/null 2>&1 && echo read; echo x 2> /dev/null > \"\$STOWAGE_LEDGER\" && echo written" > "$2/theirs"' \
     sh "$holder" "$folder" 2> "$folder/err"
@@ -20,7 +20,7 @@ if [ "$(id -u)" = 0 ] && setpriv --reuid=65534 --regid=65534 --clear-groups true
     out=$(beneath --vram-limit 100M -- "$holder" alloc:$((80 * M)) 2> "$folder/err")
     wait "$first"
     check each_user_has_a_limit_of_their_own test "${out##* } $(cut -d' ' -f2 "$folder/out")" = '0 0'
-    # What the other user planted in a shared folder is not written to.
+    # A file that the other user planted in a shared folder is not written to.
     printf 'a,b\n1,2\n' > "$folder/t.csv"
     other sh -c "echo theirs > '$folder/shared/out.npz.partial'; chmod 666 '$folder/shared/out.npz.partial'"
     "$stowage" shrink --force "$folder/t.csv" -o "$folder/shared/out.npz" > /dev/null 2> "$folder/err"; code=$?
@@ -33,7 +33,7 @@ else
   skip "two users: needs root and setpriv"
 fi
 
-# ---- a process number that is used again ----
+# ---- a process number that is reused ----
 reuse() {
   beneath --vram-limit 100M -- bash -c 'mkfifo "$2/hold"
     "$1" alloc:'$((80 * M))' read < "$2/hold" > "$2/first" & pid=$!
@@ -61,12 +61,12 @@ else
   skip "a process number used again: no pid namespace here"
 fi
 
-# ---- clocks that differ ----
+# ---- different clocks ----
 if unshare -Tf --boottime 1000000 --monotonic 1000000 true 2> /dev/null; then
   # The whole run with other clocks: days before and after the machine's.
   out=$(timeout -k 2 200 unshare -Tf --boottime 8640000 --monotonic 8640000 "$stowage" run --vram-limit 100M -- "$holder" alloc:$((80 * M)) alloc:$((80 * M)) 2> "$folder/err" | cut -d' ' -f2 | tr '\n' ' ')
   check a_run_with_a_clock_of_its_own_keeps_its_limit test "$out" = '0 2 '
-  # One process of a run with another clock: its start time reads differently inside and outside.
+  # One process of a run has another clock: its start time reads differently inside and outside.
   jump() {
     beneath --vram-limit 100M -- bash -c 'mkfifo "$2/jump"
       unshare -Tf --boottime 1000000 --monotonic 1000000 "$1" alloc:'$((80 * M))' read < "$2/jump" > "$2/inside" &

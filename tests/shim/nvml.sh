@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# NVML tells the same limited truth as the driver: where there is a limit or spill, and nowhere else.
+# NVML reports the same limited figures as the driver if there is a limit or spilling, and unchanged figures otherwise.
 . "$(dirname "$0")/lib.bash"
-# The stand-in NVML has two cards of which only the order is known; the first is the stand-in driver's.
+# The stand-in NVML has two devices whose order alone is known; the first is the stand-in driver's.
 export STOWAGE_LIBNVML=$build/tests/standin/libnvidia-ml.so.1 CUDA_DEVICE_ORDER=PCI_BUS_ID STANDIN_PROCESSES=3
 nvml=$build/libstowage-shim-nvml.so
 
@@ -13,7 +13,7 @@ same without_a_limit_its_proxy_is_not_loaded "" beneath -- sh -c 'case $LD_PRELO
 out=$(beneath --vram-limit 100M -- sh -c "export STANDIN_PID=\$\$; exec '$holder' alloc:$((60 * M)) nvml" 2> /dev/null | tail -n 1)
 if [[ $out == *" own 60" ]]; then ok a_process_is_told_with_what_it_holds; else echo "$out"; fail a_process_is_told_with_what_it_holds; fi
 
-# Every name of the real library is there, and arrives: those the stand-in lacks answer "function not found" (13).
+# Every name of the real library exists and reaches it: those that the stand-in lacks return "function not found" (13).
 check every_name_is_exported bash -c "diff <(sort '$source_dir/src/shim/nvml-symbols.txt') <(nm -D --defined-only '$nvml' | awk '{ print \$3 }' | sort)"
 if has python3; then
   python='import ctypes, os

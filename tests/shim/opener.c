@@ -1,5 +1,5 @@
-/* Opener: a library that opens another one by its bare name, which only its own search path finds.
- * As a Python module does with the libraries that are packed with it. */
+/* Opener: a library that opens another one by its bare name, which only its own search path finds,
+ * as a Python module does with bundled libraries. */
 #include <dlfcn.h>
 #include <stddef.h>
 

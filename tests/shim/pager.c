@@ -1,13 +1,13 @@
-/* Pager: a program that reserves a range and maps pages into it call by call, as its words say.
+/* Pager: a program that reserves a range and maps pages into it call by call, as its arguments say.
  *
- *   pager WORD…    make:H (page H is asked for)   drop:H (its handle is released)
+ *   pager WORD…    make:H (creates page H)   drop:H (its handle is released)
  *                  map:H@I (at place I of the range)   unmap:I+N  grant:I+N  grant2:I+N (card 1)
  *                  take:I+N (N pages at I, as PyTorch asks: all made, all mapped, one grant; what
  *                  was made is dropped where one is refused)   give:I+N (unmapped and dropped)
  *                  fill:I=V (by the driver)   see:I (its first and last byte)
  *                  export:H  retain:I>H  prop:H  alias:H@I  leave (the range is given up)
  *                  calls:NAME (of the driver, since the last asking)   info   where:I (vram or
- * host) type:I (as the program is told) trim:N (0 is it wanted? 1 begins 2 done)   capture
+ * host) type:I (as reported to the program) trim:N (0 is it wanted? 1 begins 2 done)   capture
  * endcapture endother (a stream that is not) reset plain:BYTES fork (the rest is done by a child)
  * hold:1 hold:0 (the device is not done with anything until then)
  *
@@ -37,7 +37,8 @@ static cu_handle taken[PLACES];
 #define DRIVER(name, type) ((type)(uintptr_t)dlsym(library, name))
 #define HOOKED(name)       ((__typeof__(&name))(uintptr_t)dlsym(library, #name))
 
-/* A function of the stand-in's own, which is behind the shim or, without one, itself. */
+/* Returns a function of the stand-in, which is behind the shim or, without a shim, the driver
+ * itself. */
 static void *standin(const char *name) {
   void *(*real)(const char *) = DRIVER("stow_shim_real", void *(*)(const char *));
   return real != NULL ? real(name) : dlsym(library, name);
@@ -119,7 +120,7 @@ static int figures(const char *word) {
   return -1;
 }
 
-/* The first and the last byte, and the tier the driver has the page in. */
+/* Prints the first and the last byte, and the tier of the driver's page. */
 static int see(const char *word, unsigned long i) {
   const volatile unsigned char *at = (const unsigned char *)(uintptr_t)place(i);
   printf("%s %d %d\n", word, at[0], at[bytes - 1]);
@@ -133,7 +134,8 @@ static int where(const char *word, unsigned long i) {
   return -1;
 }
 
-/* What a program is told of an address within it, both ways: the kind of memory and the card. */
+/* Prints what the driver reports about an address inside it, in both ways: the kind of memory and
+ * the device. */
 static int type(const char *word, unsigned long i) {
   unsigned kind = 0, kinds = 0;
   int card = -1, cards = -1, which[] = {2, 9};
@@ -157,7 +159,7 @@ static int prop(cu_handle handle) {
   return code == CU_OK && got.location.type != CU_LOCATION_DEVICE ? -2 : code;
 }
 
-/* ---- work that goes on meanwhile ---- */
+/* ---- concurrent work ---- */
 
 enum { WORKERS = 3 };
 static pthread_t workers[WORKERS];
@@ -176,7 +178,7 @@ static void *work(void *user) {
   for (unsigned long i = 0; working; i++) {
     unsigned long at = work_from + i % work_count;
     fills += fill(at, at) == CU_OK;
-    /* The stand-in's lock is not fair: three that never pause can keep everybody else out. */
+    /* The stand-in's lock is not fair: three threads that never pause can block all others. */
     nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
   }
   return user;
@@ -196,7 +198,7 @@ static int idle(void) {
   return 0;
 }
 
-/* The answer of one word; -1: it has said it itself. */
+/* Returns the result of one word; -1: it has printed it itself. */
 static int run(const char *word) {
   const char *colon = strchr(word, ':');
   char *end = NULL;

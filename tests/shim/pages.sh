@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Pages under a limit or with a spill: what a program lets go of is kept for it and taken again without the driver, the limit
-# stays exact, and what is moved between vram and the host keeps its address and its bytes.
+# Pages with a limit or with spilling: pages that a program releases are kept for it and reused without the driver, the limit
+# stays exact, and memory that moves between vram and the host keeps its address and its contents.
 . "$(dirname "$0")/lib.bash"
 pager=$programs/pager
-# paged NAME OUTPUT OPTIONS… -- WORDS…: the answers of pager, each without what stands after its colon.
+# paged NAME OUTPUT OPTIONS… -- WORDS…: compares the results of pager, each without the part after its colon.
 paged() {
   local name=$1 expected=$2 options=() out; shift 2
   while [ "$1" != -- ]; do options+=("$1"); shift; done; shift
@@ -13,9 +13,9 @@ paged() {
 limit=(--vram-limit 40M) # ten pages
 spill=(--vram-limit 40M --spill 80M)
 
-# Without a limit and a spill every call is the driver's.
+# Without a limit and without spilling every call goes to the driver.
 paged without_a_limit_the_driver_does_it_all 'take 0;give 0;take 0;calls 6;calls 6;calls 2;calls 3;calls 3;' -- take:0+3 give:0+3 take:0+3 calls:cuMemCreate calls:cuMemMap calls:cuMemSetAccess calls:cuMemUnmap calls:cuMemRelease
-# A program's own numbers are the driver's there, and are not here: both work.
+# Without it, a program's handles are the driver's; here they are not: both work.
 paged a_page_is_taken_again_without_the_driver 'take 0;fill 0;give 0;take 0;see 7 7;calls 3;calls 3;calls 1;calls 0;calls 0;' "${limit[@]}" -- take:0+3 fill:1=7 give:0+3 take:0+3 see:1 calls:cuMemCreate calls:cuMemMap calls:cuMemSetAccess calls:cuMemUnmap calls:cuMemRelease
 paged what_is_kept_serves_other_addresses 'take 0;give 0;take 0;calls 10;calls 20;calls 10;where vram;where nothing;' "${limit[@]}" -- take:0+10 give:0+10 take:20+10 calls:cuMemCreate calls:cuMemMap calls:cuMemUnmap where:29 where:0
 paged the_limit_is_kept_to_the_page 'take 0;take 2;give 0;take 0;take 2;info 0 free 0 total 40;' "${limit[@]}" -- take:0+10 take:10+1 give:3+1 take:10+1 take:11+1 info
@@ -26,7 +26,7 @@ PAGER_BYTES=8388608 paged pages_of_another_size 'take 0;info 0 free 8 total 40;'
 STANDIN_VRAM=67108864 paged what_is_kept_goes_to_a_card_that_is_full 'take 0;trim 0;give 0;trim 0;plain 0;' --spill 80M -- take:0+15 trim:1 give:0+15 trim:2 plain:33554432
 if grep -q ', 0 B in host memory' "$folder/err"; then ok and_nothing_went_to_the_host; else cat "$folder/err"; fail and_nothing_went_to_the_host; fi
 
-# Handles and mappings, each way round.
+# Handles and mappings, in both orders.
 paged a_handle_outlives_its_mapping 'make 0;map 0;grant 0;fill 0;unmap 0;map 0;grant 0;see 5 5;unmap 0;drop 0;' "${limit[@]}" -- make:0 map:0@0 grant:0+1 fill:0=5 unmap:0+1 map:0@7 grant:7+1 see:7 unmap:7+1 drop:0
 paged a_mapping_outlives_its_handle 'make 0;map 0;grant 0;drop 0;fill 0;see 6 6;unmap 0;info 0 free 40 total 40;' "${limit[@]}" -- make:0 map:0@0 grant:0+1 drop:0 fill:0=6 see:0 unmap:0+1 info
 paged several_pages_are_unmapped_at_once 'take 0;unmap 0;unmap 1;unmap 0;see 0 0;' "${limit[@]}" -- take:0+4 unmap:0+2 unmap:1+1 unmap:2+1 see:3
@@ -39,14 +39,15 @@ paged its_properties_are_what_was_asked_for 'make 0;prop 0;drop 0;prop 1;drop 1;
 paged a_range_is_given_up_with_all_that_is_kept_there 'take 0;give 0;leave 0;calls 3;' "${limit[@]}" -- take:0+3 give:0+3 leave calls:cuMemUnmap
 paged a_child_of_fork_starts_anew 'take 0;take 0;fill 0;see 3 3;give 0;' "${limit[@]}" -- take:0+3 fork take:0+3 fill:0=3 see:0 give:0+3
 
-# Spill: what is too much is on the host; what was let go of because of it comes back to vram.
+# Spilling: what does not fit is on the host; what was released because of that comes back to vram.
 paged what_is_too_much_is_on_the_host 'take 0;take 0;where vram;where host;fill 0;see 4 4;' "${spill[@]}" -- take:0+10 take:10+5 where:9 where:10 fill:10=4 see:10
 paged and_is_told_as_the_cards 'take 0;take 0;type 2 -2 2 -2;type 2 0 2 0;' "${spill[@]}" -- take:0+10 take:10+5 type:9 type:10
 paged the_next_step_has_vram_first 'take 0;trim 1;trim 0;give 0;trim 0;take 0;where vram;where vram;trim 0;' "${spill[@]}" -- take:0+15 trim:0 trim:1 give:0+15 trim:2 take:8+10 where:8 where:17 trim:0
 paged without_the_gate_it_does_too 'take 0;take 0;trim 0;give 0;trim 0;take 0;where vram;' "${spill[@]}" -- take:0+10 take:10+5 trim:1 give:0+15 trim:2 take:8+10 where:17
 paged without_a_limit_only_what_was_asked_back_is_kept 'take 0;give 0;calls 3;take 0;trim 0;give 0;trim 0;calls 0;' --spill 80M -- take:0+3 give:0+3 calls:cuMemRelease take:0+3 trim:1 give:0+3 trim:2 calls:cuMemRelease
 
-# Moving: what was there when the program had let go of all it could stays, the oldest of the rest goes out with its bytes.
+# Moving: memory that existed when the program had released all it could stays; the oldest of the rest moves out with its
+# contents.
 words=(take:0+2 fill:0=1 fill:1=2 trim:1 trim:2 take:2+8 fill:2=3 fill:3=4 fill:9=5 take:10+3 where:0 where:2 where:3 where:5 where:12 see:0 see:2 see:3 see:9)
 paged the_oldest_of_a_step_moves_out_with_its_bytes 'take 0;fill 0;fill 0;trim 0;trim 0;take 0;fill 0;fill 0;fill 0;take 0;where vram;where host;where host;where vram;where vram;see 1 1;see 3 3;see 4 4;see 5 5;' "${spill[@]}" -- "${words[@]}"
 if grep -q '12.0 MiB were moved out, 0 B home' "$folder/err"; then ok and_is_told; else cat "$folder/err"; fail and_is_told; fi
@@ -58,25 +59,25 @@ paged what_stays_comes_home_when_a_step_is_over 'take 0;fill 0;trim 0;give 0;tri
 paged nothing_moves_while_a_graph_is_captured 'take 0;fill 0;trim 0;trim 0;take 0;capture 0;take 0;endcapture 0;where vram;where host;' "${spill[@]}" -- take:0+2 fill:0=1 trim:1 trim:2 take:2+8 capture take:10+1 endcapture where:2 where:10
 paged nor_after_another_stream_was_said_to_end 'take 0;fill 0;trim 0;trim 0;take 0;capture 0;endother 401;take 0;endcapture 0;where vram;where host;' "${spill[@]}" -- take:0+2 fill:0=1 trim:1 trim:2 take:2+8 capture endother take:10+1 endcapture where:2 where:10
 paged pages_move_in_a_context_made_anew 'take 0;fill 0;trim 0;trim 0;take 0;fill 0;take 0;where host;give 0;reset 0;take 0;where host;see 3 3;' "${spill[@]}" -- take:0+2 fill:0=1 trim:1 trim:2 take:2+8 fill:2=3 take:10+1 where:2 give:10+1 reset take:10+2 where:3 see:2
-# The device may wait for the very thread that asks: it is not waited for for ever, and not again at once.
+# The device may wait for the very thread that moves pages: the wait ends, and is not repeated at once.
 paged a_device_that_does_not_rest_holds_nobody_up 'take 0;fill 0;trim 0;trim 0;take 0;hold 0;take 0;where host;take 0;where host;hold 0;' "${spill[@]}" -- take:0+2 fill:0=1 trim:1 trim:2 take:2+8 hold:1 take:10+1 where:10 take:11+1 where:11 hold:0
-# Other threads go on working on the very pages that move: none of their work meets an address that is not there.
+# Other threads continue to work on the pages that move: none of them accesses an unmapped address.
 for turn in 1 2 3 4; do
   paged "work_goes_on_while_pages_move_$turn" 'take 0;fill 0;trim 0;trim 0;take 0;busy 0;take 0;take 0;give 0;trim 0;trim 0;take 0;idle 0;see 2 2;see 9 9;where vram;' "${spill[@]}" -- take:0+2 fill:0=1 trim:1 trim:2 take:2+8 busy:2+8 take:10+4 take:14+3 give:14+3 trim:1 trim:3 take:14+3 idle see:2 see:9 where:14
 done
 PAGER_EXPORTS=1 paged nothing_moves_where_pages_are_shared 'take 0;fill 0;make 0;export 0;trim 0;trim 0;take 0;take 0;where vram;where host;' "${spill[@]}" -- take:0+2 fill:0=1 make:0 export:0 trim:1 trim:2 take:2+7 take:10+1 where:2 where:10
 
-# Pages of more sizes than are told apart, one after another: the last can go to the host as the first could.
+# More page sizes than classes, one after another: the last can go to the host like the first.
 sizes=(); for i in {1..150}; do sizes+=("page:$((2 * i * M))" unpage); done
 served=$(beneath --vram-limit 300M --spill 400M -- "$holder" "${sizes[@]}" "page:$((298 * M))" "page:$((88 * M))" 2> "$folder/err" | grep -c '^page.* 0$')
 if [ "$served" = 152 ]; then ok pages_of_many_sizes; else echo "$served of 152"; cat "$folder/err"; fail pages_of_many_sizes; fi
 
-# Whatever call of the driver fails once, at whichever turn: the program is told or served, and never sees other bytes.
+# Each driver call fails once, at each turn: the program gets an error or success, and never sees wrong bytes.
 want=$'see:0 1 1\nsee:2 3 3\nsee:3 4 4\nsee:9 5 5' swept=0 wrong=0
 for call in cuMemCreate cuMemMap cuMemUnmap cuMemSetAccess cuMemRelease cuMemcpyAsync cuMemAddressReserve cuStreamCreate cuEventCreate cuEventRecord cuEventSynchronize cuEventQuery cuCtxRecordEvent; do
   for turn in 2 3 4 5 8 11 12 13 14 15 16 18 21; do
     out=$(STANDIN_FAIL=$call:2:$turn:once timeout -k 2 200 "$stowage" run "${spill[@]}" -- "$pager" "${words[@]}" give:10+3 trim:1 give:2+8 trim:2 take:2+8 2> "$folder/err"); code=$?
-    # A request that failed leaves its pages unmapped, and they cannot be looked at: only what came through is held to.
+    # A request that failed leaves its pages unmapped, and they cannot be read: only successful ones are checked.
     failed=$(grep -cE '^(take|fill)[^ ]* [1-9]' <<< "$out")
     swept=$((swept + 1))
     if [ "$failed" = 0 ] && { [ $code != 0 ] || [ "$(grep '^see' <<< "$out")" != "$want" ]; }; then echo "$call $turn: code $code"; echo "$out"; cat "$folder/err"; wrong=$((wrong + 1)); fi
@@ -85,7 +86,7 @@ for call in cuMemCreate cuMemMap cuMemUnmap cuMemSetAccess cuMemRelease cuMemcpy
 done
 if [ $wrong = 0 ] && [ $swept -gt 100 ]; then ok "a_call_that_fails_costs_no_bytes: $swept runs"; else fail "a_call_that_fails_costs_no_bytes: $wrong of $swept"; fi
 
-# Two processes: what one keeps is not kept from the other, and the killed leave nothing.
+# Two processes: what one keeps is available to the other, and killed processes leave nothing.
 out=$(beneath "${limit[@]}" -- bash -c "
   coproc one { exec '$holder' page:$((20 * M)) say:held read; }
   read -r a <&\"\${one[0]}\"; read -r b <&\"\${one[0]}\"

@@ -48,7 +48,7 @@ typedef cu_result (*resolver)(const char *, void **, int, unsigned long long);
 typedef cu_result (*resolver2)(const char *, void **, int, unsigned long long, int *);
 
 static void *by_resolver(const char *name) {
-  /* As cudart asks: the name without version and stream form. */
+  /* Like cudart: the name without version and stream form. */
   char base[128];
   snprintf(base, sizeof base, "%s", name);
   char *mark = strchr(base, '_');
@@ -78,7 +78,7 @@ static void *find(const char *name) {
   return dlsym(library, name);
 }
 
-/* A function that takes a stream, as a program built for per-thread streams means it. */
+/* Finds a function that takes a stream, as a program built for per-thread streams would. */
 static void *find_stream(const char *name) {
   char form[128];
   snprintf(form, sizeof form, "%s%s", name,
@@ -86,7 +86,7 @@ static void *find_stream(const char *name) {
   return find(form);
 }
 
-/* The last part of the path of the library an address is in. */
+/* Returns the file name of the library that contains an address. */
 static const char *place(void *pointer) {
   Dl_info info;
   if (pointer == NULL) return "none";
@@ -95,10 +95,10 @@ static const char *place(void *pointer) {
   return slash != NULL ? slash + 1 : info.dli_fname;
 }
 
-/* Every name, straight: a stub has to carry all of ten words and eight numbers to the function of
- * the same name. */
+/* Calls every name directly: a stub must pass ten words and eight numbers to the function of the
+ * same name. */
 static int check_names(void) {
-  /* Asking the resolver decides whether there is a gate. */
+  /* The first lookup decides whether there is a gate. */
   if (getenv("PATH_ASKS") != NULL) by_resolver("cuInit");
   void *(*past)(const char *) =
       (void *(*)(const char *))(uintptr_t)dlsym(RTLD_DEFAULT, "stow_shim_real");
@@ -117,7 +117,7 @@ static int check_names(void) {
       wrong += function == NULL;
       continue;
     }
-    /* Only those that answer with their number may be called with just any words. */
+    /* Only functions that return their number may be called with arbitrary arguments. */
     const standin_words *words = last();
     standin_words cleared = {{0}, {0}};
     memcpy((void *)(uintptr_t)words, &cleared, sizeof cleared);
@@ -139,7 +139,7 @@ static int check_names(void) {
   return wrong != 0;
 }
 
-/* By this path, in the first device's primary context. */
+/* Starts the driver by this path, in the first device's primary context. */
 static cu_result start(void) {
   cu_result (*init)(unsigned) = (cu_result(*)(unsigned))(uintptr_t)find("cuInit");
   cu_result (*retain)(cu_context *, cu_device) =
@@ -183,13 +183,14 @@ static int allocate_async(size_t bytes) {
   return addr != 0 && give(addr, NULL) != CU_OK;
 }
 
-/* The child has our memory until it executes: it must change nothing of it. */
+/* Starts a program with vfork. The child shares our memory until it executes, so it must not change
+ * it. */
 static int start_by_vfork(char **argv) {
   static char word[] = "alloc";
   char *words[] = {argv[0], argv[1], word, argv[3], NULL};
   int code = allocate(strtoull(argv[3], NULL, 10)), how = 1;
   fflush(stdout);
-  pid_t child = vfork(); /* NOLINT: that it is vfork is the point */
+  pid_t child = vfork(); /* NOLINT: the test is about vfork */
   if (child == 0) {
     execv("/proc/self/exe", words);
     _exit(9);
@@ -212,8 +213,8 @@ static int close_often(void) {
   return 0;
 }
 
-/* Sixteen threads whose first call into the driver is at the same moment; a child is forked among
- * them, and the library is closed as often as it is opened. */
+/* Sixteen threads make their first driver call at the same moment; a child is forked meanwhile, and
+ * the library is closed as often as it is opened. */
 static pthread_barrier_t barrier;
 
 static long call_first(void) {
@@ -258,7 +259,8 @@ static int race(bool with_child) {
   return 0;
 }
 
-/* Each thread looks functions up and starts another, a few deep, while the main one calls first. */
+/* Looks up functions and starts another thread, a few deep, while the main thread makes the first
+ * call. */
 static void *look_up_and_start(void *user) {
   static const char *const NAMES[] = {"cuMemAlloc_v2", "cuMemFree_v2", "cuInit",
                                       "malloc",        "printf",       "cuNoSuchThing"};

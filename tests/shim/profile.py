@@ -35,7 +35,7 @@ def of(profile, name, **where):
 
 
 def near(found, true, what, least=0):
-    """Within five standard errors; `least` is the share of the true figure that headers may add."""
+    """Checks that it is within five standard errors; `least` is the share of the true figure that headers may add."""
     bound = 5 * math.sqrt(true * PERIOD) + least * true
     if abs(found - true) > bound:
         raise AssertionError(f"{what}: {found / MIB:.1f} MiB, not {true / MIB:.1f} ± {bound / MIB:.1f} MiB")

@@ -12,7 +12,7 @@ code() { # NAME CODE COMMAND…
   "$@" > "$folder/out" 2> "$folder/err"; got=$?
   if [ "$got" = "$expected" ]; then ok "$name"; else cat "$folder/err"; fail "$name: code $got"; fi
 }
-# A command without Python: nothing is sampled, and nothing is in its way.
+# A command without Python: nothing is sampled, and nothing disturbs it.
 code a_command_without_python_runs_as_ever 7 beneath --profile -- bash -c 'exit 7'
 if grep -q 'nothing was sampled' "$folder/err"; then ok and_says_that_nothing_was_sampled; else cat "$folder/err"; fail and_says_that_nothing_was_sampled; fi
 code json_without_a_profile_is_refused 2 beneath --profile-json "$folder/x.json" -- true

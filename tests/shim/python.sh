@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Inside Python: inside.py runs once CUDA is at work, on the main thread, and harms nobody where it has nothing to do.
+# Inside Python: inside.py runs on the main thread once CUDA is in use, and does no harm if it has nothing to do.
 . "$(dirname "$0")/lib.bash"
-# Every CPython at hand; STOWAGE_TEST_PYTHONS names more by their paths.
+# Every installed CPython; STOWAGE_TEST_PYTHONS lists further ones by path.
 pythons=() versions=
 for python in ${STOWAGE_TEST_PYTHONS:-} python3 python3.8 python3.9 python3.10 python3.11 python3.12 python3.13 python3.14 /usr/bin/python3; do
   version=$("$python" -c 'import ctypes, sys; print("%d.%d" % sys.version_info[:2])' 2> /dev/null) || continue
@@ -12,7 +12,7 @@ if [ ${#pythons[@]} = 0 ]; then skip "inside_python: no python3 with ctypes"; fi
 export PYTHONPATH=$source_dir/tests/shim/python PYTHONDONTWRITEBYTECODE=1
 trace=$folder/a.stow
 events() { "$stowage" convert "$trace" "$folder/out.csv" > /dev/null 2>&1 && cat "$folder/out.csv"; }
-# inside NAME PROGRAM WORDS…: the program prints `fine` and nothing else comes out of it, by every Python.
+# inside NAME PROGRAM WORDS…: with every Python, the program prints `fine` and nothing else.
 inside() {
   local name=$1 program=$2 python out printed; shift 2
   for python in "${pythons[@]}"; do
@@ -20,7 +20,7 @@ inside() {
     out=$(STOWAGE_SHIM_LOG=$folder/shim.log beneath --record "$trace" "$@" -- "$python" -c "$program" 2> "$folder/said"); code=$?
     version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     printed=$out out+=$'\n'$(< "$folder/said")
-    # Last words of our own about limits are not the program's.
+    # Our own final messages about limits do not count.
     if [ "$code" = 0 ] && [ "$printed" = fine ] && ! grep -qv '^stowage run: ' "$folder/said"; then ok "${name}_$version"; else echo "code $code: $out"; cat "$folder/shim.log"; fail "${name}_$version"; fi
     if [ -n "${then:-}" ] && ! eval "$then"; then cat "$folder/shim.log"; events | head; fail "${name}_$version: $then"; fi
   done
@@ -54,7 +54,7 @@ cuda.start()
 a = cuda.alloc(cuda.MIB)
 torch.optim.SGD().step()
 print("fine")'
-# With a spill PyTorch is asked for expandable segments: where it has none that is said, unless the user asked for none.
+# With spilling, PyTorch gets expandable segments: if it has none, this is reported, unless the user disabled them.
 whole='PyTorch does not use expandable segments'
 torch_starts='
 import cuda, torch
@@ -66,8 +66,8 @@ then='grep -q "$whole" <<< "$out"' inside segments_that_were_asked_for_and_are_n
 then='! grep -q "$whole" <<< "$out"' STANDIN_EXPANDABLE=1 inside and_not_where_they_are_there "$torch_starts" --spill 64M
 then='! grep -q "$whole" <<< "$out"' PYTORCH_ALLOC_CONF=expandable_segments:False inside nor_where_they_were_not_wanted "$torch_starts" --spill 64M
 then='! grep -q "$whole" <<< "$out"' inside nor_without_a_spill "$torch_starts"
-# A PyTorch from before there were any ends over a setting it does not know: it does not see ours. Its version is known by a file
-# beside its library.
+# An old PyTorch fails with a setting that it does not know, so it must not see ours. Its version comes from a file near its
+# library.
 mkdir -p "$folder/torch/lib"
 cp "$programs/libc10_cuda.so" "$folder/torch/lib/"
 for case in "2.0.1+cu117 none" "1.13.1 none" "2.1.0 expandable_segments:True" "2.11.0 expandable_segments:True" "nonsense expandable_segments:True"; do
@@ -116,8 +116,8 @@ xla not_for_an_old_jax 0.4.20 jaxlib/xla_extension.so '' "b''" $spill
 xla not_for_one_of_unknown_version '' jaxlib/xla_extension.so '' "b''" $spill
 xla not_for_another_library 0.6.0 ../torch/lib/libc10_cuda.so '' "b''" $spill
 xla not_without_a_spill 0.6.0 jaxlib/xla_extension.so '' None
-# Lines, with the lock and without it, on the main thread and on another, deep and with names that are not ASCII; the same
-# place twice is one stack.
+# Stacks, with the lock and without it, on the main thread and on another, deep and with names that are not ASCII; the same place
+# twice is one stack.
 cat > "$folder/tränen.py" << 'END'
 import cuda, threading
 def störung(depth, by):
@@ -127,7 +127,7 @@ def go():
     for turn in range(2): störung(3, cuda.driver)  # line 6
     störung(0, cuda.released)
 END
-# The last column, without the folders: "alloc:20|störung:4|…", a thread's cut where it begins.
+# The last column, without the folders: "alloc:20|störung:4|…", a thread's stack cut where it begins.
 lines() { events | sed -nE 's/^[0-9]+,[0-9]+,alloc,.*,([^,]*)$/\1/p' | sed -E 's/@[^ ]*:([0-9]+)/:\1/g; s/ < /|/g; s/\|run:.*/|run/'; }
 deep="alloc:20|störung:4|störung:3|störung:3|störung:3|go:6" shallow="alloc:20|störung:4|go:7"
 main="$deep|<module>:6 $deep|<module>:6 $shallow|<module>:6 " thread="$deep|run $deep|run $shallow|run "
@@ -148,7 +148,7 @@ import cuda
 cuda.start()
 for turn in range(3): cuda.alloc(cuda.MIB)
 print("fine")' --stacks off
-# Ranges that the program names: the profiler's, and NVTX's by the table that NVTX hands to whoever it loads.
+# Ranges that the program names: the profiler's, and NVTX's through the table that NVTX passes to an injected library.
 then='[ "$(events | cut -d, -f3,10 | grep "^mark" | tr "\n" " ")" = "mark_begin,forward mark_end,forward mark_begin,outer mark_begin,inner mark_end,inner mark_end,outer " ]' inside named_ranges_are_marks '
 import ctypes, cuda, os, torch
 cuda.start(); cuda.alloc(cuda.MIB)
@@ -170,7 +170,8 @@ push = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(slots[9].value)
 pop = ctypes.PYFUNCTYPE(ctypes.c_int)(slots[11].value)
 assert (push(b"outer"), push(b"inner"), pop(), pop(), pop()) == (0, 1, 1, 0, -1)
 print("fine")'
-# Blocks that PyTorch's allocator cuts from its segments: each with its stream, its lines and its end; and PyTorch hears of them as before.
+# Blocks that PyTorch's allocator cuts from its segments: each with its stream, its lines and its end; PyTorch itself still
+# receives the reports.
 export STANDIN_TORCH=$programs/libc10_cuda.so
 then='[ "$(events | grep -cE ",alloc,0,[07],1,[0-9]+,1048576,vram,,take@[^ ]*:5 <")" = 3 ] && [ "$(events | grep -c ",alloc,0,7,")" = 1 ] && [ "$(events | grep -c ",free_completed,.*,1048576,")" = 2 ] && [ "$(events | grep -c ",segment_alloc,")" = 1 ]' inside blocks_of_a_framework_are_recorded '
 import ctypes, os, cuda
@@ -184,14 +185,14 @@ for block in kept[:2]: torch.block_give(ctypes.c_ulonglong(block), 1000)
 base = ctypes.CDLL(os.path.dirname(os.environ["STANDIN_TORCH"]) + "/libc10.so")
 assert ctypes.c_longlong.in_dll(base, "told_bytes").value == cuda.MIB and ctypes.c_longlong.in_dll(base, "told_calls").value == 5
 print("fine")'
-# PyTorch is asked to tell before it fails, once, and for nothing else.
+# PyTorch reports once before it fails, and in no other case.
 inside an_observer_and_no_history '
 import cuda, torch
 cuda.start(); cuda.alloc(cuda.MIB)
 for turn in range(1000): pass
 assert torch._C.history == [] and len(torch._C.observers) == 1
 print("fine")'
-# The first call comes from a thread, while the main thread waits for it without running Python; and threads go on calling.
+# The first call comes from a thread, while the main thread waits for it without running Python; and threads continue to call.
 inside threads_without_the_lock '
 import cuda, torch, threading
 cuda.start()
@@ -232,8 +233,8 @@ if pid == 0:
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
 print("fine")'
-# Between two steps a framework lets go of what it caches, if some of it is on the host: the next step is in vram. Ten pages
-# fit; two are weights. What a step wrote first is on the host while it has too much, under the same addresses.
+# Between two steps a framework releases its cache if some of it is on the host: the next step is in vram. Ten pages fit; two are
+# weights. What a step wrote first is on the host while it has too much, at the same addresses.
 loop='
 import cuda, pages, sys, torch
 from pages import on_host
@@ -268,7 +269,7 @@ assert step(4) == []
 assert step(12) == [2, 3, 4, 5], step(12)
 assert step(8) == [] and cache.byte(0) == 7
 print("fine")' --vram-limit 40M --spill 80M
-# On the way back a step gives from the end, and what it will read later comes home before.
+# In the backward pass a step frees from the end, and what it will read later comes back to vram before that.
 inside what_a_step_reads_late_comes_home_before "$loop"'
 assert step(4) == []
 assert step(12) == [2, 3, 4, 5]
@@ -280,7 +281,7 @@ for parameter in reversed(sgd.param_groups[0]["params"]): parameter.accumulate()
 assert [place for place in range(14) if place in cache.used and on_host(place, cache)] == [2]
 for place in range(2, 11): assert cache.byte(place) == place
 print("fine")' --vram-limit 40M --spill 80M
-# Who asks again is refused first, but not while the program has a pool of its own in use: PyTorch does not ask again then.
+# A caller that retries is refused first, but not while the program uses a private pool: PyTorch does not retry then.
 STOWAGE_RETRIES=1 inside a_pool_of_the_programs_own_is_never_refused '
 import cuda, pages, torch
 cuda.start()
@@ -290,7 +291,7 @@ with torch.cuda.memory.use_mem_pool(1): cache.take(*range(1, 14))
 assert pages.on_host(13, cache)
 try: cache.take(14)
 except AssertionError: print("fine")' --vram-limit 40M --spill 80M
-# The same where nothing but the cards' sizes was asked before the pool.
+# The same if only the devices' sizes were queried before the pool.
 STOWAGE_RETRIES=1 inside a_pool_from_the_first_block_on_is_never_refused '
 import cuda, pages, torch
 cuda.look()
@@ -315,7 +316,7 @@ inside gradients_that_never_go "$loop"'
 for turn in range(3): step(12, ["step"])
 assert step(8, ["step"]) == [] and cache.byte(0) == 7
 print("fine")' --vram-limit 40M --spill 80M
-# Memory is taken and given while the interpreter ends.
+# Memory is allocated and freed while the interpreter ends.
 inside an_interpreter_that_ends '
 import atexit, cuda, torch
 cuda.start()

@@ -1,5 +1,5 @@
-/* Rival: another library that stands before the driver, as profilers and other limiters do. It
- * counts cuMemAlloc_v2 and passes it on to whoever is next. */
+/* Rival: another library that intercepts the driver, as profilers and other limiters do. It counts
+ * cuMemAlloc_v2 and forwards it to the next library. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>

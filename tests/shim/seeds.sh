@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The programs of examples/seeds that need no card, run as told beneath `stowage run`, and what Stowage says of them
+# The programs of examples/seeds that need no GPU, run as described under `stowage run`, and what Stowage reports about them
 # (tests/shim/seeds.txt; the recordings of those that need one are in tests/golden/seeds.txt). 02 and 04 also with
-# stowage.batches: the same result from a tenth of the memory. 01 and 08 run where there is TensorFlow.
+# stowage.batches: the same result from a tenth of the memory. 01 and 08 run if TensorFlow is installed.
 . "$(dirname "$0")/lib.bash"
 . "$source_dir/tests/cli/numpy.bash"
 export STOWAGE_LIBCUDA=/nonexistent # no driver is needed for this
@@ -12,7 +12,8 @@ export TF_CPP_MIN_LOG_LEVEL=3
 seeds=$source_dir/examples/seeds
 cd "$folder" || exit 1
 
-# said PROGRAM WORDS…: its output and what is said of it, numbers of this machine masked; in peak.PROGRAM… its own peak in MiB.
+# said PROGRAM WORDS…: prints its output and what is reported about it, with numbers of this machine masked; peak.PROGRAM… gets
+# its own peak in MiB.
 said() {
   local program=$1; shift
   echo "\$ stowage run --ram-limit ${limit:-8G} -- python $program $*" | sed 's/ $//'
@@ -40,10 +41,10 @@ cp "$source_dir/tests/shim/seeds.txt" "$folder/expected"
 [ -n "${STOWAGE_TEST_LONG:-}" ] || sed -i '/06_sparse/,$d' "$folder/expected"
 check what_stowage_says_of_the_seeds diff -u "$folder/expected" "$folder/all"
 
-# Resident memory at the peak, as told and with stowage.batches.
+# Resident memory at the peak, as written and with stowage.batches.
 for program in 02_generator.py 04_batch_statistics.py; do
   whole=$(cat "$folder/peak.$program") parts=$(cat "$folder/peak.$program--stowage")
-  if [ "${whole:-0}" -ge 763 ] && [ "${parts:-9999}" -le 120 ]; then ok "$program: $whole MiB as told, $parts MiB with stowage.batches"; else fail "$program: ${whole:-nothing} MiB as told, ${parts:-nothing} MiB with stowage.batches"; fi
+  if [ "${whole:-0}" -ge 763 ] && [ "${parts:-9999}" -le 120 ]; then ok "$program: $whole MiB as written, $parts MiB with stowage.batches"; else fail "$program: ${whole:-nothing} MiB as written, ${parts:-nothing} MiB with stowage.batches"; fi
 done
 
 with=${STOWAGE_TEST_TENSORFLOW:-python3}

@@ -1,4 +1,4 @@
-/* Streams: which work is waited for. The driver is a table of functions that note what is asked. */
+/* Streams: which work is waited for. The driver is a table of functions that record their calls. */
 #include "shim/streams.h"
 
 #include "harness.h"
@@ -83,7 +83,7 @@ TEST(work_is_waited_for_until_its_event)
   CHECK(streams_passed() == CU_ERROR_NOT_READY);
   reach_all();
   CHECK(streams_passed() == CU_OK);
-  CHECK(streams_mark() && records == 1); /* nothing came since */
+  CHECK(streams_mark() && records == 1); /* no work since then */
   streams_used(stream(1));
   CHECK(streams_mark() && records == 2 && event_count == 1);
 }
@@ -104,7 +104,7 @@ TEST(each_stream_and_each_default_one_has_its_event)
   CHECK(streams_passed() == CU_OK);
 }
 
-/* A call was shown to us, and the mark comes before it reaches the driver. */
+/* A call was reported to us, and the mark comes before it reaches the driver. */
 TEST(a_call_at_the_gate_keeps_its_stream_in_use)
 {
   streams_used(stream(1));
@@ -112,7 +112,7 @@ TEST(a_call_at_the_gate_keeps_its_stream_in_use)
   CHECK(streams_mark() && records == 1);
   reach_all();
   CHECK(streams_passed() == CU_OK);
-  at_gate = false; /* it has gone, behind the event */
+  at_gate = false; /* it has reached the driver, after the event */
   CHECK(streams_mark() && records == 2);
   CHECK(streams_passed() == CU_ERROR_NOT_READY);
 }
@@ -134,7 +134,7 @@ TEST(a_destroyed_stream_is_waited_for_once)
 
 TEST(what_cannot_be_followed_is_lost)
 {
-  CHECK(streams_lost()); /* what came before */
+  CHECK(streams_lost()); /* earlier work is unknown */
   streams_found();
   CHECK(!streams_lost());
   create_answer = CU_ERROR_OUT_OF_MEMORY;

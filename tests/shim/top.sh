@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# stowage top: its numbers against what programs hold, its widths, and the live screen in tmux.
+# stowage top: compares its numbers with what programs hold; its widths, and the live screen in tmux.
 . "$(dirname "$0")/lib.bash"
 if ! has python3; then skip "top: no python3"; finish; fi
 export STOWAGE_LIBNVML=/nowhere LC_ALL=C.UTF-8
@@ -8,7 +8,7 @@ mkfifo "$folder/until" "$folder/until2"
 exec 7<> "$folder/until" 8<> "$folder/until2"
 deadline=600 # the programs live as long as this script
 
-# Two programs that hold memory until they are told to end: one on the stand-in card, one of Python without a card.
+# Two programs that hold memory until they are asked to end: one on the stand-in device, one in Python without a device.
 beneath --vram-limit 100M --spill 200M -- "$holder" alloc:$((60 * M)) page:$((20 * M)) page:$((60 * M)) pin:$((3 * M)) say:now read < "$folder/until" > "$folder/holder" 2> "$folder/err" 7>&- 8>&- &
 first=$!
 cat > "$folder/lines.py" << 'EOF'
@@ -47,12 +47,12 @@ assert device["spill_limit_bytes"] == 200 * M and device["spilled_bytes"] == hol
 assert top["host"]["total_bytes"] > top["host"]["available_bytes"] > 0, top["host"]
 chosen = lines["chosen"]
 assert chosen["pid"] == python["pid"] and chosen["live_bytes"] == 15 * M, chosen
-# The first call may come before the recorder knows Python's frames.
+# The first call may come before the recorder can read Python's frames.
 assert any("lines.py:5" in h["label"] and h["count"] >= 2 and h["bytes"] == h["count"] * 5 * M for h in chosen["holders"]), chosen
 EOF
 then ok it_counts_what_programs_hold; else cat "$folder/err" "$folder/err.top"; fail it_counts_what_programs_hold; fi
 
-# A name that a terminal would obey is shown without that.
+# A name with control sequences is shown without them.
 mkfifo "$folder/until3"
 exec 9<> "$folder/until3"
 beneath -- bash -c 'exec -a "$1" "$2" alloc:1048576 say:now read' - $'evil\e]0;title\a\e[31m' "$holder" < "$folder/until3" > "$folder/evil" 2> /dev/null 7>&- 8>&- 9>&- &
@@ -64,7 +64,7 @@ echo end >&9
 wait $third
 exec 9>&-
 
-# One look as text: it fits the width, and has no escape sequences in a pipe.
+# One sample as text: it fits the width, and has no escape sequences in a pipe.
 for width in 80 160; do
   COLUMNS=$width "$stowage" top --once > "$folder/once.$width"
   if python3 -c 'import sys; lines = open(sys.argv[1], encoding="utf-8").read().splitlines(); wide = max(map(len, lines)); assert wide <= int(sys.argv[2]) and len(lines) > 5, wide; assert not any("\x1b" in l for l in lines)' "$folder/once.$width" $width

@@ -1,9 +1,9 @@
-/* Stand-in libcuda: a driver in host memory, with the rules of the real one where they matter to
- * its caller.
+/* Stand-in libcuda: a driver in host memory that follows the rules of the real one as far as
+ * callers depend on them.
  *
- * Pages are memfds, mapped with mmap; streams are in queue.c; contexts form a stack per
- * thread, and a call that needs one answers INVALID_CONTEXT without it. What a real driver forgives
- * it forgives too (releasing a mapped page), so that our own checks are what a test sees. */
+ * Pages are memfds, mapped with mmap; streams are in queue.c; contexts form a stack per thread, and
+ * a call that needs one returns INVALID_CONTEXT without it. It allows what a real driver allows
+ * (releasing a mapped page), so that tests exercise our own checks. */
 #include "standin/cuda_standin.h"
 
 #include <pthread.h>
@@ -26,24 +26,25 @@
 
 typedef enum kind { FREE, PAGE, RANGE, MAPPING, PLAIN, PINNED, STREAM, EVENT } kind;
 
-/* In more.c. */
+/* Defined in more.c. */
 typedef struct CUmemPoolHandle_st *cu_pool;
 cu_result cuMemFreeAsync(cu_addr addr, cu_stream stream);
 int standin_pooled(cu_addr addr, cu_pool *pool, size_t *bytes);
 
-/* Everything the driver handed out is one of these. */
+/* Every object that the driver returned is one of these. */
 typedef struct thing {
   uint64_t addr;
   size_t bytes;
-  struct thing *page; /* of a mapping */
+  struct thing *page; /* for a mapping: its page */
   kind what;
   int location, fd, card;
-  cu_context context; /* of a plain block, a stream, an event: it goes with it */
-  int maps, handles;  /* of a page, which lives while it has either */
-  int recorded;       /* of an event */
-  int reachable;      /* of a mapping: access was granted */
+  cu_context context; /* for a plain block, a stream, an event: its context, with which it is
+                       * destroyed */
+  int maps, handles;  /* for a page, which exists while it has either */
+  int recorded;       /* for an event */
+  int reachable;      /* for a mapping: access was granted */
   standin_event *event;
-  standin_queue *queue; /* of a stream */
+  standin_queue *queue; /* for a stream */
 } thing;
 
 struct CUctx_st {
@@ -52,7 +53,7 @@ struct CUctx_st {
 
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 static thing things[LIST_MAX];
-static int top; /* none lies at or behind it */
+static int top; /* all entries in use are below it */
 static struct CUctx_st primary[CARDS_MAX], made[CONTEXTS_MAX];
 static size_t used_bytes[CARDS_MAX];
 static size_t vram_bytes = (size_t)1 << 30, context_bytes;
@@ -61,7 +62,7 @@ static int no_vmm, loose;
 static const char *host_words = "";
 static char fail_name[64];
 static int fail_code, fail_after;
-static int fail_left; /* how many calls more; 0: all */
+static int fail_left; /* how many more calls fail; 0: all */
 static struct {
   const char *name;
   int count;
@@ -69,7 +70,7 @@ static struct {
 static _Thread_local cu_context stack[STACK_MAX];
 static _Thread_local int depth, capture_mode;
 
-/* ---- the knobs ---- */
+/* ---- controls ---- */
 
 int standin_depth(void) {
   return depth;
@@ -115,7 +116,7 @@ static int host_is(const char *word) {
   return strstr(host_words, word) != NULL;
 }
 
-/* Counts the call; what it must answer instead of working, or 0. */
+/* Counts the call. Returns the error it must return, or 0. */
 static int begin(const char *name, int needs_context) {
   int i = 0;
   while (i < NAMES_MAX - 1 && calls[i].name != NULL && strcmp(calls[i].name, name) != 0) i++;
@@ -164,7 +165,7 @@ static thing *find(kind what, uint64_t addr) {
   return NULL;
 }
 
-/* A handle is the thing's own address. */
+/* Returns the object of a handle, which is its address. */
 static thing *from_handle(kind what, const void *handle) {
   const thing *t = handle;
   if (t < things || t >= things + LIST_MAX || t->what != what) return NULL;
@@ -173,10 +174,10 @@ static thing *from_handle(kind what, const void *handle) {
 
 #define CALL cu_result __attribute__((visibility("default")))
 
-/* The driver's own names: declared by no header here. */
+/* The driver's own functions, which no header here declares. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-/* ---- starting, words ---- */
+/* ---- initialization, texts ---- */
 
 static long number(const char *name, long otherwise) {
   const char *text = getenv(name);
@@ -261,7 +262,7 @@ CALL cuDeviceGetName(char *name, int size, cu_device card) {
   snprintf(name, (size_t)size, "Stand-in %d", card);
   END(CU_OK);
 }
-/* Two cards differ in the last byte only, so that a beginning can be ambiguous. */
+/* Two devices differ only in the last byte, so that a prefix can be ambiguous. */
 CALL cuDeviceGetUuid(cu_uuid *uuid, cu_device card) {
   BEGIN(0);
   memset(uuid->bytes, 0xab, sizeof uuid->bytes);
@@ -348,7 +349,7 @@ CALL cuThreadExchangeStreamCaptureMode(int *exchange) {
   return CU_OK;
 }
 
-/* For queue.c, kernels.c and more.c. */
+/* Used by queue.c, kernels.c and more.c. */
 bool standin_held(void) {
   return held != 0;
 }
@@ -386,7 +387,7 @@ int standin_file(uint64_t addr, uint64_t *offset, uint64_t *left) {
   return -1;
 }
 
-/* For more.c: the card of the thread's context, -1 without one; whether one is there. */
+/* Used by more.c: the device of the thread's context (-1 without one), and whether there is one. */
 int standin_card(void) {
   return depth > 0 ? stack[depth - 1]->card : -1;
 }
@@ -397,7 +398,7 @@ int standin_active(int card) {
 
 /* ---- memory ---- */
 
-/* Takes vram for `bytes` on a card; false if it is full. */
+/* Takes `bytes` of vram on a device. Returns false if it is full. */
 static int take_vram(int card, size_t bytes) {
   if (bytes > vram_bytes - used_bytes[card]) return 0;
   used_bytes[card] += bytes;
@@ -425,7 +426,7 @@ CALL cuMemAlloc_v2(cu_addr *addr, size_t bytes) {
   if (bytes == 0) END(CU_ERROR_INVALID_VALUE);
   END(take_plain(addr, bytes, stack[depth - 1]->card, stack[depth - 1]));
 }
-/* For more.c: a block that goes with no context. */
+/* Used by more.c: allocates a block that belongs to no context. */
 cu_result standin_step(int card, cu_addr *addr, size_t bytes) {
   pthread_mutex_lock(&standin_mutex);
   END(take_plain(addr, bytes, card, NULL));
@@ -434,7 +435,7 @@ CALL cuMemFree_v2(cu_addr addr) {
   BEGIN(1);
   thing *t = find(PLAIN, addr);
   if (t == NULL) {
-    /* A block of a pool may be freed so too. */
+    /* A block of a pool may be freed this way too. */
     pthread_mutex_unlock(&standin_mutex);
     return cuMemFreeAsync(addr, NULL);
   }
@@ -449,7 +450,7 @@ static void end_thing(thing *t) {
   if (t->event != NULL) event_drop(t->event);
   t->what = FREE;
 }
-/* All of a context goes; pages are nobody's context's. */
+/* Destroys everything of a context; pages belong to no context. */
 static void end_context(const struct CUctx_st *context) {
   queue_sync(NULL);
   for (int i = 0; i < LIST_MAX; i++)
@@ -566,7 +567,9 @@ CALL cuMemAddressReserve(cu_addr *addr, size_t bytes, size_t align, cu_addr hint
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (wide == MAP_FAILED) END(CU_ERROR_OUT_OF_MEMORY);
   uintptr_t start = ((uintptr_t)wide + align - 1) & ~(uintptr_t)(align - 1);
-  if (loose && start % (4 * GRANULE) == 0) start += GRANULE; /* aligned by luck is no test */
+  if (loose && start % (4 * GRANULE) == 0)
+    start += GRANULE; /* an address that is aligned by chance
+                       * would test nothing */
   if (start > (uintptr_t)wide) munmap(wide, start - (uintptr_t)wide);
   char *end = wide + bytes + align + GRANULE;
   munmap((char *)start + bytes, (size_t)(end - ((char *)start + bytes)));
@@ -584,10 +587,10 @@ CALL cuMemAddressFree(cu_addr addr, size_t bytes) {
   END(CU_OK);
 }
 
-/* What creating at a host location answers, by the words of STANDIN_HOST. */
+/* Returns the result of creating a page at a host location, according to STANDIN_HOST. */
 static cu_result host_answer(const cu_location *location) {
   if (version < 12020 || host_is("crash")) {
-    /* As the driver does: no answer at all. */
+    /* Crashes, as the driver does. */
     signal(SIGSEGV, SIG_DFL);
     raise(SIGSEGV);
   }
@@ -835,9 +838,9 @@ CALL cuEventSynchronize(cu_event event) {
   END(CU_OK);
 }
 
-/* ---- what an address is ---- */
+/* ---- attributes of addresses ---- */
 
-/* The plain block or the mapping it lies in. */
+/* Returns the plain block or the mapping that contains the address. */
 static const thing *around(cu_addr addr) {
   for (int i = 0; i < LIST_MAX; i++)
     if ((things[i].what == PLAIN || things[i].what == MAPPING) && addr >= things[i].addr &&
@@ -853,7 +856,7 @@ CALL cuMemGetAddressRange_v2(cu_addr *base, size_t *bytes, cu_addr addr) {
   if (bytes != NULL) *bytes = t->bytes;
   END(CU_OK);
 }
-/* Of a mapping it knows neither context nor card, as its pages may be anybody's. */
+/* For a mapping it reports neither context nor device, because its pages may belong to any. */
 CALL cuPointerGetAttribute(void *value, int which, cu_addr addr) {
   cu_pool pool = NULL;
   size_t bytes = 0;
@@ -885,7 +888,7 @@ CALL cuPointerGetAttributes(unsigned count, int *which, void **values, cu_addr a
   }
   return CU_OK;
 }
-/* Blocks of cuMemAlloc only, as the driver has it. */
+/* Accepts only blocks of cuMemAlloc, like the driver. */
 CALL cuIpcGetMemHandle(void *handle, cu_addr addr) {
   BEGIN(1);
   const thing *t = around(addr);

@@ -1,8 +1,8 @@
 /* Stand-in libcuda, the rest of it: every name a real driver exports and the other files here do
  * not define.
  *
- * Such a function answers with its own number (standin_number of its name) and keeps what it was
- * called with, so that a test can see that a call arrived whole, and at the right one. */
+ * Such a function returns its own number (standin_number of its name) and stores its arguments, so
+ * that a test can check that a call reached the right function with all arguments. */
 #include <string.h>
 
 #include "device/cuda_driver.h"
@@ -36,7 +36,7 @@ const standin_words *standin_last(void) {
   return &last;
 }
 
-/* As many words as fill every register that carries arguments, and two that go over the stack. */
+/* Enough words to fill every argument register, and two on the stack. */
 #define PARAMETERS                                                                                 \
   uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h,  \
       uint64_t i, uint64_t j, double s, double t, double u, double v, double w, double x,          \

@@ -21,6 +21,7 @@ CALL cuModuleLoadData(void **module, const void *image);
 CALL cuModuleGetFunction(void **function, void *module, const char *name);
 CALL cuFuncGetParamInfo(void *function, size_t index, size_t *offset, size_t *bytes);
 CALL cuKernelGetParamInfo(void *function, size_t index, size_t *offset, size_t *bytes);
+CALL cuFuncGetName(const char **name, void *function);
 CALL cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                     cu_stream stream, void **parameters, void **extra);
@@ -32,7 +33,7 @@ static uint64_t *at(uint64_t addr) {
   return (uint64_t *)(uintptr_t)addr;
 }
 
-/* Others may read or write the same words at this moment, as on a device. */
+/* Other threads may read or write the same words at this moment, as on a device. */
 static uint64_t get(uint64_t addr, uint64_t i) {
   return __atomic_load_n(at(addr) + i, __ATOMIC_RELAXED);
 }
@@ -40,7 +41,7 @@ static void put(uint64_t addr, uint64_t i, uint64_t value) {
   __atomic_store_n(at(addr) + i, value, __ATOMIC_RELAXED);
 }
 
-/* Words that are 0 add nothing, so that what was never written need not be read. */
+/* Words that are 0 add nothing, so memory that was never written need not be read. */
 static void print_words(uint64_t page, uint64_t first, uint64_t end, uint64_t *sums) {
   for (uint64_t i = first; i < end; i++) {
     uint64_t word = get(page, i);
@@ -75,7 +76,7 @@ static void print_page(uint64_t page, uint64_t bytes, uint64_t *sums) {
   }
 }
 
-/* All of a page in its first block's sums: they are added up in any case. */
+/* Stores the sum of a whole page in its first block's sums; the caller adds them up. */
 static void fingerprint(const uint64_t *arguments, unsigned grid_x, unsigned grid_y) {
   for (unsigned y = 0; y < grid_y; y++) {
     uint64_t sums[2] = {0, 0}, to = arguments[2] + (uint64_t)y * grid_x * 16;
@@ -182,6 +183,11 @@ CALL cuFuncGetParamInfo(void *function, size_t index, size_t *offset, size_t *by
   if (index >= PARAMETERS) return CU_ERROR_INVALID_VALUE;
   *offset = index * 8;
   *bytes = 8;
+  return CU_OK;
+}
+
+CALL cuFuncGetName(const char **name, void *function) {
+  *name = ((const standin_kernel *)function)->name;
   return CU_OK;
 }
 

@@ -1,5 +1,5 @@
-/* Stand-in libcuda: the other ways to take memory, over the plain ones of cuda_standin.c: pitched,
- * managed, arrays, pools that keep what is freed into them, captures, graphs' reserve. */
+/* Stand-in libcuda: other ways to allocate memory, based on the plain ones of cuda_standin.c:
+ * pitched, managed, arrays, pools that keep freed memory, captures, and the reserve of graphs. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #define LIST_MAX  4096
 #define POOLS_MAX 256
 
-/* What cuda_standin.c defines. */
+/* Defined in cuda_standin.c. */
 CALL cuCtxGetCurrent(cu_context *context);
 CALL cuCtxGetDevice(cu_device *card);
 CALL cuDeviceGetMemPool(cu_pool *pool, cu_device card);
@@ -48,7 +48,7 @@ CALL cuDevicePrimaryCtxGetState(cu_device card, unsigned *flags, int *active) {
   return CU_OK;
 }
 
-/* ---- over the plain ones ---- */
+/* ---- based on plain allocations ---- */
 
 CALL cuMemAllocPitch_v2(cu_addr *addr, size_t *pitch, size_t width, size_t height,
                         unsigned element) {
@@ -84,7 +84,7 @@ CALL cuMemHostUnregister(void *pointer) {
   return pointer != NULL ? CU_OK : CU_ERROR_INVALID_VALUE;
 }
 
-/* ---- pools: one a card, growing by steps, each step a plain allocation ---- */
+/* ---- pools: one per device, growing in steps, each step a plain allocation ---- */
 
 typedef struct step {
   cu_addr addr;
@@ -92,8 +92,8 @@ typedef struct step {
 
 struct CUmemPoolHandle_st {
   int card, made;
-  int host;  /* of the host: takes nothing of the card */
-  int ended; /* destroyed: gives back what it can */
+  int host;  /* on the host: uses no device memory */
+  int ended; /* destroyed: releases what it can */
   size_t used, reserved;
   step steps[LIST_MAX];
   int count;
@@ -122,17 +122,17 @@ CALL cuMemPoolCreate(cu_pool *pool, const cu_pool_props *props) {
   return CU_OK;
 }
 
-/* One step more of a pool: it goes with no context. */
+/* Grows a pool by one step, which belongs to no context. */
 static cu_result grow(cu_pool pool) {
   int card = pool->made ? pool->card : (int)(pool - pools);
   return pool->host ? CU_OK : standin_step(card, &pool->steps[pool->count].addr, POOL_STEP);
 }
 
-static cu_stream captured[8]; /* as the pointer and 1, so that the default one is one too */
+static cu_stream captured[8]; /* stored as the pointer + 1, so that the default stream is not 0 */
 static standin_graph *graphs[8];
 static int modes[8];
 static _Atomic int global_captures;
-static _Atomic int spoiled; /* by a call that is not for captures */
+static _Atomic int spoiled; /* invalidated by a call that captures do not allow */
 
 int standin_capture_mode(void);
 int standin_unsafe(void) {
@@ -158,7 +158,7 @@ CALL cuMemPoolGetAttribute(cu_pool pool, int which, void *value) {
   return which == 5 || which == 7 ? CU_OK : CU_ERROR_INVALID_VALUE;
 }
 
-/* Waits until as many as STANDIN_MEET says are here at once, but not for long. */
+/* Waits until STANDIN_MEET requests are here at the same time, but not for long. */
 static void meet(void) {
   static pthread_cond_t came = PTHREAD_COND_INITIALIZER;
   static int here;
@@ -181,7 +181,7 @@ CALL cuMemAllocFromPoolAsync(cu_addr *addr, size_t bytes, cu_pool pool, cu_strea
   bytes = (bytes + 511) / 512 * 512;
   pthread_mutex_lock(&lock);
   cu_result code = CU_OK;
-  /* A pool full of holes grows though its figures say that there is room. */
+  /* A fragmented pool grows although its figures show enough space. */
   size_t need = getenv("STANDIN_HOLES") != NULL ? pool->reserved + bytes : pool->used + bytes;
   while (code == CU_OK && need > pool->reserved) {
     code = grow(pool);
@@ -214,7 +214,7 @@ CALL cuMemAllocAsync_ptsz(cu_addr *addr, size_t bytes, cu_stream stream) {
   return cuMemAllocAsync(addr, bytes, stream);
 }
 
-/* The block at an address: which pool's, and how long. */
+/* Returns the pool and the size of the block at an address. */
 int standin_pooled(cu_addr addr, cu_pool *pool, size_t *bytes) {
   int found = 0;
   pthread_mutex_lock(&lock);
@@ -313,7 +313,7 @@ CALL cuStreamEndCapture(cu_stream stream, void **graph) {
   return code;
 }
 
-/* A graph is its own executable form, and is never freed. */
+/* A graph is its own executable form and is never freed. */
 CALL cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long flags) {
   *executable = graph;
   return graph != NULL && flags == 0 ? CU_OK : CU_ERROR_INVALID_VALUE;

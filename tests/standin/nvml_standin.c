@@ -1,6 +1,6 @@
-/* Stand-in NVML: two cards; on the first, as many programs as STANDIN_PROCESSES says (2), the first
- * of them the one whose pid is STANDIN_PID and the second one whose memory is not told.
- * STANDIN_NVML_FAIL is what nvmlInit answers. */
+/* Stand-in NVML: two devices. The first has STANDIN_PROCESSES programs (2): the first has the PID
+ * STANDIN_PID, and the memory of the second is unknown. STANDIN_NVML_FAIL is what nvmlInit
+ * returns. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,8 @@ int nvmlDeviceGetName(void *card, char *text, unsigned size) {
   snprintf(text, size, "Stand-in %d", index_of(card));
   return 0;
 }
-/* Held by programs on the first card: STANDIN_NVML_USED bytes, or as many as that file says. */
+/* Returns what programs hold on the first device: STANDIN_NVML_USED bytes, or the number in that
+ * file. */
 static unsigned long long used(void) {
   const char *text = getenv("STANDIN_NVML_USED");
   unsigned long long bytes = 5ull << 30;
@@ -90,7 +91,7 @@ int nvmlDeviceGetMemoryInfo(void *card, void *out) {
   memory[2] = (1ull << 30) + used();
   return 0;
 }
-/* KiB a second, of the twenty milliseconds before: STANDIN_BUS, or none. */
+/* Returns KiB per second over the last twenty milliseconds: STANDIN_BUS, or none. */
 int nvmlDeviceGetPcieThroughput(void *card, int counter, unsigned *rate) {
   (void)card;
   *rate = counter == 1 ? (unsigned)number("STANDIN_BUS", 0) : 0;

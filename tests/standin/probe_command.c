@@ -1,4 +1,4 @@
-/* The smallest command that can probe: what `stowage probe-host-tier …` does, and nothing else. */
+/* The smallest command that can probe: it does only what `stowage probe-host-tier …` does. */
 #include <string.h>
 
 #include "device/cuda_probe.h"

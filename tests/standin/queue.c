@@ -19,13 +19,13 @@ typedef struct op {
   struct op *next;
   op_kind kind;
   uint64_t seq;
-  bool after_all; /* behind everything that its context was given before */
+  bool after_all; /* after everything that was submitted to its context before */
   const standin_kernel *kernel;
   uint64_t arguments[3];
   unsigned grid_x, grid_y;
   uint64_t to, from, bytes;
   unsigned char value;
-  void *staged; /* what was in `from` when it was submitted */
+  void *staged; /* the contents of `from` when it was submitted */
   standin_event *event;
   uint64_t record;
 } op;
@@ -36,13 +36,13 @@ struct standin_graph {
 };
 
 struct standin_queue {
-  bool here; /* the slot is taken */
+  bool here; /* the slot is in use */
   cu_context context;
   bool blocking, legacy, gone, running;
   op *first, *last;
-  standin_graph *graph; /* it is captured */
+  standin_graph *graph; /* set while it is captured */
   standin_range ranges[RANGES_MAX];
-  int range_count; /* of the operation that runs */
+  int range_count; /* for the running operation */
 };
 
 pthread_mutex_t standin_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -50,7 +50,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static standin_queue queues[QUEUES_MAX];
 static int queue_top;
 static uint64_t next_seq = 1;
-static uint64_t seed; /* 0: nothing is queued */
+static uint64_t seed; /* 0: operations run when submitted */
 static _Thread_local standin_queue *own_queue;
 
 static uint64_t draw(void) {
@@ -87,7 +87,7 @@ static uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* ---- what an operation reaches ---- */
+/* ---- memory that an operation accesses ---- */
 
 static const char *name_of(const op *o) {
   return o->kind == OP_KERNEL ? o->kernel->name : o->kind == OP_COPY ? "copy" : "fill";
@@ -149,7 +149,7 @@ void standin_move_words(void *to, const void *from, uint64_t bytes) {
                      __ATOMIC_RELAXED);
 }
 
-/* From one page to another, only what was ever written: tests use a few KiB of each page. */
+/* Copies from one page to another only what was ever written: tests use a few KiB of each page. */
 static bool move_sparse(uint64_t to, uint64_t from, uint64_t bytes) {
   uint64_t to_at, from_at, to_left, from_left;
   if (bytes < 16 * PAGE || ((to | from | bytes) & (PAGE - 1)) != 0) return false;
@@ -171,7 +171,7 @@ static bool move_sparse(uint64_t to, uint64_t from, uint64_t bytes) {
     if (end > bytes) end = bytes;
     for (at = start; at < end; at += PAGE) {
       standin_move_words((void *)(uintptr_t)(to + at), (const void *)(uintptr_t)(from + at), PAGE);
-      if (seed != 0) sched_yield(); /* kernels write meanwhile */
+      if (seed != 0) sched_yield(); /* kernels write at the same time */
     }
   }
   return true;
@@ -226,7 +226,8 @@ static standin_queue *pick(void) {
   return found;
 }
 
-/* A device is now fast, now slow; half of the operations follow at once. */
+/* Waits a random time: a device is sometimes fast, sometimes slow; half of the operations follow
+ * immediately. */
 static void dawdle(uint64_t chance) {
   if (chance % 2 == 0) return;
   if (chance % 8 < 6)
@@ -346,7 +347,7 @@ static void submit(standin_queue *q, const op *o) {
   } else if (seed != 0)
     append(q, o);
   else {
-    /* Copies and fills as one with the calls of other threads. */
+    /* Copies and fills are atomic with respect to calls of other threads. */
     if (o->kind == OP_KERNEL) {
       pthread_mutex_unlock(&standin_mutex);
       run_now(o);

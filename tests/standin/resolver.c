@@ -1,5 +1,5 @@
-/* Stand-in libcuda: cuGetProcAddress over every name it exports, by version and flags as the
- * driver's does it. */
+/* Stand-in libcuda: cuGetProcAddress over every exported name, by version and flags, like the
+ * driver. */
 #include <dlfcn.h>
 #include <string.h>
 
@@ -24,7 +24,8 @@ static const struct {
 #undef SINCE
 };
 
-/* The CUDA version a form of a function came with: exact after 11.8, about so before. */
+/* Returns the CUDA version that introduced a form of a function: exact after 11.8, approximate
+ * before. */
 static int since(const char *name) {
   size_t length = strlen(name);
   if (length > 5 && strcmp(name + length - 5, "_ptsz") == 0) length -= 5;
@@ -38,7 +39,7 @@ static int since(const char *name) {
   return 2000;
 }
 
-/* `name` without its version and stream form is `base`? */
+/* Returns whether `name` without its version and stream form is `base`. */
 static int is_form_of(const char *name, const char *base) {
   size_t length = strlen(base);
   return strncmp(name, base, length) == 0 && (name[length] == '\0' || name[length] == '_');
@@ -61,7 +62,7 @@ static cu_result find(const char *base, void **function, int version, unsigned l
     }
   }
   if (found != NULL) *found = best != NULL ? 0 : known ? 2 : 1;
-  /* In this library only: the program's global names may be somebody else's. */
+  /* Searches this library only: global names of the program may belong to other code. */
   static void *self;
   Dl_info here;
   if (self == NULL && dladdr((void *)(uintptr_t)find, &here) != 0)
@@ -77,7 +78,7 @@ CALL cuGetProcAddress(const char *symbol, void **function, int version, unsigned
 CALL cuGetProcAddress_v2(const char *symbol, void **function, int version, unsigned long long flags,
                          int *found) {
   cu_result code = find(symbol, function, version, flags, found);
-  /* With the second form, not found is told by `found` alone. */
+  /* The second form reports "not found" only through `found`. */
   return found != NULL ? CU_OK : code;
 }
 #endif

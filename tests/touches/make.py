@@ -43,7 +43,7 @@ def load(name, folder):
 
 
 def end_of(times, gap):
-    """When the device is done if the host starts a launch every `gap` ns."""
+    """Returns when the device is done if the host starts a launch every `gap` ns."""
     free = 0
     for i, t in enumerate(times):
         free = max(free, (i + 1) * gap) + t
@@ -51,7 +51,7 @@ def end_of(times, gap):
 
 
 def spread(times, bare):
-    """The distance of launches and the factor of kernel times that together take `bare` ns."""
+    """Returns the distance between launches and the factor for kernel times that together take `bare` ns."""
     factor = 1.0
     if end_of(times, GAP_MIN_NS) > bare:
         low, high = 0.0, 1.0

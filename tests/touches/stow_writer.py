@@ -49,7 +49,7 @@ def runs(values):
 
 
 class Writer:
-    """Chunks are stored as they are; `stowage convert` compresses them."""
+    """Writes chunks uncompressed; `stowage convert` compresses them."""
 
     def __init__(self, file):
         self.file, self.sequence, self.events, self.event_count = file, 0, [], 0

@@ -1,4 +1,4 @@
-/* NVML: read from a stand-in, and its absence. */
+/* NVML: reads from a stand-in library, and works without NVML. */
 #include "watch/nvml.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Pidfd: returns a result of the kernel; nothing is left behind. */
+/* Pidfd: returns the kernel's answer and leaves nothing behind. */
 #include "watch/pidfd.h"
 
 #include <dirent.h>
@@ -22,7 +22,8 @@ TEST(trying_gives_an_answer_and_leaves_no_child_and_no_file)
   pidfd_answer answer = {-1, -1};
   for (int i = 0; i < 20; i++) pidfd_try(&answer);
   CHECK(answer.from_child >= 0 && answer.from_parent >= 0);
-  /* A process that may take from its parent may take from its child; Yama forbids the reverse. */
+  /* A process that may take descriptors from its parent may take them from its child; Yama forbids
+   * the reverse. */
   CHECK(answer.from_parent != 0 || answer.from_child == 0);
   CHECK_U64(open_files(), before);
   CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);

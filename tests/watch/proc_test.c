@@ -6,7 +6,7 @@
 
 #include "harness.h"
 
-/* Writes root/path, its folders made on the way. */
+/* Writes root/path and creates its folders. */
 static void put(const char *root, const char *path, const char *text) {
   char whole[512];
   snprintf(whole, sizeof whole, "%s%s", root, path);

@@ -1,4 +1,4 @@
-/* The host memory of a process and its descendants, and its record, read back. */
+/* The host memory of a process and its descendants, written as a record and read back. */
 #include "watch/tree.h"
 
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* A child that holds `bytes`, says so, and sleeps until it is ended. */
+/* Starts a child that holds `bytes`, reports that, and sleeps until it is ended. */
 static pid_t holder(size_t bytes, char *shared, int ready) {
   pid_t pid = fork();
   if (pid != 0) return pid;
@@ -46,7 +46,7 @@ TEST(children_are_counted_and_what_they_share_once)
   CHECK_U64(t.list[0].pid, one);
   CHECK_U64(t.list[1].pid, other);
   CHECK_U64(t.list[0].parent, getpid());
-  /* Their own, and a third each of the 64 MiB that all three of us have. */
+  /* Their own memory, and a third each of the 64 MiB that all three processes share. */
   CHECK(t.list[0].anonymous_bytes >= 112 * MIB);
   CHECK(t.list[0].held_bytes >= 48 * MIB && t.list[0].held_bytes < 112 * MIB);
   CHECK(t.held_bytes >= 80 * MIB && t.held_bytes < 170 * MIB);
@@ -116,7 +116,7 @@ TEST(a_record_is_read_as_it_was_written)
   CHECK_TEXT(r->objects[0].name, "rows");
   CHECK_U64(r->objects[0].element_bytes, 40);
   CHECK_TEXT(r->frames[0].source, "rows.append(x)");
-  /* A part of an answer, and one of before answers had a head. */
+  /* A partial answer, and one from before answers had a header. */
   file = fopen(path, "w");
   fputs("asked\t8\t480\t0\n", file);
   fclose(file);

@@ -1,4 +1,4 @@
-/* Watch: a program's own figures and those of the cards. */
+/* Watch: the figures of the process itself and of the devices. */
 #include <stowage/watch.h>
 
 #include <dlfcn.h>

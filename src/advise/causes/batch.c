@@ -1,26 +1,27 @@
-/* What one turn of work takes: the batch, an evaluation's larger batch, one request that dwarfs the
- * rest.
+/* Batch: causes within one turn: the batch, an evaluation's larger batch, one request that is far
+ * larger than the rest.
  *
  * Bytes in proportion to the batch are those a forward pass keeps, the batch itself and what
- * backward holds beyond the gradients. A batch has siblings: every layer asks for about as much.
- * A spike has none. The same place in the model asking for more than it ever did is a larger
- * batch: for evaluation, where the call comes from a line that training does not call from. */
+ * backward holds beyond the gradients. A batch has siblings: every layer requests about as much. A
+ * spike has none. If the same place in the model requests more than ever before, the batch is
+ * larger: an evaluation's, if the call comes from a line that training does not use. */
 #include <stdlib.h>
 
 #include "advise/causes.h"
 
-#define BIGGER_LEAST 1.3 /* times what the same place asked for before */
+#define BIGGER_LEAST 1.3 /* times what the same place requested before */
 #define EVAL_BIGGER  1.5
-#define STEPS_LEAST  3   /* of training, before another way to the same line is an evaluation's */
-#define FIRST_LAYER  4   /* allocations of forward passes before it, at most */
-#define SPIKE_USER   1.5 /* times the next largest, on a line of the program's own */
-#define SPIKE_MODEL  4.0 /* …inside a model, where layers differ */
+/* Training steps, before another call path to the same line counts as an evaluation. */
+#define STEPS_LEAST 3
+#define FIRST_LAYER 4   /* allocations of forward passes before it, at most */
+#define SPIKE_USER  1.5 /* times the next largest, on a line of the program's own */
+#define SPIKE_MODEL 4.0 /* inside a model, where layers differ */
 
 static bool is_work(phase p) {
   return p == PHASE_FORWARD || p == PHASE_USER || p == PHASE_BACKWARD;
 }
 
-/* The most that the place of the failure asked for before it, up to `until`. */
+/* Returns the most that the place of the failure requested before, up to `until`. */
 static uint64_t most_before(const evidence *e, uint32_t until) {
   uint64_t inner = e->inner_of_stack[e->fail_stack_id], most = 0;
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
@@ -55,8 +56,8 @@ static void find_spike(spike *s, const evidence *e) {
         .bytes = largest, .next_bytes = second > asked ? second : asked, .stack_id = stack_id};
 }
 
-/* How many times more the last turn asks for than any turn before did, summed over the places it
- * came to: each counts with its largest request. */
+/* Computes how many times more the last turn requests than any turn before, summed over the places
+ * it reached: each counts with its largest request. */
 static stow_status turn_ratio(const evidence *e, double *ratio) {
   map most[2] = {{0}, {0}}; /* before the turn, and in it */
   stow_status status = STOW_OK;
@@ -82,7 +83,7 @@ static stow_status turn_ratio(const evidence *e, double *ratio) {
   return status;
 }
 
-/* Did a turn ask for so much, give or take? */
+/* Returns whether a turn requested about that much. */
 static bool asked_in(const evidence *e, const loop_round *r, double bytes) {
   for (uint32_t tick = r->start; tick < r->end; tick++) {
     const event *at = timeline_event(&e->time, tick);
@@ -93,7 +94,7 @@ static bool asked_in(const evidence *e, const loop_round *r, double bytes) {
   return false;
 }
 
-/* The first two requests of a turn. */
+/* Returns the first two requests of a turn. */
 static uint32_t first_two(const evidence *e, const loop_round *r, uint64_t two[2]) {
   uint32_t seen = 0;
   for (uint32_t tick = r->start; tick < r->end && seen < 2; tick++)
@@ -102,9 +103,10 @@ static uint32_t first_two(const evidence *e, const loop_round *r, uint64_t two[2
   return seen;
 }
 
-/* Without stacks: how many times larger the batch of the turn `b` is than that of `a`. The first
- * requests of a turn are the batch's; the next must be as many times larger, or what was refused
- * (`last`) as many times what the other turn asked for somewhere. 0 if that is not so. */
+/* Without stacks: returns how many times larger the batch of turn `b` is than that of `a`. The
+ * first requests of a turn belong to the batch. The next ones must be larger by the same factor, or
+ * the refused request (`last`) must be that factor times a request of the other turn. Returns 0
+ * otherwise. */
 static double batch_multiple(const evidence *e, const loop_round *a, const loop_round *b,
                              uint64_t last) {
   uint64_t first[2], second[2];
@@ -126,7 +128,7 @@ stow_status batch_find(findings *f, const evidence *e) {
   if (!is_work(e->fail_phase) || e->turn_tick == 0) return STOW_OK;
   if (e->has_stacks) {
     STOW_TRY(turn_ratio(e, &f->bigger));
-    /* The first layer of a pass: what it makes is in proportion to the batch. */
+    /* The output of the first layer of a pass is proportional to the batch. */
     uint64_t most = most_before(e, e->turn_tick);
     if (f->bigger == 0 && e->layer_of_stack[e->fail_stack_id] != LAYER_NONE && most > 0)
       f->bigger = evidence_share(evidence_asked_bytes(e), most);
@@ -142,10 +144,10 @@ stow_status batch_find(findings *f, const evidence *e) {
 
 /* ---- evaluation ---- */
 
-/* How training calls the model: from which lines, on which ways, and never within a function that
- * says it evaluates? */
+/* How training calls the model: from which lines, on which call paths, and whether within a
+ * function whose name says that it evaluates. */
 typedef struct train_calls {
-  uint8_t *lines; /* by frame id */
+  uint8_t *lines; /* by frame ID */
   map ways;       /* outer_of_stack */
   bool evaluates;
 } train_calls;
@@ -174,8 +176,9 @@ static stow_status train_calls_find(train_calls *t, const evidence *e) {
   return status;
 }
 
-/* From a line that training does not call from, or one that both come to: on a way that says it
- * evaluates (a trainer's compute_loss), or only on another (a function that does both). */
+/* Returns how a call differs from training: it comes from a line that training does not use, or
+ * from a shared line on a call path that says it evaluates (a trainer's compute_loss), or only on
+ * another call path (a function that does both). */
 static otherwise calls_otherwise(const train_calls *t, const evidence *e, uint32_t stack_id) {
   uint32_t line = e->caller_of_stack[stack_id];
   purpose p = e->purpose_of_stack[stack_id];
@@ -185,8 +188,8 @@ static otherwise calls_otherwise(const train_calls *t, const evidence *e, uint32
   return same ? OTHERWISE_NOT : OTHERWISE_WAY;
 }
 
-/* The largest ratio, after training, of what a place in the model asks for to what it asked for in
- * training. Covers a failure in the loss or the next batch. */
+/* Computes the largest ratio, after training, of what a place in the model requests to what it
+ * requested in training. Covers a failure in the loss or the next batch. */
 static stow_status bigger_since(const evidence *e, const train_calls *train, double *ratio) {
   map most = {0};
   stow_status status = STOW_OK;
@@ -215,7 +218,7 @@ static stow_status evaluation_ratio(const evidence *e, const findings *f, double
   *how = OTHERWISE_NOT;
   if (e->train_end_tick == 0) return STOW_OK;
   graph_built built = evidence_builds_graph(e);
-  if (!e->has_stacks) { /* a sudden jump; a batch that grew before goes on growing */
+  if (!e->has_stacks) { /* a sudden jump; a batch that grew before would continue to grow */
     *ratio = f->bigger;
     if (e->loop.from_marks && !f->grew_before && built != GRAPH_BUILT) *how = OTHERWISE_LINE;
     return STOW_OK;
@@ -250,7 +253,7 @@ stow_status cause_eval_batch_bigger(cause *c, const evidence *e, findings *f) {
   f->eval_guessed = how == OTHERWISE_WAY || !e->has_stacks;
   /* Without stacks it may as well be training's next batch. */
   c->confidence = f->eval_guessed ? 0.78 : 0.96;
-  /* The program's own line asks for more than any batch explains. */
+  /* The program's own line requests more than any batch explains. */
   bool own = !e->has_stacks
                  ? (double)f->spike.bytes >= SPIKE_MODEL * ratio * (double)f->spike.next_bytes
                  : e->fail_phase == PHASE_USER;
@@ -276,8 +279,9 @@ bool spike_stands_alone(const evidence *e, const spike *s) {
           evidence_share(s->bytes, e->n.live_bytes + evidence_asked_bytes(e)) >= 0.6);
 }
 
-/* A layer's output grows with the batch, and where no pass came further there is nothing to hold
- * it against: whether the next ones ask for as much is not known. */
+/* Returns whether it is the first layer. Its output grows with the batch, and if no pass got
+ * further there is nothing to compare it with: whether the next layers request as much is
+ * unknown. */
 static bool is_first_layer(const evidence *e, const spike *s) {
   uint32_t before = 0;
   if (!s->refused || s->stack_id == 0 || e->layer_of_stack[s->stack_id] == LAYER_NONE) return false;
@@ -336,7 +340,7 @@ void cause_batch_too_big(cause *c, const evidence *e, const findings *f) {
   if (f->spike.refused &&
       (double)f->spike.bytes > SPIKE_MODEL * grown * (double)f->spike.next_bytes &&
       evidence_share(asked, e->n.live_bytes + asked) >= 0.5)
-    c->confidence *= 0.8; /* no layer asks for anything like it, however large the batch */
+    c->confidence *= 0.8; /* no layer requests anything similar, however large the batch */
   if (!e->has_stacks) c->confidence *= 0.88;
   char place[256];
   uint32_t from = e->caller_of_stack[e->fail_stack_id];

@@ -1,22 +1,23 @@
-/* Whether what stays is a graph: kept graphs, and evaluations that build them.
+/* Graph: decides whether what stays is a graph: kept graphs, and evaluations that build them.
  *
  * A graph keeps all that a forward pass saves for its backward, also what no variable of a program
- * can reach: a norm's statistics, every layer's input. A leak keeps one thing or a few. Whose graph
- * it is: a loop on a way that training goes keeps what it should have let go; one that training
- * never goes, or that says that it evaluates, should not have built it. */
+ * can reach: a norm's statistics, every layer's input. A leak keeps one thing or a few. The call
+ * path distinguishes the two: a loop on a call path of training keeps a graph that it should have
+ * freed; a loop that training never uses, or whose name says that it evaluates, should not have
+ * built one. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "advise/causes.h"
 
-#define GRAPH_SHARE  0.25 /* of what forward allocated that a kept graph keeps, at least */
-#define GRAPH_PIECES 2.5  /* allocations of a forward pass kept in each turn, at least */
-#define GRAPH_LEAST                                                                                \
-  0.1 /* …where each turn leaves a number too: other passes may have run backward */
-#define GRAPH_MANY   6   /* allocations of it kept in each turn that are no leak of one thing … */
-#define GRAPH_PLACES 3   /* … if they come from so many places */
-#define GRAPH_SAVED  0.6 /* of what training's passes save that a kept one keeps, too */
-#define HELD_PASS    0.35 /* of a pass that is there at its end, where it builds a graph */
+#define GRAPH_SHARE  0.25 /* least fraction of what forward allocated that a kept graph keeps */
+#define GRAPH_PIECES 2.5  /* least number of allocations of a forward pass kept in each turn */
+/* The same if each turn also leaves a number: other passes may have run backward. */
+#define GRAPH_LEAST  0.1
+#define GRAPH_MANY   6   /* allocations kept in each turn that cannot be a leak of one object … */
+#define GRAPH_PLACES 3   /* … if they come from that many places */
+#define GRAPH_SAVED  0.6 /* fraction of what training's passes save that a kept pass keeps too */
+#define HELD_PASS    0.35 /* fraction of a pass that is live at its end if it builds a graph */
 
 static stow_status no_memory(const evidence *e) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to compare %zu stacks",
@@ -39,12 +40,12 @@ static stow_status growing_places(const growth *g, const evidence *e, uint32_t *
   return STOW_OK;
 }
 
-/* Sets *is if the loop is an evaluation: a function on the way says so by its name, or training
- * allocated for dropout and the loop does not, so model.eval() was called. */
+/* Sets *is if the loop is an evaluation: a function on the call path says so by its name, or
+ * training allocated for dropout and the loop does not, so model.eval() was called. */
 static stow_status is_evaluation(const growth *g, const evidence *e, bool *is) {
   *is = e->purpose_of_stack[g->stack_id] == PURPOSE_EVALUATES;
   if (*is || e->train_end_tick == 0 || e->train_end_tick > e->loop.list[0].start) return STOW_OK;
-  uint8_t *drops = calloc(e->source->stack_count + 1, 1); /* 0 not looked yet, 1 no, 2 yes */
+  uint8_t *drops = calloc(e->source->stack_count + 1, 1); /* 0: not examined yet, 1: no, 2: yes */
   bool trained = false, still = false;
   if (drops == NULL) return no_memory(e);
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
@@ -87,7 +88,7 @@ static stow_status find_norm_sign(const growth *g, const evidence *e, int *sign)
   return STOW_OK;
 }
 
-/* The share of what training's passes save that every turn keeps, too. */
+/* Computes the fraction of what training's passes save that every turn keeps too. */
 static stow_status saved_share(const growth *g, const evidence *e, double *share,
                                uint32_t *places) {
   uint64_t all = 0, kept = 0, place, bytes;
@@ -109,7 +110,8 @@ static stow_status saved_share(const growth *g, const evidence *e, double *share
   return status;
 }
 
-/* A function of the framework that makes a loss, or the logarithm of what a policy chose. */
+/* Returns whether a function of the framework computes a loss, or the logarithm of a policy's
+ * choice. */
 static bool is_loss(const char *name, const char *file) {
   if (strstr(file, "torch/nn/modules/loss.py") != NULL) return true;
   if (strstr(file, "torch/distributions/") != NULL) return strcmp(name, "log_prob") == 0;
@@ -118,7 +120,7 @@ static bool is_loss(const char *name, const char *file) {
           strcmp(name, "kl_div") == 0);
 }
 
-/* Is something of a loss among what grows? */
+/* Returns whether something of a loss is among what grows. */
 static bool keeps_loss(const growth *g, const evidence *e) {
   const recording *r = e->source;
   for (uint32_t s = 1; s <= r->stack_count; s++)
@@ -131,7 +133,7 @@ static bool keeps_loss(const growth *g, const evidence *e) {
   return false;
 }
 
-/* Does a pass of training come on the way of what grows? */
+/* Returns whether a training pass uses the call path of what grows. */
 static bool is_trained(const growth *g, const evidence *e) {
   for (uint32_t s = 1; s <= e->source->stack_count; s++)
     if (g->of_stack[s] && e->phase_of_stack[s] == PHASE_FORWARD && evidence_trains(e, s))
@@ -139,7 +141,8 @@ static bool is_trained(const growth *g, const evidence *e) {
   return false;
 }
 
-/* What stays of forward passes and was not the last that they made. */
+/* Returns the number of allocations of forward passes that stay and were not the last of their
+ * pass. */
 static uint32_t inner_pieces(const growth *g, const evidence *e) {
   uint32_t pieces = 0;
   for (uint32_t i = e->time.before_count; i + 1 < e->time.lifetime_count; i++)
@@ -160,10 +163,10 @@ static stow_status is_graph(growth *g, const evidence *e, const turn_sums *t) {
     return STOW_OK;
   /* Gradients that are part of the graph themselves (create_graph) stay with it. */
   if (g->scalar && g->backward && back >= GRAPH_PIECES && pieces + own >= 1.5) return STOW_OK;
-  /* retain_graph: the pass stays, with the batch it was of. A program's own variables hold what a
-   * model gives back, not what lies within. */
+  /* retain_graph: the pass stays, with its batch. A program's own variables hold the outputs of a
+   * model, not what is inside it. */
   if (g->scalar && g->backward && own >= 1 && inner_pieces(g, e) / t->n >= 2) return STOW_OK;
-  /* Several passes in a turn, of which one is kept: from many places of the model. */
+  /* A turn has several passes and keeps one: allocations from many places of the model. */
   uint32_t places = 0;
   if (pieces >= GRAPH_MANY && kept >= GRAPH_LEAST * forward) {
     STOW_TRY(growing_places(g, e, &places));
@@ -174,7 +177,7 @@ static stow_status is_graph(growth *g, const evidence *e, const turn_sums *t) {
   if (pieces >= 1) STOW_TRY(saved_share(g, e, &share, &places));
   if (share >= GRAPH_SAVED && (places >= 3 || own >= 1)) return STOW_OK;
   /* A program without modules: its own lines are its forward pass. Tensors kept on purpose look the
-   * same but for the number that a loss leaves. */
+   * same, except for the number that a loss leaves. */
   g->bare = forward == 0 && !g->backward && g->scalar && own >= 1.5 &&
             (double)t->kept_own >= GRAPH_SHARE * (double)t->own;
   g->graph = g->bare;
@@ -200,8 +203,8 @@ static const char *caller(const evidence *e, const growth *g, char *text, size_t
   return evidence_place(e, text, size, e->caller_of_stack[g->stack_id]);
 }
 
-/* Would a backward have come? Not where nothing of a loss is kept; a number may be anything, where
- * training never came this way. */
+/* Returns whether a backward pass was intended. Not if nothing of a loss is kept; if training never
+ * used this path, a number may be anything. */
 static bool wants_backward(const growth *g) {
   return !g->evaluates && (g->loss || (g->scalar && !g->strange));
 }
@@ -228,8 +231,8 @@ void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
   if (g->scalar) cause_say(c, "each turn also leaves a number behind, as a sum of losses does");
 }
 
-/* Nothing stays from turn to turn, but each pass holds its graph to its end, and none runs
- * backward: that is what it costs. Reported where no pass of the recording ever did, or where the
+/* Nothing stays from turn to turn, but each pass holds its graph to its end and none runs backward,
+ * so the graphs are unnecessary. Reported if no pass of the recording ever ran backward, or if the
  * evaluation that failed holds what training's passes hold. */
 static void no_grad_in_pass(cause *c, const evidence *e, const findings *f) {
   double held = f->held_to_end;

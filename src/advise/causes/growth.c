@@ -1,26 +1,31 @@
-/* What grows from turn to turn, and leaks.
+/* Growth: what grows from turn to turn, and leaks.
  *
- * Either every turn leaves something behind, or one thing is made anew in every turn, larger by
- * what the turn adds (torch.cat of all so far). Whether it is a graph is asked in graph.c. */
+ * Either every turn leaves something behind, or one object is recreated in every turn, larger by
+ * what the turn adds (torch.cat of all so far). graph.c decides whether it is a graph. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "advise/causes.h"
 
-#define LIVE_SHARE    0.05 /* of what is live and asked for that the growth must be */
-#define EVEN_SHARE    0.2  /* of all that stayed, if each turn left what the middle one does */
-#define ROUND_SIMILAR 0.6  /* of the turns keep at least half of what the middle one does */
-#define SWELL_TURNS   4    /* whole turns in which a thing grows before it is believed to */
-#define SWELL_RISES   0.8  /* of the turns in which it is larger than before */
-#define ROW_LEAST     6    /* sizes of a row, each larger than the last by as much */
-#define SWELL_SHARE   0.1  /* of what is live and asked for that has been added so */
+/* Least fraction of the live and requested memory that the growth must be. */
+#define LIVE_SHARE 0.05
+/* Least fraction of everything that stayed, if each turn left as much as the median turn. */
+#define EVEN_SHARE 0.2
+/* Fraction of turns that keep at least half of what the median turn keeps. */
+#define ROUND_SIMILAR 0.6
+#define SWELL_TURNS   4   /* complete turns in which an object must grow */
+#define SWELL_RISES   0.8 /* fraction of turns in which it is larger than before */
+#define ROW_LEAST     6   /* sizes in a series, each larger than the last by the same amount */
+/* Least fraction of the live and requested memory that was added this way. */
+#define SWELL_SHARE 0.1
 
 static int by_value(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
   return x < y ? -1 : x > y;
 }
 
-/* The first turn makes optimizer state, caches and workspaces: left out where there are others. */
+/* Computes what the median turn keeps. The first turn creates optimizer state, caches and
+ * workspaces, so it is left out if there are others. */
 static stow_status middle_kept(const evidence *e, uint32_t first, uint32_t whole,
                                uint64_t *middle) {
   uint32_t n = whole - first;
@@ -33,7 +38,7 @@ static stow_status middle_kept(const evidence *e, uint32_t first, uint32_t whole
   return STOW_OK;
 }
 
-/* Which stacks leave something in most turns, and which of them most. */
+/* Finds the stacks that leave something in most turns, and the one that leaves most. */
 static stow_status growing_stacks(growth *g, const evidence *e) {
   size_t stacks = e->source->stack_count + 1;
   uint64_t *bytes = calloc(stacks, sizeof *bytes);
@@ -65,12 +70,13 @@ static stow_status growing_stacks(growth *g, const evidence *e) {
   return STOW_OK;
 }
 
-/* ---- one thing that is made anew, larger each turn ---- */
+/* ---- one object that is recreated, larger in each turn ---- */
 
 typedef struct swelling {
   uint64_t now, at_end,
       first; /* live from a stack: at a tick, at the last turn's end, at the first's */
-  uint64_t largest_first, largest; /* request, in the first whole turn looked at and in the last */
+  uint64_t largest_first, largest; /* largest request in the first complete turn examined and in the
+                                    * last */
   uint32_t rises, falls;
   uint32_t touched; /* the turn it was last touched in, from 1 */
 } swelling;
@@ -108,7 +114,8 @@ static void follow_turns(const evidence *e, swelling *all, uint32_t *touched, ui
   end_turn(all, touched, count, turn);
 }
 
-/* Of a batch that grows every place grows; beside one thing that does, most stay as they are. */
+/* Returns whether most places stay the same. With a growing batch every place grows; beside one
+ * growing object, most do not. */
 static bool most_stay(const evidence *e, const swelling *all) {
   uint32_t same = 0, larger = 0;
   for (uint32_t s = 1; s <= e->source->stack_count; s++) {
@@ -141,8 +148,8 @@ static void take_swelling(growth *g, const evidence *e, const swelling *all) {
   g->stack_count = g->whole;
 }
 
-/* Without stacks: the request that failed is the next of a row of sizes, each larger than
- * the last by as much, and the last of them is there. */
+/* Without stacks: the request that failed is the next in a series of sizes, each larger than the
+ * last by the same amount, and the last of them is live. */
 static stow_status row_find(growth *g, const evidence *e) {
   uint64_t asked = evidence_asked_bytes(e), last = 0;
   map tick_of = {0};
@@ -219,8 +226,8 @@ stow_status growth_find(growth *g, const evidence *e) {
   *g = (growth){0};
   if (e->n.live_bytes == 0) return STOW_OK;
   if (e->loop.count < 3) return e->has_stacks ? STOW_OK : row_find(g, e);
-  /* Without stacks the turns of a first step may be layers; a step that came to its optimizer had
-   * its backward. */
+  /* Without stacks, the turns of a first step may be layers; a step that reached its optimizer has
+   * run backward. */
   if (!e->has_stacks && !e->loop.from_marks && e->fail_phase == PHASE_OPTIMIZER) return STOW_OK;
   g->whole = e->loop.count - 1;
   uint32_t first = g->whole >= 3;
@@ -235,7 +242,7 @@ stow_status growth_find(growth *g, const evidence *e) {
   return graph_judge(g, e, &t);
 }
 
-/* The weights are there three times and more: copies pile up, a few turns apart. */
+/* The weights exist three or more times: copies accumulate, a few turns apart. */
 static void copies_pile_up(cause *c, const evidence *e, const copies *k) {
   char place[256];
   c->confidence = e->has_stacks ? 0.9 : 0.6;

@@ -13,7 +13,7 @@ bool growth_has(const growth *g, const evidence *e, uint32_t i) {
          p != PHASE_COPY && (!e->has_stacks || g->of_stack[l->stack_id]);
 }
 
-/* How sure the growth itself is. */
+/* Returns how certain the growth itself is. */
 double growth_weight(const evidence *e, const growth *g) {
   double weight = g->whole >= 3 ? 1 : 0.88;
   if (!e->has_stacks) weight *= 0.8; /* turns are a guess, and so is what runs backward */

@@ -1,7 +1,7 @@
-/* What the program said of itself (program.h): training that does not fit at any batch, and a pass
- * that builds a graph nobody needs.
+/* Need: causes from what the program reported about itself (program.h): training that does not fit
+ * at any batch size, and a pass that builds an unnecessary graph.
  *
- * The recording ends before gradients and the optimizer's state are made, so nothing in it shows
+ * The recording ends before gradients and the optimizer's state are allocated, so it cannot show
  * that they do not fit. */
 #include <stdio.h>
 #include <string.h>
@@ -9,10 +9,10 @@
 #include "advise/causes.h"
 
 #define FIXED_SURE  0.94
-#define ROOM        0.97 /* of the capacity, as in need.c */
+#define ROOM        0.97 /* fraction of the capacity, as in need.c */
 #define BESIDE_NEED 0.5  /* what a batch counts where none fits */
 #define EVAL_SURE   0.88 /* model.eval(), gradients on, nothing that trains */
-#define WORK_LEAST  0.3  /* of what is live: less is not the graph's */
+#define WORK_LEAST  0.3  /* least fraction of the live memory that a graph must be */
 
 void need_sum(const need *n, const char *optimizer, char *text, size_t size) {
   char state[96] = "", scratch[64] = "";
@@ -50,7 +50,7 @@ static void training_does_not_fit(cause *all, const evidence *e, const need *n) 
   if (!model) all[CAUSE_WEIGHTS_TOO_BIG].confidence *= BESIDE_NEED;
 }
 
-/* model.eval() was called, and nothing trains: the graph is for nothing. */
+/* model.eval() was called and nothing trains, so the graph is unnecessary. */
 static void graph_for_nothing(cause *c, const evidence *e, const need *n) {
   const program_facts *p = &e->program;
   if (program_trains(p) || !p->grad_known || !p->grad || !p->training_known || p->training) return;

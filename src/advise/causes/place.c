@@ -1,4 +1,4 @@
-/* Where the memory is: in holes, in the cache, with others, or behind a limit. */
+/* Place: where the memory is: in holes, in the cache, with others, or behind a limit. */
 #include "advise/causes.h"
 #include "advise/whatif.h"
 
@@ -12,14 +12,14 @@ static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
 }
 
-/* What the device lacked for the request. */
+/* Returns how many bytes the device lacked for the request. */
 static uint64_t lacking(const evidence *e) {
   uint64_t asked = known(e->n.asked_bytes) ? e->n.asked_bytes : 0;
   uint64_t free = known(e->n.free_bytes) ? e->n.free_bytes : 0;
   return asked > free ? asked - free : 0;
 }
 
-/* What PyTorch asks the driver for where a program asks for so much. */
+/* Returns how much PyTorch requests from the driver for a request of that size. */
 static uint64_t segment_bytes(uint64_t asked) {
   const uint64_t mib = UINT64_C(1) << 20;
   return asked <= mib       ? 2 * mib
@@ -53,8 +53,8 @@ stow_status fragmentation_find(findings *f, const evidence *e) {
   return status;
 }
 
-/* With as much larger a batch, would the whole of the turn need more than there is? Then the holes
- * only show how far it came. */
+/* Returns whether the whole turn with the larger batch would need more than there is. Then the
+ * holes only show how far it got. */
 static bool outgrown(const evidence *e, const findings *f) {
   uint64_t capacity = evidence_capacity(e);
   if (f->bigger < GROWN_LEAST || e->loop.count < 2 || capacity == 0) return false;
@@ -71,8 +71,8 @@ static bool outgrown(const evidence *e, const findings *f) {
 void cause_fragmentation(cause *c, const evidence *e, const findings *f) {
   if (!holes_would_do(e)) return;
   double part = evidence_share(e->n.hole_bytes, e->n.reserved_bytes);
-  /* A batch as large as the memory leaves holes too: with fewer of them, and not knowing whether
-   * the program ever did with less, it is less sure; still less where the batch has grown. */
+  /* A batch as large as the memory leaves holes too. With few holes, and if it is unknown whether
+   * the program ever needed less, the confidence is lower; lower still if the batch has grown. */
   double some = f->bigger >= GROWN_LEAST ? 0.7 : f->bigger > 0 ? 0.86 : 0.78;
   double sure = part >= CAUSE_HOLES ? 0.96 : part >= 0.15 ? some : part >= 0.08 ? 0.55 : 0.3;
   if (!e->has_stacks && part < CAUSE_HOLES) sure *= 0.88;
@@ -145,14 +145,14 @@ void cause_outside_framework(cause *c, const evidence *e) {
 
 void cause_limit(cause *c, const evidence *e) {
   if (e->elsewhere) return; /* no limit was set: it is the size of a device */
-  /* The device had space and refused: some limit, reported or not, is below the request. */
+  /* The device had free memory and refused the request: some limit, reported or not, is too low. */
   bool unstated = e->failed && !known(e->n.limit_bytes) && known(e->n.free_bytes) &&
                   known(e->n.asked_bytes) && e->n.free_bytes > 2 * segment_bytes(e->n.asked_bytes);
   if (!e->failed || (!evidence_limit_bound(e) && !unstated)) return;
   uint64_t had = e->peak_reserved_bytes;
   uint64_t limit =
       unstated ? e->n.reserved_bytes + segment_bytes(e->n.asked_bytes) : e->n.limit_bytes;
-  /* It held more before: the same work went well until the limit came down. */
+  /* It held more before: the same work succeeded until the limit was lowered. */
   bool lowered = had > limit + limit / 50 + (UINT64_C(16) << 20);
   c->confidence = lowered ? 0.98 : 0.25;
   if (lowered)

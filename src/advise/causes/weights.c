@@ -5,18 +5,19 @@
 #include "advise/causes.h"
 
 #define SIZE_LEAST   4096 /* smaller tensors are alike by chance */
-#define COPY_WHOLE   0.7  /* of the weights found again: a copy */
-#define COPY_PART    0.15 /* …found so far, where the copying itself failed */
-#define COPY_IS_COPY 0.9  /* of those candidates that must match then */
-#define LIVE_SHARE   0.08 /* of live bytes that a copy must be to matter */
+#define COPY_WHOLE   0.7  /* fraction of the weights found again: a copy */
+#define COPY_PART    0.15 /* fraction found so far, if the copying itself failed */
+#define COPY_IS_COPY 0.9  /* fraction of those candidates that must then match */
+#define LIVE_SHARE   0.08 /* least fraction of live bytes for a copy to matter */
 
 static bool is_weight(const evidence *e, uint32_t i) {
   return e->phase_of[i] == PHASE_BUILD && evidence_live(e, &e->time.lifetimes[i]);
 }
 
-/* The sizes the weights were made in, when that order is one sequence and then (a part of) the same
- * again: the model was made twice. Where the second time begins; `count` if it does not. Layers
- * come again too, but more often: only the shortest period counts, and it must come about twice. */
+/* Finds out whether the model was created twice: the sizes of the weights, in order, are one
+ * sequence and then (a part of) the same again. Returns where the second begins; `count` if it does
+ * not. Layers repeat too, but more often: only the shortest period counts, and it must occur about
+ * twice. */
 static uint32_t built_twice(const uint64_t *sizes, uint32_t count) {
   uint32_t *border = calloc(count + 1u, sizeof *border); /* the prefix function of the sizes */
   if (border == NULL || count < 6) {
@@ -33,8 +34,8 @@ static uint32_t built_twice(const uint64_t *sizes, uint32_t count) {
   return period >= 3 && count <= period * 2 && count * 10 >= period * 13 ? period : count;
 }
 
-/* Without stacks the first batch and activations follow the weights in the same list: the length of
- * the part of it, from the start, that is one sequence twice and not three times. 0 if none is. */
+/* Without stacks the first batch and activations follow the weights in the same list. Returns the
+ * length of its first part that is one sequence twice and not three times; 0 if there is none. */
 static uint32_t twice_at_start(const uint64_t *sizes, uint32_t count) {
   for (uint32_t p = 3; p * 2 <= count; p++) {
     if (sizes[p] != sizes[0] || memcmp(sizes, sizes + p, p * sizeof *sizes) != 0) continue;
@@ -44,7 +45,8 @@ static uint32_t twice_at_start(const uint64_t *sizes, uint32_t count) {
   return 0;
 }
 
-/* Candidates: live, of a weight's size, and asked for by loading, copying or the program itself. */
+/* Finds candidates: live allocations of a weight's size, requested by loading, copying or the
+ * program itself. */
 static void match_copies(copies *c, const evidence *e, map *of_size) {
   uint64_t largest = 0;
   for (uint32_t i = 0; i < e->time.lifetime_count; i++) {
@@ -68,8 +70,8 @@ static void match_copies(copies *c, const evidence *e, map *of_size) {
   }
 }
 
-/* Without stacks: a run of live allocations with the weights' sizes in the weights' order.
- * Gradients come in the reverse order, and an optimizer's state between its marks. */
+/* Without stacks: finds a run of live allocations with the weights' sizes in the weights' order.
+ * Gradients come in reverse order, and an optimizer's state between its marks. */
 static void match_run(copies *c, const evidence *e, const uint64_t *sizes, uint32_t count) {
   const timeline *t = &e->time;
   for (uint32_t i = t->before_count; i < t->lifetime_count; i++) {
@@ -91,7 +93,7 @@ static void match_run(copies *c, const evidence *e, const uint64_t *sizes, uint3
   }
 }
 
-/* The weights' sizes in the order they were made, and how many there are of each. */
+/* Lists the weights' sizes in the order of their allocation, and counts each. */
 static stow_status count_weights(copies *c, const evidence *e, uint64_t *sizes,
                                  uint32_t *numbers_of, uint32_t *count, map *of_size) {
   for (uint32_t i = 0; i < e->time.lifetime_count; i++) {
@@ -111,11 +113,11 @@ static stow_status count_weights(copies *c, const evidence *e, uint64_t *sizes,
   return STOW_OK;
 }
 
-/* Where the model was made twice, the second time is the copy. */
+/* If the model was created twice, the second one is the copy. */
 static void take_second(copies *c, const evidence *e, const uint64_t *sizes,
                         const uint32_t *numbers_of, uint32_t count) {
   uint64_t bytes = 0;
-  /* …unless it failed while nothing but weights was there. */
+  /* Not if it failed while only weights existed. */
   if (!e->has_stacks && e->fail_phase != PHASE_BUILD) count = twice_at_start(sizes, count);
   uint32_t from = built_twice(sizes, count);
   /* Tables of changing sizes made in one loop are one model: a second is made elsewhere. */
@@ -123,7 +125,7 @@ static void take_second(copies *c, const evidence *e, const uint64_t *sizes,
       e->time.lifetimes[numbers_of[0]].stack_id == e->time.lifetimes[numbers_of[from]].stack_id)
     return;
   for (uint32_t i = 0; i < count; i++) {
-    if (!is_weight(e, numbers_of[i])) return; /* made anew, not twice */
+    if (!is_weight(e, numbers_of[i])) return; /* created again, not twice */
     if (i >= from) bytes += sizes[i];
   }
   if (bytes <= c->copy_bytes) return;

@@ -46,7 +46,7 @@ static stow_status find_module(adapter *a, const char *name, adapter_module **fo
 
 typedef enum role { ROLE_A, ROLE_B, ROLE_MAGNITUDE, ROLE_SAVED, ROLE_OTHER } role;
 
-/* Cuts `name` down to the module and says what the tensor is. */
+/* Cuts `name` down to the module and returns the role of the tensor. */
 static role role_of(char *name, bool *embedding) {
   static const struct {
     const char *ending;
@@ -86,12 +86,12 @@ static stow_status sort_tensor(adapter *a, const model_tensor *t) {
   char *name = strdup(t->facts->name);
   if (name == NULL) return no_memory();
   role what = role_of(name, &embedding);
-  stow_status status =
-      what == ROLE_OTHER ? stow_fail(STOW_ERR_UNSUPPORTED,
-                                     "%s: tensor %.200s is not of a kind that can be merged; merge "
-                                     "this adapter with PEFT's merge_and_unload",
-                                     a->weights.files[0].path, t->facts->name)
-                         : find_module(a, name, &m);
+  stow_status status = what == ROLE_OTHER
+                           ? stow_fail(STOW_ERR_UNSUPPORTED,
+                                       "%s: tensor %.200s cannot be merged here; merge "
+                                       "this adapter with PEFT's merge_and_unload",
+                                       a->weights.files[0].path, t->facts->name)
+                           : find_module(a, name, &m);
   free(name);
   STOW_TRY(status);
   const model_tensor **place = what == ROLE_A           ? &m->a
@@ -122,7 +122,7 @@ static bool is_true(const config *c, const char *key) {
   return n != NULL && n->kind == JSON_TRUE;
 }
 
-/* Is the key given, and more than null, false or empty? */
+/* Returns whether the key is present and not null, false or empty. */
 static bool is_set(const config *c, const char *key) {
   const json_node *n = json_member(&c->t, c->root, key);
   if (n == NULL || n->kind == JSON_NULL || n->kind == JSON_FALSE) return false;
@@ -159,7 +159,8 @@ static stow_status check_config(config *c, const char *path) {
   return STOW_OK;
 }
 
-/* A key of rank_pattern or alpha_pattern is a regular expression for the end of a module's name. */
+/* Returns whether a key of rank_pattern or alpha_pattern fits: a regular expression for the end of
+ * a module's name. */
 static bool pattern_fits(const char *key, const char *name) {
   char pattern[PATTERN_MAX];
   regex_t compiled;

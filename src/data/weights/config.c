@@ -72,7 +72,7 @@ static void put_addition(buffer *to, const weights_job *j, bool first) {
   buffer_char(to, '\n');
 }
 
-/* Nodes stand in the order of the text, so edits are made on the way. */
+/* Writes the text with its edits. Nodes are in the order of the text, so one pass suffices. */
 static void edit(buffer *to, const json_tree *t, const weights_job *j) {
   const json_node *root = json_root(t), *old = json_member(t, root, "quantization_config");
   const json_node *last = NULL;

@@ -30,7 +30,7 @@ static stow_status read_part(model *m, const model_tensor *t, uint64_t first, si
                      (size_t)tensor_type_bytes(t->facts->stored, count));
 }
 
-/* Compares the bytes where the types agree, and the values where they differ. */
+/* Compares the bytes if the types are equal, otherwise the values. */
 static stow_status compare_values(model_diff *d, diff_item *item, const model_tensor *a,
                                   const model_tensor *b, buffers *m) {
   bool alike = a->facts->stored == b->facts->stored, equal = true;

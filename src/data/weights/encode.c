@@ -35,7 +35,7 @@ void weights_decode(tensor_type t, const void *bytes, size_t count, float *value
 
 /* ---- pruning ---- */
 
-/* The two smallest of four; of equal ones the later stay. */
+/* Clears the two smallest of four values; of equal ones the later stay. */
 static uint64_t prune_2_4(float *values, size_t count) {
   for (size_t i = 0; i < count; i += 4) {
     float m[4];
@@ -79,7 +79,7 @@ uint64_t weights_prune_chunk(const weights_item *item, uint64_t first, float *va
 
 /* ---- encoding ---- */
 
-/* float64 values: float32 cannot show what is lost. */
+/* Adds the error of float64 values, which float32 could not show. */
 static void add_error_f64(quant_error *e, const double *before, const float *after, size_t count) {
   e->values += count;
   for (size_t i = 0; i < count; i++) {
@@ -158,8 +158,8 @@ static void block_chunk(const weights_job *j, const weights_item *item, uint64_t
   quant_error_add(error, c->before, c->after, count);
 }
 
-/* Each row with its own scale. The scale is rounded to the type it is stored in before the values
- * are divided by it, so that a reader gets the values that the error was measured with. */
+/* Encodes each row with its own scale. The scale is rounded to the type it is stored in before the
+ * values are divided by it, so that a reader gets the values for which the error was measured. */
 static void channel_chunk(const weights_job *j, const weights_item *item, uint64_t first,
                           size_t count, chunk_buffers *c, quant_error *error, uint64_t *zeros) {
   const weights_part *scales = &j->r->parts[item->first_part + 1];

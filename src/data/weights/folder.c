@@ -70,7 +70,7 @@ static bool ours(const char *path) {
 stow_status folder_make(const char *path, bool keep) {
   if (mkdir(path, 0777) == 0) return STOW_OK;
   if (errno != EEXIST)
-    return stow_fail(STOW_ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+    return stow_fail(STOW_ERR_IO, "%s: cannot create the folder: %s", path, strerror(errno));
   if (!ours(path))
     return stow_fail(STOW_ERR_IO,
                      "%s: exists and is not a folder of this user; name another output", path);

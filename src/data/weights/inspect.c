@@ -18,8 +18,8 @@
 #define SAMPLES      4
 #define READ_BYTES   (UINT64_C(1) << 20)
 #define LAYER_MAX    256
-#define ROWS_MAX     40 /* of a table of layers */
-#define TENSORS_MAX  24 /* of a table of tensors */
+#define ROWS_MAX     40 /* rows of a table of layers */
+#define TENSORS_MAX  24 /* rows of a table of tensors */
 
 /* ---- equal tensors ---- */
 
@@ -113,8 +113,8 @@ void model_facts_free(model_facts *f) {
 
 /* ---- layers ---- */
 
-/* "model.layers.12.mlp.up_proj.weight" is of layer "model.layers.12"; a name without a number is of
- * its first part. */
+/* Writes the layer of a name: "model.layers.12" for "model.layers.12.mlp.up_proj.weight"; the first
+ * part of a name without a number. */
 static void layer_of(char layer[LAYER_MAX], const char *name) {
   const char *at = name;
   while (*at != '\0') {
@@ -178,7 +178,7 @@ typedef struct fit {
 
 #define FITS_MAX 8
 
-/* The bytes of the weights in each type; for safetensors also what a GGUF file would take. */
+/* Computes the bytes of the weights in each type; for safetensors also the size of a GGUF file. */
 static stow_status find_fits(const model_facts *f, fit fits[FITS_MAX], size_t *count) {
   static const struct {
     const char *name;
@@ -286,7 +286,7 @@ static void layers_text(buffer *to, const model_facts *f, bool bold) {
   free(sums);
 }
 
-/* "(3, 4)", as NumPy prints a shape. */
+/* Writes "(3, 4)", as NumPy prints a shape. */
 static const char *shape_text(char *text, size_t size, const tensor *t) {
   size_t at = (size_t)snprintf(text, size, "(");
   for (uint32_t i = 0; i < t->dims && at + 24 < size; i++)
@@ -295,7 +295,7 @@ static const char *shape_text(char *text, size_t size, const tensor *t) {
   return text;
 }
 
-/* The tensors of a small model; a large one has thousands. */
+/* Lists the tensors of a small model; a large one has thousands. */
 static void tensors_text(buffer *to, const model_facts *f, bool bold) {
   if (f->in.count > TENSORS_MAX) {
     buffer_printf(to, "  %zu tensors (--json lists all)\n", f->in.count);

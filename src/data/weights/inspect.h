@@ -13,16 +13,17 @@ typedef struct model_facts {
   uint64_t parameters; /* values of all float and quantized tensors */
   uint64_t file_bytes;
   uint32_t *same;      /* for each tensor: the first one with the same bytes, or itself */
-  uint64_t same_bytes; /* of the copies */
+  uint64_t same_bytes; /* size of the copies */
 } model_facts;
 
 stow_status model_inspect(model_facts *f, const char *path, const budget *b);
 void model_facts_free(model_facts *f);
 
-/* `vram_bytes`: also say which types fit a card with that much memory; 0: do not. */
+/* Writes the report. With `vram_bytes`, also lists the types that fit on a device with that much
+ * memory; 0: omits that. */
 stow_status model_text(buffer *to, const model_facts *f, const char *path, uint64_t vram_bytes,
                        bool bold);
-/* One object, into `j`. `peak_bytes` 0: left out. */
+/* Writes one object to `j`. `peak_bytes` 0: omitted. */
 void model_json(json *j, const model_facts *f, const char *path, uint64_t vram_bytes,
                 uint64_t peak_bytes);
 
@@ -38,7 +39,7 @@ typedef enum diff_kind {
 typedef struct diff_item {
   const tensor *a, *b; /* NULL: only the other has it */
   diff_kind kind;
-  quant_error error; /* of b against a; values 0: not compared */
+  quant_error error; /* error of b compared with a; values 0: not compared */
 } diff_item;
 
 typedef struct model_diff {

@@ -1,8 +1,8 @@
 /* Journal: which tensors are complete in the output, for --resume.
  *
  * OUT.resume: a header with a key (what the job is), then one record for each complete tensor. A
- * record is written after the bytes it speaks of are on the disk, at most every five seconds. It is
- * believed only if the input, the options, the build and the partial files are the same. */
+ * record is written after the bytes it describes are on disk, at most every five seconds. It is
+ * used only if the input, the options, the build and the partial files are the same. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -70,7 +70,7 @@ static uint64_t key_of(const weights_job *j) {
   return mix(key, &j->key, sizeof j->key);
 }
 
-/* Are all partial files there, of the right size? */
+/* Returns whether all partial files exist and have the right size. */
 static bool partials_there(const weights_job *j) {
   for (size_t i = 0; i < j->r->file_count; i++) {
     char path[PATH_MAX];

@@ -19,7 +19,7 @@
 #include "numbers/cast.h"
 #include "numbers/lowrank.h"
 
-#define LISTS_SHARE 8 /* of the budget, for the lists of each model */
+#define LISTS_SHARE 8 /* share of the budget for the lists of each model: 1/8 */
 
 /* One adapter's part in one tensor of the base. */
 typedef struct layer {
@@ -27,7 +27,7 @@ typedef struct layer {
   const adapter_module *module;
   uint32_t file_base; /* what to add to the file numbers of the adapter */
   bool transposed;    /* the base is in x out, or an embedding: A and B change places */
-  double *left, *right, *magnitude; /* in memory while the item is */
+  double *left, *right, *magnitude; /* in memory while the item is processed */
 } layer;
 
 typedef struct merging {
@@ -45,7 +45,8 @@ static bool ends_with_part(const char *text, const char *end) {
   return a > b && text[a - b - 1] == '.' && strcmp(text + a - b, end) == 0;
 }
 
-/* The base may have been saved with more or fewer words in front of its names. */
+/* Finds the item of a tensor. The base may have been saved with more or fewer words in front of its
+ * names. */
 static stow_status find_item(const weights_result *r, const adapter *a, const char *name,
                              size_t *item) {
   size_t found = 0;
@@ -115,7 +116,7 @@ static stow_status add_layer(weights_result *r, merging *m, const adapter *a, ui
   return STOW_OK;
 }
 
-/* A whole tensor of the adapter takes the place of the base's, in the base's type. */
+/* Replaces a tensor of the base with a whole tensor of the adapter, in the base's type. */
 static stow_status replace(weights_result *r, merging *m, const adapter *a, uint32_t file_base,
                            const adapter_module *module) {
   size_t i = 0;
@@ -139,7 +140,7 @@ static stow_status replace(weights_result *r, merging *m, const adapter *a, uint
   return STOW_OK;
 }
 
-/* Gives the adapter's files to the model, where the threads read them. */
+/* Moves the adapter's files to the model, where the threads read them. */
 static stow_status take_files(weights_result *r, adapter *a, uint32_t *file_base) {
   model *m = &r->in;
   *file_base = (uint32_t)m->file_count;
@@ -155,7 +156,7 @@ static stow_status take_files(weights_result *r, adapter *a, uint32_t *file_base
 static stow_status plan_adapter(merge_result *r, merging *m, adapter *a) {
   uint32_t file_base = 0;
   STOW_TRY(take_files(&r->weights, a, &file_base));
-  /* Whole tensors first: PEFT saves a changed embedding beside its LoRA, which adds to it. */
+  /* Whole tensors come first: PEFT saves a changed embedding beside its LoRA, which adds to it. */
   for (size_t i = 0; i < a->count; i++)
     if (a->modules[i].saved != NULL) {
       STOW_TRY(replace(&r->weights, m, a, file_base, &a->modules[i]));
@@ -232,7 +233,7 @@ static stow_status load_layers(weights_job *j, size_t item) {
     char have[STOW_SIZE_TEXT_MAX], wants[STOW_SIZE_TEXT_MAX];
     return stow_fail(STOW_ERR_BUDGET,
                      "tensor %.200s: its adapters need a budget of %s, not %s; "
-                     "give more with --memory",
+                     "raise --memory",
                      j->r->items[item].from.facts->name, stow_size_format(wants, need * 4),
                      stow_size_format(have, m->budget_bytes));
   }

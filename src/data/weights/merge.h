@@ -16,7 +16,8 @@ typedef struct merge_result {
   size_t adapter_count;
 } merge_result;
 
-/* Of the options: shard_bytes, join, dry_run, resume, verify, allow_nan and no_sync. */
+/* Merges adapters. Uses these options: shard_bytes, join, dry_run, resume, verify, allow_nan and
+ * no_sync. */
 stow_status weights_merge(merge_result *r, const char *base, const char *const *adapters,
                           size_t adapter_count, const char *out, const weights_options *o,
                           const budget *b);

@@ -56,7 +56,8 @@ static stow_status cut_shards(weights_result *r, uint64_t shard_bytes) {
   return STOW_OK;
 }
 
-/* One file for each of the input, with its name; PyTorch's get names of safetensors. */
+/* Writes one file for each file of the input, with the same name; PyTorch files get safetensors
+ * names. */
 static stow_status keep_files(weights_result *r) {
   size_t count = r->home_count;
   for (size_t i = 0; i < count; i++) {
@@ -97,9 +98,9 @@ stow_status weights_name_output(weights_result *r, const weights_options *o, con
                      "folder",
                      out);
   if (lstat(out, &st) == 0 && (!S_ISDIR(st.st_mode) || folder_used(out)))
-    return stow_fail(STOW_ERR_INVALID,
-                     "%s: exists already; name a folder that does not, so that nothing is mixed",
-                     out);
+    return stow_fail(
+        STOW_ERR_INVALID,
+        "%s: the folder already exists; name a new one, so that old and new files do not mix", out);
   if (r->in.folder != NULL && folder_inside(out, r->in.folder))
     return stow_fail(STOW_ERR_INVALID, "%s: is inside the folder being read (%s); name another",
                      out, in);
@@ -112,7 +113,7 @@ stow_status weights_name_output(weights_result *r, const weights_options *o, con
 
 /* ---- headers ---- */
 
-/* What general.file_type says about the file (llama.h, enum llama_ftype). */
+/* Returns what general.file_type says about the file (llama.h, enum llama_ftype). */
 static gguf_change change_of(const weights_job *j) {
   gguf_change c = {0};
   static const uint32_t quant_types[] = {
@@ -147,7 +148,7 @@ static stow_status make_header(weights_job *j, uint32_t file, buffer *header) {
                          &r->files[file].bytes);
   } else {
     const char *metadata = first->header.metadata;
-    if (metadata == NULL) metadata = "{\"format\":\"pt\"}"; /* transformers asks for it */
+    if (metadata == NULL) metadata = "{\"format\":\"pt\"}"; /* transformers requires it */
     status = safetensors_header(header, list, count, metadata, &r->files[file].bytes);
   }
   free(list);
@@ -199,7 +200,7 @@ stow_status weights_open_output(weights_job *j, bool resume) {
   return STOW_OK;
 }
 
-/* On a dry run: only the sizes. */
+/* Computes only the sizes, for a dry run. */
 static stow_status count_bytes(weights_job *j) {
   for (size_t i = 0; i < j->r->file_count; i++) {
     buffer header = BUFFER_INIT;

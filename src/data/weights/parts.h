@@ -1,4 +1,4 @@
-/* What the files of this folder share (weights.h says who does what). */
+/* Parts: definitions that the files of this folder share (weights.h lists the files). */
 #ifndef DATA_WEIGHTS_PARTS_H
 #define DATA_WEIGHTS_PARTS_H
 
@@ -29,7 +29,7 @@ typedef struct weights_job {
   stow_status (*begin)(struct weights_job *j, size_t item);
   void (*end)(struct weights_job *j, size_t item);
   void *user;    /* the walk's */
-  void *context; /* of change, begin and end */
+  void *context; /* context of change, begin and end */
   uint64_t key;  /* what else decides the output: a journal of another key is not believed */
 } weights_job;
 
@@ -43,7 +43,7 @@ stow_status weights_add_part(weights_result *r, size_t item, const char *name, t
 uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf);
 bool weights_named(const char *name, const char *const *patterns, size_t count);
 
-/* prune.c: sets the thresholds of the items. */
+/* Sets the thresholds of the items (prune.c). */
 stow_status weights_find_thresholds(weights_job *j);
 
 /* encode.c: one chunk of an item, read into `bytes`. The outputs are one for each part. */
@@ -51,7 +51,7 @@ typedef struct chunk_buffers {
   const uint8_t *bytes; /* as read */
   float *before, *after;
   uint8_t *out;   /* the values of the first part */
-  uint8_t *codes; /* and of the second: scales, one for each row */
+  uint8_t *codes; /* scales of the second part, one for each row */
 } chunk_buffers;
 stow_status weights_encode(const weights_job *j, const weights_item *item, uint64_t first,
                            size_t count, chunk_buffers *c, quant_error *error, uint64_t *zeros);
@@ -76,10 +76,10 @@ stow_status weights_open_output(weights_job *j, bool resume);
 stow_status weights_commit_output(weights_job *j);
 /* Removes what was written; with `keep`, leaves it for --resume. */
 void weights_abandon_output(weights_job *j, bool keep);
-/* On a dry run: how large the files would be. */
+/* Computes the sizes of the files, for a dry run. */
 stow_status weights_measure_output(weights_job *j);
 
-/* shrink.c: from a plan to the output. */
+/* Produces the output of a plan (shrink.c). */
 stow_status weights_run(weights_job *j);
 
 /* journal.c */
@@ -88,7 +88,7 @@ stow_status journal_open(journal **made, weights_job *j);
 stow_status journal_add(journal *l, const weights_job *j, size_t item);
 /* Writes what was added, after the output's bytes are on the disk. */
 stow_status journal_flush(journal *l, const weights_job *j);
-/* With `done` the file is removed. */
+/* Closes the journal; with `done`, removes the file. */
 void journal_close(journal *l, bool done);
 
 #endif

@@ -84,7 +84,7 @@ static bool ends_with(const char *text, const char *end) {
   return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* The weights that llama.cpp quantizes (llama-quant.cpp, tensor_allows_quantization). */
+/* Returns whether llama.cpp quantizes the weight (llama-quant.cpp, tensor_allows_quantization). */
 static bool gguf_layer(const tensor *t) {
   static const char *const kept[] = {"_norm",       "ffn_gate_inp",        "position_embd",
                                      "token_types", "ssm_conv1d",          "shortconv.conv",
@@ -96,8 +96,9 @@ static bool gguf_layer(const tensor *t) {
   return true;
 }
 
-/* The weights of linear layers by their usual names, without embeddings, the output layer, norms,
- * convolutions and routers: what llm-compressor quantizes with its default recipes. */
+/* Returns whether a weight belongs to a linear layer, by its usual names: without embeddings, the
+ * output layer, norms, convolutions and routers. This is what llm-compressor quantizes with its
+ * default recipes. */
 static bool linear_layer(const tensor *t) {
   static const char *const kept[] = {"embed",
                                      "wte.",
@@ -120,7 +121,7 @@ static bool linear_layer(const tensor *t) {
   return true;
 }
 
-/* Is the tensor chosen for quantizing and pruning? */
+/* Returns whether the tensor is chosen for quantizing and pruning. */
 static bool chosen(const weights_result *r, const weights_options *o, const tensor *t) {
   if (weights_named(t->name, o->exclude, o->exclude_count)) return false;
   if (o->include_count > 0) return weights_named(t->name, o->include, o->include_count);
@@ -129,8 +130,8 @@ static bool chosen(const weights_result *r, const weights_options *o, const tens
 
 /* ---- what they become ---- */
 
-/* llama.cpp keeps the output layer at 6 bits in files of 4 bits; it is the embedding where the two
- * are tied. */
+/* Returns whether it is the output layer, which llama.cpp keeps at 6 bits in files of 4 bits. If
+ * the two are tied, it is the embedding. */
 static bool is_output_layer(const weights_result *r, const char *name) {
   if (strcmp(name, "output.weight") == 0) return true;
   return strcmp(name, "token_embd.weight") == 0 && model_find(&r->in, "output.weight") == NULL;
@@ -146,7 +147,7 @@ static tensor_type block_type(const weights_result *r, const weights_options *o,
   return row % tensor_type_get(to)->block == 0 ? to : TENSOR_NONE;
 }
 
-/* A cast that --dtype asks for. GGUF keeps vectors in float32, as its programs expect. */
+/* Returns the type that --dtype requests. GGUF keeps vectors in float32, as its programs expect. */
 static tensor_type cast_type(const weights_result *r, const weights_options *o, const tensor *t) {
   if (o->type == TENSOR_NONE || weights_named(t->name, o->exclude, o->exclude_count))
     return t->stored;
@@ -213,16 +214,18 @@ stow_status weights_add_part(weights_result *r, size_t item, const char *name, t
   return STOW_OK;
 }
 
-/* compressed-tensors: int8 as "pack-quantized" (four values and an offset of 128 in each word),
- * fp8 as "float-quantized". The scale of a row has the type the weight had. */
+/* Adds the tensors of compressed-tensors: int8 as "pack-quantized" (four values with an offset of
+ * 128 in each word), fp8 as "float-quantized". The scale of a row has the type of the original
+ * weight. */
 static stow_status add_compressed(weights_result *r, size_t i) {
   weights_item *item = &r->items[i];
   const tensor *t = item->from.facts;
   char name[1024];
   size_t length = strlen(t->name) - strlen("weight");
   if (strlen(t->name) + 16 > sizeof name)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "%.100s…: a name too long to quantize; --exclude it",
-                     t->name);
+    return stow_fail(
+        STOW_ERR_UNSUPPORTED,
+        "%.100s…: the name is too long to quantize; leave the tensor out with --exclude", t->name);
   tensor_type scale = t->stored == TENSOR_F64 ? TENSOR_F32 : t->stored;
   uint64_t shape[2] = {t->shape[0], t->shape[1]}, two = 2, scales[2] = {t->shape[0], 1};
   if (item->action == ACTION_INT8) {
@@ -265,7 +268,7 @@ static stow_status check_request(const weights_result *r, const weights_options 
   return STOW_OK;
 }
 
-/* A pattern that matches nothing is a mistake in the command. */
+/* Checks the patterns: one that matches nothing is a mistake in the command. */
 static stow_status check_patterns(const weights_result *r, const char *const *patterns,
                                   size_t count, const char *option) {
   for (size_t i = 0; i < count; i++) {
@@ -308,12 +311,13 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
       o->type != TENSOR_NONE || o->quantize != WEIGHTS_NO_QUANT || o->prune > 0 || o->prune_2_4;
   if (asked && r->changed == 0 && o->shard_bytes == 0 && !o->join)
     return stow_fail(STOW_ERR_INVALID,
-                     "nothing to do: every tensor already is what was asked for, or is left out by "
-                     "default; choose some with --include PATTERN");
+                     "nothing to do: every tensor already has the requested type, or is left out "
+                     "by default; choose tensors with --include PATTERN");
   return STOW_OK;
 }
 
-/* What a GGUF file made of another format would take: its names differ, so every matrix counts. */
+/* Returns the size of a GGUF file made from another format: its names differ, so every matrix
+ * counts. */
 static uint64_t bytes_as_gguf(const model *m, tensor_type to) {
   uint64_t sum = 0;
   for (size_t i = 0; i < m->count; i++) {

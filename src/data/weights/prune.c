@@ -17,7 +17,7 @@
 
 typedef struct histogram {
   uint64_t high[HIGH_BINS];
-  uint64_t low[LOW_BINS]; /* of the values whose high bits are `bin` */
+  uint64_t low[LOW_BINS]; /* for the values whose high bits are `bin` */
 } histogram;
 
 typedef struct search {
@@ -56,7 +56,8 @@ static stow_status count_chunk(weights_job *j, unsigned member, size_t item, uin
   return STOW_OK;
 }
 
-/* A threshold for the whole model counts what a resumed run has already written, too. */
+/* Returns whether an item is pruned. A threshold for the whole model also counts what a resumed run
+ * has already written. */
 static bool is_pruned(const weights_job *j, size_t item) {
   return j->r->items[item].pruned && (j->o->prune_model || !j->r->items[item].done);
 }
@@ -70,7 +71,7 @@ static void add_up(search *s, unsigned members) {
   }
 }
 
-/* One threshold for the items from `start` to `end`. */
+/* Finds one threshold for the items from `start` to `end`. */
 static stow_status find_one(weights_job *j, search *s, size_t start, size_t end) {
   walk_task task = {.start = start, .end = end, .wanted = is_pruned, .run = count_chunk};
   uint64_t values = 0, below = 0;

@@ -4,8 +4,9 @@
 
 #include "data/weights/parts.h"
 
-#define LISTS_SHARE     4  /* of the budget, for headers and lists */
-#define BYTES_PER_VALUE 32 /* of a chunk's buffers: read 8, float32 twice, written 8, scales 8 */
+#define LISTS_SHARE 4 /* share of the budget for headers and lists: 1/4 */
+/* Buffers of a chunk, per value: read 8, float32 twice, written 8, scales 8. */
+#define BYTES_PER_VALUE 32
 
 void weights_free(weights_result *r) {
   for (size_t i = 0; i < r->part_count; i++) free(r->parts[i].name);
@@ -40,7 +41,10 @@ stow_status weights_run(weights_job *j) {
   status = weights_find_thresholds(j);
   if (status == STOW_OK) status = write_all(j);
   if (status == STOW_OK && j->r->file_bytes != planned)
-    status = stow_fail(STOW_ERR_STATE, "%s: the output has another size than planned", j->out);
+    status = stow_fail(
+        STOW_ERR_STATE,
+        "%s: the size of the output differs from the plan; this is a bug, please report it",
+        j->out);
   j->r->written = status == STOW_OK;
   bool keep = status == STOW_ERR_INTERRUPTED;
   if (keep && journal_flush(j->journal, j) != STOW_OK) keep = false;

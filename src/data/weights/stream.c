@@ -37,7 +37,7 @@ stow_status weights_size_chunks(weights_job *j, size_t bytes_per_value) {
     char have[STOW_SIZE_TEXT_MAX], need[STOW_SIZE_TEXT_MAX];
     return stow_fail(STOW_ERR_BUDGET,
                      "%s: a row of %" PRIu64 " values needs a budget of %s, not %s; "
-                     "give more with --memory",
+                     "raise --memory",
                      name, row, stow_size_format(need, 2 * row * bytes_per_value),
                      stow_size_format(have, j->b->bytes));
   }
@@ -156,7 +156,7 @@ stow_status weights_walk(weights_job *j, const walk_task *task) {
 
 typedef struct stream {
   weights_job *j;
-  pthread_mutex_t lock; /* of the items' results */
+  pthread_mutex_t lock; /* guards the items' results */
   chunk_buffers buffers[WORKERS_MAX];
 } stream;
 
@@ -165,7 +165,7 @@ uint64_t weights_chunk_digest(const void *bytes, size_t count, uint32_t part, ui
   return hash_u64((uint64_t)crc32_add(0, bytes, count) << 32 | (uint32_t)count, place);
 }
 
-/* Where a chunk of an item is in one of its parts. */
+/* The position of a chunk in one of an item's parts. */
 typedef struct span {
   uint64_t at;
   size_t bytes;
@@ -260,7 +260,8 @@ static stow_status convert_chunk(weights_job *j, unsigned member, size_t index, 
   return status;
 }
 
-/* A dry run does not read tensors that would only be copied. */
+/* Returns whether an item is still to be done. A dry run does not read tensors that would only be
+ * copied. */
 static bool not_done(const weights_job *j, size_t item) {
   const weights_item *it = &j->r->items[item];
   return !it->done && !(j->writers == NULL && it->action == ACTION_COPY);

@@ -21,7 +21,8 @@ const char *weights_becomes(const weights_item *item) {
                                       : tensor_type_name(item->to);
 }
 
-/* The model's name for it: a merged tensor may come from an adapter, under another one. */
+/* Returns the model's name for a tensor: a merged tensor may come from an adapter, under another
+ * name. */
 static const char *name_of(const weights_result *r, const weights_item *item) {
   return r->in.list[item - r->items].facts->name;
 }
@@ -62,7 +63,7 @@ static void tensor_table(buffer *to, const weights_result *r, bool bold) {
   table_write(&t, to, 2, bold);
 }
 
-/* One line for each pair of types. */
+/* Writes one line for each pair of types. */
 static void type_table(buffer *to, const weights_result *r, bool bold) {
   table t = TABLE_INIT(7, 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5 | 1u << 6);
   static const char *const heads[] = {"type",  "becomes",   "tensors",  "bytes",

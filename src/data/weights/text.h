@@ -4,7 +4,7 @@
 
 #include "data/weights/weights.h"
 
-/* `bold`: with escape sequences. */
+/* Writes the report. `bold`: with escape sequences. */
 stow_status weights_text(buffer *to, const weights_result *r, const char *in, const char *out,
                          const weights_options *o, bool bold);
 stow_status weights_json(buffer *to, const weights_result *r, const char *in, const char *out,

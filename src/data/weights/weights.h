@@ -1,4 +1,4 @@
-/* Weights: a model file again, smaller: other types, quantized, pruned, in other shards.
+/* Weights: rewrites a model file in other types, quantized, pruned, or in other shards.
  *
  *   weights_result r; weights_shrink(&r, "Llama-3-8B/", "small/", &options, &budget);
  *
@@ -35,7 +35,7 @@ typedef struct weights_options {
   tensor_type type;       /* float tensors become this; TENSOR_NONE: keep */
   weights_quant quantize; /* the weights of the large layers become this */
   double prune;           /* the part of each chosen tensor's values that becomes 0; 0: none */
-  bool prune_2_4;         /* or two of every four */
+  bool prune_2_4;         /* or prune two of every four */
   bool prune_model;       /* one threshold for the whole model instead of one per tensor */
   const char *const *include, *const *exclude; /* glob patterns of tensor names */
   size_t include_count, exclude_count;
@@ -45,8 +45,8 @@ typedef struct weights_options {
 } weights_options;
 
 typedef enum weights_action {
-  ACTION_COPY,   /* the same bytes */
-  ACTION_CAST,   /* to another plain type */
+  ACTION_COPY,   /* copy the bytes */
+  ACTION_CAST,   /* cast to another plain type */
   ACTION_BLOCKS, /* GGUF's block types */
   ACTION_INT8,
   ACTION_FP8
@@ -71,7 +71,7 @@ typedef struct weights_item {
 
   quant_error error;
   uint64_t zeros;  /* values that pruning set to 0 */
-  uint64_t digest; /* of the bytes written; independent of the order of the chunks */
+  uint64_t digest; /* hash of the bytes written; independent of the order of the chunks */
   bool done;       /* all of it is in the output */
 } weights_item;
 
@@ -79,11 +79,11 @@ typedef struct weights_item {
 typedef struct weights_part {
   tensor facts;
   uint32_t file;
-  char *name; /* where it is not the input's */
+  char *name; /* NULL: the name in the input */
 } weights_part;
 
 typedef struct weights_file {
-  char *name; /* in the output's folder */
+  char *name; /* file name in the output's folder */
   uint64_t bytes;
   uint64_t data_bytes;
 } weights_file;
@@ -98,9 +98,9 @@ typedef struct weights_result {
   weights_file *files;
   size_t file_count, file_capacity;
   bool to_folder;
-  uint64_t bytes, bytes_after; /* of tensors */
+  uint64_t bytes, bytes_after; /* size of all tensors */
   uint64_t file_bytes;         /* written */
-  quant_error error;           /* of all that changed */
+  quant_error error;           /* error over everything that changed */
   uint64_t changed, pruned;    /* tensors */
   uint64_t carried, left_out;  /* other files of the folder: copied, not copied */
   bool written, resumed, verified;

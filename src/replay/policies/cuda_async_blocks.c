@@ -20,8 +20,9 @@ static uint32_t block_new(async_pool *a) {
   return a->block_count++;
 }
 
-/* Waiting blocks of equal size are taken first freed first, free ones last merged first; holes are
- * ordered by address. The turn takes the address's place in the key. */
+/* Returns the order that holds a block, and its key. Waiting blocks of equal size are used in the
+ * order of their frees, free ones last merged first; holes are ordered by address. The turn
+ * replaces the address in the key. */
 static order *order_of(async_pool *a, uint32_t block, order_key *key) {
   const async_block *b = &a->blocks[block];
   async_lane *lane = &a->lanes[b->lane];

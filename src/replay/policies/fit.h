@@ -32,8 +32,7 @@ uint32_t fit_add(fit *f, uint64_t addr, uint64_t bytes, uint32_t after);
 uint32_t fit_find(fit *f, uint64_t bytes);
 /* Shrinks a found chunk to `bytes`; the rest becomes free. */
 bool fit_split(fit *f, uint32_t chunk, uint64_t bytes);
-/* fit_own assigns a found chunk to `id`; fit_release frees it. Releasing an unassigned id does
- * nothing. */
+/* Assign a found chunk to `id`, and free it. Releasing an unassigned ID does nothing. */
 void fit_own(fit *f, uint32_t chunk, uint32_t id);
 bool fit_release(fit *f, uint32_t id);
 /* Returns the size of the largest free chunk. */

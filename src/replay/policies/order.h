@@ -48,7 +48,7 @@ typedef struct order_at {
 
 void order_free(order *o);
 stow_status order_put(order *o, order_key key);
-/* Returns false if the key is not there. */
+/* Removes a key. Returns false if it is not in the set. */
 bool order_remove(order *o, order_key key);
 /* Finds the first key not less than (bytes, addr); false at the end, with *at at the end. */
 bool order_seek(const order *o, order_at *at, uint64_t bytes, uint64_t addr);

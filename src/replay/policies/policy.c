@@ -30,7 +30,7 @@ static stow_status read_divisions_number(uint32_t *divisions, const char *text, 
   return STOW_OK;
 }
 
-/* Either one number for all sizes, or [256:1,512:2,>:8] by MiB, each valid up to the next. */
+/* Parses one number for all sizes, or [256:1,512:2,>:8] by MiB, each valid up to the next. */
 static stow_status read_divisions(policy_settings *s, const char *text, size_t length) {
   if (length < 2 || text[0] != '[') {
     uint32_t all;

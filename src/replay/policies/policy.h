@@ -33,7 +33,7 @@ typedef struct policy_settings {
   uint64_t max_split_bytes;    /* POLICY_NO_LIMIT: blocks of any size are split */
   uint64_t max_rounding_bytes; /* how much larger than the request an unsplittable block may be */
   uint32_t divisions[POLICY_DIVISIONS];
-  double gc_threshold; /* of the limit; 0: no garbage collection */
+  double gc_threshold; /* fraction of the limit; 0: no garbage collection */
   bool preallocate;    /* bfc: allocate the whole limit at the start, the default in JAX */
 } policy_settings;
 
@@ -106,9 +106,9 @@ typedef struct policy_ops {
   policy_answer (*release)(policy *p, uint32_t id);
   /* The program freed `id` while another stream may still use it. NULL: waits for release. */
   policy_answer (*pend)(policy *p, uint32_t id);
-  /* The program asked to free cached memory. NULL: nothing to do. */
+  /* Called when the program asks to free cached memory. NULL: nothing to do. */
   policy_answer (*trim)(policy *p);
-  /* The program reached this time, in ns. NULL: the policy ignores time. */
+  /* Called when the program reaches this time, in ns. NULL: the policy ignores time. */
   void (*advance)(policy *p, uint64_t time_ns);
   uint64_t (*address)(const policy *p, uint32_t id);
   void (*stats)(const policy *p, policy_stats *out);

@@ -45,7 +45,8 @@ uint64_t torch_segment_bytes(uint64_t rounded) {
 
 /* ---- a request ---- */
 
-/* For best fit among blocks that can grow, a block counts with the unmapped part after it. */
+/* Returns the size of a block for best fit among blocks that can grow: with the unmapped part after
+ * it. */
 static uint64_t grown_bytes(const torch *t, uint32_t block) {
   const torch_block *b = &t->blocks[block];
   const torch_block *n = &t->blocks[b->next];
@@ -79,7 +80,8 @@ static bool should_split(const torch *t, const torch_request *r) {
   return r->bytes < t->options.settings.max_split_bytes && rest > TORCH_SMALL_MAX;
 }
 
-/* The front of the found block becomes the allocation; the rest keeps its number and is free. */
+/* Splits the found block: its front becomes the allocation; the rest keeps its number and is
+ * free. */
 static bool split(torch *t, torch_request *r) {
   uint32_t rest = r->block, front = torch_block_new(t);
   if (front == 0) return false;

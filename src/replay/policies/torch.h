@@ -53,7 +53,7 @@ typedef struct torch {
   policy_options options;
   policy_stats stats;
   bool expandable, gc;
-  uint64_t searches[2]; /* of all streams' large and small pools; counted while gc is on */
+  uint64_t searches[2]; /* searches in all streams' large and small pools; counted while gc is on */
   torch_block *blocks;
   size_t block_capacity;
   uint32_t block_count, spare; /* spare: free numbers, linked by next */
@@ -103,7 +103,7 @@ policy_answer torch_release_cached(torch *t);
 policy_answer torch_segment_take(torch *t, torch_request *r);
 /* Frees one whole free segment. */
 void torch_segment_give(torch *t, uint32_t block);
-/* max_split_size: frees just enough oversize blocks. */
+/* Frees just enough oversize blocks (max_split_size). */
 bool torch_release_available(torch *t, const torch_request *r);
 void torch_collect(torch *t);
 

@@ -76,7 +76,8 @@ static void charge_pages(torch *t, driver_call first, driver_call second, uint64
   t->stats.page_time_ns += (driver_cost_ns(first, step) + driver_cost_ns(second, step)) * pages;
 }
 
-/* One cuMemSetAccess covers all pages, but its time is proportional to them. */
+/* Charges the cost of mapping. One cuMemSetAccess covers all pages, but its time is proportional to
+ * them. */
 static void charge_map(torch *t, uint64_t step, uint64_t bytes) {
   charge_pages(t, DRIVER_CREATE, DRIVER_MAP, step, bytes);
   t->stats.page_calls++;

@@ -65,7 +65,7 @@ static bool is_whole(const torch *t, uint32_t block) {
   return t->blocks[block].prev == 0 && t->blocks[block].next == 0 && t->blocks[block].range == 0;
 }
 
-/* One pass of PyTorch's collector over a pool: frees every whole segment at least `age` old. */
+/* Runs one pass of PyTorch's collector over a pool: frees every whole segment of at least `age`. */
 static bool collect_older(torch *t, torch_pool *pool, double age, uint64_t *given, uint64_t *ages,
                           uint64_t *count) {
   bool any = false;
@@ -88,7 +88,8 @@ static bool collect_older(torch *t, torch_pool *pool, double age, uint64_t *give
 }
 
 /* Above the threshold, frees whole large segments that were unused for longer than the average,
- * until the reserve is below it or nothing is left to free. Only the default large pools. */
+ * until the reserve is below it or nothing is left to free. Applies only to the default large
+ * pools. */
 void torch_collect(torch *t) {
   uint64_t threshold =
       (uint64_t)(t->options.settings.gc_threshold * (double)t->options.limit_bytes);

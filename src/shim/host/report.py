@@ -20,7 +20,7 @@ def source_lines(path):
 
 
 def limits():
-    """What this process itself may not pass (ulimit -v, RLIMIT_AS), in words that message.c reads."""
+    """Returns the limits of this process itself (ulimit -v, RLIMIT_AS), in words that message.c reads."""
     import resource
 
     lines = []
@@ -32,7 +32,7 @@ def limits():
 
 
 def keep_error(error):
-    """The program ends by an exception about memory: keeps its text and its lines."""
+    """Called when the program ends with an exception about memory: keeps its text and its lines."""
     import traceback
 
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__)) + limits()
@@ -70,7 +70,7 @@ def report():
         if at_exit and last.pid == os.getpid() and held < last.held + last.held // 10:
             return True
         first, wrote = last.pid != os.getpid(), began
-        # At the exit only the variables of modules are left.
+        # At exit only the variables of modules are left.
         main, others = (None, []) if at_exit else threads()
         frames, found = frame_lines(main), []
         if first:
@@ -82,7 +82,7 @@ def report():
                     Answer(held, object_lines(found, main, placed=False) + frames).keep(serial, False)
                     wrote = time.monotonic()
         finally:
-            # Of what comes and goes, the answer with the most bytes stays.
+            # If memory comes and goes, the answer with the most bytes is kept.
             if first or held > last.held // 10 * 9 or wrote > last.time + LATELY:
                 before, last = last, Answer(held, object_lines(found, main) + frames, os.getpid(), began)
                 last.unnamed, last.pulse = held - sum(size for size, *_ in found), pulse(main)

@@ -1,14 +1,14 @@
-/* Watcher: how `stowage run` asks a Python process what fills its host memory.
+/* Watcher: lets `stowage run` ask a Python process what fills its host memory.
  *
- * libstowage-host.so is preloaded by `stowage run`. In a process without CPython it does
- * nothing. In one with it, a thread sleeps until the run asks for this process, takes the
- * interpreter's lock as any thread of Python's does, and runs report.py. It holds no lock of its
- * own, so nobody can wait for it.
+ * libstowage-host.so is preloaded by `stowage run`. In a process without CPython it does nothing.
+ * In one with CPython, a thread sleeps until the run asks this process, takes the interpreter's
+ * lock like any Python thread, and runs report.py. It holds no other lock, so nothing can wait for
+ * it.
  *
- * Whatever the script needs of the system is done here with the interpreter's lock in hand:
- * Python's own calls let go of it, and a program that fills memory in Python would run on for a
- * turn (5 ms, and as much again for the processor) at every one. So such a program stands still
- * while it answers, and nothing has to be stopped. */
+ * System calls that the script needs are made here with the interpreter's lock held: Python's own
+ * calls release it, and a program that fills memory in Python would then run for a time slice (5
+ * ms, and as much again for the processor) at each one. So such a program pauses while it
+ * answers. */
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@
 #include "shim/python.h"
 #include "shim/shim.h"
 
-#define SOURCE_BYTES ((size_t)2 << 20) /* of one of the program's own files */
+#define SOURCE_BYTES ((size_t)2 << 20) /* limit for one of the program's own files */
 
 /* report.py, made at build time. */
 static const char TEXT[] = {
@@ -33,7 +33,7 @@ static const char TEXT[] = {
     , '\0'};
 
 static request *question;
-static char folder[PATH_MAX];      /* of the run */
+static char folder[PATH_MAX];      /* folder of the run */
 static _Atomic uint32_t answering; /* the serial of the question that is answered */
 static _Atomic bool armed;         /* the interpreter reports its forks */
 static _Atomic int listener;       /* the process that has our thread */
@@ -71,7 +71,7 @@ static python_object *state(python_object *self, python_object *arguments) {
                       (int)atomic_load(&ending));
 }
 
-/* shim_keep(bytes): is the answer from now on, whole or not at all. */
+/* shim_keep(bytes): stores the answer, completely or not at all. */
 static python_object *keep(python_object *self, python_object *arguments) {
   char path[PATH_MAX], pid[16];
   const char *text;
@@ -98,10 +98,10 @@ static python_object *text_of(python_object *self, python_object *arguments) {
   return answer;
 }
 
-/* shim_exit(): a last report. Does nothing if one is being made. */
+/* shim_exit(): makes a last report. Does nothing if one is in progress. */
 static python_object *leave(python_object *self, python_object *arguments);
 
-/* shim_forked(): the interpreter of a child of fork is in order again. */
+/* shim_forked(): called when the interpreter of a child of fork is usable again. */
 static python_object *forked(python_object *self, python_object *arguments);
 
 static python_method methods[] = {
@@ -136,8 +136,8 @@ static python_object *leave(python_object *self, python_object *arguments) {
   return python_none();
 }
 
-/* What its script had loaded is the child's as well; a report that was being made in the parent is
- * not. */
+/* A child inherits what the script has loaded, but not a report that was in progress in the
+ * parent. */
 static python_object *forked(python_object *self, python_object *arguments) {
   (void)self;
   (void)arguments;
@@ -157,7 +157,7 @@ static void arm(void) {
 }
 
 static void *wait_for_questions(void *unarmed) {
-  /* One that comes while we arm is answered after. */
+  /* A request that arrives during setup is answered afterwards. */
   uint32_t seen = atomic_load(&question->serial);
   /* Wait in a child that was forked before Python could report it: its interpreter re-initializes
    * its threads after us, and taking its lock before that is fatal. */
@@ -181,16 +181,17 @@ static void start(void *unarmed) {
   /* Signals are the program's; a report needs a stack as Python's own threads have. */
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  /* By its name the run knows that somebody listens (cli/run_request.c). */
+  /* The run recognizes by its name that a thread listens (cli/run_request.c). */
   if (pthread_create(&thread, &attributes, wait_for_questions, unarmed) == 0)
     pthread_setname_np(thread, RUN_LISTENER);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
 }
 
-/* A child of fork has no thread but its own. Once armed, Python says when it can have ours again,
- * and does not where the child only executes something else. Nothing of Python's may run here, nor
- * before the fork: it holds the lock of imports, for which our thread may wait with another. */
+/* A child of fork has only its own thread. Once set up, Python reports when the child can have our
+ * thread again, which it does not if the child only executes another program. No Python code may
+ * run here or before the fork: the fork holds the import lock, for which our thread may wait with
+ * another lock. */
 static void after_fork(void) {
   if (atomic_load(&armed)) return;
   atomic_store(&script.state, 0);

@@ -1,10 +1,10 @@
-/* The NVML proxy: a library that is libnvidia-ml.so.1 to its process, preloaded where a run has a
- * limit or spills, so that NVML reports the same limited figures as cudaMemGetInfo.
+/* NVML proxy: a library that acts as libnvidia-ml.so.1, preloaded if a run has a limit or spilling,
+ * so that NVML reports the same limited figures as cudaMemGetInfo.
  *
- * Every name NVML exports is here: a stub that jumps to the real library (../stubs.S, with a list
- * of its own), but for the few below, which change what the real one answered. The real one is
- * opened at the first call, by its path; the figures come from the run's ledger, devices are
- * matched by UUID, and the figures of a device without a limit are unchanged. */
+ * It exports every name of NVML: stubs that jump to the real library (../stubs.S, with its own
+ * list), except for the few functions below, which change the real result. The real one is opened
+ * at the first call, by its path; the figures come from the run's ledger, devices are matched by
+ * UUID, and the figures of a device without a limit are unchanged. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -28,7 +28,7 @@ enum {
   SYMBOL_COUNT
 };
 
-/* What stubs.S jumps through, and asks. */
+/* Used by stubs.S. */
 extern void *_Atomic shim_slots[SYMBOL_COUNT];
 void *_Atomic shim_slots[SYMBOL_COUNT];
 void *shim_stub_resolve(unsigned symbol);
@@ -59,7 +59,7 @@ static bool try_open(void *user, const char *path) {
   (void)user;
   if (dladdr((void *)(uintptr_t)no_library, &self) == 0 || cuda_path_same(path, self.dli_fname))
     return false;
-  /* The loader's, not the shim's, to which this path is ourselves. */
+  /* The loader's dlopen, not the shim's, for which this path means ourselves. */
   void *(*open)(const char *, int) =
       (void *(*)(const char *, int))(uintptr_t)dlsym(RTLD_NEXT, "dlopen");
   void *found = open == NULL ? NULL : open(path, RTLD_NOW | RTLD_LOCAL);
@@ -72,8 +72,9 @@ static void open_ledger(void) {
   if (path != NULL && path[0] != '\0' && ledger_open(&run, path) != STOW_OK) run.header = NULL;
 }
 
-/* Threads that come at once all open it, and get the same: one may have the loader's lock while
- * another waits for it (a library that calls us as it is loaded). */
+/* Returns a function of the real library. Threads that arrive at the same time all open it and get
+ * the same one: one may hold the loader's lock while another waits for it (a library that calls us
+ * while it is loaded). */
 static void *real(const char *name) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, open_ledger);
@@ -100,7 +101,7 @@ void *shim_stub_resolve(unsigned symbol) {
 
 /* ---- the limited truth ---- */
 
-/* The run's number of a device; -1: none it has figures for. */
+/* Returns the run's number of a device; -1 if the run has no figures for it. */
 static int device_of(void *handle) {
   int (*get)(void *, char *, unsigned) =
       (int (*)(void *, char *, unsigned))(uintptr_t)real("nvmlDeviceGetUUID");
@@ -113,7 +114,7 @@ static int device_of(void *handle) {
   return -1;
 }
 
-/* True if the figures were changed. */
+/* Returns whether the figures were changed. */
 static bool limit_memory(void *handle, unsigned long long *free_bytes,
                          unsigned long long *total_bytes) {
   int device = device_of(handle);

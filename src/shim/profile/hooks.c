@@ -1,9 +1,9 @@
-/* Profile hooks: malloc and its kin, and CPython's allocator of small objects.
+/* Profile hooks: malloc and related functions, and CPython's allocator of small objects.
  *
- * libstowage-profile.so is preloaded by `stowage run --profile`. Every request goes on to the next
- * allocator (RTLD_NEXT) unchanged, and blocks get no header, so a block may be freed by whoever
- * bypasses us. CPython serves requests of up to 512 bytes from arenas of its own, which malloc
- * never sees; they are counted by PyMem_SetAllocator's hooks. Larger ones reach malloc. */
+ * libstowage-profile.so is preloaded by `stowage run --profile`. Every request goes unchanged to
+ * the next allocator (RTLD_NEXT), and blocks get no header, so code that bypasses us may free them.
+ * CPython serves requests of up to 512 bytes from its own arenas, which malloc never sees; hooks
+ * set with PyMem_SetAllocator count them. Larger ones reach malloc. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
@@ -60,7 +60,7 @@ static bool find(void *to, const char *name) {
 
 static bool finding;
 
-/* Cold: once, at the first request of the process. */
+/* Finds the next allocator, once, at the first request of the process. */
 static __attribute__((noinline)) bool find_next(void) {
   if (finding) return false;
   finding = true;
@@ -81,7 +81,8 @@ static inline bool known(void) {
 
 /* ---- malloc and its kin ---- */
 
-/* The cold half of every hook, out of line: what is not sampled runs without a stack frame. */
+/* The rare part of every hook, out of line, so that requests that are not sampled need no stack
+ * frame. */
 static __attribute__((noinline, cold)) void *note(void *block, size_t bytes) {
   int saved = errno;
   sampler_note(block, bytes);
@@ -96,7 +97,7 @@ static __attribute__((noinline, cold)) void forget(void *block) {
   errno = saved;
 }
 
-/* Counts a request before it is made, so that one that is not due can be handed on at once. */
+/* Counts a request before it is made, so that one that is not due is forwarded directly. */
 #define COUNTED(bytes, request)                                                                    \
   (__builtin_expect(sampler_due(bytes), 0) ? note(request, bytes) : (request))
 
@@ -132,7 +133,7 @@ HOOK void *realloc(void *block, size_t bytes) {
     return moved;
   }
   if (!known()) return NULL;
-  /* Before: another thread may get the address at once, and be sampled there. */
+  /* Forget it first: another thread may get the address at once, and be sampled there. */
   bool held = sampler_may_hold(block) && sampler_forget(block, &kept);
   void *moved = next.realloc(block, bytes);
   if (moved == NULL && held && bytes > 0) sampler_restore(&kept);
@@ -193,7 +194,7 @@ static void *python_calloc(void *user, size_t count, size_t bytes) {
 static void *python_realloc(void *user, void *block, size_t bytes) {
   python_allocator *a = user;
   sampler_block kept;
-  /* A block of malloc's is forgotten here too: pymalloc hands it on to realloc. */
+  /* A block from malloc is forgotten here too, because pymalloc passes it to realloc. */
   bool held = block != NULL && sampler_may_hold(block) && sampler_forget(block, &kept);
   void *moved = a->realloc(a->user, block, bytes);
   if (moved == NULL && held) sampler_restore(&kept);
@@ -206,8 +207,9 @@ static void python_free(void *user, void *block) {
   a->free(a->user, block);
 }
 
-/* Allocators may be set before the interpreter starts, and after it as long as the new ones hand
- * everything on. With PYTHONMALLOC=malloc every request reaches malloc by itself. */
+/* Installs the hooks in Python. Allocators may be set before the interpreter starts, and afterwards
+ * if the new ones forward everything. With PYTHONMALLOC=malloc every request reaches malloc
+ * anyway. */
 static void hooks_python(void) {
   const char *which = getenv("PYTHONMALLOC");
   void (*get)(int, python_allocator *) =

@@ -1,10 +1,10 @@
-/* Patch: puts the hooks into a process that already runs (Python's stowage.profile), where nothing
- * was preloaded.
+/* Patch: installs the hooks in a running process (Python's stowage.profile) in which nothing was
+ * preloaded.
  *
  * Every loaded library calls malloc through a slot that the loader has filled. This writes the
  * hooks into those slots. Libraries that are loaded later keep the allocator's own functions; their
- * blocks are not counted, and may be freed through a hook. The slots stay as they are afterwards:
- * a hook that samples nothing hands on every request. */
+ * blocks are not counted, and may be freed through a hook. The slots are not restored afterwards: a
+ * hook that samples nothing forwards every request. */
 #include <elf.h>
 #include <link.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* Patch: puts hooks into the libraries of a process that already runs. */
+/* Patch: installs hooks in the loaded libraries of a running process. */
 #ifndef SHIM_PROFILE_PATCH_H
 #define SHIM_PROFILE_PATCH_H
 
 #include <stdbool.h>
 
-/* Makes every loaded library call find(name) instead of the function `name`, where that is not
- * NULL. With the interpreter's lock. */
+/* Makes every loaded library call find(name) instead of the function `name`, if that is not NULL.
+ * Requires the interpreter's lock. */
 void patch_all(void *(*find)(const char *name));
 
 #endif

@@ -20,9 +20,9 @@
 #include "shim/python_stack.h"
 #include "shim/shim.h"
 
-/* Until frames can be read, the sampler looks this often whether the interpreter has started. */
+/* Until frames can be read, the sampler checks this often whether the interpreter has started. */
 #define EARLY_BYTES 4096
-/* While nothing is sampled, a thread looks this often whether that has changed. */
+/* While nothing is sampled, a thread checks this often whether that has changed. */
 #define OFF_BYTES (64 << 10)
 
 __thread sampler_thread sampler_here;
@@ -87,7 +87,7 @@ static size_t home(uintptr_t address) {
 
 static void put(const sampler_block *b) {
   ASSERT(b->address != 0);
-  ASSERT(block_count < block_capacity); /* else the search below never ends */
+  ASSERT(block_count < block_capacity); /* otherwise the search below never ends */
   size_t at = home(b->address);
   while (blocks[at].address != 0) at = (at + 1) & (block_capacity - 1);
   blocks[at] = *b;
@@ -212,7 +212,8 @@ static bool read_place(size_t at, stow_trace_frame *out) {
   return true;
 }
 
-/* Code that site.py runs for a .pth file is "<string>", as that of python -c, but no program's. */
+/* Returns whether it is startup code: code that site.py runs for a .pth file is "<string>", like
+ * python -c, but does not belong to the program. */
 static bool is_startup(size_t from) {
   ASSERT(from <= stack.count);
   stow_trace_frame f;
@@ -223,7 +224,8 @@ static bool is_startup(size_t from) {
   return false;
 }
 
-/* The innermost line of the program itself; of a library, where it runs nothing else. */
+/* Returns the innermost line of the program itself; the line of a library if nothing of the program
+ * runs. */
 static profile_site *site_here(void) {
   stow_trace_frame f;
   if (!atomic_load(&ready) || !python_stack_walk(&stack)) return find_site("", "", 0);
@@ -264,7 +266,8 @@ static python_object *check(python_object *self, python_object *arguments) {
   return python_none();
 }
 
-/* The interpreter frees nearly everything as it exits: what is kept is what it held before. */
+/* Freezes the profile. The interpreter frees nearly everything as it exits, so the final figures
+ * are those before that. */
 static python_object *freeze(python_object *self, python_object *arguments) {
   (void)self;
   (void)arguments;
@@ -378,7 +381,7 @@ static void forget_all(void) {
       atomic_store_explicit(&sampler_filter[i], 0, memory_order_relaxed);
 }
 
-/* A child begins a file of its own: what its parent allocated counts for the parent. */
+/* Starts a new file in a child: what its parent allocated counts for the parent. */
 static void in_child(void) {
   pthread_mutex_init(&lock, NULL);
   forget_all();

@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 CAUSES = """other_process outside_framework cache_held limit fragmentation graph_kept no_grad_missing leak loaded_twice eval_batch_bigger
 one_spike weights_too_big optimizer_state batch_too_big""".split()
 
-# (words of a fix, variable, its value). A group of the words is the value; otherwise it is "1".
+# (words of a fix, variable, its value). A group in the words is the value; otherwise it is "1".
 FIXES = [
     (r"use a batch of (\d+)", "BATCH"),
     (r"run at most (\d+) ", "BATCH"),
@@ -75,7 +75,7 @@ class Program:
         return int(found.group(1)) if found else None
 
     def check(self):
-        """What is wrong with its head or its text; "" nothing."""
+        """Returns what is wrong with its header or its text; "" if nothing is."""
         compile(self.text, str(self.path), "exec")
         kit = (HERE / "kit.py").read_text() if "kit import" in self.text else ""
         wrong = [f"unknown cause {c}" for c in self.causes if c not in CAUSES]
@@ -86,7 +86,7 @@ class Program:
         return "; ".join(wrong)
 
     def setting(self, change):
-        """The variables that a fix means for this program, or None."""
+        """Returns the variables that apply a fix to this program, or None."""
         for words, names in FIXES:
             found = re.search(words, change)
             if not found:
@@ -107,7 +107,7 @@ class Program:
         return None
 
     def with_batch(self, made, change):
-        """Some fixes name a batch beside them."""
+        """Adds the batch that some fixes name."""
         batch = re.search(r"then a batch of (\d+)", change)
         if batch and "BATCH" in self.fixes:
             made["BATCH"] = batch.group(1)
@@ -144,7 +144,7 @@ def missing(program):
 
 
 def judge(stowage, program):
-    """A dict of what came of one program."""
+    """Returns a dict with the results of one program."""
     lacks = missing(program)
     if lacks:
         return {"name": program.name, "skip": f"no {lacks}"}
@@ -154,16 +154,16 @@ def judge(stowage, program):
             return {"name": program.name, "skip": "did not fail: its limit is wrong for this card"}
         shown = subprocess.run([stowage, "explain", "--last", "--json"], env=env, capture_output=True, text=True, timeout=60)
         try:
-            told = json.loads(shown.stdout)
+            answered = json.loads(shown.stdout)
         except ValueError:
             return {"name": program.name, "skip": "no explanation: " + (shown.stderr or said)[-300:]}
-        cause = told["causes"][0]["id"] if told["causes"] else "none"
-        changes = [fix["change"] for fix in told["fixes"]]
+        cause = answered["causes"][0]["id"] if answered["causes"] else "none"
+        changes = [fix["change"] for fix in answered["fixes"]]
         settings = [program.setting(change) for change in changes]
         chosen = next((i for i, s in enumerate(settings) if s is not None), None)
         result = {"name": program.name, "cause": cause, "true": program.causes, "right": cause in program.causes, "fixes": changes,
                   "chosen": chosen, "setting": settings[chosen] if chosen is not None else None, "finishes": False,
-                  "headline": told["headline"], "seconds": seconds}
+                  "headline": answered["headline"], "seconds": seconds}
         if chosen is not None:
             code, said, seconds, _ = run(stowage, program, settings[chosen], folder)
             result["finishes"] = code == 0
@@ -206,13 +206,13 @@ def main():
             print(line(results[-1]), flush=True)
     if given.json:
         Path(given.json).write_text(json.dumps(results, indent=1))
-    told = [r for r in results if "skip" not in r]
-    right = sum(r["right"] for r in told)
-    first = sum(r["finishes"] and r["chosen"] == 0 for r in told)
-    any_fix = sum(r["finishes"] for r in told)
-    print(f"{len(told)} programs in {time.monotonic() - began:.0f} s, {len(results) - len(told)} skipped: first cause right {right}; "
+    answered = [r for r in results if "skip" not in r]
+    right = sum(r["right"] for r in answered)
+    first = sum(r["finishes"] and r["chosen"] == 0 for r in answered)
+    any_fix = sum(r["finishes"] for r in answered)
+    print(f"{len(answered)} programs in {time.monotonic() - began:.0f} s, {len(results) - len(answered)} skipped: first cause right {right}; "
           f"first fix finishes {first}; first fix with a variable finishes {any_fix}")
-    return 0 if told and right >= 0.9 * len(told) and first >= 0.85 * len(told) else 1
+    return 0 if answered and right >= 0.9 * len(answered) and first >= 0.85 * len(answered) else 1
 
 
 if __name__ == "__main__":

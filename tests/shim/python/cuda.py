@@ -1,4 +1,4 @@
-"""CUDA from Python with nothing but ctypes: what the tests of the shim need of a driver."""
+"""CUDA from Python with ctypes alone: what the tests of the shim need from a driver."""
 import ctypes
 
 MIB = 1 << 20
@@ -15,7 +15,7 @@ def start():
 
 
 def alloc(size, by=driver):
-    """Its address, or None when there is no memory."""
+    """Returns its address, or None without memory."""
     address = ctypes.c_uint64()
     code = by.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size))
     assert code in (0, 2), code
@@ -27,7 +27,7 @@ def free(address):
 
 
 def look():
-    """What a framework asks of a card before it has a context there: its size."""
+    """Queries what a framework queries before it has a context: the device's size."""
     size = ctypes.c_size_t()
     assert driver.cuInit(0) == 0
     assert driver.cuDeviceTotalMem_v2(ctypes.byref(size), 0) == 0

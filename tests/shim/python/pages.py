@@ -1,4 +1,4 @@
-"""A cache of mapped pages, as a framework keeps one: what is given back stays mapped until it is let go of."""
+"""A cache of mapped pages like that of a framework: freed pages stay mapped until the cache is released."""
 import ctypes
 
 from cuda import MIB, driver
@@ -56,7 +56,7 @@ class Cache:
 
 
 def on_host(place, cache):
-    """Asks the stand-in behind the shim."""
+    """Queries the stand-in behind the shim."""
     driver.stow_shim_real.restype = ctypes.c_void_p
     location = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64)(driver.stow_shim_real(b"standin_location"))
     return location(cache.at(place)) != 1

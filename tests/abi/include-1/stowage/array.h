@@ -1,4 +1,4 @@
-/* Array: numbers in a file, at a URL or from a function of the caller, read in slices.
+/* Array: reads slices of an array in a file, at a URL, or behind a read function of the caller.
  *
  *   stow_array_options options = STOW_ARRAY_OPTIONS_INIT;
  *   options.path = "train.npz:features";
@@ -26,24 +26,25 @@ extern "C" {
 
 typedef struct stow_array stow_array;
 
-/* Reads exactly `count` bytes at `offset` into `to`; 0, or a negative stow_status. Called from
- * several threads, one at a time for each thread's own copy of the array. */
+/* Reads exactly `count` bytes at `offset` into `to`. Returns 0, or a negative stow_status. Several
+ * threads may call it, but only one at a time for each open array. */
 typedef int (*stow_array_reader)(void *user, uint64_t offset, void *to, uint64_t count);
 
 typedef struct stow_array_options {
   uint32_t struct_bytes; /* sizeof(stow_array_options) */
-  uint32_t raw_dims;     /* of raw_shape */
-  const char *path; /* a file, "file.npz:member", "file.safetensors:tensor", or an http(s) URL; a
-                       name for messages where `read` is given */
-  const char *raw_dtype;      /* type of a file of raw values; NULL: the file's */
-  const uint64_t *raw_shape;  /* raw_dims of them; NULL: one dimension, as long as the file */
-  const char *as_dtype;       /* convert values to this type; NULL: the file's */
+  uint32_t raw_dims;     /* number of dimensions in raw_shape */
+  const char *path; /* a file, "file.npz:member", "file.safetensors:tensor", or an http(s) URL; if
+                     * `read` is set, a name for messages */
+  const char *raw_dtype;      /* element type of a file of raw values; NULL: the file has a
+                               * header */
+  const uint64_t *raw_shape;  /* raw_dims sizes; NULL: one dimension, as long as the file */
+  const char *as_dtype;       /* converts values to this type; NULL: keeps the file's type */
   const char *const *headers; /* HTTP headers "Name: value", NULL-terminated; NULL: none */
-  stow_array_reader read;     /* read through this instead of a path */
+  stow_array_reader read;     /* reads through this function instead of from a path */
   void *read_user;
-  uint64_t read_bytes;  /* the bytes that `read` can read */
-  uint64_t cache_bytes; /* of disk, to keep what comes over HTTP for the next epoch and the next
-                           run; 0: what $STOWAGE_CACHE says, or none */
+  uint64_t read_bytes;  /* the number of bytes that `read` can read */
+  uint64_t cache_bytes; /* disk space that keeps HTTP data for the next epoch and the next run; 0:
+                         * $STOWAGE_CACHE, or no cache */
 } stow_array_options;
 #define STOW_ARRAY_OPTIONS_INIT                                                                    \
   { sizeof(stow_array_options), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 }
@@ -52,27 +53,28 @@ typedef struct stow_array_options {
 typedef struct stow_array_info {
   uint32_t struct_bytes; /* sizeof(stow_array_info), set by the caller */
   uint32_t dims;
-  char dtype[72];      /* as returned, in NumPy's spelling: "float32", "<U5"; "bfloat16" */
-  char file_dtype[72]; /* as the file has it: ">f8" */
-  uint64_t item_bytes; /* as handed out */
+  char dtype[72];      /* the type of the values returned, in NumPy's spelling: "float32", "<U5";
+                        * "bfloat16" */
+  char file_dtype[72]; /* the type in the file: ">f8" */
+  uint64_t item_bytes; /* size of one value as returned */
   uint64_t shape[STOW_ARRAY_DIMS_MAX];
   uint64_t rows;          /* shape[0]; 1 for a 0-d array */
-  uint64_t row_items;     /* items of one row */
-  uint32_t fortran_order; /* 1: in the file; what is read is in C order */
+  uint64_t row_items;     /* values in one row */
+  uint32_t fortran_order; /* 1: the file is in Fortran order; reads still return C order */
   uint32_t reserved;
 } stow_array_info;
 #define STOW_ARRAY_INFO_INIT                                                                       \
   { sizeof(stow_array_info), 0, "", "", 0, {0}, 0, 0, 0, 0 }
 
 STOW_API stow_status stow_array_open(stow_array **array, const stow_array_options *options);
-/* NULL is fine. */
+/* Closes an array; NULL is allowed. */
 STOW_API void stow_array_close(stow_array *array);
 STOW_API stow_status stow_array_get_info(const stow_array *array, stow_array_info *info);
 
-/* Reads rows `first`, `first + step`, … (`count` of them, step at least 1), and of each the items
- * `item` to `item + items` (in C order; 0 items: all of the row), one after another into `to`,
- * which holds count * items * item_bytes. Columns or rows that lie far apart are read one by one,
- * near ones together. */
+/* Reads `count` rows into `to`, one after another: `first`, `first + step`, … (step at least 1). Of
+ * each row it reads the values `item` to `item + items`, in C order; with 0 items, the whole row.
+ * `to` must hold count * items * item_bytes. Rows or columns that lie close together are read in
+ * one go, distant ones separately. */
 STOW_API stow_status stow_array_read(stow_array *array, uint64_t first, uint64_t count,
                                      uint64_t step, uint64_t item, uint64_t items, void *to);
 

@@ -74,7 +74,7 @@ struct ArrowArrayStream {
 /* Opens a file as a stream of record batches of about `batch_bytes` each (0: 4 MiB): a table that
  * shrink wrote (.npz: one column per array, text as utf8 or a dictionary), or one array (.npy,
  * "file.npz:member", "file.safetensors:tensor": one column; an array of more dimensions is a column
- * of fixed-size lists). Reads nothing but the headers; each batch is read when it is asked for. On
+ * of fixed-size lists). Reads only the headers; a batch is read when the consumer requests it. On
  * failure the stream is left without `release`. STOW_ERR_UNSUPPORTED: a type Arrow does not have;
  * STOW_ERR_INVALID: arrays of different numbers of rows. */
 STOW_API stow_status stow_arrow_open(struct ArrowArrayStream *stream, const char *path,
@@ -86,49 +86,53 @@ typedef struct stow_arrow_plan stow_arrow_plan;
 typedef struct stow_arrow_plan_options {
   uint32_t struct_bytes; /* sizeof(stow_arrow_plan_options) */
   uint32_t purpose;      /* STOW_FOR_… (stowage/inspect.h) */
-  double tolerance;      /* how far floats may round; 0: not at all */
-  uint32_t absolute;     /* 1: the tolerance is an amount, not a part of each value */
+  double tolerance;      /* the largest rounding error allowed for floats; 0: none */
+  uint32_t absolute;     /* 1: the tolerance is absolute; 0: relative to each value */
   uint32_t reserved;     /* 0 */
 } stow_arrow_plan_options;
 #define STOW_ARROW_PLAN_OPTIONS_INIT                                                               \
   { sizeof(stow_arrow_plan_options), 0, 0, 0, 0 }
 
-/* Reads the stream to its end, checks every value, and releases the stream, also on failure. Values
- * that are null do not count. Integers stay integers and floats stay floats; other types stay as
- * they are. STOW_ERR_INVALID: the stream is not one of record batches; STOW_ERR_IO: the stream
- * reported an error. `*plan` is NULL on failure. */
+/* Reads the stream to its end, checks every value, and releases the stream, also on failure. Nulls
+ * are ignored. Integers stay integers and floats stay floats; other types stay as they are.
+ * STOW_ERR_INVALID: the stream does not hold record batches; STOW_ERR_IO: the stream reported an
+ * error. `*plan` is NULL on failure. */
 STOW_API stow_status stow_arrow_plan_make(stow_arrow_plan **plan, struct ArrowArrayStream *stream,
                                           const stow_arrow_plan_options *options);
-/* NULL is fine. Streams that the plan made stay usable. */
+/* Closes a plan; NULL is allowed. Streams that the plan made stay usable. */
 STOW_API void stow_arrow_plan_close(stow_arrow_plan *plan);
 
 typedef struct stow_arrow_column {
   uint32_t struct_bytes; /* sizeof(stow_arrow_column), set by the caller */
-  uint32_t scanned;      /* 1: a column of numbers */
+  uint32_t scanned;      /* 1: the column holds numbers */
   const char *name;
-  const char *from_type; /* in NumPy's spelling; Arrow's format where it is not a number */
+  const char *from_type; /* in NumPy's spelling; Arrow's format string if the column is not
+                          * numeric */
   const char *to_type;
   uint64_t rows, nulls;
-  uint64_t bytes, bytes_after; /* of the values; text and nested types: as far as they are known */
+  uint64_t bytes, bytes_after; /* sizes of the values; for text and nested types, as far as they are
+                                * known */
   uint64_t nans, infs, zeros;
-  double least, most; /* of the values that are not NaN; least > most if there is none */
-  double error;       /* the largest, as the tolerance counts it */
+  double least, most; /* the range without NaN; least > most if there are only NaN */
+  double error;       /* the largest rounding error, measured as the tolerance is */
 } stow_arrow_column;
 #define STOW_ARROW_COLUMN_INIT                                                                     \
   { sizeof(stow_arrow_column), 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-/* STOW_ERR_NOT_FOUND: there are not that many. Texts stay valid until the plan is closed. */
+/* Returns the plan for one column. STOW_ERR_NOT_FOUND: there is no such column. Texts stay valid
+ * until the plan is closed. */
 STOW_API stow_status stow_arrow_plan_get_column(const stow_arrow_plan *plan, uint64_t index,
                                                 stow_arrow_column *column);
 
-/* Makes `to` a stream of the batches of `from` in the plan's types, each made when it is asked for.
- * Columns whose type stays are passed on without a copy. Takes `from` over, also on failure. `from`
- * must yield the same columns; a value that the plan has not seen is an error of the stream. */
+/* Makes `to` a stream of the batches of `from`, converted to the plan's types. A batch is converted
+ * when the consumer requests it; columns that keep their type are passed on without a copy. The
+ * call takes ownership of `from`, also on failure. `from` must have the same columns; a value
+ * outside the plan's range is an error of the stream. */
 STOW_API stow_status stow_arrow_plan_apply(stow_arrow_plan *plan, struct ArrowArrayStream *to,
                                            struct ArrowArrayStream *from);
 
 /* The destructor of a Python capsule "arrow_array_stream" whose struct ArrowArrayStream was
- * allocated with malloc: releases the stream, unless it was taken, and frees the struct. `capsule`
- * is a PyObject. Does nothing outside of a Python process. */
+ * allocated with malloc: releases the stream, unless a consumer has moved it, and frees the struct.
+ * `capsule` is a PyObject. Does nothing if the process does not run Python. */
 STOW_API void stow_arrow_capsule_free(void *capsule);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Events: sends the actions of a heap to registered sinks.
+/* Events: a heap reports what it does to registered sinks.
  *
  * A sink runs on the thread that caused the event, with no lock held, and may call the heap.
  * Without a sink an event costs one load. Threads and fork: as the heap (stowage/heap.h). */
@@ -15,19 +15,18 @@ extern "C" {
 
 typedef enum stow_heap_event_kind {
   STOW_EVENT_ALLOC = 0, /* ptr, bytes, stream, tag, tier */
-  STOW_EVENT_FREE,      /* the same: the request, not the completion */
-  STOW_EVENT_MAP,       /* ptr, bytes: pages came behind these addresses */
-  STOW_EVENT_UNMAP,     /* ptr, bytes: and left */
-  STOW_EVENT_MIGRATE,   /* ptr, bytes, tier it went to */
-  STOW_EVENT_PRESSURE,  /* bytes: a request is about to fail; return how many you
-                           freed */
+  STOW_EVENT_FREE,      /* the same; the free was requested, not completed */
+  STOW_EVENT_MAP,       /* ptr, bytes: pages were mapped at these addresses */
+  STOW_EVENT_UNMAP,     /* ptr, bytes: pages were unmapped */
+  STOW_EVENT_MIGRATE,   /* ptr, bytes, tier: pages moved to `tier` */
+  STOW_EVENT_PRESSURE,  /* bytes: a request is about to fail; return the bytes you freed */
   STOW_EVENT_FAIL,      /* bytes: the request failed; stow_heap_last_failure has the numbers */
   STOW_EVENT_COUNT
 } stow_heap_event_kind;
 
-/* Made by the library; a sink built with an older header sees the members it knows. */
+/* An event. The library fills it; a sink built with an older header sees the members it knows. */
 typedef struct stow_heap_event {
-  uint32_t struct_bytes; /* of the library that made it */
+  uint32_t struct_bytes; /* the size in the library that filled it */
   stow_heap_event_kind kind;
   stow_heap *heap;
   uint64_t ptr, bytes;
@@ -36,7 +35,7 @@ typedef struct stow_heap_event {
   uint32_t tag;
 } stow_heap_event;
 
-/* The result matters only for STOW_EVENT_PRESSURE: the bytes freed. */
+/* Called for each event. The result is used only for STOW_EVENT_PRESSURE: the bytes freed. */
 typedef uint64_t (*stow_heap_sink)(void *user, const stow_heap_event *event);
 
 #define STOW_EVENT_BIT(kind) (1u << (kind))

@@ -44,16 +44,17 @@ typedef struct stow_heap_gate {
 
 typedef struct stow_heap_options {
   uint32_t struct_bytes;       /* sizeof(stow_heap_options) */
-  uint32_t background;         /* 1: own threads create, release and move pages */
+  uint32_t background;         /* 1: background threads create, release and move pages */
   stow_device *device;         /* borrowed; NULL: opened by name and closed with the heap */
   const char *device_name;     /* used when `device` is NULL (see stowage/device.h) */
   uint64_t vram_limit_bytes;   /* most bytes of vram pages held; 0: the device's size */
   uint64_t host_limit_bytes;   /* most bytes of host pages held: the spill budget; 0: no spill */
-  uint64_t page_bytes_max;     /* largest page made; 0: 64 MiB. A power of two */
-  uint64_t reserve_bytes;      /* vram pages made ahead of need by the background thread */
-  uint64_t host_reserve_bytes; /* host pages made ahead of need by the background thread */
+  uint64_t page_bytes_max;     /* largest page to create, a power of two; 0: 64 MiB */
+  uint64_t reserve_bytes;      /* vram pages that the background thread creates ahead of need */
+  uint64_t host_reserve_bytes; /* host pages that the background thread creates ahead of need */
   const char *disk_folder;     /* where the disk tier keeps its file; NULL: no disk tier */
-  stow_heap_gate gate; /* both NULL: only stow_heap_migrate moves memory, never the background */
+  stow_heap_gate gate;         /* without callbacks, only stow_heap_migrate moves memory, never the
+                                * background thread */
 } stow_heap_options;
 #define STOW_HEAP_OPTIONS_INIT                                                                     \
   {                                                                                                \
@@ -76,7 +77,7 @@ STOW_API stow_status stow_heap_close(stow_heap *heap);
 STOW_API stow_status stow_heap_alloc(uint64_t *ptr, stow_heap *heap, uint64_t bytes,
                                      stow_stream stream);
 
-/* The same aligned to `align`, a power of two up to the device's page size (2 MiB). */
+/* Allocates memory aligned to `align`, a power of two up to the device's page size (2 MiB). */
 STOW_API stow_status stow_heap_alloc_aligned(uint64_t *ptr, stow_heap *heap, uint64_t bytes,
                                              uint64_t align, stow_stream stream);
 
@@ -104,28 +105,28 @@ STOW_API stow_status stow_heap_set_limit(stow_heap *heap, stow_tier tier, uint64
  * To STOW_TIER_DISK: the address is unusable until it is migrated back. */
 STOW_API stow_status stow_heap_migrate(stow_heap *heap, uint64_t ptr, stow_tier tier);
 
-/* What the mover should know about an allocation. */
+/* A hint for the background mover about an allocation. */
 typedef enum stow_heap_heat {
   STOW_HEAT_NORMAL = 0,
   STOW_HEAT_HOT = 1, /* brought back to vram first */
-  STOW_HEAT_COLD = 2 /* never brought back on its own */
+  STOW_HEAT_COLD = 2 /* brought back only by stow_heap_migrate */
 } stow_heap_heat;
 STOW_API stow_status stow_heap_set_heat(stow_heap *heap, uint64_t ptr, stow_heap_heat heat);
 
 /* Moves spilled allocations back to vram while there is capacity, hot ones first; the background
- * thread does the same. Capacity is what the limit leaves and what trimming set aside; for hot
- * allocations also free pages in the heap. Needs a gate, or a caller that submits no work during
- * the call. */
+ * thread does the same. Capacity is what the limit leaves plus pages that trimming set aside; hot
+ * allocations may also use the heap's free pages. Needs a gate, or a caller that submits no work
+ * during the call. */
 STOW_API stow_status stow_heap_bring_back(stow_heap *heap, uint64_t *moved_bytes);
 
 /* ---- numbers ---- */
 
 typedef struct stow_heap_tier_stats {
   uint64_t limit_bytes;
-  uint64_t held_bytes;   /* pages there are */
-  uint64_t live_bytes;   /* asked for and not freed, rounded to 512 */
-  uint64_t pinned_bytes; /* pages that live allocations touch */
-  uint64_t cached_bytes; /* pages behind no address */
+  uint64_t held_bytes;   /* all pages the heap holds */
+  uint64_t live_bytes;   /* allocated and not freed, rounded to 512 */
+  uint64_t pinned_bytes; /* pages with live allocations */
+  uint64_t cached_bytes; /* pages not mapped at any address */
   uint64_t peak_held_bytes, peak_live_bytes;
   uint64_t reserved[3];
 } stow_heap_tier_stats;
@@ -134,14 +135,14 @@ typedef struct stow_heap_stats {
   uint32_t struct_bytes; /* sizeof(stow_heap_stats), set by the caller */
   uint32_t streams;
   stow_heap_tier_stats tier[STOW_TIER_COUNT];
-  uint64_t live_count, pending_count; /* allocations; frees that wait for an event */
+  uint64_t live_count, pending_count; /* live allocations; frees that wait for an event */
   uint64_t pending_bytes;
   uint64_t alloc_total, free_total, fail_total;
   uint64_t page_creates, page_releases, maps, unmaps, accesses;
   uint64_t stitches;    /* requests served by moving free pages under a new range */
   uint64_t event_waits; /* times the host waited for an event */
   uint64_t migrated_bytes, spilled_bytes;
-  uint64_t book_bytes; /* memory of the heap's own tables */
+  uint64_t book_bytes; /* host memory of the heap's own tables */
 } stow_heap_stats;
 #define STOW_HEAP_TIER_STATS_INIT                                                                  \
   {                                                                                                \
@@ -162,11 +163,11 @@ typedef struct stow_heap_failure {
   uint32_t struct_bytes; /* sizeof(stow_heap_failure), set by the caller */
   uint32_t reserved;
   uint64_t asked_bytes;
-  uint64_t needed_page_bytes; /* pages that the best place still lacked */
-  uint64_t limit_bytes;       /* of vram */
+  uint64_t needed_page_bytes; /* pages missing at the best address range */
+  uint64_t limit_bytes;       /* the vram limit */
   uint64_t held_bytes, live_bytes, pinned_bytes, cached_bytes;
-  uint64_t device_free_bytes; /* what the driver said was left; less than limit - held means that
-                                 others hold the device */
+  uint64_t device_free_bytes; /* free bytes as the driver reports them; less than limit - held:
+                               * other processes hold memory */
   uint64_t host_limit_bytes, host_held_bytes;
   uint64_t largest_free_bytes; /* longest run of free bytes with pages behind it */
   uint64_t live_count;
@@ -175,23 +176,24 @@ typedef struct stow_heap_failure {
   { sizeof(stow_heap_failure), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 STOW_API stow_status stow_heap_last_failure(stow_heap *heap, stow_heap_failure *failure);
 
-/* One live allocation. Made by the library. */
+/* One live allocation, filled by the library. */
 typedef struct stow_heap_entry {
-  uint32_t struct_bytes; /* of the library that made it */
-  uint32_t tag;          /* stow_tag_name */
+  uint32_t struct_bytes; /* the size in the library that filled it */
+  uint32_t tag;          /* name: stow_tag_name */
   uint64_t ptr, bytes;   /* bytes rounded to 512 */
   stow_stream stream;
-  stow_tier tier; /* where its first page is */
+  stow_tier tier; /* tier of its first page */
   stow_heap_heat heat;
 } stow_heap_entry;
-/* Returns false to stop. Must not call the heap. */
+/* Called for each live allocation. Returns false to stop. Must not call the heap. */
 typedef bool (*stow_heap_visit)(void *user, const stow_heap_entry *entry);
 STOW_API stow_status stow_heap_each(stow_heap *heap, stow_heap_visit visit, void *user);
 
-/* Checks every data structure; STOW_ERR_STATE with the first error. Slow: for tests. */
+/* Checks every data structure. Returns STOW_ERR_STATE and describes the first error. Slow: for
+ * tests. */
 STOW_API stow_status stow_heap_check(stow_heap *heap);
 
-/* The device it stands on. */
+/* Returns the heap's device. */
 STOW_API stow_device *stow_heap_device(stow_heap *heap);
 
 #ifdef __cplusplus

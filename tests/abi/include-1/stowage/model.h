@@ -1,5 +1,5 @@
-/* Model: the tensors of a model file, listed without reading them and read in pieces; and a
- * safetensors file written tensor by tensor.
+/* Model: lists the tensors of a model file, reads them in pieces, and writes a safetensors file
+ * tensor by tensor.
  *
  *   stow_model *model;
  *   stow_model_open(&model, "Llama-3-8B/", NULL);
@@ -12,10 +12,10 @@
  *
  * Reads safetensors, GGUF, PyTorch's .pt and .bin, an index of several files, and folders as
  * Hugging Face lays them out. A pickle is never executed. Values go straight to the caller's
- * memory: a read takes at most 1 MiB of its own, for a conversion.
+ * memory: a read with a conversion uses at most 1 MiB more.
  *
- * Threads: any number may read one model at a time; a writer likewise, each thread its own values.
- * Fork: a child may read its parent's model. Link with -lstowage-data. */
+ * Threads: any number may read one model at a time. Any number may use one writer, each for its own
+ * values. Fork: a child may read its parent's model. Link with -lstowage-data. */
 #ifndef STOWAGE_MODEL_H
 #define STOWAGE_MODEL_H
 
@@ -32,7 +32,7 @@ typedef struct stow_model stow_model;
 typedef struct stow_model_options {
   uint32_t struct_bytes; /* sizeof(stow_model_options) */
   uint32_t reserved;     /* 0 */
-  uint64_t memory_bytes; /* the most that the list of tensors may take; 0: 64 MiB */
+  uint64_t memory_bytes; /* the most memory for the list of tensors; 0: 64 MiB */
 } stow_model_options;
 #define STOW_MODEL_OPTIONS_INIT                                                                    \
   { sizeof(stow_model_options), 0, 0 }
@@ -41,7 +41,7 @@ typedef struct stow_model_options {
  * STOW_ERR_FORMAT names the file that is wrong. `*model` is NULL on failure. */
 STOW_API stow_status stow_model_open(stow_model **model, const char *path,
                                      const stow_model_options *options);
-/* NULL is fine. */
+/* Closes a model; NULL is allowed. */
 STOW_API void stow_model_close(stow_model *model);
 
 typedef struct stow_model_info {
@@ -49,8 +49,8 @@ typedef struct stow_model_info {
   uint32_t file_count;
   const char *format; /* "safetensors", "gguf", "pytorch" */
   uint64_t tensor_count;
-  uint64_t bytes;       /* of all tensors, as stored */
-  const char *metadata; /* safetensors with one file: its __metadata__ as JSON; NULL: none */
+  uint64_t bytes;       /* size of all tensors as stored */
+  const char *metadata; /* the __metadata__ of a single safetensors file as JSON; NULL: none */
 } stow_model_info;
 #define STOW_MODEL_INFO_INIT                                                                       \
   { sizeof(stow_model_info), 0, NULL, 0, 0, NULL }
@@ -61,37 +61,37 @@ typedef struct stow_model_tensor {
   uint32_t dims;
   const char *name;
   const char *dtype;     /* "float32", "bfloat16"; "Q4_K", "F8_E4M3" where NumPy has no name */
-  const uint64_t *shape; /* slowest first */
+  const uint64_t *shape; /* slowest dimension first */
   uint64_t count, bytes;
-  uint32_t block_values; /* values that are stored together: 1, or 32 or 256 if quantized */
+  uint32_t block_values; /* values stored in one block: 1, or 32 or 256 if quantized */
   uint32_t block_bytes;
   uint32_t convertible; /* 1: stow_model_read can convert it to another type */
-  uint32_t file;        /* from 0 */
+  uint32_t file;        /* number of its file, from 0 */
   uint64_t offset;      /* in that file */
 } stow_model_tensor;
 #define STOW_MODEL_TENSOR_INIT                                                                     \
   { sizeof(stow_model_tensor), 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0 }
-/* Tensors come file by file, in the order of each header. STOW_ERR_NOT_FOUND: there are not that
- * many. */
+/* Returns one tensor. Tensors are ordered by file and by their order in its header.
+ * STOW_ERR_NOT_FOUND: there is no such tensor. */
 STOW_API stow_status stow_model_get_tensor(const stow_model *model, uint64_t index,
                                            stow_model_tensor *tensor);
 
 typedef struct stow_model_piece {
   uint32_t struct_bytes; /* sizeof(stow_model_piece) */
   uint32_t reserved;     /* 0 */
-  uint64_t first, count; /* values, in C order */
-  /* `runs` such pieces, each `step` values after the one before; 0 runs: one. */
+  uint64_t first, count; /* first value and number of values, in C order */
+  /* Reads `runs` such pieces, `step` values apart; 0 runs: one piece. */
   uint64_t runs, step;
   const char *dtype; /* convert to this type; NULL: the bytes as stored, whole blocks */
-  void *to;          /* holds all of them, one after another */
+  void *to;          /* holds all pieces, one after another */
 } stow_model_piece;
 #define STOW_MODEL_PIECE_INIT                                                                      \
   { sizeof(stow_model_piece), 0, 0, 0, 0, 0, NULL, NULL }
-/* Reads values of a tensor. STOW_ERR_INVALID: outside of the tensor, or not whole blocks;
- * STOW_ERR_UNSUPPORTED: the type cannot be converted. */
+/* Reads values of a tensor. STOW_ERR_INVALID: the piece reaches outside the tensor, or not whole
+ * blocks; STOW_ERR_UNSUPPORTED: the type cannot be converted. */
 STOW_API stow_status stow_model_read(stow_model *model, uint64_t index,
                                      const stow_model_piece *piece);
-/* STOW_ERR_IO if a file changed since it was opened. Call it after the last read. */
+/* Returns STOW_ERR_IO if a file changed since it was opened. Call it after the last read. */
 STOW_API stow_status stow_model_check(const stow_model *model);
 
 /* ---- writing ---- */
@@ -102,26 +102,26 @@ typedef struct stow_model_entry {
   uint32_t struct_bytes; /* sizeof(stow_model_entry) */
   uint32_t dims;         /* at most 16 */
   const char *name;
-  const char *dtype; /* a number type; or a type of safetensors: "F8_E4M3" */
+  const char *dtype; /* a number type, or a safetensors type: "F8_E4M3" */
   const uint64_t *shape;
 } stow_model_entry;
 #define STOW_MODEL_ENTRY_INIT                                                                      \
   { sizeof(stow_model_entry), 0, NULL, NULL, NULL }
 
-/* Begins a safetensors file. It takes its name when it is complete: until then it is PATH.partial.
- * `entries` points to `count` pointers. `metadata` is a JSON object of strings, or NULL. */
+/* Starts a safetensors file. Writes to PATH.partial; commit renames it. `entries` points to `count`
+ * pointers. `metadata` is a JSON object of strings, or NULL. */
 STOW_API stow_status stow_model_writer_open(stow_model_writer **writer, const char *path,
                                             const stow_model_entry *const *entries, uint64_t count,
                                             const char *metadata);
-/* Writes `count` values of entry `index`, from its value `first` on, converted from `dtype` (NULL:
- * they have the entry's type). */
+/* Writes `count` values of entry `index`, starting at value `first`, and converts them from `dtype`
+ * (NULL: they have the entry's type). */
 STOW_API stow_status stow_model_writer_put(stow_model_writer *writer, uint64_t index,
                                            uint64_t first, uint64_t count, const char *dtype,
                                            const void *from);
-/* Waits until the file is on the disk and gives it its name. STOW_ERR_STATE: values of an entry are
- * missing. Close the writer either way. */
+/* Waits until the file is on disk and renames it to its final name. STOW_ERR_STATE: values of an
+ * entry are missing. Close the writer in both cases. */
 STOW_API stow_status stow_model_writer_commit(stow_model_writer *writer);
-/* Without a commit, removes what was written. NULL is fine. */
+/* Closes a writer. Without a commit, removes the partial file. NULL is allowed. */
 STOW_API void stow_model_writer_close(stow_model_writer *writer);
 
 #ifdef __cplusplus

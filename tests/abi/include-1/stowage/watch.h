@@ -29,13 +29,15 @@ typedef struct stow_watch stow_watch;
 typedef struct stow_watch_host {
   uint32_t struct_bytes; /* sizeof(stow_watch_host), set by the caller */
   uint32_t reserved;
-  uint64_t total_bytes;    /* the most this process could ever hold: the machine's or its group's */
+  uint64_t total_bytes;    /* the most that this process could hold: the limit of the machine or the
+                            * cgroup */
   uint64_t usable_bytes;   /* what it can still allocate */
-  uint64_t held_bytes;     /* by this process, not to be dropped by the kernel: anonymous, shared */
-  uint64_t resident_bytes; /* by this process, files included */
-  uint64_t peak_resident_bytes; /* since the start, or since the last reset in the kernel */
-  uint64_t data_bytes;          /* what counts against RLIMIT_DATA: touched or not */
-  uint64_t group_kills;         /* processes of its group killed for lack of memory */
+  uint64_t held_bytes;     /* held by this process and not reclaimable: anonymous and shared
+                            * memory */
+  uint64_t resident_bytes; /* resident memory of this process, files included */
+  uint64_t peak_resident_bytes; /* peak since the start, or since the last reset in the kernel */
+  uint64_t data_bytes;          /* memory that counts against RLIMIT_DATA, touched or not */
+  uint64_t group_kills;         /* processes of the cgroup that were killed for lack of memory */
 } stow_watch_host;
 #define STOW_WATCH_HOST_INIT                                                                       \
   { sizeof(stow_watch_host), 0, 0, 0, 0, 0, 0, 0, 0 }
@@ -45,22 +47,23 @@ typedef struct stow_watch_device {
   uint32_t own_known;    /* 1: own_bytes is known */
   char uuid[48];         /* "GPU-…" */
   char name[64];
-  uint64_t total_bytes, used_bytes; /* by all processes */
-  uint64_t own_bytes;               /* by this process; not known inside most containers */
+  uint64_t total_bytes, used_bytes; /* held by all processes */
+  uint64_t own_bytes;               /* held by this process; unknown in most containers */
 } stow_watch_device;
 #define STOW_WATCH_DEVICE_INIT                                                                     \
   { sizeof(stow_watch_device), 0, "", "", 0, 0, 0 }
 
-/* Opens a watch. Without NVML there are no devices, which is not an error. */
+/* Opens a watch. Without NVML there are no devices; that is not an error. */
 STOW_API stow_status stow_watch_open(stow_watch **watch);
-/* NULL is fine. */
+/* Closes a watch; NULL is allowed. */
 STOW_API stow_status stow_watch_close(stow_watch *watch);
 
 STOW_API stow_status stow_watch_read_host(stow_watch *watch, stow_watch_host *host);
-/* Returns the number of devices of the machine; ignores CUDA_VISIBLE_DEVICES: match devices by
+/* Returns the number of devices of the machine. Ignores CUDA_VISIBLE_DEVICES, so match devices by
  * UUID. The first call loads NVML, which may load the CUDA driver; reading the host never does. */
 STOW_API int stow_watch_device_count(stow_watch *watch);
-/* STOW_ERR_NOT_FOUND: no such device; STOW_ERR_UNSUPPORTED: it does not report its memory. */
+/* Reads one device. STOW_ERR_NOT_FOUND: no such device; STOW_ERR_UNSUPPORTED: it does not report
+ * its memory. */
 STOW_API stow_status stow_watch_read_device(stow_watch *watch, int index,
                                             stow_watch_device *device);
 

@@ -1,4 +1,4 @@
-"""A child of fork fills memory; it waits at more than half of the limit until it has told what it holds."""
+"""A child of fork fills memory; it waits at more than half of the limit until it has reported what it holds."""
 import os
 import time
 

@@ -1,4 +1,4 @@
-"""Stands in for PyTorch: the few names that the shim's inside.py knows, which do what PyTorch's do."""
+"""Replaces PyTorch: the few names that the shim's inside.py uses, which behave like PyTorch's."""
 import os
 
 from . import _C, autograd, cuda, nn, optim

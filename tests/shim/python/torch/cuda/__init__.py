@@ -1,5 +1,5 @@
-"""Tensors are addresses here: each an allocation of the driver, or, where STANDIN_TORCH names the library, a block that it cuts
-from its segments."""
+"""Tensors are addresses here: each is an allocation of the driver or, if STANDIN_TORCH names the library, a block that it cuts from its
+segments."""
 import ctypes
 import os
 

@@ -19,7 +19,7 @@ def _record_memory_history(enabled, context, stacks, max_entries):
 
 
 def _segments(live):
-    """Without blocks each tensor is a segment. (address, bytes, blocks)"""
+    """Returns the segments as (address, bytes, blocks). Without blocks each tensor is a segment."""
     from . import library
 
     if not library:
@@ -29,7 +29,7 @@ def _segments(live):
 
 
 def _snapshot():
-    """A snapshot as PyTorch makes it, with what is live; its making is the history, if there is one."""
+    """Returns a snapshot like PyTorch's, with what is live and the history, if there is one."""
     from . import library, live, refused
 
     frame = [] if library else [{"name": "main", "filename": "train.py", "line": 7}]
