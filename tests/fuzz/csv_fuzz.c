@@ -21,12 +21,35 @@ typedef struct outcome {
   stow_status status;
 } outcome;
 
-static stow_status code(void *context, size_t column, const char *text, size_t length,
-                        uint64_t *to) {
+static uint64_t code(size_t column, const char *text, size_t length) {
+  return column + length + (length > 0 ? (uint64_t)(unsigned char)text[0] << 32 : 0);
+}
+
+static stow_status codes(void *context, size_t column, const char *const *texts,
+                         const uint32_t *lengths, size_t count, uint64_t *to) {
   (void)context;
-  *to = column + length;
-  if (length > 0) *to += (uint64_t)(unsigned char)text[0] << 32;
+  for (size_t i = 0; i < count; i++) to[i] = code(column, texts[i], lengths[i]);
   return STOW_OK;
+}
+
+static void store(csv_column *to, size_t row, const csv_field *f) {
+  if (f->kind == CSV_UNSIGNED)
+    csv_column_wide(to, row, f->value.u);
+  else if (f->kind == CSV_FLOAT)
+    csv_column_float(to, row, f->value.d);
+  else
+    csv_column_integer(to, row, f->kind == CSV_MISSING ? 0 : f->value.i);
+}
+
+static csv_word add_word(void *context, size_t column, size_t row, const char *text,
+                         size_t length) {
+  outcome *o = context;
+  static const csv plain = {.delimiter = ','};
+  csv_field f;
+  csv_classify(&plain, &f, o->columns[column].padded, text, length);
+  if (f.kind == CSV_TEXT) return CSV_WORD_TEXT;
+  store(&o->columns[column], row, &f);
+  return f.kind == CSV_MISSING ? CSV_WORD_MISSING : CSV_WORD_VALUE;
 }
 
 static stow_status add_row(void *context, csv *c) {
@@ -37,13 +60,9 @@ static stow_status add_row(void *context, csv *c) {
     csv_column *to = &o->columns[i];
     if (to->form == CSV_CODES || f->kind == CSV_TEXT) {
       to->form = CSV_CODES;
-      code(o, i, f->text, f->length, &to->values[o->b.rows]);
-    } else if (f->kind == CSV_UNSIGNED) {
-      csv_column_wide(to, o->b.rows, f->value.u);
-    } else if (f->kind == CSV_FLOAT) {
-      csv_column_float(to, o->b.rows, f->value.d);
+      to->values[o->b.rows] = code(i, f->text, f->length);
     } else {
-      csv_column_integer(to, o->b.rows, f->kind == CSV_MISSING ? 0 : f->value.i);
+      store(to, o->b.rows, f);
     }
   }
   return STOW_OK;
@@ -62,7 +81,8 @@ static void read_block(outcome *o, const uint8_t *data, size_t size, size_t colu
   o->b = (csv_block){.columns = o->columns,
                      .count = columns,
                      .rows_max = rows_max,
-                     .text = code,
+                     .texts = codes,
+                     .word = add_word,
                      .row = add_row,
                      .context = o};
   for (size_t i = 0; i < columns; i++)
