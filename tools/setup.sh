@@ -65,6 +65,7 @@ find_missing() {
     want python3-nbformat python_has nbformat
     want python3-ipykernel python_has ipykernel
     want python3-h5py python_has h5py
+    want python3-fsspec python_has fsspec
     want python3-mypy python_has mypy
     want openmpi-bin has mpirun
     case ${cc##*/} in clang*) need "$(clang_runtime)" sanitizer "$cc" address ;; esac

@@ -223,10 +223,9 @@ class LazyArray:
         import numpy
 
         if (type(index) is int or isinstance(index, numpy.integer)) and self._row_shape is not None:
-            rows = self.shape[0]
-            row = int(index)
-            if -rows <= row < rows:
-                return self._one_row(row % rows)
+            count, number = self.shape[0], int(index)
+            if -count <= number < count:
+                return self._one_row(number % count)
         if not isinstance(index, tuple):
             index = (index,)
         # Let NumPy interpret the index, on an array that takes no memory.

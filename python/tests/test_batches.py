@@ -581,7 +581,7 @@ class Torch(Case):
             self.skipTest("there is a card")
         with self.assertRaises(NotImplementedError) as caught:
             next(stowage.batches(self.x_path, 10, device="cuda"))
-        self.assertIn("needs a card", str(caught.exception))
+        self.assertIn("needs a GPU", str(caught.exception))
 
     def test_a_heap_without_a_card_is_refused(self):
         with stowage.heap("sim:64M") as heap, self.assertRaises(NotImplementedError) as caught:

@@ -22,6 +22,7 @@ MIRRORS = [
     ("_analysis", "TuneSetting", "stow_tune_setting", False),
     ("_files", "InspectOptions", "stow_inspect_options", False),
     ("_files", "ShrinkOptions", "stow_shrink_options", False),
+    ("_files", "TableOptions", "stow_table_options", False),
     ("_arrow", "Stream", "struct ArrowArrayStream", False),
     ("_arrow", "PlanOptions", "stow_arrow_plan_options", False),
     ("_arrow", "_Column", "stow_arrow_column", False),

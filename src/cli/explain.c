@@ -150,7 +150,7 @@ static int run(verb_call *call) {
     return verb_usage(call, "--json and --short: choose one");
   if (verb_flag(call, "last") && (call->operand_count > 0 || verb_value(call, "message") != NULL))
     return verb_usage(call,
-                      "--last stands alone: it is the last run, with all that is known of it");
+                      "--last cannot be combined with other inputs: it explains the last run");
   const char *text = call->operand_count > 0 ? call->operands[0] : verb_value(call, "message");
   if (!verb_flag(call, "last") && (text == NULL || strcmp(text, "-") == 0) &&
       isatty(STDIN_FILENO) == 1)

@@ -29,7 +29,7 @@ static _Atomic uint64_t low = UINT64_MAX, high; /* device memory lies in between
 
 /* Guarded by pages_lock: */
 static launch latest;
-static map names;        /* function to tag, and 1 */
+static map names;        /* function to tag */
 static map turns, times; /* kind of launch to how often it came, and its last time */
 static sampler samples;
 static uint64_t sampled[SAMPLES_MAX]; /* their kinds */

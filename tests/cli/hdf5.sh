@@ -113,7 +113,7 @@ assert facts["peak_memory_bytes"] < (16 + 16) << 20, facts["peak_memory_bytes"]
 with h5py.File("chunk.h5", "w") as f:  # chunks of 8 MiB: unpacked whole
     f.create_dataset("x", data=np.arange(1 << 21, dtype="f8").reshape(2048, 1024) % 251, chunks=(1024, 1024), compression="gzip")
 message = inspect("chunk.h5", "--memory", "16M", fails=True)
-suffices = re.search(r"chunks of 8.0 MiB .*--memory ([0-9]+)M", message)
+suffices = re.search(r"chunk of 8.0 MiB .*--memory ([0-9]+)M", message)
 assert suffices, message
 assert inspect("chunk.h5", "--memory", suffices[1] + "M")["arrays"][0]["max"] == 250
 assert inspect("chunk.h5", "--memory", f"{int(suffices[1]) - 1}M", fails=True)

@@ -202,6 +202,8 @@ TEST(what_is_not_known_may_touch_anything)
 {
   CHECK(READ(cuGraphLaunch, 0x9000, 0x40) && l.opaque && AT(l.stream) == 0x40 && !l.kernel);
   CHECK(AT(l.graph) == 0x9000);
+  CHECK(READ(cuMemcpyWithAttributesAsync, a, b, 64, 0, 0x40) && l.count == 2 && l.work == 64);
+  CHECK(AT(l.stream) == 0x40 && READ(cuMemcpy3DWithAttributesAsync, 0x10, 0, 0x40) && l.opaque);
   CHECK(READ(cuMemcpyBatchAsync, 0, 0, 0, 0, 0, 0, 0, 0, 0x40) && l.opaque);
   CHECK(AT(l.stream) == 0x40);
   CHECK(READ(cuLaunchGrid, 0x100, 1, 1) && l.opaque);
