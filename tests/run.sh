@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run BUILD [--guards] [--asan DIR] [--tsan DIR] [--gpu] [--long] [--shard I/N] [--only WORDS] [--times]: runs every test there
-# is, in two lanes beside each other where there are two cores, and counts the lines "ok …", "FAIL …" and "skip …" that they print. Ends with "N passed, N failed, N skipped"; each skip
+# is, one on each core (at most four), and counts the lines "ok …", "FAIL …" and "skip …" that they print. Ends with "N passed, N failed, N skipped"; each skip
 # says why. --long runs tests/long/*.sh instead; --only runs the tests whose name contains WORDS; --times prints the CPU seconds
 # of each program, the heaviest first, and their sum.
 set -uo pipefail
@@ -85,48 +85,72 @@ fuzzers() { # BUILD
   find "$1/tests/fuzz" -type f -perm -u+x -name '*_fuzz' 2> /dev/null | sort
 }
 
-# ---- the lanes of the suite ----
+# ---- the suite: a list of jobs, and as many workers as there are cores ----
 
-scripts_lane() {
-  local script
-  for script in tests/shim/*.sh tests/cli/*.sh tests/report/*.sh; do
-    [ -e "$script" ] && run_one "$(basename "$(dirname "$script")")/$(basename "$script" .sh)" 600 bash "$script"
-  done
-  [ -z "$guards" ] || for script in tests/guards/*.sh; do
-    [ -e "$script" ] && run_one "guard/$(basename "$script" .sh)" 600 bash "$script"
-  done
+jobs_list=()
+job() { jobs_list+=("$(printf '%q ' "$@")"); } # a function and its words
+
+asan_one() { # LABEL COMMAND…
+  local label=$1; shift
+  ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 run_one "asan/$label" 600 "$@"
 }
-
-fuzz_corpus() { # PREFIX PROGRAM
+asan_golden() { STOWAGE_BUILD=$PWD/$asan STOWAGE_COMMAND=$PWD/$asan/stowage asan_one cli/golden bash tests/cli/golden.sh; }
+asan_shim() { run_shim asan "$asan" detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1:handle_segv=0 "$1"; }
+tsan_one() { # LABEL COMMAND…
+  local label=$1; shift
+  TSAN_OPTIONS=allocator_may_return_null=1 run_one "tsan/$label" 600 "$@"
+}
+tsan_shim() {
+  run_shim tsan "$tsan" "allocator_may_return_null=1:report_thread_leaks=0:handle_segv=0:suppressions=$PWD/tests/shim/tsan.supp" "$1"
+}
+fuzz_one() { # FUNCTION PROGRAM
   local name
   name=$(basename "$2")
-  run_one "$1" 600 "$2" "tests/fuzz/corpus/${name%_fuzz}"
+  if [ "$1" = asan_one ]; then asan_one fuzz "$2" "tests/fuzz/corpus/${name%_fuzz}"; else run_one fuzz 600 "$2" "tests/fuzz/corpus/${name%_fuzz}"; fi
 }
 
-programs_lane() {
-  local program script source
-  for script in tests/python/*.sh; do
-    [ -e "$script" ] && run_one "python/$(basename "$script" .sh)" 1200 bash "$script"
-  done
-  for program in $(programs "$build"); do run_one "${program#"$build"/tests/}" 600 "$program"; done
-  for program in $(fuzzers "$build"); do fuzz_corpus fuzz "$program"; done
+# The longest jobs come first, so that the workers end together.
+list_jobs() {
+  local script program name
+  for script in tests/python/*.sh; do job run_one "python/$(basename "$script" .sh)" 1200 bash "$script"; done
   if [ -n "$asan" ]; then
-    export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
-    for program in $(programs "$asan"); do run_one "asan/${program#"$asan"/tests/}" 600 "$program"; done
-    for program in $(fuzzers "$asan"); do fuzz_corpus asan/fuzz "$program"; done
-    STOWAGE_BUILD=$PWD/$asan STOWAGE_COMMAND=$PWD/$asan/stowage run_one "asan/cli/golden" 600 bash tests/cli/golden.sh
-    run_shim asan "$asan" detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1:handle_segv=0 spill plain pages record
+    for name in pages spill plain record; do job asan_shim "$name"; done
+    job asan_golden
   fi
   if [ -n "$tsan" ]; then
-    # Where threads meet: tests whose file speaks of threads.
-    export TSAN_OPTIONS=allocator_may_return_null=1
+    for name in plain paths; do job tsan_shim "$name"; done
+    # Where threads meet: tests whose file speaks of threads, and of the device contract those whose name does.
     for program in $(programs "$tsan"); do
-      source=tests/${program#"$tsan"/tests/}.c
-      grep -q 'pthread_create' "$source" && run_one "tsan/${program#"$tsan"/tests/}" 600 "$program"
+      name=${program#"$tsan"/tests/}
+      case $name in
+        *contract_test) job tsan_one "$name" "$program" thread ;;
+        *) if grep -q 'pthread_create' "tests/$name.c"; then job tsan_one "$name" "$program"; fi ;;
+      esac
     done
-    run_shim tsan "$tsan" "allocator_may_return_null=1:report_thread_leaks=0:handle_segv=0:suppressions=$PWD/tests/shim/tsan.supp" plain paths
   fi
-  return 0
+  for script in tests/shim/*.sh tests/cli/*.sh tests/report/*.sh; do
+    job run_one "$(basename "$(dirname "$script")")/$(basename "$script" .sh)" 600 bash "$script"
+  done
+  if [ -n "$asan" ]; then
+    for program in $(programs "$asan"); do job asan_one "${program#"$asan"/tests/}" "$program"; done
+    for program in $(fuzzers "$asan"); do job fuzz_one asan_one "$program"; done
+  fi
+  if [ -n "$guards" ]; then
+    for script in tests/guards/*.sh; do job run_one "guard/$(basename "$script" .sh)" 600 bash "$script"; done
+  fi
+  for program in $(programs "$build"); do job run_one "${program#"$build"/tests/}" 600 "$program"; done
+  for program in $(fuzzers "$build"); do job fuzz_one run_one "$program"; done
+}
+
+# Takes jobs until there are none; what a job prints comes whole, when it has ended.
+worker() { # NUMBER
+  local next text
+  log=$log.$1 spent=$spent.$1
+  : > "$log"
+  while next=$(flock "$counter" bash -c 'read -r n < "$0"; echo $((n + 1)) > "$0"; echo "$n"' "$counter") && [ "$next" -lt ${#jobs_list[@]} ]; do
+    text=$(eval "${jobs_list[next]}")
+    [ -z "$text" ] || printf '%s\n' "$text"
+  done
 }
 
 if [ -n "$long" ]; then
@@ -143,19 +167,16 @@ elif [ -n "$gpu" ]; then
     i=$((i + 1))
   done
 else
-  # Two lanes; with one core, one after the other. What a lane prints comes whole, when it has ended.
+  list_jobs
+  counter=$log.next
+  echo 0 > "$counter"
   trap 'kill $(jobs -p) 2> /dev/null; rm -f "$log" "$log".* "$spent" "$spent".*' EXIT
-  if [ "$(nproc)" -gt 1 ]; then
-    (log=$log.lane spent=$spent.lane; : > "$log"; programs_lane > "$log.text" 2>&1) &
-    scripts_lane
-    wait $!
-    cat "$log.lane.text"
-    cat "$log.lane" >> "$log"
-    [ ! -e "$spent.lane" ] || cat "$spent.lane" >> "$spent"
-  else
-    scripts_lane
-    programs_lane
-  fi
+  workers=$(nproc)
+  for ((i = 1; i < workers && i < 4; i++)); do worker "$i" & done
+  (worker 0)
+  wait
+  cat "$log".[0-3] >> "$log"
+  cat "$spent".[0-3] >> "$spent" 2> /dev/null
 fi
 
 if [ -n "$times" ]; then

@@ -121,7 +121,10 @@ static int run(verb_call *call) {
   if (status == STOW_OK && shape != NULL) status = data_shape(shape, &o.raw);
   uint64_t vram = 0;
   if (status == STOW_OK) status = verb_size(call, "vram", &vram);
-  if (status == STOW_OK && verb_flag(call, "diff")) return compare(call, &b, &bar);
+  if (status == STOW_OK && verb_flag(call, "diff")) {
+    table_options_free(&t);
+    return compare(call, &b, &bar);
+  }
   if (status == STOW_OK) status = inspect_all(call, &o, &b, vram, &bar);
   progress_end(&bar);
   table_options_free(&t);

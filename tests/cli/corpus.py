@@ -24,7 +24,7 @@ TABLES = {}
 
 
 class Made:
-    """One table: its bytes by file, how the command and pandas are told to read it."""
+    """One table: its bytes by file, and the options with which the command and pandas read it."""
 
     def __init__(self, data, words=(), ending=".csv", text=(), kinds=None, frame=None, **read):
         self.files = data if isinstance(data, dict) else {"t" + ending: data}

@@ -99,7 +99,8 @@ def tables():
             file.write(",".join(f"{x:.4f}" for x in row) + f",{int(row[0] + row[1] > 0)}\n")
     with open("table.csv", "w") as file:
         file.write("a,b,city\n" + "".join(f"{i % 100},{i * 3},{'north' if i % 3 else 'south'}\n" for i in range(600)))
-    shutil.copy("table.csv", "file.csv")
+    for copy in "file.csv", "part-1.csv", "part-2.csv":
+        shutil.copy("table.csv", copy)
     with open("reviews.csv", "w") as file:
         file.write("review,uuid,city\n" + "".join(f"{'good ' * (i % 9)}number {i},{i:08x}-0000-4000-8000-{i * 7:012x},{'Oslo' if i % 2 else 'Lima'}\n" for i in range(1200)))
     with open("log.jsonl", "w") as file:
