@@ -7,7 +7,7 @@ done = []
 def work(turn):
     batch = numpy.full(400_000, turn, dtype=numpy.float64)
     done.append(batch)
-    for _ in range(2):  # no faster than a program that works
+    for _ in range(8):  # no faster than a program that works, on a loaded machine too
         numpy.tan(batch)
     return numpy.tan(batch).sum()
 
