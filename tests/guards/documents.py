@@ -241,8 +241,12 @@ def restore(kept):
 def check_commands():
     wrong, skipped, count = [], {}, 0
     has_torch = torch_version() >= (2,)
-    # The last run is one that held something.
-    subprocess.run([STOWAGE, "run", "--quiet", "--", "python", "train.py"], env=environment(), check=True, stdin=subprocess.DEVNULL)
+    def run_program():
+        """The last run is one that held something, and was recorded however loaded the machine is."""
+        subprocess.run([STOWAGE, "run", "--quiet", "--profile", "--", "python", "train.py"], env=environment(), check=True,
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    run_program()
     shutil.copytree(".", f"{FOLDER}/pristine", symlinks=True)
     kept = {name: os.stat(f"{FOLDER}/pristine/{name}").st_mtime_ns for name in os.listdir(".")}
     for command, place in all_commands().items():
@@ -250,6 +254,8 @@ def check_commands():
             skipped[command] = NOT_RUN[command]
             continue
         restore(kept)
+        if "--last" in command:
+            run_program()
         explained = "| stowage explain" in command  # the first command of the pipe fails
         done = subprocess.run(["bash", "-c", command if explained else "set -o pipefail; " + command],
                               env={**environment(), **({"TRAIN_FAILS": "1"} if explained else {})}, stdin=open("error.txt"), stdout=subprocess.PIPE,

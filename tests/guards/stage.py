@@ -141,8 +141,9 @@ def traces(root, stowage):
 
 def programs():
     with open("train.py", "w") as file:
-        file.write("""import os
+        file.write("""import os, time
 rows = bytearray(30 << 20)
+time.sleep(0.4)  # long enough to be sampled
 if os.environ.get("TRAIN_FAILS"):
     raise MemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 def make():
