@@ -91,9 +91,11 @@ void resident_add(token *t) {
   if (t->addr + t->class->bytes > r->high) r->high = t->addr + t->class->bytes;
   if (r->low < low) low = r->low;
   if (r->high > high) high = r->high;
-  /* Its contents are not reported, so all of it is one block. */
-  if (!t->reported && residency_block_add(r->engine, t->addr, t->class->bytes) != STOW_OK)
-    resident_remove(t);
+  if (t->reported) return;
+  /* Its contents are not reported, so all of it is one block. A buffer may continue in the next
+   * page, which no word names: it is not copied beside kernels. */
+  residency_hidden_write(r->engine, unit);
+  if (residency_block_add(r->engine, t->addr, t->class->bytes) != STOW_OK) resident_remove(t);
 }
 
 /* Gives a parked address its own page. Nothing is live there, so nothing is lost or waited for. */
