@@ -73,6 +73,7 @@ struct residency {
   uint32_t named_count;
   uint32_t parked_live; /* parked units that contain a live block */
   bool demand;          /* the last launch names a unit that is not in vram */
+  bool once;            /* it is a copy or fill */
   uint64_t jumps_seen;
   /* The plan. */
   residency_move *out, *in;

@@ -222,6 +222,7 @@ residency_plan_list residency_plan(residency *r) {
     uint32_t unit = r->named[i];
     const unit_state *u = &r->units[unit];
     if (u->place == PLACE_VRAM || (u->in_place && u->place == PLACE_HOST)) continue;
+    if (r->once && u->place == PLACE_HOST && !unit_is_empty(r, unit)) continue;
     if (u->place != PLACE_STAGED && u->place != PLACE_ARRIVING &&
         !make_free(&p, bytes_of(r, unit), 0, false))
       continue;

@@ -192,7 +192,7 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
   r->seq++;
   if (r->seq % 1024 == 0) forget_words(r);
   uint64_t words, key = resolve(r, l, &words);
-  bool missing = false, staged = false;
+  bool missing = false, staged = false, fresh = false;
   r->far_bytes = r->all_bytes = 0;
   for (uint32_t i = 0; i < r->named_count; i++) {
     unit_state *u = &r->units[r->named[i]];
@@ -201,8 +201,15 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
     r->all_bytes += bytes;
     if (u->place != PLACE_VRAM && !unit_is_empty(r, r->named[i])) r->far_bytes += bytes;
     staged |= u->place == PLACE_ARRIVING || u->place == PLACE_STAGED;
-    missing |= u->place != PLACE_VRAM && !u->in_place;
+    bool far = u->place != PLACE_VRAM && !u->in_place;
+    missing |= far;
+    fresh |= far && l->once && unit_is_empty(r, r->named[i]) &&
+             history_next_use(&r->history, r->named[i]) != HISTORY_NEVER;
   }
+  /* Copies and fills run over the bus as fast as an exchange would, so they need none, except for
+   * what they fill for a kernel. */
+  r->once = l->once;
+  if (l->once) missing = fresh;
   for (uint32_t i = 0; i < r->space.small_count; i++) touch(r, &r->units[r->space.small[i].unit]);
   if (r->space.small_lost) residency_opaque(r);
   uint64_t device_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r, r->id);

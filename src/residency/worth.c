@@ -191,7 +191,6 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   const history *h = &r->history;
   uint64_t near_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r, r->id);
   double far = 0, calls = 0;
-  /* Copies and fills run over the bus as fast as an exchange would, so they need none. */
   if (r->far_bytes > 0 && !l->once) {
     far = worth_far_ns(r, r->id, near_ns, r->far_bytes, r->all_bytes);
     calls = worth_calls_ns(r, r->far_bytes);
@@ -207,7 +206,6 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   if (r->seq % 64 == 0 && s->calls > 0) judge(r);
   /* Do not move for a launch that uses little of a large range: random rows of a table. */
   bool little = far < calls / 4 && r->far_bytes > r->capacity_bytes / 4;
-  if (l->once) missing = false;
   if (r->moving) return missing && !little && !unexplored(r, l, near_ns);
   /* If nothing moves for a round, redistribute once what stays on the host. */
   uint64_t reach = h->cursor == HISTORY_NEVER ? 0 : h->end - h->cursor;

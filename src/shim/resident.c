@@ -530,6 +530,25 @@ bool resident_begin(page_class *class) {
   return true;
 }
 
+uint64_t resident_host_bytes(uint64_t addr, uint64_t bytes) {
+  uint64_t found = 0;
+  lock_take(&pages_lock);
+  for (uint64_t at = addr; at < addr + bytes;) {
+    uint64_t end = (at / SHIM_GRANULE + 1) * SHIM_GRANULE;
+    for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) {
+      uint32_t unit = all[d].engine != NULL ? residency_find(all[d].engine, at) : UINT32_MAX;
+      if (unit == UINT32_MAX) continue;
+      const token *t = all[d].units[unit].token;
+      end = t->addr + t->class->bytes;
+      if (t->page->tier == TIER_HOST) found += (end < addr + bytes ? end : addr + bytes) - at;
+      break;
+    }
+    at = end;
+  }
+  lock_give(&pages_lock);
+  return found;
+}
+
 void resident_stream_destroyed(cu_stream stream) {
   lock_take(&pages_lock);
   streams_destroyed(stream);
