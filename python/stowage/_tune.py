@@ -263,10 +263,12 @@ class Meter:
         return str(self._torch.cuda.get_device_name())
 
     def available(self) -> int:
-        """Returns the bytes that PyTorch can reserve: free memory and its own cache."""
+        """Returns the bytes that PyTorch can reserve: free memory and its own cache, at most the fraction set for this process."""
         cuda = self._torch.cuda
-        free, _ = cuda.mem_get_info()
-        return int(free) + int(cuda.memory_reserved())
+        free, total = cuda.mem_get_info()
+        most = int(free) + int(cuda.memory_reserved())
+        fraction = getattr(cuda, "get_per_process_memory_fraction", None)  # PyTorch 2.8 and newer
+        return min(most, int(fraction() * total)) if fraction is not None else most
 
     def is_out(self, error: BaseException) -> bool:
         cuda = self._torch.cuda
