@@ -207,14 +207,15 @@ def _amp_type(torch: Any, amp: Any) -> Any:
 
 
 def _trainer(
-    torch: Any, device: str, recorder: Any, model_fn: Any, batch_fn: Any, optimizer: Any, loss: Any, amp: Any, accumulate: int
+    torch: Any, device: str, recorder: Any, model_fn: Any, batch_fn: Any, optimizer: Any, loss: Any, amp: Any, accumulate: int, evaluate: Any
 ) -> "Tuple[Callable[[int], None], str]":
     """Returns the function that runs step number i, and what kind of program it is."""
     model = model_fn()
     if isinstance(model, dict):
-        unknown = set(model) - {"model", "batch", "optimizer", "loss", "amp", "accumulate"}
+        unknown = set(model) - {"model", "batch", "optimizer", "loss", "amp", "accumulate", "evaluate"}
         if unknown or "model" not in model:
-            raise Invalid(f"estimate: model_fn returned a dict with {sorted(map(str, model))}; its keys are model, batch, optimizer, loss, amp, accumulate")
+            raise Invalid(f"estimate: model_fn returned a dict with {sorted(map(str, model))}; its keys are model, batch, optimizer, loss, amp, accumulate, evaluate")
+        evaluate = model.get("evaluate", evaluate)
         batch_fn, optimizer, loss = model.get("batch", batch_fn), model.get("optimizer", optimizer), model.get("loss", loss)
         amp, accumulate, model = model.get("amp", amp), model.get("accumulate", accumulate), model["model"]
     elif isinstance(model, tuple) and len(model) in (2, 3) and isinstance(model[0], torch.nn.Module):
@@ -222,6 +223,9 @@ def _trainer(
     if not isinstance(model, torch.nn.Module):
         if batch_fn is None and callable(model):
             import inspect
+
+            if evaluate is not None:
+                raise Invalid("estimate: evaluate needs a model and batch_fn; a function that runs one step evaluates by itself")
 
             step = model
             try:
@@ -245,14 +249,14 @@ def _trainer(
     def cast() -> Any:
         return contextlib.nullcontext() if kind is None else torch.autocast(torch.device(device).type, dtype=kind)
 
+    def infer(batch: Any) -> None:
+        with torch.no_grad(), cast():
+            _forward(torch, model, _moved(torch, batch, device))
+
     if optimizer is None:
         model.eval()
-
-        def infer(i: int) -> None:
-            with torch.no_grad(), cast():
-                _forward(torch, model, _moved(torch, batches(i), device))
-
-        return infer, "inference"
+        return (lambda i: infer(batches(i))), "inference"
+    evaluated = _batches(evaluate) if evaluate is not None else None
     model.train()
     made = optimizer if hasattr(optimizer, "step") and not isinstance(optimizer, type) else _optimizer(torch, optimizer, model)
     scaler = torch.cuda.amp.GradScaler() if kind is torch.float16 and not hasattr(torch, "amp") else None
@@ -275,6 +279,10 @@ def _trainer(
         else:
             made.step()
         made.zero_grad(set_to_none=True)
+        if evaluated is not None:
+            model.eval()
+            infer(evaluated(i))
+            model.train()
 
     return train, "training"
 
@@ -418,6 +426,7 @@ def estimate(
     amp: Any = None,
     steps: int = 2,
     accumulate: int = 1,
+    evaluate: Any = None,
     gpu: "Optional[str]" = None,
     vram: "str | int | None" = None,
     record: "Union[None, str, os.PathLike[str]]" = None,
@@ -428,9 +437,10 @@ def estimate(
     `model_fn()` makes the model, `batch_fn()` or `batch_fn(i)` the input of step i. With `optimizer` ("adamw", "sgd", "adamw8bit", a
     class, or a function of the parameters) the steps train: forward, backward, optimizer; `loss(output, batch)` gives the loss if the
     output has none. Without it they are inference. `amp` is "bf16" or "fp16" (with a GradScaler). `accumulate` is the number of batches
-    in each step. `model_fn()` may also return (model, batch_fn) or (model, batch_fn, optimizer), or a dict with model, batch, optimizer,
-    loss, amp and accumulate. For any other program let it make everything and return a function that runs one step. `gpu` is a name ("T4", "A100-80G", "RTX 4090"), `vram` its memory ("16G"). `settings` are those of
-    PYTORCH_ALLOC_CONF. `record` keeps the trace as a .stow file.
+    in each step. `evaluate`, like `batch_fn`, makes the input of an evaluation after each training step. `model_fn()` may also return
+    (model, batch_fn) or (model, batch_fn, optimizer), or a dict with model, batch, optimizer, loss, amp, accumulate and evaluate. For any
+    other program let it make everything and return a function that runs one step. `gpu` is a name ("T4", "A100-80G", "RTX 4090"),
+    `vram` its memory ("16G"). `settings` are those of PYTORCH_ALLOC_CONF. `record` keeps the trace as a .stow file.
 
     The functions run on tensors that have a shape and no memory, so they must make their tensors themselves: what they return
     may be as large as it likes. A model that reads values of its tensors to decide what to do next cannot be estimated.
@@ -453,7 +463,7 @@ def estimate(
     maker = _copy_of(torch, model_fn) if isinstance(model_fn, torch.nn.Module) else model_fn
     try:
         with _faked(torch, target, notes) as (recorder, device):
-            run, mode = _trainer(torch, device, recorder, maker, batch_fn, optimizer, loss, amp, accumulate)
+            run, mode = _trainer(torch, device, recorder, maker, batch_fn, optimizer, loss, amp, accumulate, evaluate)
             for i in range(steps):
                 recorder.mark(f"step {i + 1}", True)
                 run(i)
