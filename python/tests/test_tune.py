@@ -321,9 +321,10 @@ class Estimated(unittest.TestCase):
         if "checkpoint" in kinds and kinds["checkpoint"]["fits"]:
             self.assertEqual(plan.choice["kind"], "checkpoint")
             self.assert_fewest_blocks(plan, make, inputs)
-        # The inputs and outputs of 8 blocks, which the host holds instead: 16384 rows of 512 + 2 x 2048 numbers each.
-        self.assertGreater(kinds["offload"]["saves_bytes"], 0.7 * 8 * 16384 * (512 + 2 * 2048) * 4)
-        self.assertTrue(kinds["offload"]["exact"])
+        if hasattr(torch.Tensor, "untyped_storage"):  # PyTorch 2: fake tensors can be saved on the host
+            # The inputs and outputs of 8 blocks, which the host holds instead: 16384 rows of 512 + 2 x 2048 numbers each.
+            self.assertGreater(kinds["offload"]["saves_bytes"], 0.7 * 8 * 16384 * (512 + 2 * 2048) * 4)
+            self.assertTrue(kinds["offload"]["exact"])
         # Times come from the same simulated step: the residency simulator for the spill, the operators for the others.
         timed = [one for one in plan.options if one["exact"]]
         self.assertTrue(all(one["times"] is not None for one in timed), timed)
@@ -360,12 +361,14 @@ class Estimated(unittest.TestCase):
         def long(n):
             return torch.randn(n * 2048, 256)
 
-        named = {"optimizer": "sgd", "vram": "1G", "target_batch": 512}
-        alone, both = stowage.tune(blocks, inputs, **named), stowage.tune(blocks, inputs, evaluate=long, **named)
-        self.assertLess(both.largest_batch, alone.largest_batch // 2)
-        found = stowage.estimate(blocks, lambda: inputs(both.largest_batch), optimizer="sgd", vram="1G", evaluate=lambda: long(both.largest_batch))
-        self.assertLessEqual(found.data["needs_bytes"], both.data["limit_bytes"])
-        self.assertEqual(found.data["needs_bytes"], dict((one["batch"], one["needs_bytes"]) for one in both.data["tried"])[both.largest_batch])
+        def needs(n, **named):
+            return stowage.estimate(lambda: blocks(2), lambda: inputs(n), optimizer="sgd", vram="1G", **named).data["needs_bytes"]
+
+        named = {"optimizer": "sgd", "vram": "1G", "batch": 32, "target_batch": 64}
+        plan = stowage.tune(lambda: blocks(2), inputs, evaluate=long, **named)
+        self.assertLess(plan.largest_batch, 64)
+        self.assertLessEqual(needs(64), plan.data["limit_bytes"])  # without the evaluation, the whole batch fits
+        self.assertLessEqual(needs(plan.largest_batch, evaluate=lambda: long(plan.largest_batch)), plan.data["limit_bytes"])
         with self.assertRaises(Invalid):
             stowage.tune(blocks, inputs, evaluate=3, **named)
 
