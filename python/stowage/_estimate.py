@@ -17,7 +17,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 from . import _analysis, _gpus, _show
 from ._fake_autocast import Casts
 from ._fake_cuda import fake_cuda
-from ._fake_record import BEGIN, END, LAUNCH, Recorder, Refused, dispatch_mode, function_mode, replaced_functions
+from ._fake_distributed import replaced_for_one_process
+from ._fake_record import BEGIN, END, HIDDEN, LAUNCH, Recorder, Refused, dispatch_mode, function_mode, replaced_functions
 from ._fake_record import FREE as FREED
 from ._kernel_times import HOST_NS
 from ._library import Invalid, NotFound, Unsupported, need, shown
@@ -26,6 +27,10 @@ from ._program import PROGRAM_VERSION
 from ._trace import ALLOC, FREE, Trace
 
 _HOLDERS_SHOWN = 12
+
+_MEASURE = "Measure the program instead: stowage run --record run.stow -- python your_script.py"
+#: What PyTorch says when C++ code reads a fake tensor's memory (TensorImpl.h, StorageImpl.cpp) or its device.
+_NO_MEMORY = ("its data is not allocated yet", "Cannot access data pointer", "Cannot access storage of", "FakeTensor", HIDDEN)
 
 
 class Estimate:
@@ -309,6 +314,35 @@ def _batches(batch_fn: Any) -> "Callable[[int], Any]":
 
 
 @contextlib.contextmanager
+def _quiet() -> "Iterator[None]":
+    """Silences a warning of PyTorch about the estimate's own tensors (copy.deepcopy of a model triggers it)."""
+    import warnings
+
+    before = list(warnings.filters)
+    warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
+    added = [one for one in warnings.filters if one not in before]
+    try:
+        yield
+    finally:
+        for one in added:
+            with contextlib.suppress(ValueError):
+                warnings.filters.remove(one)  # type: ignore[attr-defined]
+
+
+def _without_memory(error: Exception) -> "Optional[Unsupported]":
+    """Returns the answer for a function that reads the memory of a tensor, in C++ or a library of its own; None for another error."""
+    import traceback
+
+    if not any(text in str(error) for text in _NO_MEMORY):
+        return None
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [one for one in frames if f"{os.sep}torch{os.sep}" not in one.filename and os.path.dirname(one.filename) != os.path.dirname(__file__)]
+    what = frames[-1].name if frames else "a function"
+    where = f" at {ours[-1].filename}:{ours[-1].lineno}" if ours else ""
+    return Unsupported(f"estimate: {what}{where} reads the memory of a tensor, and an estimate has only shapes. {_MEASURE}")
+
+
+@contextlib.contextmanager
 def _faked(torch: Any, gpu: _gpus.Gpu, notes: "Dict[str, str]") -> "Iterator[Tuple[Any, str]]":
     """The fake GPU and the modes that record it; yields the recorder and the device's name."""
     import inspect
@@ -321,8 +355,9 @@ def _faked(torch: Any, gpu: _gpus.Gpu, notes: "Dict[str, str]") -> "Iterator[Tup
     recorder = Recorder(torch, gpu, "cuda", __name__)
     casts = Casts(torch)
     mode = FakeTensorMode(**named)  # imports parts of PyTorch that must not see the replaced functions
-    replaced = [*replaced_functions(recorder), (torch, "clear_autocast_cache", casts.clear)]
+    replaced = [*replaced_functions(recorder), (torch, "clear_autocast_cache", casts.clear), *replaced_for_one_process(torch, notes)]
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_quiet())
         stack.enter_context(fake_cuda(torch, gpu, notes, replaced))
         stack.enter_context(casts.registered())
         stack.enter_context(mode)
@@ -472,9 +507,13 @@ def estimate(
     except Refused as refused:
         where = f" at {refused.line}" if refused.line else ""
         raise Unsupported(
-            f"estimate: {refused.operator}{where} needs the values of its input, and an estimate has only shapes. Measure the program "
-            "instead: stowage run --record run.stow -- python your_script.py"
+            f"estimate: {refused.operator}{where} needs the values of its input, and an estimate has only shapes. {_MEASURE}"
         ) from None
+    except Exception as error:
+        unsupported = _without_memory(error)
+        if unsupported is None:
+            raise
+        raise unsupported from error
     if recorder.assumed:
         lines = sorted(recorder.assumed, key=recorder.assumed.get, reverse=True)  # type: ignore[arg-type]
         lines = [one for one in lines if one]
