@@ -66,17 +66,20 @@ uint64_t host_tier_budget(cu_device ordinal) {
   return reported == LEDGER_PATH_NONE ? 0 : limit;
 }
 
-/* For cuBLAS, cuDNN and the like. A small limit is not made smaller. */
+/* For cuBLAS, cuDNN and the like, and for pages that are too small to move: the vectors of a model
+ * that generates one token at a time are in them, and every kernel reads them many times. A small
+ * limit is not made smaller. */
 #define RESERVE_BYTES ((uint64_t)128 << 20)
+#define RESERVE_SMALL ((uint64_t)32 << 20)
 #define RESERVE_FROM  ((uint64_t)1 << 30)
 
-uint64_t host_tier_reserve(unsigned device) {
+uint64_t host_tier_reserve(unsigned device, bool moves) {
   const ledger *l = account_ledger();
   if (l->header == NULL || ledger_spill_limit(l) == 0) return 0;
   uint64_t limit = ledger_limit(l, device);
   if (limit == LEDGER_UNLIMITED || limit < RESERVE_FROM) return 0;
   uint64_t plain = ledger_own(l, device, LEDGER_PLAIN);
-  return plain < RESERVE_BYTES ? RESERVE_BYTES - plain : 0;
+  return (plain < RESERVE_BYTES ? RESERVE_BYTES - plain : 0) + (moves ? RESERVE_SMALL : 0);
 }
 
 bool host_tier_has(uint64_t bytes) {

@@ -17,8 +17,9 @@ uint64_t host_tier_budget(cu_device ordinal);
 stow_host_backing host_tier_path(cu_device ordinal);
 
 /* Returns the part of the limit that pages leave to other requests while spilling is on: to
- * libraries that request once and give up. 0: none. */
-uint64_t host_tier_reserve(unsigned device);
+ * libraries that request once and give up. `moves`: pages that can move leave room for those that
+ * cannot, too. 0: none. */
+uint64_t host_tier_reserve(unsigned device, bool moves);
 
 /* Returns whether the host keeps enough memory for itself if `bytes` are taken. Checked each time,
  * because others use it too. */

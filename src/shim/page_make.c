@@ -9,7 +9,7 @@
  * only the limit itself is exact. */
 static bool leaves_reserve(unsigned device, uint64_t bytes) {
   const ledger *l = account_ledger();
-  uint64_t reserve = host_tier_reserve(device);
+  uint64_t reserve = host_tier_reserve(device, bytes >= PAGE_MOVES_LEAST);
   ledger_totals totals;
   if (reserve == 0) return true;
   ledger_sum(l, device, &totals);

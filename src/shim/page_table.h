@@ -30,6 +30,10 @@
 
 enum { TIER_VRAM = 0, TIER_HOST = 1, TIER_COUNT };
 
+/* Smaller pages are not moved as launches need them: a page call would take longer than the copy.
+ */
+#define PAGE_MOVES_LEAST ((uint64_t)8 << 20)
+
 typedef struct page_class page_class;
 typedef struct token token;
 

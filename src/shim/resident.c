@@ -21,9 +21,7 @@
 #include "shim/resident_parts.h"
 #include "shim/streams.h"
 
-/* Pages that are worth moving: a page call of a smaller one takes longer than its copy. */
-#define UNIT_LEAST ((uint64_t)8 << 20)
-#define UNIT_MOST  ((uint64_t)256 << 20)
+#define UNIT_MOST ((uint64_t)256 << 20)
 /* How long the device may take to become idle: with the gate open, and once it is closed. It was
  * idle just before that, so work that takes longer waits for something that is held back. In the
  * first case it may wait for the launching thread itself; then nothing is moved for a while. */
@@ -511,7 +509,7 @@ bool resident_begin(page_class *class) {
   if (class->device >= LEDGER_DEVICES_MAX) return false;
   resident *r = &all[class->device];
   if (r->engine != NULL) return r->class == class;
-  if (failed[class->device] || class->bytes < UNIT_LEAST || class->bytes > UNIT_MOST ||
+  if (failed[class->device] || class->bytes < PAGE_MOVES_LEAST || class->bytes > UNIT_MOST ||
       !gate_here() || capture_on() || !launch_known())
     return false;
   if (!gate_used()) { /* it may give its work another way */
