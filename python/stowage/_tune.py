@@ -11,8 +11,7 @@ import json
 import os
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
-from . import _gpus, _show
-from ._command import run_json
+from . import _analysis, _gpus, _show
 from ._enable import enable
 from ._estimate import estimate
 from ._library import Invalid, NotFound, OutOfMemory, StowageError, Unreadable
@@ -361,9 +360,8 @@ def checkpoint_blocks(model: Any) -> int:
 
 def _spill_ns(trace: str, total_bytes: int) -> "Optional[int]":
     """Returns the time of a step of an estimated program that spills, from the residency simulator; None if it has no answer."""
-    with contextlib.suppress(StowageError, KeyError, ValueError):
-        found = run_json(["replay", trace, "--vram", str(total_bytes), "--spill", "auto"])
-        return int(found["step_ns"])
+    with contextlib.suppress(StowageError):
+        return int(_analysis.spill(trace, total_bytes).step_ns)
     return None
 
 
