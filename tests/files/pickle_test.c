@@ -257,7 +257,7 @@ static buffer gzip_of(const void *bytes, size_t count, size_t times) {
   z_stream z = {0};
   buffer out = BUFFER_INIT;
   unsigned char made[1 << 16];
-  CHECK(deflateInit2(&z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  CHECK(deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
   for (size_t i = 0; i <= times; i++) {
     z.next_in = (Bytef *)(uintptr_t)bytes;
     z.avail_in = i < times ? (uInt)count : 0;

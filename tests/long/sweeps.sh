@@ -28,4 +28,5 @@ sweep viewer bash tests/report/viewer.sh
 sweep host bash tests/shim/host.sh
 sweep seeds bash tests/shim/seeds.sh
 sweep pages bash tests/shim/pages.sh
+sweep activations bash tests/shim/activations.sh
 exit $failed

@@ -9,7 +9,13 @@ import sys
 import threading
 import types
 
-import torch
+try:
+    import torch
+
+    torch._C._autograd._saved_tensors_hooks_is_enabled
+except (ImportError, AttributeError):
+    print(f"skip activations_torch: {sys.executable} has no PyTorch with saved-tensor hooks")
+    sys.exit(0)
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
