@@ -1,7 +1,7 @@
 """Runs the programs of test_py (numpy.bash), each in a fork of this process, so that NumPy is imported once and not by every test.
 
-forks.py PRELUDE. Each line on standard input is a folder, a program and a log, separated by tabs. The program runs in the folder, its
-output goes to the log, and its exit code is the answer on standard output.
+forks.py PRELUDE. Each line on standard input is a folder, a program, a log and the output of `env -0`, separated by tabs. The program
+runs in the folder with that environment, its output goes to the log, and its exit code is the answer on standard output.
 """
 
 import atexit
@@ -26,7 +26,12 @@ def run(program):
     return 1
 
 
-def child(folder, program, log):
+def child(folder, program, log, environment):
+    with open(environment, "rb") as file:
+        variables = dict(one.split(b"=", 1) for one in file.read().split(b"\0") if b"=" in one)
+    for name in set(os.environb) - set(variables):
+        del os.environb[name]
+    os.environb.update(variables)
     os.chdir(folder)
     to = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -23,7 +23,8 @@ test_py() {
   fi
   { echo "from data_common import *"; printf '%s\n' "$prelude"; cat; } > "$folder/test.py"
   local code=
-  printf '%s\t%s\t%s\n' "$(mktemp -d -p "$folder")" "$folder/test.py" "$folder/check.log" >&"${forks[1]}"
+  PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$source_dir/tests/cli:$folder" env -0 > "$folder/environment" # the script may have exported more since the first
+  printf '%s\t%s\t%s\t%s\n' "$(mktemp -d -p "$folder")" "$folder/test.py" "$folder/check.log" "$folder/environment" >&"${forks[1]}"
   read -r code <&"${forks[0]}"
   if [ "$code" = 0 ]; then ok "$1"; else cat "$folder/check.log"; fail "$1${code:+: code $code}"; fi
 }
