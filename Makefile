@@ -49,7 +49,8 @@ test:
 	$(call build,release)
 	$(call build,asan)
 	$(call build,tsan)
-	@tests/run.sh build/release --guards --asan build/asan --tsan build/tsan
+	@tools/wheel.sh build/wheel-dist > build/wheel.log 2>&1 || rm -rf build/wheel-dist # tests/python/package.sh says why
+	@STOWAGE_TEST_WHEEL=$(CURDIR)/build/wheel-dist tests/run.sh build/release --guards --asan build/asan --tsan build/tsan
 
 # What does not fit into the time of `make test`: every tests/long/*.sh, counted in the same way.
 test-long:

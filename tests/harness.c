@@ -120,6 +120,10 @@ bool harness_long(void) {
   return set != NULL && set[0] != '\0';
 }
 
+uint64_t harness_rounds(uint64_t all, uint64_t part) {
+  return SLOW == 1 || harness_long() ? all : part;
+}
+
 const char *harness_data(const char *name) {
   static char path[1024];
   snprintf(path, sizeof path, "%s/%s", STOW_TEST_DATA, name);

@@ -41,6 +41,10 @@ const char *harness_folder(void);
 /* Returns true under `make test-long` (STOWAGE_TEST_LONG is set): sweeps run in full. Otherwise
  * they run a part, with the same seed. */
 bool harness_long(void);
+/* Returns how many rounds of a sweep to run: `all`, or `part` in a sanitizer build under
+ * `make test`, where a round takes up to ten times as long. The release build runs all of them, and
+ * `make test-long` runs all in every build (tests/long/sanitizers.sh). */
+uint64_t harness_rounds(uint64_t all, uint64_t part);
 /* Returns the path of a file under tests/samples. Valid until the test ends. */
 const char *harness_data(const char *name);
 /* Returns the folder of the shared recordings if it is beside this checkout, otherwise NULL. */

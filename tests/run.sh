@@ -94,7 +94,7 @@ asan_one() { # LABEL COMMAND…
   local label=$1; shift
   ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 run_one "asan/$label" 600 "$@"
 }
-asan_golden() { STOWAGE_BUILD=$PWD/$asan STOWAGE_COMMAND=$PWD/$asan/stowage asan_one cli/golden bash tests/cli/golden.sh; }
+asan_golden() { GOLDEN_SESSIONS_ONLY=1 STOWAGE_BUILD=$PWD/$asan STOWAGE_COMMAND=$PWD/$asan/stowage asan_one cli/golden bash tests/cli/golden.sh; }
 asan_shim() { run_shim asan "$asan" detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1:handle_segv=0 "$1"; }
 tsan_one() { # LABEL COMMAND…
   local label=$1; shift

@@ -58,6 +58,20 @@ class ReplayResult(Growing):
     ]
 
 
+class SpillResult(Growing):
+    _fields_ = [
+        ("fits", c_uint32),
+        ("capacity_bytes", c_uint64),
+        ("peak_live_bytes", c_uint64),
+        ("excess_bytes", c_uint64),
+        ("bare_ns", c_uint64),
+        ("step_ns", c_uint64),
+        ("floor_ns", c_uint64),
+        ("in_bytes", c_uint64),
+        ("out_bytes", c_uint64),
+    ]
+
+
 class TuneOptions(Growing):
     _fields_ = [
         ("reserved", c_uint32),
@@ -114,6 +128,7 @@ declare(
         "stow_replay_open": (c_int, [POINTER(c_void_p), c_void_p, POINTER(ReplayOptions)]),
         "stow_replay_close": (None, [c_void_p]),
         "stow_replay_policy": (c_char_p, [c_uint32]),
+        "stow_replay_spill": (c_int, [c_void_p, c_uint64, POINTER(SpillResult)]),
         "stow_replay_run": (c_int, [c_void_p, c_char_p, c_uint32, POINTER(ReplayResult)]),
         "stow_report_open": (c_int, [POINTER(c_void_p), c_void_p, c_void_p]),
         "stow_report_close": (None, [c_void_p]),
@@ -210,6 +225,14 @@ def replay(path: str, names: "List[str]", flags: int, options: ReplayOptions) ->
         finally:
             lib().stow_replay_close(made)
     return results
+
+
+def spill(path: str, device_bytes: int) -> SpillResult:
+    """The simulated step of a recorded program on a device of that size, which spills to host memory."""
+    result = SpillResult()
+    with opened(path) as recording:
+        call("stow_replay_spill", recording, device_bytes, byref(result))
+    return result
 
 
 def _as_json(result: ReplayResult) -> "Dict[str, Any]":

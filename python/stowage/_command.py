@@ -1,8 +1,8 @@
 """The `stowage` command that comes with the package.
 
-pip installs `main()` as `stowage`; it executes the compiled command. `run()` starts that command for two things that must happen outside
-this process (`info`, which loads the driver, and the environment of a run) and for the simulated times of `tune`. For everything else the
-package calls the libraries.
+pip installs `main()` as `stowage`; it executes the compiled command. `run()` starts that command for `info()` and for the environment of
+a run (`enable()`, `limit()`, `restart()`). Both must load the CUDA driver in another process: loaded here, `enable()` would be too late, and
+a forked child could not use CUDA. For everything else the package calls the libraries.
 """
 
 from __future__ import annotations

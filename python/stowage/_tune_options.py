@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import _gpus
-from ._command import run_json
+from . import _analysis, _gpus
 from ._estimate import estimate
 from ._library import StowageError
 from ._library import format_size as size
@@ -194,9 +193,8 @@ def _offloaded(tried: _Tried, plain: int) -> None:
 
 def _spill_ns(trace: str, total_bytes: int) -> "Optional[int]":
     """Returns the time of a step of an estimated program that spills, from the residency simulator; None if it has no answer."""
-    with contextlib.suppress(StowageError, KeyError, ValueError):
-        found = run_json(["replay", trace, "--vram", str(total_bytes), "--spill", "auto"])
-        return int(found["step_ns"])
+    with contextlib.suppress(StowageError):
+        return int(_analysis.spill(trace, total_bytes).step_ns)
     return None
 
 

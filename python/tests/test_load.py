@@ -259,7 +259,7 @@ class Accuracy(unittest.TestCase):
         """examples/accuracy.py with a fifth of its samples: what docs/models.md states holds."""
         example = Path(__file__).resolve().parents[2] / "examples" / "accuracy.py"
         more = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **_library()}
-        _, out, _ = python(f"import runpy; runpy.run_path({str(example)!r})['main'](24000)", **more)
+        _, out, _ = python(f"import runpy; runpy.run_path({str(example)!r})['main'](24000)", timeout=240, **more)
         share = {line[:11].strip(): float(line.split()[-1].rstrip("%")) for line in out.splitlines()}
         self.assertGreater(share["float32"], 90)
         for name, lost in (("q8_0", 0.2), ("q4_0", 1), ("pruned 50%", 2)):

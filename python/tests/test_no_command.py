@@ -77,6 +77,11 @@ print(os.path.getsize("page.html") > 10000)
         )
         self.assertEqual(said.split(), ["2", "True", "True", "True"])
 
+    def test_the_simulated_spill_of_tune(self):
+        recording = str(DATA / "touches" / "gan.stow")
+        said = alone(f"from stowage import _tune_options as t\nprint(t._spill_ns({recording!r}, 9 << 30) > t._spill_ns({recording!r}, 40 << 30) > 0)")
+        self.assertEqual(said.strip(), "True")
+
     def test_replay(self):
         said = alone(
             f"""

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 import stowage
-from stowage import _estimate, _tune
+from stowage import _analysis, _estimate, _tune
 from stowage._command import run_json
 from stowage._library import Invalid, NotFound, OutOfMemory, Unreadable
 from support import needs
@@ -390,14 +390,19 @@ class Estimated(unittest.TestCase):
         import torch
 
         with tempfile.TemporaryDirectory() as folder:
-            answers = []
+            answers, simulated = [], []
             for name in ("a.stow", "b.stow"):
                 path = os.path.join(folder, name)
                 found = stowage.estimate(lambda: blocks(4, 512), lambda: torch.randn(8192, 512), optimizer="sgd", vram="16G", record=path)
-                answers.append(run_json(["replay", path, "--vram", str(found.peak_live // 2 + (808 << 20)), "--spill", "auto"]))
+                vram = found.peak_live // 2 + (808 << 20)
+                answers.append(run_json(["replay", path, "--vram", str(vram), "--spill", "auto"]))
+                simulated.append(_analysis.spill(path, vram))
             self.assertEqual(answers[0], answers[1])
             self.assertEqual(answers[0]["bare_ns"], found.data["simulated_step_ns"])
             self.assertGreater(answers[0]["step_ns"], answers[0]["bare_ns"])
+            for one in simulated:  # the library, which tune() calls, and the command agree
+                for name in ("step_ns", "bare_ns", "floor_ns", "capacity_bytes", "excess_bytes", "in_bytes", "out_bytes"):
+                    self.assertEqual(getattr(one, name), answers[0][name], name)
 
     def test_checkpointed_blocks_give_the_same_gradients(self):
         import torch

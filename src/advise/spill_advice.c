@@ -1,8 +1,6 @@
 /* Spill advice: arithmetic over the figures of the ledger. See spill_advice.h. */
 #include "advise/spill_advice.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <stowage/size.h>
@@ -10,19 +8,6 @@
 /* What an 8-bit optimizer saves compared with 32-bit state: it uses one byte instead of four, and a
  * scale for each block of 256 values. */
 #define SAVED_BY_8BIT(bytes) ((bytes) / 4 * 3 - (bytes) / 256)
-
-typedef struct text {
-  char *out;
-  size_t size, length;
-} text;
-
-__attribute__((format(printf, 2, 3))) static void say(text *t, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  int length = vsnprintf(t->out + t->length, t->size - t->length, format, arguments);
-  va_end(arguments);
-  if (length > 0) t->length += (size_t)length < t->size - t->length ? (size_t)length : 0;
-}
 
 /* Returns the device that spilled most. */
 static unsigned fullest(const ledger *l) {
@@ -34,23 +19,21 @@ static unsigned fullest(const ledger *l) {
   return found;
 }
 
-static void say_moved(text *t, const ledger *l) {
+static void write_moved(buffer *out, const ledger *l) {
   char size[STOW_SIZE_TEXT_MAX];
   uint64_t steps = atomic_load(&l->header->steps[0]) + atomic_load(&l->header->steps[1]);
   uint64_t moved =
       atomic_load(&l->header->moved_out_bytes) + atomic_load(&l->header->moved_home_bytes);
   if (steps > 0 && moved / steps > 0)
-    say(t, ", %s are moved in each step", stow_size_format(size, moved / steps));
+    buffer_printf(out, ", %s are moved in each step", stow_size_format(size, moved / steps));
 }
 
 static bool is_adam(const char *name) {
   return strstr(name, "Adam") != NULL && strstr(name, "8bit") == NULL;
 }
 
-void spill_advice(char *out, size_t size, const ledger *l) {
+void spill_advice(buffer *out, const ledger *l) {
   char a[STOW_SIZE_TEXT_MAX], b[STOW_SIZE_TEXT_MAX];
-  text t = {.out = out, .size = size};
-  out[0] = '\0';
   if (l->header == NULL) return;
   unsigned device = fullest(l);
   uint64_t excess = atomic_load(&l->header->peak_spilled_bytes[device]);
@@ -62,22 +45,22 @@ void spill_advice(char *out, size_t size, const ledger *l) {
   memcpy(name, l->header->optimizer, sizeof name);
   name[sizeof name - 1] = '\0';
   if (excess == 0) return;
-  say(&t, "%s did not fit in vram", stow_size_format(a, excess));
-  say_moved(&t, l);
+  buffer_printf(out, "%s did not fit in vram", stow_size_format(a, excess));
+  write_moved(out, l);
   uint64_t known = weights + gradients + state, rest = peak > known ? peak - known : 0;
   if (state > 0 && is_adam(name) && state >= rest) {
     uint64_t saved = SAVED_BY_8BIT(state);
-    say(&t, "; the state of %s is %s: an 8-bit Adam (bitsandbytes) saves %s%s", name,
-        stow_size_format(a, state), stow_size_format(b, saved),
-        saved >= excess ? ", which avoids it" : " of it");
+    buffer_printf(out, "; the state of %s is %s: an 8-bit Adam (bitsandbytes) saves %s%s", name,
+                  stow_size_format(a, state), stow_size_format(b, saved),
+                  saved >= excess ? ", which avoids it" : " of it");
   } else if (known > 0 && rest > excess)
-    say(&t,
+    buffer_printf(
+        out,
         "; %s are activations and other tensors of a step: a batch of %u%% of this one, or "
-        "gradient "
-        "checkpointing, avoids it",
+        "gradient checkpointing, avoids it",
         stow_size_format(a, rest), (unsigned)((rest - excess) * 100 / rest));
   else if (known > 0)
-    say(&t, "; weights %s, with gradients and optimizer state %s", stow_size_format(a, weights),
-        stow_size_format(b, known));
-  say(&t, "; %s more vram would avoid it", stow_size_format(a, excess));
+    buffer_printf(out, "; weights %s, with gradients and optimizer state %s",
+                  stow_size_format(a, weights), stow_size_format(b, known));
+  buffer_printf(out, "; %s more vram would avoid it", stow_size_format(a, excess));
 }

@@ -3,12 +3,11 @@
 #ifndef ADVISE_SPILL_ADVICE_H
 #define ADVISE_SPILL_ADVICE_H
 
-#include <stddef.h>
-
+#include "base/buffer.h"
 #include "run/ledger.h"
 
-/* Writes two sentences such as "2.0 GiB do not fit: ...; 2.0 GiB more vram would avoid it"; "" if
- * the run spilled nothing. */
-void spill_advice(char *out, size_t size, const ledger *l);
+/* Appends a line such as "2.0 GiB did not fit in vram, ...; 2.0 GiB more vram would avoid it".
+ * Appends nothing if the run spilled nothing. */
+void spill_advice(buffer *out, const ledger *l);
 
 #endif

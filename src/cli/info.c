@@ -189,12 +189,13 @@ static bool read_run(ledger *l) {
 }
 
 static void print_run(void) {
-  char text[512];
+  buffer text = BUFFER_INIT;
   ledger l = {.header = NULL};
   if (!read_run(&l)) return;
-  spill_advice(text, sizeof text, &l);
+  spill_advice(&text, &l);
   ledger_close(&l);
-  if (text[0] != '\0') output_printf("\nthis run: %s\n", output_name(text));
+  if (text.length > 0) output_printf("\nthis run: %s\n", output_name(text.data));
+  buffer_free(&text);
 }
 
 static stow_status print_text(const info *all) {
@@ -297,7 +298,7 @@ static double step_ms(const ledger *l) {
 }
 
 static void json_run(json *j) {
-  char text[512];
+  buffer text = BUFFER_INIT;
   ledger l = {.header = NULL};
   uint64_t spilled = 0;
   json_key(j, "run");
@@ -305,7 +306,7 @@ static void json_run(json *j) {
     json_null(j);
     return;
   }
-  spill_advice(text, sizeof text, &l);
+  spill_advice(&text, &l);
   for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++)
     spilled += atomic_load(&l.header->peak_spilled_bytes[d]);
   json_begin_object(j);
@@ -314,8 +315,9 @@ static void json_run(json *j) {
   json_key(j, "moved_in_bytes"), json_u64(j, atomic_load(&l.header->moved_home_bytes));
   json_key(j, "waited_ms"), json_double(j, (double)atomic_load(&l.header->moving_ns) / 1e6);
   json_key(j, "step_ms"), json_double(j, step_ms(&l));
-  json_key(j, "spill_advice"), json_text(j, text[0] != '\0' ? text : NULL);
+  json_key(j, "spill_advice"), json_text(j, text.data);
   json_end_object(j);
+  buffer_free(&text);
   ledger_close(&l);
 }
 

@@ -72,9 +72,10 @@ static void steps_line(const ledger *l) {
 }
 
 static void advice_line(const ledger *l) {
-  char text[512];
-  spill_advice(text, sizeof text, l);
-  if (text[0] != '\0') output_error("stowage run: %s\n", output_name(text));
+  buffer text = BUFFER_INIT;
+  spill_advice(&text, l);
+  if (text.length > 0) output_error("stowage run: %s\n", output_name(text.data));
+  buffer_free(&text);
 }
 
 /* Explains that the driver's own memory alone exceeds the limit. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/library.h"
 #include "base/variables.h"
 #include "cli/top.h"
 
@@ -42,49 +43,40 @@ typedef struct curses {
 
 static curses c;
 
-/* Looks up every function. Returns the name of one that is missing, or NULL. */
-static const char *find_functions(void) {
-  const struct {
-    const char *name;
-    void *to;
-  } all[] = {{"newterm", &c.newterm},       {"endwin", &c.endwin},
-             {"delscreen", &c.delscreen},   {"cbreak", &c.cbreak},
-             {"noecho", &c.noecho},         {"keypad", &c.keypad},
-             {"wtimeout", &c.wtimeout},     {"wgetch", &c.wgetch},
-             {"wmove", &c.wmove},           {"waddnstr", &c.waddnstr},
-             {"wattrset", &c.wattrset},     {"werase", &c.werase},
-             {"wrefresh", &c.wrefresh},     {"getmaxx", &c.getmaxx},
-             {"getmaxy", &c.getmaxy},       {"curs_set", &c.curs_set},
-             {"has_colors", &c.has_colors}, {"start_color", &c.start_color},
-             {"init_pair", &c.init_pair},   {"use_default_colors", &c.use_default_colors}};
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-    void *found = dlsym(c.library, all[i].name);
-    if (found == NULL) return all[i].name;
-    memcpy(all[i].to, &found, sizeof found); /* from an object pointer to a function pointer */
-  }
-  return NULL;
+/* Finds every function. Returns false, and names one that is missing in `reason`. */
+static bool find_functions(char reason[LIBRARY_REASON_BYTES]) {
+  const library_symbol all[] = {
+      {"newterm", &c.newterm},       {"endwin", &c.endwin},
+      {"delscreen", &c.delscreen},   {"cbreak", &c.cbreak},
+      {"noecho", &c.noecho},         {"keypad", &c.keypad},
+      {"wtimeout", &c.wtimeout},     {"wgetch", &c.wgetch},
+      {"wmove", &c.wmove},           {"waddnstr", &c.waddnstr},
+      {"wattrset", &c.wattrset},     {"werase", &c.werase},
+      {"wrefresh", &c.wrefresh},     {"getmaxx", &c.getmaxx},
+      {"getmaxy", &c.getmaxy},       {"curs_set", &c.curs_set},
+      {"has_colors", &c.has_colors}, {"start_color", &c.start_color},
+      {"init_pair", &c.init_pair},   {"use_default_colors", &c.use_default_colors}};
+  return library_find_all(c.library, all, sizeof all / sizeof all[0], reason);
 }
 
 bool top_screen_open(char why[200]) {
-  const char *named = secure_getenv(ENV_LIBNCURSES);
-  const char *const names[] = {named != NULL ? named : "libncursesw.so.6",
-                               named != NULL ? NULL : "libncurses.so.6", NULL};
-  c = (curses){0};
-  for (int i = 0; names[i] != NULL && c.library == NULL; i++)
-    c.library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+  static const char *const names[] = {"libncursesw.so.6", "libncurses.so.6", NULL};
+  char reason[LIBRARY_REASON_BYTES];
+  c = (curses){.library = library_open(ENV_LIBNCURSES, names, false, reason)};
   if (c.library == NULL) {
     snprintf(why, 200, "ncurses is not installed (package libncursesw6): no keys, Ctrl-C ends");
     return false;
   }
-  const char *missing = find_functions();
+  bool found = find_functions(reason);
   setenv("ESCDELAY", "25", 0); /* react to Escape at once; ncurses would wait a second */
-  c.screen = missing == NULL ? c.newterm(NULL, stdout, stdin) : NULL;
-  void **window = c.screen != NULL ? dlsym(c.library, "stdscr") : NULL;
+  c.screen = found ? c.newterm(NULL, stdout, stdin) : NULL;
+  void **window = NULL;
+  if (c.screen != NULL) library_find(c.library, "stdscr", &window);
   if (window == NULL || *window == NULL) {
-    snprintf(why, 200,
-             missing != NULL ? "this ncurses has no %s: no keys, Ctrl-C ends"
-                             : "ncurses does not know this terminal: no keys, Ctrl-C ends",
-             missing);
+    if (found)
+      snprintf(why, 200, "ncurses does not know this terminal: no keys, Ctrl-C ends");
+    else
+      snprintf(why, 200, "ncurses cannot be used (%.140s): no keys, Ctrl-C ends", reason);
     dlclose(c.library);
     c.library = NULL;
     return false;

@@ -1,13 +1,14 @@
-/* Team: MPI through dlopen. The two families have different handles: Open MPI's are addresses of
- * its own objects, MPICH's (and Intel's, Cray's, MVAPICH's) are fixed integers. Everything is sent
- * as bytes, so one communicator and one type suffice. */
+/* Team: MPI, loaded at run time. The two families have different handles: Open MPI's are addresses
+ * of its own objects, MPICH's (and Intel's, Cray's, MVAPICH's) are fixed integers. Everything is
+ * sent as bytes, so one communicator and one type suffice. */
 #include "data/team.h"
 
-#include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/library.h"
 
 #define SHARE_BYTES ((size_t)1 << 30) /* MPI counts in int */
 #define FEW_RANKS   4096
@@ -41,33 +42,28 @@ static unsigned launched(const char **by) {
   return 1;
 }
 
-static bool find(void *library, const char *name, void *to) {
-  void *symbol = dlsym(library, name);
-  memcpy(to, &symbol, sizeof symbol);
-  return symbol != NULL;
-}
-
 static bool load(bool open_mpi) {
   static const char *const open_names[] = {"libmpi.so.40", "libmpi.so.20", "libmpi.so.12",
-                                           "libmpi.so"};
+                                           "libmpi.so", NULL};
   static const char *const mpich_names[] = {"libmpich.so.12", "libmpi.so.12", "libmpich.so",
-                                            "libmpi.so"};
-  void *library = NULL;
+                                            "libmpi.so", NULL};
+  const library_symbol symbols[] = {
+      {"MPI_Init", &mpi.init},        {"MPI_Finalize", &mpi.finalize},
+      {"MPI_Allgather", &mpi.gather}, {"MPI_Initialized", &mpi.initialized},
+      {"MPI_Bcast", &mpi.share},      {"MPI_Comm_rank", &mpi.rank},
+      {"MPI_Comm_size", &mpi.size},
+  };
+  char reason[LIBRARY_REASON_BYTES];
   /* Global: MPI loads plugins that look for its symbols. */
-  for (size_t i = 0; i < 4 && library == NULL; i++)
-    library = dlopen(open_mpi ? open_names[i] : mpich_names[i], RTLD_NOW | RTLD_GLOBAL);
+  void *library = library_open(NULL, open_mpi ? open_names : mpich_names, true, reason);
   if (library == NULL) return false;
-  bool fine =
-      find(library, "MPI_Init", &mpi.init) && find(library, "MPI_Finalize", &mpi.finalize) &&
-      find(library, "MPI_Initialized", &mpi.initialized) &&
-      find(library, "MPI_Allgather", &mpi.gather) && find(library, "MPI_Bcast", &mpi.share) &&
-      find(library, "MPI_Comm_rank", &mpi.rank) && find(library, "MPI_Comm_size", &mpi.size);
+  bool fine = library_find_all(library, symbols, sizeof symbols / sizeof symbols[0], reason);
   memcpy(&mpi.gather_mpich, &mpi.gather, sizeof mpi.gather);
   memcpy(&mpi.share_mpich, &mpi.share, sizeof mpi.share);
   memcpy(&mpi.rank_mpich, &mpi.rank, sizeof mpi.rank);
   memcpy(&mpi.size_mpich, &mpi.size, sizeof mpi.size);
-  if (find(library, "ompi_mpi_comm_world", &mpi.world))
-    fine = fine && find(library, "ompi_mpi_byte", &mpi.byte);
+  if (library_find(library, "ompi_mpi_comm_world", &mpi.world))
+    fine = fine && library_find(library, "ompi_mpi_byte", &mpi.byte);
   return fine;
 }
 

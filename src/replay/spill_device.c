@@ -414,8 +414,8 @@ static stow_status run_all(device_model *c, spill_result *out, const spill_optio
   uint64_t taken = o->context_bytes + SPILL_RESERVE_BYTES;
   if (o->vram_bytes <= taken + 4 * c->unit_bytes)
     return stow_fail(STOW_ERR_INVALID,
-                     "--vram: %llu MiB leaves no memory beside the context and the reserve of %llu "
-                     "MiB; give a larger size",
+                     "a device of %llu MiB leaves no memory for pages: the CUDA context and the "
+                     "reserve take %llu MiB; give a larger size",
                      (unsigned long long)(o->vram_bytes >> 20), (unsigned long long)(taken >> 20));
   out->capacity_bytes = o->vram_bytes - taken;
   uint64_t need = c->p->peak_live_bytes + o->context_bytes;

@@ -11,7 +11,6 @@ import importlib
 import sys
 
 COMPACT_STEP = 2  # of those whose pages are moved
-SIZES_STEP = 2  # after which an optimizer has its state
 GRADIENTS = 16  # of how many parameters a backward pass is heard through: each time may cost a wait for the device
 
 
@@ -62,18 +61,16 @@ class Trim:
 
     @quiet
     def note_sizes(self, optimizer):
-        """Once the state exists. What several optimizers share is counted once for each."""
-        turns = self.sizes.get(id(optimizer), 0)
-        if not isinstance(turns, int):
-            return
-        self.sizes[id(optimizer)] = turns + 1
-        if turns + 1 < SIZES_STEP:
+        """Reports the bytes of the weights, gradients and state of each optimizer, after its first step: the state exists then.
+
+        Memory that several optimizers share is counted once for each."""
+        if id(optimizer) in self.sizes:
             return
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         state = [t for s in optimizer.state.values() if isinstance(s, dict) for t in s.values()]
         self.sizes[id(optimizer)] = (type(optimizer).__name__, on_devices(parameters),
                                      on_devices(p.grad for p in parameters), on_devices(state))
-        known = [s for s in self.sizes.values() if isinstance(s, tuple)]
+        known = self.sizes.values()
         shim_sizes(max(known, key=lambda s: s[3])[0], *(sum(s[i] for s in known) for i in (1, 2, 3)))
 
     def step_ended(self, optimizer, *_):

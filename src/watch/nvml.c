@@ -9,6 +9,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/library.h"
 #include "base/variables.h"
 #include "device/nvml_types.h"
 
@@ -41,29 +42,29 @@ struct nvml {
   bool names_fit; /* its pids match our /proc */
 };
 
-static void find_function(void *member, void *library, const char *name, const char *older) {
-  void *pointer = dlsym(library, name);
-  if (pointer == NULL && older != NULL) pointer = dlsym(library, older);
-  memcpy(member, &pointer, sizeof pointer);
-}
-
 static void find_functions(nvml *n) {
-  void *l = n->library;
-  find_function(&n->start, l, "nvmlInit_v2", "nvmlInit");
-  find_function(&n->stop, l, "nvmlShutdown", NULL);
-  find_function(&n->error_string, l, "nvmlErrorString", NULL);
-  find_function(&n->driver_version, l, "nvmlSystemGetDriverVersion", NULL);
-  find_function(&n->library_version, l, "nvmlSystemGetNVMLVersion", NULL);
-  find_function(&n->count, l, "nvmlDeviceGetCount_v2", NULL);
-  find_function(&n->device, l, "nvmlDeviceGetHandleByIndex_v2", NULL);
-  find_function(&n->uuid, l, "nvmlDeviceGetUUID", NULL);
-  find_function(&n->name, l, "nvmlDeviceGetName", NULL);
-  find_function(&n->memory, l, "nvmlDeviceGetMemoryInfo", NULL);
-  find_function(&n->memory2, l, "nvmlDeviceGetMemoryInfo_v2", NULL);
-  find_function(&n->bus, l, "nvmlDeviceGetPcieThroughput", NULL);
-  find_function(&n->processes1, l, "nvmlDeviceGetComputeRunningProcesses", NULL);
-  find_function(&n->processes2, l, "nvmlDeviceGetComputeRunningProcesses_v3",
-                "nvmlDeviceGetComputeRunningProcesses_v2");
+  const library_symbol symbols[] = {
+      {"nvmlInit_v2", &n->start},
+      {"nvmlShutdown", &n->stop},
+      {"nvmlErrorString", &n->error_string},
+      {"nvmlSystemGetDriverVersion", &n->driver_version},
+      {"nvmlSystemGetNVMLVersion", &n->library_version},
+      {"nvmlDeviceGetCount_v2", &n->count},
+      {"nvmlDeviceGetHandleByIndex_v2", &n->device},
+      {"nvmlDeviceGetUUID", &n->uuid},
+      {"nvmlDeviceGetName", &n->name},
+      {"nvmlDeviceGetMemoryInfo", &n->memory},
+      {"nvmlDeviceGetMemoryInfo_v2", &n->memory2},
+      {"nvmlDeviceGetPcieThroughput", &n->bus},
+      {"nvmlDeviceGetComputeRunningProcesses", &n->processes1},
+      {"nvmlDeviceGetComputeRunningProcesses_v3", &n->processes2},
+  };
+  /* Old drivers lack some of them; start() refuses a library without the necessary ones. */
+  for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++)
+    library_find(n->library, symbols[i].name, symbols[i].to);
+  if (n->start == NULL) library_find(n->library, "nvmlInit", &n->start);
+  if (n->processes2 == NULL)
+    library_find(n->library, "nvmlDeviceGetComputeRunningProcesses_v2", &n->processes2);
 }
 
 __attribute__((format(printf, 4, 5))) static stow_status fail(const nvml *n, stow_status status,
@@ -105,18 +106,18 @@ static stow_status start(nvml *n) {
 
 stow_status nvml_open(nvml **out) {
   *out = NULL;
-  const char *path = secure_getenv(ENV_LIBNVML);
-  if (path == NULL || path[0] == '\0') path = NVML_LIBRARY;
+  static const char *const names[] = {NVML_LIBRARY, NULL};
+  char reason[LIBRARY_REASON_BYTES];
   nvml *n = calloc(1, sizeof *n);
   if (n == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to open NVML");
-  n->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  n->library = library_open(ENV_LIBNVML, names, false, reason);
   if (n->library == NULL) {
     free(n);
     return stow_fail(
         STOW_ERR_NOT_FOUND,
         "NVML was not found (%s); it comes with NVIDIA's driver, and in a container with "
         "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
-        dlerror());
+        reason);
   }
   find_functions(n);
   stow_status status = start(n);

@@ -418,7 +418,7 @@ TEST(hostile_texts_are_only_read)
                                       "9",
                                       "Of the allocated memory "};
   uint64_t seed = 6;
-  for (int round_number = 0; round_number < 20000; round_number++) {
+  for (uint64_t number = 0; number < harness_rounds(20000, 4000); number++) {
     char *text = malloc(4096);
     size_t length = 0;
     for (int i = (int)(harness_random(&seed) % 24); i > 0; i--) {

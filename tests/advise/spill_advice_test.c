@@ -23,7 +23,10 @@ static void advise(uint64_t vram, uint64_t spilled, uint64_t weights, uint64_t g
   atomic_store(&l.header->moved_home_bytes, 20 * GIB);
   atomic_store(&l.header->steps[1], 10);
   snprintf(l.header->optimizer, sizeof l.header->optimizer, "%s", optimizer);
-  spill_advice(text, sizeof text, &l);
+  buffer out = BUFFER_INIT;
+  spill_advice(&out, &l);
+  snprintf(text, sizeof text, "%s", out.data != NULL ? out.data : "");
+  buffer_free(&out);
   ledger_close(&l);
 }
 

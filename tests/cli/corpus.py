@@ -17,6 +17,8 @@ import zipfile
 import numpy as np
 import pandas as pd
 
+from npz_texts import texts
+
 rng = np.random.default_rng(5)
 ROWS = 400
 WORDS = "red green blue black white grey orange purple".split()
@@ -536,19 +538,6 @@ def need(fact, *why):
         raise Differs(" ".join(str(word)[:160] for word in why))
 
 
-def texts_of(npz, name):
-    base = name
-    if f"{name}.codes" in npz.files:
-        base = f"{name}.words"
-    data = npz[f"{base}.bytes"]
-    if data.ndim == 2:
-        found = [row.tobytes().decode() for row in data]
-    else:
-        ends = npz[f"{base}.offsets"]
-        found = [data[a:b].tobytes().decode() for a, b in zip(ends, ends[1:])]
-    return [found[code] for code in npz[f"{name}.codes"]] if base != name else found
-
-
 def read_pandas(made, raw):
     """pandas' frame; `raw`: every field as text, none missing."""
     options = dict(made.read)
@@ -581,7 +570,7 @@ def compare_column(made, name, npz, member, fact, frame, raw):
         return compare_times(name, npz[member], list(raw))
     if fact["dtype"] == "text":
         words = [text for text in raw if text not in made.read.get("na_values", [])]
-        found = [text for text in texts_of(npz, member) if text or "na_values" not in made.read]
+        found = [text for text in texts(npz, member) if text or "na_values" not in made.read]
         need(found == [w for w in words if w or "na_values" not in made.read], name, "texts differ", found[:3], words[:3])
         # pandas sees numbers only where it lost something, or where a number type for all does not exist.
         if column.dtype.kind in "iufb" and name not in made.text:

@@ -6,6 +6,8 @@ import subprocess
 import numpy as np
 import scipy.sparse as sp
 
+from npz_texts import is_text, texts  # noqa: F401  for the programs
+
 rng = np.random.default_rng(1)
 in_full = bool(os.environ.get("STOWAGE_TEST_LONG"))  # `make test-long`; otherwise sweeps run a slice with the same seed
 
@@ -79,24 +81,3 @@ def same(a, b):
         return np.array_equal(a, b)
     back = b.astype(a.dtype)
     return np.array_equal(a, back, equal_nan=a.dtype.kind == "f") and (a.dtype.kind != "f" or np.array_equal(np.signbit(a), np.signbit(back)))
-
-
-def _written_out(t, name):
-    data = t[name + ".bytes"]
-    if name + ".offsets" not in t.files:
-        return [row.tobytes().decode() for row in data]
-    ends, data = t[name + ".offsets"], data.tobytes()
-    assert ends[0] == 0 and ends[-1] == len(data), name
-    return [data[a:b].decode() for a, b in zip(ends, ends[1:])]
-
-
-def texts(t, name):
-    """Returns a text column of an npz that shrink wrote, as a list of str."""
-    if name + ".codes" not in t.files:
-        return _written_out(t, name)
-    words = _written_out(t, name + ".words")
-    return [words[code] for code in t[name + ".codes"]]
-
-
-def is_text(t, name):
-    return name + ".bytes" in t.files or name + ".codes" in t.files

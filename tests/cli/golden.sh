@@ -52,6 +52,8 @@ for file in "$source_dir"/tests/golden/*.txt; do
   fi
 done
 
+# A sanitizer's build runs the sessions above: those of the documentation are the same verbs, and the release build runs them.
+[ -z "${GOLDEN_SESSIONS_ONLY:-}" ] || [ -n "${STOWAGE_TEST_LONG:-}" ] || finish
 for file in "$source_dir"/README.md "$source_dir"/docs/*.md; do
   [ "${file##*/}" != tutorial.md ] || continue # tutorial.sh runs it, with the files that it has one write
   name=$(basename "$file" .md)

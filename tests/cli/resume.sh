@@ -85,17 +85,18 @@ resumes() { # POINTS EXT WORDS…: killed at checkpoint 1, 2, … until it ends 
   echo "$kills kills"
   [ "$kills" -ge 2 ]
 }
-# Another number of ranks or threads changes nothing, so a job may also be resumed with others. `make test-long` kills at all six
-# places; `make test` at three of them, and at the other three for every second job.
-number=0
+# Another number of ranks or threads changes nothing, so a job may also be resumed with others. `make test-long` kills each job at all
+# six places, alone and with three threads; `make test` kills each at two of them, and every second one with three threads.
+number=0 sets=("1 20" "2 9" "1 4" "2 33")
 for job in "${jobs[@]}"; do
   read -ra words <<< "$job"
-  points="1 4 20"
-  if [ $((number % 2)) = 1 ]; then points="2 9 33"; fi
+  points=${sets[number % 4]}
   if [ -n "${STOWAGE_TEST_LONG:-}" ]; then points="1 2 4 9 20 33"; fi
   number=$((number + 1))
   check "resumed_after_kills_it_is_the_same: $job" resumes "$points" "${words[@]}"
-  check "and_with_three_threads: $job" resumes "3 11" "${words[@]}" --threads 3
+  if [ -n "${STOWAGE_TEST_LONG:-}" ] || [ $((number % 2)) = 0 ]; then
+    check "and_with_three_threads: $job" resumes "3 11" "${words[@]}" --threads 3
+  fi
 done
 
 goes_on() { # the second run does not read again what the first had done
@@ -169,12 +170,16 @@ import numpy as np
 np.save("slow.npy", np.arange(12_000_000) % 77 + 0.0)  # long enough to be interrupted after its first checkpoint
 stowage, environment = sys.argv[1], dict(os.environ, STOWAGE_CHECKPOINT_MS="0", STOWAGE_CHECKPOINT_ITEMS="500")
 words = [stowage, "shrink", "slow.npy", "-o", "interrupted.npy"]
-job = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-end = time.monotonic() + 20
-while not os.path.exists("interrupted.npy.resume") and job.poll() is None and time.monotonic() < end:
-    pass
-job.send_signal(signal.SIGINT)
-said = job.communicate()[1]
+for _ in range(10):  # on a busy machine the job may end before this process runs again
+    job = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    end = time.monotonic() + 20
+    while not os.path.exists("interrupted.npy.resume") and job.poll() is None and time.monotonic() < end:
+        pass
+    job.send_signal(signal.SIGINT)
+    said = job.communicate()[1]
+    if job.returncode != 0:
+        break
+    os.remove("interrupted.npy")
 assert job.returncode == -signal.SIGINT and "--resume" in said and "last checkpoint" in said, (job.returncode, said)
 subprocess.run(words + ["--resume"], check=True, stdout=subprocess.DEVNULL)
 subprocess.run([stowage, "shrink", "slow.npy", "-o", "straight.npy"], check=True, stdout=subprocess.DEVNULL)

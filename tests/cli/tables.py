@@ -7,6 +7,8 @@ import tempfile
 
 import numpy as np
 
+from npz_texts import texts
+
 
 def stowage(*words, code=0):
     done = subprocess.run([os.environ["STOWAGE"], *words], capture_output=True, text=True, timeout=100)
@@ -23,20 +25,6 @@ def write(name, text):
 def columns(name, *words):
     facts = json.loads(stowage("inspect", "--json", name, *words))
     return {column["name"]: column for column in facts["columns"]}
-
-
-def texts(npz, name):
-    """The texts of a column, by docs/formats.md alone."""
-    base = name
-    if f"{name}.codes" in npz.files:
-        base = f"{name}.words"
-    data = npz[f"{base}.bytes"]
-    if data.ndim == 2:
-        found = [row.tobytes().decode() for row in data]
-    else:
-        ends = npz[f"{base}.offsets"]
-        found = [data[a:b].tobytes().decode() for a, b in zip(ends, ends[1:])]
-    return [found[code] for code in npz[f"{name}.codes"]] if base != name else found
 
 
 def shrink(name, *words):

@@ -23,7 +23,7 @@ TEST(every_row_comes_once_over_ranks_readers_sizes_and_shuffles)
   int arrangements = 0;
   for (size_t c = 0; c < 5; c++) {
     const char *path = write_rows("rows.npy", counts[c], 25, DTYPE_I64);
-    for (size_t s = 0; s < 5; s++)
+    for (size_t s = 0; s < 5; s += harness_rounds(1, 2))
       for (uint32_t world = 1; world <= 3; world++)
         for (uint32_t readers = 1; readers <= 3; readers += 2)
           for (int way = 0; way < 4; way++) {
@@ -259,7 +259,8 @@ TEST(every_read_that_fails_once_is_reported_and_then_retried)
   static uint8_t seen[ROWS];
   int reported = 0;
   for (int way = 0; way < 4; way++)
-    for (int fail_at = 0, reads = 1 << 20; fail_at < reads; fail_at += 1 + fail_at / 8) {
+    for (int fail_at = 0, reads = 1 << 20; fail_at < reads;
+         fail_at += 1 + fail_at / (int)harness_rounds(8, 2)) {
       flaky broken = {.bytes = file.data, .length = file.length, .fail_at = fail_at};
       pthread_mutex_init(&broken.guard, NULL);
       stow_array_options f = file_of("flaky");

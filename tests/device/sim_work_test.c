@@ -239,7 +239,7 @@ TEST(a_stream_that_takes_the_place_of_a_destroyed_one_is_not_it)
   CHECK_STATUS(use(&t, fresh, 0, 4096, WRITE), STOW_ERR_VIOLATION);
   CHECK_OK(device_stream_destroy(t.d, fresh));
   /* Any number of streams can be created as long as the host waits from time to time. */
-  for (int i = 0; i < 20000; i++) {
+  for (uint64_t i = 0; i < harness_rounds(20000, 4000); i++) {
     CHECK_OK(device_stream_create(t.d, &fresh));
     CHECK_OK(use(&t, fresh, PAGE, 4096, WRITE));
     CHECK_OK(device_stream_sync(t.d, fresh));
@@ -361,7 +361,8 @@ TEST(a_long_run_keeps_no_long_history)
 {
   bench t = bench_make("sim:64M,paper");
   uint64_t random = 7, before = 0;
-  for (int i = 0; i < 90000; i++) {
+  const uint64_t uses = harness_rounds(90000, 20000);
+  for (uint64_t i = 0; i < uses; i++) {
     uint64_t at = harness_random(&random) % (2 * PAGE - 8192);
     uint64_t bytes = 1 + harness_random(&random) % 8192;
     if (harness_random(&random) % 2 == 0) { /* passed to the other stream and back, in order */
@@ -373,7 +374,7 @@ TEST(a_long_run_keeps_no_long_history)
     } else {
       CHECK_OK(use(&t, t.one, at, bytes, (int)(harness_random(&random) % 2)));
     }
-    if (i == 30000) before = resident_bytes();
+    if (i == uses / 3) before = resident_bytes();
   }
   uint64_t after = resident_bytes();
   CHECK_U64(counts_of(t.d).violations, 0);
@@ -387,7 +388,7 @@ TEST(what_is_caught_is_what_a_full_history_says)
 {
   enum { STREAMS = 3, STEPS = 3000, CELLS = 16 };
   uint64_t random = 99, caught = 0, passed = 0;
-  for (int round = 0; round < 20; round++) {
+  for (uint64_t round = 0; round < harness_rounds(20, 5); round++) {
     stow_device *d = open_device("sim:64M,paper");
     block b = block_make(d, PAGE, STOW_TIER_VRAM);
     stow_stream streams[STREAMS] = {NULL};

@@ -27,4 +27,6 @@ sweep shrink bash tests/cli/shrink.sh
 sweep viewer bash tests/report/viewer.sh
 sweep host bash tests/shim/host.sh
 sweep seeds bash tests/shim/seeds.sh
+sweep pages bash tests/shim/pages.sh
+sweep activations bash tests/shim/activations.sh
 exit $failed

@@ -225,7 +225,7 @@ TEST(the_disk_tier_uses_its_file_again)
   stow_heap_stats s = STOW_HEAP_STATS_INIT;
   uint64_t p[4], seed = 9;
   for (int i = 0; i < 4; i++) p[i] = need(h, 16 * MIB, NULL);
-  for (int round = 0; round < 40; round++) {
+  for (int round = 0; round < (int)harness_rounds(40, 8); round++) {
     int i = (int)(harness_random(&seed) % 4);
     CHECK_OK(d->ops->fill(d, p[i], (uint8_t)(round + 1), 16 * MIB, NULL));
     CHECK_OK(stow_heap_migrate(h, p[i], STOW_TIER_DISK));

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Python package: builds its wheel, installs it into a new virtual environment and tests it there, with the system's NumPy,
-# SciPy, pandas and PyTorch.
+# The Python package: installs its wheel into a new virtual environment and tests it there, with the system's NumPy, SciPy, pandas
+# and PyTorch. STOWAGE_TEST_WHEEL is a folder with the wheel, if `make test` has just built it; otherwise it is built here.
 . "$(dirname "$0")/../guards/lib.bash"
 cd "$source_dir" || exit 1
 # A Python that sees the system's packages: the first on the path may be a private one.
@@ -12,8 +12,10 @@ done
 missing() { if [ "${CI:-}" = true ]; then fail "$1"; else skip "$1"; fi; }
 if [ -z "$python" ]; then missing "the_wheel_is_built: no python3 with venv (apt-get install python3-venv python3-pip)"; finish; fi
 "$python" -m venv --system-site-packages "$folder/venv" > "$folder/log" 2>&1 || { cat "$folder/log"; fail the_wheel_is_built; finish; }
-# Compiled once and kept between runs; the tests are not part of it.
-if "$folder/venv/bin/python" -m pip wheel -q . --no-deps --wheel-dir "$folder/dist" --config-settings=build-dir=build/wheel > "$folder/log" 2>&1; then
+if [ -n "${STOWAGE_TEST_WHEEL:-}" ] && ls "$STOWAGE_TEST_WHEEL"/*.whl > /dev/null 2>&1; then
+  cp -r "$STOWAGE_TEST_WHEEL" "$folder/dist"
+  ok the_wheel_is_built
+elif tools/wheel.sh "$folder/dist" > "$folder/log" 2>&1; then
   ok the_wheel_is_built
 elif grep -qE 'No matching distribution|Could not find a version|Connection|Temporary failure' "$folder/log"; then
   missing "the_wheel_is_built: pip cannot get scikit-build-core, which builds it (no network here? put its wheel where PIP_FIND_LINKS points)"

@@ -91,12 +91,12 @@ static void *write_many(void *argument) {
 
 TEST(a_recording_holds_every_event_of_every_thread_in_order)
 {
-  enum { EVENTS = 60000 };
+  const uint64_t events = harness_rounds(60000, 20000);
   stow_trace *trace = open_trace(1 << 20); /* far smaller than what is recorded */
   pthread_t threads[WRITERS];
   writer writers[WRITERS];
   for (uint64_t i = 0; i < WRITERS; i++) {
-    writers[i] = (writer){trace, i, EVENTS, NULL};
+    writers[i] = (writer){trace, i, events, NULL};
     CHECK(pthread_create(&threads[i], NULL, write_many, &writers[i]) == 0);
   }
   for (int i = 0; i < WRITERS; i++) pthread_join(threads[i], NULL);
@@ -104,7 +104,7 @@ TEST(a_recording_holds_every_event_of_every_thread_in_order)
   stow_trace_stats stats = STOW_TRACE_STATS_INIT;
   CHECK_OK(stow_trace_get_stats(trace, &stats));
   CHECK(stats.recording);
-  CHECK_U64(stats.written_events + stats.skipped_events, WRITERS * EVENTS);
+  CHECK_U64(stats.written_events + stats.skipped_events, WRITERS * events);
   CHECK_U64(stats.skipped_events, 0);
   CHECK_OK(stow_trace_close(trace));
 
@@ -115,14 +115,14 @@ TEST(a_recording_holds_every_event_of_every_thread_in_order)
   CHECK_U64(r.torn_bytes + r.damaged_chunks, 0);
   uint64_t counts[WRITERS];
   check_whole(&r, counts);
-  for (int i = 0; i < WRITERS; i++) CHECK_U64(counts[i], EVENTS);
+  for (int i = 0; i < WRITERS; i++) CHECK_U64(counts[i], events);
   /* The ring adds nothing to a closed recording. */
   CHECK_OK(ring_read(&r, path_of("ring")));
-  CHECK_U64(r.event_count, WRITERS * EVENTS);
+  CHECK_U64(r.event_count, WRITERS * events);
   CHECK_U64(r.skipped_events, 0);
   struct stat info;
   CHECK(stat(path_of("t.stow"), &info) == 0);
-  harness_note("%.1f bytes an event", (double)info.st_size / (WRITERS * EVENTS));
+  harness_note("%.1f bytes an event", (double)info.st_size / (double)(WRITERS * events));
   recording_free(&r);
 }
 
@@ -167,19 +167,19 @@ static uint64_t total_of(shared *progress) {
 
 TEST(file_and_ring_of_a_killed_process_join_to_everything_once)
 {
-  enum { ROUNDS = 25 };
+  const uint64_t rounds = harness_rounds(25, 4);
   harness_deadline(120);
   shared *progress =
       mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CHECK(progress != MAP_FAILED);
   uint64_t in_file = 0, in_both = 0, seed = 11;
-  for (int round = 0; round < ROUNDS; round++) {
+  for (uint64_t round = 0; round < rounds; round++) {
     memset(progress, 0, sizeof *progress);
     unlink(path_of("ring"));
     unlink(path_of("t.stow"));
     pid_t child = fork();
     if (child == 0) write_until_killed(progress);
-    seed = hash_u64(seed, (uint64_t)round);
+    seed = hash_u64(seed, round);
     while (total_of(progress) < seed % 150000) sched_yield();
     kill(child, SIGKILL);
     int how;
@@ -206,8 +206,8 @@ TEST(file_and_ring_of_a_killed_process_join_to_everything_once)
     recording_free(&r);
   }
   CHECK(in_both > in_file);
-  harness_note("%d kills, %" PRIu64 " events, %" PRIu64 " of them from the ring", ROUNDS, in_both,
-               in_both - in_file);
+  harness_note("%" PRIu64 " kills, %" PRIu64 " events, %" PRIu64 " of them from the ring", rounds,
+               in_both, in_both - in_file);
 }
 
 TEST(a_ring_of_another_trace_is_refused)
@@ -241,7 +241,7 @@ static void *write_until_closed(void *argument) {
 
 TEST(closing_while_threads_record_is_harmless)
 {
-  for (int round = 0; round < 30; round++) {
+  for (uint64_t round = 0; round < harness_rounds(30, 8); round++) {
     stow_trace_options options = STOW_TRACE_OPTIONS_INIT;
     options.record_path = path_of("t.stow");
     options.ring_bytes = 1 << 20;

@@ -176,13 +176,13 @@ static void write_until_killed(uint64_t ring_bytes) {
 
 TEST(a_ring_of_a_killed_process_holds_every_event_up_to_the_kill)
 {
-  enum { ROUNDS = 40 };
+  const uint64_t rounds = harness_rounds(40, 8);
   harness_deadline(120);
   progress =
       mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CHECK(progress != MAP_FAILED);
   uint64_t read_events = 0, seed = 20240817;
-  for (int round = 0; round < ROUNDS; round++) {
+  for (uint64_t round = 0; round < rounds; round++) {
     memset(progress, 0, sizeof *progress);
     unlink(ring_path());
     pid_t child = fork();
@@ -193,7 +193,7 @@ TEST(a_ring_of_a_killed_process_holds_every_event_up_to_the_kill)
     if (child == 0) write_until_killed(small ? 128 << 10 : 16 << 20);
     /* The kill comes after a number of events that differs each time, at a random point in the
      * threads. */
-    seed = hash_u64(seed, (uint64_t)round);
+    seed = hash_u64(seed, round);
     while (atomic_load(&progress->total) < 1 + seed % 30000) sched_yield();
     kill(child, SIGKILL);
     int how;
@@ -216,7 +216,7 @@ TEST(a_ring_of_a_killed_process_holds_every_event_up_to_the_kill)
     recording_free(&r);
   }
   CHECK(read_events > 0);
-  harness_note("%d kills, %" PRIu64 " events read", ROUNDS, read_events);
+  harness_note("%" PRIu64 " kills, %" PRIu64 " events read", rounds, read_events);
 }
 
 TEST(a_running_process_can_be_read)
@@ -447,8 +447,8 @@ TEST(flipped_bits_are_found_or_harmless)
   CHECK(bytes != MAP_FAILED);
   uint64_t seed = 99, chunks = (uint64_t)info.st_size - (64 << 10);
   int refused = 0;
-  for (int i = 0; i < 3000; i++) {
-    seed = hash_u64(seed, (uint64_t)i);
+  for (uint64_t i = 0; i < harness_rounds(3000, 300); i++) {
+    seed = hash_u64(seed, i);
     /* Damages the header, the first texts and the chunks in turn. */
     uint64_t at = i % 3 == 0   ? seed % sizeof(ring_header)
                   : i % 3 == 1 ? 2 * RING_PAGE + seed % 8192

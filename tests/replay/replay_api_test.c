@@ -1,6 +1,8 @@
 /* The public replay API: policies, limits, and the check with PyTorch's own segments. */
 #include "harness.h"
 
+#include <stddef.h>
+
 #include <stowage/replay.h>
 
 static stow_recording *open_data(const char *name) {
@@ -61,6 +63,33 @@ TEST(pytorch_is_repeated_exactly)
   CHECK_OK(stow_replay_run(replay, "bfc", STOW_REPLAY_CHECK, &result));
   CHECK_U64(result.checked, 0); /* this policy did not make these segments */
   stow_replay_close(replay);
+  stow_recording_close(r);
+}
+
+TEST(a_smaller_device_spills_and_a_step_takes_longer)
+{
+  stow_recording *r = open_data("touches/gan.stow");
+  stow_replay_spill_result small = STOW_REPLAY_SPILL_RESULT_INIT, large = small;
+  CHECK_OK(stow_replay_spill(r, UINT64_C(9) << 30, &small));
+  CHECK(!small.fits && small.excess_bytes > 0 && small.in_bytes > 0 && small.out_bytes > 0);
+  CHECK(small.step_ns > small.bare_ns && small.floor_ns > small.bare_ns);
+  CHECK(small.capacity_bytes < UINT64_C(9) << 30 && small.peak_live_bytes > small.capacity_bytes);
+  CHECK_OK(stow_replay_spill(r, UINT64_C(40) << 30, &large));
+  CHECK(large.fits && large.excess_bytes == 0 && large.step_ns <= large.bare_ns * 101 / 100);
+  CHECK_U64(large.bare_ns, small.bare_ns);
+  /* A caller with an older header has a shorter struct: nothing past its end is written. */
+  stow_replay_spill_result old = {.struct_bytes = offsetof(stow_replay_spill_result, floor_ns)};
+  CHECK_OK(stow_replay_spill(r, UINT64_C(9) << 30, &old));
+  CHECK_U64(old.step_ns, small.step_ns);
+  CHECK_U64(old.floor_ns + old.in_bytes, 0);
+  CHECK_STATUS(stow_replay_spill(r, 0, &small), STOW_ERR_INVALID);
+  CHECK_STATUS(stow_replay_spill(r, UINT64_C(512) << 20, &small), STOW_ERR_INVALID);
+  CHECK_STATUS(stow_replay_spill(NULL, UINT64_C(9) << 30, &small), STOW_ERR_INVALID);
+  CHECK_STATUS(stow_replay_spill(r, UINT64_C(9) << 30, NULL), STOW_ERR_INVALID);
+  stow_recording_close(r);
+  r = open_data("fragmentation.pickle.gz");
+  CHECK_STATUS(stow_replay_spill(r, UINT64_C(9) << 30, &small), STOW_ERR_NOT_FOUND);
+  CHECK_MESSAGE("--touches");
   stow_recording_close(r);
 }
 

@@ -308,7 +308,7 @@ TEST(live_blocks_never_overlap_under_any_policy)
   for (size_t k = 0; policy_at(k) != NULL; k++) {
     loaded l = {0};
     recording_init(&l.record, 0);
-    random_program(&l.record, 7 + k, 20000, 200 * MIB);
+    random_program(&l.record, 7 + k, (int)harness_rounds(20000, 4000), 200 * MIB);
     build(&l);
     const policy_ops *ops = policy_at(k);
     policy_options o = {.limit_bytes = UINT64_C(3) << 30,
@@ -352,7 +352,7 @@ TEST(live_blocks_never_overlap_under_any_policy)
 TEST(the_smallest_limit_finishes_at_every_step_above_it_and_not_below)
 {
   for (size_t k = 0; policy_at(k) != NULL; k++) {
-    for (uint64_t seed = 1; seed <= 3; seed++) {
+    for (uint64_t seed = 1; seed <= harness_rounds(3, 1); seed++) {
       loaded l = {0};
       recording_init(&l.record, 0);
       random_program(&l.record, seed * 31, 1500, 40 * MIB);

@@ -115,12 +115,12 @@ TEST(the_modules_are_all_inside)
  * names. Such a page would have 20 MB. */
 TEST(a_page_stays_small_whatever_is_in_the_trace)
 {
-  enum { EVENTS = 300000 };
+  const uint64_t events = harness_rounds(300000, 100000);
   recording r;
   recording_init(&r, 0);
   static char name[3000];
   uint64_t random = 1;
-  for (uint64_t i = 0; i < EVENTS; i++) {
+  for (uint64_t i = 0; i < events; i++) {
     uint64_t draw = harness_random(&random);
     uint32_t name_id, frame_id, stack_id;
     memset(name, 'a' + (int)(i % 26), sizeof name);
@@ -143,7 +143,7 @@ TEST(a_page_stays_small_whatever_is_in_the_trace)
   CHECK_OK(report_replay(&made));
   CHECK_OK(report_html(&made, 1, &page));
   CHECK(page.length <= 5000000);
-  CHECK(page.length >= 3000000); /* and the space is used */
+  CHECK(events < 300000 || page.length >= 3000000); /* and the space is used */
   harness_note("%.2f MB", (double)page.length / 1e6);
   buffer_free(&page);
   report_free(&made);

@@ -285,12 +285,13 @@ static void run_schedule(uint64_t seed, model *totals) {
 TEST(no_write_is_lost_in_thousands_of_schedules)
 {
   model totals = {0};
-  for (uint64_t seed = 1; seed <= 2000; seed++) run_schedule(seed, &totals);
+  uint64_t schedules = harness_rounds(2000, 400);
+  for (uint64_t seed = 1; seed <= schedules; seed++) run_schedule(seed, &totals);
   harness_note("%" PRIu64 " exchanges, %" PRIu64 " copies ahead, %" PRIu64
                " hidden writes found by checks, %" PRIu64 " parked",
                totals.exchanges, totals.copies, totals.hidden, totals.parked);
-  CHECK(totals.exchanges > 10000 && totals.copies > 10000 && totals.hidden > 100);
-  CHECK(totals.parked > 1000);
+  CHECK(totals.exchanges > 5 * schedules && totals.copies > 5 * schedules);
+  CHECK(totals.hidden > schedules / 20 && totals.parked > schedules / 2);
 }
 
 /* ---- memory ---- */

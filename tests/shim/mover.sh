@@ -9,7 +9,7 @@ long=${STOWAGE_TEST_LONG:-}
 moved() { out=$(STANDIN_ASYNC=$1 timeout -k 2 60 "$stowage" run --vram-limit 160M --spill 600M -- "$mover" "$1" 2> "$folder/err"); }
 show_failure() { echo "$1"; echo "$out"; grep -av '^stowage run' "$folder/err" | head -n 20; }
 
-first=1 last=60
+first=1 last=24
 [ -n "${SHIM_SANITIZED:-}" ] && last=12
 [ -n "$long" ] && last=4000
 wrong=0 moving=0

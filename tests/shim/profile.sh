@@ -17,24 +17,7 @@ code a_command_without_python_runs_as_ever 7 beneath --profile -- bash -c 'exit 
 if grep -q 'nothing was sampled' "$folder/err"; then ok and_says_that_nothing_was_sampled; else cat "$folder/err"; fail and_says_that_nothing_was_sampled; fi
 code json_without_a_profile_is_refused 2 beneath --profile-json "$folder/x.json" -- true
 # Device memory is exact: 1 MiB before lines are known, then 8 MiB and 3 MiB, of which the 3 MiB are freed.
-cat > "$folder/device.py" << 'END'
-import ctypes
-cuda = ctypes.CDLL("libcuda.so.1")
-cuda.cuInit(0)
-context, device = ctypes.c_void_p(), ctypes.c_int()
-cuda.cuDeviceGet(ctypes.byref(device), 0)
-cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
-cuda.cuCtxSetCurrent(context)
-def take(size):
-    address = ctypes.c_uint64()
-    assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)) == 0
-    return address
-take(1 << 20)  # the shim learns to read frames after the first request
-keep = take(8 << 20)
-gone = take(3 << 20)
-cuda.cuMemFree_v2(gone)
-END
-code device_memory_is_profiled 0 beneath --profile --profile-json "$folder/device.json" -- "$python" "$folder/device.py"
+code device_memory_is_profiled 0 beneath --profile --profile-json "$folder/device.json" -- "$python" "$source_dir/tests/shim/python/device_lines.py"
 "$python" - "$folder/device.json" << 'END' && ok device_memory_is_exact || { cat "$folder/err" "$folder/device.json" | head -60; fail device_memory_is_exact; }
 import json, sys
 profile = json.load(open(sys.argv[1]))

@@ -14,11 +14,13 @@ trace=$folder/a.stow
 events() { "$stowage" convert "$trace" "$folder/out.csv" > /dev/null 2>&1 && cat "$folder/out.csv"; }
 # inside NAME PROGRAM WORDS…: with every Python, the program prints `fine` and nothing else.
 inside() {
-  local name=$1 program=$2 python out printed; shift 2
-  for python in "${pythons[@]}"; do
+  local name=$1 program=$2 python out printed version i; shift 2
+  local -a known
+  read -ra known <<< "$versions"
+  for i in "${!pythons[@]}"; do
+    python=${pythons[i]} version=${known[i]}
     rm -f "$trace" "$folder/shim.log"
     out=$(STOWAGE_SHIM_LOG=$folder/shim.log beneath --record "$trace" "$@" -- "$python" -c "$program" 2> "$folder/said"); code=$?
-    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     printed=$out out+=$'\n'$(< "$folder/said")
     # Our own final messages about limits do not count.
     if [ "$code" = 0 ] && [ "$printed" = fine ] && ! grep -qv '^stowage run: ' "$folder/said"; then ok "${name}_$version"; else echo "code $code: $out"; cat "$folder/shim.log"; fail "${name}_$version"; fi

@@ -1,4 +1,5 @@
-/* Replay: run the requests of a recording through another allocator, or under another limit.
+/* Replay: run the requests of a recording through another allocator, under another limit, or on a
+ * smaller device that spills.
  *
  *   stow_replay *replay;
  *   stow_replay_options options = STOW_REPLAY_OPTIONS_INIT;
@@ -87,6 +88,30 @@ typedef struct stow_replay_result {
  * STOW_ERR_NOT_FOUND: no policy has that name. */
 STOW_API stow_status stow_replay_run(const stow_replay *replay, const char *policy, uint32_t flags,
                                      stow_replay_result *result);
+
+/* ---- spilling ---- */
+
+typedef struct stow_replay_spill_result {
+  uint32_t struct_bytes;    /* sizeof(stow_replay_spill_result), set by the caller */
+  uint32_t fits;            /* 1: everything fits in the device's memory, and nothing is spilled */
+  uint64_t capacity_bytes;  /* device memory that is left for pages */
+  uint64_t peak_live_bytes; /* the most that is live at once in a step */
+  uint64_t excess_bytes;    /* what does not fit */
+  uint64_t bare_ns;         /* time of a step on a device that holds everything */
+  uint64_t step_ns;         /* time of a step with spilling, once it is steady */
+  uint64_t floor_ns;        /* bare_ns and the time to copy excess_bytes, with nothing overlapped */
+  uint64_t in_bytes;        /* moved to the device per step */
+  uint64_t out_bytes;       /* moved to host memory per step */
+} stow_replay_spill_result;
+#define STOW_REPLAY_SPILL_RESULT_INIT                                                              \
+  { sizeof(stow_replay_spill_result), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* Simulates the last step of a recorded program on a device with `device_bytes` of memory that
+ * spills to host memory. STOW_ERR_NOT_FOUND: the recording has no launches with touches, so what a
+ * kernel uses is not known (record with stowage run --record FILE --touches). STOW_ERR_INVALID: the
+ * device has no room for pages. */
+STOW_API stow_status stow_replay_spill(const stow_recording *recording, uint64_t device_bytes,
+                                       stow_replay_spill_result *result);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Runs in full, under ASan+UBSan and under TSan, the test programs whose sweeps `make test` cuts short in these builds
+# (harness_rounds). Under TSan only those with threads, as in tests/run.sh.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 2
+export STOWAGE_TEST_LONG=1
+export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1 TSAN_OPTIONS=allocator_may_return_null=1
+failed=0
+for kind in asan tsan; do
+  if ! tools/build.sh "$kind" > /dev/null; then echo "FAIL $kind: it does not build"; failed=1; continue; fi
+  for source in $(grep -lE 'harness_rounds|sweep\.h' tests/*/*_test.c | grep -v '^tests/gpu/'); do
+    [ "$kind" = asan ] || grep -q pthread_create "$source" || continue
+    name=${source#tests/} name=${name%.c}
+    if out=$("build/$kind/tests/$name" 2>&1); then
+      echo "ok $kind/$name: $(grep -c '^ok ' <<< "$out") in full"
+    else
+      grep -v '^ok ' <<< "$out"
+      echo "FAIL $kind/$name: a test of it failed in full"
+      failed=1
+    fi
+  done
+done
+# The shim inside programs and the sessions of the documentation, in full.
+tests/run.sh build/release --asan build/asan --tsan build/tsan --only san/shim/ > "${TMPDIR:-/tmp}/sanitizers.$$" 2>&1 || failed=1
+tests/run.sh build/release --asan build/asan --only asan/cli/golden >> "${TMPDIR:-/tmp}/sanitizers.$$" 2>&1 || failed=1
+sed -nE 's/^(FAIL|skip) /\1 /p' "${TMPDIR:-/tmp}/sanitizers.$$"
+if [ "$failed" = 0 ]; then echo "ok shim_and_sessions: $(grep -c ' ok$' "${TMPDIR:-/tmp}/sanitizers.$$") scripts in full"; fi
+rm -f "${TMPDIR:-/tmp}/sanitizers.$$"
+exit $failed
