@@ -248,6 +248,9 @@ static const char *base_name(scan_text path) {
   return base;
 }
 
+#define RICH_ARROW "\xe2\x9d\xb1"
+#define RICH_SIDE  "\xe2\x94\x82"
+
 /* One frame of a traceback. */
 typedef struct own_frame {
   char path[160], function[60];
@@ -264,6 +267,16 @@ static void write_place(context *c, const own_frame *f) {
                        (unsigned)(f->number < 1000000000 ? f->number : 0));
   if (f->function[0] != '\0' && length > 0 && length < (int)sizeof c->line)
     snprintf(c->line + length, sizeof c->line - (size_t)length, " in %s", f->function);
+}
+
+/* Returns whether it is a frame of Rich: "/home/me/train.py:42 in main". */
+static bool is_boxed(scan_text line) {
+  bool path = scan_starts(line, "/") || scan_starts(line, "~/") ||
+              (line.end - line.at > 3 && line.at[1] == ':' && line.at[2] == '\\');
+  const char *colon = path ? scan_find(line, ".py:") : NULL;
+  if (colon == NULL || colon >= line.end || !isdigit((unsigned char)*colon)) return false;
+  while (colon < line.end && isdigit((unsigned char)*colon)) colon++;
+  return scan_starts((scan_text){colon, line.end}, " in ");
 }
 
 /* Names a notebook's cell: "cell In[5]". */
@@ -298,6 +311,12 @@ static bool read_frame(context *c, scan_text line, own_frame *f) {
   } else if (scan_starts(line, "<ipython-input-")) {
     now.arrow = true;
     name_cell(&now, scan_number_after(line, "<ipython-input-"));
+  } else if (is_boxed(line)) {
+    scan_copy(now.path, sizeof now.path, line, line.at, "");
+    char *end = strstr(now.path, ".py:");
+    if (end != NULL) end[3] = '\0';
+    now.number = scan_number_after(line, ".py:");
+    now.arrow = true;
   } else {
     bool frame = (scan_starts(line, "/") || scan_starts(line, "~/")) && scan_has(line, ".py in ");
     if (frame) *f = now;
@@ -312,12 +331,14 @@ static bool read_frame(context *c, scan_text line, own_frame *f) {
   return true;
 }
 
-/* Reads "----> 3 dense = x.toarray()" of a frame of the user's own. */
+/* Reads "----> 3 dense = x.toarray()" of a frame of the user's own, and "❱ 3 │ dense = …". */
 static void read_arrow(context *c, scan_text line, own_frame *f) {
   const char *at = line.at;
   while (at < line.end && *at == '-') at++;
-  if (at == line.at || at >= line.end || *at != '>') return;
-  at++;
+  if (scan_starts(line, RICH_ARROW))
+    at += strlen(RICH_ARROW);
+  else if (at == line.at || at >= line.end || *at++ != '>')
+    return;
   while (at < line.end && *at == ' ') at++;
   const char *digits = at;
   while (at < line.end && isdigit((unsigned char)*at)) at++;
@@ -326,7 +347,8 @@ static void read_arrow(context *c, scan_text line, own_frame *f) {
     f->number = scan_number(line, digits);
     write_place(c, f);
   }
-  while (at < line.end && *at == ' ') at++;
+  while (at < line.end && (*at == ' ' || scan_starts((scan_text){at, line.end}, RICH_SIDE)))
+    at += *at == ' ' ? 1 : strlen(RICH_SIDE);
   scan_copy(c->code, sizeof c->code, line, at, "\n");
 }
 
@@ -357,7 +379,8 @@ static void read_traceback(context *c, scan_text t) {
     if (code_own && !frame && !last.arrow) scan_copy(c->code, sizeof c->code, line, line.at, "\n");
     code_own = own && !(reversed && kept.line[0] != '\0');
     if (code_own) c->code[0] = '\0';
-    bool arrow = scan_starts(line, "--") || scan_starts(line, "->");
+    bool arrow =
+        scan_starts(line, "--") || scan_starts(line, "->") || scan_starts(line, RICH_ARROW);
     if (arrow && last.arrow && last.path[0] != '\0') read_arrow(c, line, &last);
     if (frame || code || arrow || !framed) {
       uint64_t marks = marks_of(line);

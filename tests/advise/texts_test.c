@@ -804,4 +804,26 @@ TEST(a_notebook_s_arrow_gives_line_and_call)
   }
 }
 
+#define SIDE "\xe2\x94\x82"
+TEST(a_traceback_in_a_box_gives_the_users_line)
+{
+  static const char text[] =
+      SIDE " /home/ada/runs/fit.py:42 in main                          " SIDE "\n" SIDE
+           "                                                           " SIDE "\n" SIDE
+           "   41 " SIDE "   loader = make()                                  " SIDE "\n" SIDE
+           " \xe2\x9d\xb1 42 " SIDE "   trainer.fit(model, loader)                       " SIDE
+           "\n" SIDE " /home/ada/env/lib/python3.11/site-packages/torch/optim.py " SIDE "\n" SIDE
+           " :93 in step                                               " SIDE "\n" SIDE
+           " \xe2\x9d\xb1 93 " SIDE "   self.optimizer.step(closure)                     " SIDE "\n"
+           "OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB. GPU 0 has a total "
+           "capacity of 23.50 GiB of which 10.00 MiB is free. Including non-PyTorch memory, this "
+           "process has 23.40 GiB memory in use. Of the allocated memory 22.90 GiB is allocated by "
+           "PyTorch, and 90.00 MiB is reserved by PyTorch but unallocated.\n";
+  message m;
+  message_read(&m, text, strlen(text));
+  CHECK_TEXT(m.context.line, "fit.py:42 in main");
+  CHECK_TEXT(m.context.code, "trainer.fit(model, loader)");
+  CHECK(context_any(&m.context, CONTEXT_BIT(OPTIMIZER)));
+}
+
 TEST_MAIN
