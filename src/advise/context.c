@@ -269,7 +269,7 @@ static void write_place(context *c, const own_frame *f) {
     snprintf(c->line + length, sizeof c->line - (size_t)length, " in %s", f->function);
 }
 
-/* Returns whether it is a frame of Rich: "/home/me/train.py:42 in main". */
+/* Returns whether it is a frame of Rich: "/data/train.py:42 in main". */
 static bool is_boxed(scan_text line) {
   bool path = scan_starts(line, "/") || scan_starts(line, "~/") ||
               (line.end - line.at > 3 && line.at[1] == ':' && line.at[2] == '\\');

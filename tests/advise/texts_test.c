@@ -808,11 +808,11 @@ TEST(a_notebook_s_arrow_gives_line_and_call)
 TEST(a_traceback_in_a_box_gives_the_users_line)
 {
   static const char text[] =
-      SIDE " /home/ada/runs/fit.py:42 in main                          " SIDE "\n" SIDE
+      SIDE " /data/ada/runs/fit.py:42 in main                          " SIDE "\n" SIDE
            "                                                           " SIDE "\n" SIDE
            "   41 " SIDE "   loader = make()                                  " SIDE "\n" SIDE
            " \xe2\x9d\xb1 42 " SIDE "   trainer.fit(model, loader)                       " SIDE
-           "\n" SIDE " /home/ada/env/lib/python3.11/site-packages/torch/optim.py " SIDE "\n" SIDE
+           "\n" SIDE " /data/ada/env/lib/python3.11/site-packages/torch/optim.py " SIDE "\n" SIDE
            " :93 in step                                               " SIDE "\n" SIDE
            " \xe2\x9d\xb1 93 " SIDE "   self.optimizer.step(closure)                     " SIDE "\n"
            "OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB. GPU 0 has a total "
