@@ -141,9 +141,25 @@ static const char *source_line(scan_text t) {
   return level ? after : NULL;
 }
 
+#define BOX "\xe2\x94\x82" /* the side of a box that Rich draws around a traceback */
+
+/* Skips the left side of a box. */
+static const char *box(scan_text t) {
+  return scan_starts(t, BOX) ? t.at + strlen(BOX) : NULL;
+}
+
+/* Removes the right side of a box. */
+static void without_side(scan_text *line) {
+  size_t side = strlen(BOX);
+  if ((size_t)(line->end - line->at) < side || memcmp(line->end - side, BOX, side) != 0) return;
+  line->end -= side;
+  while (line->end > line->at && line->end[-1] == ' ') line->end--;
+}
+
 static scan_text without_prefixes(scan_text line) {
-  static const char *(*const grammars[])(scan_text) = {quote,     stamp,   dashes,  rank,
-                                                       container, compose, journal, source_line};
+  static const char *(*const grammars[])(scan_text) = {
+      quote, stamp, dashes, rank, container, box, compose, journal, source_line};
+  bool boxed = scan_starts((scan_text){past_spaces(line, line.at), line.end}, BOX);
   for (int i = 0; i < PREFIXES_MAX; i++) {
     const char *after = NULL;
     line.at = past_spaces(line, line.at);
@@ -154,6 +170,7 @@ static scan_text without_prefixes(scan_text line) {
   }
   line.at = past_spaces(line, line.at);
   while (line.end > line.at && (line.end[-1] == ' ' || line.end[-1] == '\t')) line.end--;
+  if (boxed) without_side(&line);
   return line;
 }
 
@@ -320,7 +337,13 @@ static void clean_lines(buffer *out, cleaner *c, scan_text rest) {
     if (is_dump(&c->dump, line)) continue;
     /* Spaces at the margin are part of the text: "…memory, this" + " process has". */
     if (after_wrap && line.at < line.end && *line.at == ' ') buffer_char(out, ' ');
-    append_line(out, without_prefixes(line));
+    scan_text bare = without_prefixes(line);
+    /* A box cuts a long path before its line: "…/trainer.py" + ":1323 in fit". */
+    bool cut = bare.end - bare.at > 2 && *bare.at == ':' && isdigit((unsigned char)bare.at[1]);
+    if (cut && bare.at > line.at && out->length > 3 &&
+        memcmp(out->data + out->length - 4, ".py\n", 4) == 0)
+      out->length--;
+    append_line(out, bare);
     if (!wrapped)
       buffer_char(out, '\n');
     else if (line.end[-1] == ' ')

@@ -248,42 +248,108 @@ static const char *base_name(scan_text path) {
   return base;
 }
 
+#define RICH_ARROW "\xe2\x9d\xb1"
+#define RICH_SIDE  "\xe2\x94\x82"
+
+/* One frame of a traceback. */
+typedef struct own_frame {
+  char path[160], function[60];
+  uint64_t number; /* SCAN_UNKNOWN: the frame's arrow gives it */
+  bool arrow;      /* the line of code is the one after an arrow, not the next one */
+} own_frame;
+
+/* Writes "train.py:157 in evaluate". */
+static void write_place(context *c, const own_frame *f) {
+  scan_text whole = {f->path, f->path + strlen(f->path)};
+  int length = snprintf(c->line, sizeof c->line, "%.100s", base_name(whole));
+  if (f->number != SCAN_UNKNOWN && length > 0 && length < (int)sizeof c->line)
+    length += snprintf(c->line + length, sizeof c->line - (size_t)length, ":%u",
+                       (unsigned)(f->number < 1000000000 ? f->number : 0));
+  if (f->function[0] != '\0' && length > 0 && length < (int)sizeof c->line)
+    snprintf(c->line + length, sizeof c->line - (size_t)length, " in %s", f->function);
+}
+
+/* Returns whether it is a frame of Rich: "/data/train.py:42 in main". */
+static bool is_boxed(scan_text line) {
+  bool path = scan_starts(line, "/") || scan_starts(line, "~/") ||
+              (line.end - line.at > 3 && line.at[1] == ':' && line.at[2] == '\\');
+  const char *colon = path ? scan_find(line, ".py:") : NULL;
+  if (colon == NULL || colon >= line.end || !isdigit((unsigned char)*colon)) return false;
+  while (colon < line.end && isdigit((unsigned char)*colon)) colon++;
+  return scan_starts((scan_text){colon, line.end}, " in ");
+}
+
+/* Names a notebook's cell: "cell In[5]". */
+static void name_cell(own_frame *f, uint64_t number) {
+  if (number != SCAN_UNKNOWN && number < 1000000000)
+    snprintf(f->path, sizeof f->path, "cell In[%u]", (unsigned)number);
+  else
+    snprintf(f->path, sizeof f->path, "cell");
+}
+
 /* `File "train.py", line 157, in evaluate`; `File ~/x.py:12, in main(args)`; `Cell In[5], line 3`;
  * `<ipython-input-2-30> in <module>`. Parses such a line. Returns true for a frame and stores the
- * user's own ones. */
-static bool read_frame(context *c, scan_text line) {
-  char path[160] = "", function[60] = "";
-  uint64_t number = SCAN_UNKNOWN;
+ * user's own ones in `f` and `c`. */
+static bool read_frame(context *c, scan_text line, own_frame *f) {
+  own_frame now = {.number = SCAN_UNKNOWN};
   if (scan_starts(line, "File \"")) {
     const char *at = line.at + 6;
-    scan_copy(path, sizeof path, line, at, "\"");
-    number = scan_number_after(line, "\", line ");
+    scan_copy(now.path, sizeof now.path, line, at, "\"");
+    now.number = scan_number_after(line, "\", line ");
   } else if (scan_starts(line, "File ")) {
     const char *at = line.at + 5;
-    scan_copy(path, sizeof path, line, at, ",");
-    char *colon = strrchr(path, ':');
+    scan_copy(now.path, sizeof now.path, line, at, ",");
+    char *colon = strrchr(now.path, ':');
     if (colon == NULL || !isdigit((unsigned char)colon[1])) return false;
-    number = scan_number(line, at + (colon - path) + 1);
+    now.number = scan_number(line, at + (colon - now.path) + 1);
+    now.arrow = true;
     *colon = '\0';
   } else if (scan_starts(line, "Cell In[") || scan_starts(line, "Input In [")) {
-    number = scan_number_after(line, "line ");
-    snprintf(path, sizeof path, "cell");
+    now.number = scan_number_after(line, "line ");
+    now.arrow = true;
+    name_cell(&now, scan_number_after(line, "["));
   } else if (scan_starts(line, "<ipython-input-")) {
-    snprintf(path, sizeof path, "cell");
+    now.arrow = true;
+    name_cell(&now, scan_number_after(line, "<ipython-input-"));
+  } else if (is_boxed(line)) {
+    scan_copy(now.path, sizeof now.path, line, line.at, "");
+    char *end = strstr(now.path, ".py:");
+    if (end != NULL) end[3] = '\0';
+    now.number = scan_number_after(line, ".py:");
+    now.arrow = true;
   } else {
-    return (scan_starts(line, "/") || scan_starts(line, "~/")) && scan_has(line, ".py in ");
+    bool frame = (scan_starts(line, "/") || scan_starts(line, "~/")) && scan_has(line, ".py in ");
+    if (frame) *f = now;
+    return frame;
   }
   const char *in = scan_find(line, " in ");
-  if (in != NULL) scan_copy(function, sizeof function, line, in, "(\n");
-  scan_text whole = {path, path + strlen(path)};
-  if (is_library(whole)) return true;
-  int length = snprintf(c->line, sizeof c->line, "%.100s", base_name(whole));
-  if (number != SCAN_UNKNOWN && length > 0 && length < (int)sizeof c->line)
-    length += snprintf(c->line + length, sizeof c->line - (size_t)length, ":%u",
-                       (unsigned)(number < 1000000000 ? number : 0));
-  if (function[0] != '\0' && length > 0 && length < (int)sizeof c->line)
-    snprintf(c->line + length, sizeof c->line - (size_t)length, " in %s", function);
+  if (in != NULL) scan_copy(now.function, sizeof now.function, line, in, "(\n");
+  scan_text whole = {now.path, now.path + strlen(now.path)};
+  if (is_library(whole)) now.path[0] = '\0';
+  *f = now;
+  if (now.path[0] != '\0') write_place(c, f);
   return true;
+}
+
+/* Reads "----> 3 dense = x.toarray()" of a frame of the user's own, and "❱ 3 │ dense = …". */
+static void read_arrow(context *c, scan_text line, own_frame *f) {
+  const char *at = line.at;
+  while (at < line.end && *at == '-') at++;
+  if (scan_starts(line, RICH_ARROW))
+    at += strlen(RICH_ARROW);
+  else if (at == line.at || at >= line.end || *at++ != '>')
+    return;
+  while (at < line.end && *at == ' ') at++;
+  const char *digits = at;
+  while (at < line.end && isdigit((unsigned char)*at)) at++;
+  if (at == digits || at >= line.end || *at != ' ') return;
+  if (f->number == SCAN_UNKNOWN) {
+    f->number = scan_number(line, digits);
+    write_place(c, f);
+  }
+  while (at < line.end && (*at == ' ' || scan_starts((scan_text){at, line.end}, RICH_SIDE)))
+    at += *at == ' ' ? 1 : strlen(RICH_SIDE);
+  scan_copy(c->code, sizeof c->code, line, at, "\n");
 }
 
 static uint64_t marks_of(scan_text line) {
@@ -303,16 +369,19 @@ static void read_traceback(context *c, scan_text t) {
   scan_text rest = t, line;
   bool reversed = scan_has(t, "Exception has occurred"), code = false, code_own = false;
   bool framed = scan_has(t, "File \"") || scan_has(t, "Traceback") || scan_has(t, "--> ");
+  own_frame last = {.number = SCAN_UNKNOWN};
   while (scan_next_line(&rest, &line)) {
     if (line.end - line.at > 400) line.end = line.at + 400;
     context kept = *c;
-    bool frame = read_frame(c, line);
+    bool frame = read_frame(c, line, &last);
     bool own = frame && strcmp(kept.line, c->line) != 0;
     if (frame && reversed && kept.line[0] != '\0') memcpy(c->line, kept.line, sizeof c->line);
-    if (code_own && !frame) scan_copy(c->code, sizeof c->code, line, line.at, "\n");
+    if (code_own && !frame && !last.arrow) scan_copy(c->code, sizeof c->code, line, line.at, "\n");
     code_own = own && !(reversed && kept.line[0] != '\0');
     if (code_own) c->code[0] = '\0';
-    bool arrow = scan_starts(line, "--") || scan_starts(line, "->");
+    bool arrow =
+        scan_starts(line, "--") || scan_starts(line, "->") || scan_starts(line, RICH_ARROW);
+    if (arrow && last.arrow && last.path[0] != '\0') read_arrow(c, line, &last);
     if (frame || code || arrow || !framed) {
       uint64_t marks = marks_of(line);
       others |= marks & ~PHASES;

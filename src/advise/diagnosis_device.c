@@ -258,7 +258,10 @@ static const char *usage(const explanation *x, char text[160]) {
   const message *m = &x->evidence.message;
   const char *whole =
       m->context.seen & CONTEXT_BIT(APPLE) ? "that PyTorch may use" : "of the device";
-  if (known(n->live_bytes) && known(n->device_bytes))
+  if (known(n->asked_bytes) && known(n->device_bytes) && n->asked_bytes > n->device_bytes)
+    snprintf(text, 160, "one request asks for %s, more than the device's %s",
+             cause_size(n->asked_bytes), cause_size(n->device_bytes));
+  else if (known(n->live_bytes) && known(n->device_bytes))
     snprintf(text, 160, "this program's data fills %s of the device's %s",
              cause_size(n->live_bytes), cause_size(n->device_bytes));
   else if (known(n->live_bytes) && known(n->limit_bytes))

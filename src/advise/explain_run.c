@@ -253,6 +253,23 @@ static bool ran_out(const host_record *h, bool ended) {
          (h->peak_bytes >= h->limit_bytes / 10 * 8 || h->usable_bytes < h->limit_bytes / 10);
 }
 
+/* A trace without stacks does not show whether one huge request is a weight or a temporary. If the
+ * traceback of the error shows that the model was being loaded, its text is explained instead. */
+static stow_status prefer_traceback(run_story *s) {
+  const explanation *x = &s->says;
+  if (s->error.length == 0 || x->evidence.has_stacks || x->findings.count == 0 ||
+      x->findings.list[0].id != CAUSE_ONE_SPIKE)
+    return STOW_OK;
+  message *m = malloc(sizeof *m);
+  if (m == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "explain: no host memory");
+  message_read(m, s->error.data, s->error.length);
+  bool loading = message_is_device(m->kind) && context_has(&m->context, CONTEXT_BIT(LOADING));
+  free(m);
+  if (!loading) return STOW_OK;
+  explanation_free(&s->says);
+  return explain_message(&s->says, s->error.data, s->error.length);
+}
+
 static stow_status read_one(run_story *s, const char *folder) {
   *s = (run_story){.error = BUFFER_INIT};
   recording_init(&s->record, RECORDING_BYTES);
@@ -283,6 +300,7 @@ static stow_status read_one(run_story *s, const char *folder) {
   bool may = false;
   if (!found) STOW_TRY(may_have_run_out(folder, &may));
   if (may) STOW_TRY(from_traces(s, folder, &found));
+  if (found) STOW_TRY(prefer_traceback(s));
   if (!found && has_error) {
     explanation_free(&s->says);
     STOW_TRY(explain_message(&s->says, s->error.data, s->error.length));

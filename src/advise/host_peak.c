@@ -30,6 +30,11 @@ static bool clearly_wrong(const cause *c, const fix *f, const host_record *r) {
   }
 }
 
+/* Returns whether such memory belongs to no single variable, so that the cause itself names it. */
+static bool no_variable(cause_id id) {
+  return id == CAUSE_HOST_WORKERS || id == CAUSE_HOST_SHARED || id == CAUSE_HOST_NATIVE;
+}
+
 stow_status host_peak_find(host_peak *p, const host_record *r) {
   explanation x;
   *p = (host_peak){0};
@@ -46,7 +51,9 @@ stow_status host_peak_find(host_peak *p, const host_record *r) {
     if (same > 0 && strncmp(head, p->holder, same) == 0) head += same + strspn(head + same, "; ");
     snprintf(p->cause, sizeof p->cause, "%s", head[0] != '\0' ? head : "all of it is kept");
     snprintf(p->fix, sizeof p->fix, "%s", f->change);
-  }
+  } else if (status == STOW_OK && p->holder[0] == '\0' && x.findings.count > 0 &&
+             no_variable(x.findings.list[0].id))
+    snprintf(p->holder, sizeof p->holder, "%s", x.headline.data != NULL ? x.headline.data : "");
   explanation_free(&x);
   return status;
 }

@@ -11,10 +11,16 @@ static bool in_pool(const host_frame *f) {
          strstr(f->file, "/concurrent/futures/") != NULL || strstr(f->file, "/joblib/") != NULL;
 }
 
-/* The frames of a forked worker go on below the pool's with those of the program that started it.
- * Returns the first of them; the frame count if there is none. */
+/* The frames of a forked worker continue below those of multiprocessing with those of the program
+ * that started it. Returns the first of them; the frame count if there is none. The worker's own
+ * function may call multiprocessing too (a barrier, a queue), so the search starts where the
+ * process began. */
 static size_t starter(const host_record *r) {
   size_t i = 0;
+  while (i < r->frame_count &&
+         !(in_pool(&r->frames[i]) && strcmp(r->frames[i].name, "_bootstrap") == 0))
+    i++;
+  if (i == r->frame_count) i = 0;
   while (i < r->frame_count && !in_pool(&r->frames[i])) i++;
   while (i < r->frame_count && !host_line_is_own(&r->frames[i])) i++;
   return i;

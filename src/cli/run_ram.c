@@ -391,8 +391,7 @@ void run_ram_end(run_ram *r, int how) {
     }
   } else if (!r->ended) {
     add_kernel_peak(r);
-    keep_top(r);
-    host_record_write(h, r->folder); /* `stowage report` shows it over time */
+    keep_top(r); /* not the last sample: workers have ended by then */
     /* A short command may have answered only at its exit. */
     if (r->trace != NULL && h->process_count > 0 &&
         host_record_read_inside(h, r->folder, h->processes[0].pid)) {

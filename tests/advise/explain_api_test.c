@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <stowage/explain.h>
+#include <stowage/trace.h>
 
 static stow_recording *open_data(const char *name) {
   stow_recording *r;
@@ -117,6 +118,57 @@ TEST(wrong_arguments_are_refused)
   CHECK_STATUS(stow_explanation_get_info(NULL, NULL), STOW_ERR_INVALID);
   stow_explanation_close(NULL);
   stow_recording_close(r);
+}
+
+static void write_text(const char *name, const char *text) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/%s", harness_folder(), name);
+  FILE *file = fopen(path, "w");
+  CHECK(file != NULL);
+  fputs(text, file);
+  fclose(file);
+}
+
+/* The first request of a run, 5.7 GiB, is refused before there are stacks. The traceback shows
+ * that it is a weight. */
+TEST(one_huge_request_while_a_model_is_made_is_a_weight)
+{
+  char path[512];
+  snprintf(path, sizeof path, "%s/77.stow", harness_folder());
+  stow_trace_options options = STOW_TRACE_OPTIONS_INIT;
+  options.record_path = path;
+  stow_trace *trace;
+  CHECK_OK(stow_trace_open(&trace, &options));
+  stow_trace_record fail = {.kind = STOW_TRACE_FAIL, .bytes = 6144000000, .addr = 3600000000};
+  stow_trace_event(trace, &fail);
+  CHECK_OK(stow_trace_close(trace));
+  write_text("end", "code 1\nsignal 0\ncommand python rank.py\nkernel 0\n");
+  stow_explanation *x;
+  stow_cause cause = STOW_CAUSE_INIT;
+  CHECK_OK(stow_explain_run(&x, harness_folder()));
+  CHECK_OK(stow_explanation_get_cause(x, 0, &cause));
+  CHECK_TEXT(cause.id, "one_spike");
+  stow_explanation_close(x);
+  write_text(
+      "77.error",
+      "Traceback (most recent call last):\n"
+      "  File \"rank.py\", line 17, in __init__\n"
+      "    self.items = nn.Embedding(items, width, device=\"cuda\")\n"
+      "  File \"/x/site-packages/torch/nn/modules/sparse.py\", line 167, in __init__\n"
+      "    torch.empty((num_embeddings, embedding_dim), **factory_kwargs),\n"
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 5.72 GiB. GPU 0 has a "
+      "total capacity of 4.00 GiB of which 3.44 GiB is free. Of the allocated memory 0 "
+      "bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.\n");
+  CHECK_OK(stow_explain_run(&x, harness_folder()));
+  CHECK_OK(stow_explanation_get_cause(x, 0, &cause));
+  CHECK_TEXT(cause.id, "weights_too_big");
+  stow_explanation_close(x);
+  write_text("77.error",
+             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 5.72 GiB.\n");
+  CHECK_OK(stow_explain_run(&x, harness_folder()));
+  CHECK_OK(stow_explanation_get_cause(x, 0, &cause));
+  CHECK_TEXT(cause.id, "one_spike");
+  stow_explanation_close(x);
 }
 
 TEST_MAIN

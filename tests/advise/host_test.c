@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "advise/host_case.h"
+#include "advise/host_peak.h"
 #include "harness.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -775,6 +776,35 @@ TEST(frames_of_a_later_request_replace_those_of_the_report)
   CHECK(r->late && r->object_count == 0 && r->frames[0].line == 9);
   write_file(folder, "9.frames", "nonsense\n");
   CHECK(!host_record_read_inside(r, folder, 9));
+  free(r);
+}
+
+/* A run that ended well: three workers hold most of it, and no variable a fifth. */
+TEST(workers_are_the_largest_holder_of_a_run_that_ended)
+{
+  host_record *r = blank();
+  r->processes[0] = (tree_process){.pid = 10, .parent = 1, .name = "python"};
+  give_workers(r, 50 * MIB);
+  r->held_bytes = r->peak_bytes = 150 * MIB;
+  tree_process parent = r->processes[0];
+  memmove(&r->processes[0], &r->processes[1], 3 * sizeof parent);
+  r->processes[3] = parent;
+  r->inside_bytes = 50 * MIB;
+  at_line(r, "/usr/lib/python3.11/multiprocessing/pool.py", "");
+  at_line(r, "/x/a.py", "with mp.Pool(3) as pool:");
+  host_peak p;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(strstr(p.holder, "3 worker processes, started at line 7 of a.py, hold 150.0 MiB") != NULL);
+  /* A worker that waits inside multiprocessing was started further out. */
+  r->frame_count = 0;
+  at_line(r, "/usr/lib/python3.11/multiprocessing/synchronize.py", "");
+  at_line(r, "/x/a.py", "barrier.wait()");
+  at_line(r, "/usr/lib/python3.11/multiprocessing/process.py", "");
+  snprintf(r->frames[2].name, sizeof r->frames[2].name, "_bootstrap");
+  at_line(r, "/x/a.py", "worker.start()");
+  r->frames[3].line = 12;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(strstr(p.holder, "started at line 12 of a.py") != NULL);
   free(r);
 }
 

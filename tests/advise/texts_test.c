@@ -777,4 +777,53 @@ TEST(a_length_that_fits_is_read_from_a_broken_line)
   CHECK_U64(m.cache_tokens, 4080);
 }
 
+/* Both forms of IPython: the line of code is the one with the arrow. */
+TEST(a_notebook_s_arrow_gives_line_and_call)
+{
+  static const char *const heads[] = {"Cell In[8], line 3\n", "<ipython-input-8-2f1> in <module>\n",
+                                      "Input In [8], in <cell line: 3>()\n"};
+  for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+    buffer text = BUFFER_INIT;
+    buffer_printf(
+        &text,
+        "MemoryError          Traceback (most recent call last)\n%s"
+        "      1 model = fit(x)\n      2 x = model.features(x)\n"
+        "----> 3 full = x.toarray()\n      4 print(full.shape)\n\n"
+        "File ~/env/lib/python3.11/site-packages/scipy/sparse/_base.py:90, in toarray(self)\n"
+        "     89 order = self._swap()\n---> 90 out = self._process(order)\n\n"
+        "MemoryError: Unable to allocate 12.0 GiB for an array with shape (40000, 40000) "
+        "and data type float64\n",
+        heads[i]);
+    explanation x;
+    CHECK_OK(explain_message(&x, text.data, text.length));
+    CHECK_TEXT(x.evidence.message.context.code, "full = x.toarray()");
+    CHECK(strncmp(x.evidence.message.context.line, "cell In[8]:3", 12) == 0);
+    CHECK(strstr(x.fixes.list[0].change, "keep it sparse") != NULL);
+    explanation_free(&x);
+    buffer_free(&text);
+  }
+}
+
+#define SIDE "\xe2\x94\x82"
+TEST(a_traceback_in_a_box_gives_the_users_line)
+{
+  static const char text[] =
+      SIDE " /data/ada/runs/fit.py:42 in main                          " SIDE "\n" SIDE
+           "                                                           " SIDE "\n" SIDE
+           "   41 " SIDE "   loader = make()                                  " SIDE "\n" SIDE
+           " \xe2\x9d\xb1 42 " SIDE "   trainer.fit(model, loader)                       " SIDE
+           "\n" SIDE " /data/ada/env/lib/python3.11/site-packages/torch/optim.py " SIDE "\n" SIDE
+           " :93 in step                                               " SIDE "\n" SIDE
+           " \xe2\x9d\xb1 93 " SIDE "   self.optimizer.step(closure)                     " SIDE "\n"
+           "OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB. GPU 0 has a total "
+           "capacity of 23.50 GiB of which 10.00 MiB is free. Including non-PyTorch memory, this "
+           "process has 23.40 GiB memory in use. Of the allocated memory 22.90 GiB is allocated by "
+           "PyTorch, and 90.00 MiB is reserved by PyTorch but unallocated.\n";
+  message m;
+  message_read(&m, text, strlen(text));
+  CHECK_TEXT(m.context.line, "fit.py:42 in main");
+  CHECK_TEXT(m.context.code, "trainer.fit(model, loader)");
+  CHECK(context_any(&m.context, CONTEXT_BIT(OPTIMIZER)));
+}
+
 TEST_MAIN

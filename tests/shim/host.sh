@@ -168,6 +168,28 @@ for turn in range(40):
 END
 timeout -k 2 200 "$stowage" run -- "$python" "$folder/keeps.py" > "$folder/out" 2> "$folder/err"; code=$?
 if [ $code = 0 ] && [ ! -s "$folder/out" ] && [ "$(wc -l < "$folder/err")" = 1 ] && grep -qE '^stowage run: at the peak 1[6-9][0-9]\.[0-9] MiB of host memory; largest: rows: a list of [0-9]+ arrays, .* at line 4 of keeps.py$' "$folder/err"; then ok without_options_the_largest_holder_is_named; else cat "$folder/err"; fail "without_options_the_largest_holder_is_named: $code"; fi
+# Workers that have ended before the command does are what held the memory at the peak. They wait until a sample has seen them.
+cat > "$folder/pool.py" << 'END'
+import multiprocessing, os, time
+def work(barrier):
+    mine = bytearray(b"x" * (24 << 20))
+    barrier.wait()
+    end = time.monotonic() + 20
+    while time.monotonic() < end and not os.path.exists(os.environ["SEEN"]):
+        time.sleep(0.05)
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(5)
+    workers = [context.Process(target=work, args=(barrier,)) for _ in range(4)]
+    for one in workers: one.start()
+    barrier.wait()
+    time.sleep(1.5)
+    open(os.environ["SEEN"], "w").close()
+    for one in workers: one.join()
+    time.sleep(0.6)
+END
+SEEN=$folder/seen timeout -k 2 200 "$stowage" run -- "$python" "$folder/pool.py" > "$folder/out" 2> "$folder/err"; code=$?
+if [ $code = 0 ] && grep -q '4 worker processes' "$folder/err"; then ok workers_that_have_ended_are_named; else cat "$folder/err"; fail "workers_that_have_ended_are_named: $code"; fi
 timeout -k 2 200 "$stowage" run --quiet -- "$python" "$folder/keeps.py" > "$folder/out" 2> "$folder/err"
 if [ ! -s "$folder/err" ]; then ok quiet_says_nothing; else cat "$folder/err"; fail quiet_says_nothing; fi
 timeout -k 2 200 "$stowage" run -- true 2> "$folder/err"

@@ -1,4 +1,4 @@
-# limit: 3G
+# limit: 3.4G
 # cause: loaded_twice
 # fixes: EMACPU
 # needs: torch
