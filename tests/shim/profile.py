@@ -67,6 +67,17 @@ last = pass_by()
         raise AssertionError(f"the error {error} is larger than the bound")
 
 
+def code_at_the_address_of_old_code_has_its_own_line():
+    profile, _ = run("cells", """
+held = []
+for n in range(40):  # like the cells of a notebook: each is compiled, run and freed
+    exec(compile("\\n" * n + "held.append(bytearray(1 << 20) + bytearray(3 << 20))", "/cells/odd.py" if n % 2 else "/cells/two.py", "exec"))
+""")
+    found = {(p["file"], p["line"]): p["host"]["kept_bytes"] for p in profile["lines"] if (p["file"] or "").startswith("/cells/")}
+    if sorted(found) != sorted(("/cells/odd.py" if n % 2 else "/cells/two.py", n + 1) for n in range(40)):
+        raise AssertionError(f"lines: {sorted(found)}")
+
+
 def large_blocks_are_exact_and_the_peak_is_by_line():
     profile, _ = run("large", """
 def first(): return bytearray(60 << 20)
@@ -232,7 +243,7 @@ assert round(seen.lines[0].kept / 2**20) == 80, seen
 
 def main():
     failed = 0
-    for test in (small_objects_are_estimated_within_the_bound, large_blocks_are_exact_and_the_peak_is_by_line,
+    for test in (small_objects_are_estimated_within_the_bound, code_at_the_address_of_old_code_has_its_own_line, large_blocks_are_exact_and_the_peak_is_by_line,
                  numpy_arrays_count_at_the_line_that_makes_them, reallocations_count_the_new_size_and_free_the_old,
                  threads_and_generators_count_at_their_own_lines, forked_children_have_profiles_of_their_own,
                  exceptions_and_kills_leave_the_profile, a_running_process_profiles_a_block_and_a_function,

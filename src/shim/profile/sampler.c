@@ -40,6 +40,15 @@ static size_t block_count, block_capacity;    /* a power of two */
 static uint16_t sites[2 * PROFILE_SITES_MAX]; /* number of the site + 1, by hash */
 static char text[PYTHON_STACK_TEXT];
 static python_stack stack;
+/* Where the program's own innermost frame is in the stacks that were sampled last. A training loop
+ * allocates from the same stacks in every step, below many frames of libraries, and reading a frame
+ * is slow: the interpreter decodes a table to find its line. The line itself is read each time,
+ * because new code may have the address of old code. */
+#define DEPTHS_MAX 4096
+static struct {
+  uint64_t key; /* of a python_stack; 0: empty */
+  size_t depth;
+} depths[DEPTHS_MAX];
 
 /* ---- distances ---- */
 
@@ -229,7 +238,8 @@ static bool is_startup(size_t from) {
 static profile_site *site_here(void) {
   stow_trace_frame f;
   if (!atomic_load(&ready) || !python_stack_walk(&stack)) return find_site("", "", 0);
-  for (size_t i = 0; i < stack.count; i++) {
+  size_t at = (size_t)(stack.key ^ stack.key >> 32) & (DEPTHS_MAX - 1);
+  for (size_t i = depths[at].key == stack.key ? depths[at].depth : 0; i < stack.count; i++) {
     if (!read_place(i, &f)) continue;
     if (strncmp(f.file, "<stowage ", 9) == 0) return find_site("", "", 0); /* our own scripts */
     if (!profile_is_own(f.file)) continue;
@@ -237,6 +247,8 @@ static profile_site *site_here(void) {
       if (is_startup(i + 1)) break;
       read_place(i, &f); /* is_startup has used its texts */
     }
+    depths[at].key = stack.key;
+    depths[at].depth = i;
     return find_site(f.file, f.name, f.line);
   }
   if (is_startup(0) || !read_place(0, &f)) return find_site("", "", 0);
