@@ -154,6 +154,12 @@ size_t python_stack_frames(const python_stack *s, stow_trace_frame frames[PYTHON
   return s->count;
 }
 
+const char *python_stack_file(const python_place *p, char text[PYTHON_STACK_FILE]) {
+  const layout *l = atomic_load_explicit(&known, memory_order_acquire);
+  writer w = {text, text + PYTHON_STACK_FILE};
+  return l != NULL ? text_of(l, pointer(p->code, l->file), &w) : NULL;
+}
+
 /* ---- checking ---- */
 
 static void *symbol(const char *name) {
