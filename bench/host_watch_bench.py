@@ -30,7 +30,7 @@ def work(scale):
         a = np.sqrt(a * 1.0001 + 0.5)
         b = [np.zeros(200_000) for _ in range(8)]
 """,
-    # The first report of a process that grows costs about 30 ms, whatever it holds: 2% of 1.5 s.
+    # The first report of a process that grows costs about 30 ms, so the bound needs a program of at least 1.5 s.
     "growing objects": """
 def work(scale):
     rows = []
