@@ -147,14 +147,17 @@ static uint64_t hash_words(const residency_launch_info *l) {
   return (a ^ b ^ b >> 31) | 1;
 }
 
+enum { WORDS_KEPT = 32768 }; /* launches: a loop inside a step looks like a round too */
+
 /* Forgets words of arenas from before the last two rounds: they belong to tensors that are gone. */
 static void forget_words(residency *r) {
   const history *h = &r->history;
   uint64_t round = h->cursor != HISTORY_NEVER ? h->end - h->cursor : 0;
-  if (round == 0 || h->matched < round || r->seq < r->forgot_at + 2 * round) return;
+  uint64_t kept = 2 * round > WORDS_KEPT ? 2 * round : WORDS_KEPT;
+  if (round == 0 || h->matched < round || r->seq < r->forgot_at + kept) return;
   r->forgot_at = r->seq;
   /* The units of launches in the log are then no longer those that their words name. */
-  if (space_forget_words(&r->space, r->seq - 2 * round)) r->units_changed = h->end;
+  if (space_forget_words(&r->space, r->seq - kept)) r->units_changed = h->end;
 }
 
 /* Resolves the launch to its units and its key. A launch with the same words as the forecast one
