@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""profile_bench.py STOWAGE [ROUNDS]: the CPU time of programs under `stowage run --profile`, memray and scalene, over the bare time.
+"""profile_bench.py STOWAGE [ROUNDS [PROGRAM…]]: the CPU time of programs under `stowage run`, `stowage run --profile`, memray and scalene.
 
-Each round runs a program bare and under every profiler in turn. The figure is the ratio of the least user + system times that the
-program itself measures around its work; the noise compares the first half of the bare runs with the second.
-
-Where valgrind is, the instructions of the pure Python loop are counted (callgrind): those of three times the work less those of one
-time, so that the start does not count. They do not depend on what else the machine does.
+Prints for each program (all of them, or those whose names contain a given word):
+- a case= line for `run` and for `run --profile`: its CPU time over the bare one's, run together on one core (together.py), with the
+  interval of the median and the bound: 1.02 for the watch of `run`, 1.05 for `--profile` of a training loop, 1.3 of a Python loop.
+- the peers, if this Python has them: the least CPU time of two runs over the least bare one.
+- for the pure Python loop, if valgrind is installed: its instructions (callgrind), those of three times the work less those of one
+  time, so that the start does not count. They do not depend on what else the machine does.
 """
 import importlib.metadata
 import importlib.util
@@ -16,6 +17,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+
+import together
 
 PROGRAMS = {
     "pure Python loop": """
@@ -47,39 +50,41 @@ def work(scale):
         second -= 1e-4 * hidden.T @ error
         first -= 1e-4 * batch.T @ back
 """,
+    # PyTorch imports much of itself in the first step: that belongs to the start, not to the loop.
     "PyTorch training loop": """
 import torch
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+x, y = torch.rand(4096, 256), torch.randint(0, 10, (4096,))
 def work(scale):
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    x, y = torch.rand(4096, 256), torch.randint(0, 10, (4096,))
-    for step in range(int(200 * scale)):
+    for step in range(int(300 * scale)):
         at = step * 128 % 4096
         loss = torch.nn.functional.cross_entropy(model(x[at:at + 128]), y[at:at + 128])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+work(0.01)
+""",
+    "PyTorch start": """
+def work(scale):
+    import torch
+    model = torch.nn.Linear(256, 512)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model(torch.rand(128, 256)).sum().backward()
+    optimizer.step()
 """,
 }
-NEEDS = {"PyTorch training loop": "torch"}
+NEEDS = {"PyTorch training loop": "torch", "PyTorch start": "torch"}
+BOUNDS = {"NumPy training loop": 1.05, "PyTorch training loop": 1.05}  # of run --profile; 1.3 for the loops of Python
+WATCH_BOUND = 1.02
 DEADLINE_SECONDS = 60
-TIMED = """
-import resource, sys
-def spent():
-    u = resource.getrusage(resource.RUSAGE_SELF)
-    return u.ru_utime + u.ru_stime
-begin = spent()
-work(float(sys.argv[1]) if len(sys.argv) > 1 else 1)
-print("SPENT", spent() - begin, flush=True)
-"""
+PEER_ROUNDS = 2
 
 
-def commands(stowage, program, folder):
+def peers(program, folder):
     python = sys.executable
-    yield "stowage run", [stowage, "run", "--quiet", "--", python, program]
-    yield "stowage run --profile", [stowage, "run", "--quiet", "--profile", "--", python, program]
     if importlib.util.find_spec("memray"):
         yield "memray", [python, "-m", "memray", "run", "-q", "-f", "-o", f"{folder}/memray.bin", program]
         yield "memray, small objects too", [python, "-m", "memray", "run", "-q", "-f", "--trace-python-allocators", "-o",
@@ -139,31 +144,36 @@ def count_instructions(stowage, program):
 
 
 def main():
-    stowage, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 7
-    dead = set()  # profilers that did not run: not tried again
+    stowage, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 15
+    words, dead = sys.argv[3:], set()  # dead: peers that did not run, not tried again
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         for name, text in PROGRAMS.items():
+            if words and not any(word in name for word in words):
+                continue
+            case = "profile_" + name.lower().replace(" ", "_")
             if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
-                print(f"profile, {name}: left out: no {NEEDS[name]} in {sys.executable}")
+                print(f"case={case} not-run (no {NEEDS[name]} in {sys.executable})")
                 continue
             program = f"{folder}/program.py"
             with open(program, "w", encoding="utf-8") as file:
-                file.write(text + TIMED)
-            bare, others = [], {}
-            for _ in range(rounds):
-                bare.append(once([sys.executable, program]))
-                for label, command in commands(stowage, program, folder):
+                file.write(text + together.TIMED)
+            bare = [sys.executable, program]
+            together.compare(case, {"bare": bare, "run": [stowage, "run", "--quiet", "--", *bare],
+                                    "run --profile": [stowage, "run", "--quiet", "--profile", "--", *bare]}, rounds,
+                             {"run": WATCH_BOUND, "run --profile": BOUNDS.get(name, 1.3)})
+            alone, others = [], {}
+            for _ in range(PEER_ROUNDS):
+                alone.append(once(bare))
+                for label, command in peers(program, folder):
                     spent = None if label in dead else once(command)
                     others.setdefault(label, []).append(spent)
                     if spent is None:
                         dead.add(label)
-            noise = abs(min(bare[:rounds // 2 + 1]) / min(bare[rounds // 2:]) - 1)
-            print(f"profile, {name}: {min(bare):.2f} s bare (noise {noise:.1%}, {rounds} rounds)")
             for label, times in others.items():
                 known = [t for t in times if t is not None]
-                print(f"  {label:28} {min(known) / min(bare):5.2f}x" if known else f"  {label:28} did not run", flush=True)
+                print(f"  {label:28} {min(known) / min(alone):5.2f}x" if known else f"  {label:28} did not run", flush=True)
             if name == "pure Python loop":
                 count_instructions(stowage, program)
 

@@ -41,16 +41,16 @@ int main(void) {
   size_t free_bytes, total_bytes;
   if (init(0) != 0 || retain(&context, 0) != 0 || set(context) != 0 ||
       info(&free_bytes, &total_bytes) != 0) {
-    printf("no card here\n");
+    printf("no GPU here\n");
     return 1;
   }
-  printf("a card of %zu MiB, %zu MiB of it free\n", total_bytes >> 20, free_bytes >> 20);
+  printf("GPU memory: %zu MiB, %zu MiB free\n", total_bytes >> 20, free_bytes >> 20);
   int count = 0;
   while (count < PIECES && take(&pieces[count], PIECE) == 0) {
     if (fill(pieces[count], (unsigned char)count, 4096, NULL) != 0) return 1;
     count++;
   }
-  printf("%zu MiB were had\n", count * (PIECE >> 20));
+  printf("%zu MiB allocated\n", count * (PIECE >> 20));
   for (int i = 0; i < count; i++) {
     unsigned char seen = 255;
     if (copy((address)(size_t)&seen, pieces[i], 1, NULL) != 0 || wait() != 0 || seen != i) return 1;

@@ -230,7 +230,7 @@ def _stowage(line: str, cell: "Optional[str]" = None) -> Any:
         raise UsageError("%%stowage: a cell with await cannot be measured; put `with stowage.watch() as seen:` around the await")
     seen = _profile.profile() if lines else None
     meter = _Meter()
-    with seen or contextlib.nullcontext():
+    with seen or contextlib.nullcontext(), _show.inner_cell():
         done = shell.run_cell(cell)
     _ram.cell(True)  # the end of the inner cell is not the end of this one
     report = meter.report()

@@ -14,6 +14,7 @@ import struct
 import sys
 import tempfile
 from dataclasses import dataclass
+from importlib.machinery import ExtensionFileLoader
 from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar, overload
 
 from . import _show
@@ -56,9 +57,34 @@ def _load() -> Any:
             raise Unsupported("libstowage-profile.so is not in this installation; install the package again")
         found = ctypes.PyDLL(str(path))
         found.stowage_profile_start.argtypes, found.stowage_profile_start.restype = [ctypes.c_char_p], ctypes.c_int
+        found.stowage_profile_loaded.argtypes, found.stowage_profile_loaded.restype = [], None
         found.stowage_profile_stop.argtypes, found.stowage_profile_stop.restype = [], None
         _library = found
     return _library
+
+
+class _Imports:
+    """Counts the allocations of extension modules that are imported while a profile runs, and of the libraries they load."""
+
+    def __init__(self) -> None:
+        self._before: Any = None
+
+    def start(self, loaded: "Callable[[], None]") -> None:
+        before = self._before = ExtensionFileLoader.create_module
+
+        @functools.wraps(before)
+        def create_module(loader: Any, spec: Any) -> Any:
+            module = before(loader, spec)
+            loaded()
+            return module
+
+        ExtensionFileLoader.create_module = create_module  # type: ignore[method-assign]
+
+    def stop(self) -> None:
+        ExtensionFileLoader.create_module = self._before  # type: ignore[method-assign]
+
+
+_imports = _Imports()
 
 
 def _read(path: str) -> "Tuple[int, List[Tuple[Line, float]]]":
@@ -104,10 +130,12 @@ class Profile:
         if not library.stowage_profile_start(os.fsencode(self._folder.name)):
             raise StowageError("the profile cannot start: the allocator of this process is unknown")
         _running = True
+        _imports.start(library.stowage_profile_loaded)
         return self
 
     def __exit__(self, *_: Any) -> None:
         global _running
+        _imports.stop()
         _load().stowage_profile_stop()
         _running = False
         folder, self._folder = self._folder, None
@@ -128,7 +156,9 @@ class Profile:
     def _rows(self, lines: "List[Line]", what: str) -> "List[Tuple[str, ...]]":
         rows: "List[Tuple[str, ...]]" = [("peak", "kept", "allocated", "±", what)]
         for line in lines[:_SHOWN]:
-            place = f"{os.path.relpath(line.file) if os.path.isabs(line.file) else line.file}"
+            place = _show.name_cells(line.file)
+            if os.path.isabs(place) and os.path.exists(place):
+                place = os.path.relpath(place)
             name = f"{place}:{line.line} {line.function}" if line.line else f"{line.function} in {place}"
             cells = [size(value) if value else "-" for value in (line.peak, line.kept, line.allocated, line.error)]
             rows.append((*cells, name if line.file else "no line of the program (native threads)"))
@@ -163,8 +193,8 @@ def profile(function: Any = None) -> Any:
     """Profiles the host memory of a function or a block, by line and by function.
 
     As a decorator it prints a table on standard error after each call; `with stowage.profile() as seen:` shows nothing, and `seen` has
-    the figures. Bytes are estimates from samples, with their standard error; blocks of several MiB are exact. Libraries that are
-    imported inside are not counted: import them before. For device memory by line use `stowage run --profile`.
+    the figures. Bytes are estimates from samples, with their standard error; blocks of several MiB are exact. For device memory by
+    line use `stowage run --profile`.
 
     >>> import stowage
     >>> with stowage.profile() as seen:

@@ -10,7 +10,7 @@ import contextlib
 import html
 import re
 import sys
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from ._library import shown, shown_lines
 
@@ -131,6 +131,21 @@ def name_cells(text: str) -> str:
     if not names:
         return text
     return re.sub("|".join(map(re.escape, names)), lambda found: f"In[{names[found.group()]}]", text)
+
+
+@contextlib.contextmanager
+def inner_cell() -> "Iterator[None]":
+    """Runs a part of a cell as a cell, as a magic does. IPython 9 gives the part the number of the next cell; it gets this cell's."""
+    names = getattr(getattr(shell(), "compile", None), "_filename_map", None)
+    if not isinstance(names, dict) or not names:
+        yield
+        return
+    latest = max(names.values())
+    try:
+        yield
+    finally:
+        for name, number in names.items():
+            names[name] = min(number, latest)
 
 
 def in_notebook() -> bool:

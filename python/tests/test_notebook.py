@@ -80,6 +80,8 @@ class Notebook(unittest.TestCase):
             "line_option": "%stowage --no-such",
             "not_run": "'ran_it' in globals()",
             "figures": "with stowage.watch(0.05) as looked:\n    block = bytearray(32 << 20)\nrepr(looked)",
+            "lines": "%%stowage --lines\npieces = [bytearray(4 << 20) for _ in range(4)]",
+            "decorated": "@stowage.profile\ndef fill():\n    return bytearray(20 << 20)\nfilled = fill()",
             "heap": "%%stowage\ncard = stowage.heap('sim:64M')\nkept_block = card.block('16M')\nlost = card.block('32M'); del lost",
             "show": "kept",
             "kept_by": "stowage.holders(kept)",
@@ -155,6 +157,13 @@ class Notebook(unittest.TestCase):
         text = shown(self.cells["heap"], "text/plain")
         self.assertRegex(text, r"heap on sim:64M +\+48.0 MiB +\+16.0 MiB")
         self.assertRegex(text, r"stowage.Block +16.0 MiB +kept_block")
+
+    def test_profiled_lines_are_named_by_their_cell(self):
+        number = self.cells["lines"].execution_count
+        self.assertRegex(shown(self.cells["lines"], "text/plain"), rf"16.0 MiB +16.0 MiB +16.0 MiB .* In\[{number}\]:1 ")
+        number = self.cells["decorated"].execution_count
+        said = "".join(text for _, text in outputs(self.cells["decorated"]))
+        self.assertRegex(said, rf"20.0 MiB +20.0 MiB +20.0 MiB .* In\[{number}\]:3 fill")
 
     def test_release_deletes_the_name_and_the_result_and_names_who_holds_the_rest(self):
         said = shown(self.cells["release"], "text/plain")

@@ -78,9 +78,8 @@ static void say_limits(explanation *x) {
     add_note(x, "no stacks were recorded: lines are not known and the cause is less sure "
                 "(record with context=\"all\")");
   if (e->failed && e->message.kind == MESSAGE_NONE && e->n.device_bytes == MESSAGE_UNKNOWN)
-    add_note(x,
-             "the error text is not with it: the device's size and its other users are not known "
-             "(give it with --message)");
+    add_note(x, "the recording has no error text, so the size of the device and its other users "
+                "are not known: add the text with --message");
   if (e->survived) add_note(x, "the program went on after this failure");
   if (e->source->skipped_events > 0)
     add_note(x, "some entries of the file could not be read; the rest was used");

@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,11 +69,32 @@ static const tree_process *whom(const run_request *a, const host_record *h) {
   return &h->processes[0];
 }
 
+/* Returns how long the first thread of a process has waited for a CPU so far; 0: not known. */
+static uint64_t waited_ns(pid_t pid) {
+  char path[64];
+  uint64_t waited = 0;
+  snprintf(path, sizeof path, "/proc/%d/schedstat", (int)pid);
+  FILE *file = fopen(path, "re");
+  if (file == NULL) return 0;
+  if (fscanf(file, "%*u %" SCNu64, &waited) != 1) waited = 0;
+  fclose(file);
+  return waited;
+}
+
+/* Returns the time since the process was asked, without the time it waited for a CPU. On a busy
+ * machine, a share of all the time would be a large share of the little that the process runs. */
+static uint64_t own_time_ns(const run_request *a, uint64_t now_ns) {
+  uint64_t passed = now_ns > a->asked_ns ? now_ns - a->asked_ns : 0, now = waited_ns(a->pid);
+  uint64_t waited = now > a->waited_ns ? now - a->waited_ns : 0;
+  return waited < passed ? passed - waited : 0;
+}
+
 static void post(run_request *a, const tree_process *p, uint64_t now_ns) {
   a->pid = p->pid;
   a->bytes = p->held_bytes;
   a->whole = false;
   a->asked_ns = now_ns;
+  a->waited_ns = waited_ns(p->pid);
   a->serial = request_post(a->word, p->pid);
 }
 
@@ -103,11 +125,12 @@ void run_request_rise(run_request *a, const host_record *h, unsigned part, uint6
   bool often = part <= 25;
   if (p->held_bytes < (often ? RISE_LEAST / 4 : RISE_LEAST)) return;
   if (p->pid == a->pid) {
-    uint64_t rest_ns = a->whole ? part * a->spent_ns : LOST_NS;
     bool moved =
         often ? p->held_bytes > a->bytes + a->bytes / 50 || p->held_bytes < a->bytes - a->bytes / 50
               : p->held_bytes >= a->bytes + a->bytes / 4;
-    if (!moved || now_ns < a->asked_ns + rest_ns) return;
+    if (!moved) return;
+    if (a->whole ? own_time_ns(a, now_ns) < part * a->spent_ns : now_ns < a->asked_ns + LOST_NS)
+      return;
   }
   post(a, p, now_ns);
 }

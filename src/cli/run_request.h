@@ -24,7 +24,8 @@ typedef struct run_request {
   bool whole;      /* a complete answer has arrived */
   uint64_t bytes;  /* bytes the process held at that time */
   uint64_t asked_ns, took_ns;
-  uint64_t spent_ns; /* how long the process took for the last answer */
+  uint64_t spent_ns;  /* how long the process took for the last answer */
+  uint64_t waited_ns; /* how long it had waited for a CPU when it was asked */
 } run_request;
 
 /* Creates folder/watch, through which processes receive requests. */
@@ -37,7 +38,8 @@ bool run_request_hears(pid_t pid);
 /* Asks the largest process of `h` if that is due; `left_bytes` may still be allocated. */
 void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes, uint64_t now_ns);
 /* Asks the largest process when it has grown by a quarter, for at most one part in `part` of its
- * time; with 25 and less, when it has changed by a fiftieth. */
+ * time, without the time it waited for a CPU; with 25 and less, when it has changed by a fiftieth.
+ */
 void run_request_rise(run_request *a, const host_record *h, unsigned part, uint64_t now_ns);
 /* Asks the largest process immediately. */
 void run_request_now(run_request *a, const host_record *h, uint64_t now_ns);

@@ -152,10 +152,7 @@ static void host_lines(buffer *out, const top_look *t, const top_history *h, con
   char note[160] = "";
   if (!t->host_known) return;
   gauge(out, v, "host", true, m->machine_total_bytes - m->machine_available_bytes,
-        m->machine_total_bytes, h != NULL ? &h->host : NULL,
-        m->limited         ? ""
-        : v->width >= WIDE ? "no container or cgroup limit"
-                           : "no cgroup limit");
+        m->machine_total_bytes, h != NULL ? &h->host : NULL, m->limited ? "" : "no cgroup limit");
   if (!m->limited) return;
   snprintf(note, sizeof note, "cgroup v%d %.100s", m->cgroup_version, m->limited_by);
   gauge(out, v, "limit", true, m->limit_used_bytes, m->limit_bytes, NULL, note);

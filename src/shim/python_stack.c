@@ -99,8 +99,14 @@ static const char *text_of(const layout *l, const char *object, writer *w) {
   bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
   size_t length = (size_t)(uintptr_t)pointer(object, 16);
   const char *from = object + (ascii ? l->ascii : l->wide);
-  if (!compact) length = 0; /* made by ways that no name of code comes by */
-  for (size_t i = 0; i < length && i < 512; i++) {
+  if (!compact) length = 0; /* code objects have no such names */
+  if (length > 512) length = 512;
+  if (ascii && length < (size_t)(w->end - w->to)) { /* nearly always: these are the bytes */
+    memcpy(w->to, from, length);
+    w->to += length;
+    length = 0;
+  }
+  for (size_t i = 0; i < length; i++) {
     uint32_t c = 0;
     memcpy(&c, from + i * kind, kind);
     put(w, c);
@@ -122,6 +128,12 @@ size_t python_stack_frames(const python_stack *s, stow_trace_frame frames[PYTHON
                                    .line = line > 0 ? (uint32_t)line : 0};
   }
   return s->count;
+}
+
+const char *python_stack_file(const python_place *p, char text[PYTHON_STACK_FILE]) {
+  const layout *l = atomic_load_explicit(&known, memory_order_acquire);
+  writer w = {text, text + PYTHON_STACK_FILE};
+  return l != NULL ? text_of(l, pointer(p->code, l->file), &w) : NULL;
 }
 
 /* ---- checking ---- */

@@ -36,7 +36,12 @@ bool python_stack_walk(python_stack *s);
 
 /* Returns the stack as texts, innermost first, for stow_trace_stack; the texts are in `text`. */
 #define PYTHON_STACK_TEXT ((size_t)48 << 10)
+#define PYTHON_STACK_FILE 2049 /* a file name: 512 characters */
 size_t python_stack_frames(const python_stack *s, stow_trace_frame frames[PYTHON_STACK_MAX],
                            char text[PYTHON_STACK_TEXT]);
+
+/* Returns the file of one place, in `text`; NULL before python_stack_check. Far cheaper than its
+ * line. */
+const char *python_stack_file(const python_place *p, char text[PYTHON_STACK_FILE]);
 
 #endif

@@ -3,13 +3,13 @@
 . "$(dirname "$0")/lib.bash"
 export STANDIN_VRAM=$((8192 * M))
 if "${CC:-cc}" -Wall -Werror -o "$folder/plain" "$source_dir/examples/run/plain.c" -ldl > "$folder/log" 2>&1; then ok the_plain_program_compiles_by_its_own_line; else cat "$folder/log"; fail the_plain_program_compiles_by_its_own_line; fi
-same as_it_is "a card of 8192 MiB, 8192 MiB of it free
-4096 MiB were had" env LD_LIBRARY_PATH="$build/tests/standin" "$folder/plain"
-same it_stops_at_its_limit "a card of 2048 MiB, 2048 MiB of it free
-2048 MiB were had
+same as_it_is "GPU memory: 8192 MiB, 8192 MiB free
+4096 MiB allocated" env LD_LIBRARY_PATH="$build/tests/standin" "$folder/plain"
+same it_stops_at_its_limit "GPU memory: 2048 MiB, 2048 MiB free
+2048 MiB allocated
 stowage run: device 0: at the peak 2.0 GiB in vram of 2.0 GiB allowed" beneath --vram-limit 2G -- "$folder/plain"
-same it_goes_on_in_host_memory "a card of 6144 MiB, 6144 MiB of it free
-4096 MiB were had
+same it_goes_on_in_host_memory "GPU memory: 6144 MiB, 6144 MiB free
+4096 MiB allocated
 stowage run: device 0: at the peak 1.9 GiB in vram of 2.0 GiB allowed, 2.1 GiB in host memory
 stowage run: 2.1 GiB did not fit in vram; 2.1 GiB more vram would avoid it" beneath --vram-limit 2G --spill 4G -- "$folder/plain"
 check its_record_is_read bash -c "cd '$folder' && '$stowage' run --fast-malloc --record plain.stow -- ./plain && '$stowage' report plain.stow --text"

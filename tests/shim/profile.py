@@ -67,6 +67,17 @@ last = pass_by()
         raise AssertionError(f"the error {error} is larger than the bound")
 
 
+def code_at_the_address_of_old_code_has_its_own_line():
+    profile, _ = run("cells", """
+held = []
+for n in range(40):  # like the cells of a notebook: each is compiled, run and freed
+    exec(compile("\\n" * n + "held.append(bytearray(1 << 20) + bytearray(3 << 20))", "/cells/odd.py" if n % 2 else "/cells/two.py", "exec"))
+""")
+    found = {(p["file"], p["line"]): p["host"]["kept_bytes"] for p in profile["lines"] if (p["file"] or "").startswith("/cells/")}
+    if sorted(found) != sorted(("/cells/odd.py" if n % 2 else "/cells/two.py", n + 1) for n in range(40)):
+        raise AssertionError(f"lines: {sorted(found)}")
+
+
 def large_blocks_are_exact_and_the_peak_is_by_line():
     profile, _ = run("large", """
 def first(): return bytearray(60 << 20)
@@ -230,13 +241,29 @@ assert round(seen.lines[0].kept / 2**20) == 80, seen
     return None
 
 
+def numpy_imported_inside_is_counted():
+    if importlib.util.find_spec("numpy") is None:
+        return "no numpy"
+    in_process("""
+import stowage
+for turn in range(2):
+    with stowage.profile() as seen:
+        import numpy
+        data = numpy.ones(10 << 20)
+    assert round(seen.lines[0].kept / 2**20) == 80, seen
+from importlib.machinery import ExtensionFileLoader
+assert "_profile" not in ExtensionFileLoader.create_module.__code__.co_filename
+""")
+    return None
+
+
 def main():
     failed = 0
-    for test in (small_objects_are_estimated_within_the_bound, large_blocks_are_exact_and_the_peak_is_by_line,
+    for test in (small_objects_are_estimated_within_the_bound, code_at_the_address_of_old_code_has_its_own_line, large_blocks_are_exact_and_the_peak_is_by_line,
                  numpy_arrays_count_at_the_line_that_makes_them, reallocations_count_the_new_size_and_free_the_old,
                  threads_and_generators_count_at_their_own_lines, forked_children_have_profiles_of_their_own,
                  exceptions_and_kills_leave_the_profile, a_running_process_profiles_a_block_and_a_function,
-                 numpy_in_a_running_process_is_counted, python_with_plain_malloc_counts_once):
+                 numpy_in_a_running_process_is_counted, numpy_imported_inside_is_counted, python_with_plain_malloc_counts_once):
         try:
             why = test()
             print(f"skip {test.__name__}: {why}" if why else f"ok {test.__name__}", flush=True)

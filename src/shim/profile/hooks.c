@@ -22,6 +22,7 @@
 /* Called by python/stowage/_profile.py, with the interpreter's lock. Samples into a file of
  * `folder` until stowage_profile_stop; 0: this process is profiled already. */
 int stowage_profile_start(const char *folder);
+void stowage_profile_loaded(void); /* libraries were loaded since: counts their requests too */
 void stowage_profile_stop(void);
 
 static struct {
@@ -254,6 +255,10 @@ HOOK int stowage_profile_start(const char *folder) {
   hooks_python();
   patch_all(hooks_find);
   return 1;
+}
+
+HOOK void stowage_profile_loaded(void) {
+  patch_all(hooks_find);
 }
 
 HOOK void stowage_profile_stop(void) {

@@ -2,9 +2,9 @@
  * preloaded.
  *
  * Every loaded library calls malloc through a slot that the loader has filled. This writes the
- * hooks into those slots. Libraries that are loaded later keep the allocator's own functions; their
- * blocks are not counted, and may be freed through a hook. The slots are not restored afterwards: a
- * hook that samples nothing forwards every request. */
+ * hooks into those slots. Libraries that are loaded later keep the allocator's own functions until
+ * the next call; their blocks are not counted before it, and may be freed through a hook. The slots
+ * are not restored afterwards: a hook that samples nothing forwards every request. */
 #include <elf.h>
 #include <link.h>
 #include <stdlib.h>
@@ -58,6 +58,19 @@ static bool is_allocator(const char *path) {
   return false;
 }
 
+/* The libraries that were patched, so that a later call reads only the relocations of new ones.
+ * Guarded by the interpreter's lock. */
+#define PATCHED_MAX 4096
+static const ElfW(Dyn) * patched[PATCHED_MAX];
+static size_t patched_count;
+
+static bool is_patched(const ElfW(Dyn) * dynamic) {
+  for (size_t i = 0; i < patched_count; i++)
+    if (patched[i] == dynamic) return true;
+  if (patched_count < PATCHED_MAX) patched[patched_count++] = dynamic;
+  return false;
+}
+
 static int patch_object(struct dl_phdr_info *info, size_t size, void *user) {
   const ElfW(Dyn) *dynamic = NULL;
   object o = {.base = info->dlpi_addr};
@@ -74,6 +87,7 @@ static int patch_object(struct dl_phdr_info *info, size_t size, void *user) {
       o.relro_end = o.relro_begin + p->p_memsz;
     }
   }
+  if (dynamic != NULL && is_patched(dynamic)) return 0;
   for (; dynamic != NULL && dynamic->d_tag != DT_NULL; dynamic++) {
     uintptr_t value = dynamic->d_un.d_ptr;
     if (dynamic->d_tag == DT_JMPREL) plt = value;

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 /* Makes every loaded library call find(name) instead of the function `name`, if that is not NULL.
- * Requires the interpreter's lock. */
+ * Called again, it patches the libraries loaded since. Requires the interpreter's lock. */
 void patch_all(void *(*find)(const char *name));
 
 #endif

@@ -40,6 +40,14 @@ static size_t block_count, block_capacity;    /* a power of two */
 static uint16_t sites[2 * PROFILE_SITES_MAX]; /* number of the site + 1, by hash */
 static char text[PYTHON_STACK_TEXT];
 static python_stack stack;
+/* Where the program's own innermost frame is in the stacks that were sampled last. A training loop
+ * allocates from the same stacks in every step, below many frames of libraries. The frame itself is
+ * read each time, because new code may have the address of old code. */
+#define DEPTHS_MAX 4096
+static struct {
+  uint64_t key; /* of a python_stack; 0: empty */
+  size_t depth;
+} depths[DEPTHS_MAX];
 
 /* ---- distances ---- */
 
@@ -216,11 +224,12 @@ static bool read_place(size_t at, stow_trace_frame *out) {
  * python -c, but does not belong to the program. */
 static bool is_startup(size_t from) {
   ASSERT(from <= stack.count);
-  stow_trace_frame f;
-  for (size_t i = from; i < stack.count; i++)
-    if (read_place(i, &f) &&
-        (strcmp(f.file, "<frozen site>") == 0 || run_has_ending(f.file, "/site.py")))
+  static char name[PYTHON_STACK_FILE];
+  for (size_t i = from; i < stack.count; i++) {
+    const char *path = python_stack_file(&stack.places[i], name);
+    if (path != NULL && (strcmp(path, "<frozen site>") == 0 || run_has_ending(path, "/site.py")))
       return true;
+  }
   return false;
 }
 
@@ -229,14 +238,17 @@ static bool is_startup(size_t from) {
 static profile_site *site_here(void) {
   stow_trace_frame f;
   if (!atomic_load(&ready) || !python_stack_walk(&stack)) return find_site("", "", 0);
-  for (size_t i = 0; i < stack.count; i++) {
+  size_t at = (size_t)(stack.key ^ stack.key >> 32) & (DEPTHS_MAX - 1);
+  for (size_t i = depths[at].key == stack.key ? depths[at].depth : 0; i < stack.count; i++) {
+    static char name[PYTHON_STACK_FILE];
+    const char *path = python_stack_file(&stack.places[i], name);
+    if (path == NULL) continue;
+    if (strncmp(path, "<stowage ", 9) == 0) return find_site("", "", 0); /* our own scripts */
+    if (!profile_is_own(path)) continue;
+    if (path[0] == '<' && is_startup(i + 1)) break;
     if (!read_place(i, &f)) continue;
-    if (strncmp(f.file, "<stowage ", 9) == 0) return find_site("", "", 0); /* our own scripts */
-    if (!profile_is_own(f.file)) continue;
-    if (f.file[0] == '<') {
-      if (is_startup(i + 1)) break;
-      read_place(i, &f); /* is_startup has used its texts */
-    }
+    depths[at].key = stack.key;
+    depths[at].depth = i;
     return find_site(f.file, f.name, f.line);
   }
   if (is_startup(0) || !read_place(0, &f)) return find_site("", "", 0);

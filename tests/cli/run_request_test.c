@@ -1,0 +1,94 @@
+/* Run request: how often `stowage run` asks a process that grows, by the time the process had. */
+#include "cli/run_request.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+#define MS    UINT64_C(1000000)
+#define MIB   (UINT64_C(1) << 20)
+#define PART  100
+#define CROWD 5
+
+static uint64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000 * MS + (uint64_t)t.tv_nsec;
+}
+
+/* Starts a process that computes on the first CPU allowed, or one that waits. */
+static pid_t start(bool busy) {
+  pid_t pid = fork();
+  CHECK(pid >= 0);
+  if (pid != 0) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  cpu_set_t all, one;
+  CPU_ZERO(&one);
+  if (sched_getaffinity(0, sizeof all, &all) != 0) _exit(9);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; cpu++)
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  if (sched_setaffinity(0, sizeof one, &one) != 0) _exit(9);
+  for (volatile unsigned turns = 0;; turns++)
+    if (!busy) pause();
+}
+
+/* Asks the process, lets 600 ms pass, and returns whether it is asked again: its last answer took
+ * 3 ms, so it is left alone for 300 ms. */
+static bool asked_again(pid_t pid) {
+  static host_record h;
+  run_request a;
+  CHECK_OK(run_request_open(&a, harness_folder()));
+  CHECK(a.word != NULL);
+  h.process_count = 1;
+  h.processes[0].pid = pid;
+  h.processes[0].held_bytes = 100 * MIB;
+  run_request_now(&a, &h, now_ns());
+  uint32_t first = a.serial;
+  a.whole = true;
+  a.spent_ns = 3 * MS;
+  h.processes[0].held_bytes = 200 * MIB;
+  run_request_rise(&a, &h, PART, now_ns());
+  CHECK(a.serial == first); /* too early, whatever it did */
+  uint64_t end = now_ns() + 600 * MS;
+  for (uint64_t now; (now = now_ns()) < end;) {
+    struct timespec rest = {0, (long)(end - now)};
+    nanosleep(&rest, NULL);
+  }
+  run_request_rise(&a, &h, PART, now_ns());
+  bool again = a.serial != first;
+  run_request_close(&a);
+  return again;
+}
+
+static void stop(pid_t pid) {
+  kill(pid, SIGKILL);
+  waitpid(pid, NULL, 0);
+}
+
+TEST(a_process_that_waits_for_a_cpu_is_asked_by_the_time_it_ran)
+{
+  pid_t crowd[CROWD];
+  FILE *file = fopen("/proc/self/schedstat", "re");
+  if (file == NULL) SKIP("the kernel does not report how long processes wait (schedstat)");
+  fclose(file);
+  for (int i = 0; i < CROWD; i++) crowd[i] = start(true);
+  bool again = asked_again(crowd[0]); /* runs a fifth of the time at most */
+  for (int i = 0; i < CROWD; i++) stop(crowd[i]);
+  CHECK(!again);
+}
+
+TEST(a_process_that_sleeps_is_asked_by_the_time_that_passed)
+{
+  pid_t pid = start(false);
+  bool again = asked_again(pid);
+  stop(pid);
+  CHECK(again);
+}
+
+TEST_MAIN
