@@ -14,7 +14,7 @@ static unsigned bits_of(const float *values, size_t count) {
 }
 
 /* Returns the bits of four values, of which at most two are not 0, with exactly two set: zeros are
- * kept from the end. */
+ * added from the end. */
 static unsigned two_of_four(unsigned bits) {
   static const uint8_t filled[16] = {12, 9, 10, 3, 12, 5, 6, 7, 12, 9, 10, 11, 12, 13, 14, 15};
   return filled[bits];
