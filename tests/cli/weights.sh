@@ -49,6 +49,27 @@ for name, (kind, shape, values) in after[1].items():
     assert kind == 'F16' and shape == was[1]
     assert values == list(struct.unpack(f'<{len(values)}e', struct.pack(f'<{len(values)}e', *was[2])))
 END"
+check a_pruned_folder_is_stored_without_zeros bash -c "mkdir in && cp in.safetensors in/model.safetensors && echo '{\"dtype\": \"float32\"}' > in/config.json &&
+  $stowage shrink in -o sparse --prune 60% --sparse --verify && $stowage shrink in -o dense --prune 60% && python3 - << 'END'
+from files import *
+name = 'model.layers.0.self_attn.q_proj.'
+dense, sparse = read('dense/model.safetensors')[1], read('sparse/model.safetensors')[1]
+want, kept, at = dense[name + 'weight'][2], sparse[name + 'compressed'][2], 0
+bits, rows = sparse[name + 'bitmask'][2], sparse[name + 'row_offsets'][2]
+for i, value in enumerate(want):
+    if i % 64 == 0:
+        assert rows[i // 64] == at
+    if bits[i // 8] >> i % 8 & 1:
+        assert kept[at] == value != 0
+        at += 1
+    else:
+        assert value == 0
+assert at == len(kept) and sparse[name + 'shape'][2] == [64, 64] and name + 'weight' not in sparse
+config = json.load(open('sparse/config.json'))['quantization_config']
+assert config['sparsity_config']['format'] == 'sparse-bitmask' and 'model.embed_tokens' in config['sparsity_config']['ignore']
+END"
+printf '\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03.' > old.pt
+check a_file_of_old_pytorch_is_named bash -c "! $stowage shrink old.pt -o old.safetensors 2> old.err && grep -q 'before PyTorch 1.6' old.err"
 check exclude_leaves_tensors bash -c "$stowage shrink in.safetensors -o part.safetensors --dtype f16 --exclude '*norm*' && python3 -c '
 from files import *
 kinds = {k: v[0] for k, v in read(\"part.safetensors\")[1].items()}

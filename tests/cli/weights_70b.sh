@@ -11,7 +11,7 @@ r = json.load(open(\"facts.json\"))
 assert r[\"parameters\"] == 70553706496, r[\"parameters\"]
 assert r[\"peak_memory_bytes\"] <= (32 + 64) << 20, r[\"peak_memory_bytes\"]
 '"
-for words in "--dtype f16" "--quantize int8" "--quantize fp8" "--prune 50%" "--prune 2:4"; do
+for words in "--dtype f16" "--quantize int8" "--quantize fp8" "--prune 50%" "--prune 2:4" "--prune 50% --sparse"; do
   check "a_dry_run_of_70b_stays_in_its_budget: $words" bash -c "$stowage shrink model -o out $words --include 'model.layers.7.self_attn.k_proj.weight' --include 'model.layers.79.self_attn.v_proj.weight' --dry-run --json --memory 32M > dry.json && python3 -c '
 import json
 r = json.load(open(\"dry.json\"))

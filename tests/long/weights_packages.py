@@ -3,6 +3,7 @@
 Run by weights_packages.sh: weights_packages.py COMMAND FOLDER. Prints "ok NAME" or "FAIL NAME: why" for each check.
 """
 
+import importlib.util
 import json
 import os
 import shutil
@@ -38,11 +39,17 @@ def fresh(path):
     return path
 
 
+class Skipped(Exception):
+    pass
+
+
 def check(function):
     global failed
     try:
         function()
         print("ok", function.__name__)
+    except Skipped as reason:
+        print(f"skip {function.__name__}: {reason}")
     except Exception as error:
         failed += 1
         traceback.print_exc()
@@ -163,6 +170,39 @@ def pruning_zeroes_what_it_says():
             else:
                 assert was[now == 0].abs().max() <= was[now != 0].abs().min() or part is None
         assert part is not None or abs(zeros / total - 0.3) < 0.002
+
+
+SPARSE_READER = """
+import json, sys, torch
+from compressed_tensors.compressors.sparse_compressors import BitmaskCompressor, Sparse24BitMaskCompressor
+from compressed_tensors.config import BitmaskConfig, Sparse24BitMaskConfig
+from safetensors.torch import load_file
+for sparse, dense in (("sparse", "dense"), ("sparse24", "dense24")):
+    config = json.load(open(sparse + "/config.json"))["quantization_config"]["sparsity_config"]
+    two = config["format"] == "sparse-24-bitmask"
+    package = (Sparse24BitMaskCompressor if two else BitmaskCompressor)((Sparse24BitMaskConfig if two else BitmaskConfig)(**config))
+    want, have = load_file(dense + "/model.safetensors"), dict(package.decompress(sparse))
+    assert have.keys() == want.keys(), have.keys() ^ want.keys()
+    assert all(torch.equal(have[k], want[k]) for k in want)
+    ours, theirs = load_file(sparse + "/model.safetensors"), package.compress(want, {k[:-7] for k in want if "proj" in k})
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[k], theirs[k]) for k in ours), "other tensors than the package writes"
+"""
+
+
+def compressed_tensors_reads_sparse_layouts():
+    """With compressed-tensors 0.9 to 0.14: 0.15 dropped the layouts. STOWAGE_SPARSE_PACKAGE is a folder that holds such a release."""
+    environment = dict(os.environ)
+    if "STOWAGE_SPARSE_PACKAGE" in os.environ:
+        environment["PYTHONPATH"] = os.environ["STOWAGE_SPARSE_PACKAGE"]
+    elif importlib.util.find_spec("compressed_tensors.compressors.sparse_compressors") is None:
+        raise Skipped("this compressed-tensors has no sparse layouts; STOWAGE_SPARSE_PACKAGE names a folder with 0.9 to 0.14")
+    for name, words in (("sparse", ["--prune", "60%", "--sparse"]), ("dense", ["--prune", "60%"]),
+                        ("sparse24", ["--prune", "2:4", "--sparse"]), ("dense24", ["--prune", "2:4"])):
+        stowage("shrink", "bf16", "-o", fresh(name), *words, "--verify")
+    done = subprocess.run([sys.executable, "-c", SPARSE_READER], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-600:]
+    sizes = [os.path.getsize(f"{name}/model.safetensors") for name in ("sparse", "sparse24", "dense")]
+    assert sizes[0] < 0.75 * sizes[2] and sizes[1] < 0.75 * sizes[2], sizes
 
 
 def gguf_reads_every_type():
@@ -330,6 +370,7 @@ for test in [
     compressed_tensors_reads_int8,
     compressed_tensors_reads_fp8,
     pruning_zeroes_what_it_says,
+    compressed_tensors_reads_sparse_layouts,
     gguf_reads_every_type,
     lora_merges_in_every_type,
     rank_stabilised_lora_merges,

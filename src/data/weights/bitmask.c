@@ -4,47 +4,61 @@
  *   sparse-bitmask      compressed: the values that are not 0, row after row
  *                       bitmask: a bit for each value; row_offsets: kept values before each row
  *   sparse-24-bitmask   compressed: two of every four values, half a row for each row; bitmask */
-#include <string.h>
-
 #include "data/weights/parts.h"
 
-/* Returns the bits of four values, exactly two of them set: zeros fill up from the end. */
-static unsigned two_of_four(const float *values) {
-  unsigned bits = 0, count = 0;
-  for (unsigned k = 0; k < 4; k++)
-    if (values[k] != 0) bits |= 1u << k, count++;
-  for (unsigned k = 4; k-- > 0 && count < 2;)
-    if ((bits >> k & 1) == 0) bits |= 1u << k, count++;
+/* Returns a bit for each of eight values, or fewer: whether it is not 0. */
+static unsigned bits_of(const float *values, size_t count) {
+  unsigned bits = 0;
+  for (size_t k = 0; k < count; k++) bits |= (unsigned)(values[k] != 0) << k;
   return bits;
 }
 
-static void set_bits(const weights_item *item, const float *values, uint8_t *bits) {
-  size_t row = (size_t)item->row;
-  memset(bits, 0, (row + 7) / 8);
-  if (item->action == ACTION_BITMASK_24)
-    for (size_t i = 0; i < row; i += 4) bits[i / 8] |= (uint8_t)(two_of_four(values + i) << i % 8);
-  else
-    for (size_t i = 0; i < row; i++) bits[i / 8] |= (uint8_t)((values[i] != 0) << i % 8);
+/* Returns the bits of four values, of which at most two are not 0, with exactly two set: zeros are
+ * added from the end. */
+static unsigned two_of_four(unsigned bits) {
+  static const uint8_t filled[16] = {12, 9, 10, 3, 12, 5, 6, 7, 12, 9, 10, 11, 12, 13, 14, 15};
+  return filled[bits];
 }
 
-/* Moves the values whose bits are set to `to`, which is at or before them. Returns their number. */
-static size_t move_kept(uint8_t *to, const uint8_t *from, size_t width, const uint8_t *bits,
-                        size_t row) {
-  size_t kept = 0;
-  for (size_t i = 0; i < row; i++)
-    if (bits[i / 8] >> i % 8 & 1) memmove(to + kept++ * width, from + i * width, width);
-  return kept;
+static void set_bits(const weights_item *item, const float *values, uint8_t *to) {
+  size_t row = (size_t)item->row;
+  for (size_t i = 0; i < row; i += 8) {
+    unsigned bits = row - i < 8 ? bits_of(values + i, row - i) : bits_of(values + i, 8);
+    if (item->action == ACTION_BITMASK_24)
+      bits = two_of_four(bits & 15) | (row - i > 4 ? two_of_four(bits >> 4) << 4 : 0);
+    to[i / 8] = (uint8_t)bits;
+  }
 }
+
+/* Moves the values whose bits are set to `to`, which is at or before them. Returns their number.
+ * Writes every value and steps on only behind a kept one: which are kept cannot be predicted. */
+#define MOVE_KEPT(name, type)                                                                      \
+  static size_t name(void *to, const void *from, const uint8_t *bits, size_t row) {                \
+    type *out = to;                                                                                \
+    const type *in = from;                                                                         \
+    size_t kept = 0;                                                                               \
+    for (size_t i = 0; i < row; i++) {                                                             \
+      out[kept] = in[i];                                                                           \
+      kept += bits[i / 8] >> i % 8 & 1;                                                            \
+    }                                                                                              \
+    return kept;                                                                                   \
+  }
+MOVE_KEPT(move_16, uint16_t)
+MOVE_KEPT(move_32, uint32_t)
+MOVE_KEPT(move_64, uint64_t)
 
 size_t weights_compact(const weights_item *item, size_t count, chunk_buffers *c) {
   size_t row = (size_t)item->row, rows = count / row, bytes = (row + 7) / 8, kept = 0;
   size_t width = (size_t)tensor_type_bytes(item->to, 1);
+  size_t (*move)(void *, const void *, const uint8_t *, size_t) = width == 2   ? move_16
+                                                                  : width == 4 ? move_32
+                                                                               : move_64;
   c->offsets = (uint64_t *)(void *)(c->codes + (rows * bytes + 7) / 8 * 8);
   for (size_t r = 0; r < rows; r++) {
     uint8_t *bits = c->codes + r * bytes;
     set_bits(item, c->after + r * row, bits);
     c->offsets[r] = kept;
-    kept += move_kept(c->out + kept * width, c->out + r * row * width, width, bits, row);
+    kept += move(c->out + kept * width, c->out + r * row * width, bits, row);
   }
   return kept;
 }

@@ -35,23 +35,32 @@ void weights_decode(tensor_type t, const void *bytes, size_t count, float *value
 
 /* ---- pruning ---- */
 
-/* Clears the two smallest of four values; of equal ones the later stay. NaN counts as infinite. */
+/* Clears the two smallest of four values; of equal ones the later stay. NaN counts as infinite.
+ * Without branches, because which values stay cannot be predicted. */
 static uint64_t prune_2_4(float *values, size_t count) {
-  for (size_t i = 0; i < count; i += 4) {
+  for (float *v = values; v < values + count; v += 4) {
     float m[4];
-    for (size_t k = 0; k < 4; k++) m[k] = isnan(values[i + k]) ? INFINITY : fabsf(values[i + k]);
-    for (size_t k = 0; k < 4; k++) {
-      unsigned larger = 0;
-      for (size_t n = 0; n < 4; n++) larger += m[n] > m[k] || (m[n] == m[k] && n > k);
-      if (larger >= 2) values[i + k] = 0;
-    }
+    for (size_t k = 0; k < 4; k++) m[k] = isnan(v[k]) ? INFINITY : fabsf(v[k]);
+    /* bNK: value N is larger than the later value K. */
+    unsigned b01 = m[0] > m[1], b02 = m[0] > m[2], b03 = m[0] > m[3];
+    unsigned b12 = m[1] > m[2], b13 = m[1] > m[3], b23 = m[2] > m[3];
+    const unsigned smaller[4] = {b01 + b02 + b03, 1 - b01 + b12 + b13, 2 - b02 - b12 + b23,
+                                 3 - b03 - b13 - b23};
+    for (size_t k = 0; k < 4; k++) v[k] = smaller[k] >= 2 ? v[k] : 0;
   }
   return count / 2;
 }
 
+static bool has_ties(float threshold, const float *values, size_t count) {
+  unsigned ties = 0;
+  for (size_t i = 0; i < count; i++) ties |= fabsf(values[i]) == threshold;
+  return ties != 0;
+}
+
 /* Values equal to the threshold: as many become 0 in each row as their share of all is, with a
  * rounding that depends on the row alone, so that the result is the same for any chunks. */
-static uint64_t prune_row(const weights_item *item, uint64_t row, float *values, size_t count) {
+static uint64_t prune_row_with_ties(const weights_item *item, uint64_t row, float *values,
+                                    size_t count) {
   uint64_t zeros = 0;
   double sum = (double)(hash_u64(row, 1) >> 11) * 0x1p-53;
   for (size_t i = 0; i < count; i++) {
@@ -64,6 +73,18 @@ static uint64_t prune_row(const weights_item *item, uint64_t row, float *values,
     }
     values[i] = 0;
     zeros++;
+  }
+  return zeros;
+}
+
+static uint64_t prune_row(const weights_item *item, uint64_t row, float *values, size_t count) {
+  float threshold = item->threshold;
+  if (has_ties(threshold, values, count)) return prune_row_with_ties(item, row, values, count);
+  uint32_t zeros = 0; /* a row has fewer than 2^32 values: it fits a chunk */
+  for (size_t i = 0; i < count; i++) {
+    bool gone = fabsf(values[i]) < threshold;
+    values[i] = gone ? 0 : values[i];
+    zeros += gone;
   }
   return zeros;
 }
@@ -139,9 +160,8 @@ static void cast_pruned_f64(const weights_item *item, size_t count, chunk_buffer
     if (c->after[i] == 0 && c->before[i] != 0) memset(c->out + i * width, 0, width);
 }
 
-/* Prunes and casts a chunk. c->out holds the values as they are stored, c->after as float32. */
-static void pruned_chunk(const weights_job *j, const weights_item *item, uint64_t first,
-                         size_t count, chunk_buffers *c, quant_error *error, uint64_t *zeros) {
+void weights_prune_and_cast(const weights_job *j, const weights_item *item, uint64_t first,
+                            size_t count, chunk_buffers *c, quant_error *error, uint64_t *zeros) {
   dtype to = tensor_type_get(item->to)->type;
   tensor_type from = item->from.facts->stored;
   weights_decode(from, c->bytes, count, c->before);
@@ -207,7 +227,7 @@ stow_status weights_encode(const weights_job *j, const weights_item *item, uint6
   case ACTION_COPY: break;
   case ACTION_CAST:
     if (item->pruned)
-      pruned_chunk(j, item, first, count, c, error, zeros);
+      weights_prune_and_cast(j, item, first, count, c, error, zeros);
     else
       cast_chunk(item, count, c, error);
     break;
@@ -216,7 +236,7 @@ stow_status weights_encode(const weights_job *j, const weights_item *item, uint6
   case ACTION_FP8: channel_chunk(j, item, first, count, c, error, zeros); break;
   case ACTION_BITMASK:
   case ACTION_BITMASK_24:
-    pruned_chunk(j, item, first, count, c, error, zeros);
+    weights_prune_and_cast(j, item, first, count, c, error, zeros);
     (void)weights_compact(item, count, c);
     break;
   }

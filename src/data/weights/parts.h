@@ -66,6 +66,9 @@ size_t weights_compact(const weights_item *item, size_t count, chunk_buffers *c)
 /* encode.c: one chunk of an item, read into `bytes`. The outputs are one for each part. */
 stow_status weights_encode(const weights_job *j, const weights_item *item, uint64_t first,
                            size_t count, chunk_buffers *c, quant_error *error, uint64_t *zeros);
+/* Prunes and casts a chunk. c->out holds the values as they are stored, c->after as float32. */
+void weights_prune_and_cast(const weights_job *j, const weights_item *item, uint64_t first,
+                            size_t count, chunk_buffers *c, quant_error *error, uint64_t *zeros);
 /* Decodes values of any type that can be decoded; false if this type cannot. */
 bool weights_can_decode(tensor_type t);
 void weights_decode(tensor_type t, const void *bytes, size_t count, float *values);

@@ -18,7 +18,7 @@ static stow_status count_chunk(weights_job *j, unsigned member, size_t index, ui
   quant_error error = {0};
   uint64_t zeros = 0, kept = 0;
   c->bytes = bytes;
-  STOW_TRY(weights_encode(j, item, first, count, c, &error, &zeros));
+  weights_prune_and_cast(j, item, first, count, c, &error, &zeros);
   for (size_t i = 0; i < count; i++) kept += c->after[i] != 0;
   item->starts[first / weights_chunk_length(j, item) + 1] = kept; /* its own place */
   return STOW_OK;
