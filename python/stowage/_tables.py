@@ -10,8 +10,10 @@ import contextlib
 import glob
 import importlib
 import io
+import itertools
 import json
 import os
+import re
 import tempfile
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -387,8 +389,18 @@ def _write_npz(frames: Any, columns: "List[Column]", path: str) -> None:
             for writer, array in zip(writers, batch.columns):
                 writer.add(array)
         with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            for writer in writers:
-                writer.write(archive)
+            for writer, name in zip(writers, _member_names([column.name for column in columns])):
+                writer.write(archive, name)
+
+
+def _member_names(names: "List[str]") -> "List[str]":
+    """Returns a name for each column that readers of archives accept. Duplicates become x, x.1, x.2, as in pandas."""
+    made: "List[str]" = []
+    for name in names:
+        base = re.sub(r"^/|\\|[\x00-\x1f]|\.(?=\.)", "_", name)
+        tries = itertools.chain([base], (f"{base}.{n}" for n in itertools.count(1)))
+        made.append(next(one for one in tries if one not in made))
+    return made
 
 
 def _member(archive: Any, name: str, descr: str, count: int, parts: "Iterator[Any]") -> None:
@@ -410,8 +422,8 @@ class _Numbers:
     def add(self, array: Any) -> None:
         self._places.append(self._spool.keep(self._convert(array)))
 
-    def write(self, archive: Any) -> None:
-        _member(archive, self._column.name, self._descr, self._column.rows, self._spool.parts(self._places))
+    def write(self, archive: Any, name: str) -> None:
+        _member(archive, name, self._descr, self._column.rows, self._spool.parts(self._places))
 
 
 class _Texts:
@@ -439,10 +451,10 @@ class _Texts:
             self._bytes.append(self._spool.keep(numpy.frombuffer(data, "uint8")[ends[0] : ends[-1]]))
         self._total += int(ends[-1] - ends[0])
 
-    def write(self, archive: Any) -> None:
+    def write(self, archive: Any, name: str) -> None:
         import numpy
 
-        name, width = self._column.name, "int32" if self._total < 1 << 31 else "int64"
+        width = "int32" if self._total < 1 << 31 else "int64"
         ends = (numpy.frombuffer(part, "int64").astype(width).data for part in self._spool.parts(self._ends))
         _member(archive, f"{name}.offsets", numpy.dtype(width).str, self._column.rows + 1, ends)
         _member(archive, f"{name}.bytes", "|u1", self._total, self._spool.parts(self._bytes))

@@ -52,7 +52,7 @@ def open(
         return LazyArray(file, dtype, raw_dtype, shape, headers, cache)
     except Invalid:
         names = column_names(file) if dtype is None and raw_dtype is None and headers is None else []
-        if len(names) < 2 or not _is_table(os.fspath(file)):
+        if not names or not _is_table(os.fspath(file)):
             raise
         return LazyTable(os.fspath(file), names)
     except NotFound:
@@ -172,6 +172,17 @@ class LazyArray:
         if not isinstance(path, (str, os.PathLike)) or any(one is not None for one in rest):
             raise Unsupported(f"{self._origin.name}: Arrow streams are for files opened by path alone, without dtype= and headers=")
         return frames_of_file(os.fspath(path)).__arrow_c_stream__()
+
+    def to_pandas(self) -> Any:
+        """Returns the values as a pandas DataFrame in memory: one column for each of a row. An npz of one array gives it its name."""
+        pandas = need("pandas", "to_pandas")
+        values = self[...]
+        if values.ndim == 2:
+            return pandas.DataFrame(values)
+        if values.ndim != 1:
+            raise Unsupported(f"{self._origin.name}: a DataFrame has two dimensions, this array {values.ndim}; select some of it first")
+        names = column_names(self._given[0])
+        return pandas.DataFrame({names[0] if len(names) == 1 else "values": as_series(values)})
 
     def __reduce__(self) -> Any:
         return LazyArray, self._given  # opened again, as in a worker of a torch DataLoader

@@ -98,8 +98,9 @@ static stow_status measure(void *context, size_t column, dtype to, loss *l) {
   return loss_join(l, o->job->budget, each_run(o, column, to, NULL, l));
 }
 
-/* Makes a member's name from a column's: replaces what a zip reader would reject, and treats what
- * is not UTF-8 as Latin-1, which it usually is. */
+/* Makes a member's name from a column's: replaces what a zip reader would reject and control
+ * characters (a line feed would end a path), and treats what is not UTF-8 as Latin-1, which it
+ * usually is. */
 enum { NAME_MOST = 200 };
 
 static void clean_name(char to[NAME_MOST + 1], const char *from) {
@@ -122,7 +123,9 @@ static void clean_name(char to[NAME_MOST + 1], const char *from) {
   }
   to[used] = '\0';
   for (char *p = to; *p != '\0'; p++)
-    if (*p == '/' || *p == '\\' || (*p == '.' && p[1] == '.')) *p = '_';
+    if ((*p == '/' && p == to) || *p == '\\' || (*p == '.' && p[1] == '.') ||
+        (unsigned char)*p < ' ')
+      *p = '_';
 }
 
 /* Returns the possible suffixes of a column's members; NULL after the last. A text column reserves

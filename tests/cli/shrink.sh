@@ -452,9 +452,12 @@ END
 test_py a_column_that_is_renamed_is_said << 'END'
 open("t.csv", "w").write("a/b,a,a,..\n1,2,3,4\n")
 r = shrink("t.csv", "-o", "t.npz")
-assert [c["member"] for c in r["columns"]] == np.load("t.npz").files == ["a_b", "a", "a.1", "_."], r
+assert [c["member"] for c in r["columns"]] == np.load("t.npz").files == ["a/b", "a", "a.1", "_."], r
 said = stowage("shrink", "t.csv", "-o", "t.npz")
-assert 'column "a/b" is member "a_b"' in said and 'column "a" is member "a.1"' in said, said
+assert 'column "a/b"' not in said and 'column ".." is member "_."' in said and 'column "a" is member "a.1"' in said, said
+open("t.csv", "w").write('"a\nb",rx.bytes,/c\n1,2,3\n')
+r = shrink("t.csv", "-o", "t.npz")
+assert [c["member"] for c in r["columns"]] == np.load("t.npz").files == ["a_b", "rx.bytes", "_c"], r
 END
 
 test_py columns_may_be_left_out << 'END'
