@@ -206,6 +206,10 @@ class LazyArray:
             except StowageError as error:
                 raise self._origin.explain(error)
 
+    def read_into(self, to: "numpy.ndarray[Any, Any]", first: int) -> None:
+        """Fills an array with the rows from `first` on, in their stored type."""
+        self._read(to, first, len(to))
+
     def _rows(self, first: int, count: int, step: int, span: "_Span") -> "numpy.ndarray[Any, Any]":
         """Returns rows with the columns of the span, as a new array."""
         import numpy

@@ -264,7 +264,7 @@ def several_tables_are_one():
         ("a,x,c\n1,2,3\n", ["bad.csv", '"x"', '"b"', "p0.csv"]),
         ("a,b\n1,2\n", ["bad.csv", "2 columns", '"c"']),
         ("a,b,c,d\n1,2,3,4\n", ["bad.csv", '"d"']),
-        ("a,b,c\n1,x,2\n3,y\n", ["bad.csv: line 3"]),
+        ("a,b,c\n1,x,2\n3,y,4,5\n", ["bad.csv: line 3"]),
         ("", ["bad.csv", "empty"]),
     ):
         write("bad.csv", body)
