@@ -34,6 +34,8 @@ _ENDINGS = {
     ".ndjson": "jsonl",
 }
 _MEMORY = 256 << 20
+_SAMPLE_ROWS = 20000
+_SLACK_BYTES = 512  # about a header: a file that grows by less does not count as larger
 _BLOCK = 4 << 20  # of JSON lines
 _MEMBER = "w"  # writes a member into an archive that is open; creates no file
 _PACKAGES = ("pyarrow", "polars", "duckdb")
@@ -308,6 +310,18 @@ def _grouped(reader: Any, most: int) -> "Iterator[Any]":
         yield pyarrow.Table.from_batches(held, reader.schema)
 
 
+def _repeats(column: Any) -> bool:
+    """Returns whether a dictionary makes a column smaller. One of values that do not repeat takes memory and saves nothing."""
+    import pyarrow
+    import pyarrow.compute
+
+    kinds = pyarrow.types
+    if not any(is_kind(column.type) for is_kind in (kinds.is_floating, kinds.is_integer, kinds.is_string, kinds.is_large_string)):
+        return True
+    some = column.slice(0, _SAMPLE_ROWS)
+    return len(some) > 0 and pyarrow.compute.count_distinct(some).as_py() <= len(some) // 2
+
+
 def _write_pyarrow(frames: Any, path: str, kind: str, memory: int) -> None:
     import pyarrow
 
@@ -316,10 +330,11 @@ def _write_pyarrow(frames: Any, path: str, kind: str, memory: int) -> None:
     if kind == "parquet":
         import pyarrow.parquet
 
-        # Floats seldom repeat: a dictionary of them takes memory and saves nothing.
-        repeated = [field.name for field in reader.schema if not pyarrow.types.is_floating(field.type)]
+        groups = _grouped(reader, most)
+        first = next(groups, None)
+        repeated = [name for name in reader.schema.names if first is None or _repeats(first.column(name))]
         with pyarrow.parquet.ParquetWriter(path, reader.schema, compression="zstd", use_dictionary=repeated or False) as writer:
-            for table in _grouped(reader, most):
+            for table in itertools.chain([] if first is None else [first], groups):
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
     elif kind == "arrow":
         options = pyarrow.ipc.IpcWriteOptions(compression="lz4", unify_dictionaries=False)
@@ -335,21 +350,27 @@ def _write_pyarrow(frames: Any, path: str, kind: str, memory: int) -> None:
                     text.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
 
 
-def write(frames: Any, path: str, memory: int) -> None:
-    """Writes a table; the file appears when it is complete."""
+def write(frames: Any, path: str, memory: int, most: Optional[int] = None) -> None:
+    """Writes a table; the file appears when it is complete. One of more than `most` bytes is an error."""
     kind = format_of(path) or ""
     package, module = _package(path)
     with _beside(path) as made:
         if package == "pyarrow":
-            return _write_pyarrow(frames, made, kind, memory)
-        if package == "polars":
+            _write_pyarrow(frames, made, kind, memory)
+        elif package == "polars":
             frame = module.DataFrame(frames)
-            return getattr(frame, {"parquet": "write_parquet", "arrow": "write_ipc", "jsonl": "write_ndjson"}[kind])(made)
-        if kind == "arrow":
+            getattr(frame, {"parquet": "write_parquet", "arrow": "write_ipc", "jsonl": "write_ndjson"}[kind])(made)
+        elif kind == "arrow":
             raise Missing(f"{shown(path)}: DuckDB does not write Arrow files: pip install pyarrow")
-        with module.connect() as database:
-            database.register("frames", frames)
-            database.execute(f"copy frames to '{made}' (format {'parquet' if kind == 'parquet' else 'json'})")
+        else:
+            with module.connect() as database:
+                database.register("frames", frames)
+                database.execute(f"copy frames to '{made}' (format {'parquet' if kind == 'parquet' else 'json'})")
+        if most is not None and os.path.getsize(made) > most + _SLACK_BYTES:
+            raise Invalid(
+                f"{shown(path)}: would have {size(os.path.getsize(made))}, more than the {size(most)} of the input; "
+                "write it with --force (force=True)"
+            )
 
 
 # ---- npz ----
@@ -600,7 +621,9 @@ def shrink_tables(
             if target is None:
                 _write_npz(made, plan.columns, output)
             else:
-                write(made, output, budget)
+                # The same format must not grow. Others are compressed in another way, or not at all.
+                same = target == kind and not table.force
+                write(made, output, budget, sum(os.path.getsize(name) for name in names) if same else None)
     if "\n" in path:  # several text tables
         names = path.split("\n")
         path = f"{names[0]} and {len(names) - 1} more file{'s' if len(names) > 2 else ''}"
