@@ -358,7 +358,8 @@ static spacing spaced_line(const uint8_t *at, const uint8_t *stop, size_t *count
       memcpy(word, at, length);
       word[length] = '\0';
       at += length;
-      bool value = strcmp(word, "NA") == 0 || strcmp(word, "TRUE") == 0 || strcmp(word, "FALSE") == 0;
+      bool value =
+          strcmp(word, "NA") == 0 || strcmp(word, "TRUE") == 0 || strcmp(word, "FALSE") == 0;
       others = others || value;
       words = words || (!value && !is_number(word, length));
     }

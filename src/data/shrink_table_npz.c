@@ -287,9 +287,9 @@ static known_time *known_slot(known_time *known, const char *text) {
 typedef struct text_sink {
   gathered to;
   piece_kind kind;
-  dtype type;    /* of the offsets */
-  uint64_t at;   /* end of the previous text */
-  csv_unit unit; /* of the times */
+  dtype type;        /* of the offsets */
+  uint64_t at;       /* end of the previous text */
+  csv_unit unit;     /* of the times */
   known_time *known; /* NULL: the texts are not numbered */
 } text_sink;
 
@@ -348,8 +348,7 @@ static stow_status fill_piece(npz_out *o, const piece *p, sink *s) {
     t.at = p->bytes_before; /* position in the texts: see measure_pieces */
     if (team_leads(o->job->budget->team)) STOW_TRY(put_offset(&t));
   }
-  if (p->kind == PIECE_TIMES && texts.words != NULL)
-    t.known = calloc(KNOWN_TIMES, sizeof *t.known);
+  if (p->kind == PIECE_TIMES && texts.words != NULL) t.known = calloc(KNOWN_TIMES, sizeof *t.known);
   stow_status status = table_texts_each(&texts, put_text, &t);
   free(t.known);
   return status == STOW_OK ? put_gathered(&t.to) : status;
@@ -394,8 +393,10 @@ typedef struct filling {
   archive *archive;
   sink *sinks; /* one per piece */
   pthread_mutex_t lock;
-  size_t next, done;  /* guarded by lock: pieces taken, pieces filled */
+  size_t done;        /* guarded by lock: pieces filled */
+  bool *taken;        /* guarded by lock, one per piece */
   bool *filled;       /* guarded by lock, one per piece */
+  size_t in_texts;    /* guarded by lock: threads that fill texts or wait to */
   size_t flushed;     /* guarded by lock: pieces that were flushed */
   stow_status failed; /* guarded by lock */
   /* Held while a member of texts is filled: its distinct texts may take a quarter of the budget, so
@@ -426,19 +427,37 @@ static stow_status note_filled(filling *f, size_t number) {
   return archive_note(f->archive);
 }
 
+/* Returns the next piece to fill; piece_count if there is none. Texts and times take longest, so
+ * they come first, but one at a time. */
+static size_t next_piece(filling *f) {
+  size_t count = f->out->piece_count, texts = count, numbers = count;
+  for (size_t i = count; i-- > 0;) {
+    if (f->taken[i]) continue;
+    if (f->out->pieces[i].kind == PIECE_NUMBERS)
+      numbers = i;
+    else
+      texts = i;
+  }
+  size_t found = texts < count && (f->in_texts == 0 || numbers == count) ? texts : numbers;
+  if (found == count) return count;
+  f->taken[found] = true;
+  f->in_texts += found == texts;
+  return found;
+}
+
 static stow_status fill_some(void *context, unsigned thread) {
   filling *f = context;
   stow_status status = STOW_OK;
   (void)thread;
   for (;;) {
     pthread_mutex_lock(&f->lock);
-    size_t number = f->next++;
-    while (number < f->out->piece_count && f->filled[number]) number = f->next++;
-    bool stop = number >= f->out->piece_count || f->failed != STOW_OK;
+    size_t number = f->failed == STOW_OK ? next_piece(f) : f->out->piece_count;
+    bool stop = number == f->out->piece_count;
     pthread_mutex_unlock(&f->lock);
     if (stop) return status;
     status = fill_one(f, number);
     pthread_mutex_lock(&f->lock);
+    f->in_texts -= f->out->pieces[number].kind != PIECE_NUMBERS;
     if (status == STOW_OK) status = note_filled(f, number);
     if (status == STOW_OK) {
       status = budget_report(f->out->job->budget, ++f->done, f->out->piece_count);
@@ -457,6 +476,7 @@ static stow_status begin_filling(filling *f, size_t number) {
   if (m->behind > 0) {
     STOW_TRY(fill_piece(o, &o->pieces[number], s));
     f->done++;
+    f->taken[number] = true;
     return note_filled(f, number);
   }
   s->part = true;
@@ -474,8 +494,9 @@ static stow_status fill_pieces(filling *f) {
 
 static stow_status fill_columns(npz_out *o, archive *z) {
   filling f = {.out = o, .archive = z, .sinks = calloc(o->piece_count, sizeof *f.sinks)};
-  f.filled = calloc(o->piece_count, sizeof *f.filled);
+  f.filled = calloc(2 * o->piece_count, sizeof *f.filled);
   if (f.sinks == NULL || f.filled == NULL) return free(f.sinks), free(f.filled), no_memory(o);
+  f.taken = f.filled + o->piece_count;
   pthread_mutex_init(&f.lock, NULL);
   pthread_mutex_init(&f.texts, NULL);
   stow_status status = fill_pieces(&f);

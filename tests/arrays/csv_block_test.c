@@ -440,13 +440,12 @@ static void compare_tables(const csv *how, uint64_t seeds) {
 }
 
 TEST(words_and_quotes_are_read_as_csv_next_reads_them)
-{
-  compare_tables(&(csv){.delimiter = ','}, 300);
-}
+{ compare_tables(&(csv){.delimiter = ','}, 300); }
 
 TEST(given_words_and_commas_in_numbers_are_read_as_csv_next_reads_them)
 {
-  static const char *const words[] = {"7", "-12", "first", "true", "a", "five\" disk", "x;y", "0.000"};
+  static const char *const words[] = {"7", "-12",         "first", "true",
+                                      "a", "five\" disk", "x;y",   "0.000"};
   csv_options options = {.na = words, .na_count = 8, .decimal = ','};
   csv given = {.delimiter = ',', .options = &options, .careful = true};
   for (size_t i = 0; i < options.na_count; i++) given.na_lengths |= UINT64_C(1) << strlen(words[i]);
@@ -456,7 +455,8 @@ TEST(given_words_and_commas_in_numbers_are_read_as_csv_next_reads_them)
   both.point = ',';
   compare_tables(&both, 100);
   csv_options no_words = {.decimal = ','};
-  compare_tables(&(csv){.delimiter = ';', .point = ',', .options = &no_words, .careful = true}, 100);
+  compare_tables(&(csv){.delimiter = ';', .point = ',', .options = &no_words, .careful = true},
+                 100);
 }
 
 TEST(the_last_row_is_found_among_quotes)

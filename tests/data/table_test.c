@@ -101,7 +101,8 @@ TEST(a_row_that_ends_early_lacks_its_last_values)
 
 TEST(row_names_without_a_name_are_an_index)
 {
-  CHECK_OK(read_text("\"x\" \"my name\"\n\"1\" 0.5 \"a b\"\n\"2\" NA \"c\"\n")); /* R's write.table */
+  CHECK_OK(
+      read_text("\"x\" \"my name\"\n\"1\" 0.5 \"a b\"\n\"2\" NA \"c\"\n")); /* R's write.table */
   CHECK_U64(facts.column_count, 3);
   CHECK_TEXT(facts.columns[0].name, "index");
   CHECK_TEXT(facts.columns[2].name, "my name");
