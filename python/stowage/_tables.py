@@ -35,7 +35,7 @@ _ENDINGS = {
 }
 _MEMORY = 256 << 20
 _SAMPLE_ROWS = 20000
-_SLACK_BYTES = 512  # about a header: a file that grows by less does not count as larger
+_SLACK_BYTES = 64 << 10  # about a footer with statistics: a file that grows by less does not count as larger
 _BLOCK = 4 << 20  # of JSON lines
 _MEMBER = "w"  # writes a member into an archive that is open; creates no file
 _PACKAGES = ("pyarrow", "polars", "duckdb")

@@ -171,7 +171,7 @@ def skipped_lines_and_comments():
         out = shrink(write("t.csv", text), "--skip", "1", "--comment", "#")
         assert out["a"].tolist() == [1, 3, 5] and texts(out, "b") == ["x", "two\n# lines", "#w"], window
     # Errors name the line of the file.
-    said = stowage("inspect", write("t.csv", "junk\n#c\na,b\n1,2\n#\n3\n"), "--skip", "1", "--comment", "#", code=2)
+    said = stowage("inspect", write("t.csv", "junk\n#c\na,b\n1,2\n#\n3,4,5\n"), "--skip", "1", "--comment", "#", code=2)
     assert "line 6" in said, said
     assert json.loads(stowage("inspect", "--json", "t.csv", "--skip", "4", "--names", "no", "--comment", "#"))["rows"] == 1
 

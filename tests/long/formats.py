@@ -100,7 +100,7 @@ def growing():
     pq.write_table(pa.table({"x": values, "t": [f"w{n % 50}" for n in range(100000)]}), "g.parquet")
     stowage.shrink("g.parquet", "g2.parquet", quiet=True)
     assert os.path.getsize("g2.parquet") <= os.path.getsize("g.parquet") + 512
-    table = pa.table({"x": np.random.default_rng(4).integers(0, 2**56, 20000)})  # smaller than ours, as its bytes are split
+    table = pa.table({"x": np.random.default_rng(4).integers(0, 2**56, 300000)})  # smaller than ours, as its bytes are split
     packed = dict(compression="brotli", use_dictionary=False, column_encoding="BYTE_STREAM_SPLIT")
     pq.write_table(table, "h.parquet", **packed)
     try:
