@@ -83,7 +83,7 @@ all_write() { # every rank puts its rows into the output: nobody does it all
   local job=$1 rank
   rm -f trace.* out.*
   # shellcheck disable=SC2016 # the rank's own shell knows its number
-  ranks 3 sh -c 'strace -f -y -e trace=pwrite64 -o trace.$OMPI_COMM_WORLD_RANK "$0" shrink --force $1' "$stowage" "$job" > /dev/null || return 1
+  ranks 3 sh -c 'strace -f -y -e trace=pwrite64,pwritev -o trace.$OMPI_COMM_WORLD_RANK "$0" shrink --force $1' "$stowage" "$job" > /dev/null || return 1
   for rank in 0 1 2; do
     echo "rank $rank: $(grep -c partial "trace.$rank") writes"
     grep -q partial "trace.$rank" || return 1
