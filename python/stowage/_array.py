@@ -231,6 +231,16 @@ def _from_store(given: Any) -> Any:
     path = os.fspath(given)
     if not isinstance(path, str) or not re.match(r"(?!https?:)[a-z][a-z0-9+.-]+(:|::[a-z0-9]+:)//", path) or os.path.exists(path):
         return given
+    return _with_fsspec(path, lambda fsspec: fsspec.open(path, "rb").open())
+
+
+def open_store(address: str) -> "Tuple[Any, str]":
+    """Returns fsspec's file system of an object store, and the path in it."""
+    system, path = _with_fsspec(address, lambda fsspec: fsspec.core.url_to_fs(address))
+    return system, str(path)
+
+
+def _with_fsspec(path: str, use: "Callable[[Any], Any]") -> Any:
     try:
         import fsspec  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
@@ -239,7 +249,7 @@ def _from_store(given: Any) -> Any:
             f"such as that of fsspec.open({shown(path)!r})"
         ) from None
     try:
-        return fsspec.open(path, "rb").open()
+        return use(fsspec)
     except (ImportError, ValueError) as error:  # the package for this store is missing, or there is none
         raise Invalid(f"{shown(path)}: fsspec cannot open it; try fsspec.open({shown(path)!r})") from error
 

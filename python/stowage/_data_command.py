@@ -35,7 +35,22 @@ def _parse(arguments: "List[str]") -> Any:
     for name in ("json", "dry-run", "force", "no-sync", *_REFUSED_FLAGS):
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("files", nargs="+")
-    return parser.parse_args(arguments)
+    return parser.parse_args(_joined(arguments))
+
+
+def _joined(arguments: "List[str]") -> "List[str]":
+    """Returns `--na -999` as `--na=-999`: argparse takes a value that begins with a dash for an option.
+
+    >>> _joined(["--na", "-999,?", "t.csv", "--json"])
+    ['--na=-999,?', 't.csv', '--json']
+    """
+    made: "List[str]" = []
+    for word in arguments:
+        if made and made[-1] == "--na" and word.startswith("-") and not word.startswith("--"):
+            made[-1] += "=" + word
+        else:
+            made.append(word)
+    return made
 
 
 def _refuse(given: Any) -> None:

@@ -6,13 +6,15 @@ The C library shuffles, shards and resumes the rows of the index; the records of
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import tempfile
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from ._array import type_name
-from ._library import Invalid, NotFound, Unreadable, Unsupported, format_size, need
+from ._array import origin_of, type_name
+from ._library import Invalid, NotFound, Unreadable, Unsupported, format_size, need, shown
+from ._remote_records import Fill, RemoteFile, StoreFolder, expand, is_remote, name_of
 
 _KINDS = ("files", "tar", "lines", "tokens")
 _CHUNK_BYTES = 4 << 20
@@ -30,6 +32,8 @@ def records(
     pattern: Optional[str] = None,
     length: Optional[int] = None,
     dtype: Any = "uint16",
+    headers: "Optional[Dict[str, str]]" = None,
+    cache: "str | int | None" = None,
 ) -> Any:
     """Opens records of any length, to be read by `stowage.batches`.
 
@@ -41,6 +45,9 @@ def records(
       other, as {"__key__": key, "ext": bytes}. The default for .tar.
     - "lines": one record per line of text, as bytes without the line end. The default for .txt.
     - "tokens": arrays of `length` tokens of type `dtype`, from flat binary files. What is left at the end of a file is not read.
+
+    A path may be an address: https://… (`headers` are sent with every request, `cache="10G"` caches the data on disk), or that of an
+    object store (s3://…, with fsspec), where folders and globs work too.
     """
     found = _expand(paths)
     if kind is None:
@@ -54,21 +61,27 @@ def records(
         raise Invalid("length= is the number of tokens in a sequence: give it with kind='tokens', and only then")
     if pattern is not None and kind != "files":
         raise Invalid("pattern= selects the files of a folder: give it with kind='files'")
-    again = (paths if isinstance(paths, (str, os.PathLike)) else list(paths), kind, pattern, length, dtype)
+    again = (paths if isinstance(paths, (str, os.PathLike)) else list(paths), kind, pattern, length, dtype, headers, cache)
+    hosts = {origin_of(path) for path in found} - {None}
+    if headers and len(hosts) > 1:
+        raise Invalid(f"headers go to one host, and these URLs are on {len(hosts)}; open them one by one")
+    how = (headers, cache)
     if kind == "tokens":
-        return Tokens(found, length, dtype, again)
-    return Records(found, str(kind), pattern, again)
+        return Tokens(found, length, dtype, how, again)
+    return Records(found, str(kind), pattern, how, again)
 
 
-def _again(paths: Any, kind: str, pattern: Optional[str], length: Optional[int], dtype: Any) -> Any:
-    return records(paths, kind, pattern=pattern, length=length, dtype=dtype)
+def _again(paths: Any, kind: str, pattern: Optional[str], length: Optional[int], dtype: Any, headers: Any, cache: Any) -> Any:
+    return records(paths, kind, pattern=pattern, length=length, dtype=dtype, headers=headers, cache=cache)
 
 
-def find_records(path: Any) -> "Optional[Records]":
+def find_records(path: Any, headers: "Optional[Dict[str, str]]" = None, cache: "str | int | None" = None) -> "Optional[Records]":
     """Returns the records at a path that can be nothing else: a folder, a .tar or .txt file; None for anything else."""
-    if not isinstance(path, (str, os.PathLike)) or _kind_of(os.fspath(path)) is None or not os.path.exists(path):
+    if not isinstance(path, (str, os.PathLike)) or _kind_of(os.fspath(path)) is None:
         return None
-    found = records(path)
+    if not os.path.exists(path) and not is_remote(os.fsdecode(os.fspath(path))):
+        return None
+    found = records(path, headers=headers, cache=cache)
     return found if isinstance(found, Records) else None
 
 
@@ -76,6 +89,10 @@ def _kind_of(path: Any) -> Optional[str]:
     name = os.fsdecode(os.fspath(path))
     if os.path.isdir(name):
         return "files"
+    if is_remote(name):
+        name = name_of(name)
+        if name.endswith("/"):
+            return "files"
     return {".tar": "tar", ".txt": "lines"}.get(os.path.splitext(name)[1].lower())
 
 
@@ -89,6 +106,9 @@ def _expand(paths: Any) -> "List[str]":
         name = os.fsdecode(os.fspath(each))
         if os.path.exists(name):
             found.append(name)
+            continue
+        if is_remote(name):
+            found += expand(name)
             continue
         matches = sorted(glob.glob(name))
         if not matches:
@@ -122,7 +142,25 @@ class _File:
         found = os.fstat(fd)
         return found.st_size, found.st_mtime_ns, found.st_ino
 
-    def fill(self, fd: int, to: memoryview, offset: int) -> None:
+    @contextlib.contextmanager
+    def opened(self) -> "Iterator[Fill]":
+        """Yields a function that fills memory from an offset on."""
+        fd = self._open()
+        try:
+            yield lambda to, offset: self._fill(fd, to, offset)
+        finally:
+            os.close(fd)
+
+    @contextlib.contextmanager
+    def near(self) -> "Iterator[Callable[[int, int], bytes]]":
+        """Yields a function that reads a part: offset and bytes."""
+        fd = self._open()
+        try:
+            yield lambda offset, count: os.pread(fd, count, offset)
+        finally:
+            os.close(fd)
+
+    def _fill(self, fd: int, to: memoryview, offset: int) -> None:
         done = 0
         while done < len(to):
             got = os.preadv(fd, [to[done:]], offset + done)
@@ -130,7 +168,7 @@ class _File:
                 raise Unreadable(f"{self.path}: ends at byte {offset + done}; it had {self.bytes} bytes when it was opened")
             done += got
 
-    def open(self) -> int:
+    def _open(self) -> int:
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         if self._look(fd) != self._facts:
             os.close(fd)
@@ -139,12 +177,13 @@ class _File:
 
     def read(self, start: int, stop: int) -> bytearray:
         data = bytearray(stop - start)
-        fd = self.open()
-        try:
-            self.fill(fd, memoryview(data), start)
-        finally:
-            os.close(fd)
+        with self.opened() as fill:
+            fill(memoryview(data), start)
         return data
+
+
+def _file(path: str, how: "Tuple[Any, Any]") -> "_File | RemoteFile":
+    return RemoteFile(path, *how) if is_remote(path) and not os.path.exists(path) else _File(path)
 
 
 class _Index:
@@ -182,22 +221,25 @@ class _Index:
 class Records:
     """Records that `stowage.batches` reads. `len()` is their number."""
 
-    def __init__(self, paths: "List[str]", kind: str, pattern: Optional[str], again: "Tuple[Any, ...]") -> None:
+    def __init__(
+        self, paths: "List[str]", kind: str, pattern: Optional[str], how: "Tuple[Any, Any]", again: "Tuple[Any, ...]"
+    ) -> None:
         need("numpy", "reading records")
-        self.kind, self.name, self._reduced = kind, paths[0], again
+        self.kind, self.name, self._reduced = kind, shown(paths[0]), again
         self._index = _Index()
-        self._files: "List[_File]" = []
+        self._files: "List[_File | RemoteFile]" = []
+        self._stores: "Dict[bytes, StoreFolder]" = {}
         self._folder = ""
         if kind == "files":
             self._names = tempfile.TemporaryFile(prefix="stowage-names-")
             self._index_folders(paths, pattern)
         else:
             for path in paths:
-                self._files.append(_File(path))
+                self._files.append(_file(path, how))
                 (_index_tar if kind == "tar" else _index_lines)(self._index, len(self._files) - 1, self._files[-1])
         self._index.flush()
         if self._index.count == 0:
-            raise Invalid(f"{paths[0]}: no records of kind {kind!r} in it" + (f" that match {pattern!r}" if pattern else ""))
+            raise Invalid(f"{self.name}: no records of kind {kind!r} in it" + (f" that match {pattern!r}" if pattern else ""))
 
     def __len__(self) -> int:
         return self._index.count
@@ -213,6 +255,14 @@ class Records:
 
         at = 0
         for root in paths:
+            if is_remote(root) and not os.path.isdir(root):
+                store = self._stores[os.fsencode(root)] = StoreFolder(root)
+                for path, size in store.files():
+                    hidden = any(part.startswith(".") for part in path.split("/"))
+                    if hidden or (pattern and not fnmatch.fnmatch(path.rpartition("/")[2], pattern)):
+                        continue
+                    at = self._add_name(at, root, path, size)
+                continue
             if not os.path.isdir(root):
                 raise Invalid(f"{root}: records of kind 'files' are read from folders")
             for folder, below, names in os.walk(root):
@@ -221,12 +271,15 @@ class Records:
                     path = os.path.join(folder, name)
                     if name.startswith(".") or (pattern and not fnmatch.fnmatch(name, pattern)) or not os.path.isfile(path):
                         continue
-                    # Both parts, with the length of the first: the record's name is relative to its folder.
-                    text = os.fsencode(root) + b"\0" + os.fsencode(os.path.relpath(path, root))
-                    self._names.write(text)
-                    self._index.add(at, len(text), os.stat(path).st_size)
-                    at += len(text)
+                    at = self._add_name(at, root, os.path.relpath(path, root), os.stat(path).st_size)
         self._names.flush()
+
+    def _add_name(self, at: int, root: str, name: str, size: int) -> int:
+        """Adds a file. Keeps both parts of its path: the record's name is relative to its folder."""
+        text = os.fsencode(root) + b"\0" + os.fsencode(name)
+        self._names.write(text)
+        self._index.add(at, len(text), size)
+        return at + len(text)
 
     # ---- what batches call ----
 
@@ -248,15 +301,18 @@ class Records:
     def _read_file(self, at: int, length: int, size: int) -> Record:
         root, _, name = os.pread(self._names.fileno(), length, at).partition(b"\0")
         path = os.path.join(root, name)
-        with open(path, "rb", buffering=0) as file:
-            data = file.read(size + 1) if size else file.read(1)
+        if root in self._stores:
+            data = self._stores[root].read(os.fsdecode(name))
+        else:
+            with open(path, "rb", buffering=0) as file:
+                data = file.read(size + 1) if size else file.read(1)
         if len(data) != size:
-            raise Unreadable(f"{os.fsdecode(path)}: had {size} bytes when it was indexed, and now has others; open it again")
+            raise Unreadable(f"{shown(os.fsdecode(path))}: had {size} bytes when it was indexed, and now has others; open it again")
         record = Record(data)
         record.name = os.fsdecode(name)
         return record
 
-    def _read_spans(self, rows: Any, take: "Callable[[_File, int, memoryview], Any]") -> "List[Any]":
+    def _read_spans(self, rows: Any, take: "Callable[[_File | RemoteFile, int, memoryview], Any]") -> "List[Any]":
         """Returns the records at these places, in any order. Reads neighbours together."""
         import numpy
 
@@ -285,20 +341,19 @@ class Records:
 # ---- lines ----
 
 
-def _line(_file: _File, _start: int, data: memoryview) -> Any:
+def _line(_file: "_File | RemoteFile", _start: int, data: memoryview) -> Any:
     return bytes(data)
 
 
-def _index_lines(index: _Index, number: int, file: _File) -> None:
+def _index_lines(index: _Index, number: int, file: "_File | RemoteFile") -> None:
     import numpy
 
-    fd = file.open()
-    try:
+    with file.opened() as fill:
         begin = at = 0  # of the line; of the chunk
         last = -1  # the byte before the chunk
         while at < file.bytes:
             data = bytearray(min(_CHUNK_BYTES, file.bytes - at))
-            file.fill(fd, memoryview(data), at)
+            fill(memoryview(data), at)
             if at == 0 and data[:2] == b"\x1f\x8b":
                 raise Unsupported(f"{file.path}: compressed; lines are read at random: decompress it first")
             values = numpy.frombuffer(data, dtype=numpy.uint8)
@@ -318,8 +373,6 @@ def _index_lines(index: _Index, number: int, file: _File) -> None:
         if begin < file.bytes:
             index.add(number, begin, file.bytes - begin)
             index.flush()
-    finally:
-        os.close(fd)
 
 
 # ---- tar ----
@@ -423,7 +476,7 @@ def _members(
         raise Unreadable(f"{path}: ends at byte {size} without the mark of its end: it was cut")
 
 
-def _sample(file: _File, start: int, data: memoryview) -> Any:
+def _sample(file: "_File | RemoteFile", start: int, data: memoryview) -> Any:
     """Returns the members of one sample, from its part of the file."""
     sample: "Dict[str, Any]" = {}
     for member in _members(file.path, len(data), lambda offset, count: bytes(data[offset : offset + count]), start, False):
@@ -433,14 +486,13 @@ def _sample(file: _File, start: int, data: memoryview) -> Any:
     return sample
 
 
-def _index_tar(index: _Index, number: int, file: _File) -> None:
-    fd = file.open()
-    try:
-        if os.pread(fd, 2, 0) == b"\x1f\x8b":
+def _index_tar(index: _Index, number: int, file: "_File | RemoteFile") -> None:
+    with file.near() as read:
+        if read(0, 2) == b"\x1f\x8b":
             raise Unsupported(f"{file.path}: a compressed tar; samples are read at random: decompress it first")
         key, begin, end = "", 0, 0
         seen: "set[str]" = set()
-        for member in _members(file.path, file.bytes, lambda offset, count: os.pread(fd, count, offset)):
+        for member in _members(file.path, file.bytes, read):
             if not member.sampled:
                 continue
             if seen and member.key != key:
@@ -454,8 +506,6 @@ def _index_tar(index: _Index, number: int, file: _File) -> None:
             end = member.end
         if seen:
             index.add(number, begin, end - begin)
-    finally:
-        os.close(fd)
 
 
 # ---- tokens ----
@@ -464,16 +514,18 @@ def _index_tar(index: _Index, number: int, file: _File) -> None:
 class Tokens:
     """Sequences of tokens of one or several flat files: rows of one array."""
 
-    def __init__(self, paths: "List[str]", length: Any, dtype: Any, again: "Tuple[Any, ...]") -> None:
+    def __init__(
+        self, paths: "List[str]", length: Any, dtype: Any, how: "Tuple[Any, Any]", again: "Tuple[Any, ...]"
+    ) -> None:
         numpy = need("numpy", "reading tokens")
         if isinstance(length, bool) or not isinstance(length, int) or length < 1:
             raise Invalid(f"length {length!r}: must be a whole number of tokens, 1 or more")
-        self.dtype, self.length, self.name, self._reduced = type_name(dtype), length, paths[0], again
+        self.dtype, self.length, self.name, self._reduced = type_name(dtype), length, shown(paths[0]), again
         if self.dtype not in ("uint8", "uint16", "uint32", "int32", "int64", "int16", "uint64"):
             raise Invalid(f"tokens of type {self.dtype}: must be whole numbers, such as uint16 or uint32")
         item = numpy.dtype(self.dtype).itemsize
         self._row = item * length
-        self._files = [_File(path) for path in paths]
+        self._files = [_file(path, how) for path in paths]
         for file in self._files:
             if file.bytes % item:
                 raise Unreadable(f"{file.path}: {file.bytes} bytes are not a whole number of {self.dtype}: it was cut, or has another type")
@@ -481,7 +533,7 @@ class Tokens:
         for file in self._files:
             self._ends.append((self._ends[-1] if self._ends else 0) + file.bytes // self._row)
         if len(self) == 0:
-            raise Invalid(f"{paths[0]}: has fewer than {length} tokens")
+            raise Invalid(f"{self.name}: has fewer than {length} tokens")
 
     def __len__(self) -> int:
         return self._ends[-1]
@@ -506,9 +558,6 @@ class Tokens:
             file = self._files[number]
             start = offset + done - (self._ends[number - 1] if number else 0) * self._row
             count = min(len(to) - done, file.bytes // self._row * self._row - start)
-            fd = file.open()
-            try:
-                file.fill(fd, to[done : done + count], start)
-            finally:
-                os.close(fd)
+            with file.opened() as fill:
+                fill(to[done : done + count], start)
             done += count

@@ -10,8 +10,10 @@ import contextlib
 import glob
 import importlib
 import io
+import itertools
 import json
 import os
+import re
 import tempfile
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -32,6 +34,8 @@ _ENDINGS = {
     ".ndjson": "jsonl",
 }
 _MEMORY = 256 << 20
+_SAMPLE_ROWS = 20000
+_SLACK_BYTES = 64 << 10  # about a footer with statistics: a file that grows by less does not count as larger
 _BLOCK = 4 << 20  # of JSON lines
 _MEMBER = "w"  # writes a member into an archive that is open; creates no file
 _PACKAGES = ("pyarrow", "polars", "duckdb")
@@ -306,6 +310,18 @@ def _grouped(reader: Any, most: int) -> "Iterator[Any]":
         yield pyarrow.Table.from_batches(held, reader.schema)
 
 
+def _repeats(column: Any) -> bool:
+    """Returns whether a dictionary makes a column smaller. One of values that do not repeat takes memory and saves nothing."""
+    import pyarrow
+    import pyarrow.compute
+
+    kinds = pyarrow.types
+    if not any(is_kind(column.type) for is_kind in (kinds.is_floating, kinds.is_integer, kinds.is_string, kinds.is_large_string)):
+        return True
+    some = column.slice(0, _SAMPLE_ROWS)
+    return len(some) > 0 and pyarrow.compute.count_distinct(some).as_py() <= len(some) // 2
+
+
 def _write_pyarrow(frames: Any, path: str, kind: str, memory: int) -> None:
     import pyarrow
 
@@ -314,10 +330,11 @@ def _write_pyarrow(frames: Any, path: str, kind: str, memory: int) -> None:
     if kind == "parquet":
         import pyarrow.parquet
 
-        # Floats seldom repeat: a dictionary of them takes memory and saves nothing.
-        repeated = [field.name for field in reader.schema if not pyarrow.types.is_floating(field.type)]
+        groups = _grouped(reader, most)
+        first = next(groups, None)
+        repeated = [name for name in reader.schema.names if first is None or _repeats(first.column(name))]
         with pyarrow.parquet.ParquetWriter(path, reader.schema, compression="zstd", use_dictionary=repeated or False) as writer:
-            for table in _grouped(reader, most):
+            for table in itertools.chain([] if first is None else [first], groups):
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
     elif kind == "arrow":
         options = pyarrow.ipc.IpcWriteOptions(compression="lz4", unify_dictionaries=False)
@@ -333,21 +350,27 @@ def _write_pyarrow(frames: Any, path: str, kind: str, memory: int) -> None:
                     text.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
 
 
-def write(frames: Any, path: str, memory: int) -> None:
-    """Writes a table; the file appears when it is complete."""
+def write(frames: Any, path: str, memory: int, most: Optional[int] = None) -> None:
+    """Writes a table; the file appears when it is complete. One of more than `most` bytes is an error."""
     kind = format_of(path) or ""
     package, module = _package(path)
     with _beside(path) as made:
         if package == "pyarrow":
-            return _write_pyarrow(frames, made, kind, memory)
-        if package == "polars":
+            _write_pyarrow(frames, made, kind, memory)
+        elif package == "polars":
             frame = module.DataFrame(frames)
-            return getattr(frame, {"parquet": "write_parquet", "arrow": "write_ipc", "jsonl": "write_ndjson"}[kind])(made)
-        if kind == "arrow":
+            getattr(frame, {"parquet": "write_parquet", "arrow": "write_ipc", "jsonl": "write_ndjson"}[kind])(made)
+        elif kind == "arrow":
             raise Missing(f"{shown(path)}: DuckDB does not write Arrow files: pip install pyarrow")
-        with module.connect() as database:
-            database.register("frames", frames)
-            database.execute(f"copy frames to '{made}' (format {'parquet' if kind == 'parquet' else 'json'})")
+        else:
+            with module.connect() as database:
+                database.register("frames", frames)
+                database.execute(f"copy frames to '{made}' (format {'parquet' if kind == 'parquet' else 'json'})")
+        if most is not None and os.path.getsize(made) > most + _SLACK_BYTES:
+            raise Invalid(
+                f"{shown(path)}: would have {size(os.path.getsize(made))}, more than the {size(most)} of the input; "
+                "write it with --force (force=True)"
+            )
 
 
 # ---- npz ----
@@ -387,8 +410,18 @@ def _write_npz(frames: Any, columns: "List[Column]", path: str) -> None:
             for writer, array in zip(writers, batch.columns):
                 writer.add(array)
         with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            for writer in writers:
-                writer.write(archive)
+            for writer, name in zip(writers, _member_names([column.name for column in columns])):
+                writer.write(archive, name)
+
+
+def _member_names(names: "List[str]") -> "List[str]":
+    """Returns a name for each column that readers of archives accept. Duplicates become x, x.1, x.2, as in pandas."""
+    made: "List[str]" = []
+    for name in names:
+        base = re.sub(r"^/|\\|[\x00-\x1f]|\.(?=\.)", "_", name)
+        tries = itertools.chain([base], (f"{base}.{n}" for n in itertools.count(1)))
+        made.append(next(one for one in tries if one not in made))
+    return made
 
 
 def _member(archive: Any, name: str, descr: str, count: int, parts: "Iterator[Any]") -> None:
@@ -410,8 +443,8 @@ class _Numbers:
     def add(self, array: Any) -> None:
         self._places.append(self._spool.keep(self._convert(array)))
 
-    def write(self, archive: Any) -> None:
-        _member(archive, self._column.name, self._descr, self._column.rows, self._spool.parts(self._places))
+    def write(self, archive: Any, name: str) -> None:
+        _member(archive, name, self._descr, self._column.rows, self._spool.parts(self._places))
 
 
 class _Texts:
@@ -439,10 +472,10 @@ class _Texts:
             self._bytes.append(self._spool.keep(numpy.frombuffer(data, "uint8")[ends[0] : ends[-1]]))
         self._total += int(ends[-1] - ends[0])
 
-    def write(self, archive: Any) -> None:
+    def write(self, archive: Any, name: str) -> None:
         import numpy
 
-        name, width = self._column.name, "int32" if self._total < 1 << 31 else "int64"
+        width = "int32" if self._total < 1 << 31 else "int64"
         ends = (numpy.frombuffer(part, "int64").astype(width).data for part in self._spool.parts(self._ends))
         _member(archive, f"{name}.offsets", numpy.dtype(width).str, self._column.rows + 1, ends)
         _member(archive, f"{name}.bytes", "|u1", self._total, self._spool.parts(self._bytes))
@@ -588,7 +621,9 @@ def shrink_tables(
             if target is None:
                 _write_npz(made, plan.columns, output)
             else:
-                write(made, output, budget)
+                # The same format must not grow. Others are compressed in another way, or not at all.
+                same = target == kind and not table.force
+                write(made, output, budget, sum(os.path.getsize(name) for name in names) if same else None)
     if "\n" in path:  # several text tables
         names = path.split("\n")
         path = f"{names[0]} and {len(names) - 1} more file{'s' if len(names) > 2 else ''}"

@@ -173,18 +173,34 @@ def find_text(path: Any, opener: Opener) -> "Optional[TextColumn]":
         return None
 
 
+def _is_fixed_text(archive: Any, member: str) -> bool:
+    """Returns whether an array holds texts of one width: uint8, rows x width. A column of numbers may be called `rx.bytes` too."""
+    from numpy.lib import format as npy
+
+    try:
+        with archive.open(member + ".npy") as file:
+            read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
+            shape, _, dtype = read(file)
+        return bool(len(shape) == 2 and dtype == "uint8")
+    except (ValueError, OSError, EOFError):
+        return False
+
+
 def column_names(path: Any) -> "List[str]":
     """Returns the columns of the npz at `path`; none if it is not one, or is sparse."""
     import zipfile
 
     if not isinstance(path, (str, os.PathLike)) or not os.path.isfile(path) or not zipfile.is_zipfile(path):
         return []
+    found: "List[str]" = []
     with zipfile.ZipFile(path) as archive:
         members = [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
-    found: "List[str]" = []
+        fixed = {name for name in members if name.endswith(".bytes") and _is_fixed_text(archive, name)}
     for name in members:
         base, _, part = name.rpartition(".")
-        if part == "codes" and f"{base}.words.bytes" in members or part == "bytes" and not base.endswith(".words"):
+        if part == "codes" and f"{base}.words.bytes" in members:
+            found.append(base)
+        elif part == "bytes" and not base.endswith(".words") and (name in fixed or f"{base}.offsets" in members):
             found.append(base)
         elif part == "offsets" and f"{base}.bytes" in members or part == "bytes" and f"{base[:-6]}.codes" in members:
             continue  # belongs to a column of text

@@ -16,7 +16,7 @@ from collections import deque
 from ctypes import POINTER, byref, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, Iterable, Iterator, List, Optional
 
-from ._array import ArrayInfo, ArrayOptions, Origin, is_array
+from ._array import ArrayInfo, ArrayOptions, Origin, is_array, origin_of
 from ._buffer import Buffers
 from ._card import destination, device_handle
 from ._library import Growing, Invalid, NotFound, StowageError, call, check, declare, lib, parse_size
@@ -191,6 +191,7 @@ class Batches:
             raise Invalid(f"batches: {len(parts)} files given; give 1 to {_FILES_MAX}")
         self._keys, self._single = keys, not isinstance(self._data, (dict, list, tuple))
         types = _for_each(given["dtype"], keys, len(parts))
+        self._check_hosts(parts)
         self._records = [part if isinstance(part, Records) else self._find_records(part) for part in parts]
         decoders = _for_each(given["decode"], keys, len(parts))
         if given["decode"] is not None and not any(self._records):
@@ -285,9 +286,7 @@ class Batches:
 
     def _open_files(self, parts: "List[Any]", types: "List[Any]", rank: Optional[int], world: Optional[int]) -> c_void_p:
         self._origins = [self._origin(*each) for each in zip(parts, types, self._texts, self._records)]
-        hosts = {origin.origin for origin in self._origins} - {None}
-        if self._settings["headers"] and len(hosts) > 1:
-            raise Invalid(f"headers go to one host, and these URLs are on {len(hosts)}; open them one by one")
+        self._refuse_hosts({origin.origin for origin in self._origins})
         handle = c_void_p()
         options = self._options(rank, world)
         try:
@@ -305,8 +304,19 @@ class Batches:
             raise Invalid(f"{column.name} is text, which stays in host memory: leave device= out, or give {column.name}.codes")
         return column
 
+    def _check_hosts(self, parts: "List[Any]") -> None:
+        """Refuses headers for several servers, before anything is sent."""
+        self._refuse_hosts({origin_of(os.fsdecode(part)) for part in parts if isinstance(part, (str, bytes, os.PathLike))})
+
+    def _refuse_hosts(self, hosts: "set[Any]") -> None:
+        hosts = hosts - {None}
+        if self._settings["headers"] and len(hosts) > 1:
+            raise Invalid(f"headers go to one host, and these URLs are on {len(hosts)}; open them one by one")
+
     def _find_records(self, part: Any) -> "Optional[Records]":
-        return None if self._settings["raw_dtype"] is not None else find_records(part)
+        if self._settings["raw_dtype"] is not None:
+            return None
+        return find_records(part, self._settings["headers"], self._settings["cache"])
 
     def _origin(self, part: Any, kind: Any, text: "Optional[TextColumn]", found: "Optional[Records]") -> Origin:
         given = self._settings

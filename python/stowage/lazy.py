@@ -52,7 +52,7 @@ def open(
         return LazyArray(file, dtype, raw_dtype, shape, headers, cache)
     except Invalid:
         names = column_names(file) if dtype is None and raw_dtype is None and headers is None else []
-        if len(names) < 2 or not _is_table(os.fspath(file)):
+        if not names or not _is_table(os.fspath(file)):
             raise
         return LazyTable(os.fspath(file), names)
     except NotFound:
@@ -173,6 +173,17 @@ class LazyArray:
             raise Unsupported(f"{self._origin.name}: Arrow streams are for files opened by path alone, without dtype= and headers=")
         return frames_of_file(os.fspath(path)).__arrow_c_stream__()
 
+    def to_pandas(self) -> Any:
+        """Returns the values as a pandas DataFrame in memory: one column for each of a row. An npz of one array gives it its name."""
+        pandas = need("pandas", "to_pandas")
+        values = self[...]
+        if values.ndim == 2:
+            return pandas.DataFrame(values)
+        if values.ndim != 1:
+            raise Unsupported(f"{self._origin.name}: a DataFrame has two dimensions, this array {values.ndim}; select some of it first")
+        names = column_names(self._given[0])
+        return pandas.DataFrame({names[0] if len(names) == 1 else "values": as_series(values)})
+
     def __reduce__(self) -> Any:
         return LazyArray, self._given  # opened again, as in a worker of a torch DataLoader
 
@@ -194,6 +205,10 @@ class LazyArray:
                 call("stow_array_read", self._handle, first, count, step, item, items, to.ctypes.data)
             except StowageError as error:
                 raise self._origin.explain(error)
+
+    def read_into(self, to: "numpy.ndarray[Any, Any]", first: int) -> None:
+        """Fills an array with the rows from `first` on, in their stored type."""
+        self._read(to, first, len(to))
 
     def _rows(self, first: int, count: int, step: int, span: "_Span") -> "numpy.ndarray[Any, Any]":
         """Returns rows with the columns of the span, as a new array."""

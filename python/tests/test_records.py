@@ -404,6 +404,17 @@ class InMemory(Case):
         torch.testing.assert_close(batch[0], x[:5])
 
 
+def shard_of(numbers):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for number in numbers:
+            for ext, data in (("jpg", bytes([number]) * (3000 * number + 5)), ("cls", b"%d" % number)):
+                member = tarfile.TarInfo(f"{number:04d}.{ext}")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    return out.getvalue()
+
+
 class Store:
     """Looks like a file system of fsspec: ranges without a position."""
 
@@ -456,6 +467,24 @@ class Stores(Case):
         np.testing.assert_array_equal(stowage.open("memory://bucket/x.npy")[5:7], array[5:7])
         with self.assertRaises(ValueError):
             stowage.open("nosuchstore://bucket/x.npy")
+
+    @needs("fsspec")
+    def test_records_of_a_store(self):
+        import fsspec
+
+        memory = fsspec.filesystem("memory")
+        for shard in range(2):
+            memory.pipe_file(f"/shards/s-{shard}.tar", shard_of(range(shard * 40, shard * 40 + 40)))
+        self.check_order(stowage.records("memory://shards/s-*.tar"), 80, lambda sample: int(sample["cls"]))
+        for name in ("a/1.jpg", "a/2.jpg", "b/3.jpg", "b/3.txt", ".hidden/4.jpg"):
+            memory.pipe_file(f"/images/{name}", name.encode() * 9)
+        found = [record for batch in stowage.batches(stowage.records("memory://images/", pattern="*.jpg"), 2) for record in batch]
+        self.assertEqual([(record.name, bytes(record)) for record in found], [(n, n.encode() * 9) for n in ("a/1.jpg", "a/2.jpg", "b/3.jpg")])
+        memory.pipe_file("/text/t.bin", np.arange(1000, dtype="uint16").tobytes())
+        rows = np.concatenate(list(stowage.batches(stowage.records("memory://text/t.bin", "tokens", length=10), 7)))
+        np.testing.assert_array_equal(rows.ravel(), np.arange(1000))
+        with self.assertRaises(stowage.NotFound):
+            stowage.records("memory://shards/x-*.tar")
 
 
 class Shuffles(Case):

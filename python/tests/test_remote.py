@@ -354,6 +354,40 @@ class Remote(unittest.TestCase):
 
 
 @unittest.skipUnless(has_curl(), "libcurl.so.4 is not installed (apt-get install libcurl4)")
+class RemoteRecords(unittest.TestCase):
+    def test_shards_and_lines_of_a_server(self):
+        from test_records import shard_of
+
+        lines = [b"line %d" % n for n in range(5000)]
+        with Server({"a.tar": shard_of(range(30)), "b.tar": shard_of(range(30, 60)), "t.txt": b"\n".join(lines)}) as server:
+            shards = stowage.records([server.url("a.tar"), server.url("b.tar")])
+            self.assertLess(len(server.requests), 60)  # not one for each of 120 headers
+            self.assertEqual(len(shards), 60)
+            server.plan = [None, ("vanish",), None, ("drop", 900), ("status", 503)]  # each is tried again
+            samples = [sample for batch in stowage.batches(shards, 8, shuffle=True, seed=1) for sample in batch]
+            self.assertEqual(sorted(int(one["cls"]) for one in samples), list(range(60)))
+            for one in samples:
+                number = int(one["cls"])
+                self.assertEqual(one["jpg"], bytes([number]) * (3000 * number + 5))
+            got = [line for batch in stowage.batches(server.url("t.txt"), 64) for line in batch]
+            self.assertEqual(got, lines)
+            server.mark = '"two"'
+            with self.assertRaises(stowage.StowageError):
+                list(stowage.batches(shards, 8))
+
+    def test_headers_go_to_one_host(self):
+        with Server({"t.txt": b"a\nb\n"}) as server, Server({"t.txt": b"c\n"}) as other:
+            server.password = "Bearer x"
+            headers = {"Authorization": "Bearer x"}
+            self.assertEqual([bytes(x) for batch in stowage.batches(server.url("t.txt"), 9, headers=headers) for x in batch], [b"a", b"b"])
+            with self.assertRaises(stowage.Invalid):
+                stowage.records([server.url("t.txt"), other.url("t.txt")], headers=headers)
+            with self.assertRaises(stowage.Invalid):
+                stowage.batches([server.url("t.txt"), other.url("t.txt")], 2, headers=headers)
+            self.assertEqual(other.requests, [])
+
+
+@unittest.skipUnless(has_curl(), "libcurl.so.4 is not installed (apt-get install libcurl4)")
 class Kept(unittest.TestCase):
     """Downloaded data is on disk, within a limit."""
 

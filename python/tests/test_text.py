@@ -84,6 +84,22 @@ class Text(unittest.TestCase):
         with self.assertRaises(stowage.StowageError):
             stowage.batches(self.path("few"), 5, dtype="float32")
 
+    def table_of(self, text):
+        path, out = os.path.join(self.folder.name, "v.csv"), os.path.join(self.folder.name, "v.npz")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        stowage.shrink(path, out, quiet=True, force=True)
+        return stowage.open(out)
+
+    def test_tables_of_one_column_open(self):
+        self.assertEqual(self.table_of("city\nParis\nRome is old\n")["city"][1], "Rome is old")
+        self.assertEqual(self.table_of("v\n3\n4\n")[:].tolist(), [3, 4])
+
+    def test_columns_open_whatever_they_are_called(self):
+        table = self.table_of('"a\nb",rx.bytes,tx.offsets,a/b,t\n1,300,5,7,xy\n2,400,6,8,zz\n')
+        self.assertEqual(table.columns, ["a_b", "rx.bytes", "tx.offsets", "a/b", "t"])
+        self.assertEqual([list(table[name][:]) for name in table.columns], [[1, 2], [300, 400], [5, 6], [7, 8], ["xy", "zz"]])
+
     def test_tables_take_the_options_of_the_command(self):
         out = os.path.join(self.folder.name, "u.npz")
         stowage.shrink(self.table, out, columns=["number", "few"], quiet=True)

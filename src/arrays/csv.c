@@ -57,8 +57,7 @@ bool csv_is_missing(const char *text, size_t length) {
   return false;
 }
 
-/* Returns whether it is one of the words that the caller gave. */
-static bool is_given_word(const csv *c, const char *text, size_t length) {
+bool csv_is_given(const csv *c, const char *text, size_t length) {
   for (size_t i = 0; i < c->options->na_count; i++)
     if (strlen(c->options->na[i]) == length && memcmp(c->options->na[i], text, length) == 0)
       return true;
@@ -91,10 +90,10 @@ static bool take_comma(csv_field *f, const char *at, const char *stop, bool padd
 }
 
 void csv_classify(const csv *c, csv_field *f, bool padded, const char *text, size_t length) {
-  bool comma = c->careful && c->options->decimal == ',';
+  bool comma = c->point == ',';
   f->text = text;
   f->length = (uint32_t)length;
-  if (c->careful && is_given_word(c, text, length)) {
+  if (csv_is_na(c, text, length)) {
     f->kind = CSV_MISSING;
     f->length = 0;
     return;
@@ -268,13 +267,17 @@ stow_status csv_next(csv *c, bool *more) {
   if (at == NULL) return STOW_OK;
   if (memchr(at, '"', (size_t)(stop - at)) != NULL)
     for (const char *p = at; p < stop; p++) c->lines += *p == '\n';
-  size_t count = 0;
-  STOW_TRY(split_row(c, at, stop, &count));
-  if (c->columns == 0) c->columns = count;
+  STOW_TRY(split_row(c, at, stop, &c->given));
+  if (c->columns == 0) c->columns = c->given;
   char where[CSV_WHERE_MAX];
-  if (count != c->columns)
+  if (c->given > c->columns)
     return stow_fail(STOW_ERR_FORMAT, "%s: %zu fields, but the lines before it have %zu",
-                     csv_where(c, c->line, where), count, c->columns);
+                     csv_where(c, c->line, where), c->given, c->columns);
+  for (size_t n = c->given; n < c->columns; n++) {
+    csv_field *f = NULL;
+    STOW_TRY(add_field(c, n, &f));
+    *f = (csv_field){.kind = CSV_MISSING, .text = ""};
+  }
   return STOW_OK;
 }
 
@@ -322,43 +325,78 @@ static char find_delimiter(const csv *c) {
   return delimiters[lines > 1 && even[best] ? best : most];
 }
 
-/* Returns whether everything between `at` and `stop` is numbers separated by single spaces. Sets
- * *count to their number. */
-static bool spaced_numbers(const uint8_t *at, const uint8_t *stop, size_t *count) {
-  for (*count = 1;; at++) {
+/* What the fields of a line are, if single spaces separate them. */
+typedef enum spacing {
+  SPACED_NOT,     /* not separated by single spaces, or an unclosed quote */
+  SPACED_VALUES,  /* numbers, texts in quotes, and R's words for other values */
+  SPACED_NUMBERS, /* numbers only */
+  SPACED_WORDS    /* some bare word: names */
+} spacing;
+
+static bool is_number(const char *word, size_t length) {
+  char *end;
+  strtod(word, &end);
+  return end == word + length && strpbrk(word, "xX") == NULL;
+}
+
+/* Returns what the line from `at` to `stop` is; sets *count to the number of its fields. */
+static spacing spaced_line(const uint8_t *at, const uint8_t *stop, size_t *count) {
+  bool quotes = false, words = false, others = false;
+  for (*count = 1;; at++, ++*count) {
     char word[64];
     size_t length = 0;
-    while (at + length < stop && at[length] != ' ' && length < sizeof word) length++;
-    if (length == 0 || length == sizeof word) return false;
-    memcpy(word, at, length);
-    word[length] = '\0';
-    char *end;
-    strtod(word, &end);
-    if (end != word + length || strpbrk(word, "xX") != NULL) return false;
-    at += length;
-    if (at == stop) return true;
-    ++*count;
+    if (at < stop && *at == '"') {
+      const uint8_t *close = memchr(at + 1, '"', (size_t)(stop - at - 1));
+      while (close != NULL && close + 1 < stop && close[1] == '"')
+        close = memchr(close + 2, '"', (size_t)(stop - close - 2));
+      if (close == NULL) return SPACED_NOT;
+      at = close + 1;
+      quotes = true;
+    } else {
+      while (at + length < stop && at[length] != ' ' && length < sizeof word) length++;
+      if (length == 0 || length == sizeof word) return SPACED_NOT;
+      memcpy(word, at, length);
+      word[length] = '\0';
+      at += length;
+      bool value =
+          strcmp(word, "NA") == 0 || strcmp(word, "TRUE") == 0 || strcmp(word, "FALSE") == 0;
+      others = others || value;
+      words = words || (!value && !is_number(word, length));
+    }
+    if (at >= stop) return words ? SPACED_WORDS : quotes || others ? SPACED_VALUES : SPACED_NUMBERS;
+    if (*at != ' ') return SPACED_NOT;
   }
 }
 
-/* Returns whether the file looks like the output of numpy.savetxt: several numbers per line,
- * separated by single spaces. */
+/* Returns whether the rows are separated by single spaces: the numbers that numpy.savetxt writes,
+ * perhaps below names, or what R's write.table writes, where all texts are in quotes and the names
+ * may be one fewer than the fields of a row. Other words between spaces are text. */
 static bool is_spaced(const csv *c, size_t *columns) {
-  size_t left = input_left(&c->in), lines = 0, count;
+  size_t left = input_left(&c->in), lines = 0, count, first_count = 0;
   const uint8_t *at = c->in.at, *stop = at + (left < LOOK_BYTES ? left : LOOK_BYTES);
+  spacing first = SPACED_NOT, is = SPACED_NOT;
+  bool numbers = true;
   while (at < stop) {
     const uint8_t *end = memchr(at, '\n', (size_t)(stop - at));
     if (end == NULL && left > LOOK_BYTES) break; /* the line may continue */
     if (end == NULL) end = stop;
     const uint8_t *text = end > at && end[-1] == '\r' ? end - 1 : end;
     if (text > at) {
-      if (!spaced_numbers(at, text, &count) || (lines > 0 && count != *columns)) return false;
+      is = spaced_line(at, text, &count);
+      if (is == SPACED_NOT || (is == SPACED_WORDS && lines > 0)) return false;
+      if (lines > 1 && count != *columns) return false;
+      numbers = numbers && (lines == 0 || is == SPACED_NUMBERS);
+      if (lines == 0) first = is, first_count = count;
       *columns = count;
       lines++;
     }
     at = end + 1;
   }
-  return lines > 0 && *columns > 1;
+  bool same = lines > 0 && *columns == first_count;
+  if (first == SPACED_NUMBERS) return same && numbers && *columns > 1;
+  if (lines < 2 || *columns < 2) return false;
+  if (first == SPACED_WORDS) return numbers && same;
+  return same || *columns == first_count + 1;
 }
 
 /* Counts the words of a comment line after its "# ". */
@@ -437,7 +475,12 @@ static stow_status begin(csv *c, size_t row_max, const csv_options *options) {
   const csv_options *o = c->options = options != NULL ? options : &defaults;
   c->row_max = row_max;
   c->fields_max = row_max / sizeof(csv_field);
-  c->careful = o->na != NULL || o->decimal == ',';
+  c->point = o->decimal == ',' ? ',' : '.';
+  c->careful = o->na != NULL || c->point == ',';
+  for (size_t i = 0; o->na != NULL && i < o->na_count; i++) {
+    size_t length = strlen(o->na[i]);
+    c->na_lengths |= UINT64_C(1) << (length < 63 ? length : 63);
+  }
   size_t sample = c->in.capacity < SAMPLE_BYTES ? c->in.capacity : SAMPLE_BYTES;
   if (c->places != NULL) return input_fill(&c->in, sample); /* each file was looked at */
   STOW_TRY(csv_text_wrap(&c->in, o));
@@ -458,6 +501,8 @@ void csv_view(csv *view, const csv *c) {
   view->options = c->options;
   view->places = c->places;
   view->careful = c->careful;
+  view->point = c->point;
+  view->na_lengths = c->na_lengths;
   view->delimiter = c->delimiter;
   view->columns = c->columns;
   view->padded = c->padded;

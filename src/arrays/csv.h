@@ -3,7 +3,8 @@
  *
  * RFC 4180 quoting (a quoted field may hold delimiters, line ends and doubled quotes), LF and CRLF,
  * a byte order mark. Empty lines are skipped. Each field comes with its parsed value.
- * Guarantees: a row with a different number of fields is an error that names its line. Memory is
+ * Guarantees: a row with fewer fields than the first lacks its last ones, which are missing; a row
+ * with more is an error that names its line. Memory is
  * one window, one row's fields and one row of unescaped text; the caller bounds the length of a
  * row. Parsing never writes to the window, so a caller may parse the same bytes again. */
 #ifndef ARRAYS_CSV_H
@@ -87,12 +88,15 @@ typedef struct csv {
   input in;
   const csv_places *places;   /* of several files read as one; NULL: one file */
   const csv_options *options; /* owned by the caller */
-  bool careful;               /* an option changes how fields are read: not for the fast loops */
+  bool careful;               /* an option changes how fields are read: csv_classify */
+  char point;                 /* between whole and fraction: '.' or ',' */
+  uint64_t na_lengths;        /* a bit for each length of options->na; 63: that and longer */
   char delimiter;
   uint64_t line;      /* of the last row; the first line of the file is 1 */
   uint64_t lines;     /* read so far; a quoted field may span several */
   csv_field *fields;  /* of the last row */
   size_t columns;     /* fields in every row; 0 before the first */
+  size_t given;       /* of them, those that the last row has; the others are missing */
   const bool *padded; /* by column: "007" is the number 7; NULL: in none */
   size_t capacity;
   size_t row_max; /* bytes */
@@ -113,6 +117,16 @@ void csv_close(csv *c);
 
 /* Reads the next row into c->fields; *more is false at the end of the file. */
 stow_status csv_next(csv *c, bool *more);
+/* The same for the first row, which decides how many columns there are. If it holds names and every
+ * row below has one field more, as R's write.table and some spreadsheets write row names, the first
+ * column has the empty name. (csv_header.c) */
+stow_status csv_first(csv *c, table_header header, bool *more);
+
+/* Returns whether the text is one of options->na. */
+bool csv_is_given(const csv *c, const char *text, size_t length);
+static inline bool csv_is_na(const csv *c, const char *text, size_t length) {
+  return (c->na_lengths >> (length < 63 ? length : 63) & 1) != 0 && csv_is_given(c, text, length);
+}
 
 /* Classifies the field text[0, length), which has no quotes around it and no doubled quotes,
  * ignoring surrounding spaces. `padded`: "007" is a number. The byte after the field must not

@@ -102,14 +102,13 @@ static stow_status make_batch(csv_batch *f, const csv_block *b, const csv *c) {
   if (most > BATCH_ROWS) most = BATCH_ROWS;
   size_t fields = most * b->count;
   *f = (csv_batch){.most = most, .size = most};
-  f->ends = malloc((2 * fields + CSV_ENDS_MORE + 2 * most + 1) * sizeof *f->ends);
+  f->ends = malloc((2 * fields + CSV_ENDS_MORE + most + 1) * sizeof *f->ends);
   f->texts = malloc(most * sizeof *f->texts);
   f->gaps = malloc(fields * sizeof *f->gaps);
   if (f->ends == NULL || f->texts == NULL || f->gaps == NULL)
     return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
   f->start = f->ends + fields + CSV_ENDS_MORE;
-  f->lines = f->start + most + 1;
-  f->lengths = f->lines + most;
+  f->lengths = f->start + most + 1;
   return STOW_OK;
 }
 
@@ -117,8 +116,8 @@ stow_status csv_block_fill_by(csv_block *b, csv *c, const csv_loops *by) {
   csv_batch f;
   stow_status status = make_batch(&f, b, c);
   while (c->in.at < c->in.end && status == STOW_OK) {
-    bool odd = c->careful;
-    if (!c->careful) status = by->rows(b, c, &f, &odd);
+    bool odd = false;
+    status = by->rows(b, c, &f, &odd);
     if (status == STOW_OK && odd) status = odd_row(b, c);
   }
   free_batch(&f);

@@ -15,7 +15,6 @@ typedef struct csv_gap {
 typedef struct csv_batch {
   uint32_t *ends;    /* end of each field, row by row */
   uint32_t *start;   /* start of each row, and of the row after the last */
-  uint32_t *lines;   /* line ends up to the end of each row */
   uint32_t *lengths; /* lengths of the fields, column by column, `most` apart */
   size_t rows;
   uint32_t all_lines; /* all line ends, including those of empty lines after the last row */

@@ -102,6 +102,50 @@ static void read_sample(sample *s) {
   free(below.unescaped);
 }
 
+/* ---- row names ---- */
+
+/* Returns whether every row below the first, as far as the sample goes, has `count` fields. */
+static bool rows_have(const csv *c, size_t count) {
+  csv below = {.in = {.at = c->in.at, .end = c->in.end}};
+  bool more = true, all = true;
+  size_t rows = 0;
+  csv_view(&below, c);
+  while (all && rows < SAMPLE_ROWS && below.in.at < below.in.end) {
+    const char *at = (const char *)below.in.at, *end = (const char *)below.in.end;
+    if (!c->in.at_eof && csv_row_end(&below, at, end) == NULL) break;
+    below.columns = 0; /* whatever it has */
+    if (csv_next(&below, &more) != STOW_OK || !more) break;
+    all = below.columns == count;
+    rows++;
+  }
+  free(below.fields);
+  free(below.unescaped);
+  return all && rows > 0;
+}
+
+/* Returns whether the first row can only be names. */
+static bool is_names(const csv *c) {
+  for (size_t i = 0; i < c->columns; i++) {
+    look is = look_of(&c->fields[i]);
+    if (is != LOOK_TEXT && is != LOOK_WORD) return false;
+  }
+  return true;
+}
+
+stow_status csv_first(csv *c, table_header header, bool *more) {
+  STOW_TRY(csv_next(c, more));
+  if (!*more || header == HEADER_NO || (header == HEADER_AUTO && !is_names(c))) return STOW_OK;
+  if (!rows_have(c, c->columns + 1)) return STOW_OK;
+  csv_field *fields = malloc((c->columns + 1) * sizeof *fields);
+  if (fields == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
+  fields[0] = (csv_field){.kind = CSV_MISSING, .text = ""};
+  memcpy(fields + 1, c->fields, c->columns * sizeof *fields);
+  free(c->fields);
+  c->fields = fields;
+  c->capacity = c->given = ++c->columns;
+  return STOW_OK;
+}
+
 /* ---- the decision ---- */
 
 typedef struct counts {

@@ -82,7 +82,7 @@ static stow_status look_at(csv_shards *s, size_t i) {
   bool more;
   const char *path = path_of(s, i);
   STOW_TRY(csv_open_one(&c, path, s->row_max, &s->each));
-  stow_status status = csv_next(&c, &more);
+  stow_status status = csv_first(&c, s->options->names, &more);
   if (status == STOW_OK && !more)
     status = stow_fail(STOW_ERR_FORMAT, "%s: the file is empty; leave it out", path);
   if (status == STOW_OK && i == 0) {

@@ -121,6 +121,25 @@ static bool cut(const char *name, size_t *length, const char *ending) {
   return true;
 }
 
+/* Opens NAME.bytes, which no offsets belong to: text of fixed width, or a column of numbers that
+ * has such a name. */
+static stow_status open_bytes(opened *o, column *c, const char *name, size_t length) {
+  char *whole = strndup(name, length);
+  if (whole == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  part found = {0};
+  stow_status status = open_part(&found, o->path, whole, "");
+  bool text = status == STOW_OK && found.info.dims == 2 && strcmp(found.info.dtype, "uint8") == 0;
+  if (text || status != STOW_OK) {
+    c->bytes = found;
+    free(whole);
+    return status;
+  }
+  free(c->name);
+  c->name = whole;
+  c->values = found;
+  return take_type(o, c);
+}
+
 /* Opens the column that a member begins; *used is false for a member that belongs to a column
  * begun by another: text begins with its codes, or else with its bytes. */
 static stow_status open_member(opened *o, const zip *z, const char *name, bool *used) {
@@ -145,6 +164,7 @@ static stow_status open_member(opened *o, const zip *z, const char *name, bool *
   *used = true;
   if (codes || bytes) {
     bool offsets = has(z, name, base, codes ? ".words.offsets" : ".offsets");
+    if (bytes && !offsets) return open_bytes(o, c, name, length);
     return open_text(c, o->path, offsets, codes);
   }
   STOW_TRY(open_part(&c->values, o->path, c->name, ""));

@@ -49,6 +49,7 @@ void column_stats_join(column_stats *t, const column_stats *later) {
   t->texts += later->texts;
   t->missing += later->missing;
   t->missing_words += later->missing_words;
+  t->absent += later->absent;
   t->text_bytes += later->text_bytes;
   if (later->longest > t->longest) t->longest = later->longest;
   if (later->shortest < t->shortest) t->shortest = later->shortest;
@@ -132,7 +133,7 @@ void column_stats_block(column_stats *t, const csv_column *c, size_t rows) {
 
 static bool is_text(const column_stats *t) {
   if (t->texts > 0) return true;
-  if (t->bools > 0) return t->numbers + t->missing > 0;
+  if (t->bools > 0) return t->numbers > 0;
   bool negative = t->negative_beside_wide || (t->integers.count > 0 && t->integers.least < 0);
   if (t->wide_count > 0 && negative) return true;     /* no type holds both */
   return t->inexact && t->fractions + t->missing > 0; /* nor these */

@@ -19,6 +19,7 @@ typedef struct column_stats {
   uint64_t bools, false_count, texts, missing;
   uint64_t missing_words;       /* of the missing values, those such as NA, which are text in a text
                                  * column */
+  uint64_t absent;              /* of the missing values, those of rows that end before */
   uint64_t text_bytes, longest; /* bytes of all fields, including numbers; of the longest */
   uint64_t shortest;            /* bytes of the shortest field; UINT64_MAX: none */
   uint64_t first_text_line;     /* 0: none */

@@ -68,8 +68,9 @@ typedef struct file_facts {
   size_t column_count;
   uint64_t rows;
   bool table, has_header;
-  bool unnamed_first; /* the header does not name the first column: it is called "index" */
-  bool pandas_index;  /* the first column holds 0 to rows - 1: an index that pandas wrote */
+  uint64_t short_rows; /* rows with fewer fields than there are columns */
+  bool unnamed_first;  /* the header does not name the first column: it is called "index" */
+  bool pandas_index;   /* the first column holds 0 to rows - 1: an index that pandas wrote */
   uint64_t bytes, bytes_after; /* memory needed by everything, as stored and in the smallest
                                 * types */
   uint64_t npz_bytes;          /* of a table: the file that shrink writes, with its headers */

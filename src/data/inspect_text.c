@@ -128,6 +128,9 @@ void inspect_rows_text(buffer *to, const file_facts *f) {
                 f->column_count, f->column_count == 1 ? "" : "s",
                 f->has_header ? "names in the first row" : "no names (--names yes if there are)");
   if (f->pandas_index) buffer_text(to, ", column \"index\" is a pandas index");
+  if (f->short_rows > 0)
+    buffer_printf(to, ", %" PRIu64 " row%s with fewer fields (the rest is missing)", f->short_rows,
+                  f->short_rows == 1 ? "" : "s");
 }
 
 stow_status inspect_text(buffer *out, const char *path, const file_facts *f, bool bold) {
@@ -240,6 +243,7 @@ void inspect_rows_json(json *j, const file_facts *f) {
   json_key(j, "rows"), json_u64(j, f->rows);
   json_key(j, "header"), json_bool(j, f->has_header);
   json_key(j, "pandas_index"), json_text(j, f->pandas_index ? f->columns[0].name : NULL);
+  json_key(j, "short_rows"), json_u64(j, f->short_rows);
 }
 
 void inspect_json(json *j, const char *path, const file_facts *f, uint64_t peak_bytes) {

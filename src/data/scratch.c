@@ -41,19 +41,32 @@ void scratch_close(scratch *s) {
   s->fd = -1;
 }
 
-stow_status scratch_write(const scratch *s, uint64_t offset, const void *bytes, size_t count) {
-  const char *at = bytes;
+stow_status scratch_write_all(const scratch *s, uint64_t offset, struct iovec *all, size_t count) {
   for (offset += s->base; count > 0;) {
-    ssize_t put = pwrite(s->fd, at, count, (off_t)offset);
+    if (all->iov_len == 0) {
+      all++, count--;
+      continue;
+    }
+    ssize_t put = pwritev(s->fd, all, (int)count, (off_t)offset);
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0)
       return stow_fail(STOW_ERR_IO, "%s: cannot write at byte %" PRIu64 ": %s", s->name, offset,
                        strerror(put == 0 ? ENOSPC : errno));
-    at += put;
     offset += (uint64_t)put;
-    count -= (size_t)put;
+    for (size_t left = (size_t)put; left > 0;) {
+      size_t part = left < all->iov_len ? left : all->iov_len;
+      all->iov_base = (char *)all->iov_base + part;
+      all->iov_len -= part;
+      left -= part;
+      if (all->iov_len == 0) all++, count--;
+    }
   }
   return STOW_OK;
+}
+
+stow_status scratch_write(const scratch *s, uint64_t offset, const void *bytes, size_t count) {
+  struct iovec one = {(void *)(uintptr_t)bytes, count};
+  return scratch_write_all(s, offset, &one, 1);
 }
 
 stow_status scratch_read(const scratch *s, uint64_t offset, void *to, size_t count) {

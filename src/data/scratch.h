@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "base/status.h"
 
@@ -25,6 +26,8 @@ stow_status scratch_open(scratch *s, const char *beside);
 stow_status scratch_open_named(scratch *s, const char *path, bool keep);
 void scratch_close(scratch *s);
 stow_status scratch_write(const scratch *s, uint64_t offset, const void *bytes, size_t count);
+/* Writes several pieces, one after another. Changes `all`. */
+stow_status scratch_write_all(const scratch *s, uint64_t offset, struct iovec *all, size_t count);
 stow_status scratch_read(const scratch *s, uint64_t offset, void *to, size_t count);
 
 #endif

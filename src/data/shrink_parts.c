@@ -36,8 +36,9 @@ stow_status archive_end(archive *a, stow_status status) {
   return status;
 }
 
-static stow_status note_members(archive *a) {
+stow_status archive_note(archive *a) {
   size_t count = a->zip.count;
+  if (!checkpoint_due(a->checkpoint)) return STOW_OK;
   zip_out_mark *marks = calloc(count + 1, sizeof *marks);
   if (marks == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
   for (size_t i = 0; i < count; i++) marks[i] = zip_out_marked(&a->zip, i);
@@ -68,7 +69,7 @@ stow_status sink_write(sink *s, const void *bytes, size_t count) {
   if (s->part) return write_part(s, bytes, count);
   if (s->archive != NULL) {
     STOW_TRY(zip_out_write(&s->archive->zip, s->member, bytes, count));
-    return checkpoint_due(s->archive->checkpoint) ? note_members(s->archive) : STOW_OK;
+    return archive_note(s->archive);
   }
   STOW_TRY(writer_write(s->file, s->offset, bytes, count));
   s->offset += count;

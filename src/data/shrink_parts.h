@@ -14,6 +14,8 @@ typedef struct archive {
 
 /* Begins where an interrupted run stopped, if there was one. */
 void archive_begin(archive *a, writer *to, checkpoint *c);
+/* Records how much of each member is written, if a checkpoint is due. */
+stow_status archive_note(archive *a);
 /* Finishes the archive; `status` says whether everything was written. */
 stow_status archive_end(archive *a, stow_status status);
 

@@ -218,7 +218,7 @@ static stow_status count_columns(npy_out *o) {
   csv c;
   bool more;
   STOW_TRY(csv_open(&c, o->job->in, table_row_max(o->job->budget), &o->job->options->in.csv));
-  stow_status status = csv_next(&c, &more);
+  stow_status status = csv_first(&c, o->job->options->in.header, &more);
   o->kept = calloc(c.columns + 1, sizeof *o->kept);
   if (status == STOW_OK && o->kept == NULL)
     status = stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", o->job->in);

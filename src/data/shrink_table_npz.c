@@ -98,8 +98,9 @@ static stow_status measure(void *context, size_t column, dtype to, loss *l) {
   return loss_join(l, o->job->budget, each_run(o, column, to, NULL, l));
 }
 
-/* Makes a member's name from a column's: replaces what a zip reader would reject, and treats what
- * is not UTF-8 as Latin-1, which it usually is. */
+/* Makes a member's name from a column's: replaces what a zip reader would reject and control
+ * characters (a line feed would end a path), and treats what is not UTF-8 as Latin-1, which it
+ * usually is. */
 enum { NAME_MOST = 200 };
 
 static void clean_name(char to[NAME_MOST + 1], const char *from) {
@@ -122,7 +123,9 @@ static void clean_name(char to[NAME_MOST + 1], const char *from) {
   }
   to[used] = '\0';
   for (char *p = to; *p != '\0'; p++)
-    if (*p == '/' || *p == '\\' || (*p == '.' && p[1] == '.')) *p = '_';
+    if ((*p == '/' && p == to) || *p == '\\' || (*p == '.' && p[1] == '.') ||
+        (unsigned char)*p < ' ')
+      *p = '_';
 }
 
 /* Returns the possible suffixes of a column's members; NULL after the last. A text column reserves
@@ -267,19 +270,36 @@ static stow_status gather(gathered *g, const void *bytes, size_t count) {
   return STOW_OK;
 }
 
+/* Times that were parsed, by the address of their text: dates recur. Only for numbered texts, which
+ * stay where they are. */
+enum { KNOWN_TIMES = 4096 };
+typedef struct known_time {
+  const char *text;
+  int64_t value;
+} known_time;
+
+static known_time *known_slot(known_time *known, const char *text) {
+  uint64_t mixed = (uint64_t)(uintptr_t)text * UINT64_C(0x9e3779b97f4a7c15);
+  return &known[mixed >> 52]; /* the top 12 bits: KNOWN_TIMES */
+}
+
 /* What a text adds to a member: its time, its end offset, or its bytes. */
 typedef struct text_sink {
   gathered to;
   piece_kind kind;
-  dtype type;    /* of the offsets */
-  uint64_t at;   /* end of the previous text */
-  csv_unit unit; /* of the times */
+  dtype type;        /* of the offsets */
+  uint64_t at;       /* end of the previous text */
+  csv_unit unit;     /* of the times */
+  known_time *known; /* NULL: the texts are not numbered */
 } text_sink;
 
 static stow_status put_time(text_sink *t, const char *text, size_t length) {
   csv_time time;
   int64_t value = CSV_NOT_A_TIME;
+  known_time *known = t->known != NULL ? known_slot(t->known, text) : NULL;
+  if (known != NULL && known->text == text) return gather(&t->to, &known->value, sizeof value);
   if (length > 0 && csv_time_read(&time, text, length)) value = csv_time_in(&time, t->unit);
+  if (known != NULL) *known = (known_time){text, value};
   return gather(&t->to, &value, sizeof value);
 }
 
@@ -328,8 +348,10 @@ static stow_status fill_piece(npz_out *o, const piece *p, sink *s) {
     t.at = p->bytes_before; /* position in the texts: see measure_pieces */
     if (team_leads(o->job->budget->team)) STOW_TRY(put_offset(&t));
   }
-  STOW_TRY(table_texts_each(&texts, put_text, &t));
-  return put_gathered(&t.to);
+  if (p->kind == PIECE_TIMES && texts.words != NULL) t.known = calloc(KNOWN_TIMES, sizeof *t.known);
+  stow_status status = table_texts_each(&texts, put_text, &t);
+  free(t.known);
+  return status == STOW_OK ? put_gathered(&t.to) : status;
 }
 
 /* Writes NAME.words: the text of each code. */
@@ -371,8 +393,10 @@ typedef struct filling {
   archive *archive;
   sink *sinks; /* one per piece */
   pthread_mutex_t lock;
-  size_t next, done;  /* guarded by lock: pieces taken, pieces filled */
+  size_t done;        /* guarded by lock: pieces filled */
+  bool *taken;        /* guarded by lock, one per piece */
   bool *filled;       /* guarded by lock, one per piece */
+  size_t in_texts;    /* guarded by lock: threads that fill texts or wait to */
   size_t flushed;     /* guarded by lock: pieces that were flushed */
   stow_status failed; /* guarded by lock */
   /* Held while a member of texts is filled: its distinct texts may take a quarter of the budget, so
@@ -389,13 +413,36 @@ static stow_status fill_one(filling *f, size_t number) {
   return status;
 }
 
-/* Flushes the members that are complete and have only complete ones before them. */
-static void note_filled(filling *f, size_t number) {
+/* Counts a member that is complete. Flushes those that have only complete ones before them. */
+static stow_status note_filled(filling *f, size_t number) {
+  const sink *s = &f->sinks[number];
+  zip_out *z = &f->archive->zip;
   f->filled[number] = true;
+  if (s->part)
+    STOW_TRY(zip_out_took(z, s->member, s->offset - z->members[s->member].filled, s->crc));
   while (f->flushed < f->out->piece_count && f->filled[f->flushed]) {
     const zip_out_member *m = &f->archive->zip.members[f->sinks[f->flushed++].member];
     writer_flush_to(f->archive->zip.to, m->offset + m->bytes);
   }
+  return archive_note(f->archive);
+}
+
+/* Returns the next piece to fill; piece_count if there is none. Texts and times take longest, so
+ * they come first, but one at a time. */
+static size_t next_piece(filling *f) {
+  size_t count = f->out->piece_count, texts = count, numbers = count;
+  for (size_t i = count; i-- > 0;) {
+    if (f->taken[i]) continue;
+    if (f->out->pieces[i].kind == PIECE_NUMBERS)
+      numbers = i;
+    else
+      texts = i;
+  }
+  size_t found = texts < count && (f->in_texts == 0 || numbers == count) ? texts : numbers;
+  if (found == count) return count;
+  f->taken[found] = true;
+  f->in_texts += found == texts;
+  return found;
 }
 
 static stow_status fill_some(void *context, unsigned thread) {
@@ -404,14 +451,15 @@ static stow_status fill_some(void *context, unsigned thread) {
   (void)thread;
   for (;;) {
     pthread_mutex_lock(&f->lock);
-    size_t number = f->next++;
-    bool stop = number >= f->out->piece_count || f->failed != STOW_OK;
+    size_t number = f->failed == STOW_OK ? next_piece(f) : f->out->piece_count;
+    bool stop = number == f->out->piece_count;
     pthread_mutex_unlock(&f->lock);
     if (stop) return status;
     status = fill_one(f, number);
     pthread_mutex_lock(&f->lock);
+    f->in_texts -= f->out->pieces[number].kind != PIECE_NUMBERS;
+    if (status == STOW_OK) status = note_filled(f, number);
     if (status == STOW_OK) {
-      note_filled(f, number);
       status = budget_report(f->out->job->budget, ++f->done, f->out->piece_count);
     }
     if (status != STOW_OK) f->failed = status;
@@ -419,30 +467,36 @@ static stow_status fill_some(void *context, unsigned thread) {
   }
 }
 
+/* Begins a member. One that an interrupted run had begun to fill is filled here, from there on. */
+static stow_status begin_filling(filling *f, size_t number) {
+  npz_out *o = f->out;
+  sink *s = &f->sinks[number];
+  STOW_TRY(begin_piece(o, f->archive, &o->pieces[number], s));
+  const zip_out_member *m = &f->archive->zip.members[s->member];
+  if (m->behind > 0) {
+    STOW_TRY(fill_piece(o, &o->pieces[number], s));
+    f->done++;
+    f->taken[number] = true;
+    return note_filled(f, number);
+  }
+  s->part = true;
+  s->offset = m->filled;
+  return STOW_OK;
+}
+
 static stow_status fill_pieces(filling *f) {
   npz_out *o = f->out;
-  zip_out *z = &f->archive->zip;
-  for (size_t i = 0; i < o->piece_count; i++) {
-    sink *s = &f->sinks[i];
-    STOW_TRY(begin_piece(o, f->archive, &o->pieces[i], s));
-    s->part = true;
-    s->offset = z->members[s->member].filled;
-  }
+  for (size_t i = 0; i < o->piece_count; i++) STOW_TRY(begin_filling(f, i));
   unsigned threads = o->job->budget->threads;
   if (threads > o->piece_count) threads = (unsigned)o->piece_count;
-  STOW_TRY(workers_run(threads, fill_some, f));
-  for (size_t i = 0; i < o->piece_count; i++) {
-    const sink *s = &f->sinks[i];
-    const zip_out_member *m = &z->members[s->member];
-    STOW_TRY(zip_out_took(z, s->member, s->offset - m->filled, s->crc));
-  }
-  return STOW_OK;
+  return workers_run(threads, fill_some, f);
 }
 
 static stow_status fill_columns(npz_out *o, archive *z) {
   filling f = {.out = o, .archive = z, .sinks = calloc(o->piece_count, sizeof *f.sinks)};
-  f.filled = calloc(o->piece_count, sizeof *f.filled);
+  f.filled = calloc(2 * o->piece_count, sizeof *f.filled);
   if (f.sinks == NULL || f.filled == NULL) return free(f.sinks), free(f.filled), no_memory(o);
+  f.taken = f.filled + o->piece_count;
   pthread_mutex_init(&f.lock, NULL);
   pthread_mutex_init(&f.texts, NULL);
   stow_status status = fill_pieces(&f);
@@ -574,8 +628,7 @@ static stow_status share_columns(npz_out *o, archive *z) {
 static stow_status write_columns(npz_out *o, archive *z) {
   unsigned threads = o->job->budget->threads;
   if (!team_alone(o->job->budget->team)) return share_columns(o, z);
-  /* A checkpoint describes members written one after the other. */
-  if (threads > 1 && o->piece_count > 1 && z->checkpoint == NULL) return fill_columns(o, z);
+  if (threads > 1 && o->piece_count > 1) return fill_columns(o, z);
   for (size_t i = 0; i < o->piece_count; i++) STOW_TRY(write_piece(o, z, i));
   return STOW_OK;
 }

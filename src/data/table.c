@@ -253,6 +253,7 @@ void table_conclude(file_facts *f, const table_state *s) {
   }
   f->npz_bytes += ARCHIVE_END_BYTES;
   f->rows = s->rows;
+  f->short_rows = s->count > 0 ? s->stats[s->count - 1].absent : 0;
   const column_facts *first = f->columns;
   f->pandas_index = f->unnamed_first && f->rows > 0 && !first->text && first->missing == 0 &&
                     first->values.type == DTYPE_I64 && first->values.least_int == 0 &&
@@ -273,7 +274,7 @@ static stow_status begin_rows(table_pass *p) {
 
 stow_status table_look(file_facts *f, csv *c, table_header header) {
   bool more;
-  STOW_TRY(csv_next(c, &more));
+  STOW_TRY(csv_first(c, header, &more));
   if (!more) return stow_fail(STOW_ERR_FORMAT, "%s: the file is empty", c->in.name);
   f->table = true;
   f->format = c->delimiter == '\t' ? "tsv" : "csv";

@@ -138,12 +138,25 @@ stow_status table_log_order(table_log *l, table_part *part, const table_state *s
   return STOW_OK;
 }
 
+/* Columns written in one call. Threads that write to one file wait for each other, so a window is
+ * written at once where possible: then they meet once per window and not once per column. */
+enum { WRITTEN_TOGETHER = 64 };
+
 stow_status table_log_take(const table_log *l, const table_part *part) {
   uint64_t rows = part->block.rows, at = part->place;
   if (l->file.fd < 0) return STOW_OK;
-  for (size_t i = 0; i < part->block.count; i++, at += rows * 8)
-    if (l->skip == NULL || !l->skip[i])
-      STOW_TRY(scratch_write(&l->file, at, part->block.columns[i].values, rows * 8));
+  for (size_t i = 0; i < part->block.count;) {
+    struct iovec all[WRITTEN_TOGETHER];
+    size_t count = 0;
+    for (size_t k = i; k < part->block.count && count < WRITTEN_TOGETHER; k++) {
+      if (l->skip != NULL && l->skip[k]) break;
+      all[count++] = (struct iovec){part->block.columns[k].values, rows * 8};
+    }
+    STOW_TRY(scratch_write_all(&l->file, at, all, count));
+    size_t passed = count > 0 ? count : 1; /* a column that is not kept leaves a gap */
+    i += passed;
+    at += passed * rows * 8;
+  }
   for (size_t i = 0; i < part->block.count; i++) {
     if (!part->raw[i]) continue;
     STOW_TRY(scratch_write(&l->file, at, part->texts[i].data, part->texts[i].length));

@@ -165,7 +165,7 @@ static stow_status cut_range(sharing *s, const bool *text) {
   bool more;
   unsigned rank = s->team->rank, size = s->team->size;
   STOW_TRY(csv_open(&c, s->from->name, table_row_max(s->budget), s->to->taker.options));
-  stow_status status = csv_next(&c, &more);
+  stow_status status = csv_first(&c, s->header, &more);
   s->columns = c.columns;
   s->text = status == STOW_OK ? calloc(c.columns + 1, sizeof *s->text) : NULL;
   if (status == STOW_OK && s->text == NULL) status = no_memory(s->from->name);

@@ -342,6 +342,7 @@ static stow_status add_row(void *context, csv *c) {
   table_window *w = context;
   for (size_t i = 0; i < w->part.block.count; i++)
     STOW_TRY(add_field(w, i, &c->fields[i], c->line));
+  for (size_t i = c->given; i < w->part.block.count; i++) w->stats[i].absent++;
   return STOW_OK;
 }
 

@@ -16,6 +16,7 @@ typedef struct block {
   uint64_t *values;
   uint64_t lines;               /* read in all */
   uint64_t odd_rows, odd_lines; /* rows left to the caller, and the sum of their lines */
+  const csv *from;
 } block;
 
 static uint64_t code(size_t column, const char *text, size_t length) {
@@ -75,8 +76,7 @@ static csv_word add_word(void *context, size_t column, size_t row, const char *t
                          size_t length) {
   block *k = context;
   csv_field f;
-  static const csv plain;
-  csv_classify(&plain, &f, false, text, length);
+  csv_classify(k->from, &f, false, text, length);
   if (f.kind == CSV_TEXT) return CSV_WORD_TEXT;
   store(&k->columns[column], row, &f);
   return f.kind == CSV_MISSING ? CSV_WORD_MISSING : CSV_WORD_VALUE;
@@ -93,14 +93,17 @@ static stow_status every_row(csv_block *b, csv *c) {
   return STOW_OK;
 }
 
-/* Parses `text` with only `front` readable bytes before it. */
-static stow_status read_block(block *k, const char *text, size_t length, size_t front,
-                              size_t columns, csv_form form, const csv_loops *by) {
+/* Parses `text` as `how` says, with only `front` readable bytes before it. */
+static stow_status read_block_as(block *k, const csv *how, const char *text, size_t length,
+                                 size_t front, size_t columns, csv_form form, const csv_loops *by) {
   uint8_t *window = malloc(front + length + INPUT_SLACK);
   memset(window, '7', front);
   memcpy(window + front, text, length);
   memset(window + front + length, 0, INPUT_SLACK);
-  csv c = {.delimiter = ',', .columns = columns, .row_max = 1 << 20, .fields_max = 1 << 10};
+  csv c = *how;
+  c.columns = columns;
+  c.row_max = 1 << 20;
+  c.fields_max = 1 << 10;
   c.in = (input){.window = window,
                  .at = window + front,
                  .end = window + front + length,
@@ -108,6 +111,7 @@ static stow_status read_block(block *k, const char *text, size_t length, size_t 
                  .name = "block"};
   size_t rows_max = csv_line_ends(text, length) + 1;
   memset(k, 0, sizeof *k);
+  k->from = &c;
   k->values = calloc(rows_max * columns, sizeof *k->values);
   k->b = (csv_block){.columns = k->columns,
                      .count = columns,
@@ -127,6 +131,12 @@ static stow_status read_block(block *k, const char *text, size_t length, size_t 
   free(c.unescaped);
   free(window);
   return status;
+}
+
+static stow_status read_block(block *k, const char *text, size_t length, size_t front,
+                              size_t columns, csv_form form, const csv_loops *by) {
+  static const csv plain = {.delimiter = ','};
+  return read_block_as(k, &plain, text, length, front, columns, form, by);
 }
 
 static size_t random_digits(uint64_t *random, char *to, size_t most) {
@@ -393,17 +403,19 @@ static size_t random_table(char *to, size_t columns, uint64_t seed) {
   return length;
 }
 
-TEST(words_and_quotes_are_read_as_csv_next_reads_them)
-{
+/* Reads random tables with every loop and with csv_next. */
+static void compare_tables(const csv *how, uint64_t seeds) {
   static char text[1 << 20];
   const csv_loops *list[CSV_LOOPS_MAX];
   size_t sets = csv_loops_here(list), fast = 0, all = 0;
-  for (uint64_t seed = 1; seed <= 300; seed++) {
+  for (uint64_t seed = 1; seed <= seeds; seed++) {
     size_t columns = 2 + seed % (COLUMNS_MAX - 1), length = random_table(text, columns, seed);
     block right, k;
-    CHECK_OK(read_block(&right, text, length, seed % 70, columns, CSV_INTEGERS, NULL));
+    for (size_t i = 0; i < length && how->point == ','; i++)
+      text[i] = text[i] == ',' ? ';' : text[i] == '.' && seed % 4 != 0 ? ',' : text[i];
+    CHECK_OK(read_block_as(&right, how, text, length, seed % 70, columns, CSV_INTEGERS, NULL));
     for (size_t i = 0; i < sets; i++) {
-      CHECK_OK(read_block(&k, text, length, seed % 70, columns, CSV_INTEGERS, list[i]));
+      CHECK_OK(read_block_as(&k, how, text, length, seed % 70, columns, CSV_INTEGERS, list[i]));
       CHECK_U64(k.b.rows, right.b.rows);
       CHECK_U64(k.lines, right.lines);
       fast += k.b.rows - k.odd_rows, all += k.b.rows;
@@ -425,6 +437,26 @@ TEST(words_and_quotes_are_read_as_csv_next_reads_them)
   /* The fast loop must take most rows, or it is not tested here. */
   CHECK(fast > all / 2);
   harness_note("%zu of %zu rows by the fast loops", fast, all);
+}
+
+TEST(words_and_quotes_are_read_as_csv_next_reads_them)
+{ compare_tables(&(csv){.delimiter = ','}, 300); }
+
+TEST(given_words_and_commas_in_numbers_are_read_as_csv_next_reads_them)
+{
+  static const char *const words[] = {"7", "-12",         "first", "true",
+                                      "a", "five\" disk", "x;y",   "0.000"};
+  csv_options options = {.na = words, .na_count = 8, .decimal = ','};
+  csv given = {.delimiter = ',', .options = &options, .careful = true};
+  for (size_t i = 0; i < options.na_count; i++) given.na_lengths |= UINT64_C(1) << strlen(words[i]);
+  compare_tables(&given, 100);
+  csv both = given;
+  both.delimiter = ';';
+  both.point = ',';
+  compare_tables(&both, 100);
+  csv_options no_words = {.decimal = ','};
+  compare_tables(&(csv){.delimiter = ';', .point = ',', .options = &no_words, .careful = true},
+                 100);
 }
 
 TEST(the_last_row_is_found_among_quotes)

@@ -29,7 +29,7 @@ class Made:
     """One table: its bytes by file, and the options with which the command and pandas read it."""
 
     def __init__(self, data, words=(), ending=".csv", text=(), kinds=None, frame=None, **read):
-        self.files = data if isinstance(data, dict) else {"t" + ending: data}
+        self.files = data if isinstance(data, dict) else {"t" + ending: utf8(data)}
         self.words, self.read, self.frame = list(words), read, frame
         self.text = set(text)  # columns that the command must keep as text though pandas makes them numbers: leading zeros
         self.kinds = kinds or {}  # what the command must say of a column
@@ -526,6 +526,52 @@ def many_rows():
     return Made(utf8(to_csv(frame_of(20000), index=False)))
 
 
+@table
+def short_rows():
+    return Made("a,b,c,d\n" + "".join(",".join(str(n * 4 + k) for k in range(1 + n % 4)) + "\n" for n in range(ROWS)))
+
+
+@table
+def short_rows_of_text():
+    return Made('id,note,tail\n' + "".join(f'{n},"a, ""{n}"""\n' if n % 3 else f"{n}\n" for n in range(ROWS)) + "7,x,y\n")
+
+
+@table
+def r_write_table():
+    rows = "".join(f'"{n + 1}" {n / 4} {"NA" if n % 5 == 0 else n} {"TRUE" if n % 2 else "FALSE"} "car {n % 9}"\n' for n in range(ROWS))
+    return Made('"mpg" "cyl" "fast" "name"\n' + rows, ending=".txt", sep=" ", frame=lambda frame: frame.rename_axis("index").reset_index())
+
+
+@table
+def row_names_without_a_name():
+    rows = "".join(f"r{n},{n},{n / 8}\n" for n in range(ROWS))
+    return Made("x,y\n" + rows, frame=lambda frame: frame.rename_axis("index").reset_index())
+
+
+@table
+def savetxt_with_bare_names():
+    out = io.StringIO()
+    np.savetxt(out, rng.random((ROWS, 3)), header="x y z", comments="")
+    return Made(out.getvalue(), ending=".txt", sep=" ", float_precision="round_trip")
+
+
+@table
+def booleans_with_gaps():
+    words = ["True", "False", ""]
+    return Made("a,b,c\n" + "".join(f"{words[n % 3]},{['TRUE', 'FALSE', 'NA'][n % 3]},{n}\n" for n in range(ROWS)))
+
+
+@table
+def commas_and_given_words():
+    rows = "".join(f"{'-999' if n % 7 == 0 else f'{n / 8}'.replace('.', ',')};{n};{'?' if n % 5 == 0 else f'w{n % 6}'}\n" for n in range(ROWS))
+    return Made("a;b;t\n" + rows, ["--decimal", ",", "--na", "-999,?"], sep=";", decimal=",", na_values=["-999", "?"])
+
+
+@table
+def one_column_of_texts():
+    return Made("text\n" + "".join(f"some words {n}\n" for n in range(ROWS)))
+
+
 # ---- comparing ----
 
 
@@ -578,6 +624,8 @@ def compare_column(made, name, npz, member, fact, frame, raw):
             need(column.dtype.kind == "f" and not exact and fact["missing"] > 0 or column.isna().all(), name, "is text, in pandas", column.dtype)
         return None
     values = npz[member]
+    if column.dtype == object and all(isinstance(v, (bool, np.bool_)) for v in column.dropna()):
+        column = column.astype("f8")  # booleans with gaps: 1, 0 and NaN
     need(column.dtype.kind in "iufb", name, "is", fact["dtype"], "in pandas", column.dtype, list(raw)[:3])
     if column.dtype.kind in "iu" and values.dtype.kind in "iu":
         same = np.array([int(a) == int(b) for a, b in zip(values, column)])

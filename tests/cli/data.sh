@@ -170,8 +170,8 @@ for text, names, shape in ((rows, ["Preis (EUR, netto)", "Menge"], [2, 2]), (row
     open("t.csv", "w", newline="").write(text)
     facts = inspect("t.csv")
     assert facts["shape"] == shape and names in (None, [c["name"] for c in facts["columns"]]), (text, facts)
-open("t.csv", "w").write("sep=;\na;b\n1;2\n3\n")
-assert "line 4: 1 fields, but the lines before it have 2" in inspect("t.csv", fails=True)
+open("t.csv", "w").write("sep=;\na;b\n1;2\n3;4;5\n")
+assert "line 4: 3 fields, but the lines before it have 2" in inspect("t.csv", fails=True)
 END
 
 test_py words_for_nothing_are_missing_among_numbers_and_words_among_words << 'END'

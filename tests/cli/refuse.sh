@@ -174,7 +174,7 @@ END
 test_py tables << 'END'
 def table(text, *reasons):
     refused("a.csv", text.encode() if isinstance(text, str) else text, *reasons)
-table("a,b\n1,2\n3\n", "line 3: 1 fields, but the lines before it have 2")
+table("a,b\n1,2\n3,4,5\n", "line 3: 3 fields, but the lines before it have 2")
 table("a,b\n1,2\n" * 1 + "1,2\n" * 9000 + "1,2,3\n", "line 9003: 3 fields, but the lines before it have 2")
 table("a,b\n1,\"x\n", "unclosed quote")
 table("a,b\n1,\"x\"y\n", "line 2: text after a closing quote")

@@ -159,7 +159,7 @@ def skipped_lines_and_comments():
         out = shrink(write("t.csv", text), "--skip", "1", "--comment", "#")
         assert out["a"].tolist() == [1, 3, 5] and texts(out, "b") == ["x", "two\n# lines", "#w"], window
     # Errors name the line of the file.
-    said = stowage("inspect", write("t.csv", "junk\n#c\na,b\n1,2\n#\n3\n"), "--skip", "1", "--comment", "#", code=2)
+    said = stowage("inspect", write("t.csv", "junk\n#c\na,b\n1,2\n#\n3,4,5\n"), "--skip", "1", "--comment", "#", code=2)
     assert "line 6" in said, said
     assert json.loads(stowage("inspect", "--json", "t.csv", "--skip", "4", "--names", "no", "--comment", "#"))["rows"] == 1
 
@@ -252,7 +252,7 @@ def several_tables_are_one():
         ("a,x,c\n1,2,3\n", ["bad.csv", '"x"', '"b"', "p0.csv"]),
         ("a,b\n1,2\n", ["bad.csv", "2 columns", '"c"']),
         ("a,b,c,d\n1,2,3,4\n", ["bad.csv", '"d"']),
-        ("a,b,c\n1,x,2\n3,y\n", ["bad.csv: line 3"]),
+        ("a,b,c\n1,x,2\n3,y,4,5\n", ["bad.csv: line 3"]),
         ("", ["bad.csv", "empty"]),
     ):
         write("bad.csv", body)

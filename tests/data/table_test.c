@@ -70,8 +70,8 @@ TEST(quotes_line_ends_and_marks_are_understood)
 
 TEST(what_is_wrong_names_its_line)
 {
-  CHECK_STATUS(read_text("a,b\n1,2\n\"x\ny\",3\n4\n"), STOW_ERR_FORMAT);
-  CHECK_MESSAGE("line 5: 1 fields, but the lines before it have 2");
+  CHECK_STATUS(read_text("a,b\n1,2\n\"x\ny\",3\n4,5,6\n"), STOW_ERR_FORMAT);
+  CHECK_MESSAGE("line 5: 3 fields, but the lines before it have 2");
   CHECK_STATUS(read_text("a,b\n1,\"x\"y\n"), STOW_ERR_FORMAT);
   CHECK_MESSAGE("line 2: text after a closing quote");
   CHECK_STATUS(read_text("a,b\n1,\"x\n"), STOW_ERR_FORMAT);
@@ -83,6 +83,48 @@ TEST(what_is_wrong_names_its_line)
   CHECK_MESSAGE("UTF-16");
   CHECK_STATUS(read_text(""), STOW_ERR_FORMAT);
   CHECK_MESSAGE("empty");
+}
+
+TEST(a_row_that_ends_early_lacks_its_last_values)
+{
+  CHECK_OK(read_text("a,b,c\n1,2,x\n\n3\n4,5\n6,7,\n"));
+  CHECK_U64(facts.rows, 4);
+  CHECK_U64(facts.short_rows, 2); /* an empty last field is no short row */
+  CHECK_U64(facts.columns[0].missing, 0);
+  CHECK_U64(facts.columns[1].missing, 1);
+  CHECK_U64(facts.columns[2].missing, 3);
+  check_column(0, "int64", "uint8");
+  CHECK_TEXT(facts.columns[2].type_name, "text");
+  CHECK_OK(read_text("a,b\n1,2\n"));
+  CHECK_U64(facts.short_rows, 0);
+}
+
+TEST(row_names_without_a_name_are_an_index)
+{
+  CHECK_OK(
+      read_text("\"x\" \"my name\"\n\"1\" 0.5 \"a b\"\n\"2\" NA \"c\"\n")); /* R's write.table */
+  CHECK_U64(facts.column_count, 3);
+  CHECK_TEXT(facts.columns[0].name, "index");
+  CHECK_TEXT(facts.columns[2].name, "my name");
+  CHECK_U64(facts.rows, 2);
+  CHECK_U64(facts.columns[1].missing, 1);
+  CHECK_OK(read_text("x,y\nr1,1,2\nr2,3,4\n"));
+  CHECK(facts.column_count == 3 && facts.has_header);
+  CHECK_STATUS(read_text("x,y\nr1,1,2\nr2,3\n"), STOW_ERR_FORMAT); /* not in every row */
+  CHECK_STATUS(read_text("1,2\n3,4,5\n"), STOW_ERR_FORMAT);        /* numbers are no names */
+  CHECK_OK(read_text("x y\n1.5 2\n3 4\n")); /* savetxt with a header and comments="" */
+  CHECK_U64(facts.column_count, 2);
+  CHECK_OK(read_text("city\nNew York\nLos Angeles\n"));
+  CHECK_U64(facts.column_count, 1);
+}
+
+TEST(booleans_with_gaps_are_numbers)
+{
+  CHECK_OK(read_text("a,b,c\nTRUE,true,True\nFALSE,,0\nNA,false,False\n"));
+  check_column(0, "float64", "float16");
+  check_column(1, "float64", "float16");
+  CHECK_U64(facts.columns[0].missing, 1);
+  CHECK_TEXT(facts.columns[2].type_name, "text"); /* beside numbers */
 }
 
 TEST(a_row_longer_than_the_budget_is_refused)

@@ -95,6 +95,23 @@ def every_format():
     return f": {count} files of 60 tables"
 
 
+def growing():
+    values = np.round(np.random.default_rng(3).normal(size=100000), 2)  # a dictionary makes it small
+    pq.write_table(pa.table({"x": values, "t": [f"w{n % 50}" for n in range(100000)]}), "g.parquet")
+    stowage.shrink("g.parquet", "g2.parquet", quiet=True)
+    assert os.path.getsize("g2.parquet") <= os.path.getsize("g.parquet") + 512
+    table = pa.table({"x": np.random.default_rng(4).integers(0, 2**56, 300000)})  # smaller than ours, as its bytes are split
+    packed = dict(compression="brotli", use_dictionary=False, column_encoding="BYTE_STREAM_SPLIT")
+    pq.write_table(table, "h.parquet", **packed)
+    try:
+        stowage.shrink("h.parquet", "h2.parquet", quiet=True)
+        raise AssertionError(f"{os.path.getsize('h.parquet')} bytes grew to {os.path.getsize('h2.parquet')}")
+    except stowage.Invalid as error:
+        assert "force" in str(error) and not os.path.exists("h2.parquet")
+    stowage.shrink("h.parquet", "h2.parquet", quiet=True, force=True)
+    assert pq.read_table("h2.parquet").column("x").to_pylist() == table.column("x").to_pylist()
+
+
 def npz():
     for seed in range(60):
         table = random_table(seed)
@@ -228,6 +245,7 @@ print(peak() - before)
 
 check("every_format_agrees", every_format)
 check("npz_agrees", npz)
+check("a_file_grows_only_if_told", growing)
 check("json_lines_agree", jsonl)
 check("many_files_are_one_table", many_files)
 check("text_tables_become_parquet", text_tables)
