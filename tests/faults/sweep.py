@@ -189,6 +189,18 @@ def steady(text):
     return re.sub(rb"(peak memory|of memory|available|in memory|took|[0-9.]+ m?s\b)[^\n]*", b"", text)
 
 
+def own_processes():
+    """The words before a command that hide the processes of the machine from it; none where the kernel does not allow it."""
+    for more in ([], ["--user", "--map-root-user"]):
+        words = ["unshare", *more, "--pid", "--fork", "--mount-proc", "--kill-child"]
+        try:
+            if subprocess.run(words + ["true"], capture_output=True, check=False).returncode == 0:
+                return words
+        except OSError:
+            break
+    return []
+
+
 class Sweep:
     """Runs one verb with one fault; `faults` is the folder of what makes calls fail, `folder` holds the inputs."""
 
@@ -197,6 +209,7 @@ class Sweep:
         self.inputs = set(os.listdir(folder))
         self.env = dict(os.environ, XDG_STATE_HOME=folder + "-state", XDG_CACHE_HOME=folder + "-cache", LC_ALL="C")
         self.env.pop("LD_PRELOAD", None)
+        self.alone = own_processes()
 
     def command(self, words, fault, at, rest):
         """The words and variables of one run; a fault is (kind, error), the kind "alloc" for allocations."""
@@ -205,7 +218,9 @@ class Sweep:
             library = os.path.join(self.faults, "libfailing_malloc.so")
             return ([self.stowage] + words,
                     dict(self.env, LD_PRELOAD=library, OOM_AT=str(at), OOM_REST=str(rest), OOM_COUNT=count))
-        return [os.path.join(self.faults, "failing_io"), *fault, str(at), str(rest), count, self.stowage] + words, self.env
+        # Otherwise top makes thousands of calls on a busy machine, as many per process as for one.
+        alone = self.alone if words[0] == "top" else []
+        return alone + [os.path.join(self.faults, "failing_io"), *fault, str(at), str(rest), count, self.stowage] + words, self.env
 
     def outputs(self):
         return sorted(set(os.listdir(self.folder)) - self.inputs)
