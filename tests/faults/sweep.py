@@ -161,6 +161,7 @@ VERBS = [
     ("inspect_diff", ["inspect", "--diff", "model", "model"]),
     ("shrink_model", ["shrink", "model", "-o", "out.model", "--quantize", "int8"]),
     ("shrink_torch", ["shrink", "state.pt", "-o", "out.safetensors", "--dtype", "f16"]),
+    ("shrink_resume", ["shrink", "a.npy", "-o", "out.npy", "--resume"]),
     ("merge", ["merge", "model", "adapter", "-o", "out.safetensors"]),
     ("shrink_npy", ["shrink", "a.npy", "-o", "out.npy"]),
     ("shrink_npz", ["shrink", "a.npz", "-o", "out.npz"]),
@@ -254,7 +255,7 @@ class Sweep:
             return int(f.read())
 
     @staticmethod
-    def judge(good, got, fault, old, live):
+    def judge(good, got, fault, old, live, resumes):
         """None if the outcome is allowed, else what is wrong with it; and whether it was a refusal."""
         code, out, err, files = got
         if fault[0] == "sync":  # a file that could not be removed stays
@@ -278,7 +279,7 @@ class Sweep:
         before = hashlib.sha256(OLD).hexdigest()
         broken = [n for n, h in files.items() if n in good[3] and h not in (good[3][n], before if n in old else None)]
         broken += [n for n in old if n not in files]
-        broken += [n for n in files if n not in good[3] and not n.endswith(LEFT_BY_A_REFUSAL)]
+        broken += [n for n in files if n not in good[3] and not (resumes and n.endswith(LEFT_BY_A_REFUSAL))]
         return ("refused, but left or lost %s" % ", ".join(broken) if broken else None), True
 
 
@@ -315,7 +316,7 @@ def sweep_verb(sweep, name, words, faults, options):
                 continue  # nothing ends then, as it must not
             for at in chosen(total, options.most, options.slice, name + fault[0], options.seed):
                 got = sweep.run(words, fault, at, rest, old)
-                problem, was_refused = sweep.judge(good, got, fault, old, name in LIVE)
+                problem, was_refused = sweep.judge(good, got, fault, old, name in LIVE, "--resume" in words)
                 tried += 1
                 refused += was_refused
                 if problem:
