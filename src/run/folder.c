@@ -93,7 +93,7 @@ stow_status run_folder_read_end(const char *path, run_end *end, bool *known) {
   if (!run_path(at, path, RUN_END)) return STOW_OK;
   /* read(2) allocates nothing: without host memory a run that ended still counts as ended. */
   char text[512];
-  int file = open(at, O_RDONLY | O_CLOEXEC), used = 0, by_kernel = 0;
+  int file = open(at, O_RDONLY | O_CLOEXEC | O_NONBLOCK), used = 0, by_kernel = 0;
   size_t length = 0;
   ssize_t got = -1;
   while (file >= 0 && length < sizeof text - 1) {
