@@ -112,4 +112,18 @@ pipes_in_the_folder_of_a_run_are_not_opened() {
   done
 }
 check pipes_in_the_folder_of_a_run_are_not_opened pipes_in_the_folder_of_a_run_are_not_opened
+
+# Someone prepares the folder where files of runs go, for example in a shared XDG_STATE_HOME.
+a_state_folder_of_another_user_is_refused() {
+  local theirs
+  for theirs in planted/stowage planted/stowage/runs; do
+    rm -rf planted; mkdir -p -m 777 "$theirs"; chown 12345 "$theirs" || return 1
+    XDG_STATE_HOME=$folder/planted fails 125 "$stowage" run --ram-limit 1G -- touch ran && grep -q 12345 said && [ ! -e ran ] || return 1
+    [ -z "$(find planted -type f)" ] || { find planted; return 1; }
+  done
+  rm -rf planted; mkdir -p planted disk; ln -s ../disk planted/stowage # one's own link
+  XDG_STATE_HOME=$folder/planted "$stowage" run --quiet --ram-limit 1G -- true && [ -d disk/runs ]
+}
+if [ "$(id -u)" = 0 ]; then check a_state_folder_of_another_user_is_refused a_state_folder_of_another_user_is_refused
+else skip "a_state_folder_of_another_user_is_refused: only root can make one"; fi
 finish
