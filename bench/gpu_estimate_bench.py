@@ -1,11 +1,15 @@
-"""stowage.estimate against a card: the peak of PyTorch's reserve, estimated and measured, for about 50 programs.
+"""stowage.estimate and stowage.tune against a GPU: the peak of PyTorch's reserve, the batch, and the time of a step.
 
-usage: gpu_estimate_bench.py [--estimate-only] [--only NAME,NAME] [--seconds N] [--gpu NAME]
+usage: gpu_estimate_bench.py [--estimate-only] [--only NAME,NAME] [--workers N] [--seconds N] [--gpu NAME] [--steps N]
 
-Each program is a function that makes a model and returns a function that runs one step. It is first estimated, then run on the card
-with nothing else in PyTorch's allocator. Then it runs twice more under a limit: one for which the replay says that it finishes, and one
-for which it fails. Prints one line per program and the totals. Writes everything to estimate_gpu.json in $OUT (or here): for each
-program also the sizes that were allocated on the card and not in the estimate, with their lines, and the reverse.
+Three parts:
+  memory  Each program is estimated, then run alone in a new process, with nothing else in PyTorch's allocator. Then it runs twice more
+          under a limit: one for which the replay says that it finishes, and one for which it says that it fails.
+  tune    stowage.tune picks a batch with real steps. Bisection finds the largest that runs; 100 steps of other lengths follow.
+  time    A few programs run one after another, with nothing beside them: the simulated time of a step against the measured one.
+Memory and tune run several processes at once; a process waits until the card has what its program needs. One line per program, then the
+totals. Everything is in estimate_gpu.json in $OUT (or here): for each program also the sizes that only the card or only the estimate
+allocated, with their lines.
 """
 
 import argparse
@@ -13,519 +17,37 @@ import collections
 import csv
 import gc
 import json
+import multiprocessing
+import multiprocessing.connection
 import os
 import random
+import shutil
 import statistics
 import sys
 import tempfile
 import time
 import traceback
 
-import torch
-import torch.nn.functional as F
-from torch import nn
-from torch.utils.checkpoint import checkpoint
+os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # is_available() must not start CUDA here: this process forks
 
-import stowage
-from stowage._analysis import convert
+import torch  # noqa: E402
 
-DEVICE = "cuda"
-MIB = 1 << 20
+import estimate_programs  # noqa: E402
+import estimate_programs_more  # noqa: E402
+import stowage  # noqa: E402
+from stowage import _kernel_times  # noqa: E402
+from stowage._analysis import convert  # noqa: E402
 
+MIB, GIB = 1 << 20, 1 << 30
+CONTEXT = 1 * GIB  # what a process takes beside its tensors, at most
+#: Programs whose steps are timed.
+TIMED = (
+    "gpt_fp32_adamw gpt_bf16_adamw gpt_bf16_ckpt gpt_infer_bf16 gpt_generate_fp16 llama_bf16_sgd llama_lora resnet_fp32_sgd resnet_bf16_last "
+    "unet_bf16_adamw vit_bf16_adamw lstm_fp32_adamw mamba_bf16_adamw diffusion_bf16_ema moe_bf16_adamw convnext_fp16_scaler_clip"
+).split()
 
-# ---- models ----
 
-
-class Attention(nn.Module):
-    """Causal or full attention; kind "sdpa" or "eager"; grouped heads as Llama has them."""
-
-    def __init__(self, width, heads, kv_heads=None, causal=True, kind="sdpa", bias=True, dropout=0.0):
-        super().__init__()
-        self.heads, self.kv, self.causal, self.kind, self.drop = heads, kv_heads or heads, causal, kind, dropout
-        self.size = width // heads
-        self.q = nn.Linear(width, width, bias=bias)
-        self.k = nn.Linear(width, self.kv * self.size, bias=bias)
-        self.v = nn.Linear(width, self.kv * self.size, bias=bias)
-        self.o = nn.Linear(width, width, bias=bias)
-
-    def forward(self, x, memory=None, cache=None, bias=None, rotary=None):
-        b, n, w = x.shape
-        source = x if memory is None else memory
-        q = self.q(x).view(b, n, self.heads, self.size).transpose(1, 2)
-        k = self.k(source).view(b, -1, self.kv, self.size).transpose(1, 2)
-        v = self.v(source).view(b, -1, self.kv, self.size).transpose(1, 2)
-        if rotary is not None:
-            q, k = rotate(q, rotary), rotate(k, rotary)
-        if cache is not None:
-            if cache:
-                k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
-            cache[:] = [k, v]
-        if self.kv != self.heads:
-            k, v = k.repeat_interleave(self.heads // self.kv, 1), v.repeat_interleave(self.heads // self.kv, 1)
-        if self.kind == "sdpa":
-            y = F.scaled_dot_product_attention(
-                q, k, v, attn_mask=bias, is_causal=self.causal and n > 1 and bias is None, dropout_p=self.drop if self.training else 0.0
-            )
-        else:
-            scores = q @ k.transpose(-1, -2) / self.size**0.5
-            if bias is not None:
-                scores = scores + bias
-            if self.causal and n > 1:
-                scores = scores.masked_fill(torch.ones(n, k.shape[2], dtype=torch.bool, device=x.device).triu(1), float("-inf"))
-            y = F.dropout(scores.softmax(-1), self.drop, self.training) @ v
-        return self.o(y.transpose(1, 2).reshape(b, n, w))
-
-
-def rotate(x, angles):
-    a, b = x.chunk(2, -1)
-    cos, sin = angles[0][: x.shape[2]], angles[1][: x.shape[2]]
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(x.dtype)
-
-
-class Block(nn.Module):
-    def __init__(self, width, heads, dropout=0.0, **kw):
-        super().__init__()
-        self.a, self.b = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = Attention(width, heads, dropout=dropout, **kw)
-        self.up, self.down, self.drop = nn.Linear(width, 4 * width), nn.Linear(4 * width, width), nn.Dropout(dropout)
-
-    def forward(self, x, cache=None):
-        x = x + self.drop(self.attention(self.a(x), cache=cache))
-        return x + self.drop(self.down(F.gelu(self.up(self.b(x)))))
-
-
-class GPT(nn.Module):
-    def __init__(self, layers=8, width=768, heads=12, vocab=32000, length=2048, ckpt=False, **kw):
-        super().__init__()
-        self.tokens, self.places = nn.Embedding(vocab, width), nn.Embedding(length, width)
-        self.blocks = nn.ModuleList(Block(width, heads, **kw) for _ in range(layers))
-        self.norm, self.head, self.ckpt = nn.LayerNorm(width), nn.Linear(width, vocab, bias=False), ckpt
-
-    def forward(self, ids, caches=None, at=0):
-        x = self.tokens(ids) + self.places(torch.arange(at, at + ids.shape[1], device=ids.device))
-        for i, block in enumerate(self.blocks):
-            x = checkpoint(block, x, use_reentrant=False) if self.ckpt else block(x, caches[i] if caches is not None else None)
-        return self.head(self.norm(x))
-
-
-class RMS(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-
-    def forward(self, x):
-        y = x.float()
-        return self.weight * (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
-
-
-class LlamaBlock(nn.Module):
-    def __init__(self, width, heads, kv, hidden):
-        super().__init__()
-        self.a, self.b = RMS(width), RMS(width)
-        self.attention = Attention(width, heads, kv, bias=False)
-        self.gate, self.up = nn.Linear(width, hidden, bias=False), nn.Linear(width, hidden, bias=False)
-        self.down = nn.Linear(hidden, width, bias=False)
-
-    def forward(self, x, rotary, cache=None):
-        x = x + self.attention(self.a(x), rotary=rotary, cache=cache)
-        y = self.b(x)
-        return x + self.down(F.silu(self.gate(y)) * self.up(y))
-
-
-class Llama(nn.Module):
-    def __init__(self, layers=8, width=1024, heads=16, kv=4, hidden=2816, vocab=32000, ckpt=False):
-        super().__init__()
-        self.tokens, self.norm = nn.Embedding(vocab, width), RMS(width)
-        self.blocks = nn.ModuleList(LlamaBlock(width, heads, kv, hidden) for _ in range(layers))
-        self.head, self.ckpt, self.size = nn.Linear(width, vocab, bias=False), ckpt, width // heads
-
-    def forward(self, ids, caches=None, at=0):
-        x = self.tokens(ids)
-        steps = torch.arange(at, at + ids.shape[1], device=ids.device).float()
-        angles = torch.outer(steps, 1e4 ** (-torch.arange(0, self.size, 2, device=ids.device).float() / self.size))
-        rotary = (angles.cos(), angles.sin())
-        for i, block in enumerate(self.blocks):
-            x = checkpoint(block, x, rotary, use_reentrant=False) if self.ckpt else block(x, rotary, caches[i] if caches is not None else None)
-        return self.head(self.norm(x))
-
-
-class Lora(nn.Module):
-    def __init__(self, base, rank=16):
-        super().__init__()
-        self.base = base
-        kw = {"device": base.weight.device, "dtype": base.weight.dtype}
-        self.a = nn.Parameter(torch.randn(rank, base.in_features, **kw) * 0.01)
-        self.b = nn.Parameter(torch.zeros(base.out_features, rank, **kw))
-
-    def forward(self, x):
-        return self.base(x) + F.linear(F.linear(x, self.a), self.b)
-
-
-def with_lora(model):
-    for one in model.parameters():
-        one.requires_grad_(False)
-    for block in model.blocks:
-        block.attention.q, block.attention.v = Lora(block.attention.q), Lora(block.attention.v)
-    return model
-
-
-class Bottleneck(nn.Module):
-    def __init__(self, into, width, stride):
-        super().__init__()
-        self.c1, self.n1 = nn.Conv2d(into, width, 1, bias=False), nn.BatchNorm2d(width)
-        self.c2, self.n2 = nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
-        self.c3, self.n3 = nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)
-        self.short = None
-        if stride != 1 or into != 4 * width:
-            self.short = nn.Sequential(nn.Conv2d(into, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
-
-    def forward(self, x):
-        y = F.relu(self.n1(self.c1(x)), inplace=True)
-        y = F.relu(self.n2(self.c2(y)), inplace=True)
-        y = self.n3(self.c3(y))
-        y += x if self.short is None else self.short(x)
-        return F.relu(y, inplace=True)
-
-
-class ResNet50(nn.Module):
-    def __init__(self):
-        super().__init__()
-        parts, into = [], 64
-        for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
-            for i in range(count):
-                parts.append(Bottleneck(into, width, stride if i == 0 else 1))
-                into = 4 * width
-        self.stem = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
-        self.body, self.head = nn.Sequential(*parts), nn.Linear(2048, 1000)
-
-    def forward(self, x):
-        return self.head(self.body(self.stem(x)).mean((2, 3)))
-
-
-class Double(nn.Module):
-    def __init__(self, into, out):
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(into, out, 3, padding=1), nn.GroupNorm(8, out), nn.SiLU(), nn.Conv2d(out, out, 3, padding=1), nn.GroupNorm(8, out), nn.SiLU()
-        )
-
-    def forward(self, x):
-        return self.body(x)
-
-
-class UNet(nn.Module):
-    def __init__(self, width=64, ckpt=False):
-        super().__init__()
-        w = [width, 2 * width, 4 * width, 8 * width]
-        self.down = nn.ModuleList([Double(3, w[0]), Double(w[0], w[1]), Double(w[1], w[2]), Double(w[2], w[3])])
-        self.up = nn.ModuleList([nn.ConvTranspose2d(w[i + 1], w[i], 2, 2) for i in (2, 1, 0)])
-        self.join = nn.ModuleList([Double(2 * w[i], w[i]) for i in (2, 1, 0)])
-        self.out, self.ckpt = nn.Conv2d(w[0], 3, 1), ckpt
-
-    def _run(self, part, x):
-        return checkpoint(part, x, use_reentrant=False) if self.ckpt else part(x)
-
-    def forward(self, x):
-        kept = []
-        for i, part in enumerate(self.down):
-            x = self._run(part, x)
-            if i < 3:
-                kept.append(x)
-                x = F.max_pool2d(x, 2)
-        for up, join in zip(self.up, self.join):
-            x = self._run(join, torch.cat([up(x), kept.pop()], 1))
-        return self.out(x)
-
-
-class T5Block(nn.Module):
-    def __init__(self, width, heads, decoder):
-        super().__init__()
-        self.n1, self.n2, self.n3 = RMS(width), RMS(width), RMS(width)
-        self.own = Attention(width, heads, causal=decoder, kind="eager", bias=False, dropout=0.1)
-        self.cross = Attention(width, heads, causal=False, kind="eager", bias=False, dropout=0.1) if decoder else None
-        self.up, self.down, self.drop = nn.Linear(width, 4 * width, bias=False), nn.Linear(4 * width, width, bias=False), nn.Dropout(0.1)
-
-    def forward(self, x, bias, memory=None):
-        x = x + self.drop(self.own(self.n1(x), bias=bias))
-        if self.cross is not None:
-            x = x + self.drop(self.cross(self.n2(x), memory=memory))
-        return x + self.drop(self.down(self.drop(F.relu(self.up(self.n3(x))))))
-
-
-class T5(nn.Module):
-    def __init__(self, layers=6, width=512, heads=8, vocab=32000):
-        super().__init__()
-        self.tokens, self.head = nn.Embedding(vocab, width), nn.Linear(width, vocab, bias=False)
-        self.near = nn.Embedding(32, heads)
-        self.encoder = nn.ModuleList(T5Block(width, heads, False) for _ in range(layers))
-        self.decoder = nn.ModuleList(T5Block(width, heads, True) for _ in range(layers))
-
-    def _bias(self, n, device):
-        at = torch.arange(n, device=device)
-        return self.near((at[None] - at[:, None]).clamp(-16, 15) + 16).permute(2, 0, 1)[None]
-
-    def forward(self, ids, target):
-        x, bias = self.tokens(ids), self._bias(ids.shape[1], ids.device)
-        for block in self.encoder:
-            x = block(x, bias)
-        y, bias = self.tokens(target), self._bias(target.shape[1], ids.device)
-        for block in self.decoder:
-            y = block(y, bias, x)
-        return self.head(y)
-
-
-class ViT(nn.Module):
-    def __init__(self, layers=12, width=768, heads=12, patch=16, ckpt=False, native=False):
-        super().__init__()
-        self.patches = nn.Conv2d(3, width, patch, patch)
-        if native:  # PyTorch's own layer, over multi_head_attention_forward
-            make = lambda: nn.TransformerEncoderLayer(width, heads, 4 * width, 0.1, batch_first=True, norm_first=True)  # noqa: E731
-        else:
-            make = lambda: Block(width, heads, causal=False)  # noqa: E731
-        self.blocks = nn.ModuleList(make() for _ in range(layers))
-        self.head, self.ckpt = nn.Linear(width, 1000), ckpt
-
-    def forward(self, x):
-        x = self.patches(x).flatten(2).transpose(1, 2)
-        for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if self.ckpt else block(x)
-        return self.head(x.mean(1))
-
-
-class Lstm(nn.Module):
-    def __init__(self, width=1024, layers=2, vocab=20000, both=False):
-        super().__init__()
-        self.tokens = nn.Embedding(vocab, width)
-        self.body = nn.LSTM(width, width, layers, batch_first=True, bidirectional=both)
-        self.head = nn.Linear(width * (2 if both else 1), vocab)
-
-    def forward(self, ids):
-        return self.head(self.body(self.tokens(ids))[0])
-
-
-class MambaBlock(nn.Module):
-    """A selective scan written with cumulative sums: gates from the input, a state per channel, a short causal convolution."""
-
-    def __init__(self, width):
-        super().__init__()
-        inner = 2 * width
-        self.norm, self.into, self.out = RMS(width), nn.Linear(width, 2 * inner, bias=False), nn.Linear(inner, width, bias=False)
-        self.conv = nn.Conv1d(inner, inner, 4, groups=inner, padding=3)
-        self.step, self.b, self.c = nn.Linear(inner, inner), nn.Linear(inner, 16, bias=False), nn.Linear(inner, 16, bias=False)
-
-    def forward(self, x):
-        y, gate = self.into(self.norm(x)).chunk(2, -1)
-        y = F.silu(self.conv(y.transpose(1, 2))[..., : x.shape[1]].transpose(1, 2))
-        step = F.softplus(self.step(y))
-        decay = torch.cumsum(-step.float(), 1)
-        state = torch.cumsum((y * step * torch.exp(-decay)), 1) * torch.exp(decay)
-        mix = (self.b(y) * self.c(y)).sum(-1, keepdim=True)
-        return x + self.out((state * mix).to(y.dtype) * F.silu(gate))
-
-
-class Mamba(nn.Module):
-    def __init__(self, layers=6, width=768, vocab=32000):
-        super().__init__()
-        self.tokens, self.norm = nn.Embedding(vocab, width), RMS(width)
-        self.blocks, self.head = nn.ModuleList(MambaBlock(width) for _ in range(layers)), nn.Linear(width, vocab, bias=False)
-
-    def forward(self, ids):
-        x = self.tokens(ids)
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x))
-
-
-# ---- programs: each makes its model and returns a function that runs step i ----
-
-
-def ids(batch, length, vocab=20000):
-    return torch.randint(0, vocab, (batch, length), device=DEVICE)
-
-
-def next_token(model, i, batch, length):
-    b, n = shape(i, batch, length)
-    x = ids(b, n)
-    return F.cross_entropy(model(x).flatten(0, 1), x.flatten())
-
-
-def shape(i, batch, length):
-    """Returns the shape of step i: a list has one value per step, used in turn."""
-    return (batch[i % len(batch)] if isinstance(batch, list) else batch), (length[i % len(length)] if isinstance(length, list) else length)
-
-
-def images(model, i, batch, size):
-    b, n = shape(i, batch, size)
-    return F.cross_entropy(model(torch.randn(b, 3, n, n, device=DEVICE)), torch.randint(0, 1000, (b,), device=DEVICE))
-
-
-def dense(model, i, batch, size):
-    b, n = shape(i, batch, size)
-    x = torch.randn(b, 3, n, n, device=DEVICE)
-    return F.mse_loss(model(x), x)
-
-
-def pairs(model, i, batch, length):
-    b, n = shape(i, batch, length)
-    y = ids(b, max(16, n // 2))
-    return F.cross_entropy(model(ids(b, n), y).flatten(0, 1), y.flatten())
-
-
-def train(model_fn, loss, batch, length, optimizer="adamw", amp=None, accumulate=1, clip=False, dtype=None, last=False, **kw):
-    def make():
-        model = model_fn().to(DEVICE)
-        if dtype is not None:
-            model = model.to(dtype)
-        if last:
-            model = model.to(memory_format=torch.channels_last)
-        model.train()
-        parameters = [one for one in model.parameters() if one.requires_grad]
-        made = torch.optim.AdamW(parameters, lr=1e-4, **kw) if optimizer == "adamw" else torch.optim.SGD(parameters, lr=0.1, momentum=0.9, **kw)
-        scaler = torch.amp.GradScaler("cuda") if amp is torch.float16 else None
-
-        def step(i):
-            for part in range(accumulate):
-                with torch.autocast("cuda", dtype=amp or torch.bfloat16, enabled=amp is not None):
-                    found = loss(model, i * accumulate + part, batch, length)
-                (scaler.scale(found) if scaler else found).backward()
-            if clip:
-                torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-            if scaler:
-                scaler.step(made)
-                scaler.update()
-            else:
-                made.step()
-            made.zero_grad(set_to_none=True)
-
-        return step
-
-    return make
-
-
-def infer(model_fn, call, batch, length, dtype=None, amp=None):
-    def make():
-        model = model_fn().to(DEVICE).eval()
-        if dtype is not None:
-            model = model.to(dtype)
-
-        def step(i):
-            with torch.no_grad(), torch.autocast("cuda", dtype=amp or torch.bfloat16, enabled=amp is not None):
-                call(model, i, batch, length)
-
-        return step
-
-    return make
-
-
-def generate(model_fn, batch, prompt, new, dtype):
-    def make():
-        model = model_fn().to(DEVICE).eval().to(dtype)
-
-        def step(i):
-            with torch.no_grad():
-                caches = [[] for _ in model.blocks]
-                x = ids(*shape(i, batch, prompt))
-                at = 0
-                for _ in range(new):
-                    out = model(x, caches, at)
-                    at += x.shape[1]
-                    x = out[:, -1:].argmax(-1)
-
-        return step
-
-    return make
-
-
-BF, HF = torch.bfloat16, torch.float16
-half_images = lambda m, i, b, n: m(torch.randn(b, 3, n, n, device=DEVICE, dtype=next(m.parameters()).dtype))  # noqa: E731
-tokens = lambda m, i, b, n: m(ids(*shape(i, b, n)))  # noqa: E731
-
-
-def lora_model(**kw):
-    return lambda: with_lora(Llama(**kw).to(DEVICE).to(BF))
-
-
-CASES = {
-    "gpt_fp32_sgd": train(GPT, next_token, 8, 512, "sgd"),
-    "gpt_fp32_adamw": train(GPT, next_token, 4, 1024),
-    "gpt_fp32_adamw_long": train(GPT, next_token, 2, 2048),
-    "gpt_bf16_adamw": train(GPT, next_token, 16, 512, amp=BF),
-    "gpt_bf16_sgd": train(GPT, next_token, 8, 1024, "sgd", amp=BF),
-    "gpt_bf16_ckpt": train(lambda: GPT(layers=12, ckpt=True), next_token, 16, 1024, amp=BF),
-    "gpt_fp32_ckpt_sgd": train(lambda: GPT(layers=12, ckpt=True), next_token, 8, 512, "sgd"),
-    "gpt_fp16_scaler": train(GPT, next_token, 8, 1024, amp=HF),
-    "gpt_bf16_accumulate": train(GPT, next_token, [4, 8, 4], 768, amp=BF, accumulate=3),
-    "gpt_bf16_varlen": train(GPT, next_token, [8, 12, 4], [512, 300, 1111], amp=BF),
-    "gpt_fp32_varlen": train(GPT, next_token, [4, 6, 2], [400, 713, 1500]),
-    "gpt_bf16_fused": train(GPT, next_token, 8, 512, amp=BF, fused=True),
-    "gpt_bf16_no_foreach": train(GPT, next_token, 8, 512, amp=BF, foreach=False),
-    "gpt_bf16_eager_dropout": train(lambda: GPT(kind="eager", dropout=0.1), next_token, 8, 512, amp=BF),
-    "gpt_fp32_clip": train(GPT, next_token, 4, 512, clip=True),
-    "gpt_pure_bf16": train(GPT, next_token, 8, 1024, dtype=BF),
-    "gpt_infer_fp32": infer(GPT, tokens, 16, 1024),
-    "gpt_infer_bf16": infer(GPT, tokens, 32, [1024, 777, 1500], dtype=BF),
-    "gpt_generate_fp16": generate(lambda: GPT(layers=12), [16, 32], [64, 200], 12, HF),
-    "llama_lora": train(lora_model(), next_token, 4, 1024),
-    "llama_lora_varlen": train(lora_model(layers=12), next_token, [4, 8, 2], [512, 300, 1700]),
-    "llama_lora_ckpt": train(lora_model(layers=12, ckpt=True), next_token, 8, 1024),
-    "llama_fp32_adamw": train(Llama, next_token, 4, 512),
-    "llama_bf16_sgd": train(Llama, next_token, 8, 512, "sgd", amp=BF),
-    "llama_infer_bf16": infer(lambda: Llama(layers=16), tokens, 16, 1024, dtype=BF),
-    "llama_generate_bf16": generate(lambda: Llama(layers=16), 32, [128, 300], 12, BF),
-    "resnet_fp32_sgd": train(ResNet50, images, 64, 224, "sgd"),
-    "resnet_fp32_adamw_small": train(ResNet50, images, 32, 160),
-    "resnet_bf16_sgd": train(ResNet50, images, 128, 224, "sgd", amp=BF),
-    "resnet_bf16_last": train(ResNet50, images, 128, 224, "sgd", amp=BF, last=True),
-    "resnet_fp32_sizes": train(ResNet50, images, [32, 64, 48], [288, 160, 224], "sgd"),
-    "resnet_infer_fp32": infer(ResNet50, half_images, 128, 224),
-    "resnet_infer_fp16": infer(ResNet50, half_images, 256, 224, dtype=HF),
-    "unet_fp32_adamw": train(UNet, dense, 8, 256),
-    "unet_bf16_adamw": train(UNet, dense, 16, 256, amp=BF),
-    "unet_fp32_ckpt": train(lambda: UNet(ckpt=True), dense, 8, 256),
-    "unet_infer_fp32": infer(UNet, half_images, 16, 256),
-    "t5_fp32_adamw": train(T5, pairs, 8, 512),
-    "t5_bf16_adamw": train(T5, pairs, 16, 512, amp=BF),
-    "t5_bf16_varlen": train(T5, pairs, [16, 8, 12], [300, 700, 450], amp=BF),
-    "vit_fp32_sgd": train(ViT, images, 32, 224, "sgd"),
-    "vit_bf16_adamw": train(ViT, images, 64, 224, amp=BF),
-    "vit_bf16_ckpt": train(lambda: ViT(ckpt=True), images, 128, 224, amp=BF),
-    "vit_native_bf16": train(lambda: ViT(native=True), images, 32, 224, amp=BF),
-    "vit_infer_fp16": infer(ViT, half_images, 128, 224, dtype=HF),
-    "lstm_fp32_adamw": train(Lstm, next_token, 32, 256),
-    "lstm_bf16_adamw": train(Lstm, next_token, 64, 256, amp=BF),
-    "lstm_both_sgd": train(lambda: Lstm(both=True), next_token, 32, 256, "sgd"),
-    "mamba_fp32_adamw": train(Mamba, next_token, 4, 512),
-    "mamba_bf16_adamw": train(Mamba, next_token, 8, 512, amp=BF),
-    "mamba_infer_fp32": infer(Mamba, tokens, 16, 512),
-}
-
-
-def add_transformers():
-    """Adds programs over transformers, if it is installed."""
-    try:
-        from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
-    except Exception as reason:
-        print(f"# no transformers here: {type(reason).__name__}: {reason}"[:200])
-        return
-
-    def hf_loss(model, i, batch, length):
-        x = ids(*shape(i, batch, length))
-        return model(input_ids=x, labels=x).loss
-
-    gpt2 = lambda: GPT2LMHeadModel(GPT2Config(n_embd=768, n_layer=8, n_head=12, attn_implementation="eager"))  # noqa: E731
-    llama = lambda: LlamaForCausalLM(  # noqa: E731
-        LlamaConfig(hidden_size=1024, num_hidden_layers=8, num_attention_heads=16, num_key_value_heads=4, intermediate_size=2816, attn_implementation="sdpa")
-    )
-    t5 = lambda: T5ForConditionalGeneration(  # noqa: E731
-        T5Config(decoder_start_token_id=0, pad_token_id=0, d_model=512, d_ff=2048, num_layers=6, num_heads=8, vocab_size=32128)
-    )
-    CASES["hf_gpt2_bf16"] = train(gpt2, hf_loss, [8, 4, 6], [512, 900, 333], amp=BF)
-    CASES["hf_llama_bf16"] = train(llama, hf_loss, 4, 1024, amp=BF)
-    CASES["hf_llama_pure_bf16"] = train(llama, hf_loss, [4, 2], [512, 1024], dtype=BF)
-    CASES["hf_t5_bf16"] = train(t5, hf_loss, [8, 4], [512, 300], amp=BF)
-
-
-# ---- estimate and card ----
+# ---- on the card ----
 
 
 def clean():
@@ -538,11 +60,15 @@ def clean():
         torch.cuda.empty_cache()
 
 
+def limit_to(limit_bytes):
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, limit_bytes / total) if limit_bytes else 1.0)
+
+
 def run_real(make, steps, limit_bytes=None, history=False):
     """Runs a program on the card; returns what PyTorch counted. Out of memory is a result."""
     clean()
-    total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(min(1.0, limit_bytes / total) if limit_bytes else 1.0)
+    limit_to(limit_bytes)
     before = torch.cuda.memory_reserved()
     torch.cuda.reset_peak_memory_stats()
     if history:
@@ -564,17 +90,20 @@ def run_real(make, steps, limit_bytes=None, history=False):
     out["reserved_bytes"] = stats.get("reserved_bytes.all.peak", 0)
     out["live_bytes"] = stats.get("allocated_bytes.all.peak", 0)
     out["retries"] = stats.get("num_alloc_retries", 0)
-    out["segments"] = stats.get("segment.all.peak", 0)
     if history:
         events = torch.cuda.memory._snapshot()["device_traces"][0]
         torch.cuda.memory._record_memory_history(enabled=None)
-        out["events"] = [
-            (one["size"], next((f"{f['filename'].rsplit('/', 1)[-1]}:{f['line']} {f['name']}" for f in one.get("frames", [])), ""))
-            for one in events
-            if one["action"] == "alloc"
-        ]
+        out["events"] = [(one["size"], line_of(one.get("frames", []))) for one in events if one["action"] == "alloc"]
     clean()
     return out
+
+
+def line_of(frames):
+    """Returns the innermost line of a program, or of PyTorch if there is no other."""
+    ours = [one for one in frames if "/torch/" not in one["filename"] and "gpu_estimate_bench" not in one["filename"]]
+    for one in ours or frames:
+        return f"{one['filename'].rsplit('/', 1)[-1]}:{one['line']} {one['name']}"
+    return ""
 
 
 def allocations(trace):
@@ -596,8 +125,10 @@ def differences(real_events, sizes, shown=14):
         size = -(-size // 512) * 512
         real[size] += 1
         lines.setdefault(size, line)
+
     def top(counter, other):
         return sorted(((size, n - other[size]) for size, n in counter.items() if n > other[size]), key=lambda one: -one[0])[:shown]
+
     return {
         "only_card": [{"bytes": s, "count": n, "line": lines.get(s, "")} for s, n in top(real, ours)],
         "only_estimate": [{"bytes": s, "count": n} for s, n in top(ours, real)],
@@ -606,92 +137,339 @@ def differences(real_events, sizes, shown=14):
     }
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--estimate-only", action="store_true")
-    parser.add_argument("--only", default="")
-    parser.add_argument("--seconds", type=float, default=450)
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--gpu", default="H200")
-    options = parser.parse_args()
-    began = time.monotonic()
-    add_transformers()
-    wanted = [one for one in options.only.split(",") if one]
-    names = [one for one in CASES if not wanted or any(one.startswith(w) for w in wanted)]
-    place = os.path.join(os.environ.get("OUT", "."), "estimate_gpu.json")
-    results = []
-    for number, name in enumerate(names):
-        left = options.seconds - (time.monotonic() - began)
-        if left < 5:
-            print(f"# out of time: {len(names) - number} programs were left out", flush=True)
-            break
-        one = {"case": name, "error": None}
-        results.append(one)
-        try:
-            measure(one, CASES[name], options, fits=left > 0.25 * options.seconds)
-        except BaseException as reason:
-            if isinstance(reason, KeyboardInterrupt):
-                raise
-            one["error"] = "".join(traceback.format_exception(type(reason), reason, reason.__traceback__))[-3000:]
-            print(f"case={name} error={type(reason).__name__}: {str(reason)[:200]!r}", flush=True)
-            try:
-                clean()
-            except Exception as again:
-                print(f"# the card does not recover: {again}", flush=True)
-        with open(place, "w") as file:
-            json.dump(results, file, indent=1)
-    total(results, began)
+# ---- the jobs of a child process: each fills `one` and returns the line to print ----
 
 
-def measure(one, make, options, fits):
+def estimated(one, make, options):
+    """Estimates a program and adds up the simulated time of each operator in its last step."""
+    by_name, plain = collections.Counter(), _kernel_times.device_ns
+
+    def counted(name, *rest):
+        took = plain(name, *rest)
+        by_name[name] += took
+        return took
+
+    def stepping():
+        step = make()
+
+        def run(i):
+            by_name.clear()
+            step(i)
+
+        return run
+
+    _kernel_times.device_ns = counted
     start = time.monotonic()
     random.seed(0)
     torch.manual_seed(0)
-    found = stowage.estimate(make, steps=options.steps, gpu=options.gpu)
+    try:
+        found = stowage.estimate(stepping, steps=options.steps, gpu=options.gpu)
+    finally:
+        _kernel_times.device_ns = plain
     one["estimate_seconds"] = round(time.monotonic() - start, 2)
-    one["cuda_untouched"] = not torch.cuda.is_initialized()
     one["estimate"] = {key: found.data[key] for key in ("peak_live_bytes", "peak_reserved_bytes", "needs_bytes", "holders", "beside", "notes", "events")}
     one["estimate"]["holders"] = one["estimate"]["holders"][:12]
-    line = f"case={one['case']} est_live={found.peak_live / MIB:.0f} est_reserved={found.peak_reserved / MIB:.0f}"
+    one["simulated_ms"] = found.data["simulated_step_ns"] / 1e6
+    one["simulated_by_operator"] = {name: ns / 1e6 for name, ns in by_name.most_common(25)}
+    return found
+
+
+def memory_job(one, make, options, ask):
+    try:
+        found = estimated(one, make, options)
+    except Exception as reason:
+        if options.estimate_only:
+            raise
+        ask(20 * GIB)
+        one["real"] = real = run_real(make, options.steps)
+        one["error"] = f"{type(reason).__name__}: {reason}"
+        return f"{one['case']} ERROR not estimated: {one['error'][:200]} real {real['reserved_bytes'] / MIB:.0f} live {real['live_bytes'] / MIB:.0f}"
+    text = f"{one['case']} est {found.peak_reserved / MIB:.0f}"
     if options.estimate_only:
-        print(f"{line} needs={found.data['needs_bytes'] / MIB:.0f} est_s={one['estimate_seconds']} events={found.data['events']}", flush=True)
-        return
+        return f"{text} live {found.peak_live / MIB:.0f} needs {found.data['needs_bytes'] / MIB:.0f} s {one['estimate_seconds']} events {found.data['events']}"
     sizes, problem = allocations(found.trace)
+    ask(int(found.peak_reserved * 1.4) + CONTEXT)
     real = run_real(make, options.steps, history=True)
     events = real.pop("events", [])
     one["real"] = real
     one["differences"] = differences(events, sizes) if sizes is not None else problem
-    error = found.peak_reserved / real["reserved_bytes"] - 1 if real["reserved_bytes"] else None
-    one["reserved_error"], one["live_error"] = error, found.peak_live / real["live_bytes"] - 1 if real["live_bytes"] else None
+    one["reserved_error"] = error = found.peak_reserved / real["reserved_bytes"] - 1
+    one["live_error"] = found.peak_live / real["live_bytes"] - 1
     one["fits"] = []
-    if fits and not real["failed"]:
-        for factor in (1.04, 0.94):
-            limit = int(found.data["needs_bytes"] * factor) // (2 * MIB) * (2 * MIB)
-            said = stowage.replay(found.trace, "torch_default", vram_limit=limit).data[0]["finishes"]
-            got = run_real(make, options.steps, limit_bytes=limit)
-            one["fits"].append({"limit_bytes": limit, "said": said, "fits": got["failed"] is None, "retries": got["retries"], "reserved_bytes": got["reserved_bytes"]})
+    for factor in (1.04, 0.94) if not real["failed"] else ():
+        limit = int(found.data["needs_bytes"] * factor) // (2 * MIB) * (2 * MIB)
+        said = stowage.replay(found.trace, "torch_default", vram_limit=limit).data[0]["finishes"]
+        got = run_real(make, options.steps, limit_bytes=limit)
+        one["fits"].append({"limit_bytes": limit, "said": said, "fits": got["failed"] is None, "retries": got["retries"], "reserved_bytes": got["reserved_bytes"]})
     wrong = sum(1 for f in one["fits"] if f["said"] != f["fits"])
-    print(
-        f"{line} real_live={real['live_bytes'] / MIB:.0f} real_reserved={real['reserved_bytes'] / MIB:.0f}"
-        f" reserved_error={100 * error:+.2f}% live_error={100 * one['live_error']:+.2f}% wrong_fits={wrong}/{len(one['fits'])}"
-        f" est_s={one['estimate_seconds']} real_s={real['seconds']}" + (" FAILED" if real["failed"] else ""),
-        flush=True,
-    )
+    text += f" real {real['reserved_bytes'] / MIB:.0f} err {100 * error:+.1f}% live {100 * one['live_error']:+.1f}% wrong {wrong}/{len(one['fits'])}"
+    text += f" s {one['estimate_seconds']:.0f}+{real['seconds']:.0f}" + (" FAILED" if real["failed"] else "")
+    if abs(error) > 0.02 or abs(one["live_error"]) > 0.02 or wrong:
+        diff = one["differences"]
+        card = [f"{d['count']}x{d['bytes'] / MIB:.1f}@{d['line'].split(' ')[0]}" for d in diff["only_card"][:3]]
+        ours = [f"{d['count']}x{d['bytes'] / MIB:.1f}" for d in diff["only_estimate"][:3]]
+        text += f" card+ {' '.join(card)} est+ {' '.join(ours)}"
+    return text
 
 
-def total(results, began):
-    errors = [abs(one["reserved_error"]) for one in results if one.get("reserved_error") is not None]
-    live = [abs(one["live_error"]) for one in results if one.get("live_error") is not None]
+def time_job(one, make, options, ask):
+    """Measures the wall time of a step and the time of each operator on the device."""
+    ask(100 * GIB)  # alone
+    torch.manual_seed(0)
+    step = make()
+    for i in range(3):
+        step(i)
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for i in range(6):
+        step(i)
+    torch.cuda.synchronize()
+    one["measured_ms"] = (time.perf_counter() - began) / 6 * 1e3
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+        step(2)
+        torch.cuda.synchronize()
+    rows = [(row.key.removeprefix("aten::"), getattr(row, "self_device_time_total", 0) / 1e3, row.count) for row in seen.key_averages() if row.key.startswith("aten::")]
+    one["measured_by_operator"] = {name: ms for name, ms, _ in sorted(rows, key=lambda row: -row[1])[:25]}
+    one["device_ms"], one["operators"] = sum(ms for _, ms, _ in rows), sum(count for _, ms, count in rows if ms)
+    return None
+
+
+TUNE_LIMIT = 3 * GIB
+
+
+def tune_job(one, make, options, ask):
+    """tune with real steps under a limit, against the largest batch that runs."""
+    ask(TUNE_LIMIT + CONTEXT)
+    limit_to(TUNE_LIMIT)
+    torch.manual_seed(0)
+    step, longest = make()
+    began = time.monotonic()
+    plan = stowage.tune(lambda n: step(n, longest), batch=2)
+    one["tune_seconds"], one["picked"] = time.monotonic() - began, plan.largest_batch
+    one["plan"] = {key: plan.data[key] for key in ("needs_bytes", "limit_bytes", "available_bytes", "tried")}
+
+    def runs(n):
+        failed = False
+        clean()
+        try:
+            for _ in range(2):
+                step(n, longest)
+            torch.cuda.synchronize()
+        except torch.OutOfMemoryError:
+            failed = True
+        clean()
+        return not failed
+
+    good, bad = plan.largest_batch, 2 * plan.largest_batch
+    while bad - good > 1 and bad > good * 1.005:
+        guess = min(bad - 1, good + max(1, good // 16)) if bad == 2 * plan.largest_batch else (good + bad) // 2
+        good, bad = (guess, bad) if runs(guess) else (good, guess)
+    one["largest"], one["failed_steps"] = good, 0
+    clean()
+    draw = random.Random(1)
+    for _ in range(100):
+        try:
+            step(plan.largest_batch, longest if draw.random() < 0.2 else draw.randrange(longest // 4, longest) // 8 * 8)
+        except torch.OutOfMemoryError:
+            one["failed_steps"] += 1
+    torch.cuda.synchronize()
+    one["short"] = 1 - one["picked"] / one["largest"]
+    return f"{one['case']} picked {one['picked']} largest {good} short {100 * one['short']:.1f}% failed {one['failed_steps']}/100 s {one['tune_seconds']:.0f}+{time.monotonic() - began:.0f}"
+
+
+# ---- programs for tune: make() returns a function of the batch and the length, and the longest length ----
+
+
+def tunable(model_fn, loss, longest, amp=None, optimizer="adamw", infer=False):
+    def make():
+        model = model_fn().to("cuda")
+        parameters = [one for one in model.parameters() if one.requires_grad]
+        made = torch.optim.AdamW(parameters, lr=1e-4) if optimizer == "adamw" else torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
+
+        def step(batch, length):
+            try:
+                with torch.autocast("cuda", dtype=amp or torch.bfloat16, enabled=amp is not None), torch.set_grad_enabled(not infer):
+                    found = loss(model, 0, batch, length)
+                if not infer:
+                    found.backward()
+                    made.step()
+            finally:
+                made.zero_grad(set_to_none=True)
+
+        return step, longest
+
+    return make
+
+
+def tune_programs():
+    p = estimate_programs
+    small = {"layers": 4, "width": 512, "heads": 8, "vocab": 16000}
+    tokens = lambda m, i, b, n: p.tokens(m, i, b, n)  # noqa: E731
+    few = lambda m, i, b, n: p.F.cross_entropy(m(p.ids(b, n, 8000)).flatten(0, 1), p.ids(b, n, 8000).flatten())  # noqa: E731
+    pairs = lambda m, i, b, n: p.F.cross_entropy(m(p.ids(b, n, 8000), p.ids(b, n // 2, 8000)).flatten(0, 1), p.ids(b, n // 2, 8000).flatten())  # noqa: E731
+    return {
+        "tune_gpt_fp32": tunable(lambda: p.GPT(**small), few, 256),
+        "tune_gpt_bf16": tunable(lambda: p.GPT(**small), few, 512, torch.bfloat16),
+        "tune_gpt_ckpt": tunable(lambda: p.GPT(ckpt=True, **small), few, 512, torch.bfloat16),
+        "tune_lora": tunable(lambda: p.with_lora(p.Llama(layers=4, width=512, heads=8, kv=4, hidden=1408, vocab=16000).cuda().bfloat16()), few, 512),
+        "tune_resnet": tunable(p.ResNet50, p.images, 224, torch.bfloat16, "sgd"),
+        "tune_unet": tunable(lambda: p.UNet(32), p.dense, 128),
+        "tune_t5": tunable(lambda: p.T5(layers=3, width=512, heads=8, vocab=16000), pairs, 256, torch.bfloat16),
+        "tune_vit": tunable(lambda: p.ViT(layers=6, width=384, heads=6), lambda m, i, b, n: p.images(m, i, b, max(16, n // 16 * 16)), 224, torch.bfloat16),
+        "tune_lstm": tunable(lambda: p.Lstm(width=512, vocab=8000), few, 128, None, "sgd"),
+        "tune_infer": tunable(lambda: p.GPT(**small), tokens, 512, torch.bfloat16, infer=True),
+    }
+
+
+# ---- the parent ----
+
+
+def child(pipe, job, name, make, options):
+    one = {"case": name, "error": None}
+    torch.set_num_threads(2)
+
+    def ask(size):
+        pipe.send(("ask", size))
+        pipe.recv()
+
+    text = None
+    try:
+        text = job(one, make, options, ask)
+    except BaseException as reason:
+        one["error"] = "".join(traceback.format_exception(type(reason), reason, reason.__traceback__))[-3000:]
+        text = f"{name} ERROR {type(reason).__name__}: {' '.join(str(reason).split())[:300]}"
+    pipe.send(("done", one, text))
+    pipe.close()
+    os._exit(0)
+
+
+def run_all(jobs, workers, budget, options, deadline):
+    """Runs jobs (function, name, make), each in a forked process; yields their results. CUDA is not started in this process."""
+    forks = multiprocessing.get_context("fork")
+    waiting, open_, granted, asked = collections.deque(jobs), {}, {}, []
+    while waiting or open_:
+        late = time.monotonic() > deadline
+        while waiting and len(open_) < workers and not late:
+            job, name, make = waiting.popleft()
+            here, there = forks.Pipe()
+            process = forks.Process(target=child, args=(there, job, name, make, options))
+            process.start()
+            there.close()
+            open_[here] = (process, name)
+        if late and waiting:
+            print(f"# out of time: {len(waiting)} programs were left out", flush=True)
+            waiting.clear()
+        if not open_:
+            break
+        if time.monotonic() > deadline + 20:
+            for process, name in open_.values():
+                print(f"{name} ERROR out of time", flush=True)
+                process.terminate()
+            return
+        for pipe in multiprocessing.connection.wait(list(open_), timeout=1):
+            process, name = open_[pipe]
+            try:
+                message = pipe.recv()
+            except EOFError:
+                process.join()
+                message = ("done", {"case": name, "error": f"died: {process.exitcode}"}, f"{name} ERROR the process died with {process.exitcode}")
+            if message[0] == "ask":
+                asked.append((pipe, min(message[1], budget)))
+                continue
+            del open_[pipe]
+            granted.pop(pipe, None)
+            asked = [one for one in asked if one[0] is not pipe]
+            process.join(10)
+            yield message[1], message[2]
+        for pipe, size in list(asked):
+            if sum(granted.values()) + size <= budget:
+                asked.remove((pipe, size))
+                granted[pipe] = size
+                pipe.send("go")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--estimate-only", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--parts", default="memory,tune,time")
+    parser.add_argument("--workers", type=int, default=12)
+    parser.add_argument("--seconds", type=float, default=150)
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--gpu", default="H200")
+    options = parser.parse_args()
+    began = time.monotonic()
+    tempfile.tempdir = tempfile.mkdtemp(prefix="estimate-bench-")  # children end without cleaning up
+    estimate_programs.add_transformers()
+    makes = {**estimate_programs.CASES, **estimate_programs_more.PROGRAMS}
+    tunes = {} if options.estimate_only else tune_programs()
+    wanted = [one for one in options.only.split(",") if one]
+    named = lambda makes: [one for one in makes if not wanted or any(one.startswith(w) for w in wanted)]  # noqa: E731
+    parts = options.parts.split(",")
+    total = 139 * GIB
+    if not options.estimate_only:
+        with multiprocessing.get_context("fork").Pool(1) as pool:  # a process that started CUDA cannot be forked
+            total = pool.apply(card_bytes)
+    budget = total - options.workers * CONTEXT // 2
+    jobs = [(tune_job, one, tunes[one]) for one in named(tunes)] if "tune" in parts else []
+    jobs += [(memory_job, one, makes[one]) for one in named(makes)] if "memory" in parts else []
+    results = {}
+
+    def take(found):
+        for one, text in found:
+            results[one["case"]] = {**results.get(one["case"], {}), **one}
+            if text:
+                print(text, flush=True)
+
+    take(run_all(jobs, options.workers, budget, options, began + options.seconds * (1.0 if "time" not in parts else 0.8)))
+    if "time" in parts and not options.estimate_only:
+        timed = [(time_job, one, makes[one]) for one in named(makes) if one in TIMED]
+        print(f"# memory and tune took {time.monotonic() - began:.0f} s", flush=True)
+        take(run_all(timed, 1, budget, options, began + options.seconds))
+    with open(os.path.join(os.environ.get("OUT", "."), "estimate_gpu.json"), "w") as file:
+        json.dump(list(results.values()), file, indent=1)
+    shutil.rmtree(tempfile.tempdir, True)
+    return totals(list(results.values()), began)
+
+
+def card_bytes():
+    return torch.cuda.get_device_properties(0).total_memory
+
+
+def totals(results, began):
     print(f"# {len(results)} programs, {sum(1 for one in results if one['error'])} errors, {time.monotonic() - began:.0f} s, PyTorch {torch.__version__}")
-    if errors:
-        errors.sort(), live.sort()
-        at = lambda e: e[min(len(e) - 1, int(0.95 * len(e)))]  # noqa: E731
-        tries = [f for one in results for f in one.get("fits", [])]
-        print(
-            f"case=estimate programs={len(errors)} reserved_median={100 * statistics.median(errors):.2f}% reserved_p95={100 * at(errors):.2f}%"
-            f" reserved_max={100 * errors[-1]:.2f}% live_median={100 * statistics.median(live):.2f}% live_p95={100 * at(live):.2f}%"
-            f" wrong_fits={sum(1 for f in tries if f['said'] != f['fits'])}/{len(tries)}"
-        )
+    measured = [one for one in results if one.get("reserved_error") is not None]
+    if measured:
+        tries = [f for one in measured for f in one.get("fits", [])]
+        for what in ("reserved", "live"):
+            errors = sorted(abs(one[f"{what}_error"]) for one in measured)
+            within = lambda most: sum(1 for e in errors if e <= most) / len(errors)  # noqa: E731
+            worst = max(measured, key=lambda one: abs(one[f"{what}_error"]))
+            print(
+                f"case=estimate_{what} programs={len(errors)} median={100 * statistics.median(errors):.2f}% p95={100 * errors[min(len(errors) - 1, int(0.95 * len(errors)))]:.2f}%"
+                f" within_5%={within(0.05):.2f} within_10%={within(0.1):.2f} worst={worst['case']}:{100 * worst[f'{what}_error']:+.1f}%"
+            )
+        print(f"case=estimate_fits wrong={sum(1 for f in tries if f['said'] != f['fits'])}/{len(tries)}")
+    tuned = [one for one in results if one.get("largest")]
+    if tuned:
+        good = sum(1 for one in tuned if one["short"] <= 0.05 or one["largest"] - one["picked"] <= 1)
+        print(f"case=tune programs={len(tuned)} within_5%_or_one={good} worst={100 * max(one['short'] for one in tuned):.1f}% failed_steps={sum(one['failed_steps'] for one in tuned)}")
+    timed = [one for one in results if one.get("measured_ms")]
+    for one in timed:
+        ratio = f"{one['simulated_ms'] / one['measured_ms']:.2f}" if one.get("simulated_ms") else "-"
+        print(f"time {one['case']} simulated {one.get('simulated_ms', 0):.1f} ms measured {one['measured_ms']:.1f} ms ratio {ratio} device {one['device_ms']:.1f} ms operators {one['operators']}")
+    if timed:
+        ours, card = collections.Counter(), collections.Counter()
+        for one in timed:
+            ours.update(one.get("simulated_by_operator", {}))
+            card.update(one.get("measured_by_operator", {}))
+        print("# ms by operator, simulated/measured: " + ", ".join(f"{name} {ours[name]:.1f}/{ms:.1f}" for name, ms in card.most_common(24)))
+        ratios = sorted(one["simulated_ms"] / one["measured_ms"] for one in timed if one.get("simulated_ms"))
+        if ratios:
+            print(f"case=step_time programs={len(ratios)} median_ratio={statistics.median(ratios):.2f} least={ratios[0]:.2f} most={ratios[-1]:.2f}")
+    return 0
 
 
 if __name__ == "__main__":

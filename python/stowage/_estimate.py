@@ -17,7 +17,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 from . import _analysis, _gpus, _show
 from ._fake_autocast import Casts
 from ._fake_cuda import fake_cuda
-from ._fake_record import BEGIN, END, LAUNCH, Recorder, Refused, dispatch_mode, function_mode, replaced_functions
+from ._fake_distributed import replaced_for_one_process
+from ._fake_record import BEGIN, END, HIDDEN, LAUNCH, Recorder, Refused, dispatch_mode, function_mode, replaced_functions
 from ._fake_record import FREE as FREED
 from ._kernel_times import HOST_NS
 from ._library import Invalid, NotFound, Unsupported, need, shown
@@ -26,6 +27,10 @@ from ._program import PROGRAM_VERSION
 from ._trace import ALLOC, FREE, Trace
 
 _HOLDERS_SHOWN = 12
+
+_MEASURE = "Measure the program instead: stowage run --record run.stow -- python your_script.py"
+#: What PyTorch says when C++ code reads a fake tensor's memory (TensorImpl.h, StorageImpl.cpp) or its device.
+_NO_MEMORY = ("its data is not allocated yet", "Cannot access data pointer", "Cannot access storage of", "FakeTensor", HIDDEN)
 
 
 class Estimate:
@@ -207,14 +212,15 @@ def _amp_type(torch: Any, amp: Any) -> Any:
 
 
 def _trainer(
-    torch: Any, device: str, recorder: Any, model_fn: Any, batch_fn: Any, optimizer: Any, loss: Any, amp: Any, accumulate: int
+    torch: Any, device: str, recorder: Any, model_fn: Any, batch_fn: Any, optimizer: Any, loss: Any, amp: Any, accumulate: int, evaluate: Any
 ) -> "Tuple[Callable[[int], None], str]":
     """Returns the function that runs step number i, and what kind of program it is."""
     model = model_fn()
     if isinstance(model, dict):
-        unknown = set(model) - {"model", "batch", "optimizer", "loss", "amp", "accumulate"}
+        unknown = set(model) - {"model", "batch", "optimizer", "loss", "amp", "accumulate", "evaluate"}
         if unknown or "model" not in model:
-            raise Invalid(f"estimate: model_fn returned a dict with {sorted(map(str, model))}; its keys are model, batch, optimizer, loss, amp, accumulate")
+            raise Invalid(f"estimate: model_fn returned a dict with {sorted(map(str, model))}; its keys are model, batch, optimizer, loss, amp, accumulate, evaluate")
+        evaluate = model.get("evaluate", evaluate)
         batch_fn, optimizer, loss = model.get("batch", batch_fn), model.get("optimizer", optimizer), model.get("loss", loss)
         amp, accumulate, model = model.get("amp", amp), model.get("accumulate", accumulate), model["model"]
     elif isinstance(model, tuple) and len(model) in (2, 3) and isinstance(model[0], torch.nn.Module):
@@ -222,6 +228,9 @@ def _trainer(
     if not isinstance(model, torch.nn.Module):
         if batch_fn is None and callable(model):
             import inspect
+
+            if evaluate is not None:
+                raise Invalid("estimate: evaluate needs a model and batch_fn; a function that runs one step evaluates by itself")
 
             step = model
             try:
@@ -245,14 +254,14 @@ def _trainer(
     def cast() -> Any:
         return contextlib.nullcontext() if kind is None else torch.autocast(torch.device(device).type, dtype=kind)
 
+    def infer(batch: Any) -> None:
+        with torch.no_grad(), cast():
+            _forward(torch, model, _moved(torch, batch, device))
+
     if optimizer is None:
         model.eval()
-
-        def infer(i: int) -> None:
-            with torch.no_grad(), cast():
-                _forward(torch, model, _moved(torch, batches(i), device))
-
-        return infer, "inference"
+        return (lambda i: infer(batches(i))), "inference"
+    evaluated = _batches(evaluate) if evaluate is not None else None
     model.train()
     made = optimizer if hasattr(optimizer, "step") and not isinstance(optimizer, type) else _optimizer(torch, optimizer, model)
     scaler = torch.cuda.amp.GradScaler() if kind is torch.float16 and not hasattr(torch, "amp") else None
@@ -275,6 +284,10 @@ def _trainer(
         else:
             made.step()
         made.zero_grad(set_to_none=True)
+        if evaluated is not None:
+            model.eval()
+            infer(evaluated(i))
+            model.train()
 
     return train, "training"
 
@@ -301,6 +314,35 @@ def _batches(batch_fn: Any) -> "Callable[[int], Any]":
 
 
 @contextlib.contextmanager
+def _quiet() -> "Iterator[None]":
+    """Silences a warning of PyTorch about the estimate's own tensors (copy.deepcopy of a model triggers it)."""
+    import warnings
+
+    before = list(warnings.filters)
+    warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
+    added = [one for one in warnings.filters if one not in before]
+    try:
+        yield
+    finally:
+        for one in added:
+            with contextlib.suppress(ValueError):
+                warnings.filters.remove(one)  # type: ignore[attr-defined]
+
+
+def _without_memory(error: Exception) -> "Optional[Unsupported]":
+    """Returns the answer for a function that reads the memory of a tensor, in C++ or a library of its own; None for another error."""
+    import traceback
+
+    if not any(text in str(error) for text in _NO_MEMORY):
+        return None
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [one for one in frames if f"{os.sep}torch{os.sep}" not in one.filename and os.path.dirname(one.filename) != os.path.dirname(__file__)]
+    what = frames[-1].name if frames else "a function"
+    where = f" at {ours[-1].filename}:{ours[-1].lineno}" if ours else ""
+    return Unsupported(f"estimate: {what}{where} reads the memory of a tensor, and an estimate has only shapes. {_MEASURE}")
+
+
+@contextlib.contextmanager
 def _faked(torch: Any, gpu: _gpus.Gpu, notes: "Dict[str, str]") -> "Iterator[Tuple[Any, str]]":
     """The fake GPU and the modes that record it; yields the recorder and the device's name."""
     import inspect
@@ -313,8 +355,9 @@ def _faked(torch: Any, gpu: _gpus.Gpu, notes: "Dict[str, str]") -> "Iterator[Tup
     recorder = Recorder(torch, gpu, "cuda", __name__)
     casts = Casts(torch)
     mode = FakeTensorMode(**named)  # imports parts of PyTorch that must not see the replaced functions
-    replaced = [*replaced_functions(recorder), (torch, "clear_autocast_cache", casts.clear)]
+    replaced = [*replaced_functions(recorder), (torch, "clear_autocast_cache", casts.clear), *replaced_for_one_process(torch, notes)]
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_quiet())
         stack.enter_context(fake_cuda(torch, gpu, notes, replaced))
         stack.enter_context(casts.registered())
         stack.enter_context(mode)
@@ -418,6 +461,7 @@ def estimate(
     amp: Any = None,
     steps: int = 2,
     accumulate: int = 1,
+    evaluate: Any = None,
     gpu: "Optional[str]" = None,
     vram: "str | int | None" = None,
     record: "Union[None, str, os.PathLike[str]]" = None,
@@ -428,9 +472,10 @@ def estimate(
     `model_fn()` makes the model, `batch_fn()` or `batch_fn(i)` the input of step i. With `optimizer` ("adamw", "sgd", "adamw8bit", a
     class, or a function of the parameters) the steps train: forward, backward, optimizer; `loss(output, batch)` gives the loss if the
     output has none. Without it they are inference. `amp` is "bf16" or "fp16" (with a GradScaler). `accumulate` is the number of batches
-    in each step. `model_fn()` may also return (model, batch_fn) or (model, batch_fn, optimizer), or a dict with model, batch, optimizer,
-    loss, amp and accumulate. For any other program let it make everything and return a function that runs one step. `gpu` is a name ("T4", "A100-80G", "RTX 4090"), `vram` its memory ("16G"). `settings` are those of
-    PYTORCH_ALLOC_CONF. `record` keeps the trace as a .stow file.
+    in each step. `evaluate`, like `batch_fn`, makes the input of an evaluation after each training step. `model_fn()` may also return
+    (model, batch_fn) or (model, batch_fn, optimizer), or a dict with model, batch, optimizer, loss, amp, accumulate and evaluate. For any
+    other program let it make everything and return a function that runs one step. `gpu` is a name ("T4", "A100-80G", "RTX 4090"),
+    `vram` its memory ("16G"). `settings` are those of PYTORCH_ALLOC_CONF. `record` keeps the trace as a .stow file.
 
     The functions run on tensors that have a shape and no memory, so they must make their tensors themselves: what they return
     may be as large as it likes. A model that reads values of its tensors to decide what to do next cannot be estimated.
@@ -453,7 +498,7 @@ def estimate(
     maker = _copy_of(torch, model_fn) if isinstance(model_fn, torch.nn.Module) else model_fn
     try:
         with _faked(torch, target, notes) as (recorder, device):
-            run, mode = _trainer(torch, device, recorder, maker, batch_fn, optimizer, loss, amp, accumulate)
+            run, mode = _trainer(torch, device, recorder, maker, batch_fn, optimizer, loss, amp, accumulate, evaluate)
             for i in range(steps):
                 recorder.mark(f"step {i + 1}", True)
                 run(i)
@@ -462,9 +507,13 @@ def estimate(
     except Refused as refused:
         where = f" at {refused.line}" if refused.line else ""
         raise Unsupported(
-            f"estimate: {refused.operator}{where} needs the values of its input, and an estimate has only shapes. Measure the program "
-            "instead: stowage run --record run.stow -- python your_script.py"
+            f"estimate: {refused.operator}{where} needs the values of its input, and an estimate has only shapes. {_MEASURE}"
         ) from None
+    except Exception as error:
+        unsupported = _without_memory(error)
+        if unsupported is None:
+            raise
+        raise unsupported from error
     if recorder.assumed:
         lines = sorted(recorder.assumed, key=recorder.assumed.get, reverse=True)  # type: ignore[arg-type]
         lines = [one for one in lines if one]

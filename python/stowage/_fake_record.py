@@ -18,12 +18,13 @@ from ._gpus import Gpu
 
 ALLOC, FREE, BEGIN, END, LAUNCH = 0, 1, 2, 3, 4
 _FRAMES_MAX = 24
+_ARRAY_MOST = 64 << 20  #: larger arrays of assumed values are read-only views of one number
 _PACKAGE = __name__.rpartition(".")[0] + "."
 
 
 #: The device that PyTorch's C++ code sees for a fake CUDA tensor. Its autograd engine asks the driver about the streams of a CUDA
 #: tensor, and there may be none. No program uses this index.
-_HIDDEN = "meta:7"
+HIDDEN = "meta:7"
 
 #: References to a gradient that only the autograd engine holds, as a dispatch mode sees them: to its storage and to the tensor. Counted
 #: with PyTorch 2.11; a version that has more of its own never adds in place here, and its estimate is a little too high.
@@ -146,6 +147,11 @@ class Recorder:
             if not _is_torch(code):
                 return f"{code.co_filename}:{line}"
         return ""
+
+    def assumes(self, where: int) -> None:
+        """Counts a value that the program read, and that an estimate does not have."""
+        line = self.line_of(where)
+        self.assumed[line] = self.assumed.get(line, 0) + 1
 
     # ---- events ----
 
@@ -289,7 +295,7 @@ def dispatch_mode(recorder: Recorder) -> Any:
 
     errors = _failures()
     device_of = getattr(torch.ops.prim.device, "default", None)
-    hidden_device = torch.device(_HIDDEN)
+    hidden_device = torch.device(HIDDEN)
     shown_device = torch.device("cuda:0")
     copy = torch.ops.aten._to_copy.default
     alias = torch.ops.aten.alias.default
@@ -317,8 +323,7 @@ def dispatch_mode(recorder: Recorder) -> Any:
                 value = _value(torch, name, args)
                 if value is None:
                     raise Refused(str(func), recorder.line_of(where), str(reason).split("\n", 1)[0]) from None
-                line = recorder.line_of(where)
-                recorder.assumed[line] = recorder.assumed.get(line, 0) + 1
+                recorder.assumes(where)
                 return value
             recorder.sweep()
             before = recorder.block_count
@@ -366,9 +371,34 @@ def replaced_functions(recorder: Recorder) -> "List[Tuple[Any, str, Any]]":
     changed = [(torch._VF, "dropout", lambda x, p, train: _kernels.dropout(torch, dropout, x, p, train))]
     for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
         changed.append((torch._VF, name, _rnn(recorder, name, getattr(torch._VF, name))))
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    changed.append((FakeTensor, "numpy", _array(recorder)))
     if hasattr(functional, "scaled_dot_product_attention"):
         changed.append((functional, "scaled_dot_product_attention", lambda *args, **named: _kernels.attention(recorder, *args, **named)))
     return changed
+
+
+def _array(recorder: Recorder) -> Any:
+    """Returns Tensor.numpy for fake tensors: an array of the values assumed for reads, 1 or False."""
+    torch = recorder.torch
+
+    def numpy(self: Any, *, force: bool = False) -> Any:
+        import numpy as np
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        if not force and self.device.type == "cuda":
+            raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
+        if not force and self.requires_grad:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        recorder.assumes(recorder._where())
+        with _disable_current_modes():
+            one = torch.zeros((), dtype=self.dtype).numpy() if self.dtype is torch.bool else torch.ones((), dtype=self.dtype).numpy()
+        shape = tuple(int(n) for n in self.shape)
+        whole = np.broadcast_to(one, shape)  # takes no memory, and cannot be written
+        return whole if whole.size * one.itemsize > _ARRAY_MOST else whole.copy()
+
+    return numpy
 
 
 def _rnn(recorder: Recorder, name: str, plain: Any) -> Any:

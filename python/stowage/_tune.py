@@ -6,22 +6,20 @@ per sample). The line suggests a size; a run at that size checks it. Only checke
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
 from . import _gpus, _show
-from ._command import run_json
 from ._enable import enable
 from ._estimate import estimate
-from ._library import Invalid, NotFound, OutOfMemory, StowageError, Unreadable
+from ._library import Invalid, NotFound, OutOfMemory, Unreadable
 from ._library import format_size as size
 from ._replay import tune_recording
+from ._tune_options import checkpoint_blocks, offload_activations, options_for_one
 
 _TRIES = 12  #: sizes that are run or estimated at most, after the first two
 _BATCH_MAX = 1 << 20
-_BUS_NS_PER_BYTE = 19.4e6 / (1 << 30)  #: a copy of 1 GiB takes 19.4 ms (measured on an H200, src/residency/cost.c)
 
 #: What every saved plan and each of its options has.
 _SAVED = ("micro_batch", "largest_batch", "target_batch", "accumulate", "sizes", "needs_bytes", "limit_bytes", "available_bytes", "headroom", "fixed_bytes", "sample_bytes", "source", "options")
@@ -76,7 +74,7 @@ class Plan:
         if self.fits:
             lines = [f"Use a batch of {self.micro_batch}: needs {size(data['needs_bytes'])} of {limit}."]
             if data["target_batch"] is not None:
-                passes = f"{self.accumulate} passes for each optimizer step"
+                passes = f"{self.accumulate} {'pass' if self.accumulate == 1 else 'passes'} for each optimizer step"
                 last = f", the last with {self.sizes[-1]}" if self.sizes[-1] != self.micro_batch else ""
                 lines.append(f"Target batch {data['target_batch']}: {passes}{last}.")
         else:
@@ -124,18 +122,20 @@ class Plan:
     def apply(self, model: Any = None) -> "Dict[str, int]":
         """Applies the choice to this process, and returns {"batch_size", "accumulate"} for the loop.
 
-        Checkpointing is applied to `model`. Spilling is enabled, which must happen before CUDA starts. An option that changes the code
-        of the program (autocast, another optimizer) cannot be applied: the error says what to change.
+        Checkpointing and offloaded activations are applied to `model`. Spilling is enabled, which must happen before CUDA starts. An
+        option that changes the code of the program (autocast, another optimizer) cannot be applied: the error says what to change.
         """
         if not self.fits:
             chosen = self.choice
             if chosen is None:
                 raise OutOfMemory("plan.apply: nothing that was tried fits; see plan.options")
+            if chosen["kind"] in ("checkpoint", "offload") and model is None:
+                raise Invalid(f"plan.apply: {chosen['name']} needs the model: plan.apply(model)")
             if chosen["kind"] == "checkpoint":
-                if model is None:
-                    raise Invalid("plan.apply: the plan checkpoints blocks of the model; give it: plan.apply(model)")
-                if checkpoint_blocks(model) == 0:
+                if checkpoint_blocks(model, chosen.get("blocks")) == 0:
                     raise Invalid("plan.apply: the model has no repeated blocks to checkpoint")
+            elif chosen["kind"] == "offload":
+                offload_activations(model)
             elif chosen["kind"] == "spill":
                 enable(spill="auto")
             else:
@@ -263,10 +263,12 @@ class Meter:
         return str(self._torch.cuda.get_device_name())
 
     def available(self) -> int:
-        """Returns the bytes that PyTorch can reserve: free memory and its own cache."""
+        """Returns the bytes that PyTorch can reserve: free memory and its own cache, at most the fraction set for this process."""
         cuda = self._torch.cuda
-        free, _ = cuda.mem_get_info()
-        return int(free) + int(cuda.memory_reserved())
+        free, total = cuda.mem_get_info()
+        most = int(free) + int(cuda.memory_reserved())
+        fraction = getattr(cuda, "get_per_process_memory_fraction", None)  # PyTorch 2.8 and newer
+        return min(most, int(fraction() * total)) if fraction is not None else most
 
     def is_out(self, error: BaseException) -> bool:
         cuda = self._torch.cuda
@@ -287,17 +289,22 @@ class Meter:
         return int(cuda.max_memory_reserved())
 
 
-def _measured(step: "Callable[[int], Any]", meter: Any) -> "Callable[[int], Optional[int]]":
+def _measured(step: "Callable[[int], Any]", evaluate: Any, meter: Any) -> "Callable[[int], Optional[int]]":
     """Returns `needs` by real steps. Out of memory is an answer; any other error of the step is raised as it is."""
     warm: "List[int]" = []
+
+    def run(batch: int) -> None:
+        step(batch)
+        if evaluate is not None:
+            evaluate(batch)
 
     def needs(batch: int) -> "Optional[int]":
         failed = False
         meter.clear()
         try:
             if not warm:  # the first step makes the optimizer's state
-                meter.peak(lambda: step(batch))
-            found = int(meter.peak(lambda: step(batch)))
+                meter.peak(lambda: run(batch))
+            found = int(meter.peak(lambda: run(batch)))
             warm.append(batch)
         except Exception as error:
             if not meter.is_out(error):
@@ -314,142 +321,22 @@ def _measured(step: "Callable[[int], Any]", meter: Any) -> "Callable[[int], Opti
 # ---- estimating ----
 
 
-def _estimated(step: Any, batch_fn: Any, named: "Dict[str, Any]") -> "Callable[[int], Optional[int]]":
+def _estimated(step: Any, batch_fn: Any, evaluate: Any, named: "Dict[str, Any]") -> "Callable[[int], Optional[int]]":
+    """Returns `needs` by estimates."""
+
     def needs(batch: int) -> "Optional[int]":
         if batch_fn is None:
-            return int(estimate(lambda: lambda: step(batch), **named).data["needs_bytes"])
-        return int(estimate(step, lambda: batch_fn(batch), **named).data["needs_bytes"])
+
+            def run() -> None:
+                step(batch)
+                if evaluate is not None:
+                    evaluate(batch)
+
+            return int(estimate(lambda: run, **named).data["needs_bytes"])
+        both = named if evaluate is None else {**named, "evaluate": lambda: evaluate(batch)}
+        return int(estimate(step, lambda: batch_fn(batch), **both).data["needs_bytes"])
 
     return needs
-
-
-# ---- when one sample is too large ----
-
-
-def _blocks(model: Any) -> "List[Any]":
-    """Returns the repeated blocks of a model: the children of its longest ModuleList or Sequential of at least two."""
-    import torch
-
-    best: "List[Any]" = []
-    for one in model.modules():
-        if isinstance(one, (torch.nn.ModuleList, torch.nn.Sequential)):
-            inside = [child for child in one if any(True for _ in child.parameters())]
-            if len(inside) >= 2 and len(inside) > len(best):
-                best = inside
-    return best
-
-
-def checkpoint_blocks(model: Any) -> int:
-    """Recomputes the repeated blocks of `model` in the backward pass instead of keeping their activations; returns their number.
-
-    The result is the same. Dropout draws the same numbers, because the state of the generator is restored.
-    """
-    from torch.utils.checkpoint import checkpoint
-
-    found = _blocks(model)
-    for one in found:
-        plain = one.forward
-
-        def forward(*given: Any, _plain: Any = plain, _block: Any = one, **named: Any) -> Any:
-            if not _block.training:
-                return _plain(*given, **named)
-            return checkpoint(_plain, *given, use_reentrant=False, **named)
-
-        one.forward = forward
-    return len(found)
-
-
-def _spill_ns(trace: str, total_bytes: int) -> "Optional[int]":
-    """Returns the time of a step of an estimated program that spills, from the residency simulator; None if it has no answer."""
-    with contextlib.suppress(StowageError, KeyError, ValueError):
-        found = run_json(["replay", trace, "--vram", str(total_bytes), "--spill", "auto"])
-        return int(found["step_ns"])
-    return None
-
-
-def _times(simulated: "Optional[int]", plain: "Optional[int]") -> "Optional[float]":
-    return simulated / plain if simulated and plain else None
-
-
-def _options(step: Any, batch_fn: Any, named: "Dict[str, Any]", needs: int, limit: int, allow: "List[str]") -> "List[Dict[str, Any]]":
-    """Returns what would make one sample fit, with the bytes and the time of each. The fastest that is permitted is the choice."""
-    tried: "List[Dict[str, Any]]" = []
-
-    def add(kind: str, name: str, cost: str, how: str, found: int, exact: bool, times: "Optional[float]" = None) -> None:
-        fits = found <= limit
-        if times is not None:
-            cost = f"about {times:.1f}x the time of a step, simulated; {cost}"
-        tried.append(
-            {
-                "kind": kind,
-                "name": name,
-                "needs_bytes": found,
-                "saves_bytes": max(0, needs - found),
-                "fits": fits,
-                "exact": exact,
-                "cost": cost,
-                "times": times,
-                "how": how,
-                "chosen": False,
-            }
-        )
-
-    def again(made: Any = step, **other: Any) -> "Tuple[int, int, str]":
-        """Returns (bytes, simulated time, trace) of one sample with another setting; zeros if it cannot be estimated."""
-        with contextlib.suppress(StowageError, ImportError, RuntimeError, TypeError):
-            data = estimate(made, lambda: batch_fn(1), **{**named, **other}).data
-            return int(data["needs_bytes"]), int(data["simulated_step_ns"]), str(data["trace"])
-        return 0, 0, ""
-
-    spill: "Optional[float]" = None
-    if batch_fn is not None:
-        _, plain, trace = again()
-        if trace:
-            spill = _times(_spill_ns(trace, _gpus.find(named.get("gpu"), named.get("vram")).total_bytes), plain)
-        if named.get("amp") is None:
-            found, took, _ = again(amp="bf16")
-            if 0 < found < needs:
-                add("amp", "autocast to bfloat16", "rounds differently", 'with torch.autocast("cuda", dtype=torch.bfloat16): around the forward pass', found, False, _times(took, plain))
-        if named.get("optimizer") is not None:
-
-            def checkpointed() -> Any:
-                model = step()
-                return model if checkpoint_blocks(model) else None
-
-            found, took, _ = again(checkpointed)
-            if 0 < found < needs:
-                add("checkpoint", "checkpointing of the repeated blocks", "computes them twice", "plan.apply(model)", found, True, _times(took, plain))
-            held, took, _ = again(optimizer=lambda parameters: _Stateless(parameters))
-            if 0 < held < needs:
-                moved = needs - held
-                both = int(took + 2 * moved * _BUS_NS_PER_BYTE)
-                how = "keep the optimizer's state on the CPU (torch.optim with CPU parameters, or DeepSpeed's ZeRO-Offload)"
-                add("host_state", "optimizer state in host memory", f"copies {size(moved)} each way in each step, the optimizer's own time on the CPU not included", how, held, True, _times(both, plain))
-            if isinstance(named["optimizer"], str) and named["optimizer"].lower() in ("adam", "adamw"):
-                found, _, _ = again(optimizer="adamw8bit")
-                if 0 < found < needs:
-                    add("8bit", "8-bit optimizer state", "rounds the optimizer's state", "bitsandbytes.optim.AdamW8bit", found, False)
-    add("spill", "spill to host memory", f"moves at least {size(needs - limit)} over the bus in each step", 'stowage.enable(spill="auto") before CUDA starts', limit, True, spill)
-    tried[-1]["saves_bytes"] = needs - limit
-    permitted = [one for one in tried if one["fits"] and (one["exact"] or one["kind"] in allow)]
-    timed = [one for one in permitted if one["times"] is not None]
-    if permitted:
-        (min(timed, key=lambda one: one["times"]) if len(timed) == len(permitted) else permitted[0])["chosen"] = True
-    return tried
-
-
-class _Stateless:
-    """An optimizer without state on the GPU: the gradients are there, the rest is on the host."""
-
-    def __init__(self, parameters: "List[Any]") -> None:
-        self._parameters = parameters
-
-    def step(self) -> None:
-        pass
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        for one in self._parameters:
-            one.grad = None
 
 
 # ---- the answer ----
@@ -467,6 +354,7 @@ def plan(
     *,
     batch: int = 1,
     target_batch: "Optional[int]" = None,
+    evaluate: Any = None,
     headroom: float = 0.05,
     gpu: "Optional[str]" = None,
     vram: "str | int | None" = None,
@@ -487,6 +375,8 @@ def plan(
     for one in allowed:
         if one not in ("amp", "8bit"):
             raise Invalid(f'tune: allow: {one!r}: must be "amp" or "8bit"')
+    if evaluate is not None and not callable(evaluate):
+        raise Invalid("tune: evaluate is not a function; give one that takes the batch, such as lambda n: …")
     named: "Dict[str, Any]" = {}
     if meter is None and batch_fn is None and gpu is None and vram is None:
         import torch
@@ -496,12 +386,12 @@ def plan(
         meter = Meter(torch)
     if meter is not None:
         source, name, available = "measured", meter.name(), meter.available()
-        needs = _measured(step, meter)
+        needs = _measured(step, evaluate, meter)
     else:
         target = _gpus.find(gpu, vram)
         source, name, available = "estimated", target.name, target.available_bytes
         named = {"gpu": gpu, "vram": vram, "optimizer": optimizer, "loss": loss, "amp": amp, "settings": settings}
-        needs = _estimated(step, batch_fn, named)
+        needs = _estimated(step, batch_fn, evaluate, named)
     limit = int(available * (1 - headroom))
     search = _Search(needs, limit, target_batch or _BATCH_MAX)
     largest = search.run(batch)
@@ -516,7 +406,9 @@ def plan(
     one_needs = found.get(1)
     if largest is None:
         # A real step that failed shows only that it needs more than there is.
-        options = _options(step, batch_fn if meter is None else None, named, one_needs or available, limit, allowed)
+        if evaluate is not None and batch_fn is not None:
+            named["evaluate"] = lambda: evaluate(1)
+        options = options_for_one(step, batch_fn if meter is None else None, named, one_needs or available, limit, allowed)
     needed = found[sizes[0]] if sizes else one_needs or available
     return Plan(
         {
@@ -552,8 +444,8 @@ def tune(what: Any, batch_fn: Any = None, *, vram: "str | int | None" = None, vr
         plan = stowage.tune(model_fn, batch_fn, optimizer="adamw", target_batch=256, gpu="T4")    # estimated
 
     `step(n)` runs one real step with n samples, starting with `batch`. The steps train: tune before training or load the weights again
-    after. Make each input as long as the longest one, and let the step include the evaluation if that needs more. `model_fn()` and
-    `batch_fn(n)` are as for `stowage.estimate`. Without `batch_fn`, but with `gpu` or `vram`, `step(n)` makes its own tensors on "cuda"
+    after. Make each input as long as the longest one. `evaluate(n)` runs an evaluation after each step, so that the batch holds for
+    both. `model_fn()` and `batch_fn(n)` are as for `stowage.estimate`; there `evaluate(n)` makes the input of an evaluation. Without `batch_fn`, but with `gpu` or `vram`, `step(n)` makes its own tensors on "cuda"
     and is estimated. `headroom` is the part of the memory that stays free (0.05). If a batch of 1 is too large, `plan.options` lists
     what helps, with bytes. `allow="amp"` or "8bit" permits a choice that changes the results; otherwise only exact ones are chosen.
 

@@ -418,6 +418,91 @@ class Kernels(unittest.TestCase):
         notes = stowage.estimate(make, gpu="T4").data["notes"]
         self.assertTrue(any("sparse" in one for one in notes), notes)
 
+    @needs_modern
+    def test_an_array_of_a_tensor_has_assumed_values(self):
+        import numpy as np
+        import torch
+
+        seen = []
+
+        def make():
+            def step():
+                x = torch.ones(4, 3, device="cuda")
+                seen.append((x.cpu().numpy(), np.asarray(x.detach().cpu().half() > 0)))
+                with self.assertRaises(TypeError):  # as PyTorch does
+                    x.numpy()
+
+            return step
+
+        notes = " ".join(stowage.estimate(make, gpu="T4", steps=1).data["notes"])
+        self.assertIn("test_estimate.py", notes)
+        self.assertEqual((seen[0][0].dtype, seen[0][0].shape, float(seen[0][0].sum())), (np.float32, (4, 3), 12.0))
+        self.assertEqual((seen[0][1].dtype, seen[0][1].any()), (np.dtype(bool), False))
+
+    @needs_modern
+    def test_a_function_that_reads_memory_is_named_with_the_way_to_measure(self):
+        import torch
+
+        def make():
+            def step():
+                torch.utils.dlpack.to_dlpack(torch.ones(4, device="cuda"))
+
+            return step
+
+        with self.assertRaises(Unsupported) as caught:
+            stowage.estimate(make, gpu="T4")
+        self.assertIn("test_estimate.py:", str(caught.exception))
+        self.assertIn("stowage run --record", str(caught.exception))
+
+    @needs_modern
+    def test_gradients_of_distributed_data_parallel_are_in_buckets_too(self):
+        import torch
+        from torch import distributed
+
+        if not distributed.is_available():
+            self.skipTest("this PyTorch has no torch.distributed")
+
+        def train(wrap):
+            def make():
+                distributed.init_process_group("nccl")
+                model = torch.nn.Sequential(torch.nn.Linear(1024, 4096, bias=False), torch.nn.Linear(4096, 1024, bias=False)).to("cuda")
+                model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[distributed.get_rank()]) if wrap else model
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+                def step():
+                    loss = model(torch.randn(8, 1024, device="cuda")).sum()
+                    loss.backward()
+                    distributed.all_reduce(loss)
+                    optimizer.step()
+                    optimizer.zero_grad()
+
+                return step
+
+            return stowage.estimate(make, gpu="T4", steps=3)
+
+        parallel, plain = train(True), train(False)
+        self.assertEqual(parallel.peak_live - plain.peak_live, 2 * 4 * 1024 * 4096)
+        self.assertIn("NCCL", " ".join(parallel.data["notes"]))
+        self.assertFalse(distributed.is_initialized())
+
+    @needs_modern
+    def test_copying_a_model_warns_of_nothing(self):
+        import warnings
+
+        filters = list(warnings.filters)
+        code = (
+            "import copy, torch, stowage\n"
+            "def make():\n"
+            "    model = torch.nn.Linear(64, 64).to('cuda')\n"
+            "    other = copy.deepcopy(model)\n"
+            "    return lambda: other(torch.ones(1, 64, device='cuda'))\n"
+            "stowage.estimate(make, gpu='T4')\n"
+        )
+        ran = subprocess.run([sys.executable, "-c", code], env=clean_environment(), capture_output=True, text=True, check=True)
+        self.assertNotIn("FakeTensor", ran.stderr)
+        stowage.estimate(lambda: lambda: __import__("torch").ones(1, device="cuda"), gpu="T4")
+        self.assertEqual(warnings.filters, filters)
+
     def test_compile_is_marked(self):
         import torch
 

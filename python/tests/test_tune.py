@@ -223,6 +223,23 @@ class TheMeter(unittest.TestCase):
         self.assertEqual(plan.data["needs_bytes"], GIB + 25 * 256 * MIB)
         self.assertGreater(cuda.waited, 0)
 
+    def test_the_fraction_set_for_the_process_is_the_limit(self):
+        class Torch:
+            cuda = Cuda(10 * GIB)
+
+        Torch.cuda.get_per_process_memory_fraction = lambda: 0.5
+        plan = stowage.tune(lambda n: Torch.cuda.take(GIB + n * 256 * MIB), batch=2, meter=_tune.Meter(Torch))
+        self.assertEqual(plan.data["available_bytes"], 5 * GIB)
+        self.assertEqual(plan.largest_batch, 15)  # 4.75 GiB less 1, in quarters
+
+    def test_an_evaluation_counts(self):
+        class Torch:
+            cuda = Cuda(10 * GIB)
+
+        cuda = Torch.cuda
+        plan = stowage.tune(lambda n: cuda.take(n * 256 * MIB), evaluate=lambda n: cuda.take(n * 512 * MIB), batch=2, meter=_tune.Meter(Torch))
+        self.assertEqual(plan.largest_batch, 19)  # 9.5 GiB in halves
+
 
 def blocks(count=4, width=256):
     import torch
@@ -303,12 +320,71 @@ class Estimated(unittest.TestCase):
         self.assertTrue(plan.choice["exact"])
         if "checkpoint" in kinds and kinds["checkpoint"]["fits"]:
             self.assertEqual(plan.choice["kind"], "checkpoint")
+            self.assert_fewest_blocks(plan, make, inputs)
+        if hasattr(torch.Tensor, "untyped_storage"):  # PyTorch 2: fake tensors can be saved on the host
+            # The inputs and outputs of 8 blocks, which the host holds instead: 16384 rows of 512 + 2 x 2048 numbers each.
+            self.assertGreater(kinds["offload"]["saves_bytes"], 0.7 * 8 * 16384 * (512 + 2 * 2048) * 4)
+            self.assertTrue(kinds["offload"]["exact"])
         # Times come from the same simulated step: the residency simulator for the spill, the operators for the others.
         timed = [one for one in plan.options if one["exact"]]
         self.assertTrue(all(one["times"] is not None for one in timed), timed)
         self.assertGreater(kinds["spill"]["times"], 1.0)
         self.assertIn("simulated", kinds["spill"]["cost"])
         self.assertEqual(plan.choice["times"], min(one["times"] for one in timed if one["fits"]))
+
+    def assert_fewest_blocks(self, plan, make, inputs):
+        """The chosen number of blocks fits, and one less does not."""
+        count = plan.choice["blocks"]
+
+        def needs(share):
+            def changed():
+                model = make()
+                _tune.checkpoint_blocks(model, share)
+                return model
+
+            return stowage.estimate(changed, lambda: inputs(1), optimizer="adamw", vram="2G").data["needs_bytes"]
+
+        self.assertEqual(needs(count), plan.choice["needs_bytes"])
+        self.assertLessEqual(needs(count), plan.data["limit_bytes"])
+        if count > 1:
+            self.assertGreater(needs(count - 1), plan.data["limit_bytes"])
+        model = make()
+        self.assertEqual(plan.apply(model), {"batch_size": 1, "accumulate": 4})
+        self.assertEqual(sum("forward" in vars(one) for one in model), count)
+
+    def test_the_batch_also_holds_for_an_evaluation_with_longer_inputs(self):
+        import torch
+
+        def inputs(n):
+            return torch.randn(n * 64, 256)
+
+        def long(n):
+            return torch.randn(n * 2048, 256)
+
+        def needs(n, **named):
+            return stowage.estimate(lambda: blocks(2), lambda: inputs(n), optimizer="sgd", vram="1G", **named).data["needs_bytes"]
+
+        named = {"optimizer": "sgd", "vram": "1G", "batch": 32, "target_batch": 64}
+        plan = stowage.tune(lambda: blocks(2), inputs, evaluate=long, **named)
+        self.assertLess(plan.largest_batch, 64)
+        self.assertLessEqual(needs(64), plan.data["limit_bytes"])  # without the evaluation, the whole batch fits
+        self.assertLessEqual(needs(plan.largest_batch, evaluate=lambda: long(plan.largest_batch)), plan.data["limit_bytes"])
+        with self.assertRaises(Invalid):
+            stowage.tune(blocks, inputs, evaluate=3, **named)
+
+    def test_offloaded_activations_give_the_same_gradients(self):
+        import torch
+
+        torch.manual_seed(4)
+        model, x = blocks(3, 32), torch.randn(5, 32)
+        model(x).sum().backward()
+        before = [one.grad.clone() for one in model.parameters()]
+        for one in model.parameters():
+            one.grad = None
+        _tune.offload_activations(model)
+        model(x).sum().backward()
+        for one, old in zip(model.parameters(), before):
+            self.assertTrue(torch.equal(one.grad, old))
 
     def test_an_estimated_trace_is_simulated_with_spilling_the_same_each_time(self):
         import torch

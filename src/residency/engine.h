@@ -44,6 +44,7 @@ enum { WANTED_MAX = 256, TIMES = 1 << 15, FUNCTIONS = 1024 };
 typedef struct launch_time {
   uint64_t id;
   uint32_t near_ns, far_ns;
+  uint64_t far_bytes; /* on the host when far_ns was measured */
 } launch_time;
 
 typedef struct function_time {
@@ -72,6 +73,7 @@ struct residency {
   uint32_t named_count;
   uint32_t parked_live; /* parked units that contain a live block */
   bool demand;          /* the last launch names a unit that is not in vram */
+  bool once;            /* it is a copy or fill */
   uint64_t jumps_seen;
   /* The plan. */
   residency_move *out, *in;
@@ -94,6 +96,7 @@ struct residency {
   double exchange_ns_per_byte; /* measured, both directions; 0: not measured yet */
   bool moving;
   uint64_t still_since;          /* since which launch nothing moves */
+  uint64_t chosen_at;            /* from which launch on to choose again what stays on the host */
   uint32_t spread_left;          /* exchanges that may still redistribute the units that stay on the
                                   * host */
   uint64_t function;             /* function of the last launch */

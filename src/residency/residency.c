@@ -147,6 +147,15 @@ static uint64_t hash_words(const residency_launch_info *l) {
   return (a ^ b ^ b >> 31) | 1;
 }
 
+/* Forgets words of arenas from before the last two rounds: they belong to tensors that are gone. */
+static void forget_words(residency *r) {
+  const history *h = &r->history;
+  uint64_t round = h->cursor != HISTORY_NEVER ? h->end - h->cursor : 0;
+  if (round == 0 || h->matched < round || r->seq < 2 * round) return;
+  /* The units of launches in the log are then no longer those that their words name. */
+  if (space_forget_words(&r->space, r->seq - 2 * round)) r->units_changed = h->end;
+}
+
 /* Resolves the launch to its units and its key. A launch with the same words as the forecast one
  * names the same units; from time to time they are looked up anyway, in case blocks have changed.
  * While a unit is staged they are always looked up, because a launch that names it must be
@@ -161,6 +170,7 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
     if (expected->words == *words && expected->count <= r->unit_capacity) {
       r->named_count = expected->count;
       r->space.small_count = 0;
+      r->space.small_lost = false;
       for (uint32_t i = 0; i < expected->count; i++)
         r->named[i] = history_entry_at(h, expected->first + i)->unit;
       return expected->key;
@@ -168,7 +178,8 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
   }
   r->named_count =
       space_resolve(&r->space, l->words, l->word_count, r->seq, r->named, r->unit_capacity);
-  if (r->space.small_count > 0) *words = 0; /* the history does not contain small touches */
+  /* The history contains neither small touches nor those of copies. */
+  if (r->space.small_count > 0 || l->once) *words = 0;
   uint64_t key = l->function * UINT64_C(0x9e3779b97f4a7c15);
   for (uint32_t i = 0; i < r->named_count; i++) {
     key = (key ^ r->named[i]) * UINT64_C(0xff51afd7ed558ccd);
@@ -179,8 +190,9 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
 
 residency_answer residency_launch(residency *r, const residency_launch_info *l) {
   r->seq++;
+  if (r->seq % 1024 == 0) forget_words(r);
   uint64_t words, key = resolve(r, l, &words);
-  bool missing = false, staged = false;
+  bool missing = false, staged = false, fresh = false;
   r->far_bytes = r->all_bytes = 0;
   for (uint32_t i = 0; i < r->named_count; i++) {
     unit_state *u = &r->units[r->named[i]];
@@ -189,16 +201,24 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
     r->all_bytes += bytes;
     if (u->place != PLACE_VRAM && !unit_is_empty(r, r->named[i])) r->far_bytes += bytes;
     staged |= u->place == PLACE_ARRIVING || u->place == PLACE_STAGED;
-    missing |= u->place != PLACE_VRAM && !u->in_place;
+    bool far = u->place != PLACE_VRAM && !u->in_place;
+    missing |= far;
+    fresh |= far && l->once && unit_is_empty(r, r->named[i]) &&
+             history_next_use(&r->history, r->named[i]) != HISTORY_NEVER;
   }
+  /* Copies and fills run over the bus as fast as an exchange would, so they need none, except for
+   * what they fill for a kernel. */
+  r->once = l->once;
+  if (l->once) missing = fresh;
   for (uint32_t i = 0; i < r->space.small_count; i++) touch(r, &r->units[r->space.small[i].unit]);
+  if (r->space.small_lost) residency_opaque(r);
   uint64_t device_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r, r->id);
   uint64_t time_ns = device_ns > l->host_ns ? device_ns : l->host_ns;
   history_add(&r->history, &(history_new){.key = key,
                                           .function = l->function,
                                           .words = words,
                                           .units = r->named,
-                                          .count = r->named_count,
+                                          .count = l->once ? 0 : r->named_count,
                                           .time_ns = time_ns,
                                           .device_ns = device_ns});
   if (r->history.jumps != r->jumps_seen) {
@@ -249,7 +269,8 @@ void residency_grounded(residency *r, uint32_t unit) {
 }
 
 void residency_hidden_write(residency *r, uint32_t unit) {
-  r->units[unit].hidden = true;
+  /* In an arena that is no surprise; nothing is copied in ahead there anyway. */
+  r->units[unit].hidden |= !space_in_arena(&r->space, unit);
   r->units[unit].host_valid = false;
 }
 

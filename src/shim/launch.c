@@ -174,7 +174,11 @@ typedef struct range {
 } range;
 
 static inline void keep(launch *l, uint64_t word, range in) {
-  if (word - in.low < in.size && l->count < LAUNCH_WORDS_MAX) l->words[l->count++] = word;
+  if (word - in.low >= in.size) return;
+  if (l->count < LAUNCH_WORDS_MAX)
+    l->words[l->count++] = word;
+  else
+    l->opaque = true;
 }
 
 static void scan(launch *l, const void *from, size_t bytes, range in) {

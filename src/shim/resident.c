@@ -91,9 +91,11 @@ void resident_add(token *t) {
   if (t->addr + t->class->bytes > r->high) r->high = t->addr + t->class->bytes;
   if (r->low < low) low = r->low;
   if (r->high > high) high = r->high;
-  /* Its contents are not reported, so all of it is one block. */
-  if (!t->reported && residency_block_add(r->engine, t->addr, t->class->bytes) != STOW_OK)
-    resident_remove(t);
+  if (t->reported) return;
+  /* Its contents are not reported, so all of it is one block. A buffer may continue in the next
+   * page, which no word names: it is not copied beside kernels. */
+  residency_hidden_write(r->engine, unit);
+  if (residency_block_add(r->engine, t->addr, t->class->bytes) != STOW_OK) resident_remove(t);
 }
 
 /* Gives a parked address its own page. Nothing is live there, so nothing is lost or waited for. */
@@ -526,6 +528,25 @@ bool resident_begin(page_class *class) {
   shim_log("pages of %llu MiB are moved as launches need them",
            (unsigned long long)(class->bytes >> 20));
   return true;
+}
+
+uint64_t resident_host_bytes(uint64_t addr, uint64_t bytes) {
+  uint64_t found = 0;
+  lock_take(&pages_lock);
+  for (uint64_t at = addr; at < addr + bytes;) {
+    uint64_t end = (at / SHIM_GRANULE + 1) * SHIM_GRANULE;
+    for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) {
+      uint32_t unit = all[d].engine != NULL ? residency_find(all[d].engine, at) : UINT32_MAX;
+      if (unit == UINT32_MAX) continue;
+      const token *t = all[d].units[unit].token;
+      end = t->addr + t->class->bytes;
+      if (t->page->tier == TIER_HOST) found += (end < addr + bytes ? end : addr + bytes) - at;
+      break;
+    }
+    at = end;
+  }
+  lock_give(&pages_lock);
+  return found;
 }
 
 void resident_stream_destroyed(cu_stream stream) {

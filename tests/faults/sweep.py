@@ -117,6 +117,7 @@ def make_inputs(folder, data):
     shutil.copy(os.path.join(data, "weights_too_big.pickle.gz"), path("weights.pickle.gz"))
     shutil.copy(os.path.join(data, "seeds", "11_growing_squares.pickle.gz"), path("runs.pickle.gz"))
     shutil.copy(os.path.join(data, "causes", "leak-mlp.pickle.gz"), path("leak.pickle.gz"))
+    shutil.copy(os.path.join(data, "causes", "batch_too_big-transformer.pickle.gz"), path("batch.pickle.gz"))
     folder_of_run(path("run"), os.path.join(data, "weights_too_big.pickle.gz"))
     shutil.copy(os.path.join(data, "causes", "graph_kept-mlp.pickle.gz"), path("graph.pickle.gz"))
     shutil.copy(os.path.join(data, "..", "fuzz", "corpus", "stow", "multi_p5"), path("small.stow"))
@@ -144,6 +145,8 @@ VERBS = [
     ("report_run", ["report", "--json", "run"]),
     ("tune", ["tune", "weights.pickle.gz"]),
     ("tune_json", ["tune", "--json", "--vram", "4G", "rmm.csv"]),
+    ("tune_batch", ["tune", "batch.pickle.gz", "--vram", "1400M"]),
+    ("tune_batch_json", ["tune", "--json", "batch.pickle.gz", "--vram", "1400M"]),
     ("convert_stow", ["convert", "weights.pickle.gz", "out.stow"]),
     ("convert_perfetto", ["convert", "weights.pickle.gz", "out.json"]),
     ("convert_pftrace", ["convert", "weights.pickle.gz", "out.pftrace"]),

@@ -14,7 +14,7 @@ export PYTHONPATH=$source_dir/python STOWAGE_LIBRARY=$build/libstowage.so OUT=$f
 grep -vE '^(ok|skip) ' "$folder/tests" | tail -n 60
 grep -E '^(ok|FAIL|skip) ' "$folder/tests" || fail "estimate_tests: no test ran"
 ! grep -q '^FAIL' "$folder/tests" || failed=1
-"$python" bench/gpu_estimate_bench.py --estimate-only --steps 1 --seconds 3000 > "$folder/programs" 2>&1 || true
+"$python" bench/gpu_estimate_bench.py --estimate-only --workers 1 --steps 1 --seconds 3000 > "$folder/programs" 2>&1 || true
 if grep -q '^case=gpt_fp32_sgd est_live' "$folder/programs" && ! grep -qE ' error=|out of time' "$folder/programs"; then
   ok "every_program_of_the_benchmark_is_estimated: $(grep -c '^case=' "$folder/programs") programs"
 else
@@ -31,7 +31,7 @@ import torch
 import stowage
 
 sys.path.insert(0, "bench")
-import gpu_estimate_bench as programs
+import estimate_programs as programs
 
 
 def model():
