@@ -22,6 +22,8 @@ typedef struct unit_state {
   uint64_t left;  /* number of launches before its copy out began */
   uint64_t stale; /* arriving or staged: the first launch that may have written to its host page */
   uint64_t touched; /* the last launch that named it, small touches included */
+  uint64_t used;    /* the last of them that is neither a copy nor a fill */
+  uint64_t written; /* the last launch that may have written to it */
   uint8_t place;    /* a unit_place */
   bool leaving;     /* in vram: its copy out is running */
   bool host_valid;  /* in vram: the host page has the same contents, as far as launches show */
@@ -75,6 +77,7 @@ struct residency {
   bool demand;          /* the last launch names a unit that is not in vram */
   bool once;            /* it is a copy or fill */
   uint64_t jumps_seen;
+  uint64_t forgot_at; /* when words of arenas were last forgotten */
   /* The plan. */
   residency_move *out, *in;
   uint32_t out_count, in_count;

@@ -105,8 +105,9 @@ static void find_victims(residency *r) {
     if (r->units[i].place != PLACE_VRAM || bytes_of(r, i) == 0) continue;
     if (r->units[i].touched == r->seq) continue; /* named by this launch */
     uint64_t next = r->units[i].in_place ? HISTORY_NEVER : history_next_use(&r->history, i);
-    /* Without a forecast, the least recently used unit leaves first. */
-    if (r->history.cursor == HISTORY_NEVER) next = HISTORY_NEVER - 1 - r->units[i].touched;
+    /* Without a forecast, the least recently used unit leaves first. What is only copied stays on
+     * the host. */
+    if (r->history.cursor == HISTORY_NEVER) next = HISTORY_NEVER - 1 - r->units[i].used;
     r->victims[r->victim_count++] = (victim){next, i};
   }
   qsort(r->victims, r->victim_count, sizeof *r->victims, farthest_first);

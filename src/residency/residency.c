@@ -147,13 +147,17 @@ static uint64_t hash_words(const residency_launch_info *l) {
   return (a ^ b ^ b >> 31) | 1;
 }
 
+enum { WORDS_KEPT = 32768 }; /* launches: a loop inside a step looks like a round too */
+
 /* Forgets words of arenas from before the last two rounds: they belong to tensors that are gone. */
 static void forget_words(residency *r) {
   const history *h = &r->history;
   uint64_t round = h->cursor != HISTORY_NEVER ? h->end - h->cursor : 0;
-  if (round == 0 || h->matched < round || r->seq < 2 * round) return;
+  uint64_t kept = 2 * round > WORDS_KEPT ? 2 * round : WORDS_KEPT;
+  if (round == 0 || h->matched < round || r->seq < r->forgot_at + kept) return;
+  r->forgot_at = r->seq;
   /* The units of launches in the log are then no longer those that their words name. */
-  if (space_forget_words(&r->space, r->seq - 2 * round)) r->units_changed = h->end;
+  if (space_forget_words(&r->space, r->seq - kept)) r->units_changed = h->end;
 }
 
 /* Resolves the launch to its units and its key. A launch with the same words as the forecast one
@@ -188,15 +192,37 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
   return key;
 }
 
+/* Notes what the launch may write to. The source of a copy is only read. */
+static void note_writes(residency *r, const residency_launch_info *l) {
+  if (l->once && l->to_bytes > 0) {
+    for (uint64_t at = l->to, end = l->to + l->to_bytes; at < end;) {
+      uint32_t unit = space_find(&r->space, at);
+      if (unit != SPACE_NO_UNIT) r->units[unit].written = r->seq;
+      at = unit != SPACE_NO_UNIT ? r->space.units[unit].addr + r->space.units[unit].bytes
+                                 : ((at >> SPACE_GRANULE_BITS) + 1) << SPACE_GRANULE_BITS;
+    }
+    return;
+  }
+  for (uint32_t i = 0; i < r->named_count; i++) r->units[r->named[i]].written = r->seq;
+  for (uint32_t i = 0; i < r->space.small_count; i++)
+    r->units[r->space.small[i].unit].written = r->seq;
+}
+
+uint64_t residency_written(const residency *r, uint32_t unit) {
+  const unit_state *u = &r->units[unit];
+  return u->hidden || space_in_arena(&r->space, unit) ? UINT64_MAX : u->written;
+}
+
 residency_answer residency_launch(residency *r, const residency_launch_info *l) {
   r->seq++;
-  if (r->seq % 1024 == 0) forget_words(r);
+  forget_words(r);
   uint64_t words, key = resolve(r, l, &words);
   bool missing = false, staged = false, fresh = false;
   r->far_bytes = r->all_bytes = 0;
   for (uint32_t i = 0; i < r->named_count; i++) {
     unit_state *u = &r->units[r->named[i]];
     touch(r, u);
+    if (!l->once) u->used = r->seq;
     uint64_t bytes = r->space.units[r->named[i]].bytes;
     r->all_bytes += bytes;
     if (u->place != PLACE_VRAM && !unit_is_empty(r, r->named[i])) r->far_bytes += bytes;
@@ -212,6 +238,7 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
   if (l->once) missing = fresh;
   for (uint32_t i = 0; i < r->space.small_count; i++) touch(r, &r->units[r->space.small[i].unit]);
   if (r->space.small_lost) residency_opaque(r);
+  note_writes(r, l);
   uint64_t device_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r, r->id);
   uint64_t time_ns = device_ns > l->host_ns ? device_ns : l->host_ns;
   history_add(&r->history, &(history_new){.key = key,
@@ -285,6 +312,10 @@ void residency_get_stats(const residency *r, residency_stats *s) {
   s->staged_bytes = r->staged_bytes;
   s->in_place_bytes = r->in_place_bytes;
   s->moving = r->moving;
+  s->near_ns = r->sums.near;
+  s->far_ns = r->sums.far;
+  s->host_ns = r->sums.host;
+  s->calls_ns = r->sums.calls;
   s->held_bytes =
       sizeof *r + (h->launch_mask + 1) * sizeof *h->launches +
       (h->entry_mask + 1) * sizeof *h->entries + (h->index_mask + 1) * sizeof *h->index +

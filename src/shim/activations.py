@@ -485,11 +485,19 @@ class Ticket:
             pass
 
 
-class Activations:
-    """The hooks of one device."""
+class Copied:
+    """What autograd holds for a tensor on a copy of a weight (weights.py): the weight, to be copied again."""
+    __slots__ = "weight", "layout"
 
-    def __init__(self, torch, bus, target_bytes):
-        self.torch, self.bus, self.policy = torch, bus, Policy(bus, target_bytes)
+    def __init__(self, weight, tensor):
+        self.weight, self.layout = weight, (tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
+
+
+class Activations:
+    """The hooks of one device. `weights`: copies of weights, or None."""
+
+    def __init__(self, torch, bus, target_bytes, weights=None):
+        self.torch, self.bus, self.policy, self.weights = torch, bus, Policy(bus, target_bytes), weights
         self.entries = {}  # storage -> its entry, while it is on the device
         self.parameters = set()  # storages of parameters
         self.lock, self.dead, self.off = threading.Lock(), collections.deque(), False
@@ -517,6 +525,8 @@ class Activations:
     def unpack(self, packed):
         if isinstance(packed, Kept):
             return packed.tensor()
+        if isinstance(packed, Copied):
+            return self.copied_again(packed)
         return packed if isinstance(packed, self.torch.Tensor) else self.unpacked(packed)
 
     def movable(self, tensor):
@@ -534,6 +544,9 @@ class Activations:
             return None
         storage = storage_of(tensor)
         size = storage.nbytes()
+        weight = self.weights.weight_of(storage) if self.weights is not None else None
+        if weight is not None:
+            return Copied(weight, tensor)
         if storage._cdata in self.parameters or tensor.numel() * tensor.element_size() * 16 < size:
             return None
         with self.lock, self.torch.no_grad(), self.own_calls():
@@ -563,6 +576,18 @@ class Activations:
                 tensor.set_(storage_of(entry.flat), *part.layout)
         self.bury()
         return tensor
+
+    def copied_again(self, packed):
+        """Returns the tensor on a copy of its weight, or on the weight itself where no copy can be made."""
+        with self.torch.no_grad(), self.own_calls():
+            base = packed.weight.detach()
+            try:
+                if self.weights.at_home(base):
+                    base = self.weights.fetched(packed.weight)
+            except Exception as error:
+                shim_log(f"weights: {error!r}")
+            tensor = self.torch.empty(0, dtype=base.dtype, device=base.device)
+            return tensor.set_(storage_of(base), base.storage_offset() + packed.layout[0], *packed.layout[1:])
 
     # ---- lifetimes ----
 
@@ -607,6 +632,13 @@ class Activations:
             self.torch._C._autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
             self.thread.pushed = True
 
+    def innermost(self):
+        """Returns whether these hooks are the ones that tensors saved on this thread now go through."""
+        if self.off or not getattr(self.thread, "pushed", False) or self.top is None:
+            return False
+        ours = self.top(True)
+        return bool(ours) and ours[0] == self.pack
+
     def pop(self):
         """Removes them if they are the innermost. Returns whether they were."""
         if not getattr(self.thread, "pushed", False):
@@ -627,8 +659,9 @@ class Activations:
 class Armed:
     """Decides at the end of each step whether the hooks are needed, and sets the target."""
 
-    def __init__(self, torch, make_bus):
+    def __init__(self, torch, make_bus, weights=None):
         self.torch, self.make_bus, self.hooks, self.margin_bytes = torch, make_bus, None, None
+        self.weights = weights
         self.full = False  # weights and state fill the device
 
     def room(self):
@@ -654,7 +687,9 @@ class Armed:
         return getattr(getattr(self.torch, "compiler", None), "is_compiling", lambda: False)()
 
     def begin(self):
-        self.hooks = Activations(self.torch, self.make_bus(), 0)
+        self.hooks = Activations(self.torch, self.make_bus(), 0, self.weights)
+        if self.weights is not None:
+            self.weights.saved = self.hooks.innermost
         os.register_at_fork(after_in_child=self.hooks.end)
         atexit.register(self.hooks.end)
         self.let_transforms_through()
@@ -703,7 +738,7 @@ class Armed:
         functions._saved_tensors_hooks_disable, functions._saved_tensors_hooks_enable = disabled, enabled
 
 
-def arm_activations(torch, states):
+def arm_activations(torch, states, weights):
     """Returns the function to call at the end of a step, or None if this PyTorch has no such hooks."""
     functions = getattr(getattr(torch, "_C", None), "_autograd", None)
     if not hasattr(functions, "_saved_tensors_hooks_is_enabled"):
@@ -712,4 +747,4 @@ def arm_activations(torch, states):
     def cuda():
         return Cuda(torch, torch.device("cuda", torch.cuda.current_device()), 0, states)
 
-    return Armed(torch, cuda)
+    return Armed(torch, cuda, weights)

@@ -4,8 +4,9 @@ Part of the same script as trim.py, which wraps the functions of optimizers with
 another to all parameters and states; the operations are independent for each tensor. So the lists are cut into parts: the results are the
 same bits, and each state crosses the bus once in each direction.
 
-A state tensor on the host stays there, at its own address, where the program can read it at any time. For its part, a copy of it in vram is
-used and then copied back. The next part comes in and the last one leaves while the optimizer works on this one. No page is exchanged.
+Once some of an optimizer's state is on the host, all of it may be: nothing else is used as seldom. It stays at its own address, where the
+program can read it at any time. For its part, a copy of it in vram is used and then copied back. The next part comes in and the last one
+leaves while the optimizer works on this one. No page is exchanged.
 """
 
 STATE_MIN_BYTES = 1 << 20  # smaller tensors are used where they are
@@ -27,8 +28,8 @@ def parts_of(tensors):
 class Passing:
     """The copies of one call. `lists`: the lists of states. `home` is the program's stream: memory is allocated and freed in its order."""
 
-    def __init__(self, torch, streams, lists):
-        self.torch, self.lists = torch, lists
+    def __init__(self, torch, streams, lists, away):
+        self.torch, self.lists, self.any = torch, lists, away
         self.home = torch.cuda.current_stream()
         self.into, self.out = streams
         self.leaving = collections.deque()  # (copies, event after they were copied back)
@@ -43,14 +44,17 @@ class Passing:
         to.copy_(source, non_blocking=True)
 
     def away(self, value):
-        """Returns the bytes of a state that is on the host; 0: it is used where it is."""
+        """Returns the bytes of a state that may be on the host; 0: it is used where it is."""
         torch = self.torch
         if not isinstance(value, torch.Tensor) or not value.is_cuda or value.layout is not torch.strided:
             return 0
         if not value.is_contiguous() and not (value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last)):
             return 0
         size = value.numel() * value.element_size()
-        return size if size >= STATE_MIN_BYTES and shim_on_host(value.data_ptr(), size) > 0 else 0
+        if size < STATE_MIN_BYTES:
+            return 0
+        self.any = self.any or shim_on_host(value.data_ptr(), size) > 0
+        return size if self.any else 0
 
     def fetch(self, start, end):
         """Starts copying the states of a part in. Returns the copies as {(list, index): tensor}, and the event after them. If there is no
@@ -112,7 +116,7 @@ class States:
         device = params[0].device
         if device not in self.streams:
             self.streams[device] = self.torch.cuda.Stream(device), self.torch.cuda.Stream(device)
-        return self.make(self.torch, self.streams[device], lists)
+        return self.make(self.torch, self.streams[device], lists, self.away.get(id(params[0]), 0) > 0)
 
     def in_parts(self, function):
 

@@ -1,9 +1,9 @@
 """Runs inside a Python process with spilling (trim.c): makes PyTorch release its cached pages when that helps spilling.
 
 arm() is called on the main thread from time to time until it returns True. It prints nothing and lets no exception escape. Functions of the
-shim: shim_resident(), shim_on_host(address, bytes), shim_step_ended(), shim_trim_wanted(), shim_home_wanted(), shim_trimming(begins), shim_come_home(last),
-shim_private_pool(begins), shim_sizes(optimizer, weights, gradients, state) and shim_log(text). activations.py and states.py are
-before this file in the same script.
+shim: shim_resident(), shim_on_host(address, bytes), shim_written(address, bytes), shim_step_ended(), shim_trim_wanted(), shim_home_wanted(),
+shim_trimming(begins), shim_come_home(last), shim_private_pool(begins), shim_sizes(optimizer, weights, gradients, state) and
+shim_log(text). activations.py, states.py and weights.py are before this file in the same script.
 """
 import functools
 import importlib
@@ -36,10 +36,10 @@ class Trim:
     only what does not fit goes to the host again. The best moment is when the gradients are gone: after the first zero_grad that follows a
     step, if nothing new is live by then. A loop without such a moment uses the end of its steps."""
 
-    def __init__(self, torch, states):
+    def __init__(self, torch, states, weights):
         self.torch, self.live, self.at_step = torch, None, False
         self.heard = set()  # parameters
-        self.activations = arm_activations(torch, states)
+        self.activations = arm_activations(torch, states, weights)
         self.steps = 0  # since pages are moved
         self.sizes = {}  # of each optimizer: its type, and bytes of weights, gradients and state
 
@@ -147,8 +147,8 @@ def arm_pools(torch):
 
 
 @quiet
-def arm_torch(torch, states):
-    trim = Trim(torch, states)
+def arm_torch(torch, states, weights):
+    trim = Trim(torch, states, weights)
     hooks = importlib.import_module("torch.optim.optimizer")
     hooks.register_optimizer_step_post_hook(quiet(trim.step_ended))
     for kind in torch.optim.Optimizer, torch.nn.Module:
@@ -161,6 +161,6 @@ def arm():
         return False
     arm_pools(torch)
     states = States(torch)
-    arm_torch(torch, states)
+    arm_torch(torch, states, quiet(arm_weights)(torch))
     quiet(arm_optimizers)(states)
     return True
