@@ -1,4 +1,4 @@
-"""Host copies: tells the shim which device memory equals bytes of a file, so that spilling need not copy it out.
+"""Host copies: reports to the shim which device memory equals bytes of a file, so that spilling need not copy it out.
 
 The files are mapped for the life of the process, which takes addresses but no memory: a tensor's memory can change hands (a
 parameter made from it, a state_dict) without notice, so there is no moment at which a mapping is known to be unused. A file that is

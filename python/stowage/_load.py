@@ -352,7 +352,7 @@ def _read_device(model: Model, frame: Frame, jobs: "List[_Job]", threads: int, s
 
 
 def _mark(jobs: "List[_Job]") -> None:
-    """Tells the shim, if it is loaded, that these tensors equal bytes of their files."""
+    """Reports to the shim, if it is loaded, that these tensors equal bytes of their files."""
     equal = [j for j in jobs if j.to.device.type == "cuda" and j.convert is None and j.runs == [Run(0, j.facts.values)]]
     if equal:
         _host_copies.mark((j.to.data_ptr(), j.facts.bytes, j.facts.path, j.facts.offset) for j in equal)
