@@ -64,7 +64,7 @@ try man_page sh -c 'man -w stowage && man -w stowage-run'
 if [ "$1" != - ]; then
   try explain $python -c 'import stowage; text = repr(stowage.explain(MemoryError())); print(text); assert "host" in text.lower() and stowage.__version__'
 else
-  try explain sh -c 'echo "MemoryError" | stowage explain --message - | grep -i "host ran out of memory"'
+  try explain sh -c 'echo "MemoryError" | stowage explain --message - | grep host_limit'
 fi
 exit $failed
 END
