@@ -82,7 +82,8 @@ if(completions)
   install(FILES ${completions}/stowage.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 # All that is installed, without tests and benchmarks.
-add_custom_target(stowage_parts DEPENDS stowage_shared stowage_static stowage_shim stowage_shim_alias stowage_shim_nvml
+add_custom_target(stowage_parts DEPENDS stowage_shared stowage_static stowage_analysis_shared stowage_analysis_static
+  stowage_data_shared stowage_data_static stowage_shim stowage_shim_alias stowage_shim_nvml
   stowage_host stowage_profile stowage_command)
 if(TARGET stowage_completions)
   add_dependencies(stowage_parts stowage_completions)

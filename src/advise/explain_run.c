@@ -53,6 +53,7 @@ static stow_status newest(const char *folder, const char *ending, char path[PATH
         status = stow_fail(STOW_ERR_IO, "%.400s: cannot stat: %s", at, strerror(errno));
       continue;
     }
+    if (!S_ISREG(info.st_mode)) continue; /* opening a pipe would wait for a writer */
     bool later = info.st_mtim.tv_sec > best.tv_sec ||
                  (info.st_mtim.tv_sec == best.tv_sec && info.st_mtim.tv_nsec > best.tv_nsec);
     if (path[0] != '\0' && !later) continue;
@@ -292,7 +293,7 @@ static stow_status read_one(run_story *s, const char *folder) {
   STOW_TRY(newest(folder, RUN_PICKLE, path));
   bool found = false;
   if (path[0] != '\0') {
-    STOW_TRY(recording_read(&s->record, path, KIND_AUTO, NULL));
+    STOW_TRY(run_trace_file(&s->record, path, KIND_AUTO));
     STOW_TRY(add_trace(&s->record, folder, path));
     STOW_TRY(add_limit(&s->record, folder));
     STOW_TRY(from_recording(s, true, &found));

@@ -2,6 +2,7 @@
  * window; a field that is not a number is then classified as text. */
 #include "arrays/csv.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -512,17 +513,27 @@ void csv_view(csv *view, const csv *c) {
   view->in.at_eof = true;
 }
 
-/* Returns whether it is a zip archive; a URL only by its name. */
-static bool is_zip(const char *path) {
+/* Sets *is to whether the file is a zip archive; a URL only by its name. A read that fails is an
+ * error: read as text, an archive gives another answer. */
+static stow_status find_zip(bool *is, const char *path) {
   uint8_t start[4] = {0};
   size_t length = strlen(path);
-  if (remote_is(path)) return length > 4 && strcasecmp(path + length - 4, ".zip") == 0;
+  *is = false;
+  if (remote_is(path)) {
+    *is = length > 4 && strcasecmp(path + length - 4, ".zip") == 0;
+    return STOW_OK;
+  }
+  if (strcmp(path, "-") == 0) return STOW_OK; /* standard input */
   FILE *file = fopen(path, "rbe");
-  if (file == NULL) return false;
-  bool is = fread(start, 1, sizeof start, file) == sizeof start &&
-            memcmp(start, "PK\x03\x04", sizeof start) == 0;
+  if (file == NULL)
+    return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO, "%s: cannot open: %s",
+                     path, strerror(errno));
+  *is = fread(start, 1, sizeof start, file) == sizeof start &&
+        memcmp(start, "PK\x03\x04", sizeof start) == 0;
+  int why = ferror(file) != 0 ? errno : 0;
   fclose(file);
-  return is;
+  if (why == 0) return STOW_OK;
+  return stow_fail(STOW_ERR_IO, "%s: cannot read: %s", path, strerror(why));
 }
 
 stow_status csv_open_joined(csv *c, const input_reader *reader, const csv_places *places,
@@ -537,7 +548,9 @@ stow_status csv_open_joined(csv *c, const input_reader *reader, const csv_places
 
 stow_status csv_open_one(csv *c, const char *path, size_t row_max, const csv_options *options) {
   *c = (csv){0};
-  if (is_zip(path))
+  bool zipped;
+  STOW_TRY(find_zip(&zipped, path));
+  if (zipped)
     STOW_TRY(csv_zip_open(&c->in, path, options != NULL ? options->member : NULL));
   else
     STOW_TRY(input_open(&c->in, path, &no_limits));

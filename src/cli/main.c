@@ -2,6 +2,7 @@
  * (verbs.def). */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -77,8 +78,15 @@ static void hold_streams(void) {
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY | O_CLOEXEC) != fd) return;
 }
 
+/* A write beyond `ulimit -f` fails with a message instead of killing the command. The verb run does
+ * the same after it has saved how its command must find the signal. */
+static void hold_file_limit(int argc, char **argv) {
+  if (argc < 2 || strcmp(argv[1], "run") != 0) signal(SIGXFSZ, SIG_IGN);
+}
+
 int main(int argc, char **argv) {
   hold_streams();
+  hold_file_limit(argc, argv);
   table_fit(output_width());
   int code = run(argc, argv);
   output_flush();

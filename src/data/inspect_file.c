@@ -414,10 +414,11 @@ static const char *other_kind(const uint8_t *start, size_t count) {
   return NULL;
 }
 
-static bool is_zip(source *from) {
-  uint8_t start[4];
-  return from->bytes > sizeof start && source_read(from, 0, start, sizeof start) == STOW_OK &&
-         memcmp(start, "PK\x03\x04", sizeof start) == 0;
+static stow_status find_zip(bool *is, source *from) {
+  uint8_t start[4] = {0};
+  if (from->bytes > sizeof start) STOW_TRY(source_read(from, 0, start, sizeof start));
+  *is = memcmp(start, "PK\x03\x04", sizeof start) == 0;
+  return STOW_OK;
 }
 
 /* Returns whether a zip archive holds a table instead of arrays. The first name decides for most
@@ -428,8 +429,8 @@ static stow_status holds_table(source *from, const uint8_t *start, size_t count,
   if (length > 4 && 30 + length <= count && memcmp(end, ".npy", 4) == 0) return STOW_OK;
   zip z;
   stow_status status = zip_open(&z, from, DIRECTORY_BYTES_MAX);
-  if (status == STOW_ERR_HOST_MEMORY) return status;
-  if (status != STOW_OK) return STOW_OK; /* what is wrong with it is said when it is read */
+  if (status == STOW_ERR_HOST_MEMORY || status == STOW_ERR_IO) return status;
+  if (status != STOW_OK) return STOW_OK; /* a damaged archive is reported when it is read */
   *is = csv_zip_is(&z);
   zip_close(&z);
   return STOW_OK;
@@ -516,8 +517,9 @@ static stow_status inspect_source(file_facts *f, source *from, const inspect_opt
   array a;
   STOW_TRY(inspect_format(&f->format, from, o));
   const char *format = f->format;
-  bool one = strcmp(format, "raw") == 0 || strcmp(format, "npy") == 0 ||
-             (strcmp(format, "csv") == 0 && !is_zip(from));
+  bool table = strcmp(format, "csv") == 0, zipped = false;
+  if (table) STOW_TRY(find_zip(&zipped, from));
+  bool one = strcmp(format, "raw") == 0 || strcmp(format, "npy") == 0 || (table && !zipped);
   if (one && o->member != NULL)
     return stow_fail(
         STOW_ERR_INVALID,

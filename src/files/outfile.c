@@ -147,7 +147,11 @@ stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool
   if (fd >= 0 && !join) set_mode(fd, path);
   out->file = fd >= 0 ? fdopen(fd, "r+b") : NULL;
   if (out->file == NULL) {
-    if (fd >= 0) close(fd);
+    if (fd >= 0) {
+      why = errno;
+      if (!join && !keep) unlink(name); /* empty: this call created or truncated it */
+      close(fd);
+    }
     outfile_abandon(out);
     stow_status status =
         taken ? stow_fail(STOW_ERR_STATE, "%s: another run is writing to it (%s)", path, name)

@@ -39,6 +39,7 @@ typedef struct exchange {
   uint64_t first; /* first byte of the answer */
   char mark[160];
   bool encoded, too_much;
+  bool headers_ended; /* libcurl does not report a connection that closes within the headers */
   unsigned retry_after_ms;
 } exchange;
 
@@ -76,8 +77,10 @@ static size_t take_header(char *bytes, size_t size, size_t count, void *user) {
     x->status = code != NULL ? strtol(code, NULL, 10) : 0;
     x->total = x->first = UINT64_MAX;
     x->mark[0] = '\0';
-    x->encoded = false;
+    x->encoded = x->headers_ended = false;
     x->retry_after_ms = 0;
+  } else if (length == 0) {
+    x->headers_ended = true;
   } else if ((value = value_of(line, "Content-Range")) != NULL) {
     take_range(x, value);
   } else if ((value = value_of(line, "ETag")) != NULL) {
@@ -291,6 +294,10 @@ static stow_status refuse_slow(const remote_link *l, const exchange *x, double s
 
 static stow_status give_up(const remote_link *l, const exchange *x, int code, int tries) {
   if (code == CURL_DONE || code == CURL_WRITE_REFUSED) {
+    if (x->status == 206 && !x->headers_ended)
+      return stow_fail(STOW_ERR_IO,
+                       "%s: the server closes within the headers of its answer, %d times in a row",
+                       l->name, tries);
     if (x->status != 206)
       return stow_fail(STOW_ERR_IO, "%s: the server answered %ld %d times in a row; try later",
                        l->name, x->status, tries);
@@ -326,7 +333,11 @@ static stow_status try_until_there(remote_link *l, exchange *x, bool opening) {
     STOW_TRY(perform(l, x, &code));
     /* The answer to a range of an empty file. */
     if (opening && x->status == 416 && x->total == 0) return take_facts(l, x);
-    if (x->status == 206) {
+    if (x->status == 206 && !x->headers_ended) {
+      /* Only a connection that broke is worth another try. */
+      if (code != CURL_DONE && (code == CURL_TIMED_OUT || !transient_code(l, code)))
+        return give_up(l, x, code, 1);
+    } else if (x->status == 206) {
       if (opening) STOW_TRY(take_facts(l, x));
       opening = false;
       STOW_TRY(check_answer(l, x));

@@ -58,7 +58,7 @@ static stow_status read_at(const reader *rd, void *to, uint64_t offset, uint64_t
 /* Reads the header. All offsets must be exactly those of this version. */
 static stow_status read_header(reader *rd) {
   struct stat info;
-  rd->fd = open(rd->path, O_RDONLY | O_CLOEXEC);
+  rd->fd = open(rd->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (rd->fd < 0 || fstat(rd->fd, &info) != 0)
     return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO,
                      "cannot open the ring %s: %s", rd->path, strerror(errno));

@@ -13,6 +13,13 @@
 #include "recordings/ring_read.h"
 #include "run/protocol.h"
 
+stow_status run_trace_file(recording *r, const char *path, recording_kind kind) {
+  struct stat info;
+  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+    return stow_fail(STOW_ERR_FORMAT, "%.400s: not a regular file; remove it", path);
+  return recording_read(r, path, kind, NULL);
+}
+
 stow_status run_trace_read(recording *r, const char *folder, const char *name) {
   char ring[PATH_MAX], file[PATH_MAX];
   struct stat info;
@@ -22,7 +29,7 @@ stow_status run_trace_read(recording *r, const char *folder, const char *name) {
   bool has_file = stat(file, &info) == 0;
   if (!has_file && errno != ENOENT)
     return stow_fail(STOW_ERR_IO, "%s: cannot stat: %s", file, strerror(errno));
-  if (has_file) STOW_TRY(recording_read(r, file, KIND_STOW, NULL));
+  if (has_file) STOW_TRY(run_trace_file(r, file, KIND_STOW));
   /* The ring has what the file does not have yet. */
   return has_file && stat(ring, &info) != 0 && errno == ENOENT ? STOW_OK : ring_read(r, ring);
 }

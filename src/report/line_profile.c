@@ -9,7 +9,7 @@
 
 #include "base/hash.h"
 #include "base/list.h"
-#include "recordings/recording_file.h"
+#include "recordings/run_trace.h"
 #include "run/protocol.h"
 
 #define TRACE_BYTES_MAX ((uint64_t)4 << 30)
@@ -200,7 +200,7 @@ static stow_status add_trace(line_profile *p, const recording *r) {
 static stow_status add_device(line_profile *p, const char *path) {
   recording r;
   recording_init(&r, TRACE_BYTES_MAX);
-  stow_status status = recording_read(&r, path, KIND_STOW, NULL);
+  stow_status status = run_trace_file(&r, path, KIND_STOW);
   if (status == STOW_OK) status = add_trace(p, &r);
   recording_free(&r);
   return status;

@@ -54,7 +54,7 @@ static stow_status read_process(recording *r, const char *folder, const char *pr
   if (traced) return run_trace_read(r, folder, process);
   if (!run_process_path(view, folder, process, RUN_PICKLE))
     return stow_fail(STOW_ERR_IO, "the path of the run's folder is too long: %.200s", folder);
-  return recording_read(r, view, KIND_AUTO, NULL);
+  return run_trace_file(r, view, KIND_AUTO);
 }
 
 static bool has_allocation(const recording *r) {

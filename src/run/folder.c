@@ -58,9 +58,26 @@ static stow_status runs_path(char path[PATH_MAX]) {
   return STOW_OK;
 }
 
+/* Refuses a folder of another user, who could replace what we create in it. Follows a link: people
+ * move the folder to a larger disk. */
+static stow_status check_owner(const char *path) {
+  struct stat info;
+  if (stat(path, &info) != 0)
+    return stow_fail(STOW_ERR_IO, "%.400s: cannot stat: %s", path, strerror(errno));
+  if (info.st_uid == geteuid() || info.st_uid == 0) return STOW_OK;
+  return stow_fail(STOW_ERR_IO,
+                   "the folder %.400s for the files of the run belongs to another user (uid %u); "
+                   "set XDG_STATE_HOME to a folder of your own",
+                   path, (unsigned)info.st_uid);
+}
+
 static stow_status runs_folder(char path[PATH_MAX]) {
+  char parent[PATH_MAX];
   STOW_TRY(runs_path(path));
-  return make_all(path);
+  STOW_TRY(make_all(path));
+  snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(path, '/') - path), path);
+  STOW_TRY(check_owner(parent));
+  return check_owner(path);
 }
 
 stow_status run_folder_last(char path[PATH_MAX]) {
@@ -93,7 +110,7 @@ stow_status run_folder_read_end(const char *path, run_end *end, bool *known) {
   if (!run_path(at, path, RUN_END)) return STOW_OK;
   /* read(2) allocates nothing: without host memory a run that ended still counts as ended. */
   char text[512];
-  int file = open(at, O_RDONLY | O_CLOEXEC), used = 0, by_kernel = 0;
+  int file = open(at, O_RDONLY | O_CLOEXEC | O_NONBLOCK), used = 0, by_kernel = 0;
   size_t length = 0;
   ssize_t got = -1;
   while (file >= 0 && length < sizeof text - 1) {

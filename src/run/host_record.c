@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -194,9 +195,13 @@ static void read_line(host_record *r, const words *w) {
   }
 }
 
-/* Reads one file. STOW_ERR_NOT_FOUND: there is no such file; report any other failure. */
+/* Reads one regular file. STOW_ERR_NOT_FOUND: there is no such file; report any other failure. */
 static stow_status read_file(host_record *r, const char *path) {
   char line[4096]; /* names of 1000 characters, four bytes each */
+  struct stat info;
+  /* Opening a pipe would wait for a writer. */
+  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+    return stow_fail(STOW_ERR_FORMAT, "%.400s: not a regular file; remove it", path);
   FILE *file = fopen(path, "re");
   if (file == NULL)
     return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO, "%s: %s", path,

@@ -137,7 +137,7 @@ stow_status ledger_copy(ledger *l, const char *path) {
   ASSERT(path != NULL);
   *l = (ledger){0};
   size_t bytes = ledger_bytes();
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return stow_fail(STOW_ERR_IO, "opening the ledger %s: %s", path, strerror(errno));
   void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) {

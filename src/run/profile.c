@@ -79,7 +79,7 @@ static bool is_amount(profile_amount a) {
 }
 
 stow_status profile_read(profile_file *f, const char *path) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return stow_fail(STOW_ERR_IO, "%.400s: cannot be opened: %s", path, strerror(errno));
   size_t got = 0;
   for (ssize_t more = 1; more > 0 && got<sizeof *f; got += more> 0 ? (size_t)more : 0)

@@ -86,4 +86,44 @@ modes_are_kept() {
   for out in o.npz o.csv o.html; do [ "$(stat -c %a $out)" = 640 ] || { echo "$out: $(stat -c %a $out) with umask 027"; return 1; }; done
 }
 check modes_are_kept modes_are_kept
+
+a_file_size_limit_is_an_error() {
+  rm -f o.*; echo old > o.npz
+  (ulimit -f 1; fails 1 "$stowage" shrink big.csv -o o.npz) || return 1
+  [ "$(cat o.npz)" = old ] && [ ! -e o.npz.partial ] && grep -q 'o.npz' said || { ls; cat said; return 1; }
+  # The command of a run finds the signal as it was.
+  "$stowage" run --quiet -- sh -c "grep SigIgn: /proc/self/status > signals"; sh -c "grep SigIgn: /proc/self/status > signals.was"
+  same signals signals.was
+}
+{ echo a,b; for i in $(seq 3000); do echo "$i,$((i * i))"; done; } > big.csv
+check a_file_size_limit_is_an_error a_file_size_limit_is_an_error
+
+# Opening a pipe waits for a writer. In the folder of a run, which may come from elsewhere, none is opened.
+pipes_in_the_folder_of_a_run_are_not_opened() {
+  local name
+  for name in end host ledger 4711.error 4711.pickle 4711.stow 4711.ring 4711.profile 4711.objects; do
+    rm -rf pipes; mkdir pipes; printf 'code 1\nsignal 0\ncommand python train.py\nkernel 0\n' > pipes/end; rm -f "pipes/$name"; mkfifo "pipes/$name"
+    for verb in explain "report --json"; do
+      # shellcheck disable=SC2086
+      timeout -s KILL 20 "$stowage" $verb pipes > said 2>&1 < /dev/null
+      case $? in 0 | 1 | 2) ;; *) echo "$verb waits for the pipe $name"; return 1 ;; esac
+      [ -s said ] || { echo "$verb says nothing about the pipe $name"; return 1; }
+    done
+  done
+}
+check pipes_in_the_folder_of_a_run_are_not_opened pipes_in_the_folder_of_a_run_are_not_opened
+
+# Someone prepares the folder where files of runs go, for example in a shared XDG_STATE_HOME.
+a_state_folder_of_another_user_is_refused() {
+  local theirs
+  for theirs in planted/stowage planted/stowage/runs; do
+    rm -rf planted; mkdir -p -m 777 "$theirs"; chown 12345 "$theirs" || return 1
+    XDG_STATE_HOME=$folder/planted fails 125 "$stowage" run --ram-limit 1G -- touch ran && grep -q 12345 said && [ ! -e ran ] || return 1
+    [ -z "$(find planted -type f)" ] || { find planted; return 1; }
+  done
+  rm -rf planted; mkdir -p planted disk; ln -s ../disk planted/stowage # one's own link
+  XDG_STATE_HOME=$folder/planted "$stowage" run --quiet --ram-limit 1G -- true && [ -d disk/runs ]
+}
+if [ "$(id -u)" = 0 ]; then check a_state_folder_of_another_user_is_refused a_state_folder_of_another_user_is_refused
+else skip "a_state_folder_of_another_user_is_refused: only root can make one"; fi
 finish

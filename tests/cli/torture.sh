@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A slice of what `make torture` runs for hours (tests/torture): some kills, some hostile files; and it goes on where it stopped.
+# A slice of what `make torture` runs for hours (tests/torture): some kills, some hostile files, the crafted ones; and it goes on where it stopped.
 # The other parts have slices of their own: cli/oom, cli/io, cli/csv and the fuzz targets' own driver.
 . "$(dirname "$0")/../guards/lib.bash"
 torture=$source_dir/tests/torture
@@ -9,6 +9,7 @@ seed=${STOWAGE_TORTURE_SEED:-0}
 for what in shrink run beneath; do python3 "$torture/kills.py" $what "$stowage" 20 "$seed" || failed=1; done
 python3 "$torture/hostile.py" "$stowage" "$source_dir/tests/samples" 33 "$seed" | sed 's/^ok /ok hostile_/; s/^FAIL /FAIL hostile_/'
 [ "${PIPESTATUS[0]}" = 0 ] || failed=1
+python3 "$torture/crafted.py" "$stowage" || failed=1
 
 slices() { python3 "$torture/torture.py" "$build" --state "$folder/state" --parts csv,alloc --seconds 300 --slices 1 "$@"; }
 goes_on() { # the second call adds other slices of the same build; another seed begins again

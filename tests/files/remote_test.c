@@ -16,7 +16,18 @@
 
 enum { FILE_BYTES = 3 << 20, SCRIPT_MAX = 64 };
 
-typedef enum fault { GOOD, DROP, BUSY, REFUSE, WHOLE, OTHER_MARK, OTHER_LENGTH, TOO_MUCH } fault;
+typedef enum fault {
+  GOOD,
+  DROP,
+  CUT_HEADERS,     /* closes within the headers */
+  ENDLESS_HEADERS, /* header lines until the client closes */
+  BUSY,
+  REFUSE,
+  WHOLE,
+  OTHER_MARK,
+  OTHER_LENGTH,
+  TOO_MUCH
+} fault;
 
 typedef struct server {
   int listener;
@@ -26,13 +37,15 @@ typedef struct server {
   int requests;
 } server;
 
-static void send_all(int to, const void *bytes, size_t count) {
+/* Returns false if the client closed. */
+static bool send_all(int to, const void *bytes, size_t count) {
   for (const char *at = bytes; count > 0;) {
     ssize_t sent = send(to, at, count, MSG_NOSIGNAL);
-    if (sent <= 0) return;
+    if (sent <= 0) return false;
     at += sent;
     count -= (size_t)sent;
   }
+  return true;
 }
 
 static void answer(server *s, int to, uint64_t first, uint64_t last) {
@@ -45,6 +58,15 @@ static void answer(server *s, int to, uint64_t first, uint64_t last) {
     send_all(to, head,
              (size_t)snprintf(head, sizeof head, "HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n",
                               f == BUSY ? "503 Busy" : "403 Forbidden"));
+    return;
+  }
+  if (f == CUT_HEADERS || f == ENDLESS_HEADERS) {
+    static const char BEGIN[] = "HTTP/1.1 206 Partial\r\n";
+    bool open = send_all(to, BEGIN, strlen(BEGIN));
+    memset(head, 'a', sizeof head);
+    memcpy(head, "X: ", 3);
+    memcpy(head + sizeof head - 2, "\r\n", 2);
+    while (f == ENDLESS_HEADERS && open) open = send_all(to, head, sizeof head);
     return;
   }
   if (f == WHOLE) {
@@ -146,7 +168,8 @@ TEST(reads_of_all_sizes_are_the_files_bytes)
 TEST(drops_and_busy_answers_change_nothing)
 {
   server *s = start();
-  for (int i = 1; i < SCRIPT_MAX; i++) s->script[i] = i % 3 == 1 ? DROP : i % 9 == 2 ? BUSY : GOOD;
+  for (int i = 1; i < SCRIPT_MAX; i++)
+    s->script[i] = i % 3 == 1 ? DROP : i % 9 == 2 ? BUSY : i % 9 == 3 ? CUT_HEADERS : GOOD;
   source from;
   CHECK_OK(source_open(&from, s->url));
   read_everywhere(s, &from, 20);
@@ -178,6 +201,19 @@ TEST(permanent_failures_are_reported)
     CHECK(memcmp(got, s->bytes + (1 << 20), sizeof got) == 0);
     source_close(&from);
   }
+}
+
+/* The first answer reports the length. One whose headers do not end is not one without a length. */
+TEST(headers_that_do_not_end_are_retried)
+{
+  server *s = start();
+  source from;
+  s->script[0] = CUT_HEADERS;
+  s->script[1] = ENDLESS_HEADERS;
+  CHECK_OK(source_open(&from, s->url));
+  CHECK_U64(from.bytes, FILE_BYTES);
+  CHECK_U64((uint64_t)s->requests, 3);
+  source_close(&from);
 }
 
 TEST(headers_are_checked_and_names_keep_secrets)

@@ -18,6 +18,17 @@ for file in libstowage.so libstowage.a libstowage-analysis.so libstowage-analysi
   [ -n "$(find "$prefix" -path "*/$file")" ] || missing="$missing lib/$file"
 done
 if [ -z "$missing" ]; then ok everything_is_installed; else fail "everything_is_installed: no$missing"; fi
+# `make install` in a fresh clone builds only the target stowage_parts: it must make every library that is installed.
+if grep -q '^CMAKE_GENERATOR:INTERNAL=Ninja' "$build/CMakeCache.txt"; then
+  ninja -C "$build" -t commands stowage_parts > "$folder/commands"
+  unmade=
+  for file in $(grep -oE "\"$build/[^\" ]+\.(a|so[.0-9]*)\"" "$build/cmake_install.cmake" | tr -d '"' | sort -u); do
+    grep -qF "${file##*/}" "$folder/commands" || unmade="$unmade ${file##*/}"
+  done
+  if [ -z "$unmade" ]; then ok everything_installed_is_built_by_make_install; else fail "everything_installed_is_built_by_make_install: not$unmade"; fi
+else
+  skip "everything_installed_is_built_by_make_install: the build does not use Ninja"
+fi
 check the_installed_command_runs "$prefix/bin/stowage" info
 
 # Uses all three libraries, and shows that they share one thread message.
