@@ -35,10 +35,10 @@ def hidden(recorder: Any, name: str, args: Any, kwargs: Any, result: Any, where:
     """Records what the kernel of one operator allocates in addition to its result."""
     if name in _MATRIX:
         if recorder.once("cublas"):
-            recorder.note_hidden("cuBLAS workspace", recorder.gpu.cublas_bytes)
+            recorder.note_kept("cuBLAS workspaces", recorder.gpu.cublas_bytes)
             recorder.alloc(recorder.gpu.cublas_bytes, where)
         if name in _WITH_BIAS and _takes_lt(args, result) and recorder.once("cublaslt"):
-            recorder.note_hidden("cublasLt workspace", recorder.gpu.cublaslt_bytes)
+            recorder.note_kept("cublasLt workspaces", recorder.gpu.cublaslt_bytes)
             recorder.alloc(recorder.gpu.cublaslt_bytes, where)
         return
     rule = _TEMPORARY.get(name)

@@ -503,6 +503,47 @@ class Kernels(unittest.TestCase):
         stowage.estimate(lambda: lambda: __import__("torch").ones(1, device="cuda"), gpu="T4")
         self.assertEqual(warnings.filters, filters)
 
+    def test_a_loop_that_only_a_value_ends_is_refused(self):
+        import torch
+
+        def make():
+            x = torch.zeros(4, device="cuda")
+
+            def step():
+                while not (x > 1).all():
+                    x.add_(1)
+
+            return step
+
+        with self.assertRaises(Unsupported) as caught:
+            stowage.estimate(make, gpu="T4")
+        self.assertIn("test_estimate.py:", str(caught.exception))
+        self.assertIn("stowage run --record", str(caught.exception))
+
+    def test_generation_of_transformers_ends_at_its_length(self):
+        import torch
+
+        try:
+            from transformers import LlamaConfig, LlamaForCausalLM
+        except ImportError:
+            self.skipTest("transformers is not installed")
+        calls = []
+
+        def make():
+            config = LlamaConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, intermediate_size=16, vocab_size=64)
+            model = LlamaForCausalLM(config).to("cuda").eval()
+            model.register_forward_hook(lambda *_: calls.append(1))
+
+            def step():
+                for beams in (1, 2):
+                    model.generate(torch.ones(2, 4, dtype=torch.long, device="cuda"), max_new_tokens=3, num_beams=beams, do_sample=False, pad_token_id=0)
+
+            return step
+
+        found = stowage.estimate(make, gpu="T4", steps=1)
+        self.assertEqual(len(calls), 2 * 3)
+        self.assertIn("maximum length", " ".join(found.data["notes"]))
+
     def test_compile_is_marked(self):
         import torch
 
