@@ -345,6 +345,10 @@ def dispatch_mode(recorder: Recorder) -> Any:
                     if isinstance(one, torch.Tensor):
                         first = first if first is not None else one
                         recorder.saw(one, where)
+            if first is None and writes(name):  # _foreach_add_ returns nothing
+                given = tensors(args)
+                if given and given[0].device.type == recorder.device_type:
+                    recorder.launched(name, args, result, tensors((args, kwargs)), [])
             if first is not None and first.device.type == recorder.device_type:
                 _kernels.hidden(recorder, name, args, kwargs, result, where)
                 if recorder.block_count > before or writes(name):  # else a view
@@ -426,12 +430,20 @@ def function_mode(recorder: Recorder) -> Any:
         return (isinstance(one, str) and one.startswith("cuda")) or (isinstance(one, torch.device) and one.type == "cuda")
 
     shown_device = torch.device("cuda:0")
+    linear = torch.nn.functional.linear
+
+    def adds_bias_in_place(x: Any, weight: Any, bias: Any = None) -> bool:
+        """Returns True for a linear layer that PyTorch runs as a product and a sum in place, which it does not do for fake tensors (Linear.cpp)."""
+        return bias is not None and x.device.type == "cuda" and x.dim() >= 3 and not x.is_contiguous()
 
     class Mode(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = dict(kwargs or {})
             if func is attention and attention is not None:
                 return _kernels.attention(recorder, *args, **kwargs)
+            if func is linear and adds_bias_in_place(*args, **kwargs):
+                x, weight, bias = (*args, *kwargs.values())[:3]
+                return torch.matmul(x, weight.t()).add_(bias)
             if func is torch.Tensor.cuda:
                 func, args, kwargs = torch.Tensor.to, (args[0], shown_device), {}
             if is_cuda(kwargs.get("device")) or (isinstance(kwargs.get("device"), int) and not isinstance(kwargs.get("device"), bool)):

@@ -81,7 +81,7 @@ def main():
             continue
         why = ""
         try:
-            found = stowage.estimate(on_gpu, gpu="T4", steps=2)
+            found = stowage.estimate(on_gpu, gpu="A100", steps=2)
         except stowage.Unsupported as refused:
             said = str(refused)
             if name not in REFUSED or REFUSED[name] not in said or ".py:" not in said or "stowage run --record" not in said:
