@@ -1,5 +1,6 @@
 """Run by gpu_load_bench.sh: a model file to the card with stowage.load and with safetensors.torch.load_file, in turn in one process,
-because starting CUDA is slow. Every byte is read on the card: its sum counts. The median of each counts."""
+because starting CUDA is slow. Every byte is read on the card: its sum counts. The median of each counts. Stops after $STOWAGE_BENCH_SECONDS:
+comparisons that have not begun by then are named and left out."""
 
 import os
 import sys
@@ -14,8 +15,9 @@ from weights_file import make  # noqa: E402
 import stowage  # noqa: E402
 import torch  # noqa: E402
 
-MEGABYTES = int(os.environ.get("STOWAGE_BENCH_MB", "8192"))
-TIMES = int(os.environ.get("STOWAGE_BENCH_TIMES", "5"))
+MEGABYTES = int(os.environ.get("STOWAGE_BENCH_MB", "4096"))
+TIMES = int(os.environ.get("STOWAGE_BENCH_TIMES", "3"))
+UNTIL = time.monotonic() + float(os.environ.get("STOWAGE_BENCH_SECONDS", "40"))
 
 
 def timed(load):
@@ -55,42 +57,57 @@ def peak_host():
         return next(int(text.split()[1]) << 10 for text in file if text.startswith("VmHWM"))
 
 
+def mapped(name, device):
+    """Does by hand what load_file does: maps the file, and copies each tensor to the GPU."""
+    import json
+
+    import numpy
+
+    with open(name, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    whole = torch.from_numpy(numpy.memmap(name, dtype=numpy.uint8, mode="c"))
+    made = {}
+    for key, facts in header.items():
+        first, end = (n + 8 + length for n in facts["data_offsets"])
+        made[key] = whole[first:end].view(torch.float32).reshape(facts["shape"]).to(device)
+    return made
+
+
+def forget(path):
+    """Drops the file from the page cache, so that the next read comes from the disk."""
+    with open(path, "rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def compare(name, ours, peer, theirs, times=TIMES, same_sum=False):
+    if time.monotonic() > UNTIL:
+        print(f"case={name} peer={peer}:not-run (out of time: raise STOWAGE_BENCH_SECONDS)", flush=True)
+        return
+    mine, other = in_turns([ours, theirs], times)
+    assert not same_sum or mine[0][1] == other[0][1], "the sums differ"
+    rate = lambda runs: size / 1e9 / middle([t for t, _ in runs])
+    line(name, rate(mine), peer, rate(other), "GB/s")
+
+
+try:
+    from safetensors.torch import load_file
+
+    peer = "safetensors"
+except ImportError:
+    load_file, peer = mapped, "mapping"
+
 with tempfile.TemporaryDirectory(dir=os.environ.get("STOWAGE_BENCH_FOLDER")) as folder:
     path = os.path.join(folder, "in.safetensors")
     size = make(path, MEGABYTES)
+    os.sync()  # only written pages can be dropped from the page cache
     timed(lambda: stowage.load(path, device="cuda", staging="128M"))  # starts CUDA, pins the buffers, fills the page cache
-    print(f"peak_host_mb={peak_host() >> 20} of a file of {size >> 20} MB")
+    print(f"peak_host_mb={peak_host() >> 20} of a file of {size >> 20} MB", flush=True)
     ours = lambda: timed(lambda: stowage.load(path, device="cuda"))
-    (mine, cache) = in_turns([ours, lambda: page_cache(path)], TIMES)
-    rate = lambda runs: size / 1e9 / middle([t for t, _ in runs])
-    line("load_to_card_beside_page_cache", rate(mine), "page_cache", rate(cache), "GB/s")
-    try:
-        from safetensors.torch import load_file
-    except ImportError:
-        # The same steps written by hand: map the file, and copy each tensor to the GPU.
-        import json
-
-        import numpy
-
-        def load_file(name, device):
-            with open(name, "rb") as file:
-                length = int.from_bytes(file.read(8), "little")
-                header = json.loads(file.read(length))
-            whole = torch.from_numpy(numpy.memmap(name, dtype=numpy.uint8, mode="c"))
-            made = {}
-            for key, facts in header.items():
-                first, end = (n + 8 + length for n in facts["data_offsets"])
-                made[key] = whole[first:end].view(torch.float32).reshape(facts["shape"]).to(device)
-            return made
-
-        peer = "mapping"
-    else:
-        peer = "safetensors"
     theirs = lambda: timed(lambda: load_file(path, device="cuda"))
-    mine, other = in_turns([ours, theirs], TIMES)
-    assert mine[0][1] == other[0][1], "the sums differ"
-    line("load_to_card", rate(mine), peer, rate(other), "GB/s")
+    compare("load_to_card", ours, peer, theirs, same_sum=True)
+    compare("load_to_card_beside_page_cache", ours, "page_cache", lambda: page_cache(path))
     as_halves = lambda: timed(lambda: stowage.load(path, device="cuda", dtype="bf16"))
     their_halves = lambda: timed(lambda: {k: v.to(torch.bfloat16) for k, v in load_file(path, device="cuda").items()})
-    mine, other = in_turns([as_halves, their_halves], TIMES)
-    line("load_to_card_as_bf16", rate(mine), peer, rate(other), "GB/s")
+    compare("load_to_card_as_bf16", as_halves, peer, their_halves)
+    compare("load_to_card_beside_disk", lambda: (forget(path), ours())[1], "disk", lambda: (forget(path), page_cache(path))[1], times=1)

@@ -20,9 +20,13 @@ for one; do
   STOWAGE_SHIM_LOG=$out/$name.$limit.log timeout 90 "$build/stowage" run --vram-limit "$limit" --spill "${spill:-auto}" -- \
     "$python" "$here/gpu_spill.py" "$name" "$steps" > "$folder/$name.spill" 2> "$out/$name.$limit.err"
   code=$?
-  "$python" - "$folder/$name.bare" "$folder/$name.spill" "$name" "$limit" "$crossings" "$code" <<'P'
+  # Some programs differ from themselves in the last digits.
+  if [ ! -s "$folder/$name.again" ] && ! cmp -s <(grep -o '"digest": "[0-9a-f]*"' "$folder/$name.bare") <(grep -o '"digest": "[0-9a-f]*"' "$folder/$name.spill"); then
+    timeout 60 "$python" "$here/gpu_spill.py" "$name" "$steps" 2> /dev/null | grep '^{' > "$folder/$name.again"
+  fi
+  "$python" - "$folder/$name.bare" "$folder/$name.spill" "$name" "$limit" "$crossings" "$code" "$folder/$name.again" <<'P'
 import json, statistics, sys
-bare, spill, name, limit, crossings, code = sys.argv[1:]
+bare, spill, name, limit, crossings, code, again = sys.argv[1:]
 bare = json.loads(open(bare).read())
 lines = [line for line in open(spill) if line.startswith("{")]
 if not lines:
@@ -33,9 +37,17 @@ def steady(times):
     return statistics.median(times[len(times) // 2:])
 excess = max(0.0, bare["peak_gib"] + 0.5 - float(limit[:-1]))
 floor = steady(bare["ms"]) + int(crossings) * excess * 2**30 / 55e9 * 1000
+def apart(a, b):
+    return max((abs(x - y) / max(abs(y), 1e-9) for x, y in zip(a["values"], b["values"])), default=0)
 same = ours["values"][:len(bare["values"])] == bare["values"][:len(ours["values"])]
-worst = max((abs(a - b) / max(abs(b), 1e-9) for a, b in zip(ours["values"], bare["values"])), default=0)
+worst = apart(ours, bare)
+try:
+    itself = f"{apart(json.loads(open(again).read()), bare):.1e}"
+except (OSError, ValueError):
+    itself = "equal" if same else "?"
 print(f"case=spill_{name}_{limit} ours={steady(ours['ms']):.0f} peer=floor:{floor:.0f} ratio={floor / steady(ours['ms']):.2f} unit=ms "
-      f"bare={steady(bare['ms']):.0f} peak={bare['peak_gib']} equal={same} worst={worst:.1e} steps={ours['ms']}")
+      f"bare={steady(bare['ms']):.0f} peak={bare['peak_gib']} equal={same} worst={worst:.1e} bare_again={itself} steps={ours['ms']}")
+if worst > 1e-3:
+    print(f"  values {ours['values'][:6]} bare {bare['values'][:6]}")
 P
 done

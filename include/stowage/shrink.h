@@ -41,6 +41,9 @@ typedef struct stow_shrink stow_shrink;
 #define STOW_SHRINK_ALLOW_NAN   UINT32_C(64)  /* write NaN and infinities too */
 #define STOW_SHRINK_JOIN        UINT32_C(128) /* write one file instead of shards */
 #define STOW_SHRINK_PRUNE_MODEL UINT32_C(256) /* prune with one threshold for the whole model */
+/* Store the layers of a model without their zeros, in the layouts of compressed-tensors. Arrays
+ * ignore it: they become sparse where that is smaller. */
+#define STOW_SHRINK_SPARSE UINT32_C(512)
 
 typedef struct stow_shrink_options {
   uint32_t struct_bytes; /* sizeof(stow_shrink_options) */

@@ -21,7 +21,7 @@ from ._tables import format_of, inspect_table, shrink_tables
 _REFUSED = (
     "dtype shape vram header min-rate quantize prune prune-by include exclude shard from-dtype"
 ).split()
-_REFUSED_FLAGS = "diff join verify allow-nan resume".split()
+_REFUSED_FLAGS = "diff join verify allow-nan sparse resume".split()
 
 
 def _parse(arguments: "List[str]") -> Any:

@@ -53,6 +53,12 @@ def _shim_loaded() -> "Optional[str]":
     return next((path for path in _mapped() if os.path.basename(path) == _SHIM), None)
 
 
+def shim_functions() -> "Optional[ctypes.CDLL]":
+    """Returns the shim if it is loaded in this process."""
+    path = _shim_loaded()
+    return ctypes.CDLL(path) if path is not None else None
+
+
 def _driver_loaded() -> "Optional[str]":
     """Returns the path of the real driver if it is loaded."""
     for path in _mapped():

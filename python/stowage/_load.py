@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
+from . import _host_copies
 from ._array import type_name
 from ._library import Invalid, Unsupported, format_size, need, parse_size, shown
 from ._model import PIECE_BYTES, Facts, Frame, Model, Run, in_threads, select, thread_count, torch_is_there, type_of
@@ -197,6 +198,8 @@ class LazyModel(Mapping[str, Any]):
                 elif device.type != "meta":
                     _read_device(self._model, self._frame, there, self._threads, self._staging, device)
         self._model.check()
+        if self._frame.name == "torch":
+            _mark(jobs)
 
 
 def _open_again(given: Any, named: Any) -> LazyModel:
@@ -346,6 +349,13 @@ def _read_device(model: Model, frame: Frame, jobs: "List[_Job]", threads: int, s
     finally:
         if cuda:
             stream.synchronize()
+
+
+def _mark(jobs: "List[_Job]") -> None:
+    """Tells the shim, if it is loaded, that these tensors equal bytes of their files."""
+    equal = [j for j in jobs if j.to.device.type == "cuda" and j.convert is None and j.runs == [Run(0, j.facts.values)]]
+    if equal:
+        _host_copies.mark((j.to.data_ptr(), j.facts.bytes, j.facts.path, j.facts.offset) for j in equal)
 
 
 # ---- filling a module ----

@@ -43,6 +43,7 @@ class ModelTensor(Growing):
         ("convertible", c_uint32),
         ("file", c_uint32),
         ("offset", c_uint64),
+        ("path", c_char_p),
     ]
 
 
@@ -90,6 +91,8 @@ class Facts(NamedTuple):
     block_values: int
     block_bytes: int
     convertible: bool
+    path: str  #: of its file
+    offset: int  #: in that file
 
 
 class Model:
@@ -123,6 +126,8 @@ class Model:
                 int(one.block_values),
                 int(one.block_bytes),
                 bool(one.convertible),
+                os.fsdecode(one.path),
+                int(one.offset),
             )
 
     def close(self) -> None:

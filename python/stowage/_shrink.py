@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from . import _arrow, _show, _tables
 from ._array import several
-from ._files import ALLOW_NAN, VERIFY, Model, Table, Text, read_purpose, read_text, shrink_file
+from ._files import ALLOW_NAN, SPARSE, VERIFY, Model, Table, Text, read_purpose, read_text, shrink_file
 from ._library import Growing, Invalid, Missing, Unsupported, call, declare
 from ._library import format_size as size
 from ._memory import loaded
@@ -394,7 +394,7 @@ def shrink(
     A model file or folder (safetensors, GGUF, .pt, .bin) is written in `dtype` "f16", "bf16" or "f32". `quantize` stores the large
     layers as "q8_0", "q6_k", "q4_k" or "q4_0" (GGUF), "int8" or "fp8" (safetensors); `prune` is "50%" or "2:4". `include` and
     `exclude` are patterns of tensor names, `shard` is the size of a file ("2G"), `verify` reads the output back, and `allow_nan`
-    accepts NaN and infinity.
+    accepts NaN and infinity. With `sparse` the layers are stored without their zeros, in the layouts of compressed-tensors.
 
     >>> import numpy
     >>> small = shrink(numpy.arange(1000))
@@ -414,7 +414,7 @@ def shrink(
     changes: "List[_Change]" = []
     if is_file:
         given = [tuple([each] if isinstance(each, str) else each or ()) for each in (columns, drop, include, exclude)]
-        model = Model(quantize, prune, given[2], given[3], shard, (VERIFY if verify else 0) | (ALLOW_NAN if allow_nan else 0))
+        model = Model(quantize, prune, given[2], given[3], shard, (VERIFY if verify else 0) | (ALLOW_NAN if allow_nan else 0) | (SPARSE if sparse else 0))
         return _shrink_file(thing if listed else os.fspath(thing), output, options, quiet, Table(names, given[0], given[1], force, said), model, memory)
     if quantize is not None or prune is not None or include is not None or exclude is not None or shard is not None:
         raise TypeError("shrink: quantize=, prune=, include=, exclude= and shard= are for model files")

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import stowage
-from support import needs, python
+from support import BUILD, needs, python
 
 try:
     import numpy
@@ -371,6 +371,33 @@ class Tensors(Case):
         jobs = [_load._Job(lazy._facts(name), to[name], None, [_load.Run(0, to[name].numel())]) for name in made]
         _load._read_device(lazy._model, lazy._frame, jobs, 3, 24 << 10, torch.device("xpu"))
         self.assertTrue(all(torch.equal(to[name], made[name]) for name in made))
+
+
+@unittest.skipUnless((BUILD / "libstowage-shim.so").exists(), "the shim is not built")
+class HostCopies(Case):
+    """In a process of its own: the shim is loaded into it."""
+
+    def test_the_shim_reads_marked_memory_from_the_file(self):
+        path = self.file({"a": ("F32", (4,), struct.pack("<4f", 1, 2, 3, 4)), "b": ("F32", (2,), struct.pack("<2f", 5, 6))})
+        done = python(
+            f"""
+            import ctypes, types
+            from stowage import _host_copies, _load, _model
+            facts = _model.Model({path!r}).tensors
+            job = lambda name, address, kind="cuda", convert=None: _load._Job(facts[name], types.SimpleNamespace(
+                device=types.SimpleNamespace(type=kind), data_ptr=lambda: address), convert, [_model.Run(0, facts[name].values)])
+            _load._mark([job("a", 0x10000)])  # without the shim nothing happens
+            shim = ctypes.CDLL({str(BUILD / "libstowage-shim.so")!r})
+            count = shim.stow_shim_host_valid_bytes
+            count.argtypes, count.restype = [ctypes.c_uint64, ctypes.c_uint64], ctypes.c_uint64
+            print(count(0x10000, 4096))
+            _load._mark([job("a", 0x10000), job("b", 0x20000, convert=b"float16"), job("b", 0x30000, kind="cpu")])
+            print(count(0x10000, 4096), count(0x20000, 4096), count(0x30000, 4096))
+            print(_host_copies.mark([(0x40000, 8, {path!r}, facts["b"].offset), (0x50000, 8, "/no/such/file", 0)]))
+            print(len(_host_copies._mapped))
+            """
+        )
+        self.assertEqual(done[1].split(), ["0", "16", "0", "0", "8", "1"])
 
 
 if __name__ == "__main__":

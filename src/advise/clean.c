@@ -106,6 +106,15 @@ static const char *compose(scan_text t) {
   return at + 2;
 }
 
+/* Skips "stderr F " of a container's log file: the stream, and whether the line is full (F) or a
+ * part (P). Comes after a timestamp. */
+static const char *container(scan_text t) {
+  static const char *const heads[] = {"stderr F ", "stdout F ", "stderr P ", "stdout P "};
+  for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+    if (scan_starts(t, heads[i])) return t.at + strlen(heads[i]);
+  return NULL;
+}
+
 /* Skips "Apr 19 22:43:30 box ollama[641298]: " of the system's journal, and "kernel: ". */
 static const char *journal(scan_text t) {
   static const char *const months = "JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -133,8 +142,8 @@ static const char *source_line(scan_text t) {
 }
 
 static scan_text without_prefixes(scan_text line) {
-  static const char *(*const grammars[])(scan_text) = {quote,   stamp,   dashes,     rank,
-                                                       compose, journal, source_line};
+  static const char *(*const grammars[])(scan_text) = {quote,     stamp,   dashes,  rank,
+                                                       container, compose, journal, source_line};
   for (int i = 0; i < PREFIXES_MAX; i++) {
     const char *after = NULL;
     line.at = past_spaces(line, line.at);
@@ -302,17 +311,21 @@ typedef struct cleaner {
 static void clean_lines(buffer *out, cleaner *c, scan_text rest) {
   size_t width = wrap_width(rest);
   scan_text line;
+  bool after_wrap = false;
   while (scan_next_line(&rest, &line)) {
     bool wrapped = width > 0 && (size_t)(line.end - line.at) == width && continues(line, rest);
     bool early = rest.end - line.at > LONG_BYTES;
     if (early && width == 0 && (!finder_has(&c->failure, line) || comes_too_often(&c->early, line)))
       continue;
     if (is_dump(&c->dump, line)) continue;
+    /* Spaces at the margin are part of the text: "…memory, this" + " process has". */
+    if (after_wrap && line.at < line.end && *line.at == ' ') buffer_char(out, ' ');
     append_line(out, without_prefixes(line));
     if (!wrapped)
       buffer_char(out, '\n');
     else if (line.end[-1] == ' ')
       buffer_char(out, ' ');
+    after_wrap = wrapped;
   }
   if (out->length > 0 && out->data[out->length - 1] != '\n') buffer_char(out, '\n');
 }

@@ -50,12 +50,19 @@ static uint32_t derive(const explanation *x) {
   return set;
 }
 
+/* Returns whether a change names a tool that the device in the text does not have. */
+static bool wrong_tool(const recipe *r, const context *c) {
+  uint64_t others = CONTEXT_BIT(APPLE) | CONTEXT_BIT(AMD) | CONTEXT_BIT(INTEL) | CONTEXT_BIT(TPU);
+  if (!context_any(c, others) || strstr(r->change, "nvidia-smi") == NULL) return false;
+  return !context_any(c, CONTEXT_BIT(AMD)) || strstr(r->change, "rocm-smi") == NULL;
+}
+
 static bool applies(const recipe *r, const message *m, cause_id id, uint32_t derived) {
   const context *c = &m->context;
   if (r->causes != 0 && (r->causes & (UINT32_C(1) << id)) == 0) return false;
   if (r->kinds != 0 && (r->kinds & (UINT32_C(1) << m->kind)) == 0) return false;
   if (r->hosts != 0 && (r->hosts & (UINT32_C(1) << m->host)) == 0) return false;
-  if (!context_has(c, r->need) || context_any(c, r->never)) return false;
+  if (!context_has(c, r->need) || context_any(c, r->never) || wrong_tool(r, c)) return false;
   if ((derived & r->must) != r->must || (derived & r->mustnot) != 0) return false;
   /* `from`: the version is not known to be older. `to`: it is known to be no newer. */
   return (r->from == 0 || c->torch_to >= r->from) && (r->to == 0 || c->torch_to <= r->to);
@@ -72,7 +79,8 @@ static void add(explanation *x, const recipe *r, uint64_t bytes) {
  * are unknown. */
 static uint64_t saving(const explanation *x, cause_id id) {
   const numbers *n = &x->evidence.n;
-  if (id == CAUSE_OTHER_PROCESS && diagnosis_known(n->other_process_bytes))
+  if (id == CAUSE_OTHER_PROCESS && diagnosis_known(n->other_process_bytes) &&
+      n->other_process_bytes > 0)
     return n->other_process_bytes;
   bool apple = context_any(&x->evidence.message.context, CONTEXT_BIT(APPLE));
   if (id == CAUSE_OUTSIDE_FRAMEWORK && !apple) return n->outside_framework_bytes;

@@ -12,6 +12,9 @@
 #include "advise/host_case.h"
 #include "advise/host_line.h"
 
+/* The confidence of a cause from a report that is out of date, at most. */
+#define OLD_MOST 0.6
+
 /* ---- nothing but a limit ---- */
 
 /* A Python process cannot answer while one call of C code runs: list(…), sorted, split, findall. */
@@ -156,6 +159,23 @@ static void memory_rows(const host_case *c) {
                                              : "the machine's memory");
 }
 
+/* Returns whether a container that a line keeps filling was most of what was held when it was
+ * reported. Then it is probably most of what came after, too. */
+static bool grew_on(const host_record *r) {
+  const host_object *o = &r->objects[0];
+  return r->object_count > 0 && o->grows && evidence_share(o->bytes, r->inside_bytes) >= MOST;
+}
+
+/* Lowers the confidence of causes found in a report that is out of date, and says so. */
+static void say_old(const host_case *c) {
+  findings *f = &c->x->findings;
+  for (uint32_t i = 0; i < f->count; i++)
+    if (f->list[i].confidence > OLD_MOST) f->list[i].confidence = OLD_MOST;
+  if (f->count > 0)
+    cause_say(&f->list[0], "reported when the process held %s; it holds %s now",
+              cause_size(c->r->inside_bytes), cause_size(c->main_bytes));
+}
+
 stow_status explain_host(explanation *x, const host_record *r) {
   static const tree_process nobody = {.name = "?"};
   explanation_blank(x);
@@ -163,8 +183,12 @@ stow_status explain_host(explanation *x, const host_record *r) {
   c.main_bytes = c.main->held_bytes > 0 ? c.main->held_bytes : r->held_bytes;
   /* If memory more than doubled after the report, most of it is missing from the report. */
   bool recent = r->from_inside && r->inside_bytes >= c.main_bytes / 2 && r->inside_bytes > 0;
+  /* Newer frames name the line that made what is missing from the report. */
+  if (r->late) recent = false;
   c.reported_bytes = recent ? r->inside_bytes : c.main_bytes;
-  c.stale = !recent && r->from_inside && r->inside_bytes > 0;
+  c.stale = !recent && !r->late && r->from_inside && r->inside_bytes > 0;
+  bool old = c.stale && grew_on(r);
+  if (old) c.reported_bytes = r->inside_bytes;
   x->evidence.n.live_bytes = r->held_bytes;
   x->evidence.n.limit_bytes = r->limit_bytes;
   x->evidence.n.free_bytes = r->usable_bytes;
@@ -181,6 +205,7 @@ stow_status explain_host(explanation *x, const host_record *r) {
   host_find_text(&c);
   host_find_dataset(&c);
   host_find_native(&c);
+  if (old) say_old(&c);
   find_limit(&c);
   findings_rank(&x->findings);
   drop_repeated(&x->findings);

@@ -27,11 +27,35 @@ static bool has_any(scan_text t, const char *const *words, size_t count) {
   has_any(t, (const char *const[]){__VA_ARGS__},                                                   \
           sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 
+/* Returns whether a sentence only warns of a shortage: "to avoid out of memory errors, …". The
+ * warning comes before the shortage; advice after it ("out of memory: to avoid this, …") is not
+ * one. */
+static bool only_warns(scan_text line, const char *shortage) {
+  scan_text before = {line.at, shortage};
+  for (const char *at = shortage; at > line.at; at--)
+    if (at[-1] == '.' || at[-1] == ':' || at[-1] == ';') {
+      before.at = at;
+      break;
+    }
+  return HAS_ANY(before, "avoid", "prevent", "if you ", "if it ", "in case ", "may ", "might ",
+                 "could ", "can run", "can cause", "can lead", "without ", "reduce the risk");
+}
+
+/* Returns the place of "memory" or "vram" in a line, or NULL. */
+static const char *memory_at(scan_text line) {
+  for (const char *at = line.at; line.end - at >= 4; at++)
+    if (strncasecmp(at, "vram", 4) == 0 ||
+        (line.end - at >= 6 && strncasecmp(at, "memory", 6) == 0))
+      return at;
+  return NULL;
+}
+
 /* Returns whether a line has "memory" and a word for failure, or the letters OOM. */
 static bool is_shortage(scan_text line) {
   const char *start = NULL;
-  if (scan_find_word(line, "OOM", &start) != NULL) return true;
-  if (!HAS_ANY(line, "memory", "vram")) return false;
+  if (scan_find_word(line, "OOM", &start) != NULL) return !only_warns(line, start);
+  const char *memory = memory_at(line);
+  if (memory == NULL || only_warns(line, memory)) return false;
   bool asked = HAS_ANY(line, "alloc", "reserve", "mmap", "require", "need");
   bool refused = HAS_ANY(line, "fail", "unable", "cannot", "can't", "could not", "couldn't",
                          "not enough", "insufficient", "exceed", "exhaust", "ran out");

@@ -50,8 +50,8 @@ static bool read_vllm(message *m, scan_text t) {
   if (scan_has(t, "KV cache is needed")) {
     m->asked_bytes = scan_size_before(t, " KV cache is needed");
     m->free_bytes = scan_size_after(t, "available KV cache memory (");
-    m->cache_tokens = scan_number_after(t, "estimated maximum model length is ");
   }
+  if (!known(m->cache_tokens)) m->cache_tokens = scan_number_after(t, "maximum model length is ");
   return true;
 }
 
@@ -73,6 +73,9 @@ static bool read_llama(message *m, scan_text t) {
     m->free_bytes = scan_size_after(scan_from(t, system), "available (");
     return true;
   }
+  if (scan_has(t, "kIOGPUCommandBuffer") || scan_has(t, "ggml_metal") ||
+      scan_has(t, "allocate Metal"))
+    m->context.seen |= CONTEXT_BIT(APPLE) | CONTEXT_BIT(MAC);
   m->asked_bytes =
       FIRST_SIZE(t, "buffer of size ", "alloc_buffer: allocating ",
                  "Device memory allocation of size ", "failed to allocate buffer, size = ");

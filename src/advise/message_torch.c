@@ -16,6 +16,8 @@
 #include "advise/message_parts.h"
 
 #define STATEMENT_LEAD 400 /* the words "out of memory" are at most this far before */
+#define DEVICE_WITHIN  60  /* characters after the size in which the device is named */
+#define FAILURES_SEEN  64  /* failures that are compared */
 
 static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
@@ -136,10 +138,32 @@ static bool is_statement(scan_text t, const char *tried) {
   return begin != tried || scan_has(tail, "total capac") || scan_has(t, "OutOfMemory");
 }
 
+/* Failures in one text. The same size on the same device is the same failure, because reports
+ * repeat it; the same size on another device is another rank's. */
+typedef struct seen_failures {
+  uint64_t bytes[FAILURES_SEEN], device[FAILURES_SEEN];
+  uint32_t count;
+} seen_failures;
+
+static void count_failure(seen_failures *seen, scan_text t, const char *tried) {
+  scan_text tail = {tried, tried + DEVICE_WITHIN < t.end ? tried + DEVICE_WITHIN : t.end};
+  uint64_t bytes = scan_size(t, tried);
+  const char *named = scan_find(tail, ". GPU ");
+  if (named == NULL) named = scan_find(tail, "(GPU ");
+  uint64_t device = named != NULL ? scan_number(tail, named) : SCAN_UNKNOWN;
+  uint32_t known_count = seen->count < FAILURES_SEEN ? seen->count : FAILURES_SEEN;
+  for (uint32_t i = 0; i < known_count; i++)
+    if (seen->bytes[i] == bytes && (device == SCAN_UNKNOWN || seen->device[i] == device)) return;
+  if (seen->count < FAILURES_SEEN) {
+    seen->bytes[seen->count] = bytes;
+    seen->device[seen->count] = device;
+  }
+  seen->count++;
+}
+
 bool message_torch(message *m, scan_text t, const char **where) {
   const char *tried = t.at, *first = NULL, *next = NULL, *found = NULL;
-  uint64_t asked = 0;
-  m->failures = 0;
+  seen_failures seen = {.count = 0};
   for (scan_text rest = t; (tried = scan_find_at(rest, "Tried to allocate ", &found)) != NULL;
        rest.at = tried) {
     if (!is_statement(t, tried)) continue;
@@ -147,11 +171,9 @@ bool message_torch(message *m, scan_text t, const char **where) {
       first = tried;
     else if (next == NULL)
       next = found;
-    /* The same sentence again is the same failure, because reports repeat it. */
-    uint64_t size = scan_size(t, tried);
-    if (m->failures == 0 || size != asked) m->failures++;
-    asked = size;
+    count_failure(&seen, t, tried);
   }
+  m->failures = seen.count;
   if (first == NULL) return false;
   const char *begin = statement_start(t, first);
   scan_text s = {begin, next != NULL ? next : t.end};

@@ -133,10 +133,18 @@ static const recipe rows[] = {
      .need = M(TORCH),
      .mustnot = NOT_ROOM | D(INFERS),
      .from = 110,
-     .never = M(TRAINER) | M(LIGHTNING) | M(APPLE) | M(COMFY) | M(WEBUI),
+     .never = M(TRAINER) | M(LIGHTNING) | M(APPLE) | M(INTEL) | M(COMFY) | M(WEBUI),
      .change = "16-bit arithmetic (PyTorch 1.10+): with torch.autocast(\"cuda\", "
                "dtype=torch.bfloat16): around forward "
                "(float16 with a GradScaler on T4, V100 and older)",
+     .cost = "slightly less precise numbers"},
+    {.causes = FULL,
+     .kinds = TORCHY,
+     .need = M(TORCH) | M(INTEL),
+     .mustnot = NOT_ROOM | D(INFERS),
+     .never = M(TRAINER) | M(LIGHTNING) | M(COMFY) | M(WEBUI),
+     .change = "16-bit arithmetic: with torch.autocast(\"xpu\", dtype=torch.bfloat16): around "
+               "forward",
      .cost = "slightly less precise numbers"},
     {.causes = FULL,
      .kinds = TORCHY,

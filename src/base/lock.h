@@ -20,6 +20,7 @@ typedef enum lock_rank {
   LOCK_CELLS = 36,    /* spare cells of latches */
   LOCK_POOL = 40,     /* pages by tier */
   LOCK_PAGES = 45,    /* the shim's pages, held across the driver's page calls */
+  LOCK_MARKS = 48,    /* the shim's marks of host copies */
   LOCK_TRACE = 50,    /* a recording being written */
   LOCK_DEVICE = 60,   /* inside a backend */
   LOCK_LOG = 70,      /* last: anything may log */

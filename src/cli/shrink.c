@@ -126,6 +126,7 @@ static stow_status read_weights_options(const verb_call *call, weights_options *
   o->verify = verb_flag(call, "verify");
   o->allow_nan = verb_flag(call, "allow-nan");
   o->join = verb_flag(call, "join");
+  o->sparse = verb_flag(call, "sparse");
   o->prune_model = by != NULL && strcmp(by, "model") == 0;
   STOW_TRY(read_lists(call, "include", &o->include, &o->include_count));
   STOW_TRY(read_lists(call, "exclude", &o->exclude, &o->exclude_count));
@@ -182,8 +183,8 @@ static int run_weights(verb_call *call) {
 
 /* Rejects options for models, which do not apply to other files. */
 static int refuse_model_options(const verb_call *call) {
-  static const char *const names[] = {"quantize", "prune", "prune-by", "include",  "exclude",
-                                      "shard",    "join",  "verify",   "allow-nan"};
+  static const char *const names[] = {"quantize", "prune", "prune-by", "sparse", "include",
+                                      "exclude",  "shard", "join",     "verify", "allow-nan"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (verb_flag(call, names[i]))
       return verb_usage(call,
@@ -238,6 +239,7 @@ static const verb_option options[] = {
     {"quantize", "TYPE", "model: write large layers as q8_0, q6_k, q4_k, q4_0, int8 or fp8"},
     {"prune", "P", "model: set the smallest values to 0: 50% or 2:4"},
     {"prune-by", "tensor|model", "one threshold per tensor (default) or for the whole model"},
+    {"sparse", NULL, "model: store layers without their zeros (compressed-tensors bitmask or 2:4)"},
     {"include", "PATTERN", "model: change only tensors with these names; repeatable"},
     {"exclude", "PATTERN", "model: leave tensors with these names unchanged; repeatable"},
     {"shard", "SIZE",

@@ -91,6 +91,7 @@ stow_status stow_model_get_tensor(const stow_model *m, uint64_t index, stow_mode
   full.convertible = can_convert(t->stored);
   full.file = found->file;
   full.offset = t->offset;
+  full.path = m->in.files[found->file].path;
   return growing_write(to, &full, sizeof full, "stow_model_tensor");
 }
 

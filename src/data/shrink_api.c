@@ -14,7 +14,7 @@
 #define FLAGS_KNOWN                                                                                \
   (STOW_SHRINK_ABSOLUTE | STOW_SHRINK_DRY_RUN | STOW_SHRINK_RESUME | STOW_SHRINK_NO_SYNC |         \
    STOW_SHRINK_FORCE | STOW_SHRINK_VERIFY | STOW_SHRINK_ALLOW_NAN | STOW_SHRINK_JOIN |             \
-   STOW_SHRINK_PRUNE_MODEL)
+   STOW_SHRINK_PRUNE_MODEL | STOW_SHRINK_SPARSE)
 #define FLAGS_OF_MODELS                                                                            \
   (STOW_SHRINK_VERIFY | STOW_SHRINK_ALLOW_NAN | STOW_SHRINK_JOIN | STOW_SHRINK_PRUNE_MODEL)
 
@@ -75,6 +75,7 @@ static stow_status read_weights_options(weights_options *to, const stow_shrink_o
                           .shard_bytes = o->shard_bytes,
                           .join = (o->flags & STOW_SHRINK_JOIN) != 0,
                           .prune_model = (o->flags & STOW_SHRINK_PRUNE_MODEL) != 0,
+                          .sparse = (o->flags & STOW_SHRINK_SPARSE) != 0,
                           .dry_run = (o->flags & STOW_SHRINK_DRY_RUN) != 0,
                           .resume = (o->flags & STOW_SHRINK_RESUME) != 0,
                           .no_sync = (o->flags & STOW_SHRINK_NO_SYNC) != 0,

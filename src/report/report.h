@@ -57,7 +57,8 @@ typedef struct report {
   const policy_ops *policy_missing;
   uint32_t policy_count;
   /* Set by report_set.h and owned by it; NULL if there is none. */
-  const buffer *why; /* the explanation, as explanation_json writes it */
+  const buffer *why;      /* the explanation, as explanation_json writes it */
+  const buffer *headline; /* its first sentence */
   const host_curve *host;
   const buffer *profile; /* memory by line, as line_profile_page writes it */
 } report;

@@ -67,9 +67,12 @@ static bool has_allocation(const recording *r) {
 
 static stow_status read_host(host_curve *out, const host_record *h) {
   *out = (host_curve){.limit_bytes = h->limit_bytes, .peak_bytes = h->peak_bytes};
-  if (h->sample_count == 0 || h->started_wall_ns == 0) return STOW_OK;
-  out->points = malloc(h->sample_count * sizeof *out->points);
+  if (h->started_wall_ns == 0 || (h->sample_count == 0 && h->peak_bytes == 0)) return STOW_OK;
+  out->points = malloc((h->sample_count + 1) * sizeof *out->points);
   if (out->points == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "report: no host memory");
+  /* A run that ended before its first sample has only the kernel's figure for its peak. */
+  if (h->sample_count == 0)
+    out->points[out->count++] = (host_point){h->started_wall_ns, h->peak_bytes};
   for (size_t i = 0; i < h->sample_count; i++)
     out->points[out->count++] =
         (host_point){h->started_wall_ns + h->samples[i].time_ms * 1000000, h->samples[i].bytes};
@@ -87,7 +90,8 @@ static stow_status read_profile(buffer *out, const char *folder, const host_reco
 
 /* Fills the explanation, the host memory and the memory by line of the run. */
 static stow_status read_beside(report_source *more, const char *folder, const char *name) {
-  *more = (report_source){.name = strdup(name), .why = BUFFER_INIT, .profile = BUFFER_INIT};
+  *more = (report_source){
+      .name = strdup(name), .why = BUFFER_INIT, .headline = BUFFER_INIT, .profile = BUFFER_INIT};
   run_story *story = calloc(1, sizeof *story);
   if (more->name == NULL || story == NULL) {
     free(story);
@@ -95,6 +99,10 @@ static stow_status read_beside(report_source *more, const char *folder, const ch
   }
   stow_status status = run_story_read(story, folder);
   if (status == STOW_OK) status = explanation_json(&story->says, &more->why);
+  if (status == STOW_OK && story->says.headline.data != NULL) {
+    buffer_text(&more->headline, story->says.headline.data);
+    status = more->headline.status;
+  }
   if (status == STOW_OK) status = read_host(&more->host, &story->host);
   if (status == STOW_OK) status = read_profile(&more->profile, folder, &story->host);
   run_story_free(story);

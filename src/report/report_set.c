@@ -16,6 +16,7 @@ static const char *base_name(const char *path) {
 void report_source_free(report_source *more) {
   free(more->name);
   buffer_free(&more->why);
+  buffer_free(&more->headline);
   free(more->host.points);
   buffer_free(&more->profile);
   if (more->own != NULL) recording_free(more->own);
@@ -41,6 +42,7 @@ stow_status report_set_put(report_set *s, const recording *source, report_source
     report *next = &s->list[s->count++];
     STOW_TRY(report_build(next, source, kept->name, devices[i]));
     next->why = &kept->why;
+    next->headline = &kept->headline;
     next->host = &kept->host;
     next->profile = &kept->profile;
     STOW_TRY(report_replay(next));
@@ -62,6 +64,7 @@ static stow_status explain(buffer *why, const recording *source) {
 stow_status report_set_add(report_set *s, const recording *source, const char *path) {
   report_source more = {.name = strdup(strcmp(path, "-") == 0 ? "standard input" : base_name(path)),
                         .why = BUFFER_INIT,
+                        .headline = BUFFER_INIT,
                         .profile = BUFFER_INIT};
   if (more.name == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "report: no host memory");
   stow_status status = explain(&more.why, source);

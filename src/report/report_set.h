@@ -13,8 +13,9 @@
 
 /* One recording of the set, and what else is known about it. */
 typedef struct report_source {
-  char *name; /* for people: the file, or "rank 3" */
-  buffer why; /* the explanation as JSON; empty: none */
+  char *name;      /* for people: the file, or "rank 3" */
+  buffer why;      /* the explanation as JSON; empty: none */
+  buffer headline; /* its first sentence */
   host_curve host;
   buffer profile; /* memory by line as JSON; empty: none */
   recording *own; /* read by report_set_add_run; NULL: the recording belongs to the caller */

@@ -311,9 +311,41 @@ static void balance_lines(const report *all, size_t count, buffer *out, bool bol
   table_write(&t, out, 2, bold);
 }
 
+/* Returns whether the run has samples of host memory and no allocation on a device. */
+static bool host_only(const report *r) {
+  return r->host != NULL && r->host->count > 0 && r->alloc_count == 0 && r->failure_count == 0 &&
+         r->peak.live_bytes == 0 && !r->time.reserved_known;
+}
+
+/* Reports how the run ended, its host memory, and how to record more. */
+static void host_lines(const report *r, buffer *out, bool bold) {
+  const host_curve *h = r->host;
+  char file[512], span[32], number[32];
+  size_text peak, limit;
+  snprintf(file, sizeof file, "%s", r->file);
+  buffer_printf(out, "%s%s%s\n", bold ? "\033[1m" : "", printable(file), bold ? "\033[0m" : "");
+  if (r->headline != NULL && r->headline->length > 0) {
+    char *text = strdup(r->headline->data);
+    buffer_printf(out, "  %s.\n", text != NULL ? printable(text) : "");
+    free(text);
+  }
+  buffer_printf(out, "\n  host memory    %10s  at the peak", stow_size_format(peak, h->peak_bytes));
+  if (h->limit_bytes > 0) buffer_printf(out, ", of %s", stow_size_format(limit, h->limit_bytes));
+  if (h->count > 1)
+    buffer_printf(out, "; %s samples over %s", grouped(number, h->count),
+                  seconds(span, h->points[h->count - 1].wall_ns - h->points[0].wall_ns));
+  buffer_text(out, "\n  device memory        none  was allocated\n\n"
+                   "  For host memory by line: stowage run --profile -- COMMAND\n");
+}
+
 stow_status report_text(const report *all, size_t count, buffer *out, bool bold) {
   for (size_t i = 0; i < count; i++) {
     const report *r = &all[i];
+    if (host_only(r)) {
+      host_lines(r, out, bold);
+      if (i + 1 < count) buffer_char(out, '\n');
+      continue;
+    }
     title(r, out, bold);
     peak_lines(r, out);
     failure_lines(r, out);

@@ -22,6 +22,8 @@ typedef struct unit_state {
   uint64_t left;  /* number of launches before its copy out began */
   uint64_t stale; /* arriving or staged: the first launch that may have written to its host page */
   uint64_t touched; /* the last launch that named it, small touches included */
+  uint64_t used;    /* the last of them that is neither a copy nor a fill */
+  uint64_t written; /* the last launch that may have written to it */
   uint8_t place;    /* a unit_place */
   bool leaving;     /* in vram: its copy out is running */
   bool host_valid;  /* in vram: the host page has the same contents, as far as launches show */
@@ -44,6 +46,7 @@ enum { WANTED_MAX = 256, TIMES = 1 << 15, FUNCTIONS = 1024 };
 typedef struct launch_time {
   uint64_t id;
   uint32_t near_ns, far_ns;
+  uint64_t far_bytes; /* on the host when far_ns was measured */
 } launch_time;
 
 typedef struct function_time {
@@ -72,7 +75,9 @@ struct residency {
   uint32_t named_count;
   uint32_t parked_live; /* parked units that contain a live block */
   bool demand;          /* the last launch names a unit that is not in vram */
+  bool once;            /* it is a copy or fill */
   uint64_t jumps_seen;
+  uint64_t forgot_at; /* when words of arenas were last forgotten */
   /* The plan. */
   residency_move *out, *in;
   uint32_t out_count, in_count;
@@ -94,6 +99,7 @@ struct residency {
   double exchange_ns_per_byte; /* measured, both directions; 0: not measured yet */
   bool moving;
   uint64_t still_since;          /* since which launch nothing moves */
+  uint64_t chosen_at;            /* from which launch on to choose again what stays on the host */
   uint32_t spread_left;          /* exchanges that may still redistribute the units that stay on the
                                   * host */
   uint64_t function;             /* function of the last launch */

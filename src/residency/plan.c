@@ -105,8 +105,9 @@ static void find_victims(residency *r) {
     if (r->units[i].place != PLACE_VRAM || bytes_of(r, i) == 0) continue;
     if (r->units[i].touched == r->seq) continue; /* named by this launch */
     uint64_t next = r->units[i].in_place ? HISTORY_NEVER : history_next_use(&r->history, i);
-    /* Without a forecast, the least recently used unit leaves first. */
-    if (r->history.cursor == HISTORY_NEVER) next = HISTORY_NEVER - 1 - r->units[i].touched;
+    /* Without a forecast, the least recently used unit leaves first. What is only copied stays on
+     * the host. */
+    if (r->history.cursor == HISTORY_NEVER) next = HISTORY_NEVER - 1 - r->units[i].used;
     r->victims[r->victim_count++] = (victim){next, i};
   }
   qsort(r->victims, r->victim_count, sizeof *r->victims, farthest_first);
@@ -138,9 +139,11 @@ static void add_out(planner *p, uint32_t unit) {
   p->free += (int64_t)bytes_of(r, unit);
 }
 
-/* Returns whether an earlier launch may have written to the host page since the copy in began. */
-static bool is_stale(const residency *r, const unit_state *u) {
-  return u->stale != 0 && u->stale < r->seq;
+/* Returns whether an earlier launch may have written to the host page since the copy in began. In
+ * a block that became an arena meanwhile, any may have. */
+static bool is_stale(const residency *r, uint32_t unit) {
+  const unit_state *u = &r->units[unit];
+  return (u->stale != 0 && u->stale < r->seq) || space_in_arena(&r->space, unit);
 }
 
 static void add_in(planner *p, uint32_t unit) {
@@ -151,7 +154,7 @@ static void add_in(planner *p, uint32_t unit) {
       .unit = unit,
       .addr = r->space.units[unit].addr,
       .bytes = bytes_of(r, unit),
-      .copy = (u->place == PLACE_HOST || (staged && is_stale(r, u))) && !unit_is_empty(r, unit),
+      .copy = (u->place == PLACE_HOST || (staged && is_stale(r, unit))) && !unit_is_empty(r, unit),
       .park = u->place == PLACE_PARKED,
       .wait = u->place == PLACE_ARRIVING};
   if (!staged) p->free -= (int64_t)bytes_of(r, unit);
@@ -220,13 +223,15 @@ residency_plan_list residency_plan(residency *r) {
     uint32_t unit = r->named[i];
     const unit_state *u = &r->units[unit];
     if (u->place == PLACE_VRAM || (u->in_place && u->place == PLACE_HOST)) continue;
+    if (r->once && u->place == PLACE_HOST && !unit_is_empty(r, unit)) continue;
     if (u->place != PLACE_STAGED && u->place != PLACE_ARRIVING &&
         !make_free(&p, bytes_of(r, unit), 0, false))
       continue;
     add_in(&p, unit);
   }
   if (r->parked_live > 0) plan_parked(&p);
-  /* Units that are needed next and are staged or empty. */
+  /* Units that are needed next and are staged or empty, or that cannot be staged: those of arenas
+   * are copied now. */
   uint64_t batch = stage_of(r), taken = 0;
   for (uint32_t i = 0; i < r->wanted_count; i++) {
     uint32_t at = (r->wanted_first + i) % WANTED_MAX, unit = r->wanted[at].unit;
@@ -235,8 +240,9 @@ residency_plan_list residency_plan(residency *r) {
     if (u->place == PLACE_ARRIVING || (u->place == PLACE_PARKED && r->space.units[unit].live > 0))
       continue;
     if (u->place == PLACE_HOST || u->place == PLACE_PARKED) {
-      if (!unit_is_empty(r, unit) || taken >= batch) continue;
-      if (!make_free(&p, bytes_of(r, unit), r->wanted[at].position, true)) continue;
+      bool closed = u->place == PLACE_HOST && space_in_arena(&r->space, unit);
+      if ((!unit_is_empty(r, unit) && !closed) || taken >= batch) continue;
+      if (!make_free(&p, bytes_of(r, unit), r->wanted[at].position, !closed)) continue;
       taken += bytes_of(r, unit);
     }
     add_in(&p, unit);
@@ -313,6 +319,7 @@ static bool next_in(residency *r, residency_move *copy) {
     uint32_t unit = r->wanted[(r->wanted_first + i) % WANTED_MAX].unit;
     unit_state *u = &r->units[unit];
     if (u->place != PLACE_HOST || !u->seen || u->hidden || r->space.units[unit].live == 0) continue;
+    if (space_in_arena(&r->space, unit)) continue;
     if (u->touched == r->seq) continue; /* named by the launch that starts now */
     if (bytes_of(r, unit) > free) return false;
     u->place = PLACE_ARRIVING;

@@ -147,6 +147,19 @@ static uint64_t hash_words(const residency_launch_info *l) {
   return (a ^ b ^ b >> 31) | 1;
 }
 
+enum { WORDS_KEPT = 32768 }; /* launches: a loop inside a step looks like a round too */
+
+/* Forgets words of arenas from before the last two rounds: they belong to tensors that are gone. */
+static void forget_words(residency *r) {
+  const history *h = &r->history;
+  uint64_t round = h->cursor != HISTORY_NEVER ? h->end - h->cursor : 0;
+  uint64_t kept = 2 * round > WORDS_KEPT ? 2 * round : WORDS_KEPT;
+  if (round == 0 || h->matched < round || r->seq < r->forgot_at + kept) return;
+  r->forgot_at = r->seq;
+  /* The units of launches in the log are then no longer those that their words name. */
+  if (space_forget_words(&r->space, r->seq - kept)) r->units_changed = h->end;
+}
+
 /* Resolves the launch to its units and its key. A launch with the same words as the forecast one
  * names the same units; from time to time they are looked up anyway, in case blocks have changed.
  * While a unit is staged they are always looked up, because a launch that names it must be
@@ -161,6 +174,7 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
     if (expected->words == *words && expected->count <= r->unit_capacity) {
       r->named_count = expected->count;
       r->space.small_count = 0;
+      r->space.small_lost = false;
       for (uint32_t i = 0; i < expected->count; i++)
         r->named[i] = history_entry_at(h, expected->first + i)->unit;
       return expected->key;
@@ -168,7 +182,8 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
   }
   r->named_count =
       space_resolve(&r->space, l->words, l->word_count, r->seq, r->named, r->unit_capacity);
-  if (r->space.small_count > 0) *words = 0; /* the history does not contain small touches */
+  /* The history contains neither small touches nor those of copies. */
+  if (r->space.small_count > 0 || l->once) *words = 0;
   uint64_t key = l->function * UINT64_C(0x9e3779b97f4a7c15);
   for (uint32_t i = 0; i < r->named_count; i++) {
     key = (key ^ r->named[i]) * UINT64_C(0xff51afd7ed558ccd);
@@ -177,28 +192,60 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
   return key;
 }
 
+/* Notes what the launch may write to. The source of a copy is only read. */
+static void note_writes(residency *r, const residency_launch_info *l) {
+  if (l->once && l->to_bytes > 0) {
+    for (uint64_t at = l->to, end = l->to + l->to_bytes; at < end;) {
+      uint32_t unit = space_find(&r->space, at);
+      if (unit != SPACE_NO_UNIT) r->units[unit].written = r->seq;
+      at = unit != SPACE_NO_UNIT ? r->space.units[unit].addr + r->space.units[unit].bytes
+                                 : ((at >> SPACE_GRANULE_BITS) + 1) << SPACE_GRANULE_BITS;
+    }
+    return;
+  }
+  for (uint32_t i = 0; i < r->named_count; i++) r->units[r->named[i]].written = r->seq;
+  for (uint32_t i = 0; i < r->space.small_count; i++)
+    r->units[r->space.small[i].unit].written = r->seq;
+}
+
+uint64_t residency_written(const residency *r, uint32_t unit) {
+  const unit_state *u = &r->units[unit];
+  return u->hidden || space_in_arena(&r->space, unit) ? UINT64_MAX : u->written;
+}
+
 residency_answer residency_launch(residency *r, const residency_launch_info *l) {
   r->seq++;
+  forget_words(r);
   uint64_t words, key = resolve(r, l, &words);
-  bool missing = false, staged = false;
+  bool missing = false, staged = false, fresh = false;
   r->far_bytes = r->all_bytes = 0;
   for (uint32_t i = 0; i < r->named_count; i++) {
     unit_state *u = &r->units[r->named[i]];
     touch(r, u);
+    if (!l->once) u->used = r->seq;
     uint64_t bytes = r->space.units[r->named[i]].bytes;
     r->all_bytes += bytes;
     if (u->place != PLACE_VRAM && !unit_is_empty(r, r->named[i])) r->far_bytes += bytes;
     staged |= u->place == PLACE_ARRIVING || u->place == PLACE_STAGED;
-    missing |= u->place != PLACE_VRAM && !u->in_place;
+    bool far = u->place != PLACE_VRAM && !u->in_place;
+    missing |= far;
+    fresh |= far && l->once && unit_is_empty(r, r->named[i]) &&
+             history_next_use(&r->history, r->named[i]) != HISTORY_NEVER;
   }
+  /* Copies and fills run over the bus as fast as an exchange would, so they need none, except for
+   * what they fill for a kernel. */
+  r->once = l->once;
+  if (l->once) missing = fresh;
   for (uint32_t i = 0; i < r->space.small_count; i++) touch(r, &r->units[r->space.small[i].unit]);
+  if (r->space.small_lost) residency_opaque(r);
+  note_writes(r, l);
   uint64_t device_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r, r->id);
   uint64_t time_ns = device_ns > l->host_ns ? device_ns : l->host_ns;
   history_add(&r->history, &(history_new){.key = key,
                                           .function = l->function,
                                           .words = words,
                                           .units = r->named,
-                                          .count = r->named_count,
+                                          .count = l->once ? 0 : r->named_count,
                                           .time_ns = time_ns,
                                           .device_ns = device_ns});
   if (r->history.jumps != r->jumps_seen) {
@@ -249,7 +296,8 @@ void residency_grounded(residency *r, uint32_t unit) {
 }
 
 void residency_hidden_write(residency *r, uint32_t unit) {
-  r->units[unit].hidden = true;
+  /* In an arena that is no surprise; nothing is copied in ahead there anyway. */
+  r->units[unit].hidden |= !space_in_arena(&r->space, unit);
   r->units[unit].host_valid = false;
 }
 
@@ -264,6 +312,10 @@ void residency_get_stats(const residency *r, residency_stats *s) {
   s->staged_bytes = r->staged_bytes;
   s->in_place_bytes = r->in_place_bytes;
   s->moving = r->moving;
+  s->near_ns = r->sums.near;
+  s->far_ns = r->sums.far;
+  s->host_ns = r->sums.host;
+  s->calls_ns = r->sums.calls;
   s->held_bytes =
       sizeof *r + (h->launch_mask + 1) * sizeof *h->launches +
       (h->entry_mask + 1) * sizeof *h->entries + (h->index_mask + 1) * sizeof *h->index +

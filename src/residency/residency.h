@@ -82,7 +82,8 @@ typedef struct residency_launch_info {
                        * any */
   uint64_t host_ns;   /* host time since the previous launch, without waits for the engine */
   bool once;          /* a copy or fill, which touches each byte once */
-  uint64_t now_ns;    /* host clock including all waits; used to measure rounds */
+  uint64_t to, to_bytes; /* what it writes; 0 bytes: not known */
+  uint64_t now_ns;       /* host clock including all waits; used to measure rounds */
 } residency_launch_info;
 
 /* Call before each launch. A unit on the host can be read in place, so the launch may start even if
@@ -107,6 +108,9 @@ const uint32_t *residency_named(const residency *r, uint32_t *count);
  * may appear twice. */
 const struct space_small *residency_named_small(const residency *r, uint32_t *count);
 bool residency_in_vram(const residency *r, uint32_t unit);
+/* Returns the last launch that may have written to the unit, or UINT64_MAX if that is not known
+ * because launches may write there without naming it. */
+uint64_t residency_written(const residency *r, uint32_t unit);
 /* Returns the unit that contains an address, or UINT32_MAX. */
 uint32_t residency_find(const residency *r, uint64_t addr);
 
@@ -173,6 +177,9 @@ typedef struct residency_stats {
   uint64_t held_bytes;               /* host memory that the engine uses */
   uint64_t in_place_bytes;           /* units left on the host on purpose, to be read in place */
   bool moving;                       /* false: units on the host are read in place */
+  /* Over the last few thousand launches, in nanoseconds: kernels with all in vram, what reading in
+   * place adds, between launches, page calls if all missing units are exchanged. */
+  double near_ns, far_ns, host_ns, calls_ns;
 } residency_stats;
 void residency_get_stats(const residency *r, residency_stats *stats);
 

@@ -2,11 +2,21 @@
 #include "residency/space.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { APART_WORDS = 8 }; /* different words seen before a block is split */
-#define APART_BYTES (UINT64_C(64) << 20)
+#define ARENA_BYTES (UINT64_C(64) << 20) /* a larger block may be an arena */
+enum {
+  ARENA_WORDS = 8,        /* a block with more words is one */
+  ARENA_WORDS_MAX = 4096, /* words that are kept of one */
+  ARENAS_MAX = 256
+};
 
 void space_free(space *s) {
+  for (uint32_t i = 0; i < s->arena_count; i++) {
+    free(s->arenas[i].words);
+    free(s->arenas[i].seen);
+  }
+  free(s->arenas);
   free(s->units);
   free(s->table);
   free(s->blocks);
@@ -128,19 +138,19 @@ static inline uint64_t block_place(const space *s, uint64_t addr) {
   return ((addr >> 9) * UINT64_C(0x9e3779b97f4a7c15)) >> 24 & s->block_mask;
 }
 
-/* Returns the bytes of the block that begins at the address; 0 if there is none. */
-static inline uint64_t block_bytes(const space *s, uint64_t addr) {
-  if (s->blocks == NULL) return 0;
+/* Returns the block that begins at the address; NULL if there is none. */
+static inline space_block *block_at(const space *s, uint64_t addr) {
+  if (s->blocks == NULL) return NULL;
   for (uint64_t at = block_place(s, addr);; at = (at + 1) & s->block_mask) {
-    if (s->blocks[at].addr == addr) return s->blocks[at].bytes;
-    if (s->blocks[at].addr == 0) return 0;
+    if (s->blocks[at].addr == addr) return &s->blocks[at];
+    if (s->blocks[at].addr == 0) return NULL;
   }
 }
 
-static void block_put(space *s, uint64_t addr, uint64_t bytes) {
-  uint64_t at = block_place(s, addr);
+static void block_put(space *s, const space_block *b) {
+  uint64_t at = block_place(s, b->addr);
   while (s->blocks[at].addr != 0) at = (at + 1) & s->block_mask;
-  s->blocks[at] = (space_block){addr, bytes};
+  s->blocks[at] = *b;
 }
 
 static stow_status block_room(space *s) {
@@ -154,19 +164,19 @@ static stow_status block_room(space *s) {
   s->blocks = blocks;
   s->block_mask = size - 1;
   for (uint64_t i = 0; i < old_size; i++)
-    if (old[i].addr != 0) block_put(s, old[i].addr, old[i].bytes);
+    if (old[i].addr != 0) block_put(s, &old[i]);
   free(old);
   return STOW_OK;
 }
 
-static bool block_take(space *s, uint64_t addr, uint64_t *bytes) {
+static bool block_take(space *s, uint64_t addr, space_block *taken) {
   if (s->blocks == NULL || addr == 0) return false;
   uint64_t at = block_place(s, addr);
   while (s->blocks[at].addr != addr) {
     if (s->blocks[at].addr == 0) return false;
     at = (at + 1) & s->block_mask;
   }
-  *bytes = s->blocks[at].bytes;
+  *taken = s->blocks[at];
   for (uint64_t next = at;;) {
     next = (next + 1) & s->block_mask;
     if (s->blocks[next].addr == 0) break;
@@ -180,34 +190,138 @@ static bool block_take(space *s, uint64_t addr, uint64_t *bytes) {
   return true;
 }
 
+/* ---- arenas ---- */
+
+/* Returns the number, plus 1, of the arena for a block that was allocated; 0: it is too small, or
+ * there is no memory for one. */
+static uint32_t arena_begin(space *s, uint64_t addr, uint64_t bytes) {
+  if (bytes <= ARENA_BYTES) return 0;
+  uint32_t at = 0;
+  while (at < s->arena_count && (s->arenas[at].addr != addr || s->arenas[at].bytes != bytes)) at++;
+  if (at == s->arena_count && at < ARENAS_MAX) {
+    space_arena *arenas = s->arenas;
+    if (arenas == NULL) arenas = calloc(ARENAS_MAX, sizeof *arenas);
+    if (arenas == NULL) return 0;
+    s->arenas = arenas;
+    s->arenas[s->arena_count++] = (space_arena){.addr = addr, .bytes = bytes};
+  } else if (at == s->arena_count) {
+    uint32_t left = ARENAS_MAX;
+    while (left > 0 && s->arenas[s->arena_next].live)
+      s->arena_next = (s->arena_next + 1) % ARENAS_MAX, left--;
+    if (left == 0) return 0;
+    at = s->arena_next;
+    s->arena_next = (at + 1) % ARENAS_MAX;
+    space_arena *a = &s->arenas[at];
+    *a = (space_arena){addr, bytes, a->words, a->seen, 0, a->capacity, false};
+  }
+  s->arenas[at].live = true;
+  return at + 1;
+}
+
+static inline bool is_arena(const space_arena *a) {
+  return a->live && a->count > ARENA_WORDS;
+}
+
+bool space_in_arena(const space *s, uint32_t unit) {
+  const space_unit *u = &s->units[unit];
+  for (int edge = 0; edge < 2; edge++) {
+    bool crossed = edge == 0 ? u->head_end > u->addr : u->tail_start < u->addr + u->bytes;
+    const space_block *b = crossed ? block_at(s, edge == 0 ? u->head_addr : u->tail_addr) : NULL;
+    if (b != NULL && b->arena > 0 && is_arena(&s->arenas[b->arena - 1])) return true;
+  }
+  return false;
+}
+
+/* Returns the index of the first word that is not below `word`. */
+static uint32_t arena_find(const space_arena *a, uint64_t word) {
+  uint32_t low = 0, high = a->count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (a->words[middle] < word)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static bool arena_room(space_arena *a) {
+  if (a->count < a->capacity) return true;
+  if (a->count == ARENA_WORDS_MAX) return false;
+  uint32_t capacity = a->capacity > 0 ? 2 * a->capacity : 16;
+  uint64_t *words = realloc(a->words, capacity * sizeof *words);
+  if (words != NULL) a->words = words;
+  uint64_t *seen = words != NULL ? realloc(a->seen, capacity * sizeof *seen) : NULL;
+  if (seen == NULL) return false;
+  a->seen = seen;
+  a->capacity = capacity;
+  return true;
+}
+
+/* Notes a word and returns the index of it, or of the next one if there is no space for it. */
+static uint32_t arena_see(space_arena *a, uint64_t word, uint64_t stamp) {
+  uint32_t at = arena_find(a, word);
+  if (at == a->count || a->words[at] != word) {
+    if (!arena_room(a)) return at;
+    memmove(a->words + at + 1, a->words + at, (a->count - at) * sizeof *a->words);
+    memmove(a->seen + at + 1, a->seen + at, (a->count - at) * sizeof *a->seen);
+    a->words[at] = word;
+    a->count++;
+  }
+  a->seen[at] = stamp;
+  return at;
+}
+
+/* Returns the end of the range that a word of the arena names. */
+static uint64_t arena_end(const space_arena *a, uint64_t word, uint32_t at) {
+  at += at < a->count && a->words[at] == word;
+  return at < a->count ? a->words[at] : a->addr + a->bytes;
+}
+
+bool space_forget_words(space *s, uint64_t before) {
+  bool any = false;
+  for (uint32_t i = 0; i < s->arena_count; i++) {
+    space_arena *a = &s->arenas[i];
+    uint32_t kept = 0;
+    for (uint32_t k = 0; a->live && k < a->count; k++) {
+      if (a->seen[k] < before) continue;
+      a->words[kept] = a->words[k];
+      a->seen[kept++] = a->seen[k];
+    }
+    if (!a->live || kept <= ARENA_WORDS) continue; /* it stays an arena, with its words */
+    any |= kept < a->count;
+    a->count = kept;
+  }
+  return any;
+}
+
+/* ---- coverage ---- */
+
 /* Adds (`on`) or removes the part of a live block that lies in one unit. A unit with an edge inside
  * the block records that the block crosses it. */
-static void cover_unit(space *s, uint32_t unit, uint64_t addr, uint64_t bytes, bool on,
+static void cover_unit(space *s, uint32_t unit, const space_block *b, bool on,
                        space_changed changed, void *context) {
   space_unit *u = &s->units[unit];
-  uint64_t end = addr + bytes, unit_end = u->addr + u->bytes;
-  if (addr < u->addr) u->head_end = on ? (end < unit_end ? end : unit_end) : u->addr;
-  if (end > unit_end && addr >= u->addr) {
-    u->tail_start = on ? addr : unit_end;
-    if (on && (u->tail_addr != addr || u->tail_bytes != bytes)) u->tail_words = 0;
-    u->tail_addr = addr;
-    u->tail_bytes = bytes;
+  uint64_t end = b->addr + b->bytes, unit_end = u->addr + u->bytes;
+  if (b->addr < u->addr) {
+    u->head_end = on ? (end < unit_end ? end : unit_end) : u->addr;
+    u->head_addr = b->addr;
+  } else if (end > unit_end) {
+    u->tail_start = on ? b->addr : unit_end;
+    u->tail_addr = b->addr;
   }
-  if (on && (addr < u->addr || end > unit_end) && (u->word_low < addr || u->word_high >= end))
-    u->word_low = u->word_high = 0; /* forget words of another block */
   if (on ? u->live++ == 0 : u->live > 0 && --u->live == 0)
     if (changed != NULL) changed(context, unit);
 }
 
-static void cover(space *s, uint64_t addr, uint64_t bytes, bool on, space_changed changed,
-                  void *context) {
-  for (uint64_t at = addr; at < addr + bytes;) {
+static void cover(space *s, const space_block *b, bool on, space_changed changed, void *context) {
+  for (uint64_t at = b->addr; at < b->addr + b->bytes;) {
     uint32_t unit = space_find(s, at);
     if (unit == SPACE_NO_UNIT) {
       at = ((at >> SPACE_GRANULE_BITS) + 1) << SPACE_GRANULE_BITS;
       continue;
     }
-    cover_unit(s, unit, addr, bytes, on, changed, context);
+    cover_unit(s, unit, b, on, changed, context);
     at = s->units[unit].addr + s->units[unit].bytes;
   }
 }
@@ -217,9 +331,10 @@ stow_status space_block_add(space *s, uint64_t addr, uint64_t bytes, space_chang
   if (bytes == 0 || addr == 0) return STOW_OK;
   STOW_TRY(block_room(s));
   space_block_remove(s, addr, changed, context); /* its free was not reported */
-  block_put(s, addr, bytes);
+  space_block b = {addr, bytes, arena_begin(s, addr, bytes)};
+  block_put(s, &b);
   s->block_count++;
-  cover(s, addr, bytes, true, changed, context);
+  cover(s, &b, true, changed, context);
   return STOW_OK;
 }
 
@@ -228,13 +343,15 @@ void space_count_blocks(space *s, uint32_t unit, space_changed changed, void *co
   for (uint64_t i = 0; s->block_count > 0 && i <= s->block_mask; i++) {
     const space_block *b = &s->blocks[i];
     if (b->addr != 0 && b->addr < end && b->addr + b->bytes > addr)
-      cover_unit(s, unit, b->addr, b->bytes, true, changed, context);
+      cover_unit(s, unit, b, true, changed, context);
   }
 }
 
 void space_block_remove(space *s, uint64_t addr, space_changed changed, void *context) {
-  uint64_t bytes;
-  if (block_take(s, addr, &bytes)) cover(s, addr, bytes, false, changed, context);
+  space_block b;
+  if (!block_take(s, addr, &b)) return;
+  if (b.arena > 0) s->arenas[b.arena - 1].live = false;
+  cover(s, &b, false, changed, context);
 }
 
 /* ---- words ---- */
@@ -249,6 +366,8 @@ typedef struct naming {
 static void name_small(space *s, uint32_t unit, uint64_t bytes) {
   if (s->small_count < SPACE_SMALL_MAX)
     s->small[s->small_count++] = (space_small){unit, (uint32_t)bytes};
+  else
+    s->small_lost = true;
 }
 
 /* Names a unit; `bytes` is how much of it is touched. */
@@ -263,65 +382,38 @@ static inline void name(naming *n, uint32_t unit, uint64_t bytes) {
   n->units[n->count++] = unit;
 }
 
-/* Names the units after `unit` that the block at their edge reaches. `apart`: only up to the next
- * word seen. */
-static void name_behind(naming *n, uint32_t unit, bool apart) {
-  space *s = n->s;
-  for (;;) {
-    const space_unit *u = &s->units[unit];
-    unit = space_find(s, u->addr + u->bytes);
-    if (unit == SPACE_NO_UNIT) return;
-    u = &s->units[unit];
-    if (u->head_end == u->addr) return;
-    if (apart && u->word_low != 0 && u->word_low <= u->addr) return;
-    name(n, unit, u->head_end - u->addr);
-    if (u->head_end < u->addr + u->bytes || (apart && u->word_low != 0)) return;
+/* Names what a range has of each unit. */
+static void name_range(naming *n, uint64_t from, uint64_t to) {
+  const space *s = n->s;
+  for (uint64_t at = from; at < to;) {
+    uint32_t unit = space_find(s, at);
+    if (unit == SPACE_NO_UNIT) {
+      at = ((at >> SPACE_GRANULE_BITS) + 1) << SPACE_GRANULE_BITS;
+      continue;
+    }
+    uint64_t end = s->units[unit].addr + s->units[unit].bytes;
+    name(n, unit, (end < to ? end : to) - at);
+    at = end;
   }
-}
-
-/* Returns the unit in which the block begins. */
-static uint32_t first_of(const space *s, uint32_t unit) {
-  for (;;) {
-    const space_unit *u = &s->units[unit];
-    if (u->head_end == u->addr) return unit;
-    uint32_t before = space_find(s, u->addr - 1);
-    if (before == SPACE_NO_UNIT) return unit;
-    const space_unit *b = &s->units[before];
-    if (b->tail_start < b->addr + b->bytes) return before; /* the block begins here */
-    if (b->head_end < b->addr + b->bytes) return unit;
-    unit = before;
-  }
-}
-
-/* Returns whether the word is new to the unit. All words between the lowest and the highest count
- * as one. */
-static bool see_word(space_unit *u, uint64_t word) {
-  if (u->word_low != 0 && word >= u->word_low && word <= u->word_high) return false;
-  if (u->word_low == 0 || word < u->word_low) u->word_low = word;
-  if (word > u->word_high) u->word_high = word;
-  return true;
 }
 
 /* Names the units of a word that lies in a block across an edge of its unit. */
-static void name_block(naming *n, uint32_t unit, uint64_t word) {
+static void name_block(naming *n, uint64_t block, uint64_t word) {
   space *s = n->s;
-  space_unit *u = &s->units[unit];
-  uint32_t first = word < u->head_end ? first_of(s, unit) : unit;
-  space_unit *begin = &s->units[first];
-  if (begin->tail_bytes > APART_BYTES && see_word(u, word)) begin->tail_words++;
-  if (begin->tail_bytes <= APART_BYTES || begin->tail_words <= APART_WORDS) {
-    name(n, first, begin->addr + begin->bytes - begin->tail_start);
-    name_behind(n, first, false);
-    return;
-  }
-  name(n, unit, u->bytes);
-  bool ends_here = word < u->head_end && u->head_end < u->addr + u->bytes;
-  if (word >= u->word_high && !ends_here) name_behind(n, unit, true);
+  const space_block *b = block_at(s, block);
+  if (b == NULL) return; /* not possible */
+  space_arena *a = b->arena > 0 ? &s->arenas[b->arena - 1] : NULL;
+  uint32_t at = a != NULL ? arena_see(a, word, n->stamp) : 0;
+  if (a != NULL && is_arena(a))
+    name_range(n, word, arena_end(a, word, at));
+  else
+    name_range(n, b->addr, b->addr + b->bytes);
 }
 
 uint32_t space_resolve(space *s, const uint64_t *words, size_t count, uint64_t stamp,
                        uint32_t *units, uint32_t max) {
   s->small_count = 0;
+  s->small_lost = false;
   naming n = {.s = s, .stamp = stamp, .units = units, .max = max};
   for (size_t i = 0; i < count; i++) {
     uint64_t word = words[i];
@@ -330,10 +422,10 @@ uint32_t space_resolve(space *s, const uint64_t *words, size_t count, uint64_t s
     if (unit == SPACE_NO_UNIT) continue;
     const space_unit *u = &s->units[unit];
     if (word < u->head_end || word >= u->tail_start)
-      name_block(&n, unit, word);
+      name_block(&n, word < u->head_end ? u->head_addr : u->tail_addr, word);
     else {
-      uint64_t bytes = block_bytes(s, word);
-      name(&n, unit, bytes != 0 ? bytes : u->bytes); /* inside a block: the size is unknown */
+      const space_block *b = block_at(s, word);
+      name(&n, unit, b != NULL ? b->bytes : u->bytes); /* inside a block: the size is unknown */
     }
   }
   return n.count;

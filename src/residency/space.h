@@ -3,14 +3,17 @@
  *
  * A unit is one physical page of the program's address space: a multiple of 2 MiB. A block is one
  * allocation of the program's allocator. A word inside a block names the whole block, because a
- * kernel may use all of it. A block of more than 64 MiB in which several words were seen is split:
- * a word then names the bytes up to the next word seen in that block (weights of all layers in one
- * buffer, tensors of an arena). This is a guess that affects only speed.
+ * kernel may use all of it. A block of more than 64 MiB in which several words were seen is an
+ * arena (weights of all layers in one buffer, the pool of another allocator): a word then names the
+ * bytes up to the next word seen in it. That is a guess: a launch may write to other bytes of the
+ * arena. space_in_arena says where, and nothing is copied ahead into vram there.
  *
- * A word is resolved without a search: a table finds the unit by the address, and at most two
- * blocks of a unit cross its edges, one at each end. */
+ * A word is resolved without a search, except in an arena: a table finds the unit by the address,
+ * and at most two blocks of a unit cross its edges, one at each end. */
 #ifndef RESIDENCY_SPACE_H
 #define RESIDENCY_SPACE_H
+
+#include <stdbool.h>
 
 #include "base/hash.h"
 #include "base/status.h"
@@ -23,13 +26,9 @@ typedef struct space_unit {
   /* Blocks that cross the edges: [.., head_end) began before the unit, [tail_start, ..) continues
    * after it. */
   uint64_t head_end, tail_start;
-  uint64_t word_low, word_high; /* lowest and highest word seen in a block that crosses an edge; low
-                                 * 0: none */
-  uint64_t stamp;               /* the last launch that named it */
-  uint32_t live;                /* blocks that overlap it */
-  uint32_t tail_words;          /* words seen in the block that begins here and continues in the
-                                 * next unit */
-  uint64_t tail_addr, tail_bytes; /* that block, or the last such block if it was freed */
+  uint64_t head_addr, tail_addr; /* where those blocks begin */
+  uint64_t stamp;                /* the last launch that named it */
+  uint32_t live;                 /* blocks that overlap it */
 } space_unit;
 
 typedef struct space_slot {
@@ -43,7 +42,17 @@ struct space_small;
 typedef struct space_block {
   uint64_t addr; /* 0: empty */
   uint64_t bytes;
+  uint32_t arena; /* its number plus 1; 0: none */
 } space_block;
+
+/* The words seen in a large block, in order, with the last launch that had each. They are kept when
+ * the block is freed, because a block of the same place and size is likely to be used alike. */
+typedef struct space_arena {
+  uint64_t addr, bytes;
+  uint64_t *words, *seen;
+  uint32_t count, capacity;
+  bool live;
+} space_arena;
 
 typedef struct space {
   space_unit *units;
@@ -57,6 +66,9 @@ typedef struct space {
   struct space_small *small; /* small touches of the last launch resolved; SPACE_SMALL_MAX
                               * entries */
   uint32_t small_count;
+  bool small_lost; /* there were more */
+  space_arena *arenas;
+  uint32_t arena_count, arena_next; /* the next to be replaced */
 } space;
 
 void space_free(space *s);
@@ -85,6 +97,11 @@ void space_count_blocks(space *s, uint32_t unit, space_changed changed, void *co
 typedef struct space_small {
   uint32_t unit, bytes;
 } space_small;
+
+/* Forgets words of arenas that were last seen before a launch. Returns whether there were any. */
+bool space_forget_words(space *s, uint64_t before);
+/* Returns whether a launch may write to the unit without naming it: part of it is in an arena. */
+bool space_in_arena(const space *s, uint32_t unit);
 
 /* Resolves the words of a launch to distinct units, at most `max`. Returns their number. `stamp` is
  * the launch's number, from 1. Small touches go to s->small instead. */

@@ -46,7 +46,9 @@ bool residency_sample(const residency *r, residency_timing *t) {
   if (r->named_count == 0) return false;
   *t = (residency_timing){.id = r->id, .function = r->function, .far_bytes = still_far(r)};
   const launch_time *known = &r->times[(r->id ^ r->id >> 32) & (TIMES - 1)];
-  return known->id != r->id || (t->far_bytes > 0 ? known->far_ns : known->near_ns) == 0;
+  if (known->id != r->id) return true;
+  /* Little of a launch on the host says nothing about all of it there. */
+  return t->far_bytes > 0 ? t->far_bytes > 2 * known->far_bytes : known->near_ns == 0;
 }
 
 void residency_sampled(residency *r, const residency_timing *sample, uint64_t device_ns) {
@@ -55,6 +57,7 @@ void residency_sampled(residency *r, const residency_timing *sample, uint64_t de
   uint32_t ns = device_ns < UINT32_MAX ? (uint32_t)device_ns : UINT32_MAX;
   *(sample->far_bytes > 0 ? &t->far_ns : &t->near_ns) = ns > 0 ? ns : 1;
   if (sample->far_bytes == 0) return;
+  t->far_bytes = sample->far_bytes;
   function_time *f = function_of(r, sample->function);
   double added = ns > t->near_ns ? (double)(ns - t->near_ns) / (double)sample->far_bytes : 0;
   *f = (function_time){sample->function,
@@ -70,7 +73,9 @@ uint64_t worth_near_ns(residency *r, uint64_t id) {
 /* Returns how much longer the launch takes if `far` of `all` bytes are read in place. */
 double worth_far_ns(residency *r, uint64_t id, uint64_t near_ns, uint64_t far, uint64_t all) {
   const launch_time *t = time_of(r, id);
-  if (t->id == id && t->far_ns > 0) return t->far_ns > near_ns ? (double)(t->far_ns - near_ns) : 0;
+  if (t->id == id && t->far_ns > 0)
+    return t->far_ns > near_ns ? (double)(t->far_ns - near_ns) * (double)far / (double)t->far_bytes
+                               : 0;
   if (near_ns == 0) return (double)far * r->cost.in_place_ns_per_byte * UNTIMED_READS;
   return residency_in_place_ns(&r->cost, far, all, near_ns);
 }
@@ -167,6 +172,7 @@ static void judge(residency *r) {
   if (r->moving && extra < 0.8 * s->calls) {
     r->moving = false;
     r->still_since = r->seq;
+    r->chosen_at = 0;
     forecast_reset(r);
   } else if (!r->moving && extra > 1.2 * s->calls) {
     r->moving = true;
@@ -185,7 +191,6 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   const history *h = &r->history;
   uint64_t near_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r, r->id);
   double far = 0, calls = 0;
-  /* Copies and fills run over the bus as fast as an exchange would, so they need none. */
   if (r->far_bytes > 0 && !l->once) {
     far = worth_far_ns(r, r->id, near_ns, r->far_bytes, r->all_bytes);
     calls = worth_calls_ns(r, r->far_bytes);
@@ -201,13 +206,15 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   if (r->seq % 64 == 0 && s->calls > 0) judge(r);
   /* Do not move for a launch that uses little of a large range: random rows of a table. */
   bool little = far < calls / 4 && r->far_bytes > r->capacity_bytes / 4;
-  if (l->once) missing = false;
   if (r->moving) return missing && !little && !unexplored(r, l, near_ns);
   /* If nothing moves for a round, redistribute once what stays on the host. */
   uint64_t reach = h->cursor == HISTORY_NEVER ? 0 : h->end - h->cursor;
-  if (r->in_place_bytes == 0 && h->matched >= 64 && reach >= 64 &&
-      r->seq - r->still_since > reach && s->far > 0)
+  uint64_t last = r->chosen_at > r->still_since ? r->chosen_at : r->still_since;
+  if (r->in_place_bytes == 0 && h->matched >= 64 && reach >= 64 && r->seq > last + reach &&
+      s->far > 0) {
     choose_in_place(r);
+    r->chosen_at = r->seq + 15 * reach; /* there may be nothing to choose: try again much later */
+  }
   if (!missing || r->spread_left == 0 || r->in_place_bytes == 0) return false;
   r->spread_left--;
   return true;

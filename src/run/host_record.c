@@ -210,16 +210,56 @@ static stow_status read_file(host_record *r, const char *path) {
   return STOW_OK;
 }
 
+/* Drops values that a line was making when the objects were reported: the program is at another
+ * line now. */
+static void drop_made(host_record *r) {
+  size_t kept = 0;
+  for (size_t i = 0; i < r->object_count; i++)
+    if (strncmp(r->objects[i].name, "what line ", 10) != 0) r->objects[kept++] = r->objects[i];
+  r->object_count = kept;
+}
+
+/* Reads PID.frames: newer frames of a process that does not answer. */
+static void read_late(host_record *r, const char *path) {
+  char line[4096];
+  words w;
+  FILE *file = fopen(path, "re");
+  if (file == NULL) return;
+  if (fgets(line, sizeof line, file) != NULL)
+    cut(&w, line);
+  else
+    w.count = 0;
+  uint32_t serial = (uint32_t)number(&w, 1);
+  bool newer = w.count > 1 && strcmp(w.list[0], RUN_LINE_SILENT) == 0 &&
+               (serial > r->inside_serial || (serial == r->inside_serial && !r->inside_whole));
+  if (newer) {
+    r->late = true;
+    r->frame_count = 0;
+    drop_made(r);
+  }
+  while (newer && fgets(line, sizeof line, file) != NULL) {
+    cut(&w, line);
+    if (strcmp(w.list[0], RUN_LINE_FRAME) == 0) read_frame(r, &w);
+  }
+  fclose(file);
+}
+
 static stow_status read_inside(host_record *r, const char *folder, pid_t pid) {
   char path[PATH_MAX], process[16];
   r->object_count = r->frame_count = 0;
   r->inside_serial = 0;
   r->inside_bytes = 0;
   r->inside_whole = false;
+  r->late = false;
   snprintf(process, sizeof process, "%d", (int)pid);
   stow_status status = run_process_path(path, folder, process, RUN_OBJECTS)
                            ? read_file(r, path)
                            : stow_fail(STOW_ERR_NOT_FOUND, "%.200s: the path is too long", folder);
+  if ((status == STOW_OK || status == STOW_ERR_NOT_FOUND) &&
+      run_process_path(path, folder, process, RUN_FRAMES)) {
+    read_late(r, path);
+    if (r->late) status = STOW_OK;
+  }
   r->from_inside = status == STOW_OK;
   /* An estimate from samples may exceed what the process holds. */
   for (size_t i = 0; i < r->object_count; i++)

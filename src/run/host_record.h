@@ -113,6 +113,8 @@ typedef struct host_record {
   uint64_t inside_bytes;  /* bytes the process held, without shared memory; 0: unknown */
   bool inside_whole;      /* complete; false: a partial answer that was written early */
   uint64_t inside_ns;     /* how long the process took to answer */
+  bool late;              /* the process did not answer later requests: `frames` are newer than
+                           * `objects`, read from outside of Python */
   uint32_t inside_turns;  /* how often the program continued while unattributed memory grew */
   host_object objects[HOST_OBJECTS_MAX]; /* the largest first */
   size_t object_count;

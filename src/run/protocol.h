@@ -16,6 +16,7 @@
  *     PROCESS.error               text of the exception that ended it
  *     PROCESS.profile             its host memory by line (profile.h)
  *     PID.objects                 its answer to a request (host_record.h)
+ *     PID.frames                  where it is, if it does not answer
  *     rankN/                      the same files of one rank, if several ranks share the run
  *
  * PROCESS is PID, or rankN-PID in a job of several ranks. */
@@ -42,6 +43,7 @@
 #define RUN_PICKLE  ".pickle"
 #define RUN_ERROR   ".error"
 #define RUN_OBJECTS ".objects"
+#define RUN_FRAMES  ".frames"
 #define RUN_PROFILE ".profile"
 #define RUN_PART    ".part" /* appended while a file is being written */
 
@@ -50,6 +52,9 @@
 #define RUN_LINE_ASKED  "asked"  /* number of the request, bytes held, 1 if complete, us, turns */
 #define RUN_LINE_OBJECT "object" /* the fields of a host_object, in the order of _holders.py */
 #define RUN_LINE_FRAME  "frame"  /* file, line, function, text of the line */
+
+/* The first word of the first line in PID.frames, before the number of the request. */
+#define RUN_LINE_SILENT "silent"
 
 /* What `stowage run --spill` adds to PyTorch's allocator settings. */
 #define RUN_TORCH_SETTING "expandable_segments:True"

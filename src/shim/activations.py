@@ -14,6 +14,7 @@ import atexit
 import bisect
 import collections
 import contextlib
+import functools
 import importlib
 import os
 import sys
@@ -24,6 +25,7 @@ CHUNK_MAX_BYTES = 64 << 20  # the largest pinned buffer; PyTorch rounds pinned r
 NEWEST_KEPT = 4  # saved storages that are in use by the operations that run now
 PLAN_STEPS = 4  # steps that predict how much the next one moves
 
+PAGE_BYTES = 20 << 20
 FEW_PAGES = 8  # on the host, that are no reason to keep more room: what nobody uses stays there
 
 
@@ -296,8 +298,8 @@ def references(torch):
 class Cuda:
     """The copies. `home` is the stream of the training loop: device memory is allocated and freed in its order."""
 
-    def __init__(self, torch, device, budget_bytes):
-        self.torch, self.device = torch, device
+    def __init__(self, torch, device, budget_bytes, states):
+        self.torch, self.device, self.states = torch, device, states
         self.home = torch.cuda.current_stream(device)
         self.out, self.back = torch.cuda.Stream(device), torch.cuda.Stream(device)
         self.pinned = Pinned(self.create, budget_bytes)
@@ -316,7 +318,8 @@ class Cuda:
             return None
 
     def allocated(self):
-        return self.torch._C._cuda_memoryStats(self.device.index)["allocated_bytes"]["all"]["current"]
+        """Returns what PyTorch has allocated, without the states of optimizers that stay on the host."""
+        return self.torch._C._cuda_memoryStats(self.device.index)["allocated_bytes"]["all"]["current"] - self.states.away_bytes()
 
     def idle(self):
         """Returns False while a graph is captured: nothing may wait for an event then."""
@@ -482,11 +485,19 @@ class Ticket:
             pass
 
 
-class Activations:
-    """The hooks of one device."""
+class Copied:
+    """What autograd holds for a tensor on a copy of a weight (weights.py): the weight, to be copied again."""
+    __slots__ = "weight", "layout"
 
-    def __init__(self, torch, bus, target_bytes):
-        self.torch, self.bus, self.policy = torch, bus, Policy(bus, target_bytes)
+    def __init__(self, weight, tensor):
+        self.weight, self.layout = weight, (tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
+
+
+class Activations:
+    """The hooks of one device. `weights`: copies of weights, or None."""
+
+    def __init__(self, torch, bus, target_bytes, weights=None):
+        self.torch, self.bus, self.policy, self.weights = torch, bus, Policy(bus, target_bytes), weights
         self.entries = {}  # storage -> its entry, while it is on the device
         self.parameters = set()  # storages of parameters
         self.lock, self.dead, self.off = threading.Lock(), collections.deque(), False
@@ -514,6 +525,8 @@ class Activations:
     def unpack(self, packed):
         if isinstance(packed, Kept):
             return packed.tensor()
+        if isinstance(packed, Copied):
+            return self.copied_again(packed)
         return packed if isinstance(packed, self.torch.Tensor) else self.unpacked(packed)
 
     def movable(self, tensor):
@@ -531,6 +544,9 @@ class Activations:
             return None
         storage = storage_of(tensor)
         size = storage.nbytes()
+        weight = self.weights.weight_of(storage) if self.weights is not None else None
+        if weight is not None:
+            return Copied(weight, tensor)
         if storage._cdata in self.parameters or tensor.numel() * tensor.element_size() * 16 < size:
             return None
         with self.lock, self.torch.no_grad(), self.own_calls():
@@ -560,6 +576,18 @@ class Activations:
                 tensor.set_(storage_of(entry.flat), *part.layout)
         self.bury()
         return tensor
+
+    def copied_again(self, packed):
+        """Returns the tensor on a copy of its weight, or on the weight itself where no copy can be made."""
+        with self.torch.no_grad(), self.own_calls():
+            base = packed.weight.detach()
+            try:
+                if self.weights.at_home(base):
+                    base = self.weights.fetched(packed.weight)
+            except Exception as error:
+                shim_log(f"weights: {error!r}")
+            tensor = self.torch.empty(0, dtype=base.dtype, device=base.device)
+            return tensor.set_(storage_of(base), base.storage_offset() + packed.layout[0], *packed.layout[1:])
 
     # ---- lifetimes ----
 
@@ -604,6 +632,13 @@ class Activations:
             self.torch._C._autograd._push_saved_tensors_default_hooks(self.pack, self.unpack)
             self.thread.pushed = True
 
+    def innermost(self):
+        """Returns whether these hooks are the ones that tensors saved on this thread now go through."""
+        if self.off or not getattr(self.thread, "pushed", False) or self.top is None:
+            return False
+        ours = self.top(True)
+        return bool(ours) and ours[0] == self.pack
+
     def pop(self):
         """Removes them if they are the innermost. Returns whether they were."""
         if not getattr(self.thread, "pushed", False):
@@ -624,9 +659,10 @@ class Activations:
 class Armed:
     """Decides at the end of each step whether the hooks are needed, and sets the target."""
 
-    def __init__(self, torch, make_bus):
+    def __init__(self, torch, make_bus, weights=None):
         self.torch, self.make_bus, self.hooks, self.margin_bytes = torch, make_bus, None, None
-        self.limit_bytes = 0
+        self.weights = weights
+        self.full = False  # weights and state fill the device
 
     def room(self):
         """Returns (the device's limit, bytes of it that are not PyTorch's pages, spill budget left, pages on the host)."""
@@ -645,32 +681,35 @@ class Armed:
         shim_moved(figures["out_bytes"], figures["in_bytes"])
         self.aim(figures)
         hooks.note_parameters(optimizer)
-        if hooks.bus.allocated() + self.limit_bytes // 8 <= hooks.policy.target_bytes:
-            hooks.push()
-        else:  # weights and state fill the device: pages move instead
-            hooks.pop()
+        hooks.push()
 
     def compiling(self):
         return getattr(getattr(self.torch, "compiler", None), "is_compiling", lambda: False)()
 
     def begin(self):
-        self.hooks = Activations(self.torch, self.make_bus(), 0)
+        self.hooks = Activations(self.torch, self.make_bus(), 0, self.weights)
+        if self.weights is not None:
+            self.weights.saved = self.hooks.innermost
         os.register_at_fork(after_in_child=self.hooks.end)
         atexit.register(self.hooks.end)
         self.let_transforms_through()
 
     def aim(self, figures):
-        """Sets the target. A step that still had pages on the host increases the margin, and releases those pages."""
+        """Sets the target. A step that still had pages on the host, although saved tensors left, increases the margin and releases those
+        pages. Where weights and state fill the device, pages move too, and saved tensors get a part of it to work in."""
         bus, policy = self.hooks.bus, self.hooks.policy
         limit, other, spill, pages = self.room()
-        limit = self.limit_bytes = min(limit, bus.total_bytes())
+        limit = min(limit, bus.total_bytes())
+        pages -= bus.states.away_bytes() // PAGE_BYTES
         first = self.margin_bytes is None
         if first:
             self.margin_bytes = limit // 12
-        elif pages > FEW_PAGES and self.margin_bytes < limit // 4 and figures["saved_bytes"] > 0:
+        elif pages > FEW_PAGES and self.margin_bytes < limit // 4 and figures["out_bytes"] > 0 and not self.full:
             self.margin_bytes += limit // 32
             first = True
-        policy.target_bytes = max(0, limit - other - self.margin_bytes)
+        least = bus.allocated() + limit // 8
+        policy.target_bytes = max(least, limit - other - self.margin_bytes)
+        self.full = policy.target_bytes == least
         if first:
             bus.empty_cache()
             spill = self.room()[2]
@@ -699,13 +738,13 @@ class Armed:
         functions._saved_tensors_hooks_disable, functions._saved_tensors_hooks_enable = disabled, enabled
 
 
-def arm_activations(torch):
+def arm_activations(torch, states, weights):
     """Returns the function to call at the end of a step, or None if this PyTorch has no such hooks."""
     functions = getattr(getattr(torch, "_C", None), "_autograd", None)
     if not hasattr(functions, "_saved_tensors_hooks_is_enabled"):
         return None
 
     def cuda():
-        return Cuda(torch, torch.device("cuda", torch.cuda.current_device()), 0)
+        return Cuda(torch, torch.device("cuda", torch.cuda.current_device()), 0, states)
 
-    return Armed(torch, cuda)
+    return Armed(torch, cuda, weights)

@@ -174,7 +174,11 @@ typedef struct range {
 } range;
 
 static inline void keep(launch *l, uint64_t word, range in) {
-  if (word - in.low < in.size && l->count < LAUNCH_WORDS_MAX) l->words[l->count++] = word;
+  if (word - in.low >= in.size) return;
+  if (l->count < LAUNCH_WORDS_MAX)
+    l->words[l->count++] = word;
+  else
+    l->opaque = true;
 }
 
 static void scan(launch *l, const void *from, size_t bytes, range in) {
@@ -257,7 +261,7 @@ bool launch_read(launch *l, unsigned symbol, const uint64_t *registers, const ui
   l->function = symbol;
   l->stream = form.stream == NO_STREAM ? NULL : (cu_stream)(uintptr_t)argument(&c, form.stream);
   l->graph = NULL;
-  l->work = 0;
+  l->work = l->to = l->to_bytes = 0;
   l->opaque = false;
   l->count = l->hidden_count = 0;
   switch ((call_kind)form.kind) {
@@ -285,11 +289,13 @@ bool launch_read(launch *l, unsigned symbol, const uint64_t *registers, const ui
   }
   case TO_DEVICE:
     read_copied(l, (const void *)(uintptr_t)argument(&c, 1), argument(&c, 2), in);
-    l->work = argument(&c, 2);
+    l->work = l->to_bytes = argument(&c, 2);
+    l->to = argument(&c, 0);
     keep(l, argument(&c, 0), in);
     break;
   case ADDRESSES:
-    l->work = form.width * argument(&c, 2);
+    l->work = l->to_bytes = form.width * argument(&c, 2);
+    l->to = argument(&c, 0);
     for (unsigned i = 0; i < 4; i++) keep(l, argument(&c, i), in);
     break;
   case COPY_2D:

@@ -26,6 +26,7 @@ typedef struct launch {
   bool timed;        /* a kernel or graph in exactly that stream, so events can time it */
   uint32_t count;
   uint32_t hidden_count;
+  uint64_t to, to_bytes; /* what a copy or fill writes; 0 bytes: not known, or not one of them */
   uint64_t hidden[LAUNCH_HIDDEN_MAX]; /* addresses inside data that is copied to the device */
   uint64_t words[LAUNCH_WORDS_MAX];
 } launch;

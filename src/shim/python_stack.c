@@ -1,38 +1,14 @@
-/* Python stack: the layout of frames in each version of CPython, and reading them. */
+/* Python stack: reads the frames of the calling thread. */
 #include "shim/python_stack.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
 #include "shim/python.h"
+#include "shim/python_layout.h"
 #include "shim/shim.h"
 
-/* Offsets in bytes, of CPython built for 64 bits in the ordinary way (offsetof, by the headers of
- * 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1 and 3.13.0). Later ones are not known here. */
-typedef struct layout {
-  int version;
-  uint8_t thread_frame;     /* in a thread's state: offset of its frame … */
-  int8_t inner_frame;       /* … or what holds the frame at this offset; -1: itself */
-  uint8_t code, back;       /* offsets in a frame */
-  uint8_t at;               /* in a frame: offset of its position */
-  uint8_t owner;            /* offset in a frame; 0: every frame is a Python frame */
-  uint8_t object_frame;     /* in a frame object: offset of its frame; 0: the object is the frame */
-  uint8_t file, name, line; /* offsets in a code object */
-  uint8_t instructions;     /* in a code object: where its instructions begin; 0: `at` is an
-                             * index … */
-  uint8_t unit;             /* … in units of this many bytes */
-  uint8_t ascii, wide;      /* where the characters of a text begin */
-} layout;
-
-static const layout LAYOUTS[] = {
-    {308, 24, -1, 32, 24, 104, 0, 0, 104, 112, 40, 0, 1, 48, 72},
-    {309, 24, -1, 32, 24, 104, 0, 0, 104, 112, 40, 0, 1, 48, 72},
-    {310, 24, -1, 32, 24, 96, 0, 0, 104, 112, 40, 0, 2, 48, 72},
-    {311, 56, 8, 32, 48, 56, 69, 24, 112, 120, 72, 184, 0, 48, 72},
-    {312, 56, 0, 0, 8, 56, 70, 24, 112, 120, 68, 192, 0, 40, 56},
-    {313, 72, -1, 0, 8, 56, 70, 24, 112, 120, 68, 200, 0, 40, 56},
-};
-enum { OWNER_C = 3 }; /* a frame that represents C code */
+typedef python_layout layout;
 
 static const layout *_Atomic known; /* NULL until checked */
 static void *(*thread_here)(void);  /* set before `known` */
@@ -75,7 +51,7 @@ static void walk(const layout *of, const char *frame, python_stack *s) {
   uint64_t key = 1;
   size_t count = 0;
   for (; frame != NULL && count < PYTHON_STACK_MAX; frame = pointer(frame, l->back)) {
-    if (l->owner != 0 && frame[l->owner] >= OWNER_C) continue;
+    if (l->owner != 0 && frame[l->owner] >= PYTHON_OWNER_C) continue;
     python_place p = place_of(l, frame);
     if (p.code == NULL) continue;
     s->places[count++] = p;
@@ -197,11 +173,7 @@ static bool frame_agrees(const layout *l, const char *thread) {
 }
 
 bool python_stack_check(void) {
-  const char *(*text)(void) = (const char *(*)(void))(uintptr_t)symbol("Py_GetVersion");
-  const layout *l = NULL;
-  if (sizeof(void *) != 8 || text == NULL || strstr(text(), "free-threading") != NULL) return false;
-  for (size_t i = 0; i < sizeof LAYOUTS / sizeof LAYOUTS[0]; i++)
-    if (LAYOUTS[i].version == python_version()) l = &LAYOUTS[i];
+  const layout *l = python_layout_here();
   thread_here = (void *(*)(void))(uintptr_t)symbol("PyGILState_GetThisThreadState");
   line_of = (int (*)(const void *, int))(uintptr_t)symbol("PyCode_Addr2Line");
   const char *thread = thread_here != NULL ? thread_here() : NULL;

@@ -91,9 +91,11 @@ void resident_add(token *t) {
   if (t->addr + t->class->bytes > r->high) r->high = t->addr + t->class->bytes;
   if (r->low < low) low = r->low;
   if (r->high > high) high = r->high;
-  /* Its contents are not reported, so all of it is one block. */
-  if (!t->reported && residency_block_add(r->engine, t->addr, t->class->bytes) != STOW_OK)
-    resident_remove(t);
+  if (t->reported) return;
+  /* Its contents are not reported, so all of it is one block. A buffer may continue in the next
+   * page, which no word names: it is not copied beside kernels. */
+  residency_hidden_write(r->engine, unit);
+  if (residency_block_add(r->engine, t->addr, t->class->bytes) != STOW_OK) resident_remove(t);
 }
 
 /* Gives a parked address its own page. Nothing is live there, so nothing is lost or waited for. */
@@ -336,14 +338,15 @@ static void log_round(resident *r) {
   residency_get_stats(r->engine, &s);
   shim_log("%llu launches, %llu forecast, %llu exchanges: %llu us resting, %llu us; in %llu MiB "
            "(%llu copied), out %llu MiB (%llu copied, %llu unneeded), moving %d, vram %llu MiB, "
-           "staged %llu MiB",
+           "staged %llu MiB; near %.0f far %.0f host %.0f calls %.0f ms",
            (unsigned long long)s.launches, (unsigned long long)s.forecast_hits,
            (unsigned long long)r->exchanges, (unsigned long long)(r->rest_ns / 1000),
            (unsigned long long)(r->exchange_ns / 1000), (unsigned long long)(s.in_bytes >> 20),
            (unsigned long long)(r->copied_in >> 20), (unsigned long long)(s.out_bytes >> 20),
            (unsigned long long)(r->copied_out >> 20), (unsigned long long)(r->unneeded >> 20),
            s.moving, (unsigned long long)(s.vram_bytes >> 20),
-           (unsigned long long)(s.staged_bytes >> 20));
+           (unsigned long long)(s.staged_bytes >> 20), s.near_ns / 1e6, s.far_ns / 1e6,
+           s.host_ns / 1e6, s.calls_ns / 1e6);
   char parts[256];
   size_t length = 0;
   for (int i = 0; i < RESIDENT_PHASES && length < sizeof parts; i++)
@@ -382,7 +385,9 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
                                   .words = latest.words,
                                   .word_count = latest.count,
                                   .host_ns = now - r->last_ns - r->waited_ns,
-                                  .once = !latest.kernel && !latest.opaque,
+                                  .once = !latest.kernel && !latest.opaque && latest.graph == NULL,
+                                  .to = latest.to,
+                                  .to_bytes = latest.to_bytes,
                                   .now_ns = now};
     r->last_ns = now;
     r->waited_ns = 0;
@@ -403,7 +408,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
     else if (asked && residency_must_exchange(r->engine))
       ground(r);
     if (!captures) sample_begins(r, &latest);
-    if (r->number % 4096 == 0) log_round(r);
+    if (r->number % 4096 == 0 || (r->number & (r->number - 1)) == 0) log_round(r);
   }
   lock_give(&pages_lock);
 }
@@ -526,6 +531,49 @@ bool resident_begin(page_class *class) {
   shim_log("pages of %llu MiB are moved as launches need them",
            (unsigned long long)(class->bytes >> 20));
   return true;
+}
+
+/* Returns the device whose unit contains the address, or NULL. */
+static const resident *device_at(uint64_t addr, uint32_t *unit) {
+  for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) {
+    *unit = all[d].engine != NULL ? residency_find(all[d].engine, addr) : UINT32_MAX;
+    if (*unit != UINT32_MAX) return &all[d];
+  }
+  return NULL;
+}
+
+static uint64_t unit_end(const resident *r, uint32_t unit) {
+  return r->units[unit].token->addr + r->class->bytes;
+}
+
+uint64_t resident_host_bytes(uint64_t addr, uint64_t bytes) {
+  uint64_t found = 0, next;
+  lock_take(&pages_lock);
+  for (uint64_t at = addr, end = addr + bytes; at < end; at = next) {
+    uint32_t unit;
+    const resident *r = device_at(at, &unit);
+    next = r != NULL ? unit_end(r, unit) : (at / SHIM_GRANULE + 1) * SHIM_GRANULE;
+    if (r != NULL && r->units[unit].token->page->tier == TIER_HOST)
+      found += (next < end ? next : end) - at;
+  }
+  lock_give(&pages_lock);
+  return found;
+}
+
+uint64_t resident_written(uint64_t addr, uint64_t bytes) {
+  uint64_t last = 0;
+  lock_take(&pages_lock);
+  for (uint64_t at = addr; at < addr + bytes && last != UINT64_MAX;) {
+    uint32_t unit;
+    const resident *r = device_at(at, &unit);
+    uint64_t written = r != NULL ? residency_written(r->engine, unit) : UINT64_MAX;
+    if (r != NULL && r->opaque > written) written = r->opaque;
+    if (r == NULL || written > r->passed) written = UINT64_MAX;
+    if (written > last) last = written;
+    if (r != NULL) at = unit_end(r, unit);
+  }
+  lock_give(&pages_lock);
+  return last == UINT64_MAX ? 0 : last + 1;
 }
 
 void resident_stream_destroyed(cu_stream stream) {

@@ -33,6 +33,12 @@ void resident_add(token *t);
  * it. */
 void resident_remove(token *t);
 
+/* Returns how many bytes of a range are in pages that are on the host now. Takes the lock. */
+uint64_t resident_host_bytes(uint64_t addr, uint64_t bytes);
+/* Returns a number that changes when a launch may have written to the range. 0: not known, or a
+ * launch that may write there has not ended. Takes the lock. */
+uint64_t resident_written(uint64_t addr, uint64_t bytes);
+
 /* Called when the program destroys a stream, or unloads functions. These take the lock. */
 void resident_stream_destroyed(cu_stream stream);
 void resident_functions_gone(void);

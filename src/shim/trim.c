@@ -13,7 +13,7 @@
 #include "shim/retry.h"
 #include "shim/shim.h"
 
-/* activations.py and trim.py, made at build time. */
+/* activations.py, states.py, weights.py and trim.py, made at build time. */
 static const char TEXT[] = {
 #include <shim-trim.inc>
     , '\0'};
@@ -27,6 +27,20 @@ static python_object *step_ended(python_object *self, python_object *arguments) 
 static python_object *resident(python_object *self, python_object *arguments) {
   (void)self, (void)arguments;
   return python_build("i", resident_anywhere() ? 1 : 0);
+}
+
+static python_object *on_host(python_object *self, python_object *arguments) {
+  unsigned long long addr, bytes;
+  (void)self;
+  if (!python_parse(arguments, "KK", &addr, &bytes)) return NULL;
+  return python_build("K", (unsigned long long)resident_host_bytes(addr, bytes));
+}
+
+static python_object *written(python_object *self, python_object *arguments) {
+  unsigned long long addr, bytes;
+  (void)self;
+  if (!python_parse(arguments, "KK", &addr, &bytes)) return NULL;
+  return python_build("K", (unsigned long long)resident_written(addr, bytes));
 }
 
 static python_object *trim_wanted(python_object *self, python_object *arguments) {
@@ -125,6 +139,8 @@ static python_method methods[] = {
     PYTHON_METHOD("shim_sizes", sizes),
     PYTHON_METHOD("shim_moved", moved),
     PYTHON_METHOD("shim_resident", resident),
+    PYTHON_METHOD("shim_on_host", on_host),
+    PYTHON_METHOD("shim_written", written),
     PYTHON_METHOD("shim_step_ended", step_ended),
     PYTHON_METHOD("shim_trim_wanted", trim_wanted),
     PYTHON_METHOD("shim_home_wanted", home_wanted),

@@ -1,9 +1,9 @@
 """Runs inside a Python process with spilling (trim.c): makes PyTorch release its cached pages when that helps spilling.
 
 arm() is called on the main thread from time to time until it returns True. It prints nothing and lets no exception escape. Functions of the
-shim: shim_resident(), shim_step_ended(), shim_trim_wanted(), shim_home_wanted(), shim_trimming(begins), shim_come_home(last),
-shim_private_pool(begins), shim_sizes(optimizer, weights, gradients, state) and shim_log(text). activations.py is before this file in the
-same script.
+shim: shim_resident(), shim_on_host(address, bytes), shim_written(address, bytes), shim_step_ended(), shim_trim_wanted(), shim_home_wanted(),
+shim_trimming(begins), shim_come_home(last), shim_private_pool(begins), shim_sizes(optimizer, weights, gradients, state) and
+shim_log(text). activations.py, states.py and weights.py are before this file in the same script.
 """
 import functools
 import importlib
@@ -11,7 +11,6 @@ import sys
 
 COMPACT_STEP = 2  # of those whose pages are moved
 SIZES_STEP = 2  # after which an optimizer has its state
-PART_BYTES = 64 << 20  # of parameters, in one go of an optimizer
 GRADIENTS = 16  # of how many parameters a backward pass is heard through: each time may cost a wait for the device
 
 
@@ -37,10 +36,10 @@ class Trim:
     only what does not fit goes to the host again. The best moment is when the gradients are gone: after the first zero_grad that follows a
     step, if nothing new is live by then. A loop without such a moment uses the end of its steps."""
 
-    def __init__(self, torch):
+    def __init__(self, torch, states, weights):
         self.torch, self.live, self.at_step = torch, None, False
         self.heard = set()  # parameters
-        self.activations = arm_activations(torch)
+        self.activations = arm_activations(torch, states, weights)
         self.steps = 0  # since pages are moved
         self.sizes = {}  # of each optimizer: its type, and bytes of weights, gradients and state
 
@@ -147,49 +146,9 @@ def arm_pools(torch):
                 setattr(module, name, wrapped)
 
 
-def parts_of(tensors):
-    """Yields ranges of a list of tensors, each of about PART_BYTES."""
-    start = total = 0
-    for i, tensor in enumerate(tensors):
-        size = tensor.numel() * tensor.element_size()
-        if total > 0 and total + size > PART_BYTES:
-            yield start, i
-            start, total = i, 0
-        total += size
-    yield start, len(tensors)
-
-
-def in_parts(function):
-    """Splits the lists of a foreach optimizer, which applies one operation after another to all parameters and states. The operations are
-    independent for each tensor, so processing the list in parts gives the same bits, and each state crosses the bus once."""
-
-    @functools.wraps(function)
-    def wrapped(params, *args, **kwargs):
-        count = len(params)
-        if not shim_resident() or count < 2:
-            return function(params, *args, **kwargs)
-
-        def cut(value, start, end):
-            return value[start:end] if isinstance(value, list) and len(value) == count else value
-
-        for start, end in parts_of(params):
-            function(params[start:end], *(cut(a, start, end) for a in args), **{k: cut(v, start, end) for k, v in kwargs.items()})
-
-    return wrapped
-
-
 @quiet
-def arm_optimizers():
-    for module in [m for name, m in sys.modules.items() if name.startswith("torch.optim.") and m is not None]:
-        for name in [n for n in vars(module) if n.startswith("_multi_tensor_")]:
-            function = getattr(module, name)
-            if callable(function) and function.__module__ == module.__name__:
-                setattr(module, name, in_parts(function))
-
-
-@quiet
-def arm_torch(torch):
-    trim = Trim(torch)
+def arm_torch(torch, states, weights):
+    trim = Trim(torch, states, weights)
     hooks = importlib.import_module("torch.optim.optimizer")
     hooks.register_optimizer_step_post_hook(quiet(trim.step_ended))
     for kind in torch.optim.Optimizer, torch.nn.Module:
@@ -201,6 +160,7 @@ def arm():
     if torch is None or getattr(getattr(torch, "__spec__", None), "_initializing", False):
         return False
     arm_pools(torch)
-    arm_torch(torch)
-    arm_optimizers()
+    states = States(torch)
+    arm_torch(torch, states, quiet(arm_weights)(torch))
+    quiet(arm_optimizers)(states)
     return True

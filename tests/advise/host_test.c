@@ -703,4 +703,79 @@ TEST(a_python_process_that_does_not_answer_runs_one_call)
   free(r);
 }
 
+/* A list that a line fills was 290 of the 310 MiB held when asked; 1000 MiB are held now. */
+TEST(a_list_that_a_line_fills_goes_on_growing_after_the_report)
+{
+  static const host_object pages = {.count = 290,
+                                    .where = "serve",
+                                    .type = "list",
+                                    .of = "bytes",
+                                    .element_bytes = 1 << 20,
+                                    .place = "/x/serve.py:12",
+                                    .grows = true};
+  host_record *r = blank();
+  holds(r, &pages, "pages", 290 * MIB);
+  r->inside_bytes = 310 * MIB;
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  CHECK(x.findings.list[0].id == CAUSE_HOST_LEAK);
+  CHECK(x.findings.list[0].confidence <= 0.6);
+  CHECK(strstr(x.headline.data, "line 12 of serve.py") != NULL);
+  CHECK(strstr(x.findings.list[0].evidence.data, "held 310.0 MiB") != NULL);
+  explanation_free(&x);
+  r->objects[0].bytes = 100 * MIB; /* less than half of what was held then */
+  CHECK(first(r) == CAUSE_HOST_LIMIT);
+  free(r);
+}
+
+/* The process did not answer again; its frames were read from outside of Python. */
+TEST(a_line_read_without_an_answer_made_what_the_report_lacks)
+{
+  host_record *r = blank();
+  holds(r, &picture, "photos", 100 * MIB);
+  r->inside_bytes = 120 * MIB;
+  at_line(r, "/x/a.py", "merged = a.merge(b)");
+  r->late = true;
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "Line 7 of a.py makes merged, 900.0 MiB so far",
+                "drop_duplicates", NULL));
+  r->late = false;
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "may hold", "raise --ram-limit", NULL));
+  free(r);
+}
+
+static void write_file(const char *folder, const char *name, const char *text) {
+  char path[300];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  FILE *file = fopen(path, "w");
+  CHECK(file != NULL);
+  fputs(text, file);
+  fclose(file);
+}
+
+TEST(frames_of_a_later_request_replace_those_of_the_report)
+{
+  const char *folder = harness_folder();
+  host_record *r = calloc(1, sizeof *r);
+  CHECK(r != NULL);
+  write_file(folder, "7.objects",
+             "asked\t3\t1000\t1\t5\t0\n"
+             "object\t500\t1\twhat line 5 makes\tmain\tlist\tint\t\t8\t\t0\t\t0\t0\t\t0\t\n"
+             "object\t400\t1\tkept\tmain\tlist\tint\t\t8\t\t0\t\t0\t0\t\t0\t\n"
+             "frame\t/x/a.py\t5\tmain\tone()\n");
+  write_file(folder, "7.frames", "silent\t2\nframe\t/x/a.py\t4\tmain\tearlier()\n");
+  CHECK(host_record_read_inside(r, folder, 7));
+  CHECK(!r->late && r->frames[0].line == 5 && r->object_count == 2);
+  write_file(folder, "7.frames", "silent\t4\nframe\t/x/a.py\t6\tmain\tdata = json.load(f)\n");
+  CHECK(host_record_read_inside(r, folder, 7));
+  CHECK(r->late && r->frame_count == 1 && r->frames[0].line == 6);
+  CHECK_TEXT(r->frames[0].source, "data = json.load(f)");
+  CHECK(r->object_count == 1 && strcmp(r->objects[0].name, "kept") == 0);
+  write_file(folder, "8.frames", "silent\t1\nframe\t/x/b.py\t9\tmain\tx = sorted(y)\n");
+  CHECK(host_record_read_inside(r, folder, 8)); /* it never answered */
+  CHECK(r->late && r->object_count == 0 && r->frames[0].line == 9);
+  write_file(folder, "9.frames", "nonsense\n");
+  CHECK(!host_record_read_inside(r, folder, 9));
+  free(r);
+}
+
 TEST_MAIN

@@ -643,4 +643,138 @@ TEST(a_result_of_jax_is_no_weight)
   check_samples(all, sizeof all / sizeof *all);
 }
 
+/* Wraps a text at `width` columns, as a terminal does. */
+static void wrap_at(buffer *out, const char *text, size_t width) {
+  size_t column = 0;
+  for (; *text != '\0'; text++) {
+    if (*text == '\n') column = 0;
+    if (column == width) {
+      buffer_char(out, '\n');
+      column = 0;
+    }
+    buffer_char(out, *text);
+    column += *text != '\n';
+  }
+}
+
+TEST(a_text_wrapped_at_any_width_keeps_its_numbers)
+{
+  static const char text[] =
+      "  File \"/srv/jobs/fit.py\", line 31, in main\n"
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 48.00 MiB. GPU 0 has a total "
+      "capacity of 31.70 GiB of which 20.00 MiB is free. Process 501 has 20.50 GiB memory in use. "
+      "Including non-PyTorch memory, this process has 11.00 GiB memory in use. Of the allocated "
+      "memory 10.25 GiB is allocated by PyTorch, and 64.00 MiB is reserved by PyTorch but "
+      "unallocated. If reserved but unallocated memory is large try setting "
+      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n";
+  for (size_t width = 62; width <= 120; width++) {
+    buffer wrapped = BUFFER_INIT;
+    message m;
+    wrap_at(&wrapped, text, width);
+    message_read(&m, wrapped.data, wrapped.length);
+    CHECK_U64(m.asked_bytes, 48 * MIB);
+    CHECK_U64(m.free_bytes, 20 * MIB);
+    CHECK_U64(m.process_bytes, 11 * GIB);
+    CHECK_U64(m.process_count, 1);
+    CHECK_U64(m.processes[0].bytes, 20 * GIB + 512 * MIB);
+    CHECK_U64(m.live_bytes, 10 * GIB + 256 * MIB);
+    buffer_free(&wrapped);
+  }
+}
+
+TEST(a_container_log_gives_the_users_line)
+{
+  static const char text[] =
+      "2026-03-01T10:00:00.123456789Z stderr F Traceback (most recent call last):\n"
+      "2026-03-01T10:00:00.123456800Z stderr F   File \"/app/main.py\", line 12, in start\n"
+      "2026-03-01T10:00:00.123456900Z stderr F     net.to(\"cuda\")\n"
+      "2026-03-01T10:00:00.123457000Z stderr F RuntimeError: CUDA error: out of memory\n";
+  message m;
+  message_read(&m, text, strlen(text));
+  CHECK_TEXT(m.context.line, "main.py:12 in start");
+}
+
+TEST(tools_are_those_of_the_device)
+{
+  static const sample all[] = {
+      {MESSAGE_MLX, C(BATCH_TOO_BIG) | C(UNKNOWN), "quantized", "nvidia-smi",
+       "std::runtime_error: [METAL] Command buffer execution failed: Insufficient Memory "
+       "(00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"},
+      {MESSAGE_LLAMA, C(WEIGHTS_TOO_BIG) | C(BATCH_TOO_BIG) | C(UNKNOWN), "context", "nvidia-smi",
+       "ggml_metal_graph_compute: command buffer 0 failed with status 5\n"
+       "error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"},
+      {MESSAGE_TORCH, C(BATCH_TOO_BIG), "autocast(\"xpu\"", "nvidia-smi",
+       "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total "
+       "capacity of 11.80 GiB. Of the allocated memory 11.00 GiB is allocated by PyTorch, and "
+       "200.00 MiB is reserved by PyTorch but unallocated."},
+      {MESSAGE_TORCH, C(BATCH_TOO_BIG), "batch", "autocast(\"cuda\"",
+       "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total "
+       "capacity of 11.80 GiB. Of the allocated memory 11.00 GiB is allocated by PyTorch, and "
+       "200.00 MiB is reserved by PyTorch but unallocated."},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(a_warning_of_a_shortage_is_none)
+{
+  static const char *const all[] = {
+      "step 10 done\nTo avoid out of memory errors lower the batch size.\n",
+      "hint: large inputs may run out of memory\nfinished\n",
+      "If you run out of memory, use --small. Saved model.bin\n",
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    message m;
+    message_read(&m, all[i], strlen(all[i]));
+    CHECK_U64(m.kind, MESSAGE_NONE);
+  }
+  static const char failed[] = "solver: out of memory. To avoid this, use fewer cells.\n";
+  message m;
+  message_read(&m, failed, strlen(failed));
+  CHECK_U64(m.kind, MESSAGE_HOST);
+}
+
+TEST(the_same_size_on_another_device_is_another_failure)
+{
+#define ONE(device)                                                                                \
+  "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU " device            \
+  " has a total capacity of 79.10 GiB of which 1.00 GiB is free. Of the allocated memory 76.00 "   \
+  "GiB is allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated.\n"
+  static const char text[] =
+      "[rank1]: " ONE("1") "[rank3]: " ONE("3") "[rank1]: " ONE("1") "[rank3]: " ONE("3");
+  message m;
+  message_read(&m, text, strlen(text));
+  CHECK_U64(m.failures, 2);
+  CHECK_U64(m.device, 1);
+#undef ONE
+}
+
+TEST(a_saving_of_nothing_is_not_shown)
+{
+  /* The card is 9 GiB fuller than this process explains, and no other process is listed. */
+  static const char text[] =
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 96.00 MiB. GPU 0 has a total "
+      "capacity of 23.64 GiB of which 61.31 MiB is free. Including non-PyTorch memory, this "
+      "process has 8.86 GiB memory in use. Of the allocated memory 8.40 GiB is allocated by "
+      "PyTorch, and 88.12 MiB is reserved by PyTorch but unallocated.";
+  explanation x;
+  CHECK_OK(explain_message(&x, text, strlen(text)));
+  CHECK(x.fixes.count > 0);
+  for (uint32_t i = 0; i < x.fixes.count; i++) CHECK(x.fixes.list[i].saves_bytes != 0);
+  explanation_free(&x);
+}
+
+TEST(a_length_that_fits_is_read_from_a_broken_line)
+{
+  static const char text[] =
+      "ValueError: To serve at least one request with the models's max seq len (8192), (2.00 GiB "
+      "KV "
+      "ca\nche is needed, which is larger than the available KV cache memory (1.00 GiB). Based on "
+      "the available memory, the estimated\n maximum model length is 4080. Try increasing "
+      "`gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.";
+  message m;
+  message_read(&m, text, strlen(text));
+  CHECK_U64(m.kind, MESSAGE_VLLM);
+  CHECK_U64(m.cache_tokens, 4080);
+}
+
 TEST_MAIN

@@ -158,6 +158,8 @@ TEST(threads_and_budget_do_not_change_the_output)
   const weights_options all[] = {{.prune = 0.4},
                                  {.prune = 0.3, .prune_model = true},
                                  {.prune_2_4 = true},
+                                 {.prune = 0.6, .sparse = true},
+                                 {.prune_2_4 = true, .sparse = true, .type = TENSOR_BF16},
                                  {.type = TENSOR_F16},
                                  {.quantize = WEIGHTS_INT8},
                                  {.quantize = WEIGHTS_FP8, .prune = 0.5}};
@@ -200,6 +202,146 @@ TEST(pruning_sets_the_smallest_values_to_zero)
   weights_free(&r);
 }
 
+/* ---- without zeros ---- */
+
+/* Reads a tensor of the model, named after a layer; the caller frees it. */
+static void *read_part(model *m, int layer, const char *word, tensor_type type, uint64_t count) {
+  char name[96];
+  snprintf(name, sizeof name, "model.layers.%d.mlp.up_proj.%s", layer, word);
+  const model_tensor *t = model_find(m, name);
+  if (t == NULL) FAIL("no tensor %s", name);
+  CHECK(t->facts->stored == type);
+  CHECK_U64(t->facts->count, count);
+  void *bytes = malloc(t->facts->bytes);
+  CHECK_OK(source_read(&m->files[t->file].from, t->facts->offset, bytes, t->facts->bytes));
+  return bytes;
+}
+
+/* Compares a layer without its zeros with the same layer stored dense. */
+static void check_sparse(model *m, model *dense, int layer, bool two_of_four) {
+  float *want = read_part(dense, layer, "weight", TENSOR_F32, VALUES);
+  uint64_t kept = 0, at = 0;
+  for (size_t i = 0; i < VALUES; i++) kept += want[i] != 0;
+  float *values = read_part(m, layer, "compressed", TENSOR_F32, two_of_four ? VALUES / 2 : kept);
+  uint8_t *bits = read_part(m, layer, "bitmask", TENSOR_U8, VALUES / 8);
+  int64_t *shape = read_part(m, layer, "shape", TENSOR_I64, 2);
+  int64_t *rows = two_of_four ? NULL : read_part(m, layer, "row_offsets", TENSOR_I64, ROWS);
+  CHECK(shape[0] == ROWS && shape[1] == COLUMNS);
+  for (size_t i = 0; i < VALUES; i++) {
+    if (rows != NULL && i % COLUMNS == 0) CHECK_U64(rows[i / COLUMNS], at);
+    bool is_kept = bits[i / 8] >> i % 8 & 1;
+    CHECK((is_kept ? values[at] : 0) == want[i]);
+    at += is_kept;
+    if (two_of_four && i % 4 == 3) CHECK_U64(at, (i + 1) / 2);
+  }
+  free(want), free(values), free(bits), free(shape), free(rows);
+}
+
+TEST(sparse_layouts_hold_the_same_values_as_the_dense_model)
+{
+  make_model();
+  for (size_t i = 0; i < VALUES; i += 64) memset(made + i, 0, 5 * sizeof *made); /* four equal */
+  static const char *names[] = {"model.layers.0.mlp.up_proj.weight",
+                                "model.layers.1.mlp.up_proj.weight",
+                                "model.layers.2.mlp.up_proj.weight"};
+  write_model(path_buffer[0], names, LAYERS, ROWS, COLUMNS, made);
+  const weights_options all[] = {
+      {.prune = 0.6}, {.prune_2_4 = true}, {.prune = 0.3, .prune_model = true}};
+  for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
+    weights_options o = all[k];
+    weights_result r;
+    model m, dense;
+    CHECK_OK(shrink(path_of(1, "dense.safetensors"), &o, &small));
+    o.sparse = o.verify = true;
+    CHECK_OK(weights_shrink(&r, path_buffer[0], path_of(2, "out.safetensors"), &o, &small));
+    CHECK(r.verified && r.bytes_after < r.bytes);
+    weights_free(&r);
+    CHECK_OK(model_open(&m, path_buffer[2], 1 << 20));
+    CHECK_OK(model_open(&dense, path_buffer[1], 1 << 20));
+    for (int i = 0; i < LAYERS; i++) check_sparse(&m, &dense, i, o.prune_2_4);
+    model_close(&m), model_close(&dense);
+  }
+}
+
+TEST(a_tensor_that_gains_nothing_stays_dense)
+{
+  make_model();
+  for (size_t i = 0; i < VALUES; i++)
+    if (i % 3 != 0) made[i] = 0; /* the first layer has zeros, the others have none */
+  static const char *names[] = {"model.layers.0.mlp.up_proj.weight",
+                                "model.layers.1.mlp.up_proj.weight",
+                                "model.layers.2.mlp.up_proj.weight"};
+  write_model(path_buffer[0], names, LAYERS, ROWS, COLUMNS, made);
+  weights_options o = {.sparse = true};
+  weights_result r;
+  CHECK_OK(weights_shrink(&r, path_buffer[0], path_of(2, "out.safetensors"), &o, &small));
+  CHECK(r.items[0].action == ACTION_BITMASK);
+  CHECK(r.items[1].action == ACTION_COPY && r.items[2].action == ACTION_COPY);
+  CHECK_U64(r.changed, 1);
+  weights_free(&r);
+  model m, in;
+  CHECK_OK(model_open(&m, path_buffer[2], 1 << 20));
+  CHECK_OK(model_open(&in, path_buffer[0], 1 << 20));
+  check_sparse(&m, &in, 0, false);
+  model_close(&m), model_close(&in);
+  o.quantize = WEIGHTS_INT8;
+  CHECK_STATUS(shrink(path_of(3, "no.safetensors"), &o, &small), STOW_ERR_UNSUPPORTED);
+}
+
+TEST(two_of_four_stay_even_if_one_is_nan)
+{
+  make_model();
+  for (size_t i = 0; i < VALUES; i += 8) made[i] = NAN;
+  const char *names[] = {"a.weight", "b.weight", "c.weight"};
+  write_model(path_buffer[0], names, LAYERS, ROWS, COLUMNS, made);
+  weights_options o = {.prune_2_4 = true, .allow_nan = true};
+  CHECK_OK(shrink(path_of(1, "out.safetensors"), &o, &small));
+  model m;
+  CHECK_OK(model_open(&m, path_buffer[1], 1 << 20));
+  float *values = malloc(VALUES * 4);
+  CHECK_OK(source_read(&m.files[0].from, m.list[0].facts->offset, values, VALUES * 4));
+  for (size_t i = 0; i < VALUES; i += 4) {
+    int kept = 0;
+    for (size_t k = 0; k < 4; k++) kept += values[i + k] != 0;
+    CHECK(kept == 2);
+  }
+  free(values);
+  model_close(&m);
+}
+
+TEST(pruned_float64_values_keep_all_their_digits)
+{
+  enum { WIDE = 64 };
+  double values[WIDE * WIDE], read[WIDE * WIDE];
+  char header[256];
+  seed = 9;
+  for (size_t i = 0; i < WIDE * WIDE; i++) values[i] = (double)normal() * 1.0000000001;
+  int length =
+      snprintf(header, sizeof header,
+               "{\"a.weight\":{\"dtype\":\"F64\",\"shape\":[%d,%d],\"data_offsets\":[0,%zu]}}",
+               WIDE, WIDE, sizeof values);
+  buffer b = BUFFER_INIT;
+  uint64_t prefix = (uint64_t)length;
+  buffer_append(&b, &prefix, 8);
+  buffer_append(&b, header, (size_t)length);
+  buffer_append(&b, values, sizeof values);
+  CHECK_OK(b.status);
+  write_file(path_of(0, "in.safetensors"), b.data, b.length);
+  buffer_free(&b);
+  weights_options o = {.prune = 0.5};
+  CHECK_OK(shrink(path_of(1, "out.safetensors"), &o, &small));
+  model m;
+  CHECK_OK(model_open(&m, path_buffer[1], 1 << 20));
+  CHECK_OK(source_read(&m.files[0].from, m.list[0].facts->offset, read, sizeof read));
+  size_t kept = 0;
+  for (size_t i = 0; i < WIDE * WIDE; i++) {
+    CHECK(read[i] == 0 || read[i] == values[i]);
+    kept += read[i] != 0;
+  }
+  CHECK(kept > WIDE * WIDE * 2 / 5 && kept < WIDE * WIDE * 3 / 5);
+  model_close(&m);
+}
+
 /* ---- stopped and resumed ---- */
 
 typedef struct stop_at {
@@ -233,6 +375,26 @@ TEST(a_stopped_run_is_resumed_to_the_same_output)
   char left[4200];
   snprintf(left, sizeof left, "%s.resume", out);
   CHECK(access(left, F_OK) != 0);
+}
+
+TEST(a_sparse_run_is_resumed_to_the_same_output)
+{
+  make_model();
+  weights_options o = {.prune = 0.5, .sparse = true}, again = o;
+  CHECK_OK(shrink(path_of(1, "whole.safetensors"), &o, &small));
+  /* 3 chunks for each tensor: 18 calls for the thresholds, 9 for the counts, then the output. */
+  stop_at s = {.limit = 18 + 9 + 4};
+  budget b = {.bytes = 4 << 20, .threads = 1, .progress = stop, .context = &s};
+  const char *out = path_of(2, "part.safetensors");
+  CHECK_STATUS(shrink(out, &o, &b), STOW_ERR_INTERRUPTED);
+  CHECK(access(out, F_OK) != 0);
+  again.resume = again.verify = true;
+  b.progress = NULL;
+  weights_result r;
+  CHECK_OK(weights_shrink(&r, path_buffer[0], out, &again, &b));
+  CHECK(r.resumed && r.verified);
+  weights_free(&r);
+  same_files(path_buffer[1], out);
 }
 
 TEST(a_resume_with_other_options_begins_again)

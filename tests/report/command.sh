@@ -44,6 +44,13 @@ for rank in 0 1 2; do mkdir -p "job/rank$rank" && cp "$run/4711.stow" "$run/end"
 "$stowage" report --text job > job.txt
 check text_has_the_balance_of_ranks test "$(grep -c '+0.0%.*rank [012], device 0' job.txt)" = 3
 mkdir -p bare && cp "$run/end" bare
+# A command that ended before its first sample: the kernel's figure for its peak, and how it ended.
+mkdir -p quick && printf 'code 3\nsignal 0\ncommand ls /none\nkernel 0\n' > quick/end
+printf 'started\t%s\nlimit\t8589934592\tmachine\nheld\t0\t2097152\t0\nended\t\n' 1700000000000000000 > quick/host
+check a_quick_run_has_a_report "$stowage" report --text quick
+"$stowage" report --text quick > quick.txt
+check a_quick_run_names_command_code_and_peak grep -Pzoq 'ls /none\n.*code 3(.|\n)*2\.0 MiB +at the peak, of 8\.0 GiB' quick.txt
+check a_quick_run_has_a_page "$stowage" report quick -o quick.html
 if has python3; then
   check a_run_folder_has_its_traces_and_why python3 - run.json job.json << 'PY'
 import json, sys

@@ -29,6 +29,7 @@ typedef struct model {
   uint64_t pages; /* vram pages in use */
   uint64_t exchanges, hidden, copies, parked;
   bool must_fail; /* plans are sometimes carried out only partly */
+  bool arena;     /* all units are one block, in which a launch writes where it likes */
 } model;
 
 static uint64_t draw(model *m, uint64_t below) {
@@ -183,10 +184,10 @@ static void set_live(model *m, uint32_t unit, bool live) {
 }
 
 /* Makes a write that no launch names. Leaves out the case that the documentation excludes: a page
- * that is being copied in. */
+ * that is being copied in and is not in the block of a word of the launch. */
 static void hidden_write(model *m) {
   uint32_t unit = (uint32_t)draw(m, m->units);
-  if (!m->live[unit] || m->truth[unit] == 0 || m->staged[unit]) return;
+  if (!m->live[unit] || m->truth[unit] == 0 || (m->staged[unit] && !m->arena)) return;
   *at(m, unit) = m->truth[unit] = harness_random(&m->seed) | 1;
 }
 
@@ -232,6 +233,7 @@ static void make_program(model *m, program_launch *p, uint32_t count) {
       p[i].units[k] = unit;
       p[i].writes[k] = draw(m, 2) == 0;
     }
+    if (m->arena) continue;
     if (draw(m, 3) == 0) p[i].frees = (uint32_t)draw(m, m->units);
     if (draw(m, 3) == 0) p[i].allocs = (uint32_t)draw(m, m->units);
   }
@@ -243,6 +245,7 @@ static void run_schedule(uint64_t seed, model *totals) {
   m.capacity = m.units / 3 + (uint32_t)draw(&m, m.units / 2);
   if (m.capacity < 10) m.capacity = 10;
   m.must_fail = draw(&m, 3) == 0;
+  m.arena = m.units * UNIT > (UINT64_C(64) << 20) && draw(&m, 3) == 0;
   residency_options o = {.capacity_bytes = m.capacity * UNIT,
                          .stage_bytes = (1 + draw(&m, 4)) * UNIT,
                          .log_launches = 256,
@@ -255,10 +258,13 @@ static void run_schedule(uint64_t seed, model *totals) {
     CHECK_U64(unit, i);
     m.maps[i] = in ? MAPS_VRAM : MAPS_HOST;
     m.pages += in;
-    m.pointer[i] = i > 0 && draw(&m, 12) == 0;
+    m.pointer[i] = !m.arena && i > 0 && draw(&m, 12) == 0;
+    m.live[i] = m.arena;
+    if (m.arena) continue;
     if (m.pointer[i] || draw(&m, 2) == 0) set_live(&m, i, true);
     if (m.pointer[i]) *at(&m, i) = m.truth[i] = draw(&m, 1000) + 1;
   }
+  if (m.arena) CHECK_OK(residency_block_add(m.engine, BASE, m.units * UNIT));
   program_launch program[LAUNCHES_MAX];
   uint32_t count = 20 + (uint32_t)draw(&m, LAUNCHES_MAX - 20);
   make_program(&m, program, count);

@@ -9,9 +9,10 @@ import sys
 import threading
 import types
 
-import torch
-from torch import nn
-from torch.utils.checkpoint import checkpoint
+sys.path.pop(0)  # a file here has the name of a standard module
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 MIN = 1 << 10
 log = []
@@ -61,6 +62,10 @@ class Bus(Cuda):
         self.pinned = script["Pinned"](lambda size: torch.empty(size, dtype=torch.uint8), 1 << 30)
         self.references = script["references"](torch)
         self.alive, self.capturing, self.emptied = set(), False, 0
+        self.states, self.away = self, 0
+
+    def away_bytes(self):
+        return self.away
 
     # what Cuda calls in torch.cuda
     @contextlib.contextmanager
@@ -436,7 +441,7 @@ def transforms_and_compilation():
 
 
 def arming():
-    """No hooks before the device was short; then a target; and no hooks if weights alone fill the device."""
+    """No hooks before the device was short; then a target; and a part of the device if weights alone fill it."""
     state = dict(short=False, room=(100 << 20, 10 << 20, 1 << 30, 30))
     moved = []
     script.update(shim_resident=lambda: state["short"], shim_room=lambda: state["room"],
@@ -456,11 +461,18 @@ def arming():
         first = hooks.policy.target_bytes
         assert first == (90 << 20) - (100 << 20) // 12
         (torch.randn(64, 64, requires_grad=True) @ weight).sin().sum().backward()
-        armed.step_ended(optimizer)  # pages were still on the host
-        assert hooks.policy.target_bytes == first - (100 << 20) // 32 and hooks.bus.emptied == 2 and moved == [(0, 0)] * 2
+        armed.step_ended(optimizer)  # pages were still on the host, but no saved tensor left
+        assert hooks.policy.target_bytes == first and hooks.bus.emptied == 1 and moved == [(0, 0)] * 2
+        hooks.policy.out_bytes, hooks.bus.away = 1 << 20, 25 * (20 << 20)  # most of those pages hold states of optimizers
+        armed.step_ended(optimizer)
+        assert hooks.policy.target_bytes == first and hooks.bus.emptied == 1
+        hooks.policy.out_bytes, hooks.bus.away = 1 << 20, 0
+        armed.step_ended(optimizer)
+        assert hooks.policy.target_bytes == first - (100 << 20) // 32 and hooks.bus.emptied == 2
         state["room"] = (100 << 20, 90 << 20, 1 << 30, 0)
         armed.step_ended(optimizer)
-        assert not hooks.thread.pushed
+        assert hooks.thread.pushed and hooks.policy.target_bytes == hooks.bus.allocated() + (100 << 20) // 8
+        assert hooks.pop()
         with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
             state["room"] = (100 << 20, 10 << 20, 1 << 30, 0)
             if two:

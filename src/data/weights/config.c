@@ -13,11 +13,19 @@ static bool is_float_name(const char *name) {
                           strcmp(name, "bfloat16") == 0 || strcmp(name, "float64") == 0);
 }
 
-static bool quantized(const weights_job *j) {
-  return j->o->quantize == WEIGHTS_INT8 || j->o->quantize == WEIGHTS_FP8;
+static bool sparse(const weights_job *j) {
+  for (size_t i = 0; i < j->r->item_count; i++)
+    if (j->r->items[i].action >= ACTION_BITMASK) return true;
+  return false;
 }
 
-/* Modules with a matrix that was not quantized: a reader would look for scales otherwise. */
+/* Returns whether the output is in a layout of compressed-tensors. */
+static bool compressed(const weights_job *j) {
+  return sparse(j) || j->o->quantize == WEIGHTS_INT8 || j->o->quantize == WEIGHTS_FP8;
+}
+
+/* Modules with a matrix that was not quantized or stored sparse: a reader would look for scales or
+ * bits otherwise. */
 static void put_ignored(json *out, const weights_result *r) {
   bool head = false;
   for (size_t i = 0; i < r->item_count; i++) {
@@ -31,7 +39,40 @@ static void put_ignored(json *out, const weights_result *r) {
   if (!head) json_text(out, "lm_head"); /* tied to the embedding: a layer without a tensor */
 }
 
+/* Writes what a reader needs to know about tensors without their zeros. */
+static void put_sparsity(json *out, const weights_job *j) {
+  const weights_result *r = j->r;
+  double kept = 0, all = 0;
+  for (size_t i = 0; i < r->item_count; i++) {
+    const weights_item *item = &r->items[i];
+    double count = (double)item->from.facts->count;
+    if (item->action < ACTION_BITMASK) continue;
+    all += count;
+    kept += item->action == ACTION_BITMASK_24 ? count / 2 : (double)item->kept;
+  }
+  json_begin_object(out);
+  json_key(out, "quant_method"), json_text(out, "compressed-tensors");
+  json_key(out, "sparsity_config");
+  json_begin_object(out);
+  json_key(out, "format");
+  json_text(out, j->o->prune_2_4 ? "sparse-24-bitmask" : "sparse-bitmask");
+  json_key(out, "sparsity_structure"), json_text(out, j->o->prune_2_4 ? "2:4" : "unstructured");
+  json_key(out, "global_sparsity"), json_double(out, 1 - kept / all);
+  json_key(out, "targets");
+  json_begin_array(out), json_text(out, "Linear"), json_end_array(out);
+  json_key(out, "ignore");
+  json_begin_array(out);
+  put_ignored(out, r);
+  json_end_array(out);
+  json_end_object(out);
+  json_end_object(out);
+}
+
 static void put_quantization(json *out, const weights_job *j) {
+  if (sparse(j)) {
+    put_sparsity(out, j);
+    return;
+  }
   bool int8 = j->o->quantize == WEIGHTS_INT8;
   json_begin_object(out);
   json_key(out, "quant_method"), json_text(out, "compressed-tensors");
@@ -88,7 +129,7 @@ static void edit(buffer *to, const json_tree *t, const weights_job *j) {
       buffer_printf(to, "\"%s\"", tensor_type_name(j->o->type));
       at = n->end;
     }
-    if (n == old && quantized(j) && n->begin >= at) {
+    if (n == old && compressed(j) && n->begin >= at) {
       json out = JSON_COMPACT(to);
       buffer_append(to, t->text + at, n->begin - at);
       put_quantization(&out, j);
@@ -96,7 +137,7 @@ static void edit(buffer *to, const json_tree *t, const weights_job *j) {
       while (i + 1 < t->count && t->nodes[i + 1].begin < n->end) i++;
     }
   }
-  if (quantized(j) && old == NULL) {
+  if (compressed(j) && old == NULL) {
     size_t end = last != NULL ? last->end : root->begin + 1;
     if (end > at) buffer_append(to, t->text + at, end - at);
     put_addition(to, j, last == NULL);

@@ -35,11 +35,11 @@ void weights_decode(tensor_type t, const void *bytes, size_t count, float *value
 
 /* ---- pruning ---- */
 
-/* Clears the two smallest of four values; of equal ones the later stay. */
+/* Clears the two smallest of four values; of equal ones the later stay. NaN counts as infinite. */
 static uint64_t prune_2_4(float *values, size_t count) {
   for (size_t i = 0; i < count; i += 4) {
     float m[4];
-    for (size_t k = 0; k < 4; k++) m[k] = fabsf(values[i + k]);
+    for (size_t k = 0; k < 4; k++) m[k] = isnan(values[i + k]) ? INFINITY : fabsf(values[i + k]);
     for (size_t k = 0; k < 4; k++) {
       unsigned larger = 0;
       for (size_t n = 0; n < 4; n++) larger += m[n] > m[k] || (m[n] == m[k] && n > k);
@@ -130,15 +130,32 @@ static void cast_chunk(const weights_item *item, size_t count, chunk_buffers *c,
     cast_run(item, i, count - i < RUN_VALUES ? count - i : RUN_VALUES, c, error);
 }
 
+/* Casts float64 values, of which float32 would lose digits, and clears those that were pruned. */
+static void cast_pruned_f64(const weights_item *item, size_t count, chunk_buffers *c) {
+  dtype to = tensor_type_get(item->to)->type;
+  size_t width = dtype_bytes(to);
+  (void)cast_values(c->out, to, c->bytes, DTYPE_F64, count);
+  for (size_t i = 0; i < count; i++)
+    if (c->after[i] == 0 && c->before[i] != 0) memset(c->out + i * width, 0, width);
+}
+
+/* Prunes and casts a chunk. c->out holds the values as they are stored, c->after as float32. */
 static void pruned_chunk(const weights_job *j, const weights_item *item, uint64_t first,
                          size_t count, chunk_buffers *c, quant_error *error, uint64_t *zeros) {
   dtype to = tensor_type_get(item->to)->type;
-  weights_decode(item->from.facts->stored, c->bytes, count, c->before);
+  tensor_type from = item->from.facts->stored;
+  weights_decode(from, c->bytes, count, c->before);
   memcpy(c->after, c->before, count * sizeof(float));
-  *zeros += weights_prune_chunk(item, first, c->after, count, j->o->prune_2_4);
-  (void)cast_values(c->out, to, c->after, DTYPE_F32, count);
+  if (item->pruned) *zeros += weights_prune_chunk(item, first, c->after, count, j->o->prune_2_4);
+  if (from == TENSOR_F64)
+    cast_pruned_f64(item, count, c);
+  else
+    (void)cast_values(c->out, to, c->after, DTYPE_F32, count);
   (void)cast_values(c->after, DTYPE_F32, c->out, to, count);
-  quant_error_add(error, c->before, c->after, count);
+  if (from == TENSOR_F64)
+    add_error_f64(error, (const double *)(const void *)c->bytes, c->after, count);
+  else
+    quant_error_add(error, c->before, c->after, count);
 }
 
 static void block_chunk(const weights_job *j, const weights_item *item, uint64_t first,
@@ -197,6 +214,11 @@ stow_status weights_encode(const weights_job *j, const weights_item *item, uint6
   case ACTION_BLOCKS: block_chunk(j, item, first, count, c, error, zeros); break;
   case ACTION_INT8:
   case ACTION_FP8: channel_chunk(j, item, first, count, c, error, zeros); break;
+  case ACTION_BITMASK:
+  case ACTION_BITMASK_24:
+    pruned_chunk(j, item, first, count, c, error, zeros);
+    (void)weights_compact(item, count, c);
+    break;
   }
   return STOW_OK;
 }

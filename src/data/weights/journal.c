@@ -52,10 +52,10 @@ static uint64_t mix_list(uint64_t key, const char *const *list, size_t count) {
 static uint64_t key_of(const weights_job *j) {
   const weights_options *o = j->o;
   struct {
-    uint64_t type, quantize, two_of_four, model, shard, join, chunk, allow;
+    uint64_t type, quantize, two_of_four, model, sparse, shard, join, chunk, allow;
     double prune;
-  } said = {o->type, o->quantize,     o->prune_2_4, o->prune_model, o->shard_bytes,
-            o->join, j->chunk_values, o->allow_nan, o->prune};
+  } said = {o->type,        o->quantize, o->prune_2_4,    o->prune_model, o->sparse,
+            o->shard_bytes, o->join,     j->chunk_values, o->allow_nan,   o->prune};
   uint64_t key = mix(0, STOW_VERSION_TEXT, strlen(STOW_VERSION_TEXT));
   key = mix(key, &said, sizeof said);
   key = mix_list(key, o->include, o->include_count);

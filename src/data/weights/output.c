@@ -76,8 +76,8 @@ static stow_status keep_files(weights_result *r) {
   return STOW_OK;
 }
 
-stow_status weights_name_output(weights_result *r, const weights_options *o, const char *in,
-                                const char *out) {
+stow_status weights_check_output(weights_result *r, const weights_options *o, const char *in,
+                                 const char *out) {
   struct stat st;
   r->to_folder = !ends_with(out, ".safetensors") && !ends_with(out, ".gguf");
   if (!r->to_folder) {
@@ -85,10 +85,9 @@ stow_status weights_name_output(weights_result *r, const weights_options *o, con
       return stow_fail(STOW_ERR_INVALID,
                        "%s: --shard writes several files: name a folder, without .safetensors",
                        out);
-    const char *slash = strrchr(out, '/');
     STOW_TRY(outfile_check(out));
     for (size_t i = 0; i < r->in.file_count; i++) STOW_TRY(writer_check(out, &r->in.files[i].from));
-    return add_file(r, slash != NULL ? slash + 1 : out);
+    return STOW_OK;
   }
   const char *dot = strrchr(out, '.'), *slash = strrchr(out, '/');
   if (dot != NULL && (slash == NULL || dot > slash) && !r->in.folder && o->shard_bytes == 0 &&
@@ -106,6 +105,12 @@ stow_status weights_name_output(weights_result *r, const weights_options *o, con
                      out, in);
   if (strlen(out) + OUTFILE_ENDING_MAX + 128 >= PATH_MAX)
     return stow_fail(STOW_ERR_INVALID, "%.100s…: the path is too long", out);
+  return STOW_OK;
+}
+
+stow_status weights_name_output(weights_result *r, const weights_options *o, const char *out) {
+  const char *slash = strrchr(out, '/');
+  if (!r->to_folder) return add_file(r, slash != NULL ? slash + 1 : out);
   if (o->join) return cut_shards(r, UINT64_MAX);
   if (o->shard_bytes > 0) return cut_shards(r, o->shard_bytes);
   return keep_files(r);

@@ -9,7 +9,13 @@
  * threads: ties of a pruned tensor are shared out block by block. */
 #define WEIGHTS_BLOCK UINT64_C(65536)
 
-struct chunk_buffers;
+typedef struct chunk_buffers {
+  const uint8_t *bytes; /* as read */
+  float *before, *after;
+  uint8_t *out;      /* the values of the first part */
+  uint8_t *codes;    /* of the second part: scales, or bits */
+  uint64_t *offsets; /* behind the bits in codes: kept values before each row */
+} chunk_buffers;
 
 typedef struct weights_job {
   weights_result *r;
@@ -25,7 +31,7 @@ typedef struct weights_job {
    * c->before, c->after and c->codes (8 bytes for each value) as scratch. `begin` and `end` are
    * called before an item's first chunk and after its last, never twice at once. */
   stow_status (*change)(struct weights_job *j, size_t item, uint64_t first, size_t count,
-                        struct chunk_buffers *c, quant_error *error);
+                        chunk_buffers *c, quant_error *error);
   stow_status (*begin)(struct weights_job *j, size_t item);
   void (*end)(struct weights_job *j, size_t item);
   void *user;    /* the walk's */
@@ -36,23 +42,28 @@ typedef struct weights_job {
 /* plan.c */
 stow_status weights_plan(weights_result *r, const weights_options *o, const char *out);
 /* Adds a tensor to the output. The name is copied if `name` is not that of the input's tensor. */
-stow_status weights_add_part(weights_result *r, size_t item, const char *name, tensor_type stored,
-                             uint32_t dims, const uint64_t *shape);
+stow_status weights_add_part(weights_result *r, size_t item, const char *name, weights_role role,
+                             tensor_type stored, uint32_t dims, const uint64_t *shape);
+/* Adds the tensors that an item becomes, and its bytes to the sums. */
+stow_status weights_add_parts(weights_result *r, size_t item);
 /* Returns the bytes of the model's tensors after a shrink with these options; with `gguf`, of a
  * GGUF file made from it. */
 uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf);
 bool weights_named(const char *name, const char *const *patterns, size_t count);
 
-/* Sets the thresholds of the items (prune.c). */
+/* Sets the thresholds of the items that are not done (prune.c). */
 stow_status weights_find_thresholds(weights_job *j);
 
+/* sparse.c: Counts what each ACTION_BITMASK item keeps, and adds its parts. An item that would not
+ * become smaller is stored dense. */
+stow_status weights_count_kept(weights_job *j);
+
+/* bitmask.c: Moves the kept values of a chunk to the front of c->out, and writes the bits and the
+ * offsets of its rows, counted from the chunk's first value. c->after holds the values as they are
+ * stored. Returns the number kept. */
+size_t weights_compact(const weights_item *item, size_t count, chunk_buffers *c);
+
 /* encode.c: one chunk of an item, read into `bytes`. The outputs are one for each part. */
-typedef struct chunk_buffers {
-  const uint8_t *bytes; /* as read */
-  float *before, *after;
-  uint8_t *out;   /* the values of the first part */
-  uint8_t *codes; /* scales of the second part, one for each row */
-} chunk_buffers;
 stow_status weights_encode(const weights_job *j, const weights_item *item, uint64_t first,
                            size_t count, chunk_buffers *c, quant_error *error, uint64_t *zeros);
 /* Decodes values of any type that can be decoded; false if this type cannot. */
@@ -64,14 +75,21 @@ uint64_t weights_prune_chunk(const weights_item *item, uint64_t first, float *va
 
 /* stream.c */
 stow_status weights_stream(weights_job *j);
+/* Returns the values of one chunk of the item; the last chunk may have fewer. */
+uint64_t weights_chunk_length(const weights_job *j, const weights_item *item);
+stow_status weights_make_buffers(const weights_job *j, chunk_buffers *c);
+void weights_free_buffers(chunk_buffers *c);
 /* Sets chunk_values and threads from the budget. */
 stow_status weights_size_chunks(weights_job *j, size_t bytes_per_value);
 stow_status weights_verify(weights_job *j);
 uint64_t weights_chunk_digest(const void *bytes, size_t count, uint32_t part, uint64_t at);
 
 /* output.c */
-stow_status weights_name_output(weights_result *r, const weights_options *o, const char *in,
-                                const char *out);
+/* Checks that the output can be written there. */
+stow_status weights_check_output(weights_result *r, const weights_options *o, const char *in,
+                                 const char *out);
+/* Assigns the parts to files. */
+stow_status weights_name_output(weights_result *r, const weights_options *o, const char *out);
 stow_status weights_open_output(weights_job *j, bool resume);
 stow_status weights_commit_output(weights_job *j);
 /* Removes what was written; with `keep`, leaves it for --resume. */

@@ -191,14 +191,34 @@ static void choose(const weights_result *r, const weights_options *o, weights_it
   item->action = o->quantize == WEIGHTS_INT8 ? ACTION_INT8 : ACTION_FP8;
 }
 
+/* Returns whether a chosen tensor can be stored without its zeros. The layouts are for matrices and
+ * name their tensors after the module. 16 columns: narrower rows gain nothing, and a chunk's bits
+ * and row offsets fit its buffer. */
+static bool can_be_sparse(const weights_result *r, const weights_options *o,
+                          const weights_item *item) {
+  const tensor *t = item->from.facts;
+  return chosen(r, o, t) && t->dims == 2 && t->count > 0 && item->row >= 16 &&
+         ends_with(t->name, ".weight") && has_values(t->stored) &&
+         (item->to == TENSOR_F16 || item->to == TENSOR_BF16 || item->to == TENSOR_F32 ||
+          item->to == TENSOR_F64);
+}
+
+static void choose_sparse(const weights_result *r, const weights_options *o, weights_item *item) {
+  if (!o->sparse || !can_be_sparse(r, o, item)) return;
+  if (!o->prune_2_4)
+    item->action = ACTION_BITMASK;
+  else if (item->pruned)
+    item->action = ACTION_BITMASK_24;
+}
+
 /* ---- the tensors of the output ---- */
 
-stow_status weights_add_part(weights_result *r, size_t item, const char *name, tensor_type stored,
-                             uint32_t dims, const uint64_t *shape) {
+stow_status weights_add_part(weights_result *r, size_t item, const char *name, weights_role role,
+                             tensor_type stored, uint32_t dims, const uint64_t *shape) {
   STOW_TRY(LIST_ROOM(r->parts, r->part_count, r->part_capacity, 64, "tensors"));
   weights_part *p = &r->parts[r->part_count];
   weights_item *from = &r->items[item];
-  *p = (weights_part){.facts = {.dims = dims, .count = 1}};
+  *p = (weights_part){.facts = {.dims = dims, .count = 1}, .role = role};
   for (uint32_t i = 0; i < dims; i++) p->facts.count *= p->facts.shape[i] = shape[i];
   tensors_set_type(&p->facts, stored);
   p->facts.bytes = tensor_type_bytes(stored, p->facts.count);
@@ -214,32 +234,69 @@ stow_status weights_add_part(weights_result *r, size_t item, const char *name, t
   return STOW_OK;
 }
 
+/* Adds a part whose name is the item's with another word instead of "weight". */
+static stow_status add_named(weights_result *r, size_t i, const char *word, weights_role role,
+                             tensor_type stored, uint32_t dims, const uint64_t *shape) {
+  const char *given = r->items[i].from.facts->name;
+  char name[1024];
+  if (strlen(given) + 16 > sizeof name)
+    return stow_fail(
+        STOW_ERR_UNSUPPORTED,
+        "%.100s…: the name is too long for the layouts of compressed-tensors; leave the tensor "
+        "out with --exclude",
+        given);
+  snprintf(name, sizeof name, "%.*s%s", (int)(strlen(given) - strlen("weight")), given, word);
+  return weights_add_part(r, i, name, role, stored, dims, shape);
+}
+
 /* Adds the tensors of compressed-tensors: int8 as "pack-quantized" (four values with an offset of
  * 128 in each word), fp8 as "float-quantized". The scale of a row has the type of the original
  * weight. */
-static stow_status add_compressed(weights_result *r, size_t i) {
+static stow_status add_quantized(weights_result *r, size_t i) {
+  const weights_item *item = &r->items[i];
+  const tensor *t = item->from.facts;
+  tensor_type scale = t->stored == TENSOR_F64 ? TENSOR_F32 : t->stored;
+  uint64_t packed[2] = {t->shape[0], t->shape[1] / 4}, two = 2, scales[2] = {t->shape[0], 1};
+  if (item->action == ACTION_FP8) {
+    STOW_TRY(weights_add_part(r, i, t->name, ROLE_VALUES, TENSOR_F8_E4M3, 2, t->shape));
+    return add_named(r, i, "weight_scale", ROLE_ROWS, scale, 2, scales);
+  }
+  STOW_TRY(add_named(r, i, "weight_packed", ROLE_ROWS, TENSOR_I32, 2, packed));
+  STOW_TRY(add_named(r, i, "weight_scale", ROLE_ROWS, scale, 2, scales));
+  return add_named(r, i, "weight_shape", ROLE_SHAPE, TENSOR_I64, 1, &two);
+}
+
+/* Adds the tensors of compressed-tensors' "sparse-bitmask" and "sparse-24-bitmask". The bit of a
+ * value is bit column % 8 of byte column / 8 of its row. */
+static stow_status add_sparse(weights_result *r, size_t i) {
+  const weights_item *item = &r->items[i];
+  const uint64_t *shape = item->from.facts->shape;
+  uint64_t half[2] = {shape[0], shape[1] / 2}, bits[2] = {shape[0], (shape[1] + 7) / 8};
+  uint64_t column[2] = {2, 1}, two = 2;
+  if (item->action == ACTION_BITMASK_24) {
+    STOW_TRY(add_named(r, i, "compressed", ROLE_ROWS, item->to, 2, half));
+    STOW_TRY(add_named(r, i, "bitmask", ROLE_ROWS, TENSOR_U8, 2, bits));
+    return add_named(r, i, "shape", ROLE_SHAPE, TENSOR_I64, 2, column);
+  }
+  STOW_TRY(add_named(r, i, "compressed", ROLE_KEPT, item->to, 1, &item->kept));
+  STOW_TRY(add_named(r, i, "bitmask", ROLE_ROWS, TENSOR_U8, 2, bits));
+  STOW_TRY(add_named(r, i, "row_offsets", ROLE_ROWS, TENSOR_I64, 1, shape));
+  return add_named(r, i, "shape", ROLE_SHAPE, TENSOR_I64, 1, &two);
+}
+
+stow_status weights_add_parts(weights_result *r, size_t i) {
   weights_item *item = &r->items[i];
   const tensor *t = item->from.facts;
-  char name[1024];
-  size_t length = strlen(t->name) - strlen("weight");
-  if (strlen(t->name) + 16 > sizeof name)
-    return stow_fail(
-        STOW_ERR_UNSUPPORTED,
-        "%.100s…: the name is too long to quantize; leave the tensor out with --exclude", t->name);
-  tensor_type scale = t->stored == TENSOR_F64 ? TENSOR_F32 : t->stored;
-  uint64_t shape[2] = {t->shape[0], t->shape[1]}, two = 2, scales[2] = {t->shape[0], 1};
-  if (item->action == ACTION_INT8) {
-    shape[1] /= 4;
-    snprintf(name, sizeof name, "%.*sweight_packed", (int)length, t->name);
-    STOW_TRY(weights_add_part(r, i, name, TENSOR_I32, 2, shape));
-  } else {
-    STOW_TRY(weights_add_part(r, i, t->name, TENSOR_F8_E4M3, 2, shape));
+  switch (item->action) {
+  case ACTION_INT8:
+  case ACTION_FP8: STOW_TRY(add_quantized(r, i)); break;
+  case ACTION_BITMASK:
+  case ACTION_BITMASK_24: STOW_TRY(add_sparse(r, i)); break;
+  default: STOW_TRY(weights_add_part(r, i, t->name, ROLE_VALUES, item->to, t->dims, t->shape));
   }
-  snprintf(name, sizeof name, "%.*sweight_scale", (int)length, t->name);
-  STOW_TRY(weights_add_part(r, i, name, scale, 2, scales));
-  if (item->action == ACTION_FP8) return STOW_OK;
-  snprintf(name, sizeof name, "%.*sweight_shape", (int)length, t->name);
-  return weights_add_part(r, i, name, TENSOR_I64, 1, &two);
+  r->bytes_after += item->bytes_after;
+  r->changed += item->action != ACTION_COPY;
+  return STOW_OK;
 }
 
 static stow_status check_request(const weights_result *r, const weights_options *o,
@@ -261,6 +318,13 @@ static stow_status check_request(const weights_result *r, const weights_options 
     return stow_fail(STOW_ERR_UNSUPPORTED, "--quantize %s: %s files take %s",
                      weights_quant_name(o->quantize), gguf ? "GGUF" : "safetensors",
                      gguf ? "q8_0, q6_k, q4_k and q4_0" : "int8 and fp8");
+  if (o->sparse && gguf)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "--sparse: the sparse layouts are for safetensors; GGUF has none");
+  if (o->sparse && o->quantize != WEIGHTS_NO_QUANT)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "--sparse and --quantize exclude each other: quantized tensors are stored "
+                     "dense; leave one of them out");
   if (gguf && (o->shard_bytes > 0 || o->join))
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "--shard and --join are for safetensors; for GGUF use llama.cpp's "
@@ -288,6 +352,7 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
   STOW_TRY(check_request(r, o, out));
   STOW_TRY(check_patterns(r, o->include, o->include_count, "--include"));
   STOW_TRY(check_patterns(r, o->exclude, o->exclude_count, "--exclude"));
+  size_t to_count = 0;
   r->items = calloc(r->in.count + 1, sizeof *r->items);
   if (r->items == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
   r->item_count = r->in.count;
@@ -297,19 +362,15 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
     item->from = r->in.list[i];
     item->home = item->from.file;
     choose(r, o, item);
-    const tensor *t = item->from.facts;
-    if (item->action == ACTION_INT8 || item->action == ACTION_FP8)
-      STOW_TRY(add_compressed(r, i));
-    else
-      STOW_TRY(weights_add_part(r, i, t->name, item->to, t->dims, t->shape));
-    r->bytes += t->bytes;
-    r->bytes_after += item->bytes_after;
-    r->changed += item->action != ACTION_COPY;
+    choose_sparse(r, o, item);
+    r->bytes += item->from.facts->bytes;
     r->pruned += item->pruned;
+    to_count += item->action == ACTION_BITMASK; /* weights_count_kept adds its parts */
+    if (item->action != ACTION_BITMASK) STOW_TRY(weights_add_parts(r, i));
   }
-  bool asked =
-      o->type != TENSOR_NONE || o->quantize != WEIGHTS_NO_QUANT || o->prune > 0 || o->prune_2_4;
-  if (asked && r->changed == 0 && o->shard_bytes == 0 && !o->join)
+  bool asked = o->type != TENSOR_NONE || o->quantize != WEIGHTS_NO_QUANT || o->prune > 0 ||
+               o->prune_2_4 || o->sparse;
+  if (asked && r->changed + to_count == 0 && o->shard_bytes == 0 && !o->join)
     return stow_fail(STOW_ERR_INVALID,
                      "nothing to do: every tensor already has the requested type, or is left out "
                      "by default; choose tensors with --include PATTERN");

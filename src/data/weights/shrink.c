@@ -11,6 +11,7 @@
 void weights_free(weights_result *r) {
   for (size_t i = 0; i < r->part_count; i++) free(r->parts[i].name);
   for (size_t i = 0; i < r->file_count; i++) free(r->files[i].name);
+  for (size_t i = 0; i < r->item_count && r->items != NULL; i++) free(r->items[i].starts);
   free(r->items);
   free(r->parts);
   free(r->files);
@@ -28,17 +29,23 @@ static stow_status write_all(weights_job *j) {
 
 stow_status weights_run(weights_job *j) {
   stow_status status = STOW_OK;
-  STOW_TRY(weights_name_output(j->r, j->o, j->in, j->out));
+  STOW_TRY(weights_check_output(j->r, j->o, j->in, j->out));
+  STOW_TRY(weights_size_chunks(j, BYTES_PER_VALUE));
+  bool count_first = j->o->sparse && !j->o->prune_2_4; /* the sizes depend on the values */
+  if (count_first) {
+    STOW_TRY(weights_find_thresholds(j));
+    STOW_TRY(weights_count_kept(j));
+  }
+  STOW_TRY(weights_name_output(j->r, j->o, j->out));
   STOW_TRY(weights_measure_output(j));
   uint64_t planned = j->r->file_bytes;
-  STOW_TRY(weights_size_chunks(j, BYTES_PER_VALUE));
   if (j->o->dry_run) {
-    STOW_TRY(weights_find_thresholds(j));
+    if (!count_first) STOW_TRY(weights_find_thresholds(j));
     return weights_stream(j);
   }
   STOW_TRY(journal_open(&j->journal, j));
   j->r->file_bytes = 0;
-  status = weights_find_thresholds(j);
+  if (!count_first) status = weights_find_thresholds(j);
   if (status == STOW_OK) status = write_all(j);
   if (status == STOW_OK && j->r->file_bytes != planned)
     status = stow_fail(

@@ -20,7 +20,7 @@
 
 bool weights_by_rows(const weights_job *j, const weights_item *item) {
   return (j->change != NULL && item->action != ACTION_COPY) || item->pruned ||
-         item->action == ACTION_INT8 || item->action == ACTION_FP8;
+         item->action >= ACTION_INT8;
 }
 
 stow_status weights_size_chunks(weights_job *j, size_t bytes_per_value) {
@@ -69,7 +69,7 @@ typedef struct walk {
   atomic_bool stop;
 } walk;
 
-static uint64_t chunk_length(const weights_job *j, const weights_item *item) {
+uint64_t weights_chunk_length(const weights_job *j, const weights_item *item) {
   if (!weights_by_rows(j, item)) return j->chunk_values - j->chunk_values % WEIGHTS_BLOCK;
   return item->row > 0 ? j->chunk_values / item->row * item->row : j->chunk_values;
 }
@@ -86,7 +86,7 @@ static stow_status next_chunk(walk *w, size_t *item, uint64_t *first, size_t *co
     if (w->first >= values || (w->first == 0 && !w->task->wanted(j, w->item))) continue;
     if (w->first == 0 && w->task->begin != NULL) status = w->task->begin(j, w->item);
     if (status != STOW_OK) break;
-    uint64_t length = chunk_length(j, it), rest = values - w->first;
+    uint64_t length = weights_chunk_length(j, it), rest = values - w->first;
     *item = w->item;
     *first = w->first;
     *count = (size_t)(rest < length ? rest : length);
@@ -171,25 +171,36 @@ typedef struct span {
   size_t bytes;
 } span;
 
-static span span_of(const weights_item *item, const weights_part *part, uint32_t which,
+/* Returns where a chunk's kept values begin among those of its item: starts[0] is the chunk's own.
+ */
+static const uint64_t *starts_of(const weights_job *j, const weights_item *item, uint64_t first) {
+  return &item->starts[first / weights_chunk_length(j, item)];
+}
+
+static span span_of(const weights_job *j, const weights_item *item, const weights_part *part,
                     uint64_t first, size_t count) {
-  const tensor *to = &part->facts, *from = item->from.facts;
-  if (which == 0 && from->count > 0 && to->count != from->count) /* packed words */
-    return (span){to->bytes / from->shape[0] * (first / item->row),
-                  (size_t)(to->bytes / from->shape[0] * (count / item->row))};
-  if (which == 0)
+  const tensor *to = &part->facts;
+  const uint64_t *starts;
+  uint64_t row_bytes;
+  switch (part->role) {
+  case ROLE_ROWS:
+    row_bytes = to->bytes / item->from.facts->shape[0];
+    return (span){row_bytes * (first / item->row), (size_t)(row_bytes * (count / item->row))};
+  case ROLE_KEPT:
+    starts = starts_of(j, item, first);
+    return (span){tensor_type_bytes(to->stored, starts[0]),
+                  (size_t)tensor_type_bytes(to->stored, starts[1] - starts[0])};
+  case ROLE_SHAPE: return (span){0, first == 0 ? (size_t)to->bytes : 0};
+  default:
     return (span){tensor_type_bytes(to->stored, first),
                   (size_t)tensor_type_bytes(to->stored, count)};
-  if (which == 1) /* scales, one for each row */
-    return (span){tensor_type_bytes(to->stored, first / item->row),
-                  (size_t)tensor_type_bytes(to->stored, count / item->row)};
-  return (span){0, first == 0 ? (size_t)to->bytes : 0}; /* the shape */
+  }
 }
 
 static stow_status write_part(weights_job *j, const weights_item *item, uint32_t which,
                               uint64_t first, size_t count, const void *bytes, uint64_t *digest) {
   const weights_part *part = &j->r->parts[item->first_part + which];
-  span s = span_of(item, part, which, first, count);
+  span s = span_of(j, item, part, first, count);
   if (s.bytes == 0) return STOW_OK;
   *digest += weights_chunk_digest(bytes, s.bytes, which, s.at);
   if (j->writers == NULL) return STOW_OK;
@@ -199,14 +210,14 @@ static stow_status write_part(weights_job *j, const weights_item *item, uint32_t
 static stow_status write_chunk(weights_job *j, const weights_item *item, uint64_t first,
                                size_t count, const chunk_buffers *c, const void *main,
                                uint64_t *digest) {
+  uint8_t shape[16];
+  for (int i = 0; i < 16; i++)
+    shape[i] = (uint8_t)(item->from.facts->shape[i / 8] >> (8 * (i % 8)));
   STOW_TRY(write_part(j, item, 0, first, count, main, digest));
   if (item->part_count > 1) STOW_TRY(write_part(j, item, 1, first, count, c->codes, digest));
-  if (item->part_count > 2) {
-    uint8_t shape[16];
-    for (int i = 0; i < 16; i++)
-      shape[i] = (uint8_t)(item->from.facts->shape[i / 8] >> (8 * (i % 8)));
-    STOW_TRY(write_part(j, item, 2, first, count, shape, digest));
-  }
+  if (item->part_count > 3) STOW_TRY(write_part(j, item, 2, first, count, c->offsets, digest));
+  if (item->part_count > 2)
+    STOW_TRY(write_part(j, item, item->part_count - 1, first, count, shape, digest));
   return STOW_OK;
 }
 
@@ -250,6 +261,8 @@ static stow_status convert_chunk(weights_job *j, unsigned member, size_t index, 
     STOW_TRY(weights_encode(j, item, first, count, c, &error, &zeros));
     main = c->out;
   }
+  if (item->action == ACTION_BITMASK)
+    for (size_t i = 0; i < count / item->row; i++) c->offsets[i] += *starts_of(j, item, first);
   STOW_TRY(write_chunk(j, item, first, count, c, main, &digest));
   pthread_mutex_lock(&s->lock);
   add_error(&item->error, &error);
@@ -277,23 +290,28 @@ static stow_status item_begins(weights_job *j, size_t item) {
   return j->begin != NULL ? j->begin(j, item) : STOW_OK;
 }
 
-static stow_status make_buffers(stream *s) {
-  size_t values = (size_t)s->j->chunk_values;
-  for (unsigned i = 0; i < s->j->threads; i++) {
-    chunk_buffers *c = &s->buffers[i];
-    c->before = aligned_alloc(64, values * 4);
-    c->after = aligned_alloc(64, values * 4);
-    c->out = aligned_alloc(64, values * 8);
-    c->codes = aligned_alloc(64, values * 8);
-    if (c->before == NULL || c->after == NULL || c->out == NULL || c->codes == NULL)
-      return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for chunks of %zu values", values);
-  }
-  return STOW_OK;
+stow_status weights_make_buffers(const weights_job *j, chunk_buffers *c) {
+  size_t values = (size_t)j->chunk_values;
+  *c = (chunk_buffers){.before = aligned_alloc(64, values * 4),
+                       .after = aligned_alloc(64, values * 4),
+                       .out = aligned_alloc(64, values * 8),
+                       .codes = aligned_alloc(64, values * 8)};
+  if (c->before != NULL && c->after != NULL && c->out != NULL && c->codes != NULL) return STOW_OK;
+  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for chunks of %zu values", values);
+}
+
+void weights_free_buffers(chunk_buffers *c) {
+  free(c->before);
+  free(c->after);
+  free(c->out);
+  free(c->codes);
 }
 
 stow_status weights_stream(weights_job *j) {
   stream s = {.j = j, .lock = PTHREAD_MUTEX_INITIALIZER};
-  stow_status status = make_buffers(&s);
+  stow_status status = STOW_OK;
+  for (unsigned i = 0; i < j->threads && status == STOW_OK; i++)
+    status = weights_make_buffers(j, &s.buffers[i]);
   walk_task task = {.end = j->r->item_count,
                     .wanted = not_done,
                     .begin = item_begins,
@@ -301,12 +319,7 @@ stow_status weights_stream(weights_job *j) {
                     .run = convert_chunk};
   j->user = &s;
   if (status == STOW_OK) status = weights_walk(j, &task);
-  for (unsigned i = 0; i < WORKERS_MAX; i++) {
-    free(s.buffers[i].before);
-    free(s.buffers[i].after);
-    free(s.buffers[i].out);
-    free(s.buffers[i].codes);
-  }
+  for (unsigned i = 0; i < WORKERS_MAX; i++) weights_free_buffers(&s.buffers[i]);
   j->user = NULL;
   for (size_t i = 0; i < j->r->item_count; i++)
     if (j->r->items[i].action != ACTION_COPY) add_error(&j->r->error, &j->r->items[i].error);
@@ -316,12 +329,12 @@ stow_status weights_stream(weights_job *j) {
 /* ---- reading the output back ---- */
 
 static stow_status check_chunks(weights_job *j, const weights_item *item, uint8_t *bytes) {
-  uint64_t digest = 0, length = chunk_length(j, item), values = item->from.facts->count;
+  uint64_t digest = 0, length = weights_chunk_length(j, item), values = item->from.facts->count;
   for (uint64_t first = 0; first < values; first += length) {
     size_t count = (size_t)(values - first < length ? values - first : length);
     for (uint32_t k = 0; k < item->part_count; k++) {
       const weights_part *part = &j->r->parts[item->first_part + k];
-      span s = span_of(item, part, k, first, count);
+      span s = span_of(j, item, part, first, count);
       source from = {.fd = j->writers[part->file].fd,
                      .name = j->r->files[part->file].name,
                      .bytes = j->r->files[part->file].bytes,

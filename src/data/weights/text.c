@@ -21,6 +21,15 @@ const char *weights_becomes(const weights_item *item) {
                                       : tensor_type_name(item->to);
 }
 
+static bool is_sparse(const weights_item *item) {
+  return item->action >= ACTION_BITMASK;
+}
+
+/* Writes the cell of the type that a tensor becomes. */
+static void becomes_cell(table *t, const weights_item *item) {
+  table_printf(t, "%s%s", weights_becomes(item), is_sparse(item) ? ", sparse" : "");
+}
+
 /* Returns the model's name for a tensor: a merged tensor may come from an adapter, under another
  * name. */
 static const char *name_of(const weights_result *r, const weights_item *item) {
@@ -51,7 +60,7 @@ static void tensor_table(buffer *to, const weights_result *r, bool bold) {
     char name[512];
     table_cell(&t, text_show(name, sizeof name, name_of(r, item)));
     table_cell(&t, item->from.facts->type_name);
-    table_cell(&t, weights_becomes(item));
+    becomes_cell(&t, item);
     table_size(&t, item->from.facts->bytes);
     table_size(&t, item->bytes_after);
     error_cells(&t, item);
@@ -77,6 +86,7 @@ static void type_table(buffer *to, const weights_result *r, bool bold) {
     for (size_t k = 0; k < r->item_count && !seen; k++) {
       const weights_item *item = &r->items[k];
       if (item->from.facts->stored != first->from.facts->stored || item->to != first->to ||
+          is_sparse(item) != is_sparse(first) ||
           (item->action == ACTION_COPY) != (first->action == ACTION_COPY))
         continue;
       seen = k < i;
@@ -89,7 +99,7 @@ static void type_table(buffer *to, const weights_result *r, bool bold) {
     }
     if (seen) continue;
     table_cell(&t, first->from.facts->type_name);
-    table_cell(&t, weights_becomes(first));
+    becomes_cell(&t, first);
     table_printf(&t, "%" PRIu64, count);
     table_size(&t, bytes);
     table_size(&t, sum.bytes_after);
@@ -119,7 +129,7 @@ static size_t warnings(buffer *to, const weights_result *r, const weights_option
                        const char *prefix, const char *suffix) {
   size_t count = 0;
   bool four = o->quantize == WEIGHTS_Q4_0 || o->quantize == WEIGHTS_Q4_K;
-  const char *text[5];
+  const char *text[6];
   if (four)
     text[count++] = "4 bits per weight change what the model says; q6_k and q8_0 stay closer. "
                     "Measure yours before you use it";
@@ -131,7 +141,10 @@ static size_t warnings(buffer *to, const weights_result *r, const weights_option
                     "prune less, train it further, or use --quantize instead";
   if (any_requantized(r))
     text[count++] = "some tensors were quantized before; quantizing the original model loses less";
-  bool packed = o->quantize == WEIGHTS_INT8 || o->quantize == WEIGHTS_FP8;
+  bool packed = o->quantize == WEIGHTS_INT8 || o->quantize == WEIGHTS_FP8 || o->sparse;
+  if (o->sparse)
+    text[count++] = "the sparse layouts are read by compressed-tensors 0.9 to 0.14; later releases "
+                    "dropped them. Keep the dense model";
   if (packed && (!r->to_folder || r->in.folder == NULL))
     text[count++] = "a reader also needs quantization_config in config.json; shrink the model's "
                     "folder into a folder to get it";
@@ -203,6 +216,7 @@ static void json_item(json *j, const weights_result *r, const weights_item *item
   json_number(j, "bytes", t->bytes);
   json_number(j, "bytes_after", item->bytes_after);
   json_key(j, "changed"), json_bool(j, item->action != ACTION_COPY);
+  json_key(j, "sparse"), json_bool(j, is_sparse(item));
   json_error(j, &item->error);
   if (item->pruned) json_number(j, "pruned_values", item->zeros);
   json_end_object(j);

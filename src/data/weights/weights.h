@@ -8,9 +8,10 @@
  *
  *   plan.c     what each tensor becomes, and which tensors the output has
  *   prune.c    where a pruned tensor's threshold is
+ *   sparse.c   how many values a tensor stored sparse keeps, and where they go
  *   output.c   the output's files: shards, headers, index, the other files of a folder
  *   stream.c   the threads: read a chunk, convert it, measure the error, write it
- *   encode.c   one chunk of values
+ *   encode.c   one chunk of values; bitmask.c one without its zeros
  *   journal.c  what is already done, for --resume
  *   text.c     the report */
 #ifndef DATA_WEIGHTS_WEIGHTS_H
@@ -37,6 +38,7 @@ typedef struct weights_options {
   double prune;           /* the part of each chosen tensor's values that becomes 0; 0: none */
   bool prune_2_4;         /* or prune two of every four */
   bool prune_model;       /* one threshold for the whole model instead of one per tensor */
+  bool sparse; /* store chosen tensors without their zeros, in the layouts of compressed-tensors */
   const char *const *include, *const *exclude; /* glob patterns of tensor names */
   size_t include_count, exclude_count;
   uint64_t shard_bytes; /* start a new file before one exceeds this; 0: keep the files */
@@ -49,7 +51,9 @@ typedef enum weights_action {
   ACTION_CAST,   /* cast to another plain type */
   ACTION_BLOCKS, /* GGUF's block types */
   ACTION_INT8,
-  ACTION_FP8
+  ACTION_FP8,
+  ACTION_BITMASK,   /* the values that are not 0, and a bit for each value */
+  ACTION_BITMASK_24 /* two of every four values, and a bit for each value */
 } weights_action;
 
 /* What one tensor of the input becomes. */
@@ -69,15 +73,28 @@ typedef struct weights_item {
   float threshold;
   double tie_part;
 
+  /* ACTION_BITMASK: starts[c] is the number of kept values before chunk c; one more at the end. */
+  uint64_t *starts;
+  uint64_t kept;
+
   quant_error error;
   uint64_t zeros;  /* values that pruning set to 0 */
   uint64_t digest; /* hash of the bytes written; independent of the order of the chunks */
   bool done;       /* all of it is in the output */
 } weights_item;
 
+/* What a tensor of the output holds of the tensor it was made from. */
+typedef enum weights_role {
+  ROLE_VALUES, /* every value */
+  ROLE_ROWS,   /* the same number of bytes for each row: packed values, scales, bits, offsets */
+  ROLE_KEPT,   /* the values that are not 0, row after row */
+  ROLE_SHAPE   /* its shape */
+} weights_role;
+
 /* One tensor of the output. */
 typedef struct weights_part {
   tensor facts;
+  weights_role role;
   uint32_t file;
   char *name; /* NULL: the name in the input */
 } weights_part;

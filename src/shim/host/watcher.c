@@ -5,6 +5,9 @@
  * lock like any Python thread, and runs report.py. It holds no other lock, so nothing can wait for
  * it.
  *
+ * If a call of C code holds that lock, the answer has to wait. After SILENT_MS a second thread,
+ * made at the first request, writes where the main thread is (peek.h), without the lock.
+ *
  * System calls that the script needs are made here with the interpreter's lock held: Python's own
  * calls release it, and a program that fills memory in Python would then run for a time slice (5
  * ms, and as much again for the processor) at each one. So such a program pauses while it
@@ -18,14 +21,20 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/newfile.h"
+#include "base/text.h"
 #include "base/variables.h"
 #include "run/protocol.h"
 #include "run/request.h"
+#include "shim/host/peek.h"
 #include "shim/python.h"
 #include "shim/shim.h"
 
 #define SOURCE_BYTES ((size_t)2 << 20) /* limit for one of the program's own files */
+/* How long an answer may take before the main thread is looked at. An answer takes 1 to 50 ms. */
+#define SILENT_MS 100
+#define ARM_FILE  "<stowage arm>"
 
 /* report.py, made at build time. */
 static const char TEXT[] = {
@@ -35,6 +44,8 @@ static const char TEXT[] = {
 static request *question;
 static char folder[PATH_MAX];      /* folder of the run */
 static _Atomic uint32_t answering; /* the serial of the question that is answered */
+static _Atomic uint32_t answered;  /* … and of the last one that was */
+static _Atomic int peeker;         /* the process that has the second thread */
 static _Atomic bool armed;         /* the interpreter reports its forks */
 static _Atomic int listener;       /* the process that has our thread */
 static _Atomic bool ending;        /* the interpreter runs its exit functions */
@@ -49,7 +60,10 @@ static const char ARM[] = "import atexit, os, sys\n"
                           "def arm():\n"
                           "    atexit.register(on_exit)\n"
                           "    os.register_at_fork(after_in_child=shim_forked)\n"
-                          "    return False\n";
+                          "    check()\n"
+                          "    return False\n"
+                          "def check():\n"
+                          "    shim_peek()\n";
 
 static void start(void *unarmed);
 
@@ -104,14 +118,19 @@ static python_object *leave(python_object *self, python_object *arguments);
 /* shim_forked(): called when the interpreter of a child of fork is usable again. */
 static python_object *forked(python_object *self, python_object *arguments);
 
+/* shim_peek(): checks that frames can be read without the lock. */
+static python_object *check_peek(python_object *self, python_object *arguments) {
+  (void)self;
+  (void)arguments;
+  peek_check(ARM_FILE);
+  return python_none();
+}
+
 static python_method methods[] = {
-    PYTHON_METHOD("shim_log", python_log),
-    PYTHON_METHOD("shim_state", state),
-    PYTHON_METHOD("shim_keep", keep),
-    PYTHON_METHOD("shim_text", text_of),
-    PYTHON_METHOD("shim_forked", forked),
-    PYTHON_METHOD("shim_exit", leave),
-    {NULL, NULL, 0, NULL},
+    PYTHON_METHOD("shim_peek", check_peek), PYTHON_METHOD("shim_log", python_log),
+    PYTHON_METHOD("shim_state", state),     PYTHON_METHOD("shim_keep", keep),
+    PYTHON_METHOD("shim_text", text_of),    PYTHON_METHOD("shim_forked", forked),
+    PYTHON_METHOD("shim_exit", leave),      {NULL, NULL, 0, NULL},
 };
 
 static python_script script = {.file = "<stowage report.py>",
@@ -121,7 +140,7 @@ static python_script script = {.file = "<stowage report.py>",
                                .word_name = "shim_rank",
                                .word = ""};
 
-static python_script arming = {.file = "<stowage arm>",
+static python_script arming = {.file = ARM_FILE,
                                .text = ARM,
                                .entry = "arm",
                                .methods = methods,
@@ -142,11 +161,77 @@ static python_object *forked(python_object *self, python_object *arguments) {
   (void)self;
   (void)arguments;
   atomic_store(&script.state, 0);
+  peek_forked();
   start(NULL);
   return python_none();
 }
 
+/* ---- the second thread ---- */
+
+/* Appends one line of a source file, without the spaces before it. */
+static void add_source(buffer *out, const char *path, uint32_t wanted) {
+  char line[160];
+  FILE *file = path[0] == '/' || strchr(path, '<') == NULL ? fopen(path, "re") : NULL;
+  bool begins = true; /* of a line: fgets cuts long ones */
+  for (uint32_t at = 1; file != NULL && at <= wanted && fgets(line, sizeof line, file) != NULL;) {
+    size_t length = strcspn(line, "\n");
+    bool ends = line[length] == '\n';
+    line[length] = '\0';
+    if (begins && at == wanted) {
+      char *text = line + strspn(line, " \t");
+      text[text_clean(text, strlen(text), false)] = '\0';
+      buffer_printf(out, "%.120s", text);
+      break;
+    }
+    begins = ends;
+    at += ends;
+  }
+  if (file != NULL) fclose(file);
+}
+
+/* Writes PID.frames: which request has no answer, and where the main thread is. */
+static void keep_frames(uint32_t serial) {
+  static peek_frame frames[PEEK_FRAMES_MAX];
+  char path[PATH_MAX], pid[16];
+  buffer out = BUFFER_INIT;
+  size_t count = peek_main(frames);
+  if (count == 0) return;
+  buffer_printf(&out, RUN_LINE_SILENT "\t%u\n", (unsigned)serial);
+  for (size_t i = 0; i < count; i++) {
+    peek_frame *f = &frames[i];
+    f->file[text_clean(f->file, strlen(f->file), false)] = '\0';
+    f->name[text_clean(f->name, strlen(f->name), false)] = '\0';
+    buffer_printf(&out, RUN_LINE_FRAME "\t%s\t%u\t%s\t", f->file, (unsigned)f->line, f->name);
+    add_source(&out, f->file, f->line);
+    buffer_char(&out, '\n');
+  }
+  snprintf(pid, sizeof pid, "%d", (int)getpid());
+  if (out.status == STOW_OK && run_process_path(path, folder, pid, RUN_FRAMES) &&
+      !newfile_write(path, out.data, out.length))
+    shim_log("peek: %s cannot be written", path);
+  buffer_free(&out);
+}
+
+static void *look_when_silent(void *first) {
+  uint32_t seen = (uint32_t)(uintptr_t)first;
+  for (;;) {
+    usleep(SILENT_MS * 1000);
+    if ((int32_t)(seen - atomic_load(&answered)) > 0) keep_frames(seen);
+    request_wait(question, &seen);
+  }
+  return NULL;
+}
+
 /* ---- the thread ---- */
+
+static void make_thread(void *(*run)(void *), void *argument, const char *name);
+
+/* Makes the second thread, once in a process. */
+static void start_peeker(uint32_t serial) {
+  int here = (int)getpid();
+  if (atomic_exchange(&peeker, here) != here)
+    make_thread(look_when_silent, (void *)(uintptr_t)serial, "stowage-peek");
+}
 
 /* Waits for the interpreter, which starts after us. If it takes longer, its last exception is not
  * reported. */
@@ -166,26 +251,33 @@ static void *wait_for_questions(void *unarmed) {
   for (;;) {
     request_wait(question, &seen);
     atomic_store(&answering, seen);
+    start_peeker(seen);
     python_script_run(&script);
+    atomic_store(&answered, seen);
   }
   return NULL;
 }
 
-static void start(void *unarmed) {
+/* Makes a detached thread that receives no signal: signals are the program's. A report needs a
+ * stack as Python's own threads have. */
+static void make_thread(void *(*run)(void *), void *argument, const char *name) {
   pthread_t thread;
   pthread_attr_t attributes;
   sigset_t all, before;
-  int here = (int)getpid();
-  if (atomic_exchange(&listener, here) == here || pthread_attr_init(&attributes) != 0) return;
+  if (pthread_attr_init(&attributes) != 0) return;
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  /* Signals are the program's; a report needs a stack as Python's own threads have. */
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  /* The run recognizes by its name that a thread listens (cli/run_request.c). */
-  if (pthread_create(&thread, &attributes, wait_for_questions, unarmed) == 0)
-    pthread_setname_np(thread, RUN_LISTENER);
+  if (pthread_create(&thread, &attributes, run, argument) == 0) pthread_setname_np(thread, name);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
+}
+
+static void start(void *unarmed) {
+  int here = (int)getpid();
+  /* The run recognizes by its name that a thread listens (cli/run_request.c). */
+  if (atomic_exchange(&listener, here) != here)
+    make_thread(wait_for_questions, unarmed, RUN_LISTENER);
 }
 
 /* A child of fork has only its own thread. Once set up, Python reports when the child can have our

@@ -68,9 +68,10 @@ typedef struct stow_model_tensor {
   uint32_t convertible; /* 1: stow_model_read can convert it to another type */
   uint32_t file;        /* number of its file, from 0 */
   uint64_t offset;      /* in that file */
+  const char *path;     /* of that file */
 } stow_model_tensor;
 #define STOW_MODEL_TENSOR_INIT                                                                     \
-  { sizeof(stow_model_tensor), 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(stow_model_tensor), 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, NULL }
 /* Returns one tensor. Tensors are ordered by file and by their order in its header.
  * STOW_ERR_NOT_FOUND: there is no such tensor. */
 STOW_API stow_status stow_model_get_tensor(const stow_model *model, uint64_t index,

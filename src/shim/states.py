@@ -1,0 +1,177 @@
+"""Passes the state of PyTorch's optimizers through vram in parts, where it is on the host (trim.c).
+
+Part of the same script as trim.py, which wraps the functions of optimizers with in_parts(). A foreach optimizer applies one operation after
+another to all parameters and states; the operations are independent for each tensor. So the lists are cut into parts: the results are the
+same bits, and each state crosses the bus once in each direction.
+
+Once some of an optimizer's state is on the host, all of it may be: nothing else is used as seldom. It stays at its own address, where the
+program can read it at any time. For its part, a copy of it in vram is used and then copied back. The next part comes in and the last one
+leaves while the optimizer works on this one. No page is exchanged.
+"""
+
+STATE_MIN_BYTES = 1 << 20  # smaller tensors are used where they are
+PART_BYTES = 64 << 20  # of parameters, in one go of an optimizer
+
+
+def parts_of(tensors):
+    """Yields ranges of a list of tensors, each of about PART_BYTES."""
+    start = total = 0
+    for i, tensor in enumerate(tensors):
+        size = tensor.numel() * tensor.element_size()
+        if total > 0 and total + size > PART_BYTES:
+            yield start, i
+            start, total = i, 0
+        total += size
+    yield start, len(tensors)
+
+
+class Passing:
+    """The copies of one call. `lists`: the lists of states. `home` is the program's stream: memory is allocated and freed in its order."""
+
+    def __init__(self, torch, streams, lists, away):
+        self.torch, self.lists, self.any = torch, lists, away
+        self.home = torch.cuda.current_stream()
+        self.into, self.out = streams
+        self.leaving = collections.deque()  # (copies, event after they were copied back)
+        self.bytes = 0
+
+    def event(self, stream):
+        event = self.torch.cuda.Event()
+        event.record(stream)
+        return event
+
+    def copy(self, to, source):
+        to.copy_(source, non_blocking=True)
+
+    def away(self, value):
+        """Returns the bytes of a state that may be on the host; 0: it is used where it is."""
+        torch = self.torch
+        if not isinstance(value, torch.Tensor) or not value.is_cuda or value.layout is not torch.strided:
+            return 0
+        if not value.is_contiguous() and not (value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last)):
+            return 0
+        size = value.numel() * value.element_size()
+        if size < STATE_MIN_BYTES:
+            return 0
+        self.any = self.any or shim_on_host(value.data_ptr(), size) > 0
+        return size if self.any else 0
+
+    def fetch(self, start, end):
+        """Starts copying the states of a part in. Returns the copies as {(list, index): tensor}, and the event after them. If there is no
+        memory for them, they are used where they are."""
+        copies = {}
+        try:
+            for number, values in enumerate(self.lists):
+                for i in range(start, end):
+                    size = self.away(values[i])
+                    self.bytes += size
+                    if size > 0:
+                        copies[number, i] = self.torch.empty_like(values[i])
+        except RuntimeError as error:
+            shim_log(f"states: no memory for copies: {error!r}")
+            copies = {}
+        if not copies:
+            return copies, None
+        self.into.wait_event(self.event(self.home))  # the memory may still be in use there
+        with self.torch.cuda.stream(self.into):
+            for (number, i), copy in copies.items():
+                self.copy(copy, self.lists[number][i])
+        return copies, self.event(self.into)
+
+    def send(self, copies):
+        """Starts copying the states of a part back."""
+        if not copies:
+            return
+        self.out.wait_event(self.event(self.home))
+        with self.torch.cuda.stream(self.out):
+            for (number, i), copy in copies.items():
+                self.copy(self.lists[number][i], copy)
+        self.leaving.append((copies, self.event(self.out)))
+
+    def retire(self, kept):
+        """Frees the copies of all but the last `kept` parts."""
+        while len(self.leaving) > kept:
+            self.home.wait_event(self.leaving.popleft()[1])
+
+
+class States:
+    """The streams, and how much state of each optimizer is on the host."""
+
+    def __init__(self, torch, make=Passing):
+        self.torch, self.make, self.streams, self.away = torch, make, {}, {}
+        self.compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+
+    def away_bytes(self):
+        return sum(self.away.values())
+
+    def usable(self, params):
+        cuda = self.torch.cuda
+        return (params[0].is_cuda and all(p.device == params[0].device for p in params) and
+                params[0].device.index == cuda.current_device() and not cuda.is_current_stream_capturing())
+
+    def passing(self, params, lists):
+        """Returns the copies for a call, or None if it cannot have any."""
+        if not self.usable(params):
+            return None
+        device = params[0].device
+        if device not in self.streams:
+            self.streams[device] = self.torch.cuda.Stream(device), self.torch.cuda.Stream(device)
+        return self.make(self.torch, self.streams[device], lists, self.away.get(id(params[0]), 0) > 0)
+
+    def in_parts(self, function):
+
+        @functools.wraps(function)
+        def wrapped(params, *args, **kwargs):
+            if self.compiling() or not shim_resident() or len(params) < 2:
+                return function(params, *args, **kwargs)
+            self.run(function, params, args, kwargs)
+
+        return wrapped
+
+    def run(self, function, params, args, kwargs):
+        count = len(params)
+        args, kwargs = list(args), dict(kwargs)
+        # Every list with an item per parameter, by where it is passed. The first one has the gradients.
+        places = [(args, i) for i in range(len(args))] + [(kwargs, name) for name in kwargs]
+        places = [(where, at) for where, at in places if isinstance(where[at], list) and len(where[at]) == count]
+        lists = [where[at] for where, at in places]
+        passing = self.passing(params, lists[1:])
+        ranges = list(parts_of(params))
+        coming = passing.fetch(*ranges[0]) if passing is not None else ({}, None)
+        try:
+            for turn, (start, end) in enumerate(ranges):
+                copies, came = coming
+                if passing is not None and turn + 1 < len(ranges):
+                    coming = passing.fetch(*ranges[turn + 1])
+                if came is not None:
+                    passing.home.wait_event(came)
+                cuts = [values[start:end] for values in lists]
+                for (number, i), copy in copies.items():
+                    cuts[number + 1][i - start] = copy
+                for (where, at), cut in zip(places, cuts):
+                    where[at] = cut
+                try:
+                    function(params[start:end], *args, **kwargs)
+                finally:
+                    if passing is not None:
+                        passing.send(copies)
+                # What the function put into its lists: a first momentum, for example.
+                for number, (values, cut) in enumerate(zip(lists, cuts)):
+                    for i, value in enumerate(cut):
+                        if (number - 1, start + i) not in copies:
+                            values[start + i] = value
+                if passing is not None:
+                    passing.retire(1)
+        finally:
+            if passing is not None:
+                passing.retire(0)
+                self.away[id(params[0])] = passing.bytes
+
+
+def arm_optimizers(states):
+    kinds = "_multi_tensor_", "_fused_", "_single_tensor_"
+    for module in [m for name, m in sys.modules.items() if name.startswith("torch.optim.") and m is not None]:
+        for name in [n for n in vars(module) if n.startswith(kinds)]:
+            function = getattr(module, name)
+            if callable(function) and getattr(function, "__module__", None) == module.__name__:
+                setattr(module, name, states.in_parts(function))

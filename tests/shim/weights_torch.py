@@ -1,0 +1,208 @@
+"""src/shim/weights.py and activations.py with a real PyTorch, where the device is host memory and copies are as late as their events allow.
+Outputs and gradients must be equal bit by bit to those without them, and a copy made ahead must not hide a write."""
+import contextlib
+import functools
+import gc
+import os
+import random
+import sys
+import types
+
+sys.path.pop(0)  # a file here has the name of a standard module
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+
+log, writes, resident = [], [1], [True]
+script = dict(shim_log=log.append, shim_resident=lambda: resident[0], shim_on_host=lambda address, size: size,
+              shim_written=lambda address, size: writes[0], shim_room=lambda: (1 << 30, 0, 1 << 30, 0))
+for name in "activations", "states", "weights":
+    exec(open(os.path.join(os.path.dirname(__file__), f"../../src/shim/{name}.py")).read(), script)
+torch.set_num_threads(1)
+copied = [0]
+
+
+class Event:
+
+    def record(self, stream):
+        self.stream, self.position = stream, len(stream.work)
+
+    def happen(self):
+        self.stream.run(self.position)
+
+
+class Stream:
+    """Does its work when it is waited for. The program's own stream (`home`) works at once."""
+
+    def __init__(self, home=False):
+        self.work, self.done, self.home = [], 0, home
+
+    def wait_event(self, event):
+        if self.home:
+            event.happen()
+        else:
+            self.work.append(event.happen)
+
+    def run(self, position):
+        while self.done < position:
+            self.done += 1
+            self.work[self.done - 1]()
+            self.work[self.done - 1] = None
+
+
+class Cuda:
+    Event = Event
+
+    def __init__(self):
+        self.now = None
+
+    @contextlib.contextmanager
+    def stream(self, stream):
+        before, self.now = self.now, stream
+        yield
+        self.now = before
+
+
+class Late(script["Weights"]):
+    """Copies are made when they are waited for, from what the weight is then. Weights in `near` are in vram."""
+
+    def __init__(self, module, linear):
+        super().__init__(module, linear)
+        self.torch = types.SimpleNamespace(cuda=Cuda(), no_grad=torch.no_grad, empty_like=torch.empty_like)
+        self.stream, self.home, self.near, self.ahead = Stream(), Stream(True), set(), 0
+
+    def at_home(self, weight):
+        return True
+
+    def wanted(self, value, weight):
+        if torch.is_grad_enabled() and (weight.requires_grad or (value.requires_grad and not (self.saved and self.saved()))):
+            return False
+        return weight.data_ptr() not in self.near
+
+    def copy(self, to, source):
+        copied[0] += 1
+        # A copy made ahead may be read early: from what the weight is now.
+        now = source.clone()
+        self.torch.cuda.now.work.append(lambda: to.copy_(now))
+
+    def take(self, weight):
+        self.ahead += weight.data_ptr() in self.ready
+        return super().take(weight)
+
+
+weights = script["arm_weights"](torch, Late)
+
+
+def check(name, good, why=""):
+    print(f"ok {name}" if good and not log else f"FAIL {name}: {why} {log[:2]}")
+    log.clear()
+
+
+def network(layers=10):
+    torch.manual_seed(1)
+    return nn.Sequential(*[m for _ in range(layers) for m in (nn.Linear(24, 24), nn.Tanh())])
+
+
+net = network()
+random.seed(3)
+weights.near = {m.weight.data_ptr() for m in net if isinstance(m, nn.Linear) and random.random() < .3}
+xs = [torch.randn(5, 24) for _ in range(6)]
+resident[0] = False
+with torch.no_grad():
+    plain = [net(x) for x in xs]
+check("weights_without_spill", copied[0] == 0)
+resident[0] = True
+with torch.no_grad():
+    found = [net(x) for x in xs]
+check("weights_of_inference", all(torch.equal(a, b) for a, b in zip(plain, found)) and copied[0] > 0)
+far = 10 - len(weights.near)  # known from the second pass on, across its end from the third
+check("weights_are_copied_ahead", weights.ahead == 5 * far - 2, (far, weights.ahead))
+
+# A write that the version counter does not show, between two uses.
+with torch.no_grad():
+    for turn in range(4):
+        net[10].weight.data.add_(turn)
+        writes[0] += 1
+        resident[0] = False
+        want = net(xs[0])
+        resident[0] = True
+        if not torch.equal(want, net(xs[0])):
+            log.append(f"turn {turn}")
+check("weights_that_were_written", True)
+
+# The order changes, layers are left out, and one is used twice.
+with torch.no_grad():
+    wrong = 0
+    for turn in range(40):
+        order = random.choices(range(0, 20, 2), k=8)
+        resident[0] = False
+        want = functools.reduce(lambda x, i: net[i](x), order, xs[1])
+        resident[0] = True
+        wrong += not torch.equal(want, functools.reduce(lambda x, i: net[i](x), order, xs[1]))
+check("weights_in_any_order", wrong == 0, wrong)
+
+# Frozen layers with adapters: the backward pass reads the weights again.
+
+
+class Bus(script["Cuda"]):
+
+    def __init__(self):
+        self.torch, self.device = types.SimpleNamespace(empty=torch.empty, uint8=torch.uint8, cuda=Cuda()), torch.device("cpu")
+        self.home, self.out, self.back = Stream(True), Stream(), Stream()
+        self.pinned = script["Pinned"](lambda size: torch.empty(size, dtype=torch.uint8), 1 << 30)
+        self.references = script["references"](torch)
+
+    def usable(self, tensor):
+        return True
+
+    def idle(self):
+        return True
+
+    def allocated(self):
+        return 0
+
+
+class Adapted(nn.Module):
+
+    def __init__(self):
+        super().__init__()
+        self.base = nn.Linear(24, 24).requires_grad_(False)
+        self.low = nn.Parameter(torch.randn(24, 2) * .1)
+        self.high = nn.Parameter(torch.randn(2, 24) * .1)
+
+    def forward(self, x):
+        return torch.tanh(self.base(x) + x @ self.low @ self.high)
+
+
+def gradients():
+    torch.manual_seed(2)
+    model = nn.Sequential(*[Adapted() for _ in range(8)])
+    results = []
+    for turn in range(4):
+        model.zero_grad()
+        model(torch.randn(5, 24)).square().mean().backward()
+        results += [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    return results
+
+
+resident[0] = False
+plain = gradients()
+resident[0], copied[0], weights.near = True, 0, set()
+script["MOVED_MIN_BYTES"] = 1
+hooks = script["Activations"](torch, Bus(), 1 << 30, weights)
+weights.saved = hooks.innermost
+hooks.push()
+found = gradients()
+assert hooks.pop()
+gc.collect()
+check("weights_of_frozen_layers", len(plain) == len(found) and all(torch.equal(a, b) for a, b in zip(plain, found)) and
+      (copied[0] >= 60 or hooks.top is None), copied[0])
+alive = sum(copy() is not None for copy, _ in weights.copies.values())
+check("weights_copies_are_freed", alive <= script["AHEAD"], alive)
+# Without hooks a copy would stay until the backward pass; only the first layer needs none for it.
+copied[0] = 0
+same = gradients()
+check("weights_without_hooks", copied[0] <= 8 and all(torch.equal(a, b) for a, b in zip(plain, same)), copied[0])
+
+resident[0] = False
+if sys.version_info < (3, 14):
+    check("weights_of_scripts", torch.equal(torch.jit.script(network(2))(xs[0]), network(2)(xs[0])))
