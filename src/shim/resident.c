@@ -560,6 +560,15 @@ uint64_t resident_host_bytes(uint64_t addr, uint64_t bytes) {
   return found;
 }
 
+uint64_t resident_rest(uint64_t addr) {
+  uint32_t unit;
+  lock_take(&pages_lock);
+  const resident *r = device_at(addr, &unit);
+  uint64_t rest = r != NULL ? unit_end(r, unit) - addr : SHIM_GRANULE - addr % SHIM_GRANULE;
+  lock_give(&pages_lock);
+  return rest;
+}
+
 uint64_t resident_written(uint64_t addr, uint64_t bytes) {
   uint64_t last = 0;
   lock_take(&pages_lock);

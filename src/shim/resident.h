@@ -35,6 +35,8 @@ void resident_remove(token *t);
 
 /* Returns how many bytes of a range are in pages that are on the host now. Takes the lock. */
 uint64_t resident_host_bytes(uint64_t addr, uint64_t bytes);
+/* Returns how many bytes from this address on are in the same page. Takes the lock. */
+uint64_t resident_rest(uint64_t addr);
 /* Returns a number that changes when a launch may have written to the range. 0: not known, or a
  * launch that may write there has not ended. Takes the lock. */
 uint64_t resident_written(uint64_t addr, uint64_t bytes);

@@ -25,6 +25,14 @@ def parts_of(tensors):
     yield start, len(tensors)
 
 
+def copy_of(torch, to, source):
+    """Copies a tensor to another one of the same layout, in the current stream. The driver's copy between device addresses is a kernel, in
+    whose way the program's kernels are; this one uses the copy engines."""
+    stream = torch.cuda.current_stream().cuda_stream
+    if shim_copy(to.data_ptr(), source.data_ptr(), to.numel() * to.element_size(), stream) != 0:
+        to.copy_(source, non_blocking=True)
+
+
 class Passing:
     """The copies of one call. `lists`: the lists of states. `home` is the program's stream: memory is allocated and freed in its order."""
 
@@ -40,8 +48,13 @@ class Passing:
         event.record(stream)
         return event
 
+    def changed(self, state):
+        increment = getattr(getattr(self.torch.autograd, "graph", None), "increment_version", None)
+        if increment is not None:
+            increment(state)
+
     def copy(self, to, source):
-        to.copy_(source, non_blocking=True)
+        copy_of(self.torch, to, source)
 
     def away(self, value):
         """Returns the bytes of a state that may be on the host; 0: it is used where it is."""
@@ -86,6 +99,7 @@ class Passing:
         with self.torch.cuda.stream(self.out):
             for (number, i), copy in copies.items():
                 self.copy(self.lists[number][i], copy)
+                self.changed(self.lists[number][i])
         self.leaving.append((copies, self.event(self.out)))
 
     def retire(self, kept):

@@ -43,6 +43,29 @@ static python_object *written(python_object *self, python_object *arguments) {
   return python_build("K", (unsigned long long)resident_written(addr, bytes));
 }
 
+#ifdef SHIM_GATE
+cu_result cuMemcpyAsync(cu_addr to, cu_addr from, size_t bytes, cu_stream stream); /* the gate's */
+#else
+#define cuMemcpyAsync(to, from, bytes, stream) CU_ERROR_NOT_SUPPORTED
+#endif
+
+/* Copies within the device, page by page: a page may be in either tier. Returns the driver's code.
+ */
+static python_object *copy(python_object *self, python_object *arguments) {
+  unsigned long long to, from, bytes, stream;
+  (void)self;
+  if (!python_parse(arguments, "KKKK", &to, &from, &bytes, &stream)) return NULL;
+  cu_result code = CU_OK;
+  while (bytes > 0 && code == CU_OK) {
+    uint64_t piece = resident_rest(to), other = resident_rest(from);
+    if (other < piece) piece = other;
+    if (bytes < piece) piece = bytes;
+    code = cuMemcpyAsync(to, from, piece, (cu_stream)(uintptr_t)stream);
+    to += piece, from += piece, bytes -= piece;
+  }
+  return python_build("i", (int)code);
+}
+
 static python_object *trim_wanted(python_object *self, python_object *arguments) {
   (void)self, (void)arguments;
   return python_build("i", page_trim_wanted() ? 1 : 0);
@@ -141,6 +164,7 @@ static python_method methods[] = {
     PYTHON_METHOD("shim_resident", resident),
     PYTHON_METHOD("shim_on_host", on_host),
     PYTHON_METHOD("shim_written", written),
+    PYTHON_METHOD("shim_copy", copy),
     PYTHON_METHOD("shim_step_ended", step_ended),
     PYTHON_METHOD("shim_trim_wanted", trim_wanted),
     PYTHON_METHOD("shim_home_wanted", home_wanted),

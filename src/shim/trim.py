@@ -1,7 +1,8 @@
 """Runs inside a Python process with spilling (trim.c): makes PyTorch release its cached pages when that helps spilling.
 
 arm() is called on the main thread from time to time until it returns True. It prints nothing and lets no exception escape. Functions of the
-shim: shim_resident(), shim_on_host(address, bytes), shim_written(address, bytes), shim_step_ended(), shim_trim_wanted(), shim_home_wanted(),
+shim: shim_resident(), shim_on_host(address, bytes), shim_written(address, bytes), shim_copy(to, from, bytes,
+stream), shim_step_ended(), shim_trim_wanted(), shim_home_wanted(),
 shim_trimming(begins), shim_come_home(last), shim_private_pool(begins), shim_sizes(optimizer, weights, gradients, state) and
 shim_log(text). activations.py, states.py and weights.py are before this file in the same script.
 """

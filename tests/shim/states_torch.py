@@ -94,7 +94,7 @@ class Here(States):
 
 
 def fake():
-    return types.SimpleNamespace(cuda=cuda, Tensor=torch.Tensor, empty_like=torch.empty_like)
+    return types.SimpleNamespace(cuda=cuda, Tensor=torch.Tensor, empty_like=torch.empty_like, autograd=torch.autograd)
 
 
 def train(make, steps):
