@@ -306,7 +306,7 @@ def tunable(model_fn, loss, longest, amp=None, optimizer="adamw", infer=False):
 def tune_programs():
     p = estimate_programs
     small = {"layers": 4, "width": 512, "heads": 8, "vocab": 16000}
-    tokens = lambda m, i, b, n: p.tokens(m, i, b, n)  # noqa: E731
+    tokens = lambda m, i, b, n: m(p.ids(b, n, 8000))  # noqa: E731
     few = lambda m, i, b, n: p.F.cross_entropy(m(p.ids(b, n, 8000)).flatten(0, 1), p.ids(b, n, 8000).flatten())  # noqa: E731
     pairs = lambda m, i, b, n: p.F.cross_entropy(m(p.ids(b, n, 8000), p.ids(b, n // 2, 8000)).flatten(0, 1), p.ids(b, n // 2, 8000).flatten())  # noqa: E731
     return {

@@ -18,6 +18,7 @@ from . import _analysis, _gpus, _show
 from ._fake_autocast import Casts
 from ._fake_cuda import fake_cuda
 from ._fake_distributed import replaced_for_one_process
+from ._fake_generation import generate_to_the_end
 from ._fake_record import BEGIN, END, HIDDEN, LAUNCH, Recorder, Refused, dispatch_mode, function_mode, replaced_functions
 from ._fake_record import FREE as FREED
 from ._kernel_times import HOST_NS
@@ -499,11 +500,12 @@ def estimate(
     try:
         with _faked(torch, target, notes) as (recorder, device):
             run, mode = _trainer(torch, device, recorder, maker, batch_fn, optimizer, loss, amp, accumulate, evaluate)
-            for i in range(steps):
-                recorder.mark(f"step {i + 1}", True)
-                run(i)
-                recorder.sweep()
-                recorder.mark(f"step {i + 1}", False)
+            with generate_to_the_end(notes):
+                for i in range(steps):
+                    recorder.mark(f"step {i + 1}", True)
+                    run(i)
+                    recorder.sweep()
+                    recorder.mark(f"step {i + 1}", False)
     except Refused as refused:
         where = f" at {refused.line}" if refused.line else ""
         raise Unsupported(

@@ -73,10 +73,11 @@ class Casts:
                     kind = torch.float32 if torch.float32 in kinds else torch.get_autocast_gpu_dtype()
                 elif name in _RESULT:
                     if kwargs.get("dtype") is None and self._eligible(args[0]) and args[0].dtype is not torch.float32:
-                        if args[0].dtype is torch.float16 and name in _FROM_HALF:  # one kernel, without a copy in float32
-                            return _FROM_HALF[name](torch)(args[0], args[1], True)
                         given = [one.name for one in op._schema.arguments]
                         at = given.index("dtype") if "dtype" in given else -1
+                        chosen = 0 <= at < len(args) and args[at] is not None  # cross_entropy names its input's type, and gets it
+                        if not chosen and args[0].dtype is torch.float16 and name in _FROM_HALF:  # one kernel, without a copy in float32
+                            return _FROM_HALF[name](torch)(args[0], args[1], True)
                         if at >= len(args) or at < 0:
                             kwargs["dtype"] = torch.float32
                         elif args[at] is None:

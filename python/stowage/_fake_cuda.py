@@ -82,7 +82,7 @@ def _apply_to_fakes(torch: Any) -> Any:
     PyTorch's own swaps the tensors, which fails as long as the fake mode remembers them. This one replaces the parameter; one that
     several modules share stays shared.
     """
-    replaced: "Dict[int, Tuple[Any, Any]]" = {}  # id of the old parameter: weak reference to it, the new one
+    replaced: "Dict[int, Tuple[Any, Any]]" = {}  # id of the old parameter: weak references to it and to the new one, which modules hold
 
     def apply(module: Any, fn: Any, recurse: bool = True) -> Any:
         if recurse:
@@ -92,8 +92,9 @@ def _apply_to_fakes(torch: Any) -> Any:
             if old is None:
                 continue
             known = replaced.get(id(old))
-            if known is not None and known[0]() is old:
-                module._parameters[key] = known[1]
+            shared = known[1]() if known is not None and known[0]() is old else None
+            if shared is not None:
+                module._parameters[key] = shared
                 continue
             with torch.no_grad():
                 moved = fn(old)
@@ -103,9 +104,9 @@ def _apply_to_fakes(torch: Any) -> Any:
             new = torch.nn.Parameter(moved, requires_grad=old.requires_grad)
             new.__dict__.update({k: v for k, v in old.__dict__.items() if k.startswith("_") is False and k not in _FAKE_STATE})
             new.grad = grad
-            replaced[id(old)] = (weakref.ref(old), new)
+            replaced[id(old)] = (weakref.ref(old), weakref.ref(new))
             module._parameters[key] = new
-            del moved, old
+            del moved, old, new, shared
         for key, buffer in list(module._buffers.items()):
             if buffer is not None:
                 module._buffers[key] = fn(buffer)

@@ -19,6 +19,7 @@ from ._gpus import Gpu
 ALLOC, FREE, BEGIN, END, LAUNCH = 0, 1, 2, 3, 4
 _FRAMES_MAX = 24
 _ARRAY_MOST = 64 << 20  #: larger arrays of assumed values are read-only views of one number
+_LOOPS_MOST = 2000  #: conditions on a tensor at one line: more are taken for a loop that only a value can end
 _PACKAGE = __name__.rpartition(".")[0] + "."
 
 
@@ -148,10 +149,11 @@ class Recorder:
                 return f"{code.co_filename}:{line}"
         return ""
 
-    def assumes(self, where: int) -> None:
-        """Counts a value that the program read, and that an estimate does not have."""
+    def assumes(self, where: int) -> int:
+        """Counts a value that the program read, and that an estimate does not have; returns how many were read at this line."""
         line = self.line_of(where)
         self.assumed[line] = self.assumed.get(line, 0) + 1
+        return self.assumed[line]
 
     # ---- events ----
 
@@ -277,7 +279,12 @@ class Recorder:
         return True
 
     def note_hidden(self, what: str, size: int) -> None:
+        """Notes a temporary of a kernel: the largest counts, because one is freed before the next."""
         self.hidden[what] = max(self.hidden.get(what, 0), size)
+
+    def note_kept(self, what: str, size: int) -> None:
+        """Notes a workspace that stays: all of them count."""
+        self.hidden[what] = self.hidden.get(what, 0) + size
 
 
 def dispatch_mode(recorder: Recorder) -> Any:
@@ -323,7 +330,8 @@ def dispatch_mode(recorder: Recorder) -> Any:
                 value = _value(torch, name, args)
                 if value is None:
                     raise Refused(str(func), recorder.line_of(where), str(reason).split("\n", 1)[0]) from None
-                recorder.assumes(where)
+                if recorder.assumes(where) > _LOOPS_MOST and value is False:
+                    raise Refused(str(func), recorder.line_of(where), "a loop that ends by a value") from None
                 return value
             recorder.sweep()
             before = recorder.block_count
@@ -337,6 +345,10 @@ def dispatch_mode(recorder: Recorder) -> Any:
                     if isinstance(one, torch.Tensor):
                         first = first if first is not None else one
                         recorder.saw(one, where)
+            if first is None and writes(name):  # _foreach_add_ returns nothing
+                given = tensors(args)
+                if given and given[0].device.type == recorder.device_type:
+                    recorder.launched(name, args, result, tensors((args, kwargs)), [])
             if first is not None and first.device.type == recorder.device_type:
                 _kernels.hidden(recorder, name, args, kwargs, result, where)
                 if recorder.block_count > before or writes(name):  # else a view
@@ -418,12 +430,20 @@ def function_mode(recorder: Recorder) -> Any:
         return (isinstance(one, str) and one.startswith("cuda")) or (isinstance(one, torch.device) and one.type == "cuda")
 
     shown_device = torch.device("cuda:0")
+    linear = torch.nn.functional.linear
+
+    def adds_bias_in_place(x: Any, weight: Any, bias: Any = None) -> bool:
+        """Returns True for a linear layer that PyTorch runs as a product and a sum in place, which it does not do for fake tensors (Linear.cpp)."""
+        return bias is not None and x.device.type == "cuda" and x.dim() >= 3 and not x.is_contiguous()
 
     class Mode(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = dict(kwargs or {})
             if func is attention and attention is not None:
                 return _kernels.attention(recorder, *args, **kwargs)
+            if func is linear and adds_bias_in_place(*args, **kwargs):
+                x, weight, bias = (*args, *kwargs.values())[:3]
+                return torch.matmul(x, weight.t()).add_(bias)
             if func is torch.Tensor.cuda:
                 func, args, kwargs = torch.Tensor.to, (args[0], shown_device), {}
             if is_cuda(kwargs.get("device")) or (isinstance(kwargs.get("device"), int) and not isinstance(kwargs.get("device"), bool)):

@@ -35,10 +35,10 @@ def hidden(recorder: Any, name: str, args: Any, kwargs: Any, result: Any, where:
     """Records what the kernel of one operator allocates in addition to its result."""
     if name in _MATRIX:
         if recorder.once("cublas"):
-            recorder.note_hidden("cuBLAS workspace", recorder.gpu.cublas_bytes)
+            recorder.note_kept("cuBLAS workspaces", recorder.gpu.cublas_bytes)
             recorder.alloc(recorder.gpu.cublas_bytes, where)
         if name in _WITH_BIAS and _takes_lt(args, result) and recorder.once("cublaslt"):
-            recorder.note_hidden("cublasLt workspace", recorder.gpu.cublaslt_bytes)
+            recorder.note_kept("cublasLt workspaces", recorder.gpu.cublaslt_bytes)
             recorder.alloc(recorder.gpu.cublaslt_bytes, where)
         return
     rule = _TEMPORARY.get(name)
@@ -64,33 +64,53 @@ Sizes = Tuple[str, Tuple[int, ...]]
 
 
 def _convolution(recorder: Any, args: Any, result: Any) -> Sizes:
-    """cuDNN's workspace without benchmark mode: assumed to be a copy of operands that are not in channels-last order."""
-    return "cuDNN convolution workspace", (_transforms(recorder, (args[0], args[1], result)),)
+    """cuDNN's workspace without benchmark mode: operands copied to channels-last order."""
+    return "cuDNN convolution workspace", (_transforms(recorder, args[0], args[1], result, args[3]),)
 
 
 def _convolution_backward(recorder: Any, args: Any, result: Any) -> Sizes:
+    """The same copies, and partial sums of the weight's gradient.
+
+    Measured: 14 sums in float32 besides the gradient itself for weights up to 0.56 MiB, 7.875 MiB of them for larger ones.
+    """
     grad, x, weight = args[0], args[1], args[2]
-    one = _transforms(recorder, (grad, x, weight))
+    one = _transforms(recorder, x, weight, grad, args[4])
+    sums = min(14 * weight.numel() * 4, 7 * _MIB + 7 * _MIB // 8)
     wanted = sum(1 for part in result[:2] if part is not None)
     # The gradients of input and weight are two kernels, one after the other: the larger workspace counts.
-    return "cuDNN convolution workspace", (one if wanted else 0,)
+    return "cuDNN convolution workspace", (one + sums if wanted and one else 0,)
 
 
-def _transforms(recorder: Any, tensors: Any) -> int:
-    x = tensors[0]
+def _transforms(recorder: Any, x: Any, weight: Any, y: Any, stride: Any) -> int:
+    """Returns the bytes of a convolution's operands in channels-last order; 0 if cuDNN takes them as they are.
+
+    Measured: input and output with channels rounded up to 16 bytes, and the weight. A product of pixels (1 x 1, stride 1) is a matrix
+    product without copies.
+    """
     half = x.dtype.itemsize == 2
     if recorder.gpu.capability < ((7, 0) if half else (8, 0)):
         return 0
     last = recorder.torch.channels_last if x.dim() == 4 else recorder.torch.channels_last_3d if x.dim() == 5 else None
     if last is not None and x.is_contiguous(memory_format=last) and not x.is_contiguous():
         return 0
-    return sum(_bytes(one) for one in tensors)
+    if all(n == 1 for n in weight.shape[2:]) and all(n == 1 for n in stride) and weight.shape[1] == x.shape[1]:
+        return 0
+    return _padded(x) + _bytes(weight) + _padded(y)
+
+
+def _padded(tensor: Any) -> int:
+    """Returns the bytes of an image with its channels rounded up to 16 bytes."""
+    channels = int(tensor.shape[1])
+    return _bytes(tensor) // max(1, channels) * _round(channels, max(1, 16 // tensor.element_size()))
 
 
 def _flash_backward(recorder: Any, args: Any, result: Any) -> Sizes:
     """dq_accum and softmax_d in float32 (source: mha_bwd of flash_api.cpp), and dk, dv of every query head with grouped heads."""
     query, key = args[1], args[2]
     batch, heads, rows, width = query.shape
+    if recorder.gpu.capability >= (9, 0):  # cuDNN's kernel has one workspace (measured for 196 to 2048 rows)
+        grouped = batch * heads * key.shape[2] * width * query.element_size() if key.shape[1] != heads else 0
+        return "attention backward", (batch * heads * rows * (width + 1) * 4 + 2 * grouped,)
     rows = _round(rows, 128)
     accumulated = batch * heads * rows * _round(width, 32) * 4
     grouped = 0
@@ -197,15 +217,17 @@ _TEMPORARY: "Dict[str, Callable[[Any, Any, Any], Sizes]]" = {
 # ---- attention ----
 
 
-def choose_attention(torch: Any, gpu: Any, query: Any, key: Any, mask: Any) -> str:
+def choose_attention(torch: Any, gpu: Any, query: Any, key: Any, value: Any, mask: Any) -> str:
     """Returns the kernel that scaled_dot_product_attention uses: "flash", "efficient" or "math" (source: sdp_utils.cpp).
+
+    All but "math" need tensors, and a mask, whose last dimension is contiguous.
 
     cuDNN's kernel, which new versions prefer on compute capability 9, allocates what "flash" does.
     """
     backends = torch.backends.cuda
     half = query.dtype in (torch.float16, torch.bfloat16)
     width = query.shape[-1]
-    if query.dim() != 4:
+    if query.dim() != 4 or any(one.stride(-1) != 1 for one in (query, key, value, mask) if one is not None):
         return "math"
     if backends.flash_sdp_enabled() and half and mask is None and gpu.capability >= (8, 0) and width <= 256:
         return "flash"
@@ -235,7 +257,7 @@ def attention(
         query, key, value = query.to(kind), key.to(kind), value.to(kind)
         if attn_mask is not None and attn_mask.dtype.is_floating_point:
             attn_mask = attn_mask.to(kind)
-    chosen = choose_attention(torch, recorder.gpu, query, key, attn_mask) if query.device.type == "cuda" else "math"
+    chosen = choose_attention(torch, recorder.gpu, query, key, value, attn_mask) if query.device.type == "cuda" else "math"
     width = query.shape[-1]
     if chosen != "math" and width % 8 != 0:
         query, key, value = (torch.nn.functional.pad(one, (0, 8 - width % 8)) for one in (query, key, value))
@@ -249,7 +271,11 @@ def attention(
         out = aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, grad, dropout_p, is_causal, scale=scale)[0]
         return out[..., :width] if width % 8 else out
     named = {"enable_gqa": True} if enable_gqa else {}
-    return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, **named)[0]
+    kind = query.dtype
+    if query.device.type == "cuda" and kind in (torch.float16, torch.bfloat16):  # computed in float32 (measured; source: attention.cpp)
+        query, key, value = query.float(), key.float(), value.float()
+        attn_mask = attn_mask.float() if attn_mask is not None and attn_mask.dtype is kind else attn_mask
+    return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, **named)[0].to(kind)
 
 
 def _mask(torch: Any, mask: Any, query: Any, key: Any) -> Any:
@@ -275,8 +301,20 @@ def dropout(torch: Any, plain: Any, x: Any, p: float, train: bool) -> Any:
 
 # ---- RNNs ----
 
-#: Gates of a cell, and numbers per cell and step that cuDNN keeps for the backward pass (assumed).
-_CELLS = {"lstm": (4, 6), "gru": (3, 5), "rnn_tanh": (1, 2), "rnn_relu": (1, 2)}
+#: Numbers per cell and step that cuDNN keeps for the backward pass (measured for LSTM and GRU, else assumed), and one more per cell
+#: between two layers.
+_CELLS = {"lstm": 5, "gru": 6, "rnn_tanh": 2, "rnn_relu": 2}
+
+
+def rnn_sizes(name: str, layers: int, ways: int, cells: int, drops: bool) -> "Tuple[int, int, int]":
+    """Returns what cuDNN needs for an RNN whose layers have `cells` numbers in all steps and directions together.
+
+    (numbers kept for the backward pass, bytes of dropout masks kept, numbers in the workspace besides a copy of the weights). The
+    workspace is fitted to measurements of LSTMs with 2 and 3 layers, one with two directions, and a GRU with two.
+    """
+    kept = cells * (_CELLS[name] * layers + layers - 1)
+    masks = (layers - 1) * cells // 8 if drops else 0
+    return kept, masks, 8 * cells if ways == 2 else int(cells * (4 + 1.32 * layers))
 
 
 def is_cuda_rnn(args: Any) -> bool:
@@ -286,7 +324,7 @@ def is_cuda_rnn(args: Any) -> bool:
 
 def rnn(recorder: Any, name: str, args: Any) -> Any:
     """An RNN as cuDNN runs it: one output, one reserve for the backward pass, one workspace."""
-    x, state, weights, _, layers, _, training, both, batch_first = args
+    x, state, weights, _, layers, dropped, training, both, batch_first = args
     states = tuple(state) if isinstance(state, (tuple, list)) else (state,)
     if autocasts(recorder.torch):
         kind = recorder.torch.get_autocast_gpu_dtype()
@@ -294,7 +332,7 @@ def rnn(recorder: Any, name: str, args: Any) -> Any:
     if batch_first:
         x = x.transpose(0, 1).contiguous()
     function = _rnn_function(recorder)
-    result = function.apply(name, layers, 2 if both else 1, training, len(states), x, *states, *weights)
+    result = function.apply(name, layers, 2 if both else 1, training, dropped > 0, len(states), x, *states, *weights)
     out = result[0].transpose(0, 1) if batch_first else result[0]
     return (out, *result[1:])
 
@@ -307,35 +345,37 @@ def _rnn_function(recorder: Any) -> Any:
 
     class Rnn(torch.autograd.Function):  # type: ignore[misc, name-defined]
         @staticmethod
-        def forward(ctx: Any, name: str, layers: int, ways: int, training: bool, state_count: int, x: Any, *rest: Any) -> Any:
+        def forward(ctx: Any, name: str, layers: int, ways: int, training: bool, drops: bool, state_count: int, x: Any, *rest: Any) -> Any:
             states, weights = rest[:state_count], rest[state_count:]
-            gates, kept = _CELLS[name]
-            steps, batch = x.shape[0], x.shape[1]
             width = states[0].shape[-1]
-            cells = steps * batch * width * ways
-            keep = reserve(x, layers * cells * kept) if training else None
-            out = x.new_empty(steps, batch, width * ways)
+            cells = x.shape[0] * x.shape[1] * width * ways
+            kept, masks, space = rnn_sizes(name, layers, ways, cells, drops and training)
+            space += sum(one.numel() for one in weights)
+            keep = reserve(x, kept + masks // x.element_size()) if training else None
+            out = x.new_empty(x.shape[0], x.shape[1], width * ways)
             new_states = [torch.empty_like(one) for one in states]
-            workspace = x.new_empty(cells * gates)
+            workspace = reserve(x, space)
             del workspace
-            ctx.sizes = (gates, cells, state_count)
+            ctx.sizes = (space, state_count)
             ctx.save_for_backward(x, out, keep, *states, *weights)
             return (out, *new_states)
 
         @staticmethod
         def backward(ctx: Any, grad: Any, *grads: Any) -> Any:
             saved = ctx.saved_tensors
-            gates, cells, count = ctx.sizes
+            space, count = ctx.sizes
             x, states, weights = saved[0], saved[3 : 3 + count], saved[3 + count :]
             dx = torch.empty_like(x)
             dstates = [torch.empty_like(one) for one in states]
-            workspace = x.new_empty(cells * gates)
+            workspace = reserve(x, space)  # of the input's gradient
+            del workspace
             flat = x.new_empty(sum(one.numel() for one in weights))
+            workspace = reserve(x, space)  # of the weights'
             at, dweights = 0, []
             for one in weights:
                 dweights.append(flat[at : at + one.numel()].view(one.shape))
                 at += one.numel()
             del workspace
-            return (None, None, None, None, None, dx, *dstates, *dweights)
+            return (None, None, None, None, None, None, dx, *dstates, *dweights)
 
     return Rnn

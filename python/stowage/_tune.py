@@ -6,9 +6,10 @@ per sample). The line suggests a size; a run at that size checks it. Only checke
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
 from . import _gpus, _show
 from ._enable import enable
@@ -240,6 +241,13 @@ class _Search:
             halve = bad - good > width // 2  # the line did not help
         return good
 
+    def below(self, batch: int) -> "Optional[int]":
+        """Returns a size 3% below `batch`, or the next one below that fits; None if there is none."""
+        for one in range(min(batch - 1, batch * 97 // 100), 0, -1):
+            if self.fits(one):
+                return one
+        return None
+
     def line(self) -> "tuple[int, int]":
         """Returns (bytes that stay, bytes per sample) for people, from the smallest and the largest size that ran."""
         points = sorted((batch, found) for batch, found in self.known.items() if found is not None)
@@ -270,6 +278,21 @@ class Meter:
         fraction = getattr(cuda, "get_per_process_memory_fraction", None)  # PyTorch 2.8 and newer
         return min(most, int(fraction() * total)) if fraction is not None else most
 
+    @contextlib.contextmanager
+    def limited(self, limit_bytes: int) -> "Iterator[None]":
+        """PyTorch reserves at most `limit_bytes` inside the `with`."""
+        cuda = self._torch.cuda
+        fraction = getattr(cuda, "get_per_process_memory_fraction", None)
+        if fraction is None:
+            yield
+            return
+        before, total = fraction(), cuda.mem_get_info()[1]
+        cuda.set_per_process_memory_fraction(min(before, limit_bytes / total))
+        try:
+            yield
+        finally:
+            cuda.set_per_process_memory_fraction(before)
+
     def is_out(self, error: BaseException) -> bool:
         cuda = self._torch.cuda
         kinds = tuple(kind for kind in (getattr(cuda, "OutOfMemoryError", None), getattr(self._torch, "OutOfMemoryError", None)) if kind)
@@ -289,23 +312,27 @@ class Meter:
         return int(cuda.max_memory_reserved())
 
 
-def _measured(step: "Callable[[int], Any]", evaluate: Any, meter: Any) -> "Callable[[int], Optional[int]]":
-    """Returns `needs` by real steps. Out of memory is an answer; any other error of the step is raised as it is."""
-    warm: "List[int]" = []
+class _Measured:
+    """Runs real steps with at most `limit` bytes. Out of memory is an answer; any other error of the step is raised as it is."""
 
-    def run(batch: int) -> None:
-        step(batch)
-        if evaluate is not None:
-            evaluate(batch)
+    def __init__(self, step: "Callable[[int], Any]", evaluate: Any, meter: Any, limit: int) -> None:
+        self._step, self._evaluate, self._meter, self._limit = step, evaluate, meter, limit
+        self._warm = False
 
-    def needs(batch: int) -> "Optional[int]":
-        failed = False
+    def _peak(self, batches: "List[int]") -> "Optional[int]":
+        """Returns the most bytes of steps with these sizes, one after the other; None if one ran out of memory."""
+
+        def run() -> None:
+            for batch in batches:
+                self._step(batch)
+                if self._evaluate is not None:
+                    self._evaluate(batch)
+
+        meter, failed, found = self._meter, False, 0
         meter.clear()
         try:
-            if not warm:  # the first step makes the optimizer's state
-                meter.peak(lambda: run(batch))
-            found = int(meter.peak(lambda: run(batch)))
-            warm.append(batch)
+            with meter.limited(self._limit) if hasattr(meter, "limited") else contextlib.nullcontext():
+                found = int(meter.peak(run))
         except Exception as error:
             if not meter.is_out(error):
                 raise
@@ -315,7 +342,18 @@ def _measured(step: "Callable[[int], Any]", evaluate: Any, meter: Any) -> "Calla
             return None
         return found
 
-    return needs
+    def needs(self, batch: int) -> "Optional[int]":
+        """Returns the bytes of a step; None if it ran out of memory."""
+        if not self._warm:  # the first step makes the optimizer's state
+            if self._peak([batch]) is None:
+                return None
+            self._warm = True
+        return self._peak([batch])
+
+    def holds(self, batch: int) -> bool:
+        """Returns True if steps with smaller batches in between do not fail. They divide the cache as shorter inputs do."""
+        parts = [batch] + [max(1, batch * part // 8) for part in (6, 3, 7, 2, 5)]
+        return self._peak([one for part in parts for one in (part, batch)]) is not None
 
 
 # ---- estimating ----
@@ -386,15 +424,18 @@ def plan(
         meter = Meter(torch)
     if meter is not None:
         source, name, available = "measured", meter.name(), meter.available()
-        needs = _measured(step, evaluate, meter)
+        needs = None
     else:
         target = _gpus.find(gpu, vram)
         source, name, available = "estimated", target.name, target.available_bytes
         named = {"gpu": gpu, "vram": vram, "optimizer": optimizer, "loss": loss, "amp": amp, "settings": settings}
         needs = _estimated(step, batch_fn, evaluate, named)
     limit = int(available * (1 - headroom))
-    search = _Search(needs, limit, target_batch or _BATCH_MAX)
+    measured = _Measured(step, evaluate, meter, limit) if needs is None else None
+    search = _Search(measured.needs if measured is not None else needs, limit, target_batch or _BATCH_MAX)  # type: ignore[arg-type]
     largest = search.run(batch)
+    while measured is not None and largest is not None and not measured.holds(largest):
+        largest = search.below(largest)
     stay, per_sample = search.line()
     found = search.known
     sizes: "List[int]" = []

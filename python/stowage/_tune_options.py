@@ -16,7 +16,7 @@ from ._library import format_size as size
 
 _BUS_NS_PER_BYTE = 19.4e6 / (1 << 30)  #: a copy of 1 GiB takes 19.4 ms (measured on an H200, src/residency/cost.c)
 _OFFLOAD_LEAST = 1 << 20  #: smaller tensors stay on the GPU: their copies would cost more time than they save memory
-_SHARES_TRIED = 5  #: numbers of checkpointed blocks that are estimated, after all of them
+_SHARES_TRIED = 3  #: numbers of checkpointed blocks that are estimated, after all of them: to an eighth of the blocks
 
 
 # ---- changes to a model ----

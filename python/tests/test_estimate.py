@@ -317,13 +317,14 @@ class Kernels(unittest.TestCase):
 
         def chosen(gpu, kind=torch.float16, mask=None):
             q = torch.empty(1, 2, 16, 64, dtype=kind, device="meta")
-            return _kernels.choose_attention(torch, _gpus.find(gpu), q, q, mask)
+            return _kernels.choose_attention(torch, _gpus.find(gpu), q, q, q, mask)
 
         self.assertEqual(chosen("A100"), "flash")
         self.assertEqual(chosen("T4"), "efficient")
         self.assertEqual(chosen("T4", torch.bfloat16), "math")
         self.assertEqual(chosen("A100", torch.float32), "efficient")
         self.assertEqual(chosen("A100", mask=torch.empty(16, 16)), "efficient")
+        self.assertEqual(chosen("A100", mask=torch.empty(16, 16).t()), "math")  # only the math kernel takes any strides
 
         def peak(gpu, **named):
             def make():
@@ -337,7 +338,7 @@ class Kernels(unittest.TestCase):
 
         self.assertLess(peak("A100"), 18 * MIB)  # 8 MiB in, 8 MiB out, log-sum-exp
         with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-            self.assertGreater(peak("A100"), 256 * MIB)  # the scores, 4 x 8 x 2048 x 2048
+            self.assertGreater(peak("A100"), 512 * MIB)  # the scores, 4 x 8 x 2048 x 2048, in float32
 
     def test_gradients_are_summed_in_place(self):
         import torch
@@ -502,6 +503,95 @@ class Kernels(unittest.TestCase):
         self.assertNotIn("FakeTensor", ran.stderr)
         stowage.estimate(lambda: lambda: __import__("torch").ones(1, device="cuda"), gpu="T4")
         self.assertEqual(warnings.filters, filters)
+
+    def test_weights_are_freed_when_they_are_cast(self):
+        import torch
+
+        def make():
+            model = torch.nn.Linear(2048, 2048, bias=False).to("cuda").to(torch.bfloat16)
+            return lambda: torch.zeros(64 * MIB, dtype=torch.uint8, device="cuda").add_(model.weight.shape[0])
+
+        self.assertEqual(stowage.estimate(make, gpu="T4").peak_live, (64 + 8) * MIB)
+
+    def test_cross_entropy_keeps_the_type_of_float16_logits(self):
+        import torch
+
+        def make():
+            logits = torch.zeros(1024, 4096, dtype=torch.float16, device="cuda")
+            targets = torch.zeros(1024, dtype=torch.long, device="cuda")
+
+            def step():
+                with torch.autocast("cuda", dtype=torch.float16):
+                    torch.nn.functional.cross_entropy(logits, targets)
+
+            return step
+
+        # Logits and log_softmax in 16 bits, a copy of it in 32 (measured on an H200).
+        self.assertAlmostEqual(stowage.estimate(make, gpu="T4").peak_live / MIB, 8 + 8 + 16, delta=0.1)
+
+    def test_a_linear_layer_adds_its_bias_in_place(self):
+        import torch
+
+        def make():
+            layer = torch.nn.Linear(64, 4096).to("cuda")
+            x = torch.zeros(64, 32, 64, device="cuda").transpose(0, 1)
+            return lambda: layer(x)
+
+        with torch.no_grad():
+            found = stowage.estimate(make, gpu="T4")
+        self.assertLess(found.peak_live, 2 * 32 * MIB)  # one result of 32 MiB
+
+    def test_a_recurrent_network_keeps_what_cudnn_keeps(self):
+        from stowage import _kernels
+
+        cells = 256 * 32 * 1024
+        # Measured on an H200, in float32: 352 and 704 MiB for 2 layers, 546 MiB for 3 with dropout; 72 MiB of a GRU.
+        self.assertEqual(_kernels.rnn_sizes("lstm", 2, 1, cells, False)[0] * 4, 352 * MIB)
+        self.assertEqual(_kernels.rnn_sizes("lstm", 2, 2, 2 * cells, False)[0] * 4, 704 * MIB)
+        kept, masks, _ = _kernels.rnn_sizes("lstm", 3, 1, cells, True)
+        self.assertEqual(kept * 4 + masks, 546 * MIB)
+        self.assertEqual(_kernels.rnn_sizes("gru", 1, 2, 2 * 48 * 64 * 512, False)[0] * 4, 72 * MIB)
+
+    def test_a_loop_that_only_a_value_ends_is_refused(self):
+        import torch
+
+        def make():
+            x = torch.zeros(4, device="cuda")
+
+            def step():
+                while not (x > 1).all():
+                    x.add_(1)
+
+            return step
+
+        with self.assertRaises(Unsupported) as caught:
+            stowage.estimate(make, gpu="T4")
+        self.assertIn("test_estimate.py:", str(caught.exception))
+        self.assertIn("stowage run --record", str(caught.exception))
+
+    def test_generation_of_transformers_ends_at_its_length(self):
+        import torch
+
+        try:
+            from transformers import LlamaConfig, LlamaForCausalLM
+        except ImportError:
+            self.skipTest("transformers is not installed")
+        calls = []
+
+        def make():
+            config = LlamaConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, intermediate_size=16, vocab_size=64)
+            model = LlamaForCausalLM(config).to("cuda").eval()
+            model.register_forward_hook(lambda *_: calls.append(1))
+
+            def step():
+                for beams in (1, 2):
+                    model.generate(torch.ones(2, 4, dtype=torch.long, device="cuda"), max_new_tokens=3, num_beams=beams, do_sample=False, pad_token_id=0)
+
+            return step
+
+        found = stowage.estimate(make, gpu="T4", steps=1)
+        self.assertEqual(len(calls), 2 * 3)
+        self.assertIn("maximum length", " ".join(found.data["notes"]))
 
     def test_compile_is_marked(self):
         import torch

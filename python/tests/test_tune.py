@@ -227,10 +227,30 @@ class TheMeter(unittest.TestCase):
         class Torch:
             cuda = Cuda(10 * GIB)
 
-        Torch.cuda.get_per_process_memory_fraction = lambda: 0.5
+        set_to = []
+        Torch.cuda.get_per_process_memory_fraction = lambda: set_to[-1] if set_to else 0.5
+        Torch.cuda.set_per_process_memory_fraction = set_to.append
         plan = stowage.tune(lambda n: Torch.cuda.take(GIB + n * 256 * MIB), batch=2, meter=_tune.Meter(Torch))
         self.assertEqual(plan.data["available_bytes"], 5 * GIB)
         self.assertEqual(plan.largest_batch, 15)  # 4.75 GiB less 1, in quarters
+        self.assertAlmostEqual(min(set_to), 0.475)  # the headroom stays free during the steps
+        self.assertEqual(set_to[-1], 0.5)
+
+    def test_a_batch_that_fails_after_smaller_ones_is_not_used(self):
+        class Torch:
+            cuda = Cuda(10 * GIB)
+
+        cuda, seen = Torch.cuda, []
+
+        def step(n):  # a step after a smaller one needs 10% more: pieces of the cache are lost
+            extra = 1.1 if seen and seen[-1] < n else 1.0
+            seen.append(n)
+            cuda.take(int(n * 256 * MIB * extra))
+
+        meter = _tune.Meter(Torch)
+        plan = stowage.tune(step, batch=2, meter=meter)
+        self.assertLessEqual(plan.largest_batch * 256 * MIB * 1.1, 10 * GIB)
+        self.assertGreaterEqual(plan.largest_batch, 33)
 
     def test_an_evaluation_counts(self):
         class Torch:

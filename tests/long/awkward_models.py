@@ -155,7 +155,7 @@ def buffers_in_forward(dev):
             self.qkv, self.o = nn.Linear(256, 768), nn.Linear(256, 256)
         def forward(self, x):
             t = x.shape[1]
-            if not hasattr(s, "mask"):
+            if not hasattr(self, "mask"):
                 self.register_buffer("mask", torch.full((t, t), float("-inf"), device=x.device).triu(1), persistent=False)
                 self.register_buffer("freq", torch.outer(torch.arange(t, device=x.device).float(), 1.0 / 10000 ** (torch.arange(0, 256, 2, device=x.device) / 256)), persistent=False)
             q, k, v = self.qkv(x).chunk(3, -1)
