@@ -60,6 +60,11 @@ static const recipe questions[] = {
      .change =
          "stowage run -- python train.py (your command, on Linux) records the run and explains "
          "its end"},
+    {.kinds = K(XLA) | K(TENSORFLOW),
+     .need = M(TPU),
+     .change =
+         "jax.profiler.save_device_memory_profile(\"memory.prof\") before the line that fails; "
+         "pprof reads the file"},
     {.kinds = K(CUDA), .need = M(AMD), .change = "rocm-smi --showmeminfo vram --showpids"},
     {.kinds = ANY_DEVICE, .need = M(AMD), .change = "rocm-smi --showpids"},
     {.kinds = ANY_DEVICE,

@@ -61,6 +61,7 @@ static stow_status runs_path(char path[PATH_MAX]) {
 /* Refuses a folder of another user, who could replace what we create in it. Follows a link: people
  * move the folder to a larger disk. */
 static stow_status check_owner(const char *path) {
+  ASSERT(path != NULL);
   struct stat info;
   if (stat(path, &info) != 0)
     return stow_fail(STOW_ERR_IO, "%.400s: cannot stat: %s", path, strerror(errno));

@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/lock.h"
 #include "shim/shim.h"
 
@@ -51,6 +52,7 @@ static bool make_room(void) {
 
 /* Replaces `old` marks from index `at` with `count` others. */
 static void replace(size_t at, size_t old, const host_mark *with, size_t count) {
+  ASSERT(at + old <= mark_count);
   memmove(marks + at + count, marks + at + old, (mark_count - at - old) * sizeof *marks);
   if (count > 0) memcpy(marks + at, with, count * sizeof *marks);
   mark_count = mark_count - old + count;
@@ -94,6 +96,8 @@ bool host_valid_mark(cu_addr addr, uint64_t bytes, const void *host) {
 /* Returns the end of the part of [addr, end) that begins at addr and is marked throughout, or not
  * at all; *mark is its mark, or NULL. */
 static cu_addr part_at(cu_addr addr, cu_addr end, const host_mark **mark) {
+  ASSERT(addr < end);
+  ASSERT(mark != NULL);
   size_t i = first_after(addr);
   bool inside = i < mark_count && marks[i].addr <= addr;
   *mark = inside ? &marks[i] : NULL;
@@ -117,6 +121,7 @@ uint64_t host_valid_bytes(cu_addr addr, uint64_t bytes) {
 /* Copies memory that may have vanished: reading a mapped file past its new end raises SIGBUS, but
  * the kernel reports it as an error. */
 static bool copy(void *to, const void *from, uint64_t bytes) {
+  ASSERT(to != NULL && from != NULL);
   while (bytes > 0) {
     struct iovec in = {(void *)(uintptr_t)from, (size_t)bytes}, out = {to, (size_t)bytes};
     ssize_t got = process_vm_readv(getpid(), &out, 1, &in, 1, 0);

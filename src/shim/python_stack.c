@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "shim/python.h"
 #include "shim/python_layout.h"
 #include "shim/shim.h"
@@ -32,6 +33,7 @@ static const char *thread_frame(const layout *l, const char *thread) {
 }
 
 static python_place place_of(const layout *l, const char *frame) {
+  ASSERT(l != NULL && frame != NULL);
   python_place p = {pointer(frame, l->code), 0};
   if (l->instructions == 0)
     p.at = number(frame, l->at) * l->unit;
@@ -66,6 +68,7 @@ static void walk(const layout *of, const char *frame, python_stack *s) {
 }
 
 bool python_stack_walk(python_stack *s) {
+  ASSERT(s != NULL);
   const layout *l = atomic_load_explicit(&known, memory_order_acquire);
   if (l == NULL || !python_here()) return false;
   const char *thread = thread_here();

@@ -533,6 +533,7 @@ bool resident_begin(page_class *class) {
 
 /* Returns the device whose unit contains the address, or NULL. */
 static const resident *device_at(uint64_t addr, uint32_t *unit) {
+  ASSERT(lock_held(&pages_lock));
   for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) {
     *unit = all[d].engine != NULL ? residency_find(all[d].engine, addr) : UINT32_MAX;
     if (*unit != UINT32_MAX) return &all[d];
@@ -541,6 +542,8 @@ static const resident *device_at(uint64_t addr, uint32_t *unit) {
 }
 
 static uint64_t unit_end(const resident *r, uint32_t unit) {
+  ASSERT(unit < r->unit_capacity);
+  ASSERT(r->units[unit].token != NULL);
   return r->units[unit].token->addr + r->class->bytes;
 }
 

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/assert.h"
 #include "shim/account.h"
 #include "shim/page_step.h"
 #include "shim/page_table.h"
@@ -52,6 +53,7 @@ cu_result cuMemcpyAsync(cu_addr to, cu_addr from, size_t bytes, cu_stream stream
 /* Copies within the device, page by page: a page may be in either tier. Returns the driver's code.
  */
 static python_object *copy(python_object *self, python_object *arguments) {
+  ASSERT(arguments != NULL);
   unsigned long long to, from, bytes, stream;
   (void)self;
   if (!python_parse(arguments, "KKKK", &to, &from, &bytes, &stream)) return NULL;

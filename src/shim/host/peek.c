@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "shim/python.h"
 #include "shim/python_layout.h"
 #include "shim/shim.h"
@@ -22,11 +23,14 @@ static const char *_Atomic main_thread;    /* its PyThreadState */
 /* ---- reading ---- */
 
 static bool fetch(int fd, void *to, const char *from, size_t bytes) {
+  ASSERT(fd >= 0);
+  ASSERT(to != NULL);
   return from != NULL && pread(fd, to, bytes, (off_t)(uintptr_t)from) == (ssize_t)bytes;
 }
 
 /* Appends a character as UTF-8. Returns false if it does not fit. */
 static bool put(char *out, size_t size, size_t *used, uint32_t c) {
+  ASSERT(*used < size);
   static const uint8_t FIRST[] = {0, 0, 0xc0, 0xe0, 0xf0};
   size_t bytes = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
   if (*used + bytes >= size) return false;
@@ -38,6 +42,7 @@ static bool put(char *out, size_t size, size_t *used, uint32_t c) {
 
 /* Copies a Python text. If it is too long, its end is kept: that of a path names the file. */
 static bool read_text(int fd, const python_layout *l, const char *object, char *out, size_t size) {
+  ASSERT(size > 1);
   char head[TEXT_STATE + 4], raw[4 * 512];
   size_t length, used = 0;
   uint32_t state;
@@ -119,6 +124,7 @@ static int line_of_308(const uint8_t *t, size_t size, int line, int wanted) {
 }
 
 static int read_line(int fd, const python_layout *l, const char *code, int at) {
+  ASSERT(l != NULL);
   static uint8_t table[TABLE_MAX]; /* one caller at a time */
   const char *object;
   size_t size;
@@ -138,6 +144,7 @@ static int read_line(int fd, const python_layout *l, const char *code, int at) {
 /* ---- frames ---- */
 
 static bool read_frame(int fd, const python_layout *l, const char *frame, peek_frame *to) {
+  ASSERT(to != NULL);
   const char *code, *text, *position;
   int at;
   if (!fetch(fd, &code, frame + l->code, sizeof code) || code == NULL) return false;
@@ -159,6 +166,7 @@ static bool read_frame(int fd, const python_layout *l, const char *frame, peek_f
 }
 
 static size_t read_thread(const python_layout *l, const char *thread, peek_frame *frames) {
+  ASSERT(l != NULL && frames != NULL);
   size_t count = 0;
   const char *frame = NULL;
   int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
