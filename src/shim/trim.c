@@ -19,6 +19,24 @@ static const char TEXT[] = {
 #include <shim-trim.inc>
     , '\0'};
 
+static void *(*_Atomic save_thread)(void);
+static void (*_Atomic restore_thread)(void *);
+
+/* Releases the interpreter's lock for a call that may wait for the device, which may wait for a
+ * Python thread. NULL: it cannot be released. */
+static void *leave_python(void) {
+  if (restore_thread == NULL) {
+    save_thread = (void *(*)(void))(uintptr_t)python_symbol("PyEval_SaveThread");
+    restore_thread = (void (*)(void *))(uintptr_t)python_symbol("PyEval_RestoreThread");
+  }
+  return save_thread != NULL && restore_thread != NULL ? save_thread() : NULL;
+}
+
+static void enter_python(void *state) {
+  ASSERT(state != NULL);
+  restore_thread(state);
+}
+
 static python_object *step_ended(python_object *self, python_object *arguments) {
   (void)self, (void)arguments;
   page_step_ended();
@@ -58,6 +76,7 @@ static python_object *copy(python_object *self, python_object *arguments) {
   (void)self;
   if (!python_parse(arguments, "KKKK", &to, &from, &bytes, &stream)) return NULL;
   cu_result code = CU_OK;
+  void *state = leave_python();
   while (bytes > 0 && code == CU_OK) {
     uint64_t piece = resident_rest(to), other = resident_rest(from);
     if (other < piece) piece = other;
@@ -65,6 +84,7 @@ static python_object *copy(python_object *self, python_object *arguments) {
     code = cuMemcpyAsync(to, from, piece, (cu_stream)(uintptr_t)stream);
     to += piece, from += piece, bytes -= piece;
   }
+  if (state != NULL) enter_python(state);
   return python_build("i", (int)code);
 }
 
@@ -90,14 +110,10 @@ static python_object *come_home(python_object *self, python_object *arguments) {
   int last;
   (void)self;
   if (!python_parse(arguments, "i", &last)) return NULL;
-  /* Without the interpreter's lock, because this waits for the device, which may wait for a Python
-   * thread. */
-  void *(*release_gil)(void) = (void *(*)(void))(uintptr_t)python_symbol("PyEval_SaveThread");
-  void (*take)(void *) = (void (*)(void *))(uintptr_t)python_symbol("PyEval_RestoreThread");
-  if (release_gil == NULL || take == NULL) return python_none();
-  void *state = release_gil();
+  void *state = leave_python();
+  if (state == NULL) return python_none();
   page_come_home(last != 0);
-  take(state);
+  enter_python(state);
   return python_none();
 }
 
