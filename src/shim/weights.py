@@ -45,7 +45,7 @@ class Weights:
         if type(weight) not in (torch.Tensor, torch.nn.Parameter) or not weight.is_cuda or type(value) is not torch.Tensor:
             return False
         size = weight.numel() * weight.element_size()
-        if size < WEIGHT_MIN_BYTES or not weight.is_contiguous() or self.compiling() or self.modes() > 0:
+        if size < WEIGHT_MIN_BYTES or not weight.is_contiguous() or self.modes() > 0:
             return False
         if self.transforms() is not None or torch.cuda.is_current_stream_capturing():
             return False
@@ -151,17 +151,22 @@ class Weights:
 
     # ---- the function ----
 
+    def near(self, value, weight):
+        """Returns the weight, or a copy of it in vram."""
+        try:
+            return self.fetched(weight) if self.wanted(value, weight) else weight
+        except Exception as error:
+            shim_log(f"weights: {error!r}")
+            return weight
+
     def wrapped(self):
-        linear = self.linear
+        linear, compiling = self.linear, self.compiling
 
         @functools.wraps(linear)
         def wrapped(input, weight, bias=None):
-            if shim_resident():
-                try:
-                    if self.wanted(input, weight):
-                        weight = self.fetched(weight)
-                except Exception as error:
-                    shim_log(f"weights: {error!r}")
+            # torch.compile takes this for a constant and sees only the function itself.
+            if not compiling() and shim_resident():
+                weight = self.near(input, weight)
             return linear(input, weight, bias)
 
         return wrapped

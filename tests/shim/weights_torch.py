@@ -63,12 +63,12 @@ class Cuda:
 
 
 class Late(script["Weights"]):
-    """Copies are made when they are waited for, from what the weight is then. Weights in `near` are in vram."""
+    """Copies are made when they are waited for, from what the weight is then. Weights in `here` are in vram."""
 
     def __init__(self, module, linear):
         super().__init__(module, linear)
         self.torch = types.SimpleNamespace(cuda=Cuda(), no_grad=torch.no_grad, empty_like=torch.empty_like)
-        self.stream, self.home, self.near, self.ahead = Stream(), Stream(True), set(), 0
+        self.stream, self.home, self.here, self.ahead = Stream(), Stream(True), set(), 0
 
     def at_home(self, weight):
         return True
@@ -76,7 +76,7 @@ class Late(script["Weights"]):
     def wanted(self, value, weight):
         if torch.is_grad_enabled() and (weight.requires_grad or (value.requires_grad and not (self.saved and self.saved()))):
             return False
-        return weight.data_ptr() not in self.near
+        return weight.data_ptr() not in self.here
 
     def copy(self, to, source):
         copied[0] += 1
@@ -104,7 +104,7 @@ def network(layers=10):
 
 net = network()
 random.seed(3)
-weights.near = {m.weight.data_ptr() for m in net if isinstance(m, nn.Linear) and random.random() < .3}
+weights.here = {m.weight.data_ptr() for m in net if isinstance(m, nn.Linear) and random.random() < .3}
 xs = [torch.randn(5, 24) for _ in range(6)]
 resident[0] = False
 with torch.no_grad():
@@ -114,7 +114,7 @@ resident[0] = True
 with torch.no_grad():
     found = [net(x) for x in xs]
 check("weights_of_inference", all(torch.equal(a, b) for a, b in zip(plain, found)) and copied[0] > 0)
-far = 10 - len(weights.near)  # known from the second pass on, across its end from the third
+far = 10 - len(weights.here)  # known from the second pass on, across its end from the third
 check("weights_are_copied_ahead", weights.ahead == 5 * far - 2, (far, weights.ahead))
 
 # A write that the version counter does not show, between two uses.
@@ -186,7 +186,7 @@ def gradients():
 
 resident[0] = False
 plain = gradients()
-resident[0], copied[0], weights.near = True, 0, set()
+resident[0], copied[0], weights.here = True, 0, set()
 script["MOVED_MIN_BYTES"] = 1
 hooks = script["Activations"](torch, Bus(), 1 << 30, weights)
 weights.saved = hooks.innermost
@@ -206,3 +206,13 @@ check("weights_without_hooks", copied[0] <= 8 and all(torch.equal(a, b) for a, b
 resident[0] = False
 if sys.version_info < (3, 14):
     check("weights_of_scripts", torch.equal(torch.jit.script(network(2))(xs[0]), network(2)(xs[0])))
+
+# torch.compile sees through the function: no break in the graph, no copy.
+if hasattr(getattr(torch, "compiler", None), "is_compiling") and hasattr(torch, "compile"):
+    resident[0], copied[0] = True, 0
+    model = network(3)
+    with torch.no_grad():
+        found = torch.compile(model, fullgraph=True, backend="eager")(xs[0])
+        made = copied[0]
+        resident[0] = False
+        check("weights_of_compiled_functions", torch.equal(found, model(xs[0])) and made == 0, made)
