@@ -78,10 +78,10 @@ class _Imports:
             loaded()
             return module
 
-        ExtensionFileLoader.create_module = create_module  # type: ignore[method-assign]
+        setattr(ExtensionFileLoader, "create_module", create_module)  # noqa: B010 (mypy refuses an assignment)
 
     def stop(self) -> None:
-        ExtensionFileLoader.create_module = self._before  # type: ignore[method-assign]
+        setattr(ExtensionFileLoader, "create_module", self._before)  # noqa: B010
 
 
 _imports = _Imports()

@@ -7,6 +7,7 @@ change a model without changing its code, checkpoints and offloaded activations,
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _analysis, _gpus
@@ -166,7 +167,7 @@ def _checkpointed(tried: _Tried, plain: int) -> None:
         if high - low <= 1:
             break
         middle = (low + high) // 2
-        fewer = tried.again_with(lambda model, share=middle: checkpoint_blocks(model, share))
+        fewer = tried.again_with(functools.partial(checkpoint_blocks, count=middle))
         if 0 < fewer[0] <= tried.limit:
             high = count = middle
             found, took, _ = fewer

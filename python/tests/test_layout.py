@@ -17,6 +17,7 @@ MIRRORS = [
     ("_analysis", "ExplainOptions", "stow_explain_options", False),
     ("_analysis", "ReplayOptions", "stow_replay_options", False),
     ("_analysis", "ReplayResult", "stow_replay_result", False),
+    ("_analysis", "SpillResult", "stow_replay_spill_result", False),
     ("_analysis", "TuneOptions", "stow_tune_options", False),
     ("_analysis", "TuneInfo", "stow_tune_info", False),
     ("_analysis", "TuneSetting", "stow_tune_setting", False),

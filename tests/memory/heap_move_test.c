@@ -225,7 +225,8 @@ TEST(the_disk_tier_uses_its_file_again)
   stow_heap_stats s = STOW_HEAP_STATS_INIT;
   uint64_t p[4], seed = 9;
   for (int i = 0; i < 4; i++) p[i] = need(h, 16 * MIB, NULL);
-  for (int round = 0; round < (int)harness_rounds(40, 8); round++) {
+  const int rounds = (int)harness_rounds(40, 8);
+  for (int round = 0; round < rounds; round++) {
     int i = (int)(harness_random(&seed) % 4);
     CHECK_OK(d->ops->fill(d, p[i], (uint8_t)(round + 1), 16 * MIB, NULL));
     CHECK_OK(stow_heap_migrate(h, p[i], STOW_TIER_DISK));
@@ -262,8 +263,8 @@ TEST(the_disk_tier_uses_its_file_again)
   CHECK_U64(s.tier[STOW_TIER_DISK].held_bytes, 0);
   CHECK_OK(stow_heap_free(h, p[0], NULL));
   CHECK_OK(stow_heap_free(h, p[3], NULL));
-  CHECK_U64(moves[STOW_TIER_DISK], 43);
-  CHECK_U64(moves[STOW_TIER_VRAM], 21);
+  CHECK_U64(moves[STOW_TIER_DISK], (unsigned)rounds + 3); /* and every other one back */
+  CHECK_U64(moves[STOW_TIER_VRAM], (unsigned)rounds / 2 + 1);
   CHECK_OK(stow_heap_close(h));
   CHECK_OK(stow_device_close(d));
 }
