@@ -487,10 +487,11 @@ class Ticket:
 
 class Copied:
     """What autograd holds for a tensor on a copy of a weight (weights.py): the weight, to be copied again."""
-    __slots__ = "weight", "layout"
+    __slots__ = "weight", "part", "layout"
 
     def __init__(self, weight, tensor):
-        self.weight, self.layout = weight, (tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
+        self.weight, self.part = weight, Moved(weight)
+        self.layout = tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
 class Activations:
@@ -579,6 +580,7 @@ class Activations:
 
     def copied_again(self, packed):
         """Returns the tensor on a copy of its weight, or on the weight itself where no copy can be made."""
+        packed.part.check()
         with self.torch.no_grad(), self.own_calls():
             base = packed.weight.detach()
             try:

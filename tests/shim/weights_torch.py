@@ -192,7 +192,21 @@ hooks = script["Activations"](torch, Bus(), 1 << 30, weights)
 weights.saved = hooks.innermost
 hooks.push()
 found = gradients()
+# A write in place between the two passes is an error, as without the copies.
+loss = None
+if hooks.top is not None:
+    model = nn.Sequential(*[Adapted() for _ in range(3)])
+    loss = model(torch.randn(5, 24)).square().mean()
+    with torch.no_grad():
+        model[1].base.weight.add_(1)
+    try:
+        loss.backward()
+        log.append("a write in place is not noticed")
+    except RuntimeError as error:
+        if "modified by an inplace operation" not in str(error):
+            log.append(repr(error))
 assert hooks.pop()
+del loss
 gc.collect()
 check("weights_of_frozen_layers", len(plain) == len(found) and all(torch.equal(a, b) for a, b in zip(plain, found)) and
       (copied[0] >= 60 or hooks.top is None), copied[0])
