@@ -9,6 +9,8 @@ import sys
 import threading
 import types
 
+from late_streams import Event, Stream
+
 sys.path.pop(0)  # a file here has the name of a standard module
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
@@ -23,34 +25,6 @@ script["CHUNK_MAX_BYTES"] = 64 << 10
 Cuda, Activations, Armed = script["Cuda"], script["Activations"], script["Armed"]
 torch.set_num_threads(1)
 two = int(torch.__version__.split(".")[0]) >= 2
-
-
-class Event:
-
-    def record(self, stream):
-        self.stream, self.position = stream, len(stream.work)
-
-    def happen(self):
-        self.stream.run(self.position)
-
-
-class Stream:
-    """Does its work when it is waited for. The program's own stream (`home`) works at once."""
-
-    def __init__(self, home=False):
-        self.work, self.done, self.home = [], 0, home
-
-    def wait_event(self, event):
-        if self.home:
-            event.happen()
-        else:
-            self.work.append(event.happen)
-
-    def run(self, position):
-        while self.done < position:
-            self.done += 1
-            self.work[self.done - 1]()
-            self.work[self.done - 1] = None
 
 
 class Bus(Cuda):

@@ -8,6 +8,8 @@ import random
 import sys
 import types
 
+from late_streams import Event, Stream
+
 sys.path.pop(0)  # a file here has the name of a standard module
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
@@ -19,34 +21,6 @@ for name in "activations", "states", "weights":
     exec(open(os.path.join(os.path.dirname(__file__), f"../../src/shim/{name}.py")).read(), script)
 torch.set_num_threads(1)
 copied = [0]
-
-
-class Event:
-
-    def record(self, stream):
-        self.stream, self.position = stream, len(stream.work)
-
-    def happen(self):
-        self.stream.run(self.position)
-
-
-class Stream:
-    """Does its work when it is waited for. The program's own stream (`home`) works at once."""
-
-    def __init__(self, home=False):
-        self.work, self.done, self.home = [], 0, home
-
-    def wait_event(self, event):
-        if self.home:
-            event.happen()
-        else:
-            self.work.append(event.happen)
-
-    def run(self, position):
-        while self.done < position:
-            self.done += 1
-            self.work[self.done - 1]()
-            self.work[self.done - 1] = None
 
 
 class Cuda:
