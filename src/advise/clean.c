@@ -141,17 +141,16 @@ static const char *source_line(scan_text t) {
   return level ? after : NULL;
 }
 
-#define BOX "\xe2\x94\x82" /* the side of a box that Rich draws around a traceback */
-
 /* Skips the left side of a box. */
 static const char *box(scan_text t) {
-  return scan_starts(t, BOX) ? t.at + strlen(BOX) : NULL;
+  return scan_starts(t, CLEAN_BOX) ? t.at + strlen(CLEAN_BOX) : NULL;
 }
 
 /* Removes the right side of a box. */
 static void without_side(scan_text *line) {
-  size_t side = strlen(BOX);
-  if ((size_t)(line->end - line->at) < side || memcmp(line->end - side, BOX, side) != 0) return;
+  size_t side = strlen(CLEAN_BOX);
+  if ((size_t)(line->end - line->at) < side || memcmp(line->end - side, CLEAN_BOX, side) != 0)
+    return;
   line->end -= side;
   while (line->end > line->at && line->end[-1] == ' ') line->end--;
 }
@@ -159,7 +158,7 @@ static void without_side(scan_text *line) {
 static scan_text without_prefixes(scan_text line) {
   static const char *(*const grammars[])(scan_text) = {
       quote, stamp, dashes, rank, container, box, compose, journal, source_line};
-  bool boxed = scan_starts((scan_text){past_spaces(line, line.at), line.end}, BOX);
+  bool boxed = scan_starts((scan_text){past_spaces(line, line.at), line.end}, CLEAN_BOX);
   for (int i = 0; i < PREFIXES_MAX; i++) {
     const char *after = NULL;
     line.at = past_spaces(line, line.at);

@@ -10,6 +10,9 @@
 #include "advise/scan.h"
 #include "base/buffer.h"
 
+/* The side of a box that Rich draws around a traceback. */
+#define CLEAN_BOX "\xe2\x94\x82"
+
 /* Appends the cleaned text to `out`, each line trimmed and ended with '\n'. */
 stow_status clean_text(buffer *out, scan_text raw);
 

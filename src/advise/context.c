@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "advise/clean.h"
+
 /* Words anywhere in the text. Those of `raw` are searched before prefixes are removed. */
 static const struct {
   const char *words;
@@ -249,7 +251,6 @@ static const char *base_name(scan_text path) {
 }
 
 #define RICH_ARROW "\xe2\x9d\xb1"
-#define RICH_SIDE  "\xe2\x94\x82"
 
 /* One frame of a traceback. */
 typedef struct own_frame {
@@ -347,8 +348,8 @@ static void read_arrow(context *c, scan_text line, own_frame *f) {
     f->number = scan_number(line, digits);
     write_place(c, f);
   }
-  while (at < line.end && (*at == ' ' || scan_starts((scan_text){at, line.end}, RICH_SIDE)))
-    at += *at == ' ' ? 1 : strlen(RICH_SIDE);
+  while (at < line.end && (*at == ' ' || scan_starts((scan_text){at, line.end}, CLEAN_BOX)))
+    at += *at == ' ' ? 1 : strlen(CLEAN_BOX);
   scan_copy(c->code, sizeof c->code, line, at, "\n");
 }
 

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "arrays/csv.h"
+#include "base/utf8.h"
 
 typedef struct csv_text {
   input in; /* the bytes of the file, decompressed */
@@ -24,26 +25,6 @@ typedef struct csv_text {
 } csv_text;
 
 /* ---- encodings ---- */
-
-static size_t put_utf8(uint8_t *to, uint32_t c) {
-  if (c < 0x80) return to[0] = (uint8_t)c, 1;
-  if (c < 0x800) {
-    to[0] = (uint8_t)(0xc0 | c >> 6);
-    to[1] = (uint8_t)(0x80 | (c & 0x3f));
-    return 2;
-  }
-  if (c < 0x10000) {
-    to[0] = (uint8_t)(0xe0 | c >> 12);
-    to[1] = (uint8_t)(0x80 | (c >> 6 & 0x3f));
-    to[2] = (uint8_t)(0x80 | (c & 0x3f));
-    return 3;
-  }
-  to[0] = (uint8_t)(0xf0 | c >> 18);
-  to[1] = (uint8_t)(0x80 | (c >> 12 & 0x3f));
-  to[2] = (uint8_t)(0x80 | (c >> 6 & 0x3f));
-  to[3] = (uint8_t)(0x80 | (c & 0x3f));
-  return 4;
-}
 
 /* Bytes 0x80 to 0x9f in Windows-1252; the five it does not define are control characters, as in
  * Latin-1 (encoding.spec.whatwg.org). */
@@ -95,7 +76,7 @@ static stow_status convert(csv_text *t) {
       if (end - t->in.at < 4 && !t->in.at_eof && t->have > 0) break; /* may go on in the next */
       STOW_TRY(convert_utf16(t, end, &c, &used));
     }
-    t->have += put_utf8(t->made + t->have, c);
+    t->have += utf8_put(t->made + t->have, c);
     t->in.at += used;
   }
   return STOW_OK;

@@ -51,22 +51,6 @@ static bool hex4(const char *at, const char *end, uint32_t *value) {
   return true;
 }
 
-static char *put_utf8(char *to, uint32_t code) {
-  if (code < 0x80) return *to++ = (char)code, to;
-  if (code < 0x800) {
-    *to++ = (char)(0xc0 | code >> 6);
-  } else if (code < 0x10000) {
-    *to++ = (char)(0xe0 | code >> 12);
-    *to++ = (char)(0x80 | (code >> 6 & 0x3f));
-  } else {
-    *to++ = (char)(0xf0 | code >> 18);
-    *to++ = (char)(0x80 | (code >> 12 & 0x3f));
-    *to++ = (char)(0x80 | (code >> 6 & 0x3f));
-  }
-  *to++ = (char)(0x80 | (code & 0x3f));
-  return to;
-}
-
 /* Decodes the escape at c->at (after the backslash) to `to`. The result is never longer than the
  * escape. */
 static stow_status take_escape(cursor *c, char **to) {
@@ -86,7 +70,7 @@ static stow_status take_escape(cursor *c, char **to) {
     c->at += 6;
     code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
   }
-  *to = put_utf8(*to, code);
+  *to += utf8_put(*to, code);
   return STOW_OK;
 }
 

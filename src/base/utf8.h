@@ -1,6 +1,6 @@
 /* Utf8: decodes UTF-8 one character at a time and accepts only valid ones (RFC 3629: the shortest
  * form, no surrogates, up to U+10FFFF). Used before text goes to readers that reject anything else.
- */
+ * Encodes a character. */
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 
@@ -22,6 +22,16 @@ static inline size_t utf8_take(const unsigned char *at, size_t left, uint32_t *p
   }
   bool longer = (count == 3 && *point < 0x800) || (count == 4 && *point < 0x10000);
   return longer || *point > 0x10ffff || (*point >= 0xd800 && *point < 0xe000) ? 0 : count;
+}
+
+/* Writes a code point up to U+10FFFF. Returns its length in bytes. */
+static inline size_t utf8_put(void *to, uint32_t point) {
+  static const uint8_t first[] = {0, 0, 0xc0, 0xe0, 0xf0};
+  uint8_t *at = to;
+  size_t count = point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
+  for (size_t i = count - 1; i > 0; i--, point >>= 6) at[i] = (uint8_t)(0x80 | (point & 0x3f));
+  at[0] = (uint8_t)(first[count] | point);
+  return count;
 }
 
 /* Returns how many of the first `length` bytes of `text` are complete characters. */

@@ -195,11 +195,10 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
 /* Notes what the launch may write to. The source of a copy is only read. */
 static void note_writes(residency *r, const residency_launch_info *l) {
   if (l->once && l->to_bytes > 0) {
-    for (uint64_t at = l->to, end = l->to + l->to_bytes; at < end;) {
-      uint32_t unit = space_find(&r->space, at);
+    uint32_t unit;
+    for (uint64_t at = l->to; at < l->to + l->to_bytes;) {
+      at = space_step(&r->space, at, &unit);
       if (unit != SPACE_NO_UNIT) r->units[unit].written = r->seq;
-      at = unit != SPACE_NO_UNIT ? r->space.units[unit].addr + r->space.units[unit].bytes
-                                 : ((at >> SPACE_GRANULE_BITS) + 1) << SPACE_GRANULE_BITS;
     }
     return;
   }

@@ -42,6 +42,12 @@ uint32_t space_find(const space *s, uint64_t addr) {
   return find_granule(s, addr >> SPACE_GRANULE_BITS);
 }
 
+uint64_t space_step(const space *s, uint64_t addr, uint32_t *unit) {
+  *unit = space_find(s, addr);
+  if (*unit == SPACE_NO_UNIT) return ((addr >> SPACE_GRANULE_BITS) + 1) << SPACE_GRANULE_BITS;
+  return s->units[*unit].addr + s->units[*unit].bytes;
+}
+
 static void put_granule(space *s, uint64_t granule, uint32_t unit) {
   uint64_t at = place_of(s, granule);
   while (s->table[at].granule != 0) at = (at + 1) & s->table_mask;
@@ -315,14 +321,10 @@ static void cover_unit(space *s, uint32_t unit, const space_block *b, bool on,
 }
 
 static void cover(space *s, const space_block *b, bool on, space_changed changed, void *context) {
+  uint32_t unit;
   for (uint64_t at = b->addr; at < b->addr + b->bytes;) {
-    uint32_t unit = space_find(s, at);
-    if (unit == SPACE_NO_UNIT) {
-      at = ((at >> SPACE_GRANULE_BITS) + 1) << SPACE_GRANULE_BITS;
-      continue;
-    }
-    cover_unit(s, unit, b, on, changed, context);
-    at = s->units[unit].addr + s->units[unit].bytes;
+    at = space_step(s, at, &unit);
+    if (unit != SPACE_NO_UNIT) cover_unit(s, unit, b, on, changed, context);
   }
 }
 
@@ -384,16 +386,10 @@ static inline void name(naming *n, uint32_t unit, uint64_t bytes) {
 
 /* Names what a range has of each unit. */
 static void name_range(naming *n, uint64_t from, uint64_t to) {
-  const space *s = n->s;
-  for (uint64_t at = from; at < to;) {
-    uint32_t unit = space_find(s, at);
-    if (unit == SPACE_NO_UNIT) {
-      at = ((at >> SPACE_GRANULE_BITS) + 1) << SPACE_GRANULE_BITS;
-      continue;
-    }
-    uint64_t end = s->units[unit].addr + s->units[unit].bytes;
-    name(n, unit, (end < to ? end : to) - at);
-    at = end;
+  uint32_t unit;
+  for (uint64_t at = from, end; at < to; at = end) {
+    end = space_step(n->s, at, &unit);
+    if (unit != SPACE_NO_UNIT) name(n, unit, (end < to ? end : to) - at);
   }
 }
 
@@ -401,7 +397,7 @@ static void name_range(naming *n, uint64_t from, uint64_t to) {
 static void name_block(naming *n, uint64_t block, uint64_t word) {
   space *s = n->s;
   const space_block *b = block_at(s, block);
-  if (b == NULL) return; /* not possible */
+  if (b == NULL) return; /* cannot be: a block leaves the edges when it leaves the table */
   space_arena *a = b->arena > 0 ? &s->arenas[b->arena - 1] : NULL;
   uint32_t at = a != NULL ? arena_see(a, word, n->stamp) : 0;
   if (a != NULL && is_arena(a))

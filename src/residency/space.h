@@ -80,6 +80,10 @@ uint32_t space_remove(space *s, uint64_t addr);
 /* Returns the unit that contains the address, or SPACE_NO_UNIT. */
 uint32_t space_find(const space *s, uint64_t addr);
 
+/* Returns where the unit that contains the address ends, and the unit; where no unit is, the end of
+ * the 2 MiB around the address, and SPACE_NO_UNIT. Visits the units of a range. */
+uint64_t space_step(const space *s, uint64_t addr, uint32_t *unit);
+
 /* Adds or removes a live block. Blocks outside all units are remembered but not counted. Calls
  * `changed` (may be NULL) for units whose `live` rose from 0 or fell to 0. */
 typedef void (*space_changed)(void *context, uint32_t unit);

@@ -285,6 +285,18 @@ def storage_of(tensor):
     return typed.untyped() if hasattr(typed, "untyped") else typed._untyped()
 
 
+def compiling_of(torch):
+    """Returns the function that says whether torch.compile is at work; an old PyTorch has none."""
+    return getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+
+
+def event_of(torch, stream):
+    """Returns an event after what the stream has to do now."""
+    event = torch.cuda.Event()
+    event.record(stream)
+    return event
+
+
 def references(torch):
     """Returns a function that counts the tensors on a storage, by its address; it returns 0 if this PyTorch does not report that."""
     count = getattr(torch._C, "_storage_Use_Count", None)
@@ -330,13 +342,8 @@ class Cuda:
         ours = 1 + (len(entry.parts) if entry.state in (HERE, LEAVING) else 0)
         return self.references(entry.cdata) > ours or any(p.stale() for p in entry.parts)
 
-    def event(self, stream):
-        event = self.torch.cuda.Event()
-        event.record(stream)
-        return event
-
     def saved(self, entry):
-        entry.ready = self.event(self.home)
+        entry.ready = event_of(self.torch, self.home)
 
     def pieces(self, entry):
         start = 0
@@ -358,7 +365,7 @@ class Cuda:
                 if event is not None:
                     self.out.wait_event(event)
                 self.copy(here, there)
-        entry.gone, entry.came = self.event(self.out), None
+        entry.gone, entry.came = event_of(self.torch, self.out), None
         return True
 
     def release(self, entry):
@@ -370,12 +377,12 @@ class Cuda:
         with self.torch.cuda.stream(self.home):
             flat = self.torch.empty(entry.bytes, dtype=self.torch.uint8, device=self.device)
         entry.came_to(flat, storage_of(flat))
-        self.back.wait_event(self.event(self.home))  # the memory may still be in use there
+        self.back.wait_event(event_of(self.torch, self.home))  # the memory may still be in use there
         self.back.wait_event(entry.gone)
         with self.torch.cuda.stream(self.back):
             for there, here, _ in self.pieces(entry):
                 self.copy(there, here)
-        entry.came = self.event(self.back)
+        entry.came = event_of(self.torch, self.back)
 
     def wait_in(self, entry):
         stream = self.torch.cuda.current_stream(self.device)
@@ -508,7 +515,7 @@ class Activations:
         self.modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
         dispatch = importlib.import_module("torch.utils._python_dispatch")
         self.without_modes = getattr(dispatch, "_disable_current_modes", None)
-        self.compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+        self.compiling = compiling_of(torch)
 
     def own_calls(self):
         """Returns a context in which the program's dispatch modes do not see our calls."""
@@ -686,7 +693,7 @@ class Armed:
         hooks.push()
 
     def compiling(self):
-        return getattr(getattr(self.torch, "compiler", None), "is_compiling", lambda: False)()
+        return compiling_of(self.torch)()
 
     def begin(self):
         self.hooks = Activations(self.torch, self.make_bus(), 0, self.weights)

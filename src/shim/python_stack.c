@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/utf8.h"
 #include "shim/python.h"
 #include "shim/python_layout.h"
 #include "shim/shim.h"
@@ -85,12 +86,11 @@ typedef struct writer {
 } writer;
 
 static void put(writer *w, uint32_t character) {
-  static const uint8_t FIRST[] = {0, 0, 0xc0, 0xe0, 0xf0};
-  int bytes = character < 0x80 ? 1 : character < 0x800 ? 2 : character < 0x10000 ? 3 : 4;
-  if (w->end - w->to <= bytes) return;
-  for (int i = bytes - 1; i > 0; i--, character >>= 6) w->to[i] = (char)(0x80 | (character & 0x3f));
-  w->to[0] = (char)(FIRST[bytes] | character);
-  w->to += bytes;
+  char bytes[4];
+  size_t count = utf8_put(bytes, character);
+  if ((size_t)(w->end - w->to) <= count) return;
+  memcpy(w->to, bytes, count);
+  w->to += count;
 }
 
 /* Writes a Python text, which never changes, as UTF-8 with a zero byte. */

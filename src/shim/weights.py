@@ -33,10 +33,10 @@ class Weights:
         self.last = None, None  # the last two weights
         self.copies = {}  # storage of a copy -> weak reference to its weight
         self.saved = None  # set by the hooks for saved tensors: whether they are on
-        self.compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+        self.compiling = compiling_of(torch)
         self.modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
         self.transforms = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
-        self.bytes = 0  # that went in
+        self.most_bytes = None  # of copies ahead; looked up once
 
     # ---- which ----
 
@@ -67,11 +67,6 @@ class Weights:
 
     # ---- copies ----
 
-    def event(self, stream):
-        event = self.torch.cuda.Event()
-        event.record(stream)
-        return event
-
     def copy(self, to, source):
         copy_of(self.torch, to, source)
 
@@ -79,11 +74,10 @@ class Weights:
         with self.torch.no_grad():
             source = weight.detach()
             tensor = self.torch.empty_like(source)
-            self.stream.wait_event(self.event(self.home))  # the memory may still be in use there
+            self.stream.wait_event(event_of(self.torch, self.home))  # the memory may still be in use there
             with self.torch.cuda.stream(self.stream):
                 self.copy(tensor, source)
-        self.bytes += tensor.numel() * tensor.element_size()
-        return Copy(tensor, self.event(self.stream), written, weight._version)
+        return Copy(tensor, event_of(self.torch, self.stream), written, weight._version)
 
     def written(self, weight):
         return shim_written(weight.data_ptr(), weight.numel() * weight.element_size())
@@ -122,14 +116,15 @@ class Weights:
     def look_ahead(self):
         """Starts the copies of the next weights, and drops those that are no longer next."""
         at, wanted, size = self.last, {}, 0
-        most = shim_room()[0] // AHEAD_PART
+        if self.most_bytes is None:
+            self.most_bytes = shim_room()[0] // AHEAD_PART
         for _ in range(AHEAD):
             address, reference = self.after.get(at, (None, None))
             weight = reference() if reference is not None else None
             if weight is None or weight.data_ptr() != address:
                 break
             size += weight.numel() * weight.element_size()
-            if size > most:
+            if size > self.most_bytes:
                 break
             wanted[address] = weight
             at = at[1], address

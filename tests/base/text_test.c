@@ -1,5 +1,6 @@
 /* Text: no control sequence and no secret passes; safe text is unchanged. */
 #include "base/text.h"
+#include "base/utf8.h"
 
 #include "base/status.h"
 #include "harness.h"
@@ -90,6 +91,22 @@ TEST(origins_are_scheme_host_and_port)
   CHECK(!text_same_origin("http://h/", "http://h@evil/"));
   CHECK(!text_same_origin("http://h/", "http://evil\\@h/"));
   CHECK(!text_same_origin("http://h/", "file://h/"));
+}
+
+TEST(every_character_is_read_as_it_was_written)
+{
+  static const uint32_t edges[] = {0x7f, 0x80, 0x7ff, 0x800, 0xd7ff, 0xe000, 0xffff, 0x10000};
+  static const size_t lengths[] = {1, 2, 2, 3, 3, 3, 3, 4};
+  unsigned char bytes[4];
+  uint32_t point;
+  for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
+    CHECK_U64(utf8_put(bytes, edges[i]), lengths[i]);
+  for (uint32_t c = 0; c <= 0x10ffff; c += c < 0x3000 ? 1 : 61) {
+    if (c >= 0xd800 && c < 0xe000) continue;
+    size_t count = utf8_put(bytes, c);
+    CHECK_U64(utf8_take(bytes, count, &point), count);
+    CHECK_U64(point, c);
+  }
 }
 
 TEST_MAIN

@@ -16,7 +16,8 @@ import torch  # noqa: E402
 resident, log, copied = [True], [], [0]
 script = dict(shim_log=log.append, shim_resident=lambda: resident[0], shim_on_host=lambda address, size: size,
               collections=collections, functools=functools, sys=sys)
-exec(open(os.path.join(os.path.dirname(__file__), "../../src/shim/states.py")).read(), script)
+for name in "activations", "states":
+    exec(open(os.path.join(os.path.dirname(__file__), f"../../src/shim/{name}.py")).read(), script)
 script["PART_BYTES"] = 3000
 States, Passing = script["States"], script["Passing"]
 torch.set_num_threads(1)

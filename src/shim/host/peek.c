@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/utf8.h"
 #include "shim/python.h"
 #include "shim/python_layout.h"
 #include "shim/shim.h"
@@ -31,12 +32,11 @@ static bool fetch(int fd, void *to, const char *from, size_t bytes) {
 /* Appends a character as UTF-8. Returns false if it does not fit. */
 static bool put(char *out, size_t size, size_t *used, uint32_t c) {
   ASSERT(*used < size);
-  static const uint8_t FIRST[] = {0, 0, 0xc0, 0xe0, 0xf0};
-  size_t bytes = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-  if (*used + bytes >= size) return false;
-  for (size_t i = bytes - 1; i > 0; i--, c >>= 6) out[*used + i] = (char)(0x80 | (c & 0x3f));
-  out[*used] = (char)(FIRST[bytes] | c);
-  *used += bytes;
+  char bytes[4];
+  size_t count = utf8_put(bytes, c);
+  if (*used + count >= size) return false;
+  memcpy(out + *used, bytes, count);
+  *used += count;
   return true;
 }
 
