@@ -77,7 +77,6 @@ struct residency {
   bool demand;          /* the last launch names a unit that is not in vram */
   bool once;            /* it is a copy or fill */
   uint64_t jumps_seen;
-  uint64_t forgot_at; /* when words of arenas were last forgotten */
   /* The plan. */
   residency_move *out, *in;
   uint32_t out_count, in_count;

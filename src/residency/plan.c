@@ -6,7 +6,9 @@
 /* Copies pause during page calls if kernels take at least this fraction of the time of copies. */
 #define HOLD_PART 1.0
 
-enum { VICTIMS_LAUNCHES = 256 }; /* how many launches the list of victims stays valid for */
+/* How many launches the list of victims stays valid for: a part of a round, so that what a round of
+ * few long launches no longer needs is found in time. */
+enum { VICTIMS_LEAST = 8, VICTIMS_MOST = 256, VICTIMS_PART = 16 };
 
 static uint64_t bytes_of(const residency *r, uint32_t unit) {
   return r->space.units[unit].bytes;
@@ -216,6 +218,7 @@ residency_plan_list residency_plan(residency *r) {
                .free =
                    (int64_t)r->capacity_bytes - (int64_t)r->vram_bytes - (int64_t)r->staged_bytes};
   find_victims(r);
+  make_free(&p, 0, 0, false); /* after vram was taken away */
   look_ahead(r, 4096);
   tidy_wanted(r);
   /* Units that the launch names. */
@@ -339,7 +342,9 @@ static bool next_in(residency *r, residency_move *copy) {
  * no more: an unnecessary copy slows page calls and may be overwritten. */
 static bool next_out(residency *r, residency_move *copy) {
   if (r->wanted_count == 0) return false;
-  if (r->victims_seq + VICTIMS_LAUNCHES < r->seq) find_victims(r);
+  uint64_t round = r->history.end - r->history.cursor;
+  if (r->victims_seq + between(VICTIMS_LEAST, round / VICTIMS_PART, VICTIMS_MOST) < r->seq)
+    find_victims(r);
   uint64_t ready = 0;
   for (uint32_t i = 0; i < r->victim_count && ready < clean_target(r); i++) {
     uint32_t unit = r->victims[i].unit;

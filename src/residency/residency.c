@@ -147,19 +147,6 @@ static uint64_t hash_words(const residency_launch_info *l) {
   return (a ^ b ^ b >> 31) | 1;
 }
 
-enum { WORDS_KEPT = 32768 }; /* launches: a loop inside a step looks like a round too */
-
-/* Forgets words of arenas from before the last two rounds: they belong to tensors that are gone. */
-static void forget_words(residency *r) {
-  const history *h = &r->history;
-  uint64_t round = h->cursor != HISTORY_NEVER ? h->end - h->cursor : 0;
-  uint64_t kept = 2 * round > WORDS_KEPT ? 2 * round : WORDS_KEPT;
-  if (round == 0 || h->matched < round || r->seq < r->forgot_at + kept) return;
-  r->forgot_at = r->seq;
-  /* The units of launches in the log are then no longer those that their words name. */
-  if (space_forget_words(&r->space, r->seq - kept)) r->units_changed = h->end;
-}
-
 /* Resolves the launch to its units and its key. A launch with the same words as the forecast one
  * names the same units; from time to time they are looked up anyway, in case blocks have changed.
  * While a unit is staged they are always looked up, because a launch that names it must be
@@ -182,8 +169,10 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
   }
   r->named_count =
       space_resolve(&r->space, l->words, l->word_count, r->seq, r->named, r->unit_capacity);
+  if (r->space.arena_new) r->units_changed = h->end;
+  r->space.arena_new = false;
   /* The history contains neither small touches nor those of copies. */
-  if (r->space.small_count > 0 || l->once) *words = 0;
+  if (r->space.small_count > 0 || r->space.arena_named || l->once) *words = 0;
   uint64_t key = l->function * UINT64_C(0x9e3779b97f4a7c15);
   for (uint32_t i = 0; i < r->named_count; i++) {
     key = (key ^ r->named[i]) * UINT64_C(0xff51afd7ed558ccd);
@@ -214,7 +203,6 @@ uint64_t residency_written(const residency *r, uint32_t unit) {
 
 residency_answer residency_launch(residency *r, const residency_launch_info *l) {
   r->seq++;
-  forget_words(r);
   uint64_t words, key = resolve(r, l, &words);
   bool missing = false, staged = false, fresh = false;
   r->far_bytes = r->all_bytes = 0;

@@ -8,6 +8,7 @@
 enum {
   ARENA_WORDS = 8,        /* a block with more words is one */
   ARENA_WORDS_MAX = 4096, /* words that are kept of one */
+  ARENA_PAUSE_LEAST = 64, /* launches */
   ARENAS_MAX = 256
 };
 
@@ -218,7 +219,8 @@ static uint32_t arena_begin(space *s, uint64_t addr, uint64_t bytes) {
     at = s->arena_next;
     s->arena_next = (at + 1) % ARENAS_MAX;
     space_arena *a = &s->arenas[at];
-    *a = (space_arena){addr, bytes, a->words, a->seen, 0, a->capacity, false};
+    *a = (space_arena){
+        .addr = addr, .bytes = bytes, .words = a->words, .seen = a->seen, .capacity = a->capacity};
   }
   s->arenas[at].live = true;
   return at + 1;
@@ -251,7 +253,25 @@ static uint32_t arena_find(const space_arena *a, uint64_t word) {
   return low;
 }
 
-static bool arena_room(space_arena *a) {
+/* Returns whether the word belongs to a buffer that is gone: it was not seen for twice as long as
+ * any word that came back. */
+static inline bool is_old(const space_arena *a, uint32_t at, uint64_t stamp) {
+  uint64_t pause = a->pause > ARENA_PAUSE_LEAST ? a->pause : ARENA_PAUSE_LEAST;
+  return a->pause > 0 && a->seen[at] + 2 * pause < stamp;
+}
+
+static void arena_drop_old(space_arena *a, uint64_t stamp) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < a->count; i++) {
+    if (is_old(a, i, stamp)) continue;
+    a->words[kept] = a->words[i];
+    a->seen[kept++] = a->seen[i];
+  }
+  if (kept > ARENA_WORDS) a->count = kept; /* it stays an arena */
+}
+
+static bool arena_room(space_arena *a, uint64_t stamp) {
+  if (a->count == ARENA_WORDS_MAX) arena_drop_old(a, stamp);
   if (a->count < a->capacity) return true;
   if (a->count == ARENA_WORDS_MAX) return false;
   uint32_t capacity = a->capacity > 0 ? 2 * a->capacity : 16;
@@ -264,41 +284,46 @@ static bool arena_room(space_arena *a) {
   return true;
 }
 
-/* Notes a word and returns the index of it, or of the next one if there is no space for it. */
+/* Notes a word and returns the index of the first one after it. */
 static uint32_t arena_see(space_arena *a, uint64_t word, uint64_t stamp) {
   uint32_t at = arena_find(a, word);
-  if (at == a->count || a->words[at] != word) {
-    if (!arena_room(a)) return at;
-    memmove(a->words + at + 1, a->words + at, (a->count - at) * sizeof *a->words);
-    memmove(a->seen + at + 1, a->seen + at, (a->count - at) * sizeof *a->seen);
-    a->words[at] = word;
-    a->count++;
+  if (at < a->count && a->words[at] == word) {
+    if (stamp - a->seen[at] > a->pause) a->pause = stamp - a->seen[at];
+    a->seen[at] = stamp;
+    return at + 1;
   }
+  if (!arena_room(a, stamp)) return at;
+  at = arena_find(a, word); /* words may have gone */
+  memmove(a->words + at + 1, a->words + at, (a->count - at) * sizeof *a->words);
+  memmove(a->seen + at + 1, a->seen + at, (a->count - at) * sizeof *a->seen);
+  a->words[at] = word;
   a->seen[at] = stamp;
-  return at;
+  a->count++;
+  return at + 1;
 }
 
-/* Returns the end of the range that a word of the arena names. */
-static uint64_t arena_end(const space_arena *a, uint64_t word, uint32_t at) {
-  at += at < a->count && a->words[at] == word;
-  return at < a->count ? a->words[at] : a->addr + a->bytes;
-}
-
-bool space_forget_words(space *s, uint64_t before) {
-  bool any = false;
-  for (uint32_t i = 0; i < s->arena_count; i++) {
-    space_arena *a = &s->arenas[i];
-    uint32_t kept = 0;
-    for (uint32_t k = 0; a->live && k < a->count; k++) {
-      if (a->seen[k] < before) continue;
-      a->words[kept] = a->words[k];
-      a->seen[kept++] = a->seen[k];
-    }
-    if (!a->live || kept <= ARENA_WORDS) continue; /* it stays an arena, with its words */
-    any |= kept < a->count;
-    a->count = kept;
+/* Returns the bytes of the largest range between two words in use; looked up now and then. */
+static uint64_t arena_most(space_arena *a, uint64_t stamp) {
+  if (a->most > 0 && stamp < a->most_at + ARENA_PAUSE_LEAST) return a->most;
+  uint64_t last = 0;
+  a->most = 0;
+  a->most_at = stamp;
+  for (uint32_t i = 0; i < a->count; i++) {
+    if (is_old(a, i, stamp)) continue;
+    if (last != 0 && a->words[i] - last > a->most) a->most = a->words[i] - last;
+    last = a->words[i];
   }
-  return any;
+  return a->most;
+}
+
+/* Returns the end of the range that a word of the arena names; `at` is the index of the first word
+ * after it. What lies behind the last word is often free, and much larger than the buffer: it
+ * counts as large as the largest of the others. */
+static uint64_t arena_end(space_arena *a, uint64_t word, uint32_t at, uint64_t stamp) {
+  while (at < a->count && is_old(a, at, stamp)) at++;
+  if (at < a->count) return a->words[at];
+  uint64_t end = a->addr + a->bytes, most = arena_most(a, stamp);
+  return most > 0 && most < end - word ? word + most : end;
 }
 
 /* ---- coverage ---- */
@@ -399,17 +424,21 @@ static void name_block(naming *n, uint64_t block, uint64_t word) {
   const space_block *b = block_at(s, block);
   if (b == NULL) return; /* cannot be: a block leaves the edges when it leaves the table */
   space_arena *a = b->arena > 0 ? &s->arenas[b->arena - 1] : NULL;
+  bool was = a != NULL && is_arena(a);
   uint32_t at = a != NULL ? arena_see(a, word, n->stamp) : 0;
-  if (a != NULL && is_arena(a))
-    name_range(n, word, arena_end(a, word, at));
-  else
+  if (a == NULL || !is_arena(a)) {
     name_range(n, b->addr, b->addr + b->bytes);
+    return;
+  }
+  s->arena_named = true;
+  s->arena_new |= !was;
+  name_range(n, word, arena_end(a, word, at, n->stamp));
 }
 
 uint32_t space_resolve(space *s, const uint64_t *words, size_t count, uint64_t stamp,
                        uint32_t *units, uint32_t max) {
   s->small_count = 0;
-  s->small_lost = false;
+  s->small_lost = s->arena_named = false;
   naming n = {.s = s, .stamp = stamp, .units = units, .max = max};
   for (size_t i = 0; i < count; i++) {
     uint64_t word = words[i];

@@ -5,8 +5,9 @@
  * allocation of the program's allocator. A word inside a block names the whole block, because a
  * kernel may use all of it. A block of more than 64 MiB in which several words were seen is an
  * arena (weights of all layers in one buffer, the pool of another allocator): a word then names the
- * bytes up to the next word seen in it. That is a guess: a launch may write to other bytes of the
- * arena. space_in_arena says where, and nothing is copied ahead into vram there.
+ * bytes up to the next word in use. A word that was not seen for long belongs to a buffer that is
+ * gone. All that is a guess: a launch may write to other bytes of the arena. space_in_arena says
+ * where, and nothing is copied ahead into vram there.
  *
  * A word is resolved without a search, except in an arena: a table finds the unit by the address,
  * and at most two blocks of a unit cross its edges, one at each end. */
@@ -51,6 +52,9 @@ typedef struct space_arena {
   uint64_t addr, bytes;
   uint64_t *words, *seen;
   uint32_t count, capacity;
+  uint64_t pause; /* the most launches after which a word was seen again */
+  uint64_t most;  /* bytes of the largest range between two words, as of launch `most_at` */
+  uint64_t most_at;
   bool live;
 } space_arena;
 
@@ -69,6 +73,9 @@ typedef struct space {
   bool small_lost; /* there were more */
   space_arena *arenas;
   uint32_t arena_count, arena_next; /* the next to be replaced */
+  bool arena_named; /* the last launch resolved has a word in an arena: it may name other units the
+                     * next time */
+  bool arena_new; /* a block became an arena since this was last cleared: words name other units */
 } space;
 
 void space_free(space *s);
@@ -102,8 +109,6 @@ typedef struct space_small {
   uint32_t unit, bytes;
 } space_small;
 
-/* Forgets words of arenas that were last seen before a launch. Returns whether there were any. */
-bool space_forget_words(space *s, uint64_t before);
 /* Returns whether a launch may write to the unit without naming it: part of it is in an arena. */
 bool space_in_arena(const space *s, uint32_t unit);
 

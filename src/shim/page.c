@@ -94,6 +94,15 @@ static cu_result owe_spilled(token *t) {
   return code;
 }
 
+/* Pages that are too small to move must not end up on the host while others could leave: kernels
+ * read the vectors in them many times. */
+static void make_room_for_small(unsigned device) {
+  page_enter();
+  uint64_t lack = page_small_lack(device);
+  if (lack > 0) resident_lend(device, lack);
+  page_leave();
+}
+
 cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop, page_request request) {
   ASSERT(!lock_held(&pages_lock));
   ASSERT(handle != NULL);
@@ -126,6 +135,7 @@ cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop, page
     page_table_log("refused");
   if (code == CU_OK) {
     *handle = t->name;
+    if (bytes < PAGE_MOVES_LEAST && resident_on(device)) make_room_for_small(device);
     return CU_OK;
   }
   page_enter();

@@ -17,6 +17,17 @@ static bool leaves_reserve(unsigned device, uint64_t bytes) {
   return bytes <= limit && totals.vram_bytes <= limit - bytes;
 }
 
+uint64_t page_small_lack(unsigned device) {
+  const ledger *l = account_ledger();
+  uint64_t reserve = host_tier_reserve(device, true), small = reserve;
+  ledger_totals totals;
+  if (reserve == 0) return 0;
+  small -= host_tier_reserve(device, false);
+  ledger_sum(l, device, &totals);
+  uint64_t limit = ledger_limit(l, device), wanted = totals.vram_bytes + reserve;
+  return wanted > limit + small / 2 ? wanted - limit : 0;
+}
+
 static cu_result make_vram(page_class *class) {
   ASSERT(lock_held(&pages_lock));
   cu_handle real;

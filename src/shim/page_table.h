@@ -163,6 +163,9 @@ bool token_shared(void);
 /* Creates one more free page of a class and tier, counted. CU_ERROR_OUT_OF_MEMORY: there is no
  * space. */
 cu_result page_make(page_class *class, int tier);
+/* Returns how much vram pages that move should give up, so that the next small pages fit; 0 while
+ * there is enough. */
+uint64_t page_small_lack(unsigned device);
 
 /* ---- page_split.c ---- */
 

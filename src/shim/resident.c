@@ -51,6 +51,11 @@ bool resident_anywhere(void) {
   return false;
 }
 
+void resident_lend(unsigned device, uint64_t bytes) {
+  ASSERT(lock_held(&pages_lock));
+  if (device < LEDGER_DEVICES_MAX && all[device].engine != NULL) all[device].lend = bytes;
+}
+
 /* ---- units ---- */
 
 static bool grow(resident *r, uint32_t unit) {
@@ -219,8 +224,15 @@ static void set_capacity(resident *r) {
   ASSERT(r->class != NULL);
   residency_stats stats;
   residency_get_stats(r->engine, &stats);
-  residency_set_capacity(r->engine, stats.vram_bytes + stats.staged_bytes +
-                                        page_free_spare(r->class, TIER_VRAM) * r->class->bytes);
+  uint64_t bytes = stats.vram_bytes + stats.staged_bytes +
+                   page_free_spare(r->class, TIER_VRAM) * r->class->bytes;
+  residency_set_capacity(r->engine, bytes > r->lend ? bytes - r->lend : 0);
+}
+
+/* Releases free pages for what is to be lent. */
+static void release_lent(resident *r) {
+  uint64_t given = r->lend > 0 ? page_free_trim(r->device, TIER_VRAM, r->lend, NULL) : 0;
+  r->lend -= given < r->lend ? given : r->lend;
 }
 
 /* Gives parked addresses with a live block their host pages, without waiting for the device:
@@ -249,6 +261,8 @@ static void exchange_here(resident *r) {
   uint64_t moved = 0;
   for (uint32_t i = 0; i < plan.in_count; i++) moved += plan.in[i].bytes;
   resident_carry_out(r, &plan);
+  release_lent(r);
+  r->lend = 0; /* more cannot be given up now */
   resident_take_frames(r);
   set_capacity(r);
   gate_open();
@@ -265,6 +279,7 @@ static void exchange_here(resident *r) {
 }
 
 static void exchange(resident *r) {
+  if (r->lend > 0) set_capacity(r);
   residency_plan_list plan = residency_plan(r->engine);
   if (plan.out_count + plan.in_count == 0) return;
   cu_context here = NULL, old;
@@ -401,7 +416,8 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
       uint32_t unit = residency_find(r->engine, latest.hidden[i]);
       if (unit != UINT32_MAX) residency_hidden_write(r->engine, unit);
     }
-    if (asked && !captures)
+    if (!captures) release_lent(r);
+    if ((asked || r->lend > 0) && !captures)
       exchange(r);
     else if (asked && residency_must_exchange(r->engine))
       ground(r);

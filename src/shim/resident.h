@@ -27,6 +27,10 @@ bool resident_on(unsigned device);
 /* Returns whether pages of any device are moved. */
 bool resident_anywhere(void);
 
+/* Pages that are too small to move need vram: at the next launch, pages that move give up as much.
+ */
+void resident_lend(unsigned device, uint64_t bytes);
+
 /* Called when a token was mapped; its page may move from now on. */
 void resident_add(token *t);
 /* Called when a token is about to be unmapped, or must not move any more. Waits for copies of

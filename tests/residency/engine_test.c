@@ -448,6 +448,48 @@ TEST(a_large_block_with_many_words_is_taken_apart)
   space_free(&s);
 }
 
+static uint32_t name_one(space *s, uint64_t part, uint64_t stamp) {
+  uint32_t named[64];
+  return space_resolve(s, &(uint64_t){BASE + part * UNIT}, 1, stamp, named, 64);
+}
+
+/* In a pool, what lies behind the last word is mostly free, and words of buffers that are gone are
+ * never seen again. */
+TEST(words_of_a_pool_name_their_buffers)
+{
+  enum { BUFFERS = 12, ROUND = 200 };
+  space s = {0};
+  uint32_t unit;
+  uint64_t stamp = 0;
+  for (uint64_t i = 0; i < 64; i++) CHECK_OK(space_add(&s, BASE + i * UNIT, UNIT, &unit));
+  CHECK_OK(space_block_add(&s, BASE, 64 * UNIT, NULL, NULL));
+  for (uint64_t i = 0; i < 20; i++) name_one(&s, 2 * i, ++stamp); /* buffers of the start */
+  for (int round = 0; round < 6; round++, stamp += ROUND)
+    for (uint64_t i = 0; i < BUFFERS; i++) {
+      uint32_t count = name_one(&s, 3 * i, ++stamp);
+      if (round == 5) CHECK_U64(count, 3);
+    }
+  space_free(&s);
+}
+
+/* Words that are seen once in a round stay, however often others are seen meanwhile. */
+TEST(words_of_an_outer_loop_stay)
+{
+  space s = {0};
+  uint32_t unit;
+  uint64_t stamp = 0;
+  for (uint64_t i = 0; i < 64; i++) CHECK_OK(space_add(&s, BASE + i * UNIT, UNIT, &unit));
+  CHECK_OK(space_block_add(&s, BASE, 64 * UNIT, NULL, NULL));
+  for (int round = 0; round < 4; round++) {
+    for (uint64_t i = 0; i < 10; i++) name_one(&s, 4 * i, ++stamp);
+    for (int inner = 0; inner < 500; inner++) {
+      uint32_t count = name_one(&s, 0, ++stamp);
+      if (round > 1) CHECK_U64(count, 4);
+    }
+  }
+  space_free(&s);
+}
+
 /* A step that repeats is recognized by its words. A unit that was removed in the meantime is no
  * longer named by them, nor is another unit that got its number. */
 TEST(a_removed_unit_is_not_named)

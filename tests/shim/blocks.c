@@ -6,20 +6,25 @@
  * compared at the end: "equal N words".
  *   blocks COUNT MIB STEPS pool   the blocks are parts of one page that the program maps itself
  * (cuMemCreate), as JAX's pool is; none is freed.
+ *   blocks COUNT MIB STEPS small   in every step the program also maps four pages of 2 MiB and uses
+ * them; it prints how many of those are on the host.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "device/cuda_driver.h"
 
 enum {
   BLOCKS_MAX = 64,
   WORDS = 512,
-  PLACES = 4
-}; /* words at places that are spread over a block */
+  PLACES = 4, /* words at places that are spread over a block */
+  SMALL = 4,  /* small pages in each step */
+  SMALL_MAX = 256
+};
 
 static void *library, *mix_kernel, *fill_kernel;
 static cu_addr block[BLOCKS_MAX];
@@ -48,11 +53,11 @@ static cu_addr place(int i, int k) {
   return block[i] + bytes / PLACES * (size_t)k;
 }
 
-/* One page of `all` bytes, mapped at a range of its own; its handle is given up then. */
-static cu_addr pool(size_t all) {
-  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}}, seen;
+/* Maps one page of `all` bytes at a range of its own. */
+static cu_addr map_page(size_t all, cu_handle *made) {
+  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
   cu_access access = {prop.location, CU_ACCESS_READ_WRITE};
-  cu_handle handle, again;
+  cu_handle handle;
   cu_addr base;
   must(DRIVER("cuMemCreate", cu_result(*)(cu_handle *, size_t, const cu_prop *,
                                           unsigned long long))(&handle, all, &prop, 0),
@@ -66,6 +71,15 @@ static cu_addr pool(size_t all) {
   must(DRIVER("cuMemSetAccess",
               cu_result(*)(cu_addr, size_t, const cu_access *, size_t))(base, all, &access, 1),
        "access");
+  *made = handle;
+  return base;
+}
+
+/* Returns the address of one page of `all` bytes; its handle is given up. */
+static cu_addr pool(size_t all) {
+  cu_prop seen;
+  cu_handle handle, again;
+  cu_addr base = map_page(all, &handle);
   must(DRIVER("cuMemGetAllocationPropertiesFromHandle", cu_result(*)(cu_prop *, cu_handle))(&seen,
                                                                                             handle),
        "properties");
@@ -78,6 +92,25 @@ static cu_addr pool(size_t all) {
   must(release(again), "release");
   must(release(handle), "release");
   return base;
+}
+
+static cu_addr small[SMALL_MAX];
+static int small_count;
+
+static void map_small(void) {
+  cu_handle handle;
+  for (int i = 0; i < SMALL && small_count < SMALL_MAX; i++) {
+    small[small_count] = map_page((size_t)2 << 20, &handle);
+    launch(fill_kernel, small[small_count++], WORDS, 1);
+  }
+}
+
+static int small_on_host(void) {
+  void *(*real)(const char *) = DRIVER("stow_shim_real", void *(*)(const char *));
+  int (*location)(uint64_t) = (int (*)(uint64_t))(uintptr_t)real("standin_location");
+  int found = 0;
+  for (int i = 0; i < small_count; i++) found += location(small[i]) != CU_LOCATION_DEVICE;
+  return found;
 }
 
 static void make(int i, uint64_t value) {
@@ -117,13 +150,15 @@ static void start(void) {
 int main(int argc, char **argv) {
   int count = argc > 1 ? atoi(argv[1]) : 8, steps = argc > 3 ? atoi(argv[3]) : 6;
   bytes = (size_t)(argc > 2 ? atoi(argv[2]) : 192) << 20;
-  pooled = argc > 4;
+  pooled = argc > 4 && strcmp(argv[4], "pool") == 0;
+  bool with_small = argc > 4 && strcmp(argv[4], "small") == 0;
   start();
   cu_addr base = pooled ? pool(bytes * (size_t)count) : 0;
   for (int i = 0; pooled && i < count; i++) block[i] = base + bytes * (size_t)i;
   for (int i = 0; i < count && i < BLOCKS_MAX; i++) make(i, (uint64_t)i * 100000 + 7);
   for (int step = 0; step < steps; step++) {
     for (int i = 0; i < count; i++) mix(i, (i + 1) % count);
+    if (with_small) map_small();
     if (step == steps / 2 && !pooled) {
       must(DRIVER("cuMemFree_v2", cu_result(*)(cu_addr))(block[1]), "free");
       make(1, 99);
@@ -144,6 +179,7 @@ int main(int argc, char **argv) {
     }
   if (pooled)
     must(DRIVER("cuMemUnmap", cu_result(*)(cu_addr, size_t))(base, bytes * (size_t)count), "unmap");
+  if (with_small) printf("%d of %d small pages on the host\n", small_on_host(), small_count);
   printf("equal %d words\n", count * PLACES * WORDS);
   return 0;
 }

@@ -75,4 +75,7 @@ out=$(STANDIN_VRAM=8589934592 timeout -k 2 60 "$stowage" run --vram-limit 1100M 
 if [ "$out" = "equal 14336 words" ] && grep -qE '[MG]iB were moved out' "$folder/err"; then ok large_plain_blocks_move_with_their_bytes; else echo "$out"; cat "$folder/err"; fail large_plain_blocks_move_with_their_bytes; fi
 out=$(STANDIN_VRAM=8589934592 timeout -k 2 60 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 pool 2> "$folder/err")
 if [ "$out" = "equal 14336 words" ] && grep -qE '[MG]iB were moved out' "$folder/err"; then ok a_pool_that_is_one_page_moves_in_parts; else echo "$out"; cat "$folder/err"; fail a_pool_that_is_one_page_moves_in_parts; fi
+# Pages that are too small to move get vram that pages which move give up.
+out=$(STANDIN_VRAM=8589934592 timeout -k 2 60 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 16 small 2> "$folder/err")
+if [ "$out" = $'0 of 64 small pages on the host\nequal 14336 words' ]; then ok small_pages_stay_in_vram; else echo "$out"; cat "$folder/err"; fail small_pages_stay_in_vram; fi
 finish
