@@ -88,7 +88,7 @@ typedef struct resident {
   bool mark_pending;
   uint64_t opaque;    /* the last launch that may have written anywhere */
   uint64_t low, high; /* all units are in this range */
-  uint64_t lend; /* bytes of vram to give up at the next launch */
+  uint64_t lend;      /* bytes of vram to give up at the next launch */
   uint64_t last_ns, waited_ns;
   uint64_t given_up_ns;
   /* For the log. */
