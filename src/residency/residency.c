@@ -173,12 +173,7 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
   r->space.arena_new = false;
   /* The history contains neither small touches nor those of copies. */
   if (r->space.small_count > 0 || r->space.arena_named || l->once) *words = 0;
-  uint64_t key = l->function * UINT64_C(0x9e3779b97f4a7c15);
-  for (uint32_t i = 0; i < r->named_count; i++) {
-    key = (key ^ r->named[i]) * UINT64_C(0xff51afd7ed558ccd);
-    key ^= key >> 32;
-  }
-  return key;
+  return (l->function * UINT64_C(0x9e3779b97f4a7c15)) ^ r->space.key;
 }
 
 /* Notes what the launch may write to. The source of a copy is only read. */

@@ -388,6 +388,7 @@ typedef struct naming {
   uint64_t stamp;
   uint32_t *units;
   uint32_t count, max;
+  bool in_arena;
 } naming;
 
 static void name_small(space *s, uint32_t unit, uint64_t bytes) {
@@ -395,6 +396,11 @@ static void name_small(space *s, uint32_t unit, uint64_t bytes) {
     s->small[s->small_count++] = (space_small){unit, (uint32_t)bytes};
   else
     s->small_lost = true;
+}
+
+static inline void mix_key(space *s, uint32_t unit) {
+  s->key = (s->key ^ unit) * UINT64_C(0xff51afd7ed558ccd);
+  s->key ^= s->key >> 32;
 }
 
 /* Names a unit; `bytes` is how much of it is touched. */
@@ -407,6 +413,7 @@ static inline void name(naming *n, uint32_t unit, uint64_t bytes) {
   }
   u->stamp = n->stamp;
   n->units[n->count++] = unit;
+  if (!n->in_arena) mix_key(n->s, unit);
 }
 
 /* Names what a range has of each unit. */
@@ -432,7 +439,10 @@ static void name_block(naming *n, uint64_t block, uint64_t word) {
   }
   s->arena_named = true;
   s->arena_new |= !was;
+  mix_key(s, space_find(s, word));
+  n->in_arena = true;
   name_range(n, word, arena_end(a, word, at, n->stamp));
+  n->in_arena = false;
 }
 
 uint32_t space_resolve(space *s, const uint64_t *words, size_t count, uint64_t stamp,
@@ -440,6 +450,7 @@ uint32_t space_resolve(space *s, const uint64_t *words, size_t count, uint64_t s
   s->small_count = 0;
   s->small_lost = s->arena_named = false;
   naming n = {.s = s, .stamp = stamp, .units = units, .max = max};
+  s->key = count;
   for (size_t i = 0; i < count; i++) {
     uint64_t word = words[i];
     if (word < s->low || word >= s->high) continue;

@@ -73,6 +73,8 @@ typedef struct space {
   bool small_lost; /* there were more */
   space_arena *arenas;
   uint32_t arena_count, arena_next; /* the next to be replaced */
+  uint64_t key; /* of the last launch resolved: a hash of its units. Of an arena only those in which
+                 * words lie: what the words name there may change from launch to launch */
   bool arena_named; /* the last launch resolved has a word in an arena: it may name other units the
                      * next time */
   bool arena_new; /* a block became an arena since this was last cleared: words name other units */
