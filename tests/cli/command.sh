@@ -178,7 +178,7 @@ check doctor_says_that_there_is_no_python no_python
 printf '#!/bin/sh\nexec sleep 100\n' > "$folder/bin/python3"
 slow_python() {
   local started=$SECONDS
-  PATH=$folder/bin:$PATH timeout 20 "$stowage" doctor --device sim:1G | grep -E '^python +none +python3 did not respond' && [ $((SECONDS - started)) -lt 15 ]
+  PATH=$folder/bin:$PATH timeout 120 "$stowage" doctor --device sim:1G | grep -E '^python +none +python3 did not respond' && [ $((SECONDS - started)) -lt 15 ]
 }
 check a_python_that_hangs_does_not_hang_doctor slow_python
 

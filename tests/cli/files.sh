@@ -105,7 +105,7 @@ pipes_in_the_folder_of_a_run_are_not_opened() {
     rm -rf pipes; mkdir pipes; printf 'code 1\nsignal 0\ncommand python train.py\nkernel 0\n' > pipes/end; rm -f "pipes/$name"; mkfifo "pipes/$name"
     for verb in explain "report --json"; do
       # shellcheck disable=SC2086
-      timeout -s KILL 20 "$stowage" $verb pipes > said 2>&1 < /dev/null
+      timeout -s KILL 120 "$stowage" $verb pipes > said 2>&1 < /dev/null
       case $? in 0 | 1 | 2) ;; *) echo "$verb waits for the pipe $name"; return 1 ;; esac
       [ -s said ] || { echo "$verb says nothing about the pipe $name"; return 1; }
     done

@@ -26,7 +26,7 @@ session() { # FILE: prints what the file should be
   while IFS= read -r line; do
     case $line in '$ '*) ;; *) continue ;; esac
     printf '%s\n' "$line"
-    output=$(cd "$folder/empty" && timeout -k 5 60 bash -c "${line#\$ }" 2>&1 < /dev/null); code=$?
+    output=$(cd "$folder/empty" && timeout -k 5 240 bash -c "${line#\$ }" 2>&1 < /dev/null); code=$?
     [ -z "$output" ] || normalise <<< "$output"
     [ "$code" = 0 ] || echo "exit $code"
   done < "$1"

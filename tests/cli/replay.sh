@@ -33,13 +33,13 @@ Thread,Time,Action,Pointer,Size,Stream
 1,00:00:00:000001,allocate,0x7f0000000000,1152921504606846976,0x0
 1,00:00:00:000002,free,0x7f0000000000,1152921504606846976,0x0
 END
-timeout 20 "$stowage" replay huge.csv --json > replay.json; replay=$?
-timeout 20 "$stowage" replay huge.csv --min-limit > replay.txt; min_limit=$?
-timeout 20 "$stowage" tune huge.csv --json > tune.json; tune=$?
-timeout 20 "$stowage" report huge.csv --json > report.json; report=$?
-timeout 20 "$stowage" report huge.csv -o report.html 2> /dev/null; page=$?
-timeout 20 "$stowage" explain huge.csv > explain.txt; explain=$?
-timeout 20 "$stowage" explain "$source_dir/tests/fuzz/corpus/explain/size_2_to_60" --json > failure.json; failure=$?
+timeout 120 "$stowage" replay huge.csv --json > replay.json; replay=$?
+timeout 120 "$stowage" replay huge.csv --min-limit > replay.txt; min_limit=$?
+timeout 120 "$stowage" tune huge.csv --json > tune.json; tune=$?
+timeout 120 "$stowage" report huge.csv --json > report.json; report=$?
+timeout 120 "$stowage" report huge.csv -o report.html 2> /dev/null; page=$?
+timeout 120 "$stowage" explain huge.csv > explain.txt; explain=$?
+timeout 120 "$stowage" explain "$source_dir/tests/fuzz/corpus/explain/size_2_to_60" --json > failure.json; failure=$?
 cat > huge.py << END
 import json
 assert ($replay, $min_limit, $tune, $report, $page, $explain, $failure) == (1, 1, 1, 0, 0, 0, 0)

@@ -6,7 +6,7 @@
  * compared at the end: "equal N words".
  *   blocks COUNT MIB STEPS pool   the blocks are parts of one page that the program maps itself
  * (cuMemCreate), as JAX's pool is; none is freed.
- *   blocks COUNT MIB STEPS small   in every step the program also maps four pages of 2 MiB and uses
+ *   blocks COUNT MIB STEPS small   in every step the program also maps 16 pages of 2 MiB and uses
  * them; it prints how many of those are on the host.
  */
 #include <dlfcn.h>
@@ -22,7 +22,7 @@ enum {
   BLOCKS_MAX = 64,
   WORDS = 512,
   PLACES = 4, /* words at places that are spread over a block */
-  SMALL = 4,  /* small pages in each step */
+  SMALL = 16, /* small pages in each step */
   SMALL_MAX = 256
 };
 

@@ -63,7 +63,7 @@ code the_exit_code_is_told_where_ended_children_are_ignored 7 bash -c "trap '' C
 if has python3; then
   code ignored_children_are_ignored_by_the_command_too 0 bash -c "trap '' CHLD; '$stowage' run -- grep -q 'SigIgn:.*1....$' /proc/self/status"
   # Only the leader of a session learns that its terminal is gone.
-  code a_terminal_that_goes_ends_the_command_of_a_session_leader 0 timeout 20 python3 -c '
+  code a_terminal_that_goes_ends_the_command_of_a_session_leader 0 timeout 120 python3 -c '
 import os, pty, sys
 pid, terminal = pty.fork()
 if pid == 0: os.execv(sys.argv[1], [sys.argv[1], "run", "--", "bash", "-c", "trap \"exit 42\" HUP; echo > " + sys.argv[2] + "; while :; do read -t 1 < /dev/zero; done"])

@@ -6,7 +6,7 @@ mover=$programs/mover pager=$programs/pager
 export MOVER_C10=$programs/libc10_cuda.so
 long=${STOWAGE_TEST_LONG:-}
 # moved SEED: what it prints is in $out, the rest in $folder/err, and its code is the answer.
-moved() { out=$(STANDIN_ASYNC=$1 timeout -k 2 60 "$stowage" run --vram-limit 160M --spill 600M -- "$mover" "$1" 2> "$folder/err"); }
+moved() { out=$(STANDIN_ASYNC=$1 timeout -k 2 300 "$stowage" run --vram-limit 160M --spill 600M -- "$mover" "$1" 2> "$folder/err"); }
 show_failure() { echo "$1"; echo "$out"; grep -av '^stowage run' "$folder/err" | head -n 20; }
 
 first=1 last=24
@@ -63,7 +63,7 @@ if [ $twice_wrong = 0 ] && [ $lost -gt 0 ]; then ok "two_that_fail_end_it_with_a
 # Killed in a move: what it held is free for the next process of the run.
 killed=0 left=0
 for turn in 1 2 5 9; do
-  out=$(STANDIN_ASYNC=$turn PAGER_BYTES=8388608 timeout -k 2 60 "$stowage" run --vram-limit 160M --spill 600M -- bash -c "
+  out=$(STANDIN_ASYNC=$turn PAGER_BYTES=8388608 timeout -k 2 300 "$stowage" run --vram-limit 160M --spill 600M -- bash -c "
     MOVER_FAIL=cuMemMap:-9:$turn:1 '$mover' 1 > /dev/null 2>&1; echo \"code \$?\"
     unset STANDIN_ASYNC; '$pager' take:0+16 where:15" 2> "$folder/err" | sed -E 's/^(take|where):[^ ]+ /\1 /' | tr '\n' ';')
   grep -q '^code 137;' <<< "$out" && killed=$((killed + 1))
@@ -71,11 +71,11 @@ for turn in 1 2 5 9; do
 done
 if [ $killed = 4 ] && [ $left = 0 ]; then ok killed_in_a_move_it_leaves_nothing; else fail "killed_in_a_move_it_leaves_nothing: $killed of 4 killed"; fi
 # Large plain blocks are made of pages that move; one that is made while pages move already too.
-out=$(STANDIN_VRAM=8589934592 timeout -k 2 60 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 2> "$folder/err")
+out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 2> "$folder/err")
 if [ "$out" = "equal 14336 words" ] && grep -qE '[MG]iB were moved out' "$folder/err"; then ok large_plain_blocks_move_with_their_bytes; else echo "$out"; cat "$folder/err"; fail large_plain_blocks_move_with_their_bytes; fi
-out=$(STANDIN_VRAM=8589934592 timeout -k 2 60 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 pool 2> "$folder/err")
+out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 pool 2> "$folder/err")
 if [ "$out" = "equal 14336 words" ] && grep -qE '[MG]iB were moved out' "$folder/err"; then ok a_pool_that_is_one_page_moves_in_parts; else echo "$out"; cat "$folder/err"; fail a_pool_that_is_one_page_moves_in_parts; fi
 # Pages that are too small to move get vram that pages which move give up.
-out=$(STANDIN_VRAM=8589934592 timeout -k 2 60 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 16 small 2> "$folder/err")
+out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 small 2> "$folder/err")
 if [ "$out" = $'0 of 64 small pages on the host\nequal 14336 words' ]; then ok small_pages_stay_in_vram; else echo "$out"; cat "$folder/err"; fail small_pages_stay_in_vram; fi
 finish

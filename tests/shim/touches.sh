@@ -2,7 +2,7 @@
 # Launches in a recording: each with its function, its device time and what it names; and what `replay --spill` makes of it.
 . "$(dirname "$0")/lib.bash"
 trace=$folder/touches.stow
-out=$(STANDIN_VRAM=8589934592 timeout -k 2 60 "$stowage" run --record "$trace" --touches -- "$programs/blocks" 6 192 12 2> "$folder/err")
+out=$(STANDIN_VRAM=8589934592 timeout -k 2 200 "$stowage" run --record "$trace" --touches -- "$programs/blocks" 6 192 12 2> "$folder/err")
 same the_program_is_as_it_was "equal 12288 words" echo "$out"
 "$stowage" convert "$trace" "$folder/touches.csv" > /dev/null 2> "$folder/err" || cat "$folder/err"
 launches() { grep -c ",launch,.*,$1," "$folder/touches.csv"; }
