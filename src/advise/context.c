@@ -64,6 +64,7 @@ static const struct {
     {"from_pretrained", CONTEXT_BIT(TRANSFORMERS)},
     {"transformers/trainer.py", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
     {"transformers\\trainer.py", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
+    {"trainer_pt_utils.py", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRANSFORMERS)},
     {"trl/trainer", CONTEXT_BIT(TRAINER) | CONTEXT_BIT(TRAINING)},
     {"unsloth", CONTEXT_BIT(TRANSFORMERS) | CONTEXT_BIT(LORA)},
     {"peft", CONTEXT_BIT(LORA)},
@@ -213,6 +214,15 @@ static const struct {
     {"in sample", CONTEXT_BIT(GENERATING)},
     {"transcribe", CONTEXT_BIT(GENERATING)},
     {"demo.py", CONTEXT_BIT(GENERATING)},
+    {"nested_concat", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
+    {"torch_pad_and_concatenate", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
+    {"preds_host", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
+    {"all_preds", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
+    {"torch.cat((preds", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
+    {"torch.cat(all_", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
+    {"torch.cat(outputs", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
+    {"torch.cat(preds", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
+    {"torch.cat(self.preds", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
     {"vae.decode", CONTEXT_BIT(DECODING)},
     {"decode_first_stage", CONTEXT_BIT(DECODING)},
     {"in train", CONTEXT_BIT(TRAINING)},
@@ -280,6 +290,13 @@ static bool is_boxed(scan_text line) {
   return scan_starts((scan_text){colon, line.end}, " in ");
 }
 
+/* Returns whether it is a frame as Colab links it: "[/x/a.py](https://localhost:8080/#) in f(x)".
+ */
+static bool is_linked(scan_text line) {
+  return (scan_starts(line, "[/") || scan_starts(line, "[~/")) && scan_has(line, ".py](http") &&
+         scan_has(line, ") in ");
+}
+
 /* Names a notebook's cell: "cell In[5]". */
 static void name_cell(own_frame *f, uint64_t number) {
   if (number != SCAN_UNKNOWN && number < 1000000000)
@@ -289,8 +306,8 @@ static void name_cell(own_frame *f, uint64_t number) {
 }
 
 /* `File "train.py", line 157, in evaluate`; `File ~/x.py:12, in main(args)`; `Cell In[5], line 3`;
- * `<ipython-input-2-30> in <module>`. Parses such a line. Returns true for a frame and stores the
- * user's own ones in `f` and `c`. */
+ * `<ipython-input-2-30> in <module>`, also as a link. Parses such a line. Returns true for a frame
+ * and stores the user's own ones in `f` and `c`. */
 static bool read_frame(context *c, scan_text line, own_frame *f) {
   own_frame now = {.number = SCAN_UNKNOWN};
   if (scan_starts(line, "File \"")) {
@@ -309,9 +326,12 @@ static bool read_frame(context *c, scan_text line, own_frame *f) {
     now.number = scan_number_after(line, "line ");
     now.arrow = true;
     name_cell(&now, scan_number_after(line, "["));
-  } else if (scan_starts(line, "<ipython-input-")) {
+  } else if (scan_starts(line, "<ipython-input-") || scan_starts(line, "[<ipython-input-")) {
     now.arrow = true;
     name_cell(&now, scan_number_after(line, "<ipython-input-"));
+  } else if (is_linked(line)) {
+    now.arrow = true;
+    scan_copy(now.path, sizeof now.path, line, line.at + 1, "]");
   } else if (is_boxed(line)) {
     scan_copy(now.path, sizeof now.path, line, line.at, "");
     char *end = strstr(now.path, ".py:");

@@ -45,6 +45,7 @@ enum {
   CONTEXT_INDEX_COPYING,
   CONTEXT_INDEX_LISTING,
   CONTEXT_INDEX_DECODING,
+  CONTEXT_INDEX_COLLECTING, /* results of an evaluation, batch after batch */
   /* library */
   CONTEXT_INDEX_TORCH,
   CONTEXT_INDEX_TRANSFORMERS,

@@ -25,6 +25,9 @@ static inline bool diagnosis_known(uint64_t bytes) {
 }
 /* Returns true if so much more was free than requested that the device was not full. */
 bool diagnosis_had_room(const numbers *n);
+/* Returns true if the text does not say what is free, and this program holds so little of the
+ * device that twice the request would fit beside it. */
+bool diagnosis_unused(const numbers *n);
 /* Returns true if the request is larger than any machine's memory. */
 bool diagnosis_absurd(const numbers *n);
 

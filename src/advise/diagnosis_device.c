@@ -301,6 +301,10 @@ static guess by_phase(const explanation *x) {
   if (has(x, MARK(BACKWARD)))
     return (guess){CAUSE_BATCH_TOO_BIG, bare ? 0.45 : 0.55,
                    "probably the batch is too big for training on this device"};
+  if (has(x, MARK(COLLECTING)) && !has(x, MARK(FORWARD)))
+    return (guess){CAUSE_LEAK, 0.55,
+                   "it failed while the results of all batches were put together on the device: "
+                   "probably they are what fills it"};
   if (has(x, MARK(EVALUATING)) && has(x, MARK(TRAINING)) && !has(x, MARK(NO_GRAD)) &&
       !has(x, MARK(LOADING)))
     return (guess){CAUSE_NO_GRAD_MISSING, 0.45,
@@ -357,6 +361,11 @@ static guess by_kind(const explanation *x) {
                    "probably the model is too large for what is free of the device"};
   case MESSAGE_DISPATCH:
     return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.8, "the model's weights do not fit the device"};
+  case MESSAGE_TORCH:
+    if ((m->details & MESSAGE_ONE_BUFFER) != 0)
+      return (guess){CAUSE_ONE_SPIKE, 0.6,
+                     "one tensor is larger than the 4 GiB that Intel's driver gives at once"};
+    break;
   case MESSAGE_MLX:
     if ((m->details & MESSAGE_ONE_BUFFER) != 0)
       return (guess){CAUSE_ONE_SPIKE, 0.6,
@@ -391,6 +400,10 @@ static void detect_guess(explanation *x) {
   if (text[0] >= 'a' && text[0] <= 'z' && m->kind != MESSAGE_LLAMA && m->kind != MESSAGE_VLLM)
     text[0] = (char)(text[0] - 'a' + 'A');
   cause_head(c, "%s; %s", text, g.words);
+  if (m->kind == MESSAGE_TORCH && has(x, CONTEXT_BIT(WINDOWS)) && known(x->evidence.n.live_bytes) &&
+      known(x->evidence.n.device_bytes) && x->evidence.n.live_bytes > x->evidence.n.device_bytes)
+    cause_say(c, "what is beyond the device's size is RAM that Windows lends it (shared GPU "
+                 "memory), and that is full too");
   if (m->wanted_tokens != MESSAGE_UNKNOWN && m->cache_tokens != MESSAGE_UNKNOWN)
     cause_say(c, "a request may have %llu tokens, the cache holds %llu",
               (unsigned long long)m->wanted_tokens, (unsigned long long)m->cache_tokens);
@@ -409,6 +422,23 @@ static void detect_guess(explanation *x) {
               "%.60s: such a library starts late and needs memory beside PyTorch's; a mismatch of "
               "versions gives the same error",
               m->what);
+}
+
+/* Detects a device that this program has hardly used, in a text that does not say what is free. */
+static bool detect_unused(explanation *x) {
+  const numbers *n = &x->evidence.n;
+  const message *m = &x->evidence.message;
+  if (m->kind != MESSAGE_TORCH || (m->details & MESSAGE_ONE_BUFFER) != 0) return false;
+  if (!diagnosis_unused(n)) return false;
+  cause *c = diagnosis_cause(x, CAUSE_UNKNOWN, 0.5);
+  cause_head(c,
+             "This program holds %s of the device's %s, and %s more would fit: another process "
+             "holds the rest, or the driver refused so large a request",
+             cause_size(n->reserved_bytes), cause_size(n->device_bytes),
+             cause_size(n->asked_bytes));
+  if (has(x, CONTEXT_BIT(INTEL)))
+    cause_say(c, "Intel's driver gives at most 4 GiB at once, under WSL often less");
+  return true;
 }
 
 static void detect_room(explanation *x) {
@@ -446,6 +476,7 @@ void diagnosis_device(explanation *x) {
     detect_room(x);
     return;
   }
+  if (open && detect_unused(x)) return;
   detect_unaccounted(x);
   findings_rank(&x->findings);
   open = x->findings.count == 0 || x->findings.list[0].confidence < 0.5;

@@ -33,7 +33,7 @@ static uint32_t derive(const explanation *x) {
   set |= nvidia && !elsewhere ? DERIVED_SPILLS : 0;
   set |= !context_any(c, CONTEXT_BIT(WINDOWS)) && c->torch_from >= 201 ? DERIVED_EXPANDS : 0;
   set |= c->torch_from >= 110 ? DERIVED_SPLITS : 0;
-  set |= diagnosis_had_room(&x->evidence.n) ? DERIVED_ROOM : 0;
+  set |= diagnosis_had_room(&x->evidence.n) || diagnosis_unused(&x->evidence.n) ? DERIVED_ROOM : 0;
   set |= diagnosis_absurd(&x->evidence.n) ? DERIVED_ABSURD : 0;
   set |= m->grouped ? DERIVED_GROUPED : 0;
   set |= m->process_count > 0 ? DERIVED_LISTED : 0;

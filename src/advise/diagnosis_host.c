@@ -126,6 +126,10 @@ static const struct {
     {HOST_COMPILER, CAUSE_HOST_LIMIT, 0.55,
      "A compiler was killed: probably too many compilers ran at once for the host's memory (RAM)",
      NULL},
+    {HOST_DATABASE, CAUSE_HOST_LIMIT, 0.6,
+     "DuckDB reached its own limit on host memory (RAM), memory_limit: 80% of the RAM by default",
+     "it cannot spill everything to disk: each thread needs its part, and so does the order of "
+     "rows"},
     {HOST_PINNED, CAUSE_HOST_LIMIT, 0.6,
      "TensorFlow's pool of pinned host memory (RAM) is full, not the device", NULL},
     {HOST_NOTEBOOK, CAUSE_HOST_LIMIT, 0.5,

@@ -22,6 +22,15 @@ bool diagnosis_had_room(const numbers *n) {
   return n->free_bytes > n->asked_bytes && n->free_bytes - n->asked_bytes >= spare;
 }
 
+bool diagnosis_unused(const numbers *n) {
+  if (known(n->free_bytes) || !known(n->device_bytes) || !known(n->asked_bytes) ||
+      !known(n->live_bytes) || known(n->limit_bytes))
+    return false;
+  uint64_t half = n->device_bytes / 2;
+  return n->reserved_bytes < half && n->asked_bytes < half &&
+         n->reserved_bytes + 2 * n->asked_bytes < n->device_bytes;
+}
+
 bool diagnosis_absurd(const numbers *n) {
   return known(n->asked_bytes) && n->asked_bytes >= ABSURD_LEAST;
 }

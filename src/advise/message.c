@@ -78,8 +78,15 @@ static void read_clean(message *m, scan_text t, scan_text raw) {
     *m = host;
     return;
   }
-  if (message_foreign(m, t) || message_host_memory(m, t, false, &host_at)) return;
-  if (!message_hint(m, t, &host_at)) m->failures = 0;
+  message foreign = *m;
+  if (message_foreign(&foreign, t, &device_at)) {
+    /* A program that goes on after a refused request crashes later: the request is the cause. */
+    scan_text before = {t.at, scan_line(t, device_at).at};
+    if (!message_hint(m, before, true, &host_at)) *m = foreign;
+    return;
+  }
+  if (message_host_memory(m, t, false, &host_at)) return;
+  if (!message_hint(m, t, false, &host_at)) m->failures = 0;
 }
 
 /* Returns the end of the text: circumstances are near the failure, which is near the end of a long

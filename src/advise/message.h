@@ -76,6 +76,7 @@ typedef enum message_host {
   HOST_COMPILER,  /* a compiler was killed, or ran out */
   HOST_PINNED,    /* a framework's pool of pinned host memory */
   HOST_MODEL,     /* a model file that is larger than the host's memory */
+  HOST_DATABASE,  /* DuckDB's own limit */
   HOST_KIND_COUNT
 } message_host;
 

@@ -113,9 +113,9 @@ bool message_lookalike(message *m, scan_text t) {
   return true;
 }
 
-bool message_foreign(message *m, scan_text t) {
+bool message_foreign(message *m, scan_text t, const char **where) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-    if (!scan_has(t, table[i].words)) continue;
+    if (scan_find_at(t, table[i].words, where) == NULL) continue;
     m->kind = MESSAGE_FOREIGN;
     m->name = table[i].name;
     m->help = table[i].help;

@@ -88,7 +88,25 @@ static bool ended_by_kill(scan_text t, const char **where) {
   return false;
 }
 
-bool message_hint(message *m, scan_text t, const char **where) {
+/* Returns the first size with a unit in a line: "alloc failed (64.00 MiB)". A number without one
+ * may be anything. */
+static uint64_t size_in(scan_text line) {
+  static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "kB", "KB", "MB", "GB"};
+  for (const char *at = line.at; at < line.end; at++) {
+    if (!isdigit((unsigned char)*at)) continue;
+    bool part = at > line.at && (isalnum((unsigned char)at[-1]) || at[-1] == '_' || at[-1] == '-');
+    const char *after = at;
+    while (after < line.end && (isdigit((unsigned char)*after) || *after == '.' || *after == ','))
+      after++;
+    scan_text unit = {after < line.end && *after == ' ' ? after + 1 : after, line.end};
+    for (size_t i = 0; i < sizeof units / sizeof *units && !part; i++)
+      if (scan_starts(unit, units[i])) return scan_size(line, at);
+    at = after - 1;
+  }
+  return MESSAGE_UNKNOWN;
+}
+
+bool message_hint(message *m, scan_text t, bool shortages, const char **where) {
   scan_text rest = t, line;
   m->failures = 1;
   while (scan_next_line(&rest, &line)) {
@@ -99,10 +117,11 @@ bool message_hint(message *m, scan_text t, const char **where) {
         names_device(line) || (names_device(t) && !HAS_ANY(line, "system memory", "ram", "host"));
     m->kind = device ? MESSAGE_CUDA : MESSAGE_HOST;
     m->host = device ? HOST_NONE : HOST_PYTHON;
+    if (HAS_ANY(line, "alloc", "request")) m->asked_bytes = size_in(line);
     scan_copy(m->what, sizeof m->what, t, line.at, "\n");
     return true;
   }
-  if (!ended_by_kill(t, where)) return false;
+  if (shortages || !ended_by_kill(t, where)) return false;
   m->kind = MESSAGE_HOST;
   m->host = HOST_KILLED;
   return true;

@@ -119,8 +119,9 @@ static const struct row {
     {"Allocation would exceed memory limit", HOST_PYTHON, SURE},
     {"runtime: out of memory", HOST_PYTHON, SURE}, /* Go */
     {"runtime: cannot allocate memory", HOST_PYTHON, SURE},
-    {"Out of Memory Error: could not allocate", HOST_PYTHON, SURE}, /* DuckDB */
-    {"Out of Memory Error: failed to", HOST_PYTHON, SURE},
+    {"Out of Memory Error: could not allocate", HOST_DATABASE, SURE}, /* DuckDB */
+    {"Out of Memory Error: failed to", HOST_DATABASE, SURE},
+    {"Out of Memory Error: Failed to", HOST_DATABASE, SURE},
     {"tried to allocate too many memory regions", HOST_PYTHON, SURE}, /* OpenBLAS */
     {"Memory allocation still failed after", HOST_PYTHON, SURE},
     {"OpenBLAS error: Memory allocation", HOST_PYTHON, SURE},
@@ -271,6 +272,18 @@ static void read_worker(message *m, scan_text t) {
   m->details |= MESSAGE_NO_SIGN;
 }
 
+/* "failed to allocate data of size 256.0 MiB (260.3 MiB/476.8 MiB used)", "could not allocate block
+ * of 262144 bytes" */
+static void read_database(message *m, scan_text rest) {
+  static const char *const sizes[] = {"of size ", "block of ", "limit to "};
+  scan_text line = scan_line(rest, rest.at);
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes && m->asked_bytes == MESSAGE_UNKNOWN; i++)
+    m->asked_bytes = scan_size_after(line, sizes[i]);
+  m->process_bytes = scan_size_after(line, " (");
+  const char *slash = scan_find(line, "B/");
+  if (slash != NULL && scan_has(line, " used)")) m->limit_bytes = scan_size(line, slash);
+}
+
 static void read_numbers(message *m, scan_text t, const char *at) {
   scan_text rest = scan_from(t, at);
   switch (m->host) {
@@ -281,6 +294,7 @@ static void read_numbers(message *m, scan_text t, const char *at) {
   case HOST_MAPS: m->asked_bytes = scan_size(t, at); break;
   case HOST_WORKER: read_worker(m, t); break;
   case HOST_JOB: m->limit_bytes = scan_size_after(t, "exceeded limit "); break;
+  case HOST_DATABASE: read_database(m, rest); break;
   case HOST_PYTHON:
     m->asked_bytes = scan_size(t, at);
     if (m->asked_bytes == MESSAGE_UNKNOWN)

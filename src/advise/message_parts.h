@@ -13,10 +13,11 @@ bool message_device(message *m, scan_text t, const char **where);
 bool message_host_memory(message *m, scan_text t, bool sure, const char **where);
 /* Reads the limit on host memory that the text names, and what was used of it. */
 void message_limits(message *m, scan_text t);
-bool message_foreign(message *m, scan_text t);
+bool message_foreign(message *m, scan_text t, const char **where);
 /* Recognizes those texts that other readers would claim. */
 bool message_lookalike(message *m, scan_text t);
-bool message_hint(message *m, scan_text t, const char **where);
+/* `shortages`: only lines that report one; otherwise also the end of a process that was killed. */
+bool message_hint(message *m, scan_text t, bool shortages, const char **where);
 /* Counts the dump of a BFC allocator in `raw`, the original text. */
 void message_bfc(message *m, scan_text raw);
 

@@ -18,6 +18,8 @@
 #define STATEMENT_LEAD 400 /* the words "out of memory" are at most this far before */
 #define DEVICE_WITHIN  60  /* characters after the size in which the device is named */
 #define FAILURES_SEEN  64  /* failures that are compared */
+/* Intel's: "Current platform can NOT allocate memory block with size larger than 4GB!" */
+#define ONE_BLOCK "memory block with size larger than"
 
 static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
@@ -114,7 +116,7 @@ static void read_version(context *c, scan_text t) {
 
 static void read_vendor(context *c, scan_text t) {
   if (scan_has(t, "HIP out of memory")) c->seen |= CONTEXT_BIT(AMD);
-  if (scan_has(t, "XPU out of memory")) c->seen |= CONTEXT_BIT(INTEL);
+  if (scan_has(t, "XPU out of memory") || scan_has(t, ONE_BLOCK)) c->seen |= CONTEXT_BIT(INTEL);
   if (scan_has(t, "CUDA out of memory") && !context_any(c, CONTEXT_BIT(AMD)))
     c->seen |= CONTEXT_BIT(NVIDIA);
 }
@@ -127,6 +129,8 @@ static const char *statement_start(scan_text t, const char *tried) {
     start = found - 5 >= t.at ? found - 5 : t.at; /* including "CUDA " */
     at = found + 1;
   }
+  if (start == tried && scan_find_at((scan_text){low, tried}, ONE_BLOCK, &found) != NULL)
+    start = found;
   return start;
 }
 
@@ -185,12 +189,18 @@ bool message_torch(message *m, scan_text t, const char **where) {
   m->device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;
   read_version(&m->context, s);
   read_vendor(&m->context, s);
+  if (scan_has(s, ONE_BLOCK)) m->details |= MESSAGE_ONE_BUFFER;
   if (scan_has(s, "MPS allocated:") || scan_has(s, "MPS backend")) {
     read_apple(m, s);
     return true;
   }
   read_new(m, s);
   if (!known(m->device_bytes)) read_old(m, s);
+  /* Only Windows lets a program hold more than the device has: the rest is RAM. */
+  if (known(m->live_bytes) && known(m->device_bytes) && m->process_count == 0 &&
+      m->live_bytes > m->device_bytes + m->device_bytes / 50 &&
+      !context_any(&m->context, CONTEXT_BIT(LINUX)))
+    m->context.seen |= CONTEXT_BIT(WINDOWS);
   /* An unsigned number that went below zero. */
   if (known(m->free_bytes) && known(m->device_bytes) && m->free_bytes > m->device_bytes)
     m->free_bytes = MESSAGE_UNKNOWN;

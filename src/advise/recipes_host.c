@@ -6,6 +6,19 @@ static const recipe rows[] = {
      .must = D(OWN_LIMIT),
      .change = "raise it: ulimit -v unlimited, or the program's resource.setrlimit(RLIMIT_AS, …)",
      .cost = "less is left for others on the host"},
+    {.hosts = H(DATABASE),
+     .change =
+         "fewer threads, and rows in any order: SET threads = 2; SET preserve_insertion_order = "
+         "false;",
+     .cost = "slower; the order of rows changes"},
+    {.hosts = H(DATABASE),
+     .change =
+         "let it spill to disk: open a database file instead of memory, and SET temp_directory "
+         "= '/path/with/space';",
+     .cost = "slower: disk"},
+    {.hosts = H(DATABASE),
+     .change = "a higher limit, if the machine has the RAM: SET memory_limit = '12GB';",
+     .cost = "less is left for others on the machine"},
     /* ---- host memory ---- */
     {.hosts = H(SHARED),
      .change =

@@ -263,6 +263,31 @@ static const recipe rows[] = {
          "parts",
      .cost = "a loop over the parts"},
 
+    /* ---- results that pile up ---- */
+    {.causes = C(LEAK),
+     .need = M(TRAINER),
+     .change =
+         "move results to the CPU every few batches: TrainingArguments(eval_accumulation_steps="
+         "8), with a smaller per_device_eval_batch_size",
+     .cost = "a copy after every eighth batch"},
+    {.causes = C(LEAK),
+     .need = M(TRAINER),
+     .change =
+         "keep less of each batch: Trainer(preprocess_logits_for_metrics=lambda logits, labels: "
+         "logits.argmax(-1)); without metrics prediction_loss_only=True",
+     .cost = "the logits themselves are not returned"},
+    {.causes = C(LEAK),
+     .kinds = TORCHY,
+     .need = M(COLLECTING),
+     .change = "move each batch's results off the device: outputs.append(out.detach().cpu())",
+     .cost = "a copy to the host per batch"},
+    {.causes = C(LEAK),
+     .kinds = TORCHY,
+     .need = M(COLLECTING),
+     .change = "keep what the metric needs, not all outputs: out.argmax(-1), or update the metric "
+               "batch by batch",
+     .cost = "none"},
+
     /* ---- evaluation ---- */
     {.causes = C(NO_GRAD_MISSING) | C(EVAL_BATCH_BIGGER),
      .change = "put the evaluation under no_grad: model.eval(); with torch.no_grad(): …",

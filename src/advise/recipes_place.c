@@ -22,7 +22,19 @@ static const recipe rows[] = {
      .cost = "disk space"},
     {.causes = C(UNKNOWN),
      .must = D(ROOM),
-     .never = M(AMD),
+     .need = M(INTEL),
+     .change =
+         "ask for smaller pieces (a smaller batch, the tensor in parts), or allow larger ones: "
+         "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1 python …",
+     .cost = "none"},
+    {.causes = C(UNKNOWN),
+     .must = D(ROOM),
+     .need = M(INTEL),
+     .change = "look who else uses the device while it runs: xpu-smi ps; stop the other process",
+     .cost = "it ends, or waits"},
+    {.causes = C(UNKNOWN),
+     .must = D(ROOM),
+     .never = M(AMD) | M(INTEL),
      .change =
          "look who else uses the device while it runs: nvidia-smi -l 1; another process may have "
          "held it at that moment: stop it",

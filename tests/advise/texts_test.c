@@ -826,4 +826,99 @@ TEST(a_traceback_in_a_box_gives_the_users_line)
   CHECK(context_any(&m.context, CONTEXT_BIT(OPTIMIZER)));
 }
 
+TEST(what_follows_a_refused_request_is_not_the_cause)
+{
+  static const sample all[] = {
+      {MESSAGE_CUDA, C(UNKNOWN) | C(BATCH_TOO_BIG), "", NULL,
+       "engine: CUDA scratch alloc failed (96.00 MiB): out of memory\n"
+       "engine: matmul failed: status 14\n"
+       "engine: synchronize failed: an illegal memory access was encountered\n"},
+  };
+  CHECK_SAMPLES(all);
+  message m;
+  message_read(&m, all[0].text, strlen(all[0].text));
+  CHECK(m.asked_bytes == 96 * MIB);
+  static const char crash[] = "step 4: memory in use 12 GB\n"
+                              "CUDA error: an illegal memory access was encountered\n";
+  message_read(&m, crash, sizeof crash - 1);
+  CHECK(m.kind == MESSAGE_FOREIGN);
+}
+
+TEST(a_device_that_is_hardly_used_is_not_full)
+{
+  static const sample all[] = {
+      {MESSAGE_TORCH, C(UNKNOWN), "RELAXED_ALLOCATION_LIMITS", "smaller batch (half",
+       "RuntimeError: XPU out of memory. Tried to allocate 1.25 GiB (GPU 0; 11.33 GiB total "
+       "capacity; 96.00 MiB already allocated; 128.00 MiB reserved in total by PyTorch)"},
+      {MESSAGE_TORCH, C(ONE_SPIKE), "4 GiB at once", "nvidia-smi",
+       "RuntimeError: Current platform can NOT allocate memory block with size larger than 4GB! "
+       "Tried to allocate 5.50 GiB (GPU  0; 11.33 GiB total capacity; 0 bytes already allocated; 0 "
+       "bytes reserved in total by PyTorch)"},
+      {MESSAGE_TORCH, C(BATCH_TOO_BIG), "batch", NULL,
+       "RuntimeError: XPU out of memory. Tried to allocate 1.25 GiB (GPU 0; 11.33 GiB total "
+       "capacity; 10.50 GiB already allocated; 10.75 GiB reserved in total by PyTorch)"},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(more_than_the_device_has_is_windows)
+{
+  static const sample all[] = {
+      {MESSAGE_TORCH, C(WEIGHTS_TOO_BIG), "16 bits", "expandable_segments:True",
+       "    return t.to(device, dtype if t.is_floating_point() else None)\n"
+       "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a "
+       "total capacity of 6.00 GiB of which 0 bytes is free. Of the allocated memory 9.25 GiB is "
+       "allocated by PyTorch, and 60.00 MiB is reserved by PyTorch but unallocated. If reserved "
+       "but unallocated memory is large try setting "
+       "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."},
+  };
+  CHECK_SAMPLES(all);
+  message m;
+  message_read(&m, all[0].text, strlen(all[0].text));
+  CHECK(context_any(&m.context, CONTEXT_BIT(WINDOWS)));
+}
+
+TEST(results_that_are_collected_are_moved_off_the_device)
+{
+  static const char FULL[] =
+      "OutOfMemoryError: CUDA out of memory. Tried to allocate 7.50 GiB (GPU 0; 39.56 GiB total "
+      "capacity; 30.10 GiB already allocated; 2.10 GiB free; 36.20 GiB reserved in total by "
+      "PyTorch)";
+  char text[1200];
+  snprintf(text, sizeof text,
+           "[/usr/lib/python3.10/dist-packages/transformers/trainer_pt_utils.py](https://"
+           "localhost:8080/#) in nested_concat(tensors, new_tensors)\n"
+           "     80 \n---> 81     result = tensor1.new_full(shape, -100)\n     82 \n%s",
+           FULL);
+  const sample colab[] = {{MESSAGE_TORCH, C(LEAK), "eval_accumulation_steps", "--spill", text}};
+  CHECK_SAMPLES(colab);
+  char own[1200];
+  snprintf(own, sizeof own,
+           "Traceback (most recent call last):\n  File \"score.py\", line 31, in evaluate\n"
+           "    logits = torch.cat(all_logits)\n%s",
+           FULL);
+  const sample script[] = {{MESSAGE_TORCH, C(LEAK), ".cpu()", NULL, own}};
+  CHECK_SAMPLES(script);
+}
+
+TEST(a_library_or_a_database_has_a_limit_of_its_own)
+{
+  static const sample all[] = {
+      {MESSAGE_CUDA, C(UNKNOWN) | C(BATCH_TOO_BIG), "nvidia-smi", NULL,
+       "CUFFTError(code 2, cuFFT failed to allocate GPU or CPU memory)"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "preserve_insertion_order", "batch",
+       "duckdb.OutOfMemoryException: Out of Memory Error: failed to allocate data of size 64.0 MiB "
+       "(3.6 GiB/3.7 GiB used)"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "temp_directory", "batch",
+       "Error: Out of Memory Error: could not allocate block of 524288 bytes"},
+  };
+  CHECK_SAMPLES(all);
+  message m;
+  message_read(&m, all[1].text, strlen(all[1].text));
+  CHECK(m.asked_bytes == 64 * MIB);
+  CHECK(m.limit_bytes > 3 * GIB && m.limit_bytes < 4 * GIB);
+  message_read(&m, all[2].text, strlen(all[2].text));
+  CHECK(m.asked_bytes == 524288);
+}
+
 TEST_MAIN
