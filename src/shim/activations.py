@@ -307,6 +307,13 @@ def references(torch):
     return lambda address: count(address) - extra
 
 
+def live_bytes(torch, device):
+    """Returns what PyTorch has allocated on a device. This runs for every saved tensor; PyTorch's own statistics would take as long as a
+    kernel."""
+    live = shim_live(device)
+    return live if live >= 0 else torch._C._cuda_memoryStats(device)["allocated_bytes"]["all"]["current"]
+
+
 class Cuda:
     """The copies. `home` is the stream of the training loop: device memory is allocated and freed in its order."""
 
@@ -331,7 +338,7 @@ class Cuda:
 
     def allocated(self):
         """Returns what PyTorch has allocated, without the states of optimizers that stay on the host."""
-        return self.torch._C._cuda_memoryStats(self.device.index)["allocated_bytes"]["all"]["current"] - self.states.away_bytes()
+        return live_bytes(self.torch, self.device.index) - self.states.away_bytes()
 
     def idle(self):
         """Returns False while a graph is captured: nothing may wait for an event then."""

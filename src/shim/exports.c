@@ -49,6 +49,5 @@ uint64_t stow_shim_host_valid_bytes(uint64_t addr, uint64_t bytes) {
 int stow_shim_trim(int what) {
   if (what == 0) return page_trim_wanted();
   if (what == 1 || what == 2) page_trimming(what == 1);
-  if (what == 2 || what == 3) page_come_home(what == 2);
   return 0;
 }

@@ -30,8 +30,7 @@ SHIM_HOOK int stow_shim_host_valid(uint64_t addr, uint64_t bytes, const void *ho
 /* Returns how many bytes of a range are marked so. */
 SHIM_HOOK uint64_t stow_shim_host_valid_bytes(uint64_t addr, uint64_t bytes);
 /* For programs with steps, as trim.py is for PyTorch. 0: asks whether the program should release
- * its cached pages now (1: yes). 1: it starts to release them. 2: it has released them. 3: it has
- * released them within a step. */
+ * its cached pages now (1: yes). 1: it starts to release them. 2: it has released them. */
 SHIM_HOOK int stow_shim_trim(int what);
 /* Installs the shim in a process that has already loaded the driver at that path. Returns NULL on
  * success; otherwise the reason, and nothing was changed. */

@@ -9,7 +9,6 @@
 #include "shim/gate.h"
 #include "shim/host_tier.h"
 #include "shim/measure.h"
-#include "shim/page_step.h"
 #include "shim/page_table.h"
 #include "shim/record.h"
 #include "shim/refusal.h"
@@ -69,23 +68,12 @@ static cu_result owe_locked(token *t, int tier) {
   return code;
 }
 
-/* Makes room in vram by moving pages of the class to the host. */
-static bool move_out(page_class *class) {
-  ASSERT(lock_held(&pages_lock));
-  ledger *l = account_ledger();
-  uint64_t moved = page_move_out(class, ledger_limit(l, class->device));
-  atomic_fetch_add(&l->header->moved_out_bytes, moved);
-  return moved > 0;
-}
-
 /* Owes a token a page that does not fit in vram. */
 static cu_result owe_spilled(token *t) {
   ASSERT(!lock_held(&pages_lock));
   page_enter();
   cu_result code = owe(t, TIER_VRAM);
-  bool resident = code == CU_ERROR_OUT_OF_MEMORY && resident_begin(t->class);
-  if (code == CU_ERROR_OUT_OF_MEMORY && !resident && page_settled() && move_out(t->class))
-    code = owe(t, TIER_VRAM);
+  if (code == CU_ERROR_OUT_OF_MEMORY) resident_begin(t->class);
   if (code == CU_ERROR_OUT_OF_MEMORY) code = page_split(t, false);
   if (code == CU_ERROR_OUT_OF_MEMORY) code = owe(t, TIER_HOST);
   if (code == CU_ERROR_OUT_OF_MEMORY) code = page_split(t, true);
@@ -261,7 +249,6 @@ static cu_result unmap_token(token *t) {
   if (code != CU_OK) return code;
   if (!host || p->rest != 0) account_note_released(host ? p->vram_bytes : t->class->bytes);
   t->addr = 0;
-  t->settled = false;
   token_end(t);
   return CU_OK;
 }
@@ -474,7 +461,6 @@ bool page_prop(cu_prop *prop, cu_handle handle) {
 
 void page_context_ended(unsigned device, cu_context context) {
   page_enter();
-  page_move_context_ended(device, context);
   resident_context_ended(device, context);
   page_leave();
 }

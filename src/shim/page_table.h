@@ -63,8 +63,6 @@ struct token {
   bool pinned;      /* exported, mapped twice, or granted to others: never moved, never kept */
   bool reported;    /* the block book has the blocks in it; otherwise all of it is one block */
   uint32_t unit;    /* number in resident.c + 1; 0: none */
-  bool settled;     /* existed when the program had released all it could, so it is not an
-                     * activation */
 };
 
 /* Pages that can replace each other. */
@@ -173,17 +171,5 @@ uint64_t page_small_lack(unsigned device);
  * part that is left to others (`all`: everything). CU_ERROR_OUT_OF_MEMORY if both tiers together
  * are too small, and for pages that are not on a whole device. */
 cu_result page_split(token *t, bool all);
-
-/* ---- page_move.c ---- */
-
-/* Makes free vram pages of a class by moving memory that will not be used soon to the host.
- * `limit_bytes` is what the run may hold on the device (LEDGER_UNLIMITED: all of it). Returns the
- * bytes moved; 0 if nothing can be moved now. */
-uint64_t page_move_out(page_class *class, uint64_t limit_bytes);
-/* Brings memory from the host to vram, as far as there is space; within a step it leaves some.
- * Returns the bytes moved. */
-uint64_t page_move_home(page_class *class, uint64_t limit_bytes, bool last);
-/* Called when a context ended (NULL: an unknown one of the device). */
-void page_move_context_ended(unsigned device, cu_context context);
 
 #endif

@@ -19,7 +19,7 @@
  *   launches      launch, graph, streams, sampler, block_book, fingerprint
  *   the trace     recorder, inside, touches, record, refusal, nvtx, torch_block
  *   the policy    retry
- *   pages         page_table, token, page_make, page_split, page_move, page_step, page_room, trim,
+ *   pages         page_table, token, page_make, page_split, page_step, page_room, trim,
  *                 resident_copy, resident_exchange, resident
  *   allocations   device, plain, spill, room, page, page_run, page_parts, placed
  *   the hooks     hooks_*, route, adopt, exports

@@ -8,9 +8,10 @@
  * program frees the block; PyTorch reuses it only after streams that still use it are done.
  *
  * The mangled names contain the parameter types: a PyTorch with other parameters is not hooked. */
+#include "shim/torch_block.h"
+
 #include <dlfcn.h>
 #include <stdatomic.h>
-#include <stdint.h>
 
 #include "shim/account.h"
 #include "shim/block_book.h"
@@ -41,6 +42,15 @@ SHIM_HOOK block_reported torch_block_reported __asm__(BLOCK_REPORTED);
 SHIM_HOOK block_reported torch_block_reported_older __asm__(BLOCK_REPORTED_OLDER);
 SHIM_HOOK failure_reported torch_failure_reported __asm__(FAILURE_REPORTED);
 SHIM_HOOK failure_reported torch_failure_reported_older __asm__(FAILURE_REPORTED_OLDER);
+
+static _Atomic uint64_t live_bytes[DEVICES_MAX];
+static _Atomic bool live_known[DEVICES_MAX];
+
+bool torch_block_live(int device, uint64_t *bytes) {
+  if (device < 0 || device >= DEVICES_MAX || !atomic_load(&live_known[device])) return false;
+  *bytes = atomic_load(&live_bytes[device]);
+  return true;
+}
 
 /* Looked up before the first use, possibly by several threads at the same time: all find the same,
  * and none waits for another, which may wait for the loader's lock (load.c). */
@@ -100,6 +110,10 @@ void torch_block_reported(void *addr, int64_t bytes, size_t live, size_t reserve
   block_reported *real = atomic_load_explicit(&real_block, memory_order_relaxed);
   if (real != NULL) real(addr, bytes, live, reserved, on);
   if (on.kind != KIND_CUDA || bytes == 0) return;
+  if (on.index >= 0 && on.index < DEVICES_MAX) {
+    atomic_store_explicit(&live_bytes[on.index], live, memory_order_relaxed);
+    atomic_store_explicit(&live_known[on.index], true, memory_order_release);
+  }
   if (host_tier_on() && gate_here())
     block_book_note((uintptr_t)addr, bytes > 0 ? (uint64_t)bytes : 0, run_device(on.index));
   if (bytes > 0)

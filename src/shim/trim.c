@@ -13,6 +13,7 @@
 #include "shim/resident.h"
 #include "shim/retry.h"
 #include "shim/shim.h"
+#include "shim/torch_block.h"
 
 /* activations.py, states.py, weights.py and trim.py, made at build time. */
 static const char TEXT[] = {
@@ -93,27 +94,13 @@ static python_object *trim_wanted(python_object *self, python_object *arguments)
   return python_build("i", page_trim_wanted() ? 1 : 0);
 }
 
-static python_object *home_wanted(python_object *self, python_object *arguments) {
-  (void)self, (void)arguments;
-  return python_build("i", page_home_wanted() ? 1 : 0);
-}
-
 static python_object *trimming(python_object *self, python_object *arguments) {
   int begins;
   (void)self;
   if (!python_parse(arguments, "i", &begins)) return NULL;
-  page_trimming(begins != 0);
-  return python_none();
-}
-
-static python_object *come_home(python_object *self, python_object *arguments) {
-  int last;
-  (void)self;
-  if (!python_parse(arguments, "i", &last)) return NULL;
   void *state = leave_python();
-  if (state == NULL) return python_none();
-  page_come_home(last != 0);
-  enter_python(state);
+  page_trimming(begins != 0);
+  if (state != NULL) enter_python(state);
   return python_none();
 }
 
@@ -144,6 +131,15 @@ static python_object *room(python_object *self, python_object *arguments) {
                       (unsigned long long)(totals.vram_bytes > own ? totals.vram_bytes - own : 0),
                       (unsigned long long)(budget > spilled ? budget - spilled : 0),
                       (unsigned long long)atomic_load(&token_held_on_host));
+}
+
+/* Returns what PyTorch has allocated on a device; -1: unknown. */
+static python_object *live(python_object *self, python_object *arguments) {
+  int device;
+  uint64_t bytes;
+  (void)self;
+  if (!python_parse(arguments, "i", &device)) return NULL;
+  return python_build("L", torch_block_live(device, &bytes) ? (long long)bytes : -1LL);
 }
 
 /* Counts bytes that a step moved out and back. */
@@ -177,6 +173,7 @@ static python_object *sizes(python_object *self, python_object *arguments) {
 
 static python_method methods[] = {
     PYTHON_METHOD("shim_room", room),
+    PYTHON_METHOD("shim_live", live),
     PYTHON_METHOD("shim_sizes", sizes),
     PYTHON_METHOD("shim_moved", moved),
     PYTHON_METHOD("shim_resident", resident),
@@ -185,9 +182,7 @@ static python_method methods[] = {
     PYTHON_METHOD("shim_copy", copy),
     PYTHON_METHOD("shim_step_ended", step_ended),
     PYTHON_METHOD("shim_trim_wanted", trim_wanted),
-    PYTHON_METHOD("shim_home_wanted", home_wanted),
     PYTHON_METHOD("shim_trimming", trimming),
-    PYTHON_METHOD("shim_come_home", come_home),
     PYTHON_METHOD("shim_private_pool", private_pool),
     PYTHON_METHOD("shim_log", python_log),
     {NULL, NULL, 0, NULL},

@@ -2,16 +2,14 @@
 
 arm() is called on the main thread from time to time until it returns True. It prints nothing and lets no exception escape. Functions of the
 shim: shim_resident(), shim_on_host(address, bytes), shim_written(address, bytes), shim_copy(to, from, bytes,
-stream), shim_step_ended(), shim_trim_wanted(), shim_home_wanted(),
-shim_trimming(begins), shim_come_home(last), shim_private_pool(begins), shim_sizes(optimizer, weights, gradients, state) and
-shim_log(text). activations.py, states.py and weights.py are before this file in the same script.
+stream), shim_step_ended(), shim_trim_wanted(), shim_live(device), shim_trimming(begins), shim_private_pool(begins),
+shim_sizes(optimizer, weights, gradients, state) and shim_log(text). activations.py, states.py and weights.py are before this file in the same script.
 """
 import functools
 import importlib
 import sys
 
 COMPACT_STEP = 2  # of those whose pages are moved
-GRADIENTS = 16  # of how many parameters a backward pass is heard through: each time may cost a wait for the device
 
 
 def quiet(function):
@@ -38,21 +36,19 @@ class Trim:
 
     def __init__(self, torch, states, weights):
         self.torch, self.live, self.at_step = torch, None, False
-        self.heard = set()  # parameters
         self.activations = arm_activations(torch, states, weights)
         self.steps = 0  # since pages are moved
         self.sizes = {}  # of each optimizer: its type, and bytes of weights, gradients and state
 
     def allocated(self):
-        return self.torch.cuda.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"]
+        return live_bytes(self.torch, self.torch.cuda.current_device())
 
-    def now(self, last):
+    def release(self):
         shim_trimming(1)
         try:
             self.torch.cuda.empty_cache()
         finally:
             shim_trimming(0)
-        shim_come_home(last)
 
     @quiet
     def move_activations(self, optimizer):
@@ -81,11 +77,10 @@ class Trim:
             self.compact()
         if not shim_trim_wanted():
             return
-        self.listen(optimizer)
         if self.live is not None:  # no zero_grad since the last one
             self.at_step, self.live = True, None
         if self.at_step:
-            self.now(1)
+            self.release()
         else:
             self.live = self.allocated()
 
@@ -94,7 +89,7 @@ class Trim:
             return
         self.at_step, self.live = self.allocated() > self.live, None
         if not self.at_step:
-            self.now(1)
+            self.release()
 
     def compact(self):
         """Releases addresses once: the steps before pages moved used more addresses than later steps need. What is left is what a step
@@ -102,21 +97,6 @@ class Trim:
         self.steps += 1
         if self.steps == COMPACT_STEP:
             self.torch.cuda.empty_cache()
-
-    @quiet
-    def listen(self, optimizer):
-        """Brings memory from the host back while a backward pass frees what it has used, before the pass needs it."""
-        found = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad and id(p) not in self.heard]
-        if not found:
-            return
-        # The last ones first, because they get their gradients first.
-        for parameter in found[::-max(1, len(found) // GRADIENTS)]:
-            parameter.register_post_accumulate_grad_hook(quiet(self.gradient_there))
-        self.heard.update(id(p) for p in found)
-
-    def gradient_there(self, *_):
-        if shim_home_wanted():
-            self.now(0)
 
 
 def followed_by(function, then):

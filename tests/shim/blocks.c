@@ -8,6 +8,8 @@
  * (cuMemCreate), as JAX's pool is; none is freed.
  *   blocks COUNT MIB STEPS small   in every step the program also maps 16 pages of 2 MiB and uses
  * them; it prints how many of those are on the host.
+ *   blocks COUNT MIB STEPS hold   in the second step the device is not done with anything until the
+ * step has been submitted.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -105,9 +107,13 @@ static void map_small(void) {
   }
 }
 
+/* Returns a function of the stand-in, which is behind the shim. */
+static void *standin(const char *name) {
+  return DRIVER("stow_shim_real", void *(*)(const char *))(name);
+}
+
 static int small_on_host(void) {
-  void *(*real)(const char *) = DRIVER("stow_shim_real", void *(*)(const char *));
-  int (*location)(uint64_t) = (int (*)(uint64_t))(uintptr_t)real("standin_location");
+  int (*location)(uint64_t) = (int (*)(uint64_t))(uintptr_t)standin("standin_location");
   int found = 0;
   for (int i = 0; i < small_count; i++) found += location(small[i]) != CU_LOCATION_DEVICE;
   return found;
@@ -152,11 +158,13 @@ int main(int argc, char **argv) {
   bytes = (size_t)(argc > 2 ? atoi(argv[2]) : 192) << 20;
   pooled = argc > 4 && strcmp(argv[4], "pool") == 0;
   bool with_small = argc > 4 && strcmp(argv[4], "small") == 0;
+  bool holds = argc > 4 && strcmp(argv[4], "hold") == 0;
   start();
   cu_addr base = pooled ? pool(bytes * (size_t)count) : 0;
   for (int i = 0; pooled && i < count; i++) block[i] = base + bytes * (size_t)i;
   for (int i = 0; i < count && i < BLOCKS_MAX; i++) make(i, (uint64_t)i * 100000 + 7);
   for (int step = 0; step < steps; step++) {
+    if (holds) ((void (*)(int))(uintptr_t)standin("standin_hold"))(step == 1);
     for (int i = 0; i < count; i++) mix(i, (i + 1) % count);
     if (with_small) map_small();
     if (step == steps / 2 && !pooled) {

@@ -78,4 +78,16 @@ if [ "$out" = "equal 14336 words" ] && grep -qE '[MG]iB were moved out' "$folder
 # Pages that are too small to move get vram that pages which move give up.
 out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 small 2> "$folder/err")
 if [ "$out" = $'0 of 64 small pages on the host\nequal 14336 words' ]; then ok small_pages_stay_in_vram; else echo "$out"; cat "$folder/err"; fail small_pages_stay_in_vram; fi
+# The device may wait for the very thread that moves pages: the wait ends, and is not repeated at once.
+out=$(STOWAGE_SHIM_LOG=$folder/hold STANDIN_VRAM=8589934592 timeout -k 2 60 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 hold 2> "$folder/err")
+if [ "$out" = "equal 14336 words" ] && [ "$(grep -c 'does not come to rest' "$folder/hold")" = 1 ]; then ok a_device_that_does_not_rest_holds_nobody_up; else echo "$out"; cat "$folder/err" "$folder/hold"; fail a_device_that_does_not_rest_holds_nobody_up; fi
+# Before CUDA 12.4 launches name nothing, and moving can be switched off: then everything stays where it was made.
+while read -r name moves setting; do
+  out=$(env "$setting" STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 2 2> "$folder/err")
+  if [ "$out" = "equal 14336 words" ] && [ "$(grep -cE '[0-9.]+ [MG]iB were moved out' "$folder/err")" = "$moves" ]; then ok "$name"; else echo "$out"; cat "$folder/err"; fail "$name"; fi
+done << 'CASES'
+a_driver_that_reports_parameters 1 STOWAGE_DRIVER_LEVEL=12.4
+a_driver_that_does_not 0 STOWAGE_DRIVER_LEVEL=12.3
+moving_can_be_switched_off 0 STOWAGE_MOVE=off
+CASES
 finish

@@ -8,20 +8,15 @@
  *                  export:H  retain:I>H  prop:H  alias:H@I  leave (the range is given up)
  *                  calls:NAME (of the driver, since the last asking)   info   where:I (vram or
  * host) type:I (as reported to the program) trim:N (0 is it wanted? 1 begins 2 done)   capture
- * endcapture endother (a stream that is not) reset plain:BYTES fork (the rest is done by a child)
- * hold:1 hold:0 (the device is not done with anything until then)
+ * endcapture endother (a stream that is not) plain:BYTES fork (the rest is done by a child)
  *
  * Pages have PAGER_BYTES (4 MiB). Every answer is one line, "WORD CODE". What was written with fill
  * must be what see shows, wherever the page has come to be. */
 #include <dlfcn.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "device/cuda_driver.h"
@@ -159,43 +154,9 @@ static int prop(cu_handle handle) {
   return code == CU_OK && got.location.type != CU_LOCATION_DEVICE ? -2 : code;
 }
 
-/* ---- concurrent work ---- */
-
-enum { WORKERS = 3 };
-static pthread_t workers[WORKERS];
-static _Atomic int working, fills;
-static unsigned long work_from, work_count;
-
 static int fill(unsigned long i, unsigned long value) {
   return DRIVER("cuMemsetD8Async", cu_result(*)(cu_addr, unsigned char, size_t, cu_stream))(
       place(i), (unsigned char)value, bytes, NULL);
-}
-
-static void *work(void *user) {
-  cu_context context;
-  DRIVER("cuDevicePrimaryCtxRetain", cu_result(*)(cu_context *, cu_device))(&context, 0);
-  DRIVER("cuCtxSetCurrent", cu_result(*)(cu_context))(context);
-  for (unsigned long i = 0; working; i++) {
-    unsigned long at = work_from + i % work_count;
-    fills += fill(at, at) == CU_OK;
-    /* The stand-in's lock is not fair: three threads that never pause can block all others. */
-    nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-  }
-  return user;
-}
-
-static int busy(unsigned long i, unsigned long count) {
-  work_from = i, work_count = count, working = 1;
-  for (int w = 0; w < WORKERS; w++)
-    if (pthread_create(&workers[w], NULL, work, NULL) != 0) return -2;
-  while (fills < 10) sched_yield();
-  return 0;
-}
-
-static int idle(void) {
-  working = 0;
-  for (int w = 0; w < WORKERS; w++) pthread_join(workers[w], NULL);
-  return 0;
 }
 
 /* Returns the result of one word; -1: it has printed it itself. */
@@ -216,7 +177,6 @@ static int run(const char *word) {
   if (IS("take")) return take(a, b);
   if (IS("give")) return give(a, b);
   if (IS("fill")) return fill(a, b);
-  if (IS("busy")) return busy(a, b);
   if (IS("see")) return see(word, a);
   if (IS("where")) return where(word, a);
   if (IS("type")) return type(word, a);
@@ -226,14 +186,11 @@ static int run(const char *word) {
   if (IS("prop")) return prop(handles[a]);
   if (IS("calls")) return calls(word, colon != NULL ? colon + 1 : "");
   if (IS("plain")) return HOOKED(cuMemAlloc_v2)(&addr, a);
-  if (IS("hold")) return ((void (*)(int))(uintptr_t)standin("standin_hold"))((int)a), 0;
   if (IS("trim")) return HOOKED(stow_shim_trim)((int)a);
   if (strcmp(word, "leave") == 0) return HOOKED(cuMemAddressFree)(range, PLACES * bytes);
   if (strcmp(word, "info") == 0) return figures(word);
-  if (strcmp(word, "idle") == 0) return idle();
   if (strcmp(word, "capture") == 0) return HOOKED(cuStreamBeginCapture_v2)(NULL, 0);
   if (strcmp(word, "endother") == 0) return HOOKED(cuStreamEndCapture)((cu_stream)2, &graph);
-  if (strcmp(word, "reset") == 0) return HOOKED(cuDevicePrimaryCtxReset_v2)(0);
   if (strcmp(word, "endcapture") == 0) return HOOKED(cuStreamEndCapture)(NULL, &graph);
   return -2;
 }

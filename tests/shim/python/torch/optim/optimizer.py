@@ -23,15 +23,7 @@ class Parameter(Tensor):
     requires_grad = True
 
     def __init__(self):
-        self.hooks = []
         self.grad = Tensor()
-
-    def register_post_accumulate_grad_hook(self, hook):
-        self.hooks.append(hook)
-
-    def accumulate(self):
-        for hook in self.hooks:
-            hook(self)
 
 
 class Optimizer:

@@ -1,0 +1,12 @@
+/* Torch block: the blocks of PyTorch's allocator, which reports them to its profiler. */
+#ifndef SHIM_TORCH_BLOCK_H
+#define SHIM_TORCH_BLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Stores what PyTorch has allocated on a device, by PyTorch's number. Returns false if no block of
+ * that device has been reported. */
+bool torch_block_live(int device, uint64_t *bytes);
+
+#endif
