@@ -21,6 +21,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "shim/hooks.h"
 #include "shim/shim.h"
 
@@ -57,6 +58,7 @@ static bool holds(range r, uintptr_t address) {
 /* Returns whether these bytes can be written. Asks the kernel, which returns an error instead of
  * ending the process. */
 static bool is_writable(const adoption *a, void *bytes, size_t size) {
+  ASSERT(size > 0 && a->pipe[0] != a->pipe[1]);
   return write(a->pipe[1], bytes, size) == (ssize_t)size &&
          read(a->pipe[0], bytes, size) == (ssize_t)size;
 }
@@ -232,6 +234,7 @@ static void patch_imports(adoption *a, const struct dl_phdr_info *info, const ta
 /* Replaces the driver's functions in these bytes. They are read through a pipe, piece by piece: a
  * library may have made some of them unreadable, and then they are passed over. */
 static void patch_words(adoption *a, range bytes) {
+  ASSERT(bytes.begin % sizeof(uintptr_t) == 0);
   enum { PIECE = 16384 };
   static uintptr_t piece[PIECE / sizeof(uintptr_t)];
   for (uintptr_t at = bytes.begin; at < bytes.end; at += PIECE) {
@@ -323,7 +326,9 @@ static size_t list_twins(twin *twins, void *shim) {
 
 static const char *adopt(adoption *a, void *shim) {
   static twin names[SYMBOL_COUNT], reals[SYMBOL_COUNT];
+  ASSERT(shim != NULL);
   a->count = list_twins(names, shim);
+  ASSERT(a->count <= SYMBOL_COUNT);
   memcpy(reals, names, sizeof reals);
   qsort(names, a->count, sizeof names[0], by_name);
   qsort(reals, a->count, sizeof reals[0], by_real);

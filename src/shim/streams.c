@@ -35,6 +35,7 @@ static bool is(const entry *e, cu_stream stream, cu_context context) {
 }
 
 void streams_used(cu_stream stream) {
+  ASSERT(count <= STREAMS_MAX);
   cu_context context = stream == NULL || count == 0 ? current() : NULL;
   if (latest < count && is(&table[latest], stream, context)) {
     table[latest].used = true;
@@ -94,6 +95,7 @@ cu_result streams_passed(void) {
     if (code != CU_OK) return code;
     e->pending = false;
     if (!e->gone) continue;
+    ASSERT(!e->used);
     driver->cuEventDestroy_v2(e->event);
     *e = (entry){.context = NULL};
   }
@@ -105,6 +107,7 @@ void streams_destroyed(cu_stream stream) {
     entry *e = &table[i];
     if (stream == NULL || !is(e, stream, NULL)) continue;
     if (e->used && record(e) != CU_OK) lost = true;
+    ASSERT(e->event != NULL);
     e->gone = true;
     e->used = false; /* no call to it can come */
     if (!e->pending) {

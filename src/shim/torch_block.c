@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 
+#include "base/assert.h"
 #include "shim/account.h"
 #include "shim/block_book.h"
 #include "shim/gate.h"
@@ -95,6 +96,7 @@ static unsigned run_device(int8_t index) {
     number = (uint16_t)(account_device((cu_device)at) + 1);
     atomic_store_explicit(&known[at], number, memory_order_relaxed);
   }
+  ASSERT(number > 0);
   return number - 1u;
 }
 
