@@ -53,6 +53,7 @@ static uint32_t derive(const explanation *x) {
 /* Returns whether a change names a tool that the device in the text does not have. */
 static bool wrong_tool(const recipe *r, const context *c) {
   uint64_t others = CONTEXT_BIT(APPLE) | CONTEXT_BIT(AMD) | CONTEXT_BIT(INTEL) | CONTEXT_BIT(TPU);
+  if (!context_any(c, CONTEXT_BIT(NVIDIA))) others |= CONTEXT_BIT(ANY_VENDOR);
   if (!context_any(c, others) || strstr(r->change, "nvidia-smi") == NULL) return false;
   return !context_any(c, CONTEXT_BIT(AMD)) || strstr(r->change, "rocm-smi") == NULL;
 }

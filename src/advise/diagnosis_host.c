@@ -216,8 +216,19 @@ static void detect_rest(explanation *x) {
                "text");
 }
 
+/* Detects a size that is an error by itself, in a text that gives no shape. */
+static bool detect_absurd(explanation *x) {
+  const message *m = &x->evidence.message;
+  if (!diagnosis_absurd(&x->evidence.n) || m->host == HOST_NUMPY) return false;
+  cause *c = diagnosis_cause(x, CAUSE_UNKNOWN, 0.5);
+  cause_head(c, "The program asked for more memory than any machine has: the size itself is wrong "
+                "(a number below zero, an overflow or a corrupt file), not the host");
+  return true;
+}
+
 void diagnosis_host(explanation *x) {
   const message *m = &x->evidence.message;
+  if (detect_absurd(x)) return;
   if (detect_own_limit(x) || detect_larger_than_host(x)) return;
   if (m->host == HOST_NUMPY || m->host == HOST_TORCH)
     detect_one_array(x);

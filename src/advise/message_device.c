@@ -33,6 +33,7 @@ static const struct {
     {"bytes of device memory (out of memory)", 0, CONTEXT_BIT(NVIDIA), 0},
     {"GpuArrayException: out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
     {"System is out of GPU memory", 0, 0, 0},
+    {"System is out of GPU and shared host memory", 0, 0, 0}, /* Blender's Cycles */
     {"GPU is out of memory", 0, 0, 0},
     {"GPU out of memory", 0, 0, 0},
     {"ut of GPU memory", 0, 0, 0},

@@ -300,6 +300,8 @@ static void read_numbers(message *m, scan_text t, const char *at) {
     if (m->asked_bytes == MESSAGE_UNKNOWN)
       m->asked_bytes = scan_size_after(rest, "malloc of size ");
     if (m->asked_bytes == MESSAGE_UNKNOWN) m->asked_bytes = scan_size_after(rest, "block of size ");
+    if (m->asked_bytes == MESSAGE_UNKNOWN) /* OpenCV */
+      m->asked_bytes = scan_size_after(scan_line(t, at), "Failed to allocate ");
     break;
   default: break;
   }

@@ -124,7 +124,8 @@ static bool read_tensorrt(message *m, scan_text t) {
   bool memory = false;
   for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) memory |= scan_has(t, signs[i]);
   if (!memory) return false;
-  m->asked_bytes = FIRST_SIZE(t, "amount of GPU memory (", "on requested size of ");
+  m->asked_bytes =
+      FIRST_SIZE(t, "amount of GPU memory (", "amount of memory (", "on requested size of ");
   if (scan_has(t, "orkspace") || scan_has(t, "tactic")) m->details |= MESSAGE_WORKSPACE;
   return true;
 }
@@ -244,6 +245,7 @@ bool message_serve(message *m, scan_text t, const char **where) {
       {"[TRT]", MESSAGE_TENSORRT, read_tensorrt},
       {"nvinfer1::", MESSAGE_TENSORRT, read_tensorrt},
       {"safeRuntime.cpp", MESSAGE_TENSORRT, read_tensorrt},
+      {"[TensorRT]", MESSAGE_TENSORRT, read_tensorrt},
       {"Requested amount of GPU memory", MESSAGE_TENSORRT, read_tensorrt},
       {"CUDA failed with error out of memory", MESSAGE_CTRANSLATE, read_plain},
       {"Out of memory error on GPU", MESSAGE_PADDLE, read_paddle},

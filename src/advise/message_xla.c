@@ -155,7 +155,8 @@ bool message_xla(message *m, scan_text t, const char **where) {
                {"RESOURCE_EXHAUSTED", false},
                {"Resource exhausted", false},
                {"gpu_device.cc", true},
-               {"cuda_driver.cc", true}};
+               {"cuda_driver.cc", true},
+               {"rocm_driver.cc", true}};
   const char *start = NULL;
   bool tensorflow = false, found = false;
   for (size_t i = 0; i < sizeof signs / sizeof *signs && !found; i++) {

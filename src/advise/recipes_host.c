@@ -6,6 +6,13 @@ static const recipe rows[] = {
      .must = D(OWN_LIMIT),
      .change = "raise it: ulimit -v unlimited, or the program's resource.setrlimit(RLIMIT_AS, …)",
      .cost = "less is left for others on the host"},
+    {.hosts = H(PYTHON) | H(TORCH),
+     .causes = C(UNKNOWN),
+     .must = D(ABSURD),
+     .change =
+         "a bug, not a shortage: check the arguments and the input file of that call, and update "
+         "the program",
+     .cost = "none"},
     {.hosts = H(DATABASE),
      .change =
          "fewer threads, and rows in any order: SET threads = 2; SET preserve_insertion_order = "
@@ -165,6 +172,7 @@ static const recipe rows[] = {
      .cost = "more, smaller steps"},
     {.hosts = H(NUMPY) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(CONTAINER) |
               H(JOB) | H(RAY) | H(TORCH) | H(DASK) | H(SPARK),
+     .mustnot = D(ABSURD),
      .change =
          "hold less in RAM: read data in batches (stowage.batches), in the smallest type that "
          "holds it (stowage inspect FILE)",

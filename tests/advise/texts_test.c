@@ -921,4 +921,50 @@ TEST(a_library_or_a_database_has_a_limit_of_its_own)
   CHECK(m.asked_bytes == 524288);
 }
 
+TEST(a_device_of_any_vendor_gets_no_vendor_s_tool)
+{
+  static const sample all[] = {
+      {MESSAGE_DIRECTML, C(BATCH_TOO_BIG) | C(WEIGHTS_TOO_BIG) | C(UNKNOWN), "", "nvidia-smi",
+       "RuntimeError: Could not allocate tensor with 104857600 bytes. There is not enough GPU "
+       "video "
+       "memory available!"},
+      {MESSAGE_TENSORFLOW, C(BATCH_TOO_BIG), "batch", "nvidia-smi",
+       "Resource exhausted: OOM when allocating tensor with shape[32,64,112,112] and type float on "
+       "/job:localhost/replica:0/task:0/device:DML:0 by allocator DmlAllocator"},
+      {MESSAGE_LLAMA, C(WEIGHTS_TOO_BIG), "-ngl", "nvidia-smi",
+       "ggml_vulkan: Device memory allocation of size 2147483648 failed.\n"
+       "ggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory\n"},
+      {MESSAGE_TENSORFLOW, C(OTHER_PROCESS) | C(BATCH_TOO_BIG) | C(LIMIT) | C(UNKNOWN), "",
+       "nvidia-smi",
+       "2021-04-02 09:11:05.001: E tensorflow/stream_executor/rocm/rocm_driver.cc:600] failed to "
+       "allocate 7.50G (8053063680 bytes) from device: HIP_ERROR_OutOfMemory"},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(numbers_of_opencv_and_tensorrt_are_read)
+{
+  message m;
+  static const char cv[] =
+      "cv2.error: OpenCV(4.8.0) /io/alloc.cpp:73: error: (-4:Insufficient memory) "
+      "Failed to allocate 1228800 bytes in function 'OutOfMemoryError'";
+  message_read(&m, cv, sizeof cv - 1);
+  CHECK(m.kind == MESSAGE_HOST && m.asked_bytes == 1228800);
+  static const char trt[] =
+      "[TensorRT] ERROR: Requested amount of memory (67108864 bytes) could not be allocated.";
+  message_read(&m, trt, sizeof trt - 1);
+  CHECK(m.kind == MESSAGE_TENSORRT && m.asked_bytes == 64 * MIB);
+}
+
+TEST(a_size_below_zero_is_a_bug)
+{
+  static const sample all[] = {
+      {MESSAGE_HOST, C(UNKNOWN), "bug", "RAM",
+       "memory allocation of 18446744073709551600 bytes failed\nAborted (core dumped)"},
+      {MESSAGE_CUDA, C(UNKNOWN) | C(BATCH_TOO_BIG), "", NULL,
+       "Error: System is out of GPU and shared host memory"},
+  };
+  CHECK_SAMPLES(all);
+}
+
 TEST_MAIN
