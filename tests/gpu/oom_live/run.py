@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Programs that run out of memory on a card under a limit: is the first cause right, and does the first fix make them finish?
 
-usage: run.py STOWAGE [--dry] [--jobs N] [--seconds N] [--only NAME,…] [--json FILE]
+usage: run.py STOWAGE [--dry] [--simulated] [--jobs N] [--seconds N] [--only NAME,…] [--json FILE]
 
 Each program of programs/ names in its head the limit it runs under, the causes that are right (the first is the true one), the
 environment variables that apply a fix, and the packages it needs. It runs under `stowage run --vram-limit`, must fail, and is explained.
@@ -15,6 +15,10 @@ has not started by then is skipped, and one that runs is stopped. Programs with 
 
 Several at a time disturb each other: the shim measures a context by what is used on the whole GPU, so programs that start together
 count each other's memory and have up to 0.8 GiB less under their limit. A fix that fails again must be repeated with --jobs 1.
+
+--simulated needs no card, but PyTorch 2.1 or newer: programs run on tensors without memory (simulated.py), and a replay of PyTorch's
+allocator under the limit decides what is refused. Programs that use another library are skipped, and what kernels really need is
+not known: a fix that finishes there may fail on a card.
 
 --dry needs no card: it checks the heads, that each program compiles and reads the variables it names, and that FIXES knows them.
 """
@@ -149,7 +153,18 @@ def run(stowage, program, setting, folder, end):
     return code, said, time.monotonic() - began, env
 
 
-def missing(program):
+def simulate(program, setting, folder, end):
+    """Does the same without a card, and leaves run.stow and error.txt in the folder."""
+    began = time.monotonic()
+    env = environment(setting)
+    done = subprocess.run([sys.executable, str(HERE / "simulated.py"), str(program.path), program.limit, folder], env=env,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=max(1, min(300, end - began)))
+    return done.returncode, done.stdout + done.stderr, time.monotonic() - began, env
+
+
+def missing(program, simulated):
+    if simulated:
+        return next((name for name in program.needs if name in ("cupy", "jax")), "") and "simulation of that library"
     return next((name for name in program.needs if importlib.util.find_spec(name) is None), "")
 
 
@@ -160,20 +175,24 @@ def own_line(program, answered):
     return (found.group(1) or found.group(2)) if found else "-"
 
 
-def judge(stowage, program, end):
+def judge(stowage, program, end, simulated):
     """Returns a dict with the results of one program."""
-    lacks = missing(program)
+    lacks = missing(program, simulated)
     if lacks:
         return {"name": program.name, "skip": f"no {lacks}"}
     if time.monotonic() > end - 5:
         return {"name": program.name, "skip": "no time left"}
     with tempfile.TemporaryDirectory() as folder:
-        code, said, seconds, env = run(stowage, program, {}, folder, end)
+        try_it = (lambda setting: simulate(program, setting, folder, end)) if simulated else (lambda setting: run(stowage, program, setting, folder, end))
+        code, said, seconds, env = try_it({})
+        if simulated and code not in (0, 1):
+            return {"name": program.name, "skip": "cannot be simulated: " + said.strip()[-200:]}
         if code == 124:
             return {"name": program.name, "skip": f"stopped after {seconds:.0f} s"}
         if code == 0:
             return {"name": program.name, "skip": "did not fail: its limit is wrong for this card"}
-        shown = subprocess.run([stowage, "explain", "--last", "--json"], env=env, capture_output=True, text=True, timeout=60)
+        what = [f"{folder}/run.stow", "--message", f"{folder}/error.txt"] if simulated else ["--last"]
+        shown = subprocess.run([stowage, "explain", *what, "--json"], env=env, capture_output=True, text=True, timeout=60)
         try:
             answered = json.loads(shown.stdout)
         except ValueError:
@@ -186,7 +205,7 @@ def judge(stowage, program, end):
                   "chosen": chosen, "setting": settings[chosen] if chosen is not None else None, "finishes": False,
                   "headline": answered["headline"], "line": own_line(program, answered), "seconds": seconds}
         if chosen is not None:
-            code, said, seconds, _ = run(stowage, program, settings[chosen], folder, end)
+            code, said, seconds, _ = try_it(settings[chosen])
             if code == 124:
                 return {"name": program.name, "skip": f"the fixed program was stopped after {seconds:.0f} s"}
             result["finishes"] = code == 0
@@ -216,6 +235,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("stowage")
     parser.add_argument("--dry", action="store_true")
+    parser.add_argument("--simulated", action="store_true")
     parser.add_argument("--jobs", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--only", default="")
@@ -232,7 +252,7 @@ def main():
     programs.sort(key=lambda p: "transformers" not in p.needs and "jax" not in p.needs)
     print(f"{'program':<30} {'first cause':<26} {'line':>4}  {'fix':<26} then")
     with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
-        waiting = [pool.submit(judge, given.stowage, p, began + given.seconds) for p in programs]
+        waiting = [pool.submit(judge, given.stowage, p, began + given.seconds, given.simulated) for p in programs]
         for done in concurrent.futures.as_completed(waiting):
             results.append(done.result())
             print(row(results[-1]), flush=True)
