@@ -195,7 +195,12 @@ def queued(value):
     return next((each for each in held if hasattr(each, "__len__")), None)
 
 
+PLAIN = frozenset((int, float, bool, complex, type(None)))  # most values of most containers
+
+
 def weigh(value, depth):
+    if type(value) in PLAIN:
+        return Weight(sys.getsizeof(value))
     if isinstance(value, (bytes, bytearray, str)):
         return Weight(sys.getsizeof(value), len(value))
     if type(value).__name__ in ("BytesIO", "StringIO") and type(value).__module__ == "_io":
@@ -451,13 +456,16 @@ def nameless(main):
             yield value, f"{MADE}{own.f_lineno} makes", where
 
 
-def unnamed(main, found):
+def unnamed(main, found, held):
     """Returns Python objects that no variable names yet, as those of a list that a comprehension is making. Only their number is
-    known."""
-    count = getattr(sys, "getallocatedblocks", int)()
-    held = sum(weight.text_bytes if weight.shape else size for size, weight, *_ in found)
+    known. held: bytes the process holds."""
+    named = sum(weight.text_bytes if weight.shape else size for size, weight, *_ in found)
     own = maker_of(main)
-    if own is None or count * BLOCK < max(2 * held, 32 * LEAST):
+    # Counting reads every page of the interpreter's heap: not where what was found leaves too little for such objects.
+    if own is None or held - sum(size for size, *_ in found) < named // 2:
+        return []
+    count = getattr(sys, "getallocatedblocks", int)()
+    if count * BLOCK < max(2 * named, 32 * LEAST):
         return []
     weight = Weight(count * BLOCK, count, mark="nameless", objects=count)
     where = f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
@@ -496,7 +504,7 @@ def largest(main, others, held):
         for one in weighed(nameless(main), until, seen):
             found.append(one)
             yield one
-    yield from unnamed(main, found)
+    yield from unnamed(main, found, held)
 
 
 # ---- the line that fills an object ----

@@ -5,6 +5,7 @@
  * Keys are skipped, except those that say how the tensors are stored. The file lists dimensions
  * fastest first. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "arrays/tensors.h"
@@ -164,8 +165,8 @@ static stow_status place_tensors(cursor *c, tensors *t) {
   return STOW_OK;
 }
 
-static stow_status read_all(cursor *c, tensors *t) {
-  char magic[4], name[TEXT_MAX + 1];
+static stow_status read_all(cursor *c, tensors *t, char name[TEXT_MAX + 1]) {
+  char magic[4];
   uint64_t tensor_count;
   STOW_TRY(take(c, magic, 4));
   if (memcmp(magic, "GGUF", 4) != 0) return refuse(c, "not a GGUF file");
@@ -185,7 +186,10 @@ static stow_status read_all(cursor *c, tensors *t) {
 stow_status gguf_read(tensors *t, source *from, uint64_t max_bytes) {
   *t = (tensors){.max_bytes = max_bytes, .alignment = 32};
   cursor c = {.from = from};
-  stow_status status = read_all(&c, t);
+  char *name = malloc(TEXT_MAX + 1); /* too large for a small stack */
+  if (name == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a name");
+  stow_status status = read_all(&c, t, name);
+  free(name);
   if (status != STOW_OK) tensors_free(t);
   return status;
 }

@@ -67,7 +67,7 @@ static stow_status run_named(const verb_call *call, char folder[PATH_MAX]) {
 }
 
 static stow_status explain_run(const verb_call *call, const char *folder) {
-  run_story s;
+  static run_story s; /* 70 KB: too much for a small stack */
   stow_status status = run_story_read(&s, folder);
   if (status == STOW_OK) status = show(&s.says, call);
   run_story_free(&s);

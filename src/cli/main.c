@@ -2,9 +2,13 @@
  * (verbs.def). */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <stowage/version.h>
@@ -84,11 +88,57 @@ static void hold_file_limit(int argc, char **argv) {
   if (argc < 2 || strcmp(argv[1], "run") != 0) signal(SIGXFSZ, SIG_IGN);
 }
 
+/* ---- the stack ---- */
+
+/* Verbs use up to 150 KB of it themselves, and the libraries they load use more. */
+#define STACK_BYTES ((size_t)1 << 20)
+
+static struct {
+  int argc, code;
+  char **argv;
+  ucontext_t here, there;
+} moved;
+
+static void run_there(void) {
+  moved.code = run(moved.argc, moved.argv);
+}
+
+/* Gives threads that are created without a size as much as the verb has. */
+static void set_thread_stack(void) {
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return;
+  if (pthread_attr_setstacksize(&attributes, STACK_BYTES) == 0)
+    (void)pthread_setattr_default_np(&attributes);
+  pthread_attr_destroy(&attributes);
+}
+
+/* Runs the verb, on a stack of its own where the limit (ulimit -s) is too low. The limit itself
+ * stays as it is: a command that we start inherits it. */
+static int run_with_stack(int argc, char **argv) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_BYTES) return run(argc, argv);
+  size_t guard = (size_t)sysconf(_SC_PAGESIZE);
+  char *stack = mmap(NULL, guard + STACK_BYTES, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  if (stack == MAP_FAILED || mprotect(stack, guard, PROT_NONE) != 0 ||
+      getcontext(&moved.there) != 0)
+    return run(argc, argv);
+  set_thread_stack();
+  moved.argc = argc;
+  moved.argv = argv;
+  moved.there.uc_stack.ss_sp = stack + guard;
+  moved.there.uc_stack.ss_size = STACK_BYTES;
+  moved.there.uc_link = &moved.here;
+  makecontext(&moved.there, run_there, 0);
+  if (swapcontext(&moved.here, &moved.there) != 0) return run(argc, argv);
+  return moved.code;
+}
+
 int main(int argc, char **argv) {
   hold_streams();
   hold_file_limit(argc, argv);
   table_fit(output_width());
-  int code = run(argc, argv);
+  int code = run_with_stack(argc, argv);
   output_flush();
   /* Output that could not be written is a failure. */
   if (fflush(stdout) != 0 || ferror(stdout)) {

@@ -243,7 +243,7 @@ static void write_end(const verb_call *call, const char *folder, int how, bool b
 
 /* Explains the failure if memory was the cause. Returns whether it was. */
 static bool explain(const char *folder) {
-  run_story s;
+  static run_story s; /* 70 KB: too much for a small stack */
   bool known = false;
   if (run_story_read(&s, folder) == STOW_OK && s.out_of_memory) {
     const explanation *x = &s.says;
@@ -329,7 +329,7 @@ static int run(verb_call *call) {
   char folder[PATH_MAX] = "";
   ledger l = {0};
   run_limits limits;
-  beats b;
+  static beats b; /* 260 KB: too much for a small stack */
   if (verb_flag(call, "environment")) {
     if (call->operand_count > 0) return verb_usage(call, "--environment starts no command");
     return print_environment(call);

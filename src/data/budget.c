@@ -1,6 +1,7 @@
 /* Budget: see budget.h. */
 #include "data/budget.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +32,15 @@ static uint64_t own_peak(void) {
   char text[4096]; /* the whole file has about 1,500 bytes */
   int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
   if (file < 0) return 0;
-  ssize_t got = read(file, text, sizeof text - 1);
+  size_t length = 0;
+  for (;;) {
+    ssize_t got = read(file, text + length, sizeof text - 1 - length);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    length += (size_t)got;
+  }
   close(file);
-  text[got > 0 ? got : 0] = '\0';
+  text[length] = '\0';
   const char *line = strstr(text, "\nVmHWM:");
   return line != NULL ? strtoull(line + 7, NULL, 10) << 10 : 0;
 }

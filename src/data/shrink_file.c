@@ -18,7 +18,7 @@
 #include "data/table_team.h"
 #include "data/team.h"
 
-enum { COPY_BYTES = 64 << 10 };
+enum { COPY_BYTES = 32 << 10 };
 #define DIRECTORY_SHARE 4 /* fraction of the budget for an archive's directory */
 
 static bool ends_with(const char *text, const char *end) {

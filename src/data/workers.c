@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 typedef struct member {
   worker_task work;
@@ -24,9 +25,10 @@ static void *member_run(void *argument) {
 }
 
 stow_status workers_run(unsigned members, worker_task work, void *context) {
-  member all[WORKERS_MAX];
   if (members > WORKERS_MAX) members = WORKERS_MAX;
   if (members <= 1) return work(context, 0);
+  member *all = calloc(members, sizeof *all); /* 1 KB each: too much for a small stack */
+  if (all == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u threads", members);
   for (unsigned i = 0; i < members; i++) {
     all[i] = (member){.work = work, .context = context, .number = i};
     if (i > 0) all[i].started = pthread_create(&all[i].thread, NULL, member_run, &all[i]) == 0;
@@ -40,6 +42,7 @@ stow_status workers_run(unsigned members, worker_task work, void *context) {
     if (all[i].status != STOW_OK && (status == STOW_OK || status == STOW_ERR_INTERRUPTED))
       status = stow_fail(all[i].status, "%s", all[i].message);
   }
+  free(all);
   return status;
 }
 

@@ -1,9 +1,9 @@
 /* Cuda cache: reads and writes the cached probe results. */
 #include "device/cuda_cache.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/cache.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/newfile.h"
@@ -21,7 +22,7 @@
 #define FILE_MAX  (64u << 10)
 #define LINES_MAX 64 /* keeps the newest */
 #define DAY_S     UINT64_C(86400)
-#define PATH_SIZE 4096
+#define NAME      "host-tier"
 
 /* ---- the key ---- */
 
@@ -57,21 +58,6 @@ void cuda_cache_key(char key[CUDA_CACHE_KEY_MAX], const cuda_driver *driver, cu_
 }
 
 /* ---- the file ---- */
-
-/* Returns the folder and the file in it; false if there is no home folder. */
-static bool file_path(char folder[PATH_SIZE], char path[PATH_SIZE]) {
-  const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
-  int length;
-  if (cache != NULL && cache[0] == '/')
-    length = snprintf(folder, PATH_SIZE, "%s/stowage", cache);
-  else if (home != NULL && home[0] == '/')
-    length = snprintf(folder, PATH_SIZE, "%s/.cache/stowage", home);
-  else
-    return false;
-  if (length < 0 || length >= PATH_SIZE - 64) return false;
-  snprintf(path, PATH_SIZE, "%.*s/host-tier", length, folder);
-  return true;
-}
 
 static bool read_file(buffer *text, const char *path) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -115,10 +101,10 @@ static bool read_line(cuda_probe *probe, const char *line, size_t length, const 
 }
 
 bool cuda_cache_read(cuda_probe *probe, const char *key) {
-  char folder[PATH_SIZE], path[PATH_SIZE];
+  char path[PATH_MAX];
   buffer text = BUFFER_BOUNDED(FILE_MAX);
   bool found = false;
-  if (file_path(folder, path) && read_file(&text, path)) {
+  if (cache_path(path, NAME, false) && read_file(&text, path)) {
     for (const char *line = text.data + strlen(HEAD); *line != '\0' && !found;) {
       const char *end = strchrnul(line, '\n');
       /* A last line without a line end was truncated: ignored. */
@@ -128,15 +114,6 @@ bool cuda_cache_read(cuda_probe *probe, const char *key) {
   }
   buffer_free(&text);
   return found;
-}
-
-/* Creates the folder and its parent, but nothing above. */
-static bool make_folder(char *folder) {
-  char *slash = strrchr(folder, '/');
-  *slash = '\0';
-  mkdir(folder, 0700);
-  *slash = '/';
-  return mkdir(folder, 0700) == 0 || errno == EEXIST;
 }
 
 /* Writes the new line first, then the old ones with other keys, as many as fit. */
@@ -161,8 +138,8 @@ static void compose(buffer *out, const cuda_probe *probe, const char *key, const
 }
 
 void cuda_cache_write(const cuda_probe *probe, const char *key) {
-  char folder[PATH_SIZE], path[PATH_SIZE];
-  if (!file_path(folder, path) || !make_folder(folder)) return;
+  char path[PATH_MAX];
+  if (!cache_path(path, NAME, true)) return;
   buffer old = BUFFER_BOUNDED(FILE_MAX), text = BUFFER_BOUNDED(2 * FILE_MAX);
   if (!read_file(&old, path)) buffer_free(&old);
   compose(&text, probe, key, &old);

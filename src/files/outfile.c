@@ -14,7 +14,7 @@
 
 #include "base/newfile.h"
 
-enum { DEFLATED_BYTES = 64 << 10 };
+enum { DEFLATED_BYTES = 16 << 10 };
 
 static stow_status fail(outfile *out, stow_status status) {
   if (out->status == STOW_OK) out->status = status;

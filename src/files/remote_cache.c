@@ -22,6 +22,7 @@
 
 #include <stowage/size.h>
 
+#include "base/cache.h"
 #include "base/checked.h"
 #include "base/hash.h"
 #include "base/newfile.h"
@@ -57,19 +58,9 @@ stow_status remote_cache_bound(uint64_t *bytes) {
 
 /* Opens the folder, creating each level if needed. Returns -1 on failure. */
 static int open_folder(void) {
-  static const char *const WAY[] = {"", "/stowage", "/remote"};
-  const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
-  bool set = cache != NULL && cache[0] == '/';
-  if (!set && (home == NULL || home[0] != '/')) return -1;
   char path[PATH_MAX];
-  int length = snprintf(path, sizeof path, "%s%s", set ? cache : home, set ? "" : "/.cache");
-  for (size_t i = 0; i < sizeof WAY / sizeof WAY[0]; i++) {
-    if (length < 0 || (size_t)length >= sizeof path) return -1;
-    int more = snprintf(path + length, sizeof path - (size_t)length, "%s", WAY[i]);
-    length += more;
-    if (more < 0 || (size_t)length >= sizeof path) return -1;
-    if (mkdir(path, 0700) != 0 && errno != EEXIST) return -1;
-  }
+  if (!cache_path(path, "remote", true)) return -1;
+  if (mkdir(path, 0700) != 0 && errno != EEXIST) return -1;
   struct stat st;
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0 || (fstat(fd, &st) == 0 && st.st_uid == geteuid() && (st.st_mode & 022) == 0))

@@ -2,6 +2,7 @@
 #include "run/host_record.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -195,24 +196,43 @@ static void read_line(host_record *r, const words *w) {
   }
 }
 
-/* Reads one regular file. STOW_ERR_NOT_FOUND: there is no such file; report any other failure. */
+/* Opens a regular file: opening a pipe would wait for a writer. STOW_ERR_NOT_FOUND: there is no
+ * such file; report any other failure. */
+static stow_status open_lines(FILE **file, const char *path) {
+  struct stat info;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  *file = NULL;
+  if (fd < 0)
+    return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO, "%.400s: %s", path,
+                     strerror(errno));
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    close(fd);
+    return stow_fail(STOW_ERR_FORMAT, "%.400s: not a regular file; remove it", path);
+  }
+  *file = fdopen(fd, "r");
+  if (*file != NULL) return STOW_OK;
+  close(fd);
+  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to read %.400s", path);
+}
+
+static stow_status close_lines(FILE *file, const char *path) {
+  bool failed = ferror(file) != 0;
+  int error = errno;
+  fclose(file);
+  if (failed) return stow_fail(STOW_ERR_IO, "%.400s: cannot read: %s", path, strerror(error));
+  return STOW_OK;
+}
+
 static stow_status read_file(host_record *r, const char *path) {
   char line[4096]; /* names of 1000 characters, four bytes each */
-  struct stat info;
-  /* Opening a pipe would wait for a writer. */
-  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-    return stow_fail(STOW_ERR_FORMAT, "%.400s: not a regular file; remove it", path);
-  FILE *file = fopen(path, "re");
-  if (file == NULL)
-    return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO, "%s: %s", path,
-                     strerror(errno));
+  FILE *file;
+  STOW_TRY(open_lines(&file, path));
   while (fgets(line, sizeof line, file) != NULL) {
     words w;
     cut(&w, line);
     read_line(r, &w);
   }
-  fclose(file);
-  return STOW_OK;
+  return close_lines(file, path);
 }
 
 /* Drops values that a line was making when the objects were reported: the program is at another
@@ -225,11 +245,12 @@ static void drop_made(host_record *r) {
 }
 
 /* Reads PID.frames: newer frames of a process that does not answer. */
-static void read_late(host_record *r, const char *path) {
+static stow_status read_late(host_record *r, const char *path) {
   char line[4096];
   words w;
-  FILE *file = fopen(path, "re");
-  if (file == NULL) return;
+  FILE *file;
+  stow_status status = open_lines(&file, path);
+  if (status != STOW_OK) return status == STOW_ERR_NOT_FOUND ? STOW_OK : status;
   if (fgets(line, sizeof line, file) != NULL)
     cut(&w, line);
   else
@@ -246,7 +267,7 @@ static void read_late(host_record *r, const char *path) {
     cut(&w, line);
     if (strcmp(w.list[0], RUN_LINE_FRAME) == 0) read_frame(r, &w);
   }
-  fclose(file);
+  return close_lines(file, path);
 }
 
 static stow_status read_inside(host_record *r, const char *folder, pid_t pid) {
@@ -262,8 +283,8 @@ static stow_status read_inside(host_record *r, const char *folder, pid_t pid) {
                            : stow_fail(STOW_ERR_NOT_FOUND, "%.200s: the path is too long", folder);
   if ((status == STOW_OK || status == STOW_ERR_NOT_FOUND) &&
       run_process_path(path, folder, process, RUN_FRAMES)) {
-    read_late(r, path);
-    if (r->late) status = STOW_OK;
+    stow_status late = read_late(r, path);
+    if (late != STOW_OK || r->late) status = late;
   }
   r->from_inside = status == STOW_OK;
   /* An estimate from samples may exceed what the process holds. */

@@ -125,6 +125,19 @@ static bool set_and_release(python_object *dict, const char *name, python_object
   return set;
 }
 
+/* Returns the compiled script: from its store, or compiled and then kept there. */
+static python_object *code_of(const python_script *s) {
+  python_object *code = s->store != NULL ? s->store->read(version, s->text) : NULL;
+  if (code != NULL) return code;
+  api.error_clear();
+  code = api.compile(s->text, s->file, FILE_INPUT);
+  if (code == NULL || s->store == NULL) return code;
+  shim_log("python: compiled %s", s->file);
+  s->store->keep(version, s->text, code);
+  api.error_clear();
+  return code;
+}
+
 static bool load(python_script *s) {
   python_object *dict = api.dict_new();
   if (dict == NULL) return false;
@@ -133,7 +146,7 @@ static bool load(python_script *s) {
               set_and_release(dict, s->word_name, python_build("s", s->word));
   for (python_method *m = s->methods; good && m->name != NULL; m++)
     good = set_and_release(dict, m->name, api.function_new(m, NULL, NULL));
-  python_object *code = good ? api.compile(s->text, s->file, FILE_INPUT) : NULL;
+  python_object *code = good ? code_of(s) : NULL;
   python_object *result = code != NULL ? api.evaluate(code, dict, dict) : NULL;
   if (code != NULL) api.release(code);
   if (result == NULL) {

@@ -48,6 +48,14 @@ python_object *python_log(python_object *self, python_object *arguments);
 
 /* ---- scripts ---- */
 
+/* Where compiled scripts are kept (host/report_code.h). Both functions may set a Python exception.
+ */
+typedef struct python_store {
+  /* Returns the compiled form of `text` (a new reference), or NULL. */
+  python_object *(*read)(int version, const char *text);
+  void (*keep)(int version, const char *text, python_object *code);
+} python_store;
+
 typedef struct python_script {
   const char *file;  /* the file name in tracebacks */
   const char *text;  /* executed once, in its own namespace that exists as long as the process */
@@ -55,6 +63,7 @@ typedef struct python_script {
                       * never called again */
   python_method *methods;       /* passed as globals; terminated by an entry without a name */
   const char *word_name, *word; /* the name and value of one more text */
+  const python_store *store;    /* NULL: compiled in every process */
   _Atomic int state;            /* 0: idle, 1: scheduled or running, 2: never again */
   python_object *names;         /* guarded by the interpreter's lock */
 } python_script;

@@ -98,11 +98,25 @@ a_file_size_limit_is_an_error() {
 { echo a,b; for i in $(seq 3000); do echo "$i,$((i * i))"; done; } > big.csv
 check a_file_size_limit_is_an_error a_file_size_limit_is_an_error
 
+# Verbs take more than a limit of 64 KB leaves them, so they bring a stack of their own. The command of a run keeps the limit.
+a_small_stack_is_enough() {
+  local samples=$source_dir/tests/samples
+  (ulimit -s 64
+    rm -f o.*
+    "$stowage" explain "$samples/leak.pickle.gz" > o.explain && "$stowage" tune "$samples/weights_too_big.pickle.gz" > o.tune &&
+      "$stowage" report "$samples/leak.pickle.gz" -o o.html && "$stowage" inspect big.csv > o.inspect &&
+      "$stowage" shrink big.csv -o o.npz --threads 3 > o.shrink && [ -s o.npz ] && "$stowage" top --once > o.top &&
+      [ "$("$stowage" run --quiet --vram-limit 1G -- sh -c 'ulimit -s')" = 64 ]) > said 2>&1 || { cat said; ls -l o.*; return 1; }
+}
+check a_small_stack_is_enough a_small_stack_is_enough
+
 # Opening a pipe waits for a writer. In the folder of a run, which may come from elsewhere, none is opened.
 pipes_in_the_folder_of_a_run_are_not_opened() {
   local name
-  for name in end host ledger 4711.error 4711.pickle 4711.stow 4711.ring 4711.profile 4711.objects; do
-    rm -rf pipes; mkdir pipes; printf 'code 1\nsignal 0\ncommand python train.py\nkernel 0\n' > pipes/end; rm -f "pipes/$name"; mkfifo "pipes/$name"
+  for name in end host ledger 4711.error 4711.pickle 4711.stow 4711.ring 4711.profile 4711.objects 4711.frames; do
+    rm -rf pipes; mkdir pipes; printf 'code 1\nsignal 0\ncommand python train.py\nkernel 0\n' > pipes/end
+    printf 'held\t1000\t1000\t0\nended\tlimit\nprocess\t4711\t1\t1000\t1000\t0\t0\t0\tpython\n' > pipes/host
+    rm -f "pipes/$name"; mkfifo "pipes/$name"
     for verb in explain "report --json"; do
       # shellcheck disable=SC2086
       timeout -s KILL 120 "$stowage" $verb pipes > said 2>&1 < /dev/null

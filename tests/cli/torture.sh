@@ -11,7 +11,8 @@ python3 "$torture/hostile.py" "$stowage" "$source_dir/tests/samples" 33 "$seed" 
 [ "${PIPESTATUS[0]}" = 0 ] || failed=1
 python3 "$torture/crafted.py" "$stowage" || failed=1
 
-slices() { python3 "$torture/torture.py" "$build" --state "$folder/state" --parts csv,alloc --seconds 300 --slices 1 "$@"; }
+# Two at a time, each in a folder of its own.
+slices() { python3 "$torture/torture.py" "$build" --state "$folder/state" --parts csv,alloc --seconds 300 --slices 1 --jobs 2 "$@"; }
 goes_on() { # the second call adds other slices of the same build; another seed begins again
   slices && slices && python3 - "$folder/state/state.json" << 'END' && slices --seed 9
 import json, sys
@@ -22,6 +23,17 @@ END
 }
 check torture_goes_on_where_it_stopped goes_on
 check and_begins_again_with_another_seed grep -q '"csv": 1' "$folder/state/state.json"
+other_seeds_are_other_cases() { # no slice of one seed is a later slice of another
+  python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); from torture import number_of
+assert len({number_of(seed, n) for seed in range(50) for n in range(2000)}) == 100_000' "$torture"
+}
+check other_seeds_are_other_cases other_seeds_are_other_cases
+a_damaged_state_begins_again() {
+  mkdir -p "$folder/damaged" && echo '{"next"' > "$folder/damaged/state.json"
+  python3 "$torture/torture.py" "$build" --state "$folder/damaged" --parts csv --seconds 300 --slices 1 > "$folder/said" &&
+    grep -q 'state.json is damaged' "$folder/said" && grep -q '^csv  *25 cases' "$folder/said"
+}
+check a_damaged_state_begins_again a_damaged_state_begins_again
 a_finding_is_kept() { # a command that answers nothing
   mkdir -p "$folder/broken/tests/faults" && printf '#!/bin/sh\n' > "$folder/broken/stowage" && chmod +x "$folder/broken/stowage"
   cp "$build/tests/faults/libfailing_malloc.so" "$folder/broken/tests/faults/" && : > "$folder/broken/libstowage-shim.so"

@@ -189,8 +189,13 @@ LIVE = {"info", "info_json", "doctor", "top"}
 
 def steady(text):
     """Without what differs from run to run: how much memory and time this one took."""
-    text = re.sub(rb',?\s*"(peak_memory_bytes|memory_bytes|seconds|host_bytes|usable_bytes)": [0-9.]+', b"", text)
+    text = re.sub(rb'"(peak_memory_bytes|memory_bytes|seconds|host_bytes|usable_bytes)": [0-9.]+', rb'"\1": 0', text)
     return re.sub(rb"(peak memory|of memory|available|in memory|took|[0-9.]+ m?s\b)[^\n]*", b"", text)
+
+
+def without_figures(text):
+    """Without the figures above. They are missing where the kernel's file about this process cannot be read."""
+    return re.sub(rb',?\s*"(peak_memory_bytes|memory_bytes|seconds|host_bytes|usable_bytes)": 0', b"", text)
 
 
 def own_processes():
@@ -274,7 +279,7 @@ class Sweep:
         if live:
             return (None if out.strip() or err.strip() else "no answer and no message"), code != good[0]
         if code == good[0]:
-            if out != good[1]:
+            if out != good[1] and (fault[1] in ("EINTR", "short") or without_figures(out) != without_figures(good[1])):
                 return "another answer", False
             return (None if files == good[3] else "another file"), False
         if not err.strip():

@@ -12,6 +12,7 @@ in the folder with the command that shows it again. The exit code is 1 if this b
 """
 import argparse
 import concurrent.futures
+import glob
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -52,6 +54,11 @@ def last_number(pattern):
     return count
 
 
+def number_of(seed, n):
+    """The seed of slice n: another seed gives other cases, not the same ones a few slices later."""
+    return str((seed * 1_000_003 + n) % (1 << 31))
+
+
 def sweep_part(stowage, faults, samples, kind, slices, share, seed):
     """Every (verb, slice) once, in an order that the seed chooses."""
     order = [(verb, i) for verb, _ in VERBS for i in range(slices)]
@@ -73,25 +80,25 @@ def parts_of(build, fuzz, seed):
     parts = {
         "alloc": sweep_part(stowage, faults, samples, "alloc", SLICES_ALLOC, 3, seed),
         "io": sweep_part(stowage, faults, samples, "io", SLICES_IO, 3, seed),
-        "hostile": Part(2, [], lambda n: ("", python(hostile, stowage, samples, str(HOSTILE), str(seed + n))),
+        "hostile": Part(2, [], lambda n: ("", python(hostile, stowage, samples, str(HOSTILE), number_of(seed, n))),
                         last_number(r"(?m)^ok \S+: (\d+) cases")),
-        "csv": Part(1, [], lambda n: ("csv", python(os.path.join(ROOT, "tests", "cli", "csv_random.py"), stowage, str(TABLES), str(seed + n))),
-                    lambda text: TABLES),
+        "csv": Part(1, [], lambda n: ("csv", python(os.path.join(ROOT, "tests", "cli", "csv_random.py"), stowage, str(TABLES), number_of(seed, n))),
+                    last_number(r"(?m)^(\d+) tables of seed")),
     }
     for what, share in (("shrink", 3), ("run", 1), ("beneath", 1)):
         parts["kill_" + what] = Part(
-            share, [], lambda n, what=what: (what, python(kills, what, stowage, str(KILLS), str(seed + n))), last_number(r"(\d+) kills"))
+            share, [], lambda n, what=what: (what, python(kills, what, stowage, str(KILLS), number_of(seed, n))), last_number(r"(\d+) kills"))
     targets = sorted(f[:-5] for f in os.listdir(os.path.join(fuzz, "tests", "fuzz")) if f.endswith("_fuzz")) if fuzz else []
     if targets:
         parts["fuzz"] = Part(4, targets, lambda n: (targets[n % len(targets)], [os.path.join(ROOT, "tools", "fuzz.sh"), fuzz, str(FUZZ_S),
-                             "--seed", str(seed + 1 + n), targets[n % len(targets)]]), last_number(r"Done (\d+) runs"))
+                             "--seed", number_of(seed, n + 1), targets[n % len(targets)]]), last_number(r"Done (\d+) runs"))
     return parts
 
 
 def build_name(build, fuzz):
     """A hash of what is tortured."""
     sums = hashlib.sha256()
-    files = [os.path.join(build, f) for f in ("stowage", "libstowage-shim.so")]
+    files = [os.path.join(build, "stowage")] + sorted(glob.glob(os.path.join(build, "libstowage*.so")))
     if fuzz:
         folder = os.path.join(fuzz, "tests", "fuzz")
         files += [os.path.join(folder, f) for f in sorted(os.listdir(folder)) if f.endswith("_fuzz")]
@@ -112,6 +119,9 @@ class State:
             with open(self.path, encoding="utf-8") as f:
                 self.all = json.load(f)
         except FileNotFoundError:
+            self.all = {"next": {}, "seed": seed}
+        except ValueError as error:
+            print("%s is damaged (%s): beginning again" % (self.path, error))
             self.all = {"next": {}, "seed": seed}
         if self.all.get("seed") != seed:
             self.all = {"next": {}, "seed": seed}
@@ -136,10 +146,15 @@ class State:
         return number
 
 
-def run_slice(part, name, command, folder):
+def run_slice(part, command, folder):
     """(cases, finding or None, done, seconds). The command's process group ends with it."""
     begun = time.monotonic()
-    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=folder,
+    with tempfile.TemporaryDirectory() as own:  # slices run side by side
+        return run_command(part, command, folder, own, begun)
+
+
+def run_command(part, command, folder, own, begun):
+    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=own,
                            start_new_session=True, env=dict(os.environ, TORTURE_KEEP=folder))
     while True:
         try:
@@ -165,10 +180,9 @@ def run_slice(part, name, command, folder):
 
 def work(state, parts, options, end):
     """Takes slices until the time is over; always of the part that is furthest behind its share."""
-    done_here = {}
     while not stopping.is_set() and time.monotonic() < end:
         with state.lock:
-            open_parts = [p for p in parts if p not in state.finished and done_here.get(p, 0) < options.slices]
+            open_parts = [p for p in parts if p not in state.finished and state.taken.get(p, 0) < options.slices]
             if not open_parts:
                 return
             name = min(open_parts, key=lambda p: (state.all["seconds"].get(p, 0) + state.running.get(p, 0)) / parts[p].share)
@@ -178,14 +192,14 @@ def work(state, parts, options, end):
                 state.all["next"][name] = number
                 state.finished.add(name)
                 continue
+            state.taken[name] = state.taken.get(name, 0) + 1
             state.running[name] = state.running.get(name, 0) + 10
-        cases, finding, done, seconds = run_slice(parts[name], *chosen, options.state)
+        cases, finding, done, seconds = run_slice(parts[name], chosen[1], options.state)
         with state.lock:
             state.running[name] -= 10
             if not done:
                 state.all["undone"].append([name, number])
             else:
-                done_here[name] = done_here.get(name, 0) + 1
                 counts = state.all["cases"].setdefault(name, {})
                 counts[chosen[0]] = counts.get(chosen[0], 0) + cases
                 state.all["seconds"][name] = state.all["seconds"].get(name, 0) + seconds
@@ -202,7 +216,8 @@ def tell(state, parts):
         cases = sum(counts.values())
         total += cases
         found = sum(f["part"] == name for f in state.all["findings"])
-        whole = ", complete" if name in state.finished else ""
+        left = any(part == name for part, _ in state.all["undone"])
+        whole = ", complete" if name in state.finished and not left else ""
         print("%-13s %9d cases in %6.0f s, %d findings%s" % (name, cases, state.all["seconds"].get(name, 0), found, whole))
         if len(counts) > 1:
             print("  " + ", ".join("%s %d" % item for item in sorted(counts.items())))
@@ -230,7 +245,7 @@ def main():
             p.error("no part %s; there are %s" % (", ".join(sorted(unknown)), ", ".join(parts)))
         parts = {k: parts[k] for k in options.parts.split(",")}
     state = State(options.state, build_name(build, fuzz), options.seed)
-    state.finished, state.running = set(), {}
+    state.finished, state.running, state.taken = set(), {}, {}
     for sig in (signal.SIGINT, signal.SIGTERM):
         signal.signal(sig, lambda *_: stopping.set())
     end = time.monotonic() + options.seconds

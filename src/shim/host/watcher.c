@@ -28,6 +28,7 @@
 #include "run/protocol.h"
 #include "run/request.h"
 #include "shim/host/peek.h"
+#include "shim/host/report_code.h"
 #include "shim/python.h"
 #include "shim/shim.h"
 
@@ -138,7 +139,8 @@ static python_script script = {.file = "<stowage report.py>",
                                .entry = "report",
                                .methods = methods,
                                .word_name = "shim_rank",
-                               .word = ""};
+                               .word = "",
+                               .store = &report_code_store};
 
 static python_script arming = {.file = ARM_FILE,
                                .text = ARM,
