@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advise/fitting.h"
 #include "advise/whatif.h"
 #include "replay/replay_job.h"
 
@@ -56,7 +57,10 @@ stow_status elsewhere_open(elsewhere *w, const evidence *e, uint64_t device_byte
   w->peak_live_bytes = r.peak_live_bytes;
   w->given.reserved_bytes = r.reserved_bytes;
   w->given.largest_hole_bytes = r.largest_hole_bytes;
-  return r.finishes ? STOW_OK : put_failure(w, e->source, &r);
+  if (r.finishes) return STOW_OK;
+  STOW_TRY(fitting_part(&w->given.part, &w->given.whole, e, w->given.limit_bytes));
+  w->given.samples = e->program.batch == w->given.whole;
+  return put_failure(w, e->source, &r);
 }
 
 void elsewhere_close(elsewhere *w) {

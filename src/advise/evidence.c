@@ -168,6 +168,9 @@ static stow_status count_memory(evidence *e) {
 static void take_replay(evidence *e, const evidence_given *given) {
   numbers *n = &e->n;
   e->elsewhere = true;
+  e->fits_part = given->part;
+  e->fits_whole = given->whole;
+  e->fits_samples = given->samples;
   e->survived = false;
   e->program = (program_facts){0}; /* it spoke of another moment */
   n->limit_bytes = given->limit_bytes;

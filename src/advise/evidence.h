@@ -71,11 +71,13 @@ typedef struct evidence {
   message message;       /* the parsed error text */
   program_facts program; /* what the program reported about itself */
   timeline time;
-  bool failed;        /* the recording contains an out-of-memory failure */
-  bool elsewhere;     /* the failure is that of a replay with another limit */
-  bool foreign;       /* the request of another library failed, not PyTorch's */
-  bool survived;      /* the program continued after the last failure */
-  uint32_t fail_tick; /* tick of the failure; without one, of the peak */
+  bool failed;                    /* the recording contains an out-of-memory failure */
+  bool elsewhere;                 /* the failure is that of a replay with another limit */
+  uint32_t fits_part, fits_whole; /* … under which this part of the batch fits; 0: unknown */
+  bool fits_samples;              /* … in samples */
+  bool foreign;                   /* the request of another library failed, not PyTorch's */
+  bool survived;                  /* the program continued after the last failure */
+  uint32_t fail_tick;             /* tick of the failure; without one, of the peak */
   uint32_t fail_stack_id;
   phase fail_phase;
   bool has_stacks, has_marks, expandable;
@@ -113,6 +115,8 @@ typedef struct evidence_given {
   /* For a replay with another limit (elsewhere.h): the limit, and what was reserved when the
    * request was refused. The recording's own error text and device are then ignored. */
   uint64_t limit_bytes, reserved_bytes, largest_hole_bytes;
+  uint32_t part, whole; /* the part of the batch that fits there; 0: unknown */
+  bool samples;         /* they are numbers of samples */
 } evidence_given;
 
 /* Gathers everything. `r` and the text must outlive it. Undo with evidence_free, also after a

@@ -184,6 +184,43 @@ static stow_status find_part(fitting *out, const evidence *e, const replay_job *
   return status;
 }
 
+static stow_status search_part(uint32_t *part, whatif *w, const double *grows, uint32_t whole,
+                               uint64_t limit_bytes) {
+  uint32_t good = 0, bad = whole;
+  while (bad - good > 1) {
+    uint32_t middle = good + (bad - good) / 2;
+    whatif_result r;
+    set_part(w, grows, (double)middle / whole);
+    STOW_TRY(whatif_run(w, &r, false, (uint64_t)((double)limit_bytes * (1 - HEADROOM))));
+    if (r.finishes)
+      good = middle;
+    else
+      bad = middle;
+  }
+  *part = good;
+  return STOW_OK;
+}
+
+stow_status fitting_part(uint32_t *part, uint32_t *whole, const evidence *e, uint64_t limit_bytes) {
+  whatif what;
+  uint64_t growing = 0;
+  bool named = e->program.batch > 1 && e->program.batch <= BATCH_MAX;
+  *part = 0;
+  *whole = named ? (uint32_t)e->program.batch : FITTING_PARTS;
+  stow_status status = whatif_open(&what, e);
+  what.device_is_full = true;
+  if (status == STOW_OK) status = mark_growing(&what, &growing);
+  size_t bytes = (e->source->event_count + 1) * sizeof(double);
+  double *grows = status == STOW_OK && growing > 0 && !e->failed ? malloc(bytes) : NULL;
+  if (grows != NULL) {
+    memcpy(grows, what.factor, bytes);
+    status = search_part(part, &what, grows, *whole, limit_bytes);
+  }
+  free(grows);
+  whatif_close(&what);
+  return status;
+}
+
 stow_status fitting_find(fitting *out, const replay_job *job, const tuning *t) {
   *out = (fitting){0};
   if (job->options.limit_bytes == POLICY_NO_LIMIT) return STOW_OK;

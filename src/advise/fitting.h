@@ -6,6 +6,7 @@
 #ifndef ADVISE_FITTING_H
 #define ADVISE_FITTING_H
 
+#include "advise/evidence.h"
 #include "replay/tune.h"
 
 typedef enum fitting_answer {
@@ -27,6 +28,11 @@ typedef struct fitting {
   uint32_t setting; /* index in the tuning's list: use it with this batch */
   uint64_t peak_reserved_bytes; /* FITTING_NONE: with the smallest part and no limit */
 } fitting;
+
+/* Finds the largest part of the batch with which a recording that did not fail replays to its end
+ * under a limit, with the policy it was recorded with: *part of *whole, the batch in samples or
+ * FITTING_PARTS. *part is 0 if none does, or if nothing grows with the batch. */
+stow_status fitting_part(uint32_t *part, uint32_t *whole, const evidence *e, uint64_t limit_bytes);
 
 /* Finds the part for the limit of `job`; `t` holds the tuning of the same job. */
 stow_status fitting_find(fitting *out, const replay_job *job, const tuning *t);

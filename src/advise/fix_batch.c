@@ -178,8 +178,33 @@ stow_status fix_pass(fix_case *m) {
   return STOW_OK;
 }
 
+/* Names the part of the batch that fits another device. The recording has whole steps, and the part
+ * was replayed through all of them. */
+static stow_status part_that_fits(fix_case *m) {
+  const evidence *e = m->e;
+  uint32_t part = e->fits_part, whole = e->fits_whole, times = (whole + part - 1) / part;
+  static const char COST[] = "more, smaller steps";
+  char at[256];
+  fix_place(m, at, e->caller_of_stack[e->fail_stack_id]);
+  fix *x =
+      e->fits_samples
+          ? fix_add(m, COST,
+                    "use a batch of %u instead of %u at %s, the largest that fits; for the same "
+                    "training step the optimizer after every %u of them",
+                    part, whole, at, times)
+          : fix_add(m, COST,
+                    "use %u%% of the batch at %s, the most that fits; for the same training "
+                    "step the optimizer after every %u of them",
+                    part * 100 / whole, at, times);
+  fix_scale_batch(m, (double)part / whole);
+  STOW_TRY(fix_replay(m, x, false));
+  if (x != NULL) x->fits = true;
+  return fix_pass(m);
+}
+
 stow_status fix_batch(fix_case *m) {
   const evidence *e = m->e;
+  if (e->fits_part > 0 && e->fits_part * 100 >= e->fits_whole) return part_that_fits(m);
   uint32_t parts;
   STOW_TRY(enough_halvings(m, &parts));
   char at[256];

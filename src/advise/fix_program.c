@@ -26,7 +26,8 @@ static uint64_t even(uint64_t batch) {
 /* Finds the largest batch that fits by the arithmetic and by a replay; 0: none. */
 static stow_status largest_batch(fix_case *m, uint64_t *batch) {
   const need *n = &m->f->need;
-  uint64_t capacity = evidence_capacity(m->e), most = need_batch(n, NEED_AS_IT_IS, 1);
+  uint64_t capacity = evidence_capacity(m->e) - n->later_bytes;
+  uint64_t most = need_batch(n, NEED_AS_IT_IS, 1);
   if (most >= n->batch) most = n->batch > 1 ? n->batch - 1 : 0;
   for (*batch = even(most); *batch > 0; *batch = even(*batch * 7 / 8)) {
     whatif_result r;

@@ -8,9 +8,13 @@
 /* Fraction of the gradients that exist when activations peak. */
 #define GRADIENTS_THEN 0.5
 #define PASSED_LEAST   (1.0 / 64)
-#define HEAD_LEAST     4096  /* outputs of a last layer from which on the loss is counted apart */
-#define OUTPUT_LEAST   65536 /* bytes of an output that is counted as a layer's */
-#define LOSS_NUMBER    12 /* bytes an output takes: logits, log-softmax, and the gradient of both */
+/* Kernels of the backward pass and of the optimizer are loaded when they first run: a context of
+ * 527 MiB grew to 680 MiB (H200, driver 580, PyTorch 2.11). cuBLAS gets a second workspace of 32
+ * MiB in autograd's thread. */
+#define LATER_BYTES  ((UINT64_C(153) + 32) << 20)
+#define HEAD_LEAST   4096  /* outputs of a last layer from which on the loss is counted apart */
+#define OUTPUT_LEAST 65536 /* bytes of an output that is counted as a layer's */
+#define LOSS_NUMBER  12 /* bytes an output takes: logits, log-softmax, and the gradient of both */
 
 /* State in bytes for each byte of a trained weight. */
 typedef struct optimizer_kind {
@@ -149,6 +153,9 @@ void need_find(need *n, const evidence *e) {
   }
   if (p->autocast) n->copy_bytes = (p->parameter_bytes - p->narrow_bytes) / 2;
   if (p->narrow_bytes > p->parameter_bytes) n->copy_bytes = 0;
+  bool first = n->trains && p->step == PROGRAM_FORWARD && p->gradient_bytes + p->state_bytes == 0;
+  uint64_t eighth = n->capacity_bytes / 8;
+  if (first) n->later_bytes = LATER_BYTES < eighth ? LATER_BYTES : eighth;
   find_work(n, e);
 }
 
@@ -163,7 +170,7 @@ uint64_t need_fixed_bytes(const need *n, need_change c) {
 }
 
 uint64_t need_batch(const need *n, need_change c, double work) {
-  double room = ROOM * (double)n->capacity_bytes;
+  double room = ROOM * (double)(n->capacity_bytes - n->later_bytes);
   if (!n->known || n->capacity_bytes == 0 || (double)need_fixed_bytes(n, c) > room) return 0;
   double beside = (double)n->weight_bytes * c.weights + state_of(n, c) +
                   GRADIENTS_THEN * (double)n->gradient_bytes * c.weights * c.trained +

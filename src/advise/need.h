@@ -23,11 +23,12 @@ typedef struct need {
   bool trains;
   uint64_t capacity_bytes;
   uint64_t weight_bytes, gradient_bytes;
-  uint64_t state_bytes;    /* size when every weight has its state */
-  bool state_known;        /* the state size of this optimizer is known */
-  uint64_t scratch_bytes;  /* temporaries of the optimizer's step */
-  uint64_t copy_bytes;     /* 16-bit copies that autocast keeps during a pass */
-  uint64_t work_bytes;     /* for the whole pass at the batch that failed: activations and loss */
+  uint64_t state_bytes;   /* size when every weight has its state */
+  bool state_known;       /* the state size of this optimizer is known */
+  uint64_t scratch_bytes; /* temporaries of the optimizer's step */
+  uint64_t copy_bytes;    /* 16-bit copies that autocast keeps during a pass */
+  uint64_t later_bytes;   /* what the process takes beside its tensors after a first forward pass */
+  uint64_t work_bytes;    /* for the whole pass at the batch that failed: activations and loss */
   uint64_t work_now_bytes; /* at the failure */
   uint64_t batch;
 } need;

@@ -61,6 +61,22 @@ TEST(a_pass_that_ends_well_elsewhere_is_not_taken_for_growth)
   recording_free(&r);
 }
 
+/* The recording has whole steps: the part of the batch that is named was replayed through all of
+ * them, with 5% of the limit to spare. 28.9 GiB were live, 15.3 GiB are left: about half fits. */
+TEST(the_part_of_the_batch_that_fits_another_card_is_named)
+{
+  recording r;
+  explanation x;
+  read_sample(&r, "gpt_varlen_expandable.pickle.gz");
+  explain_on(&x, &r, 16 * GIB);
+  unsigned part = 0;
+  CHECK(x.fixes.count > 0 && sscanf(x.fixes.list[0].change, "use %u%% of the batch", &part) == 1);
+  CHECK(part >= 40 && part <= 53);
+  CHECK(x.fixes.list[0].fits);
+  explanation_free(&x);
+  recording_free(&r);
+}
+
 /* A recording that failed on its own device: for a larger device the answer says that it is enough,
  * as far as the recording goes. */
 TEST(a_recording_that_failed_fits_a_larger_card)

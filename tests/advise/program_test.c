@@ -261,6 +261,29 @@ TEST(the_largest_batch_that_fits_is_named)
   finish(&a);
 }
 
+/* After the first forward pass the process loads the kernels of the backward pass and of the
+ * optimizer (153 MiB), and cuBLAS gets a second workspace (32 MiB). The named batch leaves that
+ * free beside weights, state, half of the gradients, all outputs and two gradients of them. */
+TEST(a_named_batch_leaves_memory_for_what_is_loaded_later)
+{
+  static const char facts[] =
+      "program 1\nstep forward\ngrad 1\nautocast off\nparameters 66060288 264241152\ntrained "
+      "66060288 264241152\non_device 264241152\ngradients 0\ndtype float32 264241152\nmodule Net\n"
+      "training 1\nwithin Linear\npassed 10 24\nhead 0\noptimizer AdamW 66060288 264241152 0\n"
+      "input float32 512x1024\nbatch 512 named\n";
+  author a;
+  start(&a, 1536 * MIB, facts);
+  run_layers(&a, 24, 21 * MIB / 2, 10, 120 * MIB);
+  fail_with(&a, 120 * MIB, layer_stack(&a, 10));
+  const char *at = strstr(fix_at(&a, 0), "use a batch of ");
+  CHECK(at != NULL);
+  uint64_t fits = strtoul(at + strlen("use a batch of "), NULL, 10);
+  uint64_t weights = 252 * MIB, each = (24 + 2) * 120 * MIB / 512;
+  CHECK(fits >= 48);
+  CHECK(weights * 7 / 2 + fits * each + 185 * MIB <= 1536 * MIB);
+  finish(&a);
+}
+
 /* model.eval() with gradients on. */
 TEST(a_graph_that_nobody_uses_is_named_in_the_first_pass)
 {

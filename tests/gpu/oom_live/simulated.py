@@ -3,8 +3,8 @@
 
 usage: simulated.py PROGRAM LIMIT FOLDER        (needs torch 2.1 or newer, no card)
 
-The program runs twice on the fake tensors of `stowage estimate`. The first recording is replayed under the limit less a CUDA context.
-If that finishes, exit status 0. Otherwise the program runs again, its request that the replay refused raises OutOfMemoryError, and
+The program runs twice on the fake tensors of `stowage estimate`. The first recording is replayed under the limit less a CUDA context,
+which is smaller until the first optimizer step: kernels are loaded when they first run. If that finishes, exit status 0. Otherwise the program runs again, its request that the replay refused raises OutOfMemoryError, and
 FOLDER gets what `stowage run` would have kept: run.stow with the stacks and what the program reports about itself, and error.txt.
 Exit status 1. Status 2: fake tensors cannot run this program.
 """
@@ -21,6 +21,7 @@ from stowage._program import program_text
 from stowage._trace import FAIL, Trace
 
 TRACE_EVENTS = {ALLOC, FREE, BEGIN, END}
+START_CONTEXT = 527 << 20  # measured on an H200 before the first backward pass (docs/MEASUREMENTS.md)
 
 
 class Mark:
@@ -104,6 +105,12 @@ def main():
     options.settings, options.limit_bytes = conf.encode() or None, room
     policy = "torch_expandable" if "expandable_segments:True" in conf else "torch_default"
     result = _analysis.replay(whole, [policy], 0, options)[0]
+    first_step = next((at for at, one in enumerate(e for e in recorder.events if e[0] in TRACE_EVENTS) if one[0] == BEGIN), len(order))
+    if not result["finishes"] and result["failed_at_event"] < first_step:
+        options.limit_bytes = limit - START_CONTEXT
+        early = _analysis.replay(whole, [policy], 0, options)[0]
+        if not early["finishes"] and early["failed_at_event"] < first_step:
+            result, room = early, limit - START_CONTEXT
     if result["finishes"]:
         print(f"finishes with {mib(result['peak_reserved_bytes'])} of {mib(room)}")
         return 0
