@@ -157,8 +157,11 @@ def simulate(program, setting, folder, end):
     """Does the same without a card, and leaves run.stow and error.txt in the folder."""
     began = time.monotonic()
     env = environment(setting)
-    done = subprocess.run([sys.executable, str(HERE / "simulated.py"), str(program.path), program.limit, folder], env=env,
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=max(1, min(300, end - began)))
+    command = [sys.executable, str(HERE / "simulated.py"), str(program.path), program.limit, folder]
+    try:
+        done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=max(1, min(300, end - began)))
+    except subprocess.TimeoutExpired:
+        return 124, "timeout", time.monotonic() - began, env
     return done.returncode, done.stdout + done.stderr, time.monotonic() - began, env
 
 
@@ -185,7 +188,7 @@ def judge(stowage, program, end, simulated):
     with tempfile.TemporaryDirectory() as folder:
         try_it = (lambda setting: simulate(program, setting, folder, end)) if simulated else (lambda setting: run(stowage, program, setting, folder, end))
         code, said, seconds, env = try_it({})
-        if simulated and code not in (0, 1):
+        if simulated and code not in (0, 10, 124):
             return {"name": program.name, "skip": "cannot be simulated: " + said.strip()[-200:]}
         if code == 124:
             return {"name": program.name, "skip": f"stopped after {seconds:.0f} s"}

@@ -6,7 +6,7 @@ usage: simulated.py PROGRAM LIMIT FOLDER        (needs torch 2.1 or newer, no ca
 The program runs twice on the fake tensors of `stowage estimate`. The first recording is replayed under the limit less a CUDA context,
 which is smaller until the first optimizer step: kernels are loaded when they first run. If that finishes, exit status 0. Otherwise the program runs again, its request that the replay refused raises OutOfMemoryError, and
 FOLDER gets what `stowage run` would have kept: run.stow with the stacks and what the program reports about itself, and error.txt.
-Exit status 1. Status 2: fake tensors cannot run this program.
+Exit status 10. Another status: fake tensors cannot run this program.
 """
 import contextlib
 import os
@@ -21,6 +21,7 @@ from stowage._program import program_text
 from stowage._trace import FAIL, Trace
 
 TRACE_EVENTS = {ALLOC, FREE, BEGIN, END}
+REFUSED = 10  # exit status; an exception of Python ends with 1
 START_CONTEXT = 527 << 20  # measured on an H200 before the first backward pass (docs/MEASUREMENTS.md)
 
 
@@ -125,7 +126,7 @@ def main():
     with open(os.path.join(folder, "error.txt"), "w") as file:
         file.write(text)
     print(text, end="")
-    return 1
+    return REFUSED
 
 
 if __name__ == "__main__":
