@@ -13,8 +13,8 @@
 static unsigned fullest(const ledger *l) {
   unsigned found = 0;
   for (unsigned d = 1; d < LEDGER_DEVICES_MAX; d++)
-    if (atomic_load(&l->header->peak_spilled_bytes[d]) >
-        atomic_load(&l->header->peak_spilled_bytes[found]))
+    if (atomic_load(&l->header->peak_excess_bytes[d]) >
+        atomic_load(&l->header->peak_excess_bytes[found]))
       found = d;
   return found;
 }
@@ -36,7 +36,8 @@ void spill_advice(buffer *out, const ledger *l) {
   char a[STOW_SIZE_TEXT_MAX], b[STOW_SIZE_TEXT_MAX];
   if (l->header == NULL) return;
   unsigned device = fullest(l);
-  uint64_t excess = atomic_load(&l->header->peak_spilled_bytes[device]);
+  uint64_t excess =
+      atomic_load(&l->header->peak_excess_bytes[device]) + atomic_load(&l->header->peak_away_bytes);
   uint64_t peak = excess + atomic_load(&l->header->peak_vram_bytes[device]);
   uint64_t weights = atomic_load(&l->header->weight_bytes);
   uint64_t gradients = atomic_load(&l->header->gradient_bytes);

@@ -16,7 +16,7 @@
 #include "base/process.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x52454744454c5753) /* "SWLEDGER" */
-#define LEDGER_VERSION 14
+#define LEDGER_VERSION 15
 /* How often a request retries after a collision with another. Each retry yields the processor, so
  * this takes milliseconds at most, and a stopped process does not block others for long. */
 #define TRIES_MAX  1000
@@ -232,6 +232,7 @@ static void clear(ledger_slot *slot) {
     atomic_store(&device->wanted_spill, 0);
     atomic_store(&device->idle_vram, 0);
     atomic_store(&device->idle_spill, 0);
+    atomic_store(&device->unused_spill, 0);
     atomic_store(&device->begun, 0);
   }
 }
@@ -304,6 +305,7 @@ void ledger_sum(const ledger *l, unsigned device, ledger_totals *totals) {
     totals->wanted_bytes += atomic_load(&d->wanted_vram);
     totals->idle_vram_bytes += atomic_load(&d->idle_vram);
     totals->idle_spill_bytes += atomic_load(&d->idle_spill);
+    totals->unused_spill_bytes += atomic_load(&d->unused_spill);
     totals->begun += atomic_load(&d->begun);
     for (int k = 0; k < LEDGER_KIND_COUNT; k++) totals->bytes[k] += atomic_load(&d->bytes[k]);
   }
@@ -385,6 +387,11 @@ static void sum_steady(const ledger *l, unsigned device, ledger_totals *totals) 
   }
 }
 
+static uint64_t excess_of(const ledger_totals *t) {
+  uint64_t spilled = t->bytes[LEDGER_SPILLED];
+  return spilled > t->unused_spill_bytes ? spilled - t->unused_spill_bytes : 0;
+}
+
 /* Raises the peaks to what is held. `allowed`: the caller's bytes were granted within the limits,
  * so the peak cannot exceed them. */
 static void raise_peaks(ledger *l, unsigned device, bool allowed) {
@@ -392,17 +399,19 @@ static void raise_peaks(ledger *l, unsigned device, bool allowed) {
   if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return;
   ledger_sum(l, device, &now);
   if (now.vram_bytes <= atomic_load(&l->header->peak_vram_bytes[device]) &&
-      now.bytes[LEDGER_SPILLED] <= atomic_load(&l->header->peak_spilled_bytes[device]))
+      now.bytes[LEDGER_SPILLED] <= atomic_load(&l->header->peak_spilled_bytes[device]) &&
+      excess_of(&now) <= atomic_load(&l->header->peak_excess_bytes[device]))
     return;
   /* A peak is permanent, so exclude what dead processes held. */
   ledger_reap(l);
   sum_steady(l, device, &now);
-  uint64_t vram = now.vram_bytes, spilled = now.bytes[LEDGER_SPILLED];
+  uint64_t vram = now.vram_bytes, spilled = now.bytes[LEDGER_SPILLED], excess = excess_of(&now);
   uint64_t vram_most = allowed ? ledger_limit(l, device) : UINT64_MAX;
   uint64_t spill_most = allowed ? ledger_spill_limit(l) : UINT64_MAX;
   raise_to(&l->header->peak_vram_bytes[device], vram < vram_most ? vram : vram_most);
-  if (spill_most > 0)
-    raise_to(&l->header->peak_spilled_bytes[device], spilled < spill_most ? spilled : spill_most);
+  if (spill_most == 0) return;
+  raise_to(&l->header->peak_spilled_bytes[device], spilled < spill_most ? spilled : spill_most);
+  raise_to(&l->header->peak_excess_bytes[device], excess < spill_most ? excess : spill_most);
 }
 
 void ledger_note_peak(ledger *l, unsigned device) {
@@ -457,6 +466,12 @@ void ledger_set_idle(ledger *l, unsigned device, uint64_t vram_bytes, uint64_t s
   if (d == NULL) return;
   atomic_store(&d->idle_vram, vram_bytes);
   atomic_store(&d->idle_spill, spill_bytes);
+}
+
+void ledger_set_unused(ledger *l, unsigned device, uint64_t spill_bytes) {
+  ledger_device *d = own_device(l, device);
+  if (d != NULL && atomic_exchange(&d->unused_spill, spill_bytes) > spill_bytes)
+    raise_peaks(l, device, true);
 }
 
 void ledger_set_begun(ledger *l, unsigned device, bool begun) {

@@ -57,6 +57,8 @@ typedef struct ledger_device {
   _Atomic uint64_t bytes[LEDGER_KIND_COUNT];
   _Atomic uint64_t wanted_vram, wanted_spill; /* announced, but not yet held */
   _Atomic uint64_t idle_vram, idle_spill;     /* held, but released on request */
+  _Atomic uint64_t unused_spill;              /* host pages that back no address of the program:
+                                               * idle ones, and copies of pages in vram */
   _Atomic uint64_t begun;                     /* 1: a context is being created, or is not measured
                                                * yet */
 } ledger_device;
@@ -94,6 +96,8 @@ typedef struct ledger_header {
                                                           * unknown */
   _Atomic uint64_t peak_vram_bytes[LEDGER_DEVICES_MAX];  /* highest use of the whole run */
   _Atomic uint64_t peak_spilled_bytes[LEDGER_DEVICES_MAX];
+  _Atomic uint64_t peak_excess_bytes[LEDGER_DEVICES_MAX]; /* of those, what did not fit in vram */
+  _Atomic uint64_t peak_away_bytes; /* saved tensors that left vram in one step, in pinned memory */
   _Atomic uint64_t spilled_total_bytes;   /* all bytes ever spilled */
   _Atomic uint64_t moved_out_bytes;       /* moved from vram to the host, at the same addresses */
   _Atomic uint64_t moved_home_bytes;      /* moved from the host back to vram */
@@ -190,7 +194,7 @@ typedef struct ledger_totals {
   uint64_t bytes[LEDGER_KIND_COUNT];
   uint64_t vram_bytes;   /* bytes of the kinds that count against the limit */
   uint64_t wanted_bytes; /* announced vram */
-  uint64_t idle_vram_bytes, idle_spill_bytes;
+  uint64_t idle_vram_bytes, idle_spill_bytes, unused_spill_bytes;
   uint64_t begun; /* number of processes that are creating a context */
   uint32_t processes;
 } ledger_totals;
@@ -203,6 +207,9 @@ unsigned ledger_reap(ledger *l);
 
 /* Sets how many of the caller's held bytes are idle. */
 void ledger_set_idle(ledger *l, unsigned device, uint64_t vram_bytes, uint64_t spill_bytes);
+/* Stores how many spilled bytes of this process back no address of the program. To be raised before
+ * such bytes are taken, so that the peak of what did not fit never includes them. */
+void ledger_set_unused(ledger *l, unsigned device, uint64_t spill_bytes);
 
 /* Converts the device's own figures to those that a program sees: at most the limit, plus the
  * `spill_bytes` that may go to the host. Reaps dead processes first. */

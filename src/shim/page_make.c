@@ -47,6 +47,7 @@ static cu_result make_vram(page_class *class) {
 static cu_result make_host(page_class *class) {
   ASSERT(lock_held(&pages_lock));
   cu_handle real;
+  ledger_set_unused(account_ledger(), class->device, *page_host_unused(class) + class->bytes);
   cu_result code =
       host_tier_page_create(&real, class->bytes, class->device, class->prop.location.id);
   if (code != CU_OK) return CU_ERROR_OUT_OF_MEMORY;

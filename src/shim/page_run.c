@@ -19,9 +19,17 @@ bool page_run_wanted(unsigned device, uint64_t bytes) {
          host_tier_on() && gate_here() && launch_known() && !capture_on();
 }
 
+/* Returns how much vram a run can have: what is free, and pages that the program released. A page
+ * that gets none after all is created on the host. */
+static uint64_t vram_room(unsigned device, uint64_t *whole) {
+  ledger_totals totals;
+  ledger_sum(account_ledger(), device, &totals);
+  return host_tier_vram_room(device, whole) + totals.idle_vram_bytes;
+}
+
 bool page_run_fits(unsigned device, cu_device ordinal, uint64_t bytes) {
   const ledger *l = account_ledger();
-  uint64_t whole, room = host_tier_vram_room(device, &whole);
+  uint64_t whole, room = vram_room(device, &whole);
   uint64_t most = host_tier_budget(ordinal), spilled = ledger_spilled(l);
   uint64_t host = most > spilled ? most - spilled : 0;
   return room >= bytes || (host >= bytes - room && host_tier_has(bytes - room));
@@ -42,7 +50,7 @@ static cu_handle *handle_at(const page_run *run, uint64_t at) {
 /* Returns how much of a run may be in vram: all of it, or what is available minus a part for
  * others. */
 static uint64_t vram_share(unsigned device, uint64_t bytes) {
-  uint64_t whole, room = host_tier_vram_room(device, &whole);
+  uint64_t whole, room = vram_room(device, &whole);
   if (room >= bytes) return bytes;
   uint64_t left = whole / HOST_TIER_LEAVES_PART;
   return room > left ? room - left : 0;

@@ -53,12 +53,27 @@ cu_result page_vram_release(const page_class *class, cu_handle real, uint64_t by
   return physical_page_release(&maker, real, bytes);
 }
 
+/* By device; the last: devices that the ledger cannot count. Guarded by pages_lock. */
+static uint64_t host_unused[LEDGER_DEVICES_MAX + 1];
+
+static void after_fork(void) {
+  memset(host_unused, 0, sizeof host_unused);
+}
+SHIM_AFTER_FORK(after_fork);
+
+uint64_t *page_host_unused(const page_class *class) {
+  ASSERT(lock_held(&pages_lock));
+  return &host_unused[class->device < LEDGER_DEVICES_MAX ? class->device : LEDGER_DEVICES_MAX];
+}
+
 page *page_new(page_class *class, cu_handle real, int tier) {
   ASSERT(lock_held(&pages_lock));
   ASSERT(tier == TIER_VRAM || tier == TIER_HOST);
   called(MADE, clock_ns());
   page *p = calloc(1, sizeof *p);
-  if (p != NULL) *p = (page){.real = real, .class = class, .tier = tier};
+  if (p == NULL) return NULL;
+  *p = (page){.real = real, .class = class, .tier = tier};
+  if (tier == TIER_HOST) *page_host_unused(class) += class->bytes;
   return p;
 }
 
@@ -70,6 +85,10 @@ static void give_back(const page *p, cu_handle handle, int tier, uint64_t bytes)
 
 void page_drop(page *p) {
   ASSERT(lock_held(&pages_lock));
+  if (p->tier == TIER_HOST) {
+    ASSERT(*page_host_unused(p->class) >= p->class->bytes);
+    *page_host_unused(p->class) -= p->class->bytes;
+  }
   if (p->borrowed) {
     if (p->at == 0 || page_unmap(p) == CU_OK) free(p);
     return;

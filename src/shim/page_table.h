@@ -95,6 +95,9 @@ void page_table_log(const char *when);
 cu_result page_vram_create(const page_class *class, cu_handle *real, uint64_t bytes);
 cu_result page_vram_release(const page_class *class, cu_handle real, uint64_t bytes);
 
+/* Returns how many bytes of host pages no token has, on the device of a class. */
+uint64_t *page_host_unused(const page_class *class);
+
 page *page_new(page_class *class, cu_handle real, int tier);
 /* Unmaps a page and releases it. It must not be in a list. */
 void page_drop(page *p);

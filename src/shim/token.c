@@ -25,16 +25,32 @@ static void publish_idle(void) {
   ASSERT(lock_held(&pages_lock));
   if (class_count == 0) return;
   uint64_t idle[LEDGER_DEVICES_MAX][TIER_COUNT] = {{0}};
+  uint64_t unused[LEDGER_DEVICES_MAX] = {0};
   bool known[LEDGER_DEVICES_MAX] = {false};
   for (size_t i = 0; i < class_count; i++) {
     const page_class *c = &classes[i];
     if (c->device >= LEDGER_DEVICES_MAX) continue;
     known[c->device] = true;
+    unused[c->device] = *page_host_unused(c);
     for (int tier = 0; tier < TIER_COUNT; tier++)
       idle[c->device][tier] += page_free_spare(c, tier) * c->bytes;
   }
   for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++)
-    if (known[d]) ledger_set_idle(account_ledger(), d, idle[d][TIER_VRAM], idle[d][TIER_HOST]);
+    if (known[d]) {
+      ledger_set_idle(account_ledger(), d, idle[d][TIER_VRAM], idle[d][TIER_HOST]);
+      ledger_set_unused(account_ledger(), d, unused[d]);
+    }
+}
+
+/* Counts a page that a token gets (`on` 1) or loses (-1). */
+static void count_host(const page *p, int on) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(on == 1 || on == -1);
+  if (p->tier != TIER_HOST) return;
+  uint64_t *unused = page_host_unused(p->class);
+  ASSERT(on < 0 || *unused >= p->class->bytes);
+  token_held_on_host += (size_t)on;
+  *unused = on > 0 ? *unused - p->class->bytes : *unused + p->class->bytes;
 }
 
 void page_leave(void) {
@@ -135,7 +151,7 @@ static void token_release(token *t) {
   page *p = t->page;
   t->page = NULL;
   if (p == NULL) return;
-  token_held_on_host -= p->tier == TIER_HOST;
+  count_host(p, -1);
   if (token_keeping(t) && !p->borrowed)
     page_free_put(p);
   else
@@ -166,14 +182,14 @@ void token_have(token *t, page *p) {
   t->class->owed[t->tier]--;
   t->page = p;
   p->owner = t;
-  token_held_on_host += p->tier == TIER_HOST;
+  count_host(p, 1);
 }
 
 void token_exchange(token *t, page *p) {
   ASSERT(t->page != NULL && t->class == p->class);
   ASSERT(!t->pinned);
-  token_held_on_host -= t->page->tier == TIER_HOST;
-  token_held_on_host += p->tier == TIER_HOST;
+  count_host(t->page, -1);
+  count_host(p, 1);
   t->page = p;
   p->owner = t;
 }

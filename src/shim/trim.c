@@ -142,7 +142,7 @@ static python_object *live(python_object *self, python_object *arguments) {
   return python_build("L", torch_block_live(device, &bytes) ? (long long)bytes : -1LL);
 }
 
-/* Counts bytes that a step moved out and back. */
+/* Counts bytes of saved tensors that a step moved out and back. */
 static python_object *moved(python_object *self, python_object *arguments) {
   unsigned long long out, home;
   (void)self;
@@ -151,6 +151,10 @@ static python_object *moved(python_object *self, python_object *arguments) {
   if (l->header != NULL) {
     atomic_fetch_add(&l->header->moved_out_bytes, out);
     atomic_fetch_add(&l->header->moved_home_bytes, home);
+    uint64_t most = atomic_load(&l->header->peak_away_bytes);
+    while (most < out &&
+           !atomic_compare_exchange_weak(&l->header->peak_away_bytes, &most, (uint64_t)out)) {
+    }
   }
   return python_none();
 }

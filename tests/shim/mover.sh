@@ -78,6 +78,16 @@ if [ "$out" = "equal 14336 words" ] && grep -qE '[MG]iB were moved out' "$folder
 # Pages that are too small to move get vram that pages which move give up.
 out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 small 2> "$folder/err")
 if [ "$out" = $'0 of 64 small pages on the host\nequal 14336 words' ]; then ok small_pages_stay_in_vram; else echo "$out"; cat "$folder/err"; fail small_pages_stay_in_vram; fi
+# What one kernel uses is larger than the limit: the rest is read on the host. What did not fit is what the program has there at
+# once, without the copies that are kept of pages in vram.
+out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 2 640 3 2> "$folder/err")
+if [ "$out" = "equal 4096 words" ] && grep -qE 'run: 352.0 MiB did not fit in vram.*; 352.0 MiB more vram would avoid it' "$folder/err"; then ok a_kernel_that_uses_more_than_the_limit; else echo "$out"; cat "$folder/err"; fail a_kernel_that_uses_more_than_the_limit; fi
+# Two processes share the limit and the spill budget.
+out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- bash -c "'$programs/blocks' 7 192 2 & '$programs/blocks' 5 192 2; wait" 2> "$folder/err" | sort)
+if [ "$out" = $'equal 10240 words\nequal 14336 words' ]; then ok a_second_process_that_takes_the_vram; else echo "$out"; cat "$folder/err"; fail a_second_process_that_takes_the_vram; fi
+# Host memory runs short while pages move: the program is refused, and told what ran out.
+out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 256M -- "$programs/blocks" 7 192 4 2> "$folder/err")
+if [ "$out" = "alloc: 2" ] && grep -q '256.0 MiB of the 256.0 MiB that may be spilled; raise --spill or --vram-limit' "$folder/err"; then ok a_spill_budget_that_runs_out; else echo "$out"; cat "$folder/err"; fail a_spill_budget_that_runs_out; fi
 # The device may wait for the very thread that moves pages: the wait ends, and is not repeated at once.
 out=$(STOWAGE_SHIM_LOG=$folder/hold STANDIN_VRAM=8589934592 timeout -k 2 60 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 hold 2> "$folder/err")
 if [ "$out" = "equal 14336 words" ] && [ "$(grep -c 'does not come to rest' "$folder/hold")" = 1 ]; then ok a_device_that_does_not_rest_holds_nobody_up; else echo "$out"; cat "$folder/err" "$folder/hold"; fail a_device_that_does_not_rest_holds_nobody_up; fi
