@@ -8,8 +8,8 @@
  * (cuMemCreate), as JAX's pool is; none is freed.
  *   blocks COUNT MIB STEPS small   in every step the program also maps 16 pages of 2 MiB and uses
  * them; it prints how many of those are on the host.
- *   blocks COUNT MIB STEPS hold   in the second step the device is not done with anything until the
- * step has been submitted.
+ *   blocks COUNT MIB STEPS hold   while the last two blocks are made and filled, the device is not
+ * done with anything.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -162,9 +162,13 @@ int main(int argc, char **argv) {
   start();
   cu_addr base = pooled ? pool(bytes * (size_t)count) : 0;
   for (int i = 0; pooled && i < count; i++) block[i] = base + bytes * (size_t)i;
-  for (int i = 0; i < count && i < BLOCKS_MAX; i++) make(i, (uint64_t)i * 100000 + 7);
+  void (*hold)(int) = holds ? (void (*)(int))(uintptr_t)standin("standin_hold") : NULL;
+  for (int i = 0; i < count && i < BLOCKS_MAX; i++) {
+    if (hold != NULL && i == count - 2) hold(1);
+    make(i, (uint64_t)i * 100000 + 7);
+  }
+  if (hold != NULL) hold(0);
   for (int step = 0; step < steps; step++) {
-    if (holds) ((void (*)(int))(uintptr_t)standin("standin_hold"))(step == 1);
     for (int i = 0; i < count; i++) mix(i, (i + 1) % count);
     if (with_small) map_small();
     if (step == steps / 2 && !pooled) {
