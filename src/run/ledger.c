@@ -395,6 +395,7 @@ static uint64_t excess_of(const ledger_totals *t) {
 /* Raises the peaks to what is held. `allowed`: the caller's bytes were granted within the limits,
  * so the peak cannot exceed them. */
 static void raise_peaks(ledger *l, unsigned device, bool allowed) {
+  ASSERT(l != NULL);
   ledger_totals now;
   if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return;
   ledger_sum(l, device, &now);
