@@ -481,6 +481,7 @@ CASES = {
 def add_transformers():
     """Adds programs over transformers, if it is installed."""
     try:
+        from transformers import BartConfig, BartForConditionalGeneration, BertConfig, BertForMaskedLM
         from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
     except Exception as reason:
         print(f"# no transformers here: {type(reason).__name__}: {reason}"[:200])
@@ -501,3 +502,36 @@ def add_transformers():
     CASES["hf_llama_bf16"] = train(llama, hf_loss, 4, 1024, amp=BF)
     CASES["hf_llama_pure_bf16"] = train(llama, hf_loss, [4, 2], [512, 1024], dtype=BF)
     CASES["hf_t5_bf16"] = train(t5, hf_loss, [8, 4], [512, 300], amp=BF)
+    bart = lambda: BartForConditionalGeneration(BartConfig(d_model=512, encoder_layers=6, decoder_layers=6, encoder_ffn_dim=2048, decoder_ffn_dim=2048))  # noqa: E731
+    bert = lambda: BertForMaskedLM(BertConfig(num_hidden_layers=8))  # noqa: E731
+    CASES["hf_bart_bf16"] = train(bart, hf_loss, [8, 4], [512, 300], amp=BF)
+    CASES["hf_bert_fp32"] = train(bert, hf_loss, 16, 384)
+
+    def saving():
+        model = llama()
+        model.gradient_checkpointing_enable()
+        return model
+
+    CASES["hf_llama_ckpt_bf16"] = train(saving, hf_loss, 8, 1024, amp=BF)
+
+    def writing(model_fn, batch, prompt, new):
+        def make():
+            model = model_fn().to(DEVICE).to(BF).eval()
+
+            def step(i):
+                x = ids(*shape(i, batch, prompt))
+                model.generate(x, attention_mask=torch.ones_like(x), min_new_tokens=new, max_new_tokens=new, do_sample=False, pad_token_id=0)
+
+            return step
+
+        return make
+
+    CASES["hf_llama_generate"] = writing(llama, [16, 8], [200, 500], 16)
+    CASES["hf_t5_generate"] = writing(t5, 16, 300, 16)
+    try:
+        from peft import LoraConfig, get_peft_model
+    except Exception as reason:
+        print(f"# no peft here: {type(reason).__name__}: {reason}"[:200])
+        return
+    adapted = lambda: get_peft_model(llama(), LoraConfig(r=16, target_modules=["q_proj", "v_proj"], lora_dropout=0.05))  # noqa: E731
+    CASES["peft_lora_bf16"] = train(adapted, hf_loss, 8, 512, amp=BF)

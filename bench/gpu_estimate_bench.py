@@ -1,15 +1,19 @@
 """stowage.estimate and stowage.tune against a GPU: the peak of PyTorch's reserve, the batch, and the time of a step.
 
-usage: gpu_estimate_bench.py [--estimate-only] [--only NAME,NAME] [--workers N] [--seconds N] [--gpu NAME] [--steps N]
+usage: gpu_estimate_bench.py [--estimate-only] [--only NAME,NAME] [--parts NAME,NAME] [--workers N] [--seconds N] [--gpu NAME] [--steps N]
+                             [--state FILE]
 
-Three parts:
-  memory  Each program is estimated, then run alone in a new process, with nothing else in PyTorch's allocator. Then it runs twice more
-          under a limit: one for which the replay says that it finishes, and one for which it says that it fails.
+Four parts:
+  kernels Single operators, one after the other in one process: peak live by formula beside the card, and the sizes that the card allocated.
+          Also what the CUDA context takes.
+  memory  Each program is estimated, then run alone in a new process, with nothing else in PyTorch's allocator. Then it runs four times more
+          under a limit: the ends of the estimated range, where the answer is yes and no, and 4% above and 6% below the estimated need.
   tune    stowage.tune picks a batch with real steps. Bisection finds the largest that runs; 100 steps of other lengths follow.
   time    A few programs run one after another, with nothing beside them: the simulated time of a step against the measured one.
-Memory and tune run several processes at once; a process waits until the card has what its program needs. One line per program, then the
-totals. Everything is in estimate_gpu.json in $OUT (or here): for each program also the sizes that only the card or only the estimate
-allocated, with their lines.
+Memory and tune run several processes at once; a process waits until the card has what its program needs. One line per program, with the
+error split into live, cached (reserved and not live) and workspaces, then the totals. Each result is added to FILE (estimate_gpu.jsonl in
+$OUT, or here) as soon as it is there. A second call with that file leaves out what is in it, so that a run that was cut off goes on.
+For each program it also has the sizes that only the card or only the estimate allocated, with their lines.
 """
 
 import argparse
@@ -32,6 +36,7 @@ os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # is_available() mu
 
 import torch  # noqa: E402
 
+import estimate_operators  # noqa: E402
 import estimate_programs  # noqa: E402
 import estimate_programs_more  # noqa: E402
 import stowage  # noqa: E402
@@ -89,6 +94,7 @@ def run_real(make, steps, limit_bytes=None, history=False):
     out["seconds"] = round(time.monotonic() - began, 2)
     out["reserved_bytes"] = stats.get("reserved_bytes.all.peak", 0)
     out["live_bytes"] = stats.get("allocated_bytes.all.peak", 0)
+    out["cached_bytes"] = out["reserved_bytes"] - out["live_bytes"]
     out["retries"] = stats.get("num_alloc_retries", 0)
     if history:
         events = torch.cuda.memory._snapshot()["device_traces"][0]
@@ -167,7 +173,7 @@ def estimated(one, make, options):
     finally:
         _kernel_times.device_ns = plain
     one["estimate_seconds"] = round(time.monotonic() - start, 2)
-    one["estimate"] = {key: found.data[key] for key in ("peak_live_bytes", "peak_reserved_bytes", "needs_bytes", "holders", "beside", "notes", "events")}
+    one["estimate"] = {key: found.data[key] for key in ("peak_live_bytes", "peak_reserved_bytes", "needs_bytes", "needs_low_bytes", "needs_high_bytes", "uncertainty", "holders", "beside", "notes", "events")}
     one["estimate"]["holders"] = one["estimate"]["holders"][:12]
     one["simulated_ms"] = found.data["simulated_step_ns"] / 1e6
     one["simulated_by_operator"] = {name: ns / 1e6 for name, ns in by_name.most_common(25)}
@@ -195,21 +201,76 @@ def memory_job(one, make, options, ask):
     one["differences"] = differences(events, sizes) if sizes is not None else problem
     one["reserved_error"] = error = found.peak_reserved / real["reserved_bytes"] - 1
     one["live_error"] = found.peak_live / real["live_bytes"] - 1
-    one["fits"] = []
-    for factor in (1.04, 0.94) if not real["failed"] else ():
-        limit = int(found.data["needs_bytes"] * factor) // (2 * MIB) * (2 * MIB)
-        said = stowage.replay(found.trace, "torch_default", vram_limit=limit).data[0]["finishes"]
+    one["fits"], one["ranges"] = [], []
+    data = found.data
+
+    def limited(limit):
         got = run_real(make, options.steps, limit_bytes=limit)
-        one["fits"].append({"limit_bytes": limit, "said": said, "fits": got["failed"] is None, "retries": got["retries"], "reserved_bytes": got["reserved_bytes"]})
+        return {"limit_bytes": limit, "fits": got["failed"] is None, "retries": got["retries"], "reserved_bytes": got["reserved_bytes"]}
+
+    for said, limit in (("yes", -(-data["needs_high_bytes"] // (2 * MIB)) * (2 * MIB)), ("no", data["needs_low_bytes"] // (2 * MIB) * (2 * MIB) - 2 * MIB)) if not real["failed"] else ():
+        one["ranges"].append({"said": said, **limited(limit)})
+    for factor in (1.04, 0.94) if not real["failed"] else ():
+        limit = int(data["needs_bytes"] * factor) // (2 * MIB) * (2 * MIB)
+        said = stowage.replay(found.trace, "torch_default", vram_limit=limit).data[0]["finishes"]
+        one["fits"].append({"said": said, **limited(limit)})
     wrong = sum(1 for f in one["fits"] if f["said"] != f["fits"])
+    wrong_range = [r["said"] for r in one["ranges"] if (r["said"] == "yes") != r["fits"]]
     text += f" real {real['reserved_bytes'] / MIB:.0f} err {100 * error:+.1f}% live {100 * one['live_error']:+.1f}% wrong {wrong}/{len(one['fits'])}"
+    text += f" range {100 * (data['needs_low_bytes'] / data['needs_bytes'] - 1):+.0f}%{100 * (data['needs_high_bytes'] / data['needs_bytes'] - 1):+.0f}%"
+    text += f" WRONG {' '.join(wrong_range)}" if wrong_range else ""
     text += f" s {one['estimate_seconds']:.0f}+{real['seconds']:.0f}" + (" FAILED" if real["failed"] else "")
-    if abs(error) > 0.02 or abs(one["live_error"]) > 0.02 or wrong:
+    if abs(error) > 0.02 or abs(one["live_error"]) > 0.02 or wrong or wrong_range:
         diff = one["differences"]
+        beside = ", ".join(f"{b['what']} {b['bytes'] / MIB:.0f}" for b in data["beside"][:4])
+        text += f"\n  split MiB: live {found.peak_live / MIB:.0f} beside {real['live_bytes'] / MIB:.0f}, cached {(found.peak_reserved - found.peak_live) / MIB:.0f} beside {real['cached_bytes'] / MIB:.0f}; estimated {beside or 'no workspace'}"
         card = [f"{d['count']}x{d['bytes'] / MIB:.1f}@{d['line'].split(' ')[0]}" for d in diff["only_card"][:3]]
         ours = [f"{d['count']}x{d['bytes'] / MIB:.1f}" for d in diff["only_estimate"][:3]]
-        text += f" card+ {' '.join(card)} est+ {' '.join(ours)}"
+        text += f"\n  card+ {' '.join(card)} est+ {' '.join(ours)}"
     return text
+
+
+def kernels_job(one, make, options, ask):
+    """Single operators in one process: peak live by formula beside the card. Everything is in one result, by name."""
+    ask(24 * GIB)
+    one["operators"], texts = {}, []
+    deadline = time.monotonic() + options.seconds / 3
+    for name, of in estimate_operators.OPERATORS.items():
+        if time.monotonic() > deadline:
+            texts.append(f"# operators: out of time before {name}")
+            break
+        try:
+            ours = stowage.estimate(of, steps=1, gpu=options.gpu)
+            row = {"estimate_bytes": ours.peak_live, "beside": ours.data["beside"]}
+            if not options.estimate_only:
+                clean()
+                torch.cuda.reset_peak_memory_stats()
+                step = of()
+                torch.cuda.memory._record_memory_history(max_entries=1000, context=None)
+                step()
+                torch.cuda.synchronize()
+                events = torch.cuda.memory._snapshot()["device_traces"][0]
+                torch.cuda.memory._record_memory_history(enabled=None)
+                step = None
+                row["card_bytes"] = torch.cuda.memory_stats()["allocated_bytes.all.peak"]
+                row["card_allocations"] = [event["size"] for event in events if event["action"] == "alloc"]
+        except Exception as reason:
+            row = {"error": f"{type(reason).__name__}: {reason}"[:300]}
+        one["operators"][name] = row
+        if "error" in row:
+            texts.append(f"operator {name} ERROR {row['error'][:120]}")
+        elif "card_bytes" in row and abs(row["card_bytes"] - row["estimate_bytes"]) > max(MIB, 0.02 * row["card_bytes"]):
+            largest = " ".join(f"{size / MIB:.1f}" for size in sorted(row["card_allocations"], reverse=True)[:5])
+            texts.append(f"operator {name} est {row['estimate_bytes'] / MIB:.1f} card {row['card_bytes'] / MIB:.1f} MiB; the card allocated {largest}")
+    one["context_bytes"] = 0
+    if not options.estimate_only:
+        clean()
+        free, total = torch.cuda.mem_get_info()
+        one["context_bytes"] = total - free - torch.cuda.memory_reserved()  # nothing else is on the card during this part
+    measured = [row for row in one["operators"].values() if "card_bytes" in row]
+    near = sum(1 for row in measured if abs(row["card_bytes"] - row["estimate_bytes"]) <= max(MIB, 0.02 * row["card_bytes"]))
+    texts.append(f"case=operators measured={len(measured)} within_2%_or_1MiB={near} context={one['context_bytes'] / MIB:.0f}MiB")
+    return "\n".join(texts)
 
 
 def time_job(one, make, options, ask):
@@ -394,9 +455,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--estimate-only", action="store_true")
     parser.add_argument("--only", default="")
-    parser.add_argument("--parts", default="memory,tune,time")
+    parser.add_argument("--parts", default="kernels,memory,tune,time")
+    parser.add_argument("--state", default=os.path.join(os.environ.get("OUT", "."), "estimate_gpu.jsonl"))
     parser.add_argument("--workers", type=int, default=12)
-    parser.add_argument("--seconds", type=float, default=150)
+    parser.add_argument("--seconds", type=float, default=440)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--gpu", default="H200")
     options = parser.parse_args()
@@ -413,25 +475,61 @@ def main():
         with multiprocessing.get_context("fork").Pool(1) as pool:  # a process that started CUDA cannot be forked
             total = pool.apply(card_bytes)
     budget = total - options.workers * CONTEXT // 2
-    jobs = [(tune_job, one, tunes[one]) for one in named(tunes)] if "tune" in parts else []
-    jobs += [(memory_job, one, makes[one]) for one in named(makes)] if "memory" in parts else []
-    results = {}
+    results = read_state(options.state)
+    missing = lambda part, names: [one for one in names if f"{part} {one}" not in results]  # noqa: E731
+    began_with = len(results)
+    state = open(options.state, "a")
 
-    def take(found):
+    def take(part, found):
         for one, text in found:
-            results[one["case"]] = {**results.get(one["case"], {}), **one}
+            results[f"{part} {one['case']}"] = {"part": part, **one}
+            json.dump({"part": part, **one}, state)
+            state.write("\n")
+            state.flush()
             if text:
                 print(text, flush=True)
 
-    take(run_all(jobs, options.workers, budget, options, began + options.seconds * (1.0 if "time" not in parts else 0.8)))
+    if began_with:
+        print(f"# {began_with} results of an earlier call are in {options.state}", flush=True)
+    end = began + options.seconds
+    if "kernels" in parts and missing("kernels", ["operators"]) and not wanted:
+        take("kernels", run_all([(kernels_job, "operators", None)], 1, budget, options, end))
+    if "tune" in parts:
+        take("tune", run_all([(tune_job, one, tunes[one]) for one in missing("tune", named(tunes))], options.workers, budget, options, end))
+    if "memory" in parts:
+        last = end - (0.1 * options.seconds if "time" in parts and not options.estimate_only else 0)
+        take("memory", run_all([(memory_job, one, makes[one]) for one in missing("memory", named(makes))], options.workers, budget, options, last))
     if "time" in parts and not options.estimate_only:
-        timed = [(time_job, one, makes[one]) for one in named(makes) if one in TIMED]
         print(f"# memory and tune took {time.monotonic() - began:.0f} s", flush=True)
-        take(run_all(timed, 1, budget, options, began + options.seconds))
-    with open(os.path.join(os.environ.get("OUT", "."), "estimate_gpu.json"), "w") as file:
-        json.dump(list(results.values()), file, indent=1)
+        take("time", run_all([(time_job, one, makes[one]) for one in missing("time", named(makes)) if one in TIMED], 1, budget, options, end))
+    state.close()
     shutil.rmtree(tempfile.tempdir, True)
-    return totals(list(results.values()), began)
+    return totals(joined(results), began)
+
+
+def read_state(path):
+    """Returns the results of earlier calls, by part and program. A last line that was cut off is left out."""
+    results = {}
+    if os.path.exists(path):
+        with open(path) as file:
+            for line in file:
+                try:
+                    one = json.loads(line)
+                except ValueError:
+                    continue
+                results[f"{one['part']} {one['case']}"] = one
+    return results
+
+
+def joined(results):
+    """Returns one result per program, with all of its parts; those of failed parts have an error."""
+    programs = {}
+    for one in results.values():
+        if one["part"] == "kernels":
+            continue
+        known = programs.setdefault(one["case"], {"error": None})
+        known.update({key: value for key, value in one.items() if key != "error" or value})
+    return list(programs.values())
 
 
 def card_bytes():
@@ -452,6 +550,13 @@ def totals(results, began):
                 f" within_5%={within(0.05):.2f} within_10%={within(0.1):.2f} worst={worst['case']}:{100 * worst[f'{what}_error']:+.1f}%"
             )
         print(f"case=estimate_fits wrong={sum(1 for f in tries if f['said'] != f['fits'])}/{len(tries)}")
+        ranges = [r for one in measured for r in one.get("ranges", [])]
+        yes, no = ([r for r in ranges if r["said"] == said] for said in ("yes", "no"))
+        widths = sorted((one["estimate"]["needs_high_bytes"] - one["estimate"]["needs_low_bytes"]) / one["estimate"]["needs_bytes"] for one in measured)
+        print(
+            f"case=estimate_verdict wrong_yes={sum(1 for r in yes if not r['fits'])}/{len(yes)} wrong_no={sum(1 for r in no if r['fits'])}/{len(no)}"
+            f" range_median={100 * statistics.median(widths):.0f}% range_most={100 * widths[-1]:.0f}%"
+        )
     tuned = [one for one in results if one.get("largest")]
     if tuned:
         good = sum(1 for one in tuned if one["short"] <= 0.05 or one["largest"] - one["picked"] <= 1)

@@ -14,7 +14,7 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
-from . import _analysis, _gpus, _show
+from . import _analysis, _gpus, _show, _uncertainty
 from ._fake_autocast import Casts
 from ._fake_cuda import fake_cuda
 from ._fake_distributed import replaced_for_one_process
@@ -42,8 +42,13 @@ class Estimate:
 
     @property
     def fits(self) -> bool:
-        """True if every step finishes on the GPU."""
+        """True if every step finishes on the GPU, whatever was assumed. See `verdict`."""
         return bool(self.data["fits"])
+
+    @property
+    def verdict(self) -> str:
+        """"yes" or "no" where the margin is larger than the uncertainty of the estimate, else "close"."""
+        return str(self.data["verdict"])
 
     @property
     def margin(self) -> int:
@@ -75,6 +80,9 @@ class Estimate:
         """One sentence: it fits or not, and by how much."""
         data, gpu = self.data, self.data["gpu"]
         name = gpu["name"] if gpu["name"].startswith("GPU with") else f"{gpu['name']} ({size(gpu['total_bytes'])})"
+        if data["verdict"] == "close":
+            low, high = size(data["needs_low_bytes"]), size(data["needs_high_bytes"])
+            return f"Close on a {name}: needs {size(data['needs_bytes'])} ({low} to {high}) of {size(gpu['available_bytes'])}. It may fit or not."
         if data["fits"]:
             return f"Fits on a {name}: needs {size(data['needs_bytes'])} of {size(gpu['available_bytes'])}, {size(self.margin)} to spare."
         return f"Does not fit on a {name}: needs {size(data['needs_bytes'])}, {size(-self.margin)} more than the {size(gpu['available_bytes'])} there."
@@ -86,9 +94,15 @@ class Estimate:
             ("peak live", size(data["peak_live_bytes"]), "memory that tensors and workspaces hold at once"),
             ("peak reserved", size(data["peak_reserved_bytes"]), "memory that PyTorch's allocator takes, with its cache"),
             ("smallest limit", size(data["needs_bytes"]), "with less than this a step fails"),
+            ("uncertainty", size((data["needs_high_bytes"] - data["needs_low_bytes"]) // 2), self._reasons()),
             ("CUDA context", size(gpu["context_bytes"]), figures),
         ]
         return rows + [(one["what"], size(one["bytes"]), one["source"]) for one in data["beside"]]
+
+    def _reasons(self) -> str:
+        data = self.data
+        largest = max(data["uncertainty"], key=lambda one: one["high_bytes"] - one["low_bytes"], default={"what": ""})
+        return f"{size(data['needs_low_bytes'])} to {size(data['needs_high_bytes'])}; most of it: {largest['what']}"
 
     @property
     def text(self) -> str:
@@ -532,7 +546,7 @@ def estimate(
         for what, count in sorted(recorder.hidden.items(), key=lambda one: -one[1])
         if count >= 1 << 20
     ]
-    found = _answer(torch.__version__, target, path, mode, steps, hidden, list(notes.values()), settings, seconds, len(recorder.events))
+    found = _answer(torch.__version__, target, path, mode, steps, hidden, notes, settings, seconds, recorder)
     found.data["simulated_step_ns"] = recorder.step_ns()
     return found
 
@@ -560,10 +574,10 @@ def _answer(
     mode: str,
     steps: int,
     hidden: "List[Dict[str, Any]]",
-    notes: "List[str]",
+    notes: "Dict[str, str]",
     settings: "Optional[str]",
     seconds: float,
-    events: int,
+    recorder: Any,
 ) -> Estimate:
     """Replays the trace and derives the answer for the GPU."""
     import json
@@ -571,17 +585,32 @@ def _answer(
     policy = "torch_expandable" if settings is not None and "expandable_segments:true" in settings.lower().replace(" ", "") else "torch_default"
     options = _analysis.ReplayOptions()
     options.settings = settings.encode("utf-8", "replace") if settings is not None else None
-    free = _analysis.replay(path, [policy], 1, options)[0]
+
+    def need(trace: str) -> "Dict[str, Any]":
+        return _analysis.replay(trace, [policy], 1, options)[0]
+
+    def bytes_needed(result: "Dict[str, Any]") -> int:
+        return int(result["min_limit_bytes"] or result["peak_reserved_bytes"])
+
+    free = need(path)
+    needs = bytes_needed(free)
+    bounds = _uncertainty.ranged(recorder, needs, target.measured, "compile" in notes, lambda trace: bytes_needed(need(trace)))
     options.limit_bytes = target.available_bytes
-    limited = _analysis.replay(path, [policy], 0, options)[0]
+    finishes = _analysis.replay(path, [policy], 0, options)[0]["finishes"]
+    verdict = _uncertainty.verdict(bounds, target.available_bytes)
+    if verdict == "yes" and not finishes:
+        verdict = "close"
     report = json.loads(_analysis.report_form([path], "json"))
     peak = report["runs"][0]["peak"]
-    needs = free["min_limit_bytes"] or free["peak_reserved_bytes"]
     return Estimate(
         {
-            "fits": limited["finishes"],
+            "fits": verdict == "yes",
+            "verdict": verdict,
             "margin_bytes": target.available_bytes - needs,
             "needs_bytes": needs,
+            "needs_low_bytes": bounds.low,
+            "needs_high_bytes": bounds.high,
+            "uncertainty": bounds.reasons,
             "peak_live_bytes": free["peak_live_bytes"],
             "peak_reserved_bytes": free["peak_reserved_bytes"],
             "gpu": _gpus.as_json(target),
@@ -590,9 +619,9 @@ def _answer(
             "policy": policy,
             "holders": peak["holders"],
             "beside": hidden,
-            "notes": notes,
+            "notes": list(notes.values()),
             "trace": path,
-            "events": events,
+            "events": len(recorder.events),
             "torch": version,
             "seconds": round(seconds, 3),
         }

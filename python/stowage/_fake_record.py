@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from . import _kernel_times, _kernels
 from ._gpus import Gpu
@@ -101,6 +101,7 @@ class Recorder:
         self._threads: "Dict[Tuple[int, str], bool]" = {}
         self.live_bytes = self.peak_bytes = 0
         self.layers: "Dict[int, str]" = {}  # id of a module: its name in the model
+        self.guessed: "Set[int]" = set()  # blocks whose size a library chooses at run time
         self.assumed: "Dict[str, int]" = {}  # lines that read a value of a fake tensor
         self.hidden: "Dict[str, int]" = {}  # largest hidden block by what it is
         self.sparse = ""  # the line that made the first sparse tensor
@@ -157,9 +158,11 @@ class Recorder:
 
     # ---- events ----
 
-    def alloc(self, size: int, where: int) -> int:
-        """Records a block and returns its id."""
+    def alloc(self, size: int, where: int, guessed: bool = False) -> int:
+        """Records a block and returns its id. `guessed`: a library chooses its size at run time."""
         self._next += 1
+        if guessed:
+            self.guessed.add(self._next)
         self.events.append((ALLOC, self._next, size, where))
         self._sizes[self._next] = size
         self.live_bytes += size
@@ -244,6 +247,15 @@ class Recorder:
             return
         block = self.alloc(size, where)
         self._live[key] = (self._watch(storage, key, block), block)
+
+    def holds(self, tensor: Any, size: int, where: int) -> None:
+        """Records that the storage of a tensor is larger than the tensor shows."""
+        storage = tensor.untyped_storage() if self.keeps_storages else tensor.storage()._storage
+        known = self._live.get(storage._cdata)
+        if known is not None and self._sizes.get(known[1], size) < size:
+            self.free(known[1], where)
+            block = self.alloc(size, where)
+            self._live[storage._cdata] = (self._watch(storage, storage._cdata, block), block)
 
     def _watch(self, storage: Any, key: int, block: int) -> Any:
         if not self.keeps_storages:
@@ -431,6 +443,12 @@ def function_mode(recorder: Recorder) -> Any:
 
     shown_device = torch.device("cuda:0")
     linear = torch.nn.functional.linear
+    softmaxes = {one: torch.ops.aten._softmax for one in (torch.nn.functional.softmax, torch.softmax, torch.Tensor.softmax)}
+    softmaxes.update({one: torch.ops.aten._log_softmax for one in (torch.nn.functional.log_softmax, torch.log_softmax, torch.Tensor.log_softmax)})
+
+    def widens(x: Any, *rest: Any, **named: Any) -> bool:
+        """Returns True for a softmax from float16 to float32, which a GPU computes without a copy in float32 (SoftMax.cpp)."""
+        return named.get("dtype") is torch.float32 and x.dtype is torch.float16 and x.device.type == "cuda"
 
     def adds_bias_in_place(x: Any, weight: Any, bias: Any = None) -> bool:
         """Returns True for a linear layer that PyTorch runs as a product and a sum in place, which it does not do for fake tensors (Linear.cpp)."""
@@ -444,6 +462,8 @@ def function_mode(recorder: Recorder) -> Any:
             if func is linear and adds_bias_in_place(*args, **kwargs):
                 x, weight, bias = (*args, *kwargs.values())[:3]
                 return torch.matmul(x, weight.t()).add_(bias)
+            if func in softmaxes and args and widens(*args, **kwargs):
+                return softmaxes[func](args[0], kwargs["dim"] if "dim" in kwargs else args[1], True)
             if func is torch.Tensor.cuda:
                 func, args, kwargs = torch.Tensor.to, (args[0], shown_device), {}
             if is_cuda(kwargs.get("device")) or (isinstance(kwargs.get("device"), int) and not isinstance(kwargs.get("device"), bool)):

@@ -11,7 +11,7 @@ import os
 import struct
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from . import _gpus
+from . import _gpus, _model_count, _uncertainty
 from ._estimate import Estimate
 from ._library import Invalid, NotFound, Unreadable
 
@@ -20,6 +20,8 @@ _TYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _HEADER_MAX = 100 << 20  #: the limit of the safetensors format
 #: Share of the reserve that PyTorch's allocator leaves unused between blocks. Assumed: 1% to 5% in the programs of docs/MEASUREMENTS.md.
 _SLACK = 0.04
+#: Share by which what is not a weight may differ. Assumed.
+_FORMULA_SHARE = 0.15
 
 
 class _Shape(NamedTuple):
@@ -49,26 +51,23 @@ def _first(config: "Dict[str, Any]", *names: str) -> int:
 
 def _shape(config: "Dict[str, Any]") -> "Optional[_Shape]":
     """Returns the sizes, or None for an architecture this file has no formula for."""
-    inner_config = config.get("text_config")
-    if isinstance(inner_config, dict):
-        config = {**config, **inner_config}
-    layers = _first(config, "num_hidden_layers", "n_layer", "num_layers", "n_layers")
-    hidden = _first(config, "hidden_size", "n_embd", "d_model", "dim")
-    heads = _first(config, "num_attention_heads", "n_head", "num_heads", "n_heads")
+    layers = _first(config, "num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers")
+    hidden = _first(config, "hidden_size", "n_embd", "n_embed", "d_model", "dim")
+    heads = _first(config, "num_attention_heads", "n_head", "num_heads", "n_heads", "decoder_attention_heads")
     if not (layers and hidden and heads):
         return None
-    kind = str(config.get("model_type", ""))
-    encoder = kind in ("bert", "roberta", "distilbert", "electra", "deberta", "deberta-v2", "vit", "clip", "wav2vec2")
+    kind, known = str(config.get("model_type", "")), _model_count.is_gated(config)
+    encoder = kind in ("bert", "roberta", "xlm-roberta", "distilbert", "electra", "deberta", "deberta-v2", "vit", "clip", "wav2vec2")
     return _Shape(
         layers=layers,
         hidden=hidden,
         heads=heads,
-        kv_heads=_first(config, "num_key_value_heads", "num_kv_heads", "n_head_kv") or heads,
+        kv_heads=_model_count.kv_heads(config, heads),
         head=_first(config, "head_dim", "d_kv") or hidden // heads,
-        inner=_first(config, "intermediate_size", "n_inner", "d_ff", "ffn_dim", "hidden_dim") or 4 * hidden,
+        inner=_first(config, "intermediate_size", "n_inner", "d_ff", "ffn_dim", "hidden_dim", "ffn_hidden_size") or 4 * hidden,
         vocab=_first(config, "vocab_size"),
-        length=_first(config, "max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length"),
-        gated=str(config.get("hidden_act", config.get("activation_function", ""))) in ("silu", "swish", "gelu_pytorch_tanh", "swiglu") and kind != "gpt2",
+        length=_first(config, "max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "max_seq_len"),
+        gated=str(config.get("hidden_act", "")) in ("silu", "swish", "gelu_pytorch_tanh", "swiglu") if known is None else known,
         decoder=not encoder,
     )
 
@@ -113,12 +112,15 @@ def _weights(folder: str) -> "Tuple[int, int]":
     return total, numbers
 
 
-def _counted(shape: _Shape, config: "Dict[str, Any]") -> int:
-    """Returns the number of parameters that the config describes."""
+def _counted(shape: _Shape, config: "Dict[str, Any]") -> "Tuple[int, bool]":
+    """Returns the number of parameters that the config describes, and whether its architecture is known. Others count as a Llama."""
+    known = _model_count.parameters(config, shape)
+    if known is not None:
+        return known, True
     attention = shape.hidden * shape.head * (2 * shape.heads + 2 * shape.kv_heads)
     mlp = shape.hidden * shape.inner * (3 if shape.gated else 2)
     embeddings = shape.vocab * shape.hidden * (1 if config.get("tie_word_embeddings", not shape.gated) else 2)
-    return shape.layers * (attention + mlp + 2 * shape.hidden) + embeddings
+    return shape.layers * (attention + mlp + 2 * shape.hidden) + embeddings, False
 
 
 def _activation_bytes(shape: _Shape, tokens: int, width: int) -> int:
@@ -151,15 +153,18 @@ def estimate_folder(
         raise Unreadable(f"{path}: cannot be read: {reason}") from None
     if not isinstance(config, dict):
         raise Unreadable(f"{path}: is not a JSON object")
+    text = config.get("text_config")
+    if isinstance(text, dict):  # a model of texts and images: the part that generates
+        config = {**config, **text}
     shape, notes = _shape(config), []
     total, numbers = _weights(folder)
     kind = str(config.get("torch_dtype") or config.get("dtype") or "float32")
     if not total:
         if shape is None:
             raise Invalid(f"{folder}: no safetensors files, and config.json does not have the sizes of a transformer")
-        numbers = _counted(shape, config)
+        numbers, known = _counted(shape, config)
         total = numbers * _TYPES.get(kind, 4)
-        notes.append("no safetensors files: the weights were counted from config.json")
+        notes.append("no safetensors files: the weights were counted from config.json" + ("" if known else f', as a Llama, because model_type "{config.get("model_type", "")}" is not known'))
     width = _TYPES.get(dtype or kind, 4)
     if dtype is not None:
         total = numbers * _TYPES[dtype]
@@ -174,7 +179,7 @@ def estimate_folder(
         parts += _training(shape, train, numbers, total, width, sequences * tokens_each)
     elif shape is not None:
         if shape.decoder:
-            cache = 2 * shape.layers * shape.kv_heads * shape.head * tokens_each * sequences * width
+            cache = _model_count.cache_numbers(config, shape) * tokens_each * sequences * width
             parts.append(("KV cache", cache))
             parts.append(("KV cache of one layer, copied while it grows", 2 * cache // max(1, shape.layers)))
         tokens = sequences * tokens_each
@@ -189,9 +194,18 @@ def estimate_folder(
         + (f", training with {train}" if train else ", generation")
         + "; activations and cache by formula, with fused attention"
     )
+    bounds = _uncertainty.shares(needs, target.measured)
+    formulas = int(_FORMULA_SHARE * (live - total))
+    bounds.reasons.append({"kind": "formulas", "what": "cache and activations by formula", "low_bytes": -formulas, "high_bytes": formulas})
+    bounds = bounds._replace(low=max(0, bounds.low - formulas), high=bounds.high + formulas)
+    verdict = _uncertainty.verdict(bounds, target.available_bytes)
     return Estimate(
         {
-            "fits": needs <= target.available_bytes,
+            "fits": verdict == "yes",
+            "verdict": verdict,
+            "needs_low_bytes": bounds.low,
+            "needs_high_bytes": bounds.high,
+            "uncertainty": bounds.reasons,
             "margin_bytes": target.available_bytes - needs,
             "needs_bytes": needs,
             "peak_live_bytes": live,

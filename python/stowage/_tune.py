@@ -18,6 +18,7 @@ from ._library import Invalid, NotFound, OutOfMemory, Unreadable
 from ._library import format_size as size
 from ._replay import tune_recording
 from ._tune_options import checkpoint_blocks, offload_activations, options_for_one
+from ._uncertainty import beyond_headroom
 
 _TRIES = 12  #: sizes that are run or estimated at most, after the first two
 _BATCH_MAX = 1 << 20
@@ -360,7 +361,10 @@ class _Measured:
 
 
 def _estimated(step: Any, batch_fn: Any, evaluate: Any, named: "Dict[str, Any]") -> "Callable[[int], Optional[int]]":
-    """Returns `needs` by estimates."""
+    """Returns `needs` by estimates, with what was guessed at its upper end."""
+
+    def most(found: Any) -> int:
+        return int(found.data["needs_bytes"]) + beyond_headroom(found.data["uncertainty"])
 
     def needs(batch: int) -> "Optional[int]":
         if batch_fn is None:
@@ -370,9 +374,9 @@ def _estimated(step: Any, batch_fn: Any, evaluate: Any, named: "Dict[str, Any]")
                 if evaluate is not None:
                     evaluate(batch)
 
-            return int(estimate(lambda: run, **named).data["needs_bytes"])
+            return most(estimate(lambda: run, **named))
         both = named if evaluate is None else {**named, "evaluate": lambda: evaluate(batch)}
-        return int(estimate(step, lambda: batch_fn(batch), **both).data["needs_bytes"])
+        return most(estimate(step, lambda: batch_fn(batch), **both))
 
     return needs
 

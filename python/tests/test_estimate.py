@@ -121,7 +121,48 @@ class Programs(unittest.TestCase):
         found = stowage.estimate(make, vram="16G")
         self.assertFalse(found.fits)
         self.assertEqual(found.margin, (16 << 30) - (680 << 20) - (20 << 30))
-        self.assertTrue(stowage.estimate(make, vram="21G").fits)
+        self.assertTrue(stowage.estimate(make, vram="22G").fits)
+        self.assertEqual(found.verdict, "no")
+
+    def test_says_yes_and_no_only_outside_of_the_uncertainty(self):
+        import torch
+
+        def make():
+            layer = torch.nn.Linear(4096, 4096, bias=False).to("cuda")
+            return lambda: layer(torch.zeros(4096, 4096, device="cuda"))
+
+        known = stowage.estimate(make, vram="16G").data
+        context = known["gpu"]["context_bytes"]
+        self.assertLess(known["needs_low_bytes"], known["needs_bytes"])
+        self.assertLess(known["needs_bytes"], known["needs_high_bytes"])
+        answers = {}
+        for name, there in (("yes", known["needs_high_bytes"]), ("close", known["needs_high_bytes"] - MIB), ("close ", known["needs_low_bytes"]), ("no", known["needs_low_bytes"] - MIB)):
+            answers[name] = stowage.estimate(make, vram=there + context)
+            self.assertEqual(answers[name].verdict, name.strip())
+            self.assertEqual(answers[name].fits, name == "yes")
+        self.assertIn("Close on a GPU", answers["close"].text)
+        self.assertIn("may fit or not", answers["close"].text)
+        self.assertEqual(sum(one["high_bytes"] for one in known["uncertainty"]), known["needs_high_bytes"] - known["needs_bytes"])
+
+    @needs_modern
+    def test_the_uncertainty_has_reasons(self):
+        import torch
+
+        def reasons(model, x, gpu="H200", **named):
+            data = stowage.estimate(model, lambda: torch.zeros(*x), optimizer="sgd", gpu=gpu, **named).data
+            return data, {one["what"].split(" ")[0]: one for one in data["uncertainty"]}
+
+        linear, why = reasons(lambda: torch.nn.Linear(2048, 2048), (1024, 2048))
+        self.assertNotIn("workspaces", why)
+        self.assertLess(linear["needs_high_bytes"], 1.12 * linear["needs_bytes"])
+        image, why = reasons(lambda: torch.nn.Sequential(*[torch.nn.Conv2d(64, 64, 3, padding=1) for _ in range(4)]), (32, 64, 64, 64))
+        self.assertGreater(why["workspaces"]["high_bytes"], 0.1 * image["needs_bytes"])
+        self.assertLess(why["workspaces"]["low_bytes"], 0)
+        compiled, why = reasons(lambda: torch.compile(torch.nn.Linear(2048, 2048)), (1024, 2048))
+        self.assertEqual(why["torch.compile,"]["high_bytes"], 0)
+        self.assertLess(compiled["needs_low_bytes"], 0.65 * compiled["needs_bytes"])
+        other, why = reasons(lambda: torch.nn.Linear(2048, 2048), (1024, 2048), gpu="T4")
+        self.assertIn("not measured on this GPU", why["kernels"]["what"])
 
     def test_the_trace_can_be_reported_and_replayed(self):
         import torch
@@ -325,6 +366,16 @@ class Kernels(unittest.TestCase):
         self.assertEqual(chosen("A100", torch.float32), "efficient")
         self.assertEqual(chosen("A100", mask=torch.empty(16, 16)), "efficient")
         self.assertEqual(chosen("A100", mask=torch.empty(16, 16).t()), "math")  # only the math kernel takes any strides
+        if version() >= (2, 11):
+            self.assertEqual(chosen("H200"), "cudnn")
+            self.assertEqual(chosen("H200", mask=torch.empty(16, 16)), "cudnn")
+        odd = torch.empty(1, 2, 16, 20, device="meta")
+        pick = lambda gpu, q, **named: _kernels.choose_attention(torch, _gpus.find(gpu), q, q, q, None, **named)  # noqa: E731
+        self.assertEqual(pick("A100", odd), "efficient")  # 20 is a multiple of 4
+        self.assertEqual(pick("A100", odd[..., :18]), "math")
+        self.assertEqual(pick("A100", odd.half()), "flash")  # padded to 24
+        long, short = torch.empty(1, 2, 32, 64, dtype=torch.float16, device="meta"), torch.empty(1, 2, 16, 64, dtype=torch.float16, device="meta")
+        self.assertEqual(_kernels.choose_attention(torch, _gpus.find("A100"), short, long, long, None, causal=True), "efficient")
 
         def peak(gpu, **named):
             def make():
@@ -339,6 +390,19 @@ class Kernels(unittest.TestCase):
         self.assertLess(peak("A100"), 18 * MIB)  # 8 MiB in, 8 MiB out, log-sum-exp
         with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
             self.assertGreater(peak("A100"), 512 * MIB)  # the scores, 4 x 8 x 2048 x 2048, in float32
+
+    @needs_modern
+    def test_a_mask_is_padded_before_it_is_expanded(self):
+        import torch
+
+        def make():
+            q = torch.zeros(2, 16, 1001, 64, device="cuda")
+            mask = torch.zeros(2, 1, 1001, 1001, device="cuda")
+            return lambda: torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+
+        # Query, result, mask, mask with rows of 1008. Not 16 masks.
+        size = 2 * 2 * 16 * 1001 * 64 * 4 + 2 * 1001 * (1001 + 1008) * 4
+        self.assertAlmostEqual(stowage.estimate(make, gpu="A100").peak_live / MIB, size / MIB, delta=1)
 
     def test_gradients_are_summed_in_place(self):
         import torch
@@ -359,7 +423,8 @@ class Kernels(unittest.TestCase):
     def test_temporaries_are_those_that_were_recorded(self):
         """Sizes from a recording of PyTorch 2.11 on an H200: a GPT with 16 x 840 tokens and 768 columns."""
         import torch
-        from stowage import _gpus, _kernels
+        from stowage import _gpus
+        from stowage import _kernel_temporaries as _kernels
         from stowage._fake_record import Recorder
 
         recorder = Recorder(torch, _gpus.find("H200"), "cuda", "")
@@ -368,6 +433,77 @@ class Kernels(unittest.TestCase):
             self.assertEqual(_kernels._reduction(recorder, (x, [0]), x[0])[1][0], size)
         ids, out = torch.empty(13440, dtype=torch.int64, device="meta"), torch.empty(50257, 768, device="meta")
         self.assertEqual(_kernels._embedding_backward(recorder, (None, ids), out)[1][-1], 45416448)
+
+    @needs_modern
+    def test_each_operator_allocates_what_its_kernel_does(self):
+        """One operator at a time: the most bytes live during it, less its inputs and results, in MiB by the formula of its kernel's source."""
+        import torch
+        import torch.nn.functional as F
+
+        def zeros(*shape, kind=torch.float32):
+            return torch.zeros(*shape, dtype=kind, device="cuda")
+
+        big = lambda: zeros(1024, 1024)  # noqa: E731 - 4 MiB
+        image = lambda: zeros(4, 64, 64, 64)  # noqa: E731 - 4 MiB
+        half = torch.float16
+        cases = {
+            # name: (inputs, operator, MiB of results, MiB of temporaries)
+            "mse_loss": (lambda: (big(), big()), F.mse_loss, 0, 4),
+            "mse_loss of each number": (lambda: (big(), big()), lambda a, b: F.mse_loss(a, b, reduction="none"), 4, 0),
+            "smooth_l1_loss": (lambda: (big(), big()), F.smooth_l1_loss, 0, 4),
+            "huber_loss": (lambda: (big(), big()), F.huber_loss, 0, 4),
+            "bce of logits": (lambda: (big(), big()), F.binary_cross_entropy_with_logits, 0, 8),
+            "bce keeps its losses": (lambda: (big(), big()), F.binary_cross_entropy, 4, 0),
+            "logsumexp": (lambda: (big(),), lambda a: a.logsumexp(-1), 0, 4),
+            "multinomial": (lambda: (big(),), lambda a: a.multinomial(1), 0, 4),
+            "multinomial, several": (lambda: (big(),), lambda a: a.multinomial(5, replacement=True), 0, 8),
+            "a short sort": (lambda: (big(),), lambda a: a.sort(-1), 12, 0),
+            "a long sort": (lambda: (zeros(64, 16384),), lambda a: a.sort(-1), 12, 12),
+            "norm of a transposed input": (lambda: (big().t(),), lambda a: F.layer_norm(a, (1024,)), 4, 4),
+            "norm of many tensors": (lambda: ([zeros(1 << 20), *[zeros(64) for _ in range(1000)]],), lambda a: torch._foreach_norm(a), 0, 1001 * 16 * 4 / MIB),
+            "expanded operand": (lambda: (zeros(1, 1).expand(1024, 1024), big()), torch.mm, 4, 4),
+            "operand with strides": (lambda: (zeros(1024, 2048)[:, ::2], big()), torch.mm, 4, 4),
+            "a transposed operand is taken": (lambda: (big().t(), big()), torch.mm, 4, 0),
+            "an expanded batch is taken": (lambda: (zeros(1, 256, 256).expand(16, 256, 256), zeros(16, 256, 256)), torch.bmm, 4, 0),
+            "softmax from half": (lambda: (zeros(1024, 2048, kind=half),), lambda a: F.softmax(a, dim=-1, dtype=torch.float32), 8, 0),
+            "log_softmax from half": (lambda: (zeros(1024, 2048, kind=half),), lambda a: a.log_softmax(-1, dtype=torch.float32), 8, 0),
+            "convolution of a view": (lambda: (zeros(4, 64, 64, 128)[..., ::2], zeros(64, 64, 1, 1)), F.conv2d, 4, 4),
+            "one filter per channel": (lambda: (image(), zeros(64, 1, 3, 3)), lambda x, w: F.conv2d(x, w, padding=1, groups=64), 4, 0),
+            "3 x 3": (lambda: (image(), zeros(64, 64, 3, 3)), lambda x, w: F.conv2d(x, w, padding=1), 4, 8 + 64 * 64 * 9 * 4 / MIB),
+            "fourier": (lambda: (big(),), torch.fft.rfft, 1024 * 513 * 8 / MIB, 1024 * 513 * 8 / MIB),
+            "distances": (lambda: (zeros(1024, 1024), zeros(1024, 1024)), lambda a, b: torch.cdist(a, b), 4, 4 + 2 * 1024 * 1026 * 4 / MIB),
+            "rms_norm": (lambda: (zeros(1024, 1024, kind=half), zeros(1024, kind=half)), lambda a, w: F.rms_norm(a, (1024,), w), 2 + 1024 * 4 / MIB, 0),
+        }
+        for name, (inputs, operator, results, temporaries) in cases.items():
+            with self.subTest(name):
+                if name == "rms_norm" and version() < (2, 9):
+                    continue
+
+                def make(inputs=inputs, operator=operator):
+                    given = inputs()
+                    torch.mm(zeros(1, 1), zeros(1, 1))  # makes the workspace of cuBLAS
+                    return lambda: operator(*given)
+
+                without = stowage.estimate(lambda inputs=inputs: (lambda given: lambda: given)((inputs(), torch.mm(zeros(1, 1), zeros(1, 1)))), gpu="A100", steps=1)
+                with torch.no_grad():
+                    found = stowage.estimate(make, gpu="A100", steps=1)
+                self.assertAlmostEqual((found.peak_live - without.peak_live) / MIB, results + temporaries, delta=0.05)
+
+    @needs_modern
+    def test_layer_norm_of_many_rows_sums_in_parts(self):
+        import torch
+        from stowage import _gpus
+        from stowage import _kernel_temporaries as temporaries
+        from stowage._fake_record import Recorder
+
+        def parts(gpu, rows, columns):
+            x, weight = torch.empty(rows, columns, device="meta"), torch.empty(columns, device="meta")
+            return temporaries._norm_backward(Recorder(torch, _gpus.find(gpu), "cuda", ""), (x, x, [columns]), (x, weight, weight))[1]
+
+        # 24 blocks across, at most 32768 in all: 1365 rows of partial sums for the weight, and as many for the bias.
+        self.assertEqual(parts("H200", 131072, 768), (1365 * 768 * 4,) * 2)
+        self.assertEqual(parts("H200", 65536, 768), ())
+        self.assertEqual(parts("H200", 131072, 4096), ())
 
     def test_dropout_keeps_a_byte_mask(self):
         import torch
@@ -651,6 +787,22 @@ class Folders(unittest.TestCase):
             self.assertEqual(self.part(adamw, "optimizer state"), 4000000)
             lora = self.estimate(place, train="lora")
             self.assertLess(self.part(lora, "optimizer state"), 100000)
+
+    def test_parameters_and_cache_of_known_architectures(self):
+        """Published counts of 41 models; tests/long/model_counts.sh compares them with the classes of transformers."""
+        from stowage._model_folder import estimate_folder
+
+        table = json.loads(Path(__file__).with_name("model_configs.json").read_text())
+        self.assertGreaterEqual(len({one["config"]["model_type"] for one in table}), 25)
+        with tempfile.TemporaryDirectory() as folder:
+            for one in table:
+                with self.subTest(one["name"]):
+                    Path(folder, "config.json").write_text(json.dumps(one["config"]))
+                    found = estimate_folder(folder, vram="500G", dtype="float16", batch=1, length=1000)
+                    parts = {part["label"]: part["bytes"] for part in found.data["holders"]}
+                    self.assertEqual(parts["weights"], 2 * one["parameters"])
+                    if one["cache_numbers"] is not None:
+                        self.assertEqual(parts["KV cache"], 2 * 1000 * one["cache_numbers"])
 
     def test_damaged_folders(self):
         with tempfile.TemporaryDirectory() as place:

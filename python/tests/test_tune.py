@@ -63,7 +63,7 @@ class Measured(unittest.TestCase):
             total = draw.randrange(4, 80) * GIB
             card = Card(total, draw.randrange(0, total // 2), draw.randrange(MIB, 400 * MIB), draw.choice([0, 50 * MIB]), draw.choice([0, 0, MIB // 8]))
             plan = stowage.tune(card.step, batch=draw.choice([1, 2, 4]), meter=card)
-            limit = int(total * 0.95)
+            limit = plan.data["limit_bytes"]
             best = 1
             while card.need(best + 1) <= limit or card.need(best + 2) <= limit:
                 best += 1

@@ -14,11 +14,11 @@ export PYTHONPATH=$source_dir/python STOWAGE_LIBRARY=$build/libstowage.so OUT=$f
 grep -vE '^(ok|skip) ' "$folder/tests" | tail -n 60
 grep -E '^(ok|FAIL|skip) ' "$folder/tests" || fail "estimate_tests: no test ran"
 ! grep -q '^FAIL' "$folder/tests" || failed=1
-"$python" bench/gpu_estimate_bench.py --estimate-only --workers 1 --steps 1 --seconds 3000 > "$folder/programs" 2>&1 || true
-if grep -q '^case=gpt_fp32_sgd est_live' "$folder/programs" && ! grep -qE ' error=|out of time' "$folder/programs"; then
-  ok "every_program_of_the_benchmark_is_estimated: $(grep -c '^case=' "$folder/programs") programs"
+"$python" bench/gpu_estimate_bench.py --estimate-only --parts memory --workers 1 --steps 1 --seconds 3000 > "$folder/programs" 2>&1 || true
+if grep -qE '^gpt_fp32_sgd est [0-9]+ live' "$folder/programs" && ! grep -qE ' ERROR |out of time' "$folder/programs"; then
+  ok "every_program_of_the_benchmark_is_estimated: $(grep -cE '^[a-z0-9_]+ est [0-9]+' "$folder/programs") programs"
 else
-  grep -E ' error=|out of time|Error' "$folder/programs" | tail -n 10
+  grep -E ' ERROR |out of time|Error' "$folder/programs" | tail -n 10
   fail every_program_of_the_benchmark_is_estimated
 fi
 cat > "$folder/large.py" << 'END'

@@ -1,0 +1,272 @@
+"""stowage.tune with real steps on simulated GPUs: the batch it picks beside the largest that runs, and steps that fail later.
+
+usage: tune_simulated.py [FIRST [LAST]]     5 programs for each seed from FIRST to LAST, 0 to 7 unless given
+
+The allocator rounds, splits, joins and caches blocks as CUDACachingAllocator does, and returns cached segments before it fails. A program
+is a model in outline: weights, activations that the backward pass frees in reverse order, temporaries, and the state of an optimizer.
+"""
+
+import bisect
+import contextlib
+import random
+import sys
+
+import stowage
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+class SimulatedOut(RuntimeError):
+    pass
+
+
+class _Segment:
+    __slots__ = ("size", "free", "small")
+
+    def __init__(self, size, small):
+        self.size, self.small = size, small
+        self.free = {0: size}  # offset: bytes; neighbours are joined
+
+
+class Allocator:
+    """Segments of 2 MiB for small blocks, 20 MiB below 10 MiB, multiples of 2 MiB above; the smallest free block that is large enough."""
+
+    def __init__(self, limit):
+        self.limit, self.reserved, self.peak = limit, 0, 0
+        self._segments, self._free = set(), {True: [], False: []}  # (bytes, number, segment, offset), sorted
+        self._numbers = {}
+
+    def _add(self, segment, offset, size):
+        bisect.insort(self._free[segment.small], (size, self._numbers[segment], offset, segment), key=lambda one: one[:3])
+        segment.free[offset] = size
+
+    def _take(self, segment, offset):
+        size = segment.free.pop(offset)
+        pool = self._free[segment.small]
+        at = bisect.bisect_left(pool, (size, self._numbers[segment], offset), key=lambda one: one[:3])
+        del pool[at]
+        return size
+
+    def alloc(self, size):
+        size = max(512, -(-size // 512) * 512)
+        small = size <= MIB
+        pool = self._free[small]
+        at = bisect.bisect_left(pool, (size, -1, -1), key=lambda one: one[:3])
+        if at == len(pool):
+            wanted = 2 * MIB if small else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
+            if self.reserved + wanted > self.limit:
+                self.empty()
+            if self.reserved + wanted > self.limit:
+                raise SimulatedOut("CUDA out of memory (simulated)")
+            segment = _Segment(wanted, small)
+            segment.free = {}
+            self._segments.add(segment)
+            self._numbers[segment] = len(self._numbers)
+            self.reserved += wanted
+            self.peak = max(self.peak, self.reserved)
+            self._add(segment, 0, wanted)
+            at = bisect.bisect_left(pool, (size, -1, -1), key=lambda one: one[:3])
+        _, _, offset, segment = pool[at]
+        there = self._take(segment, offset)
+        if there - size >= (512 if small else MIB + 1):
+            self._add(segment, offset + size, there - size)
+        else:
+            size = there
+        return segment, offset, size
+
+    def free(self, block):
+        segment, offset, size = block
+        after = segment.free.get(offset + size)
+        if after is not None:
+            self._take(segment, offset + size)
+            size += after
+        for before, there in list(segment.free.items()):
+            if before + there == offset:
+                self._take(segment, before)
+                offset, size = before, size + there
+                break
+        self._add(segment, offset, size)
+
+    def empty(self):
+        """Returns cached segments that no block uses, as empty_cache() does."""
+        for segment in [one for one in self._segments if one.free.get(0) == one.size]:
+            self._take(segment, 0)
+            self._segments.discard(segment)
+            self.reserved -= segment.size
+
+
+class Program:
+    """A model on a simulated card; also the meter that tune reads. `step(n)` runs with the longest input."""
+
+    def __init__(self, seed, kind):
+        draw = random.Random(f"{kind} {seed}")
+        self.kind, self.total = kind, draw.choice([4, 6, 8, 11, 16, 24]) * GIB
+        self.layers, self.longest = draw.randrange(4, 40), draw.choice([128, 256, 384, 512, 777, 1024])
+        heavy = {"weights": draw.uniform(0.5, 0.8), "activations": draw.uniform(0.02, 0.1)}.get(kind, draw.uniform(0.05, 0.5))
+        self.weights = [max(1024, int(heavy * self.total / 4 / self.layers * draw.uniform(0.5, 1.5))) for _ in range(self.layers)]
+        target = draw.randrange(3, 200) if kind != "weights" else draw.randrange(2, 40)  # samples, about
+        sample = (1 - heavy) * self.total / target
+        parts = [draw.uniform(0.2, 2) for _ in range(self.layers * 3)]
+        scale = sample / sum(parts) / self.longest
+        self.parts = [max(0.25, part * scale) for part in parts]  # bytes per sample and token
+        self.squares = draw.uniform(0, 0.6) * scale / self.longest if kind == "lengths" else 0.0  # grows with the square of the length
+        self.temporary = draw.choice([0.3, 1.0, 2.5])
+        self.evaluates = kind == "evaluation"
+        self.odd = draw.randrange(1, 64) * 1000 if kind == "fragments" else 0
+        self.draw = random.Random(seed)
+        self.start()
+
+    def start(self):
+        """A fresh process: nothing is allocated but the weights."""
+        self.memory, self.state = Allocator(self.total), None
+        self.kept = [self.memory.alloc(size) for size in self.weights]
+        self.fraction = self.total
+
+    def _sizes(self, n, length):
+        for at, part in enumerate(self.parts):
+            size = int(n * length * (part + self.squares * length * (at % 3 == 0)))
+            yield size + (self.odd * (at % 5) * n if self.odd else 0)
+
+    def run(self, n, length):
+        """A training step. What it holds is freed if it fails, as by the end of an exception."""
+        memory, live, held = self.memory, [], []
+        try:
+            for at, size in enumerate(self._sizes(n, length)):
+                if at % 4 == 1:
+                    held.append(memory.alloc(int(size * self.temporary) + 1))
+                live.append(memory.alloc(size))
+                while held:
+                    memory.free(held.pop())
+            for at in range(len(live)):
+                gradient = memory.alloc(max(1, live[-1][2]))
+                memory.free(live.pop())
+                memory.free(gradient)
+                if at % 3 == 2:
+                    held.append(memory.alloc(self.weights[len(held)]))
+            if self.state is None:
+                made = []
+                self.state = made
+                for size in self.weights:
+                    made += [memory.alloc(size), memory.alloc(size)]
+        except SimulatedOut:
+            if self.state is not None and len(self.state) < 2 * len(self.weights):
+                held, self.state = held + self.state, None
+            raise
+        finally:
+            for one in live + held:
+                memory.free(one)
+
+    def step(self, n):
+        self.run(n, self.longest)
+
+    def evaluate(self, n):
+        """A longer input without gradients: two activations at a time."""
+        before = None
+        try:
+            for size in self._sizes(n, self.longest * 3):
+                now = self.memory.alloc(size)
+                if before is not None:
+                    self.memory.free(before)
+                before = now
+        finally:
+            if before is not None:
+                self.memory.free(before)
+
+    def all_of(self, n):
+        """One training step, and an evaluation if the program has one."""
+        self.step(n)
+        if self.evaluates:
+            self.evaluate(n)
+
+    # ---- what the meter offers ----
+
+    def name(self):
+        return f"simulated {self.kind}"
+
+    def available(self):
+        return min(self.total, self.fraction)
+
+    def is_out(self, error):
+        return isinstance(error, SimulatedOut)
+
+    def clear(self):
+        self.memory.empty()
+
+    def limited(self, limit_bytes):
+        @contextlib.contextmanager
+        def inside():
+            before, self.memory.limit = self.memory.limit, min(self.memory.limit, limit_bytes)
+            try:
+                yield
+            finally:
+                self.memory.limit = before
+
+        return inside()
+
+    def peak(self, run):
+        self.memory.peak = self.memory.reserved
+        run()
+        return self.memory.peak
+
+    # ---- the truth ----
+
+    def runs(self, n):
+        """Returns True if a fresh process does three steps of n samples."""
+        self.start()
+        try:
+            for _ in range(3):
+                self.all_of(n)
+        except SimulatedOut:
+            return False
+        return True
+
+    def largest(self):
+        """Returns the largest batch that a fresh process runs, by bisection; 0 if none."""
+        good, bad = 0, 1
+        while self.runs(bad):
+            good, bad = bad, 2 * bad
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if self.runs(middle) else (good, middle)
+        return good
+
+    def failures(self, n, steps=100):
+        """Returns how many of `steps` further steps fail: other lengths, and batches that are not full."""
+        failed = 0
+        self.start()
+        for at in range(steps):
+            full = at < 2 or self.draw.random() < 0.3
+            length = self.longest if full else self.draw.randrange(max(1, self.longest // 4), self.longest + 1)
+            try:
+                self.run(n if self.draw.random() < 0.9 else max(1, self.draw.randrange(n + 1)), length)
+                if self.evaluates and at % 10 == 0:
+                    self.evaluate(n)
+            except SimulatedOut:
+                failed += 1
+        return failed
+
+
+KINDS = ("weights", "activations", "evaluation", "lengths", "fragments")
+
+
+def main():
+    first, last = (*map(int, sys.argv[1:3]), 0, 7)[:2] if len(sys.argv) > 2 else (0, 7)
+    programs = near = failing = 0
+    for seed in range(first, last + 1):
+        for kind in KINDS:
+            program = Program(seed, kind)
+            best = program.largest()
+            if best == 0:
+                continue
+            program.start()
+            named = {"evaluate": program.evaluate} if program.evaluates else {}
+            found = stowage.tune(program.step, batch=2, meter=program, **named).largest_batch or 0
+            failed = program.failures(found) if found else 0
+            programs, near, failing = programs + 1, near + (best - found <= 1 or found >= 0.95 * best), failing + (failed > 0)
+            print(f"{kind} seed {seed}, {program.total >> 30} GiB: picked {found} largest {best} short {100 * (1 - found / best):.1f}% failed {failed}/100", flush=True)
+    print(f"case=tune_simulated programs={programs} within_5%_or_one={near} with_failed_steps={failing}")
+
+
+if __name__ == "__main__":
+    main()
