@@ -210,7 +210,7 @@ class Notebook(unittest.TestCase):
     def test_near_the_limit_the_cell_is_interrupted_and_the_kernel_lives(self):
         self.assertIn("host memory runs out", self.errors("grow"))
         card = shown(self.cells["grow"], "text/html")
-        self.assertRegex(card, r"hoard: a list of \d+ arrays, [\d.]+ [MG]iB, grows by [\d.]+ [KM]iB per turn at line \d+ of In\[\d+\]")
+        self.assertRegex(card, r"hoard: a list of \d+ arrays, [\d.]+ [MG]iB, grows by [\d.]+ [KM]iB per iteration at line \d+ of In\[\d+\]")
         self.assertIn("word-break:normal", card)
         self.assertNotIn("hoard[", card)
         self.assertNotIn("Try first", self.errors("grow"))  # the card has it, not the raw text

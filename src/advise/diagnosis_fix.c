@@ -124,13 +124,13 @@ static void add_limit(explanation *x) {
   if (m->host == HOST_JOB)
     snprintf(text, sizeof text,
              "ask for more memory: #SBATCH --mem=%lluG (or --mem-per-cpu; PBS: -l mem=%llugb; LSF: "
-             "-M), half as much again",
+             "-M), 1.5 times as much",
              gib, gib);
   else if (m->host == HOST_CONTAINER || (m->host == HOST_KERNEL && m->grouped)) {
     snprintf(
         text, sizeof text,
         "raise the container's limit: resources: limits: memory: %lluGi (Kubernetes), docker run "
-        "--memory=%llug, half as much again",
+        "--memory=%llug, 1.5 times as much",
         gib, gib);
     r.cost = "less is left for others on the machine";
   } else

@@ -196,7 +196,8 @@ static stow_status from_traces(run_story *s, const char *folder, bool *found) {
 static void note_unwatched(explanation *x, const char *folder) {
   char path[PATH_MAX];
   if (run_path(path, folder, RUN_WATCH) && access(path, F_OK) != 0)
-    buffer_text(&x->notes, "host memory was not watched: stowage run --ram-limit auto does\n");
+    buffer_text(&x->notes,
+                "host memory was not watched: stowage run --ram-limit auto watches it\n");
 }
 
 static stow_status say_none(run_story *s, const char *folder, bool known, const run_end *end) {
@@ -211,11 +212,12 @@ static stow_status say_none(run_story *s, const char *folder, bool known, const 
                                 "it ran out of memory");
   else if (end->signal_number != 0)
     buffer_printf(&x->headline,
-                  "The run%s was ended by signal %d, not for memory as far as was seen", command,
+                  "The run%s was ended by signal %d; there is no sign that memory ran out", command,
                   end->signal_number);
   else if (end->code != 0)
-    buffer_printf(&x->headline, "The run%s ended with code %d, not for memory as far as was seen",
-                  command, end->code);
+    buffer_printf(&x->headline,
+                  "The run%s ended with code %d; there is no sign that memory ran out", command,
+                  end->code);
   else
     buffer_printf(&x->headline, "The run%s ended with code %d and did not run out of memory",
                   command, end->code);
@@ -318,7 +320,7 @@ static stow_status read_one(run_story *s, const char *folder) {
   if (!found)
     STOW_TRY(say_none(s, folder, known, &end));
   else if (known && end.code == 0 && end.signal_number == 0)
-    buffer_text(&s->says.notes, "the run went on after that and ended well\n");
+    buffer_text(&s->says.notes, "the run continued after that and succeeded\n");
   return STOW_OK;
 }
 
@@ -327,7 +329,7 @@ stow_status run_story_read(run_story *s, const char *folder) {
   bool shared = snprintf(path, sizeof path, "%s", folder) < (int)sizeof path && !is_run(path) &&
                 run_folder_rank(path, rank);
   STOW_TRY(read_one(s, shared ? path : folder));
-  if (shared) buffer_printf(&s->says.notes, "of the ranks of this run, rank %s\n", rank);
+  if (shared) buffer_printf(&s->says.notes, "this is rank %s of the run\n", rank);
   return STOW_OK;
 }
 

@@ -25,10 +25,10 @@ static void row(buffer *out, const char *name, uint64_t bytes, const char *note)
 }
 
 static void numbers_text(const numbers *n, bool device, bool elsewhere, buffer *out) {
-  row(out, "asked for", n->asked_bytes, "");
+  row(out, "requested", n->asked_bytes, "");
   row(out, "live", n->live_bytes, device ? "what your data holds" : "what the process held");
   row(out, "cached, not live", n->cached_bytes, "what the framework keeps for reuse");
-  row(out, "  largest hole in it", n->largest_hole_bytes, "the most one request can have of it");
+  row(out, "  largest hole in it", n->largest_hole_bytes, "the largest request it can serve");
   row(out, "outside the framework", n->outside_framework_bytes, "the driver, other libraries");
   row(out, "other processes", n->other_process_bytes, "");
   row(out, device ? "free on the device" : "free", n->free_bytes, "");

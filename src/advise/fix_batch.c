@@ -244,12 +244,12 @@ stow_status fix_spike(fix_case *m) {
   static const char COST[] = "a loop over the parts; the result is the same";
   fix *x;
   if (evidence_plain(m->e))
-    x = fix_add(m, COST, "work in parts, so that the %s are never made at once",
+    x = fix_add(m, COST, "work in parts, so that the %s never exist as a whole",
                 cause_size(s->bytes));
   else
-    x = fix_add(m, COST,
-                "at %s: work in parts (for part in x.split(n)) so that the %s are never made at "
-                "once",
-                fix_place(m, at, m->e->user_of_stack[s->stack_id]), cause_size(s->bytes));
+    x = fix_add(
+        m, COST,
+        "at %s: work in parts (for part in x.split(n)) so that the %s never exist as a whole",
+        fix_place(m, at, m->e->user_of_stack[s->stack_id]), cause_size(s->bytes));
   return fix_replay(m, x, false);
 }

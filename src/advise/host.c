@@ -20,14 +20,14 @@
 /* A Python process cannot answer while one call of C code runs: list(…), sorted, split, findall. */
 static void say_outside(host_case *c, cause *to) {
   if (strncmp(c->main->name, "python", 6) != 0) {
-    cause_say(to, "what fills it is only known from outside: it is no Python process");
+    cause_say(to, "only the total is known: it is not a Python process");
     return;
   }
   cause_say(to,
             "Python did not answer: probably one call fills the memory (list(…), sorted, split, "
             "re.findall, json.loads, read), and nothing else runs until it returns");
   host_add_fix(c, MESSAGE_UNKNOWN,
-               "replace the one large call by a loop: for x in … instead of list(…), re.finditer "
+               "replace the one large call with a loop: for x in … instead of list(…), re.finditer "
                "instead of findall, for line in file instead of read().split(), ijson for JSON",
                "a loop over the parts");
 }
@@ -79,7 +79,7 @@ static void find_limit(host_case *c) {
     if (c->x->findings.list[i].id == CAUSE_HOST_LIMIT) return;
   cause *to = host_add(c, CAUSE_HOST_LIMIT, alone ? (fits ? 0.7 : 0.4) : 0.25);
   if (ours)
-    cause_head(to, "The command holds %s and may hold %s; the host has %s more",
+    cause_head(to, "The command holds %s and is limited to %s; the host has %s more",
                cause_size(r->held_bytes), cause_size(r->limit_bytes), cause_size(r->usable_bytes));
   else
     cause_head(to, "The command holds %s of the %s %s allows", cause_size(r->held_bytes),
@@ -212,6 +212,7 @@ stow_status explain_host(explanation *x, const host_record *r) {
   rank_fixes(&c);
   explanation_head(x);
   if (!r->from_inside)
-    buffer_text(&x->notes, "no view from inside: variables and lines are not known\n");
+    buffer_text(&x->notes,
+                "Stowage could not look inside the process: variables and lines are not known\n");
   return explanation_status(x);
 }

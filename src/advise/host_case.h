@@ -25,7 +25,7 @@ typedef struct host_case {
   uint64_t reported_bytes; /* what it held when it reported its objects */
   bool stale;      /* it has more than doubled since: most of it is missing from the report */
   bool pinned;     /* shared memory is pinned memory of the driver */
-  bool joined;     /* a text or bytes is made anew with each part joined to it */
+  bool joined;     /* a text or bytes is made again with each part that is joined to it */
   char place[300]; /* the program's own line, "" if it is not known */
   double sure[FIXES_MAX]; /* of the cause that each fix is for */
 } host_case;

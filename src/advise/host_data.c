@@ -58,16 +58,17 @@ static bool find_joined(host_case *c) {
   host_place(place, sizeof place, o);
   if (place[0] == '\0') host_line_where(r, place, sizeof place);
   cause *to = host_add(c, CAUSE_HOST_COPIES, 0.8);
-  cause_head(
-      to, "%s (%s) is made anew with each part joined to it%s%s, while the old one is still there",
-      o->name, cause_size(o->bytes), place[0] != '\0' ? " at " : "", place);
+  cause_head(to,
+             "%s (%s) is made again with each part that is joined to it%s%s, while the old one is "
+             "still there",
+             o->name, cause_size(o->bytes), place[0] != '\0' ? " at " : "", place);
   host_say_object(to, o);
-  cause_say(to, "as much again is held by nothing that has a name");
+  cause_say(to, "the same amount is held by objects without a name");
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   host_add_fix(c, o->bytes,
                "keep the parts in a bytearray (extend) or a list and join once at the end, or work "
-               "on each part as it comes",
-               "a list of parts takes as much again for the moment they are joined");
+               "on each part as it arrives",
+               "while the parts are joined, they take twice the memory");
   return true;
 }
 
@@ -128,15 +129,15 @@ static bool find_steps(host_case *c, const host_object *o) {
     return false;
   cause *to = host_add(c, CAUSE_HOST_COPIES, 0.86);
   host_say_making(c, to, made);
-  buffer_printf(&to->headline, ": each step of it makes a new array of the size of %.60s (%s)",
-                o->name, cause_size(o->bytes));
+  buffer_printf(&to->headline, ": each step makes a new array as large as %.60s (%s)", o->name,
+                cause_size(o->bytes));
   cause_say(to, "the line: %s", host_line_own(r));
   host_say_object(to, o);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   host_add_fix(
       c, made / 2,
       "compute step by step in place (t = a - b; t *= t; np.sqrt(t, out=t)), or a block of "
-      "rows at a time; numexpr.evaluate(…) makes no arrays on the way; float32 halves all",
+      "rows at a time; numexpr.evaluate(…) makes no temporary arrays; float32 halves everything",
       "longer code; or a loop over the blocks");
   return true;
 }
@@ -151,7 +152,7 @@ static void join_once(char *out, size_t size, const char *copying, const host_ob
   if (joined && table)
     snprintf(out, size,
              "keep the parts in a list and call pandas.concat once after the loop; if all of them "
-             "do not fit, reduce each part as it comes (groupby, sum), or write it to a file "
+             "do not fit, reduce each part as it arrives (groupby, sum), or write it to a file "
              "(part.to_parquet)");
   else if (joined)
     snprintf(
@@ -216,7 +217,7 @@ void host_find_copies(host_case *c) {
   char where[160], change[400];
   host_line_where(r, where, sizeof where);
   if (second != NULL)
-    cause_head(to, "%s and %s are the same data twice: %s and %s%s%s", first->name, second->name,
+    cause_head(to, "%s and %s hold the same data twice: %s and %s%s%s", first->name, second->name,
                cause_size(first->bytes), cause_size(second->bytes),
                where[0] != '\0' ? "; the program was at " : "", where);
   else
@@ -229,12 +230,11 @@ void host_find_copies(host_case *c) {
   if (copying != NULL) cause_say(to, "the program was inside %s", copying);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   join_once(change, sizeof change, copying, first);
-  host_add_fix(
-      c, second != NULL ? sum - first->bytes : first->bytes,
-      made ? "work in place (x /= 255, out=x), or in parts; and in the smallest type that will "
-             "do (float32 instead of float64)"
-           : change,
-      made ? "the old values are gone" : "the full size must be known in advance");
+  host_add_fix(c, second != NULL ? sum - first->bytes : first->bytes,
+               made ? "work in place (x /= 255, out=x), or in parts; and in the smallest type that "
+                      "is enough (float32 instead of float64)"
+                    : change,
+               made ? "the old values are gone" : "the full size must be known in advance");
 }
 
 /* ---- files ---- */
@@ -415,7 +415,8 @@ void host_find_dataset(host_case *c) {
   if (reading != NULL) cause_say(to, "the program was inside %s", reading);
   if (filling)
     cause_say(to,
-              "it is open, and one piece of memory no larger than it is being filled (%s so far)",
+              "the file is open, and one block of memory, no larger than the file, is being filled "
+              "(%s so far)",
               cause_size(r->maps[0].bytes));
   for (size_t i = 0; i < r->object_count && i < 3; i++) host_say_object(to, &r->objects[i]);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
@@ -427,7 +428,7 @@ void host_find_dataset(host_case *c) {
   host_add_fix(c, whole > ((uint64_t)64 << 20) ? whole - ((uint64_t)64 << 20) : whole / 2, change,
                "a loop over the parts");
   host_add_fix(c, MESSAGE_UNKNOWN,
-               "stowage inspect FILE: the smallest types that hold it exactly, and "
-               "stowage shrink to write it so",
+               "stowage inspect FILE: the smallest types that hold it exactly; stowage shrink "
+               "writes it in them",
                "one pass over the file");
 }

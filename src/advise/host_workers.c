@@ -71,15 +71,14 @@ static void find_tasks(host_case *c) {
     results = results && r->files[i].read_bytes < c->main->read_bytes / 2;
   cause *to = host_add(c, CAUSE_HOST_WORKERS, 0.75);
   if (results)
-    cause_head(to, "The results of %u worker processes come together in the parent%s: %s so far",
-               children, where, cause_size(c->main->read_bytes));
+    cause_head(to, "The parent collects the results of %u worker processes%s: %s so far", children,
+               where, cause_size(c->main->read_bytes));
   else
-    cause_head(to,
-               "%u child processes are given a copy each of what they work on%s: %s held so far",
-               children, where, cause_size(r->held_bytes));
+    cause_head(to, "%u child processes each get a copy of their data%s: %s held so far", children,
+               where, cause_size(r->held_bytes));
   cause_say(to,
-            "the parent holds %s; arguments and results pass through pipes, pickled, and take "
-            "as much again on the way",
+            "the parent holds %s; arguments and results pass through pipes, pickled, which takes "
+            "the same amount again",
             cause_size(c->main_bytes));
   for (size_t i = 0; i < r->object_count && i < 2; i++) host_say_object(to, &r->objects[i]);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
@@ -87,7 +86,7 @@ static void find_tasks(host_case *c) {
     host_add_fix(c, c->main->read_bytes / 2, RESULTS, "results come in any order");
   else
     host_add_fix(c, r->object_count > 0 ? r->objects[0].bytes * children : MESSAGE_UNKNOWN, NAMES,
-                 "the data must lie in a file or in shared memory");
+                 "the data must be in a file or in shared memory");
 }
 
 void host_find_workers(host_case *c) {
@@ -145,10 +144,10 @@ void host_find_workers(host_case *c) {
   if (results) host_add_fix(c, sum / 2, RESULTS, "results come in any order");
   /* A variable of the function that a worker runs came with its task. */
   if (o != NULL && !results && at_work(r) && strncmp(o->where, "module ", 7) != 0)
-    host_add_fix(c, sum - sum / count, NAMES, "the data must lie in a file or in shared memory");
+    host_add_fix(c, sum - sum / count, NAMES, "the data must be in a file or in shared memory");
   host_add_fix(
       c, sum - most,
       "fewer workers (num_workers, Pool(processes)), or give them one array they share: "
       "stowage.open(path), numpy.load(path, mmap_mode=\"r\"), multiprocessing.shared_memory",
-      "less is done at once; or the data must lie in a file or in shared memory");
+      "less is done at once; or the data must be in a file or in shared memory");
 }

@@ -48,7 +48,7 @@ typedef enum message_kind {
   MESSAGE_MLX,
   MESSAGE_DIRECTML,
   MESSAGE_JULIA,
-  MESSAGE_DISPATCH, /* Transformers: the weights do not fit the device */
+  MESSAGE_DISPATCH, /* Transformers: the weights do not fit on the device */
   MESSAGE_HOST,     /* host memory, not a device's */
   MESSAGE_FOREIGN,  /* a known error that is not about memory that Stowage manages */
   MESSAGE_KIND_COUNT

@@ -311,16 +311,16 @@ static stow_status memory(stow_device *device, stow_tier tier, uint64_t *free_by
   cu_result code = shim_driver()->cuMemGetInfo_v2(&left, &total);
   if (free_bytes != NULL) *free_bytes = left;
   if (total_bytes != NULL) *total_bytes = total;
-  return answer(code, "asking for the memory left");
+  return answer(code, "querying free memory");
 }
 
 static stow_status no_plain(stow_device *device, stow_addr *addr, uint64_t bytes, stow_tier tier) {
   (void)device, (void)addr, (void)bytes, (void)tier;
-  return stow_fail(STOW_ERR_UNSUPPORTED, "the shim's heap is of pages only");
+  return stow_fail(STOW_ERR_UNSUPPORTED, "the shim's heap has pages only");
 }
 static stow_status no_plain_free(stow_device *device, stow_addr addr) {
   (void)device, (void)addr;
-  return stow_fail(STOW_ERR_UNSUPPORTED, "the shim's heap is of pages only");
+  return stow_fail(STOW_ERR_UNSUPPORTED, "the shim's heap has pages only");
 }
 static stow_status no_copy(stow_device *device, stow_addr to, stow_addr from, uint64_t bytes,
                            stow_stream stream) {

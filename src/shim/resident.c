@@ -109,7 +109,7 @@ static bool unpark(resident *r, resident_unit *u) {
   if (to == NULL) to = resident_frame(r);
   if (to == NULL || page_unmap(spare) != CU_OK) return false;
   if (page_map_at(to, t->addr) != CU_OK || page_grant(to) != CU_OK) {
-    shim_log("an address was lost while its page was exchanged");
+    shim_log("the page of an address was lost while it was exchanged");
     return false;
   }
   spare->owner = NULL;
@@ -216,7 +216,7 @@ static bool quiet(resident *r) {
     }
     gate_open();
   }
-  shim_log("pages are not moved: the device does not come to rest (%d)", code);
+  shim_log("pages are not moved: the device does not become idle (%d)", code);
   return false;
 }
 
@@ -536,7 +536,7 @@ bool resident_begin(page_class *class) {
   if (!begin(r, class)) {
     if (r->engine != NULL) end(r, false);
     failed[class->device] = true;
-    shim_log("pages are not moved: the driver lacks what it takes");
+    shim_log("pages are not moved: the driver lacks the functions needed");
     return false;
   }
   atomic_store(&on[class->device], true);

@@ -33,10 +33,10 @@ static cu_result unmap_run(const resident *r, cu_addr addr, size_t count) {
 /* Called if an address of the program has no page and none can be mapped there: the next work would
  * fault. */
 static void lose(cu_addr addr, cu_result code) {
-  account_say(
-      "stowage: the driver refused to map a page again at 0x%llx (CUDA error %d). The program "
-      "cannot go on.\nstowage: run it with " ENV_MOVE "=off, which moves nothing.\n",
-      (unsigned long long)addr, code);
+  account_say("stowage: the driver refused to map a page again at 0x%llx (CUDA error %d). The "
+              "program cannot continue.\nstowage: run it with " ENV_MOVE
+              "=off, which moves no pages.\n",
+              (unsigned long long)addr, code);
   _exit(70);
 }
 

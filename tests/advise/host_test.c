@@ -285,7 +285,7 @@ TEST(a_container_and_the_line_that_grows_it_are_the_headline)
   CHECK_OK(explain_host(&x, r));
   CHECK(x.findings.list[0].id == CAUSE_HOST_LEAK);
   CHECK_TEXT(x.headline.data,
-             "cache: a list of 49 arrays, 882.0 MiB, grows by 18.0 MiB per turn at "
+             "cache: a list of 49 arrays, 882.0 MiB, grows by 18.0 MiB per iteration at "
              "line 5 of train.py");
   explanation_free(&x);
   free(r);

@@ -115,7 +115,7 @@ unset STOWAGE_SHIM_LOG
 
 # Another library that intercepts the driver, known by its name: it is reported, and both work.
 cp "$programs/librival.so" "$folder/libvgpu.so"
-same two_shims_are_said "stowage run: libvgpu.so is also preloaded and also intercepts the driver: the stricter limit of the two applies, and memory that it allocates is not counted here
+same two_shims_are_said "stowage run: libvgpu.so is also preloaded and also intercepts the driver: the lower limit of the two applies, and memory that it allocates is not counted here
 alloc:4194304 0" env LD_PRELOAD="$folder/libvgpu.so" "$stowage" run --quiet -- "$holder" alloc:4194304
 
 # A program that cannot be preloaded is reported, and runs anyway.

@@ -66,7 +66,7 @@ done
 files=$(cd "$folder" && ls team*.stow | grep -c '^team-rank[012]\.stow$\|^team-rank1-rank1-[0-9]*\.stow$\|^team-rank1-[0-9]*\.stow$')
 if [ "$files" = 4 ] && [ ! -e "$folder/team.stow" ]; then ok ranks_do_not_write_over_each_other; else ls "$folder"; fail "ranks_do_not_write_over_each_other: $files"; fi
 if [ "$(ls "$runs" | wc -l)" = $((before + 1)) ] && [ "$(ls "$runs/last" | tr '\n' ' ')" = "rank0 rank1 rank2 " ]; then ok ranks_have_one_folder; else ls -R "$runs"; fail ranks_have_one_folder; fi
-if "$stowage" explain --last | grep_all 'of the ranks of this run, rank 1'; then ok the_rank_that_failed_first_is_explained; else "$stowage" explain --last; fail the_rank_that_failed_first_is_explained; fi
+if "$stowage" explain --last | grep_all 'this is rank 1 of the run'; then ok the_rank_that_failed_first_is_explained; else "$stowage" explain --last; fail the_rank_that_failed_first_is_explained; fi
 RANK=0 WORLD_SIZE=3 beneath -- true > /dev/null 2>&1
 if [ "$(ls "$runs/last" | tr '\n' ' ')" = "rank0 " ]; then ok the_next_command_of_a_rank_has_the_next_folder; else ls -R "$runs"; fail the_next_command_of_a_rank_has_the_next_folder; fi
 SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=4 OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=3 beneath --record "$folder/both.stow" -- "$holder" alloc:$M > /dev/null 2>&1

@@ -260,9 +260,9 @@ void cause_leak(cause *c, const evidence *e, const findings *f) {
   c->confidence = (g->graph ? 0.3 : g->like_graph ? 0.78 : 0.94) * growth_weight(e, g);
   char place[256];
   if (g->stack_id != 0)
-    cause_head(c, "Live memory grows by %s each turn, from %s", cause_size(g->per_round),
+    cause_head(c, "Live memory grows by %s each iteration, from %s", cause_size(g->per_round),
                evidence_place(e, place, sizeof place, e->user_of_stack[g->stack_id]));
   else
-    cause_head(c, "Live memory grows by %s each turn", cause_size(g->per_round));
+    cause_head(c, "Live memory grows by %s each iteration", cause_size(g->per_round));
   growth_say(c, e, g);
 }
