@@ -155,7 +155,7 @@ static bool print_batch(resident *r, const residency_move *list, uint32_t first,
          wait_own(r) == CU_OK;
 }
 
-/* Sees to it that the host pages of a batch hold what leaves. How many do, in order. */
+/* Ensures that the host pages of a batch hold what leaves. Returns how many do, in order. */
 static uint32_t save_batch(resident *r, const residency_move *list, uint32_t first,
                            uint32_t count) {
   ASSERT(count <= BATCH_MAX);
