@@ -227,7 +227,7 @@ static void say_by_tag(cause *c, const evidence *e, const census *all) {
   }
 }
 
-/* Lists who holds the live memory, for every cause: by line, and by tag if there are tags. */
+/* Lists what holds the live memory, for every cause: by line, and by tag if there are tags. */
 static stow_status say_holders(cause *c, const evidence *e) {
   site_table sites = {0};
   census by_line = {0}, by_tag = {0};

@@ -1,5 +1,5 @@
-/* Causes on the device. The numbers come first: a size no machine has, room that was there, holes,
- * a limit, other processes, one huge request. What they leave open, the phase decides. */
+/* Causes on the device. The numbers come first: a size that no machine has, free memory, holes, a
+ * limit, other processes, one huge request. If they do not decide, the phase does. */
 #include <stdio.h>
 
 #include "advise/diagnosis.h"
@@ -58,7 +58,7 @@ static void detect_limit(explanation *x) {
   if (!known(n->limit_bytes)) return;
   bool room = known(n->free_bytes) && known(n->asked_bytes) && n->free_bytes >= n->asked_bytes;
   if (m->kind == MESSAGE_TORCH && room) {
-    /* With room for several such requests, the limit is all that the text gives as a reason. */
+    /* If several such requests would fit, the limit is the only reason that the text gives. */
     bool roomy = n->free_bytes / 4 >= n->asked_bytes;
     cause *c = diagnosis_cause(x, CAUSE_LIMIT, roomy ? 0.65 : 0.25);
     cause_head(c, "A limit of %s is set for this process while the device has %s free",
@@ -165,10 +165,10 @@ static void detect_spike(explanation *x) {
   const message *m = &x->evidence.message;
   uint64_t capacity = known(n->limit_bytes) ? n->limit_bytes : n->device_bytes;
   if (!known(n->asked_bytes) || (m->details & (MESSAGE_START | MESSAGE_WEIGHTS)) != 0) return;
-  /* TensorFlow's first request is its pool, and a pool's limit is no device. */
+  /* TensorFlow's first request is its pool, and a pool's limit is not the size of a device. */
   if (m->kind == MESSAGE_TENSORFLOW && !known(m->shape_bytes) && known(n->free_bytes)) return;
   if (m->kind == MESSAGE_CUPY && known(n->limit_bytes) && n->asked_bytes <= n->limit_bytes) return;
-  /* A weight is no result that can be made in parts. */
+  /* A weight cannot be made in parts, as a result can. */
   if (has(x, CONTEXT_BIT(LOADING)) && !has(x, CONTEXT_BIT(FORWARD))) return;
   bool beside = known(n->live_bytes);
   bool dwarfs = beside && n->live_bytes > 0 && n->asked_bytes / 4 >= n->live_bytes;
@@ -462,7 +462,7 @@ void diagnosis_device(explanation *x) {
                cause_size(n->asked_bytes));
     return;
   }
-  /* With room on the device a pool would have grown: its holes are not the reason. */
+  /* With free memory on the device a pool would have grown: its holes are not the reason. */
   if (!diagnosis_had_room(n)) detect_holes(x);
   detect_limit(x);
   detect_processes(x);

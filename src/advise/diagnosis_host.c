@@ -1,5 +1,5 @@
-/* Causes in host memory. The words alone seldom say what filled it, so the sentences say
- * "probably"; where a limit was set by somebody, it is named. */
+/* Causes in host memory. A text alone rarely shows what filled it, so the sentences say "probably".
+ * A limit that was set is named. */
 #include <stdio.h>
 
 #include "advise/diagnosis.h"
@@ -13,7 +13,7 @@ static bool has(const explanation *x, uint64_t mark) {
   return context_any(&x->evidence.message.context, mark);
 }
 
-/* The process has a limit of its own, and what was asked for is no more than that. */
+/* The process has its own limit, and the request does not exceed it. */
 static bool detect_own_limit(explanation *x) {
   const message *m = &x->evidence.message;
   bool own = m->host == HOST_NUMPY || m->host == HOST_PYTHON || m->host == HOST_TORCH;
@@ -29,7 +29,8 @@ static bool detect_own_limit(explanation *x) {
   return true;
 }
 
-/* The request alone is larger than all the memory there is. Returns false if it is not, or unknown.
+/* Detects a request that is larger than all host memory. Returns false if it is not, or if that is
+ * unknown.
  */
 static bool detect_larger_than_host(explanation *x) {
   const message *m = &x->evidence.message;
@@ -43,7 +44,7 @@ static bool detect_larger_than_host(explanation *x) {
   return true;
 }
 
-/* One array or tensor that could not be had. */
+/* One array or tensor that could not be allocated. */
 static void detect_one_array(explanation *x) {
   const message *m = &x->evidence.message;
   bool reading = has(x, CONTEXT_BIT(READING));
@@ -139,7 +140,7 @@ static const struct {
      "The notebook's kernel died: probably because host memory (RAM) ran out", NULL},
 };
 
-/* A limit that somebody set for a job or a container. */
+/* A limit that was set for a job or a container. */
 static void detect_limit(explanation *x) {
   const message *m = &x->evidence.message;
   bool job = m->host == HOST_JOB;

@@ -1,9 +1,9 @@
 /* Explain run: chooses the best evidence among the files that the processes of a run left.
  *
- * Where host memory ran out, it is the host record. Of the device, best is PyTorch's own view
- * (PID.pickle, written as it ran out), with the trace of its process where that has PyTorch's
- * blocks; then the trace of a process that was refused memory (PID.stow, or its ring where the run
- * itself was cut off); then the words of the error alone (PID.error). */
+ * If host memory ran out, it is the host record. For the device, PyTorch's own view is best
+ * (PID.pickle, written when it ran out of memory), with the trace of its process if that has
+ * PyTorch's blocks. Next comes the trace of a process that was refused memory (PID.stow, or its
+ * ring if the run was killed), then the error text alone (PID.error). */
 #include "advise/explain_run.h"
 
 #include <dirent.h>
@@ -30,11 +30,11 @@
 
 #define RECORDING_BYTES (UINT64_C(8) << 30)
 #define ERROR_BYTES     ((size_t)1 << 20)
-#define TRACES_MAX      64 /* looked into for a failure */
+#define TRACES_MAX      64 /* examined for a failure */
 
 /* ---- what is there ---- */
 
-/* The newest file of that ending, "" if there is none. */
+/* Returns the newest file with that ending; "" if there is none. */
 static stow_status newest(const char *folder, const char *ending, char path[PATH_MAX]) {
   DIR *open = opendir(folder);
   struct timespec best = {0, 0};
@@ -64,7 +64,7 @@ static stow_status newest(const char *folder, const char *ending, char path[PATH
   return status;
 }
 
-/* The text of a file, up to a bound; empty if there is no file. */
+/* Reads the text of a file, up to a limit; empty if there is no file. */
 static stow_status read_error(buffer *text, const char *path) {
   if (path[0] == '\0') return STOW_OK;
   FILE *file = fopen(path, "re");
@@ -81,8 +81,8 @@ static stow_status read_error(buffer *text, const char *path) {
 
 /* ---- the sources ---- */
 
-/* A file that is damaged or missing counts as none. One that was not read for lack of host memory,
- * or because reading failed, is a failure: without it the answer could be another. */
+/* A damaged or missing file counts as absent. A file that could not be read (no host memory, an I/O
+ * error) is a failure: it could change the answer. */
 static stow_status unless_unread(stow_status status) {
   return status == STOW_ERR_HOST_MEMORY || status == STOW_ERR_IO ? status : STOW_OK;
 }
@@ -96,7 +96,7 @@ static stow_status open_ledger(ledger *l, const char *folder) {
   return unless_unread(ledger_open(l, path));
 }
 
-/* A snapshot does not know of the run's limit: the ledger does. */
+/* A snapshot does not contain the run's limit; the ledger does. */
 static stow_status add_limit(recording *r, const char *folder) {
   char text[32];
   ledger l;
@@ -111,8 +111,8 @@ static stow_status add_limit(recording *r, const char *folder) {
   return status;
 }
 
-/* The process's own recording of its blocks shows what PyTorch's final view cannot: how it came
- * to that. Where PyTorch kept a history itself, that is as good. */
+/* The process's own recording of its blocks shows what PyTorch's final view cannot: how memory
+ * filled up. If PyTorch kept a history itself, that is as good. */
 static stow_status add_trace(recording *view, const char *folder, const char *path) {
   char name[NAME_MAX + 1];
   const char *slash = strrchr(path, '/');
@@ -163,7 +163,7 @@ static stow_status may_have_run_out(const char *folder, bool *may) {
   return STOW_OK;
 }
 
-/* The first trace of the folder that has a failure in it. */
+/* Returns the first trace of the folder that contains a failure. */
 static stow_status from_traces(run_story *s, const char *folder, bool *found) {
   struct dirent **entries;
   int count = scandir(folder, &entries, NULL, alphasort);
@@ -243,8 +243,9 @@ static bool is_run(const char *folder) {
   return here;
 }
 
-/* Was it host memory? The kernel may have ended the run itself with all the others, as it does with
- * a whole control group: then nobody wrote how it ended, and none of them lives. */
+/* Returns whether host memory ran out. The kernel may have killed `stowage run` together with the
+ * command, as it does with a whole control group: then there is no record of how it ended, and no
+ * process is alive. */
 static bool ran_out(const host_record *h, bool ended) {
   process p;
   /* A process of the Python package writes one when it runs out (python/stowage/_host.py). */

@@ -5,9 +5,9 @@
 #include "advise/explain.h"
 #include "base/json.h"
 
-#define SHOWN_LEAST   0.3                 /* a person is not shown less likely causes … */
+#define SHOWN_LEAST   0.3                 /* the text omits less likely causes … */
 #define UNKNOWN_LEAST (UINT64_C(1) << 20) /* less is rounding */
-#define PROVED_LEAST  0.5 /* … nor the evidence of less likely ones; JSON has both */
+#define PROVED_LEAST  0.5                 /* … and their evidence; JSON has both */
 
 static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;

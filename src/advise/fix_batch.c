@@ -99,7 +99,7 @@ static stow_status autocast_is_on(const evidence *e, bool *on) {
 /* Computes how much of what is live at a tick autocast halves: outputs of layers (convolutions,
  * products, and elementwise results). Softmax, losses, layer norms and sums with a 32-bit tensor
  * stay in 32 bits; a program's own lines within the model therefore count half. So does the model's
- * output, of which the loss makes a copy in 32 bits. `work`: everything that grows with the
+ * output, because the loss makes a copy of it in 32 bits. `work`: everything that grows with the
  * batch. */
 static double halved_at(const evidence *e, uint32_t tick, uint32_t output, double *work) {
   uint64_t layers = 0, others = 0, all = 0;

@@ -68,7 +68,7 @@ stow_status fix_no_grad(fix_case *m) {
     last = i;
   }
   if (last != UINT32_MAX) whatif_scale(&m->w, last, 1), outputs += e->time.lifetimes[last].bytes;
-  /* What is still kept in each turn fills any memory, only later. */
+  /* What each turn still keeps fills any memory, only later. */
   bool still_grows = (double)outputs >= OUTPUTS_GROW * (double)g->total;
   fix *x =
       fix_add(m, "none: no backward pass runs there",
@@ -98,7 +98,7 @@ stow_status fix_leak(fix_case *m) {
   char at[256];
   if (!g->found) return drop_copies(m);
   leave_out_growth(m);
-  /* A helper makes it; who keeps it is further out. */
+  /* A helper makes it; the code that keeps it is in an outer frame. */
   uint32_t helped = m->e->helped_of_stack[g->stack_id];
   fix_place(m, at, helped != 0 ? helped : m->e->user_of_stack[g->stack_id]);
   fix *x = g->swells ? fix_add(m, "the older values, or a copy to the host each iteration",

@@ -86,7 +86,7 @@ stow_status fix_limit(fix_case *m) {
   uint64_t wanted = m->base.peak_reserved_bytes;
   if (m->e->peak_reserved_bytes > wanted) wanted = m->e->peak_reserved_bytes;
   if (m->e->n.device_bytes == MESSAGE_UNKNOWN || wanted > m->e->n.device_bytes) return STOW_OK;
-  /* A limit of stowage run, which counts what others of the process and the driver hold, too. */
+  /* A limit of stowage run, which also counts what other libraries and the driver hold. */
   if (recording_fact(m->e->source, "limit_bytes") != NULL) {
     uint64_t more =
         wanted > m->e->n.limit_bytes ? wanted - m->e->n.limit_bytes : evidence_asked_bytes(m->e);

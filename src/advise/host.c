@@ -1,8 +1,8 @@
 /* Host: the causes that a host record shows.
  *
  * From outside: which processes hold how much, how it grew, how many bytes were read, which files
- * are open. From inside, where the process is Python: what its variables hold and which line it is
- * at. Each cause is one function that gives a confidence; docs/explain.md says when it is wrong.
+ * are open. From inside a Python process: what its variables hold and which line it is at. Each
+ * cause is one function that returns a confidence; docs/explain.md describes when it can be wrong.
  */
 #include "advise/host.h"
 
@@ -12,7 +12,7 @@
 #include "advise/host_case.h"
 #include "advise/host_line.h"
 
-/* The confidence of a cause from a report that is out of date, at most. */
+/* The maximum confidence of a cause from a report that is out of date. */
 #define OLD_MOST 0.6
 
 /* ---- nothing but a limit ---- */
@@ -49,7 +49,7 @@ static bool say_making(host_case *c, cause *to) {
   return true;
 }
 
-/* One thing is most of it, and all of it may be needed. */
+/* One object is most of it, and all of it may be needed. */
 static void say_one(host_case *c, cause *to) {
   const host_record *r = c->r;
   const host_object *o = &r->objects[0];
@@ -114,7 +114,7 @@ static void drop_repeated(findings *f) {
       }
 }
 
-/* The fixes of the likeliest cause first. */
+/* The fixes of the most likely cause come first. */
 static void rank_fixes(host_case *c) {
   fixes *all = &c->x->fixes;
   for (uint32_t i = 1; i < all->count; i++)
@@ -160,7 +160,7 @@ static void memory_rows(const host_case *c) {
 }
 
 /* Returns whether a container that a line keeps filling was most of what was held when it was
- * reported. Then it is probably most of what came after, too. */
+ * reported. Then it is probably also most of what came after. */
 static bool grew_on(const host_record *r) {
   const host_object *o = &r->objects[0];
   return r->object_count > 0 && o->grows && evidence_share(o->bytes, r->inside_bytes) >= MOST;

@@ -1,11 +1,11 @@
-/* Host data: arrays and tables that are there twice, and files read whole. */
+/* Host data: arrays and tables that exist twice, and files read at once. */
 #include <stdio.h>
 #include <string.h>
 
 #include "advise/host_case.h"
 #include "advise/host_line.h"
 
-/* Two arrays of one shape, but for a few rows more or less, or of about as many bytes. */
+/* Two arrays of the same shape, except for a few rows, or of about the same number of bytes. */
 static bool look_alike(const host_object *a, const host_object *b) {
   if (!host_is_array(a) || !host_is_array(b)) return false;
   const char *rest = strchr(a->shape, ','), *other = strchr(b->shape, ',');
@@ -25,16 +25,16 @@ static bool surely_copies(const host_record *r, const host_object *a, const host
          host_line_makes_another(r, b->name) != HOST_MAKES_NOTHING;
 }
 
-/* What is held and has no name, as parts of an object: a value that a line is making has none yet.
- * Against what was held when the limit was passed, for it may come and go between two bytecodes,
- * where nobody can be asked. */
+/* Returns the memory without a name, as a multiple of an object: a value that a line is making has
+ * no name yet. Measured against what was held when the limit was exceeded, because the value may
+ * exist only between two bytecodes, when Python cannot report. */
 static double unnamed_part(const host_case *c, const host_object *o) {
   uint64_t made = host_made_bytes(c);
   if (c->main_bytes > c->reported_bytes) made += c->main_bytes - c->reported_bytes;
   return evidence_share(made, o->bytes);
 }
 
-/* Is a file read in parts, not yet to its end, as far as this goes? */
+/* Returns whether a file seems to be read in parts, and not to its end yet. */
 static bool reads_on(const host_record *r, const host_object *o) {
   for (size_t i = 0; i < r->file_count; i++) {
     uint64_t read = r->files[i].read_bytes;
@@ -120,7 +120,7 @@ static bool derived(const host_object *a, const host_object *b) {
   return host_line_has(a->source, b->name) || host_line_has(b->source, a->name);
 }
 
-/* A line of several steps over several arrays: each step makes an array that is dropped later. */
+/* A line with several steps over several arrays: each step makes an array that is freed later. */
 static bool find_steps(host_case *c, const host_object *o) {
   const host_record *r = c->r;
   uint64_t made = host_made_bytes(c);
@@ -247,7 +247,7 @@ static bool in_list(const char *list, const char *item) {
   return false;
 }
 
-/* The row of a file by the call that reads it: text read whole by hand, and JSON. */
+/* Finds the row of a file by the call that reads it: text read at once, and JSON. */
 static bool read_by_call(char *out, size_t size, const char *source, const char *path) {
   const char *quote = path[0] != '\0' ? "\"" : "", *file = path[0] != '\0' ? path : "path";
   if (source == NULL) return false;
@@ -267,7 +267,7 @@ static bool read_by_call(char *out, size_t size, const char *source, const char 
   return true;
 }
 
-/* How a file of that ending is read in parts: the words before its path, and after it. */
+/* How a file with that ending is read in parts: the text before its path, and after it. */
 static void read_in_parts(char *out, size_t size, const char *path, const char *source) {
   if (read_by_call(out, size, source, path)) return;
   static const struct {
@@ -309,9 +309,9 @@ static bool is_packed(const char *path) {
   return false;
 }
 
-/* The file that what is held comes from. How far it was read is reported when a read has come to
- * its end; text of short numbers is several times as large in memory as in its file, and what is
- * packed as large as it likes. */
+/* Returns the file that the memory comes from. The kernel counts bytes when a read returns. Text of
+ * short numbers is several times as large in memory as in its file, and compressed data can have
+ * any ratio. */
 static const tree_file *find_file(const host_case *c, bool reading) {
   const host_record *r = c->r;
   for (size_t i = 0; i < r->file_count; i++)
@@ -323,9 +323,9 @@ static const tree_file *find_file(const host_case *c, bool reading) {
   return NULL;
 }
 
-/* Nobody answered from inside, and one mapping is being filled that is no larger than an open file,
- * which is a good part of all: a library that reads with the interpreter's lock in its hand, in one
- * read that is counted when it has come to its end (HDF5's does). */
+/* There is no report from inside, and one mapping is being filled that is no larger than an open
+ * file, which is a large part of everything: a library reads with the interpreter's lock held, in
+ * one read that is counted when it returns (HDF5 does). */
 static const tree_file *find_filling(const host_case *c) {
   const host_record *r = c->r;
   const tree_map *filled = &r->maps[0];
@@ -340,7 +340,8 @@ static const tree_file *find_filling(const host_case *c) {
   return NULL;
 }
 
-/* What a worker has read may have come from its parent through a pipe, and its parent's from it. */
+/* A worker may have read the bytes from its parent through a pipe, and the parent from the worker.
+ */
 static bool has_relatives(const host_case *c) {
   for (size_t i = 0; i < c->r->process_count; i++)
     if (c->r->processes[i].pid == c->main->parent || c->r->processes[i].parent == c->main->pid)
@@ -348,7 +349,7 @@ static bool has_relatives(const host_case *c) {
   return false;
 }
 
-/* The output of a command that the program started, captured whole. */
+/* The whole output of a command that the program started, captured in memory. */
 static bool find_output(host_case *c) {
   const host_record *r = c->r;
   bool inside = false;
@@ -382,7 +383,7 @@ void host_find_dataset(host_case *c) {
   double read = evidence_share(c->main->read_bytes, c->main_bytes);
   if (find_output(c)) return;
   if (file == NULL && reading == NULL && (read < MUCH || has_relatives(c))) return;
-  /* What is being read has no name yet: it is all that no variable holds. */
+  /* Data that is being read has no name yet: it is the memory that no variable holds. */
   bool unnamed =
       reading != NULL && r->from_inside && evidence_share(named, c->reported_bytes) < LITTLE;
   if (read < MUCH && reading != NULL && evidence_share(largest, c->reported_bytes) < MUCH &&
@@ -391,7 +392,7 @@ void host_find_dataset(host_case *c) {
   double sure = read >= 0.7 || (file != NULL && reading != NULL) ? 0.93
                 : read >= MOST || unnamed                        ? 0.8
                                                                  : 0.5;
-  /* A part of what the whole command holds is no reason for the rest. */
+  /* A small part of what the command holds does not explain the rest. */
   if (evidence_share(c->main_bytes, r->held_bytes) < MOST && sure > 0.5) sure = 0.5;
   if (filling && sure < 0.6) sure = 0.6;
   if (c->joined && sure > 0.5) sure = 0.5; /* it is read in parts, and kept by joining them */

@@ -24,7 +24,7 @@ static bool is_objects(const host_object *o) {
   return (host_is_container(o) && small) || (host_is_array(o) && strcmp(o->of, "object") == 0);
 }
 
-/* A collection of large things, as a list of arrays is. */
+/* A collection of large objects, such as a list of arrays. */
 static bool is_collection(const host_object *o) {
   return host_is_container(o) && o->count >= 4 && o->element_bytes >= LARGE_ELEMENT;
 }
@@ -166,7 +166,7 @@ void host_find_objects(host_case *c) {
     if (is_objects(&r->objects[i])) {
       if (first == NULL) first = &r->objects[i];
       sum += r->objects[i].bytes;
-      /* A number, or a short text, for each element and each word of it. */
+      /* A number or a short text for each element. */
       lean += r->objects[i].objects > 0
                   ? r->objects[i].objects * 8
                   : r->objects[i].count * (r->objects[i].element_bytes > 200 ? 32 : 8);
@@ -192,7 +192,7 @@ void host_find_objects(host_case *c) {
 
 /* ---- a collection of large things ---- */
 
-/* Does it rise without ever giving much back? */
+/* Returns whether it rises and never falls much. */
 static bool rises_steadily(const host_record *r) {
   uint64_t high = 0;
   unsigned rises = 0;

@@ -44,8 +44,8 @@ void host_find_shared(host_case *c) {
                "an unlinked block can no longer be opened by name");
 }
 
-/* Memory without a name grew again and again while the program went on: not one value that a line
- * is making, but what calls of C leave behind. */
+/* Memory without a name grew repeatedly while the program continued: this is not one value that a
+ * line is making, but memory that C calls leave behind. */
 void host_find_native(host_case *c) {
   const host_record *r = c->r;
   uint64_t named = host_named_bytes(r);

@@ -7,7 +7,7 @@
 #include "advise/host_case.h"
 #include "advise/host_line.h"
 
-/* The first row that fits counts: a call inside list(…) comes before list itself. */
+/* The first row that matches counts: a call inside list(…) comes before list itself. */
 static const host_way ways[] = {
     {"toarray todense to_dense", CAUSE_HOST_COPIES,
      "it makes a dense array of a sparse one, with all the zeros",
@@ -119,7 +119,7 @@ const host_way *host_way_of(const char *source) {
   return NULL;
 }
 
-/* An array over a file that the line works on whole: every element becomes one in memory. */
+/* A line works on a whole mapped file: every element is copied into memory. */
 static const host_object *find_mapped(const host_record *r, const char *source) {
   for (size_t i = 0; source != NULL && i < r->object_count; i++)
     if (strcmp(r->objects[i].mark, "mapped") == 0 && host_line_has(source, r->objects[i].name))
@@ -196,7 +196,7 @@ static bool find_making(host_case *c) {
   if (!r->from_inside || c->stale || m.source == NULL ||
       evidence_share(made, c->reported_bytes) < MUCH)
     return false;
-  /* Saved activations have no name either; and what has one and is larger comes first. */
+  /* Saved activations have no name either. A larger object with a name comes first. */
   for (size_t i = 0; i < r->object_count; i++)
     if (strcmp(r->objects[i].mark, "graph") == 0 ||
         (r->objects[i].bytes > made && !host_is_array(&r->objects[i]) &&
@@ -220,7 +220,7 @@ static bool find_making(host_case *c) {
   return true;
 }
 
-/* Bytes of all that the line made which made this. */
+/* Returns the bytes of everything made by the line that made this. */
 static uint64_t made_with(const host_record *r, const host_object *o) {
   uint64_t sum = 0;
   for (size_t i = 0; i < r->object_count; i++)

@@ -1,4 +1,4 @@
-/* Recipes for what is around the program: room that was there, other processes, limits, pieces. */
+/* Recipes for what is around the program: free memory, other processes, limits, fragments. */
 #include "advise/recipe_words.h"
 
 static const recipe rows[] = {

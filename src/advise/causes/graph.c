@@ -1,10 +1,10 @@
 /* Graph: decides whether what stays is a graph: kept graphs, and evaluations that build them.
  *
- * A graph keeps all that a forward pass saves for its backward, also what no variable of a program
- * can reach: a norm's statistics, every layer's input. A leak keeps one thing or a few. The call
- * path distinguishes the two: a loop on a call path of training keeps a graph that it should have
- * freed; a loop that training never uses, or whose name says that it evaluates, should not have
- * built one. */
+ * A graph keeps all that a forward pass saves for its backward pass, including what no variable of
+ * a program can reach: a norm's statistics, every layer's input. A leak keeps one thing or a few.
+ * The call path distinguishes the two: a loop on a call path of training keeps a graph that it
+ * should have freed; a loop that training never uses, or whose name says that it evaluates, should
+ * not have built one. */
 #include <stdlib.h>
 #include <string.h>
 

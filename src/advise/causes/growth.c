@@ -91,7 +91,7 @@ static void end_turn(swelling *all, const uint32_t *touched, uint32_t count, uin
   }
 }
 
-/* Goes through the whole turns; the first is only what the others are held against. */
+/* Visits the complete turns; the first one is only for comparison with the others. */
 static void follow_turns(const evidence *e, swelling *all, uint32_t *touched, uint32_t whole) {
   uint32_t turn = 0, count = 0;
   for (uint32_t tick = e->loop.list[0].start; tick < e->loop.list[whole].start; tick++) {

@@ -1,5 +1,5 @@
-/* Growth use: what the causes that grow ask of a growth once it is found: its members, its weight,
- * its lines of evidence. */
+/* Growth use: what the causes need to know about a growth once it is found: its members, its
+ * certainty, its lines of evidence. */
 #include "advise/causes.h"
 #include <stdlib.h>
 #include <string.h>

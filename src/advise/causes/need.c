@@ -32,7 +32,7 @@ static void say_sum(cause *c, const evidence *e, const need *n) {
             cause_size(n->capacity_bytes));
 }
 
-/* Weights, gradients and state alone are more than there is: no batch fits. */
+/* Weights, gradients and state alone exceed the capacity: no batch fits. */
 static void training_does_not_fit(cause *all, const evidence *e, const need *n) {
   uint64_t fixed = need_fixed_bytes(n, NEED_AS_IT_IS);
   double room = ROOM * (double)n->capacity_bytes;

@@ -2,7 +2,7 @@
 #include "advise/causes.h"
 #include "advise/whatif.h"
 
-/* What a CUDA context and its kernels take in a process, at most, without anybody asking. Measured
+/* The most that a CUDA context and its kernels take in a process before its first request. Measured
  * on an H200 with PyTorch 2.11: 0.6 to 0.7 GiB; libraries (NCCL, cuDNN) add some. */
 #define CONTEXT_BYTES (UINT64_C(1) << 30)
 

@@ -4,7 +4,7 @@
 
 #include "advise/causes.h"
 
-#define SIZE_LEAST   4096 /* smaller tensors are alike by chance */
+#define SIZE_LEAST   4096 /* smaller tensors have equal sizes by chance */
 #define COPY_WHOLE   0.7  /* fraction of the weights found again: a copy */
 #define COPY_PART    0.15 /* fraction found so far, if the copying itself failed */
 #define COPY_IS_COPY 0.9  /* fraction of those candidates that must then match */
@@ -56,7 +56,7 @@ static void match_copies(copies *c, const evidence *e, map *of_size) {
     if (p != PHASE_LOAD && p != PHASE_COPY && p != PHASE_USER) continue;
     uint64_t *left = map_get(of_size, l->bytes);
     if (left == NULL) continue;
-    if (*left == 0) { /* a third copy and more: not a checkpoint's, something piles up */
+    if (*left == 0) { /* a third copy or more: not a checkpoint, copies accumulate */
       c->more_bytes += l->bytes;
       continue;
     }
@@ -120,7 +120,7 @@ static void take_second(copies *c, const evidence *e, const uint64_t *sizes,
   /* Not if it failed while only weights existed. */
   if (!e->has_stacks && e->fail_phase != PHASE_BUILD) count = twice_at_start(sizes, count);
   uint32_t from = built_twice(sizes, count);
-  /* Tables of changing sizes made in one loop are one model: a second is made elsewhere. */
+  /* Tables of different sizes made in one loop are one model: a second model is made elsewhere. */
   if (e->has_stacks && from < count &&
       e->time.lifetimes[numbers_of[0]].stack_id == e->time.lifetimes[numbers_of[from]].stack_id)
     return;
