@@ -291,7 +291,7 @@ TEST(a_container_and_the_line_that_grows_it_are_the_headline)
   free(r);
 }
 
-TEST(memory_without_a_name_that_grows_while_the_program_goes_on_is_native)
+TEST(memory_without_a_name_that_grows_while_the_program_continues_is_native)
 {
   host_record *r = blank();
   r->inside_bytes = 1000 * MIB;
@@ -304,7 +304,7 @@ TEST(memory_without_a_name_that_grows_while_the_program_goes_on_is_native)
   free(r);
 }
 
-TEST(shared_and_pinned_memory_are_told_apart)
+TEST(shared_and_pinned_memory_are_distinguished)
 {
   host_record *r = blank();
   r->processes[0].shared_bytes = 700 * MIB;
@@ -705,7 +705,7 @@ TEST(a_python_process_that_does_not_answer_runs_one_call)
 }
 
 /* A list that a line fills was 290 of the 310 MiB held when asked; 1000 MiB are held now. */
-TEST(a_list_that_a_line_fills_goes_on_growing_after_the_report)
+TEST(a_list_that_a_line_fills_keeps_growing_after_the_report)
 {
   static const host_object pages = {.count = 290,
                                     .where = "serve",

@@ -69,7 +69,7 @@ static const char *cause_of_loop(bool sums) {
   return first;
 }
 
-TEST(a_graph_is_told_from_a_leak_without_modules)
+TEST(a_graph_is_distinguished_from_a_leak_without_modules)
 {
   CHECK_TEXT(cause_of_loop(true), "graph_kept");
   CHECK_TEXT(cause_of_loop(false), "leak");

@@ -75,7 +75,7 @@ runs_out host_leak host_leak
   "$stowage" explain --last
 } | sed -E "s#$programs/##g; s/process [0-9]+/process N/g; s/[0-9.]+ (B|KiB|MiB|GiB)/SIZE/g; s/ +SIZE/ SIZE/; s/a list of [0-9]+/a list of N/; s/line [0-9]+/line LINE/; s/py:[0-9]+/py:LINE/" > "$folder/all"
 if [ -n "${STOWAGE_GOLDEN_WRITE:-}" ]; then cp "$folder/all" "$source_dir/tests/shim/host.txt"; fi
-check all_that_is_said_of_one diff -u "$source_dir/tests/shim/host.txt" "$folder/all"
+check all_that_is_reported_of_one diff -u "$source_dir/tests/shim/host.txt" "$folder/all"
 
 # Processes whose parent has ended become children of the run, which reaps them: no zombie is left.
 left=$("$stowage" run --ram-limit auto -- bash -c '
@@ -115,10 +115,10 @@ killed() {
 }
 # Only a worker of it is killed, which the command reports in its own way; and a run without options.
 worker='import subprocess, sys; sys.exit(3 if subprocess.run(sys.argv[1:]).returncode else 0)'
-if in_group a_worker_killed_by_the_kernel_is_told --ram-limit auto -- "$python" -c "$worker" "$python" "$programs/host_leak.py"; then
+if in_group a_worker_killed_by_the_kernel_is_reported --ram-limit auto -- "$python" -c "$worker" "$python" "$programs/host_leak.py"; then
   who='a process of it was '
   [ $code = 137 ] && who= # the kernel may take the one that started it as well
-  if [[ $code = 3 || $code = 137 ]] && grep -q "run: ${who}killed by SIGKILL, by the kernel, because host memory ran out " "$folder/err" && grep -q 'host_leak, confidence' <<< "$said"; then ok a_worker_killed_by_the_kernel_is_told; else cat "$folder/err"; echo "$said"; fail "a_worker_killed_by_the_kernel_is_told: code $code"; fi
+  if [[ $code = 3 || $code = 137 ]] && grep -q "run: ${who}killed by SIGKILL, by the kernel, because host memory ran out " "$folder/err" && grep -q 'host_leak, confidence' <<< "$said"; then ok a_worker_killed_by_the_kernel_is_reported; else cat "$folder/err"; echo "$said"; fail "a_worker_killed_by_the_kernel_is_reported: code $code"; fi
 fi
 if in_group a_kill_by_the_kernel_is_explained_without_options -- "$python" "$programs/host_leak.py"; then
   if [ $code = 137 ] && grep -q 'killed by SIGKILL, by the kernel, because host memory ran out ' "$folder/err" && grep -q 'host_leak, confidence' <<< "$said"; then ok a_kill_by_the_kernel_is_explained_without_options; else cat "$folder/err"; echo "$said"; fail "a_kill_by_the_kernel_is_explained_without_options: code $code"; fi
@@ -139,7 +139,7 @@ if [ -n "${bounded:-}" ]; then
   fi
 fi
 killed a_kill_by_the_kernel_leaves_its_record "$python" "$programs/host_leak.py"
-killed a_kill_that_a_shell_tells_of_is_one sh -c '"$@"; exit $?' - "$python" "$programs/host_leak.py"
+killed a_kill_that_a_shell_reports_counts sh -c '"$@"; exit $?' - "$python" "$programs/host_leak.py"
 for turn in $(seq 300); do [ -z "$group" ] || rmdir "$group" 2> /dev/null && break; read -r -t 0.1 <> <(:); done
 
 # There is no record of the end: the run was killed with all the others.
@@ -228,7 +228,7 @@ if [ $code = 0 ] && grep -qE '^Host memory: at most 1[4-9][0-9]\.[0-9] MiB were 
 
 # A process that is asked continues, with its threads and children.
 timeout -k 2 200 "$stowage" run --ram-limit 300M -- "$python" "$programs/host_asked.py" > "$folder/out" 2> "$folder/err"; code=$?
-if [ $code = 0 ] && [ "$(cat "$folder/out")" = well ]; then ok one_that_is_asked_goes_on; else cat "$folder/err"; fail "one_that_is_asked_goes_on: code $code"; fi
+if [ $code = 0 ] && [ "$(cat "$folder/out")" = well ]; then ok one_that_is_asked_continues; else cat "$folder/err"; fail "one_that_is_asked_continues: code $code"; fi
 # A process that succeeds prints only its peak; its threads and forks behave as without us.
 timeout -k 2 200 "$stowage" run --ram-limit 8G -- "$python" -c '
 import os, threading

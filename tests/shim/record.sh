@@ -76,7 +76,7 @@ if [ -e "$folder/both-rank2.stow" ]; then ok under_mpirun_in_a_slurm_job_the_ran
 mkfifo "$folder/pipe"
 for path in "$folder/nowhere/a.stow" "$folder" "$folder/pipe" ""; do
   beneath --record "$path" -- touch "$folder/ran" 2> "$folder/err"; code=$?
-  if [ $code = 125 ] && [ ! -e "$folder/ran" ] && grep -q -- '--record.*: \(the folder .* does not exist\|.* is a folder\|.* is a pipe\|an output file needs a name\)' "$folder/err"; then ok "a_place_that_cannot_be_written_is_said_first: $(basename "$path")"; else cat "$folder/err"; fail "a_place_that_cannot_be_written_is_said_first: code $code"; fi
+  if [ $code = 125 ] && [ ! -e "$folder/ran" ] && grep -q -- '--record.*: \(the folder .* does not exist\|.* is a folder\|.* is a pipe\|an output file needs a name\)' "$folder/err"; then ok "a_place_that_cannot_be_written_is_reported_first: $(basename "$path")"; else cat "$folder/err"; fail "a_place_that_cannot_be_written_is_reported_first: code $code"; fi
 done
 if [ -p "$folder/pipe" ]; then ok what_is_no_file_is_not_replaced_by_one; else fail what_is_no_file_is_not_replaced_by_one; fi
 
@@ -91,7 +91,7 @@ beneath --vram-limit 10M -- sh -c "'$holder' alloc:$((60 * M)); exit 1" > /dev/n
 if ls "$XDG_STATE_HOME"/stowage/runs/last/*.stow > /dev/null 2>&1; then ok a_failed_command_leaves_its_last_events; else ls "$XDG_STATE_HOME"/stowage/runs/last/; fail a_failed_command_leaves_its_last_events; fi
 beneath -- "$holder" alloc:$((6 * M)) > /dev/null 2>&1
 if [ "$(ls "$XDG_STATE_HOME"/stowage/runs/last/ | tr '\n' ' ')" = "end host ledger watch " ]; then ok one_that_worked_leaves_none; else ls "$XDG_STATE_HOME"/stowage/runs/last/; fail one_that_worked_leaves_none; fi
-if beneath --record "$folder/none.stow" -- true 2>&1 | grep_all 'used no device memory'; then ok nothing_to_record_is_said; else fail nothing_to_record_is_said; fi
+if beneath --record "$folder/none.stow" -- true 2>&1 | grep_all 'used no device memory'; then ok nothing_to_record_is_reported; else fail nothing_to_record_is_reported; fi
 # The recording replaces the file atomically. On a slow machine the host memory of `true` may be recorded; try until it is not.
 for turn in $(seq 50); do
   echo old > "$folder/old.stow"
