@@ -700,7 +700,7 @@ TEST(a_python_process_that_does_not_answer_runs_one_call)
 {
   host_record *r = blank();
   r->from_inside = false;
-  CHECK(answers(r, CAUSE_HOST_LIMIT, "may hold", "re.finditer", NULL));
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "is limited to", "re.finditer", NULL));
   free(r);
 }
 
@@ -740,7 +740,7 @@ TEST(a_line_read_without_an_answer_made_what_the_report_lacks)
   CHECK(answers(r, CAUSE_HOST_LIMIT, "Line 7 of a.py makes merged, 900.0 MiB so far",
                 "drop_duplicates", NULL));
   r->late = false;
-  CHECK(answers(r, CAUSE_HOST_LIMIT, "may hold", "raise --ram-limit", NULL));
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "is limited to", "raise --ram-limit", NULL));
   free(r);
 }
 

@@ -377,12 +377,12 @@ TEST(host_texts)
   CHECK_U64(m.asked_bytes, UINT64_C(80000000000));
 }
 
-TEST(text_with_no_error_in_this_is_reported_to_have_none)
+TEST(a_text_without_an_error_is_reported_as_such)
 {
   explanation x;
   CHECK_OK(explain_message(&x, "loss 0.31\nloss 0.30\n", 20));
   CHECK_U64(x.findings.count, 0);
-  CHECK(strstr(x.headline.data, "no out-of-memory") != NULL);
+  CHECK(strstr(x.headline.data, "no known out-of-memory") != NULL);
   explanation_free(&x);
   CHECK_OK(explain_message(&x, "", 0));
   explanation_free(&x);

@@ -231,7 +231,7 @@ TEST(the_largest_holders_are_named)
   const char *said = x.findings.list[0].evidence.data;
   CHECK(strstr(said, "largest holders: 96.0 MiB from train.py:20 in main, "
                      "64.0 MiB from train.py:30 in main") != NULL);
-  CHECK(strstr(said, "160.0 MiB of what is live carry the tag \"epoch 3\"") != NULL);
+  CHECK(strstr(said, "160.0 MiB of live memory have the tag \"epoch 3\"") != NULL);
   explanation_free(&x);
   recording_free(&a.r);
 }

@@ -185,7 +185,7 @@ ctypes.c_longlong.in_dll(torch, "current_number").value = 7
 kept.append(take())
 for block in kept[:2]: torch.block_give(ctypes.c_ulonglong(block), 1000)
 base = ctypes.CDLL(os.path.dirname(os.environ["STANDIN_TORCH"]) + "/libc10.so")
-assert ctypes.c_longlong.in_dll(base, "told_bytes").value == cuda.MIB and ctypes.c_longlong.in_dll(base, "told_calls").value == 5
+assert ctypes.c_longlong.in_dll(base, "noted_bytes").value == cuda.MIB and ctypes.c_longlong.in_dll(base, "noted_calls").value == 5
 print("fine")'
 # PyTorch reports once before it fails, and in no other case.
 inside an_observer_and_no_history '
