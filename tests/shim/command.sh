@@ -134,7 +134,7 @@ fi
 cp "$folder/a.out" "$folder/setuid" && chmod u+s "$folder/setuid"
 if [ "$(id -u)" = 0 ] && chown nobody "$folder/setuid" 2> /dev/null && chmod u+s "$folder/setuid"; then
   code a_setuid_program_runs 0 beneath -- "$folder/setuid"
-  said and_is_reported_too 'with more rights'
+  said and_is_reported_too 'with more privileges'
 else
   skip "a_setuid_program_runs: needs root to make one"
 fi
@@ -143,7 +143,7 @@ cp "$folder/a.out" "$folder/capable"
 if [ "$(id -u)" = 0 ] && has setpriv && has setcap && setcap cap_net_raw+ep "$folder/capable" 2> /dev/null && chmod 755 "$folder" && mkdir -m 777 "$folder/theirs" &&
     setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$stowage"; then
   code a_program_with_capabilities_runs 0 setpriv --reuid=65534 --regid=65534 --clear-groups env XDG_STATE_HOME="$folder/theirs" "$stowage" run -- "$folder/capable"
-  said and_is_reported_like_the_others 'with more rights'
+  said and_is_reported_like_the_others 'with more privileges'
 else
   skip "a_program_with_capabilities_runs: needs root, setcap and setpriv to make one"
 fi

@@ -124,7 +124,7 @@ if in_group a_kill_by_the_kernel_is_explained_without_options -- "$python" "$pro
   if [ $code = 137 ] && grep -q 'killed by SIGKILL, by the kernel, because host memory ran out ' "$folder/err" && grep -q 'host_leak, confidence' <<< "$said"; then ok a_kill_by_the_kernel_is_explained_without_options; else cat "$folder/err"; echo "$said"; fail "a_kill_by_the_kernel_is_explained_without_options: code $code"; fi
 fi
 if in_group a_kill_by_somebody_else_is_not_the_kernels -- sh -c 'kill -KILL $$'; then
-  if [ $code = 137 ] && ! grep -q kernel "$folder/err" && grep -q 'not for memory as far as was seen' <<< "$said"; then ok a_kill_by_somebody_else_is_not_the_kernels; else cat "$folder/err"; echo "$said"; fail "a_kill_by_somebody_else_is_not_the_kernels: code $code"; fi
+  if [ $code = 137 ] && ! grep -q kernel "$folder/err" && grep -q 'there is no sign that memory ran out' <<< "$said"; then ok a_kill_by_somebody_else_is_not_the_kernels; else cat "$folder/err"; echo "$said"; fail "a_kill_by_somebody_else_is_not_the_kernels: code $code"; fi
 fi
 # The kernel counts kills per group: another process of the group is killed while a command fails for another reason.
 if [ -n "${bounded:-}" ]; then
@@ -132,7 +132,7 @@ if [ -n "${bounded:-}" ]; then
   { read -r _ < "$folder/started"; bash -c 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"' - "$group" "$python" "$programs/host_leak.py"; echo > "$folder/go"; } > /dev/null 2>&1 &
   other=$!
   if in_group another_ones_kill_is_not_the_commands --ram-limit auto -- sh -c 'echo > "$1/started"; read -r _ < "$1/go"; exit 1' - "$folder"; then
-    if [ $code = 1 ] && ! grep -q kernel "$folder/err" && grep -q 'not for memory as far as was seen' <<< "$said"; then ok another_ones_kill_is_not_the_commands; else cat "$folder/err"; echo "$said"; fail "another_ones_kill_is_not_the_commands: code $code"; fi
+    if [ $code = 1 ] && ! grep -q kernel "$folder/err" && grep -q 'there is no sign that memory ran out' <<< "$said"; then ok another_ones_kill_is_not_the_commands; else cat "$folder/err"; echo "$said"; fail "another_ones_kill_is_not_the_commands: code $code"; fi
     wait "$other"
   else
     kill "$other"
