@@ -266,8 +266,8 @@ class Recorder:
         self._least_uses = min(self._least_uses, old._use_count())
         if old._use_count() > self._least_uses:
             return False
-        return all(_is_torch(code) for code, _ in _stack(self.end, True, {}))  # a backward pass of the program adds as the
-        program does
+        # A backward pass of the program adds as the program does.
+        return all(_is_torch(code) for code, _ in _stack(self.end, True, {}))
 
     def once(self, what: str) -> bool:
         """Returns True the first time a thread asks for `what`."""
