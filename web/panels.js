@@ -15,7 +15,7 @@ function colourOfGroup(app, run, by, group) {
 
 // ---- why ----
 const NUMBER_NAMES = [
-  ["asked_bytes", "asked for"], ["live_bytes", "live"], ["cached_bytes", "cached, not live"], ["largest_hole_bytes", "largest hole in the cache"],
+  ["asked_bytes", "requested"], ["live_bytes", "live"], ["cached_bytes", "cached, not live"], ["largest_hole_bytes", "largest hole in the cache"],
   ["outside_framework_bytes", "outside the framework"], ["other_process_bytes", "other processes"], ["free_bytes", "free"],
   ["limit_bytes", "the limit set"], ["card_bytes", "the device"], ["unknown_bytes", "not accounted for"],
 ];

@@ -1,4 +1,4 @@
-/* Tune: the allocator settings a recorded program needs the least memory with, and the largest part
+/* Tune: the allocator settings with which a recorded program needs the least memory, and the largest part
  * of its batch that fits a smaller device, both found by replay.
  *
  *   stow_tune *tune;

@@ -101,7 +101,7 @@ def unload_ipython_extension(shell: Any) -> None:
     unload(shell)
 
 
-if TYPE_CHECKING:  # "as" itself: what is imported so is the package's own name
+if TYPE_CHECKING:  # `as` with the same name: the import is part of the package's interface
     from ._cache import cache as cache
     from ._enable import enable as enable
     from ._enable import limit as limit

@@ -142,7 +142,7 @@ declare(
 
 @contextlib.contextmanager
 def opened(path: str) -> "Iterator[c_void_p]":
-    """A recording, open inside the `with`."""
+    """Opens a recording for the duration of the `with`."""
     recording = c_void_p()
     call("stow_recording_open", byref(recording), os.fsencode(path), None)
     try:
@@ -203,7 +203,7 @@ def explain_run(folder: "Optional[str]" = None) -> Answer:
 
 
 def policies() -> "List[str]":
-    """The allocators a recording can be replayed with."""
+    """Returns the allocators that a recording can be replayed with."""
     found: "List[str]" = []
     while True:
         name = lib().stow_replay_policy(len(found))
@@ -213,7 +213,7 @@ def policies() -> "List[str]":
 
 
 def replay(path: str, names: "List[str]", flags: int, options: ReplayOptions) -> "List[Dict[str, Any]]":
-    """The results of `names`, as the JSON of `stowage replay` has them."""
+    """Returns the results of the policies `names`, in the form of `stowage replay --json`."""
     made, results = c_void_p(), []
     with opened(path) as recording:
         call("stow_replay_open", byref(made), recording, byref(options))
@@ -228,7 +228,7 @@ def replay(path: str, names: "List[str]", flags: int, options: ReplayOptions) ->
 
 
 def spill(path: str, device_bytes: int) -> SpillResult:
-    """The simulated step of a recorded program on a device of that size, which spills to host memory."""
+    """Simulates one step of a recorded program on a device of that size that spills to host memory."""
     result = SpillResult()
     with opened(path) as recording:
         call("stow_replay_spill", recording, device_bytes, byref(result))
@@ -255,7 +255,7 @@ _WHOLE, _PART = 1, 2  # STOW_TUNE_WHOLE, STOW_TUNE_PART
 
 
 def tune(path: str, options: TuneOptions) -> "List[Dict[str, Any]]":
-    """The settings that were tried, the best first, as the JSON of `stowage tune` has them."""
+    """Returns the settings that were tried, the best first, in the form of `stowage tune --json`."""
     made, info, results = c_void_p(), TuneInfo(), []
     with opened(path) as recording:
         call("stow_tune_open", byref(made), recording, byref(options))

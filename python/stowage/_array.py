@@ -15,7 +15,7 @@ from ._library import Growing, Invalid, StowageError, declare, need, parse_size,
 
 READER = CFUNCTYPE(c_int, c_void_p, c_uint64, c_void_p, c_uint64)
 _IO_FAILED = -9
-_TRIES, _WAIT_FIRST_S = 4, 0.1  # of a read that fails with a connection error
+_TRIES, _WAIT_FIRST_S = 4, 0.1  # attempts of a read that fails with a connection error
 #: Errors of an OSError that a retry does not change.
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError)
 
@@ -103,7 +103,7 @@ class _FileReader:
         try:
             self._fill_at_last(memoryview((c_char * count).from_address(to)).cast("B"), offset)
             return 0
-        except BaseException as reason:  # it must not pass through C
+        except BaseException as reason:  # an exception must not pass through C
             self.failed = reason
             return _IO_FAILED
 
@@ -189,7 +189,10 @@ class Origin:
             self.options.headers = self.headers
 
     def _keep(self, given: Any, dtype: Any) -> Any:
-        """Makes the options of an array in memory, and keeps it alive. What is not a number of the library is passed on as bytes."""
+        """Makes the options of an array in memory, and keeps it alive.
+
+        Values that are not numbers of the library are passed on as bytes.
+        """
         numpy = need("numpy", "reading arrays")
         array = given.numpy() if hasattr(given, "numpy") and hasattr(given, "device") else numpy.asarray(given)
         if array.ndim == 0 or array.dtype.hasobject:
@@ -278,7 +281,7 @@ def origin_of(path: str) -> Optional[Tuple[str, str, int]]:
     try:
         port = parts.port
     except ValueError:
-        port = -1  # the library says what is wrong with it
+        port = -1  # the library reports what is wrong with it
     return parts.scheme, parts.hostname or "", port or (443 if parts.scheme == "https" else 80)
 
 

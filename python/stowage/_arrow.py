@@ -127,7 +127,7 @@ def frames_of_file(path: str, batch_bytes: int = 0) -> Frames:
 
 
 class Column(NamedTuple):
-    """What a plan knows of a column."""
+    """What a plan knows about a column."""
 
     name: str
     from_type: str

@@ -224,5 +224,5 @@ def _open_cupy(name: str) -> CupyCard:
         ) from None
     except StowageError:
         raise
-    except Exception as reason:  # CuPy's own, of the driver's
+    except Exception as reason:  # CuPy's own numbering is the driver's
         raise Unsupported(f"device={name!r} needs a GPU, but CuPy finds none: {reason}") from reason

@@ -345,7 +345,7 @@ def _quiet() -> "Iterator[None]":
 
 
 def _without_memory(error: Exception) -> "Optional[Unsupported]":
-    """Returns the answer for a function that reads the memory of a tensor, in C++ or a library of its own; None for another error."""
+    """Returns the error for a function that reads the memory of a tensor, in C++ or another library; None for other errors."""
     import traceback
 
     if not any(text in str(error) for text in _NO_MEMORY):
@@ -408,7 +408,7 @@ def _write(recorder: Any, path: str, gpu: _gpus.Gpu) -> None:
 
 
 class Places:
-    """Addresses for the blocks of a trace: the first free range that is large enough, as a cache that reuses memory has them."""
+    """Assigns addresses to the blocks of a trace: the first free range that is large enough, like a cache that reuses memory."""
 
     def __init__(self) -> None:
         self.of: "Dict[int, int]" = {}  # live block: its address
@@ -482,7 +482,7 @@ def estimate(
     record: "Union[None, str, os.PathLike[str]]" = None,
     settings: "Optional[str]" = None,
 ) -> Estimate:
-    """Whether a program fits on a GPU, and by how much, without the GPU and without data.
+    """Predicts whether a program fits on a GPU, and by how much, without the GPU and without data.
 
     `model_fn()` makes the model, `batch_fn()` or `batch_fn(i)` the input of step i. With `optimizer` ("adamw", "sgd", "adamw8bit", a
     class, or a function of the parameters) the steps train: forward, backward, optimizer; `loss(output, batch)` gives the loss if the
@@ -492,8 +492,8 @@ def estimate(
     other program let it make everything and return a function that runs one step. `gpu` is a name ("T4", "A100-80G", "RTX 4090"),
     `vram` its memory ("16G"). `settings` are those of PYTORCH_ALLOC_CONF. `record` keeps the trace as a .stow file.
 
-    The functions run on tensors that have a shape and no memory, so they must make their tensors themselves: what they return
-    may be as large as it likes. A model that reads values of its tensors to decide what to do next cannot be estimated.
+    The functions run on tensors that have a shape and no memory, so they must make their tensors themselves: what they return may
+    have any size. A model that reads values of its tensors to decide what to do next cannot be estimated.
 
     >>> estimate(None, gpu="T4")  # doctest: +ELLIPSIS
     Traceback (most recent call last):

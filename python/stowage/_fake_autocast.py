@@ -1,7 +1,8 @@
 """CUDA autocast for fake tensors.
 
 PyTorch's autocast casts the tensors that its C++ code believes to be on a GPU. The fake tensors of an estimate hide their device
-from C++ (`_fake_record`), so that no driver is asked. This file registers the same casts, for the operators that PyTorch has them for,
+from C++ (`_fake_record`), so that it does not call a driver. This file registers the same casts, for the operators that PyTorch
+has them for,
 as long as an estimate runs.
 """
 

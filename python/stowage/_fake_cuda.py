@@ -1,9 +1,9 @@
-"""A CUDA device that PyTorch's Python code believes in, for programs that run on fake tensors.
+"""A CUDA device that exists only for PyTorch's Python code, for programs that run on fake tensors.
 
-`fake_cuda(gpu)` replaces the functions of `torch.cuda` that programs and PyTorch's own Python code ask (is CUDA there, which
-capability, how much memory) for as long as it is open, and takes every other place where PyTorch chooses another way without a GPU:
+`fake_cuda(gpu)` replaces the functions of `torch.cuda` that programs and PyTorch's own Python code call (is CUDA there, which
+capability, how much memory) while it is open, and every other place where PyTorch takes another code path without a GPU:
 autocast, GradScaler, foreach and fused optimizers, `Module.to`, checkpointing's random state, the flat weights of RNNs and
-torch.compile. Nothing is allocated and no driver is loaded. Everything is put back when it closes.
+torch.compile. Nothing is allocated and no driver is loaded. Everything is restored when it closes.
 """
 
 from __future__ import annotations

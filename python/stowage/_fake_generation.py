@@ -1,6 +1,6 @@
 """generate() of Hugging Face transformers on fake tensors: it runs to its maximum length.
 
-generate() stops when a tensor says that every sequence has ended. Fake tensors have no values, so that a read never says so. The length
+generate() stops when a tensor shows that every sequence has ended. Fake tensors have no values, so this never happens. The length
 does not depend on values: inside this context it alone ends the loop.
 """
 

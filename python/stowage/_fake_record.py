@@ -1,4 +1,4 @@
-"""Records births and deaths of every storage of a program that runs on fake CUDA tensors.
+"""Records when every storage of a program that runs on fake CUDA tensors is created and freed.
 
 `Recorder` is a dispatch mode above PyTorch's fake mode. Each operator passes through it: a storage of its result that was not
 seen before is an allocation, and the end of that storage, which a weak reference reports, is a free. The operator's hidden memory
@@ -278,7 +278,8 @@ class Recorder:
         self._least_uses = min(self._least_uses, old._use_count())
         if old._use_count() > self._least_uses:
             return False
-        return all(_is_torch(code) for code, _ in _stack(self.end, True, {}))  # a backward of the program adds as it says
+        # A backward pass of the program adds as the program does.
+        return all(_is_torch(code) for code, _ in _stack(self.end, True, {}))
 
     def once(self, what: str) -> bool:
         """Returns True the first time a thread asks for `what`."""

@@ -107,7 +107,7 @@ class _Watch:
 
     @staticmethod
     def _go_on() -> int:
-        return 0  # Python looks for signals on the way in
+        return 0  # Python checks for signals when it is entered
 
     def run(self, name: str, *arguments: Any) -> None:
         try:
@@ -157,7 +157,7 @@ def inspect_file(
 
 
 class Text(NamedTuple):
-    """How a text table is written; what is not given is detected."""
+    """The format of a text table; what is not given is detected."""
 
     delimiter: "Optional[str]" = None
     decimal: "Optional[str]" = None
@@ -209,7 +209,7 @@ def _words(words: "Iterable[Any]") -> Any:
 
 
 class Table(NamedTuple):
-    """What may be said of a table: whether its first row names the columns, those to write and to leave out, `force`, its text."""
+    """Options for a table: whether its first row names the columns, the columns to write and to omit, `force`, its text format."""
 
     names: "Optional[str]" = None
     columns: "Tuple[str, ...]" = ()

@@ -1,4 +1,5 @@
-"""GPUs that `estimate` knows: memory, compute capability, and what the driver and the libraries take beside the program's tensors.
+"""GPUs that `estimate` knows: memory, compute capability, and what the driver and the libraries take in addition to the program's
+tensors.
 
 `measured` is True for figures measured on that GPU; the rest are marked "assumed" in every answer. Sizes are what
 `torch.cuda.get_device_properties(0).total_memory` reports, which is less than the size on the box.

@@ -70,7 +70,7 @@ def _write(folder: str, name: str, lines: "List[str]") -> None:
 
 
 def explain_full(error: BaseException, limit: "Optional[int]") -> "Optional[Answer]":
-    """Explains why this process fills host memory: the account of `stowage run`, of this process. None if there is no room for it."""
+    """Explains why this process fills host memory, as `stowage run` does. None if there is not enough memory for that."""
     now, main = _memory.host(), _innermost(error)
     whole = limit if limit is not None else now.total_bytes
     found = _find(main, now.held_bytes)
@@ -193,7 +193,7 @@ class HostTrace:
         """Takes a last sample and closes the file."""
         self._end.set()
         self._thread.join(timeout=5)
-        self._spent = self._asked_bytes = 0  # look at the objects once more
+        self._spent = self._asked_bytes = 0  # examine the objects once more
         with contextlib.suppress(Exception):
             self.look(_memory.host().held_bytes)
         self._trace.close()

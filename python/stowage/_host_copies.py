@@ -45,7 +45,7 @@ def mark(copies: "Iterable[Tuple[int, int, str, int]]") -> int:
     for address, count, path, offset in copies:
         try:
             at = _address(path)
-        except (OSError, ValueError, TypeError, BufferError):  # gone meanwhile, or no file that can be mapped
+        except (OSError, ValueError, TypeError, BufferError):  # removed in the meantime, or not a file that can be mapped
             continue
         if count > 0 and function(address, count, at + offset):
             done += count

@@ -20,7 +20,7 @@ def inspect(
     purpose: str = "arithmetic",
     **text: Any,
 ) -> Inspection:
-    """What a data file or URL holds, what it takes in memory and what it could take; never holds the file whole.
+    """Returns what a data file or URL holds, what it takes in memory and what it could take; never holds the whole file.
 
     A pattern ("part-*.csv") or a list of files is one table, or one array: their rows follow one another.
 
@@ -29,7 +29,8 @@ def inspect(
     polars or DuckDB, whichever is installed. A table in memory that has `__arrow_c_stream__` (pandas 2.2, polars, pyarrow, DuckDB) may
     be given instead of a path.
 
-    How a text table is written may be said by `delimiter`, `decimal`, `comment`, `skip` (lines), `encoding`, `na` (words for missing
+    The format of a text table can be set with `delimiter`, `decimal`, `comment`, `skip` (lines), `encoding`, `na` (words for
+    missing
     values) and `types` ({"zip": "text"}), as in `shrink`.
 
     >>> inspect("nowhere.npy")

@@ -30,7 +30,7 @@ def _unseen(thing: Any) -> bool:
 
 
 def _tracked() -> "Iterator[List[Any]]":
-    """The collector's objects, in parts; of a module its dictionary.
+    """Yields the collector's objects, in parts; for a module, its dictionary.
 
     Other references of a C module may point to dead objects: the asyncio of Python 3.12.1 shows the iterators that it keeps for
     reuse, and a reference to such a dead one leads to a list that grows forever.
@@ -44,7 +44,7 @@ def _tracked() -> "Iterator[List[Any]]":
 
 
 def _every_referent() -> "Iterator[Any]":
-    """What the collector's objects and the running frames refer to; a thing comes as often as it is referred to."""
+    """Yields what the collector's objects and the running frames refer to, once per reference."""
     for part in _tracked():
         yield from part
         for thing in gc.get_referents(*part):
@@ -114,8 +114,8 @@ def _drop_parts(found: "List[Large]") -> None:
 class Finder:
     """Searches from an object to names that people know: globals, attributes, locals, closures.
 
-    Objects of the search refer to things too: its lists are in `hidden`, nothing is sliced or captured by an inner function, and
-    its frames are skipped.
+    Objects of the search hold references too. So its lists are in `hidden`, nothing is sliced or captured by an inner function,
+    and its frames are skipped.
     """
 
     DEPTH = 6

@@ -111,7 +111,7 @@ def _text(field: bytes) -> str:
 
 
 class Profile:
-    """The host memory of the code inside a `with`, by line and by function. The figures are there when the `with` has ended."""
+    """The host memory of the code inside a `with`, by line and by function. The figures are available after the `with`."""
 
     def __init__(self) -> None:
         self.lines: "List[Line]" = []  #: the largest at the peak first
@@ -207,7 +207,7 @@ def profile(function: Any = None) -> Any:
 
     @functools.wraps(function)
     def profiled(*arguments: Any, **named: Any) -> Any:
-        if _running or os.environ.get(ENV_PROFILE):  # a recursive call, or `stowage run --profile` has it all
+        if _running or os.environ.get(ENV_PROFILE):  # a recursive call, or `stowage run --profile` already profiles everything
             return function(*arguments, **named)
         seen = Profile()
         try:

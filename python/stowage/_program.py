@@ -23,8 +23,11 @@ BATCH_NAMES = re.compile(r"^(self\.)?(per_device_)?(train_|eval_|test_|mini|micr
 
 
 def locals_of_frame(frame: Any) -> Any:
-    """A copy of its variables. Before Python 3.13 the frame keeps the dict it makes, and with it tensors that the function replaces
-    later: unless somebody else holds that dict, it is emptied again."""
+    """Returns a copy of its variables.
+
+    Before Python 3.13 the frame keeps the dict it makes, and with it tensors that the function replaces later. So the dict is
+    emptied again, unless something else holds it.
+    """
     values = frame.f_locals
     copy = dict(values)
     if sys.version_info < (3, 13) and frame.f_code.co_flags & 1 and sys.gettrace() is None and sys.getrefcount(values) <= 3:
@@ -33,7 +36,10 @@ def locals_of_frame(frame: Any) -> Any:
 
 
 def frames_of_failure() -> Any:
-    """The running frames, innermost first. Autograd's threads have none: there it is the main thread's backward() that waits."""
+    """Returns the running frames, innermost first.
+
+    Autograd's threads have none: there, they are those of the main thread, which waits in backward().
+    """
     found = frames_from(sys._getframe(1))
     if not any(is_own_file(frame.f_code.co_filename) for frame in found):
         found += frames_from(sys._current_frames().get(threading.main_thread().ident or 0))
@@ -41,7 +47,7 @@ def frames_of_failure() -> Any:
 
 
 def frames_from(at: Any) -> Any:
-    """The frame and those outside it, without ours."""
+    """Returns the frame and those outside it, without ours."""
     ours = globals().get("__file__", "").rpartition("/")[0] or "<stowage"
     found: Any = []
     while at is not None and len(found) < PROGRAM_FRAMES:
@@ -56,7 +62,7 @@ def is_own_file(path: str) -> bool:
 
 
 def step_of_frame(frame: Any) -> str:
-    """The part of a step that a frame belongs to; "" for any."""
+    """Returns the part of a step that a frame belongs to; "" if it could be any."""
     name, path = frame.f_code.co_name, frame.f_code.co_filename.replace("\\", "/")
     if "torch/optim/" in path or "bitsandbytes/optim" in path:
         return "optimizer"
@@ -89,7 +95,7 @@ class ProgramView:
         self.inputs: "list[Any]" = []
         self.others: "list[Any]" = []  # tensors of the program's own variables
         self.mark = 0
-        self.batches: "list[int]" = []  # numbers that a name says are the batch
+        self.batches: "list[int]" = []  # numbers whose name shows that they are the batch size
         for frame in frames_of_failure():
             self.look(frame)
 
@@ -134,7 +140,7 @@ class ProgramView:
             self.others[self.mark : self.mark] = self.tensors(value if isinstance(value, (tuple, list, dict)) else (value,))
 
     def tensors(self, values: Any, depth: int = 0) -> Any:
-        """The tensors of arguments, those of lists and dicts too."""
+        """Returns the tensors of arguments, including those in lists and dicts."""
         found = []
         many = list(values.values()) if isinstance(values, dict) else list(values)
         for value in many[:32]:
@@ -148,7 +154,7 @@ class ProgramView:
 
 
 def parameters_of(view: ProgramView) -> Any:
-    """Every parameter once: of the modules found, and of the optimizers."""
+    """Returns every parameter once: of the modules found, and of the optimizers."""
     found: Any = {}
     for module in [view.root, *view.modules]:
         if module is not None and len(found) < PROGRAM_MODULES:
@@ -192,7 +198,7 @@ def lines_of_model(view: ProgramView) -> Any:
 
 
 def whole_of(view: ProgramView) -> Any:
-    """The largest module of the program's variables that has the called one inside: a list of layers that a loop calls one by one."""
+    """Returns the largest module of the program's variables that contains the called one: a list of layers that a loop calls one by one."""
     whole, most = view.root, 0
     for module in view.modules[:64]:
         inside = list(module.modules())[:PROGRAM_MODULES]
@@ -262,14 +268,14 @@ def autocast_type(torch: Any) -> str:
 
 
 def program_text(torch: Any) -> str:
-    """The facts, one a line; a part that cannot be read is left out."""
+    """Returns the facts, one per line; a part that cannot be read is left out."""
     lines = [f"program {PROGRAM_VERSION}", f"torch {word(torch.__version__)}"]
     parts: "list[Any]" = [lambda: [f"grad {int(torch.is_grad_enabled())}"], lambda: [f"autocast {autocast_type(torch)}"]]
     try:
         view = ProgramView(torch)
         lines.append(f"step {view.step or 'other'}")
         parts += [lambda part=part: part(view) for part in (lines_of_model, lines_of_place, lines_of_optimizer, lines_of_batch)]
-    except Exception:  # a variable of the program that answers nothing it is asked
+    except Exception:  # a variable of the program whose attributes cannot be read
         pass
     for part in parts:
         try:

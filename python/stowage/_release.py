@@ -142,7 +142,7 @@ def _frames_hold(piece: Any) -> bool:
     for kept in _last_tracebacks():
         at: "Optional[types.TracebackType]" = kept
         while at is not None:
-            # A module's frame has its globals for locals: they are no traceback's.
+            # The locals of a module's frame are its globals: they do not belong to the traceback.
             frame = at.tb_frame
             if frame.f_code.co_flags & _objects.OPTIMIZED and _objects.local_name(frame, piece.object) is not None:
                 return True

@@ -112,7 +112,7 @@ class Tuning:
 
 
 def tune_recording(path: str, vram: "str | int | None", vram_limit: "str | int | None") -> Tuning:
-    """Returns the settings that a recorded program needs the least memory with."""
+    """Returns the settings with which a recorded program needs the least memory."""
     options = _analysis.TuneOptions()
     options.device_bytes = parse_size(vram, "vram") if vram is not None else 0
     options.limit_bytes = parse_size(vram_limit, "vram_limit") if vram_limit is not None else 0

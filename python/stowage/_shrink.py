@@ -251,7 +251,8 @@ def _shrink_sparse(matrix: Any, options: "_Options", changes: "Optional[List[_Ch
 # ---- tables ----
 
 
-# pandas has no float16 indexes, so it can neither group nor merge by such a column: floats of a table stay at least float32, unless dtype=
+# pandas has no float16 indexes, so it can neither group nor merge by such a column: floats of a table stay at least float32,
+# unless dtype=
 # requests float16.
 
 
@@ -387,7 +388,8 @@ def shrink(
     an output larger than the table. `purpose` limits the types: "arithmetic" chooses no float16, whose sums overflow at 65504, and no
     unsigned type, whose differences wrap; "training" allows float16 and uint8; "storage" allows all.
 
-    How a text table is written is detected, or said by `delimiter` ("tab"), `decimal` (","), `comment` ("#"), `skip` (lines before the
+    The format of a text table is detected, or set with `delimiter` ("tab"), `decimal` (","), `comment` ("#"), `skip` (lines
+    before the
     table), `encoding` ("latin-1", "cp1252", "utf-16") and `na` (words for missing values). `types` gives columns their type ({"zip":
     "text", "n": "int32", "t": "datetime"}), and `tolerance` may be a dict by column.
 

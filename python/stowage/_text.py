@@ -222,7 +222,7 @@ def as_series(values: Any) -> Any:
 class LazyText:
     """A text column on disk. Indexing returns a str or a NumPy array of str (dtype object)."""
 
-    def __init__(self, column: TextColumn, again: "Tuple[Any, ...]") -> None:  # again: as __reduce__ gives it
+    def __init__(self, column: TextColumn, again: "Tuple[Any, ...]") -> None:  # again: as __reduce__ returns it
         import numpy
 
         self._column, self._again = column, again

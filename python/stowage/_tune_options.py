@@ -105,7 +105,7 @@ def _changed(made: Any, change: "Callable[[Any], Any]") -> Any:
 
 
 class _Stateless:
-    """An optimizer without state on the GPU: the gradients are there, the rest is on the host."""
+    """An optimizer without state on the GPU: only the gradients are there, the rest is on the host."""
 
     def __init__(self, parameters: "List[Any]") -> None:
         self._parameters = parameters
@@ -179,7 +179,7 @@ def _checkpointed(tried: _Tried, plain: int) -> None:
 
 
 def _offloaded(tried: _Tried, plain: int) -> None:
-    """Adds activations in host memory. Their copies are taken to run beside nothing."""
+    """Adds activations in host memory. Assumes that their copies overlap with nothing."""
     moved: "List[int]" = []
 
     def change(model: Any) -> None:

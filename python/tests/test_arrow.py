@@ -44,7 +44,7 @@ class Streams(unittest.TestCase):
         with self.assertRaises(KeyError):
             table["nothing"]
 
-    def test_a_stream_tells_types_rows_and_bounds(self):
+    def test_a_stream_reports_types_rows_and_bounds(self):
         found = stowage.inspect(self.table()).data
         self.assertEqual(found["rows"], 3000)
         by_name = {one["name"]: one for one in found["columns"]}

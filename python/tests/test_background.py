@@ -49,7 +49,7 @@ class HostWatch(unittest.TestCase):
         )[1]
         self.assertEqual(out.splitlines(), ["stood still True", "looks again True True", "bound moves True"])
 
-    def test_a_lasting_failure_and_its_end_are_said(self):
+    def test_a_lasting_failure_and_its_end_are_reported(self):
         _, out, err = run(
             """
             _ram._SILENT_S = 0.1
@@ -162,7 +162,7 @@ class Forks(unittest.TestCase):
 
 
 class Interpreters(unittest.TestCase):
-    def test_a_sub_interpreter_is_told_where_to_call_it(self):
+    def test_a_sub_interpreter_error_says_where_to_call_it(self):
         code, out, err = run(
             """
             try:
@@ -213,7 +213,7 @@ class Caches(unittest.TestCase):
 
 
 class Watching(unittest.TestCase):
-    def test_watch_goes_on_after_a_failed_look_and_a_lost_display(self):
+    def test_watch_continues_after_a_failed_look_and_a_lost_display(self):
         out = run(
             """
             class Gone:

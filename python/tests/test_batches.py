@@ -212,7 +212,7 @@ class Refusals(Case):
         for word in words:
             self.assertIn(word, str(caught.exception))
 
-    def test_what_is_wrong_is_said(self):
+    def test_what_is_wrong_is_reported(self):
         np.save(self.path("short.npy"), self.y[:-1])
         self.refused(ValueError, ["30000 rows", "29999"], [self.x_path, self.path("short.npy")])
         self.refused(ValueError, ["batch_size 0"], self.x_path, 0)
@@ -266,7 +266,7 @@ class Refusals(Case):
 
 
 class Resuming(Case):
-    def test_a_state_goes_on_with_what_was_left(self):
+    def test_a_state_continues_with_what_was_left(self):
         for more in (dict(), dict(shuffle=True), dict(shuffle=True, rank=1, world=3)):
             made = stowage.batches(self.y_path, 700, seed=9, memory="8M", **more)
             made.set_epoch(3)

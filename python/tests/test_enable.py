@@ -89,7 +89,7 @@ class Limits(unittest.TestCase):
         )[1]
         self.assertIn("answers 0 0", out)
 
-    def test_it_is_told_that_it_is_too_late(self):
+    def test_it_is_reported_that_it_is_too_late(self):
         out = with_driver(
             """
             import os
@@ -107,7 +107,7 @@ class Limits(unittest.TestCase):
         self.assertEqual(out.count("CUDA has already started in this process"), 2, out)
         self.assertIn("preloaded False", out)
 
-    def test_a_device_that_is_not_there_is_told(self):
+    def test_a_device_that_is_not_there_is_reported(self):
         out = with_driver(
             """
             for call in (lambda: stowage.limit(vram="7=1G"), lambda: stowage.info("7"), lambda: stowage.heap(7)):
@@ -160,7 +160,7 @@ class Limits(unittest.TestCase):
         self.assertIn("preloaded", done.stdout)
         self.assertIn("answers 0 2", done.stdout)
 
-    def test_after_a_restart_nothing_has_to_be_said_again(self):
+    def test_after_a_restart_nothing_has_to_be_repeated(self):
         done = script_with_driver(
             """
             import os, resource
@@ -275,7 +275,7 @@ class BadUse(unittest.TestCase):
         self.assertIn("so a limit of 16.0 MiB", out)
         self.assertTrue(out.endswith("1G\n"), out)
 
-    def test_without_a_driver_it_is_said(self):
+    def test_without_a_driver_this_is_reported(self):
         out = python("import stowage; print(stowage.enable())", STOWAGE_LIBCUDA="/nowhere/libcuda.so.1")[1]
         self.assertIn("no CUDA driver was found", out)
         # Then no limit is in force, and another limit can be set.
@@ -332,7 +332,7 @@ class HostMemory(unittest.TestCase):
         self.assertRegex(err, r"stowage: kept: a list of \d+ arrays, \d+\.\d MiB")  # as `stowage run` says it
         self.assertNotIn("kept[", err)
 
-    def test_a_program_that_goes_on_regardless_stays_at_the_limit(self):
+    def test_a_program_that_continues_regardless_stays_at_the_limit(self):
         out = python(
             """
             import numpy, resource, stowage
@@ -403,7 +403,7 @@ class Death(unittest.TestCase):
         return python("import stowage; print(stowage.explain(last=True))", XDG_STATE_HOME=state)[1]
 
     @needs("numpy")
-    def test_a_kill_near_the_limit_is_told(self):
+    def test_a_kill_near_the_limit_is_reported(self):
         with tempfile.TemporaryDirectory() as state:
             line = self.run_and_kill(
                 state,

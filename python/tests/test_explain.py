@@ -76,7 +76,7 @@ class Explain(unittest.TestCase):
             check=False,
         )
         self.assertEqual(code, 1)
-        self.assertIn("stowage: The host could not give", err)
+        self.assertIn("stowage: The host could not allocate", err)
 
     @needs("torch")
     def test_torch_is_hooked_when_it_is_imported_later(self):

@@ -6,7 +6,7 @@ import stowage
 
 
 class Heap(unittest.TestCase):
-    def test_what_is_taken_is_counted_and_given_back(self):
+    def test_what_is_taken_is_counted_and_returned(self):
         heap = stowage.heap("sim:64M")
         address = heap.alloc("16M", tag="batch")
         self.assertEqual(address % 512, 0)
@@ -26,13 +26,13 @@ class Heap(unittest.TestCase):
             self.assertIn("32.0 MiB", str(caught.exception))
             self.assertEqual(heap.failure()["asked_bytes"], 32 << 20)
 
-    def test_spilling_goes_on_in_host_memory(self):
+    def test_spilling_continues_in_host_memory(self):
         with stowage.heap("sim:64M", spill="64M") as heap:
             heap.alloc("48M")
             heap.alloc("32M")
             self.assertGreater(heap.stats()["spilled_bytes"], 0)
 
-    def test_wrong_use_is_told(self):
+    def test_wrong_use_is_reported(self):
         heap = stowage.heap("sim:64M")
         address = heap.alloc(4096)
         with self.assertRaises(stowage.StowageError):

@@ -143,7 +143,7 @@ class Lazy(unittest.TestCase):
             self.assertEqual((np.shape(got), type(got)), (np.shape(wanted), type(wanted)), index)
             np.testing.assert_array_equal(got, wanted, str(index))
 
-    def test_opened_anew_where_it_is_pickled(self):
+    def test_opened_again_where_it_is_pickled(self):
         np.save(self.path("a.npy"), np.arange(6.0))
         x = pickle.loads(pickle.dumps(stowage.open(self.path("a.npy"), "float32")))
         np.testing.assert_array_equal(x[2:], np.arange(2, 6, dtype="f4"))

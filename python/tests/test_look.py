@@ -8,7 +8,7 @@ from support import needs, python
 
 
 class Look(unittest.TestCase):
-    def test_info_tells_host_device_process_and_tags(self):
+    def test_info_reports_host_device_process_and_tags(self):
         with stowage.heap("sim:64M") as small:
             small.alloc("4M", tag="weights")
             seen = stowage.info("sim:16G")

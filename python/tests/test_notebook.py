@@ -145,7 +145,7 @@ class Notebook(unittest.TestCase):
         self.assertIn("--no-such", self.errors("line_option") + shown(self.cells["line_option"], "text"))
         self.assertIn("False", shown(self.cells["not_run"], "text/plain"))
 
-    def test_the_cell_magic_tells_peak_difference_and_survivors(self):
+    def test_the_cell_magic_reports_peak_difference_and_survivors(self):
         page, text = shown(self.cells["cell"], "text/html"), shown(self.cells["cell"], "text/plain")
         self.assertIn("this cell", page)
         self.assertRegex(text, r"host +\+\d\d\.\d MiB +\+")
@@ -179,7 +179,7 @@ class Notebook(unittest.TestCase):
         number = self.cells["show"].execution_count
         self.assertEqual(sorted(name.strip() for name in names), sorted(["kept", "_", f"_{number}", f"Out[{number}]"]))
 
-    def test_frames_of_the_last_error_are_told_and_no_names_of_the_notebook(self):
+    def test_frames_of_the_last_error_are_reported_and_no_names_of_the_notebook(self):
         said = shown(self.cells["frames"], "text/plain")
         self.assertRegex(said, r"8.0 MiB +local inside of fail \(In\[\d+\]:3\)\n")
         self.assertRegex(said, r"8.0 MiB +shown\n")
@@ -190,7 +190,7 @@ class Notebook(unittest.TestCase):
         self.assertIn("stowage.watch()", said)
         self.assertNotIn("already running", said)
 
-    def test_a_wrong_name_is_told(self):
+    def test_a_wrong_name_is_reported(self):
         self.assertIn("no name nothing_here", self.errors("wrong"))
 
     def test_a_memory_error_carries_its_explanation_into_the_cell(self):
@@ -210,7 +210,7 @@ class Notebook(unittest.TestCase):
     def test_near_the_limit_the_cell_is_interrupted_and_the_kernel_lives(self):
         self.assertIn("host memory runs out", self.errors("grow"))
         card = shown(self.cells["grow"], "text/html")
-        self.assertRegex(card, r"hoard: a list of \d+ arrays, [\d.]+ [MG]iB, grows by [\d.]+ [KM]iB per turn at line \d+ of In\[\d+\]")
+        self.assertRegex(card, r"hoard: a list of \d+ arrays, [\d.]+ [MG]iB, grows by [\d.]+ [KM]iB per iteration at line \d+ of In\[\d+\]")
         self.assertIn("word-break:normal", card)
         self.assertNotIn("hoard[", card)
         self.assertNotIn("Try first", self.errors("grow"))  # the card has it, not the raw text

@@ -64,7 +64,7 @@ class Missing(unittest.TestCase):
 
 
 class Old(unittest.TestCase):
-    def test_an_old_pytorch_is_told_where_it_cannot_and_used_where_it_can(self):
+    def test_an_old_pytorch_is_reported_where_it_fails_and_used_where_it_can(self):
         with mock.patch.dict(sys.modules, {"torch": module("torch", __version__="1.4.0", cuda=OLD_CUDA)}):
             self.assertIn("torch on device 0", repr(stowage.info("sim:1G")))
             with self.assertRaisesRegex(NotImplementedError, "PyTorch 1.4.0 keeps no history.* install 2.1"):
@@ -76,7 +76,7 @@ class Old(unittest.TestCase):
             said = stowage.explain(RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"))
             self.assertEqual(said.data["numbers"]["asked_bytes"], 2 << 30)
 
-    def test_an_old_cupy_and_an_old_numba_are_told_by_version(self):
+    def test_an_old_cupy_and_an_old_numba_are_reported_by_version(self):
         cupy = module("cupy", __version__="7.8", cuda=types.SimpleNamespace())
         with mock.patch.dict(sys.modules, {"cupy": cupy}):
             with self.assertRaisesRegex(NotImplementedError, "CuPy 7.8 .* install CuPy 9"):

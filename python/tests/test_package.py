@@ -44,13 +44,13 @@ class Package(unittest.TestCase):
         out = subprocess.run([sys.executable, "-m", "stowage", "frobnicate"], capture_output=True, text=True, check=False)
         self.assertEqual(out.returncode, 2)
 
-    def test_a_missing_library_is_told_with_the_next_step(self):
+    def test_a_missing_library_is_reported_with_the_next_step(self):
         code, _, err = python("import stowage; stowage.parse_size('8G')", check=False, STOWAGE_LIBRARY="/nowhere/libstowage.so")
         self.assertEqual(code, 1)
         self.assertIn("STOWAGE_LIBRARY", err)
         self.assertIn("FileNotFoundError" if "FileNotFound" in err else "NotFound", err)
 
-    def test_an_older_library_is_told_by_the_function_it_lacks(self):
+    def test_an_older_library_is_reported_by_the_function_it_lacks(self):
         from stowage import _library
 
         with self.assertRaises(stowage.Unsupported) as caught:

@@ -341,7 +341,7 @@ class TokenFiles(Case):
         batch = next(stowage.batches(source, 5, memory="8M", dtype="int64"))
         self.assertEqual((batch.dtype, batch.shape), (np.int64, (5, 32)))
 
-    def test_what_is_wrong_is_said(self):
+    def test_what_is_wrong_is_reported(self):
         path = self.write("t.bin", bytes(101))
         for more in (dict(length=4), dict(length=0), dict(), dict(length=4, dtype="float32"), dict(length=90, dtype="uint8", pattern="x")):
             with self.assertRaises((ValueError, OSError)):
@@ -488,7 +488,7 @@ class Stores(Case):
 
 
 class Shuffles(Case):
-    def test_the_quality_is_told_and_disk_is_uniform(self):
+    def test_the_quality_is_reported_and_disk_is_uniform(self):
         rows, classes = 400000, 1000
         path = self.path("sorted.npy")
         np.save(path, np.repeat(np.arange(classes), rows // classes)[:, None].repeat(6, 1))  # 19 MB

@@ -58,7 +58,7 @@ class Release(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "list is not a name"):
             stowage.release([1, 2, 3])
 
-    def test_the_last_traceback_is_told_and_dropped_on_request(self):
+    def test_the_last_traceback_is_reported_and_dropped_on_request(self):
         out = python(
             """
             import numpy, stowage, sys

@@ -182,7 +182,7 @@ class Remote(unittest.TestCase):
         total = sum(b.sum() for b in stowage.batches(self.server.url("x.npy"), 1000, num_workers=1, memory="16M"))
         self.assertEqual(total, self.x.sum())
 
-    def test_a_connection_that_always_breaks_goes_on_where_it_broke(self):
+    def test_a_connection_that_always_breaks_continues_where_it_broke(self):
         self.server.plan = [None] + [("drop", 200000)] * 60
         got = np.concatenate(list(stowage.batches(self.server.url("x.npy"), 1000, num_workers=1, memory="16M")))
         np.testing.assert_array_equal(got, self.x)
@@ -194,7 +194,7 @@ class Remote(unittest.TestCase):
         self.server.ranges = False
         self.refused(NotImplementedError, "whole files only", "copy the file first")
 
-    def test_refusals_are_told(self):
+    def test_refusals_are_reported(self):
         for status, kind in ((401, OSError), (403, OSError), (404, FileNotFoundError), (416, OSError), (418, OSError)):
             self.server.plan = [None, ("status", status)]
             self.refused(kind, str(status))
@@ -314,7 +314,7 @@ class Remote(unittest.TestCase):
                                   capture_output=True, text=True, timeout=60)
             self.assertEqual(said.returncode, code, said.stderr)
 
-    def test_errors_that_go_on_end_with_what_was_said(self):
+    def test_errors_that_go_on_end_with_what_was_reported(self):
         self.server.plan = [None] + [("status", 503)] * 100
         self.refused(OSError, "503", "in a row")
         self.server.plan = [None] + [("drop", 0)] * 100

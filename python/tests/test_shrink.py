@@ -138,7 +138,7 @@ class Arrays(unittest.TestCase):
         self.assertEqual(quiet(array, tolerance=1e-12)[0].dtype.name, "float64")
 
     @needs("scipy")
-    def test_zeros_are_told_and_left_out_on_request(self):
+    def test_zeros_are_reported_and_left_out_on_request(self):
         import numpy
         import scipy.sparse
 

@@ -48,18 +48,18 @@ const char *cause_name(cause_id id) {
 
 const char *cause_title(cause_id id) {
   static const char *const titles[CAUSE_COUNT] = {
-      [CAUSE_OTHER_PROCESS] = "Another process is on the device",
+      [CAUSE_OTHER_PROCESS] = "Another process uses the device",
       [CAUSE_OUTSIDE_FRAMEWORK] = "Memory outside the framework",
-      [CAUSE_CACHE_HELD] = "A cache that is not given back",
+      [CAUSE_CACHE_HELD] = "A cache that is not released",
       [CAUSE_LIMIT] = "A limit is set",
       [CAUSE_FRAGMENTATION] = "Free memory in pieces that are too small",
       [CAUSE_GRAPH_KEPT] = "The graph of every step is kept",
       [CAUSE_NO_GRAD_MISSING] = "Evaluation without no_grad",
       [CAUSE_LEAK] = "Something grows with every step",
-      [CAUSE_LOADED_TWICE] = "The model is there twice",
+      [CAUSE_LOADED_TWICE] = "The model is loaded twice",
       [CAUSE_EVAL_BATCH_BIGGER] = "A larger batch in evaluation",
       [CAUSE_ONE_SPIKE] = "One huge request",
-      [CAUSE_WEIGHTS_TOO_BIG] = "What is loaded does not fit",
+      [CAUSE_WEIGHTS_TOO_BIG] = "Loaded data does not fit",
       [CAUSE_OPTIMIZER_STATE] = "The optimizer's own memory",
       [CAUSE_BATCH_TOO_BIG] = "Too much at once",
       [CAUSE_HOST_DATASET_WHOLE] = "A file read whole",
@@ -135,15 +135,16 @@ static void say_unknown(cause *c, const evidence *e) {
   c->confidence = BELIEVED;
   cause_head(c, "The recording does not show why");
   if (!e->has_stacks)
-    cause_say(c, "it has no stacks: record with torch.cuda.memory._record_memory_history("
-                 "context='all') for the lines behind each allocation");
+    cause_say(
+        c, "it has no stacks: record with torch.cuda.memory._record_memory_history(context='all') "
+           "to get the line of each allocation");
   if (e->time.before_count > e->time.lifetime_count / 4)
     cause_say(c,
-              "%u of %u allocations were there before it began: start recording earlier, or "
-              "with more max_entries",
+              "%u of %u allocations were made before it began: start recording earlier, or with a "
+              "larger max_entries",
               e->time.before_count, e->time.lifetime_count);
   if (e->message.kind == MESSAGE_NONE)
-    cause_say(c, "the error text is not in it: give it with --message for the device's side");
+    cause_say(c, "the error text is missing: add it with --message to see the device's side");
 }
 
 /* Drops growth that a replay shows only because it stops in the middle of a recording: what is
@@ -221,12 +222,12 @@ static void say_by_tag(cause *c, const evidence *e, const census *all) {
   for (uint32_t i = 0; i < all->holder_count && i < HOLDERS_SHOWN; i++) {
     const char *tag = recording_text(e->source, all->holders[i].key);
     if (all->holders[i].key == 0 || tag[0] == '\0') continue;
-    cause_say(c, "%s of what is live carry the tag \"%s\"", cause_size(all->holders[i].bytes), tag);
+    cause_say(c, "%s of live memory have the tag \"%s\"", cause_size(all->holders[i].bytes), tag);
     return;
   }
 }
 
-/* Lists who holds the live memory, for every cause: by line, and by tag if there are tags. */
+/* Lists what holds the live memory, for every cause: by line, and by tag if there are tags. */
 static stow_status say_holders(cause *c, const evidence *e) {
   site_table sites = {0};
   census by_line = {0}, by_tag = {0};

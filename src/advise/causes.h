@@ -58,16 +58,15 @@ typedef struct growth {
   bool found;
   uint32_t whole; /* complete turns */
   uint64_t per_round, total;
-  bool graph;             /* a forward pass keeps it for its backward pass */
-  bool like_graph;        /* it may be a graph: several things of one, and most of what stays */
-  bool bare;              /* the program calls no modules */
-  bool backward;          /* the turns run backward */
-  bool scalar;            /* each turn leaves a number behind, like a sum of losses */
-  bool loss;              /* that number, or something else that stays, may come from a loss */
-  bool evaluates;         /* a function name says that it evaluates, or dropout is gone since
-                           * training */
-  bool strange;           /* there was training, and it never ran this code */
-  bool swells;            /* nothing stays, but one object is recreated larger in each turn */
+  bool graph;      /* a forward pass keeps it for its backward pass */
+  bool like_graph; /* it may be a graph: several things of one, and most of what stays */
+  bool bare;       /* the program calls no modules */
+  bool backward;   /* the turns run backward */
+  bool scalar;     /* each turn leaves a number behind, like a sum of losses */
+  bool loss;       /* that number, or something else that stays, may come from a loss */
+  bool evaluates;  /* a function name shows that it evaluates, or dropout is off since training */
+  bool strange;    /* there was training, and it never ran this code */
+  bool swells;     /* nothing stays, but one object is recreated larger in each turn */
   uint64_t swollen_bytes; /* its last size, if it was found by its sizes alone; otherwise 0 */
   uint32_t stack_id;      /* the line that grows most */
   uint64_t stack_bytes;   /* how much that line grows */

@@ -393,8 +393,8 @@ static uint64_t marks_of(scan_text line) {
   return marks;
 }
 
-/* Reads frames and the lines of code after them. Without any frame every line counts as code, for
- * people paste the last lines alone. */
+/* Reads frames and the lines of code after them. Without any frame every line counts as code,
+ * because people paste only the last lines. */
 static void read_traceback(context *c, scan_text t) {
   uint64_t phase = 0, others = 0;
   scan_text rest = t, line;

@@ -51,13 +51,13 @@ static void refuse(explanation *x) {
     buffer_printf(&x->notes, "%s\n", m->help);
     return;
   }
-  buffer_text(&x->headline, "There is no out-of-memory error in this text that is known here");
+  buffer_text(&x->headline, "This text has no known out-of-memory error");
   buffer_text(
       &x->notes,
-      "known are the texts of PyTorch, JAX, TensorFlow, CuPy, Numba, RAPIDS, vLLM, SGLang, "
+      "known are the errors of PyTorch, JAX, TensorFlow, CuPy, Numba, RAPIDS, vLLM, SGLang, "
       "llama.cpp, Ollama, ONNX Runtime, TensorRT, Paddle, CUDA and ROCm, and of the host "
       "(MemoryError, Killed, Slurm, Kubernetes, Ray, Dask)\n"
-      "if it ran out of memory all the same: stowage run -- COMMAND records the next run\n");
+      "if it ran out of memory anyway: stowage run -- COMMAND records the next run\n");
 }
 
 /* Reports where it happened, and how many failures the text contains. */
@@ -71,7 +71,7 @@ static void say_circumstances(explanation *x) {
   else if (during[0] != '\0' && m->kind != MESSAGE_HOST)
     cause_say(c, "it failed %s", during);
   if (m->failures > 1)
-    cause_say(c, "the text holds %u different failures; this is the first", m->failures);
+    cause_say(c, "the text contains %u different failures; this is the first", m->failures);
 }
 
 void diagnosis_explain(explanation *x) {

@@ -1,5 +1,5 @@
-/* Causes on the device. The numbers come first: a size no machine has, room that was there, holes,
- * a limit, other processes, one huge request. What they leave open, the phase decides. */
+/* Causes on the device. The numbers come first: a size that no machine has, free memory, holes, a
+ * limit, other processes, one huge request. If they do not decide, the phase does. */
 #include <stdio.h>
 
 #include "advise/diagnosis.h"
@@ -38,16 +38,15 @@ static void detect_holes(explanation *x) {
   cause_say(c, "%.0f%% of what the allocator holds is not in use", part * 100);
   if (pieces)
     cause_head(c,
-               "The bytes are there, not in one piece: %s free inside the allocator, the largest "
-               "piece %s, %s asked for",
+               "Enough memory is free, but not in one piece: %s free inside the allocator, the "
+               "largest piece %s, %s requested",
                cause_size(n->cached_bytes), cause_size(n->largest_hole_bytes),
                cause_size(n->asked_bytes));
   else
-    cause_head(
-        c,
-        "The device's free memory is in pieces: %s are reserved and not in use, more than the "
-        "%s asked for, but no piece is large enough",
-        cause_size(n->cached_bytes), cause_size(n->asked_bytes));
+    cause_head(c,
+               "The device's free memory is in pieces: %s are reserved and not in use, more than "
+               "the %s requested, but no piece is large enough",
+               cause_size(n->cached_bytes), cause_size(n->asked_bytes));
   if (m->chunks.found)
     cause_say(c, "%llu chunks in use and %llu free in the allocator's dump",
               (unsigned long long)m->chunks.used_count, (unsigned long long)m->chunks.free_count);
@@ -59,12 +58,12 @@ static void detect_limit(explanation *x) {
   if (!known(n->limit_bytes)) return;
   bool room = known(n->free_bytes) && known(n->asked_bytes) && n->free_bytes >= n->asked_bytes;
   if (m->kind == MESSAGE_TORCH && room) {
-    /* With room for several such requests, the limit is all that the text gives as a reason. */
+    /* If several such requests would fit, the limit is the only reason that the text gives. */
     bool roomy = n->free_bytes / 4 >= n->asked_bytes;
     cause *c = diagnosis_cause(x, CAUSE_LIMIT, roomy ? 0.65 : 0.25);
     cause_head(c, "A limit of %s is set for this process while the device has %s free",
                cause_size(n->limit_bytes), cause_size(n->free_bytes));
-    cause_say(c, "set_per_process_memory_fraction, or another program's setting, made it");
+    cause_say(c, "set_per_process_memory_fraction, or another program's setting, set it");
     return;
   }
   if (has(x, CONTEXT_BIT(APPLE)) && known(m->outside_bytes) &&
@@ -78,7 +77,7 @@ static void detect_limit(explanation *x) {
   }
   if (m->kind == MESSAGE_CUPY) {
     cause *c = diagnosis_cause(x, CAUSE_LIMIT, 0.45);
-    cause_head(c, "CuPy's pool may hold %s and holds %s", cause_size(n->limit_bytes),
+    cause_head(c, "CuPy's pool is limited to %s and holds %s", cause_size(n->limit_bytes),
                known(n->live_bytes) ? cause_size(n->live_bytes) : "an unknown part of it");
     return;
   }
@@ -114,7 +113,7 @@ static void detect_processes(explanation *x) {
       n->outside_framework_bytes - CONTEXT_MOST > n->device_bytes / 10) {
     cause *c = diagnosis_cause(x, CAUSE_OUTSIDE_FRAMEWORK,
                                n->outside_framework_bytes > n->device_bytes / 3 ? 0.93 : 0.7);
-    cause_head(c, "%s of this process were taken outside PyTorch",
+    cause_head(c, "%s of this process were allocated outside PyTorch",
                cause_size(n->outside_framework_bytes));
   }
 }
@@ -139,12 +138,12 @@ static void detect_unaccounted(explanation *x) {
                              part >= 1.0 / 3 ? 0.85
                              : part >= 0.2   ? 0.65
                                              : 0.5);
-  cause_head(
-      c,
-      "%s of the device's %s are not this program's: probably another process holds them, or "
-      "another library in this one",
-      cause_size(n->unknown_bytes), cause_size(n->device_bytes));
-  cause_say(c, "a process needs up to %s beside its tensors; this is more", cause_size(own));
+  cause_head(c,
+             "%s of the device's %s do not belong to this program: probably another process holds "
+             "them, or another library in this process",
+             cause_size(n->unknown_bytes), cause_size(n->device_bytes));
+  cause_say(c, "a process needs up to %s in addition to its tensors; this is more",
+            cause_size(own));
 }
 
 /* Detects a server that checks the device before it starts. */
@@ -154,7 +153,7 @@ static void detect_start(explanation *x) {
   bool taken = known(n->device_bytes) && known(n->free_bytes) &&
                n->device_bytes - n->free_bytes > n->device_bytes / 8;
   cause *c = diagnosis_cause(x, taken ? CAUSE_OTHER_PROCESS : CAUSE_LIMIT, taken ? 0.75 : 0.5);
-  cause_head(c, "Only %s of the device's %s were free at start, and %s are to be taken",
+  cause_head(c, "Only %s of the device's %s were free at start, and the server needs %s",
              known(n->free_bytes) ? cause_size(n->free_bytes) : "a part",
              known(n->device_bytes) ? cause_size(n->device_bytes) : "memory",
              known(n->asked_bytes) ? cause_size(n->asked_bytes) : "more");
@@ -166,10 +165,10 @@ static void detect_spike(explanation *x) {
   const message *m = &x->evidence.message;
   uint64_t capacity = known(n->limit_bytes) ? n->limit_bytes : n->device_bytes;
   if (!known(n->asked_bytes) || (m->details & (MESSAGE_START | MESSAGE_WEIGHTS)) != 0) return;
-  /* TensorFlow's first request is its pool, and a pool's limit is no device. */
+  /* TensorFlow's first request is its pool, and a pool's limit is not the size of a device. */
   if (m->kind == MESSAGE_TENSORFLOW && !known(m->shape_bytes) && known(n->free_bytes)) return;
   if (m->kind == MESSAGE_CUPY && known(n->limit_bytes) && n->asked_bytes <= n->limit_bytes) return;
-  /* A weight is no result that can be made in parts. */
+  /* A weight cannot be made in parts, as a result can. */
   if (has(x, CONTEXT_BIT(LOADING)) && !has(x, CONTEXT_BIT(FORWARD))) return;
   bool beside = known(n->live_bytes);
   bool dwarfs = beside && n->live_bytes > 0 && n->asked_bytes / 4 >= n->live_bytes;
@@ -180,11 +179,11 @@ static void detect_spike(explanation *x) {
       diagnosis_cause(x, CAUSE_ONE_SPIKE, known(capacity) && n->asked_bytes > capacity ? 0.8 : 0.6);
   if (known(capacity) && n->asked_bytes > capacity)
     cause_head(c,
-               "One request of %s is larger than the whole device (%s): no batch size below it "
-               "helps unless that one tensor shrinks",
+               "One request of %s is larger than the whole device (%s): a smaller batch helps only "
+               "if it shrinks that one tensor",
                cause_size(n->asked_bytes), cause_size(capacity));
   else if (known(capacity))
-    cause_head(c, "One single request of %s, where there is %s in all", cause_size(n->asked_bytes),
+    cause_head(c, "One single request of %s, where the total is %s", cause_size(n->asked_bytes),
                cause_size(capacity));
   else
     cause_head(c, "One single request of %s, where %s is in use", cause_size(n->asked_bytes),
@@ -218,22 +217,22 @@ static void detect_program(explanation *x) {
                                              : CAUSE_BATCH_TOO_BIG,
                              given || !one ? 0.45 : 0.6);
   if (given)
-    cause_head(
-        c, "What goes into the compiled program and comes out takes %s: weights, state, the batch",
-        cause_size(given_bytes));
+    cause_head(c,
+               "The inputs and outputs of the compiled program take %s: weights, state, the batch",
+               cause_size(given_bytes));
   else
-    cause_head(c, "The compiled program needs %s for what it computes on the way%s%s",
+    cause_head(c, "The compiled program needs %s for temporaries%s%s",
                cause_size(m->temporary_bytes), one ? ", most of it one buffer of " : "",
                one ? cause_size(m->largest_bytes) : "");
   if (result && !given)
-    cause_head(c, "The compiled program returns %s at once and needs %s on the way",
+    cause_head(c, "The compiled program returns %s at once and needs %s for temporaries",
                cause_size(m->out_bytes), cause_size(m->temporary_bytes));
   if (given_bytes > 0)
-    cause_say(c, "%s go in and come out, %s are made on the way", cause_size(given_bytes),
+    cause_say(c, "%s of inputs and outputs, %s of temporaries", cause_size(given_bytes),
               cause_size(m->temporary_bytes));
   if (known(m->whole_bytes)) cause_say(c, "%s in all", cause_size(m->whole_bytes));
   if (known(m->largest_bytes))
-    cause_say(c, "its largest buffer has %s%s%s", cause_size(m->largest_bytes),
+    cause_say(c, "its largest buffer takes %s%s%s", cause_size(m->largest_bytes),
               m->what[0] != '\0' ? ": " : "", m->what);
 }
 
@@ -315,7 +314,8 @@ static guess by_phase(const explanation *x) {
                ? (guess){CAUSE_OTHER_PROCESS, 0.4,
                          "it failed while weights were loaded: probably another process holds the "
                          "device, or the weights do not fit"}
-               : (guess){CAUSE_WEIGHTS_TOO_BIG, 0.65, "the model's weights do not fit the device"};
+               : (guess){CAUSE_WEIGHTS_TOO_BIG, 0.65,
+                         "the model's weights do not fit on the device"};
   if (bare && m->kind == MESSAGE_CUDA && has(x, MARK(PLACING)) && !has(x, MARK(FORWARD)))
     return (guess){CAUSE_OTHER_PROCESS, 0.4,
                    "the first copy to the device failed: probably another process holds it"};
@@ -334,9 +334,8 @@ static guess by_kind(const explanation *x) {
   const message *m = &x->evidence.message;
   bool weights = (m->details & MESSAGE_WEIGHTS) != 0, compute = (m->details & MESSAGE_COMPUTE) != 0;
   if ((m->details & MESSAGE_INIT) != 0)
-    return (guess){
-        CAUSE_UNKNOWN, BELIEVED,
-        "the driver itself could not start: nothing of this program was on the device yet"};
+    return (guess){CAUSE_UNKNOWN, BELIEVED,
+                   "the driver itself could not start: this program had nothing on the device yet"};
   switch (m->kind) {
   case MESSAGE_LLAMA:
     if (compute && (m->details & MESSAGE_KV_CACHE) != 0)
@@ -348,8 +347,8 @@ static guess by_kind(const explanation *x) {
       return (guess){CAUSE_BATCH_TOO_BIG, 0.5,
                      "the model is loaded; its context (KV cache and compute buffer) does not fit"};
     return (guess){CAUSE_WEIGHTS_TOO_BIG, weights ? 0.65 : 0.45,
-                   weights ? "the model's weights do not fit the device"
-                           : "probably the model with its context does not fit the device"};
+                   weights ? "the model's weights do not fit on the device"
+                           : "probably the model with its context does not fit on the device"};
   case MESSAGE_VLLM:
   case MESSAGE_SGLANG:
     return compute ? (guess){CAUSE_BATCH_TOO_BIG, 0.5, "too many requests run at once"}
@@ -358,9 +357,9 @@ static guess by_kind(const explanation *x) {
                              "memory a server keeps for the tokens of its requests)"};
   case MESSAGE_CTRANSLATE:
     return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.4,
-                   "probably the model is too large for what is free of the device"};
+                   "probably the model is larger than the device's free memory"};
   case MESSAGE_DISPATCH:
-    return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.8, "the model's weights do not fit the device"};
+    return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.8, "the model's weights do not fit on the device"};
   case MESSAGE_TORCH:
     if ((m->details & MESSAGE_ONE_BUFFER) != 0)
       return (guess){CAUSE_ONE_SPIKE, 0.6,
@@ -373,17 +372,18 @@ static guess by_kind(const explanation *x) {
     break;
   case MESSAGE_TENSORRT:
     if ((m->details & MESSAGE_WORKSPACE) != 0)
-      return (guess){CAUSE_ONE_SPIKE, 0.5, "the workspace asked for is larger than what is free"};
+      return (guess){CAUSE_ONE_SPIKE, 0.5,
+                     "the requested workspace is larger than the free memory"};
     break;
   case MESSAGE_RMM:
     if ((m->details & MESSAGE_POOL) != 0)
       return (guess){CAUSE_LIMIT, 0.5,
-                     "RMM's pool has reached its maximum, or the device cannot give the pool its "
-                     "first block"};
+                     "RMM's pool has reached its maximum, or the device has no memory for the "
+                     "pool's first block"};
     if (!has(x, MARK(READING)))
       return (guess){CAUSE_UNKNOWN, 0.35, "the text does not say what fills the device"};
     return (guess){CAUSE_BATCH_TOO_BIG, 0.45,
-                   "probably the table and its copies are larger than what is free of the device"};
+                   "probably the table and its copies are larger than the device's free memory"};
   case MESSAGE_NUMBA:
     return (guess){CAUSE_UNKNOWN, 0.35, "the text does not say what fills the device"};
   default: break;
@@ -408,9 +408,8 @@ static void detect_guess(explanation *x) {
     cause_say(c, "a request may have %llu tokens, the cache holds %llu",
               (unsigned long long)m->wanted_tokens, (unsigned long long)m->cache_tokens);
   if ((m->details & MESSAGE_MIG) != 0)
-    cause_say(c,
-              "PyTorch could not ask NVML (usual on a MIG slice); an out-of-memory error is what "
-              "it was about to report");
+    cause_say(c, "PyTorch could not query NVML (usual on a MIG slice) while it reported an "
+                 "out-of-memory error");
   if (m->kind == MESSAGE_LLAMA && m->wanted_tokens != MESSAGE_UNKNOWN)
     cause_say(c, "its context has %llu tokens (n_ctx)", (unsigned long long)m->wanted_tokens);
   if ((m->details & MESSAGE_STATUS) != 0 && has(x, CONTEXT_BIT(NVIDIA)))
@@ -419,8 +418,8 @@ static void detect_guess(explanation *x) {
               "error");
   if ((m->details & MESSAGE_STATUS) != 0)
     cause_say(c,
-              "%.60s: such a library starts late and needs memory beside PyTorch's; a mismatch of "
-              "versions gives the same error",
+              "%.60s: this library starts late and needs memory in addition to PyTorch's; "
+              "mismatched versions give the same error",
               m->what);
 }
 
@@ -444,13 +443,13 @@ static bool detect_unused(explanation *x) {
 static void detect_room(explanation *x) {
   const numbers *n = &x->evidence.n;
   cause *c = diagnosis_cause(x, CAUSE_UNKNOWN, 0.5);
-  cause_head(
-      c,
-      "%s were free on the device, more than the %s asked for: the device was not full, so this "
-      "is something else",
-      cause_size(n->free_bytes), cause_size(n->asked_bytes));
-  cause_say(c, "the driver refused: another process may have held it at that moment, or the system "
-               "could not back it (on Windows: RAM and page file; in containers: a limit)");
+  cause_head(c,
+             "%s were free on the device, more than the %s requested: the device was not full, so "
+             "the cause is something else",
+             cause_size(n->free_bytes), cause_size(n->asked_bytes));
+  cause_say(c,
+            "the driver refused: another process may have held the memory at that moment, or the "
+            "system could not back it (on Windows: RAM and page file; in containers: a limit)");
 }
 
 void diagnosis_device(explanation *x) {
@@ -458,12 +457,12 @@ void diagnosis_device(explanation *x) {
   if (diagnosis_absurd(n)) {
     cause *c = diagnosis_cause(x, CAUSE_UNKNOWN, 0.5);
     cause_head(c,
-               "%s were asked for, which no machine has: the size itself is wrong (an overflow, a "
+               "%s were requested, which no machine has: the size itself is wrong (an overflow, a "
                "corrupt shape or a race), not the device",
                cause_size(n->asked_bytes));
     return;
   }
-  /* With room on the device a pool would have grown: its holes are not the reason. */
+  /* With free memory on the device a pool would have grown: its holes are not the reason. */
   if (!diagnosis_had_room(n)) detect_holes(x);
   detect_limit(x);
   detect_processes(x);

@@ -107,14 +107,14 @@ static void add_numbers(explanation *x) {
       !diagnosis_known(n->device_bytes) || n->device_bytes == 0)
     return;
   double share = (double)n->free_bytes / (double)n->device_bytes - 0.02;
-  if (share < 0.1 || share > 1) return; /* nothing to give, or numbers that cannot be */
+  if (share < 0.1 || share > 1) return; /* no numbers, or impossible ones */
   snprintf(text, sizeof text, "take only what is free: --gpu-memory-utilization %.2f",
            (double)(int)(share * 100) / 100);
   r.cost = "a smaller KV cache: fewer or shorter requests at once";
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
-/* Half as much again as the limit that was reached, in whole GiB. */
+/* 1.5 times the limit that was reached, in whole GiB. */
 static void add_limit(explanation *x) {
   const message *m = &x->evidence.message;
   char text[240];
@@ -124,13 +124,13 @@ static void add_limit(explanation *x) {
   if (m->host == HOST_JOB)
     snprintf(text, sizeof text,
              "ask for more memory: #SBATCH --mem=%lluG (or --mem-per-cpu; PBS: -l mem=%llugb; LSF: "
-             "-M), half as much again",
+             "-M), 1.5 times as much",
              gib, gib);
   else if (m->host == HOST_CONTAINER || (m->host == HOST_KERNEL && m->grouped)) {
     snprintf(
         text, sizeof text,
         "raise the container's limit: resources: limits: memory: %lluGi (Kubernetes), docker run "
-        "--memory=%llug, half as much again",
+        "--memory=%llug, 1.5 times as much",
         gib, gib);
     r.cost = "less is left for others on the machine";
   } else
@@ -138,7 +138,7 @@ static void add_limit(explanation *x) {
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
-/* What the user's own line calls, done in another way. */
+/* Suggests another way to do what the user's own line calls. */
 static void add_way(explanation *x) {
   const message *m = &x->evidence.message;
   const host_way *way = host_way_of(m->context.code);

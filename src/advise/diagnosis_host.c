@@ -1,5 +1,5 @@
-/* Causes in host memory. The words alone seldom say what filled it, so the sentences say
- * "probably"; where a limit was set by somebody, it is named. */
+/* Causes in host memory. A text alone rarely shows what filled it, so the sentences say "probably".
+ * A limit that was set is named. */
 #include <stdio.h>
 
 #include "advise/diagnosis.h"
@@ -13,7 +13,7 @@ static bool has(const explanation *x, uint64_t mark) {
   return context_any(&x->evidence.message.context, mark);
 }
 
-/* The process has a limit of its own, and what was asked for is no more than that. */
+/* The process has its own limit, and the request does not exceed it. */
 static bool detect_own_limit(explanation *x) {
   const message *m = &x->evidence.message;
   bool own = m->host == HOST_NUMPY || m->host == HOST_PYTHON || m->host == HOST_TORCH;
@@ -21,37 +21,38 @@ static bool detect_own_limit(explanation *x) {
       (known(m->asked_bytes) && m->asked_bytes / 2 > m->limit_bytes))
     return false;
   cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.8);
-  cause_head(c, "The process may hold %s by a limit of its own, and asked for %s%s",
+  cause_head(c, "The process has its own limit of %s, and requested %s%s",
              cause_size(m->limit_bytes), known(m->asked_bytes) ? cause_size(m->asked_bytes) : "",
              known(m->asked_bytes) ? " more" : "more");
   if (m->what[0] != '\0') cause_say(c, "for an array with %s", m->what);
-  cause_say(c, "it is set by ulimit -v or resource.setrlimit, not by the machine's memory");
+  cause_say(c, "ulimit -v or resource.setrlimit sets it; the machine may have more memory");
   return true;
 }
 
-/* The request alone is larger than all the memory there is. Returns false if it is not, or unknown.
+/* Detects a request that is larger than all host memory. Returns false if it is not, or if that is
+ * unknown.
  */
 static bool detect_larger_than_host(explanation *x) {
   const message *m = &x->evidence.message;
   if (!known(m->asked_bytes) || !known(m->host_bytes) || m->asked_bytes <= m->host_bytes)
     return false;
   cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.95);
-  cause_head(c, "One request for %s is larger than all the host memory there is, %s",
-             cause_size(m->asked_bytes), cause_size(m->host_bytes));
+  cause_head(c, "One request for %s is larger than all host memory, %s", cause_size(m->asked_bytes),
+             cause_size(m->host_bytes));
   if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
   cause_say(c, "freeing other memory cannot make room for it");
   return true;
 }
 
-/* One array or tensor that could not be had. */
+/* One array or tensor that could not be allocated. */
 static void detect_one_array(explanation *x) {
   const message *m = &x->evidence.message;
   bool reading = has(x, CONTEXT_BIT(READING));
   cause *c = diagnosis_cause(x, reading ? CAUSE_HOST_DATASET_WHOLE : CAUSE_HOST_COPIES,
                              reading ? 0.45 : 0.4);
-  cause_head(c, "The host could not give %s for one array%s",
+  cause_head(c, "The host could not allocate %s for one array%s",
              known(m->asked_bytes) ? cause_size(m->asked_bytes) : "the memory asked for",
-             reading ? ", while a file was read whole" : "");
+             reading ? ", while a whole file was read" : "");
   if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
   const host_way *way = host_way_of(m->context.code);
   if (way != NULL) {
@@ -62,7 +63,7 @@ static void detect_one_array(explanation *x) {
   if (diagnosis_absurd(&x->evidence.n))
     cause_say(c, "no machine has that much: the shape itself is probably wrong");
   else
-    cause_say(c, "whether it is a copy, a whole file, or simply too large is not in the text");
+    cause_say(c, "the text does not show whether it is a copy, a whole file, or simply too large");
 }
 
 static void detect_killed(explanation *x) {
@@ -84,8 +85,8 @@ static void detect_killed(explanation *x) {
                who[0] == 't' ? "The program" : who,
                has(x, CONTEXT_BIT(LOADING)) ? " while the model's weights were read" : "");
   if (!kernel)
-    cause_say(c,
-              "a kill leaves no reason in the text; a person, a time limit or a probe are others");
+    cause_say(c, "the text does not give the reason for the kill; a user, a time limit or a failed "
+                 "probe can also be the reason");
   if (has(x, CONTEXT_BIT(LOADING)))
     cause_say(c,
               "a checkpoint passes through RAM before it reaches the device: up to twice its size");
@@ -106,23 +107,23 @@ static const struct {
      "every tensor passed between processes is one mapping (vm.max_map_count)"},
     {HOST_WORKER, CAUSE_HOST_WORKERS, 0.6,
      "A worker process was killed: probably the workers together used up host memory (RAM)",
-     "each worker holds its own copy of what it touches of the dataset"},
+     "each worker holds its own copy of the parts of the dataset that it touches"},
     {HOST_DASK, CAUSE_HOST_WORKERS, 0.55,
      "A Dask worker used up its share of host memory (RAM), and was restarted",
-     "each worker gets a part of the RAM; one partition with its copies must fit it"},
+     "each worker gets a part of the RAM; one partition with its copies must fit in it"},
     {HOST_FORK, CAUSE_HOST_WORKERS, 0.55,
      "A process could not be started: host memory (RAM) was too full to fork",
      "every DataLoader worker is a fork of the program"},
     {HOST_RAY, CAUSE_HOST_LIMIT, 0.6,
      "Ray ended a worker because the machine's host memory (RAM) was nearly full",
-     "every task and actor is a process with memory of its own"},
+     "every task and actor is a process with its own memory"},
     {HOST_SPARK, CAUSE_HOST_LIMIT, 0.6,
      "The cluster ended an executor: it used more host memory (RAM) than its container may hold",
-     "Python workers count beside the Java heap"},
+     "Python workers count in addition to the Java heap"},
     {HOST_PAGEFILE, CAUSE_HOST_LIMIT, 0.6,
-     "Windows could not promise more memory: RAM and page file together are used up",
-     "every process that imports torch maps several GiB of libraries, each DataLoader worker "
-     "again"},
+     "Windows could not commit more memory: RAM and page file together are used up",
+     "every process that imports torch maps several GiB of libraries, and so does each DataLoader "
+     "worker"},
     {HOST_COMPILER, CAUSE_HOST_LIMIT, 0.55,
      "A compiler was killed: probably too many compilers ran at once for the host's memory (RAM)",
      NULL},
@@ -134,12 +135,12 @@ static const struct {
      "TensorFlow's pool of pinned host memory (RAM) is full, not the device", NULL},
     {HOST_NOTEBOOK, CAUSE_HOST_LIMIT, 0.5,
      "The notebook used all host memory (RAM) and was restarted",
-     "what filled it (a file read whole, copies, a list that grows) is not in the text"},
+     "the text does not show what filled it (a whole file, copies, a list that grows)"},
     {HOST_DIED, CAUSE_HOST_LIMIT, 0.3,
      "The notebook's kernel died: probably because host memory (RAM) ran out", NULL},
 };
 
-/* A limit that somebody set for a job or a container. */
+/* A limit that was set for a job or a container. */
 static void detect_limit(explanation *x) {
   const message *m = &x->evidence.message;
   bool job = m->host == HOST_JOB;
@@ -162,7 +163,7 @@ static void detect_limit(explanation *x) {
     cause_head(c, "The container was killed%s because it reached its memory limit%s (RAM)%s",
                m->grouped && known(m->limit_bytes) ? "" : ": probably", limit, used);
   if (!job)
-    cause_say(c, "OOMKilled says so; exit code 137 alone is any kill, a failed probe among them");
+    cause_say(c, "OOMKilled shows it; exit code 137 alone can be any kill, such as a failed probe");
 }
 
 static void detect_rest(explanation *x) {
@@ -171,7 +172,7 @@ static void detect_rest(explanation *x) {
     cause *c = diagnosis_cause(x, CAUSE_UNKNOWN, 0.3);
     cause_head(c, "A DataLoader worker ended, and the text does not say why: probably an error in "
                   "the dataset's own code; memory is possible");
-    cause_say(c, "nothing in it speaks of a kill or of memory");
+    cause_say(c, "it mentions neither a kill nor memory");
     return;
   }
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -209,11 +210,11 @@ static void detect_rest(explanation *x) {
                              forking || saving || reading ? 0.45 : 0.4);
   cause_head(c, "The program asked for more host memory (RAM) than there was%s",
              forking   ? ", while a process was started"
-             : saving  ? ": writing an object whole makes a second copy of it"
-             : reading ? ": probably a file was read whole"
+             : saving  ? ": writing a whole object makes a second copy of it"
+             : reading ? ": probably a whole file was read"
                        : "");
-  cause_say(c, "what filled it (a file read whole, copies, a leak, Python objects) is not in the "
-               "text");
+  cause_say(c,
+            "the text does not show what filled it (a whole file, copies, a leak, Python objects)");
 }
 
 /* Detects a size that is an error by itself, in a text that gives no shape. */

@@ -1,7 +1,7 @@
 /* Shared by the parts of diagnosis: adds a cause, and judges the numbers. */
 #include "advise/diagnosis.h"
 
-#define ROOM_LEAST   (UINT64_C(128) << 20) /* less is what drivers and pools keep back */
+#define ROOM_LEAST   (UINT64_C(128) << 20) /* drivers and pools keep less than this in reserve */
 #define ABSURD_LEAST (UINT64_C(1) << 50)
 
 static bool known(uint64_t bytes) {

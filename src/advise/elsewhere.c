@@ -81,7 +81,7 @@ void elsewhere_say_fits(explanation *x, const elsewhere *w, uint64_t device_byte
                 cause_size(device_bytes), cause_size(limit), REPLAY_CONTEXT_BYTES >> 20);
   if (x->evidence.failed)
     buffer_text(&x->notes, "the recording ends with a failure on its own device: what the program "
-                           "would have asked for after it is not known\n");
+                           "would have requested after it is not known\n");
 }
 
 /* ---- waste ---- */
@@ -120,7 +120,7 @@ static stow_status say_pieces(explanation *x, uint64_t idle) {
   buffer_printf(&x->headline, "; %s of that was never in use at once", cause_size(idle));
   buffer_printf(&x->notes,
                 "%s more were reserved than were ever live: free memory in pieces, or a cache. "
-                "stowage tune FILE finds the settings that need least\n",
+                "stowage tune FILE finds the settings that need the least\n",
                 cause_size(idle));
   if (e->expandable) return STOW_OK;
   stow_status status = whatif_open(&w, e);

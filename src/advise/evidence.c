@@ -126,7 +126,7 @@ static void account_for_device(evidence *e) {
   if (known(n->other_process_bytes)) sum += n->other_process_bytes;
   if (known(n->outside_framework_bytes)) sum += n->outside_framework_bytes;
   n->unknown_bytes = n->device_bytes > sum ? n->device_bytes - sum : 0;
-  /* What rounding leaves over is not another user: the least exact number takes it. */
+  /* A rest from rounding is not another user: it is added to the least exact number. */
   if (known(n->outside_framework_bytes) && known(n->free_bytes)) {
     uint64_t off = n->device_bytes > sum ? n->device_bytes - sum : sum - n->device_bytes;
     if (off > ROUNDING) return;
@@ -172,7 +172,7 @@ static void take_replay(evidence *e, const evidence_given *given) {
   e->fits_whole = given->whole;
   e->fits_samples = given->samples;
   e->survived = false;
-  e->program = (program_facts){0}; /* it spoke of another moment */
+  e->program = (program_facts){0}; /* it describes another moment */
   n->limit_bytes = given->limit_bytes;
   n->reserved_bytes = given->reserved_bytes;
   n->cached_bytes =

@@ -43,7 +43,7 @@ static void say_kept(explanation *x) {
     add_note(x, "nothing was kept: everything allocated was freed by the end");
   else if (kept == 0)
     buffer_printf(&x->notes,
-                  "nothing was kept: everything allocated was freed by the end, but for %s of "
+                  "nothing was kept: everything allocated was freed by the end, except %s of "
                   "workspaces that cuBLAS makes once\n",
                   cause_size(workspaces));
   else
@@ -80,11 +80,11 @@ static void say_limits(explanation *x) {
   if (e->failed && e->message.kind == MESSAGE_NONE && e->n.device_bytes == MESSAGE_UNKNOWN)
     add_note(x, "the recording has no error text, so the size of the device and its other users "
                 "are not known: add the text with --message");
-  if (e->survived) add_note(x, "the program went on after this failure");
+  if (e->survived) add_note(x, "the program continued after this failure");
   if (e->source->skipped_events > 0)
     add_note(x, "some entries of the file could not be read; the rest was used");
   if (e->time.before_count > 0 && e->time.before_count * 4 > e->time.lifetime_count)
-    add_note(x, "the recording began late: much of what is live was there before it");
+    add_note(x, "the recording began late: much of the live memory was allocated before it");
 }
 
 /* Returns the name of the device. PyTorch's snapshots do not contain it. Only a T4 has this size:

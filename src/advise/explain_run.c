@@ -1,9 +1,9 @@
 /* Explain run: chooses the best evidence among the files that the processes of a run left.
  *
- * Where host memory ran out, it is the host record. Of the device, best is PyTorch's own view
- * (PID.pickle, written as it ran out), with the trace of its process where that has PyTorch's
- * blocks; then the trace of a process that was refused memory (PID.stow, or its ring where the run
- * itself was cut off); then the words of the error alone (PID.error). */
+ * If host memory ran out, it is the host record. For the device, PyTorch's own view is best
+ * (PID.pickle, written when it ran out of memory), with the trace of its process if that has
+ * PyTorch's blocks. Next comes the trace of a process that was refused memory (PID.stow, or its
+ * ring if the run was killed), then the error text alone (PID.error). */
 #include "advise/explain_run.h"
 
 #include <dirent.h>
@@ -30,11 +30,11 @@
 
 #define RECORDING_BYTES (UINT64_C(8) << 30)
 #define ERROR_BYTES     ((size_t)1 << 20)
-#define TRACES_MAX      64 /* looked into for a failure */
+#define TRACES_MAX      64 /* examined for a failure */
 
 /* ---- what is there ---- */
 
-/* The newest file of that ending, "" if there is none. */
+/* Returns the newest file with that ending; "" if there is none. */
 static stow_status newest(const char *folder, const char *ending, char path[PATH_MAX]) {
   DIR *open = opendir(folder);
   struct timespec best = {0, 0};
@@ -64,7 +64,7 @@ static stow_status newest(const char *folder, const char *ending, char path[PATH
   return status;
 }
 
-/* The text of a file, up to a bound; empty if there is no file. */
+/* Reads the text of a file, up to a limit; empty if there is no file. */
 static stow_status read_error(buffer *text, const char *path) {
   if (path[0] == '\0') return STOW_OK;
   FILE *file = fopen(path, "re");
@@ -81,8 +81,8 @@ static stow_status read_error(buffer *text, const char *path) {
 
 /* ---- the sources ---- */
 
-/* A file that is damaged or missing counts as none. One that was not read for lack of host memory,
- * or because reading failed, is a failure: without it the answer could be another. */
+/* A damaged or missing file counts as absent. A file that could not be read (no host memory, an I/O
+ * error) is a failure: it could change the answer. */
 static stow_status unless_unread(stow_status status) {
   return status == STOW_ERR_HOST_MEMORY || status == STOW_ERR_IO ? status : STOW_OK;
 }
@@ -96,7 +96,7 @@ static stow_status open_ledger(ledger *l, const char *folder) {
   return unless_unread(ledger_open(l, path));
 }
 
-/* A snapshot does not know of the run's limit: the ledger does. */
+/* A snapshot does not contain the run's limit; the ledger does. */
 static stow_status add_limit(recording *r, const char *folder) {
   char text[32];
   ledger l;
@@ -111,8 +111,8 @@ static stow_status add_limit(recording *r, const char *folder) {
   return status;
 }
 
-/* The process's own recording of its blocks shows what PyTorch's final view cannot: how it came
- * to that. Where PyTorch kept a history itself, that is as good. */
+/* The process's own recording of its blocks shows what PyTorch's final view cannot: how memory
+ * filled up. If PyTorch kept a history itself, that is as good. */
 static stow_status add_trace(recording *view, const char *folder, const char *path) {
   char name[NAME_MAX + 1];
   const char *slash = strrchr(path, '/');
@@ -163,7 +163,7 @@ static stow_status may_have_run_out(const char *folder, bool *may) {
   return STOW_OK;
 }
 
-/* The first trace of the folder that has a failure in it. */
+/* Returns the first trace of the folder that contains a failure. */
 static stow_status from_traces(run_story *s, const char *folder, bool *found) {
   struct dirent **entries;
   int count = scandir(folder, &entries, NULL, alphasort);
@@ -196,7 +196,8 @@ static stow_status from_traces(run_story *s, const char *folder, bool *found) {
 static void note_unwatched(explanation *x, const char *folder) {
   char path[PATH_MAX];
   if (run_path(path, folder, RUN_WATCH) && access(path, F_OK) != 0)
-    buffer_text(&x->notes, "host memory was not watched: stowage run --ram-limit auto does\n");
+    buffer_text(&x->notes,
+                "host memory was not watched: stowage run --ram-limit auto watches it\n");
 }
 
 static stow_status say_none(run_story *s, const char *folder, bool known, const run_end *end) {
@@ -211,11 +212,12 @@ static stow_status say_none(run_story *s, const char *folder, bool known, const 
                                 "it ran out of memory");
   else if (end->signal_number != 0)
     buffer_printf(&x->headline,
-                  "The run%s was ended by signal %d, not for memory as far as was seen", command,
+                  "The run%s was ended by signal %d; there is no sign that memory ran out", command,
                   end->signal_number);
   else if (end->code != 0)
-    buffer_printf(&x->headline, "The run%s ended with code %d, not for memory as far as was seen",
-                  command, end->code);
+    buffer_printf(&x->headline,
+                  "The run%s ended with code %d; there is no sign that memory ran out", command,
+                  end->code);
   else
     buffer_printf(&x->headline, "The run%s ended with code %d and did not run out of memory",
                   command, end->code);
@@ -241,8 +243,9 @@ static bool is_run(const char *folder) {
   return here;
 }
 
-/* Was it host memory? The kernel may have ended the run itself with all the others, as it does with
- * a whole control group: then nobody wrote how it ended, and none of them lives. */
+/* Returns whether host memory ran out. The kernel may have killed `stowage run` together with the
+ * command, as it does with a whole control group: then there is no record of how it ended, and no
+ * process is alive. */
 static bool ran_out(const host_record *h, bool ended) {
   process p;
   /* A process of the Python package writes one when it runs out (python/stowage/_host.py). */
@@ -318,7 +321,7 @@ static stow_status read_one(run_story *s, const char *folder) {
   if (!found)
     STOW_TRY(say_none(s, folder, known, &end));
   else if (known && end.code == 0 && end.signal_number == 0)
-    buffer_text(&s->says.notes, "the run went on after that and ended well\n");
+    buffer_text(&s->says.notes, "the run continued after that and succeeded\n");
   return STOW_OK;
 }
 
@@ -327,7 +330,7 @@ stow_status run_story_read(run_story *s, const char *folder) {
   bool shared = snprintf(path, sizeof path, "%s", folder) < (int)sizeof path && !is_run(path) &&
                 run_folder_rank(path, rank);
   STOW_TRY(read_one(s, shared ? path : folder));
-  if (shared) buffer_printf(&s->says.notes, "of the ranks of this run, rank %s\n", rank);
+  if (shared) buffer_printf(&s->says.notes, "this is rank %s of the run\n", rank);
   return STOW_OK;
 }
 

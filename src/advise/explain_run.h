@@ -7,15 +7,15 @@
 #include "run/host_record.h"
 
 typedef struct run_story {
-  recording record; /* what the explanation is of */
+  recording record; /* the input that is explained */
   host_record host;
   explanation says;
-  buffer error;       /* the program's last words, "" if they were not about memory */
-  bool out_of_memory; /* it ran out, and that is what `says` explains */
+  buffer error;       /* the program's last error text; "" if it was not about memory */
+  bool out_of_memory; /* it ran out of memory, and `says` explains that */
 } run_story;
 
-/* Reads the folder and explains. STOW_ERR_NOT_FOUND: it is no folder of a run. A run that did not
- * run out gives a story that says so. Free in any case. */
+/* Reads the folder and explains. STOW_ERR_NOT_FOUND: it is not the folder of a run. If the run did
+ * not run out of memory, the story says so. Free it in any case. */
 stow_status run_story_read(run_story *s, const char *folder);
 void run_story_free(run_story *s);
 

@@ -5,9 +5,9 @@
 #include "advise/explain.h"
 #include "base/json.h"
 
-#define SHOWN_LEAST   0.3                 /* a person is not shown less likely causes … */
+#define SHOWN_LEAST   0.3                 /* the text omits less likely causes … */
 #define UNKNOWN_LEAST (UINT64_C(1) << 20) /* less is rounding */
-#define PROVED_LEAST  0.5 /* … nor the evidence of less likely ones; JSON has both */
+#define PROVED_LEAST  0.5                 /* … and their evidence; JSON has both */
 
 static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
@@ -25,10 +25,10 @@ static void row(buffer *out, const char *name, uint64_t bytes, const char *note)
 }
 
 static void numbers_text(const numbers *n, bool device, bool elsewhere, buffer *out) {
-  row(out, "asked for", n->asked_bytes, "");
+  row(out, "requested", n->asked_bytes, "");
   row(out, "live", n->live_bytes, device ? "what your data holds" : "what the process held");
   row(out, "cached, not live", n->cached_bytes, "what the framework keeps for reuse");
-  row(out, "  largest hole in it", n->largest_hole_bytes, "the most one request can have of it");
+  row(out, "  largest hole in it", n->largest_hole_bytes, "the largest request it can serve");
   row(out, "outside the framework", n->outside_framework_bytes, "the driver, other libraries");
   row(out, "other processes", n->other_process_bytes, "");
   row(out, device ? "free on the device" : "free", n->free_bytes, "");

@@ -7,7 +7,7 @@
 #include "advise/whatif.h"
 #include "base/hash.h"
 
-#define BATCH_MAX (1u << 20) /* larger numbers in a recording are not believed */
+#define BATCH_MAX (1u << 20) /* larger numbers in a recording are ignored */
 /* Part of the limit that a smaller batch leaves free, as in stowage.tune: the sizes of workspaces
  * and the order of requests change a little with the batch. */
 #define HEADROOM 0.05
@@ -139,7 +139,7 @@ static uint32_t setting_named(const tuning *t, const char *settings) {
 }
 
 /* Expandable segments first: with them the allocator wastes least, so the result depends least on
- * the sizes that another batch really asks for. */
+ * the exact sizes that another batch requests. */
 static stow_status search_parts(fitting *out, const search *s) {
   STOW_TRY(search_setting(out, s, setting_named(s->tuned, "expandable_segments:True")));
   if (out->part == 0) STOW_TRY(search_setting(out, s, setting_named(s->tuned, "")));

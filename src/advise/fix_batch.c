@@ -99,7 +99,7 @@ static stow_status autocast_is_on(const evidence *e, bool *on) {
 /* Computes how much of what is live at a tick autocast halves: outputs of layers (convolutions,
  * products, and elementwise results). Softmax, losses, layer norms and sums with a 32-bit tensor
  * stay in 32 bits; a program's own lines within the model therefore count half. So does the model's
- * output, of which the loss makes a copy in 32 bits. `work`: everything that grows with the
+ * output, because the loss makes a copy of it in 32 bits. `work`: everything that grows with the
  * batch. */
 static double halved_at(const evidence *e, uint32_t tick, uint32_t output, double *work) {
   uint64_t layers = 0, others = 0, all = 0;
@@ -244,12 +244,12 @@ stow_status fix_spike(fix_case *m) {
   static const char COST[] = "a loop over the parts; the result is the same";
   fix *x;
   if (evidence_plain(m->e))
-    x = fix_add(m, COST, "work in parts, so that the %s are never made at once",
+    x = fix_add(m, COST, "work in parts, so that the %s never exist as a whole",
                 cause_size(s->bytes));
   else
-    x = fix_add(m, COST,
-                "at %s: work in parts (for part in x.split(n)) so that the %s are never made at "
-                "once",
-                fix_place(m, at, m->e->user_of_stack[s->stack_id]), cause_size(s->bytes));
+    x = fix_add(
+        m, COST,
+        "at %s: work in parts (for part in x.split(n)) so that the %s never exist as a whole",
+        fix_place(m, at, m->e->user_of_stack[s->stack_id]), cause_size(s->bytes));
   return fix_replay(m, x, false);
 }

@@ -17,12 +17,12 @@ stow_status fix_graph(fix_case *m) {
   const growth *g = &m->f->growth;
   char at[256];
   leave_out_growth(m);
-  fix *x = fix_add(m, "none; .item() waits for the device once a turn",
+  fix *x = fix_add(m, "none; .item() waits for the device once per iteration",
                    "at %s: add the number, not the tensor with its graph: total += loss.item() "
                    "(or loss.detach()); %s",
                    fix_place(m, at, m->e->caller_of_stack[g->stack_id]),
-                   g->backward ? "and backward() without retain_graph=True, which keeps it, too"
-                               : "to train on a sum, call backward() in each turn instead");
+                   g->backward ? "and backward() without retain_graph=True, which also keeps it"
+                               : "to train on a sum, call backward() in each iteration instead");
   return fix_replay(m, x, false);
 }
 
@@ -40,7 +40,7 @@ static stow_status no_grad_in_pass(fix_case *m) {
     last = i;
   }
   if (last > 0) whatif_scale(&m->w, last, 1);
-  fix *x = fix_add(m, "none: nothing is run backward there",
+  fix *x = fix_add(m, "none: no backward pass runs there",
                    "put `with torch.no_grad():` (or torch.inference_mode()) around the call at %s",
                    fix_place(m, at, e->caller_of_stack[e->fail_stack_id]));
   return fix_replay(m, x, false);
@@ -68,13 +68,13 @@ stow_status fix_no_grad(fix_case *m) {
     last = i;
   }
   if (last != UINT32_MAX) whatif_scale(&m->w, last, 1), outputs += e->time.lifetimes[last].bytes;
-  /* What is still kept in each turn fills any memory, only later. */
+  /* What each turn still keeps fills any memory, only later. */
   bool still_grows = (double)outputs >= OUTPUTS_GROW * (double)g->total;
   fix *x =
-      fix_add(m, "none: nothing is run backward there",
+      fix_add(m, "none: no backward pass runs there",
               "put `with torch.no_grad():` (or torch.inference_mode()) around the call at %s%s",
               fix_place(m, at, e->caller_of_stack[g->stack_id]),
-              still_grows ? ", and keep its outputs on the host (.cpu()): they grow, too" : "");
+              still_grows ? ", and keep its outputs on the host (.cpu()): they also grow" : "");
   return fix_replay(m, x, false);
 }
 
@@ -98,17 +98,16 @@ stow_status fix_leak(fix_case *m) {
   char at[256];
   if (!g->found) return drop_copies(m);
   leave_out_growth(m);
-  /* A helper makes it; who keeps it is further out. */
+  /* A helper makes it; the code that keeps it is in an outer frame. */
   uint32_t helped = m->e->helped_of_stack[g->stack_id];
   fix_place(m, at, helped != 0 ? helped : m->e->user_of_stack[g->stack_id]);
-  fix *x = g->swells
-               ? fix_add(m, "what is cut off, or a copy to the host each turn",
-                         "do not make what %s makes larger each turn: keep the last of it only, or "
-                         "append .detach().cpu() to a list and join it at the end",
-                         at)
-               : fix_add(m, "a copy to the host each turn, if the values are needed",
-                         "do not keep on the device what %s makes: keep a number, or "
-                         ".detach().cpu(), or drop it each turn",
-                         at);
+  fix *x = g->swells ? fix_add(m, "the older values, or a copy to the host each iteration",
+                               "do not let what %s makes grow each iteration: keep only the latest "
+                               "values, or append .detach().cpu() to a list and join it at the end",
+                               at)
+                     : fix_add(m, "a copy to the host each iteration, if the values are needed",
+                               "do not keep what %s makes on the device: keep a number, or "
+                               ".detach().cpu(), or drop it each iteration",
+                               at);
   return fix_replay(m, x, false);
 }

@@ -32,7 +32,7 @@ stow_status fix_twice(fix_case *m) {
                 where);
   else
     x = fix_add(m, "none",
-                "make the model once: drop the first before the second is made, or load "
+                "make the model once: delete the first before you make the second, or load "
                 "the checkpoint on the host (map_location=\"cpu\")");
   STOW_TRY(fix_replay(m, x, false));
   fix_complete(m, x, k->copy_bytes);
@@ -51,7 +51,7 @@ stow_status fix_weights(fix_case *m) {
   fix *x;
   if (evidence_plain(m->e))
     x = fix_add(m, "half precision; nothing is saved if they are 16-bit already",
-                "keep what it holds in 16 bits, if it is numbers in 32");
+                "store it in 16 bits, if it holds 32-bit numbers");
   else
     x = fix_add(m, "half precision; nothing is saved if the weights are 16-bit already",
                 "move the weights in 16 bits: model.half() before %s (or "
@@ -107,7 +107,7 @@ static void fix_complete(fix_case *m, fix *x, uint64_t less_bytes) {
              "otherwise, and they do not fit either",
              without_scratch(&o));
   else if (outlook_fits(&o, m->e, less_bytes, EIGHT_BITS, false))
-    fix_also(x, "; and keep the optimizer's state %s: the whole of it does not fit either",
+    fix_also(x, "; and keep the optimizer's state %s: all of it does not fit either",
              in_eight_bits(&o, text));
   else
     x->fits = false;
@@ -131,7 +131,7 @@ static stow_status fix_scratch(fix_case *m, const outlook *o) {
         outlook_is_scratch(o, e, e->time.lifetimes[i].stack_id))
       whatif_scale(&m->w, i, 0);
   whatif_scale_failed(&m->w, 0);
-  fix *x = fix_add(m, "none that is usually seen",
+  fix *x = fix_add(m, "usually none",
                    "make the optimizer with %s: its step then makes no temporaries as large as the "
                    "weights",
                    without_scratch(o));
@@ -149,8 +149,8 @@ stow_status fix_optimizer(fix_case *m) {
   char text[200];
   if (!narrow) {
     scale_state(m, EIGHT_BITS);
-    fix *x = fix_add(m, "none that is usually seen; needs the bitsandbytes package",
-                     "keep the state %s", in_eight_bits(&o, text));
+    fix *x = fix_add(m, "usually none; needs the bitsandbytes package", "keep the state %s",
+                     in_eight_bits(&o, text));
     STOW_TRY(fix_replay(m, x, false));
     if (x != NULL) x->fits &= outlook_fits(&o, m->e, 0, EIGHT_BITS, false);
   }

@@ -27,7 +27,7 @@ static stow_status fix_with_max_split(fix_case *m) {
     m->w.max_split_bytes = tried[i] << 20;
     STOW_TRY(whatif_run(&m->w, &r, false, capacity));
     if (!r.finishes) continue;
-    fix *x = fix_add(m, "blocks above that size are not shared out, and are asked for again",
+    fix *x = fix_add(m, "larger blocks are not split, and are requested from the driver again",
                      "set PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:%" PRIu64
                      " (PYTORCH_ALLOC_CONF in new versions) before the program starts",
                      tried[i]);
@@ -86,13 +86,13 @@ stow_status fix_limit(fix_case *m) {
   uint64_t wanted = m->base.peak_reserved_bytes;
   if (m->e->peak_reserved_bytes > wanted) wanted = m->e->peak_reserved_bytes;
   if (m->e->n.device_bytes == MESSAGE_UNKNOWN || wanted > m->e->n.device_bytes) return STOW_OK;
-  /* A limit of stowage run, which counts what others of the process and the driver hold, too. */
+  /* A limit of stowage run, which also counts what other libraries and the driver hold. */
   if (recording_fact(m->e->source, "limit_bytes") != NULL) {
     uint64_t more =
         wanted > m->e->n.limit_bytes ? wanted - m->e->n.limit_bytes : evidence_asked_bytes(m->e);
     fix_estimate(fix_add(m, "less is left for others on the device; or time on the bus",
-                         "raise --vram-limit (in Python: stowage.limit) to %s or more, or go on in "
-                         "host memory with --spill auto",
+                         "raise --vram-limit (in Python: stowage.limit) to %s or more, or continue "
+                         "in host memory with --spill auto",
                          cause_size(m->e->n.limit_bytes + more)),
                  more, true);
     return STOW_OK;

@@ -72,7 +72,7 @@ static void smaller_input(fix_case *m) {
                   ", or tiles of that size, one after the other",
                   high, wide, in->dims[2], in->dims[3]);
   } else if (sequence && part > 0 && (double)in->dims[1] * part >= 1) {
-    x = fix_add(m, "what is cut off, or passes over parts",
+    x = fix_add(m, "the text that is cut off, or more passes",
                 "shorter sequences: %" PRIu64 " instead of %" PRIu64
                 ", or the sequence in parts of that length",
                 (uint64_t)((double)in->dims[1] * part), in->dims[1]);
@@ -149,12 +149,12 @@ typedef struct way {
 static const way ways[] = {
     {"make the optimizer with fused=True: its step then makes no temporaries as large as the "
      "weights",
-     "none that is usually seen",
+     "usually none",
      {1, 1, 1, true},
      false,
      true},
     {"keep the optimizer's state in 8 bits: bitsandbytes.optim.AdamW8bit",
-     "none that is usually seen; needs the bitsandbytes package",
+     "usually none; needs the bitsandbytes package",
      {1, 1, 0.25, true},
      false,
      false},
@@ -177,12 +177,12 @@ static const way ways[] = {
      false,
      false},
     {"train adapters instead of all weights: LoRA (peft.get_peft_model)",
-     "a smaller change of the model",
+     "smaller changes to the model",
      {1, ADAPTERS, 1, true},
      false,
      false},
     {"train adapters over 16-bit weights: torch_dtype=torch.bfloat16 and LoRA (peft)",
-     "a smaller change of the model",
+     "smaller changes to the model",
      {0.5, ADAPTERS, 1, true},
      true,
      false},

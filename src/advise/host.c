@@ -1,8 +1,8 @@
 /* Host: the causes that a host record shows.
  *
  * From outside: which processes hold how much, how it grew, how many bytes were read, which files
- * are open. From inside, where the process is Python: what its variables hold and which line it is
- * at. Each cause is one function that gives a confidence; docs/explain.md says when it is wrong.
+ * are open. From inside a Python process: what its variables hold and which line it is at. Each
+ * cause is one function that returns a confidence; docs/explain.md describes when it can be wrong.
  */
 #include "advise/host.h"
 
@@ -12,7 +12,7 @@
 #include "advise/host_case.h"
 #include "advise/host_line.h"
 
-/* The confidence of a cause from a report that is out of date, at most. */
+/* The maximum confidence of a cause from a report that is out of date. */
 #define OLD_MOST 0.6
 
 /* ---- nothing but a limit ---- */
@@ -20,14 +20,14 @@
 /* A Python process cannot answer while one call of C code runs: list(…), sorted, split, findall. */
 static void say_outside(host_case *c, cause *to) {
   if (strncmp(c->main->name, "python", 6) != 0) {
-    cause_say(to, "what fills it is only known from outside: it is no Python process");
+    cause_say(to, "only the total is known: it is not a Python process");
     return;
   }
   cause_say(to,
             "Python did not answer: probably one call fills the memory (list(…), sorted, split, "
             "re.findall, json.loads, read), and nothing else runs until it returns");
   host_add_fix(c, MESSAGE_UNKNOWN,
-               "replace the one large call by a loop: for x in … instead of list(…), re.finditer "
+               "replace the one large call with a loop: for x in … instead of list(…), re.finditer "
                "instead of findall, for line in file instead of read().split(), ijson for JSON",
                "a loop over the parts");
 }
@@ -49,7 +49,7 @@ static bool say_making(host_case *c, cause *to) {
   return true;
 }
 
-/* One thing is most of it, and all of it may be needed. */
+/* One object is most of it, and all of it may be needed. */
 static void say_one(host_case *c, cause *to) {
   const host_record *r = c->r;
   const host_object *o = &r->objects[0];
@@ -79,7 +79,7 @@ static void find_limit(host_case *c) {
     if (c->x->findings.list[i].id == CAUSE_HOST_LIMIT) return;
   cause *to = host_add(c, CAUSE_HOST_LIMIT, alone ? (fits ? 0.7 : 0.4) : 0.25);
   if (ours)
-    cause_head(to, "The command holds %s and may hold %s; the host has %s more",
+    cause_head(to, "The command holds %s and is limited to %s; the host has %s more",
                cause_size(r->held_bytes), cause_size(r->limit_bytes), cause_size(r->usable_bytes));
   else
     cause_head(to, "The command holds %s of the %s %s allows", cause_size(r->held_bytes),
@@ -114,7 +114,7 @@ static void drop_repeated(findings *f) {
       }
 }
 
-/* The fixes of the likeliest cause first. */
+/* The fixes of the most likely cause come first. */
 static void rank_fixes(host_case *c) {
   fixes *all = &c->x->fixes;
   for (uint32_t i = 1; i < all->count; i++)
@@ -160,7 +160,7 @@ static void memory_rows(const host_case *c) {
 }
 
 /* Returns whether a container that a line keeps filling was most of what was held when it was
- * reported. Then it is probably most of what came after, too. */
+ * reported. Then it is probably also most of what came after. */
 static bool grew_on(const host_record *r) {
   const host_object *o = &r->objects[0];
   return r->object_count > 0 && o->grows && evidence_share(o->bytes, r->inside_bytes) >= MOST;
@@ -212,6 +212,7 @@ stow_status explain_host(explanation *x, const host_record *r) {
   rank_fixes(&c);
   explanation_head(x);
   if (!r->from_inside)
-    buffer_text(&x->notes, "no view from inside: variables and lines are not known\n");
+    buffer_text(&x->notes,
+                "Stowage could not look inside the process: variables and lines are not known\n");
   return explanation_status(x);
 }

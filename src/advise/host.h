@@ -11,7 +11,7 @@ stow_status explain_host(explanation *x, const host_record *r);
 
 /* Returns whether a recording is of host memory (its fact `memory`). */
 bool host_recording_is(const recording *r);
-/* Explains one: its peak, and who held how much of it then. */
+/* Explains one: its peak, and what held how much of it then. */
 stow_status explain_host_recording(explanation *x, const recording *r);
 
 #endif

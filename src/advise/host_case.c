@@ -90,7 +90,7 @@ void host_describe(char *out, size_t size, const host_object *o) {
   if (place[0] == '\0')
     snprintf(where, sizeof where, ", in %.150s", o->where);
   else if (o->grows && many && o->element_bytes >= 1024)
-    snprintf(where, sizeof where, ", grows by %s per turn at %s", cause_size(o->element_bytes),
+    snprintf(where, sizeof where, ", grows by %s per iteration at %s", cause_size(o->element_bytes),
              place);
   else
     snprintf(where, sizeof where, ", %s at %s", o->grows ? "grows" : "made", place);

@@ -1,6 +1,8 @@
-/* Host case: one host record on its way to its causes; internal to the host_*.c files.
+/* Host case: the state while the causes of one host record are found; internal to the host_*.c
+ * files.
  *
- * Each cause is one function that looks at the record and adds itself, with its fixes, if it holds.
+ * Each cause is one function that reads the record and adds the cause, with its fixes, if it
+ * applies.
  */
 #ifndef ADVISE_HOST_CASE_H
 #define ADVISE_HOST_CASE_H
@@ -8,12 +10,12 @@
 #include "advise/explanation.h"
 #include "run/host_record.h"
 
-/* Parts of all that is held, from which on something can be called the reason. */
+/* Fractions of the memory held from which on something can be the cause. */
 #define MOST   0.5
 #define MUCH   0.3
 #define LITTLE 0.1
 #define LARGE_ELEMENT                                                                              \
-  ((uint64_t)64 << 10) /* an array, a picture: not a Python object of its own                      \
+  ((uint64_t)64 << 10) /* an array or an image, not a plain Python object                          \
                         */
 #define SMALL_ELEMENT ((uint64_t)4 << 10)
 
@@ -25,17 +27,17 @@ typedef struct host_case {
   uint64_t reported_bytes; /* what it held when it reported its objects */
   bool stale;      /* it has more than doubled since: most of it is missing from the report */
   bool pinned;     /* shared memory is pinned memory of the driver */
-  bool joined;     /* a text or bytes is made anew with each part joined to it */
+  bool joined;     /* a text or bytes is made again with each part that is joined to it */
   char place[300]; /* the program's own line, "" if it is not known */
-  double sure[FIXES_MAX]; /* of the cause that each fix is for */
+  double sure[FIXES_MAX]; /* the cause that each fix belongs to */
 } host_case;
 
 /* ---- what an object is ---- */
 bool host_is_container(const host_object *o);
 bool host_is_array(const host_object *o);
-/* A value that a line is making, "what line 7 makes": no variable of the program's names it yet. */
+/* A value that a line is making ("what line 7 makes"): no variable refers to it yet. */
 bool host_is_unnamed(const host_object *o);
-/* Writes its name; of a value that has none yet, what its line assigns it to. */
+/* Writes its name; for a value without a name, the name that its line assigns it to. */
 void host_name(char *out, size_t size, const host_object *o);
 
 cause *host_add(host_case *c, cause_id id, double confidence);
@@ -47,9 +49,9 @@ void host_describe(char *out, size_t size, const host_object *o);
 void host_say_object(cause *to, const host_object *o);
 /* Writes "line 7 of objects.py"; "" if the line is not known. */
 void host_place(char *out, size_t size, const host_object *o);
-/* Bytes of all objects with a name. */
+/* Returns the bytes of all objects with a name. */
 uint64_t host_named_bytes(const host_record *r);
-/* Bytes of the values that the program's line is making: those without a name of the program's. */
+/* Returns the bytes of the values that the program's line is making: those without a name. */
 uint64_t host_made_bytes(const host_case *c);
 /* Makes the headline "Line 6 of a.py makes merged, 304.0 MiB so far". */
 void host_say_making(host_case *c, cause *to, uint64_t bytes);

@@ -1,11 +1,11 @@
-/* Host data: arrays and tables that are there twice, and files read whole. */
+/* Host data: arrays and tables that exist twice, and files read at once. */
 #include <stdio.h>
 #include <string.h>
 
 #include "advise/host_case.h"
 #include "advise/host_line.h"
 
-/* Two arrays of one shape, but for a few rows more or less, or of about as many bytes. */
+/* Two arrays of the same shape, except for a few rows, or of about the same number of bytes. */
 static bool look_alike(const host_object *a, const host_object *b) {
   if (!host_is_array(a) || !host_is_array(b)) return false;
   const char *rest = strchr(a->shape, ','), *other = strchr(b->shape, ',');
@@ -25,16 +25,16 @@ static bool surely_copies(const host_record *r, const host_object *a, const host
          host_line_makes_another(r, b->name) != HOST_MAKES_NOTHING;
 }
 
-/* What is held and has no name, as parts of an object: a value that a line is making has none yet.
- * Against what was held when the limit was passed, for it may come and go between two bytecodes,
- * where nobody can be asked. */
+/* Returns the memory without a name, as a multiple of an object: a value that a line is making has
+ * no name yet. Measured against what was held when the limit was exceeded, because the value may
+ * exist only between two bytecodes, when Python cannot report. */
 static double unnamed_part(const host_case *c, const host_object *o) {
   uint64_t made = host_made_bytes(c);
   if (c->main_bytes > c->reported_bytes) made += c->main_bytes - c->reported_bytes;
   return evidence_share(made, o->bytes);
 }
 
-/* Is a file read in parts, not yet to its end, as far as this goes? */
+/* Returns whether a file seems to be read in parts, and not to its end yet. */
 static bool reads_on(const host_record *r, const host_object *o) {
   for (size_t i = 0; i < r->file_count; i++) {
     uint64_t read = r->files[i].read_bytes;
@@ -58,16 +58,17 @@ static bool find_joined(host_case *c) {
   host_place(place, sizeof place, o);
   if (place[0] == '\0') host_line_where(r, place, sizeof place);
   cause *to = host_add(c, CAUSE_HOST_COPIES, 0.8);
-  cause_head(
-      to, "%s (%s) is made anew with each part joined to it%s%s, while the old one is still there",
-      o->name, cause_size(o->bytes), place[0] != '\0' ? " at " : "", place);
+  cause_head(to,
+             "%s (%s) is made again with each part that is joined to it%s%s, while the old one is "
+             "still there",
+             o->name, cause_size(o->bytes), place[0] != '\0' ? " at " : "", place);
   host_say_object(to, o);
-  cause_say(to, "as much again is held by nothing that has a name");
+  cause_say(to, "the same amount is held by objects without a name");
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   host_add_fix(c, o->bytes,
                "keep the parts in a bytearray (extend) or a list and join once at the end, or work "
-               "on each part as it comes",
-               "a list of parts takes as much again for the moment they are joined");
+               "on each part as it arrives",
+               "while the parts are joined, they take twice the memory");
   return true;
 }
 
@@ -119,7 +120,7 @@ static bool derived(const host_object *a, const host_object *b) {
   return host_line_has(a->source, b->name) || host_line_has(b->source, a->name);
 }
 
-/* A line of several steps over several arrays: each step makes an array that is dropped later. */
+/* A line with several steps over several arrays: each step makes an array that is freed later. */
 static bool find_steps(host_case *c, const host_object *o) {
   const host_record *r = c->r;
   uint64_t made = host_made_bytes(c);
@@ -128,15 +129,15 @@ static bool find_steps(host_case *c, const host_object *o) {
     return false;
   cause *to = host_add(c, CAUSE_HOST_COPIES, 0.86);
   host_say_making(c, to, made);
-  buffer_printf(&to->headline, ": each step of it makes a new array of the size of %.60s (%s)",
-                o->name, cause_size(o->bytes));
+  buffer_printf(&to->headline, ": each step makes a new array as large as %.60s (%s)", o->name,
+                cause_size(o->bytes));
   cause_say(to, "the line: %s", host_line_own(r));
   host_say_object(to, o);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   host_add_fix(
       c, made / 2,
       "compute step by step in place (t = a - b; t *= t; np.sqrt(t, out=t)), or a block of "
-      "rows at a time; numexpr.evaluate(…) makes no arrays on the way; float32 halves all",
+      "rows at a time; numexpr.evaluate(…) makes no temporary arrays; float32 halves everything",
       "longer code; or a loop over the blocks");
   return true;
 }
@@ -151,7 +152,7 @@ static void join_once(char *out, size_t size, const char *copying, const host_ob
   if (joined && table)
     snprintf(out, size,
              "keep the parts in a list and call pandas.concat once after the loop; if all of them "
-             "do not fit, reduce each part as it comes (groupby, sum), or write it to a file "
+             "do not fit, reduce each part as it arrives (groupby, sum), or write it to a file "
              "(part.to_parquet)");
   else if (joined)
     snprintf(
@@ -216,7 +217,7 @@ void host_find_copies(host_case *c) {
   char where[160], change[400];
   host_line_where(r, where, sizeof where);
   if (second != NULL)
-    cause_head(to, "%s and %s are the same data twice: %s and %s%s%s", first->name, second->name,
+    cause_head(to, "%s and %s hold the same data twice: %s and %s%s%s", first->name, second->name,
                cause_size(first->bytes), cause_size(second->bytes),
                where[0] != '\0' ? "; the program was at " : "", where);
   else
@@ -229,12 +230,11 @@ void host_find_copies(host_case *c) {
   if (copying != NULL) cause_say(to, "the program was inside %s", copying);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   join_once(change, sizeof change, copying, first);
-  host_add_fix(
-      c, second != NULL ? sum - first->bytes : first->bytes,
-      made ? "work in place (x /= 255, out=x), or in parts; and in the smallest type that will "
-             "do (float32 instead of float64)"
-           : change,
-      made ? "the old values are gone" : "the full size must be known in advance");
+  host_add_fix(c, second != NULL ? sum - first->bytes : first->bytes,
+               made ? "work in place (x /= 255, out=x), or in parts; and in the smallest type that "
+                      "is enough (float32 instead of float64)"
+                    : change,
+               made ? "the old values are gone" : "the full size must be known in advance");
 }
 
 /* ---- files ---- */
@@ -247,7 +247,7 @@ static bool in_list(const char *list, const char *item) {
   return false;
 }
 
-/* The row of a file by the call that reads it: text read whole by hand, and JSON. */
+/* Finds the row of a file by the call that reads it: text read at once, and JSON. */
 static bool read_by_call(char *out, size_t size, const char *source, const char *path) {
   const char *quote = path[0] != '\0' ? "\"" : "", *file = path[0] != '\0' ? path : "path";
   if (source == NULL) return false;
@@ -267,7 +267,7 @@ static bool read_by_call(char *out, size_t size, const char *source, const char 
   return true;
 }
 
-/* How a file of that ending is read in parts: the words before its path, and after it. */
+/* How a file with that ending is read in parts: the text before its path, and after it. */
 static void read_in_parts(char *out, size_t size, const char *path, const char *source) {
   if (read_by_call(out, size, source, path)) return;
   static const struct {
@@ -309,9 +309,9 @@ static bool is_packed(const char *path) {
   return false;
 }
 
-/* The file that what is held comes from. How far it was read is reported when a read has come to
- * its end; text of short numbers is several times as large in memory as in its file, and what is
- * packed as large as it likes. */
+/* Returns the file that the memory comes from. The kernel counts bytes when a read returns. Text of
+ * short numbers is several times as large in memory as in its file, and compressed data can have
+ * any ratio. */
 static const tree_file *find_file(const host_case *c, bool reading) {
   const host_record *r = c->r;
   for (size_t i = 0; i < r->file_count; i++)
@@ -323,9 +323,9 @@ static const tree_file *find_file(const host_case *c, bool reading) {
   return NULL;
 }
 
-/* Nobody answered from inside, and one mapping is being filled that is no larger than an open file,
- * which is a good part of all: a library that reads with the interpreter's lock in its hand, in one
- * read that is counted when it has come to its end (HDF5's does). */
+/* There is no report from inside, and one mapping is being filled that is no larger than an open
+ * file, which is a large part of everything: a library reads with the interpreter's lock held, in
+ * one read that is counted when it returns (HDF5 does). */
 static const tree_file *find_filling(const host_case *c) {
   const host_record *r = c->r;
   const tree_map *filled = &r->maps[0];
@@ -340,7 +340,8 @@ static const tree_file *find_filling(const host_case *c) {
   return NULL;
 }
 
-/* What a worker has read may have come from its parent through a pipe, and its parent's from it. */
+/* A worker may have read the bytes from its parent through a pipe, and the parent from the worker.
+ */
 static bool has_relatives(const host_case *c) {
   for (size_t i = 0; i < c->r->process_count; i++)
     if (c->r->processes[i].pid == c->main->parent || c->r->processes[i].parent == c->main->pid)
@@ -348,7 +349,7 @@ static bool has_relatives(const host_case *c) {
   return false;
 }
 
-/* The output of a command that the program started, captured whole. */
+/* The whole output of a command that the program started, captured in memory. */
 static bool find_output(host_case *c) {
   const host_record *r = c->r;
   bool inside = false;
@@ -382,7 +383,7 @@ void host_find_dataset(host_case *c) {
   double read = evidence_share(c->main->read_bytes, c->main_bytes);
   if (find_output(c)) return;
   if (file == NULL && reading == NULL && (read < MUCH || has_relatives(c))) return;
-  /* What is being read has no name yet: it is all that no variable holds. */
+  /* Data that is being read has no name yet: it is the memory that no variable holds. */
   bool unnamed =
       reading != NULL && r->from_inside && evidence_share(named, c->reported_bytes) < LITTLE;
   if (read < MUCH && reading != NULL && evidence_share(largest, c->reported_bytes) < MUCH &&
@@ -391,7 +392,7 @@ void host_find_dataset(host_case *c) {
   double sure = read >= 0.7 || (file != NULL && reading != NULL) ? 0.93
                 : read >= MOST || unnamed                        ? 0.8
                                                                  : 0.5;
-  /* A part of what the whole command holds is no reason for the rest. */
+  /* A small part of what the command holds does not explain the rest. */
   if (evidence_share(c->main_bytes, r->held_bytes) < MOST && sure > 0.5) sure = 0.5;
   if (filling && sure < 0.6) sure = 0.6;
   if (c->joined && sure > 0.5) sure = 0.5; /* it is read in parts, and kept by joining them */
@@ -415,7 +416,8 @@ void host_find_dataset(host_case *c) {
   if (reading != NULL) cause_say(to, "the program was inside %s", reading);
   if (filling)
     cause_say(to,
-              "it is open, and one piece of memory no larger than it is being filled (%s so far)",
+              "the file is open, and one block of memory, no larger than the file, is being filled "
+              "(%s so far)",
               cause_size(r->maps[0].bytes));
   for (size_t i = 0; i < r->object_count && i < 3; i++) host_say_object(to, &r->objects[i]);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
@@ -427,7 +429,7 @@ void host_find_dataset(host_case *c) {
   host_add_fix(c, whole > ((uint64_t)64 << 20) ? whole - ((uint64_t)64 << 20) : whole / 2, change,
                "a loop over the parts");
   host_add_fix(c, MESSAGE_UNKNOWN,
-               "stowage inspect FILE: the smallest types that hold it exactly, and "
-               "stowage shrink to write it so",
+               "stowage inspect FILE: the smallest types that hold it exactly; stowage shrink "
+               "writes it in them",
                "one pass over the file");
 }

@@ -24,7 +24,7 @@ static bool is_objects(const host_object *o) {
   return (host_is_container(o) && small) || (host_is_array(o) && strcmp(o->of, "object") == 0);
 }
 
-/* A collection of large things, as a list of arrays is. */
+/* A collection of large objects, such as a list of arrays. */
 static bool is_collection(const host_object *o) {
   return host_is_container(o) && o->count >= 4 && o->element_bytes >= LARGE_ELEMENT;
 }
@@ -103,14 +103,14 @@ static void keep_less(char *out, size_t size, const host_object *o) {
              target);
   else if (host_is_unnamed(o))
     snprintf(out, size,
-             "use each value as it comes instead of collecting all (for … in …, a generator), or "
-             "put them into arrays as they come: numpy.fromiter(…, dtype=…)");
+             "use each value as it arrives instead of collecting all (for … in …, a generator), or "
+             "put them into arrays as they arrive: numpy.fromiter(…, dtype=…)");
   else if (is_queue(o))
-    snprintf(out, size, "give the queue a bound: %s(maxsize=…); put() then waits for the consumer",
+    snprintf(out, size, "limit the queue: %s(maxsize=…); put() then waits for the consumer",
              o->type);
   else if (strstr(o->type, "deque") != NULL)
     snprintf(out, size,
-             "give %s a bound: collections.deque(maxlen=…); or keep one numpy array for each field "
+             "limit %s: collections.deque(maxlen=…); or keep one numpy array for each field "
              "and overwrite the oldest row",
              name);
   else if (strstr(o->type, "set") != NULL)
@@ -121,12 +121,12 @@ static void keep_less(char *out, size_t size, const host_object *o) {
   else if (is_dict(o))
     snprintf(out, size,
              "keep keys and values of %s as arrays (a pandas.Series, numpy.searchsorted), or on "
-             "disk: sqlite3, shelve; as a cache give it a bound: functools.lru_cache(maxsize=…)",
+             "disk: sqlite3, shelve; as a cache, limit it: functools.lru_cache(maxsize=…)",
              name);
   else if (o->grows && strchr(o->of, '.') != NULL && strcmp(o->of, "numpy.ndarray") != 0)
     snprintf(
         out, size,
-        "write each to a file as it comes instead of keeping it in %s, keep only what is needed "
+        "write each to a file as it arrives instead of keeping it in %s, keep only what is needed "
         "of it, or only the last ones: collections.deque(maxlen=…)",
         name);
   else if (made_of(o, "list set frozenset "))
@@ -141,7 +141,7 @@ static void keep_less(char *out, size_t size, const host_object *o) {
              name);
   else if (made_of(o, "str bytes "))
     snprintf(out, size,
-             "use each text as it comes (for line in file) instead of keeping %s, or keep them "
+             "use each text as it arrives (for line in file) instead of keeping %s, or keep them "
              "compactly: pandas.array(…, dtype=\"string[pyarrow]\"), numpy.array(…, dtype=\"S\")",
              name);
   else if (o->grows && isupper((unsigned char)o->of[0]))
@@ -166,7 +166,7 @@ void host_find_objects(host_case *c) {
     if (is_objects(&r->objects[i])) {
       if (first == NULL) first = &r->objects[i];
       sum += r->objects[i].bytes;
-      /* A number, or a short text, for each element and each word of it. */
+      /* A number or a short text for each element. */
       lean += r->objects[i].objects > 0
                   ? r->objects[i].objects * 8
                   : r->objects[i].count * (r->objects[i].element_bytes > 200 ? 32 : 8);
@@ -186,13 +186,13 @@ void host_find_objects(host_case *c) {
   keep_less(change, sizeof change, first);
   host_add_fix(c, sum > lean ? sum - lean : 0, change,
                host_is_unnamed(first)
-                   ? "they can be gone through once"
+                   ? "they can be read only once"
                    : "the values have one type; single ones are read more slowly");
 }
 
 /* ---- a collection of large things ---- */
 
-/* Does it rise without ever giving much back? */
+/* Returns whether it rises and never falls much. */
 static bool rises_steadily(const host_record *r) {
   uint64_t high = 0;
   unsigned rises = 0;
@@ -211,18 +211,17 @@ static bool rises_steadily(const host_record *r) {
 static void bound(char *out, size_t size, const host_object *o) {
   if (strncmp(o->name, "the cache of ", 13) == 0)
     snprintf(out, size,
-             "give %s a bound: functools.lru_cache(maxsize=…) (maxsize=None and functools.cache "
+             "limit %s: functools.lru_cache(maxsize=…) (maxsize=None and functools.cache "
              "have none); or empty it: %s.cache_clear()",
              o->name, o->name + 13);
   else if (is_queue(o))
-    snprintf(
-        out, size,
-        "give the queue a bound: %s(maxsize=…); put() then waits until the consumer has caught "
-        "up",
-        o->type);
+    snprintf(out, size,
+             "limit the queue: %s(maxsize=…); put() then waits until the consumer has caught "
+             "up",
+             o->type);
   else if (is_dict(o))
     snprintf(out, size,
-             "give %s a bound: functools.lru_cache(maxsize=…) on the function that makes the "
+             "limit %s: functools.lru_cache(maxsize=…) on the function that makes the "
              "values, or drop the oldest (%s.pop(next(iter(%s)))); or keep them on disk: shelve, "
              "sqlite3",
              o->name, o->name, o->name);
@@ -233,7 +232,7 @@ static void bound(char *out, size_t size, const host_object *o) {
              o->name);
   else
     snprintf(out, size,
-             "use each as it comes and keep only what is needed of it (a number, a row); of the "
+             "use each as it arrives and keep only what is needed of it (a number, a row); of the "
              "last ones: collections.deque(maxlen=…); if all are needed, write each to a file (%s)",
              made_of(o, "torch.Tensor ")       ? "torch.save"
              : made_of(o, "pandas.DataFrame ") ? "to_parquet"
@@ -261,7 +260,7 @@ void host_find_leak(host_case *c) {
   char change[400];
   bound(change, sizeof change, most);
   host_add_fix(c, most->bytes - most->element_bytes, change,
-               is_queue(most) ? "the producer waits" : "what is dropped cannot be looked at later");
+               is_queue(most) ? "the producer waits" : "dropped values cannot be used later");
 }
 
 /* ---- a text that grows ---- */

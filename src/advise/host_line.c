@@ -41,8 +41,8 @@ bool host_line_calls(const char *source, const char *name) {
   return false;
 }
 
-/* Is the main thread inside a function of one of these names, called by the program's own line? It
- * may be one of C, which has no frame: then only the line shows it. */
+/* Returns whether the main thread is inside a function with one of these names, called by the
+ * program's own line. A C function has no frame: then only the line shows it. */
 static const char *inside_of(const host_record *r, const char *const *names,
                              const char *const *called) {
   for (size_t i = 0; i < r->frame_count; i++) {
@@ -57,7 +57,7 @@ static const char *inside_of(const host_record *r, const char *const *names,
   return NULL;
 }
 
-/* Not the append of a list, which copies nothing large. */
+/* Excludes the append of a list, which copies nothing large. */
 static const char *const COPYING_CALLED[] = {
     "np.append", "numpy.append", "concatenate", "concat",      "vstack",    "hstack", "astype",
     "np.copy",   "tile",         "repeat",      "deepcopy",    "torch.cat", "stack",  ".float",
@@ -92,7 +92,7 @@ bool host_line_has(const char *text, const char *word) {
 }
 
 /* Calls whose result has another size than what goes in: a product of every row with every other, a
- * transform, a table of distances. It must be made, and is no copy. */
+ * transform, a table of distances. It is needed and is not a copy. */
 static const char *const PRODUCTS[] = {
     "dot",   "matmul", "einsum", "outer", "kron", "tensordot", "inner",       "cov", "corrcoef",
     "fft",   "ifft",   "rfft",   "irfft", "fft2", "fftn",      "rfftn",       "bmm", "mm",

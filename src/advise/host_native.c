@@ -37,15 +37,15 @@ void host_find_shared(host_case *c) {
   if (segments > 0) cause_say(to, "%u of its segments are mapped, such as %s", segments, path);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   host_add_fix(c, most - most / 4,
-               torch ? "drop tensors of shared memory when they are done with (del batch, no list "
+               torch ? "drop tensors of shared memory after their last use (del batch, no list "
                        "of batches); clone() what must stay; fewer workers and prefetch_factor=1"
-                     : "close() and unlink() each block when it is done with, or reuse one block "
-                       "for all turns",
-               "a block that is unlinked cannot be opened by name any more");
+                     : "close() and unlink() each block after its last use, or reuse one block for "
+                       "all iterations",
+               "an unlinked block can no longer be opened by name");
 }
 
-/* Memory without a name grew again and again while the program went on: not one value that a line
- * is making, but what calls of C leave behind. */
+/* Memory without a name grew repeatedly while the program continued: this is not one value that a
+ * line is making, but memory that C calls leave behind. */
 void host_find_native(host_case *c) {
   const host_record *r = c->r;
   uint64_t named = host_named_bytes(r);

@@ -1,4 +1,4 @@
-/* Host peak: which causes are worth a word when nothing failed. */
+/* Host peak: which causes to report when nothing failed. */
 #include "advise/host_peak.h"
 
 #include <stdio.h>
@@ -11,8 +11,8 @@
 #define GRAPH_LEAST ((uint64_t)64 << 20)
 #define SURE        0.8
 
-/* A program that keeps what it makes may want it. It is clearly wrong where that would fill the
- * machine soon, or where the same result needs much less. */
+/* A program that keeps what it makes may want it. It is clearly wrong if it would fill the machine
+ * soon, or if the same result needs much less. */
 static bool clearly_wrong(const cause *c, const fix *f, const host_record *r) {
   uint64_t saves = f->saves_bytes == MESSAGE_UNKNOWN ? 0 : f->saves_bytes;
   bool much = saves >= WASTE_LEAST && saves >= r->peak_bytes / 4;

@@ -1,4 +1,4 @@
-/* Host peak: what a run that ended has to say about its host memory, from its host record.
+/* Host peak: what to report about the host memory of a run that ended, from its host record.
  *
  * `stowage run` prints it when its command ends; `explain --last` has it for a run that did not run
  * out of memory. It uses the causes of explain_host, and reports only what is clearly wrong. */
@@ -10,7 +10,7 @@
 
 typedef struct host_peak {
   char holder[480];      /* the largest object and its line; "" if none is known */
-  uint64_t wasted_bytes; /* what the first fix would save; 0: nothing to speak of */
+  uint64_t wasted_bytes; /* what the first fix would save; 0: nothing significant */
   char cause[512];       /* what is clearly wrong, "" if nothing is */
   char fix[400];         /* and what to change */
 } host_peak;

@@ -1,4 +1,4 @@
-/* Host recording: what a recording of host memory (fact memory=host) shows: its peak, and who held
+/* Host recording: what a recording of host memory (fact memory=host) shows: its peak, and what held
  * how much of it then. */
 #include <stdio.h>
 #include <stdlib.h>

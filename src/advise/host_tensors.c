@@ -33,7 +33,7 @@ void host_find_graph(host_case *c) {
   bool scalars = o->element_bytes <= 64; /* losses; outputs and predictions are larger */
   host_place(place, sizeof place, o);
   cause *to = host_add(c, CAUSE_GRAPH_KEPT, share >= MOST ? 0.93 : 0.7);
-  cause_head(to, "%s keeps the autograd graphs of %" PRIu64 " turns, about %s%s%s%s", o->name,
+  cause_head(to, "%s keeps the autograd graphs of %" PRIu64 " iterations, about %s%s%s%s", o->name,
              o->graphs, cause_size(held), place[0] != '\0' ? ", grows by " : "",
              place[0] != '\0' ? cause_size(held / o->graphs) : "",
              place[0] != '\0' ? " per turn" : "");

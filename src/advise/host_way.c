@@ -7,7 +7,7 @@
 #include "advise/host_case.h"
 #include "advise/host_line.h"
 
-/* The first row that fits counts: a call inside list(…) comes before list itself. */
+/* The first row that matches counts: a call inside list(…) comes before list itself. */
 static const host_way ways[] = {
     {"toarray todense to_dense", CAUSE_HOST_COPIES,
      "it makes a dense array of a sparse one, with all the zeros",
@@ -19,7 +19,7 @@ static const host_way ways[] = {
      "make the keys of one side unique first (drop_duplicates, or groupby(key).agg), and check "
      "with "
      "merge(…, validate=\"many_to_one\"); or merge a block of rows at a time and reduce it",
-     "what is reduced cannot be looked at later"},
+     "the rows themselves cannot be used later"},
     {"get_dummies", CAUSE_HOST_LIMIT, "it makes one column for every value",
      "pandas.get_dummies(…, sparse=True); or keep the column as category codes "
      "(astype(\"category\").cat.codes), or only the most frequent values",
@@ -66,7 +66,7 @@ static const host_way ways[] = {
     {"product permutations combinations combinations_with_replacement", CAUSE_HOST_OBJECTS,
      "it makes all combinations at once",
      "do not make a list: for c in itertools.product(…): they come one at a time",
-     "it can be gone through once; its length must be computed"},
+     "it can be read only once; its length must be computed"},
     {"sorted", CAUSE_HOST_OBJECTS, "sorting makes a list of everything first",
      "heapq.nlargest(k, …) or heapq.nsmallest(k, …) if only the first are needed; otherwise sort a "
      "numpy array (numpy.sort), which takes 8 bytes a number",
@@ -99,7 +99,7 @@ static const host_way ways[] = {
      "it collects everything before anything is used",
      "go through it one at a time: for item in …; if all are needed at the end, put them into an "
      "array: numpy.fromiter(…, dtype=…)",
-     "it can be gone through once"},
+     "it can be read only once"},
 };
 
 const host_way *host_way_of(const char *source) {
@@ -119,7 +119,7 @@ const host_way *host_way_of(const char *source) {
   return NULL;
 }
 
-/* An array over a file that the line works on whole: every element becomes one in memory. */
+/* A line works on a whole mapped file: every element is copied into memory. */
 static const host_object *find_mapped(const host_record *r, const char *source) {
   for (size_t i = 0; source != NULL && i < r->object_count; i++)
     if (strcmp(r->objects[i].mark, "mapped") == 0 && host_line_has(source, r->objects[i].name))
@@ -146,7 +146,7 @@ static unsigned rows_at_once(const host_object *o) {
 
 static bool add_mapped(host_case *c, const host_object *mapped, const char *what, uint64_t bytes) {
   cause *to = host_add(c, CAUSE_HOST_COPIES, 0.94);
-  cause_head(to, "%s: %s of %s, which lies in a file, are copied into memory", what,
+  cause_head(to, "%s: %s of %s, which is a mapped file, are copied into memory", what,
              cause_size(bytes), mapped->name);
   cause_say(to, "%s: a %s %s of %s: it takes no memory until a copy is made", mapped->name,
             mapped->type, mapped->shape, mapped->of);
@@ -196,7 +196,7 @@ static bool find_making(host_case *c) {
   if (!r->from_inside || c->stale || m.source == NULL ||
       evidence_share(made, c->reported_bytes) < MUCH)
     return false;
-  /* Saved activations have no name either; and what has one and is larger comes first. */
+  /* Saved activations have no name either. A larger object with a name comes first. */
   for (size_t i = 0; i < r->object_count; i++)
     if (strcmp(r->objects[i].mark, "graph") == 0 ||
         (r->objects[i].bytes > made && !host_is_array(&r->objects[i]) &&
@@ -220,7 +220,7 @@ static bool find_making(host_case *c) {
   return true;
 }
 
-/* Bytes of all that the line made which made this. */
+/* Returns the bytes of everything made by the line that made this. */
 static uint64_t made_with(const host_record *r, const host_object *o) {
   uint64_t sum = 0;
   for (size_t i = 0; i < r->object_count; i++)

@@ -1,4 +1,4 @@
-/* Host way: calls that make much at once, by the text of the line that makes them, and what to call
+/* Host way: calls that allocate much at once, found by the text of the line, and what to call
  * instead. Used by the host_*.c files. */
 #ifndef ADVISE_HOST_WAY_H
 #define ADVISE_HOST_WAY_H

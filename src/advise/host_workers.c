@@ -26,7 +26,8 @@ static size_t starter(const host_record *r) {
   return i;
 }
 
-/* Does a worker run the program's function, or the pool's own code, as it sends a result? */
+/* Returns whether a worker runs the program's function, or the pool's own code (it sends a result).
+ */
 static bool at_work(const host_record *r) {
   for (size_t i = 0; i < r->frame_count && !in_pool(&r->frames[i]); i++)
     if (host_line_is_own(&r->frames[i])) return true;
@@ -53,8 +54,8 @@ static const char NAMES[] =
     "send names instead of data: each worker opens the file itself (stowage.open(path), "
     "numpy.load(path, mmap_mode=\"r\")), or all share multiprocessing.shared_memory";
 
-/* Workers that are being sent their tasks, or whose results arrive: both pass through pipes, and
- * are once more in the parent as bytes. */
+/* Workers that receive their tasks, or whose results arrive: both pass through pipes, and the
+ * parent holds them once more as bytes. */
 static void find_tasks(host_case *c) {
   const host_record *r = c->r;
   unsigned children = 0;
@@ -65,21 +66,20 @@ static void find_tasks(host_case *c) {
   if (children < 2 || !waits) return;
   host_line_where(r, line, sizeof line);
   if (line[0] != '\0') snprintf(where, sizeof where, " at %s", line);
-  /* Bytes it has read came from the workers, unless a file is open that has as many. */
+  /* The bytes it read came from the workers, unless an open file has as many. */
   bool results = evidence_share(c->main->read_bytes, c->main_bytes) >= MUCH;
   for (size_t i = 0; i < r->file_count; i++)
     results = results && r->files[i].read_bytes < c->main->read_bytes / 2;
   cause *to = host_add(c, CAUSE_HOST_WORKERS, 0.75);
   if (results)
-    cause_head(to, "The results of %u worker processes come together in the parent%s: %s so far",
-               children, where, cause_size(c->main->read_bytes));
+    cause_head(to, "The parent collects the results of %u worker processes%s: %s so far", children,
+               where, cause_size(c->main->read_bytes));
   else
-    cause_head(to,
-               "%u child processes are given a copy each of what they work on%s: %s held so far",
-               children, where, cause_size(r->held_bytes));
+    cause_head(to, "%u child processes each get a copy of their data%s: %s held so far", children,
+               where, cause_size(r->held_bytes));
   cause_say(to,
-            "the parent holds %s; arguments and results pass through pipes, pickled, and take "
-            "as much again on the way",
+            "the parent holds %s; arguments and results pass through pipes, pickled, which takes "
+            "the same amount again",
             cause_size(c->main_bytes));
   for (size_t i = 0; i < r->object_count && i < 2; i++) host_say_object(to, &r->objects[i]);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
@@ -87,7 +87,7 @@ static void find_tasks(host_case *c) {
     host_add_fix(c, c->main->read_bytes / 2, RESULTS, "results come in any order");
   else
     host_add_fix(c, r->object_count > 0 ? r->objects[0].bytes * children : MESSAGE_UNKNOWN, NAMES,
-                 "the data must lie in a file or in shared memory");
+                 "the data must be in a file or in shared memory");
 }
 
 void host_find_workers(host_case *c) {
@@ -98,7 +98,7 @@ void host_find_workers(host_case *c) {
   for (size_t i = 0; i < r->process_count; i++) {
     const tree_process *p = &r->processes[i];
     if (evidence_share(p->held_bytes, r->held_bytes) < 0.05) continue;
-    /* Brothers: of the same parent as the first that has one among the processes. */
+    /* Siblings: processes with the same parent as the first one whose parent is in the list. */
     bool child = false;
     for (size_t j = 0; j < r->process_count; j++) child |= r->processes[j].pid == p->parent;
     if (!child || (parent != 0 && p->parent != parent)) continue;
@@ -145,10 +145,10 @@ void host_find_workers(host_case *c) {
   if (results) host_add_fix(c, sum / 2, RESULTS, "results come in any order");
   /* A variable of the function that a worker runs came with its task. */
   if (o != NULL && !results && at_work(r) && strncmp(o->where, "module ", 7) != 0)
-    host_add_fix(c, sum - sum / count, NAMES, "the data must lie in a file or in shared memory");
+    host_add_fix(c, sum - sum / count, NAMES, "the data must be in a file or in shared memory");
   host_add_fix(
       c, sum - most,
       "fewer workers (num_workers, Pool(processes)), or give them one array they share: "
       "stowage.open(path), numpy.load(path, mmap_mode=\"r\"), multiprocessing.shared_memory",
-      "less is done at once; or the data must lie in a file or in shared memory");
+      "less is done at once; or the data must be in a file or in shared memory");
 }

@@ -12,8 +12,8 @@
  *   message_device.c     errors that only name a status, by a table
  *   message_host.c     host memory, by a table; message_limits.c reads limits that were set
  *   message_foreign.c  errors that are about something else, by a table
- *   message_hint.c     what no table knows: words for memory and for failing in one line
- *   message.c          asks them in order
+ *   message_hint.c     texts in no table: words for memory and for failure in one line
+ *   message.c calls them in order
  *
  * Every number in the result was in the text; other numbers are MESSAGE_UNKNOWN. */
 #ifndef ADVISE_MESSAGE_H
@@ -48,7 +48,7 @@ typedef enum message_kind {
   MESSAGE_MLX,
   MESSAGE_DIRECTML,
   MESSAGE_JULIA,
-  MESSAGE_DISPATCH, /* Transformers: the weights do not fit the device */
+  MESSAGE_DISPATCH, /* Transformers: the weights do not fit on the device */
   MESSAGE_HOST,     /* host memory, not a device's */
   MESSAGE_FOREIGN,  /* a known error that is not about memory that Stowage manages */
   MESSAGE_KIND_COUNT

@@ -1,7 +1,7 @@
 /* Host memory: every wording is a row of a table, and a few kinds have numbers to read.
  *
- * Sure rows can mean nothing else than host memory. The others ("Killed", exit code 137) are asked
- * only after everything else: a launcher writes them after any failure. */
+ * Sure rows can mean nothing but host memory. The others ("Killed", exit code 137) are checked only
+ * after everything else: a launcher writes them after any failure. */
 #include <ctype.h>
 #include <string.h>
 
@@ -249,7 +249,7 @@ static void read_killed(message *m, scan_text t) {
 }
 
 /* A DataLoader reports every end of a worker with the same words: an exception in the dataset, a
- * crash, a kill. Only a kill or a word of memory speaks for memory. */
+ * crash, a kill. Only a kill or a word about memory indicates memory. */
 static void read_worker(message *m, scan_text t) {
   static const char *const signs[] = {"killed by signal: Killed",
                                       "SIGKILL",

@@ -25,7 +25,7 @@ enum {
   SAYS_LAYER = 512,       /* a layer with weights */
   SAYS_NORM = 1024,       /* a layer with weights that normalizes rows */
   SAYS_TRAINING = 2048,   /* a function of the program, by its name */
-  SAYS_STATISTICS = 4096, /* a layer that norms, rows or batches */
+  SAYS_STATISTICS = 4096, /* a layer that normalizes, rows or batches */
   SAYS_HELPER = 8192,     /* one line alone of the function allocates */
 };
 

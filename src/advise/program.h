@@ -13,7 +13,7 @@
 
 #define PROGRAM_INPUTS_MAX 4
 #define PROGRAM_DIMS_MAX   8
-/* Of any size in it: larger ones are not believed. */
+/* The largest size in it; larger ones are ignored. */
 #define PROGRAM_BYTES_MAX (UINT64_C(1) << 50)
 
 typedef enum program_step {

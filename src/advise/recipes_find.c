@@ -34,7 +34,7 @@ static const recipe questions[] = {
      .must = D(SPILLS),
      .need = M(LINUX),
      .change =
-         "stowage run -- python train.py (your command) records the run and explains its end"},
+         "stowage run -- python train.py (your command) records the run and explains how it ended"},
     {.kinds = K(TORCH),
      .must = D(SPILLS),
      .from = 201,
@@ -43,9 +43,8 @@ static const recipe questions[] = {
                "torch.cuda.memory._dump_snapshot(\"oom.pickle\"), then stowage explain oom.pickle"},
     {.kinds = K(TORCH),
      .must = D(SPILLS),
-     .change =
-         "on Linux: stowage run -- python train.py (your command) records the run and explains "
-         "its end"},
+     .change = "on Linux: stowage run -- python train.py (your command) records the run and "
+               "explains how it ended"},
     {.kinds = K(TORCH),
      .from = 201,
      .never = M(INTEL),
@@ -57,9 +56,8 @@ static const recipe questions[] = {
     {.kinds = K(VLLM) | K(SGLANG), .change = "nvidia-smi, before the server starts"},
     {.kinds = K(XLA) | K(TENSORFLOW),
      .never = M(TPU),
-     .change =
-         "stowage run -- python train.py (your command, on Linux) records the run and explains "
-         "its end"},
+     .change = "stowage run -- python train.py (your command, on Linux) records the run and "
+               "explains how it ended"},
     {.kinds = K(XLA) | K(TENSORFLOW),
      .need = M(TPU),
      .change =

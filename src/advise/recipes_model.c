@@ -244,7 +244,7 @@ static const recipe rows[] = {
      .cost = "smaller inputs"},
     {.causes = C(ONE_SPIKE),
      .kinds = TORCHY,
-     .change = "work in parts, so that it is never made at once: for part in x.split(1024): …",
+     .change = "work in parts, so that it never exists as a whole: for part in x.split(1024): …",
      .cost = "a loop over the parts"},
     {.causes = C(ONE_SPIKE),
      .kinds = TORCHY,
@@ -259,7 +259,7 @@ static const recipe rows[] = {
      .cost = "more, smaller steps; or a part is computed twice"},
     {.causes = C(ONE_SPIKE),
      .change =
-         "work in parts, so that it is never made at once: a smaller batch, or a loop over the "
+         "work in parts, so that it never exists as a whole: a smaller batch, or a loop over the "
          "parts",
      .cost = "a loop over the parts"},
 
@@ -291,7 +291,7 @@ static const recipe rows[] = {
     /* ---- evaluation ---- */
     {.causes = C(NO_GRAD_MISSING) | C(EVAL_BATCH_BIGGER),
      .change = "put the evaluation under no_grad: model.eval(); with torch.no_grad(): …",
-     .cost = "none: nothing is run backward there"},
+     .cost = "none: no backward pass runs there"},
     {.causes = C(NO_GRAD_MISSING) | C(EVAL_BATCH_BIGGER),
      .change = "a smaller batch for the evaluation's DataLoader, and results moved off the device: "
                "out.detach().cpu()",

@@ -1,4 +1,4 @@
-/* Recipes for what is around the program: room that was there, other processes, limits, pieces. */
+/* Recipes for what is around the program: free memory, other processes, limits, fragments. */
 #include "advise/recipe_words.h"
 
 static const recipe rows[] = {
@@ -36,14 +36,14 @@ static const recipe rows[] = {
      .must = D(ROOM),
      .never = M(AMD) | M(INTEL),
      .change =
-         "look who else uses the device while it runs: nvidia-smi -l 1; another process may have "
+         "check who else uses the device while it runs: nvidia-smi -l 1; another process may have "
          "held it at that moment: stop it",
      .cost = "none"},
     {.causes = C(UNKNOWN),
      .must = D(ROOM),
      .need = M(AMD),
      .change =
-         "look who else uses the device while it runs: rocm-smi --showpids; and update the driver "
+         "check who else uses the device while it runs: rocm-smi --showpids; and update the driver "
          "and ROCm: HIP refused although enough was free",
      .cost = "none"},
     {.causes = C(UNKNOWN),
@@ -54,9 +54,8 @@ static const recipe rows[] = {
      .cost = "none"},
     {.causes = C(UNKNOWN),
      .must = D(ROOM),
-     .change =
-         "restart the machine or the driver, and update the driver: free memory that cannot be "
-         "had is often a leftover of a crashed process",
+     .change = "restart the machine or the driver, and update the driver: a crashed process often "
+               "leaves memory that looks free and cannot be allocated",
      .cost = "a restart"},
     {.must = D(INIT),
      .change =
@@ -149,7 +148,7 @@ static const recipe rows[] = {
      .cost = "that library has less for itself"},
     {.causes = C(OUTSIDE_FRAMEWORK),
      .never = M(APPLE),
-     .change = "a smaller batch or model, to leave room for that library",
+     .change = "a smaller batch or model, to leave memory for that library",
      .cost = "more, smaller steps"},
     {.causes = C(LIMIT),
      .kinds = K(TORCH),
@@ -169,7 +168,7 @@ static const recipe rows[] = {
      .kinds = K(RMM),
      .change =
          "give RMM's pool a size that is free: rmm.reinitialize(pool_allocator=True, "
-         "initial_pool_size=2**30), or no pool at all; nvidia-smi shows what is free of the device",
+         "initial_pool_size=2**30), or no pool at all; nvidia-smi shows the device's free memory",
      .cost = "a smaller pool"},
     {.causes = C(LIMIT),
      .kinds = K(VLLM),

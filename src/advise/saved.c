@@ -1,8 +1,9 @@
-/* Saved: what training's forward passes hold for their backward, place by place in the model.
+/* Saved: what training's forward passes hold for their backward pass, by place in the model.
  *
- * evidence.c calls it last; the causes ask it two things that no name or size shows: whether what
- * stays from a turn is a graph (all of it stays, not one output), and whether the pass that failed
- * builds one (what training saves is freed as it goes where torch.no_grad() is on). */
+ * evidence.c calls it last; the causes use it for two questions that no name or size answers:
+ * whether what stays from a turn is a graph (all of it stays, not one output), and whether the pass
+ * that failed builds one (under torch.no_grad(), what training saves is freed as the pass goes on).
+ */
 #include <stdlib.h>
 
 #include "advise/evidence.h"

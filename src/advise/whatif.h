@@ -1,9 +1,8 @@
 /* What if: the recorded requests up to the failure, changed, and replayed.
  *
- * The causes ask whether expandable segments would have done; the fixes ask what a change saves.
- * An allocation can be kept, left out, or made smaller; its end goes with it. Results are for the
- * recording as far as it goes: what the program would have asked for after its failure nobody
- * knows, and it is not counted. */
+ * The causes use it to find out whether expandable segments would have been enough, the fixes to
+ * find out what a change saves. An allocation can be kept, left out, or made smaller, together with
+ * its free. Requests after the failure are unknown and not counted. */
 #ifndef ADVISE_WHATIF_H
 #define ADVISE_WHATIF_H
 
@@ -12,9 +11,9 @@
 
 typedef struct whatif {
   const evidence *e;
-  steps base;               /* up to and with the failed request */
-  steps changed;            /* shares everything with base but the list */
-  double *factor;           /* by event index: of the bytes; 1 kept, 0 left out */
+  steps base;               /* up to and including the failed request */
+  steps changed;            /* shares everything with base except the list */
+  double *factor;           /* by event index: factor of the bytes; 1 kept, 0 left out */
   uint64_t max_split_bytes; /* 0: as it was recorded */
   bool device_is_full;      /* the limit is the device's own size, not one that PyTorch knows */
 } whatif;
@@ -24,10 +23,10 @@ typedef struct whatif_result {
   uint64_t peak_reserved_bytes, peak_live_bytes;
   uint64_t reserved_bytes, largest_hole_bytes; /* at the end, or when a request was refused */
   uint64_t failed_at_event, failed_bytes;      /* if it does not finish */
-  uint64_t failure_bytes;                      /* live at the failure and asked for there */
+  uint64_t failure_bytes;                      /* live at the failure, and requested there */
 } whatif_result;
 
-/* Of a recording without a failure all of it is replayed. Undo with whatif_close, also after a
+/* A recording without a failure is replayed completely. Undo with whatif_close, also after a
  * failure. */
 stow_status whatif_open(whatif *w, const evidence *e);
 void whatif_close(whatif *w);

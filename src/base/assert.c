@@ -11,5 +11,5 @@ void assert_failed(const char *what, const char *file, int line, uint64_t found,
   abort();
 }
 #else
-typedef int assert_nothing; /* a file must hold something */
+typedef int assert_nothing; /* a file must not be empty */
 #endif

@@ -92,7 +92,7 @@ static void check_pages(findings *into, stow_device *d, const stow_device_props 
     next(found(into, "pages", FINDING_NOTE,
                "this driver cannot create and map pages; plain allocations work, spilling and "
                "migrating do not"),
-         "a driver for CUDA 10.2 or newer has them");
+         "install a driver for CUDA 10.2 or newer");
     return;
   }
   stow_size_format(size, props->page_bytes);
@@ -196,7 +196,7 @@ static void check_simulator(findings *into) {
     found(into, "simulator", FINDING_OK, "works without a GPU");
   else
     next(found(into, "simulator", FINDING_BROKEN, "%s", stow_status_message()),
-         "it needs memfd_create and mmap at fixed addresses; look at the sandbox's rules");
+         "it needs memfd_create and mmap at fixed addresses; check the sandbox's rules");
 }
 
 static void check_driver(findings *into, int count) {
@@ -301,9 +301,7 @@ static void check_memory(findings *into) {
       found(into, "container", FINDING_OK, "no memory limit (cgroup v%d)", memory.cgroup_version);
     return;
   }
-  next(found(into, "container", FINDING_NOTE,
-             "memory limited to %s, of which %s are in use"
-             " (cgroup v%d)",
+  next(found(into, "container", FINDING_NOTE, "memory limited to %s, %s of it in use (cgroup v%d)",
              stow_size_format(limit, memory.limit_bytes),
              stow_size_format(used, memory.limit_used_bytes), memory.cgroup_version),
        "pinned host memory counts against it; raise it with docker run --memory, or the limit of"
@@ -364,7 +362,7 @@ static void check_pidfd(findings *into) {
          "Linux 5.6 or newer");
   } else if (answer.from_child == 0) {
     next(found(into, name, FINDING_NOTE,
-               "only a parent may take from its child (%s the other way):"
+               "only a parent may take a file descriptor from its child (%s the other way):"
                " processes may fail to share device memory made of pages",
                strerror(answer.from_parent)),
          "sysctl -w kernel.yama.ptrace_scope=0, or in Docker --cap-add SYS_PTRACE");

@@ -82,8 +82,8 @@ static stow_status check_foreign(const char *path, bool *there) {
   *there = true;
   if (got > 0 && strstr(head, COMPLETION_MARK) != NULL) return STOW_OK;
   return stow_fail(STOW_ERR_IO,
-                   "%s exists and was not written by stowage: left as it is; move it away and try "
-                   "again",
+                   "%s exists and was not written by stowage, so it was not replaced; move it away "
+                   "and try again",
                    path);
 }
 
@@ -154,7 +154,7 @@ static int run(verb_call *call) {
 }
 
 static const verb_option options[] = {
-    {"install", NULL, "write it to the current user's folder for that shell, and say where"},
+    {"install", NULL, "write it to the current user's folder for that shell, and print the path"},
     VERB_OPTIONS_END,
 };
 

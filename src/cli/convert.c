@@ -146,7 +146,7 @@ static const verb_option options[] = {
 
 const verb verb_convert = {
     .name = "convert",
-    .summary = "turn a recording of memory into another format",
+    .summary = "convert a recording to another format",
     .example = "stowage convert snapshot.pickle trace.stow\n"
                "stowage convert trace.stow memory.pftrace\n"
                "stowage convert --to csv trace.stow - | head",

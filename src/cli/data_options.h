@@ -25,7 +25,7 @@
   { "threads", "N", "number of threads; default one per processor" }
 
 #define VERB_OPTION_NAMES                                                                          \
-  { "names", "yes|no|auto", "whether a table's first row names its columns; default auto" }
+  { "names", "yes|no|auto", "whether a table's first row has the column names; default auto" }
 
 /* How a text table is written. */
 #define VERB_OPTIONS_TABLE                                                                         \

@@ -73,7 +73,8 @@ static const verb_option options[] = {
 
 const verb verb_doctor = {
     .name = "doctor",
-    .summary = "say what works here and what does not, why, and what to do",
+    .summary =
+        "check what works on this machine; for what does not, print the reason and the next step",
     .example = "stowage doctor\nstowage doctor --device sim:16G",
     .options = options,
     .run = run,

@@ -34,7 +34,7 @@ static const verb_option options[] = {
 
 const verb verb_estimate = {
     .name = "estimate",
-    .summary = "say before the run whether a program or a model fits on a GPU",
+    .summary = "predict whether a program or a model fits on a GPU, before it runs",
     .example = "stowage estimate train.py:make --gpu T4\n"
                "stowage estimate ./Llama-3-8B --vram 24G --length 4096",
     .operands = "SCRIPT:FUNCTION|MODEL_FOLDER",

@@ -175,7 +175,7 @@ static const verb_option options[] = {
 
 const verb verb_explain = {
     .name = "explain",
-    .summary = "say why a program ran out of memory, and what to change",
+    .summary = "explain why a program ran out of memory, and what to change",
     .example = "stowage explain error.txt\nstowage explain notebook.ipynb\n"
                "python train.py 2>&1 | stowage explain\n"
                "stowage explain snapshot.pickle\nstowage explain snapshot.pickle --vram 16G\n"

@@ -8,7 +8,7 @@
 #include "cli/verb.h"
 
 void help_all(void) {
-  output_printf("stowage %s fits programs into the memory there is.\n\n", stow_version());
+  output_printf("stowage %s fits programs into the memory that is available.\n\n", stow_version());
   output_printf("%s  stowage VERB [OPTIONS]\n\n", output_bold("usage:"));
   output_printf("%s\n", output_bold("verbs:"));
   for (size_t i = 0; verb_at(i) != NULL; i++)
@@ -57,6 +57,6 @@ void help_verb(const verb *which) {
   output_printf("\n%s\n", output_bold("exit codes:"));
   print_lines("0    it worked\n"
               "1    it failed, or the answer is no\n"
-              "2    the command line or the input cannot be right");
+              "2    the command line or the input is wrong");
   if (which->exits != NULL) print_lines(which->exits);
 }

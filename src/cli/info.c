@@ -112,7 +112,7 @@ static void print_host(const host_facts *host, const hostmem *memory) {
                 stow_size_format(total, memory->machine_total_bytes),
                 stow_size_format(available, memory->machine_available_bytes));
   if (memory->limited)
-    output_printf("  this container may use %s, of which %s are in use (cgroup v%d)\n",
+    output_printf("  this container may use %s; %s of it are in use (cgroup v%d)\n",
                   stow_size_format(total, memory->limit_bytes),
                   stow_size_format(available, memory->limit_used_bytes), memory->cgroup_version);
 }

@@ -15,13 +15,13 @@ typedef struct loss {
 
 static void losses_of(const recording *r, uint64_t left_out, loss all[LOSSES]) {
   const loss list[LOSSES] = {
-      {r->skipped_events, "entries were skipped: not understood, or lost before the file", true},
-      {r->unknown_fields, "fields of a newer version were passed over", false},
+      {r->skipped_events, "entries were skipped: unknown, or lost before they were written", true},
+      {r->unknown_fields, "fields of a newer version were ignored", false},
       {r->unknown_frees, "frees were of blocks allocated before the recording began", false},
       {r->bad_values, "values were of the wrong type or out of range", true},
       {r->damaged_chunks, "damaged chunks were dropped", true},
-      {r->torn_bytes, "bytes at the end were torn off and dropped", true},
-      {left_out, "events have no word in the format written and were left out", false},
+      {r->torn_bytes, "bytes of an incomplete entry at the end were dropped", true},
+      {left_out, "events cannot be expressed in the output format and were left out", false},
   };
   for (int i = 0; i < LOSSES; i++) all[i] = list[i];
 }
@@ -32,7 +32,8 @@ void losses_describe(const recording *r, uint64_t left_out, buffer *out) {
   for (int i = 0; i < LOSSES; i++)
     if (all[i].count > 0)
       buffer_printf(out, "  %llu %s\n", (unsigned long long)all[i].count, all[i].words);
-  if (!r->ended) buffer_text(out, "  it has no end: its writer was stopped, or is still at work\n");
+  if (!r->ended)
+    buffer_text(out, "  it has no end mark: its writer was stopped, or is still running\n");
 }
 
 void losses_warn(const recording *r, const char *path) {

@@ -138,13 +138,13 @@ static stow_status print_text(const replay_table *job) {
   if (job->check && job->in.record.source != SOURCE_TORCH)
     buffer_text(&out, "--check: only PyTorch's recordings show segments; nothing to compare\n");
   if (job->check && job->in.job.steps.initial_blocks > 0)
-    buffer_text(&out, "--check: it began late, so where its first blocks stood is not known well "
-                      "enough; nothing was compared\n");
+    buffer_text(&out, "--check: the recording began late, so the addresses of its first blocks are "
+                      "not known; nothing was compared\n");
   if (job->check && lacks_limit(job))
     buffer_printf(
         &out,
-        "--check: the program collected garbage at %g of a limit that is not in the recording; "
-        "give that limit with --vram-limit, or the collected segments count as different\n",
+        "--check: PyTorch's garbage collection ran at %g of a limit that is not in the recording; "
+        "add that limit with --vram-limit, otherwise the collected segments count as different\n",
         job->in.job.options.settings.gc_threshold);
   buffer_char(&out, '\n');
   table t = TABLE_INIT(job->min_limit ? 8 : 7, 0xfcu);
@@ -212,7 +212,8 @@ static const verb_option options[] = {
     {"policy", "LIST",
      "allocators, separated by commas (default all), or planned: a layout computed in advance"},
     {"vram", "SIZE", "replay on a device of this size, less the CUDA context"},
-    {"vram-limit", "SIZE", "limit what the framework may reserve, like PyTorch's memory fraction"},
+    {"vram-limit", "SIZE",
+     "limit the memory that the framework may reserve, like PyTorch's memory fraction"},
     {"settings", "TEXT",
      "allocator settings instead of the recorded ones, as in PYTORCH_ALLOC_CONF"},
     {"min-limit", NULL, "find the smallest limit that finishes"},

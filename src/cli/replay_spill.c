@@ -59,11 +59,10 @@ static stow_status print_text(const char *path, const spill_program *p, const sp
   buffer_printf(&out, "\nat %s a step would take %.1f ms, %.1fx the %.1f ms without spilling\n",
                 size_of(vram), ms(t->step_ns), (double)t->step_ns / (double)r->bare_ns,
                 ms(r->bare_ns));
-  buffer_printf(&out,
-                "floor: %.1f ms (%s do not fit, %d time%s over the bus, nothing overlapped); "
-                "this is %.2fx\n",
-                ms(r->floor_ns), size_of(r->excess_bytes), p->crossings,
-                p->crossings == 1 ? "" : "s", (double)t->step_ns / (double)r->floor_ns);
+  buffer_printf(
+      &out, "floor: %.1f ms (%s do not fit, %d time%s over the bus, no overlap); this is %.2fx\n",
+      ms(r->floor_ns), size_of(r->excess_bytes), p->crossings, p->crossings == 1 ? "" : "s",
+      (double)t->step_ns / (double)r->floor_ns);
   buffer_printf(&out, "nothing moved: %.1f ms; chosen: %s\n", ms(r->stay_ns),
                 r->engine.moving ? "pages move" : "read in place");
   print_waits(&out, t);

@@ -130,7 +130,7 @@ static const verb_option options[] = {
 
 const verb verb_report = {
     .name = "report",
-    .summary = "show a trace: memory over time, the peak, its holders, the address space",
+    .summary = "show a trace: memory over time, the peak and what holds it, the address space",
     .example =
         "stowage report snapshot.pickle -o report.html\nstowage report before.pickle after.pickle\n"
         "stowage report --last",

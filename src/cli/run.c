@@ -59,8 +59,8 @@ static stow_status put_beneath(const program *p, const run_limits *limits, bool 
   }
   const char *rival = run_shim_rival();
   if (rival != NULL)
-    note("%s is also preloaded and also intercepts the driver: the stricter limit of the two "
-         "applies, and memory that it allocates is not counted here",
+    note("%s is also preloaded and also intercepts the driver: the lower limit of the two applies, "
+         "and memory that it allocates is not counted here",
          rival);
   /* NVTX passes named ranges to the shim, unless another tool is injected. */
   if (record) setenv("NVTX_INJECTION64_PATH", shim, 0);
@@ -100,8 +100,8 @@ static stow_status read_touches(const verb_call *call, const run_limits *limits)
     return stow_fail(STOW_ERR_INVALID, "--touches needs --record FILE");
   if (on && limits->spill_bytes > 0)
     return stow_fail(STOW_ERR_INVALID,
-                     "--touches records the program without a spill; leave --spill out, and see "
-                     "what it would cost with `stowage replay FILE --vram SIZE --spill auto`");
+                     "--touches records the program without a spill; omit --spill; to see what it "
+                     "would cost, use `stowage replay FILE --vram SIZE --spill auto`");
   return run_environment_touches(on);
 }
 
@@ -372,7 +372,8 @@ static const verb_option options[] = {
     {"spill-stop", "RATE", "end the command if the bus carries this much per second: 20G"},
     {"fast-malloc", NULL, "serve cudaMalloc and cudaFree from a Stowage heap"},
     {"record", "FILE", "record device memory requests (without any, host memory) to a .stow file"},
-    {"touches", NULL, "with --record: also every kernel launch, its device time and what it names"},
+    {"touches", NULL,
+     "with --record: also record every kernel launch, its device time and its pointer arguments"},
     {"profile", NULL,
      "at the end, show host and device memory by line and function of the Python program"},
     {"profile-json", "FILE", "also write the profile to a JSON file"},
@@ -387,7 +388,7 @@ static const verb_option options[] = {
 
 const verb verb_run = {
     .name = "run",
-    .summary = "run a command with Stowage beneath it",
+    .summary = "run a command under Stowage: limits, spilling, recording",
     .example = "stowage run -- python train.py\n"
                "stowage run --vram-limit 8G --spill auto -- python train.py",
     .operands = "COMMAND [WORDS…]",

@@ -102,7 +102,7 @@ static void report_path(run_live *r) {
   if (!r->reported_xla && atomic_load(&r->l->header->xla_graphs_off) != 0) {
     r->reported_xla = true;
     output_error("%s", "stowage run: --spill: JAX runs without command buffers "
-                       "(XLA_FLAGS=" RUN_XLA_FLAG "), because no page can be moved inside one\n");
+                       "(XLA_FLAGS=" RUN_XLA_FLAG "), because pages cannot move inside one\n");
   }
   if (r->reported || path == LEDGER_PATH_UNKNOWN) return;
   r->reported = true;

@@ -180,7 +180,7 @@ const char *program_reach_text(program_reach reach) {
   switch (reach) {
   case PROGRAM_STATIC: return "is linked statically, so no library can be preloaded into it";
   case PROGRAM_SETUID:
-    return "runs with more rights than yours (setuid, setgid or capabilities), so the loader "
+    return "runs with more privileges than yours (setuid, setgid or capabilities), so the loader "
            "preloads nothing into it";
   case PROGRAM_OTHER_LOADER:
     return "uses another C library than glibc, into which the shim cannot be loaded";

@@ -9,7 +9,7 @@
 typedef enum program_reach {
   PROGRAM_REACHED,      /* a preloaded library is loaded into it */
   PROGRAM_STATIC,       /* no dynamic loader: nothing can be preloaded */
-  PROGRAM_SETUID,       /* the loader ignores LD_PRELOAD for programs with more rights than the
+  PROGRAM_SETUID,       /* the loader ignores LD_PRELOAD for programs with more privileges than the
                          * caller */
   PROGRAM_OTHER_LOADER, /* musl or another C library: our library would break it */
   PROGRAM_OTHER_MACHINE /* another word size or processor */

@@ -373,7 +373,7 @@ void run_ram_end(run_ram *r, int how) {
   char left[STOW_SIZE_TEXT_MAX];
   r->by_kernel = by_kernel(r, how);
   const char *who = is_kill(how) ? "" : "a process of it was ";
-  const char *by = r->by_kernel ? ", by the kernel for want of host memory" : "";
+  const char *by = r->by_kernel ? ", by the kernel, because host memory ran out" : "";
   if (!r->on) {
     if (r->by_kernel) output_error("stowage run: %skilled by SIGKILL%s\n", who, by);
     return;

@@ -46,7 +46,7 @@ static void bus_line(const ledger *l) {
   if (exchanges > 0)
     output_error(" in %" PRIu64 " exchanges, for which the program waited %.1f s", exchanges,
                  (double)atomic_load(&l->header->moving_ns) / 1e9);
-  output_error("; what its kernels read on the host is not counted\n");
+  output_error("; memory that its kernels read on the host is not counted\n");
 }
 
 /* Reports what spilling cost. The first steps learn the program, so the fastest step is what later
@@ -84,7 +84,7 @@ static void explain_context(const ledger_refusal *r) {
   output_error(
       "stowage run: out of memory: the limit of %s is less than the %s the driver itself holds "
       "for the command (its context, its code), so nothing could be allocated on device %" PRIu64
-      "; raise --vram-limit by what the command needs, %s to begin with\n",
+      "; raise --vram-limit by at least %s\n",
       stow_size_format(limit, r->limit_bytes), stow_size_format(held, r->context_bytes), r->device,
       stow_size_format(asked, r->asked_bytes));
 }
@@ -92,7 +92,7 @@ static void explain_context(const ledger_refusal *r) {
 static void explain(const ledger *l, const ledger_refusal *r) {
   char asked[STOW_SIZE_TEXT_MAX], held[STOW_SIZE_TEXT_MAX], limit[STOW_SIZE_TEXT_MAX];
   char spilled[STOW_SIZE_TEXT_MAX], budget[STOW_SIZE_TEXT_MAX];
-  output_error("stowage run: out of memory: process %" PRIu64 " asked for %s on device %" PRIu64,
+  output_error("stowage run: out of memory: process %" PRIu64 " requested %s on device %" PRIu64,
                r->pid, stow_size_format(asked, r->asked_bytes), r->device);
   if (r->limit_bytes != LEDGER_UNLIMITED)
     output_error(" while %s of the %s limit were held", stow_size_format(held, r->held_bytes),
@@ -105,22 +105,20 @@ static void explain(const ledger *l, const ledger_refusal *r) {
                  stow_size_format(spilled, r->spilled_bytes),
                  stow_size_format(budget, r->spill_limit_bytes));
   if (r->spill_limit_bytes > 0 && r->fixed_bytes > 0)
-    output_error("; %s are of graphs and of pools made for sharing, which are not spilled",
+    output_error("; %s belong to graphs and to pools made for sharing, which cannot spill",
                  stow_size_format(held, r->fixed_bytes));
   uint64_t path = atomic_load(&l->header->host_path);
   if (r->spill_limit_bytes > 0 && path == LEDGER_PATH_NONE)
-    output_error("%s", "; this driver cannot put pages on the host (stowage doctor says why)");
+    output_error("%s", "; this driver cannot put pages on the host (see stowage doctor)");
   else if (r->spill_limit_bytes > 0 && r->spilled_bytes + r->asked_bytes <= r->spill_limit_bytes)
-    output_error(
-        "%s",
-        "; arrays and managed memory are not spilled, nor more than the host can spare: raise "
-        "--vram-limit");
+    output_error("%s", "; arrays and managed memory cannot spill, and spilling stops where host "
+                       "memory runs out: raise --vram-limit");
   else if (r->spill_limit_bytes > 0)
     output_error("%s", "; raise --spill or --vram-limit");
   else
     output_error("%s", r->limit_bytes != LEDGER_UNLIMITED
-                           ? "; raise --vram-limit, or add --spill auto to go on in host memory"
-                           : "; add --spill auto to go on in host memory");
+                           ? "; raise --vram-limit, or add --spill auto to continue in host memory"
+                           : "; add --spill auto to continue in host memory");
   output_error("\n");
 }
 

@@ -76,11 +76,10 @@ static char checkpoint_path[PATH_MAX]; /* OUT.resume; written before the handler
 /* Prints how to continue, then ends as the signal would have. Calls only async-signal-safe
  * functions. */
 static void on_interrupt(int number) {
-  static const char kept[] =
-      "\nstowage shrink: interrupted; the same command with --resume goes on "
-      "from the last checkpoint\n";
-  static const char none[] = "\nstowage shrink: interrupted before the first checkpoint; the same "
-                             "command begins again (--resume goes on once there is one)\n";
+  static const char kept[] = "\nstowage shrink: interrupted; run the same command with --resume to "
+                             "continue from the last checkpoint\n";
+  static const char none[] = "\nstowage shrink: interrupted before the first checkpoint; run the "
+                             "same command to start again\n";
   bool there = access(checkpoint_path, F_OK) == 0;
   ssize_t wrote = there ? write(2, kept, sizeof kept - 1) : write(2, none, sizeof none - 1);
   (void)wrote;

@@ -246,7 +246,7 @@ static const verb_option options[] = {
 
 const verb verb_top = {
     .name = "top",
-    .summary = "watch who holds device and host memory, live",
+    .summary = "watch which processes hold device and host memory, live",
     .example = "stowage top\nstowage top --once --sort host\nstowage top --json",
     .options = options,
     .run = run,

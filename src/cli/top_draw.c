@@ -370,15 +370,15 @@ static void chosen_lines(buffer *out, const top_look *t, const top_chosen *c, co
 
 static const char *const HELP[] = {
     "HELD     device memory the process holds",
-    "CACHED   of it, what it keeps for reuse and gives up when it is asked",
+    "CACHED   part of HELD that it keeps for reuse and can release",
     "SPILLED  its device memory that is in host memory",
     "HOST     host memory it holds: anonymous and shared, resident",
-    "RATE/s   change of all that in a second; TREND the same over time (wide screens)",
+    "RATE/s   change of all of these per second; TREND: the same over time (wide screens)",
     "",
     "up, down choose a process        s      sort by the next column",
     "/        filter by name or pid   S      reverse the order",
     "t        by tag or by line       a      all processes, or those of runs and devices",
-    "+ -      look more, less often   Esc    no filter",
+    "+ -      sample more, less often Esc    no filter",
     "? or h   this help               q      quit",
 };
 

@@ -47,7 +47,7 @@ static void print_best(buffer *out, const replay_input *in, const tuned *best,
     return;
   }
   if (best->settings[0] == '\0') {
-    buffer_text(out, "No setting does better than PyTorch as it comes: leave "
+    buffer_text(out, "No setting is better than PyTorch's default: leave "
                      "PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF unset.\n");
     return;
   }
@@ -92,8 +92,8 @@ static void print_fitting(buffer *out, const replay_input *in, const tuning *all
     buffer_text(out, "Accumulate gradients over the smaller batches for the same training.\n");
   } else {
     buffer_printf(out,
-                  "Does not fit %s with any batch: the rest takes %s. Next: stowage explain %s"
-                  " --vram SIZE lists what makes it smaller.\n",
+                  "Does not fit %s with any batch: the rest takes %s. Next: stowage explain %s "
+                  "--vram SIZE lists ways to make it smaller.\n",
                   limit, size, in->path);
   }
   if (fit->until_fail)
@@ -216,15 +216,15 @@ static int run(verb_call *call) {
 
 static const verb_option options[] = {
     {"vram", "SIZE",
-     "which settings and which batch fit a device of this size, less the CUDA context"},
-    {"vram-limit", "SIZE", "which fit this cap on PyTorch's own reserve"},
+     "find settings and a batch that fit a device of this size, less the CUDA context"},
+    {"vram-limit", "SIZE", "find those that fit this limit on what PyTorch reserves"},
     VERB_OPTION_JSON,
     VERB_OPTIONS_END,
 };
 
 const verb verb_tune = {
     .name = "tune",
-    .summary = "find the allocator settings a recorded program needs the least memory with",
+    .summary = "find the allocator settings with which a recorded program needs the least memory",
     .example = "stowage tune snapshot.pickle\nstowage tune snapshot.pickle --vram 16G",
     .operands = "TRACE",
     .operands_min = 1,

@@ -28,7 +28,7 @@ typedef struct column_stats {
   bool mixed;                   /* numbers or words before the first text */
   bool padded;                  /* the first text is "007" or the like: csv_keeps_zeros */
   /* Texts that are dates or times, by distinct text where those are kept. */
-  bool not_times;           /* some text is none, or none are looked for */
+  bool not_times;           /* some text is not a time, or times are not looked for */
   bool times, clock;        /* some are; some have a time of day */
   bool zoned, unzoned;      /* some times have a zone; some have none */
   bool gaps;                /* some texts are NA or the like, which are missing times */
@@ -45,7 +45,7 @@ void column_stats_block(column_stats *t, const csv_column *c, size_t rows);
 
 /* Returns whether a text in a column of times is a missing one: NaT, NA and the like. */
 bool column_stats_gap(const char *text, size_t length);
-/* Looks whether a text is a time; not called again once one is not. */
+/* Checks whether a text is a time; not called again after one that is not. */
 void column_stats_text(column_stats *t, const char *text, size_t length);
 
 /* Derives the facts of a column. `words`: the distinct texts; NULL if they were not kept. */

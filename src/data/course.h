@@ -47,7 +47,7 @@ typedef struct course_window {
 } course_window;
 
 /* Makes the course of this rank: what remains of `rows` after each of the earlier worlds has read
- * its batches. STOW_ERR_INVALID if an earlier world cannot have been. */
+ * its batches. STOW_ERR_INVALID if an earlier world is impossible. */
 stow_status course_make(course *c, uint64_t rows, const shard *s,
                         const stow_batches_earlier *earlier, uint32_t earlier_count);
 void course_free(course *c);

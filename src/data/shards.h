@@ -17,7 +17,7 @@ typedef struct shards {
  * frees them, also after a failure. */
 stow_status shards_find(shards *s, const char *path);
 void shards_free(shards *s);
-/* Returns whether the path may name several files, by its letters and what is on disk. */
+/* Returns whether the path may name several files, by its text and what is on disk. */
 bool shards_are(const char *path);
 /* Writes "a.csv and 2 more files". Returns `text`. */
 const char *shards_name(const shards *s, char *text, size_t size);

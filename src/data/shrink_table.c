@@ -67,7 +67,7 @@ static const csv_rule *rule_of(const job *j, size_t column) {
   return table_rule(&j->options->in.csv, j->result->facts.columns[column].name);
 }
 
-/* Returns how far a column may round: what was said for it, or for all. */
+/* Returns how far a column may round: its own tolerance, or that for all columns. */
 static loss tolerance_of(const job *j, size_t column) {
   const csv_rule *rule = rule_of(j, column);
   if (rule != NULL && rule->tolerance > 0)

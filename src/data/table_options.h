@@ -1,5 +1,5 @@
-/* Table options: how a text table is written, as callers say it (stowage/inspect.h), in the form
- * that the reader takes. Called by the command and by the C API. */
+/* Table options: the format of a text table, from the caller's options (stowage/inspect.h) to those
+ * of the reader. Called by the command and by the C API. */
 #ifndef DATA_TABLE_OPTIONS_H
 #define DATA_TABLE_OPTIONS_H
 

@@ -174,7 +174,7 @@ static stow_status fail(heap *h, const request *r, const attempt *at) {
                          ? "free some, or raise the host budget"
                          : "free some, raise the limit, or set a host budget to spill to";
   if (at->why[0] && left >= f.needed_page_bytes)
-    next = "the limit would allow it, but the card is full: others hold it";
+    next = "the limit would allow it, but the device is full: other processes hold it";
   return stow_fail(
       STOW_ERR_OUT_OF_MEMORY,
       "alloc of %s needs %s of pages; the %s limit is %s, live allocations hold %s (%s "

@@ -334,8 +334,8 @@ static stow_status file_put(void *context, const void *bytes, size_t count) {
   drain *d = context;
   if (!descriptor_ours(&d->file) && !file_again(d))
     return stow_fail(STOW_ERR_IO,
-                     "the trace %s was closed by the program after %llu bytes and is not there "
-                     "any more; what was written can be read",
+                     "the trace %s was closed by the program after %llu bytes and no longer "
+                     "exists; what was written can be read",
                      d->path, (unsigned long long)d->writer.written_bytes);
   for (const char *at = bytes; count > 0;) {
     ssize_t done = write(d->file.fd, at, count);

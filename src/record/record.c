@@ -49,7 +49,7 @@ static lock registry = LOCK_INIT(LOCK_REGISTRY);
 static uint64_t last_serial;          /* guarded by the registry lock */
 static _Atomic uint64_t *alive_words; /* guarded by the registry lock; one per trace, in a page of
                                        * their own */
-static pthread_key_t lane_key;        /* frees a thread's lanes when it ends */
+static pthread_key_t lane_key;        /* frees a thread's lanes when the thread ends */
 
 static _Thread_local struct {
   lane *lanes; /* the most recently used first */

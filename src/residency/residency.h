@@ -97,7 +97,7 @@ typedef struct residency_timing {
   uint64_t id, function;
   uint64_t far_bytes; /* bytes on the host when it ran */
 } residency_timing;
-/* Returns whether the last launch, as it is about to go, should be timed. */
+/* Returns whether the last launch, which is about to start, should be timed. */
 bool residency_sample(const residency *r, residency_timing *t);
 void residency_sampled(residency *r, const residency_timing *t, uint64_t device_ns);
 /* Returns true while a live block is in a parked unit: no launch may start. */

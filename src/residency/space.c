@@ -6,8 +6,8 @@
 
 #define ARENA_BYTES (UINT64_C(64) << 20) /* a larger block may be an arena */
 enum {
-  ARENA_WORDS = 8,        /* a block with more words is one */
-  ARENA_WORDS_MAX = 4096, /* words that are kept of one */
+  ARENA_WORDS = 8,        /* a block with more words than this is one */
+  ARENA_WORDS_MAX = 4096, /* words kept per arena */
   ARENA_PAUSE_LEAST = 64, /* launches */
   ARENAS_MAX = 256
 };
@@ -302,7 +302,7 @@ static uint32_t arena_see(space_arena *a, uint64_t word, uint64_t stamp) {
   return at + 1;
 }
 
-/* Returns the bytes of the largest range between two words in use; looked up now and then. */
+/* Returns the bytes of the largest range between two words in use; updated from time to time. */
 static uint64_t arena_most(space_arena *a, uint64_t stamp) {
   if (a->most > 0 && stamp < a->most_at + ARENA_PAUSE_LEAST) return a->most;
   uint64_t last = 0;
@@ -317,8 +317,8 @@ static uint64_t arena_most(space_arena *a, uint64_t stamp) {
 }
 
 /* Returns the end of the range that a word of the arena names; `at` is the index of the first word
- * after it. What lies behind the last word is often free, and much larger than the buffer: it
- * counts as large as the largest of the others. */
+ * after it. The memory after the last word is often free and much larger than the buffer, so this
+ * range is assumed to be as large as the largest of the others. */
 static uint64_t arena_end(space_arena *a, uint64_t word, uint32_t at, uint64_t stamp) {
   while (at < a->count && is_old(a, at, stamp)) at++;
   if (at < a->count) return a->words[at];
@@ -416,7 +416,7 @@ static inline void name(naming *n, uint32_t unit, uint64_t bytes) {
   if (!n->in_arena) mix_key(n->s, unit);
 }
 
-/* Names what a range has of each unit. */
+/* Names each unit that a range overlaps, with the bytes of the overlap. */
 static void name_range(naming *n, uint64_t from, uint64_t to) {
   uint32_t unit;
   for (uint64_t at = from, end; at < to; at = end) {
@@ -425,11 +425,11 @@ static void name_range(naming *n, uint64_t from, uint64_t to) {
   }
 }
 
-/* Names the units of a word that lies in a block across an edge of its unit. */
+/* Names the units of a word inside a block that crosses an edge of its unit. */
 static void name_block(naming *n, uint64_t block, uint64_t word) {
   space *s = n->s;
   const space_block *b = block_at(s, block);
-  if (b == NULL) return; /* cannot be: a block leaves the edges when it leaves the table */
+  if (b == NULL) return; /* cannot happen: a block leaves the edges when it leaves the table */
   space_arena *a = b->arena > 0 ? &s->arenas[b->arena - 1] : NULL;
   bool was = a != NULL && is_arena(a);
   uint32_t at = a != NULL ? arena_see(a, word, n->stamp) : 0;

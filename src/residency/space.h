@@ -47,7 +47,8 @@ typedef struct space_block {
 } space_block;
 
 /* The words seen in a large block, in order, with the last launch that had each. They are kept when
- * the block is freed, because a block of the same place and size is likely to be used alike. */
+ * the block is freed, because a block of the same place and size is likely to be used in the same
+ * way. */
 typedef struct space_arena {
   uint64_t addr, bytes;
   uint64_t *words, *seen;
@@ -73,8 +74,9 @@ typedef struct space {
   bool small_lost; /* there were more */
   space_arena *arenas;
   uint32_t arena_count, arena_next; /* the next to be replaced */
-  uint64_t key; /* of the last launch resolved: a hash of its units. Of an arena only those in which
-                 * words lie: what the words name there may change from launch to launch */
+  uint64_t
+      key; /* hash of the units of the last launch resolved. In an arena only units that contain a
+              word count: what the words name there may change from launch to launch */
   bool arena_named; /* the last launch resolved has a word in an arena: it may name other units the
                      * next time */
   bool arena_new; /* a block became an arena since this was last cleared: words name other units */

@@ -47,7 +47,8 @@ bool residency_sample(const residency *r, residency_timing *t) {
   *t = (residency_timing){.id = r->id, .function = r->function, .far_bytes = still_far(r)};
   const launch_time *known = &r->times[(r->id ^ r->id >> 32) & (TIMES - 1)];
   if (known->id != r->id) return true;
-  /* Little of a launch on the host says nothing about all of it there. */
+  /* If only a small part of a launch is on the host, its time does not show the time with all of it
+   * there. */
   return t->far_bytes > 0 ? t->far_bytes > 2 * known->far_bytes : known->near_ns == 0;
 }
 

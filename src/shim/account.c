@@ -57,8 +57,8 @@ static void watch_forks(void) {
  * the user from here. */
 static void warn_no_ledger(const char *path) {
   if (access(path, R_OK | W_OK) == 0 || errno != EACCES) return;
-  account_say("stowage: process %d runs as a user who may not open %s: it is neither counted nor "
-              "limited nor recorded; start stowage run as that user\n",
+  account_say("stowage: process %d runs as a user who may not open %s: Stowage cannot count, limit "
+              "or record it; start stowage run as that user\n",
               (int)getpid(), path);
 }
 

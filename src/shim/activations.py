@@ -26,7 +26,7 @@ NEWEST_KEPT = 4  # saved storages that are in use by the operations that run now
 PLAN_STEPS = 4  # steps that predict how much the next one moves
 
 PAGE_BYTES = 20 << 20
-FEW_PAGES = 8  # on the host, that are no reason to keep more room: what nobody uses stays there
+FEW_PAGES = 8  # pages on the host that do not raise the margin: unused pages stay there
 
 
 class Pinned:

@@ -31,7 +31,7 @@
 #define IS_IMPORT(type) ((type) == R_AARCH64_JUMP_SLOT || (type) == R_AARCH64_GLOB_DAT)
 #endif
 
-/* A function of the driver's, and ours of that name. */
+/* A function of the driver, and our function of the same name. */
 typedef struct twin {
   const char *name;
   void *ours, *real;
@@ -48,7 +48,7 @@ typedef struct adoption {
   size_t count;
   size_t patched;
   int pipe[2];
-  const char *reason; /* why not, NULL while all is well */
+  const char *reason; /* the reason for a failure; NULL: none so far */
 } adoption;
 
 static bool holds(range r, uintptr_t address) {
@@ -232,7 +232,7 @@ static void patch_imports(adoption *a, const struct dl_phdr_info *info, const ta
 /* ---- tables that libraries filled themselves ---- */
 
 /* Replaces the driver's functions in these bytes. They are read through a pipe, piece by piece: a
- * library may have made some of them unreadable, and then they are passed over. */
+ * library may have made some of them unreadable; those are skipped. */
 static void patch_words(adoption *a, range bytes) {
   ASSERT(bytes.begin % sizeof(uintptr_t) == 0);
   enum { PIECE = 16384 };

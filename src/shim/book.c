@@ -37,7 +37,7 @@ bool book_add(book_space space, uint64_t key, const holding *what) {
   bool added = map_put(&book[space], key, (uintptr_t)copy) == STOW_OK;
   lock_give(&book_lock);
   if (added) ledger_note_peak(account_ledger(), what->device);
-  /* Something ended without our seeing it, or its name would not be given out again. */
+  /* The old object ended unnoticed; otherwise the driver would not reuse its name. */
   if (added && old != NULL) account_give(old->device, old->kind, old->bytes);
   free(added ? old : copy);
   return added;
@@ -100,7 +100,7 @@ static size_t take_out_of(book_space space, unsigned device, cu_context context,
 void book_drop(unsigned device, cu_context context,
                void (*drop_spilled)(cu_addr addr, const holding *what)) {
   ASSERT(drop_spilled != NULL);
-  /* Pages and pinned memory outlive a context; the rest goes with it. */
+  /* Pages and pinned memory outlive a context; the rest ends with it. */
   static const book_space SPACES[] = {BOOK_ADDRESS, BOOK_ARRAY};
   enum { AT_ONCE = 256 };
   uint64_t keys[AT_ONCE];

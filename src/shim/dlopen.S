@@ -1,6 +1,4 @@
-/* dlopen, for the one case that the shim's name does not cover: programs that open the driver by its path (open.c). The name is
- * looked at, and the loader's own dlopen is jumped to, not called: it looks at its return address for whose search path and
- * namespace to use, and has to find the program's there. */
+/* dlopen: programs that open the driver by its path (open.c), which the shim's name does not cover. It checks the name and jumps to the loader's own dlopen instead of calling it: the loader derives the search path and the namespace from the return address, which must be the program's. */
 #if defined(__x86_64__)
 
         .text

@@ -104,7 +104,7 @@ void *shim_gate_enter(unsigned symbol, const uint64_t *registers, const uint64_t
   if (!atomic_load_explicit(&used, memory_order_relaxed)) atomic_store(&used, true);
   gate_visit *visit = atomic_load_explicit(&visitor, memory_order_acquire);
   if (visit != NULL) visit(symbol, registers, stack);
-  /* Count first and check then: the closing thread reads the count after closing. */
+  /* Count first, then check: the closing thread reads the count after closing. */
   atomic_fetch_add(&inside, 1);
   while (atomic_load(&closed) != 0) {
     atomic_fetch_sub(&inside, 1);

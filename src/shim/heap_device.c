@@ -253,7 +253,7 @@ static stow_status reserve(stow_device *device, stow_addr *addr, uint64_t bytes,
   cu_addr at = 0;
   int mode = enter();
   cu_result code = shim_driver()->cuMemAddressReserve(&at, bytes, align, 0, 0);
-  /* Some drivers take no notice of the alignment; the heap needs it. */
+  /* Some drivers ignore the alignment; the heap needs it. */
   if (code == CU_OK &&
       ((align != 0 && at % align != 0) || !note_range((heap_device *)device, at, bytes))) {
     shim_driver()->cuMemAddressFree(at, bytes);
@@ -311,16 +311,16 @@ static stow_status memory(stow_device *device, stow_tier tier, uint64_t *free_by
   cu_result code = shim_driver()->cuMemGetInfo_v2(&left, &total);
   if (free_bytes != NULL) *free_bytes = left;
   if (total_bytes != NULL) *total_bytes = total;
-  return answer(code, "asking for the memory left");
+  return answer(code, "querying free memory");
 }
 
 static stow_status no_plain(stow_device *device, stow_addr *addr, uint64_t bytes, stow_tier tier) {
   (void)device, (void)addr, (void)bytes, (void)tier;
-  return stow_fail(STOW_ERR_UNSUPPORTED, "the shim's heap is of pages only");
+  return stow_fail(STOW_ERR_UNSUPPORTED, "the shim's heap has pages only");
 }
 static stow_status no_plain_free(stow_device *device, stow_addr addr) {
   (void)device, (void)addr;
-  return stow_fail(STOW_ERR_UNSUPPORTED, "the shim's heap is of pages only");
+  return stow_fail(STOW_ERR_UNSUPPORTED, "the shim's heap has pages only");
 }
 static stow_status no_copy(stow_device *device, stow_addr to, stow_addr from, uint64_t bytes,
                            stow_stream stream) {
@@ -345,7 +345,7 @@ static stow_status stream_wait(stow_device *device, stow_stream stream, stow_eve
   return STOW_OK;
 }
 static stow_status event_create(stow_device *device, stow_event *event) {
-  *event = device; /* any value will do: it is never waited for */
+  *event = device; /* any value works: nothing waits for it */
   return STOW_OK;
 }
 static stow_status of_event(stow_device *device, stow_event event) {

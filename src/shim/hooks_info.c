@@ -1,5 +1,5 @@
-/* Hooks of the figures a program sizes itself by, of contexts that end with all they hold, and of
- * captures. */
+/* Hooks of the memory figures that programs size themselves by, of contexts (which release their
+ * memory when they end), and of captures. */
 #include "shim/book.h"
 #include "shim/capture.h"
 #include "shim/hooks.h"
@@ -180,7 +180,8 @@ cu_result cuCtxDestroy_v2(cu_context context) {
 
 /* ---- captures ---- */
 
-/* Counted before it begins: from then on no other thread may do what would spoil it. */
+/* Counted before it begins: from then on no other thread may make calls that would invalidate it.
+ */
 #define BEGIN(name, ...)                                                                           \
   __typeof__(&name) real = REAL(name);                                                             \
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;                                                 \

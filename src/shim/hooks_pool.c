@@ -39,7 +39,7 @@ static bool pool_fits(unsigned device, cu_pool pool, uint64_t bytes, uint64_t *k
       *kept = more;
       return true;
     }
-    /* The driver, too, takes back idle pages of its pools before it reports out of memory. */
+    /* Like the driver, which reclaims idle pages of its pools before it reports out of memory. */
     measure_trim_pools(device);
   }
   return false;
@@ -97,7 +97,7 @@ static cu_result elsewhere(const pool_call *call, cu_addr *addr, size_t bytes, c
     code = plain_alloc(addr, bytes, host, &kind, call->device, call->ordinal, call->context);
   if (code == CU_OK)
     record_taken(*addr, bytes, stream, call->device, kind);
-  else if (host) /* it goes with no context, as what a pool gives does not */
+  else if (host) /* it belongs to no context, like memory from a pool */
     code = spill_plain(addr, bytes, call->device, call->ordinal, NULL);
   else {
     refusal_note(call->device, bytes);
@@ -188,7 +188,7 @@ static cu_result free_on(__typeof__(&cuMemFreeAsync) real, cu_addr addr, cu_stre
   ledger_kind kind;
   bool heaped;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  /* It waits for every stream, so for this one too. */
+  /* Waits for every stream, including this one. */
   if (plain_free(addr, &heaped, &bytes, &from, &kind)) {
     record_given(addr, bytes, stream, from, kind);
     return CU_OK;

@@ -1,4 +1,4 @@
-/* Hooks of streams and modules that end: what is known of them is forgotten first. */
+/* Hooks of streams and modules that end: first forget what is known about them. */
 #include "shim/hooks.h"
 #include "shim/resident.h"
 

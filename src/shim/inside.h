@@ -3,8 +3,8 @@
 #ifndef SHIM_INSIDE_H
 #define SHIM_INSIDE_H
 
-/* Makes the main thread run inside.py soon. Called at each event, it runs the script ever less
- * often (a framework may be imported later), until everything is set up. */
+/* Makes the main thread run inside.py soon. Called at each event, it runs the script at growing
+ * intervals (a framework may be imported later), until everything is set up. */
 void inside_schedule(void);
 
 #endif

@@ -1,6 +1,6 @@
 """Runs inside a Python process under the shim, once it uses CUDA (python.c).
 
-arm() is called on the main thread repeatedly, ever less often, until it returns True. What it installs must not slow the program
+arm() is called on the main thread at growing intervals until it returns True. What it installs must not slow the program
 noticeably, print anything, or let an exception escape.
 
 Functions of the shim: shim_mark(name, begins), shim_fact(key, value), shim_snapshot(), shim_check_stacks(), shim_spills(),
@@ -187,7 +187,7 @@ def arm_exit():
 # ---- arming ----
 
 def whole(name):
-    """The module, if it is imported and its import has come to its end."""
+    """Returns the module if its import is complete, or None."""
     module = sys.modules.get(name)
     spec = getattr(module, "__spec__", None)
     return None if module is None or getattr(spec, "_initializing", False) else module

@@ -312,7 +312,8 @@ bool launch_read(launch *l, unsigned symbol, const uint64_t *registers, const ui
   bool own = (uintptr_t)l->stream == 2 || ((uintptr_t)l->stream == 0 && form.per_thread);
   l->kernel = form.kind >= KERNEL && form.kind <= KERNEL_EX;
   l->timed = (l->kernel || l->graph != NULL) && !own;
-  /* The legacy and the per-thread default stream: an event in the default one is behind both. */
+  /* The legacy and the per-thread default stream: an event in the default one comes after the work
+   * of both. */
   if ((uintptr_t)l->stream <= 2) l->stream = NULL;
   return true;
 }

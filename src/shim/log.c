@@ -1,6 +1,6 @@
 /* Shim log: for finding out what the shim did in a process. Off unless STOWAGE_SHIM_LOG names a
  * file; each line has the process and the milliseconds of the clock, and is one write to a file
- * opened for appending, so that processes do not cut into each other's. */
+ * opened for appending, so that lines of different processes do not mix. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>

@@ -44,7 +44,7 @@ static _Atomic uint64_t context_first[LEDGER_DEVICES_MAX];
 
 static void after_fork(void) {
   lock_init(&pools_lock, LOCK_POOL);
-  pools = NULL; /* lost to the child: another thread may have been changing it */
+  pools = NULL; /* leaked in the child: another thread may have been changing it */
   pool_count = pool_capacity = 0;
   ended_count = 0;
   memset(growing_bytes, 0, sizeof growing_bytes);
@@ -123,7 +123,7 @@ static void forget(void *pool) {
 }
 
 void measure_note_pool(unsigned device, void *pool, bool shared) {
-  forget(pool); /* one of that name that ended without our seeing it */
+  forget(pool); /* an old one with this handle that ended unnoticed */
   measure_pool(device, pool);
   lock_take(&pools_lock);
   for (size_t i = 0; i < pool_count; i++)
@@ -283,7 +283,7 @@ static void measure_context(unsigned device, ledger *l) {
   ledger_totals totals;
   ledger_reap(l);
   ledger_sum(l, device, &totals);
-  /* Another process of the run is making its context: what appears now is its to measure. */
+  /* Another process of the run is creating its context: it measures what appears now. */
   if (first != 0 && totals.begun > 0) return;
   uint64_t was = ledger_own(l, device, LEDGER_CONTEXT);
   uint64_t counted = totals.vram_bytes - was;
@@ -291,7 +291,8 @@ static void measure_context(unsigned device, ledger *l) {
   uint64_t share = rest > others ? rest - others : 0;
   uint64_t most = first != 0 ? first + CONTEXT_GROWTH : was + CONTEXT_MOST;
   if (share < first) share = first;
-  if (share > most) share = first != 0 ? was : most; /* no code is that large: somebody else came */
+  if (share > most)
+    share = first != 0 ? was : most; /* no code is that large: another program has started */
   ledger_set(l, device, LEDGER_CONTEXT, share);
   atomic_store(&l->header->others_bytes[device], rest > share ? rest - share : 0);
   if (first == 0) atomic_store(&context_first[device], share);
@@ -300,7 +301,7 @@ static void measure_context(unsigned device, ledger *l) {
 
 void measure_device(unsigned device, cu_device ordinal) {
   ledger *l = account_ledger();
-  /* A call the driver holds unsafe while a graph is captured would spoil the capture. */
+  /* A call that the driver considers unsafe during a capture would invalidate the capture. */
   if (l->header == NULL || capture_on()) return;
   void *pool;
   for (size_t at = 0; (pool = next_pool(device, &at)) != NULL;) measure_pool(device, pool);

@@ -1,4 +1,5 @@
-/* Page step: the rhythm of a program that trains. Called by trim.py, or by a program itself. */
+/* Page step: between and within the steps of a training program. Called by trim.py, or by a program
+ * itself. */
 #include "shim/page_step.h"
 
 #include "base/assert.h"

@@ -251,8 +251,8 @@ page *page_free_take(page_class *class, int tier, cu_addr addr) {
   }
   for (size_t i = 0; i < count; i++) {
     const page *p = class->free[tier][i];
-    /* A loose one costs no unmapping. Else the highest: programs grow upwards, so that the lowest
-     * addresses are the next to be mapped again. */
+    /* An unmapped one needs no unmap. Otherwise the highest one: programs grow upwards, so the
+     * lowest addresses are mapped again first. */
     if (p->at == 0) return take_out(class, tier, i);
     if (best == count || p->at > class->free[tier][best]->at) best = i;
   }

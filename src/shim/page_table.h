@@ -48,7 +48,7 @@ typedef struct page {
   page_class *class;
   int tier;
   bool granted;  /* its device may read and write it at `at` */
-  bool borrowed; /* the handle belongs to another: it is mapped here and never released */
+  bool borrowed; /* the handle belongs to another page: it is mapped here and never released */
   size_t slot;   /* free page: its position in the list */
 } page;
 

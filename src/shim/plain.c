@@ -1,4 +1,4 @@
-/* Plain: the heaps, and what waits before it goes back to them. See plain.h. */
+/* Plain: the heaps, and freed memory that waits before it returns to them. See plain.h. */
 #include "shim/plain.h"
 
 #include <pthread.h>
@@ -186,8 +186,8 @@ static plain *heap_of(unsigned device, cu_device ordinal, cu_context context) {
   return p != NULL && p->context == context ? p : NULL;
 }
 
-/* Its context has ended, and its events with that. It and its device are not freed: a thread at
- * work on another device may be looking through all heaps for whose an address is. */
+/* Its context and events have ended. It and its device are not freed: a thread that works on
+ * another device may be searching all heaps for the owner of an address. */
 static void retire(plain *p) {
   ASSERT(!lock_held(&p->lock));
   static plain *_Atomic retired;
@@ -213,7 +213,7 @@ void plain_end(cu_device ordinal) {
 
 static void after_fork(void) {
   pthread_mutex_init(&open_lock, NULL);
-  /* The driver does not go with a child; what the parent's heap holds is the parent's. */
+  /* A child does not inherit the driver; the memory of the parent's heap belongs to the parent. */
   for (int i = 0; i < LEDGER_DEVICES_MAX; i++) atomic_store(&heaps[i], NULL);
 }
 SHIM_AFTER_FORK(after_fork);
@@ -242,7 +242,7 @@ static void close_batch(plain *p) {
   open->passed = false;
   if (driver->cuCtxRecordEvent == NULL ||
       driver->cuCtxRecordEvent(p->context, open->event) != CU_OK) {
-    /* A driver from before CUDA 12.5: no event covers streams we know nothing of. */
+    /* A driver older than CUDA 12.5: no event covers unknown streams. */
     if (wait_for_context(p) != CU_OK) return;
     open->passed = true;
   }
@@ -255,7 +255,7 @@ static bool has_passed(const batch *b, bool wait) {
   return wait && shim_driver()->cuEventSynchronize(b->event) == CU_OK;
 }
 
-/* Gives the batches that have passed to the heap. True: some did. */
+/* Returns the batches that have passed to the heap. Returns whether there were any. */
 static bool poll_batches(plain *p, bool wait) {
   ASSERT(lock_held(&p->lock));
   bool any = false;
@@ -385,7 +385,7 @@ cu_result plain_alloc(cu_addr *addr, size_t bytes, bool host, ledger_kind *kind,
     if (!capture_on()) trim_to(p, 0, false);
     return CU_ERROR_OUT_OF_MEMORY;
   }
-  /* The driver has its own words for whatever else is wrong. */
+  /* The driver reports every other error itself. */
   if (status != STOW_OK) return CU_ERROR_NOT_SUPPORTED;
   lock_take(&p->lock);
   bool noted = map_put(&p->live, *addr, (uint64_t)bytes << 1 | on_host) == STOW_OK;

@@ -40,7 +40,7 @@ static struct python_api {
   python_object *(*evaluate)(python_object *, python_object *, python_object *);
   python_object *(*call)(python_object *, python_object *);
   int (*is_true)(python_object *);
-  int (*lock_take)(void); /* PyGILState_Ensure, and what it answers goes back */
+  int (*lock_take)(void); /* PyGILState_Ensure; its result goes to PyGILState_Release */
   void (*lock_give)(int);
   void (*release)(python_object *);
   int (*error_matches)(python_object *);
@@ -158,7 +158,7 @@ static bool load(python_script *s) {
   return true;
 }
 
-/* Calls the script. Returns true if there is nothing more to do. */
+/* Calls the script. Returns true if it need not be called again. */
 static bool call(python_script *s) {
   ASSERT(s->entry != NULL);
   if (s->names == NULL && !load(s)) return true;
@@ -195,7 +195,7 @@ static bool begin(python_script *s) {
 
 void python_script_schedule(python_script *s) {
   ASSERT(s->text != NULL && s->entry != NULL);
-  /* A full queue: another time. */
+  /* The queue is full: try again later. */
   if (begin(s) && api.add_pending(run, s) != 0) atomic_store(&s->state, 0);
 }
 

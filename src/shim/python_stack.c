@@ -175,7 +175,7 @@ static bool frame_agrees(const layout *l, const char *thread) {
   const char *frame = l->object_frame != 0 ? pointer(object, l->object_frame) : object;
   if (frame == NULL || thread_frame(l, thread) != frame) return false;
   python_place p = place_of(l, frame);
-  /* Since 3.9; before, the offset of what is frozen long since is trusted. */
+  /* Since 3.9. Older versions no longer change, so their offsets are trusted. */
   char *(*get_code)(const char *) = (char *(*)(const char *))(uintptr_t)symbol("PyFrame_GetCode");
   void (*release)(char *) = (void (*)(char *))(uintptr_t)symbol("Py_DecRef");
   if (get_code != NULL) {

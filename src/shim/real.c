@@ -43,7 +43,7 @@ static void *function(cu_result (*f)(void)) {
   return (void *)(uintptr_t)f;
 }
 
-/* What was found, before it is known whether it is first. */
+/* What this thread found; another thread may have stored its result first. */
 typedef struct found_driver {
   void *library;
   char path[CUDA_PATH_MAX];

@@ -1,4 +1,4 @@
-/* Record: what an event is, and the Python script that rides on events. */
+/* Record: what an event is, and the Python script that runs on events. */
 #include "shim/record.h"
 
 #include "shim/inside.h"

@@ -30,7 +30,7 @@
 enum { UNKNOWN = 0, OFF = 1, ON = 2 };
 static _Atomic int state;
 static lock open_lock = LOCK_INIT(LOCK_REGISTRY);
-static _Thread_local bool inside; /* the recorder's own doings are not recorded */
+static _Thread_local bool inside; /* the recorder's own work is not recorded */
 /* Set before `state` is ON: */
 static bool stacks;
 static stow_trace *trace;
@@ -196,7 +196,7 @@ static void open_once(void) {
   inside = false;
 }
 
-/* The file gets its end when the program ends in order. */
+/* Completes the file when the program exits normally. */
 __attribute__((destructor)) static void close_trace(void) {
   int on = ON;
   if (atomic_compare_exchange_strong(&state, &on, OFF)) recorder.close(trace);

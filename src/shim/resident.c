@@ -109,7 +109,7 @@ static bool unpark(resident *r, resident_unit *u) {
   if (to == NULL) to = resident_frame(r);
   if (to == NULL || page_unmap(spare) != CU_OK) return false;
   if (page_map_at(to, t->addr) != CU_OK || page_grant(to) != CU_OK) {
-    shim_log("an address was lost while its page was exchanged");
+    shim_log("the page of an address was lost while it was exchanged");
     return false;
   }
   spare->owner = NULL;
@@ -216,7 +216,7 @@ static bool quiet(resident *r) {
     }
     gate_open();
   }
-  shim_log("pages are not moved: the device does not come to rest (%d)", code);
+  shim_log("pages are not moved: the device does not become idle (%d)", code);
   return false;
 }
 
@@ -293,7 +293,7 @@ static void exchange(resident *r) {
 
 /* ---- times of launches ---- */
 
-/* Times the launch that is about to go, if the engine asks for it and one is free. */
+/* Times the launch that is about to start, if the engine asks for it and a timer is free. */
 static void sample_begins(resident *r, const launch *l) {
   residency_timing timing;
   if (!l->timed || l->opaque || !residency_sample(r->engine, &timing)) return;
@@ -321,8 +321,8 @@ static void change(const block_change *c) {
     block_lost |= residency_block_add(engine, c->addr, c->bytes) != STOW_OK;
 }
 
-/* Hands the changes of blocks to the engines. False: one is lost, so that what a page holds is not
- * known. */
+/* Passes the changes of blocks to the engines. Returns false if one was lost: the contents of pages
+ * are then unknown. */
 static bool hand_over_blocks(void) {
   block_lost = false;
   return block_book_changes(change) && !block_lost;
@@ -374,7 +374,7 @@ static void log_round(resident *r) {
 static page_class *_Atomic waiting; /* for the program's first work */
 
 static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *stack) {
-  /* Nothing is moved then. But work in other streams runs: it is waited for later, and what it
+  /* Nothing is moved then. Work in other streams still runs: it is waited for later, and what it
    * names counts as changed. */
   bool captures = capture_on();
   lock_take(&pages_lock);
@@ -528,7 +528,7 @@ bool resident_begin(page_class *class) {
   if (failed[class->device] || class->bytes < PAGE_MOVES_LEAST || class->bytes > UNIT_MOST ||
       !gate_here() || capture_on() || !launch_known())
     return false;
-  if (!gate_used()) { /* it may give its work another way */
+  if (!gate_used()) { /* it may submit work another way */
     atomic_store(&waiting, class);
     gate_set_visitor(visit);
     return false;
@@ -536,7 +536,7 @@ bool resident_begin(page_class *class) {
   if (!begin(r, class)) {
     if (r->engine != NULL) end(r, false);
     failed[class->device] = true;
-    shim_log("pages are not moved: the driver lacks what it takes");
+    shim_log("pages are not moved: the driver lacks the functions needed");
     return false;
   }
   atomic_store(&on[class->device], true);

@@ -229,7 +229,7 @@ static int free_snapshot(const resident *r) {
   return -1;
 }
 
-/* Makes a copy of the engine's wish. */
+/* Starts a copy that the engine asked for. */
 static void take(resident *r, resident_copy *c, residency_direction direction,
                  const residency_move *m) {
   resident_unit *u = &r->units[m->unit];

@@ -33,10 +33,10 @@ static cu_result unmap_run(const resident *r, cu_addr addr, size_t count) {
 /* Called if an address of the program has no page and none can be mapped there: the next work would
  * fault. */
 static void lose(cu_addr addr, cu_result code) {
-  account_say(
-      "stowage: the driver refused to map a page again at 0x%llx (CUDA error %d). The program "
-      "cannot go on.\nstowage: run it with " ENV_MOVE "=off, which moves nothing.\n",
-      (unsigned long long)addr, code);
+  account_say("stowage: the driver refused to map a page again at 0x%llx (CUDA error %d). The "
+              "program cannot continue.\nstowage: run it with " ENV_MOVE
+              "=off, which moves no pages.\n",
+              (unsigned long long)addr, code);
   _exit(70);
 }
 
@@ -155,7 +155,7 @@ static bool print_batch(resident *r, const residency_move *list, uint32_t first,
          wait_own(r) == CU_OK;
 }
 
-/* Sees to it that the host pages of a batch hold what leaves. How many do, in order. */
+/* Ensures that the host pages of a batch hold what leaves. Returns how many do, in order. */
 static uint32_t save_batch(resident *r, const residency_move *list, uint32_t first,
                            uint32_t count) {
   ASSERT(count <= BATCH_MAX);

@@ -14,8 +14,8 @@
 
 /* The answers that one thread got. */
 typedef struct asking {
-  bool refused;         /* its request was refused, and the answer to the next ask is due */
-  bool judged;          /* whether that refusal freed anything is known */
+  bool refused;         /* its request was refused, and it has not asked again yet */
+  bool judged;          /* it is known whether that refusal freed anything */
   uint64_t released_at; /* account_released() when it was refused */
   uint64_t enough;      /* released bytes that make a refusal worth it */
   uint32_t skip;        /* requests that will not be refused */

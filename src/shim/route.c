@@ -123,7 +123,7 @@ static void *route(void *real, const char *asked, unsigned long long flags) {
   if ((char *)real >= __ehdr_start && (char *)real < etext) return real;
   shim_hook *named = hook_by_name(asked, flags);
   if (named == NULL || is_export(real)) return real;
-  shim_log("%s is at none of the driver's exports: taken for %s", asked,
+  shim_log("%s is not an export of the driver: treated as %s", asked,
            shim_symbol_name(named->symbol));
   return named->hook;
 }

@@ -4,13 +4,13 @@ Part of the same script as trim.py, which wraps the functions of optimizers with
 another to all parameters and states; the operations are independent for each tensor. So the lists are cut into parts: the results are the
 same bits, and each state crosses the bus once in each direction.
 
-Once some of an optimizer's state is on the host, all of it may be: nothing else is used as seldom. It stays at its own address, where the
+Once some of an optimizer's state is on the host, all of it may be: nothing else is used as rarely. It stays at its own address, where the
 program can read it at any time. For its part, a copy of it in vram is used and then copied back. The next part comes in and the last one
 leaves while the optimizer works on this one. No page is exchanged.
 """
 
 STATE_MIN_BYTES = 1 << 20  # smaller tensors are used where they are
-PART_BYTES = 64 << 20  # of parameters, in one go of an optimizer
+PART_BYTES = 64 << 20  # bytes of parameters in one call of an optimizer
 
 
 def parts_of(tensors):

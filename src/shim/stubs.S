@@ -77,8 +77,7 @@ resolve:
         .endm
 
 #ifdef SHIM_GATE
-/* In: %r11d the number of a stub whose call gives the device work. While the gate is off it is a stub like any other. Else the
- * function is called, not jumped to, so that it is known when it is done: with the words its caller left on the stack (the
+/* In: %r11d the number of a stub whose call submits device work. While the gate is off it is a stub like any other. Otherwise it calls the function instead of jumping to it, to know when the call has ended: with the words its caller left on the stack (the
  * longest list of parameters has five there) and every register that may carry an argument. */
         .hidden shim_gate_on
         .hidden shim_gate_enter

@@ -85,7 +85,7 @@ static void find_stream(void) {
   if (atomic_load_explicit(&stream_known, memory_order_acquire)) return;
   current_stream = (stream_of *)(uintptr_t)find("libc10_cuda.so", NAME, NAME);
   stream_known = true;
-  shim_log("PyTorch's blocks are heard%s", current_stream == NULL ? ", without streams" : "");
+  shim_log("following PyTorch's blocks%s", current_stream == NULL ? ", without streams" : "");
 }
 
 static unsigned run_device(int8_t index) {

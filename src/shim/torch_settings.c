@@ -32,7 +32,7 @@ static bool is_old(void) {
   if (file == NULL) return false;
   while (!known && fgets(line, sizeof line, file) != NULL) {
     const char *at = strncmp(line, "__version__", 11) == 0 ? strpbrk(line, "'\"") : NULL;
-    /* NOLINTNEXTLINE(cert-err34-c): what is no number is not known */
+    /* NOLINTNEXTLINE(cert-err34-c): anything but a number counts as unknown */
     known = at != NULL && sscanf(at + 1, "%u.%u", &major, &minor) == 2;
   }
   fclose(file);

@@ -22,10 +22,10 @@
 
 /* Of one launch; a graph may name more, and the rest is left out. */
 enum { TOUCHES_MAX = 1024 };
-/* A kind of launch is timed in its first turns and then now and then. */
+/* A kind of launch is timed the first few times, and then from time to time. */
 enum { TIMED_FIRST = 4, TIMED_EVERY = 32 };
 
-static _Atomic uint64_t low = UINT64_MAX, high; /* device memory lies in between */
+static _Atomic uint64_t low = UINT64_MAX, high; /* all device memory is in between */
 
 /* Guarded by pages_lock: */
 static launch latest;
@@ -34,7 +34,7 @@ static map turns, times; /* kind of launch to how often it came, and its last ti
 static sampler samples;
 static uint64_t sampled[SAMPLES_MAX]; /* their kinds */
 
-/* The same function over as much work. */
+/* The same function with the same amount of work. */
 static uint64_t kind_of(const launch *l) {
   return hash_u64(l->work, l->function);
 }
@@ -72,7 +72,7 @@ static void take_samples(void) {
   for (int i; (i = sampler_take(&samples, &ns)) >= 0;) map_put(&times, sampled[i], ns);
 }
 
-/* Times the launch if it is its turn. */
+/* Times the launch if it is due. */
 static void sample(const launch *l, uint64_t kind) {
   uint64_t *turn = map_get(&turns, kind);
   uint64_t count = turn == NULL ? 0 : *turn;

@@ -201,7 +201,7 @@ static python_script script = {.file = "<stowage trim.py>",
 static _Atomic uint32_t asked;
 
 void trim_schedule(void) {
-  /* The first time, and then ever less often, because a framework may be imported later. */
+  /* The first time, and then at growing intervals, because a framework may be imported later. */
   uint32_t turn = atomic_fetch_add_explicit(&asked, 1, memory_order_relaxed);
   if ((turn & (turn - 1)) == 0) python_script_schedule(&script);
 }

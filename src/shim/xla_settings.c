@@ -1,7 +1,7 @@
 /* XLA settings: with a spill, JAX runs its kernels one by one instead of in CUDA graphs ("command
  * buffers"), between whose kernels no page can be exchanged.
  *
- * XLA reads XLA_FLAGS once and ends the process over a flag that it does not know. So the flag is
+ * XLA reads XLA_FLAGS once and ends the process if it does not know a flag. So the flag is
  * added when a jaxlib that knows it is loaded, and never for one whose version is not known. */
 #include <dirent.h>
 #include <limits.h>
@@ -28,7 +28,7 @@ static bool knows_flag(const char *folder) {
   bool knows = false;
   while (listing != NULL && (entry = readdir(listing)) != NULL) {
     unsigned major, minor, patch;
-    /* NOLINTNEXTLINE(cert-err34-c): what is no number is not known */
+    /* NOLINTNEXTLINE(cert-err34-c): anything but a number counts as unknown */
     if (sscanf(entry->d_name, "jaxlib-%u.%u.%u", &major, &minor, &patch) != 3) continue;
     knows = major > 0 || minor > MINOR_LEAST || (minor == MINOR_LEAST && patch >= PATCH_LEAST);
   }

@@ -94,7 +94,7 @@ static uint64_t column_value(const stowfile_writer *w, uint32_t i, enum column c
   }
 }
 
-/* Writes a column that seldom changes, as pairs of value and repeat count. */
+/* Writes a column that rarely changes, as pairs of value and repeat count. */
 static void put_runs(stowfile_writer *w, uint32_t count, enum column column) {
   buffer *b = &w->raw;
   for (uint32_t i = 0; i < count;) {

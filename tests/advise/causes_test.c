@@ -160,7 +160,7 @@ TEST(a_recording_without_a_failure_says_so)
   close_subject(&s);
 }
 
-TEST(an_error_text_given_beside_it_tells_of_the_card)
+TEST(an_error_text_given_beside_it_describes_the_card)
 {
   subject s;
   open_subject(

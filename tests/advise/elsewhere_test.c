@@ -94,7 +94,7 @@ TEST(a_recording_that_failed_fits_a_larger_card)
   recording_free(&r);
 }
 
-TEST(memory_held_for_nothing_is_said_with_its_size)
+TEST(memory_held_for_nothing_is_reported_with_its_size)
 {
   recording r;
   explanation x;

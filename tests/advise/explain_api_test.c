@@ -46,7 +46,7 @@ TEST(a_recording_gives_causes_with_evidence_and_fixes_with_savings)
   stow_explanation_close(x);
 }
 
-TEST(the_error_text_beside_a_recording_tells_what_it_lacks)
+TEST(the_error_text_beside_a_recording_reports_what_it_lacks)
 {
   static const char TEXT[] =
       "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. "

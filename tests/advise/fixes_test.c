@@ -92,7 +92,7 @@ TEST(a_fix_that_only_moves_the_failure_names_the_rest)
 {
   static const struct {
     const char *file, *words;
-  } told_of[] = {
+  } expected[] = {
       {"loaded_twice-gpt.stow", "map_location=\"cpu\""},
       {"loaded_twice-gpt.stow", "; and make the optimizer with fused=True"},
       {"loaded_twice-unet-expandable.stow", "; and make the optimizer with fused=True"},
@@ -100,17 +100,17 @@ TEST(a_fix_that_only_moves_the_failure_names_the_rest)
       {"optimizer_state-vit.stow", "keep the state on the host"},
       {"fragmentation-mlp.pickle.gz", "max_split_size_mb:256"},
       {"fragmentation-transformer.pickle.gz", "expandable_segments:True"},
-      {"leak+loaded_twice-mlp.pickle.gz", "do not keep on the device"},
+      {"leak+loaded_twice-mlp.pickle.gz", "makes on the device"},
       {"no_grad_missing+other_process-vit.stow", "torch.no_grad()"},
   };
-  for (size_t i = 0; i < sizeof told_of / sizeof *told_of; i++) {
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     char name[256];
-    snprintf(name, sizeof name, "causes/%s", told_of[i].file);
+    snprintf(name, sizeof name, "causes/%s", expected[i].file);
     subject s;
     open_subject(&s, harness_data(name), NULL);
     CHECK(s.x.fixes.count > 0);
-    if (strstr(s.x.fixes.list[0].change, told_of[i].words) == NULL)
-      FAIL("%s: %s", told_of[i].file, s.x.fixes.list[0].change);
+    if (strstr(s.x.fixes.list[0].change, expected[i].words) == NULL)
+      FAIL("%s: %s", expected[i].file, s.x.fixes.list[0].change);
     close_subject(&s);
   }
 }
@@ -121,24 +121,24 @@ TEST(estimated_savings_are_within_three_tenths_of_the_card)
   static const struct {
     const char *file, *change;
     double saved;
-  } told_of[] = {{"batch_too_big-cnn", "autocast", 0.497},
+  } expected[] = {{"batch_too_big-cnn", "autocast", 0.497},
                  {"batch_too_big-cnn", "recompute", 0.390},
                  {"batch_too_big-transformer", "autocast", 0.169},
                  {"batch_too_big-transformer", "recompute", 0.513}};
-  for (size_t i = 0; i < sizeof told_of / sizeof *told_of; i++) {
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     char name[256];
-    snprintf(name, sizeof name, "causes/%s.pickle.gz", told_of[i].file);
+    snprintf(name, sizeof name, "causes/%s.pickle.gz", expected[i].file);
     subject s;
     open_subject(&s, harness_data(name), NULL);
     const fix *found = NULL;
     for (uint32_t k = 0; k < s.x.fixes.count && found == NULL; k++)
-      if (strstr(s.x.fixes.list[k].change, told_of[i].change) != NULL) found = &s.x.fixes.list[k];
+      if (strstr(s.x.fixes.list[k].change, expected[i].change) != NULL) found = &s.x.fixes.list[k];
     CHECK(found != NULL && !found->replayed);
     double estimated = (double)found->saves_bytes /
                        (double)(s.x.evidence.n.live_bytes + s.x.evidence.n.asked_bytes);
-    if (estimated > 1.3 * told_of[i].saved || estimated < 0.7 * told_of[i].saved)
-      FAIL("%s, %s: estimated %.2f, measured %.2f", told_of[i].file, told_of[i].change, estimated,
-           told_of[i].saved);
+    if (estimated > 1.3 * expected[i].saved || estimated < 0.7 * expected[i].saved)
+      FAIL("%s, %s: estimated %.2f, measured %.2f", expected[i].file, expected[i].change, estimated,
+           expected[i].saved);
     close_subject(&s);
   }
 }

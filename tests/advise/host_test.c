@@ -285,13 +285,13 @@ TEST(a_container_and_the_line_that_grows_it_are_the_headline)
   CHECK_OK(explain_host(&x, r));
   CHECK(x.findings.list[0].id == CAUSE_HOST_LEAK);
   CHECK_TEXT(x.headline.data,
-             "cache: a list of 49 arrays, 882.0 MiB, grows by 18.0 MiB per turn at "
+             "cache: a list of 49 arrays, 882.0 MiB, grows by 18.0 MiB per iteration at "
              "line 5 of train.py");
   explanation_free(&x);
   free(r);
 }
 
-TEST(memory_without_a_name_that_grows_while_the_program_goes_on_is_native)
+TEST(memory_without_a_name_that_grows_while_the_program_continues_is_native)
 {
   host_record *r = blank();
   r->inside_bytes = 1000 * MIB;
@@ -304,7 +304,7 @@ TEST(memory_without_a_name_that_grows_while_the_program_goes_on_is_native)
   free(r);
 }
 
-TEST(shared_and_pinned_memory_are_told_apart)
+TEST(shared_and_pinned_memory_are_distinguished)
 {
   host_record *r = blank();
   r->processes[0].shared_bytes = 700 * MIB;
@@ -700,12 +700,12 @@ TEST(a_python_process_that_does_not_answer_runs_one_call)
 {
   host_record *r = blank();
   r->from_inside = false;
-  CHECK(answers(r, CAUSE_HOST_LIMIT, "may hold", "re.finditer", NULL));
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "is limited to", "re.finditer", NULL));
   free(r);
 }
 
 /* A list that a line fills was 290 of the 310 MiB held when asked; 1000 MiB are held now. */
-TEST(a_list_that_a_line_fills_goes_on_growing_after_the_report)
+TEST(a_list_that_a_line_fills_keeps_growing_after_the_report)
 {
   static const host_object pages = {.count = 290,
                                     .where = "serve",
@@ -740,7 +740,7 @@ TEST(a_line_read_without_an_answer_made_what_the_report_lacks)
   CHECK(answers(r, CAUSE_HOST_LIMIT, "Line 7 of a.py makes merged, 900.0 MiB so far",
                 "drop_duplicates", NULL));
   r->late = false;
-  CHECK(answers(r, CAUSE_HOST_LIMIT, "may hold", "raise --ram-limit", NULL));
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "is limited to", "raise --ram-limit", NULL));
   free(r);
 }
 

@@ -144,7 +144,7 @@ TEST(xla_buffers_name_the_line)
   CHECK_TEXT(m.what, "jit(attend)/dot_general at attend.py:17");
 }
 
-TEST(cupy_spike_is_told_from_a_full_pool)
+TEST(cupy_spike_is_distinguished_from_a_full_pool)
 {
   static const struct {
     const char *text;
@@ -163,7 +163,7 @@ TEST(cupy_spike_is_told_from_a_full_pool)
   }
 }
 
-TEST(texts_that_look_like_others_are_told_apart)
+TEST(texts_that_look_like_others_are_distinguished)
 {
   message m = read_text(
       "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 23.65 GiB of "
@@ -189,7 +189,7 @@ TEST(texts_that_look_like_others_are_told_apart)
 }
 
 /* Causes from a text without enough numbers: the confidence stays below 0.8. */
-TEST(first_cause_of_a_text_is_what_it_tells_most_of)
+TEST(first_cause_of_a_text_is_what_it_says_most_about)
 {
   static const struct {
     const char *text;
@@ -377,12 +377,12 @@ TEST(host_texts)
   CHECK_U64(m.asked_bytes, UINT64_C(80000000000));
 }
 
-TEST(text_with_no_error_in_it_is_said_to_have_none)
+TEST(a_text_without_an_error_is_reported_as_such)
 {
   explanation x;
   CHECK_OK(explain_message(&x, "loss 0.31\nloss 0.30\n", 20));
   CHECK_U64(x.findings.count, 0);
-  CHECK(strstr(x.headline.data, "no out-of-memory") != NULL);
+  CHECK(strstr(x.headline.data, "no known out-of-memory") != NULL);
   explanation_free(&x);
   CHECK_OK(explain_message(&x, "", 0));
   explanation_free(&x);

@@ -110,7 +110,7 @@ static void run_layers(author *a, uint32_t layers, uint64_t weight_bytes, uint32
   "optimizer AdamW 536870912 2147483648 0\ninput float32 4x1024\nbatch 4 named\n"
 
 /* 2 GiB of weights, 2 GiB of gradients, 4 GiB of state: 8 GiB in total, and there are 6. */
-TEST(training_that_fits_at_no_batch_is_told_with_its_sum)
+TEST(training_that_fits_at_no_batch_is_reported_with_its_sum)
 {
   author a;
   start(&a, 6 * GIB, FULL_TUNING);
@@ -146,7 +146,7 @@ TEST(where_full_training_is_out_of_reach_adapters_are_named)
 }
 
 /* One image of 4096x4096 through a network, without gradients. */
-TEST(inference_of_one_image_is_told_of_its_size)
+TEST(inference_of_one_image_reports_its_size)
 {
   static const char facts[] =
       "program 1\nstep forward\ngrad 0\nautocast off\nparameters 1000000 4000000\ntrained 1000000 "
@@ -166,7 +166,7 @@ TEST(inference_of_one_image_is_told_of_its_size)
 }
 
 /* Many images: the fix is fewer at a time, with the number. */
-TEST(inference_of_many_is_told_how_many_fit)
+TEST(inference_of_many_reports_how_many_fit)
 {
   static const char facts[] =
       "program 1\nstep forward\ngrad 0\nautocast off\nparameters 1000000 4000000\ntrained 1000000 "
@@ -223,7 +223,7 @@ TEST(an_embedding_table_is_weights_and_not_one_request)
 }
 
 /* 8 GiB of weights in bfloat16 on 6 GiB. */
-TEST(weights_in_16_bits_are_not_told_to_be_halved)
+TEST(weights_in_16_bits_are_not_advised_to_be_halved)
 {
   static const char facts[] =
       "program 1\nstep building\ngrad 1\nautocast off\nparameters 4294967296 8589934592\ntrained "

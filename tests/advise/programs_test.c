@@ -69,7 +69,7 @@ static const char *cause_of_loop(bool sums) {
   return first;
 }
 
-TEST(a_graph_is_told_from_a_leak_without_modules)
+TEST(a_graph_is_distinguished_from_a_leak_without_modules)
 {
   CHECK_TEXT(cause_of_loop(true), "graph_kept");
   CHECK_TEXT(cause_of_loop(false), "leak");
@@ -231,7 +231,7 @@ TEST(the_largest_holders_are_named)
   const char *said = x.findings.list[0].evidence.data;
   CHECK(strstr(said, "largest holders: 96.0 MiB from train.py:20 in main, "
                      "64.0 MiB from train.py:30 in main") != NULL);
-  CHECK(strstr(said, "160.0 MiB of what is live carry the tag \"epoch 3\"") != NULL);
+  CHECK(strstr(said, "160.0 MiB of live memory have the tag \"epoch 3\"") != NULL);
   explanation_free(&x);
   recording_free(&a.r);
 }

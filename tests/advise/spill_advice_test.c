@@ -36,7 +36,7 @@ static bool says(const char *part) {
   return false;
 }
 
-TEST(nothing_is_said_of_a_run_that_fits)
+TEST(nothing_is_reported_for_a_run_that_fits)
 {
   advise(10 * GIB, 0, GIB, GIB, 2 * GIB, "AdamW");
   CHECK(text[0] == '\0');

@@ -102,7 +102,7 @@ TEST(cgroup1_container_that_sees_only_its_own_group)
   CHECK_U64(m.usable_bytes, 2 * GIB - GIB / 4);
 }
 
-TEST(kills_are_counted_where_the_kernel_tells_them)
+TEST(kills_are_counted_where_the_kernel_reports_them)
 {
   put_machine();
   CHECK_U64(hostmem_kills_under(root), 0);

@@ -54,7 +54,7 @@ TEST(an_empty_table_is_no_lines)
   buffer_free(&out);
 }
 
-TEST(a_bound_that_is_passed_is_told_in_the_output)
+TEST(a_bound_that_is_passed_is_reported_in_the_output)
 {
   table t = TABLE_INIT(1, 0);
   t.cells.max = 4;

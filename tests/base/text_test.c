@@ -28,7 +28,7 @@ TEST(what_a_terminal_obeys_becomes_a_question_mark)
   CHECK_TEXT(show("\xf3\xa0\x81\xa1"), "?"); /* a tag character */
 }
 
-TEST(letters_of_every_script_stay)
+TEST(characters_of_every_script_stay)
 {
   const char *all = "Größe, שלום, 日本語, emoji \xf0\x9f\x98\x80, nbsp\xc2\xa0.";
   CHECK_TEXT(show(all), all);

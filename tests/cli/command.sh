@@ -12,10 +12,10 @@ check doctor_json_parses parses "$stowage" doctor --json --device sim:16G
 STOWAGE_DEVICE=sim:2G check the_environment_names_the_device bash -c "'$stowage' info | grep -q '2.0 GiB'"
 
 if "$stowage" info --json | grep_all '"no_gpu": null'; then
-  skip "no_gpu_is_said_plainly: this machine has one"
+  skip "no_gpu_is_reported_plainly: this machine has one"
 else
   no_gpu() { "$stowage" info | grep '^no GPU: ' && "$stowage" doctor | grep -E '^driver +none +no GPU: '; }
-  check no_gpu_is_said_plainly no_gpu
+  check no_gpu_is_reported_plainly no_gpu
 fi
 
 # Runs the command on a terminal (python's pty) and prints its output.

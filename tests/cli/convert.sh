@@ -84,7 +84,7 @@ for protocol in (2, 3, 4, 5):
                 wanted = got
 END
 
-test_py several_devices_are_merged_by_time_and_told_apart << 'END'
+test_py several_devices_are_merged_by_time_and_distinguished << 'END'
 traces = [[entry("alloc", 512 * i, 8, 10 * i) for i in range(1, 3000)],
           [entry("alloc", 512 * i, 9, 7 * i) for i in range(1, 2500)], [], [entry("oom", 0, 5, 4)]]
 del traces[3][0]["addr"]

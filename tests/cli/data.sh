@@ -131,7 +131,7 @@ for make in (sp.csr_matrix, sp.csc_matrix):
         assert abs(facts["zero_fraction"] - (dense == 0).mean()) < 1e-12
 END
 
-test_py raw_bytes_are_what_they_are_said_to_be << 'END'
+test_py raw_bytes_are_what_they_are_declared_to_be << 'END'
 a = random_array(np.dtype("<f4"), (30, 7))
 a.tofile("a.bin")
 check_facts(inspect("a.bin", "--dtype", "f32", "--shape", "30,7"), a)

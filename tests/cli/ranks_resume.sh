@@ -169,8 +169,8 @@ stops() { # what does not depend on the launcher
   check notes_of_other_jobs_are_not_believed not_believed
   check a_rank_without_notes_does_its_part_again some_are_gone
   check a_run_from_the_start_takes_the_notes_away begun_anew
-  check the_first_ranks_own_work_goes_on_by_any_number by_the_first
-  check notes_that_cannot_be_written_are_told no_notes
+  check the_first_ranks_own_work_continues_by_any_number by_the_first
+  check notes_that_cannot_be_written_are_reported no_notes
   mkdir room
   if unshare -rm mount -t tmpfs none room 2> /dev/null; then
     export -f no_room dies ranks resumed ended

@@ -136,7 +136,7 @@ check two_runs_do_not_write_one_output locked
 reads_of() { # FILE COMMAND…: how often it reads the file
   strace -f -y -e trace=pread64,read "${@:2}" 2>&1 > /dev/null | grep -c "/$1>"
 }
-archive_goes_on() { # an archive too
+archive_continues() { # an archive too
   local before after
   rm -f out.npz*
   STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=4000 STOWAGE_DIE_AT_CHECKPOINT=12 "$stowage" shrink --force "$1" -o out.npz > /dev/null 2>&1
@@ -146,7 +146,7 @@ archive_goes_on() { # an archive too
   [ "$after" -lt "$before" ] && cmp full.npz out.npz
 }
 if has strace; then
-  for job in "m.npz" "s.npz" "w.csv" "thin.npy"; do check "a_resumed_archive_reads_less: $job" archive_goes_on "$job"; done
+  for job in "m.npz" "s.npz" "w.csv" "thin.npy"; do check "a_resumed_archive_reads_less: $job" archive_continues "$job"; done
 fi
 
 gone() { # what the notes speak of is gone: the run begins at the start

@@ -450,7 +450,7 @@ for given, out in (("a.npy", "o.npy"), ("a.npy", "o.npz"), ("t.csv", "o.npy"), (
         assert os.stat(out).st_mode & 0o7777 == mode, (out, oct(os.stat(out).st_mode))
 END
 
-test_py a_column_that_is_renamed_is_said << 'END'
+test_py a_column_that_is_renamed_is_reported << 'END'
 open("t.csv", "w").write("a/b,a,a,..\n1,2,3,4\n")
 r = shrink("t.csv", "-o", "t.npz")
 assert [c["member"] for c in r["columns"]] == np.load("t.npz").files == ["a/b", "a", "a.1", "_."], r

@@ -21,7 +21,7 @@ assert state["next"] == {"csv": 2, "alloc": 2}, state["next"]
 assert state["cases"]["csv"] == {"csv": 50} and sum(state["cases"]["alloc"].values()) > 0 and state["findings"] == [], state
 END
 }
-check torture_goes_on_where_it_stopped goes_on
+check torture_continues_where_it_stopped goes_on
 check and_begins_again_with_another_seed grep -q '"csv": 1' "$folder/state/state.json"
 other_seeds_are_other_cases() { # no slice of one seed is a later slice of another
   python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); from torture import number_of

@@ -83,7 +83,7 @@ assert q[\"to_dtype\"] == \"int8\" and 0 < q[\"relative_rms_error\"] < 0.02 and 
 assert not t[\"model.embed_tokens.weight\"][\"changed\"]'"
 check shards_and_an_index bash -c "$stowage shrink in.safetensors -o cut --shard 12K && ls cut | grep -q model-00001-of-00003.safetensors && $stowage inspect --diff in.safetensors cut && $stowage shrink cut -o joined.safetensors && $stowage inspect --diff in.safetensors joined.safetensors"
 check differences_exit_with_1 bash -c "! $stowage inspect --diff in.safetensors half.safetensors --json > diff.json && python3 -c 'import json; assert not json.load(open(\"diff.json\"))[\"equal\"]'"
-check inspect_tells_what_fits bash -c "$stowage inspect in.safetensors --vram 20K --json > fit.json && python3 -c '
+check inspect_reports_what_fits bash -c "$stowage inspect in.safetensors --vram 20K --json > fit.json && python3 -c '
 import json
 r = json.load(open(\"fit.json\"))
 assert r[\"parameters\"] == 40 * 64 + 64 * 64 + 64

@@ -30,7 +30,7 @@ TEST(kept_batches_are_not_overwritten_and_outlive_the_batches)
   CHECK_OK(stow_batches_release(NULL));
 }
 
-TEST(a_buffer_given_back_twice_is_noticed)
+TEST(a_buffer_returned_twice_is_noticed)
 {
   void *data;
   stow_batches *b = taken_from(&data);

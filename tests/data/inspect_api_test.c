@@ -21,7 +21,7 @@ static const char *raw_file(size_t count) {
   return path;
 }
 
-TEST(an_inspection_tells_type_shape_and_the_smallest_type)
+TEST(an_inspection_reports_type_shape_and_the_smallest_type)
 {
   const uint64_t shape[] = {10, 200};
   stow_inspect_options options = STOW_INSPECT_OPTIONS_INIT;

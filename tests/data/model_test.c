@@ -38,7 +38,7 @@ static stow_model *numbers(void) {
   return m;
 }
 
-TEST(a_model_tells_its_tensors)
+TEST(a_model_reports_its_tensors)
 {
   stow_model *m = numbers();
   stow_model_info info = STOW_MODEL_INFO_INIT;

@@ -27,7 +27,7 @@ TEST(the_smallest_type_is_proved_over_all_parts)
   CHECK_OK(stow_values_close(values));
 }
 
-TEST(a_cast_tells_how_far_it_rounded)
+TEST(a_cast_reports_how_far_it_rounded)
 {
   const double from[] = {0.1, 1, 3};
   float to[3];

@@ -127,7 +127,7 @@ TEST(properties_say_what_the_device_is)
   contract_close(d);
 }
 
-TEST(memory_tells_free_and_total_of_each_tier)
+TEST(memory_reports_free_and_total_of_each_tier)
 {
   stow_device *d = contract_open();
   stow_device_props p = props_of(d);

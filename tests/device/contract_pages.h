@@ -76,7 +76,7 @@ TEST(ranges_that_cannot_be_are_refused)
   contract_close(d);
 }
 
-TEST(a_range_is_given_back_whole_empty_and_once)
+TEST(a_range_is_returned_whole_empty_and_once)
 {
   stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);
@@ -409,7 +409,7 @@ TEST(threads_may_make_and_map_pages_at_once)
   contract_close(d);
 }
 
-TEST(closing_releases_pages_and_ranges_and_tells_of_them)
+TEST(closing_releases_pages_and_ranges_and_describes_them)
 {
   stow_device_props p = STOW_DEVICE_PROPS_INIT;
   stow_device *d = open_with_pages(&p);

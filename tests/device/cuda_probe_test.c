@@ -182,7 +182,7 @@ static size_t cache_text(char *text, size_t size) {
   return length;
 }
 
-TEST(a_result_is_cached_until_probed_anew)
+TEST(a_result_is_cached_until_probed_again)
 {
   cuda_probe probe = probe_with(NULL, NULL), again;
   CHECK(!probe.from_cache);

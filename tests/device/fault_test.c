@@ -79,7 +79,7 @@ TEST(arming_what_is_not_there_is_refused)
   CHECK_OK(stow_device_close(d));
 }
 
-TEST(closing_it_closes_the_inner_device_and_tells_its_leaks)
+TEST(closing_it_closes_the_inner_device_and_reports_its_leaks)
 {
   stow_device *d = open_fault();
   stow_page page;

@@ -168,7 +168,7 @@ TEST(only_bytes_in_common_matter)
   bench_end(t);
 }
 
-TEST(a_new_write_stands_only_for_the_bytes_it_covers)
+TEST(a_new_write_counts_only_for_the_bytes_it_covers)
 {
   bench t = bench_make("sim:64M");
   stow_stream three;

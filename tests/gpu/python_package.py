@@ -228,7 +228,7 @@ def part_info():
     from stowage import _memory
 
     assert _memory.cards()[0].total_bytes > GIB
-    ok("info_tells_the_card", seen.data["devices"][0]["name"])
+    ok("info_reports_the_card", seen.data["devices"][0]["name"])
 
 
 def part_jax():

@@ -332,7 +332,7 @@ def faces_beside_jax(*_):
     return kept
 
 
-def told_to_leave_room(*_):
+def asked_to_leave_room(*_):
     model = llama(512, 6).to(DEVICE).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for step in range(10):
@@ -378,7 +378,7 @@ base.PROGRAMS = {
     "cache_held": [("speech", decode_after_training, {}, "n")],
     "other_process": [("vae", faces_on_shared_card, {}, "")],
     "outside_framework": [("vae", faces_beside_jax, {}, "")],
-    "limit": [("llama", told_to_leave_room, {}, "")],
+    "limit": [("llama", asked_to_leave_room, {}, "")],
     "graph_kept+loaded_twice": [("vit", second_copy_and_summed_losses, {}, "")],
 }
 

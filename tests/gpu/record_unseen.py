@@ -876,7 +876,7 @@ class Worker:
         limit(used() * share)
 
 
-def told_to_share(kind, fixed):
+def asked_to_share(kind, fixed):
     worker = Worker()
     for _ in range(5):
         worker.job()
@@ -966,7 +966,7 @@ base.PROGRAMS = {
     "cache_held": [("audio", sweep_then_kernel, {}, ""), ("denoiser", render_after_training, {}, "x")],
     "other_process": [("tagger", crowded_card, {}, ""), ("llama", answer_beside_another, {}, "x")],
     "outside_framework": [("tagger", after_numba, {}, ""), ("jax", beside_jax, {}, "")],
-    "limit": [("pointnet", told_to_share, {}, ""), ("bert", second_run, {}, "a")],
+    "limit": [("pointnet", asked_to_share, {}, ""), ("bert", second_run, {}, "a")],
     "loaded_twice+no_grad_missing": [("llama", evaluate_checkpoint, {}, "")],
     "leak+other_process": [("audio", history_beside_another, {}, "")],
     "loaded_twice+optimizer_state": [("bert", checkpoint_and_adam, {}, "x")],

@@ -55,7 +55,7 @@ done
 out=$(timeout 60 "$stowage" run --vram-limit 4G --spill 4G -- "$build/tests/shim/holder" page:$((3 << 30)) page:$((2 << 30)) alloc:$((1 << 30)) info free unpage unpage info 2> "$folder/err")
 if [ "$(grep -c ' 0' <<< "$out")" = 8 ]; then ok "a_c_program_spills: $(grep 'at the peak' "$folder/err" | sed 's/^stowage run: //')"; else echo "$out"; cat "$folder/err"; fail a_c_program_spills; fi
 # nvidia-smi and its library still work.
-if has nvidia-smi; then check nvidia_smi_runs_beneath "$stowage" run -- nvidia-smi; else skip "nvidia_smi_runs_beneath: not installed"; fi
+if has nvidia-smi; then check nvidia_smi_runs_under_the_shim "$stowage" run -- nvidia-smi; else skip "nvidia_smi_runs_under_the_shim: not installed"; fi
 if has nvcc; then
   printf '#include <cstdio>\n__global__ void f(int *p) { *p = 7; }\nint main() { int *p, n = 0; if (cudaMalloc(&p, 64 << 20)) return 2; f<<<1, 1>>>(p); cudaMemcpy(&n, p, 4, cudaMemcpyDeviceToHost); size_t a, b; cudaMemGetInfo(&a, &b); printf("%%d %%zu\\n", n, b); return n != 7; }\n' > "$folder/a.cu"
   if nvcc -cudart static -o "$folder/a" "$folder/a.cu" > "$folder/log" 2>&1; then

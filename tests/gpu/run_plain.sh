@@ -16,7 +16,7 @@ for bytes in 2097152 67108864; do
 done
 out=$(timeout 60 "$stowage" run --vram-limit 8G --spill 4G -- "$holder" info nvml alloc:$((1 << 30)) page:$((1 << 30)) info nvml 2> /dev/null)
 same=$(awk '/^info/ { free = $4; total = $6 } /^nvml/ { d = $12 - (total - free); good += $6 == total && $7 == total && $9 == free && $10 == free && d * d <= 1 } END { print good }' <<< "$out")
-if [ "$same" = 2 ] && grep -q 'total 12288' <<< "$out"; then ok "nvml_tells_what_the_driver_tells"; else echo "$out"; fail nvml_tells_what_the_driver_tells; fi
+if [ "$same" = 2 ] && grep -q 'total 12288' <<< "$out"; then ok "nvml_reports_what_the_driver_reports"; else echo "$out"; fail nvml_reports_what_the_driver_reports; fi
 # Host pages are not device memory: the driver's own figure does not change.
 out=$(timeout 60 "$stowage" run --vram-limit 4G --spill 4G -- "$holder" alloc:$((3 << 30)) driver alloc:$((2 << 30)) driver 2> /dev/null | sed -nE 's/^driver 0 used //p' | tr '\n' ' ')
 if awk '{ d = $2 - $1; exit !(NF == 2 && d < 64 && d > -64) }' <<< "$out"; then ok "spilled_blocks_take_no_vram: the driver says $out MiB"; else fail "spilled_blocks_take_no_vram: the driver says $out MiB"; fi

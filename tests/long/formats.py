@@ -245,7 +245,7 @@ print(peak() - before)
 
 check("every_format_agrees", every_format)
 check("npz_agrees", npz)
-check("a_file_grows_only_if_told", growing)
+check("a_file_grows_only_if_requested", growing)
 check("json_lines_agree", jsonl)
 check("many_files_are_one_table", many_files)
 check("text_tables_become_parquet", text_tables)

@@ -154,7 +154,7 @@ TEST(each_call_of_a_migration_fails_once_and_nothing_is_lost)
                                                         .may_do_without = true}));
 }
 
-TEST(each_call_fails_once_and_the_heap_goes_on)
+TEST(each_call_fails_once_and_the_heap_continues)
 {
   harness_deadline(120);
   harness_note("%" PRIu64 " faults", sweep_run(&(sweep){.card = "sim:24M,host=32M,paper",

@@ -127,7 +127,7 @@ TEST(a_limit_below_what_is_live_is_refused_and_changes_nothing)
   shut(h, d);
 }
 
-TEST(a_device_that_vanishes_is_told_by_every_call)
+TEST(a_device_that_vanishes_is_reported_by_every_call)
 {
   stow_device *d = card(64 * MIB, 0), *breaks;
   CHECK_OK(stow_fault_open(&breaks, d));

@@ -238,7 +238,7 @@ static uint64_t ask_back(void *user, const stow_heap_event *e) {
   return 0;
 }
 
-TEST(memory_is_nobodys_while_sinks_are_told_that_it_is_freed)
+TEST(memory_is_nobodys_while_sinks_are_informed_that_it_is_freed)
 {
   stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
   stow_sim_options so = STOW_SIM_OPTIONS_INIT;

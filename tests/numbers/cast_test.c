@@ -188,7 +188,7 @@ static double as_double(const void *value, dtype type) {
   return x;
 }
 
-TEST(an_exact_cast_is_told_from_one_that_loses_a_single_value)
+TEST(an_exact_cast_is_distinguished_from_one_that_loses_a_single_value)
 {
   enum { COUNT = KERNEL_RUN + 500 };
   static const dtype floats[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_F64};

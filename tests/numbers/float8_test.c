@@ -4,24 +4,8 @@
 
 #include <math.h>
 
-#include "base/cpu.h"
 #include "harness.h"
-#include "numbers/kernels.h"
-
-static const kernels *sets[3];
-static int set_count;
-
-static void find_sets(void) {
-  sets[set_count++] = &kernels_portable;
-#if defined(__x86_64__)
-  if (cpu_has(CPU_AVX2) && cpu_has(CPU_FMA) && cpu_has(CPU_F16C)) {
-    sets[set_count++] = &kernels_avx2;
-    if (cpu_has(CPU_AVX512F) && cpu_has(CPU_AVX512BW) && cpu_has(CPU_AVX512DQ) &&
-        cpu_has(CPU_AVX512VL))
-      sets[set_count++] = &kernels_avx512;
-  }
-#endif
-}
+#include "kernel_sets.h"
 
 static float to_float(float8_kind kind, uint8_t v) {
   return kind == FLOAT8_E4M3 ? float8_e4m3_to_float(v) : float8_e5m2_to_float(v);

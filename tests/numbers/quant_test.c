@@ -3,11 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/cpu.h"
 #include "harness.h"
+#include "kernel_sets.h"
 #include "numbers/float8.h"
 #include "numbers/half.h"
-#include "numbers/kernels.h"
 #include "numbers/quant.h"
 #include "quant_vectors.h"
 
@@ -22,21 +21,6 @@ static const struct {
     [QUANT_Q4_K] = {"q4_k", q4_k_listed, sizeof q4_k_listed, Q4_K_HASH},
     [QUANT_Q6_K] = {"q6_k", q6_k_listed, sizeof q6_k_listed, Q6_K_HASH},
 };
-
-static const kernels *sets[3];
-static int set_count;
-
-static void find_sets(void) {
-  sets[set_count++] = &kernels_portable;
-#if defined(__x86_64__)
-  if (cpu_has(CPU_AVX2) && cpu_has(CPU_FMA) && cpu_has(CPU_F16C)) {
-    sets[set_count++] = &kernels_avx2;
-    if (cpu_has(CPU_AVX512F) && cpu_has(CPU_AVX512BW) && cpu_has(CPU_AVX512DQ) &&
-        cpu_has(CPU_AVX512VL))
-      sets[set_count++] = &kernels_avx512;
-  }
-#endif
-}
 
 /* Fills 256 values, the same as block() of make_quant_vectors.py. Every step is exact. */
 static void fill_block(float *values, uint64_t index) {

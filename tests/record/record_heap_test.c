@@ -105,7 +105,7 @@ TEST(every_allocation_of_several_threads_is_recorded_once)
   recording_free(&r);
 }
 
-TEST(a_heap_that_is_not_recorded_is_told_as_such)
+TEST(a_heap_that_is_not_recorded_is_reported_as_such)
 {
   stow_trace *trace;
   stow_heap *heap;

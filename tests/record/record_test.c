@@ -365,7 +365,7 @@ static void keep_line(void *user, stow_log_level level, const char *line) {
   snprintf(last_line, sizeof last_line, "%s", line);
 }
 
-TEST(a_full_disk_switches_the_file_off_once_and_the_ring_goes_on)
+TEST(a_full_disk_switches_the_file_off_once_and_the_ring_continues)
 {
   stow_log_set(keep_line, NULL, STOW_LOG_WARNING);
   stow_trace *trace = open_trace(1 << 20);
@@ -401,7 +401,7 @@ TEST(a_full_disk_switches_the_file_off_once_and_the_ring_goes_on)
   recording_free(&rest);
 }
 
-TEST(what_cannot_be_opened_is_told_and_leaves_nothing)
+TEST(what_cannot_be_opened_is_reported_and_leaves_nothing)
 {
   stow_trace_options options = STOW_TRACE_OPTIONS_INIT;
   stow_trace *trace;

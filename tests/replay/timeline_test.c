@@ -119,7 +119,7 @@ TEST(sizes_past_any_machine_are_counted_and_left_out)
   recording_free(&made);
 }
 
-TEST(holes_are_what_lies_between_live_blocks_of_a_segment)
+TEST(holes_are_what_is_between_live_blocks_of_a_segment)
 {
   begin();
   add(EVENT_SEGMENT_ALLOC, 0x100000, 0x10000);

@@ -10,7 +10,7 @@ if diff -u "$source_dir/tests/golden/report_leak.txt" text; then ok text_is_as_i
 check text_writes_no_page test ! -e report.html
 "$stowage" report "$data/one_spike.pickle.gz" 2> err
 check the_page_is_report_html_unless_named grep -q 'Content-Security-Policy' report.html
-check the_size_and_next_step_are_told grep -q 'report.html: .*open it in a browser' err
+check the_size_and_next_step_are_reported grep -q 'report.html: .*open it in a browser' err
 "$stowage" report -o - "$data/one_spike.pickle.gz" > out.html 2> err
 check a_dash_writes_to_standard_output cmp report.html out.html
 check the_command_is_quiet_then test ! -s err
@@ -73,7 +73,7 @@ head -c 3000 "$data/leak.pickle.gz" > cut.pickle.gz
 echo old > kept.html
 refuse a_cut_trace_is_refused 2 'cut.pickle.gz' "$stowage" report cut.pickle.gz -o kept.html
 check and_the_old_page_is_kept grep -qx old kept.html
-refuse a_page_that_cannot_be_written_is_said 1 'nowhere/page.html' "$stowage" report "$data/one_spike.pickle.gz" -o nowhere/page.html
+refuse a_page_that_cannot_be_written_is_reported 1 'nowhere/page.html' "$stowage" report "$data/one_spike.pickle.gz" -o nowhere/page.html
 refuse a_run_without_a_trace_is_refused 2 'stowage run --record' "$stowage" report bare
 refuse a_folder_of_no_run_is_refused 2 'not the folder of a' "$stowage" report state
 refuse two_forms_on_standard_output_are_refused 2 'choose one' "$stowage" report --text --json "$data/one_spike.pickle.gz"

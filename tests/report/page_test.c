@@ -59,7 +59,7 @@ static uint32_t record_named(recording *r, const char *text) {
   return name;
 }
 
-TEST(nothing_of_the_trace_stands_in_the_page_as_text)
+TEST(nothing_of_the_trace_is_in_the_page_as_text)
 {
   static const char hostile[] = "</script><img src=x onerror=alert(1)>";
   recording r;

@@ -392,7 +392,7 @@ def the_chart_and_the_tables_can_be_saved(browser):
 
 
 @test
-def host_memory_stands_beside_the_device(browser):
+def host_memory_is_shown_with_the_device(browser):
     page = browser.open(report("host", run_folder("one")))
     expect(page.value("[stowage.active.host.limit, stowage.active.host.peak]"), [8 << 30, 5 << 30], "limit and peak of the host")
     # The samples begin 10 ms before the first event.

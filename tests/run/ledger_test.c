@@ -141,7 +141,7 @@ TEST(the_spill_budget_is_one_for_all_devices)
   ledger_close(&l);
 }
 
-TEST(what_another_device_spilled_is_not_told_as_free)
+TEST(what_another_device_spilled_is_not_reported_as_free)
 {
   ledger l;
   uint64_t left = 1000 * MIB, total = left;
@@ -268,7 +268,7 @@ static void hold(ledger *l, int say) {
   for (;;) pause();
 }
 
-TEST(what_the_dead_held_is_neither_told_nor_a_peak)
+TEST(what_the_dead_held_is_neither_reported_nor_a_peak)
 {
   ledger l;
   int hear;
@@ -314,7 +314,7 @@ static void only_join(ledger *l, int say) {
   for (;;) pause();
 }
 
-TEST(all_slots_taken_by_the_living_is_told)
+TEST(all_slots_taken_by_the_living_is_reported)
 {
   ledger l;
   int hear;
@@ -378,7 +378,7 @@ TEST(threads_of_one_process_share_a_slot_and_the_limit)
   ledger_close(&l);
 }
 
-TEST(the_latest_refusal_is_told_whole)
+TEST(the_latest_refusal_is_reported_whole)
 {
   ledger l;
   CHECK_OK(ledger_create(&l, ledger_path()));
@@ -396,7 +396,7 @@ TEST(the_latest_refusal_is_told_whole)
   ledger_close(&l);
 }
 
-TEST(a_file_that_is_none_is_told)
+TEST(a_file_that_is_not_one_is_reported)
 {
   ledger l;
   CHECK_STATUS(ledger_open(&l, "/nonexistent/ledger"), STOW_ERR_IO);

@@ -20,7 +20,7 @@ static double uniform(void) {
   return (double)(state >> 11) * 0x1p-53;
 }
 
-TEST(a_block_stands_for_its_bytes_over_its_chance)
+TEST(a_block_represents_its_bytes_over_its_chance)
 {
   /* 1 - exp(-1) for a block of one period */
   profile_amount one = profile_block(512 * KIB, 512 * KIB);

@@ -11,7 +11,7 @@ said() { # NAME WORDS: the last command said so
 }
 code the_exit_code_is_the_commands 7 beneath -- sh -c 'exit 7'
 code a_command_not_found_is_127 127 beneath -- no-such-command-here
-said and_is_told 'no such command on PATH'
+said and_is_reported 'no such command on PATH'
 code a_file_that_cannot_be_executed_is_126 126 beneath -- /etc/passwd
 code a_folder_is_126 126 beneath -- /
 printf '#!/no/such/interpreter\n' > "$folder/orphan" && chmod +x "$folder/orphan"
@@ -55,11 +55,11 @@ mkfifo "$folder/gone"
 (head -c 1 < "$folder/gone" > /dev/null; echo > "$folder/ready") &
 "$stowage" run --vram-limit 64M --record "$folder/gone.stow" -- bash -c "echo said >&2; read -r < '$folder/ready'; '$holder' alloc:$M; exit 7" > /dev/null 2> "$folder/gone"; got=$?
 if [ $got = 7 ] && [ -s "$folder/gone.stow" ]; then ok a_reader_that_has_gone_costs_neither_exit_code_nor_record; else fail "a_reader_that_has_gone_costs_neither_exit_code_nor_record: code $got"; fi
-code a_limit_on_files_is_told 125 bash -c "ulimit -f 1; '$stowage' run -- true 2>&1 | cat; exit \${PIPESTATUS[0]}"
+code a_limit_on_files_is_reported 125 bash -c "ulimit -f 1; '$stowage' run -- true 2>&1 | cat; exit \${PIPESTATUS[0]}"
 said and_says_which 'File too large'
 
 # However it was started, the command behaves as without us, and its end is reported.
-code the_exit_code_is_told_where_ended_children_are_ignored 7 bash -c "trap '' CHLD; '$stowage' run -- sh -c 'exit 7'"
+code the_exit_code_is_reported_where_ended_children_are_ignored 7 bash -c "trap '' CHLD; '$stowage' run -- sh -c 'exit 7'"
 if has python3; then
   code ignored_children_are_ignored_by_the_command_too 0 bash -c "trap '' CHLD; '$stowage' run -- grep -q 'SigIgn:.*1....$' /proc/self/status"
   # Only the leader of a session learns that its terminal is gone.
@@ -115,13 +115,13 @@ unset STOWAGE_SHIM_LOG
 
 # Another library that intercepts the driver, known by its name: it is reported, and both work.
 cp "$programs/librival.so" "$folder/libvgpu.so"
-same two_shims_are_said "stowage run: libvgpu.so is also preloaded and also intercepts the driver: the stricter limit of the two applies, and memory that it allocates is not counted here
+same two_shims_are_reported "stowage run: libvgpu.so is also preloaded and also intercepts the driver: the lower limit of the two applies, and memory that it allocates is not counted here
 alloc:4194304 0" env LD_PRELOAD="$folder/libvgpu.so" "$stowage" run --quiet -- "$holder" alloc:4194304
 
 # A program that cannot be preloaded is reported, and runs anyway.
 if "${CC:-cc}" -static -o "$folder/static" "$folder/a.c" 2> /dev/null; then
   code a_static_program_runs 0 beneath --quiet -- "$folder/static"
-  said and_is_said_to_be_out_of_reach 'is linked statically'
+  said and_is_reported_as_out_of_reach 'is linked statically'
 else
   skip "a_static_program_runs: no static libc"
 fi
@@ -134,7 +134,7 @@ fi
 cp "$folder/a.out" "$folder/setuid" && chmod u+s "$folder/setuid"
 if [ "$(id -u)" = 0 ] && chown nobody "$folder/setuid" 2> /dev/null && chmod u+s "$folder/setuid"; then
   code a_setuid_program_runs 0 beneath -- "$folder/setuid"
-  said and_is_said_too 'with more rights'
+  said and_is_reported_too 'with more privileges'
 else
   skip "a_setuid_program_runs: needs root to make one"
 fi
@@ -143,13 +143,13 @@ cp "$folder/a.out" "$folder/capable"
 if [ "$(id -u)" = 0 ] && has setpriv && has setcap && setcap cap_net_raw+ep "$folder/capable" 2> /dev/null && chmod 755 "$folder" && mkdir -m 777 "$folder/theirs" &&
     setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$stowage"; then
   code a_program_with_capabilities_runs 0 setpriv --reuid=65534 --regid=65534 --clear-groups env XDG_STATE_HOME="$folder/theirs" "$stowage" run -- "$folder/capable"
-  said and_is_said_like_the_others 'with more rights'
+  said and_is_reported_like_the_others 'with more privileges'
 else
   skip "a_program_with_capabilities_runs: needs root, setcap and setpriv to make one"
 fi
 printf '#!/usr/bin/env bash\nexit 5\n' > "$folder/script" && chmod +x "$folder/script"
 code a_script_runs 5 beneath -- "$folder/script"
-if [ ! -s "$folder/out" ]; then ok and_nothing_is_said; else cat "$folder/out"; fail and_nothing_is_said; fi
+if [ ! -s "$folder/out" ]; then ok and_nothing_is_reported; else cat "$folder/out"; fail and_nothing_is_reported; fi
 
 # Host memory: watched, reported at the end, and explained if the command was killed.
 if has python3; then
@@ -168,10 +168,10 @@ import signal; signal.pause()" 2> "$folder/err" &
   for turn in $(seq 600); do grep -q 'nine tenths' "$folder/err" && break; read -r -t 0.1 <> "$folder/grown"; done
   pkill_pid=$(cat "/proc/$pid/task/$pid/children" 2> /dev/null); kill -KILL ${pkill_pid:-$pid}
   wait "$pid" 2> /dev/null; got=$?
-  if grep -q 'nine tenths of the 118.0 MiB of host memory are used; the command holds [0-9.]* MiB.*python3.* holds most' "$folder/err"; then ok host_memory_running_out_is_said; else cat "$folder/err"; fail host_memory_running_out_is_said; fi
+  if grep -q 'nine tenths of the 118.0 MiB of host memory are used; the command holds [0-9.]* MiB.*python3.* holds most' "$folder/err"; then ok host_memory_running_out_is_reported; else cat "$folder/err"; fail host_memory_running_out_is_reported; fi
   if [ $got = 137 ] && grep -q 'killed by SIGKILL with .* left; when last seen the command holds ' "$folder/err"; then ok a_kill_is_explained; else cat "$folder/err"; fail "a_kill_is_explained: code $got"; fi
 else
-  skip "host_memory_running_out_is_said: no python3"
+  skip "host_memory_running_out_is_reported: no python3"
 fi
 code a_ram_limit_that_is_no_size 2 beneath --ram-limit lots -- true
 
@@ -179,9 +179,9 @@ code a_ram_limit_that_is_no_size 2 beneath --ram-limit lots -- true
 same children_inherit_it "cuInit libstowage-shim.so" beneath -- bash -c "'$programs/path' dlopen where cuInit"
 same preloaded_libraries_of_others_stay "$shim:$build/libstowage-shim-alias.so:$programs/librival.so:$build/libstowage-host.so" env LD_PRELOAD="$programs/librival.so" "$stowage" run -- printenv LD_PRELOAD
 code the_environment_alone_starts_nothing 0 "$stowage" run --vram-limit 8M --environment
-if (set -a; . "$folder/out"; "$programs/path" dlopen where cuInit) > "$folder/out2" 2>&1 && grep -q 'libstowage-shim.so' "$folder/out2"; then ok and_is_enough_to_be_beneath_a_program; else cat "$folder/out" "$folder/out2"; fail and_is_enough_to_be_beneath_a_program; fi
+if (set -a; . "$folder/out"; "$programs/path" dlopen where cuInit) > "$folder/out2" 2>&1 && grep -q 'libstowage-shim.so' "$folder/out2"; then ok and_is_enough_to_be_under_a_program; else cat "$folder/out" "$folder/out2"; fail and_is_enough_to_be_under_a_program; fi
 code the_environment_and_a_command_are_one_too_many 2 "$stowage" run --environment -- true
 mkdir "$folder/a b" && cp "$shim" "$folder/a b/"
 code a_path_that_cannot_be_preloaded_is_125 125 env STOWAGE_SHIM="$folder/a b/libstowage-shim.so" "$stowage" run -- true
-said and_tells_why 'a space or a colon'
+said and_reports_why 'a space or a colon'
 finish

@@ -8,7 +8,7 @@ same as_it_is "GPU memory: 8192 MiB, 8192 MiB free
 same it_stops_at_its_limit "GPU memory: 2048 MiB, 2048 MiB free
 2048 MiB allocated
 stowage run: device 0: at the peak 2.0 GiB in vram of 2.0 GiB allowed" beneath --vram-limit 2G -- "$folder/plain"
-same it_goes_on_in_host_memory "GPU memory: 6144 MiB, 6144 MiB free
+same it_continues_in_host_memory "GPU memory: 6144 MiB, 6144 MiB free
 4096 MiB allocated
 stowage run: device 0: at the peak 1.8 GiB in vram of 2.0 GiB allowed, 2.2 GiB in host memory
 stowage run: 2.2 GiB did not fit in vram; 2.2 GiB more vram would avoid it" beneath --vram-limit 2G --spill 4G -- "$folder/plain"

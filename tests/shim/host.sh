@@ -75,7 +75,7 @@ runs_out host_leak host_leak
   "$stowage" explain --last
 } | sed -E "s#$programs/##g; s/process [0-9]+/process N/g; s/[0-9.]+ (B|KiB|MiB|GiB)/SIZE/g; s/ +SIZE/ SIZE/; s/a list of [0-9]+/a list of N/; s/line [0-9]+/line LINE/; s/py:[0-9]+/py:LINE/" > "$folder/all"
 if [ -n "${STOWAGE_GOLDEN_WRITE:-}" ]; then cp "$folder/all" "$source_dir/tests/shim/host.txt"; fi
-check all_that_is_said_of_one diff -u "$source_dir/tests/shim/host.txt" "$folder/all"
+check all_that_is_reported_of_one diff -u "$source_dir/tests/shim/host.txt" "$folder/all"
 
 # Processes whose parent has ended become children of the run, which reaps them: no zombie is left.
 left=$("$stowage" run --ram-limit auto -- bash -c '
@@ -111,20 +111,20 @@ killed() {
     in_group "$name" --ram-limit auto -- "$@" || return
     grep -q 'The end of the run was not recorded' <<< "$said" || break
   done
-  if [ $code = 137 ] && grep -q 'killed by SIGKILL, by the kernel for want of host memory ' "$folder/err" && grep -q '200.0 MiB  of the control group' <<< "$said" && grep -q 'host_leak, confidence' <<< "$said"; then ok "$name"; else cat "$folder/err"; echo "$said"; fail "$name: code $code"; fi
+  if [ $code = 137 ] && grep -q 'killed by SIGKILL, by the kernel, because host memory ran out ' "$folder/err" && grep -q '200.0 MiB  of the control group' <<< "$said" && grep -q 'host_leak, confidence' <<< "$said"; then ok "$name"; else cat "$folder/err"; echo "$said"; fail "$name: code $code"; fi
 }
 # Only a worker of it is killed, which the command reports in its own way; and a run without options.
 worker='import subprocess, sys; sys.exit(3 if subprocess.run(sys.argv[1:]).returncode else 0)'
-if in_group a_worker_killed_by_the_kernel_is_told --ram-limit auto -- "$python" -c "$worker" "$python" "$programs/host_leak.py"; then
+if in_group a_worker_killed_by_the_kernel_is_reported --ram-limit auto -- "$python" -c "$worker" "$python" "$programs/host_leak.py"; then
   who='a process of it was '
   [ $code = 137 ] && who= # the kernel may take the one that started it as well
-  if [[ $code = 3 || $code = 137 ]] && grep -q "run: ${who}killed by SIGKILL, by the kernel for want of host memory " "$folder/err" && grep -q 'host_leak, confidence' <<< "$said"; then ok a_worker_killed_by_the_kernel_is_told; else cat "$folder/err"; echo "$said"; fail "a_worker_killed_by_the_kernel_is_told: code $code"; fi
+  if [[ $code = 3 || $code = 137 ]] && grep -q "run: ${who}killed by SIGKILL, by the kernel, because host memory ran out " "$folder/err" && grep -q 'host_leak, confidence' <<< "$said"; then ok a_worker_killed_by_the_kernel_is_reported; else cat "$folder/err"; echo "$said"; fail "a_worker_killed_by_the_kernel_is_reported: code $code"; fi
 fi
 if in_group a_kill_by_the_kernel_is_explained_without_options -- "$python" "$programs/host_leak.py"; then
-  if [ $code = 137 ] && grep -q 'killed by SIGKILL, by the kernel for want of host memory ' "$folder/err" && grep -q 'host_leak, confidence' <<< "$said"; then ok a_kill_by_the_kernel_is_explained_without_options; else cat "$folder/err"; echo "$said"; fail "a_kill_by_the_kernel_is_explained_without_options: code $code"; fi
+  if [ $code = 137 ] && grep -q 'killed by SIGKILL, by the kernel, because host memory ran out ' "$folder/err" && grep -q 'host_leak, confidence' <<< "$said"; then ok a_kill_by_the_kernel_is_explained_without_options; else cat "$folder/err"; echo "$said"; fail "a_kill_by_the_kernel_is_explained_without_options: code $code"; fi
 fi
 if in_group a_kill_by_somebody_else_is_not_the_kernels -- sh -c 'kill -KILL $$'; then
-  if [ $code = 137 ] && ! grep -q kernel "$folder/err" && grep -q 'not for memory as far as was seen' <<< "$said"; then ok a_kill_by_somebody_else_is_not_the_kernels; else cat "$folder/err"; echo "$said"; fail "a_kill_by_somebody_else_is_not_the_kernels: code $code"; fi
+  if [ $code = 137 ] && ! grep -q kernel "$folder/err" && grep -q 'there is no sign that memory ran out' <<< "$said"; then ok a_kill_by_somebody_else_is_not_the_kernels; else cat "$folder/err"; echo "$said"; fail "a_kill_by_somebody_else_is_not_the_kernels: code $code"; fi
 fi
 # The kernel counts kills per group: another process of the group is killed while a command fails for another reason.
 if [ -n "${bounded:-}" ]; then
@@ -132,14 +132,14 @@ if [ -n "${bounded:-}" ]; then
   { read -r _ < "$folder/started"; bash -c 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"' - "$group" "$python" "$programs/host_leak.py"; echo > "$folder/go"; } > /dev/null 2>&1 &
   other=$!
   if in_group another_ones_kill_is_not_the_commands --ram-limit auto -- sh -c 'echo > "$1/started"; read -r _ < "$1/go"; exit 1' - "$folder"; then
-    if [ $code = 1 ] && ! grep -q kernel "$folder/err" && grep -q 'not for memory as far as was seen' <<< "$said"; then ok another_ones_kill_is_not_the_commands; else cat "$folder/err"; echo "$said"; fail "another_ones_kill_is_not_the_commands: code $code"; fi
+    if [ $code = 1 ] && ! grep -q kernel "$folder/err" && grep -q 'there is no sign that memory ran out' <<< "$said"; then ok another_ones_kill_is_not_the_commands; else cat "$folder/err"; echo "$said"; fail "another_ones_kill_is_not_the_commands: code $code"; fi
     wait "$other"
   else
     kill "$other"
   fi
 fi
 killed a_kill_by_the_kernel_leaves_its_record "$python" "$programs/host_leak.py"
-killed a_kill_that_a_shell_tells_of_is_one sh -c '"$@"; exit $?' - "$python" "$programs/host_leak.py"
+killed a_kill_that_a_shell_reports_counts sh -c '"$@"; exit $?' - "$python" "$programs/host_leak.py"
 for turn in $(seq 300); do [ -z "$group" ] || rmdir "$group" 2> /dev/null && break; read -r -t 0.1 <> <(:); done
 
 # There is no record of the end: the run was killed with all the others.
@@ -150,18 +150,18 @@ if [ -z "${bounded:-}" ]; then skip "a_run_cut_off_is_explained: no record of a 
 
 # An exception about host memory, in a program without CUDA.
 timeout -k 2 200 "$stowage" run --ram-limit 8G -- "$python" -c 'import numpy; numpy.ones(1 << 50)' > "$folder/out" 2> "$folder/err"; code=$?
-if [ $code = 1 ] && grep -q 'why: The host could not give 8.0 PiB for one array' "$folder/err"; then ok an_exception_about_memory_is_explained; else cat "$folder/err"; fail "an_exception_about_memory_is_explained: $code"; fi
+if [ $code = 1 ] && grep -q 'why: The host could not allocate 8.0 PiB for one array' "$folder/err"; then ok an_exception_about_memory_is_explained; else cat "$folder/err"; fail "an_exception_about_memory_is_explained: $code"; fi
 # A limit of the process itself.
 timeout -k 2 200 "$stowage" run --ram-limit 8G -- "$python" -c '
 import numpy, resource
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 numpy.ones(1 << 28)' > "$folder/out" 2> "$folder/err"; code=$?
 said=$("$stowage" explain --last --short)
-if [ $code = 1 ] && [[ $said = "host_limit (0.80): The process may hold 2.0 GiB by a limit of its own, and asked for 2.0 GiB more; raise it"* ]]; then ok a_limit_of_the_process_is_named; else cat "$folder/err"; fail "a_limit_of_the_process_is_named: $code, $said"; fi
+if [ $code = 1 ] && [[ $said = "host_limit (0.80): The process has its own limit of 2.0 GiB, and requested 2.0 GiB more; raise it"* ]]; then ok a_limit_of_the_process_is_named; else cat "$folder/err"; fail "a_limit_of_the_process_is_named: $code, $said"; fi
 # A run without anything to report still becomes the last run.
 timeout -k 2 200 "$stowage" run -- sh -c 'exit 5' > "$folder/out" 2> "$folder/err"
 said=$("$stowage" explain --last)
-if [[ $said = "The run (sh -c exit 5) ended with code 5, not for memory as far as was seen."* ]]; then ok the_last_run_is_the_last_one; else fail "the_last_run_is_the_last_one: $said"; fi
+if [[ $said = "The run (sh -c exit 5) ended with code 5; there is no sign that memory ran out."* ]]; then ok the_last_run_is_the_last_one; else fail "the_last_run_is_the_last_one: $said"; fi
 # Without options: the peak, the largest holder and its line; one line if all is well.
 cat > "$folder/keeps.py" << 'END'
 import numpy
@@ -228,7 +228,7 @@ if [ $code = 0 ] && grep -qE '^Host memory: at most 1[4-9][0-9]\.[0-9] MiB were 
 
 # A process that is asked continues, with its threads and children.
 timeout -k 2 200 "$stowage" run --ram-limit 300M -- "$python" "$programs/host_asked.py" > "$folder/out" 2> "$folder/err"; code=$?
-if [ $code = 0 ] && [ "$(cat "$folder/out")" = well ]; then ok one_that_is_asked_goes_on; else cat "$folder/err"; fail "one_that_is_asked_goes_on: code $code"; fi
+if [ $code = 0 ] && [ "$(cat "$folder/out")" = well ]; then ok one_that_is_asked_continues; else cat "$folder/err"; fail "one_that_is_asked_continues: code $code"; fi
 # A process that succeeds prints only its peak; its threads and forks behave as without us.
 timeout -k 2 200 "$stowage" run --ram-limit 8G -- "$python" -c '
 import os, threading

@@ -6,7 +6,7 @@
 # ---- the ledger's file is truncated while the command runs ----
 beneath --vram-limit 100M -- sh -c 'truncate -s 0 "$STOWAGE_LEDGER"; exit 3' 2> "$folder/err"; code=$?
 check a_ledger_cut_short_does_not_end_the_run test "$code" -eq 3
-check and_that_it_was_is_said grep -q 'ledger was truncated' "$folder/err"
+check and_this_is_reported_too grep -q 'ledger was truncated' "$folder/err"
 
 # ---- and in a process that uses the device ----
 cut_under() { # OPTIONS…: a process allocates, the ledger is cut short, and it allocates again
@@ -19,7 +19,7 @@ cut_under --vram-limit 100M; code=$?
 check a_process_survives_a_ledger_cut_short test "$code" -eq 0
 check and_gets_nothing_more_under_a_limit test "$(grep -c '^alloc:[0-9]* 2' "$folder/out")" -eq 1
 cut_under; code=$?
-check without_a_limit_it_goes_on test "$code $(grep -c '^alloc:[0-9]* 0' "$folder/out")" = '0 2'
+check without_a_limit_it_continues test "$code $(grep -c '^alloc:[0-9]* 0' "$folder/out")" = '0 2'
 
 # ---- one process more than the ledger can count ----
 out=$(beneath --vram-limit 100M -- "$programs/filler" "$holder" alloc:$M 2> "$folder/err")
@@ -28,7 +28,7 @@ check and_says_so_itself grep -q '^stowage: process [0-9]*: 1024 processes' "$fo
 check and_the_run_says_how_many grep -q '^stowage run: 1 processes found all 1024 places' "$folder/err"
 out=$(beneath -- "$programs/filler" "$holder" alloc:$M 2> "$folder/err")
 check without_a_limit_it_is_served test "${out##* }" = 0
-check and_said_not_to_be_counted grep -q 'not counted' "$folder/err"
+check and_reported_not_to_be_counted grep -q 'not counted' "$folder/err"
 
 # ---- a state folder that is full ----
 record_full() { # PROCESSES: how many start beneath one run

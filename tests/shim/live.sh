@@ -14,7 +14,7 @@ if [ $code = 43 ] && grep -q 'stopped: with 60.0 MiB on the host the bus carried
 else
   cat "$folder/err"; fail "a_run_that_crawls_is_stopped: code $code"
 fi
-if grep -q '60.0 MiB in host memory; about [0-9.]* GiB went over the bus meanwhile' "$folder/err"; then ok and_what_crossed_the_bus_is_told; else cat "$folder/err"; fail and_what_crossed_the_bus_is_told; fi
+if grep -q '60.0 MiB in host memory; about [0-9.]* GiB went over the bus meanwhile' "$folder/err"; then ok and_what_crossed_the_bus_is_reported; else cat "$folder/err"; fail and_what_crossed_the_bus_is_reported; fi
 
 # A shell that ends immediately leaves no process running: its child writes its number, and is gone.
 STANDIN_BUS=2000000 beneath --vram-limit 100M --spill 200M --spill-stop 1G -- sh -c "exec 9<> '$folder/wait'; sh -c 'echo \$\$ > \"$folder/number\"; exec \"$holder\" page:$((60 * M)) page:$((60 * M)) read <&9' > /dev/null; true" 2> "$folder/err"; code=$?

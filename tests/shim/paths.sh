@@ -80,10 +80,10 @@ export STOWAGE_LIBCUDA=$old
 same an_old_drivers_resolver_serves_the_new_form "cuCtxSynchronize libcuda.so.1" beneath -- "$reach" proc2 where cuCtxSynchronize
 same what_an_old_driver_lacks_is_not_found "cuLibraryLoadData none" beneath -- "$reach" proc2 where cuLibraryLoadData
 export STOWAGE_LIBCUDA=$standin
-same a_linked_program_works_beneath "code 0 free 1069547520 total 1073741824" beneath -- "$programs/path_linked" linked alloc 4194304
+same a_linked_program_works_under_the_shim "code 0 free 1069547520 total 1073741824" beneath -- "$programs/path_linked" linked alloc 4194304
 
 # The shim alone, without a driver: returns the driver's own error for that.
-same no_driver_is_told_as_no_device "code 100 free 0 total 0" env STOWAGE_LIBCUDA=/nonexistent LD_PRELOAD="$shim" "$reach" dlopen alloc 4096
+same no_driver_is_reported_as_no_device "code 100 free 0 total 0" env STOWAGE_LIBCUDA=/nonexistent LD_PRELOAD="$shim" "$reach" dlopen alloc 4096
 same where_there_is_no_driver_only_host_memory_is_watched "$build/libstowage-host.so" env STOWAGE_LIBCUDA=/nonexistent "$stowage" run -- printenv LD_PRELOAD
 
 # Threads that all make the first call, and a fork among them: no deadlock. A sanitizer takes its own lock in dlopen, which the

@@ -43,7 +43,7 @@ out=$(STANDIN_CARDS=2 STANDIN_VRAM=$((16384 * M)) beneath --fast-malloc -- "$pro
 if [[ $out =~ ^[0-9]{4}\ taken,\ 0\ refused,\ 0\ wrong$ ]]; then ok "while_another_cards_context_ends: $out"; else echo "$out"; fail while_another_cards_context_ends; fi
 
 # Attributes of addresses.
-says a_block_is_told_as_the_drivers_would_be 'alloc 0;alloc 0;range 0 0 base 1 bytes 5242881 type 2 card 0 start 1 size 5242881 aligned 1;' --fast-malloc -- alloc:3M alloc:5242881 range:5242880
+says a_block_is_reported_as_the_drivers_would_be 'alloc 0;alloc 0;range 0 0 base 1 bytes 5242881 type 2 card 0 start 1 size 5242881 aligned 1;' --fast-malloc -- alloc:3M alloc:5242881 range:5242880
 says on_the_host_too 'alloc 0;alloc 0;range 0 0 base 1 bytes 62914560 type 2 card 0 start 1 size 62914560 aligned 1;poke 0;' --vram-limit 100M --spill 200M -- alloc:80M alloc:60M range:1M poke:60M
 says small_blocks_are_aligned_alike 'alloc 0;alloc 0;range 0 0 base 1 bytes 3 type 2 card 0 start 1 size 3 aligned 1;' --fast-malloc -- alloc:1 alloc:3 range:2
 

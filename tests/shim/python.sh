@@ -64,7 +64,7 @@ cuda.start()
 a = cuda.alloc(cuda.MIB)
 torch.optim.SGD().step()
 print("fine")'
-then='grep -q "$whole" <<< "$out"' inside segments_that_were_asked_for_and_are_not_there_are_said "$torch_starts" --spill 64M
+then='grep -q "$whole" <<< "$out"' inside segments_that_were_asked_for_and_are_not_there_are_reported "$torch_starts" --spill 64M
 then='! grep -q "$whole" <<< "$out"' STANDIN_EXPANDABLE=1 inside and_not_where_they_are_there "$torch_starts" --spill 64M
 then='! grep -q "$whole" <<< "$out"' PYTORCH_ALLOC_CONF=expandable_segments:False inside nor_where_they_were_not_wanted "$torch_starts" --spill 64M
 then='! grep -q "$whole" <<< "$out"' inside nor_without_a_spill "$torch_starts"
@@ -90,7 +90,7 @@ print(*[(get(name) or b'none').decode() for name in (b'PYTORCH_ALLOC_CONF', b'PY
     if [ "$out" = "$want $want" ]; then ok "$name"; else fail "$name: $out"; fi
   done
 done
-then='grep -q "$whole" <<< "$out"' STANDIN_TORCH_VERSION=2.0.1+cu117 STANDIN_EXPANDABLE=1 inside an_old_pytorch_is_said_to_have_none "$torch_starts" --spill 64M
+then='grep -q "$whole" <<< "$out"' STANDIN_TORCH_VERSION=2.0.1+cu117 STANDIN_EXPANDABLE=1 inside an_old_pytorch_is_reported_to_have_none "$torch_starts" --spill 64M
 # XLA ends over a flag that it does not know: ours is set when a JAX that knows it is loaded, and only with a spill.
 for library in jaxlib/libjax_common.so jaxlib/xla_extension.so jax_plugins/xla_cuda12/xla_cuda_plugin.so; do
   mkdir -p "$folder/site/${library%/*}"
@@ -185,7 +185,7 @@ ctypes.c_longlong.in_dll(torch, "current_number").value = 7
 kept.append(take())
 for block in kept[:2]: torch.block_give(ctypes.c_ulonglong(block), 1000)
 base = ctypes.CDLL(os.path.dirname(os.environ["STANDIN_TORCH"]) + "/libc10.so")
-assert ctypes.c_longlong.in_dll(base, "told_bytes").value == cuda.MIB and ctypes.c_longlong.in_dll(base, "told_calls").value == 5
+assert ctypes.c_longlong.in_dll(base, "noted_bytes").value == cuda.MIB and ctypes.c_longlong.in_dll(base, "noted_calls").value == 5
 print("fine")'
 # PyTorch reports once before it fails, and in no other case.
 inside an_observer_and_no_history '
@@ -260,7 +260,7 @@ def step(count, marks=ends or ["step", "zero"], first=2):
 '
 # At the end it is said what would have avoided the spill; within the run info() says the same.
 then='grep -qE "did not fit in vram.*; the state of AdamW is 2.5 GiB: .* more vram would avoid it" <<< "$out"' \
-  inside what_would_avoid_the_spill_is_said "$loop"'
+  inside what_would_avoid_the_spill_is_reported "$loop"'
 sgd = torch.optim.AdamW()
 for i in range(3): step(12)
 import json, os, subprocess

@@ -66,7 +66,7 @@ done
 files=$(cd "$folder" && ls team*.stow | grep -c '^team-rank[012]\.stow$\|^team-rank1-rank1-[0-9]*\.stow$\|^team-rank1-[0-9]*\.stow$')
 if [ "$files" = 4 ] && [ ! -e "$folder/team.stow" ]; then ok ranks_do_not_write_over_each_other; else ls "$folder"; fail "ranks_do_not_write_over_each_other: $files"; fi
 if [ "$(ls "$runs" | wc -l)" = $((before + 1)) ] && [ "$(ls "$runs/last" | tr '\n' ' ')" = "rank0 rank1 rank2 " ]; then ok ranks_have_one_folder; else ls -R "$runs"; fail ranks_have_one_folder; fi
-if "$stowage" explain --last | grep_all 'of the ranks of this run, rank 1'; then ok the_rank_that_failed_first_is_explained; else "$stowage" explain --last; fail the_rank_that_failed_first_is_explained; fi
+if "$stowage" explain --last | grep_all 'this is rank 1 of the run'; then ok the_rank_that_failed_first_is_explained; else "$stowage" explain --last; fail the_rank_that_failed_first_is_explained; fi
 RANK=0 WORLD_SIZE=3 beneath -- true > /dev/null 2>&1
 if [ "$(ls "$runs/last" | tr '\n' ' ')" = "rank0 " ]; then ok the_next_command_of_a_rank_has_the_next_folder; else ls -R "$runs"; fail the_next_command_of_a_rank_has_the_next_folder; fi
 SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=4 OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=3 beneath --record "$folder/both.stow" -- "$holder" alloc:$M > /dev/null 2>&1
@@ -76,7 +76,7 @@ if [ -e "$folder/both-rank2.stow" ]; then ok under_mpirun_in_a_slurm_job_the_ran
 mkfifo "$folder/pipe"
 for path in "$folder/nowhere/a.stow" "$folder" "$folder/pipe" ""; do
   beneath --record "$path" -- touch "$folder/ran" 2> "$folder/err"; code=$?
-  if [ $code = 125 ] && [ ! -e "$folder/ran" ] && grep -q -- '--record.*: \(the folder .* does not exist\|.* is a folder\|.* is a pipe\|an output file needs a name\)' "$folder/err"; then ok "a_place_that_cannot_be_written_is_said_first: $(basename "$path")"; else cat "$folder/err"; fail "a_place_that_cannot_be_written_is_said_first: code $code"; fi
+  if [ $code = 125 ] && [ ! -e "$folder/ran" ] && grep -q -- '--record.*: \(the folder .* does not exist\|.* is a folder\|.* is a pipe\|an output file needs a name\)' "$folder/err"; then ok "a_place_that_cannot_be_written_is_reported_first: $(basename "$path")"; else cat "$folder/err"; fail "a_place_that_cannot_be_written_is_reported_first: code $code"; fi
 done
 if [ -p "$folder/pipe" ]; then ok what_is_no_file_is_not_replaced_by_one; else fail what_is_no_file_is_not_replaced_by_one; fi
 
@@ -91,7 +91,7 @@ beneath --vram-limit 10M -- sh -c "'$holder' alloc:$((60 * M)); exit 1" > /dev/n
 if ls "$XDG_STATE_HOME"/stowage/runs/last/*.stow > /dev/null 2>&1; then ok a_failed_command_leaves_its_last_events; else ls "$XDG_STATE_HOME"/stowage/runs/last/; fail a_failed_command_leaves_its_last_events; fi
 beneath -- "$holder" alloc:$((6 * M)) > /dev/null 2>&1
 if [ "$(ls "$XDG_STATE_HOME"/stowage/runs/last/ | tr '\n' ' ')" = "end host ledger watch " ]; then ok one_that_worked_leaves_none; else ls "$XDG_STATE_HOME"/stowage/runs/last/; fail one_that_worked_leaves_none; fi
-if beneath --record "$folder/none.stow" -- true 2>&1 | grep_all 'used no device memory'; then ok nothing_to_record_is_said; else fail nothing_to_record_is_said; fi
+if beneath --record "$folder/none.stow" -- true 2>&1 | grep_all 'used no device memory'; then ok nothing_to_record_is_reported; else fail nothing_to_record_is_reported; fi
 # The recording replaces the file atomically. On a slow machine the host memory of `true` may be recorded; try until it is not.
 for turn in $(seq 50); do
   echo old > "$folder/old.stow"

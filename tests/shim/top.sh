@@ -71,7 +71,7 @@ for width in 80 160; do
   then ok "it_fits_$width columns"; else cat "$folder/once.$width"; fail "it_fits_$width columns"; fi
 done
 check a_wide_screen_has_more_columns bash -c "grep -q 'TREND' '$folder/once.160' && grep -q PINNED '$folder/once.160' && ! grep -q TREND '$folder/once.80' && grep -q 'SPILLED' '$folder/once.80'"
-check plain_letters_where_the_locale_has_no_others bash -c "LC_ALL=C '$stowage' top --once | python3 -c 'import sys; sys.stdin.buffer.read().decode(\"ascii\")'"
+check plain_characters_where_the_locale_has_no_others bash -c "LC_ALL=C '$stowage' top --once | python3 -c 'import sys; sys.stdin.buffer.read().decode(\"ascii\")'"
 "$stowage" top --once --filter lines.py > "$folder/filtered"
 check a_filter_filters bash -c "grep -q lines.py '$folder/filtered' && ! grep -q holder '$folder/filtered'"
 COLUMNS=200 "$stowage" top --once --sort host > "$folder/sorted"

@@ -15,7 +15,7 @@ static nvml *open_standin(void) {
   return n;
 }
 
-TEST(its_absence_is_told_with_the_reason)
+TEST(its_absence_is_reported_with_the_reason)
 {
   nvml *n;
   setenv("STOWAGE_LIBNVML", "/nowhere/libnvidia-ml.so.1", 1);
@@ -24,7 +24,7 @@ TEST(its_absence_is_told_with_the_reason)
   CHECK_MESSAGE("/nowhere/libnvidia-ml.so.1");
 }
 
-TEST(a_library_that_cannot_start_is_told_in_its_own_words)
+TEST(a_library_that_cannot_start_is_reported_in_its_own_words)
 {
   nvml *n;
   setenv("STOWAGE_LIBNVML", STANDIN, 1);

@@ -264,9 +264,9 @@ stow_status cause_eval_batch_bigger(cause *c, const evidence *e, findings *f) {
                evidence_place(e, place, sizeof place, e->caller_of_stack[e->fail_stack_id]), ratio);
   else
     cause_head(c, "After training, a batch about %.1f times as large is used", ratio);
-  cause_say(c, "the same place in the model asked for %.1f times what it did in training: %s",
-            ratio, cause_size(evidence_asked_bytes(e)));
-  cause_say(c, "it is not called as training calls it, and nothing is run backward after it");
+  cause_say(c, "the same place in the model requested %.1f times as much as in training: %s", ratio,
+            cause_size(evidence_asked_bytes(e)));
+  cause_say(c, "it is called differently from training, and no backward pass follows");
   return STOW_OK;
 }
 
@@ -312,16 +312,18 @@ void cause_one_spike(cause *c, const evidence *e, const findings *f) {
   c->confidence = sure;
   char place[256];
   if (s->stack_id != 0)
-    cause_head(c, "One request at %s dwarfs everything else: %s",
+    cause_head(c, "One request at %s is far larger than all others: %s",
                evidence_place(e, place, sizeof place, e->user_of_stack[s->stack_id]),
                cause_size(s->bytes));
   else
-    cause_head(c, "One request dwarfs everything else: %s", cause_size(s->bytes));
-  cause_say(c, "%s at once, beside %s live in all; the next largest that is not a weight is %s",
+    cause_head(c, "One request is far larger than all others: %s", cause_size(s->bytes));
+  cause_say(c,
+            "%s in one request, with %s live in total; the next largest request that is not a "
+            "weight is %s",
             cause_size(s->bytes), cause_size(e->n.live_bytes), cause_size(s->next_bytes));
   uint64_t capacity = evidence_capacity(e);
   if (capacity > 0 && s->bytes > capacity)
-    cause_say(c, "it would not fit on its own: there is %s", cause_size(capacity));
+    cause_say(c, "it does not fit even alone: only %s are available", cause_size(capacity));
 }
 
 /* ---- the batch ---- */
@@ -345,16 +347,16 @@ void cause_batch_too_big(cause *c, const evidence *e, const findings *f) {
   char place[256];
   uint32_t from = e->caller_of_stack[e->fail_stack_id];
   if (from != 0)
-    cause_head(c, "The batch is too big: %s of activations at %s, %s more asked for",
+    cause_head(c, "The batch is too big: %s of activations at %s, %s more requested",
                cause_size(f->batch_bytes), evidence_place(e, place, sizeof place, from),
                cause_size(asked));
   else
-    cause_head(c, "The batch is too big: %s of activations, %s more asked for",
+    cause_head(c, "The batch is too big: %s of activations, %s more requested",
                cause_size(f->batch_bytes), cause_size(asked));
   cause_say(c,
-            "%.0f%% of what is live grows with the batch: activations, the batch, what backward "
-            "holds",
+            "%.0f%% of live memory grows with the batch: activations, the batch itself, and what "
+            "the backward pass holds",
             evidence_share(f->batch_bytes, e->n.live_bytes) * 100);
   if (f->bigger >= BIGGER_LEAST)
-    cause_say(c, "this place asked for %.1f times what it did in earlier turns", f->bigger);
+    cause_say(c, "this place requested %.1f times as much as in earlier iterations", f->bigger);
 }

@@ -1,10 +1,10 @@
 /* Graph: decides whether what stays is a graph: kept graphs, and evaluations that build them.
  *
- * A graph keeps all that a forward pass saves for its backward, also what no variable of a program
- * can reach: a norm's statistics, every layer's input. A leak keeps one thing or a few. The call
- * path distinguishes the two: a loop on a call path of training keeps a graph that it should have
- * freed; a loop that training never uses, or whose name says that it evaluates, should not have
- * built one. */
+ * A graph keeps all that a forward pass saves for its backward pass, including what no variable of
+ * a program can reach: a norm's statistics, every layer's input. A leak keeps one thing or a few.
+ * The call path distinguishes the two: a loop on a call path of training keeps a graph that it
+ * should have freed; a loop that training never uses, or whose name says that it evaluates, should
+ * not have built one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -221,14 +221,16 @@ void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
   c->confidence = sure * growth_weight(e, g);
   char place[256];
   if (e->has_stacks)
-    cause_head(c, "The graph of every turn is kept at %s: %s more each turn",
+    cause_head(c, "The graph of every iteration is kept at %s: %s more each iteration",
                caller(e, g, place, sizeof place), cause_size(g->per_round));
   else
-    cause_head(c, "The graph of every turn is kept: %s more each turn", cause_size(g->per_round));
+    cause_head(c, "The graph of every iteration is kept: %s more each iteration",
+               cause_size(g->per_round));
   growth_say(c, e, g);
-  cause_say(c, "what stays is what a forward pass saves for its backward%s",
-            g->backward ? ", though backward is run" : ", and no backward is run in between");
-  if (g->scalar) cause_say(c, "each turn also leaves a number behind, as a sum of losses does");
+  cause_say(c, "what stays is what a forward pass saves for its backward pass%s",
+            g->backward ? ", though backward is run" : ", and no backward pass runs in between");
+  if (g->scalar)
+    cause_say(c, "each iteration also leaves one number behind, as a running sum of losses does");
 }
 
 /* Nothing stays from turn to turn, but each pass holds its graph to its end and none runs backward,
@@ -245,13 +247,14 @@ static void no_grad_in_pass(cause *c, const evidence *e, const findings *f) {
   cause_head(c, "The pass at %s builds a graph it never uses",
              evidence_place(e, place, sizeof place, e->caller_of_stack[e->fail_stack_id]));
   if (never)
+    cause_say(c,
+              "%.0f%% of what each of %u passes allocates is held until the pass ends, and no "
+              "backward pass ever runs",
+              held * 100, e->loop.count - 1);
+  else
     cause_say(
         c,
-        "%.0f%% of what each of %u passes allocates is held to its end, and nothing ever runs "
-        "backward",
-        held * 100, e->loop.count - 1);
-  else
-    cause_say(c, "it holds what training's passes hold for their backward, and none follows it");
+        "it holds what training passes hold for their backward pass, but no backward pass follows");
 }
 
 void cause_no_grad_missing(cause *c, const evidence *e, const findings *f) {
@@ -262,13 +265,13 @@ void cause_no_grad_missing(cause *c, const evidence *e, const findings *f) {
   c->confidence = sure * growth_weight(e, g);
   char place[256];
   if (e->has_stacks)
-    cause_head(c, "The evaluation at %s builds graphs it never uses: %s more each turn",
+    cause_head(c, "The evaluation at %s builds graphs it never uses: %s more each iteration",
                caller(e, g, place, sizeof place), cause_size(g->per_round));
   else
-    cause_head(c, "A loop that never runs backward builds graphs: %s more each turn",
+    cause_head(c, "A loop without a backward pass builds graphs: %s more each iteration",
                cause_size(g->per_round));
   growth_say(c, e, g);
-  cause_say(c, "what stays is what a forward pass saves for a backward that never comes");
+  cause_say(c, "what stays is what a forward pass saves for a backward pass that never runs");
   if (e->train_end_tick > 0 && e->train_end_tick < e->loop.list[0].start)
     cause_say(c, "training came before it and had stopped");
 }

@@ -91,7 +91,7 @@ static void end_turn(swelling *all, const uint32_t *touched, uint32_t count, uin
   }
 }
 
-/* Goes through the whole turns; the first is only what the others are held against. */
+/* Visits the complete turns; the first one is only for comparison with the others. */
 static void follow_turns(const evidence *e, swelling *all, uint32_t *touched, uint32_t whole) {
   uint32_t turn = 0, count = 0;
   for (uint32_t tick = e->loop.list[0].start; tick < e->loop.list[whole].start; tick++) {
@@ -260,9 +260,9 @@ void cause_leak(cause *c, const evidence *e, const findings *f) {
   c->confidence = (g->graph ? 0.3 : g->like_graph ? 0.78 : 0.94) * growth_weight(e, g);
   char place[256];
   if (g->stack_id != 0)
-    cause_head(c, "Live memory grows by %s each turn, from %s", cause_size(g->per_round),
+    cause_head(c, "Live memory grows by %s each iteration, from %s", cause_size(g->per_round),
                evidence_place(e, place, sizeof place, e->user_of_stack[g->stack_id]));
   else
-    cause_head(c, "Live memory grows by %s each turn", cause_size(g->per_round));
+    cause_head(c, "Live memory grows by %s each iteration", cause_size(g->per_round));
   growth_say(c, e, g);
 }

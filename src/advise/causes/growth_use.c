@@ -1,5 +1,5 @@
-/* Growth use: what the causes that grow ask of a growth once it is found: its members, its weight,
- * its lines of evidence. */
+/* Growth use: what the causes need to know about a growth once it is found: its members, its
+ * certainty, its lines of evidence. */
 #include "advise/causes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -24,14 +24,13 @@ double growth_weight(const evidence *e, const growth *g) {
 void growth_say(cause *c, const evidence *e, const growth *g) {
   char place[256];
   if (g->swells) {
-    cause_say(c,
-              "it is made anew in each of %u turns of the loop, larger each time: %s were added, "
-              "of %s live",
-              g->whole, cause_size(g->total), cause_size(e->n.live_bytes));
-    cause_say(c, "while it is made, the old one is there beside the new");
+    cause_say(
+        c, "each of %u loop iterations makes it again, larger each time: %s were added, of %s live",
+        g->whole, cause_size(g->total), cause_size(e->n.live_bytes));
+    cause_say(c, "while the new one is made, the old one is still there");
     return;
   }
-  cause_say(c, "%s stay from each of %u turns of the loop, %s so far, of %s live",
+  cause_say(c, "%s stay from each of %u loop iterations, %s so far, of %s live",
             cause_size(g->per_round), g->whole, cause_size(g->total), cause_size(e->n.live_bytes));
   if (g->stack_id != 0)
     cause_say(c, "most from %s: %u allocations, %s",

@@ -28,11 +28,11 @@ void need_sum(const need *n, const char *optimizer, char *text, size_t size) {
 static void say_sum(cause *c, const evidence *e, const need *n) {
   char sum[320];
   need_sum(n, e->program.optimizer, sum, sizeof sum);
-  cause_say(c, "before the first sample a training step needs %s; there are %s", sum,
+  cause_say(c, "a training step needs %s before the first sample; %s are available", sum,
             cause_size(n->capacity_bytes));
 }
 
-/* Weights, gradients and state alone are more than there is: no batch fits. */
+/* Weights, gradients and state alone exceed the capacity: no batch fits. */
 static void training_does_not_fit(cause *all, const evidence *e, const need *n) {
   uint64_t fixed = need_fixed_bytes(n, NEED_AS_IT_IS);
   double room = ROOM * (double)n->capacity_bytes;
@@ -41,8 +41,10 @@ static void training_does_not_fit(cause *all, const evidence *e, const need *n) 
   cause *c = &all[model ? CAUSE_WEIGHTS_TOO_BIG : CAUSE_OPTIMIZER_STATE];
   if (c->confidence < FIXED_SURE) {
     c->confidence = FIXED_SURE;
-    cause_head(c, "Training needs %s before the first sample, and there are %s: no batch size fits",
-               cause_size(fixed), cause_size(n->capacity_bytes));
+    cause_head(
+        c,
+        "Training needs %s before the first sample, but only %s are available: no batch size fits",
+        cause_size(fixed), cause_size(n->capacity_bytes));
   }
   say_sum(c, e, n);
   all[CAUSE_BATCH_TOO_BIG].confidence *= BESIDE_NEED;
@@ -72,13 +74,12 @@ void cause_of_program(cause *all, const evidence *e, const findings *f) {
   training_does_not_fit(all, e, n);
   graph_for_nothing(&all[CAUSE_NO_GRAD_MISSING], e, n);
   if (p->step == PROGRAM_BUILDING && p->parameter_bytes > p->device_bytes)
-    cause_say(&all[CAUSE_WEIGHTS_TOO_BIG], "%s has %s of weights, of which %s are on the device",
+    cause_say(&all[CAUSE_WEIGHTS_TOO_BIG], "%s has %s of weights; %s of them are on the device",
               p->module[0] != '\0' ? p->module : "the model", cause_size(p->parameter_bytes),
               cause_size(p->device_bytes));
   if (program_infers(p) && p->batch == 1)
     cause_head(&all[CAUSE_BATCH_TOO_BIG],
-               "One of the %s is too large to be run at once: %s live, "
-               "%s more asked for",
+               "One of the %s is too large to run at once: %s live, %s more requested",
                program_samples(p), cause_size(e->n.live_bytes),
                cause_size(evidence_asked_bytes(e)));
   if (p->batch > 1 && p->input_count > 0)

@@ -2,7 +2,7 @@
 #include "advise/causes.h"
 #include "advise/whatif.h"
 
-/* What a CUDA context and its kernels take in a process, at most, without anybody asking. Measured
+/* The most that a CUDA context and its kernels take in a process before its first request. Measured
  * on an H200 with PyTorch 2.11: 0.6 to 0.7 GiB; libraries (NCCL, cuDNN) add some. */
 #define CONTEXT_BYTES (UINT64_C(1) << 30)
 
@@ -80,8 +80,8 @@ void cause_fragmentation(cause *c, const evidence *e, const findings *f) {
   if (outgrown(e, f)) sure *= 0.7;
   c->confidence = sure;
   cause_head(c,
-             "The bytes are there, not in one piece: %s free inside the cache, the largest piece "
-             "%s, %s asked for",
+             "Enough memory is free, but not in one piece: %s free inside the cache, the largest "
+             "piece %s, %s requested",
              cause_size(e->n.hole_bytes), cause_size(e->n.largest_hole_bytes),
              cause_size(e->n.asked_bytes));
   cause_say(c, "%.0f%% of what PyTorch holds is free in pieces too small", part * 100);
@@ -100,12 +100,11 @@ void cause_cache_held(cause *c, const evidence *e) {
   if (e->n.cached_bytes < (UINT64_C(64) << 20)) return;
   c->confidence = enough ? (part >= 0.3 ? 0.96 : 0.75) : 0.4;
   cause_head(c,
-             "PyTorch only caches the memory another part of the program needs: %s cached, %s "
-             "in use",
+             "PyTorch caches memory that another part of the program needs: %s cached, %s in use",
              cause_size(e->n.cached_bytes), cause_size(e->n.live_bytes));
-  cause_say(c, "the failed request%s%s was not PyTorch's own", asked > 0 ? " of " : "",
+  cause_say(c, "the failed request%s%s did not come from PyTorch", asked > 0 ? " of " : "",
             asked > 0 ? cause_size(asked) : "");
-  cause_say(c, "PyTorch held %s from the driver and had given out %s of it",
+  cause_say(c, "PyTorch had reserved %s from the driver; %s of it were in use",
             cause_size(e->n.reserved_bytes), cause_size(e->n.live_bytes));
 }
 
@@ -134,7 +133,7 @@ void cause_outside_framework(cause *c, const evidence *e) {
   double part = evidence_share(excess, e->n.device_bytes);
   if (excess < lacking(e)) part *= 0.3;
   c->confidence = part >= 0.3 ? 0.97 : part >= 0.1 ? 0.8 : part >= 0.03 ? 0.4 : 0.1;
-  cause_head(c, "%s of this process were taken outside PyTorch", cause_size(outside));
+  cause_head(c, "%s of this process were allocated outside PyTorch", cause_size(outside));
   cause_say(c, "the process holds %s; PyTorch's allocator only %s of it",
             cause_size(outside + e->n.reserved_bytes), cause_size(e->n.reserved_bytes));
   cause_say(c,
@@ -164,5 +163,5 @@ void cause_limit(cause *c, const evidence *e) {
     cause_say(c, "the device had %s free when %s were refused", cause_size(e->n.free_bytes),
               cause_size(e->n.asked_bytes));
   cause_say(c, lowered ? "it was lowered while the program ran"
-                       : "whether the program fits without it is not in the recording");
+                       : "the recording does not show whether the program fits without it");
 }

@@ -4,7 +4,7 @@
 
 #include "advise/causes.h"
 
-#define SIZE_LEAST   4096 /* smaller tensors are alike by chance */
+#define SIZE_LEAST   4096 /* smaller tensors have equal sizes by chance */
 #define COPY_WHOLE   0.7  /* fraction of the weights found again: a copy */
 #define COPY_PART    0.15 /* fraction found so far, if the copying itself failed */
 #define COPY_IS_COPY 0.9  /* fraction of those candidates that must then match */
@@ -56,7 +56,7 @@ static void match_copies(copies *c, const evidence *e, map *of_size) {
     if (p != PHASE_LOAD && p != PHASE_COPY && p != PHASE_USER) continue;
     uint64_t *left = map_get(of_size, l->bytes);
     if (left == NULL) continue;
-    if (*left == 0) { /* a third copy and more: not a checkpoint's, something piles up */
+    if (*left == 0) { /* a third copy or more: not a checkpoint, copies accumulate */
       c->more_bytes += l->bytes;
       continue;
     }
@@ -120,7 +120,7 @@ static void take_second(copies *c, const evidence *e, const uint64_t *sizes,
   /* Not if it failed while only weights existed. */
   if (!e->has_stacks && e->fail_phase != PHASE_BUILD) count = twice_at_start(sizes, count);
   uint32_t from = built_twice(sizes, count);
-  /* Tables of changing sizes made in one loop are one model: a second is made elsewhere. */
+  /* Tables of different sizes made in one loop are one model: a second model is made elsewhere. */
   if (e->has_stacks && from < count &&
       e->time.lifetimes[numbers_of[0]].stack_id == e->time.lifetimes[numbers_of[from]].stack_id)
     return;
@@ -195,11 +195,11 @@ void cause_loaded_twice(cause *c, const evidence *e, const findings *f) {
   else
     cause_head(c, "The weights are on the device twice: %s of copies beside them",
                cause_size(k->copy_bytes));
-  cause_say(c, "%s of weights, and %s in allocations of just the same sizes",
+  cause_say(c, "%s of weights, and %s in allocations of the same sizes",
             cause_size(k->weight_bytes), cause_size(k->copy_bytes));
-  if (p == PHASE_LOAD) cause_say(c, "they were made while a checkpoint was read");
+  if (p == PHASE_LOAD) cause_say(c, "they were made while a checkpoint was loaded");
   if (p == PHASE_COPY) cause_say(c, "they were made by a deep copy");
-  if (k->twice_built) cause_say(c, "the model's sizes come twice, in the same order");
+  if (k->twice_built) cause_say(c, "the model's sizes occur twice, in the same order");
 }
 
 void cause_weights_too_big(cause *c, const evidence *e, const findings *f) {
@@ -220,24 +220,24 @@ void cause_weights_too_big(cause *c, const evidence *e, const findings *f) {
   uint64_t capacity = evidence_capacity(e);
   char place[256];
   if (evidence_plain(e)) {
-    cause_head(c, "What was taken before anything was given back does not fit: %s, out of %s",
+    cause_head(c, "What was allocated before the first free does not fit: %s, of %s",
                cause_size(weights), capacity > 0 ? cause_size(capacity) : "the device's memory");
-    cause_say(c, "%.0f%% of what is live was taken then; what it is for is not known", part * 100);
+    cause_say(c, "%.0f%% of live memory was allocated then; its purpose is not known", part * 100);
     return;
   }
   if (building && evidence_asked_bytes(e) > weights)
-    cause_head(c, "The model's weights do not fit: one of them takes %s, out of %s",
+    cause_head(c, "The model's weights do not fit: one of them takes %s, of %s",
                cause_size(evidence_asked_bytes(e)),
                capacity > 0 ? cause_size(capacity) : "the device's memory");
   else if (building)
-    cause_head(c, "The model's weights alone do not fit: %s of them were there, out of %s",
+    cause_head(c, "The model's weights alone do not fit: %s were loaded, of %s",
                cause_size(weights), capacity > 0 ? cause_size(capacity) : "the device's memory");
   else
     cause_head(c, "The model's weights take most of the memory: %s of %s", cause_size(weights),
                cause_size(e->n.live_bytes));
-  cause_say(c, "%.0f%% of what is live are weights", part * 100);
+  cause_say(c, "%.0f%% of live memory is weights", part * 100);
   if (building && e->fail_stack_id != 0)
-    cause_say(c, "it failed while they were put on the device, at %s",
+    cause_say(c, "it failed while they were moved to the device, at %s",
               evidence_place(e, place, sizeof place, e->user_of_stack[e->fail_stack_id]));
 }
 
@@ -256,7 +256,7 @@ void cause_optimizer_state(cause *c, const evidence *e, const findings *f) {
   char place[256];
   cause_head(c, "The optimizer's state does not fit: %s beside %s of weights",
              cause_size(state + asked), cause_size(e->live_by_phase[PHASE_BUILD]));
-  cause_say(c, "%s are live that an optimizer's step asked for, %.0f%% of everything",
+  cause_say(c, "%s of live memory were requested by an optimizer step, %.0f%% of all live memory",
             cause_size(state), evidence_share(state, e->n.live_bytes) * 100);
   if (stepping && e->fail_stack_id != 0)
     cause_say(c, "it failed inside the step called at %s",

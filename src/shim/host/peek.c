@@ -100,7 +100,7 @@ static int line_of_311(const uint8_t *t, size_t size, int line, int wanted) {
   return 0;
 }
 
-/* 3.10: pairs of how many bytes and how many lines further; -128: no line. */
+/* 3.10: pairs of increments, of the offset and of the line; -128: no line. */
 static int line_of_310(const uint8_t *t, size_t size, int line, int wanted) {
   int begin = 0;
   for (size_t at = 0; at + 1 < size; at += 2) {
@@ -112,7 +112,7 @@ static int line_of_310(const uint8_t *t, size_t size, int line, int wanted) {
   return 0;
 }
 
-/* Before 3.10: pairs of how many bytes further, and how many lines further from there on. */
+/* Before 3.10: pairs of increments, of the offset and of the line from there on. */
 static int line_of_308(const uint8_t *t, size_t size, int line, int wanted) {
   int begin = 0;
   for (size_t at = 0; at + 1 < size; at += 2) {

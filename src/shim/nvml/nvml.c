@@ -148,7 +148,7 @@ HOOK int nvmlDeviceGetMemoryInfo_v2(void *handle, nvml_memory_v2 *memory) {
   int code = ask(handle, memory);
   if (code == NVML_OK && memory != NULL && limit_memory(handle, &memory->free, &memory->total)) {
     memory->used = memory->total - memory->free;
-    memory->reserved = 0; /* the driver's own share is no part of the limit */
+    memory->reserved = 0; /* the limit does not include the driver's own share */
   }
   return code;
 }
