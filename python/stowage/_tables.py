@@ -21,6 +21,7 @@ from ._arrow import Column, Plan, frames_of_file
 from ._files import Inspection, Table, Text, read_purpose, shrink_file
 from ._library import Invalid, Missing, NotFound, Unsupported, parse_size, shown
 from ._library import format_size as size
+from ._sizes import Count, Sample
 from . import _show
 
 #: Formats by the ending of a file.
@@ -39,6 +40,7 @@ _SLACK_BYTES = 64 << 10  # about a footer with statistics: a file that grows by 
 _BLOCK = 4 << 20  # of JSON lines
 _MEMBER = "w"  # writes a member into an archive that is open; creates no file
 _PACKAGES = ("pyarrow", "polars", "duckdb")
+_EXACT_DIGITS = 15  # a decimal of so many digits comes back from a float64
 
 
 def format_of(path: Any) -> "Optional[str]":
@@ -322,7 +324,8 @@ def _repeats(column: Any) -> bool:
     return len(some) > 0 and pyarrow.compute.count_distinct(some).as_py() <= len(some) // 2
 
 
-def _write_pyarrow(frames: Any, path: str, kind: str, memory: int) -> None:
+def _write_pyarrow(frames: Any, file: Any, kind: str, memory: int) -> None:
+    """Writes a table to a path, or to a file object."""
     import pyarrow
 
     reader = _record_batches(frames)
@@ -333,17 +336,19 @@ def _write_pyarrow(frames: Any, path: str, kind: str, memory: int) -> None:
         groups = _grouped(reader, most)
         first = next(groups, None)
         repeated = [name for name in reader.schema.names if first is None or _repeats(first.column(name))]
-        with pyarrow.parquet.ParquetWriter(path, reader.schema, compression="zstd", use_dictionary=repeated or False) as writer:
+        with pyarrow.parquet.ParquetWriter(file, reader.schema, compression="zstd", use_dictionary=repeated or False) as writer:
             for table in itertools.chain([] if first is None else [first], groups):
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
     elif kind == "arrow":
         options = pyarrow.ipc.IpcWriteOptions(compression="lz4", unify_dictionaries=False)
-        with pyarrow.OSFile(path, "wb") as file, pyarrow.ipc.new_file(file, reader.schema, options=options) as writer:
+        with contextlib.ExitStack() as stack:
+            sink = stack.enter_context(pyarrow.OSFile(file, "wb")) if isinstance(file, str) else file
+            writer = stack.enter_context(pyarrow.ipc.new_file(sink, reader.schema, options=options))
             for table in _grouped(reader, min(most, 8 << 20)):
                 for batch in table.combine_chunks().to_batches():
                     writer.write_batch(batch)
     else:
-        fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)  # made by _beside
+        fd = os.open(file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)  # made by _beside
         with open(fd, "w", encoding="utf-8") as text:
             for batch in reader:
                 for row in batch.to_pylist():
@@ -399,19 +404,37 @@ class _Spool:
 def _write_npz(frames: Any, columns: "List[Column]", path: str) -> None:
     """Writes the layout of docs/formats.md, "Tables as npz". Reads the table once: a member is complete only when all rows were
     read, so the members' parts wait in a temporary file."""
-    import zipfile
-
     _package(path, "pyarrow")
     with _beside(path) as made, tempfile.TemporaryFile(dir=os.path.dirname(path) or ".") as file:
-        spool = _Spool(file)
-        reader = _record_batches(frames)
-        writers = [_column_writer(spool, field.type, column) for field, column in zip(reader.schema, columns)]
+        writers, reader = _column_writers(_Spool(file), frames, columns)
         for batch in reader:
             for writer, array in zip(writers, batch.columns):
                 writer.add(array)
-        with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            for writer, name in zip(writers, _member_names([column.name for column in columns])):
-                writer.write(archive, name)
+        _write_members(writers, columns, made)
+
+
+def _column_writers(spool: "_Spool", frames: Any, columns: "List[Column]") -> "Tuple[List[_Numbers | _Texts], Any]":
+    reader = _record_batches(frames)
+    return [_column_writer(spool, field.type, column) for field, column in zip(reader.schema, columns)], reader
+
+
+def _write_members(writers: "List[_Numbers | _Texts]", columns: "List[Column]", file: Any) -> None:
+    import zipfile
+
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for writer, name in zip(writers, _member_names([column.name for column in columns])):
+            writer.write(archive, name)
+
+
+def _npz_bytes(sample: Sample, plan: Plan) -> "Optional[int]":
+    """Returns the size of the .npz that `_write_npz` makes; None if a column has no npz form."""
+    try:
+        writers = _column_writers(_Spool(io.BytesIO()), plan.apply(sample.empty()), plan.columns)[0]
+    except (Invalid, Unsupported):
+        return None
+    headers = Count()
+    _write_members(writers, plan.columns, headers)
+    return headers.written + sum(one.data_bytes(sample.text_bytes.get(column.name, 0)) for one, column in zip(writers, plan.columns))
 
 
 def _member_names(names: "List[str]") -> "List[str]":
@@ -446,6 +469,12 @@ class _Numbers:
     def write(self, archive: Any, name: str) -> None:
         _member(archive, name, self._descr, self._column.rows, self._spool.parts(self._places))
 
+    def data_bytes(self, text_bytes: int) -> int:
+        """Returns the bytes of all rows, without headers."""
+        import numpy
+
+        return self._column.rows * numpy.dtype(self._descr).itemsize
+
 
 class _Texts:
     """A column of text: the end of each text, and the bytes of all."""
@@ -479,6 +508,10 @@ class _Texts:
         ends = (numpy.frombuffer(part, "int64").astype(width).data for part in self._spool.parts(self._ends))
         _member(archive, f"{name}.offsets", numpy.dtype(width).str, self._column.rows + 1, ends)
         _member(archive, f"{name}.bytes", "|u1", self._total, self._spool.parts(self._bytes))
+
+    def data_bytes(self, text_bytes: int) -> int:
+        """Returns the bytes of all rows, without headers and the first offset, which an empty column has too."""
+        return text_bytes + self._column.rows * (4 if text_bytes < 1 << 31 else 8)
 
 
 def _column_writer(spool: _Spool, kind: Any, column: Column) -> "_Numbers | _Texts":
@@ -517,6 +550,18 @@ def _column_writer(spool: _Spool, kind: Any, column: Column) -> "_Numbers | _Tex
             return numpy.ascontiguousarray(array.to_numpy(zero_copy_only=False), dtype)
 
         return _Numbers(spool, column, dtype.str, numbers)
+    if pyarrow.types.is_decimal128(kind) and kind.precision <= _EXACT_DIGITS and 0 <= kind.scale <= _EXACT_DIGITS:
+
+        def decimals(array: Any) -> Any:
+            # Two exact numbers, so the quotient is the float that is nearest to the decimal: what reading its text gives.
+            array = plain(array).cast(kind)
+            low = numpy.frombuffer(array.buffers()[1], "<i8")[2 * array.offset : 2 * (array.offset + len(array)) : 2]
+            values = low / 10.0**kind.scale
+            if array.null_count:
+                values[array.is_null().to_numpy(zero_copy_only=False)] = numpy.nan
+            return values
+
+        return _Numbers(spool, column, "<f8", decimals)
     raise Unsupported(f"column {column.name}: {kind} has no npz form; drop it, or write .parquet")
 
 
@@ -565,14 +610,35 @@ def _report(name: str, kind: str, plan: Plan) -> "Tuple[str, Dict[str, Any]]":
     return "\n".join([head, column_lines(plan.columns), foot]), data
 
 
+def _estimated(sample: Sample, plan: Plan, kind: str, memory: int) -> int:
+    """Returns about the size of the table in a compressed format."""
+    return sample.bytes(lambda part, file: _write_pyarrow(plan.apply(part), file, kind, memory))
+
+
 def inspect_table(thing: Any, memory: "str | int | None" = None, purpose: str = "arithmetic") -> Inspection:
     """What a Parquet, Arrow or JSON lines file, or a table in memory, holds and what it could take."""
-    if isinstance(thing, (str, os.PathLike, list, tuple)):
-        table: Any = open_tables(thing, _budget(memory))
-        plan = Plan(table, None, read_purpose(purpose))
-        return Inspection(*_report(shown(table.path), str(table.format), plan))
-    kind = f"{type(thing).__module__.partition('.')[0]} {type(thing).__name__}"
-    return Inspection(*_report("table", kind, Plan(thing, None, read_purpose(purpose))))
+    if not isinstance(thing, (str, os.PathLike, list, tuple)):
+        kind = f"{type(thing).__module__.partition('.')[0]} {type(thing).__name__}"
+        return Inspection(*_report("table", kind, Plan(thing, None, read_purpose(purpose))))
+    budget = _budget(memory)
+    table = open_tables(thing, budget)
+    sample = _sample(table, budget)
+    plan = Plan(sample or table, None, read_purpose(purpose))
+    text, data = _report(shown(table.path), str(table.format), plan)
+    if sample is not None:
+        npz, parquet, feather = _npz_bytes(sample, plan), *(_estimated(sample, plan, kind, budget) for kind in ("parquet", "arrow"))
+        data.update(npz_bytes=npz, parquet_bytes_estimate=parquet, feather_bytes_estimate=feather)
+        text += f"; about {size(parquet)} as .parquet, {size(feather)} as .feather" + (f", {size(npz)} as .npz" if npz else "")
+    return Inspection(text, data)
+
+
+def _sample(table: Any, budget: int) -> "Optional[Sample]":
+    """Returns the table such that its size on disk can be estimated; None without pyarrow."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        return None
+    return Sample(table, min(16 << 20, budget // 32))
 
 
 def _budget(memory: "str | int | None") -> int:
@@ -599,6 +665,7 @@ def shrink_tables(
         raise NotFound(f"{shown(output)}: no such folder")
     names = [path] if isinstance(path, str) else []
     kind = format_of(path) or "table"
+    expected: "Optional[int]" = None
     with contextlib.ExitStack() as stack:
         given: Any
         if format_of(path) is not None:
@@ -615,7 +682,10 @@ def shrink_tables(
             whole = os.path.join(folder, "table.npz")
             shrink_file(path, whole, tolerance, None, table._replace(force=True), purpose=purpose, memory=budget)
             given, tolerance = frames_of_file(whole, budget // 16), None
-        plan = Plan(given, tolerance, read_purpose(purpose))
+        sample = _sample(given, budget) if dry_run else None
+        plan = Plan(sample or given, tolerance, read_purpose(purpose))
+        if sample is not None:
+            expected = _npz_bytes(sample, plan) if target is None else _estimated(sample, plan, target, budget) if target != "jsonl" else None
         if not dry_run:
             made = plan.apply(given)
             if target is None:
@@ -628,8 +698,13 @@ def shrink_tables(
         names = path.split("\n")
         path = f"{names[0]} and {len(names) - 1} more file{'s' if len(names) > 2 else ''}"
     text, data = _report(shown(path), kind, plan)
+    stored = sum(os.path.getsize(name) for name in names if os.path.exists(name))
+    if expected is not None:
+        about = "about " if target is not None else ""
+        text += f"\n{shown(output)}: {about}{size(expected)} on disk, {size(stored)} before"
+        data.update(file_bytes=stored, file_bytes_after=expected, estimate=target is not None)
     if not dry_run:
-        stored, now = sum(os.path.getsize(name) for name in names if os.path.exists(name)), os.path.getsize(output)
+        now = os.path.getsize(output)
         text += f"\n{shown(output)}: {size(now)} on disk, {size(stored)} before"
         data.update(output=shown(output), file_bytes=stored, file_bytes_after=now)
     return text, data

@@ -1,0 +1,115 @@
+"""What a table takes on disk, before it is written.
+
+Parquet and Feather compress, so their size is an estimate: parts of the table are written to nowhere and counted. A table that is small
+enough is counted whole, and then the size is exact.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Callable, Dict, Iterator, List
+
+_RUNS = 4  # at most this many parts of a larger table
+
+
+class Sample:
+    """A table that keeps parts of itself while it is read: runs of neighbouring batches, evenly spread over the table."""
+
+    def __init__(self, table: Any, run_bytes: int) -> None:
+        self._table, self._run_bytes = table, max(1, run_bytes)
+        self._runs: "List[List[Any]]" = []
+        self._stride, self.rows = 1, 0
+        self.text_bytes: "Dict[str, int]" = {}  # of each column of text, in UTF-8; known when the table was read
+        self._schema: Any = None
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        import pyarrow
+
+        reader = pyarrow.RecordBatchReader.from_stream(self._table)
+        self._schema = reader.schema
+        return pyarrow.RecordBatchReader.from_batches(reader.schema, self._pass_on(reader)).__arrow_c_stream__()
+
+    def empty(self) -> Any:
+        """Returns a table of no rows with the same columns. Call it after the table was read."""
+        return self._schema.empty_table()
+
+    def _pass_on(self, reader: Any) -> "Iterator[Any]":
+        number, run, filled = 0, [], 0
+        self._runs, self._stride, self.rows, self.text_bytes = [], 1, 0, {}
+        for batch in reader:
+            self.rows += batch.num_rows
+            for name, column in zip(batch.schema.names, batch.columns):
+                self.text_bytes[name] = self.text_bytes.get(name, 0) + _text_bytes(column)
+            if number % self._stride == 0:
+                run.append(batch)
+            filled += batch.nbytes
+            if filled >= self._run_bytes:
+                self._keep(run)
+                number, run, filled = number + 1, [], 0
+            yield batch
+        self._keep(run)
+
+    def _keep(self, run: "List[Any]") -> None:
+        if run:
+            self._runs.append(run)
+        if len(self._runs) > _RUNS:  # every second one, from here on and of those before
+            self._runs, self._stride = self._runs[::2], self._stride * 2
+
+    def bytes(self, write: "Callable[[Any, Any], None]") -> int:
+        """Returns how many bytes `write(table, file)` makes of the whole table; exact if all of it was kept."""
+        import pyarrow
+
+        if not self._runs:
+            return 0
+        parts = self._runs if self._stride > 1 else [[batch for run in self._runs for batch in run]]
+        written, rows = 0, 0
+        for part in parts:
+            table = pyarrow.Table.from_batches(part)
+            count = Count()
+            write(table, count)
+            written, rows = written + count.written, rows + table.num_rows
+        return written if rows == self.rows else round(written * self.rows / max(1, rows))
+
+
+def _text_bytes(column: Any) -> int:
+    """Returns the bytes of all texts of an array; 0 if it holds no text."""
+    import pyarrow
+    import pyarrow.compute
+
+    kind = column.type.value_type if pyarrow.types.is_dictionary(column.type) else column.type
+    if str(kind) == "string_view":
+        column = column.cast(pyarrow.large_string())
+    elif not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+        return 0
+    if pyarrow.types.is_dictionary(column.type):
+        lengths = pyarrow.compute.binary_length(column.dictionary).take(column.indices)
+    else:
+        lengths = pyarrow.compute.binary_length(column)
+    return pyarrow.compute.sum(lengths).as_py() or 0
+
+
+class Count(io.RawIOBase):
+    """A file that keeps nothing but its length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = self._at = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self.written)[whence]
+        return self._at
+
+    def write(self, data: Any) -> int:
+        count = memoryview(data).nbytes
+        self._at += count
+        self.written = max(self.written, self._at)
+        return count
