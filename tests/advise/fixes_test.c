@@ -122,9 +122,9 @@ TEST(estimated_savings_are_within_three_tenths_of_the_card)
     const char *file, *change;
     double saved;
   } expected[] = {{"batch_too_big-cnn", "autocast", 0.497},
-                 {"batch_too_big-cnn", "recompute", 0.390},
-                 {"batch_too_big-transformer", "autocast", 0.169},
-                 {"batch_too_big-transformer", "recompute", 0.513}};
+                  {"batch_too_big-cnn", "recompute", 0.390},
+                  {"batch_too_big-transformer", "autocast", 0.169},
+                  {"batch_too_big-transformer", "recompute", 0.513}};
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     char name[256];
     snprintf(name, sizeof name, "causes/%s.pickle.gz", expected[i].file);

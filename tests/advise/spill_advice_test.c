@@ -15,7 +15,7 @@ static void advise(uint64_t vram, uint64_t spilled, uint64_t weights, uint64_t g
   ledger l;
   CHECK_OK(ledger_create(&l, NULL));
   atomic_store(&l.header->peak_vram_bytes[1], vram);
-  atomic_store(&l.header->peak_spilled_bytes[1], spilled);
+  atomic_store(&l.header->peak_excess_bytes[1], spilled);
   atomic_store(&l.header->weight_bytes, weights);
   atomic_store(&l.header->gradient_bytes, gradients);
   atomic_store(&l.header->state_bytes, state);

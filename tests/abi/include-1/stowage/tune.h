@@ -1,5 +1,5 @@
-/* Tune: the allocator settings a recorded program needs the least memory with, and the largest part
- * of its batch that fits a smaller device, both found by replay.
+/* Tune: the allocator settings with which a recorded program needs the least memory, and the
+ * largest part of its batch that fits a smaller device, both found by replay.
  *
  *   stow_tune *tune;
  *   stow_tune_open(&tune, recording, NULL);
