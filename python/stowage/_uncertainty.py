@@ -107,8 +107,8 @@ def _variants(
 ) -> "Dict[str, Any]":
     found = [needs]
     with tempfile.TemporaryDirectory(prefix="stowage-estimate-") as folder:
-        path = os.path.join(folder, "variant.stow")
-        for change in changes:
+        for at, change in enumerate(changes):
+            path = os.path.join(folder, f"variant{at}")
             _write_sizes(recorder.events, path, change)
             found.append(replayed(path))
     return _reason(kind, what, min(found) - needs, max(found) - needs)
