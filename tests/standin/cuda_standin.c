@@ -300,8 +300,10 @@ CALL cuDeviceGetAttribute(int *value, int which, cu_device card) {
 }
 CALL cuDevicePrimaryCtxRetain(cu_context *context, cu_device card) {
   BEGIN(0);
-  primary[card].card = card;
-  if (primary[card].users++ == 0) used_bytes[card] += context_bytes;
+  if (primary[card].users++ == 0) {
+    primary[card].card = card; /* threads that have it read this without the lock */
+    used_bytes[card] += context_bytes;
+  }
   *context = &primary[card];
   END(CU_OK);
 }
