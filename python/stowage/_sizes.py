@@ -1,7 +1,7 @@
 """What a table takes on disk, before it is written.
 
-Parquet and Feather compress, so their size is an estimate: parts of the table are written to nowhere and counted. A table that is small
-enough is counted whole, and then the size is exact.
+Parquet and Feather compress, so their size is an estimate: parts of the table are written to a file object that only counts bytes. A table
+that is small enough is counted whole, and then the size is exact.
 """
 
 from __future__ import annotations

@@ -612,7 +612,8 @@ def _report(name: str, kind: str, plan: Plan) -> "Tuple[str, Dict[str, Any]]":
 
 def _estimated(sample: Sample, plan: Plan, kind: str, memory: int) -> int:
     """Returns about the size of the table in a compressed format."""
-    return sample.bytes(lambda part, file: _write_pyarrow(plan.apply(part), file, kind, memory))
+    schema = _record_batches(plan.apply(sample.empty())).schema  # the plan casts whole tables only
+    return sample.bytes(lambda part, file: _write_pyarrow(part.cast(schema, safe=False), file, kind, memory))
 
 
 def inspect_table(thing: Any, memory: "str | int | None" = None, purpose: str = "arithmetic") -> Inspection:

@@ -85,6 +85,19 @@ class Tables(unittest.TestCase):
         with self.assertRaises(stowage.StowageError):
             stowage.open(self.path("t[34].npz:b"))
 
+    def test_the_size_of_a_table_that_is_counted_in_parts(self):
+        try:
+            import pyarrow.parquet
+        except ImportError:
+            self.skipTest("pyarrow is not installed")
+        rows = np.random.default_rng(5)
+        table = pyarrow.table({"i": np.arange(400000), "x": rows.normal(size=400000), "s": [f"name {i % 977}" for i in range(400000)]})
+        pyarrow.parquet.write_table(table, self.path("t.parquet"), row_group_size=10000)
+        facts = stowage.inspect(self.path("t.parquet"), memory="8M").data
+        for ending, key in ((".parquet", "parquet_bytes_estimate"), (".feather", "feather_bytes_estimate")):
+            stowage.shrink(self.path("t.parquet"), self.path("out" + ending), memory="8M", quiet=True, force=True)
+            self.assertLess(abs(facts[key] / os.path.getsize(self.path("out" + ending)) - 1), 0.2)
+
     @unittest.skipIf(pandas is None, "pandas is not installed")
     def test_back_into_pandas(self):
         frame = pandas.DataFrame(
