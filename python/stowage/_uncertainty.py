@@ -64,7 +64,12 @@ def shares(needs: int, measured: bool, values: bool = False, sparse: bool = Fals
         reasons.append(_reason("sparse", "temporaries of sparse operators", 0, _SPARSE_SHARE * needs))
     if compiled:
         reasons.append(_reason("compile", "torch.compile, which was ignored", -_COMPILED_SHARE * needs, 0))
-    return Range(max(0, needs + sum(one["low_bytes"] for one in reasons)), needs + sum(one["high_bytes"] for one in reasons), reasons)
+    return _range(needs, reasons)
+
+
+def _range(needs: int, reasons: "List[Dict[str, Any]]") -> Range:
+    low, high = (needs + sum(one[key] for one in reasons) for key in ("low_bytes", "high_bytes"))
+    return Range(max(0, low), high, reasons)
 
 
 def _reason(kind: str, what: str, low: float, high: float) -> "Dict[str, Any]":
@@ -136,6 +141,4 @@ def _write_sizes(events: "List[Tuple[int, int, int, Any]]", path: str, change: "
 def ranged(recorder: Any, needs: int, measured: bool, compiled: bool, replayed: "Callable[[str], int]") -> Range:
     """Returns the range of a recorded program that needs `needs` bytes."""
     by_share = shares(needs, measured, bool(recorder.assumed), bool(recorder.sparse), compiled)
-    reasons = by_share.reasons + spread(recorder, needs, replayed)
-    low, high = (needs + sum(one[key] for one in reasons) for key in ("low_bytes", "high_bytes"))
-    return Range(max(0, low), high, reasons)
+    return _range(needs, by_share.reasons + spread(recorder, needs, replayed))

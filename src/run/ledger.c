@@ -475,6 +475,13 @@ void ledger_set_unused(ledger *l, unsigned device, uint64_t spill_bytes) {
     raise_peaks(l, device, true);
 }
 
+void ledger_count_saved(ledger *l, uint64_t out_bytes, uint64_t home_bytes) {
+  if (l->header == NULL) return;
+  atomic_fetch_add(&l->header->moved_out_bytes, out_bytes);
+  atomic_fetch_add(&l->header->moved_home_bytes, home_bytes);
+  raise_to(&l->header->peak_away_bytes, out_bytes);
+}
+
 void ledger_set_begun(ledger *l, unsigned device, bool begun) {
   ledger_device *d = own_device(l, device);
   if (d != NULL) atomic_store(&d->begun, begun);

@@ -207,9 +207,11 @@ unsigned ledger_reap(ledger *l);
 
 /* Sets how many of the caller's held bytes are idle. */
 void ledger_set_idle(ledger *l, unsigned device, uint64_t vram_bytes, uint64_t spill_bytes);
-/* Stores how many spilled bytes of this process back no address of the program. To be raised before
- * such bytes are taken, so that the peak of what did not fit never includes them. */
+/* Stores how many spilled bytes of this process back no address of the program. Call it before such
+ * bytes are taken: the peak of what did not fit must not include them. */
 void ledger_set_unused(ledger *l, unsigned device, uint64_t spill_bytes);
+/* Counts saved tensors that one step moved from vram to pinned memory and back. */
+void ledger_count_saved(ledger *l, uint64_t out_bytes, uint64_t home_bytes);
 
 /* Converts the device's own figures to those that a program sees: at most the limit, plus the
  * `spill_bytes` that may go to the host. Reaps dead processes first. */

@@ -142,20 +142,11 @@ static python_object *live(python_object *self, python_object *arguments) {
   return python_build("L", torch_block_live(device, &bytes) ? (long long)bytes : -1LL);
 }
 
-/* Counts bytes of saved tensors that a step moved out and back. */
 static python_object *moved(python_object *self, python_object *arguments) {
   unsigned long long out, home;
   (void)self;
   if (!python_parse(arguments, "KK", &out, &home)) return NULL;
-  ledger *l = account_ledger();
-  if (l->header != NULL) {
-    atomic_fetch_add(&l->header->moved_out_bytes, out);
-    atomic_fetch_add(&l->header->moved_home_bytes, home);
-    uint64_t most = atomic_load(&l->header->peak_away_bytes);
-    while (most < out &&
-           !atomic_compare_exchange_weak(&l->header->peak_away_bytes, &most, (uint64_t)out)) {
-    }
-  }
+  ledger_count_saved(account_ledger(), out, home);
   return python_none();
 }
 

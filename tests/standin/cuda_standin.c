@@ -301,7 +301,7 @@ CALL cuDeviceGetAttribute(int *value, int which, cu_device card) {
 CALL cuDevicePrimaryCtxRetain(cu_context *context, cu_device card) {
   BEGIN(0);
   if (primary[card].users++ == 0) {
-    primary[card].card = card; /* threads that have it read this without the lock */
+    primary[card].card = card; /* threads that use the context read this without the lock */
     used_bytes[card] += context_bytes;
   }
   *context = &primary[card];

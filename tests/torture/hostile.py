@@ -79,7 +79,7 @@ def watch(words, folder, env):
             os.killpg(job.pid, signal.SIGKILL)
             raise TimeoutError
         signal.signal(signal.SIGALRM, late)
-        # Of CPU time, because the machine may be busy; a command that only waits is ended later.
+        # The limit is CPU time, because the machine may be busy. A command that waits without using the CPU is ended by the alarm.
         resource.prlimit(job.pid, resource.RLIMIT_CPU, (SECONDS_MAX, SECONDS_MAX))
         signal.alarm(6 * SECONDS_MAX)
         try:
