@@ -14,18 +14,20 @@ fi
 names=${STOWAGE_DRIVER_NAMES:-}
 for branch in "${branches[@]}"; do
   standin=$build/tests/standin/$branch/libcuda.so.1
-  checks=0 scripts=(command limits paths spill record)
+  checks=0 bad=0 scripts=(command limits paths spill record)
   # Moving by age, and frees that do not wait for the device, need CUDA 12.5.
   [ "$branch" -lt 555 ] || scripts+=(pages plain)
   for script in "${scripts[@]}"; do
     STOWAGE_TEST_STANDIN=$standin timeout -k 5 900 bash "$source_dir/tests/shim/$script.sh" > "$folder/log" 2>&1
+    code=$?
     checks=$((checks + $(grep -c '^ok ' "$folder/log")))
-    if grep -q '^FAIL ' "$folder/log" || ! grep -q '^ok ' "$folder/log"; then
+    if [ $code != 0 ] || grep -q '^FAIL ' "$folder/log" || ! grep -q '^ok ' "$folder/log"; then
       grep -v '^ok ' "$folder/log" | tail -n 20
-      fail "driver_$branch: $script: $(grep -c '^FAIL ' "$folder/log") failed"
+      fail "driver_$branch: $script: code $code, $(grep -c '^FAIL ' "$folder/log") failed"
+      bad=1
     fi
   done
-  ok "driver_$branch: $checks checks of ${#scripts[@]} scripts"
+  [ $bad = 1 ] || ok "driver_$branch: $checks checks of ${#scripts[@]} scripts"
   if [ -f "$names/$branch.names" ]; then
     nm -D --defined-only "$standin" | awk '$3 ~ /^cu[A-Z]/ { sub(/@.*/, "", $3); print $3 }' | grep -v '^cuMemRelease_v9$' | sort -u > "$folder/ours"
     grep -E '^cu[A-Z]' "$names/$branch.names" | sort -u > "$folder/theirs"
