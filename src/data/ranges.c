@@ -77,10 +77,21 @@ static uint64_t piece_items(const array *a, unsigned threads) {
   return (items + ALIGN_ITEMS - 1) / ALIGN_ITEMS * ALIGN_ITEMS;
 }
 
+/* Sets *end to the end of the piece that begins at `first`. Repeated items are no work, so they do
+ * not count: a file may declare 2^60 of them. */
+static stow_status piece_end(array *a, uint64_t first, uint64_t step, uint64_t *end) {
+  uint64_t equal, left = *end - first;
+  uint8_t value[8];
+  STOW_TRY(array_repeats(a, first, &equal, value));
+  if (equal > step) step = equal;
+  if (step < left) *end = first + step;
+  return STOW_OK;
+}
+
 static stow_status run_mine(array *a, const ranges_job *job, uint64_t first, uint64_t end) {
   const budget *b = job->budget;
   checkpoint *c = job->step != 0 ? b->checkpoint : NULL;
-  uint64_t step = end - first, place;
+  uint64_t step = 0, place;
   if (job->from > first) {
     uint64_t from = job->from < end ? job->from : end;
     *job->done += (from - first) * a->item_bytes;
@@ -91,11 +102,10 @@ static stow_status run_mine(array *a, const ranges_job *job, uint64_t first, uin
     *job->done += (place - first) * a->item_bytes;
     first = place;
   }
-  if (c != NULL) {
-    step = piece_items(a, ranges_threads(a, b));
-  }
+  if (c != NULL) step = piece_items(a, ranges_threads(a, b));
   while (first < end) {
-    uint64_t next = end - first < step ? end : first + step;
+    uint64_t next = end;
+    if (c != NULL) STOW_TRY(piece_end(a, first, step, &next));
     STOW_TRY(run_piece(a, job, first, next));
     first = next;
     STOW_TRY(checkpoint_note(c, job->step, first, job->state, job->state_bytes));

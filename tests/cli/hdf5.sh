@@ -156,6 +156,10 @@ assert facts["late"]["min"] == -3
 some = facts["some"]
 assert (some["min"], some["max"], some["zero_fraction"]) == (-1, 1 << 40, 0), some
 assert (facts["small"]["min"], facts["small"]["max"]) == (1, 2.5)
+# shrink scans in pieces, one checkpoint each; here the disk is too small for the result.
+start = time.monotonic()
+refused = stowage("shrink", "--memory", "64M", "a.h5", "-o", "all.npz", fails=True)
+assert time.monotonic() - start < 10 and "but the disk has" in refused, refused
 shrink("a.h5:small", "-o", "small.npy")
 want = np.full((100, 10), 2.5)
 want[20:30] = 1
