@@ -89,7 +89,7 @@ class Tables(unittest.TestCase):
         try:
             import pyarrow.parquet
         except ImportError:
-            self.skipTest("pyarrow is not installed")
+            self.skipTest("needs pyarrow, which Debian does not have")
         rows = np.random.default_rng(5)
         table = pyarrow.table({"i": np.arange(400000), "x": rows.normal(size=400000), "s": [f"name {i % 977}" for i in range(400000)]})
         pyarrow.parquet.write_table(table, self.path("t.parquet"), row_group_size=10000)
