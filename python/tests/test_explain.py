@@ -30,7 +30,10 @@ class Explain(unittest.TestCase):
         made = stowage.explain(SNAPSHOT)
         self.assertEqual(made.cause, "no_grad_missing")
         self.assertIn("torch.no_grad", made.text)
-        self.assertIn("torch.no_grad", made._repr_html_())
+        card = made._repr_html_()
+        self.assertIn("<code>with torch.no_grad():</code>", card)
+        self.assertRegex(card.split("<details")[0], r"saves 1008\.6 MiB \(replayed\)")
+        self.assertNotIn("white-space:pre;", card)  # long lines of evidence wrap
         self.assertEqual(made.data["fixes"][0]["basis"], "replayed")
 
     def test_messages_and_exceptions(self):
