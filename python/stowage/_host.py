@@ -60,7 +60,7 @@ def weigh_containers(names: "Dict[str, Any]", least: int = 1 << 20) -> "Dict[int
     """Returns the containers among these variables that hold at least `least` bytes with all that is in them: by id, the bytes, the kind
     and the names.
 
-    >>> list(weigh_containers({"rows": [b"x" * 1000 for _ in range(2000)], "n": 3}).values())[0][1:]
+    >>> list(weigh_containers({"rows": [bytes(1000) for _ in range(2000)], "n": 3}).values())[0][1:]
     ('list of 2000 bytes', ['rows'])
     """
     found: "Dict[int, Tuple[int, str, List[str]]]" = {}

@@ -192,7 +192,7 @@ class _Meter:
         """Returns the containers of many small objects that the cell made or filled, without what is listed already."""
         found = []
         for key, (held, kind, names) in _containers().items():
-            before, _, old = self.containers.get(key, (0, "", []))
+            before, _, old = self.containers.get(key, (0, "", names[:0]))
             inside = tuple(f"{name}{mark}" for name in names for mark in "[.")
             held -= sum(bytes_ for _, bytes_, paths in listed if any(path.startswith(inside) for path in paths))
             held -= before if set(old) & set(names) else 0  # otherwise a new one at the address of another
