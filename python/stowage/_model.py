@@ -233,7 +233,14 @@ def torch_is_there() -> bool:
 
 
 #: Names of the library for types that only torch has, and torch's names.
-_FLOAT8 = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu", "C64": "complex64"}
+_FLOAT8 = {
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E8M0": "float8_e8m0fnu",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "C64": "complex64",
+}
 #: For types that torch before 2.3 lacks: the next type that holds every value.
 _WIDER = {"uint16": "int32", "uint32": "int64"}
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -250,12 +257,13 @@ class Frame:
         """Returns the framework's type of this name; None if it has none."""
         if self.name == "torch":
             return getattr(self.module, _FLOAT8.get(name, name), None)
-        if name in ("bfloat16", "F8_E4M3", "F8_E5M2"):
+        if name == "bfloat16" or name.startswith("F8_"):
             try:
                 import ml_dtypes  # type: ignore[import-not-found, unused-ignore]
             except ImportError:
                 return None
-            return self.module.dtype(getattr(ml_dtypes, _FLOAT8.get(name, name)))
+            kind = getattr(ml_dtypes, _FLOAT8.get(name, name), None)
+            return None if kind is None else self.module.dtype(kind)
         if name == "C64":
             return self.module.dtype("complex64")
         return self.module.dtype(name) if name.islower() else None
@@ -266,7 +274,7 @@ class Frame:
         if raw and (quantized or self.type(facts.dtype) is None):
             last = (facts.shape[-1] if facts.shape else 1) // facts.block_values * facts.block_bytes
             return "uint8", self.type("uint8"), None, (*facts.shape[:-1], last)
-        is_float = quantized or facts.dtype in _FLOATS or facts.dtype.startswith("F8_")
+        is_float = quantized or facts.dtype in _FLOATS or (facts.dtype.startswith("F8_") and facts.convertible)
         wanted = dtype if dtype is not None and is_float else facts.dtype
         if self.type(wanted) is None:
             wanted = _WIDER.get(wanted, "float32" if is_float else wanted)

@@ -90,7 +90,8 @@ class _Item(NamedTuple):
         return _Item(name, written, tuple(int(n) for n in one.shape), count * _width(name, written), not str(one.dtype).startswith("torch."))
 
 
-_WIDTHS = {"bool": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "C64": 8, "bfloat16": 2, "float16": 2, "float32": 4, "float64": 8}
+_WIDTHS = {"bool": 1, "C64": 8, "bfloat16": 2, "float16": 2, "float32": 4, "float64": 8}
+_WIDTHS.update({f"F8_{kind}": 1 for kind in ("E4M3", "E5M2", "E8M0", "E4M3FNUZ", "E5M2FNUZ")})
 _WIDTHS.update({f"{kind}{8 * n}": n for kind in ("int", "uint") for n in (1, 2, 4, 8)})
 
 

@@ -171,6 +171,8 @@ static stow_status read_all(cursor *c, tensors *t, char name[TEXT_MAX + 1]) {
   STOW_TRY(take(c, magic, 4));
   if (memcmp(magic, "GGUF", 4) != 0) return refuse(c, "not a GGUF file");
   STOW_TRY(take_u32(c, &t->version));
+  if (t->version != 0 && (t->version & 0xffff) == 0)
+    return refuse(c, "a big-endian file; convert it with gguf-convert-endian");
   if (t->version != 2 && t->version != 3)
     return refuse(c, "unsupported version; only 2 and 3 can be read");
   STOW_TRY(take_u64(c, &tensor_count));

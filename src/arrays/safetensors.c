@@ -125,19 +125,18 @@ static stow_status take_numbers(cursor *c, uint64_t *values, size_t max, size_t 
   return take(c, ']') ? STOW_OK : refuse(c, "expected ',' or ']'");
 }
 
-static stow_status take_type(cursor *c, tensor *one, uint64_t *width) {
+static stow_status take_type(cursor *c, tensor *one) {
   char *text;
   size_t length;
   STOW_TRY(take_text(c, &text, &length));
   tensor_type stored = tensor_type_of_safetensors(text, length);
   if (stored == TENSOR_NONE) return refuse(c, "unknown type");
-  *width = tensor_type_get(stored)->bytes;
   tensors_set_type(one, stored);
   return STOW_OK;
 }
 
 static stow_status take_tensor(cursor *c, tensor *one, uint64_t data_at) {
-  uint64_t width = 0, range[2] = {0};
+  uint64_t range[2] = {0};
   unsigned seen = 0;
   size_t count;
   if (!take(c, '{')) return refuse(c, "expected a tensor's description");
@@ -153,7 +152,7 @@ static stow_status take_tensor(cursor *c, tensor *one, uint64_t data_at) {
     if (seen & 1u << which) return refuse(c, "duplicate key");
     seen |= 1u << which;
     if (!take(c, ':')) return refuse(c, "expected ':'");
-    if (which == 0) STOW_TRY(take_type(c, one, &width));
+    if (which == 0) STOW_TRY(take_type(c, one));
     if (which == 1) {
       STOW_TRY(take_numbers(c, one->shape, TENSOR_DIMS_MAX, &count));
       one->dims = (uint32_t)count;
@@ -166,7 +165,10 @@ static stow_status take_tensor(cursor *c, tensor *one, uint64_t data_at) {
   if (!take(c, '}')) return refuse(c, "expected ',' or '}'");
   if (seen != 7) return refuse(c, "dtype, shape or data_offsets is missing");
   STOW_TRY(tensors_count(one, c->from));
-  if (!checked_mul(&one->bytes, one->count, width) || one->bytes != range[1] - range[0])
+  const tensor_type_info *info = tensor_type_get(one->stored);
+  if (one->count % info->block != 0) return refuse(c, "a tensor does not fill whole bytes");
+  if (!checked_mul(&one->bytes, one->count / info->block, info->bytes) ||
+      one->bytes != range[1] - range[0])
     return refuse(c, "a tensor's shape and offsets disagree");
   if (!checked_add(&one->offset, data_at, range[0]))
     return refuse(c, "an offset is past the end of the file");

@@ -17,6 +17,12 @@ static const tensor_type_info types[TENSOR_TYPES] = {
     [TENSOR_F8_E4M3] = {"F8_E4M3", "F8_E4M3", -1, DTYPE_NONE, 1, 1},
     [TENSOR_F8_E5M2] = {"F8_E5M2", "F8_E5M2", -1, DTYPE_NONE, 1, 1},
     [TENSOR_F8_E8M0] = {"F8_E8M0", "F8_E8M0", -1, DTYPE_NONE, 1, 1},
+    [TENSOR_F8_E4M3FNUZ] = {"F8_E4M3FNUZ", "F8_E4M3FNUZ", -1, DTYPE_NONE, 1, 1},
+    [TENSOR_F8_E5M2FNUZ] = {"F8_E5M2FNUZ", "F8_E5M2FNUZ", -1, DTYPE_NONE, 1, 1},
+    /* Packed without gaps: the smallest number of values that fills whole bytes is a block. */
+    [TENSOR_F6_E2M3] = {"F6_E2M3", "F6_E2M3", -1, DTYPE_NONE, 4, 3},
+    [TENSOR_F6_E3M2] = {"F6_E3M2", "F6_E3M2", -1, DTYPE_NONE, 4, 3},
+    [TENSOR_F4] = {"F4", "F4", -1, DTYPE_NONE, 2, 1},
     [TENSOR_C64] = {"C64", "C64", -1, DTYPE_NONE, 1, 8},
     [TENSOR_I64] = PLAIN("I64", 27, DTYPE_I64, 8),
     [TENSOR_U64] = PLAIN("U64", -1, DTYPE_U64, 8),
@@ -51,6 +57,8 @@ static const tensor_type_info types[TENSOR_TYPES] = {
     [TENSOR_TQ1_0] = BLOCK("TQ1_0", 34, 256, 54),
     [TENSOR_TQ2_0] = BLOCK("TQ2_0", 35, 256, 66),
     [TENSOR_MXFP4] = BLOCK("MXFP4", 39, 32, 17),
+    [TENSOR_NVFP4] = BLOCK("NVFP4", 40, 64, 36),
+    [TENSOR_Q1_0] = BLOCK("Q1_0", 41, 128, 18),
 };
 
 static bool known(tensor_type t) {

@@ -20,6 +20,11 @@ typedef enum tensor_type {
   TENSOR_F8_E4M3,
   TENSOR_F8_E5M2,
   TENSOR_F8_E8M0,
+  TENSOR_F8_E4M3FNUZ,
+  TENSOR_F8_E5M2FNUZ,
+  TENSOR_F6_E2M3,
+  TENSOR_F6_E3M2,
+  TENSOR_F4,
   TENSOR_C64,
   TENSOR_I64,
   TENSOR_U64,
@@ -54,6 +59,8 @@ typedef enum tensor_type {
   TENSOR_TQ1_0,
   TENSOR_TQ2_0,
   TENSOR_MXFP4,
+  TENSOR_NVFP4,
+  TENSOR_Q1_0,
   TENSOR_TYPES
 } tensor_type;
 

@@ -39,6 +39,12 @@ TEST(safetensors_are_listed)
   CHECK_U64(list.list[1].count, 1);
   CHECK_U64(list.list[2].bytes, 0);
   CHECK_OK(read_safe("{}", 0));
+  CHECK_OK(
+      read_safe("{\"a\":" W("F8_E4M3FNUZ", "3", "0,3") ",\"b\":" W("F4", "3,2", "3,6") ",\"c\":" W(
+                    "F6_E2M3", "4", "6,9") ",\"d\":" W("F8_E5M2FNUZ", "1", "9,10") "}",
+                10));
+  CHECK_U64(list.count, 4);
+  CHECK_U64(list.list[1].bytes, 3);
 }
 
 static void refused(const char *json, size_t data_bytes, const char *why) {
@@ -50,6 +56,7 @@ TEST(wrong_safetensors_are_refused)
 {
   refused("{\"w\":" W("F32", "1", "0,4") ",\"w\":" W("F32", "1", "4,8") "}", 8, "duplicate");
   refused("{\"w\":" W("F31", "1", "0,4") "}", 4, "unknown type");
+  refused("{\"w\":" W("F4", "3", "0,2") "}", 2, "whole bytes");
   refused("{\"w\":" W("F32", "1.5", "0,4") "}", 4, "whole number");
   refused("{\"w\":" W("F32", "-1", "0,4") "}", 4, "whole number");
   refused("{\"w\":" W("F32", "1", "0,4") ",\"v\":" W("F32", "1", "2,6") "}", 6, "overlap");
@@ -125,6 +132,19 @@ TEST(gguf_tensors_are_listed_slowest_dimension_first)
   CHECK_U64(list.list[0].offset % 64, 0);
 }
 
+TEST(gguf_types_of_newer_programs_are_listed)
+{
+  gguf_build g = GOOD;
+  g.type = 40;
+  CHECK_OK(read_gguf(&g));
+  CHECK_TEXT(list.list[0].type_name, "NVFP4");
+  CHECK_U64(list.list[0].bytes, 3 * 36);
+  g.type = 41, g.row = 128;
+  CHECK_OK(read_gguf(&g));
+  CHECK_TEXT(list.list[0].type_name, "Q1_0");
+  CHECK_U64(list.list[0].bytes, 3 * 18);
+}
+
 TEST(wrong_gguf_files_are_refused)
 {
 #define WRONG(why, ...)                                                                            \
@@ -135,6 +155,7 @@ TEST(wrong_gguf_files_are_refused)
     CHECK_MESSAGE(why);                                                                            \
   } while (0)
   WRONG("version", g.version = 1);
+  WRONG("big-endian", g.version = 3u << 24);
   WRONG("unknown type", g.type = 4);
   WRONG("unknown type", g.type = 99);
   WRONG("4 dimensions", g.dims = 5);

@@ -82,6 +82,12 @@ q = t[\"model.layers.0.self_attn.q_proj.weight\"]
 assert q[\"to_dtype\"] == \"int8\" and 0 < q[\"relative_rms_error\"] < 0.02 and r[\"dry_run\"] and r[\"file_bytes\"] == 0
 assert not t[\"model.embed_tokens.weight\"][\"changed\"]'"
 check shards_and_an_index bash -c "$stowage shrink in.safetensors -o cut --shard 12K && ls cut | grep -q model-00001-of-00003.safetensors && $stowage inspect --diff in.safetensors cut && $stowage shrink cut -o joined.safetensors && $stowage inspect --diff in.safetensors joined.safetensors"
+check layers_of_inputs_x_outputs env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_turned.py" "$stowage"
+check tied_output_layers_are_ignored bash -c "$stowage shrink in -o tied --quantize int8 && python3 - << 'END'
+import json
+ignored = json.load(open('tied/config.json'))['quantization_config']['ignore']
+assert {'lm_head', 'cls.predictions.decoder', 'lm_head.decoder', 'vocab_projector', 'proj_out'} <= set(ignored), ignored
+END"
 check differences_exit_with_1 bash -c "! $stowage inspect --diff in.safetensors half.safetensors --json > diff.json && python3 -c 'import json; assert not json.load(open(\"diff.json\"))[\"equal\"]'"
 check inspect_reports_what_fits bash -c "$stowage inspect in.safetensors --vram 20K --json > fit.json && python3 -c '
 import json

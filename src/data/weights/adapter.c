@@ -44,7 +44,7 @@ static stow_status find_module(adapter *a, const char *name, adapter_module **fo
   return STOW_OK;
 }
 
-typedef enum role { ROLE_A, ROLE_B, ROLE_MAGNITUDE, ROLE_SAVED, ROLE_OTHER } role;
+typedef enum role { ROLE_A, ROLE_B, ROLE_BIAS, ROLE_MAGNITUDE, ROLE_SAVED, ROLE_OTHER } role;
 
 /* Cuts `name` down to the module and returns the role of the tensor. */
 static role role_of(char *name, bool *embedding) {
@@ -57,6 +57,8 @@ static role role_of(char *name, bool *embedding) {
       {".lora_A.default.weight", ROLE_A, false},
       {".lora_B.weight", ROLE_B, false},
       {".lora_B.default.weight", ROLE_B, false},
+      {".lora_B.bias", ROLE_BIAS, false},
+      {".lora_B.default.bias", ROLE_BIAS, false},
       {".lora_embedding_A", ROLE_A, true},
       {".lora_embedding_A.default", ROLE_A, true},
       {".lora_embedding_B", ROLE_B, true},
@@ -96,6 +98,7 @@ static stow_status sort_tensor(adapter *a, const model_tensor *t) {
   STOW_TRY(status);
   const model_tensor **place = what == ROLE_A           ? &m->a
                                : what == ROLE_B         ? &m->b
+                               : what == ROLE_BIAS      ? &m->bias
                                : what == ROLE_MAGNITUDE ? &m->magnitude
                                                         : &m->saved;
   *place = t;
@@ -130,10 +133,9 @@ static bool is_set(const config *c, const char *key) {
 }
 
 static stow_status check_config(config *c, const char *path) {
-  static const char *const refused[] = {
-      "layer_replication", "target_parameters", "trainable_token_indices",
-      "lora_bias",         "megatron_config",   "alora_invocation_tokens",
-      "velora_config"};
+  static const char *const refused[] = {"layer_replication",       "target_parameters",
+                                        "trainable_token_indices", "megatron_config",
+                                        "alora_invocation_tokens", "velora_config"};
   const char *kind = json_string(&c->t, json_member(&c->t, c->root, "peft_type"));
   const char *start = json_string(&c->t, json_member(&c->t, c->root, "init_lora_weights"));
   if (kind == NULL || strcmp(kind, "LORA") != 0)
@@ -184,7 +186,7 @@ static double by_pattern(const config *c, const char *table, const char *name, d
 }
 
 static stow_status check_module(const config *c, const char *path, adapter_module *m) {
-  if (m->saved != NULL && m->a == NULL && m->b == NULL) return STOW_OK;
+  if (m->saved != NULL && m->a == NULL && m->b == NULL && m->bias == NULL) return STOW_OK;
   if (m->a == NULL || m->b == NULL || m->saved != NULL)
     return stow_fail(STOW_ERR_FORMAT, "%s: module %.200s has only one of lora_A and lora_B", path,
                      m->name);

@@ -10,6 +10,7 @@ typedef struct adapter_module {
   char *name;                    /* without "base_model.model." and without ".weight" */
   const model_tensor *a, *b;     /* rank x in, out x rank */
   const model_tensor *magnitude; /* DoRA; NULL: plain LoRA */
+  const model_tensor *bias;      /* of b (lora_bias); NULL: none */
   const model_tensor *saved; /* a whole tensor that replaces the base's; then a and b are NULL */
   bool embedding;
   double scale;

@@ -1,6 +1,7 @@
 /* Config: see config.h. */
 #include "data/weights/config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,19 +25,30 @@ static bool compressed(const weights_job *j) {
   return sparse(j) || j->o->quantize == WEIGHTS_INT8 || j->o->quantize == WEIGHTS_FP8;
 }
 
+/* Returns whether the model has the tensor "LAYER.weight". */
+static bool has_layer(const model *m, const char *layer) {
+  char name[64];
+  snprintf(name, sizeof name, "%s.weight", layer);
+  return model_find(m, name) != NULL;
+}
+
 /* Modules with a matrix that was not quantized or stored sparse: a reader would look for scales or
  * bits otherwise. */
 static void put_ignored(json *out, const weights_result *r) {
-  bool head = false;
   for (size_t i = 0; i < r->item_count; i++) {
     const tensor *t = r->items[i].from.facts;
     size_t length = strlen(t->name);
     bool weight = length > 7 && strcmp(t->name + length - 7, ".weight") == 0;
     if (!weight || t->dims != 2 || r->items[i].part_count > 1) continue;
     json_text_n(out, t->name, length - 7);
-    head = head || strcmp(t->name, "lm_head.weight") == 0;
   }
-  if (!head) json_text(out, "lm_head"); /* tied to the embedding: a layer without a tensor */
+  /* Tied to the embedding, so that they have no tensor here: the output layers of transformers. */
+  static const char *const heads[] = {
+      "lm_head",         "lm_head.decoder",  "cls.predictions.decoder", "predictions.decoder",
+      "vocab_projector", "proj_out",         "generator_lm_head",       "embed_out",
+      "pred_layer.proj", "output_projection"};
+  for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
+    if (!has_layer(&r->in, heads[i])) json_text(out, heads[i]);
 }
 
 /* Writes what a reader needs to know about tensors without their zeros. */

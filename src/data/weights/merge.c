@@ -30,7 +30,11 @@ typedef struct layer {
   const adapter_module *module;
   uint32_t file_base; /* what to add to the file numbers of the adapter */
   bool transposed;    /* the base is in x out, or an embedding: A and B change places */
-  double *left, *right, *magnitude; /* in memory while the item is processed */
+  bool bias;          /* the item is the module's bias, one row: B's bias is added to it */
+  size_t rank;
+  /* In memory while the item is processed. DoRA: what to scale each row to; of a transposed layer,
+   * what to multiply each column with. */
+  double *left, *right, *magnitude;
 } layer;
 
 typedef struct merging {
@@ -52,7 +56,7 @@ static bool ends_with_part(const char *text, const char *end) {
  * names. */
 static stow_status find_item(const weights_result *r, const adapter *a, const char *name,
                              size_t *item) {
-  size_t found = 0;
+  size_t found = 0, length = strlen(name);
   for (size_t i = 0; i < r->item_count; i++)
     if (strcmp(r->in.list[i].facts->name, name) == 0) return *item = i, STOW_OK;
   for (size_t i = 0; i < r->item_count; i++) {
@@ -62,6 +66,14 @@ static stow_status find_item(const weights_result *r, const adapter *a, const ch
     found++;
   }
   if (found == 1) return STOW_OK;
+  for (size_t i = 0; i < r->item_count && found == 0; i++) {
+    const char *other = r->in.list[i].facts->name;
+    if (strncmp(other, name, length) == 0 && strcmp(other + length, "_scale") == 0)
+      return stow_fail(STOW_ERR_UNSUPPORTED,
+                       "the base is quantized (it has %.200s): merge into the original model and "
+                       "quantize the result",
+                       other);
+  }
   return stow_fail(STOW_ERR_INVALID,
                    "%s: its tensor %.200s %s; is this the model that the adapter was trained for? "
                    "(A layer tied to the embedding has no tensor of its own)",
@@ -81,7 +93,7 @@ static stow_status check_shapes(const weights_result *r, const layer *l) {
   uint64_t rows = w->dims > 0 ? w->shape[0] : 1, columns = product(w, 1);
   uint64_t out = product(b, 0) / b->shape[1], in = product(a, 1);
   bool fits = l->transposed ? rows == in && columns == out : rows == out && columns == in;
-  if (l->module->magnitude != NULL && product(l->module->magnitude->facts, 0) != rows) fits = false;
+  if (l->module->magnitude != NULL && product(l->module->magnitude->facts, 0) != out) fits = false;
   if (fits && w->dims >= 2 && tensor_type_is_float(w->stored)) return STOW_OK;
   if (!tensor_type_is_float(w->stored))
     return stow_fail(STOW_ERR_UNSUPPORTED,
@@ -94,26 +106,44 @@ static stow_status check_shapes(const weights_result *r, const layer *l) {
                    w->name, rows, columns, l->transposed ? in : out, l->transposed ? out : in);
 }
 
+/* Returns whether the layer is stored as in x out. PEFT writes one fan_in_fan_out for all modules,
+ * although GPT-2 has layers of both kinds: what the base shows comes first. */
+static bool is_transposed(const weights_result *r, const adapter *a, const layer *l) {
+  const tensor *w = r->items[l->item].from.facts;
+  turned_kind kind = turned_of(&r->turned, w->name);
+  if (l->module->embedding || kind != TURNED_UNKNOWN)
+    return l->module->embedding || kind == TURNED_YES;
+  uint64_t in = product(l->module->a->facts, 1);
+  bool only_plain = w->dims == 2 && w->shape[1] == in && w->shape[0] != in;
+  return a->fan_in_fan_out && !only_plain;
+}
+
+static stow_status check_bias(const weights_result *r, const layer *l) {
+  const tensor *w = r->items[l->item].from.facts;
+  if (w->dims == 1 && w->count == l->module->bias->facts->count && tensor_type_is_float(w->stored))
+    return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "tensor %.200s is not a bias of %" PRIu64 " values, as the adapter's is",
+                   w->name, l->module->bias->facts->count);
+}
+
+/* Adds the module's change of its weight, or with `bias` of its bias. */
 static stow_status add_layer(weights_result *r, merging *m, const adapter *a, uint32_t file_base,
-                             const adapter_module *module) {
+                             const adapter_module *module, bool bias) {
   size_t length = strlen(module->name) + 16;
   char *name = malloc(length);
   if (name == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
-  snprintf(name, length, "%s.weight", module->name);
-  layer l = {.module = module, .file_base = file_base};
+  snprintf(name, length, "%s.%s", module->name, bias ? "bias" : "weight");
+  layer l = {.module = module, .file_base = file_base, .bias = bias};
   stow_status status = find_item(r, a, name, &l.item);
   free(name);
   STOW_TRY(status);
-  l.transposed = module->embedding || a->fan_in_fan_out;
-  if (l.transposed && module->magnitude != NULL)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "module %.200s: DoRA on a transposed layer is not merged here; use PEFT's "
-                     "merge_and_unload",
-                     module->name);
-  STOW_TRY(check_shapes(r, &l));
+  l.transposed = !bias && is_transposed(r, a, &l);
+  l.rank = bias ? 1 : (size_t)module->a->facts->shape[0];
+  STOW_TRY(bias ? check_bias(r, &l) : check_shapes(r, &l));
   weights_item *item = &r->items[l.item];
   item->action = ACTION_CAST;
-  item->row = product(item->from.facts, 1);
+  item->row = product(item->from.facts, bias ? 0 : 1);
   STOW_TRY(LIST_ROOM(m->layers, m->count, m->capacity, 64, "layers"));
   m->layers[m->count++] = l;
   return STOW_OK;
@@ -167,7 +197,10 @@ static stow_status plan_adapter(merge_result *r, merging *m, adapter *a) {
     }
   for (size_t i = 0; i < a->count; i++)
     if (a->modules[i].saved == NULL)
-      STOW_TRY(add_layer(&r->weights, m, a, file_base, &a->modules[i]));
+      STOW_TRY(add_layer(&r->weights, m, a, file_base, &a->modules[i], false));
+  for (size_t i = 0; i < a->count; i++)
+    if (a->modules[i].bias != NULL)
+      STOW_TRY(add_layer(&r->weights, m, a, file_base, &a->modules[i], true));
   return STOW_OK;
 }
 
@@ -191,18 +224,24 @@ static stow_status load(weights_job *j, const layer *l, const model_tensor *t, d
 }
 
 static stow_status transpose(double **matrix, size_t rows, size_t columns) {
-  double *turned = malloc((rows * columns + 1) * sizeof *turned);
-  if (turned == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for an adapter");
+  double *flipped = malloc((rows * columns + 1) * sizeof *flipped);
+  if (flipped == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for an adapter");
   for (size_t i = 0; i < rows; i++)
-    for (size_t k = 0; k < columns; k++) turned[k * rows + i] = (*matrix)[i * columns + k];
+    for (size_t k = 0; k < columns; k++) flipped[k * rows + i] = (*matrix)[i * columns + k];
   free(*matrix);
-  *matrix = turned;
+  *matrix = flipped;
   return STOW_OK;
 }
 
 static stow_status load_layer(weights_job *j, layer *l) {
   const adapter_module *module = l->module;
-  size_t rank = (size_t)module->a->facts->shape[0];
+  size_t rank = l->rank;
+  if (l->bias) {
+    l->left = malloc(sizeof *l->left);
+    if (l->left == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for an adapter");
+    *l->left = 1;
+    return load(j, l, module->bias, &l->right);
+  }
   STOW_TRY(load(j, l, module->b, &l->left));
   STOW_TRY(load(j, l, module->a, &l->right));
   if (l->transposed) {
@@ -213,6 +252,76 @@ static stow_status load_layer(weights_job *j, layer *l) {
     STOW_TRY(transpose(&l->right, (size_t)module->b->facts->count / rank, rank));
   }
   return module->magnitude != NULL ? load(j, l, module->magnitude, &l->magnitude) : STOW_OK;
+}
+
+/* ---- the sum ---- */
+
+/* DoRA: scales each row to its trained length. */
+static void scale_rows(double *values, size_t rows, size_t columns, const double *magnitude) {
+  for (size_t i = 0; i < rows; i++) {
+    double sum = 0, *row = values + i * columns;
+    for (size_t k = 0; k < columns; k++) sum += row[k] * row[k];
+    double factor = magnitude[i] / sqrt(sum);
+    for (size_t k = 0; k < columns; k++) row[k] *= factor;
+  }
+}
+
+static void scale_columns(double *values, size_t rows, size_t columns, const double *factors) {
+  for (size_t i = 0; i < rows; i++)
+    for (size_t k = 0; k < columns; k++) values[i * columns + k] *= factors[k];
+}
+
+/* Adds a layer to whole rows from `row` on. */
+static void add_rows(const layer *l, double *sum, size_t row, size_t rows, size_t columns) {
+  lowrank_add(sum, rows, columns, l->left + row * l->rank, l->right, l->rank, l->module->scale);
+}
+
+/* DoRA: scales the rows that a layer was added to. */
+static void scale(const layer *l, double *sum, size_t row, size_t rows, size_t columns) {
+  if (l->magnitude == NULL) return;
+  if (l->transposed)
+    scale_columns(sum, rows, columns, l->magnitude);
+  else
+    scale_rows(sum, rows, columns, l->magnitude + row);
+}
+
+static size_t run_rows(size_t columns) {
+  size_t rows = RUN_VALUES / columns & ~(size_t)3; /* lowrank_add takes four at once */
+  return rows > 0 ? rows : 4;
+}
+
+/* Turns the magnitudes of a transposed layer into what each column is multiplied with. The length
+ * of a column is known only after all rows, with the layers before this one, were read once. */
+static stow_status find_factors(weights_job *j, size_t index, size_t which) {
+  merging *m = j->context;
+  const weights_item *item = &j->r->items[index];
+  const tensor *w = item->from.facts;
+  size_t columns = (size_t)item->row, all = (size_t)(w->count / columns), step = run_rows(columns);
+  size_t width = dtype_bytes(w->type);
+  if (columns > RUN_VALUES) step = 1; /* what a chunk of the budget holds */
+  double *sum = malloc(step * columns * sizeof *sum), *squares = calloc(columns, sizeof *squares);
+  uint8_t *bytes = malloc(step * columns * width);
+  stow_status status = sum != NULL && squares != NULL && bytes != NULL
+                           ? STOW_OK
+                           : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %.200s", w->name);
+  for (size_t row = 0; row < all && status == STOW_OK; row += step) {
+    size_t rows = all - row < step ? all - row : step, count = rows * columns;
+    status = source_read(&j->r->in.files[item->from.file].from, w->offset + row * columns * width,
+                         bytes, count * width);
+    if (status == STOW_OK) status = cast_values(sum, DTYPE_F64, bytes, w->type, count);
+    for (size_t i = 0; i <= which && status == STOW_OK; i++) {
+      if (m->layers[i].item != index) continue;
+      add_rows(&m->layers[i], sum, row, rows, columns);
+      if (i < which) scale(&m->layers[i], sum, row, rows, columns);
+    }
+    for (size_t i = 0; i < count && status == STOW_OK; i++) squares[i % columns] += sum[i] * sum[i];
+  }
+  for (size_t k = 0; k < columns && status == STOW_OK; k++)
+    m->layers[which].magnitude[k] /= sqrt(squares[k]);
+  free(bytes);
+  free(squares);
+  free(sum);
+  return status;
 }
 
 static void drop_layers(weights_job *j, size_t item) {
@@ -240,22 +349,16 @@ static stow_status load_layers(weights_job *j, size_t item) {
                      j->r->items[item].from.facts->name, stow_size_format(wants, need * 4),
                      stow_size_format(have, m->budget_bytes));
   }
-  for (size_t i = 0; i < m->count; i++)
-    if (m->layers[i].item == item) STOW_TRY(load_layer(j, &m->layers[i]));
+  for (size_t i = 0; i < m->count; i++) {
+    if (m->layers[i].item != item) continue;
+    STOW_TRY(load_layer(j, &m->layers[i]));
+    if (m->layers[i].transposed && m->layers[i].magnitude != NULL)
+      STOW_TRY(find_factors(j, item, i));
+  }
   return STOW_OK;
 }
 
-/* ---- the sum ---- */
-
-/* DoRA: scales each row to its trained length. */
-static void scale_rows(double *values, size_t rows, size_t columns, const double *magnitude) {
-  for (size_t i = 0; i < rows; i++) {
-    double sum = 0, *row = values + i * columns;
-    for (size_t k = 0; k < columns; k++) sum += row[k] * row[k];
-    double factor = magnitude[i] / sqrt(sum);
-    for (size_t k = 0; k < columns; k++) row[k] *= factor;
-  }
-}
+/* ---- chunks ---- */
 
 static bool has_layers(const merging *m, size_t item) {
   for (size_t i = 0; i < m->count; i++)
@@ -272,11 +375,10 @@ static stow_status merge_rows(const merging *m, const weights_item *item, size_t
   double *sum = (double *)(void *)c->codes;
   STOW_TRY(cast_values(sum, DTYPE_F64, bytes, from, count));
   for (size_t i = 0; i < m->count; i++) {
-    const layer *l = &m->layers[i];
-    size_t rank = (size_t)l->module->a->facts->shape[0], row = (size_t)(first / columns);
-    if (l->item != index) continue;
-    lowrank_add(sum, rows, columns, l->left + row * rank, l->right, rank, l->module->scale);
-    if (l->magnitude != NULL) scale_rows(sum, rows, columns, l->magnitude + row);
+    size_t row = (size_t)(first / columns);
+    if (m->layers[i].item != index) continue;
+    add_rows(&m->layers[i], sum, row, rows, columns);
+    scale(&m->layers[i], sum, row, rows, columns);
   }
   STOW_TRY(cast_values(out, to, sum, DTYPE_F64, count));
   STOW_TRY(cast_values(c->before, DTYPE_F32, bytes, from, count));
@@ -292,8 +394,7 @@ static stow_status merge_chunk(weights_job *j, size_t index, uint64_t first, siz
   dtype from = item->from.facts->type, to = tensor_type_get(item->to)->type;
   uint64_t zeros = 0;
   if (!has_layers(m, index)) return weights_encode(j, item, first, count, c, error, &zeros);
-  size_t rows = RUN_VALUES / (size_t)item->row & ~(size_t)3; /* lowrank_add takes four at once */
-  size_t step = (rows > 0 ? rows : 4) * (size_t)item->row;
+  size_t step = run_rows((size_t)item->row) * (size_t)item->row;
   for (size_t i = 0; i < count; i += step)
     STOW_TRY(merge_rows(m, item, index, first + i, count - i < step ? count - i : step,
                         c->bytes + i * dtype_bytes(from), c->out + i * dtype_bytes(to), c, error));
