@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from pathlib import Path
+from typing import Iterator
 
 
 def write_private(path: Path, text: str) -> None:
@@ -26,3 +29,49 @@ def write_private(path: Path, text: str) -> None:
     except BaseException:
         made.unlink()
         raise
+
+
+@contextlib.contextmanager
+def beside(path: str) -> "Iterator[str]":
+    """Yields the name of a new file in the same folder. It becomes `path` at the end, or nothing is left.
+
+    It has the group and the permissions of the file it replaces, or follows the umask.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "note.txt")
+    ...     Path(path).touch(0o604)
+    ...     with beside(path) as made:
+    ...         _ = Path(made).write_text("here")
+    ...     Path(path).read_text(), oct(os.stat(path).st_mode & 0o777), os.listdir(folder)
+    ('here', '0o604', ['note.txt'])
+    """
+    try:
+        old = os.stat(path)
+    except OSError:
+        old = None
+    if old is not None and not stat.S_ISREG(old.st_mode):
+        old = None
+    name = f".stowage-{os.urandom(6).hex()}{os.path.splitext(path)[1]}"
+    made = os.path.join(os.path.dirname(path) or ".", name)
+    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666 if old is None else 0o600)
+    try:
+        with contextlib.closing(os.fdopen(fd, "wb")):
+            if old is not None:
+                _keep_mode(fd, old)
+        yield made
+        os.replace(made, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(made)
+        raise
+
+
+def _keep_mode(fd: int, old: os.stat_result) -> None:
+    mode = old.st_mode & 0o777
+    try:
+        if os.fstat(fd).st_gid != old.st_gid:
+            os.chown(fd, -1, old.st_gid)
+    except OSError:
+        mode &= ~0o070 | (mode & 7) << 3  # another group must not have more rights than everybody has
+    os.chmod(fd, mode)

@@ -21,6 +21,7 @@ from ._arrow import Column, Plan, frames_of_file
 from ._files import Inspection, Table, Text, read_purpose, shrink_file
 from ._library import Invalid, Missing, NotFound, Unsupported, parse_size, shown
 from ._library import format_size as size
+from ._newfile import beside
 from ._sizes import Count, Sample
 from . import _show
 
@@ -275,23 +276,6 @@ def _pick(path: str, names: "List[str]", columns: "Sequence[str]", drop: "Sequen
 # ---- writing ----
 
 
-@contextlib.contextmanager
-def _beside(path: str) -> "Iterator[str]":
-    """Yields a temporary name in the same folder; it becomes `path` at the end, or nothing is left."""
-    handle, made = tempfile.mkstemp(prefix=".stowage-", suffix=os.path.splitext(path)[1], dir=os.path.dirname(path) or ".")
-    os.close(handle)
-    try:
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(made, 0o666 & ~umask)
-        yield made
-        os.replace(made, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(made)
-        raise
-
-
 def _record_batches(frames: Any) -> Any:
     import pyarrow
 
@@ -348,7 +332,7 @@ def _write_pyarrow(frames: Any, file: Any, kind: str, memory: int) -> None:
                 for batch in table.combine_chunks().to_batches():
                     writer.write_batch(batch)
     else:
-        fd = os.open(file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)  # made by _beside
+        fd = os.open(file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)  # made by beside
         with open(fd, "w", encoding="utf-8") as text:
             for batch in reader:
                 for row in batch.to_pylist():
@@ -359,7 +343,7 @@ def write(frames: Any, path: str, memory: int, most: Optional[int] = None) -> No
     """Writes a table; the file appears when it is complete. One of more than `most` bytes is an error."""
     kind = format_of(path) or ""
     package, module = _package(path)
-    with _beside(path) as made:
+    with beside(path) as made:
         if package == "pyarrow":
             _write_pyarrow(frames, made, kind, memory)
         elif package == "polars":
@@ -405,7 +389,7 @@ def _write_npz(frames: Any, columns: "List[Column]", path: str) -> None:
     """Writes the layout of docs/formats.md, "Tables as npz". Reads the table once: a member is complete only when all rows were
     read, so the members' parts wait in a temporary file."""
     _package(path, "pyarrow")
-    with _beside(path) as made, tempfile.TemporaryFile(dir=os.path.dirname(path) or ".") as file:
+    with beside(path) as made, tempfile.TemporaryFile(dir=os.path.dirname(path) or ".") as file:
         writers, reader = _column_writers(_Spool(file), frames, columns)
         for batch in reader:
             for writer, array in zip(writers, batch.columns):

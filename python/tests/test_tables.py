@@ -98,6 +98,18 @@ class Tables(unittest.TestCase):
             stowage.shrink(self.path("t.parquet"), self.path("out" + ending), memory="8M", quiet=True, force=True)
             self.assertLess(abs(facts[key] / os.path.getsize(self.path("out" + ending)) - 1), 0.2)
 
+    def test_a_private_output_stays_private(self):
+        try:
+            import pyarrow.parquet
+        except ImportError:
+            self.skipTest("pyarrow is not installed")
+        pyarrow.parquet.write_table(pyarrow.table({"i": np.arange(100)}), self.path("t.parquet"))
+        for ending in (".parquet", ".feather"):
+            with open(self.path("out" + ending), "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                file.write("old")
+            stowage.shrink(self.path("t.parquet"), self.path("out" + ending), quiet=True, force=True)
+            self.assertEqual(os.stat(self.path("out" + ending)).st_mode & 0o777, 0o600)
+
     @unittest.skipIf(pandas is None, "pandas is not installed")
     def test_back_into_pandas(self):
         frame = pandas.DataFrame(

@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -72,14 +74,23 @@ const char *newfile_reason(int error) {
   }
 }
 
-int newfile_beside(char *name, size_t size, const char *path) {
-  int length = snprintf(name, size, "%s.XXXXXX", path);
+int newfile_beside(char *name, size_t size, const char *path, mode_t mode) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
+  int length = snprintf(name, size, "%s.XXXXXX", path), fd = -1;
   if (length < 0 || (size_t)length >= size) {
     if (size > 0) name[0] = '\0';
     errno = ENAMETOOLONG;
     return -1;
   }
-  int fd = mkostemp(name, O_CLOEXEC); /* O_EXCL, 0600 */
+  /* mkostemp would give it the mode 0600, and only the kernel applies a process's umask without a
+   * moment in which other threads have none. */
+  for (int i = 0; i < TRIES && fd < 0; i++) {
+    uint8_t bits[6];
+    if (getrandom(bits, sizeof bits, 0) != (ssize_t)sizeof bits) break;
+    for (size_t k = 0; k < sizeof bits; k++) name[length - 6 + (int)k] = letters[bits[k] % 32];
+    fd = newfile_create(name, mode);
+    if (fd < 0 && errno != EEXIST) break;
+  }
   if (fd < 0) name[0] = '\0';
   return fd;
 }
@@ -93,7 +104,7 @@ int newfile_unnamed(const char *folder) {
     errno = ENAMETOOLONG;
     return -1;
   }
-  fd = newfile_beside(name, sizeof name, beside);
+  fd = newfile_beside(name, sizeof name, beside, 0600);
   if (fd >= 0) unlink(name);
   return fd;
 }
@@ -101,7 +112,7 @@ int newfile_unnamed(const char *folder) {
 bool newfile_write(const char *path, const void *bytes, size_t count) {
   char name[PATH_MAX];
   const char *at = bytes;
-  int fd = newfile_beside(name, sizeof name, path);
+  int fd = newfile_beside(name, sizeof name, path, 0600);
   if (fd < 0) return false;
   while (count > 0) {
     ssize_t put = write(fd, at, count);

@@ -26,9 +26,9 @@ int newfile_find(int folder, const char *path);
 /* Returns what newfile_own's errno means and what to do. */
 const char *newfile_reason(int error);
 
-/* Creates a file with an unpredictable name beside `path` (PATH.XXXXXX), mode 0600, and writes the
- * name into `name`. ENAMETOOLONG if it does not fit into `size` bytes. */
-int newfile_beside(char *name, size_t size, const char *path);
+/* Creates a file with an unpredictable name beside `path` (PATH.XXXXXX) and writes the name into
+ * `name`. ENAMETOOLONG if it does not fit into `size` bytes. */
+int newfile_beside(char *name, size_t size, const char *path, mode_t mode);
 /* Creates an unnamed file in `folder`, mode 0600. */
 int newfile_unnamed(const char *folder);
 

@@ -89,7 +89,7 @@ static stow_status check_foreign(const char *path, bool *there) {
 
 static stow_status write_file(const char *path, const buffer *b, bool replace) {
   char made[PATH_MAX];
-  int fd = newfile_beside(made, sizeof made, path);
+  int fd = newfile_beside(made, sizeof made, path, 0644);
   if (fd < 0) return stow_fail(STOW_ERR_IO, "%s: %s", path, strerror(errno));
   size_t done = 0;
   int failed = 0;
@@ -100,7 +100,6 @@ static stow_status write_file(const char *path, const buffer *b, bool replace) {
     else if (errno != EINTR)
       failed = errno;
   }
-  if (failed == 0 && fchmod(fd, 0644) != 0) failed = errno;
   if (close(fd) != 0 && failed == 0) failed = errno;
   /* link() does not overwrite a file that another program created in the meantime. */
   if (failed == 0 && (replace ? rename(made, path) : link(made, path)) != 0) failed = errno;

@@ -18,7 +18,7 @@ stow_status scratch_open(scratch *s, const char *beside) {
   char *path = malloc(length + 16);
   if (path == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", beside);
   /* Unlinked at once: not every file system has unnamed files. */
-  s->fd = newfile_beside(path, length + 16, beside);
+  s->fd = newfile_beside(path, length + 16, beside, 0600);
   int why = errno;
   if (s->fd >= 0) unlink(path);
   free(path);

@@ -31,19 +31,21 @@ static stow_status begin_gzip(outfile *out) {
   return STOW_OK;
 }
 
-/* Gives the new file the permissions of the file it replaces, or those fopen would give. Done at
- * once, so a private file's contents are never readable by others. */
-static void set_mode(int fd, const char *path) {
-  struct stat st;
-  mode_t mode;
-  if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
-    mode = st.st_mode & 0777;
-  } else {
-    mode_t mask = umask(0);
-    umask(mask);
-    mode = 0666 & ~mask;
-  }
+/* Gives the new file the group and the permissions of the file that it replaces. Done at once, so a
+ * private file's contents are never readable by others. */
+static void keep_mode(int fd, const struct stat *old) {
+  struct stat now;
+  mode_t mode = old->st_mode & 0777;
+  if (fstat(fd, &now) != 0) return;
+  /* Another group must not have more rights than everybody has. */
+  if (now.st_gid != old->st_gid && fchown(fd, (uid_t)-1, old->st_gid) != 0)
+    mode &= ~(mode_t)070 | (mode & 07) << 3;
   (void)!fchmod(fd, mode);
+}
+
+/* Returns whether a file is at `path`, and sets *old to its status. */
+static bool replaces(const char *path, struct stat *old) {
+  return stat(path, old) == 0 && S_ISREG(old->st_mode);
 }
 
 stow_status outfile_check(const char *path) {
@@ -83,7 +85,9 @@ stow_status outfile_open(outfile *out, const char *path) {
     outfile_abandon(out);
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to write %s", path);
   }
-  int fd = newfile_beside(out->temporary, length + OUTFILE_ENDING_MAX, path);
+  struct stat old;
+  bool has_old = replaces(path, &old);
+  int fd = newfile_beside(out->temporary, length + OUTFILE_ENDING_MAX, path, has_old ? 0600 : 0666);
   out->file = fd >= 0 ? fdopen(fd, "wb") : NULL;
   if (out->file == NULL) {
     int why = errno;
@@ -92,7 +96,7 @@ stow_status outfile_open(outfile *out, const char *path) {
     outfile_abandon(out);
     return status;
   }
-  set_mode(fd, path);
+  if (has_old) keep_mode(fd, &old);
   if (length > 3 && strcmp(path + length - 3, ".gz") == 0) {
     stow_status status = begin_gzip(out);
     if (status != STOW_OK) outfile_abandon(out);
@@ -144,7 +148,8 @@ stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool
   snprintf(name, length + OUTFILE_ENDING_MAX, "%s.partial", path);
   int fd = join ? newfile_find(AT_FDCWD, name) : outfile_open_alone(name, keep, &taken);
   int why = errno;
-  if (fd >= 0 && !join) set_mode(fd, path);
+  struct stat old;
+  if (fd >= 0 && !join && replaces(path, &old)) keep_mode(fd, &old);
   out->file = fd >= 0 ? fdopen(fd, "r+b") : NULL;
   if (out->file == NULL) {
     if (fd >= 0) {

@@ -1,8 +1,8 @@
 /* Outfile: an output file that is either the old file or the complete new one, never a partial one.
  *
  * Bytes go to a temporary file next to the target, which outfile_commit renames. "-" is standard
- * output. All our writers use it. The new file has the permissions of the file it replaces, or
- * follows the umask. */
+ * output. All our writers use it. The new file has the group and the permissions of the file it
+ * replaces, or follows the umask. */
 #ifndef FILES_OUTFILE_H
 #define FILES_OUTFILE_H
 

@@ -103,7 +103,7 @@ TEST(a_name_without_room_is_refused_not_cut)
   char path[PATH_MAX], name[PATH_MAX];
   memset(path, 'x', sizeof path);
   path[sizeof path - 1] = '\0';
-  CHECK(newfile_beside(name, sizeof name, path) < 0 && errno == ENAMETOOLONG);
+  CHECK(newfile_beside(name, sizeof name, path, 0600) < 0 && errno == ENAMETOOLONG);
   CHECK_TEXT(name, "");
   CHECK(!newfile_write(path, "x", 1));
   int fd = newfile_unnamed(".");

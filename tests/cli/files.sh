@@ -75,11 +75,18 @@ check a_path_of_4095_bytes_does_no_harm a_path_of_4095_bytes_does_no_harm
 
 modes_are_kept() {
   cp in.rmm.was in.rmm
-  local mode out
+  local mode out group
   for mode in 600 640 444 664; do
     for out in o.npz o.csv o.html; do rm -f "$out"; echo old > "$out"; chmod $mode "$out"; done
     "$stowage" shrink in.csv -o o.npz > said 2>&1 && "$stowage" convert in.rmm o.csv > said 2>&1 && "$stowage" report in.rmm -o o.html > said 2>&1 || { cat said; return 1; }
     for out in o.npz o.csv o.html; do [ "$(stat -c %a $out)" = $mode ] || { echo "$out: $(stat -c %a $out), was $mode"; return 1; }; done
+  done
+  rm -f o.*
+  # The group too: 640 for another group would be another permission.
+  for group in $(id -G) 54321; do
+    for out in o.npz o.csv o.html; do rm -f "$out"; echo old > "$out"; chgrp "$group" "$out" 2> /dev/null && chmod 640 "$out" || continue 2; done
+    "$stowage" shrink in.csv -o o.npz > said 2>&1 && "$stowage" convert in.rmm o.csv > said 2>&1 && "$stowage" report in.rmm -o o.html > said 2>&1 || { cat said; return 1; }
+    for out in o.npz o.csv o.html; do [ "$(stat -c %a:%g $out)" = "640:$group" ] || { echo "$out: $(stat -c %a:%g $out), was 640:$group"; return 1; }; done
   done
   rm -f o.*
   (umask 027; "$stowage" shrink in.csv -o o.npz && "$stowage" convert in.rmm o.csv && "$stowage" report in.rmm -o o.html) > said 2>&1 || { cat said; return 1; }
