@@ -42,9 +42,9 @@ def beside(path: str) -> "Iterator[str]":
     ...     path = os.path.join(folder, "note.txt")
     ...     Path(path).touch(0o604)
     ...     with beside(path) as made:
-    ...         _ = Path(made).write_text("here")
-    ...     Path(path).read_text(), oct(os.stat(path).st_mode & 0o777), os.listdir(folder)
-    ('here', '0o604', ['note.txt'])
+    ...         os.truncate(made, 4)
+    ...     os.path.getsize(path), oct(os.stat(path).st_mode & 0o777), os.listdir(folder)
+    (4, '0o604', ['note.txt'])
     """
     try:
         old = os.stat(path)

@@ -64,7 +64,7 @@ static stow_status put_beneath(const program *p, const run_limits *limits, bool 
          rival);
   /* NVTX passes named ranges to the shim, unless another tool is injected. */
   if (record) setenv("NVTX_INJECTION64_PATH", shim, 0);
-  return run_shim_preload(shim, p->runtime, limits->vram_from != NULL || limits->spill_bytes > 0);
+  return run_shim_preload(shim, limits->vram_from != NULL || limits->spill_bytes > 0);
 }
 
 /* Creates the run's folder and its ledger, and sets the variables that point the command to
@@ -119,6 +119,7 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
   if (verb_value(call, "spill-stop") != NULL && limits->spill_bytes == 0)
     note("--spill-stop: nothing is spilled without --spill, so nothing will be stopped");
   if (threads > 0 && run_environment_threads(threads) != STOW_OK) return fail(PROGRAM_NOT_RUN);
+  if (run_environment_sanitizer() != STOW_OK) return fail(PROGRAM_NOT_RUN);
   /* Without a driver the shim would have nothing to forward to. */
   if (run_shim_driver()[0] == '\0') {
     if (limits->vram_from != NULL || limits->spill_bytes > 0)
@@ -205,7 +206,8 @@ static int print_environment(verb_call *call) {
                                       ENV_TORCH_CONF_OLD,
                                       ENV_TORCH_SET,
                                       ENV_XLA_FLAGS,
-                                      ENV_XLA_SET};
+                                      ENV_XLA_SET,
+                                      "ASAN_OPTIONS"};
   program p = {.reach = PROGRAM_REACHED};
   char folder[PATH_MAX] = "";
   ledger l = {0};
@@ -297,7 +299,8 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
     char path[PATH_MAX];
     if (run_path(path, folder, RUN_LEDGER) && ledger_lost(l, path))
       note("%s was truncated while the command ran: what the command held is unknown, and "
-           "processes with a limit got no more memory from then on",
+           "processes with a limit got no more memory from then on; those that started later had "
+           "no limit",
            path);
     else
       run_summary(l, limits, how != 0, b->live.crossed_bytes);

@@ -44,6 +44,17 @@ stow_status run_environment_xla(void) {
   return set(ENV_XLA_SET, "1");
 }
 
+stow_status run_environment_sanitizer(void) {
+  const char *said = getenv("ASAN_OPTIONS");
+  buffer merged = BUFFER_INIT;
+  buffer_text(&merged, "verify_asan_link_order=0");
+  if (said != NULL && said[0] != '\0') buffer_printf(&merged, ":%s", said);
+  stow_status status = merged.status;
+  if (status == STOW_OK) status = set("ASAN_OPTIONS", merged.data);
+  buffer_free(&merged);
+  return status;
+}
+
 stow_status run_environment_touches(bool on) {
   return set(ENV_TOUCHES, on ? "1" : "0");
 }

@@ -17,6 +17,10 @@ stow_status run_environment_torch(void);
  * flag (shim/xla_settings.c). */
 stow_status run_environment_xla(void);
 
+/* Lets programs built with gcc's AddressSanitizer start, and those they start: it refuses to run if
+ * a library is loaded before its runtime, and preloaded libraries are. The user's options win. */
+stow_status run_environment_sanitizer(void);
+
 /* Whether launches are recorded. */
 stow_status run_environment_touches(bool on);
 

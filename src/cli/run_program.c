@@ -79,40 +79,7 @@ static program_reach loader_reach(int fd, const Elf64_Phdr *segment) {
   return strstr(loader, "ld-linux") != NULL ? PROGRAM_REACHED : PROGRAM_OTHER_LOADER;
 }
 
-/* Returns the file offset of an address of the program; 0 if no segment contains it. */
-static off_t offset_of(int fd, const Elf64_Ehdr *header, uint64_t address) {
-  for (unsigned i = 0; i < header->e_phnum; i++) {
-    Elf64_Phdr s;
-    off_t at = (off_t)(header->e_phoff + i * sizeof s);
-    if (pread(fd, &s, sizeof s, at) != (ssize_t)sizeof s) break;
-    if (s.p_type == PT_LOAD && address >= s.p_vaddr && address - s.p_vaddr < s.p_filesz)
-      return (off_t)(s.p_offset + (address - s.p_vaddr));
-  }
-  return 0;
-}
-
-/* gcc's AddressSanitizer refuses to run if another library is loaded before its runtime, and
- * preloaded libraries are. So if a program needs such a runtime, it is preloaded too, before the
- * shim. */
-static void find_runtime(program *p, int fd, const Elf64_Ehdr *header, const Elf64_Phdr *dynamic) {
-  enum { ENTRIES = 512 };
-  Elf64_Dyn entries[ENTRIES];
-  size_t most = dynamic->p_filesz < sizeof entries ? dynamic->p_filesz : sizeof entries;
-  ssize_t got = pread(fd, entries, most, (off_t)dynamic->p_offset);
-  size_t count = got > 0 ? (size_t)got / sizeof *entries : 0;
-  off_t names = 0;
-  for (size_t i = 0; i < count && entries[i].d_tag != DT_NULL; i++)
-    if (entries[i].d_tag == DT_STRTAB) names = offset_of(fd, header, entries[i].d_un.d_ptr);
-  for (size_t i = 0; names != 0 && i < count && entries[i].d_tag != DT_NULL; i++) {
-    char name[sizeof p->runtime] = "";
-    if (entries[i].d_tag == DT_NEEDED &&
-        pread(fd, name, sizeof name - 1, names + (off_t)entries[i].d_un.d_val) > 0 &&
-        strncmp(name, "libasan.so", 10) == 0)
-      memcpy(p->runtime, name, sizeof name);
-  }
-}
-
-static program_reach elf_reach(program *p, int fd, const Elf64_Ehdr *header) {
+static program_reach elf_reach(int fd, const Elf64_Ehdr *header) {
   if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != MACHINE)
     return PROGRAM_OTHER_MACHINE;
   if (header->e_phentsize != sizeof(Elf64_Phdr)) return PROGRAM_REACHED;
@@ -122,7 +89,6 @@ static program_reach elf_reach(program *p, int fd, const Elf64_Ehdr *header) {
     off_t at = (off_t)(header->e_phoff + i * sizeof segment);
     if (pread(fd, &segment, sizeof segment, at) != (ssize_t)sizeof segment) break;
     if (segment.p_type == PT_INTERP) reach = loader_reach(fd, &segment);
-    if (segment.p_type == PT_DYNAMIC) find_runtime(p, fd, header, &segment);
   }
   return reach;
 }
@@ -150,7 +116,7 @@ static void judge(program *p, int depth) {
     if (depth < SCRIPTS_MAX && script_interpreter(p->binary, head.text)) judge(p, depth + 1);
   } else if (got >= (ssize_t)sizeof head.elf && memcmp(head.text, ELFMAG, SELFMAG) == 0 &&
              p->reach == PROGRAM_REACHED) {
-    p->reach = elf_reach(p, fd, &head.elf);
+    p->reach = elf_reach(fd, &head.elf);
     /* glibc's loader, started by name, is linked statically, but preloads into the program it
      * loads. */
     if (p->reach == PROGRAM_STATIC && strstr(p->binary, "/ld-linux") != NULL)
@@ -171,7 +137,6 @@ int program_find(program *p, const char *command) {
     return PROGRAM_NOT_EXECUTABLE;
   }
   snprintf(p->binary, sizeof p->binary, "%s", p->path);
-  p->runtime[0] = '\0';
   judge(p, 0);
   return 0;
 }

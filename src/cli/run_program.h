@@ -19,7 +19,6 @@ typedef struct program {
   char path[PATH_MAX];   /* path of the file that the command names */
   char binary[PATH_MAX]; /* path of what really runs: the same file, or a script's interpreter */
   program_reach reach;
-  char runtime[64]; /* a sanitizer's runtime that must be loaded first; "": none */
 } program;
 
 /* Exit codes of a command that could not be started, as in shells and env(1). */

@@ -64,7 +64,7 @@ static void add_beside(buffer *list, const char *shim, const char *name) {
   if (access(path, R_OK) == 0) buffer_printf(list, ":%s", path);
 }
 
-stow_status run_shim_preload(const char *path, const char *first, bool nvml) {
+stow_status run_shim_preload(const char *path, bool nvml) {
   /* The loader splits LD_PRELOAD at both characters and has no way to quote them. */
   if (strpbrk(path, ": \t") != NULL)
     return stow_fail(STOW_ERR_UNSUPPORTED,
@@ -73,7 +73,6 @@ stow_status run_shim_preload(const char *path, const char *first, bool nvml) {
                      path);
   const char *before = getenv("LD_PRELOAD");
   buffer list = BUFFER_INIT;
-  if (first[0] != '\0') buffer_printf(&list, "%s:", first);
   buffer_text(&list, path);
   add_beside(&list, path, ALIAS);
   if (nvml && has_nvml()) add_beside(&list, path, NVML);

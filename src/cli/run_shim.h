@@ -12,9 +12,9 @@
  * STOW_ERR_NOT_FOUND lists the places. */
 stow_status run_shim_find(char path[PATH_MAX]);
 
-/* Puts the shim at the front of LD_PRELOAD for the children of this process, after the library
- * `first` unless that is "". With `nvml`, adds the NVML proxy if NVML is installed. */
-stow_status run_shim_preload(const char *path, const char *first, bool nvml);
+/* Puts the shim at the front of LD_PRELOAD for the children of this process. With `nvml`, adds the
+ * NVML proxy if NVML is installed. */
+stow_status run_shim_preload(const char *path, bool nvml);
 
 /* Adds the library that reports the host memory of Python processes, if it is installed. */
 void run_shim_preload_host(void);

@@ -56,10 +56,14 @@ static void watch_forks(void) {
 /* Warns that a limit is not enforced. Written to standard error, because there is no other way to
  * the user from here. */
 static void warn_no_ledger(const char *path) {
-  if (access(path, R_OK | W_OK) == 0 || errno != EACCES) return;
-  account_say("stowage: process %d runs as a user who may not open %s: Stowage cannot count, limit "
-              "or record it; start stowage run as that user\n",
-              (int)getpid(), path);
+  if (access(path, R_OK | W_OK) == 0)
+    account_say("stowage: process %d: the ledger %s is damaged: Stowage cannot count, limit or "
+                "record this process; start stowage run again\n",
+                (int)getpid(), path);
+  else if (errno == EACCES)
+    account_say("stowage: process %d runs as a user who may not open %s: Stowage cannot count, "
+                "limit or record it; start stowage run as that user\n",
+                (int)getpid(), path);
 }
 
 /* Reports that the run has more live processes than the ledger has slots. Printed once in each of

@@ -8,6 +8,11 @@ beneath --vram-limit 100M -- sh -c 'truncate -s 0 "$STOWAGE_LEDGER"; exit 3' 2> 
 check a_ledger_cut_short_does_not_end_the_run test "$code" -eq 3
 check and_this_is_reported_too grep -q 'ledger was truncated' "$folder/err"
 
+# ---- a process that starts afterwards ----
+out=$(beneath --vram-limit 100M -- sh -c 'truncate -s 0 "$STOWAGE_LEDGER"; "$0" alloc:'$M "$holder" 2> "$folder/err")
+check a_process_without_its_ledger_runs test "${out##* }" = 0
+check and_says_that_it_has_no_limit grep -q '^stowage: process [0-9]*: the ledger .* is damaged: Stowage cannot count, limit' "$folder/err"
+
 # ---- and in a process that uses the device ----
 cut_under() { # OPTIONS…: a process allocates, the ledger is cut short, and it allocates again
   rm -f "$folder/in" "$folder/out"; mkfifo "$folder/in"
@@ -53,11 +58,16 @@ else
   skip "recordings_lost_to_a_full_disk_are_counted: no mount namespaces here"
 fi
 
-# ---- AddressSanitizer by gcc: its runtime must come first ----
+# ---- AddressSanitizer by gcc: it refuses to run if a library comes before its runtime ----
 echo 'int main(void) { return 7; }' > "$folder/asan.c"
+ends_with_7() { local name=$1; shift; "$@" 2> "$folder/err"; if [ $? -eq 7 ]; then ok "$name"; else cat "$folder/err"; fail "$name"; fi; }
 if gcc -fsanitize=address -o "$folder/asan" "$folder/asan.c" 2> /dev/null && { "$folder/asan"; [ $? -eq 7 ]; }; then
-  ASAN_OPTIONS=detect_leaks=0 beneath --vram-limit 100M -- "$folder/asan" 2> "$folder/err"; code=$?
-  if [ "$code" -eq 7 ]; then ok a_program_of_address_sanitizer_starts; else cat "$folder/err"; fail a_program_of_address_sanitizer_starts; fi
+  export ASAN_OPTIONS=detect_leaks=0
+  ends_with_7 a_program_of_address_sanitizer_starts beneath --vram-limit 100M -- "$folder/asan"
+  ends_with_7 and_beneath_a_shell beneath --vram-limit 100M -- sh -c "'$folder/asan'; exit \$?"
+  STOWAGE_LIBCUDA=/nonexistent ends_with_7 and_without_a_driver beneath -- "$folder/asan"
+  ends_with_7 and_with_a_profile beneath --profile -- "$folder/asan"
+  check the_users_options_come_last test "$(beneath --quiet -- printenv ASAN_OPTIONS)" = verify_asan_link_order=0:detect_leaks=0
 else
   skip "a_program_of_address_sanitizer_starts: gcc has no libasan here"
 fi
