@@ -14,6 +14,7 @@ import atexit
 import bisect
 import collections
 import contextlib
+import ctypes
 import functools
 import importlib
 import os
@@ -330,6 +331,9 @@ class Cuda:
                 self.torch.cuda.current_stream(self.device) == self.home)
 
     def create(self, size):
+        address = shim_pinned(size, self.pinned.budget_bytes - self.pinned.created_bytes) if hasattr(self.torch, "frombuffer") else 0
+        if address:
+            return self.torch.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype=self.torch.uint8)
         try:
             return self.torch.empty(size, dtype=self.torch.uint8, pin_memory=True)
         except RuntimeError as error:

@@ -1,5 +1,6 @@
 /* Heap device: pages of the real driver, counted in the ledger. See heap_device.h. */
 #include "shim/heap_device.h"
+#include "shim/address.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,7 +253,7 @@ static bool note_range(heap_device *c, cu_addr addr, uint64_t bytes) {
 static stow_status reserve(stow_device *device, stow_addr *addr, uint64_t bytes, uint64_t align) {
   cu_addr at = 0;
   int mode = enter();
-  cu_result code = shim_driver()->cuMemAddressReserve(&at, bytes, align, 0, 0);
+  cu_result code = address_reserve(&at, bytes, align);
   /* Some drivers ignore the alignment; the heap needs it. */
   if (code == CU_OK &&
       ((align != 0 && at % align != 0) || !note_range((heap_device *)device, at, bytes))) {

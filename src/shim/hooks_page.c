@@ -3,6 +3,7 @@
  * With a limit or with spilling, page.c handles requests for device memory, and the program gets
  * tokens. All other pages are the driver's: such a page counts from its creation until its last
  * handle is released and its last mapping is gone, as long as the driver keeps it. */
+#include "shim/address.h"
 #include "shim/book.h"
 #include "shim/counted.h"
 #include "shim/hooks.h"
@@ -118,6 +119,14 @@ cu_result cuMemSetAccess(cu_addr addr, size_t bytes, const cu_access *access, si
   /* The last call of a request that consists of pages. */
   if (code == CU_OK) spill_served();
   return code;
+}
+
+cu_result cuMemAddressReserve(cu_addr *addr, size_t bytes, size_t align, cu_addr hint,
+                              unsigned long long flags) {
+  __typeof__(&cuMemAddressReserve) real = REAL(cuMemAddressReserve);
+  if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
+  return addr == NULL || hint != 0 || flags != 0 ? real(addr, bytes, align, hint, flags)
+                                                 : address_reserve(addr, bytes, align);
 }
 
 cu_result cuMemAddressFree(cu_addr addr, size_t bytes) {

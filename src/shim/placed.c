@@ -1,5 +1,6 @@
 /* Placed: blocks built from tokens' pages. See placed.h. */
 #include "shim/placed.h"
+#include "shim/address.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -47,8 +48,7 @@ static cu_result map_run(block *b) {
 static cu_result make(block *b, uint64_t mapped_bytes) {
   const cuda_driver *driver = shim_driver();
   cu_prop prop = physical_vram_prop(b->what.ordinal);
-  if (driver->cuMemAddressReserve(&b->what.base, mapped_bytes, 0, 0, 0) != CU_OK)
-    return CU_ERROR_NOT_SUPPORTED;
+  if (address_reserve(&b->what.base, mapped_bytes, 0) != CU_OK) return CU_ERROR_NOT_SUPPORTED;
   cu_result code = page_run_create(&b->run, mapped_bytes, &prop);
   if (code == CU_OK) {
     code = map_run(b);

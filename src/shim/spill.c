@@ -1,5 +1,6 @@
 /* Spill: whole allocations in host memory, for requests that vram has no room for. */
 #include "shim/spill.h"
+#include "shim/address.h"
 
 #include "base/assert.h"
 #include "shim/host_tier.h"
@@ -26,7 +27,7 @@ static cu_result map_alone(cu_addr *addr, cu_handle page, size_t bytes, cu_devic
   ASSERT(page != 0);
   const cuda_driver *driver = shim_driver();
   cu_access grant = {{CU_LOCATION_DEVICE, ordinal}, CU_ACCESS_READ_WRITE};
-  cu_result code = driver->cuMemAddressReserve(addr, bytes, 0, 0, 0);
+  cu_result code = address_reserve(addr, bytes, 0);
   if (code != CU_OK) return code;
   code = driver->cuMemMap(*addr, bytes, 0, page, 0);
   if (code == CU_OK) {

@@ -9,6 +9,7 @@
 #include "shim/account.h"
 #include "shim/page_step.h"
 #include "shim/page_table.h"
+#include "shim/pinned.h"
 #include "shim/python.h"
 #include "shim/resident.h"
 #include "shim/retry.h"
@@ -87,6 +88,17 @@ static python_object *copy(python_object *self, python_object *arguments) {
   }
   if (state != NULL) enter_python(state);
   return python_build("i", (int)code);
+}
+
+/* Returns the address of pinned memory; 0: there is none. */
+static python_object *pinned(python_object *self, python_object *arguments) {
+  unsigned long long bytes, most;
+  (void)self;
+  if (!python_parse(arguments, "KK", &bytes, &most)) return NULL;
+  void *state = leave_python();
+  void *made = bytes > 0 ? pinned_take(bytes, most) : NULL;
+  if (state != NULL) enter_python(state);
+  return python_build("K", (unsigned long long)(uintptr_t)made);
 }
 
 static python_object *trim_wanted(python_object *self, python_object *arguments) {
@@ -175,6 +187,7 @@ static python_method methods[] = {
     PYTHON_METHOD("shim_on_host", on_host),
     PYTHON_METHOD("shim_written", written),
     PYTHON_METHOD("shim_copy", copy),
+    PYTHON_METHOD("shim_pinned", pinned),
     PYTHON_METHOD("shim_step_ended", step_ended),
     PYTHON_METHOD("shim_trim_wanted", trim_wanted),
     PYTHON_METHOD("shim_trimming", trimming),

@@ -562,10 +562,10 @@ CALL cuMemAddressReserve(cu_addr *addr, size_t bytes, size_t align, cu_addr hint
                          unsigned long long flags) {
   BEGIN(0);
   if (no_vmm) END(CU_ERROR_NOT_SUPPORTED);
-  if (bytes == 0 || bytes % GRANULE != 0 || hint != 0 || flags != 0) END(CU_ERROR_INVALID_VALUE);
+  if (bytes == 0 || bytes % GRANULE != 0 || flags != 0) END(CU_ERROR_INVALID_VALUE);
   if (align < GRANULE || loose) align = GRANULE;
   if (bytes > (size_t)1 << 46) END(CU_ERROR_OUT_OF_MEMORY);
-  char *wide = mmap(NULL, bytes + align + GRANULE, PROT_NONE,
+  char *wide = mmap((void *)(uintptr_t)hint, bytes + align + GRANULE, PROT_NONE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (wide == MAP_FAILED) END(CU_ERROR_OUT_OF_MEMORY);
   uintptr_t start = ((uintptr_t)wide + align - 1) & ~(uintptr_t)(align - 1);

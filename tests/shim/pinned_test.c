@@ -1,0 +1,85 @@
+/* Pinned memory: slabs, the bound on them, and a driver that refuses. */
+#include "shim/pinned.h"
+
+#include <sys/mman.h>
+
+#include "harness.h"
+#include "shim/host_tier.h"
+#include "shim/shim.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+static uint64_t registered_bytes, usable_bytes;
+static int calls;
+static cu_result answer;
+
+bool host_tier_has(uint64_t bytes) {
+  return bytes <= usable_bytes;
+}
+
+static cu_result register_memory(void *pointer, size_t bytes, unsigned flags) {
+  unsigned char there[1];
+  calls++;
+  CHECK_U64(flags, 1);
+  CHECK_U64((uintptr_t)pointer % (2 * MIB), 0);
+  /* Every page is there before the driver gets it. */
+  for (size_t at = 0; at < bytes; at += MIB / 2)
+    CHECK(mincore((char *)pointer + at, 1, there) == 0 && (there[0] & 1) != 0);
+  if (answer == CU_OK) registered_bytes += bytes;
+  return answer;
+}
+
+static cuda_driver driver;
+const cuda_driver *shim_driver(void) {
+  return &driver;
+}
+
+static void begin(void) {
+  driver.cuMemHostRegister_v2 = register_memory;
+  usable_bytes = UINT64_MAX;
+}
+
+TEST(memory_comes_from_slabs)
+{
+  begin();
+  char *last = NULL;
+  for (int i = 0; i < 8; i++) { /* 8 x 64 MiB: two slabs of 256 MiB */
+    char *now = pinned_take(64 * MIB, 1024 * MIB);
+    CHECK(now != NULL);
+    if (i % 4 != 0) CHECK(now == last + 64 * MIB);
+    now[0] = now[64 * MIB - 1] = 1;
+    last = now;
+  }
+  CHECK(calls == 2);
+  CHECK_U64(registered_bytes, 512 * MIB);
+}
+
+TEST(a_slab_is_no_larger_than_the_budget)
+{
+  begin();
+  CHECK(pinned_take(3 * MIB, 5 * MIB) != NULL);
+  CHECK_U64(registered_bytes, 6 * MIB); /* in units of 2 MiB */
+  CHECK(pinned_take(300 * MIB, 300 * MIB) != NULL);
+  CHECK_U64(registered_bytes, 306 * MIB);
+  CHECK(pinned_take(UINT64_MAX - 1, UINT64_MAX) == NULL);
+}
+
+TEST(a_refusal_leaves_nothing)
+{
+  begin();
+  int before = calls;
+  answer = CU_ERROR_OUT_OF_MEMORY;
+  CHECK(pinned_take(64 * MIB, 1024 * MIB) == NULL);
+  CHECK(calls == before + 1);
+  usable_bytes = MIB; /* the host is full: the driver is not asked */
+  CHECK(pinned_take(64 * MIB, 1024 * MIB) == NULL);
+  CHECK(calls == before + 1);
+  answer = CU_OK;
+  usable_bytes = UINT64_MAX;
+  driver.cuMemHostRegister_v2 = NULL;
+  CHECK(pinned_take(64 * MIB, 1024 * MIB) == NULL);
+  driver.cuMemHostRegister_v2 = register_memory;
+  CHECK(pinned_take(64 * MIB, 1024 * MIB) != NULL);
+}
+
+TEST_MAIN
