@@ -94,6 +94,16 @@ static const char *rank(scan_text t) {
   return end + 1 < t.end && end[1] == ':' ? end + 2 : end + 1;
 }
 
+/* Skips "[1,0]<stderr>:" of mpirun --tag-output. */
+static const char *tag(scan_text t) {
+  if (t.at >= t.end || *t.at != '[' || !digit_at(t, t.at + 1)) return NULL;
+  const char *at = past(t, t.at + 1, ",");
+  if (at >= t.end || *at != ']') return NULL;
+  scan_text rest = {at + 1, t.end};
+  bool is = scan_starts(rest, "<stderr>:") || scan_starts(rest, "<stdout>:");
+  return is ? rest.at + strlen("<stderr>:") : NULL;
+}
+
 /* "vllm-1  | " of docker compose. */
 static const char *compose(scan_text t) {
   const char *at = t.at;
@@ -157,7 +167,7 @@ static void without_side(scan_text *line) {
 
 static scan_text without_prefixes(scan_text line) {
   static const char *(*const grammars[])(scan_text) = {
-      quote, stamp, dashes, rank, container, box, compose, journal, source_line};
+      quote, tag, stamp, dashes, rank, container, box, compose, journal, source_line};
   bool boxed = scan_starts((scan_text){past_spaces(line, line.at), line.end}, CLEAN_BOX);
   for (int i = 0; i < PREFIXES_MAX; i++) {
     const char *after = NULL;

@@ -8,21 +8,22 @@
 
 #include "advise/clean.h"
 
+#define BATCH_MOST (1u << 20) /* larger numbers after such a word are something else */
+
 /* Words anywhere in the text. Those of `raw` are searched before prefixes are removed. */
 static const struct {
   const char *words;
   uint64_t marks;
 } everywhere[] = {
-    {"C:\\", CONTEXT_BIT(WINDOWS)},
-    {"D:\\", CONTEXT_BIT(WINDOWS)},
-    {"E:\\", CONTEXT_BIT(WINDOWS)},
-    {"F:\\", CONTEXT_BIT(WINDOWS)},
-    {"G:\\", CONTEXT_BIT(WINDOWS)},
-    {"H:\\", CONTEXT_BIT(WINDOWS)},
     {"WinError", CONTEXT_BIT(WINDOWS)},
     {".dll", CONTEXT_BIT(WINDOWS)},
     {"\\site-packages\\", CONTEXT_BIT(WINDOWS)},
     {"Press any key to continue", CONTEXT_BIT(WINDOWS)},
+    {"[MSC v.", CONTEXT_BIT(WINDOWS)}, /* of Python's own banner */
+    {"Platform: Windows", CONTEXT_BIT(WINDOWS)},
+    {"OS: Windows", CONTEXT_BIT(WINDOWS)},
+    {"Windows 10", CONTEXT_BIT(WINDOWS)},
+    {"Windows 11", CONTEXT_BIT(WINDOWS)},
     {"/Users/", CONTEXT_BIT(MAC)},
     {"/Applications/", CONTEXT_BIT(MAC)},
     {"/opt/homebrew/", CONTEXT_BIT(MAC)},
@@ -166,6 +167,7 @@ static const struct {
     {"self._apply(", CONTEXT_BIT(LOADING)},
     {"load_state_dict", CONTEXT_BIT(LOADING)},
     {"torch.load(", CONTEXT_BIT(LOADING)},
+    {"paddle.load(", CONTEXT_BIT(LOADING)},
     {"torch/serialization.py", CONTEXT_BIT(LOADING)},
     {"_cuda_deserialize", CONTEXT_BIT(LOADING)},
     {"from_pretrained(", CONTEXT_BIT(LOADING)},
@@ -358,7 +360,12 @@ static bool read_frame(context *c, scan_text line, own_frame *f) {
   scan_text whole = {now.path, now.path + strlen(now.path)};
   if (is_library(whole)) now.path[0] = '\0';
   *f = now;
-  if (now.path[0] != '\0') write_place(c, f);
+  if (now.path[0] == '\0') return true;
+  write_place(c, f);
+  whole = (scan_text){now.path, now.path + strlen(now.path)};
+  bool outermost = c->script[0] == '\0' && strcmp(now.function, "<module>") == 0;
+  if (outermost && scan_has(whole, ".py"))
+    snprintf(c->script, sizeof c->script, "%.60s", base_name(whole));
   return true;
 }
 
@@ -432,6 +439,79 @@ static void read_traceback(context *c, scan_text t) {
   c->seen |= phase | others;
 }
 
+/* ---- progress, batch and precision ---- */
+
+/* Returns whether a line is a progress bar's, or a logger's line for one step. */
+static bool is_progress(scan_text line) {
+  return scan_has(line, "it/s") || scan_has(line, "s/it") || scan_has(line, "%|");
+}
+
+/* Sets the phase that the last progress bar before the end names: "Epoch (valid):   3% 1/32". */
+static void read_progress(context *c, scan_text t) {
+  static const char *const words[] = {
+      "(valid)", "(val)", "Valid", "valid:", "val:", "Eval", "eval:", "Test:", "(test)"};
+  bool evaluating = false, trains = false;
+  scan_text line;
+  while (scan_next_line(&t, &line)) {
+    if (line.end - line.at > 400) line.end = line.at + 400;
+    if (!is_progress(line)) continue;
+    evaluating = false;
+    trains = trains || scan_has(line, "rain");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+      evaluating = evaluating || scan_has(line, words[i]);
+  }
+  if (evaluating) c->seen |= CONTEXT_BIT(EVALUATING) | (trains ? CONTEXT_BIT(TRAINING) : 0);
+}
+
+/* Parses a batch size that a command, a configuration or a sentence names. */
+static void read_batch(context *c, scan_text t) {
+  static const char *const words[] = {
+      "batch_size=",        "batch_size = ",    "batch_size: ",   "batch_size\": ",
+      "--batch-size ",      "--batch-size=",    "--batch_size ",  "--batch_size=",
+      "Minibatch-size: ",   "Batch size: ",     "batch size: ",   "batch size = ",
+      "batch size of ",     "Batch size = ",    "batch size is ", "--batch ",
+      "batchsize: ",        "samples_per_gpu=", "imgs_per_gpu=",  "micro_batch_size=",
+      "--micro-batch-size "};
+  const char *best = NULL;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    const char *at = scan_find(t, words[i]);
+    uint64_t number = scan_number(t, at);
+    if (number == 0 || number > BATCH_MOST || (best != NULL && at >= best)) continue;
+    best = at;
+    c->batch = (uint32_t)number;
+  }
+}
+
+/* Recognizes weights that the user's own line already makes small. */
+static void read_precision(context *c) {
+  static const struct {
+    const char *words;
+    uint64_t marks;
+  } table[] = {{".half()", CONTEXT_BIT(HALF)},
+               {".bfloat16()", CONTEXT_BIT(HALF)},
+               {"dtype=torch.float16", CONTEXT_BIT(HALF)},
+               {"dtype=torch.bfloat16", CONTEXT_BIT(HALF)},
+               {"dtype=torch.half", CONTEXT_BIT(HALF)},
+               {"dtype=\"float16\"", CONTEXT_BIT(HALF)},
+               {"dtype=\"bfloat16\"", CONTEXT_BIT(HALF)},
+               {"load_in_8bit=True", CONTEXT_BIT(HALF) | CONTEXT_BIT(QUANTIZED)},
+               {"load_in_4bit=True", CONTEXT_BIT(HALF) | CONTEXT_BIT(QUANTIZED)}};
+  scan_text code = {c->code, c->code + strlen(c->code)};
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+    if (scan_has(code, table[i].words)) c->seen |= table[i].marks;
+}
+
+/* Returns whether the text has a path with a drive: "d:\\work". */
+static bool has_drive(scan_text t) {
+  for (const char *at = t.at; (at = scan_find(scan_from(t, at), ":\\")) != NULL;) {
+    const char *drive = at - 3;
+    if (drive >= t.at && isalpha((unsigned char)*drive) &&
+        (drive == t.at || !isalnum((unsigned char)drive[-1])))
+      return true;
+  }
+  return false;
+}
+
 /* ---- versions ---- */
 
 /* Parses "torch==2.1.2", "PyTorch Version: 2.10.0", "torch 1.13.1" to 201, 210, 113. */
@@ -455,9 +535,13 @@ void context_read(context *c, scan_text text, scan_text raw) {
   *c = (context){.torch_to = UINT16_MAX};
   for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++)
     if (scan_has(raw, everywhere[i].words)) c->seen |= everywhere[i].marks;
+  if (has_drive(raw)) c->seen |= CONTEXT_BIT(WINDOWS);
   if (context_any(c, CONTEXT_BIT(WINDOWS))) c->seen &= ~(CONTEXT_BIT(LINUX) | CONTEXT_BIT(MAC));
   if (context_any(c, CONTEXT_BIT(MAC))) c->seen &= ~CONTEXT_BIT(LINUX);
   read_traceback(c, text);
+  read_progress(c, text);
+  read_batch(c, text);
+  read_precision(c);
   read_torch_version(c, raw);
 }
 

@@ -66,6 +66,9 @@ enum {
   CONTEXT_INDEX_EXPANDABLE,
   CONTEXT_INDEX_LORA,
   CONTEXT_INDEX_JAX,
+  /* the user's own line loads weights in … */
+  CONTEXT_INDEX_HALF,      /* … 16 bits or fewer */
+  CONTEXT_INDEX_QUANTIZED, /* … 8 bits or fewer */
   CONTEXT_INDEX_COUNT
 };
 _Static_assert(CONTEXT_INDEX_COUNT <= 60, "the marks fit one number");
@@ -76,7 +79,9 @@ typedef struct context {
   uint64_t seen;                 /* CONTEXT_BIT(…) */
   uint16_t torch_from, torch_to; /* 104 for 1.4, 201 for 2.1; 0 and UINT16_MAX: unknown */
   char line[160];                /* the user's own line: "train.py:157 in evaluate"; "": unknown */
-  char code[128];                /* its text, "" unknown */
+  char code[160];                /* its text, "" unknown */
+  char script[64];               /* the file of the outermost frame, "" unknown */
+  uint32_t batch;                /* a batch size that the text names; 0: unknown */
 } context;
 
 /* Fills `c` from `text`, a cleaned text; `raw` is the text before that. */

@@ -9,6 +9,7 @@
 #define SMALL_POOL      (UINT64_C(1) << 30)
 #define PROCESSES_SHOWN 6
 #define BELIEVED        0.3
+#define TINY_REQUEST    (UINT64_C(1) << 20) /* a device with a batch in it has as much free */
 
 static bool known(uint64_t bytes) {
   return diagnosis_known(bytes);
@@ -34,6 +35,7 @@ static void detect_holes(explanation *x) {
   /* Every allocator has some unused memory: only a large part of the whole makes it the cause. */
   double part = n->reserved_bytes > 0 ? (double)n->cached_bytes / (double)n->reserved_bytes : 1;
   double sure = part >= 0.15 ? (pieces ? 0.9 : 0.75) : part >= 0.05 ? 0.4 : 0.15;
+  if (!pieces && !known(n->live_bytes)) sure = 0.3; /* of how much is not known */
   cause *c = diagnosis_cause(x, CAUSE_FRAGMENTATION, sure);
   cause_say(c, "%.0f%% of what the allocator holds is not in use", part * 100);
   if (pieces)
@@ -75,9 +77,10 @@ static void detect_limit(explanation *x) {
                cause_size(m->outside_bytes), cause_size(n->limit_bytes));
     return;
   }
-  if (m->kind == MESSAGE_CUPY) {
+  if (m->kind == MESSAGE_CUPY || m->kind == MESSAGE_JULIA) {
     cause *c = diagnosis_cause(x, CAUSE_LIMIT, 0.45);
-    cause_head(c, "CuPy's pool is limited to %s and holds %s", cause_size(n->limit_bytes),
+    cause_head(c, "%s's pool is limited to %s and holds %s", message_kind_name(m->kind),
+               cause_size(n->limit_bytes),
                known(n->live_bytes) ? cause_size(n->live_bytes) : "an unknown part of it");
     return;
   }
@@ -240,7 +243,7 @@ static void detect_program(explanation *x) {
  * the batch. */
 static void detect_shape(explanation *x) {
   const message *m = &x->evidence.message;
-  if (m->rank < 2 || m->first_dim < 2) return;
+  if (m->rank < 2 || m->first_dim < 2 || (m->details & MESSAGE_WEIGHTS) != 0) return;
   cause *c = diagnosis_cause(x, CAUSE_BATCH_TOO_BIG, m->rank > 2 ? 0.45 : 0.4);
   cause_head(c,
              "A tensor of shape %s did not fit; its first dimension, %u, is most often the batch",
@@ -266,6 +269,11 @@ static const char *usage(const explanation *x, char text[160]) {
   else if (known(n->live_bytes) && known(n->limit_bytes))
     snprintf(text, 160, "this program's data fills %s of the %s %s", cause_size(n->live_bytes),
              cause_size(n->limit_bytes), whole);
+  else if (has(x, CONTEXT_BIT(TPU)) && known(m->whole_bytes) && known(n->device_bytes) &&
+           m->whole_bytes > n->device_bytes)
+    snprintf(text, 160, "the program needs %s of the device's %s, %s too much",
+             cause_size(m->whole_bytes), cause_size(n->device_bytes),
+             cause_size(m->whole_bytes - n->device_bytes));
   else if (known(n->live_bytes))
     snprintf(text, 160, "this program's data already fills %s", cause_size(n->live_bytes));
   else
@@ -355,6 +363,24 @@ static guess by_kind(const explanation *x) {
                    : (guess){CAUSE_WEIGHTS_TOO_BIG, 0.5,
                              "the weights leave too little of the device for the KV cache (the "
                              "memory a server keeps for the tokens of its requests)"};
+  case MESSAGE_TENSORFLOW:
+    if (weights && !has(x, MARK(OPTIMIZER)))
+      return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.45,
+                     "a variable of the model did not fit: probably another process holds the "
+                     "device, or the model is too big for it"};
+    /* TensorFlow takes what is free when it starts; it could not. */
+    if (!weights && !known(m->shape_bytes) && known(m->asked_bytes) && !known(m->live_bytes) &&
+        !known(m->limit_bytes) && !has(x, MARK(TRAINING) | MARK(FORWARD)))
+      return (guess){CAUSE_OTHER_PROCESS, 0.45,
+                     "TensorFlow takes a device's free memory for its own pool: probably another "
+                     "process holds it already"};
+    break;
+  case MESSAGE_XLA:
+    if (known(m->asked_bytes) && m->asked_bytes < TINY_REQUEST && !has(x, MARK(TPU)))
+      return (guess){CAUSE_OTHER_PROCESS, 0.45,
+                     "even so little did not fit: probably another process holds the device, or "
+                     "arrays of this program that are no longer needed"};
+    break;
   case MESSAGE_CTRANSLATE:
     return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.4,
                    "probably the model is larger than the device's free memory"};
@@ -457,9 +483,8 @@ void diagnosis_device(explanation *x) {
   if (diagnosis_absurd(n)) {
     cause *c = diagnosis_cause(x, CAUSE_UNKNOWN, 0.5);
     cause_head(c,
-               "%s were requested, which no machine has: the size itself is wrong (an overflow, a "
-               "corrupt shape or a race), not the device",
-               cause_size(n->asked_bytes));
+               "The program asked for more memory than any machine has: the size itself is wrong "
+               "(an overflow, a corrupt shape or a race), not the device");
     return;
   }
   /* With free memory on the device a pool would have grown: its holes are not the reason. */

@@ -12,6 +12,9 @@
 #include "advise/recipes.h"
 
 #define FIXES_TOLD 4
+#define PIDS_NAMED 4
+#define HELD_LEAST (UINT64_C(1) << 30) /* data from here on fills a device by itself */
+#define SCRIPT     "python train.py"   /* stands for the user's own command in the tables */
 
 /* Derives conditions from several marks. */
 static uint32_t derive(const explanation *x) {
@@ -47,6 +50,11 @@ static uint32_t derive(const explanation *x) {
   set |= (m->details & MESSAGE_STATUS) != 0 ? DERIVED_STATUS : 0;
   set |= (m->details & MESSAGE_WORKSPACE) != 0 ? DERIVED_WORKSPACE : 0;
   set |= (m->details & MESSAGE_NO_SIGN) != 0 ? DERIVED_NO_SIGN : 0;
+  set |= (m->details & MESSAGE_EXECUTOR) != 0 ? DERIVED_EXECUTOR : 0;
+  set |= c->batch == 1 ? DERIVED_ONE : 0;
+  set |= diagnosis_known(m->live_bytes) && m->live_bytes >= HELD_LEAST ? DERIVED_HOLDS : 0;
+  set |= m->job != 0 ? DERIVED_JOB : 0;
+  set |= m->share > 0 ? DERIVED_SHARE : 0;
   return set;
 }
 
@@ -69,10 +77,19 @@ static bool applies(const recipe *r, const message *m, cause_id id, uint32_t der
   return (r->from == 0 || c->torch_to >= r->from) && (r->to == 0 || c->torch_to <= r->to);
 }
 
+/* Writes `words` with the user's own script in place of train.py, as far as the text names it. */
+static void write_words(char *out, size_t size, const char *words, const char *script) {
+  const char *at = script[0] != '\0' ? strstr(words, SCRIPT) : NULL;
+  if (at == NULL)
+    snprintf(out, size, "%s", words);
+  else
+    snprintf(out, size, "%.*spython %s%s", (int)(at - words), words, script, at + strlen(SCRIPT));
+}
+
 static void add(explanation *x, const recipe *r, uint64_t bytes) {
   fix *f = &x->fixes.list[x->fixes.count++];
   *f = (fix){.saves_bytes = bytes};
-  snprintf(f->change, sizeof f->change, "%s", r->change);
+  write_words(f->change, sizeof f->change, r->change, x->evidence.message.context.script);
   snprintf(f->cost, sizeof f->cost, "%s", r->cost);
 }
 
@@ -114,6 +131,21 @@ static void add_numbers(explanation *x) {
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
+/* A larger share of the device than the server's text says it had. */
+static void add_share(explanation *x) {
+  const message *m = &x->evidence.message;
+  char text[200];
+  recipe r = {.change = text, .cost = "less is left for computing: too high fails later"};
+  double more = m->share < 0.85 ? 0.9 : m->share + 0.02;
+  if ((m->details & MESSAGE_COMPUTE) != 0 || more > 0.96) return;
+  snprintf(
+      text, sizeof text,
+      "give the KV cache more: --mem-fraction-static %.2f instead of %.2f, and 0.02 more until "
+      "the server starts",
+      more, m->share);
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
 /* 1.5 times the limit that was reached, in whole GiB. */
 static void add_limit(explanation *x) {
   const message *m = &x->evidence.message;
@@ -138,6 +170,69 @@ static void add_limit(explanation *x) {
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
+/* Names the processes to end. */
+static void add_processes(explanation *x, cause_id id) {
+  const message *m = &x->evidence.message;
+  char pids[PIDS_NAMED * 12] = "", text[240];
+  recipe r = {.change = text, .cost = "they end, or wait"};
+  bool amd = context_any(&m->context, CONTEXT_BIT(AMD));
+  bool windows = context_any(&m->context, CONTEXT_BIT(WINDOWS));
+  if (id != CAUSE_OTHER_PROCESS || m->process_count == 0) return;
+  size_t length = 0;
+  for (uint32_t i = 0; i < m->process_count && i < PIDS_NAMED; i++)
+    length += (size_t)snprintf(pids + length, sizeof pids - length, "%s%u",
+                               i == 0    ? ""
+                               : windows ? " /PID "
+                                         : " ",
+                               m->processes[i].pid);
+  snprintf(text, sizeof text,
+           "end %s (%s shows what %s): %s %s; or choose another device: %s_VISIBLE_DEVICES=1",
+           m->process_count > 1 ? "them" : "it", amd ? "rocm-smi --showpids" : "nvidia-smi",
+           m->process_count > 1 ? "they are" : "it is", windows ? "taskkill /PID" : "kill", pids,
+           amd ? "HIP" : "CUDA");
+  add(x, &r, saving(x, id));
+}
+
+/* "data type float64": the type that needs half, and what the array then takes. */
+static void add_type(explanation *x) {
+  static const struct {
+    const char *from, *to;
+    double part;
+  } types[] = {{"float64", "float32", 0.5},      {"int64", "int32", 0.5},
+               {"complex128", "complex64", 0.5}, {"float32", "float16", 0.5},
+               {"int32", "int16", 0.5},          {"object", "float32", 0.5}};
+  const message *m = &x->evidence.message;
+  const char *named = strstr(m->what, "data type ");
+  char text[240];
+  recipe r = {.change = text, .cost = "less precision, or a smaller range"};
+  if (m->host != HOST_NUMPY || named == NULL || !diagnosis_known(m->asked_bytes) ||
+      diagnosis_absurd(&x->evidence.n))
+    return;
+  named += strlen("data type ");
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    if (strncmp(named, types[i].from, strlen(types[i].from)) != 0) continue;
+    snprintf(text, sizeof text,
+             "a smaller type: dtype=np.%s takes %s instead of %s (np.uint8 for pictures, "
+             "scipy.sparse for mostly zeros)",
+             types[i].to, cause_size((uint64_t)((double)m->asked_bytes * types[i].part)),
+             cause_size(m->asked_bytes));
+    add(x, &r, MESSAGE_UNKNOWN);
+    return;
+  }
+}
+
+/* Asks the batch system about this job. */
+static void add_job(explanation *x) {
+  const message *m = &x->evidence.message;
+  char text[200];
+  recipe r = {.change = text, .cost = "none"};
+  if (m->host != HOST_JOB || m->job == 0) return;
+  snprintf(text, sizeof text,
+           "see what it used: seff %llu (or sacct -j %llu --format=MaxRSS,ReqMem)",
+           (unsigned long long)m->job, (unsigned long long)m->job);
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
 /* Suggests another way to do what the user's own line calls. */
 static void add_way(explanation *x) {
   const message *m = &x->evidence.message;
@@ -148,16 +243,25 @@ static void add_way(explanation *x) {
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
-/* Suggests half of the batch that a shape names. */
-static void add_batch(explanation *x) {
+/* Suggests half of the batch that the text or a shape names. Returns whether it did. */
+static bool add_batch(explanation *x, uint32_t derived) {
   const message *m = &x->evidence.message;
-  char text[200];
+  char text[280];
   recipe r = {.change = text, .cost = "more, smaller steps"};
-  if (m->kind != MESSAGE_TENSORFLOW || m->rank < 2 || m->first_dim < 2) return;
+  bool shape = m->kind == MESSAGE_TENSORFLOW && m->rank > 2 && m->first_dim > 1;
+  uint32_t batch = m->context.batch > 1 ? m->context.batch : shape ? m->first_dim : 0;
+  if (batch < 2 || (derived & (DERIVED_ROOM | DERIVED_ABSURD | DERIVED_INIT)) != 0 ||
+      m->kind == MESSAGE_LLAMA || m->kind == MESSAGE_VLLM || m->kind == MESSAGE_SGLANG)
+    return false;
+  bool accumulates = m->kind == MESSAGE_TORCH && (derived & DERIVED_TRAINS) != 0;
   snprintf(text, sizeof text,
-           "a smaller batch: batch_size=%u, half of the %u in that shape, and again until it fits",
-           m->first_dim / 2, m->first_dim);
+           "a smaller batch: batch_size=%u instead of %u%s, and half again until it fits%s",
+           batch / 2, batch, m->context.batch > 1 ? "" : " (the first number of that shape)",
+           accumulates ? "; for the same training step every second time: (loss / 2).backward(); "
+                         "if i % 2: optimizer.step(); optimizer.zero_grad()"
+                       : "");
   add(x, &r, MESSAGE_UNKNOWN);
+  return true;
 }
 
 static void add_from(explanation *x, const recipe_table *t, cause_id id, uint32_t derived,
@@ -182,11 +286,16 @@ void diagnosis_fixes(explanation *x) {
   uint32_t derived = derive(x);
   const findings *f = &x->findings;
   if (m->kind == MESSAGE_VLLM) add_numbers(x);
+  if (m->kind == MESSAGE_SGLANG && m->share > 0) add_share(x);
   if (m->kind == MESSAGE_HOST) {
     add_limit(x);
+    add_job(x);
     add_way(x);
+    if (f->list[0].id != CAUSE_HOST_LIMIT) add_type(x);
+  } else if (message_is_device(m->kind)) {
+    add_processes(x, f->list[0].id);
   }
-  if (f->list[0].id == CAUSE_BATCH_TOO_BIG) add_batch(x);
+  if (f->list[0].id == CAUSE_BATCH_TOO_BIG && add_batch(x, derived)) derived |= DERIVED_BATCH;
   bool second = f->count > 1 && f->list[1].confidence >= 0.4 && f->list[1].id != f->list[0].id;
   add_all(x, f->list[0].id, derived, second ? FIXES_TOLD - 1 : FIXES_TOLD);
   if (second) add_all(x, f->list[1].id, derived, FIXES_TOLD);
@@ -194,7 +303,9 @@ void diagnosis_fixes(explanation *x) {
   if (f->list[0].confidence >= 0.6 && f->list[0].id != CAUSE_UNKNOWN) return;
   for (size_t i = 0; i < recipes_questions.count; i++) {
     if (!applies(&recipes_questions.rows[i], m, f->list[0].id, derived)) continue;
-    buffer_printf(&x->notes, "to find out: %s\n", recipes_questions.rows[i].change);
+    char words[300];
+    write_words(words, sizeof words, recipes_questions.rows[i].change, m->context.script);
+    buffer_printf(&x->notes, "to find out: %s\n", words);
     return;
   }
 }

@@ -5,6 +5,8 @@
 #include "advise/diagnosis.h"
 #include "advise/host_way.h"
 
+#define SMALL_ARRAY (UINT64_C(256) << 20) /* refused only if nearly all of RAM is in use */
+
 static bool known(uint64_t bytes) {
   return diagnosis_known(bytes);
 }
@@ -48,13 +50,22 @@ static bool detect_larger_than_host(explanation *x) {
 static void detect_one_array(explanation *x) {
   const message *m = &x->evidence.message;
   bool reading = has(x, CONTEXT_BIT(READING));
+  const host_way *way = host_way_of(m->context.code);
+  if (m->host == HOST_NUMPY && known(m->asked_bytes) && m->asked_bytes < SMALL_ARRAY && !reading &&
+      way == NULL) {
+    cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.45);
+    cause_head(c, "Host memory (RAM) was already full: even %s more for one array did not fit",
+               cause_size(m->asked_bytes));
+    if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
+    cause_say(c, "the text does not show what filled it (a whole file, copies, a list that grows)");
+    return;
+  }
   cause *c = diagnosis_cause(x, reading ? CAUSE_HOST_DATASET_WHOLE : CAUSE_HOST_COPIES,
                              reading ? 0.45 : 0.4);
   cause_head(c, "The host could not allocate %s for one array%s",
              known(m->asked_bytes) ? cause_size(m->asked_bytes) : "the memory asked for",
              reading ? ", while a whole file was read" : "");
   if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
-  const host_way *way = host_way_of(m->context.code);
   if (way != NULL) {
     cause_say(c, "the line: %s", m->context.code);
     cause_say(c, "%s", way->what);

@@ -89,7 +89,7 @@ static stow_status fill(stow_explanation *x, const explanation *from, bool out_o
   x->info = (stow_explanation_info){
       .struct_bytes = sizeof x->info,
       .out_of_memory = out_of_memory,
-      .requested_bytes = n->asked_bytes,
+      .requested_bytes = n->asked_bytes == SCAN_HUGE ? MESSAGE_UNKNOWN : n->asked_bytes,
       .live_bytes = n->live_bytes,
       .cached_bytes = n->cached_bytes,
       .largest_hole_bytes = n->largest_hole_bytes,

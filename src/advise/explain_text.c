@@ -7,6 +7,7 @@
 
 #define SHOWN_LEAST   0.3                 /* the text omits less likely causes … */
 #define UNKNOWN_LEAST (UINT64_C(1) << 20) /* less is rounding */
+#define ABSURD_LEAST  (UINT64_C(1) << 50) /* no machine has as much: the number is an error */
 #define PROVED_LEAST  0.5                 /* … and their evidence; JSON has both */
 
 static bool known(uint64_t bytes) {
@@ -25,7 +26,7 @@ static void row(buffer *out, const char *name, uint64_t bytes, const char *note)
 }
 
 static void numbers_text(const numbers *n, bool device, bool elsewhere, buffer *out) {
-  row(out, "requested", n->asked_bytes, "");
+  if (n->asked_bytes < ABSURD_LEAST) row(out, "requested", n->asked_bytes, "");
   row(out, "live", n->live_bytes, device ? "what your data holds" : "what the process held");
   row(out, "cached, not live", n->cached_bytes, "what the framework keeps for reuse");
   row(out, "  largest hole in it", n->largest_hole_bytes, "the largest request it can serve");
@@ -85,7 +86,7 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
   if (x->memory.length > 0) {
     heading(out, "Memory", bold);
     buffer_append(out, x->memory.data, x->memory.length);
-  } else if (!x->from_message || known(n->asked_bytes) || known(n->live_bytes) ||
+  } else if (!x->from_message || n->asked_bytes < ABSURD_LEAST || known(n->live_bytes) ||
              known(n->limit_bytes)) {
     heading(out, "Memory", bold);
     numbers_text(n, x->evidence.message.kind != MESSAGE_HOST, x->evidence.elsewhere, out);
@@ -128,7 +129,7 @@ static void json_bytes(json *j, const char *key, uint64_t bytes) {
 static void numbers_json(const numbers *n, json *j) {
   json_key(j, "numbers");
   json_begin_object(j);
-  json_bytes(j, "asked_bytes", n->asked_bytes);
+  json_bytes(j, "asked_bytes", n->asked_bytes == SCAN_HUGE ? MESSAGE_UNKNOWN : n->asked_bytes);
   json_bytes(j, "live_bytes", n->live_bytes);
   json_bytes(j, "cached_bytes", n->cached_bytes);
   json_bytes(j, "largest_hole_bytes", n->largest_hole_bytes);

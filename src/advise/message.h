@@ -93,7 +93,8 @@ enum {
   MESSAGE_STATUS = 1 << 7,     /* a library's status that may have a reason other than memory */
   MESSAGE_ONE_BUFFER = 1 << 8, /* larger than one buffer may be */
   MESSAGE_WORKSPACE = 1 << 9,
-  MESSAGE_NO_SIGN = 1 << 10, /* a worker ended, and nothing in the text mentions memory */
+  MESSAGE_NO_SIGN = 1 << 10,  /* a worker ended, and nothing in the text mentions memory */
+  MESSAGE_EXECUTOR = 1 << 11, /* a worker of joblib or of a process pool, not of a DataLoader */
 };
 
 typedef struct message_process {
@@ -135,12 +136,14 @@ typedef struct message {
   uint32_t first_dim, rank; /* of that shape; 0: unknown */
   uint64_t largest_bytes;   /* XLA: of its largest buffer; `what` names its operation and line */
   uint64_t wanted_tokens, cache_tokens; /* a server's context, and what its KV cache can hold */
-  uint32_t failures;                    /* different failures in the text; the first one is read */
-  bool grouped;     /* the kernel's: a control group's limit, not the machine's */
-  bool no_history;  /* a device whose allocations PyTorch cannot record */
-  char what[96];    /* the tensor, operation or call named in it */
-  const char *name; /* what kind of foreign error, or NULL */
-  const char *help; /* one line of help for it, or NULL */
+  double share;      /* of the device that a server may take, as its text says; 0: unknown */
+  uint64_t job;      /* a batch system's number of the job; 0: unknown */
+  uint32_t failures; /* different failures in the text; the first one is read */
+  bool grouped;      /* the kernel's: a control group's limit, not the machine's */
+  bool no_history;   /* a device whose allocations PyTorch cannot record */
+  char what[96];     /* the tensor, operation or call named in it */
+  const char *name;  /* what kind of foreign error, or NULL */
+  const char *help;  /* one line of help for it, or NULL */
   message_chunks chunks;
   context context;
 } message;

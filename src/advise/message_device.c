@@ -127,7 +127,8 @@ bool message_device(message *m, scan_text t, const char **where) {
   m->details |= table[chosen].details;
   m->context.seen |= table[chosen].marks;
   m->failures = 1;
-  scan_copy(m->what, sizeof m->what, t, best, "\n");
+  scan_copy(m->what, sizeof m->what, t, best,
+            (table[chosen].details & MESSAGE_STATUS) != 0 ? " \n" : "\n");
   if (scan_has(t, "cuInit") || scan_has(t, "cuCtxCreate") ||
       scan_has(t, "cuDevicePrimaryCtxRetain"))
     m->details |= MESSAGE_INIT;

@@ -233,7 +233,7 @@ static void read_numpy(message *m, scan_text t) {
   const char *shape = at != NULL ? scan_find(scan_from(t, at), "array with ") : NULL;
   m->asked_bytes = scan_size(t, at);
   if (shape == NULL) return;
-  scan_copy(m->what, sizeof m->what, t, shape, "\n");
+  scan_copy(m->what, sizeof m->what, t, shape, "\"\n");
   const char *open = scan_find(scan_from(t, shape), "(");
   if (m->asked_bytes == MESSAGE_UNKNOWN && open != NULL) m->asked_bytes = array_bytes(t, open);
 }
@@ -266,7 +266,10 @@ static void read_worker(message *m, scan_text t) {
                                       "MemoryError",
                                       "bad_alloc",
                                       "shared memory"};
-  if (!scan_has(t, "DataLoader worker (pid")) return;
+  if (!scan_has(t, "DataLoader worker (pid")) {
+    m->details |= MESSAGE_EXECUTOR;
+    return;
+  }
   for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
     if (scan_has(t, signs[i])) return;
   m->details |= MESSAGE_NO_SIGN;

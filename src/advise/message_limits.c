@@ -120,7 +120,17 @@ static void read_sacct(message *m, scan_text t) {
   if (most > 0) take(&m->process_bytes, most);
 }
 
+/* "StepId=11300781.0", "StepId=191.batch", "step 3495064.0 cgroup", "Job ID: 77" */
+static void read_job_number(message *m, scan_text t) {
+  static const char *const words[] = {"StepId=", "JobId=", "Job ID: ", "in step ", "STEP ", "JOB "};
+  for (size_t i = 0; i < sizeof words / sizeof *words && m->job == 0; i++) {
+    uint64_t number = scan_number_after(t, words[i]);
+    if (known(number) && number < UINT64_C(1) << 40) m->job = number;
+  }
+}
+
 static void read_job(message *m, scan_text t) {
+  read_job_number(m, t);
   /* seff; its units are powers of 1024 */
   const char *share = scan_find(t, "Memory Efficiency: ");
   take(&m->process_bytes, scan_size_binary_after(t, "Memory Utilized: "));

@@ -55,7 +55,15 @@ static bool read_vllm(message *m, scan_text t) {
   return true;
 }
 
+/* "Current value: self.server_args.mem_fraction_static=0.2" */
 static bool read_sglang(message *m, scan_text t) {
+  const char *value = scan_find(t, "mem_fraction_static=0.");
+  uint64_t digits = scan_number(t, value);
+  if (known(digits) && digits < 1000) {
+    double share = (double)digits;
+    while (share >= 1) share /= 10;
+    m->share = share;
+  }
   m->details |= scan_has(t, "refill out of memory") || scan_has(t, "ecode out of memory")
                     ? MESSAGE_COMPUTE
                     : MESSAGE_KV_CACHE;
@@ -179,6 +187,8 @@ static bool read_julia(message *m, scan_text t) {
   const char *usage = scan_find(t, "GPU memory usage: ");
   if (usage != NULL) m->device_bytes = scan_size_after(scan_from(t, usage), "/");
   m->live_bytes = scan_size_after(t, "Memory pool usage: ");
+  m->limit_bytes = scan_size_after(t, "(capped at ");
+  if (!known(m->live_bytes)) m->live_bytes = scan_size_after(t, "CUDA allocator usage: ");
   m->reserved_bytes = scan_size_before(t, " reserved)");
   if (known(m->reserved_bytes) && known(m->live_bytes) && m->reserved_bytes >= m->live_bytes)
     m->cached_bytes = m->reserved_bytes - m->live_bytes;
@@ -241,6 +251,7 @@ bool message_serve(message *m, scan_text t, const char **where) {
       {"ggml_aligned_malloc: insufficient memory", MESSAGE_LLAMA, read_llama},
       {"kIOGPUCommandBufferCallbackErrorOutOfMemory", MESSAGE_LLAMA, read_llama},
       {"llama runner process", MESSAGE_LLAMA, read_runner},
+      {"enough available memory to run this model", MESSAGE_LLAMA, read_llama},
       {"requested buffer of size ", MESSAGE_ONNX, read_onnx},
       {"[TRT]", MESSAGE_TENSORRT, read_tensorrt},
       {"nvinfer1::", MESSAGE_TENSORRT, read_tensorrt},

@@ -6,6 +6,8 @@
 
 #include "advise/message_parts.h"
 
+#define NODE_WITHIN 400 /* characters after the shape in which the node begins, and of its text */
+
 static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
 }
@@ -20,6 +22,24 @@ static uint64_t dtype_width(scan_text t) {
   for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
     if (scan_has(t, widths[i].word)) return widths[i].width;
   return 4;
+}
+
+/* Recognizes a tensor that is no result of a batch by the node that makes it: "[[Node:
+ * vgg_16/fc6/weights/Initializer/random_uniform = …]]", "[[{{node embeddings/Adam/…}}]]". */
+static void read_node(message *m, scan_text t) {
+  static const char *const variables[] = {"/Initializer/", "/weights/Assign", "/kernel/Assign",
+                                          "VariableV2", "VarHandleOp"};
+  static const char *const slots[] = {"/Adam", "/Momentum", "/RMSProp", "/Adagrad", "/Ftrl"};
+  const char *open = scan_find(t, "[[");
+  if (open == NULL || open - t.at > NODE_WITHIN) return;
+  scan_text node = {open, open + NODE_WITHIN < t.end ? open + NODE_WITHIN : t.end};
+  const char *close = NULL;
+  if (scan_find_at(node, "]]", &close) != NULL) node.end = close;
+  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+    if (scan_has(node, variables[i])) m->details |= MESSAGE_WEIGHTS;
+  for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
+    if ((m->details & MESSAGE_WEIGHTS) != 0 && scan_has(node, slots[i]))
+      m->context.seen |= CONTEXT_BIT(OPTIMIZER);
 }
 
 /* Parses "OOM when allocating tensor with shape[1000,1000,1000] and type float on …". */
@@ -41,6 +61,7 @@ static void read_shape(message *m, scan_text t) {
     if (m->rank++ == 0) m->first_dim = dim < UINT32_MAX ? (uint32_t)dim : UINT32_MAX;
   }
   if (m->rank > 0 && bytes < 0x1p62) m->shape_bytes = (uint64_t)bytes;
+  read_node(m, scan_from(t, at));
   if (!known(m->asked_bytes)) m->asked_bytes = m->shape_bytes;
 }
 
@@ -104,6 +125,7 @@ static void read_device(message *m, scan_text t) {
     scan_text rest = scan_from(t, hbm);
     const char *used = scan_find(rest, "Used ");
     if (used != NULL) m->device_bytes = scan_size_after(scan_from(rest, used), " of ");
+    m->whole_bytes = scan_size(rest, used);
     m->context.seen |= CONTEXT_BIT(TPU);
     return;
   }
@@ -149,6 +171,9 @@ bool message_xla(message *m, scan_text t, const char **where) {
                {"RESOURCE_EXHAUSTED: Ran out of memory", false},
                {"RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory", false},
                {"BufferAssignment OOM Debugging", false},
+               {"INTERNAL: Failed to allocate", false},
+               {"bytes for new constant", false},
+               {"bytes) from device: CUDA_ERROR_OUT_OF_MEMORY", true},
                {"_bfc) ran out of memory", true},
                {"bfc_allocator.cc", true},
                {"BFC", true},

@@ -29,6 +29,12 @@ enum {
   DERIVED_WORKSPACE = 1 << 17,
   DERIVED_OWN_LIMIT = 1 << 18, /* the process has its own limit on host memory */
   DERIVED_NO_SIGN = 1 << 19,   /* a worker ended, and nothing mentions memory */
+  DERIVED_EXECUTOR = 1 << 20,  /* a worker of joblib or of a process pool */
+  DERIVED_BATCH = 1 << 21,     /* a fix already names a smaller batch in numbers … */
+  DERIVED_ONE = 1 << 22,       /* … or the text says that the batch is 1 */
+  DERIVED_HOLDS = 1 << 23,     /* the program's own data fills much of the device */
+  DERIVED_JOB = 1 << 24,       /* the number of the job is known */
+  DERIVED_SHARE = 1 << 25,     /* the server's text gives its share of the device */
 };
 
 typedef struct recipe {

@@ -35,7 +35,9 @@ static const recipe rows[] = {
      .kinds = TORCHY,
      .need = M(WEBUI),
      .mustnot = NOT_ROOM,
-     .change = "set COMMANDLINE_ARGS=--medvram --xformers (--lowvram below 4 GB)",
+     .change =
+         "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --xformers (--lowvram up to 4 GB; "
+         "on Linux in webui-user.sh: export COMMANDLINE_ARGS=\"--medvram --xformers\")",
      .cost = "slower: parts of the model move between RAM and the device"},
     {.causes = FULL,
      .kinds = TORCHY,
@@ -86,7 +88,7 @@ static const recipe rows[] = {
      .kinds = TORCHY,
      .need = M(TORCH),
      .must = D(TRAINS),
-     .mustnot = NOT_ROOM,
+     .mustnot = NOT_ROOM | D(BATCH) | D(ONE),
      .never = M(TRAINER) | M(LIGHTNING) | M(YOLO),
      .change = "half the batch, and step every second time: (loss / 2).backward(); if i % 2: "
                "optimizer.step(); optimizer.zero_grad()",
@@ -117,10 +119,17 @@ static const recipe rows[] = {
      .cost = "none"},
     {.causes = FULL,
      .kinds = TORCHY,
-     .mustnot = NOT_ROOM | D(INFERS) | D(TRAINS),
+     .mustnot = NOT_ROOM | D(INFERS) | D(TRAINS) | D(BATCH) | D(ONE),
      .change =
          "a smaller batch (half of it), or smaller inputs: lower resolution, shorter sequences",
      .cost = "more, smaller steps"},
+    {.causes = FULL,
+     .kinds = TORCHY,
+     .must = D(ONE),
+     .mustnot = NOT_ROOM,
+     .change = "smaller inputs, because the batch is 1 already: a lower resolution, shorter "
+               "sequences, or parts of one sample after the other",
+     .cost = "less detail, or a loop over the parts"},
     {.causes = FULL,
      .kinds = TORCHY,
      .need = M(APPLE),
@@ -206,6 +215,7 @@ static const recipe rows[] = {
     /* ---- the device is simply full: others ---- */
     {.causes = FULL,
      .kinds = K(TENSORFLOW),
+     .mustnot = D(BATCH) | D(ONE),
      .never = M(TPU),
      .change = "a smaller batch (model.fit(…, batch_size=…), or the dataset's .batch(…)): half of "
                "it until it fits",
@@ -231,6 +241,18 @@ static const recipe rows[] = {
      .change =
          "recompute instead of keeping: jax.checkpoint (tf.recompute_grad), or a smaller model",
      .cost = "about a third more time"},
+    {.causes = C(UNKNOWN) | C(OTHER_PROCESS),
+     .kinds = K(XLA),
+     .mustnot = NOT_ROOM,
+     .never = M(TPU),
+     .change = "see who else is on the device: nvidia-smi; stop the other process, or restart a "
+               "notebook's kernel",
+     .cost = "it ends, or waits"},
+    {.causes = C(OTHER_PROCESS),
+     .kinds = K(XLA),
+     .never = M(TPU),
+     .change = "let JAX take only what it needs: XLA_PYTHON_CLIENT_PREALLOCATE=false",
+     .cost = "a little fragmentation"},
     {.causes = FULL,
      .kinds = K(XLA),
      .never = M(TPU),
@@ -250,10 +272,22 @@ static const recipe rows[] = {
      .change =
          "see who else is on the device: nvidia-smi; jax.checkpoint around blocks in training",
      .cost = "about a third more time in training"},
-    {.causes = FULL,
+    {.causes = FULL | C(LIMIT),
      .kinds = K(CUPY),
      .change = "smaller arrays at once: work on parts, in float32 instead of float64",
      .cost = "a loop over the parts"},
+    {.causes = FULL | C(ONE_SPIKE),
+     .kinds = K(CUPY),
+     .never = M(WINDOWS),
+     .change = "let arrays grow beyond the device: cupy.cuda.set_allocator(cupy.cuda.MemoryPool("
+               "cupy.cuda.malloc_managed).malloc) before the first array",
+     .cost = "slower: part of the data lives in the computer's RAM"},
+    {.causes = FULL | C(LIMIT) | C(FRAGMENTATION),
+     .kinds = K(JULIA),
+     .change =
+         "free what is no longer used: x = nothing; GC.gc(); CUDA.reclaim(); and smaller parts "
+         "(Float32)",
+     .cost = "a pause"},
     {.causes = FULL,
      .kinds = K(CUPY) | K(NUMBA) | K(RMM) | K(JULIA),
      .mustnot = D(INIT),
@@ -271,12 +305,6 @@ static const recipe rows[] = {
      .change = "smaller arrays at once, and drop old ones: del a; "
                "numba.cuda.current_context().deallocations.clear()",
      .cost = "a loop over the parts"},
-    {.causes = FULL,
-     .kinds = K(JULIA),
-     .change =
-         "free what is no longer used: x = nothing; GC.gc(); CUDA.reclaim(); and smaller parts "
-         "(Float32)",
-     .cost = "a pause"},
     {.causes = FULL | C(ONE_SPIKE),
      .kinds = K(ONNX) | K(DIRECTML),
      .change = "a smaller batch or input resolution; a float16 or quantized model",
@@ -289,11 +317,13 @@ static const recipe rows[] = {
      .cost = "a little slower"},
     {.causes = FULL | C(ONE_SPIKE),
      .kinds = K(ONNX) | K(TENSORRT) | K(PADDLE),
+     .mustnot = D(HOLDS),
      .change = "see who else is on the device (other models, other process): nvidia-smi",
      .cost = "it ends, or waits"},
     {.causes = FULL | C(ONE_SPIKE),
      .kinds = K(PADDLE),
-     .change = "a smaller batch size, or a lower resolution",
+     .mustnot = D(BATCH),
+     .change = "a smaller batch size (half of it), or a lower resolution",
      .cost = "more, smaller steps"},
     {.causes = FULL | C(ONE_SPIKE),
      .kinds = K(PADDLE),

@@ -56,15 +56,32 @@ static const recipe rows[] = {
      .need = M(LISTING),
      .change = "do not collect the loader in a list: iterate over it; each batch then goes free",
      .cost = "none"},
+    {.hosts = H(WORKER),
+     .must = D(EXECUTOR),
+     .change = "fewer workers, each needs its own RAM: n_jobs=2 (joblib, scikit-learn), "
+               "max_workers=2 (ProcessPoolExecutor), Pool(2)",
+     .cost = "less runs in parallel"},
+    {.hosts = H(WORKER),
+     .must = D(EXECUTOR),
+     .change = "give each worker its part, not the whole data: pass a file name or an index, and "
+               "np.load(f, mmap_mode=\"r\") in the worker",
+     .cost = "a change of the worker's function"},
+    {.hosts = H(WORKER),
+     .must = D(EXECUTOR),
+     .change = "see the real error with one process: n_jobs=1, or a plain loop",
+     .cost = "slower, for one run"},
     {.hosts = H(WORKER) | H(FORK),
+     .mustnot = D(EXECUTOR),
      .change = "fewer workers: DataLoader(num_workers=2), or num_workers=0 to see the real error",
      .cost = "slower loading"},
     {.hosts = H(WORKER) | H(FORK),
+     .mustnot = D(EXECUTOR),
      .change =
          "hold the dataset in arrays (numpy, Arrow, memory-mapped files) instead of lists and "
          "dicts: workers copy Python objects they touch",
      .cost = "a change of the dataset"},
     {.hosts = H(WORKER),
+     .mustnot = D(EXECUTOR),
      .change = "in a container a larger /dev/shm: docker run --shm-size=8g",
      .cost = "it counts as RAM"},
     {.hosts = H(FORK),
@@ -81,7 +98,7 @@ static const recipe rows[] = {
          "ask for more memory: #SBATCH --mem=64G (or --mem-per-cpu; PBS: -l mem=64gb; LSF: -M)",
      .cost = "the job may wait longer"},
     {.hosts = H(JOB),
-     .mustnot = D(OWN_LIMIT),
+     .mustnot = D(OWN_LIMIT) | D(JOB),
      .change = "see what it used: seff JOBID (or sacct -j JOBID --format=MaxRSS,ReqMem)",
      .cost = "none"},
     {.hosts = H(CONTAINER),
@@ -151,11 +168,6 @@ static const recipe rows[] = {
      .change =
          "raise the container's limit (docker --memory=16g, the job's --mem), if the host has it",
      .cost = "less is left for others on the host"},
-    {.hosts = H(NUMPY),
-     .change =
-         "a smaller type: dtype=np.float32 (half of float64), np.uint8 for pictures, sparse for "
-         "mostly zeros (stowage inspect FILE names the smallest)",
-     .cost = "less precision"},
     {.hosts = H(NUMPY) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(RAY),
      .need = M(PANDAS),
      .change = "read tables in parts: pd.read_csv(f, chunksize=100000, dtype=…, usecols=[…]), or "
@@ -173,14 +185,26 @@ static const recipe rows[] = {
     {.hosts = H(NUMPY) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(CONTAINER) |
               H(JOB) | H(RAY) | H(TORCH) | H(DASK) | H(SPARK),
      .mustnot = D(ABSURD),
-     .change =
-         "hold less in RAM: read data in batches (stowage.batches), in the smallest type that "
-         "holds it (stowage inspect FILE)",
+     .change = "hold less in RAM: read data in parts (pd.read_csv(f, chunksize=100000), np.load(f, "
+               "mmap_mode=\"r\"), stowage.batches(f)), in the smallest type (stowage inspect f)",
      .cost = "a loop over the parts"},
     {.hosts = H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY),
-     .never = M(COLAB) | M(KAGGLE),
+     .never = M(COLAB) | M(KAGGLE) | M(WINDOWS) | M(MAC),
      .mustnot = D(GROUPED) | D(ABSURD),
-     .change = "close other programs, or add RAM or swap (Windows: a larger page file)",
+     .change =
+         "close other programs, or add swap to the RAM (Linux: sudo fallocate -l 16G /swapfile; "
+         "sudo chmod 600 /swapfile; sudo mkswap /swapfile; sudo swapon /swapfile)",
      .cost = "swap is slow"},
+    {.hosts = H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY),
+     .need = M(WINDOWS),
+     .mustnot = D(ABSURD),
+     .change = "close other programs, or enlarge the page file beside the RAM: System > Advanced > "
+               "Performance > Virtual memory; then restart",
+     .cost = "the page file is slow"},
+    {.hosts = H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY),
+     .need = M(MAC),
+     .mustnot = D(ABSURD),
+     .change = "close other programs: Activity Monitor > Memory shows who holds the RAM",
+     .cost = "none"},
 };
 const recipe_table recipes_host = {rows, sizeof rows / sizeof *rows};

@@ -35,7 +35,9 @@ static const recipe rows[] = {
                "--mem-fraction-static 0.8 (lower leaves more for computing)",
      .cost = "fewer requests at once"},
     {.kinds = K(SGLANG),
-     .change = "give the KV cache more: --mem-fraction-static 0.9 (steps of 0.02)",
+     .mustnot = D(SHARE),
+     .change = "give the KV cache more: --mem-fraction-static 0.9, or 0.02 more until the server "
+               "starts",
      .cost = "less is left for computing: too high fails later"},
     {.kinds = K(SGLANG),
      .change = "a shorter context (--context-length 4096), a smaller or quantized model, or "
@@ -117,7 +119,8 @@ static const recipe rows[] = {
      .kinds = TORCHY,
      .need = M(WEBUI),
      .change =
-         "start with --medvram (--lowvram below 4 GB): set COMMANDLINE_ARGS=--medvram --xformers",
+         "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --xformers (--lowvram up to 4 GB; on "
+         "Linux in webui-user.sh: export COMMANDLINE_ARGS=\"--medvram --xformers\")",
      .cost = "slower: parts of the model move between RAM and the device"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
@@ -142,25 +145,48 @@ static const recipe rows[] = {
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .need = M(TRANSFORMERS),
+     .never = M(HALF),
      .change =
          "load in 16 bits: from_pretrained(…, torch_dtype=torch.float16, device_map=\"auto\")",
      .cost = "16-bit arithmetic; what does not fit runs from RAM"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .need = M(TRANSFORMERS),
-     .never = M(APPLE),
+     .never = M(APPLE) | M(QUANTIZED),
      .change = "load in 4 bits: from_pretrained(…, quantization_config=BitsAndBytesConfig("
                "load_in_4bit=True))",
      .cost = "a little quality"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
-     .never = M(TRANSFORMERS),
+     .need = M(TRANSFORMERS) | M(HALF),
+     .change = "let layers that do not fit run from RAM: from_pretrained(…, device_map=\"auto\") "
+               "instead of .to(\"cuda\")",
+     .cost = "slower: those layers cross the bus at every pass"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .never = M(TRANSFORMERS) | M(HALF),
      .change = "put the weights on the device in 16 bits: model.half() before .to(\"cuda\")",
      .cost = "16-bit arithmetic: half the memory of float32 weights"},
     {.causes = C(WEIGHTS_TOO_BIG),
-     .kinds = TORCHY,
+     .kinds = TORCHY | K(DIRECTML) | K(PADDLE) | K(TENSORFLOW),
      .change = "a smaller model, or a quantized one (8 or 4 bits)",
      .cost = "a little quality"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = K(DIRECTML),
+     .never = M(HALF),
+     .change = "put the weights on the device in 16 bits: model.half() before model.to(dml)",
+     .cost = "16-bit arithmetic: half the memory of float32 weights"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = K(PADDLE),
+     .change =
+         "load to RAM first: paddle.set_device(\"cpu\") before paddle.load(…), then build the "
+         "model on the GPU; otherwise the file and the model are both on the device",
+     .cost = "none"},
+    {.causes = C(WEIGHTS_TOO_BIG) | C(OPTIMIZER_STATE),
+     .kinds = K(TENSORFLOW),
+     .change = "see who else is on the device: nvidia-smi; another process may hold it (a variable "
+               "does not depend on the batch)",
+     .cost = "none"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .must = D(SPILLS),
@@ -182,25 +208,35 @@ static const recipe rows[] = {
                "optim=\"adafactor\"",
      .cost = "slightly different training"},
     {.causes = C(OPTIMIZER_STATE),
+     .kinds = K(TENSORFLOW),
+     .change = "an optimizer with less state: tf.keras.optimizers.SGD(momentum=0.9) has one number "
+               "for each weight, Adam two",
+     .cost = "different training"},
+    {.causes = C(OPTIMIZER_STATE),
+     .kinds = TORCHY,
      .never = M(TRAINER) | M(AMD) | M(APPLE),
      .change = "an 8-bit optimizer: import bitsandbytes as bnb; optimizer = "
                "bnb.optim.AdamW8bit(model.parameters(), lr=…)",
      .cost = "slightly different training"},
     {.causes = C(OPTIMIZER_STATE),
+     .kinds = TORCHY,
      .need = M(AMD),
      .change = "an optimizer with less state: Adafactor, or torch.optim.SGD with momentum",
      .cost = "different training"},
     {.causes = C(OPTIMIZER_STATE),
+     .kinds = TORCHY,
      .from = 113,
      .change = "without copies of all tensors in the step (PyTorch 1.13+): torch.optim.AdamW(…, "
                "foreach=False), or "
                "fused=True",
      .cost = "foreach=False is slower"},
     {.causes = C(OPTIMIZER_STATE),
+     .kinds = TORCHY,
      .change = "train fewer weights: LoRA (peft.get_peft_model), or freeze layers "
                "(p.requires_grad = False)",
      .cost = "less of the model learns"},
     {.causes = C(OPTIMIZER_STATE),
+     .kinds = TORCHY,
      .change =
          "move the state off the device: DeepSpeed ZeRO with \"offload_optimizer\": {\"device\": "
          "\"cpu\"}",
@@ -258,6 +294,7 @@ static const recipe rows[] = {
          "that line makes",
      .cost = "more, smaller steps; or a part is computed twice"},
     {.causes = C(ONE_SPIKE),
+     .kinds = ANY_DEVICE & ~(TORCHY | K(TENSORRT)),
      .change =
          "work in parts, so that it never exists as a whole: a smaller batch, or a loop over the "
          "parts",

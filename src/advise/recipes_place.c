@@ -72,8 +72,8 @@ static const recipe rows[] = {
      .kinds = K(VLLM),
      .must = D(START),
      .change =
-         "stop what holds the device (nvidia-smi shows the other process), or take less of it: "
-         "--gpu-memory-utilization 0.6, below what is free",
+         "stop what holds the device: nvidia-smi shows the other process; the server starts when "
+         "enough is free",
      .cost = "a smaller KV cache: fewer or shorter requests at once"},
     {.causes = C(OTHER_PROCESS),
      .kinds = K(TENSORFLOW),
@@ -86,13 +86,6 @@ static const recipe rows[] = {
      .change = "share the device: TF_FORCE_GPU_ALLOW_GROWTH=true for each TensorFlow program on it "
                "(tf.config.experimental.set_memory_growth)",
      .cost = "a little fragmentation"},
-    {.causes = C(OTHER_PROCESS),
-     .must = D(LISTED),
-     .never = M(AMD),
-     .change =
-         "end it, or choose another device: CUDA_VISIBLE_DEVICES=1 (nvidia-smi shows which are "
-         "free)",
-     .cost = "it ends, or waits"},
     {.causes = C(OTHER_PROCESS),
      .need = M(AMD),
      .change =
@@ -126,7 +119,8 @@ static const recipe rows[] = {
      .cost = "slower: part of the data lives in the computer's RAM"},
     {.causes = C(OTHER_PROCESS),
      .kinds = K(TORCH),
-     .change = "if all of it is yours: a smaller batch, or 16-bit weights (model.half())",
+     .change = "if all of it is yours: a smaller batch (half of it), or weights in 16 bits "
+               "(model.half())",
      .cost = "more, smaller steps"},
     {.causes = C(OUTSIDE_FRAMEWORK),
      .need = M(APPLE),
@@ -159,11 +153,11 @@ static const recipe rows[] = {
      .kinds = K(CUPY),
      .change = "raise the pool's limit (set_limit, CUPY_GPU_MEMORY_LIMIT), if the device has more",
      .cost = "less is left for others on the device"},
-    {.causes = C(LIMIT) | C(UNKNOWN) | C(BATCH_TOO_BIG),
-     .kinds = K(CUPY),
-     .change = "give cached blocks back before large arrays: "
-               "cupy.get_default_memory_pool().free_all_blocks()",
-     .cost = "the next allocations are slower"},
+    {.causes = C(LIMIT),
+     .kinds = K(JULIA),
+     .change = "raise the limit that CUDA.jl was started with: JULIA_CUDA_HARD_MEMORY_LIMIT "
+               "(JULIA_CUDA_MEMORY_LIMIT in old versions), if the device has more",
+     .cost = "less is left for others on the device"},
     {.causes = C(LIMIT),
      .kinds = K(RMM),
      .change =
@@ -218,9 +212,18 @@ static const recipe rows[] = {
      .change = "set TF_GPU_ALLOCATOR=cuda_malloc_async",
      .cost = "another allocator; a little slower"},
     {.causes = C(FRAGMENTATION),
-     .kinds = K(XLA) | K(CUPY) | K(JULIA),
-     .change = "set XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async (JAX), or free the pool between phases",
+     .kinds = K(XLA),
+     .change = "before the program starts: export XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async",
      .cost = "another allocator; a little slower"},
+    {.causes = C(FRAGMENTATION),
+     .kinds = K(CUPY),
+     .change = "give free blocks back between phases: "
+               "cupy.get_default_memory_pool().free_all_blocks()",
+     .cost = "the next allocations are slower"},
+    {.causes = C(FRAGMENTATION),
+     .kinds = K(JULIA),
+     .change = "give unused blocks back between phases: x = nothing; GC.gc(); CUDA.reclaim()",
+     .cost = "a pause"},
     {.causes = C(FRAGMENTATION),
      .kinds = K(XLA) | K(TENSORFLOW),
      .change = "a smaller batch leaves larger pieces free",

@@ -138,9 +138,7 @@ static uint64_t size_at(scan_text t, const char *at, bool binary) {
   }
   if (at + 1 < t.end && *at == '.' && at[1] == ' ') at++; /* NumPy writes "745. GiB" */
   double bytes = value / scale * unit_factor(t, &at, binary);
-  return bytes < 0x1p62    ? (uint64_t)(bytes + 0.5)
-         : bytes <= 0x1p64 ? UINT64_C(1) << 62
-                           : SCAN_UNKNOWN;
+  return bytes < 0x1p62 ? (uint64_t)(bytes + 0.5) : bytes <= 0x1p64 ? SCAN_HUGE : SCAN_UNKNOWN;
 }
 
 uint64_t scan_size(scan_text t, const char *at) {

@@ -47,12 +47,12 @@ def record(path, gpu, refused):
         recorder.end = "runpy"  # the program is what runpy runs
         alloc = recorder.alloc
 
-        def limited(size, where):
+        def limited(size, where, **how):
             if recorder.block_count + 1 == refused and not facts:
                 facts.update(program=program_text(torch), size=size, where=where, live=recorder.live_bytes)
                 facts["events"] = list(recorder.events)
                 raise torch.OutOfMemoryError("CUDA out of memory.")
-            return alloc(size, where)
+            return alloc(size, where, **how)
 
         recorder.alloc = limited
         with contextlib.suppress(torch.OutOfMemoryError), open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):

@@ -1,0 +1,240 @@
+/* Answers use what the text says: its numbers, its platform, its own line, its library's names. All
+ * texts were written for this test in the wording of the libraries. */
+#include "sample.h"
+
+#define TORCH_FULL                                                                                 \
+  "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 86.00 MiB. GPU 0 has a total "    \
+  "capacity of 15.60 GiB of which 40.00 MiB is free. Including non-PyTorch memory, this process "  \
+  "has 15.50 GiB memory in use. Of the allocated memory 15.10 GiB is allocated by PyTorch, and "   \
+  "12.00 MiB is reserved by PyTorch but unallocated.\n"
+
+/* Returns the first fix for a text; the caller frees `x`. */
+static const char *first_fix(explanation *x, const char *text) {
+  CHECK_OK(explain_message(x, text, strlen(text)));
+  return x->fixes.count > 0 ? x->fixes.list[0].change : "";
+}
+
+static void check_first(const char *text, const char *words) {
+  explanation x;
+  const char *first = first_fix(&x, text);
+  if (strstr(first, words) == NULL) printf("%s\n----\n%s\n", text, first);
+  CHECK(strstr(first, words) != NULL);
+  explanation_free(&x);
+}
+
+TEST(weights_that_are_small_already_are_not_made_16_bit)
+{
+  static const sample all[] = {
+      {MESSAGE_TORCH, C(WEIGHTS_TOO_BIG), "4 bits", "in 16 bits",
+       "Traceback (most recent call last):\n  File \"talk.py\", line 4, in <module>\n"
+       "    model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.float16).cuda()\n"
+       "  File \"/x/site-packages/torch/nn/modules/module.py\", line 905, in _apply\n" TORCH_FULL},
+      {MESSAGE_TORCH, C(WEIGHTS_TOO_BIG), "device_map", "load_in_4bit",
+       "Traceback (most recent call last):\n  File \"talk.py\", line 4, in <module>\n"
+       "    model = AutoModelForCausalLM.from_pretrained(name, load_in_4bit=True)\n" TORCH_FULL},
+      {MESSAGE_TORCH, C(WEIGHTS_TOO_BIG), "in 16 bits", NULL,
+       "Traceback (most recent call last):\n  File \"talk.py\", line 4, in <module>\n"
+       "    model = AutoModelForCausalLM.from_pretrained(name).cuda()\n" TORCH_FULL},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(a_batch_that_the_text_names_is_halved)
+{
+  check_first("python fit.py --batch-size 48 --lr 0.1\nTraceback (most recent call last):\n"
+              "  File \"fit.py\", line 9, in step\n    loss.backward()\n" TORCH_FULL,
+              "batch_size=24 instead of 48");
+  check_first("# Minibatch-size: 20\nException in main training loop: out of memory to allocate "
+              "163840000 bytes (total 11673061376 bytes)\n",
+              "10 instead of 20");
+  check_first("OOM when allocating tensor with shape[36,64,96,96] and type float on "
+              "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n",
+              "18 instead of 36");
+}
+
+TEST(a_batch_of_one_is_not_halved)
+{
+  static const sample all[] = {{MESSAGE_TORCH, C(BATCH_TOO_BIG), "batch is 1 already",
+                                "half the batch", "I use a batch size of 1.\n" TORCH_FULL}};
+  CHECK_SAMPLES(all);
+}
+
+TEST(a_variable_of_tensorflow_has_no_batch)
+{
+  static const sample all[] = {
+      {MESSAGE_TENSORFLOW, C(WEIGHTS_TOO_BIG), "nvidia-smi", "smaller batch",
+       "ResourceExhaustedError: OOM when allocating tensor with shape[30000,4096] and type float "
+       "on "
+       "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n\t [[Node: "
+       "net/fc1/kernel/Initializer/random_uniform/RandomUniform = RandomUniform[T=DT_INT32]]]"},
+      {MESSAGE_TENSORFLOW, C(OPTIMIZER_STATE), "SGD", "bitsandbytes",
+       "ResourceExhaustedError: OOM when allocating tensor of shape [400000,256] and type float\n"
+       "\t [[Node: words/Adam/Initializer/zeros = Const[dtype=DT_FLOAT]]]"},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(tensorflow_and_jax_without_memory_point_to_other_processes)
+{
+  static const sample all[] = {
+      {MESSAGE_TENSORFLOW, C(OTHER_PROCESS), "nvidia-smi", NULL,
+       "failed to allocate 9.20G (9878424781 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of "
+       "memory"},
+      {MESSAGE_XLA, C(OTHER_PROCESS), "nvidia-smi", NULL,
+       "RuntimeError: Resource exhausted: Out of memory while trying to allocate 256 bytes."},
+      {MESSAGE_XLA, C(BATCH_TOO_BIG) | C(UNKNOWN) | C(OTHER_PROCESS), "nvidia-smi", "RAM ran out",
+       "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: Failed to allocate 88080384 bytes for new "
+       "constant"},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(a_pool_of_another_language_gets_its_own_words)
+{
+  static const sample all[] = {
+      {MESSAGE_JULIA, C(LIMIT), "JULIA_CUDA", NULL,
+       "ERROR: Out of GPU memory trying to allocate 16.000 MiB\nEffective GPU memory usage: 90.10% "
+       "(14.220 GiB/15.782 GiB)\nCUDA allocator usage: 12.984 GiB (capped at 13.000 GiB)\n"},
+      {MESSAGE_JULIA, C(FRAGMENTATION), "CUDA.reclaim()", "XLA_",
+       "ERROR: Out of GPU memory trying to allocate 1.100 GiB\nEffective GPU memory usage: 99.10% "
+       "(11.640 GiB/11.741 GiB)\nMemory pool usage: 7.900 GiB (10.400 GiB reserved)\n"},
+      {MESSAGE_CUPY, C(BATCH_TOO_BIG), "malloc_managed", "free_all_blocks",
+       "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 512 bytes (allocated so far: "
+       "8,435,267,072 bytes).\n"},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(a_share_of_the_device_is_computed_or_not_named)
+{
+  static const sample all[] = {
+      {MESSAGE_VLLM, C(OTHER_PROCESS), "nvidia-smi", "--gpu-memory-utilization",
+       "ValueError: Free memory on device (1.20/23.60 GiB) on startup is less than desired GPU "
+       "memory utilization (0.9, 21.24 GiB)."},
+      {MESSAGE_VLLM, C(OTHER_PROCESS), "--gpu-memory-utilization 0.52", NULL,
+       "ValueError: Free memory on device (12.80/23.60 GiB) on startup is less than desired GPU "
+       "memory utilization (0.9, 21.24 GiB)."},
+      {MESSAGE_SGLANG, C(WEIGHTS_TOO_BIG), "0.90 instead of 0.40", NULL,
+       "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current "
+       "value: self.server_args.mem_fraction_static=0.4"},
+      {MESSAGE_LLAMA, C(WEIGHTS_TOO_BIG), "num_gpu", NULL,
+       "Error: llama runner exited, you may not have enough available memory to run this model"},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(processes_and_jobs_are_named_by_number)
+{
+  check_first(
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 90.00 MiB. GPU 0 has a "
+      "total capacity of 23.60 GiB of which 20.00 MiB is free. Process 4711 has 9.10 GiB "
+      "memory in use. Process 4712 has 10.20 GiB memory in use. Including non-PyTorch "
+      "memory, this process has 4.20 GiB memory in use. Of the allocated memory 3.60 GiB is "
+      "allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but unallocated.",
+      "kill 4711 4712");
+  static const sample all[] = {
+      {MESSAGE_HOST, C(HOST_LIMIT), "seff 90817", "JOBID",
+       "slurmstepd: error: Detected 1 oom_kill event in StepId=90817.batch. Some of the step tasks "
+       "have been OOM Killed."}};
+  CHECK_SAMPLES(all);
+}
+
+TEST(a_paddle_that_fills_the_device_gets_a_smaller_batch_first)
+{
+  check_first("Out of memory error on GPU 0. Cannot allocate 90.000000MB memory on GPU 0, "
+              "10.100000GB memory has been allocated and available memory is only 60.000000MB.",
+              "smaller batch");
+  check_first("Out of memory error on GPU 0. Cannot allocate 90.000000MB memory on GPU 0, "
+              "available memory is only 60.000000MB.",
+              "nvidia-smi");
+  static const sample all[] = {
+      {MESSAGE_PADDLE, C(WEIGHTS_TOO_BIG), "set_device(\"cpu\")", NULL,
+       "  File \"serve.py\", line 3, in <module>\n    state = paddle.load(path)\nOut of memory "
+       "error "
+       "on GPU 0. Cannot allocate 90.000000MB memory on GPU 0, 10.100000GB memory has been "
+       "allocated and available memory is only 60.000000MB."}};
+  CHECK_SAMPLES(all);
+}
+
+TEST(arrays_get_a_type_that_is_smaller_than_theirs)
+{
+  static const sample all[] = {
+      {MESSAGE_HOST, C(HOST_COPIES), "np.float32 takes 10.0 GiB instead of 20.0 GiB", NULL,
+       "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 20.0 GiB for an array with "
+       "shape (51200, 52429) and data type float64"},
+      {MESSAGE_HOST, C(HOST_COPIES), "np.float16 takes", "np.float32 takes",
+       "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 20.0 GiB for an array with "
+       "shape (51200, 104858) and data type float32"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "hold less in RAM", "a smaller type:",
+       "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 23.7 MiB for an array with "
+       "shape (1080, 1920, 3) and data type float32"},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(a_pool_of_processes_is_no_dataloader)
+{
+  static const sample all[] = {
+      {MESSAGE_HOST, C(HOST_WORKERS), "n_jobs=2", "DataLoader",
+       "joblib.externals.loky.process_executor.TerminatedWorkerError: A worker process managed by "
+       "the executor was unexpectedly terminated.\nThe exit codes of the workers are "
+       "{SIGKILL(-9)}"},
+      {MESSAGE_HOST, C(HOST_WORKERS), "DataLoader(num_workers=2)", "n_jobs",
+       "RuntimeError: DataLoader worker (pid 21) is killed by signal: Killed."},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(tags_progress_and_drives_are_read)
+{
+  explanation x;
+  static const char tagged[] = "[1,0]<stderr>:Traceback (most recent call last):\n"
+                               "[1,0]<stderr>:  File \"pre.py\", line 31, in work\n"
+                               "[1,0]<stderr>:    loss.backward()\n[1,0]<stderr>:" TORCH_FULL;
+  CHECK_OK(explain_message(&x, tagged, sizeof tagged - 1));
+  CHECK(context_any(&x.evidence.message.context, CONTEXT_BIT(BACKWARD)));
+  explanation_free(&x);
+  static const sample all[] = {
+      {MESSAGE_CUDA, C(NO_GRAD_MISSING), "no_grad", NULL,
+       "Epoch 3 (train): 100% 90/90 [00:41<00:00,  2.39s/it]\n"
+       "Epoch 3 (valid):   3% 1/32 [00:01<00:46,  1.50s/it]\nRuntimeError: CUDA error: out of "
+       "memory"},
+      {MESSAGE_CUDA, C(UNKNOWN), "nvidia-smi", "stowage run",
+       "E c:\\ci\\build\\cuda_blas.cc:372] failed to create cublas handle: "
+       "CUBLAS_STATUS_ALLOC_FAILED"},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(a_command_names_the_users_own_script)
+{
+  static const sample all[] = {
+      {MESSAGE_CUDA, C(OTHER_PROCESS) | C(UNKNOWN) | C(BATCH_TOO_BIG),
+       "stowage run --spill auto -- python segment.py", "train.py",
+       "Traceback (most recent call last):\n  File \"/data/segment.py\", line 8, in <module>\n"
+       "    x = x.cuda()\nRuntimeError: CUDA error: out of memory"},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(a_size_that_no_machine_has_is_not_printed)
+{
+  static const char *const texts[] = {
+      "memory allocation of 18446744073709551615 bytes failed\nAborted (core dumped)",
+      "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal Failed to allocate memory "
+      "for requested buffer of size 4585490524328388608"};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    explanation x;
+    buffer out = BUFFER_INIT, json = BUFFER_INIT;
+    CHECK_OK(explain_message(&x, texts[i], strlen(texts[i])));
+    CHECK_OK(explanation_text(&x, &out, false));
+    CHECK_OK(explanation_json(&x, &json));
+    CHECK(strstr(out.data, "EiB") == NULL && strstr(out.data, "requested ") == NULL);
+    CHECK(i > 0 || strstr(json.data, "\"asked_bytes\": null") != NULL);
+    buffer_free(&out);
+    buffer_free(&json);
+    explanation_free(&x);
+  }
+}
+
+TEST_MAIN
