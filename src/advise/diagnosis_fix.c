@@ -34,8 +34,9 @@ static uint32_t derive(const explanation *x) {
   set |= infers ? DERIVED_INFERS : 0;
   set |= images ? DERIVED_IMAGES : 0;
   set |= nvidia && !elsewhere ? DERIVED_SPILLS : 0;
-  set |= !context_any(c, CONTEXT_BIT(WINDOWS)) && c->torch_from >= 201 ? DERIVED_EXPANDS : 0;
-  set |= c->torch_from >= 110 ? DERIVED_SPLITS : 0;
+  bool own = !m->async; /* PyTorch's own allocator */
+  set |= own && !context_any(c, CONTEXT_BIT(WINDOWS)) && c->torch_from >= 201 ? DERIVED_EXPANDS : 0;
+  set |= own && c->torch_from >= 110 ? DERIVED_SPLITS : 0;
   set |= diagnosis_had_room(&x->evidence.n) || diagnosis_unused(&x->evidence.n) ? DERIVED_ROOM : 0;
   set |= diagnosis_absurd(&x->evidence.n) ? DERIVED_ABSURD : 0;
   set |= m->grouped ? DERIVED_GROUPED : 0;

@@ -220,7 +220,7 @@ static void detect_rest(explanation *x) {
                                        : CAUSE_HOST_LIMIT,
                              forking || saving || reading ? 0.45 : 0.4);
   cause_head(c, "The program asked for more host memory (RAM) than there was%s",
-             forking   ? ", while a process was started"
+             forking || has(x, CONTEXT_BIT(STARTING)) ? ", while a process was started"
              : saving  ? ": writing a whole object makes a second copy of it"
              : reading ? ": probably a whole file was read"
                        : "");

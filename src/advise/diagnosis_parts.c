@@ -2,7 +2,7 @@
 #include "advise/diagnosis.h"
 
 #define ROOM_LEAST   (UINT64_C(128) << 20) /* drivers and pools keep less than this in reserve */
-#define ABSURD_LEAST (UINT64_C(1) << 50)
+#define ABSURD_LEAST (UINT64_C(64) << 40)  /* an address is often taken for a size */
 
 static bool known(uint64_t bytes) {
   return diagnosis_known(bytes);

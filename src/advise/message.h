@@ -140,6 +140,7 @@ typedef struct message {
   uint64_t job;      /* a batch system's number of the job; 0: unknown */
   uint32_t failures; /* different failures in the text; the first one is read */
   bool grouped;      /* the kernel's: a control group's limit, not the machine's */
+  bool async;        /* PyTorch uses the driver's pool: its own settings do not apply */
   bool no_history;   /* a device whose allocations PyTorch cannot record */
   char what[96];     /* the tensor, operation or call named in it */
   const char *name;  /* what kind of foreign error, or NULL */

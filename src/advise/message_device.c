@@ -51,6 +51,8 @@ static const struct {
     {"hipErrorOutOfMemory", 0, CONTEXT_BIT(AMD), 0},
     {"hipErrorMemoryAllocation", 0, CONTEXT_BIT(AMD), 0},
     {"XPU out of memory", 0, CONTEXT_BIT(INTEL), 0},
+    {"UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", 0, CONTEXT_BIT(INTEL), 0},
+    {"ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", 0, CONTEXT_BIT(INTEL), 0},
     {"ERROR_OUT_OF_DEVICE_MEMORY", 0, 0, 0},
     {"ErrorOutOfDeviceMemory", 0, 0, 0},
     {"UR_RESULT_ERROR_OUT_OF_RESOURCES", MESSAGE_STATUS, CONTEXT_BIT(INTEL), 0},

@@ -7,6 +7,9 @@
  *            M memory in use. Including non-PyTorch memory, this process has M memory in use.
  *            X allowed; Of the allocated memory L is allocated by PyTorch, with G allocated in
  *            private pools (e.g., CUDA Graphs), and R is reserved by PyTorch but unallocated.
+ *   async    Allocation on device 0 would exceed allowed memory. (out of memory) Currently
+ * allocated : L Requested : A Device limit : C Free (according to CUDA): F PyTorch limit (set by
+ *            user-supplied memory fraction) : X     (backend:cudaMallocAsync)
  *   MPS      (MPS allocated: L, other allocations: O, max allowed: X). Tried to allocate A on …
  *
  * CUDA, HIP, XPU, NPU and MUSA use the same sentence. Parts may be missing: people cut texts, and
@@ -165,6 +168,30 @@ static void count_failure(seen_failures *seen, scan_text t, const char *tried) {
   seen->count++;
 }
 
+/* Parses the text of the cudaMallocAsync backend. X is below zero in disguise if none is set. */
+static bool read_async(message *m, scan_text t, const char **where) {
+  const char *start = NULL;
+  if (scan_find_at(t, "would exceed allowed memory", &start) == NULL &&
+      scan_find_at(t, "Free (according to CUDA)", &start) == NULL)
+    return false;
+  scan_text s = scan_from(t, start);
+  m->asked_bytes = scan_size_after(s, "Requested : ");
+  m->live_bytes = scan_size_after(s, "Currently allocated : ");
+  m->device_bytes = scan_size_after(s, "Device limit : ");
+  m->free_bytes = scan_size_after(s, "Free (according to CUDA): ");
+  if (!known(m->asked_bytes) && !known(m->live_bytes)) return false;
+  uint64_t limit = scan_size_after(s, "memory fraction) : ");
+  if (known(limit) && known(m->device_bytes) && limit < m->device_bytes) m->limit_bytes = limit;
+  if (where != NULL) *where = start;
+  m->kind = MESSAGE_TORCH;
+  m->failures = 1;
+  m->context.seen |= CONTEXT_BIT(TORCH);
+  if (!context_any(&m->context, CONTEXT_BIT(AMD))) m->context.seen |= CONTEXT_BIT(NVIDIA);
+  if (m->context.torch_from < 200) m->context.torch_from = 200; /* the backend is new in 2.0 */
+  m->async = true;
+  return true;
+}
+
 bool message_torch(message *m, scan_text t, const char **where) {
   const char *tried = t.at, *first = NULL, *next = NULL, *found = NULL;
   seen_failures seen = {.count = 0};
@@ -178,7 +205,7 @@ bool message_torch(message *m, scan_text t, const char **where) {
     count_failure(&seen, t, tried);
   }
   m->failures = seen.count;
-  if (first == NULL) return false;
+  if (first == NULL) return read_async(m, t, where);
   const char *begin = statement_start(t, first);
   scan_text s = {begin, next != NULL ? next : t.end};
   if (where != NULL) *where = begin;

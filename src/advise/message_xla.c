@@ -198,7 +198,8 @@ bool message_xla(message *m, scan_text t, const char **where) {
     return false;
   if (where != NULL) *where = start;
   /* In some versions XLA's files are in a folder of TensorFlow. */
-  bool jax = scan_has(t, "jax") || scan_has(t, "pjrt") || scan_has(t, "xla/");
+  bool foreign = scan_has(t, "jax") || scan_has(t, "pjrt") || scan_has(t, "org_tensorflow");
+  bool jax = foreign || (scan_has(t, "xla/") && !scan_has(t, "tensorflow/"));
   bool flow = scan_has(t, "OOM when allocating tensor") || scan_has(t, "ResourceExhaustedError") ||
               (scan_has(t, "tensorflow") && !jax);
   m->kind = (tensorflow && !jax) || flow ? MESSAGE_TENSORFLOW : MESSAGE_XLA;

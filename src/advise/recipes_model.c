@@ -83,7 +83,12 @@ static const recipe rows[] = {
      .change = "a smaller model, or a smaller quantization of it (Q4_K_M, Q3_K_S)",
      .cost = "a little quality"},
     {.kinds = K(LLAMA),
-     .change = "see who else is on the device: nvidia-smi (rocm-smi on AMD)",
+     .never = M(AMD),
+     .change = "see who else is on the device: nvidia-smi",
+     .cost = "none"},
+    {.kinds = K(LLAMA),
+     .need = M(AMD),
+     .change = "see who else is on the device: rocm-smi --showpids",
      .cost = "none"},
     {.hosts = H(MODEL),
      .change = "a smaller model, or a smaller quantization of it (Q4_K_M instead of Q8_0), or a "
@@ -203,6 +208,12 @@ static const recipe rows[] = {
 
     /* ---- the optimizer's state ---- */
     {.causes = C(OPTIMIZER_STATE),
+     .kinds = TORCHY,
+     .need = M(DEEPSPEED),
+     .change = "keep the state in RAM and spread it over the ranks: \"zero_optimization\": "
+               "{\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\"}}",
+     .cost = "slower steps"},
+    {.causes = C(OPTIMIZER_STATE),
      .need = M(TRAINER),
      .change = "an optimizer with less state: TrainingArguments(optim=\"adamw_bnb_8bit\"), or "
                "optim=\"adafactor\"",
@@ -237,6 +248,7 @@ static const recipe rows[] = {
      .cost = "less of the model learns"},
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
+     .never = M(DEEPSPEED),
      .change =
          "move the state off the device: DeepSpeed ZeRO with \"offload_optimizer\": {\"device\": "
          "\"cpu\"}",

@@ -237,4 +237,44 @@ TEST(a_size_that_no_machine_has_is_not_printed)
   }
 }
 
+TEST(the_text_of_the_async_backend_is_read)
+{
+  static const char text[] =
+      "Allocation on device 0 would exceed allowed memory. (out of memory)\n"
+      "Currently allocated     : 13.10 GiB\nRequested               : 300.00 MiB\n"
+      "Device limit            : 15.60 GiB\nFree (according to CUDA): 0 bytes\n"
+      "PyTorch limit (set by user-supplied memory fraction)\n"
+      "                        : 17179869184.00 GiB\n";
+  message m;
+  message_read(&m, text, sizeof text - 1);
+  CHECK(m.kind == MESSAGE_TORCH && m.asked_bytes == UINT64_C(300) << 20 && m.free_bytes == 0);
+  CHECK(m.live_bytes > UINT64_C(13) << 30 && m.device_bytes > UINT64_C(15) << 30);
+  CHECK(m.limit_bytes == MESSAGE_UNKNOWN);
+  static const sample all[] = {{MESSAGE_TORCH, C(BATCH_TOO_BIG), "smaller", "ALLOC_CONF", text}};
+  CHECK_SAMPLES(all);
+}
+
+TEST(tools_and_settings_are_those_of_the_program)
+{
+  static const sample all[] = {
+      {MESSAGE_TORCH, C(OPTIMIZER_STATE), "offload_optimizer", NULL,
+       "  File \"/x/site-packages/deepspeed/runtime/engine.py\", line 82, in _configure_optimizer\n"
+       "    self.optimizer = self._configure_zero_optimizer(basic)\n" TORCH_FULL},
+      {MESSAGE_TENSORFLOW, C(UNKNOWN), "shapes", "nvidia-smi",
+       "E tensorflow/compiler/xla/stream_executor/rocm/rocm_driver.cc:606] failed to allocate "
+       "115.19TiB (126656857505792 bytes) from device: HIP_ERROR_OutOfMemory"},
+      {MESSAGE_LLAMA, C(WEIGHTS_TOO_BIG), "-ngl", "nvidia-smi",
+       "Native API failed. Native API returns: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)\n"
+       "Exception caught at file:ggml/src/ggml-sycl/ggml-sycl.cpp, line:383"},
+      {MESSAGE_LLAMA, C(BATCH_TOO_BIG), "-c 4096", "nvidia-smi",
+       "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB on device 0: cudaMalloc "
+       "failed: out of memory\nggml_gallocr_reserve_n: failed to allocate ROCm0 buffer of size "
+       "9437184000\ngraph_reserve: failed to allocate compute buffers"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "overcommit_memory", "num_workers",
+       "  File \"/usr/lib/python3.11/subprocess.py\", line 1955, in _execute_child\n"
+       "OSError: [Errno 12] Cannot allocate memory"},
+  };
+  CHECK_SAMPLES(all);
+}
+
 TEST_MAIN
