@@ -248,13 +248,14 @@ def lines_of_optimizer(view: ProgramView) -> Any:
 
 def lines_of_batch(view: ProgramView) -> Any:
     """Returns the inputs of the call; if no call is running, the program's own tensors that are not results. The batch is the dimension
-    that a name or a DataLoader shows, otherwise the first."""
+    that a name or a DataLoader shows, otherwise the first of a tensor with several: lists of numbers, such as a graph's edges, have a
+    length of their own."""
     inputs = [t for t in view.inputs or view.others if t.dim() > 0 and (view.inputs or not t.requires_grad)][:PROGRAM_INPUTS]
     for tensor in inputs:
         yield f"input {word(str(tensor.dtype).replace('torch.', ''))} {'x'.join(str(n) for n in list(tensor.shape)[:8])}"
     said = [n for n in view.batches if n > 0 and any(n in t.shape for t in inputs)]
     if said or inputs:
-        first = [t.shape[0] for t in inputs]
+        first = [t.shape[0] for t in inputs if t.dim() > 1] or [t.shape[0] for t in inputs]
         yield f"batch {said[0] if said else max(first, key=first.count)} {'named' if said else 'first'}"
 
 

@@ -112,6 +112,17 @@ static uint64_t largest_output(const evidence *e) {
   return largest;
 }
 
+/* Returns what backward needs in addition to everything that was saved: it computes an output's
+ * gradient from the next one's. If the last output is that of many classes, the loss is still to
+ * come: log-softmax, its gradient and the output's. */
+static double backward_bytes(const program_facts *p, uint64_t largest) {
+  uint64_t rows = rows_of(p);
+  bool loss = p->step == PROGRAM_FORWARD && p->head >= HEAD_LEAST && p->passed_known &&
+              p->passed + 1 >= p->modules && rows < PROGRAM_BYTES_MAX / p->head &&
+              largest / 2 <= rows * p->head * sizeof(float);
+  return loss ? 3.0 * (double)largest : 2.0 * (double)largest;
+}
+
 /* Estimates the whole pass from the part that was reached. Without a graph nothing accumulates. */
 static void find_work(need *n, const evidence *e) {
   const program_facts *p = &e->program;
@@ -130,9 +141,7 @@ static void find_work(need *n, const evidence *e) {
   }
   /* Without a graph, the next layer's output is live together with its input and this one. */
   if (!graph) work += (double)largest_output(e);
-  /* Backward computes an output's gradient from the next one's, in addition to everything that was
-   * saved. */
-  if (n->trains && p->step != PROGRAM_OPTIMIZER) work += 2.0 * (double)largest_output(e);
+  if (n->trains && p->step != PROGRAM_OPTIMIZER) work += backward_bytes(p, largest_output(e));
   n->work_bytes = work < 0x1p60 ? (uint64_t)work : UINT64_C(1) << 60;
 }
 

@@ -368,4 +368,22 @@ TEST(a_damaged_text_leaves_its_fields_unknown)
   for (size_t cut = 0; cut < sizeof FULL_TUNING; cut++) program_read(&p, FULL_TUNING, cut);
 }
 
+/* The last layer makes 2 GiB of logits for 24 sequences. The loss needs as much three times more:
+ * log-softmax and two gradients. 4 of the 24 fit, not 5. */
+TEST(the_loss_of_a_vocabulary_is_still_to_come)
+{
+  static const char facts[] =
+      "program 1\nstep forward\ngrad 1\nautocast off\nparameters 73400320 293601280\ntrained "
+      "73400320 293601280\non_device 293601280\ngradients 0\ndtype float32 293601280\nmodule GPT\n"
+      "training 1\nwithin Linear\npassed 23 24\nhead 50257\noptimizer AdamW 73400320 293601280 0\n"
+      "input int64 24x512\nbatch 24 named\n";
+  author a;
+  start(&a, 3500 * MIB, facts);
+  run_layers(&a, 24, 12 * MIB, 23, 96 * MIB);
+  fail_with(&a, 2352 * MIB, layer_stack(&a, 23));
+  CHECK_TEXT(first_cause(&a), "batch_too_big");
+  CHECK(strstr(fix_at(&a, 0), "use a batch of 4 instead of 24") != NULL);
+  finish(&a);
+}
+
 TEST_MAIN
