@@ -8,36 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_uint64, c_void_p
 from typing import Any, Dict, List, Optional, Tuple
 
 from ._heap import Block, Heap
-from ._library import Growing, StowageError, Unsupported, call, declare, lib
-
-
-class _Props(Growing):
-    _fields_ = [
-        ("has_vmm", c_uint32),
-        ("kind", c_char * 8),
-        ("name", c_char * 64),
-        ("uuid", c_char * 48),
-        ("index", c_int),
-        ("driver_version", c_int),
-        ("compute_major", c_int),
-        ("compute_minor", c_int),
-        ("host_backing", c_int),
-        ("host_numa_node", c_int),
-        ("vram_bytes", c_uint64),
-        ("host_bytes", c_uint64),
-        ("page_bytes", c_uint64),
-    ]
+from ._library import StowageError, Unsupported, call, declare, lib
 
 
 declare(
     {
-        "stow_device_get_props": (c_int, [c_void_p, POINTER(_Props)]),
         "stow_device_open": (c_int, [POINTER(c_void_p), c_char_p]),
-        "stow_heap_device": (c_void_p, [c_void_p]),
         "stow_heap_record_stream": (c_int, [c_void_p, c_uint64, c_void_p]),
     }
 )
@@ -174,8 +154,7 @@ class CupyCard:
 
 def _card_of(heap: Heap) -> int:
     """Returns the index of a heap's card, as CUDA_VISIBLE_DEVICES counts."""
-    props = _Props()
-    call("stow_device_get_props", lib().stow_heap_device(heap.handle), byref(props))
+    props = heap.props()
     if props.kind != b"cuda":
         raise Unsupported(f"batches for a heap on {props.name.decode()}: torch has no tensors there; leave device out")
     return int(props.index)

@@ -17,9 +17,9 @@ from . import _analysis, _memory
 from ._death import explain_last
 from ._explanation import Explanation
 from ._history import take_refusal
-from ._library import NotFound, OutOfMemory, StowageError
+from ._library import NotFound, OutOfMemory, StowageError, Unreadable
 from ._library import format_size as size
-from ._library import parse_size
+from ._library import parse_size, shown
 from ._limits import ram_limit
 from ._host import describe_largest, explain_full
 from ._ram import HostMemoryError, undisturbed
@@ -183,18 +183,19 @@ def explain(
 ) -> Explanation:
     """Explains why memory ran out, and what to change.
 
-    Without arguments it explains the latest out-of-memory error of this process. `what` is an exception or a recording (a PyTorch
-    snapshot, a .stow trace, the folder of a run), `message` is the text of an error, and `last` means the last run or the kernel
-    that died before. With `vram` the answer is for a card of that size: the recording is replayed there.
+    Without arguments it explains the latest out-of-memory error of this process. `what` is an exception, the text of an error, or a
+    path: a recording (a PyTorch snapshot, a .stow trace), the folder of a run, or a file with the text of an error. A name that exists
+    is always a path. `message` is the text of the error that ended a recording, and `last` means the last run or the kernel that died
+    before. With `vram` the answer is for a card of that size: the recording is replayed there.
 
-    >>> explain(message="RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB.").data["numbers"]["asked_bytes"]
+    >>> explain("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB.").data["numbers"]["asked_bytes"]
     2147483648
     """
     if vram is not None and not (isinstance(what, (str, os.PathLike)) and os.path.isfile(what)):
         raise TypeError("explain: vram= needs a recording: the path of a PyTorch snapshot or a .stow trace")
     given = [what is not None, message is not None, last]
     if sum(given) > 1 and not (message is not None and isinstance(what, (str, os.PathLike))):
-        raise TypeError("explain: give one of: an exception, a recording (with its message), message=, last=True")
+        raise TypeError("explain: give one of: an exception, the text of an error, a recording (with its message), last=True")
     if message is not None and not isinstance(message, str):
         raise TypeError(f"explain: message={message!r} is not a text; pass the text of the error")
     if last:
@@ -205,18 +206,55 @@ def explain(
         return explain_exception(what)
     if what is not None:
         if not isinstance(what, (str, os.PathLike)):
-            raise TypeError(f"explain: {type(what).__name__} is neither an exception nor the path of a recording")
+            raise TypeError(f"explain: {type(what).__name__} is not an exception, a text or the path of a recording")
         path = os.fspath(what)
-        if not os.path.exists(path):
-            raise NotFound(f"{path}: no such recording; for the text of an error use explain(message=…)")
-        message = message if message is not None else _ended_with.get(os.path.abspath(path))
-        if os.path.isdir(path):
-            return Explanation(_analysis.explain_run(path), of_recording=True)
-        size_of_card = 0 if vram is None else parse_size(vram)
-        return Explanation(_analysis.explain_recording(path, message, size_of_card), message, of_recording=True)
+        if _exists(path):
+            return _explain_path(path, message, 0 if vram is None else parse_size(vram))
+        made = _explain_text(path) if isinstance(what, str) and message is None else None
+        if made is None:
+            raise NotFound(f"{shown(path[:200])}: no such file, and not the text of a known out-of-memory error")
+        return made
     if message is not None:
         return Explanation(_analysis.explain_message(message), message)
     return _explain_latest()
+
+
+def _exists(path: str) -> bool:
+    try:
+        return os.path.exists(path)
+    except ValueError:  # a text with a zero byte is no path
+        return False
+
+
+def _explain_text(text: str) -> "Optional[Explanation]":
+    """Explains the text of an error. Returns None for one line without a known out-of-memory error: that is the name of a missing file."""
+    answer = _analysis.explain_message(text)
+    return Explanation(answer, text) if answer.data["causes"] or "\n" in text.strip() else None
+
+
+def _explain_path(path: str, message: "Optional[str]", device_bytes: int) -> Explanation:
+    """Explains the folder of a run, a recording, or a file with the text of an error."""
+    message = message if message is not None else _ended_with.get(os.path.abspath(path))
+    if os.path.isdir(path):
+        return Explanation(_analysis.explain_run(path), of_recording=True)
+    try:
+        return Explanation(_analysis.explain_recording(path, message, device_bytes), message, of_recording=True)
+    except Unreadable:
+        text = _read_text(path) if message is None and device_bytes == 0 else ""
+        made = _explain_text(text) if text != "" else None
+        if made is None:
+            raise
+        return made
+
+
+_TEXT_BYTES_MAX = 64 << 20  # as `stowage explain` reads
+
+
+def _read_text(path: str) -> str:
+    """Returns the content of a text file; "" for a binary one, which has zero bytes near its beginning."""
+    with open(path, "rb") as file:
+        start = file.read(512)
+        return "" if b"\0" in start else (start + file.read(_TEXT_BYTES_MAX)).decode("utf-8", "replace")
 
 
 def _explain_latest() -> Explanation:

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional
 
 from . import _show
 from ._analysis import Answer
-from ._library import shown
+from ._library import format_size, shown
 
 
 class Explanation:
@@ -57,5 +57,10 @@ class Explanation:
     def _repr_html_(self) -> str:
         """A card: the sentence, what to change, and the rest folded away."""
         headline, _, rest = self.text.partition("\n")
-        fixes = [str(fix.get("change", "")) for fix in self.data.get("fixes", [])[:3]]
+        fixes = [(str(fix.get("change", "")), _saves(fix)) for fix in self.data.get("fixes", [])[:3]]
         return _show.html_card(headline, fixes, rest.strip("\n"))
+
+
+def _saves(fix: "Dict[str, Any]") -> str:
+    """Returns what a fix saves and how that is known; "" if it is not known."""
+    return f"saves {format_size(fix['saves_bytes'])} ({fix['basis']})" if fix.get("saves_bytes") else ""

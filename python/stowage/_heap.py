@@ -10,7 +10,7 @@ import ctypes
 import os
 import threading
 import weakref
-from ctypes import POINTER, c_bool, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_bool, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, List, Optional
 
 from ._library import (
@@ -27,7 +27,6 @@ from ._library import (
     parse_size,
     shown,
 )
-from ._run_names import ENV_DEVICE
 from ._trace import ALLOC, FAIL, FREE, Trace, listening
 
 _VRAM, _HOST = 0, 1
@@ -35,6 +34,26 @@ _VRAM, _HOST = 0, 1
 
 class _Gate(ctypes.Structure):
     _fields_ = [("close", c_void_p), ("open", c_void_p), ("user", c_void_p)]
+
+
+class DeviceProps(Growing):
+    """stow_device_props."""
+
+    _fields_ = [
+        ("has_vmm", c_uint32),
+        ("kind", c_char * 8),
+        ("name", c_char * 64),
+        ("uuid", c_char * 48),
+        ("index", c_int),
+        ("driver_version", c_int),
+        ("compute_major", c_int),
+        ("compute_minor", c_int),
+        ("host_backing", c_int),
+        ("host_numa_node", c_int),
+        ("vram_bytes", c_uint64),
+        ("host_bytes", c_uint64),
+        ("page_bytes", c_uint64),
+    ]
 
 
 class _Options(Growing):
@@ -107,6 +126,8 @@ class _Entry(ctypes.Structure):
 _VISIT = ctypes.CFUNCTYPE(c_bool, c_void_p, POINTER(_Entry))
 declare(
     {
+        "stow_device_get_props": (c_int, [c_void_p, POINTER(DeviceProps)]),
+        "stow_heap_device": (c_void_p, [c_void_p]),
         "stow_heap_open": (c_int, [POINTER(c_void_p), POINTER(_Options)]),
         "stow_heap_close": (c_int, [c_void_p]),
         "stow_heap_alloc": (c_int, [POINTER(c_uint64), c_void_p, c_uint64, c_void_p]),
@@ -185,20 +206,23 @@ class Heap:
         options = _Options(device_name=device.encode(), background=1)
         options.vram_limit_bytes, options.host_limit_bytes = vram, spill
         call("stow_heap_open", ctypes.byref(self._handle), ctypes.byref(options))
+        self.simulated = bool(self.props().kind == b"sim")  #: in host memory: the default where there is no card
         with _open_lock:
             _open_heaps.add(self)
         for trace in listening():
             self.introduce(trace)
 
-    @property
-    def simulated(self) -> bool:
-        """True if its device is simulated in host memory."""
-        return (self.device or os.environ.get(ENV_DEVICE, "")).startswith("sim")
+    def props(self) -> DeviceProps:
+        """Returns what its device is and can do."""
+        props = DeviceProps()
+        call("stow_device_get_props", lib().stow_heap_device(self.handle), ctypes.byref(props))
+        return props
 
     @property
     def _where(self) -> str:
-        name = self.device or "the first device"
-        return f"{name}, a simulated device" if self.simulated else name
+        if not self.simulated:
+            return self.device or "the first device"
+        return f"{self.device}, a simulated device" if self.device else "a simulated device"
 
     def introduce(self, trace: Trace) -> None:
         """Writes the facts of this heap into a trace that listens."""
@@ -336,7 +360,8 @@ class Heap:
 
 
 def heap(device: "Optional[str | int]" = None, *, vram: "str | int | None" = None, spill: "str | int | None" = None) -> Heap:
-    """Opens a heap on a device: a card by index or UUID, or a simulated one such as "sim:16G"; by default the first card.
+    """Opens a heap on a device: a card by index or UUID, or a simulated one such as "sim:16G"; by default the first card, or a simulated
+    one where there is no card.
 
     `vram` limits its device memory; `spill` is how much may go to host memory when that is full.
 

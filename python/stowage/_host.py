@@ -56,6 +56,28 @@ def describe_largest(error: "Optional[BaseException]" = None, most: int = 5) -> 
     return lines
 
 
+def weigh_containers(names: "Dict[str, Any]", least: int = 1 << 20) -> "Dict[int, Tuple[int, str, List[str]]]":
+    """Returns the containers among these variables that hold at least `least` bytes with all that is in them: by id, the bytes, the kind
+    and the names.
+
+    >>> list(weigh_containers({"rows": [bytes(1000) for _ in range(2000)], "n": 3}).values())[0][1:]
+    ('list of 2000 bytes', ['rows'])
+    """
+    found: "Dict[int, Tuple[int, str, List[str]]]" = {}
+    until = time.monotonic() + _holders.SECONDS
+    for name, value in list(names.items()):
+        if name.startswith("_") or not isinstance(value, (list, tuple, dict, set, frozenset, deque)) or time.monotonic() > until:
+            continue
+        if id(value) in found:
+            found[id(value)][2].append(name)
+            continue
+        with contextlib.suppress(Exception):  # an object with its own behaviour
+            weight = _holders.weigh(value, _holders.DEEP)
+            if weight.size >= least:
+                found[id(value)] = weight.size, f"{_holders.type_name(value)} of {weight.count} {weight.of or 'elements'}", [name]
+    return found
+
+
 def _resident(name: str) -> int:
     with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as file:
         for line in file:

@@ -10,7 +10,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import _death, _explain, _memory, _objects, _profile, _ram, _release, _show
+from . import _death, _explain, _host, _memory, _objects, _profile, _ram, _release, _show
 from ._heap import open_heaps
 from ._library import format_size as size
 from ._look import Watch, info
@@ -146,6 +146,7 @@ class _Meter:
 
     def __init__(self) -> None:
         self.large = {piece.key for piece in _objects.find_large()}
+        self.containers = _containers()
         torch = _memory.torch_cuda()
         if torch is not None:
             for device in range(torch.cuda.device_count()):
@@ -184,7 +185,27 @@ class _Meter:
         new = [piece for piece in _objects.find_large() if piece.key not in self.large][:12]
         finder = _objects.Finder() if new else None
         survivors = [(piece.kind, piece.bytes, _objects.paths_to(piece.object, finder)) for piece in new]
+        survivors = sorted(survivors + self._grown(survivors), key=lambda one: -one[1])
         return CellReport(max(0, peak), host.held_bytes - self.host.held_bytes, devices, survivors)
+
+    def _grown(self, listed: "List[Tuple[str, int, List[str]]]") -> "List[Tuple[str, int, List[str]]]":
+        """Returns the containers of many small objects that the cell made or filled, without what is listed already."""
+        found = []
+        for key, (held, kind, names) in _containers().items():
+            before, _, old = self.containers.get(key, (0, "", names[:0]))
+            inside = tuple(f"{name}{mark}" for name in names for mark in "[.")
+            held -= sum(bytes_ for _, bytes_, paths in listed if any(path.startswith(inside) for path in paths))
+            held -= before if set(old) & set(names) else 0  # otherwise a new one at the address of another
+            if held >= 1 << 20:
+                found.append((kind, held, names))
+        return found
+
+
+def _containers() -> "Dict[int, Tuple[int, str, List[str]]]":
+    """Returns the large containers among the variables of the notebook."""
+    shell = _show.shell()
+    hidden = set(getattr(shell, "user_ns_hidden", ()))
+    return _host.weigh_containers({name: value for name, value in getattr(shell, "user_ns", {}).items() if name not in hidden})
 
 
 class _Quiet:

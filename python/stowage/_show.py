@@ -94,14 +94,28 @@ _CARD = (
 )
 
 
-def html_card(headline: str, changes: "Sequence[str]", details: str) -> str:
-    """A card: a sentence, a list of changes, and details that open on a click. Lines break between words only."""
-    parts = [f'<div style="{_CARD}"><b>{escape(shown(headline))}</b>']
+def _html_code(text: str) -> str:
+    """Text for a page; what stands between backquotes is code.
+
+    >>> _html_code("put `x < 1` here")
+    'put <code>x &lt; 1</code> here'
+    """
+    parts = [escape(part) for part in shown(text).split("`")]
+    if len(parts) % 2 == 0:  # one without a partner
+        return "`".join(parts)
+    return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
+
+
+def html_card(headline: str, changes: "Sequence[Tuple[str, str]]", details: str) -> str:
+    """A card: a sentence, a list of changes with what each saves, and details that open on a click. Lines break between words only."""
+    parts = [f'<div style="{_CARD}"><b>{_html_code(headline)}</b>']
     if changes:
-        items = "".join(f'<li style="margin:0.2em 0">{escape(shown(change))}</li>' for change in changes)
+        items = "".join(
+            f'<li style="margin:0.2em 0">{_html_code(change)}{f": <b>{escape(shown(saves))}</b>" if saves else ""}</li>' for change, saves in changes
+        )
         parts.append(f'<ol style="margin:0.4em 0 0.4em 1.4em;padding:0">{items}</ol>')
     if details:
-        text = f'<pre style="margin:0.4em 0;white-space:pre;overflow-x:auto">{escape(details)}</pre>'
+        text = f'<pre style="margin:0.4em 0;white-space:pre-wrap;overflow-wrap:break-word">{escape(details)}</pre>'
         parts.append(f'<details><summary style="cursor:pointer">Numbers and evidence</summary>{text}</details>')
     return "".join(parts) + "</div>"
 

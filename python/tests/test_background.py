@@ -260,6 +260,16 @@ class Surface(unittest.TestCase):
         )[1]
         self.assertEqual(out.split(), ["True", "True", "True"])
 
+    def test_the_heap_of_a_machine_without_a_card_says_that_it_is_simulated(self):
+        out = run(
+            """
+            with stowage.heap() as one:
+                print(one.simulated, "simulated" in repr(one), "simulated" in repr(stowage.info()).split("this process")[1])
+            """,
+            STOWAGE_LIBCUDA="/nonexistent",
+        )[1]
+        self.assertEqual(out.split(), ["True", "True", "True"])
+
     @needs("numpy")
     def test_one_request_larger_than_memory_is_explained_as_that(self):
         out = run(

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import tempfile
 import unittest
 from pathlib import Path
@@ -12,6 +13,16 @@ from support import TREE, needs, python
 SNAPSHOT = TREE / "tests" / "samples" / "causes" / "no_grad_missing-cnn.pickle.gz"
 
 
+@contextlib.contextmanager
+def inside(folder):
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
 class Explain(unittest.TestCase):
     def test_a_recording_is_explained(self):
         if not SNAPSHOT.exists():
@@ -19,7 +30,10 @@ class Explain(unittest.TestCase):
         made = stowage.explain(SNAPSHOT)
         self.assertEqual(made.cause, "no_grad_missing")
         self.assertIn("torch.no_grad", made.text)
-        self.assertIn("torch.no_grad", made._repr_html_())
+        card = made._repr_html_()
+        self.assertIn("<code>with torch.no_grad():</code>", card)
+        self.assertRegex(card.split("<details")[0], r"saves 1008\.6 MiB \(replayed\)")
+        self.assertNotIn("white-space:pre;", card)  # long lines of evidence wrap
         self.assertEqual(made.data["fixes"][0]["basis"], "replayed")
 
     def test_messages_and_exceptions(self):
@@ -29,6 +43,24 @@ class Explain(unittest.TestCase):
         self.assertIs(stowage.explain(error), stowage.explain(error))
         self.assertIs(stowage.explain(), stowage.explain(error))
         self.assertIn("holds", stowage.explain(error).text)
+
+    def test_a_text_needs_no_keyword_and_a_name_that_exists_is_a_path(self):
+        text = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB."
+        self.assertEqual(stowage.explain(text).data["numbers"]["asked_bytes"], 2 << 30)
+        self.assertEqual(stowage.explain("Traceback:\n  …\nMemoryError\n").cause, stowage.explain(message="MemoryError").cause)
+        self.assertIsNone(stowage.explain("two lines,\nno error").cause)
+        with tempfile.TemporaryDirectory() as folder, inside(folder):
+            Path("error.txt").write_text(text)
+            Path("Killed").write_text(text)
+            for name in ("error.txt", Path("error.txt"), "Killed"):
+                made = stowage.explain(name)
+                self.assertEqual(made.data["numbers"]["asked_bytes"], 2 << 30)
+                self.assertEqual(made.message, text)
+            Path("Killed").write_bytes(b"\0" * 600)
+            with self.assertRaises(stowage.StowageError):
+                stowage.explain("Killed")
+        with self.assertRaises(FileNotFoundError):
+            stowage.explain(Path("Killed"))
 
     def test_wrong_use(self):
         out = python(
@@ -46,7 +78,7 @@ class Explain(unittest.TestCase):
             stowage.explain(MemoryError(), last=True)
         with self.assertRaises(FileNotFoundError):
             stowage.explain("/nowhere.pickle")
-        with self.assertRaisesRegex(TypeError, "neither an exception nor"):
+        with self.assertRaisesRegex(TypeError, "not an exception, a text or"):
             stowage.explain(5)
 
     @needs("numpy")

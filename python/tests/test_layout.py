@@ -29,7 +29,7 @@ MIRRORS = [
     ("_arrow", "_Column", "stow_arrow_column", False),
     ("_array", "ArrayOptions", "stow_array_options", False),
     ("_array", "ArrayInfo", "stow_array_info", False),
-    ("_card", "_Props", "stow_device_props", False),
+    ("_heap", "DeviceProps", "stow_device_props", False),
     ("_heap", "_Gate", "stow_heap_gate", False),
     ("_heap", "_Options", "stow_heap_options", False),
     ("_heap", "_Failure", "stow_heap_failure", False),

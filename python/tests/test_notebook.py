@@ -76,6 +76,8 @@ class Notebook(unittest.TestCase):
             "watch": "seen = stowage.watch(0.05)\nseen.stop()",
             "cell": "%%stowage\nkept = numpy.ones((1000, 1000))\nlost = numpy.ones((3000, 1000)); del lost",
             "plain": "%%stowage\nx = 1",
+            "small": "%%stowage\nnames = [str(i).zfill(200) for i in range(20000)]",
+            "more": "%%stowage\nnames += [str(i).zfill(200) for i in range(10000)]\nother_names = names",
             "option": "%%stowage --no-such\nran_it = 1",
             "line_option": "%stowage --no-such",
             "not_run": "'ran_it' in globals()",
@@ -154,6 +156,8 @@ class Notebook(unittest.TestCase):
         self.assertRegex(text, r"numpy.ndarray float64 \(1000, 1000\) +7.6 MiB +kept")
         self.assertNotIn("3000", text)
         self.assertIn("nothing of 1 MiB or more survived", shown(self.cells["plain"], "text/plain"))
+        self.assertRegex(shown(self.cells["small"], "text/plain"), r"list of 20000 str +4.9 MiB +names")
+        self.assertRegex(shown(self.cells["more"], "text/plain"), r"list of 30000 str +2.4 MiB +names, other_names\n")
         text = shown(self.cells["heap"], "text/plain")
         self.assertRegex(text, r"heap on sim:64M +\+48.0 MiB +\+16.0 MiB")
         self.assertRegex(text, r"stowage.Block +16.0 MiB +kept_block")

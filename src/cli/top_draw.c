@@ -51,6 +51,32 @@ __attribute__((format(printf, 2, 3))) static void put_f(line *l, const char *for
   put(l, text);
 }
 
+/* Returns the characters of a text, which count as one column each. */
+static int columns_of(const char *text) {
+  int count = 0;
+  for (; *text != '\0'; text++) count += ((unsigned char)*text & 0xc0) != 0x80;
+  return count;
+}
+
+/* Adds the text, or the words of it that fit and a mark that more was cut: half a number misleads.
+ */
+static void put_words(line *l, const char *text) {
+  int left = l->v->width - l->used;
+  if (columns_of(text) <= left) {
+    put(l, text);
+    return;
+  }
+  char kept[600];
+  snprintf(kept, sizeof kept, "%s", text);
+  char *space;
+  while (columns_of(kept) > left - 1 && (space = strrchr(kept, ' ')) != NULL) *space = '\0';
+  if (columns_of(kept) > left - 1) return; /* not even one word */
+  size_t length = strlen(kept);
+  if (length > 0 && kept[length - 1] == ',') kept[length - 1] = '\0';
+  put(l, kept);
+  put(l, l->v->utf8 ? "…" : "~");
+}
+
 static void style(line *l, const char *sequence) {
   if (l->v->color) buffer_text(l->out, sequence);
 }
@@ -143,7 +169,10 @@ static void gauge(buffer *out, const top_view *v, const char *name, bool known, 
   }
   put(&l, " ");
   if (s != NULL) put_spark(&l, spark, s->values, s->count);
-  if (note[0] != '\0') put_f(&l, " %s", note);
+  if (note[0] != '\0') {
+    put(&l, " ");
+    put_words(&l, note);
+  }
   end(&l);
 }
 
@@ -175,9 +204,11 @@ static void device_lines(buffer *out, const top_look *t, const top_history *h, c
       snprintf(name, sizeof name, "GPU %d", d->index);
     else
       snprintf(name, sizeof name, "device");
-    snprintf(note, sizeof note, "%s%s%s", d->name, d->limit_bytes > 0 ? ", limit " : "",
-             d->limit_bytes > 0 ? size(limit, d->limit_bytes) : "");
-    bool limited = !d->known && d->limit_bytes > 0;
+    bool limited = !d->known && d->limit_bytes > 0; /* the limit is then the gauge's total */
+    if (d->known && d->limit_bytes > 0)
+      snprintf(note, sizeof note, "limit %s, %s", size(limit, d->limit_bytes), d->name);
+    else
+      snprintf(note, sizeof note, "%s", d->name);
     gauge(out, v, name, d->known || limited, d->known ? d->used_bytes : d->held_bytes,
           d->known ? d->total_bytes : d->limit_bytes, h != NULL ? &h->devices[i] : NULL, note);
     if (d->spilled_bytes > 0 || d->spill_limit_bytes > 0)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Each way to install, tried in a clean root of Debian or Ubuntu: a wheel in a virtual environment, the .deb, make install, and the commands of
-# packaging/Dockerfile. Each then passes the same five checks: version, doctor, run --ram-limit explains a Python program, the
+# Each way to install, tried in a clean root of Debian or Ubuntu: a wheel in a virtual environment, pip install . there, the .deb, make install,
+# and the commands of packaging/Dockerfile. Each then passes the same five checks: version, doctor, run --ram-limit explains a Python program, the
 # man page is found, a failure is explained (through Python where the package is there).
 #
 # Needs root, debootstrap and a mirror. The clean roots are kept in $STOWAGE_ROOTS (/var/tmp/stowage-roots) between runs.
 # $STOWAGE_SUITE chooses another release than Debian's bookworm (jammy, trixie, …); tests/long/matrix_roots.sh tries them all.
-# Usage: install_roots.sh [docker|deb|make|wheel …]; all of them otherwise. Docker itself is not used: its RUN and COPY lines are.
+# Usage: install_roots.sh [docker|deb|make|pip|wheel …]; all of them otherwise. Docker itself is not used: its RUN and COPY lines are.
 . "$(dirname "$0")/../guards/lib.bash"
 roots=${STOWAGE_ROOTS:-/var/tmp/stowage-roots}
 suite=${STOWAGE_SUITE:-bookworm}
@@ -19,7 +19,7 @@ esac
 name=install_roots
 [ "$suite" = bookworm ] || name=install_${suite}
 ways=("$@")
-[ $# -gt 0 ] || ways=(docker deb make wheel)
+[ $# -gt 0 ] || ways=(docker deb make pip wheel)
 for need in debootstrap chroot unshare; do has $need || { skip "install_roots: no $need"; finish; }; done
 [ "$(id -u)" = 0 ] || { skip "install_roots: needs root, for chroot and mount"; finish; }
 unshare -m true 2> /dev/null || { skip "install_roots: mounts are not allowed here"; finish; }
@@ -36,7 +36,7 @@ fi
 glibc=$(chroot "$roots/$suite" ldd --version 2> /dev/null | sed -nE '1s/.* ([0-9.]+)$/\1/p')
 
 # fresh NAME: a new root $roots/NAME.
-fresh() { rm -rf "${roots:?}/$1"; cp -a --reflink=auto "$roots/$suite" "$roots/$1"; mkdir "$roots/$1/try"; cp /etc/resolv.conf "$roots/$1/etc/"; }
+fresh() { rm -rf "${roots:?}/$1"; cp -a --reflink=auto "$roots/$suite" "$roots/$1"; mkdir "$roots/$1/try"; cp /etc/resolv.conf "$roots/$1/etc/"; [ ! -e /etc/pip.conf ] || cp /etc/pip.conf "$roots/$1/etc/"; }
 # inside NAME COMMAND…: runs it in that root, with mounts that go away with it.
 inside() {
   local root=$roots/$1; shift
@@ -113,6 +113,13 @@ for way in "${ways[@]}"; do
       fresh make
       put_sources make /src
       if inside make bash -c 'apt-get update && apt-get install -y --no-install-recommends make && cd /src && rm -rf build && make install' > "$roots/make.log" 2>&1; then five_checks make; else tail -n 20 "$roots/make.log"; fail "${name}_make"; fi ;;
+    pip)
+      fresh pip
+      put_sources pip /src
+      if ! inside pip bash -c 'rm -rf /src/build && /src/tools/setup.sh build && python3 -m venv /try/env' > "$roots/pip.log" 2>&1; then tail -n 20 "$roots/pip.log"; fail "${name}_pip"; continue; fi
+      # The build needs scikit-build-core, from a package index.
+      if ! inside pip /try/env/bin/pip download -q --no-deps -d /try/index scikit-build-core >> "$roots/pip.log" 2>&1; then skip "${name}_pip: pip reaches no package index in the root"; continue; fi
+      if inside pip /try/env/bin/pip install /src >> "$roots/pip.log" 2>&1; then five_checks pip /try/env; else tail -n 20 "$roots/pip.log"; fail "${name}_pip"; fi ;;
     wheel)
       wheel=$(find "$source_dir/dist" -maxdepth 1 -name "stowage_memory-*$(uname -m).whl" 2> /dev/null | xargs -r ls -t | head -n 1)
       if [ -z "$wheel" ]; then
@@ -132,5 +139,5 @@ for way in "${ways[@]}"; do
       if inside wheel bash -c 'cd /try && env/bin/pip install --no-index ./*.whl' > "$roots/wheel.log" 2>&1; then five_checks wheel /try/env; else tail -n 20 "$roots/wheel.log"; fail "${name}_wheel"; fi ;;
   esac
 done
-for root in docker0 docker1 deb make wheel; do rm -rf "${roots:?}/$root"; done
+for root in docker0 docker1 deb make pip wheel; do rm -rf "${roots:?}/$root"; done
 finish

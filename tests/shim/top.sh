@@ -70,6 +70,14 @@ for width in 80 160; do
   if python3 -c 'import sys; lines = open(sys.argv[1], encoding="utf-8").read().splitlines(); wide = max(map(len, lines)); assert wide <= int(sys.argv[2]) and len(lines) > 5, wide; assert not any("\x1b" in l for l in lines)' "$folder/once.$width" $width
   then ok "it_fits_$width columns"; else cat "$folder/once.$width"; fail "it_fits_$width columns"; fi
 done
+# A note that does not fit ends after a whole word, with a mark: "run 1515" of run 15158 would name another run.
+cut=0 whole=0
+for width in 74 80 90 118; do
+  while read -r note; do
+    case $note in *'…') cut=$((cut + 1)) ;; *) if [[ $note =~ ^device\ [0-9]+\ of\ run\ ([0-9]+)$ ]] && kill -0 "${BASH_REMATCH[1]}"; then whole=$((whole + 1)); else echo "$width columns: $note"; cut=-99; fi ;; esac
+  done < <(COLUMNS=$width "$stowage" top --once | sed -nE 's/^device .* (device .*)$/\1/p')
+done
+if [ $cut -gt 0 ] && [ $whole -gt 0 ]; then ok "a_note_is_not_cut_within_a_word: $whole whole, $cut shortened"; else fail "a_note_is_not_cut_within_a_word: $whole whole, $cut shortened"; fi
 check a_wide_screen_has_more_columns bash -c "grep -q 'TREND' '$folder/once.160' && grep -q PINNED '$folder/once.160' && ! grep -q TREND '$folder/once.80' && grep -q 'SPILLED' '$folder/once.80'"
 check plain_characters_where_the_locale_has_no_others bash -c "LC_ALL=C '$stowage' top --once | python3 -c 'import sys; sys.stdin.buffer.read().decode(\"ascii\")'"
 "$stowage" top --once --filter lines.py > "$folder/filtered"
