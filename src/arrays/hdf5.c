@@ -15,6 +15,7 @@
 #include "arrays/hdf5_wire.h"
 #include "base/checked.h"
 
+#define SIGNATURE      "\x89HDF\r\n\x1a\n"
 #define SIGNATURE_LAST (UINT64_C(64) << 10) /* the search for the signature ends here */
 #define LIST_SHARE     8                    /* share of the budget for the list: 1/8 */
 /* Share of the budget for a part of the values, in shared memory: 1/4. */
@@ -27,6 +28,7 @@
 #define PART_BYTES (UINT64_C(2) << 20)
 /* Smaller datasets are read in less time than it takes to list their chunks. */
 #define REPEATS_LEAST (UINT64_C(64) << 20)
+#define PLACES_LEAST  (UINT64_C(1) << 20)
 
 struct hdf5 {
   hdf5_child child;
@@ -35,6 +37,7 @@ struct hdf5 {
   size_t count, capacity;
   uint64_t budget_bytes;
   struct stat opened;
+  bool from_start;       /* no user block: some libhdf5 leave it out of a chunk's place */
   const void *in_shared; /* the reader whose part is in shared memory */
 };
 
@@ -45,7 +48,7 @@ stow_status hdf5_find(bool *found, source *from) {
   *found = false;
   for (uint64_t at = 0; at <= SIGNATURE_LAST && from->bytes >= at + 8 && !*found;) {
     STOW_TRY(source_read(from, at, start, sizeof start));
-    *found = memcmp(start, "\x89HDF\r\n\x1a\n", 8) == 0;
+    *found = memcmp(start, SIGNATURE, 8) == 0;
     at = at == 0 ? 512 : at * 2;
   }
   return STOW_OK;
@@ -141,6 +144,10 @@ stow_status hdf5_open(hdf5 **to, const char *path, const char *only, uint64_t bu
   stow_status status = STOW_OK;
   if (h->child.file < 0 || fstat(h->child.file, &h->opened) != 0)
     status = stow_fail(STOW_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+  char start[8];
+  h->from_start = status == STOW_OK &&
+                  pread(h->child.file, start, sizeof start, 0) == (ssize_t)sizeof start &&
+                  memcmp(start, SIGNATURE, sizeof start) == 0;
   if (status == STOW_OK) status = read_list(h, only);
   if (status != STOW_OK) {
     hdf5_close(h);
@@ -242,6 +249,9 @@ typedef struct dataset_reader {
   uint64_t *written; /* rows of chunks that are in the file, ascending */
   uint64_t written_count;
   uint8_t fill[8]; /* the value of all others */
+  bool asked_places;
+  uint64_t *places; /* where each chunk stands, if chunks are whole rows as they are read */
+  uint64_t place_count;
 } dataset_reader;
 
 /* Reads the part that holds byte `offset`. The values stay in shared memory, which holds one part.
@@ -272,9 +282,9 @@ static stow_status read_part(dataset_reader *r, uint64_t offset) {
   return STOW_OK;
 }
 
-/* Reads values that stand in the file as they are. */
+/* Reads values that stand in the file as they are, from byte `offset` of the file on. */
 static stow_status read_direct(const dataset_reader *r, uint64_t offset, char *to, size_t count) {
-  for (offset += r->d.place; count > 0;) {
+  while (count > 0) {
     ssize_t got = pread(r->h->child.file, to, count, (off_t)offset);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
@@ -287,15 +297,62 @@ static stow_status read_direct(const dataset_reader *r, uint64_t offset, char *t
   return STOW_OK;
 }
 
+/* Requests, once, where the chunks stand. The answer uses the memory of the part. */
+static stow_status ask_places(dataset_reader *r) {
+  hdf5_ask ask = {.what = HDF5_PLACES, .bytes = r->h->child.shared_bytes / 8 * 8};
+  hdf5_reply reply;
+  r->asked_places = true;
+  if (r->d.chunk[0] == 0 || r->d.filtered || r->d.count * r->d.item_bytes < PLACES_LEAST ||
+      !r->h->from_start)
+    return STOW_OK;
+  memcpy(ask.name, r->d.name, sizeof ask.name);
+  r->at = r->end = 0;
+  r->h->in_shared = NULL;
+  STOW_TRY(hdf5_child_ask(&r->h->child, &ask, &reply));
+  uint64_t chunks = (r->d.shape[0] - 1) / r->d.chunk[0] + 1;
+  if (!reply.known || reply.count != chunks || chunks > ask.bytes / sizeof(uint64_t) ||
+      chunks * sizeof(uint64_t) > r->h->budget_bytes / LIST_SHARE)
+    return STOW_OK;
+  r->places = malloc(chunks * sizeof(uint64_t));
+  if (r->places == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", r->h->path);
+  memcpy(r->places, r->h->child.shared, chunks * sizeof(uint64_t));
+  r->place_count = chunks;
+  return STOW_OK;
+}
+
+/* Finds byte `offset` of the values in the file. Returns how many bytes stand there; 0 if libhdf5
+ * must read them. */
+static uint64_t find_direct(const dataset_reader *r, uint64_t offset, uint64_t *in_file) {
+  uint64_t total = r->d.count * r->d.item_bytes, file = (uint64_t)r->h->opened.st_size;
+  if (r->d.place != HDF5_NO_PLACE) return *in_file = r->d.place + offset, total - offset;
+  if (r->places == NULL) return 0;
+  /* Divides without a remainder: a chunk holds whole rows. */
+  uint64_t band = total / r->d.shape[0] * r->d.chunk[0];
+  uint64_t number = offset / band, start = number * band;
+  uint64_t end = total - start < band ? total : start + band, place = r->places[number];
+  if (number >= r->place_count || place > file || end - start > file - place) return 0;
+  *in_file = place + (offset - start);
+  return end - offset;
+}
+
 static stow_status read_values(void *user, uint64_t offset, void *to, size_t count) {
   dataset_reader *r = user;
   char *at = to;
-  if (r->d.place != HDF5_NO_PLACE) return read_direct(r, offset, to, count);
+  if (!r->asked_places) STOW_TRY(ask_places(r));
   while (count > 0) {
+    uint64_t in_file = 0, left = find_direct(r, offset, &in_file);
+    if (left > 0) {
+      size_t part = count < left ? count : (size_t)left;
+      STOW_TRY(read_direct(r, in_file, at, part));
+      at += part;
+      offset += part;
+      count -= part;
+      continue;
+    }
     /* A forked child shares the memory with its parent, which reads on. */
     if (offset < r->at || offset >= r->end || r->h->in_shared != r || r->h->child.owner != getpid())
       STOW_TRY(read_part(r, offset));
-    uint64_t left = r->end - offset;
+    left = r->end - offset;
     size_t part = count < left ? count : (size_t)left;
     memcpy(at, r->h->child.shared + (offset - r->at), part);
     at += part;
@@ -373,6 +430,7 @@ static void close_values(void *user) {
   dataset_reader *r = user;
   if (r->owns_file) hdf5_close(r->h);
   free(r->written);
+  free(r->places);
   free(r);
 }
 

@@ -14,9 +14,10 @@
  * worker is checked, as the bytes of a file are.
  *
  * Called by the array reader and by inspect. Values are read in parts that follow the chunks. Where
- * a dataset stands in the file as one piece, libhdf5 only says where, and this process reads it. No
- * file makes us open another one. One handle is for one thread at a time; several handles can be
- * used in parallel. A handle that a forked child inherits works there with a worker of its own. */
+ * a dataset stands in the file as one piece, or in chunks of whole rows without a filter, libhdf5
+ * only says where, and this process reads it. No file makes us open another one. One handle is for
+ * one thread at a time; several handles can be used in parallel. A handle that a forked child
+ * inherits works there with a worker of its own. */
 #ifndef ARRAYS_HDF5_H
 #define ARRAYS_HDF5_H
 

@@ -27,7 +27,7 @@ typedef struct h5_error {
 } h5_error;
 typedef int (*h5_error_take)(unsigned number, const h5_error *error, void *context);
 
-/* H5Dchunk_iter's. The parameters behind the first differ between versions and are not used. */
+/* H5Dchunk_iter's. 1.12.3 passes `bytes` as 32 bits. */
 typedef int (*h5_chunk_take)(const h5_size *offset, unsigned mask, uint64_t address, uint64_t bytes,
                              void *context);
 

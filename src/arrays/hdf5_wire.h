@@ -18,6 +18,7 @@ typedef enum hdf5_what {
   HDF5_LIST = 1, /* the datasets of the file */
   HDF5_READ,     /* the values at start, count, into shared memory */
   HDF5_WRITTEN,  /* which rows of chunks were ever written; their numbers go to shared memory */
+  HDF5_PLACES,   /* where the chunks stand in the file; the places go to shared memory */
 } hdf5_what;
 
 typedef struct hdf5_ask {
@@ -31,8 +32,8 @@ typedef struct hdf5_ask {
 typedef struct hdf5_reply {
   int32_t status; /* stow_status */
   bool last;
-  bool known;      /* HDF5_WRITTEN: the list is complete */
-  uint64_t count;  /* HDF5_WRITTEN: its length */
+  bool known;      /* HDF5_WRITTEN, HDF5_PLACES: the list is complete */
+  uint64_t count;  /* and its length */
   uint8_t fill[8]; /* HDF5_WRITTEN: the value of what was never written */
   union {
     hdf5_dataset dataset; /* HDF5_LIST */

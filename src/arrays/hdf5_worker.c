@@ -160,6 +160,9 @@ static stow_status serve(hdf5_file *f, const hdf5_ask *ask, char *shared, hdf5_r
     return hdf5_file_written(f, ask->name, (uint64_t *)(void *)shared,
                              ask->bytes / sizeof(uint64_t), &reply->count, &reply->known,
                              reply->fill);
+  case HDF5_PLACES:
+    return hdf5_file_places(f, ask->name, (uint64_t *)(void *)shared, ask->bytes / sizeof(uint64_t),
+                            &reply->count, &reply->known);
   default: return stow_fail(STOW_ERR_INVALID, "hdf5 worker: unknown request %u", ask->what);
   }
 }

@@ -166,6 +166,29 @@ want[20:30] = 1
 assert np.array_equal(np.load("small.npy"), want)
 END
 
+test_py chunks_of_whole_rows_are_read_from_where_they_stand << 'END'
+# In a file with a user block, and of other chunks, libhdf5 reads them.
+tall = rng.integers(0, 1 << 40, (250, 1000)).astype("i8")
+for block in (0, 512):
+    for version in ("earliest", "latest"):
+        with h5py.File("a.h5", "w", libver=version, userblock_size=block) as f:
+            f.create_dataset("rows", data=tall, chunks=(6, 1000))
+            f.create_dataset("one", data=tall.reshape(-1), chunks=(7_000,))
+            f.create_dataset("cube", data=tall.reshape(25, 10, 1000).astype(">i8"), chunks=(3, 10, 1000))
+            f.create_dataset("parts", data=tall, chunks=(6, 500))
+            d = f.create_dataset("holes", tall.shape, "i8", chunks=(10, 1000), fillvalue=-7)
+            d[30:45], d[249] = tall[30:45], tall[249]
+        shrink("a.h5", "-o", "a.npz", "--force", "--memory", "64M")
+        out = np.load("a.npz")
+        with h5py.File("a.h5") as f:
+            for name in f:
+                assert np.array_equal(out[name], f[name][()]), (block, version, name)
+# A chunk that ends behind the end of the file is libhdf5's to report.
+with open("a.h5", "r+b") as f:
+    f.truncate(4_000_000)
+stowage("shrink", "a.h5", "-o", "b.npz", fails=True)
+END
+
 test_py a_chunk_stored_in_more_than_it_declares_is_refused_within_the_budget << 'END'
 import resource, zlib
 packer = zlib.compressobj(9)

@@ -32,6 +32,9 @@ from sweep import VERBS  # noqa: E402
 
 SLICES_ALLOC, SLICES_IO = 40, 8  # of each verb; together they try every call
 KILLS, HOSTILE, TABLES, FUZZ_S = 100, 44, 25, 15  # of one slice
+# Scripts that attack one place each: planted links, lying ledgers, full disks, secrets, control sequences, libraries of others.
+ATTACKS = ["shim/ledger", "shim/namespaces", "shim/clocks", "cli/files", "cli/secure", "cli/refuse", "cli/hdf5", "cli/resume", "guards/terminal",
+           "guards/files"]
 SLICE_S_MAX = 1200
 stopping = threading.Event()
 
@@ -73,6 +76,15 @@ def sweep_part(stowage, faults, samples, kind, slices, share, seed):
     return Part(share, [v for v, _ in VERBS], slice_of, last_number(r"(?m)^(\d+) faults, \d+ wrong"))
 
 
+def attacks_part(build, stowage):
+    """Each script once; then everything has been tried."""
+    commands = [("crafted", python(os.path.join(HERE, "crafted.py"), stowage))]
+    commands += [(name, ["env", "STOWAGE_BUILD=" + build, "STOWAGE_COMMAND=" + stowage, "bash", os.path.join(ROOT, "tests", name + ".sh")])
+                 for name in ATTACKS]
+    return Part(1, [name for name, _ in commands], lambda n: commands[n] if n < len(commands) else None,
+                lambda text: len(re.findall(r"(?m)^ok ", text)))
+
+
 def parts_of(build, fuzz, seed):
     stowage, faults = os.path.join(build, "stowage"), os.path.join(build, "tests", "faults")
     samples = os.path.join(ROOT, "tests", "samples")
@@ -85,6 +97,7 @@ def parts_of(build, fuzz, seed):
         "csv": Part(1, [], lambda n: ("csv", python(os.path.join(ROOT, "tests", "cli", "csv_random.py"), stowage, str(TABLES), number_of(seed, n))),
                     last_number(r"(?m)^(\d+) tables of seed")),
     }
+    parts["attacks"] = attacks_part(build, stowage)
     for what, share in (("shrink", 3), ("run", 1), ("beneath", 1)):
         parts["kill_" + what] = Part(
             share, [], lambda n, what=what: (what, python(kills, what, stowage, str(KILLS), number_of(seed, n))), last_number(r"(\d+) kills"))
@@ -127,7 +140,7 @@ class State:
             self.all = {"next": {}, "seed": seed}
         if self.all.get("build") != build:
             # The sweeps try every call again; the rest goes on with new seeds.
-            after = {k: v for k, v in self.all["next"].items() if k not in ("alloc", "io")}
+            after = {k: v for k, v in self.all["next"].items() if k not in ("alloc", "io", "attacks")}
             self.all = {"build": build, "seed": seed, "next": after, "cases": {}, "seconds": {}, "findings": [], "undone": []}
 
     def save(self):
