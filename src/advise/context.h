@@ -27,6 +27,7 @@ enum {
   CONTEXT_INDEX_INTEL,
   CONTEXT_INDEX_APPLE,
   CONTEXT_INDEX_TPU,
+  CONTEXT_INDEX_NPU,        /* Ascend */
   CONTEXT_INDEX_ANY_VENDOR, /* DirectML, Vulkan: any vendor's device */
   /* phase */
   CONTEXT_INDEX_LOADING,

@@ -357,6 +357,9 @@ static guess by_kind(const explanation *x) {
     return (guess){CAUSE_WEIGHTS_TOO_BIG, weights ? 0.65 : 0.45,
                    weights ? "the model's weights do not fit on the device"
                            : "probably the model with its context does not fit on the device"};
+  case MESSAGE_TGI:
+    return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.5,
+                   "the weights leave too little of the device for so many tokens at once"};
   case MESSAGE_VLLM:
   case MESSAGE_SGLANG:
     return compute ? (guess){CAUSE_BATCH_TOO_BIG, 0.5, "too many requests run at once"}
@@ -369,7 +372,7 @@ static guess by_kind(const explanation *x) {
                      "a variable of the model did not fit: probably another process holds the "
                      "device, or the model is too big for it"};
     /* TensorFlow takes what is free when it starts; it could not. */
-    if (!weights && !known(m->shape_bytes) && known(m->asked_bytes) && !known(m->live_bytes) &&
+    if ((m->details & MESSAGE_POOL) != 0 && !weights && !known(m->live_bytes) &&
         !known(m->limit_bytes) && !has(x, MARK(TRAINING) | MARK(FORWARD)))
       return (guess){CAUSE_OTHER_PROCESS, 0.45,
                      "TensorFlow takes a device's free memory for its own pool: probably another "

@@ -22,7 +22,8 @@ static uint32_t derive(const explanation *x) {
   const context *c = &m->context;
   bool nvidia = context_any(c, CONTEXT_BIT(NVIDIA));
   bool elsewhere = context_any(c, CONTEXT_BIT(WINDOWS) | CONTEXT_BIT(MAC) | CONTEXT_BIT(AMD) |
-                                      CONTEXT_BIT(INTEL) | CONTEXT_BIT(APPLE) | CONTEXT_BIT(TPU));
+                                      CONTEXT_BIT(INTEL) | CONTEXT_BIT(APPLE) | CONTEXT_BIT(TPU) |
+                                      CONTEXT_BIT(NPU));
   bool trains = context_any(c, CONTEXT_BIT(TRAINING) | CONTEXT_BIT(BACKWARD) |
                                    CONTEXT_BIT(OPTIMIZER) | CONTEXT_BIT(TRAINER));
   bool images = context_any(c, CONTEXT_BIT(COMFY) | CONTEXT_BIT(WEBUI) | CONTEXT_BIT(DIFFUSERS));
@@ -61,7 +62,8 @@ static uint32_t derive(const explanation *x) {
 
 /* Returns whether a change names a tool that the device in the text does not have. */
 static bool wrong_tool(const recipe *r, const context *c) {
-  uint64_t others = CONTEXT_BIT(APPLE) | CONTEXT_BIT(AMD) | CONTEXT_BIT(INTEL) | CONTEXT_BIT(TPU);
+  uint64_t others = CONTEXT_BIT(APPLE) | CONTEXT_BIT(AMD) | CONTEXT_BIT(INTEL) | CONTEXT_BIT(TPU) |
+                    CONTEXT_BIT(NPU);
   if (!context_any(c, CONTEXT_BIT(NVIDIA))) others |= CONTEXT_BIT(ANY_VENDOR);
   if (!context_any(c, others) || strstr(r->change, "nvidia-smi") == NULL) return false;
   return !context_any(c, CONTEXT_BIT(AMD)) || strstr(r->change, "rocm-smi") == NULL;
@@ -144,6 +146,19 @@ static void add_share(explanation *x) {
       "give the KV cache more: --mem-fraction-static %.2f instead of %.2f, and 0.02 more until "
       "the server starts",
       more, m->share);
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
+/* Half the tokens that did not fit. */
+static void add_tokens(explanation *x) {
+  const message *m = &x->evidence.message;
+  char text[200];
+  recipe r = {.change = text, .cost = "shorter prompts, or fewer requests at once"};
+  unsigned long long half = m->wanted_tokens / 2;
+  if (m->wanted_tokens == MESSAGE_UNKNOWN || half == 0) return;
+  snprintf(text, sizeof text, "fewer tokens at once: --max-batch-%s-tokens %llu instead of %llu%s",
+           m->total ? "total" : "prefill", half, (unsigned long long)m->wanted_tokens,
+           m->total ? "" : ", and --max-input-length below it");
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
@@ -288,6 +303,7 @@ void diagnosis_fixes(explanation *x) {
   const findings *f = &x->findings;
   if (m->kind == MESSAGE_VLLM) add_numbers(x);
   if (m->kind == MESSAGE_SGLANG && m->share > 0) add_share(x);
+  if (m->kind == MESSAGE_TGI) add_tokens(x);
   if (m->kind == MESSAGE_HOST) {
     add_limit(x);
     add_job(x);

@@ -125,26 +125,17 @@ bool message_is_device(message_kind kind) {
 }
 
 const char *message_kind_name(message_kind kind) {
-  static const char *const names[MESSAGE_KIND_COUNT] = {[MESSAGE_NONE] = "unknown",
-                                                        [MESSAGE_TORCH] = "PyTorch",
-                                                        [MESSAGE_XLA] = "JAX or XLA",
-                                                        [MESSAGE_TENSORFLOW] = "TensorFlow",
-                                                        [MESSAGE_CUPY] = "CuPy",
-                                                        [MESSAGE_CUDA] = "CUDA",
-                                                        [MESSAGE_ONNX] = "ONNX Runtime",
-                                                        [MESSAGE_NUMBA] = "Numba",
-                                                        [MESSAGE_RMM] = "RAPIDS",
-                                                        [MESSAGE_PADDLE] = "Paddle",
-                                                        [MESSAGE_TENSORRT] = "TensorRT",
-                                                        [MESSAGE_CTRANSLATE] = "CTranslate2",
-                                                        [MESSAGE_LLAMA] = "llama.cpp",
-                                                        [MESSAGE_VLLM] = "vLLM",
-                                                        [MESSAGE_SGLANG] = "SGLang",
-                                                        [MESSAGE_MLX] = "MLX",
-                                                        [MESSAGE_DIRECTML] = "DirectML",
-                                                        [MESSAGE_JULIA] = "CUDA.jl",
-                                                        [MESSAGE_DISPATCH] = "Transformers",
-                                                        [MESSAGE_HOST] = "the host",
-                                                        [MESSAGE_FOREIGN] = "another error"};
+  static const char *const names[MESSAGE_KIND_COUNT] = {
+      [MESSAGE_NONE] = "unknown",      [MESSAGE_TORCH] = "PyTorch",
+      [MESSAGE_XLA] = "JAX or XLA",    [MESSAGE_TENSORFLOW] = "TensorFlow",
+      [MESSAGE_CUPY] = "CuPy",         [MESSAGE_CUDA] = "CUDA",
+      [MESSAGE_ONNX] = "ONNX Runtime", [MESSAGE_NUMBA] = "Numba",
+      [MESSAGE_RMM] = "RAPIDS",        [MESSAGE_PADDLE] = "Paddle",
+      [MESSAGE_TENSORRT] = "TensorRT", [MESSAGE_CTRANSLATE] = "CTranslate2",
+      [MESSAGE_LLAMA] = "llama.cpp",   [MESSAGE_VLLM] = "vLLM",
+      [MESSAGE_SGLANG] = "SGLang",     [MESSAGE_TGI] = "Text Generation Inference",
+      [MESSAGE_MLX] = "MLX",           [MESSAGE_DIRECTML] = "DirectML",
+      [MESSAGE_JULIA] = "CUDA.jl",     [MESSAGE_DISPATCH] = "Transformers",
+      [MESSAGE_HOST] = "the host",     [MESSAGE_FOREIGN] = "another error"};
   return kind < MESSAGE_KIND_COUNT ? names[kind] : "unknown";
 }

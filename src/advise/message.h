@@ -45,6 +45,7 @@ typedef enum message_kind {
   MESSAGE_LLAMA,      /* llama.cpp, Ollama, LM Studio */
   MESSAGE_VLLM,
   MESSAGE_SGLANG,
+  MESSAGE_TGI, /* text-generation-inference */
   MESSAGE_MLX,
   MESSAGE_DIRECTML,
   MESSAGE_JULIA,
@@ -136,6 +137,7 @@ typedef struct message {
   uint32_t first_dim, rank; /* of that shape; 0: unknown */
   uint64_t largest_bytes;   /* XLA: of its largest buffer; `what` names its operation and line */
   uint64_t wanted_tokens, cache_tokens; /* a server's context, and what its KV cache can hold */
+  bool total;        /* the tokens are those of all requests, not of one prompt */
   double share;      /* of the device that a server may take, as its text says; 0: unknown */
   uint64_t job;      /* a batch system's number of the job; 0: unknown */
   uint32_t failures; /* different failures in the text; the first one is read */

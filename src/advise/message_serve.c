@@ -70,6 +70,14 @@ static bool read_sglang(message *m, scan_text t) {
   return true;
 }
 
+/* "Not enough memory to handle 16000 total tokens with 4096 prefill tokens." */
+static bool read_tgi(message *m, scan_text t) {
+  m->details |= MESSAGE_KV_CACHE;
+  m->total = scan_has(t, "--max-batch-total-tokens");
+  m->wanted_tokens = scan_number_after(t, "Not enough memory to handle ");
+  return true;
+}
+
 /* "allocating 279356.51 MiB on device 0: cudaMalloc failed", "failed to allocate CUDA0 buffer of
  * size 292926534144", "model requires more system memory (5.6 GiB) than is available (4.1 GiB)". */
 static bool read_llama(message *m, scan_text t) {
@@ -231,6 +239,7 @@ bool message_serve(message *m, scan_text t, const char **where) {
       {"increase --mem-fraction-static", MESSAGE_SGLANG, read_sglang},
       {"increase mem_fraction_static", MESSAGE_SGLANG, read_sglang},
       {"Prefill out of memory", MESSAGE_SGLANG, read_sglang},
+      {"need to decrease `--max-batch-", MESSAGE_TGI, read_tgi},
       {"Decode out of memory", MESSAGE_SGLANG, read_sglang},
       {"[metal::malloc]", MESSAGE_MLX, read_mlx},
       {"[METAL] Command buffer execution failed: Insufficient Memory", MESSAGE_MLX, read_mlx},

@@ -120,6 +120,7 @@ static void read_version(context *c, scan_text t) {
 static void read_vendor(context *c, scan_text t) {
   if (scan_has(t, "HIP out of memory")) c->seen |= CONTEXT_BIT(AMD);
   if (scan_has(t, "XPU out of memory") || scan_has(t, ONE_BLOCK)) c->seen |= CONTEXT_BIT(INTEL);
+  if (scan_has(t, "NPU out of memory")) c->seen |= CONTEXT_BIT(NPU);
   if (scan_has(t, "CUDA out of memory") && !context_any(c, CONTEXT_BIT(AMD)))
     c->seen |= CONTEXT_BIT(NVIDIA);
 }
@@ -205,6 +206,15 @@ bool message_torch(message *m, scan_text t, const char **where) {
     count_failure(&seen, t, tried);
   }
   m->failures = seen.count;
+  if (first == NULL && scan_find_at(t, "out of memory. Tried to allocate more than 1EB", &found)) {
+    m->kind = MESSAGE_TORCH;
+    m->failures = 1;
+    m->asked_bytes = SCAN_HUGE; /* the size overflowed, and PyTorch says so */
+    m->context.seen |= CONTEXT_BIT(TORCH);
+    read_vendor(&m->context, t);
+    if (where != NULL) *where = found;
+    return true;
+  }
   if (first == NULL) return read_async(m, t, where);
   const char *begin = statement_start(t, first);
   scan_text s = {begin, next != NULL ? next : t.end};

@@ -204,6 +204,9 @@ bool message_xla(message *m, scan_text t, const char **where) {
               (scan_has(t, "tensorflow") && !jax);
   m->kind = (tensorflow && !jax) || flow ? MESSAGE_TENSORFLOW : MESSAGE_XLA;
   m->failures = 1;
+  if (scan_has(t, "bytes) from device: ") && !scan_has(t, "ran out of memory") &&
+      !scan_has(t, "OOM when"))
+    m->details |= MESSAGE_POOL; /* it is the pool that could not grow, not one tensor */
   read_device(m, t);
   read_asked(m, t);
   read_buffers(m, t);

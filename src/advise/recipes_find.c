@@ -8,7 +8,7 @@ static const recipe rows[] = {
      .change = "a smaller batch, smaller inputs, or a smaller model (16-bit, quantized)",
      .cost = "more, smaller steps"},
     {.kinds = ANY_DEVICE,
-     .never = M(APPLE) | M(AMD) | M(TPU) | M(INTEL),
+     .never = M(APPLE) | M(AMD) | M(TPU) | M(INTEL) | M(NPU),
      .change = "see who else is on the device: nvidia-smi; stop the other process",
      .cost = "none"},
 };
@@ -47,11 +47,11 @@ static const recipe questions[] = {
                "explains how it ended"},
     {.kinds = K(TORCH),
      .from = 201,
-     .never = M(INTEL),
+     .never = M(INTEL) | M(NPU),
      .change = "torch.cuda.memory._record_memory_history(), after the failure "
                "torch.cuda.memory._dump_snapshot(\"oom.pickle\"), then stowage explain oom.pickle"},
     {.kinds = K(TORCH),
-     .never = M(INTEL),
+     .never = M(INTEL) | M(NPU),
      .change = "print(torch.cuda.memory_summary()) before the line that fails"},
     {.kinds = K(VLLM) | K(SGLANG), .change = "nvidia-smi, before the server starts"},
     {.kinds = K(XLA) | K(TENSORFLOW),
@@ -63,6 +63,7 @@ static const recipe questions[] = {
      .change =
          "jax.profiler.save_device_memory_profile(\"memory.prof\") before the line that fails; "
          "pprof reads the file"},
+    {.kinds = ANY_DEVICE, .need = M(NPU), .change = "npu-smi info, while it runs"},
     {.kinds = K(CUDA), .need = M(AMD), .change = "rocm-smi --showmeminfo vram --showpids"},
     {.kinds = ANY_DEVICE, .need = M(AMD), .change = "rocm-smi --showpids"},
     {.kinds = ANY_DEVICE,

@@ -142,7 +142,7 @@ static const recipe rows[] = {
      .need = M(TORCH),
      .mustnot = NOT_ROOM | D(INFERS),
      .from = 110,
-     .never = M(TRAINER) | M(LIGHTNING) | M(APPLE) | M(INTEL) | M(COMFY) | M(WEBUI),
+     .never = M(TRAINER) | M(LIGHTNING) | M(APPLE) | M(INTEL) | M(NPU) | M(COMFY) | M(WEBUI),
      .change = "16-bit arithmetic (PyTorch 1.10+): with torch.autocast(\"cuda\", "
                "dtype=torch.bfloat16): around forward "
                "(float16 with a GradScaler on T4, V100 and older)",
@@ -161,7 +161,7 @@ static const recipe rows[] = {
      .mustnot = NOT_ROOM | D(INFERS),
      .from = 106,
      .to = 109,
-     .never = M(TRAINER) | M(LIGHTNING) | M(APPLE) | M(COMFY) | M(WEBUI),
+     .never = M(TRAINER) | M(LIGHTNING) | M(APPLE) | M(NPU) | M(COMFY) | M(WEBUI),
      .change = "16-bit arithmetic: with torch.cuda.amp.autocast(): around forward, with "
                "torch.cuda.amp.GradScaler()",
      .cost = "slightly less precise numbers"},

@@ -29,6 +29,14 @@ static const recipe rows[] = {
     {.kinds = K(VLLM),
      .change = "--kv-cache-dtype fp8, or --enforce-eager",
      .cost = "a little quality; eager mode is slower"},
+    {.kinds = K(TGI),
+     .change = "a quantized model (--quantize awq, gptq or bitsandbytes-nf4), or several devices: "
+               "--num-shard 2",
+     .cost = "a little quality, or more devices"},
+    {.kinds = K(TGI),
+     .change = "see who else is on the device: nvidia-smi; and give the server more of it: "
+               "--cuda-memory-fraction 0.95",
+     .cost = "less is left for others on the device"},
     {.kinds = K(SGLANG),
      .must = D(COMPUTE),
      .change = "fewer requests at once: --max-running-requests 16 --chunked-prefill-size 2048, and "

@@ -93,6 +93,11 @@ static const recipe rows[] = {
          "HIP_VISIBLE_DEVICES=1",
      .cost = "it ends, or waits"},
     {.causes = C(OTHER_PROCESS),
+     .need = M(NPU),
+     .change = "see who else is on the device: npu-smi info; stop the other process, or choose "
+               "another device: ASCEND_RT_VISIBLE_DEVICES=1",
+     .cost = "it ends, or waits"},
+    {.causes = C(OTHER_PROCESS),
      .need = M(NOTEBOOK),
      .mustnot = D(LISTED),
      .change = "restart the kernel: an earlier cell, or another notebook, still holds the device "
@@ -175,7 +180,7 @@ static const recipe rows[] = {
     {.causes = C(FRAGMENTATION),
      .kinds = K(TORCH),
      .must = D(EXPANDS),
-     .never = M(AMD) | M(EXPANDABLE),
+     .never = M(AMD) | M(EXPANDABLE) | M(NPU),
      .change = "before the program starts: export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
      .cost = "page calls while it grows"},
     {.causes = C(FRAGMENTATION),
@@ -186,6 +191,12 @@ static const recipe rows[] = {
      .cost = "page calls while it grows; needs a recent ROCm"},
     {.causes = C(FRAGMENTATION),
      .kinds = K(TORCH),
+     .need = M(NPU),
+     .change = "before the program starts: export PYTORCH_NPU_ALLOC_CONF=max_split_size_mb:128 "
+               "(against fragmentation)",
+     .cost = "a little slower"},
+    {.causes = C(FRAGMENTATION),
+     .kinds = K(TORCH),
      .must = D(SPLITS),
      .need = M(WINDOWS),
      .change = "before the program starts: set PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 "
@@ -194,7 +205,7 @@ static const recipe rows[] = {
     {.causes = C(FRAGMENTATION),
      .kinds = K(TORCH),
      .must = D(SPLITS),
-     .never = M(WINDOWS) | M(AMD),
+     .never = M(WINDOWS) | M(AMD) | M(NPU),
      .change = "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 (against fragmentation)",
      .cost = "a little slower"},
     {.causes = C(FRAGMENTATION),

@@ -277,4 +277,28 @@ TEST(tools_and_settings_are_those_of_the_program)
   CHECK_SAMPLES(all);
 }
 
+#define NPU_USED                                                                                   \
+  "RuntimeError: NPU out of memory. Tried to allocate 30.00 MiB (NPU 0; 60.90 GiB total "          \
+  "capacity; 9.20 GiB already allocated; 9.20 GiB current active; 11.00 MiB free; 9.60 GiB "       \
+  "reserved in total by PyTorch)"
+
+TEST(servers_and_devices_of_other_makers_get_their_own_tools)
+{
+  static const sample all[] = {
+      {MESSAGE_TORCH, C(OTHER_PROCESS), "npu-smi info", "nvidia-smi", NPU_USED},
+      {MESSAGE_TGI, C(WEIGHTS_TOO_BIG), "--max-batch-prefill-tokens 3072 instead of 6144", "RAM",
+       "RuntimeError: Not enough memory to handle 6144 prefill tokens. You need to decrease "
+       "`--max-batch-prefill-tokens`"},
+      {MESSAGE_TGI, C(WEIGHTS_TOO_BIG), "--max-batch-total-tokens 10000 instead of 20000", NULL,
+       "Not enough memory to handle 20000 total tokens with 2048 prefill tokens. You need to "
+       "decrease `--max-batch-total-tokens` or `--max-batch-prefill-tokens`"},
+      {MESSAGE_TORCH, C(UNKNOWN), "shapes", "EiB",
+       "RuntimeError: CUDA out of memory. Tried to allocate more than 1EB memory."},
+      {MESSAGE_TENSORFLOW, C(BATCH_TOO_BIG), "smaller batch", NULL,
+       "W tensorflow/tsl/framework/bfc_allocator.cc:485] Allocator (GPU_0_bfc) ran out of memory "
+       "trying to allocate 2.15GiB (rounded to 2308544922)requested by op model/lstm/Call"},
+  };
+  CHECK_SAMPLES(all);
+}
+
 TEST_MAIN
