@@ -104,6 +104,14 @@ static void refuse_calls(void) {
 #endif
 }
 
+/* Closes what the program that reads has open and lets its children inherit. Called before
+ * libhdf5 is loaded. */
+static void close_others(void) {
+#ifdef __NR_close_range
+  syscall(__NR_close_range, HDF5_FD_SHARED + 1, ~0U, 0); /* Linux 5.9 */
+#endif
+}
+
 /* Restricts this process. Called with libhdf5 loaded and the file not yet open. If the kernel
  * refuses one restriction, the others still apply. */
 static void confine(uint64_t heap_bytes) {
@@ -175,6 +183,7 @@ int hdf5_worker_main(const char *path, uint64_t heap_bytes, uint64_t shared_byte
   signal(SIGINT, SIG_IGN); /* for the process that reads, which then ends us */
   char *shared = mmap(NULL, shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, HDF5_FD_SHARED, 0);
   if (shared == MAP_FAILED) return 2;
+  close_others();
   stow_status status = hdf5_library_get(&library, path);
   confine(heap_bytes);
   while (recv(HDF5_FD_SOCKET, &ask, sizeof ask, 0) == (ssize_t)sizeof ask) {

@@ -251,6 +251,7 @@ static void misbehave(const char *how) {
     char *argv[] = {"/bin/true", NULL};
     if (socket(AF_INET, SOCK_STREAM, 0) >= 0) raise(SIGSEGV);
     if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1) raise(SIGSEGV);
+    if (fcntl(99, F_GETFD) >= 0) raise(SIGSEGV); /* a descriptor of the program that reads */
     if (unlink("keep") == 0 || rename("keep", "lost") == 0) raise(SIGSEGV);
     execv(argv[0], argv);
   }
@@ -277,10 +278,11 @@ import resource
 with h5py.File("a.h5", "w") as f:
     f.create_dataset("x", data=np.arange(10.0), chunks=(5,), compression="gzip")
 open("keep", "w").close()
+os.dup2(os.open("keep", os.O_RDONLY), 99)
 os.environ["STOWAGE_HDF5_LIBRARY"] = os.environ["WRAP"]
 def with_fault(how, fails=True):
     os.environ["MISBEHAVE"] = how
-    done = subprocess.run([os.environ["STOWAGE"], "inspect", "--memory", "32M", "a.h5"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([os.environ["STOWAGE"], "inspect", "--memory", "32M", "a.h5"], capture_output=True, text=True, timeout=60, pass_fds=(99,))
     assert (done.returncode in (1, 2)) == fails and done.returncode >= 0 and "DIAG" not in done.stdout + done.stderr, (how, done)
     return done.stderr
 assert "libhdf5 crashed on it (Segmentation fault)" in with_fault("crash"), with_fault("crash")
