@@ -8,7 +8,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from beside import in_turns, line  # noqa: E402
-from weights_file import make  # noqa: E402
+from weights_file import make, make_adapter  # noqa: E402
 
 STOWAGE = os.environ["STOWAGE"]
 MEGABYTES = int(os.environ.get("STOWAGE_BENCH_MB", "1024"))
@@ -47,6 +47,11 @@ copy = lambda: run(["cp", "in.safetensors", "copy.safetensors"], "copy.safetenso
 line("model_to_bf16_beside_cp", rate / ours, "cp", rate / theirs, "GB/s", f" peak_mb={memory >> 20}")
 (ours, _), (theirs, _) = best([shrink(), copy])
 line("model_copied_beside_cp", rate / ours, "cp", rate / theirs, "GB/s")
+make_adapter("adapter", MEGABYTES, 16)
+merge = lambda: run([STOWAGE, "merge", "in.safetensors", "adapter", "-o", "out.safetensors", "--json", "--memory", "64M"], "out.safetensors")
+disk = lambda: run(["dd", "if=in.safetensors", "of=copy.safetensors", "bs=4M", "conv=fsync"], "copy.safetensors")
+(ours, memory), (theirs, _) = best([merge, disk], 3)
+line("merge_beside_disk", rate / ours, "dd_fsync", rate / theirs, "GB/s", f" peak_mb={memory >> 20}")
 try:
     import safetensors.torch  # noqa: F401
     import torch  # noqa: F401

@@ -47,7 +47,7 @@ typedef int (*stow_data_progress)(void *user, uint64_t done, uint64_t total);
 typedef struct stow_table_options {
   uint32_t struct_bytes; /* sizeof(stow_table_options) */
   uint32_t reserved;     /* 0 */
-  const char *delimiter; /* one character, "tab" or "space" */
+  const char *delimiter; /* one character, "tab", "space" or "spaces" (a run of blanks) */
   const char *decimal;   /* "." or "," */
   const char *comment;   /* lines that begin with this character are no rows */
   const char *encoding;  /* "utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "cp1252" */

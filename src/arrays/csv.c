@@ -20,10 +20,6 @@ static stow_status refuse(const csv *c, const char *why) {
 
 /* ---- classifying a field ---- */
 
-static bool is_word(const char *text, size_t length, const char *word) {
-  return strlen(word) == length && strncasecmp(text, word, length) == 0;
-}
-
 /* Recognizes the words for missing values, NaN, infinity and booleans; leaves any other text
  * alone. */
 static void classify_word(const csv *c, csv_field *f, const char *text, size_t length) {
@@ -32,30 +28,18 @@ static void classify_word(const csv *c, csv_field *f, const char *text, size_t l
   size_t rest = length - (size_t)(bare - text);
   f->kind = CSV_TEXT;
   if (length > 9) return; /* longer than every word below */
-  if (is_word(bare, rest, "inf") || is_word(bare, rest, "infinity")) {
+  if (csv_is_word(bare, rest, "inf") || csv_is_word(bare, rest, "infinity")) {
     f->kind = CSV_FLOAT;
     f->value.d = minus ? -INFINITY : INFINITY;
-  } else if (is_word(bare, rest, "nan")) {
+  } else if (csv_is_word(bare, rest, "nan")) {
     f->kind = CSV_FLOAT;
     f->value.d = NAN;
-  } else if (is_word(text, length, "true") || is_word(text, length, "false")) {
+  } else if (csv_is_word(text, length, "true") || csv_is_word(text, length, "false")) {
     f->kind = CSV_BOOL;
     f->value.i = (text[0] | 0x20) == 't';
   } else if (!(c->careful && c->options->na != NULL) && csv_is_missing(text, length)) {
     f->kind = CSV_MISSING;
   }
-}
-
-bool csv_is_missing(const char *text, size_t length) {
-  /* pandas' list (pandas 3), of which nan is a number here; some of it in any case. */
-  static const char *const any_case[] = {"NA", "N/A", "null", "#N/A", "<NA>"};
-  static const char *const exactly[] = {"None",     "#NA",    "#N/A N/A", "-1.#IND",
-                                        "-1.#QNAN", "1.#IND", "1.#QNAN"};
-  for (size_t i = 0; i < sizeof any_case / sizeof *any_case; i++)
-    if (is_word(text, length, any_case[i])) return true;
-  for (size_t i = 0; i < sizeof exactly / sizeof *exactly; i++)
-    if (strlen(exactly[i]) == length && memcmp(exactly[i], text, length) == 0) return true;
-  return false;
 }
 
 bool csv_is_given(const csv *c, const char *text, size_t length) {
@@ -410,7 +394,7 @@ static size_t count_words(const uint8_t *at, const uint8_t *stop) {
 /* Handles the output of numpy.savetxt, which puts "# " before each line of its header. If a line
  * names as many columns as there are, the rest after "# " is the first row; other header lines are
  * skipped. */
-static stow_status take_spaced(csv *c, bool *spaced) {
+static stow_status take_spaced(csv *c, bool *spaced, bool *runs) {
   csv behind = *c;
   const uint8_t *last = NULL, *end = c->in.at;
   size_t columns = 0, lines = 0;
@@ -423,6 +407,8 @@ static stow_status take_spaced(csv *c, bool *spaced) {
     lines++;
   }
   *spaced = is_spaced(&behind, &columns);
+  *runs = !*spaced && csv_spaces_is(&behind, &columns);
+  *spaced = *spaced || *runs;
   if (!*spaced) return STOW_OK;
   c->delimiter = ' ';
   if (last == NULL) return STOW_OK;
@@ -487,12 +473,14 @@ static stow_status begin(csv *c, size_t row_max, const csv_options *options) {
   STOW_TRY(csv_text_wrap(&c->in, o));
   STOW_TRY(skip_empty(c, sample));
   STOW_TRY(refuse_cr(c));
-  bool declared = o->delimiter != '\0';
+  bool declared = o->delimiter != '\0', runs = o->spaces;
   c->delimiter = o->delimiter;
   if (!declared) STOW_TRY(take_separator(c, &declared));
-  if (!declared) STOW_TRY(take_spaced(c, &declared));
+  if (!declared) STOW_TRY(take_spaced(c, &declared, &runs));
   if (!declared) c->delimiter = find_delimiter(c);
-  return STOW_OK;
+  if (!runs) return STOW_OK;
+  STOW_TRY(csv_spaces_wrap(&c->in));
+  return input_fill(&c->in, sample);
 }
 
 /* A table of zeros compresses a thousandfold. Rows are streamed, so no bound is needed. */

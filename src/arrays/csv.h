@@ -1,5 +1,5 @@
-/* Csv: reads text tables row by row: separated by comma, tab, semicolon or bar, plain, compressed
- * (gzip, zstd, xz) or in a zip archive.
+/* Csv: reads text tables row by row: separated by comma, tab, semicolon, bar or runs of spaces,
+ * plain, compressed (gzip, zstd, xz) or in a zip archive.
  *
  * RFC 4180 quoting (a quoted field may hold delimiters, line ends and doubled quotes), LF and CRLF,
  * a byte order mark. Empty lines are skipped. Each field comes with its parsed value.
@@ -55,6 +55,7 @@ typedef struct csv_rule {
 /* What the caller knows about the text. All zero: everything is detected. */
 typedef struct csv_options {
   char delimiter;        /* '\0': detected from the first lines */
+  bool spaces;           /* runs of spaces or tabs separate the columns; delimiter is ' ' */
   char decimal;          /* ',' or '.'; '\0': '.' */
   char comment;          /* lines that begin with it are no rows; '\0': none */
   csv_encoding encoding; /* a byte order mark has precedence */
@@ -106,7 +107,8 @@ typedef struct csv {
 } csv;
 
 /* Opens the file. `row_max` bounds the bytes of a row and so its number of fields. Detects the
- * delimiter from the first lines; a space only between numbers, as numpy.savetxt writes them.
+ * delimiter from the first lines; a single space only between numbers, as numpy.savetxt writes
+ * them, and runs of spaces or tabs as csv_spaces.c says.
  * `options` may be NULL and must outlive the csv. */
 stow_status csv_open(csv *c, const char *path, size_t row_max, const csv_options *options);
 /* The same for the first file alone. */
@@ -156,13 +158,23 @@ const char *csv_where(const csv *c, uint64_t line, char text[CSV_WHERE_MAX]);
  * closed on failure. (csv_text.c) */
 stow_status csv_text_wrap(input *in, const csv_options *o);
 
+/* Returns whether runs of spaces or tabs separate the columns of the first lines; sets *columns.
+ * (csv_spaces.c) */
+bool csv_spaces_is(const csv *c, size_t *columns);
+/* Wraps an open input: one space for each run of blanks outside quotes, none around a line. `in` is
+ * closed on failure. (csv_spaces.c) */
+stow_status csv_spaces_wrap(input *in);
+
 /* Fails because the row that begins on `line` is longer than row_max. */
 stow_status csv_long_row(const csv *c, uint64_t line);
 
 /* Returns the end of the row at `at` (its '\n'), or NULL if no row end comes before `end`. */
 const char *csv_row_end(const csv *c, const char *at, const char *end);
 
-/* Returns whether it is one of the usual words for a missing value: NA, null, #N/A, … */
+/* Returns whether the text is the word, in any case. (csv_words.c) */
+bool csv_is_word(const char *text, size_t length, const char *word);
+/* Returns whether it is one of the usual words for a missing value: NA, null, #N/A, …
+ * (csv_words.c) */
 bool csv_is_missing(const char *text, size_t length);
 
 /* Decides whether the last row read, the first of the file, names the columns. Looks at the

@@ -45,12 +45,8 @@ typedef enum start_kind {
   START_SAFETENSORS,
   START_GGUF,
   START_ZIP,
-  START_OLD_TORCH /* torch.save before PyTorch 1.6 */
+  START_OLD_TORCH /* torch.save before PyTorch 1.6: no zip */
 } start_kind;
-
-/* A pickle of the number 0x1950a86a20f9469cfc6c (torch/serialization.py, MAGIC_NUMBER). */
-static const uint8_t old_torch[] = {0x80, 2,    0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46,
-                                    0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
 
 static stow_status look_at_start(source *from, start_kind *kind) {
   uint8_t start[16] = {0};
@@ -61,7 +57,7 @@ static stow_status look_at_start(source *from, start_kind *kind) {
     *kind = START_GGUF;
   else if (memcmp(start, "PK\x03\x04", 4) == 0)
     *kind = START_ZIP;
-  else if (count >= sizeof old_torch && memcmp(start, old_torch, sizeof old_torch) == 0)
+  else if (torch_file_is_old(start, count))
     *kind = START_OLD_TORCH;
   else if (count >= 9 && start[8] == '{' && source_u64(start) <= from->bytes - 8)
     *kind = START_SAFETENSORS;
@@ -88,14 +84,9 @@ bool model_is(const char *path) {
 static stow_status read_header(model *m, model_file *f, uint64_t max_bytes) {
   start_kind kind = START_OTHER;
   STOW_TRY(look_at_start(&f->from, &kind));
-  model_format format = kind == START_GGUF  ? MODEL_GGUF
-                        : kind == START_ZIP ? MODEL_TORCH
-                                            : MODEL_SAFETENSORS;
-  if (kind == START_OLD_TORCH)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "%s: a file of torch.save before PyTorch 1.6; load it with torch.load and "
-                     "save it again",
-                     f->path);
+  model_format format = kind == START_GGUF                             ? MODEL_GGUF
+                        : kind == START_ZIP || kind == START_OLD_TORCH ? MODEL_TORCH
+                                                                       : MODEL_SAFETENSORS;
   if (kind == START_OTHER && !ends_with(f->name, ".safetensors"))
     return stow_fail(STOW_ERR_UNSUPPORTED, "%s: not a safetensors, GGUF or PyTorch (zip) file",
                      f->path);

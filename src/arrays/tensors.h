@@ -52,6 +52,8 @@ stow_status gguf_read(tensors *t, source *from, uint64_t max_bytes);
 stow_status torch_file_read(tensors *t, source *from, uint64_t max_bytes);
 /* The same for data: also one tensor (named "tensor"), or a list or tuple of them ("0", "1", …). */
 stow_status torch_file_read_data(tensors *t, source *from, uint64_t max_bytes);
+/* Returns whether a file that begins like this was written by PyTorch before 1.6 (no zip). */
+bool torch_file_is_old(const uint8_t *start, size_t count);
 void tensors_free(tensors *t);
 
 /* For the readers: add a tensor with a name of `length` bytes, and check all tensors. */

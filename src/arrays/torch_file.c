@@ -4,6 +4,11 @@
  *   archive/data.pkl    pickle of {"w": _rebuild_tensor_v2(storage, offset, shape, stride, …), …}
  *   archive/data/0      the bytes of storage "0"
  *
+ * PyTorch before 1.6 wrote five pickles and the storages one after the other:
+ *
+ *   magic number | 1001 | {"little_endian": True, …} | the same pickle as above | ["0", …] |
+ *   for each key of that list: u64 number of values, the values
+ *
  * The pickle is interpreted by the small machine below. It knows a dict, a list, a tuple, numbers,
  * strings, and the few names in `names`; every other name and opcode is refused with its offset.
  * Nothing is imported or called. Memory is bounded by the caller. */
@@ -47,6 +52,8 @@ typedef struct storage {
   tensor_type type;
   size_t key; /* offset in `strings` */
   uint64_t count;
+  bool placed;            /* the next two are known */
+  uint64_t offset, bytes; /* where its values are in the file */
 } storage;
 
 typedef struct torch_tensor {
@@ -88,6 +95,7 @@ static const struct {
   tensor_type type;
 } names[] = {
     {"collections OrderedDict", NAME_ORDERED_DICT, TENSOR_NONE},
+    {"torch._utils _rebuild_tensor", NAME_REBUILD, TENSOR_NONE}, /* before PyTorch 0.4 */
     {"torch._utils _rebuild_tensor_v2", NAME_REBUILD, TENSOR_NONE},
     {"torch._utils _rebuild_tensor_v3", NAME_REBUILD_TYPE, TENSOR_NONE},
     {"torch._utils _rebuild_parameter", NAME_PARAMETER, TENSOR_NONE},
@@ -253,10 +261,16 @@ static stow_status push_storage(machine *m) {
       c->items[2].tag != TAG_STRING || c->items[4].tag != TAG_INT || c->items[4].i < 0 ||
       (names[c->items[1].i].kind != NAME_STORAGE && names[c->items[1].i].kind != NAME_UNTYPED))
     return refuse(m, "a storage that is not one of torch.save");
+  if (c->count > 5 && c->items[5].tag != TAG_OTHER)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: a storage that is part of another; load it with torch.load and save it "
+                     "again",
+                     m->from->name);
   STOW_TRY(charge(m, 2 * sizeof(storage)));
   STOW_TRY(LIST_ROOM(m->storages, m->storage_count, m->storage_capacity, 64, "storages"));
-  m->storages[m->storage_count++] =
-      (storage){names[c->items[1].i].type, (size_t)c->items[2].i, (uint64_t)c->items[4].i};
+  m->storages[m->storage_count++] = (storage){.type = names[c->items[1].i].type,
+                                              .key = (size_t)c->items[2].i,
+                                              .count = (uint64_t)c->items[4].i};
   return push(m, TAG_STORAGE, (int64_t)m->storage_count - 1);
 }
 
@@ -418,8 +432,8 @@ static stow_status obey(machine *m, uint8_t op) {
   case 0x8a: return push_long(m);
   case 'G': STOW_TRY(take_number(m, 8, &n)); return push(m, TAG_OTHER, 0);
   case 'N':
-  case 0x88:
   case 0x89: return push(m, TAG_OTHER, 0);
+  case 0x88: return push(m, TAG_OTHER, 1); /* True */
   case 'q': STOW_TRY(take_number(m, 1, &n)); return remember(m, (size_t)n);
   case 'r': STOW_TRY(take_number(m, 4, &n)); return remember(m, (size_t)n);
   case 0x94: return remember(m, m->memo_count);
@@ -438,7 +452,9 @@ static stow_status obey(machine *m, uint8_t op) {
   }
 }
 
+/* Runs one pickle from m->at on; the machine is then ready for the next one. */
 static stow_status run(machine *m, value *result) {
+  m->stack_count = m->memo_count = 0;
   while (m->at < m->end) {
     uint8_t op = *m->at++;
     if (op == '.') return pop(m, result);
@@ -471,14 +487,20 @@ static stow_status find_pickle(members *a) {
                    a->archive.from->name);
 }
 
-static stow_status find_storage(const members *a, const machine *m, const storage *s,
-                                const zip_entry **found) {
-  char name[ZIP_NAME_MAX * 2];
-  snprintf(name, sizeof name, "%.*sdata/%.500s", (int)a->prefix, a->pickle->name,
-           m->strings.data + s->key);
-  *found = zip_find(&a->archive, name);
-  if (*found == NULL || (*found)->method != ZIP_STORED)
-    return stow_fail(STOW_ERR_FORMAT, "%s: no stored member %.200s", m->from->name, name);
+/* Finds the members with the bytes of the storages. */
+static stow_status place_members(const members *a, machine *m) {
+  for (size_t i = 0; i < m->storage_count; i++) {
+    storage *s = &m->storages[i];
+    char name[ZIP_NAME_MAX * 2];
+    snprintf(name, sizeof name, "%.*sdata/%.500s", (int)a->prefix, a->pickle->name,
+             m->strings.data + s->key);
+    const zip_entry *found = zip_find(&a->archive, name);
+    if (found == NULL || found->method != ZIP_STORED)
+      return stow_fail(STOW_ERR_FORMAT, "%s: no stored member %.200s", m->from->name, name);
+    s->placed = true;
+    s->offset = found->offset;
+    s->bytes = found->bytes;
+  }
   return STOW_OK;
 }
 
@@ -499,10 +521,12 @@ static stow_status check_order(const members *a, source *from) {
                    from->name);
 }
 
-static stow_status add_tensor(tensors *t, const members *a, const machine *m, source *from,
-                              const char *name, const torch_tensor *made) {
+/* ---- the list of tensors ---- */
+
+static stow_status add_tensor(tensors *t, const machine *m, source *from, const char *name,
+                              const torch_tensor *made) {
   tensor *one = NULL;
-  const zip_entry *entry = NULL;
+  const storage *place = &m->storages[made->storage];
   uint64_t skip, need_bytes;
   STOW_TRY(tensors_add(t, from, name, strlen(name), &one));
   one->dims = made->dims;
@@ -514,19 +538,20 @@ static stow_status add_tensor(tensors *t, const members *a, const machine *m, so
       !checked_add(&need_bytes, skip, one->bytes))
     return stow_fail(STOW_ERR_FORMAT, "%s: tensor %.200s: its size exceeds 64 bits", from->name,
                      name);
-  STOW_TRY(find_storage(a, m, &m->storages[made->storage], &entry));
-  if (need_bytes > entry->bytes)
+  if (!place->placed)
+    return stow_fail(STOW_ERR_FORMAT, "%s: tensor %.200s: its storage is missing", from->name,
+                     name);
+  if (need_bytes > place->bytes)
     return stow_fail(STOW_ERR_FORMAT,
                      "%s: tensor %.200s needs %" PRIu64 " bytes, its storage has %" PRIu64,
-                     from->name, name, need_bytes, entry->bytes);
-  one->offset = entry->offset + skip;
+                     from->name, name, need_bytes, place->bytes);
+  one->offset = place->offset + skip;
   return STOW_OK;
 }
 
 /* Adds the tensor "tensor", or the items of a list or tuple as "0", "1", … */
-static stow_status list_data(tensors *t, const members *a, const machine *m, source *from,
-                             value top) {
-  if (top.tag == TAG_TENSOR) return add_tensor(t, a, m, from, "tensor", &m->made[top.i]);
+static stow_status list_data(tensors *t, const machine *m, source *from, value top) {
+  if (top.tag == TAG_TENSOR) return add_tensor(t, m, from, "tensor", &m->made[top.i]);
   const container *c = &m->containers[top.i];
   for (size_t i = 0; i < c->count; i++) {
     char name[24];
@@ -534,15 +559,14 @@ static stow_status list_data(tensors *t, const members *a, const machine *m, sou
     if (c->items[i].tag != TAG_TENSOR)
       return stow_fail(STOW_ERR_UNSUPPORTED, "%s: item %zu of its list is not a tensor", from->name,
                        i);
-    STOW_TRY(add_tensor(t, a, m, from, name, &m->made[c->items[i].i]));
+    STOW_TRY(add_tensor(t, m, from, name, &m->made[c->items[i].i]));
   }
   return STOW_OK;
 }
 
-static stow_status list_tensors(tensors *t, const members *a, const machine *m, source *from,
-                                value top) {
+static stow_status list_tensors(tensors *t, const machine *m, source *from, value top) {
   if (m->data && (top.tag == TAG_TENSOR || top.tag == TAG_LIST || top.tag == TAG_TUPLE)) {
-    STOW_TRY(list_data(t, a, m, from, top));
+    STOW_TRY(list_data(t, m, from, top));
     return tensors_check_shared(t, from);
   }
   if (top.tag != TAG_DICT)
@@ -556,7 +580,7 @@ static stow_status list_tensors(tensors *t, const members *a, const machine *m, 
                        "%s: \"%.100s\" is not a tensor: a checkpoint with other contents; save the "
                        "model's state_dict() alone",
                        from->name, name != NULL ? name : "a key");
-    STOW_TRY(add_tensor(t, a, m, from, name, &m->made[c->items[i + 1].i]));
+    STOW_TRY(add_tensor(t, m, from, name, &m->made[c->items[i + 1].i]));
   }
   return tensors_check_shared(t, from);
 }
@@ -577,7 +601,120 @@ static stow_status read_pickle(tensors *t, members *a, source *from, machine *m)
   m->at = m->start = bytes;
   m->end = bytes + a->pickle->bytes;
   if (status == STOW_OK) status = run(m, &top);
-  if (status == STOW_OK) status = list_tensors(t, a, m, from, top);
+  if (status == STOW_OK) status = place_members(a, m);
+  if (status == STOW_OK) status = list_tensors(t, m, from, top);
+  free(bytes);
+  return status;
+}
+
+/* ---- files of PyTorch before 1.6 ---- */
+
+/* A pickle of the number 0x1950a86a20f9469cfc6c (torch/serialization.py, MAGIC_NUMBER). */
+static const uint8_t old_magic[] = {0x80, 2,    0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46,
+                                    0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
+#define OLD_VERSION 1001
+
+bool torch_file_is_old(const uint8_t *start, size_t count) {
+  return count >= sizeof old_magic && memcmp(start, old_magic, sizeof old_magic) == 0;
+}
+
+/* Checks the dict that says how the machine stored numbers. */
+static stow_status check_machine(const machine *m, value info) {
+  if (info.tag != TAG_DICT) return refuse(m, "no description of the machine");
+  const container *c = &m->containers[info.i];
+  for (size_t i = 0; i + 1 < c->count; i += 2)
+    if (c->items[i].tag == TAG_STRING &&
+        strcmp(m->strings.data + c->items[i].i, "little_endian") == 0 && c->items[i + 1].i == 1)
+      return STOW_OK;
+  return stow_fail(STOW_ERR_UNSUPPORTED,
+                   "%s: saved on a big-endian machine; save it again on a little-endian one",
+                   m->from->name);
+}
+
+typedef struct named_storage {
+  const char *key;
+  storage *place;
+} named_storage;
+
+static int by_key(const void *a, const void *b) {
+  return strcmp(((const named_storage *)a)->key, ((const named_storage *)b)->key);
+}
+
+/* Places the storages of one key: `count` values from byte `at`. Returns their bytes. */
+static stow_status place_key(const machine *m, const source *from, named_storage *sorted,
+                             const char *key, uint64_t at, uint64_t count, uint64_t *bytes) {
+  const named_storage wanted = {.key = key};
+  named_storage *end = sorted + m->storage_count;
+  named_storage *found = m->storage_count > 0
+                             ? bsearch(&wanted, sorted, m->storage_count, sizeof *sorted, by_key)
+                             : NULL;
+  /* The width of its values is known only from a tensor. */
+  if (found == NULL) return refuse(m, "a storage that no tensor has");
+  if (found->place->placed) return refuse(m, "the same storage twice");
+  while (found > sorted && strcmp(found[-1].key, key) == 0) found--;
+  for (; found < end && strcmp(found->key, key) == 0; found++) {
+    if (!checked_mul(bytes, count, tensor_type_get(found->place->type)->bytes) ||
+        *bytes > from->bytes - at)
+      return stow_fail(STOW_ERR_FORMAT, "%s: the file ends before its storages do", from->name);
+    found->place->placed = true;
+    found->place->offset = at;
+    found->place->bytes = *bytes;
+  }
+  return STOW_OK;
+}
+
+/* Finds the storages, which follow one another from byte `at` in the order of the keys. */
+static stow_status place_sorted(const machine *m, source *from, named_storage *sorted,
+                                const container *keys, uint64_t at) {
+  for (size_t i = 0; i < keys->count; i++) {
+    uint8_t start[8];
+    uint64_t bytes = 0;
+    if (keys->items[i].tag != TAG_STRING) return refuse(m, "the key of a storage is no text");
+    if (at > from->bytes || from->bytes - at < sizeof start)
+      return stow_fail(STOW_ERR_FORMAT, "%s: the file ends before its storages do", from->name);
+    STOW_TRY(source_read(from, at, start, sizeof start));
+    at += sizeof start;
+    STOW_TRY(place_key(m, from, sorted, m->strings.data + keys->items[i].i, at, source_u64(start),
+                       &bytes));
+    at += bytes;
+  }
+  return STOW_OK;
+}
+
+static stow_status place_old(machine *m, source *from, value keys, uint64_t at) {
+  if (keys.tag != TAG_LIST) return refuse(m, "no list of storages");
+  STOW_TRY(charge(m, m->storage_count * sizeof(named_storage)));
+  named_storage *sorted = malloc((m->storage_count + 1) * sizeof *sorted);
+  if (sorted == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", from->name);
+  for (size_t i = 0; i < m->storage_count; i++)
+    sorted[i] = (named_storage){m->strings.data + m->storages[i].key, &m->storages[i]};
+  qsort(sorted, m->storage_count, sizeof *sorted, by_key);
+  stow_status status = place_sorted(m, from, sorted, &m->containers[keys.i], at);
+  free(sorted);
+  return status;
+}
+
+static stow_status read_old(tensors *t, source *from, machine *m) {
+  size_t length = from->bytes < m->max_bytes ? (size_t)from->bytes : (size_t)m->max_bytes;
+  uint8_t *bytes = malloc(length + 1);
+  if (bytes == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", from->name);
+  value version = {0}, info = {0}, top = {0}, keys = {0};
+  stow_status status = source_read(from, 0, bytes, length);
+  m->start = bytes;
+  m->at = bytes + sizeof old_magic;
+  m->end = bytes + length;
+  if (status == STOW_OK) status = run(m, &version);
+  if (status == STOW_OK && (version.tag != TAG_INT || version.i != OLD_VERSION))
+    status = refuse(m, "another version of the format than 1001");
+  if (status == STOW_OK) status = run(m, &info);
+  if (status == STOW_OK) status = check_machine(m, info);
+  if (status == STOW_OK) status = run(m, &top);
+  if (status == STOW_OK) status = run(m, &keys);
+  if (status == STOW_ERR_FORMAT && m->at >= m->end && length < from->bytes)
+    status = stow_fail(STOW_ERR_BUDGET, "%s: its pickle has more than %zu KiB; raise --memory",
+                       from->name, length >> 10);
+  if (status == STOW_OK) status = place_old(m, from, keys, (uint64_t)(m->at - m->start));
+  if (status == STOW_OK) status = list_tensors(t, m, from, top);
   free(bytes);
   return status;
 }
@@ -596,6 +733,14 @@ static stow_status read_file(tensors *t, source *from, uint64_t max_bytes, bool 
   *t = (tensors){.max_bytes = max_bytes / 4};
   members a = {0};
   machine m = {.from = from, .max_bytes = max_bytes / 4, .strings = BUFFER_INIT, .data = data};
+  uint8_t start[sizeof old_magic];
+  if (from->bytes >= sizeof start) STOW_TRY(source_read(from, 0, start, sizeof start));
+  if (from->bytes >= sizeof start && torch_file_is_old(start, sizeof start)) {
+    stow_status old = read_old(t, from, &m);
+    machine_free(&m);
+    if (old != STOW_OK) tensors_free(t);
+    return old;
+  }
   STOW_TRY(zip_open(&a.archive, from, max_bytes / 4));
   stow_status status = find_pickle(&a);
   if (status == STOW_OK) status = check_order(&a, from);

@@ -8,15 +8,16 @@
 
 #include "base/growing.h"
 
-/* Reads one character; "tab", "\\t" and "space" are names. */
+/* Reads one character; "tab", "\\t", "space" and "spaces" are names. */
 static stow_status read_character(const char *name, const char *text, char *to) {
   if (text == NULL) return STOW_OK;
   if (strcmp(text, "tab") == 0 || strcmp(text, "\\t") == 0) return *to = '\t', STOW_OK;
-  if (strcmp(text, "space") == 0) return *to = ' ', STOW_OK;
+  if (strcmp(text, "space") == 0 || strcmp(text, "spaces") == 0) return *to = ' ', STOW_OK;
   bool fine = strlen(text) == 1 && text[0] != '"' && text[0] != '\n' && text[0] != '\r';
   if (!fine)
     return stow_fail(STOW_ERR_INVALID,
-                     "%s \"%.40s\": must be one ASCII character other than a quote, tab or space",
+                     "%s \"%.40s\": must be one ASCII character other than a quote, tab, space or "
+                     "spaces",
                      name, text);
   *to = text[0];
   return STOW_OK;
@@ -113,6 +114,7 @@ stow_status table_options_read(table_options *t, const stow_table_options *given
   STOW_TRY(growing_read(&o, sizeof o, given, "stow_table_options"));
   csv_options *c = &t->csv;
   STOW_TRY(read_character("delimiter", o.delimiter, &c->delimiter));
+  c->spaces = o.delimiter != NULL && strcmp(o.delimiter, "spaces") == 0;
   STOW_TRY(read_character("comment", o.comment, &c->comment));
   STOW_TRY(read_character("decimal", o.decimal, &c->decimal));
   if (c->decimal != '\0' && c->decimal != '.' && c->decimal != ',')

@@ -23,4 +23,5 @@ facts = json.loads(done.stdout)
 assert (facts["header"], facts["rows"]) == (False, 2), facts
 END
 check the_first_row_is_names_or_data python3 names.py "$stowage"
+check columns_aligned_with_spaces env PYTHONUTF8=1 python3 "$source_dir/tests/cli/csv_spaces.py" "$stowage" 12 3
 finish

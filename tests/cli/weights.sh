@@ -68,8 +68,15 @@ assert at == len(kept) and sparse[name + 'shape'][2] == [64, 64] and name + 'wei
 config = json.load(open('sparse/config.json'))['quantization_config']
 assert config['sparsity_config']['format'] == 'sparse-bitmask' and 'model.embed_tokens' in config['sparsity_config']['ignore']
 END"
-printf '\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03.' > old.pt
-check a_file_of_old_pytorch_is_named bash -c "! $stowage shrink old.pt -o old.safetensors 2> old.err && grep -q 'before PyTorch 1.6' old.err"
+python3 "$source_dir/tests/cli/old_torch.py" old.pt
+check a_file_of_old_pytorch_is_read bash -c "$stowage shrink old.pt -o old.safetensors && python3 - << 'END'
+from files import *
+have = read('old.safetensors')[1]
+assert have['w'] == ('F32', [2, 3], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]) and have['tied'][2] == [3.0, 4.0, 5.0] and have['n'] == ('I64', [2], [7, -8]), have
+data = open('old.pt', 'rb').read()
+open('cut.pt', 'wb').write(data[:-1])
+open('big.pt', 'wb').write(data.replace(b'little_endianq\x02\x88', b'little_endianq\x02\x89'))
+END"
 check exclude_leaves_tensors bash -c "$stowage shrink in.safetensors -o part.safetensors --dtype f16 --exclude '*norm*' && python3 -c '
 from files import *
 kinds = {k: v[0] for k, v in read(\"part.safetensors\")[1].items()}
@@ -105,6 +112,8 @@ refuses gguf_of_safetensors_names_the_tool 1 convert_hf_to_gguf.py shrink in.saf
 refuses the_input_is_never_overwritten 2 'being read' shrink in.safetensors -o in.safetensors --dtype f16
 refuses model_options_need_a_model 2 quantize shrink "$source_dir/tests/fuzz/corpus/npy/float64" -o x.npy --quantize q8_0
 cp "$source_dir/tests/fuzz/corpus/torch/evil" evil.pt
+refuses a_cut_file_of_old_pytorch 2 'ends before' shrink cut.pt -o x.safetensors
+refuses an_old_file_of_a_big_endian_machine 1 big-endian shrink big.pt -o x.safetensors
 refuses code_in_a_pickle 1 "could run code" shrink evil.pt -o x.safetensors
 refuses an_adapter_without_config 2 'adapter_config' merge in.safetensors half.safetensors -o merged.safetensors
 refuses diff_needs_two 2 'two models' inspect --diff in.safetensors

@@ -510,7 +510,8 @@ TEST(torch_files_are_read_and_code_in_them_is_refused)
                {"protocol4", STOW_OK, 1},
                {"strided", STOW_ERR_UNSUPPORTED, 0},
                {"nested", STOW_ERR_UNSUPPORTED, 0},
-               {"evil", STOW_ERR_UNSUPPORTED, 0}};
+               {"evil", STOW_ERR_UNSUPPORTED, 0},
+               {"old", STOW_OK, 3}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     source from;
     tensors t;

@@ -273,10 +273,6 @@ def check(name, make, results):
     return wrong
 
 
-# What is known to be read differently, and how.
-KNOWN = {"aligned_with_spaces": "columns aligned with runs of spaces are read as one column of text"}
-
-
 def main():
     failed, results = 0, []
     chosen = [(n, f) for n, f in CASES if not WORDS or any(w in n for w in WORDS)]
@@ -287,10 +283,6 @@ def main():
             if os.environ.get("STOWAGE_TEST_TRACE"):
                 raise
             wrong = [f"{type(e).__name__}: {str(e)[:300]}"]
-        if name in KNOWN:
-            if wrong:
-                print(f"skip {name}: {KNOWN[name]}", flush=True)
-            wrong = [] if wrong else ["it agrees now: remove it from KNOWN"]
         for line in wrong:
             print(f"FAIL {name}: {line}", flush=True)
         failed += bool(wrong)

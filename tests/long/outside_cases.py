@@ -616,6 +616,46 @@ def aligned_with_spaces(r):
     return Case(text("a.dat", rows), {"sep": r"\s+", "header": None})
 
 
+def spaced_frame(r, n=300):
+    return pd.DataFrame({"id": range(n), "part": [r.choice(NOUNS) for _ in range(n)], "price": money(r, n), "x": [r.gauss(0, 1e6) for _ in range(n)]})
+
+
+@case
+def pandas_to_string(r):
+    return Case(text("a.txt", spaced_frame(r).to_string()), {"sep": r"\s+", "index_col": False, "names": ["index", "id", "part", "price", "x"], "header": 0})
+
+
+@case
+def pandas_to_string_without_index(r):
+    return Case(text("a.txt", spaced_frame(r).to_string(index=False)), {"sep": r"\s+"})
+
+
+@case
+def words_aligned_at_the_left(r):
+    rows = [("part", "maker", "grade")] + [(r.choice(NOUNS), r.choice(FIRST[:4]), r.choice("ABC")) for _ in range(200)]
+    return Case(text("a.txt", "".join(f"{a:<12}{b:<10}{c}\n" for a, b, c in rows)), {"sep": r"\s+"})
+
+
+@case
+def savetxt_with_widths_and_names(r):
+    np.savetxt(at("a.txt"), [[r.gauss(0, 1), r.randint(0, 9), r.gauss(0, 1e5)] for _ in range(200)], fmt="%12.5f", header="alpha    beta    gamma", comments="")
+    return Case(at("a.txt"), {"sep": r"\s+"})
+
+
+@case
+def spaces_with_missing_words_and_quotes(r):
+    rows = "".join(f'{i:5d}   {r.choice(["NA", "1.5", "-2"]):>6}   "{r.choice(NOUNS)} {r.choice(NOUNS)}"\r\n' for i in range(150))
+    return Case(text("a.txt", "  n      value   what\r\n" + rows), {"sep": r"\s+"})
+
+
+@case
+def spaces_and_tabs_in_gzip(r):
+    rows = "a  b\tc\n" + "".join(f" {i}{r.choice([' ', chr(9), '   '])}{r.random():.4f}  \t {r.randint(0, 5)}  \n" for i in range(300))
+    with gzip.open(at("a.txt.gz"), "wt") as f:
+        f.write(rows)
+    return Case(at("a.txt.gz"), {"sep": r"\s+"})
+
+
 # Written by polars.
 
 

