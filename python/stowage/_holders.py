@@ -38,6 +38,29 @@ def sample(values):
     return list(itertools.islice(values, SAMPLES))
 
 
+PLAIN = frozenset((int, float, bool, complex, type(None)))  # most values of most containers
+PLAIN_TEXT = PLAIN | {str, bytes}
+
+
+def references(values):
+    return [sys.getrefcount(v) for v in values]
+
+
+ALONE = references([object()])[0]  # of a value that only this list holds
+SHARED = 4  # from so many references on, most are cells; a few can be variables
+
+
+def sharers(values):
+    """Returns for each value of a list, made by the caller alone, how many cells share it: a join repeats references, not strings.
+
+    >>> word = "".join(["many ", "cells"])
+    >>> cells = [word] * 1000
+    >>> sharers(cells[:2])
+    [1001, 1001]
+    """
+    return [n - ALONE if type(v) in PLAIN_TEXT and n - ALONE >= SHARED else 1 for v, n in zip(values, references(values))]
+
+
 class Weight:
     """Bytes of a value with all it holds, and what it is made of.
 
@@ -61,9 +84,8 @@ def weigh_array(value):
         return Weight(0, mark="mapped" if owner.nbytes >= LEAST else "", of=str(value.dtype), shape=str(tuple(value.shape)))
     size = int(owner.nbytes)
     if str(value.dtype) == "object":
-        some = value.flat[::max(1, value.size // SAMPLES)][:SAMPLES]
-        held = sum(weigh(v, 1).size for v in some) // max(1, len(some)) * value.size
-        size += held
+        some = list(value.flat[::max(1, value.size // SAMPLES)][:SAMPLES])
+        size += int(sum(weigh(v, 1).size / n for v, n in zip(some, sharers(some))) / max(1, len(some)) * value.size)
         if len(some) and all(isinstance(v, str) for v in some):
             return Weight(size, int(value.shape[0]), "object", str(tuple(value.shape)), id(owner), "text", 0, size)
     mark = "shared" if below in ("memoryview", "SharedMemory") and size >= LEAST else ""
@@ -75,13 +97,10 @@ def is_text(dtype):
 
 
 def text_bytes(column):
-    """Bytes of the Python strings of a column, estimated from samples all over it; equal objects count once."""
+    """Bytes of the Python strings of a column, estimated from samples all over it; a string that cells share counts once."""
     count = len(column)
     values = list(column.array[::max(1, count // SAMPLES)][:SAMPLES]) if hasattr(column, "array") else list(itertools.islice(column, SAMPLES))
-    distinct = {id(v): v for v in values}
-    if len(values) > 1 and len(distinct) <= len(values) // 4:
-        return sum(sys.getsizeof(v) for v in distinct.values())
-    return sum(sys.getsizeof(v) for v in values) * count // max(1, len(values))
+    return int(sum(sys.getsizeof(v) / n for v, n in zip(values, sharers(values))) * count / max(1, len(values)))
 
 
 def weigh_frame(value):
@@ -141,11 +160,11 @@ def weigh_container(value, depth):
         keys = [k for k, _ in sample(value.items())]
         # The field names of many records are the same few strings.
         named = depth < DEEP and all(isinstance(k, str) for k in keys)
-        each = [weigh(v, depth - 1) for v in parts]
         extra = 0 if named else sum(weigh(k, depth - 1).size for k in keys)
     else:
         parts, extra = sample(value), 0
-        each = [weigh(v, depth - 1) for v in parts]
+    shares = sharers(parts)
+    each = [weigh(v, depth - 1) for v in parts]
     kinds = [type_name(v) for v in parts]
     # The same small object repeated (0, True, an interned name) counts once.
     if len(parts) > 1 and not isinstance(value, dict) and len({id(v) for v in parts}) == 1:
@@ -155,10 +174,10 @@ def weigh_container(value, depth):
     mark = "graph" if graphs >= GRAPHS else marks[0] if len(marks) * 2 > len(each) else ""
     texts = sum(w.text_bytes for w in each) * count // max(1, len(each))
     at = max(range(len(each)), key=lambda i: each[i].size, default=0)
-    size += (sum(w.size for w in each) + extra) * count // max(1, len(each))
+    size += int((sum(w.size / n for w, n in zip(each, shares)) + extra) * count / max(1, len(each)))
     return Weight(size, count, max(set(kinds), key=kinds.count) if kinds else "", "", None, mark, graphs, texts,
                   next((w.words for w in each if w.words), ""),
-                  1 + (sum(w.objects for w in each) + (0 if extra == 0 else len(parts))) * count // max(1, len(each)),
+                  1 + int((sum(w.objects / n for w, n in zip(each, shares)) + (0 if extra == 0 else len(parts))) * count / max(1, len(each))),
                   (each[at].chief or each[at].owner or id(parts[at])) if each and 10 * each[at].size >= 8 * size else None)
 
 
@@ -193,9 +212,6 @@ def queued(value):
         return None
     held = [getattr(value, name, None) for name in ("queue", "_queue", "_buffer")]
     return next((each for each in held if hasattr(each, "__len__")), None)
-
-
-PLAIN = frozenset((int, float, bool, complex, type(None)))  # most values of most containers
 
 
 def weigh(value, depth):

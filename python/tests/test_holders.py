@@ -13,6 +13,10 @@ try:
     import numpy
 except ImportError:
     numpy = None
+try:
+    import pandas
+except ImportError:
+    pandas = None
 
 SOURCE = """\
 import numpy as np
@@ -109,6 +113,25 @@ class Weights(unittest.TestCase):
         weight = _holders.weigh(names, _holders.DEEP)
         self.assertEqual(weight.mark, "text")
         self.assertGreater(weight.text_bytes, 5_000_000)
+
+    def test_values_that_cells_share_count_once(self):
+        words = [f"a category of things, number {i}" for i in range(2000)]
+        once = sum(map(sys.getsizeof, words))
+        shared, own = [words[i % 2000] for i in range(400_000)], [f"{i} of them" for i in range(100_000)]
+        self.assertLess(_holders.weigh(shared, _holders.DEEP).size, sys.getsizeof(shared) + 2 * once)
+        self.assertLess(_holders.weigh(shared, _holders.DEEP).objects, 10_000)
+        self.assertGreater(_holders.weigh(own, _holders.DEEP).size, sys.getsizeof(own) + 0.9 * sum(map(sys.getsizeof, own)))
+        small = [i % 200 for i in range(400_000)]  # Python has one object for each small number
+        self.assertLess(_holders.weigh(small, _holders.DEEP).size, 1.1 * sys.getsizeof(small))
+
+    @unittest.skipIf(pandas is None, "no pandas")
+    def test_a_join_repeats_references_not_strings(self):
+        products = pandas.DataFrame({"product": range(2000), "category": [f"a category of things, number {i}" for i in range(2000)]})
+        sales = pandas.DataFrame({"product": [i % 2000 for i in range(400_000)]})
+        joined = sales.merge(products, on="product")
+        weight = _holders.weigh(joined, _holders.DEEP)
+        self.assertLess(weight.size, int(joined.memory_usage(deep=False).sum()) + 1_000_000)
+        self.assertLess(weight.text_bytes, 8 * len(joined) + 1_000_000)
 
     def test_a_list_behind_a_library_is_reached_among_many_objects(self):
         import logging

@@ -35,8 +35,12 @@ if [ ! -d "$roots/$suite" ]; then
 fi
 glibc=$(chroot "$roots/$suite" ldd --version 2> /dev/null | sed -nE '1s/.* ([0-9.]+)$/\1/p')
 
-# fresh NAME: a new root $roots/NAME.
-fresh() { rm -rf "${roots:?}/$1"; cp -a --reflink=auto "$roots/$suite" "$roots/$1"; mkdir "$roots/$1/try"; cp /etc/resolv.conf "$roots/$1/etc/"; [ ! -e /etc/pip.conf ] || cp /etc/pip.conf "$roots/$1/etc/"; }
+# fresh NAME: a new root $roots/NAME, with this machine's way to the network: name servers, certificates, package index.
+fresh() {
+  local file
+  rm -rf "${roots:?}/$1"; cp -a --reflink=auto "$roots/$suite" "$roots/$1"; mkdir "$roots/$1/try"
+  for file in /etc/resolv.conf /etc/ssl/certs/ca-certificates.crt /etc/pip.conf; do [ ! -e $file ] || cp -L $file "$roots/$1$file"; done
+}
 # inside NAME COMMAND…: runs it in that root, with mounts that go away with it.
 inside() {
   local root=$roots/$1; shift
