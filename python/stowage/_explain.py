@@ -79,7 +79,7 @@ def explain_exception(error: BaseException) -> Explanation:
 
 def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -> Explanation:
     facts: "List[str]" = []
-    if isinstance(error, HostMemoryError):
+    if isinstance(error, HostMemoryError) or (on_host and _fills_limit(message)):
         full = explain_full(error, ram_limit())
         if full is not None:
             return _attach_latest(error, Explanation(full, message))
@@ -94,6 +94,13 @@ def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -
     if made is None:
         made = Explanation(_analysis.explain_message(message), message, facts)
     return _attach_latest(error, made)
+
+
+def _fills_limit(message: str) -> bool:
+    """Returns whether a request failed at the limit of this process because of what the process holds, and not because of its size."""
+    limit, held = ram_limit(), _memory.host().held_bytes
+    asked = _analysis.explain_message(message).data["numbers"].get("asked_bytes") or 0
+    return limit is not None and asked <= held and 10 * (held + asked) >= 8 * limit
 
 
 def _attach_latest(error: BaseException, made: Explanation) -> Explanation:

@@ -82,6 +82,22 @@ class Explain(unittest.TestCase):
             stowage.explain(5)
 
     @needs("numpy")
+    def test_a_request_that_fails_at_the_limit_names_what_fills_it(self):
+        out = python(
+            """
+            import numpy, stowage
+            stowage.limit(ram="700M")
+            kept = [numpy.ones(10 << 20) for _ in range(5)]
+            for rows in (36 << 20, 1 << 40):
+                try: numpy.ones(rows)
+                except MemoryError as error: print(stowage.explain(error).headline)
+            """
+        )[1]
+        first, second = out.splitlines()
+        self.assertIn("kept: a list of 5 arrays", first)
+        self.assertIn("larger than", second)
+
+    @needs("numpy")
     def test_an_uncaught_memory_error_carries_the_explanation(self):
         code, _, err = python(
             """

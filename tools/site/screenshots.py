@@ -131,10 +131,10 @@ class Shots:
         subprocess.run([self.stowage, "run", "--quiet", "--profile", "--", sys.executable, "train.py"], cwd=self.folder, check=True, capture_output=True)
         subprocess.run([self.stowage, "report", "--last", "-o", f"{self.folder}/lines.html"], check=True, capture_output=True)
         page = self.browser.open(f"file://{self.folder}/lines.html#tab=lines", width=1000, height=700)
-        page.value("document.querySelector('#tabs').scrollIntoView()")
-        x, y, w, h = page.box("#tabs")
-        page.value(f"scrollBy(0, {y} - 24)")
-        self.save(page, "lines", 1000, 545)
+        page.size(1000, 600)
+        page.drawn()
+        page.value("scrollTo(0, document.querySelector('#tabs').getBoundingClientRect().top + scrollY - 24)")
+        self.save(page, "lines", 1000, 600)
 
     def terminal(self, name, text):
         path = f"{self.folder}/{name}.html"
