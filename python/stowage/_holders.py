@@ -55,8 +55,8 @@ def sharers(values):
 
     >>> word = "".join(["many ", "cells"])
     >>> cells = [word] * 1000
-    >>> sharers(cells[:2])
-    [1001, 1001]
+    >>> sharers(cells[:1])  # and the variable
+    [1001]
     """
     return [n - ALONE if type(v) in PLAIN_TEXT and n - ALONE >= SHARED else 1 for v, n in zip(values, references(values))]
 
