@@ -101,13 +101,15 @@ stow_status fix_leak(fix_case *m) {
   /* A helper makes it; the code that keeps it is in an outer frame. */
   uint32_t helped = m->e->helped_of_stack[g->stack_id];
   fix_place(m, at, helped != 0 ? helped : m->e->user_of_stack[g->stack_id]);
-  fix *x = g->swells ? fix_add(m, "the older values, or a copy to the host each iteration",
-                               "do not let what %s makes grow each iteration: keep only the latest "
-                               "values, or append .detach().cpu() to a list and join it at the end",
-                               at)
-                     : fix_add(m, "a copy to the host each iteration, if the values are needed",
-                               "do not keep what %s makes on the device: keep a number, or "
-                               ".detach().cpu(), or drop it each iteration",
-                               at);
+  fix *x = g->swells
+               ? fix_add(m, "the older values, or a copy to the host each iteration",
+                         "do not let what %s makes grow each iteration: "
+                         "parts.append(part.detach().cpu()) to a list, torch.cat(parts) after "
+                         "the loop; or keep only the latest values",
+                         at)
+               : fix_add(m, "a copy to the host each iteration, if the values are needed",
+                         "do not keep what %s makes on the device: keep a number, or "
+                         ".detach().cpu(), or drop it each iteration",
+                         at);
   return fix_replay(m, x, false);
 }

@@ -58,7 +58,7 @@ FIXES = [
     (r"train adapters|LoRA", "ADAPTERS"),
     (r"map_location", "MAPCPU"),
     (r"keep the copy on the host|make the model once", "EMACPU"),
-    (r"do not (keep|make)", "KEEP"),
+    (r"do not (keep|make|let what)", "KEEP"),
     (r"expandable_segments:True", "EXPANDABLE"),
     (r"max_split_size_mb:(\d+)", "SPLIT"),
     (r"empty_cache", "EMPTY_CACHE"),
