@@ -1,9 +1,10 @@
 """documents.py ROOT BUILD FOLDER: what the documents say holds.
 
 Links and anchors of README.md, docs/ and man/ lead somewhere. Every example is run: shell and Python blocks and complete commands in
-the text, the EXAMPLE sections of man pages, the examples of --help; C blocks are compiled and run. Commands and options named in the
-text exist. (tests/cli/golden.sh runs ```console blocks and compares their output; doctest runs docstrings.) A block that cannot run
-here says why, in a comment above it: <!-- not run: why -->; <!-- run after: code --> is code that goes before it.
+the text, the commands of man pages, the examples of --help; C blocks are compiled and run. Commands and options named in the
+text exist. (tests/cli/golden.sh runs ```console blocks and compares their output; doctest runs docstrings, and what is no
+doctest there is run by another test.) A block that cannot run here says why, in a comment above it: <!-- not run: why -->;
+<!-- run after: code --> is code that goes before it.
 
 Prints result lines.
 """
@@ -33,9 +34,17 @@ RUN_ELSEWHERE = {"docs/tutorial.md"}
 
 NOT_RUN = {
     "stowage top": "a screen; tests/shim/top.sh drives it",
+    "mpirun -n 8 stowage shrink train.npy -o small.npy": "needs eight processes; tests/cli/ranks.sh runs three",
     "stowage info --device 0": "needs a GPU",
     "stowage info --device GPU-5d3c": "needs a GPU",
     "stowage estimate train.py:make --gpu T4": "needs PyTorch; python/tests/test_estimate.py",
+}
+# Docstrings with an example that is no doctest, because it needs a framework or a GPU, and the test that makes its calls.
+RUN_BY = {
+    "_tune.py": "python/tests/test_tune.py",
+    "keras.py": "tests/long/callbacks.py",
+    "lightning.py": "tests/long/callbacks.py",
+    "transformers.py": "tests/long/callbacks.py",
 }
 failed = 0
 
@@ -193,8 +202,7 @@ def shell_lines(text):
 
 def man_commands():
     for path in sorted(glob.glob(f"{ROOT}/man/man[17]/*")):
-        example = re.search(r"^\.SH EXAMPLE\n(.*?)(?=^\.SH)", read(path), re.M | re.S)
-        for line in example.group(1).split("\n") if example else ():
+        for line in read(path).split("\n"):
             if line.startswith("$ "):
                 yield os.path.relpath(path, ROOT), line[2:].replace("\\-", "-").replace("\\e", "\\")
 
@@ -307,6 +315,43 @@ def check_reasons():
     result("blocks_that_are_not_run_say_why", wrong)
 
 
+def docstring_examples(text):
+    """Yields the indented paragraphs of the docstrings of a program that are Python with a call, and no doctest."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        for part in re.split(r"\n[ ]*\n", ast.get_docstring(node) or ""):
+            lines = part.split("\n")
+            if ">>>" in part or not all(line.startswith("    ") for line in lines):
+                continue
+            with contextlib.suppress(SyntaxError):
+                made = ast.parse("\n".join(line[4:] for line in lines))
+                if any(isinstance(one, ast.Call) for one in ast.walk(made)):
+                    yield made
+
+
+def called(tree):
+    """The names of what a program calls."""
+    return {getattr(one.func, "attr", getattr(one.func, "id", "")) for one in ast.walk(tree) if isinstance(one, ast.Call)}
+
+
+def check_docstrings():
+    """doctest runs the other examples (python/tests/test_package.py)."""
+    wrong, count = [], 0
+    public = set(re.findall(r"\w+", read("python/stowage/__init__.py")))
+    for path in sorted(glob.glob(f"{ROOT}/python/stowage/*.py")):
+        name = os.path.basename(path)
+        for made in docstring_examples(read(f"python/stowage/{name}")):
+            count += 1
+            names = {one for one in called(made) if one in public or one == "StowageCallback"}
+            if name not in RUN_BY:
+                wrong.append(f"python/stowage/{name}: an example that nothing runs, of {', '.join(sorted(called(made)))}; write it with >>>")
+            elif not names or not names <= called(ast.parse(read(RUN_BY[name]))):
+                wrong.append(f"python/stowage/{name}: {RUN_BY[name]} does not call {', '.join(sorted(names)) or 'anything of it'}")
+    found = list(docstring_examples('"""A module.\n\n    plan = stowage.tune(step)\n\nText.\n\n>>> stowage.tune(1)\n"""\n'))
+    result("examples_of_docstrings_are_run", wrong + ([] if len(found) == 1 else [f"the check finds {len(found)} of 1"]), f": {count} by other tests than doctest")
+
+
 # ---- C ----
 
 C_HEAD = """#include <stdio.h>
@@ -375,6 +420,7 @@ def main():
     check_pictures()
     check_names()
     check_reasons()
+    check_docstrings()
     stage.stage(f"{FOLDER}/stage", ROOT, STOWAGE)
     check_commands()
     check_python()
