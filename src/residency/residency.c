@@ -222,6 +222,7 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
              history_next_use(&r->history, r->named[i]) != HISTORY_NEVER;
   }
   r->id = launch_id(r, l);
+  r->stats.far_launches += r->far_bytes > 0;
   /* Copies and fills run over the bus as fast as an exchange would, so they need none, except for
    * what they fill for a kernel. */
   r->once = l->once;

@@ -16,6 +16,7 @@ void space_free(space *s) {
   for (uint32_t i = 0; i < s->arena_count; i++) {
     free(s->arenas[i].words);
     free(s->arenas[i].seen);
+    free(s->arenas[i].pauses);
   }
   free(s->arenas);
   free(s->units);
@@ -219,8 +220,12 @@ static uint32_t arena_begin(space *s, uint64_t addr, uint64_t bytes) {
     at = s->arena_next;
     s->arena_next = (at + 1) % ARENAS_MAX;
     space_arena *a = &s->arenas[at];
-    *a = (space_arena){
-        .addr = addr, .bytes = bytes, .words = a->words, .seen = a->seen, .capacity = a->capacity};
+    *a = (space_arena){.addr = addr,
+                       .bytes = bytes,
+                       .words = a->words,
+                       .seen = a->seen,
+                       .pauses = a->pauses,
+                       .capacity = a->capacity};
   }
   s->arenas[at].live = true;
   return at + 1;
@@ -253,21 +258,27 @@ static uint32_t arena_find(const space_arena *a, uint64_t word) {
   return low;
 }
 
-/* Returns whether the word belongs to a buffer that is gone: it was not seen for twice as long as
- * any word that came back. */
-static inline bool is_old(const space_arena *a, uint32_t at, uint64_t stamp) {
-  uint64_t pause = a->pause > ARENA_PAUSE_LEAST ? a->pause : ARENA_PAUSE_LEAST;
+/* Returns whether a word was not seen for twice as long as `pause`. */
+static inline bool is_old(const space_arena *a, uint32_t at, uint64_t stamp, uint64_t pause) {
+  if (pause < ARENA_PAUSE_LEAST) pause = ARENA_PAUSE_LEAST;
   return a->pause > 0 && a->seen[at] + 2 * pause < stamp;
 }
 
 static void arena_drop_old(space_arena *a, uint64_t stamp) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < a->count; i++) {
-    if (is_old(a, i, stamp)) continue;
+    if (is_old(a, i, stamp, a->pause)) continue;
     a->words[kept] = a->words[i];
+    a->pauses[kept] = a->pauses[i];
     a->seen[kept++] = a->seen[i];
   }
   if (kept > ARENA_WORDS) a->count = kept; /* it stays an arena */
+}
+
+static bool grow(uint64_t **list, uint32_t capacity) {
+  uint64_t *grown = realloc(*list, capacity * sizeof *grown);
+  if (grown != NULL) *list = grown;
+  return grown != NULL;
 }
 
 static bool arena_room(space_arena *a, uint64_t stamp) {
@@ -275,31 +286,35 @@ static bool arena_room(space_arena *a, uint64_t stamp) {
   if (a->count < a->capacity) return true;
   if (a->count == ARENA_WORDS_MAX) return false;
   uint32_t capacity = a->capacity > 0 ? 2 * a->capacity : 16;
-  uint64_t *words = realloc(a->words, capacity * sizeof *words);
-  if (words != NULL) a->words = words;
-  uint64_t *seen = words != NULL ? realloc(a->seen, capacity * sizeof *seen) : NULL;
-  if (seen == NULL) return false;
-  a->seen = seen;
+  if (!grow(&a->words, capacity) || !grow(&a->seen, capacity) || !grow(&a->pauses, capacity))
+    return false;
   a->capacity = capacity;
   return true;
 }
 
-/* Notes a word and returns the index of the first one after it. */
-static uint32_t arena_see(space_arena *a, uint64_t word, uint64_t stamp) {
+/* Notes a word and returns its index; if there is no room for it, the index of the first word after
+ * it, and false in `*noted`. */
+static uint32_t arena_see(space_arena *a, uint64_t word, uint64_t stamp, bool *noted) {
   uint32_t at = arena_find(a, word);
+  *noted = true;
   if (at < a->count && a->words[at] == word) {
-    if (stamp - a->seen[at] > a->pause) a->pause = stamp - a->seen[at];
+    uint64_t pause = stamp - a->seen[at];
+    if (pause > a->pauses[at]) a->pauses[at] = pause;
+    if (pause > a->pause) a->pause = pause;
     a->seen[at] = stamp;
-    return at + 1;
+    return at;
   }
-  if (!arena_room(a, stamp)) return at;
+  *noted = arena_room(a, stamp);
   at = arena_find(a, word); /* words may have gone */
+  if (!*noted) return at;
   memmove(a->words + at + 1, a->words + at, (a->count - at) * sizeof *a->words);
   memmove(a->seen + at + 1, a->seen + at, (a->count - at) * sizeof *a->seen);
+  memmove(a->pauses + at + 1, a->pauses + at, (a->count - at) * sizeof *a->pauses);
   a->words[at] = word;
   a->seen[at] = stamp;
+  a->pauses[at] = 0;
   a->count++;
-  return at + 1;
+  return at;
 }
 
 /* Returns the bytes of the largest range between two words in use; updated from time to time. */
@@ -309,19 +324,22 @@ static uint64_t arena_most(space_arena *a, uint64_t stamp) {
   a->most = 0;
   a->most_at = stamp;
   for (uint32_t i = 0; i < a->count; i++) {
-    if (is_old(a, i, stamp)) continue;
+    if (is_old(a, i, stamp, a->pause)) continue;
     if (last != 0 && a->words[i] - last > a->most) a->most = a->words[i] - last;
     last = a->words[i];
   }
   return a->most;
 }
 
-/* Returns the end of the range that a word of the arena names; `at` is the index of the first word
- * after it. The memory after the last word is often free and much larger than the buffer, so this
- * range is assumed to be as large as the largest of the others. */
-static uint64_t arena_end(space_arena *a, uint64_t word, uint32_t at, uint64_t stamp) {
-  while (at < a->count && is_old(a, at, stamp)) at++;
-  if (at < a->count) return a->words[at];
+/* Returns the end of the range that a word of the arena names, at the index `at`: the next word of
+ * a buffer that is there. A buffer is gone if its word stayed away for twice as long as it ever
+ * did, and as the word that is asked about ever did: both have come back in each step since. The
+ * memory after the last word is often free and much larger than the buffer, so this range is
+ * assumed to be as large as the largest of the others. */
+static uint64_t arena_end(space_arena *a, uint32_t at, uint64_t stamp) {
+  uint64_t word = a->words[at], own = a->pauses[at] > 0 ? a->pauses[at] : a->pause;
+  for (at++; at < a->count; at++)
+    if (!is_old(a, at, stamp, a->pauses[at] > own ? a->pauses[at] : own)) return a->words[at];
   uint64_t end = a->addr + a->bytes, most = arena_most(a, stamp);
   return most > 0 && most < end - word ? word + most : end;
 }
@@ -432,7 +450,8 @@ static void name_block(naming *n, uint64_t block, uint64_t word) {
   if (b == NULL) return; /* cannot happen: a block leaves the edges when it leaves the table */
   space_arena *a = b->arena > 0 ? &s->arenas[b->arena - 1] : NULL;
   bool was = a != NULL && is_arena(a);
-  uint32_t at = a != NULL ? arena_see(a, word, n->stamp) : 0;
+  bool noted = false;
+  uint32_t at = a != NULL ? arena_see(a, word, n->stamp, &noted) : 0;
   if (a == NULL || !is_arena(a)) {
     name_range(n, b->addr, b->addr + b->bytes);
     return;
@@ -441,7 +460,8 @@ static void name_block(naming *n, uint64_t block, uint64_t word) {
   s->arena_new |= !was;
   mix_key(s, space_find(s, word));
   n->in_arena = true;
-  name_range(n, word, arena_end(a, word, at, n->stamp));
+  uint64_t next = at < a->count ? a->words[at] : b->addr + b->bytes;
+  name_range(n, word, noted ? arena_end(a, at, n->stamp) : next);
   n->in_arena = false;
 }
 

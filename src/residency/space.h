@@ -46,14 +46,14 @@ typedef struct space_block {
   uint32_t arena; /* its number plus 1; 0: none */
 } space_block;
 
-/* The words seen in a large block, in order, with the last launch that had each. They are kept when
- * the block is freed, because a block of the same place and size is likely to be used in the same
- * way. */
+/* The words seen in a large block, in order, with the last launch that had each and the most
+ * launches after which it was seen again. They are kept when the block is freed, because a block of
+ * the same place and size is likely to be used in the same way. */
 typedef struct space_arena {
   uint64_t addr, bytes;
-  uint64_t *words, *seen;
+  uint64_t *words, *seen, *pauses;
   uint32_t count, capacity;
-  uint64_t pause; /* the most launches after which a word was seen again */
+  uint64_t pause; /* the most of `pauses` ever */
   uint64_t most;  /* bytes of the largest range between two words, as of launch `most_at` */
   uint64_t most_at;
   bool live;

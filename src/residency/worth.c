@@ -188,7 +188,8 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   const history *h = &r->history;
   uint64_t near_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r, r->id);
   double far = 0, calls = 0;
-  if (r->far_bytes > 0 && !l->once) {
+  /* Of a launch that names more than fits, most is not used: its words are not known yet. */
+  if (r->far_bytes > 0 && !l->once && r->all_bytes <= r->capacity_bytes) {
     far = worth_far_ns(r, r->id, near_ns, r->far_bytes, r->all_bytes);
     calls = worth_calls_ns(r, r->far_bytes);
   }

@@ -490,6 +490,31 @@ TEST(words_of_an_outer_loop_stay)
   space_free(&s);
 }
 
+/* A program sets up its buffers a little beside where its steps have them, and one word of that
+ * time came back late. The steps still name whole buffers from the fourth on. */
+TEST(words_of_an_earlier_phase_are_forgotten)
+{
+  enum { BUFFERS = 14, SETUP = 1300, STEP = 200 };
+  space s = {0};
+  uint32_t unit, units[64];
+  uint64_t stamp = 0;
+  for (uint64_t i = 0; i < 64; i++) CHECK_OK(space_add(&s, BASE + i * UNIT, UNIT, &unit));
+  CHECK_OK(space_block_add(&s, BASE, 64 * UNIT, NULL, NULL));
+  const uint64_t late = BASE + 60 * UNIT;
+  for (uint64_t i = 0; i < SETUP; i++) {
+    uint64_t word = BASE + (4 * (i % BUFFERS)) * UNIT + 20000;
+    if (i == 0 || i == SETUP - 1) word = late;
+    space_resolve(&s, &word, 1, ++stamp, units, 64);
+  }
+  for (int step = 0; step < 8; step++)
+    for (uint64_t i = 0; i < STEP; i++) {
+      uint64_t word = BASE + (4 * (i % BUFFERS)) * UNIT + 7000;
+      uint32_t count = space_resolve(&s, &word, 1, ++stamp, units, 64);
+      if (step >= 3) CHECK_U64(count, i % BUFFERS < BUFFERS - 1 ? 4 : count);
+    }
+  space_free(&s);
+}
+
 /* A step that repeats is recognized by its words. A unit that was removed in the meantime is no
  * longer named by them, nor is another unit that got its number. */
 TEST(a_removed_unit_is_not_named)
