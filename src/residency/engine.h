@@ -49,6 +49,11 @@ typedef struct launch_time {
   uint64_t far_bytes; /* on the host when far_ns was measured */
 } launch_time;
 
+typedef struct function_time {
+  uint64_t function;
+  double far_ns_per_byte; /* time that reading in place adds per byte */
+} function_time;
+
 typedef struct worth_sums {
   double near, far, host, calls;
   double bus; /* time of copies in */
@@ -87,8 +92,8 @@ struct residency {
   uint32_t wanted_first, wanted_count; /* a ring buffer */
   uint64_t ahead;
   /* For worth.c. */
-  launch_time *times; /* TIMES entries */
-  uint64_t *explored; /* FUNCTIONS entries: functions that were read in place to be timed */
+  launch_time *times;       /* TIMES entries */
+  function_time *functions; /* FUNCTIONS entries */
   worth_sums sums;
   double exchange_ns_per_byte; /* measured, both directions; 0: not measured yet */
   bool moving;
@@ -97,7 +102,7 @@ struct residency {
   uint32_t spread_left;          /* exchanges that may still redistribute the units that stay on the
                                   * host */
   uint64_t function;             /* function of the last launch */
-  uint64_t id;                   /* of the last launch: what its times are kept under */
+  uint64_t id;                   /* hash of the last launch's function and words */
   uint64_t far_bytes, all_bytes; /* bytes of its units: on the host, and all */
   double *costs;                 /* per unit: cost per round of reading it in place */
   uint64_t in_place_bytes;

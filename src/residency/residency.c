@@ -16,8 +16,8 @@ stow_status residency_open(residency **out, const residency_options *o) {
   size_t launches = o->log_launches > 0 ? o->log_launches : 65536;
   r->moving = true;
   r->times = calloc(TIMES, sizeof *r->times);
-  r->explored = calloc(FUNCTIONS, sizeof *r->explored);
-  if (r->times == NULL || r->explored == NULL) {
+  r->functions = calloc(FUNCTIONS, sizeof *r->functions);
+  if (r->times == NULL || r->functions == NULL) {
     residency_close(r);
     return stow_fail(STOW_ERR_HOST_MEMORY, "residency: no host memory");
   }
@@ -42,7 +42,7 @@ void residency_close(residency *r) {
   free(r->victims);
   free(r->costs);
   free(r->times);
-  free(r->explored);
+  free(r->functions);
   free(r);
 }
 
@@ -147,13 +147,6 @@ static uint64_t hash_words(const residency_launch_info *l) {
   return (a ^ b ^ b >> 31) | 1;
 }
 
-/* Returns what the times of the launch are kept under. Addresses are no part of it, because they
- * change from step to step. */
-static uint64_t launch_id(const residency *r, const residency_launch_info *l) {
-  int size = r->all_bytes > 0 ? __builtin_clzll(r->all_bytes) : 64;
-  return hash_u64(hash_u64(l->function, l->work), (uint64_t)size) | 1;
-}
-
 /* Resolves the launch to its units and its key. A launch with the same words as the forecast one
  * names the same units; from time to time they are looked up anyway, in case blocks have changed.
  * While a unit is staged they are always looked up, because a launch that names it must be
@@ -161,7 +154,7 @@ static uint64_t launch_id(const residency *r, const residency_launch_info *l) {
 static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *words) {
   const history *h = &r->history;
   r->function = l->function;
-  *words = hash_words(l);
+  *words = r->id = hash_words(l);
   if (h->cursor != HISTORY_NEVER && h->cursor >= h->base && h->cursor < h->end &&
       h->cursor >= r->units_changed && r->staged_bytes == 0 && r->seq % 64 != 0) {
     const history_launch *expected = history_at(h, h->cursor);
@@ -221,7 +214,6 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
     fresh |= far && l->once && unit_is_empty(r, r->named[i]) &&
              history_next_use(&r->history, r->named[i]) != HISTORY_NEVER;
   }
-  r->id = launch_id(r, l);
   r->stats.far_launches += r->far_bytes > 0;
   /* Copies and fills run over the bus as fast as an exchange would, so they need none, except for
    * what they fill for a kernel. */

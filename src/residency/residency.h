@@ -78,7 +78,6 @@ typedef struct residency_launch_info {
   uint64_t function; /* any number that identifies the function and the layout of its parameters */
   const uint64_t *words;
   size_t word_count;
-  uint64_t work;      /* its size: blocks of a kernel, bytes of a copy; 0: not known */
   uint64_t device_ns; /* duration on the device with everything in vram; 0: use the sampled time, if
                        * any */
   uint64_t host_ns;   /* host time since the previous launch, without waits for the engine */

@@ -12,7 +12,7 @@
  * If the host is slower than the device, reading in place is hidden. So moving pays if max(near +
  * far - host, …) exceeds the calls: no trial is needed, and a program that changes its phase is
  * re-evaluated within a step. Times come from the driver, which samples the launches that
- * residency_sample selects, and are kept by function, size and bytes. */
+ * residency_sample selects. Function and words identify a launch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +28,10 @@
 
 static launch_time *time_of(residency *r, uint64_t id) {
   return &r->times[(id ^ id >> 32) & (TIMES - 1)];
+}
+
+static function_time *function_of(const residency *r, uint64_t function) {
+  return &r->functions[hash_u64(function, 0) % FUNCTIONS];
 }
 
 /* Returns the bytes of units that this launch's exchange left on the host. */
@@ -55,9 +59,13 @@ void residency_sampled(residency *r, const residency_timing *sample, uint64_t de
   *(sample->far_bytes > 0 ? &t->far_ns : &t->near_ns) = ns > 0 ? ns : 1;
   if (sample->far_bytes == 0) return;
   t->far_bytes = sample->far_bytes;
+  function_time *f = function_of(r, sample->function);
+  double added = ns > t->near_ns ? (double)(ns - t->near_ns) / (double)sample->far_bytes : 0;
+  *f = (function_time){sample->function,
+                       f->function == sample->function ? (f->far_ns_per_byte + added) / 2 : added};
 }
 
-/* Returns the time of such a launch in vram; 0: unknown. */
+/* Returns the time of the launch with these words in vram; 0: unknown. */
 uint64_t worth_near_ns(residency *r, uint64_t id) {
   const launch_time *t = time_of(r, id);
   return t->id == id ? t->near_ns : 0;
@@ -173,15 +181,11 @@ static void judge(residency *r) {
   }
 }
 
-/* Returns whether the launch should be read in place, to be timed: the first of its function whose
- * time in vram is known. The figures cannot distinguish a matrix product that reads each byte ten
- * times from a streaming kernel. */
-static bool explore(const residency *r, const residency_launch_info *l, uint64_t near_ns) {
-  uint64_t *explored = &r->explored[hash_u64(l->function, 0) % FUNCTIONS];
-  if (l->device_ns > 0 || near_ns == 0 || r->parked_live > 0 || *explored == l->function)
-    return false;
-  *explored = l->function;
-  return true;
+/* Returns whether the launch should be read in place once to be timed. The figures cannot
+ * distinguish a matrix product that reads each byte ten times from a streaming kernel. */
+static bool unexplored(const residency *r, const residency_launch_info *l, uint64_t near_ns) {
+  return l->device_ns == 0 && near_ns > 0 && r->parked_live == 0 &&
+         function_of(r, l->function)->function != l->function;
 }
 
 bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
@@ -204,7 +208,7 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   if (r->seq % 64 == 0 && s->calls > 0) judge(r);
   /* Do not move for a launch that uses little of a large range: random rows of a table. */
   bool little = far < calls / 4 && r->far_bytes > r->capacity_bytes / 4;
-  if (r->moving) return missing && !little && !explore(r, l, near_ns);
+  if (r->moving) return missing && !little && !unexplored(r, l, near_ns);
   /* If nothing moves for a round, redistribute once what stays on the host. */
   uint64_t reach = h->cursor == HISTORY_NEVER ? 0 : h->end - h->cursor;
   uint64_t last = r->chosen_at > r->still_since ? r->chosen_at : r->still_since;

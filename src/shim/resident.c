@@ -403,7 +403,6 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
     residency_launch_info info = {.function = latest.function,
                                   .words = latest.words,
                                   .word_count = latest.count,
-                                  .work = latest.work,
                                   .host_ns = now - r->last_ns - r->waited_ns,
                                   .once = !latest.kernel && !latest.opaque && latest.graph == NULL,
                                   .to = latest.to,
