@@ -102,7 +102,7 @@ class Tables(unittest.TestCase):
         try:
             import pyarrow.parquet
         except ImportError:
-            self.skipTest("pyarrow is not installed")
+            self.skipTest("needs pyarrow, which Debian does not have")
         pyarrow.parquet.write_table(pyarrow.table({"i": np.arange(100)}), self.path("t.parquet"))
         for ending in (".parquet", ".feather"):
             with open(self.path("out" + ending), "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
