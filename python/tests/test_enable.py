@@ -347,11 +347,12 @@ class HostMemory(unittest.TestCase):
             try:
                 raise MemoryError("here")
             except MemoryError as error:
-                print(stowage.explain(error).facts[0])  # there is room to say why
+                print(stowage.explain(error))  # there is room to say why
             """
         )[1]
         self.assertLess(int(out.split()[0]), 500 + 64 + 48, out)  # the pages of files are not of it
-        self.assertIn("of the 500.0 MiB it is limited to", out)
+        self.assertRegex(out, r"the limit +500\.0 MiB  by stowage\.limit")
+        self.assertIn("kept: a list of", out)
 
     def test_a_cache_gives_way_first(self):
         out = python(
