@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Runs programs larger than a limit (gpu_spill.py) bare and under `stowage run --spill`, on one GPU in one session. Prints per
 # program case=spill_NAME ours=MS peer=floor:MS ratio=FLOOR/OURS unit=ms, and whether the results are equal. The floor is bare +
-# crossings x (peak live + context - limit) / 55 GB/s, nothing overlapped; one crossing for data that is only read, and eight for the
-# eight tokens of one step. The figure is
-# the median of the last half of the steps.
+# crossings x (peak live + context - limit) / 55 GB/s, nothing overlapped; one crossing for data that is only read, and one for each of
+# the eight tokens of a step. The figure is the median of the last half of the steps.
 #   gpu_spill_bench.sh BUILD [NAME:LIMIT:STEPS:CROSSINGS[:SPILL]…]
 build=$1; shift
 here=$(dirname "${BASH_SOURCE[0]}")

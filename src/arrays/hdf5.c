@@ -327,10 +327,12 @@ static uint64_t find_direct(const dataset_reader *r, uint64_t offset, uint64_t *
   if (r->d.place != HDF5_NO_PLACE) return *in_file = r->d.place + offset, total - offset;
   if (r->places == NULL) return 0;
   /* Divides without a remainder: a chunk holds whole rows. */
-  uint64_t band = total / r->d.shape[0] * r->d.chunk[0];
+  uint64_t band;
+  if (!checked_mul(&band, total / r->d.shape[0], r->d.chunk[0])) return 0;
   uint64_t number = offset / band, start = number * band;
+  if (number >= r->place_count) return 0;
   uint64_t end = total - start < band ? total : start + band, place = r->places[number];
-  if (number >= r->place_count || place > file || end - start > file - place) return 0;
+  if (place > file || end - start > file - place) return 0;
   *in_file = place + (offset - start);
   return end - offset;
 }

@@ -2,8 +2,10 @@
  * volume 1, chapter 13). Read once; all cores that Linux shows have the same features. */
 #include "base/cpu.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -49,3 +51,10 @@ bool cpu_has(cpu_feature feature) {
   return false;
 }
 #endif
+
+int cpu_count(void) {
+  /* More processors than a cpu_set_t holds: fall back to the online ones. */
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}

@@ -1,4 +1,4 @@
-/* Cpu: the features of this processor, read with CPUID.
+/* Cpu: the features of this processor, read with CPUID, and how many processors may be used.
  *
  * Used by files with a faster implementation for newer processors. __builtin_cpu_supports needs a
  * runtime that some compilers lack. On machines other than x86-64 no feature is present. */
@@ -24,5 +24,8 @@ typedef enum cpu_feature {
 
 /* Returns true if the processor has the feature and the system saves its registers. */
 bool cpu_has(cpu_feature feature);
+
+/* Returns how many processors this thread may run on. */
+int cpu_count(void);
 
 #endif

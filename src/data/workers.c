@@ -2,10 +2,11 @@
 #include "data/workers.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "base/cpu.h"
 
 typedef struct member {
   worker_task work;
@@ -47,7 +48,6 @@ stow_status workers_run(unsigned members, worker_task work, void *context) {
 }
 
 unsigned workers_default(void) {
-  cpu_set_t set;
-  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  int count = cpu_count();
   return count < 1 ? 1 : count > WORKERS_MAX ? WORKERS_MAX : (unsigned)count;
 }

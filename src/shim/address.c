@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "base/assert.h"
+#include "base/checked.h"
 #include "shim/host_tier.h"
 #include "shim/shim.h"
 
@@ -17,14 +18,14 @@ static cu_addr unlikely(size_t bytes, size_t align) {
   static _Atomic uint64_t next = FIRST;
   uint64_t step = align > STEP ? align : STEP;
   if (bytes > END - FIRST || align > END - FIRST) return 0;
-  uint64_t size = (bytes + 2 * step - 1) / step * step;
+  uint64_t size = round_up(bytes, step) + step; /* its start may have to be aligned */
   uint64_t at = atomic_fetch_add(&next, size);
   ASSERT(at >= FIRST);
   if (at > END - size) {
     atomic_fetch_sub(&next, size);
     return 0;
   }
-  return (at + step - 1) / step * step;
+  return round_up(at, step);
 }
 
 cu_result address_reserve(cu_addr *addr, size_t bytes, size_t align) {

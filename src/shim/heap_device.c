@@ -1,6 +1,5 @@
 /* Heap device: pages of the real driver, counted in the ledger. See heap_device.h. */
 #include "shim/heap_device.h"
-#include "shim/address.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "base/hash.h"
 #include "base/lock.h"
 #include "base/status.h"
+#include "shim/address.h"
 #include "shim/capture.h"
 #include "shim/counted.h"
 #include "shim/host_tier.h"

@@ -2,13 +2,14 @@
 #include "shim/pinned.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/checked.h"
+#include "base/cpu.h"
 #include "base/lock.h"
 #include "shim/host_tier.h"
 #include "shim/shim.h"
@@ -36,8 +37,7 @@ static void *touch(void *argument) {
  * processors for. */
 static void touch_all(char *from, uint64_t bytes) {
   ASSERT(bytes % HUGE_BYTES == 0);
-  cpu_set_t cores;
-  int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+  int count = cpu_count();
   if (count > THREADS_MAX) count = THREADS_MAX;
   if ((uint64_t)count > bytes / HUGE_BYTES) count = (int)(bytes / HUGE_BYTES);
   uint64_t each = (bytes / HUGE_BYTES + (uint64_t)count - 1) / (uint64_t)count * HUGE_BYTES;
@@ -67,7 +67,7 @@ static char *make(uint64_t bytes) {
   char *wide =
       mmap(NULL, bytes + HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (wide == MAP_FAILED) return NULL;
-  uint64_t before = (HUGE_BYTES - (uintptr_t)wide % HUGE_BYTES) % HUGE_BYTES;
+  uint64_t before = round_up((uintptr_t)wide, HUGE_BYTES) - (uintptr_t)wide;
   char *made = wide + before;
   if (before > 0) munmap(wide, before);
   munmap(made + bytes, HUGE_BYTES - before);
@@ -83,13 +83,13 @@ void *pinned_take(uint64_t bytes, uint64_t most_bytes) {
   ASSERT(bytes > 0);
   const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   if (bytes > UINT64_MAX / 2) return NULL;
-  bytes = (bytes + page - 1) / page * page;
+  bytes = round_up(bytes, page);
   lock_take(&slab_lock);
-  if (bytes >
-      slab_left) { /* what is left of the last slab is lost: it is less than was asked for */
+  if (bytes > slab_left) {
+    /* What is left of the last slab is lost: it is less than was asked for. */
     uint64_t want = most_bytes < SLAB_BYTES ? most_bytes : SLAB_BYTES;
     if (want < bytes) want = bytes;
-    want = (want + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
+    want = round_up(want, HUGE_BYTES);
     char *made = make(want);
     if (made != NULL) {
       slab = made;

@@ -1,6 +1,5 @@
 /* Placed: blocks built from tokens' pages. See placed.h. */
 #include "shim/placed.h"
-#include "shim/address.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include "base/assert.h"
 #include "base/lock.h"
 #include "device/physical.h"
+#include "shim/address.h"
 #include "shim/block_book.h"
 #include "shim/page.h"
 #include "shim/page_run.h"

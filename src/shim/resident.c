@@ -353,8 +353,8 @@ static void log_round(resident *r) {
   residency_get_stats(r->engine, &s);
   shim_log("%llu launches, %llu forecast, %llu exchanges: %llu us resting, %llu us; in %llu MiB "
            "(%llu copied), out %llu MiB (%llu copied, %llu unneeded), moving %d, vram %llu MiB, "
-           "staged %llu MiB; near %.0f far %.0f host %.0f calls %.0f ms; %llu us in launches, %llu "
-           "timed; in place %llu MiB; %llu asked for an exchange, %llu named host pages",
+           "staged %llu MiB; near %.0f far %.0f host %.0f calls %.0f ms; %llu timed; in place %llu "
+           "MiB; %llu asked for an exchange, %llu named host pages",
            (unsigned long long)s.launches, (unsigned long long)s.forecast_hits,
            (unsigned long long)r->exchanges, (unsigned long long)(r->rest_ns / 1000),
            (unsigned long long)(r->exchange_ns / 1000), (unsigned long long)(s.in_bytes >> 20),
@@ -362,9 +362,9 @@ static void log_round(resident *r) {
            (unsigned long long)(r->copied_out >> 20), (unsigned long long)(r->unneeded >> 20),
            s.moving, (unsigned long long)(s.vram_bytes >> 20),
            (unsigned long long)(s.staged_bytes >> 20), s.near_ns / 1e6, s.far_ns / 1e6,
-           s.host_ns / 1e6, s.calls_ns / 1e6, (unsigned long long)(r->visit_ns / 1000),
-           (unsigned long long)r->sampled, (unsigned long long)(s.in_place_bytes >> 20),
-           (unsigned long long)r->asked, (unsigned long long)s.far_launches);
+           s.host_ns / 1e6, s.calls_ns / 1e6, (unsigned long long)r->sampled,
+           (unsigned long long)(s.in_place_bytes >> 20), (unsigned long long)r->asked,
+           (unsigned long long)s.far_launches);
   char parts[256];
   size_t length = 0;
   for (int i = 0; i < RESIDENT_PHASES && length < sizeof parts; i++)
@@ -382,7 +382,6 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
   /* Nothing is moved then. Work in other streams still runs: it is waited for later, and what it
    * names counts as changed. */
   bool captures = capture_on();
-  uint64_t came = clock_ns();
   lock_take(&pages_lock);
   if (atomic_load_explicit(&waiting, memory_order_relaxed) != NULL)
     resident_begin(atomic_exchange(&waiting, NULL));
@@ -429,8 +428,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
     else if (asked && residency_must_exchange(r->engine))
       ground(r);
     if (!captures) sample_begins(r, &latest);
-    r->visit_ns += clock_ns() - came - r->waited_ns;
-    if (r->number % 1024 == 0 || (r->number & (r->number - 1)) == 0) log_round(r);
+    if (r->number % 4096 == 0 || (r->number & (r->number - 1)) == 0) log_round(r);
   }
   lock_give(&pages_lock);
 }

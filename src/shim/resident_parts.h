@@ -93,9 +93,8 @@ typedef struct resident {
   uint64_t given_up_ns;
   /* For the log. */
   uint64_t exchanges, exchange_ns, rest_ns, copied_in, copied_out, unneeded;
-  uint64_t visit_ns; /* time in `visit` without exchanges */
-  uint64_t sampled;  /* launches that were timed */
-  uint64_t asked;    /* launches for which the engine asked for an exchange */
+  uint64_t sampled; /* launches that were timed */
+  uint64_t asked;   /* launches for which the engine asked for an exchange */
   uint64_t phase_ns[RESIDENT_PHASES];
   uint32_t runs, remaps;
 } resident;

@@ -1,8 +1,8 @@
 /* Spill: whole allocations in host memory, for requests that vram has no room for. */
 #include "shim/spill.h"
-#include "shim/address.h"
 
 #include "base/assert.h"
+#include "shim/address.h"
 #include "shim/host_tier.h"
 #include "shim/record.h"
 #include "shim/refusal.h"

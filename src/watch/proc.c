@@ -5,12 +5,13 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+#include "base/cpu.h"
 
 #define FILE_MAX (1u << 20)
 
@@ -80,13 +81,6 @@ static int list_count(const char *list) {
   return count;
 }
 
-static int usable_cpus(void) {
-  /* More processors than a cpu_set_t holds: fall back to the online ones. */
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return (int)sysconf(_SC_NPROCESSORS_ONLN);
-}
-
 void host_read(host_facts *facts, const char *root) {
   *facts = (host_facts){0};
   struct utsname name;
@@ -94,7 +88,7 @@ void host_read(host_facts *facts, const char *root) {
     snprintf(facts->system, sizeof facts->system, "%.16s %.60s", name.sysname, name.release);
     snprintf(facts->machine, sizeof facts->machine, "%.31s", name.machine);
   }
-  facts->cpus = usable_cpus();
+  facts->cpus = cpu_count();
   buffer text = BUFFER_INIT;
   if (proc_read(&text, root, "/sys/devices/system/node/has_memory") == STOW_OK)
     facts->numa_nodes = list_count(text.data);
