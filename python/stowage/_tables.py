@@ -176,12 +176,35 @@ class TableFile:
         import pyarrow
         import pyarrow.json
 
-        schema = None
+        schema, wide = None, set()
         for block in self._blocks():
             options = pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-            found = pyarrow.json.read_json(io.BytesIO(block), read_options=options).schema
+            table = pyarrow.json.read_json(io.BytesIO(block), read_options=options)
+            wide.update(_above_int64(table))
+            found = table.schema
             schema = found if schema is None else pyarrow.unify_schemas([schema, found], promote_options="permissive")
-        return schema if schema is not None else pyarrow.schema([])
+        if schema is None:
+            return pyarrow.schema([])
+        for name in wide:
+            for type in (pyarrow.uint64(), pyarrow.decimal128(38, 0)):
+                if self._json_reads(name, type):
+                    schema = schema.set(schema.get_field_index(name), pyarrow.field(name, type))
+                    break
+        return schema
+
+    def _json_reads(self, name: str, type: Any) -> bool:
+        """Returns whether every value of the column is of this type, exactly."""
+        import pyarrow
+        import pyarrow.json
+
+        parsing = pyarrow.json.ParseOptions(explicit_schema=pyarrow.schema([(name, type)]), unexpected_field_behavior="ignore")
+        try:
+            for block in self._blocks():
+                options = pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+                pyarrow.json.read_json(io.BytesIO(block), read_options=options, parse_options=parsing)
+        except pyarrow.ArrowInvalid:
+            return False
+        return True
 
     def _json(self) -> "Iterator[Any]":
         import pyarrow.json
@@ -207,6 +230,15 @@ class TableFile:
         if kind == "ipc":
             raise Missing(f"{shown(self.path)}: DuckDB does not read Arrow files: pip install pyarrow")
         return self._module.read_parquet(self.path) if kind == "parquet" else self._module.read_json(self.path, format="newline_delimited")
+
+
+def _above_int64(table: Any) -> "List[str]":
+    """Returns the columns in which pyarrow may have rounded integers above int64 to floats."""
+    import pyarrow
+    import pyarrow.compute
+
+    floats = [n for n in table.schema.names if pyarrow.types.is_float64(table.schema.field(n).type)]
+    return [n for n in floats if (pyarrow.compute.max(pyarrow.compute.abs(table[n])).as_py() or 0) >= 2**63]
 
 
 class TableFiles(TableFile):

@@ -222,7 +222,15 @@ stow_status csv_long_row(const csv *c, uint64_t line) {
                    csv_where(c, line, where), c->row_max >> 10);
 }
 
-/* Brings the next non-empty row into the window; *at is NULL at the end of the file. */
+/* Returns whether the line has only blanks. It is not a row, as in pandas; in a table of one column
+ * it is a text. */
+static bool is_blank_line(const csv *c, const char *at, const char *stop) {
+  if (c->columns == 1) return at == stop;
+  while (at < stop && (*at == ' ' || *at == '\t') && *at != c->delimiter) at++;
+  return at == stop;
+}
+
+/* Brings the next row that is not blank into the window; *at is NULL at the end of the file. */
 static stow_status find_row(csv *c, const char **at, const char **stop) {
   for (;;) {
     const char *end = NULL;
@@ -241,7 +249,7 @@ static stow_status find_row(csv *c, const char **at, const char **stop) {
     c->in.at += (size_t)(*stop - *at) + (end != NULL);
     c->lines++;
     if (*stop > *at && (*stop)[-1] == '\r') --*stop;
-    if (*stop > *at) return STOW_OK;
+    if (!is_blank_line(c, *at, *stop)) return STOW_OK;
   }
 }
 
@@ -391,6 +399,16 @@ static size_t count_words(const uint8_t *at, const uint8_t *stop) {
   return words;
 }
 
+/* Returns whether more than one blank comes between some words, or any before or after them. */
+static bool has_runs(const uint8_t *at, const uint8_t *stop) {
+  bool blank = true;
+  for (; at < stop; at++) {
+    if (*at <= ' ' && (blank || *at != ' ')) return true;
+    blank = *at <= ' ';
+  }
+  return blank;
+}
+
 /* Handles the output of numpy.savetxt, which puts "# " before each line of its header. If a line
  * names as many columns as there are, the rest after "# " is the first row; other header lines are
  * skipped. */
@@ -413,6 +431,7 @@ static stow_status take_spaced(csv *c, bool *spaced, bool *runs) {
   c->delimiter = ' ';
   if (last == NULL) return STOW_OK;
   bool names = count_words(last + 1, end) == columns && end - last > 2;
+  *runs = *runs || (names && has_runs(last + 2, end));
   c->lines = names ? lines - 1 : lines;
   return input_skip(&c->in, (size_t)((names ? last + 2 : end + 1) - c->in.at));
 }

@@ -1,9 +1,10 @@
 /* Csv header: decides whether the first row names the columns.
  *
  * The default is yes, as in pandas and polars. The first row is data if every field is a number, if
- * one of its texts recurs in its column, if it holds fractions, gaps or the same number twice, or
- * if it starts a sequence (1, 2, 3). Numbers may be names: pandas writes `,0,1,2` above an index,
- * and `country,2019,2020` is a table of years.
+ * one of its texts recurs in its column, if one is a date, a time or the like above others of its
+ * kind, if it holds fractions, gaps or the same number twice, or if it starts a sequence (1, 2, 3).
+ * Numbers may be names: pandas writes `,0,1,2` above an index, and `country,2019,2020` is a table
+ * of years.
  *
  * Called by the table reader. Looks at up to SAMPLE_ROWS rows, never past the window. */
 #include <ctype.h>
@@ -11,8 +12,9 @@
 #include <string.h>
 
 #include "arrays/csv.h"
+#include "arrays/csv_time.h"
 
-enum { SAMPLE_ROWS = 64, NAME_BYTES_MAX = 1024 };
+enum { SAMPLE_ROWS = 64, NAME_BYTES_MAX = 1024, FORM_BYTES_MAX = 64 };
 
 /* What a field of the first row looks like. */
 typedef enum look {
@@ -30,6 +32,7 @@ typedef struct evidence {
   uint64_t number;                  /* number in the first row, if LOOK_INTEGER */
   size_t numbers, texts, fractions; /* below the first row */
   bool recurs;                      /* a text below equals the first row's */
+  bool alike;                       /* mostly digits, and every text below has the same form */
   bool continues;                   /* the fields below continue the count from `number` */
   bool counts_from_zero;            /* the fields below are 0, 1, 2, … */
 } evidence;
@@ -61,10 +64,40 @@ static look look_of(const csv_field *f) {
   return at == end ? LOOK_INTEGER : LOOK_VALUE;
 }
 
+/* Writes the form of a text: 9 for digits, a for letters, other bytes as they are. Returns its
+ * length, at most `most`. */
+static size_t form_of(char *form, size_t most, const csv_field *f) {
+  size_t length = 0;
+  for (uint32_t i = 0; i < f->length && length < most; i++) {
+    unsigned char byte = (unsigned char)f->text[i];
+    char is = isdigit(byte) ? '9' : isalpha(byte) ? 'a' : (char)byte;
+    if (length == 0 || form[length - 1] != is || (is != '9' && is != 'a')) form[length++] = is;
+  }
+  return length;
+}
+
+/* Returns whether two texts are of one kind: both times, or of the same form (10/31/2024,
+ * 192.168.0.1). */
+static bool are_alike(const csv_field *a, const csv_field *b) {
+  char forms[2][FORM_BYTES_MAX];
+  csv_time time;
+  if (csv_time_read(&time, a->text, a->length)) return csv_time_read(&time, b->text, b->length);
+  size_t length = form_of(forms[0], FORM_BYTES_MAX, a);
+  return length < FORM_BYTES_MAX && length == form_of(forms[1], FORM_BYTES_MAX, b) &&
+         memcmp(forms[0], forms[1], length) == 0;
+}
+
+static bool is_mostly_digits(const csv_field *f) {
+  size_t digits = 0;
+  for (uint32_t i = 0; i < f->length; i++) digits += isdigit((unsigned char)f->text[i]) != 0;
+  return digits * 2 > f->length;
+}
+
 static void begin_column(evidence *e, const csv_field *f) {
   e->first = look_of(f);
   e->continues = e->first == LOOK_INTEGER;
   e->counts_from_zero = true;
+  e->alike = e->first == LOOK_TEXT && is_mostly_digits(f);
   if (e->first == LOOK_INTEGER)
     e->number = f->kind == CSV_UNSIGNED ? f->value.u : (uint64_t)f->value.i;
   for (uint32_t i = 0; i < f->length; i++)
@@ -79,6 +112,7 @@ static void add_field(evidence *e, const csv_field *first, const csv_field *f, s
   e->fractions += f->kind == CSV_FLOAT;
   e->recurs = e->recurs || (f->kind == CSV_TEXT && f->length == first->length &&
                             memcmp(f->text, first->text, f->length) == 0);
+  e->alike = e->alike && (f->kind == CSV_MISSING || (text && are_alike(first, f)));
   e->continues = e->continues && number == e->number + row + 1;
   e->counts_from_zero = e->counts_from_zero && number == row;
 }
@@ -104,7 +138,8 @@ static void read_sample(sample *s) {
 
 /* ---- row names ---- */
 
-/* Returns whether every row below the first, as far as the sample goes, has `count` fields. */
+/* Returns whether every row below the first, as far as the sample goes, has `count` fields. Between
+ * spaces, as free(1) prints them, only the first of these rows must be complete. */
 static bool rows_have(const csv *c, size_t count) {
   csv below = {.in = {.at = c->in.at, .end = c->in.end}};
   bool more = true, all = true;
@@ -115,7 +150,8 @@ static bool rows_have(const csv *c, size_t count) {
     if (!c->in.at_eof && csv_row_end(&below, at, end) == NULL) break;
     below.columns = 0; /* whatever it has */
     if (csv_next(&below, &more) != STOW_OK || !more) break;
-    all = below.columns == count;
+    bool may_lack = rows > 0 && c->delimiter == ' ';
+    all = may_lack ? below.columns <= count : below.columns == count;
     rows++;
   }
   free(below.fields);
@@ -205,6 +241,14 @@ static bool text_above_numbers(const sample *s) {
   return false;
 }
 
+/* Returns whether a date, a time or another text of digits is above others of its form: it is one
+ * of them, not their name. */
+static bool text_above_alike(const sample *s) {
+  for (size_t i = 0; i < s->from->columns; i++)
+    if (s->columns[i].alike && s->columns[i].texts > 0) return true;
+  return false;
+}
+
 static bool looks_like_data(const sample *s, const counts *n) {
   if (n->of[LOOK_VALUE] > 0 || n->of[LOOK_EMPTY] > 0 || !n->distinct) return true;
   for (size_t i = 0; i < s->from->columns; i++) {
@@ -227,6 +271,7 @@ static bool counts_above_fractions(const sample *s, const counts *n) {
 static bool decide(const sample *s, const counts *n) {
   size_t named = n->of[LOOK_TEXT], other = n->of[LOOK_INTEGER] + n->of[LOOK_VALUE];
   if (above_index(s, n) || counts_above_fractions(s, n)) return true;
+  if (text_above_alike(s) && !text_above_numbers(s)) return false;
   if (named > 0 && other + n->of[LOOK_WORD] == 0) return true;
   if (named == 0)
     return n->of[LOOK_VALUE] + n->of[LOOK_EMPTY] + n->of[LOOK_WORD] == 0 && n->distinct &&

@@ -22,10 +22,14 @@ static bool is_blank(uint8_t byte) {
 /* ---- is it such a table? ---- */
 
 typedef struct shape {
-  size_t lines, first_count, columns; /* fields of the first line, of all others */
+  size_t lines, first_count, columns; /* fields of the first line, of the longest other */
+  size_t full;                        /* lines below the first that have `columns` fields */
   size_t tabs;                        /* of the first line */
   bool even_tabs;                     /* each line has as many */
+  bool more_pairs;                    /* below the first line, each line has more pairs of numbers
+                                       * with two blanks or more between them than tabs */
   bool runs;                          /* two blanks or more between some fields */
+  bool around;                        /* blanks before or after the fields of some line */
   bool numbers;                       /* every field is a number */
   bool texts[COLUMNS_MAX];            /* columns with another value below the first line */
   /* Where the fields of the second line begin and end, in characters, and which of them other
@@ -69,9 +73,10 @@ static void look_at_field(shape *s, size_t column, bool value, uint32_t begin, u
 
 /* Adds a line to the shape; false: this is no such table. */
 static bool look_at_line(shape *s, const uint8_t *at, const uint8_t *stop) {
-  size_t count = 0, tabs = 0;
+  size_t count = 0, tabs = 0, pairs = 0;
   uint32_t place = 0; /* in characters */
   const uint8_t *before = NULL;
+  bool value_before = false, around = at < stop && (is_blank(*at) || is_blank(stop[-1]));
   for (; at < stop && is_blank(*at); at++, place++) tabs += *at == '\t';
   while (at < stop) {
     const uint8_t *end = field_end(at, stop);
@@ -80,6 +85,8 @@ static bool look_at_line(shape *s, const uint8_t *at, const uint8_t *stop) {
     s->runs = s->runs || (before != NULL && at - before > 1);
     bool value = is_value(at, (size_t)(end - at));
     s->numbers = s->numbers && value;
+    pairs += value && value_before && at - before > 1;
+    value_before = value;
     for (; at < end; at++) place += (*at & 0xc0) != 0x80;
     look_at_field(s, count++, value, begin, place);
     before = end;
@@ -87,9 +94,11 @@ static bool look_at_line(shape *s, const uint8_t *at, const uint8_t *stop) {
   }
   if (count == 0) return true; /* an empty line */
   if (s->lines == 0) s->first_count = count, s->tabs = tabs;
-  if (s->lines > 1 && count != s->columns) return false;
+  s->more_pairs = s->more_pairs && (s->lines == 0 || pairs > tabs);
   s->even_tabs = s->even_tabs && tabs == s->tabs;
-  s->columns = count;
+  s->around = s->around || around;
+  if (s->lines < 2 || count > s->columns) s->columns = count, s->full = 0;
+  s->full += s->lines > 0 && count == s->columns;
   s->lines++;
   return true;
 }
@@ -99,6 +108,12 @@ static bool is_aligned(const shape *s) {
   for (size_t i = 1; i < s->columns && i < COLUMNS_MAX; i++)
     if (s->begin_moves[i] && s->end_moves[i]) return false;
   return true;
+}
+
+static size_t count_number_columns(const shape *s) {
+  size_t count = 0;
+  for (size_t i = 0; i < s->columns && i < COLUMNS_MAX; i++) count += !s->texts[i];
+  return count;
 }
 
 /* Another delimiter in the first line, outside quotes, is the better explanation. */
@@ -115,7 +130,7 @@ static bool has_delimiter(const csv *c, const uint8_t *at, const uint8_t *stop) 
 bool csv_spaces_is(const csv *c, size_t *columns) {
   size_t left = input_left(&c->in);
   const uint8_t *at = c->in.at, *stop = at + (left < LOOK_BYTES ? left : LOOK_BYTES);
-  shape s = {.numbers = true, .even_tabs = true};
+  shape s = {.numbers = true, .even_tabs = true, .more_pairs = true};
   if (has_delimiter(c, at, stop)) return false;
   while (at < stop) {
     const uint8_t *end = memchr(at, '\n', (size_t)(stop - at));
@@ -126,13 +141,19 @@ bool csv_spaces_is(const csv *c, size_t *columns) {
     at = end + 1;
   }
   *columns = s.columns;
-  if (s.columns < 2 || (s.tabs > 0 && s.even_tabs)) return false;
-  if (!s.runs) return false;
-  if (s.numbers) return s.first_count == s.columns;
-  if (s.lines < 2 || (s.columns != s.first_count && s.columns != s.first_count + 1)) return false;
-  for (size_t i = 0; i < s.columns && i < COLUMNS_MAX; i++)
-    if (!s.texts[i]) return true; /* a column of numbers */
-  return s.lines >= LINES_WITHOUT && is_aligned(&s);
+  if (s.columns < 2 || (s.tabs > 0 && s.even_tabs && !s.more_pairs)) return false;
+  bool even = s.full + 1 >= s.lines;
+  if (s.numbers) return (s.runs || s.around) && even && s.first_count == s.columns;
+  if (s.lines < 2) return false;
+  size_t number_columns = count_number_columns(&s);
+  if (!s.runs) /* "Room 12" is text, whatever surrounds it */
+    return s.around && even && number_columns == s.columns && s.first_count == s.columns;
+  /* One name fewer: the first column has none. One more, as "Mounted on" of df: the last column is
+   * empty, as in pandas. Rows may lack their last values. Prose has such lines too, but not with
+   * columns of numbers. */
+  if (s.columns > s.first_count + 1 || s.first_count > s.columns + 1) return false;
+  if (s.first_count > s.columns || !even) return number_columns > 1 && s.full * 2 >= s.lines - 1;
+  return number_columns > 0 || (s.lines >= LINES_WITHOUT && is_aligned(&s));
 }
 
 /* ---- one space for each run ---- */

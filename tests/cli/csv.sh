@@ -18,6 +18,14 @@ assert inspect("country,2019,2020\nUS,1,2\n") == (True, 1, ["country", "2019", "
 assert inspect("x,inf\n1,2\n") == (True, 1, ["x", "inf"], None)
 assert inspect("1.0,2.0\n3.0,4.0\n") == (False, 2, ["0", "1"], None)
 assert inspect("1.0,2.0\n3.0,4.0\n", "--names", "yes") == (True, 1, ["1.0", "2.0"], None)
+# A date, or another text of digits, above others of its form is not their name. A line of blanks is not a row.
+for first in ("2024-01-01 10:00:00", "01/31/2024", "10:15", "192.168.0.1"):
+    assert inspect(f"{first}\n{first[:-1]}2\n{first[:-1]}3\n") == (False, 3, ["0"], None), first
+    assert inspect(f"{first},5\n{first[:-1]}2,6\n") == (False, 2, ["0", "1"], None), first
+assert inspect("id,2024-01-01,2024-02-01\na,1,2\nb,3,4\n") == (True, 2, ["id", "2024-01-01", "2024-02-01"], None)
+assert inspect("date,2024-01-01\n2024-05-05,2\n") == (True, 1, ["date", "2024-01-01"], None)
+assert inspect("a,b\n\n1,2\n  \t\n3,4\n") == (True, 2, ["a", "b"], None)
+assert inspect("1.0,2.0\n3.0,4.0\n")[1] == 2
 done = subprocess.run([sys.argv[1], "shrink", "--json", "t.csv", "-o", "t.npz"], capture_output=True, check=True)
 facts = json.loads(done.stdout)
 assert (facts["header"], facts["rows"]) == (False, 2), facts

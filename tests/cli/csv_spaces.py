@@ -64,9 +64,18 @@ assert inspected("#  id  x\n  1   2\n  3   4\n") == (2, ["id", "x"]), inspected(
 assert inspected("  1.5   2.5\n") == (1, ["0", "1"])
 assert inspected("\n   a    b\n\n   1    2\n      \n   3    4\n") == (2, ["a", "b"])
 assert inspected("a b\nx y\n", "--delimiter", "spaces", "--names", "yes") == (1, ["a", "b"])
+# What programs print: a name of two words, rows that lack their last values, tabs between some columns, blanks at the ends of lines.
+disks = "Filesystem  1K-blocks   Used Available Use% Mounted on\nudev          8123456      0   8123456   0% /dev\n/dev/sda2   479151816 301234 153502345  67% /\n"
+assert inspected(disks) == (2, ["Filesystem", "1K-blocks", "Used", "Available", "Use%", "Mounted", "on"]), inspected(disks)
+assert inspected("        total   used   free  cache\nMem:    15923   8123   1234   6565\nSwap:    2047      0   2047\n") == (2, ["index", "total", "used", "free", "cache"])
+assert inspected('18.0   8   307.0   3504.\t"chevrolet malibu"\n15.0   8   350.0   3693.\t"buick 320"\n', "--names", "no") == (2, ["0", "1", "2", "3", "4"])
+assert inspected("a b c   \n1 2 3   \n4 5 6 \n") == (2, ["a", "b", "c"])
+assert inspected("# time  volt\n0.5 1.5\n1.5 2.5\n") == (2, ["time", "volt"])
 # Text that happens to have spaces, and tables with another delimiter, are not split.
 assert inspected("John Smith\nJane Doe\nMax Roe\nAnn Poe\n", "--names", "no") == (4, ["0"])
 assert inspected("One line.  And more\nof a text.  It has\nlines of words   and\nno columns at all\nor so it  seems\n", "--names", "no") == (5, ["0"])
 assert inspected("name   city\nAnna   Rome\nBo     Oslo\nCarla  Lima\n", "--names", "yes") == (3, ["name", "city"])
 assert len(inspected("a,   b\n1,   2\n")[1]) == 2
 assert inspected("a\tb  c\n1\t2  3\n")[1] == ["a", "b  c"]
+assert inspected("Room 12 \nRoom 13 \nRoom 14 \n", "--names", "no") == (3, ["0"])
+assert inspected("Chapter one begins  here\nIt was 1984\n", "--names", "no") == (2, ["0"])

@@ -165,7 +165,7 @@ test_py what_stands_between_fields_is_found << 'END'
 rows = "Preis (EUR, netto);Menge\n1,50;3\n2,25;4\n"
 for text, names, shape in ((rows, ["Preis (EUR, netto)", "Menge"], [2, 2]), (rows.replace(";", "|"), ["Preis (EUR, netto)", "Menge"], [2, 2]),
                            (rows.replace(";", "\t"), ["Preis (EUR, netto)", "Menge"], [2, 2]), ("a,b;c\n1,2\n3,4\n", ["a", "b;c"], [2, 2]),
-                           ("id,genres\n1,A|B\n2,C|D\n", ["id", "genres"], [2, 2]), ("1,5;2,5\n3,5;4,5\n", None, [1, 2]), ('a;b\n"x\n,,";1\n', ["a", "b"], [1, 2]),
+                           ("id,genres\n1,A|B\n2,C|D\n", ["id", "genres"], [2, 2]), ("1,5;2,5\n3,5;4,5\n", ["0", "1"], [2, 2]), ('a;b\n"x\n,,";1\n', ["a", "b"], [1, 2]),
                            ("a,b;c,d\n", ["a", "b;c", "d"], [0, 3]), ("\ufeffsep=;\r\na;b,c\r\n1;2\r\n", ["a", "b,c"], [1, 2]), ("sep=|\na|b\n1|2\n", ["a", "b"], [1, 2])):
     open("t.csv", "w", newline="").write(text)
     facts = inspect("t.csv")
