@@ -115,10 +115,11 @@ def _text(what: str, given: "str | int | None") -> "Optional[str]":
         return None
     if isinstance(given, str) and "=" in given:
         for part in given.split(","):
-            parse_size(part.partition("=")[2], what)
+            _text(what, part.partition("=")[2])
         return given
-    if parse_size(given, what) == 0:
-        raise Invalid(f"{what}: a limit of 0 is too small; write a size such as 8G")
+    limit = parse_size(given, what)
+    if limit < 1 << 20:
+        raise Invalid(f"{what}: a limit of {limit} bytes is too small; write a size such as 8G")
     return str(given)
 
 
@@ -127,7 +128,10 @@ def _spill_text(given: "str | int | bool | None") -> "Optional[str]":
         return None
     if given is True or given == "auto":
         return "auto"
-    return str(given) if parse_size(given, "spill") > 0 else None
+    try:
+        return str(given) if parse_size(given, "spill") > 0 else None
+    except Invalid as reason:
+        raise Invalid(f'{reason}; or "auto", or "off"') from None
 
 
 def _load(environment: "Dict[str, str]") -> None:

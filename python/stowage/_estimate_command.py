@@ -11,20 +11,26 @@ import json
 import os
 import sys
 import traceback
-from typing import Any, List
+from typing import Any, List, Tuple
 
 from ._estimate import Estimate, estimate
+from ._gpus import find
 from ._library import Invalid, Missing, NotFound, StowageError, Unsupported, shown
 from ._model_folder import estimate_folder
 
 
-def _function(place: str) -> Any:
-    """Returns the function that "script.py:make" names."""
+def _place(place: str) -> "Tuple[str, str]":
+    """Returns the script and the function that "script.py:make" names."""
     path, colon, name = place.rpartition(":")
     if not colon or not path or not name.isidentifier():
         raise Invalid(f'"{place}" is neither a folder nor SCRIPT.py:FUNCTION; write it like train.py:make')
     if not os.path.isfile(path):
-        raise NotFound(f"{path}: no such file")
+        raise NotFound(f"{path}: no such file; check the path")
+    return path, name
+
+
+def _function(path: str, name: str) -> Any:
+    """Returns the function of that name in a script."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     spec = importlib.util.spec_from_file_location("stowage_estimated_script", path)
     if spec is None or spec.loader is None:
@@ -40,6 +46,8 @@ def _function(place: str) -> Any:
 
 def _of_script(options: Any) -> Estimate:
     """Runs what the function of a script returns."""
+    find(options.gpu, options.vram)  # typing errors first: PyTorch may be missing, and takes seconds to import
+    path, name = _place(options.what)
     try:
         import torch  # noqa: F401
     except ImportError as reason:
@@ -49,7 +57,7 @@ def _of_script(options: Any) -> Estimate:
     named: "dict[str, Any]" = {"gpu": options.gpu, "vram": options.vram, "record": options.record}
     if options.steps is not None:
         named["steps"] = options.steps
-    return estimate(_function(options.what), **named)
+    return estimate(_function(path, name), **named)
 
 
 def main(arguments: "List[str]") -> None:
@@ -76,7 +84,7 @@ def main(arguments: "List[str]") -> None:
                     raise Invalid(f"--{name} is for a model folder; a script sets it itself")
             found = _of_script(options)
     except (StowageError, FileExistsError) as reason:
-        said = str(reason)
+        said = str(reason).replace('vram="16G"', "--vram 16G").replace("gpu: ", "--gpu: ")
         answer = shown("stowage estimate: " + (said[len("estimate: ") :] if said.startswith("estimate: ") else said))
         print(answer, file=sys.stderr)
         failed = isinstance(reason, Unsupported) and not isinstance(reason, Missing)

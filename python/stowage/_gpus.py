@@ -111,7 +111,7 @@ def find(name: "Optional[str]" = None, vram: "str | int | None" = None) -> Gpu:
     >>> find("T5")
     Traceback (most recent call last):
         ...
-    stowage._library.Invalid: gpu: "T5" is not in the table (A10, A100, …); give the size of its memory: vram="16G"
+    stowage._library.Invalid: gpu: "T5" is not known; give the size of its memory, vram="16G", or one of A10, A100, ...
     """
     size = parse_size(vram, "vram") if vram is not None else 0
     if name is None:
@@ -122,8 +122,7 @@ def find(name: "Optional[str]" = None, vram: "str | int | None" = None) -> Gpu:
     for known, (total, capability, processors, measured) in _TABLE.items():
         if _plain(known) == wanted:
             return _checked(Gpu(known, size or _gib(total), capability, processors, measured))
-    some = ", ".join(names()[:2])
-    raise Invalid(f'gpu: "{name}" is not in the table ({some}, …); give the size of its memory: vram="16G"')
+    raise Invalid(f'gpu: "{name}" is not known; give the size of its memory, vram="16G", or one of {", ".join(names())}')
 
 
 def _checked(gpu: Gpu) -> Gpu:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import unittest
 from pathlib import Path
 
 import stowage
+from stowage._gpus import find
 from stowage._library import Invalid, NotFound, Unreadable, Unsupported
 from support import clean_environment, needs
 
@@ -843,3 +845,20 @@ class Folders(unittest.TestCase):
                 done = run(*wrong)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertTrue(done.stderr.startswith("stowage estimate: "), done.stderr)
+            # A typing error is reported with or without PyTorch, in the words of the command.
+            self.assertIn("nowhere.py: no such file", run("nowhere.py:make", "--gpu", "T4").stderr)
+            self.assertIn("train.py:make", run("nowhere", "--gpu", "T4").stderr)
+            for what in (place, "nowhere.py:make"):
+                said = run(what, "--gpu", "T5").stderr
+                self.assertIn('--gpu: "T5"', said)
+                self.assertIn("--vram 16G", said)
+                self.assertIn("RTX 4090", said)
+
+    def test_completion_offers_names_that_are_known(self):
+        done = subprocess.run(
+            [sys.executable, "-m", "stowage", "completion", "bash"], capture_output=True, text=True, env=clean_environment(PYTHONPATH=os.pathsep.join(sys.path)), check=True
+        )
+        offered = re.search(r'estimate:--gpu\).*-W "([^"]*)"', done.stdout)
+        self.assertIsNotNone(offered)
+        for name in offered[1].split():
+            self.assertGreater(find(name).total_bytes, 0)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "files/missing.h"
 #include "files/remote.h"
 
 /* The window is const because the caller may parse it again. The compiler enforces it. */
@@ -532,9 +533,7 @@ static stow_status find_zip(bool *is, const char *path) {
   }
   if (strcmp(path, "-") == 0) return STOW_OK; /* standard input */
   FILE *file = fopen(path, "rbe");
-  if (file == NULL)
-    return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO, "%s: cannot open: %s",
-                     path, strerror(errno));
+  if (file == NULL) return missing_fail(path, errno);
   *is = fread(start, 1, sizeof start, file) == sizeof start &&
         memcmp(start, "PK\x03\x04", sizeof start) == 0;
   int why = ferror(file) != 0 ? errno : 0;

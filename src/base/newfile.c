@@ -70,6 +70,7 @@ const char *newfile_reason(int error) {
   case ELOOP: return "it is a symbolic link; remove it";
   case EPERM: return "it belongs to another user or has another name; remove it";
   case EINVAL: return "it is not a plain file; remove it";
+  case ENOENT: return "the folder does not exist; create it first";
   default: return strerror(error);
   }
 }

@@ -162,6 +162,7 @@ const verb verb_completion = {
     .summary = "print or install tab completion for bash, zsh or fish",
     .example = "stowage completion --install\nstowage completion fish > stowage.fish",
     .operands = "[bash|zsh|fish]",
+    .operand_words = "bash|zsh|fish",
     .operands_min = 0,
     .operands_max = 1,
     .options = options,

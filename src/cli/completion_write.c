@@ -16,6 +16,7 @@ static const struct suggestion {
   const char *name;
   const char *words;
 } suggestions[] = {
+    {"gpu", "T4|L4|L40S|A10|A100-40G|A100-80G|H100|H200|B200|V100|3090|4090|5090"},
     {"device", "0|1|sim:16G|sim:16G,host=32G"},
     {"policy", "torch_default|torch_expandable|bfc|cuda_async|stowage|planned"},
     {"spill", "auto|off|8G|16G|32G|64G"},
@@ -99,7 +100,7 @@ void completion_bash(buffer *b, const verb *const *all) {
   buffer_text(b, "# " COMPLETION_MARK " bash\n"
                  "_stowage() {\n"
                  "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}"
-                 " verb=${COMP_WORDS[1]} options= at= program=\n"
+                 " verb=${COMP_WORDS[1]} options= operands= at= program=\n"
                  "  # bash makes three words of --option=value.\n"
                  "  if [ \"$word\" = = ]; then word=\n"
                  "  elif [ \"$before\" = = ]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
@@ -135,10 +136,18 @@ void completion_bash(buffer *b, const verb *const *all) {
       buffer_printf(b, "--%s ", o->name);
     buffer_text(b, "--help\" ;;\n");
   }
-  buffer_text(b, "  esac\n"
-                 "  case $word in\n"
+  buffer_text(b, "  esac\n");
+  for (size_t i = 0; all[i] != NULL; i++) {
+    if (all[i]->operand_words == NULL) continue;
+    buffer_printf(b, "  [ \"$verb\" = %s ] && operands=\"", all[i]->name);
+    words(b, all[i]->operand_words);
+    buffer_text(b, "\"\n");
+  }
+  buffer_text(b, "  case $word in\n"
                  "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
-                 "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
+                 "    *) if [ -n \"$operands\" ]; then COMPREPLY=($(compgen -W \"$operands\" -- "
+                 "\"$word\"))\n"
+                 "      else COMPREPLY=($(compgen -f -- \"$word\")); fi ;;\n"
                  "  esac\n"
                  "}\n"
                  "complete -o filenames -F _stowage stowage\n");
@@ -214,7 +223,11 @@ void completion_zsh(buffer *b, const verb *const *all) {
     if (program)
       buffer_text(
           b, " \\\n        '(-)1:command:_command_names -e' \\\n        '*::argument:_normal'");
-    else if (all[i]->operands != NULL)
+    else if (all[i]->operand_words != NULL) {
+      buffer_printf(b, " \\\n        '1:%s:(", all[i]->name);
+      words(b, all[i]->operand_words);
+      buffer_text(b, ")'");
+    } else if (all[i]->operands != NULL)
       buffer_text(b, " \\\n        '*:file:_files'");
     buffer_text(b, "\n      ;;\n");
   }
@@ -313,11 +326,18 @@ void completion_fish(buffer *b, const verb *const *all) {
     if (which->flags & VERB_FIRST_WORD) fish_program(b, which);
     for (const verb_option *o = which->options; o != NULL && o->name != NULL; o++)
       fish_option(b, which, o);
-    if (which->operands != NULL && !(which->flags & VERB_FIRST_WORD))
+    if (which->operand_words != NULL) {
+      buffer_printf(b, "complete -c stowage -n '__fish_seen_subcommand_from %s' -x -a '",
+                    which->name);
+      words(b, which->operand_words);
+      buffer_text(b, "'\n");
+    } else if (which->operands != NULL && !(which->flags & VERB_FIRST_WORD))
       buffer_printf(b, "complete -c stowage -n '__fish_seen_subcommand_from %s' -F\n", which->name);
   }
   buffer_text(b,
               "complete -c stowage -n __fish_use_subcommand -a help -d 'show how a verb is used'\n"
+              "complete -c stowage -n __fish_use_subcommand -l version -d 'show the version'\n"
+              "complete -c stowage -n 'not __stowage_program' -l help -d 'show help'\n"
               "complete -c stowage -n '__fish_seen_subcommand_from help' -x -a '");
   for (size_t i = 0; all[i] != NULL; i++)
     if (shown(all[i])) buffer_printf(b, "%s%s", i > 0 ? " " : "", all[i]->name);

@@ -66,9 +66,11 @@ static stow_status take_headers(const verb_call *call) {
 }
 
 static stow_status take_rate(const verb_call *call) {
+  const char *text = verb_value(call, "min-rate");
   uint64_t bytes;
-  if (verb_value(call, "min-rate") == NULL) return STOW_OK;
-  STOW_TRY(verb_size(call, "min-rate", &bytes));
+  if (text == NULL) return STOW_OK;
+  stow_status status = stow_size_parse(&bytes, text);
+  if (status != STOW_OK) return stow_fail(status, "--min-rate: %s", stow_status_message());
   remote_set_rate(bytes);
   return STOW_OK;
 }
@@ -90,7 +92,7 @@ stow_status data_budget(const verb_call *call, budget *b, progress *bar, const c
   progress_begin(bar, what, 0, true);
   STOW_TRY(take_headers(call));
   STOW_TRY(take_rate(call));
-  STOW_TRY(verb_size(call, "memory", &b->bytes));
+  STOW_TRY(verb_memory(call, "memory", &b->bytes));
   if (verb_value(call, "memory") == NULL) b->bytes = budget_default();
   STOW_TRY(read_threads(call, &b->threads));
   const char *purpose = verb_value(call, "for");

@@ -8,7 +8,7 @@
 static int run(verb_call *call) {
   const char *python = verb_value(call, "python");
   uint64_t bytes = 0, number = 0;
-  stow_status status = verb_size(call, "vram", &bytes);
+  stow_status status = verb_memory(call, "vram", &bytes);
   static const char *const counts[] = {"steps", "batch", "length"};
   for (size_t i = 0; status == STOW_OK && i < sizeof counts / sizeof *counts; i++)
     status = verb_number(call, counts[i], 1, 1000000, &number);

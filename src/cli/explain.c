@@ -129,7 +129,7 @@ static stow_status explain(const verb_call *call) {
   recording r;
   explanation x = {0};
   uint64_t device_bytes = 0;
-  STOW_TRY(verb_size(call, "vram", &device_bytes));
+  STOW_TRY(verb_memory(call, "vram", &device_bytes));
   recording_init(&r, RECORDING_BYTES);
   stow_status status = path != NULL ? read_text(&text, path) : STOW_OK;
   if (status == STOW_OK && call->operand_count > 0)

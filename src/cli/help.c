@@ -55,8 +55,12 @@ void help_verb(const verb *which) {
     print_option(o->name, o->value, o->help, width);
   print_option("help", NULL, "show this help", width);
   output_printf("\n%s\n", output_bold("exit codes:"));
-  print_lines("0    it worked\n"
-              "1    it failed, or the answer is no\n"
-              "2    the command line or the input is wrong");
+  if (which->flags & VERB_FIRST_WORD)
+    print_lines("the exit code of the command, or\n"
+                "2    the command line is wrong");
+  else
+    print_lines("0    it worked\n"
+                "1    it failed, or the answer is no\n"
+                "2    the command line or the input is wrong");
   if (which->exits != NULL) print_lines(which->exits);
 }

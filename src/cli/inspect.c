@@ -120,7 +120,7 @@ static int run(verb_call *call) {
   o.csv = t.csv;
   if (status == STOW_OK && shape != NULL) status = data_shape(shape, &o.raw);
   uint64_t vram = 0;
-  if (status == STOW_OK) status = verb_size(call, "vram", &vram);
+  if (status == STOW_OK) status = verb_memory(call, "vram", &vram);
   if (status == STOW_OK && verb_flag(call, "diff")) {
     table_options_free(&t);
     return compare(call, &b, &bar);

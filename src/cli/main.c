@@ -18,6 +18,12 @@
 #include "cli/verb.h"
 
 static int unknown_verb(const char *word) {
+  if (word[0] == '-') {
+    output_error("stowage: the verb comes before \"%.64s\": stowage VERB %.64s; \"stowage --help\" "
+                 "lists the verbs\n",
+                 output_name(word), output_name(word));
+    return EXIT_USAGE;
+  }
   const char *names[64];
   size_t count = 0;
   for (size_t i = 0; verb_at(i) != NULL && count < 62; i++)

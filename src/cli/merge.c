@@ -36,7 +36,7 @@ static int run(verb_call *call) {
   if (o.join && verb_value(call, "shard") != NULL)
     return verb_usage(call, "--join and --shard exclude each other");
   stow_status status = data_budget(call, &b, &bar, "merging");
-  if (status == STOW_OK) status = verb_size(call, "shard", &o.shard_bytes);
+  if (status == STOW_OK) status = verb_memory(call, "shard", &o.shard_bytes);
   if (status == STOW_OK)
     status = weights_merge(&r, call->operands[0], (const char *const *)call->operands + 1,
                            (size_t)call->operand_count - 1, out, &o, &b);

@@ -8,10 +8,20 @@
 
 #include <stowage/size.h>
 
+#include "base/nearest.h"
 #include "base/status.h"
 #include "cli/verb.h"
 
-#define OPTIONS_MAX 64 /* most options in one verb's table */
+#define OPTIONS_MAX 64                  /* most options in one verb's table */
+#define UNIT_LEAST  (UINT64_C(1) << 20) /* below it, a number without a unit lacks its unit */
+
+const char *verb_nearest(const char *word, const char *const *names) {
+  const char *found = NULL;
+  nearest n = nearest_begin(word);
+  for (size_t i = 0; names[i] != NULL; i++)
+    if (nearest_try(&n, names[i])) found = names[i];
+  return found;
+}
 
 static const verb_option *option_find(const verb *which, const char *name, size_t length) {
   for (const verb_option *o = which->options; o != NULL && o->name != NULL; o++)
@@ -132,10 +142,22 @@ bool verb_flag(const verb_call *call, const char *name) {
   return false;
 }
 
-stow_status verb_size(const verb_call *call, const char *name, uint64_t *bytes) {
+stow_status verb_memory_parse(uint64_t *bytes, const char *text) {
+  uint64_t got;
+  STOW_TRY(stow_size_parse(&got, text));
+  if (got > 0 && got < UNIT_LEAST && text[strspn(text, "0123456789 ")] == '\0')
+    return stow_fail(STOW_ERR_INVALID,
+                     "size \"%.20s\" has no unit, so it is %" PRIu64 " bytes; write %" PRIu64
+                     "G, or %" PRIu64 "B if you mean bytes",
+                     text, got, got, got);
+  *bytes = got;
+  return STOW_OK;
+}
+
+stow_status verb_memory(const verb_call *call, const char *name, uint64_t *bytes) {
   const char *text = verb_value(call, name);
   if (text == NULL) return STOW_OK;
-  stow_status status = stow_size_parse(bytes, text);
+  stow_status status = verb_memory_parse(bytes, text);
   return status == STOW_OK ? STOW_OK : stow_fail(status, "--%s: %s", name, stow_status_message());
 }
 

@@ -20,8 +20,8 @@ stow_status replay_input_open(replay_input *in, const verb_call *call, const cha
   if (verb_value(call, "vram") != NULL && verb_value(call, "vram-limit") != NULL)
     return stow_fail(STOW_ERR_INVALID, "--vram is the size of the device, --vram-limit limits the "
                                        "reserve: give one of them");
-  STOW_TRY(verb_size(call, "vram", &options.device_bytes));
-  STOW_TRY(verb_size(call, "vram-limit", &options.limit_bytes));
+  STOW_TRY(verb_memory(call, "vram", &options.device_bytes));
+  STOW_TRY(verb_memory(call, "vram-limit", &options.limit_bytes));
   STOW_TRY(replay_job_check(&options)); /* a mistake is reported before a long read */
   STOW_TRY(recording_read(&in->record, in->path, KIND_AUTO, NULL));
   losses_warn(&in->record, in->path);

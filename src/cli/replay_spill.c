@@ -116,7 +116,7 @@ static stow_status run_spill(const verb_call *call, recording *record, spill_pro
       return stow_fail(STOW_ERR_INVALID,
                        "--spill simulates pages, not allocators: leave out --%s, or --spill",
                        others[i]);
-  STOW_TRY(verb_size(call, "vram", &vram));
+  STOW_TRY(verb_memory(call, "vram", &vram));
   if (vram == 0)
     return stow_fail(STOW_ERR_INVALID, "--spill needs the size of the device: add --vram SIZE");
   STOW_TRY(recording_read(record, path, KIND_AUTO, NULL));

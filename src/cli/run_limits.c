@@ -33,7 +33,7 @@ static stow_status parse_part(run_limits *limits, const char *part) {
                        LEDGER_DEVICES_MAX - 1);
   }
   uint64_t bytes;
-  STOW_TRY(stow_size_parse(&bytes, size != NULL ? size + 1 : part));
+  STOW_TRY(verb_memory_parse(&bytes, size != NULL ? size + 1 : part));
   if (bytes == 0)
     return stow_fail(STOW_ERR_INVALID,
                      "\"%.40s\": a limit of 0 leaves no memory; give a size such as 8G", part);
@@ -101,9 +101,8 @@ static stow_status read_spill(run_limits *limits, const char *text) {
   limits->spill_auto = strcmp(text, "auto") == 0;
   limits->spill_bytes = memory.usable_bytes;
   if (limits->spill_auto) return STOW_OK;
-  if (stow_size_parse(&limits->spill_bytes, text) != STOW_OK)
-    return stow_fail(STOW_ERR_INVALID, "--spill \"%.40s\": must be auto, off or a size such as 12G",
-                     text);
+  if (verb_memory_parse(&limits->spill_bytes, text) != STOW_OK)
+    return stow_fail(STOW_ERR_INVALID, "--spill: %s; or auto, or off", stow_status_message());
   return STOW_OK;
 }
 

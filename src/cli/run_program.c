@@ -15,6 +15,7 @@
 #include "base/status.h"
 
 #define SCRIPTS_MAX 4 /* the kernel's own limit for nested interpreters */
+#define NEXT_MAX    300
 
 #if defined(__x86_64__)
 #define MACHINE EM_X86_64
@@ -125,15 +126,41 @@ static void judge(program *p, int depth) {
   close(fd);
 }
 
+static bool is_python(const char *name) {
+  const char *dot = strrchr(name, '.');
+  return dot != NULL && strcmp(dot, ".py") == 0;
+}
+
+/* Returns what to do about a command that was not found or cannot be executed: "; …". */
+static const char *next_step(char text[NEXT_MAX], const char *command, int error) {
+  char path[PATH_MAX];
+  bool script = error != EISDIR && is_python(command) && access(command, R_OK) == 0;
+  if (script)
+    snprintf(text, NEXT_MAX, "; to run this script: stowage run -- python3 %.200s", command);
+  else if (error == EISDIR)
+    snprintf(text, NEXT_MAX, "; name a program in it");
+  else if (error == EACCES)
+    snprintf(text, NEXT_MAX, "; make it executable with chmod +x, or name its interpreter first");
+  else if (strcmp(command, "python") == 0 && look_up(path, "python3") == 0)
+    snprintf(text, NEXT_MAX, "; python3 is: stowage run -- python3 …");
+  else if (strchr(command, '/') == NULL && executable(command) == 0)
+    snprintf(text, NEXT_MAX, "; the one in this folder is ./%.200s", command);
+  else
+    snprintf(text, NEXT_MAX, "; check the name, or install it");
+  return text;
+}
+
 int program_find(program *p, const char *command) {
+  char next[NEXT_MAX];
   int error = command[0] == '\0' ? ENOENT : look_up(p->path, command);
   if (error == ENOENT || error == ENOTDIR) {
-    stow_fail(STOW_ERR_NOT_FOUND, "%.200s: no such command%s", command,
-              strchr(command, '/') != NULL ? "" : " on PATH");
+    stow_fail(STOW_ERR_NOT_FOUND, "%.200s: no such command%s%s", command,
+              strchr(command, '/') != NULL ? "" : " on PATH", next_step(next, command, error));
     return PROGRAM_NOT_FOUND;
   }
   if (error != 0) {
-    stow_fail(STOW_ERR_INVALID, "%.200s: cannot be executed: %s", command, strerror(error));
+    stow_fail(STOW_ERR_INVALID, "%.200s: cannot be executed: %s%s", command, strerror(error),
+              next_step(next, command, error));
     return PROGRAM_NOT_EXECUTABLE;
   }
   snprintf(p->binary, sizeof p->binary, "%s", p->path);

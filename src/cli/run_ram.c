@@ -22,6 +22,7 @@
 #include "cli/output.h"
 #include "cli/run_child.h"
 #include "cli/run_shim.h"
+#include "cli/verb.h"
 #include "watch/tree.h"
 
 #define MS UINT64_C(1000000)
@@ -55,9 +56,8 @@ stow_status run_ram_init(run_ram *r, const char *text) {
            !r->automatic    ? "given"
            : memory.limited ? "cgroup"
                             : "machine");
-  if (!r->automatic && stow_size_parse(&h->limit_bytes, text) != STOW_OK)
-    return stow_fail(STOW_ERR_INVALID, "--ram-limit \"%.40s\": must be auto or a size such as 8G",
-                     text);
+  if (!r->automatic && verb_memory_parse(&h->limit_bytes, text) != STOW_OK)
+    return stow_fail(STOW_ERR_INVALID, "--ram-limit: %s; or auto", stow_status_message());
   if (h->limit_bytes == 0)
     return stow_fail(STOW_ERR_INVALID,
                      "--ram-limit 0: a limit of 0 leaves no memory; give a size such as 8G");

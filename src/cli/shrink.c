@@ -134,7 +134,7 @@ static stow_status read_weights_options(const verb_call *call, weights_options *
   if (prune != NULL) STOW_TRY(weights_parse_prune(o, prune));
   if (o->join && verb_value(call, "shard") != NULL)
     return stow_fail(STOW_ERR_INVALID, "--join and --shard exclude each other");
-  return verb_size(call, "shard", &o->shard_bytes);
+  return verb_memory(call, "shard", &o->shard_bytes);
 }
 
 /* Rejects options for tables and arrays, which do not apply to a model. */
@@ -198,6 +198,11 @@ static int run(verb_call *call) {
   budget b;
   progress bar;
   team ranks;
+  /* As in `convert IN OUT`: the second file does not exist because it is the output. */
+  if (verb_value(call, "output") == NULL && call->operand_count == 2 &&
+      access(call->operands[1], F_OK) != 0)
+    return verb_usage(call, "no output given: did you mean -o %.200s?",
+                      output_name(call->operands[1]));
   if (verb_value(call, "output") == NULL)
     return verb_usage(call, "no output given: add -o small.npy, small.npz, small.safetensors, "
                             "small.gguf or a folder");

@@ -47,6 +47,7 @@ typedef struct verb {
   const char *summary;  /* one line, no full stop */
   const char *example;  /* shown first: one or more lines, each a command */
   const char *operands; /* as shown in the usage line: "FILE…", "[BATCH]"; NULL: no operands */
+  const char *operand_words; /* the allowed operands, "bash|zsh|fish"; NULL: files */
   int operands_min;
   int operands_max; /* VERB_ANY_NUMBER: no limit */
   unsigned flags;
@@ -80,7 +81,7 @@ const verb *const *verb_all(void);
 /* Returns verb number i in that order; NULL after the last. */
 const verb *verb_at(size_t i);
 /* Returns the one of `names` (terminated by NULL) that `word` most likely meant; NULL if none is
- * close (nearest.c). */
+ * close (options.c). */
 const char *verb_nearest(const char *word, const char *const *names);
 
 /* ---- the command line (options.c) ---- */
@@ -94,9 +95,12 @@ void options_free(verb_call *call);
 bool verb_flag(const verb_call *call, const char *name);
 /* Returns the value that was given last; NULL if none was. */
 const char *verb_value(const verb_call *call, const char *name);
-/* Reads a size ("8G"); unchanged if the option was not given. The message of an error names the
- * option. */
-stow_status verb_size(const verb_call *call, const char *name, uint64_t *bytes);
+/* Parses an amount of memory ("8G"). Rejects a small number without a unit: whoever writes 16 means
+ * 16G, and not 16 bytes. */
+stow_status verb_memory_parse(uint64_t *bytes, const char *text);
+/* Reads the amount of memory in an option; unchanged if the option was not given. The message of an
+ * error names the option. */
+stow_status verb_memory(const verb_call *call, const char *name, uint64_t *bytes);
 /* Reads a whole number within [least, most]; unchanged if the option was not given. */
 stow_status verb_number(const verb_call *call, const char *name, uint64_t least, uint64_t most,
                         uint64_t *number);

@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "base/variables.h"
+#include "files/missing.h"
 #include "files/remote.h"
 #include "files/unpack.h"
 
@@ -166,9 +167,7 @@ stow_status input_open(input *in, const char *path, const input_limits *limits) 
     in->name = in->from->name;
   } else {
     in->file = fopen(path, "rb");
-    if (in->file == NULL)
-      return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO, "%s: cannot open: %s",
-                       path, strerror(errno));
+    if (in->file == NULL) return missing_fail(path, errno);
     in->owns_file = true;
     setvbuf(in->file, NULL, _IONBF, 0); /* the window is the buffer */
   }

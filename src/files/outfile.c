@@ -92,7 +92,7 @@ stow_status outfile_open(outfile *out, const char *path) {
   if (out->file == NULL) {
     int why = errno;
     if (fd >= 0) close(fd);
-    stow_status status = stow_fail(STOW_ERR_IO, "%s: cannot write: %s", path, strerror(why));
+    stow_status status = stow_fail(STOW_ERR_IO, "%s: cannot write: %s", path, newfile_reason(why));
     outfile_abandon(out);
     return status;
   }
@@ -160,7 +160,8 @@ stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool
     outfile_abandon(out);
     stow_status status =
         taken ? stow_fail(STOW_ERR_STATE, "%s: another run is writing to it (%s)", path, name)
-              : stow_fail(STOW_ERR_IO, "%s: cannot write: %s: %s", path, name, newfile_reason(why));
+              : stow_fail(STOW_ERR_IO, "%s: cannot write: %s: %s", path, name,
+                          join ? strerror(why) : newfile_reason(why));
     free(name);
     return status;
   }

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/hostmem.h"
+#include "files/missing.h"
 
 #define DROP_BYTES (UINT64_C(8) << 20) /* dropped in pieces of this size */
 
@@ -31,9 +32,7 @@ stow_status source_open_file(source *s, const char *path) {
   *s = (source){.fd = -1, .direct_fd = -1, .name = path};
   /* Non-blocking: opening a pipe without a writer must not hang. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0)
-    return stow_fail(errno == ENOENT ? STOW_ERR_NOT_FOUND : STOW_ERR_IO, "%s: cannot open: %s",
-                     path, strerror(errno));
+  if (fd < 0) return missing_fail(path, errno);
   struct stat st;
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
     close(fd);

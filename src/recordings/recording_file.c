@@ -95,7 +95,7 @@ stow_status recording_read_input(recording *r, input *in, recording_kind kind,
   case KIND_AUTO:
     return stow_fail(STOW_ERR_FORMAT,
                      "%s: begins with 0x%02x: not a .stow trace, PyTorch snapshot pickle, RMM log "
-                     "or minimalloc CSV",
+                     "or minimalloc CSV; `stowage run --record FILE -- COMMAND` records a trace",
                      in->name, in->at[0]);
   default:
     return stow_fail(STOW_ERR_UNSUPPORTED, "%s: %s can be written but not read", in->name,

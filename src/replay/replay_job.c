@@ -1,9 +1,10 @@
 /* Replay job: checks options, builds steps, runs policies (replay_job.h). */
 #include "replay/replay_job.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <stowage/size.h>
 
 #include "base/status.h"
 
@@ -12,11 +13,13 @@ stow_status replay_job_check(const replay_job_options *given) {
   if (given->device_bytes != 0 && given->limit_bytes != 0)
     return stow_fail(STOW_ERR_INVALID,
                      "give either the size of the device or a limit of the reserve, not both");
+  char device[STOW_SIZE_TEXT_MAX], context[STOW_SIZE_TEXT_MAX];
   if (given->device_bytes != 0 && given->device_bytes <= REPLAY_CONTEXT_BYTES)
     return stow_fail(STOW_ERR_INVALID,
-                     "a device of %" PRIu64 " MiB cannot hold the CUDA context of %" PRIu64
-                     " MiB; name a larger one",
-                     given->device_bytes >> 20, REPLAY_CONTEXT_BYTES >> 20);
+                     "a device of %s cannot hold the CUDA context of %s; name a larger one, such "
+                     "as 16G",
+                     stow_size_format(device, given->device_bytes),
+                     stow_size_format(context, REPLAY_CONTEXT_BYTES));
   return given->settings != NULL ? policy_settings_parse(&checked, given->settings) : STOW_OK;
 }
 

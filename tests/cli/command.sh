@@ -75,7 +75,8 @@ check bash_completes_verbs_and_options completes
 touch "$folder/train_me.py"
 values() {
   [ "$(complete_words stowage convert --to perf)" = perfetto ] && [ "$(complete_words stowage replay --policy torch_e)" = torch_expandable ] &&
-    [ "$(complete_words stowage convert --to = perf)" = perfetto ] && [ "$(complete_words stowage run --spill a)" = auto ]
+    [ "$(complete_words stowage convert --to = perf)" = perfetto ] && [ "$(complete_words stowage run --spill a)" = auto ] &&
+    [ "$(complete_words stowage completion z)" = zsh ] && [ "$(complete_words stowage estimate --gpu T)" = T4 ]
 }
 check bash_completes_values values
 program() {
@@ -90,6 +91,8 @@ if has fish; then
     [ "$(fish_words 'stowage inf')" = 'info ' ] && [ "$(fish_words 'stowage convert --to perf')" = 'perfetto ' ] &&
       fish_words 'stowage run -- pytho' | grep_all -w python3 && fish_words 'stowage run --vram-limit 8G pytho' | grep_all -w python3 &&
       (cd "$folder" && fish_words 'stowage run -- python3 train_' | grep_all train_me.py) &&
+      [ "$(fish_words 'stowage completion z')" = 'zsh ' ] && [ "$(fish_words 'stowage --ver')" = '--version ' ] &&
+      [ "$(fish_words 'stowage info --hel')" = '--help ' ] && [ "$(fish_words 'stowage run -- true --hel')" = '' ] &&
       [ "$(fish_words 'stowage run -- true --vram-l')" = '' ] && [ "$(fish_words 'stowage run --vram-l')" = '--vram-limit ' ]
   }
   check fish_completes_verbs_values_and_commands fish_completes

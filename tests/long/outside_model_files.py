@@ -66,7 +66,7 @@ def empty_and_scalar_tensors():
     save_file(tensors, "in.safetensors", {"format": "pt"})
     stowage("shrink", "in.safetensors", "-o", fresh("out.safetensors"), "--dtype", "bf16")
     equal(load_file("out.safetensors"), floats(tensors, torch.bfloat16))
-    stowage("shrink", "in.safetensors", "-o", fresh("many"), "--shard", "20")
+    stowage("shrink", "in.safetensors", "-o", fresh("many"), "--shard", "20B")
     have = {}
     for name in sorted(os.listdir("many")):
         if name.endswith(".safetensors"):

@@ -142,7 +142,7 @@ wrong a_limit_of_nothing 'leaves no memory' --vram-limit 0
 wrong a_device_that_is_no_number 'must be a device number' --vram-limit x=8G
 wrong two_limits_of_one_device 'already has a limit' --vram-limit 0=8G,0=4G
 wrong a_device_past_the_last 'device number from 0 to 15' --vram-limit 16=8G
-wrong a_spill_that_is_no_size 'must be auto, off or a size' --spill lots
+wrong a_spill_that_is_no_size 'or auto, or off' --spill lots
 wrong no_threads 'whole number from 1' --threads 0
 
 # The files of a run: one folder, `last` points to it, and old ones are removed; but never its own, whatever the order of the

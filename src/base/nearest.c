@@ -1,7 +1,7 @@
-/* Nearest: finds the known word that a mistyped one most likely meant. */
-#include <string.h>
+/* Nearest: see nearest.h. */
+#include "base/nearest.h"
 
-#include "cli/verb.h"
+#include <string.h>
 
 #define WORD_MAX 48
 
@@ -28,17 +28,16 @@ static size_t edit_distance(const char *a, const char *b) {
   return rows[m % 3][n];
 }
 
-const char *verb_nearest(const char *word, const char *const *names) {
-  const char *nearest = NULL;
-  size_t best = 1 + strlen(word) / 3; /* a larger distance is another word, not a typing error */
-  for (size_t i = 0; names[i] != NULL; i++) {
-    size_t distance = edit_distance(word, names[i]);
-    /* A prefix of the name counts as one error: "dev" meant "device". */
-    if (strlen(word) >= 3 && strncmp(word, names[i], strlen(word)) == 0) distance = 1;
-    if (distance <= best && (nearest == NULL || distance < best)) {
-      best = distance;
-      nearest = names[i];
-    }
-  }
-  return nearest;
+nearest nearest_begin(const char *word) {
+  return (nearest){.word = word, .best = 1 + strlen(word) / 3};
+}
+
+bool nearest_try(nearest *n, const char *name) {
+  size_t distance = edit_distance(n->word, name), length = strlen(n->word);
+  /* A prefix of the name counts as one error: "dev" meant "device". */
+  if (length >= 3 && strncmp(n->word, name, length) == 0) distance = 1;
+  if (distance > n->best || (n->found && distance == n->best)) return false;
+  n->best = distance;
+  n->found = true;
+  return true;
 }
