@@ -223,14 +223,6 @@ stow_status csv_long_row(const csv *c, uint64_t line) {
                    csv_where(c, line, where), c->row_max >> 10);
 }
 
-/* Returns whether the line has only blanks. It is not a row, as in pandas; in a table of one column
- * it is a text. */
-static bool is_blank_line(const csv *c, const char *at, const char *stop) {
-  if (c->columns == 1) return at == stop;
-  while (at < stop && (*at == ' ' || *at == '\t') && *at != c->delimiter) at++;
-  return at == stop;
-}
-
 /* Brings the next row that is not blank into the window; *at is NULL at the end of the file. */
 static stow_status find_row(csv *c, const char **at, const char **stop) {
   for (;;) {
@@ -250,7 +242,7 @@ static stow_status find_row(csv *c, const char **at, const char **stop) {
     c->in.at += (size_t)(*stop - *at) + (end != NULL);
     c->lines++;
     if (*stop > *at && (*stop)[-1] == '\r') --*stop;
-    if (!is_blank_line(c, *at, *stop)) return STOW_OK;
+    if (!csv_is_blank(*at, *stop, c->delimiter)) return STOW_OK;
   }
 }
 

@@ -2,7 +2,7 @@
  * plain, compressed (gzip, zstd, xz) or in a zip archive.
  *
  * RFC 4180 quoting (a quoted field may hold delimiters, line ends and doubled quotes), LF and CRLF,
- * a byte order mark. Empty lines are skipped. Each field comes with its parsed value.
+ * a byte order mark. Blank lines are skipped. Each field comes with its parsed value.
  * Guarantees: a row with fewer fields than the first lacks its last ones, which are missing; a row
  * with more is an error that names its line. Memory is
  * one window, one row's fields and one row of unescaped text; the caller bounds the length of a
@@ -107,8 +107,7 @@ typedef struct csv {
 } csv;
 
 /* Opens the file. `row_max` bounds the bytes of a row and so its number of fields. Detects the
- * delimiter from the first lines; a single space only between numbers, as numpy.savetxt writes
- * them, and runs of spaces or tabs as csv_spaces.c says.
+ * delimiter from the first lines: csv_spaces.c says when spaces are one.
  * `options` may be NULL and must outlive the csv. */
 stow_status csv_open(csv *c, const char *path, size_t row_max, const csv_options *options);
 /* The same for the first file alone. */
@@ -180,6 +179,12 @@ bool csv_is_missing(const char *text, size_t length);
 /* Decides whether the last row read, the first of the file, names the columns. Looks at the
  * following rows in the window without consuming them. (csv_header.c) */
 stow_status csv_find_header(const csv *c, bool *header);
+
+/* Returns whether the line has nothing but blanks. It is not a row, as in pandas. */
+static inline bool csv_is_blank(const char *at, const char *stop, char delimiter) {
+  while (at < stop && (*at == ' ' || *at == '\t') && *at != delimiter) at++;
+  return at == stop;
+}
 
 /* Returns whether the text is digits with a needless zero in front ("007", "-05"): a zip code or an
  * id. It is text, because a number would lose the zeros. The byte after the text must be

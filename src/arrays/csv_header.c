@@ -32,7 +32,7 @@ typedef struct evidence {
   uint64_t number;                  /* number in the first row, if LOOK_INTEGER */
   size_t numbers, texts, fractions; /* below the first row */
   bool recurs;                      /* a text below equals the first row's */
-  bool alike;                       /* mostly digits, and every text below has the same form */
+  bool alike;                       /* digits without letters, as every text below */
   bool continues;                   /* the fields below continue the count from `number` */
   bool counts_from_zero;            /* the fields below are 0, 1, 2, … */
 } evidence;
@@ -64,14 +64,13 @@ static look look_of(const csv_field *f) {
   return at == end ? LOOK_INTEGER : LOOK_VALUE;
 }
 
-/* Writes the form of a text: 9 for digits, a for letters, other bytes as they are. Returns its
- * length, at most `most`. */
+/* Writes the form of a text: 9 for digits, other bytes as they are. Returns its length, at most
+ * `most`. */
 static size_t form_of(char *form, size_t most, const csv_field *f) {
   size_t length = 0;
   for (uint32_t i = 0; i < f->length && length < most; i++) {
-    unsigned char byte = (unsigned char)f->text[i];
-    char is = isdigit(byte) ? '9' : isalpha(byte) ? 'a' : (char)byte;
-    if (length == 0 || form[length - 1] != is || (is != '9' && is != 'a')) form[length++] = is;
+    char is = isdigit((unsigned char)f->text[i]) ? '9' : f->text[i];
+    if (length == 0 || form[length - 1] != '9' || is != '9') form[length++] = is;
   }
   return length;
 }
@@ -87,17 +86,22 @@ static bool are_alike(const csv_field *a, const csv_field *b) {
          memcmp(forms[0], forms[1], length) == 0;
 }
 
-static bool is_mostly_digits(const csv_field *f) {
-  size_t digits = 0;
-  for (uint32_t i = 0; i < f->length; i++) digits += isdigit((unsigned char)f->text[i]) != 0;
-  return digits * 2 > f->length;
+/* Returns whether it is a time, or has digits and no letters: a date, an address, an amount. */
+static bool is_digits(const csv_field *f) {
+  csv_time time;
+  bool digits = false, letters = false;
+  for (uint32_t i = 0; i < f->length; i++) {
+    digits = digits || isdigit((unsigned char)f->text[i]);
+    letters = letters || isalpha((unsigned char)f->text[i]) || (f->text[i] & 0x80);
+  }
+  return (digits && !letters) || csv_time_read(&time, f->text, f->length);
 }
 
 static void begin_column(evidence *e, const csv_field *f) {
   e->first = look_of(f);
   e->continues = e->first == LOOK_INTEGER;
   e->counts_from_zero = true;
-  e->alike = e->first == LOOK_TEXT && is_mostly_digits(f);
+  e->alike = e->first == LOOK_TEXT && is_digits(f);
   if (e->first == LOOK_INTEGER)
     e->number = f->kind == CSV_UNSIGNED ? f->value.u : (uint64_t)f->value.i;
   for (uint32_t i = 0; i < f->length; i++)

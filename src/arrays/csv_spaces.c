@@ -1,5 +1,5 @@
-/* Csv spaces: tables whose columns are separated by runs of spaces or tabs, as aligned text and
- * programs for people write them; pandas reads them with sep=r"\s+".
+/* Csv spaces: tables whose columns are separated by runs of spaces or tabs, or by single spaces
+ * between numbers, as programs for people write them; pandas reads them with sep=r"\s+".
  *
  *      id   name    x          An input in front of an input: csv reads "id name x", one space
  *       1   Anna  0.5          between fields and none around the line. Bytes inside quotes stay,
@@ -146,14 +146,19 @@ bool csv_spaces_is(const csv *c, size_t *columns) {
   if (s.numbers) return (s.runs || s.around) && even && s.first_count == s.columns;
   if (s.lines < 2) return false;
   size_t number_columns = count_number_columns(&s);
-  if (!s.runs) /* "Room 12" is text, whatever surrounds it */
-    return s.around && even && number_columns == s.columns && s.first_count == s.columns;
+  if (!s.runs) { /* "Room 12" is text, whatever surrounds it */
+    if (!even || s.first_count != s.columns) return false;
+    return (s.around && number_columns == s.columns) ||
+           (s.columns >= 3 && number_columns * 2 > s.columns);
+  }
   /* One name fewer: the first column has none. One more, as "Mounted on" of df: the last column is
    * empty, as in pandas. Rows may lack their last values. Prose has such lines too, but not with
    * columns of numbers. */
   if (s.columns > s.first_count + 1 || s.first_count > s.columns + 1) return false;
+  bool aligned = even && s.lines >= LINES_WITHOUT && is_aligned(&s);
+  if (s.first_count > s.columns && aligned) return s.columns >= 3;
   if (s.first_count > s.columns || !even) return number_columns > 1 && s.full * 2 >= s.lines - 1;
-  return number_columns > 0 || (s.lines >= LINES_WITHOUT && is_aligned(&s));
+  return number_columns > 0 || aligned;
 }
 
 /* ---- one space for each run ---- */

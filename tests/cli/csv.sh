@@ -25,6 +25,8 @@ for first in ("2024-01-01 10:00:00", "01/31/2024", "10:15", "192.168.0.1"):
 assert inspect("id,2024-01-01,2024-02-01\na,1,2\nb,3,4\n") == (True, 2, ["id", "2024-01-01", "2024-02-01"], None)
 assert inspect("date,2024-01-01\n2024-05-05,2\n") == (True, 1, ["date", "2024-01-01"], None)
 assert inspect("a,b\n\n1,2\n  \t\n3,4\n") == (True, 2, ["a", "b"], None)
+assert inspect("x\n1\n\n2\n \t \n  3\n") == (True, 3, ["x"], None)
+assert inspect("x1,x2,y10\na1,b2,c10\n") == (True, 1, ["x1", "x2", "y10"], None)
 assert inspect("1.0,2.0\n3.0,4.0\n")[1] == 2
 done = subprocess.run([sys.argv[1], "shrink", "--json", "t.csv", "-o", "t.npz"], capture_output=True, check=True)
 facts = json.loads(done.stdout)

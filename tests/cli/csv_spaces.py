@@ -67,6 +67,8 @@ assert inspected("a b\nx y\n", "--delimiter", "spaces", "--names", "yes") == (1,
 # What programs print: a name of two words, rows that lack their last values, tabs between some columns, blanks at the ends of lines.
 disks = "Filesystem  1K-blocks   Used Available Use% Mounted on\nudev          8123456      0   8123456   0% /dev\n/dev/sda2   479151816 301234 153502345  67% /\n"
 assert inspected(disks) == (2, ["Filesystem", "1K-blocks", "Used", "Available", "Use%", "Mounted", "on"]), inspected(disks)
+assert inspected("Filesystem      Size  Used Avail Use% Mounted on\nudev            7.8G     0  7.8G   0% /dev\n/dev/nvme0n1p2  457G  288G  147G  67% /\n")[1][4:] == ["Use%", "Mounted", "on"]
+assert inspected("FAM1 IND1 0 0 1 -9\nFAM1 IND2 0 0 2 -9\n", "--names", "no") == (2, ["0", "1", "2", "3", "4", "5"])
 assert inspected("        total   used   free  cache\nMem:    15923   8123   1234   6565\nSwap:    2047      0   2047\n") == (2, ["index", "total", "used", "free", "cache"])
 assert inspected('18.0   8   307.0   3504.\t"chevrolet malibu"\n15.0   8   350.0   3693.\t"buick 320"\n', "--names", "no") == (2, ["0", "1", "2", "3", "4"])
 assert inspected("a b c   \n1 2 3   \n4 5 6 \n") == (2, ["a", "b", "c"])
@@ -78,4 +80,5 @@ assert inspected("name   city\nAnna   Rome\nBo     Oslo\nCarla  Lima\n", "--name
 assert len(inspected("a,   b\n1,   2\n")[1]) == 2
 assert inspected("a\tb  c\n1\t2  3\n")[1] == ["a", "b  c"]
 assert inspected("Room 12 \nRoom 13 \nRoom 14 \n", "--names", "no") == (3, ["0"])
+assert inspected("12 Main St 10115\n14 High St 20095\n", "--names", "no") == (2, ["0"])
 assert inspected("Chapter one begins  here\nIt was 1984\n", "--names", "no") == (2, ["0"])
