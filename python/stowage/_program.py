@@ -17,6 +17,7 @@ PROGRAM_MOST = 3500  # bytes of the text: a fact of a trace has at most 4096
 PROGRAM_FRAMES = 400
 PROGRAM_MODULES = 20_000
 PROGRAM_INPUTS = 4
+PROGRAM_VIEWS = 4  # most rows of a call for one sample, if no name shows the batch
 
 CALLS = ("_call_impl", "_wrapped_call_impl", "__call__", "_slow_forward")
 BATCH_NAMES = re.compile(r"^(self\.)?(per_device_)?(train_|eval_|test_|mini|micro_?)?(batch(_?size)?|bs)$", re.IGNORECASE)
@@ -96,6 +97,7 @@ class ProgramView:
         self.others: "list[Any]" = []  # tensors of the program's own variables
         self.mark = 0
         self.batches: "list[int]" = []  # numbers whose name shows that they are the batch size
+        self.numbers: "set[int]" = set()  # all whole numbers of the program's own variables
         for frame in frames_of_failure():
             self.look(frame)
 
@@ -134,8 +136,11 @@ class ProgramView:
             self.optimizers.append(getattr(value, "optimizer", value))
         elif isinstance(value, self.torch.utils.data.DataLoader):
             self.batches.append(value.batch_size or 0)
-        elif isinstance(value, int) and BATCH_NAMES.match(name):
-            self.batches.append(value)
+        elif isinstance(value, int):
+            if BATCH_NAMES.match(name):
+                self.batches.append(value)
+            if own:
+                self.numbers.add(value)
         elif own:  # the newest first: a batch is made after the data it is cut from
             self.others[self.mark : self.mark] = self.tensors(value if isinstance(value, (tuple, list, dict)) else (value,))
 
@@ -246,17 +251,36 @@ def lines_of_optimizer(view: ProgramView) -> Any:
         )
 
 
+def batch_of(view: ProgramView, inputs: Any) -> "tuple[int, str]":
+    """Returns the batch of the program, and whether a name shows it ("named") or the first dimension of the inputs ("first").
+
+    A call may get several rows for each sample: two views of an image, a prompt with and without its text. Then the batch is a number
+    of the program that divides the rows: one named as a batch, or the length of a tensor that differs from an input in its length only.
+    Lists of numbers, such as a graph's edges, have a length of their own, so a tensor with several dimensions shows the rows.
+    """
+    named = [n for n in view.batches if n > 0 and any(n in t.shape for t in inputs)]
+    if named:
+        return named[0], "named"
+    first = [t.shape[0] for t in inputs if t.dim() > 1] or [t.shape[0] for t in inputs]
+    rows = max(first, key=first.count)
+    named = [n for n in view.batches if 1 < n < rows and rows % n == 0]
+    if named:
+        return named[0], "named"
+    like = {(t.dtype, tuple(t.shape[1:])) for t in inputs if t.dim() > 1 and t.shape[0] == rows}
+    for tensor in view.others:
+        n = tensor.shape[0] if tensor.dim() > 1 and (tensor.dtype, tuple(tensor.shape[1:])) in like else 0
+        if 1 < n < rows <= n * PROGRAM_VIEWS and rows % n == 0 and n in view.numbers and rows not in view.numbers:
+            return n, "first"
+    return rows, "first"
+
+
 def lines_of_batch(view: ProgramView) -> Any:
-    """Returns the inputs of the call; if no call is running, the program's own tensors that are not results. The batch is the dimension
-    that a name or a DataLoader shows, otherwise the first of a tensor with several: lists of numbers, such as a graph's edges, have a
-    length of their own."""
+    """Returns the inputs of the call and the batch; if no call is running, the program's own tensors that are not results."""
     inputs = [t for t in view.inputs or view.others if t.dim() > 0 and (view.inputs or not t.requires_grad)][:PROGRAM_INPUTS]
     for tensor in inputs:
         yield f"input {word(str(tensor.dtype).replace('torch.', ''))} {'x'.join(str(n) for n in list(tensor.shape)[:8])}"
-    said = [n for n in view.batches if n > 0 and any(n in t.shape for t in inputs)]
-    if said or inputs:
-        first = [t.shape[0] for t in inputs if t.dim() > 1] or [t.shape[0] for t in inputs]
-        yield f"batch {said[0] if said else max(first, key=first.count)} {'named' if said else 'first'}"
+    if inputs:
+        yield "batch {} {}".format(*batch_of(view, inputs))
 
 
 def autocast_type(torch: Any) -> str:

@@ -139,8 +139,9 @@ static void find_work(need *n, const evidence *e) {
         rows < PROGRAM_BYTES_MAX / p->head)
       work += (double)(rows * p->head) * LOSS_NUMBER;
   }
-  /* Without a graph, the next layer's output is live together with its input and this one. */
-  if (!graph) work += (double)largest_output(e);
+  /* Without a graph, the next layer's output is live together with its input and this one. What is
+   * kept between passes splits one of the cached blocks, so later passes need one more. */
+  if (!graph) work += 2.0 * (double)largest_output(e);
   if (n->trains && p->step != PROGRAM_OPTIMIZER) work += backward_bytes(p, largest_output(e));
   n->work_bytes = work < 0x1p60 ? (uint64_t)work : UINT64_C(1) << 60;
 }

@@ -162,6 +162,11 @@ bool program_infers(const program_facts *p) {
   return (p->grad_known && !p->grad) || (p->training_known && !p->training);
 }
 
+bool program_needs_no_graph(const program_facts *p) {
+  return p->known && !program_trains(p) && p->grad_known && p->grad && p->training_known &&
+         !p->training;
+}
+
 bool program_is_narrow(const program_facts *p) {
   return p->known && p->parameter_bytes > 0 && p->narrow_bytes >= p->parameter_bytes / 2;
 }

@@ -74,6 +74,9 @@ void program_read(program_facts *p, const char *text, size_t count);
 bool program_trains(const program_facts *p);
 /* Returns whether it runs without training, as far as the program reported. False if unknown. */
 bool program_infers(const program_facts *p);
+/* Returns whether gradients are recorded although the model is in eval() mode and nothing trains
+ * it. */
+bool program_needs_no_graph(const program_facts *p);
 /* Returns whether the weights are already in 16 bits or fewer. */
 bool program_is_narrow(const program_facts *p);
 /* Returns "images", "sequences" or "samples", by the shape of the first input. */

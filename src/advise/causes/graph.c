@@ -242,6 +242,7 @@ static void no_grad_in_pass(cause *c, const evidence *e, const findings *f) {
   bool beside = f->eval_bigger > 0 && evidence_builds_graph(e) == GRAPH_BUILT;
   if (e->fail_phase != PHASE_FORWARD && e->fail_phase != PHASE_USER) return;
   if (!e->has_stacks || (!never && !beside)) return;
+  if (e->program.grad_known && !e->program.grad) return;
   c->confidence = never ? 0.93 : 0.7;
   char place[256];
   cause_head(c, "The pass at %s builds a graph it never uses",
@@ -260,8 +261,9 @@ static void no_grad_in_pass(cause *c, const evidence *e, const findings *f) {
 void cause_no_grad_missing(cause *c, const evidence *e, const findings *f) {
   const growth *g = &f->growth;
   if (!g->found) no_grad_in_pass(c, e, f);
-  if (!g->found || !g->graph || g->backward) return;
-  double sure = g->evaluates ? 0.96 : wants_backward(g) ? 0.35 : 0.95;
+  bool idle = g->like_graph && program_needs_no_graph(&e->program);
+  if (!g->found || (!g->graph && !idle) || g->backward) return;
+  double sure = g->evaluates ? 0.96 : wants_backward(g) && !idle ? 0.35 : 0.95;
   c->confidence = sure * growth_weight(e, g);
   char place[256];
   if (e->has_stacks)
@@ -272,6 +274,7 @@ void cause_no_grad_missing(cause *c, const evidence *e, const findings *f) {
                cause_size(g->per_round));
   growth_say(c, e, g);
   cause_say(c, "what stays is what a forward pass saves for a backward pass that never runs");
+  if (idle) cause_say(c, "the model is in eval() mode, and nothing trains it");
   if (e->train_end_tick > 0 && e->train_end_tick < e->loop.list[0].start)
     cause_say(c, "training came before it and had stopped");
 }

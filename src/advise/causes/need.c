@@ -55,7 +55,7 @@ static void training_does_not_fit(cause *all, const evidence *e, const need *n) 
 /* model.eval() was called and nothing trains, so the graph is unnecessary. */
 static void graph_for_nothing(cause *c, const evidence *e, const need *n) {
   const program_facts *p = &e->program;
-  if (program_trains(p) || !p->grad_known || !p->grad || !p->training_known || p->training) return;
+  if (!program_needs_no_graph(p)) return;
   if (p->step != PROGRAM_FORWARD && p->step != PROGRAM_OTHER) return;
   if (evidence_share(n->work_now_bytes, e->n.live_bytes + evidence_asked_bytes(e)) < WORK_LEAST)
     return;

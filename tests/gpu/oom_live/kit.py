@@ -5,8 +5,11 @@ import os
 import torch
 
 
+PIECE = 1 << 22  # numbers: the kernels of bitsandbytes make no temporaries, this makes small ones
+
+
 class Adam8(torch.optim.Optimizer):
-    """AdamW whose moments are 8-bit numbers with one scale a tensor, one weight at a time."""
+    """AdamW whose moments are 8-bit numbers with one scale a piece."""
 
     def __init__(self, params, lr):
         super().__init__(params, {"lr": lr})
@@ -20,17 +23,22 @@ class Adam8(torch.optim.Optimizer):
                 state = self.state[p]
                 if not state:
                     for name in ("mean", "square"):
-                        state[name] = torch.zeros(p.shape, dtype=torch.int8, device=p.device)
-                        state[name + "_scale"] = torch.tensor(1e-12, device=p.device)
-                update = None
-                for name, decay, of in (("mean", 0.9, lambda g: g), ("square", 0.999, lambda g: g * g)):
-                    value = state[name].float() * state[name + "_scale"]
-                    value.mul_(decay).add_(of(p.grad.float()), alpha=1 - decay)
-                    scale = value.abs().max() / 127 + 1e-12
-                    state[name + "_scale"] = scale
-                    state[name] = (value / scale).round_().to(torch.int8)
-                    update = value if update is None else update.div_(value.abs_().sqrt_().add_(1e-8))
-                p.add_(update.to(p.dtype), alpha=-group["lr"])
+                        state[name] = torch.zeros(p.numel(), dtype=torch.int8, device=p.device)
+                        state[name + "_scale"] = torch.full((p.numel() // PIECE + 1,), 1e-12, device=p.device)
+                flat, grad = p.view(-1), p.grad.reshape(-1)
+                for at in range(0, p.numel(), PIECE):
+                    self.piece(slice(at, at + PIECE), at // PIECE, flat, grad, state, group["lr"])
+
+    def piece(self, part, number, flat, grad, state, lr):
+        update = None
+        for name, decay, of in (("mean", 0.9, lambda g: g), ("square", 0.999, lambda g: g * g)):
+            value = state[name][part].float() * state[name + "_scale"][number]
+            value.mul_(decay).add_(of(grad[part].float()), alpha=1 - decay)
+            scale = value.abs().max() / 127 + 1e-12
+            state[name + "_scale"][number] = scale
+            state[name][part] = (value / scale).round_().to(torch.int8)
+            update = value if update is None else update.div_(value.abs_().sqrt_().add_(1e-8))
+        flat[part].add_(update.to(flat.dtype), alpha=-lr)
 
 
 class HostAdam(torch.optim.Optimizer):
