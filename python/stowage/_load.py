@@ -46,7 +46,7 @@ def load(
     array([[0., 1., 2.],
            [3., 4., 5.]], dtype=float16)
     >>> with load(file, framework="numpy", lazy=True) as model:
-    ...     model["w"].sum(), model.view("w")[1, :2]
+    ...     float(model["w"].sum()), model.view("w")[1, :2]
     (15.0, array([3., 4.], dtype=float32))
 
     device    a device of torch: "cuda", "cuda:1". The values pass through at most `staging` bytes of pinned memory, read by `threads`

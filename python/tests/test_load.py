@@ -339,6 +339,15 @@ class Tensors(Case):
         back = stowage.load(self.path("m.pt"))
         self.assertTrue(torch.equal(back["w"], made["w"]) and torch.equal(back["h"], made["h"]))
 
+        layer = torch.nn.Linear(3, 3)
+        adam = torch.optim.AdamW(layer.parameters())
+        layer(torch.randn(2, 3)).sum().backward()
+        adam.step()
+        torch.save({"epoch": 3, "state_dict": made, "optimizer_states": [adam.state_dict()], "loss": 0.5}, self.path("m.ckpt"))
+        back = stowage.load(self.path("m.ckpt"))
+        self.assertEqual(list(back), ["w", "h"])
+        self.assertTrue(torch.equal(back["w"], made["w"]))
+
         class Evil:
             def __reduce__(self):
                 return os.mkdir, (evil,)

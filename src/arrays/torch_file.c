@@ -329,7 +329,9 @@ static stow_status reduce(machine *m) {
     return refuse(m, "a call of something that is no known name");
   const container *c = &m->containers[arguments.i];
   switch (names[function.i].kind) {
-  case NAME_ORDERED_DICT: return new_container(m, TAG_DICT);
+  case NAME_ORDERED_DICT:
+    if (c->count > 0) return refuse(m, "an OrderedDict with its items as an argument");
+    return new_container(m, TAG_DICT);
   case NAME_REBUILD: return push_tensor(m, c, false);
   case NAME_REBUILD_TYPE: return push_tensor(m, c, true);
   case NAME_PARAMETER:
@@ -564,6 +566,33 @@ static stow_status list_data(tensors *t, const machine *m, source *from, value t
   return STOW_OK;
 }
 
+/* Returns whether it is a dict of tensors, with at least one. */
+static bool is_state(const machine *m, value v) {
+  if (v.tag != TAG_DICT) return false;
+  const container *c = &m->containers[v.i];
+  for (size_t i = 0; i + 1 < c->count; i += 2)
+    if (c->items[i].tag != TAG_STRING || c->items[i + 1].tag != TAG_TENSOR) return false;
+  return c->count > 0;
+}
+
+/* Returns the model's dict of tensors inside a checkpoint, which also has the state of an optimizer
+ * and numbers: the one with a usual name, or the only one. Returns `top` if there is none. */
+static value find_state(const machine *m, value top) {
+  static const char *const usual[] = {"state_dict", "model_state_dict", "model", "module"};
+  const container *c = &m->containers[top.i];
+  size_t found = 0, best = sizeof usual / sizeof *usual;
+  value state = top;
+  for (size_t i = 0; i + 1 < c->count; i += 2) {
+    if (c->items[i].tag != TAG_STRING || !is_state(m, c->items[i + 1])) continue;
+    size_t rank = 0;
+    while (rank < sizeof usual / sizeof *usual &&
+           strcmp(usual[rank], m->strings.data + c->items[i].i) != 0)
+      rank++;
+    if (found++ == 0 || rank < best) state = c->items[i + 1], best = rank;
+  }
+  return found == 1 || best < sizeof usual / sizeof *usual ? state : top;
+}
+
 static stow_status list_tensors(tensors *t, const machine *m, source *from, value top) {
   if (m->data && (top.tag == TAG_TENSOR || top.tag == TAG_LIST || top.tag == TAG_TUPLE)) {
     STOW_TRY(list_data(t, m, from, top));
@@ -572,13 +601,14 @@ static stow_status list_tensors(tensors *t, const machine *m, source *from, valu
   if (top.tag != TAG_DICT)
     return stow_fail(STOW_ERR_UNSUPPORTED, "%s: not a dict of tensors; save model.state_dict()",
                      from->name);
+  if (!is_state(m, top)) top = find_state(m, top);
   const container *c = &m->containers[top.i];
   for (size_t i = 0; i + 1 < c->count; i += 2) {
     const char *name = c->items[i].tag == TAG_STRING ? m->strings.data + c->items[i].i : NULL;
     if (name == NULL || c->items[i + 1].tag != TAG_TENSOR)
       return stow_fail(STOW_ERR_UNSUPPORTED,
-                       "%s: \"%.100s\" is not a tensor: a checkpoint with other contents; save the "
-                       "model's state_dict() alone",
+                       "%s: \"%.100s\" is not a tensor, and it is unclear which entry is "
+                       "the model's state_dict(); save that alone",
                        from->name, name != NULL ? name : "a key");
     STOW_TRY(add_tensor(t, m, from, name, &m->made[c->items[i + 1].i]));
   }

@@ -77,6 +77,14 @@ data = open('old.pt', 'rb').read()
 open('cut.pt', 'wb').write(data[:-1])
 open('big.pt', 'wb').write(data.replace(b'little_endianq\x02\x88', b'little_endianq\x02\x89'))
 END"
+checkpoint() { # NAME…: what shrink makes of it is what it makes of the first entry alone
+  python3 "$source_dir/tests/cli/old_torch.py" checkpoint.pt "$@" && "$stowage" shrink checkpoint.pt -o checkpoint.safetensors &&
+    cmp checkpoint.safetensors old.safetensors
+}
+check a_checkpoint_of_lightning_is_read checkpoint state_dict ema
+check a_checkpoint_with_one_dict_of_tensors_is_read checkpoint weights
+python3 "$source_dir/tests/cli/old_torch.py" unclear.pt weights ema
+check it_is_unclear_which_of_two_dicts_is_the_model bash -c "$stowage shrink unclear.pt -o unclear.safetensors 2>&1 | grep -q 'state_dict()' && test ! -e unclear.safetensors"
 check exclude_leaves_tensors bash -c "$stowage shrink in.safetensors -o part.safetensors --dtype f16 --exclude '*norm*' && python3 -c '
 from files import *
 kinds = {k: v[0] for k, v in read(\"part.safetensors\")[1].items()}
