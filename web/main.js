@@ -184,7 +184,7 @@ class App {
     const failures = runs.reduce((n, r) => n + r.failureCount, 0);
     const host = runs.some((r) => r.host) ? [card("Peak host memory", per((r) => (r.host ? sizeText(r.host.peak) : "–")), run.host?.limit ? `limit ${sizeText(run.host.limit)}` : "of the whole run")] : [];
     if (this.hostOnly) {
-      fill(byId("facts"), host, card("Host memory at the end", per((r) => sizeText(r.host.bytes[r.host.bytes.length - 1])), `after ${timeText(run.lastTime)}`), card("Device memory", "not recorded", "stowage run --record FILE records it"));
+      fill(byId("facts"), host, card("Host memory at the end", per((r) => sizeText(r.host.bytes[r.host.bytes.length - 1])), `after ${timeText(run.lastTime)}`), card("Device memory", "none recorded", "stowage run --record FILE records it"));
       return;
     }
     fill(byId("facts"),
@@ -237,8 +237,10 @@ class App {
     const run = this.active, tick = run.chosen, live = run.liveAt(tick), peak = tick === run.peakTick;
     const failure = run.failures.find((f) => f.tick === tick);
     if (this.hostOnly) {
-      fill(byId("moment"), make("p", {}, make("b", { class: "big" }, sizeText(run.hostAt(run.times[tick]))), " host memory ", tick === run.hostPeakTick() ? make("span", { class: "badge" }, "peak") : null),
-        make("p", { class: "soft" }, momentText(run.times[tick])));
+      // The kernel knows the peak; a sample is a little below it if the peak fell between two samples.
+      const held = run.hostAt(run.times[tick]), most = tick === run.hostPeakTick(), missed = most && sizeText(held) !== sizeText(run.host.peak);
+      fill(byId("moment"), make("p", {}, make("b", { class: "big" }, sizeText(held)), " host memory ", most ? make("span", { class: "badge" }, missed ? "largest sample" : "peak") : null),
+        make("p", { class: "soft" }, momentText(run.times[tick]), missed ? ` · the peak of ${sizeText(run.host.peak)} was between two samples` : ""));
       return;
     }
     fill(byId("moment"),

@@ -412,7 +412,17 @@ def host_memory_is_shown_with_the_device(browser):
     page = browser.open(report("alone", alone))
     holds(page.value("document.querySelector('.chart').hidden") and page.box("canvas.host")[3] > 200, "the host chart is not the only one")
     expect(page.value("stowage.active.chosen"), 19, "moment of the highest sample")
+    expect(page.value("document.querySelector('#moment .badge').innerText"), "peak", "name of the moment of the peak")
     shot(page, "host-alone")
+    quiet(page)
+    # The kernel saw more than the samples: the highest sample is not called the peak.
+    with open(os.path.join(alone, "host")) as file:
+        text = file.read()
+    with open(os.path.join(alone, "host"), "w") as file:
+        file.write(text.replace(str(5 << 30), str(6 << 30), 1))
+    page = browser.open(report("alone", alone))
+    holds("largest sample" in page.value("document.getElementById('moment').innerText"), "a sample below the peak is called the peak")
+    holds("6.0 GiB" in page.value("document.getElementById('moment').innerText"), "the peak between the samples is not named")
     quiet(page)
 
 
