@@ -49,12 +49,14 @@ show stowage replay $trace --policy torch_default,torch_expandable,stowage --min
 say "4. See it. One HTML file, no server:"
 show stowage report $trace --output report.html
 
+python=python
+command -v python > /dev/null || python=python3 # Debian has no plain python
 cat << WORDS
 
 Open it in a browser: file://$PWD/report.html
 
 Next, on your own program:
-  $PWD/$build/stowage run -- python train.py
-  $PWD/$build/stowage run --vram-limit 8G --spill auto -- python train.py
+  $PWD/$build/stowage run -- $python train.py
+  $PWD/$build/stowage run --vram-limit 8G --spill auto -- $python train.py
   $PWD/$build/stowage explain --last
 WORDS

@@ -140,7 +140,7 @@ static int run(verb_call *call) {
   }
   const shell *which = shell_find(name);
   if (which == NULL)
-    return verb_usage(call, "no completion for \"%.40s\"; there is bash, zsh and fish", name);
+    return verb_usage(call, "no completion for \"%.40s\"; use bash, zsh or fish", name);
   stow_status status;
   if (verb_flag(call, "install")) {
     status = install(which, call->all);

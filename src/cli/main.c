@@ -80,16 +80,16 @@ static int run(int argc, char **argv) {
   return run_verb(which, argc - 2, argv + 2);
 }
 
-/* Opens a closed standard stream, so that the next opened file does not get its number and the
- * output meant for people. Writing to it still fails, and a command that we start finds it
- * closed. */
+/* Opens /dev/null in place of a closed standard stream. Otherwise the next file that is opened
+ * would get its number, and our output. Writing to it still fails, and a command that we start
+ * finds it closed. */
 static void hold_streams(void) {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY | O_CLOEXEC) != fd) return;
 }
 
-/* A write beyond `ulimit -f` fails with a message instead of killing the command. The verb run does
- * the same after it has saved how its command must find the signal. */
+/* A write beyond `ulimit -f` fails with a message instead of killing the command. `stowage run`
+ * does the same later: it first saves the signal's setting, which its command inherits. */
 static void hold_file_limit(int argc, char **argv) {
   if (argc < 2 || strcmp(argv[1], "run") != 0) signal(SIGXFSZ, SIG_IGN);
 }

@@ -13,7 +13,7 @@
 #include "cli/verb.h"
 
 #define OPTIONS_MAX 64                  /* most options in one verb's table */
-#define UNIT_LEAST  (UINT64_C(1) << 20) /* below it, a number without a unit lacks its unit */
+#define UNIT_LEAST  (UINT64_C(1) << 20) /* a smaller number needs a unit */
 
 const char *verb_nearest(const char *word, const char *const *names) {
   const char *found = NULL;

@@ -20,8 +20,8 @@ int child_start(pid_t *child, char **argv);
  * after `beat_ms` (0: never), then after as many milliseconds as it returns. */
 void child_wait(pid_t child, int *how, int beat_ms, int (*beat)(void *user), void *user);
 
-/* Sends a signal to everything that this process started, the child first (number 0: the same
- * signal as for the others). */
+/* Sends a signal to everything that this process started, the child first. `child` 0: in any
+ * order. */
 void child_signal_all(pid_t child, int number);
 
 /* Returns the exit code to end with. If a signal killed the child, this process ends with the same

@@ -17,8 +17,8 @@ stow_status run_environment_torch(void);
  * flag (shim/xla_settings.c). */
 stow_status run_environment_xla(void);
 
-/* Lets programs built with gcc's AddressSanitizer start, and those they start: it refuses to run if
- * a library is loaded before its runtime, and preloaded libraries are. The user's options win. */
+/* Lets programs start that were built with gcc's AddressSanitizer. Its runtime refuses to run if
+ * another library is loaded first, and a preloaded library is. The user's own options win. */
 stow_status run_environment_sanitizer(void);
 
 /* Whether launches are recorded. */

@@ -255,11 +255,11 @@ static struct {
   pthread_mutex_t lock; /* guards `ends` */
   pthread_cond_t wake;
   bool ends;
-  nvml *left_open; /* at the end: the process ends with it */
+  nvml *left_open; /* still open when the process ends */
 } aside;
 
-/* Waits a tenth of a second. Returns false at the end. By the monotonic clock: with the wall clock,
- * set back an hour, it would wait that long. */
+/* Waits a tenth of a second. Returns false at the end. Uses the monotonic clock: if somebody sets
+ * the wall clock back an hour, a wait by that clock takes an hour. */
 static bool rest(void) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);

@@ -31,13 +31,15 @@
 #define ANSWER_NS       (5000 * MS)
 #define ANSWER_SHORT_NS (1000 * MS)
 #define ANSWER_LOOK_NS  (2 * MS)
-/* How much may be allocated above the limit while waiting: at most twice this, and only briefly. */
+/* How far a command may go above its limit while it answers: a quarter of the limit, but at least
+ * this. Up to there it has ANSWER_NS, up to twice as far only ANSWER_SHORT_NS. */
 #define PAST_LEAST (UINT64_C(256) << 20)
 /* How long a shell or a pool of workers takes to end after one of its processes was killed. */
 #define LATELY_NS (5000 * MS)
-/* The highest rate at which memory fills: at most a quarter of what is left between two samples. */
+/* How fast memory may fill, per millisecond. Between two samples, at most a quarter of what is left
+ * can then be filled. */
 #define FILL_BYTES_MS (UINT64_C(4) << 20)
-/* Answering may take one part in this many of a process's time. */
+/* A process spends at most 1/PART of its time on answers. */
 #define WATCH_PART  100
 #define RECORD_PART 25
 

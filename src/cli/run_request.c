@@ -81,8 +81,8 @@ static uint64_t waited_ns(pid_t pid) {
   return waited;
 }
 
-/* Returns the time since the process was asked, without the time it waited for a CPU. On a busy
- * machine, a share of all the time would be a large share of the little that the process runs. */
+/* Returns how long the process has run since it was asked, without the time it waited for a CPU. On
+ * a busy machine a process runs little, and answers may take a share of that only. */
 static uint64_t own_time_ns(const run_request *a, uint64_t now_ns) {
   uint64_t passed = now_ns > a->asked_ns ? now_ns - a->asked_ns : 0, now = waited_ns(a->pid);
   uint64_t waited = now > a->waited_ns ? now - a->waited_ns : 0;

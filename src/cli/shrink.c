@@ -97,8 +97,8 @@ static void watch_interrupt(const char *out) {
 }
 
 /* Every rank of a team does its part; the first one prints the result. */
-static stow_status shrink_and_tell(verb_call *call, const shrink_options *o, const budget *b,
-                                   progress *bar) {
+static stow_status shrink_and_print(verb_call *call, const shrink_options *o, const budget *b,
+                                    progress *bar) {
   const char *out = verb_value(call, "output");
   shrink_result r;
   buffer in = BUFFER_INIT;
@@ -224,7 +224,7 @@ static int run(verb_call *call) {
   if (ranks.rank > 0) b.progress = NULL;
   if (status == STOW_OK) status = read_options(call, &o, &t);
   if (ranks.size == 1 && !o.dry_run) watch_interrupt(verb_value(call, "output"));
-  if (status == STOW_OK) status = shrink_and_tell(call, &o, &b, &bar);
+  if (status == STOW_OK) status = shrink_and_print(call, &o, &b, &bar);
   free((void *)(uintptr_t)o.columns);
   free((void *)(uintptr_t)o.drop);
   table_options_free(&t);

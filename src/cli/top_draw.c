@@ -58,8 +58,8 @@ static int columns_of(const char *text) {
   return count;
 }
 
-/* Adds the text, or the words of it that fit and a mark that more was cut: half a number misleads.
- */
+/* Adds as many whole words of the text as fit, and a mark if some are cut: half a number
+ * misleads. */
 static void put_words(line *l, const char *text) {
   int left = l->v->width - l->used;
   if (columns_of(text) <= left) {

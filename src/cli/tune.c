@@ -25,7 +25,7 @@ static void saved_cell(table *t, int64_t bytes) {
 }
 
 static const char *words(const char *settings) {
-  return settings[0] == '\0' ? "(none: as it comes)" : settings;
+  return settings[0] == '\0' ? "(default)" : settings;
 }
 
 static void print_no_limit(buffer *out, const replay_result *r) {
@@ -60,8 +60,8 @@ static void print_best(buffer *out, const replay_input *in, const tuned *best,
       "  export PYTORCH_CUDA_ALLOC_CONF=%s   # the older name; some versions know only one\n",
       stow_size_format(least, r->min_limit_bytes),
       stow_size_format(live, in->job.steps.peak_live_bytes), less > 0 ? ", " : "",
-      less > 0 ? stow_size_format(size, less) : "", less > 0 ? " less than as it comes" : "",
-      best->settings, best->settings);
+      less > 0 ? stow_size_format(size, less) : "",
+      less > 0 ? " less than with the default settings" : "", best->settings, best->settings);
   if (best->own) buffer_text(out, "The recorded run had it already.\n");
 }
 

@@ -288,7 +288,7 @@ static void torch_stats(const policy *p, policy_stats *out) {
 
 const policy_ops policy_torch_default = {
     .name = "torch_default",
-    .about = "PyTorch's caching allocator as it comes",
+    .about = "PyTorch's caching allocator with its default settings",
     .open = open_default,
     .alloc = torch_alloc,
     .release = torch_release,
