@@ -26,6 +26,28 @@ MADE = "what line "  # "what line 7 makes": a value that has no name of the prog
 OBJECT, FRAME = "object", "frame"  # first words of the lines (src/run/protocol.h)
 
 
+def get(value, name, default=None):
+    """getattr for objects of others, which may raise anything: `torch.nbytes` is a RuntimeError.
+
+    >>> class Closed:
+    ...     def __getattr__(self, name):
+    ...         raise OSError(name)
+    >>> get(Closed(), "nbytes"), has(Closed(), "nbytes")
+    (None, False)
+    """
+    try:
+        return getattr(value, name, default)
+    except Exception:
+        return default
+
+
+def has(value, name):
+    return get(value, name, ABSENT) is not ABSENT
+
+
+ABSENT = object()
+
+
 def type_name(value):
     kind = type(value)
     return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__.split('.')[0]}.{kind.__qualname__}"
@@ -77,9 +99,9 @@ class Weight:
 def weigh_array(value):
     """NumPy's, and anything else with nbytes, dtype and shape. A view counts as the array it is a view of."""
     owner = value
-    while getattr(owner, "base", None) is not None and hasattr(owner.base, "nbytes"):
+    while get(owner, "base", None) is not None and has(owner.base, "nbytes"):
         owner = owner.base
-    below = type(getattr(owner, "base", None)).__name__
+    below = type(get(owner, "base", None)).__name__
     if type(owner).__name__ in ("memmap", "mmap") or "mmap" in below:
         return Weight(0, mark="mapped" if owner.nbytes >= LEAST else "", of=str(value.dtype), shape=str(tuple(value.shape)))
     size = int(owner.nbytes)
@@ -99,7 +121,7 @@ def is_text(dtype):
 def text_bytes(column):
     """Bytes of the Python strings of a column, estimated from samples all over it; a string that cells share counts once."""
     count = len(column)
-    values = list(column.array[::max(1, count // SAMPLES)][:SAMPLES]) if hasattr(column, "array") else list(itertools.islice(column, SAMPLES))
+    values = list(column.array[::max(1, count // SAMPLES)][:SAMPLES]) if has(column, "array") else list(itertools.islice(column, SAMPLES))
     return int(sum(sys.getsizeof(v) / n for v, n in zip(values, sharers(values))) * count / max(1, len(values)))
 
 
@@ -143,7 +165,7 @@ def graphs_of(value):
 def weigh_tensor(value):
     if value.device.type != "cpu":
         return Weight(0, mark="", graphs=0)
-    storage = value.untyped_storage() if hasattr(value, "untyped_storage") else value.storage()
+    storage = value.untyped_storage() if has(value, "untyped_storage") else value.storage()
     torch = sys.modules["torch"]
     mark = "shared" if value.is_shared() else "pinned" if torch.cuda.is_initialized() and value.is_pinned() else ""
     graphs = graphs_of(value)
@@ -183,35 +205,35 @@ def weigh_container(value, depth):
 
 def parts_of(value):
     """What a bound method, a partial or a closure holds: a list of listeners holds all that listen."""
-    if hasattr(value, "__self__") and hasattr(value, "__func__"):
+    if has(value, "__self__") and has(value, "__func__"):
         return [value.__self__]
-    if hasattr(value, "func") and hasattr(value, "keywords"):
+    if has(value, "func") and has(value, "keywords"):
         return [value.func, value.args, value.keywords]
-    return [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
+    return [cell.cell_contents for cell in get(value, "__closure__", None) or ()]
 
 
 def slots_of(value):
     names = [name for kind in type(value).__mro__ for name in ([kind.__dict__.get("__slots__")]
              if isinstance(kind.__dict__.get("__slots__"), str) else kind.__dict__.get("__slots__", ()))]
-    return {name: getattr(value, name) for name in names if hasattr(value, name)}
+    return {name: get(value, name) for name in names if has(value, name)}
 
 
 def weigh_table(value):
     """Tables of other libraries, and pictures."""
-    if callable(getattr(value, "estimated_size", None)):  # polars
+    if callable(get(value, "estimated_size", None)):  # polars
         return Weight(int(value.estimated_size()), len(value), "", str(tuple(value.shape)))
-    if callable(getattr(value, "getbands", None)):  # PIL
+    if callable(get(value, "getbands", None)):  # PIL
         wide, high = value.size
         return Weight(wide * high * len(value.getbands()), high, value.mode, str((high, wide)))
-    return Weight(int(value.nbytes), len(value), "", str(tuple(getattr(value, "shape", (len(value),)))))  # pyarrow
+    return Weight(int(value.nbytes), len(value), "", str(tuple(get(value, "shape", (len(value),)))))  # pyarrow
 
 
 def queued(value):
     """Returns the container in which a queue keeps what was put; None for anything else."""
     if type(value).__module__ not in ("queue", "asyncio.queues", "multiprocessing.queues"):
         return None
-    held = [getattr(value, name, None) for name in ("queue", "_queue", "_buffer")]
-    return next((each for each in held if hasattr(each, "__len__")), None)
+    held = [get(value, name, None) for name in ("queue", "_queue", "_buffer")]
+    return next((each for each in held if has(each, "__len__")), None)
 
 
 def weigh(value, depth):
@@ -227,20 +249,20 @@ def weigh(value, depth):
     if isinstance(value, (list, tuple, dict, set, frozenset)) or type(value).__name__ in ("deque", "OrderedDict", "defaultdict"):
         return weigh_container(value, depth)
     module = type(value).__module__.split(".")[0]
-    if module == "pandas" and hasattr(value, "memory_usage") and hasattr(value, "dtypes"):
-        return weigh_frame(value) if hasattr(value, "columns") else weigh_series(value)
-    if module == "torch" and hasattr(value, "data_ptr") and hasattr(value, "storage"):
+    if module == "pandas" and has(value, "memory_usage") and has(value, "dtypes"):
+        return weigh_frame(value) if has(value, "columns") else weigh_series(value)
+    if module == "torch" and has(value, "data_ptr") and has(value, "storage"):
         return weigh_tensor(value)
     if module in ("polars", "PIL", "pyarrow") and not isinstance(value, type):
         return weigh_table(value)
-    if type(value).__name__ == "SharedMemory" and isinstance(getattr(value, "size", None), int):
+    if type(value).__name__ == "SharedMemory" and isinstance(get(value, "size", None), int):
         return Weight(value.size, 1, "", "", None, "shared")
-    if isinstance(getattr(value, "nbytes", None), int) and hasattr(value, "dtype") and hasattr(value, "shape"):
+    if isinstance(get(value, "nbytes", None), int) and has(value, "dtype") and has(value, "shape"):
         return weigh_array(value)
     if callable(value) and not isinstance(value, type):
         return Weight(sys.getsizeof(value) + sum(weigh(v, depth - 1).size for v in parts_of(value) if depth > 0))
-    inner = getattr(value, "__dict__", None)
-    if inner is None and hasattr(type(value), "__slots__"):
+    inner = get(value, "__dict__", None)
+    if inner is None and has(type(value), "__slots__"):
         inner = slots_of(value)
     if depth > 0 and isinstance(inner, dict) and not isinstance(value, (type, type(sys))):
         held = weigh_container(inner, depth - 1)
@@ -296,7 +318,7 @@ def stack_of(frame):
 
 
 def is_own_module(name):
-    return name == "__main__" or (is_own(getattr(sys.modules.get(name), "__file__", None)) and not str(name).startswith("stowage"))
+    return name == "__main__" or (is_own(get(sys.modules.get(name), "__file__", None)) and not str(name).startswith("stowage"))
 
 
 def cached(function):
@@ -310,11 +332,11 @@ def cached(function):
 
 def behind(value, name):
     """Yields (value, name) of what a function or a class of the program keeps."""
-    if callable(getattr(value, "cache_info", None)):
+    if callable(get(value, "cache_info", None)):
         yield cached(value), f"the cache of {name}"
     elif isinstance(value, type):
         yield from ((v, f"{name}.{n}") for n, v in list(vars(value).items()) if not n.startswith("__"))
-    elif hasattr(value, "__code__") and hasattr(value, "__closure__"):
+    elif has(value, "__code__") and has(value, "__closure__"):
         code = value.__code__
         given = value.__defaults__ or ()
         yield from ((v, f"{n} of {name}") for n, v in zip(code.co_varnames[code.co_argcount - len(given):], given))
@@ -332,12 +354,12 @@ def opened(value, name, depth=2):
         return
     if depth > 0 and type(value) in (dict, list, tuple) and 0 < len(value) <= FEW:
         for key, v in list(value.items() if isinstance(value, dict) else enumerate(value)):
-            if isinstance(v, (dict, list, tuple, set)) or (isinstance(value, dict) and hasattr(v, "nbytes")):
+            if isinstance(v, (dict, list, tuple, set)) or (isinstance(value, dict) and has(v, "nbytes")):
                 yield from opened(v, f"{name}[{key!r}]"[:60], depth - 1)
-    if is_own_module(getattr(value, "__module__", None)) or type(value).__module__.split(".")[0] in HOLDERS:
+    if is_own_module(get(value, "__module__", None)) or type(value).__module__.split(".")[0] in HOLDERS:
         if isinstance(value, type) or callable(value):
             yield from behind(value, name)
-        inner = getattr(value, "__dict__", None)
+        inner = get(value, "__dict__", None)
         if depth > 0 and isinstance(inner, dict) and not isinstance(value, type):
             for n, v in list(inner.items()):
                 yield from opened(v, f"{name}.{n}", depth - 1)
@@ -359,10 +381,10 @@ def named(values, where, shell):
 
 def file_of(module):
     """Returns the file of a module; None for a notebook, whose code is in cells. At the exit __main__ no longer has its __file__."""
-    path = getattr(module, "__file__", None)
-    if "get_ipython" in getattr(module, "__dict__", ()):
+    path = get(module, "__file__", None)
+    if "get_ipython" in get(module, "__dict__", ()):
         return None
-    if path is None and getattr(module, "__name__", "") == "__main__" and sys.argv and sys.argv[0].endswith(".py"):
+    if path is None and get(module, "__name__", "") == "__main__" and sys.argv and sys.argv[0].endswith(".py"):
         path = os.path.abspath(sys.argv[0])
     return path
 
@@ -378,13 +400,13 @@ def variables(main, others):
     for name, module in list(sys.modules.items()):
         if is_own_module(name):
             where = "module " + (file_of(module) or name)
-            yield from named(list(getattr(module, "__dict__", {}).items()), where, name == "__main__" and "get_ipython" in vars(module))
+            yield from named(list(get(module, "__dict__", {}).items()), where, name == "__main__" and "get_ipython" in vars(module))
     for frame in frames:
         if not is_own(frame.f_code.co_filename):
             own = next((f for f in stack_of(frame) if is_own_frame(f)), frame)  # people know the line that called the library
             where = f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
             name = f"{MADE}{own.f_lineno} makes" if own is not frame else ""
-            yield from ((v, name or n, where) for n, v in locals_of(frame).items() if hasattr(v, "nbytes") or hasattr(v, "memory_usage"))
+            yield from ((v, name or n, where) for n, v in locals_of(frame).items() if has(v, "nbytes") or has(v, "memory_usage"))
 
 
 MANY = 400_000  # objects, above which a list of them all takes too long and too much
@@ -393,17 +415,17 @@ MANY = 400_000  # objects, above which a list of them all takes too long and too
 def instances():
     """Yields (value, name, where) of the containers in objects of the program's own classes, even if a library holds those objects (a
     logging handler, a trainer's callback). Not arrays: an array that matters is in a container or has a name."""
-    if getattr(sys, "getallocatedblocks", int)() > MANY:
+    if get(sys, "getallocatedblocks", int)() > MANY:
         return
     own, looked = {}, {}
     for value in gc.get_objects():
         kind = type(value)
         if kind not in own:
-            own[kind] = is_own_module(getattr(kind, "__module__", None))
+            own[kind] = is_own_module(get(kind, "__module__", None))
         if not own[kind] or isinstance(value, type) or looked.get(kind, 0) >= SAMPLES:
             continue
         looked[kind] = looked.get(kind, 0) + 1
-        for name, held in list((getattr(value, "__dict__", None) or {}).items()):
+        for name, held in list((get(value, "__dict__", None) or {}).items()):
             if isinstance(held, (list, dict, set)) or type(held).__name__ == "deque":
                 yield held, f"{kind.__qualname__}.{name}", "module " + kind.__module__
 
@@ -415,13 +437,13 @@ LONG = 1000  # elements of a container that is weighed, and not searched
 def reached():
     """Yields (value, name, where) of long containers that a chain of objects leads to from the program's variables, as a handler of
     logging keeps records. For processes with so many objects that instances() does not list them."""
-    if getattr(sys, "getallocatedblocks", int)() <= MANY:
+    if get(sys, "getallocatedblocks", int)() <= MANY:
         return
     seen, waiting = set(), []
     for name, module in list(sys.modules.items()):
         if is_own_module(name):
             where = "module " + (file_of(module) or name)
-            waiting.extend((v, n, where) for n, v in list(getattr(module, "__dict__", {}).items()) if not n.startswith("__"))
+            waiting.extend((v, n, where) for n, v in list(get(module, "__dict__", {}).items()) if not n.startswith("__"))
     for value, name, where in itertools.islice(_chain(waiting, seen), REACH):
         yield value, name, where
 
@@ -442,10 +464,10 @@ def _chain(waiting, seen):
             else:
                 waiting.extend((v, f"{name}[{i}]"[:60], where) for i, v in enumerate(list(value)))
             continue
-        inner = getattr(value, "__dict__", None)
+        inner = get(value, "__dict__", None)
         if isinstance(inner, dict):
             kind = type(value)
-            own = is_own_module(getattr(kind, "__module__", None))
+            own = is_own_module(get(kind, "__module__", None))
             module = sys.modules.get(kind.__module__)
             waiting.extend((v, f"{kind.__qualname__ if own else name}.{n}", "module " + (file_of(module) or kind.__module__) if own else where)
                            for n, v in list(inner.items()))
@@ -461,14 +483,14 @@ def nameless(main):
     """Yields (value, name, where) of containers of large objects, even if no variable holds them: list(…) has no name before it is
     complete."""
     own = maker_of(main)
-    if own is None or getattr(sys, "getallocatedblocks", int)() > MANY:
+    if own is None or get(sys, "getallocatedblocks", int)() > MANY:
         return
     where = f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
     for value in gc.get_objects():
         if type(value) not in (list, dict) or len(value) < 4:
             continue
         first = value[0] if type(value) is list else next(iter(value.values()), None)
-        if isinstance(getattr(first, "nbytes", None), int) and first.nbytes >= 64 << 10 or isinstance(first, bytes) and len(first) >= 64 << 10:
+        if isinstance(get(first, "nbytes", None), int) and first.nbytes >= 64 << 10 or isinstance(first, bytes) and len(first) >= 64 << 10:
             yield value, f"{MADE}{own.f_lineno} makes", where
 
 
@@ -480,7 +502,7 @@ def unnamed(main, found, held):
     # Counting reads every page of the interpreter's heap: not where what was found leaves too little for such objects.
     if own is None or held - sum(size for size, *_ in found) < named // 2:
         return []
-    count = getattr(sys, "getallocatedblocks", int)()
+    count = get(sys, "getallocatedblocks", int)()
     if count * BLOCK < max(2 * named, 32 * LEAST):
         return []
     weight = Weight(count * BLOCK, count, mark="nameless", objects=count)
@@ -493,7 +515,7 @@ def weighed(values, until, seen):
     for value, name, where in values:
         if time.monotonic() > until:
             break
-        if isinstance(value, (int, float, type, type(sys))) or callable(value) and not hasattr(value, "__len__"):
+        if isinstance(value, (int, float, type, type(sys))) or callable(value) and not has(value, "__len__"):
             continue
         try:
             weight = weigh(value, DEEP)

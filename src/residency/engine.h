@@ -93,6 +93,7 @@ struct residency {
   uint64_t ahead;
   /* For worth.c. */
   launch_time *times;       /* TIMES entries */
+  uint64_t samples;         /* launches that were timed */
   function_time *functions; /* FUNCTIONS entries */
   worth_sums sums;
   double exchange_ns_per_byte; /* measured, both directions; 0: not measured yet */

@@ -23,6 +23,10 @@
 /* How often a kernel that was never timed is assumed to read each byte. */
 #define UNTIMED_READS 3
 #define MEASURED_MOST 2.5
+/* A launch that names as much of arenas may use only a small part of it. */
+#define WIDE_BYTES (UINT64_C(64) << 20)
+/* Launches that are timed: so many, and one of so many others. */
+enum { SAMPLES_LEAST = 4096, SAMPLES_PART = 32 };
 
 /* ---- times of launches ---- */
 
@@ -43,7 +47,9 @@ static uint64_t still_far(const residency *r) {
 }
 
 bool residency_sample(const residency *r, residency_timing *t) {
-  if (r->named_count == 0) return false;
+  /* Where addresses change from step to step, launches seem new for ever; timing one takes as long
+   * as reporting several. */
+  if (r->named_count == 0 || r->samples > SAMPLES_LEAST + r->seq / SAMPLES_PART) return false;
   *t = (residency_timing){.id = r->id, .function = r->function, .far_bytes = still_far(r)};
   const launch_time *known = &r->times[(r->id ^ r->id >> 32) & (TIMES - 1)];
   if (known->id != r->id) return true;
@@ -54,6 +60,7 @@ bool residency_sample(const residency *r, residency_timing *t) {
 
 void residency_sampled(residency *r, const residency_timing *sample, uint64_t device_ns) {
   launch_time *t = time_of(r, sample->id);
+  r->samples++;
   if (t->id != sample->id) *t = (launch_time){.id = sample->id};
   uint32_t ns = device_ns < UINT32_MAX ? (uint32_t)device_ns : UINT32_MAX;
   *(sample->far_bytes > 0 ? &t->far_ns : &t->near_ns) = ns > 0 ? ns : 1;
@@ -188,6 +195,16 @@ static bool unexplored(const residency *r, const residency_launch_info *l, uint6
          function_of(r, l->function)->function != l->function;
 }
 
+/* Returns whether the launch is better read in place: it names much of an arena, whose words are
+ * not all known yet, and uses little of it. Its time in place shows that; while that is unknown, it
+ * is measured. A step of an LSTM, whose state is one block of 5.5 GiB, moved 100 GiB before. */
+static bool names_too_much(residency *r, const residency_launch_info *l, double far, double calls) {
+  if (!r->space.arena_named || r->far_bytes < WIDE_BYTES || l->device_ns > 0 || r->parked_live > 0)
+    return false;
+  const launch_time *t = time_of(r, r->id);
+  return t->id != r->id || t->far_ns == 0 || far <= calls;
+}
+
 bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   const history *h = &r->history;
   uint64_t near_ns = l->device_ns > 0 ? l->device_ns : worth_near_ns(r, r->id);
@@ -208,6 +225,7 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   if (r->seq % 64 == 0 && s->calls > 0) judge(r);
   /* Do not move for a launch that uses little of a large range: random rows of a table. */
   bool little = far < calls / 4 && r->far_bytes > r->capacity_bytes / 4;
+  little |= missing && names_too_much(r, l, far, calls);
   if (r->moving) return missing && !little && !unexplored(r, l, near_ns);
   /* If nothing moves for a round, redistribute once what stays on the host. */
   uint64_t reach = h->cursor == HISTORY_NEVER ? 0 : h->end - h->cursor;

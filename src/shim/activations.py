@@ -5,7 +5,7 @@ until the device was short of memory. The parts, from the bottom up:
 
   Pinned       pinned buffers, created once and kept
   Policy       which saved storages leave, when they come back, and in what order; no torch, no CUDA
-  Cuda         the copies: two streams and their events. Its interface is what Policy calls; tests have others
+  Cuda         the copies: two lanes (lanes.py). Its interface is what Policy calls; tests have others
   Activations  the saved-tensor hooks: what may be moved at all, views, versions, lifetimes
 
 Results are bit-equal: a storage comes back with the same bytes, and every tensor on it with its size, stride and offset.
@@ -107,7 +107,7 @@ class Policy:
     def begin_step(self):
         self.out_bytes = self.in_bytes = self.issued_bytes = self.saved_bytes = self.demanded = self.peak_bytes = 0
         self.sums, self.jump, self.jump_at, self.stopped = [], 0, 0, False
-        self.level = None
+        self.level, self.plan = None, max(self.plans, default=0)
 
     def end_step(self):
         """Ends a step and returns its figures."""
@@ -194,29 +194,31 @@ class Policy:
     # ---- out ----
 
     def push_out(self):
-        over = self.level - self.ceiling()
-        plan = max(self.plans, default=0)
-        self.copy_ahead(over + self.target_bytes // 8, plan)
-        self.make_room(0)
+        ceiling = self.ceiling()
+        self.copy_ahead(self.level - ceiling + self.target_bytes // 8, self.plan)
+        if self.level > ceiling:
+            self.make_room(0)
+
+    def enough(self, wanted_bytes, plan_bytes):
+        return self.stopped or (self.leaving_bytes >= wanted_bytes and self.issued_bytes >= plan_bytes)
 
     def copy_ahead(self, wanted_bytes, plan_bytes):
         """Starts copies until `wanted_bytes` could leave at once, or this step has started as much as the last ones needed."""
-
-        def enough():
-            return self.stopped or (self.leaving_bytes >= wanted_bytes and self.issued_bytes >= plan_bytes)
-
-        if enough():
+        if self.enough(wanted_bytes, plan_bytes):
             return
         held, self.held = self.held, []
         for entry in held:
-            self.start_out(entry, enough)
-        while len(self.here) > NEWEST_KEPT and not enough():
-            self.start_out(self.here.popleft(), enough)
+            if self.enough(wanted_bytes, plan_bytes):
+                self.held.append(entry)
+            else:
+                self.start_out(entry)
+        while len(self.here) > NEWEST_KEPT and not self.enough(wanted_bytes, plan_bytes):
+            self.start_out(self.here.popleft())
 
-    def start_out(self, entry, enough):
+    def start_out(self, entry):
         if entry.state != HERE:
             return
-        if enough() or self.bus.busy(entry):
+        if self.bus.busy(entry):
             self.held.append(entry)
         elif self.bus.copy_out(entry):
             entry.state = LEAVING
@@ -230,6 +232,8 @@ class Policy:
     def make_room(self, size, needed=None):
         """Releases device memory of entries that are also on the host until `size` bytes fit, except `needed`."""
         ceiling = self.ceiling() - size
+        if self.level <= ceiling:
+            return
         while self.level > ceiling and len(self.back) > NEWEST_KEPT:  # the one that was used first
             self.drop(self.back.popitem(last=False)[1])
         while self.level > ceiling and self.coming:  # the one that is used last
@@ -271,6 +275,8 @@ class Policy:
 
     def pull_in(self, seq):
         """Starts copying in what was saved before `seq`, the newest first, as far as there is space."""
+        if not self.away:
+            return
         ceiling = self.ceiling()
         while True:
             at = bisect.bisect_left(self.away, (seq,)) - 1
@@ -291,13 +297,6 @@ def compiling_of(torch):
     return getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 
 
-def event_of(torch, stream):
-    """Returns an event after what the stream has to do now."""
-    event = torch.cuda.Event()
-    event.record(stream)
-    return event
-
-
 def references(torch):
     """Returns a function that counts the tensors on a storage, by its address; it returns 0 if this PyTorch does not report that."""
     count = getattr(torch._C, "_storage_Use_Count", None)
@@ -316,19 +315,20 @@ def live_bytes(torch, device):
 
 
 class Cuda:
-    """The copies. `home` is the stream of the training loop: device memory is allocated and freed in its order."""
+    """The copies. `home` is the lane of the training loop: device memory is allocated and freed in its order."""
 
     def __init__(self, torch, device, budget_bytes, states):
-        self.torch, self.device, self.states = torch, device, states
-        self.home = torch.cuda.current_stream(device)
-        self.out, self.back = torch.cuda.Stream(device), torch.cuda.Stream(device)
+        self.torch, self.device, self.states, self.index = torch, device, states, device.index
+        events = []
+        self.home = Lane(torch.cuda.current_stream(device), events)
+        self.out, self.back = Lane(torch.cuda.Stream(device), events), Lane(torch.cuda.Stream(device), events)
         self.pinned = Pinned(self.create, budget_bytes)
         self.references = references(torch)
+        self.current = current_of(torch)
 
     def usable(self, tensor):
         """Returns whether this tensor can be moved now: it is on the device, and the current stream is the one whose order memory follows."""
-        return (tensor.is_cuda and tensor.device == self.device and not self.torch.cuda.is_current_stream_capturing() and
-                self.torch.cuda.current_stream(self.device) == self.home)
+        return tensor.is_cuda and tensor.get_device() == self.index and self.current(self.index) == self.home.handle and self.idle()
 
     def create(self, size):
         address = shim_pinned(size, self.pinned.budget_bytes - self.pinned.created_bytes) if hasattr(self.torch, "frombuffer") else 0
@@ -342,77 +342,87 @@ class Cuda:
 
     def allocated(self):
         """Returns what PyTorch has allocated, without the states of optimizers that stay on the host."""
-        return live_bytes(self.torch, self.device.index) - self.states.away_bytes()
+        return live_bytes(self.torch, self.index) - self.states.away_bytes()
 
     def idle(self):
         """Returns False while a graph is captured: nothing may wait for an event then."""
-        return not self.torch.cuda.is_current_stream_capturing()
+        return not shim_capturing()
 
     def busy(self, entry):
         """Returns whether something else refers to the storage, or it was written to since: it would not be freed, or must not be moved."""
-        ours = 1 + (len(entry.parts) if entry.state in (HERE, LEAVING) else 0)
+        ours = len(entry.parts) if entry.state in (HERE, LEAVING) else 1
         return self.references(entry.cdata) > ours or any(p.stale() for p in entry.parts)
 
     def saved(self, entry):
-        entry.ready = event_of(self.torch, self.home)
+        entry.ready = self.home.mark()
 
     def pieces(self, entry):
+        """Yields the parts of an entry: the address on the device, that of the buffer, bytes, and the mark of the buffer's last reader."""
         start = 0
-        for buffer, event, kind in entry.buffers:
-            end = min(entry.bytes, start + kind)
-            yield entry.flat[start:end], buffer[:end - start], event
-            start = end
-
-    def copy(self, to, source):
-        to.copy_(source, non_blocking=True)
+        for buffer, mark, kind in entry.buffers:
+            size = min(entry.bytes - start, kind)
+            yield entry.address + start, buffer.data_ptr(), size, mark
+            start += size
 
     def copy_out(self, entry):
         entry.buffers = self.pinned.take(entry.bytes)
         if entry.buffers is None:
             return False
-        self.out.wait_event(entry.ready)
-        with self.torch.cuda.stream(self.out):
-            for there, here, event in self.pieces(entry):
-                if event is not None:
-                    self.out.wait_event(event)
-                self.copy(here, there)
-        entry.gone, entry.came = event_of(self.torch, self.out), None
+        self.out.wait(entry.ready)
+        for there, here, size, mark in self.pieces(entry):
+            if mark is not None:
+                self.out.wait(mark)
+            self.out.copy_bytes(here, there, size)
+        entry.gone, entry.came = self.out.mark(), None
         return True
 
     def release(self, entry):
         # Releases device memory to the home stream's pool: later work of that stream may overwrite it.
-        self.home.wait_event(entry.gone)
-        entry.let_go()
+        self.home.wait(entry.gone)
+        entry.let_go(self.nothing(entry))
+
+    @functools.lru_cache(maxsize=None)
+    def empty(self, dtype):
+        return self.torch.empty(0, dtype=dtype, device=self.device)
+
+    def nothing(self, entry):
+        """Returns an empty tensor for each part of an entry."""
+        return [self.empty(part.alias.dtype) for part in entry.parts]
+
+    def at_home(self):
+        """Returns a context in which memory is allocated in the order of the home lane."""
+        here = self.current(self.index) == self.home.handle
+        return contextlib.nullcontext() if here else self.torch.cuda.stream(self.home.stream)
 
     def copy_in(self, entry):
-        with self.torch.cuda.stream(self.home):
-            flat = self.torch.empty(entry.bytes, dtype=self.torch.uint8, device=self.device)
-        entry.came_to(flat, storage_of(flat))
-        self.back.wait_event(event_of(self.torch, self.home))  # the memory may still be in use there
-        self.back.wait_event(entry.gone)
-        with self.torch.cuda.stream(self.back):
-            for there, here, _ in self.pieces(entry):
-                self.copy(there, here)
-        entry.came = event_of(self.torch, self.back)
+        with self.at_home():
+            entry.came_to(self.torch.empty(entry.bytes, dtype=self.torch.uint8, device=self.device))
+        self.back.wait(self.home.mark())  # the memory may still be in use there
+        self.back.wait(entry.gone)
+        for there, here, size, _ in self.pieces(entry):
+            self.back.copy_bytes(there, here, size)
+        entry.came = self.back.mark()
 
     def wait_in(self, entry):
+        if self.current(self.index) == self.home.handle:
+            self.home.wait(entry.came)
+            return
         stream = self.torch.cuda.current_stream(self.device)
-        stream.wait_event(entry.came)
-        if stream != self.home:
-            entry.flat.record_stream(stream)
+        Lane(stream, self.home.events).wait(entry.came)
+        entry.flat.record_stream(stream)
 
     def drop(self, entry):
-        self.home.wait_event(entry.came)
-        entry.let_go()
+        self.home.wait(entry.came)
+        entry.let_go(self.nothing(entry))
 
     def forget(self, entry):
         if entry.buffers is not None:
             last = entry.came or entry.gone
-            if entry.flat is not None and last is not None:
-                self.home.wait_event(last)
+            if entry.address != 0 and last is not None:
+                self.home.wait(last)
             self.pinned.give(entry.buffers, entry.came)
         entry.unlist()
-        entry.flat = entry.buffers = None
+        entry.address, entry.flat, entry.buffers = 0, None, None
 
     def total_bytes(self):
         return self.torch.cuda.get_device_properties(self.device).total_memory
@@ -455,38 +465,41 @@ class Moved(Part):
 
     def __init__(self, tensor):
         super().__init__(tensor)
-        self.layout = tensor.storage_offset(), tensor.shape, tensor.stride()
+        self.layout, self.here = (tensor.storage_offset(), tensor.shape, tensor.stride()), True
+
+    def let_go(self, nothing):
+        if self.here:
+            self.alias.data = nothing
+            self.here = False
 
     def shape(self):
         return self.layout[1]
 
 
 class Saved(Entry):
-    """A storage with the saved tensors on it. `flat` is all of it as bytes, while it is on the device."""
+    """A storage with the saved tensors on it. Its parts keep it on the device, or `flat` does, once it came back: all of it as bytes.
+    `address`: where it is on the device; 0: it is not."""
 
-    def __init__(self, torch, storage, size, like, index):
+    def __init__(self, storage, size, version, index):
         super().__init__(size)
         self.index = index  # storage -> entry, while the storage is the program's
-        self.flat = torch.empty(0, dtype=torch.uint8, device=like.device).set_(storage, 0, (size,), (1,))
-        self.cdata, self.version = storage._cdata, like._version
-        self.parts, self.buffers, self.ready, self.gone, self.came = [], None, None, None, None
-        self.nothing = torch.empty(0, dtype=like.dtype, device=like.device)
+        self.cdata, self.address, self.version = storage._cdata, storage.data_ptr(), version
+        self.parts, self.flat, self.buffers, self.ready, self.gone, self.came = [], None, None, None, None, None
 
-    def let_go(self):
-        """Drops every reference to the device memory. The version counters stay."""
+    def let_go(self, nothing):
+        """Drops every reference to the device memory. `nothing`: an empty tensor for each part. The version counters stay."""
         self.unlist()
-        for part in self.parts:
-            if part.alias.numel() > 0:
-                part.alias.data = self.nothing.to(part.alias.dtype)
-        self.flat, self.cdata = None, 0
+        for part, empty in zip(self.parts, nothing):
+            part.let_go(empty)
+        self.flat, self.cdata, self.address = None, 0, 0
 
     def unlist(self):
         """Forgets the address, because another storage may get it."""
         if self.index.get(self.cdata) is self:
             del self.index[self.cdata]
 
-    def came_to(self, flat, storage):
-        self.flat, self.cdata = flat, storage._cdata
+    def came_to(self, flat):
+        self.flat, self.cdata, self.address = flat, storage_of(flat)._cdata, flat.data_ptr()
 
 
 class Ticket:
@@ -572,7 +585,7 @@ class Activations:
             entry = self.entries.get(storage._cdata)
             new = entry is None or entry.version != tensor._version
             if new:
-                entry = self.entries[storage._cdata] = Saved(self.torch, storage, size, tensor, self.entries)
+                entry = self.entries[storage._cdata] = Saved(storage, size, tensor._version, self.entries)
             del storage
             part = Moved(tensor)
             entry.parts.append(part)
@@ -591,7 +604,7 @@ class Activations:
             if entry.state in (HERE, LEAVING):
                 tensor = part.alias.detach()
             else:
-                tensor = self.torch.empty(0, dtype=part.alias.dtype, device=entry.flat.device)
+                tensor = self.torch.empty(0, dtype=part.alias.dtype, device=self.bus.device)
                 tensor.set_(storage_of(entry.flat), *part.layout)
         self.bury()
         return tensor

@@ -84,9 +84,11 @@ static cu_result owe_spilled(token *t) {
 
 /* Pages that are too small to move must not end up on the host while others could leave: kernels
  * read the vectors in them many times. */
-static void make_room_for_small(unsigned device) {
+static void make_room_for_small(const token *t) {
   page_enter();
+  unsigned device = t->class->device;
   uint64_t lack = page_small_lack(device);
+  if (t->tier == TIER_HOST) resident_small_on_host(device, t->class->bytes);
   if (lack > 0) resident_lend(device, lack);
   page_leave();
 }
@@ -123,7 +125,7 @@ cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop, page
     page_table_log("refused");
   if (code == CU_OK) {
     *handle = t->name;
-    if (bytes < PAGE_MOVES_LEAST && resident_on(device)) make_room_for_small(device);
+    if (bytes < PAGE_MOVES_LEAST && resident_on(device)) make_room_for_small(t);
     return CU_OK;
   }
   page_enter();

@@ -117,6 +117,21 @@ int python_version(void) {
   return python_here() ? version : 0;
 }
 
+static void *(*_Atomic save_thread)(void);
+static void (*_Atomic restore_thread)(void *);
+
+void *python_leave(void) {
+  if (restore_thread == NULL) {
+    save_thread = (void *(*)(void))(uintptr_t)python_symbol("PyEval_SaveThread");
+    restore_thread = (void (*)(void *))(uintptr_t)python_symbol("PyEval_RestoreThread");
+  }
+  return save_thread != NULL && restore_thread != NULL ? save_thread() : NULL;
+}
+
+void python_enter(void *outside) {
+  if (outside != NULL) restore_thread(outside);
+}
+
 /* ---- scripts ---- */
 
 static bool set_and_release(python_object *dict, const char *name, python_object *value) {
@@ -204,4 +219,15 @@ void python_script_run(python_script *s) {
   int before = api.lock_take();
   if (run(s) != 0) api.error_clear(); /* nobody interrupts our own thread */
   api.lock_give(before);
+}
+
+void python_script_end(python_script *s, unsigned most_ms) {
+  for (unsigned waited = 0; waited <= most_ms; waited++) {
+    int idle = 0;
+    if (atomic_compare_exchange_strong(&s->state, &idle, 2) || idle == 2) return;
+    void *outside = python_leave();
+    usleep(1000);
+    python_enter(outside);
+  }
+  shim_log("python: %s does not end", s->file);
 }

@@ -21,6 +21,10 @@
 bool python_here(void);
 /* Returns its version, 311 for 3.11; 0 if there is none. */
 int python_version(void);
+/* Releases the interpreter's lock for a call that may wait, for the device or another thread; the
+ * result goes to python_enter. Call it with the lock held. */
+void *python_leave(void);
+void python_enter(void *outside);
 /* Returns a symbol of the interpreter's C API; NULL if there is none. */
 void *python_symbol(const char *name);
 
@@ -77,5 +81,9 @@ static inline bool python_script_done(const python_script *s) {
 void python_script_schedule(python_script *s);
 /* Takes the interpreter's lock and calls the script, on our own thread that holds no lock. */
 void python_script_run(python_script *s);
+/* Waits until the script no longer runs in another thread, at most `most_ms`, and lets none run it
+ * again. The caller holds the interpreter's lock. A thread that is in the interpreter when it ends
+ * is ended too, and a library may not survive that: a destructor of C++ ends the process. */
+void python_script_end(python_script *s, unsigned most_ms);
 
 #endif

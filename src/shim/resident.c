@@ -31,6 +31,8 @@
 /* How often the copying thread checks, and how often after a second without copies. */
 #define LOOK_NS   50000
 #define LINGER_NS 2000000
+/* Launches until pages that are too small to move are tried again. */
+#define SMALL_AGAIN 256
 /* The device number of a call that names none of ours. */
 #define NO_DEVICE 255u
 
@@ -54,6 +56,13 @@ bool resident_anywhere(void) {
 void resident_lend(unsigned device, uint64_t bytes) {
   ASSERT(lock_held(&pages_lock));
   if (device < LEDGER_DEVICES_MAX && all[device].engine != NULL) all[device].lend = bytes;
+}
+
+void resident_small_on_host(unsigned device, uint64_t bytes) {
+  ASSERT(lock_held(&pages_lock));
+  if (device >= LEDGER_DEVICES_MAX || all[device].engine == NULL) return;
+  all[device].small_bytes += bytes;
+  all[device].small_at = 0;
 }
 
 /* ---- units ---- */
@@ -263,6 +272,7 @@ static void exchange_here(resident *r) {
   resident_carry_out(r, &plan);
   release_lent(r);
   r->lend = 0; /* more cannot be given up now */
+  if (r->small_now) resident_small_home(r);
   resident_take_frames(r);
   set_capacity(r);
   gate_open();
@@ -281,7 +291,7 @@ static void exchange_here(resident *r) {
 static void exchange(resident *r) {
   if (r->lend > 0) set_capacity(r);
   residency_plan_list plan = residency_plan(r->engine);
-  if (plan.out_count + plan.in_count == 0) return;
+  if (plan.out_count + plan.in_count == 0 && !r->small_now) return;
   cu_context here = NULL, old;
   if (shim_driver()->cuCtxGetCurrent(&here) != CU_OK || here != r->context) {
     if (shim_driver()->cuCtxPushCurrent_v2(r->context) != CU_OK) return;
@@ -422,8 +432,13 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
       uint32_t unit = residency_find(r->engine, latest.hidden[i]);
       if (unit != UINT32_MAX) residency_hidden_write(r->engine, unit);
     }
+    r->small_now = r->small_bytes > 0 && r->number >= r->small_at;
+    if (r->small_now) {
+      r->lend += r->small_bytes;
+      r->small_at = r->number + SMALL_AGAIN; /* if the device does not become idle */
+    }
     if (!captures) release_lent(r);
-    if ((asked || r->lend > 0) && !captures)
+    if ((asked || r->small_now || r->lend > 0) && !captures)
       exchange(r);
     else if (asked && residency_must_exchange(r->engine))
       ground(r);
@@ -523,6 +538,7 @@ static bool begin(resident *r, page_class *class) {
   /* Blocks that live now hold something: launches that were not seen have written to them. */
   residency_launch(r->engine, &(residency_launch_info){.now_ns = r->last_ns});
   r->number = r->passed = r->marked = 1;
+  r->small_bytes = resident_small_bytes(r);
   return start_copier();
 }
 
@@ -587,7 +603,9 @@ uint64_t resident_rest(uint64_t addr) {
   uint32_t unit;
   lock_take(&pages_lock);
   const resident *r = device_at(addr, &unit);
-  uint64_t rest = r != NULL ? unit_end(r, unit) - addr : SHIM_GRANULE - addr % SHIM_GRANULE;
+  uint64_t rest = r != NULL                    ? unit_end(r, unit) - addr
+                  : addr < low || addr >= high ? UINT64_MAX
+                                               : SHIM_GRANULE - addr % SHIM_GRANULE;
   lock_give(&pages_lock);
   return rest;
 }

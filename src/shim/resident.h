@@ -30,6 +30,8 @@ bool resident_anywhere(void);
 /* Pages that are too small to move need vram: at the next launch, pages that move give up as much.
  */
 void resident_lend(unsigned device, uint64_t bytes);
+/* Called when such a page is on the host all the same: it comes to vram at the next launch. */
+void resident_small_on_host(unsigned device, uint64_t bytes);
 
 /* Called when a token was mapped; its page may move from now on. */
 void resident_add(token *t);
@@ -39,7 +41,8 @@ void resident_remove(token *t);
 
 /* Returns how many bytes of a range are in pages that are on the host now. Takes the lock. */
 uint64_t resident_host_bytes(uint64_t addr, uint64_t bytes);
-/* Returns how many bytes from this address on are in the same page. Takes the lock. */
+/* Returns how many bytes from this address on are in the same page; UINT64_MAX: no page that moves
+ * is near. Takes the lock. */
 uint64_t resident_rest(uint64_t addr);
 /* Returns a number that changes when a launch may have written to the range. 0: not known, or a
  * launch that may write there has not ended. Takes the lock. */

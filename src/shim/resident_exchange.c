@@ -30,9 +30,7 @@ static cu_result unmap_run(const resident *r, cu_addr addr, size_t count) {
   return CU_OK;
 }
 
-/* Called if an address of the program has no page and none can be mapped there: the next work would
- * fault. */
-static void lose(cu_addr addr, cu_result code) {
+void resident_lose(cu_addr addr, cu_result code) {
   account_say("stowage: the driver refused to map a page again at 0x%llx (CUDA error %d). The "
               "program cannot continue.\nstowage: run it with " ENV_MOVE
               "=off, which moves no pages.\n",
@@ -54,7 +52,7 @@ static void restore(const resident *r, const remap *list, size_t count) {
     driver->cuMemUnmap(addr, r->class->bytes); /* refused if nothing is mapped */
     cu_result code = driver->cuMemMap(addr, r->class->bytes, 0, page_of(r, &list[i])->real, 0);
     if (code == CU_OK) code = driver->cuMemSetAccess(addr, r->class->bytes, &grant, 1);
-    if (code != CU_OK) lose(addr, code);
+    if (code != CU_OK) resident_lose(addr, code);
   }
 }
 
@@ -299,7 +297,7 @@ static uint32_t move_in(resident *r, const residency_plan_list *plan, remap *lis
   phase(r, PHASE_FETCH, &since);
   uint32_t done = remap_all(r, list, count);
   phase(r, PHASE_IN, &since);
-  if (copied > 0 && wait_own(r) != CU_OK) lose(r->units[list[0].unit].token->addr, 0);
+  if (copied > 0 && wait_own(r) != CU_OK) resident_lose(r->units[list[0].unit].token->addr, 0);
   if (copied > 0) read_fetched(r, list, count);
   phase(r, PHASE_ARRIVE, &since);
   for (uint32_t i = 0; i < done; i++) r->units[list[i].unit].frame = NULL;

@@ -86,9 +86,12 @@ typedef struct resident {
   uint64_t number;                       /* launches so far */
   uint64_t marked, passed; /* launches before the last mark, and those that have ended */
   bool mark_pending;
-  uint64_t opaque;    /* the last launch that may have written anywhere */
-  uint64_t low, high; /* all units are in this range */
-  uint64_t lend;      /* bytes of vram to give up at the next launch */
+  uint64_t opaque;      /* the last launch that may have written anywhere */
+  uint64_t low, high;   /* all units are in this range */
+  uint64_t lend;        /* bytes of vram to give up at the next launch */
+  uint64_t small_bytes; /* of pages that are too small to move and are on the host … */
+  uint64_t small_at;    /* … and the launch from which on to bring them back */
+  bool small_now;       /* the exchange in progress brings them back */
   uint64_t last_ns, waited_ns;
   uint64_t given_up_ns;
   /* For the log. */
@@ -118,7 +121,17 @@ page *resident_host_page(resident *r, resident_unit *u);
 
 /* Carries out a plan. The gate is closed and the device idle. */
 void resident_carry_out(resident *r, const residency_plan_list *plan);
+/* Called if an address of the program has no page and none can be mapped there: the next work would
+ * fault. Ends the process. */
+void resident_lose(cu_addr addr, cu_result code);
 /* Takes the vram pages that snapshots and parked addresses need, as far as some are free. */
 void resident_take_frames(resident *r);
+
+/* ---- resident_small.c ---- */
+
+/* Returns the bytes of pages that are too small to move and are on the host. */
+uint64_t resident_small_bytes(const resident *r);
+/* Brings them to vram, as far as there is room. The gate is closed and the device idle. */
+void resident_small_home(resident *r);
 
 #endif

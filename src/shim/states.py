@@ -25,31 +25,19 @@ def parts_of(tensors):
     yield start, len(tensors)
 
 
-def copy_of(torch, to, source):
-    """Copies a tensor to another one of the same layout, in the current stream. PyTorch's own copy between two device addresses was slower
-    where one of them is on the host: a prompt took 136 ms with it and 104 ms with this one, on two machines."""
-    stream = torch.cuda.current_stream().cuda_stream
-    if shim_copy(to.data_ptr(), source.data_ptr(), to.numel() * to.element_size(), stream) != 0:
-        to.copy_(source, non_blocking=True)
-
-
 class Passing:
-    """The copies of one call. `lists`: the lists of states. `home` is the program's stream: memory is allocated and freed in its order."""
+    """The copies of one call. `lists`: the lists of states. `home` is the program's lane: memory is allocated and freed in its order."""
 
-    def __init__(self, torch, streams, lists, away):
+    def __init__(self, torch, lanes, lists, away):
         self.torch, self.lists, self.any = torch, lists, away
-        self.home = torch.cuda.current_stream()
-        self.into, self.out = streams
-        self.leaving = collections.deque()  # (copies, event after they were copied back)
+        self.home, self.into, self.out = lanes
+        self.leaving = collections.deque()  # (copies, mark after they were copied back)
         self.bytes = 0
 
     def changed(self, state):
         increment = getattr(getattr(self.torch.autograd, "graph", None), "increment_version", None)
         if increment is not None:
             increment(state)
-
-    def copy(self, to, source):
-        copy_of(self.torch, to, source)
 
     def away(self, value):
         """Returns the bytes of a state that may be on the host; 0: it is used where it is."""
@@ -65,7 +53,7 @@ class Passing:
         return size if self.any else 0
 
     def fetch(self, start, end):
-        """Starts copying the states of a part in. Returns the copies as {(list, index): tensor}, and the event after them. If there is no
+        """Starts copying the states of a part in. Returns the copies as {(list, index): tensor}, and the mark after them. If there is no
         memory for them, they are used where they are."""
         copies = {}
         try:
@@ -80,31 +68,29 @@ class Passing:
             copies = {}
         if not copies:
             return copies, None
-        self.into.wait_event(event_of(self.torch, self.home))  # the memory may still be in use there
-        with self.torch.cuda.stream(self.into):
-            for (number, i), copy in copies.items():
-                self.copy(copy, self.lists[number][i])
-        return copies, event_of(self.torch, self.into)
+        self.into.wait(self.home.mark())  # the memory may still be in use there
+        for (number, i), copy in copies.items():
+            self.into.copy(copy, self.lists[number][i])
+        return copies, self.into.mark()
 
     def send(self, copies):
         """Starts copying the states of a part back."""
         if not copies:
             return
-        self.out.wait_event(event_of(self.torch, self.home))
-        with self.torch.cuda.stream(self.out):
-            for (number, i), copy in copies.items():
-                self.copy(self.lists[number][i], copy)
-                self.changed(self.lists[number][i])
-        self.leaving.append((copies, event_of(self.torch, self.out)))
+        self.out.wait(self.home.mark())
+        for (number, i), copy in copies.items():
+            self.out.copy(self.lists[number][i], copy)
+            self.changed(self.lists[number][i])
+        self.leaving.append((copies, self.out.mark()))
 
     def retire(self, kept):
         """Frees the copies of all but the last `kept` parts."""
         while len(self.leaving) > kept:
-            self.home.wait_event(self.leaving.popleft()[1])
+            self.home.wait(self.leaving.popleft()[1])
 
 
 class States:
-    """The streams, and how much state of each optimizer is on the host."""
+    """The lanes, and how much state of each optimizer is on the host."""
 
     def __init__(self, torch, make=Passing):
         self.torch, self.make, self.streams, self.away = torch, make, {}, {}
@@ -123,9 +109,15 @@ class States:
         if not self.usable(params):
             return None
         device = params[0].device
+        return self.make(self.torch, self.lanes(device), lists, self.away.get(id(params[0]), 0) > 0)
+
+    def lanes(self, device):
+        """Returns the lanes of the program, of copies in and of copies out."""
         if device not in self.streams:
-            self.streams[device] = self.torch.cuda.Stream(device), self.torch.cuda.Stream(device)
-        return self.make(self.torch, self.streams[device], lists, self.away.get(id(params[0]), 0) > 0)
+            events = []
+            self.streams[device] = events, *(Lane(self.torch.cuda.Stream(device), events) for _ in range(2))
+        events, into, out = self.streams[device]
+        return Lane(self.torch.cuda.current_stream(device), events), into, out
 
     def in_parts(self, function):
 
@@ -153,7 +145,7 @@ class States:
                 if passing is not None and turn + 1 < len(ranges):
                     coming = passing.fetch(*ranges[turn + 1])
                 if came is not None:
-                    passing.home.wait_event(came)
+                    passing.home.wait(came)
                 cuts = [values[start:end] for values in lists]
                 for (number, i), copy in copies.items():
                     cuts[number + 1][i - start] = copy

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "shim/account.h"
+#include "shim/capture.h"
 #include "shim/page_step.h"
 #include "shim/page_table.h"
 #include "shim/pinned.h"
@@ -16,28 +17,10 @@
 #include "shim/shim.h"
 #include "shim/torch_block.h"
 
-/* activations.py, states.py, weights.py and trim.py, made at build time. */
+/* lanes.py, activations.py, states.py, weights.py and trim.py, made at build time. */
 static const char TEXT[] = {
 #include <shim-trim.inc>
     , '\0'};
-
-static void *(*_Atomic save_thread)(void);
-static void (*_Atomic restore_thread)(void *);
-
-/* Releases the interpreter's lock for a call that may wait for the device, which may wait for a
- * Python thread. NULL: it cannot be released. */
-static void *leave_python(void) {
-  if (restore_thread == NULL) {
-    save_thread = (void *(*)(void))(uintptr_t)python_symbol("PyEval_SaveThread");
-    restore_thread = (void (*)(void *))(uintptr_t)python_symbol("PyEval_RestoreThread");
-  }
-  return save_thread != NULL && restore_thread != NULL ? save_thread() : NULL;
-}
-
-static void enter_python(void *state) {
-  ASSERT(state != NULL);
-  restore_thread(state);
-}
 
 static python_object *step_ended(python_object *self, python_object *arguments) {
   (void)self, (void)arguments;
@@ -78,7 +61,7 @@ static python_object *copy(python_object *self, python_object *arguments) {
   (void)self;
   if (!python_parse(arguments, "KKKK", &to, &from, &bytes, &stream)) return NULL;
   cu_result code = CU_OK;
-  void *state = leave_python();
+  void *state = python_leave();
   while (bytes > 0 && code == CU_OK) {
     uint64_t piece = resident_rest(to), other = resident_rest(from);
     if (other < piece) piece = other;
@@ -86,8 +69,40 @@ static python_object *copy(python_object *self, python_object *arguments) {
     code = cuMemcpyAsync(to, from, piece, (cu_stream)(uintptr_t)stream);
     to += piece, from += piece, bytes -= piece;
   }
-  if (state != NULL) enter_python(state);
+  python_enter(state);
   return python_build("i", (int)code);
+}
+
+/* ---- lanes.py ---- */
+
+/* Returns a new event of the current context; 0: the driver refused. */
+static python_object *event(python_object *self, python_object *arguments) {
+  (void)self, (void)arguments;
+  cu_event made = NULL;
+  cu_result code = shim_driver()->cuEventCreate(&made, CU_EVENT_NO_TIMING);
+  return python_build("K", code == CU_OK ? (unsigned long long)(uintptr_t)made : 0ULL);
+}
+
+/* Both return the driver's code. */
+static python_object *record(python_object *self, python_object *arguments) {
+  unsigned long long which, stream;
+  (void)self;
+  if (!python_parse(arguments, "KK", &which, &stream)) return NULL;
+  return python_build("i", (int)shim_driver()->cuEventRecord((cu_event)(uintptr_t)which,
+                                                             (cu_stream)(uintptr_t)stream));
+}
+
+static python_object *wait_for(python_object *self, python_object *arguments) {
+  unsigned long long which, stream;
+  (void)self;
+  if (!python_parse(arguments, "KK", &stream, &which)) return NULL;
+  return python_build("i", (int)shim_driver()->cuStreamWaitEvent((cu_stream)(uintptr_t)stream,
+                                                                 (cu_event)(uintptr_t)which, 0));
+}
+
+static python_object *capturing(python_object *self, python_object *arguments) {
+  (void)self, (void)arguments;
+  return python_build("i", capture_on() ? 1 : 0);
 }
 
 /* Returns the address of pinned memory; 0: there is none. */
@@ -95,9 +110,9 @@ static python_object *pinned(python_object *self, python_object *arguments) {
   unsigned long long bytes, most;
   (void)self;
   if (!python_parse(arguments, "KK", &bytes, &most)) return NULL;
-  void *state = leave_python();
+  void *state = python_leave();
   void *made = bytes > 0 ? pinned_take(bytes, most) : NULL;
-  if (state != NULL) enter_python(state);
+  python_enter(state);
   return python_build("K", (unsigned long long)(uintptr_t)made);
 }
 
@@ -110,9 +125,9 @@ static python_object *trimming(python_object *self, python_object *arguments) {
   int begins;
   (void)self;
   if (!python_parse(arguments, "i", &begins)) return NULL;
-  void *state = leave_python();
+  void *state = python_leave();
   page_trimming(begins != 0);
-  if (state != NULL) enter_python(state);
+  python_enter(state);
   return python_none();
 }
 
@@ -187,6 +202,10 @@ static python_method methods[] = {
     PYTHON_METHOD("shim_on_host", on_host),
     PYTHON_METHOD("shim_written", written),
     PYTHON_METHOD("shim_copy", copy),
+    PYTHON_METHOD("shim_event", event),
+    PYTHON_METHOD("shim_record", record),
+    PYTHON_METHOD("shim_wait", wait_for),
+    PYTHON_METHOD("shim_capturing", capturing),
     PYTHON_METHOD("shim_pinned", pinned),
     PYTHON_METHOD("shim_step_ended", step_ended),
     PYTHON_METHOD("shim_trim_wanted", trim_wanted),

@@ -23,11 +23,12 @@ class Copy:
 
 
 class Weights:
-    """The copies. `home` is the stream of the program: memory is allocated and freed in its order."""
+    """The copies. `home` is the lane of the program: memory is allocated and freed in its order."""
 
     def __init__(self, torch, linear):
         self.torch, self.linear = torch, linear
-        self.stream, self.home, self.lock = None, None, threading.RLock()
+        self.lane, self.home, self.lock = None, None, threading.RLock()
+        self.current, self.device = current_of(torch), getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
         self.ready = {}  # address of a weight -> its copy made ahead
         self.after = {}  # (weight before, weight) -> (address, weak reference) of the next one
         self.last = None, None  # the last two weights
@@ -47,7 +48,7 @@ class Weights:
         size = weight.numel() * weight.element_size()
         if size < WEIGHT_MIN_BYTES or not weight.is_contiguous() or self.modes() > 0:
             return False
-        if self.transforms() is not None or torch.cuda.is_current_stream_capturing():
+        if self.transforms() is not None or shim_capturing():
             return False
         if torch.is_grad_enabled() and (weight.requires_grad or value.requires_grad):
             if weight.requires_grad or self.saved is None or not self.saved():
@@ -56,28 +57,28 @@ class Weights:
 
     def at_home(self, weight):
         """Returns whether this is the stream that the copies follow."""
-        cuda = self.torch.cuda
-        if weight.device.index != cuda.current_device():
+        index = self.device()
+        if weight.get_device() != index:
             return False
-        now = cuda.current_stream()
+        if self.home is None:
+            self.begin()
+        return self.current(index) == self.home.handle
+
+    def begin(self):
         with self.lock:
-            if self.stream is None:
-                self.stream, self.home = cuda.Stream(), now
-        return now == self.home
+            if self.home is None:
+                cuda, events = self.torch.cuda, []
+                self.lane, self.home = Lane(cuda.Stream(), events), Lane(cuda.current_stream(), events)
 
     # ---- copies ----
-
-    def copy(self, to, source):
-        copy_of(self.torch, to, source)
 
     def start(self, weight, written):
         with self.torch.no_grad():
             source = weight.detach()
             tensor = self.torch.empty_like(source)
-            self.stream.wait_event(event_of(self.torch, self.home))  # the memory may still be in use there
-            with self.torch.cuda.stream(self.stream):
-                self.copy(tensor, source)
-        return Copy(tensor, event_of(self.torch, self.stream), written, weight._version)
+        self.lane.wait(self.home.mark())  # the memory may still be in use there
+        self.lane.copy(tensor, source)
+        return Copy(tensor, self.lane.mark(), written, weight._version)
 
     def written(self, weight):
         return shim_written(weight.data_ptr(), weight.numel() * weight.element_size())
@@ -92,11 +93,11 @@ class Weights:
         copy = self.ready.pop(address, None)
         if copy is not None and (copy.written != self.written(weight) or copy.version != weight._version or
                                  copy.tensor.shape != weight.shape or copy.tensor.dtype != weight.dtype):
-            self.home.wait_event(copy.came)  # before its memory is freed
+            self.home.wait(copy.came)  # before its memory is freed
             copy = None
         if copy is None:
             copy = self.start(weight, 0)
-        self.home.wait_event(copy.came)
+        self.home.wait(copy.came)
         self.note(address, weight)
         storage = storage_of(copy.tensor)._cdata
         if len(self.copies) > 4096:
@@ -129,7 +130,7 @@ class Weights:
             wanted[address] = weight
             at = at[1], address
         for address in [a for a in self.ready if a not in wanted]:
-            self.home.wait_event(self.ready.pop(address).came)
+            self.home.wait(self.ready.pop(address).came)
         for address, weight in wanted.items():
             if address in self.ready or shim_on_host(address, weight.numel() * weight.element_size()) == 0:
                 continue

@@ -555,4 +555,37 @@ TEST(a_removed_unit_is_not_named)
   residency_close(r);
 }
 
+/* One block of 1 GiB on the host, of which every launch names 128 MiB by one word. */
+TEST(a_launch_that_names_much_of_an_arena_is_timed_in_place_first)
+{
+  const uint64_t unit_bytes = UINT64_C(32) << 20, base = UINT64_C(1) << 40;
+  residency *r;
+  CHECK_OK(residency_open(&r, &(residency_options){.capacity_bytes = UINT64_C(512) << 20}));
+  uint32_t unit;
+  for (uint64_t i = 0; i < 32; i++)
+    CHECK_OK(residency_unit_add(r, base + i * unit_bytes, unit_bytes, false, &unit));
+  CHECK_OK(residency_block_add(r, base, 32 * unit_bytes));
+  residency_launch(r, &(residency_launch_info){.now_ns = 1}); /* the block holds something */
+  residency_timing t;
+  /* More words than 8: the block is an arena. All are known after the first round. */
+  for (int round = 0; round < 2; round++)
+    for (uint64_t i = 0; i < 16; i++) {
+      uint64_t word = base + i / 2 * 4 * unit_bytes + i % 2 * 16;
+      residency_launch(r, &(residency_launch_info){.function = 7, .words = &word, .word_count = 1});
+    }
+  uint64_t slow = base + 16, quick = base + 4 * unit_bytes + 16;
+  residency_launch_info a = {.function = 7, .words = &slow, .word_count = 1};
+  residency_launch_info b = {.function = 7, .words = &quick, .word_count = 1};
+  CHECK(residency_launch(r, &a) == RESIDENCY_GO);
+  CHECK(residency_sample(r, &t));
+  CHECK(t.far_bytes == 4 * unit_bytes);
+  residency_sampled(r, &t, 200 * 1000 * 1000);
+  CHECK(residency_launch(r, &b) == RESIDENCY_GO);
+  CHECK(residency_sample(r, &t));
+  residency_sampled(r, &t, 50 * 1000);
+  CHECK(residency_launch(r, &a) == RESIDENCY_EXCHANGE);
+  CHECK(residency_launch(r, &b) == RESIDENCY_GO);
+  residency_close(r);
+}
+
 TEST_MAIN

@@ -1,15 +1,12 @@
 """src/shim/activations.py with a real PyTorch, where the device is host memory and the two copy streams are as late as their
-events allow: a copy happens only when the program's stream waits for it. Gradients must be equal bit by bit."""
-import contextlib
-import ctypes
-import functools
+marks allow: a copy happens only when the program's stream waits for it. Gradients must be equal bit by bit."""
 import gc
 import os
 import sys
 import threading
 import types
 
-from late_streams import Event, Stream
+from late_streams import Lane
 
 sys.path.pop(0)  # a file here has the name of a standard module
 import torch  # noqa: E402
@@ -30,9 +27,9 @@ two = int(torch.__version__.split(".")[0]) >= 2
 class Bus(Cuda):
 
     def __init__(self):
-        self.torch, self.device = types.SimpleNamespace(empty=torch.empty, uint8=torch.uint8, cuda=self), torch.device("cpu")
-        self.home, self.out, self.back, self.now = Stream(True), Stream(), Stream(), None
-        self.Event = Event
+        self.torch, self.device, self.index = types.SimpleNamespace(empty=torch.empty, uint8=torch.uint8), torch.device("cpu"), 0
+        self.home, self.out, self.back = Lane(True), Lane(), Lane()
+        self.current = lambda index: self.home.handle
         self.pinned = script["Pinned"](lambda size: torch.empty(size, dtype=torch.uint8), 1 << 30)
         self.references = script["references"](torch)
         self.alive, self.capturing, self.emptied = set(), False, 0
@@ -41,20 +38,6 @@ class Bus(Cuda):
     def away_bytes(self):
         return self.away
 
-    # what Cuda calls in torch.cuda
-    @contextlib.contextmanager
-    def stream(self, stream):
-        before, self.now = self.now, stream
-        yield
-        self.now = before
-
-    def current_stream(self, device):
-        return self.home
-
-    def copy(self, to, source):
-        # By address, because a reference would count as a use.
-        self.now.work.append(functools.partial(ctypes.memmove, to.data_ptr(), source.data_ptr(), to.numel()))
-
     def usable(self, tensor):
         return not self.capturing
 
@@ -62,7 +45,7 @@ class Bus(Cuda):
         return not self.capturing
 
     def allocated(self):
-        return sum(e.bytes for e in self.alive if e.flat is not None)
+        return sum(e.bytes for e in self.alive if e.address != 0)
 
     def saved(self, entry):
         super().saved(entry)
@@ -71,6 +54,8 @@ class Bus(Cuda):
     def overwritten(self, entry, act):
         """Freed memory is overwritten at once, if nothing else refers to it."""
         flat, free = entry.flat, self.references(entry.cdata) > 0 and not self.busy(entry)
+        if flat is None:
+            flat = torch.empty(0, dtype=torch.uint8).set_(script["storage_of"](entry.parts[0].alias), 0, (entry.bytes,), (1,))
         act(entry)
         if free:
             flat.fill_(0xAB)

@@ -190,6 +190,27 @@ the_script_is_compiled_once() {
 }
 check the_script_is_compiled_once the_script_is_compiled_once
 
+# The interpreter ends while our thread looks at an object that lets other threads run. The thread must be out of it by then.
+cat > "$folder/slow.py" << 'END'
+import os, threading, time
+class Slow:
+    dtype, shape = "float32", (1,)
+    @property
+    def nbytes(self):
+        if threading.current_thread() is threading.main_thread(): return 4
+        open(os.environ["SEEN"] + ".in", "w").close()
+        time.sleep(0.3)
+        open(os.environ["SEEN"] + ".out", "w").close()
+        return 4
+slow, kept, end = Slow(), [], time.monotonic() + 30
+while time.monotonic() < end and not os.path.exists(os.environ["SEEN"] + ".in"):
+    if len(kept) < 12: kept.append(bytearray(b"x" * (32 << 20)))
+    time.sleep(0.05)
+END
+SEEN=$folder/slow timeout -k 2 200 "$stowage" run -- "$python" "$folder/slow.py" > "$folder/out" 2> "$folder/err"; code=$?
+if [ ! -e "$folder/slow.in" ]; then fail "a_report_ends_before_the_interpreter: no report: $(cat "$folder/err")"
+elif [ $code = 0 ] && [ -e "$folder/slow.out" ]; then ok a_report_ends_before_the_interpreter; else cat "$folder/err"; fail "a_report_ends_before_the_interpreter: $code"; fi
+
 # Workers that have ended before the command does are what held the memory at the peak. They wait until a sample has seen them.
 cat > "$folder/pool.py" << 'END'
 import multiprocessing, os, time

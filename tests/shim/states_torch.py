@@ -1,56 +1,29 @@
-"""src/shim/states.py with a real PyTorch, where the device is host memory and the two copy streams are as late as their events allow.
+"""src/shim/states.py with a real PyTorch, where the device is host memory and the two copy lanes are as late as their marks allow.
 Parameters and states must be equal bit by bit to those of the optimizer alone."""
 import collections
-import contextlib
 import functools
 import os
 import random
 import sys
 import types
 
-from late_streams import Event, Stream
+from late_streams import Lane
 
 sys.path.pop(0)  # a file here has the name of a standard module
 import torch  # noqa: E402
 
-resident, log, copied = [True], [], [0]
+resident, log = [True], []
 script = dict(shim_log=log.append, shim_resident=lambda: resident[0], shim_on_host=lambda address, size: size,
               collections=collections, functools=functools, sys=sys)
-for name in "activations", "states":
+for name in "lanes", "activations", "states":
     exec(open(os.path.join(os.path.dirname(__file__), f"../../src/shim/{name}.py")).read(), script)
 script["PART_BYTES"] = 3000
 States, Passing = script["States"], script["Passing"]
 torch.set_num_threads(1)
 
 
-class Cuda:
-    Event = Event
-
-    def __init__(self):
-        self.home, self.now = Stream(True), None
-
-    def current_stream(self):
-        return self.home
-
-    def Stream(self, device):
-        return Stream()
-
-    @contextlib.contextmanager
-    def stream(self, stream):
-        before, self.now = self.now, stream
-        yield
-        self.now = before
-
-
-cuda = Cuda()
-
-
 class Late(Passing):
     """Which states are on the host changes from step to step. Memory that was freed is overwritten at once."""
-
-    def copy(self, to, source):
-        copied[0] += 1
-        self.torch.cuda.now.work.append(functools.partial(to.copy_, source))
 
     def away(self, value):
         return value.numel() * 4 if isinstance(value, torch.Tensor) and value.numel() > 8 and random.random() < .7 else 0
@@ -64,13 +37,17 @@ class Late(Passing):
 
 
 class Here(States):
+    late = Lane(True), Lane(), Lane()
 
     def usable(self, params):
         return True
 
+    def lanes(self, device):
+        return self.late
+
 
 def fake():
-    return types.SimpleNamespace(cuda=cuda, Tensor=torch.Tensor, empty_like=torch.empty_like, autograd=torch.autograd)
+    return types.SimpleNamespace(Tensor=torch.Tensor, empty_like=torch.empty_like, autograd=torch.autograd)
 
 
 def train(make, steps):
@@ -106,14 +83,14 @@ plain = {(name, f): train(functools.partial(lambda make, f, p: make(p, f), make,
 states = Here(fake(), Late)
 script["arm_optimizers"](states)
 for (name, f), wanted in plain.items():
-    copied[0] = 0
+    states.late[1].copied = 0
     make = functools.partial(lambda make, f, p: make(p, f), KINDS[name], f)
     found = train(make, 6)
     label = f"states_{name}_{'foreach' if f else 'single'}"
     if not same(wanted, found):
         print(f"FAIL {label}: differs from the optimizer alone")
-    elif copied[0] == 0 or log:
-        print(f"FAIL {label}: {copied[0]} copies, {log}")
+    elif states.late[1].copied == 0 or log:
+        print(f"FAIL {label}: {states.late[1].copied} copies, {log}")
     else:
         print(f"ok {label}")
 

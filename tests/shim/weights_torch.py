@@ -1,6 +1,5 @@
-"""src/shim/weights.py and activations.py with a real PyTorch, where the device is host memory and copies are as late as their events allow.
+"""src/shim/weights.py and activations.py with a real PyTorch, where the device is host memory and copies are as late as their marks allow.
 Outputs and gradients must be equal bit by bit to those without them, and a copy made ahead must not hide a write."""
-import contextlib
 import functools
 import gc
 import os
@@ -8,7 +7,7 @@ import random
 import sys
 import types
 
-from late_streams import Event, Stream
+import late_streams
 
 sys.path.pop(0)  # a file here has the name of a standard module
 import torch  # noqa: E402
@@ -17,23 +16,19 @@ from torch import nn  # noqa: E402
 log, writes, resident = [], [1], [True]
 script = dict(shim_log=log.append, shim_resident=lambda: resident[0], shim_on_host=lambda address, size: size,
               shim_written=lambda address, size: writes[0], shim_room=lambda: (1 << 30, 0, 1 << 30, 0))
-for name in "activations", "states", "weights":
+for name in "lanes", "activations", "states", "weights":
     exec(open(os.path.join(os.path.dirname(__file__), f"../../src/shim/{name}.py")).read(), script)
 torch.set_num_threads(1)
 copied = [0]
 
 
-class Cuda:
-    Event = Event
+class Lane(late_streams.Lane):
 
-    def __init__(self):
-        self.now = None
-
-    @contextlib.contextmanager
-    def stream(self, stream):
-        before, self.now = self.now, stream
-        yield
-        self.now = before
+    def copy(self, to, source):
+        copied[0] += 1
+        # A copy made ahead may be read early: from what the weight is now.
+        now = source.clone()
+        self.work.append(lambda: to.copy_(now))
 
 
 class Late(script["Weights"]):
@@ -41,8 +36,8 @@ class Late(script["Weights"]):
 
     def __init__(self, module, linear):
         super().__init__(module, linear)
-        self.torch = types.SimpleNamespace(cuda=Cuda(), no_grad=torch.no_grad, empty_like=torch.empty_like)
-        self.stream, self.home, self.here, self.ahead = Stream(), Stream(True), set(), 0
+        self.torch = types.SimpleNamespace(no_grad=torch.no_grad, empty_like=torch.empty_like)
+        self.lane, self.home, self.here, self.ahead = Lane(), Lane(True), set(), 0
 
     def at_home(self, weight):
         return True
@@ -51,12 +46,6 @@ class Late(script["Weights"]):
         if torch.is_grad_enabled() and (weight.requires_grad or (value.requires_grad and not (self.saved and self.saved()))):
             return False
         return weight.data_ptr() not in self.here
-
-    def copy(self, to, source):
-        copied[0] += 1
-        # A copy made ahead may be read early: from what the weight is now.
-        now = source.clone()
-        self.torch.cuda.now.work.append(lambda: to.copy_(now))
 
     def take(self, weight):
         self.ahead += weight.data_ptr() in self.ready
@@ -120,8 +109,9 @@ check("weights_in_any_order", wrong == 0, wrong)
 class Bus(script["Cuda"]):
 
     def __init__(self):
-        self.torch, self.device = types.SimpleNamespace(empty=torch.empty, uint8=torch.uint8, cuda=Cuda()), torch.device("cpu")
-        self.home, self.out, self.back = Stream(True), Stream(), Stream()
+        self.torch, self.device, self.index = types.SimpleNamespace(empty=torch.empty, uint8=torch.uint8), torch.device("cpu"), 0
+        self.home, self.out, self.back = late_streams.Lane(True), late_streams.Lane(), late_streams.Lane()
+        self.current = lambda index: self.home.handle
         self.pinned = script["Pinned"](lambda size: torch.empty(size, dtype=torch.uint8), 1 << 30)
         self.references = script["references"](torch)
 

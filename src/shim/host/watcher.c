@@ -35,7 +35,9 @@
 #define SOURCE_BYTES ((size_t)2 << 20) /* limit for one of the program's own files */
 /* How long an answer may take before the main thread is looked at. An answer takes 1 to 50 ms. */
 #define SILENT_MS 100
-#define ARM_FILE  "<stowage arm>"
+/* How long the end of the interpreter waits for a report, which searches for half a second. */
+#define END_MS   3000
+#define ARM_FILE "<stowage arm>"
 
 /* report.py, made at build time. */
 static const char TEXT[] = {
@@ -58,6 +60,7 @@ static const char ARM[] = "import atexit, os, sys\n"
                           "    if isinstance(getattr(sys, 'last_value', None), MemoryError) or "
                           "shim_state()[1] >= 64 << 20:\n"
                           "        shim_exit()\n"
+                          "    shim_end()\n"
                           "def arm():\n"
                           "    atexit.register(on_exit)\n"
                           "    os.register_at_fork(after_in_child=shim_forked)\n"
@@ -116,6 +119,9 @@ static python_object *text_of(python_object *self, python_object *arguments) {
 /* shim_exit(): makes a last report. Does nothing if one is in progress. */
 static python_object *leave(python_object *self, python_object *arguments);
 
+/* shim_end(): waits until no report is in progress in our thread, and lets none begin. */
+static python_object *end_reports(python_object *self, python_object *arguments);
+
 /* shim_forked(): called when the interpreter of a child of fork is usable again. */
 static python_object *forked(python_object *self, python_object *arguments);
 
@@ -128,10 +134,15 @@ static python_object *check_peek(python_object *self, python_object *arguments) 
 }
 
 static python_method methods[] = {
-    PYTHON_METHOD("shim_peek", check_peek), PYTHON_METHOD("shim_log", python_log),
-    PYTHON_METHOD("shim_state", state),     PYTHON_METHOD("shim_keep", keep),
-    PYTHON_METHOD("shim_text", text_of),    PYTHON_METHOD("shim_forked", forked),
-    PYTHON_METHOD("shim_exit", leave),      {NULL, NULL, 0, NULL},
+    PYTHON_METHOD("shim_peek", check_peek),
+    PYTHON_METHOD("shim_log", python_log),
+    PYTHON_METHOD("shim_state", state),
+    PYTHON_METHOD("shim_keep", keep),
+    PYTHON_METHOD("shim_text", text_of),
+    PYTHON_METHOD("shim_forked", forked),
+    PYTHON_METHOD("shim_exit", leave),
+    PYTHON_METHOD("shim_end", end_reports),
+    {NULL, NULL, 0, NULL},
 };
 
 static python_script script = {.file = "<stowage report.py>",
@@ -154,6 +165,13 @@ static python_object *leave(python_object *self, python_object *arguments) {
   (void)arguments;
   atomic_store(&ending, true);
   python_script_run(&script);
+  return python_none();
+}
+
+static python_object *end_reports(python_object *self, python_object *arguments) {
+  (void)self;
+  (void)arguments;
+  python_script_end(&script, END_MS);
   return python_none();
 }
 
