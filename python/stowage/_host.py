@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from typing import Any, Deque, Dict, List, Optional, Tuple
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _holders, _memory, _show
 from ._analysis import Answer, explain_run
@@ -91,9 +91,16 @@ def _write(folder: str, name: str, lines: "List[str]") -> None:
         file.write("\n".join(lines) + "\n")
 
 
-def explain_full(error: BaseException, limit: "Optional[int]") -> "Optional[Answer]":
-    """Explains why this process fills host memory, as `stowage run` does. None if there is not enough memory for that."""
-    now, main = _memory.host(), _innermost(error)
+class Scene(NamedTuple):
+    """What this process held at a moment, as the lines of a run's folder."""
+
+    host: "List[str]"
+    objects: "List[str]"
+
+
+def take_scene(main: Any, limit: "Optional[int]") -> Scene:
+    """Describes what this process holds now. `main` is the frame where the program is."""
+    now = _memory.host()
     whole = limit if limit is not None else now.total_bytes
     found = _find(main, now.held_bytes)
     pid = os.getpid()
@@ -110,12 +117,20 @@ def explain_full(error: BaseException, limit: "Optional[int]") -> "Optional[Answ
         f"kind\tanonymous\t{now.held_bytes - shared}",
         f"kind\tshared\t{shared}",
     ]
-    objects = [f"{RUN_LINE_ASKED}\t1\t{now.held_bytes - shared}\t1", *_holders.object_lines(found, main), *_holders.frame_lines(main)]
+    return Scene(host, [f"{RUN_LINE_ASKED}\t1\t{now.held_bytes - shared}\t1", *_holders.object_lines(found, main), *_holders.frame_lines(main)])
+
+
+def explain_full(error: BaseException, limit: "Optional[int]") -> "Optional[Answer]":
+    """Explains why this process fills host memory, as `stowage run` does. None if there is not enough memory for that.
+
+    An error that has a scene is explained from it: what the interrupted line was making is freed by now.
+    """
+    scene: Scene = getattr(error, "scene", None) or take_scene(_innermost(error), limit)
     try:
         with tempfile.TemporaryDirectory(prefix="stowage-") as folder:
             _write(folder, RUN_WATCH, [])
-            _write(folder, RUN_HOST, host)
-            _write(folder, f"{pid}{RUN_OBJECTS}", objects)
+            _write(folder, RUN_HOST, scene.host)
+            _write(folder, f"{os.getpid()}{RUN_OBJECTS}", scene.objects)
             return explain_run(folder)
     except (OSError, StowageError, MemoryError):
         return None

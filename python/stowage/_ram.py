@@ -22,7 +22,7 @@ from typing import Any, Iterator, List, Optional
 
 from . import _death, _memory
 from ._cache import shrink_all
-from ._host import samples
+from ._host import Scene, samples, take_scene
 from ._library import Invalid, StowageError
 from ._library import format_size as size
 
@@ -42,6 +42,8 @@ _SILENT_S = 2.0
 
 class HostMemoryError(MemoryError):
     """Host memory is about to run out; the message shows what is held, the limit, and the growth."""
+
+    scene: "Optional[Scene]" = None
 
 
 class _Watch:
@@ -168,14 +170,18 @@ def _say(text: str) -> None:
         os.write(2, f"stowage: {text}\n".encode())
 
 
-def _interrupt(_: int, __: Any) -> None:
+def _interrupt(_: int, frame: Any) -> None:
     """Signal handler: runs on the main thread, between two instructions."""
     watch = _watch
     if watch is None or watch.pending is None:
         return
     message, watch.pending = watch.pending, None
     if _in_cell is not False and _undisturbed == 0:
-        raise HostMemoryError(message)
+        error = HostMemoryError(message)
+        # Before the exception frees what the interrupted line is making: the list of a comprehension is in no variable.
+        with contextlib.suppress(Exception), undisturbed():
+            error.scene = take_scene(frame, watch.limit)
+        raise error
 
 
 @contextlib.contextmanager

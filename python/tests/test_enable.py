@@ -1,5 +1,6 @@
 """enable, limit and restart in a running process, with a stand-in driver; and the watch over host memory."""
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -453,6 +454,31 @@ class Death(unittest.TestCase):
             (Path(state) / "stowage" / "processes" / "7.json").write_text("{broken")
             with self.assertRaises(AssertionError):
                 self.explain(state)
+
+
+class AtTheLimit(unittest.TestCase):
+    def test_what_a_comprehension_was_making_is_named_with_its_bytes(self):
+        # The exception frees the list, which is in no variable: it is described before.
+        with tempfile.TemporaryDirectory() as folder:
+            script = Path(folder, "rows.py")  # the line is read from its file
+            script.write_text(
+                textwrap.dedent(
+                    """
+                    import json, stowage
+                    stowage.limit(ram="300M")
+                    try:
+                        rows = [{"a": i, "b": str(i)} for i in range(10**8)]
+                    except MemoryError as error:
+                        made = stowage.explain(error)
+                        print(json.dumps([made.cause, made.data["numbers"]["live_bytes"], type(error).__name__]))
+                    """
+                )
+            )
+            out = python(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')")[1]
+        cause, held, kind = json.loads(out)
+        self.assertEqual(cause, "host_objects")
+        self.assertGreater(held, 200 << 20)
+        self.assertEqual(kind, "HostMemoryError")
 
 
 if __name__ == "__main__":
