@@ -38,9 +38,10 @@ typedef struct spill_program {
   spill_block *initial; /* live at the start */
   size_t initial_count, initial_capacity;
   uint64_t peak_live_bytes;
-  uint64_t bare_ns; /* from the recording; 0 if unknown */
-  int crossings;    /* 1: blocks that outlive the step are read only */
-  spill_step how;   /* how the step was detected */
+  uint64_t bare_ns;                 /* from the recording; 0 if unknown */
+  int crossings;                    /* 1: blocks that outlive the step are read only */
+  spill_step how;                   /* how the step was detected */
+  const struct spill_program *next; /* what the next step runs, in a ring; NULL: the same */
 } spill_program;
 
 /* Builds the program. STOW_ERR_NOT_FOUND: the recording has no launches with touches. */

@@ -306,6 +306,7 @@ static stow_status run_step(device_model *c) {
   double end = c->host_ns > c->device_ns ? c->host_ns : c->device_ns;
   c->host_ns = c->device_ns = end;
   c->now.step_ns = (uint64_t)(end - begin);
+  if (c->p->next != NULL) c->p = c->p->next;
   return STOW_OK;
 }
 
@@ -316,21 +317,31 @@ static int by_number(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
+/* Adds the units of one step's blocks after the first `n`, if there is room for them. Returns how
+ * many there are then. */
+static size_t units_of(device_model *c, const spill_program *p, size_t n) {
+  for (size_t i = 0; i < p->initial_count + p->op_count; i++) {
+    const spill_op *op = i < p->initial_count ? NULL : &p->ops[i - p->initial_count];
+    if (op != NULL && op->kind != SPILL_ALLOC) continue;
+    uint64_t addr = op != NULL ? op->addr : p->initial[i].addr;
+    uint64_t bytes = op != NULL ? op->bytes : p->initial[i].bytes;
+    if (bytes == 0) continue;
+    for (uint64_t k = addr / c->unit_bytes; k <= (addr + bytes - 1) / c->unit_bytes; k++) {
+      if (c->unit_addr != NULL) c->unit_addr[n] = k * c->unit_bytes;
+      n++;
+    }
+  }
+  return n;
+}
+
 static stow_status collect_units(device_model *c) {
-  const spill_program *p = c->p;
   size_t count = 0, n = 0;
   for (int pass = 0; pass < 2; pass++) {
-    for (size_t i = 0; i < p->initial_count + p->op_count; i++) {
-      const spill_op *op = i < p->initial_count ? NULL : &p->ops[i - p->initial_count];
-      if (op != NULL && op->kind != SPILL_ALLOC) continue;
-      uint64_t addr = op != NULL ? op->addr : p->initial[i].addr;
-      uint64_t bytes = op != NULL ? op->bytes : p->initial[i].bytes;
-      if (bytes == 0) continue;
-      for (uint64_t k = addr / c->unit_bytes; k <= (addr + bytes - 1) / c->unit_bytes; k++) {
-        if (pass == 1) c->unit_addr[n] = k * c->unit_bytes;
-        n++;
-      }
-    }
+    const spill_program *p = c->p;
+    do {
+      n = units_of(c, p, n);
+      p = p->next;
+    } while (p != NULL && p != c->p);
     if (pass == 0) {
       c->unit_addr = malloc((n + 1) * sizeof *c->unit_addr);
       if (c->unit_addr == NULL)

@@ -8,8 +8,14 @@
 
 enum {
   STRANGERS_MAX = 16, /* new launches in a row that count as insertions */
-  SOFT_MAX = 64,      /* launches in a row that may match by function only */
+  STRANGERS_SKIP = 4, /* after so many, a function alone shows that launches are missing */
   SKIP_MAX = 16,      /* forecast launches that may be missing */
+  RARE = 64,          /* a unit that no launch named for so long is rarely used */
+  VOTERS_MAX = 4,     /* units of a launch that are asked */
+  UNITS_COMPARED = 8,
+  VOTES_LEAST = 4, /* a jump needs so many */
+  UNSURE_MAX = 8,  /* after so many launches that nothing confirmed, 8 keys elsewhere are better */
+  VOTES_WINDOW = 64, /* launches after which votes count half */
 };
 
 static size_t power_of_two(size_t n) {
@@ -66,61 +72,148 @@ static uint32_t *slot(const history *h, uint64_t hash) {
   return &h->index[(hash ^ hash >> 32) & h->index_mask];
 }
 
-/* Returns the hash of the eight keys up to `position`; 0 if fewer are kept. */
+/* Return the hash of the eight keys, and of the eight functions, up to `position`; 0 if fewer are
+ * kept. */
 static uint64_t eight(const history *h, uint64_t position) {
   if (position < h->base + 8) return 0;
   return hash_u64(history_at(h, position)->four, history_at(h, position - 4)->four) | 1;
 }
 
-/* Returns the position that the index has for a hash, if the log still holds it and the key
- * matches. */
-static uint64_t find(const history *h, uint64_t hash, uint64_t now, uint64_t key) {
-  uint64_t position = (now & ~UINT64_C(0xffffffff)) | *slot(h, hash);
-  if (position >= now) position -= UINT64_C(1) << 32;
-  if (position >= now || position < h->base) return HISTORY_NEVER;
-  return history_at(h, position)->key == key ? position : HISTORY_NEVER;
+static uint64_t names_eight(const history *h, uint64_t position) {
+  if (position < h->base + 8) return 0;
+  return hash_u64(history_at(h, position)->names_four, history_at(h, position - 4)->names_four) | 1;
 }
 
-/* Finds where the present, whose launch is at `now`, occurred before. The cursor then follows
- * it. */
-static uint64_t locate(history *h, uint64_t now, uint64_t key) {
-  uint64_t hash = eight(h, now), found = HISTORY_NEVER;
-  if (hash != 0) {
-    found = find(h, hash, now, key);
-    if (found != HISTORY_NEVER && eight(h, found) == hash) return found + 1;
+/* Returns the position that the index has for a hash, if the log still holds it. */
+static uint64_t find(const history *h, uint64_t hash, uint64_t now) {
+  uint64_t position = (now & ~UINT64_C(0xffffffff)) | *slot(h, hash);
+  if (position >= now) position -= UINT64_C(1) << 32;
+  return position >= now || position < h->base ? HISTORY_NEVER : position;
+}
+
+/* Returns where the eight keys up to the launch at `now` occurred before. */
+static uint64_t locate(const history *h, uint64_t now) {
+  uint64_t hash = eight(h, now), found = hash != 0 ? find(h, hash, now) : HISTORY_NEVER;
+  return found != HISTORY_NEVER && eight(h, found) == hash ? found : HISTORY_NEVER;
+}
+
+/* The same by weaker evidence: the last two keys; the eight functions. */
+static uint64_t locate_pair(const history *h, uint64_t now) {
+  uint64_t pair = history_at(h, now)->pair, found = find(h, pair, now);
+  return found != HISTORY_NEVER && history_at(h, found)->pair == pair ? found : HISTORY_NEVER;
+}
+
+static uint64_t locate_names(const history *h, uint64_t now) {
+  uint64_t hash = names_eight(h, now), found = hash != 0 ? find(h, hash, now) : HISTORY_NEVER;
+  return found != HISTORY_NEVER && names_eight(h, found) == hash ? found : HISTORY_NEVER;
+}
+
+/* Returns the last position before an entry where the same function named its unit, if the unit is
+ * rarely used. */
+static uint64_t named_before(const history *h, uint64_t entry, uint64_t function) {
+  const history_entry *e = history_entry_at(h, entry);
+  uint64_t now = history_position(h, e), rare = RARE;
+  if (h->cursor != HISTORY_NEVER && (now - h->cursor) / 4 < rare) rare = (now - h->cursor) / 4;
+  for (int i = 0; i < UNITS_COMPARED && e->prev != 0 && entry - e->prev >= h->entry_base; i++) {
+    entry -= e->prev;
+    e = history_entry_at(h, entry);
+    uint64_t position = history_position(h, e);
+    if (i == 0 && now - position < rare) break;
+    if (position >= h->base && history_at(h, position)->function == function) return position;
   }
-  found = find(h, history_at(h, now)->pair, now, key);
-  if (found != HISTORY_NEVER && history_at(h, found)->pair == history_at(h, now)->pair)
-    return found + 1;
   return HISTORY_NEVER;
 }
 
-static void follow(history *h, uint64_t now, uint64_t key, uint64_t function) {
+static history_vote *vote_for(history *h, uint64_t distance) {
+  history_vote *least = &h->votes[0];
+  for (int i = 0; i < HISTORY_VOTES; i++) {
+    if (h->votes[i].distance == distance) return &h->votes[i];
+    if (h->votes[i].count < least->count) least = &h->votes[i];
+  }
+  *least = (history_vote){.distance = distance};
+  return least;
+}
+
+/* Asks the rarely used units of the launch at `now` which position the present repeats. Returns it
+ * if one of them says `cursor`, or if they have agreed often enough on another one. */
+static uint64_t vote(history *h, uint64_t now, uint64_t cursor) {
+  const history_launch *l = history_at(h, now);
+  uint64_t said[VOTERS_MAX];
+  int count = 0;
+  for (uint32_t i = 0; i < l->count && count < VOTERS_MAX && i < 2 * VOTERS_MAX; i++) {
+    uint64_t position = named_before(h, l->first + i, l->function);
+    if (position == HISTORY_NEVER) continue;
+    if (position == cursor) {
+      h->support += h->support < VOTES_WINDOW;
+      h->unsure = 0;
+      return cursor;
+    }
+    said[count++] = position;
+  }
+  for (int i = 0; i < count; i++) {
+    if (i > 0 && said[i] == said[i - 1]) continue;
+    history_vote *v = vote_for(h, now - said[i]);
+    v->count++;
+    if (v->count < VOTES_LEAST || v->count <= 2 * h->support) continue;
+    h->support = v->count;
+    memset(h->votes, 0, sizeof h->votes);
+    return said[i];
+  }
+  return HISTORY_NEVER;
+}
+
+/* Returns a position after the cursor that the launch at `now` repeats: launches are missing. */
+static uint64_t skip(const history *h, uint64_t now, uint64_t cursor) {
+  const history_launch *l = history_at(h, now);
+  uint64_t same = HISTORY_NEVER;
+  for (uint64_t i = 1; i <= SKIP_MAX && cursor + i < now; i++) {
+    const history_launch *other = history_at(h, cursor + i);
+    if (other->key == l->key) return cursor + i;
+    if (same == HISTORY_NEVER && other->function == l->function && h->strangers >= STRANGERS_SKIP)
+      same = cursor + i;
+  }
+  return same;
+}
+
+static void follow(history *h, uint64_t now) {
   uint64_t cursor = h->cursor;
-  if (cursor != HISTORY_NEVER && cursor < h->base) cursor = HISTORY_NEVER; /* overwritten */
-  if (cursor != HISTORY_NEVER && cursor < now && history_at(h, cursor)->key == key) {
+  const history_launch *l = history_at(h, now);
+  if (cursor != HISTORY_NEVER && (cursor < h->base || cursor >= now)) cursor = HISTORY_NEVER;
+  const history_launch *expected = cursor != HISTORY_NEVER ? history_at(h, cursor) : NULL;
+  if (now % VOTES_WINDOW == 0) {
+    h->support /= 2;
+    for (int i = 0; i < HISTORY_VOTES; i++) h->votes[i].count /= 2;
+  }
+  uint64_t found = HISTORY_NEVER;
+  if (expected != NULL && expected->key == l->key) {
+    found = cursor;
+    h->unsure = 0;
+    h->support += l->count > 0 && h->support < VOTES_WINDOW;
+  } else if (expected != NULL && expected->function == l->function) {
+    found = vote(h, now, cursor);
+    if (found == HISTORY_NEVER && h->unsure++ >= UNSURE_MAX) found = locate(h, now);
+    if (found == HISTORY_NEVER) found = cursor;
+  }
+  if (found == cursor && cursor != HISTORY_NEVER) {
     h->cursor = cursor + 1;
     h->matched++;
-    h->strangers = h->soft = 0;
+    h->strangers = 0;
     h->hits++;
     return;
   }
   h->misses++;
   h->matched = 0;
-  uint64_t found = locate(h, now, key);
-  for (uint64_t i = 1; found == HISTORY_NEVER && cursor != HISTORY_NEVER && i <= SKIP_MAX; i++)
-    if (cursor + i < now && history_at(h, cursor + i)->key == key) found = cursor + i + 1;
-  if (found == HISTORY_NEVER && cursor != HISTORY_NEVER && cursor < now && h->soft < SOFT_MAX &&
-      history_at(h, cursor)->function == function &&
-      history_at(h, cursor)->count == history_at(h, now)->count) {
-    h->cursor = cursor + 1;
-    h->soft++;
-    return;
-  }
-  if (found == HISTORY_NEVER && ++h->strangers <= STRANGERS_MAX) found = cursor;
-  if (found != cursor) h->jumps++;
-  if (found != HISTORY_NEVER && found != cursor) h->strangers = 0;
-  h->cursor = found;
+  if (found == HISTORY_NEVER) found = locate(h, now);
+  if (found == HISTORY_NEVER && cursor != HISTORY_NEVER) found = skip(h, now, cursor);
+  if (found == HISTORY_NEVER) found = locate_pair(h, now);
+  if (found == HISTORY_NEVER) found = vote(h, now, HISTORY_NEVER);
+  bool lost = cursor == HISTORY_NEVER || h->strangers >= STRANGERS_MAX;
+  if (found == HISTORY_NEVER && lost) found = locate_names(h, now);
+  uint64_t next = found != HISTORY_NEVER ? found + 1 : HISTORY_NEVER;
+  if (found == HISTORY_NEVER && ++h->strangers <= STRANGERS_MAX) next = cursor;
+  if (found != HISTORY_NEVER) h->strangers = 0;
+  h->jumps += next != cursor;
+  h->cursor = next;
 }
 
 /* ---- the log ---- */
@@ -172,11 +265,16 @@ void history_add(history *h, const history_new *n) {
                             n->device_ns < UINT32_MAX ? (uint32_t)n->device_ns : UINT32_MAX};
   l->time_ns += n->time_ns; /* time up to the end of the launch */
   l->four = hash_u64(l->pair, earlier != NULL ? earlier->pair : 0);
+  l->names = hash_u64(n->function, before != NULL ? before->function : 0);
+  l->names_four = hash_u64(l->names, earlier != NULL ? earlier->names : 0);
   for (uint32_t i = 0; i < count; i++) add_entry(h, now, n->units[i]);
-  follow(h, now, key, n->function);
+  follow(h, now);
   if (!is_due(h, now)) return;
   uint64_t hash = eight(h, now);
-  if (hash != 0) *slot(h, hash) = (uint32_t)now;
+  if (hash != 0) {
+    *slot(h, hash) = (uint32_t)now;
+    *slot(h, names_eight(h, now)) = (uint32_t)now;
+  }
   *slot(h, l->pair) = (uint32_t)now;
 }
 

@@ -5,11 +5,13 @@
  *              the past    what follows now    the launch being added
  *
  * There is no step detection. A launch whose key equals the one at the cursor advances the cursor.
- * So does one with the same function and other units (temporary blocks have moved), if keys were
- * equal shortly before. Otherwise the cursor jumps to where the last 8 keys, or else the last 2,
- * were seen most recently. A launch that is new counts as an insertion: the cursor stays. Because
- * the log grows by one and the cursor moves by one, [cursor, end) is always one period of the
- * program, whatever its shape: a training step, two networks in turn, a prompt with its tokens.
+ * So does one with the same function and other units: temporary blocks have moved. A launch that is
+ * new counts as an insertion: the cursor stays. The cursor jumps to where the last 8 keys were seen
+ * before. If blocks move in every step, no 8 keys repeat; then units that are used rarely (weights)
+ * show where the present is: the last time that the same function named them is as far back for all
+ * of them (the votes). Because the log grows by one and the cursor moves by one, [cursor, end) is
+ * always one period of the program, whatever its shape: a training step, two networks in turn, a
+ * prompt with its tokens.
  *
  * All memory is allocated when the history is opened. Every operation takes amortised O(1) time per
  * named unit. Not thread-safe. */
@@ -26,8 +28,10 @@
 
 typedef struct history_launch {
   uint64_t key;
-  uint64_t pair;    /* hash of the last two keys */
-  uint64_t four;    /* hash of the last four keys */
+  uint64_t pair;  /* hash of the last two keys */
+  uint64_t four;  /* hash of the last four keys */
+  uint64_t names; /* hash of the last two functions */
+  uint64_t names_four;
   uint64_t words;   /* hash of function and words; 0: do not compare */
   uint64_t time_ns; /* total time of the launches before this one */
   uint64_t first;   /* index of its first entry */
@@ -48,6 +52,14 @@ typedef struct history_unit {
   uint64_t hint; /* an entry near the cursor */
 } history_unit;
 
+/* How often units said lately that the present is `distance` launches after what it repeats. */
+typedef struct history_vote {
+  uint64_t distance;
+  uint32_t count;
+} history_vote;
+
+enum { HISTORY_VOTES = 4 };
+
 typedef struct history {
   history_launch *launches; /* rings */
   history_entry *entries;
@@ -63,7 +75,9 @@ typedef struct history {
                        * again */
   uint64_t matched;   /* launches in a row that matched the forecast */
   uint32_t strangers; /* launches in a row that did not match */
-  uint32_t soft;      /* launches in a row that matched by function only */
+  history_vote votes[HISTORY_VOTES];
+  uint32_t unsure;  /* launches in a row that matched by function only */
+  uint32_t support; /* how often units said so of the cursor's place */
   uint64_t hits, misses;
 } history;
 

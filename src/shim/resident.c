@@ -42,6 +42,9 @@ static bool failed[LEDGER_DEVICES_MAX]; /* guarded by pages_lock: do not try aga
 static uint64_t low = UINT64_MAX, high; /* all units of all devices; guarded by pages_lock */
 static launch latest;                   /* guarded by pages_lock */
 static resident *latest_of;             /* whose launch it was */
+/* For the log: how often and how long launches waited for the lock, and how long the copying thread
+ * held it. Guarded by it. */
+static uint64_t lock_waits, lock_wait_ns, copier_ns;
 
 bool resident_on(unsigned device) {
   return device < LEDGER_DEVICES_MAX && atomic_load_explicit(&on[device], memory_order_acquire);
@@ -382,8 +385,9 @@ static void log_round(resident *r) {
                                (unsigned long long)(r->phase_ns[i] / 1000));
   shim_log(
       "exchanges in us: wait, print, save, hosts, out, park, fetch, in, arrive:%s; %u pages in "
-      "%u runs",
-      parts, r->remaps, r->runs);
+      "%u runs; %llu launches waited %llu us for the lock, the copying thread held it %llu us",
+      parts, r->remaps, r->runs, (unsigned long long)lock_waits,
+      (unsigned long long)(lock_wait_ns / 1000), (unsigned long long)(copier_ns / 1000));
 }
 
 static page_class *_Atomic waiting; /* for the program's first work */
@@ -392,7 +396,12 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
   /* Nothing is moved then. Work in other streams still runs: it is waited for later, and what it
    * names counts as changed. */
   bool captures = capture_on();
-  lock_take(&pages_lock);
+  if (!lock_try(&pages_lock)) {
+    uint64_t since = clock_ns();
+    lock_take(&pages_lock);
+    lock_waits++;
+    lock_wait_ns += clock_ns() - since;
+  }
   if (atomic_load_explicit(&waiting, memory_order_relaxed) != NULL)
     resident_begin(atomic_exchange(&waiting, NULL));
   if (high == 0 || !launch_read(&latest, symbol, registers, stack, low, high)) {
@@ -461,6 +470,7 @@ static void *copier(void *nothing) {
   uint64_t busy_ns = clock_ns();
   while (!atomic_load(&stop)) {
     lock_take(&pages_lock);
+    uint64_t since = clock_ns();
     for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) {
       resident *r = &all[d];
       cu_context old;
@@ -471,6 +481,7 @@ static void *copier(void *nothing) {
         if (r->copies[i].state != COPY_NONE) busy_ns = clock_ns();
       shim_driver()->cuCtxPopCurrent_v2(&old);
     }
+    copier_ns += clock_ns() - since;
     lock_give(&pages_lock);
     bool lingers = clock_ns() - busy_ns > UINT64_C(1000000000);
     nanosleep(&(struct timespec){.tv_nsec = lingers ? LINGER_NS : LOOK_NS}, NULL);

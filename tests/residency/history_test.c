@@ -1,4 +1,5 @@
 /* The history: its forecasts for programs of different shapes. */
+#include "base/hash.h"
 #include "harness.h"
 #include "residency/history.h"
 
@@ -114,6 +115,36 @@ TEST(launches_that_come_or_fail_to_come_at_random_cost_little)
     }
   harness_note("%zu of %zu", right, all);
   CHECK(right * 100 > all * 94);
+  history_close(&h);
+}
+
+/* Layers of the same six functions, whose temporary blocks are somewhere else each time: only the
+ * weights, one unit for each layer, show where the present is. */
+TEST(a_step_whose_temporary_blocks_move_is_followed)
+{
+  enum { LAYERS = 24, PARTS = 6, TEMPORARY = 300 };
+  history h = made(16384);
+  uint64_t seed = 3;
+  size_t right = 0, all = 0;
+  for (int round = 0; round < 12; round++)
+    for (uint32_t layer = 0; layer < LAYERS; layer++)
+      for (uint32_t part = 0; part < PARTS; part++) {
+        uint32_t units[2] = {1000 + (uint32_t)(harness_random(&seed) % TEMPORARY),
+                             2000 + (uint32_t)(harness_random(&seed) % TEMPORARY)};
+        if (part == 0) units[0] = layer;
+        if (part == 0 && round > 3) {
+          all++;
+          right += expects(&h, layer);
+        }
+        history_add(&h, &(history_new){.key = hash_u64(units[0], units[1]) ^ part,
+                                       .function = part + 1,
+                                       .units = units,
+                                       .count = 2,
+                                       .time_ns = 1000,
+                                       .device_ns = 1000});
+      }
+  harness_note("%zu of %zu", right, all);
+  CHECK(right * 100 > all * 95);
   history_close(&h);
 }
 
