@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # outside_models.sh [WORD…]: model files as other programs write them; safetensors, gguf, compressed-tensors, peft and transformers read
 # every output and agree. A WORD selects checks by name.
-# STOWAGE_WEIGHTS_PYTHON names a Python that has these packages and PyTorch, STOWAGE_OLD_TORCH one that has PyTorch 1.13, and
-# STOWAGE_SPARSE_PACKAGE a folder with compressed-tensors 0.9 and transformers 4.49, which read the sparse layouts.
+# STOWAGE_WEIGHTS_PYTHON names a Python that has these packages (transformers 5 needs compressed-tensors 0.15 or later) and PyTorch,
+# STOWAGE_OLD_TORCH one that has PyTorch 1.13, and STOWAGE_SPARSE_PACKAGE a folder with compressed-tensors 0.9 and transformers 4.49,
+# which read the sparse layouts.
 . "$(dirname "$0")/../guards/lib.bash"
 cd "$folder" || exit 1
 python=${STOWAGE_WEIGHTS_PYTHON:-python3}
