@@ -566,10 +566,11 @@ static stow_status list_data(tensors *t, const machine *m, source *from, value t
   return STOW_OK;
 }
 
-/* Returns whether it is a dict of tensors, with at least one. */
-static bool is_state(const machine *m, value v) {
-  if (v.tag != TAG_DICT) return false;
+/* Returns whether it is a dict of tensors, with at least one. Takes what it looks at from *left. */
+static bool is_state(const machine *m, value v, size_t *left) {
+  if (v.tag != TAG_DICT || m->containers[v.i].count > *left) return false;
   const container *c = &m->containers[v.i];
+  *left -= c->count;
   for (size_t i = 0; i + 1 < c->count; i += 2)
     if (c->items[i].tag != TAG_STRING || c->items[i + 1].tag != TAG_TENSOR) return false;
   return c->count > 0;
@@ -580,10 +581,12 @@ static bool is_state(const machine *m, value v) {
 static value find_state(const machine *m, value top) {
   static const char *const usual[] = {"state_dict", "model_state_dict", "model", "module"};
   const container *c = &m->containers[top.i];
-  size_t found = 0, best = sizeof usual / sizeof *usual;
+  size_t found = 0, best = sizeof usual / sizeof *usual, left = 0;
   value state = top;
+  /* Each dict once: a hostile file names one dict many times. */
+  for (size_t i = 0; i < m->container_count; i++) left += m->containers[i].count;
   for (size_t i = 0; i + 1 < c->count; i += 2) {
-    if (c->items[i].tag != TAG_STRING || !is_state(m, c->items[i + 1])) continue;
+    if (c->items[i].tag != TAG_STRING || !is_state(m, c->items[i + 1], &left)) continue;
     size_t rank = 0;
     while (rank < sizeof usual / sizeof *usual &&
            strcmp(usual[rank], m->strings.data + c->items[i].i) != 0)
@@ -601,7 +604,8 @@ static stow_status list_tensors(tensors *t, const machine *m, source *from, valu
   if (top.tag != TAG_DICT)
     return stow_fail(STOW_ERR_UNSUPPORTED, "%s: not a dict of tensors; save model.state_dict()",
                      from->name);
-  if (!is_state(m, top)) top = find_state(m, top);
+  size_t all = SIZE_MAX;
+  if (!is_state(m, top, &all)) top = find_state(m, top);
   const container *c = &m->containers[top.i];
   for (size_t i = 0; i + 1 < c->count; i += 2) {
     const char *name = c->items[i].tag == TAG_STRING ? m->strings.data + c->items[i].i : NULL;

@@ -1,6 +1,6 @@
 """old_torch.py FILE [NAME…]: writes a file as torch.save did before PyTorch 1.6, without PyTorch. Run by weights.sh.
 
-With a NAME it is a checkpoint: the tensors are the entry of that name, beside numbers and the state of an optimizer. Each further NAME is
+With the NAME "same" it names one dict of 100,000 tensors 100,000 times. With another NAME it is a checkpoint: the tensors are the entry of that name, beside numbers and the state of an optimizer. Each further NAME is
 another dict of tensors.
 """
 
@@ -50,7 +50,10 @@ with open(sys.argv[1], "wb") as out:
     pickle.dump(1001, out, 2)
     pickle.dump({"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}, out, 2)
     made = collections.OrderedDict(w=Tensor(floats, 0, (2, 3), (3, 1)), tied=Tensor(floats, 3, (3,), (1,)), n=Tensor(longs, 0, (2,), (1,)))
-    if len(sys.argv) > 2:
+    if sys.argv[2:] == ["same"]:
+        many = {**made, **{f"t{i}": made["w"] for i in range(100_000)}}
+        made = {"epoch": 3, **{f"d{i}": many for i in range(100_000)}}
+    elif len(sys.argv) > 2:
         adam = {"state": {0: {"step": 7, "exp_avg": Tensor(floats, 0, (6,), (1,))}}, "param_groups": [{"lr": 0.5, "betas": (0.9, 0.99), "params": [0]}]}
         others = {name: {"average": Tensor(floats, 0, (6,), (1,))} for name in sys.argv[3:]}
         made = {"epoch": 3, "best": None, "optimizer": adam, **others, sys.argv[2]: made}

@@ -85,6 +85,8 @@ check a_checkpoint_of_lightning_is_read checkpoint state_dict ema
 check a_checkpoint_with_one_dict_of_tensors_is_read checkpoint weights
 python3 "$source_dir/tests/cli/old_torch.py" unclear.pt weights ema
 check it_is_unclear_which_of_two_dicts_is_the_model bash -c "$stowage shrink unclear.pt -o unclear.safetensors 2>&1 | grep -q 'state_dict()' && test ! -e unclear.safetensors"
+python3 "$source_dir/tests/cli/old_torch.py" same.pt same
+check a_dict_named_many_times_costs_no_time bash -c "! (ulimit -t 5; $stowage inspect same.pt) > same.log 2>&1 && grep -q 'state_dict()' same.log"
 check exclude_leaves_tensors bash -c "$stowage shrink in.safetensors -o part.safetensors --dtype f16 --exclude '*norm*' && python3 -c '
 from files import *
 kinds = {k: v[0] for k, v in read(\"part.safetensors\")[1].items()}
