@@ -178,10 +178,12 @@ static void read_group(message *m, scan_text t) {
   if (usage != NULL) take(&m->limit_bytes, scan_size_after(scan_line(t, usage), "limit "));
 }
 
-/* "… was running was 29.91GB / 31.14GB (0.96), which exceeds" */
+/* "… was running was 29.91GB / 31.14GB (0.96), which exceeds", before Ray 2 "… of the memory on
+ * node n1 is used (11.8 / 12.3 GB)" */
 static void read_ray(message *m, scan_text t) {
-  const char *was = scan_find(t, "was running was ");
+  const char *was = scan_find(t, "was running was "), *is = scan_find(t, " is used (");
   m->process_bytes = scan_size_after(t, "memory used=");
+  if (is != NULL) take(&m->limit_bytes, scan_size_after(scan_line(t, is), " / "));
   if (was == NULL) return;
   uint64_t used = scan_size(t, was);
   take(&m->limit_bytes, scan_size_after(scan_line(t, was), " / "));

@@ -490,6 +490,9 @@ TEST(limits_of_groups_nodes_and_workers_are_read)
   CHECK_U64(m.limit_bytes, 16000000000);
   CHECK_U64(m.free_bytes, 1000000000);
   CHECK_U64(m.process_bytes, 2000000000);
+  m = read_text("ray.memory_monitor.RayOutOfMemoryError: More than 95% of the memory on node n1 is "
+                "used (15.2 / 16.0 GB). The top 10 memory consumers are:");
+  CHECK_U64(m.limit_bytes, 16000000000);
   m = read_text("distributed.nanny - WARNING - Worker exceeded 95% memory budget. Restarting\n"
                 "Unmanaged memory use is high. -- Unmanaged memory: 1.50 GiB -- Worker memory "
                 "limit: 2.00 GiB");
