@@ -13,7 +13,7 @@ import sys
 import traceback
 from typing import Any, Dict, List, Optional, Union
 
-from . import _analysis, _memory
+from . import _analysis, _memory, _show
 from ._death import explain_last
 from ._explanation import Explanation
 from ._history import take_refusal
@@ -22,7 +22,7 @@ from ._library import format_size as size
 from ._library import parse_size, shown
 from ._limits import ram_limit
 from ._host import describe_largest, explain_full
-from ._ram import HostMemoryError, undisturbed
+from ._ram import HostMemoryError, cut_handler, undisturbed
 
 # ---- exceptions ----
 
@@ -88,12 +88,19 @@ def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -
     if on_host:
         # This distinguishes a request that can never fit from one that failed only now.
         limit, total = ram_limit(), _memory.host().total_bytes
-        message += f"\nhost memory in all: {size(total if limit is None else min(limit, total))}\n"
+        told = "" if limit is None or limit >= total else f"{size(limit)}, the limit of stowage.limit(ram=…); the machine has "
+        message = _lines_of(error) + message + f"\nhost memory in all: {told}{size(total)}\n"
     path = take_refusal() if "torch" in name or "CUDA out of memory" in message else None
     made = _explain_refusal(path, message, facts) if path is not None else None
     if made is None:
         made = Explanation(_analysis.explain_message(message), message, facts)
     return _attach_latest(error, made)
+
+
+def _lines_of(error: BaseException) -> str:
+    """Returns the lines of the traceback, which show what the program was doing."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return "Traceback (most recent call last):\n" + _show.name_cells("".join(traceback.format_list(frames))) if frames else ""
 
 
 def _fills_limit(message: str) -> bool:
@@ -127,6 +134,7 @@ def annotate(error: BaseException) -> "Optional[Explanation]":
     """Adds the explanation to an out-of-memory exception: as a note (Python 3.11), or to its text. Returns None for others."""
     if not isinstance(error, Exception) or not is_out_of_memory(error):
         return None
+    cut_handler(error)
     before = getattr(error, "__stowage__", None)
     if before is None and isinstance(error, OutOfMemory):
         return None  # our own errors already contain the numbers

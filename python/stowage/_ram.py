@@ -184,6 +184,15 @@ def _interrupt(_: int, frame: Any) -> None:
         raise error
 
 
+def cut_handler(error: BaseException) -> None:
+    """Cuts the signal handler off the traceback, so that it ends at the line of the program."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        if at.tb_next.tb_frame.f_code is _interrupt.__code__:
+            at.tb_next = None
+        at = at.tb_next
+
+
 @contextlib.contextmanager
 def undisturbed() -> "Iterator[None]":
     """Context in which the main thread is not interrupted and has extra memory, to report the error."""

@@ -95,7 +95,39 @@ class Explain(unittest.TestCase):
         )[1]
         first, second = out.splitlines()
         self.assertIn("kept: a list of 5 arrays", first)
-        self.assertIn("larger than", second)
+        self.assertIn("larger than the limit of this process, 700.0 MiB", second)
+
+    @needs("numpy")
+    def test_a_request_larger_than_the_limit_names_the_limit_and_the_line(self):
+        out = python(
+            """
+            import numpy, stowage
+            stowage.limit(ram="400M")
+            exec(compile("def load():\\n    return numpy.ones(60 << 20)", "load.py", "exec"))
+            try: load()
+            except MemoryError as error: print(stowage.explain(error))
+            """
+        )[1]
+        self.assertIn("larger than the limit of this process, 400.0 MiB", out)
+        self.assertIn("Try first: raise the limit of this process: stowage.limit(ram=…)", out)
+        self.assertNotIn("swap", out)
+        self.assertRegex(out, r"your own line in the traceback: load.py:2 in load")
+
+    @needs("numpy")
+    def test_the_traceback_of_a_full_process_ends_at_its_own_line(self):
+        err = python(
+            """
+            import numpy, stowage
+            stowage.enable(spill=None, ram="600M")
+            kept = []
+            while True:
+                kept.append(numpy.ones(1 << 20))
+            """,
+            check=False,
+        )[2]
+        self.assertIn("HostMemoryError", err)
+        self.assertIn('File "<string>", line 6, in <module>', err)
+        self.assertNotIn("_ram.py", err)
 
     @needs("numpy")
     def test_an_uncaught_memory_error_carries_the_explanation(self):

@@ -53,6 +53,8 @@ static uint32_t derive(const explanation *x) {
   set |= (m->details & MESSAGE_WORKSPACE) != 0 ? DERIVED_WORKSPACE : 0;
   set |= (m->details & MESSAGE_NO_SIGN) != 0 ? DERIVED_NO_SIGN : 0;
   set |= (m->details & MESSAGE_EXECUTOR) != 0 ? DERIVED_EXECUTOR : 0;
+  set |= (m->details & MESSAGE_ENABLED) != 0 ? DERIVED_ENABLED : 0;
+  set |= (m->details & MESSAGE_BEYOND) != 0 ? DERIVED_BEYOND : 0;
   set |= c->batch == 1 ? DERIVED_ONE : 0;
   set |= diagnosis_known(m->live_bytes) && m->live_bytes >= HELD_LEAST ? DERIVED_HOLDS : 0;
   set |= m->job != 0 ? DERIVED_JOB : 0;

@@ -31,15 +31,15 @@ static bool detect_own_limit(explanation *x) {
   return true;
 }
 
-/* Detects a request that is larger than all host memory. Returns false if it is not, or if that is
- * unknown.
- */
+/* Detects a request that is larger than all host memory, or than the limit of this process. Returns
+ * false if it is not, or if that is unknown. */
 static bool detect_larger_than_host(explanation *x) {
   const message *m = &x->evidence.message;
   if (!known(m->asked_bytes) || !known(m->host_bytes) || m->asked_bytes <= m->host_bytes)
     return false;
   cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.95);
-  cause_head(c, "One request for %s is larger than all host memory, %s", cause_size(m->asked_bytes),
+  cause_head(c, "One request for %s is larger than %s, %s", cause_size(m->asked_bytes),
+             (m->details & MESSAGE_ENABLED) != 0 ? "the limit of this process" : "all host memory",
              cause_size(m->host_bytes));
   if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
   cause_say(c, "freeing other memory cannot make room for it");

@@ -14,6 +14,8 @@
 
 /* The maximum confidence of a cause from a report that is out of date. */
 #define OLD_MOST 0.6
+/* A part of what this process holds that is not shown: its row would say the same again. */
+#define SAME 0.98
 
 /* ---- nothing but a limit ---- */
 
@@ -137,17 +139,20 @@ static void memory_rows(const host_case *c) {
   char note[128];
   bool here = strcmp(r->limit_from, "python") == 0;
   row(out, here ? "held by this process" : "held by the command", r->held_bytes, "");
-  row(out, "at its peak", r->peak_bytes, "");
+  if (!here || evidence_share(r->held_bytes, r->peak_bytes) < SAME)
+    row(out, "at its peak", r->peak_bytes, "");
   for (size_t i = 0; i < r->process_count && i < 6; i++) {
     const tree_process *p = &r->processes[i];
-    if (i > 0 && evidence_share(p->held_bytes, r->held_bytes) < 0.02) break;
+    double share = evidence_share(p->held_bytes, r->held_bytes);
+    if ((i > 0 && share < 0.02) || (here && share >= SAME)) break;
     snprintf(note, sizeof note, "%s, process %d", p->name, (int)p->pid);
     row(out, i == 0 ? "  of it" : "", p->held_bytes, note);
   }
   static const char *const NAMES[TREE_MAP_KINDS] = {"    heap", "    anonymous mappings",
                                                     "    shared memory", "    files mapped"};
   for (int k = 0; k < TREE_MAP_KINDS; k++)
-    if (r->kinds[k] > 0) row(out, NAMES[k], r->kinds[k], "");
+    if (r->kinds[k] > 0 && (!here || evidence_share(r->kinds[k], r->held_bytes) < SAME))
+      row(out, NAMES[k], r->kinds[k], "");
   if (r->cache_bytes > 0)
     row(out, "file cache of the container", r->cache_bytes,
         "counts as used, and is dropped when memory is needed");

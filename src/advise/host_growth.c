@@ -254,7 +254,8 @@ void host_find_leak(host_case *c) {
   cause_head(to, "%s", text);
   cause_say(to, "%s keeps them all, %s each", most->name, cause_size(most->element_bytes));
   if (steady && r->growth_bytes_s > 0)
-    cause_say(to, "what the command holds rose by %s a second and never fell",
+    cause_say(to, "what %s holds rose by %s a second and never fell",
+              strcmp(c->r->limit_from, "python") == 0 ? "this process" : "the command",
               cause_size((uint64_t)r->growth_bytes_s));
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   char change[400];

@@ -96,6 +96,8 @@ enum {
   MESSAGE_WORKSPACE = 1 << 9,
   MESSAGE_NO_SIGN = 1 << 10,  /* a worker ended, and nothing in the text mentions memory */
   MESSAGE_EXECUTOR = 1 << 11, /* a worker of joblib or of a process pool, not of a DataLoader */
+  MESSAGE_ENABLED = 1 << 12,  /* host_bytes is a limit that stowage.limit(ram=…) set … */
+  MESSAGE_BEYOND = 1 << 13,   /* … and the machine has enough for the request */
 };
 
 typedef struct message_process {

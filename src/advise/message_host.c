@@ -309,8 +309,14 @@ static void read_numbers(message *m, scan_text t, const char *at) {
   default: break;
   }
   message_limits(m, t);
-  /* the Python package's own line */
+  /* The Python package's own line: "host memory in all: 2.0 GiB, the limit of
+   * stowage.limit(ram=…); the machine has 24.0 GiB" */
   m->host_bytes = scan_size_after(t, "host memory in all: ");
+  uint64_t machine = scan_size_after(t, ", the limit of stowage.limit(ram=…); the machine has ");
+  if (m->host_bytes != MESSAGE_UNKNOWN && machine != MESSAGE_UNKNOWN) {
+    m->details |= MESSAGE_ENABLED;
+    if (m->asked_bytes < machine / 10 * 9) m->details |= MESSAGE_BEYOND;
+  }
   /* report.py's own line, after the error of a program that stowage run watched */
   uint64_t own = scan_size_after(t, " of the process is limited to ");
   if (own != MESSAGE_UNKNOWN) m->limit_bytes = own;

@@ -35,6 +35,8 @@ enum {
   DERIVED_HOLDS = 1 << 23,     /* the program's own data fills much of the device */
   DERIVED_JOB = 1 << 24,       /* the number of the job is known */
   DERIVED_SHARE = 1 << 25,     /* the server's text gives its share of the device */
+  DERIVED_ENABLED = 1 << 26,   /* stowage.limit(ram=…) set the limit on host memory … */
+  DERIVED_BEYOND = 1 << 27,    /* … and the machine has enough for the request */
 };
 
 typedef struct recipe {

@@ -3,6 +3,11 @@
 
 static const recipe rows[] = {
     {.hosts = H(NUMPY) | H(PYTHON) | H(TORCH),
+     .must = D(BEYOND),
+     .change =
+         "raise the limit of this process: stowage.limit(ram=…); the machine has enough memory",
+     .cost = "less is left for others on the host"},
+    {.hosts = H(NUMPY) | H(PYTHON) | H(TORCH),
      .must = D(OWN_LIMIT),
      .change = "raise it: ulimit -v unlimited, or the program's resource.setrlimit(RLIMIT_AS, …)",
      .cost = "less is left for others on the host"},
@@ -195,7 +200,7 @@ static const recipe rows[] = {
      .cost = "a loop over the parts"},
     {.hosts = H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY),
      .never = M(COLAB) | M(KAGGLE) | M(WINDOWS) | M(MAC),
-     .mustnot = D(GROUPED) | D(ABSURD),
+     .mustnot = D(GROUPED) | D(ABSURD) | D(ENABLED),
      .change =
          "close other programs, or add swap to the RAM (Linux: sudo fallocate -l 16G /swapfile; "
          "sudo chmod 600 /swapfile; sudo mkswap /swapfile; sudo swapon /swapfile)",

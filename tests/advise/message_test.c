@@ -490,6 +490,12 @@ TEST(limits_of_groups_nodes_and_workers_are_read)
   CHECK_U64(m.limit_bytes, 16000000000);
   CHECK_U64(m.free_bytes, 1000000000);
   CHECK_U64(m.process_bytes, 2000000000);
+  m = read_text(
+      "MemoryError: Unable to allocate 2.00 GiB for an array with shape (1,) and data type "
+      "uint8\nhost memory in all: 1.0 GiB, the limit of stowage.limit(ram=…); the machine "
+      "has 8.0 GiB");
+  CHECK_U64(m.host_bytes, GIB);
+  CHECK(m.details == (MESSAGE_ENABLED | MESSAGE_BEYOND));
   m = read_text("ray.memory_monitor.RayOutOfMemoryError: More than 95% of the memory on node n1 is "
                 "used (15.2 / 16.0 GB). The top 10 memory consumers are:");
   CHECK_U64(m.limit_bytes, 16000000000);
