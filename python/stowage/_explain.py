@@ -88,8 +88,8 @@ def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -
     if on_host:
         # This distinguishes a request that can never fit from one that failed only now.
         limit, total = ram_limit(), _memory.host().total_bytes
-        told = "" if limit is None or limit >= total else f"{size(limit)}, the limit of stowage.limit(ram=…); the machine has "
-        message = _lines_of(error) + message + f"\nhost memory in all: {told}{size(total)}\n"
+        within = "" if limit is None or limit >= total else f"{size(limit)}, the limit of stowage.limit(ram=…); the machine has "
+        message = _lines_of(error) + message + f"\nhost memory in all: {within}{size(total)}\n"
     path = take_refusal() if "torch" in name or "CUDA out of memory" in message else None
     made = _explain_refusal(path, message, facts) if path is not None else None
     if made is None:
