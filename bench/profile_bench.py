@@ -5,8 +5,9 @@ Prints for each program (all of them, or those whose names contain a given word)
 - a case= line for `run` and for `run --profile`: its CPU time over the bare one's, run together on one core (together.py), with the
   interval of the median and the bound: 1.02 for the watch of `run`, 1.05 for `--profile` of a training loop, 1.3 of a Python loop.
 - the peers, if this Python has them: the least CPU time of two runs over the least bare one.
-- for the pure Python loop, if valgrind is installed: its instructions (callgrind), those of three times the work less those of one
-  time, so that the start does not count. They do not depend on what else the machine does.
+- for the pure Python loop, if valgrind is installed: the instructions of its thread (callgrind), those of three times the work less
+  those of one time, so that the start does not count. They do not depend on what else the machine does. Reports to the watch run on
+  another thread, at times that depend on the clock, and are not counted.
 """
 import importlib.metadata
 import importlib.util
@@ -122,11 +123,15 @@ def once(command):
 
 
 def counted(command, program, scale):
-    """The instructions of a process; None if valgrind cannot run it."""
-    done = subprocess.run([*command, "valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable, program, str(scale)],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    found = re.findall(r"Collected : (\d+)", done.stderr)
-    return int(found[-1]) if found else None
+    """The instructions of a program's first thread; None if valgrind cannot run it."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([*command, "valgrind", "--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={folder}/out", sys.executable,
+                        program, str(scale)], stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, "PYTHONHASHSEED": "0"})
+        try:
+            with open(f"{folder}/out-01", encoding="utf-8", errors="replace") as file:
+                return int(re.search(r"^totals: (\d+)", file.read(), re.MULTILINE)[1])
+        except (OSError, TypeError):  # no file, or no total in it
+            return None
 
 
 def count_instructions(stowage, program):
