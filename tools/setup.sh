@@ -52,6 +52,8 @@ find_missing() {
     want clang-format has clang-format
     want chromium browser
     want tmux has tmux
+    want zsh has zsh
+    want fish has fish
     want libncursesw6 library libncursesw.so.6
     want python3-numpy python_has numpy
     want python3-pandas python_has pandas
