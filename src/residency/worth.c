@@ -139,9 +139,10 @@ static int cheapest_first(const void *a, const void *b) {
 }
 
 /* Chooses the units that are cheapest in place until the rest fits. Of units that cost the same,
- * the chosen ones are spread over the round, so that the host's work between launches hides
- * them. */
-static void choose_in_place(residency *r) {
+ * the chosen ones are spread over the round, so that the host's work between launches hides them.
+ * The rest comes to vram, in place of what no kernel uses. Returns how much of it is not there. */
+static uint64_t choose_in_place(residency *r) {
+  uint64_t lacking = 0;
   price(r);
   uint64_t used = 0, n = 0;
   for (uint32_t i = 0; i < r->space.count; i++) {
@@ -167,8 +168,13 @@ static void choose_in_place(residency *r) {
     }
     first = end;
   }
-  r->spread_left = 2 * (uint32_t)(r->in_place_bytes / (r->unit_bytes > 0 ? r->unit_bytes : 1));
+  for (uint32_t i = 0; i < r->space.count; i++)
+    if (r->costs[i] > 0 && !r->units[i].in_place && r->units[i].place != PLACE_VRAM)
+      lacking += r->space.units[i].bytes;
+  r->spread_left =
+      2 * (uint32_t)((r->in_place_bytes + lacking) / (r->unit_bytes > 0 ? r->unit_bytes : 1));
   forecast_reset(r);
+  return lacking;
 }
 
 /* ---- the decision ---- */
@@ -232,10 +238,10 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   uint64_t last = r->chosen_at > r->still_since ? r->chosen_at : r->still_since;
   if (r->in_place_bytes == 0 && h->matched >= 64 && reach >= 64 && r->seq > last + reach &&
       s->far > 0) {
-    choose_in_place(r);
-    r->chosen_at = r->seq + 15 * reach; /* there may be nothing to choose: try again much later */
+    /* If there is nothing to choose, try again much later. */
+    r->chosen_at = r->seq + (choose_in_place(r) > 0 ? 2 : 15) * reach;
   }
-  if (!missing || r->spread_left == 0 || r->in_place_bytes == 0) return false;
+  if (!missing || r->spread_left == 0) return false;
   r->spread_left--;
   return true;
 }

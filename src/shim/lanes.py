@@ -12,7 +12,7 @@ def done(code):
 
 
 class Mark:
-    """A point in the work of a lane. Its event is used again once the mark is gone: whoever waits for it has been told by then."""
+    """A point in the work of a lane. Its event is used again once the mark is gone: a wait for it, submitted before, still holds."""
     __slots__ = "event", "events"
 
     def __init__(self, event, events):

@@ -588,4 +588,44 @@ TEST(a_launch_that_names_much_of_an_arena_is_timed_in_place_first)
   residency_close(r);
 }
 
+/* Weights are in vram and only copied from; what every kernel uses is on the host. Moving it in
+ * every round would not pay, because the host is slower than the device; moving it once does. */
+TEST(what_kernels_use_gets_the_vram_of_what_is_only_copied)
+{
+  enum { WEIGHTS = 8, ROUNDS = 60 };
+  const uint64_t unit_bytes = UINT64_C(32) << 20, base = UINT64_C(1) << 40;
+  residency *r;
+  CHECK_OK(residency_open(&r, &(residency_options){.capacity_bytes = WEIGHTS * unit_bytes}));
+  uint32_t unit;
+  for (uint64_t i = 0; i < WEIGHTS + 2; i++) {
+    CHECK_OK(residency_unit_add(r, base + i * unit_bytes, unit_bytes, i < WEIGHTS, &unit));
+    CHECK_OK(residency_block_add(r, base + i * unit_bytes, unit_bytes));
+  }
+  uint64_t now = 0, exchanges = 0;
+  residency_launch(r, &(residency_launch_info){.now_ns = ++now});
+  for (uint64_t n = 0; n < ROUNDS * 16 * WEIGHTS; n++) {
+    uint64_t weight = base + n / 16 % WEIGHTS * unit_bytes;
+    /* The kernels use one unit first and then the other one. */
+    uint64_t hot = base + (WEIGHTS + (n > ROUNDS * 4 * WEIGHTS)) * unit_bytes;
+    bool copy = n % 16 == 0;
+    residency_answer answer =
+        residency_launch(r, &(residency_launch_info){.function = 1 + n % (16 * WEIGHTS),
+                                                     .words = copy ? &weight : &hot,
+                                                     .word_count = copy || n % 16 == 8,
+                                                     .device_ns = 1000,
+                                                     .host_ns = 100000,
+                                                     .once = copy,
+                                                     .to = copy ? 1 : 0,
+                                                     .to_bytes = copy ? unit_bytes : 0,
+                                                     .now_ns = now += 100000});
+    if (answer != RESIDENCY_EXCHANGE) continue;
+    residency_plan_list plan = residency_plan(r);
+    residency_exchanged(r, plan.out_count, plan.in_count);
+    exchanges++;
+  }
+  CHECK(residency_in_vram(r, unit));
+  CHECK(exchanges > 0 && exchanges < 8);
+  residency_close(r);
+}
+
 TEST_MAIN
