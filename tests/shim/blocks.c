@@ -8,6 +8,7 @@
  * (cuMemCreate), as JAX's pool is; none is freed.
  *   blocks COUNT MIB STEPS small   in every step the program also maps 16 pages of 2 MiB and uses
  * them; it prints how many of those are on the host.
+ *   blocks COUNT MIB STEPS burst   the same with 48 pages, all mapped before the first is used.
  *   blocks COUNT MIB STEPS hold   while the last two blocks are made and filled, the device is not
  * done with anything.
  */
@@ -24,7 +25,8 @@ enum {
   BLOCKS_MAX = 64,
   WORDS = 512,
   PLACES = 4, /* words at places that are spread over a block */
-  SMALL = 16, /* small pages in each step */
+  SMALL = 16, /* small pages in each step … */
+  BURST = 48, /* … or so many at once */
   SMALL_MAX = 256
 };
 
@@ -99,12 +101,14 @@ static cu_addr pool(size_t all) {
 static cu_addr small[SMALL_MAX];
 static int small_count;
 
-static void map_small(void) {
+static void map_small(bool burst) {
   cu_handle handle;
-  for (int i = 0; i < SMALL && small_count < SMALL_MAX; i++) {
-    small[small_count] = map_page((size_t)2 << 20, &handle);
-    launch(fill_kernel, small[small_count++], WORDS, 1);
+  int filled = small_count;
+  for (int i = 0; i < (burst ? BURST : SMALL) && small_count < SMALL_MAX; i++) {
+    small[small_count++] = map_page((size_t)2 << 20, &handle);
+    if (!burst) launch(fill_kernel, small[filled++], WORDS, 1);
   }
+  while (filled < small_count) launch(fill_kernel, small[filled++], WORDS, 1);
 }
 
 /* Returns a function of the stand-in, which is behind the shim. */
@@ -157,7 +161,8 @@ int main(int argc, char **argv) {
   int count = argc > 1 ? atoi(argv[1]) : 8, steps = argc > 3 ? atoi(argv[3]) : 6;
   bytes = (size_t)(argc > 2 ? atoi(argv[2]) : 192) << 20;
   pooled = argc > 4 && strcmp(argv[4], "pool") == 0;
-  bool with_small = argc > 4 && strcmp(argv[4], "small") == 0;
+  bool burst = argc > 4 && strcmp(argv[4], "burst") == 0;
+  bool with_small = burst || (argc > 4 && strcmp(argv[4], "small") == 0);
   bool holds = argc > 4 && strcmp(argv[4], "hold") == 0;
   start();
   cu_addr base = pooled ? pool(bytes * (size_t)count) : 0;
@@ -170,7 +175,7 @@ int main(int argc, char **argv) {
   if (hold != NULL) hold(0);
   for (int step = 0; step < steps; step++) {
     for (int i = 0; i < count; i++) mix(i, (i + 1) % count);
-    if (with_small) map_small();
+    if (with_small) map_small(burst);
     if (step == steps / 2 && !pooled) {
       must(DRIVER("cuMemFree_v2", cu_result(*)(cu_addr))(block[1]), "free");
       make(1, 99);

@@ -78,6 +78,9 @@ if [ "$out" = "equal 14336 words" ] && grep -qE '[MG]iB were moved out' "$folder
 # Pages that are too small to move get vram that pages which move give up.
 out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 small 2> "$folder/err")
 if [ "$out" = $'0 of 64 small pages on the host\nequal 14336 words' ]; then ok small_pages_stay_in_vram; else echo "$out"; cat "$folder/err"; fail small_pages_stay_in_vram; fi
+# Many at once end up on the host first, and come back.
+out=$(STOWAGE_SHIM_LOG=$folder/burst STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 burst 2> "$folder/err")
+if [ "$out" = $'0 of 192 small pages on the host\nequal 14336 words' ] && grep -q 'small pages came home, 0 KiB are on the host' "$folder/burst"; then ok small_pages_come_home; else echo "$out"; cat "$folder/err"; fail small_pages_come_home; fi
 # What one kernel uses is larger than the limit: the rest is read on the host. What did not fit is what the program has there at
 # once, without the copies that are kept of pages in vram.
 out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 2 640 3 2> "$folder/err")
