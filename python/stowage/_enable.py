@@ -233,7 +233,7 @@ def enable(
     >>> enable(spill="lots")
     Traceback (most recent call last):
         ...
-    stowage._library.Invalid: spill: size "lots" is not a number; write a size such as 8G, 512 MiB or 1.5GiB
+    stowage._library.Invalid: spill: size "lots" is not a number; write a size such as 8G, 512 MiB or 1.5GiB; or "auto", or "off"
     """
     return _set(_text("vram", vram), _spill_text(spill), _text("ram", ram), everything=True)
 

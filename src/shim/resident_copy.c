@@ -6,31 +6,26 @@
 #include "shim/resident_parts.h"
 #include "shim/streams.h"
 
-page *resident_frame(resident *r) {
+page *resident_unused(page_class *class, int tier) {
   ASSERT(lock_held(&pages_lock));
-  if (page_free_spare(r->class, TIER_VRAM) == 0 && page_make(r->class, TIER_VRAM) != CU_OK)
-    return NULL;
-  page *p = page_free_take(r->class, TIER_VRAM, 0);
+  if (page_free_spare(class, tier) == 0 && page_make(class, tier) != CU_OK) return NULL;
+  page *p = page_free_take(class, tier, 0);
   if (p == NULL) return NULL;
   if ((p->at == 0 || page_unmap(p) == CU_OK) && page_stage(p) == CU_OK) return p;
   page_free_put(p);
   return NULL;
 }
 
+page *resident_frame(resident *r) {
+  return resident_unused(r->class, TIER_VRAM);
+}
+
 page *resident_host_page(resident *r, resident_unit *u) {
   ASSERT(lock_held(&pages_lock));
   if (u->host != NULL) return u->host;
-  if (page_free_spare(r->class, TIER_HOST) == 0 && page_make(r->class, TIER_HOST) != CU_OK)
-    return NULL;
-  page *p = page_free_take(r->class, TIER_HOST, 0);
-  if (p == NULL) return NULL;
-  if ((p->at == 0 || page_unmap(p) == CU_OK) && page_stage(p) == CU_OK) {
-    u->host = p;
-    u->printed = false;
-    return p;
-  }
-  page_free_put(p);
-  return NULL;
+  u->host = resident_unused(r->class, TIER_HOST);
+  u->printed = false;
+  return u->host;
 }
 
 /* ---- which launches have ended ---- */

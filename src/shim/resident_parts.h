@@ -112,7 +112,9 @@ void resident_finish(resident *r);
 void resident_pause(resident *r);
 /* Waits for the copy of a unit in one direction, if there is one, and reports it. */
 void resident_finish_unit(resident *r, uint32_t unit);
-/* Returns an unused vram page with an address of our own; NULL if there is none. */
+/* Returns an unused page, unmapped but for an address of our own; NULL if there is none. */
+page *resident_unused(page_class *class, int tier);
+/* The same in vram, of the class that moves. */
 page *resident_frame(resident *r);
 /* Returns the unit's host page, and creates it if needed. NULL: the host is full. */
 page *resident_host_page(resident *r, resident_unit *u);

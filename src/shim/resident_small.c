@@ -26,20 +26,10 @@ uint64_t resident_small_bytes(const resident *r) {
   return bytes;
 }
 
-/* Returns an unmapped vram page of a class, with an address of our own. */
-static page *vram_page(page_class *class) {
-  if (page_free_spare(class, TIER_VRAM) == 0 && page_make(class, TIER_VRAM) != CU_OK) return NULL;
-  page *p = page_free_take(class, TIER_VRAM, 0);
-  if (p == NULL) return NULL;
-  if ((p->at == 0 || page_unmap(p) == CU_OK) && page_stage(p) == CU_OK) return p;
-  page_free_put(p);
-  return NULL;
-}
-
 /* Gives a token a vram page with the contents of its host page. */
 static bool bring_home(resident *r, token *t) {
   ASSERT(t->addr != 0 && t->page->at == t->addr);
-  page *from = t->page, *to = vram_page(t->class);
+  page *from = t->page, *to = resident_unused(t->class, TIER_VRAM);
   if (to == NULL) return false;
   cu_result code = shim_driver()->cuMemcpyAsync(to->stage, t->addr, t->class->bytes, r->own);
   if (code == CU_OK) code = shim_driver()->cuStreamSynchronize(r->own);
