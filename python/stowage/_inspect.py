@@ -36,7 +36,7 @@ def inspect(
     >>> inspect("nowhere.npy")
     Traceback (most recent call last):
         ...
-    stowage._library.NotFound: nowhere.npy: cannot open: No such file or directory
+    stowage._library.NotFound: nowhere.npy: cannot open: No such file or directory; check the path
     """
     said = read_text("inspect", text)
     if format_of(path) is not None or has_stream(path):

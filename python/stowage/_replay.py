@@ -60,7 +60,7 @@ def replay(
     >>> replay("nowhere.stow")
     Traceback (most recent call last):
         ...
-    stowage._library.NotFound: nowhere.stow: cannot open: No such file or directory
+    stowage._library.NotFound: nowhere.stow: cannot open: No such file or directory; check the path
     """
     options = _analysis.ReplayOptions()
     options.device_bytes = parse_size(vram, "vram") if vram is not None else 0

@@ -497,7 +497,7 @@ def tune(what: Any, batch_fn: Any = None, *, vram: "str | int | None" = None, vr
     >>> tune("nowhere.stow")
     Traceback (most recent call last):
         ...
-    stowage._library.NotFound: nowhere.stow: cannot open: No such file or directory
+    stowage._library.NotFound: nowhere.stow: cannot open: No such file or directory; check the path
     """
     if callable(what) and not isinstance(what, os.PathLike):
         if vram_limit is not None:
