@@ -49,11 +49,6 @@ typedef struct launch_time {
   uint64_t far_bytes; /* on the host when far_ns was measured */
 } launch_time;
 
-typedef struct function_time {
-  uint64_t function;
-  double far_ns_per_byte; /* time that reading in place adds per byte */
-} function_time;
-
 typedef struct worth_sums {
   double near, far, host, calls;
   double bus; /* time of copies in */
@@ -92,9 +87,9 @@ struct residency {
   uint32_t wanted_first, wanted_count; /* a ring buffer */
   uint64_t ahead;
   /* For worth.c. */
-  launch_time *times;       /* TIMES entries */
-  uint64_t samples;         /* launches that were timed */
-  function_time *functions; /* FUNCTIONS entries */
+  launch_time *times;  /* TIMES entries */
+  uint64_t samples;    /* launches that were timed */
+  uint64_t *functions; /* FUNCTIONS entries: those that were timed in place */
   worth_sums sums;
   double exchange_ns_per_byte; /* measured, both directions; 0: not measured yet */
   bool moving;

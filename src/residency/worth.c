@@ -34,7 +34,7 @@ static launch_time *time_of(residency *r, uint64_t id) {
   return &r->times[(id ^ id >> 32) & (TIMES - 1)];
 }
 
-static function_time *function_of(const residency *r, uint64_t function) {
+static uint64_t *function_of(const residency *r, uint64_t function) {
   return &r->functions[hash_u64(function, 0) % FUNCTIONS];
 }
 
@@ -47,7 +47,7 @@ static uint64_t still_far(const residency *r) {
 }
 
 bool residency_sample(const residency *r, residency_timing *t) {
-  /* Where addresses change from step to step, launches seem new for ever; timing one takes as long
+  /* Where addresses change from step to step, launches look new forever; timing one takes as long
    * as reporting several. */
   if (r->named_count == 0 || r->samples > SAMPLES_LEAST + r->seq / SAMPLES_PART) return false;
   *t = (residency_timing){.id = r->id, .function = r->function, .far_bytes = still_far(r)};
@@ -66,10 +66,7 @@ void residency_sampled(residency *r, const residency_timing *sample, uint64_t de
   *(sample->far_bytes > 0 ? &t->far_ns : &t->near_ns) = ns > 0 ? ns : 1;
   if (sample->far_bytes == 0) return;
   t->far_bytes = sample->far_bytes;
-  function_time *f = function_of(r, sample->function);
-  double added = ns > t->near_ns ? (double)(ns - t->near_ns) / (double)sample->far_bytes : 0;
-  *f = (function_time){sample->function,
-                       f->function == sample->function ? (f->far_ns_per_byte + added) / 2 : added};
+  *function_of(r, sample->function) = sample->function;
 }
 
 /* Returns the time of the launch with these words in vram; 0: unknown. */
@@ -198,7 +195,7 @@ static void judge(residency *r) {
  * distinguish a matrix product that reads each byte ten times from a streaming kernel. */
 static bool unexplored(const residency *r, const residency_launch_info *l, uint64_t near_ns) {
   return l->device_ns == 0 && near_ns > 0 && r->parked_live == 0 &&
-         function_of(r, l->function)->function != l->function;
+         *function_of(r, l->function) != l->function;
 }
 
 /* Returns whether the launch is better read in place: it names much of an arena, whose words are

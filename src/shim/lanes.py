@@ -12,7 +12,7 @@ def done(code):
 
 
 class Mark:
-    """A point in the work of a lane. Its event is used again once the mark is gone: a wait for it, submitted before, still holds."""
+    """A point in the work of a lane. Its event is reused once the mark is gone; waits that were submitted before are not affected."""
     __slots__ = "event", "events"
 
     def __init__(self, event, events):

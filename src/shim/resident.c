@@ -441,7 +441,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
       uint32_t unit = residency_find(r->engine, latest.hidden[i]);
       if (unit != UINT32_MAX) residency_hidden_write(r->engine, unit);
     }
-    r->small_now = r->small_bytes > 0 && r->number >= r->small_at;
+    r->small_now = !captures && r->small_bytes > 0 && r->number >= r->small_at;
     if (r->small_now) {
       r->lend += r->small_bytes;
       r->small_at = r->number + SMALL_AGAIN; /* if the device does not become idle */

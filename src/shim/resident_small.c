@@ -1,5 +1,5 @@
-/* Resident small: pages that are too small to move as launches need them are in vram, or come back
- * to it. See resident.h.
+/* Resident small: brings pages that are too small to move with the launches back to vram. See
+ * resident.h.
  *
  * PyTorch keeps tensors of up to 1 MiB in pages of 2 MiB. If the vector that a layer passes to the
  * next one is on the host, every matrix product that reads it takes 200 times as long, although its
@@ -12,8 +12,8 @@
 
 static bool is_small_on_host(const resident *r, const token *t) {
   const page *p = t->page;
-  return t->class->device == r->device && t->class->bytes < PAGE_MOVES_LEAST && p != NULL &&
-         p->tier == TIER_HOST && p->rest == 0;
+  return t->class->device == r->device && t->class->bytes < PAGE_MOVES_LEAST && !t->pinned &&
+         p != NULL && p->tier == TIER_HOST && p->rest == 0;
 }
 
 uint64_t resident_small_bytes(const resident *r) {
@@ -21,7 +21,7 @@ uint64_t resident_small_bytes(const resident *r) {
   uint64_t bytes = 0, name, value;
   for (size_t at = 0; map_next(&tokens, &at, &name, &value);) {
     const token *t = (const token *)(uintptr_t)value;
-    if (is_small_on_host(r, t) && !t->pinned) bytes += t->class->bytes;
+    if (is_small_on_host(r, t)) bytes += t->class->bytes;
   }
   return bytes;
 }
@@ -61,7 +61,7 @@ void resident_small_home(resident *r) {
   bool room = true;
   for (size_t at = 0; room && map_next(&tokens, &at, &name, &value);) {
     token *t = (token *)(uintptr_t)value;
-    if (!is_small_on_host(r, t) || t->pinned || t->addr == 0) continue;
+    if (!is_small_on_host(r, t) || t->addr == 0) continue;
     room = bring_home(r, t);
     moved += room ? t->class->bytes : 0;
   }
