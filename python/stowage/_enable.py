@@ -154,7 +154,7 @@ def _take_over(environment: "Dict[str, str]") -> None:
                 settings(environment["PYTORCH_ALLOC_CONF"])
 
 
-def _put_beneath(vram: "Optional[str]", spill: "Optional[str]") -> "Tuple[str, List[str]]":
+def _load_shim(vram: "Optional[str]", spill: "Optional[str]") -> "Tuple[str, List[str]]":
     """Loads the shim below this process. Returns how, and notes for the user."""
     if vram is None and spill is None:
         return "not needed", []
@@ -293,7 +293,7 @@ def _set(vram: "Optional[str]", spill: "Optional[str]", ram: "Optional[str]", ev
         ram_bytes = parse_size(new.ram, "ram") if new.ram else None
         said = _ram.check(ram_bytes) if ram is not None or first else []
         if (new.vram, new.spill) != (before.vram, before.spill) or first:
-            new.shim, new.notes = _put_beneath(new.vram, new.spill)
+            new.shim, new.notes = _load_shim(new.vram, new.spill)
             if new.shim in ("loaded into this process",):
                 os.environ[ENV_PYTHON_LIMITS] = f"{new.vram or ''} {new.spill or ''}"
         new.notes += said + _ram.start(ram_bytes)

@@ -125,18 +125,18 @@ class Forks(unittest.TestCase):
             import signal
             from stowage import _enable, _cache, _memory
             inside, go_on = threading.Event(), threading.Event()
-            real = _enable._put_beneath
+            real = _enable._load_shim
             def slow(*words):
                 inside.set(); go_on.wait(20)
                 return real(*words)
-            _enable._put_beneath = slow
+            _enable._load_shim = slow
             held = stowage.cache("1M")
             thread = threading.Thread(target=lambda: stowage.enable(spill=None, ram="8G"))
             thread.start(); inside.wait(10)
             with _cache._caches_lock, held._lock, _memory._lock:
                 pid = os.fork()
                 if pid == 0:
-                    _enable._put_beneath = real
+                    _enable._load_shim = real
                     done = threading.Thread(target=lambda: (stowage.limit(ram="4G"), _cache.shrink_all(), _memory.host()), daemon=True)
                     done.start(); done.join(10)
                     os._exit(1 if done.is_alive() else 0)

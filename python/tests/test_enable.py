@@ -134,7 +134,7 @@ class Limits(unittest.TestCase):
         )[1]
         self.assertIn("already in force, 64M", out)
 
-    def test_children_are_beneath_it_too(self):
+    def test_children_load_it_too(self):
         out = with_driver(
             """
             import subprocess, sys
@@ -175,7 +175,7 @@ class Limits(unittest.TestCase):
         )
         self.assertEqual(done.stdout, "bound -1\n64M auto 3G\n", done.stdout + done.stderr)
 
-    def test_beneath_stowage_run_its_limits_hold(self):
+    def test_under_stowage_run_its_limits_hold(self):
         from stowage._command import command_path
 
         code = CUDA + "print(stowage.enable())\ncuda = start()\nprint('answers', take(cuda, 64))"

@@ -293,7 +293,7 @@ class Kernel(unittest.TestCase):
         self.assertIn("the cell that was too much", text)
 
     @needs_standin
-    def test_a_kernel_comes_back_beneath_the_shim(self):
+    def test_a_kernel_comes_back_with_the_shim(self):
         with kernels(STOWAGE_LIBCUDA=STANDIN):
             self.restart()
 

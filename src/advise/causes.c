@@ -172,7 +172,7 @@ static void forget_layers_growth(findings *f, const evidence *e) {
   f->growth = (growth){0};
 }
 
-static stow_status ask_all(findings *f, const evidence *e, cause *all) {
+static stow_status find_all(findings *f, const evidence *e, cause *all) {
   STOW_TRY(growth_find(&f->growth, e));
   forget_passing_growth(f, e);
   forget_layers_growth(f, e);
@@ -253,7 +253,7 @@ stow_status causes_find(findings *f, const evidence *e) {
   for (int i = 0; i < CAUSE_COUNT; i++)
     f->list[i] = (cause){.id = (cause_id)i, .headline = BUFFER_INIT, .evidence = BUFFER_INIT};
   f->count = CAUSE_COUNT;
-  STOW_TRY(ask_all(f, e, f->list));
+  STOW_TRY(find_all(f, e, f->list));
   double best = 0;
   for (int i = 0; i < CAUSE_COUNT; i++)
     if (f->list[i].id != CAUSE_LIMIT && f->list[i].confidence > best) best = f->list[i].confidence;

@@ -35,7 +35,7 @@ typedef enum phase {
 typedef enum layer_kind { LAYER_NONE = 0, LAYER, LAYER_NORM } layer_kind;
 
 /* The purpose of a pass, from the name of a function of the program. */
-typedef enum purpose { PURPOSE_UNTOLD = 0, PURPOSE_EVALUATES, PURPOSE_TRAINS } purpose;
+typedef enum purpose { PURPOSE_UNKNOWN = 0, PURPOSE_EVALUATES, PURPOSE_TRAINS } purpose;
 
 /* Memory figures; MESSAGE_UNKNOWN if unknown. */
 typedef struct numbers {
@@ -171,7 +171,7 @@ stow_status evidence_saved(evidence *e);
 void rounds_free(rounds *r);
 
 /* Returns the size of the request that failed; 0 if unknown. */
-static inline uint64_t evidence_asked_bytes(const evidence *e) {
+static inline uint64_t evidence_requested_bytes(const evidence *e) {
   return e->n.asked_bytes != MESSAGE_UNKNOWN ? e->n.asked_bytes : 0;
 }
 

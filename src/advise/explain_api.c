@@ -159,11 +159,11 @@ stow_status stow_explain_run(stow_explanation **out, const char *folder) {
   if (out == NULL) return stow_fail(STOW_ERR_INVALID, "stow_explain_run: x is NULL");
   *out = NULL;
   if (folder == NULL) STOW_TRY(run_folder_last(last));
-  run_story *story = calloc(1, sizeof *story); /* too large for the stack of a small thread */
+  run_explanation *story = calloc(1, sizeof *story); /* too large for the stack of a small thread */
   if (story == NULL) return no_memory();
-  stow_status status = run_story_read(story, folder != NULL ? folder : last);
+  stow_status status = run_explanation_read(story, folder != NULL ? folder : last);
   if (status == STOW_OK) status = publish(out, &story->says, story->out_of_memory);
-  run_story_free(story);
+  run_explanation_free(story);
   free(story);
   return status;
 }

@@ -137,7 +137,7 @@ static stow_status add_trace(recording *view, const char *folder, const char *pa
 }
 
 /* `with_error`: uses the error text too. Our own trace has its numbers already. */
-static stow_status from_recording(run_story *s, bool with_error, bool *found) {
+static stow_status from_recording(run_explanation *s, bool with_error, bool *found) {
   explain_options options = {.message = with_error && s->error.length > 0 ? s->error.data : NULL,
                              .message_bytes = s->error.length};
   explanation_free(&s->says);
@@ -164,7 +164,7 @@ static stow_status may_have_run_out(const char *folder, bool *may) {
 }
 
 /* Returns the first trace of the folder that contains a failure. */
-static stow_status from_traces(run_story *s, const char *folder, bool *found) {
+static stow_status from_traces(run_explanation *s, const char *folder, bool *found) {
   struct dirent **entries;
   int count = scandir(folder, &entries, NULL, alphasort);
   stow_status status =
@@ -200,7 +200,8 @@ static void note_unwatched(explanation *x, const char *folder) {
                 "host memory was not watched: stowage run --ram-limit auto watches it\n");
 }
 
-static stow_status say_none(run_story *s, const char *folder, bool known, const run_end *end) {
+static stow_status say_none(run_explanation *s, const char *folder, bool known,
+                            const run_end *end) {
   explanation *x = &s->says;
   char size[STOW_SIZE_TEXT_MAX], command[256] = "";
   ledger l;
@@ -259,7 +260,7 @@ static bool ran_out(const host_record *h, bool ended) {
 
 /* A trace without stacks does not show whether one huge request is a weight or a temporary. If the
  * traceback of the error shows that the model was being loaded, its text is explained instead. */
-static stow_status prefer_traceback(run_story *s) {
+static stow_status prefer_traceback(run_explanation *s) {
   const explanation *x = &s->says;
   if (s->error.length == 0 || x->evidence.has_stacks || x->findings.count == 0 ||
       x->findings.list[0].id != CAUSE_ONE_SPIKE)
@@ -274,8 +275,8 @@ static stow_status prefer_traceback(run_story *s) {
   return explain_message(&s->says, s->error.data, s->error.length);
 }
 
-static stow_status read_one(run_story *s, const char *folder) {
-  *s = (run_story){.error = BUFFER_INIT};
+static stow_status read_one(run_explanation *s, const char *folder) {
+  *s = (run_explanation){.error = BUFFER_INIT};
   recording_init(&s->record, RECORDING_BYTES);
   if (!is_run(folder))
     return stow_fail(STOW_ERR_NOT_FOUND,
@@ -325,7 +326,7 @@ static stow_status read_one(run_story *s, const char *folder) {
   return STOW_OK;
 }
 
-stow_status run_story_read(run_story *s, const char *folder) {
+stow_status run_explanation_read(run_explanation *s, const char *folder) {
   char path[PATH_MAX], rank[32];
   bool shared = snprintf(path, sizeof path, "%s", folder) < (int)sizeof path && !is_run(path) &&
                 run_folder_rank(path, rank);
@@ -334,7 +335,7 @@ stow_status run_story_read(run_story *s, const char *folder) {
   return STOW_OK;
 }
 
-void run_story_free(run_story *s) {
+void run_explanation_free(run_explanation *s) {
   explanation_free(&s->says);
   recording_free(&s->record);
   buffer_free(&s->error);

@@ -6,17 +6,17 @@
 #include "advise/explain.h"
 #include "run/host_record.h"
 
-typedef struct run_story {
+typedef struct run_explanation {
   recording record; /* the input that is explained */
   host_record host;
   explanation says;
   buffer error;       /* the program's last error text; "" if it was not about memory */
   bool out_of_memory; /* it ran out of memory, and `says` explains that */
-} run_story;
+} run_explanation;
 
 /* Reads the folder and explains. STOW_ERR_NOT_FOUND: it is not the folder of a run. If the run did
  * not run out of memory, the story says so. Free it in any case. */
-stow_status run_story_read(run_story *s, const char *folder);
-void run_story_free(run_story *s);
+stow_status run_explanation_read(run_explanation *s, const char *folder);
+void run_explanation_free(run_explanation *s);
 
 #endif

@@ -51,7 +51,7 @@ static stow_status enough_halvings(fix_case *m, uint32_t *parts) {
   uint64_t capacity = evidence_capacity(m->e);
   *parts = 2;
   if (in_first_pass(m->e) && capacity > 0)
-    *parts = parts_of_first_pass(m->e, evidence_asked_bytes(m->e), capacity);
+    *parts = parts_of_first_pass(m->e, evidence_requested_bytes(m->e), capacity);
   while (*parts < 64 && *parts < m->f->bigger) *parts *= 2;
   for (; *parts < 64; *parts *= 2) {
     whatif_result r;

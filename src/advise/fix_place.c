@@ -32,7 +32,7 @@ static stow_status fix_with_max_split(fix_case *m) {
                      " (PYTORCH_ALLOC_CONF in new versions) before the program starts",
                      tried[i]);
     STOW_TRY(fix_replay(m, x, false));
-    uint64_t needed = m->e->n.reserved_bytes + evidence_asked_bytes(m->e);
+    uint64_t needed = m->e->n.reserved_bytes + evidence_requested_bytes(m->e);
     if (x != NULL) x->saves_bytes = needed > capacity ? needed - capacity : 0;
     break;
   }
@@ -53,7 +53,7 @@ stow_status fix_cache(fix_case *m) {
   fix_estimate(fix_add(m, "the next PyTorch allocations ask the driver again",
                        "call torch.cuda.empty_cache() before the part that failed runs"),
                m->e->n.cached_bytes, true);
-  uint64_t asked = evidence_asked_bytes(m->e);
+  uint64_t asked = evidence_requested_bytes(m->e);
   fix_estimate(
       fix_add(m, "PyTorch drops its cache when it reaches the limit",
               "leave room for the others: torch.cuda.set_per_process_memory_fraction(…) at "
@@ -88,8 +88,8 @@ stow_status fix_limit(fix_case *m) {
   if (m->e->n.device_bytes == MESSAGE_UNKNOWN || wanted > m->e->n.device_bytes) return STOW_OK;
   /* A limit of stowage run, which also counts what other libraries and the driver hold. */
   if (recording_fact(m->e->source, "limit_bytes") != NULL) {
-    uint64_t more =
-        wanted > m->e->n.limit_bytes ? wanted - m->e->n.limit_bytes : evidence_asked_bytes(m->e);
+    uint64_t more = wanted > m->e->n.limit_bytes ? wanted - m->e->n.limit_bytes
+                                                 : evidence_requested_bytes(m->e);
     fix_estimate(fix_add(m, "less is left for others on the device; or time on the bus",
                          "raise --vram-limit (in Python: stowage.limit) to %s or more, or continue "
                          "in host memory with --spill auto",

@@ -277,7 +277,7 @@ stow_status fix_weights_counted(fix_case *m) {
     fix_estimate(fix_add(m, "the rows of each batch cross the bus",
                          "keep the table on the host and move only the rows that are looked up: "
                          "table.to(\"cpu\"), then table(ids.cpu()).to(\"cuda\")"),
-                 evidence_asked_bytes(m->e), true);
+                 evidence_requested_bytes(m->e), true);
   if (!narrow && weights_fit(n, 0.5))
     add_weights(m, 0.5, "half precision",
                 "put the weights on the device in 16 bits: model.to(torch.bfloat16) before it is "

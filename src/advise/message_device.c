@@ -89,7 +89,7 @@ static const struct {
 
 /* Parses the requested size, in one of the usual sentences, or as "N bytes" on the line of the
  * error. */
-static void read_asked(message *m, scan_text t, const char *at) {
+static void read_requested(message *m, scan_text t, const char *at) {
   static const char *const sizes[] = {
       "cuMemAlloc of ",      "Tried to allocate ", "failed to allocate ",
       "Failed to allocate ", "tried to allocate ", "Error allocating ",
@@ -139,7 +139,7 @@ bool message_device(message *m, scan_text t, const char **where) {
     m->context.seen &= ~CONTEXT_BIT(NVIDIA);
     m->context.seen |= CONTEXT_BIT(AMD);
   }
-  read_asked(m, t, best);
+  read_requested(m, t, best);
   if (scan_has(t, "ggml") || context_any(&m->context, CONTEXT_BIT(OLLAMA))) m->kind = MESSAGE_LLAMA;
   return true;
 }

@@ -95,7 +95,7 @@ static void read_buffers(message *m, scan_text t) {
 
 /* Parses the requested size by the words before it. A number of bytes in brackets is exact:
  * "1.53GiB (rounded to 1644167168)", "190.31M (199557120 bytes)". */
-static void read_asked(message *m, scan_text t) {
+static void read_requested(message *m, scan_text t) {
   static const char *const words[] = {"while trying to allocate ",
                                       "Failed to allocate request for ",
                                       "an out of memory trying to allocate ",
@@ -208,7 +208,7 @@ bool message_xla(message *m, scan_text t, const char **where) {
       !scan_has(t, "OOM when"))
     m->details |= MESSAGE_POOL; /* it is the pool that could not grow, not one tensor */
   read_device(m, t);
-  read_asked(m, t);
+  read_requested(m, t);
   read_buffers(m, t);
   read_shape(m, t);
   read_host_side(m, t);

@@ -103,7 +103,7 @@ double need_whole_pass(const evidence *e) {
 
 /* Returns the largest output of the pass, including the refused one. */
 static uint64_t largest_output(const evidence *e) {
-  uint64_t largest = evidence_asked_bytes(e);
+  uint64_t largest = evidence_requested_bytes(e);
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
     bool pass = e->phase_of[i] == PHASE_FORWARD || e->phase_of[i] == PHASE_USER;
@@ -126,7 +126,7 @@ static double backward_bytes(const program_facts *p, uint64_t largest) {
 /* Estimates the whole pass from the part that was reached. Without a graph nothing accumulates. */
 static void find_work(need *n, const evidence *e) {
   const program_facts *p = &e->program;
-  uint64_t asked = evidence_asked_bytes(e), all = e->n.live_bytes + asked;
+  uint64_t asked = evidence_requested_bytes(e), all = e->n.live_bytes + asked;
   uint64_t fixed = p->device_bytes + p->gradient_bytes + p->state_bytes;
   n->work_now_bytes = all > fixed + asked ? all - fixed : asked;
   double work = (double)n->work_now_bytes;

@@ -155,7 +155,7 @@ static void read_stack(evidence *e, uint32_t stack_id, const uint16_t *says) {
   e->recomputes |= (all & SAYS_RECOMPUTE) != 0;
   e->purpose_of_stack[stack_id] = all & SAYS_EVALUATION ? PURPOSE_EVALUATES
                                   : all & SAYS_TRAINING ? PURPOSE_TRAINS
-                                                        : PURPOSE_UNTOLD;
+                                                        : PURPOSE_UNKNOWN;
   e->norm_of_stack[stack_id] = (all & SAYS_STATISTICS) != 0;
   e->layer_of_stack[stack_id] = all & SAYS_NORM    ? LAYER_NORM
                                 : all & SAYS_LAYER ? LAYER

@@ -34,7 +34,7 @@ static program_step step_of(scan_text line, const char *at) {
   take_word(name, sizeof name, line, &at);
   for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
     if (strcmp(name, steps[i].name) == 0) return steps[i].step;
-  return PROGRAM_UNTOLD;
+  return PROGRAM_UNKNOWN;
 }
 
 /* Parses "float16 1024", and counts types that 16-bit weights would not make smaller. */

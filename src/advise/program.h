@@ -17,7 +17,7 @@
 #define PROGRAM_BYTES_MAX (UINT64_C(1) << 50)
 
 typedef enum program_step {
-  PROGRAM_UNTOLD = 0,
+  PROGRAM_UNKNOWN = 0,
   PROGRAM_BUILDING, /* a module is created, or moved to the device */
   PROGRAM_LOADING,
   PROGRAM_FORWARD,

@@ -109,11 +109,11 @@ static stow_status not_found(const hdf5 *h, const char *only, const char *names)
 }
 
 static stow_status read_list(hdf5 *h, const char *only) {
-  hdf5_ask ask = {.what = HDF5_LIST};
+  hdf5_request request = {.what = HDF5_LIST};
   hdf5_reply reply;
   char names[256] = "";
   if (only != NULL && only[0] == '/') only++;
-  STOW_TRY(hdf5_child_ask(&h->child, &ask, &reply));
+  STOW_TRY(hdf5_child_request(&h->child, &request, &reply));
   while (!reply.last) {
     hdf5_dataset *d = &reply.dataset;
     STOW_TRY(check_dataset(h, d));
@@ -258,27 +258,27 @@ typedef struct dataset_reader {
  */
 static stow_status read_part(dataset_reader *r, uint64_t offset) {
   const part_plan *p = &r->plan;
-  hdf5_ask ask = {.what = HDF5_READ, .dims = r->d.dims};
+  hdf5_request request = {.what = HDF5_READ, .dims = r->d.dims};
   hdf5_reply reply;
   uint64_t index = offset / p->unit_bytes, outer = index / p->length;
   uint64_t first = index % p->length / p->rows * p->rows;
   uint64_t rows = p->length - first < p->rows ? p->length - first : p->rows;
-  memcpy(ask.name, r->d.name, sizeof ask.name);
+  memcpy(request.name, r->d.name, sizeof request.name);
   for (uint32_t i = p->axis; i-- > 0; outer /= r->d.shape[i]) {
-    ask.start[i] = outer % r->d.shape[i];
-    ask.count[i] = 1;
+    request.start[i] = outer % r->d.shape[i];
+    request.count[i] = 1;
   }
   if (r->d.dims > 0) {
-    ask.start[p->axis] = first;
-    ask.count[p->axis] = rows;
+    request.start[p->axis] = first;
+    request.count[p->axis] = rows;
   }
-  for (uint32_t i = p->axis + 1; i < r->d.dims; i++) ask.count[i] = r->d.shape[i];
-  ask.bytes = rows * p->unit_bytes;
+  for (uint32_t i = p->axis + 1; i < r->d.dims; i++) request.count[i] = r->d.shape[i];
+  request.bytes = rows * p->unit_bytes;
   r->at = r->end = 0;
   r->h->in_shared = r;
-  STOW_TRY(hdf5_child_ask(&r->h->child, &ask, &reply));
+  STOW_TRY(hdf5_child_request(&r->h->child, &request, &reply));
   r->at = (index / p->length * p->length + first) * p->unit_bytes;
-  r->end = r->at + ask.bytes;
+  r->end = r->at + request.bytes;
   return STOW_OK;
 }
 
@@ -298,19 +298,19 @@ static stow_status read_direct(const dataset_reader *r, uint64_t offset, char *t
 }
 
 /* Requests, once, where the chunks stand. The answer uses the memory of the part. */
-static stow_status ask_places(dataset_reader *r) {
-  hdf5_ask ask = {.what = HDF5_PLACES, .bytes = r->h->child.shared_bytes / 8 * 8};
+static stow_status request_places(dataset_reader *r) {
+  hdf5_request request = {.what = HDF5_PLACES, .bytes = r->h->child.shared_bytes / 8 * 8};
   hdf5_reply reply;
   r->asked_places = true;
   if (r->d.chunk[0] == 0 || r->d.filtered || r->d.count * r->d.item_bytes < PLACES_LEAST ||
       !r->h->from_start)
     return STOW_OK;
-  memcpy(ask.name, r->d.name, sizeof ask.name);
+  memcpy(request.name, r->d.name, sizeof request.name);
   r->at = r->end = 0;
   r->h->in_shared = NULL;
-  STOW_TRY(hdf5_child_ask(&r->h->child, &ask, &reply));
+  STOW_TRY(hdf5_child_request(&r->h->child, &request, &reply));
   uint64_t chunks = (r->d.shape[0] - 1) / r->d.chunk[0] + 1;
-  if (!reply.known || reply.count != chunks || chunks > ask.bytes / sizeof(uint64_t) ||
+  if (!reply.known || reply.count != chunks || chunks > request.bytes / sizeof(uint64_t) ||
       chunks * sizeof(uint64_t) > r->h->budget_bytes / LIST_SHARE)
     return STOW_OK;
   r->places = malloc(chunks * sizeof(uint64_t));
@@ -340,7 +340,7 @@ static uint64_t find_direct(const dataset_reader *r, uint64_t offset, uint64_t *
 static stow_status read_values(void *user, uint64_t offset, void *to, size_t count) {
   dataset_reader *r = user;
   char *at = to;
-  if (!r->asked_places) STOW_TRY(ask_places(r));
+  if (!r->asked_places) STOW_TRY(request_places(r));
   while (count > 0) {
     uint64_t in_file = 0, left = find_direct(r, offset, &in_file);
     if (left > 0) {
@@ -365,15 +365,15 @@ static stow_status read_values(void *user, uint64_t offset, void *to, size_t cou
 }
 
 /* Requests, once, which rows of chunks are in the file. The answer uses the memory of the part. */
-static stow_status ask_written(dataset_reader *r) {
-  hdf5_ask ask = {.what = HDF5_WRITTEN, .bytes = r->h->child.shared_bytes / 8 * 8};
+static stow_status request_written(dataset_reader *r) {
+  hdf5_request request = {.what = HDF5_WRITTEN, .bytes = r->h->child.shared_bytes / 8 * 8};
   hdf5_reply reply;
   r->asked = true;
-  memcpy(ask.name, r->d.name, sizeof ask.name);
+  memcpy(request.name, r->d.name, sizeof request.name);
   r->at = r->end = 0;
   r->h->in_shared = NULL;
-  STOW_TRY(hdf5_child_ask(&r->h->child, &ask, &reply));
-  if (!reply.known || reply.count > ask.bytes / sizeof(uint64_t)) return STOW_OK;
+  STOW_TRY(hdf5_child_request(&r->h->child, &request, &reply));
+  if (!reply.known || reply.count > request.bytes / sizeof(uint64_t)) return STOW_OK;
   r->written = malloc(reply.count * sizeof(uint64_t) + 1);
   if (r->written == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", r->h->path);
   memcpy(r->written, r->h->child.shared, reply.count * sizeof(uint64_t));
@@ -401,7 +401,7 @@ static stow_status find_repeats(void *user, uint64_t offset, uint64_t *count, ui
   uint64_t total = r->d.count * r->d.item_bytes;
   *count = 0;
   if (total < REPEATS_LEAST || r->d.place != HDF5_NO_PLACE) return STOW_OK;
-  if (!r->asked) STOW_TRY(ask_written(r));
+  if (!r->asked) STOW_TRY(request_written(r));
   if (!r->known) return STOW_OK;
   memcpy(item, r->fill, sizeof r->fill);
   if (r->written_count == 0) return *count = total - offset, STOW_OK;

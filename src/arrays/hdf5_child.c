@@ -224,14 +224,14 @@ static stow_status receive(hdf5_child *c, hdf5_reply *reply, uint64_t seconds) {
                    (int)strnlen(reply->text, sizeof reply->text), reply->text);
 }
 
-stow_status hdf5_child_ask(hdf5_child *c, const hdf5_ask *ask, hdf5_reply *reply) {
+stow_status hdf5_child_request(hdf5_child *c, const hdf5_request *request, hdf5_reply *reply) {
   if (c->socket >= 0 && c->owner != getpid()) hdf5_child_stop(c);
   if (c->socket < 0) STOW_TRY(start(c));
   ssize_t sent;
-  do sent = send(c->socket, ask, sizeof *ask, MSG_NOSIGNAL);
+  do sent = send(c->socket, request, sizeof *request, MSG_NOSIGNAL);
   while (sent < 0 && errno == EINTR);
-  if (sent != (ssize_t)sizeof *ask) return ended(c);
-  return receive(c, reply, ANSWER_SECONDS + ask->bytes / RATE_BYTES);
+  if (sent != (ssize_t)sizeof *request) return ended(c);
+  return receive(c, reply, ANSWER_SECONDS + request->bytes / RATE_BYTES);
 }
 
 stow_status hdf5_child_more(hdf5_child *c, hdf5_reply *reply) {

@@ -21,13 +21,13 @@ typedef enum hdf5_what {
   HDF5_PLACES,   /* where the chunks stand in the file; the places go to shared memory */
 } hdf5_what;
 
-typedef struct hdf5_ask {
+typedef struct hdf5_request {
   uint32_t what;
   uint32_t dims;
   uint64_t bytes; /* maximum size of the answer in shared memory */
   char name[HDF5_NAME_MAX];
   uint64_t start[HDF5_DIMS_MAX], count[HDF5_DIMS_MAX];
-} hdf5_ask;
+} hdf5_request;
 
 typedef struct hdf5_reply {
   int32_t status; /* stow_status */
@@ -52,8 +52,8 @@ typedef struct hdf5_child {
   char *shared;     /* shared_bytes of memory, read-only here */
 } hdf5_child;
 
-/* Sends `ask` and receives the first reply; starts a worker if this process has none. */
-stow_status hdf5_child_ask(hdf5_child *c, const hdf5_ask *ask, hdf5_reply *reply);
+/* Sends `request` and receives the first reply; starts a worker if this process has none. */
+stow_status hdf5_child_request(hdf5_child *c, const hdf5_request *request, hdf5_reply *reply);
 /* Receives a further reply to the same request. */
 stow_status hdf5_child_more(hdf5_child *c, hdf5_reply *reply);
 /* Ends the worker. */

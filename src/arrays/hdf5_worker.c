@@ -160,25 +160,27 @@ static stow_status list_one(void *context, const hdf5_dataset *d) {
   return STOW_OK;
 }
 
-static stow_status serve(hdf5_file *f, const hdf5_ask *ask, char *shared, hdf5_reply *reply) {
-  switch (ask->what) {
+static stow_status serve(hdf5_file *f, const hdf5_request *request, char *shared,
+                         hdf5_reply *reply) {
+  switch (request->what) {
   case HDF5_LIST: return hdf5_file_list(f, list_one, NULL);
-  case HDF5_READ: return hdf5_file_read(f, ask->name, ask->start, ask->count, shared, ask->bytes);
+  case HDF5_READ:
+    return hdf5_file_read(f, request->name, request->start, request->count, shared, request->bytes);
   case HDF5_WRITTEN:
-    return hdf5_file_written(f, ask->name, (uint64_t *)(void *)shared,
-                             ask->bytes / sizeof(uint64_t), &reply->count, &reply->known,
+    return hdf5_file_written(f, request->name, (uint64_t *)(void *)shared,
+                             request->bytes / sizeof(uint64_t), &reply->count, &reply->known,
                              reply->fill);
   case HDF5_PLACES:
-    return hdf5_file_places(f, ask->name, (uint64_t *)(void *)shared, ask->bytes / sizeof(uint64_t),
-                            &reply->count, &reply->known);
-  default: return stow_fail(STOW_ERR_INVALID, "hdf5 worker: unknown request %u", ask->what);
+    return hdf5_file_places(f, request->name, (uint64_t *)(void *)shared,
+                            request->bytes / sizeof(uint64_t), &reply->count, &reply->known);
+  default: return stow_fail(STOW_ERR_INVALID, "hdf5 worker: unknown request %u", request->what);
   }
 }
 
 int hdf5_worker_main(const char *path, uint64_t heap_bytes, uint64_t shared_bytes) {
   const hdf5_library *library;
   hdf5_file file;
-  hdf5_ask ask;
+  hdf5_request request;
   bool open = false;
   signal(SIGINT, SIG_IGN); /* for the process that reads, which then ends us */
   char *shared = mmap(NULL, shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, HDF5_FD_SHARED, 0);
@@ -186,14 +188,14 @@ int hdf5_worker_main(const char *path, uint64_t heap_bytes, uint64_t shared_byte
   close_others();
   stow_status status = hdf5_library_get(&library, path);
   confine(heap_bytes);
-  while (recv(HDF5_FD_SOCKET, &ask, sizeof ask, 0) == (ssize_t)sizeof ask) {
+  while (recv(HDF5_FD_SOCKET, &request, sizeof request, 0) == (ssize_t)sizeof request) {
     hdf5_reply reply = {.last = true};
-    begin_step(ask.bytes);
+    begin_step(request.bytes);
     if (!open && status == STOW_OK) {
       status = hdf5_file_open(&file, FILE_NAME, path);
       open = status == STOW_OK;
     }
-    stow_status answer = open ? serve(&file, &ask, shared, &reply) : status;
+    stow_status answer = open ? serve(&file, &request, shared, &reply) : status;
     end_step();
     reply.status = answer;
     if (answer != STOW_OK) snprintf(reply.text, sizeof reply.text, "%s", stow_status_message());

@@ -409,7 +409,7 @@ static stow_status build(machine *m) {
   return STOW_OK;
 }
 
-static stow_status obey(machine *m, uint8_t op) {
+static stow_status execute(machine *m, uint8_t op) {
   uint64_t n = 0;
   switch (op) {
   case 0x80: return take_number(m, 1, &n); /* PROTO */
@@ -460,7 +460,7 @@ static stow_status run(machine *m, value *result) {
   while (m->at < m->end) {
     uint8_t op = *m->at++;
     if (op == '.') return pop(m, result);
-    STOW_TRY(obey(m, op));
+    STOW_TRY(execute(m, op));
   }
   return refuse(m, "no end");
 }

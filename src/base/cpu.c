@@ -22,7 +22,7 @@ static uint32_t bit(uint32_t word, int at, cpu_feature feature) {
   return (word >> at & 1) << feature;
 }
 
-static uint32_t ask(void) {
+static uint32_t detect(void) {
   uint32_t a, b, c, d, has = ASKED;
   if (!__get_cpuid(1, &a, &b, &c, &d)) return has;
   uint64_t saved = c >> 27 & 1 ? saved_registers() : 0;
@@ -40,7 +40,7 @@ bool cpu_has(cpu_feature feature) {
   static _Atomic uint32_t known; /* every writer writes the same value */
   uint32_t has = atomic_load_explicit(&known, memory_order_relaxed);
   if (has == 0) {
-    has = ask();
+    has = detect();
     atomic_store_explicit(&known, has, memory_order_relaxed);
   }
   return has >> feature & 1;

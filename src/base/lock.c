@@ -43,7 +43,7 @@ void lock_wake_slow(lock *l) {
 static _Thread_local uint32_t held[HELD_MAX];
 static _Thread_local int held_count;
 
-void lock_check_take(const lock *l) {
+void lock_check_acquire(const lock *l) {
   uint32_t top = held_count > 0 ? held[held_count - 1] : 0;
   if (l->rank <= top || held_count == HELD_MAX) {
     fprintf(stderr, "stowage: lock order violated: rank %u taken while rank %u is held\n", l->rank,
@@ -59,7 +59,7 @@ bool lock_held(const lock *l) {
   return mine && atomic_load_explicit(&l->state, memory_order_relaxed) != 0;
 }
 
-void lock_check_give(const lock *l) {
+void lock_check_release(const lock *l) {
   for (int i = held_count - 1; i >= 0; i--) {
     if (held[i] != l->rank) continue;
     for (; i + 1 < held_count; i++) held[i] = held[i + 1];

@@ -37,15 +37,15 @@ typedef struct lock {
 void lock_init(lock *l, lock_rank rank);
 void lock_wait_slow(lock *l);
 void lock_wake_slow(lock *l);
-void lock_check_take(const lock *l);
-void lock_check_give(const lock *l);
+void lock_check_acquire(const lock *l);
+void lock_check_release(const lock *l);
 /* Returns whether the calling thread holds a lock of that rank and this one is held. For assertions
  * in debug builds only (base/assert.h): other builds do not know who holds a lock. */
 bool lock_held(const lock *l);
 
-static inline void lock_take(lock *l) {
+static inline void lock_acquire(lock *l) {
 #ifdef STOWAGE_CHECKS
-  lock_check_take(l);
+  lock_check_acquire(l);
 #endif
   uint32_t free_state = 0;
   if (!atomic_compare_exchange_strong_explicit(&l->state, &free_state, 1, memory_order_acquire,
@@ -58,16 +58,20 @@ static inline bool lock_try(lock *l) {
   bool got = atomic_compare_exchange_strong_explicit(&l->state, &free_state, 1,
                                                      memory_order_acquire, memory_order_relaxed);
 #ifdef STOWAGE_CHECKS
-  if (got) lock_check_take(l);
+  if (got) lock_check_acquire(l);
 #endif
   return got;
 }
 
-static inline void lock_give(lock *l) {
+static inline void lock_release(lock *l) {
 #ifdef STOWAGE_CHECKS
-  lock_check_give(l);
+  lock_check_release(l);
 #endif
   if (atomic_exchange_explicit(&l->state, 0, memory_order_release) == 2) lock_wake_slow(l);
 }
+
+/* The former names; src/shim/resident.c still uses them. */
+#define lock_take lock_acquire
+#define lock_give lock_release
 
 #endif

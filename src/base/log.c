@@ -15,10 +15,10 @@ static void *log_user;     /* guarded by log_lock */
 static _Atomic int log_most = -1;
 
 void stow_log_set(stow_log_fn fn, void *user, stow_log_level most) {
-  lock_take(&log_lock);
+  lock_acquire(&log_lock);
   log_fn = fn;
   log_user = user;
-  lock_give(&log_lock);
+  lock_release(&log_lock);
   atomic_store(&log_most, fn == NULL ? -1 : (int)most);
 }
 
@@ -31,9 +31,9 @@ void stow_log_line(stow_log_level level, const char *format, ...) {
   va_end(args);
   text_hide(line);
   line[text_clean(line, strlen(line), false)] = '\0';
-  lock_take(&log_lock);
+  lock_acquire(&log_lock);
   stow_log_fn fn = log_fn;
   void *user = log_user;
-  lock_give(&log_lock);
+  lock_release(&log_lock);
   if (fn != NULL) fn(user, level, line);
 }

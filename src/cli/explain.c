@@ -67,10 +67,10 @@ static stow_status run_named(const verb_call *call, char folder[PATH_MAX]) {
 }
 
 static stow_status explain_run(const verb_call *call, const char *folder) {
-  static run_story s; /* 70 KB: too much for a small stack */
-  stow_status status = run_story_read(&s, folder);
+  static run_explanation s; /* 70 KB: too much for a small stack */
+  stow_status status = run_explanation_read(&s, folder);
   if (status == STOW_OK) status = show(&s.says, call);
-  run_story_free(&s);
+  run_explanation_free(&s);
   return status;
 }
 

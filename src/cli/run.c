@@ -48,7 +48,7 @@ static int fail(int code) {
 }
 
 /* Preloads the shim for the command, or reports why that is impossible. */
-static stow_status put_beneath(const program *p, const run_limits *limits, bool record) {
+static stow_status preload_shim(const program *p, const run_limits *limits, bool record) {
   char shim[PATH_MAX];
   STOW_TRY(run_shim_find(shim));
   if (p->reach != PROGRAM_REACHED) {
@@ -129,7 +129,7 @@ static int prepare(const verb_call *call, const program *p, ledger *l, run_limit
   run_limits_within(limits);
   /* The lines that hold device memory come from a recording. */
   bool traced = record != NULL || verb_flag(call, "profile");
-  if (put_beneath(p, limits, traced) != STOW_OK ||
+  if (preload_shim(p, limits, traced) != STOW_OK ||
       open_run(l, limits, folder, traced, verb_flag(call, "fast-malloc")) != STOW_OK)
     return fail(PROGRAM_NOT_RUN);
   return 0;
@@ -245,9 +245,9 @@ static void write_end(const verb_call *call, const char *folder, int how, bool b
 
 /* Explains the failure if memory was the cause. Returns whether it was. */
 static bool explain(const char *folder) {
-  static run_story s; /* 70 KB: too much for a small stack */
+  static run_explanation s; /* 70 KB: too much for a small stack */
   bool known = false;
-  if (run_story_read(&s, folder) == STOW_OK && s.out_of_memory) {
+  if (run_explanation_read(&s, folder) == STOW_OK && s.out_of_memory) {
     const explanation *x = &s.says;
     known = true;
     char size[STOW_SIZE_TEXT_MAX];
@@ -262,7 +262,7 @@ static bool explain(const char *folder) {
     }
     note("for details: stowage explain --last");
   }
-  run_story_free(&s);
+  run_explanation_free(&s);
   return known;
 }
 

@@ -223,14 +223,14 @@ static bool may_wait(const host_record *h, uint64_t waited_ns) {
 
 /* Sends one last request and waits for the answer. Does not wait for a process that ends or does
  * not listen. */
-static void ask_last(run_ram *r) {
+static void request_last(run_ram *r) {
   const struct timespec pause = {.tv_nsec = (long)ANSWER_LOOK_NS};
   uint64_t asked = clock_ns(), now = asked, looked = asked;
   process p;
   run_request_now(&r->request, &r->record, asked);
   r->detail_ns = 0;
   take_details(r, asked);
-  if (r->request.pid == 0 || !run_request_hears(r->request.pid)) return;
+  if (r->request.pid == 0 || !run_request_has_listener(r->request.pid)) return;
   while (!run_request_read(&r->request, &r->record, r->folder, now) &&
          process_read(&p, r->request.pid) == PROCESS_LIVES) {
     if (now >= looked + RUN_RAM_BEAT_MS * MS) {
@@ -248,7 +248,7 @@ static void end_all(run_ram *r) {
   host_record *h = &r->record;
   char limit[STOW_SIZE_TEXT_MAX];
   if (h->process_count == 0) return;
-  ask_last(r);
+  request_last(r);
   report_inside(r);
   r->ended = true;
   snprintf(h->ended, sizeof h->ended, "limit");
@@ -321,7 +321,8 @@ static void await_answer(run_ram *r) {
   uint64_t now = clock_ns(), until = now + ANSWER_SHORT_NS;
   if (r->request.pid == 0) return;
   while (!run_request_read(&r->request, &r->record, r->folder, now) && now < until &&
-         process_read(&p, r->request.pid) == PROCESS_LIVES && run_request_hears(r->request.pid)) {
+         process_read(&p, r->request.pid) == PROCESS_LIVES &&
+         run_request_has_listener(r->request.pid)) {
     nanosleep(&pause, NULL);
     now = clock_ns();
   }

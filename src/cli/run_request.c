@@ -48,7 +48,7 @@ static bool is_listener(pid_t pid, const char *task) {
   return is;
 }
 
-bool run_request_hears(pid_t pid) {
+bool run_request_has_listener(pid_t pid) {
   char path[64];
   bool hears = false;
   snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
@@ -61,7 +61,7 @@ bool run_request_hears(pid_t pid) {
 
 /* Returns the largest process, or the one asked last if it holds about as much: among many similar
  * processes, one report is enough. */
-static const tree_process *whom(const run_request *a, const host_record *h) {
+static const tree_process *choose_process(const run_request *a, const host_record *h) {
   for (size_t i = 1; i < h->process_count; i++)
     if (h->processes[i].pid == a->pid &&
         h->processes[i].held_bytes + h->processes[i].held_bytes / 4 >= h->processes[0].held_bytes)
@@ -99,12 +99,12 @@ static void post(run_request *a, const tree_process *p, uint64_t now_ns) {
 }
 
 void run_request_now(run_request *a, const host_record *h, uint64_t now_ns) {
-  if (a->word != NULL && h->process_count > 0) post(a, whom(a, h), now_ns);
+  if (a->word != NULL && h->process_count > 0) post(a, choose_process(a, h), now_ns);
 }
 
 void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes, uint64_t now_ns) {
   if (a->word == NULL || h->process_count == 0) return;
-  const tree_process *p = whom(a, h);
+  const tree_process *p = choose_process(a, h);
   /* Near the limit: no more is left than the process holds, or the rest would be filled before it
    * answers. */
   double answer_s = (double)(REST * a->took_ns > ANSWER_NS ? REST * a->took_ns : ANSWER_NS) / 1e9;
@@ -121,7 +121,7 @@ void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes,
 
 void run_request_rise(run_request *a, const host_record *h, unsigned part, uint64_t now_ns) {
   if (a->word == NULL || h->process_count == 0) return;
-  const tree_process *p = whom(a, h);
+  const tree_process *p = choose_process(a, h);
   bool often = part <= 25;
   if (p->held_bytes < (often ? RISE_LEAST / 4 : RISE_LEAST)) return;
   if (p->pid == a->pid) {

@@ -33,7 +33,7 @@ stow_status run_request_open(run_request *a, const char *folder);
 void run_request_close(run_request *a);
 
 /* Returns whether a process has a thread of ours that listens. */
-bool run_request_hears(pid_t pid);
+bool run_request_has_listener(pid_t pid);
 
 /* Asks the largest process of `h` if that is due; `left_bytes` may still be allocated. */
 void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes, uint64_t now_ns);

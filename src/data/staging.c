@@ -9,17 +9,17 @@
 #include "data/buffer_pool.h"
 #include "device/device.h"
 
-typedef struct journey {
+typedef struct transfer {
   stow_event done; /* created at first use */
   bool on_the_way;
   void *data[STOW_BATCHES_FILES_MAX];
-} journey;
+} transfer;
 
 struct staging {
   stow_device *device;
   uint32_t parts;
   uint32_t next; /* the oldest transfer, and the next to begin */
-  journey journeys[STAGING_COPIES];
+  transfer transfers[STAGING_COPIES];
 };
 
 /* ---- pinned memory ---- */
@@ -52,36 +52,36 @@ stow_status staging_open(staging **out, stow_device *device, uint32_t parts) {
   return STOW_OK;
 }
 
-static void end_journey(staging *s, journey *j) {
+static void end_transfer(staging *s, transfer *j) {
   for (uint32_t i = 0; i < s->parts; i++) buffer_pool_put(j->data[i]);
   j->on_the_way = false;
 }
 
 stow_status staging_wait(staging *s) {
   for (uint32_t i = 0; i < STAGING_COPIES; i++) {
-    journey *j = &s->journeys[(s->next + i) % STAGING_COPIES];
+    transfer *j = &s->transfers[(s->next + i) % STAGING_COPIES];
     if (!j->on_the_way) continue;
     stow_status status =
         i == 0 ? device_event_wait(s->device, j->done) : device_event_query(s->device, j->done);
     if (status == STOW_ERR_NOT_READY) return STOW_OK;
     if (status != STOW_OK) return status;
-    end_journey(s, j);
+    end_transfer(s, j);
   }
   return STOW_OK;
 }
 
 stow_status staging_finish(staging *s) {
   for (uint32_t i = 0; i < STAGING_COPIES; i++) {
-    journey *j = &s->journeys[i];
+    transfer *j = &s->transfers[i];
     if (!j->on_the_way) continue;
     STOW_TRY(device_event_wait(s->device, j->done));
-    end_journey(s, j);
+    end_transfer(s, j);
   }
   return STOW_OK;
 }
 
-static stow_status begin_journey(staging *s, journey *j, const uint64_t *bytes, const uint64_t *to,
-                                 stow_stream stream) {
+static stow_status begin_transfer(staging *s, transfer *j, const uint64_t *bytes,
+                                  const uint64_t *to, stow_stream stream) {
   if (j->done == NULL) STOW_TRY(device_event_create(s->device, &j->done));
   for (uint32_t i = 0; i < s->parts; i++)
     if (bytes[i] > 0)
@@ -92,9 +92,9 @@ static stow_status begin_journey(staging *s, journey *j, const uint64_t *bytes, 
 stow_status staging_send(staging *s, void *const *data, const uint64_t *bytes, const uint64_t *to,
                          stow_stream stream) {
   STOW_TRY(staging_wait(s));
-  journey *j = &s->journeys[s->next];
+  transfer *j = &s->transfers[s->next];
   for (uint32_t i = 0; i < s->parts; i++) j->data[i] = data[i];
-  stow_status status = begin_journey(s, j, bytes, to, stream);
+  stow_status status = begin_transfer(s, j, bytes, to, stream);
   if (status != STOW_OK) {
     char why[STATUS_MESSAGE_MAX];
     snprintf(why, sizeof why, "%s", stow_status_message());
@@ -109,11 +109,11 @@ stow_status staging_send(staging *s, void *const *data, const uint64_t *bytes, c
 void staging_close(staging *s) {
   if (s == NULL) return;
   for (uint32_t i = 0; i < STAGING_COPIES; i++) {
-    journey *j = &s->journeys[(s->next + i) % STAGING_COPIES];
+    transfer *j = &s->transfers[(s->next + i) % STAGING_COPIES];
     /* Ignores the result: a lost device copies nothing any more. */
     if (j->on_the_way) {
       (void)device_event_wait(s->device, j->done);
-      end_journey(s, j);
+      end_transfer(s, j);
     }
     if (j->done != NULL) (void)device_event_destroy(s->device, j->done);
   }

@@ -25,21 +25,21 @@ void cuda_host_set(cuda_dev *d, const cuda_probe *probe) {
 
 void cuda_host_find(cuda_dev *d) {
   if (atomic_load_explicit(&d->host_known, memory_order_acquire)) return;
-  lock_take(&d->host_lock);
+  lock_acquire(&d->host_lock);
   bool found = !atomic_load_explicit(&d->host_known, memory_order_acquire);
   if (found) {
     cuda_probe probe;
     cuda_probe_device(&probe, d->driver, d->id.handle, false);
     cuda_host_set(d, &probe);
   }
-  lock_give(&d->host_lock);
+  lock_release(&d->host_lock);
   if (found)
     stow_log_line(STOW_LOG_INFO, "device %s: host tier %s: %s", d->props.uuid,
                   cuda_backing_name(d->props.host_backing), d->host_reason);
 }
 
 stow_status cuda_host_take(cuda_dev *d, uint64_t bytes, const char *what) {
-  lock_take(&d->host_lock);
+  lock_acquire(&d->host_lock);
   uint64_t now = clock_ns();
   hostmem host;
   stow_status status = STOW_OK;
@@ -52,7 +52,7 @@ stow_status cuda_host_take(cuda_dev *d, uint64_t bytes, const char *what) {
   }
   uint64_t left = d->host_left_bytes;
   if (status == STOW_OK && left >= bytes) d->host_left_bytes -= bytes;
-  lock_give(&d->host_lock);
+  lock_release(&d->host_lock);
   STOW_TRY(status);
   if (left >= bytes) return STOW_OK;
   char size[STOW_SIZE_TEXT_MAX], have[STOW_SIZE_TEXT_MAX];

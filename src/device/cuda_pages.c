@@ -76,9 +76,9 @@ stow_status cuda_reserve(stow_device *device, stow_addr *addr, uint64_t bytes, u
     status = cuda_fail(d, code, "reserving %s of addresses; free ranges, or reserve less",
                        stow_size_format(size, bytes));
   else {
-    lock_take(&d->table_lock);
+    lock_acquire(&d->table_lock);
     status = table_range_add(&d->table, &range);
-    lock_give(&d->table_lock);
+    lock_release(&d->table_lock);
     if (status != STOW_OK) d->driver->cuMemAddressFree(range.outer_addr, range.outer_bytes);
   }
   cuda_leave(d, &scope);
@@ -93,17 +93,17 @@ stow_status cuda_unreserve(stow_device *device, stow_addr addr, uint64_t bytes) 
   STOW_TRY(cuda_check_extent(d, "unreserving", addr, bytes));
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
-  lock_take(&d->table_lock);
+  lock_acquire(&d->table_lock);
   stow_status status = table_range_take(&d->table, addr, bytes, &range);
-  lock_give(&d->table_lock);
+  lock_release(&d->table_lock);
   if (status == STOW_OK) {
     cu_result code = d->driver->cuMemAddressFree(range.outer_addr, range.outer_bytes);
     if (code == CU_OK)
       table_range_free(&range);
     else {
-      lock_take(&d->table_lock);
+      lock_acquire(&d->table_lock);
       table_range_back(&d->table, &range);
-      lock_give(&d->table_lock);
+      lock_release(&d->table_lock);
       status = cuda_fail(d, code, "unreserving 0x%" PRIx64, addr);
     }
   }
@@ -161,9 +161,9 @@ stow_status cuda_page_create(stow_device *device, stow_page *page, uint64_t byte
   if (code != CU_OK)
     status = create_failed(d, code, bytes, tier);
   else {
-    lock_take(&d->table_lock);
+    lock_acquire(&d->table_lock);
     status = table_page_add(&d->table, handle, bytes, tier);
-    lock_give(&d->table_lock);
+    lock_release(&d->table_lock);
     if (status != STOW_OK) physical_page_release(&d->physical, handle, bytes);
   }
   cuda_leave(d, &scope);
@@ -177,15 +177,15 @@ stow_status cuda_page_release(stow_device *device, stow_page page) {
   STOW_TRY(want_pages(d));
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
-  lock_take(&d->table_lock);
+  lock_acquire(&d->table_lock);
   stow_status status = table_page_take(&d->table, page, &taken);
-  lock_give(&d->table_lock);
+  lock_release(&d->table_lock);
   if (status == STOW_OK) {
     cu_result code = physical_page_release(&d->physical, page, taken.bytes);
     if (code != CU_OK) {
-      lock_take(&d->table_lock);
+      lock_acquire(&d->table_lock);
       (void)table_page_add(&d->table, page, taken.bytes, taken.tier);
-      lock_give(&d->table_lock);
+      lock_release(&d->table_lock);
       status = cuda_fail(d, code, "releasing page 0x%" PRIx64, page);
     }
   }
@@ -201,15 +201,15 @@ stow_status cuda_map(stow_device *device, stow_addr addr, uint64_t bytes, stow_p
   STOW_TRY(cuda_check_extent(d, "mapping", addr, bytes));
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
-  lock_take(&d->table_lock);
+  lock_acquire(&d->table_lock);
   stow_status status = table_map(&d->table, addr, bytes, page);
-  lock_give(&d->table_lock);
+  lock_release(&d->table_lock);
   if (status == STOW_OK) {
     cu_result code = d->driver->cuMemMap(addr, bytes, 0, page, 0);
     if (code != CU_OK) {
-      lock_take(&d->table_lock);
+      lock_acquire(&d->table_lock);
       table_unmap(&d->table, addr, bytes);
-      lock_give(&d->table_lock);
+      lock_release(&d->table_lock);
       status = cuda_fail(d, code, "mapping page 0x%" PRIx64 " at 0x%" PRIx64, page, addr);
     }
   }
@@ -221,9 +221,9 @@ stow_status cuda_map(stow_device *device, stow_addr addr, uint64_t bytes, stow_p
 static stow_status check_run(cuda_dev *d, const char *what, stow_addr addr, uint64_t bytes) {
   STOW_TRY(want_pages(d));
   STOW_TRY(cuda_check_extent(d, what, addr, bytes));
-  lock_take(&d->table_lock);
+  lock_acquire(&d->table_lock);
   stow_status status = table_check_mapped(&d->table, addr, bytes, what);
-  lock_give(&d->table_lock);
+  lock_release(&d->table_lock);
   return status;
 }
 
@@ -237,9 +237,9 @@ stow_status cuda_unmap(stow_device *device, stow_addr addr, uint64_t bytes) {
   if (code != CU_OK)
     status = cuda_fail(d, code, "unmapping 0x%" PRIx64, addr);
   else {
-    lock_take(&d->table_lock);
+    lock_acquire(&d->table_lock);
     table_unmap(&d->table, addr, bytes);
-    lock_give(&d->table_lock);
+    lock_release(&d->table_lock);
   }
   cuda_leave(d, &scope);
   return status;

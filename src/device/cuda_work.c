@@ -50,9 +50,9 @@ stow_status cuda_plain_alloc(stow_device *device, stow_addr *addr, uint64_t byte
     status = cuda_fail(d, code, "allocating %s on tier %s", stow_size_format(size, bytes),
                        stow_tier_name(tier));
   } else {
-    lock_take(&d->table_lock);
+    lock_acquire(&d->table_lock);
     status = table_plain_add(&d->table, got, bytes, tier, plain.pointer);
-    lock_give(&d->table_lock);
+    lock_release(&d->table_lock);
     if (status != STOW_OK) free_plain(d, got, &plain, &code);
   }
   cuda_leave(d, &scope);
@@ -65,16 +65,16 @@ stow_status cuda_plain_free(stow_device *device, stow_addr addr) {
   table_plain plain;
   cuda_scope scope;
   STOW_TRY(cuda_enter(d, &scope));
-  lock_take(&d->table_lock);
+  lock_acquire(&d->table_lock);
   stow_status status = table_plain_take(&d->table, addr, &plain);
-  lock_give(&d->table_lock);
+  lock_release(&d->table_lock);
   if (status == STOW_OK) {
     cu_result code;
     free_plain(d, addr, &plain, &code);
     if (code != CU_OK) {
-      lock_take(&d->table_lock);
+      lock_acquire(&d->table_lock);
       (void)table_plain_add(&d->table, addr, plain.bytes, plain.tier, plain.pointer);
-      lock_give(&d->table_lock);
+      lock_release(&d->table_lock);
       status = cuda_fail(d, code, "freeing 0x%" PRIx64, addr);
     }
   }
@@ -133,9 +133,9 @@ stow_status cuda_fill(stow_device *device, stow_addr to, uint8_t value, uint64_t
 
 /* Records a new handle. */
 static stow_status note(cuda_dev *d, map *handles, const void *handle) {
-  lock_take(&d->table_lock);
+  lock_acquire(&d->table_lock);
   stow_status status = map_put(handles, (uintptr_t)handle, 0);
-  lock_give(&d->table_lock);
+  lock_release(&d->table_lock);
   return status;
 }
 
@@ -143,9 +143,9 @@ static stow_status note(cuda_dev *d, map *handles, const void *handle) {
 static stow_status forget(cuda_dev *d, map *handles, const void *handle, const char *what) {
   if (handle == NULL)
     return stow_fail(STOW_ERR_INVALID, "destroying a %s: the handle is NULL", what);
-  lock_take(&d->table_lock);
+  lock_acquire(&d->table_lock);
   bool ours = map_remove(handles, (uintptr_t)handle, NULL);
-  lock_give(&d->table_lock);
+  lock_release(&d->table_lock);
   return ours ? STOW_OK
               : stow_fail(STOW_ERR_STATE,
                           "destroying %s %p: not created through this device, or destroyed before",

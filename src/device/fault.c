@@ -54,7 +54,7 @@ static bool plan_step(plan *p) {
 static stow_status fault_step(stow_device *device, stow_fault_kind kind) {
   ASSERT((unsigned)kind < STOW_FAULT_KIND_COUNT);
   fault *f = fault_of(device);
-  lock_take(&f->lock);
+  lock_acquire(&f->lock);
   bool by_kind = plan_step(&f->plans[kind]), by_any = plan_step(&f->plans[STOW_FAULT_ANY]);
   stow_status status = by_kind  ? f->plans[kind].status
                        : by_any ? f->plans[STOW_FAULT_ANY].status
@@ -64,7 +64,7 @@ static stow_status fault_step(stow_device *device, stow_fault_kind kind) {
     f->plans[kind].failed++;
     f->plans[STOW_FAULT_ANY].failed++;
   }
-  lock_give(&f->lock);
+  lock_release(&f->lock);
   if (status == STOW_OK || status == STOW_ERR_NOT_READY) return status;
   return stow_fail(status, "%s call %llu was failed on purpose (%s) by the fault device",
                    kind_names[kind], (unsigned long long)call, stow_status_name(status));
@@ -202,12 +202,12 @@ stow_status stow_fault_arm(stow_device *device, stow_fault_kind kind, uint64_t n
   if (nth != 0 && status == STOW_OK)
     return stow_fail(STOW_ERR_INVALID, "a call cannot fail with ok; give an error status");
   fault *f = fault_of(device);
-  lock_take(&f->lock);
+  lock_acquire(&f->lock);
   plan *p = &f->plans[kind];
   p->at = nth == 0 ? 0 : nth > UINT64_MAX - p->calls ? UINT64_MAX : p->calls + nth;
   p->every = every;
   p->status = status;
-  lock_give(&f->lock);
+  lock_release(&f->lock);
   return STOW_OK;
 }
 
@@ -215,9 +215,9 @@ stow_status stow_fault_count(stow_device *device, stow_fault_kind kind, uint64_t
                              uint64_t *failed) {
   STOW_TRY(check_fault(device, kind));
   fault *f = fault_of(device);
-  lock_take(&f->lock);
+  lock_acquire(&f->lock);
   if (calls != NULL) *calls = f->plans[kind].calls;
   if (failed != NULL) *failed = f->plans[kind].failed;
-  lock_give(&f->lock);
+  lock_release(&f->lock);
   return STOW_OK;
 }

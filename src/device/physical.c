@@ -8,7 +8,7 @@
 static bool take(const physical *p, uint64_t bytes) {
   ASSERT(p->driver != NULL);
   const physical_account *a = p->account;
-  return a == NULL || a->take == NULL || a->take(p->who, bytes);
+  return a == NULL || a->charge == NULL || a->charge(p->who, bytes);
 }
 
 static bool make_room(const physical *p, uint64_t bytes) {
@@ -27,7 +27,7 @@ static cu_result settle(const physical *p, uint64_t bytes, cu_result code) {
 
 static cu_result give(const physical *p, uint64_t bytes, cu_result code) {
   const physical_account *a = p->account;
-  if (a != NULL && code == CU_OK && a->give != NULL) a->give(p->who, bytes);
+  if (a != NULL && code == CU_OK && a->uncharge != NULL) a->uncharge(p->who, bytes);
   return code;
 }
 

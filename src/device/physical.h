@@ -19,7 +19,7 @@
 /* Every function may be NULL. `who` is the one in the `physical`. */
 typedef struct physical_account {
   /* Counts `bytes`. Returns false, counting nothing, if they do not fit. */
-  bool (*take)(const void *who, uint64_t bytes);
+  bool (*charge)(const void *who, uint64_t bytes);
   /* The driver is out of memory: frees cached memory. Returns true to call the driver again. */
   bool (*make_room)(const void *who, uint64_t bytes);
   /* Called when the driver has allocated the counted bytes. */
@@ -27,7 +27,7 @@ typedef struct physical_account {
   /* Called when the driver failed with `code`: the counted bytes are not used. */
   void (*undo)(const void *who, uint64_t bytes, cu_result code);
   /* Called when the memory was released. */
-  void (*give)(const void *who, uint64_t bytes);
+  void (*uncharge)(const void *who, uint64_t bytes);
 } physical_account;
 
 typedef struct physical {

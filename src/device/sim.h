@@ -124,13 +124,13 @@ typedef struct sim {
   stow_sim_counts counts; /* now_ns is the clock */
 } sim;
 
-static inline sim *sim_take(stow_device *device) {
+static inline sim *sim_lock(stow_device *device) {
   sim *s = (sim *)(void *)device;
-  lock_take(&s->lock);
+  lock_acquire(&s->lock);
   return s;
 }
-static inline stow_status sim_give(sim *s, stow_status status) {
-  lock_give(&s->lock);
+static inline stow_status sim_unlock(sim *s, stow_status status) {
+  lock_release(&s->lock);
   return status;
 }
 
@@ -147,7 +147,7 @@ stow_status sim_check_tier(const sim *s, stow_tier tier);
 stow_status sim_check_vmm(const sim *s, const char *what);
 /* Use and release `bytes` of a tier's capacity. STOW_ERR_OUT_OF_MEMORY: the tier is full. */
 stow_status sim_charge(sim *s, stow_tier tier, uint64_t bytes);
-void sim_discharge(sim *s, stow_tier tier, uint64_t bytes);
+void sim_uncharge(sim *s, stow_tier tier, uint64_t bytes);
 
 /* ---- sim_memory.c: no-ops with options.paper ---- */
 stow_status sim_memory_open(sim *s);

@@ -43,17 +43,17 @@ stow_status sim_charge(sim *s, stow_tier tier, uint64_t bytes) {
   return STOW_OK;
 }
 
-void sim_discharge(sim *s, stow_tier tier, uint64_t bytes) {
+void sim_uncharge(sim *s, stow_tier tier, uint64_t bytes) {
   *(tier == STOW_TIER_VRAM ? &s->counts.vram_used_bytes : &s->counts.host_used_bytes) -= bytes;
 }
 
 stow_status sim_memory(stow_device *device, stow_tier tier, uint64_t *free_bytes,
                        uint64_t *total_bytes) {
-  sim *s = sim_take(device);
+  sim *s = sim_lock(device);
   stow_status status = sim_check_tier(s, tier);
-  if (status != STOW_OK) return sim_give(s, status);
+  if (status != STOW_OK) return sim_unlock(s, status);
   uint64_t used = tier == STOW_TIER_VRAM ? s->counts.vram_used_bytes : s->counts.host_used_bytes;
   if (free_bytes != NULL) *free_bytes = tier_total(s, tier) - used;
   if (total_bytes != NULL) *total_bytes = tier_total(s, tier);
-  return sim_give(s, STOW_OK);
+  return sim_unlock(s, STOW_OK);
 }

@@ -33,7 +33,7 @@ stow_status sim_page_add(sim *s, uint32_t *index, uint64_t bytes, stow_tier tier
   uint64_t offset;
   stow_status status = sim_memory_offset(s, &offset, bytes);
   if (status != STOW_OK) {
-    sim_discharge(s, tier, bytes);
+    sim_uncharge(s, tier, bytes);
     return status;
   }
   uint32_t at = s->page_free != 0 ? s->page_free - 1 : s->page_count++;
@@ -55,7 +55,7 @@ stow_status sim_page_drop(sim *s, uint32_t index) {
   sim_page *page = &s->pages[index];
   if (page->touched) STOW_TRY(sim_memory_drop(s, page->offset, page->bytes));
   sim_work_forget(s, page);
-  sim_discharge(s, (stow_tier)page->tier, page->bytes);
+  sim_uncharge(s, (stow_tier)page->tier, page->bytes);
   page->live = false;
   page->next_free = s->page_free;
   s->page_free = index + 1;
@@ -106,8 +106,8 @@ static stow_status page_create(sim *s, stow_page *page, uint64_t bytes, stow_tie
 }
 
 stow_status sim_page_create(stow_device *device, stow_page *page, uint64_t bytes, stow_tier tier) {
-  sim *s = sim_take(device);
-  return sim_give(s, page_create(s, page, bytes, tier));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, page_create(s, page, bytes, tier));
 }
 
 static stow_status page_release(sim *s, stow_page page) {
@@ -128,8 +128,8 @@ static stow_status page_release(sim *s, stow_page page) {
 }
 
 stow_status sim_page_release(stow_device *device, stow_page page) {
-  sim *s = sim_take(device);
-  return sim_give(s, page_release(s, page));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, page_release(s, page));
 }
 
 /* ---- addresses ---- */
@@ -217,8 +217,8 @@ static stow_status map_page(sim *s, stow_addr addr, uint64_t bytes, stow_page pa
 }
 
 stow_status sim_map(stow_device *device, stow_addr addr, uint64_t bytes, stow_page page) {
-  sim *s = sim_take(device);
-  return sim_give(s, map_page(s, addr, bytes, page));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, map_page(s, addr, bytes, page));
 }
 
 static sim_page *slot_page(const sim *s, uint32_t slot) {
@@ -253,8 +253,8 @@ static stow_status unmap(sim *s, stow_addr addr, uint64_t bytes) {
 }
 
 stow_status sim_unmap(stow_device *device, stow_addr addr, uint64_t bytes) {
-  sim *s = sim_take(device);
-  return sim_give(s, unmap(s, addr, bytes));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, unmap(s, addr, bytes));
 }
 
 static stow_status grant(sim *s, stow_addr addr, uint64_t bytes) {
@@ -278,6 +278,6 @@ static stow_status grant(sim *s, stow_addr addr, uint64_t bytes) {
 }
 
 stow_status sim_access(stow_device *device, stow_addr addr, uint64_t bytes) {
-  sim *s = sim_take(device);
-  return sim_give(s, grant(s, addr, bytes));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, grant(s, addr, bytes));
 }

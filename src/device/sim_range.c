@@ -38,8 +38,8 @@ static stow_status reserve(sim *s, stow_addr *addr, uint64_t bytes, uint64_t ali
 }
 
 stow_status sim_reserve(stow_device *device, stow_addr *addr, uint64_t bytes, uint64_t align) {
-  sim *s = sim_take(device);
-  return sim_give(s, reserve(s, addr, bytes, align));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, reserve(s, addr, bytes, align));
 }
 
 static stow_status unreserve(sim *s, stow_addr addr, uint64_t bytes) {
@@ -75,8 +75,8 @@ static stow_status unreserve(sim *s, stow_addr addr, uint64_t bytes) {
 }
 
 stow_status sim_unreserve(stow_device *device, stow_addr addr, uint64_t bytes) {
-  sim *s = sim_take(device);
-  return sim_give(s, unreserve(s, addr, bytes));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, unreserve(s, addr, bytes));
 }
 
 /* ---- plain blocks ---- */
@@ -129,8 +129,8 @@ static stow_status plain_alloc(sim *s, stow_addr *addr, uint64_t bytes, stow_tie
 }
 
 stow_status sim_plain_alloc(stow_device *device, stow_addr *addr, uint64_t bytes, stow_tier tier) {
-  sim *s = sim_take(device);
-  return sim_give(s, plain_alloc(s, addr, bytes, tier));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, plain_alloc(s, addr, bytes, tier));
 }
 
 /* Like cuMemFree, waits until the whole device is idle: programs rely on it. */
@@ -154,6 +154,6 @@ static stow_status plain_free(sim *s, stow_addr addr) {
 }
 
 stow_status sim_plain_free(stow_device *device, stow_addr addr) {
-  sim *s = sim_take(device);
-  return sim_give(s, plain_free(s, addr));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, plain_free(s, addr));
 }

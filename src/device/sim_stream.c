@@ -164,8 +164,8 @@ void sim_stream_free_all(sim *s) {
 }
 
 stow_status sim_stream_create(stow_device *device, stow_stream *stream) {
-  sim *s = sim_take(device);
-  return sim_give(s, stream_create(s, stream));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, stream_create(s, stream));
 }
 
 static stow_status stream_destroy(sim *s, stow_stream stream) {
@@ -179,17 +179,17 @@ static stow_status stream_destroy(sim *s, stow_stream stream) {
 }
 
 stow_status sim_stream_destroy(stow_device *device, stow_stream stream) {
-  sim *s = sim_take(device);
-  return sim_give(s, stream_destroy(s, stream));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, stream_destroy(s, stream));
 }
 
 stow_status sim_stream_sync(stow_device *device, stow_stream stream) {
-  sim *s = sim_take(device);
+  sim *s = sim_lock(device);
   uint32_t slot;
   stow_status status = stream_find(s, &slot, stream);
   if (status == STOW_OK) status = host_learns(s, &s->streams[slot].clock);
   if (status == STOW_OK) wait_until(s, s->streams[slot].ready_ns);
-  return sim_give(s, status);
+  return sim_unlock(s, status);
 }
 
 /* ---- events ---- */
@@ -245,12 +245,12 @@ static stow_status event_create(sim *s, stow_event *event) {
 }
 
 stow_status sim_event_create(stow_device *device, stow_event *event) {
-  sim *s = sim_take(device);
-  return sim_give(s, event_create(s, event));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, event_create(s, event));
 }
 
 stow_status sim_event_destroy(stow_device *device, stow_event event) {
-  sim *s = sim_take(device);
+  sim *s = sim_lock(device);
   sim_event *found;
   stow_status status = event_find(s, &found, event);
   if (status == STOW_OK) {
@@ -259,7 +259,7 @@ stow_status sim_event_destroy(stow_device *device, stow_event event) {
     s->event_free = (uint32_t)(found - s->events) + 1;
     s->events_live--;
   }
-  return sim_give(s, status);
+  return sim_unlock(s, status);
 }
 
 static stow_status event_record(sim *s, stow_event event, stow_stream stream) {
@@ -277,8 +277,8 @@ static stow_status event_record(sim *s, stow_event event, stow_stream stream) {
 }
 
 stow_status sim_event_record(stow_device *device, stow_event event, stow_stream stream) {
-  sim *s = sim_take(device);
-  return sim_give(s, event_record(s, event, stream));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, event_record(s, event, stream));
 }
 
 static stow_status stream_wait(sim *s, stow_stream stream, stow_event event) {
@@ -294,26 +294,26 @@ static stow_status stream_wait(sim *s, stow_stream stream, stow_event event) {
 }
 
 stow_status sim_stream_wait(stow_device *device, stow_stream stream, stow_event event) {
-  sim *s = sim_take(device);
-  return sim_give(s, stream_wait(s, stream, event));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, stream_wait(s, stream, event));
 }
 
 stow_status sim_event_query(stow_device *device, stow_event event) {
-  sim *s = sim_take(device);
+  sim *s = sim_lock(device);
   sim_event *found;
   stow_status status = event_find(s, &found, event);
   if (status == STOW_OK && found->ready_ns > s->counts.now_ns)
     status = STOW_ERR_NOT_READY; /* not an error, so no message */
   else if (status == STOW_OK)
     status = host_learns(s, &found->clock);
-  return sim_give(s, status);
+  return sim_unlock(s, status);
 }
 
 stow_status sim_event_wait(stow_device *device, stow_event event) {
-  sim *s = sim_take(device);
+  sim *s = sim_lock(device);
   sim_event *found;
   stow_status status = event_find(s, &found, event);
   if (status == STOW_OK) status = host_learns(s, &found->clock);
   if (status == STOW_OK) wait_until(s, found->ready_ns);
-  return sim_give(s, status);
+  return sim_unlock(s, status);
 }

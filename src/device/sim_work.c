@@ -324,8 +324,8 @@ static stow_status copy(sim *s, stow_addr to, stow_addr from, uint64_t bytes, st
 
 stow_status sim_copy(stow_device *device, stow_addr to, stow_addr from, uint64_t bytes,
                      stow_stream stream) {
-  sim *s = sim_take(device);
-  return sim_give(s, copy(s, to, from, bytes, stream));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, copy(s, to, from, bytes, stream));
 }
 
 static stow_status fill(sim *s, stow_addr to, uint8_t value, uint64_t bytes, stow_stream stream) {
@@ -347,6 +347,6 @@ static stow_status fill(sim *s, stow_addr to, uint8_t value, uint64_t bytes, sto
 
 stow_status sim_fill(stow_device *device, stow_addr to, uint8_t value, uint64_t bytes,
                      stow_stream stream) {
-  sim *s = sim_take(device);
-  return sim_give(s, fill(s, to, value, bytes, stream));
+  sim *s = sim_lock(device);
+  return sim_unlock(s, fill(s, to, value, bytes, stream));
 }

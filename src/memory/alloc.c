@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "memory/lane_take.h"
+#include "memory/lane_alloc.h"
 
 #define COLD __attribute__((noinline, cold))
 
@@ -24,7 +24,7 @@ __attribute__((noinline)) static uint64_t take_span(lane *l, uint32_t units, uin
   arena *a = units < FINE_UNITS ? &m->fine : &m->main;
   if (RARE(a->base == 0)) return 0;
   lane_flush(l);
-  uint32_t i = arena_take(a, units, 1);
+  uint32_t i = arena_alloc(a, units, 1);
   return i ? adopt_span(l, a, i, mark, (uint64_t)units << UNIT_SHIFT, tier) : 0;
 }
 
@@ -64,7 +64,7 @@ COLD static void poll_some(lane *l) {
   if (++l->polled >= POLL_EVERY) lane_poll(l, false, &ignored);
 }
 
-COLD static void tell(heap *h, stow_heap_event_kind kind, uint64_t ptr, uint64_t bytes,
+COLD static void emit(heap *h, stow_heap_event_kind kind, uint64_t ptr, uint64_t bytes,
                       stow_stream stream, stow_tier tier, uint32_t mark) {
   stow_heap_event event = {.struct_bytes = sizeof event,
                            .kind = kind,
@@ -81,19 +81,19 @@ COLD static void tell(heap *h, stow_heap_event_kind kind, uint64_t ptr, uint64_t
 
 #ifdef STOWAGE_CHECKS
 static void site_note(heap *h, uint64_t ptr, void *caller) {
-  lock_take(&h->lock);
+  lock_acquire(&h->lock);
   (void)!map_put(&h->sites, ptr, (uint64_t)(uintptr_t)caller); /* without memory, the caller stays
                                                                 * unknown */
-  lock_give(&h->lock);
+  lock_release(&h->lock);
 }
 
-static stow_status site_tell(heap *h, uint64_t ptr, stow_status status) {
+static stow_status site_describe(heap *h, uint64_t ptr, stow_status status) {
   char why[512];
   snprintf(why, sizeof why, "%s", stow_status_message());
-  lock_take(&h->lock);
+  lock_acquire(&h->lock);
   const uint64_t *site = map_get(&h->sites, ptr);
   uint64_t caller = site ? *site : 0;
-  lock_give(&h->lock);
+  lock_release(&h->lock);
   if (!caller) return status;
   Dl_info in;
   bool known = dladdr((void *)(uintptr_t)caller, &in) != 0 && in.dli_fname;
@@ -108,7 +108,7 @@ static stow_status site_tell(heap *h, uint64_t ptr, stow_status status) {
 }
 #define SITE_NOTE(h, ptr, caller) site_note(h, ptr, caller)
 #else
-static stow_status site_tell(heap *h, uint64_t ptr, stow_status status) {
+static stow_status site_describe(heap *h, uint64_t ptr, stow_status status) {
   (void)h, (void)ptr;
   return status;
 }
@@ -126,22 +126,22 @@ __attribute__((noinline)) static stow_status alloc_searched(uint64_t *ptr, stow_
   STOW_TRY(request_make(&r, h, bytes, align));
   lane *l = lane_look(h, stream);
   if (RARE(!l)) STOW_TRY(lane_of(&l, h, stream));
-  latch_take(&l->lock);
+  latch_acquire(&l->lock);
   if (RARE(l->queue_count > 0)) poll_some(l);
-  uint64_t got = lane_take(l, &r, r.tier);
-  latch_give(&l->lock);
+  uint64_t got = lane_alloc(l, &r, r.tier);
+  latch_release(&l->lock);
   if (RARE(got == 0)) STOW_TRY(heap_grow(&got, h, l, &r));
   *ptr = got;
   SITE_NOTE(h, got, caller);
-  if (RARE(heap_heard(h, STOW_EVENT_ALLOC)))
-    tell(h, STOW_EVENT_ALLOC, got, r.bytes, stream, r.tier, r.mark);
+  if (RARE(heap_has_listener(h, STOW_EVENT_ALLOC)))
+    emit(h, STOW_EVENT_ALLOC, got, r.bytes, stream, r.tier, r.mark);
   return STOW_OK;
 }
 
 stow_status stow_heap_alloc(uint64_t *ptr, stow_heap *shell, uint64_t bytes, stow_stream stream) {
   void *caller = __builtin_return_address(0);
   heap *h = heap_alive(shell);
-  if (RARE(!h || !ptr || bytes - 1 >= BYTES_MAX || heap_heard(h, STOW_EVENT_ALLOC)))
+  if (RARE(!h || !ptr || bytes - 1 >= BYTES_MAX || heap_has_listener(h, STOW_EVENT_ALLOC)))
     return alloc_searched(ptr, shell, bytes, 1, stream, caller);
   lane *l = lane_look(h, stream);
   if (RARE(!l || !latch_enter(&l->lock)))
@@ -169,12 +169,12 @@ stow_status stow_heap_alloc_aligned(uint64_t *ptr, stow_heap *shell, uint64_t by
 /* Reports a free to the sinks before the memory can be reused, so that no sink sees an allocation
  * at an address that it considers live. The block is marked as freed for all other callers during
  * this. Lane locked, and locked again on return. */
-static void tell_free(heap *h, const place *at, uint64_t ptr, stow_stream stream) {
+static void emit_free(heap *h, const place *at, uint64_t ptr, stow_stream stream) {
   uint32_t mark = *at->mark;
   place_mark(at, MARK_PENDING);
-  latch_give(&at->lane->lock);
-  tell(h, STOW_EVENT_FREE, ptr, at->bytes, stream, at->tier, mark);
-  latch_take(&at->lane->lock);
+  latch_release(&at->lane->lock);
+  emit(h, STOW_EVENT_FREE, ptr, at->bytes, stream, at->tier, mark);
+  latch_acquire(&at->lane->lock);
   *at->mark &= ~MARK_PENDING;
 }
 
@@ -187,8 +187,8 @@ COLD static stow_status freed_twice(uint64_t ptr, const place *at) {
 /* Frees an allocation with pages on another tier. Those pages are returned first, which needs the
  * heap's lock, taken before the lane's. */
 static stow_status free_moved(heap *h, lane *l, uint64_t ptr, stow_stream stream, bool reported) {
-  lock_take(&h->lock);
-  latch_take(&l->lock);
+  lock_acquire(&h->lock);
+  latch_acquire(&l->lock);
   place at;
   stow_status status = lane_find(&at, l, ptr);
   if (status == STOW_OK && (*at.mark & MARK_PENDING) && !reported) status = freed_twice(ptr, &at);
@@ -196,21 +196,21 @@ static stow_status free_moved(heap *h, lane *l, uint64_t ptr, stow_stream stream
     status = device_stream_sync(h->device, stream);
   if (status == STOW_OK) status = migrate_wait(h, l, ptr, *at.mark);
   if (status == STOW_OK) status = migrate_undo_pages(h, &at);
-  if (status == STOW_OK && !reported && heap_heard(h, STOW_EVENT_FREE)) {
+  if (status == STOW_OK && !reported && heap_has_listener(h, STOW_EVENT_FREE)) {
     uint32_t mark = *at.mark;
     *at.mark |= MARK_DISK | MARK_PENDING; /* its pages are gone; for everyone else it is freed */
-    latch_give(&l->lock);
+    latch_release(&l->lock);
     heap_unlock(h);
-    tell(h, STOW_EVENT_FREE, ptr, at.bytes, stream, at.tier, mark);
-    lock_take(&h->lock);
-    latch_take(&l->lock);
+    emit(h, STOW_EVENT_FREE, ptr, at.bytes, stream, at.tier, mark);
+    lock_acquire(&h->lock);
+    latch_acquire(&l->lock);
   }
   if (status == STOW_OK) {
     *at.mark = (*at.mark & ~MARK_PENDING) | MARK_DISK;
     l->frees++;
     lane_release(l, &at);
   }
-  latch_give(&l->lock);
+  latch_release(&l->lock);
   heap_unlock(h);
   return status;
 }
@@ -227,15 +227,15 @@ __attribute__((noinline)) static stow_status free_searched(stow_heap *shell, uin
   place at;
   pending later = {0};
   bool reported = false, moved = false;
-  latch_take(&l->lock);
+  latch_acquire(&l->lock);
   stow_status status = lane_find(&at, l, ptr);
   if (status == STOW_OK && (*at.mark & MARK_PENDING)) status = freed_twice(ptr, &at);
   if (status == STOW_OK) {
     moved = *at.mark & (MARK_MOVED | MARK_DISK);
     bool now = stream == l->stream && !(*at.mark & MARK_RECORDED);
     if (!moved && !now) status = lane_defer(&later, l, &at, ptr, stream);
-    if (!moved && status == STOW_OK && heap_heard(h, STOW_EVENT_FREE)) {
-      tell_free(h, &at, ptr, stream);
+    if (!moved && status == STOW_OK && heap_has_listener(h, STOW_EVENT_FREE)) {
+      emit_free(h, &at, ptr, stream);
       reported = true;
       if (now)
         moved = *at.mark & (MARK_MOVED | MARK_DISK); /* it may have moved in the meantime,
@@ -249,9 +249,9 @@ __attribute__((noinline)) static stow_status free_searched(stow_heap *shell, uin
         lane_defer_done(l, &at, &later);
     }
   }
-  latch_give(&l->lock);
+  latch_release(&l->lock);
   if (status == STOW_OK && moved) status = free_moved(h, l, ptr, stream, reported);
-  return status == STOW_OK ? STOW_OK : heap_lose(h, site_tell(h, ptr, status));
+  return status == STOW_OK ? STOW_OK : heap_lose(h, site_describe(h, ptr, status));
 }
 
 /* Marks of a live block that the hot path of free does not handle. */
@@ -266,7 +266,7 @@ HOT bool give_block(lane *l, room *m, slab *b, uint64_t ptr) {
   ASSERT_VALUES(l->live[STOW_TIER_VRAM] >= bytes, "lane: live bytes", l->live[STOW_TIER_VRAM],
                 bytes);
   l->live[STOW_TIER_VRAM] -= bytes;
-  slab_give(&m->slabs, &m->fine, b, block);
+  slab_free(&m->slabs, &m->fine, b, block);
   return true;
 }
 
@@ -280,7 +280,7 @@ HOT bool give_span(lane *l, arena *a, uint64_t offset) {
 }
 
 /* Frees a plain block in vram on the lane's own stream. Returns false for any other block. */
-HOT bool give_plain(lane *l, uint64_t ptr) {
+HOT bool free_plain(lane *l, uint64_t ptr) {
   room *m = &l->rooms[STOW_TIER_VRAM];
   uint64_t offset = ptr - m->fine.base;
   bool gave;
@@ -297,10 +297,10 @@ HOT bool give_plain(lane *l, uint64_t ptr) {
 
 stow_status stow_heap_free(stow_heap *shell, uint64_t ptr, stow_stream stream) {
   heap *h = heap_alive(shell);
-  if (RARE(!h || heap_heard(h, STOW_EVENT_FREE))) return free_searched(shell, ptr, stream);
+  if (RARE(!h || heap_has_listener(h, STOW_EVENT_FREE))) return free_searched(shell, ptr, stream);
   lane *l = lane_look(h, stream);
   if (RARE(!l || !latch_enter(&l->lock))) return free_searched(shell, ptr, stream);
-  bool gave = give_plain(l, ptr);
+  bool gave = free_plain(l, ptr);
   latch_leave(&l->lock);
   return gave ? STOW_OK : free_searched(shell, ptr, stream);
 }
@@ -316,7 +316,7 @@ stow_status stow_heap_record_stream(stow_heap *shell, uint64_t ptr, stow_stream 
                      (unsigned long long)ptr);
   if (stream == l->stream) return STOW_OK;
   place at;
-  latch_take(&l->lock);
+  latch_acquire(&l->lock);
   stow_status status = lane_find(&at, l, ptr);
   if (status == STOW_OK && (*at.mark & MARK_PENDING))
     status =
@@ -342,7 +342,7 @@ stow_status stow_heap_record_stream(stow_heap *shell, uint64_t ptr, stow_stream 
     if (status == STOW_OK && !known) old->streams[old->count++] = stream;
     if (status == STOW_OK) place_mark(&at, MARK_RECORDED);
   }
-  latch_give(&l->lock);
+  latch_release(&l->lock);
   return status;
 }
 
@@ -356,14 +356,14 @@ stow_status stow_heap_set_heat(stow_heap *shell, uint64_t ptr, stow_heap_heat he
     return stow_fail(STOW_ERR_NOT_FOUND, "set_heat of 0x%llx: not an address of this heap",
                      (unsigned long long)ptr);
   place at;
-  latch_take(&l->lock);
+  latch_acquire(&l->lock);
   stow_status status = lane_find(&at, l, ptr);
   if (status == STOW_OK) {
     *at.mark &= ~(MARK_HOT | MARK_COLD);
     if (heat == STOW_HEAT_HOT) *at.mark |= MARK_HOT;
     if (heat == STOW_HEAT_COLD) *at.mark |= MARK_COLD;
   }
-  latch_give(&l->lock);
+  latch_release(&l->lock);
   if (status == STOW_OK && heat == STOW_HEAT_HOT) background_kick(h);
   return status;
 }

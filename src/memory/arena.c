@@ -282,7 +282,7 @@ static uint32_t carve_front(arena *a, uint32_t i, uint32_t bin, uint32_t units) 
   return taken;
 }
 
-uint32_t arena_take(arena *a, uint32_t units, uint32_t align) {
+uint32_t arena_alloc(arena *a, uint32_t units, uint32_t align) {
   ASSERT(units > 0);
   ASSERT(align != 0 && (align & (align - 1)) == 0);
   for (uint32_t bin = bin_next(a, bin_of(units)); bin < BIN_COUNT; bin = bin_next(a, bin + 1)) {
@@ -347,7 +347,7 @@ static void give_in_parts(arena *a, uint32_t i) {
   }
 }
 
-void arena_give(arena *a, uint32_t i) {
+void arena_free(arena *a, uint32_t i) {
   ASSERT(i > 1 && i < a->span_count);
   span *s = &a->spans[i];
   valid_span(a, i);

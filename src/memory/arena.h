@@ -98,9 +98,9 @@ stow_status arena_close(arena *a);
 
 /* Takes a live span of `units`, aligned to `align` units, from the free spans. Returns 0 if nothing
  * fits. */
-uint32_t arena_take(arena *a, uint32_t units, uint32_t align);
+uint32_t arena_alloc(arena *a, uint32_t units, uint32_t align);
 /* Frees a live span; its slots without pages become bare. */
-void arena_give(arena *a, uint32_t i);
+void arena_free(arena *a, uint32_t i);
 /* Returns the live span that begins at `addr`, or else in the cell of `addr`; 0 if there is none.
  */
 uint32_t arena_find(const arena *a, stow_addr addr);

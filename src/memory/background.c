@@ -20,9 +20,9 @@
 static void fill(heap *h) {
   for (int t = 0; t < POOL_TIERS; t++) {
     uint64_t want = h->reserve[t], made = 0;
-    lock_take(&h->pool.lock);
+    lock_acquire(&h->pool.lock);
     uint64_t cached = h->pool.tier[t].cached;
-    lock_give(&h->pool.lock);
+    lock_release(&h->pool.lock);
     if (want <= cached) continue;
     if (want > cached + STEP_BYTES) want = cached + STEP_BYTES;
     pool_fill(&h->pool, (stow_tier)t, want, t == STOW_TIER_HOST ? HOST_PAGE : VRAM_PAGE, &made);
@@ -43,9 +43,9 @@ static bool idle(heap *h) {
 
 static void release(heap *h) {
   for (int t = 0; t < POOL_TIERS; t++) {
-    lock_take(&h->pool.lock);
+    lock_acquire(&h->pool.lock);
     uint64_t cached = h->pool.tier[t].cached;
-    lock_give(&h->pool.lock);
+    lock_release(&h->pool.lock);
     if (cached <= h->reserve[t]) continue;
     uint64_t keep = cached - h->reserve[t] > STEP_BYTES ? cached - STEP_BYTES : h->reserve[t];
     heap_lose(h, pool_trim(&h->pool, (stow_tier)t, keep, NULL));
@@ -62,9 +62,9 @@ static void tidy(heap *h, bool all) {
   heap_unlock(h);
   heap_lose(h, status);
   if (h->gate.close && h->host_limit > 0) {
-    lock_take(&h->pool.lock);
+    lock_acquire(&h->pool.lock);
     bool spilled = h->pool.tier[STOW_TIER_HOST].held > h->pool.tier[STOW_TIER_HOST].cached;
-    lock_give(&h->pool.lock);
+    lock_release(&h->pool.lock);
     if (spilled) stow_heap_bring_back(h->shell, NULL);
   }
 }

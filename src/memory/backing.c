@@ -197,7 +197,7 @@ static void consider_run(const arena *a, candidate *best, uint32_t bare, uint32_
 
 /* Finds the stale spans whose addresses are unused. Unmaps those beyond the newest PLAN_MAX, which
  * no plan examines. Ignores errors: whoever waits or maps reports them. */
-static void ask_tickets(arena *a) {
+static void query_tickets(arena *a) {
   int looked = 0;
   for (uint32_t i = a->stale, after; i != 0; i = after, looked++) {
     after = a->spans[i].b;
@@ -213,7 +213,7 @@ bool arena_plan(arena *a, window *w, uint32_t units, uint32_t align) {
   ASSERT(align != 0 && (align & (align - 1)) == 0);
   candidate best = {{0, 0, 0, 0}, false, 0};
   uint32_t last = a->spans[1].prev;
-  ask_tickets(a);
+  query_tickets(a);
   if (span_state_of(&a->spans[last]) == SPAN_BARE) consider_run(a, &best, last, units, align);
   int looked = 0;
   for (uint32_t i = a->bare; i != 0 && looked < PLAN_MAX; i = a->spans[i].b, looked++)
@@ -252,7 +252,7 @@ static stow_status map_one(arena *a, uint32_t slot, uint32_t most, uint8_t order
   uint8_t o = order;
   while (o > 0 && ((slot & ((1u << o) - 1)) != 0 || (1u << o) > most)) o--;
   uint32_t index;
-  STOW_TRY(pool_take(a->pool, &index, (stow_tier)a->tier, o));
+  STOW_TRY(pool_get(a->pool, &index, (stow_tier)a->tier, o));
   page *g = pool_page(a->pool, index);
   stow_status status = order_after(a->order, g->ticket, a->stream);
   if (status == STOW_OK)

@@ -106,7 +106,7 @@ static stow_status transfer(heap *h, stow_addr addr, uint64_t bytes, uint64_t of
 
 /* ---- the file's space ---- */
 
-static uint64_t space_take(disk *d, uint64_t bytes) {
+static uint64_t space_reserve(disk *d, uint64_t bytes) {
   ASSERT(bytes > 0);
   for (uint32_t i = 0; i < d->hole_count; i++) {
     hole *o = &d->holes[i];
@@ -151,7 +151,7 @@ static void hole_add(disk *d, uint64_t offset, uint64_t bytes) {
   }
 }
 
-static void space_give(heap *h, uint64_t offset, uint64_t bytes) {
+static void space_return(heap *h, uint64_t offset, uint64_t bytes) {
   (void)!fallocate(h->disk.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
                    (off_t)bytes);
   hole_add(&h->disk, offset, bytes);
@@ -172,13 +172,13 @@ stow_status disk_put(heap *h, const place *at) {
         (unsigned long long)at->bytes);
   uint64_t bytes = (to - from) * a->pool->page_bytes;
   stow_addr addr = a->base + from * a->pool->page_bytes;
-  uint64_t offset = space_take(&h->disk, bytes);
+  uint64_t offset = space_reserve(&h->disk, bytes);
   stow_status status = transfer(h, addr, bytes, offset, true);
   if (status == STOW_OK) status = map_put(&h->disk.extents, span_addr(a, at->span), offset);
   if (status == STOW_OK) status = device_unmap(h->device, addr, bytes);
   if (status != STOW_OK) {
     map_remove(&h->disk.extents, span_addr(a, at->span), NULL);
-    space_give(h, offset, bytes);
+    space_return(h, offset, bytes);
     return status;
   }
   h->disk.live_bytes += bytes;
@@ -204,7 +204,7 @@ static stow_status map_fresh(heap *h, arena *a, stow_tier tier, uint32_t from, u
     uint8_t o = h->pool.order_max;
     while (o > 0 && ((*mapped & ((1u << o) - 1)) != 0 || (1u << o) > to - *mapped)) o--;
     uint32_t index;
-    STOW_TRY(pool_take(&h->pool, &index, tier, o));
+    STOW_TRY(pool_get(&h->pool, &index, tier, o));
     page *g = pool_page(&h->pool, index);
     stow_status status = order_wait(&h->order, g->ticket);
     if (status == STOW_OK)
@@ -255,7 +255,7 @@ stow_status disk_get(heap *h, const place *at, stow_tier tier) {
     unmap_fresh(h, a, from, mapped);
     return status;
   }
-  space_give(h, *offset, bytes);
+  space_return(h, *offset, bytes);
   h->disk.live_bytes -= bytes;
   map_remove(&h->disk.extents, ptr, NULL);
   *at->mark &= ~MARK_DISK;
@@ -273,6 +273,6 @@ void disk_forget(heap *h, const place *at) {
       !own_slots(a, at->span, true, &from, &to))
     return;
   uint64_t bytes = (to - from) * a->pool->page_bytes;
-  space_give(h, offset, bytes);
+  space_return(h, offset, bytes);
   h->disk.live_bytes -= bytes;
 }

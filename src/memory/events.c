@@ -22,7 +22,7 @@ uint64_t heap_emit(heap *h, const stow_heap_event *event) {
 
 void heap_note(heap *h, stow_heap_event_kind kind, stow_addr ptr, uint64_t bytes, stow_tier tier) {
   ASSERT(lock_held(&h->lock));
-  if (!heap_heard(h, kind)) return;
+  if (!heap_has_listener(h, kind)) return;
   if (h->note_count == h->note_capacity) {
     uint32_t capacity = h->note_capacity ? h->note_capacity * 2 : 32;
     note *grown = realloc(h->notes, capacity * sizeof *grown);
@@ -42,7 +42,7 @@ void heap_unlock(heap *h) {
     h->notes = NULL;
     h->note_count = h->note_capacity = 0;
   }
-  lock_give(&h->lock);
+  lock_release(&h->lock);
   for (uint32_t i = 0; i < count; i++) {
     stow_heap_event event = {.struct_bytes = sizeof event,
                              .kind = notes[i].kind,
@@ -72,7 +72,7 @@ stow_status stow_heap_add_sink(stow_heap *shell, stow_heap_sink call, void *user
   stow_status status =
       stow_fail(STOW_ERR_OVERFLOW, "add_sink: %d sinks are already registered; remove one first",
                 STOW_SINKS_MAX);
-  lock_take(&h->lock);
+  lock_acquire(&h->lock);
   for (int i = 0; i < STOW_SINKS_MAX; i++) {
     sink *s = &h->sinks[i];
     if (atomic_load(&s->call) || atomic_load(&s->inside)) continue;
@@ -83,7 +83,7 @@ stow_status stow_heap_add_sink(stow_heap *shell, stow_heap_sink call, void *user
     status = STOW_OK;
     break;
   }
-  lock_give(&h->lock);
+  lock_release(&h->lock);
   return status;
 }
 
@@ -91,14 +91,14 @@ stow_status stow_heap_remove_sink(stow_heap *shell, stow_heap_sink call, void *u
   heap *h;
   STOW_TRY(heap_enter(&h, shell));
   sink *found = NULL;
-  lock_take(&h->lock);
+  lock_acquire(&h->lock);
   for (int i = 0; i < STOW_SINKS_MAX && !found; i++)
     if (atomic_load(&h->sinks[i].call) == call && h->sinks[i].user == user) found = &h->sinks[i];
   if (found) {
     atomic_store(&found->call, NULL);
     mask_renew(h);
   }
-  lock_give(&h->lock);
+  lock_release(&h->lock);
   if (!found) return stow_fail(STOW_ERR_NOT_FOUND, "remove_sink: the sink is not registered");
   while (atomic_load_explicit(&found->inside, memory_order_acquire) != 0) sched_yield();
   return STOW_OK;

@@ -38,7 +38,7 @@ static uint64_t strip_own(lane *l, arena *a, stow_tier tier, const window *w) {
 }
 
 static void note_backed(heap *h, const arena *a, const window *w) {
-  if (heap_heard(h, STOW_EVENT_MAP) && w->missing)
+  if (heap_has_listener(h, STOW_EVENT_MAP) && w->missing)
     heap_note(h, STOW_EVENT_MAP, a->base + ((uint64_t)w->at << UNIT_SHIFT),
               (uint64_t)w->units << UNIT_SHIFT, (stow_tier)a->tier);
 }
@@ -58,7 +58,7 @@ static stow_status try_once(uint64_t *ptr, lane *l, const request *r, stow_tier 
   lane_poll(l, false, &status);
   lane_flush(l);
   at->lacking = 0;
-  if ((*ptr = lane_take(l, r, tier)) != 0) return STOW_OK;
+  if ((*ptr = lane_alloc(l, r, tier)) != 0) return STOW_OK;
   if (!arena_plan(a, &at->w, request_units(r), request_align(r))) {
     /* No run of addresses is long enough, although arenas are several times the size of the device:
      * all pages are missing. */
@@ -92,12 +92,12 @@ static stow_status grow_on(uint64_t *ptr, heap *h, lane *l, const request *r, st
   ASSERT(!lock_held(&h->lock));
   ASSERT((unsigned)tier < POOL_TIERS);
   stow_status status = STOW_OK, settled;
-  lock_take(&h->lock);
-  pool_ask_again(&h->pool);
+  lock_acquire(&h->lock);
+  pool_retry_driver(&h->pool);
   for (int k = 0; k < TRIES_MAX; k++) {
-    latch_take(&l->lock);
+    latch_acquire(&l->lock);
     status = try_once(ptr, l, r, tier, at);
-    latch_give(&l->lock);
+    latch_release(&l->lock);
     if (status == STOW_ERR_OUT_OF_MEMORY && at->lacking &&
         heap_strip(h, tier, at->lacking, l) > 0) {
       atomic_fetch_add_explicit(&h->stitches, 1, memory_order_relaxed);
@@ -105,8 +105,8 @@ static stow_status grow_on(uint64_t *ptr, heap *h, lane *l, const request *r, st
     }
     if (status != STOW_ERR_OUT_OF_MEMORY && status != STOW_ERR_NOT_READY) break;
     if (k == 0)
-      pool_ask_again(&h->pool); /* other memory of the device may have been freed during
-                                 * the wait */
+      pool_retry_driver(&h->pool); /* other memory of the device may have been freed during
+                                    * the wait */
     if (!heap_settle(h, true, &settled)) {
       /* As a last resort, release empty slabs, which may pin a page. */
       if (k > 0 && at->lacking && lane_strip(l, tier, at->lacking, false) > 0) continue;
@@ -126,10 +126,10 @@ static uint64_t largest_free(heap *h) {
   uint32_t n = atomic_load(&h->lane_count);
   for (uint32_t i = 0; i < n; i++) {
     lane *l = atomic_load(&h->lanes[i]);
-    latch_take(&l->lock);
+    latch_acquire(&l->lock);
     lane_flush(l);
     uint64_t here = l->rooms[0].main.base ? arena_largest(&l->rooms[0].main) : 0;
-    latch_give(&l->lock);
+    latch_release(&l->lock);
     if (here > most) most = here;
   }
   return most;
@@ -139,16 +139,16 @@ static stow_status fail(heap *h, const request *r, const attempt *at) {
   ASSERT(!lock_held(&h->lock));
   stow_heap_failure f = {.asked_bytes = r->bytes, .needed_page_bytes = at->w.missing};
   stow_heap_tier_stats vram = {0}, host = {0};
-  lock_take(&h->lock);
+  lock_acquire(&h->lock);
   heap_count_tier(h, STOW_TIER_VRAM, &vram);
   heap_count_tier(h, STOW_TIER_HOST, &host);
   f.largest_free_bytes = largest_free(h);
   uint32_t n = atomic_load(&h->lane_count);
   for (uint32_t i = 0; i < n; i++) {
     lane *l = atomic_load(&h->lanes[i]);
-    latch_take(&l->lock);
+    latch_acquire(&l->lock);
     f.live_count += l->allocs - l->frees;
-    latch_give(&l->lock);
+    latch_release(&l->lock);
   }
   f.limit_bytes = vram.limit_bytes;
   f.held_bytes = vram.held_bytes;
@@ -162,7 +162,7 @@ static stow_status fail(heap *h, const request *r, const attempt *at) {
   h->failure = f;
   heap_unlock(h);
   atomic_fetch_add_explicit(&h->fails, 1, memory_order_relaxed);
-  if (heap_heard(h, STOW_EVENT_FAIL)) {
+  if (heap_has_listener(h, STOW_EVENT_FAIL)) {
     stow_heap_event event = {
         .struct_bytes = sizeof event, .kind = STOW_EVENT_FAIL, .heap = h->shell, .bytes = r->bytes};
     heap_emit(h, &event);
@@ -194,7 +194,7 @@ stow_status heap_grow(uint64_t *ptr, heap *h, lane *l, const request *r) {
   attempt at = {0};
   stow_status status = grow_on(ptr, h, l, r, r->tier, &at);
   for (int k = 0; k < PRESSURE_MAX && status == STOW_ERR_OUT_OF_MEMORY; k++) {
-    if (!heap_heard(h, STOW_EVENT_PRESSURE)) break;
+    if (!heap_has_listener(h, STOW_EVENT_PRESSURE)) break;
     stow_heap_event event = {.struct_bytes = sizeof event,
                              .kind = STOW_EVENT_PRESSURE,
                              .heap = h->shell,
@@ -206,9 +206,9 @@ stow_status heap_grow(uint64_t *ptr, heap *h, lane *l, const request *r) {
   }
   if (status == STOW_ERR_OUT_OF_MEMORY && r->tier == STOW_TIER_VRAM && !r->pinned &&
       h->host_limit > 0) {
-    latch_take(&l->lock);
-    *ptr = lane_take(l, r, STOW_TIER_HOST);
-    latch_give(&l->lock);
+    latch_acquire(&l->lock);
+    *ptr = lane_alloc(l, r, STOW_TIER_HOST);
+    latch_release(&l->lock);
     attempt spill = {0};
     status = *ptr ? STOW_OK : grow_on(ptr, h, l, r, STOW_TIER_HOST, &spill);
     if (spill.why[0]) memcpy(at.why, spill.why, sizeof at.why);

@@ -227,7 +227,7 @@ static inline void lane_keep(lane *l, arena *a, uint32_t i) {
   span *s = &a->spans[i];
   if (l->quick) lane_flush(l);
   if (!lane_keeps(l, a, i)) {
-    arena_give(a, i);
+    arena_free(a, i);
     return;
   }
   s->mark = SPAN_LIVE | MARK_QUICK;
@@ -244,7 +244,7 @@ void lane_defer_done(lane *l, const place *at, pending *p);
 bool lane_poll(lane *l, bool wait, stow_status *status);
 stow_status lane_check(lane *l);
 
-/* ---- lane_take.c ---- */
+/* ---- lane_alloc.c ---- */
 typedef struct request {
   uint64_t bytes;
   uint32_t units, align, class; /* class 0: a span; otherwise the size class of a block */
@@ -261,7 +261,7 @@ static inline uint32_t request_align(const request *r) {
   return r->class ? SLAB_UNITS : r->align;
 }
 /* Takes a free block for the request; returns 0 if there is none. Lane locked. */
-uint64_t lane_take(lane *l, const request *r, stow_tier tier);
+uint64_t lane_alloc(lane *l, const request *r, stow_tier tier);
 /* Records live span i for the request, which got it by other means (for a small request: a whole
  * slab). Returns 0 and frees the span if there is no host memory for the slab. */
 uint64_t lane_adopt(lane *l, const request *r, stow_tier tier, uint32_t i);
@@ -285,7 +285,7 @@ uint64_t heap_emit(heap *h, const stow_heap_event *event);
 void heap_note(heap *h, stow_heap_event_kind kind, stow_addr ptr, uint64_t bytes, stow_tier tier);
 /* Releases the heap's lock and sends the page events to the sinks. */
 void heap_unlock(heap *h);
-static inline bool heap_heard(const heap *h, stow_heap_event_kind kind) {
+static inline bool heap_has_listener(const heap *h, stow_heap_event_kind kind) {
   return atomic_load_explicit(&h->sink_mask, memory_order_relaxed) & STOW_EVENT_BIT(kind);
 }
 

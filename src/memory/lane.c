@@ -82,11 +82,11 @@ stow_status lane_of(lane **out, heap *h, stow_stream stream) {
   ASSERT(out != NULL && h != NULL);
   *out = lane_look(h, stream);
   if (*out) return STOW_OK;
-  lock_take(&h->lock);
+  lock_acquire(&h->lock);
   stow_status status = STOW_OK;
   *out = lane_look(h, stream);
   if (!*out) status = lane_open(out, h, stream);
-  lock_give(&h->lock);
+  lock_release(&h->lock);
   return status;
 }
 
@@ -169,9 +169,9 @@ void lane_release(lane *l, const place *at) {
     free((void *)(uintptr_t)value);
   l->live[at->tier] -= at->bytes;
   if (at->slab)
-    slab_give(&at->room->slabs, at->arena, at->slab, at->block);
+    slab_free(&at->room->slabs, at->arena, at->slab, at->block);
   else if ((*at->mark & (MARK_MOVED | MARK_DISK)) || at->tier != STOW_TIER_VRAM)
-    arena_give(at->arena, at->span);
+    arena_free(at->arena, at->span);
   else
     lane_keep(l, at->arena, at->span);
 }
@@ -180,7 +180,7 @@ void lane_flush(lane *l) {
   if (!l->quick) return;
   uint32_t i = l->quick;
   l->quick = l->quick_units = 0;
-  arena_give(l->quick_arena, i);
+  arena_free(l->quick_arena, i);
 }
 
 static stow_status queue_grow(lane *l) {

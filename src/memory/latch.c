@@ -29,10 +29,10 @@ static latch_cell *spare_cells; /* guarded by cells_lock */
 static void cell_back(void *cell) {
   latch_cell *c = cell;
   latch_mine = &nobody;
-  lock_take(&cells_lock);
+  lock_acquire(&cells_lock);
   c->next = spare_cells;
   spare_cells = c;
-  lock_give(&cells_lock);
+  lock_release(&cells_lock);
 }
 
 static void prepare(void) {
@@ -120,10 +120,10 @@ static void withdraw(latch *l, latch_cell *from) {
 
 /* Returns a cell for the calling thread; `nobody` if there is none. */
 static latch_cell *cell_new(void) {
-  lock_take(&cells_lock);
+  lock_acquire(&cells_lock);
   latch_cell *c = spare_cells;
   if (c) spare_cells = c->next;
-  lock_give(&cells_lock);
+  lock_release(&cells_lock);
   if (!c && (c = aligned_alloc(64, sizeof *c))) memset(c, 0, sizeof *c);
   if (!c) return &nobody;
   if (pthread_setspecific(cell_key, c) != 0) {
@@ -146,7 +146,7 @@ static void count_turn(latch *l) {
   atomic_store_explicit(&l->favourite, mine, memory_order_relaxed);
 }
 
-void latch_take_slow(latch *l) {
+void latch_acquire_slow(latch *l) {
   if (atomic_exchange_explicit(&l->taken, 1, memory_order_acquire) != 0) wait_taken(l);
   if (!barrier_here) return;
   latch_cell *favourite = atomic_load_explicit(&l->favourite, memory_order_relaxed);

@@ -48,7 +48,7 @@ struct latch {
  * process already has other threads. */
 void latch_prepare(void);
 void latch_init(latch *l, lock_rank rank);
-void latch_take_slow(latch *l);
+void latch_acquire_slow(latch *l);
 void latch_wake_slow(latch *l);
 
 /* This thread's cell; a shared cell, never a favourite, until the thread has its own. (Not the
@@ -69,7 +69,7 @@ static inline bool latch_enter(latch *l) {
     return false;
   }
 #ifdef STOWAGE_CHECKS
-  lock_check_take(&l->shadow);
+  lock_check_acquire(&l->shadow);
 #endif
   return true;
 }
@@ -77,27 +77,27 @@ static inline bool latch_enter(latch *l) {
 /* Leaves the latch after latch_enter. */
 static inline void latch_leave(latch *l) {
 #ifdef STOWAGE_CHECKS
-  lock_check_give(&l->shadow);
+  lock_check_release(&l->shadow);
 #endif
   (void)l;
   atomic_store_explicit(&latch_mine->inside, NULL, memory_order_release);
 }
 
-static inline void latch_take(latch *l) {
+static inline void latch_acquire(latch *l) {
   if (latch_enter(l)) return;
 #ifdef STOWAGE_CHECKS
-  lock_check_take(&l->shadow);
+  lock_check_acquire(&l->shadow);
 #endif
-  latch_take_slow(l);
+  latch_acquire_slow(l);
 }
 
-static inline void latch_give(latch *l) {
+static inline void latch_release(latch *l) {
   if (atomic_load_explicit(&latch_mine->inside, memory_order_relaxed) == l) {
     latch_leave(l);
     return;
   }
 #ifdef STOWAGE_CHECKS
-  lock_check_give(&l->shadow);
+  lock_check_release(&l->shadow);
 #endif
   atomic_store_explicit(&l->taken, 0, memory_order_release);
   if (atomic_load_explicit(&l->sleepers, memory_order_relaxed) != 0) latch_wake_slow(l);

@@ -157,7 +157,7 @@ static stow_status run_prepare(heap *h, const arena *a, run *r, stow_tier tier) 
     uint8_t o = h->pool.order_max;
     while (o > 0 && ((slot & ((1u << o) - 1)) != 0 || (1u << o) > r->to - slot)) o--;
     uint32_t index;
-    STOW_TRY(pool_take(&h->pool, &index, tier, o));
+    STOW_TRY(pool_get(&h->pool, &index, tier, o));
     r->new[r->news++] = index;
     page *g = pool_page(&h->pool, index);
     STOW_TRY(order_wait(&h->order, g->ticket));
@@ -340,12 +340,12 @@ static stow_status migrate_locked(heap *h, lane *l, uint64_t ptr, stow_tier tier
   ASSERT(lock_held(&h->lock));
   bool shared = h->gate.close != NULL;
   place at;
-  latch_take(&l->lock);
+  latch_acquire(&l->lock);
   stow_status status = find_locked(&at, l, ptr);
   uint64_t need = 0;
   if (status == STOW_OK && tier != STOW_TIER_DISK)
     need = *at.mark & MARK_DISK ? at.bytes : moving_bytes(at.arena, at.span, tier, shared);
-  latch_give(&l->lock);
+  latch_release(&l->lock);
   STOW_TRY(status);
   if (need > 0) {
     uint64_t have = pool_room(&h->pool, tier);
@@ -362,11 +362,11 @@ static stow_status migrate_locked(heap *h, lane *l, uint64_t ptr, stow_tier tier
           (unsigned long long)ptr, (unsigned long long)need, stow_tier_name(tier),
           (unsigned long long)have);
   }
-  latch_take(&l->lock);
+  latch_acquire(&l->lock);
   status = find_locked(&at, l, ptr);
   if (status == STOW_OK) status = shared ? wait_all(h, l) : migrate_wait(h, l, ptr, *at.mark);
   if (status == STOW_OK) status = migrate_found(h, &at, tier, shared, moved);
-  latch_give(&l->lock);
+  latch_release(&l->lock);
   return status;
 }
 
@@ -382,8 +382,8 @@ stow_status stow_heap_migrate(stow_heap *shell, uint64_t ptr, stow_tier tier) {
     return stow_fail(STOW_ERR_NOT_FOUND, "migrate of 0x%llx: not an address of this heap",
                      (unsigned long long)ptr);
   if (h->gate.close) h->gate.close(h->gate.user);
-  lock_take(&h->lock);
-  pool_ask_again(&h->pool);
+  lock_acquire(&h->lock);
+  pool_retry_driver(&h->pool);
   stow_status status = migrate_locked(h, l, ptr, tier, NULL);
   heap_unlock(h);
   if (h->gate.close) h->gate.open(h->gate.user);
@@ -424,9 +424,9 @@ static uint64_t room_for(heap *h, bool hot) {
   uint64_t bytes = pool_room(&h->pool, STOW_TIER_VRAM);
   if (!hot) return bytes;
   stow_heap_tier_stats vram = {0};
-  lock_take(&h->lock);
+  lock_acquire(&h->lock);
   heap_count_tier(h, STOW_TIER_VRAM, &vram);
-  lock_give(&h->lock);
+  lock_release(&h->lock);
   uint64_t used = vram.cached_bytes + vram.pinned_bytes;
   return bytes + (vram.held_bytes > used ? vram.held_bytes - used : 0);
 }
@@ -444,7 +444,7 @@ stow_status stow_heap_bring_back(stow_heap *shell, uint64_t *moved_bytes) {
     lane *l = lane_at(h, g->list[k].ptr);
     uint64_t moved = 0;
     if (h->gate.close) h->gate.close(h->gate.user);
-    lock_take(&h->lock);
+    lock_acquire(&h->lock);
     status = migrate_locked(h, l, g->list[k].ptr, STOW_TIER_VRAM, &moved);
     heap_unlock(h);
     if (h->gate.close) h->gate.open(h->gate.user);

@@ -103,10 +103,10 @@ stow_status stow_heap_open(stow_heap **out, const stow_heap_options *given) {
   }
   h->shell = shell;
   atomic_store_explicit(&shell->inner, h, memory_order_release);
-  lock_take(&registry_lock);
+  lock_acquire(&registry_lock);
   shell->next = registry;
   registry = shell;
-  lock_give(&registry_lock);
+  lock_release(&registry_lock);
   *out = shell;
   return STOW_OK;
 }
@@ -145,7 +145,7 @@ stow_status stow_heap_close(stow_heap *shell) {
   atomic_store(&h->dead, 0);
   uint64_t left = free_rest(shell);
   stow_status status;
-  lock_take(&h->lock);
+  lock_acquire(&h->lock);
   for (int tries = 0; tries < 3; tries++) { /* a call that failed once may succeed now */
     heap_settle(h, true, &status);
     uint64_t went = 0;
@@ -153,7 +153,7 @@ stow_status stow_heap_close(stow_heap *shell) {
     if (went == 0 && tries > 0 && status == STOW_OK) break;
   }
   heap_settle(h, true, &status);
-  lock_give(&h->lock);
+  lock_release(&h->lock);
   atomic_store_explicit(&shell->inner, NULL, memory_order_release);
   heap_destroy(h);
   if (left)

@@ -27,16 +27,16 @@ void order_close(ordering *o) {
 
 stow_status order_event(ordering *o, stow_event *event) {
   ASSERT(event != NULL);
-  lock_take(&o->lock);
+  lock_acquire(&o->lock);
   bool have = o->spare_count > 0;
   if (have) *event = o->spares[--o->spare_count];
-  lock_give(&o->lock);
+  lock_release(&o->lock);
   return have ? STOW_OK : device_event_create(o->device, event);
 }
 
 void order_event_back(ordering *o, stow_event event) {
   ASSERT(event != NULL);
-  lock_take(&o->lock);
+  lock_acquire(&o->lock);
   if (o->spare_count == o->spare_capacity) {
     uint32_t capacity = o->spare_capacity ? o->spare_capacity * 2 : 16;
     stow_event *grown = realloc(o->spares, capacity * sizeof *grown);
@@ -47,7 +47,7 @@ void order_event_back(ordering *o, stow_event event) {
   }
   bool kept = o->spare_count < o->spare_capacity;
   if (kept) o->spares[o->spare_count++] = event;
-  lock_give(&o->lock);
+  lock_release(&o->lock);
   if (!kept) event_end(o, event);
 }
 

@@ -118,10 +118,10 @@ static stow_status create(pool *p, uint32_t *index, stow_tier tier, uint8_t orde
   uint32_t i = PAGE_NONE;
   STOW_TRY(index_new(p, &i));
   t->held += bytes;
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   stow_page handle = 0;
   stow_status status = device_page_create(p->device, &handle, bytes, tier);
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   if (status != STOW_OK) {
     t->held -= bytes;
     index_drop(p, i);
@@ -152,9 +152,9 @@ static stow_status release(pool *p, uint32_t index) {
   page *g = pool_page(p, index);
   pool_tier *t = &p->tier[g->tier];
   cache_remove(p, index);
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   stow_status status = device_page_release(p->device, g->handle);
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   if (status != STOW_OK) {
     cache_add(p, index);
     return status;
@@ -173,9 +173,9 @@ static uint64_t room(const pool_tier *t) {
 
 uint64_t pool_room(pool *p, stow_tier tier) {
   ASSERT((unsigned)tier < POOL_TIERS);
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   uint64_t bytes = room(&p->tier[tier]);
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   return bytes;
 }
 
@@ -225,20 +225,20 @@ static stow_status take_locked(pool *p, uint32_t *index, stow_tier tier, uint8_t
   }
 }
 
-stow_status pool_take(pool *p, uint32_t *index, stow_tier tier, uint8_t order) {
+stow_status pool_get(pool *p, uint32_t *index, stow_tier tier, uint8_t order) {
   ASSERT(index != NULL);
   ASSERT((unsigned)tier < POOL_TIERS);
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   stow_status status = take_locked(p, index, tier, order > p->order_max ? p->order_max : order);
   atomic_fetch_add_explicit(&p->takes, 1, memory_order_relaxed);
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   return status;
 }
 
 void pool_put(pool *p, uint32_t index) {
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   cache_add(p, index);
-  lock_give(&p->lock);
+  lock_release(&p->lock);
 }
 
 stow_status pool_fill(pool *p, stow_tier tier, uint64_t bytes, uint8_t order, uint64_t *made) {
@@ -246,7 +246,7 @@ stow_status pool_fill(pool *p, stow_tier tier, uint64_t bytes, uint8_t order, ui
   stow_status status = STOW_OK;
   uint64_t total = 0;
   if (order > p->order_max) order = p->order_max;
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   while (p->tier[tier].cached + (p->page_bytes << order) <= bytes && can_create(p, tier, order)) {
     uint32_t index;
     status = create(p, &index, tier, order);
@@ -254,7 +254,7 @@ stow_status pool_fill(pool *p, stow_tier tier, uint64_t bytes, uint8_t order, ui
     cache_add(p, index);
     total += p->page_bytes << order;
   }
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   if (made) *made = total;
   return status;
 }
@@ -263,7 +263,7 @@ stow_status pool_trim(pool *p, stow_tier tier, uint64_t keep, uint64_t *released
   ASSERT((unsigned)tier < POOL_TIERS);
   stow_status status = STOW_OK;
   uint64_t total = 0;
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   while (p->tier[tier].cached > keep) {
     uint32_t index = cache_idle(p, tier);
     if (index == PAGE_NONE) break;
@@ -272,7 +272,7 @@ stow_status pool_trim(pool *p, stow_tier tier, uint64_t keep, uint64_t *released
     if (status != STOW_OK) break;
     total += bytes;
   }
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   if (released) *released += total;
   return status;
 }
@@ -281,7 +281,7 @@ stow_status pool_set_limit(pool *p, stow_tier tier, uint64_t bytes) {
   ASSERT((unsigned)tier < POOL_TIERS);
   bytes = bytes / p->page_bytes * p->page_bytes;
   stow_status status = STOW_OK;
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   pool_tier *t = &p->tier[tier];
   while (t->held > bytes) {
     uint32_t index = cache_idle(p, tier);
@@ -296,14 +296,14 @@ stow_status pool_set_limit(pool *p, stow_tier tier, uint64_t bytes) {
     if (status != STOW_OK) break;
   }
   if (status == STOW_OK) t->limit = t->soft = bytes;
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   return status;
 }
 
-void pool_ask_again(pool *p) {
-  lock_take(&p->lock);
+void pool_retry_driver(pool *p) {
+  lock_acquire(&p->lock);
   for (int t = 0; t < POOL_TIERS; t++) p->tier[t].soft = p->tier[t].limit;
-  lock_give(&p->lock);
+  lock_release(&p->lock);
 }
 
 void pool_close(pool *p) {
@@ -316,7 +316,7 @@ void pool_close(pool *p) {
 
 stow_status pool_check(pool *p) {
   stow_status status = STOW_OK;
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   for (int t = 0; t < POOL_TIERS && status == STOW_OK; t++) {
     uint64_t cached = 0;
     for (int o = 0; o < POOL_ORDERS; o++)
@@ -334,13 +334,13 @@ stow_status pool_check(pool *p) {
                          (unsigned long long)p->tier[t].held, stow_tier_name((stow_tier)t),
                          (unsigned long long)p->tier[t].limit);
   }
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   return status;
 }
 
 uint64_t pool_book_bytes(pool *p) {
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   uint64_t bytes = (uint64_t)p->page_count * sizeof(page) + p->chunk_count * sizeof(page *);
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   return bytes;
 }

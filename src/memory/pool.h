@@ -59,13 +59,13 @@ static inline page *pool_page(const pool *p, uint32_t index) {
   return &p->chunks[index >> POOL_CHUNK_SHIFT][index & ((1u << POOL_CHUNK_SHIFT) - 1)];
 }
 
-/* Returns the bytes that pool_take can still provide if no pages are put back. */
+/* Returns the bytes that pool_get can still provide if no pages are put back. */
 uint64_t pool_room(pool *p, stow_tier tier);
 
 /* Takes a page of `order`. Near the limit, takes a smaller cached page rather than release others.
  * STOW_ERR_OUT_OF_MEMORY: the limit is reached. STOW_ERR_NOT_READY: there is capacity, but only in
  * larger cached pages whose old addresses are still in use. */
-stow_status pool_take(pool *p, uint32_t *index, stow_tier tier, uint8_t order);
+stow_status pool_get(pool *p, uint32_t *index, stow_tier tier, uint8_t order);
 void pool_put(pool *p, uint32_t index);
 
 /* Creates pages until `bytes` are cached, within the limit. Stores the created bytes in `*made`
@@ -77,8 +77,8 @@ stow_status pool_trim(pool *p, stow_tier tier, uint64_t keep, uint64_t *released
 
 /* Sets the limit. STOW_ERR_STATE if more than `bytes` is held even with an empty cache. */
 stow_status pool_set_limit(pool *p, stow_tier tier, uint64_t bytes);
-/* Forgets that the driver refused, so that the next take asks it again. */
-void pool_ask_again(pool *p);
+/* Forgets that the driver refused, so that the next pool_get calls it again. */
+void pool_retry_driver(pool *p);
 
 stow_status pool_check(pool *p);
 uint64_t pool_book_bytes(pool *p);

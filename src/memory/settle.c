@@ -8,7 +8,7 @@ uint64_t lane_strip(lane *l, stow_tier tier, uint64_t bytes, bool wait_frees) {
   ASSERT((unsigned)tier < POOL_TIERS);
   stow_status status;
   uint64_t got = 0;
-  latch_take(&l->lock);
+  latch_acquire(&l->lock);
   lane_flush(l);
   lane_poll(l, wait_frees, &status);
   lane_flush(l);
@@ -18,7 +18,7 @@ uint64_t lane_strip(lane *l, stow_tier tier, uint64_t bytes, bool wait_frees) {
     got += arena_strip(&r->fine, bytes, NULL, &status);
   }
   if (r->main.base && got < bytes) got += arena_strip(&r->main, bytes - got, NULL, &status);
-  latch_give(&l->lock);
+  latch_release(&l->lock);
   return got;
 }
 
@@ -41,9 +41,9 @@ void heap_poll(heap *h, stow_status *status) {
   for (uint32_t i = 0; i < n; i++) {
     lane *l = atomic_load(&h->lanes[i]);
     stow_status s = STOW_OK;
-    latch_take(&l->lock);
+    latch_acquire(&l->lock);
     if (l->queue_count > 0) lane_poll(l, false, &s);
-    latch_give(&l->lock);
+    latch_release(&l->lock);
     if (s != STOW_OK) *status = s;
   }
 }
@@ -57,7 +57,7 @@ bool heap_settle(heap *h, bool wait, stow_status *status) {
   for (uint32_t i = 0; i < n; i++) {
     lane *l = atomic_load(&h->lanes[i]);
     stow_status s;
-    latch_take(&l->lock);
+    latch_acquire(&l->lock);
     if (l->queue_count > 0 && lane_poll(l, wait, &s)) any = true;
     lane_flush(l);
     for (int t = 0; t < POOL_TIERS; t++) {
@@ -70,7 +70,7 @@ bool heap_settle(heap *h, bool wait, stow_status *status) {
         if (both[k]->stale != before) any = true;
       }
     }
-    latch_give(&l->lock);
+    latch_release(&l->lock);
   }
   return any;
 }

@@ -118,7 +118,7 @@ static void retire(slabs *s, arena *a, slab *b) {
   s->store[b->marks] = s->spare[b->class];
   s->spare[b->class] = b->marks + 1;
   *b = (slab){0};
-  arena_give(a, span_index);
+  arena_free(a, span_index);
 }
 
 void slab_drained(slabs *s, arena *a, slab *b) {

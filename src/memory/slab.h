@@ -70,7 +70,7 @@ stow_status slabs_check(const slabs *s, const arena *a);
 uint64_t slabs_live_bytes(const slabs *s, const arena *a, uint64_t *span_total);
 uint64_t slabs_book_bytes(const slabs *s, const arena *a);
 
-/* Used by slab_take and slab_give. */
+/* Used by slab_alloc and slab_free. */
 void slab_filled(slabs *s, slab *b);
 void slab_drained(slabs *s, arena *a, slab *b);
 void slab_list(slabs *s, slab *b);
@@ -96,7 +96,7 @@ static inline slab *slab_at(const slabs *s, stow_addr addr) {
 }
 
 /* Takes a block from a slab of `class`. */
-static inline stow_addr slab_take(slabs *s, slab *b, uint32_t class, uint32_t mark) {
+static inline stow_addr slab_alloc(slabs *s, slab *b, uint32_t class, uint32_t mark) {
   const slab_kind *kind = &slab_kinds[class];
   ASSERT_VALUES(b->class == class && b->listed && b->used < kind->slots, "slab: full, but listed",
                 b->used, kind->slots);
@@ -121,7 +121,7 @@ static inline bool slab_busy(const slab *b, uint32_t block) {
   return (b->busy[block / 64] >> (block & 63)) & 1;
 }
 
-static inline void slab_give(slabs *s, arena *a, slab *b, uint32_t block) {
+static inline void slab_free(slabs *s, arena *a, slab *b, uint32_t block) {
   ASSERT_VALUES(b->used > 0 && slab_busy(b, block), "slab: given, not taken", b->used, block);
   ASSERT_VALUES((a->spans[slab_span(s, a, b)].mark & MARK_SLAB) &&
                     span_addr(a, slab_span(s, a, b)) == slab_base(s, b),

@@ -11,26 +11,26 @@ void heap_count_tier(heap *h, stow_tier tier, stow_heap_tier_stats *out) {
   uint32_t n = atomic_load(&h->lane_count);
   for (uint32_t i = 0; i < n; i++) {
     lane *l = atomic_load(&h->lanes[i]);
-    latch_take(&l->lock);
+    latch_acquire(&l->lock);
     lane_flush(l);
     const room *r = &l->rooms[tier];
     out->live_bytes += l->live[tier];
     out->peak_live_bytes += l->peak[tier];
     if (r->fine.base) out->pinned_bytes += arena_pinned(&r->fine);
     if (r->main.base) out->pinned_bytes += arena_pinned(&r->main);
-    latch_give(&l->lock);
+    latch_release(&l->lock);
   }
-  lock_take(&h->pool.lock);
+  lock_acquire(&h->pool.lock);
   const pool_tier *t = &h->pool.tier[tier];
   out->limit_bytes = t->limit;
   out->held_bytes = t->held;
   out->cached_bytes = t->cached;
   out->peak_held_bytes = t->peak_held;
-  lock_give(&h->pool.lock);
+  lock_release(&h->pool.lock);
 }
 
 static void count_lane(lane *l, stow_heap_stats *s) {
-  latch_take(&l->lock);
+  latch_acquire(&l->lock);
   s->live_count += l->allocs - l->frees;
   s->pending_count += l->queue_count;
   s->pending_bytes += l->pending_bytes;
@@ -43,20 +43,20 @@ static void count_lane(lane *l, stow_heap_stats *s) {
       s->book_bytes += arena_book_bytes(&r->fine) + slabs_book_bytes(&r->slabs, &r->fine);
     if (r->main.base) s->book_bytes += arena_book_bytes(&r->main);
   }
-  latch_give(&l->lock);
+  latch_release(&l->lock);
 }
 
 stow_status stow_heap_get_stats(stow_heap *shell, stow_heap_stats *to) {
   heap *h;
   stow_heap_stats full = STOW_HEAP_STATS_INIT, *stats = &full;
   STOW_TRY(heap_enter(&h, shell));
-  lock_take(&h->lock);
+  lock_acquire(&h->lock);
   for (int t = 0; t < POOL_TIERS; t++) heap_count_tier(h, (stow_tier)t, &stats->tier[t]);
   stats->tier[STOW_TIER_DISK].live_bytes = h->disk.live_bytes;
   stats->tier[STOW_TIER_DISK].held_bytes = h->disk.end;
   stats->streams = atomic_load(&h->lane_count);
   for (uint32_t i = 0; i < stats->streams; i++) count_lane(atomic_load(&h->lanes[i]), stats);
-  lock_give(&h->lock);
+  lock_release(&h->lock);
   stats->fail_total = atomic_load(&h->fails);
   stats->page_creates = atomic_load(&h->pool.creates);
   stats->page_releases = atomic_load(&h->pool.releases);
@@ -74,24 +74,24 @@ stow_status stow_heap_get_stats(stow_heap *shell, stow_heap_stats *to) {
 stow_status stow_heap_last_failure(stow_heap *shell, stow_heap_failure *failure) {
   heap *h;
   STOW_TRY(heap_enter(&h, shell));
-  lock_take(&h->lock);
+  lock_acquire(&h->lock);
   stow_heap_failure full = h->failure;
-  lock_give(&h->lock);
+  lock_release(&h->lock);
   return growing_write(failure, &full, sizeof full, "stow_heap_failure");
 }
 
 stow_status stow_heap_check(stow_heap *shell) {
   heap *h;
   STOW_TRY(heap_enter(&h, shell));
-  lock_take(&h->lock);
+  lock_acquire(&h->lock);
   stow_status status = pool_check(&h->pool);
   uint32_t n = atomic_load(&h->lane_count);
   for (uint32_t i = 0; i < n && status == STOW_OK; i++) {
     lane *l = atomic_load(&h->lanes[i]);
-    latch_take(&l->lock);
+    latch_acquire(&l->lock);
     status = lane_check(l);
-    latch_give(&l->lock);
+    latch_release(&l->lock);
   }
-  lock_give(&h->lock);
+  lock_release(&h->lock);
   return status;
 }

@@ -30,7 +30,7 @@ static _Atomic uint32_t name_count = 1; /* 0 means no tag */
 static intern numbers;                  /* guarded by names_lock; number n is tag n + 1 */
 
 static stow_status tag_number(uint32_t *tag, const char *name) {
-  lock_take(&names_lock);
+  lock_acquire(&names_lock);
   stow_status status = STOW_OK;
   uint32_t n, count = atomic_load_explicit(&name_count, memory_order_relaxed);
   if (!intern_find(&numbers, &n, name, strlen(name)) && count > STOW_TAG_COUNT_MAX)
@@ -49,7 +49,7 @@ static stow_status tag_number(uint32_t *tag, const char *name) {
       atomic_store_explicit(&name_count, count + 1, memory_order_release);
     }
   }
-  lock_give(&names_lock);
+  lock_release(&names_lock);
   *tag = n + 1;
   return status;
 }

@@ -16,7 +16,7 @@ stow_status heap_trim_tier(stow_heap *shell, stow_tier tier, uint64_t keep_bytes
   heap *h;
   *released = 0;
   STOW_TRY(heap_enter(&h, shell));
-  lock_take(&h->lock);
+  lock_acquire(&h->lock);
   stow_status status = let_go_all(h, tier);
   if (status == STOW_OK) status = pool_trim(&h->pool, tier, keep_bytes, released);
   heap_unlock(h);
@@ -40,10 +40,10 @@ stow_status stow_heap_set_limit(stow_heap *shell, stow_tier tier, uint64_t bytes
                      (int)tier);
   if (tier == STOW_TIER_HOST && bytes > 0 && h->props.host_backing < STOW_HOST_LOCATION)
     return stow_fail(STOW_ERR_UNSUPPORTED, "set_limit: %s cannot map host pages", h->props.name);
-  lock_take(&h->lock);
-  lock_take(&h->pool.lock);
+  lock_acquire(&h->lock);
+  lock_acquire(&h->pool.lock);
   bool lower = bytes < h->pool.tier[tier].held;
-  lock_give(&h->pool.lock);
+  lock_release(&h->pool.lock);
   stow_status status = lower ? let_go_all(h, tier) : STOW_OK;
   if (status == STOW_OK) status = pool_set_limit(&h->pool, tier, bytes);
   if (status == STOW_OK && tier == STOW_TIER_HOST) h->host_limit = bytes;

@@ -51,14 +51,14 @@ stow_status stow_heap_each(stow_heap *shell, stow_heap_visit visit, void *user) 
   bool more = true;
   for (uint32_t i = 0; i < n && more; i++) {
     lane *l = atomic_load(&h->lanes[i]);
-    latch_take(&l->lock);
+    latch_acquire(&l->lock);
     lane_flush(l);
     for (int t = 0; t < POOL_TIERS && more; t++) {
       const room *r = &l->rooms[t];
       if (r->fine.base) more = each_in(l, r, &r->fine, visit, user);
       if (r->main.base && more) more = each_in(l, r, &r->main, visit, user);
     }
-    latch_give(&l->lock);
+    latch_release(&l->lock);
   }
   return STOW_OK;
 }

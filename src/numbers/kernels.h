@@ -26,10 +26,10 @@ typedef struct scan_part {
       fits_bf16; /* every value survives the round trip, including -0 and NaN */
 } scan_part;
 
-enum { ASK_WHOLE = 1, ASK_F32 = 2, ASK_F16 = 4, ASK_BF16 = 8 };
+enum { SCAN_WHOLE = 1, SCAN_F32 = 2, SCAN_F16 = 4, SCAN_BF16 = 8 };
 
-/* Computes only what `ask` still wants; the other booleans are false. */
-typedef void (*scan_kernel)(scan_part *part, const void *from, size_t count, unsigned ask);
+/* Computes only what `wanted` asks for; the other booleans are false. */
+typedef void (*scan_kernel)(scan_part *part, const void *from, size_t count, unsigned wanted);
 
 /* Packs the values of the first *columns values that have a bit of `magnitude`, and their columns
  * from `first` on. Sets *columns to the number of values read, and adds to *signs those that have

@@ -49,10 +49,10 @@ void scan_add(scan *s, const void *values, size_t count) {
     uint64_t copy[KERNEL_RUN];
     const void *from = at;
     if (!direct) from = memcpy(copy, at, run * width);
-    unsigned ask = (s->whole ? ASK_WHOLE : 0u) | (s->fits_f32 ? ASK_F32 : 0u) |
-                   (s->fits_f16 ? ASK_F16 : 0u) | (s->fits_bf16 ? ASK_BF16 : 0u);
+    unsigned wanted = (s->whole ? SCAN_WHOLE : 0u) | (s->fits_f32 ? SCAN_F32 : 0u) |
+                      (s->fits_f16 ? SCAN_F16 : 0u) | (s->fits_bf16 ? SCAN_BF16 : 0u);
     scan_part part;
-    kernel(&part, from, run, ask);
+    kernel(&part, from, run, wanted);
     s->count += run;
     s->nans += part.nans;
     s->infs += part.infs;

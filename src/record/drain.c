@@ -52,7 +52,7 @@ struct drain {
   uint64_t asked, answered; /* guarded by mutex: numbers of flushes */
   stow_status status;       /* guarded by mutex: why the file was stopped */
   char message[STATUS_MESSAGE_MAX];
-  _Atomic bool wake_asked;
+  _Atomic bool wake_requested;
   _Atomic uint64_t written;
   /* Used only by the thread: */
   stowfile_writer writer;
@@ -287,7 +287,7 @@ static bool drain_wait(drain *d, uint64_t *flush) {
   until.tv_nsec = (long)(at % UINT64_C(1000000000));
   pthread_mutex_lock(&d->mutex);
   while (!d->stop && d->asked == d->answered &&
-         !atomic_exchange_explicit(&d->wake_asked, false, memory_order_relaxed))
+         !atomic_exchange_explicit(&d->wake_requested, false, memory_order_relaxed))
     if (pthread_cond_timedwait(&d->wake, &d->mutex, &until) == ETIMEDOUT) break;
   *flush = d->asked;
   bool stop = d->stop;
@@ -441,7 +441,7 @@ stow_status drain_start(stow_trace *t, const char *path) {
   d->asked = d->answered = 0;
   d->status = STOW_OK;
   d->text_at = d->damaged = 0;
-  atomic_store(&d->wake_asked, false);
+  atomic_store(&d->wake_requested, false);
   atomic_store(&d->written, 0);
   d->tickets = calloc(chunks, sizeof *d->tickets);
   d->done = calloc(chunks, sizeof *d->done);
@@ -473,7 +473,7 @@ stow_status drain_start(stow_trace *t, const char *path) {
 
 void drain_wake(stow_trace *t) {
   drain *d = t->drain;
-  if (atomic_exchange_explicit(&d->wake_asked, true, memory_order_relaxed)) return;
+  if (atomic_exchange_explicit(&d->wake_requested, true, memory_order_relaxed)) return;
   pthread_mutex_lock(&d->mutex);
   pthread_cond_signal(&d->wake);
   pthread_mutex_unlock(&d->mutex);

@@ -69,7 +69,7 @@ static uint64_t serial_of(const stow_trace *t) {
 
 /* ---- lanes ---- */
 
-static void lane_give_chunk(lane *l) {
+static void lane_publish_chunk(lane *l) {
   ASSERT(l->trace != NULL);
   if (l->chunk == NULL) return;
   stow_trace *t = l->trace;
@@ -85,7 +85,7 @@ static void lane_give_chunk(lane *l) {
 static void lanes_end(void *list) {
   for (lane *l = list, *next; l != NULL; l = next) {
     next = l->next;
-    if (serial_of(l->trace) == l->serial) lane_give_chunk(l);
+    if (serial_of(l->trace) == l->serial) lane_publish_chunk(l);
     free(l);
   }
   self.lanes = NULL;
@@ -108,9 +108,9 @@ static void lane_record_thread(stow_trace *t, uint64_t serial, uint32_t thread) 
   prctl(PR_GET_NAME, name, 0, 0, 0);
   snprintf(key, sizeof key, "thread.%u", thread);
   snprintf(value, sizeof value, "%ld %s", syscall(SYS_gettid), name);
-  lock_take(&t->lock);
+  lock_acquire(&t->lock);
   if (serial_of(t) == serial) trace_add_fact(t, key, value);
-  lock_give(&t->lock);
+  lock_release(&t->lock);
 }
 
 static lane *lane_make(stow_trace *t, uint64_t serial) {
@@ -158,7 +158,7 @@ static lane *lane_find(stow_trace *t) {
 /* Opens the next chunk for a lane that has none. If a file is written and every chunk waits for it,
  * the program waits too, because a recording with a gap cannot be replayed. It waits only once:
  * after a wait that failed (a disk that hangs) no event waits until the file has advanced again. */
-static bool lane_take_chunk(lane *l) {
+static bool lane_open_chunk(lane *l) {
   ASSERT(l->chunk == NULL);
   stow_trace *t = l->trace;
   for (uint64_t until = 0;;) {
@@ -184,7 +184,7 @@ static void lane_put(lane *l, const stow_trace_record *e) {
   ASSERT(l->trace != NULL);
   ASSERT(l->chunk == NULL || l->place < RING_CHUNK_RECORDS);
   stow_trace *t = l->trace;
-  if (l->chunk == NULL && !lane_take_chunk(l)) {
+  if (l->chunk == NULL && !lane_open_chunk(l)) {
     atomic_fetch_add_explicit(&t->ring.header->skipped_events, 1, memory_order_relaxed);
     return;
   }
@@ -202,7 +202,7 @@ static void lane_put(lane *l, const stow_trace_record *e) {
   ring_put(l->chunk, l->ticket, l->place, words);
   l->place++;
   l->seq++;
-  if (l->place == RING_CHUNK_RECORDS) lane_give_chunk(l);
+  if (l->place == RING_CHUNK_RECORDS) lane_publish_chunk(l);
 }
 
 void stow_trace_event(stow_trace *t, const stow_trace_record *record) {
@@ -256,9 +256,9 @@ static stow_status trace_not_open(void) {
 static stow_status trace_enter(stow_trace *t) {
   if (t == NULL) return stow_fail(STOW_ERR_INVALID, "no trace given");
   if (t->alive == NULL || serial_of(t) == 0) return trace_not_open();
-  lock_take(&t->lock);
+  lock_acquire(&t->lock);
   if (serial_of(t) != 0) return STOW_OK;
-  lock_give(&t->lock);
+  lock_release(&t->lock);
   return trace_not_open();
 }
 
@@ -267,7 +267,7 @@ stow_status stow_trace_tag(stow_trace *t, const char *name, uint32_t *tag) {
   if (name == NULL) return stow_fail(STOW_ERR_INVALID, "a tag needs a name");
   STOW_TRY(trace_enter(t));
   stow_status status = stackset_name(&t->texts, name, tag);
-  lock_give(&t->lock);
+  lock_release(&t->lock);
   return status;
 }
 
@@ -276,7 +276,7 @@ stow_status stow_trace_fact(stow_trace *t, const char *key, const char *value) {
     return stow_fail(STOW_ERR_INVALID, "a fact needs a key and a value");
   STOW_TRY(trace_enter(t));
   stow_status status = trace_add_fact(t, key, value);
-  lock_give(&t->lock);
+  lock_release(&t->lock);
   return status;
 }
 
@@ -291,7 +291,7 @@ stow_status stow_trace_stack(stow_trace *t, uint64_t key, const stow_trace_frame
   if (frames == NULL && count > 0) return stow_fail(STOW_ERR_INVALID, "a stack needs its frames");
   STOW_TRY(trace_enter(t));
   stow_status status = stackset_stack(&t->texts, key, frames, count, stack);
-  lock_give(&t->lock);
+  lock_release(&t->lock);
   return status;
 }
 
@@ -437,11 +437,11 @@ stow_status stow_trace_open(stow_trace **trace, const stow_trace_options *given)
   *trace = NULL;
   stow_trace_options o;
   STOW_TRY(options_check(&o, given));
-  lock_take(&registry);
+  lock_acquire(&registry);
   stow_status status = registry_start();
   stow_trace *t = status == STOW_OK ? registry_take() : NULL;
   uint64_t serial = ++last_serial;
-  lock_give(&registry);
+  lock_release(&registry);
   if (status != STOW_OK) return status;
   if (t == NULL)
     return stow_fail(STOW_ERR_STATE, "%d traces are already open; close one first", TRACES_MAX);
@@ -450,10 +450,10 @@ stow_status stow_trace_open(stow_trace **trace, const stow_trace_options *given)
   if (status != STOW_OK) {
     atomic_store(t->alive, 0);
     ring_detach(&t->ring);
-    lock_take(&registry);
+    lock_acquire(&registry);
     t->used = false;
     t->closed_at = serial;
-    lock_give(&registry);
+    lock_release(&registry);
     return status;
   }
   *trace = t;
@@ -463,9 +463,9 @@ stow_status stow_trace_open(stow_trace **trace, const stow_trace_options *given)
 stow_status stow_trace_close(stow_trace *t) {
   if (t == NULL) return STOW_OK;
   if (t->alive == NULL) return trace_not_open();
-  lock_take(&registry);
+  lock_acquire(&registry);
   uint64_t serial = t->used ? atomic_exchange(t->alive, 0) : 0;
-  lock_give(&registry);
+  lock_release(&registry);
   if (serial == 0) return trace_not_open();
   /* From here on no event finds a lane. An event in progress ends in the ring, or in the plain
    * memory that replaces it. */
@@ -473,15 +473,15 @@ stow_status stow_trace_close(stow_trace *t) {
   ring_quiet_begin(&quiet);
   stow_status status = atomic_load(&t->has_file) ? drain_stop(t) : STOW_OK;
   ring_quiet_end(&quiet);
-  lock_take(&t->lock);
+  lock_acquire(&t->lock);
   atomic_store(&t->ring.header->closed, 1);
   stackset_stop(&t->texts);
   ring_detach(&t->ring);
-  lock_give(&t->lock);
-  lock_take(&registry);
+  lock_release(&t->lock);
+  lock_acquire(&registry);
   t->used = false;
   t->closed_at = ++last_serial;
-  lock_give(&registry);
+  lock_release(&registry);
   return status;
 }
 
@@ -502,6 +502,6 @@ stow_status stow_trace_get_stats(stow_trace *t, stow_trace_stats *to) {
   stats->threads = atomic_load(&t->threads);
   stats->recording = atomic_load(&t->recording);
   if (atomic_load(&t->has_file)) stats->written_events = drain_written(t);
-  lock_give(&t->lock);
+  lock_release(&t->lock);
   return growing_write(to, &full, sizeof full, "stow_trace_stats");
 }

@@ -65,14 +65,14 @@ static uint64_t feed_event(void *user, const stow_heap_event *event) {
 
 static feed *feed_take(stow_trace *trace, stow_heap *heap) {
   feed *found = NULL;
-  lock_take(&feeds_lock);
+  lock_acquire(&feeds_lock);
   for (feed **at = &feeds; *at != NULL && found == NULL; at = &(*at)->next) {
     if ((*at)->trace != trace || (*at)->heap != heap) continue;
     found = *at;
     *at = found->next;
     break;
   }
-  lock_give(&feeds_lock);
+  lock_release(&feeds_lock);
   return found;
 }
 
@@ -100,10 +100,10 @@ stow_status stow_trace_add_heap(stow_trace *trace, stow_heap *heap) {
     free(f);
     return status;
   }
-  lock_take(&feeds_lock);
+  lock_acquire(&feeds_lock);
   f->next = feeds;
   feeds = f;
-  lock_give(&feeds_lock);
+  lock_release(&feeds_lock);
   return STOW_OK;
 }
 

@@ -92,12 +92,12 @@ static stow_status read_profile(buffer *out, const char *folder, const host_reco
 static stow_status read_beside(report_source *more, const char *folder, const char *name) {
   *more = (report_source){
       .name = strdup(name), .why = BUFFER_INIT, .headline = BUFFER_INIT, .profile = BUFFER_INIT};
-  run_story *story = calloc(1, sizeof *story);
+  run_explanation *story = calloc(1, sizeof *story);
   if (more->name == NULL || story == NULL) {
     free(story);
     return stow_fail(STOW_ERR_HOST_MEMORY, "report: no host memory");
   }
-  stow_status status = run_story_read(story, folder);
+  stow_status status = run_explanation_read(story, folder);
   if (status == STOW_OK) status = explanation_json(&story->says, &more->why);
   if (status == STOW_OK && story->says.headline.data != NULL) {
     buffer_text(&more->headline, story->says.headline.data);
@@ -105,7 +105,7 @@ static stow_status read_beside(report_source *more, const char *folder, const ch
   }
   if (status == STOW_OK) status = read_host(&more->host, &story->host);
   if (status == STOW_OK) status = read_profile(&more->profile, folder, &story->host);
-  run_story_free(story);
+  run_explanation_free(story);
   free(story);
   return status;
 }

@@ -372,7 +372,7 @@ static uint64_t changes(const ledger *l) {
 }
 
 /* Sums the slots until nothing changed during the sum. Otherwise bytes that one process frees and
- * another takes during the sum would count twice. ledger_take changes its slot only after it has
+ * another takes during the sum would count twice. ledger_charge changes its slot only after it has
  * seen enough space, so a change in progress before and after the sum cannot hide such a pair. If
  * the slots never stop changing, uses the smallest sum. */
 static void sum_steady(const ledger *l, unsigned device, ledger_totals *totals) {
@@ -441,7 +441,7 @@ void ledger_add(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
   raise_peaks(l, device, false);
 }
 
-void ledger_give(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+void ledger_uncharge(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
   ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   ledger_device *d = own_device(l, device);
   if (d == NULL) return;
@@ -518,7 +518,7 @@ static bool fits(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes, u
   return bytes <= limit && held <= limit - bytes;
 }
 
-bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+bool ledger_charge(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
   ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return true;
   ledger_device *d = own_device(l, device);

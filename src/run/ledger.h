@@ -170,18 +170,18 @@ void ledger_unguard(const ledger *l);
 bool ledger_lost(const ledger *l, const char *path);
 
 /* Takes a slot for the calling process. STOW_ERR_BUDGET: live processes hold all slots. Without a
- * slot, ledger_take refuses every request that has a limit. */
+ * slot, ledger_charge refuses every request that has a limit. */
 stow_status ledger_join(ledger *l);
 
 /* Adds `bytes` of a kind to the caller's slot if the limit allows it, and returns true if so. A
  * kind without a limit always fits. Does not update the peak: the driver may still refuse. */
-bool ledger_take(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
+bool ledger_charge(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
 /* Updates the peak after the driver served the request. Bytes granted within the limit never raise
  * the peak above it. */
 void ledger_note_peak(ledger *l, unsigned device);
 /* Adds bytes that the driver has already allocated, without checking the limit. */
 void ledger_add(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
-void ledger_give(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
+void ledger_uncharge(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
 /* Sets the caller's bytes of a kind that is measured rather than counted. */
 void ledger_set(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
 uint64_t ledger_own(const ledger *l, unsigned device, ledger_kind kind);

@@ -88,7 +88,7 @@ static void start(void) {
   /* Before a lock is ever held: a fork in between would leave it held in the child. */
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, watch_forks);
-  lock_take(&start_lock);
+  lock_acquire(&start_lock);
   if (!started) {
     const char *path = secure_getenv(ENV_LEDGER);
     if (path == NULL || path[0] == '\0' || ledger_open(&the_ledger, path) != STOW_OK) {
@@ -108,7 +108,7 @@ static void start(void) {
     shim_log("not counted: %s", stow_status_message());
     report_no_slot();
   }
-  lock_give(&start_lock);
+  lock_release(&start_lock);
 }
 
 ledger *account_ledger(void) {
@@ -179,12 +179,12 @@ bool account_here(unsigned *device, cu_context *context, cu_device *ordinal) {
 
 /* ---- counting ---- */
 
-void account_give(unsigned device, ledger_kind kind, uint64_t bytes) {
+void account_uncharge(unsigned device, ledger_kind kind, uint64_t bytes) {
   ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   ledger *l = account_ledger();
   if (l->header == NULL) return;
   if (kind < LEDGER_VRAM_KINDS) atomic_fetch_add(&released_bytes, bytes);
-  ledger_give(l, device, kind, bytes);
+  ledger_uncharge(l, device, kind, bytes);
 }
 
 void account_note_released(uint64_t bytes) {

@@ -32,7 +32,7 @@ unsigned account_device(cu_device ordinal);
 bool account_here(unsigned *device, cu_context *context, cu_device *ordinal);
 
 /* Returns counted bytes to the ledger; vram also counts as released. */
-void account_give(unsigned device, ledger_kind kind, uint64_t bytes);
+void account_uncharge(unsigned device, ledger_kind kind, uint64_t bytes);
 /* Returns the bytes of vram that the program has released so far. */
 uint64_t account_released(void);
 /* Adds bytes that the program released and that are kept for it. */

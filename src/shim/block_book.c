@@ -42,10 +42,10 @@ static void add_change(const block_change *c) {
 
 void block_book_note(uint64_t addr, uint64_t bytes, unsigned device) {
   ASSERT(device <= DEVICE_MASK);
-  lock_take(&book_lock);
+  lock_acquire(&book_lock);
   const uint64_t *known = bytes == 0 ? map_get(&live, addr) : NULL;
   if (known != NULL && (*known & CAPTURED) != 0) {
-    lock_give(&book_lock);
+    lock_release(&book_lock);
     return;
   }
   if (bytes == 0)
@@ -55,18 +55,18 @@ void block_book_note(uint64_t addr, uint64_t bytes, unsigned device) {
                        (capture_on() ? CAPTURED : 0)) != STOW_OK)
     failed = true;
   if (follows) add_change(&(block_change){addr, bytes, device});
-  lock_give(&book_lock);
+  lock_release(&book_lock);
 }
 
 bool block_book_follow(void) {
   uint64_t addr, value;
-  lock_take(&book_lock);
+  lock_acquire(&book_lock);
   follows = true;
   atomic_store(&change_count, 0);
   for (size_t at = 0; map_next(&live, &at, &addr, &value);)
     add_change(&(block_change){addr, value & ~(uint64_t)LOW_BITS, value & DEVICE_MASK});
   bool good = !failed;
-  lock_give(&book_lock);
+  lock_release(&book_lock);
   return good;
 }
 
@@ -75,19 +75,19 @@ bool block_book_changed(void) {
 }
 
 bool block_book_used(void) {
-  lock_take(&book_lock);
+  lock_acquire(&book_lock);
   bool used = live.capacity > 0;
-  lock_give(&book_lock);
+  lock_release(&book_lock);
   return used;
 }
 
 bool block_book_changes(void (*change)(const block_change *c)) {
-  lock_take(&book_lock);
+  lock_acquire(&book_lock);
   size_t count = atomic_load(&change_count);
   for (size_t i = 0; i < count; i++) change(&changes[i]);
   atomic_store(&change_count, 0);
   bool good = !failed;
-  lock_give(&book_lock);
+  lock_release(&book_lock);
   return good;
 }
 

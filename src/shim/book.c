@@ -32,13 +32,13 @@ bool book_add(book_space space, uint64_t key, const holding *what) {
   holding *copy = malloc(sizeof *copy);
   if (copy == NULL) return false;
   *copy = *what;
-  lock_take(&book_lock);
+  lock_acquire(&book_lock);
   holding *old = find(space, key);
   bool added = map_put(&book[space], key, (uintptr_t)copy) == STOW_OK;
-  lock_give(&book_lock);
+  lock_release(&book_lock);
   if (added) ledger_note_peak(account_ledger(), what->device);
   /* The old object ended unnoticed; otherwise the driver would not reuse its name. */
-  if (added && old != NULL) account_give(old->device, old->kind, old->bytes);
+  if (added && old != NULL) account_uncharge(old->device, old->kind, old->bytes);
   free(added ? old : copy);
   return added;
 }
@@ -55,16 +55,16 @@ static bool take_out(book_space space, uint64_t key, holding *what) {
 
 bool book_remove(book_space space, uint64_t key, holding *what) {
   ASSERT((unsigned)space < BOOK_SPACES);
-  lock_take(&book_lock);
+  lock_acquire(&book_lock);
   bool found = take_out(space, key, what);
-  lock_give(&book_lock);
+  lock_release(&book_lock);
   return found;
 }
 
 int book_use(book_space space, uint64_t key, int more, holding *what) {
   ASSERT(more == 1 || more == -1);
   ASSERT(what != NULL);
-  lock_take(&book_lock);
+  lock_acquire(&book_lock);
   holding *found = find(space, key);
   int uses = -1;
   if (found != NULL) {
@@ -73,8 +73,8 @@ int book_use(book_space space, uint64_t key, int more, holding *what) {
     *what = *found;
     if (uses <= 0) take_out(space, key, what);
   }
-  lock_give(&book_lock);
-  if (uses == 0) account_give(what->device, what->kind, what->bytes);
+  lock_release(&book_lock);
+  if (uses == 0) account_uncharge(what->device, what->kind, what->bytes);
   return uses;
 }
 
@@ -84,7 +84,7 @@ static size_t take_out_of(book_space space, unsigned device, cu_context context,
   ASSERT(most > 0);
   size_t count = 0, at = 0;
   uint64_t key, value;
-  lock_take(&book_lock);
+  lock_acquire(&book_lock);
   while (count < most && map_next(&book[space], &at, &key, &value)) {
     const holding *h = (const holding *)(uintptr_t)value;
     if (h->device == device && (context == NULL || h->context == context)) keys[count++] = key;
@@ -93,7 +93,7 @@ static size_t take_out_of(book_space space, unsigned device, cu_context context,
     gone[i] = (holding){.bytes = 0};
     take_out(space, keys[i], &gone[i]);
   }
-  lock_give(&book_lock);
+  lock_release(&book_lock);
   return count;
 }
 
@@ -113,7 +113,7 @@ void book_drop(unsigned device, cu_context context,
         if (gone[i].kind == LEDGER_SPILLED)
           drop_spilled(keys[i], &gone[i]);
         else
-          account_give(gone[i].device, gone[i].kind, gone[i].bytes);
+          account_uncharge(gone[i].device, gone[i].kind, gone[i].bytes);
       }
     } while (count == AT_ONCE);
   }

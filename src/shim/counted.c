@@ -3,11 +3,11 @@
 
 #include "base/assert.h"
 
-bool counted_take(const void *who, uint64_t bytes) {
+bool counted_charge(const void *who, uint64_t bytes) {
   ASSERT(who != NULL);
   const counted *c = who;
   ledger *l = account_ledger();
-  return l->header != NULL && ledger_take(l, c->device, c->kind, bytes);
+  return l->header != NULL && ledger_charge(l, c->device, c->kind, bytes);
 }
 
 void counted_made(const void *who, uint64_t bytes) {
@@ -20,17 +20,17 @@ void counted_made(const void *who, uint64_t bytes) {
 void counted_undo(const void *who, uint64_t bytes, cu_result code) {
   ASSERT(code != CU_OK);
   (void)code;
-  counted_give(who, bytes);
+  counted_uncharge(who, bytes);
 }
 
-void counted_give(const void *who, uint64_t bytes) {
+void counted_uncharge(const void *who, uint64_t bytes) {
   ASSERT(who != NULL);
   const counted *c = who;
-  ledger_give(account_ledger(), c->device, c->kind, bytes);
+  ledger_uncharge(account_ledger(), c->device, c->kind, bytes);
 }
 
 void counted_release(const void *who, uint64_t bytes) {
   ASSERT(who != NULL);
   const counted *c = who;
-  account_give(c->device, c->kind, bytes);
+  account_uncharge(c->device, c->kind, bytes);
 }

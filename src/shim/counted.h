@@ -1,7 +1,7 @@
 /* Counted: the run's ledger as a physical_account (device/physical.h).
  *
  * The functions count `bytes` of one kind on one device. They neither measure nor reclaim: callers
- * that may wait for that wrap `take` (host_tier.c, heap_device.c, hooks_page.c). */
+ * that may wait for that wrap `charge` (host_tier.c, heap_device.c, hooks_page.c). */
 #ifndef SHIM_COUNTED_H
 #define SHIM_COUNTED_H
 
@@ -14,11 +14,11 @@ typedef struct counted {
   ledger_kind kind;
 } counted;
 
-bool counted_take(const void *who, uint64_t bytes);
+bool counted_charge(const void *who, uint64_t bytes);
 void counted_made(const void *who, uint64_t bytes);
 void counted_undo(const void *who, uint64_t bytes, cu_result code);
 /* For pages that are cached here: the program released them earlier. */
-void counted_give(const void *who, uint64_t bytes);
+void counted_uncharge(const void *who, uint64_t bytes);
 /* For memory that the program frees now: also counts as released (account_released). */
 void counted_release(const void *who, uint64_t bytes);
 

@@ -78,7 +78,7 @@ static stow_status answer(cu_result code, const char *what) {
 /* ---- pages ---- */
 
 /* A physical_account function: pages of the heap count as plain memory. */
-static bool take_plain(const void *who, uint64_t bytes) {
+static bool charge_plain(const void *who, uint64_t bytes) {
   ASSERT(((const counted *)who)->kind == LEDGER_PLAIN);
   const counted *c = who;
   if (page_take(c->device, c->kind, bytes)) return true;
@@ -92,11 +92,11 @@ static bool make_room(const void *who, uint64_t bytes) {
   return page_reclaim(((const counted *)who)->device, bytes);
 }
 
-static const physical_account PLAIN = {.take = take_plain,
+static const physical_account PLAIN = {.charge = charge_plain,
                                        .make_room = make_room,
                                        .made = counted_made,
                                        .undo = counted_undo,
-                                       .give = counted_release};
+                                       .uncharge = counted_release};
 
 static cu_result create_vram(const heap_device *c, cu_handle *handle, uint64_t bytes) {
   ASSERT(handle != NULL && bytes > 0);
@@ -151,9 +151,9 @@ static cu_result lend(const heap_device *c, cu_handle *handle, uint64_t bytes, u
 
 static stow_status note_page(heap_device *c, cu_handle handle, uint64_t value) {
   ASSERT(handle != 0 && (value & ~(uint64_t)PAGE_FLAGS) > 0);
-  lock_take(&c->lock);
+  lock_acquire(&c->lock);
   stow_status status = map_put(&c->pages, handle, value);
-  lock_give(&c->lock);
+  lock_release(&c->lock);
   return status;
 }
 
@@ -195,9 +195,9 @@ static stow_status page_create(stow_device *device, stow_page *page, uint64_t by
 static stow_status page_release(stow_device *device, stow_page page) {
   heap_device *c = (heap_device *)device;
   uint64_t value;
-  lock_take(&c->lock);
+  lock_acquire(&c->lock);
   bool known = map_remove(&c->pages, page, &value);
-  lock_give(&c->lock);
+  lock_release(&c->lock);
   if (!known)
     return stow_fail(STOW_ERR_STATE, "page_release: unknown page handle 0x%llx",
                      (unsigned long long)page);

@@ -75,7 +75,7 @@ static bool begin(array_take *take, const cu_array3d_size *size, unsigned levels
   take->known = size != NULL && account_here(&take->device, &take->context, &ordinal);
   if (!take->known) return true;
   take->bytes = array_bytes(size, levels);
-  if (room_take(take->device, LEDGER_ARRAYS, take->bytes)) return true;
+  if (room_charge(take->device, LEDGER_ARRAYS, take->bytes)) return true;
   refusal_note(take->device, take->bytes);
   return false;
 }
@@ -87,7 +87,7 @@ static cu_result end(const array_take *take, cu_result code, const cu_array *arr
     book_add(BOOK_ARRAY, (uintptr_t)*array,
              &(holding){take->bytes, LEDGER_ARRAYS, take->device, take->context, 0, 1, false});
   else
-    ledger_give(account_ledger(), take->device, LEDGER_ARRAYS, take->bytes);
+    ledger_uncharge(account_ledger(), take->device, LEDGER_ARRAYS, take->bytes);
   return code;
 }
 
@@ -97,7 +97,7 @@ static cu_result drop(cu_result (*real)(cu_array), cu_array array) {
   bool known = book_remove(BOOK_ARRAY, (uintptr_t)array, &gone);
   cu_result code = real(array);
   if (known && code != CU_OK) book_add(BOOK_ARRAY, (uintptr_t)array, &gone);
-  if (known && code == CU_OK) account_give(gone.device, gone.kind, gone.bytes);
+  if (known && code == CU_OK) account_uncharge(gone.device, gone.kind, gone.bytes);
   return code;
 }
 

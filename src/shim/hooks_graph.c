@@ -10,9 +10,9 @@
 #define NOTE(call)                                                                                 \
   do {                                                                                             \
     if (!gate_here()) break;                                                                       \
-    lock_take(&pages_lock);                                                                        \
+    lock_acquire(&pages_lock);                                                                     \
     call;                                                                                          \
-    lock_give(&pages_lock);                                                                        \
+    lock_release(&pages_lock);                                                                     \
   } while (0)
 
 #define MAKE(name, ...)                                                                            \

@@ -19,14 +19,16 @@
 
 /* The account for pages that go to the driver: a reached limit is a refusal, a full device is
  * not. */
-static bool take(const void *who, uint64_t bytes) {
-  if (room_account_take(who, bytes)) return true;
+static bool charge_passed(const void *who, uint64_t bytes) {
+  if (room_account_charge(who, bytes)) return true;
   refusal_note(((const counted *)who)->device, bytes);
   return false;
 }
 
-static const physical_account PASSED = {
-    .take = take, .make_room = room_account_make, .undo = counted_undo, .give = counted_release};
+static const physical_account PASSED = {.charge = charge_passed,
+                                        .make_room = room_account_make,
+                                        .undo = counted_undo,
+                                        .uncharge = counted_release};
 
 cu_result cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop,
                       unsigned long long flags) {

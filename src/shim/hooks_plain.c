@@ -25,14 +25,14 @@ static void note(cu_addr addr, uint64_t bytes, ledger_kind kind, unsigned device
 }
 
 /* The thread's context and device for a request. */
-typedef struct asker {
+typedef struct requester {
   unsigned device;
   cu_context context;
   cu_device ordinal;
-} asker;
+} requester;
 
 /* Allocates the driver's own block, counted. Out of memory if the limit or the device is full. */
-static cu_result take_from_driver(const asker *who, cu_addr *addr, size_t bytes) {
+static cu_result take_from_driver(const requester *who, cu_addr *addr, size_t bytes) {
   counted count = {who->device, LEDGER_PLAIN};
   physical maker = {shim_program_driver(), &ROOM_ACCOUNT, &count};
   uint64_t size = driver_bytes(bytes);
@@ -43,7 +43,7 @@ static cu_result take_from_driver(const asker *who, cu_addr *addr, size_t bytes)
   return CU_OK;
 }
 
-static cu_result take_from_heap(const asker *who, cu_addr *addr, size_t bytes, bool host) {
+static cu_result take_from_heap(const requester *who, cu_addr *addr, size_t bytes, bool host) {
   ledger_kind kind;
   cu_result code = plain_alloc(addr, bytes, host, &kind, who->device, who->ordinal, who->context);
   if (code == CU_OK) record_taken(*addr, bytes, NULL, who->device, kind);
@@ -51,7 +51,7 @@ static cu_result take_from_heap(const asker *who, cu_addr *addr, size_t bytes, b
 }
 
 /* Allocates a plain block from any source. */
-static cu_result take(const asker *who, cu_addr *addr, size_t bytes) {
+static cu_result take(const requester *who, cu_addr *addr, size_t bytes) {
   cu_result code = CU_ERROR_NOT_SUPPORTED;
   spill_note_request();
   if (placed_wanted(who->device, bytes))
@@ -75,7 +75,7 @@ static cu_result take(const asker *who, cu_addr *addr, size_t bytes) {
 
 cu_result cuMemAlloc_v2(cu_addr *addr, size_t bytes) {
   __typeof__(&cuMemAlloc_v2) real = REAL(cuMemAlloc_v2);
-  asker who;
+  requester who;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (addr == NULL || bytes == 0 || !account_here(&who.device, &who.context, &who.ordinal))
     return real(addr, bytes);
@@ -86,7 +86,7 @@ cu_result cuMemAlloc_v2(cu_addr *addr, size_t bytes) {
 #define PITCH_UNIT ((size_t)512)
 
 /* Allocates a pitched block from the heap; CU_ERROR_NOT_SUPPORTED: call the driver. */
-static cu_result pitch_from_heap(const asker *who, cu_addr *addr, size_t *pitch, size_t width,
+static cu_result pitch_from_heap(const requester *who, cu_addr *addr, size_t *pitch, size_t width,
                                  size_t height, unsigned element) {
   size_t row, bytes;
   if (width == 0 || height == 0 || (element != 4 && element != 8 && element != 16) ||
@@ -102,7 +102,7 @@ static cu_result pitch_from_heap(const asker *who, cu_addr *addr, size_t *pitch,
 cu_result cuMemAllocPitch_v2(cu_addr *addr, size_t *pitch, size_t width, size_t height,
                              unsigned element) {
   __typeof__(&cuMemAllocPitch_v2) real = REAL(cuMemAllocPitch_v2);
-  asker who;
+  requester who;
   uint64_t least;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (addr == NULL || pitch == NULL || __builtin_mul_overflow(width, height, &least) ||
@@ -113,7 +113,7 @@ cu_result cuMemAllocPitch_v2(cu_addr *addr, size_t *pitch, size_t width, size_t 
     if (code != CU_ERROR_NOT_SUPPORTED) return code;
   }
   least = driver_bytes(least);
-  if (!room_take(who.device, LEDGER_PLAIN, least)) {
+  if (!room_charge(who.device, LEDGER_PLAIN, least)) {
     refusal_note(who.device, least);
     return CU_ERROR_OUT_OF_MEMORY;
   }
@@ -121,7 +121,7 @@ cu_result cuMemAllocPitch_v2(cu_addr *addr, size_t *pitch, size_t width, size_t 
   if (code == CU_ERROR_OUT_OF_MEMORY && room_trim(who.device, least))
     code = real(addr, pitch, width, height, element);
   if (code != CU_OK) {
-    ledger_give(account_ledger(), who.device, LEDGER_PLAIN, least);
+    ledger_uncharge(account_ledger(), who.device, LEDGER_PLAIN, least);
     return code;
   }
   /* The length of a row is known only now. */
@@ -140,7 +140,7 @@ cu_result cuMemAllocManaged(cu_addr *addr, size_t bytes, unsigned flags) {
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (addr == NULL || !account_here(&device, &context, &ordinal)) return real(addr, bytes, flags);
   uint64_t size = driver_bytes(bytes);
-  if (!room_take(device, LEDGER_MANAGED, size)) {
+  if (!room_charge(device, LEDGER_MANAGED, size)) {
     refusal_note(device, size);
     return CU_ERROR_OUT_OF_MEMORY;
   }
@@ -149,7 +149,7 @@ cu_result cuMemAllocManaged(cu_addr *addr, size_t bytes, unsigned flags) {
     note(*addr, size, LEDGER_MANAGED, device, context);
     record_taken(*addr, bytes, NULL, device, LEDGER_MANAGED);
   } else
-    ledger_give(account_ledger(), device, LEDGER_MANAGED, size);
+    ledger_uncharge(account_ledger(), device, LEDGER_MANAGED, size);
   return code;
 }
 
@@ -192,7 +192,7 @@ cu_result cuMemFree_v2(cu_addr addr) {
   if (code != CU_OK)
     book_add(BOOK_ADDRESS, addr, &gone);
   else if (!ours)
-    account_give(gone.device, gone.kind, gone.bytes);
+    account_uncharge(gone.device, gone.kind, gone.bytes);
   return code;
 }
 
@@ -248,7 +248,7 @@ cu_result cuIpcCloseMemHandle(cu_addr addr) {
   bool known = book_remove(BOOK_ADDRESS, addr, &gone);
   cu_result code = real(addr);
   if (known && code != CU_OK) book_add(BOOK_ADDRESS, addr, &gone);
-  if (known && code == CU_OK) account_give(gone.device, gone.kind, gone.bytes);
+  if (known && code == CU_OK) account_uncharge(gone.device, gone.kind, gone.bytes);
   return code;
 }
 
@@ -292,7 +292,7 @@ static cu_result unpin(cu_result (*real)(void *), void *pointer) {
   bool known = book_remove(BOOK_HOST, (uintptr_t)pointer, &gone);
   cu_result code = real(pointer);
   if (known && code != CU_OK) book_add(BOOK_HOST, (uintptr_t)pointer, &gone);
-  if (known && code == CU_OK) account_give(gone.device, gone.kind, gone.bytes);
+  if (known && code == CU_OK) account_uncharge(gone.device, gone.kind, gone.bytes);
   return code;
 }
 

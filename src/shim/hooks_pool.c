@@ -211,7 +211,7 @@ static cu_result free_on(__typeof__(&cuMemFreeAsync) real, cu_addr addr, cu_stre
   if (code != CU_OK)
     book_add(BOOK_ADDRESS, addr, &gone);
   else if (!ours)
-    account_give(gone.device, gone.kind, gone.bytes);
+    account_uncharge(gone.device, gone.kind, gone.bytes);
   return code;
 }
 

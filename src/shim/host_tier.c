@@ -26,7 +26,7 @@ SHIM_AFTER_FORK(after_fork);
 /* Finds the path. The result is cached between processes (cuda_cache.h). */
 static cuda_probe find_path(cu_device ordinal) {
   ASSERT(ordinal >= 0);
-  lock_take(&path_lock);
+  lock_acquire(&path_lock);
   if (!path_known) {
     path = (cuda_probe){.backing = STOW_HOST_NONE, .numa_node = -1};
     started = *shim_driver();
@@ -36,7 +36,7 @@ static cuda_probe find_path(cu_device ordinal) {
     path_known = true;
   }
   cuda_probe answer = path;
-  lock_give(&path_lock);
+  lock_release(&path_lock);
   return answer;
 }
 
@@ -106,9 +106,9 @@ uint64_t host_tier_vram_room(unsigned device, uint64_t *whole) {
 /* ---- making ---- */
 
 /* A physical_account function: `who` is a counted. */
-static bool take_spilled(const void *who, uint64_t bytes) {
+static bool charge_spilled(const void *who, uint64_t bytes) {
   ASSERT(((const counted *)who)->kind == LEDGER_SPILLED);
-  return host_tier_has(bytes) && counted_take(who, bytes);
+  return host_tier_has(bytes) && counted_charge(who, bytes);
 }
 
 static void made_spilled(const void *who, uint64_t bytes) {
@@ -120,11 +120,13 @@ static void made_spilled(const void *who, uint64_t bytes) {
 static void undo_spilled(const void *who, uint64_t bytes, cu_result code) {
   ASSERT(code != CU_OK);
   shim_log("%llu bytes on the host: CUDA error %d", (unsigned long long)bytes, code);
-  counted_give(who, bytes);
+  counted_uncharge(who, bytes);
 }
 
-static const physical_account SPILLED = {
-    .take = take_spilled, .made = made_spilled, .undo = undo_spilled, .give = counted_give};
+static const physical_account SPILLED = {.charge = charge_spilled,
+                                         .made = made_spilled,
+                                         .undo = undo_spilled,
+                                         .uncharge = counted_uncharge};
 
 /* Maps an error: for the program, a full host is a device without memory. */
 static cu_result answer(cu_result code) {

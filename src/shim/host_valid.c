@@ -76,7 +76,7 @@ bool host_valid_mark(cu_addr addr, uint64_t bytes, const void *host) {
   cu_addr end = addr + bytes;
   if (bytes == 0 || end < addr) return false;
   if (host == NULL && mark_count == 0) return true;
-  lock_take(&marks_lock);
+  lock_acquire(&marks_lock);
   bool room = make_room();
   if (room) {
     size_t at = clear(addr, end);
@@ -89,7 +89,7 @@ bool host_valid_mark(cu_addr addr, uint64_t bytes, const void *host) {
       replace(at, 0, &one, 1);
   } else
     mark_count = 0; /* old marks of the range cannot be removed alone */
-  lock_give(&marks_lock);
+  lock_release(&marks_lock);
   return room;
 }
 
@@ -109,12 +109,12 @@ uint64_t host_valid_bytes(cu_addr addr, uint64_t bytes) {
   uint64_t sum = 0;
   const host_mark *mark;
   if (mark_count == 0) return 0;
-  lock_take(&marks_lock);
+  lock_acquire(&marks_lock);
   for (cu_addr at = addr, next; at < addr + bytes; at = next) {
     next = part_at(at, addr + bytes, &mark);
     if (mark != NULL) sum += next - at;
   }
-  lock_give(&marks_lock);
+  lock_release(&marks_lock);
   return sum;
 }
 
@@ -136,7 +136,7 @@ static bool copy(void *to, const void *from, uint64_t bytes) {
 uint64_t host_valid_copy(cu_addr addr, uint64_t bytes, void *to, host_valid_gap *gap, void *user) {
   uint64_t sum = 0;
   const host_mark *mark;
-  lock_take(&marks_lock);
+  lock_acquire(&marks_lock);
   for (cu_addr at = addr, next; at < addr + bytes; at = next) {
     next = part_at(at, addr + bytes, &mark);
     uint64_t offset = at - addr, length = next - at;
@@ -145,6 +145,6 @@ uint64_t host_valid_copy(cu_addr addr, uint64_t bytes, void *to, host_valid_gap 
     else
       gap(user, offset, length);
   }
-  lock_give(&marks_lock);
+  lock_release(&marks_lock);
   return sum;
 }

@@ -80,7 +80,7 @@ void measure_pool_grown(unsigned device, void *pool, uint64_t announced_bytes) {
   ASSERT(pool != NULL);
   uint64_t bytes = measure_pool_figure(pool, POOL_RESERVED);
   bool changed = announced_bytes > 0;
-  lock_take(&pools_lock);
+  lock_acquire(&pools_lock);
   size_t i = 0;
   while (i < pool_count && pools[i].pool != pool) i++;
   if (i == pool_count && LIST_ROOM(pools, pool_count, pool_capacity, 16, "pools") == STOW_OK)
@@ -91,7 +91,7 @@ void measure_pool_grown(unsigned device, void *pool, uint64_t announced_bytes) {
   }
   if (device < LEDGER_DEVICES_MAX) growing_bytes[device] -= announced_bytes;
   if (changed) publish(i < pool_count ? pools[i].device : device);
-  lock_give(&pools_lock);
+  lock_release(&pools_lock);
   /* The announced bytes are in the ledger already, so publishing them did not raise the sum. */
   if (announced_bytes > 0) ledger_note_peak(account_ledger(), device);
 }
@@ -102,15 +102,15 @@ void measure_pool(unsigned device, void *pool) {
 
 bool measure_pool_announce(unsigned device, uint64_t bytes) {
   ASSERT(device < LEDGER_DEVICES_MAX);
-  lock_take(&pools_lock);
-  bool fits = ledger_take(account_ledger(), device, LEDGER_POOLS, bytes);
+  lock_acquire(&pools_lock);
+  bool fits = ledger_charge(account_ledger(), device, LEDGER_POOLS, bytes);
   if (fits) growing_bytes[device] += bytes;
-  lock_give(&pools_lock);
+  lock_release(&pools_lock);
   return fits;
 }
 
 static void forget(void *pool) {
-  lock_take(&pools_lock);
+  lock_acquire(&pools_lock);
   for (size_t i = 0; i < pool_count; i++)
     if (pools[i].pool == pool) {
       unsigned device = pools[i].device;
@@ -119,41 +119,41 @@ static void forget(void *pool) {
       publish(device);
       break;
     }
-  lock_give(&pools_lock);
+  lock_release(&pools_lock);
 }
 
 void measure_note_pool(unsigned device, void *pool, bool shared) {
   forget(pool); /* an old one with this handle that ended unnoticed */
   measure_pool(device, pool);
-  lock_take(&pools_lock);
+  lock_acquire(&pools_lock);
   for (size_t i = 0; i < pool_count; i++)
     if (pools[i].pool == pool) pools[i].shared = shared;
-  lock_give(&pools_lock);
+  lock_release(&pools_lock);
 }
 
 unsigned measure_pool_device(void *pool, unsigned otherwise) {
-  lock_take(&pools_lock);
+  lock_acquire(&pools_lock);
   for (size_t i = 0; i < pool_count; i++)
     if (pools[i].pool == pool) otherwise = pools[i].device;
-  lock_give(&pools_lock);
+  lock_release(&pools_lock);
   return otherwise;
 }
 
 bool measure_pool_shared(void *pool) {
   bool shared = false;
-  lock_take(&pools_lock);
+  lock_acquire(&pools_lock);
   for (size_t i = 0; i < pool_count; i++)
     if (pools[i].pool == pool) shared = pools[i].shared;
-  lock_give(&pools_lock);
+  lock_release(&pools_lock);
   return shared;
 }
 
 uint64_t measure_fixed(unsigned device) {
   uint64_t sum = ledger_own(account_ledger(), device, LEDGER_GRAPHS);
-  lock_take(&pools_lock);
+  lock_acquire(&pools_lock);
   for (size_t i = 0; i < pool_count; i++)
     if (pools[i].device == device && pools[i].shared) sum += pools[i].reserved_bytes;
-  lock_give(&pools_lock);
+  lock_release(&pools_lock);
   return sum;
 }
 
@@ -162,14 +162,14 @@ void measure_pool_ended(void *pool, uint64_t used_bytes) {
     forget(pool);
     return;
   }
-  lock_take(&pools_lock);
+  lock_acquire(&pools_lock);
   for (size_t i = 0; i < pool_count; i++)
     if (pools[i].pool == pool && !pools[i].ended) {
       pools[i].ended = true;
       pools[i].used_bytes = used_bytes;
       ended_count++;
     }
-  lock_give(&pools_lock);
+  lock_release(&pools_lock);
 }
 
 pool_block measure_block(cu_addr addr) {
@@ -187,7 +187,7 @@ pool_block measure_block(cu_addr addr) {
 void measure_block_gone(const pool_block *block) {
   ASSERT(block->pool != NULL);
   bool gone = false;
-  lock_take(&pools_lock);
+  lock_acquire(&pools_lock);
   for (size_t i = 0; i < pool_count; i++) {
     pool_entry *p = &pools[i];
     if (p->pool != block->pool || !p->ended) continue;
@@ -198,7 +198,7 @@ void measure_block_gone(const pool_block *block) {
     gone = p->used_bytes == 0;
     publish(p->device);
   }
-  lock_give(&pools_lock);
+  lock_release(&pools_lock);
   if (gone) forget(block->pool);
 }
 
@@ -208,10 +208,10 @@ void measure_block_gone(const pool_block *block) {
 static void *next_pool(unsigned device, size_t *at) {
   ASSERT(at != NULL);
   void *found = NULL;
-  lock_take(&pools_lock);
+  lock_acquire(&pools_lock);
   for (; found == NULL && *at < pool_count; (*at)++)
     if (pools[*at].device == device && !pools[*at].ended) found = pools[*at].pool;
-  lock_give(&pools_lock);
+  lock_release(&pools_lock);
   return found;
 }
 
@@ -342,6 +342,6 @@ bool measure_take(unsigned device, ledger_kind kind, uint64_t bytes) {
   ledger *l = account_ledger();
   if (l->header == NULL) return true;
   measure_look(device, bytes);
-  return ledger_take(l, device, kind, bytes) ||
-         (measure_here(device) && ledger_take(l, device, kind, bytes));
+  return ledger_charge(l, device, kind, bytes) ||
+         (measure_here(device) && ledger_charge(l, device, kind, bytes));
 }

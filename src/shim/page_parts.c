@@ -53,11 +53,11 @@ cu_result page_parts_create(cu_handle *handle, size_t bytes, const cu_prop *prop
   }
   p->prop = *prop;
   p->handles = 1;
-  lock_take(&list_lock);
+  lock_acquire(&list_lock);
   p->name = PARTS_MARK | ++last_name;
   p->next = list;
   list = p;
-  lock_give(&list_lock);
+  lock_release(&list_lock);
   atomic_fetch_add(&count, 1);
   *handle = p->name;
   return CU_OK;
@@ -86,7 +86,7 @@ static bool take_if_done(parts *p) {
 cu_result page_parts_release(cu_handle handle) {
   page_run run = {.handles = NULL};
   bool done = false;
-  lock_take(&list_lock);
+  lock_acquire(&list_lock);
   parts *p = find(handle);
   bool known = p != NULL && p->handles > 0;
   if (known && --p->handles == 0) {
@@ -94,7 +94,7 @@ cu_result page_parts_release(cu_handle handle) {
     p->run.handles = NULL;
     done = take_if_done(p);
   }
-  lock_give(&list_lock);
+  lock_release(&list_lock);
   page_run_release(&run);
   if (done) free(p);
   return known ? CU_OK : CU_ERROR_INVALID_VALUE;
@@ -104,7 +104,7 @@ cu_result page_parts_map(cu_addr addr, size_t bytes, size_t offset, cu_handle ha
                          unsigned long long flags) {
   page_run run = {.handles = NULL};
   bool first = false;
-  lock_take(&list_lock);
+  lock_acquire(&list_lock);
   parts *p = find(handle);
   if (p != NULL && p->handles > 0 && addr != 0 && offset == 0 && flags == 0 &&
       bytes == p->run.bytes) {
@@ -112,16 +112,16 @@ cu_result page_parts_map(cu_addr addr, size_t bytes, size_t offset, cu_handle ha
     first = p->addr == 0;
     if (first) p->addr = addr;
   }
-  lock_give(&list_lock);
+  lock_release(&list_lock);
   if (run.handles == NULL) return CU_ERROR_INVALID_VALUE;
   /* After a second mapping its pages no longer move (page.c). */
   cu_result code = page_run_map(&run, addr);
   if (code == CU_OK && first)
     block_book_note(addr, bytes, run.device);
   else if (first) {
-    lock_take(&list_lock);
+    lock_acquire(&list_lock);
     p->addr = 0;
-    lock_give(&list_lock);
+    lock_release(&list_lock);
   }
   return code;
 }
@@ -132,7 +132,7 @@ void page_parts_unmapping(cu_addr addr, size_t bytes) {
     unsigned device = 0;
     cu_addr from = 0;
     bool done = false;
-    lock_take(&list_lock);
+    lock_acquire(&list_lock);
     parts *p = list;
     while (p != NULL && (p->addr == 0 || p->addr - addr >= bytes)) p = p->next;
     if (p != NULL) {
@@ -141,7 +141,7 @@ void page_parts_unmapping(cu_addr addr, size_t bytes) {
       p->addr = 0;
       done = take_if_done(p);
     }
-    lock_give(&list_lock);
+    lock_release(&list_lock);
     if (p == NULL) return;
     block_book_note(from, 0, device);
     if (done) free(p);
@@ -151,7 +151,7 @@ void page_parts_unmapping(cu_addr addr, size_t bytes) {
 bool page_parts_retain(cu_handle *handle, const void *addr) {
   ASSERT(handle != NULL);
   if (atomic_load_explicit(&count, memory_order_relaxed) == 0) return false;
-  lock_take(&list_lock);
+  lock_acquire(&list_lock);
   parts *p = list;
   while (p != NULL &&
          (p->addr == 0 || p->handles == 0 || (cu_addr)(uintptr_t)addr - p->addr >= p->run.bytes))
@@ -160,15 +160,15 @@ bool page_parts_retain(cu_handle *handle, const void *addr) {
     p->handles++;
     *handle = p->name;
   }
-  lock_give(&list_lock);
+  lock_release(&list_lock);
   return p != NULL;
 }
 
 bool page_parts_prop(cu_prop *prop, cu_handle handle) {
-  lock_take(&list_lock);
+  lock_acquire(&list_lock);
   const parts *p = find(handle);
   if (p != NULL) *prop = p->prop;
-  lock_give(&list_lock);
+  lock_release(&list_lock);
   return p != NULL;
 }
 

@@ -15,5 +15,5 @@ bool page_reclaim(unsigned device, uint64_t bytes) {
 
 bool page_take(unsigned device, ledger_kind kind, uint64_t bytes) {
   return measure_take(device, kind, bytes) ||
-         (page_reclaim(device, bytes) && ledger_take(account_ledger(), device, kind, bytes));
+         (page_reclaim(device, bytes) && ledger_charge(account_ledger(), device, kind, bytes));
 }

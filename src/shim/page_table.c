@@ -36,7 +36,7 @@ void page_table_log(const char *when) {
 /* The peak is updated when a page is complete (page_make.c): half of a split page does not
  * count. */
 static const physical_account PAGES = {
-    .take = counted_take, .undo = counted_undo, .give = counted_give};
+    .charge = counted_charge, .undo = counted_undo, .uncharge = counted_uncharge};
 
 cu_result page_vram_create(const page_class *class, cu_handle *real, uint64_t bytes) {
   ASSERT(lock_held(&pages_lock));

@@ -84,7 +84,7 @@ void *pinned_take(uint64_t bytes, uint64_t most_bytes) {
   const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   if (bytes > UINT64_MAX / 2) return NULL;
   bytes = round_up(bytes, page);
-  lock_take(&slab_lock);
+  lock_acquire(&slab_lock);
   if (bytes > slab_left) {
     /* What is left of the last slab is lost: it is less than was asked for. */
     uint64_t want = most_bytes < SLAB_BYTES ? most_bytes : SLAB_BYTES;
@@ -101,7 +101,7 @@ void *pinned_take(uint64_t bytes, uint64_t most_bytes) {
     slab += bytes;
     slab_left -= bytes;
   }
-  lock_give(&slab_lock);
+  lock_release(&slab_lock);
   return taken;
 }
 

@@ -71,10 +71,10 @@ static cu_result drop(block *b) {
 }
 
 static void put(block *b) {
-  lock_take(&list_lock);
+  lock_acquire(&list_lock);
   b->next = blocks;
   blocks = b;
-  lock_give(&list_lock);
+  lock_release(&list_lock);
   atomic_fetch_add(&block_count, 1);
 }
 
@@ -100,14 +100,14 @@ cu_result placed_alloc(cu_addr *addr, uint64_t bytes, unsigned device, cu_device
 /* Removes the block that begins at `addr` from the list. */
 static block *take(cu_addr addr) {
   block *found = NULL;
-  lock_take(&list_lock);
+  lock_acquire(&list_lock);
   for (block **at = &blocks; *at != NULL && found == NULL; at = &(*at)->next)
     if ((*at)->what.base == addr) {
       found = *at;
       *at = found->next;
       break;
     }
-  lock_give(&list_lock);
+  lock_release(&list_lock);
   if (found != NULL) atomic_fetch_sub(&block_count, 1);
   return found;
 }
@@ -130,24 +130,24 @@ bool placed_find(cu_addr addr, placed_block *found) {
   ASSERT(found != NULL);
   if (atomic_load_explicit(&block_count, memory_order_relaxed) == 0) return false;
   bool there = false;
-  lock_take(&list_lock);
+  lock_acquire(&list_lock);
   for (const block *b = blocks; b != NULL && !there; b = b->next)
     if (addr - b->what.base < b->what.bytes) {
       *found = b->what;
       there = true;
     }
-  lock_give(&list_lock);
+  lock_release(&list_lock);
   return there;
 }
 
 void placed_context_ended(unsigned device, cu_context context) {
   for (;;) {
     cu_addr addr = 0;
-    lock_take(&list_lock);
+    lock_acquire(&list_lock);
     for (const block *b = blocks; b != NULL; b = b->next)
       if (b->what.device == device && (context == NULL || b->what.context == context))
         addr = b->what.base;
-    lock_give(&list_lock);
+    lock_release(&list_lock);
     block *b = addr != 0 ? take(addr) : NULL;
     if (b == NULL) return;
     drop(b);

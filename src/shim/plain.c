@@ -191,14 +191,14 @@ static plain *heap_of(unsigned device, cu_device ordinal, cu_context context) {
 static void retire(plain *p) {
   ASSERT(!lock_held(&p->lock));
   static plain *_Atomic retired;
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   stow_heap *ended = p->heap;
   p->heap = NULL;
   map_free(&p->live);
   for (int i = 0; i < BATCHES_MAX; i++) free(p->batches[i].list);
   memset(p->batches, 0, sizeof p->batches);
   p->closed = 0;
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   stow_heap_close(ended);
   p->next = atomic_load(&retired);
   while (!atomic_compare_exchange_weak(&retired, &p->next, p)) {
@@ -277,10 +277,10 @@ static bool poll_batches(plain *p, bool wait) {
 }
 
 static bool settle(plain *p) {
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   close_batch(p);
   bool any = poll_batches(p, true);
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   return any;
 }
 
@@ -305,11 +305,11 @@ static void trim_to(plain *p, uint64_t keep, bool host) {
   uint64_t went = 0;
   heap_trim_tier(p->heap, STOW_TIER_VRAM, keep, &went);
   if (host || heap_device_lent(p->under)) heap_trim_tier(p->heap, STOW_TIER_HOST, keep, &went);
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   uint64_t held =
       heap_device_held(p->under, STOW_TIER_VRAM) + heap_device_held(p->under, STOW_TIER_HOST);
   p->idle_floor = held > p->out_bytes ? held - p->out_bytes : 0;
-  lock_give(&p->lock);
+  lock_release(&p->lock);
 }
 
 static uint64_t heap_bytes(uint64_t bytes) {
@@ -321,16 +321,16 @@ static uint64_t heap_bytes(uint64_t bytes) {
 static bool fits(plain *p, uint64_t bytes) {
   ASSERT(!lock_held(&p->lock));
   uint64_t held = heap_device_held(p->under, STOW_TIER_VRAM);
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   uint64_t idle = held > p->out_bytes ? held - p->out_bytes : 0;
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   if (bytes <= idle || ledger_limit(account_ledger(), p->device) == LEDGER_UNLIMITED) return true;
   uint64_t more = (bytes - idle + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
   ledger *l = account_ledger();
   if (!page_take(p->device, LEDGER_PLAIN, more) &&
-      !(plain_trim(p->device, false) && ledger_take(l, p->device, LEDGER_PLAIN, more)))
+      !(plain_trim(p->device, false) && ledger_charge(l, p->device, LEDGER_PLAIN, more)))
     return false;
-  ledger_give(l, p->device, LEDGER_PLAIN, more);
+  ledger_uncharge(l, p->device, LEDGER_PLAIN, more);
   return true;
 }
 
@@ -339,18 +339,18 @@ static bool fits_in_both(plain *p, uint64_t bytes) {
   ledger *l = account_ledger();
   uint64_t held =
       heap_device_held(p->under, STOW_TIER_VRAM) + heap_device_held(p->under, STOW_TIER_HOST);
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   uint64_t idle = held > p->out_bytes ? held - p->out_bytes : 0;
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   uint64_t there = idle + heap_device_room(p->under);
   if (bytes <= there) return true;
   uint64_t more = (bytes - there + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
-  if (!host_tier_has(more) || !ledger_take(l, p->device, LEDGER_SPILLED, more)) return false;
-  ledger_give(l, p->device, LEDGER_SPILLED, more);
+  if (!host_tier_has(more) || !ledger_charge(l, p->device, LEDGER_SPILLED, more)) return false;
+  ledger_uncharge(l, p->device, LEDGER_SPILLED, more);
   return true;
 }
 
-static stow_status ask_heap(plain *p, cu_addr *addr, size_t bytes, bool host) {
+static stow_status alloc_from_heap(plain *p, cu_addr *addr, size_t bytes, bool host) {
   ASSERT(!lock_held(&p->lock));
   uint64_t got = 0;
   if (!(host ? fits_in_both(p, bytes) : fits(p, bytes))) return STOW_ERR_OUT_OF_MEMORY;
@@ -364,11 +364,12 @@ static stow_status ask_heap(plain *p, cu_addr *addr, size_t bytes, bool host) {
 /* Tries vram, then vram after all waiting frees have passed, then the host. */
 static stow_status take(plain *p, cu_addr *addr, size_t bytes, bool host, bool *on_host) {
   *on_host = false;
-  stow_status status = ask_heap(p, addr, bytes, false);
-  if (status == STOW_ERR_OUT_OF_MEMORY && settle(p)) status = ask_heap(p, addr, bytes, false);
+  stow_status status = alloc_from_heap(p, addr, bytes, false);
+  if (status == STOW_ERR_OUT_OF_MEMORY && settle(p))
+    status = alloc_from_heap(p, addr, bytes, false);
   if (status != STOW_ERR_OUT_OF_MEMORY || !host) return status;
   *on_host = true;
-  return ask_heap(p, addr, bytes, true);
+  return alloc_from_heap(p, addr, bytes, true);
 }
 
 cu_result plain_alloc(cu_addr *addr, size_t bytes, bool host, ledger_kind *kind, unsigned device,
@@ -376,9 +377,9 @@ cu_result plain_alloc(cu_addr *addr, size_t bytes, bool host, ledger_kind *kind,
   ASSERT(addr != NULL && kind != NULL);
   plain *p = heap_of(device, ordinal, context);
   if (p == NULL || bytes > UINT64_MAX / 4) return CU_ERROR_NOT_SUPPORTED;
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   if (p->closed > 0) poll_batches(p, false);
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   bool on_host;
   stow_status status = take(p, addr, bytes, host, &on_host);
   if (status == STOW_ERR_OUT_OF_MEMORY) {
@@ -387,10 +388,10 @@ cu_result plain_alloc(cu_addr *addr, size_t bytes, bool host, ledger_kind *kind,
   }
   /* The driver reports every other error itself. */
   if (status != STOW_OK) return CU_ERROR_NOT_SUPPORTED;
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   bool noted = map_put(&p->live, *addr, (uint64_t)bytes << 1 | on_host) == STOW_OK;
   if (noted) p->out_bytes += heap_bytes(bytes);
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   if (!noted) {
     stow_heap_free(p->heap, *addr, NULL);
     return CU_ERROR_NOT_SUPPORTED;
@@ -424,7 +425,7 @@ bool plain_free(cu_addr addr, bool *ours, uint64_t *bytes, unsigned *device, led
   uint64_t value;
   *ours = p != NULL;
   if (p == NULL) return false;
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   bool live = map_remove(&p->live, addr, &value);
   bool trim = false;
   if (live) {
@@ -436,7 +437,7 @@ bool plain_free(cu_addr addr, bool *ours, uint64_t *bytes, unsigned *device, led
       trim = too_idle(p) != 0 && !capture_on();
     }
   }
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   if (!live) return false;
   *bytes = value >> 1;
   *device = p->device;
@@ -471,7 +472,7 @@ bool plain_find(cu_addr addr, plain_block *block) {
   bool found = false;
   size_t at = 0;
   uint64_t base, value;
-  lock_take(&p->lock);
+  lock_acquire(&p->lock);
   /* Usually it is the start of a block. */
   const uint64_t *exact = map_get(&p->live, addr);
   if (exact != NULL) {
@@ -482,6 +483,6 @@ bool plain_find(cu_addr addr, plain_block *block) {
   while (!found && map_next(&p->live, &at, &base, &value))
     found = addr >= base && addr - base < value >> 1;
   if (found) *block = (plain_block){base, value >> 1, p->context, p->ordinal};
-  lock_give(&p->lock);
+  lock_release(&p->lock);
   return found;
 }

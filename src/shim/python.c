@@ -40,8 +40,8 @@ static struct python_api {
   python_object *(*evaluate)(python_object *, python_object *, python_object *);
   python_object *(*call)(python_object *, python_object *);
   int (*is_true)(python_object *);
-  int (*lock_take)(void); /* PyGILState_Ensure; its result goes to PyGILState_Release */
-  void (*lock_give)(int);
+  int (*lock_acquire)(void); /* PyGILState_Ensure; its result goes to PyGILState_Release */
+  void (*lock_release)(int);
   void (*release)(python_object *);
   int (*error_matches)(python_object *);
   python_object *(*error)(void); /* borrowed */
@@ -77,8 +77,8 @@ static bool find_all(struct python_api *a) {
          find(&a->is_true, "PyObject_IsTrue") && find(&a->parse, "PyArg_ParseTuple") &&
          find(&a->build, "Py_BuildValue") && find(&a->release, "Py_DecRef") &&
          find(&a->error_matches, "PyErr_ExceptionMatches") && find(&a->error, "PyErr_Occurred") &&
-         find(&a->error_clear, "PyErr_Clear") && find(&a->lock_take, "PyGILState_Ensure") &&
-         find(&a->lock_give, "PyGILState_Release") &&
+         find(&a->error_clear, "PyErr_Clear") && find(&a->lock_acquire, "PyGILState_Ensure") &&
+         find(&a->lock_release, "PyGILState_Release") &&
          find(&a->interrupt, "PyExc_KeyboardInterrupt");
 }
 
@@ -216,9 +216,9 @@ void python_script_schedule(python_script *s) {
 
 void python_script_run(python_script *s) {
   if (!begin(s)) return;
-  int before = api.lock_take();
+  int before = api.lock_acquire();
   if (run(s) != 0) api.error_clear(); /* nobody interrupts our own thread */
-  api.lock_give(before);
+  api.lock_release(before);
 }
 
 void python_script_end(python_script *s, unsigned most_ms) {

@@ -72,11 +72,11 @@ static bool try_open(void *user, const char *path) {
 
 /* Prevents a fork while the lock is held, so that it is free in the child. */
 static void before_fork(void) {
-  lock_take(&open_lock);
+  lock_acquire(&open_lock);
 }
 
 static void after_fork(void) {
-  lock_give(&open_lock);
+  lock_release(&open_lock);
 }
 
 static void watch_forks(void) {
@@ -116,7 +116,7 @@ static void keep(void *library, const char *path) {
   /* Before the lock is ever held, so that no fork passes it by. */
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, watch_forks);
-  lock_take(&open_lock);
+  lock_acquire(&open_lock);
   if (!opened) {
     driver = library;
     fill_functions();
@@ -125,7 +125,7 @@ static void keep(void *library, const char *path) {
     torch_settings_take_back();
     opened = true;
   }
-  lock_give(&open_lock);
+  lock_release(&open_lock);
 }
 
 static void open_driver(void) {

@@ -152,11 +152,11 @@ static bool open_trace(const char *folder) {
 
 /* Prevents a fork while a trace is being opened. */
 static void before_fork(void) {
-  if (!inside) lock_take(&open_lock);
+  if (!inside) lock_acquire(&open_lock);
 }
 
 static void after_fork_parent(void) {
-  if (!inside) lock_give(&open_lock);
+  if (!inside) lock_release(&open_lock);
 }
 
 /* A child gets its own trace if it allocates memory. */
@@ -185,14 +185,14 @@ static void open_once(void) {
   pthread_once(&once, watch_forks);
   inside = true;
   bool can = prepare(&found, &folder);
-  lock_take(&open_lock);
+  lock_acquire(&open_lock);
   if (atomic_load(&state) == UNKNOWN) {
     if (can) recorder = found;
     bool on = can && open_trace(folder);
     shim_log("recording: %s", on ? "on" : "off");
     atomic_store_explicit(&state, on ? ON : OFF, memory_order_release);
   }
-  lock_give(&open_lock);
+  lock_release(&open_lock);
   inside = false;
 }
 

@@ -7,10 +7,10 @@
 #include "shim/page_room.h"
 #include "shim/plain.h"
 
-bool room_take(unsigned device, ledger_kind kind, uint64_t bytes) {
+bool room_charge(unsigned device, ledger_kind kind, uint64_t bytes) {
   ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   return page_take(device, kind, bytes) ||
-         (plain_trim(device, false) && ledger_take(account_ledger(), device, kind, bytes));
+         (plain_trim(device, false) && ledger_charge(account_ledger(), device, kind, bytes));
 }
 
 bool room_make(unsigned device) {
@@ -34,9 +34,9 @@ bool room_pool_grows(unsigned device, uint64_t bytes) {
 
 /* ---- as a physical_account ---- */
 
-bool room_account_take(const void *who, uint64_t bytes) {
+bool room_account_charge(const void *who, uint64_t bytes) {
   const counted *c = who;
-  return room_take(c->device, c->kind, bytes);
+  return room_charge(c->device, c->kind, bytes);
 }
 
 bool room_account_make(const void *who, uint64_t bytes) {
@@ -44,7 +44,7 @@ bool room_account_make(const void *who, uint64_t bytes) {
   return c->kind < LEDGER_VRAM_KINDS && room_trim(c->device, bytes);
 }
 
-const physical_account ROOM_ACCOUNT = {.take = room_account_take,
+const physical_account ROOM_ACCOUNT = {.charge = room_account_charge,
                                        .make_room = room_account_make,
                                        .undo = counted_undo,
-                                       .give = counted_release};
+                                       .uncharge = counted_release};

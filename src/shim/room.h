@@ -10,13 +10,13 @@
 /* The account for memory that the program requested from the driver itself: uses everything below.
  * Its `who` is a counted (counted.h). */
 extern const physical_account ROOM_ACCOUNT;
-bool room_account_take(const void *who, uint64_t bytes);
+bool room_account_charge(const void *who, uint64_t bytes);
 bool room_account_make(const void *who, uint64_t bytes);
 
 /* Counts `bytes` before the driver is called. Returns false if the limit is reached even after
  * everything possible was released. The caller returns the bytes if the driver refuses. */
-bool room_take(unsigned device, ledger_kind kind, uint64_t bytes);
-/* Called after the caller's ledger_take failed. Returns true to try again. */
+bool room_charge(unsigned device, ledger_kind kind, uint64_t bytes);
+/* Called after the caller's ledger_charge failed. Returns true to try again. */
 bool room_make(unsigned device);
 /* Called when the device itself is full: returns cached memory to the driver. Returns true to try
  * again. */

@@ -108,5 +108,5 @@ void spill_plain_drop(cu_addr addr, const holding *what) {
   if (code == CU_OK) return;
   /* Pinned memory may have been freed with the context. */
   shim_log("a spilled block of a context that ended: CUDA error %d", code);
-  account_give(what->device, LEDGER_SPILLED, what->bytes);
+  account_uncharge(what->device, LEDGER_SPILLED, what->bytes);
 }

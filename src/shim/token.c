@@ -17,7 +17,7 @@ _Atomic size_t token_held_on_host;
 _Thread_local bool token_trimming;
 
 void page_enter(void) {
-  lock_take(&pages_lock);
+  lock_acquire(&pages_lock);
 }
 
 /* Publishes the free bytes in the ledger: they count as held, but are released on request. */
@@ -55,7 +55,7 @@ static void count_host(const page *p, int on) {
 
 void page_leave(void) {
   publish_idle();
-  lock_give(&pages_lock);
+  lock_release(&pages_lock);
 }
 
 static void after_fork(void) {

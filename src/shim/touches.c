@@ -92,7 +92,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
   /* A captured launch runs when its graph does. */
   if (from >= to || capture_on() || !recorder_on() || !account_here(&device, &context, &ordinal))
     return;
-  lock_take(&pages_lock);
+  lock_acquire(&pages_lock);
   bool read = launch_read(&latest, symbol, registers, stack, from, to);
   if (read && latest.graph != NULL) graph_name(&latest, from, to);
   read &= latest.kernel || latest.count > 0;
@@ -109,7 +109,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
       touches[i] = (stow_trace_touch){latest.words[i], latest.kernel ? 0 : latest.work};
     sample(&latest, kind);
   }
-  lock_give(&pages_lock);
+  lock_release(&pages_lock);
   info.touches = touches;
   if (read) recorder_launch(&info);
 }

@@ -211,7 +211,7 @@ static void read_name(const nvml *n, nvml_process *process) {
 }
 
 /* Calls the function in one of its two forms; with NULL, returns only the count. */
-static int ask_processes(nvml *n, device_handle handle, unsigned *count, void *infos) {
+static int query_processes(nvml *n, device_handle handle, unsigned *count, void *infos) {
   return n->processes2 != NULL ? n->processes2(handle, count, infos)
                                : n->processes1(handle, count, infos);
 }
@@ -228,7 +228,7 @@ static int list_processes(nvml *n, device_handle handle, unsigned *count, void *
     *infos = calloc(room, sizeof(nvml_process_v2)); /* the larger of the two forms */
     if (*infos == NULL) return -1;
     *count = room;
-    code = ask_processes(n, handle, count, *infos);
+    code = query_processes(n, handle, count, *infos);
     if (code == NVML_OK && *count > room) *count = room;
   }
   return code;

@@ -56,7 +56,7 @@ static stow_status start_python(pid_t *child, int *answer) {
 }
 
 /* Reads what the child writes, until it ends or the deadline passes. */
-static stow_status hear(buffer *text, int fd) {
+static stow_status read_output(buffer *text, int fd) {
   uint64_t end = clock_ns() + DEADLINE_NS;
   for (;;) {
     uint64_t now = clock_ns();
@@ -73,11 +73,11 @@ static stow_status hear(buffer *text, int fd) {
   }
 }
 
-static stow_status ask_python(buffer *text) {
+static stow_status query_python(buffer *text) {
   pid_t child;
   int fd = -1, how = 0;
   STOW_TRY(start_python(&child, &fd));
-  stow_status status = hear(text, fd);
+  stow_status status = read_output(text, fd);
   close(fd);
   if (status != STOW_OK) kill(child, SIGKILL);
   while (waitpid(child, &how, 0) < 0 && errno == EINTR) {
@@ -133,7 +133,7 @@ static void look_into(const char *path, package have[WANTED_COUNT]) {
 stow_status packages_find(packages *all) {
   *all = (packages){0};
   buffer text = BUFFER_BOUNDED(ANSWER_MAX);
-  stow_status status = ask_python(&text);
+  stow_status status = query_python(&text);
   package have[WANTED_COUNT] = {0};
   if (status == STOW_OK && text.length > 0) {
     char *rest = NULL, *line = strtok_r(text.data, "\n", &rest);

@@ -422,7 +422,7 @@ TEST(a_damaged_text_leaves_its_fields_unknown)
       "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 1 2 3 "
       "fused fused\npassed 5000000 1\nmodule\nstep nowhere\ndtype float16\ngrad";
   program_read(&p, odd, sizeof odd - 1);
-  CHECK(p.known && p.step == PROGRAM_UNTOLD);
+  CHECK(p.known && p.step == PROGRAM_UNKNOWN);
   CHECK_U64(p.batch, 0);
   CHECK_U64(p.parameter_bytes, 0);
   CHECK_U64(p.input_count, PROGRAM_INPUTS_MAX);

@@ -20,11 +20,11 @@ typedef struct shared {
 static void *take_turns(void *arg) {
   shared *s = arg;
   for (int i = 0; i < TURNS; i++) {
-    lock_take(&s->guard);
+    lock_acquire(&s->guard);
     if (atomic_fetch_add(&s->inside, 1) != 0) atomic_fetch_add(&s->overlaps, 1);
     s->count++;
     atomic_fetch_sub(&s->inside, 1);
-    lock_give(&s->guard);
+    lock_release(&s->guard);
   }
   return NULL;
 }
@@ -37,7 +37,7 @@ static void *try_turns(void *arg) {
     s->count++;
     done++;
     atomic_fetch_sub(&s->inside, 1);
-    lock_give(&s->guard);
+    lock_release(&s->guard);
   }
   return NULL;
 }
@@ -60,18 +60,18 @@ TEST(a_taken_lock_is_not_had_by_trying)
   lock_init(&l, LOCK_HEAP);
   CHECK(lock_try(&l));
   CHECK(!lock_try(&l));
-  lock_give(&l);
+  lock_release(&l);
   CHECK(lock_try(&l));
-  lock_give(&l);
+  lock_release(&l);
 }
 
 TEST(locks_taken_in_rising_rank_and_given_in_any_order_are_fine)
 {
   lock a = LOCK_INIT(LOCK_REGISTRY), b = LOCK_INIT(LOCK_ARENA), c = LOCK_INIT(LOCK_DEVICE);
-  lock_take(&a), lock_take(&b), lock_take(&c);
-  lock_give(&b), lock_give(&c), lock_give(&a);
-  lock_take(&b), lock_take(&c);
-  lock_give(&c), lock_give(&b);
+  lock_acquire(&a), lock_acquire(&b), lock_acquire(&c);
+  lock_release(&b), lock_release(&c), lock_release(&a);
+  lock_acquire(&b), lock_acquire(&c);
+  lock_release(&c), lock_release(&b);
 }
 
 #ifdef STOWAGE_CHECKS
@@ -94,23 +94,23 @@ static int dies_of(void (*what)(void)) {
 
 static void take_falling(void) {
   lock low = LOCK_INIT(LOCK_HEAP), high = LOCK_INIT(LOCK_POOL);
-  lock_take(&high), lock_take(&low);
+  lock_acquire(&high), lock_acquire(&low);
 }
 
 static void take_equal(void) {
   lock one = LOCK_INIT(LOCK_ARENA), two = LOCK_INIT(LOCK_ARENA);
-  lock_take(&one), lock_take(&two);
+  lock_acquire(&one), lock_acquire(&two);
 }
 
 static void give_unheld(void) {
   lock one = LOCK_INIT(LOCK_ARENA);
-  lock_give(&one);
+  lock_release(&one);
 }
 
 static void take_rising(void) {
   lock low = LOCK_INIT(LOCK_HEAP), high = LOCK_INIT(LOCK_POOL);
-  lock_take(&low), lock_take(&high);
-  lock_give(&high), lock_give(&low);
+  lock_acquire(&low), lock_acquire(&high);
+  lock_release(&high), lock_release(&low);
 }
 #endif
 

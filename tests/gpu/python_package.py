@@ -159,7 +159,7 @@ def part_restart():
     try:
         torch.ones(1024 * MIB, device="cuda")
     except torch.cuda.OutOfMemoryError:
-        ok("restart_brings_the_process_back_beneath_the_shim")
+        ok("restart_brings_the_process_back_with_the_shim")
     else:
         raise AssertionError("4 GiB within a limit of 3")
 

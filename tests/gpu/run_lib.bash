@@ -30,21 +30,21 @@ both() {
   { runs "$folder/bare.$name" "$@" > "$folder/bare.$name.said" 2>&1; } &
 }
 both_done() {
-  local name bare beneath used counted moved
+  local name bare shimmed used counted moved
   wait
   for name in "${names[@]}"; do
     [ -s "$folder/bare.$name" ] || { cat "$folder/bare.$name.said"; fail "$name: does not run bare"; continue; }
-    runs "$folder/beneath" "$stowage" run -- ${commands[$name]} || { fail "$name: does not run beneath"; continue; }
-    bare=$(field digest < "$folder/bare.$name") beneath=$(field digest < "$folder/beneath")
-    if [ "$(field shim < "$folder/beneath")" != true ]; then fail "$name: the shim is not beneath it"; continue; fi
-    if [ -z "$bare" ] || [ "$bare" != "$beneath" ]; then fail "$name: results differ: $bare, $beneath"; continue; fi
-    moved=$(field context_moved_mib < "$folder/beneath")
+    runs "$folder/shimmed" "$stowage" run -- ${commands[$name]} || { fail "$name: does not run under stowage run"; continue; }
+    bare=$(field digest < "$folder/bare.$name") shimmed=$(field digest < "$folder/shimmed")
+    if [ "$(field shim < "$folder/shimmed")" != true ]; then fail "$name: the shim is not loaded"; continue; fi
+    if [ -z "$bare" ] || [ "$bare" != "$shimmed" ]; then fail "$name: results differ: $bare, $shimmed"; continue; fi
+    moved=$(field context_moved_mib < "$folder/shimmed")
     if awk -v m="${moved:-0}" 'BEGIN { exit !(m > 64 || m < -64) }'; then fail "$name: what the driver itself holds moved by $moved MiB after it was warm"; continue; fi
-    used=$(field used_mib < "$folder/beneath") counted=$(field counted_mib < "$folder/beneath")
+    used=$(field used_mib < "$folder/shimmed") counted=$(field counted_mib < "$folder/shimmed")
     if awk -v u="$used" -v c="$counted" 'BEGIN { d = u - c; if (d < 0) d = -d; exit !(u > 0 && d <= 0.01 * u) }'; then
       ok "$name: equal results; of $used MiB the driver took, $counted MiB were counted${moved:+; its own share moved by $moved MiB}"
     else
-      cat "$folder/beneath"; fail "$name: the driver took $used MiB, $counted MiB were counted"
+      cat "$folder/shimmed"; fail "$name: the driver took $used MiB, $counted MiB were counted"
     fi
   done
   names=()

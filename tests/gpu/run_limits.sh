@@ -28,10 +28,10 @@ if [ -s "$folder/bare.hold" ]; then
   for conf in "" expandable_segments:False backend:cudaMallocAsync; do
     if [ -n "$conf" ]; then export PYTORCH_ALLOC_CONF=$conf PYTORCH_CUDA_ALLOC_CONF=$conf; else unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF; fi
     name=spill_past_the_limit_with_${conf:-what_spill_sets}
-    if runs "$folder/beneath" "$stowage" run --vram-limit 4G --spill 8G -- $torch hold 6 && [ "$(field digest < "$folder/beneath")" = "$bare" ]; then
-      ok "$name: $(grep 'at the peak' "$folder/beneath.err" | sed 's/^stowage run: //')"
+    if runs "$folder/shimmed" "$stowage" run --vram-limit 4G --spill 8G -- $torch hold 6 && [ "$(field digest < "$folder/shimmed")" = "$bare" ]; then
+      ok "$name: $(grep 'at the peak' "$folder/shimmed.err" | sed 's/^stowage run: //')"
     else
-      cat "$folder/beneath" "$folder/beneath.err" | tail -n 5; fail "$name"
+      cat "$folder/shimmed" "$folder/shimmed.err" | tail -n 5; fail "$name"
     fi
   done
   unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF
@@ -40,19 +40,19 @@ else
 fi
 
 # Training with a limit below what it needs.
-if [ -s "$folder/bare.train" ] && runs "$folder/beneath" "$stowage" run --vram-limit 1200M --spill auto -- $torch train &&
-  [ "$(field digest < "$folder/bare.train")" = "$(field digest < "$folder/beneath")" ]; then
-  ok "training_spills_and_finishes_alike: $(grep 'at the peak' "$folder/beneath.err" | sed 's/^stowage run: //')"
+if [ -s "$folder/bare.train" ] && runs "$folder/shimmed" "$stowage" run --vram-limit 1200M --spill auto -- $torch train &&
+  [ "$(field digest < "$folder/bare.train")" = "$(field digest < "$folder/shimmed")" ]; then
+  ok "training_spills_and_finishes_alike: $(grep 'at the peak' "$folder/shimmed.err" | sed 's/^stowage run: //')"
 else
   fail training_spills_and_finishes_alike
 fi
 
 # Steps that are too large, between smaller ones: what they wrote first moves out and back, and nothing else is on the host.
-if [ -s "$folder/bare.uneven" ] && runs "$folder/beneath" "$stowage" run --vram-limit 5G --spill auto -- $torch uneven &&
-  [ "$(field digest < "$folder/bare.uneven")" = "$(field digest < "$folder/beneath")" ] &&
-  grep -qE '[1-9][0-9.]* [MG]iB were moved out, [1-9][0-9.]* [MG]iB home' "$folder/beneath.err"; then
-  ok "a_large_step_moves_out_and_home: $(grep -E 'moved out|spilled' "$folder/beneath.err" | sed 's/^stowage run: //' | tr '\n' ' ')"
+if [ -s "$folder/bare.uneven" ] && runs "$folder/shimmed" "$stowage" run --vram-limit 5G --spill auto -- $torch uneven &&
+  [ "$(field digest < "$folder/bare.uneven")" = "$(field digest < "$folder/shimmed")" ] &&
+  grep -qE '[1-9][0-9.]* [MG]iB were moved out, [1-9][0-9.]* [MG]iB home' "$folder/shimmed.err"; then
+  ok "a_large_step_moves_out_and_home: $(grep -E 'moved out|spilled' "$folder/shimmed.err" | sed 's/^stowage run: //' | tr '\n' ' ')"
 else
-  tail -n 5 "$folder/beneath.err"; fail a_large_step_moves_out_and_home
+  tail -n 5 "$folder/shimmed.err"; fail a_large_step_moves_out_and_home
 fi
 finish

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One small program of another framework, for running bare and beneath `stowage run`.
+"""One small program of another framework, for running bare and under `stowage run`.
 
 usage: run_others.py jax|cupy|cupy_async|numba     (settings of the framework come from the environment)
        run_others.py jax|cupy|cupy_async past N    N arrays of 256 MiB at once, and what a kernel makes of each

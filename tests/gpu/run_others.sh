@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # JAX, CuPy, Numba and plain CUDA programs under `stowage run`.
 . "$(dirname "$0")/run_lib.bash"
-need ctypes others_beneath
+need ctypes others_with_the_shim
 others="$python $here/run_others.py"
 has_module() { "$python" -c "import $1" > /dev/null 2>&1; }
 if has_module jax; then
@@ -30,11 +30,11 @@ spills() {
   local name=$1 which=$2; shift 2
   if ! has_module "${which%_async}"; then skip "$name: ${which%_async} is not installed"; return; fi
   [ -s "$folder/past.$which" ] || runs "$folder/past.$which" env XLA_PYTHON_CLIENT_PREALLOCATE=false $others $which past 22 || { fail "$name: does not run bare"; return; }
-  if runs "$folder/beneath" env "$@" "$stowage" run --vram-limit 4G --spill 6G -- $others $which past 22 && [ "$(field shim < "$folder/beneath")" = true ] &&
-    [ "$(field digest < "$folder/beneath")" = "$(field digest < "$folder/past.$which")" ] && grep -qE '[2-6][.][0-9] GiB in host memory' "$folder/beneath.err"; then
-    ok "$name: equal results; $(grep 'at the peak' "$folder/beneath.err" | sed 's/^stowage run: //')"
+  if runs "$folder/shimmed" env "$@" "$stowage" run --vram-limit 4G --spill 6G -- $others $which past 22 && [ "$(field shim < "$folder/shimmed")" = true ] &&
+    [ "$(field digest < "$folder/shimmed")" = "$(field digest < "$folder/past.$which")" ] && grep -qE '[2-6][.][0-9] GiB in host memory' "$folder/shimmed.err"; then
+    ok "$name: equal results; $(grep 'at the peak' "$folder/shimmed.err" | sed 's/^stowage run: //')"
   else
-    cat "$folder/beneath" "$folder/beneath.err"; fail "$name"
+    cat "$folder/shimmed" "$folder/shimmed.err"; fail "$name"
   fi
 }
 spills jax_default_spills jax XLA_PYTHON_CLIENT_PREALLOCATE=true

@@ -8,7 +8,7 @@ torch="$python $here/run_torch.py"
 unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF
 for turn in 1 2; do
   runs "$folder/bare$turn" $torch steps 100 || { fail "step_time: does not run bare"; finish; }
-  runs "$folder/beneath$turn" "$stowage" run -- $torch steps 100 || { fail "step_time: does not run beneath"; finish; }
+  runs "$folder/shimmed$turn" "$stowage" run -- $torch steps 100 || { fail "step_time: does not run under stowage run"; finish; }
   runs "$folder/recorded$turn" "$stowage" run --record "$folder/$turn.stow" -- $torch steps 100 || { fail "step_time: does not run recorded"; finish; }
   runs "$folder/lineless$turn" "$stowage" run --record "$folder/lineless$turn.stow" --stacks off -- $torch steps 100 || { fail "step_time: does not run recorded"; finish; }
 done
@@ -27,7 +27,7 @@ sys.exit(ours > most * bare)
 PYTHON
   ) && ok "$1: $words" || fail "$1: $words"
 }
-kept step_time_is_kept beneath 1.01
+kept step_time_is_kept shimmed 1.01
 kept recording_with_lines recorded 1.03
 kept recording_without_lines lineless 1.01
 finish

@@ -2,7 +2,7 @@
 # Unmodified PyTorch under `stowage run`: its allocators, graphs, memory shared with another process, pinned memory, cuDNN's
 # search: equal results, and memory is counted correctly.
 . "$(dirname "$0")/run_lib.bash"
-need torch pytorch_beneath
+need torch pytorch_with_the_shim
 torch="$python $here/run_torch.py"
 unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF
 both torch_default $torch train

@@ -222,14 +222,14 @@ TEST(a_sink_never_sees_an_address_given_out_that_it_takes_for_live)
 }
 
 /* The same without randomness: the sink itself allocates during an event. */
-typedef struct asker {
+typedef struct requester {
   stow_heap *heap;
   stow_stream stream;
   uint64_t freed, got;
-} asker;
+} requester;
 
 static uint64_t ask_back(void *user, const stow_heap_event *e) {
-  asker *a = user;
+  requester *a = user;
   if (a->freed != e->ptr) return 0;
   a->freed = 0;
   CHECK_OK(stow_heap_alloc(&a->got, a->heap, e->bytes, a->stream));
@@ -248,7 +248,7 @@ TEST(memory_is_nobodys_while_sinks_are_informed_that_it_is_freed)
   o.background = false;
   o.host_limit_bytes = 64 * MIB;
   o.disk_folder = harness_folder();
-  asker a = {0};
+  requester a = {0};
   CHECK_OK(stow_heap_open(&a.heap, &o));
   CHECK_OK(stow_heap_add_sink(a.heap, ask_back, &a, STOW_EVENT_BIT(STOW_EVENT_FREE)));
   stow_stream other;

@@ -19,11 +19,11 @@ static uint64_t counter, inside; /* guarded by `shared` */
 
 static void enter_often(int times) {
   for (int i = 0; i < times; i++) {
-    latch_take(&shared);
+    latch_acquire(&shared);
     CHECK(inside++ == 0);
     counter++;
     inside--;
-    latch_give(&shared);
+    latch_release(&shared);
   }
 }
 
@@ -84,9 +84,9 @@ static atomic_bool other_is_in;
 
 static void *enter_once(void *user) {
   (void)user;
-  latch_take(&shared);
+  latch_acquire(&shared);
   atomic_store(&other_is_in, true);
-  latch_give(&shared);
+  latch_release(&shared);
   return NULL;
 }
 
@@ -97,7 +97,7 @@ TEST(nobody_enters_while_the_favourite_is_inside)
   for (int way = 0; way < 2; way++) { /* as a favourite, and then, without a favour, by exchange */
     atomic_store(&other_is_in, false);
     pthread_t other;
-    latch_take(&shared);
+    latch_acquire(&shared);
     CHECK(pthread_create(&other, NULL, enter_once, NULL) == 0);
     while (way == 0 && latch_mine->inside == &shared && atomic_load(&shared.taken) == 0)
       sched_yield(); /* until it waits to enter */
@@ -105,7 +105,7 @@ TEST(nobody_enters_while_the_favourite_is_inside)
       CHECK(!atomic_load(&other_is_in));
       sched_yield();
     }
-    latch_give(&shared);
+    latch_release(&shared);
     CHECK(pthread_join(other, NULL) == 0);
     CHECK(atomic_load(&other_is_in));
   }
@@ -138,17 +138,17 @@ TEST(a_favourite_inside_one_latch_takes_another_the_plain_way)
   latch other;
   latch_init(&other, LOCK_ARENA);
   for (int i = 0; i < 200; i++) {
-    latch_take(&other);
-    latch_give(&other);
+    latch_acquire(&other);
+    latch_release(&other);
   }
   enter_often(200);
-  latch_take(&shared);
-  latch_take(&other);
+  latch_acquire(&shared);
+  latch_acquire(&other);
   CHECK(atomic_load(&latch_mine->inside) == &shared || atomic_load(&shared.taken) == 1);
   CHECK_U64(atomic_load(&other.taken), 1);
-  latch_give(&other);
+  latch_release(&other);
   CHECK_U64(atomic_load(&other.taken), 0);
-  latch_give(&shared);
+  latch_release(&shared);
   CHECK(atomic_load(&latch_mine->inside) == NULL);
 }
 #endif

@@ -58,22 +58,22 @@ TEST(a_limit_is_kept_to_the_byte)
   CHECK_OK(ledger_create(&l, ledger_path()));
   CHECK_OK(ledger_join(&l));
   l.header->vram_limit_bytes[0] = 100 * MIB;
-  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, 60 * MIB));
-  CHECK(!ledger_take(&l, 0, LEDGER_PAGES, 40 * MIB + 1));
-  CHECK(ledger_take(&l, 0, LEDGER_PAGES, 40 * MIB));
-  CHECK(!ledger_take(&l, 0, LEDGER_POOLS, 1));
-  CHECK(!ledger_take(&l, 0, LEDGER_POOLS, UINT64_MAX));
-  ledger_give(&l, 0, LEDGER_PLAIN, 1);
-  CHECK(ledger_take(&l, 0, LEDGER_POOLS, 1));
+  CHECK(ledger_charge(&l, 0, LEDGER_PLAIN, 60 * MIB));
+  CHECK(!ledger_charge(&l, 0, LEDGER_PAGES, 40 * MIB + 1));
+  CHECK(ledger_charge(&l, 0, LEDGER_PAGES, 40 * MIB));
+  CHECK(!ledger_charge(&l, 0, LEDGER_POOLS, 1));
+  CHECK(!ledger_charge(&l, 0, LEDGER_POOLS, UINT64_MAX));
+  ledger_uncharge(&l, 0, LEDGER_PLAIN, 1);
+  CHECK(ledger_charge(&l, 0, LEDGER_POOLS, 1));
   CHECK_U64(l.header->peak_vram_bytes[0], 0); /* the driver has not allocated any of it yet */
   ledger_note_peak(&l, 0);
   CHECK_U64(l.header->peak_vram_bytes[0], 100 * MIB);
-  ledger_give(&l, 0, LEDGER_PLAIN, 60 * MIB - 1);
+  ledger_uncharge(&l, 0, LEDGER_PLAIN, 60 * MIB - 1);
   ledger_note_peak(&l, 0);
   CHECK_U64(l.header->peak_vram_bytes[0], 100 * MIB);
   /* Kinds without a limit, and other devices, are not affected. */
-  CHECK(ledger_take(&l, 0, LEDGER_PINNED, 500 * MIB));
-  CHECK(ledger_take(&l, 1, LEDGER_PLAIN, 500 * MIB));
+  CHECK(ledger_charge(&l, 0, LEDGER_PINNED, 500 * MIB));
+  CHECK(ledger_charge(&l, 1, LEDGER_PLAIN, 500 * MIB));
   ledger_totals totals;
   ledger_sum(&l, 0, &totals);
   CHECK_U64(totals.vram_bytes, 40 * MIB + 1);
@@ -86,9 +86,9 @@ TEST(a_copy_has_the_figures_and_outlives_the_file)
   CHECK_OK(ledger_create(&l, ledger_path()));
   CHECK_OK(ledger_join(&l));
   l.header->vram_limit_bytes[0] = 100 * MIB;
-  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, 60 * MIB));
+  CHECK(ledger_charge(&l, 0, LEDGER_PLAIN, 60 * MIB));
   CHECK_OK(ledger_copy(&copy, ledger_path()));
-  ledger_give(&l, 0, LEDGER_PLAIN, 60 * MIB);
+  ledger_uncharge(&l, 0, LEDGER_PLAIN, 60 * MIB);
   CHECK(truncate(ledger_path(), 4096) == 0);
   ledger_totals totals;
   ledger_sum(&copy, 0, &totals);
@@ -109,7 +109,7 @@ TEST(another_machine_keeps_the_limits_and_leaves_the_slots_alone)
   CHECK_OK(ledger_join(&here));
   here.header->vram_limit_bytes[1] = 100 * MIB;
   here.header->spill_limit_bytes = 7 * MIB;
-  CHECK(ledger_take(&here, 1, LEDGER_PLAIN, 60 * MIB));
+  CHECK(ledger_charge(&here, 1, LEDGER_PLAIN, 60 * MIB));
   CHECK_OK(ledger_open(&there, ledger_path()));
   CHECK_OK(ledger_part_elsewhere(&there)); /* it is the same machine */
   ledger_sum(&there, 1, &totals);
@@ -117,8 +117,8 @@ TEST(another_machine_keeps_the_limits_and_leaves_the_slots_alone)
   here.header->machine[0] ^= 1;
   CHECK_OK(ledger_part_elsewhere(&there));
   CHECK_OK(ledger_join(&there));
-  CHECK(ledger_take(&there, 1, LEDGER_PLAIN, 100 * MIB));
-  CHECK(!ledger_take(&there, 1, LEDGER_PLAIN, 1));
+  CHECK(ledger_charge(&there, 1, LEDGER_PLAIN, 100 * MIB));
+  CHECK(!ledger_charge(&there, 1, LEDGER_PLAIN, 1));
   CHECK_U64(ledger_spill_limit(&there), 7 * MIB);
   ledger_sum(&here, 1, &totals);
   CHECK_U64(totals.vram_bytes, 60 * MIB);
@@ -131,11 +131,11 @@ TEST(the_spill_budget_is_one_for_all_devices)
   ledger l;
   CHECK_OK(ledger_create(&l, NULL));
   CHECK_OK(ledger_join(&l));
-  CHECK(!ledger_take(&l, 0, LEDGER_SPILLED, 1)); /* there is no budget */
+  CHECK(!ledger_charge(&l, 0, LEDGER_SPILLED, 1)); /* there is no budget */
   l.header->spill_limit_bytes = 10 * MIB;
-  CHECK(ledger_take(&l, 0, LEDGER_SPILLED, 6 * MIB));
-  CHECK(!ledger_take(&l, 1, LEDGER_SPILLED, 5 * MIB));
-  CHECK(ledger_take(&l, 1, LEDGER_SPILLED, 4 * MIB));
+  CHECK(ledger_charge(&l, 0, LEDGER_SPILLED, 6 * MIB));
+  CHECK(!ledger_charge(&l, 1, LEDGER_SPILLED, 5 * MIB));
+  CHECK(ledger_charge(&l, 1, LEDGER_SPILLED, 4 * MIB));
   ledger_note_peak(&l, 0);
   CHECK_U64(l.header->peak_spilled_bytes[0], 6 * MIB);
   ledger_close(&l);
@@ -149,7 +149,7 @@ TEST(what_another_device_spilled_is_not_reported_as_free)
   CHECK_OK(ledger_join(&l));
   l.header->vram_limit_bytes[1] = 100 * MIB;
   l.header->spill_limit_bytes = 50 * MIB;
-  CHECK(ledger_take(&l, 0, LEDGER_SPILLED, 40 * MIB));
+  CHECK(ledger_charge(&l, 0, LEDGER_SPILLED, 40 * MIB));
   ledger_report_memory(&l, 1, 50 * MIB, &left, &total);
   CHECK_U64(left, 110 * MIB);
   CHECK_U64(total, 150 * MIB);
@@ -166,17 +166,17 @@ TEST(what_is_given_twice_does_not_go_below_nothing)
   CHECK_OK(ledger_create(&l, NULL));
   CHECK_OK(ledger_join(&l));
   ledger_add(&l, 0, LEDGER_PLAIN, 5);
-  ledger_give(&l, 0, LEDGER_PLAIN, 9);
+  ledger_uncharge(&l, 0, LEDGER_PLAIN, 9);
   CHECK_U64(ledger_own(&l, 0, LEDGER_PLAIN), 0);
   /* A device number that is too high is not counted and does no harm. */
   ledger_add(&l, 99, LEDGER_PLAIN, 5);
-  CHECK(ledger_take(&l, 99, LEDGER_PLAIN, 5));
+  CHECK(ledger_charge(&l, 99, LEDGER_PLAIN, 5));
   ledger_close(&l);
 }
 
 static void take_all(ledger *l, int say) {
   uint64_t count = 0;
-  while (ledger_take(l, 0, LEDGER_PAGES, 2 * MIB)) count++;
+  while (ledger_charge(l, 0, LEDGER_PAGES, 2 * MIB)) count++;
   ssize_t written = write(say, &count, sizeof count);
   (void)written;
   for (;;) pause();
@@ -208,7 +208,7 @@ TEST(processes_that_race_fill_the_limit_and_not_one_page_more)
   for (int i = 0; i < PROCESSES; i++) kill(pids[i], SIGKILL);
   for (int i = 0; i < PROCESSES; i++) finish(pids[i]);
   CHECK_OK(ledger_join(&l));
-  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, PAGES * 2 * MIB));
+  CHECK(ledger_charge(&l, 0, LEDGER_PLAIN, PAGES * 2 * MIB));
   ledger_close(&l);
 }
 
@@ -218,9 +218,9 @@ static void churn(ledger *l, int say) {
   (void)written;
   for (uint64_t i = 0;; i++) {
     uint64_t bytes = (1 + i % 7) * MIB;
-    if (ledger_take(l, 0, (ledger_kind)(i % 3), bytes))
-      ledger_give(l, 0, (ledger_kind)(i % 3), bytes);
-    if (ledger_take(l, 0, LEDGER_SPILLED, MIB)) ledger_give(l, 0, LEDGER_SPILLED, MIB);
+    if (ledger_charge(l, 0, (ledger_kind)(i % 3), bytes))
+      ledger_uncharge(l, 0, (ledger_kind)(i % 3), bytes);
+    if (ledger_charge(l, 0, LEDGER_SPILLED, MIB)) ledger_uncharge(l, 0, LEDGER_SPILLED, MIB);
   }
 }
 
@@ -246,12 +246,12 @@ TEST(a_process_killed_at_any_instruction_leaves_it_usable)
     siginfo_t info;
     CHECK(waitid(P_PID, (id_t)one, &info, WEXITED | WNOWAIT) == 0);
     CHECK(waitid(P_PID, (id_t)other, &info, WEXITED | WNOWAIT) == 0);
-    CHECK(ledger_take(&l, 0, LEDGER_PLAIN, 20 * MIB));
-    CHECK(!ledger_take(&l, 0, LEDGER_PLAIN, 1));
-    CHECK(ledger_take(&l, 0, LEDGER_SPILLED, 4 * MIB));
+    CHECK(ledger_charge(&l, 0, LEDGER_PLAIN, 20 * MIB));
+    CHECK(!ledger_charge(&l, 0, LEDGER_PLAIN, 1));
+    CHECK(ledger_charge(&l, 0, LEDGER_SPILLED, 4 * MIB));
     ledger_note_peak(&l, 0);
-    ledger_give(&l, 0, LEDGER_PLAIN, 20 * MIB);
-    ledger_give(&l, 0, LEDGER_SPILLED, 4 * MIB);
+    ledger_uncharge(&l, 0, LEDGER_PLAIN, 20 * MIB);
+    ledger_uncharge(&l, 0, LEDGER_SPILLED, 4 * MIB);
     finish(one);
     finish(other);
     close(hear[0]);
@@ -262,7 +262,7 @@ TEST(a_process_killed_at_any_instruction_leaves_it_usable)
 }
 
 static void hold(ledger *l, int say) {
-  bool taken = ledger_take(l, 0, LEDGER_PLAIN, 15 * MIB);
+  bool taken = ledger_charge(l, 0, LEDGER_PLAIN, 15 * MIB);
   ssize_t written = write(say, &taken, sizeof taken);
   (void)written;
   for (;;) pause();
@@ -351,7 +351,7 @@ typedef struct racer {
 
 static void *race(void *user) {
   racer *r = user;
-  while (ledger_take(r->l, 0, LEDGER_PLAIN, MIB)) r->count++;
+  while (ledger_charge(r->l, 0, LEDGER_PLAIN, MIB)) r->count++;
   return NULL;
 }
 
@@ -420,7 +420,7 @@ TEST(what_the_last_owner_left_is_never_the_next_ones)
   ledger_totals totals;
   CHECK_OK(ledger_create(&l, NULL));
   CHECK_OK(ledger_join(&l));
-  CHECK(ledger_take(&l, 0, LEDGER_PAGES, 100));
+  CHECK(ledger_charge(&l, 0, LEDGER_PAGES, 100));
   uint64_t owner = l.slots[0].owner;
   /* The state between taking a slot and clearing it: of a process that died there, and of our
    * own. */
@@ -445,9 +445,9 @@ static void take_turns(ledger *l, int say) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   CHECK(write(say, "j", 1) == 1);
   while (atomic_load(stop) != 1) {
-    if (ledger_take(l, 0, LEDGER_PLAIN, 60 * MIB)) {
+    if (ledger_charge(l, 0, LEDGER_PLAIN, 60 * MIB)) {
       sched_yield();
-      ledger_give(l, 0, LEDGER_PLAIN, 60 * MIB);
+      ledger_uncharge(l, 0, LEDGER_PLAIN, 60 * MIB);
     }
     sched_yield();
   }
@@ -485,7 +485,7 @@ TEST(the_peak_never_passes_the_limit)
   pid_t second = child(take_turns, &hear[2]);
   CHECK(read(hear[2], &said, 1) == 1);
   fill_slots(&l, 1, 2, 0);
-  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, 10 * MIB));
+  CHECK(ledger_charge(&l, 0, LEDGER_PLAIN, 10 * MIB));
   const int reads = (int)harness_rounds(100000, 4000);
   for (int i = 0; i < reads && l.header->peak_vram_bytes[0] <= 70 * MIB; i++) {
     ledger_note_peak(&l, 0);
@@ -510,7 +510,7 @@ TEST(what_was_not_granted_raises_the_peak_above_the_limit)
   CHECK_OK(ledger_create(&l, ledger_path()));
   CHECK_OK(ledger_join(&l));
   l.header->vram_limit_bytes[0] = 100 * MIB;
-  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, 90 * MIB));
+  CHECK(ledger_charge(&l, 0, LEDGER_PLAIN, 90 * MIB));
   ledger_note_peak(&l, 0);
   ledger_set(&l, 0, LEDGER_CONTEXT, 30 * MIB);
   CHECK_U64(l.header->peak_vram_bytes[0], 120 * MIB);
@@ -532,17 +532,17 @@ TEST(a_process_without_a_slot_is_refused_under_a_limit)
   fill_slots(&l, 1, 0, owner);
   more = open_again();
   CHECK_STATUS(ledger_join(&more), STOW_ERR_BUDGET);
-  CHECK(ledger_take(&more, 0, LEDGER_PLAIN, 1)); /* no limit: it is only not counted */
+  CHECK(ledger_charge(&more, 0, LEDGER_PLAIN, 1)); /* no limit: it is only not counted */
   l.header->vram_limit_bytes[0] = 100 * MIB;
-  CHECK(!ledger_take(&more, 0, LEDGER_PLAIN, 1));
-  CHECK(!ledger_take(&more, 0, LEDGER_SPILLED, 1));
-  CHECK(ledger_take(&more, 0, LEDGER_PINNED, 1));
-  CHECK(ledger_take(&more, 1, LEDGER_PLAIN, 1));
+  CHECK(!ledger_charge(&more, 0, LEDGER_PLAIN, 1));
+  CHECK(!ledger_charge(&more, 0, LEDGER_SPILLED, 1));
+  CHECK(ledger_charge(&more, 0, LEDGER_PINNED, 1));
+  CHECK(ledger_charge(&more, 1, LEDGER_PLAIN, 1));
   kill(pid, SIGKILL);
   close(hear);
   finish(pid);
   CHECK_OK(ledger_join(&more)); /* its slots are free again */
-  CHECK(ledger_take(&more, 0, LEDGER_PLAIN, 1));
+  CHECK(ledger_charge(&more, 0, LEDGER_PLAIN, 1));
   ledger_close(&more);
   ledger_close(&l);
 }
@@ -571,11 +571,11 @@ TEST(a_process_survives_the_loss_of_its_ledger_and_is_served_without_a_limit_onl
   CHECK_OK(ledger_open(&l, ledger_path()));
   CHECK_OK(ledger_join(&l));
   ledger_guard_process(&l);
-  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, MIB) && ledger_take(&l, 1, LEDGER_PLAIN, MIB));
+  CHECK(ledger_charge(&l, 0, LEDGER_PLAIN, MIB) && ledger_charge(&l, 1, LEDGER_PLAIN, MIB));
   CHECK(truncate(ledger_path(), 0) == 0);
-  CHECK(ledger_take(&l, 0, LEDGER_PLAIN, MIB));
-  CHECK(!ledger_take(&l, 1, LEDGER_PLAIN, MIB));
-  ledger_give(&l, 1, LEDGER_PLAIN, MIB);
+  CHECK(ledger_charge(&l, 0, LEDGER_PLAIN, MIB));
+  CHECK(!ledger_charge(&l, 1, LEDGER_PLAIN, MIB));
+  ledger_uncharge(&l, 1, LEDGER_PLAIN, MIB);
   CHECK_U64(ledger_own(&l, 1, LEDGER_PLAIN), 0);
   ledger_close(&l);
   CHECK(unlink(ledger_path()) == 0);

@@ -47,11 +47,11 @@ done
 # The answer about the host tier is kept with a time: one from the future is asked for again, and replaced.
 cache() { find "$XDG_CACHE_HOME" -type f | head -n 1; }
 rm -rf "$XDG_CACHE_HOME"
-STANDIN_HOST=refuse CLOCK_JUMP_S=3600 LD_PRELOAD=$jumper beneath --spill 50M -- "$holder" alloc:$M > /dev/null 2>&1
+STANDIN_HOST=refuse CLOCK_JUMP_S=3600 LD_PRELOAD=$jumper stowage_run --spill 50M -- "$holder" alloc:$M > /dev/null 2>&1
 if [ -n "$(cache)" ]; then
   later=$(tail -n 1 "$(cache)" | tr ' ' '\n' | grep -E '^[0-9]{10}$' | head -n 1)
   check a_cache_from_the_future_was_written test "${later:-0}" -gt "$(($(date +%s) + 1800))"
-  STANDIN_HOST=refuse beneath --spill 50M -- "$holder" alloc:$M > "$folder/out" 2>&1
+  STANDIN_HOST=refuse stowage_run --spill 50M -- "$holder" alloc:$M > "$folder/out" 2>&1
   check and_does_no_harm grep -q "^alloc:$M 0" "$folder/out"
   now=$(tail -n 1 "$(cache)" | tr ' ' '\n' | grep -E '^[0-9]{10}$' | head -n 1)
   check and_is_replaced test "${now:-0}" -le "$(date +%s)"

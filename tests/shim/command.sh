@@ -9,20 +9,20 @@ code() { # NAME CODE COMMAND…
 said() { # NAME WORDS: the last command said so
   if grep -q -- "$2" "$folder/out"; then ok "$1"; else cat "$folder/out"; fail "$1: no \"$2\""; fi
 }
-code the_exit_code_is_the_commands 7 beneath -- sh -c 'exit 7'
-code a_command_not_found_is_127 127 beneath -- no-such-command-here
+code the_exit_code_is_the_commands 7 stowage_run -- sh -c 'exit 7'
+code a_command_not_found_is_127 127 stowage_run -- no-such-command-here
 said and_is_reported 'no such command on PATH'
-code a_file_that_cannot_be_executed_is_126 126 beneath -- /etc/passwd
-code a_folder_is_126 126 beneath -- /
+code a_file_that_cannot_be_executed_is_126 126 stowage_run -- /etc/passwd
+code a_folder_is_126 126 stowage_run -- /
 printf '#!/no/such/interpreter\n' > "$folder/orphan" && chmod +x "$folder/orphan"
-code a_script_whose_interpreter_is_missing_is_126 126 beneath -- "$folder/orphan"
+code a_script_whose_interpreter_is_missing_is_126 126 stowage_run -- "$folder/orphan"
 said and_says_that_it_is 'the interpreter in its first line'
-code no_command_is_a_wrong_command_line 2 beneath
-code an_unknown_option_is_a_wrong_command_line 2 beneath --no-such-option -- true
-code an_option_where_a_value_should_be_is_a_wrong_command_line 2 beneath --vram-limit --spill auto -- true
-code and_so_is_the_end_of_the_options 2 beneath --record -- true
+code no_command_is_a_wrong_command_line 2 stowage_run
+code an_unknown_option_is_a_wrong_command_line 2 stowage_run --no-such-option -- true
+code an_option_where_a_value_should_be_is_a_wrong_command_line 2 stowage_run --vram-limit --spill auto -- true
+code and_so_is_the_end_of_the_options 2 stowage_run --record -- true
 said and_says_what_is_missing '--record needs a value'
-code the_commands_own_options_are_its_own 0 beneath test -n x
+code the_commands_own_options_are_its_own 0 stowage_run test -n x
 code no_shim_is_125 125 env STOWAGE_SHIM=/nonexistent "$stowage" run -- true
 said and_says_what_to_do 'STOWAGE_SHIM names'
 code a_signal_that_kills_the_command_ends_us_alike 143 bash -c "'$stowage' run -- sh -c 'kill -TERM \$\$'; exit \$?"
@@ -32,13 +32,13 @@ mkfifo "$folder/ready"
 for signal in TERM INT HUP USR1 ALRM ABRT PIPE XCPU RTMIN+3; do
   # A background job of a script ignores INT unless it uses job control.
   set -m
-  beneath_pid=
+  run_pid=
   "$stowage" run -- bash -c "trap 'exit 42' $signal; echo > '$folder/ready'; while kill -0 \$PPID; do read -t 1 < /dev/zero; done" 2> /dev/null &
-  beneath_pid=$!
+  run_pid=$!
   set +m
   read -r < "$folder/ready"
-  kill -s "$signal" "$beneath_pid"
-  wait "$beneath_pid"; got=$?
+  kill -s "$signal" "$run_pid"
+  wait "$run_pid"; got=$?
   if [ $got = 42 ]; then ok "SIG${signal}_is_passed_on"; else fail "SIG${signal}_is_passed_on: code $got"; fi
 done
 
@@ -82,12 +82,12 @@ said and_says_which_can 'set XDG_STATE_HOME'
 
 # Programs that never call CUDA run as without it: the driver is not even opened.
 export STOWAGE_SHIM_LOG=$folder/shim.log
-same bash_is_unharmed "hello 3" beneath -- bash -c 'x=$(echo hello); echo "$x $((1 + 2))"'
-same a_pipeline_is_unharmed 1000 beneath -- sh -c 'seq 1000 | sort -n | tail -n 1'
+same bash_is_unharmed "hello 3" stowage_run -- bash -c 'x=$(echo hello); echo "$x $((1 + 2))"'
+same a_pipeline_is_unharmed 1000 stowage_run -- sh -c 'seq 1000 | sort -n | tail -n 1'
 echo 'int main(void) { return 0; }' > "$folder/a.c"
-code a_compiler_is_unharmed 0 beneath -- "${CC:-cc}" -o "$folder/a.out" "$folder/a.c"
+code a_compiler_is_unharmed 0 stowage_run -- "${CC:-cc}" -o "$folder/a.out" "$folder/a.c"
 if has python3; then
-  same python_with_subprocesses_and_forks_is_unharmed 'ok 6' beneath --quiet -- python3 -c '
+  same python_with_subprocesses_and_forks_is_unharmed 'ok 6' stowage_run --quiet -- python3 -c '
 import subprocess, multiprocessing, os
 def f(i): return i
 if __name__ == "__main__":
@@ -105,7 +105,7 @@ for python in python3 /usr/bin/python3; do
   if has "$python" && "$python" -c 'import numpy' 2> /dev/null; then with_numpy=$python; break; fi
 done
 if [ -n "$with_numpy" ]; then
-  same python_with_numpy_is_unharmed '333283335000' beneath --quiet -- "$with_numpy" -c 'import numpy; print(int((numpy.arange(10000, dtype="int64") ** 2).sum()))'
+  same python_with_numpy_is_unharmed '333283335000' stowage_run --quiet -- "$with_numpy" -c 'import numpy; print(int((numpy.arange(10000, dtype="int64") ** 2).sum()))'
 else
   skip "python_with_numpy_is_unharmed: no python3 with numpy"
 fi
@@ -120,20 +120,20 @@ alloc:4194304 0" env LD_PRELOAD="$folder/libvgpu.so" "$stowage" run --quiet -- "
 
 # A program that cannot be preloaded is reported, and runs anyway.
 if "${CC:-cc}" -static -o "$folder/static" "$folder/a.c" 2> /dev/null; then
-  code a_static_program_runs 0 beneath --quiet -- "$folder/static"
+  code a_static_program_runs 0 stowage_run --quiet -- "$folder/static"
   said and_is_reported_as_out_of_reach 'is linked statically'
 else
   skip "a_static_program_runs: no static libc"
 fi
 loader=$(readelf -l "$folder/a.out" 2> /dev/null | sed -nE 's/.*interpreter: (.*)\]/\1/p')
 if [ -x "$loader" ]; then
-  same a_program_that_its_loader_starts_is_reached "cuInit libstowage-shim.so" beneath -- "$loader" "$programs/path" dlopen where cuInit
+  same a_program_that_its_loader_starts_is_reached "cuInit libstowage-shim.so" stowage_run -- "$loader" "$programs/path" dlopen where cuInit
 else
   skip "a_program_that_its_loader_starts_is_reached: its loader is not known"
 fi
 cp "$folder/a.out" "$folder/setuid" && chmod u+s "$folder/setuid"
 if [ "$(id -u)" = 0 ] && chown nobody "$folder/setuid" 2> /dev/null && chmod u+s "$folder/setuid"; then
-  code a_setuid_program_runs 0 beneath -- "$folder/setuid"
+  code a_setuid_program_runs 0 stowage_run -- "$folder/setuid"
   said and_is_reported_too 'with more privileges'
 else
   skip "a_setuid_program_runs: needs root to make one"
@@ -148,7 +148,7 @@ else
   skip "a_program_with_capabilities_runs: needs root, setcap and setpriv to make one"
 fi
 printf '#!/usr/bin/env bash\nexit 5\n' > "$folder/script" && chmod +x "$folder/script"
-code a_script_runs 5 beneath -- "$folder/script"
+code a_script_runs 5 stowage_run -- "$folder/script"
 if [ ! -s "$folder/out" ]; then ok and_nothing_is_reported; else cat "$folder/out"; fail and_nothing_is_reported; fi
 
 # Host memory: watched, reported at the end, and explained if the command was killed.
@@ -173,10 +173,10 @@ import signal; signal.pause()" 2> "$folder/err" &
 else
   skip "host_memory_running_out_is_reported: no python3"
 fi
-code a_ram_limit_that_is_no_size 2 beneath --ram-limit lots -- true
+code a_ram_limit_that_is_no_size 2 stowage_run --ram-limit lots -- true
 
 # The children of a command are under the shim too.
-same children_inherit_it "cuInit libstowage-shim.so" beneath -- bash -c "'$programs/path' dlopen where cuInit"
+same children_inherit_it "cuInit libstowage-shim.so" stowage_run -- bash -c "'$programs/path' dlopen where cuInit"
 same preloaded_libraries_of_others_stay "$shim:$build/libstowage-shim-alias.so:$programs/librival.so:$build/libstowage-host.so" env LD_PRELOAD="$programs/librival.so" "$stowage" run -- printenv LD_PRELOAD
 code the_environment_alone_starts_nothing 0 "$stowage" run --vram-limit 8M --environment
 if (set -a; . "$folder/out"; "$programs/path" dlopen where cuInit) > "$folder/out2" 2>&1 && grep -q 'libstowage-shim.so' "$folder/out2"; then ok and_is_enough_to_be_under_a_program; else cat "$folder/out" "$folder/out2"; fail and_is_enough_to_be_under_a_program; fi

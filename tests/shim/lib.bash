@@ -7,7 +7,7 @@ export STOWAGE_LIBCUDA=$standin STANDIN_PATH=$standin XDG_STATE_HOME=$folder/sta
 export STOWAGE_COMMAND=$stowage
 unset STOWAGE_SHIM STOWAGE_SHIM_LOG LD_PRELOAD
 # The deadline only ends a hang; ${deadline} sets another one, in seconds.
-beneath() { timeout -k 2 "${deadline:-200}" "$stowage" run "$@"; }
+stowage_run() { timeout -k 2 "${deadline:-200}" "$stowage" run "$@"; }
 # without_peak: prints standard input without the final line of a run.
 without_peak() { sed '/^stowage run: at the peak /d'; }
 # same NAME EXPECTED COMMAND…: its output, including errors, is exactly that, except for the final line of a run.
@@ -28,6 +28,6 @@ says() {
     if [[ $word =~ ^(.*[:x])([0-9]+)M$ ]]; then word=${BASH_REMATCH[1]}$((BASH_REMATCH[2] * M)); fi
     words+=("$word")
   done
-  out=$(beneath "${options[@]}" -- "$holder" "${words[@]}" 2> "$folder/err" | sed -E "s/^([a-z]+):[0-9x]+ /\1 /" | tr '\n' ';')
+  out=$(stowage_run "${options[@]}" -- "$holder" "${words[@]}" 2> "$folder/err" | sed -E "s/^([a-z]+):[0-9x]+ /\1 /" | tr '\n' ';')
   if [ "$out" = "$expected" ]; then ok "$name"; else printf 'expected: %s\nis:       %s\n' "$expected" "$out"; cat "$folder/err"; fail "$name"; fi
 }

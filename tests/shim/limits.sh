@@ -46,20 +46,20 @@ says our_option_goes_before_a_variable 'total 0 free 0 total 100;' --vram-limit 
 unset CUDA_DEVICE_MEMORY_LIMIT
 # A child that sees fewer devices: its first is the run's second.
 export CUDA_VISIBLE_DEVICES=0,1 STANDIN_CARDS=2
-same a_childs_own_numbering_is_seen_through "total 0 free 0 total 200" beneath --vram-limit 0=100M,1=200M -- env CUDA_VISIBLE_DEVICES=1 "$holder" total 2> /dev/null
+same a_childs_own_numbering_is_seen_through "total 0 free 0 total 200" stowage_run --vram-limit 0=100M,1=200M -- env CUDA_VISIBLE_DEVICES=1 "$holder" total 2> /dev/null
 unset CUDA_VISIBLE_DEVICES STANDIN_CARDS
 
 # A run within a run: at most what the outer one may hold.
-same an_inner_run_has_the_outer_ones_limit "total 0 free 0 total 100" beneath --vram-limit 100M -- "$stowage" run -- "$holder" total 2> /dev/null
-same an_inner_run_may_have_less "total 0 free 0 total 50" beneath --vram-limit 100M -- "$stowage" run --vram-limit 50M -- "$holder" total 2> /dev/null
+same an_inner_run_has_the_outer_ones_limit "total 0 free 0 total 100" stowage_run --vram-limit 100M -- "$stowage" run -- "$holder" total 2> /dev/null
+same an_inner_run_may_have_less "total 0 free 0 total 50" stowage_run --vram-limit 100M -- "$stowage" run --vram-limit 50M -- "$holder" total 2> /dev/null
 same an_inner_run_has_no_more "stowage run: --vram-limit: this command runs inside another run with a limit of 100.0 MiB, which applies here too
-total 0 free 0 total 100" beneath --vram-limit 100M -- "$stowage" run --vram-limit 200M -- "$holder" total
+total 0 free 0 total 100" stowage_run --vram-limit 100M -- "$stowage" run --vram-limit 200M -- "$holder" total
 
 # Every way to allocate memory, mixed at random, with pages mapped twice and contexts that end: the count equals what is held.
 mixed() { # NAME LIMIT_MIB CARD_MIB OPTIONS…
   local name=$1 limit=$2 card=$3 seed; shift 3
   for seed in 1 2 3; do
-    STANDIN_VRAM=$((card * M)) beneath "$@" -- "$programs/mixer" $seed "$limit" > "$folder/out" 2>&1 || { cat "$folder/out"; fail "$name: seed $seed"; return; }
+    STANDIN_VRAM=$((card * M)) stowage_run "$@" -- "$programs/mixer" $seed "$limit" > "$folder/out" 2>&1 || { cat "$folder/out"; fail "$name: seed $seed"; return; }
   done
   ok "$name"
 }
@@ -70,8 +70,8 @@ mixed and_with_a_card_that_is_full 0 300 --spill 2G
 mixed and_with_the_heap 0 4096 --fast-malloc
 
 # All processes of a run together. What a process held is free for the next once it has ended.
-same what_an_ended_program_held_is_free $'alloc:62914560 0\ninfo 0 free 100 total 100\nstowage run: device 0: at the peak 60.0 MiB in vram of 100.0 MiB allowed' beneath --vram-limit 100M -- sh -c "'$holder' alloc:$((60 * M)); '$holder' info"
-out=$(beneath --vram-limit 100M -- bash -c "
+same what_an_ended_program_held_is_free $'alloc:62914560 0\ninfo 0 free 100 total 100\nstowage run: device 0: at the peak 60.0 MiB in vram of 100.0 MiB allowed' stowage_run --vram-limit 100M -- sh -c "'$holder' alloc:$((60 * M)); '$holder' info"
+out=$(stowage_run --vram-limit 100M -- bash -c "
   coproc one { exec '$holder' alloc:$((60 * M)) say:held read; }
   read -r a <&\"\${one[0]}\"; read -r b <&\"\${one[0]}\"
   '$holder' alloc:$((60 * M)) alloc:$((40 * M)) info
@@ -81,24 +81,24 @@ expected="alloc:62914560 2;alloc:41943040 0;info 0 free 0 total 100;alloc:104857
 if [ "$out" = "$expected" ]; then ok processes_share_the_limit_and_the_killed_leave_nothing; else echo "$out"; cat "$folder/err"; fail processes_share_the_limit_and_the_killed_leave_nothing; fi
 
 # The final report: where memory was, and why it ran out, only if the command failed.
-beneath --vram-limit 100M -- sh -c "'$holder' alloc:$((60 * M)) alloc:$((60 * M)); exit 1" > /dev/null 2> "$folder/err"
+stowage_run --vram-limit 100M -- sh -c "'$holder' alloc:$((60 * M)) alloc:$((60 * M)); exit 1" > /dev/null 2> "$folder/err"
 if grep -q 'at the peak 60.0 MiB in vram of 100.0 MiB allowed' "$folder/err"; then ok the_peak_is_reported; else cat "$folder/err"; fail the_peak_is_reported; fi
 if grep -q 'out of memory: process [0-9]* requested 60.0 MiB on device 0 while 60.0 MiB of the 100.0 MiB limit were held; raise --vram-limit, or add --spill' "$folder/err"; then ok what_ran_out_is_explained; else cat "$folder/err"; fail what_ran_out_is_explained; fi
 # What the device itself refused was never allocated.
 for way in page alloc managed pitch array; do
-  beneath --spill 10M -- "$holder" $way:$((60 * M)) $way:$((5000 * M)) > "$folder/out" 2> "$folder/err"
+  stowage_run --spill 10M -- "$holder" $way:$((60 * M)) $way:$((5000 * M)) > "$folder/out" 2> "$folder/err"
   if grep -q " 2$" "$folder/out" && grep -q 'at the peak 6[0-9][.][0-9] MiB in vram, 0 B in host memory' "$folder/err"; then ok "what_the_card_refused_is_no_peak: $way"; else cat "$folder/out" "$folder/err"; fail "what_the_card_refused_is_no_peak: $way"; fi
 done
-beneath --vram-limit 100M -- "$holder" alloc:$((60 * M)) alloc:$((60 * M)) > /dev/null 2> "$folder/err"
+stowage_run --vram-limit 100M -- "$holder" alloc:$((60 * M)) alloc:$((60 * M)) > /dev/null 2> "$folder/err"
 if grep -q 'out of memory' "$folder/err"; then fail a_command_that_coped_is_not_lectured; else ok a_command_that_coped_is_not_lectured; fi
-beneath -- "$holder" alloc:$((60 * M)) > /dev/null 2> "$folder/err"
+stowage_run -- "$holder" alloc:$((60 * M)) > /dev/null 2> "$folder/err"
 if [ "$(wc -l < "$folder/err")" = 1 ] && grep -q '^stowage run: at the peak .* of host memory, 60.0 MiB on device 0$' "$folder/err"; then ok without_options_the_peak_is_one_line; else cat "$folder/err"; fail without_options_the_peak_is_one_line; fi
-beneath --quiet -- "$holder" alloc:$((60 * M)) > /dev/null 2> "$folder/err"
+stowage_run --quiet -- "$holder" alloc:$((60 * M)) > /dev/null 2> "$folder/err"
 if [ -s "$folder/err" ]; then cat "$folder/err"; fail quiet_says_nothing; else ok quiet_says_nothing; fi
 
 # Another user cannot open the ledger, so the limit does not apply to that user's program, which reports this.
 if [ "$(id -u)" = 0 ] && has setpriv && chmod 755 "$folder" && setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$holder" -a -r "$shim"; then
-  beneath --vram-limit 10M -- setpriv --reuid=65534 --regid=65534 --clear-groups "$holder" alloc:$M alloc:$M > "$folder/out" 2> "$folder/err"
+  stowage_run --vram-limit 10M -- setpriv --reuid=65534 --regid=65534 --clear-groups "$holder" alloc:$M alloc:$M > "$folder/out" 2> "$folder/err"
   if [ "$(grep -c 'stowage: process [0-9]* runs as a user who may not open .*/ledger: Stowage cannot count, limit' "$folder/err")" = 1 ]; then ok a_limit_that_does_not_hold_for_another_user_is_reported; else cat "$folder/out" "$folder/err"; fail a_limit_that_does_not_hold_for_another_user_is_reported; fi
 else
   skip "a_limit_that_does_not_hold_for_another_user_is_reported: needs root and setpriv"
@@ -107,14 +107,14 @@ fi
 # What a limit cannot do. NVML reports devices of 16 GiB that are empty.
 (
   export STOWAGE_LIBNVML=$build/tests/standin/libnvidia-ml.so.1 CUDA_DEVICE_ORDER=PCI_BUS_ID STANDIN_NVML_USED=0
-  beneath --vram-limit 20G -- "$holder" alloc:$M > /dev/null 2> "$folder/err"; code=$?
+  stowage_run --vram-limit 20G -- "$holder" alloc:$M > /dev/null 2> "$folder/err"; code=$?
   if [ $code = 0 ] && grep -q -- '--vram-limit: device 0 has only 16.0 GiB, so its limit of 20.0 GiB has no effect' "$folder/err"; then ok a_limit_larger_than_the_card_is_noted; else cat "$folder/err"; fail "a_limit_larger_than_the_card_is_noted: code $code"; fi
-  beneath --vram-limit 0=1G,7=4G -- "$holder" alloc:$M > /dev/null 2> "$folder/err"
+  stowage_run --vram-limit 0=1G,7=4G -- "$holder" alloc:$M > /dev/null 2> "$folder/err"
   if grep -q -- '--vram-limit: there is no device 7,' "$folder/err" && ! grep -q 'no device 0' "$folder/err"; then ok a_limit_of_a_card_that_is_not_there_is_noted; else cat "$folder/err"; fail a_limit_of_a_card_that_is_not_there_is_noted; fi
-  STANDIN_CONTEXT=$((200 * M)) beneath --vram-limit 100M -- sh -c "'$holder' alloc:$M; exit 1" > "$folder/out" 2> "$folder/err"
+  STANDIN_CONTEXT=$((200 * M)) stowage_run --vram-limit 100M -- sh -c "'$holder' alloc:$M; exit 1" > "$folder/out" 2> "$folder/err"
   if grep -q "^alloc:$M 2" "$folder/out" && grep -q 'the limit of 100.0 MiB is less than the 200.0 MiB the driver itself holds for the command' "$folder/err"; then ok a_limit_smaller_than_the_context_is_refused; else cat "$folder/out" "$folder/err"; fail a_limit_smaller_than_the_context_is_refused; fi
   STANDIN_CONTEXT=$((200 * M)) says the_drivers_own_share_counts 'info 0 free 100 total 300;alloc 2;alloc 0;' --vram-limit 300M -- info alloc:110M alloc:98M
-  STANDIN_CONTEXT=$((200 * M)) beneath --vram-limit 300M -- "$holder" info alloc:$((98 * M)) others:$((50 * M)) info > /dev/null 2> "$folder/err"
+  STANDIN_CONTEXT=$((200 * M)) stowage_run --vram-limit 300M -- "$holder" info alloc:$((98 * M)) others:$((50 * M)) info > /dev/null 2> "$folder/err"
   if grep -q 'at the peak 348.0 MiB in vram of 300.0 MiB allowed (48.0 MiB more by the driver itself' "$folder/err"; then ok what_the_driver_takes_past_the_limit_is_reported; else cat "$folder/err"; fail what_the_driver_takes_past_the_limit_is_reported; fi
   STANDIN_CONTEXT=$((400 * M)) STANDIN_VRAM=$((4096 * M)) says every_context_counts 'info 0 free 1600 total 2000;context 0;info 0 free 1200 total 2000;uncontext 0;info 0 free 1600 total 2000;' --vram-limit 2000M -- info context info uncontext info
   # The used figure covers the whole device: memory of programs outside the run does not count against it.
@@ -122,11 +122,11 @@ fi
   # Nor does memory that they allocated since the run began, before the run had a context: 600 MiB of the 800 that the driver
   # reports are theirs.
   echo 0 > "$folder/used"
-  out=$(STANDIN_VRAM=$((4096 * M)) STANDIN_NVML_USED=$folder/used STANDIN_CONTEXT=$((800 * M)) beneath --vram-limit 1000M -- bash -c '"$1" info; echo 629145600 > "$2/now"; mv "$2/now" "$2/used"; for ((i = 0; i < 100; i++)); do read -r -t 0.2 <> <(:); "$1" info; done | grep -m 1 "free 800"' - "$holder" "$folder" 2> "$folder/err" | tr '\n' ';')
+  out=$(STANDIN_VRAM=$((4096 * M)) STANDIN_NVML_USED=$folder/used STANDIN_CONTEXT=$((800 * M)) stowage_run --vram-limit 1000M -- bash -c '"$1" info; echo 629145600 > "$2/now"; mv "$2/now" "$2/used"; for ((i = 0; i < 100; i++)); do read -r -t 0.2 <> <(:); "$1" info; done | grep -m 1 "free 800"' - "$holder" "$folder" 2> "$folder/err" | tr '\n' ';')
   if [ "$out" = 'info 0 free 200 total 1000;info 0 free 800 total 1000;' ]; then ok what_others_took_before_a_context_is_not_its_own; else echo "$out"; cat "$folder/err"; fail what_others_took_before_a_context_is_not_its_own; fi
   STANDIN_CONTEXT=$((200 * M)) says code_loaded_later_still_counts 'info 0 free 200 total 400;others 0;info 0 free 150 total 400;alloc 2;alloc 0;' --vram-limit 400M -- info others:50M info alloc:160M alloc:140M
   # Nor is that affected by a process that created a context and ended before it requested anything.
-  out=$(STANDIN_CONTEXT=$((200 * M)) beneath --vram-limit 400M -- sh -c "'$holder' say:gone; '$holder' info others:$((50 * M)) info" 2> "$folder/err" | tr '\n' ';')
+  out=$(STANDIN_CONTEXT=$((200 * M)) stowage_run --vram-limit 400M -- sh -c "'$holder' say:gone; '$holder' info others:$((50 * M)) info" 2> "$folder/err" | tr '\n' ';')
   if [ "$out" = "gone;info 0 free 200 total 400;others:$((50 * M)) 0;info 0 free 150 total 400;" ]; then ok a_context_that_was_never_measured_ends_with_its_process; else echo "$out"; cat "$folder/err"; fail a_context_that_was_never_measured_ends_with_its_process; fi
   exit $failed
 ) || failed=1
@@ -134,7 +134,7 @@ fi
 # Invalid arguments.
 wrong() { # NAME WORDS OPTIONS…
   local name=$1 words=$2; shift 2
-  beneath "$@" -- true > "$folder/out" 2>&1; local code=$?
+  stowage_run "$@" -- true > "$folder/out" 2>&1; local code=$?
   if [ $code = 2 ] && grep -q -- "$words" "$folder/out"; then ok "$name"; else cat "$folder/out"; fail "$name: code $code"; fi
 }
 wrong a_limit_that_is_no_size '--vram-limit: ' --vram-limit lots
@@ -150,7 +150,7 @@ wrong no_threads 'whole number from 1' --threads 0
 runs=$XDG_STATE_HOME/stowage/runs nobody=99999999 # no process has that number
 mkdir -p "$runs/19990101-000000-$nobody" "$runs/19990102-000000-$$" "$runs/keep-me"
 for i in 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 20 21; do mkdir -p "$runs/20000101-0000$i-$nobody" "$runs/29990101-0000$i-$nobody"; done
-same a_run_whose_name_sorts_before_others_keeps_its_folder "info 0 free 100 total 100" beneath --vram-limit 100M -- "$holder" info
+same a_run_whose_name_sorts_before_others_keeps_its_folder "info 0 free 100 total 100" stowage_run --vram-limit 100M -- "$holder" info
 if [ -f "$runs/last/ledger" ] && [ ! -e "$runs/19990101-000000-$nobody" ] && [ -d "$runs/19990102-000000-$$" ] && [ -d "$runs/keep-me" ]; then ok runs_have_folders_and_old_ones_go; else ls "$runs"; fail runs_have_folders_and_old_ones_go; fi
-same threads_are_limited_by_the_usual_variables "3 3 3 3" beneath --threads 3 -- sh -c 'echo $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS $NUMBA_NUM_THREADS $TF_NUM_INTRAOP_THREADS'
+same threads_are_limited_by_the_usual_variables "3 3 3 3" stowage_run --threads 3 -- sh -c 'echo $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS $NUMBA_NUM_THREADS $TF_NUM_INTRAOP_THREADS'
 finish

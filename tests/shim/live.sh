@@ -8,7 +8,7 @@ spilling="exec 9<> '$folder/wait'; '$holder' page:$((60 * M)) page:$((60 * M)) s
 
 # Two GB per second of STANDIN_BUS are as much as --spill-stop allows for a second.
 start=$SECONDS
-STANDIN_BUS=2000000 beneath --vram-limit 100M --spill 200M --spill-stop 1G -- bash -c "$spilling" 8> /dev/null 2> "$folder/err"; code=$?
+STANDIN_BUS=2000000 stowage_run --vram-limit 100M --spill 200M --spill-stop 1G -- bash -c "$spilling" 8> /dev/null 2> "$folder/err"; code=$?
 if [ $code = 43 ] && grep -q 'stopped: with 60.0 MiB on the host the bus carried 2.0 GB/s for 1 s, as much as --spill-stop allows (1.1 GB/s)' "$folder/err"; then
   ok "a_run_that_crawls_is_stopped: after $((SECONDS - start)) s"
 else
@@ -17,7 +17,7 @@ fi
 if grep -q '60.0 MiB in host memory; about [0-9.]* GiB went over the bus meanwhile' "$folder/err"; then ok and_what_crossed_the_bus_is_reported; else cat "$folder/err"; fail and_what_crossed_the_bus_is_reported; fi
 
 # A shell that ends immediately leaves no process running: its child writes its number, and is gone.
-STANDIN_BUS=2000000 beneath --vram-limit 100M --spill 200M --spill-stop 1G -- sh -c "exec 9<> '$folder/wait'; sh -c 'echo \$\$ > \"$folder/number\"; exec \"$holder\" page:$((60 * M)) page:$((60 * M)) read <&9' > /dev/null; true" 2> "$folder/err"; code=$?
+STANDIN_BUS=2000000 stowage_run --vram-limit 100M --spill 200M --spill-stop 1G -- sh -c "exec 9<> '$folder/wait'; sh -c 'echo \$\$ > \"$folder/number\"; exec \"$holder\" page:$((60 * M)) page:$((60 * M)) read <&9' > /dev/null; true" 2> "$folder/err"; code=$?
 number=$(cat "$folder/number")
 for turn in $(seq 600); do kill -0 "$number" 2> /dev/null || break; read -r -t 0.05 <> "$folder/wait"; done
 if [ $code = 143 ] && ! kill -0 "$number" 2> /dev/null; then ok what_a_shell_started_is_stopped_too; else cat "$folder/err"; kill "$number" 2> /dev/null; fail "what_a_shell_started_is_stopped_too: code $code"; fi
@@ -60,7 +60,7 @@ else
   skip "a_terminal_has_a_live_line: no python3, or no terminal can be made here (is /dev/pts mounted?)"
 fi
 if grep -q 'on the host, ' "$folder/err"; then fail without_a_terminal_there_is_none; else ok without_a_terminal_there_is_none; fi
-if beneath --spill-stop 20G -- true 2>&1 | grep_all 'nothing is spilled without --spill'; then ok stopping_without_a_spill_is_noted; else fail stopping_without_a_spill_is_noted; fi
-beneath --spill-stop fast -- true > "$folder/out" 2>&1; code=$?
+if stowage_run --spill-stop 20G -- true 2>&1 | grep_all 'nothing is spilled without --spill'; then ok stopping_without_a_spill_is_noted; else fail stopping_without_a_spill_is_noted; fi
+stowage_run --spill-stop fast -- true > "$folder/out" 2>&1; code=$?
 if [ $code = 2 ] && grep -q -- '--spill-stop "fast": must be a rate in bytes per second' "$folder/out"; then ok a_rate_that_is_none; else cat "$folder/out"; fail a_rate_that_is_none; fi
 finish

@@ -216,7 +216,7 @@ int main(int argc, char **argv) {
   seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
   library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == NULL || dlsym(library, "stow_shim_bytes") == NULL) {
-    puts("the shim is not beneath");
+    puts("the shim is not loaded");
     return 3;
   }
   expect("cuInit", DRIVER("cuInit", cu_result(*)(unsigned))(0), CU_OK);

@@ -10,14 +10,14 @@ if [ "$(id -u)" = 0 ] && setpriv --reuid=65534 --regid=65534 --clear-groups true
   chmod 755 "$folder"
   chmod +t "$folder/shared"
   # The other user knows the path of our ledger, but must not be able to count or to allocate in our name.
-  beneath --vram-limit 100M -- sh -c '"$1" alloc:'$M' > "$2/mine"; echo "$STOWAGE_LEDGER" > "$2/ledger"
+  stowage_run --vram-limit 100M -- sh -c '"$1" alloc:'$M' > "$2/mine"; echo "$STOWAGE_LEDGER" > "$2/ledger"
     setpriv --reuid=65534 --regid=65534 --clear-groups sh -c "cat \"\$STOWAGE_LEDGER\" > /dev/null 2>&1 && echo read; echo x 2> /dev/null > \"\$STOWAGE_LEDGER\" && echo written" > "$2/theirs"' \
     sh "$holder" "$folder" 2> "$folder/err"
   same another_user_can_neither_read_nor_write_a_ledger '' cat "$folder/theirs"
   if other test -x "$stowage" && other "$stowage" --version > /dev/null 2>&1; then
     other "$stowage" run --vram-limit 100M -- "$holder" alloc:$((80 * M)) > "$folder/out" 2> "$folder/err" &
     first=$!
-    out=$(beneath --vram-limit 100M -- "$holder" alloc:$((80 * M)) 2> "$folder/err")
+    out=$(stowage_run --vram-limit 100M -- "$holder" alloc:$((80 * M)) 2> "$folder/err")
     wait "$first"
     check each_user_has_a_limit_of_their_own test "${out##* } $(cut -d' ' -f2 "$folder/out")" = '0 0'
     # A file that the other user planted in a shared folder is not written to.
@@ -35,7 +35,7 @@ fi
 
 # ---- a process number that is reused ----
 reuse() {
-  beneath --vram-limit 100M -- bash -c 'mkfifo "$2/hold"
+  stowage_run --vram-limit 100M -- bash -c 'mkfifo "$2/hold"
     "$1" alloc:'$((80 * M))' read < "$2/hold" > "$2/first" & pid=$!
     exec 3> "$2/hold"
     while ! grep -q alloc "$2/first"; do :; done
@@ -47,7 +47,7 @@ reuse() {
     "$1" alloc:'$((80 * M))' > "$2/second"
     kill $new' bash "$holder" "$folder" 2> "$folder/err"
 }
-export -f reuse beneath
+export -f reuse stowage_run
 export folder stowage holder M
 if unshare -pf --mount-proc bash -c 'echo 100 > /proc/sys/kernel/ns_last_pid' 2> /dev/null; then
   unshare -pf --mount-proc bash -c reuse
@@ -68,7 +68,7 @@ if unshare -Tf --boottime 1000000 --monotonic 1000000 true 2> /dev/null; then
   check a_run_with_a_clock_of_its_own_keeps_its_limit test "$out" = '0 2 '
   # One process of a run has another clock: its start time reads differently inside and outside.
   jump() {
-    beneath --vram-limit 100M -- bash -c 'mkfifo "$2/jump"
+    stowage_run --vram-limit 100M -- bash -c 'mkfifo "$2/jump"
       unshare -Tf --boottime 1000000 --monotonic 1000000 "$1" alloc:'$((80 * M))' read < "$2/jump" > "$2/inside" &
       exec 3> "$2/jump"
       while ! grep -q alloc "$2/inside"; do :; done

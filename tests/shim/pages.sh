@@ -7,7 +7,7 @@ pager=$programs/pager
 paged() {
   local name=$1 expected=$2 options=() out; shift 2
   while [ "$1" != -- ]; do options+=("$1"); shift; done; shift
-  out=$(beneath "${options[@]}" -- "$pager" "$@" 2> "$folder/err" | sed -E 's/^([a-z0-9]+):[^ ]+ /\1 /' | tr '\n' ';')
+  out=$(stowage_run "${options[@]}" -- "$pager" "$@" 2> "$folder/err" | sed -E 's/^([a-z0-9]+):[^ ]+ /\1 /' | tr '\n' ';')
   if [ "$out" = "$expected" ]; then ok "$name"; else printf 'expected: %s\nis:       %s\n' "$expected" "$out"; cat "$folder/err"; fail "$name"; fi
 }
 limit=(--vram-limit 40M) # ten pages
@@ -49,7 +49,7 @@ paged nothing_is_asked_back_while_a_graph_is_captured 'take 0;trim 1;capture 0;t
 
 # More page sizes than classes, one after another: the last can go to the host like the first.
 sizes=(); for i in {1..150}; do sizes+=("page:$((2 * i * M))" unpage); done
-served=$(beneath --vram-limit 300M --spill 400M -- "$holder" "${sizes[@]}" "page:$((298 * M))" "page:$((88 * M))" 2> "$folder/err" | grep -c '^page.* 0$')
+served=$(stowage_run --vram-limit 300M --spill 400M -- "$holder" "${sizes[@]}" "page:$((298 * M))" "page:$((88 * M))" 2> "$folder/err" | grep -c '^page.* 0$')
 if [ "$served" = 152 ]; then ok pages_of_many_sizes; else echo "$served of 152"; cat "$folder/err"; fail pages_of_many_sizes; fi
 
 # Each driver call fails once, at each turn: the program gets an error or success, and never sees wrong bytes. A third of these
@@ -74,7 +74,7 @@ done
 if [ $wrong = 0 ] && [ $swept -gt $least ]; then ok "a_call_that_fails_costs_no_bytes: $swept runs"; else fail "a_call_that_fails_costs_no_bytes: $wrong of $swept"; fi
 
 # Two processes: what one keeps is available to the other, and killed processes leave nothing.
-out=$(beneath "${limit[@]}" -- bash -c "
+out=$(stowage_run "${limit[@]}" -- bash -c "
   coproc one { exec '$holder' page:$((20 * M)) say:held read; }
   read -r a <&\"\${one[0]}\"; read -r b <&\"\${one[0]}\"
   '$pager' take:0+5 take:5+1 give:0+5 calls:cuMemRelease

@@ -26,7 +26,7 @@ says pitched_rows_are_of_the_heap_too 'pitch 0;free 0;calls:cuMemAllocPitch_v2 0
 says nothing_is_asked_while_a_graph_is_captured 'capture 0;alloc 0;free 0;alloc 0;free 0;calls:cuCtxRecordEvent 0;calls:cuEventQuery 0;endcapture 0;' --vram-limit 100M -- capture alloc:4M free alloc:4M free calls:cuCtxRecordEvent calls:cuEventQuery endcapture
 
 # Many pairs create a few pages and query streams only from time to time.
-out=$(beneath --fast-malloc -- "$holder" $(pairs 500 $((2 * M))) calls:cuMemCreate calls:cuCtxRecordEvent 2>&1 | without_peak | tail -n 2 | tr '\n' ' ')
+out=$(stowage_run --fast-malloc -- "$holder" $(pairs 500 $((2 * M))) calls:cuMemCreate calls:cuCtxRecordEvent 2>&1 | without_peak | tail -n 2 | tr '\n' ' ')
 if [[ $out =~ ^calls:cuMemCreate\ ([0-9]+)\ calls:cuCtxRecordEvent\ ([0-9]+)\ $ ]] && [ "${BASH_REMATCH[1]}" -le 40 ] && [ "${BASH_REMATCH[2]}" -le 40 ]; then
   ok "five_hundred_pairs_make_few_calls: $out"
 else
@@ -35,11 +35,11 @@ fi
 
 # Several threads, with streams that are busy and idle in turn: no block is given to two, and none is lost.
 for options in --fast-malloc "--vram-limit 200M" "--vram-limit 100M --spill 400M" "--vram-limit 64M --spill 64M --fast-malloc"; do
-  out=$(beneath $options -- "$programs/churn" 4 1500 2> /dev/null)
+  out=$(stowage_run $options -- "$programs/churn" 4 1500 2> /dev/null)
   if [[ $out =~ ^[0-9]{4}\ taken,\ [0-9]+\ refused,\ 0\ wrong$ ]]; then ok "threads_at_once $options: $out"; else echo "$out"; fail "threads_at_once $options"; fi
 done
 # A device that has room for everything: streams that stay busy while this machine is loaded keep all that is freed.
-out=$(STANDIN_CARDS=2 STANDIN_VRAM=$((16384 * M)) beneath --fast-malloc -- "$programs/churn" 4 1500 ends 2> /dev/null)
+out=$(STANDIN_CARDS=2 STANDIN_VRAM=$((16384 * M)) stowage_run --fast-malloc -- "$programs/churn" 4 1500 ends 2> /dev/null)
 if [[ $out =~ ^[0-9]{4}\ taken,\ 0\ refused,\ 0\ wrong$ ]]; then ok "while_another_cards_context_ends: $out"; else echo "$out"; fail while_another_cards_context_ends; fi
 
 # Attributes of addresses.

@@ -13,11 +13,11 @@ code() { # NAME CODE COMMAND…
   if [ "$got" = "$expected" ]; then ok "$name"; else cat "$folder/err"; fail "$name: code $got"; fi
 }
 # A command without Python: nothing is sampled, and nothing disturbs it.
-code a_command_without_python_runs_as_ever 7 beneath --profile -- bash -c 'exit 7'
+code a_command_without_python_runs_as_ever 7 stowage_run --profile -- bash -c 'exit 7'
 if grep -q 'nothing was sampled' "$folder/err"; then ok and_says_that_nothing_was_sampled; else cat "$folder/err"; fail and_says_that_nothing_was_sampled; fi
-code json_without_a_profile_is_refused 2 beneath --profile-json "$folder/x.json" -- true
+code json_without_a_profile_is_refused 2 stowage_run --profile-json "$folder/x.json" -- true
 # Device memory is exact: 1 MiB before lines are known, then 8 MiB and 3 MiB, of which the 3 MiB are freed.
-code device_memory_is_profiled 0 beneath --profile --profile-json "$folder/device.json" -- "$python" "$source_dir/tests/shim/python/device_lines.py"
+code device_memory_is_profiled 0 stowage_run --profile --profile-json "$folder/device.json" -- "$python" "$source_dir/tests/shim/python/device_lines.py"
 "$python" - "$folder/device.json" << 'END' && ok device_memory_is_exact || { cat "$folder/err" "$folder/device.json" | head -60; fail device_memory_is_exact; }
 import json, sys
 profile = json.load(open(sys.argv[1]))

@@ -20,7 +20,7 @@ inside() {
   for i in "${!pythons[@]}"; do
     python=${pythons[i]} version=${known[i]}
     rm -f "$trace" "$folder/shim.log"
-    out=$(STOWAGE_SHIM_LOG=$folder/shim.log beneath --record "$trace" "$@" -- "$python" -c "$program" 2> "$folder/said"); code=$?
+    out=$(STOWAGE_SHIM_LOG=$folder/shim.log stowage_run --record "$trace" "$@" -- "$python" -c "$program" 2> "$folder/said"); code=$?
     printed=$out out+=$'\n'$(< "$folder/said")
     # Our own final messages about limits do not count.
     if [ "$code" = 0 ] && [ "$printed" = fine ] && ! grep -qv '^stowage run: ' "$folder/said"; then ok "${name}_$version"; else echo "code $code: $out"; cat "$folder/shim.log"; fail "${name}_$version"; fi
@@ -79,7 +79,7 @@ for case in "2.0.1+cu117 none" "1.13.1 none" "2.1.0 expandable_segments:True" "2
     [ "$want" != none ] && [ -n "$said" ] && want=$said,$want
     [ "$want" = none ] && [ -n "$said" ] && want=$said
     name=settings_of_${case% *}${said:+_with_one_of_its_own}
-    out=$(PYTORCH_CUDA_ALLOC_CONF=$said beneath --spill 64M -- python3 -c "
+    out=$(PYTORCH_CUDA_ALLOC_CONF=$said stowage_run --spill 64M -- python3 -c "
 import ctypes
 ctypes.CDLL('$folder/torch/lib/libc10_cuda.so')
 import cuda

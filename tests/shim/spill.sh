@@ -17,7 +17,7 @@ says and_no_more_than_that 'page 2;info 0 free 1000 total 1000;driver 0 used 0;'
 swept=0 wrong=0
 for call in cuMemCreate cuMemMap cuMemUnmap cuMemSetAccess cuMemRelease; do
   for turn in 1 2 3 4; do
-    out=$(STANDIN_FAIL=$call:2:$turn:once beneath --vram-limit 400M --spill 600M -- "$holder" page:$((800 * M)) unpage page:$((800 * M)) 2> "$folder/err"); code=$?
+    out=$(STANDIN_FAIL=$call:2:$turn:once stowage_run --vram-limit 400M --spill 600M -- "$holder" page:$((800 * M)) unpage page:$((800 * M)) 2> "$folder/err"); code=$?
     swept=$((swept + 1))
     # A release that fails keeps its bytes counted: the second page must not get them.
     if [ $code != 0 ] || [ "$(wc -l <<< "$out")" != 3 ] || { [ $call != cuMemRelease ] && ! grep -q ' [1-9]' <<< "$out" && [ "$(grep -c ' 0$' <<< "$out")" != 3 ]; }; then echo "$call $turn: $code"; echo "$out"; cat "$folder/err"; wrong=$((wrong + 1)); fi
@@ -38,16 +38,16 @@ export STANDIN_HOLES=1
 says a_pool_that_grew_past_the_limit_shrinks_again 'async 0;async 0;async 0;async 0;info 0 free 66 total 100;async 2;' --vram-limit 100M -- async:20M async:10M async:2M async:2M info async:68M
 says and_continues_in_the_host 'async 0;async 0;async 0;async 0;async 0;info 0 free 198 total 300;' --vram-limit 100M --spill 200M -- async:20M async:10M async:2M async:2M async:68M info
 unset STANDIN_HOLES
-beneath --vram-limit 100M --spill 200M -- sh -c "'$holder' xpool xasync:$((60 * M)) xasync:$((80 * M)); exit 1" > "$folder/out" 2> "$folder/err"
+stowage_run --vram-limit 100M --spill 200M -- sh -c "'$holder' xpool xasync:$((60 * M)) xasync:$((80 * M)); exit 1" > "$folder/out" 2> "$folder/err"
 if [ "$(tr '\n' ';' < "$folder/out")" = "xpool 0;xasync:$((60 * M)) 0;xasync:$((80 * M)) 2;" ] && grep -q '; 64.0 MiB belong to graphs and to pools made for sharing, ' "$folder/err"; then ok a_pool_made_for_sharing_is_not_spilled_and_this_is_reported; else cat "$folder/out" "$folder/err"; fail a_pool_made_for_sharing_is_not_spilled_and_this_is_reported; fi
-beneath --vram-limit 10M --spill 200M -- sh -c "'$holder' array:$((20 * M)); exit 1" > "$folder/out" 2> "$folder/err"
+stowage_run --vram-limit 10M --spill 200M -- sh -c "'$holder' array:$((20 * M)); exit 1" > "$folder/out" 2> "$folder/err"
 if [ "$(cat "$folder/out")" = "array:$((20 * M)) 2" ] && grep -q '0 B of the 200.0 MiB that may be spilled; arrays and managed memory .*: raise --vram-limit' "$folder/err"; then ok an_array_is_not_spilled_and_this_is_reported; else cat "$folder/out" "$folder/err"; fail an_array_is_not_spilled_and_this_is_reported; fi
 says auto_takes_what_the_host_has 'page 0;page 0;touch 0;' --vram-limit 100M --spill auto -- page:80M page:80M touch
 
 # If the driver cannot put pages on the host, everything works as without spilling, and totals do not promise more.
 export STANDIN_HOST=refuse,no-pinned XDG_CACHE_HOME=$folder/cache-none
 says no_path_to_the_host_is_no_spill 'total 0 free 0 total 100;page 0;page 2;' --vram-limit 100M --spill 200M -- total page:80M page:80M
-beneath --vram-limit 100M --spill 200M -- sh -c "'$holder' page:$((80 * M)) page:$((80 * M)); exit 1" > /dev/null 2> "$folder/err"
+stowage_run --vram-limit 100M --spill 200M -- sh -c "'$holder' page:$((80 * M)) page:$((80 * M)); exit 1" > /dev/null 2> "$folder/err"
 if grep -q -- '--spill: spilling does not work here: .' "$folder/err" && grep -q 'this driver cannot put pages on the host' "$folder/err"; then ok and_this_is_reported; else cat "$folder/err"; fail and_this_is_reported; fi
 export STANDIN_HOST=no-numa XDG_CACHE_HOME=$folder/cache-host
 says the_other_path_is_taken 'page 0;page 0;touch 0;' --vram-limit 100M --spill 200M -- page:80M page:80M touch
@@ -78,18 +78,18 @@ if grep -q '1.9 GiB in vram of 2.0 GiB allowed, 112.0 MiB in host memory' "$fold
 unset HOLDER_FRAMEWORK STANDIN_VRAM
 
 # PyTorch's settings are merged, in both names, and what the user chose stays.
-conf() { beneath --spill auto -- sh -c 'echo "$PYTORCH_ALLOC_CONF|$PYTORCH_CUDA_ALLOC_CONF"'; }
+conf() { stowage_run --spill auto -- sh -c 'echo "$PYTORCH_ALLOC_CONF|$PYTORCH_CUDA_ALLOC_CONF"'; }
 unset PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF
 same expandable_segments_are_set 'expandable_segments:True|expandable_segments:True' conf
 same settings_of_the_old_name_are_kept 'max_split_size_mb:64,expandable_segments:True|max_split_size_mb:64,expandable_segments:True' env PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64 "$stowage" run --spill auto -- sh -c 'echo "$PYTORCH_ALLOC_CONF|$PYTORCH_CUDA_ALLOC_CONF"'
 same a_choice_against_them_is_kept 'expandable_segments:False|' env PYTORCH_ALLOC_CONF=expandable_segments:False "$stowage" run --spill auto -- sh -c 'echo "$PYTORCH_ALLOC_CONF|$PYTORCH_CUDA_ALLOC_CONF"'
 same another_allocator_is_kept '|backend:cudaMallocAsync' env PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync "$stowage" run --spill auto -- sh -c 'echo "$PYTORCH_ALLOC_CONF|$PYTORCH_CUDA_ALLOC_CONF"'
-same without_spill_they_are_left_alone '|' beneath --vram-limit 8G -- sh -c 'echo "$PYTORCH_ALLOC_CONF|$PYTORCH_CUDA_ALLOC_CONF"'
+same without_spill_they_are_left_alone '|' stowage_run --vram-limit 8G -- sh -c 'echo "$PYTORCH_ALLOC_CONF|$PYTORCH_CUDA_ALLOC_CONF"'
 # Refused first, served then: a later failure is not about memory.
-STOWAGE_RETRIES=1 beneath --vram-limit 100M --spill 200M -- sh -c "'$holder' page:$((80 * M)) page:$((80 * M)) page:$((80 * M)); exit 3" > "$folder/out" 2> "$folder/err"; code=$?
+STOWAGE_RETRIES=1 stowage_run --vram-limit 100M --spill 200M -- sh -c "'$holder' page:$((80 * M)) page:$((80 * M)) page:$((80 * M)); exit 3" > "$folder/out" 2> "$folder/err"; code=$?
 if [ $code = 3 ] && [ "$(grep -c ' 2$' "$folder/out")" = 1 ] && ! grep -q 'out of memory\|why:' "$folder/err"; then ok a_failure_after_all_was_served_is_not_one_of_memory; else cat "$folder/out" "$folder/err"; fail "a_failure_after_all_was_served_is_not_one_of_memory: code $code"; fi
 if "$stowage" explain --last 2>&1 | grep -q 'ended with code 3; there is no sign that memory ran out'; then ok nor_is_it_explained_as_one; else "$stowage" explain --last; fail nor_is_it_explained_as_one; fi
-STOWAGE_RETRIES=1 beneath --vram-limit 100M --spill 20M -- sh -c "'$holder' page:$((80 * M)) page:$((80 * M)) page:$((80 * M)); exit 3" > "$folder/out" 2> "$folder/err"
+STOWAGE_RETRIES=1 stowage_run --vram-limit 100M --spill 20M -- sh -c "'$holder' page:$((80 * M)) page:$((80 * M)) page:$((80 * M)); exit 3" > "$folder/out" 2> "$folder/err"
 if grep -q 'out of memory' "$folder/err"; then ok and_one_that_was_never_served_is; else cat "$folder/out" "$folder/err"; fail and_one_that_was_never_served_is; fi
 
 finish

@@ -9,7 +9,7 @@ exec 7<> "$folder/until" 8<> "$folder/until2"
 deadline=600 # the programs live as long as this script
 
 # Two programs that hold memory until they are asked to end: one on the stand-in device, one in Python without a device.
-beneath --vram-limit 100M --spill 200M -- "$holder" alloc:$((60 * M)) page:$((20 * M)) page:$((60 * M)) pin:$((3 * M)) say:now read < "$folder/until" > "$folder/holder" 2> "$folder/err" 7>&- 8>&- &
+stowage_run --vram-limit 100M --spill 200M -- "$holder" alloc:$((60 * M)) page:$((20 * M)) page:$((60 * M)) pin:$((3 * M)) say:now read < "$folder/until" > "$folder/holder" 2> "$folder/err" 7>&- 8>&- &
 first=$!
 cat > "$folder/lines.py" << 'EOF'
 import ctypes, sys
@@ -23,7 +23,7 @@ keep = b"x" * (40 << 20)
 print("now", flush=True)
 sys.stdin.readline()
 EOF
-beneath --record "$folder/lines.stow" --stacks auto -- python3 "$folder/lines.py" < "$folder/until2" > "$folder/lines" 2>> "$folder/err" 7>&- 8>&- &
+stowage_run --record "$folder/lines.stow" --stacks auto -- python3 "$folder/lines.py" < "$folder/until2" > "$folder/lines" 2>> "$folder/err" 7>&- 8>&- &
 second=$!
 for file in holder lines; do
   for _ in $(seq 2000); do grep_all now "$folder/$file" && break; sleep 0.05; done
@@ -55,7 +55,7 @@ then ok it_counts_what_programs_hold; else cat "$folder/err" "$folder/err.top"; 
 # A name with control sequences is shown without them.
 mkfifo "$folder/until3"
 exec 9<> "$folder/until3"
-beneath -- bash -c 'exec -a "$1" "$2" alloc:1048576 say:now read' - $'evil\e]0;title\a\e[31m' "$holder" < "$folder/until3" > "$folder/evil" 2> /dev/null 7>&- 8>&- 9>&- &
+stowage_run -- bash -c 'exec -a "$1" "$2" alloc:1048576 say:now read' - $'evil\e]0;title\a\e[31m' "$holder" < "$folder/until3" > "$folder/evil" 2> /dev/null 7>&- 8>&- 9>&- &
 third=$!
 for _ in $(seq 2000); do grep_all now "$folder/evil" && break; sleep 0.05; done
 "$stowage" top --once > "$folder/named"

@@ -413,7 +413,7 @@ CALL cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   if (total_bytes != NULL) *total_bytes = vram_bytes;
   END(CU_OK);
 }
-static cu_result take_plain(cu_addr *addr, size_t bytes, int card, cu_context context) {
+static cu_result alloc_plain(cu_addr *addr, size_t bytes, int card, cu_context context) {
   if (!take_vram(card, bytes)) return CU_ERROR_OUT_OF_MEMORY;
   thing *t = add(PLAIN);
   t->bytes = bytes;
@@ -426,12 +426,12 @@ static cu_result take_plain(cu_addr *addr, size_t bytes, int card, cu_context co
 CALL cuMemAlloc_v2(cu_addr *addr, size_t bytes) {
   BEGIN(1);
   if (bytes == 0) END(CU_ERROR_INVALID_VALUE);
-  END(take_plain(addr, bytes, stack[depth - 1]->card, stack[depth - 1]));
+  END(alloc_plain(addr, bytes, stack[depth - 1]->card, stack[depth - 1]));
 }
 /* Used by more.c: allocates a block that belongs to no context. */
 cu_result standin_step(int card, cu_addr *addr, size_t bytes) {
   pthread_mutex_lock(&standin_mutex);
-  END(take_plain(addr, bytes, card, NULL));
+  END(alloc_plain(addr, bytes, card, NULL));
 }
 CALL cuMemFree_v2(cu_addr addr) {
   BEGIN(1);

@@ -1,13 +1,13 @@
 """Kills the command with SIGKILL at random moments and checks what it leaves.
 
-  kills.py shrink|run|beneath STOWAGE COUNT [SEED]
+  kills.py shrink|run|programs STOWAGE COUNT [SEED]
 
 shrink: kills a shrink or a merge. Its output is then the old file or the whole new one. Half of the jobs are killed a
 second time while they resume. `--resume` then finishes with the same bytes as an undisturbed run, and nothing else is left.
 run: kills `stowage run`. None of our processes stays, a later run has the whole limit, and explain and top still answer.
-beneath: kills programs beneath one `stowage run` with a limit. The whole limit is available after each.
+programs: kills programs under one `stowage run` with a limit. The whole limit is available after each.
 
-run and beneath need the stand-in driver of the build that STOWAGE belongs to. Prints "ok NAME: …" or "FAIL NAME: why" and the
+run and programs need the stand-in driver of the build that STOWAGE belongs to. Prints "ok NAME: …" or "FAIL NAME: why" and the
 number of kills. The seed decides the order of jobs and the moments as fractions of a job's usual time.
 """
 import hashlib
@@ -237,10 +237,10 @@ def kill_runs(stowage, folder, count, rng):
     return "%d kills, %d run folders kept" % (jobs.kills, kept)
 
 
-# ---- beneath one run ----
+# ---- programs of one run ----
 
-def beneath(holder, count, seed):
-    """Runs beneath `stowage run`: starts holders, kills them, asks for the whole limit each time."""
+def programs(holder, count, seed):
+    """Runs under `stowage run`: starts holders, kills them, asks for the whole limit each time."""
     rng = random.Random(seed)
     words = ["alloc:%d" % (80 * MIB), "alloc:%d" % (10 * MIB), "free", "page:%d" % (4 * MIB), "free", "unpage"] * 5
     usual = []
@@ -263,7 +263,7 @@ def beneath(holder, count, seed):
     return 0
 
 
-def kill_beneath(stowage, folder, count, rng):
+def kill_programs(stowage, folder, count, rng):
     env, holder = run_environment(stowage, folder)
     done = subprocess.run([stowage, "run", "--quiet", "--vram-limit", str(LIMIT), "--", sys.executable, os.path.abspath(__file__), "inside",
                            holder, str(count), str(rng.randrange(1 << 30))],
@@ -275,7 +275,7 @@ def kill_beneath(stowage, folder, count, rng):
 
 def main():
     if sys.argv[1] == "inside":
-        return beneath(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+        return programs(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
     what, stowage, count = sys.argv[1], os.path.realpath(sys.argv[2]), int(sys.argv[3])
     rng = random.Random(int(sys.argv[4]) if len(sys.argv) > 4 else 0)
     # Every checkpoint waits for the disk, which is not what is tried here.
@@ -284,7 +284,7 @@ def main():
     folder = os.path.join(top, "w")
     os.mkdir(folder)
     try:
-        said = {"shrink": kill_shrinks, "run": kill_runs, "beneath": kill_beneath}[what](stowage, folder, count, rng)
+        said = {"shrink": kill_shrinks, "run": kill_runs, "programs": kill_programs}[what](stowage, folder, count, rng)
         print("ok kill_%s: %s" % (what, said))
         return 0
     except (Finding, subprocess.TimeoutExpired) as finding:

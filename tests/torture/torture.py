@@ -98,7 +98,7 @@ def parts_of(build, fuzz, seed):
                     last_number(r"(?m)^(\d+) tables of seed")),
     }
     parts["attacks"] = attacks_part(build, stowage)
-    for what, share in (("shrink", 3), ("run", 1), ("beneath", 1)):
+    for what, share in (("shrink", 3), ("run", 1), ("programs", 1)):
         parts["kill_" + what] = Part(
             share, [], lambda n, what=what: (what, python(kills, what, stowage, str(KILLS), number_of(seed, n))), last_number(r"(\d+) kills"))
     targets = sorted(f[:-5] for f in os.listdir(os.path.join(fuzz, "tests", "fuzz")) if f.endswith("_fuzz")) if fuzz else []

@@ -34,7 +34,7 @@ static uint64_t most_before(const evidence *e, uint32_t until) {
 }
 
 static void find_spike(spike *s, const evidence *e) {
-  uint64_t asked = evidence_asked_bytes(e), largest = 0, second = 0;
+  uint64_t asked = evidence_requested_bytes(e), largest = 0, second = 0;
   uint32_t stack_id = 0, current = e->turn_tick;
   for (uint32_t i = 0; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
@@ -84,7 +84,7 @@ static stow_status turn_ratio(const evidence *e, double *ratio) {
 }
 
 /* Returns whether a turn requested about that much. */
-static bool asked_in(const evidence *e, const loop_round *r, double bytes) {
+static bool requested_in(const evidence *e, const loop_round *r, double bytes) {
   for (uint32_t tick = r->start; tick < r->end; tick++) {
     const event *at = timeline_event(&e->time, tick);
     if (at->kind == EVENT_ALLOC && (double)at->bytes > bytes * 0.995 &&
@@ -115,8 +115,9 @@ static double batch_multiple(const evidence *e, const loop_round *a, const loop_
   if (seen < 2 || had < 2 || first[0] == 0 || first[1] == 0) return 0;
   double multiple = evidence_share(second[0], first[0]), next = evidence_share(second[1], first[1]);
   if (next >= multiple * 0.99 && next <= multiple * 1.01) return multiple;
-  return multiple >= BIGGER_LEAST && last > 0 && asked_in(e, a, (double)last / multiple) ? multiple
-                                                                                         : 0;
+  return multiple >= BIGGER_LEAST && last > 0 && requested_in(e, a, (double)last / multiple)
+             ? multiple
+             : 0;
 }
 
 stow_status batch_find(findings *f, const evidence *e) {
@@ -131,12 +132,12 @@ stow_status batch_find(findings *f, const evidence *e) {
     /* The output of the first layer of a pass is proportional to the batch. */
     uint64_t most = most_before(e, e->turn_tick);
     if (f->bigger == 0 && e->layer_of_stack[e->fail_stack_id] != LAYER_NONE && most > 0)
-      f->bigger = evidence_share(evidence_asked_bytes(e), most);
+      f->bigger = evidence_share(evidence_requested_bytes(e), most);
     return STOW_OK;
   }
   if (e->loop.count < 2) return STOW_OK;
   const loop_round *last = &e->loop.list[e->loop.count - 1], *before = last - 1;
-  f->bigger = batch_multiple(e, before, last, evidence_asked_bytes(e));
+  f->bigger = batch_multiple(e, before, last, evidence_requested_bytes(e));
   for (const loop_round *r = e->loop.list + 1; r <= before && !f->grew_before; r++)
     f->grew_before = batch_multiple(e, r - 1, r, 0) >= BIGGER_LEAST;
   return STOW_OK;
@@ -232,7 +233,7 @@ static stow_status evaluation_ratio(const evidence *e, const findings *f, double
   if (*how == OTHERWISE_WAY && built == GRAPH_NOT_BUILT) *how = OTHERWISE_LINE;
   if (*how != OTHERWISE_NOT && e->fail_phase == PHASE_FORWARD) {
     uint64_t most = most_before(e, e->train_end_tick);
-    if (most > 0) *ratio = evidence_share(evidence_asked_bytes(e), most);
+    if (most > 0) *ratio = evidence_share(evidence_requested_bytes(e), most);
   }
   if (status == STOW_OK && *how != OTHERWISE_NOT && *ratio < EVAL_BIGGER) {
     double since;
@@ -265,7 +266,7 @@ stow_status cause_eval_batch_bigger(cause *c, const evidence *e, findings *f) {
   else
     cause_head(c, "After training, a batch about %.1f times as large is used", ratio);
   cause_say(c, "the same place in the model requested %.1f times as much as in training: %s", ratio,
-            cause_size(evidence_asked_bytes(e)));
+            cause_size(evidence_requested_bytes(e)));
   cause_say(c, "it is called differently from training, and no backward pass follows");
   return STOW_OK;
 }
@@ -276,7 +277,7 @@ bool spike_stands_alone(const evidence *e, const spike *s) {
   uint64_t capacity = evidence_capacity(e);
   return s->refused && s->bytes >= 2 * s->next_bytes &&
          ((capacity > 0 && s->bytes > capacity) ||
-          evidence_share(s->bytes, e->n.live_bytes + evidence_asked_bytes(e)) >= 0.6);
+          evidence_share(s->bytes, e->n.live_bytes + evidence_requested_bytes(e)) >= 0.6);
 }
 
 /* Returns whether it is the first layer. Its output grows with the batch, and if no pass got
@@ -293,7 +294,7 @@ static bool is_first_layer(const evidence *e, const spike *s) {
 void cause_one_spike(cause *c, const evidence *e, const findings *f) {
   const spike *s = &f->spike;
   phase p = s->refused ? e->fail_phase : e->phase_of_stack[s->stack_id];
-  uint64_t all = e->n.live_bytes + evidence_asked_bytes(e);
+  uint64_t all = e->n.live_bytes + evidence_requested_bytes(e);
   double part = evidence_share(s->bytes, all),
          times = s->next_bytes > 0 ? evidence_share(s->bytes, s->next_bytes) : 99;
   if ((!is_work(p) && e->has_stacks) || p == PHASE_OPTIMIZER || part < 0.25) return;
@@ -330,7 +331,7 @@ void cause_one_spike(cause *c, const evidence *e, const findings *f) {
 
 void cause_batch_too_big(cause *c, const evidence *e, const findings *f) {
   if (!is_work(e->fail_phase)) return;
-  uint64_t asked = evidence_asked_bytes(e);
+  uint64_t asked = evidence_requested_bytes(e);
   double part = evidence_share(f->batch_bytes + asked, e->n.live_bytes + asked);
   if (part < 0.2 || e->n.live_bytes + asked == 0) return;
   uint64_t model = e->live_by_phase[PHASE_FORWARD] + (e->fail_phase != PHASE_USER ? asked : 0);

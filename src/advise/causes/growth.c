@@ -72,18 +72,18 @@ static stow_status growing_stacks(growth *g, const evidence *e) {
 
 /* ---- one object that is recreated, larger in each turn ---- */
 
-typedef struct swelling {
+typedef struct enlarging {
   uint64_t now, at_end,
       first; /* live from a stack: at a tick, at the last turn's end, at the first's */
   uint64_t largest_first, largest; /* largest request in the first complete turn examined and in the
                                     * last */
   uint32_t rises, falls;
   uint32_t touched; /* the turn it was last touched in, from 1 */
-} swelling;
+} enlarging;
 
-static void end_turn(swelling *all, const uint32_t *touched, uint32_t count, uint32_t turn) {
+static void end_turn(enlarging *all, const uint32_t *touched, uint32_t count, uint32_t turn) {
   for (uint32_t i = 0; i < count; i++) {
-    swelling *s = &all[touched[i]];
+    enlarging *s = &all[touched[i]];
     if (turn == 0) s->first = s->now;
     if (turn > 0 && s->now > s->at_end) s->rises++;
     if (turn > 0 && s->now < s->at_end) s->falls++;
@@ -92,7 +92,7 @@ static void end_turn(swelling *all, const uint32_t *touched, uint32_t count, uin
 }
 
 /* Visits the complete turns; the first one is only for comparison with the others. */
-static void follow_turns(const evidence *e, swelling *all, uint32_t *touched, uint32_t whole) {
+static void follow_turns(const evidence *e, enlarging *all, uint32_t *touched, uint32_t whole) {
   uint32_t turn = 0, count = 0;
   for (uint32_t tick = e->loop.list[0].start; tick < e->loop.list[whole].start; tick++) {
     for (; turn < whole && tick >= e->loop.list[turn].end; turn++, count = 0)
@@ -103,7 +103,7 @@ static void follow_turns(const evidence *e, swelling *all, uint32_t *touched, ui
     const lifetime *l = &e->time.lifetimes[n];
     bool born = kind == EVENT_ALLOC && l->start == tick, dies = !born && l->end == tick;
     if (!born && !dies) continue;
-    swelling *s = &all[l->stack_id];
+    enlarging *s = &all[l->stack_id];
     s->now = born ? s->now + l->bytes : s->now - (l->bytes < s->now ? l->bytes : s->now);
     if (born && turn <= 1 && l->bytes > s->largest_first) s->largest_first = l->bytes;
     if (born && turn + 1 == whole && l->bytes > s->largest) s->largest = l->bytes;
@@ -116,7 +116,7 @@ static void follow_turns(const evidence *e, swelling *all, uint32_t *touched, ui
 
 /* Returns whether most places stay the same. With a growing batch every place grows; beside one
  * growing object, most do not. */
-static bool most_stay(const evidence *e, const swelling *all) {
+static bool most_stay(const evidence *e, const enlarging *all) {
   uint32_t same = 0, larger = 0;
   for (uint32_t s = 1; s <= e->source->stack_count; s++) {
     if (all[s].largest_first < 4096 || all[s].largest < 4096) continue;
@@ -126,7 +126,7 @@ static bool most_stay(const evidence *e, const swelling *all) {
   return same >= larger;
 }
 
-static void take_swelling(growth *g, const evidence *e, const swelling *all) {
+static void take_enlarging(growth *g, const evidence *e, const enlarging *all) {
   uint64_t most = 0, total = 0;
   for (uint32_t s = 1; s <= e->source->stack_count; s++) {
     phase p = e->phase_of_stack[s];
@@ -139,7 +139,7 @@ static void take_swelling(growth *g, const evidence *e, const swelling *all) {
     most = added;
     g->stack_id = s;
   }
-  double room = (double)e->n.live_bytes + (double)evidence_asked_bytes(e);
+  double room = (double)e->n.live_bytes + (double)evidence_requested_bytes(e);
   if (most == 0 || (double)total < SWELL_SHARE * room || !most_stay(e, all)) return;
   g->found = g->swells = true;
   g->total = total;
@@ -151,7 +151,7 @@ static void take_swelling(growth *g, const evidence *e, const swelling *all) {
 /* Without stacks: the request that failed is the next in a series of sizes, each larger than the
  * last by the same amount, and the last of them is live. */
 static stow_status row_find(growth *g, const evidence *e) {
-  uint64_t asked = evidence_asked_bytes(e), last = 0;
+  uint64_t asked = evidence_requested_bytes(e), last = 0;
   map tick_of = {0};
   stow_status status = STOW_OK;
   for (uint32_t i = 0; i < e->time.lifetime_count && status == STOW_OK; i++) {
@@ -181,11 +181,11 @@ static stow_status row_find(growth *g, const evidence *e) {
   return status;
 }
 
-static stow_status swelling_find(growth *g, const evidence *e) {
+static stow_status enlarging_find(growth *g, const evidence *e) {
   if (!e->has_stacks) return row_find(g, e);
   if (g->whole < SWELL_TURNS) return STOW_OK;
   size_t stacks = e->source->stack_count + 1;
-  swelling *all = calloc(stacks, sizeof *all);
+  enlarging *all = calloc(stacks, sizeof *all);
   uint32_t *touched = malloc(stacks * sizeof *touched);
   g->of_stack = calloc(stacks, 1);
   stow_status status = STOW_OK;
@@ -193,7 +193,7 @@ static stow_status swelling_find(growth *g, const evidence *e) {
     status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu stacks", stacks);
   } else {
     follow_turns(e, all, touched, g->whole);
-    take_swelling(g, e, all);
+    take_enlarging(g, e, all);
   }
   free(all);
   free(touched);
@@ -233,11 +233,11 @@ stow_status growth_find(growth *g, const evidence *e) {
   uint32_t first = g->whole >= 3;
   STOW_TRY(middle_kept(e, first, g->whole, &g->per_round));
   turn_sums t = sum_turns(e, g, first);
-  g->found =
-      g->per_round > 0 && t.similar >= ROUND_SIMILAR * t.n &&
-      (double)g->per_round * t.n >= EVEN_SHARE * (double)t.later &&
-      (double)g->total >= LIVE_SHARE * ((double)e->n.live_bytes + (double)evidence_asked_bytes(e));
-  if (!g->found) return swelling_find(g, e);
+  g->found = g->per_round > 0 && t.similar >= ROUND_SIMILAR * t.n &&
+             (double)g->per_round * t.n >= EVEN_SHARE * (double)t.later &&
+             (double)g->total >=
+                 LIVE_SHARE * ((double)e->n.live_bytes + (double)evidence_requested_bytes(e));
+  if (!g->found) return enlarging_find(g, e);
   STOW_TRY(growing_stacks(g, e));
   return graph_judge(g, e, &t);
 }

@@ -57,7 +57,7 @@ static void graph_for_nothing(cause *c, const evidence *e, const need *n) {
   const program_facts *p = &e->program;
   if (!program_needs_no_graph(p)) return;
   if (p->step != PROGRAM_FORWARD && p->step != PROGRAM_OTHER) return;
-  if (evidence_share(n->work_now_bytes, e->n.live_bytes + evidence_asked_bytes(e)) < WORK_LEAST)
+  if (evidence_share(n->work_now_bytes, e->n.live_bytes + evidence_requested_bytes(e)) < WORK_LEAST)
     return;
   if (c->confidence >= EVAL_SURE || p->trained_bytes == 0) return;
   c->confidence = EVAL_SURE;
@@ -81,7 +81,7 @@ void cause_of_program(cause *all, const evidence *e, const findings *f) {
     cause_head(&all[CAUSE_BATCH_TOO_BIG],
                "One of the %s is too large to run at once: %s live, %s more requested",
                program_samples(p), cause_size(e->n.live_bytes),
-               cause_size(evidence_asked_bytes(e)));
+               cause_size(evidence_requested_bytes(e)));
   if (p->batch > 1 && p->input_count > 0)
     cause_say(&all[CAUSE_BATCH_TOO_BIG], "the batch: %llu %s", (unsigned long long)p->batch,
               program_samples(p));

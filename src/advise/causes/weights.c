@@ -225,9 +225,9 @@ void cause_weights_too_big(cause *c, const evidence *e, const findings *f) {
     cause_say(c, "%.0f%% of live memory was allocated then; its purpose is not known", part * 100);
     return;
   }
-  if (building && evidence_asked_bytes(e) > weights)
+  if (building && evidence_requested_bytes(e) > weights)
     cause_head(c, "The model's weights do not fit: one of them takes %s, of %s",
-               cause_size(evidence_asked_bytes(e)),
+               cause_size(evidence_requested_bytes(e)),
                capacity > 0 ? cause_size(capacity) : "the device's memory");
   else if (building)
     cause_head(c, "The model's weights alone do not fit: %s were loaded, of %s",

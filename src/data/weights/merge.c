@@ -110,9 +110,9 @@ static stow_status check_shapes(const weights_result *r, const layer *l) {
  * although GPT-2 has layers of both kinds: what the base shows comes first. */
 static bool is_transposed(const weights_result *r, const adapter *a, const layer *l) {
   const tensor *w = r->items[l->item].from.facts;
-  turned_kind kind = turned_of(&r->turned, w->name);
-  if (l->module->embedding || kind != TURNED_UNKNOWN)
-    return l->module->embedding || kind == TURNED_YES;
+  transposed_kind kind = transposed_of(&r->transposed, w->name);
+  if (l->module->embedding || kind != TRANSPOSED_UNKNOWN)
+    return l->module->embedding || kind == TRANSPOSED_YES;
   uint64_t in = product(l->module->a->facts, 1);
   bool only_plain = w->dims == 2 && w->shape[1] == in && w->shape[0] != in;
   return a->fan_in_fan_out && !only_plain;

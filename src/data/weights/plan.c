@@ -186,7 +186,8 @@ static void choose(const weights_result *r, const weights_options *o, weights_it
     return;
   }
   if (t->dims != 2 || !tensor_type_is_float(t->stored)) return;
-  if (turned_of(&r->turned, t->name) == TURNED_YES) return; /* compressed-tensors reads no such */
+  if (transposed_of(&r->transposed, t->name) == TRANSPOSED_YES)
+    return; /* compressed-tensors reads no such */
   if (o->quantize == WEIGHTS_INT8 && item->row % 4 != 0) return; /* packed in words of four */
   item->to = quant_type(o->quantize);
   item->action = o->quantize == WEIGHTS_INT8 ? ACTION_INT8 : ACTION_FP8;
@@ -199,8 +200,8 @@ static bool can_be_sparse(const weights_result *r, const weights_options *o,
                           const weights_item *item) {
   const tensor *t = item->from.facts;
   return chosen(r, o, t) && t->dims == 2 && t->count > 0 && item->row >= 16 &&
-         turned_of(&r->turned, t->name) != TURNED_YES && ends_with(t->name, ".weight") &&
-         has_values(t->stored) &&
+         transposed_of(&r->transposed, t->name) != TRANSPOSED_YES &&
+         ends_with(t->name, ".weight") && has_values(t->stored) &&
          (item->to == TENSOR_F16 || item->to == TENSOR_BF16 || item->to == TENSOR_F32 ||
           item->to == TENSOR_F64);
 }
@@ -358,9 +359,9 @@ static const char turned_only[] =
     "compressed-tensors reads only linear layers; use --dtype, or make a GGUF file and quantize "
     "that";
 
-static bool any_turned(const weights_result *r) {
+static bool any_transposed(const weights_result *r) {
   for (size_t i = 0; i < r->item_count; i++)
-    if (turned_of(&r->turned, r->items[i].from.facts->name) == TURNED_YES) return true;
+    if (transposed_of(&r->transposed, r->items[i].from.facts->name) == TRANSPOSED_YES) return true;
   return false;
 }
 
@@ -369,7 +370,7 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
   STOW_TRY(check_patterns(r, o->include, o->include_count, "--include"));
   STOW_TRY(check_patterns(r, o->exclude, o->exclude_count, "--exclude"));
   size_t to_count = 0;
-  STOW_TRY(turned_find(&r->turned, &r->in));
+  STOW_TRY(transposed_find(&r->transposed, &r->in));
   r->items = calloc(r->in.count + 1, sizeof *r->items);
   if (r->items == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
   r->item_count = r->in.count;
@@ -388,7 +389,7 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
   bool asked = o->type != TENSOR_NONE || o->quantize != WEIGHTS_NO_QUANT || o->prune > 0 ||
                o->prune_2_4 || o->sparse;
   if (asked && r->changed + to_count == 0 && o->shard_bytes == 0 && !o->join)
-    return stow_fail(STOW_ERR_INVALID, "%s", any_turned(r) ? turned_only : nothing_to_do);
+    return stow_fail(STOW_ERR_INVALID, "%s", any_transposed(r) ? turned_only : nothing_to_do);
   return STOW_OK;
 }
 
@@ -413,7 +414,8 @@ uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf) {
   uint64_t sum = 0;
   weights_result r = {.in = *m};
   if (gguf && m->format != MODEL_GGUF) return bytes_as_gguf(m, quant_type(o->quantize));
-  if (turned_find(&r.turned, m) != STOW_OK) turned_free(&r.turned); /* then a few bytes too few */
+  if (transposed_find(&r.transposed, m) != STOW_OK)
+    transposed_free(&r.transposed); /* then a few bytes too few */
   for (size_t i = 0; i < m->count; i++) {
     const tensor *t = m->list[i].facts;
     weights_item item = {.from = m->list[i]};
@@ -421,6 +423,6 @@ uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf) {
     sum += tensor_type_bytes(item.to, t->count);
     if (item.action == ACTION_INT8 || item.action == ACTION_FP8) sum += t->shape[0] * 4;
   }
-  turned_free(&r.turned);
+  transposed_free(&r.transposed);
   return sum;
 }

@@ -15,7 +15,7 @@ void weights_free(weights_result *r) {
   free(r->items);
   free(r->parts);
   free(r->files);
-  turned_free(&r->turned);
+  transposed_free(&r->transposed);
   model_close(&r->in);
   *r = (weights_result){0};
 }

@@ -20,7 +20,7 @@
 #include "arrays/model.h"
 #include "base/json.h"
 #include "data/budget.h"
-#include "data/weights/turned.h"
+#include "data/weights/transposed.h"
 #include "numbers/quant.h"
 
 typedef enum weights_quant {
@@ -108,7 +108,7 @@ typedef struct weights_file {
 
 typedef struct weights_result {
   model in;
-  turned turned;
+  transposed transposed;
   size_t home_count; /* files of the model itself; merge adds those of the adapters behind them */
   weights_item *items;
   size_t item_count;

@@ -1,18 +1,18 @@
-/* Lane take: takes a free block of a lane. The caller holds the lane's lock. */
-#include "memory/lane_take.h"
+/* Lane alloc: allocates a free block of a lane. The caller holds the lane's lock. */
+#include "memory/lane_alloc.h"
 
 uint64_t lane_adopt(lane *l, const request *r, stow_tier tier, uint32_t i) {
   room *m = &l->rooms[tier];
   arena *a = r->units < FINE_UNITS ? &m->fine : &m->main;
   if (!r->class) return adopt_span(l, a, i, r->mark, r->bytes, tier);
   if (slab_adopt(&m->slabs, a, i, r->class) != STOW_OK) {
-    arena_give(a, i);
+    arena_free(a, i);
     return 0;
   }
-  return book(l, r->bytes, tier, slab_take(&m->slabs, m->slabs.room[r->class], r->class, r->mark));
+  return book(l, r->bytes, tier, slab_alloc(&m->slabs, m->slabs.room[r->class], r->class, r->mark));
 }
 
-uint64_t lane_take(lane *l, const request *r, stow_tier tier) {
+uint64_t lane_alloc(lane *l, const request *r, stow_tier tier) {
   room *m = &l->rooms[tier];
   arena *a = r->units < FINE_UNITS ? &m->fine : &m->main;
   if (a->base == 0) return 0;
@@ -21,6 +21,6 @@ uint64_t lane_take(lane *l, const request *r, stow_tier tier) {
     if (ptr) return ptr;
   }
   lane_flush(l);
-  uint32_t i = arena_take(a, request_units(r), request_align(r));
+  uint32_t i = arena_alloc(a, request_units(r), request_align(r));
   return i ? lane_adopt(l, r, tier, i) : 0;
 }

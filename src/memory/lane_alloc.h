@@ -1,7 +1,7 @@
-/* Lane take: the parts of taking a free block that the hot path inlines. The caller holds the
+/* Lane alloc: the parts of allocating a free block that the hot path inlines. The caller holds the
  * lane's lock. */
-#ifndef MEMORY_LANE_TAKE_H
-#define MEMORY_LANE_TAKE_H
+#ifndef MEMORY_LANE_ALLOC_H
+#define MEMORY_LANE_ALLOC_H
 
 #include "memory/heap.h"
 
@@ -24,7 +24,7 @@ HOT uint64_t take_ready(lane *l, uint32_t units, uint32_t mark, unsigned tier) {
     uint32_t class = slab_class(units);
     slab *b = m->slabs.room[class];
     return RARE(!b) ? 0
-                    : book(l, slab_kinds[class].bytes, tier, slab_take(&m->slabs, b, class, mark));
+                    : book(l, slab_kinds[class].bytes, tier, slab_alloc(&m->slabs, b, class, mark));
   }
   arena *a = units < FINE_UNITS ? &m->fine : &m->main;
   if (l->quick_units != units || l->quick_arena != a) return 0;
