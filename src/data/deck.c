@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,11 +22,15 @@
 #include "data/shuffle.h"
 #include "data/workers.h"
 
-enum { HANDS = 2 };                      /* dealt at the same time: one reads, one writes */
-#define PIECE_BYTES (UINT64_C(64) << 10) /* at most */
+enum {
+  HANDS = 2,   /* dealt at the same time: one is read, one is written */
+  DEALERS = 4, /* threads: as many direct reads and writes keep a disk busy */
+};
+#define PIECE_BYTES (UINT64_C(256) << 10) /* at most */
+#define PIECE_LEAST (UINT64_C(32) << 10)  /* smaller ones go through the page cache */
 #define PIECES_WANTED                                                                              \
   10000 /* of a hand, divided by its blocks: rows of one block are then 1 in 10,000 of a window */
-#define BLOCKS_WANTED  16                   /* of a hand */
+#define BLOCKS_WANTED  100                  /* of a hand: the fewer, the smaller the pieces */
 #define BLOCK_LEAST    (UINT64_C(64) << 10) /* smaller reads are slow */
 #define SYNC_BYTES     (UINT64_C(256) << 20)
 #define PERMUTED_BYTES sizeof(uint32_t)
@@ -36,12 +41,12 @@ struct deck {
   rows first[STOW_BATCHES_FILES_MAX]; /* of the first member; closed when the deck is built */
   uint64_t row_bytes[STOW_BATCHES_FILES_MAX];
   uint64_t rows, hands, stripes;
+  uint64_t step_rows; /* pieces begin at multiples: at whole units of the scratch file */
   bool forward;       /* a part can only be read from front to back */
   uint32_t members;   /* threads that deal */
   sequence order;     /* of the files' blocks */
-  atomic_ullong next; /* hand */
   atomic_bool cancelled, failed;
-  int fds[STOW_BATCHES_FILES_MAX];
+  int fds[STOW_BATCHES_FILES_MAX], direct[STOW_BATCHES_FILES_MAX]; /* -1: none */
   origin origins[STOW_BATCHES_FILES_MAX];
   void *bounce;      /* of the first member, which the sources in `first` use */
   deck_share *share; /* NULL: not shared */
@@ -56,7 +61,7 @@ static uint64_t all_row_bytes(const rows *files, uint32_t parts) {
   return bytes;
 }
 
-static uint32_t members_for(const rows *files, uint32_t parts) {
+static uint32_t hands_for(const rows *files, uint32_t parts) {
   for (uint32_t i = 0; i < parts; i++)
     if (rows_one_reader(&files[i])) return 1;
   return HANDS;
@@ -75,7 +80,7 @@ uint64_t deck_rows_for(uint64_t memory_bytes, const rows *files, uint32_t parts,
   uint64_t usable = memory_bytes / 4 * 3, held = held_bytes(files, parts);
   if (usable <= held) return 0;
   uint64_t row = all_row_bytes(files, parts) + PERMUTED_BYTES;
-  uint64_t hand = (usable - held) / members_for(files, parts) / row;
+  uint64_t hand = (usable - held) / hands_for(files, parts) / row;
   if (hand > UINT32_MAX) hand = UINT32_MAX;
   return hand >= unit_rows ? hand / unit_rows * unit_rows : hand;
 }
@@ -87,7 +92,9 @@ static uint64_t hand_rows(const deck *d, uint64_t hand) {
 
 /* Returns the rows of a hand of `count` rows that come before piece `piece`. */
 static uint64_t piece_first(const deck *d, uint64_t count, uint64_t piece) {
-  return (uint64_t)((unsigned __int128)count * piece / d->stripes);
+  if (piece == d->stripes) return count;
+  uint64_t first = (uint64_t)((unsigned __int128)count * piece / d->stripes);
+  return first - first % d->step_rows;
 }
 
 /* Returns the place of a hand within each stripe. Hands of a file that is read from front to back
@@ -142,11 +149,11 @@ static char *copy_text(const char *text) {
 
 /* A small hand takes smaller blocks of the files, so that it has rows of many places; but whole
  * chunks. Follows from the hand alone, so that a state with another hand deals the same. */
-static uint64_t choose_block(const deck_options *o, uint64_t row_bytes) {
+static uint64_t choose_block(const deck_options *o, uint64_t row_bytes, uint64_t widest) {
   uint64_t block = o->deck_rows / BLOCKS_WANTED, small = BLOCK_LEAST / (row_bytes + 1);
   if (block < small) block = small;
   if (o->chunked || block > o->block_rows) return o->block_rows;
-  return block < 1 ? 1 : block;
+  return source_whole_rows(block < 1 ? 1 : block, BLOCK_LEAST, widest);
 }
 
 /* Hands that are neighbours in the file, and those of few blocks, need more pieces. */
@@ -157,21 +164,32 @@ static uint64_t count_stripes(const deck *d, uint64_t row_bytes) {
   return stripes < 1 ? 1 : stripes > hand ? hand : stripes;
 }
 
+/* Returns the rows that fill whole units, if a piece has several times as many; else 1. */
+static uint64_t choose_step(const deck *d, uint64_t widest) {
+  uint64_t step = source_whole_rows(1, PIECE_BYTES, widest),
+           piece = d->options.deck_rows / d->stripes;
+  return step <= piece / 4 ? step : 1;
+}
+
 stow_status deck_open(deck **out, const deck_options *options, rows *first) {
   deck *d = calloc(1, sizeof *d);
   if (d == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a shuffle on disk");
   d->options = *options;
-  d->options.block_rows = choose_block(options, all_row_bytes(first, options->parts));
   d->rows = first[0].count;
+  uint64_t widest = 0;
   for (uint32_t i = 0; i < options->parts; i++) {
-    d->fds[i] = -1;
+    d->fds[i] = d->direct[i] = -1;
     d->row_bytes[i] = first[i].file_row_bytes;
+    if (d->row_bytes[i] > widest) widest = d->row_bytes[i];
     d->forward = d->forward || rows_forward_only(&first[i]);
     d->options.shared = d->options.shared && first[i].from.from->fd >= 0;
   }
-  d->members = members_for(first, options->parts);
+  d->options.block_rows = choose_block(options, all_row_bytes(first, options->parts), widest);
+  d->members = hands_for(first, options->parts);
+  if (d->members > 1 && options->bounce_bytes > 0) d->members = DEALERS;
   d->hands = (d->rows + options->deck_rows - 1) / options->deck_rows;
   d->stripes = count_stripes(d, all_row_bytes(first, options->parts));
+  d->step_rows = choose_step(d, widest);
   memcpy(d->first, first, options->parts * sizeof *first);
   memset(first, 0, options->parts * sizeof *first);
   d->folder = copy_text(options->folder != NULL ? options->folder : default_folder());
@@ -187,7 +205,15 @@ stow_status deck_open(deck **out, const deck_options *options, rows *first) {
   return status;
 }
 
+static void close_direct(deck *d) {
+  for (uint32_t i = 0; i < d->options.parts; i++) {
+    if (d->direct[i] >= 0) close(d->direct[i]);
+    d->direct[i] = -1;
+  }
+}
+
 static void close_files(deck *d) {
+  close_direct(d);
   for (uint32_t i = 0; i < d->options.parts; i++) {
     if (d->fds[i] >= 0) close(d->fds[i]);
     d->fds[i] = -1;
@@ -218,12 +244,33 @@ const origin *deck_origin(const deck *d, uint32_t part) {
 
 /* ---- dealing ---- */
 
+/* The rows that are dealt together: read block by block, then mixed and written piece by piece. */
+typedef struct hand {
+  uint64_t number;          /* d->hands: none */
+  uint64_t first, count;    /* positions in the order of the files' blocks */
+  uint64_t claimed, loaded; /* rows */
+  bool drawing, drawn;      /* its permutation */
+  uint64_t piece, written;  /* pieces claimed; written */
+  char *memory[STOW_BATCHES_FILES_MAX];
+  char *rows[STOW_BATCHES_FILES_MAX]; /* in `memory`, with the same page alignment as in the file */
+  uint32_t *permutation;
+} hand;
+
+/* What all threads share, guarded by `guard` except the contents of hands. */
+typedef struct dealing {
+  deck *d;
+  pthread_mutex_t guard;
+  pthread_cond_t changed;
+  hand hands[HANDS];
+  uint32_t hand_count;
+  uint64_t next;    /* hand to claim */
+  uint32_t reading; /* threads that read */
+} dealing;
+
 /* What one thread needs. */
 typedef struct dealer {
-  rows *parts;                        /* d->first, or `own` */
-  rows own[STOW_BATCHES_FILES_MAX];   /* opened by this thread */
-  char *hand[STOW_BATCHES_FILES_MAX]; /* its rows */
-  uint32_t *permutation;
+  rows *parts;                      /* d->first, or `own` */
+  rows own[STOW_BATCHES_FILES_MAX]; /* opened by this thread */
   char *piece;
   void *bounce;
 } dealer;
@@ -236,21 +283,43 @@ static stow_status refuse(const deck *d, const char *what) {
                    stow_size_format(bytes, deck_bytes(d)), d->folder, what, newfile_reason(errno));
 }
 
-static stow_status open_dealer(deck *d, dealer *w, unsigned member) {
-  uint64_t count = d->options.deck_rows < d->rows ? d->options.deck_rows : d->rows, widest = 0;
-  w->parts = member == 0 ? d->first : w->own;
-  w->permutation = huge_alloc(count * sizeof *w->permutation);
-  bool there = w->permutation != NULL;
-  uint64_t piece = d->options.deck_rows / d->stripes + 1;
-  for (uint32_t i = 0; i < d->options.parts; i++) {
-    w->hand[i] = huge_alloc(count * d->row_bytes[i]);
-    there = there && w->hand[i] != NULL;
-    if (d->row_bytes[i] > widest) widest = d->row_bytes[i];
+static stow_status no_memory(uint64_t count) {
+  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to shuffle %" PRIu64 " rows", count);
+}
+
+static stow_status open_hands(dealing *g) {
+  const deck *d = g->d;
+  uint64_t count = d->options.deck_rows < d->rows ? d->options.deck_rows : d->rows;
+  for (uint32_t k = 0; k < g->hand_count; k++) {
+    hand *h = &g->hands[k];
+    h->number = d->hands;
+    h->permutation = huge_alloc(count * sizeof *h->permutation);
+    bool there = h->permutation != NULL;
+    for (uint32_t i = 0; i < d->options.parts; i++) {
+      h->memory[i] = huge_alloc(count * d->row_bytes[i] + SOURCE_DIRECT_UNIT);
+      there = there && h->memory[i] != NULL;
+    }
+    if (!there) return no_memory(count);
   }
-  w->piece = malloc(piece * widest + 1);
+  return STOW_OK;
+}
+
+static void close_hands(dealing *g) {
+  for (uint32_t k = 0; k < g->hand_count; k++) {
+    free(g->hands[k].permutation);
+    for (uint32_t i = 0; i < g->d->options.parts; i++) free(g->hands[k].memory[i]);
+  }
+}
+
+static stow_status open_dealer(deck *d, dealer *w, unsigned member) {
+  uint64_t piece = d->options.deck_rows / d->stripes + 1 + d->step_rows, widest = 0;
+  w->parts = member == 0 ? d->first : w->own;
+  for (uint32_t i = 0; i < d->options.parts; i++)
+    if (d->row_bytes[i] > widest) widest = d->row_bytes[i];
+  w->piece = huge_alloc(piece * widest + SOURCE_DIRECT_UNIT);
   if (d->options.bounce_bytes > 0) w->bounce = huge_alloc(d->options.bounce_bytes);
-  if (!there || w->piece == NULL || (d->options.bounce_bytes > 0 && w->bounce == NULL))
-    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to shuffle %" PRIu64 " rows", count);
+  if (w->piece == NULL || (d->options.bounce_bytes > 0 && w->bounce == NULL))
+    return no_memory(piece);
   for (uint32_t i = 0; i < d->options.parts; i++) {
     if (w->parts[i].opened_from == NULL) STOW_TRY(rows_open(&w->parts[i], &d->options.origins[i]));
     STOW_TRY(rows_same(&w->parts[i], &d->first[i]));
@@ -263,37 +332,56 @@ static stow_status open_dealer(deck *d, dealer *w, unsigned member) {
 }
 
 static void close_dealer(deck *d, dealer *w) {
-  for (uint32_t i = 0; i < d->options.parts; i++) {
+  for (uint32_t i = 0; i < d->options.parts; i++)
     if (w->parts == w->own && w->own[i].opened_from != NULL) rows_close(&w->own[i]);
-    free(w->hand[i]);
-  }
   if (w->parts == d->first)
     d->bounce = w->bounce;
   else
     free(w->bounce);
-  free(w->permutation);
   free(w->piece);
 }
 
-static stow_status read_hand(deck *d, dealer *w, uint64_t first, uint64_t count) {
-  for (uint32_t i = 0; i < d->options.parts; i++)
-    for (uint64_t done = 0; done < count;) {
-      uint64_t row, run = sequence_run(&d->order, first + done, &row);
-      if (run > count - done) run = count - done;
-      if (atomic_load(&d->cancelled) || atomic_load(&d->failed))
-        return stow_fail(STOW_ERR_INTERRUPTED, "the shuffle on disk was stopped");
-      /* As in the file: the copy is converted when it is read. */
-      STOW_TRY(array_read_rows(&w->parts[i].from, row, run, w->hand[i] + done * d->row_bytes[i]));
-      done += run;
-    }
+static void claim_hand(dealing *g, hand *h) {
+  const deck *d = g->d;
+  uint64_t row;
+  h->number = g->next++;
+  h->first = h->number * d->options.deck_rows;
+  h->count = hand_rows(d, h->number);
+  h->claimed = h->loaded = h->piece = h->written = 0;
+  h->drawing = h->drawn = false;
+  sequence_run(&d->order, h->first, &row);
+  for (uint32_t i = 0; i < d->options.parts; i++) {
+    uint64_t offset = d->first[i].from.offset + row * d->row_bytes[i];
+    h->rows[i] = h->memory[i] + offset % SOURCE_DIRECT_UNIT;
+  }
+}
+
+/* Reads `run` rows at `done` rows of the hand. */
+static stow_status read_run(deck *d, dealer *w, const hand *h, uint64_t done, uint64_t row,
+                            uint64_t run) {
+  for (uint32_t i = 0; i < d->options.parts; i++) /* as in the file: converted when read again */
+    STOW_TRY(array_read_rows(&w->parts[i].from, row, run, h->rows[i] + done * d->row_bytes[i]));
   return STOW_OK;
 }
 
-static stow_status write_piece(const deck *d, uint32_t part, const char *bytes, uint64_t count,
+/* Writes the whole units of a piece directly. Its ends share units with other pieces and go through
+ * the page cache. `bytes` has the same page alignment as `offset`. */
+static stow_status write_piece(deck *d, uint32_t part, const char *bytes, uint64_t count,
                                uint64_t offset) {
+  bool direct = d->direct[part] >= 0 && count >= PIECE_LEAST;
   while (count > 0) {
-    ssize_t put = pwrite(d->fds[part], bytes, (size_t)count, (off_t)offset);
+    uint64_t within = offset % SOURCE_DIRECT_UNIT, now = count;
+    bool whole = direct && within == 0 && count >= SOURCE_DIRECT_UNIT;
+    if (whole)
+      now = round_down(count, SOURCE_DIRECT_UNIT);
+    else if (direct && SOURCE_DIRECT_UNIT - within < count)
+      now = SOURCE_DIRECT_UNIT - within;
+    ssize_t put = pwrite(whole ? d->direct[part] : d->fds[part], bytes, (size_t)now, (off_t)offset);
     if (put < 0 && errno == EINTR) continue;
+    if (put < 0 && whole && errno == EINVAL) { /* the file system has other alignment rules */
+      direct = false;
+      continue;
+    }
     if (put == 0) errno = ENOSPC;
     if (put <= 0) return refuse(d, "cannot be written");
     bytes += put, offset += (uint64_t)put, count -= (uint64_t)put;
@@ -301,44 +389,134 @@ static stow_status write_piece(const deck *d, uint32_t part, const char *bytes, 
   return STOW_OK;
 }
 
-static stow_status write_hand(const deck *d, dealer *w, uint64_t hand, uint64_t count) {
-  shuffle_draw(w->permutation, (uint32_t)count, shuffle_key(d->options.seed, UINT64_MAX, hand + 1));
-  for (uint64_t piece = 0; piece < d->stripes; piece++) {
-    uint64_t first = piece_first(d, count, piece), end = piece_first(d, count, piece + 1);
-    uint64_t row = piece_row(d, hand, piece);
-    for (uint32_t i = 0; i < d->options.parts; i++) {
-      size_t bytes = (size_t)d->row_bytes[i];
-      shuffle_gather(w->piece, w->hand[i], w->permutation + first, end - first, bytes);
-      STOW_TRY(write_piece(d, i, w->piece, (end - first) * bytes, row * bytes));
-    }
+static stow_status write_one(deck *d, dealer *w, const hand *h, uint64_t piece) {
+  uint64_t first = piece_first(d, h->count, piece), end = piece_first(d, h->count, piece + 1);
+  uint64_t row = piece_row(d, h->number, piece);
+  for (uint32_t i = 0; i < d->options.parts; i++) {
+    size_t bytes = (size_t)d->row_bytes[i];
+    char *mixed = w->piece + row * bytes % SOURCE_DIRECT_UNIT;
+    shuffle_gather(mixed, h->rows[i], h->permutation + first, end - first, bytes);
+    STOW_TRY(write_piece(d, i, mixed, (end - first) * bytes, row * bytes));
   }
-  /* In a small container, pages must reach the disk before they can be reclaimed. Not more often:
-   * the pieces of neighbouring hands are neighbours, and are written together. */
-  uint64_t every = SYNC_BYTES / (d->options.deck_rows * all_row_bytes(w->parts, d->options.parts));
+  return STOW_OK;
+}
+
+/* In a small container, pages must reach the disk before they can be reclaimed. Not more often: the
+ * pieces of neighbouring hands are neighbours, and are written together. */
+static void sync_some(const deck *d, uint64_t number) {
+  uint64_t every = SYNC_BYTES / (d->options.deck_rows * (deck_bytes(d) / d->rows));
   for (uint32_t i = 0; i < d->options.parts && d->options.bounce_bytes > 0; i++)
-    if (every == 0 || hand % every == 0) sync_file_range(d->fds[i], 0, 0, SYNC_FILE_RANGE_WRITE);
+    if (every == 0 || number % every == 0) sync_file_range(d->fds[i], 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
+/* The tasks. The lock is held before and after. */
+
+static stow_status run_read(dealing *g, dealer *w, hand *h) {
+  deck *d = g->d;
+  uint64_t done = h->claimed, row, run = sequence_run(&d->order, h->first + done, &row);
+  if (run > h->count - done) run = h->count - done;
+  if (run > d->options.block_rows) run = d->options.block_rows;
+  h->claimed += run;
+  g->reading++;
+  pthread_mutex_unlock(&g->guard);
+  stow_status status = read_run(d, w, h, done, row, run);
+  pthread_mutex_lock(&g->guard);
+  g->reading--;
+  h->loaded += run;
+  return status;
+}
+
+static stow_status run_draw(dealing *g, hand *h) {
+  h->drawing = true;
+  pthread_mutex_unlock(&g->guard);
+  shuffle_draw(h->permutation, (uint32_t)h->count,
+               shuffle_key(g->d->options.seed, UINT64_MAX, h->number + 1));
+  pthread_mutex_lock(&g->guard);
+  h->drawn = true;
+  return STOW_OK;
+}
+
+static stow_status run_write(dealing *g, dealer *w, hand *h) {
+  uint64_t piece = h->piece++, number = h->number;
+  pthread_mutex_unlock(&g->guard);
+  stow_status status = write_one(g->d, w, h, piece);
+  pthread_mutex_lock(&g->guard);
+  if (++h->written < g->d->stripes || status != STOW_OK) return status;
+  h->number = g->d->hands;
+  pthread_mutex_unlock(&g->guard);
+  sync_some(g->d, number);
+  pthread_mutex_lock(&g->guard);
+  return STOW_OK;
+}
+
+/* Runs a task, or waits for one. *done: none will come. One thread reads, so that the disk both
+ * reads and writes; the others write if they can. */
+static stow_status run_task(dealing *g, dealer *w, bool *done) {
+  hand *to_read = NULL, *to_write = NULL, *to_draw = NULL;
+  bool busy = false;
+  for (uint32_t k = 0; k < g->hand_count; k++) {
+    hand *h = &g->hands[k];
+    if (h->number == g->d->hands && g->next < g->d->hands) claim_hand(g, h);
+    if (h->number == g->d->hands) continue;
+    busy = true;
+    if (h->claimed < h->count) to_read = h;
+    if (!h->drawing) to_draw = h;
+    if (h->drawn && h->loaded == h->count && h->piece < g->d->stripes) to_write = h;
+  }
+  if (to_read != NULL && (g->reading == 0 || (to_write == NULL && to_draw == NULL)))
+    return run_read(g, w, to_read);
+  if (to_draw != NULL) return run_draw(g, to_draw);
+  if (to_write != NULL) return run_write(g, w, to_write);
+  *done = !busy;
+  if (busy) pthread_cond_wait(&g->changed, &g->guard);
   return STOW_OK;
 }
 
 static stow_status deal(void *context, unsigned member) {
-  deck *d = context;
+  dealing *g = context;
+  deck *d = g->d;
   dealer w = {0};
+  bool done = false;
   stow_status status = open_dealer(d, &w, member);
-  while (status == STOW_OK) {
-    uint64_t hand = atomic_fetch_add(&d->next, 1);
-    if (hand >= d->hands) break;
-    uint64_t count = hand_rows(d, hand);
-    status = read_hand(d, &w, hand * d->options.deck_rows, count);
-    if (status == STOW_OK) status = write_hand(d, &w, hand, count);
+  pthread_mutex_lock(&g->guard);
+  while (status == STOW_OK && !done) {
+    if (atomic_load(&d->cancelled) || atomic_load(&d->failed))
+      status = stow_fail(STOW_ERR_INTERRUPTED, "the shuffle on disk was stopped");
+    else
+      status = run_task(g, &w, &done);
+    if (status != STOW_OK) atomic_store(&d->failed, true);
+    pthread_cond_broadcast(&g->changed);
   }
+  if (status != STOW_OK) atomic_store(&d->failed, true);
+  pthread_cond_broadcast(&g->changed);
+  pthread_mutex_unlock(&g->guard);
   for (uint32_t i = 0; i < d->options.parts && status == STOW_OK; i++)
     status = rows_check(&w.parts[i]);
-  if (status != STOW_OK) atomic_store(&d->failed, true);
   close_dealer(d, &w);
   return status;
 }
 
+static stow_status deal_all(deck *d) {
+  dealing g = {.d = d, .hand_count = hands_for(d->first, d->options.parts)};
+  pthread_mutex_init(&g.guard, NULL);
+  pthread_cond_init(&g.changed, NULL);
+  stow_status status = open_hands(&g);
+  atomic_store(&d->failed, false);
+  if (status == STOW_OK) status = workers_run(d->members, deal, &g);
+  close_hands(&g);
+  pthread_cond_destroy(&g.changed);
+  pthread_mutex_destroy(&g.guard);
+  return status;
+}
+
 /* ---- the scratch file ---- */
+
+/* Opens the file once more, to bypass the page cache; -1: not possible. */
+static int open_direct(int fd) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  return open(path, O_WRONLY | O_CLOEXEC | O_DIRECT);
+}
 
 static stow_status make_files(deck *d) {
   for (uint32_t i = 0; i < d->options.parts; i++) {
@@ -349,6 +527,7 @@ static stow_status make_files(deck *d) {
     if (bytes > 0 && fallocate(d->fds[i], 0, 0, (off_t)bytes) != 0 && errno == ENOSPC)
       return refuse(d, "has no space for it");
     if (ftruncate(d->fds[i], (off_t)bytes) != 0) return refuse(d, "has no space for it");
+    if (d->options.bounce_bytes > 0) d->direct[i] = open_direct(d->fds[i]);
   }
   return STOW_OK;
 }
@@ -435,9 +614,7 @@ static stow_status build(deck *d) {
   }
   STOW_TRY(make_files(d));
   STOW_TRY(make_origins(d));
-  atomic_store(&d->next, 0);
-  atomic_store(&d->failed, false);
-  STOW_TRY(workers_run(d->members, deal, d));
+  STOW_TRY(deal_all(d));
   return d->share != NULL ? deck_share_ready(d->share) : STOW_OK;
 }
 
@@ -445,6 +622,7 @@ stow_status deck_build(deck *d) {
   if (d->built) return STOW_OK;
   stow_status status = build(d);
   close_first(d);
+  close_direct(d);
   if (status == STOW_OK)
     d->built = true;
   else

@@ -67,6 +67,10 @@ uint64_t plan_buffers(const plan *p) {
   return (uint64_t)p->ahead + WITH_CALLER;
 }
 
+uint64_t plan_shift(const plan *p) {
+  return p->bounce_bytes > 0 ? SOURCE_DIRECT_UNIT : 0;
+}
+
 static uint64_t window_row_bytes(const plan *p) {
   return all_row_bytes(p) + PERMUTED_BYTES;
 }
@@ -140,6 +144,14 @@ static bool one_by_one(const plan *p) {
   return p->file_row_bytes >= PLAN_LARGE_ROW && p->chunk_rows <= 1;
 }
 
+/* Returns the bytes of a row in the file that dominates, of those that are not converted. */
+static uint64_t widest_row(const plan *p) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < p->parts; i++)
+    if (p->scratch_least[i] == 0) bytes = most(bytes, p->row_bytes[i]);
+  return bytes;
+}
+
 /* Depends only on the files, so that all ranks use the same blocks whatever memory each has. A
  * block is whole chunks: each chunk is unpacked once an epoch. */
 static uint64_t choose_block(const plan *p) {
@@ -147,7 +159,8 @@ static uint64_t choose_block(const plan *p) {
   uint64_t row = most(p->file_row_bytes, 1), all = p->rows * row;
   uint64_t bytes = least(most(all / BLOCKS_WANTED, BLOCK_LEAST), BLOCK_MOST);
   uint64_t block = most(most(bytes, all / BLOCKS_MOST) / row, 1);
-  if (p->chunk_rows <= 1 || p->chunk_rows >= p->rows) return block;
+  if (p->chunk_rows <= 1 || p->chunk_rows >= p->rows)
+    return source_whole_rows(block, BLOCK_MOST, widest_row(p));
   return (block + p->chunk_rows - 1) / p->chunk_rows * p->chunk_rows;
 }
 
@@ -179,7 +192,7 @@ static void choose_window(plan *p, uint64_t left) {
 }
 
 static uint64_t windows_bytes(const plan *p) {
-  return p->windows * p->window_rows * window_row_bytes(p);
+  return p->windows * (p->window_rows * window_row_bytes(p) + p->parts * plan_shift(p));
 }
 
 static stow_status finish(plan *p) {

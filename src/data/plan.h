@@ -52,6 +52,8 @@ typedef struct plan {
 uint64_t plan_buffers(const plan *p);
 /* Returns whether that file's buffers have room for direct reads. */
 bool plan_room(const plan *p, uint32_t part);
+/* Returns the bytes by which the rows of a window may be shifted, for direct reads. */
+uint64_t plan_shift(const plan *p);
 /* Returns the rows of a block of a shuffle; follows from the files alone. */
 uint64_t plan_block(const plan *p);
 /* Computes the output. STOW_ERR_BUDGET: the message names a budget that is enough. */

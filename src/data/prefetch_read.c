@@ -244,8 +244,18 @@ uint64_t prefetch_unfilled(const prefetch *p, const course_window *w) {
   return first < end ? end - first : 0;
 }
 
+/* Places the rows of a window so that direct reads go straight into it. */
+static void place_rows(const prefetch *p, const reader *r, window *w) {
+  uint64_t row, offset;
+  sequence_run(&p->order, w->at.first, &row);
+  for (uint32_t i = 0; i < p->plan->parts; i++) {
+    bool shifts = plan_shift(p->plan) > 0 && rows_offset(&r->parts[i], row, &offset);
+    w->rows[i] = w->memory[i] + (shifts ? offset % SOURCE_DIRECT_UNIT : 0);
+  }
+}
+
 /* Returns the window to read next, if one of the two is free. */
-static window *window_to_load(prefetch *p) {
+static window *window_to_load(prefetch *p, const reader *r) {
   if (p->plan->window_rows == 0 || p->next_window >= prefetch_window_count(p)) return NULL;
   window *w = &p->windows[p->next_window % p->plan->windows];
   if (w->number != p->next_window) {
@@ -256,6 +266,7 @@ static window *window_to_load(prefetch *p) {
     w->loaded = 0;
     w->drawing = w->drawn = false;
     w->unfilled = prefetch_unfilled(p, &w->at);
+    place_rows(p, r, w);
   }
   return w;
 }
@@ -321,7 +332,7 @@ bool prefetch_run_task(prefetch *p, reader *r) {
   if (!r->opened) return false;
   uint64_t count = prefetch_claimable(p);
   /* If a window that is not loaded yet failed, the loaded one can still be used. */
-  window *w = count == 0 && p->failed == STOW_OK ? window_to_load(p) : NULL;
+  window *w = count == 0 && p->failed == STOW_OK ? window_to_load(p, r) : NULL;
   if (count == 0 && w == NULL) return false;
   p->busy++;
   if (count > 0) {

@@ -20,7 +20,8 @@ typedef struct slot {
 } slot;
 
 typedef struct window {
-  char *rows[STOW_BATCHES_FILES_MAX];
+  char *memory[STOW_BATCHES_FILES_MAX];
+  char *rows[STOW_BATCHES_FILES_MAX]; /* in `memory`, with the same page alignment as in the file */
   uint32_t *permutation;
   uint64_t number;     /* which of the course's windows; UINT64_MAX: none */
   course_window at;    /* where it lies */

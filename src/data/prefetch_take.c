@@ -46,8 +46,8 @@ static stow_status make_windows(prefetch *p) {
     w->permutation = huge_alloc(held * sizeof *w->permutation);
     bool there = w->permutation != NULL;
     for (uint32_t part = 0; part < made->parts; part++) {
-      w->rows[part] = huge_alloc(held * made->row_bytes[part]);
-      there = there && w->rows[part] != NULL;
+      w->memory[part] = huge_alloc(held * made->row_bytes[part] + plan_shift(made));
+      there = there && w->memory[part] != NULL;
     }
     if (!there)
       return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a window of %zu rows",
@@ -121,7 +121,7 @@ void prefetch_close(prefetch *p) {
     for (uint32_t part = 0; part < p->plan->parts; part++)
       if (p->slots[i].data[part] != NULL) buffer_pool_put(p->slots[i].data[part]);
   for (uint32_t i = 0; i < 2; i++) {
-    for (uint32_t part = 0; part < p->plan->parts; part++) free(p->windows[i].rows[part]);
+    for (uint32_t part = 0; part < p->plan->parts; part++) free(p->windows[i].memory[part]);
     free(p->windows[i].permutation);
   }
   sequence_close(&p->order);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -70,6 +71,14 @@ void source_share(source *s, const source *with) {
 
 /* ---- direct reads, bypassing the page cache ---- */
 
+uint64_t source_whole_rows(uint64_t rows, uint64_t most_bytes, uint64_t row_bytes) {
+  if (row_bytes == 0) return rows;
+  uint64_t step = SOURCE_DIRECT_UNIT;
+  for (uint64_t rest = row_bytes; rest % 2 == 0 && step > 1; rest /= 2) step /= 2;
+  if (rows >= step) return rows - rows % step;
+  return step <= most_bytes / row_bytes ? step : rows;
+}
+
 static void stop_direct(source *s) {
   if (s->direct_fd >= 0) close(s->direct_fd);
   s->direct_fd = -1;
@@ -91,15 +100,42 @@ void source_go_direct(source *s, void *bounce, size_t bounce_bytes) {
     posix_fadvise(s->fd, 0, 0, POSIX_FADV_RANDOM); /* small reads must not trigger readahead */
 }
 
+/* Reads whole units straight to their destination. The units that hold the first and the last byte
+ * go through the bounce buffer, in the same call, unless the read owns all of them. */
+static ssize_t read_straight(source *s, uint64_t offset, char *to, size_t count) {
+  size_t head = (size_t)(round_up(offset, SOURCE_DIRECT_UNIT) - offset);
+  size_t middle = (size_t)round_down(count - head, SOURCE_DIRECT_UNIT),
+         tail = count - head - middle;
+  struct iovec parts[3];
+  int used = 0;
+  if (head > 0) parts[used++] = (struct iovec){s->bounce, SOURCE_DIRECT_UNIT};
+  parts[used++] = (struct iovec){to + head, middle};
+  if (tail > 0) parts[used++] = (struct iovec){s->bounce + SOURCE_DIRECT_UNIT, SOURCE_DIRECT_UNIT};
+  ssize_t got = preadv(s->direct_fd, parts, used, (off_t)round_down(offset, SOURCE_DIRECT_UNIT));
+  size_t before = head > 0 ? (size_t)SOURCE_DIRECT_UNIT - head : 0;
+  if (got <= (ssize_t)before) return got;
+  size_t part = (size_t)got - before;
+  if (head > 0) memcpy(to, s->bounce + before, part < head ? part : head);
+  if (part > head + middle) {
+    size_t ending = part - head - middle;
+    memcpy(to + head + middle, s->bounce + SOURCE_DIRECT_UNIT, ending < tail ? ending : tail);
+  }
+  return got;
+}
+
 /* Returns how many bytes from `offset` on one direct read fetched; 0: not possible directly. */
 static size_t read_direct(source *s, uint64_t offset, char *to, size_t count) {
   uint64_t start = round_down(offset, SOURCE_DIRECT_UNIT),
            end = round_up(offset + count, SOURCE_DIRECT_UNIT);
   size_t wanted = (size_t)(end - start), within = (size_t)(offset - start);
-  bool straight = s->room && ((uintptr_t)to - within) % SOURCE_DIRECT_UNIT == 0;
+  bool aligned = ((uintptr_t)to - within) % SOURCE_DIRECT_UNIT == 0;
+  bool straight = aligned && (s->room || count >= 2 * SOURCE_DIRECT_UNIT);
   if (!straight && wanted > s->bounce_bytes) wanted = s->bounce_bytes;
-  ssize_t got =
-      pread(s->direct_fd, straight ? to - within : (char *)s->bounce, wanted, (off_t)start);
+  ssize_t got;
+  if (straight && !s->room)
+    got = read_straight(s, offset, to, count);
+  else
+    got = pread(s->direct_fd, straight ? to - within : (char *)s->bounce, wanted, (off_t)start);
   if (got < 0) {
     if (errno == EINVAL) stop_direct(s); /* the file system has other alignment rules */
     return 0;

@@ -60,8 +60,10 @@ void source_close(source *s);
 void source_go_direct(source *s, void *bounce, size_t bounce_bytes);
 /* Smaller reads cost less through the page cache. */
 #define SOURCE_DIRECT_LEAST (UINT64_C(128) << 10)
-/* While `room` is set, a direct read whose memory and offset have the same alignment goes straight
- * to its destination: it overwrites the whole units that hold its first and last byte. */
+/* A direct read whose memory and offset have the same alignment goes straight to its destination.
+ * While `room` is set, it overwrites the whole units that hold its first and last byte. */
+/* Returns about `rows` rows that fill whole units; `rows` if that takes more than `most_bytes`. */
+uint64_t source_whole_rows(uint64_t rows, uint64_t most_bytes, uint64_t row_bytes);
 /* Reads through the other source's open file, which must be the same file. The kernel reads ahead
  * per open file, so it sees one sequential reader instead of several that jump. */
 void source_share(source *s, const source *with);
