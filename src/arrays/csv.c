@@ -443,19 +443,6 @@ static stow_status take_separator(csv *c, bool *declared) {
   return input_skip(&c->in, length + 1);
 }
 
-static stow_status refuse_cr(const csv *c) {
-  bool quoted = false;
-  for (const uint8_t *at = c->in.at; at < c->in.end && (quoted || *at != '\n'); at++) {
-    if (*at == '"') quoted = !quoted;
-    if (!quoted && *at == '\r' && at + 1 < c->in.end && at[1] != '\n')
-      return stow_fail(
-          STOW_ERR_FORMAT,
-          "%s: byte %zu is a line end of CR alone; convert the file to LF first (tr '\\r' '\\n')",
-          c->in.name, (size_t)(at - c->in.at));
-  }
-  return STOW_OK;
-}
-
 /* Skips empty lines before the first row: what --skip leaves of the lines it skips. */
 static stow_status skip_empty(csv *c, size_t sample) {
   for (;;) {
@@ -470,6 +457,37 @@ static stow_status skip_empty(csv *c, size_t sample) {
 
 static const csv_options defaults = {0};
 
+/* Finds the delimiter of text whose lines end with CR, in a copy of its first lines: it decides
+ * where a quote opens, and so which CR ends a line. */
+static stow_status find_delimiter_of_cr(const csv *c, const csv_options *o, size_t row_max,
+                                        char *delimiter) {
+  size_t count = input_left(&c->in) < SAMPLE_BYTES ? input_left(&c->in) : SAMPLE_BYTES;
+  uint8_t *copy = malloc(count + 1);
+  if (copy == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
+  for (size_t i = 0; i < count; i++)
+    copy[i] =
+        c->in.at[i] == '\r' && (i + 1 == count || c->in.at[i + 1] != '\n') ? '\n' : c->in.at[i];
+  csv_options plain = {.decimal = o->decimal, .comment = o->comment, .skip = o->skip};
+  csv first;
+  stow_status status = csv_open_memory(&first, copy, count, c->in.name, row_max, &plain);
+  if (status == STOW_OK) {
+    *delimiter = first.delimiter;
+    csv_close(&first);
+  }
+  free(copy);
+  return status;
+}
+
+/* Makes the text UTF-8 with lines that end with LF or CRLF. */
+static stow_status take_text(csv *c, const csv_options *o, size_t row_max, size_t sample) {
+  csv_options lines = *o;
+  STOW_TRY(csv_text_decode(&c->in, o));
+  STOW_TRY(input_fill(&c->in, sample));
+  bool cr = csv_text_has_cr(&c->in, o);
+  if (cr && o->delimiter == '\0') STOW_TRY(find_delimiter_of_cr(c, o, row_max, &lines.delimiter));
+  return csv_text_lines(&c->in, &lines, cr);
+}
+
 static stow_status begin(csv *c, size_t row_max, const csv_options *options) {
   const csv_options *o = c->options = options != NULL ? options : &defaults;
   c->row_max = row_max;
@@ -482,9 +500,8 @@ static stow_status begin(csv *c, size_t row_max, const csv_options *options) {
   }
   size_t sample = c->in.capacity < SAMPLE_BYTES ? c->in.capacity : SAMPLE_BYTES;
   if (c->places != NULL) return input_fill(&c->in, sample); /* each file was looked at */
-  STOW_TRY(csv_text_wrap(&c->in, o));
+  STOW_TRY(take_text(c, o, row_max, sample));
   STOW_TRY(skip_empty(c, sample));
-  STOW_TRY(refuse_cr(c));
   bool declared = o->delimiter != '\0', runs = o->spaces;
   c->delimiter = o->delimiter;
   if (!declared) STOW_TRY(take_separator(c, &declared));

@@ -1,8 +1,8 @@
 /* Csv: reads text tables row by row: separated by comma, tab, semicolon, bar or runs of spaces,
  * plain, compressed (gzip, zstd, xz) or in a zip archive.
  *
- * RFC 4180 quoting (a quoted field may hold delimiters, line ends and doubled quotes), LF and CRLF,
- * a byte order mark. Blank lines are skipped. Each field comes with its parsed value.
+ * RFC 4180 quoting (a quoted field may hold delimiters, line ends and doubled quotes), LF, CRLF and
+ * CR, a byte order mark. Blank lines are skipped. Each field comes with its parsed value.
  * Guarantees: a row with fewer fields than the first lacks its last ones, which are missing; a row
  * with more is an error that names its line. Memory is
  * one window, one row's fields and one row of unescaped text; the caller bounds the length of a
@@ -153,9 +153,13 @@ stow_status csv_open_joined(csv *c, const input_reader *reader, const csv_places
  * rows. (csv_where.c) */
 #define CSV_WHERE_MAX 1040
 const char *csv_where(const csv *c, uint64_t line, char text[CSV_WHERE_MAX]);
-/* Wraps an open input: converts its text to UTF-8, and empties skipped lines and comments. `in` is
+/* Wraps an open input: converts its text to UTF-8. `in` is closed on failure. (csv_text.c) */
+stow_status csv_text_decode(input *in, const csv_options *o);
+/* Returns whether the first line of the window ends with CR alone. (csv_text.c) */
+bool csv_text_has_cr(const input *in, const csv_options *o);
+/* Wraps an open input: empties skipped lines and comments; with `cr`, CR ends a line. `in` is
  * closed on failure. (csv_text.c) */
-stow_status csv_text_wrap(input *in, const csv_options *o);
+stow_status csv_text_lines(input *in, const csv_options *o, bool cr);
 
 /* Returns whether runs of spaces or tabs separate the columns of the first lines; sets *columns.
  * (csv_spaces.c) */

@@ -75,18 +75,47 @@ static size_t form_of(char *form, size_t most, const csv_field *f) {
   return length;
 }
 
-/* Returns whether two texts are of one kind: both times, or of the same form (10/31/2024,
- * 192.168.0.1). */
+static bool is_all(const char *text, size_t length, const char *of) {
+  for (size_t i = 0; i < length; i++)
+    if (text[i] == '\0' || strchr(of, text[i]) == NULL) return false;
+  return length > 0;
+}
+
+/* Returns whether it is a line of libsvm: a label and pairs, as in "+1 3:0.5 7:1". */
+static bool is_pairs(const csv_field *f) {
+  static const char number[] = "0123456789.+-eE";
+  size_t at = 0, pairs = 0;
+  while (at < f->length && f->text[at] != ' ' && f->text[at] != '\t') at++;
+  if (!is_all(f->text, at, number)) return false;
+  while (at < f->length) {
+    size_t from = ++at;
+    while (at < f->length && f->text[at] != ' ' && f->text[at] != '\t') at++;
+    if (at == from) continue;
+    if (f->text[from] == '#') break;
+    const char *word = f->text + from, *colon = memchr(word, ':', at - from);
+    if (colon == NULL) return false;
+    size_t before = (size_t)(colon - word), behind = at - from - before - 1;
+    bool index = is_all(word, before, "0123456789") || (before == 3 && memcmp(word, "qid", 3) == 0);
+    if (!index || !is_all(colon + 1, behind, number)) return false;
+    pairs++;
+  }
+  return pairs > 0;
+}
+
+/* Returns whether two texts are of one kind: both times, both lines of libsvm, or of the same form
+ * (10/31/2024, 192.168.0.1). */
 static bool are_alike(const csv_field *a, const csv_field *b) {
   char forms[2][FORM_BYTES_MAX];
   csv_time time;
+  if (is_pairs(a)) return is_pairs(b);
   if (csv_time_read(&time, a->text, a->length)) return csv_time_read(&time, b->text, b->length);
   size_t length = form_of(forms[0], FORM_BYTES_MAX, a);
   return length < FORM_BYTES_MAX && length == form_of(forms[1], FORM_BYTES_MAX, b) &&
          memcmp(forms[0], forms[1], length) == 0;
 }
 
-/* Returns whether it is a time, or has digits and no letters: a date, an address, an amount. */
+/* Returns whether it is a time, a line of libsvm, or has digits and no letters: a date, an address,
+ * an amount. */
 static bool is_digits(const csv_field *f) {
   csv_time time;
   bool digits = false, letters = false;
@@ -94,7 +123,7 @@ static bool is_digits(const csv_field *f) {
     digits = digits || isdigit((unsigned char)f->text[i]);
     letters = letters || isalpha((unsigned char)f->text[i]) || (f->text[i] & 0x80);
   }
-  return (digits && !letters) || csv_time_read(&time, f->text, f->length);
+  return (digits && !letters) || is_pairs(f) || csv_time_read(&time, f->text, f->length);
 }
 
 static void begin_column(evidence *e, const csv_field *f) {
@@ -116,7 +145,9 @@ static void add_field(evidence *e, const csv_field *first, const csv_field *f, s
   e->fractions += f->kind == CSV_FLOAT;
   e->recurs = e->recurs || (f->kind == CSV_TEXT && f->length == first->length &&
                             memcmp(f->text, first->text, f->length) == 0);
-  e->alike = e->alike && (f->kind == CSV_MISSING || (text && are_alike(first, f)));
+  /* A line of libsvm without pairs is a number. */
+  bool alike = text ? are_alike(first, f) : f->kind == CSV_MISSING || is_pairs(first);
+  e->alike = e->alike && alike;
   e->continues = e->continues && number == e->number + row + 1;
   e->counts_from_zero = e->counts_from_zero && number == row;
 }

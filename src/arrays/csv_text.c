@@ -1,8 +1,9 @@
-/* Csv text: converts another encoding to UTF-8, and empties skipped lines and comments.
+/* Csv text: converts another encoding to UTF-8 and line ends of CR alone to LF, and empties skipped
+ * lines and comments.
  *
  * An input in front of an input: csv reads what this one makes. A skipped line or a comment becomes
  * an empty line, which is no row, so that line numbers stay those of the file. A comment character
- * inside quotes is text. */
+ * or a line end inside quotes is text. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -15,7 +16,8 @@ typedef struct csv_text {
   csv_encoding encoding;
   uint64_t skip;
   char comment, delimiter;
-  bool filters;       /* lines are skipped, or comments looked for */
+  bool filters;       /* lines are changed: skipped, comments, ends of CR */
+  bool cr, after_cr;  /* CR ends a line; a CR was given as LF */
   bool dropping;      /* inside such a line */
   bool begins;        /* the next byte begins a line */
   bool field_begins;  /* the next byte begins a field: a quote opens there */
@@ -110,6 +112,12 @@ static size_t filter(csv_text *t, uint8_t *to, size_t room) {
   size_t count = 0;
   while (t->at < t->have && count < room) {
     uint8_t byte = t->made[t->at++];
+    if (t->cr && !t->quoted) {
+      bool rest = t->after_cr && byte == '\n'; /* of CRLF */
+      t->after_cr = byte == '\r';
+      if (rest) continue;
+      if (t->after_cr) byte = '\n';
+    }
     if (t->begins) {
       t->dropping = t->skip > 0 || (t->comment != '\0' && byte == (uint8_t)t->comment);
       t->skip -= t->skip > 0;
@@ -176,23 +184,39 @@ static stow_status take_mark(input *in, csv_encoding *encoding) {
   return input_skip(in, 2);
 }
 
-stow_status csv_text_wrap(input *in, const csv_options *o) {
-  csv_encoding encoding = o->encoding;
-  STOW_TRY(input_fill(in, 4));
-  STOW_TRY(take_mark(in, &encoding));
-  if (encoding == CSV_UTF8 && o->skip == 0 && o->comment == '\0') return STOW_OK;
-  csv_text *t = calloc(1, sizeof *t);
+/* Puts a copy of `like` in front of the input. */
+static stow_status wrap(input *in, const csv_text *like) {
+  csv_text *t = malloc(sizeof *t);
   if (t == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", in->name);
+  *t = *like;
   t->in = *in;
-  t->encoding = encoding;
-  t->skip = o->skip;
-  t->comment = o->comment;
-  t->delimiter = o->delimiter;
-  t->filters = o->skip > 0 || o->comment != '\0';
   t->begins = t->field_begins = true;
   input_reader reader = {.read = read_text, .raw_bytes = raw_bytes, .close = close_text, .user = t};
   input_limits limits = in->limits;
   return input_open_reader(in, &reader, t->in.name, &limits);
+}
+
+stow_status csv_text_decode(input *in, const csv_options *o) {
+  csv_text like = {.encoding = o->encoding};
+  STOW_TRY(input_fill(in, 4));
+  STOW_TRY(take_mark(in, &like.encoding));
+  return like.encoding == CSV_UTF8 ? STOW_OK : wrap(in, &like);
+}
+
+bool csv_text_has_cr(const input *in, const csv_options *o) {
+  csv_text t = {.delimiter = o->delimiter, .field_begins = true};
+  for (const uint8_t *at = in->at; at < in->end; at++) {
+    if (!t.quoted && *at == '\r' && at + 1 < in->end) return at[1] != '\n';
+    if (!t.quoted && *at == '\n') return false;
+    follow(&t, *at);
+  }
+  return false;
+}
+
+stow_status csv_text_lines(input *in, const csv_options *o, bool cr) {
+  csv_text like = {.skip = o->skip, .comment = o->comment, .delimiter = o->delimiter, .cr = cr};
+  like.filters = cr || o->skip > 0 || o->comment != '\0';
+  return like.filters ? wrap(in, &like) : STOW_OK;
 }
 
 stow_status csv_encoding_parse(csv_encoding *encoding, const char *name) {

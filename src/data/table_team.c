@@ -14,6 +14,16 @@ static stow_status no_memory(const char *name) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", name);
 }
 
+/* Returns whether lines end with CR alone, or whether that cannot be told. */
+static bool has_cr(source *from, const csv_options *o) {
+  size_t count = from->bytes < LOOK_BYTES ? (size_t)from->bytes : LOOK_BYTES;
+  uint8_t *bytes = malloc(count + 1);
+  bool has = bytes == NULL || source_read(from, 0, bytes, count) != STOW_OK;
+  if (!has) has = csv_text_has_cr(&(input){.at = bytes, .end = bytes + count}, o);
+  free(bytes);
+  return has;
+}
+
 bool table_can_share(source *from, const csv_options *o) {
   uint8_t start[UNPACK_MAGIC] = {0};
   if (o->file_count > 0 || o->encoding != CSV_UTF8 || o->skip > 0 || o->comment != '\0')
@@ -24,7 +34,7 @@ bool table_can_share(source *from, const csv_options *o) {
   bool packed = (start[0] == 0x1f && start[1] == 0x8b) || memcmp(start, "PK\x03\x04", 4) == 0 ||
                 unpack_knows(start, sizeof start) != NULL;
   bool utf16 = memcmp(start, "\xff\xfe", 2) == 0 || memcmp(start, "\xfe\xff", 2) == 0;
-  return !packed && !utf16;
+  return !packed && !utf16 && !has_cr(from, o);
 }
 
 /* ---- guessing where a row begins ---- */

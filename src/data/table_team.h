@@ -32,7 +32,8 @@ stow_status table_read_shared(table_shared *own, file_facts *f, source *from, ta
                               table_state *state);
 void table_shared_free(table_shared *s);
 
-/* Returns whether its rows can be read from the middle: not for gzip or a remote file. */
+/* Returns whether its rows can be read from the middle: not for gzip, a remote file or lines that
+ * end with CR alone. */
 bool table_can_share(source *from, const csv_options *o);
 
 #endif

@@ -15,7 +15,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from table_npz import read_columns  # noqa: E402
 
-WORDS = ["K1A", "x", 'say "yes"', '""', '"', "two\nlines", "two\r\nlines", "a,b", "a;b", "a\tb", "a|b", "é大", " spaced ", "27\" x", "\n", "007x"]
+WORDS = ["K1A", "x", 'say "yes"', '""', '"', "two\nlines", "two\r\nlines", "two\rlines", "a,b", "a;b", "a\tb", "a|b", "é大", " spaced ", "27\" x", "\n", "007x"]
 
 
 def quoted(text):
@@ -52,7 +52,7 @@ def make_column(rng, rows):
 def make_table(rng):
     rows, count = rng.choice([rng.randrange(1, 30), rng.randrange(30, 300)]), rng.randrange(2, 6)
     columns = [make_column(rng, rows) for _ in range(count)]
-    delimiter, end = rng.choice([",", ",", ",", ";", "\t", "|"]), rng.choice(["\n", "\r\n"])
+    delimiter, end = rng.choice([",", ",", ",", ";", "\t", "|"]), rng.choice(["\n", "\r\n", "\r"])
     lines = [delimiter.join("c%d" % i for i in range(count))]
     for row in zip(*columns):
         lines.append(delimiter.join(field(rng, text, delimiter) for text in row))

@@ -196,6 +196,29 @@ for text in (",\n1,2\n", ",2\nx,3\n", "5,NA\n1,2\n"):
     assert not inspect("t.csv")["header"], text
 END
 
+test_py lines_may_end_with_cr_alone << 'END'
+import gzip
+rows = 'a,b;"c\r1,5;"2\r3,"x\ry"\r'  # a quote in the middle of a field is text
+tables = [(rows.encode(), [], {"a": [1, 3], 'b;"c': ['5;"2', "x\ry"]}), (rows.encode("utf-16"), [], {"a": [1, 3], 'b;"c': ['5;"2', "x\ry"]}),
+          (gzip.compress(rows.encode()), [], {"a": [1, 3], 'b;"c': ['5;"2', "x\ry"]}), (b"sep=;\ra;b\r1;2\r", [], {"a": [1], "b": [2]}),
+          (b"made by me\r# so\ra,b\r1,2\r#x\r3,4", ["--skip", "1", "--comment", "#"], {"a": [1, 3], "b": [2, 4]}),
+          (b"a,b\r1,2\r\n3,4\n\r5,6", [], {"a": [1, 3, 5], "b": [2, 4, 6]}), (b"# x y\r1.5 2.5\r3.5 4.5\r", [], {"x": [1.5, 3.5], "y": [2.5, 4.5]})]
+from table_npz import read_columns
+for text, words, expected in tables:
+    open("t.csv", "wb").write(text)
+    for threads in "1", "2":
+        stowage("shrink", "t.csv", "-o", "t.npz", "--force", "--threads", threads, *words)
+        columns = {name: list(values) for name, values in read_columns("t.npz").items()}
+        assert columns == expected, (text, columns)
+END
+
+test_py a_line_of_libsvm_is_data << 'END'
+for text, rows in (("1 1:0.5 3:1.25\n0 2:1\n1 1:2\n", 3), ("+1 1:.5 2:1e-3 # a\n-1 1:1\n", 2), ("0 qid:1 1:3\n2 qid:2 1:4\n", 2), ("1 1:2\n0\n1 4:2\n", 3)):
+    open("t.csv", "w").write(text)
+    facts = inspect("t.csv")
+    assert not facts["header"] and facts["rows"] == rows, facts
+END
+
 test_py memory_stays_in_the_budget_whatever_the_file << 'END'
 with open("big.npy", "wb") as f:
     np.lib.format.write_array_header_1_0(f, {"descr": "<f8", "fortran_order": False, "shape": (25_000_000,)})

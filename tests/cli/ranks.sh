@@ -20,6 +20,7 @@ n = 20_000
 table("numbers.csv", ["i", "x", "n"], ([i, i if i < 13_000 else i / 7, "" if i == 15_000 else i % 9] for i in range(n)))
 table("bare.csv", None, ([i % 77, -i] for i in range(n)))
 table("crlf.csv", ["a", "b"], ([i, i * 0.5] for i in range(n)), "\r\n")
+table("cr.csv", ["a", "b"], ([i, "two\rlines" if i % 3 else i] for i in range(n)), "\r")
 words = ["Oslo", "Zürich", "New, York", "", "two\nlines", 'a "q"', "a\n\nb,c\n"]
 table("text.csv", ["i", "city", "x"], ([i, random.choice(words) if i > 5 else "", random.random()] for i in range(n)))
 table("times.csv", ["day", "at", "n"], ([f"2020-{i % 12 + 1:02d}-{i % 28 + 1:02d}", "NA" if i % 7 == 0 else f"2024-01-01T00:{i // 60 % 60:02d}:{i % 60:02d}Z", i] for i in range(n)))
@@ -103,7 +104,7 @@ else
   for job in "npy numbers.csv" "npz text.csv" "npz lines.csv" "npz mixed.csv" "npz times.csv"; do agree "1 2 3 5" "$job"; done
   for job in "npz numbers.csv --tolerance 1e-3" "npy numbers.csv --tolerance abs:1e-3" "npy bare.csv" "npz crlf.csv" "npz late.csv" "npz inch.csv" \
     "npy blank.csv" "npz many.csv" "npz mixed.csv --dry-run" "npz text.csv --memory 4M --threads 2"; do agree "2 5" "$job"; done
-  for job in "npy few.csv" "npz short.csv" "npz one.csv" "npz names.csv" "npz c.npy" "npz numbers.csv.gz"; do agree 5 "$job"; done
+  for job in "npy few.csv" "npz short.csv" "npz one.csv" "npz names.csv" "npz c.npy" "npz numbers.csv.gz" "npz cr.csv"; do agree 5 "$job"; done
   # The error is in the last range, in the middle, or in two places; texts, types and numbers that do not fit.
   for job in "npz ragged.csv" "npz open.csv" "npy word.csv" "npz word.csv" "npz nul.csv" "npy text.csv" "npy c.npy --dtype f16" \
     "npy numbers.csv --dtype u8" "npz numbers.csv --dtype f16 --tolerance 1e-9" "npz many.csv --memory 4M" "npy nowhere.csv"; do agree 3 "$job"; done
