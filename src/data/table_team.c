@@ -14,7 +14,7 @@ static stow_status no_memory(const char *name) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", name);
 }
 
-/* Returns whether lines end with CR alone, or whether that cannot be told. */
+/* Returns whether lines end with CR alone; true if the file cannot be read. */
 static bool has_cr(source *from, const csv_options *o) {
   size_t count = from->bytes < LOOK_BYTES ? (size_t)from->bytes : LOOK_BYTES;
   uint8_t *bytes = malloc(count + 1);
