@@ -1,4 +1,4 @@
-/* Clock: monotonic nanoseconds, and wall time for records. */
+/* Clock: monotonic nanoseconds, CPU time, and wall time for records. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
@@ -14,6 +14,11 @@ static inline uint64_t clock_read_ns(clockid_t which) {
 /* Returns nanoseconds since a fixed point before the process started. */
 static inline uint64_t clock_ns(void) {
   return clock_read_ns(CLOCK_MONOTONIC);
+}
+
+/* Returns the CPU time of the calling thread. Does not count while the process is stopped. */
+static inline uint64_t clock_cpu_ns(void) {
+  return clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* Returns nanoseconds since 1970. */

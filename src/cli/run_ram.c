@@ -194,6 +194,7 @@ static void take_details(run_ram *r, uint64_t now) {
   pid_t pid = h->processes[0].pid;
   uint64_t kinds[TREE_MAP_KINDS];
   tree_map maps[HOST_MAPS_MAX];
+  uint64_t began = clock_cpu_ns();
   size_t count = tree_maps(pid, kinds, maps, HOST_MAPS_MAX);
   if (count > 0) {
     memcpy(h->kinds, kinds, sizeof kinds);
@@ -201,7 +202,7 @@ static void take_details(run_ram *r, uint64_t now) {
     h->map_count = count;
     h->file_count = tree_files(pid, h->files, HOST_FILES_MAX);
   }
-  uint64_t took = clock_ns() - now;
+  uint64_t took = clock_cpu_ns() - began;
   r->detail_ns = now + (20 * took > 500 * MS ? 20 * took : 500 * MS);
 }
 
@@ -304,9 +305,11 @@ int run_ram_look(run_ram *r) {
     return RUN_RAM_BEAT_MS;
   }
   if (now >= r->next_ns) {
+    uint64_t began = clock_cpu_ns();
     look(r, now);
-    /* With very many processes, use at most a quarter of the time. */
-    uint64_t rest_ns = next_look(r), least_ns = 4 * (clock_ns() - now);
+    /* With very many processes, use at most a quarter of the time. By CPU time: a sample during
+     * which this process was stopped must not delay the next. */
+    uint64_t rest_ns = next_look(r), least_ns = 4 * (clock_cpu_ns() - began);
     r->next_ns = now + (rest_ns > least_ns ? rest_ns : least_ns);
     now = clock_ns();
   }

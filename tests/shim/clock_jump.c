@@ -1,10 +1,10 @@
 /* A preloaded clock that jumps.
  *
- *   CLOCK_JUMP_S=N      from the CLOCK_JUMP_AFTERth reading of the wall clock on, it shows N
- * seconds more (or less): somebody set it CLOCK_SUSPEND_S=N   the same for the monotonic and the
- * boot-time clock, which only go forward: the machine was suspended
+ * CLOCK_JUMP_S=N: from the CLOCK_JUMP_AFTERth reading of the wall clock on, it shows N seconds more
+ * (or less), as if somebody set it. CLOCK_SUSPEND_S=N: the same for the monotonic and the boot-time
+ * clock, which only go forward, as if the machine was suspended.
  *
- * Waits by the kernel are not changed: one until a moment of the jumped wall clock takes that much
+ * The kernel's own clocks do not change: a wait until a moment of a jumped clock takes that much
  * longer. */
 #include <dlfcn.h>
 #include <stdatomic.h>
