@@ -5,9 +5,9 @@
 torture=$source_dir/tests/torture
 if ! has python3; then skip "torture: python3 is not here"; finish; fi
 if nm -D "$stowage" 2> /dev/null | grep_all __asan_init; then skip "torture: not for a build with sanitizers"; finish; fi
-seed=${STOWAGE_TORTURE_SEED:-0}
-for what in shrink run programs; do python3 "$torture/kills.py" $what "$stowage" 20 "$seed" || failed=1; done
-python3 "$torture/hostile.py" "$stowage" "$source_dir/tests/samples" 33 "$seed" | sed 's/^ok /ok hostile_/; s/^FAIL /FAIL hostile_/'
+seed=${STOWAGE_TEST_SEED:-0}
+for what in shrink run programs; do python3 "$torture/kills.py" $what "$stowage" 8 "$seed" || failed=1; done
+python3 "$torture/hostile.py" "$stowage" "$source_dir/tests/samples" 12 "$seed" | sed 's/^ok /ok hostile_/; s/^FAIL /FAIL hostile_/'
 [ "${PIPESTATUS[0]}" = 0 ] || failed=1
 python3 "$torture/crafted.py" "$stowage" || failed=1
 

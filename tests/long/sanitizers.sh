@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs in full, under ASan+UBSan and under TSan, the test programs whose sweeps `make test` cuts short in these builds
-# (harness_rounds). Under TSan only those with threads, as in tests/run.sh.
+# Runs in full, under ASan+UBSan and under TSan, the test programs of which `make test` runs a slice in these builds (tests/run.sh,
+# harness_rounds). Under TSan only those with threads, as in tests/run.sh.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
 export STOWAGE_TEST_LONG=1
@@ -8,9 +8,9 @@ export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:allocator_may_return_null=1 
 failed=0
 for kind in asan tsan; do
   if ! tools/build.sh "$kind" > /dev/null; then echo "FAIL $kind: it does not build"; failed=1; continue; fi
-  for source in $(grep -lE 'harness_rounds|sweep\.h' tests/*/*_test.c | grep -v '^tests/gpu/'); do
-    [ "$kind" = asan ] || grep -q pthread_create "$source" || continue
-    name=${source#tests/} name=${name%.c}
+  for program in $(find "build/$kind/tests" -type f -perm -u+x -name '*_test' ! -path '*/gpu/*' | sort); do
+    name=${program#build/$kind/tests/}
+    [ "$kind" = asan ] || grep -q pthread_create "tests/$name.c" || continue
     if out=$("build/$kind/tests/$name" 2>&1); then
       echo "ok $kind/$name: $(grep -c '^ok ' <<< "$out") in full"
     else

@@ -20,6 +20,7 @@ sweep() { # NAME COMMAND…: one line for the whole program, and its failures
 }
 sweep heap_property "$build/tests/memory/heap_property_test"
 sweep decimal "$build/tests/arrays/decimal_test"
+sweep io bash tests/cli/io.sh
 sweep ranks bash tests/cli/ranks.sh
 sweep resume bash tests/cli/resume.sh
 sweep ranks_resume bash tests/cli/ranks_resume.sh
