@@ -44,7 +44,11 @@ static stow_status walk(bound *b, const spill_program *p, bool keep, uint32_t *n
       STOW_TRY(space_block_add(&b->space, op->addr, op->bytes, changed, b));
     if (op->kind == SPILL_FREE) space_block_remove(&b->space, op->addr, changed, b);
     if (op->kind != SPILL_LAUNCH) continue;
-    uint32_t count = space_resolve(&b->space, p->words + op->first_word, op->word_count, ++b->stamp,
+    uint32_t count = space_resolve(&b->space,
+                                   &(space_launch){.stamp = ++b->stamp,
+                                                   .shape = op->function,
+                                                   .words = p->words + op->first_word,
+                                                   .count = op->word_count},
                                    named, b->space.count);
     for (uint32_t k = 0; k < count && keep; k++) {
       STOW_TRY(LIST_ROOM(b->touches, b->count, b->capacity, 65536, "touches"));

@@ -39,7 +39,7 @@ typedef struct victim {
   uint32_t unit;
 } victim;
 
-enum { WANTED_MAX = 256, TIMES = 1 << 15, FUNCTIONS = 1024 };
+enum { WANTED_MAX = 256, TIMES = 1 << 15, FUNCTIONS = 1024, WIDE_TRIALS = 256 };
 
 /* Duration of a launch on the device in nanoseconds, with all units in vram and with some on the
  * host; 0: unknown. */
@@ -47,7 +47,28 @@ typedef struct launch_time {
   uint64_t id;
   uint32_t near_ns, far_ns;
   uint64_t far_bytes; /* on the host when far_ns was measured */
+  uint32_t nears;     /* how often near_ns was measured; it is the least of them */
+  uint32_t last_ns;   /* measured last */
 } launch_time;
+
+/* Launches of one function and size that may use more of an arena than their words name: whether
+ * naming the ranges `beyond` (space.h) makes them faster. */
+typedef enum wide_state { WIDE_UNKNOWN = 0, WIDE_TRIED, WIDE_YES, WIDE_NO } wide_state;
+
+typedef struct wide_trial {
+  uint64_t shape;
+  uint32_t launches;  /* so far, before the trial */
+  uint32_t narrow_ns; /* the least of the long times before the trial */
+  uint8_t state;      /* a wide_state */
+  uint8_t slow, fast; /* launches: before the trial, those that took long; then those that still do,
+                       * and those that do not */
+} wide_trial;
+
+/* A function that was timed in place. */
+typedef struct function_time {
+  uint64_t function;
+  bool uses; /* it took as long as reading at least half of the bytes on the host that it named */
+} function_time;
 
 typedef struct worth_sums {
   double near, far, host, calls;
@@ -87,9 +108,11 @@ struct residency {
   uint32_t wanted_first, wanted_count; /* a ring buffer */
   uint64_t ahead;
   /* For worth.c. */
-  launch_time *times;  /* TIMES entries */
-  uint64_t samples;    /* launches that were timed */
-  uint64_t *functions; /* FUNCTIONS entries: those that were timed in place */
+  launch_time *times;       /* TIMES entries */
+  uint64_t samples;         /* launches that were timed */
+  uint64_t waits;           /* of them, those that others waited for */
+  function_time *functions; /* FUNCTIONS entries: those that were timed in place */
+  wide_trial *trials;       /* WIDE_TRIALS entries */
   worth_sums sums;
   double exchange_ns_per_byte; /* measured, both directions; 0: not measured yet */
   bool moving;
@@ -98,6 +121,7 @@ struct residency {
   uint32_t spread_left;          /* exchanges that may still redistribute the units that stay on the
                                   * host */
   uint64_t function;             /* function of the last launch */
+  uint64_t shape;                /* identifies its function and size */
   uint64_t id;                   /* hash of the last launch's function and words */
   uint64_t far_bytes, all_bytes; /* bytes of its units: on the host, and all */
   double *costs;                 /* per unit: cost per round of reading it in place */
@@ -107,6 +131,8 @@ struct residency {
 
 /* Adds the launch to the sums. Returns whether its missing units are worth an exchange. */
 bool worth_launch(residency *r, const residency_launch_info *l, bool missing);
+/* Returns whether launches of this function and size name the ranges beyond their words. */
+bool worth_wide(const residency *r, uint64_t shape);
 /* Returns the device time in nanoseconds of a launch in vram (0: unknown), and what bytes on the
  * host add to it. */
 uint64_t worth_near_ns(residency *r, uint64_t id);

@@ -254,7 +254,8 @@ residency_plan_list residency_plan(residency *r) {
   int64_t stage = (int64_t)between(stage_of(r), reach_bytes(r), r->capacity_bytes / 25);
   for (uint32_t i = 0; i < r->wanted_count && p.free < stage; i++) {
     uint32_t at = (r->wanted_first + i) % WANTED_MAX;
-    if (r->units[r->wanted[at].unit].place != PLACE_HOST) continue;
+    uint32_t unit = r->wanted[at].unit;
+    if (r->units[unit].place != PLACE_HOST || space_in_arena(&r->space, unit)) continue;
     if (!evict(&p, r->wanted[at].position, true)) break;
   }
   qsort(r->out, r->out_count, sizeof *r->out, by_address);

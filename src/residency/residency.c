@@ -17,7 +17,8 @@ stow_status residency_open(residency **out, const residency_options *o) {
   r->moving = true;
   r->times = calloc(TIMES, sizeof *r->times);
   r->functions = calloc(FUNCTIONS, sizeof *r->functions);
-  if (r->times == NULL || r->functions == NULL) {
+  r->trials = calloc(WIDE_TRIALS, sizeof *r->trials);
+  if (r->times == NULL || r->functions == NULL || r->trials == NULL) {
     residency_close(r);
     return stow_fail(STOW_ERR_HOST_MEMORY, "residency: no host memory");
   }
@@ -43,6 +44,7 @@ void residency_close(residency *r) {
   free(r->costs);
   free(r->times);
   free(r->functions);
+  free(r->trials);
   free(r);
 }
 
@@ -147,6 +149,8 @@ static uint64_t hash_words(const residency_launch_info *l) {
   return (a ^ b ^ b >> 31) | 1;
 }
 
+#define WIDE_ID UINT64_C(0x5bf03635f0935ad2)
+
 /* Resolves the launch to its units and its key. A launch with the same words as the forecast one
  * names the same units; from time to time they are looked up anyway, in case blocks have changed.
  * While a unit is staged they are always looked up, because a launch that names it must be
@@ -154,7 +158,9 @@ static uint64_t hash_words(const residency_launch_info *l) {
 static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *words) {
   const history *h = &r->history;
   r->function = l->function;
+  r->shape = l->function ^ l->size * UINT64_C(0x9e3779b97f4a7c15);
   *words = r->id = hash_words(l);
+  r->space.beyond_count = 0;
   if (h->cursor != HISTORY_NEVER && h->cursor >= h->base && h->cursor < h->end &&
       h->cursor >= r->units_changed && r->staged_bytes == 0 && r->seq % 64 != 0) {
     const history_launch *expected = history_at(h, h->cursor);
@@ -167,8 +173,13 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
       return expected->key;
     }
   }
-  r->named_count =
-      space_resolve(&r->space, l->words, l->word_count, r->seq, r->named, r->unit_capacity);
+  space_launch launch = {.stamp = r->seq,
+                         .shape = r->shape,
+                         .wide = worth_wide(r, r->shape),
+                         .words = l->words,
+                         .count = l->word_count};
+  r->named_count = space_resolve(&r->space, &launch, r->named, r->unit_capacity);
+  if (launch.wide && r->space.beyond_count > 0) r->id ^= WIDE_ID; /* it is timed on its own */
   if (r->space.arena_new) r->units_changed = h->end;
   r->space.arena_new = false;
   /* The history contains neither small touches nor those of copies. */

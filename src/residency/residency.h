@@ -76,6 +76,7 @@ typedef enum residency_answer { RESIDENCY_GO = 0, RESIDENCY_EXCHANGE } residency
 
 typedef struct residency_launch_info {
   uint64_t function; /* any number that identifies the function and the layout of its parameters */
+  uint64_t size;     /* of a kernel: its blocks; 0: not known */
   const uint64_t *words;
   size_t word_count;
   uint64_t device_ns; /* duration on the device with everything in vram; 0: use the sampled time, if
@@ -94,8 +95,13 @@ void residency_opaque(residency *r);
 
 /* A launch that the driver times on the device. */
 typedef struct residency_timing {
-  uint64_t id, function;
-  uint64_t far_bytes; /* bytes on the host when it ran */
+  uint64_t id, function, shape;
+  uint64_t far_bytes;    /* bytes on the host when it ran */
+  uint64_t beyond_bytes; /* bytes that it may use too, although it does not name them, if some of
+                          * them are on the host */
+  bool wide;             /* it names these */
+  bool urgent;           /* its time is not known yet */
+  bool wait; /* the next launch should wait for the time: it decides how the function is treated */
 } residency_timing;
 /* Returns whether the last launch, which is about to start, should be timed. */
 bool residency_sample(const residency *r, residency_timing *t);

@@ -9,7 +9,13 @@ enum {
   ARENA_WORDS = 8,        /* a block with more words than this is one */
   ARENA_WORDS_MAX = 4096, /* words kept per arena */
   ARENA_PAUSE_LEAST = 64, /* launches */
-  ARENAS_MAX = 256
+  ARENA_LEARNS = 256,     /* launches after a new word during which others are expected */
+  ARENA_SIZES = 256,      /* ranges that are looked at */
+  ARENAS_MAX = 256,
+  EXTENTS = 4096,    /* parameters that are remembered */
+  EXTENT_WORDS = 24, /* of the first so many words of a launch */
+  EXTENT_PART = 4,   /* what one of so many launches names is what all of them use */
+  EXTENT_SCORE = 4 * 4
 };
 
 void space_free(space *s) {
@@ -23,6 +29,7 @@ void space_free(space *s) {
   free(s->table);
   free(s->blocks);
   free(s->small);
+  free(s->extents);
   *s = (space){0};
 }
 
@@ -302,8 +309,10 @@ static uint32_t arena_see(space_arena *a, uint64_t word, uint64_t stamp, bool *n
     if (pause > a->pauses[at]) a->pauses[at] = pause;
     if (pause > a->pause) a->pause = pause;
     a->seen[at] = stamp;
+    a->latest = pause;
     return at;
   }
+  a->latest = a->pause;
   *noted = arena_room(a, stamp);
   at = arena_find(a, word); /* words may have gone */
   if (!*noted) return at;
@@ -313,35 +322,109 @@ static uint32_t arena_see(space_arena *a, uint64_t word, uint64_t stamp, bool *n
   a->words[at] = word;
   a->seen[at] = stamp;
   a->pauses[at] = 0;
+  a->newest = stamp;
   a->count++;
   return at;
 }
 
-/* Returns the bytes of the largest range between two words in use; updated from time to time. */
-static uint64_t arena_most(space_arena *a, uint64_t stamp) {
-  if (a->most > 0 && stamp < a->most_at + ARENA_PAUSE_LEAST) return a->most;
-  uint64_t last = 0;
-  a->most = 0;
-  a->most_at = stamp;
-  for (uint32_t i = 0; i < a->count; i++) {
-    if (is_old(a, i, stamp, a->pause)) continue;
-    if (last != 0 && a->words[i] - last > a->most) a->most = a->words[i] - last;
-    last = a->words[i];
-  }
-  return a->most;
+static int by_size(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return x < y ? -1 : x > y;
 }
 
-/* Returns the end of the range that a word of the arena names, at the index `at`: the next word of
- * a buffer that is there. A buffer is gone if its word stayed away for twice as long as it ever
- * did, and as the word that is asked about ever did: both have come back in each step since. The
- * memory after the last word is often free and much larger than the buffer, so this range is
- * assumed to be as large as the largest of the others. */
+/* Measures the ranges between words in use, from time to time: the largest, and the size that few
+ * exceed. */
+static void arena_measure(space_arena *a, uint64_t stamp) {
+  if (a->measured_at > 0 && stamp < a->measured_at + ARENA_PAUSE_LEAST) return;
+  uint64_t last = 0, sizes[ARENA_SIZES];
+  uint32_t count = 0;
+  a->most = 0;
+  a->measured_at = stamp;
+  for (uint32_t i = 0; i < a->count; i++) {
+    if (is_old(a, i, stamp, a->pause)) continue;
+    uint64_t size = last != 0 ? a->words[i] - last : 0;
+    last = a->words[i];
+    if (size > a->most) a->most = size;
+    if (size < SPACE_SMALL_BYTES) continue;
+    /* If there are more, the later ones replace others evenly. */
+    sizes[count < ARENA_SIZES ? count : (count * UINT32_C(2654435761)) % ARENA_SIZES] = size;
+    count++;
+  }
+  a->typical = 0;
+  if (count < ARENA_WORDS) return;
+  if (count > ARENA_SIZES) count = ARENA_SIZES;
+  qsort(sizes, count, sizeof *sizes, by_size);
+  a->typical = sizes[count - 1 - count / 10];
+}
+
+/* Returns the end of the range that the word seen last names, at the index `at`: the next word of a
+ * buffer that is there. A buffer is gone if its word stayed away for twice as long as it ever did,
+ * and as the word that is asked about just did: not longer than that, because it may not have come
+ * back since an earlier phase of the program. The memory after the last word is often free and much
+ * larger than the buffer, so this range is assumed to be as large as the largest of the others.
+ * While new words appear, a range that is larger than most is assumed to be like them: the words in
+ * it have not been seen yet. */
 static uint64_t arena_end(space_arena *a, uint32_t at, uint64_t stamp) {
-  uint64_t word = a->words[at], own = a->pauses[at] > 0 ? a->pauses[at] : a->pause;
-  for (at++; at < a->count; at++)
-    if (!is_old(a, at, stamp, a->pauses[at] > own ? a->pauses[at] : own)) return a->words[at];
-  uint64_t end = a->addr + a->bytes, most = arena_most(a, stamp);
-  return most > 0 && most < end - word ? word + most : end;
+  uint64_t word = a->words[at], end = 0;
+  for (at++; at < a->count && end == 0; at++)
+    if (!is_old(a, at, stamp, a->pauses[at] > a->latest ? a->pauses[at] : a->latest))
+      end = a->words[at];
+  arena_measure(a, stamp);
+  if (end == 0) {
+    end = a->addr + a->bytes;
+    if (a->most > 0 && a->most < end - word) end = word + a->most;
+  }
+  bool learning = stamp < a->newest + ARENA_LEARNS;
+  return learning && a->typical > 0 && end - word > 2 * a->typical ? word + a->typical : end;
+}
+
+/* ---- extents ---- */
+
+static void score(uint32_t *of, bool hit) {
+  *of = !hit ? *of - 1 : *of + EXTENT_PART < EXTENT_SCORE ? *of + EXTENT_PART : EXTENT_SCORE;
+}
+
+/* Keeps the most bytes that one of EXTENT_PART launches shows; one launch alone is no proof. */
+static void level_learn(space_level *v, uint64_t bytes) {
+  if (bytes > v->bytes && v->score > 0) {
+    if (v->more_score == 0) v->more = bytes;
+    if (v->more_score == 0 || v->more == bytes) {
+      v->more_score += EXTENT_PART;
+      if (v->more_score < 2 * EXTENT_PART) return;
+      *v = (space_level){.bytes = bytes, .score = v->more_score};
+      return;
+    }
+  }
+  if (v->more_score > 0) v->more_score--;
+  if (v->score == 0) *v = (space_level){.bytes = bytes, .score = 1};
+  score(&v->score, v->bytes == bytes);
+}
+
+/* Notes a word of a parameter. Its next one is looked for below `limit`. */
+static void peer_learn(space_extent *e, uint64_t word, uint64_t limit) {
+  uint64_t next = limit;
+  bool known = false;
+  for (uint32_t i = 0; i < SPACE_PEERS; i++) {
+    known |= e->peers[i] == word;
+    if (e->peers[i] > word && e->peers[i] < next) next = e->peers[i];
+  }
+  if (next < limit) level_learn(&e->wide, next - word);
+  if (!known) e->peers[e->next++ % SPACE_PEERS] = word;
+}
+
+/* Notes that a parameter names the bytes from `word` to `end`. Returns what is known about it;
+ * NULL: there is no host memory. A kernel that is launched in the same size uses the same bytes of
+ * each parameter. */
+static const space_extent *extent_learn(space *s, uint64_t shape, size_t index, uint64_t word,
+                                        uint64_t end, uint64_t limit) {
+  if (s->extents == NULL) s->extents = calloc(EXTENTS, sizeof *s->extents);
+  if (s->extents == NULL) return NULL;
+  uint64_t key = hash_u64(hash_u64(shape, 0), index) | 1;
+  space_extent *e = &s->extents[(key ^ key >> 32) % EXTENTS];
+  if (e->key != key) *e = (space_extent){.key = key};
+  level_learn(&e->near, end - word);
+  peer_learn(e, word, limit);
+  return e;
 }
 
 /* ---- coverage ---- */
@@ -403,7 +486,8 @@ void space_block_remove(space *s, uint64_t addr, space_changed changed, void *co
 
 typedef struct naming {
   space *s;
-  uint64_t stamp;
+  const space_launch *launch;
+  size_t index; /* of the word */
   uint32_t *units;
   uint32_t count, max;
   bool in_arena;
@@ -424,12 +508,12 @@ static inline void mix_key(space *s, uint32_t unit) {
 /* Names a unit; `bytes` is how much of it is touched. */
 static inline void name(naming *n, uint32_t unit, uint64_t bytes) {
   space_unit *u = &n->s->units[unit];
-  if (u->stamp == n->stamp || n->count == n->max) return;
+  if (u->stamp == n->launch->stamp || n->count == n->max) return;
   if (bytes < SPACE_SMALL_BYTES) {
     name_small(n->s, unit, bytes);
     return;
   }
-  u->stamp = n->stamp;
+  u->stamp = n->launch->stamp;
   n->units[n->count++] = unit;
   if (!n->in_arena) mix_key(n->s, unit);
 }
@@ -443,6 +527,29 @@ static void name_range(naming *n, uint64_t from, uint64_t to) {
   }
 }
 
+/* Returns where the bytes end that a word of an arena names, if they end at `end` at the earliest.
+ * A buffer ends at the latest where another one of the same launch begins. */
+static uint64_t extend(naming *n, const space_arena *a, uint64_t word, uint64_t end) {
+  const space_launch *l = n->launch;
+  space *s = n->s;
+  uint64_t limit = a->addr + a->bytes;
+  if (n->index >= EXTENT_WORDS) return end;
+  const space_extent *e = extent_learn(s, l->shape, n->index, word, end, limit);
+  if (e == NULL || (e->near.bytes <= end - word && e->wide.bytes <= end - word)) return end;
+  for (size_t i = 0; i < l->count; i++)
+    if (l->words[i] > word && l->words[i] < limit) limit = l->words[i];
+  if (limit <= end) return end;
+  uint64_t most = limit - word;
+  if (e->near.bytes > end - word) end = word + (e->near.bytes < most ? e->near.bytes : most);
+  uint64_t wide = word + (e->wide.bytes < most ? e->wide.bytes : most);
+  if (wide <= end) return end;
+  if (s->beyond_count < SPACE_PEERS) {
+    s->beyond[s->beyond_count].from = end;
+    s->beyond[s->beyond_count++].to = wide;
+  }
+  return l->wide ? wide : end;
+}
+
 /* Names the units of a word inside a block that crosses an edge of its unit. */
 static void name_block(naming *n, uint64_t block, uint64_t word) {
   space *s = n->s;
@@ -451,7 +558,7 @@ static void name_block(naming *n, uint64_t block, uint64_t word) {
   space_arena *a = b->arena > 0 ? &s->arenas[b->arena - 1] : NULL;
   bool was = a != NULL && is_arena(a);
   bool noted = false;
-  uint32_t at = a != NULL ? arena_see(a, word, n->stamp, &noted) : 0;
+  uint32_t at = a != NULL ? arena_see(a, word, n->launch->stamp, &noted) : 0;
   if (a == NULL || !is_arena(a)) {
     name_range(n, b->addr, b->addr + b->bytes);
     return;
@@ -461,22 +568,22 @@ static void name_block(naming *n, uint64_t block, uint64_t word) {
   mix_key(s, space_find(s, word));
   n->in_arena = true;
   uint64_t next = at < a->count ? a->words[at] : b->addr + b->bytes;
-  name_range(n, word, noted ? arena_end(a, at, n->stamp) : next);
+  name_range(n, word, noted ? extend(n, a, word, arena_end(a, at, n->launch->stamp)) : next);
   n->in_arena = false;
 }
 
-uint32_t space_resolve(space *s, const uint64_t *words, size_t count, uint64_t stamp,
-                       uint32_t *units, uint32_t max) {
-  s->small_count = 0;
+uint32_t space_resolve(space *s, const space_launch *l, uint32_t *units, uint32_t max) {
+  s->small_count = s->beyond_count = 0;
   s->small_lost = s->arena_named = false;
-  naming n = {.s = s, .stamp = stamp, .units = units, .max = max};
-  s->key = count;
-  for (size_t i = 0; i < count; i++) {
-    uint64_t word = words[i];
+  naming n = {.s = s, .launch = l, .units = units, .max = max};
+  s->key = l->count;
+  for (size_t i = 0; i < l->count; i++) {
+    uint64_t word = l->words[i];
     if (word < s->low || word >= s->high) continue;
     uint32_t unit = find_granule(s, word >> SPACE_GRANULE_BITS);
     if (unit == SPACE_NO_UNIT) continue;
     const space_unit *u = &s->units[unit];
+    n.index = i;
     if (word < u->head_end || word >= u->tail_start)
       name_block(&n, word < u->head_end ? u->head_addr : u->tail_addr, word);
     else {

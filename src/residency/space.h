@@ -6,8 +6,12 @@
  * kernel may use all of it. A block of more than 64 MiB in which several words were seen is an
  * arena (weights of all layers in one buffer, the pool of another allocator): a word then names the
  * bytes up to the next word in use. A word that was not seen for long belongs to a buffer that is
- * gone. All that is a guess: a launch may write to other bytes of the arena. space_in_arena says
- * where, and nothing is copied ahead into vram there.
+ * gone. Buffers of one step overlap if they are not live together, so the next word may lie inside
+ * the buffer: a word names at least what the same parameter of the same kernel names elsewhere. A
+ * kernel over a whole buffer, of which others use parts one by one, begins at the same word as the
+ * first part: its parameter may name the bytes up to its own word in another launch (`wide`). All
+ * that is a guess: a launch may write to other bytes of the arena. space_in_arena says where, and
+ * nothing is copied ahead into vram there.
  *
  * A word is resolved without a search, except in an arena: a table finds the unit by the address,
  * and at most two blocks of a unit cross its edges, one at each end. */
@@ -53,11 +57,32 @@ typedef struct space_arena {
   uint64_t addr, bytes;
   uint64_t *words, *seen, *pauses;
   uint32_t count, capacity;
-  uint64_t pause; /* the most of `pauses` ever */
-  uint64_t most;  /* bytes of the largest range between two words, as of launch `most_at` */
-  uint64_t most_at;
+  uint64_t pause;  /* the most of `pauses` ever */
+  uint64_t latest; /* after how many launches the word seen last was seen again */
+  uint64_t newest; /* the launch that had a new word last */
+  /* Bytes of ranges between two words: of the largest, and what one of ten exceeds (0: unknown), as
+   * of launch `measured_at`. */
+  uint64_t most, typical;
+  uint64_t measured_at;
   bool live;
 } space_arena;
+
+/* A number of bytes that launches agree on; see level_learn. */
+typedef struct space_level {
+  uint64_t bytes, more;       /* what they agree on, and a larger number that some show */
+  uint32_t score, more_score; /* 0: the next launch replaces it */
+} space_level;
+
+#define SPACE_PEERS 6
+
+/* How many bytes a parameter of a kernel names, as far as its words in arenas show: up to the next
+ * word of any launch, and up to the next one that it has itself in other launches. */
+typedef struct space_extent {
+  uint64_t key; /* 0: none */
+  space_level near, wide;
+  uint64_t peers[SPACE_PEERS]; /* its last words */
+  uint32_t next;               /* the next of them to be replaced */
+} space_extent;
 
 typedef struct space {
   space_unit *units;
@@ -71,7 +96,8 @@ typedef struct space {
   struct space_small *small; /* small touches of the last launch resolved; SPACE_SMALL_MAX
                               * entries */
   uint32_t small_count;
-  bool small_lost; /* there were more */
+  bool small_lost;       /* there were more */
+  space_extent *extents; /* NULL: none yet, or no host memory */
   space_arena *arenas;
   uint32_t arena_count, arena_next; /* the next to be replaced */
   uint64_t
@@ -79,6 +105,12 @@ typedef struct space {
               word count: what the words name there may change from launch to launch */
   bool arena_named; /* the last launch resolved has a word in an arena: it may name other units the
                      * next time */
+  /* Ranges after those that words of the last launch name, up to the next word that the parameter
+   * has in other launches: the launch may use them too. */
+  struct {
+    uint64_t from, to;
+  } beyond[SPACE_PEERS];
+  uint32_t beyond_count;
   bool arena_new; /* a block became an arena since this was last cleared: words name other units */
 } space;
 
@@ -116,9 +148,17 @@ typedef struct space_small {
 /* Returns whether a launch may write to the unit without naming it: part of it is in an arena. */
 bool space_in_arena(const space *s, uint32_t unit);
 
-/* Resolves the words of a launch to distinct units, at most `max`. Returns their number. `stamp` is
- * the launch's number, from 1. Small touches go to s->small instead. */
-uint32_t space_resolve(space *s, const uint64_t *words, size_t count, uint64_t stamp,
-                       uint32_t *units, uint32_t max);
+/* A launch: its number, from 1, and a number that identifies its function and its size. `wide`: in
+ * arenas it also names the ranges that are `beyond` otherwise. */
+typedef struct space_launch {
+  uint64_t stamp, shape;
+  bool wide;
+  const uint64_t *words;
+  size_t count;
+} space_launch;
+
+/* Resolves the words of a launch to distinct units, at most `max`. Returns their number. Small
+ * touches go to s->small instead. */
+uint32_t space_resolve(space *s, const space_launch *l, uint32_t *units, uint32_t max);
 
 #endif

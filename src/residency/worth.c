@@ -23,10 +23,19 @@
 /* How often a kernel that was never timed is assumed to read each byte. */
 #define UNTIMED_READS 3
 #define MEASURED_MOST 2.5
-/* A launch that names as much of arenas may use only a small part of it. */
-#define WIDE_BYTES (UINT64_C(64) << 20)
+/* A launch that names as much of arenas may use only a small part of it; with more than the second
+ * figure, that the function used what it named elsewhere is no proof. */
+#define WIDE_BYTES      (UINT64_C(64) << 20)
+#define WIDE_BYTES_MOST (UINT64_C(256) << 20)
 /* Launches that are timed: so many, and one of so many others. */
 enum { SAMPLES_LEAST = 4096, SAMPLES_PART = 32 };
+/* While the words of an arena are not all known, a launch may read the host although all that it
+ * names is in vram: the least of so many times counts. */
+#define NEARS 4
+/* A function that was never timed in place is read in place once, if it names as much on the host:
+ * the launches after it wait for its time. */
+#define WAIT_BYTES (UINT64_C(8) << 20)
+#define AGAIN      64 /* now and then it is timed again */
 
 /* ---- times of launches ---- */
 
@@ -34,7 +43,7 @@ static launch_time *time_of(residency *r, uint64_t id) {
   return &r->times[(id ^ id >> 32) & (TIMES - 1)];
 }
 
-static uint64_t *function_of(const residency *r, uint64_t function) {
+static function_time *function_of(const residency *r, uint64_t function) {
   return &r->functions[hash_u64(function, 0) % FUNCTIONS];
 }
 
@@ -46,27 +55,132 @@ static uint64_t still_far(const residency *r) {
   return bytes;
 }
 
+/* Returns whether the launch was timed when it named much more of an arena than it does now. */
+static bool is_outdated(const residency *r, const launch_time *t) {
+  return r->space.arena_named && r->far_bytes < t->far_bytes / 2;
+}
+
+/* ---- launches that use more than they name ---- */
+
+/* A trial begins if a good part of the launches took at least this long, and as long as reading a
+ * quarter of what they may use unseen over the bus. It succeeds if launches then take less than
+ * this part of the least of these times. */
+#define TRIAL_LEAST_NS 1000000
+#define TRIAL_GAIN     0.6
+enum { TRIAL_SAMPLES = 3, TRIAL_PART = 4 };
+
+static wide_trial *trial_of(const residency *r, uint64_t shape) {
+  return &r->trials[hash_u64(shape, 1) % WIDE_TRIALS];
+}
+
+bool worth_wide(const residency *r, uint64_t shape) {
+  const wide_trial *t = trial_of(r, shape);
+  return t->shape == shape && (t->state == WIDE_TRIED || t->state == WIDE_YES);
+}
+
+/* Returns whether it is not yet known whether these launches use more than they name. */
+static bool trial_open(const residency *r, uint64_t shape) {
+  const wide_trial *t = trial_of(r, shape);
+  return t->shape != shape || t->state == WIDE_UNKNOWN || t->state == WIDE_TRIED;
+}
+
+/* Returns the bytes of the ranges beyond what the launch names; 0 if none of them is on the host.
+ */
+static uint64_t beyond_bytes(const residency *r) {
+  uint64_t sum = 0;
+  bool far = false;
+  for (uint32_t i = 0; i < r->space.beyond_count; i++) {
+    uint32_t unit;
+    uint64_t to = r->space.beyond[i].to;
+    for (uint64_t at = r->space.beyond[i].from, end; at < to; at = end) {
+      end = space_step(&r->space, at, &unit);
+      if (unit == SPACE_NO_UNIT) continue;
+      far |= r->units[unit].place != PLACE_VRAM;
+      sum += (end < to ? end : to) - at;
+    }
+  }
+  return far ? sum : 0;
+}
+
+/* Counts a launch that may use more than it names. */
+static void trial_launch(residency *r) {
+  wide_trial *t = trial_of(r, r->shape);
+  if (t->shape != r->shape) {
+    if (t->state == WIDE_TRIED || t->state == WIDE_YES) return; /* the entry is in use */
+    *t = (wide_trial){.shape = r->shape};
+  }
+  t->launches++;
+}
+
+/* Evaluates a time with all, or nearly all, that the launch names in vram. */
+static void trial_sampled(residency *r, const residency_timing *sample, uint32_t ns) {
+  wide_trial *t = trial_of(r, sample->shape);
+  if (t->shape != sample->shape) return;
+  if (t->state == WIDE_UNKNOWN && !sample->wide) {
+    double least = (double)sample->beyond_bytes * r->cost.in_place_ns_per_byte / 4;
+    if (ns < TRIAL_LEAST_NS || ns < least) return;
+    if (t->slow == 0 || ns < t->narrow_ns) t->narrow_ns = ns;
+    if (t->slow < UINT8_MAX) t->slow++;
+    if (t->slow < TRIAL_SAMPLES || t->slow < t->launches / TRIAL_PART) return;
+    t->state = WIDE_TRIED;
+    t->slow = 0;
+  } else if (t->state == WIDE_TRIED && sample->wide) {
+    uint8_t *count = ns < TRIAL_GAIN * t->narrow_ns ? &t->fast : &t->slow;
+    if (++*count >= TRIAL_SAMPLES) t->state = count == &t->slow ? WIDE_NO : WIDE_YES;
+  }
+}
+
+/* ---- samples ---- */
+
 bool residency_sample(const residency *r, residency_timing *t) {
+  const launch_time *known = &r->times[(r->id ^ r->id >> 32) & (TIMES - 1)];
+  bool same = known->id == r->id;
+  bool slow =
+      same && r->space.arena_named && known->last_ns >= TRIAL_LEAST_NS && trial_open(r, r->shape);
   /* Where addresses change from step to step, launches look new forever; timing one takes as long
    * as reporting several. */
-  if (r->named_count == 0 || r->samples > SAMPLES_LEAST + r->seq / SAMPLES_PART) return false;
-  *t = (residency_timing){.id = r->id, .function = r->function, .far_bytes = still_far(r)};
-  const launch_time *known = &r->times[(r->id ^ r->id >> 32) & (TIMES - 1)];
-  if (known->id != r->id) return true;
+  if (r->named_count == 0 || (!slow && r->samples > SAMPLES_LEAST + r->seq / SAMPLES_PART))
+    return false;
+  *t = (residency_timing){.id = r->id,
+                          .function = r->function,
+                          .shape = r->shape,
+                          .far_bytes = still_far(r),
+                          .wide = worth_wide(r, r->shape) && r->space.beyond_count > 0};
+  if (!t->wide && r->space.beyond_count > 0) t->beyond_bytes = beyond_bytes(r);
+  bool first = t->far_bytes >= WAIT_BYTES && function_of(r, r->function)->function != r->function;
+  t->wait = r->waits < FUNCTIONS && (first || (slow && (t->beyond_bytes > 0 || t->wide)));
+  t->urgent = !same || slow || known->last_ns == 0;
+  if (t->urgent) return true;
   /* If only a small part of a launch is on the host, its time does not show the time with all of it
-   * there. */
-  return t->far_bytes > 0 ? t->far_bytes > 2 * known->far_bytes : known->near_ns == 0;
+   * there. In an arena it may name less than before, because more words are known. */
+  if (t->far_bytes > 0) return t->far_bytes > 2 * known->far_bytes || is_outdated(r, known);
+  if (!r->space.arena_named) return known->near_ns == 0;
+  return known->nears < NEARS || r->seq % AGAIN == 0;
+}
+
+/* Returns whether a launch that was timed in place used what it named. */
+static bool uses(const residency *r, const launch_time *t) {
+  double least = (double)t->far_bytes * r->cost.in_place_ns_per_byte / 2;
+  return t->far_ns > t->near_ns && t->far_ns - t->near_ns > least;
 }
 
 void residency_sampled(residency *r, const residency_timing *sample, uint64_t device_ns) {
   launch_time *t = time_of(r, sample->id);
   r->samples++;
+  r->waits += sample->wait;
   if (t->id != sample->id) *t = (launch_time){.id = sample->id};
   uint32_t ns = device_ns < UINT32_MAX ? (uint32_t)device_ns : UINT32_MAX;
-  *(sample->far_bytes > 0 ? &t->far_ns : &t->near_ns) = ns > 0 ? ns : 1;
-  if (sample->far_bytes == 0) return;
+  if (ns == 0) ns = 1;
+  t->last_ns = ns;
+  if (sample->wide ? sample->far_bytes == 0 : sample->far_bytes < sample->beyond_bytes / 4)
+    trial_sampled(r, sample, ns);
+  if (sample->far_bytes == 0) {
+    t->near_ns = t->nears++ == 0 || ns < t->near_ns ? ns : t->near_ns;
+    return;
+  }
+  t->far_ns = ns;
   t->far_bytes = sample->far_bytes;
-  *function_of(r, sample->function) = sample->function;
+  *function_of(r, sample->function) = (function_time){sample->function, uses(r, t)};
 }
 
 /* Returns the time of the launch with these words in vram; 0: unknown. */
@@ -195,17 +309,20 @@ static void judge(residency *r) {
  * distinguish a matrix product that reads each byte ten times from a streaming kernel. */
 static bool unexplored(const residency *r, const residency_launch_info *l, uint64_t near_ns) {
   return l->device_ns == 0 && near_ns > 0 && r->parked_live == 0 &&
-         *function_of(r, l->function) != l->function;
+         function_of(r, l->function)->function != l->function;
 }
 
 /* Returns whether the launch is better read in place: it names much of an arena, whose words are
  * not all known yet, and uses little of it. Its time in place shows that; while that is unknown, it
  * is measured. A step of an LSTM, whose state is one block of 5.5 GiB, moved 100 GiB before. */
-static bool names_too_much(residency *r, const residency_launch_info *l, double far, double calls) {
+static bool names_too_much(residency *r, const residency_launch_info *l) {
   if (!r->space.arena_named || r->far_bytes < WIDE_BYTES || l->device_ns > 0 || r->parked_live > 0)
     return false;
   const launch_time *t = time_of(r, r->id);
-  return t->id != r->id || t->far_ns == 0 || far <= calls;
+  if (r->space.beyond_count > 0 && worth_wide(r, r->shape)) return false; /* timed before */
+  if (t->id == r->id && t->far_ns > 0 && !is_outdated(r, t)) return !uses(r, t);
+  const function_time *f = function_of(r, l->function);
+  return f->function != l->function || !f->uses || r->far_bytes > WIDE_BYTES_MOST;
 }
 
 bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
@@ -217,6 +334,7 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
     far = worth_far_ns(r, r->id, near_ns, r->far_bytes, r->all_bytes);
     calls = worth_calls_ns(r, r->far_bytes);
   }
+  if (r->space.beyond_count > 0) trial_launch(r);
   worth_sums *s = &r->sums;
   const double keep = 1 - 1 / WINDOW;
   double host = l->host_ns < HOST_MAX_NS ? (double)l->host_ns : HOST_MAX_NS;
@@ -228,7 +346,7 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   if (r->seq % 64 == 0 && s->calls > 0) judge(r);
   /* Do not move for a launch that uses little of a large range: random rows of a table. */
   bool little = far < calls / 4 && r->far_bytes > r->capacity_bytes / 4;
-  little |= missing && names_too_much(r, l, far, calls);
+  little |= missing && names_too_much(r, l);
   if (r->moving) return missing && !little && !unexplored(r, l, near_ns);
   /* If nothing moves for a round, redistribute once what stays on the host. */
   uint64_t reach = h->cursor == HISTORY_NEVER ? 0 : h->end - h->cursor;

@@ -25,9 +25,10 @@
 /* How long the device may take to become idle: with the gate open, and once it is closed. It was
  * idle just before that, so work that takes longer waits for something that is held back. In the
  * first case it may wait for the launching thread itself; then nothing is moved for a while. */
-#define REST_MAX_NS ((uint64_t)5 * 1000 * 1000 * 1000)
-#define IDLE_MAX_NS ((uint64_t)500 * 1000 * 1000)
-#define GIVEN_UP_NS ((uint64_t)60 * 1000 * 1000 * 1000)
+#define REST_MAX_NS  ((uint64_t)5 * 1000 * 1000 * 1000)
+#define IDLE_MAX_NS  ((uint64_t)500 * 1000 * 1000)
+#define AWAIT_MAX_NS ((uint64_t)300 * 1000 * 1000)
+#define GIVEN_UP_NS  ((uint64_t)60 * 1000 * 1000 * 1000)
 /* How often the copying thread checks, and how often after a second without copies. */
 #define LOOK_NS   50000
 #define LINGER_NS 2000000
@@ -310,10 +311,12 @@ static void exchange(resident *r) {
 static void sample_begins(resident *r, const launch *l) {
   residency_timing timing;
   if (!l->timed || l->opaque || !residency_sample(r->engine, &timing)) return;
+  if (!timing.urgent && !timing.wait && sampler_busy(&r->samples) > SAMPLES_MAX / 2) return;
   int i = sampler_begin(&r->samples, l->stream);
   if (i < 0) return;
   r->timings[i] = timing;
   r->sampled++;
+  if (timing.wait && !r->unwaited) r->awaited = i;
 }
 
 static void look_at_samples(resident *r) {
@@ -321,6 +324,16 @@ static void look_at_samples(resident *r) {
   if (capture_on()) return;
   for (int i; (i = sampler_take(&r->samples, &ns)) >= 0;)
     residency_sampled(r->engine, &r->timings[i], ns);
+}
+
+/* Waits for a launch whose time decides how others of the same function are treated. It may depend
+ * on work that this thread has yet to submit, so the wait is short; no other one follows then. */
+static void await_sample(resident *r) {
+  uint64_t start = clock_ns();
+  r->unwaited = !sampler_wait(&r->samples, r->awaited, AWAIT_MAX_NS);
+  r->awaited = -1;
+  look_at_samples(r);
+  r->waited_ns += clock_ns() - start;
 }
 
 /* ---- launches ---- */
@@ -416,9 +429,11 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
   resident *r = engine_of(&latest);
   if (r != NULL && r->engine != NULL) {
     latest_of = r;
+    if (r->awaited >= 0 && !captures) await_sample(r);
     uint64_t now = clock_ns();
     gate_number(r->device, ++r->number);
     residency_launch_info info = {.function = latest.function,
+                                  .size = latest.kernel ? latest.work : 0,
                                   .words = latest.words,
                                   .word_count = latest.count,
                                   .host_ns = now - r->last_ns - r->waited_ns,
@@ -532,7 +547,7 @@ static bool begin(resident *r, page_class *class) {
   cu_context context;
   cu_device ordinal;
   if (!account_here(&here, &context, &ordinal) || here != class->device) return false;
-  *r = (resident){.class = class, .device = class->device};
+  *r = (resident){.class = class, .device = class->device, .awaited = -1};
   residency_options options = {.capacity_bytes = 0};
   if (!open_device(r) || residency_open(&r->engine, &options) != STOW_OK) return false;
   class->tokens++; /* its entry in the table must not go to another class meanwhile */

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "shim/gate.h"
 #include "shim/shim.h"
 
@@ -22,38 +23,56 @@ static void ends(void) {
 int sampler_begin(sampler *s, cu_stream stream) {
   ASSERT(s != NULL);
   const cuda_driver *driver = shim_driver();
-  if (driver->cuEventElapsedTime == NULL) return -1;
-  for (int i = 0; i < SAMPLES_MAX; i++) {
-    struct sample *one = &s->list[i];
-    if (atomic_load(&one->state) != NONE) continue;
-    if (one->begin == NULL && (driver->cuEventCreate(&one->begin, 0) != CU_OK ||
-                               driver->cuEventCreate(&one->end, 0) != CU_OK)) {
-      one->begin = NULL;
-      return -1;
-    }
-    one->stream = stream;
-    if (driver->cuEventRecord(one->begin, stream) != CU_OK) return -1;
-    atomic_store(&one->state, BEGUN);
-    mine = one;
-    gate_after(ends);
-    return i;
+  int i = (int)(s->next % SAMPLES_MAX);
+  struct sample *one = &s->list[i];
+  if (driver->cuEventElapsedTime == NULL || s->next - s->oldest == SAMPLES_MAX) return -1;
+  if (one->begin == NULL && (driver->cuEventCreate(&one->begin, 0) != CU_OK ||
+                             driver->cuEventCreate(&one->end, 0) != CU_OK)) {
+    one->begin = NULL;
+    return -1;
   }
-  return -1;
+  one->stream = stream;
+  if (driver->cuEventRecord(one->begin, stream) != CU_OK) return -1;
+  atomic_store(&one->state, BEGUN);
+  s->next++;
+  mine = one;
+  gate_after(ends);
+  return i;
+}
+
+/* Returns whether a sample is over, with its time; 0: it failed. */
+static bool is_over(struct sample *one, uint64_t *ns) {
+  const cuda_driver *driver = shim_driver();
+  float milliseconds;
+  int state = atomic_load(&one->state);
+  *ns = 0;
+  if (state == BEGUN || (state == ENDED && driver->cuEventQuery(one->end) == CU_ERROR_NOT_READY))
+    return false;
+  if (state == ENDED && driver->cuEventElapsedTime(&milliseconds, one->begin, one->end) == CU_OK)
+    *ns = (uint64_t)((double)milliseconds * 1e6) + 1;
+  atomic_store(&one->state, NONE);
+  return true;
 }
 
 int sampler_take(sampler *s, uint64_t *ns) {
   ASSERT(ns != NULL);
-  const cuda_driver *driver = shim_driver();
-  for (int i = 0; i < SAMPLES_MAX; i++) {
-    struct sample *one = &s->list[i];
-    float milliseconds;
-    if (atomic_load(&one->state) != ENDED || driver->cuEventQuery(one->end) == CU_ERROR_NOT_READY)
-      continue;
-    bool good = driver->cuEventElapsedTime(&milliseconds, one->begin, one->end) == CU_OK;
-    atomic_store(&one->state, NONE);
-    if (!good) continue;
-    *ns = (uint64_t)((double)milliseconds * 1e6);
-    return i;
+  /* The first that has not ended holds up the others, which is rare: launches of one stream end in
+   * order. */
+  while (s->oldest != s->next) {
+    int i = (int)(s->oldest % SAMPLES_MAX);
+    if (!is_over(&s->list[i], ns)) return -1;
+    s->oldest++;
+    if (*ns > 0) return i;
   }
   return -1;
+}
+
+bool sampler_wait(const sampler *s, int number, uint64_t most_ns) {
+  ASSERT(number >= 0 && number < SAMPLES_MAX);
+  const struct sample *one = &s->list[number];
+  uint64_t start = clock_ns();
+  while (atomic_load(&one->state) == ENDED &&
+         shim_driver()->cuEventQuery(one->end) == CU_ERROR_NOT_READY)
+    if (clock_ns() - start > most_ns) return false;
+  return true;
 }

@@ -3,11 +3,12 @@
 #ifndef SHIM_SAMPLER_H
 #define SHIM_SAMPLER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "device/cuda_driver.h"
 
-enum { SAMPLES_MAX = 16 };
+enum { SAMPLES_MAX = 64 };
 
 typedef struct sampler {
   struct sample {
@@ -15,6 +16,8 @@ typedef struct sampler {
     cu_stream stream;
     cu_event begin, end;
   } list[SAMPLES_MAX];
+  uint32_t oldest,
+      next; /* of the samples that were begun; the place is the number modulo the size */
 } sampler;
 
 /* Times the launch that the calling thread is about to make (it is in a gate_visit). Returns its
@@ -23,5 +26,12 @@ int sampler_begin(sampler *s, cu_stream stream);
 /* Returns the number of a launch that has ended, with its time, and frees it; -1: none has. Not
  * while a graph is captured: asking for an event would spoil the capture. */
 int sampler_take(sampler *s, uint64_t *ns);
+/* Returns how many of SAMPLES_MAX are in use. */
+static inline uint32_t sampler_busy(const sampler *s) {
+  return s->next - s->oldest;
+}
+/* Waits until a launch has ended, at most `most_ns`; returns whether it has. Not while a graph is
+ * captured, and not by the thread that is about to make the launch. */
+bool sampler_wait(const sampler *s, int number, uint64_t most_ns);
 
 #endif

@@ -384,6 +384,13 @@ TEST(any_allocation_may_fail)
 
 /* ---- words ---- */
 
+/* Resolves words as those of a kernel of its own. */
+static uint32_t resolve(space *s, const uint64_t *words, size_t count, uint64_t stamp,
+                        uint32_t *units) {
+  space_launch l = {.stamp = stamp, .shape = stamp, .words = words, .count = count};
+  return space_resolve(s, &l, units, 64);
+}
+
 TEST(words_name_the_units_of_their_blocks)
 {
   space s = {0};
@@ -395,7 +402,7 @@ TEST(words_name_the_units_of_their_blocks)
   CHECK_OK(space_block_add(&s, BASE + 4 * UNIT, 4096, NULL, NULL));     /* small */
   CHECK_OK(space_block_add(&s, BASE + 5 * UNIT, UNIT, NULL, NULL));
   const uint64_t words[] = {7, BASE + 2 * UNIT + 5, BASE + 4 * UNIT, BASE + 5 * UNIT, UINT64_MAX};
-  CHECK_U64(space_resolve(&s, words, 5, 1, named, 64), 5);
+  CHECK_U64(resolve(&s, words, 5, 1, named), 5);
   for (uint32_t i = 0; i < 4; i++) CHECK_U64(named[i], i);
   CHECK_U64(named[4], 5);
   CHECK_U64(s.small_count, 1);
@@ -403,9 +410,9 @@ TEST(words_name_the_units_of_their_blocks)
   CHECK_U64(s.units[3].live, 1);
   space_block_remove(&s, BASE + UNIT / 2, NULL, NULL);
   CHECK_U64(s.units[3].live, 0);
-  CHECK_U64(space_resolve(&s, &words[1], 1, 2, named, 64), 1);
+  CHECK_U64(resolve(&s, &words[1], 1, 2, named), 1);
   CHECK_U64(space_remove(&s, BASE + 2 * UNIT), 2);
-  CHECK_U64(space_resolve(&s, &words[1], 1, 3, named, 64), 0);
+  CHECK_U64(resolve(&s, &words[1], 1, 3, named), 0);
   CHECK_OK(space_add(&s, BASE + 2 * UNIT, UNIT, &unit));
   CHECK_U64(unit, 2);
   space_free(&s);
@@ -435,14 +442,14 @@ TEST(a_large_block_with_many_words_is_taken_apart)
   for (uint64_t i = 0; i < 64; i++) CHECK_OK(space_add(&s, BASE + i * UNIT, UNIT, &unit));
   CHECK_OK(space_block_add(&s, BASE, 60 * UNIT, NULL, NULL));
   uint64_t word = BASE;
-  CHECK_U64(space_resolve(&s, &word, 1, 1, named, 64), 60);
+  CHECK_U64(resolve(&s, &word, 1, 1, named), 60);
   for (uint64_t i = 1; i < 12; i++) { /* twelve parts of five units */
     word = BASE + i * 5 * UNIT;
-    space_resolve(&s, &word, 1, 1 + i, named, 64);
+    resolve(&s, &word, 1, 1 + i, named);
   }
   for (uint64_t i = 0; i < 12; i++) {
     word = BASE + i * 5 * UNIT;
-    CHECK_U64(space_resolve(&s, &word, 1, 100 + i, named, 64), 5);
+    CHECK_U64(resolve(&s, &word, 1, 100 + i, named), 5);
     CHECK_U64(named[0], 5 * i);
   }
   space_free(&s);
@@ -450,7 +457,7 @@ TEST(a_large_block_with_many_words_is_taken_apart)
 
 static uint32_t name_one(space *s, uint64_t part, uint64_t stamp) {
   uint32_t named[64];
-  return space_resolve(s, &(uint64_t){BASE + part * UNIT}, 1, stamp, named, 64);
+  return resolve(s, &(uint64_t){BASE + part * UNIT}, 1, stamp, named);
 }
 
 /* In a pool, what lies behind the last word is mostly free, and words of buffers that are gone are
@@ -504,12 +511,12 @@ TEST(words_of_an_earlier_phase_are_forgotten)
   for (uint64_t i = 0; i < SETUP; i++) {
     uint64_t word = BASE + (4 * (i % BUFFERS)) * UNIT + 20000;
     if (i == 0 || i == SETUP - 1) word = late;
-    space_resolve(&s, &word, 1, ++stamp, units, 64);
+    resolve(&s, &word, 1, ++stamp, units);
   }
   for (int step = 0; step < 8; step++)
     for (uint64_t i = 0; i < STEP; i++) {
       uint64_t word = BASE + (4 * (i % BUFFERS)) * UNIT + 7000;
-      uint32_t count = space_resolve(&s, &word, 1, ++stamp, units, 64);
+      uint32_t count = resolve(&s, &word, 1, ++stamp, units);
       if (step >= 3) CHECK_U64(count, i % BUFFERS < BUFFERS - 1 ? 4 : count);
     }
   space_free(&s);
@@ -575,7 +582,7 @@ TEST(a_launch_that_names_much_of_an_arena_is_timed_in_place_first)
     }
   uint64_t slow = base + 16, quick = base + 4 * unit_bytes + 16;
   residency_launch_info a = {.function = 7, .words = &slow, .word_count = 1};
-  residency_launch_info b = {.function = 7, .words = &quick, .word_count = 1};
+  residency_launch_info b = {.function = 8, .words = &quick, .word_count = 1};
   CHECK(residency_launch(r, &a) == RESIDENCY_GO);
   CHECK(residency_sample(r, &t));
   CHECK(t.far_bytes == 4 * unit_bytes);
@@ -585,6 +592,8 @@ TEST(a_launch_that_names_much_of_an_arena_is_timed_in_place_first)
   residency_sampled(r, &t, 50 * 1000);
   CHECK(residency_launch(r, &a) == RESIDENCY_EXCHANGE);
   CHECK(residency_launch(r, &b) == RESIDENCY_GO);
+  b.function = 7; /* of this one it is known that it uses what it names */
+  CHECK(residency_launch(r, &b) == RESIDENCY_EXCHANGE);
   residency_close(r);
 }
 
