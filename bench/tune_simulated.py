@@ -2,6 +2,9 @@
 
 usage: tune_simulated.py [FIRST [LAST]]     5 programs for each seed from FIRST to LAST, 0 to 7 unless given
 
+"largest": bisected, each time a fresh process that does 100 steps of varying length. "longest_only": bisected over three steps with the
+longest input. The batch that tune picks then does 100 steps with other lengths, in a fresh process again.
+
 The allocator rounds, splits, joins and caches blocks as CUDACachingAllocator does, and returns cached segments before it fails. A program
 is a model in outline: weights, activations that the backward pass frees in reverse order, temporaries, and the state of an optimizer.
 """
@@ -22,11 +25,11 @@ class SimulatedOut(RuntimeError):
 
 
 class _Segment:
-    __slots__ = ("size", "free", "small")
+    __slots__ = ("size", "free", "ends", "small")
 
     def __init__(self, size, small):
         self.size, self.small = size, small
-        self.free = {0: size}  # offset: bytes; neighbours are joined
+        self.free, self.ends = {}, {}  # offset: bytes, end: offset of free blocks; neighbours are joined
 
 
 class Allocator:
@@ -35,21 +38,22 @@ class Allocator:
     def __init__(self, limit):
         self.limit, self.reserved, self.peak = limit, 0, 0
         self._segments, self._free = set(), {True: [], False: []}  # (bytes, number, segment, offset), sorted
-        self._numbers = {}
+        self._numbers, self.requests = {}, []  # (address, bytes as requested), 0 bytes: freed
 
     def _add(self, segment, offset, size):
         bisect.insort(self._free[segment.small], (size, self._numbers[segment], offset, segment), key=lambda one: one[:3])
-        segment.free[offset] = size
+        segment.free[offset], segment.ends[offset + size] = size, offset
 
     def _take(self, segment, offset):
         size = segment.free.pop(offset)
+        del segment.ends[offset + size]
         pool = self._free[segment.small]
         at = bisect.bisect_left(pool, (size, self._numbers[segment], offset), key=lambda one: one[:3])
         del pool[at]
         return size
 
     def alloc(self, size):
-        size = max(512, -(-size // 512) * 512)
+        asked, size = size, max(512, -(-size // 512) * 512)
         small = size <= MIB
         pool = self._free[small]
         at = bisect.bisect_left(pool, (size, -1, -1), key=lambda one: one[:3])
@@ -60,7 +64,6 @@ class Allocator:
             if self.reserved + wanted > self.limit:
                 raise SimulatedOut("CUDA out of memory (simulated)")
             segment = _Segment(wanted, small)
-            segment.free = {}
             self._segments.add(segment)
             self._numbers[segment] = len(self._numbers)
             self.reserved += wanted
@@ -73,19 +76,23 @@ class Allocator:
             self._add(segment, offset + size, there - size)
         else:
             size = there
-        return segment, offset, size
+        self.requests.append((self.address(segment, offset), asked))
+        return segment, offset, size, asked
+
+    def address(self, segment, offset):
+        return self._numbers[segment] << 40 | offset
 
     def free(self, block):
-        segment, offset, size = block
+        segment, offset, size, _ = block
+        self.requests.append((self.address(segment, offset), 0))
         after = segment.free.get(offset + size)
         if after is not None:
             self._take(segment, offset + size)
             size += after
-        for before, there in list(segment.free.items()):
-            if before + there == offset:
-                self._take(segment, before)
-                offset, size = before, size + there
-                break
+        before = segment.ends.get(offset)
+        if before is not None:
+            size += self._take(segment, before)
+            offset = before
         self._add(segment, offset, size)
 
     def empty(self):
@@ -94,6 +101,25 @@ class Allocator:
             self._take(segment, 0)
             self._segments.discard(segment)
             self.reserved -= segment.size
+
+    def held(self):
+        """Returns the blocks that are allocated: (address, bytes as requested, stream)."""
+        live = {}
+        for address, size in self.requests:
+            if size:
+                live[address] = size
+            else:
+                del live[address]
+        return [(address, live[address], 0) for address in sorted(live)]
+
+    @contextlib.contextmanager
+    def recording(self):
+        """Yields a list that has the requests made inside the `with` once it ends; 0 bytes: freed."""
+        found, before = [], len(self.requests)
+        try:
+            yield found
+        finally:
+            found += [(address, size, 0) for address, size in self.requests[before:]]
 
 
 class Program:
@@ -114,12 +140,12 @@ class Program:
         self.temporary = draw.choice([0.3, 1.0, 2.5])
         self.evaluates = kind == "evaluation"
         self.odd = draw.randrange(1, 64) * 1000 if kind == "fragments" else 0
-        self.draw = random.Random(seed)
+        self.seed = seed
         self.start()
 
     def start(self):
         """A fresh process: nothing is allocated but the weights."""
-        self.memory, self.state = Allocator(self.total), None
+        self.memory, self.state, self.steps = Allocator(self.total), None, 0
         self.kept = [self.memory.alloc(size) for size in self.weights]
         self.fraction = self.total
 
@@ -139,7 +165,7 @@ class Program:
                 while held:
                     memory.free(held.pop())
             for at in range(len(live)):
-                gradient = memory.alloc(max(1, live[-1][2]))
+                gradient = memory.alloc(max(1, live[-1][3]))
                 memory.free(live.pop())
                 memory.free(gradient)
                 if at % 3 == 2:
@@ -158,6 +184,7 @@ class Program:
                 memory.free(one)
 
     def step(self, n):
+        self.steps += 1
         self.run(n, self.longest)
 
     def evaluate(self, n):
@@ -209,10 +236,16 @@ class Program:
         run()
         return self.memory.peak
 
+    def held(self):
+        return self.memory.held()
+
+    def recording(self):
+        return self.memory.recording()
+
     # ---- the truth ----
 
     def runs(self, n):
-        """Returns True if a fresh process does three steps of n samples."""
+        """Returns True if a fresh process does three steps of n samples, all with the longest input."""
         self.start()
         try:
             for _ in range(3):
@@ -221,25 +254,15 @@ class Program:
             return False
         return True
 
-    def largest(self):
-        """Returns the largest batch that a fresh process runs, by bisection; 0 if none."""
-        good, bad = 0, 1
-        while self.runs(bad):
-            good, bad = bad, 2 * bad
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            good, bad = (middle, bad) if self.runs(middle) else (good, middle)
-        return good
-
-    def failures(self, n, steps=100):
-        """Returns how many of `steps` further steps fail: other lengths, and batches that are not full."""
-        failed = 0
+    def failures(self, n, name, steps=100):
+        """Returns how many of the first `steps` steps of a fresh process fail: other lengths, and batches that are not full."""
+        failed, draw = 0, random.Random(f"{name} {self.kind} {self.seed}")
         self.start()
         for at in range(steps):
-            full = at < 2 or self.draw.random() < 0.3
-            length = self.longest if full else self.draw.randrange(max(1, self.longest // 4), self.longest + 1)
+            full = at < 2 or draw.random() < 0.3
+            length = self.longest if full else draw.randrange(max(1, self.longest // 4), self.longest + 1)
             try:
-                self.run(n if self.draw.random() < 0.9 else max(1, self.draw.randrange(n + 1)), length)
+                self.run(n if draw.random() < 0.9 else max(1, draw.randrange(n + 1)), length)
                 if self.evaluates and at % 10 == 0:
                     self.evaluate(n)
             except SimulatedOut:
@@ -247,25 +270,49 @@ class Program:
         return failed
 
 
+def largest(runs, near=0):
+    """Returns the largest batch with which a fresh process runs, by bisection that begins at `near`; 0 if none."""
+    good, bad = 0, max(1, near)
+    while runs(bad):
+        good, bad = bad, max(bad + 2, bad * 9 // 8 if near else 2 * bad)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if runs(middle) else (good, middle)
+    return good
+
+
 KINDS = ("weights", "activations", "evaluation", "lengths", "fragments")
+
+
+def near(found, best):
+    return best - found <= 1 or found >= 0.95 * best
 
 
 def main():
     first, last = (*map(int, sys.argv[1:3]), 0, 7)[:2] if len(sys.argv) > 2 else (0, 7)
-    programs = near = failing = 0
+    programs = close = close_longest = failing = most_steps = 0
     for seed in range(first, last + 1):
         for kind in KINDS:
             program = Program(seed, kind)
-            best = program.largest()
+            longest = largest(program.runs)
+            best = largest(lambda n: program.failures(n, "bisected") == 0)  # noqa: B023
             if best == 0:
                 continue
             program.start()
             named = {"evaluate": program.evaluate} if program.evaluates else {}
             found = stowage.tune(program.step, batch=2, meter=program, **named).largest_batch or 0
-            failed = program.failures(found) if found else 0
-            programs, near, failing = programs + 1, near + (best - found <= 1 or found >= 0.95 * best), failing + (failed > 0)
-            print(f"{kind} seed {seed}, {program.total >> 30} GiB: picked {found} largest {best} short {100 * (1 - found / best):.1f}% failed {failed}/100", flush=True)
-    print(f"case=tune_simulated programs={programs} within_5%_or_one={near} with_failed_steps={failing}")
+            steps = program.steps
+            failed = program.failures(found, "later") if found else 0
+            programs, close, close_longest = programs + 1, close + near(found, best), close_longest + near(found, longest)
+            failing, most_steps = failing + (failed > 0), max(most_steps, steps)
+            print(
+                f"{kind} seed {seed}, {program.total >> 30} GiB: picked {found} largest {best} short {100 * (1 - found / best):.1f}%"
+                f" longest_only {longest} short {100 * (1 - found / longest):.1f}% failed {failed}/100 steps {steps}",
+                flush=True,
+            )
+    print(
+        f"case=tune_simulated programs={programs} within_5%_or_one={close} of_longest_only={close_longest} with_failed_steps={failing} steps_most={most_steps}"
+    )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from ._library import Growing, call, declare, lib
 
+_RECORD_BYTES = 40  # sizeof(stow_trace_record)
+
 UNKNOWN = (1 << 64) - 1  #: STOW_BYTES_UNKNOWN, STOW_REPLAY_NO_EVENT
 
 
@@ -117,6 +119,7 @@ declare(
         "stow_tune_get_info": (c_int, [c_void_p, POINTER(TuneInfo)]),
         "stow_tune_get_setting": (c_int, [c_void_p, c_uint32, POINTER(TuneSetting)]),
         "stow_recording_open": (c_int, [POINTER(c_void_p), c_char_p, c_void_p]),
+        "stow_recording_make": (c_int, [POINTER(c_void_p), c_char_p, c_uint64]),
         "stow_recording_close": (None, [c_void_p]),
         "stow_recording_save": (c_int, [c_void_p, c_char_p]),
         "stow_explain_recording": (c_int, [POINTER(c_void_p), c_void_p, POINTER(ExplainOptions)]),
@@ -214,16 +217,30 @@ def policies() -> "List[str]":
 
 def replay(path: str, names: "List[str]", flags: int, options: ReplayOptions) -> "List[Dict[str, Any]]":
     """Returns the results of the policies `names`, in the form of `stowage replay --json`."""
-    made, results = c_void_p(), []
     with opened(path) as recording:
-        call("stow_replay_open", byref(made), recording, byref(options))
-        try:
-            for name in names:
-                result = ReplayResult()
-                call("stow_replay_run", made, name.encode("utf-8", "replace"), flags, byref(result))
-                results.append(_as_json(result))
-        finally:
-            lib().stow_replay_close(made)
+        return _replayed(recording, names, flags, options)
+
+
+def replay_events(events: bytes, name: str, flags: int, options: ReplayOptions) -> "Dict[str, Any]":
+    """Returns the result of one policy for events in memory: an array of stow_trace_record."""
+    recording = c_void_p()
+    call("stow_recording_make", byref(recording), events, len(events) // _RECORD_BYTES)
+    try:
+        return _replayed(recording, [name], flags, options)[0]
+    finally:
+        lib().stow_recording_close(recording)
+
+
+def _replayed(recording: c_void_p, names: "List[str]", flags: int, options: ReplayOptions) -> "List[Dict[str, Any]]":
+    made, results = c_void_p(), []
+    call("stow_replay_open", byref(made), recording, byref(options))
+    try:
+        for name in names:
+            result = ReplayResult()
+            call("stow_replay_run", made, name.encode("utf-8", "replace"), flags, byref(result))
+            results.append(_as_json(result))
+    finally:
+        lib().stow_replay_close(made)
     return results
 
 

@@ -24,6 +24,11 @@ from ._trace import Trace
 _recordings: "List[Recording]" = []  #: those being made now
 
 
+def is_recording() -> bool:
+    """Returns true inside `record`."""
+    return bool(_recordings)
+
+
 class Recording:
     """A recording in progress; `path` is its destination."""
 

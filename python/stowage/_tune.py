@@ -1,15 +1,13 @@
 """The largest batch that fits, how many of them make the target batch, and what helps if not even one sample fits.
 
-Memory is measured with real steps on a GPU, or estimated without one (`_estimate`). Two small sizes give a line (bytes that stay, bytes
-per sample). The line suggests a size; a run at that size checks it. Only checked sizes are returned.
+Memory is measured with real steps on a GPU (`_tune_measure`), or estimated without one (`_estimate`). Only checked sizes are returned.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-from typing import Any, Callable, Dict, Iterator, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
 from . import _gpus, _show
 from ._enable import enable
@@ -17,9 +15,13 @@ from ._estimate import estimate
 from ._library import Invalid, NotFound, OutOfMemory, Unreadable
 from ._library import format_size as size
 from ._replay import tune_recording
+from ._tune_measure import Measured, Meter, ReplaySearch
 from ._tune_options import checkpoint_blocks, offload_activations, options_for_one
 from ._uncertainty import beyond_headroom
 
+#: Part of the memory that stays free. Where steps are replayed, it is for what the allocator does not see: kernels that are loaded later,
+#: other libraries. Otherwise also for the cache, which other inputs divide differently.
+_REPLAYED_HEADROOM, _HEADROOM = 0.005, 0.05
 _TRIES = 12  #: sizes that are run or estimated at most, after the first two
 _BATCH_MAX = 1 << 20
 
@@ -72,7 +74,7 @@ class Plan:
     @property
     def text(self) -> str:
         data = self.data
-        limit = f"{size(data['limit_bytes'])} ({size(data['available_bytes'])} less {data['headroom']:.0%} headroom)"
+        limit = f"{size(data['limit_bytes'])} ({size(data['available_bytes'])} less {100 * data['headroom']:.3g}% headroom)"
         if self.fits:
             lines = [f"Use a batch of {self.micro_batch}: needs {size(data['needs_bytes'])} of {limit}."]
             if data["target_batch"] is not None:
@@ -231,10 +233,10 @@ class _Search:
                 break
             stay, slope = self._line()
             guess = int((self._limit - stay) / slope) if slope > 0 else self._largest
+            if halve or guess >= bad:  # the line is wrong near `bad`
+                guess = good + width // 2
             # Inside the bracket; at most 8 times further, because a line from small sizes can be wrong.
             guess = min(max(guess, good + 1), bad - 1, good * 8)
-            if halve and good + width // 2 <= good * 8:
-                guess = good + width // 2
             if self.fits(guess):
                 good = guess
             else:
@@ -249,112 +251,15 @@ class _Search:
                 return one
         return None
 
-    def line(self) -> "tuple[int, int]":
-        """Returns (bytes that stay, bytes per sample) for people, from the smallest and the largest size that ran."""
-        points = sorted((batch, found) for batch, found in self.known.items() if found is not None)
-        if len(points) < 2:
-            return 0, int(points[0][1] / points[0][0]) if points else 0
-        (a, low), (b, high) = points[0], points[-1]
-        slope = max(0.0, (high - low) / (b - a))
-        return max(0, int(low - slope * a)), int(slope)
 
-
-# ---- measuring ----
-
-
-class Meter:
-    """Runs real steps on the current GPU and reads PyTorch's peak."""
-
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
-
-    def name(self) -> str:
-        return str(self._torch.cuda.get_device_name())
-
-    def available(self) -> int:
-        """Returns the bytes that PyTorch can reserve: free memory and its own cache, at most the fraction set for this process."""
-        cuda = self._torch.cuda
-        free, total = cuda.mem_get_info()
-        most = int(free) + int(cuda.memory_reserved())
-        fraction = getattr(cuda, "get_per_process_memory_fraction", None)  # PyTorch 2.8 and newer
-        return min(most, int(fraction() * total)) if fraction is not None else most
-
-    @contextlib.contextmanager
-    def limited(self, limit_bytes: int) -> "Iterator[None]":
-        """PyTorch reserves at most `limit_bytes` inside the `with`."""
-        cuda = self._torch.cuda
-        fraction = getattr(cuda, "get_per_process_memory_fraction", None)
-        if fraction is None:
-            yield
-            return
-        before, total = fraction(), cuda.mem_get_info()[1]
-        cuda.set_per_process_memory_fraction(min(before, limit_bytes / total))
-        try:
-            yield
-        finally:
-            cuda.set_per_process_memory_fraction(before)
-
-    def is_out(self, error: BaseException) -> bool:
-        cuda = self._torch.cuda
-        kinds = tuple(kind for kind in (getattr(cuda, "OutOfMemoryError", None), getattr(self._torch, "OutOfMemoryError", None)) if kind)
-        return isinstance(error, kinds) or (isinstance(error, RuntimeError) and "out of memory" in str(error))
-
-    def clear(self) -> None:
-        import gc
-
-        gc.collect()
-        self._torch.cuda.empty_cache()
-
-    def peak(self, run: "Callable[[], Any]") -> int:
-        cuda = self._torch.cuda
-        cuda.reset_peak_memory_stats()
-        run()
-        cuda.synchronize()
-        return int(cuda.max_memory_reserved())
-
-
-class _Measured:
-    """Runs real steps with at most `limit` bytes. Out of memory is an answer; any other error of the step is raised as it is."""
-
-    def __init__(self, step: "Callable[[int], Any]", evaluate: Any, meter: Any, limit: int) -> None:
-        self._step, self._evaluate, self._meter, self._limit = step, evaluate, meter, limit
-        self._warm = False
-
-    def _peak(self, batches: "List[int]") -> "Optional[int]":
-        """Returns the most bytes of steps with these sizes, one after the other; None if one ran out of memory."""
-
-        def run() -> None:
-            for batch in batches:
-                self._step(batch)
-                if self._evaluate is not None:
-                    self._evaluate(batch)
-
-        meter, failed, found = self._meter, False, 0
-        meter.clear()
-        try:
-            with meter.limited(self._limit) if hasattr(meter, "limited") else contextlib.nullcontext():
-                found = int(meter.peak(run))
-        except Exception as error:
-            if not meter.is_out(error):
-                raise
-            failed = True
-        if failed:  # here the traceback, which holds the step's tensors, is gone
-            meter.clear()
-            return None
-        return found
-
-    def needs(self, batch: int) -> "Optional[int]":
-        """Returns the bytes of a step; None if it ran out of memory."""
-        if not self._warm:  # the first step makes the optimizer's state
-            if self._peak([batch]) is None:
-                return None
-            self._warm = True
-        return self._peak([batch])
-
-    def holds(self, batch: int) -> bool:
-        """Returns True if steps with smaller batches in between do not fail. They divide the cache as shorter inputs do."""
-        parts = [batch] + [max(1, batch * part // 8) for part in (6, 3, 7, 2, 5)]
-        return self._peak([one for part in parts for one in (part, batch)]) is not None
+def _shown_line(known: "Dict[int, Optional[int]]") -> "tuple[int, int]":
+    """Returns (bytes that stay, bytes per sample) for people, from the smallest and the largest size that ran."""
+    points = sorted((batch, found) for batch, found in known.items() if found is not None)
+    if len(points) < 2:
+        return 0, int(points[0][1] / points[0][0]) if points else 0
+    (a, low), (b, high) = points[0], points[-1]
+    slope = max(0.0, (high - low) / (b - a))
+    return max(0, int(low - slope * a)), int(slope)
 
 
 # ---- estimating ----
@@ -397,7 +302,7 @@ def plan(
     batch: int = 1,
     target_batch: "Optional[int]" = None,
     evaluate: Any = None,
-    headroom: float = 0.05,
+    headroom: "Optional[float]" = None,
     gpu: "Optional[str]" = None,
     vram: "str | int | None" = None,
     optimizer: Any = None,
@@ -411,7 +316,7 @@ def plan(
     _whole("batch", batch)
     if target_batch is not None:
         _whole("target_batch", target_batch)
-    if not isinstance(headroom, (int, float)) or isinstance(headroom, bool) or not 0 <= headroom < 0.9:
+    if headroom is not None and (not isinstance(headroom, (int, float)) or isinstance(headroom, bool) or not 0 <= headroom < 0.9):
         raise Invalid(f"tune: headroom: {headroom!r}: must be from 0 to 0.9")
     allowed = [allow] if isinstance(allow, str) else list(allow)
     for one in allowed:
@@ -434,13 +339,23 @@ def plan(
         source, name, available = "estimated", target.name, target.available_bytes
         named = {"gpu": gpu, "vram": vram, "optimizer": optimizer, "loss": loss, "amp": amp, "settings": settings}
         needs = _estimated(step, batch_fn, evaluate, named)
+    replayed = meter is not None and (meter.can_record() if hasattr(meter, "can_record") else hasattr(meter, "recording"))
+    if headroom is None:
+        headroom = _REPLAYED_HEADROOM if replayed else _HEADROOM
     limit = int(available * (1 - headroom))
-    measured = _Measured(step, evaluate, meter, limit) if needs is None else None
-    search = _Search(measured.needs if measured is not None else needs, limit, target_batch or _BATCH_MAX)  # type: ignore[arg-type]
-    largest = search.run(batch)
-    while measured is not None and largest is not None and not measured.holds(largest):
-        largest = search.below(largest)
-    stay, per_sample = search.line()
+    measured = Measured(step, evaluate, meter, headroom) if needs is None else None
+    search: "Union[_Search, ReplaySearch]"
+    if measured is not None and replayed:
+        search = ReplaySearch(measured, target_batch or _BATCH_MAX)
+        largest = search.run(batch)
+    else:
+        search = _Search(measured.needs if measured is not None else needs, limit, target_batch or _BATCH_MAX)  # type: ignore[arg-type]
+        largest = search.run(batch)
+        while measured is not None and largest is not None and not measured.holds(largest):
+            largest = search.below(largest)
+    if measured is not None:
+        available, limit = measured.available, measured.limit
+    stay, per_sample = _shown_line(search.known)
     found = search.known
     sizes: "List[int]" = []
     if largest is not None:
@@ -491,7 +406,8 @@ def tune(what: Any, batch_fn: Any = None, *, vram: "str | int | None" = None, vr
     `step(n)` runs one real step with n samples, starting with `batch`. The steps train: tune before training or load the weights again
     after. Make each input as long as the longest one. `evaluate(n)` runs an evaluation after each step, so that the batch holds for
     both. `model_fn()` and `batch_fn(n)` are as for `stowage.estimate`; there `evaluate(n)` makes the input of an evaluation. Without `batch_fn`, but with `gpu` or `vram`, `step(n)` makes its own tensors on "cuda"
-    and is estimated. `headroom` is the part of the memory that stays free (0.05). If a batch of 1 is too large, `plan.options` lists
+    and is estimated. `headroom` is the part of the memory that stays free: 0.005 if steps are recorded and replayed, which needs PyTorch 2.1,
+    else 0.05. If a batch of 1 is too large, `plan.options` lists
     what helps, with bytes. `allow="amp"` or "8bit" permits a choice that changes the results; otherwise only exact ones are chosen.
 
     >>> tune("nowhere.stow")

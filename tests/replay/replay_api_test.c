@@ -51,6 +51,39 @@ TEST(a_limit_fails_where_the_smallest_limit_says)
   stow_recording_close(r);
 }
 
+TEST(events_in_memory_are_replayed_as_from_a_file)
+{
+  enum { MIB = 1 << 20 };
+  /* 30 MiB and 20 MiB; the first is freed, and 40 MiB does not fit into what it leaves. */
+  stow_trace_record events[] = {
+      {.addr = 1 << 30, .bytes = 30 * MIB},
+      {.addr = 2 << 28, .bytes = 20 * MIB},
+      {.addr = 1 << 30, .bytes = 30 * MIB, .kind = STOW_TRACE_FREE},
+      {.addr = 1 << 30, .bytes = 40 * MIB},
+  };
+  stow_recording *r;
+  stow_replay *replay;
+  stow_replay_result result = STOW_REPLAY_RESULT_INIT;
+  CHECK_OK(stow_recording_make(&r, events, 4));
+  CHECK_OK(stow_replay_open(&replay, r, NULL));
+  CHECK_OK(stow_replay_run(replay, "torch_default", STOW_REPLAY_MIN_LIMIT, &result));
+  CHECK(result.finishes == 1);
+  CHECK_U64(result.peak_live_bytes, 60 * MIB);
+  CHECK_U64(result.peak_reserved_bytes, 90 * MIB);
+  CHECK_U64(result.min_limit_bytes, 60 * MIB); /* the cached 30 MiB are returned first */
+  stow_replay_close(replay);
+  stow_recording_close(r);
+  CHECK_STATUS(stow_recording_make(&r, events, 0), STOW_ERR_INVALID);
+  CHECK(r == NULL);
+  CHECK_STATUS(stow_recording_make(NULL, events, 4), STOW_ERR_INVALID);
+  CHECK_STATUS(stow_recording_make(&r, NULL, 4), STOW_ERR_INVALID);
+  events[1].stack = 1;
+  CHECK_STATUS(stow_recording_make(&r, events, 4), STOW_ERR_INVALID);
+  events[1].stack = 0;
+  events[3].kind = STOW_TRACE_LAUNCH;
+  CHECK_STATUS(stow_recording_make(&r, events, 4), STOW_ERR_INVALID);
+}
+
 TEST(pytorch_is_repeated_exactly)
 {
   stow_recording *r = open_data("fragmentation.pickle.gz");

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include <stowage/status.h>
+#include <stowage/trace.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,6 +38,12 @@ typedef struct stow_recording_options {
  * max_bytes. `*recording` is NULL on failure. */
 STOW_API stow_status stow_recording_open(stow_recording **recording, const char *path,
                                          const stow_recording_options *options);
+/* Makes a recording from events in memory, in their order: what a program requests, without a file.
+ * `events` may be freed afterwards. Kinds: STOW_TRACE_ALLOC, STOW_TRACE_FREE_REQUESTED and
+ * STOW_TRACE_FREE; `stack` and `tag` are 0. STOW_ERR_INVALID: another kind, or no events.
+ * `*recording` is NULL on failure. */
+STOW_API stow_status stow_recording_make(stow_recording **recording,
+                                         const stow_trace_record *events, uint64_t count);
 /* Closes a recording; NULL is allowed. */
 STOW_API void stow_recording_close(stow_recording *recording);
 

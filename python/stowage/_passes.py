@@ -1,0 +1,352 @@
+"""Passes of a program recorded at a few batch sizes, and replayed at any other.
+
+A pass is one training step or one evaluation: the blocks it requests and frees, in order. A program requests the same blocks at every
+batch size; only their bytes change. So each block gets a line through the recorded sizes (a parabola where a line misses), and a whole
+run of the program at another batch, beginning with a fresh process, goes through the exact replay of PyTorch's allocator.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+from . import _analysis
+
+FIRST, STEP, EVALUATION = "first", "step", "evaluation"  #: kinds of passes; the first step makes the optimizer's state
+
+_ALLOC, _FREE, _OLD = 0, 1, 2  # an event allocates a block, frees one of this pass, or frees one of an earlier pass
+_HELD = -1  # the "pass" of blocks that were there before the first one
+
+_RUN, _LOOK = 4, 48  # matching: so many blocks in a row show that two passes agree again; how far ahead to look for them
+_CLOSE = 1024  # bytes by which blocks of the same request may differ
+
+#: Runs that are replayed for a batch, and the steps of each. Lengths and batches vary, which divides the cache differently each time; a
+#: division that makes steps fail can come late. Programs with many requests in a step get fewer steps.
+_RUNS, _STEPS_LEAST, _STEPS_MOST, _REQUESTS_MOST = 24, 24, 100, 1_000_000
+_FULL = 0.35  # share of the steps that are as large as the batch
+_SMALL, _LEAST = 0.15, 0.2  # share of the steps that are smaller than this part of the batch, as the last one of an epoch can be
+_EVALUATES = (1, 4, 10)  # steps for each evaluation
+
+_RECORD = struct.Struct("=QQQIIHBBI")  # stow_trace_record
+_RECORD_ALLOC, _RECORD_FREE = 0, 2
+
+#: A request: (address, bytes, stream); bytes is 0 if it frees the block at that address.
+Request = Tuple[int, int, int]
+
+#: Passes, one after the other: (kind, batch of half of the blocks, batch of the other half). A batch that is not whole stands for a shorter
+#: input. Some blocks grow with the square of the length; which ones is not known, so in some runs any half does.
+Run = List[Tuple[str, float, float]]
+
+
+class Pass(NamedTuple):
+    """One recorded pass."""
+
+    kind: str
+    batch: int
+    sizes: "List[int]"  # bytes of each block, in the order of allocation
+    streams: "List[int]"
+    events: "List[Tuple[int, Any]]"  # (_ALLOC or _FREE, block), (_OLD, (pass, block))
+
+
+class Passes:
+    """What was recorded so far. `held` are the blocks that live before the first pass, in the order of their addresses."""
+
+    def __init__(self, held: "Iterable[Request]") -> None:
+        self._held: "List[Tuple[int, int]]" = []
+        self._live: "Dict[int, Tuple[int, int]]" = {}
+        self.list: "List[Pass]" = []
+        for address, size, stream in held:
+            self._live[address] = (_HELD, len(self._held))
+            self._held.append((size, stream))
+        self._forms: "Dict[str, _Form]" = {}
+
+    def add(self, kind: str, batch: int, requests: "Iterable[Request]", whole: bool = True) -> None:
+        """Adds a pass. One that failed is not `whole`: only what it leaves behind counts."""
+        made = Pass(kind, batch, [], [], [])
+        number = len(self.list)
+        for address, size, stream in requests:
+            if size > 0:
+                self._live[address] = (number, len(made.sizes))
+                made.events.append((_ALLOC, len(made.sizes)))
+                made.sizes.append(size)
+                made.streams.append(stream)
+                continue
+            owner = self._live.pop(address, None)
+            if owner is not None:
+                made.events.append((_FREE, owner[1]) if owner[0] == number else (_OLD, owner))
+        self.list.append(made if whole else made._replace(kind="failed"))
+        self._forms = {}
+
+    def count(self) -> int:
+        """Returns the requests of a step."""
+        return len(self._form(STEP).events)
+
+    def _form(self, kind: str) -> "_Form":
+        if not self._forms:
+            self._forms = _forms(self.list)
+        return self._forms[kind]
+
+    def requests(self, run: "Run") -> bytes:
+        """Returns the requests of a fresh process that does this run, as an array of stow_trace_record."""
+        pack, out, number = _RECORD.pack, [], 0
+        kept: "Dict[Any, Tuple[int, int, int]]" = {}  # (kind, block) or (_HELD, block): what an earlier pass left behind
+        for at, (size, stream) in enumerate(self._held):
+            number += 512
+            out.append(pack(number, size, stream, 0, 0, 0, _RECORD_ALLOC, 0, 0))
+            kept[(_HELD, at)] = (number, size, stream)
+        for kind, batch, other in run:
+            form = self._form(kind)
+            sizes, streams = form.sizes(batch), form.streams
+            if other != batch:
+                sizes = [b if at * 0x9E3779B1 >> 16 & 1 else a for at, (a, b) in enumerate(zip(sizes, form.sizes(other)))]
+            mine: "List[Optional[Tuple[int, int, int]]]" = [None] * len(sizes)
+            for what, block in form.events:
+                if what == _ALLOC:
+                    number += 512
+                    mine[block] = one = (number, sizes[block], streams[block])
+                    out.append(pack(*one, 0, 0, 0, _RECORD_ALLOC, 0, 0))
+                else:
+                    gone = mine[block] if what == _FREE else kept.pop(block, None)
+                    if what == _FREE:
+                        mine[block] = None
+                    if gone is not None:
+                        out.append(pack(*gone, 0, 0, 0, _RECORD_FREE, 0, 0))
+            for block, left in enumerate(mine):
+                if left is None:
+                    continue
+                role = form.roles[block]
+                if role in form.carried:
+                    left, kept[role] = kept.get(role), left  # the one before is replaced
+                elif kind == FIRST:
+                    continue  # the optimizer's state, workspaces: stays
+                if left is not None:
+                    out.append(pack(*left, 0, 0, 0, _RECORD_FREE, 0, 0))
+        return b"".join(out)
+
+
+class _Form:
+    """The passes of one kind: the events of the one with the largest batch, and each block's bytes by batch."""
+
+    def __init__(self, of: Pass, number: int) -> None:
+        self.streams, self.events, self.number = of.streams, of.events, number
+        self.points: "List[Dict[int, int]]" = [{of.batch: size} for size in of.sizes]
+        self.roles: "List[Tuple[str, int]]" = [(of.kind, block) for block in range(len(of.sizes))]
+        self.carried: "set[Any]" = set()  # roles that a later pass frees
+        self.constant: "set[int]" = set()  # blocks that do not depend on the batch
+        self._lines: "List[Any]" = []
+
+    def sizes(self, batch: float) -> "List[int]":
+        if not self._lines:
+            self._lines = [_line(points) if at not in self.constant else (max(points.values()), 0.0) for at, points in enumerate(self.points)]
+        return [
+            max(1, int(one[0] + one[1] * batch + 0.5)) if type(one) is tuple else max(1, int(_between(one, batch) + 0.5)) for one in self._lines
+        ]
+
+
+def _forms(passes: "List[Pass]") -> "Dict[str, _Form]":
+    forms: "Dict[str, _Form]" = {}
+    places: "List[Dict[int, Any]]" = [{} for _ in passes]  # of each pass: block -> role
+    for kind in (STEP, EVALUATION):
+        numbers = [at for at, one in enumerate(passes) if one.kind == kind]
+        if not numbers:
+            continue
+        largest = max(numbers, key=lambda at: (passes[at].batch, at))
+        form = forms[kind] = _Form(passes[largest], largest)
+        places[largest] = dict(enumerate(form.roles))
+        for at in numbers:
+            if at == largest:
+                continue
+            one = passes[at]
+            for block, same in enumerate(matched(one.sizes, passes[largest].sizes, passes[largest].batch / one.batch)):
+                if same >= 0:
+                    form.points[block].setdefault(one.batch, one.sizes[same])
+                    places[at][same] = form.roles[block]
+    for number, first in enumerate(passes):
+        if first.kind == FIRST:
+            forms[FIRST] = form = _Form(first, number)
+            _join_first(form, first, forms.get(STEP), passes, places)
+            places[number] = dict(enumerate(form.roles))
+    carried = set()
+    for form in forms.values():
+        events = []
+        for what, block in form.events:
+            if what == _OLD:
+                owner, old = block
+                role = (_HELD, old) if owner == _HELD else places[owner].get(old)
+                if role is None:
+                    continue
+                carried.add(role)
+                events.append((_OLD, role))
+            else:
+                events.append((what, block))
+        form.events = events
+    for form in forms.values():
+        form.carried = carried
+    return forms
+
+
+def _join_first(form: _Form, first: Pass, step: "Optional[_Form]", passes: "List[Pass]", places: "List[Dict[int, Any]]") -> None:
+    """Gives the blocks of the first step the bytes of the same blocks in later ones. What only it has does not depend on the batch."""
+    form.constant = set(range(len(first.sizes)))
+    if step is None:
+        return
+    nearest = min((at for at, one in enumerate(passes) if one.kind == STEP), key=lambda at: abs(passes[at].batch - first.batch))
+    later = passes[nearest]
+    ratio = later.batch / first.batch
+    for block, same in enumerate(matched(first.sizes, later.sizes, ratio) if ratio >= 1 else matched(later.sizes, first.sizes, 1 / ratio)):
+        mine, other = (same, block) if ratio >= 1 else (block, same)
+        role = places[nearest].get(other)
+        if mine >= 0 and role is not None:
+            form.constant.discard(mine)
+            form.points[mine] = step.points[role[1]]
+            form.roles[mine] = role
+
+
+def matched(few: "List[int]", many: "List[int]", ratio: float) -> "List[int]":
+    """Returns for each block of `many` the same block of `few`, or -1. `many` was recorded with a batch `ratio` times as large.
+
+    >>> matched([100, 7000, 100], [100, 14000, 100], 2)
+    [0, 1, 2]
+    >>> matched([9000] * 8, [9000] * 4 + [500] + [9000] * 4, 1)
+    [0, 1, 2, 3, -1, 4, 5, 6, 7]
+    """
+    if len(few) == len(many):
+        return list(range(len(many)))
+    most = ratio * ratio
+
+    def same(a: int, b: int) -> bool:
+        return few[a] <= many[b] + _CLOSE and many[b] <= few[a] * most + _CLOSE
+
+    def again(a: int, b: int) -> "Optional[Tuple[int, int]]":
+        """Returns the nearest places from which both agree."""
+        for skipped in range(1, 2 * _LOOK):
+            for i in range(skipped + 1):
+                x, y = a + i, b + skipped - i
+                count = min(_RUN, len(few) - x, len(many) - y)
+                if count > 0 and all(same(x + k, y + k) for k in range(count)):
+                    return x, y
+        return None
+
+    found, a, b = [-1] * len(many), 0, 0
+    while a < len(few) and b < len(many):
+        if same(a, b):
+            found[b] = a
+            a, b = a + 1, b + 1
+            continue
+        place = again(a, b)
+        if place is None:
+            break
+        a, b = place
+    return found
+
+
+def _line(points: "Dict[int, int]") -> Any:
+    """Returns (bytes that stay, bytes per sample) if the points are on a line, else the sorted points."""
+    known = sorted(points.items())
+    if len(known) == 1:
+        return known
+    (a, low), (b, high) = known[0], known[-1]
+    slope = (high - low) / (b - a)
+    if all(abs(low + slope * (x - a) - size) <= _CLOSE for x, size in known[1:-1]):
+        return (low - slope * a, slope)
+    return known
+
+
+def _between(known: "List[Tuple[int, int]]", batch: float) -> float:
+    """Returns the bytes at `batch` from points that are not on a line.
+
+    >>> [_between([(1, 10), (2, 40), (4, 160)], batch) for batch in (3, 6)]
+    [100.0, 360.0]
+    >>> _between([(4, 100)], 8), _between([(4, 100)], 2)
+    (200.0, 100.0)
+    """
+    if len(known) == 1:
+        return max(1.0, batch / known[0][0]) * known[0][1]
+    if batch > known[-1][0] and len(known) >= 3:
+        (x0, y0), (x1, y1), (x2, y2) = known[-3:]
+        first = (y1 - y0) / (x1 - x0)
+        bend = ((y2 - y1) / (x2 - x1) - first) / (x2 - x0)
+        return max(y0 + first * (batch - x0) + bend * (batch - x0) * (batch - x1), float(y2))
+    at = 1
+    while at < len(known) - 1 and known[at][0] < batch:
+        at += 1
+    (a, low), (b, high) = known[at - 1], known[at]
+    return low + (high - low) / (b - a) * (batch - a)
+
+
+# ---- replaying ----
+
+
+class Replayed:
+    """Answers for any batch from the passes that were recorded. `settings` are those of PYTORCH_ALLOC_CONF."""
+
+    def __init__(self, passes: Passes, settings: "Optional[str]") -> None:
+        self.passes, self._settings = passes, settings
+        self._known: "Dict[int, bool]" = {}
+        self._for: Any = None
+
+    def _changed(self, limits: "Tuple[int, ...]") -> None:
+        """Forgets the answers if they were for other limits or for fewer passes."""
+        if self._for != (len(self.passes.list), limits):
+            self._known, self._for = {}, (len(self.passes.list), limits)
+
+    def fits(self, batch: int, limits: "Tuple[int, ...]") -> bool:
+        """Returns True if a fresh process with this batch finishes under these limits, with inputs and batches that vary.
+
+        A run can fail under one limit and finish under a smaller one, where the cache is returned to the driver earlier.
+        """
+        self._changed(limits)
+        if batch not in self._known:
+            each = max(1, self.passes.count())
+            steps = max(_STEPS_LEAST, min(_STEPS_MOST, _REQUESTS_MOST // _RUNS // each))
+            self._known[batch] = all(self._finishes(batch, seed, steps, limits[seed % len(limits)]) for seed in range(_RUNS))
+        return self._known[batch]
+
+    def _finishes(self, batch: int, seed: int, steps: int, limit: int) -> bool:
+        events = self.passes.requests(_varied(batch, seed, steps, self._evaluates()))
+        return bool(self._replay(events, 0, limit)["finishes"])
+
+    def needs(self, batch: int) -> int:
+        """Returns the smallest limit under which a fresh process does steps with this batch."""
+        kinds = [FIRST, EVALUATION, STEP, EVALUATION, STEP] if self._evaluates() else [FIRST, STEP, STEP]
+        found = self._replay(self.passes.requests([(kind, batch, batch) for kind in kinds]), 1, 0)
+        return int(found["min_limit_bytes"] or found["peak_reserved_bytes"])
+
+    def largest(self, below: int, limits: "Tuple[int, ...]") -> int:
+        """Returns the largest batch below `below` that fits; 0 if none does. A few steps find about where it is."""
+        good, bad = 0, 1
+        while bad < below and self._finishes(bad, 0, 2, limits[0]):
+            good, bad = bad, min(2 * bad, below)
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if self._finishes(middle, 0, 2, limits[0]) else (good, middle)
+        back = 1
+        while good > 0 and not self.fits(good, limits):
+            bad, good, back = good, max(0, good - back), 2 * back
+        while bad - good > max(1, good // 100):
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if self.fits(middle, limits) else (good, middle)
+        return good
+
+    def _evaluates(self) -> bool:
+        return any(one.kind == EVALUATION for one in self.passes.list)
+
+    def _replay(self, events: bytes, flags: int, limit: int) -> "Dict[str, Any]":
+        expandable = self._settings is not None and "expandable_segments:true" in self._settings.lower().replace(" ", "")
+        options = _analysis.ReplayOptions(limit_bytes=limit)
+        options.settings = self._settings.encode("utf-8", "replace") if self._settings else None
+        return _analysis.replay_events(events, "torch_expandable" if expandable else "torch_default", flags, options)
+
+
+def _varied(batch: int, seed: int, steps: int, evaluates: bool) -> Run:
+    """Returns a run whose steps are as large as the batch or smaller, the same for each seed."""
+    draw, every = random.Random(seed), _EVALUATES[seed % len(_EVALUATES)]
+    evaluation: "Run" = [(EVALUATION, batch, batch)] if evaluates else []
+    run: "Run" = [(FIRST, batch, batch), *evaluation, (STEP, batch, batch)]
+    for at in range(steps):
+        kind = draw.random()
+        part = 1.0 if kind < _FULL else draw.uniform(0, _LEAST) if kind > 1 - _SMALL else draw.uniform(_LEAST, 1)
+        run.append((STEP, batch * part, batch * (part * part if seed % 2 else part)))
+        run += evaluation if at % every == 0 else []
+    return run

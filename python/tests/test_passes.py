@@ -1,0 +1,268 @@
+"""Passes recorded at small batches: their blocks at other batches, and the largest batch of a fresh process, by replay."""
+
+import contextlib
+import random
+import unittest
+
+import stowage
+from stowage import _analysis, _passes, _tune_measure
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+class SimulatedOut(RuntimeError):
+    pass
+
+
+class Card:
+    """A simulated GPU with PyTorch's allocator: after each pass the requests of the whole process are replayed. Also the meter."""
+
+    def __init__(self, program, total):
+        self.program, self.total, self.loaded = program, total, 0
+        self.fresh()
+
+    def fresh(self):
+        """A new process: it has the weights and nothing else."""
+        self.limit, self._next, self._past, self._open = self.total, 0, [], []
+        self.state, self.last = None, None
+        self._live = {}
+        for size in self.program.weights:
+            self.alloc(size)
+        self._past, self._open = self._open, []
+
+    def alloc(self, size):
+        self._next += 512
+        self._live[self._next] = size
+        self._open.append((self._next, size, 0))
+        return self._next
+
+    def free(self, address):
+        self._open.append((address, -self._live.pop(address), 0))
+
+    def _pass(self, run):
+        before = dict(self._live)
+        state, last = self.state, self.last
+        run(self)
+        events = b"".join(_passes._RECORD.pack(at, abs(size), 0, 0, 0, 0, 0 if size > 0 else 2, 0, 0) for at, size, _ in self._past + self._open)
+        options = _analysis.ReplayOptions(limit_bytes=self.limit)
+        if _analysis.replay_events(events, "torch_default", 0, options)["finishes"]:
+            self._past += self._open
+            self._open = []
+            return
+        self._live, self.state, self.last, self._open = before, state, last, []
+        raise SimulatedOut("CUDA out of memory (simulated)")
+
+    def step(self, n, part=1.0):
+        self._pass(lambda card: self.program.step(card, n, part))
+
+    def evaluate(self, n):
+        self._pass(lambda card: self.program.evaluate(card, n))
+
+    def runs(self, n, seed, steps):
+        """Returns True if a fresh process does these steps, with inputs that vary."""
+        draw = random.Random(seed)
+        self.fresh()
+        try:
+            for at in range(steps):
+                self.step(n, 1.0 if at < 2 else draw.choice([1.0, draw.uniform(0.2, 1)]))
+                if self.program.evaluates and at % 5 == 0:
+                    self.evaluate(n)
+        except SimulatedOut:
+            return False
+        return True
+
+    # what the meter offers
+    def name(self):
+        return "simulated"
+
+    def available(self):
+        return self.total - (self.loaded if self.state else 0)
+
+    def is_out(self, error):
+        return isinstance(error, SimulatedOut)
+
+    def clear(self):
+        pass
+
+    @contextlib.contextmanager
+    def limited(self, limit_bytes):
+        self.limit = limit_bytes
+        try:
+            yield
+        finally:
+            self.limit = self.total
+
+    def peak(self, run):
+        run()
+        return 0
+
+    def held(self):
+        return [(address, self._live[address], 0) for address in sorted(self._live)]
+
+    @contextlib.contextmanager
+    def recording(self):
+        found, before = [], len(self._past)
+        try:
+            yield found
+        finally:
+            found += [(address, max(0, size), stream) for address, size, stream in self._past[before:]]
+
+
+class Program:
+    """Layers whose activations the backward pass frees in reverse order; the first step makes the optimizer's state."""
+
+    def __init__(self, weights, samples, squares=0, evaluates=0, keeps=False):
+        self.weights, self.samples, self.squares, self.evaluates, self.keeps = weights, samples, squares, evaluates, keeps
+
+    def step(self, card, n, part):
+        live = []
+        for at, size in enumerate(self.samples):
+            temporary = card.alloc(int(n * part * size * 0.7) + 1)
+            live.append(card.alloc(int(n * part * size)))
+            card.free(temporary)
+        if self.squares:
+            live.append(card.alloc(n * n * self.squares))
+        gradients = []
+        while live:
+            gradients += [card.alloc(size) for size in self.weights[len(gradients) : len(gradients) + 1]]
+            card.free(live.pop())
+        if card.state is None:
+            card.state = [card.alloc(size) for size in self.weights for _ in range(2)]
+        for one in gradients:
+            card.free(one)
+        if self.keeps:  # the last output lives until the next step has made its own
+            out = card.alloc(int(n * part * self.samples[0]))
+            if card.last is not None:
+                card.free(card.last)
+            card.last = out
+
+    def evaluate(self, card, n):
+        card.free(card.alloc(n * self.evaluates))
+
+
+def tuned(card, **named):
+    card.fresh()
+    if card.program.evaluates:
+        named["evaluate"] = card.evaluate
+    return stowage.tune(card.step, batch=2, meter=card, **named)
+
+
+class Largest(unittest.TestCase):
+    def hold(self, program, total):
+        """tune picks a batch within 5% or one sample of the largest, and a fresh process runs it with other inputs."""
+        card = Card(program, total)
+        plan = tuned(card)
+        good, bad = 1, 2
+        while card.runs(bad, 1, 12):
+            good, bad = bad, 2 * bad
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if card.runs(middle, 1, 12) else (good, middle)
+        self.assertGreaterEqual(plan.largest_batch, min(good - 1, 0.95 * good), plan.data["tried"])
+        self.assertTrue(card.runs(plan.largest_batch, 2, 25), plan.largest_batch)
+        self.assertLessEqual(plan.data["needs_bytes"], plan.data["limit_bytes"])
+        return plan
+
+    def test_a_fresh_process_runs_the_batch_and_not_much_more(self):
+        # Most of the card is weights, so that 5% of it would be a quarter of the batch.
+        plan = self.hold(Program([150 * MIB + 3000, 80 * MIB, 90 * MIB + 77], [1100 * KIB + 13, 5 * MIB + 501, 700 * KIB, 2 * MIB]), 1700 * MIB)
+        self.assertAlmostEqual(plan.data["headroom"], 0.005)
+        self.assertLessEqual(len(plan.data["tried"]), 6)
+
+    def test_an_evaluation_that_needs_more_than_training_counts(self):
+        program = Program([20 * MIB] * 3, [MIB + 100, 3 * MIB, 900 * KIB], evaluates=21 * MIB)
+        plan = self.hold(program, 1500 * MIB)
+        self.assertLess(plan.largest_batch, (1500 - 180) / 21 + 1)
+
+    def test_blocks_that_grow_with_the_square_of_the_batch(self):
+        self.hold(Program([30 * MIB] * 2, [900 * KIB, MIB], squares=20 * KIB), 1200 * MIB)
+
+    def test_a_block_that_lives_into_the_next_step(self):
+        self.hold(Program([10 * MIB] * 4, [4 * MIB + 5, 3 * MIB, 2 * MIB + 99], keeps=True), 900 * MIB)
+
+    def test_memory_that_other_libraries_take_during_the_steps_is_not_used(self):
+        card = Card(Program([30 * MIB], [3 * MIB, MIB]), GIB)
+        card.loaded = 200 * MIB
+        plan = tuned(card)
+        self.assertEqual(plan.data["available_bytes"], GIB - 200 * MIB)
+        self.assertLessEqual(plan.data["needs_bytes"], 0.995 * (GIB - 200 * MIB))
+
+    def test_a_first_batch_that_is_too_large_is_halved_and_the_target_is_kept(self):
+        card = Card(Program([30 * MIB], [30 * MIB, 10 * MIB]), GIB)
+        card.fresh()
+        plan = stowage.tune(card.step, batch=64, target_batch=100, meter=card)
+        self.assertEqual(sum(plan.sizes), 100)
+        self.assertTrue(card.runs(plan.micro_batch, 5, 20))
+        self.assertIsNone(dict((one["batch"], one["needs_bytes"]) for one in plan.data["tried"])[64])
+
+    def test_one_sample_too_large_is_no_error(self):
+        card = Card(Program([30 * MIB], [2 * GIB]), GIB)
+        self.assertFalse(tuned(card).fits)
+
+
+class Blocks(unittest.TestCase):
+    def test_additional_blocks_are_found_between_equal_ones(self):
+        few = [1000 * at for at in range(3, 60)]
+        many = [2 * size for size in few]
+        many[20:20] = [7, 7, 7]
+        found = _passes.matched(few, many, 2)
+        self.assertEqual(found[:20], list(range(20)))
+        self.assertEqual(found[20:23], [-1] * 3)
+        self.assertEqual(found[23:], list(range(20, 57)))
+
+    def test_a_pass_that_failed_is_not_used_but_what_it_left_is_freed_later(self):
+        passes = _passes.Passes([(1, 5 * MIB, 0)])
+        passes.add("first", 1, [(2, MIB, 0), (3, 100, 0)], whole=False)
+        passes.add("first", 1, [(2, 0, 0), (4, 2 * MIB, 0), (5, 100, 0), (4, 0, 0)])
+        passes.add("step", 1, [(4, 2 * MIB, 0), (4, 0, 0)])
+        passes.add("step", 2, [(4, 4 * MIB, 0), (4, 0, 0)])
+        events = passes.requests([("first", 3, 3), ("step", 4, 4)])
+        rows = [_passes._RECORD.unpack_from(events, at) for at in range(0, len(events), _passes._RECORD.size)]
+        self.assertEqual([(row[1], row[6]) for row in rows], [(5 * MIB, 0), (6 * MIB, 0), (100, 0), (6 * MIB, 2), (8 * MIB, 0), (8 * MIB, 2)])
+
+
+class Memory:
+    """Replaces torch.cuda.memory: a history and a snapshot, in the form of PyTorch 2.11."""
+
+    def __init__(self):
+        self.trace, self.enabled = [], None
+
+    def _record_memory_history(self, enabled="all", context="all", stacks="all", max_entries=0):
+        self.enabled, self.trace = enabled, []
+
+    def _snapshot(self):
+        blocks = [{"size": 512, "requested_size": 500, "state": "active_allocated"}, {"size": 1536, "requested_size": 0, "state": "inactive"}]
+        blocks.append({"size": 1024, "requested_size": 1000, "state": "active_pending_free"})
+        segments = [{"device": 0, "address": 4096, "stream": 7, "blocks": blocks}, {"device": 1, "address": 0, "stream": 0, "blocks": blocks}]
+        return {"segments": segments, "device_traces": [self.trace, []]}
+
+
+class TheMeter(unittest.TestCase):
+    class Torch:
+        class cuda:
+            memory = Memory()
+
+            @staticmethod
+            def current_device():
+                return 0
+
+    def test_it_reads_the_requests_of_a_step_also_after_an_error(self):
+        meter, memory = _tune_measure.Meter(self.Torch), self.Torch.cuda.memory
+        self.assertTrue(meter.can_record())
+        self.assertEqual(meter.held(), [(4096, 500, 7), (6144, 1000, 7)])
+        with self.assertRaises(KeyError), meter.recording() as requests:
+            for action, size in (("segment_alloc", MIB), ("alloc", 10), ("free_requested", 10), ("free_completed", 10), ("oom", 99)):
+                memory.trace.append({"action": action, "addr": 11, "size": size, "stream": 3})
+            raise KeyError("mine")
+        self.assertEqual(requests, [(11, 10, 3), (11, 0, 3)])
+        self.assertIsNone(memory.enabled)
+
+    def test_without_a_history_steps_are_measured_instead(self):
+        class Old:
+            cuda = object()
+
+        self.assertFalse(_tune_measure.Meter(Old).can_record())
+
+
+if __name__ == "__main__":
+    unittest.main()
