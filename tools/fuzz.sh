@@ -7,7 +7,7 @@ build=$1 seconds=$2; shift 2
 seed=0
 if [ "${1:-}" = --seed ]; then seed=$2; shift 2; fi
 mkdir -p build/crashes
-# Small inputs, short stacks and a small quarantine: measured, they are what a run of a small input costs most.
+# Inputs, stacks and the quarantine are small: measured, they are most of the cost of a run.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}malloc_context_size=2:quarantine_size_mb=4
 longest() { # TARGET: the longest input, in bytes
   case $1 in *_shape) echo 256 ;; snapshot | explain) echo 1024 ;; *) echo 4096 ;; esac

@@ -30,7 +30,7 @@ stow_status run_profile_begin(const char *folder) {
 
 /* ---- tables ---- */
 
-/* Returns a path as people say it: from the current folder on if it is below it. */
+/* Returns a path for people: relative to the current folder if it is below it. */
 static const char *shown_file(const char *file) {
   static char here[PATH_MAX];
   if (here[0] == '\0' && getcwd(here, sizeof here - 1) == NULL) here[0] = '?';
