@@ -6,6 +6,7 @@ memory a second time. Types are converted on the way.
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from . import _host_copies
@@ -354,6 +355,7 @@ def _read_device(model: Model, frame: Frame, jobs: "List[_Job]", threads: int, s
 def _mark(jobs: "List[_Job]") -> None:
     """Registers with the shim, if it is loaded, that these tensors equal bytes of their files."""
     equal = [j for j in jobs if j.to.device.type == "cuda" and j.convert is None and j.runs == [Run(0, j.facts.values)]]
+    equal = [j for j in equal if j.facts.offset + j.facts.bytes <= os.path.getsize(j.facts.path)]  # others are views of their file
     if equal:
         _host_copies.mark((j.to.data_ptr(), j.facts.bytes, j.facts.path, j.facts.offset) for j in equal)
 

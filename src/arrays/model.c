@@ -49,7 +49,7 @@ typedef enum start_kind {
 } start_kind;
 
 static stow_status look_at_start(source *from, start_kind *kind) {
-  uint8_t start[16] = {0};
+  uint8_t start[TORCH_FILE_START] = {0};
   size_t count = from->bytes < sizeof start ? (size_t)from->bytes : sizeof start;
   STOW_TRY(source_read(from, 0, start, count));
   *kind = START_OTHER;

@@ -85,13 +85,14 @@ static stow_status check_all(tensors *t, const source *from, bool shared) {
       status =
           stow_fail(STOW_ERR_FORMAT, "%s: duplicate tensor %.200s", from->name, order[i]->name);
   qsort(order, t->count, sizeof *order, by_offset);
+  uint64_t end = source_end(from);
   for (size_t i = 0; i < t->count && status == STOW_OK; i++) {
     const tensor *one = order[i];
-    if (one->offset > from->bytes || one->bytes > from->bytes - one->offset)
+    if (one->offset > end || one->bytes > end - one->offset)
       status = stow_fail(STOW_ERR_FORMAT,
                          "%s: tensor %.200s ends at byte %" PRIu64
                          ", but the file ends at byte %" PRIu64,
-                         from->name, one->name, one->offset + one->bytes, from->bytes);
+                         from->name, one->name, one->offset + one->bytes, end);
     else if (!shared && i > 0 && one->offset < order[i - 1]->offset + order[i - 1]->bytes)
       status = stow_fail(STOW_ERR_FORMAT, "%s: tensors %.200s and %.200s overlap at byte %" PRIu64,
                          from->name, order[i - 1]->name, one->name, one->offset);

@@ -25,7 +25,7 @@ typedef struct tensor {
   uint32_t dims;
   uint64_t shape[TENSOR_DIMS_MAX]; /* slowest first */
   uint64_t count, bytes;
-  uint64_t offset; /* offset in the file */
+  uint64_t offset; /* offset in the file, or of a view of it: source_view.h */
 } tensor;
 
 typedef struct tensors {
@@ -47,12 +47,15 @@ typedef struct tensors {
  * names the byte. */
 stow_status safetensors_read(tensors *t, source *from, uint64_t max_bytes);
 stow_status gguf_read(tensors *t, source *from, uint64_t max_bytes);
-/* Reads a file of torch.save with a flat dict of contiguous tensors. The pickle inside is read with
+/* Reads a file of torch.save with a flat dict of tensors. A tensor with strides becomes a view of
+ * `from`. The pickle inside is read with
  * a list of allowed names and never executed. */
 stow_status torch_file_read(tensors *t, source *from, uint64_t max_bytes);
 /* The same for data: also one tensor (named "tensor"), or a list or tuple of them ("0", "1", …). */
 stow_status torch_file_read_data(tensors *t, source *from, uint64_t max_bytes);
-/* Returns whether a file that begins like this was written by PyTorch before 1.6 (no zip). */
+/* Returns whether a file that begins like this was written by PyTorch before 1.6 (no zip), or as if
+ * by it. Needs the first TORCH_FILE_START bytes. */
+#define TORCH_FILE_START 24
 bool torch_file_is_old(const uint8_t *start, size_t count);
 void tensors_free(tensors *t);
 

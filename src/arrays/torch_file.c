@@ -4,7 +4,8 @@
  *   archive/data.pkl    pickle of {"w": _rebuild_tensor_v2(storage, offset, shape, stride, …), …}
  *   archive/data/0      the bytes of storage "0"
  *
- * PyTorch before 1.6 wrote five pickles and the storages one after the other:
+ * PyTorch before 1.6, and later on request, wrote five pickles and the storages one after the
+ * other:
  *
  *   magic number | 1001 | {"little_endian": True, …} | the same pickle as above | ["0", …] |
  *   for each key of that list: u64 number of values, the values
@@ -20,6 +21,7 @@
 #include "arrays/tensors.h"
 #include "base/checked.h"
 #include "base/list.h"
+#include "files/source_view.h"
 #include "files/zip.h"
 
 #define PICKLE_MAX (UINT64_C(256) << 20)
@@ -58,8 +60,9 @@ typedef struct storage {
 
 typedef struct torch_tensor {
   size_t storage;
-  uint64_t offset, shape[TENSOR_DIMS_MAX];
+  uint64_t offset, shape[TENSOR_DIMS_MAX], stride[TENSOR_DIMS_MAX];
   uint32_t dims;
+  bool strided; /* its values do not follow one another */
   tensor_type type;
 } torch_tensor;
 
@@ -283,17 +286,15 @@ static stow_status take_shape(const machine *m, const container *shape, const co
     return refuse(m, "a tensor without a shape");
   to->dims = (uint32_t)shape->count;
   for (size_t i = 0; i < shape->count; i++) {
-    if (shape->items[i].tag != TAG_INT || stride->items[i].tag != TAG_INT || shape->items[i].i < 0)
+    if (shape->items[i].tag != TAG_INT || stride->items[i].tag != TAG_INT ||
+        shape->items[i].i < 0 || stride->items[i].i < 0)
       return refuse(m, "a tensor without a shape");
     to->shape[i] = (uint64_t)shape->items[i].i;
+    to->stride[i] = (uint64_t)stride->items[i].i;
     empty = empty || to->shape[i] == 0;
   }
   for (size_t i = shape->count; i-- > 0 && !empty;) {
-    if (to->shape[i] != 1 && (uint64_t)stride->items[i].i != step)
-      return stow_fail(STOW_ERR_UNSUPPORTED,
-                       "%s: a tensor that is a view with strides; save it again with "
-                       ".contiguous()",
-                       m->from->name);
+    to->strided = to->strided || (to->shape[i] != 1 && to->stride[i] != step);
     if (!checked_mul(&step, step, to->shape[i])) return refuse(m, "a tensor past 64 bits");
   }
   return STOW_OK;
@@ -525,11 +526,31 @@ static stow_status check_order(const members *a, source *from) {
 
 /* ---- the list of tensors ---- */
 
+/* Gives a tensor with strides its place as a view. Its values must be in its storage. */
+static stow_status place_view(tensor *one, source *from, const torch_tensor *made, uint64_t offset,
+                              uint64_t storage_end) {
+  source_view view = {.offset = offset, .dims = made->dims};
+  uint64_t end = offset, reach;
+  view.width = tensor_type_get(made->type)->bytes;
+  bool fits = checked_add(&end, end, view.width);
+  for (uint32_t i = 0; i < made->dims; i++) {
+    view.shape[i] = made->shape[i];
+    view.stride[i] = made->stride[i];
+    fits = fits && checked_mul(&reach, made->shape[i] - 1, made->stride[i]) &&
+           checked_mul(&reach, reach, view.width) && checked_add(&end, end, reach);
+  }
+  if (!fits || end > storage_end)
+    return stow_fail(STOW_ERR_FORMAT, "%s: tensor %.200s reaches past the end of its storage",
+                     from->name, one->name);
+  return source_add_view(from, &view, &one->offset);
+}
+
 static stow_status add_tensor(tensors *t, const machine *m, source *from, const char *name,
                               const torch_tensor *made) {
   tensor *one = NULL;
   const storage *place = &m->storages[made->storage];
   uint64_t skip, need_bytes;
+  if (made->strided) t->used_bytes += 2 * sizeof(source_view); /* checked by tensors_add */
   STOW_TRY(tensors_add(t, from, name, strlen(name), &one));
   one->dims = made->dims;
   memcpy(one->shape, made->shape, sizeof one->shape);
@@ -543,6 +564,9 @@ static stow_status add_tensor(tensors *t, const machine *m, source *from, const 
   if (!place->placed)
     return stow_fail(STOW_ERR_FORMAT, "%s: tensor %.200s: its storage is missing", from->name,
                      name);
+  if (one->count == 0) return one->offset = place->offset, STOW_OK; /* it may begin anywhere */
+  if (made->strided)
+    return place_view(one, from, made, place->offset + skip, place->offset + place->bytes);
   if (need_bytes > place->bytes)
     return stow_fail(STOW_ERR_FORMAT,
                      "%s: tensor %.200s needs %" PRIu64 " bytes, its storage has %" PRIu64,
@@ -643,13 +667,23 @@ static stow_status read_pickle(tensors *t, members *a, source *from, machine *m)
 
 /* ---- files of PyTorch before 1.6 ---- */
 
-/* A pickle of the number 0x1950a86a20f9469cfc6c (torch/serialization.py, MAGIC_NUMBER). */
-static const uint8_t old_magic[] = {0x80, 2,    0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46,
-                                    0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
+/* The number 0x1950a86a20f9469cfc6c and the end of its pickle (torch/serialization.py,
+ * MAGIC_NUMBER). The protocol comes before it, from protocol 4 on with a frame. */
+static const uint8_t old_magic[] = {0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9,
+                                    0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
 #define OLD_VERSION 1001
 
+/* Returns the bytes of the pickle with the number; 0: it does not begin with one. */
+static size_t magic_bytes(const uint8_t *start, size_t count) {
+  enum { PROTO = 0x80, FRAME = 0x95, FRAMED = 11 };
+  size_t at = count > 2 && start[2] == FRAME ? FRAMED : 2;
+  bool is = count >= at + sizeof old_magic && start[0] == PROTO && start[1] >= 2 && start[1] <= 5 &&
+            memcmp(start + at, old_magic, sizeof old_magic) == 0;
+  return is ? at + sizeof old_magic : 0;
+}
+
 bool torch_file_is_old(const uint8_t *start, size_t count) {
-  return count >= sizeof old_magic && memcmp(start, old_magic, sizeof old_magic) == 0;
+  return magic_bytes(start, count) > 0;
 }
 
 /* Checks the dict that says how the machine stored numbers. */
@@ -735,7 +769,7 @@ static stow_status read_old(tensors *t, source *from, machine *m) {
   value version = {0}, info = {0}, top = {0}, keys = {0};
   stow_status status = source_read(from, 0, bytes, length);
   m->start = bytes;
-  m->at = bytes + sizeof old_magic;
+  m->at = bytes + magic_bytes(bytes, length);
   m->end = bytes + length;
   if (status == STOW_OK) status = run(m, &version);
   if (status == STOW_OK && (version.tag != TAG_INT || version.i != OLD_VERSION))
@@ -767,7 +801,7 @@ static stow_status read_file(tensors *t, source *from, uint64_t max_bytes, bool 
   *t = (tensors){.max_bytes = max_bytes / 4};
   members a = {0};
   machine m = {.from = from, .max_bytes = max_bytes / 4, .strings = BUFFER_INIT, .data = data};
-  uint8_t start[sizeof old_magic];
+  uint8_t start[TORCH_FILE_START];
   if (from->bytes >= sizeof start) STOW_TRY(source_read(from, 0, start, sizeof start));
   if (from->bytes >= sizeof start && torch_file_is_old(start, sizeof start)) {
     stow_status old = read_old(t, from, &m);

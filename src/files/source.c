@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/hostmem.h"
 #include "files/missing.h"
+#include "files/source_view.h"
 
 #define DROP_BYTES (UINT64_C(8) << 20) /* dropped in pieces of this size */
 
@@ -161,6 +162,8 @@ void source_close(source *s) {
   if (s->fd >= 0) close(s->fd);
   if (s->bounce != NULL) stop_direct(s);
   if (s->reader.close != NULL) s->reader.close(s->reader.user);
+  source_view_free(s->views);
+  s->views = NULL;
   s->fd = -1;
   s->memory = NULL;
   s->reader = (source_reader){0};
@@ -186,7 +189,26 @@ static stow_status was_cut(const source *s, uint64_t at) {
                    s->name, end, s->bytes);
 }
 
+/* ---- views ---- */
+
+static stow_status read_behind(void *user, uint64_t offset, void *to, size_t count) {
+  return source_read(user, offset, to, count);
+}
+
+stow_status source_add_view(source *s, const struct source_view *view, uint64_t *at) {
+  return source_view_add(&s->views, &(source_viewed){.name = s->name, .bytes = s->bytes}, view, at);
+}
+
+uint64_t source_end(const source *s) {
+  return source_view_end(s->views, s->bytes);
+}
+
+/* ---- reading ---- */
+
 stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
+  if (s->views != NULL && offset >= s->bytes && count > 0)
+    return source_view_read(s->views, &(source_viewed){s->name, s->bytes, read_behind, s}, offset,
+                            to, count);
   if (count > s->bytes || offset > s->bytes - count)
     return stow_fail(STOW_ERR_FORMAT,
                      "%s: requested %zu bytes at byte %" PRIu64

@@ -38,6 +38,7 @@ typedef struct source {
   size_t bounce_bytes;
   bool room; /* a read may overwrite the memory around its destination: see below */
   uint64_t device, inode, changed_ns;
+  struct source_views *views; /* behind the end of the file: source_view.h. NULL: none */
 } source;
 
 /* Opens the regular file at `path`, which must outlive the source, or an http(s) URL
@@ -71,7 +72,13 @@ void source_share(source *s, const source *with);
  * it leaves nothing cached. */
 bool source_too_large_to_cache(uint64_t bytes);
 
-/* Reads exactly `count` bytes at `offset`. Past the end is STOW_ERR_FORMAT with both numbers. */
+/* Adds a view, whose values are then read at offset *at, behind the end of the file. */
+struct source_view;
+stow_status source_add_view(source *s, const struct source_view *view, uint64_t *at);
+/* Returns the end of the file and its views. */
+uint64_t source_end(const source *s);
+/* Reads exactly `count` bytes at `offset`, of the file or of one view. Past the end is
+ * STOW_ERR_FORMAT with both numbers. */
 stow_status source_read(source *s, uint64_t offset, void *to, size_t count);
 /* Returns STOW_ERR_IO if the file is no longer the one that was opened: grown, truncated or written
  * to. Call it after the last read. */

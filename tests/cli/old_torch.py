@@ -1,10 +1,11 @@
 """old_torch.py FILE [NAME…]: writes a file as torch.save did before PyTorch 1.6, without PyTorch. Run by weights.sh.
 
 With the NAME "same" it names one dict of 100,000 tensors 100,000 times. With another NAME it is a checkpoint: the tensors are the entry of that name, beside numbers and the state of an optimizer. Each further NAME is
-another dict of tensors.
+another dict of tensors. STOWAGE_TEST_PROTOCOL is the protocol of the pickles.
 """
 
 import collections
+import os
 import pickle
 import struct
 import sys
@@ -45,11 +46,12 @@ class Pickler(pickle.Pickler):
 
 
 floats, longs = ("storage", FloatStorage, "94", "cpu", 6, None), ("storage", LongStorage, "107", "cpu", 2, None)
+protocol = int(os.environ.get("STOWAGE_TEST_PROTOCOL", "2"))
 with open(sys.argv[1], "wb") as out:
-    pickle.dump(0x1950A86A20F9469CFC6C, out, 2)
-    pickle.dump(1001, out, 2)
-    pickle.dump({"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}, out, 2)
-    made = collections.OrderedDict(w=Tensor(floats, 0, (2, 3), (3, 1)), tied=Tensor(floats, 3, (3,), (1,)), n=Tensor(longs, 0, (2,), (1,)))
+    pickle.dump(0x1950A86A20F9469CFC6C, out, protocol)
+    pickle.dump(1001, out, protocol)
+    pickle.dump({"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}, out, protocol)
+    made = collections.OrderedDict(w=Tensor(floats, 0, (2, 3), (3, 1)), tied=Tensor(floats, 3, (3,), (1,)), n=Tensor(longs, 0, (2,), (1,)), turned=Tensor(floats, 0, (3, 2), (1, 3)))
     if sys.argv[2:] == ["same"]:
         many = {**made, **{f"t{i}": made["w"] for i in range(100_000)}}
         made = {"epoch": 3, **{f"d{i}": many for i in range(100_000)}}
@@ -57,6 +59,6 @@ with open(sys.argv[1], "wb") as out:
         adam = {"state": {0: {"step": 7, "exp_avg": Tensor(floats, 0, (6,), (1,))}}, "param_groups": [{"lr": 0.5, "betas": (0.9, 0.99), "params": [0]}]}
         others = {name: {"average": Tensor(floats, 0, (6,), (1,))} for name in sys.argv[3:]}
         made = {"epoch": 3, "best": None, "optimizer": adam, **others, sys.argv[2]: made}
-    Pickler(out, 2).dump(made)
-    pickle.dump(["107", "94"], out, 2)
+    Pickler(out, protocol).dump(made)
+    pickle.dump(["107", "94"], out, protocol)
     out.write(struct.pack("<q2q", 2, 7, -8) + struct.pack("<q6f", 6, *range(6)))

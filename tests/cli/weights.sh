@@ -73,10 +73,19 @@ check a_file_of_old_pytorch_is_read bash -c "$stowage shrink old.pt -o old.safet
 from files import *
 have = read('old.safetensors')[1]
 assert have['w'] == ('F32', [2, 3], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]) and have['tied'][2] == [3.0, 4.0, 5.0] and have['n'] == ('I64', [2], [7, -8]), have
+assert have['turned'] == ('F32', [3, 2], [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]), have
 data = open('old.pt', 'rb').read()
 open('cut.pt', 'wb').write(data[:-1])
 open('big.pt', 'wb').write(data.replace(b'little_endianq\x02\x88', b'little_endianq\x02\x89'))
 END"
+every_protocol() { # that torch.save accepts
+  local protocol
+  for protocol in 3 4 5; do
+    STOWAGE_TEST_PROTOCOL=$protocol python3 "$source_dir/tests/cli/old_torch.py" protocol.pt && "$stowage" shrink protocol.pt -o protocol.safetensors --force &&
+      cmp protocol.safetensors old.safetensors || return 1
+  done
+}
+check a_file_of_old_pytorch_is_read_in_every_protocol every_protocol
 checkpoint() { # NAME…: what shrink makes of it is what it makes of the first entry alone
   python3 "$source_dir/tests/cli/old_torch.py" checkpoint.pt "$@" && "$stowage" shrink checkpoint.pt -o checkpoint.safetensors &&
     cmp checkpoint.safetensors old.safetensors
