@@ -287,7 +287,7 @@ gap = np.where(np.arange(n) % 7 == 0, np.nan, np.arange(n))
 assert np.array_equal(t["gap"], gap, equal_nan=True)
 assert np.array_equal(t["id.1"], np.arange(n)) and t["id.1"].dtype == np.uint16
 assert "is text" in stowage("shrink", "t.csv", "-o", "t.npy", fails=True, code=2)
-long = "ä" * 150  # longer than a member's name may be, and cut between letters
+long = "ä" * 150  # longer than a member's name may be, and cut between characters
 open("u.csv", "w").write(f"größe,大きさ,{long}\n1,a,3\n2,ü,4\n")
 shrink("u.csv", "-o", "u.npz")
 u = np.load("u.npz")
@@ -302,9 +302,10 @@ for names in (["a", "a.bytes"], ["a.bytes", "a"], ["a", "a.codes", "a.offsets"])
     text = next(n for n in ("a", "a.1") if is_text(v, n) and v[n + ".bytes"].ndim == 2)
     numbers = [v[n].tolist() for n in v.files if not n.startswith(text + ".") or v[n].ndim == 1]
     assert texts(v, text) == ["x", "y"] and [5, 6] in numbers, v.files
-open("w.csv", "w").write(",".join("7" for _ in range(60_000)) + "\n")
+many = 60_000 if in_full else 20_000
+open("w.csv", "w").write(",".join("7" for _ in range(many)) + "\n")
 w = np.load("w.npz") if shrink("w.csv", "-o", "w.npz", "--no-sync") else None  # each column is a member, and found at once among them
-assert len(w.files) == 60_000 and w["59999"] == [7]
+assert len(w.files) == many and w[str(many - 1)] == [7]
 for columns, expected in ([ids, np.arange(n)], "i2"), ([ids, half], "f2"), ([ids, price], "f8"), ([flag.astype(int)], "u1"):
     table = np.stack(columns, axis=1)
     with open("n.csv", "w") as f:

@@ -24,6 +24,7 @@ sweep io bash tests/cli/io.sh
 sweep ranks bash tests/cli/ranks.sh
 sweep resume bash tests/cli/resume.sh
 sweep ranks_resume bash tests/cli/ranks_resume.sh
+sweep convert bash tests/cli/convert.sh
 sweep shrink bash tests/cli/shrink.sh
 sweep viewer bash tests/report/viewer.sh
 sweep host bash tests/shim/host.sh
