@@ -67,11 +67,11 @@ class Process:
         self._stack.close()
 
     def varied(self, n, lengths, steps, stop=True):
-        """Returns how many steps fail. `lengths` gives the part of the longest input of each step."""
+        """Returns how many steps fail. `lengths` gives the part of the longest input of each step; the first two and the last have all of it."""
         failed = 0
         for at in range(steps):
             try:
-                self.step(n, 1.0 if at == 0 else lengths(at))
+                self.step(n, 1.0 if at in (0, 1, steps - 1) else lengths(at))
                 if self.evaluate is not None and at % 10 == 0:
                     self.evaluate(n)
             except SimulatedOut:

@@ -35,7 +35,7 @@ _RECORD_ALLOC, _RECORD_FREE = 0, 2
 Request = Tuple[int, int, int]
 
 #: Passes, one after the other: (kind, batch of half of the blocks, batch of the other half). A batch that is not whole stands for a shorter
-#: input. Some blocks grow with the square of the length; which ones is not known, so in some runs any half does.
+#: input. Some blocks grow with the square of the length or in steps; which ones is not known, so in some runs any half does.
 Run = List[Tuple[str, float, float]]
 
 
@@ -99,7 +99,8 @@ class Passes:
             form = self._form(kind)
             sizes, streams = form.sizes(batch), form.streams
             if other != batch:
-                sizes = [b if at * 0x9E3779B1 >> 16 & 1 else a for at, (a, b) in enumerate(zip(sizes, form.sizes(other)))]
+                salt = int(other * 4096) * 0x85EBCA6B  # another half in each step
+                sizes = [b if (at * 0x9E3779B1 ^ salt) >> 16 & 1 else a for at, (a, b) in enumerate(zip(sizes, form.sizes(other)))]
             mine: "List[Optional[Tuple[int, int, int]]]" = [None] * len(sizes)
             for what, block in form.events:
                 if what == _ALLOC:
