@@ -70,8 +70,4 @@ static inline void lock_release(lock *l) {
   if (atomic_exchange_explicit(&l->state, 0, memory_order_release) == 2) lock_wake_slow(l);
 }
 
-/* The former names; src/shim/resident.c still uses them. */
-#define lock_take lock_acquire
-#define lock_give lock_release
-
 #endif

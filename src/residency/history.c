@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/hash.h"
 
 enum {
@@ -63,6 +64,7 @@ stow_status history_reserve(history *h, size_t count) {
 }
 
 void history_forget(history *h, uint32_t unit) {
+  ASSERT(unit < h->unit_capacity);
   h->units[unit] = (history_unit){HISTORY_NEVER, HISTORY_NEVER};
 }
 
@@ -111,6 +113,7 @@ static uint64_t locate_names(const history *h, uint64_t now) {
 /* Returns the last position before an entry where the same function named its unit, if the unit is
  * rarely used. */
 static uint64_t named_before(const history *h, uint64_t entry, uint64_t function) {
+  ASSERT(entry >= h->entry_base && entry < h->entry_end);
   const history_entry *e = history_entry_at(h, entry);
   uint64_t now = history_position(h, e), rare = RARE;
   if (h->cursor != HISTORY_NEVER && (now - h->cursor) / 4 < rare) rare = (now - h->cursor) / 4;
@@ -164,6 +167,7 @@ static uint64_t vote(history *h, uint64_t now, uint64_t cursor) {
 
 /* Returns a position after the cursor that the launch at `now` repeats: launches are missing. */
 static uint64_t skip(const history *h, uint64_t now, uint64_t cursor) {
+  ASSERT(cursor < now);
   const history_launch *l = history_at(h, now);
   uint64_t same = HISTORY_NEVER;
   for (uint64_t i = 1; i <= SKIP_MAX && cursor + i < now; i++) {
@@ -176,6 +180,7 @@ static uint64_t skip(const history *h, uint64_t now, uint64_t cursor) {
 }
 
 static void follow(history *h, uint64_t now) {
+  ASSERT(now < h->end);
   uint64_t cursor = h->cursor;
   const history_launch *l = history_at(h, now);
   if (cursor != HISTORY_NEVER && (cursor < h->base || cursor >= now)) cursor = HISTORY_NEVER;
@@ -219,11 +224,13 @@ static void follow(history *h, uint64_t now) {
 /* ---- the log ---- */
 
 static void drop_launch(history *h) {
+  ASSERT(h->base < h->end);
   const history_launch *l = history_at(h, h->base++);
   h->entry_base = l->first + l->count;
 }
 
 static void add_entry(history *h, uint64_t position, uint32_t unit) {
+  ASSERT(unit < h->unit_capacity);
   uint64_t number = h->entry_end++;
   history_unit *u = &h->units[unit];
   uint32_t back = 0;
@@ -244,6 +251,7 @@ static bool is_due(const history *h, uint64_t now) {
 }
 
 void history_add(history *h, const history_new *n) {
+  ASSERT(n->count == 0 || n->units != NULL);
   uint64_t key = n->key;
   uint32_t count = n->count;
   if (count > h->entry_mask / 2) count = (uint32_t)(h->entry_mask / 2);
@@ -281,6 +289,7 @@ void history_add(history *h, const history_new *n) {
 /* ---- the forecast ---- */
 
 uint64_t history_next_use(history *h, uint32_t unit) {
+  ASSERT(unit < h->unit_capacity);
   if (h->cursor == HISTORY_NEVER) return HISTORY_NEVER;
   history_unit *u = &h->units[unit];
   if (u->last == HISTORY_NEVER || u->last < h->entry_base) return HISTORY_NEVER;

@@ -3,6 +3,8 @@
 
 #include "residency/engine.h"
 
+#include "base/assert.h"
+
 /* Copies pause during page calls if kernels take at least this fraction of the time of copies. */
 #define HOLD_PART 1.0
 
@@ -11,6 +13,7 @@
 enum { VICTIMS_LEAST = 8, VICTIMS_MOST = 256, VICTIMS_PART = 16 };
 
 static uint64_t bytes_of(const residency *r, uint32_t unit) {
+  ASSERT(unit < r->space.count);
   return r->space.units[unit].bytes;
 }
 
@@ -54,6 +57,7 @@ void forecast_reset(residency *r) {
 }
 
 static void drop_wanted(residency *r) {
+  ASSERT(r->wanted_count > 0);
   r->units[r->wanted[r->wanted_first].unit].wanted = false;
   r->wanted_first = (r->wanted_first + 1) % WANTED_MAX;
   r->wanted_count--;
@@ -61,6 +65,7 @@ static void drop_wanted(residency *r) {
 
 /* Looks further ahead, a few launches per call. */
 static void look_ahead(residency *r, uint32_t launches) {
+  ASSERT(r->wanted_count <= WANTED_MAX);
   const history *h = &r->history;
   if (h->cursor == HISTORY_NEVER) return;
   if (r->ahead < h->cursor || r->ahead == HISTORY_NEVER) r->ahead = h->cursor;
@@ -128,6 +133,8 @@ typedef struct planner {
 } planner;
 
 static void add_out(planner *p, uint32_t unit) {
+  ASSERT(p->r->units[unit].place == PLACE_VRAM);
+  ASSERT(p->r->out_count < p->r->unit_capacity);
   residency *r = p->r;
   const unit_state *u = &r->units[unit];
   bool empty = unit_is_empty(r, unit);
@@ -149,6 +156,8 @@ static bool is_stale(const residency *r, uint32_t unit) {
 }
 
 static void add_in(planner *p, uint32_t unit) {
+  ASSERT(p->r->units[unit].place != PLACE_VRAM);
+  ASSERT(p->r->in_count < p->r->unit_capacity);
   residency *r = p->r;
   const unit_state *u = &r->units[unit];
   bool staged = u->place == PLACE_STAGED || u->place == PLACE_ARRIVING;
@@ -165,6 +174,7 @@ static void add_in(planner *p, uint32_t unit) {
 /* Evicts the victim whose next use is farthest after `position`. `ready`: only one that needs no
  * copy. Returns false if there is none. */
 static bool evict(planner *p, uint64_t position, bool ready) {
+  ASSERT(p->next <= p->r->victim_count);
   residency *r = p->r;
   for (uint32_t i = p->next; i < r->victim_count; i++) {
     victim *v = &r->victims[i];
@@ -189,6 +199,7 @@ static bool make_free(planner *p, uint64_t bytes, uint64_t position, bool ready_
 /* Brings in parked units that contain a live block, or gives them their host page if vram is
  * full. */
 static void plan_parked(planner *p) {
+  ASSERT(p->r->parked_live > 0);
   residency *r = p->r;
   for (uint32_t unit = 0; unit < r->space.count; unit++) {
     if (r->units[unit].place != PLACE_PARKED || r->space.units[unit].live == 0) continue;
@@ -265,15 +276,19 @@ residency_plan_list residency_plan(residency *r) {
 }
 
 void residency_exchanged(residency *r, uint32_t outs, uint32_t ins) {
+  ASSERT(outs <= r->out_count);
+  ASSERT(ins <= r->in_count);
   bool again = false;
   for (uint32_t i = 0; i < outs; i++) {
     uint32_t unit = r->out[i].unit;
     unit_state *u = &r->units[unit];
     if (r->out[i].ground) {
+      ASSERT(u->place == PLACE_PARKED);
       u->place = PLACE_HOST;
       r->parked_live--;
       continue;
     }
+    ASSERT(u->place == PLACE_VRAM && r->vram_bytes >= r->out[i].bytes);
     u->place = r->out[i].park ? PLACE_PARKED : PLACE_HOST;
     u->leaving = u->host_valid = false;
     u->host_once = true;
@@ -373,11 +388,13 @@ static bool next_out(residency *r, residency_move *copy) {
 }
 
 bool residency_copy_next(residency *r, residency_direction direction, residency_move *copy) {
+  ASSERT(copy != NULL);
   if (r->stay || !r->moving || r->history.cursor == HISTORY_NEVER) return false;
   return direction == RESIDENCY_IN ? next_in(r, copy) : next_out(r, copy);
 }
 
 void residency_copied(residency *r, uint32_t unit, residency_direction direction, bool done) {
+  ASSERT(unit < r->space.count);
   unit_state *u = &r->units[unit];
   if (direction == RESIDENCY_IN && u->place == PLACE_ARRIVING) {
     u->place = done ? PLACE_STAGED : PLACE_HOST;

@@ -5,7 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 stow_status residency_open(residency **out, const residency_options *o) {
+  ASSERT(out != NULL);
+  ASSERT(o != NULL);
   *out = NULL;
   residency *r = calloc(1, sizeof *r);
   if (r == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "residency: no host memory");
@@ -64,6 +68,7 @@ static stow_status grow(void *list, size_t count, size_t item) {
 
 /* Gives every list that a launch or a plan fills space for all units. */
 static stow_status reserve(residency *r, uint32_t count) {
+  ASSERT(count > 0);
   if (count <= r->unit_capacity) return STOW_OK;
   uint32_t capacity = r->unit_capacity < 256 ? 256 : r->unit_capacity;
   while (capacity < count) capacity *= 2;
@@ -97,6 +102,7 @@ void residency_unit_remove(residency *r, uint64_t addr) {
 
 /* Called when a unit becomes live or dead. The contents of a dead unit are lost. */
 static void changed(void *context, uint32_t unit) {
+  ASSERT(unit < ((residency *)context)->unit_capacity);
   residency *r = context;
   r->units[unit].born = r->seq;
   if (r->units[unit].place == PLACE_PARKED)
@@ -137,6 +143,7 @@ static inline void touch(residency *r, unit_state *u) {
 
 /* Returns a hash of the launch's words, never 0. */
 static uint64_t hash_words(const residency_launch_info *l) {
+  ASSERT(l->word_count == 0 || l->words != NULL);
   uint64_t a = l->function * UINT64_C(0x9e3779b97f4a7c15) + l->word_count, b = a >> 29;
   size_t i = 0;
   for (; i + 2 <= l->word_count; i += 2) {
@@ -180,6 +187,7 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
                          .count = l->word_count};
   r->named_count = space_resolve(&r->space, &launch, r->named, r->unit_capacity);
   if (launch.wide && r->space.beyond_count > 0) r->id ^= WIDE_ID; /* it is timed on its own */
+  ASSERT(r->named_count <= r->unit_capacity);
   if (r->space.arena_new) r->units_changed = h->end;
   r->space.arena_new = false;
   /* The history contains neither small touches nor those of copies. */
@@ -203,11 +211,13 @@ static void note_writes(residency *r, const residency_launch_info *l) {
 }
 
 uint64_t residency_written(const residency *r, uint32_t unit) {
+  ASSERT(unit < r->unit_capacity);
   const unit_state *u = &r->units[unit];
   return u->hidden || space_in_arena(&r->space, unit) ? UINT64_MAX : u->written;
 }
 
 residency_answer residency_launch(residency *r, const residency_launch_info *l) {
+  ASSERT(l != NULL);
   r->seq++;
   uint64_t words, key = resolve(r, l, &words);
   bool missing = false, staged = false, fresh = false;
@@ -267,6 +277,7 @@ const space_small *residency_named_small(const residency *r, uint32_t *count) {
 }
 
 bool residency_in_vram(const residency *r, uint32_t unit) {
+  ASSERT(unit < r->unit_capacity);
   return r->units[unit].place == PLACE_VRAM;
 }
 
@@ -284,20 +295,33 @@ void residency_opaque(residency *r) {
 }
 
 void residency_grounded(residency *r, uint32_t unit) {
+  ASSERT(unit < r->unit_capacity);
   if (r->units[unit].place != PLACE_PARKED) return;
   r->units[unit].place = PLACE_HOST;
   if (r->space.units[unit].live > 0) r->parked_live--;
 }
 
 void residency_hidden_write(residency *r, uint32_t unit) {
+  ASSERT(unit < r->unit_capacity);
   /* In an arena that is no surprise; nothing is copied in ahead there anyway. */
   r->units[unit].hidden |= !space_in_arena(&r->space, unit);
   r->units[unit].host_valid = false;
 }
 
+bool residency_host_valid(const residency *r, uint32_t unit) {
+  ASSERT(unit < r->unit_capacity);
+  return r->units[unit].host_valid || r->units[unit].leaving;
+}
+
+void residency_host_lost(residency *r, uint32_t unit) {
+  ASSERT(!r->units[unit].leaving);
+  r->units[unit].host_valid = r->units[unit].host_once = false;
+}
+
 /* ---- figures ---- */
 
 void residency_get_stats(const residency *r, residency_stats *s) {
+  ASSERT(s != NULL);
   const history *h = &r->history;
   *s = r->stats;
   s->launches = r->seq;

@@ -163,6 +163,12 @@ void residency_grounded(residency *r, uint32_t unit);
  * since it was copied: something writes there unseen. */
 void residency_hidden_write(residency *r, uint32_t unit);
 
+/* Returns whether the host page of a unit in vram has its contents, or will: a copy out is running.
+ */
+bool residency_host_valid(const residency *r, uint32_t unit);
+/* Reports that a unit in vram has no host page any more. No copy out may be running. */
+void residency_host_lost(residency *r, uint32_t unit);
+
 /* ---- copies ahead ---- */
 
 typedef enum residency_direction { RESIDENCY_IN = 0, RESIDENCY_OUT } residency_direction;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 #define ARENA_BYTES (UINT64_C(64) << 20) /* a larger block may be an arena */
 enum {
   ARENA_WORDS = 8,        /* a block with more words than this is one */
@@ -58,12 +60,14 @@ uint64_t space_step(const space *s, uint64_t addr, uint32_t *unit) {
 }
 
 static void put_granule(space *s, uint64_t granule, uint32_t unit) {
+  ASSERT(s->table != NULL);
   uint64_t at = place_of(s, granule);
   while (s->table[at].granule != 0) at = (at + 1) & s->table_mask;
   s->table[at] = (space_slot){granule + 1, unit};
 }
 
 static void remove_granule(space *s, uint64_t granule) {
+  ASSERT(s->table_used > 0);
   uint64_t at = place_of(s, granule);
   while (s->table[at].granule != granule + 1) at = (at + 1) & s->table_mask;
   for (uint64_t next = at;;) {
@@ -163,6 +167,7 @@ static inline space_block *block_at(const space *s, uint64_t addr) {
 }
 
 static void block_put(space *s, const space_block *b) {
+  ASSERT(b->addr != 0 && b->bytes > 0);
   uint64_t at = block_place(s, b->addr);
   while (s->blocks[at].addr != 0) at = (at + 1) & s->block_mask;
   s->blocks[at] = *b;
@@ -243,6 +248,7 @@ static inline bool is_arena(const space_arena *a) {
 }
 
 bool space_in_arena(const space *s, uint32_t unit) {
+  ASSERT(unit < s->count);
   const space_unit *u = &s->units[unit];
   for (int edge = 0; edge < 2; edge++) {
     bool crossed = edge == 0 ? u->head_end > u->addr : u->tail_start < u->addr + u->bytes;
@@ -272,6 +278,7 @@ static inline bool is_old(const space_arena *a, uint32_t at, uint64_t stamp, uin
 }
 
 static void arena_drop_old(space_arena *a, uint64_t stamp) {
+  ASSERT(a->count <= a->capacity);
   uint32_t kept = 0;
   for (uint32_t i = 0; i < a->count; i++) {
     if (is_old(a, i, stamp, a->pause)) continue;
@@ -302,6 +309,7 @@ static bool arena_room(space_arena *a, uint64_t stamp) {
 /* Notes a word and returns its index; if there is no room for it, the index of the first word after
  * it, and false in `*noted`. */
 static uint32_t arena_see(space_arena *a, uint64_t word, uint64_t stamp, bool *noted) {
+  ASSERT(word >= a->addr && word < a->addr + a->bytes);
   uint32_t at = arena_find(a, word);
   *noted = true;
   if (at < a->count && a->words[at] == word) {
@@ -365,6 +373,7 @@ static void arena_measure(space_arena *a, uint64_t stamp) {
  * While new words appear, a range that is larger than most is assumed to be like them: the words in
  * it have not been seen yet. */
 static uint64_t arena_end(space_arena *a, uint32_t at, uint64_t stamp) {
+  ASSERT(at < a->count);
   uint64_t word = a->words[at], end = 0;
   for (at++; at < a->count && end == 0; at++)
     if (!is_old(a, at, stamp, a->pauses[at] > a->latest ? a->pauses[at] : a->latest))
@@ -386,6 +395,7 @@ static void score(uint32_t *of, bool hit) {
 
 /* Keeps the most bytes that one of EXTENT_PART launches shows; one launch alone is no proof. */
 static void level_learn(space_level *v, uint64_t bytes) {
+  ASSERT(v->score <= EXTENT_SCORE);
   if (bytes > v->bytes && v->score > 0) {
     if (v->more_score == 0) v->more = bytes;
     if (v->more_score == 0 || v->more == bytes) {
@@ -402,6 +412,7 @@ static void level_learn(space_level *v, uint64_t bytes) {
 
 /* Notes a word of a parameter. Its next one is looked for below `limit`. */
 static void peer_learn(space_extent *e, uint64_t word, uint64_t limit) {
+  ASSERT(word < limit);
   uint64_t next = limit;
   bool known = false;
   for (uint32_t i = 0; i < SPACE_PEERS; i++) {
@@ -433,6 +444,7 @@ static const space_extent *extent_learn(space *s, uint64_t shape, size_t index, 
  * the block records that the block crosses it. */
 static void cover_unit(space *s, uint32_t unit, const space_block *b, bool on,
                        space_changed changed, void *context) {
+  ASSERT(unit < s->count);
   space_unit *u = &s->units[unit];
   uint64_t end = b->addr + b->bytes, unit_end = u->addr + u->bytes;
   if (b->addr < u->addr) {
@@ -494,6 +506,7 @@ typedef struct naming {
 } naming;
 
 static void name_small(space *s, uint32_t unit, uint64_t bytes) {
+  ASSERT(bytes < SPACE_SMALL_BYTES);
   if (s->small_count < SPACE_SMALL_MAX)
     s->small[s->small_count++] = (space_small){unit, (uint32_t)bytes};
   else
@@ -530,6 +543,7 @@ static void name_range(naming *n, uint64_t from, uint64_t to) {
 /* Returns where the bytes end that a word of an arena names, if they end at `end` at the earliest.
  * A buffer ends at the latest where another one of the same launch begins. */
 static uint64_t extend(naming *n, const space_arena *a, uint64_t word, uint64_t end) {
+  ASSERT(end > word);
   const space_launch *l = n->launch;
   space *s = n->s;
   uint64_t limit = a->addr + a->bytes;
@@ -573,6 +587,8 @@ static void name_block(naming *n, uint64_t block, uint64_t word) {
 }
 
 uint32_t space_resolve(space *s, const space_launch *l, uint32_t *units, uint32_t max) {
+  ASSERT(units != NULL || max == 0);
+  ASSERT(l->count == 0 || l->words != NULL);
   s->small_count = s->beyond_count = 0;
   s->small_lost = s->arena_named = false;
   naming n = {.s = s, .launch = l, .units = units, .max = max};

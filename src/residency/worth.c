@@ -18,6 +18,8 @@
 
 #include "residency/engine.h"
 
+#include "base/assert.h"
+
 #define WINDOW      2048.0
 #define HOST_MAX_NS 300000 /* a longer gap is a wait for the device */
 /* How often a kernel that was never timed is assumed to read each byte. */
@@ -133,6 +135,7 @@ static void trial_sampled(residency *r, const residency_timing *sample, uint32_t
 /* ---- samples ---- */
 
 bool residency_sample(const residency *r, residency_timing *t) {
+  ASSERT(t != NULL);
   const launch_time *known = &r->times[(r->id ^ r->id >> 32) & (TIMES - 1)];
   bool same = known->id == r->id;
   bool slow =
@@ -160,11 +163,13 @@ bool residency_sample(const residency *r, residency_timing *t) {
 
 /* Returns whether a launch that was timed in place used what it named. */
 static bool uses(const residency *r, const launch_time *t) {
+  ASSERT(t->far_bytes > 0);
   double least = (double)t->far_bytes * r->cost.in_place_ns_per_byte / 2;
   return t->far_ns > t->near_ns && t->far_ns - t->near_ns > least;
 }
 
 void residency_sampled(residency *r, const residency_timing *sample, uint64_t device_ns) {
+  ASSERT(sample != NULL);
   launch_time *t = time_of(r, sample->id);
   r->samples++;
   r->waits += sample->wait;
@@ -228,6 +233,7 @@ static void drop_in_place(residency *r) {
 
 /* Computes what each unit costs per round if it is read in place. */
 static void price(residency *r) {
+  ASSERT(r->history.cursor != HISTORY_NEVER);
   history *h = &r->history;
   for (uint32_t i = 0; i < r->space.count; i++) r->costs[i] = 0;
   for (uint64_t at = h->cursor; at < h->end; at++) {
@@ -253,6 +259,7 @@ static int cheapest_first(const void *a, const void *b) {
  * the chosen ones are spread over the round, so that the host's work between launches hides them.
  * The rest comes to vram, in place of what no kernel uses. Returns how much of it is not there. */
 static uint64_t choose_in_place(residency *r) {
+  ASSERT(r->history.cursor != HISTORY_NEVER);
   uint64_t lacking = 0;
   price(r);
   uint64_t used = 0, n = 0;

@@ -53,6 +53,11 @@ static cu_result owe(token *t, int tier) {
     if (code == CU_ERROR_OUT_OF_MEMORY && tier == TIER_VRAM &&
         page_free_trim(class->device, tier, class->bytes, class) > 0)
       code = page_make(class, TIER_VRAM);
+    if (code == CU_ERROR_OUT_OF_MEMORY && tier == TIER_HOST &&
+        resident_give_hosts(class->device, class->bytes) > 0) {
+      page_free_trim(class->device, TIER_HOST, class->bytes, class);
+      code = page_free_spare(class, TIER_HOST) > 0 ? CU_OK : page_make(class, TIER_HOST);
+    }
   }
   if (code == CU_OK && page_free_spare(class, tier) == 0) code = CU_ERROR_OUT_OF_MEMORY;
   if (code != CU_OK) return code;

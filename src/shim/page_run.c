@@ -9,6 +9,7 @@
 #include "shim/host_tier.h"
 #include "shim/launch.h"
 #include "shim/page.h"
+#include "shim/resident.h"
 
 /* With a smaller limit, pages of this size are too large. */
 #define LEAST_LIMIT ((uint64_t)1 << 30)
@@ -32,6 +33,7 @@ bool page_run_fits(unsigned device, cu_device ordinal, uint64_t bytes) {
   uint64_t whole, room = vram_room(device, &whole);
   uint64_t most = host_tier_budget(ordinal), spilled = ledger_spilled(l);
   uint64_t host = most > spilled ? most - spilled : 0;
+  if (room < bytes && host < bytes - room) host += resident_kept_hosts(device);
   return room >= bytes || (host >= bytes - room && host_tier_has(bytes - room));
 }
 

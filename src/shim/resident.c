@@ -69,6 +69,46 @@ void resident_small_on_host(unsigned device, uint64_t bytes) {
   all[device].small_at = 0;
 }
 
+static bool is_copied(const resident *r, uint32_t unit) {
+  for (int i = 0; i < COPIES_MAX; i++)
+    if (r->copies[i].state != COPY_NONE && r->copies[i].unit == unit) return true;
+  return false;
+}
+
+/* Returns whether a unit in vram has a host page that it can do without. */
+static bool keeps_host(const resident *r, uint32_t unit) {
+  const resident_unit *u = &r->units[unit];
+  return u->token != NULL && u->host != NULL && u->host != u->token->page && !is_copied(r, unit);
+}
+
+uint64_t resident_give_hosts(unsigned device, uint64_t bytes) {
+  ASSERT(lock_held(&pages_lock));
+  resident *r = device < LEDGER_DEVICES_MAX ? &all[device] : NULL;
+  uint64_t given = 0;
+  if (r == NULL || r->engine == NULL) return 0;
+  for (int valid = 0; valid < 2; valid++) /* first those without contents */
+    for (uint32_t i = 0; i < r->unit_capacity && given < bytes; i++) {
+      resident_unit *u = &r->units[i];
+      if (!keeps_host(r, i) || residency_host_valid(r->engine, i) != valid) continue;
+      page_free_put(u->host);
+      u->host = NULL;
+      u->printed = false;
+      residency_host_lost(r->engine, i);
+      given += r->class->bytes;
+    }
+  return given;
+}
+
+uint64_t resident_kept_hosts(unsigned device) {
+  uint64_t bytes = 0;
+  lock_acquire(&pages_lock);
+  const resident *r = device < LEDGER_DEVICES_MAX ? &all[device] : NULL;
+  for (uint32_t i = 0; r != NULL && r->engine != NULL && i < r->unit_capacity; i++)
+    if (keeps_host(r, i)) bytes += r->class->bytes;
+  lock_release(&pages_lock);
+  return bytes;
+}
+
 /* ---- units ---- */
 
 static bool grow(resident *r, uint32_t unit) {
@@ -411,7 +451,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
   bool captures = capture_on();
   if (!lock_try(&pages_lock)) {
     uint64_t since = clock_ns();
-    lock_take(&pages_lock);
+    lock_acquire(&pages_lock);
     lock_waits++;
     lock_wait_ns += clock_ns() - since;
   }
@@ -419,7 +459,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
     resident_begin(atomic_exchange(&waiting, NULL));
   if (high == 0 || !launch_read(&latest, symbol, registers, stack, low, high)) {
     if (high == 0) streams_lose();
-    lock_give(&pages_lock);
+    lock_release(&pages_lock);
     return;
   }
   if (latest.graph != NULL) graph_name(&latest, low, high);
@@ -469,7 +509,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
     if (!captures) sample_begins(r, &latest);
     if (r->number % 4096 == 0 || (r->number & (r->number - 1)) == 0) log_round(r);
   }
-  lock_give(&pages_lock);
+  lock_release(&pages_lock);
 }
 
 /* ---- the thread ---- */
@@ -484,7 +524,7 @@ static void *copier(void *nothing) {
   prctl(PR_SET_TIMERSLACK, 1000);
   uint64_t busy_ns = clock_ns();
   while (!atomic_load(&stop)) {
-    lock_take(&pages_lock);
+    lock_acquire(&pages_lock);
     uint64_t since = clock_ns();
     for (unsigned d = 0; d < LEDGER_DEVICES_MAX; d++) {
       resident *r = &all[d];
@@ -497,7 +537,7 @@ static void *copier(void *nothing) {
       shim_driver()->cuCtxPopCurrent_v2(&old);
     }
     copier_ns += clock_ns() - since;
-    lock_give(&pages_lock);
+    lock_release(&pages_lock);
     bool lingers = clock_ns() - busy_ns > UINT64_C(1000000000);
     nanosleep(&(struct timespec){.tv_nsec = lingers ? LINGER_NS : LOOK_NS}, NULL);
   }
@@ -613,7 +653,7 @@ static uint64_t unit_end(const resident *r, uint32_t unit) {
 
 uint64_t resident_host_bytes(uint64_t addr, uint64_t bytes) {
   uint64_t found = 0, next;
-  lock_take(&pages_lock);
+  lock_acquire(&pages_lock);
   for (uint64_t at = addr, end = addr + bytes; at < end; at = next) {
     uint32_t unit;
     const resident *r = device_at(at, &unit);
@@ -621,24 +661,24 @@ uint64_t resident_host_bytes(uint64_t addr, uint64_t bytes) {
     if (r != NULL && r->units[unit].token->page->tier == TIER_HOST)
       found += (next < end ? next : end) - at;
   }
-  lock_give(&pages_lock);
+  lock_release(&pages_lock);
   return found;
 }
 
 uint64_t resident_rest(uint64_t addr) {
   uint32_t unit;
-  lock_take(&pages_lock);
+  lock_acquire(&pages_lock);
   const resident *r = device_at(addr, &unit);
   uint64_t rest = r != NULL                    ? unit_end(r, unit) - addr
                   : addr < low || addr >= high ? UINT64_MAX
                                                : SHIM_GRANULE - addr % SHIM_GRANULE;
-  lock_give(&pages_lock);
+  lock_release(&pages_lock);
   return rest;
 }
 
 uint64_t resident_written(uint64_t addr, uint64_t bytes) {
   uint64_t last = 0;
-  lock_take(&pages_lock);
+  lock_acquire(&pages_lock);
   for (uint64_t at = addr; at < addr + bytes && last != UINT64_MAX;) {
     uint32_t unit;
     const resident *r = device_at(at, &unit);
@@ -648,26 +688,26 @@ uint64_t resident_written(uint64_t addr, uint64_t bytes) {
     if (written > last) last = written;
     if (r != NULL) at = unit_end(r, unit);
   }
-  lock_give(&pages_lock);
+  lock_release(&pages_lock);
   return last == UINT64_MAX ? 0 : last + 1;
 }
 
 void resident_stream_destroyed(cu_stream stream) {
-  lock_take(&pages_lock);
+  lock_acquire(&pages_lock);
   streams_destroyed(stream);
-  lock_give(&pages_lock);
+  lock_release(&pages_lock);
 }
 
 void resident_functions_gone(void) {
-  lock_take(&pages_lock);
+  lock_acquire(&pages_lock);
   launch_forget();
-  lock_give(&pages_lock);
+  lock_release(&pages_lock);
 }
 
 void resident_capture_begins(void) {
   /* A thread that holds the lock now checked for captures before this one was counted. */
-  lock_take(&pages_lock);
-  lock_give(&pages_lock);
+  lock_acquire(&pages_lock);
+  lock_release(&pages_lock);
 }
 
 void resident_context_ended(unsigned device, cu_context context) {

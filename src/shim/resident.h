@@ -33,6 +33,12 @@ void resident_lend(unsigned device, uint64_t bytes);
 /* Called when such a page is on the host all the same: it comes to vram at the next launch. */
 void resident_small_on_host(unsigned device, uint64_t bytes);
 
+/* Called when no host page can be made: pages in vram give up those that they keep for their return
+ * to the host. Returns the bytes that are free then. */
+uint64_t resident_give_hosts(unsigned device, uint64_t bytes);
+/* Returns how many bytes that could be. Takes the lock. */
+uint64_t resident_kept_hosts(unsigned device);
+
 /* Called when a token was mapped; its page may move from now on. */
 void resident_add(token *t);
 /* Called when a token is about to be unmapped, or must not move any more. Waits for copies of

@@ -91,6 +91,9 @@ if [ "$out" = "equal 4096 words" ] && grep -qE 'run: 352.0 MiB did not fit in vr
 # Two processes share the limit and the spill budget.
 out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- bash -c "'$programs/blocks' 7 192 2 & '$programs/blocks' 5 192 2; wait" 2> "$folder/err" | sort)
 if [ "$out" = $'equal 10240 words\nequal 14336 words' ]; then ok a_second_process_that_takes_the_vram; else echo "$out"; cat "$folder/err"; fail a_second_process_that_takes_the_vram; fi
+# Pages in vram keep host pages for their return; a new block gets them where no others may be made.
+out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 448M -- "$programs/blocks" 7 192 6 2> "$folder/err")
+if [ "$out" = "equal 14336 words" ] && grep -qE '[MG]iB were moved out' "$folder/err"; then ok kept_host_pages_are_given_up; else echo "$out"; cat "$folder/err"; fail kept_host_pages_are_given_up; fi
 # Host memory runs short while pages move: the program is refused, and the summary says what ran out.
 out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 256M -- "$programs/blocks" 7 192 4 2> "$folder/err")
 if [ "$out" = "alloc: 2" ] && grep -q '256.0 MiB of the 256.0 MiB that may be spilled; raise --spill or --vram-limit' "$folder/err"; then ok a_spill_budget_that_runs_out; else echo "$out"; cat "$folder/err"; fail a_spill_budget_that_runs_out; fi
