@@ -117,12 +117,13 @@ class Passes:
                 if left is None:
                     continue
                 role = form.roles[block]
+                gone = left
                 if role in form.carried:
-                    left, kept[role] = kept.get(role), left  # the one before is replaced
+                    gone, kept[role] = kept.get(role), left  # the one before is replaced
                 elif kind == FIRST:
                     continue  # the optimizer's state, workspaces: stays
-                if left is not None:
-                    out.append(pack(*left, 0, 0, 0, _RECORD_FREE, 0, 0))
+                if gone is not None:
+                    out.append(pack(*gone, 0, 0, 0, _RECORD_FREE, 0, 0))
         return b"".join(out)
 
 
@@ -170,17 +171,17 @@ def _forms(passes: "List[Pass]") -> "Dict[str, _Form]":
             places[number] = dict(enumerate(form.roles))
     carried = set()
     for form in forms.values():
-        events = []
-        for what, block in form.events:
+        events: "List[Tuple[int, Any]]" = []
+        for what, named in form.events:
             if what == _OLD:
-                owner, old = block
+                owner, old = named
                 role = (_HELD, old) if owner == _HELD else places[owner].get(old)
                 if role is None:
                     continue
                 carried.add(role)
                 events.append((_OLD, role))
             else:
-                events.append((what, block))
+                events.append((what, named))
         form.events = events
     for form in forms.values():
         form.carried = carried
