@@ -1,9 +1,8 @@
 /* Plan: decides what to exchange and what to copy ahead. */
 #include <stdlib.h>
 
-#include "residency/engine.h"
-
 #include "base/assert.h"
+#include "residency/engine.h"
 
 /* Copies pause during page calls if kernels take at least this fraction of the time of copies. */
 #define HOLD_PART 1.0

@@ -16,9 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "residency/engine.h"
-
 #include "base/assert.h"
+#include "residency/engine.h"
 
 #define WINDOW      2048.0
 #define HOST_MAX_NS 300000 /* a longer gap is a wait for the device */
@@ -144,21 +143,28 @@ bool residency_sample(const residency *r, residency_timing *t) {
    * as reporting several. */
   if (r->named_count == 0 || (!slow && r->samples > SAMPLES_LEAST + r->seq / SAMPLES_PART))
     return false;
+  uint64_t far = still_far(r);
+  bool urgent = !same || slow || known->last_ns == 0, wanted = urgent;
+  /* If only a small part of a launch is on the host, its time does not show the time with all of it
+   * there. In an arena it may name less than before, because more words are known. */
+  if (far > 0)
+    wanted |= far > 2 * known->far_bytes || is_outdated(r, known);
+  else if (!r->space.arena_named)
+    wanted |= known->near_ns == 0;
+  else
+    wanted |= known->nears < NEARS || r->seq % AGAIN == 0;
+  if (!wanted) return false;
+  bool beyond = r->space.beyond_count > 0, wide = beyond && worth_wide(r, r->shape);
   *t = (residency_timing){.id = r->id,
                           .function = r->function,
                           .shape = r->shape,
-                          .far_bytes = still_far(r),
-                          .wide = worth_wide(r, r->shape) && r->space.beyond_count > 0};
-  if (!t->wide && r->space.beyond_count > 0) t->beyond_bytes = beyond_bytes(r);
-  bool first = t->far_bytes >= WAIT_BYTES && function_of(r, r->function)->function != r->function;
-  t->wait = r->waits < FUNCTIONS && (first || (slow && (t->beyond_bytes > 0 || t->wide)));
-  t->urgent = !same || slow || known->last_ns == 0;
-  if (t->urgent) return true;
-  /* If only a small part of a launch is on the host, its time does not show the time with all of it
-   * there. In an arena it may name less than before, because more words are known. */
-  if (t->far_bytes > 0) return t->far_bytes > 2 * known->far_bytes || is_outdated(r, known);
-  if (!r->space.arena_named) return known->near_ns == 0;
-  return known->nears < NEARS || r->seq % AGAIN == 0;
+                          .far_bytes = far,
+                          .beyond_bytes = beyond && !wide ? beyond_bytes(r) : 0,
+                          .wide = wide,
+                          .urgent = urgent};
+  bool first = far >= WAIT_BYTES && function_of(r, r->function)->function != r->function;
+  t->wait = r->waits < FUNCTIONS && (first || (slow && (wide || t->beyond_bytes > 0)));
+  return true;
 }
 
 /* Returns whether a launch that was timed in place used what it named. */
