@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from tune_simulated import Allocator, SimulatedOut, largest, near
+from tune_simulated import Allocator, Metered, SimulatedOut, largest, near
 
 import stowage
 from stowage import _estimate, _gpus
@@ -28,7 +28,7 @@ CUDA = "cuda"
 # ---- the card ----
 
 
-class Process:
+class Process(Metered):
     """A fresh process on a card of `total` bytes; also the meter that tune reads."""
 
     def __init__(self, make, total):
@@ -87,33 +87,6 @@ class Process:
 
     def available(self):
         return self.total
-
-    def is_out(self, error):
-        return isinstance(error, SimulatedOut)
-
-    def clear(self):
-        self.memory.empty()
-
-    @contextlib.contextmanager
-    def limited(self, limit_bytes):
-        self.memory.limit = limit_bytes
-        try:
-            yield
-        finally:
-            self.memory.limit = self.total
-
-    def peak(self, run):
-        self.memory.peak = self.memory.reserved
-        run()
-        return self.memory.peak
-
-    def held(self):
-        return self.memory.held()
-
-    @contextlib.contextmanager
-    def recording(self):
-        with self.memory.recording() as found:
-            yield found
 
 
 # ---- programs: each returns step(n, part) or (step, evaluate); `part` of the longest input ----

@@ -122,7 +122,36 @@ class Allocator:
             found += [(address, size, 0) for address, size in self.requests[before:]]
 
 
-class Program:
+class Metered:
+    """What tune's meter offers, of a program whose `memory` is an Allocator."""
+
+    def is_out(self, error):
+        return isinstance(error, SimulatedOut)
+
+    def clear(self):
+        self.memory.empty()
+
+    @contextlib.contextmanager
+    def limited(self, limit_bytes):
+        before, self.memory.limit = self.memory.limit, min(self.memory.limit, limit_bytes)
+        try:
+            yield
+        finally:
+            self.memory.limit = before
+
+    def peak(self, run):
+        self.memory.peak = self.memory.reserved
+        run()
+        return self.memory.peak
+
+    def held(self):
+        return self.memory.held()
+
+    def recording(self):
+        return self.memory.recording()
+
+
+class Program(Metered):
     """A model on a simulated card; also the meter that tune reads. `step(n)` runs with the longest input."""
 
     def __init__(self, seed, kind):
@@ -213,34 +242,6 @@ class Program:
 
     def available(self):
         return min(self.total, self.fraction)
-
-    def is_out(self, error):
-        return isinstance(error, SimulatedOut)
-
-    def clear(self):
-        self.memory.empty()
-
-    def limited(self, limit_bytes):
-        @contextlib.contextmanager
-        def inside():
-            before, self.memory.limit = self.memory.limit, min(self.memory.limit, limit_bytes)
-            try:
-                yield
-            finally:
-                self.memory.limit = before
-
-        return inside()
-
-    def peak(self, run):
-        self.memory.peak = self.memory.reserved
-        run()
-        return self.memory.peak
-
-    def held(self):
-        return self.memory.held()
-
-    def recording(self):
-        return self.memory.recording()
 
     # ---- the truth ----
 

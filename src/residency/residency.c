@@ -156,6 +156,7 @@ static uint64_t hash_words(const residency_launch_info *l) {
   return (a ^ b ^ b >> 31) | 1;
 }
 
+/* Makes another id of a launch that also names what is beyond its words. */
 #define WIDE_ID UINT64_C(0x5bf03635f0935ad2)
 
 /* Resolves the launch to its units and its key. A launch with the same words as the forecast one

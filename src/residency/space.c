@@ -17,7 +17,7 @@ enum {
   EXTENTS = 4096,    /* parameters that are remembered */
   EXTENT_WORDS = 24, /* of the first so many words of a launch */
   EXTENT_PART = 4,   /* what one of so many launches names is what all of them use */
-  EXTENT_SCORE = 4 * 4
+  EXTENT_SCORE = 16  /* the highest score of a number of bytes */
 };
 
 void space_free(space *s) {
@@ -389,25 +389,25 @@ static uint64_t arena_end(space_arena *a, uint32_t at, uint64_t stamp) {
 
 /* ---- extents ---- */
 
-static void score(uint32_t *of, bool hit) {
-  *of = !hit ? *of - 1 : *of + EXTENT_PART < EXTENT_SCORE ? *of + EXTENT_PART : EXTENT_SCORE;
-}
-
-/* Keeps the most bytes that one of EXTENT_PART launches shows; one launch alone is no proof. */
+/* Keeps the most bytes that one of EXTENT_PART launches shows; one launch alone is no proof. A
+ * score rises by EXTENT_PART with each launch that shows the number, and falls by 1 with each
+ * other. */
 static void level_learn(space_level *v, uint64_t bytes) {
   ASSERT(v->score <= EXTENT_SCORE);
-  if (bytes > v->bytes && v->score > 0) {
-    if (v->more_score == 0) v->more = bytes;
-    if (v->more_score == 0 || v->more == bytes) {
-      v->more_score += EXTENT_PART;
-      if (v->more_score < 2 * EXTENT_PART) return;
+  bool more = bytes > v->bytes && v->score > 0 && (v->more_score == 0 || v->more == bytes);
+  if (more) {
+    v->more = bytes;
+    v->more_score += EXTENT_PART;
+    if (v->more_score >= 2 * EXTENT_PART)
       *v = (space_level){.bytes = bytes, .score = v->more_score};
-      return;
-    }
+    return;
   }
   if (v->more_score > 0) v->more_score--;
   if (v->score == 0) *v = (space_level){.bytes = bytes, .score = 1};
-  score(&v->score, v->bytes == bytes);
+  if (v->bytes != bytes)
+    v->score--;
+  else if ((v->score += EXTENT_PART) > EXTENT_SCORE)
+    v->score = EXTENT_SCORE;
 }
 
 /* Notes a word of a parameter. Its next one is looked for below `limit`. */
@@ -557,7 +557,7 @@ static uint64_t extend(naming *n, const space_arena *a, uint64_t word, uint64_t 
   if (e->near.bytes > end - word) end = word + (e->near.bytes < most ? e->near.bytes : most);
   uint64_t wide = word + (e->wide.bytes < most ? e->wide.bytes : most);
   if (wide <= end) return end;
-  if (s->beyond_count < SPACE_PEERS) {
+  if (s->beyond_count < SPACE_BEYOND) {
     s->beyond[s->beyond_count].from = end;
     s->beyond[s->beyond_count++].to = wide;
   }

@@ -73,7 +73,8 @@ typedef struct space_level {
   uint32_t score, more_score; /* 0: the next launch replaces it */
 } space_level;
 
-#define SPACE_PEERS 6
+#define SPACE_PEERS  6
+#define SPACE_BEYOND 6
 
 /* How many bytes a parameter of a kernel names, as far as its words in arenas show: up to the next
  * word of any launch, and up to the next one that it has itself in other launches. */
@@ -109,7 +110,7 @@ typedef struct space {
    * has in other launches: the launch may use them too. */
   struct {
     uint64_t from, to;
-  } beyond[SPACE_PEERS];
+  } beyond[SPACE_BEYOND];
   uint32_t beyond_count;
   bool arena_new; /* a block became an arena since this was last cleared: words name other units */
 } space;

@@ -40,7 +40,7 @@ enum { SAMPLES_LEAST = 4096, SAMPLES_PART = 32 };
 
 /* ---- times of launches ---- */
 
-static launch_time *time_of(residency *r, uint64_t id) {
+static launch_time *time_of(const residency *r, uint64_t id) {
   return &r->times[(id ^ id >> 32) & (TIMES - 1)];
 }
 
@@ -135,7 +135,7 @@ static void trial_sampled(residency *r, const residency_timing *sample, uint32_t
 
 bool residency_sample(const residency *r, residency_timing *t) {
   ASSERT(t != NULL);
-  const launch_time *known = &r->times[(r->id ^ r->id >> 32) & (TIMES - 1)];
+  const launch_time *known = time_of(r, r->id);
   bool same = known->id == r->id;
   bool slow =
       same && r->space.arena_named && known->last_ns >= TRIAL_LEAST_NS && trial_open(r, r->shape);
@@ -144,7 +144,7 @@ bool residency_sample(const residency *r, residency_timing *t) {
   if (r->named_count == 0 || (!slow && r->samples > SAMPLES_LEAST + r->seq / SAMPLES_PART))
     return false;
   uint64_t far = still_far(r);
-  bool urgent = !same || slow || known->last_ns == 0, wanted = urgent;
+  bool urgent = !same || slow, wanted = urgent;
   /* If only a small part of a launch is on the host, its time does not show the time with all of it
    * there. In an arena it may name less than before, because more words are known. */
   if (far > 0)

@@ -16,8 +16,9 @@ typedef struct sampler {
     cu_stream stream;
     cu_event begin, end;
   } list[SAMPLES_MAX];
-  uint32_t oldest,
-      next; /* of the samples that were begun; the place is the number modulo the size */
+  /* Samples are numbered as they begin. Those from `oldest` to before `next` are in use, each at
+   * its number modulo SAMPLES_MAX. */
+  uint32_t oldest, next;
 } sampler;
 
 /* Times the launch that the calling thread is about to make (it is in a gate_visit). Returns its
