@@ -139,6 +139,31 @@ static const struct {
     {"for x in val_loader]", CONTEXT_BIT(LISTING)},
     {"list(train_loader", CONTEXT_BIT(LISTING)},
     {"jax", CONTEXT_BIT(JAX)},
+    {"vllm/", CONTEXT_BIT(VLLM)},
+    {"vllm\\", CONTEXT_BIT(VLLM)},
+    {"vllm serve", CONTEXT_BIT(VLLM)},
+    {"vllm.entrypoints", CONTEXT_BIT(VLLM)},
+    {"sglang/", CONTEXT_BIT(SGLANG)},
+    {"sglang.launch_server", CONTEXT_BIT(SGLANG)},
+    {"--mem-fraction-static", CONTEXT_BIT(SGLANG)},
+    {"torch.distributed.elastic", CONTEXT_BIT(RANKS)},
+    {"torch.distributed.run", CONTEXT_BIT(RANKS)},
+    {"torchrun", CONTEXT_BIT(RANKS)},
+    {"cannot allocate vector of size", CONTEXT_BIT(R)},
+    {"vector memory exhausted", CONTEXT_BIT(R)},
+    {"vector memory limit of", CONTEXT_BIT(R)},
+    {"Execution halted", CONTEXT_BIT(R)},
+    {"Rscript", CONTEXT_BIT(R)},
+    {"Process R:", CONTEXT_BIT(R)},
+    {"library(dplyr)", CONTEXT_BIT(R)},
+    {"data.table::", CONTEXT_BIT(R)},
+    {"arrow::", CONTEXT_BIT(R)},
+    {"MATLAB", CONTEXT_BIT(MATLAB)},
+    {"Type \"help memory\" for your options", CONTEXT_BIT(MATLAB)},
+    {"maximum array size preference", CONTEXT_BIT(MATLAB)},
+    {"OutOfMemoryError()", CONTEXT_BIT(JULIA)},
+    {"julia> ", CONTEXT_BIT(JULIA)},
+    {"boot.jl:", CONTEXT_BIT(JULIA)},
 };
 
 /* Words of frames: a file, a function or a line of code. The last one of a traceback is the place
@@ -183,6 +208,9 @@ static const struct {
     {"model.cuda(", CONTEXT_BIT(LOADING)},
     {"net.cuda(", CONTEXT_BIT(LOADING)},
     {"net.to(", CONTEXT_BIT(LOADING)},
+    {"pipe.to(", CONTEXT_BIT(LOADING)},
+    {"pipeline.to(", CONTEXT_BIT(LOADING)},
+    {"module.to(", CONTEXT_BIT(LOADING)},
     {"create_weights", CONTEXT_BIT(LOADING)},
     {".cuda()", CONTEXT_BIT(PLACING)},
     {".cuda(", CONTEXT_BIT(PLACING)},
@@ -261,10 +289,10 @@ static const struct {
 /* ---- frames ---- */
 
 static bool is_library(scan_text path) {
-  static const char *const signs[] = {"site-packages", "dist-packages", "lib/python", "<frozen",
-                                      "<string>",      "\\lib\\",       "\\Lib\\",    "importlib",
-                                      "/torch/",       "/ipykernel_",   "conda/lib",  "/bin/",
-                                      ".pyx",          ".pxd",          ".pxi"};
+  static const char *const signs[] = {
+      "site-packages", "dist-packages", "lib/python", "<frozen",     "<string>",  "\\lib\\",
+      "\\Lib\\",       "importlib",     "/torch/",    "/ipykernel_", "conda/lib", "/bin/",
+      ".pyx",          ".pxd",          ".pxi",       "sglang/srt/", "/vllm/"};
   for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
     if (scan_has(path, signs[i])) return true;
   return path.at >= path.end;

@@ -68,6 +68,13 @@ enum {
   CONTEXT_INDEX_EXPANDABLE,
   CONTEXT_INDEX_LORA,
   CONTEXT_INDEX_JAX,
+  CONTEXT_INDEX_VLLM,
+  CONTEXT_INDEX_SGLANG,
+  CONTEXT_INDEX_RANKS, /* torchrun or another launcher of several processes */
+  /* language */
+  CONTEXT_INDEX_R,
+  CONTEXT_INDEX_MATLAB,
+  CONTEXT_INDEX_JULIA,
   /* the user's own line loads weights in … */
   CONTEXT_INDEX_HALF,      /* … 16 bits or fewer */
   CONTEXT_INDEX_QUANTIZED, /* … 8 bits or fewer */

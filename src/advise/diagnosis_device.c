@@ -180,7 +180,12 @@ static void detect_spike(explanation *x) {
     return;
   cause *c =
       diagnosis_cause(x, CAUSE_ONE_SPIKE, known(capacity) && n->asked_bytes > capacity ? 0.8 : 0.6);
-  if (known(capacity) && n->asked_bytes > capacity)
+  if (known(capacity) && n->asked_bytes > capacity && (m->details & MESSAGE_ONE_BUFFER) != 0)
+    cause_head(c,
+               "One request of %s is larger than the largest buffer that the system gives (%s), "
+               "whatever is free: the array must be made in parts",
+               cause_size(n->asked_bytes), cause_size(capacity));
+  else if (known(capacity) && n->asked_bytes > capacity)
     cause_head(c,
                "One request of %s is larger than the whole device (%s): a smaller batch helps only "
                "if it shrinks that one tensor",
@@ -277,7 +282,7 @@ static const char *usage(const explanation *x, char text[160]) {
   else if (known(n->live_bytes))
     snprintf(text, 160, "this program's data already fills %s", cause_size(n->live_bytes));
   else
-    snprintf(text, 160, "%s could not get %s%s", message_kind_name(m->kind),
+    snprintf(text, 160, "%s could not get %s%s", message_reporter(m),
              known(n->asked_bytes) ? cause_size(n->asked_bytes) : "the memory it asked for",
              m->kind == MESSAGE_CUDA || known(n->asked_bytes) ? " on the device" : "");
   return text;
@@ -362,7 +367,11 @@ static guess by_kind(const explanation *x) {
                    "the weights leave too little of the device for so many tokens at once"};
   case MESSAGE_VLLM:
   case MESSAGE_SGLANG:
-    return compute ? (guess){CAUSE_BATCH_TOO_BIG, 0.5, "too many requests run at once"}
+    if (weights)
+      return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.65, "the model's weights do not fit on the device"};
+    return compute ? (guess){CAUSE_BATCH_TOO_BIG, 0.5,
+                             "the server takes a fixed share of the device for weights and KV "
+                             "cache, and what is left is too little for so many requests at once"}
                    : (guess){CAUSE_WEIGHTS_TOO_BIG, 0.5,
                              "the weights leave too little of the device for the KV cache (the "
                              "memory a server keeps for the tokens of its requests)"};
@@ -400,6 +409,10 @@ static guess by_kind(const explanation *x) {
                      "one array is larger than one buffer may be on this Mac"};
     break;
   case MESSAGE_TENSORRT:
+    if ((m->details & MESSAGE_WARNING) != 0)
+      return (guess){CAUSE_LIMIT, 0.4,
+                     "the kernels that it tried want a larger workspace than is free: a warning, "
+                     "the engine is built without them unless an error follows"};
     if ((m->details & MESSAGE_WORKSPACE) != 0)
       return (guess){CAUSE_ONE_SPIKE, 0.5,
                      "the requested workspace is larger than the free memory"};

@@ -47,6 +47,7 @@ static uint32_t derive(const explanation *x) {
   set |= (m->details & MESSAGE_KV_CACHE) != 0 ? DERIVED_KV_CACHE : 0;
   set |= (m->details & MESSAGE_COMPUTE) != 0 ? DERIVED_COMPUTE : 0;
   set |= (m->details & MESSAGE_INIT) != 0 ? DERIVED_INIT : 0;
+  set |= (m->details & MESSAGE_WEIGHTS) != 0 ? DERIVED_WEIGHTS : 0;
   set |= (m->details & MESSAGE_POOL) != 0 ? DERIVED_POOL : 0;
   set |= (m->details & MESSAGE_MIG) != 0 ? DERIVED_MIG : 0;
   set |= (m->details & MESSAGE_STATUS) != 0 ? DERIVED_STATUS : 0;
@@ -142,12 +143,18 @@ static void add_share(explanation *x) {
   char text[200];
   recipe r = {.change = text, .cost = "less is left for computing: too high fails later"};
   double more = m->share < 0.85 ? 0.9 : m->share + 0.02;
+  if (m->kind == MESSAGE_VLLM && m->share < 0.95) more = 0.95;
   if ((m->details & MESSAGE_COMPUTE) != 0 || more > 0.96) return;
-  snprintf(
-      text, sizeof text,
-      "give the KV cache more: --mem-fraction-static %.2f instead of %.2f, and 0.02 more until "
-      "the server starts",
-      more, m->share);
+  if (m->kind == MESSAGE_VLLM)
+    snprintf(text, sizeof text,
+             "give the server more of the device: --gpu-memory-utilization %.2f instead of %.2f",
+             more, m->share);
+  else
+    snprintf(
+        text, sizeof text,
+        "give the KV cache more: --mem-fraction-static %.2f instead of %.2f, and 0.02 more until "
+        "the server starts",
+        more, m->share);
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
@@ -304,7 +311,7 @@ void diagnosis_fixes(explanation *x) {
   uint32_t derived = derive(x);
   const findings *f = &x->findings;
   if (m->kind == MESSAGE_VLLM) add_numbers(x);
-  if (m->kind == MESSAGE_SGLANG && m->share > 0) add_share(x);
+  if (m->share > 0) add_share(x);
   if (m->kind == MESSAGE_TGI) add_tokens(x);
   if (m->kind == MESSAGE_HOST) {
     add_limit(x);

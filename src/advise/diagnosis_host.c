@@ -46,18 +46,32 @@ static bool detect_larger_than_host(explanation *x) {
   return true;
 }
 
+/* TensorFlow's texts give a shape alone. */
+static void say_array(cause *c, const message *m) {
+  if (m->what[0] == '\0') return;
+  cause_say(c, m->host == HOST_TORCH ? "a tensor of shape %s" : "an array with %s", m->what);
+}
+
 /* One array or tensor that could not be allocated. */
 static void detect_one_array(explanation *x) {
   const message *m = &x->evidence.message;
   bool reading = has(x, CONTEXT_BIT(READING));
   const host_way *way = host_way_of(m->context.code);
-  if (m->host == HOST_NUMPY && known(m->asked_bytes) && m->asked_bytes < SMALL_ARRAY && !reading &&
-      way == NULL) {
+  if (known(m->asked_bytes) && m->asked_bytes < SMALL_ARRAY && !reading && way == NULL) {
     cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.45);
     cause_head(c, "Host memory (RAM) was already full: even %s more for one array did not fit",
                cause_size(m->asked_bytes));
-    if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
+    say_array(c, m);
     cause_say(c, "the text does not show what filled it (a whole file, copies, a list that grows)");
+    return;
+  }
+  if (diagnosis_absurd(&x->evidence.n)) {
+    cause *c = diagnosis_cause(x, CAUSE_ONE_SPIKE, 0.6);
+    cause_head(c,
+               "One array of %s is larger than any machine's memory: probably its shape is wrong",
+               cause_size(m->asked_bytes));
+    say_array(c, m);
+    cause_say(c, "a column (n, 1) combined with a row (n,) makes a table of n times n");
     return;
   }
   cause *c = diagnosis_cause(x, reading ? CAUSE_HOST_DATASET_WHOLE : CAUSE_HOST_COPIES,
@@ -65,16 +79,13 @@ static void detect_one_array(explanation *x) {
   cause_head(c, "The host could not allocate %s for one array%s",
              known(m->asked_bytes) ? cause_size(m->asked_bytes) : "the memory asked for",
              reading ? ", while a whole file was read" : "");
-  if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
+  say_array(c, m);
   if (way != NULL) {
     cause_say(c, "the line: %s", m->context.code);
     cause_say(c, "%s", way->what);
     return;
   }
-  if (diagnosis_absurd(&x->evidence.n))
-    cause_say(c, "no machine has that much: the shape itself is probably wrong");
-  else
-    cause_say(c, "the text does not show whether it is a copy, a whole file, or simply too large");
+  cause_say(c, "the text does not show whether it is a copy, a whole file, or simply too large");
 }
 
 static void detect_killed(explanation *x) {
@@ -224,8 +235,9 @@ static void detect_rest(explanation *x) {
              : saving  ? ": writing a whole object makes a second copy of it"
              : reading ? ": probably a whole file was read"
                        : "");
-  cause_say(c,
-            "the text does not show what filled it (a whole file, copies, a leak, Python objects)");
+  bool python = !has(x, CONTEXT_BIT(R) | CONTEXT_BIT(MATLAB) | CONTEXT_BIT(JULIA));
+  cause_say(c, "the text does not show what filled it (a whole file, copies, a leak%s)",
+            python ? ", Python objects" : "");
 }
 
 /* Detects a size that is an error by itself, in a text that gives no shape. */

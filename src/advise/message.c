@@ -39,9 +39,22 @@ static bool only_a_word(message_host host) {
   return host == HOST_PYTHON || host == HOST_NUMPY || host == HOST_TORCH || host == HOST_COMPILER;
 }
 
+/* A server's own flags decide what its PyTorch may hold; a training loop's changes do not apply. */
+static void serve_on_torch(message *m) {
+  const context *c = &m->context;
+  if (m->kind != MESSAGE_TORCH || !context_any(c, CONTEXT_BIT(VLLM) | CONTEXT_BIT(SGLANG)) ||
+      context_any(c, CONTEXT_BIT(BACKWARD) | CONTEXT_BIT(OPTIMIZER) | CONTEXT_BIT(TRAINER)))
+    return;
+  m->kind = context_any(c, CONTEXT_BIT(SGLANG)) ? MESSAGE_SGLANG : MESSAGE_VLLM;
+  m->details |= context_any(c, CONTEXT_BIT(LOADING)) ? MESSAGE_WEIGHTS : MESSAGE_COMPUTE;
+}
+
 static bool read_device(message *m, scan_text clean, scan_text raw, const char **where) {
   context blank = m->context;
-  if (message_torch(m, clean, where)) return true;
+  if (message_torch(m, clean, where)) {
+    serve_on_torch(m);
+    return true;
+  }
   if (scan_has(raw, "InUse") || scan_has(raw, "Chunk") || scan_has(raw, "memory_limit_"))
     message_bfc(m, raw);
   if (message_xla(m, clean, where)) return true;
@@ -122,6 +135,15 @@ bool message_device_is_limit(const message *m) {
 
 bool message_is_device(message_kind kind) {
   return kind != MESSAGE_NONE && kind != MESSAGE_HOST && kind != MESSAGE_FOREIGN;
+}
+
+const char *message_reporter(const message *m) {
+  if (m->kind != MESSAGE_CUDA || context_any(&m->context, CONTEXT_BIT(NVIDIA)))
+    return message_kind_name(m->kind);
+  return context_any(&m->context, CONTEXT_BIT(AMD))          ? "HIP"
+         : context_any(&m->context, CONTEXT_BIT(INTEL))      ? "Level Zero"
+         : context_any(&m->context, CONTEXT_BIT(ANY_VENDOR)) ? "Vulkan or DirectX"
+                                                             : message_kind_name(m->kind);
 }
 
 const char *message_kind_name(message_kind kind) {

@@ -98,6 +98,7 @@ enum {
   MESSAGE_EXECUTOR = 1 << 11, /* a worker of joblib or of a process pool, not of a DataLoader */
   MESSAGE_ENABLED = 1 << 12,  /* host_bytes is a limit that stowage.limit(ram=…) set … */
   MESSAGE_BEYOND = 1 << 13,   /* … and the machine has enough for the request */
+  MESSAGE_WARNING = 1 << 14,  /* the library goes on without it */
 };
 
 typedef struct message_process {
@@ -161,6 +162,8 @@ void message_read(message *m, const char *text, size_t count);
 bool message_device_is_limit(const message *m);
 /* Returns "PyTorch", "JAX or XLA", … for people. */
 const char *message_kind_name(message_kind kind);
+/* Returns the same for what reported the error; a driver is named by its device. */
+const char *message_reporter(const message *m);
 /* Returns whether it is an error about device memory. */
 bool message_is_device(message_kind kind);
 

@@ -40,6 +40,10 @@ static const struct {
      "most often an index or a label out of range: run once with CUDA_LAUNCH_BLOCKING=1"},
     {"unspecified launch failure", "a GPU program crashed",
      "it is a bug, not a shortage: run under compute-sanitizer"},
+    {"out of resource: shared memory",
+     "a GPU program asks for more on-chip shared memory than this GPU has",
+     "it is not the device's memory: smaller block sizes or num_stages in the Triton kernel, or a "
+     "version of the library for this GPU"},
     {"too many resources requested for launch", "a GPU program asks for too many registers",
      "use fewer threads a block, or a build for this device"},
     {"no kernel image is available", "the library was not built for this GPU",

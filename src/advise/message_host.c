@@ -110,6 +110,7 @@ static const struct row {
     {"C error: out of memory", HOST_PYTHON, SURE},
     {"ArrowMemoryError", HOST_PYTHON, SURE},
     {"memory allocation of ", HOST_PYTHON, SURE}, /* Rust: polars, tokenizers, safetensors */
+    {"malloc of size ", HOST_PYTHON, SURE},       /* Arrow */
     {"cannot allocate vector of size", HOST_PYTHON, SURE},
     {"vector memory exhausted (limit reached?)", HOST_PYTHON, SURE},
     {"vector memory limit of", HOST_PYTHON, SURE},

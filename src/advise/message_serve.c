@@ -19,6 +19,14 @@ static uint64_t first_size(scan_text t, const char *const *words, size_t count) 
   first_size(t, (const char *const[]){__VA_ARGS__},                                                \
              sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 
+/* Returns the part of one whose digits after "0." begin at `at`, or 0 if there are none. */
+static double share_at(scan_text t, const char *at) {
+  double share = 0, scale = 10;
+  for (; at != NULL && at < t.end && *at >= '0' && *at <= '9' && scale < 1e6; at++, scale *= 10)
+    share += (*at - '0') / scale;
+  return share;
+}
+
 /* "Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory utilization
  * (0.95, 45.01 GiB)"; "max seq len (4096) is larger than … stored in KV cache (3664)"; "4.00 GiB KV
  * cache is needed, which is larger than the available KV cache memory (1.62 GiB)". */
@@ -45,6 +53,9 @@ static bool read_vllm(message *m, scan_text t) {
     return true;
   }
   m->details |= MESSAGE_KV_CACHE;
+  /* "total_gpu_memory (8.00GiB) x gpu_memory_utilization (0.70) = 5.60GiB" */
+  m->device_bytes = scan_size_after(t, "total_gpu_memory (");
+  m->share = share_at(t, scan_find(t, "gpu_memory_utilization (0."));
   m->wanted_tokens = scan_number_after(t, "max seq len (");
   m->cache_tokens = scan_number_after(t, "stored in KV cache (");
   if (scan_has(t, "KV cache is needed")) {
@@ -57,13 +68,7 @@ static bool read_vllm(message *m, scan_text t) {
 
 /* "Current value: self.server_args.mem_fraction_static=0.2" */
 static bool read_sglang(message *m, scan_text t) {
-  const char *value = scan_find(t, "mem_fraction_static=0.");
-  uint64_t digits = scan_number(t, value);
-  if (known(digits) && digits < 1000) {
-    double share = (double)digits;
-    while (share >= 1) share /= 10;
-    m->share = share;
-  }
+  m->share = share_at(t, scan_find(t, "mem_fraction_static=0."));
   m->details |= scan_has(t, "refill out of memory") || scan_has(t, "ecode out of memory")
                     ? MESSAGE_COMPUTE
                     : MESSAGE_KV_CACHE;
@@ -136,12 +141,18 @@ static bool read_onnx(message *m, scan_text t) {
 
 static bool read_tensorrt(message *m, scan_text t) {
   static const char *const signs[] = {"OutOfMemory", "out of memory", "could not be allocated",
-                                      "insufficient memory"};
+                                      "insufficient memory", "insufficient to use tactic"};
   bool memory = false;
   for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) memory |= scan_has(t, signs[i]);
   if (!memory) return false;
   m->asked_bytes =
       FIRST_SIZE(t, "amount of GPU memory (", "amount of memory (", "on requested size of ");
+  if (scan_has(t, "Tactic Device request: ")) { /* "538MB Available: 166MB", powers of 1024 */
+    m->asked_bytes = scan_size_binary_after(t, "Tactic Device request: ");
+    m->free_bytes = scan_size_binary_after(t, "Available: ");
+    if (!scan_has(t, "OutOfMemory") && !scan_has(t, "could not be allocated"))
+      m->details |= MESSAGE_WARNING;
+  }
   if (scan_has(t, "orkspace") || scan_has(t, "tactic")) m->details |= MESSAGE_WORKSPACE;
   return true;
 }

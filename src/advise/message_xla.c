@@ -35,6 +35,8 @@ static void read_node(message *m, scan_text t) {
   scan_text node = {open, open + NODE_WITHIN < t.end ? open + NODE_WITHIN : t.end};
   const char *close = NULL;
   if (scan_find_at(node, "]]", &close) != NULL) node.end = close;
+  bool cpu = scan_has(node, "/cpu:0\"") || scan_has(node, "device:CPU:0\"");
+  if (cpu && !scan_has(node, "gpu:") && !scan_has(node, "GPU:")) m->host = HOST_TORCH;
   for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
     if (scan_has(node, variables[i])) m->details |= MESSAGE_WEIGHTS;
   for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
@@ -142,7 +144,7 @@ static void read_device(message *m, scan_text t) {
 /* Recognizes a pool of pinned host memory, and the CPU's own allocators. */
 static void read_host_side(message *m, scan_text t) {
   uint64_t on_host = scan_size_after(t, "RESOURCE_EXHAUSTED: Out of memory allocating ");
-  if (known(on_host) || scan_has(t, "device:CPU:0 by allocator ")) {
+  if (known(on_host) || m->host == HOST_TORCH || scan_has(t, "device:CPU:0 by allocator ")) {
     if (known(on_host)) m->asked_bytes = on_host;
     m->kind = MESSAGE_HOST;
     m->host = HOST_TORCH; /* as a framework's tensors are */

@@ -14,6 +14,7 @@
 #define TORCHY     (K(TORCH) | K(CUDA))
 #define FULL       (C(BATCH_TOO_BIG) | C(UNKNOWN))
 #define NOT_ROOM   (D(ROOM) | D(ABSURD) | D(INIT))
+#define LANGUAGES  (M(R) | M(MATLAB) | M(JULIA)) /* a language other than Python */
 #define ANY_DEVICE (~(K(HOST) | K(FOREIGN) | K(NONE)))
 
 #endif

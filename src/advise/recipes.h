@@ -37,6 +37,7 @@ enum {
   DERIVED_SHARE = 1 << 25,     /* the server's text gives its share of the device */
   DERIVED_ENABLED = 1 << 26,   /* stowage.limit(ram=…) set the limit on host memory … */
   DERIVED_BEYOND = 1 << 27,    /* … and the machine has enough for the request */
+  DERIVED_WEIGHTS = 1 << 28,   /* the failed request was for a model's weights */
 };
 
 typedef struct recipe {

@@ -97,6 +97,18 @@ static const recipe questions[] = {
      .need = M(WINDOWS),
      .change = "Task Manager > Details, sorted by Memory, while it runs"},
     {.kinds = K(HOST),
+     .need = M(R),
+     .never = M(WINDOWS) | M(MAC),
+     .change = "/usr/bin/time -v Rscript FILE.R shows its peak (Maximum resident set size)"},
+    {.kinds = K(HOST),
+     .need = M(MATLAB),
+     .never = M(WINDOWS) | M(MAC),
+     .change = "/usr/bin/time -v matlab -batch FILE shows its peak (Maximum resident set size)"},
+    {.kinds = K(HOST),
+     .need = M(JULIA),
+     .never = M(WINDOWS) | M(MAC),
+     .change = "/usr/bin/time -v julia FILE.jl shows its peak (Maximum resident set size)"},
+    {.kinds = K(HOST),
      .change = "stowage run --ram-limit auto -- python train.py (your command) names what holds "
                "the memory"},
 };

@@ -19,28 +19,36 @@ static const recipe rows[] = {
 
     /* ---- the device is simply full: PyTorch ---- */
     {.causes = FULL,
-     .kinds = TORCHY,
+     .kinds = TORCHY | K(DIRECTML),
      .need = M(COMFY),
      .mustnot = NOT_ROOM,
      .change = "start with python main.py --lowvram, and make a smaller picture or fewer frames at "
                "once (batch size 1)",
      .cost = "slower; smaller results"},
     {.causes = FULL,
-     .kinds = TORCHY,
+     .kinds = TORCHY | K(DIRECTML),
      .need = M(COMFY),
      .mustnot = NOT_ROOM,
      .change = "a smaller version of the model (fp8, GGUF), and VAE Decode (Tiled)",
      .cost = "a little quality"},
     {.causes = FULL,
-     .kinds = TORCHY,
+     .kinds = TORCHY | K(DIRECTML),
      .need = M(WEBUI),
+     .never = M(NVIDIA),
+     .mustnot = NOT_ROOM,
+     .change = "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --opt-sub-quad-attention "
+               "(--lowvram up to 4 GB; on Linux and macOS export it in webui-user.sh)",
+     .cost = "slower: parts of the model move between RAM and the device"},
+    {.causes = FULL,
+     .kinds = TORCHY,
+     .need = M(WEBUI) | M(NVIDIA),
      .mustnot = NOT_ROOM,
      .change =
          "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --xformers (--lowvram up to 4 GB; "
          "on Linux in webui-user.sh: export COMMANDLINE_ARGS=\"--medvram --xformers\")",
      .cost = "slower: parts of the model move between RAM and the device"},
     {.causes = FULL,
-     .kinds = TORCHY,
+     .kinds = TORCHY | K(DIRECTML),
      .need = M(WEBUI),
      .mustnot = NOT_ROOM,
      .change = "a smaller picture (512x512), batch size 1",
@@ -266,7 +274,7 @@ static const recipe rows[] = {
          "let JAX take only what it needs: XLA_PYTHON_CLIENT_PREALLOCATE=false, or more of the "
          "device: XLA_PYTHON_CLIENT_MEM_FRACTION=.95",
      .cost = "a little fragmentation"},
-    {.causes = FULL | C(ONE_SPIKE),
+    {.causes = C(BATCH_TOO_BIG) | C(ONE_SPIKE),
      .kinds = K(XLA),
      .never = M(TPU),
      .change =
@@ -335,7 +343,12 @@ static const recipe rows[] = {
      .change = "a smaller batch, a shorter sequence, or a quantized model (4 bits)",
      .cost = "a little quality"},
     {.causes = FULL | C(ONE_SPIKE),
-     .kinds = K(MLX) | K(DIRECTML),
+     .kinds = K(DIRECTML),
+     .change = "close other programs that use the device: browsers, games, a second window of this "
+               "one",
+     .cost = "none"},
+    {.causes = FULL | C(ONE_SPIKE),
+     .kinds = K(MLX),
      .change = "close other programs, and free cached buffers (mx.clear_cache())",
      .cost = "none"},
 };

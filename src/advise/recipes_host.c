@@ -167,6 +167,30 @@ static const recipe rows[] = {
      .need = M(COLAB),
      .change = "Runtime > Change runtime type > High-RAM, or restart and run fewer cells",
      .cost = "Colab Pro"},
+    {.hosts = H(NUMPY),
+     .must = D(ABSURD),
+     .change = "print the shapes before that line: one is probably (n, 1) where (n,) is meant "
+               "(x.ravel()), or a whole table where one column is",
+     .cost = "none"},
+    {.hosts = H(NUMPY),
+     .must = D(ABSURD),
+     .change =
+         "if the shape is meant: scipy.sparse for mostly zeros, or one part of the rows after "
+         "the other",
+     .cost = "a change of the program"},
+    {.hosts = H(KILLED) | H(KERNEL),
+     .need = M(DEEPSPEED),
+     .change =
+         "keep less in RAM: \"offload_param\" and \"offload_optimizer\" with {\"device\": "
+         "\"nvme\", \"nvme_path\": \"/local/disk\"}, or without offload what fits on the GPUs; "
+         "\"pin_memory\": false",
+     .cost = "slower: disk"},
+    {.hosts = H(KILLED) | H(KERNEL),
+     .need = M(RANKS),
+     .change = "every rank holds its own copy of data and weights in RAM: fewer ranks on the "
+               "machine (--nproc_per_node), DataLoader(num_workers=1), "
+               "from_pretrained(…, low_cpu_mem_usage=True)",
+     .cost = "slower"},
     {.hosts = H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(TORCH),
      .need = M(LOADING),
      .change = "load the weights with less RAM: from_pretrained(…, torch_dtype=torch.float16, "
@@ -180,6 +204,7 @@ static const recipe rows[] = {
      .cost = "less is left for others on the host"},
     {.hosts = H(NUMPY) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(RAY),
      .need = M(PANDAS),
+     .never = LANGUAGES,
      .change = "read tables in parts: pd.read_csv(f, chunksize=100000, dtype=…, usecols=[…]), or "
                "stowage.batches",
      .cost = "a loop over the parts"},
@@ -192,8 +217,36 @@ static const recipe rows[] = {
      .change =
          "a smaller batch or input: this tensor is on the CPU, in RAM; 16-bit or part by part",
      .cost = "more, smaller steps"},
+    {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(JOB) | H(CONTAINER),
+     .need = M(R),
+     .change = "read only what is used: data.table::fread(f, select = c(\"a\", \"b\")), or "
+               "arrow::open_dataset(f) with dplyr verbs, which reads the file in parts",
+     .cost = "a change of the script"},
+    {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(JOB) | H(CONTAINER),
+     .need = M(R),
+     .change = "drop what is no longer used: rm(x); gc(). R copies an object when it is changed",
+     .cost = "none"},
+    {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(JOB) | H(CONTAINER),
+     .need = M(MATLAB),
+     .change = "smaller numbers and fewer copies: single(x) instead of double, clear x when it is "
+               "no longer used",
+     .cost = "less precise numbers"},
+    {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(JOB) | H(CONTAINER),
+     .need = M(MATLAB),
+     .change = "files larger than RAM in parts: tall(datastore(f)), matfile(f)",
+     .cost = "a change of the program"},
+    {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(JOB) | H(CONTAINER),
+     .need = M(JULIA),
+     .change = "smaller numbers, and files in parts: Float32 instead of Float64, Mmap.mmap(f, …), "
+               "CSV.Rows(f)",
+     .cost = "a change of the program"},
+    {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(JOB) | H(CONTAINER),
+     .need = M(JULIA),
+     .change = "drop what is no longer used: x = nothing; GC.gc()",
+     .cost = "none"},
     {.hosts = H(NUMPY) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(CONTAINER) |
               H(JOB) | H(RAY) | H(TORCH) | H(DASK) | H(SPARK),
+     .never = LANGUAGES,
      .mustnot = D(ABSURD),
      .change = "hold less in RAM: read data in parts (pd.read_csv(f, chunksize=100000), np.load(f, "
                "mmap_mode=\"r\"), stowage.batches(f)), in the smallest type (stowage inspect f)",

@@ -15,11 +15,25 @@ static const recipe rows[] = {
      .cost = "slightly less precise numbers"},
     /* ---- servers ---- */
     {.kinds = K(VLLM),
+     .must = D(COMPUTE),
      .mustnot = D(START),
+     .change = "leave more for computing: --gpu-memory-utilization 0.85 --max-num-seqs 16 "
+               "--max-num-batched-tokens 2048",
+     .cost = "a smaller KV cache: fewer requests at once"},
+    {.kinds = K(VLLM),
+     .must = D(COMPUTE),
+     .change = "without CUDA graphs, which take memory of their own: --enforce-eager",
+     .cost = "slower"},
+    {.kinds = K(VLLM),
+     .must = D(WEIGHTS),
+     .change = "keep a part of the weights in RAM: --cpu-offload-gb 8",
+     .cost = "slower: they cross the bus at every pass"},
+    {.kinds = K(VLLM),
+     .mustnot = D(START) | D(COMPUTE) | D(WEIGHTS) | D(SHARE),
      .change = "give the server more of the device: --gpu-memory-utilization 0.95",
      .cost = "less is left for others on the device"},
     {.kinds = K(VLLM),
-     .mustnot = D(START),
+     .mustnot = D(START) | D(COMPUTE) | D(WEIGHTS),
      .change = "allow shorter requests and fewer at once: --max-model-len 4096 --max-num-seqs 16",
      .cost = "longer prompts are refused"},
     {.kinds = K(VLLM),
@@ -27,6 +41,7 @@ static const recipe rows[] = {
                "--tensor-parallel-size 2",
      .cost = "a little quality, or more devices"},
     {.kinds = K(VLLM),
+     .mustnot = D(COMPUTE) | D(WEIGHTS),
      .change = "--kv-cache-dtype fp8, or --enforce-eager",
      .cost = "a little quality; eager mode is slower"},
     {.kinds = K(TGI),
@@ -43,7 +58,11 @@ static const recipe rows[] = {
                "--mem-fraction-static 0.8 (lower leaves more for computing)",
      .cost = "fewer requests at once"},
     {.kinds = K(SGLANG),
-     .mustnot = D(SHARE),
+     .must = D(COMPUTE),
+     .change = "fewer CUDA graphs: --cuda-graph-max-bs 16, or none: --disable-cuda-graph",
+     .cost = "slower"},
+    {.kinds = K(SGLANG),
+     .mustnot = D(SHARE) | D(COMPUTE) | D(WEIGHTS),
      .change = "give the KV cache more: --mem-fraction-static 0.9, or 0.02 more until the server "
                "starts",
      .cost = "less is left for computing: too high fails later"},
@@ -103,7 +122,8 @@ static const recipe rows[] = {
                "shorter context (num_ctx 2048)",
      .cost = "a little quality"},
     {.hosts = H(MODEL),
-     .change = "free RAM: close other programs, or add swap (sudo fallocate -l 16G /swapfile; sudo "
+     .change = "free RAM: close other programs, or add swap (Linux: sudo fallocate -l 16G "
+               "/swapfile; sudo "
                "chmod 600 /swapfile; sudo mkswap /swapfile; sudo swapon /swapfile)",
      .cost = "swap is slow"},
     {.kinds = K(DISPATCH) | K(CTRANSLATE),
@@ -130,11 +150,32 @@ static const recipe rows[] = {
     /* ---- the weights do not fit ---- */
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
-     .need = M(WEBUI),
+     .need = M(WEBUI) | M(NVIDIA),
      .change =
          "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --xformers (--lowvram up to 4 GB; on "
          "Linux in webui-user.sh: export COMMANDLINE_ARGS=\"--medvram --xformers\")",
      .cost = "slower: parts of the model move between RAM and the device"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY | K(DIRECTML),
+     .need = M(WEBUI),
+     .never = M(NVIDIA),
+     .change = "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --opt-sub-quad-attention "
+               "(--lowvram up to 4 GB; on Linux and macOS export it in webui-user.sh)",
+     .cost = "slower: parts of the model move between RAM and the device"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(DIFFUSERS),
+     .never = M(COMFY) | M(WEBUI) | M(APPLE),
+     .change = "instead of pipe.to(\"cuda\"): pipe.enable_model_cpu_offload(), or "
+               "pipe.enable_sequential_cpu_offload(), which needs least",
+     .cost = "slower: parts of the model move between RAM and the device"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(DIFFUSERS),
+     .never = M(COMFY) | M(WEBUI) | M(HALF),
+     .change = "load in 16 bits: from_pretrained(…, torch_dtype=torch.bfloat16) (float16 on "
+               "devices before 2020)",
+     .cost = "16-bit arithmetic: half the memory of float32 weights"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .need = M(COMFY),
@@ -177,7 +218,7 @@ static const recipe rows[] = {
      .cost = "slower: those layers cross the bus at every pass"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
-     .never = M(TRANSFORMERS) | M(HALF),
+     .never = M(TRANSFORMERS) | M(DIFFUSERS) | M(HALF),
      .change = "put the weights on the device in 16 bits: model.half() before .to(\"cuda\")",
      .cost = "16-bit arithmetic: half the memory of float32 weights"},
     {.causes = C(WEIGHTS_TOO_BIG),
@@ -268,13 +309,13 @@ static const recipe rows[] = {
      .change = "Intel devices give at most 4 GiB at once: split the tensor, or allow more with "
                "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1",
      .cost = "none"},
-    {.causes = C(ONE_SPIKE),
+    {.causes = C(ONE_SPIKE) | C(LIMIT),
      .kinds = K(TENSORRT),
      .change =
          "a smaller workspace: config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, 1 << "
          "30), or trtexec --memPoolSize=workspace:1024",
      .cost = "some faster kernels are not tried"},
-    {.causes = C(ONE_SPIKE) | C(BATCH_TOO_BIG) | C(UNKNOWN),
+    {.causes = C(ONE_SPIKE) | C(LIMIT) | C(BATCH_TOO_BIG) | C(UNKNOWN),
      .kinds = K(TENSORRT),
      .change = "build for a smaller maximum: a smaller batch or input size in the optimization "
                "profile, and --fp16",

@@ -22,6 +22,15 @@ static void check_first(const char *text, const char *words) {
   explanation_free(&x);
 }
 
+/* Checks that the first sentence contains `words`. */
+static void check_headline(const char *text, const char *words) {
+  explanation x;
+  first_fix(&x, text);
+  if (strstr(x.findings.list[0].headline.data, words) == NULL) printf("%s\n", text);
+  CHECK(strstr(x.findings.list[0].headline.data, words) != NULL);
+  explanation_free(&x);
+}
+
 TEST(weights_that_are_small_already_are_not_made_16_bit)
 {
   static const sample all[] = {
@@ -299,6 +308,114 @@ TEST(servers_and_devices_of_other_makers_get_their_own_tools)
        "trying to allocate 2.15GiB (rounded to 2308544922)requested by op model/lstm/Call"},
   };
   CHECK_SAMPLES(all);
+}
+
+/* A server's flags, not a training loop's changes, decide what its PyTorch may hold. */
+TEST(pytorch_inside_a_server_gets_the_servers_flags)
+{
+  static const sample all[] = {
+      {MESSAGE_SGLANG, C(BATCH_TOO_BIG), "--mem-fraction-static", "autocast",
+       "  File \"/w/sglang/python/sglang/srt/model_executor/cuda_graph_runner.py\", line 37, in "
+       "capture\n    out = self.capture_one_batch_size(bs, forward)\n" TORCH_FULL},
+      {MESSAGE_VLLM, C(BATCH_TOO_BIG), "--enforce-eager", "--gpu-memory-utilization 0.95",
+       "  File \"/x/site-packages/vllm/v1/worker/gpu_model_runner.py\", line 2, in _dummy_run\n"
+       "    out = self.model(ids)\n" TORCH_FULL},
+      {MESSAGE_VLLM, C(WEIGHTS_TOO_BIG), "--cpu-offload-gb", "--max-num-seqs",
+       "  File \"/x/site-packages/vllm/model_executor/layers/linear.py\", line 9, in "
+       "create_weights\n" TORCH_FULL},
+      {MESSAGE_VLLM, C(WEIGHTS_TOO_BIG), "0.95 instead of 0.60", NULL,
+       "INFO worker.py:267] the current vLLM instance can use total_gpu_memory (12.00GiB) x "
+       "gpu_memory_utilization (0.60) = 7.20GiB\nValueError: No available memory for the cache "
+       "blocks. Try increasing `gpu_memory_utilization` when initializing the engine."},
+      /* A training loop that generates with a server's library still trains. */
+      {MESSAGE_TORCH, C(BATCH_TOO_BIG), "half the batch", "--max-num-seqs",
+       "  File \"/x/site-packages/vllm/worker.py\", line 2, in f\n  File \"tune.py\", line 9, in "
+       "<module>\n    loss.backward()\n" TORCH_FULL},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(warnings_of_tensorrt_are_called_warnings)
+{
+  static const sample all[] = {
+      {MESSAGE_TENSORRT, C(LIMIT), "smaller workspace", "larger than the free memory",
+       "[TRT] [W] Tactic Device request: 700MB Available: 210MB. Device memory is insufficient to "
+       "use tactic.\n[TRT] [W] Skipping tactic 3 due to insuficient memory on requested size of "
+       "700 detected for tactic 4.\n"},
+  };
+  message m;
+  message_read(&m, all[0].text, strlen(all[0].text));
+  CHECK(m.asked_bytes == UINT64_C(700) << 20 && m.free_bytes == UINT64_C(210) << 20);
+  check_headline(all[0].text, "a warning");
+  CHECK_SAMPLES(all);
+}
+
+TEST(a_tensor_on_the_cpu_is_in_ram)
+{
+  static const sample all[] = {
+      {MESSAGE_HOST, C(HOST_LIMIT), "on the CPU, in RAM", "nvidia-smi",
+       "ResourceExhaustedError: OOM when allocating tensor with shape[1000,200]\n\t [[Node: "
+       "average/sub = Sub[T=DT_FLOAT, _device=\"/job:localhost/replica:0/task:0/cpu:0\"](a, b)]]"},
+      {MESSAGE_TENSORFLOW, C(BATCH_TOO_BIG), "smaller batch", NULL,
+       "ResourceExhaustedError: OOM when allocating tensor with shape[1000,200]\n\t [[Node: "
+       "average/sub = Sub[T=DT_FLOAT, _device=\"/job:localhost/replica:0/task:0/gpu:0\"](a, b)]]"},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(other_languages_get_their_own_words)
+{
+  static const sample all[] = {
+      {MESSAGE_HOST, C(HOST_LIMIT), "gc()", "pd.read_csv",
+       "Error: cannot allocate vector of size 3.1 Gb\nExecution halted"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "clear x", "pd.read_csv",
+       "Out of memory. Type \"help memory\" for your options."},
+      {MESSAGE_HOST, C(HOST_LIMIT), "GC.gc()", "pd.read_csv",
+       "ERROR: LoadError: OutOfMemoryError()\nStacktrace:\n [1] Array @ ./boot.jl:448"},
+      {MESSAGE_HOST, C(HOST_DATASET_WHOLE), "open_dataset", "pd.read_csv",
+       "x <- arrow::read_csv_arrow(\"a.csv\")\nOut of memory: malloc of size 65536 failed"},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(drivers_and_platforms_are_named_as_what_they_are)
+{
+  static const sample all[] = {
+      {MESSAGE_CUDA, C(UNKNOWN), "smaller batch", "CUDA",
+       "level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)"},
+      {MESSAGE_CUDA, C(UNKNOWN), "rocm-smi", "CUDA could", "hipErrorOutOfMemory: out of memory"},
+      {MESSAGE_DIRECTML, C(BATCH_TOO_BIG), "--medvram", "mx.clear_cache",
+       "  File \"C:\\sd\\stable-diffusion-webui-directml\\modules\\a.py\", line 1, in f\n"
+       "RuntimeError: Could not allocate tensor with 1048576 bytes. There is not enough GPU video "
+       "memory available!"},
+      {MESSAGE_MLX, C(ONE_SPIKE), "work in parts", "whole device",
+       "RuntimeError: [metal::malloc] Attempting to allocate 40000000000 bytes which is greater "
+       "than the maximum allowed buffer size of 30000000000 bytes."},
+      {MESSAGE_TORCH, C(WEIGHTS_TOO_BIG), "enable_model_cpu_offload", "smaller batch",
+       "  File \"draw.py\", line 5, in <module>\n    pipe.to(device)\n  File "
+       "\"/x/site-packages/diffusers/pipelines/pipeline_utils.py\", line 4, in to\n" TORCH_FULL},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(a_shape_that_no_machine_holds_is_a_mistake_with_a_fix)
+{
+  static const sample all[] = {
+      {MESSAGE_HOST, C(ONE_SPIKE), "print the shapes", "copy",
+       "MemoryError: Unable to allocate 71.0 PiB for an array with shape (100000000, 100000000) "
+       "and data type float64"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "nvme", NULL,
+       "[launch.py:321:sigkill_handler] ['python', 'main.py', '--deepspeed'] exits with return "
+       "code = -9"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "nproc_per_node", NULL,
+       "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 1"},
+  };
+  CHECK_SAMPLES(all);
+  message m;
+  static const char text[] = "triton.runtime.errors.OutOfResources: out of resource: shared "
+                             "memory, Required: 170000, Hardware limit: 101376.";
+  message_read(&m, text, sizeof text - 1);
+  CHECK(m.kind == MESSAGE_FOREIGN && strstr(m.name, "on-chip") != NULL);
 }
 
 TEST_MAIN
