@@ -49,6 +49,7 @@ static const struct {
     {"HIP out of memory", 0, CONTEXT_BIT(AMD), 0},
     {"HIP error: out of memory", 0, CONTEXT_BIT(AMD), 0},
     {"hipErrorOutOfMemory", 0, CONTEXT_BIT(AMD), 0},
+    {"amdgpu: Failed to allocate a buffer", 0, CONTEXT_BIT(AMD), 0}, /* Mesa */
     {"hipErrorMemoryAllocation", 0, CONTEXT_BIT(AMD), 0},
     {"XPU out of memory", 0, CONTEXT_BIT(INTEL), 0},
     {"UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", 0, CONTEXT_BIT(INTEL), 0},
@@ -85,6 +86,7 @@ static const struct {
     {"cuMemCreate", 0, CONTEXT_BIT(NVIDIA), CALL},
     {"cudaMalloc", 0, CONTEXT_BIT(NVIDIA), CALL},
     {"hipMalloc", 0, CONTEXT_BIT(AMD), CALL},
+    {"vkAllocateMemory", 0, 0, CALL},
 };
 
 /* Parses the requested size, in one of the usual sentences, or as "N bytes" on the line of the
@@ -98,6 +100,8 @@ static void read_requested(message *m, scan_text t, const char *at) {
     m->asked_bytes = scan_size_after(t, sizes[i]);
   if (m->asked_bytes == MESSAGE_UNKNOWN)
     m->asked_bytes = scan_size_before(scan_line(t, at), " bytes");
+  if (m->asked_bytes == MESSAGE_UNKNOWN && scan_has(t, "amdgpu: ")) /* "size      : 4096 bytes" */
+    m->asked_bytes = scan_size_before(t, " bytes");
 }
 
 /* An assertion in a kernel: every call after it fails, cuBLAS's first one too. */

@@ -174,7 +174,7 @@ static bool read_paddle(message *m, scan_text t) {
 /* "[metal::malloc] Attempting to allocate 40 bytes which is greater than the maximum allowed buffer
  * size of 30 bytes." */
 static bool read_mlx(message *m, scan_text t) {
-  m->asked_bytes = scan_size_after(t, "Attempting to allocate ");
+  m->asked_bytes = FIRST_SIZE(t, "Attempting to allocate ", "] Unable to allocate ");
   m->limit_bytes = scan_size_after(t, "allowed buffer size of ");
   if (known(m->limit_bytes)) m->details |= MESSAGE_ONE_BUFFER;
   m->context.seen |= CONTEXT_BIT(APPLE) | CONTEXT_BIT(MAC);
@@ -253,6 +253,8 @@ bool message_serve(message *m, scan_text t, const char **where) {
       {"need to decrease `--max-batch-", MESSAGE_TGI, read_tgi},
       {"Decode out of memory", MESSAGE_SGLANG, read_sglang},
       {"[metal::malloc]", MESSAGE_MLX, read_mlx},
+      {"[malloc_or_wait] Unable to allocate", MESSAGE_MLX, read_mlx},
+      {"[malloc] Unable to allocate", MESSAGE_MLX, read_mlx},
       {"[METAL] Command buffer execution failed: Insufficient Memory", MESSAGE_MLX, read_mlx},
       {"requires more system memory", MESSAGE_LLAMA, read_llama},
       {"cuda_buffer_type_alloc_buffer", MESSAGE_LLAMA, read_llama},

@@ -17,6 +17,16 @@ static const recipe rows[] = {
      .change = "see who else is on the device: rocm-smi --showpids; stop the other process",
      .cost = "it ends, or waits"},
 
+    {.causes = FULL,
+     .kinds = K(CUDA),
+     .mustnot = NOT_ROOM,
+     .need = M(ANY_VENDOR),
+     .never = M(TORCH),
+     .change =
+         "smaller pictures or smaller tiles (-t 100 in the ncnn-vulkan upscalers, tile size in "
+         "their windows), and close other programs that use the device",
+     .cost = "slower, or smaller results"},
+
     /* ---- the device is simply full: PyTorch ---- */
     {.causes = FULL,
      .kinds = TORCHY | K(DIRECTML),

@@ -391,6 +391,13 @@ TEST(drivers_and_platforms_are_named_as_what_they_are)
       {MESSAGE_MLX, C(ONE_SPIKE), "work in parts", "whole device",
        "RuntimeError: [metal::malloc] Attempting to allocate 40000000000 bytes which is greater "
        "than the maximum allowed buffer size of 30000000000 bytes."},
+      {MESSAGE_MLX, C(BATCH_TOO_BIG), "mx.clear_cache", "pd.read_csv",
+       "RuntimeError: [malloc_or_wait] Unable to allocate 67108864 bytes."},
+      {MESSAGE_CUDA, C(UNKNOWN), "smaller tiles", "nvidia-smi",
+       "vkAllocateMemory failed -2\nvkQueueSubmit failed -4\n"},
+      {MESSAGE_CUDA, C(UNKNOWN), "rocm-smi", "RAM ran out",
+       "radv/amdgpu: Failed to allocate a buffer:\nradv/amdgpu:    size      : 21410541568 bytes\n"
+       "radv/amdgpu:    alignment : 262144 bytes"},
       {MESSAGE_TORCH, C(WEIGHTS_TOO_BIG), "enable_model_cpu_offload", "smaller batch",
        "  File \"draw.py\", line 5, in <module>\n    pipe.to(device)\n  File "
        "\"/x/site-packages/diffusers/pipelines/pipeline_utils.py\", line 4, in to\n" TORCH_FULL},
