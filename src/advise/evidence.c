@@ -21,10 +21,21 @@ static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
 }
 
+/* Returns whether a library with an allocator of its own wrote the error, beside PyTorch in the
+ * same process. A server's error is its PyTorch's. */
+static bool has_own_allocator(message_kind kind) {
+  return kind == MESSAGE_CUPY || kind == MESSAGE_XLA || kind == MESSAGE_TENSORFLOW ||
+         kind == MESSAGE_NUMBA || kind == MESSAGE_RMM || kind == MESSAGE_ONNX ||
+         kind == MESSAGE_PADDLE || kind == MESSAGE_TENSORRT || kind == MESSAGE_CTRANSLATE ||
+         kind == MESSAGE_LLAMA;
+}
+
 /* Finds the failure that the text describes: the last one of its size, or the last of all. Programs
- * survive refusals (cuDNN then requests a smaller workspace), so earlier ones mean little. */
+ * survive refusals (cuDNN then requests a smaller workspace), so earlier ones mean little. The
+ * driver also records the refusal of another library's request. */
 static void find_failure(evidence *e) {
   const timeline *t = &e->time;
+  message_kind kind = e->message.kind;
   uint32_t last = TIMELINE_NONE, named = TIMELINE_NONE;
   for (uint32_t tick = 0; tick < t->tick_count; tick++) {
     const event *at = timeline_event(t, tick);
@@ -35,16 +46,18 @@ static void find_failure(evidence *e) {
     if (known(asked) && (off <= asked / 100 || off < 4096)) named = tick;
   }
   if (named != TIMELINE_NONE) last = named;
-  e->foreign = message_is_device(e->message.kind) && e->message.kind != MESSAGE_TORCH &&
-               named == TIMELINE_NONE;
+  bool framework = kind == MESSAGE_TORCH || kind == MESSAGE_VLLM || kind == MESSAGE_SGLANG;
+  bool beside = has_own_allocator(kind) && t->reserved_known && t->lifetime_count > 0;
+  e->foreign = message_is_device(kind) && !framework && (named == TIMELINE_NONE || beside);
+  e->refused = e->foreign && beside && last != TIMELINE_NONE;
   e->failed = last != TIMELINE_NONE && !e->foreign;
-  if (!e->failed) return;
+  if (!e->failed && !e->refused) return;
   const event *at = timeline_event(t, last);
   e->fail_tick = last;
   e->fail_stack_id = at->stack_id <= e->source->stack_count ? at->stack_id : 0;
   e->n.asked_bytes = at->bytes;
   if (at->addr != 0) e->n.free_bytes = at->addr;
-  if (e->message.kind != MESSAGE_NONE) return;
+  if (kind != MESSAGE_NONE) return;
   uint32_t after = 0;
   for (uint32_t tick = last + 1; tick < t->tick_count; tick++)
     after += timeline_event(t, tick)->kind == EVENT_ALLOC;
@@ -61,7 +74,8 @@ static void find_peaks(evidence *e) {
     if (t->extents[i].before) reserved += t->extents[i].bytes;
   e->peak_live_bytes = live;
   e->peak_reserved_bytes = reserved;
-  uint32_t until = e->failed ? e->fail_tick : t->tick_count;
+  bool known_tick = e->failed || e->refused;
+  uint32_t until = known_tick ? e->fail_tick : t->tick_count;
   for (uint32_t tick = 0; tick < until; tick++) {
     const event *at = timeline_event(t, tick);
     live += (uint64_t)timeline_change(t, tick);
@@ -74,7 +88,7 @@ static void find_peaks(evidence *e) {
       reserved -= least(reserved, at->bytes);
     if (reserved > e->peak_reserved_bytes) e->peak_reserved_bytes = reserved;
   }
-  if (e->failed) return;
+  if (known_tick) return;
   /* Nothing failed: the state of interest is the peak; another's failure is seen at the end. */
   e->fail_tick = peak_tick;
   if (e->foreign && t->tick_count > 0) e->fail_tick = t->tick_count - 1;
@@ -137,6 +151,54 @@ static void account_for_device(evidence *e) {
   }
 }
 
+static int by_addr(const void *a, const void *b) {
+  const extent *x = *(const extent *const *)a, *y = *(const extent *const *)b;
+  return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* Returns the index of the last extent that begins at or below `addr`; `count` if there is none. */
+static uint32_t extent_below(const extent *const *held, uint32_t count, uint64_t addr) {
+  uint32_t low = 0, high = count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (held[middle]->addr <= addr)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low > 0 ? low - 1 : count;
+}
+
+/* Counts what another library holds: PyTorch requests a segment for a block, so a segment in which
+ * no block ever was is not PyTorch's. Segments that are older than the recording count as its. */
+static stow_status count_beside(evidence *e, uint64_t *bytes) {
+  const timeline *t = &e->time;
+  const extent **held = malloc((t->extent_count + 1u) * sizeof(*held));
+  bool *used = calloc(t->extent_count + 1u, sizeof *used);
+  uint32_t count = 0;
+  *bytes = 0;
+  if (held == NULL || used == NULL) {
+    free(held);
+    free(used);
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u segments", t->extent_count);
+  }
+  for (uint32_t i = 0; i < t->extent_count; i++)
+    if (extent_live(&t->extents[i], e->fail_tick)) held[count++] = &t->extents[i];
+  qsort(held, count, sizeof *held, by_addr);
+  for (uint32_t i = 0; i < t->lifetime_count; i++) {
+    const lifetime *l = &t->lifetimes[i];
+    uint32_t at = extent_below(held, count, l->addr);
+    /* A block may reach into the next mapped pieces. */
+    for (; at < count && l->addr + l->bytes > held[at]->addr; at++)
+      used[at] |= l->end > held[at]->start;
+  }
+  for (uint32_t i = 0; i < count; i++)
+    if (!used[i] && !held[i]->before) *bytes += held[i]->bytes;
+  free(held);
+  free(used);
+  return STOW_OK;
+}
+
 static stow_status count_memory(evidence *e) {
   site_table sites = {0};
   census c = {0};
@@ -157,7 +219,12 @@ static stow_status count_memory(evidence *e) {
       n->reserved_bytes = n->live_bytes;
     }
     if (!known(n->asked_bytes)) n->asked_bytes = e->message.asked_bytes;
+    if (e->refused) status = count_beside(e, &e->other_library_bytes);
+    n->reserved_bytes -= least(n->reserved_bytes, e->other_library_bytes);
+    if (known(n->cached_bytes)) n->cached_bytes -= least(n->cached_bytes, e->other_library_bytes);
     account_for_device(e);
+    if (e->other_library_bytes > 0 && !known(n->outside_framework_bytes))
+      n->outside_framework_bytes = e->other_library_bytes;
   }
   census_free(&c);
   site_table_free(&sites);

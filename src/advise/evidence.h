@@ -75,14 +75,16 @@ typedef struct evidence {
   bool elsewhere;                 /* the failure is that of a replay with another limit */
   uint32_t fits_part, fits_whole; /* … under which this part of the batch fits; 0: unknown */
   bool fits_samples;              /* … in samples */
-  bool foreign;                   /* the request of another library failed, not PyTorch's */
+  bool foreign;                   /* the request of another library failed, not PyTorch's … */
+  bool refused;                   /* … and the recording shows when */
   bool survived;                  /* the program continued after the last failure */
   uint32_t fail_tick;             /* tick of the failure; without one, of the peak */
   uint32_t fail_stack_id;
   phase fail_phase;
   bool has_stacks, has_marks, expandable;
   numbers n;
-  uint64_t beside_bytes; /* part of a run's limit that the driver and other libraries hold */
+  uint64_t other_library_bytes; /* segments in which PyTorch never had a block */
+  uint64_t beside_bytes;        /* part of a run's limit that the driver and other libraries hold */
   uint64_t peak_live_bytes, peak_reserved_bytes; /* up to and including the failure */
   uint8_t *phase_of_stack;                       /* by stack ID */
   uint32_t *user_of_stack;   /* the program's own innermost frame (a frame ID); 0: none */

@@ -142,7 +142,9 @@ static stow_status from_recording(run_explanation *s, bool with_error, bool *fou
                              .message_bytes = s->error.length};
   explanation_free(&s->says);
   STOW_TRY(explain_recording(&s->says, &s->record, &options));
-  *found = s->says.evidence.failed;
+  const findings *f = &s->says.findings;
+  bool known = f->count > 0 && f->list[0].id != CAUSE_UNKNOWN;
+  *found = s->says.evidence.failed || (s->says.evidence.refused && known);
   return STOW_OK;
 }
 
@@ -161,6 +163,18 @@ static stow_status may_have_run_out(const char *folder, bool *may) {
   *may = ledger_ran_out(&l);
   ledger_close(&l);
   return STOW_OK;
+}
+
+/* Returns whether a process had blocks of PyTorch. Then the error text shows whether the refused
+ * request was PyTorch's. */
+static bool has_framework(const recording *r) {
+  bool blocks = false, segments = false;
+  for (size_t i = 0; i < r->event_count && !(blocks && segments); i++) {
+    blocks = blocks || r->events[i].kind == EVENT_ALLOC;
+    segments = segments || r->events[i].kind == EVENT_SEGMENT_ALLOC ||
+               r->events[i].kind == EVENT_SEGMENT_MAP;
+  }
+  return blocks && segments;
 }
 
 /* Returns the first trace of the folder that contains a failure. */
@@ -183,7 +197,7 @@ static stow_status from_traces(run_explanation *s, const char *folder, bool *fou
       if (status != STOW_OK)
         status = unless_unread(status);
       else if (has_failure(&s->record))
-        status = from_recording(s, false, found);
+        status = from_recording(s, has_framework(&s->record), found);
     }
     free(entries[i]);
   }

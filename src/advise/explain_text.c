@@ -80,8 +80,7 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
   STOW_TRY(explanation_status(x));
   buffer_printf(out, bold ? "\033[1m%s.\033[0m\n" : "%s.\n",
                 x->headline.data != NULL ? x->headline.data : "");
-  if (x->from_message && x->fixes.count > 0)
-    buffer_printf(out, "Try first: %s\n", x->fixes.list[0].change);
+  if (x->fixes.count > 0) buffer_printf(out, "Try first: %s\n", x->fixes.list[0].change);
   const numbers *n = &x->evidence.n;
   if (x->memory.length > 0) {
     heading(out, "Memory", bold);

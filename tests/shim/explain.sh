@@ -20,6 +20,8 @@ mask() { sed -E "s#$source_dir/##g; s#$folder/##g; s/process [0-9]+/process N/g;
   session explain --last
   STANDIN_TORCH=$programs/libc10_cuda.so session run --vram-limit 100M -- python3 torch_blocks.py
   session explain --last
+  STANDIN_TORCH=$programs/libc10_cuda.so session run --vram-limit 100M -- python3 torch_cache_then_other.py
+  session explain --last
   session run --vram-limit 100M -- python3 plain_leak.py
   session explain --last
   session run --vram-limit 100M -- python3 caught.py

@@ -4,6 +4,7 @@
 
 /* The most that a CUDA context and its kernels take in a process before its first request. Measured
  * on an H200 with PyTorch 2.11: 0.6 to 0.7 GiB; libraries (NCCL, cuDNN) add some. */
+#define CACHE_LEAST   (UINT64_C(64) << 20) /* a smaller cache matters only to a smaller request */
 #define CONTEXT_BYTES (UINT64_C(1) << 30)
 
 #define GROWN_LEAST 1.3 /* times what it was before: the batch explains it */
@@ -97,7 +98,7 @@ void cause_cache_held(cause *c, const evidence *e) {
   uint64_t asked = known(e->n.asked_bytes) ? e->n.asked_bytes : 0;
   double part = evidence_share(e->n.cached_bytes, e->n.reserved_bytes);
   bool enough = asked == 0 || e->n.cached_bytes >= asked / 2;
-  if (e->n.cached_bytes < (UINT64_C(64) << 20)) return;
+  if (e->n.cached_bytes < CACHE_LEAST && (asked == 0 || e->n.cached_bytes < asked)) return;
   c->confidence = enough ? (part >= 0.3 ? 0.96 : 0.75) : 0.4;
   cause_head(c,
              "PyTorch caches memory that another part of the program needs: %s cached, %s in use",
