@@ -118,6 +118,7 @@ struct residency {
   bool moving;
   uint64_t still_since;          /* since which launch nothing moves */
   uint64_t chosen_at;            /* from which launch on to choose again what stays on the host */
+  uint64_t missed;               /* launches since then that used a host page not chosen to stay */
   uint32_t spread_left;          /* exchanges that may still redistribute the units that stay on the
                                   * host */
   uint64_t function;             /* function of the last launch */

@@ -261,16 +261,17 @@ static int cheapest_first(const void *a, const void *b) {
   return x->unit < y->unit ? -1 : x->unit > y->unit;
 }
 
-/* Chooses the units that are cheapest in place until the rest fits. Of units that cost the same,
- * the chosen ones are spread over the round, so that the host's work between launches hides them.
- * The rest comes to vram, in place of what no kernel uses. Returns how much of it is not there. */
+/* Chooses the units that are cheapest in place until the rest fits, beside those chosen before. Of
+ * units that cost the same, the chosen ones are spread over the round, so that the host's work
+ * between launches hides them. The rest comes to vram, in place of what no kernel uses. Returns how
+ * much of it is not there. */
 static uint64_t choose_in_place(residency *r) {
   ASSERT(r->history.cursor != HISTORY_NEVER);
   uint64_t lacking = 0;
   price(r);
   uint64_t used = 0, n = 0;
   for (uint32_t i = 0; i < r->space.count; i++) {
-    if (r->space.units[i].bytes == 0 || r->costs[i] == 0) continue;
+    if (r->space.units[i].bytes == 0 || r->costs[i] == 0 || r->units[i].in_place) continue;
     used += r->space.units[i].bytes;
     r->victims[n++] = (victim){(uint64_t)(r->costs[i] / (double)r->space.units[i].bytes * 64), i};
   }
@@ -361,13 +362,16 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   bool little = far < calls / 4 && r->far_bytes > r->capacity_bytes / 4;
   little |= missing && names_too_much(r, l);
   if (r->moving) return missing && !little && !unexplored(r, l, near_ns);
-  /* If nothing moves for a round, redistribute once what stays on the host. */
+  /* If nothing moves for a round, redistribute once what stays on the host, and again if kernels
+   * then use other host pages: the program's temporary blocks have moved. */
   uint64_t reach = h->cursor == HISTORY_NEVER ? 0 : h->end - h->cursor;
   uint64_t last = r->chosen_at > r->still_since ? r->chosen_at : r->still_since;
-  if (r->in_place_bytes == 0 && h->matched >= 64 && reach >= 64 && r->seq > last + reach &&
-      s->far > 0) {
+  r->missed += missing && !l->once && r->spread_left == 0;
+  if ((r->in_place_bytes == 0 || r->missed > 0) && h->matched >= 64 && reach >= 64 &&
+      r->seq > last + reach && s->far > 0) {
     /* If there is nothing to choose, try again much later. */
     r->chosen_at = r->seq + (choose_in_place(r) > 0 ? 2 : 15) * reach;
+    r->missed = 0;
   }
   if (!missing || r->spread_left == 0) return false;
   r->spread_left--;

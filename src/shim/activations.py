@@ -27,6 +27,7 @@ NEWEST_KEPT = 4  # saved storages that are in use by the operations that run now
 PLAN_STEPS = 4  # steps that predict how much the next one moves
 
 PAGE_BYTES = 20 << 20
+NEXT_PART = 32  # of the target: the next entry comes in although there is no space, if it is not larger
 FEW_PAGES = 8  # pages on the host that do not raise the margin: unused pages stay there
 
 
@@ -106,13 +107,13 @@ class Policy:
 
     def begin_step(self):
         self.out_bytes = self.in_bytes = self.issued_bytes = self.saved_bytes = self.demanded = self.peak_bytes = 0
-        self.sums, self.jump, self.jump_at, self.stopped = [], 0, 0, False
+        self.sums, self.jump, self.jump_at, self.stopped, self.base_bytes = [], 0, 0, False, None
         self.level, self.plan = None, max(self.plans, default=0)
 
     def end_step(self):
         """Ends a step and returns its figures."""
         figures = dict(out_bytes=self.out_bytes, in_bytes=self.in_bytes, saved_bytes=self.saved_bytes, demanded=self.demanded,
-                       jump_bytes=self.jump, peak_bytes=self.peak_bytes)
+                       jump_bytes=self.jump, peak_bytes=self.peak_bytes, base_bytes=self.base_bytes)
         self.plans.append(self.out_bytes)
         if self.sums:
             self.reference = self.sums, self.jump, self.jump_at
@@ -147,6 +148,8 @@ class Policy:
         self.saved_bytes += entry.bytes
         self.here.append(entry)
         self.measure(entry.bytes)
+        if self.base_bytes is None:
+            self.base_bytes = max(0, self.level - entry.bytes)
         self.push_out()
 
     def used(self, entry):
@@ -274,13 +277,16 @@ class Policy:
         self.in_bytes += entry.bytes
 
     def pull_in(self, seq):
-        """Starts copying in what was saved before `seq`, the newest first, as far as there is space."""
+        """Starts copying in what was saved before `seq`, the newest first, as far as there is space; a small one in any case."""
         if not self.away:
             return
         ceiling = self.ceiling()
         while True:
             at = bisect.bisect_left(self.away, (seq,)) - 1
-            if at < 0 or self.level + self.away[at][1].bytes > ceiling:
+            if at < 0:
+                return
+            size = self.away[at][1].bytes
+            if self.level + size > ceiling and (self.coming or size > self.target_bytes // NEXT_PART):
                 return
             self.fetch(self.away[at][1])  # if that fails, it stays on the host until it is needed
 
@@ -738,19 +744,21 @@ class Armed:
         if first:
             self.margin_bytes = limit // 12
         elif pages > FEW_PAGES and self.margin_bytes < limit // 4 and figures["out_bytes"] > 0 and not self.full:
-            self.margin_bytes += limit // 32
+            self.margin_bytes += max(limit // 32, min(pages * PAGE_BYTES, limit // 8))
             first = True
-        least = bus.allocated() + limit // 8
+        # Gradients that zero_grad frees are not there when a step saves its first tensor.
+        base = figures["base_bytes"]
+        least = (bus.allocated() if base is None else min(base, bus.allocated())) + limit // 8
         policy.target_bytes = max(least, limit - other - self.margin_bytes)
         self.full = policy.target_bytes == least
         if first:
             bus.empty_cache()
             spill = self.room()[2]
         bus.pinned.budget_bytes = max(spill, bus.pinned.created_bytes)
-        mib = {k: v >> 20 for k, v in figures.items() if k.endswith("_bytes")}
+        mib = {k: (v or 0) >> 20 for k, v in figures.items() if k.endswith("_bytes")}
         shim_log(f"activations: step saved {mib['saved_bytes']} MiB, out {mib['out_bytes']}, in {mib['in_bytes']}, peak "
                  f"{mib['peak_bytes']}, jump {mib['jump_bytes']}, not prefetched {figures['demanded']}; target "
-                 f"{policy.target_bytes >> 20}, limit {limit >> 20}, other {other >> 20}, {pages} pages on the host")
+                 f"{policy.target_bytes >> 20}, base {mib['base_bytes']}, limit {limit >> 20}, other {other >> 20}, {pages} pages on the host")
 
     def let_transforms_through(self):
         """Removes our hooks while torch.func and others run, which refuse to run with hooks."""

@@ -2,7 +2,8 @@
 
 Part of the same script as trim.py, which wraps the functions of optimizers with in_parts(). A foreach optimizer applies one operation after
 another to all parameters and states; the operations are independent for each tensor. So the lists are cut into parts: the results are the
-same bits, and each state crosses the bus once in each direction.
+same bits, and each state crosses the bus once in each direction. A tensor that is larger than a part is cut itself, if the optimizer treats
+each element alone: the copies of a whole embedding and its temporaries would push other pages out of vram.
 
 Once some of an optimizer's state is on the host, all of it may be: nothing else is used as rarely. It stays at its own address, where the
 program can read it at any time. For its part, a copy of it in vram is used and then copied back. The next part comes in and the last one
@@ -11,6 +12,9 @@ leaves while the optimizer works on this one. No page is exchanged.
 
 STATE_MIN_BYTES = 1 << 20  # smaller tensors are used where they are
 PART_BYTES = 64 << 20  # bytes of parameters in one call of an optimizer
+PIECE_ALIGNMENT = 1024  # elements: the kernels read several at once
+#: Optimizers that treat each element alone. Adafactor, for example, uses norms of whole tensors.
+ELEMENTWISE = {"adam", "adamw", "adamax", "adadelta", "adagrad", "nadam", "radam", "rmsprop", "sgd"}
 
 
 def parts_of(tensors):
@@ -104,12 +108,12 @@ class States:
         return (params[0].is_cuda and all(p.device == params[0].device for p in params) and
                 params[0].device.index == cuda.current_device() and not cuda.is_current_stream_capturing())
 
-    def passing(self, params, lists):
-        """Returns the copies for a call, or None if it cannot have any."""
+    def passing(self, params, first, lists):
+        """Returns the copies for a call, or None if it cannot have any. `first` identifies the optimizer's parameters."""
         if not self.usable(params):
             return None
         device = params[0].device
-        return self.make(self.torch, self.lanes(device), lists, self.away.get(id(params[0]), 0) > 0)
+        return self.make(self.torch, self.lanes(device), lists, self.away.get(first, 0) > 0)
 
     def lanes(self, device):
         """Returns the lanes of the program, of copies in and of copies out."""
@@ -119,24 +123,59 @@ class States:
         events, into, out = self.streams[device]
         return Lane(self.torch.cuda.current_stream(device), events), into, out
 
+    def pieces(self, row):
+        """Yields a parameter, its gradient and its state in pieces of about PART_BYTES, or as they are if they cannot be cut."""
+        torch, param = self.torch, row[0]
+        count = int(param.numel() * param.element_size() / PART_BYTES + .5)
+
+        def cuttable(value):
+            return (type(value) in (torch.Tensor, torch.nn.Parameter) and
+                    (value.numel() == 1 or
+                     (value.numel() == param.numel() and value.layout is torch.strided and value.is_contiguous() and not value.is_complex())))
+
+        if count < 2 or not all(cuttable(value) for value in row):
+            yield row
+            return
+        size = -(-param.numel() // (count * PIECE_ALIGNMENT)) * PIECE_ALIGNMENT
+        for start in range(0, param.numel(), size):
+            end = min(start + size, param.numel())
+            # The number of steps is counted in each call, so all but the last count in a copy.
+            yield [value.detach().view(-1)[start:end] if value.numel() > 1 else
+                   value if end == param.numel() else value.clone() for value in row]
+
+    def cut(self, params, lists):
+        """Returns the parameters and the lists with large tensors in pieces, and the index of each parameter that is not cut."""
+        rows, whole = [], {}
+        for i, param in enumerate(params):
+            made = list(self.pieces([param] + [values[i] for values in lists]))
+            if len(made) == 1:
+                whole[len(rows)] = i
+            rows += made
+        columns = [list(column) for column in zip(*rows)]
+        return columns[0], columns[1:], whole
+
     def in_parts(self, function):
+        elementwise = function.__name__.rpartition("_")[2] in ELEMENTWISE
 
         @functools.wraps(function)
         def wrapped(params, *args, **kwargs):
-            if self.compiling() or not shim_resident() or len(params) < 2:
+            if self.compiling() or not shim_resident() or len(params) == 0:
                 return function(params, *args, **kwargs)
-            self.run(function, params, args, kwargs)
+            self.run(function, params, args, kwargs, elementwise)
 
         return wrapped
 
-    def run(self, function, params, args, kwargs):
-        count = len(params)
+    def run(self, function, params, args, kwargs, elementwise):
+        count, first = len(params), id(params[0])
         args, kwargs = list(args), dict(kwargs)
         # Every list with an item per parameter, by where it is passed. The first one has the gradients.
         places = [(args, i) for i in range(len(args))] + [(kwargs, name) for name in kwargs]
         places = [(where, at) for where, at in places if isinstance(where[at], list) and len(where[at]) == count]
-        lists = [where[at] for where, at in places]
-        passing = self.passing(params, lists[1:])
+        given = lists = [where[at] for where, at in places]
+        whole = {i: i for i in range(count)}
+        if elementwise:
+            params, lists, whole = self.cut(params, lists)
+        passing = self.passing(params, first, lists[1:])
         ranges = list(parts_of(params))
         coming = passing.fetch(*ranges[0]) if passing is not None else ({}, None)
         try:
@@ -157,16 +196,16 @@ class States:
                     if passing is not None:
                         passing.send(copies)
                 # What the function put into its lists: a first momentum, for example.
-                for number, (values, cut) in enumerate(zip(lists, cuts)):
-                    for i, value in enumerate(cut):
-                        if (number - 1, start + i) not in copies:
-                            values[start + i] = value
+                for number, (values, cut) in enumerate(zip(given, cuts)):
+                    for i, value in enumerate(cut, start):
+                        if i in whole and (number - 1, i) not in copies:
+                            values[whole[i]] = value
                 if passing is not None:
                     passing.retire(1)
         finally:
             if passing is not None:
                 passing.retire(0)
-                self.away[id(params[0])] = passing.bytes
+                self.away[first] = passing.bytes
 
 
 def arm_optimizers(states):

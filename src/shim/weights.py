@@ -10,7 +10,7 @@ Only weights that get no gradient here: inference, or frozen layers. For the bac
 import weakref
 
 WEIGHT_MIN_BYTES = 4 << 20  # a smaller weight is used where it is
-AHEAD = 3  # layers whose weights are copied ahead
+AHEAD = 8  # weights that are copied ahead, at most
 AHEAD_PART = 12  # of the limit that copies ahead may use
 
 

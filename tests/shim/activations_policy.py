@@ -95,6 +95,27 @@ def oldest_leave_first_and_come_back_last():
     assert bus.highest <= 110 * MIB, bus.highest
 
 
+def the_next_one_comes_in_without_space():
+    """Gradients fill the device during the backward pass: one entry is fetched ahead of its use all the same."""
+    bus = Device()
+    policy = Policy(bus, 100 * MIB)
+    entries = [save(policy, bus, 3 * MIB) for _ in range(60)]
+    bus.base = 120 * MIB
+    while entries:
+        entry = entries.pop()
+        use(policy, bus, entry)
+        policy.died(entry)
+    assert policy.end_step()["demanded"] <= 1
+    large = Device()  # an entry that is no small part of the device waits for its use
+    policy = Policy(large, 100 * MIB)
+    entries = [save(policy, large, 10 * MIB) for _ in range(20)]
+    large.base = 120 * MIB
+    for entry in reversed(entries):
+        use(policy, large, entry)
+        policy.died(entry)
+    assert policy.end_step()["demanded"] > 10
+
+
 def what_fits_is_not_moved():
     bus = Device()
     figures = step(Policy(bus, 100 * MIB), bus, [10 * MIB] * 8)
@@ -224,7 +245,7 @@ def buffers_are_kept_and_bounded():
     assert failing.take(5 * MIB) is None and failing.created_bytes == 0
 
 
-for test in (oldest_leave_first_and_come_back_last, what_fits_is_not_moved, the_next_step_copies_from_its_beginning,
+for test in (oldest_leave_first_and_come_back_last, the_next_one_comes_in_without_space, what_fits_is_not_moved, the_next_step_copies_from_its_beginning,
              a_storage_in_use_waits_for_its_turn, without_buffers_everything_stays, a_second_backward_pass_reads_the_same,
              a_failed_prefetch_is_made_up_for, room_is_made_before_a_sudden_need, random_programs_keep_their_data,
              buffers_are_kept_and_bounded):

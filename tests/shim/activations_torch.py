@@ -427,10 +427,13 @@ def arming():
         assert hooks.policy.target_bytes == first and hooks.bus.emptied == 1
         hooks.policy.out_bytes, hooks.bus.away = 1 << 20, 0
         armed.step_ended(optimizer)
-        assert hooks.policy.target_bytes == first - (100 << 20) // 32 and hooks.bus.emptied == 2
+        assert hooks.policy.target_bytes == first - (100 << 20) // 8 and hooks.bus.emptied == 2
         state["room"] = (100 << 20, 90 << 20, 1 << 30, 0)
         armed.step_ended(optimizer)
         assert hooks.thread.pushed and hooks.policy.target_bytes == hooks.bus.allocated() + (100 << 20) // 8
+        hooks.policy.base_bytes = hooks.bus.allocated() // 2  # gradients were gone when the step saved its first tensor
+        armed.step_ended(optimizer)
+        assert hooks.policy.target_bytes == hooks.bus.allocated() // 2 + (100 << 20) // 8
         assert hooks.pop()
         with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
             state["room"] = (100 << 20, 10 << 20, 1 << 30, 0)

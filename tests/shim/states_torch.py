@@ -45,9 +45,14 @@ class Here(States):
     def lanes(self, device):
         return self.late
 
+    def pieces(self, row):
+        made = list(super().pieces(row))
+        self.cuts = getattr(self, "cuts", 0) + (len(made) > 1)
+        return made
+
 
 def fake():
-    return types.SimpleNamespace(Tensor=torch.Tensor, empty_like=torch.empty_like, autograd=torch.autograd)
+    return types.SimpleNamespace(Tensor=torch.Tensor, empty_like=torch.empty_like, autograd=torch.autograd, nn=torch.nn, strided=torch.strided)
 
 
 def train(make, steps):
@@ -74,8 +79,16 @@ KINDS = {
     "rmsprop": lambda p, f: torch.optim.RMSprop(p, lr=.1, momentum=.9, centered=True, foreach=f),
     "adagrad": lambda p, f: torch.optim.Adagrad(p, lr=.1, foreach=f),
     "adadelta": lambda p, f: torch.optim.Adadelta(p, lr=.1, foreach=f),
+    "adamax": lambda p, f: torch.optim.Adamax(p, lr=.1, foreach=f),
+    "nadam": lambda p, f: torch.optim.NAdam(p, lr=.1, foreach=f),
+    "radam": lambda p, f: torch.optim.RAdam(p, lr=.1, foreach=f),
+    "adam_maximize": lambda p, f: torch.optim.Adam(p, lr=.1, foreach=f, maximize=True, weight_decay=.1),
     "two_groups": lambda p, f: torch.optim.AdamW([dict(params=p[:3]), dict(params=p[3:], lr=.01)], lr=.1, foreach=f),
 }
+
+if hasattr(torch.optim, "Adafactor"):  # uses norms of whole tensors, so it must not be cut
+    KINDS["adafactor"] = lambda p, f: torch.optim.Adafactor(p, lr=.1, foreach=f)
+WHOLE = {"adafactor"}
 
 random.seed(1)
 plain = {(name, f): train(functools.partial(lambda make, f, p: make(p, f), make, f), 6) for name, make in KINDS.items()
@@ -83,7 +96,7 @@ plain = {(name, f): train(functools.partial(lambda make, f, p: make(p, f), make,
 states = Here(fake(), Late)
 script["arm_optimizers"](states)
 for (name, f), wanted in plain.items():
-    states.late[1].copied = 0
+    states.late[1].copied = states.cuts = 0
     make = functools.partial(lambda make, f, p: make(p, f), KINDS[name], f)
     found = train(make, 6)
     label = f"states_{name}_{'foreach' if f else 'single'}"
@@ -91,6 +104,8 @@ for (name, f), wanted in plain.items():
         print(f"FAIL {label}: differs from the optimizer alone")
     elif states.late[1].copied == 0 or log:
         print(f"FAIL {label}: {states.late[1].copied} copies, {log}")
+    elif (states.cuts == 0) != (name in WHOLE):
+        print(f"FAIL {label}: {states.cuts} large tensors were cut")
     else:
         print(f"ok {label}")
 
