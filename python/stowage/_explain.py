@@ -22,7 +22,7 @@ from ._library import format_size as size
 from ._library import parse_size, shown
 from ._limits import ram_limit
 from ._host import describe_largest, explain_full
-from ._ram import HostMemoryError, cut_handler, undisturbed
+from ._ram import HostMemoryError, cut_handler, recall_scene, undisturbed
 
 # ---- exceptions ----
 
@@ -79,7 +79,9 @@ def explain_exception(error: BaseException) -> Explanation:
 
 def _explain_new(error: BaseException, name: str, message: str, on_host: bool) -> Explanation:
     facts: "List[str]" = []
-    if isinstance(error, HostMemoryError) or (on_host and _fills_limit(message)):
+    if on_host:
+        recall_scene(error)
+    if isinstance(error, HostMemoryError) or (on_host and _fills_limit(error, message)):
         full = explain_full(error, ram_limit())
         if full is not None:
             return _attach_latest(error, Explanation(full, message))
@@ -103,9 +105,10 @@ def _lines_of(error: BaseException) -> str:
     return "Traceback (most recent call last):\n" + _show.name_cells("".join(traceback.format_list(frames))) if frames else ""
 
 
-def _fills_limit(message: str) -> bool:
-    """Returns whether a request failed at the limit of this process because of what the process holds, and not because of its size."""
-    limit, held = ram_limit(), _memory.host().held_bytes
+def _fills_limit(error: BaseException, message: str) -> bool:
+    """Returns whether a request failed at the limit of this process because of what the process held, and not because of its size."""
+    limit, scene = ram_limit(), getattr(error, "scene", None)
+    held = scene.held_bytes if scene is not None else _memory.host().held_bytes
     asked = _analysis.explain_message(message).data["numbers"].get("asked_bytes") or 0
     return limit is not None and asked <= held and 10 * (held + asked) >= 8 * limit
 

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Deque, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
 
 from . import _holders, _memory, _show
 from ._analysis import Answer, explain_run
@@ -96,6 +96,8 @@ class Scene(NamedTuple):
 
     host: "List[str]"
     objects: "List[str]"
+    held_bytes: int
+    running: "FrozenSet[Tuple[Any, int]]"  #: (code, line) of the program's own functions on the stack
 
 
 def take_scene(main: Any, limit: "Optional[int]") -> Scene:
@@ -117,7 +119,9 @@ def take_scene(main: Any, limit: "Optional[int]") -> Scene:
         f"kind\tanonymous\t{now.held_bytes - shared}",
         f"kind\tshared\t{shared}",
     ]
-    return Scene(host, [f"{RUN_LINE_ASKED}\t1\t{now.held_bytes - shared}\t1", *_holders.object_lines(found, main), *_holders.frame_lines(main)])
+    objects = [f"{RUN_LINE_ASKED}\t1\t{now.held_bytes - shared}\t1", *_holders.object_lines(found, main), *_holders.frame_lines(main)]
+    running = frozenset((frame.f_code, frame.f_lineno) for frame in _holders.stack_of(main) if _holders.is_own_frame(frame))
+    return Scene(host, objects, now.held_bytes, running)
 
 
 def explain_full(error: BaseException, limit: "Optional[int]") -> "Optional[Answer]":

@@ -30,13 +30,45 @@ def clean_environment(**more):
     return kept
 
 
-def python(code, *, timeout=60, check=True, **environment):
-    """Runs code in a new interpreter. Returns (exit code, standard output, standard error)."""
+#: Defines functions for a program that paces itself. They are not the program's own code, so no explanation names their lines.
+#: looked() waits until the watch over host memory has completed a look: it knows what is held now.
+#: paced(values, each) gives the values. Before each of so many it waits until the watch knows, and has described, what is held.
+LOOKED = """
+helpers = {"__name__": "stowage.helpers"}
+exec('''
+import time
+from stowage import _ram
+
+def looked():
+    watch, since = _ram._watch, time.monotonic()
+    for _ in range(2):  # the first of them may have begun before
+        while watch.seen_at <= since: time.sleep(0.002)
+        since = watch.seen_at
+    return True
+
+def described():  # from two fifths of the limit on, after each growth by a sixteenth
+    watch = _ram._watch
+    return 5 * watch.seen.held_bytes < 2 * watch.limit or (
+        watch.scene is not None and 16 * (watch.seen.held_bytes - watch.scene.held_bytes) < watch.limit)
+
+def paced(values, each):
+    for number, value in enumerate(values):
+        if number % each == 0:
+            looked()
+            while not described(): looked()
+        yield value
+''', helpers)
+looked, paced = helpers["looked"], helpers["paced"]
+"""
+
+
+def python(code, *, before="", timeout=60, check=True, **environment):
+    """Runs code in a new interpreter, after the lines of `before`. Returns (exit code, standard output, standard error)."""
     with tempfile.TemporaryDirectory() as state:
         environment.setdefault("XDG_STATE_HOME", state)
         environment.setdefault("XDG_CACHE_HOME", state)
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)],
+            [sys.executable, "-c", before + textwrap.dedent(code)],
             capture_output=True,
             text=True,
             timeout=timeout,

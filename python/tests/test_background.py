@@ -19,9 +19,7 @@ def bound():
 
 
 def run(code, **more):
-    import textwrap
-
-    return python(WAIT + textwrap.dedent(code), **more)
+    return python(code, before=WAIT, **more)
 
 
 class HostWatch(unittest.TestCase):

@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 import stowage
-from support import BUILD, STANDIN, clean_environment, needs, needs_standin, python
+from support import BUILD, LOOKED, STANDIN, clean_environment, needs, needs_standin, python
 
 # : A driver's calls as a framework makes them: through the name of the library.
 CUDA = """
@@ -320,15 +320,15 @@ class HostMemory(unittest.TestCase):
     def test_growth_is_interrupted_before_the_limit(self):
         code, out, err = python(
             """
-            import numpy, stowage, time
+            import numpy, stowage
             stowage.limit(ram="700M")
             kept = []
             def grow():
-                while True:
-                    kept.append(numpy.ones(1 << 20))
-                    time.sleep(0.02)
+                while looked():
+                    kept.append(numpy.ones(4 << 20))
             grow()
             """,
+            before=LOOKED,
             check=False,
         )
         self.assertEqual(code, 1)
@@ -457,28 +457,41 @@ class Death(unittest.TestCase):
 
 
 class AtTheLimit(unittest.TestCase):
-    def test_what_a_comprehension_was_making_is_named_with_its_bytes(self):
-        # The exception frees the list, which is in no variable: it is described before.
+    """What a comprehension was making is named with its bytes: the error frees the list, which is in no variable."""
+
+    def explained(self, limit, line):
+        """Runs a line at a limit. Returns the cause, the bytes it explains, whether the watch interrupted it, and the headline."""
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder, "rows.py")  # the line is read from its file
-            script.write_text(
-                textwrap.dedent(
-                    """
-                    import json, stowage
-                    stowage.limit(ram="300M")
-                    try:
-                        rows = [{"a": i, "b": str(i)} for i in range(10**8)]
-                    except MemoryError as error:
-                        made = stowage.explain(error)
-                        print(json.dumps([made.cause, made.data["numbers"]["live_bytes"], type(error).__name__]))
-                    """
-                )
-            )
-            out = python(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')")[1]
-        cause, held, kind = json.loads(out)
+            code = """
+            import json, stowage
+            try: import numpy
+            except ImportError: pass
+            stowage.limit(ram=LIMIT)
+            try:
+                LINE
+            except MemoryError as error:
+                made = stowage.explain(error)
+                print(json.dumps([made.cause, made.data["numbers"]["live_bytes"], isinstance(error, stowage.HostMemoryError), made.headline]))
+            """
+            script.write_text(LOOKED + textwrap.dedent(code).replace("LIMIT", repr(limit)).replace("LINE", line))
+            return json.loads(python(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')")[1])
+
+    def test_the_watch_interrupts_it(self):
+        cause, held, interrupted, _ = self.explained("300M", 'rows = [{"a": i, "b": str(i)} for i in paced(range(10**8), 50000)]')
         self.assertEqual(cause, "host_objects")
         self.assertGreater(held, 200 << 20)
-        self.assertEqual(kind, "HostMemoryError")
+        self.assertTrue(interrupted)
+
+    @needs("numpy")
+    def test_a_request_of_it_fails(self):
+        # 5 times 96 MiB are below the margin; 320 MiB more are above the bound. The watch may have looked while the fifth was filled.
+        line = "rows = [numpy.ones(n) for n in paced([12 << 20] * 5 + [40 << 20], 1)]"
+        cause, held, interrupted, headline = self.explained("700M", line)
+        self.assertEqual(cause, "host_leak")
+        self.assertRegex(headline, r"rows: a list of [45] arrays, [\d.]+ MiB, grows by 96.0 MiB per iteration at line \d+ of rows.py")
+        self.assertGreater(held, 384 << 20)
+        self.assertFalse(interrupted)
 
 
 if __name__ == "__main__":

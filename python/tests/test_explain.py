@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 import stowage
-from support import TREE, needs, python
+from support import LOOKED, TREE, needs, python
 
 SNAPSHOT = TREE / "tests" / "samples" / "causes" / "no_grad_missing-cnn.pickle.gz"
 
@@ -88,14 +88,31 @@ class Explain(unittest.TestCase):
             import numpy, stowage
             stowage.limit(ram="700M")
             kept = [numpy.ones(10 << 20) for _ in range(5)]
-            for rows in (36 << 20, 1 << 40):
+            looked()  # the bound counts all of it
+            for rows in (48 << 20, 1 << 40):  # 384 MiB to the 400 MiB held: above the limit and its floor
                 try: numpy.ones(rows)
-                except MemoryError as error: print(stowage.explain(error).headline)
-            """
+                except MemoryError as error: print(isinstance(error, stowage.HostMemoryError), stowage.explain(error).headline)
+            """,
+            before=LOOKED,
         )[1]
         first, second = out.splitlines()
-        self.assertIn("kept: a list of 5 arrays", first)
+        self.assertIn("False kept: a list of 5 arrays", first)
         self.assertIn("larger than the limit of this process, 700.0 MiB", second)
+
+    @needs("numpy")
+    def test_a_process_interrupted_at_the_limit_names_what_fills_it(self):
+        out = python(
+            """
+            import numpy, stowage
+            stowage.limit(ram="700M")
+            try:
+                kept = [numpy.ones(10 << 20) for _ in range(5)]
+                more = numpy.ones(34 << 20)  # 672 MiB and the interpreter: above the margin, below the bound
+                while True: pass
+            except MemoryError as error: print(isinstance(error, stowage.HostMemoryError), stowage.explain(error).headline)
+            """
+        )[1]
+        self.assertIn("True kept: a list of 5 arrays", out)
 
     @needs("numpy")
     def test_a_request_larger_than_the_limit_names_the_limit_and_the_line(self):
@@ -120,13 +137,31 @@ class Explain(unittest.TestCase):
             import numpy, stowage
             stowage.enable(spill=None, ram="600M")
             kept = []
-            while True:
-                kept.append(numpy.ones(1 << 20))
+
+            while True: len(kept) < 70 and kept.append(numpy.ones(1 << 20))  # 560 MiB: the watch interrupts, no request fails
             """,
             check=False,
         )[2]
         self.assertIn("HostMemoryError", err)
         self.assertIn('File "<string>", line 6, in <module>', err)
+        self.assertNotIn("_ram.py", err)
+
+    @needs("numpy")
+    def test_the_traceback_of_a_failed_request_ends_at_its_own_line(self):
+        err = python(
+            """
+            import numpy, stowage
+            stowage.enable(spill=None, ram="600M")
+            kept = [numpy.ones(1 << 20) for _ in range(45)]
+            looked()
+            kept.append(numpy.ones(44 << 20))  # 352 MiB to the 360 MiB held: more than the bound
+            """,
+            before=LOOKED,
+            check=False,
+        )[2]
+        self.assertIn("_ArrayMemoryError", err)
+        self.assertIn("kept: a list of 45 arrays", err)
+        self.assertIn(f'File "<string>", line {LOOKED.count(chr(10)) + 6}, in <module>', err)
         self.assertNotIn("_ram.py", err)
 
     @needs("numpy")

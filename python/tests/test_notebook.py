@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 
 import stowage
-from support import STANDIN, TREE, clean_environment, needs, needs_standin
+from support import LOOKED, STANDIN, TREE, clean_environment, needs, needs_standin
 
 
 KERNEL = "stowage-tests"
@@ -104,7 +104,7 @@ class Notebook(unittest.TestCase):
             "record": "import tempfile, os\npath = os.path.join(tempfile.mkdtemp(), 'run.stow')\n"
             "with stowage.record(path), stowage.heap('sim:64M') as heap:\n    heap.alloc('1M')\nstowage.report(path)",
             "limit": "stowage.limit(ram='900M')",
-            "grow": "import time\nhoard = []\nwhile True:\n    hoard.append(numpy.ones(1 << 20)); time.sleep(0.01)",
+            "grow": LOOKED + "hoard = []\nwhile looked():\n    hoard.append(numpy.ones(4 << 20))",
             "alive": "len(hoard) > 3",
             "drop": "%release hoard",
             "unload": "%unload_ext stowage",
