@@ -13,6 +13,7 @@
 
 #include "arrays/csv.h"
 #include "arrays/csv_time.h"
+#include "base/compare.h"
 
 enum { SAMPLE_ROWS = 64, NAME_BYTES_MAX = 1024, FORM_BYTES_MAX = 64 };
 
@@ -226,11 +227,6 @@ typedef struct counts {
   bool from_zero;            /* the numbers are 0, 1, 2, … in order */
 } counts;
 
-static int by_value(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return (x > y) - (x < y);
-}
-
 static stow_status count_looks(const sample *s, counts *n) {
   size_t columns = s->from->columns, filled = 0;
   uint64_t *numbers = malloc((columns + 1) * sizeof *numbers);
@@ -243,7 +239,7 @@ static stow_status count_looks(const sample *s, counts *n) {
     n->from_zero = n->from_zero && e->number == filled;
     numbers[filled++] = e->number;
   }
-  qsort(numbers, filled, sizeof *numbers, by_value);
+  qsort(numbers, filled, sizeof *numbers, compare_u64);
   for (size_t i = 1; i < filled; i++) n->distinct = n->distinct && numbers[i] != numbers[i - 1];
   free(numbers);
   return STOW_OK;

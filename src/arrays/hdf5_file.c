@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/compare.h"
 
 /* ---- failures ---- */
 
@@ -336,13 +337,6 @@ static int take_chunk(const h5_size *offset, unsigned mask, uint64_t address, ui
   return list->count > list->most;
 }
 
-static int compare(const void *a, const void *b) {
-  uint64_t x, y;
-  memcpy(&x, a, sizeof x);
-  memcpy(&y, b, sizeof y);
-  return x < y ? -1 : x > y;
-}
-
 /* The older function walks the index from its start for every chunk: quadratic. */
 #define CHUNKS_ONE_BY_ONE 4096
 /* Half a step of that walk takes as long as libhdf5 and we need to copy this many bytes twice (7
@@ -382,7 +376,7 @@ stow_status hdf5_file_written(hdf5_file *f, const char *name, uint64_t *rows, ui
   row_list list = {.rows = rows, .most = most, .chunk_rows = d->chunk[0]};
   *known = list_rows(f, &list, chunks);
   if (!*known) return STOW_OK;
-  qsort(rows, list.count, sizeof *rows, compare);
+  qsort(rows, list.count, sizeof *rows, compare_u64);
   for (uint64_t i = 0; i < list.count; i++)
     if (*count == 0 || rows[i] != rows[*count - 1]) rows[(*count)++] = rows[i];
   return STOW_OK;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "replay/spill.h"
 #include "residency/space.h"
 
@@ -312,11 +313,6 @@ static stow_status run_step(device_model *c) {
 
 /* ---- units ---- */
 
-static int by_number(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return x < y ? -1 : x > y;
-}
-
 /* Adds the units of one step's blocks after the first `n`, if there is room for them. Returns how
  * many there are then. */
 static size_t units_of(device_model *c, const spill_program *p, size_t n) {
@@ -350,7 +346,7 @@ static stow_status collect_units(device_model *c) {
       n = 0;
     }
   }
-  qsort(c->unit_addr, count, sizeof *c->unit_addr, by_number);
+  qsort(c->unit_addr, count, sizeof *c->unit_addr, compare_u64);
   for (size_t i = 0; i < count; i++)
     if (c->unit_count == 0 || c->unit_addr[c->unit_count - 1] != c->unit_addr[i])
       c->unit_addr[c->unit_count++] = c->unit_addr[i];

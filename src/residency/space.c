@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/compare.h"
 
 #define ARENA_BYTES (UINT64_C(64) << 20) /* a larger block may be an arena */
 enum {
@@ -335,11 +336,6 @@ static uint32_t arena_see(space_arena *a, uint64_t word, uint64_t stamp, bool *n
   return at;
 }
 
-static int by_size(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return x < y ? -1 : x > y;
-}
-
 /* Measures the ranges between words in use, from time to time: the largest, and the size that few
  * exceed. */
 static void arena_measure(space_arena *a, uint64_t stamp) {
@@ -361,7 +357,7 @@ static void arena_measure(space_arena *a, uint64_t stamp) {
   a->typical = 0;
   if (count < ARENA_WORDS) return;
   if (count > ARENA_SIZES) count = ARENA_SIZES;
-  qsort(sizes, count, sizeof *sizes, by_size);
+  qsort(sizes, count, sizeof *sizes, compare_u64);
   a->typical = sizes[count - 1 - count / 10];
 }
 

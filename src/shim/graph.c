@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/compare.h"
 #include "base/hash.h"
 #include "shim/shim.h"
 
@@ -283,13 +284,6 @@ void graph_gone(void *executable) {
 
 /* ---- launches ---- */
 
-static int by_value(const void *a, const void *b) {
-  uint64_t x, y;
-  memcpy(&x, a, sizeof x);
-  memcpy(&y, b, sizeof y);
-  return x < y ? -1 : x > y;
-}
-
 static bool find_named(graph_words *g, uint64_t low, uint64_t high) {
   ASSERT(!g->unknown);
   if (g->named != NULL && g->low == low && g->high == high) return true;
@@ -303,7 +297,7 @@ static bool find_named(graph_words *g, uint64_t low, uint64_t high) {
       uint64_t word = g->words[g->nodes[i].first + k];
       if (word - low < high - low) g->named[count++] = word;
     }
-  qsort(g->named, count, sizeof *g->named, by_value);
+  qsort(g->named, count, sizeof *g->named, compare_u64);
   for (size_t i = 0; i < count; i++)
     if (i == 0 || g->named[i] != g->named[i - 1]) g->named[once++] = g->named[i];
   g->named_count = once;

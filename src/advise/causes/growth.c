@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "advise/causes.h"
+#include "base/compare.h"
 
 /* Least fraction of the live and requested memory that the growth must be. */
 #define LIVE_SHARE 0.05
@@ -19,11 +20,6 @@
 /* Least fraction of the live and requested memory that was added this way. */
 #define SWELL_SHARE 0.1
 
-static int by_value(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return x < y ? -1 : x > y;
-}
-
 /* Computes what the median turn keeps. The first turn creates optimizer state, caches and
  * workspaces, so it is left out if there are others. */
 static stow_status middle_kept(const evidence *e, uint32_t first, uint32_t whole,
@@ -32,7 +28,7 @@ static stow_status middle_kept(const evidence *e, uint32_t first, uint32_t whole
   uint64_t *kept = malloc(n * sizeof *kept);
   if (kept == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u turns", n);
   for (uint32_t i = 0; i < n; i++) kept[i] = e->loop.list[first + i].kept_bytes;
-  qsort(kept, n, sizeof *kept, by_value);
+  qsort(kept, n, sizeof *kept, compare_u64);
   *middle = kept[n / 2];
   free(kept);
   return STOW_OK;
