@@ -2,7 +2,7 @@
  * adds its fixes; fixes.c calls those of the causes that apply and ranks the results.
  *
  * A function marks what its change affects (whatif.h), replays, and records whether the program
- * gets past the failure. If more can be estimated than the recording shows (outlook.h), it also
+ * gets past the failure. If more can be estimated than the recording shows (forecast.h), it also
  * records whether that fits. */
 #ifndef ADVISE_FIX_CASE_H
 #define ADVISE_FIX_CASE_H

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "advise/fix_case.h"
-#include "advise/outlook.h"
+#include "advise/forecast.h"
 
 #define EIGHT_BITS 0.25 /* fraction of a state in 32 bits */
 
@@ -76,14 +76,14 @@ static bool is_one_of(const char *name, const char *const *names, size_t count) 
 }
 
 /* Returns the option that avoids the temporaries of the step. */
-static const char *without_scratch(const outlook *o) {
+static const char *without_scratch(const forecast *o) {
   static const char *const fused[] = {"Adam", "AdamW", "Adagrad", "SGD"};
   return is_one_of(o->optimizer, fused, sizeof fused / sizeof *fused) ? "fused=True"
                                                                       : "foreach=False";
 }
 
 /* Returns the 8-bit form of the optimizer in bitsandbytes, if there is one. */
-static const char *in_eight_bits(const outlook *o, char text[200]) {
+static const char *in_eight_bits(const forecast *o, char text[200]) {
   static const char *const known[] = {"Adam",    "AdamW",   "SGD",  "Lion",
                                       "Adagrad", "RMSprop", "LAMB", "LARS"};
   if (is_one_of(o->optimizer, known, sizeof known / sizeof *known))
@@ -97,16 +97,16 @@ static const char *in_eight_bits(const outlook *o, char text[200]) {
 /* Adds a second change to a fix that gets past the failure but does not leave enough memory for the
  * rest of the step. */
 static void fix_complete(fix_case *m, fix *x, uint64_t less_bytes) {
-  outlook o;
-  outlook_find(&o, m->e, m->f);
+  forecast o;
+  forecast_find(&o, m->e, m->f);
   char text[200];
-  if (x == NULL || outlook_fits(&o, m->e, less_bytes, 1, true)) return;
-  if (outlook_fits(&o, m->e, less_bytes, 1, false))
+  if (x == NULL || forecast_fits(&o, m->e, less_bytes, 1, true)) return;
+  if (forecast_fits(&o, m->e, less_bytes, 1, false))
     fix_also(x,
              "; and make the optimizer with %s: its step makes temporaries as large as the weights "
              "otherwise, and they do not fit either",
              without_scratch(&o));
-  else if (outlook_fits(&o, m->e, less_bytes, EIGHT_BITS, false))
+  else if (forecast_fits(&o, m->e, less_bytes, EIGHT_BITS, false))
     fix_also(x, "; and keep the optimizer's state %s: all of it does not fit either",
              in_eight_bits(&o, text));
   else
@@ -122,13 +122,13 @@ static void scale_state(fix_case *m, double factor) {
 }
 
 /* Fixes a step whose state exists but whose temporaries do not fit. */
-static stow_status fix_scratch(fix_case *m, const outlook *o) {
+static stow_status fix_scratch(fix_case *m, const forecast *o) {
   const evidence *e = m->e;
-  if (!o->known || !outlook_is_scratch(o, e, e->fail_stack_id)) return STOW_OK;
+  if (!o->known || !forecast_is_scratch(o, e, e->fail_stack_id)) return STOW_OK;
   whatif_reset(&m->w);
   for (uint32_t i = 0; i < e->time.lifetime_count; i++)
     if (e->phase_of[i] == PHASE_OPTIMIZER &&
-        outlook_is_scratch(o, e, e->time.lifetimes[i].stack_id))
+        forecast_is_scratch(o, e, e->time.lifetimes[i].stack_id))
       whatif_scale(&m->w, i, 0);
   whatif_scale_failed(&m->w, 0);
   fix *x = fix_add(m, "usually none",
@@ -136,14 +136,14 @@ static stow_status fix_scratch(fix_case *m, const outlook *o) {
                    "weights",
                    without_scratch(o));
   STOW_TRY(fix_replay(m, x, false));
-  if (x != NULL) x->fits &= outlook_fits(o, e, 0, 1, false);
+  if (x != NULL) x->fits &= forecast_fits(o, e, 0, 1, false);
   return STOW_OK;
 }
 
 stow_status fix_optimizer(fix_case *m) {
-  outlook o;
+  forecast o;
   if (fix_knows_program(m) && m->e->fail_phase != PHASE_OPTIMIZER) return fix_training(m);
-  outlook_find(&o, m->e, m->f);
+  forecast_find(&o, m->e, m->f);
   STOW_TRY(fix_scratch(m, &o));
   bool narrow = strstr(o.optimizer, "8bit") != NULL || strstr(o.optimizer, "4bit") != NULL;
   char text[200];
@@ -152,13 +152,13 @@ stow_status fix_optimizer(fix_case *m) {
     fix *x = fix_add(m, "usually none; needs the bitsandbytes package", "keep the state %s",
                      in_eight_bits(&o, text));
     STOW_TRY(fix_replay(m, x, false));
-    if (x != NULL) x->fits &= outlook_fits(&o, m->e, 0, EIGHT_BITS, false);
+    if (x != NULL) x->fits &= forecast_fits(&o, m->e, 0, EIGHT_BITS, false);
   }
   scale_state(m, 0);
   fix *x = fix_add(m, "the state crosses the bus at every step",
                    "keep the state on the host: an offloading optimizer (DeepSpeed ZeRO-Offload, "
                    "torchao CPUOffloadOptimizer)");
   STOW_TRY(fix_replay(m, x, false));
-  if (x != NULL) x->fits &= outlook_fits(&o, m->e, 0, 0, false);
+  if (x != NULL) x->fits &= forecast_fits(&o, m->e, 0, 0, false);
   return STOW_OK;
 }

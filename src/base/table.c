@@ -166,7 +166,7 @@ static void write_row(const table *t, const layout *l, buffer *out, const char *
   const char *rest = l->wrapped < t->columns ? cells[l->wrapped] : "";
   bool first = true;
   do {
-    size_t owed = (size_t)indent; /* spaces, written only before more text */
+    size_t pending = (size_t)indent; /* spaces, written only before more text */
     bool any = false;
     for (size_t i = 0; i < t->columns; i++) {
       if (!l->shown[i]) continue;
@@ -180,14 +180,14 @@ static void write_row(const table *t, const layout *l, buffer *out, const char *
       }
       size_t slack = l->width[i] - characters(text, bytes);
       bool right = (t->right >> i & 1) != 0;
-      if (right) owed += slack;
+      if (right) pending += slack;
       if (bytes > 0) {
-        put_spaces(out, owed);
-        owed = 0;
+        put_spaces(out, pending);
+        pending = 0;
         any = true;
         put_cell(out, text, bytes, styles[i]);
       }
-      owed += (right ? 0 : slack) + GAP;
+      pending += (right ? 0 : slack) + GAP;
     }
     buffer_char(out, '\n');
     first = false;

@@ -11,10 +11,10 @@
 #include "base/growing.h"
 #include "base/status.h"
 #include "data/budget.h"
-#include "data/course.h"
-#include "data/deck.h"
+#include "data/disk_shuffle.h"
 #include "data/plan.h"
 #include "data/prefetch.h"
+#include "data/rank_order.h"
 #include "data/shard.h"
 #include "data/spool.h"
 #include "data/staging.h"
@@ -28,17 +28,17 @@ struct stow_batches {
   spool spools[STOW_BATCHES_FILES_MAX];
   rows first[STOW_BATCHES_FILES_MAX]; /* until prefetch takes them over */
   shard shard;
-  course course;
+  rank_order rank_order;
   uint32_t earlier_count; /* worlds that read before this one in this epoch */
   stow_batches_earlier earlier[STOW_BATCHES_EARLIER_MAX];
   plan plan;
-  plan own;           /* as made for these options; a state may bring other blocks and windows */
-  deck *deck;         /* the shuffle on disk; NULL: none */
-  char *scratch;      /* its folder; NULL: the default */
-  uint64_t deck_rows; /* 0: no shuffle on disk */
-  uint64_t own_deck_rows, deck_rows_most, deck_block_rows, deck_bounce_bytes;
-  bool deck_chunked;
-  plan from_files, from_deck; /* the input of a plan that reads the files, and one for the deck */
+  plan own;            /* as made for these options; a state may bring other blocks and windows */
+  disk_shuffle *disk;  /* the shuffle on disk; NULL: none */
+  char *scratch;       /* its folder; NULL: the default */
+  uint64_t group_rows; /* 0: no shuffle on disk */
+  uint64_t own_group_rows, group_rows_most, disk_block_rows, disk_bounce_bytes;
+  bool disk_chunked;
+  plan from_files, from_disk; /* inputs of a plan: to read the files; to read the scratch file */
   buffer_pool *buffers;
   prefetch *ahead;
   staging *copies;                      /* NULL: no device */
@@ -87,8 +87,8 @@ static stow_status open_files(stow_batches *b, const stow_array_options *const *
   return STOW_OK;
 }
 
-/* Sets what the plan has of the course. */
-static void follow(const stow_batches *b, plan *p, const course *c) {
+/* Sets what the plan has of the rank's order. */
+static void follow(const stow_batches *b, plan *p, const rank_order *c) {
   p->rank_rows = c->rows;
   p->shares = c->count;
   p->share_rows = c->share_rows;
@@ -112,8 +112,8 @@ static stow_status measure(stow_batches *b) {
               .memory_bytes = o->memory_bytes};
   /* A batch larger than the file needs no more memory than the file. */
   if (p->batch_rows > p->rows) p->batch_rows = p->rows > 0 ? p->rows : 1;
-  STOW_TRY(course_make(&b->course, p->rows, &b->shard, NULL, 0));
-  follow(b, p, &b->course);
+  STOW_TRY(rank_order_make(&b->rank_order, p->rows, &b->shard, NULL, 0));
+  follow(b, p, &b->rank_order);
   for (uint32_t i = 0; i < p->parts; i++) {
     const rows *r = &b->first[i];
     p->row_bytes[i] = r->row_bytes;
@@ -145,40 +145,40 @@ static void plan_for_copy(plan *p, const rows *files) {
   p->drop_cache = source_too_large_to_cache(p->rows * p->file_row_bytes);
 }
 
-/* Plans a deck, unless every order is equally likely without one. */
-static stow_status plan_deck(stow_batches *b) {
+/* Plans a shuffle on disk, unless every order is equally likely without one. */
+static stow_status plan_disk_shuffle(stow_batches *b) {
   plan *p = &b->plan;
-  b->from_files = b->from_deck = *p;
+  b->from_files = b->from_disk = *p;
   if (b->options.shuffle != STOW_BATCHES_SHUFFLE_DISK) return STOW_OK;
-  plan_for_copy(&b->from_deck, b->first);
-  b->deck_block_rows = plan_block(p);
-  b->deck_bounce_bytes = p->bounce_bytes;
-  b->deck_chunked = p->chunk_rows > 1;
-  b->deck_rows_most =
-      deck_rows_for(p->memory_bytes, b->first, p->parts, b->deck_chunked ? b->deck_block_rows : 1);
+  plan_for_copy(&b->from_disk, b->first);
+  b->disk_block_rows = plan_block(p);
+  b->disk_bounce_bytes = p->bounce_bytes;
+  b->disk_chunked = p->chunk_rows > 1;
+  b->group_rows_most = disk_shuffle_group_rows(p->memory_bytes, b->first, p->parts,
+                                               b->disk_chunked ? b->disk_block_rows : 1);
   if (p->windows < 2) return STOW_OK;
-  if (b->deck_rows_most == 0)
+  if (b->group_rows_most == 0)
     return stow_fail(
         STOW_ERR_BUDGET,
         "%s: one row does not fit in the budget for a shuffle on disk; give more memory",
         b->first[0].from.name);
-  b->deck_rows = b->deck_rows_most;
-  *p = b->from_deck;
+  b->group_rows = b->group_rows_most;
+  *p = b->from_disk;
   return plan_make(p);
 }
 
-static stow_status make_deck(stow_batches *b, rows *first) {
-  if (b->deck_rows == 0) return STOW_OK;
-  deck_options options = {.parts = b->plan.parts,
-                          .origins = b->origins,
-                          .folder = b->scratch,
-                          .deck_rows = b->deck_rows,
-                          .block_rows = b->deck_block_rows,
-                          .chunked = b->deck_chunked,
-                          .seed = b->options.seed,
-                          .bounce_bytes = b->deck_bounce_bytes,
-                          .shared = b->shard.world > 1};
-  return deck_open(&b->deck, &options, first);
+static stow_status make_disk_shuffle(stow_batches *b, rows *first) {
+  if (b->group_rows == 0) return STOW_OK;
+  disk_shuffle_options options = {.parts = b->plan.parts,
+                                  .origins = b->origins,
+                                  .folder = b->scratch,
+                                  .group_rows = b->group_rows,
+                                  .block_rows = b->disk_block_rows,
+                                  .chunked = b->disk_chunked,
+                                  .seed = b->options.seed,
+                                  .bounce_bytes = b->disk_bounce_bytes,
+                                  .shared = b->shard.world > 1};
+  return disk_shuffle_open(&b->disk, &options, first);
 }
 
 /* Inflates a member to disk, once. A shuffle reads at random, but inflating is sequential, so this
@@ -213,12 +213,12 @@ static stow_status start(stow_batches *b) {
     STOW_TRY(staging_open(&b->copies, b->options.device, p->parts));
   }
   STOW_TRY(buffer_pool_open(&b->buffers, &buffers));
-  STOW_TRY(make_deck(b, b->first));
+  STOW_TRY(make_disk_shuffle(b, b->first));
   b->own = b->plan;
-  b->own_deck_rows = b->deck_rows;
-  course_divide(&b->course, p->window_rows);
-  STOW_TRY(
-      prefetch_open(&b->ahead, &b->plan, &b->course, b->deck, b->origins, b->first, b->buffers));
+  b->own_group_rows = b->group_rows;
+  rank_order_divide(&b->rank_order, p->window_rows);
+  STOW_TRY(prefetch_open(&b->ahead, &b->plan, &b->rank_order, b->disk, b->origins, b->first,
+                         b->buffers));
   return prefetch_begin(b->ahead, b->options.seed, b->epoch, b->next_batch);
 }
 
@@ -230,7 +230,7 @@ static stow_status open_batches(stow_batches *b, const stow_array_options *const
   STOW_TRY(open_files(b, files));
   STOW_TRY(measure(b));
   STOW_TRY(plan_make(&b->plan));
-  STOW_TRY(plan_deck(b));
+  STOW_TRY(plan_disk_shuffle(b));
   if (b->plan.shuffle && b->plan.one_reader && b->plan.block_rows > 0) STOW_TRY(spool_deflated(b));
   return start(b);
 }
@@ -279,8 +279,8 @@ void stow_batches_close(stow_batches *b) {
   put_unsent(b);
   staging_close(b->copies);
   prefetch_close(b->ahead);
-  deck_close(b->deck);
-  course_free(&b->course);
+  disk_shuffle_close(b->disk);
+  rank_order_free(&b->rank_order);
   free(b->scratch);
   buffer_pool_close(b->buffers);
   for (uint32_t i = 0; i < STOW_BATCHES_FILES_MAX; i++) {
@@ -383,7 +383,7 @@ static stow_batches_state state_of(const stow_batches *b) {
                           .drop_last = b->options.drop_last,
                           .block_rows = b->plan.block_rows,
                           .window_rows = b->plan.window_rows,
-                          .deck_rows = b->deck_rows,
+                          .deck_rows = b->group_rows,
                           .earlier_count = b->earlier_count};
   memcpy(s.earlier, b->earlier, sizeof s.earlier);
   return s;
@@ -421,57 +421,59 @@ static stow_status check_state(stow_batches *b, const stow_batches_state *s) {
                      "the state has a shuffle on disk of %" PRIu64
                      " rows, but does not shuffle on disk",
                      s->deck_rows);
-  if (s->deck_rows > b->deck_rows_most)
+  if (s->deck_rows > b->group_rows_most)
     return stow_fail(STOW_ERR_BUDGET,
                      "the state shuffled %" PRIu64
                      " rows at a time on disk, the budget allows %" PRIu64 ": give more memory",
-                     s->deck_rows, b->deck_rows_most);
+                     s->deck_rows, b->group_rows_most);
   return STOW_OK;
 }
 
 /* What set_state and set_epoch change together. */
 typedef struct change {
   plan plan;
-  course course;
-  uint64_t deck_rows, seed;
+  rank_order rank_order;
+  uint64_t group_rows, seed;
 } change;
 
-/* Reads along another course, with other blocks, windows or another deck. Takes over the course. */
+/* Reads in another order, with other blocks, windows or scratch file. Takes the order over. */
 static stow_status replan(stow_batches *b, change *to) {
   rows first[STOW_BATCHES_FILES_MAX] = {0};
   stow_status status = STOW_OK;
-  bool deal = to->deck_rows != b->deck_rows || (b->deck != NULL && to->seed != b->options.seed);
-  bool files = deal || to->deck_rows == 0;
+  bool rebuild =
+      to->group_rows != b->group_rows || (b->disk != NULL && to->seed != b->options.seed);
+  bool files = rebuild || to->group_rows == 0;
   for (uint32_t i = 0; files && i < b->plan.parts && status == STOW_OK; i++)
     status = rows_open(&first[i], &b->origins[i]);
   if (status == STOW_OK) {
     prefetch_close(b->ahead); /* frees its windows before the new ones are allocated */
     b->ahead = NULL;
     b->plan = to->plan;
-    course_free(&b->course);
-    b->course = to->course;
-    to->course = (course){0};
-    course_divide(&b->course, b->plan.window_rows);
-    b->deck_rows = to->deck_rows;
+    rank_order_free(&b->rank_order);
+    b->rank_order = to->rank_order;
+    to->rank_order = (rank_order){0};
+    rank_order_divide(&b->rank_order, b->plan.window_rows);
+    b->group_rows = to->group_rows;
     b->options.seed = to->seed;
-    if (deal) {
-      deck_close(b->deck);
-      b->deck = NULL;
-      status = make_deck(b, first);
+    if (rebuild) {
+      disk_shuffle_close(b->disk);
+      b->disk = NULL;
+      status = make_disk_shuffle(b, first);
     }
   }
   if (status == STOW_OK)
-    status = prefetch_open(&b->ahead, &b->plan, &b->course, b->deck, b->origins, first, b->buffers);
+    status =
+        prefetch_open(&b->ahead, &b->plan, &b->rank_order, b->disk, b->origins, first, b->buffers);
   for (uint32_t i = 0; i < STOW_BATCHES_FILES_MAX; i++)
     if (first[i].opened_from != NULL) rows_close(&first[i]);
   return status;
 }
 
-/* Fills in the course and the plan of a state, after `earlier`. */
+/* Fills in the order and the plan of a state, after `earlier`. */
 static stow_status plan_state(stow_batches *b, change *to, const stow_batches_state *s,
                               const stow_batches_earlier *earlier, uint32_t earlier_count) {
-  STOW_TRY(course_make(&to->course, b->plan.rows, &b->shard, earlier, earlier_count));
-  follow(b, &to->plan, &to->course);
+  STOW_TRY(rank_order_make(&to->rank_order, b->plan.rows, &b->shard, earlier, earlier_count));
+  follow(b, &to->plan, &to->rank_order);
   uint64_t batch_rows = earlier_count > 0 ? earlier[0].batch_rows : s->batch_rows;
   if (batch_rows > b->plan.rows) batch_rows = b->plan.rows > 0 ? b->plan.rows : 1;
   return plan_adopt(&to->plan, s->block_rows, s->window_rows, batch_rows);
@@ -490,8 +492,8 @@ stow_status stow_batches_set_state(stow_batches *b, const stow_batches_state *gi
   bool same_world = s->world == b->shard.world;
   if (!same_world)
     earlier[count++] = (stow_batches_earlier){s->world, s->batch_rows, s->next_batch};
-  change to = {.plan = s->deck_rows > 0 ? b->from_deck : b->from_files,
-               .deck_rows = s->deck_rows,
+  change to = {.plan = s->deck_rows > 0 ? b->from_disk : b->from_files,
+               .group_rows = s->deck_rows,
                .seed = s->seed};
   stow_status status = plan_state(b, &to, s, earlier, count);
   uint64_t next = same_world ? s->next_batch : 0;
@@ -499,13 +501,13 @@ stow_status stow_batches_set_state(stow_batches *b, const stow_batches_state *gi
     status = stow_fail(STOW_ERR_INVALID, "the state is at batch %" PRIu64 " of %" PRIu64, next,
                        to.plan.batch_count);
   bool as_now = count == 0 && b->earlier_count == 0 && s->block_rows == b->plan.block_rows &&
-                s->window_rows == b->plan.window_rows && s->deck_rows == b->deck_rows &&
-                (b->deck == NULL || s->seed == b->options.seed);
+                s->window_rows == b->plan.window_rows && s->deck_rows == b->group_rows &&
+                (b->disk == NULL || s->seed == b->options.seed);
   if (status == STOW_OK && !as_now) {
     put_unsent(b);
     status = replan(b, &to);
   }
-  course_free(&to.course);
+  rank_order_free(&to.rank_order);
   STOW_TRY(status);
   b->options.seed = s->seed;
   b->earlier_count = count;
@@ -516,11 +518,11 @@ stow_status stow_batches_set_state(stow_batches *b, const stow_batches_state *gi
 stow_status stow_batches_set_epoch(stow_batches *b, uint64_t epoch) {
   STOW_TRY(check_open(b));
   if (b->earlier_count > 0) { /* a new epoch is this world's alone */
-    change to = {.plan = b->own, .deck_rows = b->own_deck_rows, .seed = b->options.seed};
-    STOW_TRY(course_make(&to.course, b->plan.rows, &b->shard, NULL, 0));
+    change to = {.plan = b->own, .group_rows = b->own_group_rows, .seed = b->options.seed};
+    STOW_TRY(rank_order_make(&to.rank_order, b->plan.rows, &b->shard, NULL, 0));
     put_unsent(b);
     stow_status status = replan(b, &to);
-    course_free(&to.course);
+    rank_order_free(&to.rank_order);
     STOW_TRY(status);
     b->earlier_count = 0;
     memset(b->earlier, 0, sizeof b->earlier);
@@ -566,7 +568,8 @@ static double quality_of(const stow_batches *b) {
   if (p->window_rows == 0 || p->windows < 2) return 1;
   uint64_t run_rows = p->block_rows;
   double places = (double)p->window_rows / (double)p->block_rows;
-  if (b->deck != NULL) places = deck_places(b->deck, p->window_rows, p->block_rows, &run_rows);
+  if (b->disk != NULL)
+    places = disk_shuffle_places(b->disk, p->window_rows, p->block_rows, &run_rows);
   double width = (double)run_rows * CLASSES / (double)p->rows;
   double quality = classes_of(runs_in_batch(places, width)) / classes_of(BATCH);
   return quality < 1 ? quality : 1;
@@ -586,7 +589,7 @@ stow_status stow_batches_get_info(stow_batches *b, stow_batches_info *info) {
                             .block_rows = p->block_rows,
                             .window_rows = p->window_rows,
                             .drops_cache = p->drop_cache,
-                            .scratch_bytes = b->deck != NULL ? deck_bytes(b->deck) : 0,
+                            .scratch_bytes = b->disk != NULL ? disk_shuffle_bytes(b->disk) : 0,
                             .shuffle_quality = quality_of(b)};
   return growing_write(info, &full, sizeof full, "stow_batches_info");
 }

@@ -14,19 +14,20 @@
 #include <stowage/batches.h>
 
 #include "data/buffer_pool.h"
-#include "data/course.h"
-#include "data/deck.h"
+#include "data/disk_shuffle.h"
 #include "data/plan.h"
+#include "data/rank_order.h"
 #include "data/rows.h"
 
 typedef struct prefetch prefetch;
 
 /* `first` are the rows of the first reader, one for each part; prefetch takes them over. The plan,
- * the course (divided into the plan's windows), the deck, the origins and the pool belong to the
- * caller and must outlive it. With a deck, `first` is empty: a reader builds the deck before the
- * first batch, and all read from it. */
-stow_status prefetch_open(prefetch **p, const plan *made, const course *along, deck *from,
-                          const origin *origins, rows *first, buffer_pool *buffers);
+ * the order (divided into the plan's windows), the disk shuffle, the origins and the pool belong to
+ * the caller and must outlive it. With a disk shuffle, `first` is empty: a reader builds it before
+ * the first batch, and all read from it. */
+stow_status prefetch_open(prefetch **p, const plan *made, const rank_order *along,
+                          disk_shuffle *from, const origin *origins, rows *first,
+                          buffer_pool *buffers);
 void prefetch_close(prefetch *p);
 
 /* Makes `batch` of that epoch the next one. */

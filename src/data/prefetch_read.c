@@ -21,12 +21,12 @@ uint64_t prefetch_rows(const prefetch *p) {
 }
 
 uint64_t prefetch_window_of(const prefetch *p, uint64_t batch) {
-  return course_window_of(p->course, batch_first(p, batch));
+  return rank_order_window_of(p->rank_order, batch_first(p, batch));
 }
 
 uint64_t prefetch_window_count(const prefetch *p) {
   uint64_t last = prefetch_rows(p);
-  return last == 0 ? 0 : course_window_of(p->course, last - 1) + 1;
+  return last == 0 ? 0 : rank_order_window_of(p->rank_order, last - 1) + 1;
 }
 
 static bool window_ready(const prefetch *p, uint64_t number) {
@@ -48,10 +48,10 @@ static stow_status read_places(prefetch *p, rows *part, uint64_t first, uint64_t
   return STOW_OK;
 }
 
-/* Reads rows `first` to `end` of the course. */
-static stow_status read_course(prefetch *p, rows *part, uint64_t first, uint64_t end, char *to) {
+/* Reads rows `first` to `end` of the order. */
+static stow_status read_in_order(prefetch *p, rows *part, uint64_t first, uint64_t end, char *to) {
   while (first < end) {
-    uint64_t place, run = course_run(p->course, first, &place);
+    uint64_t place, run = rank_order_run(p->rank_order, first, &place);
     if (run > end - first) run = end - first;
     STOW_TRY(read_places(p, part, place, place + run, to));
     first += run;
@@ -65,10 +65,10 @@ static stow_status read_course(prefetch *p, rows *part, uint64_t first, uint64_t
 static stow_status fill_one(prefetch *p, rows *part, uint32_t number, uint64_t batch) {
   uint64_t first = batch_first(p, batch), end = batch_first(p, batch + 1), place, offset;
   void **data = &p->slots[batch % p->plan->ahead].data[number];
-  bool whole = course_run(p->course, first, &place) >= end - first;
+  bool whole = rank_order_run(p->rank_order, first, &place) >= end - first;
   if (!whole || !plan_room(p->plan, number) || !rows_offset(part, place, &offset) ||
       offset % BUFFER_POOL_ALIGN != 0)
-    return read_course(p, part, first, end, *data);
+    return read_in_order(p, part, first, end, *data);
   buffer_pool_kept kept;
   *data = buffer_pool_shift(*data, (size_t)(offset % SOURCE_DIRECT_UNIT), &kept);
   part->from.from->room = true;
@@ -86,7 +86,7 @@ static stow_status fill_from_file(prefetch *p, reader *r, uint64_t batch, uint64
       STOW_TRY(fill_one(p, part, i, batch));
       continue;
     }
-    STOW_TRY(read_course(p, part, first, end, r->stage));
+    STOW_TRY(read_in_order(p, part, first, end, r->stage));
     const char *from = r->stage;
     for (uint64_t b = batch; b < batch + count; b++) {
       size_t bytes = (size_t)((batch_first(p, b + 1) - batch_first(p, b)) * part->row_bytes);
@@ -97,7 +97,7 @@ static stow_status fill_from_file(prefetch *p, reader *r, uint64_t batch, uint64
   return STOW_OK;
 }
 
-/* Copies rows `first` to `end` of the course from the window that holds them. */
+/* Copies rows `first` to `end` of the order from the window that holds them. */
 static void fill_from_window(prefetch *p, const window *w, uint64_t first, uint64_t end) {
   while (first < end) {
     uint64_t batch = first / p->plan->batch_rows, start = batch * p->plan->batch_rows;
@@ -151,7 +151,7 @@ stow_status prefetch_open_parts(prefetch *p, reader *r) {
   STOW_TRY(make_buffers(p->plan, r));
   for (uint32_t i = 0; i < p->plan->parts; i++) {
     rows *part = &r->parts[i];
-    const origin *from = p->deck != NULL ? deck_origin(p->deck, i) : &p->origins[i];
+    const origin *from = p->disk != NULL ? disk_shuffle_origin(p->disk, i) : &p->origins[i];
     if (part->opened_from == NULL) STOW_TRY(rows_open(part, from));
     STOW_TRY(rows_same(part, &p->readers[0].parts[i]));
     part->scratch_bytes = (size_t)p->plan->scratch_bytes;
@@ -179,7 +179,7 @@ uint64_t prefetch_claimable(const prefetch *p) {
   if (p->plan->window_rows == 0) {
     if (p->failed != STOW_OK) return 0; /* it failed before `claimed` */
   } else {
-    uint64_t number = course_window_of(p->course, p->claimed);
+    uint64_t number = rank_order_window_of(p->rank_order, p->claimed);
     if (!window_ready(p, number)) return 0;
     uint64_t end = p->windows[number % p->plan->windows].at.to;
     if (end < last) last = end;
@@ -216,7 +216,8 @@ static void mark_filled(prefetch *p, uint64_t first, uint64_t end) {
 static void run_fill(prefetch *p, reader *r, uint64_t count) {
   uint64_t first = p->claimed, end = first + count, batch = first / p->plan->batch_rows;
   bool windowed = p->plan->window_rows > 0;
-  window *w = windowed ? &p->windows[course_window_of(p->course, first) % p->plan->windows] : NULL;
+  window *w =
+      windowed ? &p->windows[rank_order_window_of(p->rank_order, first) % p->plan->windows] : NULL;
   p->claimed = end;
   for (uint64_t b = batch; batch_first(p, b) < end; b++)
     p->slots[b % p->plan->ahead].state = SLOT_FILLING;
@@ -238,7 +239,7 @@ static void run_fill(prefetch *p, reader *r, uint64_t count) {
   end_task(p, status);
 }
 
-uint64_t prefetch_unfilled(const prefetch *p, const course_window *w) {
+uint64_t prefetch_unfilled(const prefetch *p, const rank_order_window *w) {
   uint64_t last = prefetch_rows(p), end = w->to < last ? w->to : last;
   uint64_t first = w->from > p->claimed ? w->from : p->claimed;
   return first < end ? end - first : 0;
@@ -261,7 +262,7 @@ static window *window_to_load(prefetch *p, const reader *r) {
   if (w->number != p->next_window) {
     if (w->number != UINT64_MAX && w->unfilled > 0) return NULL;
     w->number = p->next_window;
-    w->at = course_window_at(p->course, w->number);
+    w->at = rank_order_window_at(p->rank_order, w->number);
     w->claimed = w->at.first;
     w->loaded = 0;
     w->drawing = w->drawn = false;
@@ -299,25 +300,25 @@ static void run_load(prefetch *p, reader *r, window *w) {
   end_task(p, status);
 }
 
-/* Builds the deck and opens the first reader's files; the other readers compare theirs. */
-static void run_deal(prefetch *p) {
-  p->dealing = true;
+/* Builds the scratch file and opens the first reader's files; the other readers compare theirs. */
+static void run_build(prefetch *p) {
+  p->building = true;
   p->busy++;
   pthread_mutex_unlock(&p->guard);
-  stow_status status = deck_build(p->deck);
+  stow_status status = disk_shuffle_build(p->disk);
   if (status == STOW_OK) status = prefetch_open_parts(p, &p->readers[0]);
   pthread_mutex_lock(&p->guard);
-  p->dealing = false;
-  p->dealt = p->readers[0].opened = status == STOW_OK;
+  p->building = false;
+  p->built = p->readers[0].opened = status == STOW_OK;
   pthread_cond_broadcast(&p->work);
   end_task(p, status);
 }
 
 bool prefetch_run_task(prefetch *p, reader *r) {
   if (p->paused) return false;
-  if (!p->dealt) {
-    if (p->dealing || p->failed != STOW_OK || p->claimed >= prefetch_rows(p)) return false;
-    run_deal(p);
+  if (!p->built) {
+    if (p->building || p->failed != STOW_OK || p->claimed >= prefetch_rows(p)) return false;
+    run_build(p);
     return true;
   }
   if (!r->opened && p->failed == STOW_OK && p->claimed < prefetch_rows(p)) {

@@ -23,12 +23,12 @@ typedef struct window {
   char *memory[STOW_BATCHES_FILES_MAX];
   char *rows[STOW_BATCHES_FILES_MAX]; /* in `memory`, with the same page alignment as in the file */
   uint32_t *permutation;
-  uint64_t number;     /* which of the course's windows; UINT64_MAX: none */
-  course_window at;    /* where it lies */
-  uint64_t claimed;    /* positions from `at.first` up to here are read or being read */
-  uint64_t loaded;     /* rows that are loaded */
-  uint64_t unfilled;   /* rows still to be copied from it into batches */
-  bool drawing, drawn; /* its permutation */
+  uint64_t number;      /* which of the order's windows; UINT64_MAX: none */
+  rank_order_window at; /* where it lies */
+  uint64_t claimed;     /* positions from `at.first` up to here are read or being read */
+  uint64_t loaded;      /* rows that are loaded */
+  uint64_t unfilled;    /* rows still to be copied from it into batches */
+  bool drawing, drawn;  /* its permutation */
 } window;
 
 typedef struct reader {
@@ -42,8 +42,8 @@ typedef struct reader {
 
 struct prefetch {
   const plan *plan;
-  const course *course;
-  deck *deck; /* NULL: reads from the files */
+  const rank_order *rank_order;
+  disk_shuffle *disk; /* NULL: reads from the files */
   const origin *origins;
   buffer_pool *buffers;
   sequence order;
@@ -52,12 +52,12 @@ struct prefetch {
   pthread_cond_t work;  /* readers wait */
   pthread_cond_t ready; /* the caller waits */
   bool stop, paused;
-  bool dealing, dealt;   /* the deck is being built; is built, or there is none */
+  bool building, built;  /* the scratch file is being built; is built, or there is none */
   bool started;          /* all readers are started; used only by the caller */
   uint32_t busy;         /* readers running a task */
   bool waits;            /* the last read was not from the page cache */
   uint64_t taken, armed; /* batch numbers: taken <= armed */
-  uint64_t claimed;      /* rows of the course: filled or being filled up to here */
+  uint64_t claimed;      /* rows of the order: filled or being filled up to here */
   bool scarce;           /* no memory for more buffers */
   slot *slots;
   window windows[2];
@@ -67,15 +67,15 @@ struct prefetch {
   reader *readers; /* the readers, plus one without a thread for the caller */
 };
 
-/* Returns the rows that the batches of the epoch take from the course. */
+/* Returns the rows that the batches of the epoch take. */
 uint64_t prefetch_rows(const prefetch *p);
-/* Returns which of the course's windows holds the first row of that batch, and how many windows the
+/* Returns which of the order's windows holds the first row of that batch, and how many windows the
  * batches need. */
 uint64_t prefetch_window_of(const prefetch *p, uint64_t batch);
 uint64_t prefetch_window_count(const prefetch *p);
 /* With the lock held: the rows of the window not yet claimed; and how many rows from `claimed` on
  * one task may copy into batches now. */
-uint64_t prefetch_unfilled(const prefetch *p, const course_window *w);
+uint64_t prefetch_unfilled(const prefetch *p, const rank_order_window *w);
 uint64_t prefetch_claimable(const prefetch *p);
 /* Returns whether the caller reads everything itself: the file is cached, and there is only one
  * core. */

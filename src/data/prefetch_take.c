@@ -39,7 +39,7 @@ static stow_status make_windows(prefetch *p) {
   const plan *made = p->plan;
   for (uint32_t i = 0; i < 2; i++) p->windows[i].number = UINT64_MAX;
   /* Never more than a share has. */
-  uint64_t held = p->course->share_rows;
+  uint64_t held = p->rank_order->share_rows;
   if (made->window_rows < held) held = made->window_rows;
   for (uint32_t i = 0; held > 0 && i < made->windows && i < prefetch_window_count(p); i++) {
     window *w = &p->windows[i];
@@ -56,15 +56,16 @@ static stow_status make_windows(prefetch *p) {
   return STOW_OK;
 }
 
-stow_status prefetch_open(prefetch **out, const plan *made, const course *along, deck *from,
-                          const origin *origins, rows *first, buffer_pool *buffers) {
+stow_status prefetch_open(prefetch **out, const plan *made, const rank_order *along,
+                          disk_shuffle *from, const origin *origins, rows *first,
+                          buffer_pool *buffers) {
   prefetch *p = calloc(1, sizeof *p);
   if (p == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for batches");
   p->plan = made;
-  p->course = along;
-  p->deck = from;
-  p->dealt = from == NULL;
-  if (from != NULL) deck_cancel(from, false);
+  p->rank_order = along;
+  p->disk = from;
+  p->built = from == NULL;
+  if (from != NULL) disk_shuffle_cancel(from, false);
   p->origins = origins;
   p->buffers = buffers;
   pthread_mutex_init(&p->guard, NULL);
@@ -87,7 +88,7 @@ stow_status prefetch_open(prefetch **out, const plan *made, const course *along,
     memcpy(p->readers[0].parts, first, made->parts * sizeof *first);
     memset(first, 0, made->parts * sizeof *first);
   }
-  if (status == STOW_OK && made->caller_reads && p->dealt) {
+  if (status == STOW_OK && made->caller_reads && p->built) {
     reader *caller = &p->readers[made->readers];
     status = prefetch_open_parts(p, caller);
     caller->opened = status == STOW_OK;
@@ -105,7 +106,7 @@ void prefetch_close(prefetch *p) {
   p->stop = true;
   pthread_cond_broadcast(&p->work);
   pthread_mutex_unlock(&p->guard);
-  if (p->deck != NULL) deck_cancel(p->deck, true);
+  if (p->disk != NULL) disk_shuffle_cancel(p->disk, true);
   /* Join all readers before closing any: one that is still opening its files uses those of the
    * first. */
   for (uint32_t i = 0; i < all_readers(p); i++)
@@ -230,7 +231,7 @@ static bool await(prefetch *p, const struct timespec *end) {
   int code = 0;
   while (!has_result(p) && code == 0) {
     if (!prefetch_alone(p) && prefetch_claimable(p) > 0) pthread_cond_signal(&p->work);
-    if (p->plan->caller_reads && !p->waits && p->dealt &&
+    if (p->plan->caller_reads && !p->waits && p->built &&
         prefetch_run_task(p, &p->readers[p->plan->readers]))
       continue;
     code = end != NULL ? pthread_cond_timedwait(&p->ready, &p->guard, end)
@@ -275,7 +276,7 @@ stow_status prefetch_take(prefetch *p, void **data) {
 }
 
 stow_status prefetch_check(prefetch *p) {
-  if (p->deck != NULL) return STOW_OK; /* checked when it was built */
+  if (p->disk != NULL) return STOW_OK; /* checked when it was built */
   for (uint32_t i = 0; i < p->plan->parts; i++) STOW_TRY(rows_check(&p->readers[0].parts[i]));
   return STOW_OK;
 }

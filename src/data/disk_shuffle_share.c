@@ -1,5 +1,5 @@
-/* Deck share: see deck_share.h. */
-#include "data/deck_share.h"
+/* Disk shuffle, shared: see disk_shuffle_share.h. */
+#include "data/disk_shuffle_share.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,13 +17,13 @@
 enum { RETRY_MS = 20 };
 static const char complete[] = "complete\n";
 
-struct deck_share {
+struct disk_shuffle_share {
   int lock;
   char *path; /* of the files, without suffix */
   size_t path_bytes;
 };
 
-static const char *name_of(const deck_share *s, char *to, const char *suffix) {
+static const char *name_of(const disk_shuffle_share *s, char *to, const char *suffix) {
   snprintf(to, s->path_bytes + 16, "%s.%s", s->path, suffix);
   return to;
 }
@@ -64,9 +64,9 @@ static int lock_file(const char *path, const atomic_bool *cancelled) {
   }
 }
 
-stow_status deck_share_open(deck_share **out, const char *folder, uint64_t key,
-                            const atomic_bool *cancelled) {
-  deck_share *s = calloc(1, sizeof *s);
+stow_status disk_shuffle_share_open(disk_shuffle_share **out, const char *folder, uint64_t key,
+                                    const atomic_bool *cancelled) {
+  disk_shuffle_share *s = calloc(1, sizeof *s);
   size_t bytes = strlen(folder) + 64;
   char *path = malloc(bytes), *name = malloc(bytes + 16);
   if (s == NULL || path == NULL || name == NULL) {
@@ -74,7 +74,7 @@ stow_status deck_share_open(deck_share **out, const char *folder, uint64_t key,
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a shuffle on disk");
   }
   snprintf(path, bytes, "%s/stowage-shuffle-%016" PRIx64, folder, key);
-  *s = (deck_share){.path = path, .path_bytes = bytes};
+  *s = (disk_shuffle_share){.path = path, .path_bytes = bytes};
   s->lock = lock_file(name_of(s, name, "lock"), cancelled);
   int why = errno;
   stow_status status = STOW_OK;
@@ -89,11 +89,11 @@ stow_status deck_share_open(deck_share **out, const char *folder, uint64_t key,
   return status;
 }
 
-bool deck_share_complete(const deck_share *s) {
+bool disk_shuffle_share_complete(const disk_shuffle_share *s) {
   return is_complete(s->lock);
 }
 
-int deck_share_file(const deck_share *s, uint32_t part, bool create) {
+int disk_shuffle_share_file(const disk_shuffle_share *s, uint32_t part, bool create) {
   char number[12], *name = malloc(s->path_bytes + 16);
   if (name == NULL) return -1;
   snprintf(number, sizeof number, "%u", part);
@@ -105,14 +105,14 @@ int deck_share_file(const deck_share *s, uint32_t part, bool create) {
   return fd;
 }
 
-stow_status deck_share_ready(deck_share *s) {
+stow_status disk_shuffle_share_ready(disk_shuffle_share *s) {
   if (pwrite(s->lock, complete, sizeof complete - 1, 0) != (ssize_t)(sizeof complete - 1) ||
       flock(s->lock, LOCK_SH) != 0)
     return stow_fail(STOW_ERR_IO, "%s.lock: cannot write: %s", s->path, strerror(errno));
   return STOW_OK;
 }
 
-void deck_share_close(deck_share *s, uint32_t parts) {
+void disk_shuffle_share_close(disk_shuffle_share *s, uint32_t parts) {
   if (s == NULL) return;
   char number[12], *name = malloc(s->path_bytes + 16);
   if (name != NULL && flock(s->lock, LOCK_EX | LOCK_NB) == 0) {

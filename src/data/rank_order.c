@@ -1,5 +1,5 @@
-/* Course: see course.h. */
-#include "data/course.h"
+/* Rank order: see rank_order.h. */
+#include "data/rank_order.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static stow_status take_batches(parts *left, const stow_batches_earlier *e, bool
 }
 
 /* Keeps this rank's part of what is left. */
-static stow_status keep_share(course *c, const parts *left, const shard *s, bool first_world) {
+static stow_status keep_share(rank_order *c, const parts *left, const shard *s, bool first_world) {
   parts mine;
   uint64_t first, end;
   STOW_TRY(make_parts(&mine, left->count + 1));
@@ -88,15 +88,15 @@ static stow_status keep_share(course *c, const parts *left, const shard *s, bool
     append(&mine, (stretch){.first = first, .end = end, .from = 0, .to = end - first});
   else
     append_range(&mine, left, first, end);
-  *c =
-      (course){.stretches = mine.list, .count = mine.count, .rows = mine.rows, .total = left->rows};
+  *c = (rank_order){
+      .stretches = mine.list, .count = mine.count, .rows = mine.rows, .total = left->rows};
   for (size_t i = 0; i < mine.count; i++)
     c->share_rows = most(c->share_rows, mine.list[i].end - mine.list[i].first);
   return STOW_OK;
 }
 
-stow_status course_make(course *c, uint64_t rows, const shard *s,
-                        const stow_batches_earlier *earlier, uint32_t earlier_count) {
+stow_status rank_order_make(rank_order *c, uint64_t rows, const shard *s,
+                            const stow_batches_earlier *earlier, uint32_t earlier_count) {
   parts left = {.rows = rows};
   stow_status status = STOW_OK;
   for (uint32_t i = 0; i < earlier_count && status == STOW_OK; i++)
@@ -106,14 +106,14 @@ stow_status course_make(course *c, uint64_t rows, const shard *s,
   return status;
 }
 
-void course_free(course *c) {
+void rank_order_free(rank_order *c) {
   free(c->stretches);
-  *c = (course){0};
+  *c = (rank_order){0};
 }
 
 /* ---- windows ---- */
 
-void course_divide(course *c, uint64_t window_rows) {
+void rank_order_divide(rank_order *c, uint64_t window_rows) {
   c->window_rows = window_rows;
   c->windows = 0;
   for (size_t i = 0; window_rows > 0 && i < c->count; i++) {
@@ -124,7 +124,7 @@ void course_divide(course *c, uint64_t window_rows) {
 }
 
 /* Returns the last stretch whose first row (or window) is not behind that number. */
-static const stretch *find(const course *c, uint64_t number, bool window) {
+static const stretch *find(const rank_order *c, uint64_t number, bool window) {
   size_t low = 0, high = c->count;
   while (high - low > 1) {
     size_t middle = low + (high - low) / 2;
@@ -137,27 +137,27 @@ static const stretch *find(const course *c, uint64_t number, bool window) {
   return &c->stretches[low];
 }
 
-uint64_t course_run(const course *c, uint64_t index, uint64_t *place) {
+uint64_t rank_order_run(const rank_order *c, uint64_t index, uint64_t *place) {
   const stretch *s = find(c, index, false);
   uint64_t within = s->from + (index - s->index);
   *place = s->first + within;
   return s->to - within;
 }
 
-uint64_t course_window_of(const course *c, uint64_t index) {
+uint64_t rank_order_window_of(const rank_order *c, uint64_t index) {
   const stretch *s = find(c, index, false);
   uint64_t within = s->from + (index - s->index);
   return s->window + within / c->window_rows - s->from / c->window_rows;
 }
 
-course_window course_window_at(const course *c, uint64_t number) {
+rank_order_window rank_order_window_at(const rank_order *c, uint64_t number) {
   const stretch *s = find(c, number, true);
   uint64_t start = (number - s->window + s->from / c->window_rows) * c->window_rows;
   uint64_t stop = least(c->window_rows, (s->end - s->first) - start) + start;
   uint64_t from = most(start, s->from), to = least(stop, s->to);
-  return (course_window){.first = s->first + start,
-                         .end = s->first + stop,
-                         .from = s->index + (from - s->from),
-                         .to = s->index + (to - s->from),
-                         .slot = from - start};
+  return (rank_order_window){.first = s->first + start,
+                             .end = s->first + stop,
+                             .from = s->index + (from - s->from),
+                             .to = s->index + (to - s->from),
+                             .slot = from - start};
 }

@@ -1,16 +1,16 @@
-/* Outlook: what a training step that failed inside its optimizer would have requested next.
+/* Forecast: what a training step that failed inside its optimizer would have requested next.
  *
  * A replay ends at the failure. Inside the first step of an optimizer more can be estimated: each
  * weight gets as much state as those before it; a step over lists of tensors (foreach, the default
  * on a device) needs temporaries as large as the weights; and the next turn runs its forward pass
  * beside all of this, with the gradients unless they were dropped. The fixes check whether a change
  * leaves enough memory for that too. */
-#ifndef ADVISE_OUTLOOK_H
-#define ADVISE_OUTLOOK_H
+#ifndef ADVISE_FORECAST_H
+#define ADVISE_FORECAST_H
 
 #include "advise/causes.h"
 
-typedef struct outlook {
+typedef struct forecast {
   bool known;                  /* it failed in the first step of an optimizer */
   char optimizer[64];          /* its class, "AdamW"; "" if unknown */
   uint64_t state_bytes;        /* state allocated so far, and requested */
@@ -18,16 +18,16 @@ typedef struct outlook {
   uint64_t scratch_bytes;      /* temporaries of the whole step */
   uint64_t scratch_live_bytes; /* the part of scratch_bytes that is live */
   uint64_t pass_bytes;         /* the most that a turn holds before its step, including gradients */
-} outlook;
+} forecast;
 
-void outlook_find(outlook *o, const evidence *e, const findings *f);
+void forecast_find(forecast *o, const evidence *e, const findings *f);
 
 /* Returns whether the rest of the step and the next turn fit, with `less_bytes` freed, that part of
  * the state on the device, and with or without the temporaries. True if nothing is known. */
-bool outlook_fits(const outlook *o, const evidence *e, uint64_t less_bytes, double state,
-                  bool scratch);
+bool forecast_fits(const forecast *o, const evidence *e, uint64_t less_bytes, double state,
+                   bool scratch);
 
 /* Returns whether it is a temporary of a step over lists. */
-bool outlook_is_scratch(const outlook *o, const evidence *e, uint32_t stack_id);
+bool forecast_is_scratch(const forecast *o, const evidence *e, uint32_t stack_id);
 
 #endif

@@ -1,5 +1,5 @@
-/* Deck: see deck.h. */
-#include "data/deck.h"
+/* Disk shuffle: see disk_shuffle.h. */
+#include "data/disk_shuffle.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,39 +17,41 @@
 #include "base/hash.h"
 #include "base/newfile.h"
 #include "base/status.h"
-#include "data/deck_share.h"
+#include "data/disk_shuffle_share.h"
 #include "data/huge_alloc.h"
 #include "data/shuffle.h"
 #include "data/workers.h"
 
 enum {
-  HANDS = 2,   /* dealt at the same time: one is read, one is written */
-  DEALERS = 4, /* threads: as many direct reads and writes keep a disk busy */
+  GROUPS = 2,  /* at the same time: one is read, one is written */
+  WRITERS = 4, /* threads: as many direct reads and writes keep a disk busy */
 };
 #define PIECE_BYTES (UINT64_C(256) << 10) /* at most */
 #define PIECE_LEAST (UINT64_C(32) << 10)  /* smaller ones go through the page cache */
 #define PIECES_WANTED                                                                              \
-  10000 /* of a hand, divided by its blocks: rows of one block are then 1 in 10,000 of a window */
-#define BLOCKS_WANTED  100                  /* of a hand: the fewer, the smaller the pieces */
+  10000 /* of a group, divided by its blocks: rows of one block are then 1 in 10,000 of a window   \
+         */
+#define BLOCKS_WANTED  100                  /* of a group: the fewer, the smaller the pieces */
 #define BLOCK_LEAST    (UINT64_C(64) << 10) /* smaller reads are slow */
 #define SYNC_BYTES     (UINT64_C(256) << 20)
 #define PERMUTED_BYTES sizeof(uint32_t)
 
-struct deck {
-  deck_options options;
+struct disk_shuffle {
+  disk_shuffle_options options;
   const char *folder;
-  rows first[STOW_BATCHES_FILES_MAX]; /* of the first member; closed when the deck is built */
+  rows first[STOW_BATCHES_FILES_MAX]; /* of the first member; closed when the scratch file is built
+                                       */
   uint64_t row_bytes[STOW_BATCHES_FILES_MAX];
-  uint64_t rows, hands, stripes;
+  uint64_t rows, groups, stripes;
   uint64_t step_rows; /* pieces begin at multiples: at whole units of the scratch file */
   bool forward;       /* a part can only be read from front to back */
-  uint32_t members;   /* threads that deal */
+  uint32_t members;   /* threads that read and write */
   sequence order;     /* of the files' blocks */
   atomic_bool cancelled, failed;
   int fds[STOW_BATCHES_FILES_MAX], direct[STOW_BATCHES_FILES_MAX]; /* -1: none */
   origin origins[STOW_BATCHES_FILES_MAX];
-  void *bounce;      /* of the first member, which the sources in `first` use */
-  deck_share *share; /* NULL: not shared */
+  void *bounce;              /* of the first member, which the sources in `first` use */
+  disk_shuffle_share *share; /* NULL: not shared */
   bool built;
 };
 
@@ -61,10 +63,10 @@ static uint64_t all_row_bytes(const rows *files, uint32_t parts) {
   return bytes;
 }
 
-static uint32_t hands_for(const rows *files, uint32_t parts) {
+static uint32_t groups_for(const rows *files, uint32_t parts) {
   for (uint32_t i = 0; i < parts; i++)
     if (rows_one_reader(&files[i])) return 1;
-  return HANDS;
+  return GROUPS;
 }
 
 static uint64_t held_bytes(const rows *files, uint32_t parts) {
@@ -75,33 +77,33 @@ static uint64_t held_bytes(const rows *files, uint32_t parts) {
 
 /* A quarter of the budget is left for pieces and direct reads. Depends on nothing that may differ
  * between runs: the order follows from it. */
-uint64_t deck_rows_for(uint64_t memory_bytes, const rows *files, uint32_t parts,
-                       uint64_t unit_rows) {
+uint64_t disk_shuffle_group_rows(uint64_t memory_bytes, const rows *files, uint32_t parts,
+                                 uint64_t unit_rows) {
   uint64_t usable = memory_bytes / 4 * 3, held = held_bytes(files, parts);
   if (usable <= held) return 0;
   uint64_t row = all_row_bytes(files, parts) + PERMUTED_BYTES;
-  uint64_t hand = (usable - held) / hands_for(files, parts) / row;
-  if (hand > UINT32_MAX) hand = UINT32_MAX;
-  return hand >= unit_rows ? hand / unit_rows * unit_rows : hand;
+  uint64_t group = (usable - held) / groups_for(files, parts) / row;
+  if (group > UINT32_MAX) group = UINT32_MAX;
+  return group >= unit_rows ? group / unit_rows * unit_rows : group;
 }
 
-static uint64_t hand_rows(const deck *d, uint64_t hand) {
-  uint64_t first = hand * d->options.deck_rows, left = d->rows - first;
-  return left < d->options.deck_rows ? left : d->options.deck_rows;
+static uint64_t rows_of_group(const disk_shuffle *d, uint64_t group) {
+  uint64_t first = group * d->options.group_rows, left = d->rows - first;
+  return left < d->options.group_rows ? left : d->options.group_rows;
 }
 
-/* Returns the rows of a hand of `count` rows that come before piece `piece`. */
-static uint64_t piece_first(const deck *d, uint64_t count, uint64_t piece) {
+/* Returns the rows of a group of `count` rows that come before piece `piece`. */
+static uint64_t piece_first(const disk_shuffle *d, uint64_t count, uint64_t piece) {
   if (piece == d->stripes) return count;
   uint64_t first = (uint64_t)((unsigned __int128)count * piece / d->stripes);
   return first - first % d->step_rows;
 }
 
-/* Returns the place of a hand within each stripe. Hands of a file that is read from front to back
- * are neighbours in the file, so they are spread. The last hand, which may be short, is last. */
-static uint64_t hand_place(const deck *d, uint64_t hand) {
-  uint64_t full = d->hands - 1;
-  if (!d->forward || hand == full || full < 3) return hand;
+/* Returns the place of a group within each stripe. Groups of a file that is read from front to back
+ * are neighbours in the file, so they are spread. The last group, which may be short, is last. */
+static uint64_t group_place(const disk_shuffle *d, uint64_t group) {
+  uint64_t full = d->groups - 1;
+  if (!d->forward || group == full || full < 3) return group;
   uint64_t step = full * 5 / 8;
   for (;; step++) {
     uint64_t a = step, b = full;
@@ -109,29 +111,30 @@ static uint64_t hand_place(const deck *d, uint64_t hand) {
       uint64_t rest = a % b;
       a = b, b = rest;
     }
-    if (a == 1) return (uint64_t)((unsigned __int128)hand * step % full);
+    if (a == 1) return (uint64_t)((unsigned __int128)group * step % full);
   }
 }
 
-/* Returns the row of the scratch file at which that piece of the hand begins. */
-static uint64_t piece_row(const deck *d, uint64_t hand, uint64_t piece) {
-  uint64_t full = d->options.deck_rows, last = hand_rows(d, d->hands - 1);
+/* Returns the row of the scratch file at which that piece of the group begins. */
+static uint64_t piece_row(const disk_shuffle *d, uint64_t group, uint64_t piece) {
+  uint64_t full = d->options.group_rows, last = rows_of_group(d, d->groups - 1);
   uint64_t before = piece_first(d, full, piece);
   uint64_t width = piece_first(d, full, piece + 1) - before;
-  return (d->hands - 1) * before + piece_first(d, last, piece) + hand_place(d, hand) * width;
+  return (d->groups - 1) * before + piece_first(d, last, piece) + group_place(d, group) * width;
 }
 
-uint64_t deck_bytes(const deck *d) {
+uint64_t disk_shuffle_bytes(const disk_shuffle *d) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < d->options.parts; i++) bytes += d->rows * d->row_bytes[i];
   return bytes;
 }
 
-double deck_places(const deck *d, uint64_t window_rows, uint64_t block_rows, uint64_t *run_rows) {
-  double hand = (double)d->options.deck_rows, piece = hand / (double)d->stripes;
+double disk_shuffle_places(const disk_shuffle *d, uint64_t window_rows, uint64_t block_rows,
+                           uint64_t *run_rows) {
+  double group = (double)d->options.group_rows, piece = group / (double)d->stripes;
   if (piece > (double)block_rows) piece = (double)block_rows;
-  *run_rows = d->forward ? d->options.deck_rows : d->options.block_rows;
-  return (double)window_rows / piece * (hand / (double)*run_rows);
+  *run_rows = d->forward ? d->options.group_rows : d->options.block_rows;
+  return (double)window_rows / piece * (group / (double)*run_rows);
 }
 
 /* ---- opening ---- */
@@ -147,32 +150,33 @@ static char *copy_text(const char *text) {
   return copy != NULL ? memcpy(copy, text, bytes) : NULL;
 }
 
-/* A small hand takes smaller blocks of the files, so that it has rows of many places; but whole
- * chunks. Follows from the hand alone, so that a state with another hand deals the same. */
-static uint64_t choose_block(const deck_options *o, uint64_t row_bytes, uint64_t widest) {
-  uint64_t block = o->deck_rows / BLOCKS_WANTED, small = BLOCK_LEAST / (row_bytes + 1);
+/* A small group takes smaller blocks of the files, so that it has rows of many places; but whole
+ * chunks. Follows from the group alone, so that a state with another group gives the same order. */
+static uint64_t choose_block(const disk_shuffle_options *o, uint64_t row_bytes, uint64_t widest) {
+  uint64_t block = o->group_rows / BLOCKS_WANTED, small = BLOCK_LEAST / (row_bytes + 1);
   if (block < small) block = small;
   if (o->chunked || block > o->block_rows) return o->block_rows;
   return source_whole_rows(block < 1 ? 1 : block, BLOCK_LEAST, widest);
 }
 
-/* Hands that are neighbours in the file, and those of few blocks, need more pieces. */
-static uint64_t count_stripes(const deck *d, uint64_t row_bytes) {
-  uint64_t hand = d->options.deck_rows, blocks = d->forward ? 1 : hand / d->options.block_rows;
-  uint64_t stripes = hand * row_bytes / PIECE_BYTES, wanted = PIECES_WANTED / (blocks + 1);
+/* Groups that are neighbours in the file, and those of few blocks, need more pieces. */
+static uint64_t count_stripes(const disk_shuffle *d, uint64_t row_bytes) {
+  uint64_t group = d->options.group_rows, blocks = d->forward ? 1 : group / d->options.block_rows;
+  uint64_t stripes = group * row_bytes / PIECE_BYTES, wanted = PIECES_WANTED / (blocks + 1);
   if (stripes < wanted) stripes = wanted;
-  return stripes < 1 ? 1 : stripes > hand ? hand : stripes;
+  return stripes < 1 ? 1 : stripes > group ? group : stripes;
 }
 
 /* Returns the rows that fill whole units, if a piece has several times as many; else 1. */
-static uint64_t choose_step(const deck *d, uint64_t widest) {
+static uint64_t choose_step(const disk_shuffle *d, uint64_t widest) {
   uint64_t step = source_whole_rows(1, PIECE_BYTES, widest),
-           piece = d->options.deck_rows / d->stripes;
+           piece = d->options.group_rows / d->stripes;
   return step <= piece / 4 ? step : 1;
 }
 
-stow_status deck_open(deck **out, const deck_options *options, rows *first) {
-  deck *d = calloc(1, sizeof *d);
+stow_status disk_shuffle_open(disk_shuffle **out, const disk_shuffle_options *options,
+                              rows *first) {
+  disk_shuffle *d = calloc(1, sizeof *d);
   if (d == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a shuffle on disk");
   d->options = *options;
   d->rows = first[0].count;
@@ -185,9 +189,9 @@ stow_status deck_open(deck **out, const deck_options *options, rows *first) {
     d->options.shared = d->options.shared && first[i].from.from->fd >= 0;
   }
   d->options.block_rows = choose_block(options, all_row_bytes(first, options->parts), widest);
-  d->members = hands_for(first, options->parts);
-  if (d->members > 1 && options->bounce_bytes > 0) d->members = DEALERS;
-  d->hands = (d->rows + options->deck_rows - 1) / options->deck_rows;
+  d->members = groups_for(first, options->parts);
+  if (d->members > 1 && options->bounce_bytes > 0) d->members = WRITERS;
+  d->groups = (d->rows + options->group_rows - 1) / options->group_rows;
   d->stripes = count_stripes(d, all_row_bytes(first, options->parts));
   d->step_rows = choose_step(d, widest);
   memcpy(d->first, first, options->parts * sizeof *first);
@@ -200,29 +204,29 @@ stow_status deck_open(deck **out, const deck_options *options, rows *first) {
     sequence_draw(&d->order, shuffle_key(options->seed, UINT64_MAX, 0));
     *out = d;
   } else {
-    deck_close(d);
+    disk_shuffle_close(d);
   }
   return status;
 }
 
-static void close_direct(deck *d) {
+static void close_direct(disk_shuffle *d) {
   for (uint32_t i = 0; i < d->options.parts; i++) {
     if (d->direct[i] >= 0) close(d->direct[i]);
     d->direct[i] = -1;
   }
 }
 
-static void close_files(deck *d) {
+static void close_files(disk_shuffle *d) {
   close_direct(d);
   for (uint32_t i = 0; i < d->options.parts; i++) {
     if (d->fds[i] >= 0) close(d->fds[i]);
     d->fds[i] = -1;
   }
-  deck_share_close(d->share, d->options.parts);
+  disk_shuffle_share_close(d->share, d->options.parts);
   d->share = NULL;
 }
 
-void deck_close(deck *d) {
+void disk_shuffle_close(disk_shuffle *d) {
   if (d == NULL) return;
   close_files(d);
   for (uint32_t i = 0; i < d->options.parts; i++) {
@@ -234,19 +238,19 @@ void deck_close(deck *d) {
   free(d);
 }
 
-void deck_cancel(deck *d, bool cancel) {
+void disk_shuffle_cancel(disk_shuffle *d, bool cancel) {
   atomic_store(&d->cancelled, cancel);
 }
 
-const origin *deck_origin(const deck *d, uint32_t part) {
+const origin *disk_shuffle_origin(const disk_shuffle *d, uint32_t part) {
   return &d->origins[part];
 }
 
-/* ---- dealing ---- */
+/* ---- reading, mixing, writing ---- */
 
-/* The rows that are dealt together: read block by block, then mixed and written piece by piece. */
-typedef struct hand {
-  uint64_t number;          /* d->hands: none */
+/* Rows that are mixed together: read block by block, then mixed and written piece by piece. */
+typedef struct group {
+  uint64_t number;          /* d->groups: none */
   uint64_t first, count;    /* positions in the order of the files' blocks */
   uint64_t claimed, loaded; /* rows */
   bool drawing, drawn;      /* its permutation */
@@ -254,45 +258,46 @@ typedef struct hand {
   char *memory[STOW_BATCHES_FILES_MAX];
   char *rows[STOW_BATCHES_FILES_MAX]; /* in `memory`, with the same page alignment as in the file */
   uint32_t *permutation;
-} hand;
+} group;
 
-/* What all threads share, guarded by `guard` except the contents of hands. */
-typedef struct dealing {
-  deck *d;
+/* What all threads share, guarded by `guard` except the contents of groups. */
+typedef struct build_state {
+  disk_shuffle *d;
   pthread_mutex_t guard;
   pthread_cond_t changed;
-  hand hands[HANDS];
-  uint32_t hand_count;
-  uint64_t next;    /* hand to claim */
+  group groups[GROUPS];
+  uint32_t group_count;
+  uint64_t next;    /* group to claim */
   uint32_t reading; /* threads that read */
-} dealing;
+} build_state;
 
 /* What one thread needs. */
-typedef struct dealer {
+typedef struct worker {
   rows *parts;                      /* d->first, or `own` */
   rows own[STOW_BATCHES_FILES_MAX]; /* opened by this thread */
   char *piece;
   void *bounce;
-} dealer;
+} worker;
 
-static stow_status refuse(const deck *d, const char *what) {
+static stow_status refuse(const disk_shuffle *d, const char *what) {
   char bytes[STOW_SIZE_TEXT_MAX];
   return stow_fail(STOW_ERR_IO,
                    "shuffling on disk needs %s in %s, which %s: %s; set TMPDIR (in Python: "
                    "scratch=) to another folder, or shuffle within windows",
-                   stow_size_format(bytes, deck_bytes(d)), d->folder, what, newfile_reason(errno));
+                   stow_size_format(bytes, disk_shuffle_bytes(d)), d->folder, what,
+                   newfile_reason(errno));
 }
 
 static stow_status no_memory(uint64_t count) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to shuffle %" PRIu64 " rows", count);
 }
 
-static stow_status open_hands(dealing *g) {
-  const deck *d = g->d;
-  uint64_t count = d->options.deck_rows < d->rows ? d->options.deck_rows : d->rows;
-  for (uint32_t k = 0; k < g->hand_count; k++) {
-    hand *h = &g->hands[k];
-    h->number = d->hands;
+static stow_status open_groups(build_state *g) {
+  const disk_shuffle *d = g->d;
+  uint64_t count = d->options.group_rows < d->rows ? d->options.group_rows : d->rows;
+  for (uint32_t k = 0; k < g->group_count; k++) {
+    group *h = &g->groups[k];
+    h->number = d->groups;
     h->permutation = huge_alloc(count * sizeof *h->permutation);
     bool there = h->permutation != NULL;
     for (uint32_t i = 0; i < d->options.parts; i++) {
@@ -304,15 +309,15 @@ static stow_status open_hands(dealing *g) {
   return STOW_OK;
 }
 
-static void close_hands(dealing *g) {
-  for (uint32_t k = 0; k < g->hand_count; k++) {
-    free(g->hands[k].permutation);
-    for (uint32_t i = 0; i < g->d->options.parts; i++) free(g->hands[k].memory[i]);
+static void close_groups(build_state *g) {
+  for (uint32_t k = 0; k < g->group_count; k++) {
+    free(g->groups[k].permutation);
+    for (uint32_t i = 0; i < g->d->options.parts; i++) free(g->groups[k].memory[i]);
   }
 }
 
-static stow_status open_dealer(deck *d, dealer *w, unsigned member) {
-  uint64_t piece = d->options.deck_rows / d->stripes + 1 + d->step_rows, widest = 0;
+static stow_status open_worker(disk_shuffle *d, worker *w, unsigned member) {
+  uint64_t piece = d->options.group_rows / d->stripes + 1 + d->step_rows, widest = 0;
   w->parts = member == 0 ? d->first : w->own;
   for (uint32_t i = 0; i < d->options.parts; i++)
     if (d->row_bytes[i] > widest) widest = d->row_bytes[i];
@@ -331,7 +336,7 @@ static stow_status open_dealer(deck *d, dealer *w, unsigned member) {
   return STOW_OK;
 }
 
-static void close_dealer(deck *d, dealer *w) {
+static void close_worker(disk_shuffle *d, worker *w) {
   for (uint32_t i = 0; i < d->options.parts; i++)
     if (w->parts == w->own && w->own[i].opened_from != NULL) rows_close(&w->own[i]);
   if (w->parts == d->first)
@@ -341,12 +346,12 @@ static void close_dealer(deck *d, dealer *w) {
   free(w->piece);
 }
 
-static void claim_hand(dealing *g, hand *h) {
-  const deck *d = g->d;
+static void claim_group(build_state *g, group *h) {
+  const disk_shuffle *d = g->d;
   uint64_t row;
   h->number = g->next++;
-  h->first = h->number * d->options.deck_rows;
-  h->count = hand_rows(d, h->number);
+  h->first = h->number * d->options.group_rows;
+  h->count = rows_of_group(d, h->number);
   h->claimed = h->loaded = h->piece = h->written = 0;
   h->drawing = h->drawn = false;
   sequence_run(&d->order, h->first, &row);
@@ -356,8 +361,8 @@ static void claim_hand(dealing *g, hand *h) {
   }
 }
 
-/* Reads `run` rows at `done` rows of the hand. */
-static stow_status read_run(deck *d, dealer *w, const hand *h, uint64_t done, uint64_t row,
+/* Reads `run` rows at `done` rows of the group. */
+static stow_status read_run(disk_shuffle *d, worker *w, const group *h, uint64_t done, uint64_t row,
                             uint64_t run) {
   for (uint32_t i = 0; i < d->options.parts; i++) /* as in the file: converted when read again */
     STOW_TRY(array_read_rows(&w->parts[i].from, row, run, h->rows[i] + done * d->row_bytes[i]));
@@ -366,7 +371,7 @@ static stow_status read_run(deck *d, dealer *w, const hand *h, uint64_t done, ui
 
 /* Writes the whole units of a piece directly. Its ends share units with other pieces and go through
  * the page cache. `bytes` has the same page alignment as `offset`. */
-static stow_status write_piece(deck *d, uint32_t part, const char *bytes, uint64_t count,
+static stow_status write_piece(disk_shuffle *d, uint32_t part, const char *bytes, uint64_t count,
                                uint64_t offset) {
   bool direct = d->direct[part] >= 0 && count >= PIECE_LEAST;
   while (count > 0) {
@@ -389,7 +394,7 @@ static stow_status write_piece(deck *d, uint32_t part, const char *bytes, uint64
   return STOW_OK;
 }
 
-static stow_status write_one(deck *d, dealer *w, const hand *h, uint64_t piece) {
+static stow_status write_one(disk_shuffle *d, worker *w, const group *h, uint64_t piece) {
   uint64_t first = piece_first(d, h->count, piece), end = piece_first(d, h->count, piece + 1);
   uint64_t row = piece_row(d, h->number, piece);
   for (uint32_t i = 0; i < d->options.parts; i++) {
@@ -402,17 +407,17 @@ static stow_status write_one(deck *d, dealer *w, const hand *h, uint64_t piece) 
 }
 
 /* In a small container, pages must reach the disk before they can be reclaimed. Not more often: the
- * pieces of neighbouring hands are neighbours, and are written together. */
-static void sync_some(const deck *d, uint64_t number) {
-  uint64_t every = SYNC_BYTES / (d->options.deck_rows * (deck_bytes(d) / d->rows));
+ * pieces of neighbouring groups are neighbours, and are written together. */
+static void sync_some(const disk_shuffle *d, uint64_t number) {
+  uint64_t every = SYNC_BYTES / (d->options.group_rows * (disk_shuffle_bytes(d) / d->rows));
   for (uint32_t i = 0; i < d->options.parts && d->options.bounce_bytes > 0; i++)
     if (every == 0 || number % every == 0) sync_file_range(d->fds[i], 0, 0, SYNC_FILE_RANGE_WRITE);
 }
 
 /* The tasks. The lock is held before and after. */
 
-static stow_status run_read(dealing *g, dealer *w, hand *h) {
-  deck *d = g->d;
+static stow_status run_read(build_state *g, worker *w, group *h) {
+  disk_shuffle *d = g->d;
   uint64_t done = h->claimed, row, run = sequence_run(&d->order, h->first + done, &row);
   if (run > h->count - done) run = h->count - done;
   if (run > d->options.block_rows) run = d->options.block_rows;
@@ -426,7 +431,7 @@ static stow_status run_read(dealing *g, dealer *w, hand *h) {
   return status;
 }
 
-static stow_status run_draw(dealing *g, hand *h) {
+static stow_status run_draw(build_state *g, group *h) {
   h->drawing = true;
   pthread_mutex_unlock(&g->guard);
   shuffle_draw(h->permutation, (uint32_t)h->count,
@@ -436,13 +441,13 @@ static stow_status run_draw(dealing *g, hand *h) {
   return STOW_OK;
 }
 
-static stow_status run_write(dealing *g, dealer *w, hand *h) {
+static stow_status run_write(build_state *g, worker *w, group *h) {
   uint64_t piece = h->piece++, number = h->number;
   pthread_mutex_unlock(&g->guard);
   stow_status status = write_one(g->d, w, h, piece);
   pthread_mutex_lock(&g->guard);
   if (++h->written < g->d->stripes || status != STOW_OK) return status;
-  h->number = g->d->hands;
+  h->number = g->d->groups;
   pthread_mutex_unlock(&g->guard);
   sync_some(g->d, number);
   pthread_mutex_lock(&g->guard);
@@ -451,13 +456,13 @@ static stow_status run_write(dealing *g, dealer *w, hand *h) {
 
 /* Runs a task, or waits for one. *done: none will come. One thread reads, so that the disk both
  * reads and writes; the others write if they can. */
-static stow_status run_task(dealing *g, dealer *w, bool *done) {
-  hand *to_read = NULL, *to_write = NULL, *to_draw = NULL;
+static stow_status run_task(build_state *g, worker *w, bool *done) {
+  group *to_read = NULL, *to_write = NULL, *to_draw = NULL;
   bool busy = false;
-  for (uint32_t k = 0; k < g->hand_count; k++) {
-    hand *h = &g->hands[k];
-    if (h->number == g->d->hands && g->next < g->d->hands) claim_hand(g, h);
-    if (h->number == g->d->hands) continue;
+  for (uint32_t k = 0; k < g->group_count; k++) {
+    group *h = &g->groups[k];
+    if (h->number == g->d->groups && g->next < g->d->groups) claim_group(g, h);
+    if (h->number == g->d->groups) continue;
     busy = true;
     if (h->claimed < h->count) to_read = h;
     if (!h->drawing) to_draw = h;
@@ -472,12 +477,12 @@ static stow_status run_task(dealing *g, dealer *w, bool *done) {
   return STOW_OK;
 }
 
-static stow_status deal(void *context, unsigned member) {
-  dealing *g = context;
-  deck *d = g->d;
-  dealer w = {0};
+static stow_status work(void *context, unsigned member) {
+  build_state *g = context;
+  disk_shuffle *d = g->d;
+  worker w = {0};
   bool done = false;
-  stow_status status = open_dealer(d, &w, member);
+  stow_status status = open_worker(d, &w, member);
   pthread_mutex_lock(&g->guard);
   while (status == STOW_OK && !done) {
     if (atomic_load(&d->cancelled) || atomic_load(&d->failed))
@@ -492,18 +497,18 @@ static stow_status deal(void *context, unsigned member) {
   pthread_mutex_unlock(&g->guard);
   for (uint32_t i = 0; i < d->options.parts && status == STOW_OK; i++)
     status = rows_check(&w.parts[i]);
-  close_dealer(d, &w);
+  close_worker(d, &w);
   return status;
 }
 
-static stow_status deal_all(deck *d) {
-  dealing g = {.d = d, .hand_count = hands_for(d->first, d->options.parts)};
+static stow_status write_all(disk_shuffle *d) {
+  build_state g = {.d = d, .group_count = groups_for(d->first, d->options.parts)};
   pthread_mutex_init(&g.guard, NULL);
   pthread_cond_init(&g.changed, NULL);
-  stow_status status = open_hands(&g);
+  stow_status status = open_groups(&g);
   atomic_store(&d->failed, false);
-  if (status == STOW_OK) status = workers_run(d->members, deal, &g);
-  close_hands(&g);
+  if (status == STOW_OK) status = workers_run(d->members, work, &g);
+  close_groups(&g);
   pthread_cond_destroy(&g.changed);
   pthread_mutex_destroy(&g.guard);
   return status;
@@ -518,9 +523,10 @@ static int open_direct(int fd) {
   return open(path, O_WRONLY | O_CLOEXEC | O_DIRECT);
 }
 
-static stow_status make_files(deck *d) {
+static stow_status make_files(disk_shuffle *d) {
   for (uint32_t i = 0; i < d->options.parts; i++) {
-    d->fds[i] = d->share != NULL ? deck_share_file(d->share, i, true) : newfile_unnamed(d->folder);
+    d->fds[i] =
+        d->share != NULL ? disk_shuffle_share_file(d->share, i, true) : newfile_unnamed(d->folder);
     if (d->fds[i] < 0) return refuse(d, "cannot be written");
     uint64_t bytes = d->rows * d->row_bytes[i];
     /* Reserves the space: fails now and not at the end, and keeps neighbours together on disk. */
@@ -532,9 +538,9 @@ static stow_status make_files(deck *d) {
   return STOW_OK;
 }
 
-/* Identifies what the deck holds: the files as they are now, and the order. */
-static uint64_t identity(const deck *d) {
-  uint64_t key = shuffle_key(d->options.seed, d->options.deck_rows, d->options.block_rows);
+/* Identifies what the scratch file holds: the files as they are now, and the order. */
+static uint64_t identity(const disk_shuffle *d) {
+  uint64_t key = shuffle_key(d->options.seed, d->options.group_rows, d->options.block_rows);
   for (uint32_t i = 0; i < d->options.parts; i++) {
     const rows *r = &d->first[i];
     const source *s = r->from.from;
@@ -547,11 +553,11 @@ static uint64_t identity(const deck *d) {
 }
 
 /* Opens what another rank has built. Returns false if it is not there in full. */
-static bool open_built(deck *d) {
+static bool open_built(disk_shuffle *d) {
   bool there = true;
   for (uint32_t i = 0; i < d->options.parts && there; i++) {
     struct stat found;
-    d->fds[i] = deck_share_file(d->share, i, false);
+    d->fds[i] = disk_shuffle_share_file(d->share, i, false);
     there = d->fds[i] >= 0 && fstat(d->fds[i], &found) == 0 &&
             (uint64_t)found.st_size == d->rows * d->row_bytes[i];
   }
@@ -563,7 +569,7 @@ static bool open_built(deck *d) {
 }
 
 /* The scratch file is raw values where they are converted, else rows of bytes. */
-static stow_status make_origins(deck *d) {
+static stow_status make_origins(disk_shuffle *d) {
   for (uint32_t i = 0; i < d->options.parts; i++) {
     char path[64];
     const origin *from = &d->options.origins[i];
@@ -584,7 +590,7 @@ static stow_status make_origins(deck *d) {
 }
 
 /* Opens the files again after a build that failed. */
-static stow_status open_again(deck *d) {
+static stow_status open_again(disk_shuffle *d) {
   for (uint32_t i = 0; i < d->options.parts; i++) {
     rows *r = &d->first[i];
     if (r->opened_from != NULL) continue;
@@ -596,29 +602,29 @@ static stow_status open_again(deck *d) {
   return STOW_OK;
 }
 
-static void close_first(deck *d) {
+static void close_first(disk_shuffle *d) {
   for (uint32_t i = 0; i < d->options.parts; i++)
     if (d->first[i].opened_from != NULL) rows_close(&d->first[i]);
   free(d->bounce);
   d->bounce = NULL;
 }
 
-static stow_status build(deck *d) {
+static stow_status build(disk_shuffle *d) {
   STOW_TRY(open_again(d));
   if (d->options.shared) {
-    STOW_TRY(deck_share_open(&d->share, d->folder, identity(d), &d->cancelled));
-    if (deck_share_complete(d->share) && open_built(d)) {
+    STOW_TRY(disk_shuffle_share_open(&d->share, d->folder, identity(d), &d->cancelled));
+    if (disk_shuffle_share_complete(d->share) && open_built(d)) {
       STOW_TRY(make_origins(d));
-      return deck_share_ready(d->share);
+      return disk_shuffle_share_ready(d->share);
     }
   }
   STOW_TRY(make_files(d));
   STOW_TRY(make_origins(d));
-  STOW_TRY(deal_all(d));
-  return d->share != NULL ? deck_share_ready(d->share) : STOW_OK;
+  STOW_TRY(write_all(d));
+  return d->share != NULL ? disk_shuffle_share_ready(d->share) : STOW_OK;
 }
 
-stow_status deck_build(deck *d) {
+stow_status disk_shuffle_build(disk_shuffle *d) {
   if (d->built) return STOW_OK;
   stow_status status = build(d);
   close_first(d);

@@ -1,5 +1,5 @@
-/* Outlook: estimates the rest of an optimizer's first step from what it did so far. */
-#include "advise/outlook.h"
+/* Forecast: estimates the rest of an optimizer's first step from what it did so far. */
+#include "advise/forecast.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -37,19 +37,19 @@ static bool makes_scratch(const char *name) {
   return false;
 }
 
-bool outlook_is_scratch(const outlook *o, const evidence *e, uint32_t stack_id) {
+bool forecast_is_scratch(const forecast *o, const evidence *e, uint32_t stack_id) {
   return makes_scratch(o->optimizer) && evidence_passes(e, stack_id, "_multi_tensor_", "");
 }
 
 /* Returns how many numbers of state a weight has: the states of the first weight are allocated in a
  * row, all of its size. */
-static uint32_t numbers_each(const outlook *o, const evidence *e) {
+static uint32_t numbers_each(const forecast *o, const evidence *e) {
   uint32_t run = 0;
   uint64_t bytes = 0;
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
     if (e->phase_of[i] != PHASE_OPTIMIZER || l->bytes < SIZE_LEAST || !evidence_live(e, l) ||
-        outlook_is_scratch(o, e, l->stack_id))
+        forecast_is_scratch(o, e, l->stack_id))
       continue;
     if (run > 0 && l->bytes != bytes) break;
     bytes = l->bytes;
@@ -75,22 +75,22 @@ static uint64_t peak_before_step(const evidence *e) {
   return (uint64_t)most;
 }
 
-void outlook_find(outlook *o, const evidence *e, const findings *f) {
-  *o = (outlook){0};
+void forecast_find(forecast *o, const evidence *e, const findings *f) {
+  *o = (forecast){0};
   bool first = in_first_step(e, o->optimizer);
   if (!first || e->fail_phase != PHASE_OPTIMIZER) return;
   uint64_t asked = e->n.asked_bytes != MESSAGE_UNKNOWN ? e->n.asked_bytes : 0;
   uint64_t weights = e->live_by_phase[PHASE_BUILD], gradients = e->live_by_phase[PHASE_BACKWARD];
   if (f->copies.twice_built) weights = f->copies.weight_bytes;
   uint64_t trained = gradients > 0 && gradients < weights ? gradients : weights;
-  bool in_scratch = outlook_is_scratch(o, e, e->fail_stack_id);
+  bool in_scratch = forecast_is_scratch(o, e, e->fail_stack_id);
   bool one_by_one = evidence_passes(e, e->fail_stack_id, "_single_tensor_", "") ||
                     evidence_passes(e, e->fail_stack_id, "_fused_", "");
   o->known = true;
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
     if (e->phase_of[i] != PHASE_OPTIMIZER || !evidence_live(e, l)) continue;
-    if (outlook_is_scratch(o, e, l->stack_id))
+    if (forecast_is_scratch(o, e, l->stack_id))
       o->scratch_live_bytes += l->bytes;
     else
       o->state_bytes += l->bytes;
@@ -111,8 +111,8 @@ void outlook_find(outlook *o, const evidence *e, const findings *f) {
   o->pass_bytes = peak_before_step(e) + (gradients < weights ? gradients : weights);
 }
 
-bool outlook_fits(const outlook *o, const evidence *e, uint64_t less_bytes, double state,
-                  bool scratch) {
+bool forecast_fits(const forecast *o, const evidence *e, uint64_t less_bytes, double state,
+                   bool scratch) {
   uint64_t capacity = evidence_capacity(e);
   if (!o->known || capacity == 0) return true;
   double asked = e->n.asked_bytes != MESSAGE_UNKNOWN ? (double)e->n.asked_bytes : 0;
