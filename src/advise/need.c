@@ -112,15 +112,32 @@ static uint64_t largest_output(const evidence *e) {
   return largest;
 }
 
+/* Returns whether convolutions make the large outputs. Their workspaces, operands in another order,
+ * are as large again. A first pass that runs out does not show them: cuDNN is refused one and takes
+ * another kernel. */
+static bool convolves(const evidence *e, uint64_t largest) {
+  static const char file[] = "torch/nn/modules/conv.py";
+  if (e->fail_stack_id != 0 && evidence_passes(e, e->fail_stack_id, "", file)) return true;
+  for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
+    const lifetime *l = &e->time.lifetimes[i];
+    if (e->phase_of[i] == PHASE_FORWARD && l->bytes >= largest / 2 && l->stack_id != 0 &&
+        evidence_passes(e, l->stack_id, "", file))
+      return true;
+  }
+  return false;
+}
+
 /* Returns what backward needs in addition to everything that was saved: it computes an output's
  * gradient from the next one's. If the last output is that of many classes, the loss is still to
  * come: log-softmax, its gradient and the output's. */
-static double backward_bytes(const program_facts *p, uint64_t largest) {
+static double backward_bytes(const evidence *e, uint64_t largest) {
+  const program_facts *p = &e->program;
   uint64_t rows = rows_of(p);
   bool loss = p->step == PROGRAM_FORWARD && p->head >= HEAD_LEAST && p->passed_known &&
               p->passed + 1 >= p->modules && rows < PROGRAM_BYTES_MAX / p->head &&
               largest / 2 <= rows * p->head * sizeof(float);
-  return loss ? 3.0 * (double)largest : 2.0 * (double)largest;
+  bool first = p->step == PROGRAM_FORWARD && p->gradient_bytes == 0;
+  return (loss || (first && convolves(e, largest)) ? 3.0 : 2.0) * (double)largest;
 }
 
 /* Estimates the whole pass from the part that was reached. Without a graph nothing accumulates. */
@@ -142,8 +159,13 @@ static void find_work(need *n, const evidence *e) {
   /* Without a graph, the next layer's output is live together with its input and this one. What is
    * kept between passes splits one of the cached blocks, so later passes need one more. */
   if (!graph) work += 2.0 * (double)largest_output(e);
-  if (n->trains && p->step != PROGRAM_OPTIMIZER) work += backward_bytes(p, largest_output(e));
+  if (n->trains && p->step != PROGRAM_OPTIMIZER) work += backward_bytes(e, largest_output(e));
   n->work_bytes = work < 0x1p60 ? (uint64_t)work : UINT64_C(1) << 60;
+}
+
+uint64_t need_kernels_bytes(const need *n) {
+  uint64_t eighth = n->capacity_bytes / 8;
+  return LATER_BYTES < eighth ? LATER_BYTES : eighth;
 }
 
 void need_find(need *n, const evidence *e) {
@@ -164,8 +186,7 @@ void need_find(need *n, const evidence *e) {
   if (p->autocast) n->copy_bytes = (p->parameter_bytes - p->narrow_bytes) / 2;
   if (p->narrow_bytes > p->parameter_bytes) n->copy_bytes = 0;
   bool first = n->trains && p->step == PROGRAM_FORWARD && p->gradient_bytes + p->state_bytes == 0;
-  uint64_t eighth = n->capacity_bytes / 8;
-  if (first) n->later_bytes = LATER_BYTES < eighth ? LATER_BYTES : eighth;
+  if (first) n->later_bytes = need_kernels_bytes(n);
   find_work(n, e);
 }
 

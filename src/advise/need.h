@@ -40,6 +40,8 @@ void need_find(need *n, const evidence *e);
 double need_whole_pass(const evidence *e);
 /* Returns how often a layer with weights was called, as far as stacks show it. */
 uint32_t need_layer_calls(const evidence *e);
+/* Returns what a process takes beside its tensors when kernels first run. */
+uint64_t need_kernels_bytes(const need *n);
 /* Returns the bytes of weights, gradients, state and temporaries, which no batch size reduces. */
 uint64_t need_fixed_bytes(const need *n, need_change change);
 /* Returns the largest batch whose pass fits beside that; 0: not even one sample. `work`: the

@@ -449,4 +449,66 @@ TEST(the_loss_of_a_vocabulary_is_still_to_come)
   finish(&a);
 }
 
+#define IMAGES                                                                                     \
+  "program 1\ntorch 2.11.0\nstep forward\ngrad 1\nautocast off\nparameters 262144 1048576\n"       \
+  "trained 262144 1048576\non_device 1048576\ngradients 0\ndtype float32 1048576\nmodule Net\n"    \
+  "training 1\nwithin Sequential\npassed 5 8\nhead 0\noptimizer AdamW 262144 1048576 0\n"          \
+  "input float32 256x3x128x128\nbatch 256 named\n"
+
+/* Returns the batch that the first fix names, for a first pass through layers of this file. */
+static unsigned batch_for(const char *file) {
+  author a;
+  unsigned batch = 0;
+  start(&a, 3 * GIB, IMAGES);
+  run_layers(&a, 8, MIB / 8, 0, 0);
+  frame_text frames[] = {{"forward", file, 548},
+                         {"forward", "model.py", 7},
+                         {"_call_impl", MODULE, 1786},
+                         {"main", TRAIN, 9}};
+  for (uint32_t i = 0; i < 5; i++) {
+    frames[1].line++;
+    take(&a, 512 * MIB, stack_of(&a, frames, 4));
+  }
+  frames[1].line++;
+  fail_with(&a, 512 * MIB, stack_of(&a, frames, 4));
+  const char *named = strstr(fix_at(&a, 0), "a batch of ");
+  CHECK(named != NULL);
+  if (named != NULL) batch = (unsigned)strtoul(named + strlen("a batch of "), NULL, 10);
+  finish(&a);
+  return batch;
+}
+
+/* cuDNN's workspaces are not in a first pass that ran out: the backward pass needs them too. */
+TEST(a_batch_for_convolutions_leaves_room_for_workspaces)
+{
+  unsigned dense = batch_for(LINEAR), images = batch_for("site-packages/torch/nn/modules/conv.py");
+  CHECK(images < dense && images > dense / 2);
+}
+
+#define LOADING_LAYERS                                                                             \
+  "program 1\ntorch 2.11.0\nstep loading\ngrad 0\nautocast off\nparameters 1610612736 "            \
+  "3221225472\ntrained 0 0\non_device 0\ngradients 0\ndtype bfloat16 3221225472\nmodule Net\n"     \
+  "training 0\nwithin Linear\n"
+
+/* 3 GiB of 16-bit weights in layers of 128 MiB. In 8 bits they take 1.5 GiB, and running them takes
+ * two unpacked layers and kernels. */
+TEST(quantized_weights_leave_room_for_unpacked_layers)
+{
+  static const struct {
+    uint64_t limit_bytes;
+    const char *words;
+  } cases[] = {{2400 * MIB, "to 8 bits"}, {2000 * MIB, "to 4 bits"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    author a;
+    start(&a, cases[i].limit_bytes, LOADING_LAYERS);
+    uint32_t build = build_stack(&a);
+    uint64_t layers = cases[i].limit_bytes / (128 * MIB);
+    for (uint64_t layer = 0; layer < layers; layer++) take(&a, 128 * MIB, build);
+    fail_with(&a, 128 * MIB, build);
+    CHECK_TEXT(first_cause(&a), "weights_too_big");
+    CHECK(strstr(fix_at(&a, 0), cases[i].words) != NULL);
+    finish(&a);
+  }
+}
+
 TEST_MAIN

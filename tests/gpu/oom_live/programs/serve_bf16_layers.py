@@ -6,28 +6,35 @@ import os
 import torch
 from torch import nn
 
-quant = os.environ.get("QUANT8") == "1" or os.environ.get("QUANT4") == "1"
+bits = 8 if os.environ.get("QUANT8") == "1" else 4 if os.environ.get("QUANT4") == "1" else 16
 host = os.environ.get("HOST") == "1"
 
 
 class Quantized(nn.Module):
-    """Linear layer whose weights are int8 with one scale a row."""
+    """Linear layer whose weights have 8 or 4 bits, with one scale a row. Two of 4 bits share a byte."""
 
     def __init__(self, linear):
         super().__init__()
-        scale = linear.weight.float().abs().amax(1, keepdim=True) / 127
-        self.register_buffer("weight", (linear.weight.float() / scale).round().to(torch.int8))
+        most = 127 if bits == 8 else 7
+        scale = linear.weight.float().abs().amax(1, keepdim=True) / most
+        weight = (linear.weight.float() / scale).round().to(torch.int8)
+        if bits == 4:
+            weight = (weight[:, ::2] & 15) | (weight[:, 1::2] << 4)
+        self.register_buffer("weight", weight)
         self.register_buffer("scale", scale.to(torch.bfloat16))
 
     def forward(self, x):
-        return nn.functional.linear(x, self.weight.to(torch.bfloat16) * self.scale)
+        weight = self.weight
+        if bits == 4:
+            weight = torch.stack(((weight << 4) >> 4, weight >> 4), 2).flatten(1)
+        return nn.functional.linear(x, weight.to(torch.bfloat16) * self.scale)
 
 
 layers = nn.Sequential()
 for i in range(24):
     layer = nn.Linear(8192, 8192, bias=False, dtype=torch.bfloat16, device="meta").to_empty(device="cpu")
     nn.init.constant_(layer.weight, 1e-4)
-    layers.append(Quantized(layer) if quant else layer)
+    layers.append(Quantized(layer) if bits < 16 else layer)
 if not host:
     layers = layers.to("cuda")
 x = torch.randn(8, 8192, dtype=torch.bfloat16, device="cuda")
