@@ -1,8 +1,11 @@
 """Single operators for gpu_estimate_bench.py: what a kernel allocates besides its result, by formula beside a card.
 
 OPERATORS has a function for each. It makes the inputs on DEVICE and returns a function that runs the operator once. Most of them are
-convolutions: cuDNN chooses their workspaces, and only a card shows them.
+convolutions: cuDNN chooses their workspaces, and only a card shows them. SWEEP has many more convolutions and RNNs of random shapes, the
+same in every run, whose allocations are only recorded.
 """
+
+import random
 
 import torch
 import torch.nn.functional as F
@@ -55,7 +58,7 @@ def convolution(batch, into, out, size, kernel, stride=1, kind=torch.float32, la
             x, weight = x.to(memory_format=LAST), weight.to(memory_format=LAST)
         return x.requires_grad_(), weight.requires_grad_()
 
-    named = {"stride": stride, "padding": kernel // 2 if not transposed else 0, "groups": groups}
+    named = {"stride": stride, "padding": (kernel - stride + 1) // 2, "groups": groups}
     run = getattr(F, f"conv{'_transpose' if transposed else ''}{dims}d")
     return inputs, lambda x, w: run(x, w, **named)
 
@@ -134,3 +137,70 @@ add("scatter_add", lambda: (zeros(65536, 256),), lambda x: zeros(1000, 256).inde
 add("einsum", lambda: (zeros(8, 512, 12, 64, grad=True), zeros(8, 512, 12, 64, grad=True)), lambda a, b: torch.einsum("bnhd,bmhd->bhnm", a, b))
 add("rfft", lambda: (zeros(64, 65536, grad=True),), lambda x: torch.fft.rfft(x).abs())
 add("cdist", lambda: (zeros(4096, 128, grad=True), zeros(4096, 128, grad=True)), torch.cdist)
+
+
+# ---- the sweep ----
+
+
+def recurrent(name, into, width, layers, rows, batch, kind=torch.float32, both=False, dropout=0.0):
+    def inputs():
+        model = getattr(torch.nn, name)(into, width, layers, bidirectional=both, dropout=dropout, device=DEVICE, dtype=kind)
+        return (zeros(rows, batch, into, kind=kind, grad=True), *model.parameters()), model
+
+    def make():
+        given, model = inputs()
+
+        def step():
+            out = model(given[0])[0]
+            torch.autograd.grad(out, given, torch.ones_like(out))
+
+        return step
+
+    return make
+
+
+KINDS = {"fp32": torch.float32, "bf16": BF, "fp16": HF}
+
+
+def random_convolution(draw):
+    """Returns the arguments of a convolution as networks have them: 4 MiB to 400 MiB of input and output, in float32."""
+    while True:
+        dims = draw.choices((1, 2, 3), (1, 8, 1))[0]
+        kernel, stride = draw.choices(((1, 1), (1, 2), (3, 1), (3, 2), (5, 1), (7, 2), (4, 2), (16, 16), (2, 2)), (3, 1, 8, 3, 1, 1, 1, 1, 1))[0]
+        batch = draw.choice((1, 2, 4, 8, 16, 24, 32, 64, 128))
+        into = draw.choice((3, 4, 16, 32, 48, 64, 96, 128, 192, 256, 320, 512, 640, 768, 1024))
+        out = draw.choice((into, into, 2 * into, max(3, into // 2), 64, 256)) if into > 4 else draw.choice((32, 64, 96, 128))
+        size = draw.choice({1: (256, 1000, 1500, 4000), 2: (7, 8, 14, 16, 28, 32, 56, 64, 112, 128, 224, 256), 3: (16, 32, 48, 64)}[dims])
+        groups = draw.choices((1, into), (12, 1))[0] if into == out and kernel in (3, 5) and stride == 1 else 1
+        transposed = kernel in (2, 4) and stride == 2 and into > 4 and draw.random() < 0.5
+        pixels = size**dims
+        elements = batch * pixels * into + batch * (pixels * stride**dims if transposed else pixels // stride**dims) * out
+        weights = into * out // groups * kernel**dims
+        if size >= kernel and (1 << 20) <= elements <= (100 << 20) and weights <= (16 << 20):
+            return {"batch": batch, "into": into, "out": out, "size": size, "kernel": kernel, "stride": stride, "groups": groups, "dims": dims, "transposed": transposed}
+
+
+def sweep(count=420):
+    """Returns (what, arguments) of `count` operators: convolutions in three types and two orders, and every tenth an RNN."""
+    draw, found = random.Random(20), []
+    for at in range(count):
+        kind = draw.choice(("fp32", "fp32", "bf16", "bf16", "fp16"))
+        if at % 10 == 9:
+            name = draw.choice(("LSTM", "LSTM", "GRU"))
+            width, layers, both = draw.choice((256, 512, 640, 1024)), draw.choice((1, 2, 3)), draw.random() < 0.3
+            rows, batch = draw.choice((35, 64, 128, 200)), draw.choice((16, 32, 64, 96))
+            found.append((name, {"name": name, "into": draw.choice((width, 256, 300)), "width": width, "layers": layers, "rows": rows, "batch": batch, "kind": kind, "both": both, "dropout": draw.choice((0.0, 0.2)) if layers > 1 else 0.0}))
+            continue
+        given = random_convolution(draw)
+        last = given["dims"] == 2 and draw.random() < 0.25
+        found.append(("convolution", {**given, "kind": kind, "last": last}))
+    return found
+
+
+SWEEP = sweep()
+
+
+def sweep_operator(what, given):
+    """Returns the function that makes the step of one entry of SWEEP."""
+    given = {**given, "kind": KINDS[given["kind"]]}
+    return trained(*convolution(**given)) if what == "convolution" else recurrent(**given)

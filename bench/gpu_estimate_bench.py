@@ -5,7 +5,7 @@ usage: gpu_estimate_bench.py [--estimate-only] [--only NAME,NAME] [--parts NAME,
 
 Four parts:
   kernels Single operators, one after the other in one process: peak live by formula beside the card, and the sizes that the card allocated.
-          Also what the CUDA context takes.
+          Also what the CUDA context takes, and the allocations of about 400 convolutions and RNNs of random shapes.
   memory  Each program is estimated, then run alone in a new process, with nothing else in PyTorch's allocator. Then it runs four times more
           under a limit: the ends of the estimated range, where the answer is yes and no, and 4% above and 6% below the estimated need.
   tune    stowage.tune picks a batch with real steps. Bisection finds the largest that runs; 100 steps of other lengths follow.
@@ -44,6 +44,8 @@ from stowage import _kernel_times  # noqa: E402
 from stowage._analysis import convert  # noqa: E402
 
 MIB, GIB = 1 << 20, 1 << 30
+SWEEP_SECONDS = 55
+SEQUENCE_MOST = 20000  # allocations and frees of a program that are kept
 CONTEXT = 1 * GIB  # what a process takes beside its tensors, at most
 #: Programs whose steps are timed.
 TIMED = (
@@ -100,8 +102,15 @@ def run_real(make, steps, limit_bytes=None, history=False):
         events = torch.cuda.memory._snapshot()["device_traces"][0]
         torch.cuda.memory._record_memory_history(enabled=None)
         out["events"] = [(one["size"], line_of(one.get("frames", []))) for one in events if one["action"] == "alloc"]
+        out["sequence"] = changes(events, MIB)[-SEQUENCE_MOST:]
     clean()
     return out
+
+
+def changes(events, least=0):
+    """Returns the sizes of allocations, and those of frees below zero, in the order of a memory history; without those under `least` bytes."""
+    signs = {"alloc": 1, "free_requested": -1}
+    return [signs[one["action"]] * one["size"] for one in events if one["action"] in signs and one["size"] >= least]
 
 
 def line_of(frames):
@@ -271,6 +280,30 @@ def kernels_job(one, make, options, ask):
     near = sum(1 for row in measured if abs(row["card_bytes"] - row["estimate_bytes"]) <= max(MIB, 0.02 * row["card_bytes"]))
     texts.append(f"case=operators measured={len(measured)} within_2%_or_1MiB={near} context={one['context_bytes'] / MIB:.0f}MiB")
     return "\n".join(texts)
+
+
+def sweep_job(one, make, options, ask):
+    """Runs the operators of estimate_operators.SWEEP once, and keeps what they allocated and freed. Stops after a minute."""
+    ask(24 * GIB)
+    one["sweep"] = []
+    began = time.monotonic()
+    for what, given in estimate_operators.SWEEP:
+        if time.monotonic() - began > SWEEP_SECONDS:
+            break
+        step = None
+        clean()
+        step = estimate_operators.sweep_operator(what, given)()
+        torch.cuda.memory._record_memory_history(max_entries=1000, context=None)
+        try:
+            step()
+            torch.cuda.synchronize()
+            found = {"changes": changes(torch.cuda.memory._snapshot()["device_traces"][0])}
+        except Exception as reason:
+            found = {"error": f"{type(reason).__name__}: {reason}"[:300]}
+        torch.cuda.memory._record_memory_history(enabled=None)
+        one["sweep"].append({"what": what, "given": given, **found})
+    failed = sum(1 for row in one["sweep"] if "error" in row)
+    return f"case=sweep measured={len(one['sweep']) - failed}/{len(estimate_operators.SWEEP)} failed={failed} seconds={time.monotonic() - began:.0f}"
 
 
 def time_job(one, make, options, ask):
@@ -492,6 +525,8 @@ def main():
     if began_with:
         print(f"# {began_with} results of an earlier call are in {options.state}", flush=True)
     end = began + options.seconds
+    if "kernels" in parts and missing("kernels", ["sweep"]) and not wanted and not options.estimate_only:
+        take("kernels", run_all([(sweep_job, "sweep", None)], 1, budget, options, end))
     if "kernels" in parts and missing("kernels", ["operators"]) and not wanted:
         take("kernels", run_all([(kernels_job, "operators", None)], 1, budget, options, end))
     if "tune" in parts:

@@ -115,6 +115,25 @@ def _apply_to_fakes(torch: Any) -> Any:
     return apply
 
 
+def _flatten(torch: Any) -> Any:
+    """Returns an RNNBase.flatten_parameters for fake tensors: on the GPU all weights move into one buffer (source: rnn.py, RNN.cpp)."""
+
+    def flatten(self: Any) -> None:
+        weights = self._flat_weights
+        if any(not isinstance(one, torch.Tensor) or one.device.type != "cuda" or one.dtype is not weights[0].dtype for one in weights):
+            return
+        storages = {one.untyped_storage()._cdata for one in weights}
+        if len(storages) == 1 and len(weights) > 1:
+            return
+        with torch.no_grad():
+            flat, at = weights[0].new_empty(sum(one.numel() for one in weights)), 0
+            for one in weights:
+                one.data = flat[at : at + one.numel()].view(one.shape)
+                at += one.numel()
+
+    return flatten
+
+
 _FAKE_STATE = ("fake_device", "fake_mode", "constant", "real_tensor", "item_memo", "unique_memo", "nested_int_memo", "pytype", "dispatch_keys")
 
 
@@ -239,7 +258,7 @@ def _patch_choices(torch: Any, patches: _Patches, notes: "Dict[str, str]") -> No
     patches.set(fake_tensor.FakeTensorMode, "avoid_device_init", property(lambda self: True))
     patches.set(torch.nn.Module, "_apply", _apply_to_fakes(torch))
     patches.set(torch.autograd.profiler, "record_function", lambda *_: contextlib.nullcontext())  # an operator that old fakes refuse
-    patches.set(torch.nn.RNNBase, "flatten_parameters", lambda self: None)  # one buffer of the same size instead of several
+    patches.set(torch.nn.RNNBase, "flatten_parameters", _flatten(torch))
     foreach = getattr(getattr(torch.utils, "_foreach_utils", None), "_foreach_supported_types", None)
     if foreach is not None:
         with_fakes = [*foreach, fake_tensor.FakeTensor, torch.nn.Parameter]

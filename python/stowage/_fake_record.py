@@ -8,12 +8,13 @@ operator in the forward pass whose gradient they compute.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import weakref
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from . import _kernel_times, _kernels
+from . import _convolutions, _kernel_times, _kernels
 from ._gpus import Gpu
 
 ALLOC, FREE, BEGIN, END, LAUNCH = 0, 1, 2, 3, 4
@@ -104,6 +105,7 @@ class Recorder:
         self.guessed: "Set[int]" = set()  # blocks whose size a library chooses at run time
         self.assumed: "Dict[str, int]" = {}  # lines that read a value of a fake tensor
         self.hidden: "Dict[str, int]" = {}  # largest hidden block by what it is
+        self.adds_in_place = False
         self.sparse = ""  # the line that made the first sparse tensor
         self.inputs: "List[Any]" = []  # (type, shape) of the tensors of the first batch
         autograd = getattr(torch, "autograd", None)
@@ -281,6 +283,21 @@ class Recorder:
         # A backward pass of the program adds as the program does.
         return all(_is_torch(code) for code, _ in _stack(self.end, True, {}))
 
+    @contextlib.contextmanager
+    def adding_in_place(self) -> "Iterator[None]":
+        """Inside the `with`, a sum uses the memory of its first argument. PyTorch's C++ code adds in place only what is not a fake tensor."""
+        self.adds_in_place = True
+        try:
+            yield
+        finally:
+            self.adds_in_place = False
+
+    def gives_up(self, tensor: Any, where: int) -> None:
+        """Records that the next operator may use the memory of a tensor, which is not read again."""
+        known = self._live.get((tensor.untyped_storage() if self.keeps_storages else tensor.storage()._storage)._cdata)
+        if known is not None:
+            self.free(known[1], where)
+
     def once(self, what: str) -> bool:
         """Returns True the first time a thread asks for `what`."""
         key = (threading.get_ident() if self._node is not None else 0, what)
@@ -313,6 +330,15 @@ def dispatch_mode(recorder: Recorder) -> Any:
         """Returns True for an operator that writes to one of its arguments: mul_, _foreach_add_, set_data."""
         return name.rpartition(".")[0].endswith("_") or name.endswith("_")
 
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    composites: "Dict[Any, bool]" = {}
+
+    def composite(func: Any) -> bool:
+        """Returns True for an operator that only calls others: conv2d, linear, softmax."""
+        if func not in composites:
+            composites[func] = hasattr(func, "_op_dk") and has_kernel(func.name(), "CompositeImplicitAutograd")
+        return composites[func]
+
     errors = _failures()
     device_of = getattr(torch.ops.prim.device, "default", None)
     hidden_device = torch.device(HIDDEN)
@@ -332,11 +358,16 @@ def dispatch_mode(recorder: Recorder) -> Any:
                 if func is copy and args[0].device == shown_device and kwargs.get("dtype") in (None, args[0].dtype):
                     if kwargs.get("memory_format") in (None, torch.preserve_format):
                         return alias(args[0])  # it is there already; only C++ does not know
+            if torch.is_inference_mode_enabled() and composite(func):
+                with self:  # elsewhere autograd does this before the mode sees the operator
+                    return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
             if func is add and recorder.accumulates_in_place(args, kwargs):
                 add_in_place(*args)
                 return args[0]
             where = recorder._where()
             name = func._schema.name[6:] if hasattr(func, "_schema") and func._schema.name.startswith("aten::") else str(func)
+            if recorder.adds_in_place and func is add:
+                recorder.gives_up(args[0], where)
             try:
                 result = func(*args, **kwargs)
             except errors as reason:
@@ -346,14 +377,18 @@ def dispatch_mode(recorder: Recorder) -> Any:
                 if recorder.assumes(where) > _LOOPS_MOST and value is False:
                     raise Refused(str(func), recorder.line_of(where), "a loop that ends by a value") from None
                 return value
+            if name in ("convolution", "convolution_backward") and args[0].device.type == recorder.device_type:
+                result = _convolutions.in_order(recorder, name, args, result)
             recorder.sweep()
             before = recorder.block_count
             first = None
+            if name == "convolution_backward" and args[1].device.type == recorder.device_type:
+                _convolutions.backward(recorder, args, result, where)
             if type(result) is torch.Tensor or isinstance(result, torch.Tensor):
                 first = result
                 recorder.saw(result, where)
             elif result is not None:
-                leaves = tree_leaves(result)
+                leaves = tree_leaves(result if name != "_scaled_dot_product_cudnn_attention" or args[4] else result[:1])  # logsumexp only if asked for
                 for one in reversed(leaves) if name == "native_dropout" else leaves:  # its kernel makes the mask first
                     if isinstance(one, torch.Tensor):
                         first = first if first is not None else one

@@ -10,27 +10,12 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Tuple
 
-_MIB = 1 << 20
+from . import _convolutions
+from ._convolutions import Sizes, bytes_of, round_up
 
 #: Temporaries whose size cuDNN or cuFFT chooses at run time.
-CONVOLUTION, TRANSFORM = "cuDNN convolution workspace", "cuFFT workspace"
-GUESSED = frozenset((CONVOLUTION, TRANSFORM))
-
-Sizes = Tuple[str, Tuple[int, ...]]
-
-
-def round_up(number: int, to: int) -> int:
-    """Returns the next multiple of `to`.
-
-    >>> round_up(13, 8)
-    16
-    """
-    return (number + to - 1) // to * to
-
-
-def bytes_of(tensor: Any) -> int:
-    """Returns the bytes of a tensor's numbers, also of those that share memory."""
-    return int(tensor.numel() * tensor.element_size())
+TRANSFORM = "cuFFT workspace"
+GUESSED = frozenset((_convolutions.CONVOLUTION, TRANSFORM))
 
 
 # ---- matrix products ----
@@ -52,78 +37,6 @@ def _fits_blas(matrix: Any) -> bool:
     return (across == 1 and down >= max(1, columns)) or (down == 1 and across >= max(1, rows)) or rows * columns <= 1
 
 
-# ---- convolutions ----
-
-
-def _convolution(recorder: Any, args: Any, result: Any) -> Sizes:
-    """Operands that are not contiguous are copied (source: cudnn/ConvShared.cpp); cuDNN's workspace has them in channels-last order."""
-    return CONVOLUTION, (*_format_copies(recorder, args[0], args[1]), _transforms(recorder, args[0], args[1], result, args[3], args[8]))
-
-
-def _convolution_backward(recorder: Any, args: Any, result: Any) -> Sizes:
-    """The same copies, and partial sums of the weight's gradient.
-
-    Measured: 14 sums in float32 besides the gradient itself for weights up to 0.56 MiB, 7.875 MiB of them for larger ones.
-    """
-    grad, x, weight = args[0], args[1], args[2]
-    one = _transforms(recorder, x, weight, grad, args[4], args[9])
-    sums = min(14 * weight.numel() * 4, 7 * _MIB + 7 * _MIB // 8)
-    wanted = sum(1 for part in result[:2] if part is not None)
-    # The gradients of input and weight are two kernels, one after the other: the larger workspace counts.
-    return CONVOLUTION, (*_format_copies(recorder, x, weight, grad), one + sums if wanted and one else 0)
-
-
-def _is_last(torch: Any, tensor: Any) -> bool:
-    """Returns True for an image whose channels are the fastest dimension, and not only because others have one element."""
-    if tensor.dim() == 3:  # PyTorch sees it as an image of one row
-        return bool(tensor.stride(1) == 1 and tensor.stride(2) >= tensor.shape[1] > 1 and tensor.shape[2] > 1)
-    last = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d if tensor.dim() == 5 else None
-    return bool(last is not None and tensor.is_contiguous(memory_format=last) and not tensor.is_contiguous())
-
-
-def _format_copies(recorder: Any, x: Any, weight: Any, grad: Any = None) -> "Tuple[int, ...]":
-    """Returns the sizes of the operands that are copied to the order the convolution runs in: channels-last if an operand has it.
-
-    (Source: cudnn_conv_suggest_memory_format and the calls of contiguous() around it.)
-    """
-    torch = recorder.torch
-    last = _is_last(torch, x) or _is_last(torch, weight)
-    given = (x, weight) if grad is None else (grad, x, weight)
-    return tuple(bytes_of(one) for one in given if not _is_in_order(torch, one, last))
-
-
-def _is_in_order(torch: Any, tensor: Any, last: bool) -> bool:
-    if not last:
-        return bool(tensor.is_contiguous())
-    either = tensor.shape[1] == 1 or all(n == 1 for n in tensor.shape[2:])  # one channel or one pixel: both orders are the same
-    return _is_last(torch, tensor) or bool(either and tensor.is_contiguous())
-
-
-def _transforms(recorder: Any, x: Any, weight: Any, y: Any, stride: Any, groups: int) -> int:
-    """Returns the bytes of a convolution's operands in channels-last order; 0 if cuDNN takes them as they are.
-
-    Measured: input and output with channels rounded up to 16 bytes, and the weight. A product of pixels (1 x 1, stride 1) is a matrix
-    product without copies. One filter per channel runs in a kernel of PyTorch without a workspace, except in float16 (source:
-    use_cudnn_depthwise of Convolution.cpp).
-    """
-    half = x.dtype.itemsize == 2
-    if recorder.gpu.capability < ((7, 0) if half else (8, 0)):
-        return 0
-    if _is_last(recorder.torch, x):
-        return 0
-    if all(n == 1 for n in weight.shape[2:]) and all(n == 1 for n in stride) and weight.shape[1] == x.shape[1]:
-        return 0
-    if groups > 1 and groups == x.shape[1] and weight.shape[0] % groups == 0 and x.dtype is not recorder.torch.float16:
-        return 0
-    return _padded(x) + bytes_of(weight) + _padded(y)
-
-
-def _padded(tensor: Any) -> int:
-    """Returns the bytes of an image with its channels rounded up to 16 bytes."""
-    channels = int(tensor.shape[1])
-    return bytes_of(tensor) // max(1, channels) * round_up(channels, max(1, 16 // tensor.element_size()))
-
-
 # ---- attention ----
 
 
@@ -138,23 +51,26 @@ def _flash_backward(recorder: Any, args: Any, result: Any) -> Sizes:
 
 
 def _cudnn_backward(recorder: Any, args: Any, result: Any) -> Sizes:
-    """One workspace (measured for 196 to 2048 rows)."""
+    """One workspace (measured for 196 to 2048 rows, with 256 bytes more)."""
     query, key = args[1], args[2]
     batch, heads, rows, width = query.shape
     grouped = batch * heads * key.shape[2] * width * query.element_size() if key.shape[1] != heads else 0
-    return "attention backward", (batch * heads * rows * (width + 1) * 4 + 2 * grouped,)
+    return "attention backward", (batch * heads * rows * (width + 1) * 4 + 2 * grouped + 256,)
 
 
 def _efficient_backward(recorder: Any, args: Any, result: Any) -> Sizes:
-    """delta, and for 16-bit types float32 sums of dq, of heads above 128 also of dk and dv (source: attention_backward.cu)."""
+    """delta, the sum of grad * out in float32, and float32 sums of dq with a lock for each block of them; of heads above 128 also of dk and dv.
+
+    (Source: attention_backward.cu, kernel_backward.h.) Measured in float32 for 200 to 1024 rows and widths of 64 and 256: exactly these.
+    """
     query, key = args[1], args[2]
     batch, heads, rows, width = query.shape
-    sums = 0
-    if query.element_size() == 2:
-        sums = batch * heads * round_up(rows, 64) * round_up(width, 32) * 4
-        if width > 128:
-            sums += 2 * batch * heads * round_up(key.shape[2], 128) * round_up(width, 32) * 4
-    return "attention backward", (batch * heads * round_up(rows, 32) * 4, sums)
+    blocks, wide = -(-rows // 64), round_up(width, 32) if width <= 64 else round_up(width, 128)
+    sums = blocks * 64 * wide * 4 + blocks * -(-width // 128) * 16
+    if query.element_size() == 2 and width > 128:
+        sums += 2 * round_up(key.shape[2], 128) * round_up(width, 32) * 4
+    delta = batch * heads * rows * 4
+    return "attention backward", ((batch * heads * rows * width * 4,), delta, delta, batch * heads * sums)
 
 
 # ---- indices ----
@@ -163,24 +79,27 @@ def _efficient_backward(recorder: Any, args: Any, result: Any) -> Sizes:
 def _embedding_backward(recorder: Any, args: Any, result: Any) -> Sizes:
     """Indices in several orders, the space to sort them, and partial sums, above 3072 indices (source: Embedding.cu).
 
-    Measured for 13440 indices and 768 columns: all of these blocks, the partial sums with 45,416,448 B. A gradient that is not contiguous
-    is copied first.
+    Measured for 4096 to 16384 indices and 512 to 1024 columns: all of these blocks. A gradient that is not contiguous is copied first.
     """
     grad, count, width = args[0], args[1].numel(), result.shape[-1]
     copied = bytes_of(grad) if grad is not None and not grad.is_contiguous() else 0
     if count <= 3072:
         return "embedding backward", (copied,)
-    parts = -(-count // 10) + min(count, result.shape[0])
-    return "embedding backward", (copied, *(count * 8,) * 3, count * 16 + 19968, *(count * 8,) * 4, parts * 8, parts * width * 4)
+    parts = count // 10 + min(count, result.shape[0])
+    return "embedding backward", (copied, *(count * 8,) * 3, count * 16 + count // 4 + 16895, *(count * 8,) * 4, parts * 8, parts * width * 4)
 
 
 def _sort(recorder: Any, args: Any, result: Any) -> Sizes:
-    """Keys and indices once more (source: Sort.cpp, cub). Up to 4096 in a row are sorted in place (source: should_use_small_sort)."""
+    """Indices twice and keys once more, and cub's space for both (measured with 64 x 32000 numbers).
+
+    Up to 4096 in a row are sorted in place (source: should_use_small_sort of Sort.cpp).
+    """
     values = result[0]
     dim = next((one for one in args[1:] if isinstance(one, int) and not isinstance(one, bool)), -1)
     if values.dim() == 0 or values.shape[dim] <= 4096:
         return "sort", ()
-    return "sort", (values.numel() * 8, bytes_of(values))
+    indices, keys = values.numel() * 8, bytes_of(values)
+    return "sort", (indices, indices, keys, indices + keys + 398847)
 
 
 def _index_put(recorder: Any, args: Any, result: Any) -> Sizes:
@@ -205,6 +124,11 @@ def _softmax_backward(recorder: Any, args: Any, result: Any) -> Sizes:
     return "softmax backward", (max(bytes_of(args[0]), bytes_of(args[1])),)
 
 
+def _safe_softmax(recorder: Any, args: Any, result: Any) -> Sizes:
+    """Which scores are minus infinity, and the rows that have no others (source: attention.cpp; measured)."""
+    return "softmax", (result.numel(), result.numel() // max(1, result.shape[-1]))
+
+
 def _logsumexp(recorder: Any, args: Any, result: Any) -> Sizes:
     """exp(x - max) (source: logsumexp_out_impl of ReduceOps.cpp)."""
     return "logsumexp", (args[0].numel() * result.element_size(),)
@@ -215,19 +139,25 @@ def _last_power(number: int) -> int:
 
 
 def _reduction(recorder: Any, args: Any, result: Any) -> Sizes:
-    """The buffer of a reduction that many blocks share, and its semaphores (source: setReduceConfig of Reduce.cuh).
+    """The buffer of a sum, mean, norm or extreme that many blocks share, and its semaphores.
 
-    Measured: the sums of the bias gradients of a GPT with 13440 rows and 768, 2304 and 3072 columns had exactly these sizes.
+    Measured: the sums of the bias gradients of a GPT with 13440 rows and 768, 2304 and 3072 columns, and norms of columns in Adafactor,
+    had exactly these sizes.
     """
     x, out = args[0], result
     what = "reduction"
     if not isinstance(out, recorder.torch.Tensor) or x.dim() == 0 or x.numel() == 0 or out.numel() == 0 or x.stride(-1) != 1:
         return what, ()
-    dims = args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) else None
-    if dims is None or not dims or any(d % x.dim() == x.dim() - 1 for d in dims):
+    dims = next((one for one in args[1:] if isinstance(one, (list, tuple))), None)
+    if not dims or any(d % x.dim() == x.dim() - 1 for d in dims):
         return what, ()  # along the fastest dimension the buffer is small
-    outputs, inputs = out.numel(), x.numel() // out.numel()
-    vector = next(n for n in (4, 2, 1) if x.shape[-1] % n == 0)
+    wide = x.dtype in (recorder.torch.float64, recorder.torch.int64)
+    return what, _shared_reduction(recorder.gpu, out.numel(), x.numel() // out.numel(), int(x.shape[-1]), 8 if wide else 4)
+
+
+def _shared_reduction(gpu: Any, outputs: int, inputs: int, columns: int, width_bytes: int) -> "Tuple[int, ...]":
+    """Returns the buffer and the semaphores of a reduction of `inputs` rows (source: setReduceConfig of Reduce.cuh); none if one block does it."""
+    vector = next(n for n in (4, 2, 1) if columns % n == 0)
     threads_max = 512 // vector
     width_max, height_max = min(_last_power(outputs // vector), threads_max), min(_last_power(inputs), threads_max)
     width = min(width_max, 32)
@@ -235,17 +165,14 @@ def _reduction(recorder: Any, args: Any, result: Any) -> Sizes:
     width = min(width_max, threads_max // height)
     values = inputs
     if values < min(height * 16, 256):
-        return what, ()
+        return ()
     values = -(-values // height)
-    target = recorder.gpu.multiprocessors * (recorder.gpu.threads_per_multiprocessor // (width * height))
+    target = gpu.multiprocessors * (gpu.threads_per_multiprocessor // (width * height))
     grid = -(-(outputs // vector) // width)
     if values < 256 or grid > target:
-        return what, ()
+        return ()
     blocks = max(min(-(-target // grid), -(-values // 16)), -(-values // 256))
-    if blocks <= 1:
-        return what, ()
-    width_bytes = 8 if x.dtype in (recorder.torch.float64, recorder.torch.int64) else 4
-    return what, (width_bytes * outputs * blocks * width * vector, 4 * grid)
+    return (width_bytes * outputs * blocks * width * vector, 4 * grid) if blocks > 1 else ()
 
 
 def _foreach_norm(recorder: Any, args: Any, result: Any) -> Sizes:
@@ -264,7 +191,10 @@ def _norm(recorder: Any, args: Any, result: Any) -> Sizes:
 
 
 def _norm_backward(recorder: Any, args: Any, result: Any) -> Sizes:
-    """Copies of what is not contiguous; with many rows, partial sums of 32 rows for each gradient of a weight (source: layer_norm_kernel.cu)."""
+    """Copies of what is not contiguous; with many rows, partial sums of 32 rows for each gradient of a weight, and their sum.
+
+    (Source: layer_norm_kernel.cu; measured with 131072 rows and 768 columns.)
+    """
     grad, x, shape = args[0], args[1], args[2]
     columns = 1
     for one in shape:
@@ -275,13 +205,15 @@ def _norm_backward(recorder: Any, args: Any, result: Any) -> Sizes:
         across = -(-columns // 32)
         down = min(32 * 1024 // across, -(-rows // 32))
         sizes += [down * columns * one.element_size() for one in result[1:] if isinstance(one, recorder.torch.Tensor)]
+        sizes += _shared_reduction(recorder.gpu, columns, down, columns, 4)
     return "layer norm backward", tuple(sizes)
 
 
 def _batch_norm_backward(recorder: Any, args: Any, result: Any) -> Sizes:
     """The gradient in the order of the input, if it is in another one (source: cudnn/BatchNorm.cpp)."""
     grad, x, torch = args[0], args[1], recorder.torch
-    same = _is_last(torch, x) == _is_last(torch, grad) and (grad.is_contiguous() or _is_last(torch, grad))
+    last = _convolutions.is_last(torch, grad)
+    same = _convolutions.is_last(torch, x) == last and (grad.is_contiguous() or last)
     return "batch norm backward", (0 if same else bytes_of(grad),)
 
 
@@ -292,6 +224,12 @@ def _loss(recorder: Any, args: Any, result: Any) -> Sizes:
     """The loss of each number, before their mean or sum (source: Loss.cpp)."""
     reduction = next((one for one in args[2:] if isinstance(one, int) and not isinstance(one, bool)), 1)
     return "losses", (args[0].numel() * result.element_size() if reduction else 0,)
+
+
+def _square_loss(recorder: Any, args: Any, result: Any) -> Sizes:
+    """The differences, and the loss of each number (measured with 4096 x 4096 numbers)."""
+    what, sizes = _loss(recorder, args, result)
+    return what, sizes * 2
 
 
 def _loss_of_logits(recorder: Any, args: Any, result: Any) -> Sizes:
@@ -316,8 +254,7 @@ def _distances(recorder: Any, args: Any, result: Any) -> Sizes:
 
 
 RULES: "Dict[str, Callable[[Any, Any, Any], Sizes]]" = {
-    "convolution": _convolution,
-    "convolution_backward": _convolution_backward,
+    "convolution": _convolutions.forward,
     "_scaled_dot_product_flash_attention_backward": _flash_backward,
     "_scaled_dot_product_cudnn_attention_backward": _cudnn_backward,
     "_scaled_dot_product_efficient_attention_backward": _efficient_backward,
@@ -327,18 +264,21 @@ RULES: "Dict[str, Callable[[Any, Any, Any], Sizes]]" = {
     "index_put_": _index_put,
     "multinomial": _multinomial,
     "_softmax_backward_data": _softmax_backward,
+    "_safe_softmax": _safe_softmax,
     "logsumexp": _logsumexp,
     "sum": _reduction,
     "mean": _reduction,
     "amax": _reduction,
     "amin": _reduction,
+    "linalg_vector_norm": _reduction,
+    "norm": _reduction,
     "_foreach_norm": _foreach_norm,
     "native_layer_norm": _norm,
     "_fused_rms_norm": _norm,
     "native_layer_norm_backward": _norm_backward,
     "_fused_rms_norm_backward": _norm_backward,
     "native_batch_norm_backward": _batch_norm_backward,
-    "mse_loss": _loss,
+    "mse_loss": _square_loss,
     "smooth_l1_loss": _loss,
     "huber_loss": _loss,
     "binary_cross_entropy_with_logits": _loss_of_logits,

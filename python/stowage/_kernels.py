@@ -6,9 +6,11 @@ sources), or "assumed".
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+import contextlib
+from typing import Any, List, Optional, Tuple
 
-from ._kernel_temporaries import GUESSED, RULES, bytes_of, operand_copies
+from ._convolutions import Sizes, bytes_of
+from ._kernel_temporaries import GUESSED, RULES, operand_copies
 
 
 def autocasts(torch: Any) -> bool:
@@ -26,6 +28,7 @@ _WITH_BIAS = frozenset(("addmm", "_addmm_activation", "_scaled_mm"))
 
 def hidden(recorder: Any, name: str, args: Any, kwargs: Any, result: Any, where: int) -> None:
     """Records what the kernel of one operator allocates in addition to its result."""
+    found: Sizes
     if name in _MATRIX:
         if recorder.once("cublas"):
             recorder.note_kept("cuBLAS workspaces", recorder.gpu.cublas_bytes)
@@ -33,17 +36,24 @@ def hidden(recorder: Any, name: str, args: Any, kwargs: Any, result: Any, where:
         if name in _WITH_BIAS and _takes_lt(args, result) and recorder.once("cublaslt"):
             recorder.note_kept("cublasLt workspaces", recorder.gpu.cublaslt_bytes)
             recorder.alloc(recorder.gpu.cublaslt_bytes, where)
-        what, sizes = "operands of matrix products", operand_copies(name, args)
+        found = "operands of matrix products", operand_copies(name, args)
     elif name == "binary_cross_entropy" and result.dim() == 0:
         recorder.holds(result, bytes_of(args[0]), where)  # the losses were in its storage, which stays (source: Loss.cu)
         return
     elif name in RULES:
-        what, sizes = RULES[name](recorder, args, result)
+        found = RULES[name](recorder, args, result)
     else:
         return
-    last = len(sizes) - 1 if what in GUESSED else -1
-    blocks = [recorder.alloc(size, where, guessed=at == last) for at, size in enumerate(sizes) if size > 0]
-    recorder.note_hidden(what, sum(sizes))
+    what, sizes = found
+    guessed = what in GUESSED
+    blocks: "List[int]" = []
+    for at, size in enumerate(sizes):
+        if isinstance(size, tuple):
+            for block in [recorder.alloc(one, where) for one in size if one > 0]:
+                recorder.free(block, where)
+        elif size > 0:
+            blocks.append(recorder.alloc(size, where, guessed=guessed and at == len(sizes) - 1))
+    recorder.note_hidden(what, sum(size if isinstance(size, int) else 0 for size in sizes))
     for block in blocks:
         recorder.free(block, where)
 
@@ -134,11 +144,15 @@ def attention(
             attn_mask = _mask(torch, attn_mask, query, key)
         return aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, grad, dropout_p, is_causal, scale=scale)[0]
     named = {"enable_gqa": True} if enable_gqa else {}
-    kind = query.dtype
-    if query.device.type == "cuda" and kind in (torch.float16, torch.bfloat16):  # computed in float32 (measured; source: attention.cpp)
-        query, key, value = query.float(), key.float(), value.float()
-        attn_mask = attn_mask.float() if attn_mask is not None and attn_mask.dtype is kind else attn_mask
-    return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, **named)[0].to(kind)
+    # Its products are in float32 also under autocast, and a mask is added in place (source: attention.cpp; measured).
+    with _without_autocast(torch), recorder.adding_in_place():
+        return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, **named)[0]
+
+
+def _without_autocast(torch: Any) -> Any:
+    """Autocast is off inside an operator that it has cast the inputs of."""
+    key = getattr(torch._C.DispatchKey, "AutocastCUDA", None)
+    return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(key)) if key is not None else contextlib.nullcontext()
 
 
 def _mask(torch: Any, mask: Any, query: Any, key: Any) -> Any:
@@ -183,18 +197,44 @@ def is_cuda_rnn(args: Any) -> bool:
 
 
 def rnn(recorder: Any, name: str, args: Any) -> Any:
-    """An RNN as cuDNN runs it: one output, one reserve for the backward pass, one workspace."""
+    """An RNN as cuDNN runs it: one output, one reserve for the backward pass, workspaces. (Source of the order: cudnn/RNN.cpp.)"""
     x, state, weights, _, layers, dropped, training, both, batch_first = args
     states = tuple(state) if isinstance(state, (tuple, list)) else (state,)
-    if autocasts(recorder.torch):
-        kind = recorder.torch.get_autocast_gpu_dtype()
-        x, states, weights = x.to(kind), tuple(one.to(kind) for one in states), [one.to(kind) for one in weights]
-    if batch_first:
-        x = x.transpose(0, 1).contiguous()
+    torch = recorder.torch
+    if autocasts(torch):
+        kind = torch.get_autocast_gpu_dtype()
+        weights = _cast_weights(torch, weights, kind)
+        x, states = x.to(kind), tuple(one.to(kind) for one in states)
+    if training and dropped > 0 and recorder.once("dropout"):
+        where = recorder._where()
+        recorder.note_kept("cuDNN dropout", _DROPOUT_BYTES * recorder.gpu.multiprocessors)
+        recorder.alloc(_DROPOUT_BYTES * recorder.gpu.multiprocessors, where)
     function = _rnn_function(recorder)
-    result = function.apply(name, layers, 2 if both else 1, training, dropped > 0, len(states), x, *states, *weights)
-    out = result[0].transpose(0, 1) if batch_first else result[0]
-    return (out, *result[1:])
+    return function.apply(name, layers, 2 if both else 1, training, dropped > 0, len(states), batch_first, x, *states, *weights)
+
+
+#: The random state of dropout in RNNs, for each multiprocessor (measured: 6,488,064 B with 132).
+_DROPOUT_BYTES = 49152
+
+
+def _cast_weights(torch: Any, weights: Any, kind: Any) -> Any:
+    """Returns weights that autocast casts: they share one buffer (source: _cudnn_rnn_cast_reflatten)."""
+
+    class Cast(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        @staticmethod
+        def forward(ctx: Any, *given: Any) -> Any:
+            ctx.kinds = [one.dtype for one in given]
+            flat, at, views = given[0].new_empty(sum(one.numel() for one in given), dtype=kind), 0, []
+            for one in given:
+                views.append(flat[at : at + one.numel()].view(one.shape))
+                at += one.numel()
+            return tuple(views)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return tuple(one.to(was) if one is not None else None for one, was in zip(grads, ctx.kinds))
+
+    return list(Cast.apply(*weights))
 
 
 def _rnn_function(recorder: Any) -> Any:
@@ -208,37 +248,43 @@ def _rnn_function(recorder: Any) -> Any:
 
     class Rnn(torch.autograd.Function):  # type: ignore[misc, name-defined]
         @staticmethod
-        def forward(ctx: Any, name: str, layers: int, ways: int, training: bool, drops: bool, state_count: int, x: Any, *rest: Any) -> Any:
+        def forward(ctx: Any, name: str, layers: int, ways: int, training: bool, drops: bool, state_count: int, batch_first: bool, x: Any, *rest: Any) -> Any:
             states, weights = rest[:state_count], rest[state_count:]
             width = states[0].shape[-1]
-            cells = x.shape[0] * x.shape[1] * width * ways
+            steps = (x.transpose(0, 1) if batch_first else x).contiguous()
+            cells = steps.shape[0] * steps.shape[1] * width * ways
             kept, masks, space = rnn_sizes(name, layers, ways, cells, drops and training)
             space += sum(one.numel() for one in weights)
-            keep = reserve(x, kept + masks // x.element_size(), guessed=False) if training else None
-            out = x.new_empty(x.shape[0], x.shape[1], width * ways)
+            out = x.new_empty(steps.shape[0], steps.shape[1], width * ways)
             new_states = [torch.empty_like(one) for one in states]
             workspace = reserve(x, space)
-            del workspace
-            ctx.sizes = (space, state_count)
+            keep = reserve(x, kept + masks // x.element_size(), guessed=False) if training else None
+            del workspace, steps
+            if batch_first:
+                out = out.transpose(0, 1)
+            ctx.sizes = (space, state_count, batch_first)
             ctx.save_for_backward(x, out, keep, *states, *weights)
             return (out, *new_states)
 
         @staticmethod
         def backward(ctx: Any, grad: Any, *grads: Any) -> Any:
             saved = ctx.saved_tensors
-            space, count = ctx.sizes
+            space, count, batch_first = ctx.sizes
             x, states, weights = saved[0], saved[3 : 3 + count], saved[3 + count :]
-            dx = torch.empty_like(x)
+            turned = lambda one: one.transpose(0, 1) if batch_first else one  # noqa: E731
+            steps, grad_steps = turned(x).contiguous(), turned(grad).contiguous()
+            dx = torch.empty_like(steps)
             dstates = [torch.empty_like(one) for one in states]
             workspace = reserve(x, space)  # of the input's gradient
-            del workspace
+            del workspace, steps, grad_steps
+            steps = turned(x).contiguous()
             flat = x.new_empty(sum(one.numel() for one in weights))
             workspace = reserve(x, space)  # of the weights'
             at, dweights = 0, []
             for one in weights:
                 dweights.append(flat[at : at + one.numel()].view(one.shape))
                 at += one.numel()
-            del workspace
-            return (None, None, None, None, None, None, dx, *dstates, *dweights)
+            del workspace, steps
+            return (None, None, None, None, None, None, None, turned(dx), *dstates, *dweights)
 
     return Rnn

@@ -18,7 +18,7 @@ import sys
 import torch
 from stowage import _analysis, _estimate, _gpus
 from stowage._fake_record import ALLOC, BEGIN, END, FREE
-from stowage._kernel_temporaries import CONVOLUTION
+from stowage._convolutions import CONVOLUTION
 from stowage._library import parse_size
 from stowage._program import program_text
 from stowage._trace import FAIL, Trace

@@ -1,0 +1,177 @@
+"""What convolutions allocate besides their results: copies in another order, and the workspaces that cuDNN chooses.
+
+PyTorch asks cuDNN's heuristics for the kernels of a convolution and runs the first (source: try_configs of cudnn/Conv_v8.cpp), so the
+workspace depends on the shapes alone. Kernels for tensor cores want channels-last order and channels in multiples of 16 bytes: images in
+another order are copied into the workspace. Partial sums of the weight's gradient are there as well. All figures are measured: PyTorch
+2.11 with cuDNN 9 on an H200 (bench/estimate_operators.py).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Tuple, Union
+
+CONVOLUTION = "cuDNN convolution workspace"
+
+#: What it is, and the blocks. Those in a tuple of their own are freed before the next is allocated.
+Sizes = Tuple[str, Tuple[Union[int, Tuple[int, ...]], ...]]
+
+
+def round_up(number: int, to: int) -> int:
+    """Returns the next multiple of `to`.
+
+    >>> round_up(13, 8)
+    16
+    """
+    return (number + to - 1) // to * to
+
+
+def bytes_of(tensor: Any) -> int:
+    """Returns the bytes of a tensor's numbers, also of those that share memory."""
+    return int(tensor.numel() * tensor.element_size())
+
+
+class Shape(NamedTuple):
+    """A convolution as cuDNN sees it; a transposed one has its input and output exchanged."""
+
+    width: int  #: bytes of one number
+    half: bool  #: float16, not bfloat16
+    x_pixels: int  #: of all images together
+    y_pixels: int
+    into: int  #: channels
+    out: int
+    groups: int
+    taps: int  #: pixels of the kernel
+    strided: bool
+    last: bool  #: channels-last order
+    multiprocessors: int
+
+
+def shape_of(recorder: Any, x: Any, weight: Any, y: Any, stride: Any, transposed: bool, groups: int) -> Shape:
+    torch = recorder.torch
+    last = is_last(torch, x) or is_last(torch, weight)
+    if transposed:
+        x, y = y, x
+    taps = math.prod(weight.shape[2:])
+    return Shape(
+        width=x.element_size(),
+        half=x.dtype is torch.float16,
+        x_pixels=int(x.numel() // max(1, x.shape[1])),
+        y_pixels=int(y.numel() // max(1, y.shape[1])),
+        into=int(x.shape[1]),
+        out=int(y.shape[1]),
+        groups=int(groups),
+        taps=int(taps),
+        strided=any(int(n) != 1 for n in stride),
+        last=last,
+        multiprocessors=recorder.gpu.multiprocessors,
+    )
+
+
+def workspace(shape: Shape, which: str) -> int:
+    """Returns the bytes of cuDNN's workspace for "forward", "input" (the input's gradient) or "weight" (the weight's)."""
+    if shape.taps == 1 and not shape.strided and shape.groups == 1:
+        return 0  # a product of matrices
+    few = shape.into < 4
+    if shape.width == 4 and (which == "input" and few or which == "forward" and shape.taps == 1 or few and shape.taps <= 9):
+        return 0
+    if shape.width == 2 and which == "forward" and few and shape.taps <= 9:
+        return 0
+    copies = 0 if shape.last else _transforms(shape)
+    return copies + (_partial_sums(shape) + 663 if which == "weight" else 147)
+
+
+def _transforms(shape: Shape) -> int:
+    """Returns the bytes of input, output and weight in channels-last order, with channels in multiples of 16 bytes.
+
+    The weight of a kernel with one pixel is the same in both orders. Three channels in float32 are not padded.
+    """
+    to = 16 // shape.width if shape.width == 2 or shape.into >= 4 else 1
+    into, out = round_up(shape.into, to), round_up(shape.out, to)
+    weight = out * round_up(shape.into // shape.groups, to if shape.groups == 1 else 1) * shape.taps if shape.taps > 1 else 0
+    return (shape.x_pixels * into + shape.y_pixels * out + weight) * shape.width
+
+
+def _partial_sums(shape: Shape) -> int:
+    """Returns the bytes of partial sums of the weight's gradient in float32."""
+    weight = shape.out * (shape.into // shape.groups) * shape.taps * 4
+    return min(14 * weight, 63 * (1 << 20) // 8)
+
+
+def _uses_cudnn(recorder: Any, x: Any, weight: Any, y: Any, groups: int) -> bool:
+    """Returns False where cuDNN takes the images as they are: on GPUs without tensor cores for the type, and where PyTorch has its own kernel.
+
+    One filter per channel runs in a kernel of PyTorch, except in float16 and in channels-last order (source: use_cudnn_depthwise of
+    Convolution.cpp).
+    """
+    torch = recorder.torch
+    if recorder.gpu.capability < ((7, 0) if x.element_size() == 2 else (8, 0)):
+        return False
+    one_each = groups > 1 and groups == x.shape[1] and y.shape[1] % groups == 0
+    return not one_each or x.dtype is torch.float16 or is_last(torch, x)
+
+
+def in_order(recorder: Any, name: str, args: Any, result: Any) -> Any:
+    """Returns the results of a convolution in the order that cuDNN gives them; fake tensors have that of the CPU's kernels."""
+    torch = recorder.torch
+    x, weight = args[1:3] if name == "convolution_backward" else args[:2]
+    order = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
+    if order is None or not (is_last(torch, x) or is_last(torch, weight)):
+        return result
+    turned = lambda one: one.to(memory_format=order) if isinstance(one, torch.Tensor) and one.dim() == x.dim() and not is_last(torch, one) else one  # noqa: E731
+    return turned(result) if isinstance(result, torch.Tensor) else tuple(turned(one) for one in result)
+
+
+def forward(recorder: Any, args: Any, result: Any) -> Sizes:
+    """Operands that are not contiguous are copied (source: cudnn/ConvShared.cpp), and then the workspace."""
+    x, weight, groups = args[0], args[1], args[8]
+    size = 0
+    if _uses_cudnn(recorder, x, weight, result, groups):
+        transposed = bool(args[6])
+        size = workspace(shape_of(recorder, x, weight, result, args[3], transposed, groups), "input" if transposed else "forward")
+    return CONVOLUTION, (*_format_copies(recorder, x, weight), size)
+
+
+def backward(recorder: Any, args: Any, result: Any, where: int) -> None:
+    """Records a backward pass in the order of its kernels: the input's gradient and its workspace, then the weight's, then the bias's."""
+    grad, x, weight, groups = args[0], args[1], args[2], args[9]
+    copies = [recorder.alloc(size, where) for size in _format_copies(recorder, x, weight, grad) if size > 0]
+    shape = shape_of(recorder, x, weight, grad, args[4], bool(args[7]), groups) if _uses_cudnn(recorder, x, weight, grad, groups) else None
+    most = 0
+    for part, which in zip(result, ("forward" if args[7] else "input", "weight", "")):
+        if part is None:
+            continue
+        recorder.saw(part, where)
+        size = workspace(shape, which) if which and shape is not None else 0
+        if size > 0:
+            recorder.free(recorder.alloc(size, where, guessed=True), where)
+        most = max(most, size)
+    recorder.note_hidden(CONVOLUTION, most + sum(_format_copies(recorder, x, weight, grad)))
+    for block in copies:
+        recorder.free(block, where)
+
+
+def is_last(torch: Any, tensor: Any) -> bool:
+    """Returns True for an image whose channels are the fastest dimension, and not only because others have one element."""
+    if tensor.dim() == 3:  # PyTorch sees it as an image of one row
+        return bool(tensor.stride(1) == 1 and tensor.stride(2) >= tensor.shape[1] > 1 and tensor.shape[2] > 1)
+    last = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d if tensor.dim() == 5 else None
+    return bool(last is not None and tensor.is_contiguous(memory_format=last) and not tensor.is_contiguous())
+
+
+def _format_copies(recorder: Any, x: Any, weight: Any, grad: Any = None) -> "Tuple[int, ...]":
+    """Returns the sizes of the operands that are copied to the order the convolution runs in: channels-last if an operand has it.
+
+    (Source: cudnn_conv_suggest_memory_format and the calls of contiguous() around it.)
+    """
+    torch = recorder.torch
+    last = is_last(torch, x) or is_last(torch, weight)
+    given = (x, weight) if grad is None else (grad, x, weight)
+    return tuple(bytes_of(one) for one in given if not _is_in_order(torch, one, last))
+
+
+def _is_in_order(torch: Any, tensor: Any, last: bool) -> bool:
+    if not last:
+        return bool(tensor.is_contiguous())
+    either = tensor.shape[1] == 1 or all(n == 1 for n in tensor.shape[2:])  # one channel or one pixel: both orders are the same
+    return is_last(torch, tensor) or bool(either and tensor.is_contiguous())
