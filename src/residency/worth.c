@@ -270,10 +270,17 @@ static uint64_t choose_in_place(residency *r) {
   uint64_t lacking = 0;
   price(r);
   uint64_t used = 0, n = 0;
+  for (uint32_t i = 0; i < r->space.count; i++)
+    if (r->costs[i] > 0 && !r->units[i].in_place) used += r->space.units[i].bytes;
   for (uint32_t i = 0; i < r->space.count; i++) {
-    if (r->space.units[i].bytes == 0 || r->costs[i] == 0 || r->units[i].in_place) continue;
-    used += r->space.units[i].bytes;
-    r->victims[n++] = (victim){(uint64_t)(r->costs[i] / (double)r->space.units[i].bytes * 64), i};
+    uint64_t bytes = r->space.units[i].bytes;
+    if (r->units[i].in_place && (r->costs[i] == 0 || used + bytes <= r->capacity_bytes)) {
+      used += r->costs[i] > 0 ? bytes : 0;
+      r->units[i].in_place = false;
+      r->in_place_bytes -= bytes;
+    }
+    if (r->costs[i] == 0 || r->units[i].in_place) continue;
+    r->victims[n++] = (victim){(uint64_t)(r->costs[i] / (double)bytes * 64), i};
   }
   r->victim_count = 0; /* the list was reused here */
   qsort(r->victims, n, sizeof *r->victims, cheapest_first);

@@ -637,4 +637,45 @@ TEST(what_kernels_use_gets_the_vram_of_what_is_only_copied)
   residency_close(r);
 }
 
+/* Kernels use more than fits, so some of it stays on the host for good. In each phase they use
+ * other units, of which some are on the host: those come in, in place of what is then only copied.
+ */
+TEST(what_stays_on_the_host_is_chosen_again)
+{
+  enum { COUNT = 32, USED = 26, FIT = 24, PHASES = 6, LAUNCHES = 40 * 4 * COUNT };
+  const uint64_t unit_bytes = UINT64_C(32) << 20, base = UINT64_C(1) << 40;
+  residency *r;
+  CHECK_OK(residency_open(&r, &(residency_options){.capacity_bytes = FIT * unit_bytes}));
+  uint32_t units[COUNT];
+  for (uint64_t i = 0; i < COUNT; i++) {
+    CHECK_OK(residency_unit_add(r, base + i * unit_bytes, unit_bytes, i < FIT, &units[i]));
+    CHECK_OK(residency_block_add(r, base + i * unit_bytes, unit_bytes));
+  }
+  uint64_t now = 0, exchanges = 0;
+  residency_launch(r, &(residency_launch_info){.now_ns = ++now});
+  for (uint64_t n = 0; n < UINT64_C(1) * PHASES * LAUNCHES; n++) {
+    uint64_t first = n / LAUNCHES * (COUNT - USED); /* of those that kernels use */
+    uint64_t i = n / 4 % COUNT, word = base + (first + i) % COUNT * unit_bytes;
+    residency_answer answer =
+        residency_launch(r, &(residency_launch_info){.function = 1 + n % (4 * COUNT),
+                                                     .words = &word,
+                                                     .word_count = n % 4 == 0,
+                                                     .device_ns = 1000,
+                                                     .host_ns = 100000,
+                                                     .once = i >= USED,
+                                                     .now_ns = now += 100000});
+    if (answer == RESIDENCY_EXCHANGE) {
+      residency_plan_list plan = residency_plan(r);
+      residency_exchanged(r, plan.out_count, plan.in_count);
+      exchanges++;
+    }
+    if ((n + 1) % LAUNCHES > 0) continue;
+    uint32_t there = 0;
+    for (i = 0; i < USED; i++) there += residency_in_vram(r, units[(first + i) % COUNT]);
+    CHECK_U64(there, FIT);
+  }
+  CHECK(exchanges < PHASES * COUNT);
+  residency_close(r);
+}
+
 TEST_MAIN
