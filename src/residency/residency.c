@@ -184,6 +184,8 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
   space_launch launch = {.stamp = r->seq,
                          .shape = r->shape,
                          .wide = worth_wide(r, r->shape),
+                         .copied = l->once,
+                         .copied_bytes = l->to_bytes,
                          .words = l->words,
                          .count = l->word_count};
   r->named_count = space_resolve(&r->space, &launch, r->named, r->unit_capacity);

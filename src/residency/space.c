@@ -560,12 +560,32 @@ static uint64_t extend(naming *n, const space_arena *a, uint64_t word, uint64_t 
   return l->wide ? wide : end;
 }
 
+/* Names what a copy touches of an arena: as many bytes as it copies, or up to the next word. */
+static void name_copied(naming *n, const space_arena *a, uint64_t word) {
+  uint64_t end = word + n->launch->copied_bytes;
+  for (uint32_t i = 0; i < a->count && end == word; i++)
+    if (a->words[i] > word) end = a->words[i];
+  if (end == word || end > a->addr + a->bytes) end = a->addr + a->bytes;
+  n->s->arena_named = true;
+  mix_key(n->s, space_find(n->s, word));
+  n->in_arena = true;
+  name_range(n, word, end);
+  n->in_arena = false;
+}
+
 /* Names the units of a word inside a block that crosses an edge of its unit. */
 static void name_block(naming *n, uint64_t block, uint64_t word) {
   space *s = n->s;
   const space_block *b = block_at(s, block);
   if (b == NULL) return; /* cannot happen: a block leaves the edges when it leaves the table */
   space_arena *a = b->arena > 0 ? &s->arenas[b->arena - 1] : NULL;
+  if (n->launch->copied) {
+    if (a != NULL && is_arena(a))
+      name_copied(n, a, word);
+    else
+      name_range(n, b->addr, b->addr + b->bytes);
+    return;
+  }
   bool was = a != NULL && is_arena(a);
   bool noted = false;
   uint32_t at = a != NULL ? arena_see(a, word, n->launch->stamp, &noted) : 0;

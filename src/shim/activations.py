@@ -27,6 +27,7 @@ NEWEST_KEPT = 4  # saved storages that are in use by the operations that run now
 PLAN_STEPS = 4  # steps that predict how much the next one moves
 
 PAGE_BYTES = 20 << 20
+COMING_PART = 8  # of the target: entries that are fetched ahead
 NEXT_PART = 32  # of the target: the next entry comes in although there is no space, if it is not larger
 FEW_PAGES = 8  # pages on the host that do not raise the margin: unused pages stay there
 
@@ -277,17 +278,21 @@ class Policy:
         self.in_bytes += entry.bytes
 
     def pull_in(self, seq):
-        """Starts copying in what was saved before `seq`, the newest first, as far as there is space; a small one in any case."""
+        """Starts copying in what was saved before `seq`, the newest first, as far as there is space; a small one in any case. What the
+        backward pass will free and allocate until then is not known, so only a part of the space is filled."""
         if not self.away:
             return
-        ceiling = self.ceiling()
+        ceiling, coming = self.ceiling(), sum(e.bytes for e in self.coming.values())
         while True:
             at = bisect.bisect_left(self.away, (seq,)) - 1
             if at < 0:
                 return
             size = self.away[at][1].bytes
-            if self.level + size > ceiling and (self.coming or size > self.target_bytes // NEXT_PART):
+            if self.coming and (self.level + size > ceiling or coming + size > self.target_bytes // COMING_PART):
                 return
+            if self.level + size > ceiling and size > self.target_bytes // NEXT_PART:
+                return
+            coming += size
             self.fetch(self.away[at][1])  # if that fails, it stays on the host until it is needed
 
 

@@ -479,6 +479,34 @@ TEST(words_of_a_pool_name_their_buffers)
   space_free(&s);
 }
 
+/* A buffer that is copied in many pieces is still one buffer: a kernel names all of it. In a pool a
+ * copy names the bytes that it copies, and cuts no buffer. */
+TEST(pieces_of_copies_are_not_buffers)
+{
+  space s = {0};
+  uint32_t unit, units[64];
+  uint64_t stamp = 0;
+  for (uint64_t i = 0; i < 64; i++) CHECK_OK(space_add(&s, BASE + i * UNIT, UNIT, &unit));
+  CHECK_OK(space_block_add(&s, BASE, 64 * UNIT, NULL, NULL));
+  for (uint64_t i = 0; i < 64; i++) {
+    uint64_t word = BASE + i * UNIT;
+    space_launch l = {.stamp = ++stamp, .words = &word, .count = 1, .copied = true};
+    CHECK_U64(space_resolve(&s, &l, units, 64), 64);
+  }
+  CHECK_U64(name_one(&s, 0, ++stamp), 64);
+  for (int round = 0; round < 3; round++)
+    for (uint64_t i = 0; i < 16; i++) name_one(&s, 4 * i, ++stamp); /* now it is a pool */
+  uint64_t middle = BASE + 2 * UNIT;
+  space_launch copy = {
+      .words = &middle, .stamp = ++stamp, .count = 1, .copied = true, .copied_bytes = 3 * UNIT};
+  CHECK_U64(space_resolve(&s, &copy, units, 64), 3);
+  copy.stamp = ++stamp;
+  copy.copied_bytes = 0; /* not known: up to the next buffer */
+  CHECK_U64(space_resolve(&s, &copy, units, 64), 2);
+  CHECK_U64(name_one(&s, 0, ++stamp), 4);
+  space_free(&s);
+}
+
 /* Words that are seen once in a round stay, however often others are seen meanwhile. */
 TEST(words_of_an_outer_loop_stay)
 {
