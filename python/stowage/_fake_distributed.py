@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 _FIRST_BUCKET_BYTES = 1 << 20  #: dist._DEFAULT_FIRST_BUCKET_BYTES
 _BUCKET_MIB = 25  #: bucket_cap_mb unless given
+_BROADCAST_BYTES = 250 << 20  #: broadcast_bucket_size
 
 
 class _Done:
@@ -41,10 +42,10 @@ def bucket_counts(counts: "List[Tuple[int, int]]", first_bytes: int, other_bytes
     return found
 
 
-def _buckets(torch: Any, model: Any, first_bytes: int, other_bytes: int) -> "List[Any]":
-    """Allocates the buckets for the gradients of `model`, those of each type together."""
+def _buckets(torch: Any, tensors: "List[Any]", first_bytes: int, other_bytes: int) -> "List[Any]":
+    """Allocates the buckets for these tensors, those of each type together."""
     by_kind: "Dict[Any, List[Any]]" = {}
-    for one in reversed([one for one in model.parameters() if one.requires_grad]):
+    for one in tensors:
         by_kind.setdefault((one.dtype, one.device), []).append(one)
     made = []
     for (kind, device), parameters in by_kind.items():
@@ -53,27 +54,37 @@ def _buckets(torch: Any, model: Any, first_bytes: int, other_bytes: int) -> "Lis
     return made
 
 
+def _gradients(model: Any) -> "List[Any]":
+    """Returns the parameters that get gradients, the last layer's first."""
+    return list(reversed([one for one in model.parameters() if one.requires_grad]))
+
+
 def _parallel(torch: Any, notes: "Dict[str, str]") -> "Dict[str, Callable[..., Any]]":
     """Returns the methods that DistributedDataParallel has during an estimate."""
 
-    def init(self: Any, module: Any, *_: Any, bucket_cap_mb: Any = None, gradient_as_bucket_view: bool = False, find_unused_parameters: bool = False, **__: Any) -> None:
+    def init(self: Any, module: Any, *_: Any, bucket_cap_mb: Any = None, gradient_as_bucket_view: bool = False, find_unused_parameters: bool = False, init_sync: bool = True, **__: Any) -> None:
         torch.nn.Module.__init__(self)
         self.module = module
         self.device = next(iter(module.parameters())).device
         self.require_backward_grad_sync = True
         self.find_unused_parameters, self.gradient_as_bucket_view = find_unused_parameters, gradient_as_bucket_view
         self._passes, self._cap = 0, int((bucket_cap_mb or _BUCKET_MIB) * (1 << 20))
+        sent = [*module.parameters(), *module.buffers()] if init_sync else []
+        _buckets(torch, sent, _BROADCAST_BYTES, _BROADCAST_BYTES)  # rank 0 sends its weights, and frees these
         # One bucket for everything until the order of the gradients is known.
         first = _FIRST_BUCKET_BYTES if find_unused_parameters else 1 << 62
-        self._gradient_buckets = [] if gradient_as_bucket_view else _buckets(torch, module, first, self._cap if find_unused_parameters else first)
+        self._gradient_buckets = [] if gradient_as_bucket_view else _buckets(torch, _gradients(module), first, self._cap if find_unused_parameters else first)
         notes["distributed"] = "DistributedDataParallel: its gradient buckets are counted, the buffers of NCCL are not (they are outside of PyTorch's allocator)"
 
     def forward(self: Any, *args: Any, **named: Any) -> Any:
         if torch.is_grad_enabled() and self.require_backward_grad_sync and self.training:
             self._passes += 1
             if self._passes == 2 and self._gradient_buckets and not self.find_unused_parameters:
-                self._gradient_buckets = []  # freed before the new ones are allocated
-                self._gradient_buckets = _buckets(torch, self.module, _FIRST_BUCKET_BYTES, self._cap)
+                # NCCL keeps the old ones until its watchdog sees that they were reduced (measured: through the second step).
+                self._old_buckets = self._gradient_buckets
+                self._gradient_buckets = _buckets(torch, _gradients(self.module), _FIRST_BUCKET_BYTES, self._cap)
+            elif self._passes == 3:
+                self._old_buckets = []
         return self.module(*args, **named)
 
     return {"__init__": init, "forward": forward}
