@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # run BUILD [--guards] [--asan DIR] [--tsan DIR] [--gpu] [--long] [--shard I/N] [--only WORDS] [--times]: runs every test there
-# is, one on each core (at most four), and counts the lines "ok …", "FAIL …" and "skip …" that they print. Ends with "N passed, N failed, N skipped"; each skip
-# says why. --long runs tests/long/*.sh instead; --only runs the tests whose name contains WORDS; --times prints the CPU seconds
-# of each program, the heaviest first, and their sum.
+# is, one on each core (at most four), and counts the lines "ok …", "FAIL …" and "skip …" that they print. Ends with "N passed, N failed,
+# N skipped"; each skip says why. --long runs tests/long/*.sh instead; --only runs the tests whose name contains WORDS; --times prints
+# the CPU and the elapsed seconds of each program, the heaviest first, and their sums.
 #
 # Slices: where a sanitizer's build repeats what the release build runs, where a test draws its cases, and of the dearest scripts, one
 # run takes a part.
@@ -31,6 +31,8 @@ trap 'rm -f "$log" "$spent" "$spent".*' EXIT
 export STOWAGE_BUILD=$PWD/$build STOWAGE_COMMAND=$PWD/$build/stowage
 export STOWAGE_TEST_SEED=${STOWAGE_TEST_SEED:-$(git rev-list --count HEAD 2> /dev/null || echo 0)}
 unset STOWAGE_DEVICE
+# python3 may be a wrapper (pyenv), which starts several programs before Python: the tests start it hundreds of times.
+python=$(python3 -c 'import sys; print(sys.executable)' 2> /dev/null) && [ -x "$python" ] && PATH=$(dirname "$python"):$PATH
 
 left_out=0
 # Returns whether this run's slice has a test: one of every PARTS seeds in a row takes it.
@@ -56,10 +58,10 @@ run_one() { # LABEL SECONDS COMMAND…
   local label=$1 seconds=$2; shift 2
   local out code before=0
   [[ $label == *"$only"* ]] || return 0
-  local cpu=0
+  local cpu=0 began=${EPOCHREALTIME/[.,]/}
   cpu_now; before=$cpu
   out=$(timeout -k 5 "$seconds" "$@" 2>&1); code=$?
-  cpu_now; [ -z "$times" ] || echo "$((cpu - before)) $label" >> "$spent"
+  cpu_now; [ -z "$times" ] || echo "$((cpu - before)) $(((${EPOCHREALTIME/[.,]/} - began) / 1000)) $label" >> "$spent"
   local lines
   lines=$(grep -E '^(ok|FAIL|skip) ' <<< "$out" | sed -E "s#^(ok|FAIL|skip) #\1 $label/#")
   if [ -z "$lines" ] || { [ $code -ne 0 ] && ! grep -q '^FAIL ' <<< "$lines"; }; then
@@ -206,8 +208,9 @@ else
 fi
 
 if [ -n "$times" ]; then
-  echo "CPU seconds:"
-  sort -rn "$spent" | awk '{ all += $1; if (NR <= 60) printf "%9.1f  %s\n", $1 / 1000, $2 } END { printf "%9.1f  in all, %d programs\n", all / 1000, NR }'
+  echo "CPU seconds, elapsed seconds:"
+  sort -rn "$spent" | awk '{ cpu += $1; elapsed += $2; if (NR <= 60) printf "%9.1f %9.1f  %s\n", $1 / 1000, $2 / 1000, $3 }
+    END { printf "%9.1f %9.1f  in all, %d programs\n", cpu / 1000, elapsed / 1000, NR }'
 fi
 passed=$(grep -c '^ok ' "$log") failed=$(grep -c '^FAIL ' "$log") skipped=$(grep -c '^skip ' "$log")
 if [ "$skipped" -gt 0 ]; then echo "skipped, and why:"; grep '^skip ' "$log" | sed 's/^skip /  /'; fi

@@ -9,12 +9,6 @@ for python in ${STOWAGE_TEST_PYTHONS:-} /usr/bin/python3; do
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2> /dev/null || continue
   [ -n "$found" ] || "$python" "$here/activations_policy.py"
   found=1
-  if "$python" -c 'import torch; torch._C._autograd._saved_tensors_hooks_is_enabled' 2> /dev/null; then
-    "$python" "$here/activations_torch.py" 2>&1
-    "$python" "$here/states_torch.py" 2>&1
-    "$python" "$here/weights_torch.py" 2>&1
-  else
-    echo "skip activations_torch: $python has no PyTorch with saved-tensor hooks"
-  fi
+  "$python" "$here/torch_forks.py" "$here"/{activations,states,weights}_torch.py 2>&1 || echo "FAIL activations: a program of $python ended before its last test"
 done
 [ -n "$found" ] || echo "skip activations: no python3"

@@ -4,7 +4,8 @@
 # Every installed CPython; STOWAGE_TEST_PYTHONS lists further ones by path.
 pythons=() versions=
 for python in ${STOWAGE_TEST_PYTHONS:-} python3 python3.8 python3.9 python3.10 python3.11 python3.12 python3.13 python3.14 /usr/bin/python3; do
-  version=$("$python" -c 'import ctypes, sys; print("%d.%d" % sys.version_info[:2])' 2> /dev/null) || continue
+  # The program itself: the name may be that of a wrapper (pyenv), which starts several others.
+  read -r version python < <("$python" -c 'import ctypes, sys; print("%d.%d" % sys.version_info[:2], sys.executable)' 2> /dev/null) || continue
   case " $versions " in *" $version "*) continue ;; esac
   pythons+=("$python") versions="$versions $version"
 done

@@ -149,14 +149,15 @@ void standin_move_words(void *to, const void *from, uint64_t bytes) {
                      __ATOMIC_RELAXED);
 }
 
-/* Copies from one page to another only what was ever written: tests use a few KiB of each page. */
-static bool move_sparse(uint64_t to, uint64_t from, uint64_t bytes) {
+/* Copies from one page to another only what was ever written: tests use a few KiB of each page.
+ * `locked`: the caller holds standin_mutex. Returns false if these are no two pages. */
+static bool move_sparse(uint64_t to, uint64_t from, uint64_t bytes, bool locked) {
   uint64_t to_at, from_at, to_left, from_left;
   if (bytes < 16 * PAGE || ((to | from | bytes) & (PAGE - 1)) != 0) return false;
-  pthread_mutex_lock(&standin_mutex);
+  if (!locked) pthread_mutex_lock(&standin_mutex);
   int to_file = standin_file(to, &to_at, &to_left);
   int from_file = standin_file(from, &from_at, &from_left);
-  pthread_mutex_unlock(&standin_mutex);
+  if (!locked) pthread_mutex_unlock(&standin_mutex);
   if (to_file < 0 || from_file < 0 || to_left < bytes || from_left < bytes) return false;
   for (uint64_t at = 0; at < bytes;) {
     off_t data = lseek(from_file, (off_t)(from_at + at), SEEK_DATA);
@@ -184,7 +185,7 @@ static void run_now(const op *o) {
     memset((void *)(uintptr_t)o->to, o->value, o->bytes);
   else if (o->kind == OP_COPY && o->staged != NULL)
     standin_move_words((void *)(uintptr_t)o->to, o->staged, o->bytes);
-  else if (o->kind == OP_COPY && !move_sparse(o->to, o->from, o->bytes))
+  else if (o->kind == OP_COPY && !move_sparse(o->to, o->from, o->bytes, false))
     standin_move_words((void *)(uintptr_t)o->to, (const void *)(uintptr_t)o->from, o->bytes);
 }
 
@@ -354,7 +355,7 @@ static void submit(standin_queue *q, const op *o) {
       pthread_mutex_lock(&standin_mutex);
     } else if (o->kind == OP_SET)
       memset((void *)(uintptr_t)o->to, o->value, o->bytes);
-    else if (o->kind == OP_COPY)
+    else if (o->kind == OP_COPY && !move_sparse(o->to, o->from, o->bytes, true))
       memcpy((void *)(uintptr_t)o->to, (const void *)(uintptr_t)o->from, o->bytes);
     finish(o);
     event_drop(o->event);
