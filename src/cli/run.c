@@ -293,7 +293,7 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
   child_wait(child, &how, beat_ms, beat, b);
   run_live_end(&b->live);
   run_ram_end(&b->ram, how);
-  bool looked = true, device = false;
+  bool looked = true, device = false, quiet = verb_flag(call, "quiet") && how == 0;
   if (l->header != NULL) {
     looked = run_limits_looked();
     char path[PATH_MAX];
@@ -303,14 +303,13 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
            "no limit",
            path);
     else
-      run_summary(l, limits, how != 0, b->live.crossed_bytes);
+      run_summary(l, limits, how != 0, quiet, b->live.crossed_bytes);
     device = gather(call, folder, l, child, how != 0 || verb_flag(call, "profile"));
   }
   keep_host_trace(call, &b->ram, device);
   if (folder[0] != '\0') {
     write_end(call, folder, how, b->ram.by_kernel);
     bool explained = how != 0 && explain(folder);
-    bool quiet = verb_flag(call, "quiet") && how == 0;
     if (b->ram.on && !quiet && (explained || host_record_read(&b->ram.record, folder) == STOW_OK))
       run_summary_peak(l, limits, &b->ram.record, explained, !b->ram.plain);
     if (verb_flag(call, "profile") &&

@@ -132,8 +132,10 @@ static void away_line(const ledger *l, bool limited) {
                        : "they are not counted");
 }
 
-void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_t crossed_bytes) {
+void run_summary(const ledger *l, const run_limits *limits, bool failed, bool quiet,
+                 uint64_t crossed_bytes) {
   away_line(l, limits->vram_from != NULL || limits->spill_bytes > 0);
+  if (quiet) return;
   if (limits->vram_from != NULL || limits->spill_bytes > 0)
     for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) device_line(l, i, &crossed_bytes);
   bus_line(l);

@@ -9,9 +9,10 @@
 #include "run/ledger.h"
 
 /* Reports where memory was at the peak, one line per used device. If the command failed and a
- * request was refused, also reports why. `crossed_bytes`: bytes over the bus while memory was
- * spilled (0: not measured). */
-void run_summary(const ledger *l, const run_limits *limits, bool failed, uint64_t crossed_bytes);
+ * request was refused, also reports why. `quiet`: reports only processes that were not counted.
+ * `crossed_bytes`: bytes over the bus while memory was spilled (0: not measured). */
+void run_summary(const ledger *l, const run_limits *limits, bool failed, bool quiet,
+                 uint64_t crossed_bytes);
 
 /* Reports the peak of host and device memory, the largest holder with its line and, if something is
  * clearly wrong, what was wasted and what to change. Prints one line if all is well, and nothing if

@@ -93,8 +93,10 @@ stowage_run --vram-limit 100M -- "$holder" alloc:$((60 * M)) alloc:$((60 * M)) >
 if grep -q 'out of memory' "$folder/err"; then fail a_command_that_coped_is_not_lectured; else ok a_command_that_coped_is_not_lectured; fi
 stowage_run -- "$holder" alloc:$((60 * M)) > /dev/null 2> "$folder/err"
 if [ "$(wc -l < "$folder/err")" = 1 ] && grep -q '^stowage run: at the peak .* of host memory, 60.0 MiB on device 0$' "$folder/err"; then ok without_options_the_peak_is_one_line; else cat "$folder/err"; fail without_options_the_peak_is_one_line; fi
-stowage_run --quiet -- "$holder" alloc:$((60 * M)) > /dev/null 2> "$folder/err"
-if [ -s "$folder/err" ]; then cat "$folder/err"; fail quiet_says_nothing; else ok quiet_says_nothing; fi
+for options in "" "--vram-limit 100M" "--vram-limit 50M --spill 100M"; do
+  stowage_run --quiet $options -- "$holder" alloc:$((60 * M)) > /dev/null 2> "$folder/err"
+  if [ -s "$folder/err" ]; then cat "$folder/err"; fail "quiet_says_nothing: $options"; else ok "quiet_says_nothing: $options"; fi
+done
 
 # Another user cannot open the ledger, so the limit does not apply to that user's program, which reports this.
 if [ "$(id -u)" = 0 ] && has setpriv && chmod 755 "$folder" && setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$holder" -a -r "$shim"; then
