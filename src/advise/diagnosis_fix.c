@@ -13,8 +13,9 @@
 
 #define FIXES_TOLD 4
 #define PIDS_NAMED 4
-#define HELD_LEAST (UINT64_C(1) << 30) /* data from here on fills a device by itself */
-#define SCRIPT     "python train.py"   /* stands for the user's own command in the tables */
+#define HELD_LEAST (UINT64_C(1) << 30)   /* data from here on fills a device by itself */
+#define HALF_MOST  (UINT64_C(128) << 30) /* few machines have more RAM */
+#define SCRIPT     "python train.py"     /* stands for the user's own command in the tables */
 
 /* Derives conditions from several marks. */
 static uint32_t derive(const explanation *x) {
@@ -218,7 +219,8 @@ static void add_processes(explanation *x, cause_id id) {
   add(x, &r, saving(x, id));
 }
 
-/* "data type float64": the type that needs half, and what the array then takes. */
+/* "data type float64": the type that needs half, and what the array then takes. An array of which
+ * half is still more than a machine has must not exist as a whole. */
 static void add_type(explanation *x) {
   static const struct {
     const char *from, *to;
@@ -236,6 +238,7 @@ static void add_type(explanation *x) {
   named += strlen("data type ");
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
     if (strncmp(named, types[i].from, strlen(types[i].from)) != 0) continue;
+    if ((double)m->asked_bytes * types[i].part > HALF_MOST) break;
     snprintf(text, sizeof text,
              "a smaller type: dtype=np.%s takes %s instead of %s (np.uint8 for pictures, "
              "scipy.sparse for mostly zeros)",
@@ -244,6 +247,12 @@ static void add_type(explanation *x) {
     add(x, &r, MESSAGE_UNKNOWN);
     return;
   }
+  if (m->asked_bytes / 2 <= HALF_MOST) return;
+  snprintf(text, sizeof text,
+           "do not make it as a whole: keep mostly zeros sparse (no .toarray(), .todense() or "
+           ".to_numpy()), or work on parts of the rows, written to a file (np.memmap)");
+  r.cost = "a change of the program";
+  add(x, &r, MESSAGE_UNKNOWN);
 }
 
 /* Asks the batch system about this job. */

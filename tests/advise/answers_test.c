@@ -411,6 +411,12 @@ TEST(a_shape_that_no_machine_holds_is_a_mistake_with_a_fix)
       {MESSAGE_HOST, C(ONE_SPIKE), "print the shapes", "copy",
        "MemoryError: Unable to allocate 71.0 PiB for an array with shape (100000000, 100000000) "
        "and data type float64"},
+      {MESSAGE_HOST, C(HOST_COPIES), "sparse (no .toarray()", "dtype=np.",
+       "numpy.core._exceptions.MemoryError: Unable to allocate 815. GiB for an array with shape "
+       "(6000000, 36460) and data type float32"},
+      {MESSAGE_HOST, C(HOST_COPIES), "dtype=np.float32 takes", "as a whole",
+       "numpy.core._exceptions.MemoryError: Unable to allocate 36.5 GiB for an array with shape "
+       "(70000, 70000) and data type float64"},
       {MESSAGE_HOST, C(HOST_LIMIT), "nvme", NULL,
        "[launch.py:321:sigkill_handler] ['python', 'main.py', '--deepspeed'] exits with return "
        "code = -9"},
