@@ -36,7 +36,7 @@ void host_find_graph(host_case *c) {
   cause_head(to, "%s keeps the autograd graphs of %" PRIu64 " iterations, about %s%s%s%s", o->name,
              o->graphs, cause_size(held), place[0] != '\0' ? ", grows by " : "",
              place[0] != '\0' ? cause_size(held / o->graphs) : "",
-             place[0] != '\0' ? " per turn" : "");
+             place[0] != '\0' ? " per iteration" : "");
   if (place[0] != '\0') buffer_printf(&to->headline, " at %s", place);
   host_say_object(to, o);
   cause_say(to, "a tensor with requires_grad keeps every activation that led to it");

@@ -88,17 +88,16 @@ static void print_row(table *t, const replay_table *job, const replay_result *r)
                  stow_size_format(size, r->failed_bytes),
                  r->failed_bytes > POLICY_REQUEST_MAX ? ", more than any device has" : "");
   table_color(t, r->finishes ? TABLE_GOOD : TABLE_BAD);
+  if (job->min_limit && r->min_limit_bytes == 0)
+    table_cell(t, "none");
+  else if (job->min_limit)
+    table_printf(t, "%s%s", stow_size_format(size, r->min_limit_bytes),
+                 r->min_limit_proved ? "" : "*");
   table_size(t, r->peak_live_bytes);
   table_size(t, r->stats.peak_reserved_bytes);
   table_size(t, r->stats.largest_hole_bytes);
   table_printf(t, "%" PRIu64, r->stats.page_calls);
   table_printf(t, "%.1f ms", (double)r->stats.page_time_ns / 1e6);
-  if (!job->min_limit) return;
-  if (r->min_limit_bytes == 0)
-    table_cell(t, "none");
-  else
-    table_printf(t, "%s%s", stow_size_format(size, r->min_limit_bytes),
-                 r->min_limit_proved ? "" : "*");
 }
 
 static void print_notes(buffer *out, const replay_table *job) {
@@ -147,10 +146,13 @@ static stow_status print_text(const replay_table *job) {
         "add that limit with --vram-limit, otherwise the collected segments count as different\n",
         job->in.job.options.settings.gc_threshold);
   buffer_char(&out, '\n');
+  /* What was asked for comes first: a narrow screen drops columns from the end. */
   table t = TABLE_INIT(job->min_limit ? 8 : 7, 0xfcu);
-  static const char *const header[] = {"policy",       "result",     "peak live", "peak reserved",
-                                       "largest hole", "page calls", "page time", "smallest limit"};
-  for (size_t i = 0; i < t.columns; i++) table_cell(&t, header[i]);
+  static const char *const header[] = {"policy",     "result",        "smallest limit",
+                                       "peak live",  "peak reserved", "largest hole",
+                                       "page calls", "page time"};
+  for (size_t i = 0; i < sizeof header / sizeof *header; i++)
+    if (job->min_limit || i != 2) table_cell(&t, header[i]);
   for (size_t i = 0; i < job->count; i++) print_row(&t, job, &job->results[i]);
   table_write(&t, &out, 0, output_color());
   print_notes(&out, job);
