@@ -14,7 +14,7 @@
 #define FIXES_TOLD 4
 #define PIDS_NAMED 4
 #define HELD_LEAST (UINT64_C(1) << 30)   /* data from here on fills a device by itself */
-#define HALF_MOST  (UINT64_C(128) << 30) /* few machines have more RAM */
+#define HALF_MOST  (UINT64_C(128) << 30) /* if the machine's RAM is not known: few have more */
 #define SCRIPT     "python train.py"     /* stands for the user's own command in the tables */
 
 /* Derives conditions from several marks. */
@@ -235,10 +235,11 @@ static void add_type(explanation *x) {
   if (m->host != HOST_NUMPY || named == NULL || !diagnosis_known(m->asked_bytes) ||
       diagnosis_absurd(&x->evidence.n))
     return;
+  uint64_t most = diagnosis_known(m->host_bytes) ? m->host_bytes : HALF_MOST;
   named += strlen("data type ");
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
     if (strncmp(named, types[i].from, strlen(types[i].from)) != 0) continue;
-    if ((double)m->asked_bytes * types[i].part > HALF_MOST) break;
+    if ((double)m->asked_bytes * types[i].part > (double)most) break;
     snprintf(text, sizeof text,
              "a smaller type: dtype=np.%s takes %s instead of %s (np.uint8 for pictures, "
              "scipy.sparse for mostly zeros)",
@@ -247,7 +248,7 @@ static void add_type(explanation *x) {
     add(x, &r, MESSAGE_UNKNOWN);
     return;
   }
-  if (m->asked_bytes / 2 <= HALF_MOST) return;
+  if (m->asked_bytes / 2 <= most) return;
   snprintf(text, sizeof text,
            "do not make it as a whole: keep mostly zeros sparse (no .toarray(), .todense() or "
            ".to_numpy()), or work on parts of the rows, written to a file (np.memmap)");
@@ -326,7 +327,9 @@ void diagnosis_fixes(explanation *x) {
     add_limit(x);
     add_job(x);
     add_way(x);
-    if (f->list[0].id != CAUSE_HOST_LIMIT) add_type(x);
+    bool larger = diagnosis_known(m->asked_bytes) && diagnosis_known(m->host_bytes) &&
+                  m->asked_bytes > m->host_bytes && (m->details & MESSAGE_BEYOND) == 0;
+    if (f->list[0].id != CAUSE_HOST_LIMIT || larger) add_type(x);
   } else if (message_is_device(m->kind)) {
     add_processes(x, f->list[0].id);
   }

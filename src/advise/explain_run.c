@@ -79,6 +79,14 @@ static stow_status read_error(buffer *text, const char *path) {
   return text->status;
 }
 
+/* Adds the size of the host's memory, as the Python package writes it (message_host.c). */
+static void add_host(run_explanation *s) {
+  char size[STOW_SIZE_TEXT_MAX];
+  if (s->host.total_bytes > 0 && strstr(s->error.data, "host memory in all: ") == NULL)
+    buffer_printf(&s->error, "\nhost memory in all: %s\n",
+                  stow_size_format(size, s->host.total_bytes));
+}
+
 /* ---- the sources ---- */
 
 /* A damaged or missing file counts as absent. A file that could not be read (no host memory, an I/O
@@ -308,6 +316,7 @@ static stow_status read_one(run_explanation *s, const char *folder) {
   STOW_TRY(newest(folder, RUN_ERROR, path));
   STOW_TRY(read_error(&s->error, path));
   bool has_error = s->error.length > 0;
+  if (has_error) add_host(s);
   STOW_TRY(newest(folder, RUN_PICKLE, path));
   bool found = false;
   if (path[0] != '\0') {

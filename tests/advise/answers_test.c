@@ -417,6 +417,16 @@ TEST(a_shape_that_no_machine_holds_is_a_mistake_with_a_fix)
       {MESSAGE_HOST, C(HOST_COPIES), "dtype=np.float32 takes", "as a whole",
        "numpy.core._exceptions.MemoryError: Unable to allocate 36.5 GiB for an array with shape "
        "(70000, 70000) and data type float64"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "as a whole", "dtype=np.",
+       "MemoryError: Unable to allocate 74.5 GiB for an array with shape (100000, 100000) and data "
+       "type float64\nhost memory in all: 24.0 GiB"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "dtype=np.float32 takes 18.6 GiB", "as a whole",
+       "MemoryError: Unable to allocate 37.3 GiB for an array with shape (50000, 100000) and data "
+       "type float64\nhost memory in all: 24.0 GiB"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "stowage.limit(ram=", "dtype=np.",
+       "MemoryError: Unable to allocate 480. MiB for an array with shape (62914560,) and data type "
+       "float64\nhost memory in all: 400.0 MiB, the limit of stowage.limit(ram=…); the machine has "
+       "24.0 GiB"},
       {MESSAGE_HOST, C(HOST_LIMIT), "nvme", NULL,
        "[launch.py:321:sigkill_handler] ['python', 'main.py', '--deepspeed'] exits with return "
        "code = -9"},

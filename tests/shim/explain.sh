@@ -43,6 +43,12 @@ timeout -k 2 200 "$stowage" run --vram-limit 100M -- sh -c "'$holder' alloc:$((6
 "$stowage" explain --last >> "$folder/err" 2>&1
 if grep -q 'why: What was allocated before the first free does not fit: 60.0 MiB, of 100.0 MiB' "$folder/err" && ! grep -qi 'model\|the weights\|torch' "$folder/err"; then ok a_plain_program_is_not_taken_for_a_model; else cat "$folder/err"; fail a_plain_program_is_not_taken_for_a_model; fi
 
+# One array that is larger than the machine's memory, which the run knows and the error does not.
+"$stowage" run -- python3 -c 'raise MemoryError("Unable to allocate 20.0 TiB for an array with shape (2000, 2000, 687200) and data type float64")' \
+  > /dev/null 2> "$folder/err"
+if grep -q 'why: One request for 20.0 TiB is larger than all host memory, ' "$folder/err" && grep -q 'fix: do not make it as a whole' "$folder/err"; then
+  ok an_array_larger_than_the_machine_is_named_as_that; else cat "$folder/err"; fail an_array_larger_than_the_machine_is_named_as_that; fi
+
 # A run that was interrupted itself: its ring has the events.
 set -m
 "$stowage" run --vram-limit 100M -- python3 plain_leak.py wait > "$folder/said" 2> /dev/null &
