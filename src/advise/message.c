@@ -85,6 +85,7 @@ static void read_clean(message *m, scan_text t, scan_text raw) {
   if (message_device(&status, t, &device_at) &&
       (!sure || only_a_word(host.host) || device_at < host_at) && host.host != HOST_TORCH) {
     *m = status;
+    m->failures += sure && !only_a_word(host.host);
     return;
   }
   if (sure) {

@@ -441,4 +441,13 @@ TEST(a_shape_that_no_machine_holds_is_a_mistake_with_a_fix)
   CHECK(m.kind == MESSAGE_FOREIGN && strstr(m.name, "on-chip") != NULL);
 }
 
+TEST(a_device_and_a_host_failure_in_one_log_are_two)
+{
+  static const char text[] = "RuntimeError: CUDA error: out of memory\n"
+                             "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.\n";
+  message m;
+  message_read(&m, text, sizeof text - 1);
+  CHECK(m.kind == MESSAGE_CUDA && m.failures == 2);
+}
+
 TEST_MAIN
