@@ -50,6 +50,11 @@ static bool keeps_results(const host_case *c) {
 static const char RESULTS[] =
     "take results one at a time and reduce each: for result in pool.imap_unordered(f, items, "
     "chunksize=1); and let f return only what is needed (a number, a path of a file it wrote)";
+/* A worker that is inside the program's function may hold either. */
+static const char BOTH[] =
+    "fewer workers, and results one at a time: with Pool(2) as pool: for result in "
+    "pool.imap_unordered(f, items, chunksize=1): …; f needs its memory once for each worker, and "
+    "should return only what is needed (a number, a path of a file it wrote)";
 static const char NAMES[] =
     "send names instead of data: each worker opens the file itself (stowage.open(path), "
     "numpy.load(path, mmap_mode=\"r\")), or all share multiprocessing.shared_memory";
@@ -114,7 +119,7 @@ void host_find_workers(host_case *c) {
     return;
   }
   bool worker = c->main->parent == parent;
-  bool results = worker && keeps_results(c);
+  bool results = worker && keeps_results(c), working = worker && at_work(r);
   size_t from = worker ? starter(r) : r->frame_count;
   char where[180] = "", line[160], text[480] = "";
   if (from < r->frame_count) {
@@ -128,23 +133,27 @@ void host_find_workers(host_case *c) {
   cause *to = host_add(c, CAUSE_HOST_WORKERS, share >= MOST ? 0.92 : 0.6);
   cause_head(to, "%u worker processes%s hold %s together, %s to %s each%s%s", count, where,
              cause_size(sum), cause_size(least), cause_size(most),
-             results     ? ": results that wait to be sent"
-             : o != NULL ? ", each with its own "
-                         : "",
+             results && working ? ": what each computes with, or results that wait to be sent"
+             : results          ? ": results that wait to be sent"
+             : o != NULL        ? ", each with its own "
+                                : "",
              o != NULL && !results ? o->name : "");
   cause_say(to, "that is %.0f%% of the %s held by the whole command", share * 100,
             cause_size(r->held_bytes));
   if (o != NULL) cause_say(to, "in one of them: %s", text);
-  if (worker && at_work(r) && c->place[0] != '\0') cause_say(to, "one of them was at %s", c->place);
+  if (working && c->place[0] != '\0') cause_say(to, "one of them was at %s", c->place);
   if (results)
     cause_say(to, "pool.map gives a worker a chunk of the items, and sends all results of a chunk "
                   "at once, pickled");
   else
     cause_say(to, "each worker has its own copy of what it builds or writes to; with fork even a "
                   "Python list that is only read becomes a copy, by its reference counts");
-  if (results) host_add_fix(c, sum / 2, RESULTS, "results come in any order");
+  if (results)
+    host_add_fix(c, sum / 2, working ? BOTH : RESULTS,
+                 working ? "less is done at once; results come in any order"
+                         : "results come in any order");
   /* A variable of the function that a worker runs came with its task. */
-  if (o != NULL && !results && at_work(r) && strncmp(o->where, "module ", 7) != 0)
+  if (o != NULL && !results && working && strncmp(o->where, "module ", 7) != 0)
     host_add_fix(c, sum - sum / count, NAMES, "the data must be in a file or in shared memory");
   host_add_fix(
       c, sum - most,

@@ -657,10 +657,12 @@ TEST(workers_are_named_with_the_line_that_started_them)
   snprintf(r->objects[0].where, sizeof r->objects[0].where, "work at /x/a.py:7");
   CHECK(answers(r, CAUSE_HOST_WORKERS, "started at line 12 of a.py", "send names instead of data",
                 NULL));
-  /* a chunk's results, in no variable of the function */
+  /* a chunk's results, in no variable of the function, or an array that it is making */
   snprintf(r->objects[0].name, sizeof r->objects[0].name, "what line 7 makes");
   snprintf(r->frames[1].name, sizeof r->frames[1].name, "mapstar");
-  CHECK(answers(r, CAUSE_HOST_WORKERS, "results", "imap_unordered", NULL));
+  CHECK(answers(r, CAUSE_HOST_WORKERS, "what each computes with, or results", "imap_unordered",
+                NULL));
+  CHECK(answers(r, CAUSE_HOST_WORKERS, "results", "fewer workers", NULL));
   free(r);
 }
 
