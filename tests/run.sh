@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# run BUILD [--guards] [--asan DIR] [--tsan DIR] [--gpu] [--long] [--shard I/N] [--only WORDS] [--times]: runs every test there
-# is, one on each core (at most four), and counts the lines "ok …", "FAIL …" and "skip …" that they print. Ends with "N passed, N failed,
-# N skipped"; each skip says why. --long runs tests/long/*.sh instead; --only runs the tests whose name contains WORDS; --times prints
-# the CPU and the elapsed seconds of each program, the heaviest first, and their sums.
+# run BUILD [--guards] [--asan DIR] [--tsan DIR] [--gpu] [--long] [--shard I/N] [--only WORDS] [--times]: runs every test and counts
+# the lines "ok …", "FAIL …" and "skip …" that they print. Ends with "N passed, N failed, N skipped"; each skip says why. It runs one
+# more at a time than there are cores (at most four), because some wait. --long runs tests/long/*.sh instead; --only runs the tests
+# whose name contains WORDS; --times prints the CPU and the elapsed seconds of each program, the heaviest first, and their sums.
 #
-# Slices: where a sanitizer's build repeats what the release build runs, where a test draws its cases, and of the dearest scripts, one
-# run takes a part.
+# Slices: one run takes a part of what a sanitizer's build repeats, of tests that draw their cases, and of the longest scripts.
 # STOWAGE_TEST_SEED chooses the part; by default it is the number of commits, so that successive commits take all parts in turn.
 # The last lines name the seed and what was left to other seeds. STOWAGE_TEST_LONG (make test-long) and --only take all parts.
 set -uo pipefail
@@ -199,8 +198,7 @@ else
   counter=$log.next
   echo 0 > "$counter"
   trap 'kill $(jobs -p) 2> /dev/null; rm -f "$log" "$log".* "$spent" "$spent".*' EXIT
-  workers=$(nproc)
-  for ((i = 1; i < workers && i < 4; i++)); do worker "$i" & done
+  for ((i = 1; i <= $(nproc) && i < 4; i++)); do worker "$i" & done
   (worker 0)
   wait
   cat "$log".[0-3] >> "$log"

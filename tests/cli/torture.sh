@@ -12,13 +12,13 @@ python3 "$torture/hostile.py" "$stowage" "$source_dir/tests/samples" 12 "$seed" 
 python3 "$torture/crafted.py" "$stowage" || failed=1
 
 # Two at a time, each in a folder of its own.
-slices() { python3 "$torture/torture.py" "$build" --state "$folder/state" --parts csv,alloc --seconds 300 --slices 1 --jobs 2 "$@"; }
+slices() { python3 "$torture/torture.py" "$build" --state "$folder/state" --parts csv,io --seconds 300 --slices 1 --jobs 2 "$@"; }
 goes_on() { # the second call adds other slices of the same build; another seed begins again
   slices && slices && python3 - "$folder/state/state.json" << 'END' && slices --seed 9
 import json, sys
 state = json.load(open(sys.argv[1]))
-assert state["next"] == {"csv": 2, "alloc": 2}, state["next"]
-assert state["cases"]["csv"] == {"csv": 50} and sum(state["cases"]["alloc"].values()) > 0 and state["findings"] == [], state
+assert state["next"] == {"csv": 2, "io": 2}, state["next"]
+assert state["cases"]["csv"] == {"csv": 50} and sum(state["cases"]["io"].values()) > 0 and state["findings"] == [], state
 END
 }
 check torture_continues_where_it_stopped goes_on

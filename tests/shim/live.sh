@@ -23,19 +23,19 @@ for turn in $(seq 600); do kill -0 "$number" 2> /dev/null || break; read -r -t 0
 if [ $code = 143 ] && ! kill -0 "$number" 2> /dev/null; then ok what_a_shell_started_is_stopped_too; else cat "$folder/err"; kill "$number" 2> /dev/null; fail "what_a_shell_started_is_stopped_too: code $code"; fi
 
 # A bus that carries less, or a device without a reported PCIe rate, stops nothing: the run continues.
-gently() { # NAME WORDS VARIABLE…
-  local name=$1 words=$2; shift 2
+gently() { # NAME WHEN WORDS VARIABLE…: the words are printed while it runs, or at its end
+  local name=$1 when=$2 words=$3; shift 3
   mkfifo "$folder/said-$name"
   env "$@" timeout -k 2 200 "$stowage" run --vram-limit 100M --spill 200M --spill-stop 4G/s -- bash -c "$spilling" 8> "$folder/said-$name" 2> "$folder/err" &
   local pid=$! word
   while read -r word && [ "$word" != spilled ]; do :; done < "$folder/said-$name"
-  for turn in $(seq 600); do grep -q "$words" "$folder/err" && break; read -r -t 0.05 <> "$folder/said-$name"; done
+  for turn in $([ "$when" = at_its_end ] || seq 600); do grep -q "$words" "$folder/err" && break; read -r -t 0.05 <> "$folder/said-$name"; done
   read -r -t 1.6 <> "$folder/said-$name"
   echo > "$folder/wait"; wait "$pid"; local code=$?
   if [ $code = 0 ] && ! grep -q 'run: stopped' "$folder/err" && grep -q "$words" "$folder/err"; then ok "$name"; else cat "$folder/err"; fail "$name: code $code"; fi
 }
-gently a_bus_that_carries_less_stops_nothing 'went over the bus' STANDIN_BUS=2000000
-gently without_a_pcie_rate_nothing_is_stopped 'NVML does not report the PCIe rate' STANDIN_HOST=
+gently a_bus_that_carries_less_stops_nothing at_its_end 'went over the bus' STANDIN_BUS=2000000
+gently without_a_pcie_rate_nothing_is_stopped while_it_runs 'NVML does not report the PCIe rate' STANDIN_HOST=
 
 if python3 -c 'import pty; pty.openpty()' 2> /dev/null; then
   out=$(STANDIN_BUS=2000000 STOWAGE_SPILL_STOP_SECONDS=1 timeout -k 2 200 python3 - "$stowage" run --vram-limit 100M --spill 200M --spill-stop 1G -- bash -c "$spilling" 8> /dev/null << 'PYTHON'
