@@ -39,6 +39,7 @@ import torch  # noqa: E402
 import estimate_operators  # noqa: E402
 import estimate_programs  # noqa: E402
 import estimate_programs_more  # noqa: E402
+import estimate_programs_varied  # noqa: E402
 import stowage  # noqa: E402
 from stowage import _kernel_times  # noqa: E402
 from stowage._analysis import convert  # noqa: E402
@@ -498,7 +499,7 @@ def main():
     began = time.monotonic()
     tempfile.tempdir = tempfile.mkdtemp(prefix="estimate-bench-")  # children end without cleaning up
     estimate_programs.add_transformers()
-    makes = {**estimate_programs.CASES, **estimate_programs_more.PROGRAMS}
+    makes = {**estimate_programs.CASES, **estimate_programs_more.PROGRAMS, **estimate_programs_varied.PROGRAMS}
     tunes = {} if options.estimate_only else tune_programs()
     wanted = [one for one in options.only.split(",") if one]
     named = lambda makes: [one for one in makes if not wanted or any(one.startswith(w) for w in wanted)]  # noqa: E731

@@ -86,6 +86,16 @@ def _is_torch(code: Any) -> bool:
     return "-packages/torch/" in code.co_filename or code.co_filename.startswith("<")
 
 
+def _is_dense(tensor: Any) -> bool:
+    """Returns True if the numbers of a tensor fill its memory without gaps, in any order of its dimensions."""
+    expected = 1
+    for stride, count in sorted((int(stride), int(count)) for stride, count in zip(tensor.stride(), tensor.shape) if count != 1):
+        if stride != expected:
+            return False
+        expected *= count
+    return True
+
+
 class Recorder:
     """The events of one program: (kind, id, bytes, stack number or name)."""
 
@@ -114,7 +124,6 @@ class Recorder:
         counts = hasattr(torch._C, "_storage_Use_Count") and hasattr(torch.Tensor, "_use_count")
         self._in_backward = getattr(torch._C, "_current_graph_task_id", None) if counts else None
         self._least_uses = _TENSOR_USES
-        self._dense = getattr(getattr(torch, "_prims_common", None), "is_non_overlapping_and_dense", None) or (lambda one: one.is_contiguous())
         self.keeps_storages = tuple(int(p) for p in torch.__version__.split(".")[:2] if p.isdigit()) >= (2, 1)
 
     # ---- stacks ----
@@ -275,7 +284,7 @@ class Recorder:
         old, new = args
         if not isinstance(new, self.torch.Tensor) or old.device.type != "cuda" or old.shape != new.shape or old.dtype is not new.dtype:
             return False
-        if not self._dense(old) or self.torch._C._storage_Use_Count(old.untyped_storage()._cdata) > _STORAGE_USES:
+        if not _is_dense(old) or self.torch._C._storage_Use_Count(old.untyped_storage()._cdata) > _STORAGE_USES:
             return False
         self._least_uses = min(self._least_uses, old._use_count())
         if old._use_count() > self._least_uses:
@@ -431,6 +440,15 @@ def replaced_functions(recorder: Recorder) -> "List[Tuple[Any, str, Any]]":
     changed = [(torch._VF, "dropout", lambda x, p, train: _kernels.dropout(torch, dropout, x, p, train))]
     for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
         changed.append((torch._VF, name, _rnn(recorder, name, getattr(torch._VF, name))))
+    linear = functional.linear
+
+    def with_bias(x: Any, weight: Any, bias: Any = None) -> Any:
+        """PyTorch runs some linear layers as a product and a sum in place, which it does not do for fake tensors (Linear.cpp)."""
+        if bias is None or not isinstance(x, torch.Tensor) or x.device.type != "cuda" or x.dim() < 3 or x.is_contiguous():
+            return linear(x, weight, bias)
+        return torch.matmul(x, weight.t()).add_(bias)
+
+    changed.append((functional, "linear", with_bias))
     from torch._subclasses.fake_tensor import FakeTensor
 
     changed.append((FakeTensor, "numpy", _array(recorder)))
@@ -478,7 +496,6 @@ def function_mode(recorder: Recorder) -> Any:
         return (isinstance(one, str) and one.startswith("cuda")) or (isinstance(one, torch.device) and one.type == "cuda")
 
     shown_device = torch.device("cuda:0")
-    linear = torch.nn.functional.linear
     softmaxes = {one: torch.ops.aten._softmax for one in (torch.nn.functional.softmax, torch.softmax, torch.Tensor.softmax)}
     softmaxes.update({one: torch.ops.aten._log_softmax for one in (torch.nn.functional.log_softmax, torch.log_softmax, torch.Tensor.log_softmax)})
 
@@ -486,18 +503,11 @@ def function_mode(recorder: Recorder) -> Any:
         """Returns True for a softmax from float16 to float32, which a GPU computes without a copy in float32 (SoftMax.cpp)."""
         return named.get("dtype") is torch.float32 and x.dtype is torch.float16 and x.device.type == "cuda"
 
-    def adds_bias_in_place(x: Any, weight: Any, bias: Any = None) -> bool:
-        """Returns True for a linear layer that PyTorch runs as a product and a sum in place, which it does not do for fake tensors (Linear.cpp)."""
-        return bias is not None and x.device.type == "cuda" and x.dim() >= 3 and not x.is_contiguous()
-
     class Mode(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = dict(kwargs or {})
             if func is attention and attention is not None:
                 return _kernels.attention(recorder, *args, **kwargs)
-            if func is linear and adds_bias_in_place(*args, **kwargs):
-                x, weight, bias = (*args, *kwargs.values())[:3]
-                return torch.matmul(x, weight.t()).add_(bias)
             if func in softmaxes and args and widens(*args, **kwargs):
                 return softmaxes[func](args[0], kwargs["dim"] if "dim" in kwargs else args[1], True)
             if func is torch.Tensor.cuda:

@@ -130,6 +130,17 @@ class Recorded(unittest.TestCase):
         self.assertEqual(found.count(4 * 8 * 256 * 256 * 4 / MIB), 2)  # scores and their softmax
         self.assertEqual(found.count(4 * 8 * 256 * 256 * 2 / MIB), 1)  # the softmax in bfloat16
 
+    def test_attention_by_products_keeps_a_byte_for_each_dropped_score(self):
+        import torch.nn.functional as F
+
+        scores = 3 * 8 * 512 * 512 * 4 / MIB
+        turned = lambda: zeros(3, 8, 64, 512, grad=True)  # noqa: E731
+        found = allocated(both_passes(lambda: (turned(), turned(), turned()), lambda *given: F.scaled_dot_product_attention(*(one.transpose(-1, -2) for one in given), dropout_p=0.1)))
+        # Forward: scores, softmax, what is minus infinity, the mask of dropout, its result. The backward pass has three of the scores' size
+        # for the softmax, one for dropout.
+        self.assertEqual([one for one in found if one in (scores, scores / 4)][:5], [scores, scores, scores / 4, scores / 4, scores])
+        self.assertEqual((found.count(scores), found.count(scores / 4)), (7, 2))
+
     def test_a_mask_is_added_in_place(self):
         import torch
         import torch.nn.functional as F
