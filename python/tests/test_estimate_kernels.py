@@ -83,6 +83,27 @@ class Recorded(unittest.TestCase):
     def test_a_few_channels_need_no_copies_for_a_small_kernel(self):
         self.assertEqual(self.convolution(3, 32, 128, batch=16), [32.0, 32.0, 3.0])
 
+    def test_a_kernel_of_one_pixel_has_one_gradient_for_each_image(self):
+        import torch
+
+        self.assertEqual(self.convolution(64, 256, 56, kernel=1), [196.0, 196.0, 49.0, 4.0])
+        self.assertEqual(self.convolution(512, 1024, 28, batch=16, kernel=1), [49.0, 49.0, 24.5, 2.0, 32.0])
+        self.assertEqual(self.convolution(320, 640, 32, kernel=1, kind=torch.bfloat16), [80.0, 80.0, 40.0, 0.39, 50.0])
+        self.assertEqual(self.convolution(2048, 512, 7, batch=128, kernel=1)[:2], [12.25, 61.25])  # 49 pixels: in another order
+
+    def test_a_strided_kernel_of_one_pixel_copies_images_and_not_its_weight(self):
+        # 128 parts of 128 x 128 for the weight's gradient, whatever its size.
+        self.assertEqual(self.convolution(256, 512, 56, kernel=1, stride=2), [98.0, 196.5, 98.0, 196.0, 294.0, 0.5, 302.0])
+        self.assertEqual(self.convolution(512, 1024, 28, kernel=1, stride=2), [49.0, 147.0, 49.0, 98.0, 147.0, 2.0, 155.0])
+        self.assertEqual(self.convolution(1024, 2048, 14, kernel=1, stride=2), [24.5, 73.5, 24.5, 49.0, 73.5, 8.0, 81.5])
+
+    def test_the_first_layer_pads_its_channels_by_type(self):
+        import torch
+
+        self.assertEqual(self.convolution(3, 64, 224, kernel=7, stride=2), [196.0, 232.79, 196.0, 36.75, 250.79])
+        self.assertEqual(self.convolution(3, 64, 224, kernel=7, stride=2, kind=torch.bfloat16)[:2], [98.0, 147.05])
+        self.assertEqual(self.convolution(3, 64, 224, batch=256, kernel=7, stride=2, kind=torch.float16)[:2], [392.0, 490.02])
+
     def test_channels_last_order_needs_no_copies_in_any_type(self):
         import torch
 
@@ -197,6 +218,27 @@ class Modes(unittest.TestCase):
         self.assertEqual(peak(torch.inference_mode), peak(torch.no_grad))
 
 
+    def test_a_bias_is_added_in_place_inside_other_functions(self):
+        import torch
+
+        def make():
+            layer = torch.nn.MultiheadAttention(256, 4, batch_first=True).to("cuda")
+            x = zeros(4, 1024, 256, grad=True)
+            return lambda: layer(x, x, x, need_weights=False)
+
+        self.assertEqual(allocated(make).count(12.0), 2)  # the product for query, key and value, and its copy in another order
+
+    def test_gradients_add_up_in_place_in_any_order_of_dimensions(self):
+        from stowage._fake_record import _is_dense
+
+        import torch
+
+        self.assertTrue(_is_dense(torch.empty(256, 16, 512, device="meta").transpose(0, 1)))
+        self.assertTrue(_is_dense(torch.empty(3, 1, 5, device="meta")))
+        self.assertFalse(_is_dense(torch.empty(4, 6, device="meta")[:, ::2]))
+        self.assertFalse(_is_dense(torch.empty(1, 4, device="meta").expand(3, 4)))
+
+
 @needs("torch")
 @needs_modern
 class Recurrent(unittest.TestCase):
@@ -221,6 +263,26 @@ class Recurrent(unittest.TestCase):
 
     def test_dropout_has_a_state_for_each_multiprocessor(self):
         self.assertIn(6.19, self.step(dropout=0.5))
+
+    def test_workspaces_are_near_those_that_were_measured(self):
+        import torch
+
+        # (kind, input, width, layers, steps, batch): MiB. Fitted, so within a tenth.
+        for kind, into, width, layers, rows, batch, measured in (
+            ("LSTM", 512, 512, 2, 64, 16, 46.625),
+            ("LSTM", 256, 1024, 1, 200, 64, 293.0),
+            ("LSTM", 256, 640, 3, 128, 64, 190.44),
+            ("LSTM", 1024, 1024, 3, 128, 64, 351.5),
+        ):
+            with self.subTest(kind, width=width, layers=layers):
+
+                def make(kind=kind, into=into, width=width, layers=layers, rows=rows, batch=batch):
+                    model, x = getattr(torch.nn, kind)(into, width, layers).to("cuda"), zeros(rows, batch, into)
+                    return lambda: model(x)
+
+                out = rows * batch * width * 4 / MIB
+                sizes = allocated(make, MIB)
+                self.assertAlmostEqual(sizes[sizes.index(round(out, 2)) + 1] / measured, 1, delta=0.1)
 
     def test_weights_move_into_one_buffer(self):
         import torch
