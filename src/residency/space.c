@@ -498,7 +498,7 @@ typedef struct naming {
   size_t index; /* of the word */
   uint32_t *units;
   uint32_t count, max;
-  bool in_arena;
+  bool keyed; /* the units named now do not go into the key */
 } naming;
 
 static void name_small(space *s, uint32_t unit, uint64_t bytes) {
@@ -524,7 +524,7 @@ static inline void name(naming *n, uint32_t unit, uint64_t bytes) {
   }
   u->stamp = n->launch->stamp;
   n->units[n->count++] = unit;
-  if (!n->in_arena) mix_key(n->s, unit);
+  if (!n->keyed) mix_key(n->s, unit);
 }
 
 /* Names each unit that a range overlaps, with the bytes of the overlap. */
@@ -560,17 +560,21 @@ static uint64_t extend(naming *n, const space_arena *a, uint64_t word, uint64_t 
   return l->wide ? wide : end;
 }
 
-/* Names what a copy touches of an arena: as many bytes as it copies, or up to the next word. */
-static void name_copied(naming *n, const space_arena *a, uint64_t word) {
+/* Names a range of which only the unit of the word goes into the key. */
+static void name_from_word(naming *n, uint64_t word, uint64_t from, uint64_t to) {
+  mix_key(n->s, space_find(n->s, word));
+  n->keyed = true;
+  name_range(n, from, to);
+  n->keyed = false;
+}
+
+/* Returns the end of what a copy touches of an arena: as many bytes as it copies, or up to the next
+ * word. */
+static uint64_t copied_end(const naming *n, const space_arena *a, uint64_t word) {
   uint64_t end = word + n->launch->copied_bytes;
   for (uint32_t i = 0; i < a->count && end == word; i++)
     if (a->words[i] > word) end = a->words[i];
-  if (end == word || end > a->addr + a->bytes) end = a->addr + a->bytes;
-  n->s->arena_named = true;
-  mix_key(n->s, space_find(n->s, word));
-  n->in_arena = true;
-  name_range(n, word, end);
-  n->in_arena = false;
+  return end == word || end > a->addr + a->bytes ? a->addr + a->bytes : end;
 }
 
 /* Names the units of a word inside a block that crosses an edge of its unit. */
@@ -579,11 +583,11 @@ static void name_block(naming *n, uint64_t block, uint64_t word) {
   const space_block *b = block_at(s, block);
   if (b == NULL) return; /* cannot happen: a block leaves the edges when it leaves the table */
   space_arena *a = b->arena > 0 ? &s->arenas[b->arena - 1] : NULL;
-  if (n->launch->copied) {
-    if (a != NULL && is_arena(a))
-      name_copied(n, a, word);
-    else
-      name_range(n, b->addr, b->addr + b->bytes);
+  if (n->launch->copied) { /* the pieces of one buffer must have different keys */
+    bool arena = a != NULL && is_arena(a);
+    s->arena_named |= arena;
+    name_from_word(n, word, arena ? word : b->addr,
+                   arena ? copied_end(n, a, word) : b->addr + b->bytes);
     return;
   }
   bool was = a != NULL && is_arena(a);
@@ -595,11 +599,9 @@ static void name_block(naming *n, uint64_t block, uint64_t word) {
   }
   s->arena_named = true;
   s->arena_new |= !was;
-  mix_key(s, space_find(s, word));
-  n->in_arena = true;
   uint64_t next = at < a->count ? a->words[at] : b->addr + b->bytes;
-  name_range(n, word, noted ? extend(n, a, word, arena_end(a, at, n->launch->stamp)) : next);
-  n->in_arena = false;
+  name_from_word(n, word, word,
+                 noted ? extend(n, a, word, arena_end(a, at, n->launch->stamp)) : next);
 }
 
 uint32_t space_resolve(space *s, const space_launch *l, uint32_t *units, uint32_t max) {

@@ -241,6 +241,9 @@ class Policy:
         while self.level > ceiling and len(self.back) > NEWEST_KEPT:  # the one that was used first
             self.drop(self.back.popitem(last=False)[1])
         while self.level > ceiling and self.coming:  # the one that is used last
+            last = next(reversed(self.coming.values()))
+            if len(self.coming) == 1 and last.bytes <= self.target_bytes // NEXT_PART:
+                break  # it is needed next
             self.drop(self.coming.popitem()[1])
         if self.level > ceiling:
             self.copy_ahead(self.level - ceiling, 0)

@@ -10,7 +10,7 @@ Only weights that get no gradient here: inference, or frozen layers. For the bac
 import weakref
 
 WEIGHT_MIN_BYTES = 4 << 20  # a smaller weight is used where it is
-AHEAD = 8  # weights that are copied ahead, at most
+AHEAD = 3  # weights that are copied ahead; a copy that waits longer is more often made in vain
 AHEAD_PART = 12  # of the limit that copies ahead may use
 
 
