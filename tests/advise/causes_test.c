@@ -58,21 +58,21 @@ TEST(first_cause_is_right_in_19_of_20_and_sure_ones_too)
   CHECK(n.sure * 2 > n.all);
 }
 
-/* Other models, trainers and idioms (record_others.py), recorded after the rules for causes were
+/* Other models, trainers and idioms (record_set2.py), recorded after the rules for causes were
  * written. */
 TEST(programs_it_was_not_made_with_are_named_too)
 { check_set("second", 30); }
 
-/* More of them, written after that without looking at the rules (record_unseen.py). */
+/* More of them, written after that without looking at the rules (record_set4.py). */
 TEST(and_so_are_those_of_a_later_set)
 { check_set("fourth", 35); }
 
-/* And another set after that (record_fresh.py). */
+/* And another set after that (record_set5.py). */
 TEST(and_those_of_the_one_after)
 { check_set("fifth", 40); }
 
-/* Two sets that were held out while the rules were changed for the previous set (record_last.py,
- * record_more.py). */
+/* Two sets that were held out while the rules were changed for the previous set (record_set6.py,
+ * record_set7.py). */
 TEST(and_those_of_a_set_that_was_kept_back)
 { check_set("sixth", 40); }
 

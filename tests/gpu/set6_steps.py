@@ -1,11 +1,11 @@
-"""Programs of record_last.py of which one step, or one part of a step, is too large for the memory there is."""
+"""Programs of record_set6.py of which one step, or one part of a step, is too large for the memory there is."""
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from fresh_models import (DEVICE, Encoder, Eps, Experts, Mixer, Pictures, Sage, Speech, UNet, Vae, classes, ctc, llama, noise,
+from record_models import (DEVICE, Encoder, Eps, Experts, Mixer, Pictures, Sage, Speech, UNet, Vae, classes, ctc, llama, noise,
                           perceptron, tokens, vit)
 from record_causes import MIB, limit, weight_bytes
 

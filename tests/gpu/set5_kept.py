@@ -1,4 +1,4 @@
-"""Programs of record_fresh.py that keep what they do not need: graphs, outputs, second models, pieces between holes."""
+"""Programs of record_set5.py that keep what they do not need: graphs, outputs, second models, pieces between holes."""
 import collections, itertools, tempfile
 
 import torch
@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from fresh_models import (DEVICE, Encoder, Eps, Experts, LanguageModel, Pictures, Sage, Speech, UNet, Vae, bert, classes, ctc,
+from record_models import (DEVICE, Encoder, Eps, Experts, LanguageModel, Pictures, Sage, Speech, UNet, Vae, bert, classes, ctc,
                           gpt2, noise, perceptron, tokens, vit)
 from record_causes import MIB, limit, weight_bytes
 

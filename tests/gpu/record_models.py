@@ -1,4 +1,4 @@
-"""Models and data for record_fresh.py: what a student would train, small, with numbers that do not matter."""
+"""Models and data for record_set5.py: what a student would train, small, with numbers that do not matter."""
 import os
 
 import torch

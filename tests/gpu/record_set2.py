@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Further programs that run out of memory, each for a known cause: other models, idioms and shapes than record_causes.py, written
-without looking at how `stowage explain` decides. They judge it on programs it was not made with.
+"""The second set: programs that run out of memory, each for a known cause, to test `stowage explain` on programs that its rules were
+not written for. Other models, idioms and shapes than record_causes.py, written without looking at the rules.
 
-usage: record_others.py FOLDER [NAME...]      (needs torch and one card; uses transformers and cupy where they are; see record_causes.py)
+usage: record_set2.py FOLDER [NAME...]      (needs torch and one card; uses transformers and cupy where they are; see record_causes.py)
 """
 import contextlib, copy, os, sys, tempfile
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A third part of record_fresh.py's judgement: neighbours of what the first part got wrong, and some of everything.
+"""The seventh set, held back like the sixth: variants of what was wrong in the fifth, and some of everything.
 
-usage: record_more.py FOLDER [NAME...]      (needs torch, transformers and one card; uses jax where it is; see record_causes.py)
+usage: record_set7.py FOLDER [NAME...]      (needs torch, transformers and one card; uses jax where it is; see record_causes.py)
 """
 import os
 
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 import record_causes as base
-from fresh_models import (DEVICE, Encoder, LanguageModel, Mixer, Pictures, Sage, Speech, UNet, Vae, bert, classes, ctc, gpt2, llama,
+from record_models import (DEVICE, Encoder, LanguageModel, Mixer, Pictures, Sage, Speech, UNet, Vae, bert, classes, ctc, gpt2, llama,
                           noise, perceptron, t5, tokens, vit)
 from record_causes import MIB, driver_alloc, limit, weight_bytes
 

@@ -1,4 +1,4 @@
-"""Programs of record_last.py that keep what they do not need: graphs, outputs, second models, pieces between holes."""
+"""Programs of record_set6.py that keep what they do not need: graphs, outputs, second models, pieces between holes."""
 import tempfile
 
 import torch
@@ -6,9 +6,9 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader
 
-from fresh_models import (DEVICE, Encoder, Eps, LanguageModel, Pictures, UNet, Vae, bert, classes, llama, noise, perceptron,
+from record_models import (DEVICE, Encoder, Eps, LanguageModel, Pictures, UNet, Vae, bert, classes, llama, noise, perceptron,
                           tokens)
-from last_steps import update, Field
+from set6_steps import update, Field
 from record_causes import MIB, limit, weight_bytes
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Programs that run out of memory, each for a known cause, kept apart as a judgement: written without looking at how `stowage
-explain` decides, and with other models, idioms and shapes than record_causes.py and record_others.py.
+"""The fourth set: programs that run out of memory, each for a known cause, to test `stowage explain`. Written without looking at its
+rules, with other models, idioms and shapes than record_causes.py and record_set2.py.
 
-usage: record_unseen.py FOLDER [NAME...]      (needs torch, transformers and one card; uses numba and jax where they are;
+usage: record_set4.py FOLDER [NAME...]      (needs torch, transformers and one card; uses numba and jax where they are;
                                                see record_causes.py)
 """
 import copy, functools, os, tempfile

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The second half of record_fresh.py's judgement: other programs, models and idioms again
-(last_steps.py, last_kept.py and, where something else holds the card, here).
+"""The sixth set, held back while rules were changed for the fifth: other programs, models and idioms (set6_steps.py, set6_kept.py and,
+if something else holds the device's memory, here).
 
-usage: record_last.py FOLDER [NAME...]      (needs torch, transformers and one card; uses numba and cupy where they are;
+usage: record_set6.py FOLDER [NAME...]      (needs torch, transformers and one card; uses numba and cupy where they are;
                                              see record_causes.py)
 """
 import copy, os
@@ -10,11 +10,11 @@ import copy, os
 import torch
 from torch.nn import functional as F
 
-import last_kept as kept
-import last_steps as steps
+import set6_kept as kept
+import set6_steps as steps
 import record_causes as base
-from fresh_models import (DEVICE, Eps, LanguageModel, Sage, Speech, Video, classes, ctc, gpt2, llama, noise, tokens)
-from last_steps import Field, Gan, update
+from record_models import (DEVICE, Eps, LanguageModel, Sage, Speech, Video, classes, ctc, gpt2, llama, noise, tokens)
+from set6_steps import Field, Gan, update
 from record_causes import MIB, driver_alloc, limit, weight_bytes
 
 
@@ -146,7 +146,7 @@ def reference_and_adam(*_):
 
 base.HELD = {rays_on_shared_card: lambda kind: 900 * MIB, answers_on_shared_card: lambda kind: 500 * MIB,
              whole_text_on_shared_card: lambda kind: 1800 * MIB}
-base.OWN |= {os.path.basename(__file__), "last_steps.py", "last_kept.py"}
+base.OWN |= {os.path.basename(__file__), "set6_steps.py", "set6_kept.py"}
 base.PROGRAMS = {
     "weights_too_big": [("llama", steps.made_on_card, {}, ""), ("nerf", steps.radiance, {}, "x"),
                         ("mixer", steps.mixer_for_pictures, {}, "a")],

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Programs that run out of memory, each for a known cause, kept apart as a judgement of `stowage explain`: written without looking
-at how it decides, with other models and idioms than the sets before. Models: fresh_models.py;
-programs: fresh_steps.py, fresh_kept.py and, where something else holds the card, here.
+"""The fifth set: programs that run out of memory, each for a known cause, to test `stowage explain`. Written without looking at its
+rules, with other models and idioms than the earlier sets. Models: record_models.py; programs: set5_steps.py, set5_kept.py and,
+if something else holds the device's memory, here.
 
-usage: record_fresh.py FOLDER [NAME...]      (needs torch, transformers and one card; uses jax and cupy where they are;
+usage: record_set5.py FOLDER [NAME...]      (needs torch, transformers and one card; uses jax and cupy where they are;
                                               see record_causes.py)
 """
 import os, subprocess, sys, tempfile
@@ -12,10 +12,10 @@ import torch
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-import fresh_kept as kept
-import fresh_steps as steps
+import set5_kept as kept
+import set5_steps as steps
 import record_causes as base
-from fresh_models import (DEVICE, Encoder, Eps, Pictures, Sage, UNet, Vae, bert, classes, noise, perceptron, t5, tokens,
+from record_models import (DEVICE, Encoder, Eps, Pictures, Sage, UNet, Vae, bert, classes, noise, perceptron, t5, tokens,
                           vit)
 from record_causes import MIB, driver_alloc, limit, weight_bytes
 
@@ -202,7 +202,7 @@ def episodes_beside_physics(*_):
 
 base.HELD = {paint_on_shared_card: lambda kind: 900 * MIB, classify_on_shared_card: lambda kind: 700 * MIB}
 base.in_child.__kwdefaults__["seconds"] = 45  # XLA asks again and again before it gives up
-base.OWN |= {os.path.basename(__file__), "fresh_steps.py", "fresh_kept.py"}
+base.OWN |= {os.path.basename(__file__), "set5_steps.py", "set5_kept.py"}
 base.PROGRAMS = {
     "weights_too_big": [("t5", steps.summarize, {}, ""), ("clip", steps.two_encoders, {}, "x"),
                         ("bert", steps.classifier_of_texts, {}, "n")],

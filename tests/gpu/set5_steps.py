@@ -1,10 +1,10 @@
-"""Programs of record_fresh.py of which one step, or one part of a step, is too large for the memory there is."""
+"""Programs of record_set5.py of which one step, or one part of a step, is too large for the memory there is."""
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from fresh_models import (DEVICE, Encoder, LanguageModel, Pictures, Speech, UNet, Video, bert, classes, gpt2, noise, perceptron,
+from record_models import (DEVICE, Encoder, LanguageModel, Pictures, Speech, UNet, Video, bert, classes, gpt2, noise, perceptron,
                           t5, tokens, vit)
 from record_causes import MIB, limit, weight_bytes
 
