@@ -124,6 +124,11 @@ def _softmax_backward(recorder: Any, args: Any, result: Any) -> Sizes:
     return "softmax backward", (max(bytes_of(args[0]), bytes_of(args[1])),)
 
 
+def _softmax(recorder: Any, args: Any, result: Any) -> Sizes:
+    """An input that is not contiguous is copied (source: host_softmax of SoftMax.cu; measured)."""
+    return "softmax", (0 if args[0].is_contiguous() else bytes_of(args[0]),)
+
+
 def _safe_softmax(recorder: Any, args: Any, result: Any) -> Sizes:
     """Which scores are minus infinity, and the rows that have no others (source: attention.cpp; measured)."""
     return "softmax", (result.numel(), result.numel() // max(1, result.shape[-1]))
@@ -264,6 +269,8 @@ RULES: "Dict[str, Callable[[Any, Any, Any], Sizes]]" = {
     "index_put_": _index_put,
     "multinomial": _multinomial,
     "_softmax_backward_data": _softmax_backward,
+    "_softmax": _softmax,
+    "_log_softmax": _softmax,
     "_safe_softmax": _safe_softmax,
     "logsumexp": _logsumexp,
     "sum": _reduction,

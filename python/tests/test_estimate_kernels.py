@@ -187,6 +187,13 @@ class Recorded(unittest.TestCase):
         with torch.no_grad():
             self.assertEqual(allocated(make), [32.0])
 
+    def test_softmax_copies_an_input_that_is_not_contiguous(self):
+        def make():
+            x = zeros(8, 1024, 512)
+            return lambda: (x.transpose(1, 2).log_softmax(1), x.softmax(-1))
+
+        self.assertEqual(allocated(make), [16.0, 16.0, 16.0])
+
     def test_norms_of_columns_share_a_buffer(self):
         import torch
 
