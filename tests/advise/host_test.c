@@ -810,4 +810,34 @@ TEST(workers_are_the_largest_holder_of_a_run_that_ended)
   free(r);
 }
 
+static void host_event(recording *r, event_kind kind, uint64_t addr, uint64_t bytes,
+                       const char *name, uint32_t line) {
+  uint32_t tag_id, file_id, frame_id, stack_id;
+  CHECK_OK(recording_name(r, &tag_id, name, strlen(name)));
+  CHECK_OK(recording_name(r, &file_id, "/x/a.py", 7));
+  CHECK_OK(recording_frame(r, &frame_id, tag_id, file_id, line));
+  CHECK_OK(recording_stack(r, &stack_id, &frame_id, 1));
+  event e = {.kind = (uint8_t)kind, .addr = addr, .bytes = bytes, .stack_id = stack_id};
+  CHECK_OK(recording_add_event(r, &e, &(origin){.tag_id = tag_id}));
+}
+
+/* What is in no variable is freed on a later line than it was made. */
+TEST(temporaries_of_a_host_recording_have_the_line_that_makes_them)
+{
+  recording r;
+  explanation x;
+  recording_init(&r, 0);
+  CHECK_OK(recording_add_fact(&r, "memory", "host"));
+  host_event(&r, EVENT_ALLOC, 1 << 20, 300 * MIB, "rows", 7);
+  host_event(&r, EVENT_ALLOC, 2 << 20, 600 * MIB, "other", 9);
+  host_event(&r, EVENT_FREE, 2 << 20, 600 * MIB, "other", 10);
+  host_event(&r, EVENT_ALLOC, 3 << 20, 2 * MIB, "other", 11);
+  CHECK_OK(explain_host_recording(&x, &r));
+  CHECK_TEXT(x.headline.data, "Host memory: at most 900.0 MiB were held; most by what is in no "
+                              "variable, 600.0 MiB, made at line 9 of a.py");
+  CHECK(strstr(x.memory.data, "rows                          300.0 MiB  line 7 of a.py") != NULL);
+  explanation_free(&x);
+  recording_free(&r);
+}
+
 TEST_MAIN
