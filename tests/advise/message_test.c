@@ -449,7 +449,7 @@ TEST(slurm_tables_are_read_by_their_columns)
       "JobID|State|ReqMem|MaxRSS|\n815|OUT_OF_MEMORY|24G||\n815.batch|OUT_OF_ME+||25165824K|\n",
       "JobID State ReqMem MaxRSS\n815 OUT_OF_ME+ 24Gn\n815.batch OUT_OF_ME+ 25165824K\n",
       ("State: OUT_OF_MEMORY (exit code 0)\nMemory Utilized: 24.00 GB\n"
-       "Memory Efficiency: 100.00% of 24.00 GB\n"), /* parentheses: clang warns of a missing comma */
+       "Memory Efficiency: 100.00% of 24.00 GB\n"), /* else clang suspects a comma */
       "slurmstepd: error: Step 815.0 exceeded memory limit (25165824 > 25165824), being killed\n"};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     message m = read_text(texts[i]);

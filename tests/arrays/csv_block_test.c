@@ -362,8 +362,8 @@ static size_t random_field(uint64_t *random, char *to, unsigned kind, unsigned o
                                       "two\nlines",
                                       "\"",
                                       "\"\"",
-                                      "a long text that fills more than a block of 64 bytes, "
-                                      "with a comma and \"quotes\" in it"};
+                                      ("a long text that fills more than a block of 64 bytes, "
+                                       "with a comma and \"quotes\" in it")};
   uint64_t r = harness_random(random);
   char plain[256];
   if (r % 1000 < odd && kind < 3) {
