@@ -181,18 +181,18 @@ def forward(recorder: Any, args: Any, result: Any) -> Sizes:
 def backward(recorder: Any, args: Any, result: Any, where: int) -> None:
     """Records a backward pass in the order of its kernels: the input's gradient and its workspace, then the weight's, then the bias's."""
     grad, x, weight, groups = args[0], args[1], args[2], args[9]
-    copies = [recorder.alloc(size, where) for size in _format_copies(recorder, x, weight, grad) if size > 0]
+    sizes = _format_copies(recorder, x, weight, grad)
+    copies = [recorder.alloc(size, where) for size in sizes if size > 0]
     shape = shape_of(recorder, x, weight, grad, args[4], bool(args[7]), groups) if _uses_cudnn(recorder, x, weight, grad, groups) else None
-    most = 0
     for part, which in zip(result, ("forward" if args[7] else "input", "weight", "")):
         if part is None:
             continue
         recorder.saw(part, where)
         size = workspace(shape, which) if which and shape is not None else 0
         if size > 0:
-            recorder.free(recorder.alloc(size, where, guessed=True), where)
-        most = max(most, size)
-    recorder.note_hidden(CONVOLUTION, most + sum(_format_copies(recorder, x, weight, grad)))
+            block = recorder.alloc(size, where, guessed=True)
+            recorder.note_hidden(CONVOLUTION, size + sum(sizes))
+            recorder.free(block, where)
     for block in copies:
         recorder.free(block, where)
 
