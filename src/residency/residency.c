@@ -133,12 +133,24 @@ void residency_block_remove(residency *r, uint64_t addr) {
 
 /* ---- launches ---- */
 
+/* Notes that a launch may read the unit. */
+static inline void touch_read(residency *r, unit_state *u) {
+  u->seen = true;
+  u->touched = r->seq;
+}
+
 /* Notes that a launch may read and write the unit. */
 static inline void touch(residency *r, unit_state *u) {
-  u->seen = true;
+  touch_read(r, u);
   u->host_valid = false;
-  u->touched = r->seq;
   if (u->stale == 0) u->stale = r->seq;
+}
+
+/* Returns whether the launch is a copy that only reads the unit, if it uses it at all. */
+static inline bool only_reads(const residency *r, const residency_launch_info *l, uint32_t unit) {
+  const space_unit *u = &r->space.units[unit];
+  return l->once && l->to_bytes > 0 &&
+         (u->addr + u->bytes <= l->to || u->addr >= l->to + l->to_bytes);
 }
 
 /* Returns a hash of the launch's words, never 0. */
@@ -158,6 +170,12 @@ static uint64_t hash_words(const residency_launch_info *l) {
 
 /* Makes another id of a launch that also names what is beyond its words. */
 #define WIDE_ID UINT64_C(0x5bf03635f0935ad2)
+
+/* Returns whether the launch is a copy or fill into a block that no launch has used yet. */
+static bool fills_new(const residency *r, const residency_launch_info *l) {
+  uint32_t unit = l->once && l->to_bytes > 0 ? space_find(&r->space, l->to) : SPACE_NO_UNIT;
+  return unit != SPACE_NO_UNIT && unit_is_empty(r, unit);
+}
 
 /* Resolves the launch to its units and its key. A launch with the same words as the forecast one
  * names the same units; from time to time they are looked up anyway, in case blocks have changed.
@@ -185,6 +203,7 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
                          .shape = r->shape,
                          .wide = worth_wide(r, r->shape),
                          .copied = l->once,
+                         .fills = fills_new(r, l),
                          .copied_bytes = l->to_bytes,
                          .words = l->words,
                          .count = l->word_count};
@@ -227,7 +246,10 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
   r->far_bytes = r->all_bytes = 0;
   for (uint32_t i = 0; i < r->named_count; i++) {
     unit_state *u = &r->units[r->named[i]];
-    touch(r, u);
+    if (only_reads(r, l, r->named[i]))
+      touch_read(r, u);
+    else
+      touch(r, u);
     if (!l->once) u->used = r->seq;
     uint64_t bytes = r->space.units[r->named[i]].bytes;
     r->all_bytes += bytes;

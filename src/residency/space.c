@@ -568,13 +568,19 @@ static void name_from_word(naming *n, uint64_t word, uint64_t from, uint64_t to)
   n->keyed = false;
 }
 
-/* Returns the end of what a copy touches of an arena: as many bytes as it copies, or up to the next
- * word. */
-static uint64_t copied_end(const naming *n, const space_arena *a, uint64_t word) {
-  uint64_t end = word + n->launch->copied_bytes;
-  for (uint32_t i = 0; i < a->count && end == word; i++)
-    if (a->words[i] > word) end = a->words[i];
-  return end == word || end > a->addr + a->bytes ? a->addr + a->bytes : end;
+/* Names what a copy touches. The pieces of one buffer have different keys. */
+static void name_copied(naming *n, const space_block *b, const space_arena *a, uint64_t word) {
+  const space_launch *l = n->launch;
+  uint64_t from = word, end = b->addr + b->bytes, to = word + l->copied_bytes;
+  bool arena = a != NULL && is_arena(a);
+  n->s->arena_named |= arena;
+  if (!arena && (l->copied_bytes == 0 || l->fills)) {
+    from = b->addr;
+    to = end;
+  }
+  for (uint32_t i = 0; arena && i < a->count && to == word; i++) /* up to the next buffer */
+    if (a->words[i] > word) to = a->words[i];
+  name_from_word(n, word, from, to == word || to > end ? end : to);
 }
 
 /* Names the units of a word inside a block that crosses an edge of its unit. */
@@ -583,11 +589,8 @@ static void name_block(naming *n, uint64_t block, uint64_t word) {
   const space_block *b = block_at(s, block);
   if (b == NULL) return; /* cannot happen: a block leaves the edges when it leaves the table */
   space_arena *a = b->arena > 0 ? &s->arenas[b->arena - 1] : NULL;
-  if (n->launch->copied) { /* the pieces of one buffer must have different keys */
-    bool arena = a != NULL && is_arena(a);
-    s->arena_named |= arena;
-    name_from_word(n, word, arena ? word : b->addr,
-                   arena ? copied_end(n, a, word) : b->addr + b->bytes);
+  if (n->launch->copied) {
+    name_copied(n, b, a, word);
     return;
   }
   bool was = a != NULL && is_arena(a);

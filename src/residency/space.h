@@ -151,11 +151,12 @@ bool space_in_arena(const space *s, uint32_t unit);
 
 /* A launch: its number, from 1, and a number that identifies its function and its size. `wide`: in
  * arenas it also names the ranges that are `beyond` otherwise. `copied`: it is a copy or fill,
- * whose words show nothing about buffers, because one buffer is copied in many pieces;
- * `copied_bytes`: of so many bytes, 0: not known. */
+ * whose words show nothing about buffers, because one buffer is copied in many pieces. It names the
+ * bytes that it copies, or all of a block if they are not known (0), or if it `fills` a new block.
+ */
 typedef struct space_launch {
   uint64_t stamp, shape;
-  bool wide, copied;
+  bool wide, copied, fills;
   uint64_t copied_bytes;
   const uint64_t *words;
   size_t count;

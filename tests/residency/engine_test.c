@@ -170,6 +170,7 @@ typedef struct program_launch {
   uint64_t function;
   uint32_t units[8], count;
   bool writes[8];
+  bool copies;            /* it copies the second unit to the first */
   uint32_t frees, allocs; /* units freed and allocated before it; UNITS_MAX: none */
 } program_launch;
 
@@ -207,8 +208,19 @@ static void run_launch(model *m, const program_launch *l, uint64_t now_ns) {
                                 .device_ns = 50000,
                                 .host_ns = 10000,
                                 .now_ns = now_ns};
+  bool copies = l->copies && count == 2 && named[0] != named[1] && m->truth[named[1]] != 0;
+  if (copies) {
+    info.once = true;
+    info.to = words[0];
+    info.to_bytes = UNIT - 16;
+  }
   if (residency_launch(m->engine, &info) == RESIDENCY_EXCHANGE) exchange(m, named, count);
   CHECK(!residency_must_exchange(m->engine));
+  if (copies) {
+    CHECK_U64(*at(m, named[1]), m->truth[named[1]]);
+    *at(m, named[0]) = m->truth[named[0]] = m->truth[named[1]];
+    count = 0;
+  }
   for (uint32_t i = 0; i < count; i++) {
     uint64_t *bytes = at(m, named[i]);
     if (m->truth[named[i]] != 0) CHECK_U64(*bytes, m->truth[named[i]]);
@@ -232,6 +244,11 @@ static void make_program(model *m, program_launch *p, uint32_t count) {
       if (m->pointer[unit]) unit = 0;
       p[i].units[k] = unit;
       p[i].writes[k] = draw(m, 2) == 0;
+    }
+    if (draw(m, 4) == 0) {
+      p[i].copies = true;
+      p[i].count = 2;
+      p[i].writes[1] = false;
     }
     if (m->arena) continue;
     if (draw(m, 3) == 0) p[i].frees = (uint32_t)draw(m, m->units);
@@ -491,6 +508,12 @@ TEST(pieces_of_copies_are_not_buffers)
   for (uint64_t i = 0; i < 64; i++) {
     uint64_t word = BASE + i * UNIT;
     space_launch l = {.stamp = ++stamp, .words = &word, .count = 1, .copied = true};
+    CHECK_U64(space_resolve(&s, &l, units, 64), 64); /* its bytes are not known */
+    l.stamp = ++stamp;
+    l.copied_bytes = UNIT;
+    CHECK_U64(space_resolve(&s, &l, units, 64), 1);
+    l.stamp = ++stamp;
+    l.fills = true;
     CHECK_U64(space_resolve(&s, &l, units, 64), 64);
   }
   CHECK_U64(name_one(&s, 0, ++stamp), 64);
