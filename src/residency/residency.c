@@ -171,10 +171,18 @@ static uint64_t hash_words(const residency_launch_info *l) {
 /* Makes another id of a launch that also names what is beyond its words. */
 #define WIDE_ID UINT64_C(0x5bf03635f0935ad2)
 
-/* Returns whether the launch is a copy or fill into a block that no launch has used yet. */
+/* Returns whether the launch is a copy or fill into a block that no launch has used yet. The block
+ * may begin in a unit with older blocks; then the unit after it shows that. */
 static bool fills_new(const residency *r, const residency_launch_info *l) {
-  uint32_t unit = l->once && l->to_bytes > 0 ? space_find(&r->space, l->to) : SPACE_NO_UNIT;
-  return unit != SPACE_NO_UNIT && unit_is_empty(r, unit);
+  if (!l->once || l->to_bytes == 0) return false;
+  uint32_t unit;
+  uint64_t at = l->to;
+  for (int i = 0; i < 2; i++) {
+    at = space_step(&r->space, at, &unit);
+    if (unit != SPACE_NO_UNIT && r->space.units[unit].live > 0 && unit_is_empty(r, unit))
+      return true;
+  }
+  return false;
 }
 
 /* Resolves the launch to its units and its key. A launch with the same words as the forecast one

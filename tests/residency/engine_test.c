@@ -688,6 +688,31 @@ TEST(what_kernels_use_gets_the_vram_of_what_is_only_copied)
   residency_close(r);
 }
 
+/* The first piece of a copy into a new block names all of it, so that all comes to vram at once,
+ * also if the block begins in a unit with an older one. Later pieces name their own bytes. */
+TEST(a_copy_into_a_new_block_names_all_of_it)
+{
+  const uint64_t base = UINT64_C(1) << 40, bytes = 4 * UNIT;
+  residency *r;
+  uint32_t unit, count;
+  CHECK_OK(residency_open(&r, &(residency_options){.capacity_bytes = 8 * UNIT}));
+  for (uint64_t i = 0; i < 8; i++)
+    CHECK_OK(residency_unit_add(r, base + i * UNIT, UNIT, true, &unit));
+  CHECK_OK(residency_block_add(r, base, UNIT / 2));
+  residency_launch(r, &(residency_launch_info){.now_ns = 1});
+  uint64_t to = base + UNIT / 2;
+  CHECK_OK(residency_block_add(r, to, bytes));
+  const uint32_t wanted[] = {5, 1, 1};
+  for (int i = 0; i < 3; i++, to += UNIT) {
+    residency_launch_info copy = {
+        .function = 1, .words = &to, .word_count = 1, .once = true, .to = to, .to_bytes = UNIT / 2};
+    residency_launch(r, &copy);
+    residency_named(r, &count);
+    CHECK_U64(count, wanted[i]);
+  }
+  residency_close(r);
+}
+
 /* Kernels use more than fits, so some of it stays on the host for good. In each phase they use
  * other units, of which some are on the host: those come in, in place of what is then only copied.
  */
