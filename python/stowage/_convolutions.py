@@ -164,7 +164,11 @@ def in_order(recorder: Any, name: str, args: Any, result: Any) -> Any:
     order = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
     if order is None or not (is_last(torch, x) or is_last(torch, weight)):
         return result
-    turned = lambda one: one.to(memory_format=order) if isinstance(one, torch.Tensor) and one.dim() == x.dim() and not is_last(torch, one) else one  # noqa: E731
+
+    def turned(one: Any) -> Any:
+        image = isinstance(one, torch.Tensor) and one.dim() == x.dim()
+        return one.to(memory_format=order) if image and not is_last(torch, one) else one
+
     return turned(result) if isinstance(result, torch.Tensor) else tuple(turned(one) for one in result)
 
 

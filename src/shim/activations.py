@@ -98,7 +98,7 @@ class Policy:
         self.away = []  # (seq, entry), sorted
         # COMING entries in the order they were used or fetched: they can be dropped without a copy.
         self.back, self.coming = collections.OrderedDict(), collections.OrderedDict()
-        self.level = self.leaving_bytes = self.seq = 0
+        self.level = self.leaving_bytes = self.coming_bytes = self.seq = 0
         self.stopped = False  # no pinned buffers left: tried again in the next step
         self.plans = collections.deque(maxlen=PLAN_STEPS)
         self.reference = None  # (cumulative bytes at each event, highest jump, its event) of the last step
@@ -162,7 +162,7 @@ class Policy:
             self.fetch(entry)
         if entry.state == COMING:
             self.bus.wait_in(entry)
-            self.coming.pop(entry.seq, None)
+            self.came(entry)
             self.back[entry.seq] = entry
             self.back.move_to_end(entry.seq)
         self.attempt(self.make_room, 0, entry)
@@ -187,7 +187,7 @@ class Policy:
             if self.level is not None and not self.bus.busy(entry):
                 self.level -= entry.bytes
         self.back.pop(entry.seq, None)
-        self.coming.pop(entry.seq, None)
+        self.came(entry)
         entry.state = DEAD
         self.bus.forget(entry)
         if len(self.held) > 64:
@@ -244,7 +244,8 @@ class Policy:
             last = next(reversed(self.coming.values()))
             if len(self.coming) == 1 and last.bytes <= self.target_bytes // NEXT_PART:
                 break  # it is needed next
-            self.drop(self.coming.popitem()[1])
+            self.came(last)
+            self.drop(last)
         if self.level > ceiling:
             self.copy_ahead(self.level - ceiling, 0)
         kept = []
@@ -278,24 +279,29 @@ class Policy:
         entry.state = COMING
         self.level += entry.bytes
         self.coming[entry.seq] = entry
+        self.coming_bytes += entry.bytes
         self.in_bytes += entry.bytes
+
+    def came(self, entry):
+        """Notes that an entry is no longer among those that were fetched and not used yet."""
+        if self.coming.pop(entry.seq, None) is not None:
+            self.coming_bytes -= entry.bytes
 
     def pull_in(self, seq):
         """Starts copying in what was saved before `seq`, the newest first, as far as there is space; a small one in any case. What the
         backward pass will free and allocate until then is not known, so only a part of the space is filled."""
         if not self.away:
             return
-        ceiling, coming = self.ceiling(), sum(e.bytes for e in self.coming.values())
+        ceiling = self.ceiling()
         while True:
             at = bisect.bisect_left(self.away, (seq,)) - 1
             if at < 0:
                 return
             size = self.away[at][1].bytes
-            if self.coming and (self.level + size > ceiling or coming + size > self.target_bytes // COMING_PART):
+            if self.coming and (self.level + size > ceiling or self.coming_bytes + size > self.target_bytes // COMING_PART):
                 return
             if self.level + size > ceiling and size > self.target_bytes // NEXT_PART:
                 return
-            coming += size
             self.fetch(self.away[at][1])  # if that fails, it stays on the host until it is needed
 
 

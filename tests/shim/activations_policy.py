@@ -80,7 +80,7 @@ def step(policy, bus, sizes):
         entry = entries.pop()
         use(policy, bus, entry)
         policy.died(entry)
-    assert not bus.device and not bus.host and not policy.away and not policy.back and not policy.coming
+    assert not bus.device and not bus.host and not policy.away and not policy.back and not policy.coming and policy.coming_bytes == 0
     return policy.end_step()
 
 
