@@ -9,26 +9,11 @@ another order are copied into the workspace. Partial sums of the weight's gradie
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Tuple, Union
+from typing import Any, NamedTuple, Tuple
+
+from ._kernel_sizes import Sizes, bytes_of, round_up
 
 CONVOLUTION = "cuDNN convolution workspace"
-
-#: What it is, and the blocks. Those in a tuple of their own are freed before the next is allocated.
-Sizes = Tuple[str, Tuple[Union[int, Tuple[int, ...]], ...]]
-
-
-def round_up(number: int, to: int) -> int:
-    """Returns the next multiple of `to`.
-
-    >>> round_up(13, 8)
-    16
-    """
-    return (number + to - 1) // to * to
-
-
-def bytes_of(tensor: Any) -> int:
-    """Returns the bytes of a tensor's numbers, also of those that share memory."""
-    return int(tensor.numel() * tensor.element_size())
 
 
 class Shape(NamedTuple):

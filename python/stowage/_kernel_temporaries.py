@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Tuple
 
 from . import _convolutions
-from ._convolutions import Sizes, bytes_of, round_up
+from ._kernel_sizes import Sizes, bytes_of, round_up
 
 #: Temporaries whose size cuDNN or cuFFT chooses at run time.
 TRANSFORM = "cuFFT workspace"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, List, Optional, Tuple
 
-from ._convolutions import Sizes, bytes_of
+from ._kernel_sizes import Sizes, bytes_of
 from ._kernel_temporaries import GUESSED, RULES, operand_copies
 
 
