@@ -33,6 +33,12 @@ def autocast(dtype=torch.bfloat16):
     return torch.autocast(DEVICE, dtype=dtype)
 
 
+def update(optimizer, loss):
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
 # ---- diffusion ----
 
 
@@ -175,9 +181,7 @@ def seq2seq_native_bf16():
             causal = nn.Transformer.generate_square_subsequent_mask(y.shape[1], device=DEVICE)
             out = body(words(x), words(y), tgt_mask=causal, src_key_padding_mask=hidden, memory_key_padding_mask=hidden, tgt_is_causal=True)
             loss = F.cross_entropy(F.linear(out, words.weight).transpose(1, 2), y, label_smoothing=0.1)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(optimizer, loss)
 
     return step
 
@@ -245,9 +249,7 @@ def t5_adafactor_ckpt():
             for layer in decoder:
                 z, bias = checkpoint(layer, z, m, bias, use_reentrant=False)
             loss = F.cross_entropy(head(z).float().view(-1, vocab), y.view(-1))
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(optimizer, loss)
 
     return step
 
@@ -315,9 +317,7 @@ def moe(dtype):
             for layer in layers:
                 y = layer(y)
             loss = F.cross_entropy(head(y).view(-1, vocab), x.view(-1)) + 0.01 * sum(layer.moe.balance for layer in layers)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(optimizer, loss)
 
     return step
 
@@ -587,9 +587,7 @@ def recommender_bags_adagrad():
         features = torch.stack([x, *found], 1)
         products = torch.bmm(features, features.transpose(1, 2))[:, above[0], above[1]]
         loss = F.binary_cross_entropy_with_logits(top(torch.cat([x, products], 1))[:, 0], torch.rand(batch, device=DEVICE).round())
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(optimizer, loss)
 
     return step
 
@@ -659,9 +657,7 @@ def lora_all_linear_fp32_adapters():
     def step(i):
         with autocast():
             loss = model.loss(text(size(16, 2)))
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(optimizer, loss)
 
     return step
 
@@ -761,9 +757,7 @@ def compiled_language():
     def step(i):
         with autocast():
             loss = compiled(text())
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(optimizer, loss)
 
     return step
 
@@ -818,9 +812,7 @@ def activations_on_host():
     def step(i):
         with torch.autograd.graph.save_on_cpu(pin_memory=False), autocast():
             loss = model.loss(text(size(16, 2)))
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(optimizer, loss)
 
     return step
 
@@ -839,9 +831,7 @@ def distilled_language():
                 truth = teacher(x)
             out = student(x)
             loss = F.kl_div(F.log_softmax(out / 2, -1), F.log_softmax(truth / 2, -1), log_target=True, reduction="batchmean")
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(optimizer, loss)
 
     return step
 
@@ -872,9 +862,7 @@ def two_towers_contrastive():
             scores = model.scale.exp() * a @ b.t()
             truth = torch.arange(batch, device=DEVICE)
             loss = (F.cross_entropy(scores, truth) + F.cross_entropy(scores.t(), truth)) / 2
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(optimizer, loss)
 
     return step
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import estimate_programs_more as more
-from estimate_programs_more import autocast, size
+from estimate_programs_more import autocast, size, update
 
 PROGRAMS = {}
 
@@ -133,9 +133,7 @@ def convnext_bf16_last():
         x = randn(size(64, 2), 3, size(224, 32), size(224, 32)).to(memory_format=torch.channels_last)
         with autocast():
             loss = F.cross_entropy(model(x), ids(len(x), most=1000), label_smoothing=0.1)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(optimizer, loss)
         average.update_parameters(model)
 
     return step
@@ -252,9 +250,7 @@ def video_network_bf16():
         x = randn(size(8, 1), 3, size(16, 4), size(112, 32), size(112, 32))
         with autocast():
             loss = F.cross_entropy(model(x), ids(len(x), most=400))
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update(optimizer, loss)
 
     return step
 

@@ -1,7 +1,6 @@
 /* Cause: the texts of one cause. */
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #include <stowage/size.h>
 
@@ -18,8 +17,7 @@ const char *cause_size(uint64_t bytes) {
 static void append(buffer *b, const char *format, va_list arguments) {
   char line[512];
   vsnprintf(line, sizeof line, format, arguments);
-  text_hide(line);
-  line[text_clean(line, strlen(line), false)] = '\0';
+  text_line(line);
   buffer_text(b, line);
 }
 

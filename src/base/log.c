@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/lock.h"
 #include "base/text.h"
@@ -29,8 +28,7 @@ void stow_log_line(stow_log_level level, const char *format, ...) {
   va_start(args, format);
   vsnprintf(line, sizeof line, format, args);
   va_end(args);
-  text_hide(line);
-  line[text_clean(line, strlen(line), false)] = '\0';
+  text_line(line);
   lock_acquire(&log_lock);
   stow_log_fn fn = log_fn;
   void *user = log_user;

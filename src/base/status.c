@@ -32,8 +32,7 @@ stow_status(stow_fail)(stow_status status, const char *format, ...) {
   if (length < 0) text[0] = '\0';
   if (length >= (int)sizeof text) memcpy(text + sizeof text - 4, "...", 4);
   /* A message is one line and safe to print, with any name or URL in it. */
-  text_hide(text);
-  text[text_clean(text, strlen(text), false)] = '\0';
+  text_line(text);
   memcpy(message, text, strlen(text) + 1);
   return status;
 }

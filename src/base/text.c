@@ -84,7 +84,12 @@ void text_hide(char *text) {
   }
 }
 
-/* The same for a string that is one URL: its password may hold spaces and quotes. */
+void text_line(char *text) {
+  text_hide(text);
+  text[text_clean(text, strlen(text), false)] = '\0';
+}
+
+/* text_hide for a string that is one URL: its password may hold spaces and quotes. */
 static void hide_whole(char *url) {
   char *rest = strstr(url, "://") + 3;
   hide_url(rest, strlen(rest));

@@ -28,11 +28,12 @@ char *text_show(char *to, size_t size, const char *text);
 
 /* Removes user names, passwords, queries and fragments from every URL in the string. */
 void text_hide(char *text);
-/* The same for a command line of *length bytes, each word ended by '\0' as in /proc/PID/cmdline,
- * with one more '\0' after the last. Also replaces the value of options that are named after a
- * secret
- * (--header,
- * --password, --token …) with "…". *length becomes the new length, without a '\0' at the end. */
+/* Makes a string one line that is safe to print: text_hide, then text_clean. */
+void text_line(char *text);
+/* text_hide for a command line of *length bytes. Each word ends with '\0' as in /proc/PID/cmdline;
+ * one more '\0' follows the last. Also replaces the value of options that are named after a secret
+ * (--header, --password, --token …) with "…". Sets *length to the new length, without a '\0' at the
+ * end. */
 void text_hide_command(char *words, size_t *length);
 
 /* Returns true for http:// and https://, in any case. */

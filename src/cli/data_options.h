@@ -43,6 +43,12 @@
         "HTTP header for the host of the URL, such as \"Authorization: Bearer …\"; repeatable"   \
   }
 
+#define VERB_OPTION_RESUME                                                                         \
+  { "resume", NULL, "continue an interrupted run" }
+
+#define VERB_OPTION_NO_SYNC                                                                        \
+  { "no-sync", NULL, "do not wait until the output is on disk: as fast as cp, but less safe" }
+
 #define VERB_OPTION_MIN_RATE                                                                       \
   { "min-rate", "SIZE", "give up on a server that sends less per second; default 1K, 0: never" }
 

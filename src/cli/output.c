@@ -279,8 +279,7 @@ int verb_usage(const verb_call *call, const char *format, ...) {
   va_start(args, format);
   vsnprintf(line, sizeof line, format, args);
   va_end(args);
-  text_hide(line);
-  line[text_clean(line, strlen(line), false)] = '\0';
+  text_line(line);
   output_error("stowage %s: %s\n", verb_name(call), line);
   return EXIT_USAGE;
 }

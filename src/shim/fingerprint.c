@@ -12,6 +12,19 @@
 
 enum { BLOCKS = 64, THREADS = 256 }; /* for one page; the PTX uses 8 warps */
 
+/* Mixes the bits of x, and adds the result to the sums a and b. */
+#define ADD_MIXED                                                                                  \
+  " shr.u64 y, x, 32;\n"                                                                           \
+  " xor.b64 x, x, y;\n"                                                                            \
+  " mul.lo.u64 x, x, 0xd6e8feb86659fd93;\n"                                                        \
+  " shr.u64 y, x, 29;\n"                                                                           \
+  " xor.b64 x, x, y;\n"                                                                            \
+  " add.u64 a, a, x;\n"                                                                            \
+  " mul.lo.u64 y, x, 0xff51afd7ed558ccd;\n"                                                        \
+  " shr.u64 x, y, 32;\n"                                                                           \
+  " xor.b64 y, y, x;\n"                                                                            \
+  " add.u64 b, b, y;\n"
+
 /* stowage_fingerprint(addresses, bytes, sums): block (x, y) adds up its part of page y. */
 static const char PTX[] =
     ".version 6.4\n"
@@ -47,30 +60,8 @@ static const char PTX[] =
     " shl.b64 at, i, 4;\n"
     " add.u64 at, at, base;\n"
     " ld.global.v2.u64 {w0, w1}, [at];\n"
-    " xor.b64 x, w0, k;\n"
-    " shr.u64 y, x, 32;\n"
-    " xor.b64 x, x, y;\n"
-    " mul.lo.u64 x, x, 0xd6e8feb86659fd93;\n"
-    " shr.u64 y, x, 29;\n"
-    " xor.b64 x, x, y;\n"
-    " add.u64 a, a, x;\n"
-    " mul.lo.u64 y, x, 0xff51afd7ed558ccd;\n"
-    " shr.u64 x, y, 32;\n"
-    " xor.b64 y, y, x;\n"
-    " add.u64 b, b, y;\n"
-    " add.u64 y, k, 0x9e3779b97f4a7c15;\n"
-    " xor.b64 x, w1, y;\n"
-    " shr.u64 y, x, 32;\n"
-    " xor.b64 x, x, y;\n"
-    " mul.lo.u64 x, x, 0xd6e8feb86659fd93;\n"
-    " shr.u64 y, x, 29;\n"
-    " xor.b64 x, x, y;\n"
-    " add.u64 a, a, x;\n"
-    " mul.lo.u64 y, x, 0xff51afd7ed558ccd;\n"
-    " shr.u64 x, y, 32;\n"
-    " xor.b64 y, y, x;\n"
-    " add.u64 b, b, y;\n"
-    " add.u64 i, i, step;\n"
+    " xor.b64 x, w0, k;\n" ADD_MIXED " add.u64 y, k, 0x9e3779b97f4a7c15;\n"
+    " xor.b64 x, w1, y;\n" ADD_MIXED " add.u64 i, i, step;\n"
     " add.u64 k, k, kstep;\n"
     " bra LOOP;\n"
     "DONE:\n"
