@@ -613,13 +613,15 @@ uint32_t space_resolve(space *s, const space_launch *l, uint32_t *units, uint32_
   s->small_count = s->beyond_count = 0;
   s->small_lost = s->arena_named = false;
   naming n = {.s = s, .launch = l, .units = units, .max = max};
-  s->key = l->count;
+  uint32_t found = 0;
+  s->key = 0;
   for (size_t i = 0; i < l->count; i++) {
     uint64_t word = l->words[i];
     if (word < s->low || word >= s->high) continue;
     uint32_t unit = find_granule(s, word >> SPACE_GRANULE_BITS);
     if (unit == SPACE_NO_UNIT) continue;
     const space_unit *u = &s->units[unit];
+    found++;
     n.index = i;
     if (word < u->head_end || word >= u->tail_start)
       name_block(&n, word < u->head_end ? u->head_addr : u->tail_addr, word);
@@ -628,5 +630,7 @@ uint32_t space_resolve(space *s, const space_launch *l, uint32_t *units, uint32_
       name(&n, unit, b != NULL ? b->bytes : u->bytes); /* inside a block: the size is unknown */
     }
   }
+  /* Words that name nothing do not count, an address of pinned memory for example. */
+  mix_key(s, found);
   return n.count;
 }

@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "base/checked.h"
 #include "base/cpu.h"
+#include "base/list.h"
 #include "base/lock.h"
 #include "shim/host_tier.h"
 #include "shim/shim.h"
@@ -18,9 +19,11 @@
 #define HUGE_BYTES ((uint64_t)2 << 20)
 enum { THREADS_MAX = 16, PORTABLE = 1 /* CU_MEMHOSTREGISTER_PORTABLE: for every context */ };
 
-static lock slab_lock = LOCK_INIT(LOCK_REGISTRY); /* guards the two below */
+static lock slab_lock = LOCK_INIT(LOCK_REGISTRY); /* guards all below */
 static char *slab;
 static uint64_t slab_left;
+static struct range { uint64_t addr, bytes; } * slabs;
+static size_t slab_count, slab_capacity;
 
 typedef struct part {
   volatile char *from;
@@ -90,8 +93,10 @@ void *pinned_take(uint64_t bytes, uint64_t most_bytes) {
     uint64_t want = most_bytes < SLAB_BYTES ? most_bytes : SLAB_BYTES;
     if (want < bytes) want = bytes;
     want = round_up(want, HUGE_BYTES);
-    char *made = make(want);
+    bool listed = LIST_ROOM(slabs, slab_count, slab_capacity, 64, "slabs") == STOW_OK;
+    char *made = listed ? make(want) : NULL;
     if (made != NULL) {
+      slabs[slab_count++] = (struct range){(uintptr_t)made, want};
       slab = made;
       slab_left = want;
     }
@@ -105,8 +110,18 @@ void *pinned_take(uint64_t bytes, uint64_t most_bytes) {
   return taken;
 }
 
+bool pinned_holds(uint64_t addr) {
+  bool found = false;
+  lock_acquire(&slab_lock);
+  for (size_t i = 0; i < slab_count && !found; i++) found = addr - slabs[i].addr < slabs[i].bytes;
+  lock_release(&slab_lock);
+  return found;
+}
+
 static void after_fork(void) {
   lock_init(&slab_lock, LOCK_REGISTRY);
   slab_left = 0;
+  slab_count = slab_capacity = 0;
+  slabs = NULL; /* leaked in the child: another thread may have been changing it */
 }
 SHIM_AFTER_FORK(after_fork);

@@ -5,11 +5,14 @@
 #ifndef SHIM_PINNED_H
 #define SHIM_PINNED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Returns `bytes` of pinned memory that stay until the process ends; NULL: there is none, or the
  * driver cannot register it. `most_bytes` bounds what may be made at once: memory is made in larger
  * slabs. */
 void *pinned_take(uint64_t bytes, uint64_t most_bytes);
+/* Returns whether the address is in memory that pinned_take returned. */
+bool pinned_holds(uint64_t addr);
 
 #endif

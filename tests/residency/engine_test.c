@@ -435,6 +435,23 @@ TEST(words_name_the_units_of_their_blocks)
   space_free(&s);
 }
 
+/* A copy from or to pinned memory has such words, and it uses another buffer in each step. */
+TEST(words_that_name_nothing_do_not_change_the_key)
+{
+  space s = {0};
+  uint32_t unit, named[64];
+  for (uint64_t i = 0; i < 8; i += 2) CHECK_OK(space_add(&s, BASE + i * UNIT, UNIT, &unit));
+  const uint64_t words[] = {BASE + UNIT, BASE, BASE + 3 * UNIT, BASE + 6 * UNIT};
+  const uint64_t others[] = {BASE, BASE + 5 * UNIT + 8, BASE + 6 * UNIT};
+  CHECK_U64(resolve(&s, words, 4, 1, named), 2);
+  uint64_t key = s.key;
+  CHECK_U64(resolve(&s, others, 3, 2, named), 2);
+  CHECK_U64(s.key, key);
+  CHECK_U64(resolve(&s, others, 1, 3, named), 1);
+  CHECK(s.key != key);
+  space_free(&s);
+}
+
 TEST(a_unit_counts_the_blocks_that_were_there_before_it)
 {
   residency *r;

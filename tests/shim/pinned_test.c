@@ -49,7 +49,9 @@ TEST(memory_comes_from_slabs)
     if (i % 4 != 0) CHECK(now == last + 64 * MIB);
     now[0] = now[64 * MIB - 1] = 1;
     last = now;
+    CHECK(pinned_holds((uintptr_t)now) && pinned_holds((uintptr_t)now + 64 * MIB - 1));
   }
+  CHECK(!pinned_holds((uintptr_t)&last) && !pinned_holds(0));
   CHECK(calls == 2);
   CHECK_U64(registered_bytes, 512 * MIB);
 }
