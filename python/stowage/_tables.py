@@ -6,6 +6,7 @@ pyarrow is installed. polars and DuckDB hold the table, so a file larger than th
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import glob
 import importlib
@@ -35,10 +36,12 @@ _ENDINGS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
+_PACKED = (".gz", ".bz2", ".xz", ".zst")  # endings of compressed JSON, which is only read
 _MEMORY = 256 << 20
 _SAMPLE_ROWS = 20000
 _SLACK_BYTES = 64 << 10  # about a footer with statistics: a file that grows by less does not count as larger
 _BLOCK = 4 << 20  # of JSON lines
+_BLANKS = re.compile(r"[ \t\r\n]*")
 _MEMBER = "w"  # writes a member into an archive that is open; creates no file
 _PACKAGES = ("pyarrow", "polars", "duckdb")
 _EXACT_DIGITS = 15  # a decimal of so many digits comes back from a float64
@@ -47,13 +50,22 @@ _EXACT_DIGITS = 15  # a decimal of so many digits comes back from a float64
 def format_of(path: Any) -> "Optional[str]":
     """Returns "parquet", "arrow" or "jsonl" by the ending of a path; None for anything else.
 
-    >>> format_of("a/B.Parquet"), format_of("x.csv")
-    ('parquet', None)
+    >>> format_of("a/B.Parquet"), format_of("x.csv"), format_of("x.json"), format_of("x.ndjson.gz"), format_of("x.csv.gz")
+    ('parquet', None, 'jsonl', 'jsonl', None)
+    >>> format_of("model.safetensors.index.json")
     """
     if isinstance(path, (list, tuple)) and path:  # the files of one table
         kinds = {format_of(one) for one in path}
         return kinds.pop() if len(kinds) == 1 else None
-    return _ENDINGS.get(os.path.splitext(os.fspath(path))[1].lower()) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(path, (str, os.PathLike)):
+        return None
+    name = os.fspath(path).lower()
+    rest, ending = os.path.splitext(name)
+    if ending in _PACKED:
+        return "jsonl" if format_of(rest) == "jsonl" else None
+    if ending == ".json":  # lines or an array; the index of a model is neither
+        return None if rest.endswith(".index") else "jsonl"
+    return _ENDINGS.get(ending)
 
 
 def _package(what: str, *names: str) -> "Tuple[str, Any]":
@@ -160,9 +172,12 @@ class TableFile:
                 yield from reader
 
     def _blocks(self) -> "Iterator[bytes]":
-        """Yields whole lines, about `_BLOCK` bytes at a time."""
+        """Yields whole lines, about `_BLOCK` bytes at a time. The objects of an array become lines."""
         block = max(64 << 10, min(_BLOCK, self.memory // 32))
-        with open(self.path, "rb") as file:
+        with _open_packed(self.path) as file:
+            if file.peek(64)[:64].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
+                yield from _array_blocks(file, self.path, block, self.memory // 8)
+                return
             while True:
                 data = file.read(block)
                 if not data:
@@ -226,10 +241,11 @@ class TableFile:
             )
         kind = {"parquet": "parquet", "arrow": "ipc", "jsonl": "ndjson"}[self.format or ""]
         if self._package == "polars":
-            return getattr(self._module, f"read_{kind}")(self.path)
+            whole: Any = io.BytesIO(b"".join(self._blocks())) if kind == "ndjson" else self.path
+            return getattr(self._module, f"read_{kind}")(whole)
         if kind == "ipc":
             raise Missing(f"{shown(self.path)}: DuckDB does not read Arrow files: pip install pyarrow")
-        return self._module.read_parquet(self.path) if kind == "parquet" else self._module.read_json(self.path, format="newline_delimited")
+        return self._module.read_parquet(self.path) if kind == "parquet" else self._module.read_json(self.path)
 
 
 def _above_int64(table: Any) -> "List[str]":
@@ -239,6 +255,53 @@ def _above_int64(table: Any) -> "List[str]":
 
     floats = [n for n in table.schema.names if pyarrow.types.is_float64(table.schema.field(n).type)]
     return [n for n in floats if (pyarrow.compute.max(pyarrow.compute.abs(table[n])).as_py() or 0) >= 2**63]
+
+
+def _open_packed(path: str) -> Any:
+    """Opens a file, decompressed by its ending, with `peek`."""
+    ending = os.path.splitext(path)[1].lower()
+    if ending == ".zst":
+        return io.BufferedReader(_package(path, "pyarrow")[1].input_stream(path, compression="zstd"))
+    module = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}.get(ending)
+    return io.BufferedReader(importlib.import_module(module).open(path)) if module else open(path, "rb")
+
+
+def _array_blocks(file: Any, path: str, block: int, most: int) -> "Iterator[bytes]":
+    """Yields the objects of a JSON array as lines, about `block` bytes at a time. No object may have more than `most` characters.
+
+    >>> list(_array_blocks(io.BytesIO(b'[{"a": 1,\\n "b": "]"} , {}]'), "x", 4, 99))
+    [b'{"a": 1,  "b": "]"}\\n', b'{}\\n']
+    """
+    decode, decoder = codecs.getincrementaldecoder("utf-8-sig")().decode, json.JSONDecoder()
+    held, at, expected, lines = "", 0, "[", ""
+    while True:
+        at = _BLANKS.match(held, at).end()  # type: ignore[union-attr]
+        if at < len(held) and expected == "{" and held[at] == "{":
+            try:
+                end = decoder.raw_decode(held, at)[1]
+            except json.JSONDecodeError as reason:
+                if len(held) - at > most:
+                    raise Invalid(f"{shown(path)}: not JSON, or an object of more than {size(most)}: {reason}; raise the memory") from None
+            else:
+                lines += held[at:end].replace("\n", " ").replace("\r", " ") + "\n"
+                at, expected = end, ",]"
+                if len(lines) >= block:
+                    yield lines.encode()
+                    lines = ""
+                continue
+        elif at < len(held):
+            if held[at] == "]" and expected != "[":
+                break
+            if held[at] not in expected:
+                raise Invalid(f"{shown(path)}: a JSON array must hold objects, one for each row; found {held[at : at + 20]!r}")
+            at, expected = at + 1, "{"
+            continue
+        more = file.read(max(block, len(held) - at))
+        if not more:
+            raise Invalid(f"{shown(path)}: the JSON array has no end, or holds something that is not JSON")
+        held, at = held[at:] + decode(more), 0
+    if lines:
+        yield lines.encode()
 
 
 class TableFiles(TableFile):
@@ -676,6 +739,8 @@ def shrink_tables(
     target = format_of(output)
     if target is None and not output.endswith(".npz"):
         raise Invalid(f"{shown(output)}: a {format_of(path)} table can be written as .parquet, .feather, .arrow, .jsonl or .npz")
+    if target == "jsonl" and not output.lower().endswith((".jsonl", ".ndjson")):
+        raise Invalid(f"{shown(output)}: JSON is written as lines, in a file that ends with .jsonl")
     if target is not None:
         _package(output)
     if not os.path.isdir(os.path.dirname(output) or "."):

@@ -1,6 +1,9 @@
 """Text tables: how they are written, dates, several files as one, and back into pandas."""
 
+import bz2
 import gzip
+import json
+import lzma
 import os
 import tempfile
 import unittest
@@ -120,6 +123,33 @@ class Tables(unittest.TestCase):
                 file.write("".join('{"i": %s, "t": "x"}\n' % ("null" if v is None else v) for v in values))
             stowage.shrink(self.path("t.jsonl"), self.path("t.parquet"), quiet=True, force=True)
             self.assertEqual(pyarrow.parquet.read_table(self.path("t.parquet"))["i"].to_pylist(), values, name)
+
+    def test_json_as_lines_as_an_array_and_compressed(self):
+        try:
+            import pyarrow.parquet
+        except ImportError:
+            self.skipTest("needs pyarrow, which Debian does not have")
+        rows = [{"a": n, "s": "é]},{" * (n % 3), "x": n / 4 if n % 5 else None, "deep": {"k": [n]}} for n in range(3000)]
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        texts = {"t.json": lines, "array.json": json.dumps(rows), "nice.json": "\ufeff" + json.dumps(rows, indent=2), "t.jsonl": json.dumps(rows)}
+        for name, text in texts.items():
+            self.write(name, text)
+        for ending, module in ((".gz", gzip), (".bz2", bz2), (".xz", lzma)):
+            for name, text in (("t.jsonl", lines), ("t.json", json.dumps(rows, indent=1))):
+                texts[name + ending] = text
+                with module.open(self.path(name + ending), "wb") as file:
+                    file.write(text.encode())
+        with pyarrow.output_stream(self.path("t.ndjson.zst"), compression="zstd") as file:
+            file.write(lines.encode())
+        for name in [*texts, "t.ndjson.zst"]:
+            self.assertEqual(stowage.inspect(self.path(name), memory="4M").data["rows"], 3000, name)
+            stowage.shrink(self.path(name), self.path("t.parquet"), memory="4M", quiet=True, force=True)
+            self.assertEqual(pyarrow.parquet.read_table(self.path("t.parquet")).to_pylist(), rows, name)
+        for name, text in (("cut.json", '[{"a": 1}, {"a"'), ("open.json", '[{"a": 1}'), ("numbers.json", "[1, 2]"), ("rows.json", "[[1], [2]]"), ("comma.json", '[{"a": 1} {"a": 2}]')):
+            with self.assertRaises(stowage.StowageError, msg=name):
+                stowage.inspect(self.write(name, text))
+        with self.assertRaises(stowage.StowageError):  # written as lines only
+            stowage.shrink(self.path("t.jsonl"), self.path("out.json"), quiet=True, force=True)
 
     @unittest.skipIf(pandas is None, "pandas is not installed")
     def test_back_into_pandas(self):

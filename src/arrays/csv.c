@@ -311,6 +311,16 @@ static char find_delimiter(const csv *c) {
   return delimiters[lines > 1 && even[best] ? best : most];
 }
 
+/* Returns whether the first line is one of libsvm. It is one field, although the labels have commas
+ * between them. */
+static bool first_is_pairs(const csv *c) {
+  size_t left = input_left(&c->in);
+  const uint8_t *end = memchr(c->in.at, '\n', left);
+  size_t length = end != NULL ? (size_t)(end - c->in.at) : left;
+  if (length > 0 && c->in.at[length - 1] == '\r') length--;
+  return csv_is_pairs((const char *)c->in.at, length);
+}
+
 /* What the fields of a line are, if single spaces separate them. */
 typedef enum spacing {
   SPACED_NOT,     /* not separated by single spaces, or an unclosed quote */
@@ -506,7 +516,7 @@ static stow_status begin(csv *c, size_t row_max, const csv_options *options) {
   c->delimiter = o->delimiter;
   if (!declared) STOW_TRY(take_separator(c, &declared));
   if (!declared) STOW_TRY(take_spaced(c, &declared, &runs));
-  if (!declared) c->delimiter = find_delimiter(c);
+  if (!declared) c->delimiter = first_is_pairs(c) ? '|' : find_delimiter(c);
   if (!runs) return STOW_OK;
   STOW_TRY(csv_spaces_wrap(&c->in));
   return input_fill(&c->in, sample);

@@ -120,7 +120,8 @@ void csv_close(csv *c);
 stow_status csv_next(csv *c, bool *more);
 /* The same for the first row, which decides how many columns there are. If it holds names and every
  * row below has one field more, as R's write.table and some spreadsheets write row names, the first
- * column has the empty name. (csv_header.c) */
+ * column has the empty name; the last one if each of these rows ends with a delimiter.
+ * (csv_header.c) */
 stow_status csv_first(csv *c, table_header header, bool *more);
 
 /* Returns whether the text is one of options->na. */
@@ -139,6 +140,9 @@ void csv_view(csv *view, const csv *c);
 
 /* Parses an encoding's name as Python spells it: "latin-1", "cp1252", "utf-16". */
 stow_status csv_encoding_parse(csv_encoding *encoding, const char *name);
+/* Returns whether it is a line of libsvm: a label, or several with commas between them, and pairs,
+ * as in "+1 3:0.5 7:1". (csv_words.c) */
+bool csv_is_pairs(const char *text, size_t length);
 /* Returns whether the names in a zip archive's directory say that it holds a table: one that ends
  * with .csv, .tsv, .tab or .txt, and none that ends with .npy. (csv_zip.c) */
 struct zip;

@@ -76,31 +76,8 @@ static size_t form_of(char *form, size_t most, const csv_field *f) {
   return length;
 }
 
-static bool is_all(const char *text, size_t length, const char *of) {
-  for (size_t i = 0; i < length; i++)
-    if (text[i] == '\0' || strchr(of, text[i]) == NULL) return false;
-  return length > 0;
-}
-
-/* Returns whether it is a line of libsvm: a label and pairs, as in "+1 3:0.5 7:1". */
 static bool is_pairs(const csv_field *f) {
-  static const char number[] = "0123456789.+-eE";
-  size_t at = 0, pairs = 0;
-  while (at < f->length && f->text[at] != ' ' && f->text[at] != '\t') at++;
-  if (!is_all(f->text, at, number)) return false;
-  while (at < f->length) {
-    size_t from = ++at;
-    while (at < f->length && f->text[at] != ' ' && f->text[at] != '\t') at++;
-    if (at == from) continue;
-    if (f->text[from] == '#') break;
-    const char *word = f->text + from, *colon = memchr(word, ':', at - from);
-    if (colon == NULL) return false;
-    size_t before = (size_t)(colon - word), behind = at - from - before - 1;
-    bool index = is_all(word, before, "0123456789") || (before == 3 && memcmp(word, "qid", 3) == 0);
-    if (!index || !is_all(colon + 1, behind, number)) return false;
-    pairs++;
-  }
-  return pairs > 0;
+  return csv_is_pairs(f->text, f->length);
 }
 
 /* Returns whether two texts are of one kind: both times, both lines of libsvm, or of the same form
@@ -175,11 +152,13 @@ static void read_sample(sample *s) {
 /* ---- row names ---- */
 
 /* Returns whether every row below the first, as far as the sample goes, has `count` fields. Between
- * spaces, as free(1) prints them, only the first of these rows must be complete. */
-static bool rows_have(const csv *c, size_t count) {
+ * spaces, as free(1) prints them, only the first of these rows must be complete. Sets *ends to
+ * whether each of the rows ends with a delimiter. */
+static bool rows_have(const csv *c, size_t count, bool *ends) {
   csv below = {.in = {.at = c->in.at, .end = c->in.end}};
   bool more = true, all = true;
   size_t rows = 0;
+  *ends = c->delimiter != ' ';
   csv_view(&below, c);
   while (all && rows < SAMPLE_ROWS && below.in.at < below.in.end) {
     const char *at = (const char *)below.in.at, *end = (const char *)below.in.end;
@@ -188,6 +167,9 @@ static bool rows_have(const csv *c, size_t count) {
     if (csv_next(&below, &more) != STOW_OK || !more) break;
     bool may_lack = rows > 0 && c->delimiter == ' ';
     all = may_lack ? below.columns <= count : below.columns == count;
+    const char *last = (const char *)below.in.at;
+    while (last > at && (last[-1] == '\n' || last[-1] == '\r')) last--;
+    *ends = *ends && last > at && last[-1] == c->delimiter;
     rows++;
   }
   free(below.fields);
@@ -207,11 +189,14 @@ static bool is_names(const csv *c) {
 stow_status csv_first(csv *c, table_header header, bool *more) {
   STOW_TRY(csv_next(c, more));
   if (!*more || header == HEADER_NO || (header == HEADER_AUTO && !is_names(c))) return STOW_OK;
-  if (!rows_have(c, c->columns + 1)) return STOW_OK;
+  bool ends;
+  if (!rows_have(c, c->columns + 1, &ends)) return STOW_OK;
   csv_field *fields = malloc((c->columns + 1) * sizeof *fields);
   if (fields == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", c->in.name);
-  fields[0] = (csv_field){.kind = CSV_MISSING, .text = ""};
-  memcpy(fields + 1, c->fields, c->columns * sizeof *fields);
+  /* The field without a name is the first one, a name of the row, as R writes it; or the empty one
+   * behind the last delimiter. */
+  memcpy(fields + !ends, c->fields, c->columns * sizeof *fields);
+  fields[ends ? c->columns : 0] = (csv_field){.kind = CSV_MISSING, .text = ""};
   free(c->fields);
   c->fields = fields;
   c->capacity = c->given = ++c->columns;
@@ -222,7 +207,7 @@ stow_status csv_first(csv *c, table_header header, bool *more) {
 
 typedef struct counts {
   size_t of[LOOK_VALUE + 1]; /* number of fields by look, without an empty field in the first
-                              * column */
+                              * column, or in the last one if all of it is empty */
   bool distinct;             /* no number occurs twice */
   bool from_zero;            /* the numbers are 0, 1, 2, … in order */
 } counts;
@@ -234,7 +219,8 @@ static stow_status count_looks(const sample *s, counts *n) {
   *n = (counts){.distinct = true, .from_zero = true};
   for (size_t i = 0; i < columns; i++) {
     const evidence *e = &s->columns[i];
-    if (i > 0 || e->first != LOOK_EMPTY) n->of[e->first]++;
+    bool unused = i + 1 == columns && s->rows > 0 && e->texts + e->numbers == 0;
+    if (e->first != LOOK_EMPTY || (i > 0 && !unused)) n->of[e->first]++;
     if (e->first != LOOK_INTEGER) continue;
     n->from_zero = n->from_zero && e->number == filled;
     numbers[filled++] = e->number;

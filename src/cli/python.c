@@ -66,11 +66,21 @@ int python_become(verb_call *call, const char *python, const char *module) {
   return EXIT_USAGE;
 }
 
+static bool ends_with(const char *path, size_t length, const char *ending) {
+  size_t count = strlen(ending);
+  return length >= count && strncasecmp(path + length - count, ending, count) == 0;
+}
+
 bool python_reads(const char *path) {
   static const char *const endings[] = {".parquet", ".pq",    ".feather", ".arrow",
-                                        ".ipc",     ".jsonl", ".ndjson"};
-  const char *dot = path != NULL ? strrchr(path, '.') : NULL;
-  for (size_t i = 0; dot != NULL && i < sizeof endings / sizeof *endings; i++)
-    if (strcasecmp(dot, endings[i]) == 0) return true;
+                                        ".ipc",     ".jsonl", ".ndjson",  ".json"};
+  static const char *const packed[] = {".gz", ".bz2", ".xz", ".zst"};
+  enum { JSON = 5 }; /* the first of the endings that may be compressed */
+  size_t length = path != NULL ? strlen(path) : 0, first = 0;
+  for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
+    if (ends_with(path, length, packed[i])) length -= strlen(packed[i]), first = JSON;
+  if (ends_with(path, length, ".index.json")) return false; /* of a model */
+  for (size_t i = first; i < sizeof endings / sizeof *endings; i++)
+    if (ends_with(path, length, endings[i])) return true;
   return false;
 }

@@ -15,9 +15,6 @@
 #include "data/sparse.h"
 #include "data/table.h"
 #include "data/team.h"
-#include "files/unpack.h"
-
-#define DIRECTORY_BYTES_MAX (UINT64_C(4) << 20) /* of an archive that may hold a table */
 
 /* Read and scanned while still in the L2 cache. */
 enum { CHUNK_BYTES = 256 << 10 };
@@ -373,97 +370,12 @@ static stow_status inspect_hdf5(file_facts *f, source *from, const char *member,
   return status;
 }
 
-/* ---- detecting the format ---- */
-
-/* Returns whether it is text: its first bytes hold no control characters but line ends and tabs. */
-static bool is_text(const uint8_t *start, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (start[i] < 0x20 && start[i] != '\n' && start[i] != '\r' && start[i] != '\t') return false;
-  return count > 0;
-}
-
-static const char *format_of(const uint8_t *start, size_t count, uint64_t file_bytes) {
-  if (count >= 6 && memcmp(start, "\x93NUMPY", 6) == 0) return "npy";
-  if (count >= 4 && (memcmp(start, "PK\x03\x04", 4) == 0 || memcmp(start, "PK\x05\x06", 4) == 0))
-    return "npz";
-  if (count >= 4 && memcmp(start, "GGUF", 4) == 0) return "gguf";
-  if (count >= 9 && start[8] == '{' && (source_u64(start) <= file_bytes - 8 || !is_text(start, 8)))
-    return "safetensors";
-  if (count >= 2 && (memcmp(start, "\xff\xfe", 2) == 0 || memcmp(start, "\xfe\xff", 2) == 0))
-    return "csv"; /* text in UTF-16 */
-  if (count >= 2 && start[0] == 0x1f && start[1] == 0x8b) return "csv";
-  if (unpack_knows(start, count) != NULL) return "csv";
-  return is_text(start, count) ? "csv" : NULL;
-}
-
-/* Returns what another common kind of file is and what to do; NULL if unknown. */
-static const char *other_kind(const uint8_t *start, size_t count) {
-  static const struct {
-    const char *begins, *is;
-    size_t length;
-  } kinds[] = {
-      {"BZh", "compressed with bzip2; decompress it first (bunzip2)", 3},
-      {"PAR1", "a Parquet file; convert it to csv, or its columns with numpy.save, first", 4},
-      {"ARROW1", "an Arrow file; convert it to csv, or its columns with numpy.save, first", 6},
-      {"\x80\x04", "a pickle, which could run code; save its arrays with numpy.save", 2},
-      {"\x80\x05", "a pickle, which could run code; save its arrays with numpy.save", 2},
-  };
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (count > kinds[i].length && memcmp(start, kinds[i].begins, kinds[i].length) == 0)
-      return kinds[i].is;
-  return NULL;
-}
+/* ---- one file or several ---- */
 
 static stow_status find_zip(bool *is, source *from) {
   uint8_t start[4] = {0};
   if (from->bytes > sizeof start) STOW_TRY(source_read(from, 0, start, sizeof start));
   *is = memcmp(start, "PK\x03\x04", sizeof start) == 0;
-  return STOW_OK;
-}
-
-/* Returns whether a zip archive holds a table instead of arrays. The first name decides for most
- * archives: an npz begins with a member that ends with .npy. */
-static stow_status holds_table(source *from, const uint8_t *start, size_t count, bool *is) {
-  size_t length = count > 30 ? source_u16(start + 26) : 0;
-  const char *end = (const char *)start + 30 + length - 4;
-  if (length > 4 && 30 + length <= count && memcmp(end, ".npy", 4) == 0) return STOW_OK;
-  zip z;
-  stow_status status = zip_open(&z, from, DIRECTORY_BYTES_MAX);
-  if (status == STOW_ERR_HOST_MEMORY || status == STOW_ERR_IO) return status;
-  if (status != STOW_OK) return STOW_OK; /* a damaged archive is reported when it is read */
-  *is = csv_zip_is(&z);
-  zip_close(&z);
-  return STOW_OK;
-}
-
-stow_status inspect_format(const char **format, source *from, const inspect_options *o) {
-  uint8_t start[512];
-  size_t count = from->bytes < sizeof start ? (size_t)from->bytes : sizeof start;
-  STOW_TRY(source_read(from, 0, start, count));
-  *format = format_of(start, count, from->bytes);
-  bool zipped_table = false;
-  if (*format != NULL && strcmp(*format, "npz") == 0)
-    STOW_TRY(holds_table(from, start, count, &zipped_table));
-  if (zipped_table) *format = "csv";
-  if (*format == NULL && o->csv.encoding >= CSV_UTF16) *format = "csv";
-  bool is_hdf5 = false;
-  if (*format == NULL) STOW_TRY(hdf5_find(&is_hdf5, from));
-  if (is_hdf5) *format = "hdf5";
-  bool described = o->raw.type != DTYPE_NONE || o->raw.has_shape;
-  if (described && *format != NULL && strcmp(*format, "csv") != 0)
-    return stow_fail(STOW_ERR_INVALID,
-                     "%s: an %s file stores its own type and shape; omit --dtype and --shape",
-                     from->name, *format);
-  if (described) *format = "raw";
-  if (*format == NULL && from->bytes == 0)
-    return stow_fail(STOW_ERR_FORMAT, "%s: the file is empty", from->name);
-  const char *other = *format == NULL ? other_kind(start, count) : NULL;
-  if (other != NULL) return stow_fail(STOW_ERR_FORMAT, "%s: %s", from->name, other);
-  if (*format == NULL)
-    return stow_fail(STOW_ERR_FORMAT,
-                     "%s: not an npy, npz, csv, HDF5, safetensors or GGUF file; for raw bytes give "
-                     "--dtype and perhaps --shape",
-                     from->name);
   return STOW_OK;
 }
 

@@ -213,10 +213,50 @@ for text, words, expected in tables:
 END
 
 test_py a_line_of_libsvm_is_data << 'END'
-for text, rows in (("1 1:0.5 3:1.25\n0 2:1\n1 1:2\n", 3), ("+1 1:.5 2:1e-3 # a\n-1 1:1\n", 2), ("0 qid:1 1:3\n2 qid:2 1:4\n", 2), ("1 1:2\n0\n1 4:2\n", 3)):
+for text, rows in (("1 1:0.5 3:1.25\n0 2:1\n1 1:2\n", 3), ("+1 1:.5 2:1e-3 # a\n-1 1:1\n", 2), ("0 qid:1 1:3\n2 qid:2 1:4\n", 2), ("1 1:2\n0\n1 4:2\n", 3),
+                   ("1,3 5:0.2\n2 5:1 7:3\n2,4,5 1:1\n", 3), ("1,3 5:0.2\n1,2 5:0.3\n", 2), ("0 1:2\n0,1 4:2\n", 2)):
     open("t.csv", "w").write(text)
     facts = inspect("t.csv")
-    assert not facts["header"] and facts["rows"] == rows, facts
+    assert not facts["header"] and facts["rows"] == rows and len(facts["columns"]) == 1, facts
+END
+
+test_py a_delimiter_behind_the_last_field_moves_no_column << 'END'
+from table_npz import read_columns
+for text in ("a,b,c\n1,x,2.5,\n2,y,3.5,\n", "a,b,c,\n1,x,2.5,\n2,y,3.5,\n", "a;b;c\r\n1;x;2,5;\r\n2;y;3,5;"):
+    open("t.csv", "w", newline="").write(text)
+    stowage("shrink", "t.csv", "-o", "t.npz", "--force", *(["--decimal", ","] if ";" in text else []))
+    columns = {name: list(values) for name, values in read_columns("t.npz").items()}
+    assert columns["a"] == [1, 2] and columns["b"] == ["x", "y"] and columns["c"] == [2.5, 3.5] and len(columns) == 4, columns
+open("t.csv", "w").write('"a","b"\n"r1","x",""\n"r2","y",""\n')  # an empty text between quotes is a value: R's row names
+assert [c["name"] for c in inspect("t.csv")["columns"]] == ["index", "a", "b"]
+open("t.csv", "w").write('"Country","1960","1961",\n"A","1.5","",\n"B","2.5","",\n')
+facts = inspect("t.csv")
+assert facts["header"] and [c["name"] for c in facts["columns"]] == ["Country", "1960", "1961", "3"], facts
+END
+
+test_py a_control_character_may_be_the_delimiter << 'END'
+open("t.txt", "w").write("1\x01a\x01\\N\n2\x01b\x010.5\n")
+assert "not an npy" in stowage("inspect", "t.txt", fails=True)
+facts = inspect("t.txt", "--delimiter", "\x01", "--names", "no", "--na", "\\N")
+assert [c["dtype"] for c in facts["columns"]] == ["int64", "text", "float64"] and facts["columns"][2]["missing"] == 1, facts
+END
+
+test_py a_file_of_another_kind_is_named << 'END'
+import zipfile
+with zipfile.ZipFile("sheet", "w") as sheet:
+    sheet.writestr("[Content_Types].xml", "<a/>")
+    sheet.writestr("xl/workbook.xml", "<a/>")
+said = stowage("inspect", "sheet", fails=True)
+assert "spreadsheet" in said, said
+for start, word in (('{"a": 1}\n{"a": 2}\n', ".jsonl"), ('[\n  {"a": 1}]', ".json"), ("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 5\n", "mmread"),
+                    ("@RELATION iris\n\n@DATA\n1,2\n", "--skip"), ("<!doctype html>\n<html>", "web page"), ("version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+                    ("HEADER RECORD*******LIBRARY HEADER RECORD!!!!!!!000\n", "SAS"), ("ORC\x01\x02", "ORC"), ("Obj\x01\x04", "Avro"), ("PAR1\x00\x00", ".parquet")):
+    open("t", "w").write(start)
+    for words in (["inspect", "t"], ["shrink", "t", "-o", "t.npz", "--force"]):
+        said = stowage(*words, fails=True)
+        assert word in said, (start, said)
+open("t", "w").write("@RELATION iris\n\n@DATA\n1,2\n3,5\n")
+assert inspect("t", "--skip", "3", "--names", "no")["rows"] == 2
 END
 
 test_py memory_stays_in_the_budget_whatever_the_file << 'END'

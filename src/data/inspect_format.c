@@ -1,0 +1,172 @@
+/* Inspect: detects the kind of a file from its first bytes.
+ *
+ * A file that another program must convert first is rejected with what it is and what to do. Text
+ * that is no table (JSON, HTML, Matrix Market) would otherwise be read as one, with wrong columns.
+ */
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "arrays/csv.h"
+#include "data/inspect.h"
+#include "files/unpack.h"
+#include "files/zip.h"
+
+#define DIRECTORY_BYTES_MAX (UINT64_C(4) << 20) /* of an archive that may hold a table */
+
+/* Returns whether it is text: its first bytes hold no control characters but line ends, tabs and
+ * the delimiter. */
+static bool is_text(const uint8_t *start, size_t count, char delimiter) {
+  for (size_t i = 0; i < count; i++)
+    if (start[i] < 0x20 && start[i] != '\n' && start[i] != '\r' && start[i] != '\t' &&
+        (delimiter == '\0' || start[i] != (uint8_t)delimiter))
+      return false;
+  return count > 0;
+}
+
+static const char *format_of(const uint8_t *start, size_t count, uint64_t file_bytes,
+                             char delimiter) {
+  if (count >= 6 && memcmp(start, "\x93NUMPY", 6) == 0) return "npy";
+  if (count >= 4 && (memcmp(start, "PK\x03\x04", 4) == 0 || memcmp(start, "PK\x05\x06", 4) == 0))
+    return "npz";
+  if (count >= 4 && memcmp(start, "GGUF", 4) == 0) return "gguf";
+  if (count >= 9 && start[8] == '{' &&
+      (source_u64(start) <= file_bytes - 8 || !is_text(start, 8, delimiter)))
+    return "safetensors";
+  if (count >= 2 && (memcmp(start, "\xff\xfe", 2) == 0 || memcmp(start, "\xfe\xff", 2) == 0))
+    return "csv"; /* text in UTF-16 */
+  if (count >= 2 && start[0] == 0x1f && start[1] == 0x8b) return "csv";
+  if (unpack_knows(start, count) != NULL) return "csv";
+  return is_text(start, count, delimiter) ? "csv" : NULL;
+}
+
+typedef struct kind {
+  const char *begins, *is;
+  size_t length;
+} kind;
+
+static const char *find_kind(const kind *kinds, size_t kind_count, const uint8_t *start,
+                             size_t count) {
+  for (size_t i = 0; i < kind_count; i++)
+    if (count > kinds[i].length &&
+        strncasecmp((const char *)start, kinds[i].begins, kinds[i].length) == 0)
+      return kinds[i].is;
+  return NULL;
+}
+
+/* Returns what another common kind of binary file is and what to do; NULL if unknown. */
+static const char *other_kind(const uint8_t *start, size_t count) {
+  static const kind kinds[] = {
+      {"BZh", "compressed with bzip2; decompress it first (bunzip2)", 3},
+      {"PAR1", "a Parquet file; give it a name that ends with .parquet", 4},
+      {"ARROW1", "an Arrow file; give it a name that ends with .arrow", 6},
+      {"\x80\x04", "a pickle, which could run code; save its arrays with numpy.save", 2},
+      {"\x80\x05", "a pickle, which could run code; save its arrays with numpy.save", 2},
+      {"MATLAB 5.0", "a MATLAB file; save its arrays from scipy.io.loadmat with numpy.savez", 10},
+      {"\xd0\xcf\x11\xe0", "a spreadsheet (.xls); save it as CSV first", 4},
+      {"ORC", "an ORC file; convert it with pyarrow.orc to .parquet first", 3},
+      {"Obj\x01", "an Avro file; convert it to .parquet first, for example with DuckDB", 4},
+      {"$FL2", "an SPSS file; save it from pandas.read_spss with to_parquet first", 4},
+      {"<stata_dta>", "a Stata file; save it from pandas.read_stata with to_parquet first", 11},
+      {"SQLite format 3", "an SQLite database; export a table of it as CSV first", 15},
+  };
+  return find_kind(kinds, sizeof kinds / sizeof *kinds, start, count);
+}
+
+/* Returns whether text begins as JSON does: `{"`, `[{` or `[[`, with any blanks between. */
+static bool is_json(const uint8_t *start, size_t count) {
+  char found[2];
+  size_t have = 0;
+  for (size_t i = 0; i < count && have < 2; i++)
+    if (!isspace(start[i])) found[have++] = (char)start[i];
+  if (have < 2) return false;
+  return (found[0] == '{' && found[1] == '"') ||
+         (found[0] == '[' && (found[1] == '{' || found[1] == '['));
+}
+
+/* Returns what text is if it is not a table, and what to do; NULL if it may be one. */
+static const char *other_text(const uint8_t *start, size_t count) {
+  static const kind kinds[] = {
+      {"version https://git-lfs", "a pointer of Git LFS, not the file itself; run git lfs pull",
+       23},
+      {"<!DOCTYPE html", "a web page, not a table; download the file itself", 14},
+      {"<html", "a web page, not a table; download the file itself", 5},
+      {"%%MatrixMarket",
+       "a Matrix Market file; save it from scipy.io.mmread with "
+       "scipy.sparse.save_npz first",
+       14},
+      {"@relation",
+       "an ARFF file; give --names no, and --skip with the number of lines up to and "
+       "including @data",
+       9},
+      {"HEADER RECORD*******",
+       "a SAS transport file; save it from pandas.read_sas with to_parquet "
+       "first",
+       20},
+  };
+  if (count >= 3 && memcmp(start, "\xef\xbb\xbf", 3) == 0) start += 3, count -= 3;
+  if (is_json(start, count))
+    return "JSON; give it a name that ends with .jsonl or .json (.gz may follow)";
+  return find_kind(kinds, sizeof kinds / sizeof *kinds, start, count);
+}
+
+typedef enum contents { HOLDS_ARRAYS, HOLDS_TABLE, HOLDS_SHEETS } contents;
+
+/* Finds what a zip archive holds. The first name decides for most archives: an npz begins with a
+ * member that ends with .npy. */
+static stow_status look_into(source *from, const uint8_t *start, size_t count, contents *holds) {
+  size_t length = count > 30 ? source_u16(start + 26) : 0;
+  const char *end = (const char *)start + 30 + length - 4;
+  *holds = HOLDS_ARRAYS;
+  if (length > 4 && 30 + length <= count && memcmp(end, ".npy", 4) == 0) return STOW_OK;
+  zip z;
+  stow_status status = zip_open(&z, from, DIRECTORY_BYTES_MAX);
+  if (status == STOW_ERR_HOST_MEMORY || status == STOW_ERR_IO) return status;
+  if (status != STOW_OK) return STOW_OK; /* a damaged archive is reported when it is read */
+  if (csv_zip_is(&z)) *holds = HOLDS_TABLE;
+  if (zip_find(&z, "xl/workbook.xml") != NULL || zip_find(&z, "xl/workbook.bin") != NULL ||
+      (zip_find(&z, "mimetype") != NULL && zip_find(&z, "content.xml") != NULL))
+    *holds = HOLDS_SHEETS;
+  zip_close(&z);
+  return STOW_OK;
+}
+
+/* Returns what the file is if it cannot be read, and what to do; NULL if it may be read. */
+static const char *reason_against(const char *format, const inspect_options *o, contents holds,
+                                  const uint8_t *start, size_t count) {
+  if (holds == HOLDS_SHEETS) return "a spreadsheet; save the sheet as CSV first";
+  if (format == NULL) return other_kind(start, count);
+  bool described = o->csv.delimiter != '\0' || o->csv.skip > 0 || o->csv.comment != '\0';
+  return strcmp(format, "csv") == 0 && !described ? other_text(start, count) : NULL;
+}
+
+stow_status inspect_format(const char **format, source *from, const inspect_options *o) {
+  uint8_t start[512];
+  size_t count = from->bytes < sizeof start ? (size_t)from->bytes : sizeof start;
+  contents holds = HOLDS_ARRAYS;
+  STOW_TRY(source_read(from, 0, start, count));
+  *format = format_of(start, count, from->bytes, o->csv.delimiter);
+  if (*format != NULL && strcmp(*format, "npz") == 0)
+    STOW_TRY(look_into(from, start, count, &holds));
+  if (holds == HOLDS_TABLE) *format = "csv";
+  if (*format == NULL && o->csv.encoding >= CSV_UTF16) *format = "csv";
+  bool is_hdf5 = false;
+  if (*format == NULL) STOW_TRY(hdf5_find(&is_hdf5, from));
+  if (is_hdf5) *format = "hdf5";
+  bool described = o->raw.type != DTYPE_NONE || o->raw.has_shape;
+  if (described && *format != NULL && strcmp(*format, "csv") != 0)
+    return stow_fail(STOW_ERR_INVALID,
+                     "%s: an %s file stores its own type and shape; omit --dtype and --shape",
+                     from->name, *format);
+  if (described) *format = "raw";
+  if (*format == NULL && from->bytes == 0)
+    return stow_fail(STOW_ERR_FORMAT, "%s: the file is empty", from->name);
+  const char *reason = reason_against(*format, o, holds, start, count);
+  if (reason != NULL) return stow_fail(STOW_ERR_FORMAT, "%s: %s", from->name, reason);
+  if (*format == NULL)
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: not an npy, npz, csv, HDF5, safetensors or GGUF file; for raw bytes give "
+                     "--dtype and perhaps --shape",
+                     from->name);
+  return STOW_OK;
+}
