@@ -14,7 +14,14 @@
 #define TEXT_MAX  65535
 #define ALIGNMENT "general.alignment"
 
-enum { TYPE_U32 = 4, TYPE_BOOL = 7, TYPE_STRING = 8, TYPE_ARRAY = 9, TYPE_COUNT = 13 };
+enum {
+  TYPE_U16 = 2,
+  TYPE_U32 = 4,
+  TYPE_BOOL = 7,
+  TYPE_STRING = 8,
+  TYPE_ARRAY = 9,
+  TYPE_COUNT = 13
+};
 
 typedef struct cursor {
   source *from;
@@ -106,6 +113,16 @@ static stow_status pass_values(cursor *c, uint32_t type, uint64_t count) {
   return STOW_OK;
 }
 
+/* Reads split.count or split.no, the uint16 that the cursor is at. */
+static stow_status take_split(cursor *c, tensors *t, bool is_count) {
+  uint8_t bytes[2];
+  uint64_t at = c->at;
+  STOW_TRY(take(c, bytes, sizeof bytes));
+  if (is_count) t->split_count_at = at;
+  *(is_count ? &t->split_count : &t->split_number) = source_u16(bytes);
+  return STOW_OK;
+}
+
 static stow_status take_key(cursor *c, tensors *t, char *name) {
   size_t length = 0;
   uint32_t type = 0;
@@ -126,6 +143,9 @@ static stow_status take_key(cursor *c, tensors *t, char *name) {
     return STOW_OK;
   }
   if (type >= TYPE_COUNT) return refuse(c, "a value has an unknown type");
+  bool is_count = strcmp(name, "split.count") == 0;
+  if (type == TYPE_U16 && count == 1 && (is_count || strcmp(name, "split.no") == 0))
+    return take_split(c, t, is_count);
   if (strcmp(name, "general.file_type") == 0 && type == TYPE_U32 && count == 1)
     t->file_type_at = c->at;
   if (strcmp(name, "general.quantization_version") == 0) t->has_quantization_version = true;

@@ -247,6 +247,53 @@ static stow_status open_index(model *m, const char *path, uint64_t max_bytes) {
   return status;
 }
 
+/* ---- the parts of a GGUF model ---- */
+
+/* "-00001-of-00003.gguf", as llama.cpp names them */
+#define PART_NAME   "-%05u-of-%05u.gguf"
+#define PART_LENGTH 20
+
+/* Writes the path of a part, from 0, whose first part is at `first`. Returns false if `first` is
+ * not named as one of that many parts. */
+static bool part_path(char to[PATH_MAX], const char *first, unsigned number, unsigned count) {
+  char ending[32];
+  size_t length = strlen(first);
+  snprintf(ending, sizeof ending, PART_NAME, 1U, count);
+  if (length < PART_LENGTH || length >= PATH_MAX || !ends_with(first, ending)) return false;
+  memcpy(to, first, length + 1);
+  snprintf(ending, sizeof ending, PART_NAME, number + 1, count);
+  memcpy(to + length - PART_LENGTH, ending, PART_LENGTH);
+  return true;
+}
+
+/* Returns whether the name is that of a part behind the first. */
+static bool is_later_part(const char *name) {
+  unsigned number, count;
+  size_t length = strlen(name);
+  return length > PART_LENGTH &&
+         sscanf(name + length - PART_LENGTH, PART_NAME, &number, &count) == 2 && number > 1;
+}
+
+/* Adds a model of one file, or the first file of a GGUF model and its other parts. */
+static stow_status add_parts(model *m, const char *path, uint64_t max_bytes) {
+  char next[PATH_MAX];
+  STOW_TRY(add_within(m, path, max_bytes));
+  unsigned count = m->files[0].header.split_count, number = m->files[0].header.split_number;
+  for (unsigned i = 0; i < count && count > 1; i++) {
+    if (number > 0 || !part_path(next, path, i, count))
+      return stow_fail(STOW_ERR_INVALID,
+                       "%s: part %u of a model in %u files; name the first one, which ends with "
+                       "-00001-of-%05u.gguf",
+                       path, number + 1, count, count);
+    if (i > 0) STOW_TRY(add_within(m, next, max_bytes));
+    const tensors *header = &m->files[i].header;
+    if (header->split_number != i || header->split_count != count)
+      return stow_fail(STOW_ERR_FORMAT, "%s: says that it is part %u of %u, not %u of %u", next,
+                       header->split_number + 1U, header->split_count, i + 1, count);
+  }
+  return list_all(m);
+}
+
 /* ---- a folder ---- */
 
 /* In the order of preference of the packages that load such folders. */
@@ -261,7 +308,8 @@ static const char *const known_names[] = {
     "adapter_model.bin",
 };
 
-/* Finds the only file with that extension, if there is exactly one. */
+/* Finds the only file with that extension, if there is exactly one; the parts of a GGUF model count
+ * as one. */
 static stow_status only_file(char path[PATH_MAX], const char *folder, const char *ending,
                              size_t *found) {
   DIR *d = opendir(folder);
@@ -269,7 +317,7 @@ static stow_status only_file(char path[PATH_MAX], const char *folder, const char
   if (d == NULL) return stow_fail(STOW_ERR_IO, "%s: cannot be listed: %s", folder, strerror(errno));
   stow_status status = STOW_OK;
   for (struct dirent *e; (e = next_entry(d, folder, &status)) != NULL;)
-    if (e->d_name[0] != '.' && ends_with(e->d_name, ending)) {
+    if (e->d_name[0] != '.' && ends_with(e->d_name, ending) && !is_later_part(e->d_name)) {
       status = join_path(path, folder, e->d_name);
       (*found)++;
     }
@@ -287,8 +335,7 @@ static stow_status open_folder(model *m, const char *folder, uint64_t max_bytes)
     STOW_TRY(join_path(path, m->folder, known_names[i]));
     if (!exists(path)) continue;
     if (ends_with(path, ".index.json")) return open_index(m, path, max_bytes);
-    STOW_TRY(add_within(m, path, max_bytes));
-    return list_all(m);
+    return add_parts(m, path, max_bytes);
   }
   for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
     size_t found = 0;
@@ -300,9 +347,14 @@ static stow_status open_folder(model *m, const char *folder, uint64_t max_bytes)
                        folder, found, endings[i]);
     if (found == 0) continue;
     if (ends_with(path, ".index.json")) return open_index(m, path, max_bytes);
-    STOW_TRY(add_within(m, path, max_bytes));
-    return list_all(m);
+    return add_parts(m, path, max_bytes);
   }
+  STOW_TRY(join_path(path, m->folder, "model_index.json"));
+  if (exists(path))
+    return stow_fail(STOW_ERR_INVALID,
+                     "%s: a pipeline of several models; name the folder of one of them, such as "
+                     "%s/unet",
+                     folder, m->folder);
   return stow_fail(STOW_ERR_NOT_FOUND,
                    "%s: a folder without a model: no model.safetensors, no index.json, no .gguf "
                    "and no pytorch_model.bin",
@@ -316,10 +368,8 @@ stow_status model_open(model *m, const char *path, uint64_t max_bytes) {
     status = open_folder(m, path, max_bytes);
   else if (ends_with(path, ".index.json"))
     status = open_index(m, path, max_bytes);
-  else {
-    status = add_within(m, path, max_bytes);
-    if (status == STOW_OK) status = list_all(m);
-  }
+  else
+    status = add_parts(m, path, max_bytes);
   if (status != STOW_OK) model_close(m);
   return status;
 }

@@ -37,7 +37,9 @@ typedef struct tensors {
   char *metadata;             /* safetensors: its __metadata__ as a JSON object; NULL: none */
   uint64_t keys_at, keys_end; /* GGUF: where the keys are in the file */
   uint64_t key_count;
-  uint64_t file_type_at; /* GGUF: where the value of general.file_type (uint32) is; 0: none */
+  uint64_t file_type_at;   /* GGUF: where the value of general.file_type (uint32) is; 0: none */
+  uint64_t split_count_at; /* GGUF: where the value of split.count (uint16) is; 0: none */
+  uint16_t split_count, split_number; /* GGUF: parts of the model, and which one this is, from 0 */
   bool has_quantization_version;
   uint32_t version;
   uint64_t alignment;

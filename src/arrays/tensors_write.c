@@ -95,6 +95,8 @@ static stow_status copy_keys(buffer *out, const tensors *t, source *from,
   if (t->file_type_at > 0 && change->file_type_known)
     for (int i = 0; i < 4; i++)
       keys[t->file_type_at - t->keys_at + (uint64_t)i] = (char)(change->file_type >> (8 * i));
+  /* All parts become one file. llama-gguf-split --merge leaves the same 0. */
+  if (t->split_count_at > 0) memset(keys + (t->split_count_at - t->keys_at), 0, 2);
   return STOW_OK;
 }
 

@@ -25,11 +25,23 @@ static bool compressed(const weights_job *j) {
   return sparse(j) || j->o->quantize == WEIGHTS_INT8 || j->o->quantize == WEIGHTS_FP8;
 }
 
-/* Returns whether the model has the tensor "LAYER.weight". */
-static bool has_layer(const model *m, const char *layer) {
-  char name[64];
-  snprintf(name, sizeof name, "%s.weight", layer);
+/* Returns whether the model has the tensor "LAYER.WORD". */
+static bool has_tensor(const model *m, const char *layer, const char *word) {
+  char name[544];
+  snprintf(name, sizeof name, "%s.%s", layer, word);
   return model_find(m, name) != NULL;
+}
+
+/* Writes the module of a bias whose matrix is not in the file: an output layer that is tied to the
+ * embedding and has a bias of its own, as "decoder" of ModernBERT. */
+static void put_tied(json *out, const weights_result *r, const tensor *t) {
+  char layer[512];
+  size_t length = strlen(t->name);
+  if (t->dims != 1 || length < 6 || length - 5 >= sizeof layer ||
+      strcmp(t->name + length - 5, ".bias") != 0)
+    return;
+  snprintf(layer, sizeof layer, "%.*s", (int)(length - 5), t->name);
+  if (!has_tensor(&r->in, layer, "weight")) json_text(out, layer);
 }
 
 /* Modules with a matrix that was not quantized or stored sparse: a reader would look for scales or
@@ -38,6 +50,7 @@ static void put_ignored(json *out, const weights_result *r) {
   for (size_t i = 0; i < r->item_count; i++) {
     const tensor *t = r->items[i].from.facts;
     size_t length = strlen(t->name);
+    put_tied(out, r, t);
     bool weight = length > 7 && strcmp(t->name + length - 7, ".weight") == 0;
     if (!weight || t->dims != 2 || r->items[i].part_count > 1) continue;
     json_text_n(out, t->name, length - 7);
@@ -48,7 +61,8 @@ static void put_ignored(json *out, const weights_result *r) {
       "vocab_projector", "proj_out",         "generator_lm_head",       "embed_out",
       "pred_layer.proj", "output_projection"};
   for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
-    if (!has_layer(&r->in, heads[i])) json_text(out, heads[i]);
+    if (!has_tensor(&r->in, heads[i], "weight") && !has_tensor(&r->in, heads[i], "bias"))
+      json_text(out, heads[i]); /* put_tied wrote those with a bias */
 }
 
 /* Writes what a reader needs to know about tensors without their zeros. */

@@ -147,6 +147,27 @@ static tensor_type block_type(const weights_result *r, const weights_options *o,
   return row % tensor_type_get(to)->block == 0 ? to : TENSOR_NONE;
 }
 
+/* Returns whether layers are stored in 8 bits or fewer, with scales beside them. */
+static bool is_quantized(const model *m) {
+  for (size_t i = 0; i < m->count && m->format != MODEL_GGUF; i++) {
+    const tensor *t = m->list[i].facts;
+    bool packed = ends_with(t->name, "weight_packed") || ends_with(t->name, ".qweight");
+    bool small = t->stored == TENSOR_F8_E4M3 || t->stored == TENSOR_F8_E5M2 ||
+                 t->stored == TENSOR_I8 || t->stored == TENSOR_U8;
+    if (packed || (small && t->dims >= 2 && ends_with(t->name, ".weight"))) return true;
+  }
+  return false;
+}
+
+/* Returns whether the tensor holds scales of a quantized layer (compressed-tensors, DeepSeek, GPTQ,
+ * AWQ, bitsandbytes). Rounding them changes every weight of the layer. */
+static bool is_scale(const char *name) {
+  static const char *const endings[] = {"_scale", "_scale_inv", ".scales", "absmax", "quant_map"};
+  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+    if (ends_with(name, endings[i])) return true;
+  return false;
+}
+
 /* Returns the type that --dtype requests. GGUF keeps vectors in float32, as its programs expect. */
 static tensor_type cast_type(const weights_result *r, const weights_options *o, const tensor *t) {
   if (o->type == TENSOR_NONE || weights_named(t->name, o->exclude, o->exclude_count))
@@ -155,6 +176,7 @@ static tensor_type cast_type(const weights_result *r, const weights_options *o, 
       !weights_named(t->name, o->include, o->include_count))
     return t->stored;
   if (r->in.format == MODEL_GGUF && o->include_count == 0 && !gguf_layer(t)) return t->stored;
+  if (r->quantized && o->include_count == 0 && is_scale(t->name)) return t->stored;
   if (tensor_type_is_float(t->stored)) return o->type;
   bool blocks = tensor_type_get(t->stored)->block > 1 && weights_can_decode(t->stored);
   return blocks ? o->type : t->stored;
@@ -359,6 +381,10 @@ static const char turned_only[] =
     "compressed-tensors reads only linear layers; use --dtype, or make a GGUF file and quantize "
     "that";
 
+static const char quantized_already[] =
+    "nothing to do: the model is already quantized, and its scales keep their type; start from the "
+    "model before quantizing";
+
 static bool any_transposed(const weights_result *r) {
   for (size_t i = 0; i < r->item_count; i++)
     if (transposed_of(&r->transposed, r->items[i].from.facts->name) == TRANSPOSED_YES) return true;
@@ -371,6 +397,7 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
   STOW_TRY(check_patterns(r, o->exclude, o->exclude_count, "--exclude"));
   size_t to_count = 0;
   STOW_TRY(transposed_find(&r->transposed, &r->in));
+  r->quantized = is_quantized(&r->in);
   r->items = calloc(r->in.count + 1, sizeof *r->items);
   if (r->items == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
   r->item_count = r->in.count;
@@ -389,7 +416,10 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
   bool asked = o->type != TENSOR_NONE || o->quantize != WEIGHTS_NO_QUANT || o->prune > 0 ||
                o->prune_2_4 || o->sparse;
   if (asked && r->changed + to_count == 0 && o->shard_bytes == 0 && !o->join)
-    return stow_fail(STOW_ERR_INVALID, "%s", any_transposed(r) ? turned_only : nothing_to_do);
+    return stow_fail(STOW_ERR_INVALID, "%s",
+                     r->quantized        ? quantized_already
+                     : any_transposed(r) ? turned_only
+                                         : nothing_to_do);
   return STOW_OK;
 }
 
@@ -412,7 +442,7 @@ static uint64_t bytes_as_gguf(const model *m, tensor_type to) {
 
 uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf) {
   uint64_t sum = 0;
-  weights_result r = {.in = *m};
+  weights_result r = {.in = *m, .quantized = is_quantized(m)};
   if (gguf && m->format != MODEL_GGUF) return bytes_as_gguf(m, quant_type(o->quantize));
   if (transposed_find(&r.transposed, m) != STOW_OK)
     transposed_free(&r.transposed); /* then a few bytes too few */

@@ -109,6 +109,7 @@ typedef struct weights_file {
 typedef struct weights_result {
   model in;
   transposed transposed;
+  bool quantized;    /* the input has layers of 8 bits or fewer, with scales beside them */
   size_t home_count; /* files of the model itself; merge adds those of the adapters behind them */
   weights_item *items;
   size_t item_count;
