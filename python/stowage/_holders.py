@@ -64,6 +64,13 @@ PLAIN = frozenset((int, float, bool, complex, type(None)))  # most values of mos
 PLAIN_TEXT = PLAIN | {str, bytes}
 
 
+def item_name(name, key):
+    """Returns the name of what a container holds under a key. Only plain keys are written out: repr() of another one runs code of the
+    program. An optimizer's state has tensors as keys, and the repr() of a tensor on a device starts kernels and waits for them."""
+    plain = type(key) in PLAIN_TEXT or (type(key) is tuple and all(type(part) in PLAIN_TEXT for part in key))
+    return f"{name}[{key!r}]"[:60] if plain else f"{name}[{type_name(key)}]"[:60]
+
+
 def references(values):
     return [sys.getrefcount(v) for v in values]
 
@@ -355,7 +362,7 @@ def opened(value, name, depth=2):
     if depth > 0 and type(value) in (dict, list, tuple) and 0 < len(value) <= FEW:
         for key, v in list(value.items() if isinstance(value, dict) else enumerate(value)):
             if isinstance(v, (dict, list, tuple, set)) or (isinstance(value, dict) and has(v, "nbytes")):
-                yield from opened(v, f"{name}[{key!r}]"[:60], depth - 1)
+                yield from opened(v, item_name(name, key), depth - 1)
     if is_own_module(get(value, "__module__", None)) or type(value).__module__.split(".")[0] in HOLDERS:
         if isinstance(value, type) or callable(value):
             yield from behind(value, name)
@@ -460,7 +467,7 @@ def _chain(waiting, seen):
             if len(value) >= LONG:
                 yield value, name, where
             elif isinstance(value, dict):
-                waiting.extend((v, f"{name}[{k!r}]"[:60], where) for k, v in list(value.items()))
+                waiting.extend((v, item_name(name, k), where) for k, v in list(value.items()))
             else:
                 waiting.extend((v, f"{name}[{i}]"[:60], where) for i, v in enumerate(list(value)))
             continue

@@ -150,6 +150,22 @@ class Weights(unittest.TestCase):
         found = [name for value, name, _ in _holders._chain([(log, "log", "module a")], set()) if value is handler.records]
         self.assertEqual([name.rpartition(".")[2] for name in found], ["records"])
 
+    def test_no_code_of_the_program_runs_for_the_names(self):
+        class Key:
+            def __repr__(self):
+                raise AssertionError("repr")
+
+            __str__ = __eq__ = __bool__ = __len__ = __repr__
+            __hash__ = object.__hash__
+
+        held = [str(i) for i in range(2000)]
+        state = {Key(): {"a": held}, (1, "b"): held, "c": {Key(): Key()}}
+        for values in (_holders.opened(state, "state"), ((v, n) for v, n, _ in _holders._chain([(state, "state", "module a")], set()))):
+            names = [name for value, name in values if value is held]
+            self.assertIn("state[(1, 'b')]", names)
+        names = [name for _, name in _holders.opened(state, "state")]
+        self.assertIn(f"state[{_holders.type_name(Key())}]"[:60], names)
+
 
 if __name__ == "__main__":
     unittest.main()
