@@ -236,29 +236,47 @@ static int by_bytes(const void *a, const void *b) {
   return one->bytes > other->bytes ? -1 : one->bytes < other->bytes;
 }
 
-size_t tree_maps(pid_t pid, uint64_t kinds[TREE_MAP_KINDS], tree_map *largest, size_t max) {
+/* Adds one mapping to the sums by kind and to the largest. */
+static size_t count_map(uint64_t kinds[TREE_MAP_KINDS], tree_map *largest, size_t count, size_t max,
+                        const tree_map *m) {
+  if (m->bytes == 0) return count;
+  kinds[m->kind] += m->bytes;
+  return keep_map(largest, count, max, m);
+}
+
+/* A mapping that grows while it is read appears again, with the same start: the last one counts. */
+size_t tree_maps_read(FILE *smaps, uint64_t kinds[TREE_MAP_KINDS], tree_map *largest, size_t max) {
   char line[512];
   size_t count = 0;
+  unsigned long long start, begun = 0;
   tree_map now = {.kind = TREE_ANONYMOUS};
-  FILE *file = open_of(pid, "smaps");
   for (int k = 0; k < TREE_MAP_KINDS; k++) kinds[k] = 0;
-  while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+  while (fgets(line, sizeof line, smaps) != NULL) {
     uint64_t kib = number_after(line, "Rss:");
-    if (kib != UINT64_MAX && kib > 0) {
+    int at = 0; /* "7f00-7f01 rw-p 00000000 08:01 1234   /path" */
+    if (kib != UINT64_MAX) {
       now.bytes = kib * 1024;
-      kinds[now.kind] += now.bytes;
-      count = keep_map(largest, count, max, &now);
-    } else if (isxdigit((unsigned char)line[0]) && strchr(line, '-') != NULL &&
-               strchr(line, ':') > strchr(line, ' ')) {
-      int at = 0; /* "7f00-7f01 rw-p 00000000 08:01 1234   /path" */
+    } else if (sscanf(line, "%llx-%*x %*s %*x %*x:%*x %*u %n", &start, &at) == 1 && at > 0) {
+      if (start != begun) count = count_map(kinds, largest, count, max, &now);
+      begun = start;
       line[strcspn(line, "\n")] = '\0';
-      sscanf(line, "%*s %*s %*s %*s %*s %n", &at);
       now = (tree_map){.kind = kind_of(line + at)};
       snprintf(now.path, sizeof now.path, "%.199s", line + at);
     }
   }
-  if (file != NULL) fclose(file);
+  count = count_map(kinds, largest, count, max, &now);
   qsort(largest, count, sizeof *largest, by_bytes);
+  return count;
+}
+
+size_t tree_maps(pid_t pid, uint64_t kinds[TREE_MAP_KINDS], tree_map *largest, size_t max) {
+  FILE *file = open_of(pid, "smaps");
+  if (file == NULL) {
+    for (int k = 0; k < TREE_MAP_KINDS; k++) kinds[k] = 0;
+    return 0;
+  }
+  size_t count = tree_maps_read(file, kinds, largest, max);
+  fclose(file);
   return count;
 }
 

@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "base/status.h"
@@ -29,6 +30,9 @@ void tree_free(tree *t);
 /* Reads the resident bytes by kind and the largest mappings (at most `max`, summed by path).
  * Returns the number of mappings. */
 size_t tree_maps(pid_t pid, uint64_t kinds[TREE_MAP_KINDS], tree_map *largest, size_t max);
+
+/* The same from a text as /proc/PID/smaps has it. */
+size_t tree_maps_read(FILE *smaps, uint64_t kinds[TREE_MAP_KINDS], tree_map *largest, size_t max);
 
 /* Reads the largest regular files that the process has open. Returns their number. */
 size_t tree_files(pid_t pid, tree_file *largest, size_t max);

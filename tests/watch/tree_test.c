@@ -63,6 +63,28 @@ TEST(children_are_counted_and_what_they_share_once)
   munmap(shared, 64 * MIB);
 }
 
+/* The kernel shows a heap again that grew between two reads of its file. */
+TEST(a_mapping_that_grows_while_it_is_read_counts_once)
+{
+  char text[] = "55d0-55d8 r--p 00000000 08:01 99    /opt/a program\nRss:   8 kB\n"
+                "aa00-ab00 rw-p 00000000 00:00 0      [heap]\nRss:   100 kB\nAnonHugePages: 0 kB\n"
+                "aa00-ac00 rw-p 00000000 00:00 0      [heap]\nRss:   160 kB\n"
+                "aa00-ad00 rw-p 00000000 00:00 0      [heap]\nRss:   220 kB\n"
+                "7f00-7f80 rw-p 00000000 00:00 0 \nRss:   4 kB\n"
+                "7f90-7fa0 rw-p 00000000 00:00 0 \nRss:   4 kB\n";
+  uint64_t kinds[TREE_MAP_KINDS];
+  tree_map maps[4];
+  FILE *smaps = fmemopen(text, strlen(text), "r");
+  CHECK_U64(tree_maps_read(smaps, kinds, maps, 4), 4);
+  fclose(smaps);
+  CHECK_U64(kinds[TREE_HEAP], 220 * 1024);
+  CHECK_U64(kinds[TREE_ANONYMOUS], 8 * 1024);
+  CHECK_U64(kinds[TREE_FILE], 8 * 1024);
+  CHECK_TEXT(maps[0].path, "[heap]");
+  CHECK_U64(maps[0].bytes, 220 * 1024);
+  CHECK_TEXT(maps[1].path, "/opt/a program");
+}
+
 TEST(open_files_are_listed_with_how_far_they_were_read)
 {
   char path[] = "/tmp/stowage-tree-XXXXXX";
