@@ -190,6 +190,12 @@ static stow_status add_folder(report_set *s, const char *folder, const char *ran
     if (status == STOW_ERR_FORMAT) status = STOW_OK;
   }
   free_entries(entries, count);
+  if (status == STOW_ERR_NOT_FOUND) /* traces, but nothing that `stowage run` writes */
+    return stow_fail(
+        STOW_ERR_NOT_FOUND,
+        "%.400s: not the folder of a `stowage run`; name the recordings in it: stowage "
+        "report %.400s/*",
+        folder, folder);
   if (status != STOW_OK || s->recording_count > before) return status;
   char name[sizeof end.command];
   if (rank[0] != '\0')

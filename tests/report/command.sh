@@ -76,6 +76,9 @@ check and_the_old_page_is_kept grep -qx old kept.html
 refuse a_page_that_cannot_be_written_is_reported 1 'nowhere/page.html' "$stowage" report "$data/one_spike.pickle.gz" -o nowhere/page.html
 refuse a_run_without_a_trace_is_refused 2 'stowage run --record' "$stowage" report bare
 refuse a_folder_of_no_run_is_refused 2 'not the folder of a' "$stowage" report state
+mkdir -p own && "$stowage" convert "$data/leak.pickle.gz" own/rank0.stow > /dev/null && cp own/rank0.stow own/rank1.stow
+refuse a_folder_of_recordings_says_how_to_name_them 2 '^stowage report: own: not the folder of .*: stowage report own/\*$' "$stowage" report own
+check and_named_so_they_are_shown "$stowage" report own/* -o own.html
 refuse two_forms_on_standard_output_are_refused 2 'choose one' "$stowage" report --text --json "$data/one_spike.pickle.gz"
 refuse seventeen_traces_are_refused 2 'unexpected argument' "$stowage" report a b c d e f g h i j k l m n o p q
 refuse no_trace_is_refused 2 'give a trace' "$stowage" report
