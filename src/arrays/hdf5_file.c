@@ -280,15 +280,64 @@ static stow_status check_stored(hdf5_file *f, const uint64_t *start, const uint6
 /* Below this the check costs more than 1% of a read; then it runs only after a failure. */
 #define CHECKED_CHUNK (UINT64_C(16) << 10)
 
+/* libhdf5 allocates a few KiB for each chunk of one read, besides its values. */
+#define CHUNKS_AT_ONCE 256
+
+/* A box of values, and where it starts in the memory of the read. */
+typedef struct read_box {
+  h5_size from[HDF5_DIMS_MAX], items[HDF5_DIMS_MAX], at[HDF5_DIMS_MAX];
+} read_box;
+
+static uint64_t chunks_along(const hdf5_file *f, const read_box *b, uint32_t dim) {
+  uint64_t chunk = f->d.chunk[dim];
+  return (b->from[dim] + b->items[dim] - 1) / chunk - b->from[dim] / chunk + 1;
+}
+
+/* Finds the dimension with the most chunks. Returns false if the whole box can be read at once. */
+static bool must_cut(const hdf5_file *f, const read_box *b, uint32_t *widest) {
+  uint64_t chunks = 1;
+  *widest = 0;
+  if (f->d.dims == 0 || f->d.chunk[0] == 0) return false;
+  for (uint32_t i = 0; i < f->d.dims; i++) {
+    if (b->items[i] == 0) return false;
+    uint64_t here = chunks_along(f, b, i);
+    if (here > chunks_along(f, b, *widest)) *widest = i;
+    if (!checked_mul(&chunks, chunks, here)) chunks = UINT64_MAX;
+  }
+  return chunks > CHUNKS_AT_ONCE;
+}
+
+/* Reads a box, in halves if it has too many chunks. The halves meet between two chunks, so each
+ * chunk is unpacked once. */
+static int read_values(hdf5_file *f, const read_box *b, h5_id memory, bool whole, void *to) {
+  const hdf5_library *l = f->library;
+  uint32_t dim;
+  if (must_cut(f, b, &dim)) {
+    read_box half = *b;
+    uint64_t chunk = f->d.chunk[dim];
+    uint64_t middle = (b->from[dim] / chunk + chunks_along(f, b, dim) / 2) * chunk;
+    half.items[dim] = middle - b->from[dim];
+    int code = read_values(f, &half, memory, false, to);
+    half.from[dim] = middle;
+    half.at[dim] += half.items[dim];
+    half.items[dim] = b->items[dim] - half.items[dim];
+    return code < 0 ? code : read_values(f, &half, memory, false, to);
+  }
+  int code = 0;
+  if (f->d.dims > 0) code = l->H5Sselect_hyperslab(f->space, 0, b->from, NULL, b->items, NULL);
+  if (code >= 0 && !whole) code = l->H5Sselect_hyperslab(memory, 0, b->at, NULL, b->items, NULL);
+  return code < 0 ? code : l->H5Dread(f->object, f->type, memory, f->space, 0, to);
+}
+
 stow_status hdf5_file_read(hdf5_file *f, const char *name, const uint64_t *start,
                            const uint64_t *count, void *to, uint64_t bytes) {
   const hdf5_library *l = f->library;
-  h5_size from[HDF5_DIMS_MAX] = {0}, items[HDF5_DIMS_MAX] = {0};
+  read_box box = {0};
   STOW_TRY(open_dataset(f, name));
   uint64_t wanted = f->d.item_bytes;
   for (uint32_t i = 0; i < f->d.dims; i++) {
-    from[i] = start[i];
-    items[i] = count[i];
+    box.from[i] = start[i];
+    box.items[i] = count[i];
     if (!checked_mul(&wanted, wanted, count[i])) wanted = UINT64_MAX;
   }
   if (wanted > bytes)
@@ -298,11 +347,8 @@ stow_status hdf5_file_read(hdf5_file *f, const char *name, const uint64_t *start
   /* libhdf5 does not touch the memory of values that were never written if there is no fill
    * value. */
   if (!f->fills) memset(to, 0, wanted);
-  h5_id memory = l->H5Screate_simple((int)f->d.dims, items, NULL);
-  int code = memory < 0 ? -1 : 0;
-  if (code >= 0 && f->d.dims > 0)
-    code = l->H5Sselect_hyperslab(f->space, 0, from, NULL, items, NULL);
-  if (code >= 0) code = l->H5Dread(f->object, f->type, memory, f->space, 0, to);
+  h5_id memory = l->H5Screate_simple((int)f->d.dims, box.items, NULL);
+  int code = memory < 0 ? -1 : read_values(f, &box, memory, true, to);
   stow_status status = STOW_OK;
   if (code < 0) {
     char what[64];

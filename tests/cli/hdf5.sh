@@ -38,6 +38,17 @@ for name, a in arrays.items():
     assert same(a, out[name]), name
 END
 
+# libhdf5 allocates 5 KiB or more for each chunk that one read touches.
+test_py rows_of_thousands_of_small_chunks_are_read_in_little_memory << 'END'
+wide, deep = rng.integers(0, 250, (8, 300001)).astype("f4"), rng.integers(0, 250, (3, 70, 9001)).astype("f4")
+with h5py.File("a.h5", "w") as f:
+    f.create_dataset("wide", data=wide, chunks=(5, 32), shuffle=True)
+    f.create_dataset("deep", data=deep, chunks=(2, 9, 128))
+shrink("a.h5", "-o", "a.npz", "--memory", "16M")
+out = np.load("a.npz")
+assert np.array_equal(out["wide"], wide) and np.array_equal(out["deep"], deep)
+END
+
 test_py one_dataset_becomes_one_npy_and_what_is_not_read_does_not_block_the_others << 'END'
 a = rng.integers(0, 100, (5000, 20)).astype("f8")
 with h5py.File("a.h5", "w") as f:
