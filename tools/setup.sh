@@ -51,6 +51,10 @@ find_missing() {
     want groff-base has groff
     want clang-format has clang-format
     want chromium browser
+    if [ "$(uname -m)" != aarch64 ]; then
+      want gcc-aarch64-linux-gnu has aarch64-linux-gnu-gcc
+      want libc6-dev-arm64-cross test -e /usr/aarch64-linux-gnu/include/stdio.h
+    fi
     want tmux has tmux
     want zsh has zsh
     want fish has fish

@@ -404,11 +404,11 @@ static const char *const HELP[] = {
     "CACHED   part of HELD that it keeps for reuse and can release",
     "SPILLED  its device memory that is in host memory",
     "HOST     host memory it holds: anonymous and shared, resident",
-    "RATE/s   change of all of these per second; TREND: the same over time (wide screens)",
+    "RATE/s   change of all of these per second; TREND: over time (wide screens)",
     "",
     "up, down choose a process        s      sort by the next column",
     "/        filter by name or pid   S      reverse the order",
-    "t        by tag or by line       a      all processes, or those of runs and devices",
+    "t        by tag or by line       a      all processes, or of runs and GPUs",
     "+ -      sample more, less often Esc    no filter",
     "? or h   this help               q      quit",
 };

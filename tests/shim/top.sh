@@ -123,6 +123,9 @@ else
   shown live_s_sorts_by_the_next_column 'sort: cached'
   screen send-keys '?'
   shown live_help_explains_columns_and_keys 'keeps for reuse'
+  # The longest lines end as they should: nothing is cut at 80 columns.
+  shown live_help_explains_the_rate_at_80_columns 'RATE/s .*(wide screens)$'
+  shown live_help_explains_all_keys_at_80_columns ' a  *all processes, or of runs and GPUs$'
   screen send-keys '?'
   screen resize-window -x 160 -y 40
   shown live_a_wider_screen_has_trends 'TREND'
