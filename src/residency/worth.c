@@ -69,6 +69,8 @@ static bool is_outdated(const residency *r, const launch_time *t) {
 #define TRIAL_LEAST_NS 1000000
 #define TRIAL_GAIN     0.6
 enum { TRIAL_SAMPLES = 3, TRIAL_PART = 4 };
+/* So many launches that may use more than they name are timed in any case. */
+#define TRIAL_TIMED 24
 
 static wide_trial *trial_of(const residency *r, uint64_t shape) {
   return &r->trials[hash_u64(shape, 1) % WIDE_TRIALS];
@@ -83,6 +85,12 @@ bool worth_wide(const residency *r, uint64_t shape) {
 static bool trial_open(const residency *r, uint64_t shape) {
   const wide_trial *t = trial_of(r, shape);
   return t->shape != shape || t->state == WIDE_UNKNOWN || t->state == WIDE_TRIED;
+}
+
+/* Returns whether too few of these launches were timed to know that. */
+static bool trial_lacks(const residency *r, uint64_t shape) {
+  const wide_trial *t = trial_of(r, shape);
+  return t->shape == shape && t->state != WIDE_NO && t->state != WIDE_YES && t->timed < TRIAL_TIMED;
 }
 
 /* Returns the bytes of the ranges beyond what the launch names; 0 if none of them is on the host.
@@ -117,6 +125,7 @@ static void trial_launch(residency *r) {
 static void trial_sampled(residency *r, const residency_timing *sample, uint32_t ns) {
   wide_trial *t = trial_of(r, sample->shape);
   if (t->shape != sample->shape) return;
+  if (t->timed < UINT8_MAX) t->timed++;
   if (t->state == WIDE_UNKNOWN && !sample->wide) {
     double least = (double)sample->beyond_bytes * r->cost.in_place_ns_per_byte / 4;
     if (ns < TRIAL_LEAST_NS || ns < least) return;
@@ -124,7 +133,7 @@ static void trial_sampled(residency *r, const residency_timing *sample, uint32_t
     if (t->slow < UINT8_MAX) t->slow++;
     if (t->slow < TRIAL_SAMPLES || t->slow < t->launches / TRIAL_PART) return;
     t->state = WIDE_TRIED;
-    t->slow = 0;
+    t->slow = t->timed = 0;
   } else if (t->state == WIDE_TRIED && sample->wide) {
     uint8_t *count = ns < TRIAL_GAIN * t->narrow_ns ? &t->fast : &t->slow;
     if (++*count >= TRIAL_SAMPLES) t->state = count == &t->slow ? WIDE_NO : WIDE_YES;
@@ -139,12 +148,15 @@ bool residency_sample(const residency *r, residency_timing *t) {
   bool same = known->id == r->id;
   bool slow =
       same && r->space.arena_named && known->last_ns >= TRIAL_LEAST_NS && trial_open(r, r->shape);
+  bool beyond = r->space.beyond_count > 0;
+  bool lacks = beyond && trial_lacks(r, r->shape);
   /* Where addresses change from step to step, launches look new forever; timing one takes as long
    * as reporting several. */
-  if (r->named_count == 0 || (!slow && r->samples > SAMPLES_LEAST + r->seq / SAMPLES_PART))
+  if (r->named_count == 0 ||
+      (!slow && !lacks && r->samples > SAMPLES_LEAST + r->seq / SAMPLES_PART))
     return false;
   uint64_t far = still_far(r);
-  bool urgent = !same || slow, wanted = urgent;
+  bool urgent = !same || slow, wanted = urgent || lacks;
   /* If only a small part of a launch is on the host, its time does not show the time with all of it
    * there. In an arena it may name less than before, because more words are known. */
   if (far > 0)
@@ -154,7 +166,7 @@ bool residency_sample(const residency *r, residency_timing *t) {
   else
     wanted |= known->nears < NEARS || r->seq % AGAIN == 0;
   if (!wanted) return false;
-  bool beyond = r->space.beyond_count > 0, wide = beyond && worth_wide(r, r->shape);
+  bool wide = beyond && worth_wide(r, r->shape);
   *t = (residency_timing){.id = r->id,
                           .function = r->function,
                           .shape = r->shape,
