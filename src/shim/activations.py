@@ -29,6 +29,7 @@ PLAN_STEPS = 4  # steps that predict how much the next one moves
 PAGE_BYTES = 20 << 20
 COMING_PART = 8  # of the target: entries that are fetched ahead
 NEXT_PART = 32  # of the target: the next entry comes in although there is no space, if it is not larger
+SWING_PART = 64  # of the last sudden rise that is forgotten with each saved or used tensor
 FEW_PAGES = 8  # pages on the host that do not raise the margin: unused pages stay there
 
 
@@ -98,7 +99,7 @@ class Policy:
         self.away = []  # (seq, entry), sorted
         # COMING entries in the order they were used or fetched: they can be dropped without a copy.
         self.back, self.coming = collections.OrderedDict(), collections.OrderedDict()
-        self.level = self.leaving_bytes = self.coming_bytes = self.seq = 0
+        self.level = self.leaving_bytes = self.coming_bytes = self.seq = self.swing = 0
         self.stopped = False  # no pinned buffers left: tried again in the next step
         self.plans = collections.deque(maxlen=PLAN_STEPS)
         self.reference = None  # (cumulative bytes at each event, highest jump, its event) of the last step
@@ -124,8 +125,10 @@ class Policy:
     def measure(self, expected_bytes):
         """Reads how much is allocated, and notes by how much that exceeds what the saved storages explain."""
         now = self.bus.allocated()
-        if self.level is not None and now - self.level - expected_bytes > self.jump:
-            self.jump, self.jump_at = now - self.level - expected_bytes, len(self.sums)
+        rise = 0 if self.level is None else now - self.level - expected_bytes
+        self.swing = max(rise, self.swing - self.swing // SWING_PART)
+        if rise > self.jump:
+            self.jump, self.jump_at = rise, len(self.sums)
         self.level = now
         self.peak_bytes = max(self.peak_bytes, now)
         self.sums.append(self.saved_bytes)
@@ -298,7 +301,7 @@ class Policy:
             if at < 0:
                 return
             size = self.away[at][1].bytes
-            if self.coming and (self.level + size > ceiling or self.coming_bytes + size > self.target_bytes // COMING_PART):
+            if self.coming and (self.level + size > ceiling - self.swing or self.coming_bytes + size > self.target_bytes // COMING_PART):
                 return
             if self.level + size > ceiling and size > self.target_bytes // NEXT_PART:
                 return

@@ -204,6 +204,26 @@ def room_is_made_before_a_sudden_need():
         assert (highest > 120 * MIB) == (turn == 0), (turn, highest // MIB)
 
 
+def temporary_memory_does_not_make_entries_come_twice():
+    """Copies of weights come and go while the backward pass reads what was saved."""
+    rng = random.Random(1)
+    bus = Device()
+    policy = Policy(bus, 475 * MIB)
+    for _ in range(4):
+        entries = []
+        for size in [12, 4, 8, 12] * 24:
+            bus.base = rng.randrange(250) * MIB
+            entries.append(save(policy, bus, size * MIB))
+        while entries:
+            bus.base = rng.randrange(250) * MIB
+            entry = entries.pop()
+            use(policy, bus, entry)
+            policy.died(entry)
+        figures = policy.end_step()
+        assert figures["in_bytes"] < 1.5 * figures["out_bytes"], figures
+        assert figures["demanded"] == 0, figures
+
+
 def random_programs_keep_their_data():
     for seed in range(300 if os.environ.get("STOWAGE_TEST_LONG") else 60):
         rng = random.Random(seed)
@@ -248,7 +268,8 @@ def buffers_are_kept_and_bounded():
 
 for test in (oldest_leave_first_and_come_back_last, the_next_one_comes_in_without_space, what_fits_is_not_moved, the_next_step_copies_from_its_beginning,
              a_storage_in_use_waits_for_its_turn, without_buffers_everything_stays, a_second_backward_pass_reads_the_same,
-             a_failed_prefetch_is_made_up_for, room_is_made_before_a_sudden_need, random_programs_keep_their_data,
+             a_failed_prefetch_is_made_up_for, room_is_made_before_a_sudden_need,
+             temporary_memory_does_not_make_entries_come_twice, random_programs_keep_their_data,
              buffers_are_kept_and_bounded):
     try:
         test()
