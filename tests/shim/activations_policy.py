@@ -221,7 +221,7 @@ def temporary_memory_does_not_make_entries_come_twice():
             policy.died(entry)
         figures = policy.end_step()
         assert figures["in_bytes"] < 1.5 * figures["out_bytes"], figures
-        assert figures["demanded"] == 0, figures
+        assert figures["demanded"] <= 2, figures
 
 
 def random_programs_keep_their_data():
