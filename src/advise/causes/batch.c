@@ -305,7 +305,10 @@ void cause_one_spike(cause *c, const evidence *e, const findings *f) {
   if (times < needed) sure *= times < needed / 2 ? 0.3 : 0.6;
   if (p == PHASE_FORWARD && f->bigger >= BIGGER_LEAST && times < SPIKE_MODEL * f->bigger)
     sure *= 0.3; /* a larger batch */
-  if (p == PHASE_FORWARD && (s->next_bytes == 0 || is_first_layer(e, s))) sure *= 0.5;
+  bool recurrent = evidence_passes(e, s->stack_id, "", "nn/modules/rnn.py");
+  if (recurrent || (p == PHASE_FORWARD && (s->next_bytes == 0 || is_first_layer(e, s))))
+    sure *=
+        0.5; /* a recurrent layer keeps all its steps in one buffer, which grows with the batch */
   if (!s->refused) sure *= 0.85;
   if (!e->has_stacks) sure *= 0.83;
   if (p == PHASE_BUILD && !spike_stands_alone(e, s)) sure *= 0.5; /* the next weight may be large */
@@ -340,7 +343,8 @@ void cause_batch_too_big(cause *c, const evidence *e, const findings *f) {
   if (evidence_share(model, e->n.live_bytes + asked) < 0.15)
     c->confidence *= 0.4; /* hardly anything is a model's: there is no batch */
   double grown = f->bigger >= BIGGER_LEAST ? f->bigger : 1;
-  if (f->spike.refused &&
+  bool recurrent = evidence_passes(e, f->spike.stack_id, "", "nn/modules/rnn.py");
+  if (f->spike.refused && !recurrent &&
       (double)f->spike.bytes > SPIKE_MODEL * grown * (double)f->spike.next_bytes &&
       evidence_share(asked, e->n.live_bytes + asked) >= 0.5)
     c->confidence *= 0.8; /* no layer requests anything similar, however large the batch */
