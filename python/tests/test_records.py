@@ -507,6 +507,30 @@ class Shuffles(Case):
         with self.assertRaises(ValueError):
             stowage.batches(path, shuffle="yes")
 
+    def test_blocks_of_the_copy_are_mapped_and_every_row_comes_once(self):
+        for rows, width in ((20011, 256), (20011, 250), (16384, 1024)):  # 250: no block has whole pages
+            path = os.path.join(self.folder.name, f"rows-{width}.npy")
+            np.save(path, np.arange(rows, dtype="float32")[:, None] + np.zeros(width, "float32"))
+            labels = np.arange(rows)
+            made = stowage.batches([path, labels], 64, shuffle="disk", memory="8M", scratch=self.folder.name)
+            orders = []
+            for _ in range(3):
+                seen = []
+                for x, label in made:
+                    self.assertTrue((x == label[:, None]).all())
+                    seen += label.tolist()
+                self.assertEqual(sorted(seen), list(range(rows)))
+                orders.append(tuple(seen))
+            self.assertEqual(len(set(orders)), 3)
+        made = stowage.batches(path, 64, shuffle="disk", memory="8M", scratch=self.folder.name)
+        taken = iter(made)
+        next(taken)
+        with open("/proc/self/maps") as maps:
+            mapped = any(self.folder.name in line for line in maps)
+        release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+        if release >= (5, 14):
+            self.assertTrue(mapped)
+
     def test_a_deflated_member_is_shuffled_on_disk_from_front_to_back(self):
         rows, classes = 300000, 1000
         path = self.path("sorted.npz")
