@@ -41,13 +41,12 @@ void ring_quiet_end(const ring_quiet *q) {
   pthread_sigmask(SIG_SETMASK, &q->before, NULL);
 }
 
+/* The path comes last: `stowage run` shows only the first 159 bytes. */
 static stow_status ring_refused(const char *path, const char *what, uint64_t bytes) {
   int why = errno;
-  return stow_fail(STOW_ERR_IO,
-                   "cannot %s the ring %s (%llu KiB): %s; choose another folder or a "
-                   "smaller ring",
-                   what, path != NULL ? path : "in memory", (unsigned long long)(bytes >> 10),
-                   strerror(why));
+  return stow_fail(
+      STOW_ERR_IO, "cannot %s a ring of %llu KiB: %s; choose another folder or a smaller ring: %s",
+      what, (unsigned long long)(bytes >> 10), strerror(why), path != NULL ? path : "in memory");
 }
 
 /* Opens the file. Accepts an empty file (such as a memfd of another process), but not one with

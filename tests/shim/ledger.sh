@@ -53,7 +53,7 @@ if unshare -rm true 2> /dev/null; then
   else
     cat "$folder/err"; echo "written: $written, said: $said"; fail recordings_lost_to_a_full_disk_are_counted
   fi
-  check and_named_with_the_reason grep -qE 'nothing of process [0-9, ]+ was recorded: .*No space left' "$folder/err"
+  check and_named_with_the_reason grep -qE 'nothing of process [0-9, ]+ was recorded: .*No space left.*choose another folder or a smaller ring: /' "$folder/err"
 else
   skip "recordings_lost_to_a_full_disk_are_counted: no mount namespaces here"
 fi

