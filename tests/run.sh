@@ -34,12 +34,13 @@ unset STOWAGE_DEVICE
 python=$(python3 -c 'import sys; print(sys.executable)' 2> /dev/null) && [ -x "$python" ] && PATH=$(dirname "$python"):$PATH
 
 left_out=0
-# Returns whether this run's slice has a test: one of every PARTS seeds in a row takes it.
-in_slice() { # NAME PARTS
-  local sum
+# Returns whether this run's slice has a test: one of every PARTS seeds in a row takes it. Tests with different NUMBERs, below PARTS,
+# are in different runs; by default the name decides.
+in_slice() { # NAME PARTS [NUMBER]
+  local number=${3:-}
   [ -z "${STOWAGE_TEST_LONG:-}" ] && [ -z "$only" ] || return 0
-  sum=$(cksum <<< "$1")
-  [ $(((${sum%% *} + STOWAGE_TEST_SEED) % $2)) != 0 ] || return 0
+  [ -n "$number" ] || number=$(cksum <<< "$1") number=${number%% *}
+  [ $(((number + STOWAGE_TEST_SEED) % $2)) != 0 ] || return 0
   left_out=$((left_out + 1))
   return 1
 }
@@ -129,28 +130,33 @@ fuzz_one() { # FUNCTION PROGRAM
 
 # The longest jobs come first, so that the workers end together.
 list_jobs() {
-  local script program name
+  local script program name number
   for script in tests/python/*.sh; do job run_one "python/$(basename "$script" .sh)" 1200 bash "$script"; done
   if [ -n "$asan" ]; then
-    for name in pages spill plain record; do if in_slice "asan/shim/$name" 2; then job asan_shim "$name"; fi; done
+    number=0
+    for name in pages spill record plain; do if in_slice "asan/shim/$name" 2 $((number++)); then job asan_shim "$name"; fi; done
     job asan_golden
   fi
   if [ -n "$tsan" ]; then
-    for name in plain paths; do if in_slice "tsan/shim/$name" 2; then job tsan_shim "$name"; fi; done
+    number=0
+    for name in plain paths; do if in_slice "tsan/shim/$name" 2 $((number++)); then job tsan_shim "$name"; fi; done
     # Where threads meet: tests whose file speaks of threads, and of the device contract those whose name does.
     for program in $(programs "$tsan"); do
       name=${program#"$tsan"/tests/}
+      grep -q 'pthread_create' "tests/$name.c" || [[ $name == *contract_test ]] || continue
+      in_slice "tsan/$name" 2 $((number++)) || continue
       case $name in
         *contract_test) job tsan_one "$name" "$program" thread ;;
-        *) if grep -q 'pthread_create' "tests/$name.c"; then job tsan_one "$name" "$program"; fi ;;
+        *) job tsan_one "$name" "$program" ;;
       esac
     done
   fi
   for script in tests/shim/*.sh tests/cli/*.sh tests/report/*.sh; do
     name=$(basename "$(dirname "$script")")/$(basename "$script" .sh)
-    case $name in # 10 to 25 s each, and tests/long runs them in full
-      cli/tutorial) in_slice "$name" 3 || continue ;;
-      cli/ranks_resume | shim/host | shim/seeds | report/viewer) in_slice "$name" 2 || continue ;;
+    case $name in # 10 to 25 s each, two in each run, and tests/long runs them in full
+      cli/tutorial | shim/seeds) in_slice "$name" 3 0 || continue ;;
+      cli/ranks_resume | cli/torture) in_slice "$name" 3 1 || continue ;;
+      report/viewer | shim/host) in_slice "$name" 3 2 || continue ;;
     esac
     job run_one "$name" 600 bash "$script"
   done
@@ -162,7 +168,10 @@ list_jobs() {
     for program in $(fuzzers "$asan"); do job fuzz_one asan_one "$program"; done
   fi
   if [ -n "$guards" ]; then
-    for script in tests/guards/*.sh; do job run_one "guard/$(basename "$script" .sh)" 600 bash "$script"; done
+    for script in tests/guards/*.sh; do
+      [[ $script != */dist.sh ]] || in_slice guard/dist 3 1 || continue
+      job run_one "guard/$(basename "$script" .sh)" 600 bash "$script"
+    done
   fi
   for program in $(programs "$build"); do job run_one "${program#"$build"/tests/}" 600 "$program"; done
   # With ASan the same inputs find more.

@@ -10,11 +10,11 @@ import gc
 import sys
 import types
 from itertools import chain
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ._library import format_size
 from ._memory import loaded
-from ._pieces import Kinds, Large, numpy_piece
+from ._pieces import PLAIN, Kinds, Large, numpy_piece
 from ._show import name_cells, shell
 
 _PACKAGE = __name__.rpartition(".")[0]
@@ -24,9 +24,12 @@ OPTIMIZED = 1  # CO_OPTIMIZED: a function's code, whose locals are not a diction
 # ---- all there are ----
 
 
-def _unseen(thing: Any) -> bool:
-    """A dictionary or tuple that the garbage collector does not track, because nothing in it can be part of a cycle: arrays and text."""
-    return type(thing) in (dict, tuple) and not gc.is_tracked(thing)
+_BAGS = frozenset((dict, tuple))
+
+
+def _untracked_bags(things: "Iterable[Any]") -> "List[Any]":
+    """Returns the dictionaries and tuples that the garbage collector does not track, because nothing in them can be part of a cycle."""
+    return [thing for thing in things if type(thing) in _BAGS and not gc.is_tracked(thing)]
 
 
 def _tracked() -> "Iterator[List[Any]]":
@@ -43,18 +46,29 @@ def _tracked() -> "Iterator[List[Any]]":
     everything.clear()
 
 
-def _every_referent() -> "Iterator[Any]":
-    """Yields what the collector's objects and the running frames refer to, once per reference."""
+def _referents(things: "List[Any]") -> "List[Any]":
+    """Returns what those objects refer to, each once."""
+    found = gc.get_referents(*things)
+    return list(dict(zip(map(id, found), found)).values())
+
+
+def _shown_objects(kinds: Kinds, least: int) -> "Iterator[Any]":
+    """Yields the objects with a kind that the collector's objects and the running frames refer to; some of them more than once.
+
+    Leaves out bytes and text of fewer than `least` elements. There are millions of references, so it works on lists.
+    """
     for part in _tracked():
-        yield from part
-        for thing in gc.get_referents(*part):
-            yield thing
-            if _unseen(thing):
-                yield from gc.get_referents(thing)
+        referents = _referents(part)
+        inside = _referents(_untracked_bags(referents))
+        for things in (part, referents, inside):
+            wanted = kinds.shown(things)
+            yield from [thing for thing in things if type(thing) in wanted and (type(thing) not in PLAIN or len(thing) >= least)]
+            things.clear()  # they may hold the frame of this search
     for frame in _running():
         if frame.f_code.co_flags & OPTIMIZED:
             for _, value in _locals_of(frame):
-                yield value
+                if kinds.maker(type(value)) is not None and (type(value) not in PLAIN or len(value) >= least):
+                    yield value
 
 
 def find_large(least: int = 1 << 20) -> "List[Large]":
@@ -68,13 +82,10 @@ def find_large(least: int = 1 << 20) -> "List[Large]":
     kinds = Kinds()
     seen: "set[int]" = set()
     pieces: "Dict[Tuple[Any, ...], Large]" = {}
-    for thing in _every_referent():
-        make = kinds.maker(type(thing))
-        if make is None or id(thing) in seen:
+    for thing in _shown_objects(kinds, least // 4):
+        if id(thing) in seen:
             continue
         seen.add(id(thing))
-        if make is Kinds.plain and len(thing) < least // 4:
-            continue
         piece = kinds.piece(thing)
         if piece is None or piece.bytes < least:
             continue
@@ -148,13 +159,16 @@ class Finder:
         """Arrays in dictionaries and tuples that get_referrers does not see: which bag each of them is in."""
         kinds = Kinds()
         for part in _tracked():
-            for bag in chain(part, gc.get_referents(*part)):
-                if not _unseen(bag) or id(bag) in self.bags:
+            bags = _untracked_bags(chain(part, _referents(part)))
+            wanted = kinds.shown(gc.get_referents(*bags))
+            for bag in bags:
+                if id(bag) in self.bags:
                     continue
                 for value in bag.values() if type(bag) is dict else bag:
-                    if kinds.maker(type(value)) is not None and not (isinstance(value, str) and len(value) < 4096):
+                    if type(value) in wanted and not (type(value) is str and len(value) < 4096):
                         self.bags[id(bag)] = bag
                         self.inside.setdefault(id(value), set()).add(id(bag))
+            bags.clear()
 
     def paths(self, thing: Any, depth: int = 0) -> "List[str]":
         """Returns the names through which `thing` can be reached, shortest first: all its holders, and one path to each."""
@@ -366,7 +380,7 @@ def sharers(piece: Large) -> "List[Any]":
     """Every object that shows the same piece of memory, views and the array they are views of."""
     kinds = Kinds()
     seen: "Dict[int, Any]" = {}
-    for thing in _every_referent():
+    for thing in _shown_objects(kinds, sys.maxsize):  # no text: two pieces of it are never the same memory
         if id(thing) not in seen and kinds.maker(type(thing)) is kinds.maker(type(piece.object)):
             other = kinds.piece(thing)
             if other is not None and other.key == piece.key:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
 from ._heap import Block
 from ._memory import loaded
@@ -105,6 +105,9 @@ def _block_piece(block: Block) -> Large:
     return Large(kind, block.nbytes, block.heap.device or "the first device", ("block", id(block)), block, False)
 
 
+PLAIN = frozenset((bytes, bytearray, str))
+
+
 class Kinds:
     """The types that are shown as memory, for the frameworks loaded when it was created."""
 
@@ -120,7 +123,7 @@ class Kinds:
         self._add("scipy.sparse", ("spmatrix", "sparray"), _scipy_piece)
         self._add("tensorflow", ("Tensor", "Variable"), _tensorflow_piece)
         self._bases.append((Block, _block_piece))
-        for plain in (bytes, bytearray, str):
+        for plain in PLAIN:
             self._makers[plain] = self.plain
 
     def _add(self, library: str, names: "Tuple[str, ...]", make: Any) -> None:
@@ -151,6 +154,10 @@ class Kinds:
                     continue
             self._makers[kind] = found
             return found
+
+    def shown(self, things: "List[Any]") -> "FrozenSet[type]":
+        """Returns which types of those objects are shown. For many objects this is far faster than a call for each."""
+        return frozenset(kind for kind in set(map(type, things)) if self.maker(kind) is not None)
 
     def piece(self, thing: Any) -> "Optional[Large]":
         """Returns the memory of one object, or None if it is not an array, a table or text."""

@@ -20,6 +20,26 @@ def needs(*names):
     return unittest.skipIf(missing, f"not installed: {', '.join(missing)}")
 
 
+#: The long tests that this run does not take.
+left_out = []
+
+
+def in_turn(number, parts=3):
+    """Takes a long test in one of `parts` runs in a row: those whose STOWAGE_TEST_SEED, plus the number, is a multiple of it.
+
+    tests/run.sh sets the seed. Without it, and in make test-long (STOWAGE_TEST_LONG), every test runs.
+    """
+
+    def decorate(test):
+        seed = os.environ.get("STOWAGE_TEST_SEED", "")
+        if os.environ.get("STOWAGE_TEST_LONG") or not seed or (int(seed) + number) % parts == 0:
+            return test
+        left_out.append(test.__name__)
+        return None  # not callable: the loader passes it over
+
+    return decorate
+
+
 needs_standin = unittest.skipUnless(STANDIN.exists(), f"no stand-in driver: {STANDIN} is not built")
 
 

@@ -18,7 +18,7 @@ try:
 except ImportError:
     raise unittest.SkipTest("numpy is not installed")
 
-from support import needs
+from support import in_turn, needs
 
 import stowage
 from stowage._library import lib
@@ -308,6 +308,7 @@ class Shards(Case):
             np.testing.assert_array_equal(np.sort(np.concatenate(seen)), self.y)
             self.assertLessEqual(max(map(len, seen)) - min(map(len, seen)), 1)
 
+    @in_turn(2)
     def test_the_environment_names_the_rank(self):
         code = "import stowage, sys; print(sum(int(b.sum()) for b in stowage.batches(sys.argv[1], 100)))"
         for rank, world in (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import stowage
 from stowage._gpus import find
 from stowage._library import Invalid, NotFound, Unreadable, Unsupported
-from support import clean_environment, needs
+from support import clean_environment, in_turn, needs
 
 MIB = 1 << 20
 
@@ -833,6 +833,7 @@ class Folders(unittest.TestCase):
             self.assertEqual(self.part(found, "weights"), 20)
             self.assertIn("mine", " ".join(found.data["notes"]))
 
+    @in_turn(2)
     def test_the_command(self):
         with tempfile.TemporaryDirectory() as place:
             self.folder(place, {"a": {"dtype": "BF16", "shape": [1000, 64], "data_offsets": [0, 128000]}})

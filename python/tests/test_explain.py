@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 import stowage
-from support import LOOKED, TREE, needs, python
+from support import LOOKED, TREE, in_turn, needs, python
 
 SNAPSHOT = TREE / "tests" / "samples" / "causes" / "no_grad_missing-cnn.pickle.gz"
 
@@ -180,6 +180,7 @@ class Explain(unittest.TestCase):
         self.assertRegex(err, "larger than all host memory, [0-9.]+ [MGT]iB")
         self.assertRegex(err, r"table: numpy.ndarray \(4194304,\) of float64, 32.0 MiB")
 
+    @in_turn(1)
     @needs("torch")
     def test_pytorchs_own_error_on_the_host(self):
         code, _, err = python(
@@ -193,6 +194,7 @@ class Explain(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertRegex(err, "stowage: .* more memory than any machine has")
 
+    @in_turn(0)
     @needs("torch")
     def test_torch_is_hooked_when_it_is_imported_later(self):
         out = python(

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import stowage
-from support import BUILD, needs, python
+from support import BUILD, in_turn, needs, python
 
 try:
     import numpy
@@ -255,6 +255,7 @@ class Arrays(Case):
 
 @needs("numpy")
 class Accuracy(unittest.TestCase):
+    @in_turn(1)
     def test_a_trained_network_keeps_its_accuracy(self):
         """examples/accuracy.py with a fifth of its samples: what docs/models.md states holds."""
         example = Path(__file__).resolve().parents[2] / "examples" / "accuracy.py"

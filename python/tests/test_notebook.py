@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 
 import stowage
-from support import LOOKED, STANDIN, TREE, clean_environment, needs, needs_standin
+from support import LOOKED, STANDIN, TREE, clean_environment, in_turn, needs, needs_standin
 
 
 KERNEL = "stowage-tests"
@@ -257,6 +257,7 @@ class Kernel(unittest.TestCase):
                 return text, error
         raise AssertionError(f"no end of {code!r}: {text} {error}")
 
+    @in_turn(2)
     def test_a_killed_kernel_is_explained_by_the_next(self):
         with kernels():
             self.kill_and_explain()
@@ -292,6 +293,7 @@ class Kernel(unittest.TestCase):
         self.assertIn("of the 700.0 MiB it was limited to", text)
         self.assertIn("the cell that was too much", text)
 
+    @in_turn(0)
     @needs_standin
     def test_a_kernel_comes_back_with_the_shim(self):
         with kernels(STOWAGE_LIBCUDA=STANDIN):
@@ -326,6 +328,7 @@ class Kernel(unittest.TestCase):
 
 @needs("nbclient", "nbformat", "ipykernel", "numpy")
 class Examples(unittest.TestCase):
+    @in_turn(1)
     def test_the_notebook_of_the_examples_runs_from_top_to_bottom(self):
         import nbformat
         from nbclient import NotebookClient

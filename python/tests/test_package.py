@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 import stowage
-from support import TREE, needs, python
+from support import TREE, in_turn, needs, python
 
 
 class Package(unittest.TestCase):
@@ -70,6 +70,7 @@ class Package(unittest.TestCase):
             stowage.explain("no such recording")
         self.assertTrue(issubclass(stowage.OutOfMemory, MemoryError))
 
+    @in_turn(0)
     @needs("mypy")
     def test_types_check_and_so_does_a_program_of_every_public_name(self):
         package = Path(stowage.__file__).parent

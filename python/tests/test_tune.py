@@ -10,7 +10,7 @@ import stowage
 from stowage import _analysis, _estimate, _tune
 from stowage._command import run_json
 from stowage._library import Invalid, NotFound, OutOfMemory, Unreadable
-from support import needs
+from support import in_turn, needs
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -236,6 +236,7 @@ class TheMeter(unittest.TestCase):
         self.assertAlmostEqual(min(set_to), 0.475)  # the headroom stays free during the steps
         self.assertEqual(set_to[-1], 0.5)
 
+    @in_turn(1)
     def test_a_batch_that_fails_after_smaller_ones_is_not_used(self):
         class Torch:
             cuda = Cuda(10 * GIB)
@@ -270,6 +271,7 @@ def blocks(count=4, width=256):
 
 @needs("torch")
 class Recorded(unittest.TestCase):
+    @in_turn(0)
     def test_a_recording_names_the_batch_that_fits_and_the_estimate_of_that_batch_agrees(self):
         import torch
 
@@ -296,6 +298,7 @@ class Recorded(unittest.TestCase):
 
 @needs("torch")
 class Estimated(unittest.TestCase):
+    @in_turn(2)
     def test_the_batch_found_fits_and_a_larger_one_does_not(self):
         import torch
 
@@ -320,6 +323,7 @@ class Estimated(unittest.TestCase):
         # 1368 MiB beside the context hold two tensors of n * 100 MiB.
         self.assertEqual(plan.largest_batch, 6)
 
+    @in_turn(2)
     def test_one_sample_too_large_lists_options_with_bytes_and_keeps_the_mathematics(self):
         import torch
 
@@ -372,6 +376,7 @@ class Estimated(unittest.TestCase):
         self.assertEqual(plan.apply(model), {"batch_size": 1, "accumulate": 4})
         self.assertEqual(sum("forward" in vars(one) for one in model), count)
 
+    @in_turn(0)
     def test_the_batch_also_holds_for_an_evaluation_with_longer_inputs(self):
         import torch
 

@@ -1,10 +1,11 @@
-"""tables.sh's checks: each function is one, and runs in a folder of its own."""
+"""tables.py [NAME…]: tables.sh's checks, all or those named. Each function is one, and runs in a folder of its own."""
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import traceback
 
 import numpy as np
 
@@ -289,10 +290,18 @@ CHECKS = [value for name, value in list(globals().items()) if callable(value) an
 CHECKS = [check for check in CHECKS if check.__code__.co_argcount == 0 and check.__code__.co_kwonlyargcount == 0]
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--list":
-        print("\n".join(check.__name__ for check in CHECKS))
-    else:
+    failed = 0
+    for check in CHECKS:
+        if sys.argv[1:] and check.__name__ not in sys.argv[1:]:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
-            globals()[sys.argv[1]]()
+            try:
+                check()
+                print(f"ok {check.__name__}", flush=True)
+            except Exception:
+                traceback.print_exc(file=sys.stdout)
+                print(f"FAIL {check.__name__}", flush=True)
+                failed = 1
             os.chdir("..")
+    sys.exit(failed)

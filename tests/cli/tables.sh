@@ -6,7 +6,5 @@ cd "$folder" || exit 1
 require_numpy tables
 export STOWAGE=$stowage
 export PYTHONPATH=$source_dir/tests/cli PYTHONDONTWRITEBYTECODE=1
-for name in $("$python" "$source_dir/tests/cli/tables.py" --list); do
-  check "$name" "$python" "$source_dir/tests/cli/tables.py" "$name"
-done
+"$python" "$source_dir/tests/cli/tables.py" || failed=1
 finish

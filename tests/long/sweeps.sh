@@ -26,6 +26,9 @@ sweep resume bash tests/cli/resume.sh
 sweep ranks_resume bash tests/cli/ranks_resume.sh
 sweep convert bash tests/cli/convert.sh
 sweep shrink bash tests/cli/shrink.sh
+sweep torture bash tests/cli/torture.sh
+sweep dist bash tests/guards/dist.sh
+sweep python bash tests/python/package.sh
 sweep viewer bash tests/report/viewer.sh
 sweep host bash tests/shim/host.sh
 sweep seeds bash tests/shim/seeds.sh
