@@ -28,7 +28,8 @@ done
 log=$(mktemp) spent=$(mktemp)
 trap 'rm -f "$log" "$spent" "$spent".*' EXIT
 export STOWAGE_BUILD=$PWD/$build STOWAGE_COMMAND=$PWD/$build/stowage
-export STOWAGE_TEST_SEED=${STOWAGE_TEST_SEED:-$(git rev-list --count HEAD 2> /dev/null || echo 0)}
+[ -n "${STOWAGE_TEST_SEED:-}$only" ] || STOWAGE_TEST_SEED=$(git rev-list --count HEAD 2> /dev/null || echo 0)
+export STOWAGE_TEST_SEED=${STOWAGE_TEST_SEED:-}
 unset STOWAGE_DEVICE
 # python3 may be a wrapper (pyenv), which starts several programs before Python: the tests start it hundreds of times.
 python=$(python3 -c 'import sys; print(sys.executable)' 2> /dev/null) && [ -x "$python" ] && PATH=$(dirname "$python"):$PATH
@@ -161,9 +162,10 @@ list_jobs() {
     job run_one "$name" 600 bash "$script"
   done
   if [ -n "$asan" ]; then
+    number=0
     for program in $(programs "$asan"); do
       name=${program#"$asan"/tests/}
-      if in_slice "asan/$name" 3; then job asan_one "$name" "$program"; fi
+      if in_slice "asan/$name" 4 $((number++)); then job asan_one "$name" "$program"; fi
     done
     for program in $(fuzzers "$asan"); do job fuzz_one asan_one "$program"; done
   fi

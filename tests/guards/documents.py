@@ -6,6 +6,8 @@ text exist. (tests/cli/golden.sh runs ```console blocks and compares their outpu
 doctest there is run by another test.) A block that cannot run here says why, in a comment above it: <!-- not run: why -->;
 <!-- run after: code --> is code that goes before it.
 
+Under `make test` every second command and block runs; STOWAGE_TEST_SEED chooses which. Without it, and with STOWAGE_TEST_LONG, all do.
+
 Prints result lines.
 """
 import ast
@@ -47,6 +49,12 @@ RUN_BY = {
     "transformers.py": "tests/long/callbacks.py",
 }
 failed = 0
+
+
+def taken(number):
+    """Returns whether this run takes the example with that number."""
+    seed = os.environ.get("STOWAGE_TEST_SEED", "")
+    return bool(os.environ.get("STOWAGE_TEST_LONG")) or not seed or (number + int(seed)) % 2 == 0
 
 
 def result(name, problems, note=""):
@@ -257,7 +265,9 @@ def check_commands():
     run_program()
     shutil.copytree(".", f"{FOLDER}/pristine", symlinks=True)
     kept = {name: os.stat(f"{FOLDER}/pristine/{name}").st_mtime_ns for name in os.listdir(".")}
-    for command, place in all_commands().items():
+    for number, (command, place) in enumerate(all_commands().items()):
+        if not taken(number):
+            continue
         if command in NOT_RUN and not (has_torch and "PyTorch" in NOT_RUN[command]):
             skipped[command] = NOT_RUN[command]
             continue
@@ -287,6 +297,8 @@ def check_python():
                 if not text.startswith(">>>"):
                     compile(text, f"{name}:{line}", "exec")
                 skipped.append(f"{name}:{line}")
+                continue
+            if not taken(line):
                 continue
             before = note.partition("run after:")[2].strip().replace("; ", "\n")
             needed = imported(f"{before}\n{text}")

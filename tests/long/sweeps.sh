@@ -19,6 +19,7 @@ sweep() { # NAME COMMAND…: one line for the whole program, and its failures
   fi
 }
 sweep heap_property "$build/tests/memory/heap_property_test"
+for name in memory/heap_fault device/fault; do sweep "${name##*/}" "$build/tests/${name}_test"; done
 sweep decimal "$build/tests/arrays/decimal_test"
 sweep io bash tests/cli/io.sh
 sweep ranks bash tests/cli/ranks.sh
@@ -27,6 +28,7 @@ sweep ranks_resume bash tests/cli/ranks_resume.sh
 sweep convert bash tests/cli/convert.sh
 sweep shrink bash tests/cli/shrink.sh
 sweep torture bash tests/cli/torture.sh
+sweep documents bash tests/guards/documents.sh
 sweep dist bash tests/guards/dist.sh
 sweep python bash tests/python/package.sh
 sweep viewer bash tests/report/viewer.sh
