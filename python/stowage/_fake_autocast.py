@@ -94,7 +94,7 @@ class Casts:
 
     @contextlib.contextmanager
     def registered(self) -> "Iterator[None]":
-        """The casts are in force inside the `with`."""
+        """Applies the casts inside the `with`."""
         torch = self._torch
         if self._keys is None:
             yield

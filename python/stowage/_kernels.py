@@ -22,7 +22,7 @@ def autocasts(torch: Any) -> bool:
 
 #: Operators that multiply matrices with cuBLAS.
 _MATRIX = frozenset(("mm", "addmm", "bmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "_addmm_activation", "linear", "_scaled_mm", "_int_mm"))
-# : Operators that use cublasLt, whose workspace is separate (measured: 1 MiB, kept).
+#: Operators that use cublasLt, whose workspace is separate (measured: 1 MiB, kept).
 _WITH_BIAS = frozenset(("addmm", "_addmm_activation", "_scaled_mm"))
 
 
@@ -173,7 +173,7 @@ def _math_with_dropout(torch: Any, query: Any, key: Any, value: Any, mask: Any, 
 
 
 def _without_autocast(torch: Any) -> Any:
-    """Autocast is off inside an operator that it has cast the inputs of."""
+    """Turns autocast off inside an operator whose inputs it has cast."""
     key = getattr(torch._C.DispatchKey, "AutocastCUDA", None)
     return torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(key)) if key is not None else contextlib.nullcontext()
 

@@ -18,7 +18,7 @@ from typing import Any, List, Optional, Tuple
 from ._run_names import ENV_HDF5_LIBRARY, ENV_LIBRARY
 
 _HERE = Path(__file__).resolve().parent
-# : Where a wheel has the compiled parts, laid out like an installation: bin, lib, lib/stowage.
+#: Where a wheel has the compiled parts, laid out like an installation: bin, lib, lib/stowage.
 NATIVE = _HERE / "_native"
 _LIBRARY = "libstowage.so.1"
 #: Which library has a function, by the beginning of its name; the rest are in libstowage.

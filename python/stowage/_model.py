@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 
 from ._library import Growing, Invalid, Unsupported, call, declare, lib, need, shown
 
-# : Bytes that a thread reads in one call: large enough that Python's overhead does not matter.
+#: Bytes that a thread reads in one call: large enough that Python's overhead does not matter.
 PIECE_BYTES = 8 << 20
 #: Every block of a quantized type divides this.
 BLOCK = 256

@@ -127,7 +127,7 @@ class Kinds:
             self._makers[plain] = self.plain
 
     def _add(self, library: str, names: "Tuple[str, ...]", make: Any) -> None:
-        """The types of a library that is loaded, as far as it has them: an old one, or another of its name, may not."""
+        """Adds the types of a loaded library. An old version, or another library of that name, may lack some."""
         module = loaded(library)
         kinds = tuple(kind for kind in (getattr(module, name, None) for name in names) if isinstance(kind, type))
         if kinds:

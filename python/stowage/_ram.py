@@ -30,7 +30,7 @@ from ._host import Scene, samples, take_scene
 from ._library import Invalid, StowageError
 from ._library import format_size as size
 
-# : This signal is ignored by default, so a late one is harmless.
+#: This signal is ignored by default, so a late one is harmless.
 _SIGNAL = signal.SIGURG
 _LOOK_S = 0.05
 #: Near the limit the watch looks more often: a process that grows by _FASTEST bytes per second is seen before it is there.

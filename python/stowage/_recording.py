@@ -68,7 +68,7 @@ class Recording:
         note_latest(self.path)
 
     def _keep_host(self, wanted: bool) -> None:
-        """The recording is of host memory if no heap was used."""
+        """Makes it a recording of host memory if no heap was used."""
         host, self._host = self._host, None
         if host is None:
             return

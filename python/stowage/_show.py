@@ -95,7 +95,7 @@ _CARD = (
 
 
 def _html_code(text: str) -> str:
-    """Text for a page; what stands between backquotes is code.
+    """Escapes text for a page. Text between backquotes becomes code.
 
     >>> _html_code("put `x < 1` here")
     'put <code>x &lt; 1</code> here'

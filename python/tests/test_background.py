@@ -4,7 +4,7 @@ import unittest
 
 from support import needs, python
 
-# : wait(CONDITION): polls until it is true, at most ten seconds.
+#: wait(CONDITION): polls until it is true, at most ten seconds.
 WAIT = """
 import os, resource, sys, threading, time, stowage
 from stowage import _ram

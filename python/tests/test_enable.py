@@ -11,7 +11,7 @@ from pathlib import Path
 import stowage
 from support import BUILD, LOOKED, STANDIN, clean_environment, needs, needs_standin, python
 
-# : A driver's calls as a framework makes them: through the name of the library.
+#: A driver's calls as a framework makes them: through the name of the library.
 CUDA = """
 import ctypes, stowage
 def start():

@@ -12,7 +12,7 @@ from pathlib import Path
 import stowage
 from support import TREE
 
-# : Structures of the package and the structs of include/stowage that they mirror; `part`: only the beginning.
+#: Structures of the package and the structs of include/stowage that they mirror; `part`: only the beginning.
 MIRRORS = [
     ("_analysis", "ExplainOptions", "stow_explain_options", False),
     ("_analysis", "ReplayOptions", "stow_replay_options", False),

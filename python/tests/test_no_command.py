@@ -10,7 +10,7 @@ from support import TREE, needs, python
 
 DATA = TREE / "tests" / "samples"
 
-# : A `stowage` first on the path that leaves a mark, and a Python that cannot start processes.
+#: A `stowage` first on the path that leaves a mark, and a Python that cannot start processes.
 PRELUDE = """
 import os, sys
 folder = os.getcwd()

@@ -22,7 +22,7 @@ def module(name, **inside):
     return made
 
 
-# : A PyTorch from before memory histories: its CUDA has started, and it can do little else.
+#: A PyTorch from before memory histories: its CUDA has started, and it can do little else.
 OLD_CUDA = types.SimpleNamespace(
     is_available=lambda: True,
     is_initialized=lambda: True,

@@ -250,7 +250,7 @@ typedef struct dataset_reader {
   uint64_t written_count;
   uint8_t fill[8]; /* the value of all others */
   bool asked_places;
-  uint64_t *places; /* where each chunk stands, if chunks are whole rows as they are read */
+  uint64_t *places; /* offset of each chunk, if chunks are whole rows as they are read */
   uint64_t place_count;
 } dataset_reader;
 
@@ -282,7 +282,7 @@ static stow_status read_part(dataset_reader *r, uint64_t offset) {
   return STOW_OK;
 }
 
-/* Reads values that stand in the file as they are, from byte `offset` of the file on. */
+/* Reads values that are stored as they are read, from byte `offset` of the file on. */
 static stow_status read_direct(const dataset_reader *r, uint64_t offset, char *to, size_t count) {
   while (count > 0) {
     ssize_t got = pread(r->h->child.file, to, count, (off_t)offset);
@@ -297,7 +297,7 @@ static stow_status read_direct(const dataset_reader *r, uint64_t offset, char *t
   return STOW_OK;
 }
 
-/* Requests, once, where the chunks stand. The answer uses the memory of the part. */
+/* Requests the offsets of the chunks, once. The answer uses the memory of the part. */
 static stow_status request_places(dataset_reader *r) {
   hdf5_request request = {.what = HDF5_PLACES, .bytes = r->h->child.shared_bytes / 8 * 8};
   hdf5_reply reply;
@@ -320,7 +320,7 @@ static stow_status request_places(dataset_reader *r) {
   return STOW_OK;
 }
 
-/* Finds byte `offset` of the values in the file. Returns how many bytes stand there; 0 if libhdf5
+/* Finds byte `offset` of the values in the file. Returns how many bytes follow there; 0 if libhdf5
  * must read them. */
 static uint64_t find_direct(const dataset_reader *r, uint64_t offset, uint64_t *in_file) {
   uint64_t total = r->d.count * r->d.item_bytes, file = (uint64_t)r->h->opened.st_size;

@@ -13,9 +13,9 @@
  * to write files or to use the network. Its end is an error message here. Every answer of the
  * worker is checked, as the bytes of a file are.
  *
- * Called by the array reader and by inspect. Values are read in parts that follow the chunks. Where
- * a dataset stands in the file as one piece, or in chunks of whole rows without a filter, libhdf5
- * only says where, and this process reads it. No file makes us open another one. One handle is for
+ * Called by the array reader and by inspect. Values are read in parts that follow the chunks. If
+ * a dataset is stored contiguously, or in chunks of whole rows without a filter, libhdf5 reports
+ * only the offsets, and this process reads it. No file makes us open another one. One handle is for
  * one thread at a time; several handles can be used in parallel. A handle that a forked child
  * inherits works there with a worker of its own. */
 #ifndef ARRAYS_HDF5_H
@@ -38,8 +38,8 @@ typedef struct hdf5_dataset {
   bool filtered; /* chunks pass through a filter: each is decoded as a whole */
   uint64_t shape[HDF5_DIMS_MAX];
   uint64_t chunk[HDF5_DIMS_MAX]; /* chunk[0] 0: not chunked */
-  uint64_t place; /* byte of the file where the values stand as they are read; HDF5_NO_PLACE: they
-                   * do not stand together, or are stored in another form */
+  uint64_t place; /* file offset of the values, stored as they are read; HDF5_NO_PLACE: they are not
+                   * contiguous, or are stored in another form */
 } hdf5_dataset;
 
 typedef struct hdf5 hdf5;

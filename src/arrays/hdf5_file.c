@@ -83,13 +83,13 @@ static void name_filter(const hdf5_library *l, h5_id plist, hdf5_dataset *d) {
   }
 }
 
-/* Returns whether values stand in the file exactly as H5Dread would return them. */
+/* Returns whether values are stored in the file exactly as H5Dread would return them. */
 static bool stands_as_read(const hdf5_library *l, h5_id type, const hdf5_dataset *d) {
   if (d->type == DTYPE_NONE || d->filtered || l->H5Tget_order == NULL) return false;
   return d->item_bytes == 1 || l->H5Tget_order(type) == H5_ORDER_LITTLE;
 }
 
-/* Finds where the values stand, if they stand together and as they are read. */
+/* Finds the offset of the values, if they are stored contiguously and as they are read. */
 static void find_place(const hdf5_library *l, h5_id object, h5_id type, hdf5_dataset *d) {
   uint64_t bytes = d->item_bytes;
   if (l->H5Dget_offset == NULL || !stands_as_read(l, type, d)) return;
@@ -428,7 +428,7 @@ stow_status hdf5_file_written(hdf5_file *f, const char *name, uint64_t *rows, ui
   return STOW_OK;
 }
 
-/* ---- where the chunks stand ---- */
+/* ---- offsets of the chunks ---- */
 
 typedef struct place_list {
   uint64_t *places;

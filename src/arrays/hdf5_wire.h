@@ -18,7 +18,7 @@ typedef enum hdf5_what {
   HDF5_LIST = 1, /* the datasets of the file */
   HDF5_READ,     /* the values at start, count, into shared memory */
   HDF5_WRITTEN,  /* which rows of chunks were ever written; their numbers go to shared memory */
-  HDF5_PLACES,   /* where the chunks stand in the file; the places go to shared memory */
+  HDF5_PLACES,   /* offsets of the chunks; they go to shared memory */
 } hdf5_what;
 
 typedef struct hdf5_request {

@@ -66,7 +66,7 @@ static stow_status lane_open(lane **out, heap *h, stow_stream stream) {
   l->stream = stream;
   l->heap = h;
   l->id = (uint16_t)n;
-  /* Register the lane before its rooms are open, so that a half-opened lane is closed with the
+  /* Register the lane before its arenas are open, so that a half-opened lane is closed with the
    * heap. */
   atomic_store_explicit(&h->lanes[n], l, memory_order_release);
   atomic_store_explicit(&h->lane_count, n + 1, memory_order_release);

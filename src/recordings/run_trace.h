@@ -9,7 +9,7 @@
 #include "recordings/recording.h"
 #include "recordings/recording_file.h"
 
-/* Reads a recording that lies in the folder of a run. Unlike recording_read, which reads a pipe
+/* Reads a recording in the folder of a run. Unlike recording_read, which reads a pipe
  * that the user names, it fails with STOW_ERR_FORMAT if the path is not a regular file: opening a
  * pipe would wait for a writer. */
 stow_status run_trace_file(recording *r, const char *path, recording_kind kind);
