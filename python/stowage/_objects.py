@@ -58,9 +58,10 @@ def _shown_objects(kinds: Kinds, least: int) -> "Iterator[Any]":
     Leaves out bytes and text of fewer than `least` elements. There are millions of references, so it works on lists.
     """
     for part in _tracked():
-        referents = _referents(part)
-        inside = _referents(_untracked_bags(referents))
-        for things in (part, referents, inside):
+        levels = [part, _referents(part)]
+        while levels[-1]:  # bags in bags: these have no cycles
+            levels.append(_referents(_untracked_bags(levels[-1])))
+        for things in levels:
             wanted = kinds.shown(things)
             yield from [thing for thing in things if type(thing) in wanted and (type(thing) not in PLAIN or len(thing) >= least)]
             things.clear()  # they may hold the frame of this search
@@ -156,19 +157,22 @@ class Finder:
         self._look_into_bags()
 
     def _look_into_bags(self) -> None:
-        """Arrays in dictionaries and tuples that get_referrers does not see: which bag each of them is in."""
+        """Notes arrays, and bags with arrays, in dictionaries and tuples that get_referrers does not see: which bag each of them is in."""
         kinds = Kinds()
         for part in _tracked():
-            bags = _untracked_bags(chain(part, _referents(part)))
-            wanted = kinds.shown(gc.get_referents(*bags))
-            for bag in bags:
-                if id(bag) in self.bags:
-                    continue
-                for value in bag.values() if type(bag) is dict else bag:
-                    if type(value) in wanted and not (type(value) is str and len(value) < 4096):
-                        self.bags[id(bag)] = bag
-                        self.inside.setdefault(id(value), set()).add(id(bag))
-            bags.clear()
+            levels = [_untracked_bags(chain(part, _referents(part)))]
+            while levels[-1]:
+                levels.append(_untracked_bags(_referents(levels[-1])))
+            for bags in reversed(levels):  # the innermost first
+                wanted = kinds.shown(gc.get_referents(*bags))
+                for bag in bags:
+                    if id(bag) in self.bags or id(bag) in self.hidden:
+                        continue
+                    for value in list(bag.values()) if type(bag) is dict else bag:
+                        if id(value) in self.bags or (type(value) in wanted and not (type(value) is str and len(value) < 4096)):
+                            self.bags[id(bag)] = bag
+                            self.inside.setdefault(id(value), set()).add(id(bag))
+                bags.clear()
 
     def paths(self, thing: Any, depth: int = 0) -> "List[str]":
         """Returns the names through which `thing` can be reached, shortest first: all its holders, and one path to each."""

@@ -100,6 +100,18 @@ class Holders(unittest.TestCase):
         self.module.results = [None, {"best": self.array()}]
         self.assertIn("shelf.results[1]['best']", stowage.holders(self.module.results[1]["best"]))
 
+    def test_bags_that_the_collector_does_not_track(self):
+        self.module.results = [{"best": ({"x": (self.array(),)},)}]
+        for _ in range(4):  # each stops tracking one more of the dictionaries and tuples, from the inside out
+            gc.collect()
+        thing = self.module.results[0]["best"][0]["x"][0]
+        self.assertIn("shelf.results[0]['best'][0]['x'][0]", stowage.holders(thing))
+        self.module.results[0]["best"][0]["x"] = (bytearray(30 << 20),)
+        for _ in range(4):
+            gc.collect()
+        shown = [paths for kind, _, paths in stowage.release().rest if kind.startswith("bytearray")]
+        self.assertIn("shelf.results[0]['best'][0]['x'][0]", shown[0])
+
     def test_a_closure(self):
         thing = self.array()
 
