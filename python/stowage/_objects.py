@@ -12,6 +12,7 @@ import types
 from itertools import chain
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
+from ._holders import item_name
 from ._library import format_size
 from ._memory import loaded
 from ._pieces import PLAIN, Kinds, Large, numpy_piece
@@ -259,7 +260,7 @@ class Finder:
                 break
         else:
             if keys:
-                names = [f"{path}[{keys[0]!r}]" for path in self._above(holder, depth)]
+                names = [item_name(path, keys[0]) for path in self._above(holder, depth)]
         self.hidden.discard(id(owners))
         owners.clear()
         return names

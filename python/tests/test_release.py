@@ -112,6 +112,15 @@ class Holders(unittest.TestCase):
         shown = [paths for kind, _, paths in stowage.release().rest if kind.startswith("bytearray")]
         self.assertIn("shelf.results[0]['best'][0]['x'][0]", shown[0])
 
+    def test_a_key_of_the_program_is_not_printed(self):
+        class Key:
+            def __repr__(self):
+                raise AssertionError("repr")
+
+        self.module.results = {Key(): self.array()}
+        found = stowage.holders(next(iter(self.module.results.values())))
+        self.assertTrue(any(name.startswith("shelf.results[") for name in found), found)
+
     def test_a_closure(self):
         thing = self.array()
 
