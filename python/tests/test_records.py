@@ -403,6 +403,20 @@ class InMemory(Case):
         batch = next(stowage.batches([x, y], 5, device="cpu"))
         torch.testing.assert_close(batch[0], x[:5])
 
+    @needs("torch")
+    def test_what_a_pt_file_says_about_its_data_is_left_out(self):
+        import torch
+
+        x = torch.arange(300).reshape(100, 3).float()
+        torch.save({"x": x, "meta": {"mean": torch.ones(2)}, "names": ["a", "b"], "n": 3}, self.path("d.pt"))
+        torch.save([{"made": "by hand"}, x, "cifar"], self.path("l.pt"))
+        torch.save({"epoch": 3, "state_dict": {"w": x}, "best": torch.ones(1)}, self.path("c.pt"))
+        for name in ("d.pt:x", "l.pt:1", "c.pt:w"):
+            np.testing.assert_array_equal(stowage.open(self.path(name))[:], x.numpy(), name)
+        torch.save(["no", "tensor"], self.path("n.pt"))
+        with self.assertRaises(stowage.StowageError):
+            stowage.open(self.path("n.pt:0"))
+
 
 def shard_of(numbers):
     out = io.BytesIO()

@@ -575,19 +575,27 @@ static stow_status add_tensor(tensors *t, const machine *m, source *from, const 
   return STOW_OK;
 }
 
-/* Adds the tensor "tensor", or the items of a list or tuple as "0", "1", … */
+/* Adds the tensor "tensor", or the tensors of a list or tuple as "0", "1", … */
 static stow_status list_data(tensors *t, const machine *m, source *from, value top) {
   if (top.tag == TAG_TENSOR) return add_tensor(t, m, from, "tensor", &m->made[top.i]);
   const container *c = &m->containers[top.i];
   for (size_t i = 0; i < c->count; i++) {
     char name[24];
     snprintf(name, sizeof name, "%zu", i);
-    if (c->items[i].tag != TAG_TENSOR)
-      return stow_fail(STOW_ERR_UNSUPPORTED, "%s: item %zu of its list is not a tensor", from->name,
-                       i);
+    if (c->items[i].tag != TAG_TENSOR) continue; /* something about the data */
     STOW_TRY(add_tensor(t, m, from, name, &m->made[c->items[i].i]));
   }
+  if (t->count == 0 && c->count > 0)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: no item of its list is a tensor", from->name);
   return STOW_OK;
+}
+
+/* Returns whether a dict of data has tensors of its own, perhaps beside other entries. */
+static bool holds_data(const machine *m, value top) {
+  const container *c = &m->containers[top.i];
+  for (size_t i = 0; m->data && i + 1 < c->count; i += 2)
+    if (c->items[i].tag == TAG_STRING && c->items[i + 1].tag == TAG_TENSOR) return true;
+  return false;
 }
 
 /* Returns whether it is a dict of tensors, with at least one. Takes what it looks at from *left. */
@@ -601,7 +609,8 @@ static bool is_state(const machine *m, value v, size_t *left) {
 }
 
 /* Returns the model's dict of tensors inside a checkpoint, which also has the state of an optimizer
- * and numbers: the one with a usual name, or the only one. Returns `top` if there is none. */
+ * and numbers: the one with a usual name, or the only one if `top` has no data of its own. Returns
+ * `top` if there is none. */
 static value find_state(const machine *m, value top) {
   static const char *const usual[] = {"state_dict", "model_state_dict", "model", "module"};
   const container *c = &m->containers[top.i];
@@ -617,7 +626,8 @@ static value find_state(const machine *m, value top) {
       rank++;
     if (found++ == 0 || rank < best) state = c->items[i + 1], best = rank;
   }
-  return found == 1 || best < sizeof usual / sizeof *usual ? state : top;
+  bool only = found == 1 && !holds_data(m, top);
+  return only || best < sizeof usual / sizeof *usual ? state : top;
 }
 
 static stow_status list_tensors(tensors *t, const machine *m, source *from, value top) {
@@ -630,10 +640,13 @@ static stow_status list_tensors(tensors *t, const machine *m, source *from, valu
                      from->name);
   size_t all = SIZE_MAX;
   if (!is_state(m, top, &all)) top = find_state(m, top);
+  bool data = holds_data(m, top);
   const container *c = &m->containers[top.i];
   for (size_t i = 0; i + 1 < c->count; i += 2) {
     const char *name = c->items[i].tag == TAG_STRING ? m->strings.data + c->items[i].i : NULL;
-    if (name == NULL || c->items[i + 1].tag != TAG_TENSOR)
+    bool is_tensor = name != NULL && c->items[i + 1].tag == TAG_TENSOR;
+    if (!is_tensor && data) continue; /* something about the data */
+    if (!is_tensor)
       return stow_fail(STOW_ERR_UNSUPPORTED,
                        "%s: \"%.100s\" is not a tensor, and it is unclear which entry is "
                        "the model's state_dict(); save that alone",
