@@ -145,7 +145,7 @@ list_jobs() {
     for program in $(programs "$tsan"); do
       name=${program#"$tsan"/tests/}
       grep -q 'pthread_create' "tests/$name.c" || [[ $name == *contract_test ]] || continue
-      in_slice "tsan/$name" 2 $((number++)) || continue
+      in_slice "tsan/$name" 3 $((number++)) || continue
       case $name in
         *contract_test) job tsan_one "$name" "$program" thread ;;
         *) job tsan_one "$name" "$program" ;;
@@ -154,10 +154,13 @@ list_jobs() {
   fi
   for script in tests/shim/*.sh tests/cli/*.sh tests/report/*.sh; do
     name=$(basename "$(dirname "$script")")/$(basename "$script" .sh)
-    case $name in # 10 to 25 s each, two in each run, and tests/long runs them in full
-      cli/tutorial | shim/seeds) in_slice "$name" 3 0 || continue ;;
-      cli/ranks_resume | cli/torture) in_slice "$name" 3 1 || continue ;;
-      report/viewer | shim/host) in_slice "$name" 3 2 || continue ;;
+    case $name in # 5 to 25 s each; tests/long runs them in full
+      cli/tutorial | shim/seeds) in_slice "$name" 4 0 || continue ;;
+      cli/ranks_resume | cli/torture) in_slice "$name" 4 1 || continue ;;
+      report/viewer | shim/host) in_slice "$name" 4 2 || continue ;;
+      cli/io | cli/ranks) in_slice "$name" 4 3 || continue ;;
+      cli/hdf5 | shim/python | cli/corpus) in_slice "$name" 2 0 || continue ;;
+      cli/convert | shim/clocks | cli/tables) in_slice "$name" 2 1 || continue ;;
     esac
     job run_one "$name" 600 bash "$script"
   done
@@ -165,9 +168,11 @@ list_jobs() {
     number=0
     for program in $(programs "$asan"); do
       name=${program#"$asan"/tests/}
-      if in_slice "asan/$name" 4 $((number++)); then job asan_one "$name" "$program"; fi
+      if in_slice "asan/$name" 5 $((number++)); then job asan_one "$name" "$program"; fi
     done
-    for program in $(fuzzers "$asan"); do job fuzz_one asan_one "$program"; done
+    for program in $(fuzzers "$asan"); do
+      if in_slice "asan/fuzz" 2 $((number++)); then job fuzz_one asan_one "$program"; fi
+    done
   fi
   if [ -n "$guards" ]; then
     for script in tests/guards/*.sh; do

@@ -63,6 +63,7 @@ def shown(cell, kind):
     return "\n".join(text for name, text in outputs(cell) if name == kind)
 
 
+@in_turn(1, parts=2)
 @needs("nbclient", "nbformat", "ipykernel", "numpy")
 class Notebook(unittest.TestCase):
     @classmethod

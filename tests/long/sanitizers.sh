@@ -20,9 +20,11 @@ for kind in asan tsan; do
     fi
   done
 done
-# The shim inside programs and the sessions of the documentation, in full.
+# The shim inside programs, the sessions of the documentation and the inputs of the fuzz targets, in full.
 tests/run.sh build/release --asan build/asan --tsan build/tsan --only san/shim/ > "${TMPDIR:-/tmp}/sanitizers.$$" 2>&1 || failed=1
-tests/run.sh build/release --asan build/asan --only asan/cli/golden >> "${TMPDIR:-/tmp}/sanitizers.$$" 2>&1 || failed=1
+for name in asan/cli/golden asan/fuzz; do
+  tests/run.sh build/release --asan build/asan --only "$name" >> "${TMPDIR:-/tmp}/sanitizers.$$" 2>&1 || failed=1
+done
 sed -nE 's/^(FAIL|skip) /\1 /p' "${TMPDIR:-/tmp}/sanitizers.$$"
 if [ "$failed" = 0 ]; then echo "ok shim_and_sessions: $(grep -c ' ok$' "${TMPDIR:-/tmp}/sanitizers.$$") scripts in full"; fi
 rm -f "${TMPDIR:-/tmp}/sanitizers.$$"

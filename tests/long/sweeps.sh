@@ -26,6 +26,9 @@ sweep ranks bash tests/cli/ranks.sh
 sweep resume bash tests/cli/resume.sh
 sweep ranks_resume bash tests/cli/ranks_resume.sh
 sweep convert bash tests/cli/convert.sh
+sweep tables bash tests/cli/tables.sh
+sweep corpus bash tests/cli/corpus.sh
+sweep hdf5 bash tests/cli/hdf5.sh
 sweep shrink bash tests/cli/shrink.sh
 sweep torture bash tests/cli/torture.sh
 sweep documents bash tests/guards/documents.sh
@@ -34,6 +37,8 @@ sweep python bash tests/python/package.sh
 sweep viewer bash tests/report/viewer.sh
 sweep host bash tests/shim/host.sh
 sweep seeds bash tests/shim/seeds.sh
+sweep python_inside bash tests/shim/python.sh
+sweep clocks bash tests/shim/clocks.sh
 sweep pages bash tests/shim/pages.sh
 sweep activations bash tests/shim/activations.sh
 exit $failed
