@@ -113,7 +113,7 @@ stow_status sim_page_create(stow_device *device, stow_page *page, uint64_t bytes
 static stow_status page_release(sim *s, stow_page page) {
   ASSERT(lock_held(&s->lock));
   STOW_TRY(sim_check_vmm(s, "releasing a page"));
-  uint32_t index;
+  uint32_t index = 0;
   STOW_TRY(page_find(s, &index, page, "releasing"));
   if (s->pages[index].maps != 0)
     return stow_fail(STOW_ERR_STATE,
@@ -188,7 +188,7 @@ static stow_status map_page(sim *s, stow_addr addr, uint64_t bytes, stow_page pa
   STOW_TRY(sim_check_vmm(s, "mapping a page"));
   sim_range *range;
   STOW_TRY(find_reserved(s, &range, addr, bytes, "mapping"));
-  uint32_t index;
+  uint32_t index = 0;
   STOW_TRY(page_find(s, &index, page, "mapping"));
   if (bytes != s->pages[index].bytes)
     return stow_fail(STOW_ERR_INVALID,
