@@ -113,6 +113,7 @@ static uint64_t beyond_bytes(const residency *r) {
 
 /* Counts a launch that may use more than it names. */
 static void trial_launch(residency *r) {
+  ASSERT(r->space.beyond_count > 0);
   wide_trial *t = trial_of(r, r->shape);
   if (t->shape != r->shape) {
     if (t->state == WIDE_TRIED || t->state == WIDE_YES) return; /* the entry is in use */
@@ -123,6 +124,7 @@ static void trial_launch(residency *r) {
 
 /* Evaluates a time with all, or nearly all, that the launch names in vram. */
 static void trial_sampled(residency *r, const residency_timing *sample, uint32_t ns) {
+  ASSERT(ns > 0);
   wide_trial *t = trial_of(r, sample->shape);
   if (t->shape != sample->shape) return;
   if (t->timed < UINT8_MAX) t->timed++;
