@@ -12,6 +12,7 @@
 #define FIRST_PASS_ROOM   0.9   /* the same if later memory is included */
 #define WORK_RECOMPUTED   0.5   /* fraction of the activations: 0.45 to 0.5 were measured */
 #define LAYER_LEAST       65536 /* bytes of an output that is counted as a layer's */
+#define TURNS_LEAST       3     /* without a backward pass: none follows */
 
 static bool in_this_turn(const evidence *e, uint32_t i) {
   uint32_t from = e->turn_tick > 0 ? e->turn_tick : e->first_work_tick;
@@ -202,17 +203,27 @@ static stow_status part_that_fits(fix_case *m) {
   return fix_pass(m);
 }
 
+/* Returns whether the program only runs forward: turns were complete, and nothing ran backward. */
+static bool only_infers(const evidence *e) {
+  return e->has_stacks && e->loop.count >= TURNS_LEAST && e->train_end_tick == 0;
+}
+
 stow_status fix_batch(fix_case *m) {
   const evidence *e = m->e;
   if (e->fits_part > 0 && e->fits_part * 100 >= e->fits_whole) return part_that_fits(m);
   uint32_t parts;
   STOW_TRY(enough_halvings(m, &parts));
   char at[256];
-  fix *x = fix_add(
-      m, "more, smaller steps; accumulate gradients over them for the same training",
-      "use 1/%u of the batch at %s, and step the optimizer after every %u of them%s", parts,
-      fix_place(m, at, e->caller_of_stack[e->fail_stack_id]), parts,
-      in_first_pass(e) ? " (estimated from the part of the forward pass that was reached)" : "");
+  fix_place(m, at, e->caller_of_stack[e->fail_stack_id]);
+  const char *guess =
+      in_first_pass(e) ? " (estimated from the part of the forward pass that was reached)" : "";
+  fix *x =
+      only_infers(e)
+          ? fix_add(m, "more, smaller passes", "use 1/%u of the batch at %s%s", parts, at, guess)
+          : fix_add(m, "more, smaller steps; accumulate gradients over them for the same training",
+                    "use 1/%u of the batch at %s, and step the optimizer after every %u of "
+                    "them%s",
+                    parts, at, parts, guess);
   STOW_TRY(fix_replay(m, x, false));
   return fix_pass(m);
 }

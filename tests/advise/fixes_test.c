@@ -152,6 +152,24 @@ static void check_not_suggested(void *user, const char *name, subject *s) {
   *(unsigned *)user += 1;
 }
 
+TEST(a_program_that_runs_no_backward_pass_has_no_optimizer)
+{
+  static const char *const files[] = {"no_grad_missing-unet-2.stow", "no_grad_missing-bert.stow"};
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    char name[256];
+    snprintf(name, sizeof name, "causes/%s", files[i]);
+    subject s;
+    open_subject(&s, harness_data(name), NULL);
+    bool smaller = false;
+    for (uint32_t k = 0; k < s.x.fixes.count; k++) {
+      CHECK(strstr(s.x.fixes.list[k].change, "optimizer") == NULL);
+      smaller |= strstr(s.x.fixes.list[k].change, "of the batch at") != NULL;
+    }
+    CHECK(smaller);
+    close_subject(&s);
+  }
+}
+
 TEST(nothing_that_is_on_is_suggested)
 {
   unsigned seen = 0;
