@@ -35,6 +35,8 @@ def get(value, name, default=None):
     >>> get(Closed(), "nbytes"), has(Closed(), "nbytes")
     (None, False)
     """
+    if type(value).__name__ == "TypedStorage":  # of PyTorch: prints a warning for each attribute
+        return default
     try:
         return getattr(value, name, default)
     except Exception:
@@ -342,7 +344,11 @@ def behind(value, name):
     if callable(get(value, "cache_info", None)):
         yield cached(value), f"the cache of {name}"
     elif isinstance(value, type):
-        yield from ((v, f"{name}.{n}") for n, v in list(vars(value).items()) if not n.startswith("__"))
+        for n, v in list(vars(value).items()):
+            if not n.startswith("__"):
+                yield v, f"{name}.{n}"
+                if callable(get(v, "cache_info", None)):
+                    yield cached(v), f"the cache of {name}.{n}"
     elif has(value, "__code__") and has(value, "__closure__"):
         code = value.__code__
         given = value.__defaults__ or ()
@@ -377,6 +383,12 @@ def is_result(name):
     return name in ("In", "Out", "_oh", "_ih", "_dh") or name.strip("_") == "" or (name[0] == "_" and name[1:].lstrip("i").isdigit())
 
 
+def is_imported(value, module):
+    """Returns whether a class or function is from another module of the program, where it is listed with its own file."""
+    own = get(value, "__module__", None)
+    return isinstance(value, (type, type(is_own))) and own != module and own in sys.modules and is_own_module(own)
+
+
 def named(values, where, shell):
     """Yields (value, name, where) of module variables. A notebook's results come last: they are often a second name of a variable."""
     for variable, value in values:
@@ -407,7 +419,8 @@ def variables(main, others):
     for name, module in list(sys.modules.items()):
         if is_own_module(name):
             where = "module " + (file_of(module) or name)
-            yield from named(list(get(module, "__dict__", {}).items()), where, name == "__main__" and "get_ipython" in vars(module))
+            values = [(n, v) for n, v in list(get(module, "__dict__", {}).items()) if not is_imported(v, name)]
+            yield from named(values, where, name == "__main__" and "get_ipython" in vars(module))
     for frame in frames:
         if not is_own(frame.f_code.co_filename):
             own = next((f for f in stack_of(frame) if is_own_frame(f)), frame)  # people know the line that called the library

@@ -150,6 +150,26 @@ class Weights(unittest.TestCase):
         found = [name for value, name, _ in _holders._chain([(log, "log", "module a")], set()) if value is handler.records]
         self.assertEqual([name.rpartition(".")[2] for name in found], ["records"])
 
+    def test_the_cache_of_a_method_is_named(self):
+        import functools
+
+        class Server:
+            @functools.lru_cache(maxsize=None)
+            def render(self, x):
+                return bytes(1000) + bytes([x])
+
+        server = Server()
+        for x in range(200):
+            server.render(x)
+        kept = {name: value for value, name in _holders.opened(Server, "Server")}
+        self.assertEqual(len(kept["the cache of Server.render"]), 200)
+
+    def test_a_class_is_listed_with_the_module_that_defines_it(self):
+        self.assertFalse(_holders.is_imported(Weights, __name__))
+        self.assertTrue(_holders.is_imported(Weights, "another"))
+        self.assertFalse(_holders.is_imported(io.BytesIO, "another"))  # a library's is not listed there
+        self.assertFalse(_holders.is_imported([], "another"))
+
     def test_no_code_of_the_program_runs_for_the_names(self):
         class Key:
             def __repr__(self):

@@ -11,13 +11,10 @@
 #include "run/host_record.h"
 
 /* Fractions of the memory held from which on something can be the cause. */
-#define MOST   0.5
-#define MUCH   0.3
-#define LITTLE 0.1
-#define LARGE_ELEMENT                                                                              \
-  ((uint64_t)64 << 10) /* an array or an image, not a plain Python object                          \
-                        */
-#define SMALL_ELEMENT ((uint64_t)4 << 10)
+#define MOST          0.5
+#define MUCH          0.3
+#define LITTLE        0.1
+#define SMALL_ELEMENT ((uint64_t)4 << 10) /* a plain Python object, not an array or a page */
 
 typedef struct host_case {
   const host_record *r;

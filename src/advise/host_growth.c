@@ -26,7 +26,8 @@ static bool is_objects(const host_object *o) {
 
 /* A collection of large objects, such as a list of arrays. */
 static bool is_collection(const host_object *o) {
-  return host_is_container(o) && o->count >= 4 && o->element_bytes >= LARGE_ELEMENT;
+  return host_is_container(o) && o->count >= 4 && o->element_bytes >= SMALL_ELEMENT &&
+         !is_objects(o);
 }
 
 static bool is_dict(const host_object *o) {

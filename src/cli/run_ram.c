@@ -209,12 +209,13 @@ static void take_details(run_ram *r, uint64_t now) {
 /* ---- over the limit ---- */
 
 /* Returns whether there is time to wait for an answer. Reads what is held now; the record stays as
- * it was when the limit was exceeded. */
-static bool may_wait(const host_record *h, uint64_t waited_ns) {
+ * it was when the limit was exceeded, except for the peak. */
+static bool may_wait(host_record *h, uint64_t waited_ns) {
   tree t;
   hostmem memory;
   uint64_t held = tree_read(&t, getpid()) == STOW_OK ? t.held_bytes : h->held_bytes;
   tree_free(&t);
+  if (held > h->peak_bytes) h->peak_bytes = held;
   if (hostmem_read(&memory) == STOW_OK && memory.usable_bytes <= memory.total_bytes / 20)
     return false;
   uint64_t past = held > h->limit_bytes ? held - h->limit_bytes : 0;

@@ -400,6 +400,19 @@ TEST(what_bounds_a_container_fits_its_type)
   }
 }
 
+/* Pages of text, for example: neither small objects nor arrays. */
+TEST(a_queue_of_medium_objects_is_bounded)
+{
+  host_object o = {.count = 40000, .where = "f", .element_bytes = 22 << 10, .place = "a.py:5"};
+  host_record *r = blank();
+  snprintf(o.type, sizeof o.type, "queue.Queue");
+  snprintf(o.of, sizeof o.of, "dict");
+  o.grows = true;
+  holds(r, &o, "tasks", 860 * MIB);
+  CHECK(answers(r, CAUSE_HOST_LEAK, "at line 5 of a.py", "queue.Queue(maxsize=", "--ram-limit"));
+  free(r);
+}
+
 TEST(advice_for_small_objects_fits_their_container)
 {
   static const struct {
