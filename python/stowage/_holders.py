@@ -119,7 +119,7 @@ def weigh_array(value):
         size += int(sum(weigh(v, 1).size / n for v, n in zip(some, sharers(some))) / max(1, len(some)) * value.size)
         if len(some) and all(isinstance(v, str) for v in some):
             return Weight(size, int(value.shape[0]), "object", str(tuple(value.shape)), id(owner), "text", 0, size)
-    mark = "shared" if below in ("memoryview", "SharedMemory") and size >= LEAST else ""
+    mark = "shared" if below in ("memoryview", "SharedMemory") and size >= LEAST else "view" if size >= 4 * max(1, value.nbytes) else ""
     return Weight(size, int(value.shape[0]) if value.shape else 1, str(value.dtype), str(tuple(value.shape)), id(owner), mark)
 
 
@@ -201,11 +201,15 @@ def weigh_container(value, depth):
     if len(parts) > 1 and not isinstance(value, dict) and len({id(v) for v in parts}) == 1:
         return Weight(size + each[0].size, count, kinds[0])
     graphs = sum(w.graphs for w in each) * count // max(1, len(each))
-    marks = [w.mark for w in each if w.mark in ("pinned", "shared")]
+    # Parts of one array hold it together.
+    owners = [w.owner for w in each]
+    joint = {w.owner: w.size for w in each if w.owner is not None and owners.count(w.owner) > 1}
+    marks = [w.mark for w in each if w.mark in ("pinned", "shared") or (w.mark == "view" and w.owner not in joint)]
     mark = "graph" if graphs >= GRAPHS else marks[0] if len(marks) * 2 > len(each) else ""
     texts = sum(w.text_bytes for w in each) * count // max(1, len(each))
     at = max(range(len(each)), key=lambda i: each[i].size, default=0)
-    size += int((sum(w.size / n for w, n in zip(each, shares)) + extra) * count / max(1, len(each)))
+    alone = sum(w.size / n for w, n in zip(each, shares) if w.owner not in joint)
+    size += sum(joint.values()) + int((alone + extra) * count / max(1, len(each)))
     return Weight(size, count, max(set(kinds), key=kinds.count) if kinds else "", "", None, mark, graphs, texts,
                   next((w.words for w in each if w.words), ""),
                   1 + int((sum(w.objects / n for w, n in zip(each, shares)) + (0 if extra == 0 else len(parts))) * count / max(1, len(each))),

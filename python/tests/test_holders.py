@@ -150,6 +150,18 @@ class Weights(unittest.TestCase):
         found = [name for value, name, _ in _holders._chain([(log, "log", "module a")], set()) if value is handler.records]
         self.assertEqual([name.rpartition(".")[2] for name in found], ["records"])
 
+    @unittest.skipUnless(numpy, "no NumPy")
+    def test_parts_of_one_array_hold_it_together(self):
+        whole = numpy.ones((1000, 1000))
+        for parts in (list(whole), {i: whole[i] for i in range(500)}, (whole[:500], whole[500:])):
+            weight = _holders.weigh(parts, _holders.DEEP)
+            self.assertLess(abs(weight.size - whole.nbytes), 200_000)
+            self.assertEqual(weight.mark, "")
+        small = [numpy.ones((100, 100))[::20, ::20] for _ in range(30)]
+        weight = _holders.weigh(small, _holders.DEEP)
+        self.assertLess(abs(weight.size - 30 * 80_000), 20_000)
+        self.assertEqual(weight.mark, "view")
+
     def test_the_cache_of_a_method_is_named(self):
         import functools
 

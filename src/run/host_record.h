@@ -74,7 +74,8 @@ typedef struct host_object {
   char place[160];        /* "train.py:7": the line that fills it or makes it; "" if not known */
   bool grows;             /* …fills it, a part at a time */
   char mark[16];          /* "graph", "pinned", "shared", "text", "mapped" (an array over a file:
-                             0 bytes), "nameless" (only a number is known), "" */
+                             0 bytes), "view" (small parts of large arrays), "nameless" (only a number is
+                             known), "" */
   uint64_t graphs;        /* autograd graphs it keeps */
   uint64_t text_bytes;    /* of it in columns of Python strings */
   char words[104];        /* those columns, the largest first */

@@ -413,6 +413,19 @@ TEST(a_queue_of_medium_objects_is_bounded)
   free(r);
 }
 
+TEST(parts_of_arrays_are_to_be_copied)
+{
+  host_object o = {.count = 500, .where = "f", .element_bytes = 2 * MIB, .place = "a.py:5"};
+  host_record *r = blank();
+  snprintf(o.type, sizeof o.type, "list");
+  snprintf(o.of, sizeof o.of, "numpy.ndarray");
+  snprintf(o.mark, sizeof o.mark, "view");
+  o.grows = true;
+  holds(r, &o, "gallery", 900 * MIB);
+  CHECK(answers(r, CAUSE_HOST_LEAK, "at line 5 of a.py", "gallery.append(part.copy())", "deque"));
+  free(r);
+}
+
 TEST(advice_for_small_objects_fits_their_container)
 {
   static const struct {
