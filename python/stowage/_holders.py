@@ -361,7 +361,7 @@ def behind(value, name):
 
 
 FEW = 16  # elements of a record or a bundle rather than a collection: each is looked at by itself
-HOLDERS = ("queue", "collections", "asyncio", "multiprocessing")  # modules whose objects only hold others
+HOLDERS = ("queue", "collections", "asyncio", "multiprocessing", "logging")  # modules whose objects only hold others
 
 
 def opened(value, name, depth=2):

@@ -162,6 +162,12 @@ class Weights(unittest.TestCase):
         self.assertLess(abs(weight.size - 30 * 80_000), 20_000)
         self.assertEqual(weight.mark, "view")
 
+    def test_the_records_that_a_handler_keeps_are_named(self):
+        import logging.handlers
+
+        handler = logging.handlers.MemoryHandler(10_000)
+        self.assertIn("handler.buffer", [name for value, name in _holders.opened(handler, "handler") if value is handler.buffer])
+
     def test_the_cache_of_a_method_is_named(self):
         import functools
 

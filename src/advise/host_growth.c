@@ -109,6 +109,10 @@ static void keep_less(char *out, size_t size, const host_object *o) {
   else if (is_queue(o))
     snprintf(out, size, "limit the queue: %s(maxsize=…); put() then waits for the consumer",
              o->type);
+  else if (made_of(o, "logging.LogRecord "))
+    snprintf(out, size,
+             "write each to a file instead of keeping it: logging.FileHandler(path), or "
+             "MemoryHandler(capacity=1000, target=…), which passes them on");
   else if (strstr(o->type, "deque") != NULL)
     snprintf(out, size,
              "limit %s: collections.deque(maxlen=…); or keep one numpy array for each field "

@@ -436,7 +436,8 @@ TEST(advice_for_small_objects_fits_their_container)
                {"list", "list", "yield"},
                {"list", "str", "file.write"},
                {"list", "Node", "WeakSet"},
-               {"list", "logging.LogRecord", "write each to a file"},
+               {"list", "logging.LogRecord",
+                "write each to a file instead of keeping it: logging.FileHandler"},
                {"list", "dict", "one numpy array"}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     host_object o = {.count = 3000000,
