@@ -6,6 +6,7 @@
 
 #include "advise/evidence.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "replay/site.h"
 
 #define JUMP_LEAST 8  /* times the largest before it … */
@@ -28,11 +29,6 @@ enum {
   SAYS_STATISTICS = 4096, /* a layer that normalizes, rows or batches */
   SAYS_HELPER = 8192,     /* one line alone of the function allocates */
 };
-
-static bool ends_with(const char *text, const char *end) {
-  size_t a = strlen(text), b = strlen(end);
-  return a >= b && strcmp(text + a - b, end) == 0;
-}
 
 static bool is_library(const char *file) {
   return site_is_framework(file) || strstr(file, "-packages/") != NULL ||
@@ -85,7 +81,7 @@ static uint16_t frame_says(const char *name, const char *file) {
     says |= SAYS_LOAD;
   if (strcmp(name, "deepcopy") == 0 || strcmp(name, "__deepcopy__") == 0) says |= SAYS_COPY;
   if (strstr(file, "torch/utils/checkpoint.py") != NULL) says |= SAYS_RECOMPUTE;
-  if (ends_with(file, "nn/modules/module.py")) {
+  if (text_ends(file, "nn/modules/module.py")) {
     if (strcmp(name, "_apply") == 0 || strcmp(name, "to") == 0 || strcmp(name, "cuda") == 0)
       says |= SAYS_BUILD;
     if (strcmp(name, "_call_impl") == 0 || strcmp(name, "_wrapped_call_impl") == 0 ||

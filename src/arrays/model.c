@@ -18,11 +18,6 @@
 
 #define FILES_MAX 4096 /* the largest published models have some hundred */
 
-static bool ends_with(const char *text, const char *end) {
-  size_t a = strlen(text), b = strlen(end);
-  return a >= b && strcmp(text + a - b, end) == 0;
-}
-
 static bool is_folder(const char *path) {
   struct stat st;
   return !text_is_url(path) && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
@@ -67,16 +62,16 @@ static stow_status look_at_start(source *from, start_kind *kind) {
 bool model_is(const char *path) {
   source from;
   start_kind kind = START_OTHER;
-  if (is_folder(path) || ends_with(path, ".safetensors") || ends_with(path, ".gguf") ||
-      ends_with(path, ".index.json"))
+  if (is_folder(path) || text_ends(path, ".safetensors") || text_ends(path, ".gguf") ||
+      text_ends(path, ".index.json"))
     return true;
   if (text_is_url(path) || source_open_file(&from, path) != STOW_OK) return false;
   stow_status status = look_at_start(&from, &kind);
   source_close(&from);
   if (status != STOW_OK || kind == START_OTHER) return false;
   /* A zip is an .npz, unless its name is that of a PyTorch file. */
-  return kind != START_ZIP || ends_with(path, ".pt") || ends_with(path, ".pth") ||
-         ends_with(path, ".bin") || ends_with(path, ".ckpt");
+  return kind != START_ZIP || text_ends(path, ".pt") || text_ends(path, ".pth") ||
+         text_ends(path, ".bin") || text_ends(path, ".ckpt");
 }
 
 /* ---- files ---- */
@@ -87,7 +82,7 @@ static stow_status read_header(model *m, model_file *f, uint64_t max_bytes) {
   model_format format = kind == START_GGUF                             ? MODEL_GGUF
                         : kind == START_ZIP || kind == START_OLD_TORCH ? MODEL_TORCH
                                                                        : MODEL_SAFETENSORS;
-  if (kind == START_OTHER && !ends_with(f->name, ".safetensors"))
+  if (kind == START_OTHER && !text_ends(f->name, ".safetensors"))
     return stow_fail(STOW_ERR_UNSUPPORTED, "%s: not a safetensors, GGUF or PyTorch (zip) file",
                      f->path);
   if (m->file_count > 1 && format != m->format)
@@ -259,7 +254,7 @@ static bool part_path(char to[PATH_MAX], const char *first, unsigned number, uns
   char ending[32];
   size_t length = strlen(first);
   snprintf(ending, sizeof ending, PART_NAME, 1U, count);
-  if (length < PART_LENGTH || length >= PATH_MAX || !ends_with(first, ending)) return false;
+  if (length < PART_LENGTH || length >= PATH_MAX || !text_ends(first, ending)) return false;
   memcpy(to, first, length + 1);
   snprintf(ending, sizeof ending, PART_NAME, number + 1, count);
   memcpy(to + length - PART_LENGTH, ending, PART_LENGTH);
@@ -317,7 +312,7 @@ static stow_status only_file(char path[PATH_MAX], const char *folder, const char
   if (d == NULL) return stow_fail(STOW_ERR_IO, "%s: cannot be listed: %s", folder, strerror(errno));
   stow_status status = STOW_OK;
   for (struct dirent *e; (e = next_entry(d, folder, &status)) != NULL;)
-    if (e->d_name[0] != '.' && ends_with(e->d_name, ending) && !is_later_part(e->d_name)) {
+    if (e->d_name[0] != '.' && text_ends(e->d_name, ending) && !is_later_part(e->d_name)) {
       status = join_path(path, folder, e->d_name);
       (*found)++;
     }
@@ -334,7 +329,7 @@ static stow_status open_folder(model *m, const char *folder, uint64_t max_bytes)
   for (size_t i = 0; i < sizeof known_names / sizeof known_names[0]; i++) {
     STOW_TRY(join_path(path, m->folder, known_names[i]));
     if (!exists(path)) continue;
-    if (ends_with(path, ".index.json")) return open_index(m, path, max_bytes);
+    if (text_ends(path, ".index.json")) return open_index(m, path, max_bytes);
     return add_parts(m, path, max_bytes);
   }
   for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
@@ -346,7 +341,7 @@ static stow_status open_folder(model *m, const char *folder, uint64_t max_bytes)
                        "one of them",
                        folder, found, endings[i]);
     if (found == 0) continue;
-    if (ends_with(path, ".index.json")) return open_index(m, path, max_bytes);
+    if (text_ends(path, ".index.json")) return open_index(m, path, max_bytes);
     return add_parts(m, path, max_bytes);
   }
   STOW_TRY(join_path(path, m->folder, "model_index.json"));
@@ -366,7 +361,7 @@ stow_status model_open(model *m, const char *path, uint64_t max_bytes) {
   stow_status status;
   if (is_folder(path))
     status = open_folder(m, path, max_bytes);
-  else if (ends_with(path, ".index.json"))
+  else if (text_ends(path, ".index.json"))
     status = open_index(m, path, max_bytes);
   else
     status = add_parts(m, path, max_bytes);

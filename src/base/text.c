@@ -112,6 +112,11 @@ char *text_show(char *to, size_t size, const char *text) {
   return to;
 }
 
+bool text_ends(const char *text, const char *end) {
+  size_t a = strlen(text), b = strlen(end);
+  return a >= b && strcmp(text + a - b, end) == 0;
+}
+
 bool text_is_url(const char *text) {
   return strncasecmp(text, "http://", 7) == 0 || strncasecmp(text, "https://", 8) == 0;
 }

@@ -36,6 +36,8 @@ void text_line(char *text);
  * end. */
 void text_hide_command(char *words, size_t *length);
 
+/* Returns whether the text ends with the other one. */
+bool text_ends(const char *text, const char *end);
 /* Returns true for http:// and https://, in any case. */
 bool text_is_url(const char *text);
 /* Returns true if both URLs have the same scheme, host and port (RFC 6454, section 4). */

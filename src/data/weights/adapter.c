@@ -9,15 +9,11 @@
 #include <string.h>
 
 #include "base/list.h"
+#include "base/text.h"
 #include "files/json_tree.h"
 
 #define CONFIG_MAX  (UINT64_C(4) << 20)
 #define PATTERN_MAX 1024
-
-static bool ends_with(const char *text, const char *end) {
-  size_t a = strlen(text), b = strlen(end);
-  return a >= b && strcmp(text + a - b, end) == 0;
-}
 
 static stow_status no_memory(void) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the adapter");
@@ -71,7 +67,7 @@ static role role_of(char *name, bool *embedding) {
   if (strncmp(name, prefix, sizeof prefix - 1) == 0)
     memmove(name, name + sizeof prefix - 1, strlen(name + sizeof prefix - 1) + 1);
   for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
-    if (ends_with(name, endings[i].ending)) {
+    if (text_ends(name, endings[i].ending)) {
       name[strlen(name) - strlen(endings[i].ending)] = '\0';
       *embedding = endings[i].embedding;
       return endings[i].what;

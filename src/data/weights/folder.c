@@ -13,6 +13,7 @@
 
 #include "base/entries.h"
 #include "base/newfile.h"
+#include "base/text.h"
 #include "data/weights/config.h"
 
 #define DEPTH_MAX  4 /* folders inside a model's folder: 1_Pooling, onnx, … */
@@ -98,18 +99,13 @@ stow_status folder_write(const char *path, const void *bytes, size_t count) {
 
 /* ---- carrying files over ---- */
 
-static bool ends_with(const char *text, const char *end) {
-  size_t a = strlen(text), b = strlen(end);
-  return a >= b && strcmp(text + a - b, end) == 0;
-}
-
 /* Files that hold the weights, in this or another format. */
 static bool is_weights(const char *name) {
   static const char *const endings[] = {
       ".safetensors", ".bin",  ".pt",        ".pth",        ".ckpt",   ".gguf", ".h5",
       ".msgpack",     ".onnx", ".onnx_data", ".index.json", ".tflite", ".npz",  ".ot"};
   for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
-    if (ends_with(name, endings[i])) return true;
+    if (text_ends(name, endings[i])) return true;
   return false;
 }
 
@@ -149,7 +145,7 @@ static stow_status carry_config(const weights_job *j, const char *in, const char
 static bool is_own(const weights_job *j, const char *name) {
   for (size_t i = 0; i < j->r->in.file_count; i++)
     if (strcmp(j->r->in.files[i].name, name) == 0) return true;
-  return ends_with(name, ".safetensors.index.json") || ends_with(name, ".bin.index.json");
+  return text_ends(name, ".safetensors.index.json") || text_ends(name, ".bin.index.json");
 }
 
 static stow_status carry_folder(weights_job *j, const char *from, const char *to, int depth);

@@ -15,13 +15,9 @@
 
 #include "arrays/tensors_write.h"
 #include "base/list.h"
+#include "base/text.h"
 #include "data/weights/folder.h"
 #include "data/weights/parts.h"
-
-static bool ends_with(const char *text, const char *end) {
-  size_t a = strlen(text), b = strlen(end);
-  return a >= b && strcmp(text + a - b, end) == 0;
-}
 
 /* ---- which files ---- */
 
@@ -79,7 +75,7 @@ static stow_status keep_files(weights_result *r) {
 stow_status weights_check_output(weights_result *r, const weights_options *o, const char *in,
                                  const char *out) {
   struct stat st;
-  r->to_folder = !ends_with(out, ".safetensors") && !ends_with(out, ".gguf");
+  r->to_folder = !text_ends(out, ".safetensors") && !text_ends(out, ".gguf");
   if (!r->to_folder) {
     if (o->shard_bytes > 0)
       return stow_fail(STOW_ERR_INVALID,

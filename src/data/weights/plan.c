@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/list.h"
+#include "base/text.h"
 #include "data/weights/parts.h"
 
 /* ---- words ---- */
@@ -79,18 +80,13 @@ static bool has(const char *name, const char *part) {
   return strstr(name, part) != NULL;
 }
 
-static bool ends_with(const char *text, const char *end) {
-  size_t a = strlen(text), b = strlen(end);
-  return a >= b && strcmp(text + a - b, end) == 0;
-}
-
 /* Returns whether llama.cpp quantizes the weight (llama-quant.cpp, tensor_allows_quantization). */
 static bool gguf_layer(const tensor *t) {
   static const char *const kept[] = {"_norm",       "ffn_gate_inp",        "position_embd",
                                      "token_types", "ssm_conv1d",          "shortconv.conv",
                                      "time_mix_",   "attn_rel_b",          "altup",
                                      "laurel",      "per_layer_model_proj"};
-  if (t->dims < 2 || !ends_with(t->name, "weight")) return false;
+  if (t->dims < 2 || !text_ends(t->name, "weight")) return false;
   for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
     if (has(t->name, kept[i])) return false;
   return true;
@@ -115,7 +111,7 @@ static bool linear_layer(const tensor *t) {
                                      "relative_attention",
                                      "classifier",
                                      "pooler"};
-  if (t->dims != 2 || !ends_with(t->name, ".weight")) return false;
+  if (t->dims != 2 || !text_ends(t->name, ".weight")) return false;
   for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
     if (has(t->name, kept[i])) return false;
   return true;
@@ -151,10 +147,10 @@ static tensor_type block_type(const weights_result *r, const weights_options *o,
 static bool is_quantized(const model *m) {
   for (size_t i = 0; i < m->count && m->format != MODEL_GGUF; i++) {
     const tensor *t = m->list[i].facts;
-    bool packed = ends_with(t->name, "weight_packed") || ends_with(t->name, ".qweight");
+    bool packed = text_ends(t->name, "weight_packed") || text_ends(t->name, ".qweight");
     bool small = t->stored == TENSOR_F8_E4M3 || t->stored == TENSOR_F8_E5M2 ||
                  t->stored == TENSOR_I8 || t->stored == TENSOR_U8;
-    if (packed || (small && t->dims >= 2 && ends_with(t->name, ".weight"))) return true;
+    if (packed || (small && t->dims >= 2 && text_ends(t->name, ".weight"))) return true;
   }
   return false;
 }
@@ -164,7 +160,7 @@ static bool is_quantized(const model *m) {
 static bool is_scale(const char *name) {
   static const char *const endings[] = {"_scale", "_scale_inv", ".scales", "absmax", "quant_map"};
   for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
-    if (ends_with(name, endings[i])) return true;
+    if (text_ends(name, endings[i])) return true;
   return false;
 }
 
@@ -223,7 +219,7 @@ static bool can_be_sparse(const weights_result *r, const weights_options *o,
   const tensor *t = item->from.facts;
   return chosen(r, o, t) && t->dims == 2 && t->count > 0 && item->row >= 16 &&
          transposed_of(&r->transposed, t->name) != TRANSPOSED_YES &&
-         ends_with(t->name, ".weight") && has_values(t->stored) &&
+         text_ends(t->name, ".weight") && has_values(t->stored) &&
          (item->to == TENSOR_F16 || item->to == TENSOR_BF16 || item->to == TENSOR_F32 ||
           item->to == TENSOR_F64);
 }
@@ -326,7 +322,7 @@ stow_status weights_add_parts(weights_result *r, size_t i) {
 
 static stow_status check_request(const weights_result *r, const weights_options *o,
                                  const char *out) {
-  bool gguf = r->in.format == MODEL_GGUF, to_gguf = ends_with(out, ".gguf");
+  bool gguf = r->in.format == MODEL_GGUF, to_gguf = text_ends(out, ".gguf");
   if (!gguf && to_gguf)
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "%s: a GGUF file also needs the tokenizer and the architecture's metadata; "
