@@ -350,9 +350,10 @@ def behind(value, name):
     elif isinstance(value, type):
         for n, v in list(vars(value).items()):
             if not n.startswith("__"):
+                v = get(v, "__func__", v)  # of a static or a class method
                 yield v, f"{name}.{n}"
                 if callable(get(v, "cache_info", None)):
-                    yield cached(v), f"the cache of {name}.{n}"
+                    yield from behind(v, f"{name}.{n}")
     elif has(value, "__code__") and has(value, "__closure__"):
         code = value.__code__
         given = value.__defaults__ or ()
@@ -388,9 +389,12 @@ def is_result(name):
 
 
 def is_imported(value, module):
-    """Returns whether a class or function is from another module of the program, where it is listed with its own file."""
+    """Returns whether a class or function is a variable of another module of the program too, the one that defines it: it is listed there,
+    with its own file. What a function of that module returned (a decorated function, a class made by a factory) is only here."""
     own = get(value, "__module__", None)
-    return isinstance(value, (type, type(is_own))) and own != module and own in sys.modules and is_own_module(own)
+    if not isinstance(value, (type, type(is_own))) or own == module or not is_own_module(own):
+        return False
+    return get(sys.modules.get(own), "__dict__", {}).get(value.__name__) is value
 
 
 def named(values, where, shell):

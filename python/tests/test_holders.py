@@ -176,17 +176,35 @@ class Weights(unittest.TestCase):
             def render(self, x):
                 return bytes(1000) + bytes([x])
 
+            @staticmethod
+            @functools.lru_cache(maxsize=None)
+            def tile(x):
+                return bytes([x])
+
         server = Server()
         for x in range(200):
             server.render(x)
+            server.tile(x)
         kept = {name: value for value, name in _holders.opened(Server, "Server")}
         self.assertEqual(len(kept["the cache of Server.render"]), 200)
+        self.assertEqual(len(kept["the cache of Server.tile"]), 200)
 
     def test_a_class_is_listed_with_the_module_that_defines_it(self):
         self.assertFalse(_holders.is_imported(Weights, __name__))
         self.assertTrue(_holders.is_imported(Weights, "another"))
         self.assertFalse(_holders.is_imported(io.BytesIO, "another"))  # a library's is not listed there
         self.assertFalse(_holders.is_imported([], "another"))
+
+        def remember(function):
+            """A decorator of this module; its result is a variable of the module that uses it."""
+            kept = {}
+
+            def wrapper(x):
+                return kept.setdefault(x, function(x))
+
+            return wrapper
+
+        self.assertFalse(_holders.is_imported(remember(abs), "another"))
 
     def test_no_code_of_the_program_runs_for_the_names(self):
         class Key:

@@ -12,7 +12,7 @@
 #define FIRST_PASS_ROOM   0.9   /* the same if later memory is included */
 #define WORK_RECOMPUTED   0.5   /* fraction of the activations: 0.45 to 0.5 were measured */
 #define LAYER_LEAST       65536 /* bytes of an output that is counted as a layer's */
-#define TURNS_LEAST       3     /* without a backward pass: none follows */
+#define TURNS_LEAST       3     /* complete turns without a backward pass: no training */
 
 static bool in_this_turn(const evidence *e, uint32_t i) {
   uint32_t from = e->turn_tick > 0 ? e->turn_tick : e->first_work_tick;

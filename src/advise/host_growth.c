@@ -38,6 +38,11 @@ static bool is_queue(const host_object *o) {
   return strstr(o->type, "Queue") != NULL;
 }
 
+/* A collection of small parts of large arrays. */
+static bool is_of_views(const host_object *o) {
+  return strcmp(o->mark, "view") == 0;
+}
+
 /* A text, bytes or a file in memory. */
 static bool is_text(const host_object *o) {
   return strcmp(o->type, "str") == 0 || strcmp(o->type, "bytes") == 0 ||
@@ -219,11 +224,11 @@ static void bound(char *out, size_t size, const host_object *o) {
              "limit %s: functools.lru_cache(maxsize=…) (maxsize=None and functools.cache "
              "have none); or empty it: %s.cache_clear()",
              o->name, o->name + 13);
-  else if (strcmp(o->mark, "view") == 0)
-    snprintf(out, size,
-             "keep copies: %s.append(part.copy()); a part of an array (a slice) keeps the whole "
-             "array it was cut from",
-             o->name);
+  else if (is_of_views(o))
+    snprintf(
+        out, size,
+        "keep copies: %s%s; a part of an array (a slice) keeps the whole array it was cut from",
+        o->name, is_dict(o) ? "[key] = part.copy()" : ".append(part.copy())");
   else if (is_queue(o))
     snprintf(out, size,
              "limit the queue: %s(maxsize=…); put() then waits until the consumer has caught "
@@ -262,9 +267,8 @@ void host_find_leak(host_case *c) {
   char text[480];
   host_describe(text, sizeof text, most);
   cause_head(to, "%s", text);
-  bool views = strcmp(most->mark, "view") == 0;
   cause_say(to, "%s keeps them all, %s each%s", most->name, cause_size(most->element_bytes),
-            views ? ": small parts of arrays, which keep the arrays" : "");
+            is_of_views(most) ? ": small parts of arrays, which keep the arrays" : "");
   if (steady && r->growth_bytes_s > 0)
     cause_say(to, "what %s holds rose by %s a second and never fell",
               strcmp(c->r->limit_from, "python") == 0 ? "this process" : "the command",
@@ -273,9 +277,9 @@ void host_find_leak(host_case *c) {
   char change[400];
   bound(change, sizeof change, most);
   host_add_fix(c, most->bytes - most->element_bytes, change,
-               views            ? "one copy of each part"
-               : is_queue(most) ? "the producer waits"
-                                : "dropped values cannot be used later");
+               is_of_views(most) ? "one copy of each part"
+               : is_queue(most)  ? "the producer waits"
+                                 : "dropped values cannot be used later");
 }
 
 /* ---- a text that grows ---- */

@@ -62,7 +62,7 @@ typedef struct wide_trial {
   uint8_t state;      /* a wide_state */
   uint8_t slow, fast; /* launches: before the trial, those that took long; then those that still do,
                        * and those that do not */
-  uint8_t timed;      /* launches whose time counted */
+  uint8_t timed;      /* launches that were timed in this state */
 } wide_trial;
 
 /* A function that was timed in place. */

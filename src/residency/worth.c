@@ -69,7 +69,7 @@ static bool is_outdated(const residency *r, const launch_time *t) {
 #define TRIAL_LEAST_NS 1000000
 #define TRIAL_GAIN     0.6
 enum { TRIAL_SAMPLES = 3, TRIAL_PART = 4 };
-/* So many launches that may use more than they name are timed in any case. */
+/* At least so many of the launches that may use more than they name are timed. */
 #define TRIAL_TIMED 24
 
 static wide_trial *trial_of(const residency *r, uint64_t shape) {
@@ -87,8 +87,8 @@ static bool trial_open(const residency *r, uint64_t shape) {
   return t->shape != shape || t->state == WIDE_UNKNOWN || t->state == WIDE_TRIED;
 }
 
-/* Returns whether too few of these launches were timed to know that. */
-static bool trial_lacks(const residency *r, uint64_t shape) {
+/* Returns whether too few of these launches were timed to tell. */
+static bool trial_needs_times(const residency *r, uint64_t shape) {
   const wide_trial *t = trial_of(r, shape);
   return t->shape == shape && t->state != WIDE_NO && t->state != WIDE_YES && t->timed < TRIAL_TIMED;
 }
@@ -151,14 +151,14 @@ bool residency_sample(const residency *r, residency_timing *t) {
   bool slow =
       same && r->space.arena_named && known->last_ns >= TRIAL_LEAST_NS && trial_open(r, r->shape);
   bool beyond = r->space.beyond_count > 0;
-  bool lacks = beyond && trial_lacks(r, r->shape);
+  bool needed = beyond && trial_needs_times(r, r->shape);
   /* Where addresses change from step to step, launches look new forever; timing one takes as long
    * as reporting several. */
   if (r->named_count == 0 ||
-      (!slow && !lacks && r->samples > SAMPLES_LEAST + r->seq / SAMPLES_PART))
+      (!slow && !needed && r->samples > SAMPLES_LEAST + r->seq / SAMPLES_PART))
     return false;
   uint64_t far = still_far(r);
-  bool urgent = !same || slow, wanted = urgent || lacks;
+  bool urgent = !same || slow, wanted = urgent || needed;
   /* If only a small part of a launch is on the host, its time does not show the time with all of it
    * there. In an arena it may name less than before, because more words are known. */
   if (far > 0)

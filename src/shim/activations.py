@@ -29,7 +29,7 @@ PLAN_STEPS = 4  # steps that predict how much the next one moves
 PAGE_BYTES = 20 << 20
 COMING_PART = 8  # of the target: entries that are fetched ahead
 NEXT_PART = 32  # of the target: the next entry comes in although there is no space, if it is not larger
-SWING_PART = 64  # of the last sudden rise that is forgotten with each saved or used tensor
+SWING_PART = 64  # each saved or used tensor reduces the remembered rise by this part of it
 FEW_PAGES = 8  # pages on the host that do not raise the margin: unused pages stay there
 
 

@@ -22,7 +22,10 @@ enum { THREADS_MAX = 16, PORTABLE = 1 /* CU_MEMHOSTREGISTER_PORTABLE: for every 
 static lock slab_lock = LOCK_INIT(LOCK_REGISTRY); /* guards all below */
 static char *slab;
 static uint64_t slab_left;
-static struct range { uint64_t addr, bytes; } * slabs;
+typedef struct slab_range {
+  uint64_t addr, bytes;
+} slab_range;
+static slab_range *slabs;
 static size_t slab_count, slab_capacity;
 
 typedef struct part {
@@ -96,7 +99,7 @@ void *pinned_take(uint64_t bytes, uint64_t most_bytes) {
     bool listed = LIST_ROOM(slabs, slab_count, slab_capacity, 64, "slabs") == STOW_OK;
     char *made = listed ? make(want) : NULL;
     if (made != NULL) {
-      slabs[slab_count++] = (struct range){(uintptr_t)made, want};
+      slabs[slab_count++] = (slab_range){(uintptr_t)made, want};
       slab = made;
       slab_left = want;
     }

@@ -65,13 +65,8 @@ __attribute__((noinline)) static void clear_stack(void) {
   __asm__ volatile("" : : "r"(area) : "memory");
 }
 
-/* Returns how many bytes from an address can be copied in one call. */
-static uint64_t copied_at_once(uint64_t addr) {
-  return pinned_holds(addr) ? UINT64_MAX : resident_rest(addr);
-}
-
-/* Copies within the device, page by page: a page may be in either tier. Returns the driver's code.
- */
+/* Copies page by page: a page may be in either tier. Pinned memory has no pages of ours. Returns
+ * the driver's code. */
 static python_object *copy(python_object *self, python_object *arguments) {
   ASSERT(arguments != NULL);
   unsigned long long to, from, bytes, stream;
@@ -79,8 +74,10 @@ static python_object *copy(python_object *self, python_object *arguments) {
   if (!python_parse(arguments, "KKKK", &to, &from, &bytes, &stream)) return NULL;
   cu_result code = CU_OK;
   void *state = python_leave();
+  bool to_pinned = pinned_holds(to), from_pinned = pinned_holds(from);
   while (bytes > 0 && code == CU_OK) {
-    uint64_t piece = copied_at_once(to), other = copied_at_once(from);
+    uint64_t piece = to_pinned ? UINT64_MAX : resident_rest(to);
+    uint64_t other = from_pinned ? UINT64_MAX : resident_rest(from);
     if (other < piece) piece = other;
     if (bytes < piece) piece = bytes;
     code = cuMemcpyAsync(to, from, piece, (cu_stream)(uintptr_t)stream);

@@ -415,15 +415,19 @@ TEST(a_queue_of_medium_objects_is_bounded)
 
 TEST(parts_of_arrays_are_to_be_copied)
 {
-  host_object o = {.count = 500, .where = "f", .element_bytes = 2 * MIB, .place = "a.py:5"};
-  host_record *r = blank();
-  snprintf(o.type, sizeof o.type, "list");
-  snprintf(o.of, sizeof o.of, "numpy.ndarray");
-  snprintf(o.mark, sizeof o.mark, "view");
-  o.grows = true;
-  holds(r, &o, "gallery", 900 * MIB);
-  CHECK(answers(r, CAUSE_HOST_LEAK, "at line 5 of a.py", "gallery.append(part.copy())", "deque"));
-  free(r);
+  static const char *const kinds[][2] = {{"list", "gallery.append(part.copy())"},
+                                         {"dict", "gallery[key] = part.copy()"}};
+  for (int i = 0; i < 2; i++) {
+    host_object o = {.count = 500, .where = "f", .element_bytes = 2 * MIB, .place = "a.py:5"};
+    host_record *r = blank();
+    snprintf(o.type, sizeof o.type, "%s", kinds[i][0]);
+    snprintf(o.of, sizeof o.of, "numpy.ndarray");
+    snprintf(o.mark, sizeof o.mark, "view");
+    o.grows = true;
+    holds(r, &o, "gallery", 900 * MIB);
+    CHECK(answers(r, CAUSE_HOST_LEAK, "at line 5 of a.py", kinds[i][1], "deque"));
+    free(r);
+  }
 }
 
 TEST(advice_for_small_objects_fits_their_container)

@@ -291,6 +291,12 @@ static bool is_first_layer(const evidence *e, const spike *s) {
   return before < FIRST_LAYER;
 }
 
+/* Returns whether a recurrent layer requested it: one buffer for all steps of the sequence, which
+ * grows with the batch. */
+static bool is_recurrent(const evidence *e, const spike *s) {
+  return evidence_passes(e, s->stack_id, "", "nn/modules/rnn.py");
+}
+
 void cause_one_spike(cause *c, const evidence *e, const findings *f) {
   const spike *s = &f->spike;
   phase p = s->refused ? e->fail_phase : e->phase_of_stack[s->stack_id];
@@ -305,10 +311,8 @@ void cause_one_spike(cause *c, const evidence *e, const findings *f) {
   if (times < needed) sure *= times < needed / 2 ? 0.3 : 0.6;
   if (p == PHASE_FORWARD && f->bigger >= BIGGER_LEAST && times < SPIKE_MODEL * f->bigger)
     sure *= 0.3; /* a larger batch */
-  bool recurrent = evidence_passes(e, s->stack_id, "", "nn/modules/rnn.py");
-  if (recurrent || (p == PHASE_FORWARD && (s->next_bytes == 0 || is_first_layer(e, s))))
-    sure *=
-        0.5; /* a recurrent layer keeps all its steps in one buffer, which grows with the batch */
+  if (is_recurrent(e, s) || (p == PHASE_FORWARD && (s->next_bytes == 0 || is_first_layer(e, s))))
+    sure *= 0.5;
   if (!s->refused) sure *= 0.85;
   if (!e->has_stacks) sure *= 0.83;
   if (p == PHASE_BUILD && !spike_stands_alone(e, s)) sure *= 0.5; /* the next weight may be large */
@@ -343,8 +347,7 @@ void cause_batch_too_big(cause *c, const evidence *e, const findings *f) {
   if (evidence_share(model, e->n.live_bytes + asked) < 0.15)
     c->confidence *= 0.4; /* hardly anything is a model's: there is no batch */
   double grown = f->bigger >= BIGGER_LEAST ? f->bigger : 1;
-  bool recurrent = evidence_passes(e, f->spike.stack_id, "", "nn/modules/rnn.py");
-  if (f->spike.refused && !recurrent &&
+  if (f->spike.refused && !is_recurrent(e, &f->spike) &&
       (double)f->spike.bytes > SPIKE_MODEL * grown * (double)f->spike.next_bytes &&
       evidence_share(asked, e->n.live_bytes + asked) >= 0.5)
     c->confidence *= 0.8; /* no layer requests anything similar, however large the batch */
