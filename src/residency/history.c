@@ -8,11 +8,11 @@
 #include "base/hash.h"
 
 enum {
-  STRANGERS_MAX = 16, /* new launches in a row that count as insertions */
-  STRANGERS_SKIP = 4, /* after so many, a function alone shows that launches are missing */
-  SKIP_MAX = 16,      /* forecast launches that may be missing */
-  RARE = 64,          /* a unit that no launch named for so long is rarely used */
-  VOTERS_MAX = 4,     /* units of a launch that are asked */
+  MISMATCHES_MAX = 16, /* new launches in a row that count as insertions */
+  MISMATCHES_SKIP = 4, /* after so many, a function alone shows that launches are missing */
+  SKIP_MAX = 16,       /* forecast launches that may be missing */
+  RARE = 64,           /* a unit that no launch named for so long is rarely used */
+  VOTERS_MAX = 4,      /* units of a launch that are asked */
   UNITS_COMPARED = 8,
   VOTES_LEAST = 4, /* a jump needs so many */
   UNSURE_MAX = 8,  /* after so many launches that nothing confirmed, 8 keys elsewhere are better */
@@ -173,7 +173,7 @@ static uint64_t skip(const history *h, uint64_t now, uint64_t cursor) {
   for (uint64_t i = 1; i <= SKIP_MAX && cursor + i < now; i++) {
     const history_launch *other = history_at(h, cursor + i);
     if (other->key == l->key) return cursor + i;
-    if (same == HISTORY_NEVER && other->function == l->function && h->strangers >= STRANGERS_SKIP)
+    if (same == HISTORY_NEVER && other->function == l->function && h->mismatches >= MISMATCHES_SKIP)
       same = cursor + i;
   }
   return same;
@@ -202,7 +202,7 @@ static void follow(history *h, uint64_t now) {
   if (found == cursor && cursor != HISTORY_NEVER) {
     h->cursor = cursor + 1;
     h->matched++;
-    h->strangers = 0;
+    h->mismatches = 0;
     h->hits++;
     return;
   }
@@ -212,11 +212,11 @@ static void follow(history *h, uint64_t now) {
   if (found == HISTORY_NEVER && cursor != HISTORY_NEVER) found = skip(h, now, cursor);
   if (found == HISTORY_NEVER) found = locate_pair(h, now);
   if (found == HISTORY_NEVER) found = vote(h, now, HISTORY_NEVER);
-  bool lost = cursor == HISTORY_NEVER || h->strangers >= STRANGERS_MAX;
+  bool lost = cursor == HISTORY_NEVER || h->mismatches >= MISMATCHES_MAX;
   if (found == HISTORY_NEVER && lost) found = locate_names(h, now);
   uint64_t next = found != HISTORY_NEVER ? found + 1 : HISTORY_NEVER;
-  if (found == HISTORY_NEVER && ++h->strangers <= STRANGERS_MAX) next = cursor;
-  if (found != HISTORY_NEVER) h->strangers = 0;
+  if (found == HISTORY_NEVER && ++h->mismatches <= MISMATCHES_MAX) next = cursor;
+  if (found != HISTORY_NEVER) h->mismatches = 0;
   h->jumps += next != cursor;
   h->cursor = next;
 }

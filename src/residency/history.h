@@ -70,11 +70,11 @@ typedef struct history {
   uint64_t index_mask;
   history_unit *units;
   size_t unit_capacity;
-  uint64_t cursor;    /* HISTORY_NEVER: the present resembles nothing in the log */
-  uint64_t jumps;     /* how often the cursor jumped; users of old positions must look them up
-                       * again */
-  uint64_t matched;   /* launches in a row that matched the forecast */
-  uint32_t strangers; /* launches in a row that did not match */
+  uint64_t cursor;     /* HISTORY_NEVER: the present resembles nothing in the log */
+  uint64_t jumps;      /* how often the cursor jumped; users of old positions must look them up
+                        * again */
+  uint64_t matched;    /* launches in a row that matched the forecast */
+  uint32_t mismatches; /* launches in a row that did not match */
   history_vote votes[HISTORY_VOTES];
   uint32_t unsure;  /* launches in a row that matched by function only */
   uint32_t support; /* how often units said so of the cursor's place */

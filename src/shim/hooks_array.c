@@ -1,7 +1,7 @@
 /* Hooks of arrays. The driver does not report how much memory an array takes. The ledger counts its
  * elements, rounded up to 64 KiB, the smallest block that the driver uses for arrays. */
 #include "base/assert.h"
-#include "shim/book.h"
+#include "shim/holdings.h"
 #include "shim/hooks.h"
 #include "shim/refusal.h"
 #include "shim/room.h"
@@ -84,8 +84,8 @@ static cu_result end(const array_take *take, cu_result code, const cu_array *arr
   ASSERT(take->bytes == 0 || take->known);
   if (!take->known) return code;
   if (code == CU_OK)
-    book_add(BOOK_ARRAY, (uintptr_t)*array,
-             &(holding){take->bytes, LEDGER_ARRAYS, take->device, take->context, 0, 1, false});
+    holdings_add(HOLDING_ARRAY, (uintptr_t)*array,
+                 &(holding){take->bytes, LEDGER_ARRAYS, take->device, take->context, 0, 1, false});
   else
     ledger_uncharge(account_ledger(), take->device, LEDGER_ARRAYS, take->bytes);
   return code;
@@ -94,9 +94,9 @@ static cu_result end(const array_take *take, cu_result code, const cu_array *arr
 static cu_result drop(cu_result (*real)(cu_array), cu_array array) {
   holding gone;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  bool known = book_remove(BOOK_ARRAY, (uintptr_t)array, &gone);
+  bool known = holdings_remove(HOLDING_ARRAY, (uintptr_t)array, &gone);
   cu_result code = real(array);
-  if (known && code != CU_OK) book_add(BOOK_ARRAY, (uintptr_t)array, &gone);
+  if (known && code != CU_OK) holdings_add(HOLDING_ARRAY, (uintptr_t)array, &gone);
   if (known && code == CU_OK) account_uncharge(gone.device, gone.kind, gone.bytes);
   return code;
 }

@@ -1,7 +1,7 @@
 /* Hooks of the memory figures that programs size themselves by, of contexts (which release their
  * memory when they end), and of captures. */
-#include "shim/book.h"
 #include "shim/capture.h"
+#include "shim/holdings.h"
 #include "shim/hooks.h"
 #include "shim/host_tier.h"
 #include "shim/measure.h"
@@ -17,11 +17,11 @@ cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   unsigned device;
   cu_context context;
   cu_device ordinal;
-  size_t unasked; /* the driver accepts NULL for values that are not wanted */
+  size_t ignored; /* the driver accepts NULL for values that are not wanted */
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (free_bytes == NULL && total_bytes == NULL) return real(free_bytes, total_bytes);
-  if (free_bytes == NULL) free_bytes = &unasked;
-  if (total_bytes == NULL) total_bytes = &unasked;
+  if (free_bytes == NULL) free_bytes = &ignored;
+  if (total_bytes == NULL) total_bytes = &ignored;
   ledger *l = account_ledger();
   bool known = l->header != NULL && account_here(&device, &context, &ordinal);
   /* What was freed is free: for this program, and for the others of the run. */
@@ -65,8 +65,8 @@ static void before_context(cu_device ordinal) {
 static cu_result after_context(const cu_context *context, cu_device ordinal, cu_result code) {
   unsigned device = account_device(ordinal);
   if (code == CU_OK)
-    book_add(BOOK_CONTEXT, (uintptr_t)*context,
-             &(holding){0, LEDGER_CONTEXT, device, *context, 0, 1, false});
+    holdings_add(HOLDING_CONTEXT, (uintptr_t)*context,
+                 &(holding){0, LEDGER_CONTEXT, device, *context, 0, 1, false});
   measure_context_made(device, code == CU_OK);
   return code;
 }
@@ -123,7 +123,7 @@ static void primary_ended(cu_device ordinal) {
   cu_context gone =
       (unsigned)ordinal < LEDGER_DEVICES_MAX ? atomic_exchange(&primary[ordinal], NULL) : NULL;
   plain_end(ordinal);
-  book_drop(device, gone, spill_plain_drop);
+  holdings_drop(device, gone, spill_plain_drop);
   placed_context_ended(device, gone);
   page_context_ended(device, gone);
   measure_context_ended(device);
@@ -164,14 +164,14 @@ cu_result cuCtxDestroy_v2(cu_context context) {
   holding gone;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   /* Its handle may be reused at once. */
-  bool known = book_remove(BOOK_CONTEXT, (uintptr_t)context, &gone);
+  bool known = holdings_remove(HOLDING_CONTEXT, (uintptr_t)context, &gone);
   cu_result code = real(context);
   if (!known) return code;
   if (code != CU_OK) {
-    book_add(BOOK_CONTEXT, (uintptr_t)context, &gone);
+    holdings_add(HOLDING_CONTEXT, (uintptr_t)context, &gone);
     return code;
   }
-  book_drop(gone.device, context, spill_plain_drop);
+  holdings_drop(gone.device, context, spill_plain_drop);
   placed_context_ended(gone.device, context);
   page_context_ended(gone.device, context);
   measure_context_ended(gone.device);

@@ -4,8 +4,8 @@
  * tokens. All other pages are the driver's: such a page counts from its creation until its last
  * handle is released and its last mapping is gone, as long as the driver keeps it. */
 #include "shim/address.h"
-#include "shim/book.h"
 #include "shim/counted.h"
+#include "shim/holdings.h"
 #include "shim/hooks.h"
 #include "shim/host_valid.h"
 #include "shim/page.h"
@@ -46,7 +46,7 @@ cu_result cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop,
   physical maker = {shim_program_driver(), &PASSED, &who};
   cu_result code = physical_page_create(&maker, handle, bytes, prop, flags);
   if (code == CU_OK)
-    book_add(BOOK_PAGE, *handle, &(holding){bytes, who.kind, who.device, NULL, 0, 1, false});
+    holdings_add(HOLDING_PAGE, *handle, &(holding){bytes, who.kind, who.device, NULL, 0, 1, false});
   return code;
 }
 
@@ -56,15 +56,15 @@ cu_result cuMemRelease(cu_handle handle) {
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (page_parts_is(handle)) return page_parts_release(handle);
   if (page_is_token(handle)) return page_release(handle);
-  /* Removed from the book before the driver is called, which may reuse the handle at once. */
-  int uses = book_use(BOOK_PAGE, handle, -1, &page);
+  /* Removed before the driver is called, which may reuse the handle at once. */
+  int uses = holdings_use(HOLDING_PAGE, handle, -1, &page);
   cu_result code = real(handle);
   if (code != CU_OK && uses == 0) {
     page.uses = 1;
     ledger_add(account_ledger(), page.device, page.kind, page.bytes);
-    book_add(BOOK_PAGE, handle, &page);
+    holdings_add(HOLDING_PAGE, handle, &page);
   } else if (code != CU_OK && uses > 0)
-    book_use(BOOK_PAGE, handle, 1, &page);
+    holdings_use(HOLDING_PAGE, handle, 1, &page);
   return code;
 }
 
@@ -79,8 +79,9 @@ cu_result cuMemMap(cu_addr addr, size_t bytes, size_t offset, cu_handle handle,
   if (page_is_token(handle)) return page_map(addr, bytes, offset, handle, flags);
   cu_result code = page_leave_range(addr, bytes);
   if (code == CU_OK) code = real(addr, bytes, offset, handle, flags);
-  if (code == CU_OK && book_use(BOOK_PAGE, handle, 1, &page) > 0) {
-    book_add(BOOK_MAPPING, addr, &(holding){0, page.kind, page.device, NULL, handle, 1, false});
+  if (code == CU_OK && holdings_use(HOLDING_PAGE, handle, 1, &page) > 0) {
+    holdings_add(HOLDING_MAPPING, addr,
+                 &(holding){0, page.kind, page.device, NULL, handle, 1, false});
     record_event(STOW_TRACE_SEGMENT_MAP, addr, page.bytes, NULL, page.device, 0);
   }
   return code;
@@ -100,10 +101,10 @@ cu_result cuMemUnmap(cu_addr addr, size_t bytes) {
   page_unmapped(addr, bytes);
   for (uint64_t done = 0; done < bytes;) {
     holding mapping, page = {.bytes = SHIM_GRANULE};
-    bool known = book_remove(BOOK_MAPPING, addr + done, &mapping);
+    bool known = holdings_remove(HOLDING_MAPPING, addr + done, &mapping);
     if (known && page_is_token(mapping.link))
       page_alias_gone(mapping.link);
-    else if (known && book_use(BOOK_PAGE, mapping.link, -1, &page) >= 0)
+    else if (known && holdings_use(HOLDING_PAGE, mapping.link, -1, &page) >= 0)
       record_event(STOW_TRACE_SEGMENT_UNMAP, addr + done, page.bytes, NULL, page.device, 0);
     done += page.bytes > 0 ? page.bytes : SHIM_GRANULE;
   }
@@ -147,7 +148,7 @@ cu_result cuMemRetainAllocationHandle(cu_handle *handle, void *addr) {
   if (handle != NULL && (page_parts_retain(handle, addr) || page_retain(handle, addr)))
     return CU_OK;
   cu_result code = real(handle, addr);
-  if (code == CU_OK && handle != NULL) book_use(BOOK_PAGE, *handle, 1, &page);
+  if (code == CU_OK && handle != NULL) holdings_use(HOLDING_PAGE, *handle, 1, &page);
   return code;
 }
 

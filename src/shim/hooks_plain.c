@@ -20,7 +20,7 @@ static uint64_t driver_bytes(uint64_t bytes) {
 
 static void note(cu_addr addr, uint64_t bytes, ledger_kind kind, unsigned device,
                  cu_context context) {
-  if (!book_add(BOOK_ADDRESS, addr, &(holding){bytes, kind, device, context, 0, 1, false}))
+  if (!holdings_add(HOLDING_ADDRESS, addr, &(holding){bytes, kind, device, context, 0, 1, false}))
     shim_log("no host memory to note an allocation");
 }
 
@@ -159,14 +159,14 @@ cu_result cuMemFree_v2(cu_addr addr) {
   uint64_t bytes;
   unsigned device;
   ledger_kind kind;
-  bool heaped;
+  bool in_heap;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  if (plain_free(addr, &heaped, &bytes, &device, &kind)) {
+  if (plain_free(addr, &in_heap, &bytes, &device, &kind)) {
     host_valid_mark(addr, bytes, NULL);
     record_given(addr, bytes, NULL, device, kind);
     return CU_OK;
   }
-  if (heaped)
+  if (in_heap)
     return CU_ERROR_INVALID_VALUE; /* as the driver returns for an address that is not
                                     * live */
   placed_block placed;
@@ -178,7 +178,7 @@ cu_result cuMemFree_v2(cu_addr addr) {
     }
     return freed;
   }
-  if (!book_remove(BOOK_ADDRESS, addr, &gone)) {
+  if (!holdings_remove(HOLDING_ADDRESS, addr, &gone)) {
     pool_block block = measure_block(addr);
     cu_result code = real(addr);
     if (code == CU_OK && block.pool != NULL) measure_block_gone(&block);
@@ -190,7 +190,7 @@ cu_result cuMemFree_v2(cu_addr addr) {
   record_given(addr, gone.bytes, NULL, gone.device, gone.kind);
   cu_result code = ours ? spill_plain_free(addr, &gone) : real(addr);
   if (code != CU_OK)
-    book_add(BOOK_ADDRESS, addr, &gone);
+    holdings_add(HOLDING_ADDRESS, addr, &gone);
   else if (!ours)
     account_uncharge(gone.device, gone.kind, gone.bytes);
   return code;
@@ -245,9 +245,9 @@ cu_result cuIpcCloseMemHandle(cu_addr addr) {
   __typeof__(&cuIpcCloseMemHandle) real = REAL(cuIpcCloseMemHandle);
   holding gone;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  bool known = book_remove(BOOK_ADDRESS, addr, &gone);
+  bool known = holdings_remove(HOLDING_ADDRESS, addr, &gone);
   cu_result code = real(addr);
-  if (known && code != CU_OK) book_add(BOOK_ADDRESS, addr, &gone);
+  if (known && code != CU_OK) holdings_add(HOLDING_ADDRESS, addr, &gone);
   if (known && code == CU_OK) account_uncharge(gone.device, gone.kind, gone.bytes);
   return code;
 }
@@ -261,8 +261,8 @@ static cu_result note_pinned(cu_result code, const void *pointer, uint64_t bytes
   if (code != CU_OK) return code;
   if (!account_here(&device, &context, &ordinal)) device = 0;
   ledger_add(account_ledger(), device, LEDGER_PINNED, bytes);
-  book_add(BOOK_HOST, (uintptr_t)pointer,
-           &(holding){bytes, LEDGER_PINNED, device, context, 0, 1, false});
+  holdings_add(HOLDING_HOST, (uintptr_t)pointer,
+               &(holding){bytes, LEDGER_PINNED, device, context, 0, 1, false});
   return code;
 }
 
@@ -289,9 +289,9 @@ cu_result cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags) {
 static cu_result unpin(cu_result (*real)(void *), void *pointer) {
   holding gone;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  bool known = book_remove(BOOK_HOST, (uintptr_t)pointer, &gone);
+  bool known = holdings_remove(HOLDING_HOST, (uintptr_t)pointer, &gone);
   cu_result code = real(pointer);
-  if (known && code != CU_OK) book_add(BOOK_HOST, (uintptr_t)pointer, &gone);
+  if (known && code != CU_OK) holdings_add(HOLDING_HOST, (uintptr_t)pointer, &gone);
   if (known && code == CU_OK) account_uncharge(gone.device, gone.kind, gone.bytes);
   return code;
 }

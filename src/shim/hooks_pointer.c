@@ -79,10 +79,10 @@ cu_result cuPointerGetAttributes(unsigned count, int *which, void **values, cu_a
   cu_device ordinal;
   cu_result code = real == NULL ? CU_ERROR_NOT_SUPPORTED : real(count, which, values, addr);
   if (code != CU_OK || which == NULL || values == NULL) return code;
-  bool heaped = find_block(addr, &block), spilled = !heaped && page_spilled(addr, &ordinal);
-  for (unsigned i = 0; (heaped || spilled) && i < count; i++) {
+  bool in_heap = find_block(addr, &block), spilled = !in_heap && page_spilled(addr, &ordinal);
+  for (unsigned i = 0; (in_heap || spilled) && i < count; i++) {
     if (values[i] == NULL) continue;
-    if (heaped)
+    if (in_heap)
       answer(&block, which[i], values[i]);
     else
       answer_spilled(ordinal, which[i], values[i]);

@@ -2,8 +2,8 @@
  * reports it, and not what was requested. A request is refused if the pool would have to grow past
  * the limit. During a graph capture a request becomes a node, and its pool does not grow. */
 #include "base/assert.h"
-#include "shim/book.h"
 #include "shim/capture.h"
+#include "shim/holdings.h"
 #include "shim/hooks.h"
 #include "shim/host_tier.h"
 #include "shim/measure.h"
@@ -179,22 +179,22 @@ static cu_result alloc_from(__typeof__(&cuMemAllocFromPoolAsync) real, bool per_
              bytes, stream);
 }
 
-/* Frees a block. Blocks of the pool itself are in no book; the others belong to the heap or were
- * spilled. */
+/* Frees a block. Blocks of the pool itself are not in holdings.c; the others belong to the heap or
+ * were spilled. */
 static cu_result free_on(__typeof__(&cuMemFreeAsync) real, cu_addr addr, cu_stream stream) {
   holding gone;
   uint64_t bytes;
   unsigned from;
   ledger_kind kind;
-  bool heaped;
+  bool in_heap;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   /* Waits for every stream, including this one. */
-  if (plain_free(addr, &heaped, &bytes, &from, &kind)) {
+  if (plain_free(addr, &in_heap, &bytes, &from, &kind)) {
     record_given(addr, bytes, stream, from, kind);
     return CU_OK;
   }
-  if (heaped) return CU_ERROR_INVALID_VALUE;
-  if (!book_remove(BOOK_ADDRESS, addr, &gone)) {
+  if (in_heap) return CU_ERROR_INVALID_VALUE;
+  if (!holdings_remove(HOLDING_ADDRESS, addr, &gone)) {
     unsigned device = 0;
     cu_context context;
     cu_device ordinal;
@@ -209,7 +209,7 @@ static cu_result free_on(__typeof__(&cuMemFreeAsync) real, cu_addr addr, cu_stre
   bool ours = gone.kind == LEDGER_SPILLED;
   cu_result code = ours ? spill_plain_free(addr, &gone) : real(addr, stream);
   if (code != CU_OK)
-    book_add(BOOK_ADDRESS, addr, &gone);
+    holdings_add(HOLDING_ADDRESS, addr, &gone);
   else if (!ours)
     account_uncharge(gone.device, gone.kind, gone.bytes);
   return code;

@@ -31,7 +31,7 @@ typedef struct pool_entry {
   uint64_t used_bytes; /* for a destroyed pool */
 } pool_entry;
 
-static lock pools_lock = LOCK_INIT(LOCK_POOL); /* never held together with the book's */
+static lock pools_lock = LOCK_INIT(LOCK_POOL); /* never held together with holdings_lock */
 static pool_entry *pools;                      /* guarded by pools_lock, as the two below */
 static size_t pool_count, pool_capacity;
 static uint64_t growing_bytes[LEDGER_DEVICES_MAX]; /* guarded by pools_lock: announced */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "shim/book.h"
 #include "shim/gate.h"
+#include "shim/holdings.h"
 #include "shim/host_tier.h"
 #include "shim/measure.h"
 #include "shim/page_table.h"
@@ -41,8 +41,8 @@ bool page_wanted(size_t bytes, const cu_prop *prop, unsigned long long flags) {
   return room;
 }
 
-/* Ensures that there is a free page of a tier for the token. */
-static cu_result owe(token *t, int tier) {
+/* Promises the token a page of a tier: ensures that there is a free one for it. */
+static cu_result promise(token *t, int tier) {
   ASSERT(lock_held(&pages_lock));
   ASSERT(t->page == NULL);
   page_class *class = t->class;
@@ -62,25 +62,25 @@ static cu_result owe(token *t, int tier) {
   if (code == CU_OK && page_free_spare(class, tier) == 0) code = CU_ERROR_OUT_OF_MEMORY;
   if (code != CU_OK) return code;
   t->tier = tier;
-  class->owed[tier]++;
+  class->promised[tier]++;
   return CU_OK;
 }
 
-static cu_result owe_locked(token *t, int tier) {
+static cu_result promise_locked(token *t, int tier) {
   page_enter();
-  cu_result code = owe(t, tier);
+  cu_result code = promise(t, tier);
   page_leave();
   return code;
 }
 
-/* Owes a token a page that does not fit in vram. */
-static cu_result owe_spilled(token *t) {
+/* Promises a token a page that does not fit in vram. */
+static cu_result promise_spilled(token *t) {
   ASSERT(!lock_held(&pages_lock));
   page_enter();
-  cu_result code = owe(t, TIER_VRAM);
+  cu_result code = promise(t, TIER_VRAM);
   if (code == CU_ERROR_OUT_OF_MEMORY) resident_begin(t->class);
   if (code == CU_ERROR_OUT_OF_MEMORY) code = page_split(t, false);
-  if (code == CU_ERROR_OUT_OF_MEMORY) code = owe(t, TIER_HOST);
+  if (code == CU_ERROR_OUT_OF_MEMORY) code = promise(t, TIER_HOST);
   if (code == CU_ERROR_OUT_OF_MEMORY) code = page_split(t, true);
   page_leave();
   if (code == CU_ERROR_OUT_OF_MEMORY) refusal_note(t->class->device, t->class->bytes);
@@ -113,19 +113,19 @@ cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop, page
   token *t = class == NULL ? NULL : token_new(class);
   if (t != NULL) t->reported = reported;
   bool host = request == PAGE_ON_HOST && host_tier_budget(prop->location.id) > 0;
-  cu_result code = t == NULL || host ? CU_ERROR_OUT_OF_MEMORY : owe(t, TIER_VRAM);
+  cu_result code = t == NULL || host ? CU_ERROR_OUT_OF_MEMORY : promise(t, TIER_VRAM);
   page_leave();
   if (t == NULL) return code;
   if (host) {
     page_enter();
     resident_begin(class);
-    code = owe(t, TIER_HOST);
+    code = promise(t, TIER_HOST);
     page_leave();
   }
-  if (code == CU_ERROR_OUT_OF_MEMORY && room_make(device)) code = owe_locked(t, TIER_VRAM);
+  if (code == CU_ERROR_OUT_OF_MEMORY && room_make(device)) code = promise_locked(t, TIER_VRAM);
   if (code == CU_ERROR_OUT_OF_MEMORY &&
       (resident_on(device) || spill_wanted(device, prop->location.id, bytes)))
-    code = owe_spilled(t);
+    code = promise_spilled(t);
   else if (code == CU_ERROR_OUT_OF_MEMORY)
     page_table_log("refused");
   if (code == CU_OK) {
@@ -150,7 +150,7 @@ cu_result page_release(cu_handle handle) {
 
 /* ---- mapping ---- */
 
-/* Returns any free, unmapped page of the kind that the token is owed. */
+/* Returns any free, unmapped page of the class and tier that the token was promised. */
 static cu_result loose_page(token *t, page **out) {
   ASSERT(lock_held(&pages_lock));
   page *p = page_free_take(t->class, t->tier, 0);
@@ -161,7 +161,7 @@ static cu_result loose_page(token *t, page **out) {
   return code;
 }
 
-/* Puts the token's page, or the one it is owed, behind `addr`. */
+/* Maps the token's page, or the one it was promised, at `addr`. */
 static cu_result map_token(token *t, cu_addr addr) {
   ASSERT(lock_held(&pages_lock));
   ASSERT(addr != 0);
@@ -201,7 +201,7 @@ static cu_result map_alias(cu_addr addr, size_t bytes, size_t offset, cu_handle 
   token *t = token_find(handle);
   if (t != NULL) t->aliases++;
   page_leave();
-  book_add(BOOK_MAPPING, addr, &(holding){.link = handle, .uses = 1});
+  holdings_add(HOLDING_MAPPING, addr, &(holding){.link = handle, .uses = 1});
   return CU_OK;
 }
 

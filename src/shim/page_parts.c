@@ -6,8 +6,8 @@
 
 #include "base/assert.h"
 #include "base/lock.h"
-#include "shim/block_book.h"
 #include "shim/host_tier.h"
+#include "shim/live_blocks.h"
 #include "shim/page_run.h"
 
 /* Like token.c's mark: no driver handle looks like this. */
@@ -117,7 +117,7 @@ cu_result page_parts_map(cu_addr addr, size_t bytes, size_t offset, cu_handle ha
   /* After a second mapping its pages no longer move (page.c). */
   cu_result code = page_run_map(&run, addr);
   if (code == CU_OK && first)
-    block_book_note(addr, bytes, run.device);
+    live_blocks_note(addr, bytes, run.device);
   else if (first) {
     lock_acquire(&list_lock);
     p->addr = 0;
@@ -143,7 +143,7 @@ void page_parts_unmapping(cu_addr addr, size_t bytes) {
     }
     lock_release(&list_lock);
     if (p == NULL) return;
-    block_book_note(from, 0, device);
+    live_blocks_note(from, 0, device);
     if (done) free(p);
   }
 }

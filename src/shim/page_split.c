@@ -46,7 +46,7 @@ cu_result page_split(token *t, bool all) {
     return CU_ERROR_OUT_OF_MEMORY;
   cu_result code = make(class, vram_bytes, &p);
   if (code != CU_OK) return code;
-  class->owed[TIER_HOST]++;
+  class->promised[TIER_HOST]++;
   t->tier = TIER_HOST;
   token_have(t, p);
   t->pinned = true;

@@ -266,8 +266,9 @@ void page_free_loosen(page_class *class, int tier) {
 }
 
 size_t page_free_spare(const page_class *class, int tier) {
-  return class->free_count[tier] > class->owed[tier] ? class->free_count[tier] - class->owed[tier]
-                                                     : 0;
+  return class->free_count[tier] > class->promised[tier]
+             ? class->free_count[tier] - class->promised[tier]
+             : 0;
 }
 
 void page_free_end(page_class *class) {

@@ -7,14 +7,14 @@
  *   page    what the driver returned: a handle in vram or on the host, mapped at an address or not;
  *           a very large one may have one of each (page_split.c)
  *
- * A token gets a page when it is first mapped; before that it is only owed one, and the table has
- * as many free pages (of its class and tier) as it owes. A page without a token is free and stays
- * mapped where it last was ("kept"). A new token mapped at the same address gets that page without
- * a driver call.
+ * A token gets a page when it is first mapped. Until then it is only promised one, and the table
+ * has a free page (of its class and tier) for each promise. A page without a token is free and
+ * stays mapped where it last was ("kept"). A new token mapped at the same address gets that page
+ * without a driver call.
  *
- *   asked ──► owed ──map──► held ──unmap──► held, lazily mapped ──release──► free, kept
- *                ▲                              │ mapped again                   │
- *                └────── by address, else the free page at the highest ─────────┘
+ *   asked ──► promised ──map──► held ──unmap──► held, lazily mapped ──release──► free, kept
+ *                    ▲                              │ mapped again                   │
+ *                    └────── by address, else the free page at the highest ─────────┘
  *
  * Everything is guarded by pages_lock, which is held across the driver's page calls: they are all
  * short, and the driver never calls back from them. */
@@ -55,13 +55,13 @@ typedef struct page {
 struct token {
   cu_handle name;
   page_class *class;
-  page *page;       /* NULL: owed */
+  page *page;       /* NULL: promised */
   cu_addr addr;     /* where the program has it mapped; 0: nowhere; otherwise the page's `at` */
   uint32_t handles; /* the program's handles, from cuMemCreate and cuMemRetainAllocationHandle */
   uint32_t aliases; /* further mappings of its page, which also keep it */
-  int tier;         /* tier of the page that is owed */
+  int tier;         /* tier of the promised page */
   bool pinned;      /* exported, mapped twice, or granted to others: never moved, never kept */
-  bool reported;    /* the block book has the blocks in it; otherwise all of it is one block */
+  bool reported;    /* live_blocks.c has the blocks in it; otherwise all of it is one block */
   uint32_t unit;    /* number in resident.c + 1; 0: none */
 };
 
@@ -72,7 +72,7 @@ struct page_class {
   unsigned device;
   page **free[TIER_COUNT];
   size_t free_count[TIER_COUNT], free_capacity[TIER_COUNT];
-  size_t owed[TIER_COUNT];
+  size_t promised[TIER_COUNT];
   size_t tokens; /* 0: another class may use this entry */
 };
 
@@ -123,7 +123,7 @@ void page_free_put(page *p);
 page *page_free_take(page_class *class, int tier, cu_addr addr);
 /* Unmaps the free pages of a tier, which stay free. */
 void page_free_loosen(page_class *class, int tier);
-/* Returns the number of free pages that are not owed to a token. */
+/* Returns the number of free pages that are not promised to a token. */
 size_t page_free_spare(const page_class *class, int tier);
 /* Drops all pages of a class that has no tokens. */
 void page_free_end(page_class *class);
@@ -143,7 +143,7 @@ void page_leave(void);
 page_class *page_class_for(uint64_t bytes, const cu_prop *prop);
 token *token_find(cu_handle name);
 token *token_new(page_class *class);
-/* Give a token the page it is owed; replace the page of a token. */
+/* Give a token the page it was promised; replace the page of a token. */
 void token_have(token *t, page *p);
 void token_exchange(token *t, page *p);
 /* Removes a token that has no page. */
@@ -170,9 +170,9 @@ uint64_t page_small_lack(unsigned device);
 
 /* ---- page_split.c ---- */
 
-/* Gives a token that is owed nothing a page in both tiers: in vram what is available, except for a
- * part that is left to others (`all`: everything). CU_ERROR_OUT_OF_MEMORY if both tiers together
- * are too small, and for pages that are not on a whole device. */
+/* Gives a token that was promised nothing a page in both tiers: in vram what is available, except
+ * for a part that is left to others (`all`: everything). CU_ERROR_OUT_OF_MEMORY if both tiers
+ * together are too small, and for pages that are not on a whole device. */
 cu_result page_split(token *t, bool all);
 
 #endif

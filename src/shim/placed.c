@@ -8,7 +8,7 @@
 #include "base/lock.h"
 #include "device/physical.h"
 #include "shim/address.h"
-#include "shim/block_book.h"
+#include "shim/live_blocks.h"
 #include "shim/page.h"
 #include "shim/page_run.h"
 #include "shim/plain.h"
@@ -55,7 +55,7 @@ static cu_result make(block *b, uint64_t mapped_bytes) {
     if (code != CU_OK) page_run_release(&b->run);
   }
   if (code == CU_OK)
-    block_book_note(b->what.base, b->what.bytes, b->what.device);
+    live_blocks_note(b->what.base, b->what.bytes, b->what.device);
   else if (page_leave_range(b->what.base, mapped_bytes) == CU_OK)
     driver->cuMemAddressFree(b->what.base, mapped_bytes);
   return code;
@@ -63,7 +63,7 @@ static cu_result make(block *b, uint64_t mapped_bytes) {
 
 /* Frees the block's memory; work that uses it has ended. */
 static cu_result drop(block *b) {
-  block_book_note(b->what.base, 0, b->what.device);
+  live_blocks_note(b->what.base, 0, b->what.device);
   cu_result code = page_run_unmap(&b->run, b->what.base);
   page_run_release(&b->run);
   if (page_leave_range(b->what.base, b->run.bytes) == CU_OK) end(b);

@@ -13,11 +13,11 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "shim/block_book.h"
 #include "shim/capture.h"
 #include "shim/gate.h"
 #include "shim/graph.h"
 #include "shim/launch.h"
+#include "shim/live_blocks.h"
 #include "shim/resident_parts.h"
 #include "shim/streams.h"
 
@@ -393,7 +393,7 @@ static void change(const block_change *c) {
  * are then unknown. */
 static bool hand_over_blocks(void) {
   block_lost = false;
-  return block_book_changes(change) && !block_lost;
+  return live_blocks_changes(change) && !block_lost;
 }
 
 static void follow_blocks(void) {
@@ -465,7 +465,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
   if (latest.graph != NULL) graph_name(&latest, low, high);
   gate_number(NO_DEVICE, 1); /* before the stream is marked, because the call has not started yet */
   streams_used(latest.stream);
-  if (block_book_changed()) follow_blocks();
+  if (live_blocks_changed()) follow_blocks();
   resident *r = engine_of(&latest);
   if (r != NULL && r->engine != NULL) {
     latest_of = r;
@@ -600,7 +600,7 @@ static bool begin(resident *r, page_class *class) {
     resident_add(t);
   }
   set_capacity(r);
-  if (!block_book_follow() || !hand_over_blocks()) return false;
+  if (!live_blocks_follow() || !hand_over_blocks()) return false;
   /* Blocks that live now hold something: launches that were not seen have written to them. */
   residency_launch(r->engine, &(residency_launch_info){.now_ns = r->last_ns});
   r->number = r->passed = r->marked = 1;

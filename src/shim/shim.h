@@ -14,9 +14,9 @@
  *
  *   the process   log, load, driver_path, torch_settings, xla_settings, real, open
  *   Python        python, python_stack
- *   the state     capture, retrying, account, book, counted, measure, host_tier, host_valid
+ *   the state     capture, retrying, account, holdings, counted, measure, host_tier, host_valid
  *   the gate      gate
- *   launches      launch, graph, streams, sampler, block_book, fingerprint
+ *   launches      launch, graph, streams, sampler, live_blocks, fingerprint
  *   the trace     recorder, inside, touches, record, refusal, nvtx, torch_block
  *   the policy    retry
  *   pages         page_table, token, page_make, page_split, page_step, page_room, trim,

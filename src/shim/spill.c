@@ -17,8 +17,8 @@ static cu_result spill_pinned(cu_addr *addr, size_t bytes, unsigned device, cu_c
   void *host;
   cu_result code = host_tier_pinned_alloc(addr, &host, bytes, device);
   if (code != CU_OK) return code;
-  book_add(BOOK_ADDRESS, *addr,
-           &(holding){bytes, LEDGER_SPILLED, device, context, (uintptr_t)host, 1, true});
+  holdings_add(HOLDING_ADDRESS, *addr,
+               &(holding){bytes, LEDGER_SPILLED, device, context, (uintptr_t)host, 1, true});
   return CU_OK;
 }
 
@@ -52,7 +52,8 @@ static cu_result spill_alone(cu_addr *addr, size_t bytes, unsigned device, cu_de
     host_tier_page_release(page, bytes, device);
     return CU_ERROR_OUT_OF_MEMORY;
   }
-  book_add(BOOK_ADDRESS, *addr, &(holding){bytes, LEDGER_SPILLED, device, context, page, 1, false});
+  holdings_add(HOLDING_ADDRESS, *addr,
+               &(holding){bytes, LEDGER_SPILLED, device, context, page, 1, false});
   return CU_OK;
 }
 

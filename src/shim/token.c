@@ -167,19 +167,19 @@ void token_end(token *t) {
   if (t->page != NULL)
     token_release(t);
   else {
-    class->owed[t->tier]--;
+    class->promised[t->tier]--;
     if (!token_keeping(t) && page_free_spare(class, t->tier) > 0)
       page_drop(page_free_take(class, t->tier, 0));
   }
   token_forget(t);
 }
 
-/* Gives it the page it is owed. */
+/* Gives it the page it was promised. */
 void token_have(token *t, page *p) {
   ASSERT(t->page == NULL && p->owner == NULL);
   ASSERT(t->class == p->class);
-  ASSERT(t->class->owed[t->tier] > 0);
-  t->class->owed[t->tier]--;
+  ASSERT(t->class->promised[t->tier] > 0);
+  t->class->promised[t->tier]--;
   t->page = p;
   p->owner = t;
   count_host(p, 1);

@@ -15,9 +15,9 @@
 
 #include "base/assert.h"
 #include "shim/account.h"
-#include "shim/block_book.h"
 #include "shim/gate.h"
 #include "shim/host_tier.h"
+#include "shim/live_blocks.h"
 #include "shim/record.h"
 #include "shim/shim.h"
 
@@ -117,7 +117,7 @@ void torch_block_reported(void *addr, int64_t bytes, size_t live, size_t reserve
     atomic_store_explicit(&live_known[on.index], true, memory_order_release);
   }
   if (host_tier_on() && gate_here())
-    block_book_note((uintptr_t)addr, bytes > 0 ? (uint64_t)bytes : 0, run_device(on.index));
+    live_blocks_note((uintptr_t)addr, bytes > 0 ? (uint64_t)bytes : 0, run_device(on.index));
   if (bytes > 0)
     record_event(STOW_TRACE_ALLOC, (uintptr_t)addr, (uint64_t)bytes, stream_here(on.index),
                  run_device(on.index), 0);

@@ -1,5 +1,5 @@
-/* Block book: a map of live blocks, and a list of changes while somebody follows. */
-#include "shim/block_book.h"
+/* Live blocks: a map of them, and a list of changes once there is a follower. */
+#include "shim/live_blocks.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
  * stay live. */
 enum { DEVICE_MASK = 255, CAPTURED = 256, LOW_BITS = 511 };
 
-static lock book_lock = LOCK_INIT(LOCK_TRACE);
+static lock blocks_lock = LOCK_INIT(LOCK_TRACE);
 static map live; /* address to bytes and device */
 static block_change *changes;
 static size_t change_capacity;
@@ -24,7 +24,7 @@ static _Atomic size_t change_count;
 static bool follows, failed;
 
 static void add_change(const block_change *c) {
-  ASSERT(lock_held(&book_lock));
+  ASSERT(lock_held(&blocks_lock));
   size_t count = atomic_load_explicit(&change_count, memory_order_relaxed);
   if (count == change_capacity) {
     size_t capacity = change_capacity == 0 ? 4096 : 2 * change_capacity;
@@ -40,12 +40,12 @@ static void add_change(const block_change *c) {
   atomic_store_explicit(&change_count, count + 1, memory_order_relaxed);
 }
 
-void block_book_note(uint64_t addr, uint64_t bytes, unsigned device) {
+void live_blocks_note(uint64_t addr, uint64_t bytes, unsigned device) {
   ASSERT(device <= DEVICE_MASK);
-  lock_acquire(&book_lock);
+  lock_acquire(&blocks_lock);
   const uint64_t *known = bytes == 0 ? map_get(&live, addr) : NULL;
   if (known != NULL && (*known & CAPTURED) != 0) {
-    lock_release(&book_lock);
+    lock_release(&blocks_lock);
     return;
   }
   if (bytes == 0)
@@ -55,44 +55,44 @@ void block_book_note(uint64_t addr, uint64_t bytes, unsigned device) {
                        (capture_on() ? CAPTURED : 0)) != STOW_OK)
     failed = true;
   if (follows) add_change(&(block_change){addr, bytes, device});
-  lock_release(&book_lock);
+  lock_release(&blocks_lock);
 }
 
-bool block_book_follow(void) {
+bool live_blocks_follow(void) {
   uint64_t addr, value;
-  lock_acquire(&book_lock);
+  lock_acquire(&blocks_lock);
   follows = true;
   atomic_store(&change_count, 0);
   for (size_t at = 0; map_next(&live, &at, &addr, &value);)
     add_change(&(block_change){addr, value & ~(uint64_t)LOW_BITS, value & DEVICE_MASK});
   bool good = !failed;
-  lock_release(&book_lock);
+  lock_release(&blocks_lock);
   return good;
 }
 
-bool block_book_changed(void) {
+bool live_blocks_changed(void) {
   return atomic_load_explicit(&change_count, memory_order_relaxed) > 0;
 }
 
-bool block_book_used(void) {
-  lock_acquire(&book_lock);
+bool live_blocks_used(void) {
+  lock_acquire(&blocks_lock);
   bool used = live.capacity > 0;
-  lock_release(&book_lock);
+  lock_release(&blocks_lock);
   return used;
 }
 
-bool block_book_changes(void (*change)(const block_change *c)) {
-  lock_acquire(&book_lock);
+bool live_blocks_changes(void (*change)(const block_change *c)) {
+  lock_acquire(&blocks_lock);
   size_t count = atomic_load(&change_count);
   for (size_t i = 0; i < count; i++) change(&changes[i]);
   atomic_store(&change_count, 0);
   bool good = !failed;
-  lock_release(&book_lock);
+  lock_release(&blocks_lock);
   return good;
 }
 
 static void after_fork(void) {
-  lock_init(&book_lock, LOCK_TRACE);
+  lock_init(&blocks_lock, LOCK_TRACE);
   memset(&live, 0, sizeof live);
   changes = NULL;
   change_capacity = 0;
