@@ -518,6 +518,34 @@ static bool fits(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes, u
   return bytes <= limit && held <= limit - bytes;
 }
 
+static _Atomic uint64_t *wanted_of(ledger_device *d, ledger_kind kind) {
+  return kind == LEDGER_SPILLED ? &d->wanted_spill : &d->wanted_vram;
+}
+
+/* In both directions the bytes are added before they are subtracted: a sum in between counts them
+ * twice, but never misses them. */
+void ledger_announce(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+  ledger_device *d = own_device(l, device);
+  if (d == NULL) return;
+  atomic_fetch_add(wanted_of(d, kind), bytes);
+  ledger_uncharge(l, device, kind, bytes);
+}
+
+void ledger_charge_announced(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+  ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
+  ledger_device *d = own_device(l, device);
+  if (d == NULL) return;
+  changing(l);
+  atomic_fetch_add(&d->bytes[kind], bytes);
+  changing(l);
+  ledger_withdraw(l, device, kind, bytes);
+}
+
+void ledger_withdraw(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+  ledger_device *d = own_device(l, device);
+  if (d != NULL) atomic_fetch_sub(wanted_of(d, kind), bytes);
+}
+
 bool ledger_charge(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
   ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return true;
@@ -534,18 +562,13 @@ bool ledger_charge(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes)
   }
   /* Also covers a lost file: it shows no slots, and the limit is 0. */
   if (bytes > limit) return false;
-  _Atomic uint64_t *wanted = kind == LEDGER_SPILLED ? &d->wanted_spill : &d->wanted_vram;
+  _Atomic uint64_t *wanted = wanted_of(d, kind);
   for (int tries = 0; tries < TRIES_MAX; tries++) {
     uint64_t held, announced;
     atomic_fetch_add(wanted, bytes);
     look(l, device, kind, &held, &announced);
     if (announced <= limit && held <= limit - announced) {
-      /* Count the bytes as held before withdrawing the announcement: a sum in between counts them
-       * twice, but never misses them. */
-      changing(l);
-      atomic_fetch_add(&d->bytes[kind], bytes);
-      changing(l);
-      atomic_fetch_sub(wanted, bytes);
+      ledger_charge_announced(l, device, kind, bytes);
       return true;
     }
     atomic_fetch_sub(wanted, bytes);

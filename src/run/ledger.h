@@ -176,6 +176,12 @@ stow_status ledger_join(ledger *l);
 /* Adds `bytes` of a kind to the caller's slot if the limit allows it, and returns true if so. A
  * kind without a limit always fits. Does not update the peak: the driver may still refuse. */
 bool ledger_charge(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
+/* For a request that the driver serves in several parts: announces `bytes` that were charged, so
+ * that no other request gets them although they are not held yet. Each part then moves from
+ * announced to charged. ledger_withdraw ends the announcement of parts that are not needed. */
+void ledger_announce(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
+void ledger_charge_announced(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
+void ledger_withdraw(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes);
 /* Updates the peak after the driver served the request. Bytes granted within the limit never raise
  * the peak above it. */
 void ledger_note_peak(ledger *l, unsigned device);

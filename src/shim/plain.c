@@ -316,9 +316,9 @@ static uint64_t heap_bytes(uint64_t bytes) {
   return (bytes + STOW_HEAP_UNIT - 1) / STOW_HEAP_UNIT * STOW_HEAP_UNIT;
 }
 
-/* Returns true if the limit allows the pages that a request needs at least. Called first, because a
- * heap that fails half-way has made pages for nothing. */
-static bool fits(plain *p, uint64_t bytes) {
+/* Reserves the pages that a request needs at least; returns false if the limit does not allow them.
+ * Otherwise two processes could each take some of the last pages, and both would be refused. */
+static bool reserve(plain *p, uint64_t bytes) {
   ASSERT(!lock_held(&p->lock));
   uint64_t held = heap_device_held(p->under, STOW_TIER_VRAM);
   lock_acquire(&p->lock);
@@ -330,11 +330,11 @@ static bool fits(plain *p, uint64_t bytes) {
   if (!page_take(p->device, LEDGER_PLAIN, more) &&
       !(plain_trim(p->device, false) && ledger_charge(l, p->device, LEDGER_PLAIN, more)))
     return false;
-  ledger_uncharge(l, p->device, LEDGER_PLAIN, more);
+  heap_device_reserve(p->under, more);
   return true;
 }
 
-/* Returns the same for a request that may be in both tiers. */
+/* Returns whether the limits allow a request that may be in both tiers. */
 static bool fits_in_both(plain *p, uint64_t bytes) {
   ledger *l = account_ledger();
   uint64_t held =
@@ -353,10 +353,11 @@ static bool fits_in_both(plain *p, uint64_t bytes) {
 static stow_status alloc_from_heap(plain *p, cu_addr *addr, size_t bytes, bool host) {
   ASSERT(!lock_held(&p->lock));
   uint64_t got = 0;
-  if (!(host ? fits_in_both(p, bytes) : fits(p, bytes))) return STOW_ERR_OUT_OF_MEMORY;
+  if (!(host ? fits_in_both(p, bytes) : reserve(p, bytes))) return STOW_ERR_OUT_OF_MEMORY;
   heap_device_use_host(host);
   stow_status status = stow_heap_alloc(&got, p->heap, bytes, NULL);
   heap_device_use_host(false);
+  heap_device_unreserve(p->under);
   *addr = got;
   return status;
 }

@@ -174,6 +174,30 @@ TEST(what_is_given_twice_does_not_go_below_nothing)
   ledger_close(&l);
 }
 
+TEST(announced_bytes_are_not_held_and_nobody_else_gets_them)
+{
+  ledger l;
+  ledger_totals totals;
+  CHECK_OK(ledger_create(&l, NULL));
+  CHECK_OK(ledger_join(&l));
+  l.header->vram_limit_bytes[0] = 100;
+  CHECK(ledger_charge(&l, 0, LEDGER_PLAIN, 60));
+  ledger_announce(&l, 0, LEDGER_PLAIN, 60);
+  ledger_sum(&l, 0, &totals);
+  CHECK_U64(totals.vram_bytes, 0);
+  CHECK_U64(totals.wanted_bytes, 60);
+  CHECK(!ledger_charge(&l, 0, LEDGER_PAGES, 41));
+  CHECK(ledger_charge(&l, 0, LEDGER_PAGES, 40));
+  ledger_charge_announced(&l, 0, LEDGER_PLAIN, 20);
+  CHECK(!ledger_charge(&l, 0, LEDGER_PAGES, 1));
+  ledger_withdraw(&l, 0, LEDGER_PLAIN, 40);
+  CHECK(ledger_charge(&l, 0, LEDGER_PAGES, 40));
+  ledger_sum(&l, 0, &totals);
+  CHECK_U64(totals.vram_bytes, 100);
+  CHECK_U64(totals.wanted_bytes, 0);
+  ledger_close(&l);
+}
+
 static void take_all(ledger *l, int say) {
   uint64_t count = 0;
   while (ledger_charge(l, 0, LEDGER_PAGES, 2 * MIB)) count++;

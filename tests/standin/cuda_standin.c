@@ -6,8 +6,10 @@
  * (releasing a mapped page), so that tests exercise our own checks. */
 #include "standin/cuda_standin.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -611,7 +613,31 @@ CALL cuMemGetAllocationGranularity(size_t *bytes, const cu_prop *prop, int optio
   *bytes = GRANULE;
   END(CU_OK);
 }
+/* Lets two processes create and release pages in turn: the n-th call waits, at most a second, until
+ * both have made n. STANDIN_TURNS names the file of four bytes in which they count. */
+static void take_turns(void) {
+  static _Atomic unsigned *all;
+  static unsigned own;
+  static int alone;
+  const char *path = getenv("STANDIN_TURNS");
+  if (path == NULL || alone) return;
+  if (all == NULL) {
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    void *shared = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd < 0 || shared == MAP_FAILED) abort();
+    close(fd);
+    all = shared;
+  }
+  (*all)++;
+  own++;
+  for (int ms = 0; *all < 2 * own && !alone; ms++) {
+    usleep(1000);
+    alone = ms > 1000;
+  }
+}
+
 CALL cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop, unsigned long long flags) {
+  take_turns();
   BEGIN(0);
   if (no_vmm) END(CU_ERROR_NOT_SUPPORTED);
   if (bytes == 0 || bytes % GRANULE != 0 || prop->type != CU_ALLOCATION_PINNED ||
@@ -644,6 +670,7 @@ static void drop_page(thing *page) {
 }
 
 CALL cuMemRelease(cu_handle handle) {
+  take_turns();
   BEGIN(0);
   thing *page = from_handle(PAGE, (void *)(uintptr_t)handle);
   if (page == NULL || page->handles == 0) END(CU_ERROR_INVALID_VALUE);

@@ -12,6 +12,7 @@
  * compute mode it reports STANDIN_ASYNC=SEED      streams are queues that threads run (queue.h)
  *   STANDIN_FAIL=NAME:CODE[:N[:once]]  the Nth call of that function (1), and those after it
  *                           unless once, return CODE; a code of -9 kills the process there
+ *   STANDIN_TURNS=FILE      two processes create and release pages in turn; read by those calls
  * */
 #ifndef CUDA_STANDIN_H
 #define CUDA_STANDIN_H
