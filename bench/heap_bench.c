@@ -386,7 +386,7 @@ static void many(uint64_t n) {
   stow_heap_stats s = STOW_HEAP_STATS_INIT;
   must(stow_heap_get_stats(h, &s));
   double per =
-      ((double)s.book_bytes - (double)s.tier[0].held_bytes / 1000 - (double)MIB) / (double)n;
+      ((double)s.metadata_bytes - (double)s.tier[0].held_bytes / 1000 - (double)MIB) / (double)n;
   stow_sim_counts before = STOW_SIM_COUNTS_INIT, after = STOW_SIM_COUNTS_INIT;
   must(stow_sim_get_counts(device, &before));
   for (int round = 0; round < TURNS; round++) {
@@ -415,7 +415,7 @@ static void many(uint64_t n) {
   uint32_t median = took[count / 2], rare = took[count - count / 10000 - 1];
   printf("case=live_%" PRIu64 " ours=%.0f unit=ns distance=%.0f p50_ns=%u p50/log2n=%.1f "
          "p99.99_ns=%u (of 10000) ops=%" PRIu64
-         " book_bytes_per_block=%.1f (of 24, over 0.1%% of held and 1 MiB; %" PRIu64
+         " metadata_bytes_per_block=%.1f (of 24, over 0.1%% of held and 1 MiB; %" PRIu64
          " of %d rounds disturbed)\n",
          n, (double)sum / (double)count, far, median, (double)median / log2((double)n), rare, count,
          per, left_out, TURNS);

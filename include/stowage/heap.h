@@ -142,7 +142,7 @@ typedef struct stow_heap_stats {
   uint64_t stitches;    /* requests served by moving free pages under a new range */
   uint64_t event_waits; /* times the host waited for an event */
   uint64_t migrated_bytes, spilled_bytes;
-  uint64_t book_bytes; /* host memory of the heap's own tables */
+  uint64_t metadata_bytes; /* host memory of the heap's own tables */
 } stow_heap_stats;
 #define STOW_HEAP_TIER_STATS_INIT                                                                  \
   {                                                                                                \

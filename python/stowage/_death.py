@@ -132,7 +132,7 @@ def _facts(known: "Dict[str, Any]") -> "List[str]":
     limit = known.get("limit_bytes")
     within = f" of the {size(limit)} it was limited to" if limit else f" of the host's {size(known['total_bytes'])}"
     lines = [f"process {known['pid']}, seen last at {when}: held {size(known['held_bytes'])}{within}"]
-    lines.append(f"{size(known['usable_bytes'])} of host memory were left to take")
+    lines.append(f"{size(known['usable_bytes'])} of host memory was left")
     if known.get("growth_bytes_s", 0) > 1 << 20:
         lines.append(f"growing by {size(known['growth_bytes_s'])} per second")
     if known.get("cell"):

@@ -35,7 +35,7 @@ class Info:
         lines = [f"host    {bar} {size(used)} of {size(host['ram_bytes'])} in use, {size(mine)} by this process"]
         if host["container"]:
             group = host["container"]
-            lines.append(f"        this container may use {size(group['limit_bytes'])}, {size(group['used_bytes'])} are in use")
+            lines.append(f"        this container may use {size(group['limit_bytes'])}, {size(group['used_bytes'])} of it is in use")
         return lines
 
     def _device_lines(self, device: "Dict[str, Any]") -> "List[str]":

@@ -166,7 +166,7 @@ class Profile:
 
     def __repr__(self) -> str:
         if not self.lines:
-            return "nothing was sampled: less than 512 KiB were allocated, or the code has not ended"
+            return "nothing was sampled: less than 512 KiB was allocated, or the code has not ended"
         parts = [_show.text_table(self._rows(lines, what), right=[0, 1, 2, 3]) for lines, what in ((self.lines, "line"), (self.functions, "function"))]
         return "\n".join([f"peak {size(self.peak)} of host memory (sampled every 512 KiB; ±: standard error of allocated)", *parts])
 

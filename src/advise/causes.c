@@ -12,11 +12,11 @@
 #define SHOWN_LEAST 0.1 /* below this a cause is not worth a line */
 #define BELIEVED    0.3 /* below this the answer is "unknown" */
 #define SURE        0.8
-/* Turns after which a growth ranks above causes that only take a part of the memory. */
-#define TURNS_SURE 3
+/* Iterations after which a growth ranks above causes that only take a part of the memory. */
+#define ITERATIONS_SURE 3
 /* The most confidence of a second cause beside one that explains the failure. */
 #define BESIDE_FIRST  0.75
-#define BESIDE_GROWTH 0.6 /* general causes count this much where live bytes grow every turn */
+#define BESIDE_GROWTH 0.6 /* general causes count this much while live bytes keep growing */
 
 const char *cause_name(cause_id id) {
   static const char *const names[CAUSE_COUNT] = {[CAUSE_OTHER_PROCESS] = "other_process",
@@ -106,15 +106,15 @@ static void lower_general(cause *all, const evidence *e, const findings *f) {
     all[general[i]].confidence *= BESIDE_GROWTH;
 }
 
-/* Ranks growth first. Memory that grows every turn fills any device; other causes only make that
- * happen sooner, and fixing them alone does not help. A copy that is made piece by piece looks like
- * growth, but is not. */
+/* Ranks growth first. Memory that grows every iteration fills any device; other causes only make
+ * that happen sooner, and fixing them alone does not help. A copy that is made piece by piece looks
+ * like growth, but is not. */
 static void growth_first(cause *all, const findings *f) {
   static const cause_id growing[] = {CAUSE_GRAPH_KEPT, CAUSE_NO_GRAD_MISSING, CAUSE_LEAK},
                         beside[] = {CAUSE_LOADED_TWICE, CAUSE_OTHER_PROCESS,
                                     CAUSE_OUTSIDE_FRAMEWORK, CAUSE_CACHE_HELD};
   double most = 0;
-  if (f->growth.whole < TURNS_SURE) return;
+  if (f->growth.whole < ITERATIONS_SURE) return;
   if (f->copies.copy_bytes > 0 && f->growth.stack_id == f->copies.stack_id) return;
   for (size_t i = 0; i < sizeof growing / sizeof *growing; i++)
     if (all[growing[i]].confidence > most) most = all[growing[i]].confidence;
@@ -162,8 +162,8 @@ static void forget_passing_growth(findings *f, const evidence *e) {
   f->growth = (growth){0};
 }
 
-/* Drops growth if no layer was called twice: what looks like turns of a loop are the layers of one
- * pass. */
+/* Drops growth if no layer was called twice: what looks like iterations of a loop are the layers of
+ * one pass. */
 static void forget_layers_growth(findings *f, const evidence *e) {
   const program_facts *p = &e->program;
   if (!f->growth.found || !e->has_stacks || p->step != PROGRAM_FORWARD || p->modules == 0) return;
@@ -222,7 +222,7 @@ static void say_by_tag(cause *c, const evidence *e, const census *all) {
   for (uint32_t i = 0; i < all->holder_count && i < HOLDERS_SHOWN; i++) {
     const char *tag = recording_text(e->source, all->holders[i].key);
     if (all->holders[i].key == 0 || tag[0] == '\0') continue;
-    cause_say(c, "%s of live memory have the tag \"%s\"", cause_size(all->holders[i].bytes), tag);
+    cause_say(c, "%s of live memory has the tag \"%s\"", cause_size(all->holders[i].bytes), tag);
     return;
   }
 }

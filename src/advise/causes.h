@@ -53,25 +53,25 @@ typedef struct cause {
   buffer evidence;   /* lines of text */
 } cause;
 
-/* Memory that grows from turn to turn. */
+/* Memory that grows from iteration to iteration. */
 typedef struct growth {
   bool found;
-  uint32_t whole; /* complete turns */
-  uint64_t per_round, total;
+  uint32_t whole; /* complete iterations */
+  uint64_t per_iteration, total;
   bool graph;      /* a forward pass keeps it for its backward pass */
   bool like_graph; /* it may be a graph: several things of one, and most of what stays */
   bool bare;       /* the program calls no modules */
-  bool backward;   /* the turns run backward */
-  bool scalar;     /* each turn leaves a number behind, like a sum of losses */
+  bool backward;   /* the iterations run backward */
+  bool scalar;     /* each iteration leaves a number behind, like a sum of losses */
   bool loss;       /* that number, or something else that stays, may come from a loss */
   bool evaluates;  /* a function name shows that it evaluates, or dropout is off since training */
   bool strange;    /* there was training, and it never ran this code */
-  bool swells;     /* nothing stays, but one object is recreated larger in each turn */
+  bool swells;     /* nothing stays, but one object is recreated larger in each iteration */
   uint64_t swollen_bytes; /* its last size, if it was found by its sizes alone; otherwise 0 */
   uint32_t stack_id;      /* the line that grows most */
   uint64_t stack_bytes;   /* how much that line grows */
   uint32_t stack_count;
-  uint8_t *of_stack; /* by stack ID: whether it leaves something in most turns */
+  uint8_t *of_stack; /* by stack ID: whether it leaves something in most iterations */
 } growth;
 
 /* Weights, and allocations that look like copies of them. */
@@ -99,7 +99,7 @@ typedef struct findings {
   need need;                 /* needs of training, if the program reported what it does */
   uint64_t batch_bytes;      /* live at the failure and proportional to the batch */
   double bigger;             /* how many times larger than before at the same place; 0: unknown */
-  bool grew_before;          /* it had also grown in the turn before */
+  bool grew_before;          /* it had also grown in the iteration before */
   double held_to_end;        /* fraction of what a pass allocates that is held to its end, without
                               * growth (evidence.h) */
   double eval_bigger;        /* evaluation batch divided by training batch; 0: not larger */
@@ -122,21 +122,21 @@ void findings_free(findings *f);
 void cause_say(cause *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cause_head(cause *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Sums over the complete turns, without the first if there are others. */
-typedef struct turn_sums {
+/* Sums over the complete iterations, without the first if there are others. */
+typedef struct iteration_sums {
   double n;
   uint32_t similar, backward, scalar, loss, pieces, own_pieces, back_pieces;
   uint64_t forward, kept_forward, own, kept_own, later;
-} turn_sums;
+} iteration_sums;
 
 /* ---- causes/ ---- */
 stow_status growth_find(growth *g, const evidence *e);
-/* Returns whether this lifetime is part of what grows. Memory that only the first turn left (a
+/* Returns whether this lifetime is part of what grows. Memory that only the first iteration left (a
  * workspace, gradients) is not. */
 bool growth_has(const growth *g, const evidence *e, uint32_t lifetime_number);
 double growth_weight(const evidence *e, const growth *g);
 void growth_say(cause *c, const evidence *e, const growth *g);
-stow_status graph_judge(growth *g, const evidence *e, const turn_sums *t);
+stow_status graph_judge(growth *g, const evidence *e, const iteration_sums *t);
 void cause_graph_kept(cause *c, const evidence *e, const findings *f);
 void cause_no_grad_missing(cause *c, const evidence *e, const findings *f);
 void cause_leak(cause *c, const evidence *e, const findings *f);

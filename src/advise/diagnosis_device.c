@@ -46,7 +46,7 @@ static void detect_holes(explanation *x) {
                cause_size(n->asked_bytes));
   else
     cause_head(c,
-               "The device's free memory is in pieces: %s are reserved and not in use, more than "
+               "The device's free memory is in pieces: %s is reserved and not in use, more than "
                "the %s requested, but no piece is large enough",
                cause_size(n->cached_bytes), cause_size(n->asked_bytes));
   if (m->chunks.found)
@@ -72,7 +72,7 @@ static void detect_limit(explanation *x) {
       m->outside_bytes > n->limit_bytes / 4) {
     cause *c = diagnosis_cause(x, CAUSE_OUTSIDE_FRAMEWORK, 0.5);
     cause_head(c,
-               "%s of the %s that may be used are held outside PyTorch's pool, by this program "
+               "%s of the %s that may be used is held outside PyTorch's pool, by this program "
                "or by others on the Mac",
                cause_size(m->outside_bytes), cause_size(n->limit_bytes));
     return;
@@ -116,7 +116,7 @@ static void detect_processes(explanation *x) {
       n->outside_framework_bytes - CONTEXT_MOST > n->device_bytes / 10) {
     cause *c = diagnosis_cause(x, CAUSE_OUTSIDE_FRAMEWORK,
                                n->outside_framework_bytes > n->device_bytes / 3 ? 0.93 : 0.7);
-    cause_head(c, "%s of this process were allocated outside PyTorch",
+    cause_head(c, "%s of this process was allocated outside PyTorch",
                cause_size(n->outside_framework_bytes));
   }
 }
@@ -129,7 +129,7 @@ static void detect_unaccounted(explanation *x) {
   if ((m->kind == MESSAGE_TENSORFLOW || m->kind == MESSAGE_XLA) && known(n->free_bytes) &&
       n->free_bytes < n->device_bytes / 2) {
     cause *c = diagnosis_cause(x, CAUSE_OTHER_PROCESS, 0.8);
-    cause_head(c, "Only %s of the device's %s were free when the program started",
+    cause_head(c, "Only %s of the device's %s was free when the program started",
                cause_size(n->free_bytes), cause_size(n->device_bytes));
     return;
   }
@@ -141,10 +141,11 @@ static void detect_unaccounted(explanation *x) {
                              part >= 1.0 / 3 ? 0.85
                              : part >= 0.2   ? 0.65
                                              : 0.5);
-  cause_head(c,
-             "%s of the device's %s do not belong to this program: probably another process holds "
-             "them, or another library in this process",
-             cause_size(n->unknown_bytes), cause_size(n->device_bytes));
+  cause_head(
+      c,
+      "%s of the device's %s does not belong to this program: probably another process holds "
+      "it, or another library in this process",
+      cause_size(n->unknown_bytes), cause_size(n->device_bytes));
   cause_say(c, "a process needs up to %s in addition to its tensors; this is more",
             cause_size(own));
 }
@@ -156,7 +157,7 @@ static void detect_start(explanation *x) {
   bool taken = known(n->device_bytes) && known(n->free_bytes) &&
                n->device_bytes - n->free_bytes > n->device_bytes / 8;
   cause *c = diagnosis_cause(x, taken ? CAUSE_OTHER_PROCESS : CAUSE_LIMIT, taken ? 0.75 : 0.5);
-  cause_head(c, "Only %s of the device's %s were free at start, and the server needs %s",
+  cause_head(c, "Only %s of the device's %s was free at start, and the server needs %s",
              known(n->free_bytes) ? cause_size(n->free_bytes) : "a part",
              known(n->device_bytes) ? cause_size(n->device_bytes) : "memory",
              known(n->asked_bytes) ? cause_size(n->asked_bytes) : "more");
@@ -486,7 +487,7 @@ static void detect_room(explanation *x) {
   const numbers *n = &x->evidence.n;
   cause *c = diagnosis_cause(x, CAUSE_UNKNOWN, 0.5);
   cause_head(c,
-             "%s were free on the device, more than the %s requested: the device was not full, so "
+             "%s was free on the device, more than the %s requested: the device was not full, so "
              "the cause is something else",
              cause_size(n->free_bytes), cause_size(n->asked_bytes));
   cause_say(c,

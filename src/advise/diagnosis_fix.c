@@ -2,7 +2,7 @@
  * first.
  *
  * A row applies if its cause, library, platform, phase and version fit what the text shows. The
- * first FIXES_TOLD rows that apply are the fixes, so none is offered that the version or the
+ * first FIXES_SHOWN rows that apply are the fixes, so none is offered that the version or the
  * platform does not support. recipes_find ensures that every answer has a fix. */
 #include <stdio.h>
 #include <string.h>
@@ -11,11 +11,11 @@
 #include "advise/host_way.h"
 #include "advise/recipes.h"
 
-#define FIXES_TOLD 4
-#define PIDS_NAMED 4
-#define HELD_LEAST (UINT64_C(1) << 30)   /* data from here on fills a device by itself */
-#define HALF_MOST  (UINT64_C(128) << 30) /* if the machine's RAM is not known: few have more */
-#define SCRIPT     "python train.py"     /* stands for the user's own command in the tables */
+#define FIXES_SHOWN 4
+#define PIDS_NAMED  4
+#define HELD_LEAST  (UINT64_C(1) << 30)   /* data from here on fills a device by itself */
+#define HALF_MOST   (UINT64_C(128) << 30) /* if the machine's RAM is not known: few have more */
+#define SCRIPT      "python train.py"     /* stands for the user's own command in the tables */
 
 /* Derives conditions from several marks. */
 static uint32_t derive(const explanation *x) {
@@ -335,9 +335,9 @@ void diagnosis_fixes(explanation *x) {
   }
   if (f->list[0].id == CAUSE_BATCH_TOO_BIG && add_batch(x, derived)) derived |= DERIVED_BATCH;
   bool second = f->count > 1 && f->list[1].confidence >= 0.4 && f->list[1].id != f->list[0].id;
-  add_all(x, f->list[0].id, derived, second ? FIXES_TOLD - 1 : FIXES_TOLD);
-  if (second) add_all(x, f->list[1].id, derived, FIXES_TOLD);
-  if (x->fixes.count < 2) add_from(x, &recipes_find, f->list[0].id, derived, FIXES_TOLD);
+  add_all(x, f->list[0].id, derived, second ? FIXES_SHOWN - 1 : FIXES_SHOWN);
+  if (second) add_all(x, f->list[1].id, derived, FIXES_SHOWN);
+  if (x->fixes.count < 2) add_from(x, &recipes_find, f->list[0].id, derived, FIXES_SHOWN);
   if (f->list[0].confidence >= 0.6 && f->list[0].id != CAUSE_UNKNOWN) return;
   for (size_t i = 0; i < recipes_questions.count; i++) {
     if (!applies(&recipes_questions.rows[i], m, f->list[0].id, derived)) continue;

@@ -204,7 +204,7 @@ static void detect_rest(explanation *x) {
     if (known(m->limit_bytes) && known(m->process_bytes) && m->host != HOST_RAY)
       cause_say(c, "%s used of %s", cause_size(m->process_bytes), cause_size(m->limit_bytes));
     if (known(m->limit_bytes) && known(m->free_bytes) && m->host == HOST_RAY)
-      cause_say(c, "%s of the node's %s were used", cause_size(m->limit_bytes - m->free_bytes),
+      cause_say(c, "%s of the node's %s was used", cause_size(m->limit_bytes - m->free_bytes),
                 cause_size(m->limit_bytes));
     if (table[i].why != NULL) cause_say(c, "%s", table[i].why);
     return;

@@ -77,7 +77,7 @@ void elsewhere_say_fits(explanation *x, const elsewhere *w, uint64_t device_byte
                 cause_size(limit > w->peak_reserved_bytes ? limit - w->peak_reserved_bytes : 0));
   buffer_printf(&x->notes,
                 "a device of %s leaves %s: %" PRIu64
-                " MiB are taken for the CUDA context (measured on an H200; an assumption here)\n",
+                " MiB is taken for the CUDA context (measured on an H200; an assumption here)\n",
                 cause_size(device_bytes), cause_size(limit), REPLAY_CONTEXT_BYTES >> 20);
   if (x->evidence.failed)
     buffer_text(&x->notes, "the recording ends with a failure on its own device: what the program "
@@ -119,7 +119,7 @@ static stow_status say_pieces(explanation *x, uint64_t idle) {
   whatif_result r = {0};
   buffer_printf(&x->headline, "; %s of that was never in use at once", cause_size(idle));
   buffer_printf(&x->notes,
-                "%s more were reserved than were ever live: free memory in pieces, or a cache. "
+                "%s more was reserved than was ever live: free memory in pieces, or a cache. "
                 "stowage tune FILE finds the settings that need the least\n",
                 cause_size(idle));
   if (e->expandable) return STOW_OK;
@@ -146,12 +146,12 @@ stow_status elsewhere_say_waste(explanation *x) {
   if (peak > live && is_waste(peak - live, peak)) STOW_TRY(say_pieces(x, peak - live));
   if (kept >= CACHE_LEAST && kept >= peak / 2)
     buffer_printf(&x->notes,
-                  "at the end %s were cached and not in use: torch.cuda.empty_cache() gives them "
+                  "at the end %s was cached and not in use: torch.cuda.empty_cache() gives it "
                   "to other processes\n",
                   cause_size(kept));
   if (is_waste(pending, peak))
     buffer_printf(&x->notes,
-                  "up to %s were freed late: they waited for another stream (record_stream, "
+                  "up to %s was freed late: it waited for another stream (record_stream, "
                   "side streams)\n",
                   cause_size(pending));
   return STOW_OK;

@@ -280,7 +280,7 @@ stow_status evidence_gather(evidence *e, const recording *r, const evidence_give
   STOW_TRY(count_memory(e));
   if (given->limit_bytes > 0) take_replay(e, given);
   STOW_TRY(evidence_phases(e));
-  STOW_TRY(evidence_rounds(e));
+  STOW_TRY(evidence_loop(e));
   return evidence_saved(e);
 }
 
@@ -296,7 +296,7 @@ void evidence_free(evidence *e) {
   free(e->norm_of_stack);
   free(e->layer_of_stack);
   free(e->phase_of);
-  rounds_free(&e->loop);
+  loop_free(&e->loop);
   map_free(&e->passed);
   map_free(&e->saved);
   map_free(&e->ways);

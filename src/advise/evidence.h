@@ -3,7 +3,7 @@
  *   timeline    every allocation with its end            (replay/timeline.h)
  *   phase       which part of a program requested it: building the model, forward, backward, the
  *               optimizer, loading a file, copying, or the program's own lines
- *   rounds      the turns of the loop in which the failure happened
+ *   loop        the iterations of the loop in which the failure happened
  *   numbers     the memory figures of the device at that moment
  *
  * The causes (causes.h) read this and nothing else. Phases come from the stacks. Without stacks
@@ -45,8 +45,8 @@ typedef struct numbers {
   uint64_t reserved_bytes;
 } numbers;
 
-/* One turn of the loop, complete unless it is the last. */
-typedef struct loop_round {
+/* One iteration of the loop, complete unless it is the last. */
+typedef struct loop_iteration {
   uint32_t start, end;    /* ticks */
   uint64_t kept_bytes;    /* allocated in it and live at the failure, without optimizer state and
                            * weights */
@@ -57,14 +57,14 @@ typedef struct loop_round {
   bool backward; /* something was allocated by autograd */
   bool scalar;   /* a number allocated in it was live at its end */
   bool loss;     /* and that number was not made for later work */
-} loop_round;
+} loop_iteration;
 
-typedef struct rounds {
-  loop_round *list; /* the last turn is the one that failed */
+typedef struct loop_iterations {
+  loop_iteration *list; /* the last iteration is the one that failed */
   uint32_t count;
   bool from_marks;
-  uint32_t anchor_stack_id; /* stack of the allocation that occurs once per turn */
-} rounds;
+  uint32_t anchor_stack_id; /* stack of the allocation that occurs once per iteration */
+} loop_iterations;
 
 typedef struct evidence {
   const recording *source;
@@ -102,12 +102,12 @@ typedef struct evidence {
   uint32_t first_work_tick;            /* the first allocation after the model was built */
   uint32_t train_end_tick; /* the last optimizer step or backward pass before the failure; 0:
                             * none */
-  rounds loop;
-  uint32_t turn_tick; /* where the turn that failed began; 0: no turn was complete */
-  bool recomputes;    /* the program uses torch.utils.checkpoint */
-  map passed, saved;  /* by place in the model (inner_of_stack), bytes of all passes that ran
-                       * backward: allocated there, and held until the backward pass */
-  map ways, trained;  /* the same by call path (outer_of_stack) */
+  loop_iterations loop;
+  uint32_t iteration_tick; /* where the iteration that failed began; 0: no iteration was complete */
+  bool recomputes;         /* the program uses torch.utils.checkpoint */
+  map passed, saved;       /* by place in the model (inner_of_stack), bytes of all passes that ran
+                            * backward: allocated there, and held until the backward pass */
+  map ways, trained;       /* the same by call path (outer_of_stack) */
 } evidence;
 
 /* What comes with a recording. All zero: nothing. */
@@ -154,8 +154,8 @@ bool evidence_trains(const evidence *e, uint32_t stack_id);
  * those passes held. */
 typedef enum graph_built { GRAPH_UNKNOWN = 0, GRAPH_BUILT, GRAPH_NOT_BUILT } graph_built;
 graph_built evidence_builds_graph(const evidence *e);
-/* Computes how much of what the forward passes of complete turns allocate is live at their end: the
- * median. 0 if there are too few turns, or if any runs backward. */
+/* Computes how much of what the forward passes of complete iterations allocate is live at their
+ * end: the median. 0 if there are too few iterations, or if any runs backward. */
 stow_status evidence_held_to_end(const evidence *e, double *part);
 
 /* ---- the parts ---- */
@@ -164,13 +164,13 @@ stow_status evidence_held_to_end(const evidence *e, double *part);
 stow_status evidence_stacks(evidence *e);
 /* Fills phase_of and what follows from it (phase.c). */
 stow_status evidence_phases(evidence *e);
-/* Finds the turns of the loop (rounds.c). */
-stow_status evidence_rounds(evidence *e);
-/* Returns the tick of a turn at which most was live. */
-uint32_t evidence_peak_of(const evidence *e, const loop_round *r);
+/* Finds the iterations of the loop (loop.c). */
+stow_status evidence_loop(evidence *e);
+/* Returns the tick of an iteration at which most was live. */
+uint32_t evidence_peak_of(const evidence *e, const loop_iteration *r);
 /* Fills saved (saved.c). */
 stow_status evidence_saved(evidence *e);
-void rounds_free(rounds *r);
+void loop_free(loop_iterations *r);
 
 /* Returns the size of the request that failed; 0 if unknown. */
 static inline uint64_t evidence_requested_bytes(const evidence *e) {

@@ -47,7 +47,7 @@ static void say_kept(explanation *x) {
                   "workspaces that cuBLAS makes once\n",
                   cause_size(workspaces));
   else
-    buffer_printf(&x->notes, "%s were still live at the end\n", cause_size(kept + workspaces));
+    buffer_printf(&x->notes, "%s was still live at the end\n", cause_size(kept + workspaces));
 }
 
 static void say_no_failure(explanation *x) {
@@ -59,16 +59,15 @@ static void say_no_failure(explanation *x) {
                   "about host memory");
     return;
   }
-  buffer_printf(&x->headline, "Did not run out: at most %s were live and %s held by the allocator",
+  buffer_printf(&x->headline, "Did not run out: at most %s was live and %s held by the allocator",
                 cause_size(e->peak_live_bytes),
                 e->time.reserved_known ? cause_size(e->peak_reserved_bytes) : "an unknown amount");
   if (capacity > 0) buffer_printf(&x->headline, ", of %s", cause_size(capacity));
   if (e->n.cached_bytes != MESSAGE_UNKNOWN && e->n.cached_bytes > e->n.live_bytes)
-    buffer_printf(
-        &x->notes,
-        "at the peak %s were cached and not in use: torch.cuda.empty_cache() gives them to "
-        "others\n",
-        cause_size(e->n.cached_bytes));
+    buffer_printf(&x->notes,
+                  "at the peak %s was cached and not in use: torch.cuda.empty_cache() gives it to "
+                  "others\n",
+                  cause_size(e->n.cached_bytes));
   say_kept(x);
 }
 

@@ -1,4 +1,4 @@
-/* What one turn takes: smaller batches, recomputing, half precision, a spike in parts. */
+/* What one iteration takes: smaller batches, recomputing, half precision, a spike in parts. */
 #include <string.h>
 
 #include "advise/fix_case.h"
@@ -12,10 +12,10 @@
 #define FIRST_PASS_ROOM   0.9   /* the same if later memory is included */
 #define WORK_RECOMPUTED   0.5   /* fraction of the activations: 0.45 to 0.5 were measured */
 #define LAYER_LEAST       65536 /* bytes of an output that is counted as a layer's */
-#define TURNS_LEAST       3     /* complete turns without a backward pass: no training */
+#define ITERATIONS_LEAST  3     /* complete iterations without a backward pass: no training */
 
-static bool in_this_turn(const evidence *e, uint32_t i) {
-  uint32_t from = e->turn_tick > 0 ? e->turn_tick : e->first_work_tick;
+static bool in_this_iteration(const evidence *e, uint32_t i) {
+  uint32_t from = e->iteration_tick > 0 ? e->iteration_tick : e->first_work_tick;
   const lifetime *l = &e->time.lifetimes[i];
   phase p = e->phase_of[i];
   return l->start >= from && l->start < e->fail_tick && (p == PHASE_FORWARD || p == PHASE_USER);
@@ -24,14 +24,14 @@ static bool in_this_turn(const evidence *e, uint32_t i) {
 void fix_scale_batch(fix_case *m, double factor) {
   whatif_reset(&m->w);
   for (uint32_t i = m->e->time.before_count; i < m->e->time.lifetime_count; i++)
-    if (in_this_turn(m->e, i)) whatif_scale(&m->w, i, factor);
+    if (in_this_iteration(m->e, i)) whatif_scale(&m->w, i, factor);
   whatif_scale_failed(&m->w, factor);
 }
 
 /* Returns whether it failed before the first backward pass: the loss, and what backward holds, are
  * still to come. */
 static bool in_first_pass(const evidence *e) {
-  return e->turn_tick == 0 && (e->fail_phase == PHASE_FORWARD || e->fail_phase == PHASE_USER);
+  return e->iteration_tick == 0 && (e->fail_phase == PHASE_FORWARD || e->fail_phase == PHASE_USER);
 }
 
 /* Returns the same, including what training adds later: gradients, and a state of two numbers per
@@ -119,8 +119,8 @@ static double halved_at(const evidence *e, uint32_t tick, uint32_t output, doubl
   return (double)layers / 2 + (double)others / 8;
 }
 
-/* Returns the last allocation of a turn's forward pass before its backward pass. */
-static uint32_t output_of_turn(const evidence *e, const loop_round *r) {
+/* Returns the last allocation of an iteration's forward pass before its backward pass. */
+static uint32_t output_of_iteration(const evidence *e, const loop_iteration *r) {
   uint32_t output = UINT32_MAX;
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
@@ -139,16 +139,16 @@ static bool calls_embedding(const evidence *e) {
 }
 
 /* Returns what autocast saves. A failure in the forward pass comes before the loss, which stays in
- * 32 bits: a turn that ran backward shows which part of the whole autocast halves. Without stacks,
- * four tenths of everything, as measured on convolutions and transformers. */
+ * 32 bits: an iteration that ran backward shows which part of the whole autocast halves. Without
+ * stacks, four tenths of everything, as measured on convolutions and transformers. */
 static uint64_t autocast_saves(const evidence *e) {
   if (!e->has_stacks) return e->live_by_phase[PHASE_FORWARD] * 4 / 10;
   double now, then, saves = halved_at(e, e->fail_tick, UINT32_MAX, &now);
-  const loop_round *r = e->loop.count < 2 ? NULL : &e->loop.list[e->loop.count - 2];
+  const loop_iteration *r = e->loop.count < 2 ? NULL : &e->loop.list[e->loop.count - 2];
   if (r == NULL || !r->backward)
     return (uint64_t)(calls_embedding(e) ? saves / 2
                                          : saves); /* a loss over a vocabulary follows */
-  double part = halved_at(e, evidence_peak_of(e, r), output_of_turn(e, r), &then);
+  double part = halved_at(e, evidence_peak_of(e, r), output_of_iteration(e, r), &then);
   return (uint64_t)(then > 0 && part / then * now < saves ? part / then * now : saves);
 }
 
@@ -203,9 +203,10 @@ static stow_status part_that_fits(fix_case *m) {
   return fix_pass(m);
 }
 
-/* Returns whether the program only runs forward: turns were complete, and nothing ran backward. */
+/* Returns whether the program only runs forward: iterations were complete, and nothing ran
+ * backward. */
 static bool only_infers(const evidence *e) {
-  return e->has_stacks && e->loop.count >= TURNS_LEAST && e->train_end_tick == 0;
+  return e->has_stacks && e->loop.count >= ITERATIONS_LEAST && e->train_end_tick == 0;
 }
 
 stow_status fix_batch(fix_case *m) {

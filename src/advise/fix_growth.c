@@ -1,4 +1,4 @@
-/* What grows from turn to turn: leaves it out of a replay. */
+/* What grows from iteration to iteration: leaves it out of a replay. */
 #include "advise/fix_case.h"
 
 #define OUTPUTS_GROW 0.03 /* least fraction of the growth for outputs to matter */
@@ -30,7 +30,8 @@ stow_status fix_graph(fix_case *m) {
  * from it. */
 static stow_status no_grad_in_pass(fix_case *m) {
   const evidence *e = m->e;
-  uint32_t from = e->turn_tick > e->train_end_tick ? e->turn_tick : e->train_end_tick, last = 0;
+  uint32_t from = e->iteration_tick > e->train_end_tick ? e->iteration_tick : e->train_end_tick,
+           last = 0;
   char at[256];
   whatif_reset(&m->w);
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
@@ -46,29 +47,29 @@ static stow_status no_grad_in_pass(fix_case *m) {
   return fix_replay(m, x, false);
 }
 
-/* Outputs stay, because the program keeps them; intermediate results do not. The output of a turn
- * is the last allocation of its forward pass. */
+/* Outputs stay, because the program keeps them; intermediate results do not. The output of an
+ * iteration is the last allocation of its forward pass. */
 stow_status fix_no_grad(fix_case *m) {
   const evidence *e = m->e;
   const growth *g = &m->f->growth;
   char at[256];
   if (!g->found) return no_grad_in_pass(m);
   whatif_reset(&m->w);
-  uint32_t turn = 0, last = UINT32_MAX;
+  uint32_t iteration = 0, last = UINT32_MAX;
   uint64_t outputs = 0;
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     if (!grew(m, i)) continue;
-    while (turn < g->whole && e->time.lifetimes[i].start >= e->loop.list[turn].end) {
+    while (iteration < g->whole && e->time.lifetimes[i].start >= e->loop.list[iteration].end) {
       if (last != UINT32_MAX)
         whatif_scale(&m->w, last, 1), outputs += e->time.lifetimes[last].bytes;
       last = UINT32_MAX;
-      turn++;
+      iteration++;
     }
     whatif_scale(&m->w, i, 0);
     last = i;
   }
   if (last != UINT32_MAX) whatif_scale(&m->w, last, 1), outputs += e->time.lifetimes[last].bytes;
-  /* What each turn still keeps fills any memory, only later. */
+  /* What each iteration still keeps fills any memory, only later. */
   bool still_grows = (double)outputs >= OUTPUTS_GROW * (double)g->total;
   fix *x =
       fix_add(m, "none: no backward pass runs there",

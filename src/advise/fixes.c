@@ -51,7 +51,7 @@ stow_status fixes_find(fixes *out, const evidence *e, const findings *f, const c
     status = add_fixes(&m, f->list[i].id);
     limited |= f->list[i].id == CAUSE_LIMIT;
   }
-  /* What grows every turn reaches any limit. */
+  /* What grows every iteration reaches any limit. */
   if (status == STOW_OK && e->failed && evidence_limit_bound(e) && !limited && !f->growth.found)
     status = fix_limit(&m);
   whatif_close(&m.w);

@@ -142,7 +142,7 @@ static bool find_steps(host_case *c, const host_object *o) {
   return true;
 }
 
-/* Writes what to do instead of a call that makes a new array or table in every turn. */
+/* Writes what to do instead of a call that makes a new array or table in every iteration. */
 static void join_once(char *out, size_t size, const char *copying, const host_object *o) {
   static const char *const joins[] = {"concat", "append", "np.append",   "numpy.append", "vstack",
                                       "hstack", "stack",  "concatenate", "torch.cat",    NULL};
@@ -360,7 +360,7 @@ static bool find_output(host_case *c) {
   char where[160];
   host_line_where(r, where, sizeof where);
   cause *to = host_add(c, CAUSE_HOST_DATASET_WHOLE, 0.93);
-  cause_head(to, "The output of a command is captured whole at %s: %s were read so far",
+  cause_head(to, "The output of a command is captured whole at %s: %s was read so far",
              where[0] != '\0' ? where : "one line", cause_size(c->main->read_bytes));
   const char *source = host_line_own(r);
   if (source != NULL && source[0] != '\0') cause_say(to, "the line: %s", source);
@@ -409,7 +409,7 @@ void host_find_dataset(host_case *c) {
     cause_head(to, "%s is read whole%s: %s of file, %s held", file->path, where,
                cause_size(file->bytes), cause_size(c->main_bytes));
   else
-    cause_head(to, "A file is read whole%s: %s were read and %s are held", where,
+    cause_head(to, "A file is read whole%s: %s was read and %s is held", where,
                cause_size(c->main->read_bytes), cause_size(c->main_bytes));
   cause_say(to, "%s read by the process that holds %s", cause_size(c->main->read_bytes),
             cause_size(c->main_bytes));

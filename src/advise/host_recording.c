@@ -89,7 +89,7 @@ stow_status explain_host_recording(explanation *x, const recording *r) {
   }
   qsort(all, count, sizeof *all, by_peak);
   x->evidence.n.live_bytes = peak;
-  buffer_printf(&x->headline, "Host memory: at most %s were held", cause_size(peak));
+  buffer_printf(&x->headline, "Host memory: at most %s was held", cause_size(peak));
   if (count > 0 && all[0].at_peak >= peak / 5 && recording_text(r, all[0].tag_id)[0] != '\0') {
     place(where, sizeof where, r, all[0].stack_id);
     bool rest = strcmp(recording_text(r, all[0].tag_id), REST) == 0;

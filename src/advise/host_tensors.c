@@ -40,7 +40,7 @@ void host_find_graph(host_case *c) {
   if (place[0] != '\0') buffer_printf(&to->headline, " at %s", place);
   host_say_object(to, o);
   cause_say(to, "a tensor with requires_grad keeps every activation that led to it");
-  cause_say(to, "%s of the %s held have no name in Python: saved activations",
+  cause_say(to, "%s of the %s held has no name in Python: saved activations",
             cause_size(held - (o->bytes < held ? o->bytes : held)), cause_size(c->reported_bytes));
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   snprintf(change, sizeof change,
@@ -84,7 +84,7 @@ void host_find_pinned(host_case *c) {
   if (first != NULL) host_describe(text, sizeof text, first);
   c->pinned = true;
   cause *to = host_add(c, CAUSE_HOST_PINNED, share >= MOST ? 0.95 : 0.6);
-  cause_head(to, "%s of host memory are pinned (locked for copies to the device)%s%s",
+  cause_head(to, "%s of host memory is pinned (locked for copies to the device)%s%s",
              cause_size(sum), text[0] != '\0' ? ": " : "", text);
   cause_say(to, "pinned memory is rounded up to powers of two, cannot be swapped, and PyTorch "
                 "keeps it after its tensors are freed");

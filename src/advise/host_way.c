@@ -146,7 +146,7 @@ static unsigned rows_at_once(const host_object *o) {
 
 static bool add_mapped(host_case *c, const host_object *mapped, const char *what, uint64_t bytes) {
   cause *to = host_add(c, CAUSE_HOST_COPIES, 0.94);
-  cause_head(to, "%s: %s of %s, which is a mapped file, are copied into memory", what,
+  cause_head(to, "%s: %s of %s, which is a mapped file, is copied into memory", what,
              cause_size(bytes), mapped->name);
   cause_say(to, "%s: a %s %s of %s: it takes no memory until a copy is made", mapped->name,
             mapped->type, mapped->shape, mapped->of);

@@ -1,8 +1,9 @@
 /* Saved: what training's forward passes hold for their backward pass, by place in the model.
  *
  * evidence.c calls it last; the causes use it for two questions that no name or size answers:
- * whether what stays from a turn is a graph (all of it stays, not one output), and whether the pass
- * that failed builds one (under torch.no_grad(), what training saves is freed as the pass goes on).
+ * whether what stays from an iteration is a graph (all of it stays, not one output), and whether
+ * the pass that failed builds one (under torch.no_grad(), what training saves is freed as the pass
+ * goes on).
  */
 #include <stdlib.h>
 
@@ -84,7 +85,7 @@ bool evidence_trains(const evidence *e, uint32_t stack_id) {
   return e->recomputes || (double)*held >= WAY_TRAINED * (double)*all;
 }
 
-/* Without stacks: returns how many of a turn's first allocations are still live after as many
+/* Without stacks: returns how many of an iteration's first allocations are still live after as many
  * more. */
 static uint32_t held_of_first(const evidence *e, uint32_t from, uint32_t until, uint32_t wanted,
                               uint32_t *seen) {
@@ -101,7 +102,7 @@ static uint32_t held_of_first(const evidence *e, uint32_t from, uint32_t until, 
 
 static graph_built built_by_order(const evidence *e) {
   if (e->loop.count < 2 || !e->loop.from_marks) return GRAPH_UNKNOWN;
-  const loop_round *last = &e->loop.list[e->loop.count - 1], *before = last - 1;
+  const loop_iteration *last = &e->loop.list[e->loop.count - 1], *before = last - 1;
   uint32_t now, then, held = held_of_first(e, last->start, last->end, UINT32_MAX, &now);
   uint32_t held_then = held_of_first(e, before->start, before->end, now, &then);
   if (now < PIECES_LEAST || then < now) return GRAPH_UNKNOWN;
@@ -111,7 +112,8 @@ static graph_built built_by_order(const evidence *e) {
 
 graph_built evidence_builds_graph(const evidence *e) {
   if (!e->has_stacks) return built_by_order(e);
-  uint32_t from = e->turn_tick > e->train_end_tick ? e->turn_tick : e->train_end_tick, pieces = 0;
+  uint32_t from = e->iteration_tick > e->train_end_tick ? e->iteration_tick : e->train_end_tick,
+           pieces = 0;
   double held = 0, expected = 0;
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
@@ -167,7 +169,7 @@ stow_status evidence_held_to_end(const evidence *e, double *part) {
   double *parts = malloc(whole * sizeof *parts);
   stow_status status = STOW_OK;
   if (all == NULL || parts == NULL) {
-    status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u turns", whole);
+    status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u iterations", whole);
   } else {
     measure_passes(e, all, whole);
     for (uint32_t i = 0; i < whole; i++)

@@ -25,7 +25,7 @@ static void write_moved(buffer *out, const ledger *l) {
   uint64_t moved =
       atomic_load(&l->header->moved_out_bytes) + atomic_load(&l->header->moved_home_bytes);
   if (steps > 0 && moved / steps > 0)
-    buffer_printf(out, ", %s are moved in each step", stow_size_format(size, moved / steps));
+    buffer_printf(out, ", %s is moved in each step", stow_size_format(size, moved / steps));
 }
 
 static bool is_adam(const char *name) {
@@ -57,7 +57,7 @@ void spill_advice(buffer *out, const ledger *l) {
   } else if (known > 0 && rest > excess)
     buffer_printf(
         out,
-        "; %s are activations and other tensors of a step: a batch of %u%% of this one, or "
+        "; %s is activations and other tensors of a step: a batch of %u%% of this one, or "
         "gradient checkpointing, avoids it",
         stow_size_format(a, rest), (unsigned)((rest - excess) * 100 / rest));
   else if (known > 0)

@@ -18,7 +18,7 @@ typedef struct finding {
   char name[40];
   finding_verdict verdict;
   char reason[640]; /* what was found */
-  char next[320];   /* what to do about it; "" if nothing is to be done */
+  char next[320];   /* the next step; "" if none */
 } finding;
 
 #define FINDINGS_MAX 64

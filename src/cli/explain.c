@@ -56,7 +56,7 @@ static stow_status show(const explanation *x, const verb_call *call) {
   return status;
 }
 
-/* Returns the folder of the run that the words name; "" if they name none. */
+/* Finds the folder of the run that --last or the operand names; "" if they name none. */
 static stow_status run_named(const verb_call *call, char folder[PATH_MAX]) {
   struct stat info;
   folder[0] = '\0';

@@ -112,7 +112,7 @@ static void print_host(const host_facts *host, const hostmem *memory) {
                 stow_size_format(total, memory->machine_total_bytes),
                 stow_size_format(available, memory->machine_available_bytes));
   if (memory->limited)
-    output_printf("  this container may use %s; %s of it are in use (cgroup v%d)\n",
+    output_printf("  this container may use %s; %s of it is in use (cgroup v%d)\n",
                   stow_size_format(total, memory->limit_bytes),
                   stow_size_format(available, memory->limit_used_bytes), memory->cgroup_version);
 }
@@ -142,7 +142,7 @@ static void print_processes(const info_device *device, buffer *out) {
     return;
   }
   if (device->process_count == 0) {
-    buffer_text(out, "  processes: none computes on it\n");
+    buffer_text(out, "  processes: none\n");
     return;
   }
   table t = TABLE_INIT(3, 1u << 0 | 1u << 1);
@@ -182,7 +182,7 @@ static stow_status print_device(const info *all, const info_device *device) {
   return output_buffer(&out);
 }
 
-/* The ledger of the run that this process is in; false: it is in none. */
+/* Reads the ledger of the run that this process belongs to. Returns false if there is none. */
 static bool read_run(ledger *l) {
   const char *path = getenv(ENV_LEDGER);
   return path != NULL && path[0] != '\0' && ledger_copy(l, path) == STOW_OK;

@@ -84,7 +84,7 @@ static void print_row(table *t, const replay_table *job, const replay_result *r)
   if (r->finishes)
     table_cell(t, "finishes");
   else
-    table_printf(t, "fails at event %" PRIu64 ", asking %s%s", r->failed_at_event,
+    table_printf(t, "fails at event %" PRIu64 ", requesting %s%s", r->failed_at_event,
                  stow_size_format(size, r->failed_bytes),
                  r->failed_bytes > POLICY_REQUEST_MAX ? ", more than any device has" : "");
   table_color(t, r->finishes ? TABLE_GOOD : TABLE_BAD);

@@ -56,7 +56,7 @@ void replay_input_describe(const replay_input *in, buffer *out) {
   if (in->job.device_bytes != 0)
     buffer_printf(out,
                   "a device of %s leaves %s: %" PRIu64
-                  " MiB are for the CUDA context (measured on an H200; assumed here)\n",
+                  " MiB is for the CUDA context (measured on an H200; assumed here)\n",
                   stow_size_format(device, in->job.device_bytes),
                   stow_size_format(size, in->job.options.limit_bytes), REPLAY_CONTEXT_BYTES >> 20);
 }

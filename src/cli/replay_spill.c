@@ -60,7 +60,7 @@ static stow_status print_text(const char *path, const spill_program *p, const sp
                 size_of(vram), ms(t->step_ns), (double)t->step_ns / (double)r->bare_ns,
                 ms(r->bare_ns));
   buffer_printf(
-      &out, "floor: %.1f ms (%s do not fit, %d time%s over the bus, no overlap); this is %.2fx\n",
+      &out, "floor: %.1f ms (%s does not fit, %d time%s over the bus, no overlap); this is %.2fx\n",
       ms(r->floor_ns), size_of(r->excess_bytes), p->crossings, p->crossings == 1 ? "" : "s",
       (double)t->step_ns / (double)r->floor_ns);
   buffer_printf(&out, "nothing moved: %.1f ms; chosen: %s\n", ms(r->stay_ns),

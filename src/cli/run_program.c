@@ -142,7 +142,7 @@ static const char *next_step(char text[NEXT_MAX], const char *command, int error
   else if (error == EACCES)
     snprintf(text, NEXT_MAX, "; make it executable with chmod +x, or name its interpreter first");
   else if (strcmp(command, "python") == 0 && look_up(path, "python3") == 0)
-    snprintf(text, NEXT_MAX, "; python3 is: stowage run -- python3 …");
+    snprintf(text, NEXT_MAX, "; use python3: stowage run -- python3 …");
   else if (strchr(command, '/') == NULL && executable(command) == 0)
     snprintf(text, NEXT_MAX, "; the one in this folder is ./%.200s", command);
   else

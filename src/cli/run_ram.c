@@ -171,7 +171,7 @@ static void warn(run_ram *r) {
     output_error("stowage run: host memory runs out: %s left; ",
                  stow_size_format(left, h->usable_bytes));
   else
-    output_error("stowage run: nine tenths of the %s of host memory are used; ",
+    output_error("stowage run: 90%% of the %s of host memory is used; ",
                  stow_size_format(limit, h->limit_bytes));
   say_state(r);
   r->warned = true;

@@ -6,7 +6,7 @@
  *
  * With --ram-limit, from about half of the limit on, it requests reports from a Python process
  * (run_request.h) and keeps a record in the folder of the run, so that a process that is killed
- * leaves one. At nine tenths it prints a warning. A size is enforced: when it is exceeded, the
+ * leaves one. At 90% it prints a warning. A size is enforced: when it is exceeded, the
  * process is asked once more, and everything the command started is ended once it has answered, or
  * earlier if it allocates too much. With `auto` nothing is ended: the kernel does that. */
 #ifndef CLI_RUN_RAM_H
@@ -46,7 +46,7 @@ typedef struct run_ram {
   host_record record;
   host_record top;           /* the record at the peak */
   host_record full;          /* the last record of the complete command, taken at `full_ns` */
-  uint64_t full_ns, over_ns; /* over_ns: when it was last above nine tenths */
+  uint64_t full_ns, over_ns; /* over_ns: when it was last above 90% */
 } run_ram;
 
 /* Reads the limit. `text` is "auto" or a size; NULL: only watch. STOW_ERR_INVALID: neither. */

@@ -36,12 +36,12 @@ static void device_line(const ledger *l, unsigned device, uint64_t *crossed) {
 /* Reports what Stowage itself sent over the bus. What kernels read and write on the host crosses it
  * too and is not counted. */
 static void bus_line(const ledger *l) {
-  char out[STOW_SIZE_TEXT_MAX], home[STOW_SIZE_TEXT_MAX];
+  char out[STOW_SIZE_TEXT_MAX], back[STOW_SIZE_TEXT_MAX];
   uint64_t moved_out = atomic_load(&l->header->moved_out_bytes);
   uint64_t moved_home = atomic_load(&l->header->moved_home_bytes);
   if (moved_out == 0 && moved_home == 0) return;
-  output_error("stowage run: between vram and the host %s were moved out, %s home",
-               stow_size_format(out, moved_out), stow_size_format(home, moved_home));
+  output_error("stowage run: moved between vram and the host: %s out, %s back",
+               stow_size_format(out, moved_out), stow_size_format(back, moved_home));
   uint64_t exchanges = atomic_load(&l->header->exchanges);
   if (exchanges > 0)
     output_error(" in %" PRIu64 " exchanges, for which the program waited %.1f s", exchanges,
@@ -58,8 +58,8 @@ static void steps_line(const ledger *l) {
     ns[i] = atomic_load(&l->header->steps_ns[i]);
   }
   if (count[1] == 0) return;
-  output_error("stowage run: of %" PRIu64 " steps timed %" PRIu64 " spilled, %.0f ms each",
-               count[0] + count[1], count[1], (double)ns[1] / 1e6 / (double)count[1]);
+  output_error("stowage run: %" PRIu64 " of %" PRIu64 " timed steps spilled, %.0f ms each",
+               count[1], count[0] + count[1], (double)ns[1] / 1e6 / (double)count[1]);
   uint64_t best = atomic_load(&l->header->steps_best_ns);
   if (count[1] > 2 && best > 0) output_error(", the fastest %.0f ms", (double)best / 1e6);
   uint64_t moving = atomic_load(&l->header->moving_ns);
@@ -95,17 +95,17 @@ static void explain(const ledger *l, const ledger_refusal *r) {
   output_error("stowage run: out of memory: process %" PRIu64 " requested %s on device %" PRIu64,
                r->pid, stow_size_format(asked, r->asked_bytes), r->device);
   if (r->limit_bytes != LEDGER_UNLIMITED)
-    output_error(" while %s of the %s limit were held", stow_size_format(held, r->held_bytes),
+    output_error(" while %s of the %s limit was held", stow_size_format(held, r->held_bytes),
                  stow_size_format(limit, r->limit_bytes));
   else
-    output_error(" and the device was full; %s of it were held here",
+    output_error(" and the device was full; %s of it was held here",
                  stow_size_format(held, r->held_bytes));
   if (r->spill_limit_bytes > 0)
     output_error(", and %s of the %s that may be spilled",
                  stow_size_format(spilled, r->spilled_bytes),
                  stow_size_format(budget, r->spill_limit_bytes));
   if (r->spill_limit_bytes > 0 && r->fixed_bytes > 0)
-    output_error("; %s belong to graphs and to pools made for sharing, which cannot spill",
+    output_error("; %s belongs to graphs and to pools made for sharing, which cannot spill",
                  stow_size_format(held, r->fixed_bytes));
   uint64_t path = atomic_load(&l->header->host_path);
   if (r->spill_limit_bytes > 0 && path == LEDGER_PATH_NONE)
@@ -168,7 +168,7 @@ void run_summary_peak(const ledger *l, const run_limits *limits, const host_reco
   if (!explained) host_peak_find(&p, h);
   if (p.holder[0] != '\0') output_error("; largest: %s", output_name(p.holder));
   output_error("\n");
-  /* Spilled memory on the host is not the program's to reduce. */
+  /* The program does not control how much memory is spilled to the host. */
   for (unsigned i = 0; l->header != NULL && i < LEDGER_DEVICES_MAX; i++)
     if (atomic_load(&l->header->peak_spilled_bytes[i]) > 0) return;
   if (p.cause[0] == '\0') return;

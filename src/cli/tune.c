@@ -62,7 +62,7 @@ static void print_best(buffer *out, const replay_input *in, const tuned *best,
       stow_size_format(live, in->job.steps.peak_live_bytes), less > 0 ? ", " : "",
       less > 0 ? stow_size_format(size, less) : "",
       less > 0 ? " less than with the default settings" : "", best->settings, best->settings);
-  if (best->own) buffer_text(out, "The recorded run had it already.\n");
+  if (best->own) buffer_text(out, "The recorded run already used it.\n");
 }
 
 /* "batch 24 instead of 32", or "58% of the recorded batch". */

@@ -140,7 +140,7 @@ static stow_status create_failed(cuda_dev *d, cu_result code, uint64_t bytes, st
   if (code == CU_ERROR_INVALID_VALUE && bytes > d->props.vram_bytes) code = CU_ERROR_OUT_OF_MEMORY;
   if (code == CU_ERROR_OUT_OF_MEMORY && tier == STOW_TIER_VRAM &&
       d->driver->cuMemGetInfo_v2(&free_bytes, &total_bytes) == CU_OK)
-    return cuda_fail(d, code, "creating a page of %s in vram, of which %s of %s are free", size,
+    return cuda_fail(d, code, "creating a page of %s in vram with %s of %s free", size,
                      stow_size_format(have, free_bytes), stow_size_format(of, total_bytes));
   return cuda_fail(d, code, "creating a page of %s on tier %s", size, stow_tier_name(tier));
 }

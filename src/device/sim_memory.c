@@ -72,7 +72,7 @@ static stow_status system_refused(const char *what, stow_addr addr, uint64_t byt
 static stow_status no_range(uint64_t bytes, uint64_t align) {
   char size[STOW_SIZE_TEXT_MAX], step[STOW_SIZE_TEXT_MAX];
   return stow_fail(STOW_ERR_OUT_OF_MEMORY,
-                   "no %s of addresses aligned to %s are left; free ranges or reserve less",
+                   "no %s of addresses aligned to %s is left; free ranges or reserve less",
                    stow_size_format(size, bytes), stow_size_format(step, align));
 }
 

@@ -64,7 +64,7 @@ static void span_drop(arena *a, uint32_t i) {
  * more than the write. */
 static inline void bin_push(arena *a, uint32_t i, uint32_t bin) {
   ASSERT(i > 1 && bin < BIN_COUNT);
-  a->stirs++;
+  a->changes++;
   span *s = &a->spans[i];
   s->a = 0;
   s->b = a->bins[bin];
@@ -76,7 +76,7 @@ static inline void bin_push(arena *a, uint32_t i, uint32_t bin) {
 
 static inline void bin_pull(arena *a, uint32_t i, uint32_t bin) {
   ASSERT(i > 1 && bin < BIN_COUNT);
-  a->stirs++;
+  a->changes++;
   const span *s = &a->spans[i];
   a->spans[s->b].a = s->a;
   if (s->a) {
@@ -502,7 +502,7 @@ uint64_t arena_used_units(const arena *a) {
   return 0;
 }
 
-uint64_t arena_book_bytes(const arena *a) {
+uint64_t arena_metadata_bytes(const arena *a) {
   uint64_t used = arena_used_units(a); /* only the part of the tables that was touched */
   return sizeof *a + (uint64_t)a->span_count * sizeof *a->spans +
          (used >> a->cell_shift) * sizeof *a->cells +

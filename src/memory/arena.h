@@ -65,7 +65,7 @@ typedef struct arena {
   uint32_t *stale_tickets; /* by slot: ticket of the stale span that begins there */
   uint32_t first;
   uint32_t bins[BIN_COUNT], sub[29], top;
-  uint32_t stirs;       /* how often the bins have changed */
+  uint32_t changes;     /* how often the bins have changed */
   uint32_t bare, stale; /* list heads */
   uint32_t coarse;      /* number of pages larger than one slot */
   uint64_t live_bytes, live_count;
@@ -157,7 +157,7 @@ uint8_t order_behind(const arena *a, uint32_t at, uint32_t units);
 bool pages_fit(const arena *a, uint32_t at, uint32_t units);
 
 stow_status arena_check(const arena *a); /* slow: checks everything */
-uint64_t arena_book_bytes(const arena *a);
+uint64_t arena_metadata_bytes(const arena *a);
 /* Returns the units up to the last address that has or had pages. */
 uint64_t arena_used_units(const arena *a);
 

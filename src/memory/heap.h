@@ -53,7 +53,7 @@ typedef struct lane {
   arena *quick_arena;
   /* The span that the last search found, and the state of its arena at that time (see
    * lane_keep). */
-  uint32_t found, found_stirs;
+  uint32_t found, found_changes;
   arena *found_arena;
   uint64_t allocs, frees;
   uint64_t live[POOL_TIERS], peak[POOL_TIERS]; /* bytes */
@@ -217,7 +217,7 @@ void lane_flush(lane *l); /* makes the kept span free; the lane is locked */
 static inline bool lane_keeps(const lane *l, const arena *a, uint32_t i) {
   const span *s = &a->spans[i];
   return a->spans[s->next].at - s->at < KEEP_UNITS ||
-         (l->found == i && l->found_arena == a && l->found_stirs == a->stirs) ||
+         (l->found == i && l->found_arena == a && l->found_changes == a->changes) ||
          (span_state_of(&a->spans[s->next]) != SPAN_FREE &&
           (s->prev == 0 || span_state_of(&a->spans[s->prev]) != SPAN_FREE));
 }

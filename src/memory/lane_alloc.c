@@ -9,7 +9,8 @@ uint64_t lane_adopt(lane *l, const request *r, stow_tier tier, uint32_t i) {
     arena_free(a, i);
     return 0;
   }
-  return book(l, r->bytes, tier, slab_alloc(&m->slabs, m->slabs.room[r->class], r->class, r->mark));
+  return count_alloc(l, r->bytes, tier,
+                     slab_alloc(&m->slabs, m->slabs.room[r->class], r->class, r->mark));
 }
 
 uint64_t lane_alloc(lane *l, const request *r, stow_tier tier) {

@@ -9,7 +9,7 @@
 
 #define RARE(x) __builtin_expect(!!(x), 0)
 
-HOT uint64_t book(lane *l, uint64_t bytes, unsigned tier, uint64_t ptr) {
+HOT uint64_t count_alloc(lane *l, uint64_t bytes, unsigned tier, uint64_t ptr) {
   uint64_t live = l->live[tier] + bytes;
   l->live[tier] = live;
   if (live > l->peak[tier]) l->peak[tier] = live;
@@ -24,14 +24,16 @@ HOT uint64_t take_ready(lane *l, uint32_t units, uint32_t mark, unsigned tier) {
     uint32_t class = slab_class(units);
     slab *b = m->slabs.room[class];
     return RARE(!b) ? 0
-                    : book(l, slab_kinds[class].bytes, tier, slab_alloc(&m->slabs, b, class, mark));
+                    : count_alloc(l, slab_kinds[class].bytes, tier,
+                                  slab_alloc(&m->slabs, b, class, mark));
   }
   arena *a = units < FINE_UNITS ? &m->fine : &m->main;
   if (l->quick_units != units || l->quick_arena != a) return 0;
   span *s = &a->spans[l->quick];
   s->mark = SPAN_LIVE | mark;
   l->quick = l->quick_units = 0;
-  return book(l, (uint64_t)units << UNIT_SHIFT, tier, a->base + ((uint64_t)s->at << UNIT_SHIFT));
+  return count_alloc(l, (uint64_t)units << UNIT_SHIFT, tier,
+                     a->base + ((uint64_t)s->at << UNIT_SHIFT));
 }
 
 HOT uint64_t adopt_span(lane *l, arena *a, uint32_t i, uint32_t mark, uint64_t bytes,
@@ -39,8 +41,8 @@ HOT uint64_t adopt_span(lane *l, arena *a, uint32_t i, uint32_t mark, uint64_t b
   a->spans[i].mark |= mark;
   l->found = i;
   l->found_arena = a;
-  l->found_stirs = a->stirs;
-  return book(l, bytes, tier, span_addr(a, i));
+  l->found_changes = a->changes;
+  return count_alloc(l, bytes, tier, span_addr(a, i));
 }
 
 #endif

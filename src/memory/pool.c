@@ -338,7 +338,7 @@ stow_status pool_check(pool *p) {
   return status;
 }
 
-uint64_t pool_book_bytes(pool *p) {
+uint64_t pool_metadata_bytes(pool *p) {
   lock_acquire(&p->lock);
   uint64_t bytes = (uint64_t)p->page_count * sizeof(page) + p->chunk_count * sizeof(page *);
   lock_release(&p->lock);

@@ -81,6 +81,6 @@ stow_status pool_set_limit(pool *p, stow_tier tier, uint64_t bytes);
 void pool_retry_driver(pool *p);
 
 stow_status pool_check(pool *p);
-uint64_t pool_book_bytes(pool *p);
+uint64_t pool_metadata_bytes(pool *p);
 
 #endif

@@ -183,6 +183,6 @@ uint64_t slabs_live_bytes(const slabs *s, const arena *a, uint64_t *span_total) 
   return bytes;
 }
 
-uint64_t slabs_book_bytes(const slabs *s, const arena *a) {
+uint64_t slabs_metadata_bytes(const slabs *s, const arena *a) {
   return (arena_used_units(a) / SLAB_UNITS) * sizeof(slab) + s->store_used * sizeof *s->store;
 }

@@ -68,7 +68,7 @@ void slabs_trim(slabs *s, arena *a);
 stow_status slabs_check(const slabs *s, const arena *a);
 /* Returns the bytes of allocated blocks, and of the spans of all slabs. */
 uint64_t slabs_live_bytes(const slabs *s, const arena *a, uint64_t *span_total);
-uint64_t slabs_book_bytes(const slabs *s, const arena *a);
+uint64_t slabs_metadata_bytes(const slabs *s, const arena *a);
 
 /* Used by slab_alloc and slab_free. */
 void slab_filled(slabs *s, slab *b);

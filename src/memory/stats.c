@@ -36,12 +36,13 @@ static void count_lane(lane *l, stow_heap_stats *s) {
   s->pending_bytes += l->pending_bytes;
   s->alloc_total += l->allocs;
   s->free_total += l->frees;
-  s->book_bytes += sizeof *l + l->queue_capacity * sizeof *l->queue;
+  s->metadata_bytes += sizeof *l + l->queue_capacity * sizeof *l->queue;
   for (int t = 0; t < POOL_TIERS; t++) {
     const room *r = &l->rooms[t];
     if (r->fine.base)
-      s->book_bytes += arena_book_bytes(&r->fine) + slabs_book_bytes(&r->slabs, &r->fine);
-    if (r->main.base) s->book_bytes += arena_book_bytes(&r->main);
+      s->metadata_bytes +=
+          arena_metadata_bytes(&r->fine) + slabs_metadata_bytes(&r->slabs, &r->fine);
+    if (r->main.base) s->metadata_bytes += arena_metadata_bytes(&r->main);
   }
   latch_release(&l->lock);
 }
@@ -67,7 +68,7 @@ stow_status stow_heap_get_stats(stow_heap *shell, stow_heap_stats *to) {
   stats->event_waits = atomic_load(&h->order.waits);
   stats->migrated_bytes = atomic_load(&h->migrated);
   stats->spilled_bytes = atomic_load(&h->spilled);
-  stats->book_bytes += sizeof *h + pool_book_bytes(&h->pool);
+  stats->metadata_bytes += sizeof *h + pool_metadata_bytes(&h->pool);
   return growing_write(to, &full, sizeof full, "stow_heap_stats");
 }
 

@@ -60,7 +60,7 @@ static void json_failures(json *j, const report *r) {
 
 static void json_iterations(json *j, const report *r) {
   static const char *const how[] = {"none", "marks", "guessed"};
-  const iterations *all = &r->rounds;
+  const iterations *all = &r->iterations;
   uint32_t last = all->count - all->last_is_partial;
   json_key(j, "iterations_from"), json_text(j, how[all->how]);
   json_key(j, "iterations_mark"), json_text(j, recording_text(r->time.source, all->name_id));

@@ -87,7 +87,7 @@ static uint32_t most_lives(const report *all, size_t count) {
 static stow_status fit_payload(buffer *data, const report *all, size_t count, size_t room) {
   payload_limits limits = {.lives_max = UINT32_MAX,
                            .extents_max = 50000,
-                           .rounds_max = 10000,
+                           .iterations_max = 10000,
                            .marks_max = 20000,
                            .time_unit_ns = 1};
   for (int turn = 0;; turn++) {

@@ -256,21 +256,21 @@ static void put_text(json *j, const char *text, size_t most) {
 }
 
 /* Packs the iterations; if there are too many, the last ones. */
-static void pack_rounds(json *j, const iterations *rounds, text_table *texts, uint32_t most) {
+static void pack_iterations(json *j, const iterations *all, text_table *texts, uint32_t most) {
   static const char *const how[] = {"none", "marks", "guessed"};
   json_key(j, "iterations");
   json_begin_object(j);
-  json_key(j, "how"), json_text(j, how[rounds->how]);
-  json_number(j, "name", text_number(texts, rounds->name_id));
-  json_number(j, "guessBytes", rounds->guess_bytes);
-  json_key(j, "setup"), json_bool(j, rounds->first_is_setup && rounds->count <= most);
-  json_number(j, "first", rounds->count > most ? rounds->count - most : 0);
-  json_key(j, "partial"), json_bool(j, rounds->last_is_partial);
-  json_key(j, "growth"), json_i64(j, rounds->growth_bytes);
+  json_key(j, "how"), json_text(j, how[all->how]);
+  json_number(j, "name", text_number(texts, all->name_id));
+  json_number(j, "guessBytes", all->guess_bytes);
+  json_key(j, "setup"), json_bool(j, all->first_is_setup && all->count <= most);
+  json_number(j, "first", all->count > most ? all->count - most : 0);
+  json_key(j, "partial"), json_bool(j, all->last_is_partial);
+  json_key(j, "growth"), json_i64(j, all->growth_bytes);
   json_key(j, "list");
   json_begin_array(j);
-  for (uint32_t i = rounds->count > most ? rounds->count - most : 0; i < rounds->count; i++) {
-    const iteration *it = &rounds->list[i];
+  for (uint32_t i = all->count > most ? all->count - most : 0; i < all->count; i++) {
+    const iteration *it = &all->list[i];
     json_begin_array(j);
     json_u64(j, it->start), json_u64(j, it->end), json_u64(j, it->allocs);
     json_u64(j, it->peak_bytes), json_u64(j, it->end_bytes);
@@ -429,7 +429,7 @@ static stow_status pack_run(buffer *bytes, json *j, const report *r, const paylo
   if (status == STOW_OK) {
     json_begin_object(j);
     pack_facts(j, r, &thin, p.t);
-    pack_rounds(j, &r->rounds, &texts, limits->rounds_max);
+    pack_iterations(j, &r->iterations, &texts, limits->iterations_max);
     pack_failures(j, r, &tree);
     pack_policies(j, r);
     pack_host(j, r);

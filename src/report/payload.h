@@ -24,7 +24,7 @@
 
 /* Per run. */
 typedef struct payload_limits {
-  uint32_t lives_max, extents_max, rounds_max;
+  uint32_t lives_max, extents_max, iterations_max;
   uint32_t marks_max;    /* at least 2 */
   uint64_t time_unit_ns; /* resolution of times */
 } payload_limits;

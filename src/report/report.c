@@ -96,7 +96,7 @@ stow_status report_build(report *r, const recording *source, const char *file, u
   *r = (report){.file = file};
   STOW_TRY(timeline_build(&r->time, source, device));
   STOW_TRY(site_table_build(&r->sites, source));
-  STOW_TRY(iterations_find(&r->rounds, &r->time));
+  STOW_TRY(iterations_find(&r->iterations, &r->time));
   r->group = census_default_group(&r->time);
   uint32_t peak = find_peak(r);
   STOW_TRY(census_take(&r->peak, &r->time, &r->sites, r->group, peak));
@@ -117,7 +117,7 @@ uint64_t report_wall_start_ns(const report *r) {
 void report_free(report *r) {
   timeline_free(&r->time);
   site_table_free(&r->sites);
-  iterations_free(&r->rounds);
+  iterations_free(&r->iterations);
   census_free(&r->peak);
   free(r->failures);
   free(r->policies);

@@ -43,7 +43,7 @@ typedef struct report {
   const char *file; /* name of the source, for display */
   timeline time;
   site_table sites;
-  iterations rounds;
+  iterations iterations;
   group_by group;
   census peak; /* at the tick with most live bytes */
   uint64_t peak_reserved_bytes;

@@ -154,7 +154,7 @@ static void holder_lines(const report *r, buffer *out, bool bold) {
 
 /* Shows all if there are few; else the first and the last few complete iterations. */
 static void iteration_lines(const report *r, buffer *out, bool bold) {
-  const iterations *all = &r->rounds;
+  const iterations *all = &r->iterations;
   if (all->how == ITERATION_NONE) {
     buffer_text(
         out, "\n  No iterations: the trace has no marks that repeat and no allocation that comes "

@@ -31,9 +31,9 @@ typedef struct run_end {
 } run_end;
 void run_folder_write_end(const char *path, const run_end *end);
 /* *known is false if the run has not ended yet, or `stowage run` itself was killed. STOW_ERR_IO if
- * its end is there and cannot be read. */
+ * the file exists and cannot be read. */
 stow_status run_folder_read_end(const char *path, run_end *end, bool *known);
-/* The same for callers that take an unreadable end as none. */
+/* The same for callers that treat an unreadable file like a missing one. */
 bool run_folder_end(const char *path, run_end *end);
 
 /* Lists the folders of running runs, newest first, at most `max`; for a run that ranks share, the

@@ -5,13 +5,13 @@
 #include "subject.h"
 
 /* Peaks of the same programs on an H200 without a limit, as they are and with the fix applied
- * (record_causes.py --measure). `turns`: both ran that many turns of a loop that grows, so bytes
- * per turn are compared. `in_proportion`: the recording stopped early, so shares of the whole are
- * compared. */
+ * (record_causes.py --measure). `iterations`: both ran that many iterations of a loop that grows,
+ * so bytes per iteration are compared. `in_proportion`: the recording stopped early, so shares of
+ * the whole are compared. */
 static const struct measured {
   const char *file;
   uint64_t broken_bytes, fixed_bytes;
-  uint32_t turns;
+  uint32_t iterations;
   bool in_proportion;
 } measured[] = {
     {"weights_too_big-mlp", 534635520, 266817536, 0, true},
@@ -40,9 +40,9 @@ TEST(replayed_savings_are_within_a_tenth_of_the_card)
     const fix *f = &s.x.fixes.list[0];
     CHECK(f->replayed);
     double estimated = (double)f->saves_bytes, real = (double)(m->broken_bytes - m->fixed_bytes);
-    if (m->turns > 0) {
+    if (m->iterations > 0) {
       estimated /= s.x.findings.growth.whole;
-      real /= m->turns;
+      real /= m->iterations;
     }
     if (m->in_proportion) {
       estimated /= (double)(s.x.evidence.n.live_bytes + s.x.evidence.n.asked_bytes);

@@ -864,7 +864,7 @@ TEST(temporaries_of_a_host_recording_have_the_line_that_makes_them)
   host_event(&r, EVENT_FREE, 2 << 20, 600 * MIB, "other", 10);
   host_event(&r, EVENT_ALLOC, 3 << 20, 2 * MIB, "other", 11);
   CHECK_OK(explain_host_recording(&x, &r));
-  CHECK_TEXT(x.headline.data, "Host memory: at most 900.0 MiB were held; most by what is in no "
+  CHECK_TEXT(x.headline.data, "Host memory: at most 900.0 MiB was held; most by what is in no "
                               "variable, 600.0 MiB, made at line 9 of a.py");
   CHECK(strstr(x.memory.data, "rows                          300.0 MiB  line 7 of a.py") != NULL);
   explanation_free(&x);

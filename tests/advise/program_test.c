@@ -302,8 +302,8 @@ TEST(a_graph_that_nobody_uses_is_named_in_the_first_pass)
   finish(&a);
 }
 
-/* Three layers per block in a loop over blocks look like turns that keep everything they make, but
- * the model has as many layers as were called. */
+/* Three layers per block in a loop over blocks look like iterations that keep everything they make,
+ * but the model has as many layers as were called. */
 #define SERVING                                                                                    \
   "autocast off\nparameters 1000000 4000000\ntrained 1000000 4000000\non_device 4000000\n"         \
   "gradients 0\ndtype float32 4000000\nmodule Net\ntraining 0\nwithin Linear\nhead 0\n"            \
@@ -340,7 +340,7 @@ static void keep_features(author *a, const char *facts) {
   start(a, 2 * GIB, facts);
   run_layers(a, 3, MIB, 0, 0);
   uint32_t own = stack_of(a, (frame_text[]){{"main", TRAIN, 8}}, 1);
-  for (uint32_t turn = 0; turn < 12; turn++) {
+  for (uint32_t iteration = 0; iteration < 12; iteration++) {
     take(a, 10 * MIB, own);
     for (uint32_t i = 0; i < 6; i++) {
       uint64_t made = take(a, 40 * MIB, layer_stack(a, i));
@@ -365,7 +365,7 @@ TEST(graphs_that_a_model_in_eval_mode_leaves_are_unnecessary)
   finish(&a);
 }
 
-TEST(the_layers_of_a_first_pass_are_not_turns_of_a_loop)
+TEST(the_layers_of_a_first_pass_are_not_iterations_of_a_loop)
 {
   static const char facts[] =
       "program 1\nstep forward\ngrad 1\nautocast off\nparameters 25165824 100663296\ntrained "
@@ -376,7 +376,7 @@ TEST(the_layers_of_a_first_pass_are_not_turns_of_a_loop)
   for (int informed = 0; informed < 2; informed++) {
     start(&a, 4 * GIB, informed ? facts : NULL);
     run_layers(&a, 34, 3 * MIB, 0, 0);
-    for (int turn = 0; turn < 10; turn++)
+    for (int iteration = 0; iteration < 10; iteration++)
       for (uint32_t layer = 0; layer < 3; layer++) take(&a, 128 * MIB, layer_stack(&a, layer));
     fail_with(&a, 300 * MIB, layer_stack(&a, 0));
     if (informed) CHECK_TEXT(first_cause(&a), "batch_too_big");

@@ -139,14 +139,14 @@ static const char *first_of(author *a, uint32_t fail_stack_id, double confidence
 
 /* kept.append(model(torch.randn(…)).sum()), or total = total +
  * model(torch.randn(…)).square().mean(): the batch, the model, the loss and the sum are on one
- * line, which a turn visits several times. */
+ * line, which an iteration visits several times. */
 static const char *cause_of_one_line(bool sums, uint64_t number) {
   author a = {.next = UINT64_C(1) << 40};
   recording_init(&a.r, 0);
   build_layers(&a, LAYERS);
   uint32_t own = line_stack(&a, "train.py", 7), layer = layer_stack(&a, 7);
   uint64_t total = 0;
-  for (int turn = 0; turn < 9; turn++) {
+  for (int iteration = 0; iteration < 9; iteration++) {
     take_at(&a, LAYER_SIZE, own);
     for (int i = 0; i < LAYERS; i++) take_at(&a, LAYER_SIZE, layer);
     if (sums) take_at(&a, LAYER_SIZE, own);
@@ -186,7 +186,7 @@ static const char *cause_after_training(bool dropout) {
   const frame_text later[] = {drop[0], drop[1], drop[2], drop[3], {"main", "train.py", 9}};
   uint32_t own = line_stack(&a, "train.py", 5), layer = layer_stack(&a, 5);
   uint32_t drops = frames_stack(&a, drop, 5), drops_later = frames_stack(&a, later, 5);
-  for (int turn = 0; turn < 4; turn++) {
+  for (int iteration = 0; iteration < 4; iteration++) {
     uint64_t made[LAYERS + 3];
     int count = 0;
     made[count++] = take_at(&a, LAYER_SIZE, own);
@@ -196,7 +196,7 @@ static const char *cause_after_training(bool dropout) {
     while (count > 0) give(&a, made[--count], LAYER_SIZE);
   }
   uint32_t line = line_stack(&a, "train.py", 8), last = layer_stack(&a, 9);
-  for (int turn = 0; turn < 12; turn++) {
+  for (int iteration = 0; iteration < 12; iteration++) {
     take_at(&a, LAYER_SIZE, line);
     for (int i = 0; i < LAYERS; i++) take_at(&a, LAYER_SIZE, last);
     if (dropout) take_at(&a, LAYER_SIZE, drops_later);
@@ -231,12 +231,12 @@ TEST(the_largest_holders_are_named)
   const char *said = x.findings.list[0].evidence.data;
   CHECK(strstr(said, "largest holders: 96.0 MiB from train.py:20 in main, "
                      "64.0 MiB from train.py:30 in main") != NULL);
-  CHECK(strstr(said, "160.0 MiB of live memory have the tag \"epoch 3\"") != NULL);
+  CHECK(strstr(said, "160.0 MiB of live memory has the tag \"epoch 3\"") != NULL);
   explanation_free(&x);
   recording_free(&a.r);
 }
 
-/* The reverse case: layers recur like turns and keep as much each. */
+/* The reverse case: layers recur like iterations and keep as much each. */
 TEST(one_batch_through_many_equal_layers_is_not_a_loop)
 {
   author a = {.next = UINT64_C(1) << 40};

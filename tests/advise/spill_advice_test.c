@@ -45,7 +45,7 @@ TEST(nothing_is_reported_for_a_run_that_fits)
 TEST(state_that_moves_is_made_smaller)
 {
   advise(10 * GIB, 4 * GIB, 3 * GIB, 3 * GIB, 6 * GIB, "AdamW");
-  CHECK(says("4.0 GiB did not fit") && says("4.0 GiB are moved in each step"));
+  CHECK(says("4.0 GiB did not fit") && says("4.0 GiB is moved in each step"));
   CHECK(says("state of AdamW is 6.0 GiB") && says("which avoids it"));
   CHECK(says("4.0 GiB more vram would avoid it"));
   advise(10 * GIB, 6 * GIB, 3 * GIB, 3 * GIB, 6 * GIB, "AdamW");
@@ -63,7 +63,7 @@ TEST(nothing_smaller_than_8_bit_is_offered)
 TEST(activations_are_named_with_a_batch_that_fits)
 {
   advise(6 * GIB, 4 * GIB, GIB, GIB, 0, "SGD");
-  CHECK(says("8.0 GiB are activations") && says("a batch of 50% of this one"));
+  CHECK(says("8.0 GiB is activations") && says("a batch of 50% of this one"));
 }
 
 TEST(a_program_without_an_optimizer_needs_more_vram)

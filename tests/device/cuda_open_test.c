@@ -210,7 +210,7 @@ TEST(out_of_memory_says_how_much_there_is)
   CHECK_STATUS(device_page_create(d, &none, 4 * MIB, STOW_TIER_VRAM), STOW_ERR_OUT_OF_MEMORY);
   CHECK(none == 0);
   CHECK_MESSAGE("4.0 MiB");
-  CHECK_MESSAGE("2.0 MiB of 8.0 MiB are free");
+  CHECK_MESSAGE("2.0 MiB of 8.0 MiB free");
   CHECK_MESSAGE("CUDA_ERROR_OUT_OF_MEMORY");
   CHECK_OK(device_page_release(d, page));
   CHECK_OK(device_page_create(d, &page, 8 * MIB, STOW_TIER_VRAM)); /* the failure took nothing */

@@ -395,7 +395,7 @@ TEST(heap_walks_what_is_live_with_its_tags_and_tiers)
 
 /* The tables use at most 24 bytes per live block, plus 0.1% of what is held, plus 1 MiB, for each
  * length alone. */
-TEST(heap_keeps_small_books)
+TEST(heap_keeps_little_metadata)
 {
   static const uint64_t sizes[] = {512, 4096, 16384, 16896, 40000, 131072, 250000, 262144, 3 * MIB};
   for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
@@ -411,9 +411,9 @@ TEST(heap_keeps_small_books)
     for (uint64_t i = 0; i < count; i++) need(h, sizes[k], NULL);
     stow_heap_stats s = stats_of(h);
     uint64_t most = 24 * count + s.tier[STOW_TIER_VRAM].held_bytes / 1000 + MIB;
-    if (s.book_bytes > most)
-      FAIL("%" PRIu64 " blocks of %" PRIu64 ": %" PRIu64 " bytes of books, %" PRIu64 " allowed",
-           count, sizes[k], s.book_bytes, most);
+    if (s.metadata_bytes > most)
+      FAIL("%" PRIu64 " blocks of %" PRIu64 ": %" PRIu64 " bytes of metadata, %" PRIu64 " allowed",
+           count, sizes[k], s.metadata_bytes, most);
     CHECK_STATUS(stow_heap_close(h), STOW_ERR_STATE); /* reports that they are live */
     CHECK_OK(stow_device_close(d));
   }

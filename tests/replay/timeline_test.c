@@ -164,12 +164,12 @@ TEST(iterations_come_from_marks_and_say_what_stays)
     mark(EVENT_MARK_END, "Optimizer.zero_grad#SGD.zero_grad");
   }
   report r = built();
-  CHECK(r.rounds.how == ITERATION_MARKS);
-  CHECK_TEXT(recording_text(&made, r.rounds.name_id), "Optimizer.step#SGD.step");
-  CHECK_U64(r.rounds.count - r.rounds.last_is_partial, 6);
-  CHECK_U64(r.rounds.list[0].peak_bytes, 1064);
-  CHECK_U64(r.rounds.list[2].end_bytes, 3 * 64);
-  CHECK(r.rounds.growth_bytes == 64);
+  CHECK(r.iterations.how == ITERATION_MARKS);
+  CHECK_TEXT(recording_text(&made, r.iterations.name_id), "Optimizer.step#SGD.step");
+  CHECK_U64(r.iterations.count - r.iterations.last_is_partial, 6);
+  CHECK_U64(r.iterations.list[0].peak_bytes, 1064);
+  CHECK_U64(r.iterations.list[2].end_bytes, 3 * 64);
+  CHECK(r.iterations.growth_bytes == 64);
   report_free(&r);
   recording_free(&made);
 }
@@ -188,11 +188,12 @@ TEST(a_round_that_came_to_its_end_counts_and_one_that_did_not_does_not)
     }
     if (closed) add(EVENT_FREE, 0x9000, 500); /* after it */
     report r = built();
-    CHECK_U64(r.rounds.count - r.rounds.first_is_setup - r.rounds.last_is_partial, closed ? 5 : 4);
-    CHECK(r.rounds.first_is_setup);
-    CHECK(r.rounds.last_is_partial);
-    if (closed) CHECK_U64(r.rounds.list[5].end_bytes, 500 + 5 * 64);
-    CHECK(r.rounds.growth_bytes == 64);
+    CHECK_U64(r.iterations.count - r.iterations.first_is_setup - r.iterations.last_is_partial,
+              closed ? 5 : 4);
+    CHECK(r.iterations.first_is_setup);
+    CHECK(r.iterations.last_is_partial);
+    if (closed) CHECK_U64(r.iterations.list[5].end_bytes, 500 + 5 * 64);
+    CHECK(r.iterations.growth_bytes == 64);
     report_free(&r);
     recording_free(&made);
   }
@@ -208,9 +209,9 @@ TEST(iterations_are_guessed_from_what_comes_back_once_a_round)
     add(EVENT_FREE, 0x500000, 77777);
   }
   report r = built();
-  CHECK(r.rounds.how == ITERATION_GUESSED);
-  CHECK_U64(r.rounds.guess_bytes, 77777);
-  CHECK(r.rounds.count >= 19 && r.rounds.count <= 20);
+  CHECK(r.iterations.how == ITERATION_GUESSED);
+  CHECK_U64(r.iterations.guess_bytes, 77777);
+  CHECK(r.iterations.count >= 19 && r.iterations.count <= 20);
   report_free(&r);
   recording_free(&made);
 }

@@ -165,10 +165,10 @@ import signal; signal.pause()" 2> "$folder/err" &
   set +m
   read -r < "$folder/grown"
   # It samples twice a second: wait for the message, at most ten seconds.
-  for turn in $(seq 600); do grep -q 'nine tenths' "$folder/err" && break; read -r -t 0.1 <> "$folder/grown"; done
+  for turn in $(seq 600); do grep -q ': 90% of ' "$folder/err" && break; read -r -t 0.1 <> "$folder/grown"; done
   pkill_pid=$(cat "/proc/$pid/task/$pid/children" 2> /dev/null); kill -KILL ${pkill_pid:-$pid}
   wait "$pid" 2> /dev/null; got=$?
-  if grep -q 'nine tenths of the 118.0 MiB of host memory are used; the command holds [0-9.]* MiB.*python3.* holds most' "$folder/err"; then ok host_memory_running_out_is_reported; else cat "$folder/err"; fail host_memory_running_out_is_reported; fi
+  if grep -q '90% of the 118.0 MiB of host memory is used; the command holds [0-9.]* MiB.*python3.* holds most' "$folder/err"; then ok host_memory_running_out_is_reported; else cat "$folder/err"; fail host_memory_running_out_is_reported; fi
   if [ $got = 137 ] && grep -q 'killed by SIGKILL with .* left; when last seen the command holds ' "$folder/err"; then ok a_kill_is_explained; else cat "$folder/err"; fail "a_kill_is_explained: code $got"; fi
 else
   skip "host_memory_running_out_is_reported: no python3"

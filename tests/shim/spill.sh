@@ -39,7 +39,7 @@ says a_pool_that_grew_past_the_limit_shrinks_again 'async 0;async 0;async 0;asyn
 says and_continues_in_the_host 'async 0;async 0;async 0;async 0;async 0;info 0 free 198 total 300;' --vram-limit 100M --spill 200M -- async:20M async:10M async:2M async:2M async:68M info
 unset STANDIN_HOLES
 stowage_run --vram-limit 100M --spill 200M -- sh -c "'$holder' xpool xasync:$((60 * M)) xasync:$((80 * M)); exit 1" > "$folder/out" 2> "$folder/err"
-if [ "$(tr '\n' ';' < "$folder/out")" = "xpool 0;xasync:$((60 * M)) 0;xasync:$((80 * M)) 2;" ] && grep -q '; 64.0 MiB belong to graphs and to pools made for sharing, ' "$folder/err"; then ok a_pool_made_for_sharing_is_not_spilled_and_this_is_reported; else cat "$folder/out" "$folder/err"; fail a_pool_made_for_sharing_is_not_spilled_and_this_is_reported; fi
+if [ "$(tr '\n' ';' < "$folder/out")" = "xpool 0;xasync:$((60 * M)) 0;xasync:$((80 * M)) 2;" ] && grep -q '; 64.0 MiB belongs to graphs and to pools made for sharing, ' "$folder/err"; then ok a_pool_made_for_sharing_is_not_spilled_and_this_is_reported; else cat "$folder/out" "$folder/err"; fail a_pool_made_for_sharing_is_not_spilled_and_this_is_reported; fi
 stowage_run --vram-limit 10M --spill 200M -- sh -c "'$holder' array:$((20 * M)); exit 1" > "$folder/out" 2> "$folder/err"
 if [ "$(cat "$folder/out")" = "array:$((20 * M)) 2" ] && grep -q '0 B of the 200.0 MiB that may be spilled; arrays and managed memory .*: raise --vram-limit' "$folder/err"; then ok an_array_is_not_spilled_and_this_is_reported; else cat "$folder/out" "$folder/err"; fail an_array_is_not_spilled_and_this_is_reported; fi
 says auto_takes_what_the_host_has 'page 0;page 0;touch 0;' --vram-limit 100M --spill auto -- page:80M page:80M touch

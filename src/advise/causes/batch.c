@@ -1,5 +1,5 @@
-/* Batch: causes within one turn: the batch, an evaluation's larger batch, one request that is far
- * larger than the rest.
+/* Batch: causes within one iteration: the batch, an evaluation's larger batch, one request that is
+ * far larger than the rest.
  *
  * Bytes in proportion to the batch are those a forward pass keeps, the batch itself and what
  * backward holds beyond the gradients. A batch has siblings: every layer requests about as much. A
@@ -35,7 +35,7 @@ static uint64_t most_before(const evidence *e, uint32_t until) {
 
 static void find_spike(spike *s, const evidence *e) {
   uint64_t asked = evidence_requested_bytes(e), largest = 0, second = 0;
-  uint32_t stack_id = 0, current = e->turn_tick;
+  uint32_t stack_id = 0, current = e->iteration_tick;
   for (uint32_t i = 0; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
     if ((e->has_stacks && !is_work(e->phase_of[i])) || l->start > e->fail_tick) continue;
@@ -56,15 +56,15 @@ static void find_spike(spike *s, const evidence *e) {
         .bytes = largest, .next_bytes = second > asked ? second : asked, .stack_id = stack_id};
 }
 
-/* Computes how many times more the last turn requests than any turn before, summed over the places
- * it reached: each counts with its largest request. */
-static stow_status turn_ratio(const evidence *e, double *ratio) {
-  map most[2] = {{0}, {0}}; /* before the turn, and in it */
+/* Computes how many times more the last iteration requests than any iteration before, summed over
+ * the places it reached: each counts with its largest request. */
+static stow_status iteration_ratio(const evidence *e, double *ratio) {
+  map most[2] = {{0}, {0}}; /* before the iteration, and in it */
   stow_status status = STOW_OK;
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count && status == STOW_OK; i++) {
     const lifetime *l = &e->time.lifetimes[i];
     if (e->phase_of[i] != PHASE_FORWARD || l->start >= e->fail_tick || l->bytes < 65536) continue;
-    map *of = &most[l->start >= e->turn_tick];
+    map *of = &most[l->start >= e->iteration_tick];
     uint64_t inner = e->inner_of_stack[l->stack_id], *have = map_get(of, inner);
     if (have == NULL)
       status = map_put(of, inner, l->bytes);
@@ -83,8 +83,8 @@ static stow_status turn_ratio(const evidence *e, double *ratio) {
   return status;
 }
 
-/* Returns whether a turn requested about that much. */
-static bool requested_in(const evidence *e, const loop_round *r, double bytes) {
+/* Returns whether an iteration requested about that much. */
+static bool requested_in(const evidence *e, const loop_iteration *r, double bytes) {
   for (uint32_t tick = r->start; tick < r->end; tick++) {
     const event *at = timeline_event(&e->time, tick);
     if (at->kind == EVENT_ALLOC && (double)at->bytes > bytes * 0.995 &&
@@ -94,8 +94,8 @@ static bool requested_in(const evidence *e, const loop_round *r, double bytes) {
   return false;
 }
 
-/* Returns the first two requests of a turn. */
-static uint32_t first_two(const evidence *e, const loop_round *r, uint64_t two[2]) {
+/* Returns the first two requests of an iteration. */
+static uint32_t first_two(const evidence *e, const loop_iteration *r, uint64_t two[2]) {
   uint32_t seen = 0;
   for (uint32_t tick = r->start; tick < r->end && seen < 2; tick++)
     if (timeline_event(&e->time, tick)->kind == EVENT_ALLOC)
@@ -103,11 +103,11 @@ static uint32_t first_two(const evidence *e, const loop_round *r, uint64_t two[2
   return seen;
 }
 
-/* Without stacks: returns how many times larger the batch of turn `b` is than that of `a`. The
- * first requests of a turn belong to the batch. The next ones must be larger by the same factor, or
- * the refused request (`last`) must be that factor times a request of the other turn. Returns 0
- * otherwise. */
-static double batch_multiple(const evidence *e, const loop_round *a, const loop_round *b,
+/* Without stacks: returns how many times larger the batch of iteration `b` is than that of `a`. The
+ * first requests of an iteration belong to the batch. The next ones must be larger by the same
+ * factor, or the refused request (`last`) must be that factor times a request of the other
+ * iteration. Returns 0 otherwise. */
+static double batch_multiple(const evidence *e, const loop_iteration *a, const loop_iteration *b,
                              uint64_t last) {
   uint64_t first[2], second[2];
   uint32_t had = first_two(e, a, first), seen = first_two(e, b, second);
@@ -126,19 +126,19 @@ stow_status batch_find(findings *f, const evidence *e) {
   if (gradients > weights) gradients = weights;
   f->batch_bytes = e->live_by_phase[PHASE_FORWARD] + e->live_by_phase[PHASE_USER] +
                    e->live_by_phase[PHASE_BACKWARD] - gradients;
-  if (!is_work(e->fail_phase) || e->turn_tick == 0) return STOW_OK;
+  if (!is_work(e->fail_phase) || e->iteration_tick == 0) return STOW_OK;
   if (e->has_stacks) {
-    STOW_TRY(turn_ratio(e, &f->bigger));
+    STOW_TRY(iteration_ratio(e, &f->bigger));
     /* The output of the first layer of a pass is proportional to the batch. */
-    uint64_t most = most_before(e, e->turn_tick);
+    uint64_t most = most_before(e, e->iteration_tick);
     if (f->bigger == 0 && e->layer_of_stack[e->fail_stack_id] != LAYER_NONE && most > 0)
       f->bigger = evidence_share(evidence_requested_bytes(e), most);
     return STOW_OK;
   }
   if (e->loop.count < 2) return STOW_OK;
-  const loop_round *last = &e->loop.list[e->loop.count - 1], *before = last - 1;
+  const loop_iteration *last = &e->loop.list[e->loop.count - 1], *before = last - 1;
   f->bigger = batch_multiple(e, before, last, evidence_requested_bytes(e));
-  for (const loop_round *r = e->loop.list + 1; r <= before && !f->grew_before; r++)
+  for (const loop_iteration *r = e->loop.list + 1; r <= before && !f->grew_before; r++)
     f->grew_before = batch_multiple(e, r - 1, r, 0) >= BIGGER_LEAST;
   return STOW_OK;
 }
@@ -331,7 +331,7 @@ void cause_one_spike(cause *c, const evidence *e, const findings *f) {
             cause_size(s->bytes), cause_size(e->n.live_bytes), cause_size(s->next_bytes));
   uint64_t capacity = evidence_capacity(e);
   if (capacity > 0 && s->bytes > capacity)
-    cause_say(c, "it does not fit even alone: only %s are available", cause_size(capacity));
+    cause_say(c, "it does not fit even alone: only %s is available", cause_size(capacity));
 }
 
 /* ---- the batch ---- */

@@ -11,12 +11,12 @@
 #include "advise/causes.h"
 
 #define GRAPH_SHARE  0.25 /* least fraction of what forward allocated that a kept graph keeps */
-#define GRAPH_PIECES 2.5  /* least number of allocations of a forward pass kept in each turn */
-/* The same if each turn also leaves a number: other passes may have run backward. */
+#define GRAPH_PIECES 2.5  /* least allocations of a forward pass kept in each iteration */
+/* The same if each iteration also leaves a number: other passes may have run backward. */
 #define GRAPH_LEAST  0.1
-#define GRAPH_MANY   6   /* allocations kept in each turn that cannot be a leak of one object … */
-#define GRAPH_PLACES 3   /* … if they come from that many places */
-#define GRAPH_SAVED  0.6 /* fraction of what training's passes save that a kept pass keeps too */
+#define GRAPH_MANY   6 /* kept allocations per iteration that cannot be a leak of one object … */
+#define GRAPH_PLACES 3 /* … if they come from that many places */
+#define GRAPH_SAVED  0.6  /* fraction of what training's passes save that a kept pass keeps too */
 #define HELD_PASS    0.35 /* fraction of a pass that is live at its end if it builds a graph */
 
 static stow_status no_memory(const evidence *e) {
@@ -24,7 +24,7 @@ static stow_status no_memory(const evidence *e) {
                    e->source->stack_count);
 }
 
-/* Counts the stacks of forward passes that leave something in most turns. */
+/* Counts the stacks of forward passes that leave something in most iterations. */
 static stow_status growing_places(const growth *g, const evidence *e, uint32_t *places) {
   uint8_t *seen = calloc(e->source->stack_count + 1, 1);
   *places = 0;
@@ -88,7 +88,7 @@ static stow_status find_norm_sign(const growth *g, const evidence *e, int *sign)
   return STOW_OK;
 }
 
-/* Computes the fraction of what training's passes save that every turn keeps too. */
+/* Computes the fraction of what training's passes save that every iteration keeps too. */
 static stow_status saved_share(const growth *g, const evidence *e, double *share,
                                uint32_t *places) {
   uint64_t all = 0, kept = 0, place, bytes;
@@ -151,7 +151,7 @@ static uint32_t inner_pieces(const growth *g, const evidence *e) {
   return pieces;
 }
 
-static stow_status is_graph(growth *g, const evidence *e, const turn_sums *t) {
+static stow_status is_graph(growth *g, const evidence *e, const iteration_sums *t) {
   double pieces = t->pieces / t->n, own = t->own_pieces / t->n, back = t->back_pieces / t->n;
   double kept = (double)t->kept_forward, forward = (double)t->forward;
   g->graph = true;
@@ -166,7 +166,7 @@ static stow_status is_graph(growth *g, const evidence *e, const turn_sums *t) {
   /* retain_graph: the pass stays, with its batch. A program's own variables hold the outputs of a
    * model, not what is inside it. */
   if (g->scalar && g->backward && own >= 1 && inner_pieces(g, e) / t->n >= 2) return STOW_OK;
-  /* A turn has several passes and keeps one: allocations from many places of the model. */
+  /* An iteration has several passes and keeps one: allocations from many places of the model. */
   uint32_t places = 0;
   if (pieces >= GRAPH_MANY && kept >= GRAPH_LEAST * forward) {
     STOW_TRY(growing_places(g, e, &places));
@@ -184,7 +184,7 @@ static stow_status is_graph(growth *g, const evidence *e, const turn_sums *t) {
   return STOW_OK;
 }
 
-stow_status graph_judge(growth *g, const evidence *e, const turn_sums *t) {
+stow_status graph_judge(growth *g, const evidence *e, const iteration_sums *t) {
   g->backward = t->backward > t->n / 2;
   g->scalar = t->scalar >= 0.8 * t->n;
   int norms = 0;
@@ -222,10 +222,10 @@ void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
   char place[256];
   if (e->has_stacks)
     cause_head(c, "The graph of every iteration is kept at %s: %s more each iteration",
-               caller(e, g, place, sizeof place), cause_size(g->per_round));
+               caller(e, g, place, sizeof place), cause_size(g->per_iteration));
   else
     cause_head(c, "The graph of every iteration is kept: %s more each iteration",
-               cause_size(g->per_round));
+               cause_size(g->per_iteration));
   growth_say(c, e, g);
   cause_say(c, "what stays is what a forward pass saves for its backward pass%s",
             g->backward ? ", though backward is run" : ", and no backward pass runs in between");
@@ -233,9 +233,9 @@ void cause_graph_kept(cause *c, const evidence *e, const findings *f) {
     cause_say(c, "each iteration also leaves one number behind, as a running sum of losses does");
 }
 
-/* Nothing stays from turn to turn, but each pass holds its graph to its end and none runs backward,
- * so the graphs are unnecessary. Reported if no pass of the recording ever ran backward, or if the
- * evaluation that failed holds what training's passes hold. */
+/* Nothing stays from iteration to iteration, but each pass holds its graph to its end and none runs
+ * backward, so the graphs are unnecessary. Reported if no pass of the recording ever ran backward,
+ * or if the evaluation that failed holds what training's passes hold. */
 static void no_grad_in_pass(cause *c, const evidence *e, const findings *f) {
   double held = f->held_to_end;
   bool never = e->trained.count == 0 && e->train_end_tick == 0 && held >= HELD_PASS;
@@ -268,10 +268,10 @@ void cause_no_grad_missing(cause *c, const evidence *e, const findings *f) {
   char place[256];
   if (e->has_stacks)
     cause_head(c, "The evaluation at %s builds graphs it never uses: %s more each iteration",
-               caller(e, g, place, sizeof place), cause_size(g->per_round));
+               caller(e, g, place, sizeof place), cause_size(g->per_iteration));
   else
     cause_head(c, "A loop without a backward pass builds graphs: %s more each iteration",
-               cause_size(g->per_round));
+               cause_size(g->per_iteration));
   growth_say(c, e, g);
   cause_say(c, "what stays is what a forward pass saves for a backward pass that never runs");
   if (idle) cause_say(c, "the model is in eval() mode, and nothing trains it");

@@ -1,7 +1,8 @@
-/* Growth: what grows from turn to turn, and leaks.
+/* Growth: what grows from iteration to iteration, and leaks.
  *
- * Either every turn leaves something behind, or one object is recreated in every turn, larger by
- * what the turn adds (torch.cat of all so far). graph.c decides whether it is a graph. */
+ * Either every iteration leaves something behind, or one object is recreated in every iteration,
+ * larger by what the iteration adds (torch.cat of all so far). graph.c decides whether it is a
+ * graph. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,23 +11,24 @@
 
 /* Least fraction of the live and requested memory that the growth must be. */
 #define LIVE_SHARE 0.05
-/* Least fraction of everything that stayed, if each turn left as much as the median turn. */
+/* Least fraction of everything that stayed, if each iteration left as much as the median iteration.
+ */
 #define EVEN_SHARE 0.2
-/* Fraction of turns that keep at least half of what the median turn keeps. */
-#define ROUND_SIMILAR 0.6
-#define SWELL_TURNS   4   /* complete turns in which an object must grow */
-#define SWELL_RISES   0.8 /* fraction of turns in which it is larger than before */
-#define ROW_LEAST     6   /* sizes in a series, each larger than the last by the same amount */
+/* Fraction of iterations that keep at least half of what the median iteration keeps. */
+#define ITERATIONS_SIMILAR 0.6
+#define SWELL_ITERATIONS   4   /* complete iterations in which an object must grow */
+#define SWELL_RISES        0.8 /* fraction of iterations in which it is larger than before */
+#define ROW_LEAST          6   /* sizes in a series, each larger than the last by the same amount */
 /* Least fraction of the live and requested memory that was added this way. */
 #define SWELL_SHARE 0.1
 
-/* Computes what the median turn keeps. The first turn creates optimizer state, caches and
+/* Computes what the median iteration keeps. The first iteration creates optimizer state, caches and
  * workspaces, so it is left out if there are others. */
 static stow_status middle_kept(const evidence *e, uint32_t first, uint32_t whole,
                                uint64_t *middle) {
   uint32_t n = whole - first;
   uint64_t *kept = malloc(n * sizeof *kept);
-  if (kept == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u turns", n);
+  if (kept == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %u iterations", n);
   for (uint32_t i = 0; i < n; i++) kept[i] = e->loop.list[first + i].kept_bytes;
   qsort(kept, n, sizeof *kept, compare_u64);
   *middle = kept[n / 2];
@@ -34,7 +36,7 @@ static stow_status middle_kept(const evidence *e, uint32_t first, uint32_t whole
   return STOW_OK;
 }
 
-/* Finds the stacks that leave something in most turns, and the one that leaves most. */
+/* Finds the stacks that leave something in most iterations, and the one that leaves most. */
 static stow_status growing_stacks(growth *g, const evidence *e) {
   size_t stacks = e->source->stack_count + 1;
   uint64_t *bytes = calloc(stacks, sizeof *bytes);
@@ -66,33 +68,35 @@ static stow_status growing_stacks(growth *g, const evidence *e) {
   return STOW_OK;
 }
 
-/* ---- one object that is recreated, larger in each turn ---- */
+/* ---- one object that is recreated, larger in each iteration ---- */
 
 typedef struct enlarging {
   uint64_t now, at_end,
-      first; /* live from a stack: at a tick, at the last turn's end, at the first's */
-  uint64_t largest_first, largest; /* largest request in the first complete turn examined and in the
-                                    * last */
+      first; /* live from a stack: at a tick, at the last iteration's end, at the first's */
+  uint64_t largest_first, largest; /* largest request in the first complete iteration examined and
+                                    * in the last */
   uint32_t rises, falls;
-  uint32_t touched; /* the turn it was last touched in, from 1 */
+  uint32_t touched; /* the iteration it was last touched in, from 1 */
 } enlarging;
 
-static void end_turn(enlarging *all, const uint32_t *touched, uint32_t count, uint32_t turn) {
+static void end_iteration(enlarging *all, const uint32_t *touched, uint32_t count,
+                          uint32_t iteration) {
   for (uint32_t i = 0; i < count; i++) {
     enlarging *s = &all[touched[i]];
-    if (turn == 0) s->first = s->now;
-    if (turn > 0 && s->now > s->at_end) s->rises++;
-    if (turn > 0 && s->now < s->at_end) s->falls++;
+    if (iteration == 0) s->first = s->now;
+    if (iteration > 0 && s->now > s->at_end) s->rises++;
+    if (iteration > 0 && s->now < s->at_end) s->falls++;
     s->at_end = s->now;
   }
 }
 
-/* Visits the complete turns; the first one is only for comparison with the others. */
-static void follow_turns(const evidence *e, enlarging *all, uint32_t *touched, uint32_t whole) {
-  uint32_t turn = 0, count = 0;
+/* Visits the complete iterations; the first one is only for comparison with the others. */
+static void follow_iterations(const evidence *e, enlarging *all, uint32_t *touched,
+                              uint32_t whole) {
+  uint32_t iteration = 0, count = 0;
   for (uint32_t tick = e->loop.list[0].start; tick < e->loop.list[whole].start; tick++) {
-    for (; turn < whole && tick >= e->loop.list[turn].end; turn++, count = 0)
-      end_turn(all, touched, count, turn);
+    for (; iteration < whole && tick >= e->loop.list[iteration].end; iteration++, count = 0)
+      end_iteration(all, touched, count, iteration);
     uint32_t n = e->time.lifetime[tick];
     event_kind kind = timeline_event(&e->time, tick)->kind;
     if (n == TIMELINE_NONE) continue;
@@ -101,13 +105,13 @@ static void follow_turns(const evidence *e, enlarging *all, uint32_t *touched, u
     if (!born && !dies) continue;
     enlarging *s = &all[l->stack_id];
     s->now = born ? s->now + l->bytes : s->now - (l->bytes < s->now ? l->bytes : s->now);
-    if (born && turn <= 1 && l->bytes > s->largest_first) s->largest_first = l->bytes;
-    if (born && turn + 1 == whole && l->bytes > s->largest) s->largest = l->bytes;
-    if (s->touched == turn + 1) continue;
-    s->touched = turn + 1;
+    if (born && iteration <= 1 && l->bytes > s->largest_first) s->largest_first = l->bytes;
+    if (born && iteration + 1 == whole && l->bytes > s->largest) s->largest = l->bytes;
+    if (s->touched == iteration + 1) continue;
+    s->touched = iteration + 1;
     touched[count++] = l->stack_id;
   }
-  end_turn(all, touched, count, turn);
+  end_iteration(all, touched, count, iteration);
 }
 
 /* Returns whether most places stay the same. With a growing batch every place grows; beside one
@@ -139,7 +143,7 @@ static void take_enlarging(growth *g, const evidence *e, const enlarging *all) {
   if (most == 0 || (double)total < SWELL_SHARE * room || !most_stay(e, all)) return;
   g->found = g->swells = true;
   g->total = total;
-  g->per_round = total / (g->whole - 1);
+  g->per_iteration = total / (g->whole - 1);
   g->stack_bytes = most;
   g->stack_count = g->whole;
 }
@@ -168,7 +172,7 @@ static stow_status row_find(growth *g, const evidence *e) {
   if (length >= ROW_LEAST && (double)last >= SWELL_SHARE * (double)(e->n.live_bytes + asked)) {
     g->found = g->swells = true;
     g->whole = length;
-    g->per_round = added;
+    g->per_iteration = added;
     g->total = g->stack_bytes = g->swollen_bytes = last;
     g->stack_id = e->fail_stack_id;
     g->stack_count = length;
@@ -179,7 +183,7 @@ static stow_status row_find(growth *g, const evidence *e) {
 
 static stow_status enlarging_find(growth *g, const evidence *e) {
   if (!e->has_stacks) return row_find(g, e);
-  if (g->whole < SWELL_TURNS) return STOW_OK;
+  if (g->whole < SWELL_ITERATIONS) return STOW_OK;
   size_t stacks = e->source->stack_count + 1;
   enlarging *all = calloc(stacks, sizeof *all);
   uint32_t *touched = malloc(stacks * sizeof *touched);
@@ -188,7 +192,7 @@ static stow_status enlarging_find(growth *g, const evidence *e) {
   if (all == NULL || touched == NULL || g->of_stack == NULL) {
     status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu stacks", stacks);
   } else {
-    follow_turns(e, all, touched, g->whole);
+    follow_iterations(e, all, touched, g->whole);
     take_enlarging(g, e, all);
   }
   free(all);
@@ -196,14 +200,14 @@ static stow_status enlarging_find(growth *g, const evidence *e) {
   return status;
 }
 
-static turn_sums sum_turns(const evidence *e, growth *g, uint32_t first) {
-  turn_sums t = {.n = g->whole - first};
+static iteration_sums sum_iterations(const evidence *e, growth *g, uint32_t first) {
+  iteration_sums t = {.n = g->whole - first};
   for (uint32_t i = 0; i < g->whole; i++) {
-    const loop_round *r = &e->loop.list[i];
+    const loop_iteration *r = &e->loop.list[i];
     g->total += r->kept_bytes;
     if (i < first) continue;
     t.later += r->kept_bytes;
-    t.similar += r->kept_bytes * 2 >= g->per_round;
+    t.similar += r->kept_bytes * 2 >= g->per_iteration;
     t.backward += r->backward;
     t.scalar += r->scalar;
     t.loss += r->loss;
@@ -222,15 +226,15 @@ stow_status growth_find(growth *g, const evidence *e) {
   *g = (growth){0};
   if (e->n.live_bytes == 0) return STOW_OK;
   if (e->loop.count < 3) return e->has_stacks ? STOW_OK : row_find(g, e);
-  /* Without stacks, the turns of a first step may be layers; a step that reached its optimizer has
-   * run backward. */
+  /* Without stacks, the iterations of a first step may be layers; a step that reached its optimizer
+   * has run backward. */
   if (!e->has_stacks && !e->loop.from_marks && e->fail_phase == PHASE_OPTIMIZER) return STOW_OK;
   g->whole = e->loop.count - 1;
   uint32_t first = g->whole >= 3;
-  STOW_TRY(middle_kept(e, first, g->whole, &g->per_round));
-  turn_sums t = sum_turns(e, g, first);
-  g->found = g->per_round > 0 && t.similar >= ROUND_SIMILAR * t.n &&
-             (double)g->per_round * t.n >= EVEN_SHARE * (double)t.later &&
+  STOW_TRY(middle_kept(e, first, g->whole, &g->per_iteration));
+  iteration_sums t = sum_iterations(e, g, first);
+  g->found = g->per_iteration > 0 && t.similar >= ITERATIONS_SIMILAR * t.n &&
+             (double)g->per_iteration * t.n >= EVEN_SHARE * (double)t.later &&
              (double)g->total >=
                  LIVE_SHARE * ((double)e->n.live_bytes + (double)evidence_requested_bytes(e));
   if (!g->found) return enlarging_find(g, e);
@@ -238,7 +242,7 @@ stow_status growth_find(growth *g, const evidence *e) {
   return graph_judge(g, e, &t);
 }
 
-/* The weights exist three or more times: copies accumulate, a few turns apart. */
+/* The weights exist three or more times: copies accumulate, a few iterations apart. */
 static void copies_pile_up(cause *c, const evidence *e, const copies *k) {
   char place[256];
   c->confidence = e->has_stacks ? 0.9 : 0.6;
@@ -256,9 +260,9 @@ void cause_leak(cause *c, const evidence *e, const findings *f) {
   c->confidence = (g->graph ? 0.3 : g->like_graph ? 0.78 : 0.94) * growth_weight(e, g);
   char place[256];
   if (g->stack_id != 0)
-    cause_head(c, "Live memory grows by %s each iteration, from %s", cause_size(g->per_round),
+    cause_head(c, "Live memory grows by %s each iteration, from %s", cause_size(g->per_iteration),
                evidence_place(e, place, sizeof place, e->user_of_stack[g->stack_id]));
   else
-    cause_head(c, "Live memory grows by %s each iteration", cause_size(g->per_round));
+    cause_head(c, "Live memory grows by %s each iteration", cause_size(g->per_iteration));
   growth_say(c, e, g);
 }

@@ -16,7 +16,7 @@ bool growth_has(const growth *g, const evidence *e, uint32_t i) {
 /* Returns how certain the growth itself is. */
 double growth_weight(const evidence *e, const growth *g) {
   double weight = g->whole >= 3 ? 1 : 0.88;
-  if (!e->has_stacks) weight *= 0.8; /* turns are a guess, and so is what runs backward */
+  if (!e->has_stacks) weight *= 0.8; /* iterations are a guess, and so is what runs backward */
   double share = (double)g->total / (double)e->n.live_bytes;
   return share >= 0.15 ? weight : weight * 0.75;
 }
@@ -25,13 +25,14 @@ void growth_say(cause *c, const evidence *e, const growth *g) {
   char place[256];
   if (g->swells) {
     cause_say(
-        c, "each of %u loop iterations makes it again, larger each time: %s were added, of %s live",
+        c, "each of %u loop iterations makes it again, larger each time: %s was added, of %s live",
         g->whole, cause_size(g->total), cause_size(e->n.live_bytes));
     cause_say(c, "while the new one is made, the old one is still there");
     return;
   }
-  cause_say(c, "%s stay from each of %u loop iterations, %s so far, of %s live",
-            cause_size(g->per_round), g->whole, cause_size(g->total), cause_size(e->n.live_bytes));
+  cause_say(c, "%s stays from each of %u loop iterations, %s so far, of %s live",
+            cause_size(g->per_iteration), g->whole, cause_size(g->total),
+            cause_size(e->n.live_bytes));
   if (g->stack_id != 0)
     cause_say(c, "most from %s: %u allocations, %s",
               evidence_place(e, place, sizeof place, e->user_of_stack[g->stack_id]), g->stack_count,

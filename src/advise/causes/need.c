@@ -28,7 +28,7 @@ void need_sum(const need *n, const char *optimizer, char *text, size_t size) {
 static void say_sum(cause *c, const evidence *e, const need *n) {
   char sum[320];
   need_sum(n, e->program.optimizer, sum, sizeof sum);
-  cause_say(c, "a training step needs %s before the first sample; %s are available", sum,
+  cause_say(c, "a training step needs %s before the first sample; %s is available", sum,
             cause_size(n->capacity_bytes));
 }
 
@@ -43,7 +43,7 @@ static void training_does_not_fit(cause *all, const evidence *e, const need *n) 
     c->confidence = FIXED_SURE;
     cause_head(
         c,
-        "Training needs %s before the first sample, but only %s are available: no batch size fits",
+        "Training needs %s before the first sample, but only %s is available: no batch size fits",
         cause_size(fixed), cause_size(n->capacity_bytes));
   }
   say_sum(c, e, n);
@@ -74,7 +74,7 @@ void cause_of_program(cause *all, const evidence *e, const findings *f) {
   training_does_not_fit(all, e, n);
   graph_for_nothing(&all[CAUSE_NO_GRAD_MISSING], e, n);
   if (p->step == PROGRAM_BUILDING && p->parameter_bytes > p->device_bytes)
-    cause_say(&all[CAUSE_WEIGHTS_TOO_BIG], "%s has %s of weights; %s of them are on the device",
+    cause_say(&all[CAUSE_WEIGHTS_TOO_BIG], "%s has %s of weights; %s of that is on the device",
               p->module[0] != '\0' ? p->module : "the model", cause_size(p->parameter_bytes),
               cause_size(p->device_bytes));
   if (program_infers(p) && p->batch == 1)

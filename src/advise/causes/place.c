@@ -54,7 +54,7 @@ stow_status fragmentation_find(findings *f, const evidence *e) {
   return status;
 }
 
-/* Returns whether the whole turn with the larger batch would need more than there is. Then the
+/* Returns whether the whole iteration with the larger batch would need more than there is. Then the
  * holes only show how far it got. */
 static bool outgrown(const evidence *e, const findings *f) {
   uint64_t capacity = evidence_capacity(e);
@@ -87,7 +87,7 @@ void cause_fragmentation(cause *c, const evidence *e, const findings *f) {
              cause_size(e->n.asked_bytes));
   cause_say(c, "%.0f%% of what PyTorch holds is free in pieces too small", part * 100);
   if (f->fits_expandable)
-    cause_say(c, "replayed with expandable segments it fits: at most %s are held",
+    cause_say(c, "replayed with expandable segments it fits: at most %s is held",
               cause_size(f->expandable_bytes));
   else if (!e->expandable && evidence_capacity(e) > 0)
     cause_say(c, "replayed with expandable segments it does not fit either");
@@ -105,7 +105,7 @@ void cause_cache_held(cause *c, const evidence *e) {
              cause_size(e->n.cached_bytes), cause_size(e->n.live_bytes));
   cause_say(c, "the failed request%s%s did not come from PyTorch", asked > 0 ? " of " : "",
             asked > 0 ? cause_size(asked) : "");
-  cause_say(c, "PyTorch had reserved %s from the driver; %s of it were in use",
+  cause_say(c, "PyTorch had reserved %s from the driver; %s of it was in use",
             cause_size(e->n.reserved_bytes), cause_size(e->n.live_bytes));
 }
 
@@ -122,7 +122,7 @@ void cause_other_process(cause *c, const evidence *e) {
   for (uint32_t i = 0; i < e->message.process_count; i++)
     cause_say(c, "process %u holds %s", e->message.processes[i].pid,
               cause_size(e->message.processes[i].bytes));
-  cause_say(c, "this program itself had %s, and %s were free", cause_size(e->n.reserved_bytes),
+  cause_say(c, "this program itself had %s, and %s was free", cause_size(e->n.reserved_bytes),
             known(e->n.free_bytes) ? cause_size(e->n.free_bytes) : "an unknown amount");
 }
 
@@ -134,7 +134,7 @@ void cause_outside_framework(cause *c, const evidence *e) {
   double part = evidence_share(excess, e->n.device_bytes);
   if (excess < lacking(e)) part *= 0.3;
   c->confidence = part >= 0.3 ? 0.97 : part >= 0.1 ? 0.8 : part >= 0.03 ? 0.4 : 0.1;
-  cause_head(c, "%s of this process were allocated outside PyTorch", cause_size(outside));
+  cause_head(c, "%s of this process was allocated outside PyTorch", cause_size(outside));
   cause_say(c, "the process holds %s; PyTorch's allocator only %s of it",
             cause_size(outside + e->n.reserved_bytes), cause_size(e->n.reserved_bytes));
   cause_say(c,
@@ -161,7 +161,7 @@ void cause_limit(cause *c, const evidence *e) {
   else
     cause_head(c, unstated ? "A limit below %s is set" : "A limit of %s is set", cause_size(limit));
   if (known(e->n.free_bytes) && known(e->n.asked_bytes))
-    cause_say(c, "the device had %s free when %s were refused", cause_size(e->n.free_bytes),
+    cause_say(c, "the device had %s free when %s was refused", cause_size(e->n.free_bytes),
               cause_size(e->n.asked_bytes));
   cause_say(c, lowered ? "it was lowered while the program ran"
                        : "the recording does not show whether the program fits without it");

@@ -230,8 +230,8 @@ void cause_weights_too_big(cause *c, const evidence *e, const findings *f) {
                cause_size(evidence_requested_bytes(e)),
                capacity > 0 ? cause_size(capacity) : "the device's memory");
   else if (building)
-    cause_head(c, "The model's weights alone do not fit: %s were loaded, of %s",
-               cause_size(weights), capacity > 0 ? cause_size(capacity) : "the device's memory");
+    cause_head(c, "The model's weights alone do not fit: %s was loaded, of %s", cause_size(weights),
+               capacity > 0 ? cause_size(capacity) : "the device's memory");
   else
     cause_head(c, "The model's weights take most of the memory: %s of %s", cause_size(weights),
                cause_size(e->n.live_bytes));
@@ -256,7 +256,7 @@ void cause_optimizer_state(cause *c, const evidence *e, const findings *f) {
   char place[256];
   cause_head(c, "The optimizer's state does not fit: %s beside %s of weights",
              cause_size(state + asked), cause_size(e->live_by_phase[PHASE_BUILD]));
-  cause_say(c, "%s of live memory were requested by an optimizer step, %.0f%% of all live memory",
+  cause_say(c, "%s of live memory was requested by an optimizer step, %.0f%% of all live memory",
             cause_size(state), evidence_share(state, e->n.live_bytes) * 100);
   if (stepping && e->fail_stack_id != 0)
     cause_say(c, "it failed inside the step called at %s",

@@ -1,24 +1,24 @@
-/* Rounds: the turns of the loop in which a failure happened.
+/* Loop: the iterations of the loop in which a failure happened.
  *
- * The ends of optimizer steps separate the turns of a training loop. What follows the last step (an
- * evaluation, a loop that never steps) is split at the program's own line that runs once per turn:
- * it makes a batch, or keeps an output. A layer that recurs is not a turn: inside a module's call
- * only the place where the model is entered counts. Without stacks, a size that recurs at regular
- * distances is used. */
+ * The ends of optimizer steps separate the iterations of a training loop. What follows the last
+ * step (an evaluation, a loop that never steps) is split at the program's own line that runs once
+ * per iteration: it makes a batch, or keeps an output. A layer that recurs is not an iteration:
+ * inside a module's call only the place where the model is entered counts. Without stacks, a size
+ * that recurs at regular distances is used. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "advise/evidence.h"
 #include "base/list.h"
 
-#define TURNS_LEAST 3   /* visits of a line before it counts as a loop */
-#define SIZES_LEAST 4   /* occurrences of a size, without stacks */
-#define COVER_LEAST 0.5 /* least fraction of the examined range that the turns must cover */
+#define ITERATIONS_LEAST 3   /* visits of a line before it counts as a loop */
+#define SIZES_LEAST      4   /* occurrences of a size, without stacks */
+#define COVER_LEAST      0.5 /* least fraction of the examined range that the iterations must cover */
 /* Most variation of a size's distances: standard deviation divided by mean. */
 #define SPREAD_MOST 0.25
-/* Most visits of one line in a turn: total = total + loss(net(batch())) has several. */
+/* Most visits of one line in an iteration: total = total + loss(net(batch())) has several. */
 #define VISITS_MOST 16
-/* Fraction of a line's visits that must be like those one turn earlier. */
+/* Fraction of a line's visits that must be like those one iteration earlier. */
 #define VISITS_ALIKE 0.8
 
 #define SMALL_BYTES  4096
@@ -44,13 +44,13 @@ static void anchor_seen(anchor *a, uint32_t tick) {
 }
 
 static stow_status no_memory(void) {
-  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to look for the turns of a loop");
+  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to look for the iterations of a loop");
 }
 
-static stow_status round_add(rounds *r, size_t *capacity, uint32_t start) {
-  STOW_TRY(LIST_ROOM(r->list, r->count, *capacity, 64, "turns of a loop"));
+static stow_status loop_add(loop_iterations *r, size_t *capacity, uint32_t start) {
+  STOW_TRY(LIST_ROOM(r->list, r->count, *capacity, 64, "iterations of a loop"));
   if (r->count > 0) r->list[r->count - 1].end = start;
-  r->list[r->count++] = (loop_round){.start = start};
+  r->list[r->count++] = (loop_iteration){.start = start};
   return STOW_OK;
 }
 
@@ -63,24 +63,24 @@ static bool is_end_of(const evidence *e, uint32_t tick, const char *wanted) {
   return strncmp(name, wanted, strlen(wanted)) == 0;
 }
 
-/* Splits at the batches that a DataLoader marks: without stacks, the turns of a loop that never
- * steps. */
-static stow_status cut_at_loads(const evidence *e, rounds *out, uint32_t from) {
+/* Splits at the batches that a DataLoader marks: without stacks, the iterations of a loop that
+ * never steps. */
+static stow_status cut_at_loads(const evidence *e, loop_iterations *out, uint32_t from) {
   size_t capacity = 0;
   for (uint32_t tick = from; tick < e->fail_tick; tick++)
-    if (is_end_of(e, tick, "enumerate(DataLoader)")) STOW_TRY(round_add(out, &capacity, tick + 1));
+    if (is_end_of(e, tick, "enumerate(DataLoader)")) STOW_TRY(loop_add(out, &capacity, tick + 1));
   if (out->count > 0) out->list[out->count - 1].end = e->fail_tick;
   return STOW_OK;
 }
 
-static stow_status cut_at_steps(evidence *e, rounds *out, uint32_t *tail) {
+static stow_status cut_at_steps(evidence *e, loop_iterations *out, uint32_t *tail) {
   size_t capacity = 0;
   uint32_t ends = 0;
   *tail = e->first_work_tick;
-  STOW_TRY(round_add(out, &capacity, e->first_work_tick));
+  STOW_TRY(loop_add(out, &capacity, e->first_work_tick));
   for (uint32_t tick = e->first_work_tick; tick < e->fail_tick; tick++) {
     if (!is_end_of(e, tick, "Optimizer.step")) continue;
-    STOW_TRY(round_add(out, &capacity, tick + 1));
+    STOW_TRY(loop_add(out, &capacity, tick + 1));
     *tail = tick + 1;
     ends++;
   }
@@ -93,12 +93,12 @@ static stow_status cut_at_steps(evidence *e, rounds *out, uint32_t *tail) {
 /* ---- from what comes back ---- */
 
 static bool is_line_of_loop(const evidence *e, const anchor *a, double span) {
-  return e->phase_of_stack[a->key] == PHASE_USER && a->count >= TURNS_LEAST &&
+  return e->phase_of_stack[a->key] == PHASE_USER && a->count >= ITERATIONS_LEAST &&
          a->last - a->first >= COVER_LEAST * span;
 }
 
 /* Chooses a line: the one that is visited least often, because an inner loop is visited more often;
- * among equals, or those with one more visit in the turn that failed, the first. */
+ * among equals, or those with one more visit in the iteration that failed, the first. */
 static const anchor *best_line(const evidence *e, const anchor *all, uint32_t from) {
   uint32_t least = UINT32_MAX;
   const anchor *best = NULL;
@@ -112,8 +112,9 @@ static const anchor *best_line(const evidence *e, const anchor *all, uint32_t fr
   return best;
 }
 
-/* Returns whether the place where the model is entered recurs in each turn, and is not a layer. In
- * a loop, every place of the forward pass has occurred by the end of the second turn. */
+/* Returns whether the place where the model is entered recurs in each iteration, and is not a
+ * layer. In a loop, every place of the forward pass has occurred by the end of the second
+ * iteration. */
 static bool is_entry(const evidence *e, const anchor *all, uint32_t entry) {
   const anchor *a = &all[entry];
   uint32_t weights = 0, second = a->first + (uint32_t)(2 * a->sum / (a->count - 1));
@@ -138,7 +139,7 @@ static stow_status find_line(evidence *e, uint32_t from, anchor *found) {
     if (s == 0) continue;
     if (first == 0 && e->phase_of_stack[s] != PHASE_BUILD) first = tick;
     if (entry == 0 && e->phase_of_stack[s] == PHASE_FORWARD) entry = s;
-    /* Several allocations in a row on the model's first line are one turn. */
+    /* Several allocations in a row on the model's first line are one iteration. */
     if (s != last || e->phase_of_stack[s] != PHASE_FORWARD) {
       all[s].key = s;
       anchor_seen(&all[s], tick);
@@ -148,7 +149,7 @@ static stow_status find_line(evidence *e, uint32_t from, anchor *found) {
   if (first < from) first = from;
   const anchor *best = best_line(e, all, first);
   double span = (double)e->fail_tick - first;
-  if (best == NULL && entry != 0 && all[entry].count >= TURNS_LEAST &&
+  if (best == NULL && entry != 0 && all[entry].count >= ITERATIONS_LEAST &&
       all[entry].last - all[entry].first >= COVER_LEAST * span && is_entry(e, all, entry))
     best = &all[entry];
   if (best != NULL) *found = *best;
@@ -197,8 +198,8 @@ typedef struct visit {
   bool kept;
 } visit;
 
-/* Returns whether visits repeat. The first turns do more than the others (state is created, a sum
- * begins), so they are ignored. */
+/* Returns whether visits repeat. The first iterations do more than the others (state is created, a
+ * sum begins), so they are ignored. */
 static bool alike_after(const visit *all, uint32_t count, uint32_t visits) {
   uint32_t same = 0, from = count / 4 > visits ? count / 4 : visits;
   for (uint32_t i = from; i < count; i++)
@@ -207,15 +208,16 @@ static bool alike_after(const visit *all, uint32_t count, uint32_t visits) {
 }
 
 /* Returns after how many visits their pattern repeats. A program may make the batch, call the model
- * and add up the loss on one line, or step two optimizers: then the visits of a turn differ and
- * repeat in the next. 1 if there is no such pattern. */
-static uint32_t visits_of_turn(const visit *all, uint32_t count) {
-  for (uint32_t visits = 1; visits <= VISITS_MOST && visits * TURNS_LEAST <= count; visits++)
+ * and add up the loss on one line, or step two optimizers: then the visits of an iteration differ
+ * and repeat in the next. 1 if there is no such pattern. */
+static uint32_t visits_of_iteration(const visit *all, uint32_t count) {
+  for (uint32_t visits = 1; visits <= VISITS_MOST && visits * ITERATIONS_LEAST <= count; visits++)
     if (alike_after(all, count, visits)) return visits;
   return 1;
 }
 
-/* Returns which visit begins a turn: the one that most of it follows, where a batch is made. */
+/* Returns which visit begins an iteration: the one that most of it follows, where a batch is made.
+ */
 static uint32_t visit_that_begins(const visit *all, uint32_t count, uint32_t visits) {
   uint32_t most = 0;
   for (uint32_t i = 1; i < visits && i < count; i++)
@@ -231,7 +233,7 @@ static bool is_visit(const evidence *e, uint32_t tick, const anchor *a, bool *al
   return (e->has_stacks ? l->stack_id : l->bytes) == a->key;
 }
 
-/* Finds every how many visits to its line begin a turn, and the first of them. */
+/* Finds every how many visits to its line begin an iteration, and the first of them. */
 static stow_status find_visits(const evidence *e, uint32_t from, const anchor *a, uint32_t *visits,
                                uint32_t *begins) {
   uint32_t seen = 0, most = 0; /* more than the anchor's count, which merges several visits in a
@@ -246,28 +248,29 @@ static stow_status find_visits(const evidence *e, uint32_t from, const anchor *a
     if (allocates && seen > 0) all[seen - 1].distance++;
   }
   uint32_t whole = seen > 0 ? seen - 1 : 0; /* the last may be cut */
-  *visits = visits_of_turn(all, whole);
+  *visits = visits_of_iteration(all, whole);
   *begins = visit_that_begins(all, whole, *visits);
   free(all);
   return STOW_OK;
 }
 
-static stow_status cut_at_anchor(evidence *e, rounds *out, uint32_t from, const anchor *a) {
+static stow_status cut_at_anchor(evidence *e, loop_iterations *out, uint32_t from,
+                                 const anchor *a) {
   size_t capacity = 0;
   uint32_t visits = 1, begins = 0, seen = 0;
   bool allocates;
   if (e->has_stacks) STOW_TRY(find_visits(e, from, a, &visits, &begins));
   for (uint32_t tick = from; tick < e->fail_tick; tick++)
     if (is_visit(e, tick, a, &allocates) && seen++ % visits == begins)
-      STOW_TRY(round_add(out, &capacity, tick));
+      STOW_TRY(loop_add(out, &capacity, tick));
   if (out->count > 0) out->list[out->count - 1].end = e->fail_tick;
   if (e->has_stacks) out->anchor_stack_id = (uint32_t)a->key;
   return STOW_OK;
 }
 
-/* ---- what each turn did ---- */
+/* ---- what each iteration did ---- */
 
-static loop_round *round_at(rounds *r, uint32_t tick) {
+static loop_iteration *loop_at(loop_iterations *r, uint32_t tick) {
   if (r->count == 0 || tick < r->list[0].start) return NULL;
   uint32_t low = 0, high = r->count;
   while (high - low > 1) {
@@ -313,11 +316,11 @@ static bool is_operand(const evidence *e, uint32_t number) {
          (e->time.lifetimes[before].stack_id == line && e->time.lifetimes[after].stack_id == line);
 }
 
-static void measure(const evidence *e, rounds *r) {
+static void measure(const evidence *e, loop_iterations *r) {
   uint64_t number = number_bytes(e);
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     const lifetime *l = &e->time.lifetimes[i];
-    loop_round *in = round_at(r, l->start);
+    loop_iteration *in = loop_at(r, l->start);
     if (in == NULL) continue;
     phase p = e->phase_of[i];
     bool live = evidence_live(e, l);
@@ -344,23 +347,23 @@ static void measure(const evidence *e, rounds *r) {
   }
 }
 
-/* Programs with several optimizers (a GAN) step each of them in a turn. */
-static stow_status join_steps(const evidence *e, rounds *r) {
-  if (r->count <= 2 * TURNS_LEAST) return STOW_OK;
+/* Programs with several optimizers (a GAN) step each of them in an iteration. */
+static stow_status join_steps(const evidence *e, loop_iterations *r) {
+  if (r->count <= 2 * ITERATIONS_LEAST) return STOW_OK;
   uint32_t whole = r->count - 1;
   visit *all = calloc(whole, sizeof *all);
   if (all == NULL) return no_memory();
   for (uint32_t i = 0; i < whole; i++) all[i].kept = r->list[i].kept_bytes > 0;
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
-    loop_round *in = round_at(r, e->time.lifetimes[i].start);
+    loop_iteration *in = loop_at(r, e->time.lifetimes[i].start);
     if (in != NULL && in < r->list + whole) all[in - r->list].distance++;
   }
-  uint32_t together = visits_of_turn(all, whole), joined = 0;
+  uint32_t together = visits_of_iteration(all, whole), joined = 0;
   free(all);
   if (together == 1) return STOW_OK;
   for (uint32_t i = 0; i < r->count; i += together) {
     uint32_t last = i + together <= r->count ? i + together - 1 : r->count - 1;
-    r->list[joined] = (loop_round){.start = r->list[i].start, .end = r->list[last].end};
+    r->list[joined] = (loop_iteration){.start = r->list[i].start, .end = r->list[last].end};
     joined++;
   }
   r->count = joined;
@@ -377,37 +380,37 @@ static bool is_new(const evidence *e, uint32_t stack_id, uint32_t until) {
   return true;
 }
 
-/* Returns whether no earlier step visited that line as often as the turn that failed. A step may
- * iterate over many parts; iterating over more of them than ever is what fills the memory. */
-static bool outlasts(const evidence *e, rounds *stepped, const rounds *turns) {
-  uint32_t stack_id = turns->anchor_stack_id, most = 0, seen = 0, whole = stepped->count - 1;
-  const loop_round *at = NULL;
+/* Returns whether no earlier step visited that line as often as the iteration that failed. A step
+ * may iterate over many parts; iterating over more of them than ever is what fills the memory. */
+static bool outlasts(const evidence *e, loop_iterations *stepped, const loop_iterations *looped) {
+  uint32_t stack_id = looped->anchor_stack_id, most = 0, seen = 0, whole = stepped->count - 1;
+  const loop_iteration *at = NULL;
   if (stack_id == 0) return false;
   for (uint32_t i = e->time.before_count; i < e->time.lifetime_count; i++) {
     if (e->time.lifetimes[i].stack_id != stack_id) continue;
-    const loop_round *in = round_at(stepped, e->time.lifetimes[i].start);
+    const loop_iteration *in = loop_at(stepped, e->time.lifetimes[i].start);
     if (in == NULL || in == stepped->list + whole) continue;
     seen = in == at ? seen + 1 : 1;
     at = in;
     if (seen > most) most = seen;
   }
-  return turns->count > TURNS_LEAST && turns->count * 5 > most * 6;
+  return looped->count > ITERATIONS_LEAST && looped->count * 5 > most * 6;
 }
 
 /* Without stacks: returns whether a size that a training step requests once, or a few times, occurs
  * more often since the last step than three steps would request it. */
-static bool comes_more_often(const evidence *e, const rounds *stepped, const anchor *a) {
-  const loop_round *last = &stepped->list[stepped->count - 2];
+static bool comes_more_often(const evidence *e, const loop_iterations *stepped, const anchor *a) {
+  const loop_iteration *last = &stepped->list[stepped->count - 2];
   uint32_t in_step = 0, since = 0;
   bool allocates;
   if (e->has_stacks) return false;
   for (uint32_t tick = last->start; tick < e->fail_tick; tick++)
     *(tick < last->end ? &in_step : &since) += is_visit(e, tick, a, &allocates);
-  return in_step > 0 && since >= TURNS_LEAST * in_step;
+  return in_step > 0 && since >= ITERATIONS_LEAST * in_step;
 }
 
-stow_status evidence_rounds(evidence *e) {
-  rounds stepped = {0}, turns = {0};
+stow_status evidence_loop(evidence *e) {
+  loop_iterations stepped = {0}, looped = {0};
   uint32_t tail;
   anchor found = {0};
   stow_status status = cut_at_steps(e, &stepped, &tail);
@@ -420,42 +423,42 @@ stow_status evidence_rounds(evidence *e) {
     if (status == STOW_OK && long_enough) status = find_line(e, after, &found);
     if (found.count > 0) tail = after;
   }
-  if (status == STOW_OK && !e->has_stacks) status = cut_at_loads(e, &turns, tail);
-  bool loads = turns.count >= TURNS_LEAST;
-  if (!loads) rounds_free(&turns);
+  if (status == STOW_OK && !e->has_stacks) status = cut_at_loads(e, &looped, tail);
+  bool loads = looped.count >= ITERATIONS_LEAST;
+  if (!loads) loop_free(&looped);
   if (status == STOW_OK && found.count == 0 && !loads)
     status = e->has_stacks ? find_line(e, tail, &found) : find_size(e, tail, &found);
-  if (status == STOW_OK && found.count > 0) status = cut_at_anchor(e, &turns, tail, &found);
+  if (status == STOW_OK && found.count > 0) status = cut_at_anchor(e, &looped, tail, &found);
   if (status != STOW_OK) {
-    rounds_free(&stepped);
-    rounds_free(&turns);
+    loop_free(&stepped);
+    loop_free(&looped);
     return status;
   }
   /* After training, another loop is accepted only if it is longer than a training step, or on a
    * line that training never ran: a step may itself iterate over many small parts. */
   uint32_t whole = stepped.count - 1;
   double step_ticks = whole > 0 ? ((double)tail - stepped.list[0].start) / whole : 0;
-  bool own_loop = turns.count >= TURNS_LEAST &&
+  bool own_loop = looped.count >= ITERATIONS_LEAST &&
                   (whole < 2 || loads || (double)e->fail_tick - tail > 1.2 * step_ticks ||
-                   is_new(e, turns.anchor_stack_id, tail) || outlasts(e, &stepped, &turns) ||
+                   is_new(e, looped.anchor_stack_id, tail) || outlasts(e, &stepped, &looped) ||
                    comes_more_often(e, &stepped, &found));
   if (own_loop || whole < 2) {
-    rounds_free(&stepped);
-    if (turns.count < TURNS_LEAST) rounds_free(&turns);
-    measure(e, &turns);
-    e->loop = turns;
+    loop_free(&stepped);
+    if (looped.count < ITERATIONS_LEAST) loop_free(&looped);
+    measure(e, &looped);
+    e->loop = looped;
   } else {
-    rounds_free(&turns);
+    loop_free(&looped);
     e->loop = stepped;
   }
   if (e->loop.count > 0)
-    e->turn_tick = e->loop.list[e->loop.count - 1].start;
+    e->iteration_tick = e->loop.list[e->loop.count - 1].start;
   else if (tail > e->first_work_tick)
-    e->turn_tick = tail;
+    e->iteration_tick = tail;
   return STOW_OK;
 }
 
-uint32_t evidence_peak_of(const evidence *e, const loop_round *r) {
+uint32_t evidence_peak_of(const evidence *e, const loop_iteration *r) {
   int64_t live = 0, most = INT64_MIN;
   uint32_t at = r->start;
   for (uint32_t tick = r->start; tick < r->end; tick++) {
@@ -467,7 +470,7 @@ uint32_t evidence_peak_of(const evidence *e, const loop_round *r) {
   return at;
 }
 
-void rounds_free(rounds *r) {
+void loop_free(loop_iterations *r) {
   free(r->list);
-  *r = (rounds){0};
+  *r = (loop_iterations){0};
 }
