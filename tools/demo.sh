@@ -38,7 +38,7 @@ show() { printf '\n$ %s\n' "$*"; "$@"; }
 say() { printf '\n%s\n' "$@"; }
 trace=examples/recordings/gpt_checkpointed.stow
 
-say "1. Why did it run out? The memory snapshot that PyTorch wrote when a GPT failed on a card held to 15 GiB says why:"
+say "1. Why did it run out? The memory snapshot that PyTorch wrote when a GPT failed on a GPU held to 15 GiB says why:"
 show stowage explain tests/samples/oom_gpt_15gib_stacks.pickle.gz
 say "2. Go on past the limit. A program asks for 4 GiB of a simulated device, may hold 2 GiB of it, and spills the rest to the host:"
 export STOWAGE_LIBCUDA=$PWD/$build/tests/standin/libcuda.so.1 STANDIN_VRAM=$((8 << 30))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ._array import ArrayInfo, numpy_type, shape_of
-from ._card import no_such_type
+from ._gpu import no_such_type
 
 
 class _Buffer:

@@ -204,7 +204,7 @@ def explain(
     Without arguments it explains the latest out-of-memory error of this process. `what` is an exception, the text of an error, or a
     path: a recording (a PyTorch snapshot, a .stow trace), the folder of a run, or a file with the text of an error. A name that exists
     is always a path. `message` is the text of the error that ended a recording, and `last` means the last run or the kernel that died
-    before. With `vram` the answer is for a card of that size: the recording is replayed there.
+    before. With `vram` the answer is for a GPU of that size: the recording is replayed there.
 
     >>> explain("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB.").data["numbers"]["asked_bytes"]
     2147483648

@@ -253,7 +253,7 @@ def _patch_choices(torch: Any, patches: _Patches, notes: "Dict[str, str]") -> No
     """Follows the code path of a CUDA tensor where PyTorch's Python code checks the tensor's type."""
     from torch._subclasses import fake_tensor
 
-    patches.set(fake_tensor, "init_gpu_context", lambda *_: None)  # it would allocate on a real card
+    patches.set(fake_tensor, "init_gpu_context", lambda *_: None)  # it would allocate on a real GPU
     # torch.tensor(…, device="cuda") then makes a CPU tensor first, even if there is a GPU.
     patches.set(fake_tensor.FakeTensorMode, "avoid_device_init", property(lambda self: True))
     patches.set(torch.nn.Module, "_apply", _apply_to_fakes(torch))

@@ -206,7 +206,7 @@ class Heap:
         options = _Options(device_name=device.encode(), background=1)
         options.vram_limit_bytes, options.host_limit_bytes = vram, spill
         call("stow_heap_open", ctypes.byref(self._handle), ctypes.byref(options))
-        self.simulated = bool(self.props().kind == b"sim")  #: in host memory: the default where there is no card
+        self.simulated = bool(self.props().kind == b"sim")  #: in host memory: the default where there is no GPU
         with _open_lock:
             _open_heaps.add(self)
         for trace in listening():
@@ -360,8 +360,8 @@ class Heap:
 
 
 def heap(device: "Optional[str | int]" = None, *, vram: "str | int | None" = None, spill: "str | int | None" = None) -> Heap:
-    """Opens a heap on a device: a card by index or UUID, or a simulated one such as "sim:16G"; by default the first card, or a simulated
-    one where there is no card.
+    """Opens a heap on a device: a GPU by index or UUID, or a simulated one such as "sim:16G"; by default the first GPU, or a simulated
+    one where there is no GPU.
 
     `vram` limits its device memory; `spill` is how much may go to host memory when that is full.
 

@@ -1,7 +1,7 @@
 """The host memory of this process, described and explained by the engine of `stowage run`.
 
 _holders.py finds what variables hold; libstowage-analysis explains it. They meet in the files of a run's folder, so a notebook and a
-command get the same answer. Called by explanations of host memory errors, and by recordings without a card.
+command get the same answer. Called by explanations of host memory errors, and by recordings without a GPU.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def explain_full(error: BaseException, limit: "Optional[int]") -> "Optional[Answ
         return None
 
 
-# ---- recording without a card ----
+# ---- recording without a GPU ----
 
 _LOOK_S = 0.05
 _PART = 25  #: the search for objects takes at most one part in so many of the time

@@ -2,7 +2,7 @@
 
 A roofline: the larger of the time for its bytes and the time for its arithmetic, with a factor for operators that were measured to be slower. The figures are those of an H200, as are the costs of the
 bus and of page calls in the residency simulator (src/residency/cost.c): only both together show what spilling costs. On a smaller
-card both
+GPU both
 the kernels and the bus are slower.
 """
 

@@ -1,6 +1,6 @@
 """Models, loaded tensor by tensor: `stowage.load("model.safetensors", device="cuda")`.
 
-Values go from the file straight into the tensors on the CPU, and through a few pinned buffers to a card: the model is never in host
+Values go from the file straight into the tensors on the CPU, and through a few pinned buffers to a GPU: the model is never in host
 memory a second time. Types are converted on the way.
 """
 

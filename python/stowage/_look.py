@@ -1,6 +1,6 @@
 """Memory in use: `info()` now, `watch()` over time.
 
-The figures of machine, cards and processes come from `stowage info`; this module adds those of the process's frameworks, heaps and
+The figures of machine, GPUs and processes come from `stowage info`; this module adds those of the process's frameworks, heaps and
 limits.
 """
 
@@ -118,9 +118,9 @@ class Info:
 
 
 def info(device: "str | int | None" = None) -> Info:
-    """Shows the memory of the host and the cards and who holds it: a bar and a table in notebooks, text elsewhere.
+    """Shows the memory of the host and the GPUs and who holds it: a bar and a table in notebooks, text elsewhere.
 
-    `device` is one card by index or UUID, or a simulated one; by default every card.
+    `device` is one GPU by index or UUID, or a simulated one; by default every GPU.
 
     >>> info("sim:16G").data["devices"][0]["name"]
     'simulated device'
@@ -149,22 +149,22 @@ def info(device: "str | int | None" = None) -> Info:
 
 
 class Watch:
-    """A live bar until it is stopped; also a context manager. Keeps the peaks in `peak_host_bytes` and `peak_card_bytes`."""
+    """A live bar until it is stopped; also a context manager. Keeps the peaks in `peak_host_bytes` and `peak_device_bytes`."""
 
-    def __init__(self, interval: float, stream: Any, cards: bool = True) -> None:
+    def __init__(self, interval: float, stream: Any, devices: bool = True) -> None:
         self._stream = stream
-        self._outside: "List[_memory.Card]" = []
-        self._outside_at = 0.0 if cards else float("inf")
+        self._outside: "List[_memory.Device]" = []
+        self._outside_at = 0.0 if devices else float("inf")
         self._interval = interval
         self._watcher = _memory.Watcher()
         self._end = threading.Event()
         self._handle: Any = None
         self._width = 0
         self.peak_host_bytes = 0
-        self.peak_card_bytes = 0
+        self.peak_device_bytes = 0
         self._failure: "Optional[str]" = None  #: why the last reading failed
         self._missed = 0  #: number of failed readings
-        self._has_cards = False
+        self._has_devices = False
         if _show.in_notebook() and stream is None:
             from IPython.display import display  # type: ignore[import-not-found]
 
@@ -172,50 +172,50 @@ class Watch:
         self._thread = threading.Thread(target=self._go, name="stowage-watch", daemon=True)
         self._thread.start()
 
-    def _look(self) -> "tuple[_memory.Host, List[_memory.Card]]":
-        host, cards = self._watcher.host(), self._cards()
+    def _look(self) -> "tuple[_memory.Host, List[_memory.Device]]":
+        host, devices = self._watcher.host(), self._devices()
         self.peak_host_bytes = max(self.peak_host_bytes, host.held_bytes)
-        self._has_cards = self._has_cards or bool(cards)
+        self._has_devices = self._has_devices or bool(devices)
         self._failure = None
-        self._seen = host, cards
-        self.peak_card_bytes = max(self.peak_card_bytes, *(card.used_bytes for card in cards), 0)
-        return host, cards
+        self._seen = host, devices
+        self.peak_device_bytes = max(self.peak_device_bytes, *(one.used_bytes for one in devices), 0)
+        return host, devices
 
-    def _cards(self) -> "List[_memory.Card]":
+    def _devices(self) -> "List[_memory.Device]":
         if _memory.driver_here():
-            return self._watcher.cards()
-        if time.monotonic() >= self._outside_at:  # starts a process each time, so once a second; stops if there are no cards
-            self._outside = _memory.cards_from_outside()
+            return self._watcher.devices()
+        if time.monotonic() >= self._outside_at:  # starts a process each time, so once a second; stops if there are no GPUs
+            self._outside = _memory.devices_from_outside()
             self._outside_at = time.monotonic() + 1 if self._outside else float("inf")
         return self._outside
 
     def _line(self) -> str:
-        host, cards = self._look()
+        host, devices = self._look()
         used = host.total_bytes - min(host.usable_bytes, host.total_bytes)
         parts = [f"host {_show.text_bar([host.held_bytes, max(0, used - host.held_bytes)], host.total_bytes, 12)} {size(host.held_bytes)}"]
-        for index, card in enumerate(cards):
-            bar = _show.text_bar([card.used_bytes], card.total_bytes, 12)
-            parts.append(f"card {index} {bar} {size(card.used_bytes)} of {size(card.total_bytes)}")
+        for index, device in enumerate(devices):
+            bar = _show.text_bar([device.used_bytes], device.total_bytes, 12)
+            parts.append(f"device {index} {bar} {size(device.used_bytes)} of {size(device.total_bytes)}")
         return "  ".join(parts)
 
     def _html(self, look: bool = True) -> Any:
         from IPython.display import HTML
 
-        host, cards = self._look() if look else self._seen
+        host, devices = self._look() if look else self._seen
         used = host.total_bytes - min(host.usable_bytes, host.total_bytes)
         colours = [(host.held_bytes, "#2a78d6"), (max(0, used - host.held_bytes), "#9bb8dd")]
         lines = [f"<div>host {_show.html_bar(colours, host.total_bytes)} {size(host.held_bytes)} by this process</div>"]
-        for index, card in enumerate(cards):
-            bar = _show.html_bar([(card.used_bytes, "#d6632a")], card.total_bytes)
-            lines.append(f"<div>card {index} {bar} {size(card.used_bytes)} of {size(card.total_bytes)}</div>")
+        for index, device in enumerate(devices):
+            bar = _show.html_bar([(device.used_bytes, "#d6632a")], device.total_bytes)
+            lines.append(f"<div>device {index} {bar} {size(device.used_bytes)} of {size(device.total_bytes)}</div>")
         lines.append(f"<div>{self._figures()}</div>")
         return HTML(f'<div style="font-family:monospace">{"".join(lines)}</div>')
 
     def _figures(self) -> str:
         """Returns the final figures, for the page and the repr."""
-        card = f", card {size(self.peak_card_bytes)}" if self._has_cards else ""
+        device = f", device {size(self.peak_device_bytes)}" if self._has_devices else ""
         missed = f"; {self._missed} readings failed, the last: {self._failure}" if self._failure else ""
-        return f"at the peak: host {size(self.peak_host_bytes)}{card}{missed}"
+        return f"at the peak: host {size(self.peak_host_bytes)}{device}{missed}"
 
     def _show(self) -> None:
         if self._handle is not None:
@@ -275,7 +275,7 @@ class Watch:
 
 
 def watch(interval: float = 0.5, stream: Any = None) -> Watch:
-    """Shows a live bar of host and cards in a notebook or a terminal, until `stop()` or the end of its `with`.
+    """Shows a live bar of host and GPUs in a notebook or a terminal, until `stop()` or the end of its `with`.
 
     If standard error is not a terminal, it writes nothing but still keeps the peaks.
 

@@ -1,4 +1,4 @@
-"""Memory in use now: on the host, on the cards, and by the loaded frameworks.
+"""Memory in use now: on the host, on the GPUs, and by the loaded frameworks.
 
 Creates no CUDA context and imports no framework: a framework that is not loaded holds nothing.
 """
@@ -66,8 +66,8 @@ class Host:
 
 
 @dataclass
-class Card:
-    """A card's memory: in use by all processes and, if known, by this one."""
+class Device:
+    """A GPU's memory: in use by all processes and, if known, by this one."""
 
     uuid: str
     name: str
@@ -88,7 +88,7 @@ class Pool:
 
 
 class Watcher:
-    """Reads the host and the cards through one watch of the library. Not thread-safe."""
+    """Reads the host and the GPUs through one watch of the library. Not thread-safe."""
 
     def __init__(self) -> None:
         self._handle = c_void_p()
@@ -100,16 +100,16 @@ class Watcher:
         call("stow_watch_read_host", self._handle, ctypes.byref(raw))
         return Host(*(getattr(raw, field[0]) for field in HostStruct._fields_[1:]))
 
-    def cards(self) -> "List[Card]":
+    def devices(self) -> "List[Device]":
         found = []
         for index in range(lib().stow_watch_device_count(self._handle)):
             raw = CardStruct()
             try:
                 call("stow_watch_read_device", self._handle, index, ctypes.byref(raw))
             except StowageError:
-                continue  # a card that does not report its memory
+                continue  # a GPU that does not report its memory
             found.append(
-                Card(
+                Device(
                     raw.uuid.decode("utf-8", "replace"),
                     raw.name.decode("utf-8", "replace"),
                     raw.total_bytes,
@@ -164,25 +164,25 @@ def driver_here() -> bool:
     return _driver_seen
 
 
-def cards_from_outside() -> "List[Card]":
-    """Returns the cards' memory from the command: NVML would load the driver here, and `enable()` would be too late."""
+def devices_from_outside() -> "List[Device]":
+    """Returns the GPUs' memory from the command: NVML would load the driver here, and `enable()` would be too late."""
     found = []
     for device in run_json(["info"])["devices"]:
         for tier in device["tiers"]:
             if tier["tier"] == "vram":
-                found.append(Card(device.get("uuid") or "", device["name"], tier["total_bytes"], tier["used_bytes"], None))
+                found.append(Device(device.get("uuid") or "", device["name"], tier["total_bytes"], tier["used_bytes"], None))
     return found
 
 
-def cards() -> "List[Card]":
-    """Returns the cards' memory now; empty if there are no cards."""
+def devices() -> "List[Device]":
+    """Returns the GPUs' memory now; empty if there are no GPUs."""
     global _shared
     if not driver_here():
-        return cards_from_outside()
+        return devices_from_outside()
     with _lock:
         if _shared is None:
             _shared = Watcher()
-        return _shared.cards()
+        return _shared.devices()
 
 
 # ---- frameworks that are loaded ----

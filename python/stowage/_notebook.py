@@ -153,11 +153,11 @@ class _Meter:
                 torch.cuda.reset_peak_memory_stats(device)
         self.pools = {(pool.framework, pool.device): pool for pool in _memory.pools()}
         self.heaps = {id(one): one.stats() for one in open_heaps()}
-        self.cards = _memory.cards() if _memory.driver_here() else []
+        self.devices = _memory.devices() if _memory.driver_here() else []
         self.exact = _reset_host_peak()
         self.host = _memory.host()
-        # Use the kernel's own peak if possible; otherwise, and for cards, sample many times a second.
-        self.watch = Watch(0.02, _Quiet(), cards=bool(self.cards)) if not self.exact or self.cards else None
+        # Use the kernel's own peak if possible; otherwise, and for GPUs, sample many times a second.
+        self.watch = Watch(0.02, _Quiet(), devices=bool(self.devices)) if not self.exact or self.devices else None
 
     def report(self) -> CellReport:
         host = _memory.host()
@@ -178,10 +178,10 @@ class _Meter:
             top = now["peak_live_bytes"] - was["live_bytes"] if now["peak_live_bytes"] > was["peak_live_bytes"] else None
             if top is not None or now["live_bytes"] > 0 or now["live_bytes"] != was["live_bytes"]:
                 devices.append((f"heap on {one.device or 'the first device'}", top, now["live_bytes"] - was["live_bytes"]))
-        for index, card in enumerate(_memory.cards() if self.cards else []):
-            if index < len(self.cards) and card.used_bytes != self.cards[index].used_bytes:
-                top = max(0, self.watch.peak_card_bytes - self.cards[index].used_bytes) if self.watch and len(self.cards) == 1 else None
-                devices.append((f"card {index}, all of it", top, card.used_bytes - self.cards[index].used_bytes))
+        for index, device in enumerate(_memory.devices() if self.devices else []):
+            if index < len(self.devices) and device.used_bytes != self.devices[index].used_bytes:
+                top = max(0, self.watch.peak_device_bytes - self.devices[index].used_bytes) if self.watch and len(self.devices) == 1 else None
+                devices.append((f"device {index}, all of it", top, device.used_bytes - self.devices[index].used_bytes))
         new = [piece for piece in _objects.find_large() if piece.key not in self.large][:12]
         finder = _objects.Finder() if new else None
         survivors = [(piece.kind, piece.bytes, _objects.paths_to(piece.object, finder)) for piece in new]

@@ -48,7 +48,7 @@ class Reading:
         if batch.bytes > self._memory:
             wanted = format_size(batch.bytes * 4 // 3 + (1 << 20))
             raise OutOfMemory(
-                f"a batch of records has {format_size(batch.bytes)}, and {format_size(self._memory)} of memory= are for records: "
+                f"a batch of records has {format_size(batch.bytes)}, and {format_size(self._memory)} of memory= is for records: "
                 f"give {wanted}, or a smaller batch_size"
             )
         if self._pool is None:

@@ -1,6 +1,6 @@
 """Records the device memory requests of a part of the program, and names its steps.
 
-On a card it records PyTorch's allocations, from PyTorch's history. Without a card it records those of heaps, which send their events
+On a GPU it records PyTorch's allocations, from PyTorch's history. Without a GPU it records those of heaps, which send their events
 to the recording's trace; if there are none, the host memory of the process.
 """
 
@@ -106,7 +106,7 @@ class Recording:
 def record(path: "Union[str, os.PathLike[str]]") -> "Iterator[Recording]":
     """Records the device memory requests inside the `with` to a .stow file.
 
-    It records PyTorch's allocations on a card with their lines. Without a card it records those of heaps (`stowage.heap`); if none is
+    It records PyTorch's allocations on a GPU with their lines. Without a GPU it records those of heaps (`stowage.heap`); if none is
     used, the host memory of the process: sampled, by the variable that holds it and the line that fills it. An out-of-memory error that
     passes through gets an explanation.
 
@@ -148,7 +148,7 @@ def record(path: "Union[str, os.PathLike[str]]") -> "Iterator[Recording]":
         elif failed is not None:
             made = annotate(failed)
             if made is not None and made.of_recording:
-                # A history lacks the error text: the card's size and its other users.
+                # A history lacks the error text: the GPU's size and its other users.
                 note_ending(where, made.message)
 
 

@@ -450,12 +450,12 @@ def _members(
         end = start + (count + _BLOCK - 1) // _BLOCK * _BLOCK
         if count < 0 or start + count > size:
             stated = f"{count} bytes" if count >= 0 else "a size that is no number"
-            raise Unreadable(f"{path}: the member at byte {where} has {stated}, and {size - start} are left: it was cut, or is damaged")
+            raise Unreadable(f"{path}: the member at byte {where} has {stated}, but only {size - start} are left: it was cut, or is damaged")
         if head < 0:
             head = at
         if meta:
             if count > _META_BYTES:
-                raise Unreadable(f"{path}: a header of {format_size(count)} at byte {where}, at most {format_size(_META_BYTES)} are read")
+                raise Unreadable(f"{path}: a header of {format_size(count)} at byte {where}, at most {format_size(_META_BYTES)} is read")
             data = read(start, count)
             if kind == b"L":
                 long_name = data.rstrip(b"\0")

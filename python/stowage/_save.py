@@ -29,7 +29,7 @@ def save(
     """Writes tensors to a safetensors file, or to a folder of such files with an index.
 
     `tensors` is a dict of torch tensors or NumPy arrays, a torch module, or what `stowage.load(..., lazy=True)` returns, whose tensors
-    are then read one at a time. Tensors on a card, or that are not contiguous, pass through at most `staging` bytes of host memory.
+    are then read one at a time. Tensors on a GPU, or that are not contiguous, pass through at most `staging` bytes of host memory.
     `path` ends with .safetensors, or names a folder, in which a new file begins before one exceeds `shard` ("2G"). The file or folder
     appears under its name only when it is complete.
 

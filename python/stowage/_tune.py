@@ -83,7 +83,7 @@ class Plan:
                 lines.append(f"Target batch {data['target_batch']}: {passes}{last}.")
         else:
             lines = [f"A batch of 1 does not fit: needs {size(data['needs_bytes'])}, {size(data['needs_bytes'] - data['limit_bytes'])} more than {limit}."]
-        lines.append(f"{data['source']}: {size(data['fixed_bytes'])} stay, {size(data['sample_bytes'])} for each sample; largest batch {data['largest_batch'] or 0}.")
+        lines.append(f"{data['source']}: {size(data['fixed_bytes'])} is fixed, {size(data['sample_bytes'])} for each sample; largest batch {data['largest_batch'] or 0}.")
         if data["options"]:
             rows = [("option", "needs", "saves", "result", "cost")]
             for one in data["options"]:

@@ -18,7 +18,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional
 
 from ._array import ArrayInfo, ArrayOptions, Origin, is_array, origin_of
 from ._buffer import Buffers
-from ._card import destination, device_handle
+from ._gpu import destination, device_handle
 from ._library import Growing, Invalid, NotFound, StowageError, call, check, declare, lib, parse_size
 from ._memory import host
 from ._reading import Reading
@@ -198,7 +198,7 @@ class Batches:
         if given["decode"] is not None and not any(self._records):
             raise Invalid("decode= is called with records, and these are arrays: give stowage.records(…), a folder, .tar or .txt")
         self._reading = Reading(self._records, decoders, self._workers(), self._memory() * 3 // 4) if any(self._records) else None
-        self._tensors, self._card = destination(given["device"])
+        self._tensors, self._gpu = destination(given["device"])
         self._texts: "List[Optional[TextColumn]]" = [None] * len(parts)
         try:
             handle = self._open_files(parts, types, rank, world)
@@ -219,8 +219,8 @@ class Batches:
         self._batch_rows = min(self._batch_rows, max(1, int(self.info["rows"])))
         self._slots, self._rows = (c_void_p * len(parts))(), c_uint64()
         self._files = [self._file(i) for i in range(len(parts))]
-        card = self._card
-        self._kinds = [] if card is None else [card.kind(file.dtype, file.is_bfloat16) for file in self._files]
+        gpu = self._gpu
+        self._kinds = [] if gpu is None else [gpu.kind(file.dtype, file.is_bfloat16) for file in self._files]
         self._loop: "Optional[weakref.ref[_Epoch]]" = None
         self._untouched, self._finished = True, False
         self._ahead: "deque[Any]" = deque()
@@ -251,8 +251,8 @@ class Batches:
         options.memory_bytes = 0 if given["memory"] is None else parse_size(given["memory"], "memory")
         if self._reading is not None:  # the index of records takes a quarter
             options.memory_bytes = max(_LEAST_BYTES, self._memory() // 4)
-        if self._card is not None:
-            options.device = device_handle(self._card.index)
+        if self._gpu is not None:
+            options.device = device_handle(self._gpu.index)
         return options
 
     def _workers(self) -> int:
@@ -301,7 +301,7 @@ class Batches:
         if given["raw_dtype"] is not None:
             return None
         column = find_text(part, lambda path: LazyArray(path, None, None, None, given["headers"], given["cache"]))
-        if column is not None and self._card is not None:
+        if column is not None and self._gpu is not None:
             raise Invalid(f"{column.name} is text, which stays in host memory: leave device= out, or give {column.name}.codes")
         return column
 
@@ -322,7 +322,7 @@ class Batches:
     def _origin(self, part: Any, kind: Any, text: "Optional[TextColumn]", found: "Optional[Records]") -> Origin:
         given = self._settings
         if found is not None:
-            if kind is not None or self._card is not None:
+            if kind is not None or self._gpu is not None:
                 raise Invalid(f"{found.name} is records, which have no dtype and stay in host memory: leave dtype= and device= out")
             return Origin(found.origin()[0], None, *found.origin()[1:])
         if isinstance(part, Tokens):
@@ -388,8 +388,8 @@ class Batches:
 
     def _take(self) -> Any:
         """Returns the next batch; raises StopIteration at the end of the epoch."""
-        if self._card is not None:
-            return self._take_from_card()
+        if self._gpu is not None:
+            return self._take_from_gpu()
         arrays = self._arrays() if self._reading is None else self._read_records(self._reading)
         if arrays is None:
             self._finished, self._untouched = True, False
@@ -435,29 +435,29 @@ class Batches:
             return parts[0]
         return tuple(parts) if self._keys is None else dict(zip(self._keys, parts))
 
-    # ---- to a card ----
+    # ---- to a GPU ----
 
     def _send(self) -> bool:
         """Starts to copy the next batch on a separate stream. Returns False at the end."""
-        card, handle = self._card, self._handle
+        gpu, handle = self._gpu, self._handle
         self._await()
         size = self._batch_rows
-        parts, places = card.empty([(size, *file.row_shape) for file in self._files], self._kinds)
-        self._check(self._send_to(handle, (c_uint64 * len(places))(*places), card.stream, byref(self._rows)))
+        parts, places = gpu.empty([(size, *file.row_shape) for file in self._files], self._kinds)
+        self._check(self._send_to(handle, (c_uint64 * len(places))(*places), gpu.stream, byref(self._rows)))
         rows = self._rows.value
         if rows == 0:
             return False
-        self._ahead.append((parts if rows == size else [part[:rows] for part in parts], card.mark()))
+        self._ahead.append((parts if rows == size else [part[:rows] for part in parts], gpu.mark()))
         return True
 
-    def _take_from_card(self) -> Any:
+    def _take_from_gpu(self) -> Any:
         while len(self._ahead) < 2 and self._send():
             pass
         if not self._ahead:
             self._finished, self._untouched = True, False
             raise StopIteration
         parts, done = self._ahead.popleft()
-        self._card.hand_over(parts, done)
+        self._gpu.hand_over(parts, done)
         return self._shaped(parts)
 
     # ---- position ----
@@ -472,7 +472,7 @@ class Batches:
         if self._reading is not None:
             self._reading.forget(self._ahead)
         while self._ahead:  # copies in flight must finish before the memory is reused
-            self._card.hand_over(*self._ahead.popleft())
+            self._gpu.hand_over(*self._ahead.popleft())
 
     def _begin(self) -> None:
         self._forget_ahead()

@@ -518,7 +518,7 @@ class Card(Case):
     def batches(self, card, *words, **more):
         stowage.batches  # the module behind it is there now
         module = sys.modules["stowage.batches"]
-        with mock.patch("stowage._card._open_card", lambda _: card), mock.patch.object(
+        with mock.patch("stowage._gpu._open_gpu", lambda _: card), mock.patch.object(
             module, "device_handle", lambda _: card.device
         ):
             return stowage.batches(*words, device="cuda", **more)

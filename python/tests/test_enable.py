@@ -71,7 +71,7 @@ class Limits(unittest.TestCase):
             _notebook._Meter().report()
             with stowage.watch(0.05) as seen:
                 pass
-            print("seen", seen.peak_card_bytes)
+            print("seen", seen.peak_device_bytes)
             print(stowage.limit(vram="64M"))
             print("answers", take(start(), 96))
             """,

@@ -65,8 +65,8 @@ class Look(unittest.TestCase):
         code = """
         from stowage import _memory
         watcher = _memory.Watcher()
-        card = watcher.cards()[0]
-        assert _memory.driver_here() and _memory.cards()[0] == card
+        card = watcher.devices()[0]
+        assert _memory.driver_here() and _memory.devices()[0] == card
         print(card.total_bytes >> 30, card.used_bytes >> 30)
         """
         self.assertEqual(python(code, STOWAGE_LIBNVML=standin)[1].split()[1], "5")

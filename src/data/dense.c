@@ -171,7 +171,8 @@ static stow_status build(array *a, dense *d) {
   STOW_TRY(begin(d, &spec, &by_columns));
   if (__builtin_mul_overflow(d->runs, d->minor, &bytes) ||
       __builtin_mul_overflow(bytes, d->values.from.item_bytes, &bytes) || bytes > INT64_MAX)
-    return stow_fail(STOW_ERR_OVERFLOW, "%s: more bytes than 63 bits count", d->file.name);
+    return stow_fail(STOW_ERR_OVERFLOW, "%s: the number of bytes in its shape exceeds 63 bits",
+                     d->file.name);
   source *from = malloc(sizeof *from);
   if (from == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", d->file.name);
   source_reader reader = {

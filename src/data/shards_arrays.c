@@ -108,7 +108,8 @@ static stow_status look(joined *j, array *first, uint64_t *identity) {
     *identity = hash_bytes(is, sizeof is, *identity + 1);
     rows += a->shape[0];
     if (!checked_add(&bytes, bytes, a->bytes) || bytes > INT64_MAX)
-      return stow_fail(STOW_ERR_OVERFLOW, "%s: more than 63 bits of bytes", j->name);
+      return stow_fail(STOW_ERR_OVERFLOW, "%s: the number of bytes in all files exceeds 63 bits",
+                       j->name);
     p->used = ++j->clock;
   }
   uint64_t shape[ARRAY_DIMS_MAX];

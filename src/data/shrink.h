@@ -39,7 +39,7 @@ typedef struct shrink_item {
   dtype to; /* DTYPE_NONE: copied unchanged (not numbers); for a text column, the type of its
              * codes */
   bool sparse;
-  bool skipped; /* left out: a column, a dataset of HDF5 that is not numbers */
+  bool skipped; /* left out: a column, or an HDF5 dataset that is not numbers */
   char *member; /* for a column in an npz: its member name; otherwise NULL */
   bool rounded; /* within the tolerance, not exact */
   double error; /* the largest, as the tolerance measures it */

@@ -278,7 +278,9 @@ static stow_status shrink_arrays(job *j, bool to_npz) {
     STOW_TRY(hdf5_open(&all.datasets, j->in, j->options->in.member, j->budget->bytes));
     if (hdf5_count(all.datasets) != facts->array_count) {
       hdf5_close(all.datasets);
-      return stow_fail(STOW_ERR_IO, "%s: was written to while it was read", j->in);
+      return stow_fail(
+          STOW_ERR_IO,
+          "%s: was modified while it was read; wait for its writer, then run this again", j->in);
     }
   }
   if (all.zipped) STOW_TRY(zip_open(&all.archive, j->from, j->budget->bytes / DIRECTORY_SHARE));
@@ -532,7 +534,7 @@ static stow_status shrink_by_ranks(job *j, budget *b) {
   return plain && !j->to_npz ? shrink_kept_safe(j, b) : lead_alone(j, b);
 }
 
-/* The output must be none of the inputs. Notes what the inputs are, for the checkpoint. */
+/* Rejects an output that is one of the inputs. Records the inputs for the checkpoint. */
 static stow_status check_files(job *j, const shards *s) {
   if (s->count == 1) return writer_check(j->out, j->from);
   for (size_t i = 0; i < s->count; i++) {

@@ -64,7 +64,7 @@ typedef struct job {
   bool to_npz;
   bool *skip; /* for a table: the omitted columns; NULL: none */
   uint64_t done, total;
-  bool changed;             /* the input was written to: nothing noted of it is worth keeping */
+  bool changed;             /* the input was modified: what was recorded about it is discarded */
   size_t item;              /* the number of the current array, for the checkpoint */
   struct sparse_kept *kept; /* for the single array, if it was read that way */
 } job;

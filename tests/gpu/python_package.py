@@ -227,7 +227,7 @@ def part_info():
     assert seen.data["devices"] and "vram" in repr(seen)
     from stowage import _memory
 
-    assert _memory.cards()[0].total_bytes > GIB
+    assert _memory.devices()[0].total_bytes > GIB
     ok("info_reports_the_card", seen.data["devices"][0]["name"])
 
 

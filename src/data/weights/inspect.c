@@ -227,11 +227,11 @@ static void fits_text(buffer *to, const model_facts *f, uint64_t vram, bool bold
     table_cell(&t, fit_word(&fits[i], vram));
     if (best == FITS_MAX && strcmp(fit_word(&fits[i], vram), "yes") == 0) best = i;
   }
-  buffer_printf(to, "in %s of card memory (left: for activations and the key-value cache)\n",
+  buffer_printf(to, "in %s of device memory (left: for activations and the key-value cache)\n",
                 stow_size_format(size, vram));
   table_write(&t, to, 2, bold);
   if (best == FITS_MAX)
-    buffer_text(to, "none leaves a tenth of the memory free: a smaller model, a larger card, or "
+    buffer_text(to, "none leaves a tenth of the memory free: a smaller model, a larger GPU, or "
                     "`stowage run` to spill\n");
   else
     buffer_printf(to, "mildest that fits: %s\n", fits[best].name);

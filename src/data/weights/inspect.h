@@ -1,5 +1,5 @@
 /* Inspect: what a model holds: parameters, bytes by type and layer, equal tensors, what fits a
- * card; and how two models differ.
+ * device; and how two models differ.
  *
  * Called by `stowage inspect` for models. Values are read only to find equal tensors (a few KiB of
  * each, all of those that look equal) and to compare two models. */

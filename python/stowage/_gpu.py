@@ -27,7 +27,7 @@ _lock = threading.Lock()
 
 
 def device_handle(index: int) -> c_void_p:
-    """Returns the library's handle of a card, opened once: buffers can outlive their batches."""
+    """Returns the library's handle of a GPU, opened once: buffers can outlive their batches."""
     with _lock:
         if index not in _devices:
             handle = c_void_p()
@@ -36,8 +36,8 @@ def device_handle(index: int) -> c_void_p:
         return _devices[index]
 
 
-class TorchCard:
-    """Tensors on one card."""
+class TorchGpu:
+    """Tensors on one GPU."""
 
     def __init__(self, device: Any) -> None:
         import torch
@@ -91,7 +91,7 @@ class _OnHeap:
         }
 
 
-class HeapCard(TorchCard):
+class HeapGpu(TorchGpu):
     """Puts torch tensors into the memory of a Stowage heap."""
 
     def __init__(self, heap: Heap) -> None:
@@ -120,8 +120,8 @@ class HeapCard(TorchCard):
             call("stow_heap_record_stream", self._heap.handle, tensor.data_ptr(), current.cuda_stream or None)
 
 
-class CupyCard:
-    """CuPy arrays on one card, if torch is not installed."""
+class CupyGpu:
+    """CuPy arrays on one GPU, if torch is not installed."""
 
     def __init__(self, index: Optional[int]) -> None:
         import cupy  # type: ignore[import-not-found]
@@ -153,7 +153,7 @@ class CupyCard:
 
 
 def _card_of(heap: Heap) -> int:
-    """Returns the index of a heap's card, as CUDA_VISIBLE_DEVICES counts."""
+    """Returns the index of a heap's GPU, as CUDA_VISIBLE_DEVICES counts."""
     props = heap.props()
     if props.kind != b"cuda":
         raise Unsupported(f"batches for a heap on {props.name.decode()}: torch has no tensors there; leave device out")
@@ -165,11 +165,11 @@ def no_such_type(dtype: Any, reason: BaseException) -> TypeError:
 
 
 def destination(device: Any) -> Tuple[bool, Any]:
-    """Returns whether batches are torch tensors in host memory, and the card if there is one."""
+    """Returns whether batches are torch tensors in host memory, and the GPU if there is one."""
     if device is None:
         return False, None
     if isinstance(device, Heap) or str(device).partition(":")[0] == "cuda":
-        return False, _open_card(device)
+        return False, _open_gpu(device)
     try:
         import torch
     except ImportError as reason:
@@ -180,23 +180,23 @@ def destination(device: Any) -> Tuple[bool, Any]:
     return True, None
 
 
-def _open_card(device: Any) -> Any:
-    """Returns the card for `device="cuda"`, "cuda:1", a torch.device or a heap; with torch, or with CuPy if torch is not installed."""
+def _open_gpu(device: Any) -> Any:
+    """Returns the GPU for `device="cuda"`, "cuda:1", a torch.device or a heap; with torch, or with CuPy if torch is not installed."""
     if isinstance(device, Heap):
-        return HeapCard(device)
+        return HeapGpu(device)
     try:
         import torch
     except ImportError:
         return _open_cupy(str(device))
     if not torch.cuda.is_available():
         raise Unsupported(f"device={str(device)!r} needs a GPU, but torch finds none; leave it out, or use device='cpu'")
-    return TorchCard(torch.device(device))
+    return TorchGpu(torch.device(device))
 
 
-def _open_cupy(name: str) -> CupyCard:
+def _open_cupy(name: str) -> CupyGpu:
     number = name.partition(":")[2]
     try:
-        return CupyCard(int(number) if number else None)
+        return CupyGpu(int(number) if number else None)
     except ImportError:
         raise Unsupported(
             f"device={name!r} returns torch tensors or CuPy arrays, but neither is installed; leave it out"
