@@ -24,6 +24,7 @@ import threading
 MOVED_MIN_BYTES = 1 << 20  # smaller tensors stay on the device
 CHUNK_MAX_BYTES = 64 << 20  # the largest pinned buffer; PyTorch rounds pinned requests to powers of two, so all are
 NEWEST_KEPT = 4  # saved storages that are in use by the operations that run now
+MARK_EVERY = 8  # saved storages; a mark is a call of the driver
 PLAN_STEPS = 4  # steps that predict how much the next one moves
 
 PAGE_BYTES = 20 << 20
@@ -168,8 +169,10 @@ class Policy:
             self.came(entry)
             self.back[entry.seq] = entry
             self.back.move_to_end(entry.seq)
-        self.attempt(self.make_room, 0, entry)
-        self.attempt(self.pull_in, entry.seq)
+        if self.level > self.ceiling():
+            self.attempt(self.make_room, 0, entry)
+        if self.away:
+            self.attempt(self.pull_in, entry.seq)
 
     def attempt(self, function, *arguments):
         """Calls a function that only affects speed: the program does not see its errors."""
@@ -239,8 +242,6 @@ class Policy:
     def make_room(self, size, needed=None):
         """Releases device memory of entries that are also on the host until `size` bytes fit, except `needed`."""
         ceiling = self.ceiling() - size
-        if self.level <= ceiling:
-            return
         while self.level > ceiling and len(self.back) > NEWEST_KEPT:  # the one that was used first
             self.drop(self.back.popitem(last=False)[1])
         while self.level > ceiling and self.coming:  # the one that is used last
@@ -293,8 +294,6 @@ class Policy:
     def pull_in(self, seq):
         """Starts copying in what was saved before `seq`, the newest first, as far as there is space; a small one in any case. What the
         backward pass will free and allocate until then is not known, so only a part of the space is filled."""
-        if not self.away:
-            return
         ceiling = self.ceiling()
         while True:
             at = bisect.bisect_left(self.away, (seq,)) - 1
@@ -306,6 +305,9 @@ class Policy:
             if self.level + size > ceiling and size > self.target_bytes // NEXT_PART:
                 return
             self.fetch(self.away[at][1])  # if that fails, it stays on the host until it is needed
+
+
+NOTHING = contextlib.nullcontext()
 
 
 def storage_of(tensor):
@@ -346,6 +348,7 @@ class Cuda:
         self.home = Lane(torch.cuda.current_stream(device), events)
         self.out, self.back = Lane(torch.cuda.Stream(device), events), Lane(torch.cuda.Stream(device), events)
         self.pinned = Pinned(self.create, budget_bytes)
+        self.unmarked = []  # saved since the last mark
         self.references = references(torch)
         self.current = current_of(torch)
 
@@ -377,7 +380,16 @@ class Cuda:
         return self.references(entry.cdata) > ours or any(p.stale() for p in entry.parts)
 
     def saved(self, entry):
-        entry.ready = self.home.mark()
+        self.unmarked.append(entry)
+        if len(self.unmarked) >= MARK_EVERY:
+            self.mark_saved()
+
+    def mark_saved(self):
+        """Marks the point after the work that wrote what was saved."""
+        mark = self.home.mark()
+        for entry in self.unmarked:
+            entry.ready = mark
+        self.unmarked = []
 
     def pieces(self, entry):
         """Yields the parts of an entry: the address on the device, that of the buffer, bytes, and the mark of the buffer's last reader."""
@@ -391,6 +403,8 @@ class Cuda:
         entry.buffers = self.pinned.take(entry.bytes)
         if entry.buffers is None:
             return False
+        if entry.ready is None:
+            self.mark_saved()
         self.out.wait(entry.ready)
         for there, here, size, mark in self.pieces(entry):
             if mark is not None:
@@ -415,7 +429,7 @@ class Cuda:
     def at_home(self):
         """Returns a context in which memory is allocated in the order of the home lane."""
         here = self.current(self.index) == self.home.handle
-        return contextlib.nullcontext() if here else self.torch.cuda.stream(self.home.stream)
+        return NOTHING if here else self.torch.cuda.stream(self.home.stream)
 
     def copy_in(self, entry):
         with self.at_home():
@@ -456,9 +470,11 @@ class Cuda:
 
 class Part:
     """One saved tensor: its layout on its storage, and a tensor that shares its version counter."""
+    __slots__ = "alias", "version"
 
     def __init__(self, tensor):
-        self.alias, self.version = tensor.detach(), tensor._version
+        # Autograd holds a leaf itself too. Holding another tensor would be a circle, because its graph holds this.
+        self.alias, self.version = tensor if tensor.is_leaf else tensor.detach(), tensor._version
 
     def stale(self):
         return self.alias._version != self.version
@@ -477,17 +493,19 @@ class Part:
 
 class Kept(Part):
     """A saved tensor that stays where it is."""
+    __slots__ = ()
 
     def tensor(self):
         self.check()
-        return self.alias.detach()
+        return self.alias  # autograd makes a tensor of its own of it
 
 
 class Moved(Part):
     """A saved tensor whose storage may leave the device."""
+    __slots__ = "layout", "here"
 
     def __init__(self, tensor):
-        super().__init__(tensor)
+        self.alias, self.version = tensor.detach(), tensor._version
         self.layout, self.here = (tensor.storage_offset(), tensor.shape, tensor.stride()), True
 
     def let_go(self, nothing):
@@ -566,7 +584,7 @@ class Activations:
 
     def own_calls(self):
         """Returns a context in which the program's dispatch modes do not see our calls."""
-        return contextlib.nullcontext() if self.modes() == 0 else self.without_modes()
+        return NOTHING if self.modes() == 0 else self.without_modes()
 
     # ---- the hooks ----
 
@@ -578,19 +596,18 @@ class Activations:
             return tensor
 
     def unpack(self, packed):
-        if isinstance(packed, Kept):
+        kind = type(packed)
+        if kind is Kept:
             return packed.tensor()
-        if isinstance(packed, Copied):
-            return self.copied_again(packed)
-        return packed if isinstance(packed, self.torch.Tensor) else self.unpacked(packed)
+        if kind is Ticket:
+            return self.unpacked(packed)
+        return self.copied_again(packed) if kind is Copied else packed
 
     def movable(self, tensor):
         torch = self.torch
-        size = tensor.numel() * tensor.element_size()
-        base = tensor._base
-        return (size >= MOVED_MIN_BYTES and type(tensor) is torch.Tensor and not isinstance(base, torch.nn.Parameter) and
-                tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_conj() and not tensor.is_neg() and
-                not self.named(tensor) and not (tensor.is_leaf and tensor.requires_grad) and
+        return (type(tensor) is torch.Tensor and tensor.numel() * tensor.element_size() >= MOVED_MIN_BYTES and
+                not isinstance(tensor._base, torch.nn.Parameter) and tensor.layout is torch.strided and not tensor.is_quantized and
+                not tensor.is_conj() and not tensor.is_neg() and not self.named(tensor) and not (tensor.is_leaf and tensor.requires_grad) and
                 (self.without_modes is not None or self.modes() == 0) and not self.compiling() and self.bus.usable(tensor))
 
     def packed(self, tensor):
@@ -598,17 +615,17 @@ class Activations:
         if self.off or not self.movable(tensor):
             return None
         storage = storage_of(tensor)
-        size = storage.nbytes()
+        size, cdata = storage.nbytes(), storage._cdata
         weight = self.weights.weight_of(storage) if self.weights is not None else None
         if weight is not None:
             return Copied(weight, tensor)
-        if storage._cdata in self.parameters or tensor.numel() * tensor.element_size() * 16 < size:
+        if cdata in self.parameters or tensor.numel() * tensor.element_size() * 16 < size:
             return None
-        with self.lock, self.torch.no_grad(), self.own_calls():
-            entry = self.entries.get(storage._cdata)
+        with self.lock, self.own_calls():
+            entry = self.entries.get(cdata)
             new = entry is None or entry.version != tensor._version
             if new:
-                entry = self.entries[storage._cdata] = Saved(storage, size, tensor._version, self.entries)
+                entry = self.entries[cdata] = Saved(storage, size, tensor._version, self.entries)
             del storage
             part = Moved(tensor)
             entry.parts.append(part)
@@ -616,20 +633,23 @@ class Activations:
             if new:
                 self.bus.saved(entry)
                 self.policy.attempt(self.policy.saved, entry)
-        self.bury()
+        if self.dead:
+            self.bury()
         return ticket
 
     def unpacked(self, ticket):
         entry, part = ticket.entry, ticket.part
         part.check()
-        with self.lock, self.torch.no_grad(), self.own_calls():
+        with self.lock, self.own_calls():
             self.policy.used(entry)
             if entry.state in (HERE, LEAVING):
-                tensor = part.alias.detach()
+                tensor = part.alias.detach()  # the alias may be emptied while the backward pass uses this
             else:
-                tensor = self.torch.empty(0, dtype=part.alias.dtype, device=self.bus.device)
-                tensor.set_(storage_of(entry.flat), *part.layout)
-        self.bury()
+                with self.torch.no_grad():
+                    tensor = self.torch.empty(0, dtype=part.alias.dtype, device=self.bus.device)
+                    tensor.set_(storage_of(entry.flat), *part.layout)
+        if self.dead:
+            self.bury()
         return tensor
 
     def copied_again(self, packed):
@@ -719,6 +739,8 @@ class Armed:
         self.torch, self.make_bus, self.hooks, self.margin_bytes = torch, make_bus, None, None
         self.weights = weights
         self.full = False  # weights and state fill the device
+        self.peaks = collections.deque(maxlen=PLAN_STEPS)  # of the last steps, with state that was on the host
+        self.home_after = self.wait_steps = 0  # steps until state may come home, and how many it were the last time
 
     def room(self):
         """Returns (the device's limit, bytes of it that are not PyTorch's pages, spill budget left, pages on the host)."""
@@ -768,6 +790,7 @@ class Armed:
         least = (bus.allocated() if base is None else min(base, bus.allocated())) + limit // 8
         policy.target_bytes = max(least, limit - other - self.margin_bytes)
         self.full = policy.target_bytes == least
+        self.settle(bus.states, figures["peak_bytes"], pages)
         if first:
             bus.empty_cache()
             spill = self.room()[2]
@@ -776,6 +799,19 @@ class Armed:
         shim_log(f"activations: step saved {mib['saved_bytes']} MiB, out {mib['out_bytes']}, in {mib['in_bytes']}, peak "
                  f"{mib['peak_bytes']}, jump {mib['jump_bytes']}, not prefetched {figures['demanded']}; target "
                  f"{policy.target_bytes >> 20}, base {mib['base_bytes']}, limit {limit >> 20}, other {other >> 20}, {pages} pages on the host")
+
+    def settle(self, states, peak, pages):
+        """Decides whether the state of optimizers has space in vram in the next step, as in the last ones. If pages were on the host although
+        the step was expected to fit, it is tried again after a growing number of steps."""
+        away, target = states.away_bytes(), self.hooks.policy.target_bytes
+        peak, least = peak + away, self.hooks.bus.allocated() + away + states.moment_bytes()
+        if states.home and pages > FEW_PAGES and max(peak, least) <= target:
+            self.wait_steps = min(max(2 * PLAN_STEPS, 2 * self.wait_steps), 1024)
+            self.home_after = self.wait_steps
+        self.peaks.append(peak)
+        self.home_after -= self.home_after > 0
+        states.home = (not self.full and self.home_after == 0 and len(self.peaks) == PLAN_STEPS and
+                       max(*self.peaks, least) <= target)
 
     def let_transforms_through(self):
         """Removes our hooks while torch.func and others run, which refuse to run with hooks."""

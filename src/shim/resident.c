@@ -34,6 +34,8 @@
 #define LINGER_NS 2000000
 /* Launches until pages that are too small to move are tried again. */
 #define SMALL_AGAIN 256
+/* New vram pages per exchange: creating one takes up to half a millisecond. */
+#define TAKEN_AT_ONCE 4
 /* The device number of a call that names none of ours. */
 #define NO_DEVICE 255u
 
@@ -238,10 +240,10 @@ static cu_result wait_for_rest(resident *r, uint64_t most_ns, bool closed) {
     /* A call that was not shown to us may be on its way while the gate is open. */
     if (closed) streams_found();
   }
-  if (!streams_mark()) return CU_ERROR_UNKNOWN;
-  uint64_t start = clock_ns();
+  uint64_t start = clock_ns(), mark = streams_mark();
+  if (mark == 0) return CU_ERROR_UNKNOWN;
   cu_result code;
-  while ((code = streams_passed()) == CU_ERROR_NOT_READY) {
+  while ((code = streams_passed(mark)) == CU_ERROR_NOT_READY) {
     if (clock_ns() - start > most_ns) break;
     resident_pump(r);
     sched_yield();
@@ -262,9 +264,8 @@ static bool quiet(resident *r) {
     if (!gate_close()) return false;
     code = wait_for_rest(r, IDLE_MAX_NS, true);
     if (code == CU_OK) {
-      r->passed = r->marked = r->number - 1; /* the calling thread's own launch has not started
-                                              * yet */
-      r->mark_pending = false;
+      r->passed = r->number - 1; /* the calling thread's own launch has not started yet */
+      r->mark_first = r->mark_end;
       return true;
     }
     gate_open();
@@ -288,6 +289,13 @@ static void release_lent(resident *r) {
   r->lend -= given < r->lend ? given : r->lend;
 }
 
+/* Takes vram that nobody uses. A run of pages leaves an eighth for libraries (page_run.c). When
+ * pages move, libraries have had time to take what they need, and what is reserved for them stays
+ * free. */
+static void take_rest(resident *r) {
+  for (int i = 0; i < TAKEN_AT_ONCE && page_make(r->class, TIER_VRAM) == CU_OK; i++) continue;
+}
+
 /* Gives parked addresses with a live block their host pages, without waiting for the device:
  * nothing was live there, so no running work can use them. */
 static void ground(resident *r) {
@@ -309,6 +317,7 @@ static void exchange_here(resident *r) {
   }
   uint64_t rested = clock_ns();
   resident_finish(r);
+  if (r->lend == 0) take_rest(r);
   set_capacity(r);
   residency_plan_list plan = residency_plan(r->engine);
   uint64_t moved = 0;
@@ -506,6 +515,7 @@ static void visit(unsigned symbol, const uint64_t *registers, const uint64_t *st
       exchange(r);
     else if (asked && residency_must_exchange(r->engine))
       ground(r);
+    if (!captures && r->number % MARK_EVERY == 0) resident_mark(r);
     if (!captures) sample_begins(r, &latest);
     if (r->number % 4096 == 0 || (r->number & (r->number - 1)) == 0) log_round(r);
   }
@@ -603,7 +613,7 @@ static bool begin(resident *r, page_class *class) {
   if (!live_blocks_follow() || !hand_over_blocks()) return false;
   /* Blocks that live now hold something: launches that were not seen have written to them. */
   residency_launch(r->engine, &(residency_launch_info){.now_ns = r->last_ns});
-  r->number = r->passed = r->marked = 1;
+  r->number = r->passed = 1;
   r->small_bytes = resident_small_bytes(r);
   return start_copier();
 }

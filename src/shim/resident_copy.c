@@ -30,19 +30,25 @@ page *resident_host_page(resident *r, resident_unit *u) {
 
 /* ---- which launches have ended ---- */
 
-static void mark(resident *r) {
-  if (r->mark_pending || r->passed == r->number || streams_lost()) return;
+void resident_mark(resident *r) {
+  uint64_t last =
+      r->mark_end > r->mark_first ? r->marks[(r->mark_end - 1) % RESIDENT_MARKS].number : r->passed;
+  ASSERT(last <= r->number);
+  if (last == r->number || r->mark_end - r->mark_first == RESIDENT_MARKS || streams_lost()) return;
   uint64_t oldest = gate_oldest(r->device);
   uint64_t submitted = oldest <= r->number ? oldest - 1 : r->number;
-  if (submitted <= r->passed || !streams_mark()) return;
-  r->marked = submitted;
-  r->mark_pending = true;
+  uint64_t mark = submitted > last ? streams_mark() : 0;
+  if (mark == 0) return;
+  uint64_t at = r->mark_end++ % RESIDENT_MARKS;
+  r->marks[at].mark = mark;
+  r->marks[at].number = submitted;
 }
 
-static void look_at_mark(resident *r) {
-  if (!r->mark_pending || streams_passed() != CU_OK) return;
-  r->passed = r->marked;
-  r->mark_pending = false;
+static void look_at_marks(resident *r) {
+  if (r->mark_first == r->mark_end) return;
+  uint64_t reached = streams_last_passed();
+  while (r->mark_first < r->mark_end && r->marks[r->mark_first % RESIDENT_MARKS].mark <= reached)
+    r->passed = r->marks[r->mark_first++ % RESIDENT_MARKS].number;
 }
 
 /* ---- one copy ---- */
@@ -250,7 +256,7 @@ void resident_pump(resident *r) {
   ASSERT(lock_held(&pages_lock));
   if (r->engine == NULL || capture_on()) return;
   resident_finish(r);
-  look_at_mark(r);
+  look_at_marks(r);
   for (int i = 0; i < COPIES_MAX; i++) {
     resident_copy *c = &r->copies[i];
     residency_direction direction = i < COPIES_IN ? RESIDENCY_IN : RESIDENCY_OUT;
@@ -271,5 +277,5 @@ void resident_pump(resident *r) {
   }
   send_pieces(r, RESIDENCY_IN);
   send_pieces(r, RESIDENCY_OUT);
-  if (waits) mark(r);
+  if (waits) resident_mark(r);
 }

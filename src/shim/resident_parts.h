@@ -44,6 +44,8 @@ enum {
   COPIES_MAX = COPIES_IN + COPIES_OUT,
   SNAPSHOTS = COPIES_OUT,
   BATCH_MAX = FINGERPRINT_PAGES_MAX - COPIES_MAX, /* pages of one batch of fingerprints */
+  RESIDENT_MARKS = 64,                            /* marks that are pending */
+  MARK_EVERY = 16, /* launches. A copy that waits for a launch begins after the next mark */
 };
 
 /* Parts of an exchange, timed for the log. */
@@ -86,14 +88,17 @@ typedef struct resident {
   bool hold;                             /* no copy begins during page calls */
   uint32_t reserved;                     /* free vram pages that an exchange needs */
   uint64_t number;                       /* launches so far */
-  uint64_t marked, passed; /* launches before the last mark, and those that have ended */
-  bool mark_pending;
-  uint64_t opaque;      /* the last launch that may have written anywhere */
-  uint64_t low, high;   /* all units are in this range */
-  uint64_t lend;        /* bytes of vram to give up at the next launch */
-  uint64_t small_bytes; /* of pages that are too small to move and are on the host … */
-  uint64_t small_at;    /* … and the launch from which on to bring them back */
-  bool small_now;       /* the exchange in progress brings them back */
+  uint64_t passed;                       /* launches before this one have ended, and it too */
+  struct {
+    uint64_t mark, number; /* the launches up to `number` were submitted before this mark */
+  } marks[RESIDENT_MARKS];
+  uint64_t mark_first, mark_end; /* marks that were reached, and all marks */
+  uint64_t opaque;               /* the last launch that may have written anywhere */
+  uint64_t low, high;            /* all units are in this range */
+  uint64_t lend;                 /* bytes of vram to give up at the next launch */
+  uint64_t small_bytes;          /* of pages that are too small to move and are on the host … */
+  uint64_t small_at;             /* … and the launch from which on to bring them back */
+  bool small_now;                /* the exchange in progress brings them back */
   uint64_t last_ns, waited_ns;
   uint64_t given_up_ns;
   /* For the log. */
@@ -105,6 +110,9 @@ typedef struct resident {
 } resident;
 
 /* ---- resident_copy.c: copies while kernels run ---- */
+
+/* Marks the end of the launches submitted so far, if there are any that are not marked. */
+void resident_mark(resident *r);
 
 /* Reports copies that have ended and starts others. */
 void resident_pump(resident *r);

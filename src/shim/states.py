@@ -8,6 +8,9 @@ each element alone: the copies of a whole embedding and its temporaries would pu
 Once some of an optimizer's state is on the host, all of it may be: nothing else is used as rarely. It stays at its own address, where the
 program can read it at any time. For its part, a copy of it in vram is used and then copied back. The next part comes in and the last one
 leaves while the optimizer works on this one. No page is exchanged.
+
+If everything fits again (`home`, decided in activations.py after each step), the optimizer is called as it is: its kernels use the state
+where it is, so the pages come back and stay.
 """
 
 STATE_MIN_BYTES = 1 << 20  # smaller tensors are used where they are
@@ -98,10 +101,16 @@ class States:
 
     def __init__(self, torch, make=Passing):
         self.torch, self.make, self.streams, self.away = torch, make, {}, {}
+        self.parameter_bytes = {}  # of each optimizer: foreach functions allocate as much for a moment
+        self.home = False  # all state has space in vram
         self.compiling = compiling_of(torch)
 
     def away_bytes(self):
         return sum(self.away.values())
+
+    def moment_bytes(self):
+        """Returns what optimizers allocate while they work."""
+        return sum(self.parameter_bytes.values())
 
     def usable(self, params):
         cuda = self.torch.cuda
@@ -161,12 +170,16 @@ class States:
         def wrapped(params, *args, **kwargs):
             if self.compiling() or not shim_resident() or len(params) == 0:
                 return function(params, *args, **kwargs)
+            if self.home:
+                self.away.pop(id(params[0]), None)
+                return function(params, *args, **kwargs)
             self.run(function, params, args, kwargs, elementwise)
 
         return wrapped
 
     def run(self, function, params, args, kwargs, elementwise):
         count, first = len(params), id(params[0])
+        self.parameter_bytes[first] = sum(p.numel() * p.element_size() for p in params)
         args, kwargs = list(args), dict(kwargs)
         # Every list with an item per parameter, by where it is passed. The first one has the gradients.
         places = [(args, i) for i in range(len(args))] + [(kwargs, name) for name in kwargs]

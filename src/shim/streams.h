@@ -6,16 +6,20 @@
 #define SHIM_STREAMS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "device/cuda_driver.h"
 
 /* Called when the calling thread is about to submit work to a stream (NULL: the default one). */
 void streams_used(cu_stream stream);
 
-/* Marks the end of the work submitted so far. Returns false if the driver refused. */
-bool streams_mark(void);
-/* Returns whether all work before the last mark is done: CU_OK, CU_ERROR_NOT_READY or an error. */
-cu_result streams_passed(void);
+/* Marks the end of the work submitted so far. Returns the number of the mark; marks are numbered in
+ * order. If too many are pending, the last one moves to here. 0: the driver refused. */
+uint64_t streams_mark(void);
+/* Returns whether all work before a mark is done: CU_OK, CU_ERROR_NOT_READY or an error. */
+cu_result streams_passed(uint64_t mark);
+/* Returns the last mark before which all work is done. */
+uint64_t streams_last_passed(void);
 
 /* Called when the program destroys a stream; its work continues. */
 void streams_destroyed(cu_stream stream);

@@ -33,10 +33,9 @@ class Bus(Cuda):
         self.pinned = script["Pinned"](lambda size: torch.empty(size, dtype=torch.uint8), 1 << 30)
         self.references = script["references"](torch)
         self.alive, self.capturing, self.emptied = set(), False, 0
-        self.states, self.away = self, 0
-
-    def away_bytes(self):
-        return self.away
+        self.unmarked = []
+        self.away = 0
+        self.states = types.SimpleNamespace(home=False, away_bytes=lambda: self.away, moment_bytes=lambda: 0)
 
     def usable(self, tensor):
         return not self.capturing
@@ -453,6 +452,32 @@ def arming():
         functions._saved_tensors_hooks_disable, functions._saved_tensors_hooks_enable = before
 
 
+def state_comes_home():
+    """State of optimizers comes home when the last steps had space for it, and is left on the host for a while if that was wrong."""
+    armed, mib = Armed(torch, Bus), 1 << 20
+    states = types.SimpleNamespace(home=False, away_bytes=lambda: away, moment_bytes=lambda: 10 * mib)
+    bus = types.SimpleNamespace(allocated=lambda: 100 * mib)
+    armed.hooks = types.SimpleNamespace(bus=bus, policy=types.SimpleNamespace(target_bytes=1000 * mib))
+    away = 300 * mib
+
+    def steps(*peaks, pages=0):
+        for peak in peaks:
+            armed.settle(states, peak * mib, pages)
+        return states.home
+
+    assert not steps(500, 500, 500) and steps(500)
+    assert not steps(800) and not steps(500, 500, 500) and steps(500)  # one step was too large
+    away = 0
+    assert steps(800, 800, 800, 800)  # it is at home: part of the peak
+    assert not steps(1100, pages=40) and not steps(800, 800, 800) and steps(800)  # that step was known to be too large
+    assert not steps(800, pages=40) and not steps(*[800] * 6) and steps(800)  # pages were on the host all the same
+    assert not steps(800, pages=40) and not steps(*[800] * 14) and steps(800)
+    armed.full = True
+    assert not steps(100)
+    armed.full, away = False, 895 * mib
+    assert not steps(*[50] * 8)  # the optimizer itself has no space
+
+
 def threads():
     """Several threads train at the same time, each with its own hooks."""
     hooks, wrong = session(256 << 10), []
@@ -508,5 +533,5 @@ for reentrant in True, False:
         lambda: equal("checkpoint", checkpointed(reentrant), 32 << 10))
 one("what_fits_is_not_copied", lambda: equal("fits", mlp, 1 << 30, False)["out_bytes"] == 0 or 1 / 0)
 for test in (in_place, nothing_without_gradients, what_must_stay_stays, a_graph_that_is_dropped_gives_its_buffers_back,
-             two_graphs_in_turn, transforms_and_compilation, arming, threads):
+             two_graphs_in_turn, transforms_and_compilation, arming, state_comes_home, threads):
     one(test.__name__, test)

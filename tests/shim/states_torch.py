@@ -133,3 +133,10 @@ resident[0] = False
 calls = []
 states.in_parts(lambda p, g: calls.append(len(p)))(params, params)
 print("ok states_without_spill" if calls == [6] else f"FAIL states_without_spill: {calls}")
+# Once there is space for everything, an optimizer gets its own lists, in one call.
+resident[0], states.home = True, True
+calls = []
+averages = [torch.zeros(500) for _ in range(6)]
+states.away = {id(params[0]): 1}
+states.in_parts(lambda p, g, e: calls.append((len(p), e is averages)))(params, list(params), averages)
+print("ok states_at_home" if calls == [(6, True)] and states.away_bytes() == 0 else f"FAIL states_at_home: {calls}")

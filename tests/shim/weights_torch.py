@@ -114,6 +114,7 @@ class Bus(script["Cuda"]):
         self.current = lambda index: self.home.handle
         self.pinned = script["Pinned"](lambda size: torch.empty(size, dtype=torch.uint8), 1 << 30)
         self.references = script["references"](torch)
+        self.unmarked = []
 
     def usable(self, tensor):
         return True
