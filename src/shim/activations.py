@@ -23,6 +23,7 @@ import threading
 
 MOVED_MIN_BYTES = 1 << 20  # smaller tensors stay on the device
 CHUNK_MAX_BYTES = 64 << 20  # the largest pinned buffer; PyTorch rounds pinned requests to powers of two, so all are
+SMALLER_CLASSES = 3  # a buffer may consist of parts down to an eighth of its size
 NEWEST_KEPT = 4  # saved storages that are in use by the operations that run now
 MARK_EVERY = 8  # saved storages; a mark is a call of the driver
 PLAN_STEPS = 4  # steps that predict how much the next one moves
@@ -31,6 +32,8 @@ PAGE_BYTES = 20 << 20
 COMING_PART = 8  # of the target: entries that are fetched ahead
 NEXT_PART = 32  # of the target: the next entry comes in although there is no space, if it is not larger
 SWING_PART = 64  # each saved or used tensor reduces the remembered rise by this part of it
+HELD_CHECKED = 4  # storages that were in use are checked again for each saved tensor
+USED_CHECKED = 4  # of as many uses in a step that moves nothing, one measures
 FEW_PAGES = 8  # pages on the host that do not raise the margin: unused pages stay there
 
 
@@ -42,18 +45,26 @@ class Pinned:
         self.free = collections.defaultdict(collections.deque)  # class size -> (buffer, last reader's event)
 
     @staticmethod
-    def classes_of(size):
-        """Returns the class sizes that together hold `size` bytes: full chunks, and one buffer for the rest."""
-        full, rest = divmod(size, CHUNK_MAX_BYTES)
-        tail = [max(MOVED_MIN_BYTES, 1 << (rest - 1).bit_length())] if rest else []
-        return [CHUNK_MAX_BYTES] * full + tail
+    def class_of(size):
+        """Returns the smallest class that holds `size` bytes, or the largest one."""
+        return min(CHUNK_MAX_BYTES, max(MOVED_MIN_BYTES, 1 << (size - 1).bit_length()))
+
+    def free_class(self, kind):
+        """Returns a class with a free buffer, for `kind`: itself, a larger one, or a smaller one that is no small part of it."""
+        classes = [kind << i for i in range((CHUNK_MAX_BYTES // kind).bit_length())]
+        classes += [kind >> i for i in range(1, SMALLER_CLASSES + 1)]
+        return next((c for c in classes if self.free.get(c)), None)
 
     def take(self, size):
-        """Returns buffers for `size` bytes as a list of (buffer, event or None, class size), or None if the budget is spent."""
-        taken = []
-        for kind in self.classes_of(size):
-            if self.free[kind]:  # the one that was returned first: its reader is most likely done
-                taken.append((*self.free[kind].popleft(), kind))
+        """Returns buffers for `size` bytes as a list of (buffer, event or None, class size), or None if the budget is spent. Creating a
+        buffer takes as long as copying it ten times, so free ones of other classes are used before."""
+        taken, rest = [], size
+        while rest > 0:
+            kind = self.class_of(rest)
+            free = self.free_class(kind)
+            if free is not None:  # the one that was returned first: its reader is most likely done
+                taken.append((*self.free[free].popleft(), free))
+                rest -= free
                 continue
             buffer = None
             if self.created_bytes + kind <= self.budget_bytes:
@@ -64,6 +75,7 @@ class Pinned:
                 return None
             self.created_bytes += kind
             taken.append((buffer, None, kind))
+            rest -= kind
         return taken
 
     def give(self, buffers, event):
@@ -96,11 +108,11 @@ class Policy:
     def __init__(self, bus, target_bytes):
         self.bus, self.target_bytes = bus, target_bytes
         self.here, self.leaving = collections.deque(), collections.deque()  # oldest first
-        self.held = []  # entries of `here` that the program was using when it was their turn
+        self.held = collections.deque()  # entries of `here` that the program was using when it was their turn
         self.away = []  # (seq, entry), sorted
         # COMING entries in the order they were used or fetched: they can be dropped without a copy.
         self.back, self.coming = collections.OrderedDict(), collections.OrderedDict()
-        self.level = self.leaving_bytes = self.coming_bytes = self.seq = self.swing = 0
+        self.level = self.leaving_bytes = self.coming_bytes = self.seq = self.swing = self.uses = 0
         self.stopped = False  # no pinned buffers left: tried again in the next step
         self.plans = collections.deque(maxlen=PLAN_STEPS)
         self.reference = None  # (cumulative bytes at each event, highest jump, its event) of the last step
@@ -142,7 +154,16 @@ class Policy:
         sums, jump, _ = self.reference
         before = sums[min(len(self.sums), len(sums)) - 1]
         scale = self.saved_bytes / before if before > 0 else 1
-        return self.target_bytes - min(int(jump * min(scale, 4)), self.target_bytes // 2)
+        return self.target_bytes - min(int(jump * scale), self.target_bytes // 2)
+
+    def expected(self):
+        """Returns how much this step will still save: what the last one saved after as many tensors, scaled by how much larger this one is.
+        None: not known."""
+        if self.reference is None or len(self.sums) > len(self.reference[0]):
+            return None
+        sums = self.reference[0]
+        before = sums[len(self.sums) - 1]
+        return (sums[-1] - before) * self.saved_bytes // before if before > 0 else None
 
     # ---- what the program does ----
 
@@ -159,6 +180,9 @@ class Policy:
 
     def used(self, entry):
         """Called when the backward pass needs an entry. On return it is valid on the device, in the order of the caller's stream."""
+        self.uses += 1
+        if entry.state == HERE and not self.away and self.uses % USED_CHECKED != 0:
+            return
         self.measure(0)
         if entry.state == AWAY:
             self.demanded += 1
@@ -197,15 +221,16 @@ class Policy:
         entry.state = DEAD
         self.bus.forget(entry)
         if len(self.held) > 64:
-            self.held = [e for e in self.held if e.state == HERE]
+            self.held = collections.deque(e for e in self.held if e.state == HERE)
         while self.here and self.here[-1].state != HERE:
             self.here.pop()
 
     # ---- out ----
 
     def push_out(self):
-        ceiling = self.ceiling()
-        self.copy_ahead(self.level - ceiling + self.target_bytes // 8, self.plan)
+        ceiling, more = self.ceiling(), self.expected()
+        plan = self.plan if more is None else self.out_bytes + max(0, self.level + more - ceiling)
+        self.copy_ahead(self.level - ceiling + self.target_bytes // 8, plan)
         if self.level > ceiling:
             self.make_room(0)
 
@@ -213,15 +238,11 @@ class Policy:
         return self.stopped or (self.leaving_bytes >= wanted_bytes and self.issued_bytes >= plan_bytes)
 
     def copy_ahead(self, wanted_bytes, plan_bytes):
-        """Starts copies until `wanted_bytes` could leave at once, or this step has started as much as the last ones needed."""
-        if self.enough(wanted_bytes, plan_bytes):
-            return
-        held, self.held = self.held, []
-        for entry in held:
+        """Starts copies until `wanted_bytes` could leave at once and this step has started `plan_bytes`."""
+        for _ in range(min(len(self.held), HELD_CHECKED)):
             if self.enough(wanted_bytes, plan_bytes):
-                self.held.append(entry)
-            else:
-                self.start_out(entry)
+                return
+            self.start_out(self.held.popleft())
         while len(self.here) > NEWEST_KEPT and not self.enough(wanted_bytes, plan_bytes):
             self.start_out(self.here.popleft())
 

@@ -134,6 +134,35 @@ def the_next_step_copies_from_its_beginning():
     assert needed >= 100 * MIB
 
 
+def a_step_copies_what_its_size_needs():
+    """Steps of another size than the last one: a small one copies nothing, a large one copies from its beginning."""
+    bus = Device()
+    policy = Policy(bus, 100 * MIB)
+    for sizes, first in (([10 * MIB] * 20, None), ([4 * MIB] * 20, 0), ([10 * MIB] * 20, 3), ([2 * MIB] * 20, 0)):
+        bus.calls.clear()
+        entries = [save(policy, bus, size) for size in sizes[:7]]
+        assert first is None or [c for c, _ in bus.calls] == ["out"] * first, (sizes[0] // MIB, bus.calls)
+        entries += [save(policy, bus, size) for size in sizes[7:]]
+        assert any(c == "out" for c, _ in bus.calls) == (sum(sizes) > 100 * MIB)
+        for entry in reversed(entries):
+            use(policy, bus, entry)
+            policy.died(entry)
+        policy.end_step()
+
+
+def storages_in_use_do_not_cost_more_and_more():
+    bus = Device()
+    policy = Policy(bus, 100 * MIB)
+    checks = []
+    busy, bus.busy = bus.busy, lambda entry: checks.append(entry) or busy(entry)
+    for _ in range(200):
+        entry = Entry(MIB)
+        bus.device.add(entry)
+        bus.inuse.add(entry)
+        policy.saved(entry)
+    assert len(checks) < 200 * 6, len(checks)
+
+
 def a_storage_in_use_waits_for_its_turn():
     bus = Device()
     policy = Policy(bus, 100 * MIB)
@@ -255,18 +284,31 @@ def random_programs_keep_their_data():
 def buffers_are_kept_and_bounded():
     made = []
     pinned = Pinned(lambda size: made.append(size) or bytearray(1), 200 * MIB)
-    assert Pinned.classes_of(130 * MIB) == [64 * MIB, 64 * MIB, 2 * MIB]
-    assert Pinned.classes_of(33 * MIB + 1) == [64 * MIB] and Pinned.classes_of(3) == [MIB]
+    assert [Pinned.class_of(n) for n in (130 * MIB, 33 * MIB + 1, 32 * MIB, 3)] == [64 * MIB, 64 * MIB, 32 * MIB, MIB]
     a = pinned.take(130 * MIB)
+    assert [kind for _, _, kind in a] == [64 * MIB, 64 * MIB, 2 * MIB]
     assert pinned.take(130 * MIB) is None and pinned.created_bytes == 194 * MIB  # one was created, and is kept
     pinned.give(a, "event")
     b = pinned.take(130 * MIB)
     assert len(made) == 4 and {e for _, e, _ in b} == {None, "event"}
+    pinned.give(b, "event")
+    c = pinned.take(20 * MIB)  # in a larger one
+    assert [kind for _, _, kind in c] == [64 * MIB] and len(made) == 4
+    d = pinned.take(120 * MIB)
+    assert [kind for _, _, kind in d] == [64 * MIB, 64 * MIB] and len(made) == 4
+    pinned.give(c, None)
+    small = Pinned(lambda size: made.append(size) or bytearray(1), 1 << 40)
+    small.give([(bytearray(1), None, 8 * MIB)] * 7 + [(bytearray(1), None, 2 * MIB)] * 9, None)
+    e = small.take(60 * MIB)  # in smaller ones, but not in many small ones
+    assert [kind for _, _, kind in e] == [8 * MIB] * 7 + [2 * MIB] * 2 and small.created_bytes == 0
+    f = small.take(60 * MIB)
+    assert [kind for _, _, kind in f] == [64 * MIB] and small.created_bytes == 64 * MIB
     failing = Pinned(lambda size: None, 1 << 40)
     assert failing.take(5 * MIB) is None and failing.created_bytes == 0
 
 
 for test in (oldest_leave_first_and_come_back_last, the_next_one_comes_in_without_space, what_fits_is_not_moved, the_next_step_copies_from_its_beginning,
+             a_step_copies_what_its_size_needs, storages_in_use_do_not_cost_more_and_more,
              a_storage_in_use_waits_for_its_turn, without_buffers_everything_stays, a_second_backward_pass_reads_the_same,
              a_failed_prefetch_is_made_up_for, room_is_made_before_a_sudden_need,
              temporary_memory_does_not_make_entries_come_twice, random_programs_keep_their_data,
