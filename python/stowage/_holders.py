@@ -3,8 +3,8 @@
 
 The one engine behind `stowage run` and notebooks. The package imports it (_host.py); the build also puts it before
 src/shim/host/report.py, which runs in processes of `stowage run`, possibly just before they run out of memory. So it imports only
-what every interpreter has loaded, allocates nothing large, changes nothing, prints nothing, and searches for at most SECONDS. It reads the
-variables of all frames and of the program's own modules, and samples the contents of containers.
+what every interpreter has loaded, allocates nothing large, changes nothing, prints nothing, and searches for a bounded time (Deadline).
+It reads the variables of all frames and of the program's own modules, and samples the contents of containers.
 """
 import _thread
 import gc
@@ -124,7 +124,9 @@ def weigh_array(value):
 
 
 def is_text(dtype):
-    return str(dtype) in ("object", "str", "string")
+    """Returns whether a column keeps one Python string per cell. pandas 3 keeps text in the buffers of Arrow, which memory_usage()
+    counts, if pyarrow is installed."""
+    return str(dtype) in ("object", "str", "string") and get(dtype, "storage", "python") == "python"
 
 
 def text_bytes(column):
@@ -241,6 +243,14 @@ def weigh_table(value):
     return Weight(int(value.nbytes), len(value), "", str(tuple(get(value, "shape", (len(value),)))))  # pyarrow
 
 
+def is_database(value):
+    """Returns whether it is a connection whose database may be in the memory of this process. Its size is not known: a query would wait
+    for the program's own."""
+    kind = type(value)
+    return (kind.__name__, kind.__module__.split(".")[0]) in (("Connection", "sqlite3"), ("DuckDBPyConnection", "duckdb"),
+                                                              ("DuckDBPyConnection", "_duckdb"))
+
+
 def queued(value):
     """Returns the container in which a queue keeps what was put; None for anything else."""
     if type(value).__module__ not in ("queue", "asyncio.queues", "multiprocessing.queues"):
@@ -272,6 +282,8 @@ def weigh(value, depth):
         return Weight(value.size, 1, "", "", None, "shared")
     if isinstance(get(value, "nbytes", None), int) and has(value, "dtype") and has(value, "shape"):
         return weigh_array(value)
+    if is_database(value):
+        return Weight(sys.getsizeof(value), mark="database")
     if callable(value) and not isinstance(value, type):
         return Weight(sys.getsizeof(value) + sum(weigh(v, depth - 1).size for v in parts_of(value) if depth > 0))
     inner = get(value, "__dict__", None)
@@ -522,6 +534,43 @@ def nameless(main):
             yield value, f"{MADE}{own.f_lineno} makes", where
 
 
+TREE = 20_000  # objects that a search from one element opens
+
+
+def reach(value, seen):
+    """Returns the number and the bytes of the objects that one object leads to and that are not in `seen`, at most TREE."""
+    waiting, size = [value], 0
+    count = -len(seen)
+    while waiting and len(seen) + count < TREE:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, (type, type(sys))) or has(type(one), "__globals__"):
+            continue
+        seen.add(id(one))
+        size += sys.getsizeof(one, 0)
+        waiting.extend(gc.get_referents(one))
+    return len(seen) + count, size
+
+
+def trees(values):
+    """Yields (bytes, weight, name, where, type) of containers whose elements each keep many objects alive that the container does not
+    list, as a tag of a page keeps the page. Two elements are searched, after a first one that finds what all have in common."""
+    blocks = get(sys, "getallocatedblocks", int)()
+    for value, name, where in values:
+        if not isinstance(value, (list, tuple, dict)) and type(value).__name__ != "deque" or len(value) < 4:
+            continue
+        items = list(itertools.islice(value.values() if isinstance(value, dict) else value, LONG))
+        some = [items[len(items) * k // 4] for k in (1, 2, 3)]
+        if any(type(each) in PLAIN or isinstance(each, (str, bytes, tuple)) or is_array(each) for each in some):
+            continue
+        seen = {id(value), id(items)}
+        _, (one, size), (other, more) = [reach(each, seen) for each in some]
+        count, size = (one + other) // 2, (size + more) // 2
+        if 4 * count * len(value) >= blocks and count >= 100:
+            weight = Weight(size * len(value), len(value), type_name(some[1]), mark="tree", objects=count * len(value))
+            weight.owner = id(value)
+            yield weight.size, weight, name, where, type_name(value)
+
+
 def unnamed(main, found, held):
     """Returns Python objects that no variable names yet, as those of a list that a comprehension is making. Only their number is
     known. held: bytes the process holds."""
@@ -538,28 +587,56 @@ def unnamed(main, found, held):
     return [(weight.size, weight, f"{MADE}{own.f_lineno} makes", where, "list")]
 
 
+class Deadline:
+    """SECONDS of this thread's own time. A program that computes lets the thread run for a part of the time only, so up to four times as
+    long by the clock."""
+
+    def __init__(self):
+        self._own, self._clock = time.thread_time() + SECONDS, time.monotonic() + 4 * SECONDS
+
+    def is_over(self):
+        return time.thread_time() > self._own or time.monotonic() > self._clock
+
+
 def weighed(values, until, seen):
     """Yields (bytes, weight, name, where, type) of each that is large, or keeps graphs, and was not seen yet."""
     for value, name, where in values:
-        if time.monotonic() > until:
+        if until.is_over():
             break
-        if isinstance(value, (int, float, type, type(sys))) or callable(value) and not has(value, "__len__"):
+        if isinstance(value, (int, float, type, type(sys))) or callable(value) and not has(value, "__len__") and not is_database(value):
             continue
         try:
             weight = weigh(value, DEEP)
         except Exception:
             continue  # an object with its own behaviour
         key = weight.owner or id(value)
-        if (weight.size >= LEAST or weight.graphs >= GRAPHS or weight.mark == "mapped") and key not in seen:
+        if (weight.size >= LEAST or weight.graphs >= GRAPHS or weight.mark in ("mapped", "database")) and key not in seen:
             seen[key] = True
             weight.owner = key
             yield weight.size, weight, name, where, type_name(value)
 
 
+def is_array(value):
+    """Returns whether its size is known at once. Asks the class: an object may answer any name."""
+    return has(type(value), "nbytes") or has(type(value), "memory_usage")
+
+
+def arrays_first(values):
+    """Yields the arrays, tensors and tables of a sequence before the rest: their sizes are known at once, while containers and objects
+    may use up the time."""
+    rest = []
+    for one in values:
+        if is_array(one[0]):
+            yield one
+        else:
+            rest.append(one)
+    yield from rest
+
+
 def largest(main, others, held):
     """Yields (bytes, weight, name, where, type) of all that is large, as it is found. held: bytes the process holds."""
-    until, seen, found = time.monotonic() + SECONDS, {}, []
-    for one in weighed(variables(main, others), until, seen):
+    until, seen, found = Deadline(), {}, []
+    for one in weighed(arrays_first(variables(main, others)), until, seen):
         found.append(one)
         yield one
     if sum(size for size, *_ in found) < held // 2:
@@ -568,6 +645,11 @@ def largest(main, others, held):
             yield one
     if sum(size for size, *_ in found) < held // 2:
         for one in weighed(nameless(main), until, seen):
+            found.append(one)
+            yield one
+    many = get(sys, "getallocatedblocks", int)() > MANY and not until.is_over()
+    if many and sum(size for size, *_ in found) < held // 4:
+        for one in trees(variables(main, others)):
             found.append(one)
             yield one
     yield from unnamed(main, found, held)
@@ -735,7 +817,7 @@ def object_line(found, place="", grows=False):
 def without_wholes(found):
     """Leaves out an object that mostly consists of another one in the list: agent, beside agent.memory; an archive, beside its buffer."""
     parts = [(name, where, size) for size, _, name, where, _ in found if "." in name or "[" in name]
-    keys = {weight.owner for _, weight, *_ in found}
+    keys = {weight.owner for _, weight, *_ in found} - {None}  # what has no name yet has no owner either
     return [one for one in found if not (one[1].chief in keys and one[1].chief != one[1].owner) and not any(
         name.startswith((one[2] + ".", one[2] + "[")) and where == one[3] and 10 * size >= 8 * one[0] for name, where, size in parts)]
 
@@ -743,11 +825,11 @@ def without_wholes(found):
 def object_lines(found, main, placed=True):
     """Returns lines about the largest, and about what keeps graphs; with the program's lines that fill the first of them."""
     found = sorted(without_wholes(found), key=lambda f: f[0], reverse=True)
-    shown = found[:SHOWN] + [one for one in found[SHOWN:] if one[1].mark in ("graph", "mapped")][:4]
+    shown = found[:SHOWN] + [one for one in found[SHOWN:] if one[1].mark in ("graph", "mapped", "database")][:4]
     lines = []
     for at, one in enumerate(shown):
         try:
-            wanted = placed and (at < PLACED or one[1].mark == "graph")
+            wanted = placed and (at < PLACED or one[1].mark in ("graph", "database"))
             place = place_of(one[2], one[3], main, one[4], one[1].words) if wanted else ("", False)
         except Exception:
             place = "", False

@@ -92,7 +92,7 @@ class Weights(unittest.TestCase):
             mapped = numpy.memmap(os.path.join(folder, "a"), dtype="f8", mode="w+", shape=(1000, 1000))
             weight = _holders.weigh(mapped, _holders.DEEP)
             self.assertEqual((weight.size, weight.mark), (0, "mapped"))
-            found = list(_holders.weighed([(mapped, "mapped", "module a")], sys.maxsize, {}))
+            found = list(_holders.weighed([(mapped, "mapped", "module a")], _holders.Deadline(), {}))
             self.assertEqual([one[2] for one in found], ["mapped"])
             del mapped
 
@@ -103,7 +103,7 @@ class Weights(unittest.TestCase):
 
         buffer = io.BytesIO(bytes(5 << 20))
         values = [(Archive(buffer), "archive", "f"), (buffer, "buffer", "f")]
-        found = list(_holders.weighed(values, sys.maxsize, {}))
+        found = list(_holders.weighed(values, _holders.Deadline(), {}))
         self.assertEqual(len(found), 2)
         self.assertEqual([one[2] for one in _holders.without_wholes(found)], ["buffer"])
 
@@ -132,6 +132,52 @@ class Weights(unittest.TestCase):
         weight = _holders.weigh(joined, _holders.DEEP)
         self.assertLess(weight.size, int(joined.memory_usage(deep=False).sum()) + 1_000_000)
         self.assertLess(weight.text_bytes, 8 * len(joined) + 1_000_000)
+
+    @unittest.skipIf(pandas is None, "no pandas")
+    def test_text_in_the_buffers_of_arrow_is_no_python_object(self):
+        table = pandas.DataFrame({"text": [f"a text of its own, number {i}" for i in range(50_000)]})
+        weight = _holders.weigh(table, _holders.DEEP)
+        held = int(table.memory_usage(deep=True).sum())
+        self.assertLess(abs(weight.size - held), held // 4)
+        if getattr(table["text"].dtype, "storage", "python") == "pyarrow":
+            self.assertEqual(weight.text_bytes, 0)
+        else:
+            self.assertGreater(weight.text_bytes, held // 2)
+
+    def test_what_has_no_name_yet_hides_nothing_else(self):
+        nameless = (3 << 20, _holders.Weight(3 << 20, mark="nameless"), "what line 7 makes", "f", "list")
+        rows = (2 << 20, _holders.Weight(2 << 20, owner=1), "rows", "f", "bytearray")
+        self.assertEqual([one[2] for one in _holders.without_wholes([nameless, rows])], ["what line 7 makes", "rows"])
+
+    def test_arrays_are_weighed_before_containers(self):
+        class Array:
+            nbytes = 0
+
+        values = [([1, 2], "list", ""), (Array(), "array", ""), ({}, "dict", "")]
+        self.assertEqual([one[1] for one in _holders.arrays_first(values)], ["array", "list", "dict"])
+
+    def test_a_node_keeps_its_document(self):
+        import xml.dom.minidom
+
+        page = "<page><title>a</title>" + "".join(f"<row n='{i}'>{i}</row>" for i in range(300)) + "</page>"
+        titles = [xml.dom.minidom.parseString(page).documentElement.firstChild for _ in range(60)]
+        plain = [str(i) for i in range(60)]
+        names = [[i] for i in range(60)]
+        found = list(_holders.trees([(titles, "titles", "f"), (plain, "plain", "f"), (names, "names", "f")]))
+        if sys.getallocatedblocks() < 400_000:  # other tests may have left more than the documents
+            self.assertEqual([one[2] for one in found], ["titles"])
+            self.assertEqual(found[0][1].mark, "tree")
+            self.assertGreater(found[0][1].objects, 60 * 1000)
+        count, _ = _holders.reach(titles[0], set())
+        self.assertGreater(count, 1000)
+
+    def test_a_connection_is_listed_with_the_line_that_opens_it(self):
+        import sqlite3
+
+        db = sqlite3.connect(":memory:")
+        self.addCleanup(db.close)
+        found = list(_holders.weighed([(db, "db", "module a")], _holders.Deadline(), {}))
+        self.assertEqual([(one[2], one[1].mark) for one in found], [("db", "database")])
 
     def test_a_list_behind_a_library_is_reached_among_many_objects(self):
         import logging

@@ -377,6 +377,10 @@ static guess by_kind(const explanation *x) {
                              "the weights leave too little of the device for the KV cache (the "
                              "memory a server keeps for the tokens of its requests)"};
   case MESSAGE_TENSORFLOW:
+    if ((m->details & MESSAGE_STATUS) != 0)
+      return (guess){CAUSE_UNKNOWN, BELIEVED,
+                     "TensorFlow takes nearly all of the device at its start; the text does not "
+                     "say whether that or another program left too little for this library"};
     if (weights && !has(x, MARK(OPTIMIZER)))
       return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.45,
                      "a variable of the model did not fit: probably another process holds the "
@@ -455,13 +459,14 @@ static void detect_guess(explanation *x) {
                  "out-of-memory error");
   if (m->kind == MESSAGE_LLAMA && m->wanted_tokens != MESSAGE_UNKNOWN)
     cause_say(c, "its context has %llu tokens (n_ctx)", (unsigned long long)m->wanted_tokens);
-  if ((m->details & MESSAGE_STATUS) != 0 && has(x, CONTEXT_BIT(NVIDIA)))
+  if ((m->details & MESSAGE_STATUS) != 0 && has(x, CONTEXT_BIT(NVIDIA)) &&
+      m->kind != MESSAGE_TENSORFLOW)
     cause_say(c,
               "a label or an index out of range (a class number of n or more) ends with the same "
               "error");
   if ((m->details & MESSAGE_STATUS) != 0)
     cause_say(c,
-              "%.60s: this library starts late and needs memory in addition to PyTorch's; "
+              "%.60s: this library starts late and needs memory in addition to the framework's; "
               "mismatched versions give the same error",
               m->what);
 }

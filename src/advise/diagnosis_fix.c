@@ -145,6 +145,8 @@ static void add_share(explanation *x) {
   recipe r = {.change = text, .cost = "less is left for computing: too high fails later"};
   double more = m->share < 0.85 ? 0.9 : m->share + 0.02;
   if (m->kind == MESSAGE_VLLM && m->share < 0.95) more = 0.95;
+  /* A little above the smallest one: there the KV cache would have no tokens. */
+  if (m->share_needed > m->share) more = m->share_needed + 0.01;
   if ((m->details & MESSAGE_COMPUTE) != 0 || more > 0.96) return;
   if (m->kind == MESSAGE_VLLM)
     snprintf(text, sizeof text,
@@ -219,6 +221,22 @@ static void add_processes(explanation *x, cause_id id) {
   add(x, &r, saving(x, id));
 }
 
+/* "shape (87000, 227, 227, 3) and data type uint8": the same array in a file. `named` is the
+ * type. */
+static void add_file(explanation *x, const char *named) {
+  const char *open = strchr(x->evidence.message.what, '(');
+  const char *close = open != NULL ? strchr(open, ')') : NULL;
+  char text[280];
+  recipe r = {.change = text, .cost = "slower: disk"};
+  if (close == NULL || close - open > 80) return;
+  snprintf(text, sizeof text,
+           "keep it in a file and fill it part by part: x = np.lib.format.open_memmap(\"x.npy\", "
+           "mode=\"w+\", dtype=np.%.*s, shape=%.*s)",
+           (int)strspn(named, "abcdefghijklmnopqrstuvwxyz0123456789"), named,
+           (int)(close + 1 - open), open);
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
 /* "data type float64": the type that needs half, and what the array then takes. An array of which
  * half is still more than a machine has must not exist as a whole. */
 static void add_type(explanation *x) {
@@ -248,7 +266,10 @@ static void add_type(explanation *x) {
     add(x, &r, MESSAGE_UNKNOWN);
     return;
   }
-  if (m->asked_bytes / 2 <= most) return;
+  if (m->asked_bytes / 2 <= most) {
+    add_file(x, named);
+    return;
+  }
   snprintf(text, sizeof text,
            "do not make it as a whole: keep mostly zeros sparse (no .toarray(), .todense() or "
            ".to_numpy()), or work on parts of the rows, written to a file (np.memmap)");

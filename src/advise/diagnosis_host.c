@@ -210,15 +210,27 @@ static void detect_rest(explanation *x) {
     return;
   }
   if (m->host == HOST_MODEL) {
-    cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.7);
-    cause_head(c, "The model needs %s of host memory (RAM)%s%s",
-               known(m->asked_bytes) ? cause_size(m->asked_bytes) : "more",
-               known(m->free_bytes) ? ", and there are " : "",
-               known(m->free_bytes) ? cause_size(m->free_bytes) : "");
+    cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, known(m->asked_bytes) ? 0.7 : 0.5);
+    if (known(m->asked_bytes))
+      cause_head(c, "The model needs %s of host memory (RAM)%s%s", cause_size(m->asked_bytes),
+                 known(m->free_bytes) ? ", and there are " : "",
+                 known(m->free_bytes) ? cause_size(m->free_bytes) : "");
+    else
+      cause_head(c, "The program that runs the model was killed: probably the model with its "
+                    "context is larger than host memory (RAM)");
     return;
   }
   if (m->host == HOST_JOB || m->host == HOST_CONTAINER) {
     detect_limit(x);
+    return;
+  }
+  if (m->host == HOST_LARGE) {
+    cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.35);
+    cause_head(c,
+               "The program asked for %s of host memory (RAM) at once: probably this request, or "
+               "one after it, was more than there was",
+               known(m->asked_bytes) ? cause_size(m->asked_bytes) : "much");
+    cause_say(c, "tcmalloc reports every large request, also those that succeed");
     return;
   }
   /* A request that failed: MemoryError, bad_alloc and the like. */

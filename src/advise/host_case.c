@@ -81,6 +81,9 @@ void host_describe(char *out, size_t size, const host_object *o) {
   plural(parts, sizeof parts, o->of);
   if (strcmp(o->mark, "nameless") == 0)
     snprintf(what, sizeof what, "about %" PRIu64 " Python objects", o->count);
+  else if (host_is_structure(o) && o->objects > 0)
+    snprintf(what, sizeof what, "%s %s of about %" PRIu64 " Python objects", article(type), type,
+             o->objects);
   else if (many)
     snprintf(what, sizeof what, "%s %s of %" PRIu64 " %s", article(type), type, o->count, parts);
   else
@@ -127,6 +130,10 @@ bool host_is_container(const host_object *o) {
          strcmp(o->type, "set") == 0 || strcmp(o->type, "tuple") == 0 ||
          strstr(o->type, "deque") != NULL || strstr(o->type, "dict") != NULL ||
          strstr(o->type, "Queue") != NULL;
+}
+
+bool host_is_structure(const host_object *o) {
+  return !host_is_container(o) && !host_is_array(o) && strcmp(o->type, o->of) == 0;
 }
 
 bool host_is_array(const host_object *o) {

@@ -32,6 +32,8 @@ typedef struct host_case {
 /* ---- what an object is ---- */
 bool host_is_container(const host_object *o);
 bool host_is_array(const host_object *o);
+/* An object of a class, with all it refers to. */
+bool host_is_structure(const host_object *o);
 /* A value that a line is making ("what line 7 makes"): no variable refers to it yet. */
 bool host_is_unnamed(const host_object *o);
 /* Writes its name; for a value without a name, the name that its line assigns it to. */

@@ -8,7 +8,8 @@
 #include "advise/host_case.h"
 #include "advise/host_line.h"
 
-#define OBJECT_SMALL ((uint64_t)1 << 10) /* bytes of a Python object on average, at most */
+#define OBJECT_SMALL    ((uint64_t)1 << 10) /* bytes of a Python object on average, at most */
+#define STRUCTURE_LEAST 10000               /* objects */
 
 /* ---- what an object is ---- */
 
@@ -17,11 +18,22 @@ static bool is_text_table(const host_object *o) {
   return o->text_bytes > o->bytes / 2;
 }
 
+/* An object of a class that consists of many others, such as a graph of networkx. */
+static bool is_structure(const host_object *o) {
+  return host_is_structure(o) && o->objects >= STRUCTURE_LEAST;
+}
+
+/* Each element keeps much that the container does not list: a tag of a page keeps the page. */
+static bool is_of_trees(const host_object *o) {
+  return strcmp(o->mark, "tree") == 0;
+}
+
 /* Many Python objects, each with its header and its reference. */
 static bool is_objects(const host_object *o) {
   bool small = o->objects > 0 ? o->objects >= 1000 && o->bytes / o->objects < OBJECT_SMALL
                               : o->count >= 1000 && o->element_bytes < SMALL_ELEMENT;
-  return (host_is_container(o) && small) || (host_is_array(o) && strcmp(o->of, "object") == 0);
+  return ((host_is_container(o) || is_structure(o)) && small) ||
+         (host_is_array(o) && strcmp(o->of, "object") == 0);
 }
 
 /* A collection of large objects, such as a list of arrays. */
@@ -96,12 +108,47 @@ static bool made_of(const host_object *o, const char *types) {
   return found != NULL && strchr(" ", found[strlen(o->of)]) != NULL;
 }
 
+/* A bound for a container used as a cache, and what it then holds: the entries that fit a quarter
+ * of the limit, at most half of them, with one digit other than 0. */
+static uint64_t fewer_entries(const host_case *c, const host_object *o, uint64_t *bytes) {
+  uint64_t each = o->bytes / (o->count > 0 ? o->count : 1), unit = 1;
+  uint64_t most = each > 0 ? c->r->limit_bytes / 4 / each : 0;
+  if (most == 0 || most > o->count / 2) most = o->count / 2;
+  while (most / unit >= 10) unit *= 10;
+  most = most / unit * unit;
+  *bytes = most * each;
+  return most > 0 ? most : 1;
+}
+
 /* Writes what to do instead of keeping so many objects. */
-static void keep_less(char *out, size_t size, const host_object *o) {
+static void keep_less(const host_case *c, char *out, size_t size, const host_object *o) {
   const char *name = o->name;
   char target[64];
+  uint64_t kept;
   host_name(target, sizeof target, o);
-  if (host_is_unnamed(o) && strchr(target, '[') != NULL)
+  if (is_of_trees(o))
+    snprintf(out, size,
+             "keep the text or the numbers of each, not the object: %s.append(str(x)), "
+             "x.get_text(), x.copy(); each %.60s keeps all that it is a part of, %s",
+             name, o->of, cause_size(o->element_bytes));
+  else if (is_structure(o) && strncmp(o->type, "networkx.", 9) == 0)
+    snprintf(out, size,
+             "keep the edges as arrays: numpy arrays of both ends and the weights, and "
+             "scipy.sparse.csr_array((w, (a, b))) with scipy.sparse.csgraph; igraph and networkit "
+             "hold graphs in arrays as well (%s: %" PRIu64 " Python objects)",
+             name, o->objects);
+  else if (is_structure(o))
+    snprintf(out, size,
+             "hold the values of %s in arrays or tables (numpy, pandas) instead of one Python "
+             "object each, or only the part of it that is needed",
+             name);
+  else if (strncmp(name, "the cache of ", 13) == 0) {
+    uint64_t entries = fewer_entries(c, o, &kept);
+    snprintf(out, size,
+             "limit %s: @functools.lru_cache(maxsize=%" PRIu64 ") keeps the last %" PRIu64
+             " of %" PRIu64 " results, about %s; or empty it: %s.cache_clear()",
+             name, entries, entries, o->count, cause_size(kept), name + 13);
+  } else if (host_is_unnamed(o) && strchr(target, '[') != NULL)
     snprintf(out, size,
              "fill the column from an array, not from a list of Python objects: %s = "
              "pandas.Categorical.from_codes(codes, names) for text that repeats, a numpy array for "
@@ -128,12 +175,20 @@ static void keep_less(char *out, size_t size, const host_object *o) {
              "store a smaller value for each: one integer (x * n + y) instead of a tuple or text; "
              "or arrays: flags for a known range (numpy.zeros(n, bool)), sorted numbers "
              "(numpy.unique)");
-  else if (is_dict(o))
+  else if (is_dict(o) && made_of(o, "int float "))
+    snprintf(
+        out, size,
+        "keep %s on disk (sqlite3: INSERT … ON CONFLICT DO UPDATE adds to a count; shelve), or "
+        "keys and values as arrays (numpy.unique(…, return_counts=True) of one part at a "
+        "time); or drop rare keys now and then",
+        name);
+  else if (is_dict(o)) {
+    uint64_t entries = fewer_entries(c, o, &kept);
     snprintf(out, size,
-             "keep keys and values of %s as arrays (a pandas.Series, numpy.searchsorted), or on "
-             "disk: sqlite3, shelve; as a cache, limit it: functools.lru_cache(maxsize=…)",
-             name);
-  else if (o->grows && strchr(o->of, '.') != NULL && strcmp(o->of, "numpy.ndarray") != 0)
+             "as a cache, limit it: if len(%s) > %" PRIu64 ": %s.pop(next(iter(%s))), about %s; if "
+             "all are needed, on disk (sqlite3, shelve), or keys and values as arrays",
+             name, entries, name, name, cause_size(kept));
+  } else if (o->grows && strchr(o->of, '.') != NULL && strcmp(o->of, "numpy.ndarray") != 0)
     snprintf(
         out, size,
         "write each to a file as it arrives instead of keeping it in %s, keep only what is needed "
@@ -170,31 +225,33 @@ static void keep_less(char *out, size_t size, const host_object *o) {
 
 void host_find_objects(host_case *c) {
   const host_record *r = c->r;
-  uint64_t sum = 0, lean = 0;
+  uint64_t sum = 0;
   const host_object *first = NULL;
   for (size_t i = 0; i < r->object_count; i++)
     if (is_objects(&r->objects[i])) {
       if (first == NULL) first = &r->objects[i];
       sum += r->objects[i].bytes;
-      /* A number or a short text for each element. */
-      lean += r->objects[i].objects > 0
-                  ? r->objects[i].objects * 8
-                  : r->objects[i].count * (r->objects[i].element_bytes > 200 ? 32 : 8);
     }
   double share = evidence_share(sum, c->reported_bytes);
   if (find_columns(c) || first == NULL || share < MUCH) return;
   cause *to = host_add(c, CAUSE_HOST_OBJECTS, share >= MOST ? 0.9 : 0.55);
   char text[480];
   host_describe(text, sizeof text, first);
-  cause_head(to, "%s; made of small Python objects", text);
+  cause_head(to, "%s; %s", text,
+             is_of_trees(first) ? "each keeps everything that it is a part of"
+                                : "made of small Python objects");
   for (size_t i = 0; i < r->object_count; i++)
     if (is_objects(&r->objects[i])) host_say_object(to, &r->objects[i]);
-  cause_say(to, "about %" PRIu64 " bytes for each, where an array needs 1 to 8 a number",
-            first->element_bytes);
+  if (!is_of_trees(first) && !is_structure(first))
+    cause_say(to, "about %" PRIu64 " bytes for each, where an array needs 1 to 8 a number",
+              first->element_bytes);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   char change[400];
-  keep_less(change, sizeof change, first);
-  host_add_fix(c, sum > lean ? sum - lean : 0, change,
+  keep_less(c, change, sizeof change, first);
+  /* The first one, less a number or a short text for each element. */
+  uint64_t lean = first->objects > 0 ? first->objects * 8
+                                     : first->count * (first->element_bytes > 200 ? 32 : 8);
+  host_add_fix(c, first->bytes > lean ? first->bytes - lean : 0, change,
                host_is_unnamed(first)
                    ? "they can be read only once"
                    : "the values have one type; single ones are read more slowly");
@@ -218,12 +275,13 @@ static bool rises_steadily(const host_record *r) {
 }
 
 /* Writes how to keep such a container small. */
-static void bound(char *out, size_t size, const host_object *o) {
+static void bound(const host_case *c, char *out, size_t size, const host_object *o) {
+  uint64_t kept, entries = fewer_entries(c, o, &kept);
   if (strncmp(o->name, "the cache of ", 13) == 0)
     snprintf(out, size,
-             "limit %s: functools.lru_cache(maxsize=…) (maxsize=None and functools.cache "
-             "have none); or empty it: %s.cache_clear()",
-             o->name, o->name + 13);
+             "limit %s: @functools.lru_cache(maxsize=%" PRIu64 ") keeps about %s (maxsize=None and "
+             "functools.cache have no limit); or empty it: %s.cache_clear()",
+             o->name, entries, cause_size(kept), o->name + 13);
   else if (is_of_views(o))
     snprintf(
         out, size,
@@ -236,10 +294,10 @@ static void bound(char *out, size_t size, const host_object *o) {
              o->type);
   else if (is_dict(o))
     snprintf(out, size,
-             "limit %s: functools.lru_cache(maxsize=…) on the function that makes the "
-             "values, or drop the oldest (%s.pop(next(iter(%s)))); or keep them on disk: shelve, "
-             "sqlite3",
-             o->name, o->name, o->name);
+             "drop the oldest: if len(%s) > %" PRIu64 ": %s.pop(next(iter(%s))), about %s stay; or "
+             "functools.lru_cache(maxsize=%" PRIu64 ") on the function that makes the values; or "
+             "on disk: shelve, sqlite3",
+             o->name, entries, o->name, o->name, cause_size(kept), entries);
   else if (made_of(o, "function method functools.partial "))
     snprintf(out, size,
              "remove each from %s when it has run; and let it hold only what it needs (a number), "
@@ -275,7 +333,7 @@ void host_find_leak(host_case *c) {
               cause_size((uint64_t)r->growth_bytes_s));
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   char change[400];
-  bound(change, sizeof change, most);
+  bound(c, change, sizeof change, most);
   host_add_fix(c, most->bytes - most->element_bytes, change,
                is_of_views(most) ? "one copy of each part"
                : is_queue(most)  ? "the producer waits"

@@ -44,6 +44,41 @@ void host_find_shared(host_case *c) {
                "an unlinked block can no longer be opened by name");
 }
 
+/* Returns a connection to a database that may be in memory, or NULL. */
+static const host_object *database(const host_record *r) {
+  for (size_t i = 0; i < r->object_count; i++)
+    if (strcmp(r->objects[i].mark, "database") == 0) return &r->objects[i];
+  return NULL;
+}
+
+/* A database in memory is C memory: SQLite and DuckDB allocate it themselves. */
+static void find_database(host_case *c, const host_object *o, uint64_t bare) {
+  bool sure = strstr(o->source, ":memory:") != NULL;
+  bool duck = strstr(o->type, "DuckDB") != NULL;
+  char place[160], change[400];
+  host_place(place, sizeof place, o);
+  cause *to = host_add(c, CAUSE_HOST_NATIVE, sure ? 0.9 : 0.6);
+  cause_head(to, "%s, a %s, %s a database of about %s in memory%s%s", o->name, o->type,
+             sure ? "holds" : "probably holds", cause_size(bare),
+             place[0] != '\0' ? ", opened at " : "", place);
+  cause_say(to, "no Python object accounts for %s of the %s held: the database is C memory",
+            cause_size(bare), cause_size(c->reported_bytes));
+  if (o->source[0] != '\0') cause_say(to, "the line: %s", o->source);
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  snprintf(change, sizeof change,
+           duck ? "keep the database in a file: %s = duckdb.connect(\"data.duckdb\") instead of "
+                  "\":memory:\"; it then keeps in memory what fits SET memory_limit = '1GB'"
+                : "keep the database in a file: %s = sqlite3.connect(\"data.db\") instead of "
+                  "\":memory:\"; it then holds 2 MB of pages in memory (PRAGMA cache_size)",
+           o->name);
+  host_add_fix(c, bare - bare / 20, change, "slower: disk; commit() many rows at once");
+  snprintf(change, sizeof change,
+           "keep fewer rows: insert only what is asked for later, or delete old ones: "
+           "%s.execute(\"DELETE FROM …\"); the freed pages are used again",
+           o->name);
+  host_add_fix(c, bare / 2, change, "rows that are gone cannot be asked for");
+}
+
 /* Memory without a name grew repeatedly while the program continued: this is not one value that a
  * line is making, but memory that C calls leave behind. */
 void host_find_native(host_case *c) {
@@ -51,7 +86,13 @@ void host_find_native(host_case *c) {
   uint64_t named = host_named_bytes(r);
   uint64_t bare = c->reported_bytes > named ? c->reported_bytes - named : 0;
   double share = evidence_share(bare, c->reported_bytes);
-  if (!r->from_inside || r->inside_turns < 2 || share < MOST || c->x->findings.count > 0) return;
+  if (!r->from_inside || share < MOST || c->x->findings.count > 0) return;
+  const host_object *connection = database(r);
+  if (connection != NULL) {
+    find_database(c, connection, bare);
+    return;
+  }
+  if (r->inside_turns < 2) return;
   char place[300] = "";
   snprintf(place, sizeof place, "%s", c->place);
   cause *to = host_add(c, CAUSE_HOST_NATIVE, r->inside_turns >= 3 ? 0.85 : 0.7);

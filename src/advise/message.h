@@ -78,6 +78,7 @@ typedef enum message_host {
   HOST_PINNED,    /* a framework's pool of pinned host memory */
   HOST_MODEL,     /* a model file that is larger than the host's memory */
   HOST_DATABASE,  /* DuckDB's own limit */
+  HOST_LARGE,     /* a report of a large request, which may have succeeded */
   HOST_KIND_COUNT
 } message_host;
 
@@ -140,16 +141,17 @@ typedef struct message {
   uint32_t first_dim, rank; /* of that shape; 0: unknown */
   uint64_t largest_bytes;   /* XLA: of its largest buffer; `what` names its operation and line */
   uint64_t wanted_tokens, cache_tokens; /* a server's context, and what its KV cache can hold */
-  bool total;        /* the tokens are those of all requests, not of one prompt */
-  double share;      /* of the device that a server may take, as its text says; 0: unknown */
-  uint64_t job;      /* a batch system's number of the job; 0: unknown */
-  uint32_t failures; /* different failures in the text; the first one is read */
-  bool grouped;      /* the kernel's: a control group's limit, not the machine's */
-  bool async;        /* PyTorch uses the driver's pool: its own settings do not apply */
-  bool no_history;   /* a device whose allocations PyTorch cannot record */
-  char what[96];     /* the tensor, operation or call named in it */
-  const char *name;  /* what kind of foreign error, or NULL */
-  const char *help;  /* one line of help for it, or NULL */
+  bool total;          /* the tokens are those of all requests, not of one prompt */
+  double share;        /* of the device that a server may take, as its text says; 0: unknown */
+  double share_needed; /* the smallest one that is enough, as its text says; 0: unknown */
+  uint64_t job;        /* a batch system's number of the job; 0: unknown */
+  uint32_t failures;   /* different failures in the text; the first one is read */
+  bool grouped;        /* the kernel's: a control group's limit, not the machine's */
+  bool async;          /* PyTorch uses the driver's pool: its own settings do not apply */
+  bool no_history;     /* a device whose allocations PyTorch cannot record */
+  char what[96];       /* the tensor, operation or call named in it */
+  const char *name;    /* what kind of foreign error, or NULL */
+  const char *help;    /* one line of help for it, or NULL */
   message_chunks chunks;
   context context;
 } message;

@@ -23,6 +23,8 @@ static const struct {
     {"cudaSuccess (2 vs. 0)", 0, CONTEXT_BIT(NVIDIA), 0},
     {"Cuda failure 'out of memory'", 0, CONTEXT_BIT(NVIDIA), 0},
     {"Cuda failure 2 'out of memory'", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"Error out of memory at line ", 0, CONTEXT_BIT(NVIDIA) | CONTEXT_BIT(TORCH),
+     0}, /* bitsandbytes */
     {"Cuda Runtime (out of memory)", 0, CONTEXT_BIT(NVIDIA), 0},
     {"cudaMalloc failed: out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
     {"cudaMalloc retry failed: out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
@@ -144,6 +146,9 @@ bool message_device(message *m, scan_text t, const char **where) {
     m->context.seen |= CONTEXT_BIT(AMD);
   }
   read_requested(m, t, best);
+  if (scan_has(t, "failed to create cublas handle") ||
+      scan_has(t, "ould not create cudnn handle") || scan_has(t, "tensorflow/stream_executor"))
+    m->kind = MESSAGE_TENSORFLOW;
   if (scan_has(t, "ggml") || context_any(&m->context, CONTEXT_BIT(OLLAMA))) m->kind = MESSAGE_LLAMA;
   return true;
 }

@@ -40,6 +40,13 @@ static const struct {
      "most often an index or a label out of range: run once with CUDA_LAUNCH_BLOCKING=1"},
     {"unspecified launch failure", "a GPU program crashed",
      "it is a bug, not a shortage: run under compute-sanitizer"},
+    {"CUDA_ERROR_LAUNCH_FAILED", "a GPU program crashed",
+     "it is a bug, not a shortage: run under compute-sanitizer"},
+    {"kIOGPUCommandBufferCallbackErrorImpactingInteractivity",
+     "macOS stopped a GPU program that held up the screen",
+     "it is not a shortage: smaller steps (a lower resolution, fewer frames or tokens at once)"},
+    {"kIOGPUCommandBufferCallbackErrorTimeout", "macOS stopped a GPU program that took too long",
+     "it is not a shortage: smaller steps (a lower resolution, fewer frames or tokens at once)"},
     {"out of resource: shared memory",
      "a GPU program asks for more on-chip shared memory than this GPU has",
      "it is not the device's memory: smaller block sizes or num_stages in the Triton kernel, or a "

@@ -111,6 +111,8 @@ static const struct row {
     {"ArrowMemoryError", HOST_PYTHON, SURE},
     {"memory allocation of ", HOST_PYTHON, SURE}, /* Rust: polars, tokenizers, safetensors */
     {"malloc of size ", HOST_PYTHON, SURE},       /* Arrow */
+    {"mach_vm_map(size=", HOST_PYTHON, SURE},     /* macOS */
+    {"malloc: *** mmap(size=", HOST_PYTHON, SURE},
     {"cannot allocate vector of size", HOST_PYTHON, SURE},
     {"vector memory exhausted (limit reached?)", HOST_PYTHON, SURE},
     {"vector memory limit of", HOST_PYTHON, SURE},
@@ -138,6 +140,7 @@ static const struct row {
     {"annot allocate memory", HOST_PYTHON, SURE},
     {"malloc: can't allocate region", HOST_PYTHON, SURE}, /* macOS */
     {"failed to allocate memory", HOST_PYTHON, 0},
+    {"tcmalloc: large alloc ", HOST_LARGE, 0},
     {"ailed to allocate ", HOST_PYTHON, 0},
     {"The kernel appears to have died", HOST_DIED, 0},
     {"he Kernel crashed while executing code", HOST_DIED, 0},
@@ -288,6 +291,17 @@ static void read_database(message *m, scan_text rest) {
   if (slash != NULL && scan_has(line, " used)")) m->limit_bytes = scan_size(line, slash);
 }
 
+/* "tcmalloc: large alloc 10066329600 bytes == 0x…", one line for each large request, failed or not:
+ * the largest counts. */
+static void read_large(message *m, scan_text t) {
+  const char *at;
+  for (; (at = scan_find(t, "tcmalloc: large alloc ")) != NULL; t = scan_from(t, at)) {
+    uint64_t bytes = scan_size(t, at);
+    bool first = m->asked_bytes == MESSAGE_UNKNOWN;
+    if (bytes != MESSAGE_UNKNOWN && (first || bytes > m->asked_bytes)) m->asked_bytes = bytes;
+  }
+}
+
 static void read_numbers(message *m, scan_text t, const char *at) {
   scan_text rest = scan_from(t, at);
   switch (m->host) {
@@ -299,6 +313,7 @@ static void read_numbers(message *m, scan_text t, const char *at) {
   case HOST_WORKER: read_worker(m, t); break;
   case HOST_JOB: m->limit_bytes = scan_size_after(t, "exceeded limit "); break;
   case HOST_DATABASE: read_database(m, rest); break;
+  case HOST_LARGE: read_large(m, t); break;
   case HOST_PYTHON:
     m->asked_bytes = scan_size(t, at);
     if (m->asked_bytes == MESSAGE_UNKNOWN)

@@ -66,9 +66,12 @@ static bool read_vllm(message *m, scan_text t) {
   return true;
 }
 
-/* "Current value: self.server_args.mem_fraction_static=0.2" */
+/* "Current value: self.server_args.mem_fraction_static=0.2"; "under --mem-fraction-static=0.88.
+ * Raise --mem-fraction-static to at least 0.9113" */
 static bool read_sglang(message *m, scan_text t) {
   m->share = share_at(t, scan_find(t, "mem_fraction_static=0."));
+  if (m->share == 0) m->share = share_at(t, scan_find(t, "--mem-fraction-static=0."));
+  m->share_needed = share_at(t, scan_find(t, "at least 0."));
   m->details |= scan_has(t, "refill out of memory") || scan_has(t, "ecode out of memory")
                     ? MESSAGE_COMPUTE
                     : MESSAGE_KV_CACHE;
@@ -129,8 +132,21 @@ static bool read_llama(message *m, scan_text t) {
   return true;
 }
 
+/* "ggml_cuda_host_malloc: failed to allocate 1900.00 MiB of pinned memory" */
+static bool read_pinned(message *m, scan_text t) {
+  m->kind = MESSAGE_HOST;
+  m->host = HOST_MODEL;
+  m->asked_bytes = scan_size_after(t, "host_malloc: failed to allocate ");
+  return true;
+}
+
 /* Recognizes "llama runner process has terminated: …", which may have any reason. */
 static bool read_runner(message *m, scan_text t) {
+  if (scan_has(t, "terminated: signal: killed")) {
+    m->kind = MESSAGE_HOST;
+    m->host = HOST_MODEL;
+    return true;
+  }
   return (scan_has(t, "out of memory") || scan_has(t, "allocate")) && read_llama(m, t);
 }
 
@@ -249,6 +265,7 @@ bool message_serve(message *m, scan_text t, const char **where) {
       {"increasing `gpu_memory_utilization`", MESSAGE_VLLM, read_vllm},
       {"increase --mem-fraction-static", MESSAGE_SGLANG, read_sglang},
       {"increase mem_fraction_static", MESSAGE_SGLANG, read_sglang},
+      {"leave no GPU memory for the KV cache", MESSAGE_SGLANG, read_sglang},
       {"Prefill out of memory", MESSAGE_SGLANG, read_sglang},
       {"need to decrease `--max-batch-", MESSAGE_TGI, read_tgi},
       {"Decode out of memory", MESSAGE_SGLANG, read_sglang},
@@ -274,6 +291,7 @@ bool message_serve(message *m, scan_text t, const char **where) {
       {"kIOGPUCommandBufferCallbackErrorOutOfMemory", MESSAGE_LLAMA, read_llama},
       {"llama runner process", MESSAGE_LLAMA, read_runner},
       {"enough available memory to run this model", MESSAGE_LLAMA, read_llama},
+      {"cuda_host_malloc: failed to allocate", MESSAGE_LLAMA, read_pinned},
       {"requested buffer of size ", MESSAGE_ONNX, read_onnx},
       {"[TRT]", MESSAGE_TENSORRT, read_tensorrt},
       {"nvinfer1::", MESSAGE_TENSORRT, read_tensorrt},

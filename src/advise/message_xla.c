@@ -6,6 +6,7 @@
 
 #include "advise/message_parts.h"
 
+#define KERNEL_MOST 11  /* AlexNet's first layer; larger kernels are rare */
 #define NODE_WITHIN 400 /* characters after the shape in which the node begins, and of its text */
 
 static bool known(uint64_t bytes) {
@@ -35,13 +36,17 @@ static void read_node(message *m, scan_text t) {
   scan_text node = {open, open + NODE_WITHIN < t.end ? open + NODE_WITHIN : t.end};
   const char *close = NULL;
   if (scan_find_at(node, "]]", &close) != NULL) node.end = close;
+  scan_text name = node;
+  if (scan_find_at(node, " = ", &close) != NULL || scan_find_at(node, "}}", &close) != NULL)
+    name.end = close;
   bool cpu = scan_has(node, "/cpu:0\"") || scan_has(node, "device:CPU:0\"");
   if (cpu && !scan_has(node, "gpu:") && !scan_has(node, "GPU:")) m->host = HOST_TORCH;
   for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
     if (scan_has(node, variables[i])) m->details |= MESSAGE_WEIGHTS;
+  /* Keras names the backward pass after the optimizer as well: "training/Adam/gradients/…". */
+  bool update = (m->details & MESSAGE_WEIGHTS) != 0 || !scan_has(name, "gradients");
   for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
-    if ((m->details & MESSAGE_WEIGHTS) != 0 && scan_has(node, slots[i]))
-      m->context.seen |= CONTEXT_BIT(OPTIMIZER);
+    if (update && scan_has(name, slots[i])) m->context.seen |= CONTEXT_BIT(OPTIMIZER);
 }
 
 /* Parses "OOM when allocating tensor with shape[1000,1000,1000] and type float on …". */
@@ -51,6 +56,7 @@ static void read_shape(message *m, scan_text t) {
   if (at == NULL) at = scan_find(t, "tensor of shape [");
   if (at == NULL) return;
   scan_copy(m->what, sizeof m->what, t, at, "]");
+  uint32_t dims[2] = {0, 0};
   double bytes = (double)dtype_width((scan_text){at, at + 200 < t.end ? at + 200 : t.end});
   for (const char *p = at; p < t.end && *p != ']' && p - at < 200;) {
     if (!isdigit((unsigned char)*p)) {
@@ -60,8 +66,12 @@ static void read_shape(message *m, scan_text t) {
     double dim = 0;
     for (; p < t.end && isdigit((unsigned char)*p); p++) dim = dim * 10 + (*p - '0');
     bytes *= dim;
-    if (m->rank++ == 0) m->first_dim = dim < UINT32_MAX ? (uint32_t)dim : UINT32_MAX;
+    if (m->rank < 2) dims[m->rank] = dim < UINT32_MAX ? (uint32_t)dim : UINT32_MAX;
+    m->rank++;
   }
+  /* "3,3,512,1024" is a convolution's kernel (height, width, channels in and out): no batch. */
+  bool kernel = m->rank == 4 && dims[0] == dims[1] && dims[0] % 2 == 1 && dims[0] <= KERNEL_MOST;
+  m->first_dim = kernel ? 0 : dims[0];
   if (m->rank > 0 && bytes < 0x1p62) m->shape_bytes = (uint64_t)bytes;
   read_node(m, scan_from(t, at));
   if (!known(m->asked_bytes)) m->asked_bytes = m->shape_bytes;

@@ -55,7 +55,7 @@ static const recipe questions[] = {
      .change = "print(torch.cuda.memory_summary()) before the line that fails"},
     {.kinds = K(VLLM) | K(SGLANG), .change = "nvidia-smi, before the server starts"},
     {.kinds = K(XLA) | K(TENSORFLOW),
-     .never = M(TPU),
+     .never = M(TPU) | M(WINDOWS) | M(MAC),
      .change = "stowage run -- python train.py (your command, on Linux) records the run and "
                "explains how it ended"},
     {.kinds = K(XLA) | K(TENSORFLOW),

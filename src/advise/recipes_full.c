@@ -233,6 +233,13 @@ static const recipe rows[] = {
     /* ---- the device is simply full: others ---- */
     {.causes = FULL,
      .kinds = K(TENSORFLOW),
+     .must = D(STATUS),
+     .change = "let TensorFlow take only what it needs, so that cuBLAS and cuDNN get theirs: "
+               "TF_FORCE_GPU_ALLOW_GROWTH=true python … (tf.config.experimental.set_memory_growth; "
+               "TensorFlow 1: config.gpu_options.allow_growth = True)",
+     .cost = "a little fragmentation"},
+    {.causes = FULL,
+     .kinds = K(TENSORFLOW),
      .mustnot = D(BATCH) | D(ONE),
      .never = M(TPU),
      .change = "a smaller batch (model.fit(…, batch_size=…), or the dataset's .batch(…)): half of "
@@ -241,6 +248,7 @@ static const recipe rows[] = {
     {.causes = FULL,
      .kinds = K(TENSORFLOW),
      .never = M(TPU),
+     .mustnot = D(STATUS),
      .change = "16-bit arithmetic: tf.keras.mixed_precision.set_global_policy(\"mixed_float16\")",
      .cost = "16-bit arithmetic; fast from compute capability 7.0 on"},
     {.causes = FULL,

@@ -146,7 +146,7 @@ static const recipe rows[] = {
     {.hosts = H(PAGEFILE),
      .change =
          "a larger page file: System > Advanced > Performance > Virtual memory: 1.5 times the "
-         "RAM, on a drive with room; then restart",
+         "RAM, on a drive with free space; then restart",
      .cost = "disk space"},
     {.hosts = H(PAGEFILE),
      .change = "fewer processes: DataLoader(num_workers=0), and close other programs",
@@ -245,13 +245,14 @@ static const recipe rows[] = {
      .change = "drop what is no longer used: x = nothing; GC.gc()",
      .cost = "none"},
     {.hosts = H(NUMPY) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(CONTAINER) |
-              H(JOB) | H(RAY) | H(TORCH) | H(DASK) | H(SPARK),
+              H(JOB) | H(RAY) | H(TORCH) | H(DASK) | H(SPARK) | H(LARGE),
      .never = LANGUAGES,
      .mustnot = D(ABSURD),
      .change = "hold less in RAM: read data in parts (pd.read_csv(f, chunksize=100000), np.load(f, "
                "mmap_mode=\"r\"), stowage.batches(f)), in the smallest type (stowage inspect f)",
      .cost = "a loop over the parts"},
-    {.hosts = H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY),
+    {.hosts =
+         H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY) | H(LARGE),
      .never = M(COLAB) | M(KAGGLE) | M(WINDOWS) | M(MAC),
      .mustnot = D(GROUPED) | D(ABSURD) | D(ENABLED),
      .change =

@@ -120,21 +120,34 @@ static double unit_factor(scan_text t, const char **at, bool binary) {
   return 1;
 }
 
+/* Returns the number of digits after the character at `at`. */
+static int digits_after(scan_text t, const char *at) {
+  int count = 0;
+  while (at + 1 + count < t.end && isdigit((unsigned char)at[1 + count])) count++;
+  return count;
+}
+
+/* A comma before three digits separates thousands ("25,600 bytes"), any other begins a fraction
+ * ("1900,00 MiB"). */
 static uint64_t size_at(scan_text t, const char *at, bool binary) {
   if (at == NULL) return SCAN_UNKNOWN;
   while (at < t.end && is_space(*at)) at++;
   if (at >= t.end || !isdigit((unsigned char)*at)) return SCAN_UNKNOWN;
   double value = 0, scale = 1;
-  bool fraction = false;
+  bool fraction = false, grouped = false;
   for (; at < t.end; at++) {
     if (isdigit((unsigned char)*at)) {
       value = value * 10 + (*at - '0');
       if (fraction) scale *= 10;
-    } else if (*at == '.' && !fraction && at + 1 < t.end && isdigit((unsigned char)at[1])) {
-      fraction = true;
-    } else if (*at != ',' || fraction || at + 1 >= t.end || !isdigit((unsigned char)at[1])) {
-      break;
+      continue;
     }
+    if ((*at != '.' && *at != ',') || fraction) break;
+    int digits = digits_after(t, at);
+    if (digits == 0) break;
+    if (*at == '.' || (digits != 3 && !grouped))
+      fraction = true;
+    else
+      grouped = true;
   }
   if (at + 1 < t.end && *at == '.' && at[1] == ' ') at++; /* NumPy writes "745. GiB" */
   double bytes = value / scale * unit_factor(t, &at, binary);

@@ -25,7 +25,8 @@
 #include "cli/verb.h"
 #include "watch/tree.h"
 
-#define MS UINT64_C(1000000)
+#define NAMED_LEAST (UINT64_C(1) << 20) /* bytes of an object that a warning names */
+#define MS          UINT64_C(1000000)
 /* How long to wait for an answer before a command over its limit is ended. Waiting is harmless
  * while little more memory is allocated (a garbage collection, a call into C). */
 #define ANSWER_NS       (5000 * MS)
@@ -182,7 +183,7 @@ static void report_inside(run_ram *r) {
   char text[480];
   if (r->reported || !h->from_inside) return;
   r->reported = true;
-  if (h->object_count == 0) return;
+  if (h->object_count == 0 || h->objects[0].bytes < NAMED_LEAST) return;
   host_describe(text, sizeof text, &h->objects[0]);
   output_error("stowage run: largest: %s\n", output_name(text));
 }

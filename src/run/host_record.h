@@ -75,7 +75,8 @@ typedef struct host_object {
   bool grows;             /* …fills it, a part at a time */
   char mark[16];          /* "graph", "pinned", "shared", "text", "mapped" (an array over a file:
                              0 bytes), "view" (small parts of large arrays), "nameless" (only a number is
-                             known), "" */
+                             known), "database" (a connection; its size is not known), "tree" (elements that
+                             keep          more than the container lists), "" */
   uint64_t graphs;        /* autograd graphs it keeps */
   uint64_t text_bytes;    /* of it in columns of Python strings */
   char words[104];        /* those columns, the largest first */

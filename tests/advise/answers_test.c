@@ -208,7 +208,7 @@ TEST(tags_progress_and_drives_are_read)
        "Epoch 3 (train): 100% 90/90 [00:41<00:00,  2.39s/it]\n"
        "Epoch 3 (valid):   3% 1/32 [00:01<00:46,  1.50s/it]\nRuntimeError: CUDA error: out of "
        "memory"},
-      {MESSAGE_CUDA, C(UNKNOWN), "nvidia-smi", "stowage run",
+      {MESSAGE_TENSORFLOW, C(UNKNOWN), "nvidia-smi", "stowage run",
        "E c:\\ci\\build\\cuda_blas.cc:372] failed to create cublas handle: "
        "CUBLAS_STATUS_ALLOC_FAILED"},
   };

@@ -400,6 +400,86 @@ TEST(what_bounds_a_container_fits_its_type)
   }
 }
 
+TEST(a_bound_has_a_number)
+{
+  host_object o = {.count = 90,
+                   .where = "f",
+                   .type = "list",
+                   .of = "numpy.ndarray",
+                   .element_bytes = 10 * MIB,
+                   .place = "a.py:5",
+                   .grows = true};
+  host_record *r = blank();
+  holds(r, &o, "the cache of render", 900 * MIB);
+  CHECK(answers(r, CAUSE_HOST_LEAK, "at line 5 of a.py",
+                "lru_cache(maxsize=20) keeps about 200.0 MiB", "…"));
+  snprintf(r->objects[0].type, sizeof r->objects[0].type, "dict");
+  snprintf(r->objects[0].name, sizeof r->objects[0].name, "pages");
+  CHECK(answers(r, CAUSE_HOST_LEAK, "at line 5 of a.py",
+                "if len(pages) > 20: pages.pop(next(iter(pages)))", "…"));
+  /* small results: 450 bytes each */
+  r->objects[0] = (host_object){.bytes = 900 * MIB,
+                                .count = 2000000,
+                                .name = "the cache of align",
+                                .where = "f",
+                                .type = "list",
+                                .of = "tuple",
+                                .element_bytes = 471,
+                                .objects = 6000000};
+  CHECK(answers(r, CAUSE_HOST_OBJECTS, "the cache of align", "lru_cache(maxsize=500000)", "…"));
+  free(r);
+}
+
+TEST(structures_and_nodes_of_trees_are_named)
+{
+  host_record *r = blank();
+  r->objects[r->object_count++] = (host_object){.bytes = 900 * MIB,
+                                                .count = 4,
+                                                .name = "G",
+                                                .where = "f",
+                                                .type = "networkx.Graph",
+                                                .of = "networkx.Graph",
+                                                .element_bytes = 225 * MIB,
+                                                .place = "a.py:3",
+                                                .objects = 9000000};
+  CHECK(answers(r, CAUSE_HOST_OBJECTS, "a networkx.Graph of about 9000000 Python objects",
+                "scipy.sparse", "--ram-limit"));
+  r->objects[0] = (host_object){.bytes = 900 * MIB,
+                                .count = 900,
+                                .name = "titles",
+                                .where = "f",
+                                .type = "list",
+                                .of = "bs4.Tag",
+                                .element_bytes = MIB,
+                                .place = "a.py:9",
+                                .grows = true,
+                                .mark = "tree",
+                                .objects = 9000000};
+  CHECK(answers(r, CAUSE_HOST_OBJECTS, "each keeps everything that it is a part of",
+                "titles.append(str(x))", "--ram-limit"));
+  free(r);
+}
+
+TEST(a_database_in_memory_is_named_by_its_connection)
+{
+  host_record *r = blank();
+  r->objects[r->object_count++] = (host_object){.bytes = 232,
+                                                .count = 1,
+                                                .name = "db",
+                                                .where = "f",
+                                                .type = "sqlite3.Connection",
+                                                .place = "a.py:2",
+                                                .mark = "database",
+                                                .source = "db = sqlite3.connect(\":memory:\")"};
+  at_line(r, "a.py", "db.execute(\"INSERT INTO log VALUES (?)\", row)");
+  CHECK(answers(r, CAUSE_HOST_NATIVE, "db, a sqlite3.Connection, holds a database of about",
+                "sqlite3.connect(\"data.db\")", "C code"));
+  /* Other memory has a name: the connection is not the reason. */
+  holds(r, &picture, "photos", 900 * MIB);
+  CHECK(first(r) != CAUSE_HOST_NATIVE);
+  free(r);
+}
+
 /* Pages of text, for example: neither small objects nor arrays. */
 TEST(a_queue_of_medium_objects_is_bounded)
 {

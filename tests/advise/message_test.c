@@ -531,4 +531,28 @@ TEST(the_users_line_is_a_file_of_the_users)
   CHECK_TEXT(m.context.code, "full = left.merge(right, on=\"k\")");
 }
 
+TEST(a_comma_may_begin_a_fraction)
+{
+  message m = read_text("ggml_cuda_host_malloc: failed to allocate 2048,50 MiB of pinned memory: "
+                        "invalid argument");
+  CHECK_U64(m.asked_bytes, 2048 * MIB + MIB / 2);
+  m = read_text("cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 25,600,000 bytes "
+                "(allocated so far: 3,000,512 bytes).");
+  CHECK_U64(m.asked_bytes, 25600000);
+  CHECK_U64(m.live_bytes, 3000512);
+}
+
+TEST(reports_of_large_requests_give_the_largest)
+{
+  message m = read_text("tcmalloc: large alloc 2147483648 bytes == 0x5581 @ 0x7f01 0x7f02\n"
+                        "tcmalloc: large alloc 6442450944 bytes == 0x5582 @ 0x7f01 0x7f02\n"
+                        "tcmalloc: large alloc 4294967296 bytes == 0x5583 @ 0x7f01 0x7f02\n");
+  CHECK(m.kind == MESSAGE_HOST && m.host == HOST_LARGE);
+  CHECK_U64(m.asked_bytes, 6 * GIB);
+  m = read_text("python(77,0x1f0) malloc: *** mach_vm_map(size=8589934592) failed (error code=3)\n"
+                "*** error: can't allocate region\n");
+  CHECK(m.kind == MESSAGE_HOST && m.host == HOST_PYTHON);
+  CHECK_U64(m.asked_bytes, 8 * GIB);
+}
+
 TEST_MAIN

@@ -929,4 +929,44 @@ TEST(a_size_below_zero_is_a_bug)
   CHECK_SAMPLES(all);
 }
 
+TEST(a_kernel_s_shape_is_no_batch_and_an_update_is_the_optimizer_s)
+{
+  static const sample all[] = {
+      {MESSAGE_TENSORFLOW, C(BATCH_TOO_BIG), "batch", "instead of 5",
+       "ResourceExhaustedError: OOM when allocating tensor with shape[5,5,256,512] and type float "
+       "on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc [Op:Sub]"},
+      {MESSAGE_TENSORFLOW, C(BATCH_TOO_BIG), "batch_size=8 instead of 16", NULL,
+       "ResourceExhaustedError: OOM when allocating tensor with shape[16,64,224,224] and type "
+       "float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc [Op:Relu]"},
+      {MESSAGE_TENSORFLOW, C(OPTIMIZER_STATE), "SGD", NULL,
+       "OOM when allocating tensor with shape[90000,400]\n\t [[Node: training/Adam/mul_7 = "
+       "Mul[T=DT_FLOAT](Adam/beta_1/read, training/Adam/Variable_4/read)]]"},
+      {MESSAGE_TENSORFLOW, C(BATCH_TOO_BIG), "batch", "SGD",
+       "OOM when allocating tensor with shape[64,112,112,64]\n\t [[Node: "
+       "training/Adam/gradients/conv_2/Conv2D_grad/Conv2DBackpropInput = Conv2D[T=DT_FLOAT]()]]"},
+      {MESSAGE_TENSORFLOW, C(UNKNOWN) | C(BATCH_TOO_BIG), "TF_FORCE_GPU_ALLOW_GROWTH", NULL,
+       "E tensorflow/stream_executor/cuda/cuda_blas.cc:226] failed to create cublas handle: "
+       "CUBLAS_STATUS_ALLOC_FAILED"},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(servers_runners_and_libraries_say_what_would_do)
+{
+  static const sample all[] = {
+      {MESSAGE_SGLANG, C(WEIGHTS_TOO_BIG), "--mem-fraction-static 0.94 instead of 0.85", NULL,
+       "ValueError: Loaded weights leave no GPU memory for the KV cache under "
+       "--mem-fraction-static=0.85. Raise --mem-fraction-static to at least 0.93."},
+      {MESSAGE_HOST, C(HOST_LIMIT), "smaller quantization", "read_csv",
+       "Error: llama runner process has terminated: signal: killed"},
+      {MESSAGE_CUDA, C(UNKNOWN) | C(BATCH_TOO_BIG), "nvidia-smi", "read_csv",
+       "Error out of memory at line 121 in file /src/bitsandbytes/csrc/ops.cu"},
+      {MESSAGE_HOST, C(HOST_COPIES),
+       "open_memmap(\"x.npy\", mode=\"w+\", dtype=np.uint8, shape=(40000, 300, 300, 3))", NULL,
+       "MemoryError: Unable to allocate 10.1 GiB for an array with shape (40000, 300, 300, 3) and "
+       "data type uint8"},
+  };
+  CHECK_SAMPLES(all);
+}
+
 TEST_MAIN
