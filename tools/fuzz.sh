@@ -7,10 +7,11 @@ build=$1 seconds=$2; shift 2
 seed=0
 if [ "${1:-}" = --seed ]; then seed=$2; shift 2; fi
 mkdir -p build/crashes
-# Inputs, stacks and the quarantine are small: measured, they are most of the cost of a run.
-export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}malloc_context_size=2:quarantine_size_mb=4
+# Inputs, stacks, the quarantine and the readers' windows are small: measured, they are most of the cost of a run. Small windows
+# also make readers cross from one to the next.
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}malloc_context_size=2:quarantine_size_mb=4 STOWAGE_TEST_WINDOW=512
 longest() { # TARGET: the longest input, in bytes
-  case $1 in *_shape) echo 256 ;; snapshot | explain) echo 1024 ;; *) echo 4096 ;; esac
+  case $1 in *_shape) echo 128 ;; snapshot | explain) echo 1024 ;; *) echo 4096 ;; esac
 }
 count=0 failed=0
 for program in "$build"/tests/fuzz/*_fuzz; do

@@ -14,11 +14,15 @@ python3 "$torture/crafted.py" "$stowage" || failed=1
 # Two at a time, each in a folder of its own.
 slices() { python3 "$torture/torture.py" "$build" --state "$folder/state" --parts csv,io --seconds 300 --slices 1 --jobs 2 "$@"; }
 goes_on() { # the second call adds other slices of the same build; another seed begins again
-  slices && slices && python3 - "$folder/state/state.json" << 'END' && slices --seed 9
+  slices && slices > "$folder/said" && python3 - "$folder/state/state.json" "$folder/said" << 'END' && slices --seed 9
 import json, sys
 state = json.load(open(sys.argv[1]))
 assert state["next"] == {"csv": 2, "io": 2}, state["next"]
 assert state["cases"]["csv"] == {"csv": 50} and sum(state["cases"]["io"].values()) > 0 and state["findings"] == [], state
+said = open(sys.argv[2]).read().strip().split("\n")[-1]
+hours = sum(state["seconds"].values()) / 3600
+assert said == "%d cases in %.2f hours of work, 0 findings, calls: 2, commit: %s" % (
+    50 + sum(state["cases"]["io"].values()), hours, state["commit"]), said
 END
 }
 check torture_continues_where_it_stopped goes_on

@@ -1,11 +1,13 @@
-/* One recording through explain. Whatever it holds, there is an answer, in every form, and findings
- * are sorted by confidence. Pasted texts have a target of their own (message_fuzz.c). */
+/* One recording through explain. Whatever it holds, there is an answer, in every form (choice.h),
+ * and findings are sorted by confidence. Pasted texts have a target of their own
+ * (message_fuzz.c). */
 #ifndef EXPLAIN_FUZZ_H
 #define EXPLAIN_FUZZ_H
 
 #include <stdlib.h>
 
 #include "advise/explain.h"
+#include "fuzz/choice.h"
 #include "recordings/recording_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -14,11 +16,11 @@ static inline void explain_insist(bool so) {
   if (!so) abort();
 }
 
-static inline void explain_show(const explanation *x) {
+static inline void explain_show(const explanation *x, const uint8_t *data, size_t size) {
   buffer out = BUFFER_INIT;
-  explain_insist(explanation_text(x, &out, false) == STOW_OK);
-  explain_insist(explanation_short(x, &out) == STOW_OK);
-  explain_insist(explanation_json(x, &out) == STOW_OK);
+  if (fuzz_does(0, 3, data, size)) explain_insist(explanation_text(x, &out, false) == STOW_OK);
+  if (fuzz_does(1, 3, data, size)) explain_insist(explanation_short(x, &out) == STOW_OK);
+  if (fuzz_does(2, 3, data, size)) explain_insist(explanation_json(x, &out) == STOW_OK);
   buffer_free(&out);
   for (uint32_t i = 0; i < x->findings.count; i++)
     explain_insist(x->findings.list[i].confidence >= 0 && x->findings.list[i].confidence <= 1);
@@ -37,7 +39,7 @@ static inline void explain_snapshot(const uint8_t *data, size_t size) {
   stow_status status = recording_read_input(&r, &in, KIND_SNAPSHOT, UINT64_C(1) << 20);
   input_close(&in);
   if (status == STOW_OK) {
-    if (explain_recording(&x, &r, NULL) == STOW_OK) explain_show(&x);
+    if (explain_recording(&x, &r, NULL) == STOW_OK) explain_show(&x, data, size);
     explanation_free(&x);
   }
   recording_free(&r);

@@ -7,8 +7,9 @@ slices are done, so a later call goes on where this one stopped, also after Ctrl
 or library starts them again at zero, with the slices after those already done. --parts limits it to some parts (a list with
 commas), --slices to that many slices of each.
 
-Prints per part and per name (verb, format or fuzz target) how many cases it tried and how many findings there are. A finding is kept
-in the folder with the command that shows it again. The exit code is 1 if this build has a finding.
+Prints per part and per name (verb, format or fuzz target) how many cases it tried and how many findings there are; the last line
+sums up all calls with this build and names its commit. A finding is kept in the folder with the command that shows it again. The
+exit code is 1 if this build has a finding.
 """
 import argparse
 import concurrent.futures
@@ -33,6 +34,8 @@ from sweep import VERBS  # noqa: E402
 SLICES_ALLOC, SLICES_IO = 40, 8  # of each verb; together they try every call
 KILLS, HOSTILE, TABLES, FUZZ_S = 100, 44, 25, 15  # of one slice
 # Scripts that attack one place each: planted links, lying ledgers, full disks, secrets, control sequences, libraries of others.
+# Those of Python, which need NumPy: servers that lie, and background threads without file descriptors, home folder or parent.
+ATTACKS_PYTHON = ["remote", "background"]
 ATTACKS = ["shim/ledger", "shim/namespaces", "shim/clocks", "cli/files", "cli/secure", "cli/refuse", "cli/hdf5", "cli/resume", "guards/terminal",
            "guards/files"]
 SLICE_S_MAX = 1200
@@ -81,6 +84,12 @@ def attacks_part(build, stowage):
     commands = [("crafted", python(os.path.join(HERE, "crafted.py"), stowage))]
     commands += [(name, ["env", "STOWAGE_BUILD=" + build, "STOWAGE_COMMAND=" + stowage, "bash", os.path.join(ROOT, "tests", name + ".sh")])
                  for name in ATTACKS]
+    numpy = [p for p in ("/usr/bin/python3", sys.executable)
+             if os.path.exists(p) and subprocess.run([p, "-c", "import numpy"], stderr=subprocess.DEVNULL).returncode == 0]
+    commands += [("python/" + name, ["env", "STOWAGE_COMMAND=" + stowage, "STOWAGE_LIBRARY=" + os.path.join(build, "libstowage.so"),
+                                     "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=" + os.path.join(ROOT, "python"),
+                                     numpy[0], os.path.join(ROOT, "python", "tests", "run.py"), name])
+                 for name in ATTACKS_PYTHON if numpy]
     return Part(1, [name for name, _ in commands], lambda n: commands[n] if n < len(commands) else None,
                 lambda text: len(re.findall(r"(?m)^ok ", text)))
 
@@ -121,6 +130,16 @@ def build_name(build, fuzz):
     return sums.hexdigest()[:16]
 
 
+def commit_name():
+    """The commit of the source tree, with "-dirty" if files of it are changed; "unknown" outside a repository."""
+    try:
+        said = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    except OSError:
+        return "unknown"
+    return said.stdout.decode().strip() or "unknown"
+
+
 class State:
     """What is done, in FOLDER/state.json, written whole after every slice."""
 
@@ -141,7 +160,9 @@ class State:
         if self.all.get("build") != build:
             # The sweeps try every call again; the rest goes on with new seeds.
             after = {k: v for k, v in self.all["next"].items() if k not in ("alloc", "io", "attacks")}
-            self.all = {"build": build, "seed": seed, "next": after, "cases": {}, "seconds": {}, "findings": [], "undone": []}
+            self.all = {"build": build, "seed": seed, "next": after, "cases": {}, "seconds": {}, "findings": [], "undone": [], "calls": 0}
+        self.all["calls"] = self.all.get("calls", 0) + 1
+        self.all["commit"] = commit_name()
 
     def save(self):
         with open(self.path + "~", "w", encoding="utf-8") as f:
@@ -234,8 +255,8 @@ def tell(state, parts):
         print("%-13s %9d cases in %6.0f s, %d findings%s" % (name, cases, state.all["seconds"].get(name, 0), found, whole))
         if len(counts) > 1:
             print("  " + ", ".join("%s %d" % item for item in sorted(counts.items())))
-    print("%d cases, %d findings, %.0f minutes on this build" %
-          (total, len(state.all["findings"]), sum(state.all["seconds"].values()) / 60))
+    print("%d cases in %.2f hours of work, %d findings, calls: %d, commit: %s" %
+          (total, sum(state.all["seconds"].values()) / 3600, len(state.all["findings"]), state.all["calls"], state.all["commit"]))
 
 
 def main():
