@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "base/variables.h"
 #include "run/protocol.h"
+#include "run/rings.h"
 #include "shim/account.h"
 #include "shim/python_stack.h"
 #include "shim/shim.h"
@@ -139,7 +140,10 @@ static bool open_trace(const char *folder) {
   options.ring_path = ring;
   options.ring_bytes = RING_BYTES;
   options.text_bytes = TEXT_BYTES;
-  if (recorded != NULL && recorded[0] == '1') options.record_path = file;
+  if (recorded != NULL && recorded[0] == '1')
+    options.record_path = file; /* the run writes a recording of every process */
+  else
+    run_rings_tidy(folder, account_ledger());
   if (recorder.open(&trace, &options) != STOW_OK) {
     if (options.record_path != NULL) report_unrecorded();
     return false;

@@ -35,6 +35,16 @@ out=$(stowage_run -- "$programs/filler" "$holder" alloc:$M 2> "$folder/err")
 check without_a_limit_it_is_served test "${out##* }" = 0
 check and_reported_not_to_be_counted grep -q 'not counted' "$folder/err"
 
+# ---- a run of many processes ----
+many() { # 30 after one that was refused memory; prints which of the first, the others and the last have a ring
+  stowage_run --vram-limit 100M -- sh -c '"$0" alloc:'$((200 * M))' >&2 & refused=$!; wait
+    for i in $(seq 30); do "$0" alloc:'$M' >&2 & last=$!; wait; done
+    cd "$STOWAGE_RUN"; ls "$refused.ring" "$last.ring"; ls | grep -c "\.ring$"' "$holder" 2> "$folder/err"
+}
+rings=$(many | tr '\n' ' ')
+# The run keeps 16 rings of processes that ended and the refused one. The newest was alive when the last one looked.
+if [[ $rings =~ ^[0-9]+\.ring\ [0-9]+\.ring\ 18\ $ ]]; then ok rings_of_ended_processes_are_bounded; else echo "$rings"; cat "$folder/err"; fail rings_of_ended_processes_are_bounded; fi
+
 # ---- a state folder that is full ----
 record_full() { # PROCESSES: how many start in one run
   mkdir -p "$folder/full"
