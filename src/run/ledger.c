@@ -542,6 +542,7 @@ void ledger_charge_announced(ledger *l, unsigned device, ledger_kind kind, uint6
 }
 
 void ledger_withdraw(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+  ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   ledger_device *d = own_device(l, device);
   if (d != NULL) atomic_fetch_sub(wanted_of(d, kind), bytes);
 }

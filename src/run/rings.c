@@ -24,6 +24,7 @@ static bool was_refused(const ledger *l, int pid) {
 /* Returns whether the process of the ring left a file about a failure. */
 static bool left_more(int folder, const char *ring) {
   static const char *const ENDINGS[] = {RUN_PICKLE, RUN_ERROR, RUN_OBJECTS};
+  ASSERT(run_has_ending(ring, RUN_RING));
   for (size_t i = 0; i < sizeof ENDINGS / sizeof ENDINGS[0]; i++) {
     char other[NAME_MAX + 16];
     snprintf(other, sizeof other, "%.*s%s", (int)(strlen(ring) - strlen(RUN_RING)), ring,
