@@ -27,6 +27,7 @@ SMALLER_CLASSES = 3  # a buffer may consist of parts down to an eighth of its si
 NEWEST_KEPT = 4  # saved storages that are in use by the operations that run now
 MARK_EVERY = 8  # saved storages; a mark is a call of the driver
 PLAN_STEPS = 4  # steps that predict how much the next one moves
+REFERENCE_STEPS = 16  # the largest of as many steps shows in what order one saves: a small one saves fewer tensors that count
 
 PAGE_BYTES = 20 << 20
 COMING_PART = 8  # of the target: entries that are fetched ahead
@@ -115,7 +116,8 @@ class Policy:
         self.level = self.leaving_bytes = self.coming_bytes = self.seq = self.swing = self.uses = 0
         self.stopped = False  # no pinned buffers left: tried again in the next step
         self.plans = collections.deque(maxlen=PLAN_STEPS)
-        self.reference = None  # (cumulative bytes at each event, highest jump, its event) of the last step
+        self.references = collections.deque(maxlen=REFERENCE_STEPS)
+        self.reference = None  # of the largest of them: (cumulative bytes at each event, highest jump, its event)
         self.begin_step()
 
     # ---- steps ----
@@ -131,7 +133,8 @@ class Policy:
                        jump_bytes=self.jump, peak_bytes=self.peak_bytes, base_bytes=self.base_bytes)
         self.plans.append(self.out_bytes)
         if self.sums:
-            self.reference = self.sums, self.jump, self.jump_at
+            self.references.append((self.sums, self.jump, self.jump_at))
+            self.reference = max(reversed(self.references), key=lambda reference: reference[0][-1])
         self.begin_step()
         return figures
 
@@ -147,8 +150,8 @@ class Policy:
         self.sums.append(self.saved_bytes)
 
     def ceiling(self):
-        """Returns the highest level now: the target, minus what the last step suddenly needed later than here (the logits of a language
-        model), scaled by how much larger this step is."""
+        """Returns the highest level now: the target, minus what the reference step suddenly needed later than here (the logits of a
+        language model), scaled by how much larger this step is."""
         if self.reference is None or len(self.sums) > self.reference[2]:
             return self.target_bytes
         sums, jump, _ = self.reference
@@ -157,8 +160,8 @@ class Policy:
         return self.target_bytes - min(int(jump * scale), self.target_bytes // 2)
 
     def expected(self):
-        """Returns how much this step will still save: what the last one saved after as many tensors, scaled by how much larger this one is.
-        None: not known."""
+        """Returns how much this step will still save: what the reference step saved after as many tensors, scaled by how much larger this
+        one is. None: not known."""
         if self.reference is None or len(self.sums) > len(self.reference[0]):
             return None
         sums = self.reference[0]

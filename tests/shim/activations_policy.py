@@ -138,7 +138,7 @@ def a_step_copies_what_its_size_needs():
     """Steps of another size than the last one: a small one copies nothing, a large one copies from its beginning."""
     bus = Device()
     policy = Policy(bus, 100 * MIB)
-    for sizes, first in (([10 * MIB] * 20, None), ([4 * MIB] * 20, 0), ([10 * MIB] * 20, 3), ([2 * MIB] * 20, 0)):
+    for sizes, first in (([10 * MIB] * 20, None), ([4 * MIB] * 20, 0), ([10 * MIB] * 20, 3), ([2 * MIB] * 9, 0), ([10 * MIB] * 20, 3)):
         bus.calls.clear()
         entries = [save(policy, bus, size) for size in sizes[:7]]
         assert first is None or [c for c, _ in bus.calls] == ["out"] * first, (sizes[0] // MIB, bus.calls)
