@@ -303,7 +303,7 @@ def locals_of(frame):
     """Returns the variables of a frame.
 
     Before Python 3.13 the frame keeps the dict of f_locals, and with it values that the function has replaced since: the dict is
-    emptied again, unless somebody else holds it too."""
+    emptied again, unless something else holds it too."""
     values = frame.f_locals
     if sys.version_info >= (3, 13) or not frame.f_code.co_flags & 1:  # CO_OPTIMIZED: a function's
         return dict(values)

@@ -82,7 +82,7 @@ def _package(what: str, *names: str) -> "Tuple[str, Any]":
 
 
 class TableFile:
-    """A file as a table: `batches()` yields record batches, `__arrow_c_stream__` gives them to anybody, each time from the start."""
+    """A file as a table: `batches()` yields record batches, `__arrow_c_stream__` gives them to other packages, each time from the start."""
 
     def __init__(self, path: str, memory: int, columns: "Sequence[str]" = (), drop: "Sequence[str]" = ()) -> None:
         if not os.path.exists(path):

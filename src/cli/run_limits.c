@@ -258,8 +258,8 @@ static struct {
   nvml *left_open; /* still open when the process ends */
 } aside;
 
-/* Waits a tenth of a second. Returns false at the end. Uses the monotonic clock: if somebody sets
- * the wall clock back an hour, a wait by that clock takes an hour. */
+/* Waits a tenth of a second. Returns false at the end. Uses the monotonic clock: if the wall
+ * clock is set back an hour, a wait by that clock takes an hour. */
 static bool rest(void) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);

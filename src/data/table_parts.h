@@ -24,7 +24,7 @@ typedef struct table_window {
   column_stats *stats; /* for this window only */
   intern *words;       /* its texts; with one thread, the pass's own */
   bool *raw;           /* columns whose texts are not numbered, but kept in `texts` */
-  bool *ignored;       /* columns whose texts nobody needs */
+  bool *ignored;       /* columns whose texts are not needed */
   bool *shared;        /* columns with codes of the pass's dictionary */
   buffer *texts;
   uint32_t *codes; /* maps its texts to the pass's while they are merged */

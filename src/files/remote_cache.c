@@ -100,7 +100,7 @@ static uint64_t look(int folder, int64_t after_ns, held *oldest) {
   return all;
 }
 
-/* Returns false if somebody uses it. */
+/* Returns false if a process uses it. */
 static bool remove_unused(int folder, const char *name) {
   int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return false;

@@ -7,7 +7,7 @@
  *
  * The seven amounts are in bytes: host at the peak, kept, allocated and its error; device at the
  * peak, kept, allocated. Lines of two elements are only context. Files come largest first, lines in
- * order. A path comes from the program or from a folder that somebody sent, so text is read only
+ * order. A path comes from the program or from a folder that someone sent, so text is read only
  * from regular files that end in .py. */
 #include <errno.h>
 #include <fcntl.h>

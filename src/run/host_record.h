@@ -99,7 +99,8 @@ typedef struct host_record {
   uint64_t cache_bytes;               /* file cache that counts against the limit of the cgroup */
   uint64_t held_bytes, peak_bytes;
   int64_t growth_bytes_s;
-  char ended[16]; /* "limit": killed by us; "kernel"; "killed": by anybody; "": still running */
+  char ended[16]; /* "limit": killed by us; "kernel"; "killed": by another process; "": still
+                     running */
   host_sample samples[HOST_SAMPLES_MAX];
   size_t sample_count;
   tree_process processes[HOST_PROCESSES_MAX]; /* the largest first */
