@@ -63,8 +63,34 @@ static bool is_text(const host_object *o) {
 
 /* ---- columns of Python strings ---- */
 
+/* Returns whether the line that made it reads a file with pandas. */
+static bool is_read(const host_object *o) {
+  return strstr(o->source, "read_csv(") != NULL || strstr(o->source, "read_table(") != NULL;
+}
+
+/* Writes "{"street": "category", "city": "category"}" for the columns in o->words. */
+static void write_types(char *out, size_t size, const host_object *o) {
+  size_t length = (size_t)snprintf(out, size, "{");
+  for (const char *at = o->words; *at != '\0' && length + 80 < size;) {
+    size_t word = strcspn(at, ",");
+    length += (size_t)snprintf(out + length, size - length, "%s\"%.*s\": \"category\"",
+                               at > o->words ? ", " : "", (int)(word < 40 ? word : 40), at);
+    at += word;
+    at += strspn(at, ", ");
+  }
+  snprintf(out + length, size - length, "}");
+}
+
 static void store_compactly(char *out, size_t size, const host_object *o) {
-  char name[64], column[64];
+  char name[64], column[64], types[240];
+  if (is_read(o) && o->words[0] != '\0') {
+    write_types(types, sizeof types, o);
+    snprintf(out, size,
+             "read text compactly: read_csv(…, dtype=%s) where values repeat, \"string[pyarrow]\" "
+             "for others; and only columns that are used: usecols=[…]",
+             types);
+    return;
+  }
   snprintf(column, sizeof column, "%.*s", (int)strcspn(o->words, ","), o->words);
   if (column[0] != '\0')
     snprintf(out, size,
@@ -98,6 +124,11 @@ static bool find_columns(host_case *c) {
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   store_compactly(change, sizeof change, o);
   host_add_fix(c, o->text_bytes - o->text_bytes / 4, change, "one pass over the column");
+  if (is_read(o))
+    host_add_fix(c, o->bytes - o->bytes / 16,
+                 "read it in parts and keep only the result of each: for part in read_csv(…, "
+                 "chunksize=100_000): …",
+                 "a loop over the parts");
   return true;
 }
 

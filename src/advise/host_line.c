@@ -133,9 +133,19 @@ bool host_line_target_is_new(const char *source) {
   return strchr("+-*/%@&|^", equal[-1]) == NULL;
 }
 
+/* Returns whether a line sets a column: df["key"] = …, which makes a column and not a table. */
+static bool sets_column(const char *source, const char *name) {
+  size_t length = strlen(name);
+  const char *equal = strchr(source, '=');
+  while (*source == ' ') source++;
+  return equal != NULL && strncmp(source, name, length) == 0 && source[length] == '[' &&
+         (source[length + 1] == '"' || source[length + 1] == '\'');
+}
+
 host_making host_line_makes_another(const host_record *r, const char *name) {
   const char *source = host_line_own(r);
-  if (source == NULL || !host_line_has(source, name)) return HOST_MAKES_NOTHING;
+  if (source == NULL || !host_line_has(source, name) || sets_column(source, name))
+    return HOST_MAKES_NOTHING;
   const char *equal = strchr(source, '=');
   bool in_place = equal != NULL && equal > source && strchr("+-*/%@&|^", equal[-1]) != NULL;
   const char *value = equal != NULL ? equal : source;

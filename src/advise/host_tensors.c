@@ -30,7 +30,8 @@ void host_find_graph(host_case *c) {
   if (share < MUCH) return;
   char place[160], change[400];
   bool sum = !host_is_container(o);
-  bool scalars = o->element_bytes <= 64; /* losses; outputs and predictions are larger */
+  bool scalars = o->bytes / o->graphs <= 64; /* losses; outputs and predictions are larger */
+  const char *part = strstr(o->type, "dict") != NULL ? "[…]" : "";
   host_place(place, sizeof place, o);
   cause *to = host_add(c, CAUSE_GRAPH_KEPT, share >= MOST ? 0.93 : 0.7);
   cause_head(to, "%s keeps the autograd graphs of %" PRIu64 " iterations, about %s%s%s%s", o->name,
@@ -44,14 +45,14 @@ void host_find_graph(host_case *c) {
             cause_size(held - (o->bytes < held ? o->bytes : held)), cause_size(c->reported_bytes));
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   snprintf(change, sizeof change,
-           sum ? "add the number, not the tensor: %s += loss.item(); or loop under "
+           sum ? "add the number, not the tensor: %s%s += loss.item(); or loop under "
                  "torch.no_grad() if nothing is trained"
            : scalars
-               ? "keep the number, not the tensor: %s.append(loss.item()) (.detach() for larger "
+               ? "keep the number, not the tensor: %s%s.append(loss.item()) (.detach() for larger "
                  "results); or loop under torch.no_grad() if nothing is trained"
                : "loop under torch.no_grad() if nothing is trained; or keep the values without "
-                 "their graphs: %s.append(….detach())",
-           o->name);
+                 "their graphs: %s%s.append(….detach())",
+           o->name, part);
   host_add_fix(c, held - held / o->graphs, change, "no gradient flows through what is kept");
 }
 

@@ -34,15 +34,35 @@ static bool at_work(const host_record *r) {
   return false;
 }
 
+/* Returns whether a frame waits for a task. */
+static bool waits_for_task(const host_frame *f) {
+  return strcmp(f->name, "get") == 0 || strcmp(f->name, "recv") == 0 ||
+         strcmp(f->name, "recv_bytes") == 0 || strcmp(f->name, "poll") == 0;
+}
+
+/* Returns whether the process is a worker of a PyTorch DataLoader. It sends each batch as soon as
+ * it is made. */
+static bool in_loader(const host_record *r) {
+  for (size_t i = 0; i < r->frame_count; i++)
+    if (strcmp(r->frames[i].name, "_worker_loop") == 0 &&
+        strstr(r->frames[i].file, "torch/utils/data") != NULL)
+      return true;
+  return false;
+}
+
 /* Results that wait for the rest of their chunk, or are being sent, are in no variable of the
  * program. */
 static bool keeps_results(const host_case *c) {
   const host_record *r = c->r;
-  bool pooled = false;
-  for (size_t i = 0; i < r->frame_count; i++)
-    pooled = pooled || (in_pool(&r->frames[i]) && (strcmp(r->frames[i].name, "mapstar") == 0 ||
-                                                   strcmp(r->frames[i].name, "starmapstar") == 0));
-  bool sends = !at_work(r) && starter(r) > 0;
+  bool pooled = false, waits = false;
+  if (in_loader(r)) return false;
+  for (size_t i = 0; i < r->frame_count; i++) {
+    bool pool = in_pool(&r->frames[i]);
+    pooled = pooled || (pool && (strcmp(r->frames[i].name, "mapstar") == 0 ||
+                                 strcmp(r->frames[i].name, "starmapstar") == 0));
+    waits = waits || (pool && waits_for_task(&r->frames[i]));
+  }
+  bool sends = !at_work(r) && starter(r) > 0 && !waits;
   bool bare = host_made_bytes(c) > c->reported_bytes / 2;
   return r->from_inside && bare && (pooled || sends);
 }
@@ -95,6 +115,24 @@ static void find_tasks(host_case *c) {
                  "the data must be in a file or in shared memory");
 }
 
+/* Names the number of workers that fits, at most half of them. In the end each has copied the whole
+ * dataset, and the parent shares none of its memory with them. */
+static void add_loader_fix(host_case *c, const host_object *o, unsigned count, uint64_t most,
+                           uint64_t sum) {
+  const host_record *r = c->r;
+  uint64_t usable = r->limit_bytes / 20 * 19, each = o != NULL && o->bytes > 0 ? o->bytes : most;
+  uint64_t fits = usable > c->reported_bytes ? (usable - c->reported_bytes) / each : 0;
+  char change[400];
+  if (fits > count / 2) fits = count / 2;
+  snprintf(
+      change, sizeof change,
+      "fewer workers: DataLoader(num_workers=%llu) instead of %u; or hold %s as arrays (numpy, "
+      "pyarrow, a memory-mapped file), which the workers share: of Python objects each copies "
+      "what it touches",
+      (unsigned long long)fits, count, o != NULL ? o->name : "the dataset");
+  host_add_fix(c, sum - sum / count * fits, change, "slower loading; or a change of the dataset");
+}
+
 void host_find_workers(host_case *c) {
   const host_record *r = c->r;
   uint64_t sum = 0, least = UINT64_MAX, most = 0;
@@ -127,8 +165,10 @@ void host_find_workers(host_case *c) {
     snprintf(where, sizeof where, ", started at %s,", line);
   }
   const host_object *o = worker && r->object_count > 0 ? &r->objects[0] : NULL;
-  if (o != NULL && (host_is_unnamed(o) || evidence_share(o->bytes, c->reported_bytes) < MUCH))
-    o = NULL;
+  bool loader = worker && in_loader(r);
+  double part = o != NULL ? evidence_share(o->bytes, c->reported_bytes) : 0;
+  /* Of a dataset a worker has copied what it has touched so far. */
+  if (o != NULL && (host_is_unnamed(o) || part < (loader ? LITTLE : MUCH))) o = NULL;
   if (o != NULL) host_describe(text, sizeof text, o);
   cause *to = host_add(c, CAUSE_HOST_WORKERS, share >= MOST ? 0.92 : 0.6);
   cause_head(to, "%u worker processes%s hold %s together, %s to %s each%s%s", count, where,
@@ -148,13 +188,15 @@ void host_find_workers(host_case *c) {
   else
     cause_say(to, "each worker has its own copy of what it builds or writes to; with fork even a "
                   "Python list that is only read becomes a copy, by its reference counts");
+  if (loader) add_loader_fix(c, o, count, most, sum);
   if (results)
     host_add_fix(c, sum / 2, working ? BOTH : RESULTS,
                  working ? "less is done at once; results come in any order"
                          : "results come in any order");
   /* A variable of the function that a worker runs came with its task. */
-  if (o != NULL && !results && working && strncmp(o->where, "module ", 7) != 0)
+  if (o != NULL && !results && !loader && working && strncmp(o->where, "module ", 7) != 0)
     host_add_fix(c, sum - sum / count, NAMES, "the data must be in a file or in shared memory");
+  if (loader) return;
   host_add_fix(
       c, sum - most,
       "fewer workers (num_workers, Pool(processes)), or give them one array they share: "

@@ -72,6 +72,7 @@ TEST(a_line_that_makes_another_array_is_a_copy)
                {"spectrum = np.fft.rfft(photos)", CAUSE_HOST_LIMIT},
                {"scores = photos.dot(photos.T) + 1", CAUSE_HOST_LIMIT},
                {"other_photos = more / 255", CAUSE_HOST_LIMIT},
+               {"photos[\"key\"] = photos[\"a\"] + photos[\"b\"]", CAUSE_HOST_LIMIT},
                {"answer = input()", CAUSE_HOST_LIMIT}};
   for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
     host_record *r = blank();
@@ -353,6 +354,11 @@ TEST(columns_of_text_are_python_objects)
   CHECK_OK(explain_host(&x, r));
   CHECK(x.findings.list[0].id == CAUSE_HOST_OBJECTS);
   CHECK(strstr(x.fixes.list[0].change, "df[\"address\"].astype(\"category\")") != NULL);
+  explanation_free(&x);
+  snprintf(r->objects[0].source, sizeof r->objects[0].source, "df = pd.read_csv(path)");
+  CHECK_OK(explain_host(&x, r));
+  CHECK(strstr(x.fixes.list[0].change, "dtype={\"address\": \"category\", \"city\": ") != NULL);
+  CHECK(strstr(x.fixes.list[1].change, "chunksize=") != NULL);
   explanation_free(&x);
   free(r);
 }
@@ -775,6 +781,41 @@ TEST(workers_are_named_with_the_line_that_started_them)
                 NULL));
   CHECK(answers(r, CAUSE_HOST_WORKERS, "results", "fewer workers", NULL));
   free(r);
+}
+
+/* Wherever the worker is at that moment: waiting for indices, in the dataset, or sending. */
+TEST(a_loaders_workers_get_one_answer)
+{
+  static const char *const inner[] = {"get", "__getitem__", "put"};
+  for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {
+    host_record *r = blank();
+    r->processes[0] = (tree_process){.pid = 10, .parent = 1, .name = "python"};
+    give_workers(r, 300 * MIB);
+    tree_process parent = r->processes[0];
+    memmove(&r->processes[0], &r->processes[1], 3 * sizeof parent);
+    r->processes[3] = parent;
+    r->inside_bytes = 300 * MIB;
+    bool data = strcmp(inner[i], "__getitem__") == 0;
+    at_line(r, data ? "/x/a.py" : "/usr/lib/python3.11/multiprocessing/queues.py",
+            data ? "s = self.samples[i]" : "");
+    snprintf(r->frames[0].name, sizeof r->frames[0].name, "%s", inner[i]);
+    at_line(r, "/x/site-packages/torch/utils/data/_utils/worker.py", "");
+    snprintf(r->frames[1].name, sizeof r->frames[1].name, "_worker_loop");
+    at_line(r, "/usr/lib/python3.11/multiprocessing/process.py", "");
+    at_line(r, "/x/a.py", "for batch in loader:");
+    host_object rows = {.count = 400000,
+                        .where = "module a",
+                        .type = "list",
+                        .of = "dict",
+                        .element_bytes = 300,
+                        .objects = 1600000};
+    holds(r, &rows, "ds.samples", 60 * MIB);
+    if (!answers(r, CAUSE_HOST_WORKERS, "each with its own ds.samples",
+                 "DataLoader(num_workers=1) instead of 3; or hold ds.samples as arrays",
+                 "imap_unordered"))
+      FAIL("%s", inner[i]);
+    free(r);
+  }
 }
 
 TEST(the_output_of_a_command_is_no_file)
