@@ -18,8 +18,8 @@
 #define TURNS_MAX (1u << 16)
 #define SOON_NS   1000000u
 
-static latch_cell nobody; /* never a favourite, never inside */
-_Thread_local latch_cell *latch_mine = &nobody;
+static latch_cell shared_cell; /* never a favourite, never inside */
+_Thread_local latch_cell *latch_mine = &shared_cell;
 
 static bool barrier_here;
 static pthread_key_t cell_key;
@@ -28,7 +28,7 @@ static latch_cell *spare_cells; /* guarded by cells_lock */
 
 static void cell_back(void *cell) {
   latch_cell *c = cell;
-  latch_mine = &nobody;
+  latch_mine = &shared_cell;
   lock_acquire(&cells_lock);
   c->next = spare_cells;
   spare_cells = c;
@@ -118,24 +118,24 @@ static void withdraw(latch *l, latch_cell *from) {
   l->turns = 0;
 }
 
-/* Returns a cell for the calling thread; `nobody` if there is none. */
+/* Returns a cell for the calling thread; `shared_cell` if there is none. */
 static latch_cell *cell_new(void) {
   lock_acquire(&cells_lock);
   latch_cell *c = spare_cells;
   if (c) spare_cells = c->next;
   lock_release(&cells_lock);
   if (!c && (c = aligned_alloc(64, sizeof *c))) memset(c, 0, sizeof *c);
-  if (!c) return &nobody;
+  if (!c) return &shared_cell;
   if (pthread_setspecific(cell_key, c) != 0) {
     cell_back(c);
-    return &nobody;
+    return &shared_cell;
   }
   return latch_mine = c;
 }
 
 static void count_turn(latch *l) {
   latch_cell *mine = latch_mine;
-  if (mine == &nobody && (mine = cell_new()) == &nobody) return;
+  if (mine == &shared_cell && (mine = cell_new()) == &shared_cell) return;
   if (l->last != mine) {
     l->last = mine;
     l->turns = 0;

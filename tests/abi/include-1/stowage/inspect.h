@@ -33,7 +33,7 @@ typedef struct stow_inspection stow_inspection;
 typedef int (*stow_data_progress)(void *user, uint64_t done, uint64_t total);
 
 /* Does the first row of a table name its columns? */
-#define STOW_NAMES_AUTO UINT32_C(0) /* yes, unless the first row has a number */
+#define STOW_NAMES_AUTO UINT32_C(0) /* yes, unless the row looks like data (docs/data.md) */
 #define STOW_NAMES_YES  UINT32_C(1)
 #define STOW_NAMES_NO   UINT32_C(2)
 
