@@ -112,7 +112,7 @@ TEST(too_much_says_how_much_is_there)
   CHECK_STATUS(
       device_page_create(d, &page, props.vram_bytes / MIB / 2 * 2 * MIB + 64 * MIB, STOW_TIER_VRAM),
       STOW_ERR_OUT_OF_MEMORY);
-  CHECK_MESSAGE("are free");
+  CHECK_MESSAGE(" free: ");
   CHECK_MESSAGE("CUDA_ERROR_OUT_OF_MEMORY");
   CHECK_STATUS(device_reserve(d, &addr, UINT64_C(1) << 60, 0), STOW_ERR_OUT_OF_MEMORY);
   CHECK_OK(stow_device_close(d));
