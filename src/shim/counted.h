@@ -15,6 +15,16 @@ typedef struct counted {
 } counted;
 
 bool counted_charge(const void *who, uint64_t bytes);
+/* Does the same with another way to charge what the reserve does not cover. */
+bool counted_charge_by(const counted *c, uint64_t bytes,
+                       bool (*charge)(const counted *c, uint64_t bytes));
+
+/* Announces `bytes`, which the caller has charged, for what this thread creates next: no other
+ * process gets them before the last part is made. A thread has one reserve. */
+void counted_reserve(const counted *c, uint64_t bytes);
+/* Ends this, and withdraws what was not needed. */
+void counted_unreserve(void);
+
 void counted_made(const void *who, uint64_t bytes);
 void counted_undo(const void *who, uint64_t bytes, cu_result code);
 /* For pages that are cached here: the program released them earlier. */

@@ -40,23 +40,9 @@ typedef struct heap_device {
 } heap_device;
 
 static _Thread_local bool on_host, inside;
-/* Announced in the ledger for pages that this thread is about to create. */
-static _Thread_local uint64_t reserved_bytes;
 
 void heap_device_use_host(bool host) {
   on_host = host;
-}
-
-void heap_device_reserve(stow_device *device, uint64_t bytes) {
-  ASSERT(reserved_bytes == 0);
-  ledger_announce(account_ledger(), ((heap_device *)device)->device, LEDGER_PLAIN, bytes);
-  reserved_bytes = bytes;
-}
-
-void heap_device_unreserve(stow_device *device) {
-  if (reserved_bytes == 0) return;
-  ledger_withdraw(account_ledger(), ((heap_device *)device)->device, LEDGER_PLAIN, reserved_bytes);
-  reserved_bytes = 0;
 }
 
 bool heap_device_inside(void) {
@@ -102,12 +88,7 @@ static bool charge_more(const counted *c, uint64_t bytes) {
 /* A physical_account function: pages of the heap count as plain memory. */
 static bool charge_plain(const void *who, uint64_t bytes) {
   ASSERT(((const counted *)who)->kind == LEDGER_PLAIN);
-  const counted *c = who;
-  uint64_t part = bytes < reserved_bytes ? bytes : reserved_bytes;
-  if (part < bytes && !charge_more(c, bytes - part)) return false;
-  if (part > 0) ledger_charge_announced(account_ledger(), c->device, c->kind, part);
-  reserved_bytes -= part;
-  return true;
+  return counted_charge_by(who, bytes, charge_more);
 }
 
 static bool make_room(const void *who, uint64_t bytes) {

@@ -28,11 +28,6 @@ bool heap_device_lent(const stow_device *device);
 /* Sets the tier for pages that this thread creates: vram (the default), or the host except for the
  * part of a block that fits in vram. */
 void heap_device_use_host(bool host);
-/* Announces `bytes` of vram, which the caller has charged, for the pages that this thread creates
- * next: another process cannot take them between two pages. */
-void heap_device_reserve(stow_device *device, uint64_t bytes);
-/* Ends this and releases what the pages did not need. */
-void heap_device_unreserve(stow_device *device);
 /* Returns true if this thread is inside one of the device's calls. */
 bool heap_device_inside(void);
 

@@ -14,6 +14,7 @@
 #include "base/variables.h"
 #include "memory/heap.h"
 #include "shim/capture.h"
+#include "shim/counted.h"
 #include "shim/heap_device.h"
 #include "shim/host_tier.h"
 #include "shim/measure.h"
@@ -330,12 +331,12 @@ static bool reserve(plain *p, uint64_t bytes) {
   if (!page_take(p->device, LEDGER_PLAIN, more) &&
       !(plain_trim(p->device, false) && ledger_charge(l, p->device, LEDGER_PLAIN, more)))
     return false;
-  heap_device_reserve(p->under, more);
+  counted_reserve(&(counted){p->device, LEDGER_PLAIN}, more);
   return true;
 }
 
-/* Returns whether the limits allow a request that may be in both tiers. */
-static bool fits_in_both(plain *p, uint64_t bytes) {
+/* Reserves the host pages that a request needs at least if it may be in both tiers. */
+static bool reserve_both(plain *p, uint64_t bytes) {
   ledger *l = account_ledger();
   uint64_t held =
       heap_device_held(p->under, STOW_TIER_VRAM) + heap_device_held(p->under, STOW_TIER_HOST);
@@ -346,18 +347,18 @@ static bool fits_in_both(plain *p, uint64_t bytes) {
   if (bytes <= there) return true;
   uint64_t more = (bytes - there + SHIM_GRANULE - 1) / SHIM_GRANULE * SHIM_GRANULE;
   if (!host_tier_has(more) || !ledger_charge(l, p->device, LEDGER_SPILLED, more)) return false;
-  ledger_uncharge(l, p->device, LEDGER_SPILLED, more);
+  counted_reserve(&(counted){p->device, LEDGER_SPILLED}, more);
   return true;
 }
 
 static stow_status alloc_from_heap(plain *p, cu_addr *addr, size_t bytes, bool host) {
   ASSERT(!lock_held(&p->lock));
   uint64_t got = 0;
-  if (!(host ? fits_in_both(p, bytes) : reserve(p, bytes))) return STOW_ERR_OUT_OF_MEMORY;
+  if (!(host ? reserve_both(p, bytes) : reserve(p, bytes))) return STOW_ERR_OUT_OF_MEMORY;
   heap_device_use_host(host);
   stow_status status = stow_heap_alloc(&got, p->heap, bytes, NULL);
   heap_device_use_host(false);
-  heap_device_unreserve(p->under);
+  counted_unreserve();
   *addr = got;
   return status;
 }

@@ -31,9 +31,14 @@ says a_pool_counts_until_its_last_block_is_freed 'pool 0;xasync 0;xasync 0;unpoo
 says a_pool_of_the_host_is_not_device_memory 'hostpool 0;xasync 0;info 0 free 100 total 100;' --vram-limit 100M -- hostpool xasync:300M info
 STANDIN_MEET=2 says pools_that_grow_at_once_keep_the_limit 'both served 1;info 0 free 36 total 100;' --vram-limit 100M -- both:60M info
 if grep -q 'at the peak 64.0 MiB in vram of 100.0 MiB allowed$' "$folder/err"; then ok and_were_at_no_time_past_it; else cat "$folder/err"; fail and_were_at_no_time_past_it; fi
-printf '\0\0\0\0' > "$folder/turns"
-served=$(STANDIN_TURNS=$folder/turns stowage_run --vram-limit 100M -- sh -c '"$0" alloc:'$((60 * M))' & "$0" alloc:'$((60 * M))' & wait' "$holder" 2> "$folder/err" | cut -d' ' -f2 | sort | tr '\n' ' ')
-if [ "$served" = '0 2 ' ]; then ok of_two_processes_that_ask_at_once_one_is_served; else echo "$served"; cat "$folder/err"; fail of_two_processes_that_ask_at_once_one_is_served; fi
+two_at_once() { # NAME MIB OPTIONS…: each of two processes asks for so much at the same moment; both do not fit
+  local name=$1 bytes=$(($2 * M)) served; shift 2
+  printf '\0\0\0\0' > "$folder/turns"
+  served=$(STANDIN_TURNS=$folder/turns stowage_run "$@" -- sh -c '"$0" "$1" & "$0" "$1" & wait' "$holder" "alloc:$bytes" 2> "$folder/err" | grep '^alloc' | cut -d' ' -f2 | sort | tr '\n' ' ')
+  if [[ $served == 0* ]]; then ok "$name"; else echo "$served"; cat "$folder/err"; fail "$name"; fi
+}
+two_at_once of_two_processes_that_ask_at_once_one_is_served 60 --vram-limit 100M
+two_at_once and_of_two_that_need_both_tiers 70 --vram-limit 20M --spill 60M
 says pinned_host_memory_is_not_device_memory 'pin 0;alloc 0;unpin 0;' --vram-limit 100M -- pin:300M alloc:100M unpin
 says a_limit_for_another_device_is_none_here 'alloc 0;' --vram-limit 1=100M -- alloc:300M
 says a_limit_for_each_device 'alloc 2;' --vram-limit 0=100M,1=4G -- alloc:300M
