@@ -58,6 +58,8 @@ class Explanation:
         """A card: the sentence, what to change, and the rest folded away."""
         headline, _, rest = self.text.partition("\n")
         fixes = [(str(fix.get("change", "")), _saves(fix)) for fix in self.data.get("fixes", [])[:3]]
+        if fixes and rest.startswith("Try first: "):
+            rest = rest.partition("\n")[2]
         return _show.html_card(headline, fixes, rest.strip("\n"))
 
 

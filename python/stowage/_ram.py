@@ -177,11 +177,10 @@ class _Watch:
         if freed >= self.margin(now) or at - self.raised_at < _AGAIN_S:
             return
         self.raised_at = at
-        whole = f"of the {size(self.limit)} it is limited to" if self.limit else f"and the host has {size(now.total_bytes)}"
-        grows = f", growing by {size(int(self.growth))} per second" if self.growth > 1 << 20 else ""
-        self.pending = (
-            f"host memory runs out: this process holds {size(now.held_bytes)} {whole}{grows}; {size(room)} can still be taken"
-        )
+        whole = f"of its limit of {size(self.limit)}" if self.limit else f"and the host has {size(now.total_bytes)}"
+        grows = f"growing by {size(int(self.growth))} per second; " if self.growth > 1 << 20 else ""
+        # Two lines: a notebook breaks a longer one anywhere.
+        self.pending = f"host memory runs out: this process holds {size(now.held_bytes)} {whole},\n{grows}{size(room)} can still be taken"
         _death.note(now, self.limit, self.growth)
         signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
 

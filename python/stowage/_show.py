@@ -85,8 +85,11 @@ def html_block(title: str, *parts: str) -> str:
 
 def html_text(text: str) -> str:
     """Returns the text as preformatted HTML."""
-    return f'<pre style="margin:0.2em 0;white-space:pre-wrap">{escape(text)}</pre>'
+    return f'<pre style="margin:0.2em 0;{_PRE}">{escape(text)}</pre>'
 
+
+#: Notebooks' style sheets set a font without columns for some of these, and break lines within words.
+_PRE = "font-family:monospace;white-space:pre-wrap;word-break:normal;overflow-wrap:break-word"
 
 _CARD = (
     "border:1px solid #8888;border-left:4px solid #d9822b;border-radius:4px;padding:0.6em 0.9em;margin:0.4em 0;max-width:60em;"
@@ -115,7 +118,7 @@ def html_card(headline: str, changes: "Sequence[Tuple[str, str]]", details: str)
         )
         parts.append(f'<ol style="margin:0.4em 0 0.4em 1.4em;padding:0">{items}</ol>')
     if details:
-        text = f'<pre style="margin:0.4em 0;white-space:pre-wrap;overflow-wrap:break-word">{escape(details)}</pre>'
+        text = f'<pre style="margin:0.4em 0;{_PRE}">{escape(details)}</pre>'
         parts.append(f'<details><summary style="cursor:pointer">Numbers and evidence</summary>{text}</details>')
     return "".join(parts) + "</div>"
 

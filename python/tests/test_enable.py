@@ -333,7 +333,7 @@ class HostMemory(unittest.TestCase):
         )
         self.assertEqual(code, 1)
         self.assertIn("host memory runs out: this process holds", err)
-        self.assertIn("of the 700.0 MiB it is limited to", err)
+        self.assertIn("of its limit of 700.0 MiB,\n", err)
         self.assertRegex(err, r"stowage: kept: a list of \d+ arrays, \d+\.\d MiB")  # as `stowage run` says it
         self.assertNotIn("kept[", err)
 

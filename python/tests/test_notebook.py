@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import signal
 import sys
 import tempfile
@@ -217,6 +218,11 @@ class Notebook(unittest.TestCase):
         card = shown(self.cells["grow"], "text/html")
         self.assertRegex(card, r"hoard: a list of \d+ arrays, [\d.]+ [MG]iB, grows by [\d.]+ [KM]iB per iteration at line \d+ of In\[\d+\]")
         self.assertIn("word-break:normal", card)
+        details = card.split("<details")[1]
+        self.assertRegex(details, r'<pre style="[^"]*font-family:monospace[^"]*word-break:normal')  # columns, and no broken words
+        self.assertNotIn("Try first", details)  # the list above says it
+        plain = re.sub(r"\x1b\[[\d;]*m", "", self.errors("grow"))
+        self.assertLess(max(map(len, plain.splitlines()[-2:])), 100)
         self.assertNotIn("hoard[", card)
         self.assertNotIn("Try first", self.errors("grow"))  # the card has it, not the raw text
         self.assertEqual(shown(self.cells["alive"], "text/plain"), "True")
