@@ -151,6 +151,11 @@ static uint64_t fewer_entries(const host_case *c, const host_object *o, uint64_t
   return most > 0 ? most : 1;
 }
 
+/* Returns whether its fix is a bound on the number of entries. */
+static bool is_bounded(const host_object *o) {
+  return strncmp(o->name, "the cache of ", 13) == 0 || (is_dict(o) && !made_of(o, "int float "));
+}
+
 /* Writes what to do instead of keeping so many objects. */
 static void keep_less(const host_case *c, char *out, size_t size, const host_object *o) {
   const char *name = o->name;
@@ -282,6 +287,7 @@ void host_find_objects(host_case *c) {
   /* The first one, less a number or a short text for each element. */
   uint64_t lean = first->objects > 0 ? first->objects * 8
                                      : first->count * (first->element_bytes > 200 ? 32 : 8);
+  if (is_bounded(first)) fewer_entries(c, first, &lean);
   host_add_fix(c, first->bytes > lean ? first->bytes - lean : 0, change,
                host_is_unnamed(first)
                    ? "they can be read only once"
@@ -364,8 +370,10 @@ void host_find_leak(host_case *c) {
               cause_size((uint64_t)r->growth_bytes_s));
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   char change[400];
+  uint64_t kept = most->element_bytes;
   bound(c, change, sizeof change, most);
-  host_add_fix(c, most->bytes - most->element_bytes, change,
+  if (is_bounded(most) && !is_of_views(most)) fewer_entries(c, most, &kept);
+  host_add_fix(c, most->bytes > kept ? most->bytes - kept : 0, change,
                is_of_views(most) ? "one copy of each part"
                : is_queue(most)  ? "the producer waits"
                                  : "dropped values cannot be used later");

@@ -419,6 +419,10 @@ TEST(a_bound_has_a_number)
   holds(r, &o, "the cache of render", 900 * MIB);
   CHECK(answers(r, CAUSE_HOST_LEAK, "at line 5 of a.py",
                 "lru_cache(maxsize=20) keeps about 200.0 MiB", "…"));
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  CHECK_U64(x.fixes.list[0].saves_bytes, 700 * MIB);
+  explanation_free(&x);
   snprintf(r->objects[0].type, sizeof r->objects[0].type, "dict");
   snprintf(r->objects[0].name, sizeof r->objects[0].name, "pages");
   CHECK(answers(r, CAUSE_HOST_LEAK, "at line 5 of a.py",
