@@ -51,7 +51,8 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static standin_queue queues[QUEUES_MAX];
 static int queue_top;
 static uint64_t next_seq = 1;
-static uint64_t seed; /* 0: operations run when submitted */
+static uint64_t seed;
+static bool beside; /* operations run on threads of their own; otherwise when submitted */
 static _Thread_local standin_queue *own_queue;
 
 static uint64_t draw(void) {
@@ -68,7 +69,7 @@ static void fault(const char *what, const char *who, uint64_t addr) {
 }
 
 bool queue_async(void) {
-  return seed != 0;
+  return beside;
 }
 
 /* ---- events ---- */
@@ -173,7 +174,7 @@ static bool move_sparse(uint64_t to, uint64_t from, uint64_t bytes, bool locked)
     if (end > bytes) end = bytes;
     for (at = start; at < end; at += PAGE) {
       standin_move_words((void *)(uintptr_t)(to + at), (const void *)(uintptr_t)(from + at), PAGE);
-      if (seed != 0) sched_yield(); /* kernels write at the same time */
+      if (beside) sched_yield(); /* kernels write at the same time */
     }
   }
   return true;
@@ -280,8 +281,9 @@ static void *work(void *nothing) {
 
 void queue_start(void) {
   const char *text = getenv("STANDIN_ASYNC");
-  if (text == NULL || seed != 0) return;
+  if (text == NULL || beside) return;
   seed = strtoull(text, NULL, 10) * 2 + 0x9e3779b97f4a7c15u;
+  beside = true;
   for (int i = 0; i < WORKERS; i++) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, work, NULL) == 0) pthread_detach(thread);
@@ -346,7 +348,7 @@ static void submit(standin_queue *q, const op *o) {
   if (q->graph != NULL) {
     if (q->graph->count == GRAPH_MAX) fault("is too long:", "graph", GRAPH_MAX);
     q->graph->ops[q->graph->count++] = *o;
-  } else if (seed != 0)
+  } else if (beside)
     append(q, o);
   else {
     /* Copies and fills are atomic with respect to calls of other threads. */
@@ -374,13 +376,13 @@ void queue_kernel(standin_queue *q, const standin_kernel *kernel, const uint64_t
 void queue_copy(standin_queue *q, uint64_t to, uint64_t from, uint64_t bytes) {
   op o = {.kind = OP_COPY, .to = to, .from = from, .bytes = bytes};
   uint64_t end;
-  if (seed != 0 && standin_place(from, &end) == 0) {
+  if (beside && standin_place(from, &end) == 0) {
     o.staged = malloc(bytes);
     if (o.staged == NULL) abort();
     memcpy(o.staged, (const void *)(uintptr_t)from, bytes);
   }
   submit(q, &o);
-  if (seed != 0 && q->graph == NULL && standin_place(to, &end) == 0) queue_sync(q);
+  if (beside && q->graph == NULL && standin_place(to, &end) == 0) queue_sync(q);
 }
 
 void queue_set(standin_queue *q, uint64_t to, unsigned char value, uint64_t bytes) {
