@@ -46,7 +46,7 @@ export function siteLabel(label, brief = false) {
   const where = place ? make("span", { class: "place" }, make("bdi", { dir: "ltr" }, place)) : null;
   // A long place loses its beginning; this much of its end always shows: the line.
   if (where) where.style.minWidth = `${Math.min(place.length, String(label.line ?? "").length + 8)}ch`;
-  return make("span", { class: "site", title: label.file ? `${label.name}  ${label.file}:${label.line}` : null }, make("b", {}, label.name), where);
+  return make("span", { class: "site", title: label.file ? `${label.name}  ${label.file}:${label.line}` : null }, make("b", {}, label.name), where ? [" ", where] : null);
 }
 
 // columns: {title, number, cell(row) → text or element, raw(row) → what a CSV has, if not the text of the cell}. Rows

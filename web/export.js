@@ -34,9 +34,11 @@ export function saveCsv(app, what, rows) {
 }
 
 // What the chart of the active run shows: a row for each column, at its highest moment; zoomed in, a
-// row for each event.
+// row for each event. Host memory alone: its samples.
 export function chartRows(app) {
-  const run = app.active, chart = app.chartOf(run), labels = app.series.labels;
+  const run = app.active;
+  if (app.hostOnly) return [["time_ns", "host_bytes"], ...Array.from(run.host.times, (time, i) => [time, run.host.bytes[i]])];
+  const chart = app.chartOf(run), labels = app.series.labels;
   const rows = [["event", "time_ns", "live_bytes", "reserved_bytes", ...(run.host ? ["host_bytes"] : []), ...labels.map((l) => (l.place ? `${l.name} ${l.place}` : l.name))]];
   const add = (tick) => {
     const by = run.seriesAt(tick), time = run.times[tick] ?? 0;

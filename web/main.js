@@ -48,12 +48,16 @@ class App {
       ["about", "About", aboutPanel],
     ].filter(([id]) => !this.hostOnly || ["why", "lines", "balance", "about"].includes(id));
     const explained = runs[0].why?.causes.length > 0;
-    this.panel = runs.length === 2 ? "compare" : runs.length > 2 ? "balance" : explained ? "why" : runs[0].profile ? "lines" : this.hostOnly && runs[0].why ? "why" : this.hostOnly ? "about" : runs[0].hasStacks ? "flame" : "holders";
+    this.panel = runs.length === 2 && !this.hostOnly ? "compare" : runs.length > 1 ? "balance" : explained ? "why" : runs[0].profile ? "lines" : this.hostOnly && runs[0].why ? "why" : this.hostOnly ? "about" : runs[0].hasStacks ? "flame" : "holders";
     this.lettered = { why: "w", lines: "l" }; // their keys; the other views have numbers
     this.numbered = this.panels.filter(([id]) => !this.lettered[id]);
     this.build();
   }
 
+  // The peak by which runs are compared.
+  peakOf(run) {
+    return this.hostOnly ? run.host.peak : run.peakBytes;
+  }
   nameOf(run) {
     const same = this.runs.filter((r) => r.file === run.file).length > 1;
     return same ? `${run.file}, device ${run.device}` : run.file;
@@ -161,7 +165,8 @@ class App {
     const first = this.runs[0];
     document.title = `${[...new Set(this.runs.map((r) => r.file))].join(" and ")} – Stowage report`;
     fill(byId("title"), [...new Set(this.runs.map((r) => r.file))].join("  ↔  "));
-    fill(byId("subtitle"), [`${countText(this.runs.reduce((n, r) => n + r.events, 0))} events`, timeText(first.lastTime), first.source, first.deviceName || (this.runs.every((r) => r.device === first.device) ? `device ${first.device}` : `${this.runs.length} devices`)].filter(Boolean).join(" · "));
+    const count = countText(this.runs.reduce((n, r) => n + r.events, 0));
+    fill(byId("subtitle"), this.hostOnly ? `${count} samples of host memory · ${timeText(first.lastTime)}` : [`${count} events`, timeText(first.lastTime), first.source, first.deviceName || (this.runs.every((r) => r.device === first.device) ? `device ${first.device}` : `${this.runs.length} devices`)].filter(Boolean).join(" · "));
     fill(byId("charts"), this.charts.map((chart) => chart.element));
     byId("charts").classList.toggle("two", this.charts.length > 1);
     byId("charts").classList.toggle("many", this.charts.length > 2);
@@ -184,7 +189,7 @@ class App {
     const failures = runs.reduce((n, r) => n + r.failureCount, 0);
     const host = runs.some((r) => r.host) ? [card("Peak host memory", per((r) => (r.host ? sizeText(r.host.peak) : "–")), run.host?.limit ? `limit ${sizeText(run.host.limit)}` : "of the whole run")] : [];
     if (this.hostOnly) {
-      fill(byId("facts"), host, card("Host memory at the end", per((r) => sizeText(r.host.bytes[r.host.bytes.length - 1])), `after ${timeText(run.lastTime)}`), card("Device memory", "none recorded", "stowage run --record FILE records it"));
+      fill(byId("facts"), host, card("Host memory at the end", per((r) => sizeText(r.host.bytes[r.host.bytes.length - 1])), `after ${timeText(run.lastTime)}`), card("Device memory", "none recorded", "stowage run --record FILE records it"), this.runs.length > 2 ? this.balanceCard(card) : null);
       return;
     }
     fill(byId("facts"),
@@ -197,8 +202,8 @@ class App {
       ...(this.runs.length > 2 ? [this.balanceCard(card)] : []));
   }
   balanceCard(card) {
-    const order = [...this.runs].sort((a, b) => b.peakBytes - a.peakBytes), mean = order.reduce((sum, r) => sum + r.peakBytes, 0) / order.length;
-    const first = order[0], above = mean > 0 ? 100 * (first.peakBytes - mean) / mean : 0;
+    const order = [...this.runs].sort((a, b) => this.peakOf(b) - this.peakOf(a)), mean = order.reduce((sum, r) => sum + this.peakOf(r), 0) / order.length;
+    const first = order[0], above = mean > 0 ? 100 * (this.peakOf(first) - mean) / mean : 0;
     const made = card("Imbalance of the peaks", `${above.toFixed(1)}%`, `${this.nameOf(first)} against the mean of ${order.length}`, () => this.setPanel("balance"), above >= 10);
     made.title = balanceText(this, order, mean);
     return made;

@@ -44,18 +44,18 @@ export function whyPanel(app) {
 
 // ---- balance: several runs or ranks ----
 export function balancePanel(app) {
-  const runs = app.runs, mean = runs.reduce((sum, r) => sum + r.peakBytes, 0) / runs.length;
-  const most = Math.max(...runs.map((r) => r.peakBytes), 1), order = [...runs].sort((a, b) => b.peakBytes - a.peakBytes);
-  const percent = (r) => (mean > 0 ? 100 * (r.peakBytes - mean) / mean : 0);
+  const runs = app.runs, peak = (r) => app.peakOf(r), mean = runs.reduce((sum, r) => sum + peak(r), 0) / runs.length;
+  const most = Math.max(...runs.map(peak), 1), order = [...runs].sort((a, b) => peak(b) - peak(a));
+  const percent = (r) => (mean > 0 ? 100 * (peak(r) - mean) / mean : 0);
   const largest = (r) => r.holders(app.by, r.peakTick)[0];
   const peaks = table([
     { title: "Run", cell: (r) => make("button", { type: "button", class: "link", onclick: () => app.activate(r) }, app.nameOf(r)), class: "wide" },
-    { title: "Peak live", number: true, cell: (r) => barCell(sizeText(r.peakBytes), r.peakBytes / most), raw: (r) => r.peakBytes },
-    { title: "Against the mean", number: true, cell: (r) => make("span", { class: percent(r) >= 10 ? "bad" : "" }, `${percent(r) >= 0 ? "+" : "−"}${Math.abs(percent(r)).toFixed(1)}%`), raw: (r) => r.peakBytes - mean },
-    { title: "Peak reserved", number: true, cell: (r) => (r.reservedKnown ? sizeText(r.peakReservedBytes) : "–"), raw: (r) => (r.reservedKnown ? r.peakReservedBytes : NaN) },
+    { title: app.hostOnly ? "Peak host" : "Peak live", number: true, cell: (r) => barCell(sizeText(peak(r)), peak(r) / most), raw: peak },
+    { title: "Against the mean", number: true, cell: (r) => make("span", { class: percent(r) >= 10 ? "bad" : "" }, `${percent(r) >= 0 ? "+" : "−"}${Math.abs(percent(r)).toFixed(1)}%`), raw: (r) => peak(r) - mean },
+    ...(app.hostOnly ? [] : [{ title: "Peak reserved", number: true, cell: (r) => (r.reservedKnown ? sizeText(r.peakReservedBytes) : "–"), raw: (r) => (r.reservedKnown ? r.peakReservedBytes : NaN) },
     ...(runs.some((r) => r.host) ? [{ title: "Peak host", number: true, cell: (r) => (r.host ? sizeText(r.host.peak) : "–"), raw: (r) => r.host?.peak ?? NaN }] : []),
     { title: "Out of memory", number: true, cell: (r) => (r.failureCount ? make("span", { class: "bad" }, countText(r.failureCount)) : "never"), raw: (r) => r.failureCount },
-    { title: "Most at the peak", cell: (r) => (largest(r) ? siteLabel(largest(r).label) : "–"), class: "wide" },
+    { title: "Most at the peak", cell: (r) => (largest(r) ? siteLabel(largest(r).label) : "–"), class: "wide" }]),
   ], order, { caption: balanceText(app, order, mean) });
   const sites = balanceRows(app), element = make("div", {}, peaks, sites.length ? balanceSites(app, sites) : null);
   element.csv = peaks.csv;
@@ -63,9 +63,9 @@ export function balancePanel(app) {
 }
 
 export function balanceText(app, order, mean) {
-  const first = order[0], last = order[order.length - 1], spread = first.peakBytes - last.peakBytes;
+  const first = order[0], last = order[order.length - 1], [high, low] = [first, last].map((r) => app.peakOf(r)), spread = high - low;
   if (spread <= mean * 0.01) return `Balanced: the peaks of ${order.length} runs differ by ${sizeText(spread)}.`;
-  return `The peaks differ by ${sizeText(spread)}: ${app.nameOf(first)} has the highest, ${sizeText(first.peakBytes)}, ${(100 * (first.peakBytes - mean) / mean).toFixed(1)}% above the mean; ${app.nameOf(last)} the lowest, ${sizeText(last.peakBytes)}.`;
+  return `The peaks differ by ${sizeText(spread)}: ${app.nameOf(first)} has the highest, ${sizeText(high)}, ${(100 * (high - mean) / mean).toFixed(1)}% above the mean; ${app.nameOf(last)} the lowest, ${sizeText(low)}.`;
 }
 
 // What differs between the runs at their peaks, the largest difference first.
@@ -283,12 +283,13 @@ export function aboutPanel(app) {
     note(n.together, "allocations, the smallest and shortest, are combined: too many to show one by one"),
     note(n.leftOutSegments, "of the smallest segments are left out: too many to show"),
   ].filter(Boolean);
+  const recorded = run.wallStartMs > 1e11 ? ["recorded", new Date(run.wallStartMs).toLocaleString("en-GB")] : null;
+  if (app.hostOnly) return make("div", { class: "about" }, make("div", {}, make("h3", {}, "The run"), facts([["command", run.file], recorded, ["samples of host memory", countText(run.events)], ["span", timeText(run.lastTime)]])));
   return make("div", { class: "about" },
     make("div", {}, make("h3", {}, "The trace"), facts([
       ["file", run.file], ["kind", run.source || "not known"], ["device", `${run.device}${run.deviceName ? ` · ${run.deviceName}` : ""}`],
       run.deviceBytes ? ["device memory", sizeText(run.deviceBytes)] : null,
-      run.wallStartMs > 1e11 ? ["recorded", new Date(run.wallStartMs).toLocaleString("en-GB")] : null,
-      ["events", countText(run.events)], ["allocations", countText(run.lives)], ["span", timeText(run.lastTime)],
+      recorded, ["events", countText(run.events)], ["allocations", countText(run.lives)], ["span", timeText(run.lastTime)],
       ["stacks", run.hasStacks ? `${countText(run.stackNode.length)} different` : "none recorded"], ["streams", countText(run.streams.length)]]),
     notes.length ? [make("h3", {}, "What could not be known"), make("ul", {}, notes)] : [make("h3", {}, "What could not be known"), make("p", { class: "soft" }, "Nothing: every begin and end is in the trace.")]),
     make("div", {}, run.error ? [make("h3", {}, "The error that came with it"), make("pre", {}, run.error)] : null,

@@ -19,6 +19,7 @@
 #include <stowage/size.h>
 
 #include "advise/host.h"
+#include "advise/host_peak.h"
 #include "base/entries.h"
 #include "base/process.h"
 #include "base/status.h"
@@ -85,6 +86,21 @@ static void add_host(run_explanation *s) {
   if (s->host.total_bytes > 0 && strstr(s->error.data, "host memory in all: ") == NULL)
     buffer_printf(&s->error, "\nhost memory in all: %s\n",
                   stow_size_format(size, s->host.total_bytes));
+}
+
+/* Adds the largest object of the host, which an error text does not name. */
+static void note_holder(run_explanation *s) {
+  host_peak p;
+  char size[STOW_SIZE_TEXT_MAX];
+  if (s->host.object_count == 0 || host_peak_find(&p, &s->host) != STOW_OK || p.holder[0] == '\0')
+    return;
+  buffer_printf(&s->says.notes, "at the peak %s of host memory; largest: %s\n",
+                stow_size_format(size, s->host.peak_bytes), p.holder);
+}
+
+static bool is_host(const explanation *x) {
+  return x->findings.count > 0 && x->findings.list[0].id >= CAUSE_HOST_DATASET_WHOLE &&
+         x->findings.list[0].id <= CAUSE_HOST_LIMIT;
 }
 
 /* ---- the sources ---- */
@@ -333,6 +349,7 @@ static stow_status read_one(run_explanation *s, const char *folder) {
     explanation_free(&s->says);
     STOW_TRY(explain_message(&s->says, s->error.data, s->error.length));
     found = true;
+    s->by_text = is_host(&s->says);
   }
   if (!found && known && end.by_kernel) {
     static const char KILLED[] = "Out of memory: Killed\n"; /* as the kernel logs it */
@@ -346,6 +363,7 @@ static stow_status read_one(run_explanation *s, const char *folder) {
     STOW_TRY(say_none(s, folder, known, &end));
   else if (known && end.code == 0 && end.signal_number == 0)
     buffer_text(&s->says.notes, "the run continued after that and succeeded\n");
+  if (!found || s->by_text) note_holder(s);
   return STOW_OK;
 }
 

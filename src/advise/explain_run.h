@@ -12,6 +12,7 @@ typedef struct run_explanation {
   explanation says;
   buffer error;       /* the program's last error text; "" if it was not about memory */
   bool out_of_memory; /* it ran out of memory, and `says` explains that */
+  bool by_text;       /* host memory ran out, and `says` explains the error text, not the holders */
 } run_explanation;
 
 /* Reads the folder and explains. STOW_ERR_NOT_FOUND: it is not the folder of a run. If the run did

@@ -243,13 +243,13 @@ static void write_end(const verb_call *call, const char *folder, int how, bool b
   run_folder_write_end(folder, &end);
 }
 
-/* Explains the failure if memory was the cause. Returns whether it was. */
+/* Explains the failure if memory was the cause. Returns whether the holders of memory need no
+ * further line: the explanation names them, or is about the device. */
 static bool explain(const char *folder) {
   static run_explanation s; /* 70 KB: too much for a small stack */
-  bool known = false;
+  bool named = false;
   if (run_explanation_read(&s, folder) == STOW_OK && s.out_of_memory) {
     const explanation *x = &s.says;
-    known = true;
     char size[STOW_SIZE_TEXT_MAX];
     if (x->headline.data != NULL) note("why: %s", x->headline.data);
     if (x->fixes.count > 0) {
@@ -261,9 +261,10 @@ static bool explain(const char *folder) {
         note("fix: %s", f->change);
     }
     note("for details: stowage explain --last");
+    named = !s.by_text;
   }
   run_explanation_free(&s);
-  return known;
+  return named;
 }
 
 /* What is checked regularly while the command runs. */

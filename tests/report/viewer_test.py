@@ -381,7 +381,7 @@ def the_chart_and_the_tables_can_be_saved(browser):
     page.press("#panel-csv")
     rows = list(csv.DictReader(io.StringIO(saved(browser, "oom_gpt_15gib_stacks-holders.csv").decode())))
     expect(sum(int(row["Live"]) for row in rows), page.value("stowage.active.peakBytes"), "holders of the CSV")
-    holds(any(row["Call site"].endswith(":66") for row in rows), "no line in the CSV")
+    holds(any(row["Call site"] == "forward transformers/activations.py:66" for row in rows), f"call sites of the CSV: {[row['Call site'] for row in rows[:3]]}")
     page.key("1")
     expect(page.value("stowage.csv().slice(1).reduce((sum, row) => sum + row[1], 0)"), page.value("stowage.active.peakBytes"), "stacks of the CSV")
     # A name that a spreadsheet would execute as a formula is text.
@@ -413,6 +413,9 @@ def host_memory_is_shown_with_the_device(browser):
     holds(page.value("document.querySelector('.chart').hidden") and page.box("canvas.host")[3] > 200, "the host chart is not the only one")
     expect(page.value("stowage.active.chosen"), 19, "moment of the highest sample")
     expect(page.value("document.querySelector('#moment .badge').innerText"), "peak", "name of the moment of the peak")
+    expect(page.value("document.getElementById('subtitle').innerText"), "20 samples of host memory · 190.0 ms", "line under the title")
+    page.press("#chart-csv")
+    expect(page.value("stowage.exported").split(), ["time_ns,host_bytes", *(f"{10_000_000 * i},{(i + 1) << 28}" for i in range(20))], "CSV of the host")
     shot(page, "host-alone")
     quiet(page)
     # The kernel saw more than the samples: the highest sample is not called the peak.
@@ -506,6 +509,29 @@ def ranks_stand_side_by_side_with_their_imbalance(browser):
     expect(boxes[0], boxes[1], "tops of the first two charts")
     shot(page, "ranks")
     quiet(page)
+
+
+@test
+def ranks_without_a_device_are_compared_by_their_host_memory(browser):
+    for count in (2, 3):
+        parent = f"hosts{count}"
+        for rank in range(count):
+            path = run_folder(f"rank{rank}", parent=parent)
+            os.remove(os.path.join(path, "4711.stow"))
+            with open(os.path.join(path, "host")) as file:
+                text = file.read()
+            with open(os.path.join(path, "host"), "w") as file:
+                file.write(text.replace(str(5 << 30), str((5 + rank) << 30), 1))
+        page = browser.open(report(parent, os.path.join(folder, parent)))
+        expect(page.value("stowage.panel"), "balance", "first view")
+        panel = page.value("document.getElementById('panel').innerText")
+        mean = 5 + (count - 1) / 2
+        words = f"rank {count - 1} has the highest, {4 + count}.0 GiB, {100 * (4 + count - mean) / mean:.1f}% above the mean"
+        holds(words in panel and "rank 0 the lowest, 5.0 GiB" in panel, f"{words!r} not in {panel!r}")
+        holds("Peak host" in panel and "reserved" not in panel, f"columns of {panel!r}")
+        expect(page.box("canvas.host")[3], 200, "height of the only charts")
+        shot(page, parent)
+        quiet(page)
 
 
 @test
