@@ -764,7 +764,7 @@ class Armed:
         self.weights = weights
         self.full = False  # weights and state fill the device
         self.peaks = collections.deque(maxlen=PLAN_STEPS)  # of the last steps, with state that was on the host
-        self.home_after = self.wait_steps = 0  # steps until state may come home, and how many it were the last time
+        self.home_after = self.wait_steps = 0  # steps until state may come home, and how many there were the last time
 
     def room(self):
         """Returns (the device's limit, bytes of it that are not PyTorch's pages, spill budget left, pages on the host)."""
