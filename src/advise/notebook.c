@@ -67,9 +67,20 @@ static void append_string(buffer *out, scan_text s) {
   }
 }
 
+static bool is(scan_text s, const char *word) {
+  return (size_t)(s.end - s.at) == strlen(word) && memcmp(s.at, word, strlen(word)) == 0;
+}
+
+static void append_line(buffer *out, scan_text s) {
+  append_string(out, s);
+  if (out->length > 0 && out->data[out->length - 1] != '\n') buffer_char(out, '\n');
+}
+
+/* The value of an error comes before its traceback in the file and may be cut; the traceback ends
+ * with all of it. So the value is appended after the traceback. */
 stow_status notebook_outputs(buffer *out, scan_text text) {
-  static const char *const kept[] = {"traceback", "evalue", "text"};
-  bool keep = false;
+  bool keep = false, value = false;
+  scan_text pending = {text.at, text.at}; /* the last value */
   for (const char *at = text.at; at < text.end; at++) {
     if (*at != '"') continue;
     scan_text s = {at + 1, at + 1};
@@ -78,16 +89,17 @@ stow_status notebook_outputs(buffer *out, scan_text text) {
     at = s.end;
     const char *after = s.end < text.end ? past_spaces(text, s.end + 1) : text.end;
     if (after < text.end && *after == ':') {
-      keep = false;
-      for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        size_t length = strlen(kept[i]);
-        keep |= (size_t)(s.end - s.at) == length && memcmp(s.at, kept[i], length) == 0;
+      value = is(s, "evalue");
+      keep = is(s, "traceback") || is(s, "text");
+      if (value || is(s, "text") || is(s, "source")) {
+        append_line(out, pending);
+        pending.at = pending.end;
       }
-      continue;
-    }
-    if (!keep) continue;
-    append_string(out, s);
-    if (out->length > 0 && out->data[out->length - 1] != '\n') buffer_char(out, '\n');
+    } else if (value)
+      pending = s;
+    else if (keep)
+      append_line(out, s);
   }
+  append_line(out, pending);
   return out->status;
 }

@@ -481,6 +481,21 @@ TEST(a_notebook_s_outputs_are_read_and_its_source_is_not)
   buffer_free(&out);
 }
 
+TEST(a_notebook_s_traceback_has_what_its_value_lacks)
+{
+  static const char text[] =
+      "{\"cells\": [{\"outputs\": [{\"ename\": \"OutOfMemoryError\", \"evalue\": \"CUDA out of "
+      "memory. "
+      "Tried to allocate 2.00 GiB. GPU 0 has a total capa\", \"output_type\": \"error\", "
+      "\"traceback\": [\"OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 "
+      "has a "
+      "total capacity of 14.74 GiB of which 1.00 GiB is free.\"]}]}]}";
+  message m;
+  message_read(&m, text, sizeof text - 1);
+  CHECK_U64(m.asked_bytes, 2 * GIB);
+  CHECK_U64(m.free_bytes, GIB);
+}
+
 /* Every answer about memory has a fix, and one with an unknown cause ends with a command. */
 TEST(every_kind_ends_with_a_fix_and_unknown_with_a_command)
 {
