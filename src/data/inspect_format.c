@@ -54,14 +54,19 @@ static const char *find_kind(const kind *kinds, size_t kind_count, const uint8_t
   return NULL;
 }
 
+#define PICKLE                                                                                     \
+  "a pickle, which could run code; save its arrays with numpy.save; a memory snapshot of PyTorch " \
+  "is shown by stowage report"
+
 /* Returns what another common kind of binary file is and what to do; NULL if unknown. */
 static const char *other_kind(const uint8_t *start, size_t count) {
   static const kind kinds[] = {
+      {"\x89STOW", "a recording of memory; stowage report shows it", 5},
       {"BZh", "compressed with bzip2; decompress it first (bunzip2)", 3},
       {"PAR1", "a Parquet file; give it a name that ends with .parquet", 4},
       {"ARROW1", "an Arrow file; give it a name that ends with .arrow", 6},
-      {"\x80\x04", "a pickle, which could run code; save its arrays with numpy.save", 2},
-      {"\x80\x05", "a pickle, which could run code; save its arrays with numpy.save", 2},
+      {"\x80\x04", PICKLE, 2},
+      {"\x80\x05", PICKLE, 2},
       {"MATLAB 5.0", "a MATLAB file; save its arrays from scipy.io.loadmat with numpy.savez", 10},
       {"\xd0\xcf\x11\xe0", "a spreadsheet (.xls); save it as CSV first", 4},
       {"ORC", "an ORC file; convert it with pyarrow.orc to .parquet first", 3},
