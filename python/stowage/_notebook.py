@@ -182,11 +182,21 @@ class _Meter:
             if index < len(self.devices) and device.used_bytes != self.devices[index].used_bytes:
                 top = max(0, self.watch.peak_device_bytes - self.devices[index].used_bytes) if self.watch and len(self.devices) == 1 else None
                 devices.append((f"device {index}, all of it", top, device.used_bytes - self.devices[index].used_bytes))
-        new = [piece for piece in _objects.find_large() if piece.key not in self.large][:12]
+        around = self._around()
+        new = [piece for piece in _objects.find_large() if piece.key not in self.large and piece.bytes * 4 > around.get(id(piece.object), 0)][:12]
         finder = _objects.Finder() if new else None
         survivors = [(piece.kind, piece.bytes, _objects.paths_to(piece.object, finder)) for piece in new]
         survivors = sorted(survivors + self._grown(survivors), key=lambda one: -one[1])
         return CellReport(max(0, peak), host.held_bytes - self.host.held_bytes, devices, survivors)
+
+    def _around(self) -> "Dict[int, int]":
+        """Returns the bytes of the new container around each of its elements, by id: it stands for those that are a small part of it."""
+        made = {key: held for key, (held, _, _) in _containers().items() if key not in self.containers}
+        found: "Dict[int, int]" = {}
+        for value in _variables().values():
+            if id(value) in made:
+                found.update((id(part), made[id(value)]) for part in (value.values() if isinstance(value, dict) else value))
+        return found
 
     def _grown(self, listed: "List[Tuple[str, int, List[str]]]") -> "List[Tuple[str, int, List[str]]]":
         """Returns the containers of many small objects that the cell made or filled, without what is listed already."""
@@ -201,11 +211,15 @@ class _Meter:
         return found
 
 
-def _containers() -> "Dict[int, Tuple[int, str, List[str]]]":
-    """Returns the large containers among the variables of the notebook."""
+def _variables() -> "Dict[str, Any]":
     shell = _show.shell()
     hidden = set(getattr(shell, "user_ns_hidden", ()))
-    return _host.weigh_containers({name: value for name, value in getattr(shell, "user_ns", {}).items() if name not in hidden})
+    return {name: value for name, value in getattr(shell, "user_ns", {}).items() if name not in hidden}
+
+
+def _containers() -> "Dict[int, Tuple[int, str, List[str]]]":
+    """Returns the large containers among the variables of the notebook."""
+    return _host.weigh_containers(_variables())
 
 
 class _Quiet:

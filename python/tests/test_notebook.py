@@ -80,6 +80,7 @@ class Notebook(unittest.TestCase):
             "plain": "%%stowage\nx = 1",
             "small": "%%stowage\nnames = [str(i).zfill(200) for i in range(20000)]",
             "more": "%%stowage\nnames += [str(i).zfill(200) for i in range(10000)]\nother_names = names",
+            "many": "%%stowage\nparts = [bytearray(1 << 20) for _ in range(50)]",
             "option": "%%stowage --no-such\nran_it = 1",
             "line_option": "%stowage --no-such",
             "not_run": "'ran_it' in globals()",
@@ -160,6 +161,8 @@ class Notebook(unittest.TestCase):
         self.assertIn("nothing of 1 MiB or more survived", shown(self.cells["plain"], "text/plain"))
         self.assertRegex(shown(self.cells["small"], "text/plain"), r"list of 20000 str +4.9 MiB +names")
         self.assertRegex(shown(self.cells["more"], "text/plain"), r"list of 30000 str +2.4 MiB +names, other_names\n")
+        self.assertRegex(shown(self.cells["many"], "text/plain"), r"list of 50 bytearray +50.0 MiB +parts\n")
+        self.assertNotIn("parts[", shown(self.cells["many"], "text/plain"))  # the list stands for its parts
         text = shown(self.cells["heap"], "text/plain")
         self.assertRegex(text, r"heap on sim:64M +\+48.0 MiB +\+16.0 MiB")
         self.assertRegex(text, r"stowage.Block +16.0 MiB +kept_block")
