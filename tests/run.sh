@@ -9,7 +9,9 @@
 # The last lines name the seed and what was left to other seeds. STOWAGE_TEST_LONG (make test-long) and --only take all parts.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
-build=$1; shift
+build=${1:-}
+if [ ! -d "$build" ]; then echo "run: ${build:-no folder} is not a build folder: tests/run.sh build/release [--only WORDS]…" >&2; exit 2; fi
+shift
 guards= asan= tsan= gpu= shard= long= only= times=
 while [ $# -gt 0 ]; do
   case $1 in
