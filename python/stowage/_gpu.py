@@ -97,7 +97,7 @@ class HeapGpu(TorchGpu):
     def __init__(self, heap: Heap) -> None:
         import torch
 
-        super().__init__(torch.device("cuda", _card_of(heap)))
+        super().__init__(torch.device("cuda", _index_of(heap)))
         self._heap = heap
 
     def empty(self, shapes: List[Tuple[int, ...]], kinds: List[Any]) -> Tuple[List[Any], List[int]]:
@@ -152,7 +152,7 @@ class CupyGpu:
             self._cupy.cuda.get_current_stream().wait_event(done)
 
 
-def _card_of(heap: Heap) -> int:
+def _index_of(heap: Heap) -> int:
     """Returns the index of a heap's GPU, as CUDA_VISIBLE_DEVICES counts."""
     props = heap.props()
     if props.kind != b"cuda":

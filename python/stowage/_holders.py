@@ -203,7 +203,7 @@ def weigh_container(value, depth):
     if len(parts) > 1 and not isinstance(value, dict) and len({id(v) for v in parts}) == 1:
         return Weight(size + each[0].size, count, kinds[0])
     graphs = sum(w.graphs for w in each) * count // max(1, len(each))
-    # Parts of one array hold it together.
+    # Parts of one array keep it alive together, so it counts once.
     owners = [w.owner for w in each]
     joint = {w.owner: w.size for w in each if w.owner is not None and owners.count(w.owner) > 1}
     marks = [w.mark for w in each if w.mark in ("pinned", "shared") or (w.mark == "view" and w.owner not in joint)]
@@ -539,16 +539,15 @@ TREE = 20_000  # objects that a search from one element opens
 
 def reach(value, seen):
     """Returns the number and the bytes of the objects that one object leads to and that are not in `seen`, at most TREE."""
-    waiting, size = [value], 0
-    count = -len(seen)
-    while waiting and len(seen) + count < TREE:
+    waiting, size, before = [value], 0, len(seen)
+    while waiting and len(seen) - before < TREE:
         one = waiting.pop()
         if id(one) in seen or isinstance(one, (type, type(sys))) or has(type(one), "__globals__"):
             continue
         seen.add(id(one))
         size += sys.getsizeof(one, 0)
         waiting.extend(gc.get_referents(one))
-    return len(seen) + count, size
+    return len(seen) - before, size
 
 
 def trees(values):

@@ -431,13 +431,18 @@ static ledger_device *own_device(const ledger *l, unsigned device) {
   return l->own == 0 || device >= LEDGER_DEVICES_MAX ? NULL : &l->slots[l->own - 1].devices[device];
 }
 
-void ledger_add(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+/* `d` is a device of the caller's slot. */
+static void count(ledger *l, ledger_device *d, ledger_kind kind, uint64_t bytes) {
   ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
-  ledger_device *d = own_device(l, device);
-  if (d == NULL) return;
   changing(l);
   atomic_fetch_add(&d->bytes[kind], bytes);
   changing(l);
+}
+
+void ledger_add(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
+  ledger_device *d = own_device(l, device);
+  if (d == NULL) return;
+  count(l, d, kind, bytes);
   raise_peaks(l, device, false);
 }
 
@@ -532,12 +537,9 @@ void ledger_announce(ledger *l, unsigned device, ledger_kind kind, uint64_t byte
 }
 
 void ledger_charge_announced(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes) {
-  ASSERT((unsigned)kind < LEDGER_KIND_COUNT);
   ledger_device *d = own_device(l, device);
   if (d == NULL) return;
-  changing(l);
-  atomic_fetch_add(&d->bytes[kind], bytes);
-  changing(l);
+  count(l, d, kind, bytes);
   ledger_withdraw(l, device, kind, bytes);
 }
 
@@ -556,9 +558,7 @@ bool ledger_charge(ledger *l, unsigned device, ledger_kind kind, uint64_t bytes)
                                               : LEDGER_UNLIMITED;
   if (d == NULL) return limit == LEDGER_UNLIMITED;
   if (limit == LEDGER_UNLIMITED) {
-    changing(l);
-    atomic_fetch_add(&d->bytes[kind], bytes);
-    changing(l);
+    count(l, d, kind, bytes);
     return true;
   }
   /* Also covers a lost file: it shows no slots, and the limit is 0. */

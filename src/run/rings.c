@@ -2,10 +2,8 @@
 #include "run/rings.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/list.h"
+#include "base/process.h"
 #include "run/protocol.h"
 
 static bool was_refused(const ledger *l, int pid) {
@@ -37,7 +37,8 @@ static bool left_more(int folder, const char *ring) {
 static bool removable(int folder, const char *name, const ledger *l) {
   if (!run_has_ending(name, RUN_RING)) return false;
   int pid = run_process_pid(name);
-  return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH && !was_refused(l, pid) &&
+  process found;
+  return pid > 0 && process_read(&found, pid) == PROCESS_DEAD && !was_refused(l, pid) &&
          !left_more(folder, name);
 }
 
@@ -61,12 +62,7 @@ static size_t list(DIR *files, const ledger *l, ring_file **found) {
     if (!removable(dirfd(files), entry->d_name, l) ||
         fstatat(dirfd(files), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
       continue;
-    if (count == capacity) {
-      ring_file *grown = realloc(*found, (capacity + 64) * sizeof *grown);
-      if (grown == NULL) break;
-      *found = grown;
-      capacity += 64;
-    }
+    if (LIST_ROOM(*found, count, capacity, 64, "rings") != STOW_OK) break;
     (*found)[count].written = info.st_mtim;
     snprintf((*found)[count++].name, NAME_MAX + 1, "%s", entry->d_name);
   }

@@ -497,7 +497,7 @@ class Part:
     __slots__ = "alias", "version"
 
     def __init__(self, tensor):
-        # Autograd holds a leaf itself too. Holding another tensor would be a circle, because its graph holds this.
+        # Autograd holds a leaf itself too. Any other tensor would make a cycle: its graph holds this object.
         self.alias, self.version = tensor if tensor.is_leaf else tensor.detach(), tensor._version
 
     def stale(self):

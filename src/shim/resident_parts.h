@@ -88,7 +88,7 @@ typedef struct resident {
   bool hold;                             /* no copy begins during page calls */
   uint32_t reserved;                     /* free vram pages that an exchange needs */
   uint64_t number;                       /* launches so far */
-  uint64_t passed;                       /* launches before this one have ended, and it too */
+  uint64_t passed;                       /* this launch and all before it have ended */
   struct {
     uint64_t mark, number; /* the launches up to `number` were submitted before this mark */
   } marks[RESIDENT_MARKS];

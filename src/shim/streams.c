@@ -72,7 +72,7 @@ static unsigned index_of(uint64_t mark) {
 /* Returns the index of the events of a new mark, or of the last one if too many are pending. */
 static unsigned begin_mark(void) {
   ASSERT(passed <= marked);
-  if (passed == marked) base = marked + 1; /* few events are created if marks are rare */
+  if (passed == marked) base = marked + 1; /* so that rare marks need few events */
   if (marked - passed < MARKS_MAX) marked++;
   return index_of(marked);
 }

@@ -14,7 +14,7 @@
 void streams_used(cu_stream stream);
 
 /* Marks the end of the work submitted so far. Returns the number of the mark; marks are numbered in
- * order. If too many are pending, the last one moves to here. 0: the driver refused. */
+ * order. If too many are pending, the last one moves to this point. 0: the driver refused. */
 uint64_t streams_mark(void);
 /* Returns whether all work before a mark is done: CU_OK, CU_ERROR_NOT_READY or an error. */
 cu_result streams_passed(uint64_t mark);
