@@ -1,9 +1,9 @@
 """Runs in a Python process of `stowage run` (watcher.c), and reports what fills its host memory.
 
-report() runs when `stowage run` asks, and at the exit of a process that holds much or ends by a MemoryError. It writes the largest things that variables hold, and where the main
-thread is, to PID.objects in the folder of the run (lines: host_record.h). python/stowage/_holders.py, which the build puts before
-this file, finds them. The process may be killed at any moment, so a first answer is written in steps; a later one replaces it when
-it is complete.
+report() runs when `stowage run` asks, and at the exit of a process that holds much or ends by a MemoryError. It writes the
+largest things that variables hold, and where the main thread is, to PID.objects in the folder of the run (lines: host_record.h).
+python/stowage/_holders.py, which the build puts before this file, finds them. The process may be killed at any moment, so a first
+answer is written in steps; a later one replaces it when it is complete.
 
 shim_log(text), shim_state(), shim_keep(bytes) and shim_text(path) are the library's. Unlike Python's own file
 functions they do not release the interpreter's lock, so no Python thread fills memory meanwhile.
@@ -67,7 +67,7 @@ def report():
         serial, held, at_exit = shim_state()
         if at_exit and isinstance(getattr(sys, "last_value", None), MemoryError):
             keep_error(sys.last_value)
-        if at_exit and last.pid == os.getpid() and held < last.held + last.held // 10:
+        if at_exit and last.pid == os.getpid() and held < last.held + last.held // 128:
             return True
         first, wrote = last.pid != os.getpid(), began
         # At exit only the variables of modules are left.
@@ -82,10 +82,12 @@ def report():
                     Answer(held, object_lines(found, main, placed=False) + frames).keep(serial, False)
                     wrote = time.monotonic()
         finally:
-            # If memory comes and goes, the answer with the most bytes is kept.
-            if first or held > last.held // 10 * 9 or wrote > last.time + LATELY:
+            named = sum(size for size, *_ in found)
+            # If memory comes and goes, the answer with the most bytes is kept. At exit functions have returned: it has to name more.
+            worth = named > last.held - last.unnamed if at_exit else held > last.held // 10 * 9 or wrote > last.time + LATELY
+            if first or worth:
                 before, last = last, Answer(held, object_lines(found, main) + frames, os.getpid(), began)
-                last.unnamed, last.pulse = held - sum(size for size, *_ in found), pulse(main)
+                last.unnamed, last.pulse = held - named, pulse(main)
                 went_on = before.pid == last.pid and last.pulse != before.pulse and last.unnamed > before.unnamed
                 last.turns = before.turns + int(went_on) if before.pid == last.pid else 0
             last.keep(serial, True)
