@@ -4,6 +4,7 @@ import json
 import os
 
 import torch
+import transformers
 from outside_model_base import check, families, fresh, llama, seeded, stowage
 from peft import LoraConfig, PeftModel, get_peft_model
 
@@ -92,12 +93,30 @@ KINDS = [
     ("excluded", dict(target_modules="all-linear", exclude_modules=["down_proj"])),
     ("dropout", dict(target_modules=QV, lora_dropout=0.3)),
     ("gaussian", dict(target_modules=QV, init_lora_weights="gaussian")),
+    ("some tokens", dict(target_modules=Q, trainable_token_indices={"embed_tokens": [0, 3, 99]})),
+    ("parameters", dict(target_modules=Q, target_parameters=["mlp.down_proj.weight", "layers.0.self_attn.v_proj.weight"])),
+]
+SMALL = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=128)
+MIXTURES = [
+    ("Mixtral", "mlp", dict(num_local_experts=4)),
+    ("Qwen3Moe", "mlp", dict(num_experts=4, moe_intermediate_size=40, head_dim=16)),
+    ("GptOss", "mlp", dict(num_local_experts=4, head_dim=16)),
+    ("GptOss", "mlp", dict(num_local_experts=4, head_dim=16, intermediate_size=64)),
+    ("Llama4", "feed_forward", dict(num_local_experts=4, head_dim=16, intermediate_size_mlp=96)),
 ]
 
 
 @check(*KINDS)
 def adapter_of_llama(options):
     merges(families()["llama"], **options)
+
+
+@check(*((f"{name} {i}", case) for i, case in enumerate(MIXTURES) for name in case[:1]))
+def adapter_of_experts(case):
+    name, module, options = case
+    config = getattr(transformers, "Llama4TextConfig" if name == "Llama4" else f"{name}Config")(**(SMALL | options))
+    targets = [f"{module}.experts.gate_up_proj", "experts.down_proj"]
+    merges(lambda: getattr(transformers, f"{name}ForCausalLM")(config), torch.bfloat16, target_modules=Q, target_parameters=targets, rank_pattern={"experts.down_proj": 3})
 
 
 @check(("lora_only", "lora_only"), ("all", "all"))
@@ -188,8 +207,7 @@ def base_in_shards_and_as_one_file():
     assert open("merged.safetensors", "rb").read() == open("joined.safetensors", "rb").read()
 
 
-@check(("pissa", dict(init_lora_weights="pissa")), ("olora", dict(init_lora_weights="olora")), ("replication", dict(layer_replication=[[0, 2], [1, 2]])),
-       ("some tokens", dict(trainable_token_indices={"embed_tokens": [0, 3, 99]})))
+@check(("pissa", dict(init_lora_weights="pissa")), ("replication", dict(layer_replication=[[0, 2], [1, 2]])))
 def adapters_with_other_changes_are_refused(options):
     llama().save_pretrained(fresh("base"))
     trained(llama(), "adapter", target_modules=QV, **options)

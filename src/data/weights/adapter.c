@@ -1,6 +1,7 @@
 /* Adapter: see adapter.h. The rules are those of PEFT (tuners/lora): names, scaling, patterns. */
 #include "data/weights/adapter.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <regex.h>
@@ -40,7 +41,16 @@ static stow_status find_module(adapter *a, const char *name, adapter_module **fo
   return STOW_OK;
 }
 
-typedef enum role { ROLE_A, ROLE_B, ROLE_BIAS, ROLE_MAGNITUDE, ROLE_SAVED, ROLE_OTHER } role;
+typedef enum role {
+  ROLE_A,
+  ROLE_B,
+  ROLE_BIAS,
+  ROLE_MAGNITUDE,
+  ROLE_TOKENS,
+  ROLE_SAVED,
+  ROLE_UNUSED,
+  ROLE_OTHER
+} role;
 
 /* Cuts `name` down to the module and returns the role of the tensor. */
 static role role_of(char *name, bool *embedding) {
@@ -62,6 +72,8 @@ static role role_of(char *name, bool *embedding) {
       {".lora_magnitude_vector", ROLE_MAGNITUDE, false},
       {".lora_magnitude_vector.weight", ROLE_MAGNITUDE, false},
       {".lora_magnitude_vector.default.weight", ROLE_MAGNITUDE, false},
+      {".token_adapter.trainable_tokens_delta", ROLE_TOKENS, false},
+      {".token_adapter.trainable_tokens_delta.default", ROLE_TOKENS, false},
   };
   static const char prefix[] = "base_model.model.";
   if (strncmp(name, prefix, sizeof prefix - 1) == 0)
@@ -72,7 +84,9 @@ static role role_of(char *name, bool *embedding) {
       *embedding = endings[i].embedding;
       return endings[i].what;
     }
-  if (strstr(name, "lora_") != NULL) return ROLE_OTHER;
+  if (strstr(name, "lora_") != NULL || strstr(name, ".token_adapter.") != NULL) return ROLE_OTHER;
+  /* With bias="all" PEFT also saves the bias of the module that a trained copy stands for. */
+  if (strstr(name, ".original_module.") != NULL) return ROLE_UNUSED;
   drop_word(name, ".modules_to_save");
   drop_word(name, ".base_layer");
   return ROLE_SAVED;
@@ -84,6 +98,7 @@ static stow_status sort_tensor(adapter *a, const model_tensor *t) {
   char *name = strdup(t->facts->name);
   if (name == NULL) return no_memory();
   role what = role_of(name, &embedding);
+  if (what == ROLE_UNUSED) return free(name), STOW_OK;
   stow_status status = what == ROLE_OTHER
                            ? stow_fail(STOW_ERR_UNSUPPORTED,
                                        "%s: tensor %.200s cannot be merged here; merge "
@@ -96,6 +111,7 @@ static stow_status sort_tensor(adapter *a, const model_tensor *t) {
                                : what == ROLE_B         ? &m->b
                                : what == ROLE_BIAS      ? &m->bias
                                : what == ROLE_MAGNITUDE ? &m->magnitude
+                               : what == ROLE_TOKENS    ? &m->tokens
                                                         : &m->saved;
   *place = t;
   m->embedding = m->embedding || embedding;
@@ -113,7 +129,7 @@ typedef struct config {
   json_tree t;
   const json_node *root;
   double alpha, rank;
-  bool rank_stabilised, dora;
+  bool rank_stabilised, dora, olora;
 } config;
 
 static bool is_true(const config *c, const char *key) {
@@ -128,10 +144,19 @@ static bool is_set(const config *c, const char *key) {
   return (n->kind != JSON_ARRAY && n->kind != JSON_OBJECT) || n->count > 0;
 }
 
+/* Initializations that leave the base as it is, or that PEFT converted. */
+static bool keeps_base(const char *start) {
+  static const char *const known[] = {"gaussian", "eva", "orthogonal", "mica"};
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+    if (strcmp(start, known[i]) == 0) return true;
+  return false;
+}
+
 static stow_status check_config(config *c, const char *path) {
-  static const char *const refused[] = {"layer_replication",       "target_parameters",
-                                        "trainable_token_indices", "megatron_config",
-                                        "alora_invocation_tokens", "velora_config"};
+  static const char *const refused[] = {
+      "layer_replication", "megatron_config", "alora_invocation_tokens",
+      "velora_config",     "use_qalora",      "use_bdlora",
+      "arrow_config",      "kasa_config"};
   const char *kind = json_string(&c->t, json_member(&c->t, c->root, "peft_type"));
   const char *start = json_string(&c->t, json_member(&c->t, c->root, "init_lora_weights"));
   if (kind == NULL || strcmp(kind, "LORA") != 0)
@@ -142,12 +167,13 @@ static stow_status check_config(config *c, const char *path) {
       return stow_fail(STOW_ERR_UNSUPPORTED,
                        "%s: uses %s, which is not merged here; use PEFT's merge_and_unload", path,
                        refused[i]);
-  if (start != NULL && (strncmp(start, "pissa", 5) == 0 || strcmp(start, "olora") == 0 ||
-                        strcmp(start, "corda") == 0 || strcmp(start, "loftq") == 0))
+  c->olora = start != NULL && strcmp(start, "olora") == 0;
+  if (start != NULL && !c->olora && !keeps_base(start))
     return stow_fail(
         STOW_ERR_UNSUPPORTED,
-        "%s: init_lora_weights is %.20s, which changed the base model; save the adapter "
-        "with path_initial_model_for_weight_conversion first",
+        "%s: init_lora_weights is %.20s, which changed the base model; save the adapter with "
+        "PEFT's save_pretrained(FOLDER, path_initial_model_for_weight_conversion=INITIAL), where "
+        "INITIAL is the adapter as saved before training, and merge FOLDER",
         path, start);
   if (!json_value(&c->t, json_member(&c->t, c->root, "lora_alpha"), &c->alpha) ||
       !json_value(&c->t, json_member(&c->t, c->root, "r"), &c->rank) || c->rank < 1)
@@ -181,8 +207,95 @@ static double by_pattern(const config *c, const char *table, const char *name, d
   return otherwise;
 }
 
+static void scale_of(const config *c, const char *name, double *rank, double *scale) {
+  double alpha = by_pattern(c, "alpha_pattern", name, c->alpha);
+  *rank = by_pattern(c, "rank_pattern", name, c->rank);
+  *scale = c->rank_stabilised ? alpha / sqrt(*rank) : alpha / *rank;
+}
+
+/* ---- parameters ---- */
+
+/* Returns whether `name` is the last words of a module's name. */
+static bool is_end_of(const char *name, size_t length, const char *module, size_t module_length) {
+  if (length > module_length || strncmp(module + module_length - length, name, length) != 0)
+    return false;
+  return length == 0 || length == module_length || module[module_length - length - 1] == '.';
+}
+
+/* Lists the parameters of target_parameters that the module may have. */
+static stow_status list_parameters(const config *c, adapter_module *m) {
+  static const char wrapper[] = ".base_layer";
+  const json_node *targets = json_member(&c->t, c->root, "target_parameters");
+  size_t length = strlen(m->name), capacity = 0;
+  if (targets == NULL || targets->kind != JSON_ARRAY) return STOW_OK;
+  while (length > sizeof wrapper &&
+         strncmp(m->name + length - (sizeof wrapper - 1), wrapper, sizeof wrapper - 1) == 0)
+    length -= sizeof wrapper - 1;
+  for (const json_node *n = json_first(&c->t, targets); n != NULL; n = json_next(&c->t, n)) {
+    const char *target = json_string(&c->t, n);
+    if (target == NULL) continue;
+    const char *dot = strrchr(target, '.');
+    if (!is_end_of(target, dot != NULL ? (size_t)(dot - target) : 0, m->name, length)) continue;
+    STOW_TRY(LIST_ROOM(m->parameters, m->parameter_count, capacity, 4, "parameters"));
+    adapter_parameter *p = &m->parameters[m->parameter_count];
+    const char *last = dot != NULL ? dot + 1 : target;
+    size_t size = length + strlen(last) + 2;
+    *p = (adapter_parameter){.name = malloc(size)};
+    if (p->name == NULL) return no_memory();
+    m->parameter_count++;
+    snprintf(p->name, size, "%.*s.%s", (int)length, m->name, last);
+    scale_of(c, p->name, &p->rank, &p->scale);
+    for (adapter_parameter *other = m->parameters; other < p; other++)
+      if (strcmp(other->name, p->name) == 0) { /* named twice, with more and with fewer words */
+        free(p->name);
+        m->parameter_count--;
+        break;
+      }
+  }
+  return STOW_OK;
+}
+
+/* ---- tokens ---- */
+
+/* Reads which rows a module's trained tokens are. */
+static stow_status list_rows(const config *c, const char *path, adapter_module *m) {
+  const json_node *all = json_member(&c->t, c->root, "trainable_token_indices");
+  uint64_t count = 0, want = m->tokens->facts->dims == 2 ? m->tokens->facts->shape[0] : 0;
+  if (all != NULL && all->kind == JSON_OBJECT) {
+    const json_node *n = json_first(&c->t, all);
+    while (n != NULL) {
+      const char *key = json_key_of(&c->t, n);
+      if (is_end_of(key, strlen(key), m->name, strlen(m->name))) break;
+      n = json_next(&c->t, n);
+    }
+    all = n;
+  }
+  m->rows = calloc(want + 1, sizeof *m->rows);
+  if (m->rows == NULL) return no_memory();
+  if (all != NULL && all->kind == JSON_ARRAY)
+    for (const json_node *n = json_first(&c->t, all); n != NULL; n = json_next(&c->t, n), count++) {
+      double row = -1;
+      if (count >= want || !json_value(&c->t, n, &row) || row < 0 || row >= 0x1p53 ||
+          row != floor(row))
+        break;
+      m->rows[count] = (uint64_t)row;
+    }
+  if (count == want && all != NULL && all->kind == JSON_ARRAY && all->count == want) return STOW_OK;
+  return stow_fail(STOW_ERR_FORMAT,
+                   "%s: trainable_token_indices does not name the %" PRIu64 " tokens of %.200s",
+                   path, want, m->name);
+}
+
 static stow_status check_module(const config *c, const char *path, adapter_module *m) {
-  if (m->saved != NULL && m->a == NULL && m->b == NULL && m->bias == NULL) return STOW_OK;
+  if (m->saved != NULL && m->a == NULL && m->b == NULL && m->bias == NULL && m->tokens == NULL)
+    return STOW_OK;
+  if (m->tokens != NULL && m->a == NULL && m->b == NULL && m->bias == NULL && m->saved == NULL)
+    return list_rows(c, path, m);
+  if (m->tokens != NULL)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: module %.200s has trained tokens and LoRA, which is not merged here; use "
+                     "PEFT's merge_and_unload",
+                     path, m->name);
   if (m->a == NULL || m->b == NULL || m->saved != NULL)
     return stow_fail(STOW_ERR_FORMAT, "%s: module %.200s has only one of lora_A and lora_B", path,
                      m->name);
@@ -192,14 +305,13 @@ static stow_status check_module(const config *c, const char *path, adapter_modul
                      "disagree",
                      path, m->name);
   const tensor *a = m->a->facts, *b = m->b->facts;
-  double alpha = by_pattern(c, "alpha_pattern", m->name, c->alpha);
-  double rank = by_pattern(c, "rank_pattern", m->name, c->rank);
+  STOW_TRY(list_parameters(c, m));
+  scale_of(c, m->name, &m->rank, &m->scale);
   if (a->dims < 2 || b->dims < 2 || a->shape[0] != b->shape[1] || a->shape[0] == 0 ||
-      (double)a->shape[0] != rank)
+      ((double)a->shape[0] != m->rank && m->parameter_count == 0))
     return stow_fail(STOW_ERR_FORMAT,
                      "%s: module %.200s: lora_A and lora_B do not have the rank %g of the config",
-                     path, m->name, rank);
-  m->scale = c->rank_stabilised ? alpha / sqrt(rank) : alpha / rank;
+                     path, m->name, m->rank);
   return STOW_OK;
 }
 
@@ -211,7 +323,8 @@ static stow_status read_config(adapter *a, const char *path) {
   stow_status status = json_tree_read(&c.t, text, length, path, 4 * CONFIG_MAX);
   c.root = json_root(&c.t);
   if (status == STOW_OK) status = check_config(&c, path);
-  if (status == STOW_OK) a->fan_in_fan_out = is_true(&c, "fan_in_fan_out");
+  a->fan_in_fan_out = status == STOW_OK && is_true(&c, "fan_in_fan_out");
+  a->olora = c.olora;
   for (size_t i = 0; i < a->count && status == STOW_OK; i++)
     status = check_module(&c, path, &a->modules[i]);
   json_tree_free(&c.t);
@@ -240,7 +353,13 @@ stow_status adapter_open(adapter *a, const char *path, uint64_t max_bytes) {
 }
 
 void adapter_close(adapter *a) {
-  for (size_t i = 0; i < a->count; i++) free(a->modules[i].name);
+  for (size_t i = 0; i < a->count; i++) {
+    adapter_module *m = &a->modules[i];
+    for (size_t k = 0; k < m->parameter_count; k++) free(m->parameters[k].name);
+    free(m->parameters);
+    free(m->rows);
+    free(m->name);
+  }
   free(a->modules);
   model_close(&a->weights);
   *a = (adapter){0};

@@ -5,20 +5,33 @@
 
 #include "arrays/model.h"
 
+/* A parameter that a module may change (target_parameters), if the base has it. */
+typedef struct adapter_parameter {
+  char *name; /* of its tensor */
+  double rank, scale;
+} adapter_parameter;
+
 /* One module of the base that an adapter changes. */
 typedef struct adapter_module {
   char *name;                    /* without "base_model.model." and without ".weight" */
   const model_tensor *a, *b;     /* rank x in, out x rank */
   const model_tensor *magnitude; /* DoRA; NULL: plain LoRA */
   const model_tensor *bias;      /* of b (lora_bias); NULL: none */
-  const model_tensor *saved; /* a whole tensor that replaces the base's; then a and b are NULL */
+  const model_tensor *saved;  /* a whole tensor that replaces the base's; then a and b are NULL */
+  const model_tensor *tokens; /* rows that replace those of the base; then a and b are NULL */
+  uint64_t *rows;             /* which rows: one number for each row of `tokens` */
   bool embedding;
-  double scale;
+  double rank, scale;
+  /* Which tensor of the base is changed is known only from the shapes. PEFT nests the parameters of
+   * one module: `name` ends in ".base_layer" for each parameter outside of this one. */
+  adapter_parameter *parameters;
+  size_t parameter_count;
 } adapter_module;
 
 typedef struct adapter {
   model weights;
   bool fan_in_fan_out;
+  bool olora; /* the initialization changed the base, and PEFT repeats that when it loads */
   adapter_module *modules;
   size_t count, capacity;
 } adapter;

@@ -13,8 +13,7 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/text.h"
-#include "data/weights/adapter.h"
-#include "data/weights/parts.h"
+#include "data/weights/layers.h"
 #include "data/weights/text.h"
 #include "numbers/cast.h"
 #include "numbers/lowrank.h"
@@ -24,61 +23,25 @@
 #define RUN_VALUES  ((size_t)32768)
 #define LISTS_SHARE 8 /* share of the budget for the lists of each model: 1/8 */
 
-/* One adapter's part in one tensor of the base. */
-typedef struct layer {
-  size_t item;
-  const adapter_module *module;
-  uint32_t file_base; /* what to add to the file numbers of the adapter */
-  bool transposed;    /* the base is in x out, or an embedding: A and B change places */
-  bool bias;          /* the item is the module's bias, one row: B's bias is added to it */
-  size_t rank;
-  /* In memory while the item is processed. DoRA: what to scale each row to; of a transposed layer,
-   * what to multiply each column with. */
-  double *left, *right, *magnitude;
-} layer;
-
 typedef struct merging {
   adapter *adapters;
   size_t adapter_count;
-  layer *layers; /* in the order of the adapters */
-  size_t count, capacity;
+  layer_list layers;
   uint64_t budget_bytes;
 } merging;
 
 /* ---- which tensors ---- */
 
-static bool ends_with_part(const char *text, const char *end) {
-  size_t a = strlen(text), b = strlen(end);
-  return a > b && text[a - b - 1] == '.' && strcmp(text + a - b, end) == 0;
-}
-
-/* Finds the item of a tensor. The base may have been saved with more or fewer words in front of its
- * names. */
 static stow_status find_item(const weights_result *r, const adapter *a, const char *name,
                              size_t *item) {
-  size_t found = 0, length = strlen(name);
-  for (size_t i = 0; i < r->item_count; i++)
-    if (strcmp(r->in.list[i].facts->name, name) == 0) return *item = i, STOW_OK;
-  for (size_t i = 0; i < r->item_count; i++) {
-    const char *other = r->in.list[i].facts->name;
-    if (!ends_with_part(other, name) && !ends_with_part(name, other)) continue;
-    *item = i;
-    found++;
-  }
-  if (found == 1) return STOW_OK;
-  for (size_t i = 0; i < r->item_count && found == 0; i++) {
-    const char *other = r->in.list[i].facts->name;
-    if (strncmp(other, name, length) == 0 && strcmp(other + length, "_scale") == 0)
-      return stow_fail(STOW_ERR_UNSUPPORTED,
-                       "the base is quantized (it has %.200s): merge into the original model and "
-                       "quantize the result",
-                       other);
-  }
-  return stow_fail(STOW_ERR_INVALID,
-                   "%s: its tensor %.200s %s; is this the model that the adapter was trained for? "
-                   "(A layer tied to the embedding has no tensor of its own)",
-                   a->weights.folder != NULL ? a->weights.folder : "the adapter", name,
-                   found == 0 ? "is not in the base" : "fits several of the base");
+  size_t found = layers_find(r, name, item);
+  return found == 1 ? STOW_OK : layers_not_found(r, a, name, found);
+}
+
+static bool has_layers(const layer_list *l, size_t item) {
+  for (size_t i = 0; i < l->count; i++)
+    if (l->list[i].item == item) return true;
+  return false;
 }
 
 static uint64_t product(const tensor *t, uint32_t from) {
@@ -108,14 +71,14 @@ static stow_status check_shapes(const weights_result *r, const layer *l) {
 
 /* Returns whether the layer is stored as in x out. PEFT writes one fan_in_fan_out for all modules,
  * although GPT-2 has layers of both kinds: what the base shows comes first. */
-static bool is_transposed(const weights_result *r, const adapter *a, const layer *l) {
+static bool is_transposed(const weights_result *r, const layer *l) {
   const tensor *w = r->items[l->item].from.facts;
   transposed_kind kind = transposed_of(&r->transposed, w->name);
   if (l->module->embedding || kind != TRANSPOSED_UNKNOWN)
     return l->module->embedding || kind == TRANSPOSED_YES;
   uint64_t in = product(l->module->a->facts, 1);
   bool only_plain = w->dims == 2 && w->shape[1] == in && w->shape[0] != in;
-  return a->fan_in_fan_out && !only_plain;
+  return l->of->fan_in_fan_out && !only_plain;
 }
 
 static stow_status check_bias(const weights_result *r, const layer *l) {
@@ -127,26 +90,69 @@ static stow_status check_bias(const weights_result *r, const layer *l) {
                    w->name, l->module->bias->facts->count);
 }
 
-/* Adds the module's change of its weight, or with `bias` of its bias. */
-static stow_status add_layer(weights_result *r, merging *m, const adapter *a, uint32_t file_base,
-                             const adapter_module *module, bool bias) {
+static stow_status check_tokens(const weights_result *r, const layer *l) {
+  const tensor *w = r->items[l->item].from.facts, *t = l->module->tokens->facts;
+  bool fits = w->dims == 2 && w->shape[1] == t->shape[1] && tensor_type_is_float(w->stored);
+  for (size_t i = 0; i < t->shape[0] && fits; i++) fits = l->module->rows[i] < w->shape[0];
+  if (fits) return STOW_OK;
+  return stow_fail(
+      STOW_ERR_INVALID,
+      "tensor %.200s of the base does not have the adapter's trained tokens (a resized "
+      "vocabulary? use PEFT's merge_and_unload)",
+      w->name);
+}
+
+/* OLoRA changed the base before the training. PEFT does that for linear layers only. */
+static stow_status add_olora(weights_result *r, layer_list *l, layer added) {
+  const tensor *w = r->items[added.item].from.facts;
+  if (added.transposed || w->dims != 2 || added.rank > w->shape[0] || added.rank > w->shape[1])
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "tensor %.200s: what init_lora_weights=olora did to this layer cannot be "
+                     "repeated here; save the adapter with PEFT's "
+                     "path_initial_model_for_weight_conversion and merge that",
+                     w->name);
+  if (has_layers(l, added.item))
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "tensor %.200s: an adapter initialized with olora cannot follow another one; "
+                     "merge them one after the other",
+                     w->name);
+  added.kind = LAYER_OLORA;
+  added.scale = -added.scale;
+  return layers_add(l, r, &added, product(w, 1));
+}
+
+/* Adds what a module does to its weight or, with LAYER_BIAS, to its bias. */
+static stow_status add_layer(weights_result *r, layer_list *list, const adapter *a,
+                             uint32_t file_base, const adapter_module *module, layer_kind kind) {
   size_t length = strlen(module->name) + 16;
   char *name = malloc(length);
   if (name == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
-  snprintf(name, length, "%s.%s", module->name, bias ? "bias" : "weight");
-  layer l = {.module = module, .file_base = file_base, .bias = bias};
+  snprintf(name, length, "%s.%s", module->name, kind == LAYER_BIAS ? "bias" : "weight");
+  layer l = {.kind = kind,
+             .of = a,
+             .module = module,
+             .file_base = file_base,
+             .scale = module->scale,
+             .rank = 1,
+             .block_count = 1,
+             .block_rows = SIZE_MAX};
   stow_status status = find_item(r, a, name, &l.item);
   free(name);
   STOW_TRY(status);
-  l.transposed = !bias && is_transposed(r, a, &l);
-  l.rank = bias ? 1 : (size_t)module->a->facts->shape[0];
-  STOW_TRY(bias ? check_bias(r, &l) : check_shapes(r, &l));
-  weights_item *item = &r->items[l.item];
-  item->action = ACTION_CAST;
-  item->row = product(item->from.facts, bias ? 0 : 1);
-  STOW_TRY(LIST_ROOM(m->layers, m->count, m->capacity, 64, "layers"));
-  m->layers[m->count++] = l;
-  return STOW_OK;
+  const tensor *w = r->items[l.item].from.facts;
+  if (kind == LAYER_BIAS) {
+    STOW_TRY(check_bias(r, &l));
+    return layers_add(list, r, &l, product(w, 0));
+  }
+  if (kind == LAYER_TOKENS) {
+    STOW_TRY(check_tokens(r, &l));
+    return layers_add(list, r, &l, product(w, 1));
+  }
+  l.transposed = is_transposed(r, &l);
+  l.rank = (size_t)module->a->facts->shape[0];
+  STOW_TRY(check_shapes(r, &l));
+  if (a->olora) STOW_TRY(add_olora(r, list, l));
+  return layers_add(list, r, &l, product(w, 1));
 }
 
 /* Replaces a tensor of the base with a whole tensor of the adapter, in the base's type. */
@@ -156,12 +162,11 @@ static stow_status replace(weights_result *r, merging *m, const adapter *a, uint
   STOW_TRY(find_item(r, a, module->name, &i));
   weights_item *item = &r->items[i];
   const tensor *was = item->from.facts, *now = module->saved->facts;
-  for (size_t k = 0; k < m->count; k++)
-    if (m->layers[k].item == i)
-      return stow_fail(STOW_ERR_UNSUPPORTED,
-                       "tensor %.200s is changed by one adapter and replaced "
-                       "by another; merge them one after the other",
-                       was->name);
+  if (has_layers(&m->layers, i))
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "tensor %.200s is changed by one adapter and replaced "
+                     "by another; merge them one after the other",
+                     was->name);
   if (was->count != now->count || was->dims != now->dims ||
       memcmp(was->shape, now->shape, was->dims * sizeof was->shape[0]) != 0)
     return stow_fail(STOW_ERR_UNSUPPORTED,
@@ -195,63 +200,17 @@ static stow_status plan_adapter(merge_result *r, merging *m, adapter *a) {
       STOW_TRY(replace(&r->weights, m, a, file_base, &a->modules[i]));
       r->replaced++;
     }
-  for (size_t i = 0; i < a->count; i++)
-    if (a->modules[i].saved == NULL)
-      STOW_TRY(add_layer(&r->weights, m, a, file_base, &a->modules[i], false));
+  STOW_TRY(layers_add_parameters(&m->layers, &r->weights, a, file_base));
+  for (size_t i = 0; i < a->count; i++) {
+    const adapter_module *module = &a->modules[i];
+    if (module->saved != NULL || module->parameter_count > 0) continue;
+    layer_kind kind = module->tokens != NULL ? LAYER_TOKENS : LAYER_LORA;
+    STOW_TRY(add_layer(&r->weights, &m->layers, a, file_base, module, kind));
+  }
   for (size_t i = 0; i < a->count; i++)
     if (a->modules[i].bias != NULL)
-      STOW_TRY(add_layer(&r->weights, m, a, file_base, &a->modules[i], true));
+      STOW_TRY(add_layer(&r->weights, &m->layers, a, file_base, &a->modules[i], LAYER_BIAS));
   return STOW_OK;
-}
-
-/* ---- the thin matrices of a tensor ---- */
-
-static stow_status load(weights_job *j, const layer *l, const model_tensor *t, double **to) {
-  const tensor *facts = t->facts;
-  uint8_t *bytes = malloc((size_t)facts->bytes + 1);
-  *to = malloc(((size_t)facts->count + 1) * sizeof **to);
-  stow_status status =
-      bytes != NULL && *to != NULL
-          ? STOW_OK
-          : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %.200s", facts->name);
-  if (status == STOW_OK)
-    status = source_read(&j->r->in.files[t->file + l->file_base].from, facts->offset, bytes,
-                         (size_t)facts->bytes);
-  if (status == STOW_OK)
-    status = cast_values(*to, DTYPE_F64, bytes, facts->type, (size_t)facts->count);
-  free(bytes);
-  return status;
-}
-
-static stow_status transpose(double **matrix, size_t rows, size_t columns) {
-  double *flipped = malloc((rows * columns + 1) * sizeof *flipped);
-  if (flipped == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for an adapter");
-  for (size_t i = 0; i < rows; i++)
-    for (size_t k = 0; k < columns; k++) flipped[k * rows + i] = (*matrix)[i * columns + k];
-  free(*matrix);
-  *matrix = flipped;
-  return STOW_OK;
-}
-
-static stow_status load_layer(weights_job *j, layer *l) {
-  const adapter_module *module = l->module;
-  size_t rank = l->rank;
-  if (l->bias) {
-    l->left = malloc(sizeof *l->left);
-    if (l->left == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for an adapter");
-    *l->left = 1;
-    return load(j, l, module->bias, &l->right);
-  }
-  STOW_TRY(load(j, l, module->b, &l->left));
-  STOW_TRY(load(j, l, module->a, &l->right));
-  if (l->transposed) {
-    double *b = l->left;
-    l->left = l->right;
-    l->right = b;
-    STOW_TRY(transpose(&l->left, rank, (size_t)module->a->facts->count / rank));
-    STOW_TRY(transpose(&l->right, (size_t)module->b->facts->count / rank, rank));
-  }
-  return module->magnitude != NULL ? load(j, l, module->magnitude, &l->magnitude) : STOW_OK;
 }
 
 /* ---- the sum ---- */
@@ -271,9 +230,39 @@ static void scale_columns(double *values, size_t rows, size_t columns, const dou
     for (size_t k = 0; k < columns; k++) values[i * columns + k] *= factors[k];
 }
 
-/* Adds a layer to whole rows from `row` on. */
-static void add_rows(const layer *l, double *sum, size_t row, size_t rows, size_t columns) {
-  lowrank_add(sum, rows, columns, l->left + row * l->rank, l->right, l->rank, l->module->scale);
+/* Replaces the rows that are trained tokens. */
+static void replace_rows(const layer *l, double *sum, size_t row, size_t rows, size_t columns) {
+  for (size_t i = 0; i < l->module->tokens->facts->shape[0]; i++) {
+    uint64_t place = l->module->rows[i];
+    if (place >= row && place - row < rows)
+      memcpy(sum + (place - row) * columns, l->right + i * columns, columns * sizeof *sum);
+  }
+}
+
+/* Rounds to what a type can hold: the training used what the initialization left in the type of the
+ * base. */
+static stow_status round_to(dtype type, double *values, size_t count) {
+  uint8_t stored[512 * sizeof(double)];
+  for (size_t i = 0; i < count; i += 512) {
+    size_t some = count - i < 512 ? count - i : 512;
+    STOW_TRY(cast_values(stored, type, values + i, DTYPE_F64, some));
+    STOW_TRY(cast_values(values + i, DTYPE_F64, stored, type, some));
+  }
+  return STOW_OK;
+}
+
+/* Adds a layer to whole rows from `row` on, which are of type `type` in the base. */
+static stow_status add_rows(const layer *l, dtype type, double *sum, size_t row, size_t rows,
+                            size_t columns) {
+  if (l->kind == LAYER_TOKENS) return replace_rows(l, sum, row, rows, columns), STOW_OK;
+  for (size_t done = 0; done < rows;) {
+    size_t block = (row + done) / l->block_rows, in_block = (row + done) % l->block_rows;
+    size_t left = l->block_rows - in_block, count = rows - done < left ? rows - done : left;
+    lowrank_add(sum + done * columns, count, columns, l->left + (row + done) * l->rank,
+                l->right + block * l->rank * columns, l->rank, l->scale);
+    done += count;
+  }
+  return l->kind == LAYER_OLORA ? round_to(type, sum, rows * columns) : STOW_OK;
 }
 
 /* DoRA: scales the rows that a layer was added to. */
@@ -306,18 +295,17 @@ static stow_status find_factors(weights_job *j, size_t index, size_t which) {
                            : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %.200s", w->name);
   for (size_t row = 0; row < all && status == STOW_OK; row += step) {
     size_t rows = all - row < step ? all - row : step, count = rows * columns;
-    status = source_read(&j->r->in.files[item->from.file].from, w->offset + row * columns * width,
-                         bytes, count * width);
-    if (status == STOW_OK) status = cast_values(sum, DTYPE_F64, bytes, w->type, count);
+    status = layers_read_rows(j, item, row, rows, bytes, sum);
     for (size_t i = 0; i <= which && status == STOW_OK; i++) {
-      if (m->layers[i].item != index) continue;
-      add_rows(&m->layers[i], sum, row, rows, columns);
-      if (i < which) scale(&m->layers[i], sum, row, rows, columns);
+      const layer *l = &m->layers.list[i];
+      if (l->item != index) continue;
+      status = add_rows(l, w->type, sum, row, rows, columns);
+      if (i < which) scale(l, sum, row, rows, columns);
     }
     for (size_t i = 0; i < count && status == STOW_OK; i++) squares[i % columns] += sum[i] * sum[i];
   }
   for (size_t k = 0; k < columns && status == STOW_OK; k++)
-    m->layers[which].magnitude[k] /= sqrt(squares[k]);
+    m->layers.list[which].magnitude[k] /= sqrt(squares[k]);
   free(bytes);
   free(squares);
   free(sum);
@@ -326,21 +314,15 @@ static stow_status find_factors(weights_job *j, size_t index, size_t which) {
 
 static void drop_layers(weights_job *j, size_t item) {
   merging *m = j->context;
-  for (size_t i = 0; i < m->count; i++)
-    if (m->layers[i].item == item) {
-      free(m->layers[i].left);
-      free(m->layers[i].right);
-      free(m->layers[i].magnitude);
-      m->layers[i].left = m->layers[i].right = m->layers[i].magnitude = NULL;
-    }
+  for (size_t i = 0; i < m->layers.count; i++)
+    if (m->layers.list[i].item == item) layer_drop(&m->layers.list[i]);
 }
 
 static stow_status load_layers(weights_job *j, size_t item) {
   merging *m = j->context;
   uint64_t need = 0;
-  for (size_t i = 0; i < m->count; i++)
-    if (m->layers[i].item == item)
-      need += (m->layers[i].module->a->facts->count + m->layers[i].module->b->facts->count) * 16;
+  for (size_t i = 0; i < m->layers.count; i++)
+    if (m->layers.list[i].item == item) need += layer_bytes(&m->layers.list[i]);
   if (need > m->budget_bytes / 4) {
     char have[STOW_SIZE_TEXT_MAX], wants[STOW_SIZE_TEXT_MAX];
     return stow_fail(STOW_ERR_BUDGET,
@@ -349,22 +331,16 @@ static stow_status load_layers(weights_job *j, size_t item) {
                      j->r->items[item].from.facts->name, stow_size_format(wants, need * 4),
                      stow_size_format(have, m->budget_bytes));
   }
-  for (size_t i = 0; i < m->count; i++) {
-    if (m->layers[i].item != item) continue;
-    STOW_TRY(load_layer(j, &m->layers[i]));
-    if (m->layers[i].transposed && m->layers[i].magnitude != NULL)
-      STOW_TRY(find_factors(j, item, i));
+  for (size_t i = 0; i < m->layers.count; i++) {
+    layer *l = &m->layers.list[i];
+    if (l->item != item) continue;
+    STOW_TRY(l->kind == LAYER_OLORA ? layer_load_olora(j, l) : layer_load(j, l));
+    if (l->transposed && l->magnitude != NULL) STOW_TRY(find_factors(j, item, i));
   }
   return STOW_OK;
 }
 
 /* ---- chunks ---- */
-
-static bool has_layers(const merging *m, size_t item) {
-  for (size_t i = 0; i < m->count; i++)
-    if (m->layers[i].item == item) return true;
-  return false;
-}
 
 /* Adds the layers of an item to whole rows of it: `bytes` as read becomes `out`. */
 static stow_status merge_rows(const merging *m, const weights_item *item, size_t index,
@@ -374,11 +350,12 @@ static stow_status merge_rows(const merging *m, const weights_item *item, size_t
   size_t columns = (size_t)item->row, rows = count / columns;
   double *sum = (double *)(void *)c->codes;
   STOW_TRY(cast_values(sum, DTYPE_F64, bytes, from, count));
-  for (size_t i = 0; i < m->count; i++) {
+  for (size_t i = 0; i < m->layers.count; i++) {
+    const layer *l = &m->layers.list[i];
     size_t row = (size_t)(first / columns);
-    if (m->layers[i].item != index) continue;
-    add_rows(&m->layers[i], sum, row, rows, columns);
-    scale(&m->layers[i], sum, row, rows, columns);
+    if (l->item != index) continue;
+    STOW_TRY(add_rows(l, from, sum, row, rows, columns));
+    scale(l, sum, row, rows, columns);
   }
   STOW_TRY(cast_values(out, to, sum, DTYPE_F64, count));
   STOW_TRY(cast_values(c->before, DTYPE_F32, bytes, from, count));
@@ -393,7 +370,8 @@ static stow_status merge_chunk(weights_job *j, size_t index, uint64_t first, siz
   const weights_item *item = &j->r->items[index];
   dtype from = item->from.facts->type, to = tensor_type_get(item->to)->type;
   uint64_t zeros = 0;
-  if (!has_layers(m, index)) return weights_encode(j, item, first, count, c, error, &zeros);
+  if (!has_layers(&m->layers, index))
+    return weights_encode(j, item, first, count, c, error, &zeros);
   size_t step = run_rows((size_t)item->row) * (size_t)item->row;
   for (size_t i = 0; i < count; i += step)
     STOW_TRY(merge_rows(m, item, index, first + i, count - i < step ? count - i : step,
@@ -405,13 +383,9 @@ static stow_status merge_chunk(weights_job *j, size_t index, uint64_t first, siz
 
 static void merging_free(merging *m) {
   for (size_t i = 0; i < m->adapter_count; i++) adapter_close(&m->adapters[i]);
-  for (size_t i = 0; i < m->count; i++) {
-    free(m->layers[i].left);
-    free(m->layers[i].right);
-    free(m->layers[i].magnitude);
-  }
+  for (size_t i = 0; i < m->layers.count; i++) layer_drop(&m->layers.list[i]);
   free(m->adapters);
-  free(m->layers);
+  free(m->layers.list);
 }
 
 static stow_status plan(merge_result *r, merging *m, const char *const *paths, size_t count,
@@ -429,7 +403,7 @@ static stow_status plan(merge_result *r, merging *m, const char *const *paths, s
     STOW_TRY(plan_adapter(r, m, &m->adapters[i]));
   }
   w->changed = r->replaced;
-  for (size_t i = 0; i < w->item_count; i++) r->merged += has_layers(m, i);
+  for (size_t i = 0; i < w->item_count; i++) r->merged += has_layers(&m->layers, i);
   w->changed += r->merged;
   return STOW_OK;
 }
@@ -450,8 +424,8 @@ stow_status weights_merge(merge_result *r, const char *base, const char *const *
                    .context = &m};
   stow_status status = model_open(&r->weights.in, base, b->bytes / LISTS_SHARE);
   if (status == STOW_OK) status = plan(r, &m, adapters, adapter_count, o, out, b);
-  for (size_t i = 0; i < m.count; i++)
-    j.key = hash_u64(m.layers[i].item, j.key) + hash_bytes(&m.layers[i].module->scale, 8, i);
+  for (size_t i = 0; i < m.layers.count; i++)
+    j.key = hash_u64(m.layers.list[i].item, j.key) + hash_bytes(&m.layers.list[i].scale, 8, i);
   if (status == STOW_OK) status = weights_run(&j);
   merging_free(&m);
   if (status != STOW_OK) merge_free(r);

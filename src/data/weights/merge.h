@@ -4,7 +4,7 @@
  *
  * Computed in float64 and rounded once to the type of W, so the result is the float64 merge rounded
  * to nearest. Several adapters are applied in the order given, before that rounding. Rows stream
- * through: only the thin matrices A and B of the tensor at hand are in memory. */
+ * through: only the thin matrices A and B of the tensor at hand are in memory (layers.h). */
 #ifndef DATA_WEIGHTS_MERGE_H
 #define DATA_WEIGHTS_MERGE_H
 

@@ -1,0 +1,188 @@
+/* Layers: see layers.h. */
+#include "data/weights/layers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "numbers/cast.h"
+
+/* ---- names ---- */
+
+static bool ends_with_part(const char *text, const char *end) {
+  size_t a = strlen(text), b = strlen(end);
+  return a > b && text[a - b - 1] == '.' && strcmp(text + a - b, end) == 0;
+}
+
+size_t layers_find(const weights_result *r, const char *name, size_t *item) {
+  size_t found = 0;
+  for (size_t i = 0; i < r->item_count; i++)
+    if (strcmp(r->in.list[i].facts->name, name) == 0) return *item = i, 1;
+  for (size_t i = 0; i < r->item_count; i++) {
+    const char *other = r->in.list[i].facts->name;
+    if (!ends_with_part(other, name) && !ends_with_part(name, other)) continue;
+    *item = i;
+    found++;
+  }
+  return found;
+}
+
+stow_status layers_not_found(const weights_result *r, const adapter *a, const char *name,
+                             size_t found) {
+  static const char *const quantized[] = {"_scale", "_scales", "_blocks", "_packed"};
+  size_t length = strlen(name);
+  for (size_t i = 0; i < r->item_count && found == 0; i++) {
+    const char *other = r->in.list[i].facts->name;
+    if (strncmp(other, name, length) != 0) continue;
+    for (size_t k = 0; k < sizeof quantized / sizeof quantized[0]; k++)
+      if (strcmp(other + length, quantized[k]) == 0)
+        return stow_fail(STOW_ERR_UNSUPPORTED,
+                         "the base is quantized (it has %.200s): merge into the original model and "
+                         "quantize the result",
+                         other);
+  }
+  return stow_fail(STOW_ERR_INVALID,
+                   "%s: its tensor %.200s %s; is this the model that the adapter was trained for? "
+                   "(A layer tied to the embedding has no tensor of its own)",
+                   a->weights.folder != NULL ? a->weights.folder : "the adapter", name,
+                   found == 0 ? "is not in the base" : "fits several of the base");
+}
+
+stow_status layers_add(layer_list *l, weights_result *r, const layer *added, uint64_t row) {
+  weights_item *item = &r->items[added->item];
+  item->action = ACTION_CAST;
+  item->row = row;
+  STOW_TRY(LIST_ROOM(l->list, l->count, l->capacity, 64, "layers"));
+  l->list[l->count++] = *added;
+  return STOW_OK;
+}
+
+/* ---- matrices ---- */
+
+static stow_status no_memory(void) {
+  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for an adapter");
+}
+
+/* Reads `count` values of a tensor of the adapter, from `first` on. */
+static stow_status load(weights_job *j, const layer *l, const model_tensor *t, uint64_t first,
+                        uint64_t count, double **to) {
+  const tensor *facts = t->facts;
+  size_t width = dtype_bytes(facts->type), length = (size_t)count * width;
+  uint8_t *bytes = malloc(length + 1);
+  *to = malloc(((size_t)count + 1) * sizeof **to);
+  stow_status status = bytes != NULL && *to != NULL ? STOW_OK : no_memory();
+  if (status == STOW_OK)
+    status = source_read(&j->r->in.files[t->file + l->file_base].from,
+                         facts->offset + first * width, bytes, length);
+  if (status == STOW_OK) status = cast_values(*to, DTYPE_F64, bytes, facts->type, (size_t)count);
+  free(bytes);
+  return status;
+}
+
+static stow_status load_all(weights_job *j, const layer *l, const model_tensor *t, double **to) {
+  return load(j, l, t, 0, t->facts->count, to);
+}
+
+static stow_status transpose(double **matrix, size_t rows, size_t columns) {
+  double *flipped = malloc((rows * columns + 1) * sizeof *flipped);
+  if (flipped == NULL) return no_memory();
+  for (size_t i = 0; i < rows; i++)
+    for (size_t k = 0; k < columns; k++) flipped[k * rows + i] = (*matrix)[i * columns + k];
+  free(*matrix);
+  *matrix = flipped;
+  return STOW_OK;
+}
+
+/* Turns `rows` rows of B into one matrix for each block. B has a column for each rank of each
+ * expert, the experts side by side: column k * experts + e. With `by_rank` the matrices are
+ * rank x rows, otherwise rows x rank. */
+static stow_status split_b(const layer *l, double **b, size_t rows, bool by_rank) {
+  size_t all = l->rank * l->experts;
+  double *parts = malloc((l->block_count * rows * l->rank + 1) * sizeof *parts);
+  if (parts == NULL) return no_memory();
+  for (size_t e = 0; e < l->block_count; e++)
+    for (size_t i = 0; i < rows; i++)
+      for (size_t k = 0; k < l->rank; k++) {
+        size_t place = by_rank ? k * rows + i : i * l->rank + k;
+        parts[e * rows * l->rank + place] = (*b)[i * all + k * l->experts + l->expert + e];
+      }
+  free(*b);
+  *b = parts;
+  return STOW_OK;
+}
+
+/* Turns A, which has the ranks of one expert after the other, into one matrix for each block, with
+ * the rows of the block and a column for each rank. */
+static stow_status split_a(const layer *l, double **a, size_t columns) {
+  double *parts = malloc((l->block_count * l->block_rows * l->rank + 1) * sizeof *parts);
+  if (parts == NULL) return no_memory();
+  for (size_t e = 0; e < l->block_count; e++)
+    for (size_t i = 0; i < l->block_rows; i++)
+      for (size_t k = 0; k < l->rank; k++)
+        parts[(e * l->block_rows + i) * l->rank + k] =
+            (*a)[(e * l->rank + k) * columns + l->first_row + i];
+  free(*a);
+  *a = parts;
+  return STOW_OK;
+}
+
+static stow_status load_experts(weights_job *j, layer *l) {
+  const model_tensor *a = l->module->a, *b = l->module->b;
+  uint64_t in = a->facts->shape[1], out = b->facts->shape[0], all = l->rank * l->experts;
+  uint64_t first = l->expert * l->rank * in, count = l->block_count * l->rank * in;
+  if (!l->transposed) {
+    STOW_TRY(load(j, l, a, first, count, &l->right));
+    STOW_TRY(load(j, l, b, l->first_row * all, l->block_rows * all, &l->left));
+    return split_b(l, &l->left, l->block_rows, false);
+  }
+  STOW_TRY(load(j, l, a, first, count, &l->left));
+  STOW_TRY(split_a(l, &l->left, (size_t)in));
+  STOW_TRY(load_all(j, l, b, &l->right));
+  return split_b(l, &l->right, (size_t)out, true);
+}
+
+static stow_status load_lora(weights_job *j, layer *l) {
+  const adapter_module *module = l->module;
+  if (l->experts > 0) return load_experts(j, l);
+  STOW_TRY(load_all(j, l, module->b, &l->left));
+  STOW_TRY(load_all(j, l, module->a, &l->right));
+  if (l->transposed) {
+    double *b = l->left;
+    l->left = l->right;
+    l->right = b;
+    STOW_TRY(transpose(&l->left, l->rank, (size_t)module->a->facts->count / l->rank));
+    STOW_TRY(transpose(&l->right, (size_t)module->b->facts->count / l->rank, l->rank));
+  }
+  return module->magnitude != NULL ? load_all(j, l, module->magnitude, &l->magnitude) : STOW_OK;
+}
+
+stow_status layer_load(weights_job *j, layer *l) {
+  if (l->kind == LAYER_LORA) return load_lora(j, l);
+  if (l->kind == LAYER_TOKENS) return load_all(j, l, l->module->tokens, &l->right);
+  l->left = malloc(sizeof *l->left);
+  if (l->left == NULL) return no_memory();
+  *l->left = 1;
+  return load_all(j, l, l->module->bias, &l->right);
+}
+
+void layer_drop(layer *l) {
+  free(l->left);
+  free(l->right);
+  free(l->magnitude);
+  l->left = l->right = l->magnitude = NULL;
+}
+
+uint64_t layer_bytes(const layer *l) {
+  const adapter_module *m = l->module;
+  if (l->kind == LAYER_TOKENS) return m->tokens->facts->count * 16;
+  return (m->a->facts->count + m->b->facts->count) * 16;
+}
+
+stow_status layers_read_rows(weights_job *j, const weights_item *item, size_t row, size_t rows,
+                             uint8_t *bytes, double *values) {
+  const tensor *w = item->from.facts;
+  size_t width = dtype_bytes(w->type), count = rows * (size_t)item->row;
+  STOW_TRY(source_read(&j->r->in.files[item->from.file].from, w->offset + row * item->row * width,
+                       bytes, count * width));
+  return cast_values(values, DTYPE_F64, bytes, w->type, count);
+}

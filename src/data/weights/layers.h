@@ -1,0 +1,71 @@
+/* Layers: what adapters change in the tensors of the base, and the matrices they do it with.
+ *
+ * merge.c lists them, experts.c those of stacked experts. The matrices of a tensor's layers are in
+ * memory only while the tensor is processed. */
+#ifndef DATA_WEIGHTS_LAYERS_H
+#define DATA_WEIGHTS_LAYERS_H
+
+#include "data/weights/adapter.h"
+#include "data/weights/parts.h"
+
+typedef enum layer_kind {
+  LAYER_LORA,
+  LAYER_BIAS,   /* the item is the module's bias, one row: B's bias is added to it */
+  LAYER_OLORA,  /* what the initialization OLoRA subtracted from the base */
+  LAYER_TOKENS, /* rows of the item are replaced */
+} layer_kind;
+
+/* One adapter's part in one tensor of the base. */
+typedef struct layer {
+  size_t item;
+  layer_kind kind;
+  const adapter *of;
+  const adapter_module *module;
+  uint32_t file_base; /* what to add to the file numbers of the adapter */
+  bool transposed;    /* the base is in x out, or an embedding: A and B change places */
+  double scale;
+  size_t rank; /* of one expert */
+
+  /* The item is a stack of `block_count` matrices of block_rows rows, each with its own part of A
+   * and B: those of the experts from `expert` on. The rows of a block begin at first_row of the
+   * expert's matrix. An ordinary layer has one block. */
+  size_t experts, expert, block_count, block_rows, first_row;
+
+  /* In memory while the item is processed. `right` has one matrix for each block. DoRA: what to
+   * scale each row to; of a transposed layer, what to multiply each column with. */
+  double *left, *right, *magnitude;
+} layer;
+
+typedef struct layer_list {
+  layer *list; /* in the order in which they are applied */
+  size_t count, capacity;
+} layer_list;
+
+/* Adds a layer whose item has rows of `row` values. */
+stow_status layers_add(layer_list *l, weights_result *r, const layer *added, uint64_t row);
+/* Reads the matrices of a layer of any kind but LAYER_OLORA. */
+stow_status layer_load(weights_job *j, layer *l);
+void layer_drop(layer *l);
+/* Returns the bytes that layer_load needs at its peak. */
+uint64_t layer_bytes(const layer *l);
+
+/* Reads rows of an item as float64; `bytes` has space for their stored form. */
+stow_status layers_read_rows(weights_job *j, const weights_item *item, size_t row, size_t rows,
+                             uint8_t *bytes, double *values);
+
+/* Finds the tensor of the base with this name, which may have been saved with more or fewer words
+ * in front. Returns how many fit; *item is one of them. */
+size_t layers_find(const weights_result *r, const char *name, size_t *item);
+/* The error of a tensor that was not found, or found `found` times. */
+stow_status layers_not_found(const weights_result *r, const adapter *a, const char *name,
+                             size_t found);
+
+/* experts.c: Adds the layers of an adapter's modules that change parameters (target_parameters).
+ * Afterwards a module with parameters has been added; the others are ordinary layers. */
+stow_status layers_add_parameters(layer_list *l, weights_result *r, adapter *a, uint32_t file_base);
+
+/* olora.c: Computes what OLoRA subtracted: the part of W in the space of its first `rank` columns,
+ * as left (rows x rank) times right (rank x columns). */
+stow_status layer_load_olora(weights_job *j, layer *l);
+
+#endif
