@@ -4,7 +4,8 @@
 The one engine behind `stowage run` and notebooks. The package imports it (_host.py); the build also puts it before
 src/shim/host/report.py, which runs in processes of `stowage run`, possibly just before they run out of memory. So it imports only
 what every interpreter has loaded, allocates nothing large, changes nothing, prints nothing, and searches for a bounded time (Deadline).
-It reads the variables of all frames and of the program's own modules, and samples the contents of containers.
+It reads the variables of all frames and of the program's own modules. The build leaves the import of _weighing.py out and puts that file
+before this one.
 """
 import _thread
 import gc
@@ -13,287 +14,15 @@ import os
 import sys
 import time
 
-SAMPLES = 64
-DEEP = 5
+from ._weighing import *
+
 SECONDS = 0.5
 SHOWN = 24
 PLACED = 8  # objects for which the line that fills them is searched
-LEAST = 1 << 20
-GRAPHS = 4  # kept autograd graphs, from which on a small object is reported
 BLOCK = 48  # bytes of an object on average: a float takes 24, a tuple of two 56, a dict of four 232
 LIBRARY = os.path.dirname(os.__file__)  # sys.path does not have all of its folders yet when this is loaded
 MADE = "what line "  # "what line 7 makes": a value that has no name of the program's yet
 OBJECT, FRAME = "object", "frame"  # first words of the lines (src/run/protocol.h)
-
-
-def get(value, name, default=None):
-    """getattr for objects of others, which may raise anything: `torch.nbytes` is a RuntimeError.
-
-    >>> class Closed:
-    ...     def __getattr__(self, name):
-    ...         raise OSError(name)
-    >>> get(Closed(), "nbytes"), has(Closed(), "nbytes")
-    (None, False)
-    """
-    if type(value).__name__ == "TypedStorage":  # of PyTorch: prints a warning for each attribute
-        return default
-    try:
-        return getattr(value, name, default)
-    except Exception:
-        return default
-
-
-def has(value, name):
-    return get(value, name, ABSENT) is not ABSENT
-
-
-ABSENT = object()
-
-
-def type_name(value):
-    kind = type(value)
-    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__.split('.')[0]}.{kind.__qualname__}"
-
-
-def sample(values):
-    """Returns some of its elements, in one step that no other thread can interrupt."""
-    if isinstance(values, (list, tuple)):
-        return values[::max(1, len(values) // SAMPLES)][:SAMPLES] if len(values) > SAMPLES * 64 else list(values[:SAMPLES])
-    return list(itertools.islice(values, SAMPLES))
-
-
-PLAIN = frozenset((int, float, bool, complex, type(None)))  # most values of most containers
-PLAIN_TEXT = PLAIN | {str, bytes}
-
-
-def item_name(name, key):
-    """Returns the name of what a container holds under a key. Only plain keys are written out: repr() of another one runs code of the
-    program. An optimizer's state has tensors as keys, and the repr() of a tensor on a device starts kernels and waits for them."""
-    plain = type(key) in PLAIN_TEXT or (type(key) is tuple and all(type(part) in PLAIN_TEXT for part in key))
-    return f"{name}[{key!r}]"[:60] if plain else f"{name}[{type_name(key)}]"[:60]
-
-
-def references(values):
-    return [sys.getrefcount(v) for v in values]
-
-
-ALONE = references([object()])[0]  # of a value that only this list holds
-SHARED = 4  # from so many references on, most are cells; a few can be variables
-
-
-def sharers(values):
-    """Returns for each value of a list, made by the caller alone, how many cells share it: a join repeats references, not strings.
-
-    >>> word = "".join(["many ", "cells"])
-    >>> cells = [word] * 1000
-    >>> sharers(cells[:1])  # and the variable
-    [1001]
-    """
-    return [n - ALONE if type(v) in PLAIN_TEXT and n - ALONE >= SHARED else 1 for v, n in zip(values, references(values))]
-
-
-class Weight:
-    """Bytes of a value with all it holds, and what it is made of.
-
-    mark: "graph" (graphs: kept autograd graphs), "pinned", "shared", "mapped" (a file, which takes no memory), or "text" (text_bytes: in
-    columns of Python strings, words: their names). objects: Python objects in it. owner: id of what holds the bytes, if that is another
-    object. chief: that of the one part that is most of it."""
-
-    def __init__(self, size, count=1, of="", shape="", owner=None, mark="", graphs=0, text_bytes=0, words="", objects=1, chief=None):
-        self.size, self.count, self.of, self.shape, self.owner = size, count, of, shape, owner
-        self.mark, self.graphs, self.text_bytes, self.words, self.objects = mark, graphs, text_bytes, words, objects
-        self.chief = chief
-
-
-def weigh_array(value):
-    """NumPy's, and anything else with nbytes, dtype and shape. A view counts as the array it is a view of."""
-    owner = value
-    while get(owner, "base", None) is not None and has(owner.base, "nbytes"):
-        owner = owner.base
-    below = type(get(owner, "base", None)).__name__
-    if type(owner).__name__ in ("memmap", "mmap") or "mmap" in below:
-        return Weight(0, mark="mapped" if owner.nbytes >= LEAST else "", of=str(value.dtype), shape=str(tuple(value.shape)))
-    size = int(owner.nbytes)
-    if str(value.dtype) == "object":
-        some = list(value.flat[::max(1, value.size // SAMPLES)][:SAMPLES])
-        size += int(sum(weigh(v, 1).size / n for v, n in zip(some, sharers(some))) / max(1, len(some)) * value.size)
-        if len(some) and all(isinstance(v, str) for v in some):
-            return Weight(size, int(value.shape[0]), "object", str(tuple(value.shape)), id(owner), "text", 0, size)
-    mark = "shared" if below in ("memoryview", "SharedMemory") and size >= LEAST else "view" if size >= 4 * max(1, value.nbytes) else ""
-    return Weight(size, int(value.shape[0]) if value.shape else 1, str(value.dtype), str(tuple(value.shape)), id(owner), mark)
-
-
-def is_text(dtype):
-    """Returns whether a column keeps one Python string per cell. pandas 3 keeps text in the buffers of Arrow, which memory_usage()
-    counts, if pyarrow is installed."""
-    return str(dtype) in ("object", "str", "string") and get(dtype, "storage", "python") == "python"
-
-
-def text_bytes(column):
-    """Bytes of the Python strings of a column, estimated from samples all over it; a string that cells share counts once."""
-    count = len(column)
-    values = list(column.array[::max(1, count // SAMPLES)][:SAMPLES]) if has(column, "array") else list(itertools.islice(column, SAMPLES))
-    return int(sum(sys.getsizeof(v) / n for v, n in zip(values, sharers(values))) * count / max(1, len(values)))
-
-
-def weigh_frame(value):
-    """A table of pandas. Columns of text hold one Python object per row, which memory_usage(deep=False) leaves out."""
-    size = int(value.memory_usage(index=True, deep=False).sum())
-    kinds = {str(t) for t in value.dtypes}
-    texts, large = 0, []
-    for at, dtype in enumerate(value.dtypes):
-        if is_text(dtype) and at < SAMPLES:
-            held = text_bytes(value.iloc[:, at]) + 8 * len(value)
-            texts += held
-            large.append((held, str(value.columns[at])))
-            size += held - 8 * len(value)
-    words = ", ".join(name for _, name in sorted(large, reverse=True)[:4])
-    return Weight(size, len(value), " ".join(sorted(kinds))[:60], str(tuple(value.shape)), None, "text" if texts else "", 0, texts, words)
-
-
-def weigh_series(value):
-    size = int(value.memory_usage(index=True, deep=False))
-    texts = text_bytes(value) if is_text(value.dtype) else 0
-    return Weight(size + texts, len(value), str(value.dtype), f"({len(value)},)", None, "text" if texts else "", 0, texts + 8 * len(value),
-                  str(value.name))
-
-
-def graphs_of(value):
-    """Number of autograd graphs a tensor keeps: 1 if it has one; if it is a sum of losses (`total += loss`), the terms of the sum."""
-    node = value.grad_fn
-    if node is None:
-        return 0
-    count = 1
-    while type(node).__name__ == "AddBackward0" and value.dim() == 0 and count < 1_000_000:
-        inputs = node.next_functions
-        node = inputs[0][0] if inputs else None
-        if node is None:  # 0 + loss, the first of them
-            break
-        count += 1
-    return count if count > 2 else 1
-
-
-def weigh_tensor(value):
-    if value.device.type != "cpu":
-        return Weight(0, mark="", graphs=0)
-    storage = value.untyped_storage() if has(value, "untyped_storage") else value.storage()
-    torch = sys.modules["torch"]
-    mark = "shared" if value.is_shared() else "pinned" if torch.cuda.is_initialized() and value.is_pinned() else ""
-    graphs = graphs_of(value)
-    return Weight(storage.nbytes(), int(value.shape[0]) if value.shape else 1, str(value.dtype), str(tuple(value.shape)),
-                  storage.data_ptr(), "graph" if graphs >= GRAPHS else mark, graphs)
-
-
-def weigh_container(value, depth):
-    size, count = sys.getsizeof(value), len(value)
-    if count == 0 or depth == 0:
-        return Weight(size, count)
-    if isinstance(value, dict):
-        parts = [v for _, v in sample(value.items())]
-        keys = [k for k, _ in sample(value.items())]
-        # The field names of many records are the same few strings.
-        named = depth < DEEP and all(isinstance(k, str) for k in keys)
-        extra = 0 if named else sum(weigh(k, depth - 1).size for k in keys)
-    else:
-        parts, extra = sample(value), 0
-    shares = sharers(parts)
-    each = [weigh(v, depth - 1) for v in parts]
-    kinds = [type_name(v) for v in parts]
-    # The same small object repeated (0, True, an interned name) counts once.
-    if len(parts) > 1 and not isinstance(value, dict) and len({id(v) for v in parts}) == 1:
-        return Weight(size + each[0].size, count, kinds[0])
-    graphs = sum(w.graphs for w in each) * count // max(1, len(each))
-    # Parts of one array keep it alive together, so it counts once.
-    owners = [w.owner for w in each]
-    joint = {w.owner: w.size for w in each if w.owner is not None and owners.count(w.owner) > 1}
-    marks = [w.mark for w in each if w.mark in ("pinned", "shared") or (w.mark == "view" and w.owner not in joint)]
-    mark = "graph" if graphs >= GRAPHS else marks[0] if len(marks) * 2 > len(each) else ""
-    texts = sum(w.text_bytes for w in each) * count // max(1, len(each))
-    at = max(range(len(each)), key=lambda i: each[i].size, default=0)
-    alone = sum(w.size / n for w, n in zip(each, shares) if w.owner not in joint)
-    size += sum(joint.values()) + int((alone + extra) * count / max(1, len(each)))
-    return Weight(size, count, max(set(kinds), key=kinds.count) if kinds else "", "", None, mark, graphs, texts,
-                  next((w.words for w in each if w.words), ""),
-                  1 + int((sum(w.objects / n for w, n in zip(each, shares)) + (0 if extra == 0 else len(parts))) * count / max(1, len(each))),
-                  (each[at].chief or each[at].owner or id(parts[at])) if each and 10 * each[at].size >= 8 * size else None)
-
-
-def parts_of(value):
-    """What a bound method, a partial or a closure holds: a list of listeners holds all that listen."""
-    if has(value, "__self__") and has(value, "__func__"):
-        return [value.__self__]
-    if has(value, "func") and has(value, "keywords"):
-        return [value.func, value.args, value.keywords]
-    return [cell.cell_contents for cell in get(value, "__closure__", None) or ()]
-
-
-def slots_of(value):
-    names = [name for kind in type(value).__mro__ for name in ([kind.__dict__.get("__slots__")]
-             if isinstance(kind.__dict__.get("__slots__"), str) else kind.__dict__.get("__slots__", ()))]
-    return {name: get(value, name) for name in names if has(value, name)}
-
-
-def weigh_table(value):
-    """Tables of other libraries, and pictures."""
-    if callable(get(value, "estimated_size", None)):  # polars
-        return Weight(int(value.estimated_size()), len(value), "", str(tuple(value.shape)))
-    if callable(get(value, "getbands", None)):  # PIL
-        wide, high = value.size
-        return Weight(wide * high * len(value.getbands()), high, value.mode, str((high, wide)))
-    return Weight(int(value.nbytes), len(value), "", str(tuple(get(value, "shape", (len(value),)))))  # pyarrow
-
-
-def is_database(value):
-    """Returns whether it is a connection whose database may be in the memory of this process. Its size is not known: a query would wait
-    for the program's own."""
-    kind = type(value)
-    return (kind.__name__, kind.__module__.split(".")[0]) in (("Connection", "sqlite3"), ("DuckDBPyConnection", "duckdb"),
-                                                              ("DuckDBPyConnection", "_duckdb"))
-
-
-def queued(value):
-    """Returns the container in which a queue keeps what was put; None for anything else."""
-    if type(value).__module__ not in ("queue", "asyncio.queues", "multiprocessing.queues"):
-        return None
-    held = [get(value, name, None) for name in ("queue", "_queue", "_buffer")]
-    return next((each for each in held if has(each, "__len__")), None)
-
-
-def weigh(value, depth):
-    if type(value) in PLAIN:
-        return Weight(sys.getsizeof(value))
-    if isinstance(value, (bytes, bytearray, str)):
-        return Weight(sys.getsizeof(value), len(value))
-    if type(value).__name__ in ("BytesIO", "StringIO") and type(value).__module__ == "_io":
-        return Weight(max(sys.getsizeof(value), value.tell()))
-    inside = queued(value)
-    if inside is not None:
-        return weigh_container(inside, depth)
-    if isinstance(value, (list, tuple, dict, set, frozenset)) or type(value).__name__ in ("deque", "OrderedDict", "defaultdict"):
-        return weigh_container(value, depth)
-    module = type(value).__module__.split(".")[0]
-    if module == "pandas" and has(value, "memory_usage") and has(value, "dtypes"):
-        return weigh_frame(value) if has(value, "columns") else weigh_series(value)
-    if module == "torch" and has(value, "data_ptr") and has(value, "storage"):
-        return weigh_tensor(value)
-    if module in ("polars", "PIL", "pyarrow") and not isinstance(value, type):
-        return weigh_table(value)
-    if type(value).__name__ == "SharedMemory" and isinstance(get(value, "size", None), int):
-        return Weight(value.size, 1, "", "", None, "shared")
-    if isinstance(get(value, "nbytes", None), int) and has(value, "dtype") and has(value, "shape"):
-        return weigh_array(value)
-    if is_database(value):
-        return Weight(sys.getsizeof(value), mark="database")
-    if callable(value) and not isinstance(value, type):
-        return Weight(sys.getsizeof(value) + sum(weigh(v, depth - 1).size for v in parts_of(value) if depth > 0))
-    inner = get(value, "__dict__", None)
-    if inner is None and has(type(value), "__slots__"):
-        inner = slots_of(value)
-    if depth > 0 and isinstance(inner, dict) and not isinstance(value, (type, type(sys))):
-        held = weigh_container(inner, depth - 1)
-        return Weight(sys.getsizeof(value) + held.size, held.count, type_name(value), graphs=held.graphs, objects=1 + held.objects,
-                      chief=held.chief)
-    return Weight(sys.getsizeof(value))
 
 
 # ---- the program's own frames and variables ----
@@ -570,9 +299,9 @@ def trees(values):
             yield weight.size, weight, name, where, type_name(value)
 
 
-def unnamed(main, found, held):
-    """Returns Python objects that no variable names yet, as those of a list that a comprehension is making. Only their number is
-    known. held: bytes the process holds."""
+def unnamed(main, found, held, collects):
+    """Returns Python objects that no variable names yet, as those of a list that a comprehension is making, or no longer. Only their
+    number is known. held: bytes the process holds."""
     named = sum(weight.text_bytes if weight.shape else size for size, weight, *_ in found)
     own = maker_of(main)
     # Counting reads every page of the interpreter's heap: not where what was found leaves too little for such objects.
@@ -581,7 +310,7 @@ def unnamed(main, found, held):
     count = get(sys, "getallocatedblocks", int)()
     if count * BLOCK < max(2 * named, 32 * LEAST):
         return []
-    weight = Weight(count * BLOCK, count, mark="nameless", objects=count)
+    weight = Weight(count * BLOCK, count, mark="nameless" if collects else "uncollected", objects=count)
     where = f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
     return [(weight.size, weight, f"{MADE}{own.f_lineno} makes", where, "list")]
 
@@ -632,12 +361,237 @@ def arrays_first(values):
     yield from rest
 
 
-def largest(main, others, held):
-    """Yields (bytes, weight, name, where, type) of all that is large, as it is found. held: bytes the process holds."""
+# ---- what no variable leads to ----
+
+CENSUS = 4_000_000  # blocks, above which objects are not listed
+LARGE = 64 << 10
+STARTS = 16  # holders of one group that are searched
+CLOSURE = 4000  # objects that one search opens
+OPAQUE = (type, type(sys), type(len), type(is_array.__code__), property, staticmethod, classmethod)
+
+
+class Group:
+    """Large values of one type that holders of one type refer to."""
+
+    def __init__(self):
+        self.size = self.count = 0
+        self.holders = []  # the newest first
+
+    def add(self, holder, size):
+        self.size, self.count = self.size + size, self.count + 1
+        self.holders.append(holder)
+
+
+def is_globals(value):
+    return type(value) is dict and "__name__" in value and ("__builtins__" in value or "__spec__" in value)
+
+
+def large_bytes(value, arrays, seen):
+    """Returns the bytes of an array, a text or a long container that was not seen yet; 0 for everything else."""
+    kind = type(value)
+    if kind in (bytes, bytearray, str):
+        size = len(value)
+    elif kind in (list, dict, set):
+        size = sys.getsizeof(value)
+    elif arrays[kind] if kind in arrays else arrays.setdefault(kind, kind not in OPAQUE and is_array(value)):
+        size = LARGE
+    else:
+        return 0
+    if size < LARGE or id(value) in seen or is_globals(value):
+        return 0
+    try:
+        weight = weigh(value, 2)
+    except Exception:
+        return 0
+    key = weight.owner or id(value)
+    if weight.size < LARGE or key in seen:
+        return 0
+    seen[key] = seen[id(value)] = True
+    return weight.size
+
+
+def census(until, seen):
+    """Returns {(type of the holder, type of the value): Group} of large values that were not seen yet. Newest objects come first, as
+    many as there is time for."""
+    groups, arrays, turns = {}, {}, itertools.count(1)
+    for generation in range(3):
+        objects = gc.get_objects(generation=generation)
+        while objects:
+            holder = objects.pop()
+            if next(turns) % 512 == 0 and until.is_over():
+                return groups
+            if type(holder) in OPAQUE or type(holder) is type(is_array) or is_globals(holder):
+                continue
+            for value in gc.get_referents(holder):
+                size = large_bytes(value, arrays, seen)
+                if size:
+                    groups.setdefault((type(holder), type(value)), Group()).add(holder, size)
+    return groups
+
+
+def is_ours(value):
+    """Returns whether it is a frame, a generator or a group of this search."""
+    return type(value) is Group or get(get(value, "gi_code", None) or get(value, "f_code", None), "co_filename", "") == is_ours.__code__.co_filename
+
+
+def referrers(values, known, limit):
+    """Returns objects that refer to one of them and are not known; not those that hold very much, which are in use."""
+    found = gc.get_referrers(*values)
+    return [r for r in found if r is not values and id(r) not in known and not isinstance(r, OPAQUE) and not is_ours(r) and not is_globals(r)
+            and not (isinstance(r, (list, dict, tuple, set)) and len(r) > LONG)][:limit]
+
+
+def search(members):
+    """Extends a list of objects by those that refer to them, and by all that these lead to, up to CLOSURE. Returns the references
+    between them, for each member the indexes of those it refers to."""
+    known = {id(one): at for at, one in enumerate(members)}
+    known[id(members)] = 0  # not an object of the program
+    above = members[:]
+    for _ in range(3):
+        above = referrers(above, known, 4 * STARTS)
+        for one in above:
+            known[id(one)] = len(members)
+            members.append(one)
+    edges = []
+    while len(edges) < len(members) and len(members) < CLOSURE:
+        to = []
+        for one in gc.get_referents(members[len(edges)]):
+            if gc.is_tracked(one) and not isinstance(one, OPAQUE) and not is_globals(one):
+                if id(one) not in known:
+                    known[id(one)] = len(members)
+                    members.append(one)
+                to.append(known[id(one)])
+        edges.append(to)
+    return edges
+
+
+def unreachable(members, edges, held):
+    """Returns which members nothing else refers to, as the cycle collector finds them: their references all come from each other.
+    held: by id, references from lists of this search."""
+    inside = [0] * len(members)
+    for to in edges:
+        for at in to:
+            inside[at] += 1
+    outside = [count - ALONE - inside[at] - held.get(id(members[at]), 0) for at, count in enumerate(references(members))]
+    used = [at for at, count in enumerate(outside) if count != 0]  # below 0: the program, which goes on, has changed it
+    marked = set(used)
+    while used:
+        at = used.pop()
+        for to in edges[at] if at < len(edges) else ():
+            if to not in marked:
+                marked.add(to)
+                used.append(to)
+    return [at for at in range(len(members)) if at not in marked]
+
+
+def cycle_of(start, dead, edges):
+    """Returns the indexes of a cycle that leads to a member that nothing uses."""
+    dead = set(dead)
+    before = {to: at for at in range(len(edges)) if at in dead for to in edges[at] if to in dead}
+    path = [start]
+    while before.get(path[-1], path[0]) not in path:
+        path.append(before[path[-1]])
+    last = before.get(path[-1], path[0])
+    return path[path.index(last):][::-1]
+
+
+def reference_name(holder, value, owner):
+    """Returns how a holder refers to a value: "Node.parent", "error in load()"; "" if it has no name. owner: what refers to the holder."""
+    if isinstance(holder, dict):
+        key = next((k for k, v in list(holder.items()) if v is value), None)
+        if type(key) is not str:
+            return ""
+        return f"{type_name(owner)}.{key}" if get(owner, "__dict__", None) is holder else f"[{key!r}]"
+    if has(holder, "f_code"):
+        name = next((n for n, v in locals_of(holder).items() if v is value), "")
+        return f"{name} in {holder.f_code.co_name}()" if name else ""
+    inner = get(holder, "__dict__", None) if not isinstance(holder, OPAQUE) else None
+    parts = {**(inner if isinstance(inner, dict) else {}), **slots_of(holder)}
+    name = next((n for n, v in list(parts.items()) if v is value), "")
+    return f"{type_name(holder)}.{name}" if name else ""
+
+
+def place_of_type(holder):
+    """Returns where the function of a frame is, or the class of an object, as "module train.py"."""
+    if has(holder, "f_code"):
+        return f"{holder.f_code.co_name} at {holder.f_code.co_filename}:{holder.f_lineno}"
+    module = type(holder).__module__
+    path = file_of(sys.modules.get(module))
+    return "module " + (path if path and is_own(path) else module)
+
+
+def name_of(members, edges, at, value):
+    """Returns (name, where) of how a member, or what refers to it, refers to a value; ("", "") if no reference has a name."""
+    for _ in range(3):
+        holder, above = members[at], [i for i, to in enumerate(edges) if at in to]
+        owner = next((i for i in above if get(members[i], "__dict__", None) is holder), None)
+        name = reference_name(holder, value, None if owner is None else members[owner])
+        if name and name[0] != "[":
+            return name, place_of_type(holder if owner is None else members[owner])
+        if not above:
+            break
+        value, at = holder, above[0]
+    return "", ""
+
+
+def describe_garbage(members, edges, dead, start, weight):
+    """Returns (bytes, weight, name, where, type) of garbage. The name is a reference of its cycle: rather from an object than from a dict,
+    and rather to an object than to a container."""
+    path, found = cycle_of(start, dead, edges), []
+    for at, to in zip(path, path[1:] + path[:1]):
+        owner = next((members[i] for i in path if get(members[i], "__dict__", None) is members[at]), members[at])
+        name = reference_name(members[at], members[to], owner)
+        if name:
+            found.append((name[0] == "[", isinstance(members[to], (list, tuple, dict, set)), name, place_of_type(owner),
+                          f"{owner.f_code.co_name}()" if has(owner, "f_code") else type_name(owner)))
+    weight.words = " -> ".join(one[2] for one in found)
+    kind = type_name(members[path[0]])
+    return (weight.size, weight, *(min(found)[2:] if found else (kind, place_of_type(members[path[0]]), kind)))
+
+
+def unheld(held, until, seen, collects):
+    """Yields (bytes, weight, name, where, type) of groups of large values that the search for variables did not find: garbage in cycles,
+    and values of objects that are found only one from another, as in a linked list."""
+    if get(sys, "getallocatedblocks", int)() > CENSUS:
+        return
+    groups = sorted(census(until, seen).items(), key=lambda item: item[1].size, reverse=True)[:3]
+    for _, group in groups:
+        group.holders = group.holders[::max(1, len(group.holders) // STARTS)][:STARTS]
+    for kinds, group in groups:
+        if group.size < max(8 * LEAST, held // 8):
+            continue
+        lists = {}
+        for _, other in groups:
+            for one in other.holders if other is not group else ():
+                lists[id(one)] = lists.get(id(one), 0) + 1
+        one, members, starts = None, group.holders, len(group.holders)
+        edges = search(members)
+        dead = unreachable(members, edges, lists)
+        lost = sum(1 for at in dead if at < starts)
+        weight = Weight(group.size, group.count, kind_name(kinds[1]), mark="linked")
+        if 2 * lost >= starts:
+            weight.size, weight.count = group.size * lost // starts, group.count * lost // starts
+            weight.mark = "garbage" if collects else "uncollected"
+            yield describe_garbage(members, edges, dead, next(at for at in dead if at < starts), weight)
+        else:
+            value = next((v for v in gc.get_referents(members[0]) if type(v) is kinds[1]), None)
+            name, where = name_of(members, edges, 0, value)
+            if name:
+                yield weight.size, weight, name, where, name.split(".")[0]
+        members.clear()
+
+
+def largest(main, others, held, collects=True):
+    """Yields (bytes, weight, name, where, type) of all that is large, as it is found. held: bytes the process holds; collects: whether the
+    program lets Python's cycle collector run."""
     until, seen, found = Deadline(), {}, []
     for one in weighed(arrays_first(variables(main, others)), until, seen):
         found.append(one)
         yield one
+    if sum(size for size, *_ in found) < held // 2:
+        for one in unheld(held, until, seen, collects):
+            found.append(one)
+            yield one
     if sum(size for size, *_ in found) < held // 2:
         for one in weighed(itertools.chain(instances(), reached()), until, seen):
             found.append(one)
@@ -651,7 +605,7 @@ def largest(main, others, held):
         for one in trees(variables(main, others)):
             found.append(one)
             yield one
-    yield from unnamed(main, found, held)
+    yield from unnamed(main, found, held, collects)
 
 
 # ---- the line that fills an object ----
@@ -678,7 +632,7 @@ JOINING = ("concat(", "concatenate(", "append(", "vstack(", "hstack(", "stack(",
 
 def identifier(name):
     """Returns the last plain name: _cache of "self._cache", rows of "rows['x']", render of "the cache of render"."""
-    plain = name.split(" of ")[-1 if name.startswith("the cache of ") else 0]
+    plain = name.split(" of ")[-1 if name.startswith("the cache of ") else 0].split(" in ")[0]
     plain = plain.rpartition("].")[2] if "]." in plain else plain
     return plain.split("[")[0].split(".")[-1].strip()
 

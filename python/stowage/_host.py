@@ -7,6 +7,7 @@ command get the same answer. Called by explanations of host memory errors, and b
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 import tempfile
@@ -39,7 +40,7 @@ def _innermost(error: "Optional[BaseException]") -> Any:
 
 def _find(main: Any, held: int) -> "List[Any]":
     _, others = _holders.threads()
-    return list(_holders.largest(main, others, held))
+    return list(_holders.largest(main, others, held, gc.isenabled()))
 
 
 def describe_largest(error: "Optional[BaseException]" = None, most: int = 5) -> "List[str]":
@@ -206,7 +207,7 @@ class HostTrace:
 
     def _aim(self, held: int) -> None:
         main, others = _holders.threads() if threading.current_thread() is self._thread else (sys._getframe(1), [])
-        found = list(_holders.largest(main, others, held))
+        found = list(_holders.largest(main, others, held, gc.isenabled()))
         for one in self._holders.values():
             one.target = 0
         for bytes_, _, name, where, _ in sorted(_holders.without_wholes(found), key=lambda one: -one[0])[: _holders.SHOWN]:

@@ -1,5 +1,6 @@
 """What is found in the host memory of a process, and which line it is put down to (stowage._holders)."""
 
+import gc
 import io
 import os
 import queue
@@ -267,6 +268,98 @@ class Weights(unittest.TestCase):
             self.assertIn("state[(1, 'b')]", names)
         names = [name for _, name in _holders.opened(state, "state")]
         self.assertIn(f"state[{_holders.type_name(Key())}]"[:60], names)
+
+
+class Node:
+    """Refers to its parent, which refers to it."""
+
+    def __init__(self, parent=None, children=0):
+        self.parent = parent
+        self.data = bytearray(1 << 20)
+        self.children = [Node(self) for _ in range(children)]
+
+
+class Filter:
+    def __init__(self):
+        self.kernel = bytearray(1 << 20)
+        self.apply = lambda: self.kernel
+
+
+class Session:
+    __slots__ = ("buffers", "handlers")
+
+    def __init__(self):
+        self.buffers = [bytearray(1 << 18) for _ in range(4)]
+        self.handlers = {"data": self.receive}
+
+    def receive(self):
+        return self.buffers
+
+
+def load():
+    """Keeps its error, whose traceback has the frame that keeps the error."""
+    page, kept = bytearray(1 << 20), None
+    try:
+        raise ValueError(len(page))
+    except ValueError as error:
+        kept = error
+    return str(kept)
+
+
+class CycleTest(unittest.TestCase):
+    """Garbage in reference cycles is recognized, and what is in use is not taken for it."""
+
+    def setUp(self):
+        gc.collect()
+        gc.disable()
+
+    def tearDown(self):
+        gc.enable()
+        gc.collect()
+
+    def found(self, collects=True):
+        return [(weight.mark, name, where, kind, weight.words, size >> 20)
+                for size, weight, name, where, kind in _holders.unheld(32 << 20, _holders.Deadline(), {}, collects)]
+
+    def test_a_tree_that_nothing_uses(self):
+        for _ in range(10):
+            Node(children=3)
+        (mark, name, where, kind, words, size), = self.found()
+        self.assertEqual((mark, name, kind, size), ("garbage", f"{Node.__module__.split('.')[0]}.Node.parent".replace("__main__.", ""), _holders.kind_name(Node), 40))
+        self.assertIn("Node.children", words)
+        self.assertEqual(where, "module " + os.path.abspath(__file__))
+
+    def test_a_tree_in_use_is_not_garbage(self):
+        kept = [Node(children=3) for _ in range(10)]
+        (mark, name, *_, size), = self.found()
+        self.assertEqual((mark, name.split(".", name.count(".") - 1)[-1], size), ("linked", "Node.data", 40))
+        self.assertEqual(len(kept), 10)
+
+    def test_one_that_is_used_at_its_far_end_is_not_garbage(self):
+        kept = [Node(children=3).children[1] for _ in range(10)]
+        self.assertEqual([one[0] for one in self.found()], ["linked"])
+        self.assertEqual(len(kept), 10)
+
+    def test_a_closure_a_bound_method_and_an_error(self):
+        for make, name in ((Filter, "Filter.apply"), (Session, "Session.handlers"), (load, "kept in load()")):
+            for _ in range(20):
+                make()
+            (mark, found, *_), = self.found(collects=False)
+            self.assertEqual((mark, found[-len(name):]), ("uncollected", name))
+            gc.collect()
+
+    def test_nothing_is_changed(self):
+        import weakref
+
+        freed = []
+        for _ in range(20):
+            one = Filter()
+            weakref.finalize(one, freed.append, 1)
+        del one
+        self.assertEqual(len(self.found()), 1)
+        self.assertEqual(freed, [])
+        gc.collect()
+        self.assertEqual(len(freed), 20)
 
 
 if __name__ == "__main__":

@@ -203,6 +203,7 @@ stow_status explain_host(explanation *x, const host_record *r) {
   host_find_graph(&c);
   host_find_pinned(&c);
   host_find_shared(&c);
+  host_find_cycles(&c);
   host_find_made(&c);
   host_find_objects(&c);
   host_find_leak(&c);

@@ -59,6 +59,7 @@ void host_find_made(host_case *c); /* host_way.c */
 void host_find_text(host_case *c); /* host_growth.c */
 void host_find_objects(host_case *c);
 void host_find_leak(host_case *c);
+void host_find_cycles(host_case *c);  /* host_cycles.c */
 void host_find_workers(host_case *c); /* host_workers.c */
 void host_find_copies(host_case *c);  /* host_data.c */
 void host_find_dataset(host_case *c);

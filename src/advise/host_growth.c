@@ -30,6 +30,7 @@ static bool is_of_trees(const host_object *o) {
 
 /* Many Python objects, each with its header and its reference. */
 static bool is_objects(const host_object *o) {
+  if (strcmp(o->mark, "uncollected") == 0) return false; /* host_cycles.c */
   bool small = o->objects > 0 ? o->objects >= 1000 && o->bytes / o->objects < OBJECT_SMALL
                               : o->count >= 1000 && o->element_bytes < SMALL_ELEMENT;
   return ((host_is_container(o) || is_structure(o)) && small) ||

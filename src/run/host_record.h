@@ -74,12 +74,14 @@ typedef struct host_object {
   char place[160];        /* "train.py:7": the line that fills it or makes it; "" if not known */
   bool grows;             /* …fills it, a part at a time */
   char mark[16];          /* "graph", "pinned", "shared", "text", "mapped" (an array over a file:
-                             0 bytes), "view" (small parts of large arrays), "nameless" (only a number is
-                             known), "database" (a connection; its size is not known), "tree" (elements that
-                             keep          more than the container lists), "" */
+                             0 bytes), "view" (small parts of large arrays), "nameless" (only a
+                             number is known), "database" (a connection; its size is not known),
+                             "tree" (elements that keep more than the container lists), "garbage"
+                             (in cycles, not used any more), "uncollected" (the same, and the
+                             collector is off), "linked" (found only from each other), "" */
   uint64_t graphs;        /* autograd graphs it keeps */
   uint64_t text_bytes;    /* of it in columns of Python strings */
-  char words[104];        /* those columns, the largest first */
+  char words[104];        /* those columns, the largest first; the references of a cycle */
   uint64_t objects;       /* Python objects in it; 0: not known */
   char source[128];       /* text of the line at `place`, "" if not known */
 } host_object;

@@ -490,6 +490,60 @@ TEST(a_database_in_memory_is_named_by_its_connection)
   free(r);
 }
 
+/* Returns whether the second fix has these words. */
+static bool second_fix(const host_record *r, const char *words) {
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  bool has = x.fixes.count > 1 && strstr(x.fixes.list[1].change, words) != NULL;
+  explanation_free(&x);
+  return has;
+}
+
+TEST(garbage_in_cycles_is_named_by_its_reference)
+{
+  static const host_object trees = {.bytes = 900 * MIB,
+                                    .count = 900,
+                                    .name = "Node.parent",
+                                    .where = "module a.py",
+                                    .type = "Node",
+                                    .of = "numpy.ndarray",
+                                    .element_bytes = MIB,
+                                    .place = "a.py:4",
+                                    .mark = "garbage",
+                                    .words = "Node.parent -> Node.children",
+                                    .objects = 1};
+  host_record *r = blank();
+  host_object *o = &r->objects[r->object_count++];
+  *o = trees;
+  CHECK(answers(r, CAUSE_HOST_LEAK,
+                "Node objects that refer to each other (Node.parent -> Node.children), made at "
+                "line 4 of a.py",
+                "gc.collect()", "--ram-limit"));
+  CHECK(second_fix(r, "weakref.ref(…) in Node.parent"));
+  snprintf(o->mark, sizeof o->mark, "uncollected");
+  CHECK(answers(r, CAUSE_HOST_LEAK, "not freed", "gc.enable()", "--ram-limit"));
+  snprintf(o->name, sizeof o->name, "kept in load()");
+  CHECK(second_fix(r, "kept = None"));
+  snprintf(o->name, sizeof o->name, "torch.SquareBackward.keep");
+  snprintf(o->type, sizeof o->type, "torch.SquareBackward");
+  CHECK(second_fix(r, "ctx.save_for_backward(keep)"));
+  *o = trees;
+  snprintf(o->mark, sizeof o->mark, "linked");
+  CHECK(answers(r, CAUSE_HOST_LEAK, "Node.parent: 900 arrays, 900.0 MiB", "let go of", "gc."));
+  /* Of small objects only the number is known. */
+  *o = (host_object){.bytes = 900 * MIB,
+                     .count = 19000000,
+                     .name = "what line 9 makes",
+                     .where = "f at a.py:9",
+                     .type = "list",
+                     .place = "a.py:9",
+                     .mark = "uncollected",
+                     .objects = 19000000};
+  CHECK(answers(r, CAUSE_HOST_LEAK, "about 19000000 objects are alive, probably garbage",
+                "gc.enable()", "numpy.fromiter"));
+  free(r);
+}
+
 /* Pages of text, for example: neither small objects nor arrays. */
 TEST(a_queue_of_medium_objects_is_bounded)
 {

@@ -241,6 +241,21 @@ printf 'rows = []\nfor i in range(1200000):\n    rows.append({"a": i, "b": i * 0
 timeout -k 2 200 "$stowage" run -- "$python" "$folder/objects.py" 2> "$folder/err"
 if [ "$(wc -l < "$folder/err")" = 3 ] && grep -qE '^stowage run: wasted: about [0-9.]+ MiB: made of small Python objects$' "$folder/err" && grep -q '^stowage run: hint: keep rows as arrays' "$folder/err"; then ok what_is_clearly_wrong_is_a_hint; else cat "$folder/err"; fail what_is_clearly_wrong_is_a_hint; fi
 
+# Objects in a cycle that nothing uses, which Python frees late: an error that a function keeps.
+cat > "$folder/cycles.py" << 'END'
+def fetch():
+    page, kept = bytearray(b"x") * (1 << 21), None
+    try:
+        raise ValueError("bad page")
+    except ValueError as error:
+        kept = error
+    return str(kept)
+for turn in range(600):
+    fetch()
+END
+timeout -k 2 200 "$stowage" run --ram-limit 200M -- "$python" "$folder/cycles.py" > /dev/null 2> "$folder/err"; code=$?
+if [ $code != 0 ] && grep -qE '^stowage run: why: [0-9.]+ MiB that nothing uses any more is not freed: fetch\(\) objects that refer to each other \(kept in fetch\(\)\), made at line [26] of cycles.py$' "$folder/err" && grep -q '^stowage run: fix: collect at the end of each iteration: import gc; gc.collect()' "$folder/err"; then ok garbage_in_cycles_is_named; else cat "$folder/err"; fail "garbage_in_cycles_is_named: $code"; fi
+
 # Without a GPU, --record records host memory.
 printf 'import numpy, time\nrows = []\nfor turn in range(40):\n    rows.append(numpy.ones(1 << 19))\n    time.sleep(0.01)\n' > "$folder/keeps.py"
 timeout -k 2 200 "$stowage" run --record "$folder/host.stow" -- "$python" "$folder/keeps.py" 2> "$folder/err"; code=$?

@@ -76,7 +76,7 @@ def report():
         if first:
             Answer(held, frames).keep(serial, False)
         try:
-            for one in largest(main, others, held):
+            for one in largest(main, others, held, collecting):
                 found.append(one)
                 if first and time.monotonic() > wrote + STEP:
                     Answer(held, object_lines(found, main, placed=False) + frames).keep(serial, False)

@@ -1,0 +1,286 @@
+# mypy: ignore-errors
+"""Weighs values of a Python process: the bytes of each with all it holds, and what it is made of. Samples the contents of containers.
+
+The lower half of _holders.py, whose rules hold here too: it imports only what every interpreter has loaded, allocates nothing large and
+changes nothing.
+"""
+import itertools
+import sys
+
+SAMPLES = 64
+DEEP = 5
+LEAST = 1 << 20
+GRAPHS = 4  # kept autograd graphs, from which on a small object is reported
+
+
+def get(value, name, default=None):
+    """getattr for objects of others, which may raise anything: `torch.nbytes` is a RuntimeError.
+
+    >>> class Closed:
+    ...     def __getattr__(self, name):
+    ...         raise OSError(name)
+    >>> get(Closed(), "nbytes"), has(Closed(), "nbytes")
+    (None, False)
+    """
+    if type(value).__name__ == "TypedStorage":  # of PyTorch: prints a warning for each attribute
+        return default
+    try:
+        return getattr(value, name, default)
+    except Exception:
+        return default
+
+
+def has(value, name):
+    return get(value, name, ABSENT) is not ABSENT
+
+
+ABSENT = object()
+
+
+def kind_name(kind):
+    return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__.split('.')[0]}.{kind.__qualname__}"
+
+
+def type_name(value):
+    return kind_name(type(value))
+
+
+def sample(values):
+    """Returns some of its elements, in one step that no other thread can interrupt."""
+    if isinstance(values, (list, tuple)):
+        return values[::max(1, len(values) // SAMPLES)][:SAMPLES] if len(values) > SAMPLES * 64 else list(values[:SAMPLES])
+    return list(itertools.islice(values, SAMPLES))
+
+
+PLAIN = frozenset((int, float, bool, complex, type(None)))  # most values of most containers
+PLAIN_TEXT = PLAIN | {str, bytes}
+
+
+def item_name(name, key):
+    """Returns the name of what a container holds under a key. Only plain keys are written out: repr() of another one runs code of the
+    program. An optimizer's state has tensors as keys, and the repr() of a tensor on a device starts kernels and waits for them."""
+    plain = type(key) in PLAIN_TEXT or (type(key) is tuple and all(type(part) in PLAIN_TEXT for part in key))
+    return f"{name}[{key!r}]"[:60] if plain else f"{name}[{type_name(key)}]"[:60]
+
+
+def references(values):
+    return [sys.getrefcount(v) for v in values]
+
+
+ALONE = references([object()])[0]  # of a value that only this list holds
+SHARED = 4  # from so many references on, most are cells; a few can be variables
+
+
+def sharers(values):
+    """Returns for each value of a list, made by the caller alone, how many cells share it: a join repeats references, not strings.
+
+    >>> word = "".join(["many ", "cells"])
+    >>> cells = [word] * 1000
+    >>> sharers(cells[:1])  # and the variable
+    [1001]
+    """
+    return [n - ALONE if type(v) in PLAIN_TEXT and n - ALONE >= SHARED else 1 for v, n in zip(values, references(values))]
+
+
+class Weight:
+    """Bytes of a value with all it holds, and what it is made of.
+
+    mark: "graph" (graphs: kept autograd graphs), "pinned", "shared", "mapped" (a file, which takes no memory), or "text" (text_bytes: in
+    columns of Python strings, words: their names). objects: Python objects in it. owner: id of what holds the bytes, if that is another
+    object. chief: that of the one part that is most of it."""
+
+    def __init__(self, size, count=1, of="", shape="", owner=None, mark="", graphs=0, text_bytes=0, words="", objects=1, chief=None):
+        self.size, self.count, self.of, self.shape, self.owner = size, count, of, shape, owner
+        self.mark, self.graphs, self.text_bytes, self.words, self.objects = mark, graphs, text_bytes, words, objects
+        self.chief = chief
+
+
+def weigh_array(value):
+    """NumPy's, and anything else with nbytes, dtype and shape. A view counts as the array it is a view of."""
+    owner = value
+    while get(owner, "base", None) is not None and has(owner.base, "nbytes"):
+        owner = owner.base
+    below = type(get(owner, "base", None)).__name__
+    if type(owner).__name__ in ("memmap", "mmap") or "mmap" in below:
+        return Weight(0, mark="mapped" if owner.nbytes >= LEAST else "", of=str(value.dtype), shape=str(tuple(value.shape)))
+    size = int(owner.nbytes)
+    if str(value.dtype) == "object":
+        some = list(value.flat[::max(1, value.size // SAMPLES)][:SAMPLES])
+        size += int(sum(weigh(v, 1).size / n for v, n in zip(some, sharers(some))) / max(1, len(some)) * value.size)
+        if len(some) and all(isinstance(v, str) for v in some):
+            return Weight(size, int(value.shape[0]), "object", str(tuple(value.shape)), id(owner), "text", 0, size)
+    mark = "shared" if below in ("memoryview", "SharedMemory") and size >= LEAST else "view" if size >= 4 * max(1, value.nbytes) else ""
+    return Weight(size, int(value.shape[0]) if value.shape else 1, str(value.dtype), str(tuple(value.shape)), id(owner), mark)
+
+
+def is_text(dtype):
+    """Returns whether a column keeps one Python string per cell. pandas 3 keeps text in the buffers of Arrow, which memory_usage()
+    counts, if pyarrow is installed."""
+    return str(dtype) in ("object", "str", "string") and get(dtype, "storage", "python") == "python"
+
+
+def text_bytes(column):
+    """Bytes of the Python strings of a column, estimated from samples all over it; a string that cells share counts once."""
+    count = len(column)
+    values = list(column.array[::max(1, count // SAMPLES)][:SAMPLES]) if has(column, "array") else list(itertools.islice(column, SAMPLES))
+    return int(sum(sys.getsizeof(v) / n for v, n in zip(values, sharers(values))) * count / max(1, len(values)))
+
+
+def weigh_frame(value):
+    """A table of pandas. Columns of text hold one Python object per row, which memory_usage(deep=False) leaves out."""
+    size = int(value.memory_usage(index=True, deep=False).sum())
+    kinds = {str(t) for t in value.dtypes}
+    texts, large = 0, []
+    for at, dtype in enumerate(value.dtypes):
+        if is_text(dtype) and at < SAMPLES:
+            held = text_bytes(value.iloc[:, at]) + 8 * len(value)
+            texts += held
+            large.append((held, str(value.columns[at])))
+            size += held - 8 * len(value)
+    words = ", ".join(name for _, name in sorted(large, reverse=True)[:4])
+    return Weight(size, len(value), " ".join(sorted(kinds))[:60], str(tuple(value.shape)), None, "text" if texts else "", 0, texts, words)
+
+
+def weigh_series(value):
+    size = int(value.memory_usage(index=True, deep=False))
+    texts = text_bytes(value) if is_text(value.dtype) else 0
+    return Weight(size + texts, len(value), str(value.dtype), f"({len(value)},)", None, "text" if texts else "", 0, texts + 8 * len(value),
+                  str(value.name))
+
+
+def graphs_of(value):
+    """Number of autograd graphs a tensor keeps: 1 if it has one; if it is a sum of losses (`total += loss`), the terms of the sum."""
+    node = value.grad_fn
+    if node is None:
+        return 0
+    count = 1
+    while type(node).__name__ == "AddBackward0" and value.dim() == 0 and count < 1_000_000:
+        inputs = node.next_functions
+        node = inputs[0][0] if inputs else None
+        if node is None:  # 0 + loss, the first of them
+            break
+        count += 1
+    return count if count > 2 else 1
+
+
+def weigh_tensor(value):
+    if value.device.type != "cpu":
+        return Weight(0, mark="", graphs=0)
+    storage = value.untyped_storage() if has(value, "untyped_storage") else value.storage()
+    torch = sys.modules["torch"]
+    mark = "shared" if value.is_shared() else "pinned" if torch.cuda.is_initialized() and value.is_pinned() else ""
+    graphs = graphs_of(value)
+    return Weight(storage.nbytes(), int(value.shape[0]) if value.shape else 1, str(value.dtype), str(tuple(value.shape)),
+                  storage.data_ptr(), "graph" if graphs >= GRAPHS else mark, graphs)
+
+
+def weigh_container(value, depth):
+    size, count = sys.getsizeof(value), len(value)
+    if count == 0 or depth == 0:
+        return Weight(size, count)
+    if isinstance(value, dict):
+        parts = [v for _, v in sample(value.items())]
+        keys = [k for k, _ in sample(value.items())]
+        # The field names of many records are the same few strings.
+        named = depth < DEEP and all(isinstance(k, str) for k in keys)
+        extra = 0 if named else sum(weigh(k, depth - 1).size for k in keys)
+    else:
+        parts, extra = sample(value), 0
+    shares = sharers(parts)
+    each = [weigh(v, depth - 1) for v in parts]
+    kinds = [type_name(v) for v in parts]
+    # The same small object repeated (0, True, an interned name) counts once.
+    if len(parts) > 1 and not isinstance(value, dict) and len({id(v) for v in parts}) == 1:
+        return Weight(size + each[0].size, count, kinds[0])
+    graphs = sum(w.graphs for w in each) * count // max(1, len(each))
+    # Parts of one array keep it alive together, so it counts once.
+    owners = [w.owner for w in each]
+    joint = {w.owner: w.size for w in each if w.owner is not None and owners.count(w.owner) > 1}
+    marks = [w.mark for w in each if w.mark in ("pinned", "shared") or (w.mark == "view" and w.owner not in joint)]
+    mark = "graph" if graphs >= GRAPHS else marks[0] if len(marks) * 2 > len(each) else ""
+    texts = sum(w.text_bytes for w in each) * count // max(1, len(each))
+    at = max(range(len(each)), key=lambda i: each[i].size, default=0)
+    alone = sum(w.size / n for w, n in zip(each, shares) if w.owner not in joint)
+    size += sum(joint.values()) + int((alone + extra) * count / max(1, len(each)))
+    return Weight(size, count, max(set(kinds), key=kinds.count) if kinds else "", "", None, mark, graphs, texts,
+                  next((w.words for w in each if w.words), ""),
+                  1 + int((sum(w.objects / n for w, n in zip(each, shares)) + (0 if extra == 0 else len(parts))) * count / max(1, len(each))),
+                  (each[at].chief or each[at].owner or id(parts[at])) if each and 10 * each[at].size >= 8 * size else None)
+
+
+def parts_of(value):
+    """What a bound method, a partial or a closure holds: a list of listeners holds all that listen."""
+    if has(value, "__self__") and has(value, "__func__"):
+        return [value.__self__]
+    if has(value, "func") and has(value, "keywords"):
+        return [value.func, value.args, value.keywords]
+    return [cell.cell_contents for cell in get(value, "__closure__", None) or ()]
+
+
+def slots_of(value):
+    names = [name for kind in type(value).__mro__ for name in ([kind.__dict__.get("__slots__")]
+             if isinstance(kind.__dict__.get("__slots__"), str) else kind.__dict__.get("__slots__", ()))]
+    return {name: get(value, name) for name in names if has(value, name)}
+
+
+def weigh_table(value):
+    """Tables of other libraries, and pictures."""
+    if callable(get(value, "estimated_size", None)):  # polars
+        return Weight(int(value.estimated_size()), len(value), "", str(tuple(value.shape)))
+    if callable(get(value, "getbands", None)):  # PIL
+        wide, high = value.size
+        return Weight(wide * high * len(value.getbands()), high, value.mode, str((high, wide)))
+    return Weight(int(value.nbytes), len(value), "", str(tuple(get(value, "shape", (len(value),)))))  # pyarrow
+
+
+def is_database(value):
+    """Returns whether it is a connection whose database may be in the memory of this process. Its size is not known: a query would wait
+    for the program's own."""
+    kind = type(value)
+    return (kind.__name__, kind.__module__.split(".")[0]) in (("Connection", "sqlite3"), ("DuckDBPyConnection", "duckdb"),
+                                                              ("DuckDBPyConnection", "_duckdb"))
+
+
+def queued(value):
+    """Returns the container in which a queue keeps what was put; None for anything else."""
+    if type(value).__module__ not in ("queue", "asyncio.queues", "multiprocessing.queues"):
+        return None
+    held = [get(value, name, None) for name in ("queue", "_queue", "_buffer")]
+    return next((each for each in held if has(each, "__len__")), None)
+
+
+def weigh(value, depth):
+    if type(value) in PLAIN:
+        return Weight(sys.getsizeof(value))
+    if isinstance(value, (bytes, bytearray, str)):
+        return Weight(sys.getsizeof(value), len(value))
+    if type(value).__name__ in ("BytesIO", "StringIO") and type(value).__module__ == "_io":
+        return Weight(max(sys.getsizeof(value), value.tell()))
+    inside = queued(value)
+    if inside is not None:
+        return weigh_container(inside, depth)
+    if isinstance(value, (list, tuple, dict, set, frozenset)) or type(value).__name__ in ("deque", "OrderedDict", "defaultdict"):
+        return weigh_container(value, depth)
+    module = type(value).__module__.split(".")[0]
+    if module == "pandas" and has(value, "memory_usage") and has(value, "dtypes"):
+        return weigh_frame(value) if has(value, "columns") else weigh_series(value)
+    if module == "torch" and has(value, "data_ptr") and has(value, "storage"):
+        return weigh_tensor(value)
+    if module in ("polars", "PIL", "pyarrow") and not isinstance(value, type):
+        return weigh_table(value)
+    if type(value).__name__ == "SharedMemory" and isinstance(get(value, "size", None), int):
+        return Weight(value.size, 1, "", "", None, "shared")
+    if isinstance(get(value, "nbytes", None), int) and has(value, "dtype") and has(value, "shape"):
+        return weigh_array(value)
+    if is_database(value):
+        return Weight(sys.getsizeof(value), mark="database")
+    if callable(value) and not isinstance(value, type):
+        return Weight(sys.getsizeof(value) + sum(weigh(v, depth - 1).size for v in parts_of(value) if depth > 0))
+    inner = get(value, "__dict__", None)
+    if inner is None and has(type(value), "__slots__"):
+        inner = slots_of(value)
+    if depth > 0 and isinstance(inner, dict) and not isinstance(value, (type, type(sys))):
+        held = weigh_container(inner, depth - 1)
+        return Weight(sys.getsizeof(value) + held.size, held.count, type_name(value), graphs=held.graphs, objects=1 + held.objects,
+                      chief=held.chief)
+    return Weight(sys.getsizeof(value))
