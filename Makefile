@@ -1,8 +1,8 @@
 # The front door. `make demo` shows the main job, `make test` runs every test; both do their own set-up.
 #
 #   make            build (release)               make bench       benchmarks, peers side by side
-#   make demo       see it work                   make test-gpu    the tests that need a card [SHARD=i/n]
-#   make test       everything that must hold     make bench-gpu   the benchmarks that need a card
+#   make demo       see it work                   make test-gpu    the tests that need a device [SHARD=i/n]
+#   make test       everything that must hold     make bench-gpu   the benchmarks that need a device
 #   make test-long  the sweeps that take longer (tests/long)
 #   make torture    faults, kills, fuzzing and hostile files, resumable [SECONDS=n in all] [JOBS=n] [PARTS=a,b] [SEED=n]
 #   make matrix     every branch of the driver (stand-ins), every supported Debian and Ubuntu (needs root and debootstrap)

@@ -1,7 +1,7 @@
-"""Single operators for gpu_estimate_bench.py: what a kernel allocates besides its result, by formula beside a card.
+"""Single operators for gpu_estimate_bench.py: what a kernel allocates besides its result, by formula beside a device.
 
 OPERATORS has a function for each. It makes the inputs on DEVICE and returns a function that runs the operator once. Most of them are
-convolutions: cuDNN chooses their workspaces, and only a card shows them. SWEEP has many more convolutions and RNNs of random shapes, the
+convolutions: cuDNN chooses their workspaces, and only a device shows them. SWEEP has many more convolutions and RNNs of random shapes, the
 same in every run, whose allocations are only recorded.
 """
 

@@ -25,8 +25,8 @@ def program(make):
     return make
 
 
-def size(card, cpu):
-    return cpu if SMALL else card
+def size(device, cpu):
+    return cpu if SMALL else device
 
 
 def autocast(dtype=torch.bfloat16):
@@ -784,7 +784,7 @@ def data_parallel_one_rank():
 
 @program
 def optimizer_state_on_host():
-    """The optimizer works on copies in host memory; only weights and gradients are on the card."""
+    """The optimizer works on copies in host memory; only weights and gradients are on the device."""
     model = language()
     masters = [p.detach().to("cpu", copy=True).requires_grad_(True) for p in model.parameters()]
     optimizer = torch.optim.AdamW(masters, lr=1e-4)

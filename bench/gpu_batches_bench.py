@@ -81,7 +81,7 @@ def main():
             peers = {f"torch_dataloader_pinned_{n}_workers": lambda n=n: loader(paths, shuffle, n) for n in (0, 4)}
             if not shuffle:
                 peers["numpy_memmap_pinned_by_hand"] = lambda: memmap(paths, shuffle)
-            rate(lambda: ours(paths, shuffle), weights)  # the file is cached, the card is warm
+            rate(lambda: ours(paths, shuffle), weights)  # the file is cached, the device is warm
             runs = [lambda: rate(lambda: ours(paths, shuffle), weights)]
             for peer in peers.values():
                 runs.append(lambda peer=peer: rate(peer, weights))
@@ -91,7 +91,7 @@ def main():
                 raise SystemExit(f"gpu_batches_bench: {way}: sums differ: {sums}")
             rates = [middle([value for value, _ in values]) for values in given]
             for name, theirs in zip(peers, rates[1:]):
-                line(f"batches_to_card_{way}_cached", rates[0], name, theirs, "GB/s")
+                line(f"batches_to_device_{way}_cached", rates[0], name, theirs, "GB/s")
 
 
 main()

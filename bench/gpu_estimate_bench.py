@@ -4,16 +4,16 @@ usage: gpu_estimate_bench.py [--estimate-only] [--only NAME,NAME] [--parts NAME,
                              [--state FILE]
 
 Four parts:
-  kernels Single operators, one after the other in one process: peak live by formula beside the card, and the sizes that the card allocated.
+  kernels Single operators, one after the other in one process: peak live by formula beside the device, and the sizes that the device allocated.
           Also what the CUDA context takes, and the allocations of about 400 convolutions and RNNs of random shapes.
   memory  Each program is estimated, then run alone in a new process, with nothing else in PyTorch's allocator. Then it runs four times more
           under a limit: the ends of the estimated range, where the answer is yes and no, and 4% above and 6% below the estimated need.
   tune    stowage.tune picks a batch with real steps. Bisection finds the largest that runs; 100 steps of other lengths follow.
   time    A few programs run one after another, with nothing beside them: the simulated time of a step against the measured one.
-Memory and tune run several processes at once; a process waits until the card has what its program needs. One line per program, with the
+Memory and tune run several processes at once; a process waits until the device has what its program needs. One line per program, with the
 error split into live, cached (reserved and not live) and workspaces, then the totals. Each result is added to FILE (estimate_gpu.jsonl in
 $OUT, or here) as soon as it is there. A second call with that file leaves out what is in it, so that a run that was cut off goes on.
-For each program it also has the sizes that only the card or only the estimate allocated, with their lines.
+For each program it also has the sizes that only the device or only the estimate allocated, with their lines.
 """
 
 import argparse
@@ -55,7 +55,7 @@ TIMED = (
 ).split()
 
 
-# ---- on the card ----
+# ---- on the device ----
 
 
 def clean():
@@ -74,7 +74,7 @@ def limit_to(limit_bytes):
 
 
 def run_real(make, steps, limit_bytes=None, history=False):
-    """Runs a program on the card; returns what PyTorch counted. Out of memory is a result."""
+    """Runs a program on the device; returns what PyTorch counted. Out of memory is a result."""
     clean()
     limit_to(limit_bytes)
     before = torch.cuda.memory_reserved()
@@ -146,9 +146,9 @@ def differences(real_events, sizes, shown=14):
         return sorted(((size, n - other[size]) for size, n in counter.items() if n > other[size]), key=lambda one: -one[0])[:shown]
 
     return {
-        "only_card": [{"bytes": s, "count": n, "line": lines.get(s, "")} for s, n in top(real, ours)],
+        "only_device": [{"bytes": s, "count": n, "line": lines.get(s, "")} for s, n in top(real, ours)],
         "only_estimate": [{"bytes": s, "count": n} for s, n in top(ours, real)],
-        "card_count": sum(real.values()),
+        "device_count": sum(real.values()),
         "estimate_count": sum(ours.values()),
     }
 
@@ -234,14 +234,14 @@ def memory_job(one, make, options, ask):
         diff = one["differences"]
         beside = ", ".join(f"{b['what']} {b['bytes'] / MIB:.0f}" for b in data["beside"][:4])
         text += f"\n  split MiB: live {found.peak_live / MIB:.0f} beside {real['live_bytes'] / MIB:.0f}, cached {(found.peak_reserved - found.peak_live) / MIB:.0f} beside {real['cached_bytes'] / MIB:.0f}; estimated {beside or 'no workspace'}"
-        card = [f"{d['count']}x{d['bytes'] / MIB:.1f}@{d['line'].split(' ')[0]}" for d in diff["only_card"][:3]]
+        device = [f"{d['count']}x{d['bytes'] / MIB:.1f}@{d['line'].split(' ')[0]}" for d in diff["only_device"][:3]]
         ours = [f"{d['count']}x{d['bytes'] / MIB:.1f}" for d in diff["only_estimate"][:3]]
-        text += f"\n  card+ {' '.join(card)} est+ {' '.join(ours)}"
+        text += f"\n  device+ {' '.join(device)} est+ {' '.join(ours)}"
     return text
 
 
 def kernels_job(one, make, options, ask):
-    """Single operators in one process: peak live by formula beside the card. Everything is in one result, by name."""
+    """Single operators in one process: peak live by formula beside the device. Everything is in one result, by name."""
     ask(24 * GIB)
     one["operators"], texts = {}, []
     deadline = time.monotonic() + options.seconds / 3
@@ -262,23 +262,23 @@ def kernels_job(one, make, options, ask):
                 events = torch.cuda.memory._snapshot()["device_traces"][0]
                 torch.cuda.memory._record_memory_history(enabled=None)
                 step = None
-                row["card_bytes"] = torch.cuda.memory_stats()["allocated_bytes.all.peak"]
-                row["card_allocations"] = [event["size"] for event in events if event["action"] == "alloc"]
+                row["device_bytes"] = torch.cuda.memory_stats()["allocated_bytes.all.peak"]
+                row["device_allocations"] = [event["size"] for event in events if event["action"] == "alloc"]
         except Exception as reason:
             row = {"error": f"{type(reason).__name__}: {reason}"[:300]}
         one["operators"][name] = row
         if "error" in row:
             texts.append(f"operator {name} ERROR {row['error'][:120]}")
-        elif "card_bytes" in row and abs(row["card_bytes"] - row["estimate_bytes"]) > max(MIB, 0.02 * row["card_bytes"]):
-            largest = " ".join(f"{size / MIB:.1f}" for size in sorted(row["card_allocations"], reverse=True)[:5])
-            texts.append(f"operator {name} est {row['estimate_bytes'] / MIB:.1f} card {row['card_bytes'] / MIB:.1f} MiB; the card allocated {largest}")
+        elif "device_bytes" in row and abs(row["device_bytes"] - row["estimate_bytes"]) > max(MIB, 0.02 * row["device_bytes"]):
+            largest = " ".join(f"{size / MIB:.1f}" for size in sorted(row["device_allocations"], reverse=True)[:5])
+            texts.append(f"operator {name} est {row['estimate_bytes'] / MIB:.1f} device {row['device_bytes'] / MIB:.1f} MiB; the device allocated {largest}")
     one["context_bytes"] = 0
     if not options.estimate_only:
         clean()
         free, total = torch.cuda.mem_get_info()
-        one["context_bytes"] = total - free - torch.cuda.memory_reserved()  # nothing else is on the card during this part
-    measured = [row for row in one["operators"].values() if "card_bytes" in row]
-    near = sum(1 for row in measured if abs(row["card_bytes"] - row["estimate_bytes"]) <= max(MIB, 0.02 * row["card_bytes"]))
+        one["context_bytes"] = total - free - torch.cuda.memory_reserved()  # nothing else is on the device during this part
+    measured = [row for row in one["operators"].values() if "device_bytes" in row]
+    near = sum(1 for row in measured if abs(row["device_bytes"] - row["estimate_bytes"]) <= max(MIB, 0.02 * row["device_bytes"]))
     texts.append(f"case=operators measured={len(measured)} within_2%_or_1MiB={near} context={one['context_bytes'] / MIB:.0f}MiB")
     return "\n".join(texts)
 
@@ -507,7 +507,7 @@ def main():
     total = 139 * GIB
     if not options.estimate_only:
         with multiprocessing.get_context("fork").Pool(1) as pool:  # a process that started CUDA cannot be forked
-            total = pool.apply(card_bytes)
+            total = pool.apply(device_bytes)
     budget = total - options.workers * CONTEXT // 2
     results = read_state(options.state)
     missing = lambda part, names: [one for one in names if f"{part} {one}" not in results]  # noqa: E731
@@ -568,7 +568,7 @@ def joined(results):
     return list(programs.values())
 
 
-def card_bytes():
+def device_bytes():
     return torch.cuda.get_device_properties(0).total_memory
 
 
@@ -602,11 +602,11 @@ def totals(results, began):
         ratio = f"{one['simulated_ms'] / one['measured_ms']:.2f}" if one.get("simulated_ms") else "-"
         print(f"time {one['case']} simulated {one.get('simulated_ms', 0):.1f} ms measured {one['measured_ms']:.1f} ms ratio {ratio} device {one['device_ms']:.1f} ms operators {one['operators']}")
     if timed:
-        ours, card = collections.Counter(), collections.Counter()
+        ours, device = collections.Counter(), collections.Counter()
         for one in timed:
             ours.update(one.get("simulated_by_operator", {}))
-            card.update(one.get("measured_by_operator", {}))
-        print("# ms by operator, simulated/measured: " + ", ".join(f"{name} {ours[name]:.1f}/{ms:.1f}" for name, ms in card.most_common(24)))
+            device.update(one.get("measured_by_operator", {}))
+        print("# ms by operator, simulated/measured: " + ", ".join(f"{name} {ours[name]:.1f}/{ms:.1f}" for name, ms in device.most_common(24)))
         ratios = sorted(one["simulated_ms"] / one["measured_ms"] for one in timed if one.get("simulated_ms"))
         if ratios:
             print(f"case=step_time programs={len(ratios)} median_ratio={statistics.median(ratios):.2f} least={ratios[0]:.2f} most={ratios[-1]:.2f}")

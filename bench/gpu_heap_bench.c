@@ -218,7 +218,7 @@ int main(int argc, char **argv) {
   const char *name = getenv("STOWAGE_TEST_DEVICE");
   int count = 0;
   if (!name && (stow_device_count(&count) != STOW_OK || count == 0)) {
-    puts("gpu_heap_bench: the driver shows no card");
+    puts("gpu_heap_bench: the driver shows no device");
     return 0;
   }
   must(stow_device_open(&device, name ? name : "0"));

@@ -1,5 +1,5 @@
-"""Run by gpu_load_bench.sh: a model file to the card with stowage.load and with safetensors.torch.load_file, in turn in one process,
-because starting CUDA is slow. Every byte is read on the card: its sum counts. The median of each counts. Stops after $STOWAGE_BENCH_SECONDS:
+"""Run by gpu_load_bench.sh: a model file to the device with stowage.load and with safetensors.torch.load_file, in turn in one process,
+because starting CUDA is slow. Every byte is read on the device: its sum counts. The median of each counts. Stops after $STOWAGE_BENCH_SECONDS:
 comparisons that have not begun by then are named and left out."""
 
 import os
@@ -105,9 +105,9 @@ with tempfile.TemporaryDirectory(dir=os.environ.get("STOWAGE_BENCH_FOLDER")) as 
     print(f"peak_host_mb={peak_host() >> 20} of a file of {size >> 20} MB", flush=True)
     ours = lambda: timed(lambda: stowage.load(path, device="cuda"))
     theirs = lambda: timed(lambda: load_file(path, device="cuda"))
-    compare("load_to_card", ours, peer, theirs, same_sum=True)
-    compare("load_to_card_beside_page_cache", ours, "page_cache", lambda: page_cache(path))
+    compare("load_to_device", ours, peer, theirs, same_sum=True)
+    compare("load_to_device_beside_page_cache", ours, "page_cache", lambda: page_cache(path))
     as_halves = lambda: timed(lambda: stowage.load(path, device="cuda", dtype="bf16"))
     their_halves = lambda: timed(lambda: {k: v.to(torch.bfloat16) for k, v in load_file(path, device="cuda").items()})
-    compare("load_to_card_as_bf16", as_halves, peer, their_halves)
-    compare("load_to_card_beside_disk", lambda: (forget(path), ours())[1], "disk", lambda: (forget(path), page_cache(path))[1], times=1)
+    compare("load_to_device_as_bf16", as_halves, peer, their_halves)
+    compare("load_to_device_beside_disk", lambda: (forget(path), ours())[1], "disk", lambda: (forget(path), page_cache(path))[1], times=1)

@@ -165,7 +165,7 @@ static int compare(void) {
   figures bare, ours;
   snprintf(command, sizeof command, "'%s' pairs", self);
   if (!ask(command, &bare)) {
-    puts("case=gpu_plain_pair peer=bare:not-run (no card)");
+    puts("case=gpu_plain_pair peer=bare:not-run (no device)");
     return 0;
   }
   const char *slash = strstr(self, "/bench/");
@@ -183,7 +183,7 @@ static int compare(void) {
 int main(int argc, char **argv) {
   if (argc < 2) return compare();
   if (!start()) {
-    fprintf(stderr, "gpu_malloc_bench: no card\n");
+    fprintf(stderr, "gpu_malloc_bench: no device\n");
     return 3;
   }
   if (strcmp(argv[1], "check") == 0)

@@ -7,6 +7,6 @@ gpu_python() {
   python=${STOWAGE_BENCH_PYTHON:-python3}
   export PYTHONPATH=$here/../python STOWAGE_LIBRARY=$build/libstowage.so
   "$python" -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null && return
-  echo "case=$2 peer=$3:not-found ($python has no torch that sees a card)"
+  echo "case=$2 peer=$3:not-found ($python has no torch that sees a device)"
   exit 0
 }

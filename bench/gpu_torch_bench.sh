@@ -5,7 +5,7 @@ set -euo pipefail
 build=$1
 python=${STOWAGE_BENCH_PYTHON:-python3}
 if ! "$python" -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null; then
-  echo "case=gpu_torch_pairs peer=torch:not-found ($python has no torch that sees a card)"
+  echo "case=gpu_torch_pairs peer=torch:not-found ($python has no torch that sees a device)"
   exit 0
 fi
 "$python" "$(dirname "$0")/torch_pairs.py" "$build/bench/gpu_heap_bench"

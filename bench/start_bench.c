@@ -84,16 +84,16 @@ int main(void) {
   char *slash = length > 0 ? strstr(build, "/bench/") : NULL;
   if (slash == NULL || mkdtemp(folder) == NULL) return 1;
   *slash = '\0';
-  bool card = cuda_path_each(is_there, NULL);
+  bool device = cuda_path_each(is_there, NULL);
   snprintf(path, sizeof path, "%s/tests/standin/libcuda.so.1", build);
-  if (!card) setenv("STOWAGE_LIBCUDA", path, 1);
+  if (!device) setenv("STOWAGE_LIBCUDA", path, 1);
   snprintf(path, sizeof path, "%s/tests/standin", build);
-  if (!card) setenv("LD_LIBRARY_PATH", path, 1);
+  if (!device) setenv("LD_LIBRARY_PATH", path, 1);
   setenv("XDG_STATE_HOME", folder, 1);
   setenv("XDG_CACHE_HOME", folder, 1);
-  printf("before the %s\n", card ? "driver of this machine" : "stand-in driver");
+  printf("before the %s\n", device ? "driver of this machine" : "stand-in driver");
   /* A driver's own start and end take 300 ms and vary by tens of milliseconds. */
-  int rounds = card ? 30 : 50;
+  int rounds = device ? 30 : 50;
   compare("start_without_cuda", "", "/bin/true", 50);
   compare("start_without_cuda_limited", "--vram-limit 8G --spill 1G", "/bin/true", 50);
   snprintf(program, sizeof program, "%s/tests/shim/path dlopen alloc 4194304", build);

@@ -3,7 +3,7 @@
 usage: tune_programs.py [NAME...]     all programs unless named
 
 The programs run on fake tensors, with shapes and without memory. Each request goes to the allocator of tune_simulated.py, which raises
-when the simulated card is full. "largest": bisected, each time a fresh process that does 20 steps of varying length. The batch that tune
+when the simulated device is full. "largest": bisected, each time a fresh process that does 20 steps of varying length. The batch that tune
 picks then does 100 steps with other lengths in a fresh process, and 20 in the one that tuned.
 """
 
@@ -25,11 +25,11 @@ from stowage import _estimate, _gpus
 CUDA = "cuda"
 
 
-# ---- the card ----
+# ---- the device ----
 
 
 class Process(Metered):
-    """A fresh process on a card of `total` bytes; also the meter that tune reads."""
+    """A fresh process on a device of `total` bytes; also the meter that tune reads."""
 
     def __init__(self, make, total):
         self._make, self.total = make, total
@@ -334,7 +334,7 @@ def writing():
     return step
 
 
-#: name: (program, batch that the card is made for, lengths)
+#: name: (program, batch that the device is made for, lengths)
 PROGRAMS = {
     "gpt_lengths": (gpt_lengths, 37, "uniform"),
     "gpt_accumulated": (gpt_accumulated, 21, "two"),
@@ -366,8 +366,8 @@ def lengths(kind, seed):
     }[kind]
 
 
-def card(make, target):
-    """Returns the size of a card that is about right for `target` samples."""
+def simulated_device(make, target):
+    """Returns the size of a device that is about right for `target` samples."""
     with Process(make, 1 << 50) as process:
         for _ in range(2):
             process.step(target, 1.0)
@@ -381,7 +381,7 @@ def main():
     names = sys.argv[1:] or list(PROGRAMS)
     for name in names:
         make, target, kind = PROGRAMS[name]
-        total, began = card(make, target), time.process_time()
+        total, began = simulated_device(make, target), time.process_time()
         with Process(make, total) as process:
             named = {"evaluate": process.evaluate} if process.evaluate is not None else {}
             ran = []

@@ -152,7 +152,7 @@ class Metered:
 
 
 class Program(Metered):
-    """A model on a simulated card; also the meter that tune reads. `step(n)` runs with the longest input."""
+    """A model on a simulated device; also the meter that tune reads. `step(n)` runs with the longest input."""
 
     def __init__(self, seed, kind):
         draw = random.Random(f"{kind} {seed}")

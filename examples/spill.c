@@ -2,7 +2,7 @@
  *
  *   cc spill.c -lstowage && ./a.out          (or `make`, then build/release/examples/spill)
  *
- * The same program runs on a real card if its name is given: spill 0 */
+ * The same program runs on a real device if its name is given: spill 0 */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -30,7 +30,7 @@ static void show(stow_heap *heap, const char *when) {
   stow_heap_stats s = STOW_HEAP_STATS_INIT;
   char vram[STOW_SIZE_TEXT_MAX], host[STOW_SIZE_TEXT_MAX];
   if (stow_heap_get_stats(heap, &s) != STOW_OK) return;
-  printf("%-28s %" PRIu64 " live: %s on the card, %s on the host\n", when, s.live_count,
+  printf("%-28s %" PRIu64 " live: %s on the device, %s on the host\n", when, s.live_count,
          stow_size_format(vram, s.tier[STOW_TIER_VRAM].live_bytes),
          stow_size_format(host, s.tier[STOW_TIER_HOST].live_bytes));
 }
@@ -46,14 +46,14 @@ int main(int argc, char **argv) {
   if (stow_heap_add_sink(heap, on_migrate, NULL, STOW_EVENT_BIT(STOW_EVENT_MIGRATE)) != STOW_OK)
     return stop("listening");
 
-  /* 100 MiB at a time: the first forty fit on the card, the rest goes to the host. */
+  /* 100 MiB at a time: the first forty fit on the device, the rest goes to the host. */
   uint64_t blocks[COUNT];
   int count = 0;
   if (stow_tag_push("activations") != STOW_OK) return stop("tagging");
   while (count < COUNT && stow_heap_alloc(&blocks[count], heap, 100 * MIB, NULL) == STOW_OK)
     count++;
   stow_tag_pop();
-  show(heap, "filled past the card:");
+  show(heap, "filled past the device:");
 
   /* A request that exceeds both tiers fails with a message. */
   uint64_t huge;

@@ -27,7 +27,7 @@ typedef struct sweep_result {
 } sweep_result;
 
 typedef struct sweep {
-  const char *card; /* device name; NULL: "sim:1G,host=1G,paper" */
+  const char *device; /* device name; NULL: "sim:1G,host=1G,paper" */
   sweep_result (*scenario)(stow_device *device);
   stow_fault_kind kind; /* STOW_FAULT_ANY (0): every call in turn */
   bool every;           /* fail all calls from the nth on */
@@ -50,7 +50,7 @@ static inline sweep_result sweep_result_of(stow_status status) {
 
 static inline stow_device *sweep_open(const sweep *s) {
   stow_device *inner = NULL, *device = NULL;
-  CHECK_OK(stow_device_open(&inner, s->card != NULL ? s->card : "sim:1G,host=1G,paper"));
+  CHECK_OK(stow_device_open(&inner, s->device != NULL ? s->device : "sim:1G,host=1G,paper"));
   CHECK_OK(stow_fault_open(&device, inner));
   return device;
 }

@@ -1,4 +1,4 @@
-"""A 1024 x 1024 x 1024 randn (4 GB), its sine, both deleted, empty_cache. On a smaller card this one request fails."""
+"""A 1024 x 1024 x 1024 randn (4 GB), its sine, both deleted, empty_cache. On a smaller device this one request fails."""
 import torch
 
 

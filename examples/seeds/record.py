@@ -1,7 +1,7 @@
-"""Record the seeds that use a card, as usually written and as they fail, under a limit of 2 GiB (13 as usually written: 10 GiB),
+"""Record the seeds that use a device, as usually written and as they fail, under a limit of 2 GiB (13 as usually written: 10 GiB),
 and explain each.
 
-usage: record.py FOLDER      (needs torch and a card; `stowage` on the path explains what was recorded)
+usage: record.py FOLDER      (needs torch and a device; `stowage` on the path explains what was recorded)
 """
 import glob, gzip, importlib.util, os, pickle, signal, subprocess, sys
 

@@ -27,7 +27,7 @@ const residency_costs residency_costs_h200 = {
 /* Milliseconds per GiB for contiguous ranges, granted and unmapped with one call each, with a
  * permanent alias mapping of every page present. In: unmap the host page, map and grant vram. Out:
  * the reverse. Park: unmap vram, map and grant the spare vram page; unparking costs the same (1.9
- * ms at 20 MiB, 1.2 at 32, 0.6 at 64, measured as such). Same card and day. */
+ * ms at 20 MiB, 1.2 at 32, 0.6 at 64, measured as such). Same GPU and day. */
 /* While copies of 32 MiB run in one direction (to the device), two queued. */
 #define PARK_BESIDE_ONE  1.55
 #define PARK_BESIDE_BOTH 18.0 /* while copies run in both directions */

@@ -162,8 +162,8 @@ static python_object *room(python_object *self, python_object *arguments) {
   const ledger *l = account_ledger();
   unsigned device = 0;
   cu_context context;
-  cu_device card;
-  if (l->header == NULL || !account_here(&device, &context, &card))
+  cu_device handle;
+  if (l->header == NULL || !account_here(&device, &context, &handle))
     return python_build("(iiii)", 0, 0, 0, 0);
   ledger_totals totals;
   ledger_sum(l, device, &totals);

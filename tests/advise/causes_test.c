@@ -134,7 +134,7 @@ TEST(shared_recordings_are_named_right)
 
 /* ---- what is known and what is unknown ---- */
 
-TEST(the_numbers_add_up_to_the_card)
+TEST(the_numbers_add_up_to_the_device)
 {
   static const char *const files[] = {"causes/other_process-cnn.pickle.gz",
                                       "causes/outside_framework-unet.pickle.gz",
@@ -160,7 +160,7 @@ TEST(a_recording_without_a_failure_says_so)
   close_subject(&s);
 }
 
-TEST(an_error_text_given_beside_it_describes_the_card)
+TEST(an_error_text_given_beside_it_describes_the_device)
 {
   subject s;
   open_subject(

@@ -19,7 +19,7 @@ static void explain_on(explanation *x, const recording *r, uint64_t device_bytes
 
 /* The answer agrees with the replay: the recording fits from the smallest limit that `stowage
  * replay` finds. */
-TEST(a_recording_fits_another_card_where_its_replay_does)
+TEST(a_recording_fits_another_device_where_its_replay_does)
 {
   static const char *const names[] = {"gpt_varlen_expandable.pickle.gz", "loop/plain.pickle.gz"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -63,7 +63,7 @@ TEST(a_pass_that_ends_well_elsewhere_is_not_taken_for_growth)
 
 /* The recording has whole steps: the part of the batch that is named was replayed through all of
  * them, with 5% of the limit to spare. 28.9 GiB were live, 15.3 GiB are left: about half fits. */
-TEST(the_part_of_the_batch_that_fits_another_card_is_named)
+TEST(the_part_of_the_batch_that_fits_another_device_is_named)
 {
   recording r;
   explanation x;
@@ -79,7 +79,7 @@ TEST(the_part_of_the_batch_that_fits_another_card_is_named)
 
 /* A recording that failed on its own device: for a larger device the answer says that it is enough,
  * as far as the recording goes. */
-TEST(a_recording_that_failed_fits_a_larger_card)
+TEST(a_recording_that_failed_fits_a_larger_device)
 {
   recording r;
   explanation x;

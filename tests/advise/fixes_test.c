@@ -27,7 +27,7 @@ static const struct measured {
     {"loaded_twice-mlp-expandable", 1683312640, 1414125568, 0, false},
 };
 
-TEST(replayed_savings_are_within_a_tenth_of_the_card)
+TEST(replayed_savings_are_within_a_tenth_of_the_device)
 {
   double worst = 0;
   for (size_t i = 0; i < sizeof measured / sizeof *measured; i++) {
@@ -116,7 +116,7 @@ TEST(a_fix_that_only_moves_the_failure_names_the_rest)
 }
 
 /* Shares of the peak on the same device (record_causes.py --estimates). */
-TEST(estimated_savings_are_within_three_tenths_of_the_card)
+TEST(estimated_savings_are_within_three_tenths_of_the_device)
 {
   static const struct {
     const char *file, *change;
@@ -178,7 +178,7 @@ TEST(nothing_that_is_on_is_suggested)
 }
 
 /* A T4 has no bfloat16, and a program under autocast does not need it. */
-TEST(half_precision_fits_the_card)
+TEST(half_precision_fits_the_device)
 {
   const char *file = harness_data("causes/batch_too_big-cnn.pickle.gz");
   recording r;

@@ -103,7 +103,7 @@ TEST(torch_own_process_is_not_another)
   explanation_free(&x);
 }
 
-TEST(a_card_smaller_than_what_is_held_on_it_is_a_limit)
+TEST(a_device_smaller_than_what_is_held_on_it_is_a_limit)
 {
   static const char text[] =
       "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total "

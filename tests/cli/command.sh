@@ -7,7 +7,7 @@ export TERM=xterm
 
 parses() { "$@" > "$folder/json" && python3 -m json.tool "$folder/json" > /dev/null; }
 check info_json_parses_with_whatever_is_here parses "$stowage" info --json
-check info_json_parses_with_the_simulated_card parses "$stowage" info --json --device sim:16G
+check info_json_parses_with_the_simulated_device parses "$stowage" info --json --device sim:16G
 check doctor_json_parses parses "$stowage" doctor --json --device sim:16G
 STOWAGE_DEVICE=sim:2G check the_environment_names_the_device bash -c "'$stowage' info | grep -q '2.0 GiB'"
 
@@ -187,7 +187,7 @@ check a_python_that_hangs_does_not_hang_doctor slow_python
 
 # A finding that is the same on several devices is printed once.
 says_once() {
-  STANDIN_CARDS=3 STOWAGE_LIBCUDA=$build/tests/standin/libcuda.so.1 STOWAGE_LIBNVML=/nowhere XDG_CACHE_HOME=$folder/cache "$stowage" doctor --json > "$folder/cards.json" && python3 - "$folder/cards.json" << 'END'
+  STANDIN_DEVICES=3 STOWAGE_LIBCUDA=$build/tests/standin/libcuda.so.1 STOWAGE_LIBNVML=/nowhere XDG_CACHE_HOME=$folder/cache "$stowage" doctor --json > "$folder/devices.json" && python3 - "$folder/devices.json" << 'END'
 import collections, json, re, sys
 findings = json.load(open(sys.argv[1]))["findings"]
 said = collections.Counter((f["name"], re.sub(r"\d+", "N", f["reason"])) for f in findings if f["name"] != "device")
@@ -196,5 +196,5 @@ assert sum(f["name"] == "device" for f in findings) == 3, findings
 assert any(f["name"] == "pages" and f["reason"].endswith("the same on 3 devices") for f in findings), findings
 END
 }
-if has python3; then check doctor_says_what_cards_share_once says_once; else skip "doctor_says_what_cards_share_once: no python3"; fi
+if has python3; then check doctor_says_what_devices_share_once says_once; else skip "doctor_says_what_devices_share_once: no python3"; fi
 finish

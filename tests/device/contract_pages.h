@@ -240,7 +240,7 @@ TEST(work_where_the_device_has_no_access_is_refused)
   stow_device *d = open_with_pages(&p);
   if (strcmp(p.kind, "sim") != 0) {
     contract_close(d);
-    SKIP("on a card this is a fault of the whole context");
+    SKIP("on a device this is a fault of the whole context");
   }
   stow_addr addr = range_new(d, 2 * p.page_bytes);
   stow_page page = page_new(d, p.page_bytes, STOW_TIER_VRAM);

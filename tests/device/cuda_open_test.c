@@ -24,7 +24,7 @@ TEST(a_driver_that_sees_no_device_counts_none)
   int count = 7;
   stow_device *d;
   standin_use();
-  setenv("STANDIN_CARDS", "0", 1);
+  setenv("STANDIN_DEVICES", "0", 1);
   CHECK_OK(stow_device_count(&count));
   CHECK(count == 0);
   CHECK_STATUS(cuda_open(&d, "0"), STOW_ERR_NOT_FOUND);
@@ -45,7 +45,7 @@ TEST(devices_are_found_by_index_and_by_a_unique_uuid_prefix)
 {
   stow_device *d;
   stow_device_props props = STOW_DEVICE_PROPS_INIT;
-  setenv("STANDIN_CARDS", "2", 1);
+  setenv("STANDIN_DEVICES", "2", 1);
   d = standin_open("1");
   CHECK_OK(device_props(d, &props));
   CHECK(props.index == 1);
@@ -101,7 +101,7 @@ TEST(opening_starts_no_child)
 
 TEST(the_programs_own_context_and_capture_mode_are_left_alone)
 {
-  setenv("STANDIN_CARDS", "2", 1);
+  setenv("STANDIN_DEVICES", "2", 1);
   stow_device *d = standin_open("1");
   CHECK(STANDIN_DEPTH() == 0);
   void *other;

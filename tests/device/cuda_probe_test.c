@@ -207,7 +207,7 @@ TEST(a_result_is_cached_until_probed_again)
 
 TEST(results_of_two_devices_are_cached_together)
 {
-  setenv("STANDIN_CARDS", "2", 1);
+  setenv("STANDIN_DEVICES", "2", 1);
   cuda_probe probe = probe_with(NULL, NULL);
   CHECK_OK(cuda_probe_get(&probe, "1", false));
   CHECK(!probe.from_cache);

@@ -202,7 +202,7 @@ TEST(every_call_in_turn_may_fail_on_paper)
 
 TEST(every_call_in_turn_may_fail_with_real_bytes)
 {
-  uint64_t faults = sweep_run(&(sweep){.card = "sim:64M,host=64M", .scenario = with_bytes});
+  uint64_t faults = sweep_run(&(sweep){.device = "sim:64M,host=64M", .scenario = with_bytes});
   harness_note("%" PRIu64 " faults swept", faults);
 }
 

@@ -127,21 +127,21 @@ TEST(calls_cost_more_while_a_stream_is_busy)
 TEST(copies_take_the_time_of_their_path)
 {
   stow_device *d = open_device("sim:4G,paper");
-  block card = block_make(d, 2 * GIB, STOW_TIER_VRAM), host = block_make(d, GIB, STOW_TIER_HOST);
+  block device = block_make(d, 2 * GIB, STOW_TIER_VRAM), host = block_make(d, GIB, STOW_TIER_HOST);
   uint64_t before = counts_of(d).now_ns;
-  CHECK_OK(device_copy(d, host.addr, card.addr, GIB, NULL));
+  CHECK_OK(device_copy(d, host.addr, device.addr, GIB, NULL));
   CHECK_OK(device_stream_sync(d, NULL));
   check_near("device to host", counts_of(d).now_ns - before, GIB / 55); /* 55 GB/s: 55 bytes a ns */
   before = counts_of(d).now_ns;
-  CHECK_OK(device_copy(d, card.addr, card.addr + GIB, GIB, NULL));
+  CHECK_OK(device_copy(d, device.addr, device.addr + GIB, GIB, NULL));
   CHECK_OK(device_stream_sync(d, NULL));
   check_near("on the device", counts_of(d).now_ns - before, GIB / 2000);
   before = counts_of(d).now_ns;
-  CHECK_OK(device_copy(d, card.addr, 4096, GIB, NULL)); /* on paper no host byte is read */
+  CHECK_OK(device_copy(d, device.addr, 4096, GIB, NULL)); /* on paper no host byte is read */
   CHECK_OK(device_stream_sync(d, NULL));
   check_near("from host memory", counts_of(d).now_ns - before, GIB / 55);
   CHECK_U64(counts_of(d).copy, 3);
-  block_end(d, card);
+  block_end(d, device);
   block_end(d, host);
   CHECK_OK(stow_device_close(d));
 }

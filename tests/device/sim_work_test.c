@@ -11,8 +11,8 @@ typedef struct bench {
   stow_event event;
 } bench;
 
-static bench bench_make(const char *card) {
-  bench t = {.d = open_device(card)};
+static bench bench_make(const char *device) {
+  bench t = {.d = open_device(device)};
   t.b = block_make(t.d, 2 * PAGE, STOW_TIER_VRAM);
   CHECK_OK(device_stream_create(t.d, &t.one));
   CHECK_OK(device_stream_create(t.d, &t.two));

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Apply the first fix that `stowage explain` names to the programs that failed, and see whether they finish.
 
-usage: apply_fixes.py STOWAGE RECORDINGS [record_set2 [NAME...]]      (needs torch and one card)
+usage: apply_fixes.py STOWAGE RECORDINGS [record_set2 [NAME...]]      (needs torch and one device)
 
 RECORDINGS holds what record_causes.py (or record_set2.py) recorded of its programs failing. Each is explained; its first fix is
 applied by the program's own switch for it, and the program runs again under the same limit. A fix that a program has no switch

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Batches on a card: batches.py PART. The same bytes as the file's, in order and shuffled, resumed, beside work on other
+"""Batches on a device: batches.py PART. The same bytes as the file's, in order and shuffled, resumed, beside work on other
 streams; in torch's tensors and, where torch is not to be had, CuPy's arrays. Prints a result line for each."""
 import os
 import sys
@@ -39,17 +39,17 @@ def part_torch(folder):
                 seen.append(rows)
             seen = torch.cat(seen).cpu().numpy()
             assert np.array_equal(np.sort(seen), np.arange(ROWS)) and (shuffle or np.array_equal(seen, np.arange(ROWS)))
-    ok("batches_on_the_card_are_the_files_rows")
+    ok("batches_on_the_device_are_the_files_rows")
 
     # Every batch is modified in place while later ones arrive; only the order of the stream separates them.
     total = torch.zeros(COLUMNS, device="cuda", dtype=torch.float64)
     heavy = torch.randn(2048, 2048, device="cuda")
     for got in stowage.batches(paths[0], BATCH, device="cuda", memory="16M"):
-        heavy = torch.tanh(heavy @ heavy)  # the card lags behind the program
+        heavy = torch.tanh(heavy @ heavy)  # the device lags behind the program
         total += got.sum(0, dtype=torch.float64)
         got.zero_()
     assert torch.allclose(total, there.sum(0, dtype=torch.float64))
-    ok("batches_are_whole_when_the_card_lags_behind")
+    ok("batches_are_whole_when_the_device_lags_behind")
 
     b = stowage.batches(paths, BATCH, shuffle=True, seed=3, device="cuda", memory="16M")
     want = [rows.cpu() for _, rows in b]
@@ -67,7 +67,7 @@ def part_torch(folder):
     np.array([0x3F80, 0x4000, 0xC040], dtype="u2").tofile(folder + "/b.bin")
     got = next(stowage.batches(folder + "/b.bin", 2, raw_dtype="bfloat16", device="cuda:0"))
     assert got.dtype == torch.bfloat16 and got.tolist() == [1.0, 2.0]
-    ok("batches_on_the_card_resume_convert_and_follow_the_programs_stream")
+    ok("batches_on_the_device_resume_convert_and_follow_the_programs_stream")
 
     # Abandoned half way, many times: neither device memory nor pinned memory stays allocated.
     torch.cuda.synchronize()
@@ -83,7 +83,7 @@ def part_torch(folder):
     assert torch.cuda.memory_allocated() <= held, (torch.cuda.memory_allocated(), held)
     with open("/proc/self/status") as status:
         resident = next(line for line in status if line.startswith("VmRSS")).split()[1]
-    ok("batches_given_up_half_way_leave_nothing_on_the_card:", f"{int(resident) >> 10} MiB resident")
+    ok("batches_given_up_half_way_leave_nothing_on_the_device:", f"{int(resident) >> 10} MiB resident")
 
 
     # In our own heap: uses only its memory, reuses it in stream order, and frees all of it.

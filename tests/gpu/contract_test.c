@@ -10,7 +10,7 @@
 static stow_device *contract_open(void) {
   int count = 0;
   CHECK_OK(stow_device_count(&count));
-  if (count == 0) SKIP("no card: the driver shows none");
+  if (count == 0) SKIP("no device: the driver shows none");
   stow_device *device = NULL;
   CHECK_OK(stow_device_open(&device, "0"));
   return device;

@@ -16,7 +16,7 @@
 static stow_device *open_device(stow_device_props *props) {
   int count = 0;
   CHECK_OK(stow_device_count(&count));
-  if (count == 0) SKIP("no card: the driver shows none");
+  if (count == 0) SKIP("no device: the driver shows none");
   stow_device *d = NULL;
   CHECK_OK(stow_device_open(&d, "0"));
   CHECK_OK(device_props(d, props));
@@ -191,7 +191,7 @@ TEST(what_page_calls_cost)
   stow_device *d = open_device(&props);
   if (!props.has_vmm) {
     CHECK_OK(stow_device_close(d));
-    SKIP("this card or driver has no pages");
+    SKIP("this device or driver has no pages");
   }
   uint64_t ns[8][RUNS];
   stow_event event;

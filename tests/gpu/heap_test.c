@@ -13,11 +13,11 @@
 #define STREAMS 3
 #define LIVE    400
 
-static stow_device *card(void) {
+static stow_device *gpu_device(void) {
   const char *other = getenv("STOWAGE_TEST_DEVICE"); /* to test the test: "sim:4G,host=4G" */
   int count = 0;
   CHECK_OK(stow_device_count(&count));
-  if (count == 0 && !other) SKIP("no card: the driver shows none");
+  if (count == 0 && !other) SKIP("no device: the driver shows none");
   stow_device *d = NULL;
   CHECK_OK(stow_device_open(&d, other ? other : "0"));
   return d;
@@ -55,7 +55,7 @@ static void check_bytes(stow_device *d, const block *b, stow_stream s, uint8_t *
 
 TEST(blocks_keep_their_bytes_under_random_use_near_the_limit)
 {
-  stow_device *d = card();
+  stow_device *d = gpu_device();
   stow_heap *h = heap_on(d, GIB, 0, NULL);
   stow_stream streams[STREAMS];
   for (int i = 0; i < STREAMS; i++) CHECK_OK(d->ops->stream_create(d, &streams[i]));
@@ -105,7 +105,7 @@ TEST(blocks_keep_their_bytes_under_random_use_near_the_limit)
 
 TEST(live_memory_moves_between_tiers_between_the_work_that_uses_it)
 {
-  stow_device *d = card();
+  stow_device *d = gpu_device();
   stow_heap *h = heap_on(d, 2 * GIB, GIB, harness_folder());
   stow_stream mine, others[2];
   CHECK_OK(d->ops->stream_create(d, &mine));
@@ -145,7 +145,7 @@ TEST(live_memory_moves_between_tiers_between_the_work_that_uses_it)
 
 TEST(memory_past_the_limit_spills_and_works)
 {
-  stow_device *d = card();
+  stow_device *d = gpu_device();
   stow_heap *h = heap_on(d, 256 * MIB, GIB, NULL);
   uint8_t *buffer = malloc(100 * MIB);
   block b[6];

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Parts of the Python package on a card, in one process: python_package.py PART… Prints result lines, and a JSON line for `bare`
+"""Parts of the Python package on a device, in one process: python_package.py PART… Prints result lines, and a JSON line for `bare`
 and `spill`.
 
 A limit and a shim belong to a process, so parts that need another one run in another process; the others share one, because importing
@@ -77,7 +77,7 @@ def part_release():
     found = stowage.holders(part)
     assert "a view of 1.0 GiB on cuda:0" in found.title, found
     print(result)
-    ok("release_frees_the_cache_and_names_who_holds_the_rest", f"freed {result.device_bytes // MIB} MiB of the card")
+    ok("release_frees_the_cache_and_names_who_holds_the_rest", f"freed {result.device_bytes // MIB} MiB of the device")
 
 
 def stays_within(gib):
@@ -228,7 +228,7 @@ def part_info():
     from stowage import _memory
 
     assert _memory.devices()[0].total_bytes > GIB
-    ok("info_reports_the_card", seen.data["devices"][0]["name"])
+    ok("info_reports_the_device", seen.data["devices"][0]["name"])
 
 
 def part_jax():
@@ -356,7 +356,7 @@ def part_cell():
     name, peak, after = seen[0].devices[0]
     assert abs(peak - 768 * MIB) < 8 * MIB and abs(after - 256 * MIB) < 8 * MIB, seen[0]
     assert any("kept" in paths for _, _, paths in seen[0].survivors), seen[0].survivors
-    ok("a_cell_is_measured_on_the_card", f"peak {peak // MIB} MiB, after {after // MIB} MiB")
+    ok("a_cell_is_measured_on_the_device", f"peak {peak // MIB} MiB, after {after // MIB} MiB")
 
 
 def main():

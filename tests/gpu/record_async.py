@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Replay the requests of recordings with the driver's stream-ordered pool, and record what it reserves.
 
-usage: record_async.py OUT.json TRACE.pickle.gz...      (needs a card and libcuda only)
+usage: record_async.py OUT.json TRACE.pickle.gz...      (needs a device and libcuda only)
 
 One fresh pool for each, kept whole (release threshold 2^64-1, as PyTorch sets it), one stream. OUT.json: a list of {trace,
 peak_reserved_bytes, growth: [[event, bytes asked, reserved after, address]...], addresses} with an entry wherever the reserve grew

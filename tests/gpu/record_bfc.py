@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make JAX's allocator (XLA's BFC, growing as needed) allocate and free, and record what it does.
 
-usage: record_bfc.py FOLDER      (needs jax and a card)
+usage: record_bfc.py FOLDER      (needs jax and a device)
 
 FOLDER/arrays.csv: a random program of arrays made and deleted, in RMM's log form, which `stowage replay arrays.csv --policy bfc`
 reads; FOLDER/bfc.json: {arrays: {pool_bytes, peak_bytes_in_use, …}, train: {…}}, peak_reserved_bytes of the replay must be within 3% of

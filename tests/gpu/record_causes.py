@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Record programs that run out of memory, each for a known cause, to compare `stowage explain` with the known cause.
 
-usage: record_causes.py FOLDER [--measure | --estimates] [NAME...]      (needs torch and one card of 16 GiB or more; downloads nothing)
+usage: record_causes.py FOLDER [--measure | --estimates] [NAME...]      (needs torch and one device of 16 GiB or more; downloads nothing)
 
 Writes FOLDER/NAME.pickle.gz (PyTorch's snapshot, the error text under "error") and FOLDER/causes.json, a list of
 {name, causes, model, settings, stacks, limit_bytes, failed, bytes}. A name is CAUSE-MODEL[-expandable][-nostacks]; one with
@@ -9,7 +9,7 @@ two causes is CAUSE+CAUSE-MODEL. With --measure the programs of MEASURED run twi
 their fix, and FOLDER/fixes.json has the peak of each: what the savings of a fix are compared with. With --estimates nothing is recorded:
 FOLDER/estimates.json says what autocast and recomputing save of a batch.
 
-Every program is its own process, forked from this one, which never touches the card itself.
+Every program is its own process, forked from this one, which never touches the device itself.
 """
 import copy, ctypes, functools, gc, gzip, json, os, pickle, signal, sys, tempfile, time, traceback
 
@@ -246,7 +246,7 @@ def weights_too_big(kind, fixed, how="cuda"):
         net = net.cuda()
     elif how == "to":
         net = net.to("cuda")
-    else:  # built on the card
+    else:  # built on the device
         del net
         torch.set_default_dtype(torch.float16 if fixed else torch.float32)
         with torch.device("cuda"):
@@ -609,11 +609,11 @@ def leak_and_twice(kind, fixed):
 
 
 def batch_and_other(kind, fixed):
-    """A batch that grows on a card that another process half fills."""
+    """A batch that grows on a device that another process half fills."""
     net, batch, loss = model(kind)
     net = net.cuda()
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
-    for n in (8, 16, 32, 64, 128, 256):  # alone on the card, all of them fit
+    for n in (8, 16, 32, 64, 128, 256):  # alone on the device, all of them fit
         train_step(net, optimizer, batch(n), loss)
 
 
@@ -733,7 +733,7 @@ def record(name, cause, kind, program, arguments, marks, out):
     return dict(name=name, causes=cause.split("+"), model=kind, settings="expandable_segments:True" if "x" in marks else "",
                 stacks="n" not in marks, limit_bytes=RUN["limit_bytes"], failed=bool(error), error=error[:160],
                 events=sum(len(t) for t in snapshot["device_traces"]), bytes=os.path.getsize(path), torch=torch.__version__,
-                card=torch.cuda.get_device_name())
+                device=torch.cuda.get_device_name())
 
 
 def measure(name, program, kind, arguments, marks, fixed):

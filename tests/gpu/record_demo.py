@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Record the training loop that `make demo` replays: a small GPT with checkpointed blocks at changing batch and length.
 
-usage: record_demo.py FOLDER [WIDTH...]      (needs torch and a card of 40 GiB or more; downloads nothing)
+usage: record_demo.py FOLDER [WIDTH...]      (needs torch and a device of 40 GiB or more; downloads nothing)
 
 Writes FOLDER/demo-WIDTH.pickle.gz for each width, PyTorch's own snapshot with Python stacks, and prints what each needed. The
-one kept is the one whose live bytes fit a 16 GiB card and whose reserved bytes do not.
+one kept is the one whose live bytes fit a 16 GiB device and whose reserved bytes do not.
 """
 import gzip, json, os, pickle, random, subprocess, sys
 

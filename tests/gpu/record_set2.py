@@ -2,7 +2,7 @@
 """The second set: programs that run out of memory, each for a known cause, to test `stowage explain` on programs that its rules were
 not written for. Other models, idioms and shapes than record_causes.py, written without looking at the rules.
 
-usage: record_set2.py FOLDER [NAME...]      (needs torch and one card; uses transformers and cupy where they are; see record_causes.py)
+usage: record_set2.py FOLDER [NAME...]      (needs torch and one device; uses transformers and cupy where they are; see record_causes.py)
 """
 import contextlib, copy, os, sys, tempfile
 
@@ -192,7 +192,7 @@ class HfTrainer:
 
 
 # ---- weights -----------------------------------------------------------------------------------------------------------
-def experts_on_card(kind, fixed):
+def experts_on_device(kind, fixed):
     def expert():
         one = nn.Sequential(nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024))
         return one.half() if fixed else one
@@ -722,7 +722,7 @@ def teacher_again(kind, fixed):
         optimizer.zero_grad()
 
 
-# ---- the card ----------------------------------------------------------------------------------------------------------
+# ---- the device ----------------------------------------------------------------------------------------------------------
 class FeatureBank:
     def __init__(self):
         self.rows = []
@@ -1037,7 +1037,7 @@ def neighbour_cache(kind, fixed):
 
 
 def state_first(kind, fixed):
-    """The checkpoint is read to the card, then the model goes there too."""
+    """The checkpoint is read to the device, then the model goes there too."""
     net, call = vision(768, 10)
     with tempfile.NamedTemporaryFile() as file:
         torch.save(net.state_dict(), file.name)
@@ -1051,7 +1051,7 @@ def state_first(kind, fixed):
 base.HELD = {beside_another: lambda kind: 1100 * MIB, evaluation_beside_another: lambda kind: 2500 * MIB}
 base.OWN |= {os.path.basename(__file__)}
 base.PROGRAMS = {
-    "weights_too_big": [("moe", experts_on_card, {}, ""), ("gptmeta", from_meta, {}, "x"), ("encoder", many_layers, {}, "n")],
+    "weights_too_big": [("moe", experts_on_device, {}, ""), ("gptmeta", from_meta, {}, "x"), ("encoder", many_layers, {}, "n")],
     "batch_too_big": [("vit", lightning_fit, {}, ""), ("diffusion", diffusion_sizes, {}, "x"), ("gan", adversarial, {}, "a"),
                       ("lora", lora_finetune, {}, "n"), ("gpt", accumulate, {}, "")],
     "one_spike": [("vit", retrieval, {}, ""), ("graph", graph_mask, {}, "x"), ("points", pairwise, {}, "n")],

@@ -2,7 +2,7 @@
 """The fourth set: programs that run out of memory, each for a known cause, to test `stowage explain`. Written without looking at its
 rules, with other models, idioms and shapes than record_causes.py and record_set2.py.
 
-usage: record_set4.py FOLDER [NAME...]      (needs torch, transformers and one card; uses numba and jax where they are;
+usage: record_set4.py FOLDER [NAME...]      (needs torch, transformers and one device; uses numba and jax where they are;
                                                see record_causes.py)
 """
 import copy, functools, os, tempfile
@@ -188,7 +188,7 @@ class Recommender(nn.Module):
                                  nn.Linear(64, 1, device=DEVICE, dtype=dtype))
 
 
-def tables_on_card(kind, fixed):
+def tables_on_device(kind, fixed):
     rows = [20000 + 17000 * (i * 7 % 13) for i in range(26)]
     limit(sum(rows) * 128 * 4 * 0.7)
     Recommender(rows, 128, torch.float16 if fixed else torch.float32)
@@ -828,7 +828,7 @@ def tagger(steps=4, size=256):
         optimizer.zero_grad()
 
 
-def crowded_card(kind, fixed):
+def crowded_device(kind, fixed):
     tagger()
 
 
@@ -847,7 +847,7 @@ def after_numba(kind, fixed):
 
 
 def beside_jax(kind, fixed):
-    """JAX takes its share of the card with the first array."""
+    """JAX takes its share of the device with the first array."""
     os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = "0.01" if fixed else "0.99"
     try:
         import jax.numpy as jnp
@@ -906,7 +906,7 @@ def second_run(kind, fixed):
 
 # ---- two causes --------------------------------------------------------------------------------------------------------------
 def evaluate_checkpoint(kind, fixed):
-    """The checkpoint stays on the card beside the model, and the evaluation builds graphs."""
+    """The checkpoint stays on the device beside the model, and the evaluation builds graphs."""
     net = llama(768, 8, 4000)
     with tempfile.NamedTemporaryFile() as file:
         torch.save(net.state_dict(), file.name)
@@ -947,12 +947,12 @@ def checkpoint_and_adam(kind, fixed):
     return before
 
 
-base.HELD = {crowded_card: lambda kind: 1000 * MIB, answer_beside_another: lambda kind: 600 * MIB,
+base.HELD = {crowded_device: lambda kind: 1000 * MIB, answer_beside_another: lambda kind: 600 * MIB,
              history_beside_another: lambda kind: 2200 * MIB}
 base.OWN |= {os.path.basename(__file__)}
 base.PROGRAMS = {
     "weights_too_big": [("llama", load_for_inference, {}, ""), ("linear", one_layer_weights, {}, "a"),
-                        ("recommender", tables_on_card, {}, "x")],
+                        ("recommender", tables_on_device, {}, "x")],
     "batch_too_big": [("deep", deep_stack, {}, ""), ("linear", full_batch, {}, ""), ("audio", speech_commands, {}, "x"),
                       ("detector", detection, {}, "n")],
     "one_spike": [("contrastive", contrastive, {}, ""), ("gcn", graph_convolution, {}, "x"), ("detector", crowded_picture, {}, "a")],
@@ -964,7 +964,7 @@ base.PROGRAMS = {
     "loaded_twice": [("llama", hot_swap, {}, "x"), ("blocks", resume_with_ema, {}, "")],
     "fragmentation": [("serving", requests_of_all_lengths, {}, ""), ("slide", slide_features, {}, "n")],
     "cache_held": [("audio", sweep_then_kernel, {}, ""), ("denoiser", render_after_training, {}, "x")],
-    "other_process": [("tagger", crowded_card, {}, ""), ("llama", answer_beside_another, {}, "x")],
+    "other_process": [("tagger", crowded_device, {}, ""), ("llama", answer_beside_another, {}, "x")],
     "outside_framework": [("tagger", after_numba, {}, ""), ("jax", beside_jax, {}, "")],
     "limit": [("pointnet", asked_to_share, {}, ""), ("bert", second_run, {}, "a")],
     "loaded_twice+no_grad_missing": [("llama", evaluate_checkpoint, {}, "")],

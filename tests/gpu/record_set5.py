@@ -3,7 +3,7 @@
 rules, with other models and idioms than the earlier sets. Models: record_models.py; programs: set5_steps.py, set5_kept.py and,
 if something else holds the device's memory, here.
 
-usage: record_set5.py FOLDER [NAME...]      (needs torch, transformers and one card; uses jax and cupy where they are;
+usage: record_set5.py FOLDER [NAME...]      (needs torch, transformers and one device; uses jax and cupy where they are;
                                               see record_causes.py)
 """
 import os, subprocess, sys, tempfile
@@ -74,11 +74,11 @@ def paint(count=48, steps=3):
         optimizer.zero_grad()
 
 
-def paint_on_shared_card(*_):
+def paint_on_shared_device(*_):
     paint()
 
 
-def classify_on_shared_card(*_):
+def classify_on_shared_device(*_):
     model = bert(512, 6).to(DEVICE).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
     for _ in range(4):
@@ -88,7 +88,7 @@ def classify_on_shared_card(*_):
 
 
 class Physics:
-    """A simulator with buffers of its own on the card."""
+    """A simulator with buffers of its own on the device."""
 
     def __init__(self, leave):
         torch.cuda.init()
@@ -122,7 +122,7 @@ def graph_with_cupy(*_):
 
 
 def cap_for_the_demo(*_):
-    """From the third epoch on, a part of the card is promised to somebody else."""
+    """From the third epoch on, a part of the device is promised to somebody else."""
     model = UNet(32).to(DEVICE)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for epoch in range(4):
@@ -200,7 +200,7 @@ def episodes_beside_physics(*_):
     return world
 
 
-base.HELD = {paint_on_shared_card: lambda kind: 900 * MIB, classify_on_shared_card: lambda kind: 700 * MIB}
+base.HELD = {paint_on_shared_device: lambda kind: 900 * MIB, classify_on_shared_device: lambda kind: 700 * MIB}
 base.in_child.__kwdefaults__["seconds"] = 45  # XLA asks again and again before it gives up
 base.OWN |= {os.path.basename(__file__), "set5_steps.py", "set5_kept.py"}
 base.PROGRAMS = {
@@ -221,7 +221,7 @@ base.PROGRAMS = {
     "loaded_twice": [("vit", kept.resume_training, {}, ""), ("gpt2", kept.start_from_pretrained, {}, "x")],
     "fragmentation": [("index", kept.search_documents, {}, ""), ("speech", kept.utterances, {}, "n")],
     "cache_held": [("simclr", features_then_jax, {}, ""), ("vae", train_then_evaluate_apart, {}, "x")],
-    "other_process": [("diffusion", paint_on_shared_card, {}, "x"), ("bert", classify_on_shared_card, {}, "n")],
+    "other_process": [("diffusion", paint_on_shared_device, {}, "x"), ("bert", classify_on_shared_device, {}, "n")],
     "outside_framework": [("walkers", walkers, {}, ""), ("gnn", graph_with_cupy, {}, "x")],
     "limit": [("unet", cap_for_the_demo, {}, ""), ("t5", cap_in_the_second_stage, {}, "x")],
     "eval_batch_bigger+no_grad_missing": [("unet", whole_validation_with_graphs, {}, "")],

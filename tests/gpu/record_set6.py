@@ -2,7 +2,7 @@
 """The sixth set, held back while rules were changed for the fifth: other programs, models and idioms (set6_steps.py, set6_kept.py and,
 if something else holds the device's memory, here).
 
-usage: record_set6.py FOLDER [NAME...]      (needs torch, transformers and one card; uses numba and cupy where they are;
+usage: record_set6.py FOLDER [NAME...]      (needs torch, transformers and one device; uses numba and cupy where they are;
                                              see record_causes.py)
 """
 import copy, os
@@ -46,14 +46,14 @@ def cupy_after_sampling(*_, size=20 << 30):
     return cupy.ones(size // 4, dtype=cupy.float32).sum()
 
 
-def rays_on_shared_card(*_):
+def rays_on_shared_device(*_):
     net = Field(128, 6).to(DEVICE)
     optimizer = torch.optim.Adam(net.parameters())
     for _ in range(4):
         update(optimizer, net(noise(4096, 3)).square().mean())
 
 
-def answers_on_shared_card(*_):
+def answers_on_shared_device(*_):
     model = llama(1024, 12).to(DEVICE).eval()
     with torch.inference_mode():
         for _ in range(3):
@@ -114,7 +114,7 @@ def quota_while_training(*_):
 
 
 # ---- two causes ------------------------------------------------------------------------------------------------------------
-def whole_text_on_shared_card(*_):
+def whole_text_on_shared_device(*_):
     model = LanguageModel(2000, 512).to(DEVICE)
     optimizer, hidden, losses = torch.optim.Adam(model.parameters()), None, []
     for _ in range(400):
@@ -144,11 +144,11 @@ def reference_and_adam(*_):
     return start
 
 
-base.HELD = {rays_on_shared_card: lambda kind: 900 * MIB, answers_on_shared_card: lambda kind: 500 * MIB,
-             whole_text_on_shared_card: lambda kind: 1800 * MIB}
+base.HELD = {rays_on_shared_device: lambda kind: 900 * MIB, answers_on_shared_device: lambda kind: 500 * MIB,
+             whole_text_on_shared_device: lambda kind: 1800 * MIB}
 base.OWN |= {os.path.basename(__file__), "set6_steps.py", "set6_kept.py"}
 base.PROGRAMS = {
-    "weights_too_big": [("llama", steps.made_on_card, {}, ""), ("nerf", steps.radiance, {}, "x"),
+    "weights_too_big": [("llama", steps.made_on_device, {}, ""), ("nerf", steps.radiance, {}, "x"),
                         ("mixer", steps.mixer_for_pictures, {}, "a")],
     "batch_too_big": [("lora", steps.adapters, {}, ""), ("nerf", steps.rays_at_once, {}, ""),
                       ("speech", steps.longer_and_longer, {}, "n"), ("gan", steps.wasserstein, {}, "x")],
@@ -165,10 +165,10 @@ base.PROGRAMS = {
     "loaded_twice": [("lstm", kept.averaged_weights, {}, ""), ("bert", kept.test_model_beside, {}, "x")],
     "fragmentation": [("points", kept.scenes_of_points, {}, "n"), ("unet", kept.large_picture, {}, "")],
     "cache_held": [("gnn", solver_after_training, {}, ""), ("llama", cupy_after_sampling, {}, "x")],
-    "other_process": [("nerf", rays_on_shared_card, {}, ""), ("llama", answers_on_shared_card, {}, "x")],
+    "other_process": [("nerf", rays_on_shared_device, {}, ""), ("llama", answers_on_shared_device, {}, "x")],
     "outside_framework": [("diffusion", simulate_and_denoise, {}, ""), ("speech", decoder_beside_speech, {}, "n")],
     "limit": [("lstm", quota_from_the_third_fold, {}, ""), ("gan", quota_while_training, {}, "x")],
-    "graph_kept+other_process": [("lstm", whole_text_on_shared_card, {}, "")],
+    "graph_kept+other_process": [("lstm", whole_text_on_shared_device, {}, "")],
     "batch_too_big+outside_framework": [("video", clips_beside_decoder, {}, "")],
     "loaded_twice+optimizer_state": [("gpt2", reference_and_adam, {}, "x")],
 }

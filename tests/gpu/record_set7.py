@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The seventh set, held back like the sixth: variants of what was wrong in the fifth, and some of everything.
 
-usage: record_set7.py FOLDER [NAME...]      (needs torch, transformers and one card; uses jax where it is; see record_causes.py)
+usage: record_set7.py FOLDER [NAME...]      (needs torch, transformers and one device; uses jax where it is; see record_causes.py)
 """
 import os
 
@@ -319,7 +319,7 @@ def train_vae():
         lambda model, x: F.mse_loss(model(x)[0], x))
 
 
-def faces_on_shared_card(*_):
+def faces_on_shared_device(*_):
     train_vae()
 
 
@@ -361,7 +361,7 @@ def second_copy_and_summed_losses(*_):
     return before
 
 
-base.HELD = {faces_on_shared_card: lambda kind: 500 * MIB}
+base.HELD = {faces_on_shared_device: lambda kind: 500 * MIB}
 base.in_child.__kwdefaults__["seconds"] = 45
 base.OWN |= {os.path.basename(__file__)}
 base.PROGRAMS = {
@@ -376,7 +376,7 @@ base.PROGRAMS = {
     "optimizer_state": [("vit", centred, {}, "")],
     "loaded_twice": [("gpt2", roll_back, {}, "")],
     "cache_held": [("speech", decode_after_training, {}, "n")],
-    "other_process": [("vae", faces_on_shared_card, {}, "")],
+    "other_process": [("vae", faces_on_shared_device, {}, "")],
     "outside_framework": [("vae", faces_beside_jax, {}, "")],
     "limit": [("llama", asked_to_leave_room, {}, "")],
     "graph_kept+loaded_twice": [("vit", second_copy_and_summed_losses, {}, "")],

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Record a training loop of changing shapes under many allocator settings, to compare replays with a GPU.
 
-usage: record_torch.py FOLDER [NAME...]      (needs torch and a card; downloads nothing)
+usage: record_torch.py FOLDER [NAME...]      (needs torch and a device; downloads nothing)
 
 Writes FOLDER/NAME.pickle.gz (PyTorch's own snapshot) and FOLDER/torch.json, a list of {name, settings, limit_bytes,
 peak_reserved_bytes, peak_allocated_bytes, retries, ooms}. Compare, for each: `stowage replay NAME.pickle.gz --check`, the same

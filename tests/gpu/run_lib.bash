@@ -5,7 +5,7 @@ export XDG_STATE_HOME=$folder/state
 python=${STOWAGE_PYTHON:-python3}
 # need MODULE NAME: skips the whole file if the module is missing, or if there is no GPU.
 need() {
-  if ! "$stowage" info 2> /dev/null | grep -q '^device .*GPU-'; then skip "$2: no card"; finish; fi
+  if ! "$stowage" info 2> /dev/null | grep -q '^device .*GPU-'; then skip "$2: no device"; finish; fi
   if ! "$python" -c "import $1" > /dev/null 2>&1; then skip "$2: no $1 for $python"; finish; fi
 }
 field() { # NAME: of the JSON line on standard input

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One small PyTorch program in one of several variants, to run bare and under `stowage run`.
 
-usage: run_torch.py CASE [GIB or STEPS]      (needs torch and a card; downloads nothing)
+usage: run_torch.py CASE [GIB or STEPS]      (needs torch and a device; downloads nothing)
 
 Prints one JSON line: digest (of the results, bit for bit), steps_ms, and, under the shim, how its count of memory compares with the
 driver's own figure. CASE: train (a transformer over changing lengths), graphs, compile, reduce, cudnn, ipc,

@@ -276,7 +276,7 @@ def start_from_pretrained(*_):
 
 # ---- fragmentation ---------------------------------------------------------------------------------------------------------
 class Index:
-    """Parts of an index of documents, put on the card as they are asked for."""
+    """Parts of an index of documents, put on the device as they are asked for."""
 
     def __init__(self):
         self.parts = collections.OrderedDict()

@@ -115,7 +115,7 @@ def sample_quality(*_):
 
 # ---- leak ------------------------------------------------------------------------------------------------------------------
 class Prefetcher:
-    """Brings two batches to the card for every one that is taken."""
+    """Brings two batches to the device for every one that is taken."""
 
     def __init__(self, data):
         self.data, self.waiting = iter(data), []

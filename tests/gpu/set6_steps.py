@@ -17,7 +17,7 @@ def update(optimizer, loss):
 
 
 # ---- weights_too_big -------------------------------------------------------------------------------------------------------
-def made_on_card(*_):
+def made_on_device(*_):
     limit(1000 * MIB)
     with torch.device(DEVICE):
         model = llama(1536, 12)

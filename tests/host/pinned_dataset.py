@@ -1,6 +1,6 @@
 # expect: host_pinned | dataset | pin_memory
 # limit: 3G
-# needs: card
+# needs: device
 import torch
 
 dataset = []

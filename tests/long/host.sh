@@ -16,8 +16,8 @@ for program in "${STOWAGE_HOST_PROGRAMS:-$source_dir/tests/host}"/*.py; do
   [ $# = 0 ] || [[ " $* " == *" $name "* ]] || continue
   if grep -q '^import torch\|^from torch' "$program" && [ -z "${torch:-}" ]; then skip "$name: no torch"; continue; fi
   if grep -q '^import pandas' "$program" && [ -z "${pandas:-}" ]; then skip "$name: no pandas"; continue; fi
-  if grep -q '^# needs: card' "$program"; then
-    if [ -z "${STOWAGE_HOST_CARD:-}" ]; then skip "$name: needs a card (STOWAGE_HOST_CARD=1)"; continue; fi
+  if grep -q '^# needs: device' "$program"; then
+    if [ -z "${STOWAGE_HOST_DEVICE:-}" ]; then skip "$name: needs a device (STOWAGE_HOST_DEVICE=1)"; continue; fi
     unset STOWAGE_LIBCUDA
   else
     export STOWAGE_LIBCUDA=/nonexistent

@@ -3,7 +3,7 @@
 #include <poll.h>
 #include <time.h>
 
-#include "memory/card.h"
+#include "memory/sim_device.h"
 
 #define WRONG_S 3600
 
@@ -20,7 +20,7 @@ int clock_gettime(clockid_t which, struct timespec *now) {
 
 TEST(heap_makes_its_reserve_whatever_the_wall_clock_says)
 {
-  stow_device *d = card(256 * MIB, 0);
+  stow_device *d = sim_device(256 * MIB, 0);
   stow_heap *h;
   stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
   o.device = d;

@@ -2,7 +2,7 @@
  * lost and report that; contents stay intact, and nothing is left on the device. */
 #include <stdlib.h>
 
-#include "memory/card.h"
+#include "memory/sim_device.h"
 #include "sweep.h"
 
 #define BYTES (4 * MIB + 512)
@@ -149,7 +149,7 @@ TEST(each_call_of_a_migration_fails_once_and_nothing_is_lost)
 {
   harness_deadline(120);
   folder = harness_folder();
-  harness_note("%" PRIu64 " faults", sweep_run(&(sweep){.card = "sim:16M,host=16M",
+  harness_note("%" PRIu64 " faults", sweep_run(&(sweep){.device = "sim:16M,host=16M",
                                                         .scenario = scenario_moves,
                                                         .may_do_without = true}));
 }
@@ -157,7 +157,7 @@ TEST(each_call_of_a_migration_fails_once_and_nothing_is_lost)
 TEST(each_call_fails_once_and_the_heap_continues)
 {
   harness_deadline(120);
-  harness_note("%" PRIu64 " faults", sweep_run(&(sweep){.card = "sim:24M,host=32M,paper",
+  harness_note("%" PRIu64 " faults", sweep_run(&(sweep){.device = "sim:24M,host=32M,paper",
                                                         .scenario = scenario_churn,
                                                         .may_do_without = true}));
 }
@@ -192,7 +192,7 @@ TEST(calls_that_fail_for_ever_never_crash_the_heap)
   for (int kind = STOW_FAULT_ANY; kind <= STOW_FAULT_EVENT; kind++) {
     if (kind == STOW_FAULT_PLAIN || kind == STOW_FAULT_UNRESERVE)
       continue; /* not used, or used only for closing */
-    sweep_run(&(sweep){.card = "sim:32M,host=64M,paper",
+    sweep_run(&(sweep){.device = "sim:32M,host=64M,paper",
                        .scenario = scenario_hard,
                        .kind = (stow_fault_kind)kind,
                        .every = true,

@@ -1,7 +1,7 @@
 /* Misuse of a heap: each case returns a status and a message, and never corrupts the heap. */
 #include <stdlib.h>
 
-#include "memory/card.h"
+#include "memory/sim_device.h"
 
 static stow_heap *open_on(stow_device *d) {
   stow_heap *h;
@@ -14,7 +14,7 @@ static stow_heap *open_on(stow_device *d) {
 
 TEST(requests_that_cannot_be_are_refused_with_the_reason)
 {
-  stow_device *d = card(64 * MIB, 0);
+  stow_device *d = sim_device(64 * MIB, 0);
   stow_heap *h = open_on(d);
   uint64_t p = 1;
   CHECK_STATUS(stow_heap_alloc(&p, h, 0, NULL), STOW_ERR_INVALID);
@@ -50,7 +50,7 @@ static uint64_t on_event(void *user, const stow_heap_event *e) {
 TEST(frees_that_cannot_be_are_refused_with_the_reason)
 {
   for (int heard = 0; heard < 2; heard++) {
-    stow_device *d = card(64 * MIB, 0);
+    stow_device *d = sim_device(64 * MIB, 0);
     stow_heap *h = open_on(d);
     uint64_t frees = 0, wild = 0;
     if (heard) CHECK_OK(stow_heap_add_sink(h, on_event, &frees, STOW_EVENT_ALL));
@@ -92,7 +92,7 @@ TEST(frees_that_cannot_be_are_refused_with_the_reason)
 
 TEST(a_closed_heap_says_so)
 {
-  stow_device *d = card(64 * MIB, 0);
+  stow_device *d = sim_device(64 * MIB, 0);
   stow_heap *h = open_on(d);
   uint64_t p, left = need(h, MIB, NULL);
   CHECK_STATUS(stow_heap_close(h), STOW_ERR_STATE);
@@ -110,7 +110,7 @@ TEST(a_closed_heap_says_so)
 
 TEST(a_limit_below_what_is_live_is_refused_and_changes_nothing)
 {
-  stow_device *d = card(64 * MIB, 0);
+  stow_device *d = sim_device(64 * MIB, 0);
   stow_heap *h = open_on(d);
   uint64_t p = need(h, 20 * MIB, NULL), q = need(h, 20 * MIB, NULL);
   CHECK_OK(stow_heap_free(h, q, NULL));
@@ -129,7 +129,7 @@ TEST(a_limit_below_what_is_live_is_refused_and_changes_nothing)
 
 TEST(a_device_that_vanishes_is_reported_by_every_call)
 {
-  stow_device *d = card(64 * MIB, 0), *breaks;
+  stow_device *d = sim_device(64 * MIB, 0), *breaks;
   CHECK_OK(stow_fault_open(&breaks, d));
   stow_heap *h = open_on(breaks);
   uint64_t p = need(h, 8 * MIB, NULL), q;
@@ -149,7 +149,7 @@ TEST(a_device_that_vanishes_is_reported_by_every_call)
 
 TEST(heap_migrate_says_what_it_cannot_do)
 {
-  stow_device *d = card(64 * MIB, 0);
+  stow_device *d = sim_device(64 * MIB, 0);
   stow_heap *h = open_on(d);
   uint64_t p = need(h, 8 * MIB, NULL), small = need(h, 100, NULL);
   CHECK_STATUS(stow_heap_migrate(h, p, STOW_TIER_HOST), STOW_ERR_UNSUPPORTED);

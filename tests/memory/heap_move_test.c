@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "memory/card.h"
+#include "memory/sim_device.h"
 
 /* ---- a program with a gate ---- */
 
@@ -71,7 +71,7 @@ static stow_tier tier_of(stow_heap *h, uint64_t ptr) {
 
 static void program_open(program *p, uint64_t vram, uint64_t host) {
   memset(p, 0, sizeof *p);
-  p->device = card(vram, host);
+  p->device = sim_device(vram, host);
   CHECK(pthread_rwlock_init(&p->gate, NULL) == 0);
   CHECK_OK(p->device->ops->stream_create(p->device, &p->stream));
   stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
@@ -170,7 +170,7 @@ TEST(a_move_behind_the_gate_waits_for_its_own_streams_only)
 TEST(without_a_gate_nothing_moves_by_itself)
 {
   harness_deadline(60);
-  stow_device *d = card(64 * MIB, 256 * MIB);
+  stow_device *d = sim_device(64 * MIB, 256 * MIB);
   stow_heap *h;
   stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
   o.device = d;
@@ -213,7 +213,7 @@ static int files_in(const char *folder) {
 
 TEST(the_disk_tier_uses_its_file_again)
 {
-  stow_device *d = card(256 * MIB, 0);
+  stow_device *d = sim_device(256 * MIB, 0);
   stow_heap *h;
   stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
   o.device = d;

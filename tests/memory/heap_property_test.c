@@ -279,7 +279,7 @@ TEST(requests_fail_only_for_want_of_pages_of_any_size)
 { run(2048 * MIB, 64 * MIB, long_steps(), 2, 1000, false); }
 TEST(streams_that_share_memory_never_meet_in_it)
 { run(256 * MIB, PAGE, 200000 / SCALE, 3, 200, true); }
-TEST(a_small_card_is_checked_after_every_step)
+TEST(a_small_device_is_checked_after_every_step)
 { run(64 * MIB, 8 * MIB, 60000 / SCALE, 4, 1, true); }
 
 /* Checks the bound literally, in pages of one size, while nothing is freed; sizes up to `most`. */

@@ -1,7 +1,7 @@
 /* Heap: one behaviour of its header per test, on the simulated device. */
 #include <stdlib.h>
 
-#include "memory/card.h"
+#include "memory/sim_device.h"
 
 static stow_heap *open_on(stow_device *d, uint64_t host_limit) {
   stow_heap *h;
@@ -15,7 +15,7 @@ static stow_heap *open_on(stow_device *d, uint64_t host_limit) {
 
 TEST(heap_gives_memory_that_can_be_written_and_read)
 {
-  stow_device *d = card(256 * MIB, 0);
+  stow_device *d = sim_device(256 * MIB, 0);
   stow_heap *h = open_on(d, 0);
   uint64_t sizes[] = {1, 512, 513, 5000, 16384, 16385, 100000, MIB, 2 * MIB + 1, 40 * MIB};
   uint64_t ptr[10];
@@ -38,7 +38,7 @@ TEST(heap_gives_memory_that_can_be_written_and_read)
 
 TEST(heap_wastes_less_than_a_page_on_odd_sizes)
 {
-  stow_device *d = card(256 * MIB, 0);
+  stow_device *d = sim_device(256 * MIB, 0);
   stow_heap *h = open_on(d, 0);
   uint64_t ptr[40];
   for (int i = 0; i < 40; i++) ptr[i] = need(h, 2 * MIB + 100000, NULL);
@@ -50,7 +50,7 @@ TEST(heap_wastes_less_than_a_page_on_odd_sizes)
 
 TEST(heap_reuses_at_once_on_the_same_stream)
 {
-  stow_device *d = card(64 * MIB, 0);
+  stow_device *d = sim_device(64 * MIB, 0);
   stow_heap *h = open_on(d, 0);
   uint64_t a = need(h, 40 * MIB, NULL);
   CHECK_OK(stow_sim_submit(d, NULL, a, 40 * MIB, STOW_SIM_WRITE, 1000000));
@@ -68,7 +68,7 @@ TEST(heap_reuses_at_once_on_the_same_stream)
 
 TEST(heap_moves_free_pages_under_a_new_range)
 {
-  stow_device *d = card(64 * MIB, 0);
+  stow_device *d = sim_device(64 * MIB, 0);
   stow_heap *h = open_on(d, 0);
   uint64_t p[8];
   for (int i = 0; i < 8; i++) p[i] = need(h, 8 * MIB, NULL);
@@ -92,7 +92,7 @@ TEST(heap_moves_free_pages_under_a_new_range)
  * those, and moved memory keeps its contents. */
 TEST(heap_unmaps_old_addresses_only_where_they_are_wanted_again)
 {
-  stow_device *d = card(24 * MIB, 0);
+  stow_device *d = sim_device(24 * MIB, 0);
   stow_heap *h = open_on(d, 0);
   char back[64];
   uint64_t a = need(h, 16 * MIB, NULL), guard = need(h, 2 * MIB, NULL);
@@ -130,7 +130,7 @@ TEST(heap_unmaps_old_addresses_only_where_they_are_wanted_again)
 
 TEST(heap_passes_memory_to_another_stream_only_after_its_event)
 {
-  stow_device *d = card(64 * MIB, 0);
+  stow_device *d = sim_device(64 * MIB, 0);
   stow_heap *h = open_on(d, 0);
   stow_stream s1, s2;
   CHECK_OK(d->ops->stream_create(d, &s1));
@@ -155,7 +155,7 @@ TEST(heap_passes_memory_to_another_stream_only_after_its_event)
 
 TEST(heap_waits_for_recorded_streams_before_it_reuses)
 {
-  stow_device *d = card(64 * MIB, 0);
+  stow_device *d = sim_device(64 * MIB, 0);
   stow_heap *h = open_on(d, 0);
   stow_stream s;
   CHECK_OK(d->ops->stream_create(d, &s));
@@ -186,7 +186,7 @@ TEST(heap_waits_for_recorded_streams_before_it_reuses)
 
 TEST(heap_never_holds_more_than_its_limit)
 {
-  stow_device *d = card(GIB, 0);
+  stow_device *d = sim_device(GIB, 0);
   stow_heap *h;
   stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
   o.device = d;
@@ -214,7 +214,7 @@ TEST(heap_never_holds_more_than_its_limit)
 
 TEST(heap_trim_gives_every_free_page_back)
 {
-  stow_device *d = card(512 * MIB, 0);
+  stow_device *d = sim_device(512 * MIB, 0);
   stow_heap *h = open_on(d, 0);
   uint64_t keep = need(h, 3 * MIB, NULL), p[20];
   for (int i = 0; i < 20; i++) p[i] = need(h, (uint64_t)(i + 1) * MIB, NULL);
@@ -227,9 +227,9 @@ TEST(heap_trim_gives_every_free_page_back)
   shut(h, d);
 }
 
-TEST(heap_spills_past_the_card_and_brings_it_back)
+TEST(heap_spills_past_the_device_and_brings_it_back)
 {
-  stow_device *d = card(64 * MIB, 256 * MIB);
+  stow_device *d = sim_device(64 * MIB, 256 * MIB);
   stow_heap *h = open_on(d, 128 * MIB);
   uint64_t a = need(h, 60 * MIB, NULL), b = need(h, 40 * MIB, NULL);
   CHECK_OK(d->ops->fill(d, b, 0x5a, 40 * MIB, NULL));
@@ -258,7 +258,7 @@ TEST(heap_spills_past_the_card_and_brings_it_back)
 
 TEST(heap_migrate_keeps_address_and_contents)
 {
-  stow_device *d = card(128 * MIB, 128 * MIB);
+  stow_device *d = sim_device(128 * MIB, 128 * MIB);
   stow_heap *h;
   stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
   o.device = d;
@@ -298,7 +298,7 @@ TEST(heap_migrate_keeps_address_and_contents)
 
 TEST(heap_aligns_on_request)
 {
-  stow_device *d = card(64 * MIB, 0);
+  stow_device *d = sim_device(64 * MIB, 0);
   stow_heap *h = open_on(d, 0);
   uint64_t held[64], n = 0;
   for (uint64_t align = 512; align <= 2 * MIB; align *= 2)
@@ -335,7 +335,7 @@ static uint64_t watch(void *user, const stow_heap_event *e) {
 
 TEST(heap_asks_listeners_before_it_fails)
 {
-  stow_device *d = card(64 * MIB, 0);
+  stow_device *d = sim_device(64 * MIB, 0);
   stow_heap *h = open_on(d, 0);
   seen s = {.heap = h};
   CHECK_OK(stow_heap_add_sink(h, watch, &s, STOW_EVENT_ALL));
@@ -370,7 +370,7 @@ static bool find_tag(void *user, const stow_heap_entry *e) {
 
 TEST(heap_walks_what_is_live_with_its_tags_and_tiers)
 {
-  stow_device *d = card(64 * MIB, 64 * MIB);
+  stow_device *d = sim_device(64 * MIB, 64 * MIB);
   stow_heap *h = open_on(d, 64 * MIB);
   uint64_t p[4];
   p[0] = need(h, 4 * MIB, NULL);
@@ -421,7 +421,7 @@ TEST(heap_keeps_little_metadata)
 
 TEST(heap_keeps_a_reserve_in_the_background)
 {
-  stow_device *d = card(GIB, GIB);
+  stow_device *d = sim_device(GIB, GIB);
   stow_heap *h;
   stow_heap_options o = STOW_HEAP_OPTIONS_INIT;
   o.device = d;

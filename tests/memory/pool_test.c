@@ -2,14 +2,14 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "memory/card.h"
+#include "memory/sim_device.h"
 
 static stow_device *paper(uint64_t vram, uint64_t host) {
   stow_sim_options o = STOW_SIM_OPTIONS_INIT;
   o.vram_bytes = vram;
   o.host_bytes = host;
   o.paper = true;
-  return card_of(o);
+  return sim_device_of(o);
 }
 
 static stow_heap *open_on(stow_device *d, uint64_t host_limit, uint64_t reserve,

@@ -83,7 +83,7 @@ TEST(events_come_back_as_recorded)
                          .tier = 1};
   CHECK_OK(stow_trace_stack(trace, 77, frames, 2, &e.stack));
   CHECK_OK(stow_trace_tag(trace, "optimizer", &e.tag));
-  CHECK_OK(stow_trace_fact(trace, "device_name", "a card"));
+  CHECK_OK(stow_trace_fact(trace, "device_name", "a device"));
   CHECK_OK(stow_trace_fact(trace, "device_bytes", "17179869184"));
   CHECK_OK(stow_trace_mark_begin(trace, "step 1"));
   stow_trace_event(trace, &e);
@@ -113,7 +113,7 @@ TEST(events_come_back_as_recorded)
   CHECK_TEXT(recording_text(&r, f->name_id), "forward");
   CHECK_TEXT(recording_text(&r, f->file_id), "model.py");
   CHECK_U64(f->line, 12);
-  CHECK_TEXT(recording_text(&r, r.device_name_id), "a card");
+  CHECK_TEXT(recording_text(&r, r.device_name_id), "a device");
   CHECK_U64(r.device_bytes, UINT64_C(17179869184));
   CHECK(recording_fact(&r, "pid") != NULL);
   CHECK(recording_fact(&r, "thread.1") != NULL);

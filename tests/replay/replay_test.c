@@ -208,7 +208,7 @@ TEST(the_wrong_settings_do_not_pass_the_check)
 static void check_within(uint64_t bytes, uint64_t measured, double part, const char *what) {
   double off = (double)bytes / (double)measured - 1;
   if (off < -part || off > part)
-    FAIL("%s: %.4f GiB, %.4f on the card: %+.1f%%", what, gib(bytes), gib(measured), off * 100);
+    FAIL("%s: %.4f GiB, %.4f on the device: %+.1f%%", what, gib(bytes), gib(measured), off * 100);
 }
 
 /* Peaks of the driver's own pool (tests/gpu/record_async.py) and of PyTorch on it

@@ -51,7 +51,7 @@ TEST(steps_take_no_longer_than_they_did)
   }
 }
 
-/* The same programs, with temporary blocks that are somewhere else in each step, as on a card. */
+/* The same programs, with temporary blocks that are somewhere else in each step, as on a device. */
 TEST(steps_whose_blocks_move_take_little_longer)
 {
   enum { VARIANTS = 8 };

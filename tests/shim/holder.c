@@ -8,9 +8,9 @@
  * made is given back where one fails)  touch (writes and reads the last page) info half (of it)
  * total nvml driver (its own used figure)  capture endcapture  reset  say:TEXT read (waits for a
  * line) again:BYTES (alloc; is it where the last freed was?)  double (frees that again) busy idle
- * (the card's streams)  calls:NAME (of the stand-in driver) range:AT (of the last block, asked from
- * within)  ipc  poke:BYTES (writes it)  both:BYTES (two threads ask the pool at once) context
- * uncontext (one made by the program)  alias unalias access:FLAGS (of the last page) pool:CARD
+ * (the device's streams)  calls:NAME (of the stand-in driver) range:AT (of the last block, asked
+ * from within)  ipc  poke:BYTES (writes it)  both:BYTES (two threads ask the pool at once) context
+ * uncontext (one made by the program)  alias unalias access:FLAGS (of the last page) pool:DEVICE
  * hostpool unpool (for xasync, in the place of xpool) texels:FORMATxCHANNELS (an array of 4096 by
  * 4096)
  *
@@ -146,12 +146,12 @@ static int range(size_t inside) {
   cu_addr at = taken[taken_count - 1], base = 0, start = 0;
   size_t bytes = 0, size = 0;
   unsigned type = 0;
-  int card = -1, which[] = {2, 9, 11, 12};
-  void *values[] = {&type, &card, &start, &size};
+  int device = -1, which[] = {2, 9, 11, 12};
+  void *values[] = {&type, &device, &start, &size};
   int code = HOOKED(cuMemGetAddressRange_v2)(&base, &bytes, at + inside);
   int other = HOOKED(cuPointerGetAttributes)(4, which, values, at + inside);
-  printf("range %d %d base %d bytes %zu type %u card %d start %d size %zu aligned %d\n", code,
-         other, base == at, bytes, type, card, start == at, size, at % 256 == 0);
+  printf("range %d %d base %d bytes %zu type %u device %d start %d size %zu aligned %d\n", code,
+         other, base == at, bytes, type, device, start == at, size, at % 256 == 0);
   return -1;
 }
 
@@ -243,15 +243,15 @@ static int meter(void) {
     unsigned gpu_instance, compute_instance;
   } list[64];
   unsigned count = 64;
-  void *card = NULL, *nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+  void *device = NULL, *nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);
 #define NVML(name, parameters) ((int(*) parameters)(uintptr_t)dlsym(nvml, name))
   if (nvml == NULL || NVML("nvmlInit_v2", (void))() != 0 ||
-      NVML("nvmlDeviceGetHandleByIndex_v2", (unsigned, void **))(0, &card) != 0)
+      NVML("nvmlDeviceGetHandleByIndex_v2", (unsigned, void **))(0, &device) != 0)
     return 1;
-  int code = NVML("nvmlDeviceGetMemoryInfo", (void *, void *))(card, &old);
-  int code2 = NVML("nvmlDeviceGetMemoryInfo_v2", (void *, void *))(card, &new);
+  int code = NVML("nvmlDeviceGetMemoryInfo", (void *, void *))(device, &old);
+  int code2 = NVML("nvmlDeviceGetMemoryInfo_v2", (void *, void *))(device, &new);
   int code3 = NVML("nvmlDeviceGetComputeRunningProcesses_v3",
-                   (void *, unsigned *, void *))(card, &count, list);
+                   (void *, unsigned *, void *))(device, &count, list);
   unsigned long long own = 0;
   for (unsigned i = 0; code3 == 0 && i < count; i++)
     if (list[i].pid == (unsigned)getpid()) own = list[i].bytes;

@@ -260,7 +260,7 @@ if [ $code != 0 ] && grep -qE '^stowage run: why: [0-9.]+ MiB that nothing uses 
 printf 'import numpy, time\nrows = []\nfor turn in range(40):\n    rows.append(numpy.ones(1 << 19))\n    time.sleep(0.01)\n' > "$folder/keeps.py"
 timeout -k 2 200 "$stowage" run --record "$folder/host.stow" -- "$python" "$folder/keeps.py" 2> "$folder/err"; code=$?
 said=$("$stowage" explain "$folder/host.stow")
-if [ $code = 0 ] && grep -qE '^Host memory: at most 1[4-9][0-9]\.[0-9] MiB ' <<< "$said" && grep -qE '^  rows +[0-9.]+ MiB  line 4 of keeps.py$' <<< "$said"; then ok host_memory_is_recorded_without_a_card; else cat "$folder/err"; echo "$said"; fail "host_memory_is_recorded_without_a_card: $code"; fi
+if [ $code = 0 ] && grep -qE '^Host memory: at most 1[4-9][0-9]\.[0-9] MiB ' <<< "$said" && grep -qE '^  rows +[0-9.]+ MiB  line 4 of keeps.py$' <<< "$said"; then ok host_memory_is_recorded_without_a_device; else cat "$folder/err"; echo "$said"; fail "host_memory_is_recorded_without_a_device: $code"; fi
 
 # A process that is asked continues, with its threads and children.
 timeout -k 2 200 "$stowage" run --ram-limit 300M -- "$python" "$programs/host_asked.py" > "$folder/out" 2> "$folder/err"; code=$?

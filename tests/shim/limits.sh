@@ -2,7 +2,7 @@
 # Limits: every way to allocate memory counts, all processes of a run together obey the limit exactly, the figures that a program
 # queries are the limited ones, and refusals are explained at the end.
 . "$(dirname "$0")/lib.bash"
-says without_a_limit_the_card_is_the_limit 'total 0 free 0 total 1024;info 0 free 1024 total 1024;alloc 0;info 0 free 964 total 1024;' -- total info alloc:60M info
+says without_a_limit_the_device_is_the_limit 'total 0 free 0 total 1024;info 0 free 1024 total 1024;alloc 0;info 0 free 964 total 1024;' -- total info alloc:60M info
 says the_figures_tell_the_limited_truth 'total 0 free 0 total 100;info 0 free 100 total 100;alloc 0;info 0 free 40 total 100;' --vram-limit 100M -- total info alloc:60M info
 says plain_memory_is_limited 'alloc 0;alloc 2;free 0;alloc 0;' --vram-limit 100M -- alloc:60M alloc:42M free alloc:100M
 says pages_are_limited_to_the_page 'page 0;page 0;page 2;unpage 0;page 0;' --vram-limit 100M -- page:80M page:20M page:2M unpage page:20M
@@ -23,7 +23,7 @@ for options in "" "--vram-limit 100M"; do
 done
 says a_figure_that_is_not_wanted 'half 0 free 0 total 100;info 0 free 100 total 100;' --vram-limit 100M -- half info
 says idle_pools_make_room_for_their_own 'async 0;afree 0;async 0;alloc 2;' --vram-limit 100M -- async:60M afree async:90M alloc:10M
-STANDIN_CARDS=2 says a_pool_counts_on_the_card_it_is_of 'pool 0;xasync 2;xasync 0;info 0 free 100 total 100;' --vram-limit 0=100M,1=40M -- pool:1 xasync:60M xasync:20M info
+STANDIN_DEVICES=2 says a_pool_counts_on_the_device_it_is_of 'pool 0;xasync 2;xasync 0;info 0 free 100 total 100;' --vram-limit 0=100M,1=40M -- pool:1 xasync:60M xasync:20M info
 words=() answers=
 for ((i = 0; i < 150; i++)); do words+=(pool:0 xasync:1M); answers+='pool 0;xasync 0;'; done
 STANDIN_VRAM=$((8000 * M)) says every_pool_counts_however_many "${answers}info 0 free 2200 total 7000;driver 0 used 4800;" --vram-limit 7000M -- "${words[@]}" info driver
@@ -53,9 +53,9 @@ export CUDA_DEVICE_MEMORY_LIMIT=50M
 says our_option_goes_before_a_variable 'total 0 free 0 total 100;' --vram-limit 100M -- total
 unset CUDA_DEVICE_MEMORY_LIMIT
 # A child that sees fewer devices: its first is the run's second.
-export CUDA_VISIBLE_DEVICES=0,1 STANDIN_CARDS=2
+export CUDA_VISIBLE_DEVICES=0,1 STANDIN_DEVICES=2
 same a_childs_own_numbering_is_seen_through "total 0 free 0 total 200" stowage_run --vram-limit 0=100M,1=200M -- env CUDA_VISIBLE_DEVICES=1 "$holder" total 2> /dev/null
-unset CUDA_VISIBLE_DEVICES STANDIN_CARDS
+unset CUDA_VISIBLE_DEVICES STANDIN_DEVICES
 
 # A run within a run: at most what the outer one may hold.
 same an_inner_run_has_the_outer_ones_limit "total 0 free 0 total 100" stowage_run --vram-limit 100M -- "$stowage" run -- "$holder" total 2> /dev/null
@@ -64,17 +64,17 @@ same an_inner_run_has_no_more "stowage run: --vram-limit: this command runs insi
 total 0 free 0 total 100" stowage_run --vram-limit 100M -- "$stowage" run --vram-limit 200M -- "$holder" total
 
 # Every way to allocate memory, mixed at random, with pages mapped twice and contexts that end: the count equals what is held.
-mixed() { # NAME LIMIT_MIB CARD_MIB OPTIONS…
-  local name=$1 limit=$2 card=$3 seed; shift 3
+mixed() { # NAME LIMIT_MIB DEVICE_MIB OPTIONS…
+  local name=$1 limit=$2 device=$3 seed; shift 3
   for seed in 1 2 3; do
-    STANDIN_VRAM=$((card * M)) stowage_run "$@" -- "$programs/mixer" $seed "$limit" > "$folder/out" 2>&1 || { cat "$folder/out"; fail "$name: seed $seed"; return; }
+    STANDIN_VRAM=$((device * M)) stowage_run "$@" -- "$programs/mixer" $seed "$limit" > "$folder/out" 2>&1 || { cat "$folder/out"; fail "$name: seed $seed"; return; }
   done
   ok "$name"
 }
 mixed what_is_counted_is_what_is_held 0 4096
 mixed and_within_a_limit 400 4096 --vram-limit 400M
 mixed and_with_a_spill 300 4096 --vram-limit 300M --spill 2G
-mixed and_with_a_card_that_is_full 0 300 --spill 2G
+mixed and_with_a_device_that_is_full 0 300 --spill 2G
 mixed and_with_the_heap 0 4096 --fast-malloc
 
 # All processes of a run together. What a process held is free for the next once it has ended.
@@ -95,7 +95,7 @@ if grep -q 'out of memory: process [0-9]* requested 60.0 MiB on device 0 while 6
 # What the device itself refused was never allocated.
 for way in page alloc managed pitch array; do
   stowage_run --spill 10M -- "$holder" $way:$((60 * M)) $way:$((5000 * M)) > "$folder/out" 2> "$folder/err"
-  if grep -q " 2$" "$folder/out" && grep -q 'at the peak 6[0-9][.][0-9] MiB in vram, 0 B in host memory' "$folder/err"; then ok "what_the_card_refused_is_no_peak: $way"; else cat "$folder/out" "$folder/err"; fail "what_the_card_refused_is_no_peak: $way"; fi
+  if grep -q " 2$" "$folder/out" && grep -q 'at the peak 6[0-9][.][0-9] MiB in vram, 0 B in host memory' "$folder/err"; then ok "what_the_device_refused_is_no_peak: $way"; else cat "$folder/out" "$folder/err"; fail "what_the_device_refused_is_no_peak: $way"; fi
 done
 stowage_run --vram-limit 100M -- "$holder" alloc:$((60 * M)) alloc:$((60 * M)) > /dev/null 2> "$folder/err"
 if grep -q 'out of memory' "$folder/err"; then fail a_command_that_coped_is_not_lectured; else ok a_command_that_coped_is_not_lectured; fi
@@ -118,9 +118,9 @@ fi
 (
   export STOWAGE_LIBNVML=$build/tests/standin/libnvidia-ml.so.1 CUDA_DEVICE_ORDER=PCI_BUS_ID STANDIN_NVML_USED=0
   stowage_run --vram-limit 20G -- "$holder" alloc:$M > /dev/null 2> "$folder/err"; code=$?
-  if [ $code = 0 ] && grep -q -- '--vram-limit: device 0 has only 16.0 GiB, so its limit of 20.0 GiB has no effect' "$folder/err"; then ok a_limit_larger_than_the_card_is_noted; else cat "$folder/err"; fail "a_limit_larger_than_the_card_is_noted: code $code"; fi
+  if [ $code = 0 ] && grep -q -- '--vram-limit: device 0 has only 16.0 GiB, so its limit of 20.0 GiB has no effect' "$folder/err"; then ok a_limit_larger_than_the_device_is_noted; else cat "$folder/err"; fail "a_limit_larger_than_the_device_is_noted: code $code"; fi
   stowage_run --vram-limit 0=1G,7=4G -- "$holder" alloc:$M > /dev/null 2> "$folder/err"
-  if grep -q -- '--vram-limit: there is no device 7,' "$folder/err" && ! grep -q 'no device 0' "$folder/err"; then ok a_limit_of_a_card_that_is_not_there_is_noted; else cat "$folder/err"; fail a_limit_of_a_card_that_is_not_there_is_noted; fi
+  if grep -q -- '--vram-limit: there is no device 7,' "$folder/err" && ! grep -q 'no device 0' "$folder/err"; then ok a_limit_of_a_device_that_is_not_there_is_noted; else cat "$folder/err"; fail a_limit_of_a_device_that_is_not_there_is_noted; fi
   STANDIN_CONTEXT=$((200 * M)) stowage_run --vram-limit 100M -- sh -c "'$holder' alloc:$M; exit 1" > "$folder/out" 2> "$folder/err"
   if grep -q "^alloc:$M 2" "$folder/out" && grep -q 'the limit of 100.0 MiB is less than the 200.0 MiB the driver itself holds for the command' "$folder/err"; then ok a_limit_smaller_than_the_context_is_refused; else cat "$folder/out" "$folder/err"; fail a_limit_smaller_than_the_context_is_refused; fi
   STANDIN_CONTEXT=$((200 * M)) says the_drivers_own_share_counts 'info 0 free 100 total 300;alloc 2;alloc 0;' --vram-limit 300M -- info alloc:110M alloc:98M

@@ -1,7 +1,7 @@
 /* Pager: a program that reserves a range and maps pages into it call by call, as its arguments say.
  *
  *   pager WORD…    make:H (creates page H)   drop:H (its handle is released)
- *                  map:H@I (at place I of the range)   unmap:I+N  grant:I+N  grant2:I+N (card 1)
+ *                  map:H@I (at place I of the range)   unmap:I+N  grant:I+N  grant2:I+N (device 1)
  *                  take:I+N (N pages at I, as PyTorch asks: all made, all mapped, one grant; what
  *                  was made is dropped where one is refused)   give:I+N (unmapped and dropped)
  *                  fill:I=V (by the driver)   see:I (its first and last byte)
@@ -66,8 +66,8 @@ static int make(cu_handle *handle) {
   return HOOKED(cuMemCreate)(handle, bytes, &prop, 0);
 }
 
-static int grant(unsigned long i, unsigned long count, int card) {
-  cu_access access = {{CU_LOCATION_DEVICE, card}, CU_ACCESS_READ_WRITE};
+static int grant(unsigned long i, unsigned long count, int device) {
+  cu_access access = {{CU_LOCATION_DEVICE, device}, CU_ACCESS_READ_WRITE};
   return HOOKED(cuMemSetAccess)(place(i), count * bytes, &access, 1);
 }
 
@@ -133,12 +133,12 @@ static int where(const char *word, unsigned long i) {
  * the device. */
 static int type(const char *word, unsigned long i) {
   unsigned kind = 0, kinds = 0;
-  int card = -1, cards = -1, which[] = {2, 9};
-  void *values[] = {&kinds, &cards};
+  int device = -1, devices = -1, which[] = {2, 9};
+  void *values[] = {&kinds, &devices};
   HOOKED(cuPointerGetAttribute)(&kind, 2, place(i) + 4096);
-  HOOKED(cuPointerGetAttribute)(&card, 9, place(i) + 4096);
+  HOOKED(cuPointerGetAttribute)(&device, 9, place(i) + 4096);
   HOOKED(cuPointerGetAttributes)(2, which, values, place(i) + 4096);
-  printf("%s %u %d %u %d\n", word, kind, card, kinds, cards);
+  printf("%s %u %d %u %d\n", word, kind, device, kinds, devices);
   return -1;
 }
 

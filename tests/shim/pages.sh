@@ -23,7 +23,7 @@ paged a_refused_request_leaves_nothing 'take 0;take 2;take 0;info 0 free 0 total
 paged what_is_kept_is_told_as_free 'take 0;info 0 free 0 total 40;give 0;info 0 free 40 total 40;' "${limit[@]}" -- take:0+10 info give:0+10 info
 paged plain_memory_takes_what_is_kept 'take 0;give 0;plain 0;info 0 free 0 total 40;take 2;' "${limit[@]}" -- take:0+10 give:0+10 plain:41943040 info take:0+1
 PAGER_BYTES=8388608 paged pages_of_another_size 'take 0;info 0 free 8 total 40;' "${limit[@]}" -- take:0+4 info
-STANDIN_VRAM=67108864 paged what_is_kept_goes_to_a_card_that_is_full 'take 0;trim 0;give 0;trim 0;plain 0;' --spill 80M -- take:0+15 trim:1 give:0+15 trim:2 plain:33554432
+STANDIN_VRAM=67108864 paged what_is_kept_goes_to_a_device_that_is_full 'take 0;trim 0;give 0;trim 0;plain 0;' --spill 80M -- take:0+15 trim:1 give:0+15 trim:2 plain:33554432
 if grep -q ', 0 B in host memory' "$folder/err"; then ok and_nothing_went_to_the_host; else cat "$folder/err"; fail and_nothing_went_to_the_host; fi
 
 # Handles and mappings, in both orders.
@@ -33,7 +33,7 @@ paged several_pages_are_unmapped_at_once 'take 0;unmap 0;unmap 1;unmap 0;see 0 0
 paged another_handle_of_what_is_mapped 'take 0;fill 0;retain 0;give 0;map 0;grant 0;see 8 8;' "${limit[@]}" -- take:0+2 fill:1=8 retain:1\>9 give:0+2 map:9@5 grant:5+1 see:5
 paged one_page_at_two_addresses 'make 0;map 0;map 0;grant 0;grant 0;fill 0;see 9 9;unmap 0;unmap 0;drop 0;calls 1;' "${limit[@]}" -- make:0 map:0@0 map:0@1 grant:0+1 grant:1+1 fill:0=9 see:1 unmap:0+1 unmap:1+1 drop:0 calls:cuMemRelease
 PAGER_EXPORTS=1 paged an_exported_page_is_the_drivers_and_is_not_kept 'make 0;export 0;map 0;grant 0;unmap 0;drop 0;calls 1;' "${limit[@]}" -- make:0 export:0 map:0@0 grant:0+1 unmap:0+1 drop:0 calls:cuMemRelease
-STANDIN_CARDS=2 paged a_page_granted_to_another_card_is_not_kept 'make 0;map 0;grant 0;grant2 0;unmap 0;drop 0;calls 1;' "${limit[@]}" -- make:0 map:0@0 grant:0+1 grant2:0+1 unmap:0+1 drop:0 calls:cuMemRelease
+STANDIN_DEVICES=2 paged a_page_granted_to_another_device_is_not_kept 'make 0;map 0;grant 0;grant2 0;unmap 0;drop 0;calls 1;' "${limit[@]}" -- make:0 map:0@0 grant:0+1 grant2:0+1 unmap:0+1 drop:0 calls:cuMemRelease
 paged a_range_that_is_none_is_the_drivers_to_refuse 'take 0;grant 1;see 0 0;' "${limit[@]}" -- take:0+1 grant:0+4398046511103 see:0
 paged its_properties_are_what_was_asked_for 'make 0;prop 0;drop 0;prop 1;drop 1;map 1;' "${limit[@]}" -- make:0 prop:0 drop:0 prop:0 drop:0 map:0@0
 paged a_range_is_given_up_with_all_that_is_kept_there 'take 0;give 0;leave 0;calls 3;' "${limit[@]}" -- take:0+3 give:0+3 leave calls:cuMemUnmap
@@ -41,7 +41,7 @@ paged a_child_of_fork_starts_anew 'take 0;take 0;fill 0;see 3 3;give 0;' "${limi
 
 # Spilling: what does not fit is on the host; what was released because of that comes back to vram.
 paged what_is_too_much_is_on_the_host 'take 0;take 0;where vram;where host;fill 0;see 4 4;' "${spill[@]}" -- take:0+10 take:10+5 where:9 where:10 fill:10=4 see:10
-paged and_is_told_as_the_cards 'take 0;take 0;type 2 -2 2 -2;type 2 0 2 0;' "${spill[@]}" -- take:0+10 take:10+5 type:9 type:10
+paged and_is_told_as_the_devices 'take 0;take 0;type 2 -2 2 -2;type 2 0 2 0;' "${spill[@]}" -- take:0+10 take:10+5 type:9 type:10
 paged the_next_step_has_vram_first 'take 0;trim 1;trim 0;give 0;trim 0;take 0;where vram;where vram;trim 0;' "${spill[@]}" -- take:0+15 trim:0 trim:1 give:0+15 trim:2 take:8+10 where:8 where:17 trim:0
 paged without_the_gate_it_does_too 'take 0;take 0;trim 0;give 0;trim 0;take 0;where vram;' "${spill[@]}" -- take:0+10 take:10+5 trim:1 give:0+15 trim:2 take:8+10 where:17
 paged without_a_limit_only_what_was_asked_back_is_kept 'take 0;give 0;calls 3;take 0;trim 0;give 0;trim 0;calls 0;' --spill 80M -- take:0+3 give:0+3 calls:cuMemRelease take:0+3 trim:1 give:0+3 trim:2 calls:cuMemRelease

@@ -20,7 +20,7 @@ says the_figures_count_it_as_free 'alloc 0;free 0;info 0 free 100 total 100;' --
 says with_fast_malloc_too 'alloc 0;free 0;info 0 free 1024 total 1024;' --fast-malloc -- alloc:60M free info
 says freed_twice_is_refused 'alloc 0;free 0;double 1;alloc 0;poke 0;free 0;' --fast-malloc -- alloc:4M free double alloc:4M poke:4M free
 says pages_get_what_the_heap_holds_idle 'alloc 0;free 0;page 0;' --vram-limit 100M -- alloc:60M free page:100M
-says and_past_a_full_card 'alloc 0;free 0;page 0;' --fast-malloc -- alloc:600M free page:1000M
+says and_past_a_full_device 'alloc 0;free 0;page 0;' --fast-malloc -- alloc:600M free page:1000M
 says a_context_that_ends_takes_the_heap_with_it 'alloc 0;reset 0;info 0 free 1024 total 1024;alloc 0;' --fast-malloc -- alloc:60M reset info alloc:1000M
 says pitched_rows_are_of_the_heap_too 'pitch 0;free 0;calls:cuMemAllocPitch_v2 0;' --fast-malloc -- pitch:4M free calls:cuMemAllocPitch_v2
 says nothing_is_asked_while_a_graph_is_captured 'capture 0;alloc 0;free 0;alloc 0;free 0;calls:cuCtxRecordEvent 0;calls:cuEventQuery 0;endcapture 0;' --vram-limit 100M -- capture alloc:4M free alloc:4M free calls:cuCtxRecordEvent calls:cuEventQuery endcapture
@@ -39,13 +39,13 @@ for options in --fast-malloc "--vram-limit 200M" "--vram-limit 100M --spill 400M
   if [[ $out =~ ^[0-9]{4}\ taken,\ [0-9]+\ refused,\ 0\ wrong$ ]]; then ok "threads_at_once $options: $out"; else echo "$out"; fail "threads_at_once $options"; fi
 done
 # A device that has room for everything: streams that stay busy while this machine is loaded keep all that is freed.
-out=$(STANDIN_CARDS=2 STANDIN_VRAM=$((16384 * M)) stowage_run --fast-malloc -- "$programs/churn" 4 1500 ends 2> /dev/null)
-if [[ $out =~ ^[0-9]{4}\ taken,\ 0\ refused,\ 0\ wrong$ ]]; then ok "while_another_cards_context_ends: $out"; else echo "$out"; fail while_another_cards_context_ends; fi
+out=$(STANDIN_DEVICES=2 STANDIN_VRAM=$((16384 * M)) stowage_run --fast-malloc -- "$programs/churn" 4 1500 ends 2> /dev/null)
+if [[ $out =~ ^[0-9]{4}\ taken,\ 0\ refused,\ 0\ wrong$ ]]; then ok "while_another_devices_context_ends: $out"; else echo "$out"; fail while_another_devices_context_ends; fi
 
 # Attributes of addresses.
-says a_block_is_reported_as_the_drivers_would_be 'alloc 0;alloc 0;range 0 0 base 1 bytes 5242881 type 2 card 0 start 1 size 5242881 aligned 1;' --fast-malloc -- alloc:3M alloc:5242881 range:5242880
-says on_the_host_too 'alloc 0;alloc 0;range 0 0 base 1 bytes 62914560 type 2 card 0 start 1 size 62914560 aligned 1;poke 0;' --vram-limit 100M --spill 200M -- alloc:80M alloc:60M range:1M poke:60M
-says small_blocks_are_aligned_alike 'alloc 0;alloc 0;range 0 0 base 1 bytes 3 type 2 card 0 start 1 size 3 aligned 1;' --fast-malloc -- alloc:1 alloc:3 range:2
+says a_block_is_reported_as_the_drivers_would_be 'alloc 0;alloc 0;range 0 0 base 1 bytes 5242881 type 2 device 0 start 1 size 5242881 aligned 1;' --fast-malloc -- alloc:3M alloc:5242881 range:5242880
+says on_the_host_too 'alloc 0;alloc 0;range 0 0 base 1 bytes 62914560 type 2 device 0 start 1 size 62914560 aligned 1;poke 0;' --vram-limit 100M --spill 200M -- alloc:80M alloc:60M range:1M poke:60M
+says small_blocks_are_aligned_alike 'alloc 0;alloc 0;range 0 0 base 1 bytes 3 type 2 device 0 start 1 size 3 aligned 1;' --fast-malloc -- alloc:1 alloc:3 range:2
 
 # Sharing memory.
 says sharing_memory_ends_it 'alloc 0;ipc 1;alloc 0;ipc 0;calls:cuMemAlloc_v2 1;free 0;free 0;' --fast-malloc -- alloc:4M ipc alloc:4M ipc calls:cuMemAlloc_v2 free free

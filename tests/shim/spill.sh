@@ -4,13 +4,13 @@
 . "$(dirname "$0")/lib.bash"
 says pages_past_the_limit_come_from_the_host 'page 0;page 0;touch 0;unpage 0;' --vram-limit 100M --spill 200M -- page:60M page:60M touch unpage
 if grep -q '60.0 MiB in vram of 100.0 MiB allowed, 60.0 MiB in host memory' "$folder/err"; then ok and_the_last_words_say_where_it_lived; else cat "$folder/err"; fail and_the_last_words_say_where_it_lived; fi
-says pages_past_the_card_come_from_the_host 'page 0;page 0;touch 0;' --spill 2000M -- page:1000M page:100M touch
+says pages_past_the_device_come_from_the_host 'page 0;page 0;touch 0;' --spill 2000M -- page:1000M page:100M touch
 says the_budget_of_the_host_is_kept 'page 0;page 0;page 2;unpage 0;page 0;' --vram-limit 100M --spill 100M -- page:100M page:100M page:2M unpage page:100M
 says what_was_spilled_for_a_context_ends_with_it 'context 0;alloc 0;alloc 0;info 0 free 180 total 300;uncontext 0;info 0 free 300 total 300;' --vram-limit 100M --spill 200M -- context alloc:60M alloc:60M info uncontext info
 says totals_hold_what_may_be_spilled 'total 0 free 0 total 300;info 0 free 300 total 300;page 0;page 0;info 0 free 140 total 300;' --vram-limit 100M --spill 200M -- total info page:80M page:80M info
 # A framework takes all the memory that it sees in one request: one page in vram and on the host, to the last byte if necessary.
 says a_page_larger_than_either_is_in_both 'info 0 free 1000 total 1000;page 0;info 0 free 200 total 1000;driver 0 used 350;touch 0;unpage 0;info 0 free 1000 total 1000;driver 0 used 0;' --vram-limit 400M --spill 600M -- info page:800M info driver touch unpage info driver
-says and_past_the_card 'page 0;info 0 free 224 total 1624;driver 0 used 896;touch 0;unpage 0;info 0 free 1624 total 1624;driver 0 used 0;' --spill 600M -- page:1400M info driver touch unpage info driver
+says and_past_the_device 'page 0;info 0 free 224 total 1624;driver 0 used 896;touch 0;unpage 0;info 0 free 1624 total 1624;driver 0 used 0;' --spill 600M -- page:1400M info driver touch unpage info driver
 says with_all_of_both 'page 0;info 0 free 0 total 1000;touch 0;alloc 2;unpage 0;info 0 free 1000 total 1000;driver 0 used 0;' --vram-limit 400M --spill 600M -- page:1000M info touch alloc:20M unpage info driver
 says and_no_more_than_that 'page 2;info 0 free 1000 total 1000;driver 0 used 0;' --vram-limit 400M --spill 600M -- page:1002M info driver
 # One driver call fails once: it is reported and nothing breaks; if it was not reported, the next such page can be created.

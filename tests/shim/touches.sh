@@ -13,7 +13,7 @@ same a_launch_names_what_it_is_given 288 grep -c ',touch,.*,mix,' "$folder/touch
 timed() { awk -F, '$3 == "launch" && $10 == "mix" && $8 > 0' "$folder/touches.csv" | wc -l; }
 check most_launches_have_a_device_time test "$(timed)" -gt 200
 "$stowage" replay "$trace" --vram 1200M --spill auto --json > "$folder/spill.json" 2> "$folder/err" || cat "$folder/err"
-check replay_says_what_a_smaller_card_costs python3 -c '
+check replay_says_what_a_smaller_device_costs python3 -c '
 import json, sys
 spill = json.load(open(sys.argv[1]))
 assert not spill["fits"] and spill["launches"] > 0 and 0 < spill["bare_ns"] < spill["floor_ns"] <= spill["step_ns"], spill' "$folder/spill.json"

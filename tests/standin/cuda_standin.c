@@ -20,7 +20,7 @@
 #include "standin/queue.h"
 
 #define GRANULE      ((size_t)2 << 20)
-#define CARDS_MAX    8
+#define DEVICES_MAX  8
 #define LIST_MAX     8192
 #define STACK_MAX    32
 #define CONTEXTS_MAX 8
@@ -39,7 +39,7 @@ typedef struct thing {
   size_t bytes;
   struct thing *page; /* for a mapping: its page */
   kind what;
-  int location, fd, card;
+  int location, fd, device;
   cu_context context; /* for a plain block, a stream, an event: its context, with which it is
                        * destroyed */
   int maps, handles;  /* for a page, which exists while it has either */
@@ -50,16 +50,16 @@ typedef struct thing {
 } thing;
 
 struct CUctx_st {
-  int card, users;
+  int device, users;
 };
 
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 static thing things[LIST_MAX];
 static int top; /* all entries in use are below it */
-static struct CUctx_st primary[CARDS_MAX], made[CONTEXTS_MAX];
-static size_t used_bytes[CARDS_MAX];
+static struct CUctx_st primary[DEVICES_MAX], made[CONTEXTS_MAX];
+static size_t used_bytes[DEVICES_MAX];
 static size_t vram_bytes = (size_t)1 << 30, context_bytes;
-static int version = STANDIN_CUDA, cards = 1, started, held, sticky, mode;
+static int version = STANDIN_CUDA, devices = 1, started, held, sticky, mode;
 static int no_vmm, loose;
 static const char *host_words = "";
 static char fail_name[64];
@@ -102,7 +102,7 @@ void standin_fail_some(const char *name, int code, int nth, int times) {
 int standin_live(void) {
   int live = 0;
   for (int i = 0; i < LIST_MAX; i++) live += things[i].what != FREE;
-  for (int i = 0; i < CARDS_MAX; i++) live += primary[i].users > 0;
+  for (int i = 0; i < DEVICES_MAX; i++) live += primary[i].users > 0;
   for (int i = 0; i < CONTEXTS_MAX; i++) live += made[i].users > 0;
   return live;
 }
@@ -189,7 +189,7 @@ static long number(const char *name, long otherwise) {
 CALL cuInit(unsigned flags) {
   pthread_mutex_lock(&standin_mutex);
   version = (int)number("STANDIN_VERSION", STANDIN_CUDA);
-  cards = (int)number("STANDIN_CARDS", 1);
+  devices = (int)number("STANDIN_DEVICES", 1);
   vram_bytes = (size_t)number("STANDIN_VRAM", 1l << 30);
   context_bytes = (size_t)number("STANDIN_CONTEXT", 0);
   no_vmm = (int)number("STANDIN_NO_VMM", 0);
@@ -209,7 +209,7 @@ CALL cuInit(unsigned flags) {
   queue_start();
   started = 1;
   int code = begin(__func__, 0);
-  if (code == CU_OK && cards == 0) code = CU_ERROR_NO_DEVICE;
+  if (code == CU_OK && devices == 0) code = CU_ERROR_NO_DEVICE;
   END(flags != 0 ? CU_ERROR_INVALID_VALUE : code);
 }
 
@@ -245,44 +245,44 @@ CALL cuGetErrorString(cu_result code, const char **text) {
   return words_of(code, text, 1);
 }
 
-/* ---- cards and contexts ---- */
+/* ---- devices and contexts ---- */
 
 static void end_context(const struct CUctx_st *context);
 
 CALL cuDeviceGetCount(int *count) {
   BEGIN(0);
-  *count = cards;
+  *count = devices;
   END(CU_OK);
 }
-CALL cuDeviceGet(cu_device *card, int index) {
+CALL cuDeviceGet(cu_device *device, int index) {
   BEGIN(0);
-  *card = index;
-  END(index >= 0 && index < cards ? CU_OK : CU_ERROR_INVALID_DEVICE);
+  *device = index;
+  END(index >= 0 && index < devices ? CU_OK : CU_ERROR_INVALID_DEVICE);
 }
-CALL cuDeviceGetName(char *name, int size, cu_device card) {
+CALL cuDeviceGetName(char *name, int size, cu_device device) {
   BEGIN(0);
-  snprintf(name, (size_t)size, "Stand-in %d", card);
+  snprintf(name, (size_t)size, "Stand-in %d", device);
   END(CU_OK);
 }
 /* Two devices differ only in the last byte, so that a prefix can be ambiguous. */
-CALL cuDeviceGetUuid(cu_uuid *uuid, cu_device card) {
+CALL cuDeviceGetUuid(cu_uuid *uuid, cu_device device) {
   BEGIN(0);
   memset(uuid->bytes, 0xab, sizeof uuid->bytes);
-  uuid->bytes[15] = (unsigned char)card;
+  uuid->bytes[15] = (unsigned char)device;
   END(CU_OK);
 }
-CALL cuDeviceGetUuid_v2(cu_uuid *uuid, cu_device card) {
-  return cuDeviceGetUuid(uuid, card);
+CALL cuDeviceGetUuid_v2(cu_uuid *uuid, cu_device device) {
+  return cuDeviceGetUuid(uuid, device);
 }
-CALL cuDeviceTotalMem_v2(size_t *bytes, cu_device card) {
+CALL cuDeviceTotalMem_v2(size_t *bytes, cu_device device) {
   BEGIN(0);
-  (void)card;
+  (void)device;
   *bytes = vram_bytes;
   END(CU_OK);
 }
-CALL cuDeviceGetAttribute(int *value, int which, cu_device card) {
+CALL cuDeviceGetAttribute(int *value, int which, cu_device device) {
   BEGIN(0);
-  (void)card;
+  (void)device;
   switch (which) {
   case CU_ATTRIBUTE_COMPUTE_MODE: *value = mode; break;
   case CU_ATTRIBUTE_COMPUTE_MAJOR: *value = 9; break;
@@ -300,21 +300,21 @@ CALL cuDeviceGetAttribute(int *value, int which, cu_device card) {
   }
   END(CU_OK);
 }
-CALL cuDevicePrimaryCtxRetain(cu_context *context, cu_device card) {
+CALL cuDevicePrimaryCtxRetain(cu_context *context, cu_device device) {
   BEGIN(0);
-  if (primary[card].users++ == 0) {
-    primary[card].card = card; /* threads that use the context read this without the lock */
-    used_bytes[card] += context_bytes;
+  if (primary[device].users++ == 0) {
+    primary[device].device = device; /* threads that use the context read this without the lock */
+    used_bytes[device] += context_bytes;
   }
-  *context = &primary[card];
+  *context = &primary[device];
   END(CU_OK);
 }
-CALL cuDevicePrimaryCtxRelease_v2(cu_device card) {
+CALL cuDevicePrimaryCtxRelease_v2(cu_device device) {
   BEGIN(0);
-  if (primary[card].users == 0) END(CU_ERROR_INVALID_CONTEXT);
-  if (--primary[card].users == 0) {
-    end_context(&primary[card]);
-    used_bytes[card] -= context_bytes;
+  if (primary[device].users == 0) END(CU_ERROR_INVALID_CONTEXT);
+  if (--primary[device].users == 0) {
+    end_context(&primary[device]);
+    used_bytes[device] -= context_bytes;
   }
   END(CU_OK);
 }
@@ -392,34 +392,34 @@ int standin_file(uint64_t addr, uint64_t *offset, uint64_t *left) {
 }
 
 /* Used by more.c: the device of the thread's context (-1 without one), and whether there is one. */
-int standin_card(void) {
-  return depth > 0 ? stack[depth - 1]->card : -1;
+int standin_device(void) {
+  return depth > 0 ? stack[depth - 1]->device : -1;
 }
-int standin_active(int card) {
+int standin_active(int device) {
   pthread_mutex_lock(&standin_mutex);
-  END(primary[card].users > 0);
+  END(primary[device].users > 0);
 }
 
 /* ---- memory ---- */
 
 /* Takes `bytes` of vram on a device. Returns false if it is full. */
-static int take_vram(int card, size_t bytes) {
-  if (bytes > vram_bytes - used_bytes[card]) return 0;
-  used_bytes[card] += bytes;
+static int take_vram(int device, size_t bytes) {
+  if (bytes > vram_bytes - used_bytes[device]) return 0;
+  used_bytes[device] += bytes;
   return 1;
 }
 
 CALL cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
   BEGIN(1);
-  if (free_bytes != NULL) *free_bytes = vram_bytes - used_bytes[stack[depth - 1]->card];
+  if (free_bytes != NULL) *free_bytes = vram_bytes - used_bytes[stack[depth - 1]->device];
   if (total_bytes != NULL) *total_bytes = vram_bytes;
   END(CU_OK);
 }
-static cu_result alloc_plain(cu_addr *addr, size_t bytes, int card, cu_context context) {
-  if (!take_vram(card, bytes)) return CU_ERROR_OUT_OF_MEMORY;
+static cu_result alloc_plain(cu_addr *addr, size_t bytes, int device, cu_context context) {
+  if (!take_vram(device, bytes)) return CU_ERROR_OUT_OF_MEMORY;
   thing *t = add(PLAIN);
   t->bytes = bytes;
-  t->card = card;
+  t->device = device;
   t->context = context;
   void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   *addr = t->addr = (uintptr_t)at;
@@ -428,12 +428,12 @@ static cu_result alloc_plain(cu_addr *addr, size_t bytes, int card, cu_context c
 CALL cuMemAlloc_v2(cu_addr *addr, size_t bytes) {
   BEGIN(1);
   if (bytes == 0) END(CU_ERROR_INVALID_VALUE);
-  END(alloc_plain(addr, bytes, stack[depth - 1]->card, stack[depth - 1]));
+  END(alloc_plain(addr, bytes, stack[depth - 1]->device, stack[depth - 1]));
 }
 /* Used by more.c: allocates a block that belongs to no context. */
-cu_result standin_step(int card, cu_addr *addr, size_t bytes) {
+cu_result standin_step(int device, cu_addr *addr, size_t bytes) {
   pthread_mutex_lock(&standin_mutex);
-  END(alloc_plain(addr, bytes, card, NULL));
+  END(alloc_plain(addr, bytes, device, NULL));
 }
 CALL cuMemFree_v2(cu_addr addr) {
   BEGIN(1);
@@ -445,7 +445,7 @@ CALL cuMemFree_v2(cu_addr addr) {
   }
   queue_sync(NULL); /* as the driver does */
   munmap((void *)(uintptr_t)addr, t->bytes);
-  used_bytes[t->card] -= t->bytes;
+  used_bytes[t->device] -= t->bytes;
   t->what = FREE;
   END(CU_OK);
 }
@@ -462,22 +462,22 @@ static void end_context(const struct CUctx_st *context) {
       end_thing(&things[i]);
     else if (things[i].what == PLAIN && things[i].context == context) {
       munmap((void *)(uintptr_t)things[i].addr, things[i].bytes);
-      used_bytes[context->card] -= things[i].bytes;
+      used_bytes[context->device] -= things[i].bytes;
       things[i].what = FREE;
     }
 }
-CALL cuDevicePrimaryCtxReset_v2(cu_device card) {
+CALL cuDevicePrimaryCtxReset_v2(cu_device device) {
   BEGIN(0);
-  end_context(&primary[card]);
+  end_context(&primary[device]);
   END(CU_OK);
 }
-CALL cuCtxCreate_v2(cu_context *context, unsigned flags, cu_device card) {
+CALL cuCtxCreate_v2(cu_context *context, unsigned flags, cu_device device) {
   BEGIN(0);
   int i = 0;
   while (i < CONTEXTS_MAX && made[i].users > 0) i++;
   if (flags != 0 || i == CONTEXTS_MAX || depth == STACK_MAX) END(CU_ERROR_INVALID_VALUE);
-  if (!take_vram(card, context_bytes)) END(CU_ERROR_OUT_OF_MEMORY);
-  made[i] = (struct CUctx_st){card, 1};
+  if (!take_vram(device, context_bytes)) END(CU_ERROR_OUT_OF_MEMORY);
+  made[i] = (struct CUctx_st){device, 1};
   *context = stack[depth++] = &made[i];
   END(CU_OK);
 }
@@ -487,7 +487,7 @@ CALL cuCtxDestroy_v2(cu_context context) {
     END(CU_ERROR_INVALID_CONTEXT);
   end_context(context);
   context->users = 0;
-  used_bytes[context->card] -= context_bytes;
+  used_bytes[context->device] -= context_bytes;
   if (depth > 0 && stack[depth - 1] == context) depth--;
   END(CU_OK);
 }
@@ -654,7 +654,7 @@ CALL cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop, unsigned 
   thing *t = add(PAGE);
   t->bytes = bytes;
   t->location = type;
-  t->card = type == CU_LOCATION_DEVICE ? prop->location.id : -1;
+  t->device = type == CU_LOCATION_DEVICE ? prop->location.id : -1;
   t->handles = 1;
   t->fd = memfd_create("standin", MFD_CLOEXEC);
   if (t->fd < 0 || ftruncate(t->fd, (off_t)bytes) != 0) END(CU_ERROR_UNKNOWN);
@@ -665,7 +665,7 @@ CALL cuMemCreate(cu_handle *handle, size_t bytes, const cu_prop *prop, unsigned 
 static void drop_page(thing *page) {
   if (page->handles > 0 || page->maps > 0) return;
   close(page->fd);
-  if (page->card >= 0) used_bytes[page->card] -= page->bytes;
+  if (page->device >= 0) used_bytes[page->device] -= page->bytes;
   page->what = FREE;
 }
 
@@ -715,7 +715,7 @@ CALL cuMemSetAccess(cu_addr addr, size_t bytes, const cu_access *access, size_t 
                : access->flags == 1                  ? PROT_READ
                                                      : PROT_NONE;
   if (count != 1 || (access->flags & ~CU_ACCESS_READ_WRITE) != 0 || access->flags == 2 ||
-      access->location.type != CU_LOCATION_DEVICE || access->location.id >= cards)
+      access->location.type != CU_LOCATION_DEVICE || access->location.id >= devices)
     END(CU_ERROR_INVALID_VALUE);
   for (size_t done = 0; done < bytes;) {
     thing *t = find(MAPPING, addr + done);
@@ -897,13 +897,13 @@ CALL cuPointerGetAttribute(void *value, int which, cu_addr addr) {
   }
   const thing *t = around(addr);
   if (t == NULL || which == 17) END(CU_ERROR_INVALID_VALUE);
-  cu_context context = t->what == PLAIN ? &primary[t->card] : NULL;
-  int card = t->what == PLAIN ? t->card : -2;
+  cu_context context = t->what == PLAIN ? &primary[t->device] : NULL;
+  int device = t->what == PLAIN ? t->device : -2;
   unsigned type = t->what == MAPPING && t->page->location != CU_LOCATION_DEVICE ? 1 : 2;
   switch (which) {
   case 1: memcpy(value, &context, sizeof context); break;
   case 2: memcpy(value, &type, sizeof type); break;
-  case 9: memcpy(value, &card, sizeof card); break;
+  case 9: memcpy(value, &device, sizeof device); break;
   case 11: memcpy(value, &t->addr, sizeof t->addr); break;
   case 12: memcpy(value, &t->bytes, sizeof t->bytes); break;
   default: END(CU_ERROR_INVALID_VALUE);

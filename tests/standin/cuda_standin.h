@@ -2,8 +2,8 @@
  *
  * Environment, read by cuInit:
  *   STANDIN_VERSION=13000   the CUDA version it reports (default: that of its exports); below 12020
- * it has no host locations STANDIN_CARDS=1         how many cards STANDIN_VRAM=1073741824 bytes of
- * each card STANDIN_CONTEXT=0       bytes that a context uses STANDIN_NO_VMM=1        attribute 102
+ * it has no host locations STANDIN_DEVICES=1         how many devices STANDIN_VRAM=1073741824 bytes
+ * of each device STANDIN_CONTEXT=0       bytes that a context uses STANDIN_NO_VMM=1 attribute 102
  * is 0 and page calls return NOT_SUPPORTED STANDIN_HOST=words      of page creation on the host:
  * crash, hang, refuse (any location), no-numa (HOST_NUMA refused, HOST works), node1 (only node 1
  * works), no-pinned (cuMemHostAlloc refused too) STANDIN_ALIGN=loose     cuMemAddressReserve

@@ -16,11 +16,11 @@
 
 /* Defined in cuda_standin.c. */
 CALL cuCtxGetCurrent(cu_context *context);
-CALL cuCtxGetDevice(cu_device *card);
-CALL cuDeviceGetMemPool(cu_pool *pool, cu_device card);
+CALL cuCtxGetDevice(cu_device *device);
+CALL cuDeviceGetMemPool(cu_pool *pool, cu_device device);
 CALL cuMemPoolGetAttribute(cu_pool pool, int which, void *value);
-CALL cuDevicePrimaryCtxGetState(cu_device card, unsigned *flags, int *active);
-CALL cuDeviceGetGraphMemAttribute(cu_device card, int which, void *value);
+CALL cuDevicePrimaryCtxGetState(cu_device device, unsigned *flags, int *active);
+CALL cuDeviceGetGraphMemAttribute(cu_device device, int which, void *value);
 CALL cuStreamIsCapturing(cu_stream stream, int *status);
 CALL cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long flags);
 CALL cuGraphLaunch(void *executable, cu_stream stream);
@@ -30,21 +30,21 @@ CALL cuGraphKernelNodeGetParams_v2(void *node, void *params);
 CALL cuGraphMemcpyNodeGetParams(void *node, void *params);
 CALL cuGraphMemsetNodeGetParams(void *node, void *params);
 CALL cuGraphExecDestroy(void *executable);
-int standin_card(void);
-int standin_active(int card);
+int standin_device(void);
+int standin_active(int device);
 int standin_pooled(cu_addr addr, cu_pool *pool, size_t *bytes);
-cu_result standin_step(int card, cu_addr *addr, size_t bytes);
+cu_result standin_step(int device, cu_addr *addr, size_t bytes);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-CALL cuCtxGetDevice(cu_device *card) {
-  *card = standin_card();
-  return *card >= 0 ? CU_OK : CU_ERROR_INVALID_CONTEXT;
+CALL cuCtxGetDevice(cu_device *device) {
+  *device = standin_device();
+  return *device >= 0 ? CU_OK : CU_ERROR_INVALID_CONTEXT;
 }
 
-CALL cuDevicePrimaryCtxGetState(cu_device card, unsigned *flags, int *active) {
+CALL cuDevicePrimaryCtxGetState(cu_device device, unsigned *flags, int *active) {
   *flags = 0;
-  *active = standin_active(card);
+  *active = standin_active(device);
   return CU_OK;
 }
 
@@ -91,7 +91,7 @@ typedef struct step {
 } step;
 
 struct CUmemPoolHandle_st {
-  int card, made;
+  int device, made;
   int host;  /* on the host: uses no device memory */
   int ended; /* destroyed: releases what it can */
   size_t used, reserved;
@@ -106,8 +106,8 @@ static struct {
 } taken[LIST_MAX];
 static cu_addr next_addr = UINT64_C(0x700000000000);
 
-CALL cuDeviceGetMemPool(cu_pool *pool, cu_device card) {
-  *pool = &pools[card];
+CALL cuDeviceGetMemPool(cu_pool *pool, cu_device device) {
+  *pool = &pools[device];
   return CU_OK;
 }
 
@@ -117,15 +117,15 @@ CALL cuMemPoolCreate(cu_pool *pool, const cu_pool_props *props) {
   if (i == POOLS_MAX || props->type != CU_ALLOCATION_PINNED || props->location.id > 7)
     return CU_ERROR_INVALID_VALUE;
   made_pools[i] = (struct CUmemPoolHandle_st){
-      .card = props->location.id, .made = 1, .host = props->location.type != CU_LOCATION_DEVICE};
+      .device = props->location.id, .made = 1, .host = props->location.type != CU_LOCATION_DEVICE};
   *pool = &made_pools[i];
   return CU_OK;
 }
 
 /* Grows a pool by one step, which belongs to no context. */
 static cu_result grow(cu_pool pool) {
-  int card = pool->made ? pool->card : (int)(pool - pools);
-  return pool->host ? CU_OK : standin_step(card, &pool->steps[pool->count].addr, POOL_STEP);
+  int device = pool->made ? pool->device : (int)(pool - pools);
+  return pool->host ? CU_OK : standin_step(device, &pool->steps[pool->count].addr, POOL_STEP);
 }
 
 static cu_stream captured[8]; /* stored as the pointer + 1, so that the default stream is not 0 */
@@ -205,9 +205,9 @@ CALL cuMemAllocFromPoolAsync_ptsz(cu_addr *addr, size_t bytes, cu_pool pool, cu_
 }
 
 CALL cuMemAllocAsync(cu_addr *addr, size_t bytes, cu_stream stream) {
-  int card = standin_card();
-  return card < 0 ? CU_ERROR_INVALID_CONTEXT
-                  : cuMemAllocFromPoolAsync(addr, bytes, &pools[card], stream);
+  int device = standin_device();
+  return device < 0 ? CU_ERROR_INVALID_CONTEXT
+                    : cuMemAllocFromPoolAsync(addr, bytes, &pools[device], stream);
 }
 
 CALL cuMemAllocAsync_ptsz(cu_addr *addr, size_t bytes, cu_stream stream) {
@@ -383,8 +383,8 @@ CALL cuStreamIsCapturing(cu_stream stream, int *status) {
   return CU_OK;
 }
 
-CALL cuDeviceGetGraphMemAttribute(cu_device card, int which, void *value) {
-  (void)card;
+CALL cuDeviceGetGraphMemAttribute(cu_device device, int which, void *value) {
+  (void)device;
   uint64_t answer = 0;
   memcpy(value, &answer, sizeof answer);
   return which == 2 ? CU_OK : CU_ERROR_INVALID_VALUE;

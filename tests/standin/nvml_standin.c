@@ -39,22 +39,22 @@ int nvmlDeviceGetCount_v2(unsigned *count) {
   *count = 2;
   return 0;
 }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **card) {
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
   static char handles[2];
-  *card = &handles[index];
+  *device = &handles[index];
   return index < 2 ? 0 : 2;
 }
-static int index_of(void *card) {
+static int index_of(void *device) {
   void *first;
   nvmlDeviceGetHandleByIndex_v2(0, &first);
-  return (int)((char *)card - (char *)first);
+  return (int)((char *)device - (char *)first);
 }
-int nvmlDeviceGetUUID(void *card, char *text, unsigned size) {
-  snprintf(text, size, "GPU-abababab-abab-abab-abab-ababababab%02x", (unsigned)index_of(card));
+int nvmlDeviceGetUUID(void *device, char *text, unsigned size) {
+  snprintf(text, size, "GPU-abababab-abab-abab-abab-ababababab%02x", (unsigned)index_of(device));
   return 0;
 }
-int nvmlDeviceGetName(void *card, char *text, unsigned size) {
-  snprintf(text, size, "Stand-in %d", index_of(card));
+int nvmlDeviceGetName(void *device, char *text, unsigned size) {
+  snprintf(text, size, "Stand-in %d", index_of(device));
   return 0;
 }
 /* Returns what programs hold on the first device: STANDIN_NVML_USED bytes, or the number in that
@@ -70,35 +70,35 @@ static unsigned long long used(void) {
   }
   return bytes;
 }
-int nvmlDeviceGetMemoryInfo_v2(void *card, void *out) {
+int nvmlDeviceGetMemoryInfo_v2(void *device, void *out) {
   struct {
     unsigned version;
     unsigned long long total, reserved, free, used;
   } *memory = out;
   if (memory->version != (sizeof *memory | (2u << 24))) return 25;
-  if (index_of(card) != 0) return 3;
+  if (index_of(device) != 0) return 3;
   memory->total = 16ull << 30;
   memory->reserved = 1ull << 30;
   memory->used = used();
   memory->free = (15ull << 30) - memory->used;
   return 0;
 }
-int nvmlDeviceGetMemoryInfo(void *card, void *out) {
+int nvmlDeviceGetMemoryInfo(void *device, void *out) {
   unsigned long long *memory = out;
-  if (index_of(card) != 0) return 3;
+  if (index_of(device) != 0) return 3;
   memory[0] = 16ull << 30;
   memory[1] = (15ull << 30) - used();
   memory[2] = (1ull << 30) + used();
   return 0;
 }
 /* Returns KiB per second over the last twenty milliseconds: STANDIN_BUS, or none. */
-int nvmlDeviceGetPcieThroughput(void *card, int counter, unsigned *rate) {
-  (void)card;
+int nvmlDeviceGetPcieThroughput(void *device, int counter, unsigned *rate) {
+  (void)device;
   *rate = counter == 1 ? (unsigned)number("STANDIN_BUS", 0) : 0;
   return getenv("STANDIN_BUS") != NULL ? 0 : 3;
 }
-int nvmlDeviceGetComputeRunningProcesses_v3(void *card, unsigned *count, process *infos) {
-  unsigned there = index_of(card) == 0 ? (unsigned)number("STANDIN_PROCESSES", 2) : 0;
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, process *infos) {
+  unsigned there = index_of(device) == 0 ? (unsigned)number("STANDIN_PROCESSES", 2) : 0;
   unsigned room = *count;
   *count = there;
   if (there > room) return 7;

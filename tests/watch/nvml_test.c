@@ -41,22 +41,22 @@ TEST(a_library_that_is_not_nvml_is_refused)
   CHECK_MESSAGE("not NVML");
 }
 
-TEST(cards_tell_name_uuid_and_memory)
+TEST(devices_tell_name_uuid_and_memory)
 {
   nvml *n = open_standin();
-  nvml_device card;
+  nvml_device device;
   CHECK_TEXT(nvml_driver_version(n), "580.95.05");
   CHECK_TEXT(nvml_library_version(n), "13.580.95.05");
   CHECK(nvml_count(n) == 2);
-  CHECK_OK(nvml_device_at(n, 0, &card));
-  CHECK_TEXT(card.uuid, "GPU-abababab-abab-abab-abab-ababababab00");
-  CHECK(card.memory_known);
-  CHECK_U64(card.reserved_bytes, UINT64_C(1) << 30);
-  CHECK_U64(card.used_bytes, UINT64_C(5) << 30);
+  CHECK_OK(nvml_device_at(n, 0, &device));
+  CHECK_TEXT(device.uuid, "GPU-abababab-abab-abab-abab-ababababab00");
+  CHECK(device.memory_known);
+  CHECK_U64(device.reserved_bytes, UINT64_C(1) << 30);
+  CHECK_U64(device.used_bytes, UINT64_C(5) << 30);
   CHECK_OK(
-      nvml_device_at(n, 1, &card)); /* a card that does not report its memory is still listed */
-  CHECK(!card.memory_known);
-  CHECK_STATUS(nvml_device_at(n, 2, &card), STOW_ERR_NOT_FOUND);
+      nvml_device_at(n, 1, &device)); /* a device that does not report its memory is still listed */
+  CHECK(!device.memory_known);
+  CHECK_STATUS(nvml_device_at(n, 2, &device), STOW_ERR_NOT_FOUND);
   int index = -1;
   CHECK_OK(nvml_find(n, "gpu-abababab-abab-abab-abab-ababababab01", &index));
   CHECK(index == 1);

@@ -28,26 +28,26 @@ TEST(a_process_sees_what_it_takes)
   CHECK_OK(stow_watch_close(watch));
 }
 
-TEST(cards_are_those_of_nvml_and_none_without_it)
+TEST(devices_are_those_of_nvml_and_none_without_it)
 {
   stow_watch *watch;
-  stow_watch_device card = STOW_WATCH_DEVICE_INIT;
+  stow_watch_device device = STOW_WATCH_DEVICE_INIT;
   stow_watch_host host = STOW_WATCH_HOST_INIT;
   setenv("STOWAGE_LIBNVML", "/nowhere/libnvidia-ml.so.1", 1);
   CHECK_OK(stow_watch_open(&watch));
   CHECK(stow_watch_device_count(watch) == 0);
-  CHECK_STATUS(stow_watch_read_device(watch, 0, &card), STOW_ERR_NOT_FOUND);
+  CHECK_STATUS(stow_watch_read_device(watch, 0, &device), STOW_ERR_NOT_FOUND);
   CHECK_OK(stow_watch_close(watch));
   setenv("STOWAGE_LIBNVML", STANDIN, 1);
   CHECK_OK(stow_watch_open(&watch));
   CHECK_OK(stow_watch_read_host(watch, &host));
   CHECK(dlopen(STANDIN, RTLD_NOW | RTLD_NOLOAD) == NULL); /* the host is read without NVML */
   CHECK(stow_watch_device_count(watch) == 2);
-  CHECK_OK(stow_watch_read_device(watch, 0, &card));
-  CHECK_U64(card.used_bytes, UINT64_C(5) << 30);
-  CHECK(strncmp(card.uuid, "GPU-", 4) == 0);
-  CHECK_STATUS(stow_watch_read_device(watch, 1, &card), STOW_ERR_UNSUPPORTED);
-  CHECK_STATUS(stow_watch_read_device(watch, 2, &card), STOW_ERR_NOT_FOUND);
+  CHECK_OK(stow_watch_read_device(watch, 0, &device));
+  CHECK_U64(device.used_bytes, UINT64_C(5) << 30);
+  CHECK(strncmp(device.uuid, "GPU-", 4) == 0);
+  CHECK_STATUS(stow_watch_read_device(watch, 1, &device), STOW_ERR_UNSUPPORTED);
+  CHECK_STATUS(stow_watch_read_device(watch, 2, &device), STOW_ERR_NOT_FOUND);
   CHECK_OK(stow_watch_close(watch));
   CHECK_OK(stow_watch_close(NULL));
 }

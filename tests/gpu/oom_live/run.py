@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs that run out of memory on a card under a limit: is the first cause right, and does the first fix make them finish?
+"""Programs that run out of memory on a device under a limit: is the first cause right, and does the first fix make them finish?
 
 usage: run.py STOWAGE [--dry] [--simulated] [--jobs N] [--seconds N] [--only NAME,…] [--json FILE]
 
@@ -16,11 +16,11 @@ has not started by then is skipped, and one that runs is stopped. Programs with 
 Several at a time disturb each other: the shim measures a context by what is used on the whole GPU, so programs that start together
 count each other's memory and have up to 0.8 GiB less under their limit. A fix that fails again must be repeated with --jobs 1.
 
---simulated needs no card, but PyTorch 2.1 or newer: programs run on tensors without memory (simulated.py), and a replay of PyTorch's
+--simulated needs no device, but PyTorch 2.1 or newer: programs run on tensors without memory (simulated.py), and a replay of PyTorch's
 allocator under the limit decides what is refused. Programs that use another library are skipped, and what kernels really need is
-not known: a fix that finishes there may fail on a card.
+not known: a fix that finishes there may fail on a device.
 
---dry needs no card: it checks the heads, that each program compiles and reads the variables it names, and that FIXES knows them.
+--dry needs no device: it checks the heads, that each program compiles and reads the variables it names, and that FIXES knows them.
 """
 import argparse
 import concurrent.futures
@@ -154,7 +154,7 @@ def run(stowage, program, setting, folder, end):
 
 
 def simulate(program, setting, folder, end):
-    """Does the same without a card, and leaves run.stow and error.txt in the folder."""
+    """Does the same without a device, and leaves run.stow and error.txt in the folder."""
     began = time.monotonic()
     env = environment(setting)
     command = [sys.executable, str(HERE / "simulated.py"), str(program.path), program.limit, folder]
@@ -193,7 +193,7 @@ def judge(stowage, program, end, simulated):
         if code == 124:
             return {"name": program.name, "skip": f"stopped after {seconds:.0f} s"}
         if code == 0:
-            return {"name": program.name, "skip": "did not fail: its limit is wrong for this card"}
+            return {"name": program.name, "skip": "did not fail: its limit is wrong for this device"}
         what = [f"{folder}/run.stow", "--message", f"{folder}/error.txt"] if simulated else ["--last"]
         shown = subprocess.run([stowage, "explain", *what, "--json"], env=env, capture_output=True, text=True, timeout=60)
         try:

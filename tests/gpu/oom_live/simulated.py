@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs one program on tensors without memory, under a limit: what a card would refuse, PyTorch's allocator refuses in a replay.
+"""Runs one program on tensors without memory, under a limit: what a device would refuse, PyTorch's allocator refuses in a replay.
 
-usage: simulated.py PROGRAM LIMIT FOLDER        (needs torch 2.1 or newer, no card)
+usage: simulated.py PROGRAM LIMIT FOLDER        (needs torch 2.1 or newer, no device)
 
 The program runs twice on the fake tensors of `stowage estimate`. The first recording is replayed under the limit less a CUDA context,
 which is smaller until the first optimizer step: kernels are loaded when they first run. The workspace of a convolution may be refused:

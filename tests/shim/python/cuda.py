@@ -7,10 +7,10 @@ released = ctypes.CDLL("libcuda.so.1")  # lets it go, as frameworks do
 
 
 def start():
-    context, card = ctypes.c_void_p(), ctypes.c_int()
+    context, device = ctypes.c_void_p(), ctypes.c_int()
     assert driver.cuInit(0) == 0
-    assert driver.cuDeviceGet(ctypes.byref(card), 0) == 0
-    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), card) == 0
+    assert driver.cuDeviceGet(ctypes.byref(device), 0) == 0
+    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
     assert driver.cuCtxSetCurrent(context) == 0
 
 

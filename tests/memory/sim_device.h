@@ -1,7 +1,7 @@
 /* Shared by the heap's tests: a simulated device, an allocation that must work, and a heap that is
  * checked before it is closed. */
-#ifndef TESTS_MEMORY_CARD_H
-#define TESTS_MEMORY_CARD_H
+#ifndef TESTS_MEMORY_SIM_DEVICE_H
+#define TESTS_MEMORY_SIM_DEVICE_H
 
 #include <stowage/stowage.h>
 #include <stowage/sys/device.h>
@@ -11,17 +11,17 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 
-static inline stow_device *card_of(stow_sim_options o) {
+static inline stow_device *sim_device_of(stow_sim_options o) {
   stow_device *d;
   CHECK_OK(stow_sim_open(&d, &o));
   return d;
 }
 
-static inline stow_device *card(uint64_t vram, uint64_t host) {
+static inline stow_device *sim_device(uint64_t vram, uint64_t host) {
   stow_sim_options o = STOW_SIM_OPTIONS_INIT;
   o.vram_bytes = vram;
   o.host_bytes = host;
-  return card_of(o);
+  return sim_device_of(o);
 }
 
 static inline uint64_t need(stow_heap *h, uint64_t bytes, stow_stream s) {
