@@ -12,6 +12,7 @@
 
 #include <stowage/size.h>
 
+#include "arrays/hdf5_grid.h"
 #include "arrays/hdf5_wire.h"
 #include "base/checked.h"
 
@@ -29,6 +30,9 @@
 /* Smaller datasets are read in less time than it takes to list their chunks. */
 #define REPEATS_LEAST (UINT64_C(64) << 20)
 #define PLACES_LEAST  (UINT64_C(1) << 20)
+/* Smaller reads of chunks that hold parts of rows go to libhdf5, which reads a part ahead: many
+ * small reads would read each chunk in small pieces. */
+#define PIECES_LEAST (UINT64_C(256) << 10)
 
 struct hdf5 {
   hdf5_child child;
@@ -250,8 +254,7 @@ typedef struct dataset_reader {
   uint64_t written_count;
   uint8_t fill[8]; /* the value of all others */
   bool asked_places;
-  uint64_t *places; /* offset of each chunk, if chunks are whole rows as they are read */
-  uint64_t place_count;
+  hdf5_grid grid; /* chunks that are stored as they are read; without places: none */
 } dataset_reader;
 
 /* Reads the part that holds byte `offset`. The values stay in shared memory, which holds one part.
@@ -282,79 +285,62 @@ static stow_status read_part(dataset_reader *r, uint64_t offset) {
   return STOW_OK;
 }
 
-/* Reads values that are stored as they are read, from byte `offset` of the file on. */
-static stow_status read_direct(const dataset_reader *r, uint64_t offset, char *to, size_t count) {
-  while (count > 0) {
-    ssize_t got = pread(r->h->child.file, to, count, (off_t)offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0)
-      return stow_fail(STOW_ERR_IO, "%s: cannot read at byte %" PRIu64 ": %s", r->h->path, offset,
-                       got < 0 ? strerror(errno) : "the file was cut while it was read");
-    to += got;
-    offset += (uint64_t)got;
-    count -= (size_t)got;
-  }
-  return STOW_OK;
-}
-
 /* Requests the offsets of the chunks, once. The answer uses the memory of the part. */
 static stow_status request_places(dataset_reader *r) {
-  hdf5_request request = {.what = HDF5_PLACES, .bytes = r->h->child.shared_bytes / 8 * 8};
+  hdf5 *h = r->h;
+  uint64_t most = h->budget_bytes / LIST_SHARE, chunks = hdf5_grid_chunks(&r->d);
+  hdf5_request request = {.what = HDF5_PLACES, .bytes = chunks * sizeof(uint64_t)};
   hdf5_reply reply;
   r->asked_places = true;
-  if (r->d.chunk[0] == 0 || r->d.filtered || r->d.count * r->d.item_bytes < PLACES_LEAST ||
-      !r->h->from_start)
+  if (most > h->child.shared_bytes) most = h->child.shared_bytes;
+  if (chunks == 0 || chunks > most / sizeof(uint64_t) || r->d.filtered ||
+      r->d.count * r->d.item_bytes < PLACES_LEAST || !h->from_start)
     return STOW_OK;
   memcpy(request.name, r->d.name, sizeof request.name);
   r->at = r->end = 0;
-  r->h->in_shared = NULL;
-  STOW_TRY(hdf5_child_request(&r->h->child, &request, &reply));
-  uint64_t chunks = (r->d.shape[0] - 1) / r->d.chunk[0] + 1;
-  if (!reply.known || reply.count != chunks || chunks > request.bytes / sizeof(uint64_t) ||
-      chunks * sizeof(uint64_t) > r->h->budget_bytes / LIST_SHARE)
-    return STOW_OK;
-  r->places = malloc(chunks * sizeof(uint64_t));
-  if (r->places == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", r->h->path);
-  memcpy(r->places, r->h->child.shared, chunks * sizeof(uint64_t));
-  r->place_count = chunks;
+  h->in_shared = NULL;
+  STOW_TRY(hdf5_child_request(&h->child, &request, &reply));
+  if (!reply.known || reply.count != chunks) return STOW_OK;
+  uint64_t *places = malloc(chunks * sizeof(uint64_t));
+  if (places == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", h->path);
+  memcpy(places, h->child.shared, chunks * sizeof(uint64_t));
+  bool usable;
+  /* It takes the memory of a part, which is not read. */
+  STOW_TRY(hdf5_grid_open(&r->grid, &r->d, places, h->child.file, (uint64_t)h->opened.st_size,
+                          h->path, r->plan.rows * r->plan.unit_bytes, &usable));
+  if (!usable) hdf5_grid_close(&r->grid);
   return STOW_OK;
 }
 
-/* Finds byte `offset` of the values in the file. Returns how many bytes follow there; 0 if libhdf5
- * must read them. */
-static uint64_t find_direct(const dataset_reader *r, uint64_t offset, uint64_t *in_file) {
-  uint64_t total = r->d.count * r->d.item_bytes, file = (uint64_t)r->h->opened.st_size;
-  if (r->d.place != HDF5_NO_PLACE) return *in_file = r->d.place + offset, total - offset;
-  if (r->places == NULL) return 0;
-  /* Divides without a remainder: a chunk holds whole rows. */
-  uint64_t band;
-  if (!checked_mul(&band, total / r->d.shape[0], r->d.chunk[0])) return 0;
-  uint64_t number = offset / band, start = number * band;
-  if (number >= r->place_count) return 0;
-  uint64_t end = total - start < band ? total : start + band, place = r->places[number];
-  if (place > file || end - start > file - place) return 0;
-  *in_file = place + (offset - start);
-  return end - offset;
+/* Reads from byte `offset` of the values what this process can read itself. Sets `done` to the
+ * number of bytes; 0 if libhdf5 must read them. */
+static stow_status read_direct(dataset_reader *r, uint64_t offset, char *to, size_t count,
+                               size_t *done) {
+  *done = 0;
+  if (r->grid.places != NULL) return hdf5_grid_read(&r->grid, offset, to, count, done);
+  if (r->d.place == HDF5_NO_PLACE) return STOW_OK;
+  *done = count;
+  return hdf5_read_at(r->h->child.file, r->h->path, r->d.place + offset, to, count);
 }
 
 static stow_status read_values(void *user, uint64_t offset, void *to, size_t count) {
   dataset_reader *r = user;
   char *at = to;
   if (!r->asked_places) STOW_TRY(request_places(r));
+  bool direct = r->grid.cut == 0 || count >= PIECES_LEAST;
   while (count > 0) {
-    uint64_t in_file = 0, left = find_direct(r, offset, &in_file);
-    if (left > 0) {
-      size_t part = count < left ? count : (size_t)left;
-      STOW_TRY(read_direct(r, in_file, at, part));
-      at += part;
-      offset += part;
-      count -= part;
+    size_t done = 0;
+    if (direct) STOW_TRY(read_direct(r, offset, at, count, &done));
+    if (done > 0) {
+      at += done;
+      offset += done;
+      count -= done;
       continue;
     }
     /* A forked child shares the memory with its parent, which reads on. */
     if (offset < r->at || offset >= r->end || r->h->in_shared != r || r->h->child.owner != getpid())
       STOW_TRY(read_part(r, offset));
-    left = r->end - offset;
+    uint64_t left = r->end - offset;
     size_t part = count < left ? count : (size_t)left;
     memcpy(at, r->h->child.shared + (offset - r->at), part);
     at += part;
@@ -432,7 +418,7 @@ static void close_values(void *user) {
   dataset_reader *r = user;
   if (r->owns_file) hdf5_close(r->h);
   free(r->written);
-  free(r->places);
+  hdf5_grid_close(&r->grid);
   free(r);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrays/hdf5_grid.h"
 #include "base/checked.h"
 #include "base/compare.h"
 
@@ -431,17 +432,23 @@ stow_status hdf5_file_written(hdf5_file *f, const char *name, uint64_t *rows, ui
 /* ---- offsets of the chunks ---- */
 
 typedef struct place_list {
+  const hdf5_dataset *d;
   uint64_t *places;
-  uint64_t count, chunk_rows, chunk_bytes;
+  uint64_t count, chunk_bytes;
   bool bad; /* a chunk is between two others or twice in the index: libhdf5 must read them */
 } place_list;
 
 /* libhdf5 1.12.3 passes 32 bits of `bytes`; no chunk has more. */
-static void add_place(place_list *list, uint64_t row, unsigned mask, uint64_t address,
+static void add_place(place_list *list, const h5_size *offset, unsigned mask, uint64_t address,
                       uint64_t bytes) {
-  uint64_t number = row / list->chunk_rows;
-  if (number >= list->count || row % list->chunk_rows != 0 ||
-      list->places[number] != HDF5_NO_PLACE) {
+  const hdf5_dataset *d = list->d;
+  uint64_t number = 0;
+  bool inside = true;
+  for (uint32_t i = 0; i < d->dims; i++) {
+    inside = inside && offset[i] < d->shape[i] && offset[i] % d->chunk[i] == 0;
+    number = number * ((d->shape[i] - 1) / d->chunk[i] + 1) + offset[i] / d->chunk[i];
+  }
+  if (!inside || list->places[number] != HDF5_NO_PLACE) {
     list->bad = true;
   } else if (mask == 0 && (uint32_t)bytes == list->chunk_bytes) {
     list->places[number] = address;
@@ -450,7 +457,7 @@ static void add_place(place_list *list, uint64_t row, unsigned mask, uint64_t ad
 
 static int take_place(const h5_size *offset, unsigned mask, uint64_t address, uint64_t bytes,
                       void *context) {
-  add_place(context, offset[0], mask, address, bytes);
+  add_place(context, offset, mask, address, bytes);
   return 0;
 }
 
@@ -469,7 +476,7 @@ static bool list_places(hdf5_file *f, place_list *list) {
     uint64_t address;
     if (l->H5Dget_chunk_info(f->object, f->space, i, offset, &mask, &address, &bytes) < 0)
       return false;
-    add_place(list, offset[0], mask, address, bytes);
+    add_place(list, offset, mask, address, bytes);
   }
   return !list->bad;
 }
@@ -483,13 +490,10 @@ stow_status hdf5_file_places(hdf5_file *f, const char *name, uint64_t *places, u
   h5_id type = f->library->H5Dget_type(f->object);
   bool plain = type >= 0 && d->chunk[0] > 0 && stands_as_read(f->library, type, d);
   if (type >= 0) f->library->H5Tclose(type);
-  for (uint32_t i = 1; i < d->dims; i++) plain = plain && d->chunk[i] == d->shape[i];
-  if (!plain || d->shape[0] == 0) return STOW_OK;
-  place_list list = {.places = places,
-                     .count = (d->shape[0] - 1) / d->chunk[0] + 1,
-                     .chunk_rows = d->chunk[0],
-                     .chunk_bytes = chunk_bytes(d)};
-  if (list.count > most) return STOW_OK;
+  if (!plain) return STOW_OK;
+  place_list list = {
+      .d = d, .places = places, .count = hdf5_grid_chunks(d), .chunk_bytes = chunk_bytes(d)};
+  if (list.count == 0 || list.count > most) return STOW_OK;
   for (uint64_t i = 0; i < list.count; i++) places[i] = HDF5_NO_PLACE;
   *known = list_places(f, &list);
   *count = list.count;

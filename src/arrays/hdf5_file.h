@@ -34,8 +34,8 @@ stow_status hdf5_file_written(hdf5_file *f, const char *name, uint64_t *rows, ui
                               uint64_t *count, bool *known, uint8_t fill[8]);
 
 /* Writes the file offset of each chunk of dataset `name`, HDF5_NO_PLACE for one that is missing,
- * and their number to `count`. Sets `known` to false if a chunk is not made of whole rows stored as
- * they are read, if there are more than `most` chunks, or if libhdf5 cannot list them. */
+ * and their number to `count`. Sets `known` to false if chunks are not stored as they are read,
+ * if there are more than `most` chunks, or if libhdf5 cannot list them. */
 stow_status hdf5_file_places(hdf5_file *f, const char *name, uint64_t *places, uint64_t most,
                              uint64_t *count, bool *known);
 

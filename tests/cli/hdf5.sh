@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # HDF5 through libhdf5, found at run time: h5py writes the files and reads their contents for comparison.
 . "$(dirname "$0")/../guards/lib.bash"
-export STOWAGE=$stowage
+export STOWAGE=$stowage STOWAGE_PACKAGE=$source_dir/python
 . "$source_dir/tests/cli/numpy.bash"
 python=
 for candidate in "${STOWAGE_TEST_PYTHON:-python3}" /usr/bin/python3; do
@@ -178,7 +178,7 @@ assert np.array_equal(np.load("small.npy"), want)
 END
 
 test_py chunks_of_whole_rows_are_read_from_where_they_stand << 'END'
-# In a file with a user block, and of other chunks, libhdf5 reads them.
+# In a file with a user block libhdf5 reads them.
 tall = rng.integers(0, 1 << 40, (250, 1000)).astype("i8")
 for block in (0, 512):
     for version in ("earliest", "latest"):
@@ -198,6 +198,46 @@ for block in (0, 512):
 with open("a.h5", "r+b") as f:
     f.truncate(4_000_000)
 stowage("shrink", "a.h5", "-o", "b.npz", fails=True)
+END
+
+test_py chunks_of_parts_of_rows_are_put_together_whatever_their_shape << 'END'
+# Chunks that are cut in several dimensions, larger than the dataset, with as many values as another shape; holes; odd budgets.
+layouts = {"flat": ((4000, 61), (700, 33)), "narrow": ((9000, 30), (9000, 1)), "wide": ((50, 9000), (60, 2500)), "long": ((3000, 80), (100, 164)),
+           "cube": ((90, 44, 60), (40, 6, 24)), "inner": ((70, 6, 4, 200), (9, 4, 6, 200)), "middle": ((64, 30, 8, 20), (10, 7, 8, 20)),
+           "five": ((12, 9, 10, 11, 26), (5, 9, 4, 11, 6)), "tiny": ((5000, 40), (3, 2))}
+whole = {}
+with h5py.File("grid.h5", "w", libver="latest") as f:
+    for name, (shape, chunks) in layouts.items():
+        whole[name] = rng.integers(-(1 << 40), 1 << 40, shape).astype("f4" if name in ("narrow", "five") else "i8")
+        f.create_dataset(name, data=whole[name], chunks=chunks, maxshape=tuple(None for _ in shape))
+    whole["holes"] = np.full((4000, 64), -7, "i8")
+    d = f.create_dataset("holes", (4000, 64), "i8", chunks=(300, 20), fillvalue=-7)
+    for rows, columns in ((slice(0, 1300), slice(0, 64)), (slice(2000, 2100), slice(10, 30)), (slice(3000, 4000), slice(0, 64))):
+        d[rows, columns] = whole["holes"][rows, columns] = rng.integers(0, 99, whole["holes"][rows, columns].shape)
+for memory in ("64M", "20M", "12M"):
+    shrink("grid.h5", "-o", "grid.npz", "--force", "--memory", memory)
+    out = np.load("grid.npz")
+    for name, values in whole.items():
+        assert np.array_equal(out[name], values), (memory, name)
+END
+
+test_py chunks_of_parts_of_rows_are_read_without_the_worker_once_their_offsets_are_known << 'END'
+import os, subprocess
+program = """
+import os, signal, numpy, stowage
+data = stowage.open("columns.h5:x")
+whole = numpy.arange(1_200_000, dtype="f8").reshape(12_000, 100)
+assert (data[:3000] == whole[:3000]).all()
+worker, = map(int, open(f"/proc/self/task/{os.getpid()}/children").read().split())
+os.kill(worker, signal.SIGSTOP)
+signal.alarm(30)
+assert (data[1001:9999] == whole[1001:9999]).all()
+assert (data[5999:] == whole[5999:]).all()
+"""
+with h5py.File("columns.h5", "w") as f:
+    f.create_dataset("x", data=np.arange(1_200_000, dtype="f8").reshape(12_000, 100), chunks=(700, 33))
+library = os.path.join(os.path.dirname(os.environ["STOWAGE"]), "libstowage.so")
+subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": os.environ["STOWAGE_PACKAGE"], "STOWAGE_LIBRARY": library})
 END
 
 test_py a_chunk_stored_in_more_than_it_declares_is_refused_within_the_budget << 'END'
