@@ -251,6 +251,11 @@ def _fourier(recorder: Any, args: Any, result: Any) -> Sizes:
     return TRANSFORM, (bytes_of(args[0]) if not result.is_complex() else 0, bytes_of(result))
 
 
+def _roll(recorder: Any, args: Any, result: Any) -> Sizes:
+    """An input that is not contiguous is copied (source: roll_cuda of TensorTransformations.cu; measured)."""
+    return "roll", (0 if args[0].is_contiguous() else bytes_of(args[0]),)
+
+
 def _distances(recorder: Any, args: Any, result: Any) -> Sizes:
     """Both sets of points with two more columns, and -2 times the first (source: _euclidean_dist of Distance.cpp)."""
     a, b = args[0], args[1]
@@ -293,4 +298,5 @@ RULES: "Dict[str, Callable[[Any, Any, Any], Sizes]]" = {
     "_fft_r2c": _fourier,
     "_fft_c2r": _fourier,
     "_euclidean_dist": _distances,
+    "roll": _roll,
 }

@@ -194,6 +194,31 @@ class Recorded(unittest.TestCase):
 
         self.assertEqual(allocated(make), [16.0, 16.0, 16.0])
 
+    def test_a_roll_copies_an_input_that_is_not_contiguous(self):
+        def make():
+            x = zeros(8, 1024, 512)
+            return lambda: (x.roll(2, 1), x.transpose(1, 2).roll(2, 1))
+
+        self.assertEqual(allocated(make), [16.0, 16.0, 16.0])
+
+    def test_a_single_channel_in_float32_needs_no_copies(self):
+        import torch.nn.functional as F
+
+        def inputs():
+            return zeros(8, 1, 160000, grad=True), zeros(512, 1, 10, grad=True)
+
+        self.assertEqual(allocated(both_passes(inputs, lambda x, w: F.conv1d(x, w, stride=5))), [499.98, 499.98, 4.88])
+
+    def test_a_row_whose_channels_are_fastest_is_made_contiguous(self):
+        import torch.nn.functional as F
+
+        def make():
+            x, weight = zeros(8, 499, 768), zeros(768, 768, 3)
+            return lambda: F.conv1d(x.transpose(1, 2), weight, padding=1)
+
+        # The result, the copy of the input, and all three in the order of the kernel.
+        self.assertEqual(allocated(make), [11.7, 11.7, 30.14])
+
     def test_norms_of_columns_share_a_buffer(self):
         import torch
 
