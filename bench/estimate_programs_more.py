@@ -749,7 +749,7 @@ def scaler_two_groups_eval():
 
 @program
 def compiled_language():
-    """torch.compile: the estimate is that of the uncompiled program and says so."""
+    """torch.compile: the estimate follows its graphs and is approximate."""
     model = language()
     compiled = torch.compile(model.loss)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)

@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 from . import _analysis, _gpus, _show, _uncertainty
 from ._fake_autocast import Casts
+from ._fake_compile import replaced_by_graphs
 from ._fake_cuda import fake_cuda
 from ._fake_distributed import replaced_for_one_process
 from ._fake_generation import generate_to_the_end
@@ -370,7 +371,7 @@ def _faked(torch: Any, gpu: _gpus.Gpu, notes: "Dict[str, str]") -> "Iterator[Tup
     recorder = Recorder(torch, gpu, "cuda", __name__)
     casts = Casts(torch)
     mode = FakeTensorMode(**named)  # imports parts of PyTorch that must not see the replaced functions
-    replaced = [*replaced_functions(recorder), (torch, "clear_autocast_cache", casts.clear), *replaced_for_one_process(torch, notes)]
+    replaced = [*replaced_functions(recorder), (torch, "clear_autocast_cache", casts.clear), *replaced_for_one_process(torch, notes), *replaced_by_graphs(recorder, notes)]
     with contextlib.ExitStack() as stack:
         stack.enter_context(_quiet())
         stack.enter_context(fake_cuda(torch, gpu, notes, replaced))
@@ -594,7 +595,7 @@ def _answer(
 
     free = need(path)
     needs = bytes_needed(free)
-    bounds = _uncertainty.ranged(recorder, needs, target.measured, "compile" in notes, lambda trace: bytes_needed(need(trace)))
+    bounds = _uncertainty.ranged(recorder, needs, target.measured, recorder.compiled, lambda trace: bytes_needed(need(trace)))
     options.limit_bytes = target.available_bytes
     finishes = _analysis.replay(path, [policy], 0, options)[0]["finishes"]
     verdict = _uncertainty.verdict(bounds, target.available_bytes)

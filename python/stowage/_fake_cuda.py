@@ -2,8 +2,7 @@
 
 `fake_cuda(gpu)` replaces the functions of `torch.cuda` that programs and PyTorch's own Python code call (is CUDA there, which
 capability, how much memory) while it is open, and every other place where PyTorch takes another code path without a GPU:
-autocast, GradScaler, foreach and fused optimizers, `Module.to`, checkpointing's random state, the flat weights of RNNs and
-torch.compile. Nothing is allocated and no driver is loaded. Everything is restored when it closes.
+autocast, GradScaler, foreach and fused optimizers, `Module.to`, checkpointing's random state and the flat weights of RNNs. Nothing is allocated and no driver is loaded. Everything is restored when it closes.
 """
 
 from __future__ import annotations
@@ -289,14 +288,3 @@ def _patch_choices(torch: Any, patches: _Patches, notes: "Dict[str, str]") -> No
 
         patches.set(torch, "autocast", autocast)
         patches.set(torch.cuda.amp, "autocast", autocast)
-
-    def compile(model: Any = None, **_: Any) -> Any:
-        notes["compile"] = "torch.compile was ignored: a compiled program usually needs less than this"
-        return (lambda function: function) if model is None else model
-
-    patches.set(torch, "compile", compile)
-
-    def compile_module(self: Any, *_: Any, **__: Any) -> None:
-        compile(self)
-
-    patches.set(torch.nn.Module, "compile", compile_module)

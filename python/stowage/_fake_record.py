@@ -115,7 +115,8 @@ class Recorder:
         self.guessed: "Set[int]" = set()  # blocks whose size a library chooses at run time
         self.assumed: "Dict[str, int]" = {}  # lines that read a value of a fake tensor
         self.hidden: "Dict[str, int]" = {}  # largest hidden block by what it is
-        self.adds_in_place = False
+        self.adds_in_place = self.paused = False
+        self.compiled = ""  # "followed" or "ignored": what became of torch.compile
         self.sparse = ""  # the line that made the first sparse tensor
         self.inputs: "List[Any]" = []  # (type, shape) of the tensors of the first batch
         autograd = getattr(torch, "autograd", None)
@@ -301,6 +302,19 @@ class Recorder:
         finally:
             self.adds_in_place = False
 
+    @contextlib.contextmanager
+    def pausing(self, paused: bool = True) -> "Iterator[None]":
+        """Inside the `with`, operators run and nothing is recorded."""
+        was, self.paused = self.paused, paused
+        try:
+            yield
+        finally:
+            self.paused = was
+
+    def recording(self) -> Any:
+        """Inside the `with`, operators are recorded again."""
+        return self.pausing(False)
+
     def gives_up(self, tensor: Any, where: int) -> None:
         """Records that the next operator may use the memory of a tensor, which is not read again."""
         known = self._live.get((tensor.untyped_storage() if self.keeps_storages else tensor.storage()._storage)._cdata)
@@ -359,7 +373,7 @@ def dispatch_mode(recorder: Recorder) -> Any:
     class Mode(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func is device_of:
-                given = args[0].fake_device
+                given = args[0].fake_device if hasattr(args[0], "fake_device") else shown_device
                 return hidden_device if given.type == "cuda" else given
             kwargs = kwargs or {}
             if kwargs.get("device") is not None and (kwargs["device"] == hidden_device or kwargs["device"].type == "cuda"):
@@ -370,6 +384,8 @@ def dispatch_mode(recorder: Recorder) -> Any:
             if torch.is_inference_mode_enabled() and composite(func):
                 with self:  # elsewhere autograd does this before the mode sees the operator
                     return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+            if recorder.paused:
+                return func(*args, **kwargs)
             if func is add and recorder.accumulates_in_place(args, kwargs):
                 add_in_place(*args)
                 return args[0]

@@ -26,8 +26,9 @@ _MEASURED_SHARE, _ASSUMED_SHARE = 0.035, 0.05
 _VALUES_SHARE = 0.02
 #: Sparse operators have temporaries that are not counted. Assumed.
 _SPARSE_SHARE = 0.25
-#: A compiled program needed 31% less than the estimate of the uncompiled one (one program, docs/MEASUREMENTS.md).
-_COMPILED_SHARE = 0.4
+#: Of torch.compile, as shares (down, up): a program whose graphs were followed was 3% off; of programs that were estimated uncompiled one
+#: needed 31% less (one program each, docs/MEASUREMENTS.md).
+_COMPILED_SHARES = {"": (0.0, 0.0), "followed": (0.15, 0.15), "ignored": (0.4, 0.0)}
 #: Guessed workspaces times these, and what the need may differ besides, as shares (down, up). On a measured GPU most workspaces are right
 #: within 2%, and programs with them within 4% (docs/MEASUREMENTS.md). Where memory is short, PyTorch takes a kernel of cuDNN with a smaller
 #: workspace (source: try_configs of cudnn/Conv_v8.cpp), so programs can need less.
@@ -54,7 +55,7 @@ def verdict(found: Range, available: int) -> str:
     return "yes" if found.high <= available else "no" if found.low > available else "close"
 
 
-def shares(needs: int, measured: bool, values: bool = False, sparse: bool = False, compiled: bool = False) -> Range:
+def shares(needs: int, measured: bool, values: bool = False, sparse: bool = False, compiled: str = "") -> Range:
     """Returns the range by shares of the need alone."""
     base = _MEASURED_SHARE if measured else _ASSUMED_SHARE
     reasons = [_reason("kernels", "kernels and allocator" + ("" if measured else ", not measured on this GPU"), -base * needs, base * needs)]
@@ -63,7 +64,8 @@ def shares(needs: int, measured: bool, values: bool = False, sparse: bool = Fals
     if sparse:
         reasons.append(_reason("sparse", "temporaries of sparse operators", 0, _SPARSE_SHARE * needs))
     if compiled:
-        reasons.append(_reason("compile", "torch.compile, which was ignored", -_COMPILED_SHARE * needs, 0))
+        down, up = _COMPILED_SHARES[compiled]
+        reasons.append(_reason("compile", f"torch.compile, which was {compiled}", -down * needs, up * needs))
     return _range(needs, reasons)
 
 
@@ -140,7 +142,7 @@ def _write_sizes(events: "List[Tuple[int, int, int, Any]]", path: str, change: "
         trace.close()
 
 
-def ranged(recorder: Any, needs: int, measured: bool, compiled: bool, replayed: "Callable[[str], int]") -> Range:
+def ranged(recorder: Any, needs: int, measured: bool, compiled: str, replayed: "Callable[[str], int]") -> Range:
     """Returns the range of a recorded program that needs `needs` bytes."""
     by_share = shares(needs, measured, bool(recorder.assumed), bool(recorder.sparse), compiled)
     return _range(needs, by_share.reasons + spread(recorder, needs, measured, replayed))

@@ -161,8 +161,8 @@ class Programs(unittest.TestCase):
         self.assertGreater(why["workspaces"]["high_bytes"], 0.1 * image["needs_bytes"])
         self.assertLess(why["workspaces"]["low_bytes"], 0)
         compiled, why = reasons(lambda: torch.compile(torch.nn.Linear(2048, 2048)), (1024, 2048))
-        self.assertEqual(why["torch.compile,"]["high_bytes"], 0)
-        self.assertLess(compiled["needs_low_bytes"], 0.65 * compiled["needs_bytes"])
+        self.assertGreater(why["torch.compile,"]["high_bytes"], 0.1 * compiled["needs_bytes"])
+        self.assertLess(compiled["needs_low_bytes"], 0.9 * compiled["needs_bytes"])
         other, why = reasons(lambda: torch.nn.Linear(2048, 2048), (1024, 2048), gpu="T4")
         self.assertIn("not measured on this GPU", why["kernels"]["what"])
 

@@ -29,7 +29,7 @@ REFUSED = {"packed_rnn": "_pack_padded_sequence", "boolean_mask": "index"}
 OTHER = {"control_flow", "sparse_embedding", "optimizer_state_on_host", "activations_on_host", "gan_gradient_penalty"}
 #: Programs whose tensors are the same on CPU and GPU.
 EXACT = {"custom_autograd", "buffers_in_forward", "linalg", "complex_fft", "hooks", "custom_optimizer", "byte_optimizer", "data_parallel_one_rank", "gnn_scatter_attention"}
-#: torch.compile runs a C++ compiler on the CPU for a minute; the estimate ignores it, and a test of the package covers that.
+#: torch.compile runs a C++ compiler on the CPU for a minute; tests of the package cover it.
 LEFT_OUT = {"compiled_language"}
 
 
