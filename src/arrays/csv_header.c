@@ -3,11 +3,12 @@
  * The default is yes, as in pandas and polars. The first row is data if every field is a number, if
  * one of its texts recurs in its column, if one is a date, a time or the like above others of its
  * kind, if it holds fractions, gaps or the same number twice, or if it starts a sequence (1, 2, 3).
- * Numbers may be names: pandas writes `,0,1,2` above an index, and `country,2019,2020` is a table
- * of years.
+ * Numbers may be names: pandas writes `,0,1,2` above an index and `,2019,2020` above dates, and
+ * `country,2019,2020` is a table of years.
  *
  * Called by the table reader. Looks at up to SAMPLE_ROWS rows, never past the window. */
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,7 @@ typedef struct evidence {
   look first;
   bool has_letter;                  /* the first row's text contains a letter */
   uint64_t number;                  /* number in the first row, if LOOK_INTEGER */
+  double value;                     /* the same of any number; NAN if it is none */
   size_t numbers, texts, fractions; /* below the first row */
   bool recurs;                      /* a text below equals the first row's */
   bool alike;                       /* digits without letters, as every text below */
@@ -111,6 +113,10 @@ static void begin_column(evidence *e, const csv_field *f) {
   e->alike = e->first == LOOK_TEXT && is_digits(f);
   if (e->first == LOOK_INTEGER)
     e->number = f->kind == CSV_UNSIGNED ? f->value.u : (uint64_t)f->value.i;
+  e->value = f->kind == CSV_SIGNED     ? (double)f->value.i
+             : f->kind == CSV_UNSIGNED ? (double)f->value.u
+             : f->kind == CSV_FLOAT    ? f->value.d
+                                       : NAN;
   for (uint32_t i = 0; i < f->length; i++)
     e->has_letter = e->has_letter || isalpha((unsigned char)f->text[i]) || (f->text[i] & 0x80);
 }
@@ -206,21 +212,31 @@ stow_status csv_first(csv *c, table_header header, bool *more) {
 /* ---- the decision ---- */
 
 typedef struct counts {
-  size_t of[LOOK_VALUE + 1]; /* number of fields by look, without an empty field in the first
-                              * column, or in the last one if all of it is empty */
-  bool distinct;             /* no number occurs twice */
-  bool from_zero;            /* the numbers are 0, 1, 2, … in order */
+  size_t of[LOOK_VALUE + 1]; /* number of fields by look, without the ones above an index, and
+                              * without the last one if all of its column is empty */
+  size_t index;              /* columns of an index: empty first fields above filled columns */
+  bool ascends;   /* the fields behind the index are numbers, each larger than the last */
+  bool distinct;  /* no number occurs twice */
+  bool from_zero; /* the numbers are 0, 1, 2, … in order */
 } counts;
+
+/* Returns whether a field of the first row is empty and none below it is. */
+static bool is_above_filled(const sample *s, const evidence *e) {
+  return e->first == LOOK_EMPTY && s->rows > 0 && e->texts + e->numbers == s->rows;
+}
 
 static stow_status count_looks(const sample *s, counts *n) {
   size_t columns = s->from->columns, filled = 0;
   uint64_t *numbers = malloc((columns + 1) * sizeof *numbers);
   if (numbers == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no memory", s->from->in.name);
-  *n = (counts){.distinct = true, .from_zero = true};
+  *n = (counts){.distinct = true, .from_zero = true, .ascends = true};
+  while (n->index < columns && is_above_filled(s, &s->columns[n->index])) n->index++;
   for (size_t i = 0; i < columns; i++) {
     const evidence *e = &s->columns[i];
     bool unused = i + 1 == columns && s->rows > 0 && e->texts + e->numbers == 0;
-    if (e->first != LOOK_EMPTY || (i > 0 && !unused)) n->of[e->first]++;
+    if (e->first != LOOK_EMPTY || (i > 0 && i >= n->index && !unused)) n->of[e->first]++;
+    if (i == n->index) n->ascends = !isnan(e->value);
+    if (i > n->index) n->ascends = n->ascends && e->value > e[-1].value;
     if (e->first != LOOK_INTEGER) continue;
     n->from_zero = n->from_zero && e->number == filled;
     numbers[filled++] = e->number;
@@ -231,12 +247,24 @@ static stow_status count_looks(const sample *s, counts *n) {
   return STOW_OK;
 }
 
-/* Returns whether an empty first field is above an index, as DataFrame.to_csv writes it. */
+/* Returns whether every column from `first` on holds fractions. */
+static bool above_fractions(const sample *s, size_t first) {
+  for (size_t i = first; i < s->from->columns; i++)
+    if (s->columns[i].fractions == 0) return false;
+  return true;
+}
+
+/* Returns whether the empty first fields are above an index, as DataFrame.to_csv writes it. */
 static bool above_index(const sample *s, const counts *n) {
+  size_t columns = s->from->columns;
   if (s->columns[0].first != LOOK_EMPTY || n->of[LOOK_EMPTY] > 0 || !n->distinct) return false;
-  if (s->from->columns < 2) return false;
+  if (columns < 2) return false;
   if (s->rows > 0 && s->columns[0].counts_from_zero) return true;
-  return n->from_zero && n->of[LOOK_INTEGER] == s->from->columns - 1;
+  if (n->from_zero && n->of[LOOK_INTEGER] == columns - 1) return true;
+  if (n->index == 0 || n->index == columns) return false;
+  bool integers = n->of[LOOK_INTEGER] == columns - n->index;
+  if (s->columns[n->index - 1].texts > 0) return n->ascends || integers;
+  return s->rows > 1 && integers && above_fractions(s, n->index);
 }
 
 /* Returns whether a number is above texts, which makes it a name. */

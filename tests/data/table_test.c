@@ -177,6 +177,11 @@ TEST(numbers_may_be_names)
   CHECK(has_header(",0,1\n"));
   CHECK(has_header(",a,b\nx,1,2\ny,3,4\n") && !facts.pandas_index);
   CHECK_TEXT(facts.columns[0].name, "index");
+  CHECK(has_header(",2019,2020\n2024-01-01,0.5,1\n2024-01-02,0.25,5\n"));
+  CHECK(has_header(",2020,2019\nUS,1,1\nUK,2,5\n"));
+  CHECK(has_header(",0.5,1,1.5\n2024-01-01,5,1,2\n2024-01-02,3,5,4\n"));
+  CHECK(has_header(",,2019,2020\nUS,m,1,2\nUK,f,3,4\n"));
+  CHECK(has_header(",3,9\n4,0.5,1.5\n8,0.25,5\n"));
   CHECK(has_header("country,2019,2020\nUS,1.5,2\nUK,3,4\n"));
   CHECK(has_header("country,2019,2020\nUS,2019,2020\nUS,2019,2020\n"));
   CHECK(has_header("id,inf,x\n1,2,3\n"));
@@ -195,6 +200,10 @@ TEST(rows_of_data_are_no_names)
   CHECK(!has_header("nan,inf\n1,2\n"));
   CHECK(!has_header(",2.5,3\n7,5,6\n"));
   CHECK(!has_header(",4,3\n7,5,6\n"));
+  CHECK(!has_header(",4,3\n7,5,6\n8,1,2\n"));
+  CHECK(!has_header(",4.5,3\nUS,5,6\nUK,1,2\n"));
+  CHECK(!has_header(",4,3\nUS,5,6\n,1,2\n"));
+  CHECK(!has_header(",7,7\nUS,5,6\nUK,1,2\n"));
   CHECK(!has_header("2019,2020\n1.5,2.5\n"));
   CHECK(!has_header("5.1,3.5,setosa\n4.9,3.0,virginica\n"));
   CHECK(!has_header("39,State-gov,77516\n50,Private,83311\n38,State-gov,215646\n"));
