@@ -20,6 +20,7 @@ class Sample:
         self._runs: "List[List[Any]]" = []
         self._stride, self.rows = 1, 0
         self.text_bytes: "Dict[str, int]" = {}  # of each column of text, in UTF-8; known when the table was read
+        self.decimals: "Dict[str, int]" = {}  # the largest value of each column of decimals, as `largest` counts it
         self._schema: Any = None
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -34,12 +35,16 @@ class Sample:
         return self._schema.empty_table()
 
     def _pass_on(self, reader: Any) -> "Iterator[Any]":
+        import pyarrow
+
         number, run, filled = 0, [], 0
-        self._runs, self._stride, self.rows, self.text_bytes = [], 1, 0, {}
+        self._runs, self._stride, self.rows, self.text_bytes, self.decimals = [], 1, 0, {}, {}
         for batch in reader:
             self.rows += batch.num_rows
             for name, column in zip(batch.schema.names, batch.columns):
                 self.text_bytes[name] = self.text_bytes.get(name, 0) + _text_bytes(column)
+                if pyarrow.types.is_decimal(column.type):
+                    self.decimals[name] = max(self.decimals.get(name, 0), largest(column))
             if number % self._stride == 0:
                 run.append(batch)
             filled += batch.nbytes
@@ -69,6 +74,14 @@ class Sample:
             write(table, count)
             written, rows = written + count.written, rows + table.num_rows
         return written if rows == self.rows else round(written * self.rows / max(1, rows))
+
+
+def largest(decimals: Any) -> int:
+    """Returns the largest absolute value of an array of decimals, in units of their last digit."""
+    import pyarrow.compute
+
+    ends = pyarrow.compute.min_max(decimals).as_py()
+    return max(abs(int(end.scaleb(decimals.type.scale))) for end in ends.values()) if ends["min"] is not None else 0
 
 
 def _text_bytes(column: Any) -> int:

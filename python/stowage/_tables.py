@@ -23,7 +23,7 @@ from ._files import Inspection, Table, Text, read_purpose, shrink_file
 from ._library import Invalid, Missing, NotFound, Unsupported, parse_size, shown
 from ._library import format_size as size
 from ._newfile import beside
-from ._sizes import Count, Sample
+from ._sizes import Count, Sample, largest
 from . import _show
 
 #: Formats by the ending of a file.
@@ -507,6 +507,8 @@ def _write_members(writers: "List[_Numbers | _Texts]", columns: "List[Column]", 
 
 def _npz_bytes(sample: Sample, plan: Plan) -> "Optional[int]":
     """Returns the size of the .npz that `_write_npz` makes; None if a column has no npz form."""
+    if any(digits >= 10**_EXACT_DIGITS for digits in sample.decimals.values()):
+        return None
     try:
         writers = _column_writers(_Spool(io.BytesIO()), plan.apply(sample.empty()), plan.columns)[0]
     except (Invalid, Unsupported):
@@ -603,15 +605,17 @@ def _column_writer(spool: _Spool, kind: Any, column: Column) -> "_Numbers | _Tex
         plain = lambda array: array.dictionary_decode()  # noqa: E731
     if pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind) or str(kind) == "string_view":
         return _Texts(spool, column, plain)
-    if pyarrow.types.is_timestamp(kind) or pyarrow.types.is_date32(kind):
-        descr = f"<M8[{kind.unit}]" if pyarrow.types.is_timestamp(kind) else "<M8[D]"
-        whole = kind if pyarrow.types.is_timestamp(kind) else pyarrow.int32()
+    if pyarrow.types.is_temporal(kind) and not pyarrow.types.is_interval(kind):
+        # A time of the day is the span since midnight: NumPy has no type of its own for it.
+        is_moment = pyarrow.types.is_timestamp(kind) or pyarrow.types.is_date(kind)
+        unit = "D" if pyarrow.types.is_date32(kind) else "ms" if pyarrow.types.is_date64(kind) else kind.unit
+        width = pyarrow.int32() if kind.bit_width == 32 else pyarrow.int64()
 
         def times(array: Any) -> Any:
-            values = plain(array).cast(whole).cast(pyarrow.int64()).fill_null(-(2**63)).to_numpy(zero_copy_only=False)
+            values = plain(array).cast(kind).view(width).cast(pyarrow.int64()).fill_null(-(2**63)).to_numpy(zero_copy_only=False)
             return numpy.ascontiguousarray(values, "<i8")
 
-        return _Numbers(spool, column, descr, times)
+        return _Numbers(spool, column, f"<{'M' if is_moment else 'm'}8[{unit}]", times)
     if pyarrow.types.is_boolean(kind) or pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind):
         dtype = numpy.dtype(kind.to_pandas_dtype())
         if column.nulls and dtype.kind != "f":
@@ -629,11 +633,16 @@ def _column_writer(spool: _Spool, kind: Any, column: Column) -> "_Numbers | _Tex
             return numpy.ascontiguousarray(array.to_numpy(zero_copy_only=False), dtype)
 
         return _Numbers(spool, column, dtype.str, numbers)
-    if pyarrow.types.is_decimal128(kind) and kind.precision <= _EXACT_DIGITS and 0 <= kind.scale <= _EXACT_DIGITS:
+    if pyarrow.types.is_decimal(kind) and 0 <= kind.scale <= _EXACT_DIGITS:
+        wide = pyarrow.decimal128(38, kind.scale)
 
         def decimals(array: Any) -> Any:
             # Two exact numbers, so the quotient is the float that is nearest to the decimal: what reading its text gives.
-            array = plain(array).cast(kind)
+            array = plain(array).cast(wide)
+            if largest(array) >= 10**_EXACT_DIGITS:
+                raise Unsupported(
+                    f"column {column.name}: a decimal of more than {_EXACT_DIGITS} digits has no npz form; drop it, or write .parquet"
+                )
             low = numpy.frombuffer(array.buffers()[1], "<i8")[2 * array.offset : 2 * (array.offset + len(array)) : 2]
             values = low / 10.0**kind.scale
             if array.null_count:
@@ -655,8 +664,9 @@ def word(column: Column) -> str:
     kind = column.from_type
     if column.scanned:
         return kind
-    if kind.startswith("ts"):
-        return "datetime"
+    times = {"ts": "datetime", "tt": "time", "tD": "duration"}
+    if kind[:2] in times:
+        return times[kind[:2]]
     return _WORDS.get(kind) or ("decimal" if kind.startswith("d:") else "list" if kind.startswith("+") else "dictionary" if len(kind) == 1 else kind)
 
 

@@ -87,6 +87,13 @@ class Streams(unittest.TestCase):
             with self.assertRaises(stowage.StowageError):
                 stowage.inspect(stowage.open(self.path(name)))
 
+    def test_spans_of_time_are_a_column(self):
+        numpy.savez(self.path("m.npz"), n=numpy.arange(3), span=numpy.array([1, "NaT", -3], "m8[ms]"))
+        table = stowage.open(self.path("m.npz"))
+        self.assertEqual(table["span"][:].tolist(), numpy.array([1, "NaT", -3], "m8[ms]").tolist())
+        facts = {column["name"]: column for column in stowage.inspect(table).data["columns"]}
+        self.assertEqual((facts["span"]["dtype"], facts["span"]["missing"]), ("duration", 1))
+
     def test_arrays_of_different_lengths_are_no_table(self):
         numpy.savez(self.path("d.npz"), a=numpy.arange(3), b=numpy.arange(4))
         with self.assertRaises(stowage.Invalid):

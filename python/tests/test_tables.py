@@ -1,6 +1,7 @@
 """Text tables: how they are written, dates, several files as one, and back into pandas."""
 
 import bz2
+import decimal
 import gzip
 import json
 import lzma
@@ -100,6 +101,43 @@ class Tables(unittest.TestCase):
         for ending, key in ((".parquet", "parquet_bytes_estimate"), (".feather", "feather_bytes_estimate")):
             stowage.shrink(self.path("t.parquet"), self.path("out" + ending), memory="8M", quiet=True, force=True)
             self.assertLess(abs(facts[key] / os.path.getsize(self.path("out" + ending)) - 1), 0.2)
+
+    def test_times_of_day_spans_and_wide_decimals_in_an_npz(self):
+        try:
+            import pyarrow as pa
+            from pyarrow import feather
+        except ImportError:
+            self.skipTest("needs pyarrow, which Debian does not have")
+        unscaled = [0, None, 999_999_999_999_999, -12345]
+        cents = [None if one is None else decimal.Decimal(one).scaleb(-3) for one in unscaled]
+        columns = {
+            "at": pa.array([0, 1, None, 86_399_999_999], pa.time64("us")),
+            "brief": pa.array([0, 1, None, 86_399], pa.time32("s")),
+            "span": pa.array([-5, None, 0, 2**40], pa.duration("ms")),
+            "day": pa.array([0, None, 86_400_000, -86_400_000], pa.date64()),
+            "sum": pa.array(cents, pa.decimal128(38, 3)),
+        }
+        feather.write_feather(pa.table(columns), self.path("t.feather"))
+        promised = stowage.inspect(self.path("t.feather")).data["npz_bytes"]
+        stowage.shrink(self.path("t.feather"), self.path("t.npz"), quiet=True)
+        self.assertEqual(os.path.getsize(self.path("t.npz")), promised)
+        made = dict(np.load(self.path("t.npz")))
+        nat = -(2**63)
+        self.assertEqual({name: (one.dtype.str, one.view("i8").tolist()) for name, one in made.items() if name != "sum"}, {
+            "at": ("<m8[us]", [0, 1, nat, 86_399_999_999]),
+            "brief": ("<m8[s]", [0, 1, nat, 86_399]),
+            "span": ("<m8[ms]", [-5, nat, 0, 2**40]),
+            "day": ("<M8[ms]", [0, nat, 86_400_000, -86_400_000]),
+        })
+        np.testing.assert_array_equal(made["sum"], [0.0, np.nan, 999999999999.999, -12.345])
+        back = pa.table(stowage.open(self.path("t.npz")))
+        self.assertEqual(back["span"].to_pylist(), pa.table(columns)["span"].to_pylist())
+        self.assertEqual(back["span"].null_count, 1)
+        feather.write_feather(pa.table({"sum": pa.array([decimal.Decimal(10**15)], pa.decimal128(38, 0))}), self.path("w.feather"))
+        self.assertIsNone(stowage.inspect(self.path("w.feather")).data["npz_bytes"])
+        with self.assertRaises(stowage.StowageError):
+            stowage.shrink(self.path("w.feather"), self.path("w.npz"), quiet=True)
+        self.assertFalse(os.path.exists(self.path("w.npz")))
 
     def test_a_private_output_stays_private(self):
         try:

@@ -28,7 +28,8 @@ typedef struct part {
 typedef struct column {
   char *name;
   dtype type;          /* DTYPE_NONE: text or times */
-  char time;           /* unit of datetime64: 's', 'm', 'u', 'n', 'D'; 0: not times */
+  char time;           /* unit of datetime64 or timedelta64: 's', 'm', 'u', 'n', 'D'; 0: neither */
+  bool is_span;        /* timedelta64 */
   part values;         /* numbers, or the codes of a dictionary */
   part offsets, bytes; /* parts of text; with codes, parts of the words */
 } column;
@@ -75,12 +76,13 @@ static stow_status refuse_column(const opened *o, const column *c, const char *w
 
 /* Finds the type of a column of numbers or times. */
 static stow_status take_type(const opened *o, column *c) {
-  const char *name = c->values.info.dtype, *times = strstr(name, "M8[");
-  if (times == NULL && strncmp(name, "datetime64[", 11) == 0) times = name + 8;
-  if (times != NULL && c->values.info.item_bytes == 8) {
-    c->time = times[3];
-    bool known = (c->time == 's' && times[4] == ']') || c->time == 'D' ||
-                 (strchr("mun", c->time) != NULL && times[4] == 's');
+  const char *name = c->values.info.dtype, *unit = strchr(name, '[');
+  c->is_span = strstr(name, "m8[") != NULL || strncmp(name, "timedelta64[", 12) == 0;
+  bool is_moment = strstr(name, "M8[") != NULL || strncmp(name, "datetime64[", 11) == 0;
+  if (unit != NULL && (c->is_span || is_moment) && c->values.info.item_bytes == 8) {
+    c->time = unit[1];
+    bool known = (c->time == 's' && unit[2] == ']') || (c->time == 'D' && is_moment) ||
+                 (strchr("mun", c->time) != NULL && unit[2] == 's');
     if (!known || c->values.info.dims != 1 || name[0] == '>') return refuse_column(o, c, name);
     return STOW_OK;
   }
@@ -247,7 +249,7 @@ static stow_status schema_column(struct ArrowSchema *s, const column *c) {
   char format[8];
   if (c->time == 'D') return arrow_schema_make(s, "tdD", c->name, ARROW_FLAG_NULLABLE, 0);
   if (c->time != 0) {
-    snprintf(format, sizeof format, "ts%c:", c->time);
+    snprintf(format, sizeof format, c->is_span ? "tD%c" : "ts%c:", c->time);
     return arrow_schema_make(s, format, c->name, ARROW_FLAG_NULLABLE, 0);
   }
   if (!is_text(c)) return schema_numbers(s, c, 1);

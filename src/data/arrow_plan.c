@@ -139,7 +139,9 @@ static uint64_t plain_bytes(const char *format, const struct ArrowArray *a, int6
       bytes += (uint64_t)((const int64_t *)a->buffers[a->n_buffers - 1])[i];
     return bytes;
   }
-  if (format[0] == 't') return (uint64_t)rows * (format[1] == 'd' && format[2] == 'D' ? 4 : 8);
+  bool narrow =
+      strcmp(format, "tdD") == 0 || strcmp(format, "tts") == 0 || strcmp(format, "ttm") == 0;
+  if (format[0] == 't') return (uint64_t)rows * (narrow ? 4 : 8);
   if (format[0] == 'd') return (uint64_t)rows * 16;
   return 0;
 }
