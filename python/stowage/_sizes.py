@@ -1,7 +1,7 @@
 """What a table takes on disk, before it is written.
 
 Parquet and Feather compress, so their size is an estimate: parts of the table are written to a file object that only counts bytes. A table
-that is small enough is counted whole, and then the size is exact.
+that is small enough is counted whole, and then the size is exact. Compressing takes longer than reading, so little is compressed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import io
 from typing import Any, Callable, Dict, Iterator, List
 
 _RUNS = 4  # at most this many parts of a larger table
+_PIECES = 4  # of each part
+_EXACT_BYTES = 4 << 20  # in memory; of more, not every column is written whole
 
 
 class Sample:
@@ -32,7 +34,9 @@ class Sample:
 
     def empty(self) -> Any:
         """Returns a table of no rows with the same columns. Call it after the table was read."""
-        return self._schema.empty_table()
+        import pyarrow
+
+        return pyarrow.Table.from_batches([], self._schema)  # `empty_table` imports pandas
 
     def _pass_on(self, reader: Any) -> "Iterator[Any]":
         import pyarrow
@@ -60,20 +64,46 @@ class Sample:
         if len(self._runs) > _RUNS:  # every second one, from here on and of those before
             self._runs, self._stride = self._runs[::2], self._stride * 2
 
-    def bytes(self, write: "Callable[[Any, Any], None]") -> int:
-        """Returns how many bytes `write(table, file)` makes of the whole table; exact if all of it was kept."""
+    def bytes(self, write: "Callable[[Any, List[int], Any], None]", whole: "Callable[[Any], List[int]]") -> int:
+        """Returns how many bytes `write(table, columns, file)` makes of the whole table; exact if all of it was kept and is small.
+
+        `whole` returns the columns with dictionaries, whose size does not grow with the rows: two parts of them are written with all
+        rows. Of the others, a few short pieces of each part are enough.
+        """
         import pyarrow
 
         if not self._runs:
             return 0
-        parts = self._runs if self._stride > 1 else [[batch for run in self._runs for batch in run]]
-        written, rows = 0, 0
-        for part in parts:
-            table = pyarrow.Table.from_batches(part)
-            count = Count()
-            write(table, count)
-            written, rows = written + count.written, rows + table.num_rows
-        return written if rows == self.rows else round(written * self.rows / max(1, rows))
+        parts = [pyarrow.Table.from_batches(run) for run in self._runs]
+        kept = sum(part.nbytes for part in parts)
+        if self._stride == 1 and kept <= _EXACT_BYTES:
+            return _written(pyarrow.concat_tables(parts), list(range(parts[0].num_columns)), write)
+        some = whole(parts[0])
+        others = [number for number in range(parts[0].num_columns) if number not in set(some)]
+        total = 0.0
+        if some:
+            few = parts[:: max(1, len(parts) // 2)][:2]
+            total += sum(_written(part, some, write) for part in few) * self.rows / sum(part.num_rows for part in few)
+        for part in parts if others else ():
+            thin = _thin(part, min(1.0, _EXACT_BYTES / kept))
+            frame = _written(part.slice(0, 1), others, write)  # headers and footer
+            made = frame + (_written(thin, others, write) - frame) * part.num_rows / thin.num_rows
+            total += made * self.rows / sum(one.num_rows for one in parts)
+        return round(total)
+
+
+def _thin(table: Any, share: float) -> Any:
+    """Returns a share of the rows: a few pieces of neighbouring rows."""
+    import pyarrow
+
+    rows = max(1, int(table.num_rows / _PIECES * share))
+    return pyarrow.concat_tables([table.slice(table.num_rows * number // _PIECES, rows) for number in range(_PIECES)])
+
+
+def _written(table: Any, columns: "List[int]", write: "Callable[[Any, List[int], Any], None]") -> int:
+    count = Count()
+    write(table.select(columns), columns, count)
+    return count.written
 
 
 def largest(decimals: Any) -> int:

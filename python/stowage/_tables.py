@@ -40,6 +40,7 @@ _PACKED = (".gz", ".bz2", ".xz", ".zst")  # endings of compressed JSON, which is
 _MEMORY = 256 << 20
 _SAMPLE_ROWS = 20000
 _SLACK_BYTES = 64 << 10  # about a footer with statistics: a file that grows by less does not count as larger
+_CODE_BYTES = 4  # per row: a column of a Parquet file that takes more has texts beside its codes
 _BLOCK = 4 << 20  # of JSON lines
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _MEMBER = "w"  # writes a member into an archive that is open; creates no file
@@ -91,6 +92,7 @@ class TableFile:
         self._package, self._module = _package(path)
         self._schema: Any = None
         self._picked: "Optional[List[str]]" = None
+        self.coded: "List[str]" = []  # columns of text that are read as codes and a dictionary
         if self._package == "pyarrow":
             self._open_pyarrow()
             names = list(self._schema.names)
@@ -115,6 +117,24 @@ class TableFile:
         return whole.__arrow_c_stream__()
 
     # -- with pyarrow: a few batches at a time --
+
+    def read_codes(self) -> None:
+        """Reads texts that a Parquet file stores as codes in that form from now on: much faster if nobody needs each text."""
+        if self._package != "pyarrow" or self.format != "parquet" or type(self) is not TableFile:
+            return
+        import pyarrow.parquet
+
+        texts = {name for name in self._schema.names if str(self._schema.field(name).type) in ("string", "large_string")}
+        with pyarrow.parquet.ParquetFile(self.path) as file:
+            groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+        for number in range(groups[0].num_columns if groups else 0):
+            chunks = [group.column(number) for group in groups]
+            stored = sum(one.total_uncompressed_size for one in chunks)
+            is_coded = all(one.has_dictionary_page for one in chunks) and stored <= _CODE_BYTES * sum(one.num_values for one in chunks)
+            if is_coded and chunks[0].path_in_schema in texts:
+                self.coded.append(chunks[0].path_in_schema)
+        with pyarrow.parquet.ParquetFile(self.path, read_dictionary=self.coded) as file:
+            self._schema = file.schema_arrow
 
     def _open_pyarrow(self) -> None:
         import pyarrow
@@ -144,7 +164,7 @@ class TableFile:
     def _parquet(self) -> "Iterator[Any]":
         import pyarrow.parquet
 
-        with pyarrow.parquet.ParquetFile(self.path, buffer_size=64 << 10, pre_buffer=False) as file:
+        with pyarrow.parquet.ParquetFile(self.path, buffer_size=64 << 10, pre_buffer=False, read_dictionary=self.coded) as file:
             facts = file.metadata
             stored = sum(facts.row_group(n).total_byte_size for n in range(facts.num_row_groups))
             row = max(1, stored // max(1, facts.num_rows)) * 2  # unpacked: about twice
@@ -403,8 +423,8 @@ def _repeats(column: Any) -> bool:
     return len(some) > 0 and pyarrow.compute.count_distinct(some).as_py() <= len(some) // 2
 
 
-def _write_pyarrow(frames: Any, file: Any, kind: str, memory: int) -> None:
-    """Writes a table to a path, or to a file object."""
+def _write_pyarrow(frames: Any, file: Any, kind: str, memory: int, repeated: "Optional[List[str]]" = None) -> None:
+    """Writes a table to a path, or to a file object. `repeated` are the columns that get a dictionary in Parquet; None: look at them."""
     import pyarrow
 
     reader = _record_batches(frames)
@@ -414,7 +434,8 @@ def _write_pyarrow(frames: Any, file: Any, kind: str, memory: int) -> None:
 
         groups = _grouped(reader, most)
         first = next(groups, None)
-        repeated = [name for name in reader.schema.names if first is None or _repeats(first.column(name))]
+        if repeated is None:
+            repeated = [name for name in reader.schema.names if first is None or _repeats(first.column(name))]
         with pyarrow.parquet.ParquetWriter(file, reader.schema, compression="zstd", use_dictionary=repeated or False) as writer:
             for table in itertools.chain([] if first is None else [first], groups):
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
@@ -699,10 +720,29 @@ def _report(name: str, kind: str, plan: Plan) -> "Tuple[str, Dict[str, Any]]":
     return "\n".join([head, column_lines(plan.columns), foot]), data
 
 
-def _estimated(sample: Sample, plan: Plan, kind: str, memory: int) -> int:
-    """Returns about the size of the table in a compressed format."""
+def _estimated(sample: Sample, plan: Plan, kind: str, memory: int, coded: "Sequence[str]" = ()) -> int:
+    """Returns about the size of the table in a compressed format. `coded` are columns of text that were read as codes."""
+    import pyarrow
+
     schema = _record_batches(plan.apply(sample.empty())).schema  # the plan casts whole tables only
-    return sample.bytes(lambda part, file: _write_pyarrow(part.cast(schema, safe=False), file, kind, memory))
+    for name in coded if kind == "arrow" else ():  # Parquet has the same codes of both
+        schema = schema.set(schema.get_field_index(name), pyarrow.field(name, schema.field(name).type.value_type))
+
+    found: "List[int]" = []
+
+    def write_part(part: Any, columns: "List[int]", file: Any) -> None:
+        types = pyarrow.schema([schema.field(number) for number in columns])
+        repeated = [schema.names[number] for number in columns if number in found] if len(columns) < len(schema) else None
+        _write_pyarrow(part.cast(types, safe=False), file, kind, memory, repeated)
+
+    def with_dictionaries(part: Any) -> "List[int]":
+        if kind == "parquet":
+            found.extend(at for at, one in enumerate(part.columns) if _repeats(one))
+        else:
+            found.extend(at for at, one in enumerate(schema) if pyarrow.types.is_dictionary(one.type))
+        return found
+
+    return sample.bytes(write_part, with_dictionaries)
 
 
 def inspect_table(thing: Any, memory: "str | int | None" = None, purpose: str = "arithmetic") -> Inspection:
@@ -713,10 +753,16 @@ def inspect_table(thing: Any, memory: "str | int | None" = None, purpose: str = 
     budget = _budget(memory)
     table = open_tables(thing, budget)
     sample = _sample(table, budget)
+    if sample is not None:
+        table.read_codes()
     plan = Plan(sample or table, None, read_purpose(purpose))
+    for at, one in enumerate(plan.columns):
+        if sample is not None and one.name in table.coded:
+            stored = sample.text_bytes[one.name] + one.rows * 4
+            plan.columns[at] = one._replace(from_type="u", to_type="u", bytes=stored, bytes_after=stored)
     text, data = _report(shown(table.path), str(table.format), plan)
     if sample is not None:
-        npz, parquet, feather = _npz_bytes(sample, plan), *(_estimated(sample, plan, kind, budget) for kind in ("parquet", "arrow"))
+        npz, parquet, feather = _npz_bytes(sample, plan), *(_estimated(sample, plan, kind, budget, table.coded) for kind in ("parquet", "arrow"))
         data.update(npz_bytes=npz, parquet_bytes_estimate=parquet, feather_bytes_estimate=feather)
         text += f"; about {size(parquet)} as .parquet, {size(feather)} as .feather" + (f", {size(npz)} as .npz" if npz else "")
     return Inspection(text, data)

@@ -102,6 +102,26 @@ class Tables(unittest.TestCase):
             stowage.shrink(self.path("t.parquet"), self.path("out" + ending), memory="8M", quiet=True, force=True)
             self.assertLess(abs(facts[key] / os.path.getsize(self.path("out" + ending)) - 1), 0.2)
 
+    def test_texts_read_as_codes_are_reported_as_texts(self):
+        try:
+            import pyarrow.feather
+            import pyarrow.parquet
+        except ImportError:
+            self.skipTest("needs pyarrow, which Debian does not have")
+        words = [None if i % 7 == 0 else "" if i % 11 == 0 else f"wörd {i % 50}" for i in range(60000)]
+        long = [f"{i * 7919 % 65537:032x}" for i in range(60000)]  # every one differs: not stored as codes
+        table = pyarrow.table({"word": words, "id": long, "n": range(60000)})
+        pyarrow.parquet.write_table(table, self.path("t.parquet"), row_group_size=25000)
+        pyarrow.feather.write_feather(table, self.path("t.feather"))
+        coded, plain = (stowage.inspect(self.path(name)).data for name in ("t.parquet", "t.feather"))
+        self.assertEqual(coded["columns"], plain["columns"])
+        self.assertEqual(coded["columns"][0]["missing"], sum(word is None for word in words))
+        stowage.shrink(self.path("t.parquet"), self.path("t.npz"), quiet=True, force=True)
+        self.assertEqual(coded["npz_bytes"], os.path.getsize(self.path("t.npz")))
+        for ending, key in ((".parquet", "parquet_bytes_estimate"), (".feather", "feather_bytes_estimate")):
+            stowage.shrink(self.path("t.parquet"), self.path("out" + ending), quiet=True, force=True)
+            self.assertLess(abs(coded[key] / os.path.getsize(self.path("out" + ending)) - 1), 0.2)
+
     def test_times_of_day_spans_and_wide_decimals_in_an_npz(self):
         try:
             import pyarrow as pa

@@ -32,7 +32,7 @@ typedef struct evidence {
   look first;
   bool has_letter;                  /* the first row's text contains a letter */
   uint64_t number;                  /* number in the first row, if LOOK_INTEGER */
-  double value;                     /* the same of any number; NAN if it is none */
+  double value;                     /* the same of any number; otherwise NAN */
   size_t numbers, texts, fractions; /* below the first row */
   bool recurs;                      /* a text below equals the first row's */
   bool alike;                       /* digits without letters, as every text below */
