@@ -84,7 +84,7 @@ def cached(function):
     return [h for h in held if not isinstance(h, (type, int, dict)) and not callable(h)]
 
 
-def behind(value, name):
+def behind(value, name, depth):
     """Yields (value, name) of what a function or a class of the program keeps."""
     if callable(get(value, "cache_info", None)):
         yield cached(value), f"the cache of {name}"
@@ -92,9 +92,12 @@ def behind(value, name):
         for n, v in list(vars(value).items()):
             if not n.startswith("__"):
                 v = get(v, "__func__", v)  # of a static or a class method
-                yield v, f"{name}.{n}"
                 if callable(get(v, "cache_info", None)):
-                    yield from behind(v, f"{name}.{n}")
+                    yield from behind(v, f"{name}.{n}", depth)
+                elif isinstance(v, (dict, list, tuple)):
+                    yield from opened(v, f"{name}.{n}", depth - 1)
+                else:
+                    yield v, f"{name}.{n}"
     elif has(value, "__code__") and has(value, "__closure__"):
         code = value.__code__
         given = value.__defaults__ or ()
@@ -111,13 +114,13 @@ def opened(value, name, depth=2):
     yield value, name
     if queued(value) is not None:
         return
-    if depth > 0 and type(value) in (dict, list, tuple) and 0 < len(value) <= FEW:
+    if depth > 0 and type(value).__module__ in ("builtins", "collections") and isinstance(value, (dict, list, tuple)) and 0 < len(value) <= FEW:
         for key, v in list(value.items() if isinstance(value, dict) else enumerate(value)):
             if isinstance(v, (dict, list, tuple, set)) or (isinstance(value, dict) and has(v, "nbytes")):
                 yield from opened(v, item_name(name, key), depth - 1)
     if is_own_module(get(value, "__module__", None)) or type(value).__module__.split(".")[0] in HOLDERS:
         if isinstance(value, type) or callable(value):
-            yield from behind(value, name)
+            yield from behind(value, name, depth)
         inner = get(value, "__dict__", None)
         if depth > 0 and isinstance(inner, dict) and not isinstance(value, type):
             for n, v in list(inner.items()):
@@ -279,21 +282,24 @@ def reach(value, seen):
     return len(seen) - before, size
 
 
-def trees(values):
-    """Yields (bytes, weight, name, where, type) of containers whose elements each keep many objects alive that the container does not
-    list, as a tag of a page keeps the page. Two elements are searched, after a first one that finds what all have in common."""
+def trees(values, held, until):
+    """Yields (bytes, weight, name, where, type) of containers whose elements each keep much alive that the container does not list, as a
+    tag of a page keeps the page, and an error the variables of its functions. Two elements are searched, after a first one that finds
+    what all have in common."""
     blocks = get(sys, "getallocatedblocks", int)()
     for value, name, where in values:
         if not isinstance(value, (list, tuple, dict)) and type(value).__name__ != "deque" or len(value) < 4:
             continue
+        if until.is_over():
+            break
         items = list(itertools.islice(value.values() if isinstance(value, dict) else value, LONG))
         some = [items[len(items) * k // 4] for k in (1, 2, 3)]
-        if any(type(each) in PLAIN or isinstance(each, (str, bytes, tuple)) or is_array(each) for each in some):
+        if any(type(each) in PLAIN_TEXT or is_array(each) for each in some):
             continue
-        seen = {id(value), id(items)}
+        seen = {id(value), id(items), id(some)}
         _, (one, size), (other, more) = [reach(each, seen) for each in some]
         count, size = (one + other) // 2, (size + more) // 2
-        if 4 * count * len(value) >= blocks and count >= 100:
+        if 4 * count * len(value) >= blocks and count >= 100 or 2 * size * len(value) >= held:
             weight = Weight(size * len(value), len(value), type_name(some[1]), mark="tree", objects=count * len(value))
             weight.owner = id(value)
             yield weight.size, weight, name, where, type_name(value)
@@ -389,14 +395,10 @@ def is_globals(value):
 def large_bytes(value, arrays, seen):
     """Returns the bytes of an array, a text or a long container that was not seen yet; 0 for everything else."""
     kind = type(value)
-    if kind in (bytes, bytearray, str):
-        size = len(value)
-    elif kind in (list, dict, set):
-        size = sys.getsizeof(value)
-    elif arrays[kind] if kind in arrays else arrays.setdefault(kind, kind not in OPAQUE and is_array(value)):
-        size = LARGE
-    else:
-        return 0
+    if kind not in arrays:
+        arrays[kind] = sys.getsizeof if issubclass(kind, (bytes, bytearray, str, list, dict, set)) else (
+            (lambda _: LARGE) if kind not in OPAQUE and is_array(value) else None)
+    size = 0 if arrays[kind] is None else arrays[kind](value)
     if size < LARGE or id(value) in seen or is_globals(value):
         return 0
     try:
@@ -589,6 +591,10 @@ def largest(main, others, held, collects=True):
         found.append(one)
         yield one
     if sum(size for size, *_ in found) < held // 2:
+        for one in trees(variables(main, others), held, until):
+            found.append(one)
+            yield one
+    if sum(size for size, *_ in found) < held // 2:
         for one in unheld(held, until, seen, collects):
             found.append(one)
             yield one
@@ -598,11 +604,6 @@ def largest(main, others, held, collects=True):
             yield one
     if sum(size for size, *_ in found) < held // 2:
         for one in weighed(nameless(main), until, seen):
-            found.append(one)
-            yield one
-    many = get(sys, "getallocatedblocks", int)() > MANY and not until.is_over()
-    if many and sum(size for size, *_ in found) < held // 4:
-        for one in trees(variables(main, others)):
             found.append(one)
             yield one
     yield from unnamed(main, found, held, collects)

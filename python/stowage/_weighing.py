@@ -46,10 +46,14 @@ def type_name(value):
 
 
 def sample(values):
-    """Returns some of its elements, in one step that no other thread can interrupt."""
+    """Returns some of its elements from all over it, in one step that no other thread can interrupt."""
+    step = max(1, len(values) // SAMPLES)
     if isinstance(values, (list, tuple)):
-        return values[::max(1, len(values) // SAMPLES)][:SAMPLES] if len(values) > SAMPLES * 64 else list(values[:SAMPLES])
-    return list(itertools.islice(values, SAMPLES))
+        return values[::step][:SAMPLES]
+    return list(itertools.islice(values, 0, REACHED, min(step, REACHED // SAMPLES)))[:SAMPLES]
+
+
+REACHED = 2_000_000  # elements of a dict or a set that a sample goes through, which takes 10 ms
 
 
 PLAIN = frozenset((int, float, bool, complex, type(None)))  # most values of most containers
@@ -179,8 +183,9 @@ def weigh_container(value, depth):
     if count == 0 or depth == 0:
         return Weight(size, count)
     if isinstance(value, dict):
-        parts = [v for _, v in sample(value.items())]
-        keys = [k for k, _ in sample(value.items())]
+        pairs = sample(value.items())
+        keys, parts = [k for k, _ in pairs], [v for _, v in pairs]
+        del pairs  # sharers() counts references
         # The field names of many records are the same few strings.
         named = depth < DEEP and all(isinstance(k, str) for k in keys)
         extra = 0 if named else sum(weigh(k, depth - 1).size for k in keys)

@@ -164,7 +164,7 @@ class Weights(unittest.TestCase):
         titles = [xml.dom.minidom.parseString(page).documentElement.firstChild for _ in range(60)]
         plain = [str(i) for i in range(60)]
         names = [[i] for i in range(60)]
-        found = list(_holders.trees([(titles, "titles", "f"), (plain, "plain", "f"), (names, "names", "f")]))
+        found = list(_holders.trees([(titles, "titles", "f"), (plain, "plain", "f"), (names, "names", "f")], 1 << 40, _holders.Deadline()))
         if sys.getallocatedblocks() < 400_000:  # other tests may have left more than the documents
             self.assertEqual([one[2] for one in found], ["titles"])
             self.assertEqual(found[0][1].mark, "tree")
@@ -214,6 +214,40 @@ class Weights(unittest.TestCase):
 
         handler = logging.handlers.MemoryHandler(10_000)
         self.assertIn("handler.buffer", [name for value, name in _holders.opened(handler, "handler") if value is handler.buffer])
+
+    def test_errors_and_texts_that_keep_much_are_trees(self):
+        def fail(n):
+            table = bytearray(n)
+            raise ValueError(len(table))
+
+        class Part(str):
+            __slots__ = ("whole",)
+
+        kept, parts = [], []
+        for n in range(8):
+            try:
+                fail(n + (1 << 20))
+            except ValueError as error:
+                kept.append((n, error))
+            parts.append(Part("x"))
+            parts[-1].whole = "y" * ((1 << 20) + n)
+        for value in (kept, parts):
+            (size, weight, *_), = _holders.trees([(value, "value", "f")], 8 << 20, _holders.Deadline())
+            self.assertEqual((weight.mark, weight.count, size >> 20), ("tree", 8, 8))
+
+    def test_elements_are_sampled_from_all_over(self):
+        routes = {n: [None] * n for n in range(2000)}
+        true = sum(sys.getsizeof(each) for each in routes.values())
+        self.assertLess(abs(_holders.weigh(routes, 5).size / true - 1), 0.05)
+
+    def test_containers_in_a_dict_of_a_class_are_named(self):
+        import collections
+
+        class Events:
+            handlers = collections.defaultdict(list)
+
+        Events.handlers["change"].extend(range(5000))
+        self.assertIn("Events.handlers['change']", [name for _, name in _holders.opened(Events, "Events")])
 
     def test_the_cache_of_a_method_is_named(self):
         import functools

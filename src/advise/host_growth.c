@@ -157,6 +157,14 @@ static bool is_bounded(const host_object *o) {
   return strncmp(o->name, "the cache of ", 13) == 0 || (is_dict(o) && !made_of(o, "int float "));
 }
 
+/* Writes what to keep of objects that each keep everything they are a part of. */
+static void keep_values(char *out, size_t size, const host_object *o) {
+  snprintf(out, size,
+           "keep the text or the numbers of each, not the object: %s.append(str(x)), "
+           "x.get_text(), x.copy(); each %.60s keeps all that it is a part of, %s",
+           o->name, o->of, cause_size(o->element_bytes));
+}
+
 /* Writes what to do instead of keeping so many objects. */
 static void keep_less(const host_case *c, char *out, size_t size, const host_object *o) {
   const char *name = o->name;
@@ -164,10 +172,7 @@ static void keep_less(const host_case *c, char *out, size_t size, const host_obj
   uint64_t kept;
   host_name(target, sizeof target, o);
   if (is_of_trees(o))
-    snprintf(out, size,
-             "keep the text or the numbers of each, not the object: %s.append(str(x)), "
-             "x.get_text(), x.copy(); each %.60s keeps all that it is a part of, %s",
-             name, o->of, cause_size(o->element_bytes));
+    keep_values(out, size, o);
   else if (is_structure(o) && strncmp(o->type, "networkx.", 9) == 0)
     snprintf(out, size,
              "keep the edges as arrays: numpy arrays of both ends and the weights, and "
@@ -219,6 +224,11 @@ static void keep_less(const host_case *c, char *out, size_t size, const host_obj
         "keys and values as arrays (numpy.unique(…, return_counts=True) of one part at a "
         "time); or drop rare keys now and then",
         name);
+  else if (is_dict(o) && made_of(o, "list tuple set "))
+    snprintf(out, size,
+             "store less under each key of %s: one value (the last, the one before it, a count) "
+             "instead of a %s; if all are needed, on disk (sqlite3, shelve)",
+             name, o->of);
   else if (is_dict(o)) {
     uint64_t entries = fewer_entries(c, o, &kept);
     snprintf(out, size,
@@ -320,6 +330,8 @@ static void bound(const host_case *c, char *out, size_t size, const host_object 
              "limit %s: @functools.lru_cache(maxsize=%" PRIu64 ") keeps about %s (maxsize=None and "
              "functools.cache have no limit); or empty it: %s.cache_clear()",
              o->name, entries, cause_size(kept), o->name + 13);
+  else if (is_of_trees(o))
+    keep_values(out, size, o);
   else if (is_of_views(o))
     snprintf(
         out, size,
@@ -336,6 +348,10 @@ static void bound(const host_case *c, char *out, size_t size, const host_object 
              "functools.lru_cache(maxsize=%" PRIu64 ") on the function that makes the values; or "
              "on disk: shelve, sqlite3",
              o->name, entries, o->name, o->name, cause_size(kept), entries);
+  else if (made_of(o, "logging.LogRecord "))
+    snprintf(out, size,
+             "log a short text (str(x), x.shape) instead of the object: a record keeps what it was "
+             "given; or write each to a file: logging.FileHandler(path)");
   else if (made_of(o, "function method functools.partial "))
     snprintf(out, size,
              "remove each from %s when it has run; and let it hold only what it needs (a number), "
@@ -364,7 +380,10 @@ void host_find_leak(host_case *c) {
   host_describe(text, sizeof text, most);
   cause_head(to, "%s", text);
   cause_say(to, "%s keeps them all, %s each%s", most->name, cause_size(most->element_bytes),
-            is_of_views(most) ? ": small parts of arrays, which keep the arrays" : "");
+            is_of_views(most)   ? ": small parts of arrays, which keep the arrays"
+            : is_of_trees(most) ? ": each keeps everything that it is a part of, as an error keeps "
+                                  "the variables of its functions"
+                                : "");
   if (steady && r->growth_bytes_s > 0)
     cause_say(to, "what %s holds rose by %s a second and never fell",
               strcmp(c->r->limit_from, "python") == 0 ? "this process" : "the command",

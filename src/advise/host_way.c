@@ -71,12 +71,23 @@ static const host_way ways[] = {
      "heapq.nlargest(k, …) or heapq.nsmallest(k, …) if only the first are needed; otherwise sort a "
      "numpy array (numpy.sort), which takes 8 bytes a number",
      "none"},
+    {"b64encode b64decode hexlify unhexlify", CAUSE_HOST_COPIES,
+     "it makes another copy of all the bytes, as text a third larger",
+     "encode a block at a time, a multiple of 3 bytes, into a file: while block := "
+     "file.read(3 << 18): out.write(base64.b64encode(block)); send that file",
+     "a temporary file"},
     {"dumps", CAUSE_HOST_COPIES, "it makes one text or bytes of the whole object",
      "write it to the file as it is made: json.dump(…, file), pickle.dump(…, file)", "none"},
     {"tolist iterrows itertuples to_dict", CAUSE_HOST_OBJECTS,
      "it makes a Python object for every value",
      "stay with arrays and columns, or take a block of rows at a time",
      "a change of the lines that use it"},
+    {".str.split(", CAUSE_HOST_OBJECTS,
+     "it makes a Python list for every row, and a string for every piece",
+     "split a row's text when it is used, or keep only the piece that is needed: "
+     ".str.split(…).str[0], "
+     ".str.extract(…)",
+     "the text is split each time"},
     {"split splitlines readlines", CAUSE_HOST_OBJECTS,
      "it makes a Python string for every piece of the text",
      "read line by line: for line in open(path): …; and keep numbers in arrays "
@@ -104,7 +115,7 @@ static const host_way ways[] = {
 
 const host_way *host_way_of(const char *source) {
   for (size_t i = 0; source != NULL && i < sizeof ways / sizeof *ways; i++) {
-    if (ways[i].calls[0] == '[') {
+    if (strchr("[.", ways[i].calls[0]) != NULL) {
       if (strstr(source, ways[i].calls) != NULL) return &ways[i];
       continue;
     }

@@ -5,7 +5,7 @@
  * circumstances (context.h): phase, platform, version, the user's own line. explain calls it with
  * the text that came with a recording, or with a text alone.
  *
- *   message_clean.c    removes timestamps, colours and rank prefixes, joins wrapped lines
+ *   clean.c    removes timestamps, colours and rank prefixes, joins wrapped lines
  *   message_torch.c    PyTorch's allocator texts, 1.0 to 2.11
  *   message_xla.c      JAX, XLA and TensorFlow; message_bfc.c reads the allocator's dump
  *   message_serve.c    servers and runtimes with numbers of their own: vLLM, llama.cpp, Paddle, …

@@ -1,7 +1,7 @@
 /* Descriptor: a file that stays open inside the user's program. The program may close every
  * descriptor it did not open, as daemons do, and then get our number for its own file. This type
  * detects that, so that our data never goes to a file of the program. Used by code that writes from
- * inside a program: the trace (trace/ring, trace/drain) and the shim's log. */
+ * inside a program: the trace (trace/ring, record/drain) and the shim's log. */
 #ifndef BASE_DESCRIPTOR_H
 #define BASE_DESCRIPTOR_H
 

@@ -1,4 +1,4 @@
-/* Lane: the memory of one stream (heap.h). Called by heap.c and grow.c with the lane locked. */
+/* Lane: the memory of one stream (heap.h). Called by alloc.c and grow.c with the lane locked. */
 #include <stdlib.h>
 #include <string.h>
 

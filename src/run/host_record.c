@@ -236,11 +236,14 @@ static stow_status read_file(host_record *r, const char *path) {
 }
 
 /* Drops values that a line was making when the objects were reported: the program is at another
- * line now. */
+ * line now. Counts of small objects, whose line is a guess, stay. */
 static void drop_made(host_record *r) {
   size_t kept = 0;
   for (size_t i = 0; i < r->object_count; i++)
-    if (strncmp(r->objects[i].name, "what line ", 10) != 0) r->objects[kept++] = r->objects[i];
+    if (strncmp(r->objects[i].name, "what line ", 10) != 0 ||
+        strcmp(r->objects[i].mark, "nameless") == 0 ||
+        strcmp(r->objects[i].mark, "uncollected") == 0)
+      r->objects[kept++] = r->objects[i];
   r->object_count = kept;
 }
 
