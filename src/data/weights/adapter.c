@@ -173,8 +173,10 @@ static stow_status check_config(config *c, const char *path) {
         STOW_ERR_UNSUPPORTED,
         "%s: init_lora_weights is %.20s, which changed the base model; save the adapter with "
         "PEFT's save_pretrained(FOLDER, path_initial_model_for_weight_conversion=INITIAL), where "
-        "INITIAL is the adapter as saved before training, and merge FOLDER",
-        path, start);
+        "INITIAL is the adapter as saved before training, and merge FOLDER%s",
+        path, start,
+        strcmp(start, "pissa") == 0 ? "; or use PEFT's merge_and_unload, which repeats the change"
+                                    : "");
   if (!json_value(&c->t, json_member(&c->t, c->root, "lora_alpha"), &c->alpha) ||
       !json_value(&c->t, json_member(&c->t, c->root, "r"), &c->rank) || c->rank < 1)
     return stow_fail(STOW_ERR_FORMAT, "%s: no numbers \"r\" and \"lora_alpha\"", path);

@@ -7,6 +7,10 @@
 #include "base/list.h"
 #include "numbers/cast.h"
 
+static stow_status no_memory(void) {
+  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for an adapter");
+}
+
 /* ---- names ---- */
 
 static bool ends_with_part(const char *text, const char *end) {
@@ -52,16 +56,32 @@ stow_status layers_add(layer_list *l, weights_result *r, const layer *added, uin
   weights_item *item = &r->items[added->item];
   item->action = ACTION_CAST;
   item->row = row;
+  if (l->first == NULL) l->first = calloc(r->item_count + 1, sizeof *l->first);
+  if (l->first == NULL) return no_memory();
   STOW_TRY(LIST_ROOM(l->list, l->count, l->capacity, 64, "layers"));
-  l->list[l->count++] = *added;
+  size_t *link = &l->first[added->item];
+  while (*link > 0) link = &l->list[*link - 1].next;
+  l->list[l->count] = *added;
+  *link = ++l->count;
   return STOW_OK;
 }
 
-/* ---- matrices ---- */
-
-static stow_status no_memory(void) {
-  return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for an adapter");
+layer *layers_of(const layer_list *l, size_t item) {
+  return l->first != NULL && l->first[item] > 0 ? &l->list[l->first[item] - 1] : NULL;
 }
+
+layer *layers_next(const layer_list *l, const layer *before) {
+  return before->next > 0 ? &l->list[before->next - 1] : NULL;
+}
+
+void layers_free(layer_list *l) {
+  for (size_t i = 0; i < l->count; i++) layer_drop(&l->list[i]);
+  free(l->list);
+  free(l->first);
+  *l = (layer_list){0};
+}
+
+/* ---- matrices ---- */
 
 /* Reads `count` values of a tensor of the adapter, from `first` on. */
 static stow_status load(weights_job *j, const layer *l, const model_tensor *t, uint64_t first,

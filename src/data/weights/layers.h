@@ -34,15 +34,22 @@ typedef struct layer {
   /* In memory while the item is processed. `right` has one matrix for each block. DoRA: what to
    * scale each row to; of a transposed layer, what to multiply each column with. */
   double *left, *right, *magnitude;
+
+  size_t next; /* 1 + the next layer of the same item; 0: none */
 } layer;
 
 typedef struct layer_list {
-  layer *list; /* in the order in which they are applied */
+  layer *list;
   size_t count, capacity;
+  size_t *first; /* for each item, 1 + its first layer; 0: none */
 } layer_list;
 
 /* Adds a layer whose item has rows of `row` values. */
 stow_status layers_add(layer_list *l, weights_result *r, const layer *added, uint64_t row);
+/* Return the layers of an item in the order in which they were added; NULL: no more. */
+layer *layers_of(const layer_list *l, size_t item);
+layer *layers_next(const layer_list *l, const layer *before);
+void layers_free(layer_list *l);
 /* Reads the matrices of a layer of any kind but LAYER_OLORA. */
 stow_status layer_load(weights_job *j, layer *l);
 void layer_drop(layer *l);

@@ -38,12 +38,6 @@ static stow_status find_item(const weights_result *r, const adapter *a, const ch
   return found == 1 ? STOW_OK : layers_not_found(r, a, name, found);
 }
 
-static bool has_layers(const layer_list *l, size_t item) {
-  for (size_t i = 0; i < l->count; i++)
-    if (l->list[i].item == item) return true;
-  return false;
-}
-
 static uint64_t product(const tensor *t, uint32_t from) {
   uint64_t sum = 1;
   for (uint32_t i = from; i < t->dims; i++) sum *= t->shape[i];
@@ -111,7 +105,7 @@ static stow_status add_olora(weights_result *r, layer_list *l, layer added) {
                      "repeated here; save the adapter with PEFT's "
                      "path_initial_model_for_weight_conversion and merge that",
                      w->name);
-  if (has_layers(l, added.item))
+  if (layers_of(l, added.item) != NULL)
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "tensor %.200s: an adapter initialized with olora cannot follow another one; "
                      "merge them one after the other",
@@ -162,7 +156,7 @@ static stow_status replace(weights_result *r, merging *m, const adapter *a, uint
   STOW_TRY(find_item(r, a, module->name, &i));
   weights_item *item = &r->items[i];
   const tensor *was = item->from.facts, *now = module->saved->facts;
-  if (has_layers(&m->layers, i))
+  if (layers_of(&m->layers, i) != NULL)
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "tensor %.200s is changed by one adapter and replaced "
                      "by another; merge them one after the other",
@@ -281,9 +275,9 @@ static size_t run_rows(size_t columns) {
 
 /* Turns the magnitudes of a transposed layer into what each column is multiplied with. The length
  * of a column is known only after all rows, with the layers before this one, were read once. */
-static stow_status find_factors(weights_job *j, size_t index, size_t which) {
+static stow_status find_factors(weights_job *j, layer *which) {
   merging *m = j->context;
-  const weights_item *item = &j->r->items[index];
+  const weights_item *item = &j->r->items[which->item];
   const tensor *w = item->from.facts;
   size_t columns = (size_t)item->row, all = (size_t)(w->count / columns), step = run_rows(columns);
   size_t width = dtype_bytes(w->type);
@@ -296,16 +290,14 @@ static stow_status find_factors(weights_job *j, size_t index, size_t which) {
   for (size_t row = 0; row < all && status == STOW_OK; row += step) {
     size_t rows = all - row < step ? all - row : step, count = rows * columns;
     status = layers_read_rows(j, item, row, rows, bytes, sum);
-    for (size_t i = 0; i <= which && status == STOW_OK; i++) {
-      const layer *l = &m->layers.list[i];
-      if (l->item != index) continue;
+    for (const layer *l = layers_of(&m->layers, which->item); l != NULL && status == STOW_OK;
+         l = l != which ? layers_next(&m->layers, l) : NULL) {
       status = add_rows(l, w->type, sum, row, rows, columns);
-      if (i < which) scale(l, sum, row, rows, columns);
+      if (l != which) scale(l, sum, row, rows, columns);
     }
     for (size_t i = 0; i < count && status == STOW_OK; i++) squares[i % columns] += sum[i] * sum[i];
   }
-  for (size_t k = 0; k < columns && status == STOW_OK; k++)
-    m->layers.list[which].magnitude[k] /= sqrt(squares[k]);
+  for (size_t k = 0; k < columns && status == STOW_OK; k++) which->magnitude[k] /= sqrt(squares[k]);
   free(bytes);
   free(squares);
   free(sum);
@@ -314,15 +306,15 @@ static stow_status find_factors(weights_job *j, size_t index, size_t which) {
 
 static void drop_layers(weights_job *j, size_t item) {
   merging *m = j->context;
-  for (size_t i = 0; i < m->layers.count; i++)
-    if (m->layers.list[i].item == item) layer_drop(&m->layers.list[i]);
+  for (layer *l = layers_of(&m->layers, item); l != NULL; l = layers_next(&m->layers, l))
+    layer_drop(l);
 }
 
 static stow_status load_layers(weights_job *j, size_t item) {
   merging *m = j->context;
   uint64_t need = 0;
-  for (size_t i = 0; i < m->layers.count; i++)
-    if (m->layers.list[i].item == item) need += layer_bytes(&m->layers.list[i]);
+  for (layer *l = layers_of(&m->layers, item); l != NULL; l = layers_next(&m->layers, l))
+    need += layer_bytes(l);
   if (need > m->budget_bytes / 4) {
     char have[STOW_SIZE_TEXT_MAX], wants[STOW_SIZE_TEXT_MAX];
     return stow_fail(STOW_ERR_BUDGET,
@@ -331,11 +323,9 @@ static stow_status load_layers(weights_job *j, size_t item) {
                      j->r->items[item].from.facts->name, stow_size_format(wants, need * 4),
                      stow_size_format(have, m->budget_bytes));
   }
-  for (size_t i = 0; i < m->layers.count; i++) {
-    layer *l = &m->layers.list[i];
-    if (l->item != item) continue;
+  for (layer *l = layers_of(&m->layers, item); l != NULL; l = layers_next(&m->layers, l)) {
     STOW_TRY(l->kind == LAYER_OLORA ? layer_load_olora(j, l) : layer_load(j, l));
-    if (l->transposed && l->magnitude != NULL) STOW_TRY(find_factors(j, item, i));
+    if (l->transposed && l->magnitude != NULL) STOW_TRY(find_factors(j, l));
   }
   return STOW_OK;
 }
@@ -350,10 +340,8 @@ static stow_status merge_rows(const merging *m, const weights_item *item, size_t
   size_t columns = (size_t)item->row, rows = count / columns;
   double *sum = (double *)(void *)c->codes;
   STOW_TRY(cast_values(sum, DTYPE_F64, bytes, from, count));
-  for (size_t i = 0; i < m->layers.count; i++) {
-    const layer *l = &m->layers.list[i];
-    size_t row = (size_t)(first / columns);
-    if (l->item != index) continue;
+  size_t row = (size_t)(first / columns);
+  for (const layer *l = layers_of(&m->layers, index); l != NULL; l = layers_next(&m->layers, l)) {
     STOW_TRY(add_rows(l, from, sum, row, rows, columns));
     scale(l, sum, row, rows, columns);
   }
@@ -370,7 +358,7 @@ static stow_status merge_chunk(weights_job *j, size_t index, uint64_t first, siz
   const weights_item *item = &j->r->items[index];
   dtype from = item->from.facts->type, to = tensor_type_get(item->to)->type;
   uint64_t zeros = 0;
-  if (!has_layers(&m->layers, index))
+  if (layers_of(&m->layers, index) == NULL)
     return weights_encode(j, item, first, count, c, error, &zeros);
   size_t step = run_rows((size_t)item->row) * (size_t)item->row;
   for (size_t i = 0; i < count; i += step)
@@ -383,9 +371,8 @@ static stow_status merge_chunk(weights_job *j, size_t index, uint64_t first, siz
 
 static void merging_free(merging *m) {
   for (size_t i = 0; i < m->adapter_count; i++) adapter_close(&m->adapters[i]);
-  for (size_t i = 0; i < m->layers.count; i++) layer_drop(&m->layers.list[i]);
   free(m->adapters);
-  free(m->layers.list);
+  layers_free(&m->layers);
 }
 
 static stow_status plan(merge_result *r, merging *m, const char *const *paths, size_t count,
@@ -403,7 +390,7 @@ static stow_status plan(merge_result *r, merging *m, const char *const *paths, s
     STOW_TRY(plan_adapter(r, m, &m->adapters[i]));
   }
   w->changed = r->replaced;
-  for (size_t i = 0; i < w->item_count; i++) r->merged += has_layers(&m->layers, i);
+  for (size_t i = 0; i < w->item_count; i++) r->merged += layers_of(&m->layers, i) != NULL;
   w->changed += r->merged;
   return STOW_OK;
 }
