@@ -152,6 +152,12 @@ static bool read_runner(message *m, scan_text t) {
 
 static bool read_onnx(message *m, scan_text t) {
   m->asked_bytes = scan_size_after(t, "requested buffer of size ");
+  bool device = scan_has(t, "CUDA") || scan_has(t, "Tensorrt") || scan_has(t, "ROCM") ||
+                scan_has(t, "Dml") || scan_has(t, "OpenVINO");
+  if (scan_has(t, "CPUExecutionProvider") && !device) { /* the arena of the host */
+    m->kind = MESSAGE_HOST;
+    m->host = HOST_TORCH;
+  }
   return true;
 }
 

@@ -4,15 +4,18 @@
  * that is no table (JSON, HTML, Matrix Market) would otherwise be read as one, with wrong columns.
  */
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "arrays/csv.h"
 #include "data/inspect.h"
+#include "files/input.h"
 #include "files/unpack.h"
 #include "files/zip.h"
 
 #define DIRECTORY_BYTES_MAX (UINT64_C(4) << 20) /* of an archive that may hold a table */
+#define PACKED_BYTES        ((size_t)64 << 10)  /* of a compressed file, to see what it holds */
 
 /* Returns whether it is text: its first bytes hold no control characters but line ends, tabs and
  * the delimiter. */
@@ -145,6 +148,27 @@ static const char *reason_against(const char *format, const inspect_options *o, 
   return strcmp(format, "csv") == 0 && !described ? other_text(start, count) : NULL;
 }
 
+/* Replaces the first bytes of a compressed file by those it holds. Leaves them if that fails: the
+ * reader reports a damaged stream. */
+static stow_status look_inside(source *from, uint8_t *start, size_t *count, size_t capacity) {
+  if (!(*count >= 2 && start[0] == 0x1f && start[1] == 0x8b) && unpack_knows(start, *count) == NULL)
+    return STOW_OK;
+  size_t have = from->bytes < PACKED_BYTES ? (size_t)from->bytes : PACKED_BYTES;
+  uint8_t *packed = malloc(have);
+  input in;
+  if (packed == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: out of host memory", from->name);
+  stow_status status = source_read(from, 0, packed, have);
+  if (status == STOW_OK && input_open_memory(&in, packed, have, from->name, NULL) == STOW_OK) {
+    if (input_fill(&in, capacity) == STOW_OK) {
+      *count = (size_t)(in.end - in.at) < capacity ? (size_t)(in.end - in.at) : capacity;
+      memcpy(start, in.at, *count);
+    }
+    input_close(&in);
+  }
+  free(packed);
+  return status;
+}
+
 stow_status inspect_format(const char **format, source *from, const inspect_options *o) {
   uint8_t start[512];
   size_t count = from->bytes < sizeof start ? (size_t)from->bytes : sizeof start;
@@ -166,7 +190,12 @@ stow_status inspect_format(const char **format, source *from, const inspect_opti
   if (described) *format = "raw";
   if (*format == NULL && from->bytes == 0)
     return stow_fail(STOW_ERR_FORMAT, "%s: the file is empty", from->name);
-  const char *reason = reason_against(*format, o, holds, start, count);
+  const char *reason = NULL;
+  if (*format != NULL && strcmp(*format, "csv") == 0 && holds != HOLDS_TABLE) {
+    STOW_TRY(look_inside(from, start, &count, sizeof start));
+    reason = other_kind(start, count);
+  }
+  if (reason == NULL) reason = reason_against(*format, o, holds, start, count);
   if (reason != NULL) return stow_fail(STOW_ERR_FORMAT, "%s: %s", from->name, reason);
   if (*format == NULL)
     return stow_fail(STOW_ERR_FORMAT,

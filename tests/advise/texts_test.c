@@ -82,6 +82,9 @@ TEST(numbers_of_the_card_come_before_the_phase)
       {MESSAGE_ONNX, C(UNKNOWN), "shape", NULL,
        "bfc_arena.cc:376 onnxruntime::BFCArena::AllocateRawInternal Failed to allocate memory for "
        "requested buffer of size 4323455642275676160"},
+      {MESSAGE_HOST, C(HOST_COPIES), "on the CPU", "nvidia-smi",
+       "bfc_arena.cc:376 onnxruntime::BFCArena::AllocateRawInternal Failed to allocate memory for "
+       "requested buffer of size 12582912000\nproviders=['CPUExecutionProvider']"},
       {MESSAGE_TENSORFLOW, C(OTHER_PROCESS), "nvidia-smi", NULL,
        "I gpu_device.cc:1] Found device 0 with properties:\ntotalMemory: 11.00GiB freeMemory: "
        "300.00MiB\nE cuda_driver.cc:936] failed to allocate 300.00M (314572800 bytes) from device: "
