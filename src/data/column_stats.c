@@ -196,6 +196,7 @@ static void conclude_text(column_facts *to, const column_stats *t, uint64_t rows
   to->missing -= t->missing_words; /* they are ordinary texts */
   to->mixed = t->numbers + t->bools > 0;
   to->padded = t->padded;
+  to->rounds = t->texts + t->bools == 0;
   to->first_text_line = t->first_text_line;
   to->text_bytes = t->text_bytes;
   to->longest = t->longest;

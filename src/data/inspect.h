@@ -45,6 +45,7 @@ typedef struct column_facts {
   csv_unit unit;
   int64_t earliest, latest; /* in seconds */
   bool padded;              /* text because of leading zeros ("007") */
+  bool rounds;              /* text because no number type holds its integers beside its gaps */
   scan values;              /* of the numbers */
   uint64_t missing;
   uint64_t distinct;            /* distinct texts, without the empty one */

@@ -91,9 +91,10 @@ static void columns_text(buffer *out, const file_facts *f, bool bold) {
     const column_facts *c = &f->columns[i];
     table_cell(&t, c->name);
     table_printf(&t, "%s%s", c->type_name,
-                 c->padded  ? " (leading zeros)"
-                 : c->mixed ? " (mixed)"
-                            : "");
+                 c->padded   ? " (leading zeros)"
+                 : c->rounds ? " (long integers)"
+                 : c->mixed  ? " (mixed)"
+                             : "");
     if (c->time)
       time_cell(&t, c);
     else if (c->text)
@@ -224,6 +225,7 @@ static void json_column(json *j, const file_facts *f, const column_facts *c) {
   } else if (c->text) {
     json_key(j, "mixed"), json_bool(j, c->mixed);
     json_key(j, "leading_zeros"), json_bool(j, c->padded);
+    json_key(j, "long_integers"), json_bool(j, c->rounds);
     if (c->mixed) json_number(j, "first_text_line", c->first_text_line);
     json_key(j, "distinct");
     if (c->distinct_known)

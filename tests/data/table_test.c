@@ -148,6 +148,10 @@ TEST(values_no_number_type_holds_together_are_text)
   CHECK(facts.columns[0].mixed && !facts.columns[0].distinct_known);
   CHECK_U64(facts.columns[3].first_text_line, 3);
   CHECK_TEXT(facts.columns[4].type_name, "text");
+  CHECK(facts.columns[0].rounds && facts.columns[1].rounds);
+  for (size_t i = 2; i < 5; i++) CHECK(!facts.columns[i].rounds);
+  CHECK_OK(read_text("id,n\n9007199254740993,1\n,2\n"));
+  CHECK(facts.columns[0].text && facts.columns[0].rounds && !facts.columns[1].text);
 }
 
 TEST(more_distinct_text_than_the_budget_is_not_counted)
