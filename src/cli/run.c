@@ -311,7 +311,11 @@ static int see_through(const verb_call *call, const char *folder, ledger *l,
   if (folder[0] != '\0') {
     write_end(call, folder, how, b->ram.by_kernel);
     bool explained = how != 0 && explain(folder);
-    if (b->ram.on && !quiet && (explained || host_record_read(&b->ram.record, folder) == STOW_OK))
+    bool lost = b->ram.on && b->ram.lost[0] != '\0';
+    if (lost) note("%s; stowage explain --last lacks what was seen last", b->ram.lost);
+    /* The file also has what the processes reported; but it may be older than the record here. */
+    if (b->ram.on && !quiet &&
+        (explained || lost || host_record_read(&b->ram.record, folder) == STOW_OK))
       run_summary_peak(l, limits, &b->ram.record, explained, !b->ram.plain);
     if (verb_flag(call, "profile") &&
         run_profile_end(folder, verb_value(call, "profile-json")) != STOW_OK)

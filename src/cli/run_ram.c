@@ -245,6 +245,12 @@ static void request_last(run_ram *r) {
   }
 }
 
+/* Writes the record to the folder of the run. After a failure an older one may be there. */
+static void keep_record(run_ram *r, const host_record *h) {
+  bool kept = host_record_write(h, r->folder) == STOW_OK;
+  snprintf(r->lost, sizeof r->lost, "%s", kept ? "" : stow_status_message());
+}
+
 /* Ends everything that the command started, because it exceeded a given limit. Ending one process
  * would leave others waiting for it (a pool of workers, forever). */
 static void end_all(run_ram *r) {
@@ -255,7 +261,7 @@ static void end_all(run_ram *r) {
   report_inside(r);
   r->ended = true;
   snprintf(h->ended, sizeof h->ended, "limit");
-  host_record_write(h, r->folder);
+  keep_record(r, h);
   output_error("stowage run: the command exceeded the %s of --ram-limit: ",
                stow_size_format(limit, h->limit_bytes));
   say_state(r);
@@ -281,7 +287,7 @@ static void look(run_ram *r, uint64_t now) {
   /* Leave processes alone that stay below. */
   if (over || (r->request.pid != 0 && h->held_bytes > r->kept_bytes + r->kept_bytes / 50)) {
     take_details(r, now);
-    host_record_write(h, r->folder);
+    keep_record(r, h);
     r->kept_bytes = h->held_bytes;
   }
   if (over && h->inside_serial >= r->warned_serial) report_inside(r);
@@ -373,7 +379,8 @@ static void keep_top(run_ram *r) {
   top->peak_bytes = h->peak_bytes;
   memcpy(top->samples, h->samples, sizeof h->samples);
   top->sample_count = h->sample_count;
-  host_record_write(top, r->folder);
+  keep_record(r, top);
+  if (r->lost[0] != '\0') *h = *top;
 }
 
 void run_ram_end(run_ram *r, int how) {
@@ -390,7 +397,7 @@ void run_ram_end(run_ram *r, int how) {
     if (r->full_ns != 0 && clock_ns() < r->full_ns + LATELY_NS) *h = r->full;
     await_answer(r);
     snprintf(h->ended, sizeof h->ended, "%s", r->by_kernel ? "kernel" : "killed");
-    host_record_write(h, r->folder);
+    keep_record(r, h);
     if (r->by_kernel || !r->plain) {
       output_error("stowage run: %skilled by SIGKILL%s with %s of host memory left; when last "
                    "seen ",

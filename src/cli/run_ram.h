@@ -43,6 +43,7 @@ typedef struct run_ram {
   uint64_t start_ns, looked_ns, next_ns;
   uint64_t detail_ns;  /* earliest time of the next detailed sample */
   uint64_t kept_bytes; /* bytes held when the record was written */
+  char lost[512];      /* why the last write of the record failed; "": it did not */
   host_record record;
   host_record top;           /* the record at the peak */
   host_record full;          /* the last record of the complete command, taken at `full_ns` */

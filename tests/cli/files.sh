@@ -134,6 +134,25 @@ pipes_in_the_folder_of_a_run_are_not_opened() {
 }
 check pipes_in_the_folder_of_a_run_are_not_opened pipes_in_the_folder_of_a_run_are_not_opened
 
+# What was seen last is printed although the folder of the run takes no more, as on a full disk: here another thing has the name.
+a_record_that_cannot_be_written_is_reported() {
+  cat > takes.py << 'END'
+import glob, os, time
+held = [bytearray(100 << 20)]
+time.sleep(0.5)
+run, = glob.glob(os.environ["XDG_STATE_HOME"] + "/stowage/runs/2*")
+if os.path.exists(run + "/host"):
+    os.unlink(run + "/host")
+os.makedirs(run + "/host/taken")
+while True:
+    held.append(bytearray(8 << 20))
+END
+  XDG_STATE_HOME=$folder/taken fails 137 "$stowage" run --ram-limit 300M -- python3 takes.py || { cat said; return 1; }
+  grep -q 'cannot write .*/host: Is a directory; stowage explain --last lacks' said && grep -qE 'at the peak (29|3[0-9])[0-9]\.[0-9] MiB of host memory' said ||
+    { cat said; return 1; }
+}
+check a_record_that_cannot_be_written_is_reported a_record_that_cannot_be_written_is_reported
+
 # Someone prepares the folder where files of runs go, for example in a shared XDG_STATE_HOME.
 a_state_folder_of_another_user_is_refused() {
   local theirs
