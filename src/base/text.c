@@ -76,11 +76,19 @@ static char *hide_url(char *rest, size_t count) {
   return rest + kept;
 }
 
+/* Returns whether the text that ends at `end` ends with http or https. */
+static bool ends_with_http(const char *text, const char *end) {
+  if (end > text && (end[-1] == 's' || end[-1] == 'S')) end--;
+  return end - text >= 4 && strncasecmp(end - 4, "http", 4) == 0;
+}
+
+/* A mistyped http:/user:password@host is a file name, but what it hides is as secret. */
 void text_hide(char *text) {
-  for (char *at = text; (at = strstr(at, "://")) != NULL;) {
-    bool scheme = at > text && isalnum((unsigned char)at[-1]);
-    at += 3;
-    if (scheme) at = hide_url(at, url_extent(at));
+  for (char *at = text; (at = strstr(at, ":/")) != NULL;) {
+    bool url = at[2] == '/';
+    bool hide = url ? at > text && isalnum((unsigned char)at[-1]) : ends_with_http(text, at);
+    at += url ? 3 : 2;
+    if (hide) at = hide_url(at, url_extent(at));
   }
 }
 

@@ -56,6 +56,9 @@ TEST(urls_lose_passwords_queries_and_fragments)
   CHECK_TEXT(show("http://u:p a\"ss@h/x"), "http://h/x");
   CHECK_TEXT(show("http://u:pa/ss@h/x?q"), "http://h/x"); /* malformed, and still a password */
   CHECK_TEXT(show("http://u:a@b@h/x"), "http://h/x");
+  CHECK_TEXT(show("no file http:/u:p@h/x?q, nor HTTPS:/u:p@h/y"),
+             "no file http:/h/x, nor HTTPS:/h/y"); /* mistyped: a file name */
+  CHECK_TEXT(show("c:/a?b:/c@d xhttp:/a"), "c:/a?b:/c@d xhttp:/a");
   CHECK_TEXT(show("http://h/a@b/c"), "http://h/a@b/c");
   CHECK_TEXT(show("http://[::1]:80/x?y"), "http://[::1]:80/x");
   CHECK_TEXT(show("http://h?sig=s"), "http://h");
