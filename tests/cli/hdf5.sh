@@ -221,6 +221,26 @@ for memory in ("64M", "20M", "12M"):
         assert np.array_equal(out[name], values), (memory, name)
 END
 
+test_py a_chunk_that_the_index_lists_but_does_not_find_has_the_fill_value << 'END'
+# A key of the index (version 1 B-tree: 24 bytes, then per chunk its bytes, mask, offsets and address) gets another offset.
+import struct
+for chunks in ((600, 20), (300, 64)):
+    with h5py.File("index.h5", "w", libver="earliest") as f:
+        f.create_dataset("x", data=rng.integers(1, 1 << 40, (6000, 64)), chunks=chunks)
+    with open("index.h5", "r+b") as f:
+        data = f.read()
+        node = min(at for at in range(0, len(data), 8) if data[at : at + 6] == b"TREE\1\0")
+        f.seek(node + 24 + 8 + 16)
+        assert f.read(8) == bytes(8)
+        f.seek(-8, 1)
+        f.write(struct.pack("<Q", 1 << 34))
+    with h5py.File("index.h5") as f:
+        want = f["x"][()]
+    assert not want[:300, :20].any() and want[600:].all(), chunks
+    shrink("index.h5:x", "-o", "index.npy", "--force")
+    assert np.array_equal(np.load("index.npy"), want), chunks
+END
+
 test_py chunks_of_parts_of_rows_are_read_without_the_worker_once_their_offsets_are_known << 'END'
 import os, subprocess
 program = """
