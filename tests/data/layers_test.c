@@ -195,6 +195,8 @@ TEST(experts_whose_shapes_leave_a_choice_are_refused)
   add(&adapter, PREFIX EXPERTS_ "lora_B.weight", HIDDEN, EXPERTS * RANK, 0);
   CHECK_STATUS(merge(&base, &adapter, CONFIG BOTH, &out), STOW_ERR_UNSUPPORTED);
   CHECK_MESSAGE("is square");
+  CHECK_STATUS(merge(&base, &adapter, CONFIG ",\"rank_pattern\":{\"down_proj\":-2}" BOTH, &out),
+               STOW_ERR_INVALID);
   add(&base, EXPERTS_ "gate_up_proj", EXPERTS, HIDDEN, HIDDEN);
   CHECK_STATUS(merge(&base, &adapter, CONFIG BOTH, &out), STOW_ERR_UNSUPPORTED);
   CHECK_MESSAGE("more than one");
@@ -231,6 +233,10 @@ TEST(trained_tokens_replace_their_rows)
                STOW_ERR_FORMAT);
   CHECK_STATUS(merge(&base, &adapter, CONFIG ",\"trainable_token_indices\":[7,12]}", &out),
                STOW_ERR_INVALID);
+  adapter.list[0].shape[1] = 0; /* as many numbers in one dimension */
+  adapter.list[0].shape[0] = 2 * HIDDEN;
+  CHECK_STATUS(merge(&base, &adapter, CONFIG ",\"trainable_token_indices\":[]}", &out),
+               STOW_ERR_FORMAT);
   drop(&base);
   drop(&adapter);
   drop(&out);

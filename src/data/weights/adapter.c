@@ -272,17 +272,17 @@ static stow_status list_rows(const config *c, const char *path, adapter_module *
     }
     all = n;
   }
-  m->rows = calloc(want + 1, sizeof *m->rows);
-  if (m->rows == NULL) return no_memory();
-  if (all != NULL && all->kind == JSON_ARRAY)
-    for (const json_node *n = json_first(&c->t, all); n != NULL; n = json_next(&c->t, n), count++) {
-      double row = -1;
-      if (count >= want || !json_value(&c->t, n, &row) || row < 0 || row >= 0x1p53 ||
-          row != floor(row))
-        break;
-      m->rows[count] = (uint64_t)row;
-    }
-  if (count == want && all != NULL && all->kind == JSON_ARRAY && all->count == want) return STOW_OK;
+  bool fits =
+      m->tokens->facts->dims == 2 && all != NULL && all->kind == JSON_ARRAY && all->count == want;
+  m->rows = fits ? calloc(want + 1, sizeof *m->rows) : NULL;
+  if (fits && m->rows == NULL) return no_memory();
+  const json_node *n = fits ? json_first(&c->t, all) : NULL;
+  for (; n != NULL && fits; n = json_next(&c->t, n)) {
+    double row = -1;
+    fits = json_value(&c->t, n, &row) && row >= 0 && row < 0x1p53 && row == floor(row);
+    if (fits) m->rows[count++] = (uint64_t)row;
+  }
+  if (fits) return STOW_OK;
   return stow_fail(STOW_ERR_FORMAT,
                    "%s: trainable_token_indices does not name the %" PRIu64 " tokens of %.200s",
                    path, want, m->name);

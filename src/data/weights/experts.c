@@ -9,6 +9,7 @@
  * say which parameter of a module its matrices belong to, nor whether the experts are out x in or
  * in x out: the shapes decide, and what they leave open is refused. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,8 +144,9 @@ static stow_status find_stack(const weights_result *r, const char *name, stack *
 
 static fit fit_of(const stack *s, const adapter_module *m, const adapter_parameter *p) {
   const tensor *a = m->a->facts, *b = m->b->facts;
-  if (!s->found || a->dims != 2 || b->dims != 2 || m->magnitude != NULL || m->bias != NULL ||
-      (double)a->shape[0] != p->rank * (double)s->experts)
+  if (!s->found || s->rows == 0 || s->columns == 0 || !(p->rank >= 1) ||
+      p->rank != floor(p->rank) || a->dims != 2 || b->dims != 2 || m->magnitude != NULL ||
+      m->bias != NULL || (double)a->shape[0] != p->rank * (double)s->experts)
     return FIT_NO;
   int fits = FIT_NO;
   if (a->shape[1] == s->columns && b->shape[0] == s->rows) fits |= FIT_PLAIN;
