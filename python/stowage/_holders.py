@@ -439,8 +439,10 @@ def is_ours(value):
 def referrers(values, known, limit):
     """Returns objects that refer to one of them and are not known; not those that hold very much, which are in use."""
     found = gc.get_referrers(*values)
+    # Python 3.13 also returns the arguments of that call, which are a tuple.
     return [r for r in found if r is not values and id(r) not in known and not isinstance(r, OPAQUE) and not is_ours(r) and not is_globals(r)
-            and not (isinstance(r, (list, dict, tuple, set)) and len(r) > LONG)][:limit]
+            and not (isinstance(r, (list, dict, tuple, set)) and len(r) > LONG)
+            and not (type(r) is tuple and len(r) == len(values) and all(a is b for a, b in zip(r, values)))][:limit]
 
 
 def search(members):
