@@ -8,10 +8,12 @@ too, so the answer does not rest on small steps alone. Without a history of requ
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ._history import is_hooked, start_history, stop_history
+from ._library import Invalid
 from ._passes import EVALUATION, FIRST, STEP, Passes, Replayed, Request
 from ._recording import is_recording
 
@@ -112,6 +114,16 @@ class Meter:
                 start_history(self._torch)
 
 
+def _called(kind: str, run: "Callable[[int], Any]", batch: int) -> None:
+    """Runs one pass. A generator or a coroutine has only been made by the call, and has not run."""
+    made = run(batch)
+    if inspect.isgenerator(made) or inspect.iscoroutine(made) or inspect.isasyncgen(made):
+        what = "evaluate" if kind == EVALUATION else "step"
+        if hasattr(made, "close"):
+            made.close()
+        raise Invalid(f"tune: {what}({batch}) returned a {type(made).__name__.replace('_', ' ')}, of which nothing has run; give a function that runs it to its end")
+
+
 class Measured:
     """Runs real steps and leaves a part of the memory free, the headroom. Out of memory is an answer; any other error of the step is raised
     as it is."""
@@ -136,12 +148,12 @@ class Measured:
     def _pass(self, kind: str, run: "Callable[[int], Any]", batch: int) -> None:
         """Runs one pass, and records it."""
         if self.passes is None:
-            run(batch)
+            _called(kind, run, batch)
             return
         whole, requests = False, []  # type: bool, List[Request]
         try:
             with self._meter.recording() as requests:
-                run(batch)
+                _called(kind, run, batch)
                 whole = True
         finally:
             self.passes.add(kind, batch, requests, whole)

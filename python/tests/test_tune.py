@@ -101,6 +101,19 @@ class Measured(unittest.TestCase):
         with self.assertRaisesRegex(KeyError, "mine"):
             stowage.tune(step, meter=Card(GIB, 0, MIB))
 
+    def test_a_step_that_only_makes_a_generator_or_coroutine_is_named(self):
+        def passes(n):
+            yield n
+
+        async def later(n):
+            return n
+
+        for step, what in ((passes, "generator"), (later, "coroutine")):
+            with self.assertRaisesRegex(ValueError, rf"step\(\d+\) returned a {what}, of which nothing has run"):
+                stowage.tune(step, meter=Card(GIB, 0, MIB))
+            with self.assertRaisesRegex(ValueError, rf"evaluate\(\d+\) returned a {what}"):
+                stowage.tune(lambda n: None, evaluate=step, meter=Card(GIB, 0, MIB))
+
     def test_one_sample_too_large_names_the_spill_and_does_not_fail(self):
         card = Card(4 * GIB, 5 * GIB, MIB)
         plan = stowage.tune(card.step, target_batch=8, meter=card)
