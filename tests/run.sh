@@ -71,7 +71,8 @@ run_one() { # LABEL SECONDS COMMAND…
     lines="${lines:+$lines$'\n'}FAIL $label/: ended with code $code and no reason"
   fi
   if grep -q '^FAIL' <<< "$lines"; then
-    grep -vE '^(ok|FAIL|skip) ' <<< "$out" | tail -n 40
+    # The reason is often at the beginning, the state at the end.
+    grep -vE '^(ok|FAIL|skip) ' <<< "$out" | awk '{ line[NR] = $0 } END { for (i = 1; i <= NR; i++) if (NR <= 100 || i <= 50 || i > NR - 50) print line[i]; else if (i == 51) print "…" }'
   fi
   echo "$lines" >> "$log"
   grep -E '^(FAIL|skip) ' <<< "$lines"

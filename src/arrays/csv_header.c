@@ -263,8 +263,9 @@ static bool above_index(const sample *s, const counts *n) {
   if (n->from_zero && n->of[LOOK_INTEGER] == columns - 1) return true;
   if (n->index == 0 || n->index == columns) return false;
   bool integers = n->of[LOOK_INTEGER] == columns - n->index;
+  if (s->rows < 2) return false;
   if (s->columns[n->index - 1].texts > 0) return n->ascends || integers;
-  return s->rows > 1 && integers && above_fractions(s, n->index);
+  return integers && above_fractions(s, n->index);
 }
 
 /* Returns whether a number is above texts, which makes it a name. */

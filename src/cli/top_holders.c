@@ -88,8 +88,7 @@ void top_holders(top_chosen *c, const top_look *t, const top_process *p, top_by 
   *c = (top_chosen){.pid = p->pid, .by = by};
   uint64_t began = clock_ns();
   if (p->run < 0)
-    snprintf(c->note, sizeof c->note,
-             "holders are not known: start it with stowage run");
+    snprintf(c->note, sizeof c->note, "holders are not known: start it with stowage run");
   else if (p->trace[0] != '\0')
     from_trace(c, t->runs[p->run].folder, p);
   else if (!from_objects(c, t->runs[p->run].folder, p->pid))
