@@ -76,7 +76,8 @@ static _Atomic uint32_t asked;
 void inside_schedule(void) {
   if (python_script_done(&script)) return;
   uint32_t turn = atomic_fetch_add_explicit(&asked, 1, memory_order_relaxed);
-  if ((turn & (turn - 1)) != 0) return;
+  if ((turn & (turn - 1)) != 0 && !atomic_load_explicit(&script.delayed, memory_order_relaxed))
+    return;
   if (turn == 0) script.word = rank_text();
   python_script_schedule(&script);
 }

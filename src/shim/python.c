@@ -43,6 +43,9 @@ static struct python_api {
   int (*lock_acquire)(void); /* PyGILState_Ensure; its result goes to PyGILState_Release */
   void (*lock_release)(int);
   void (*release)(python_object *);
+  python_object *(*frame)(void); /* borrowed */
+  python_object *(*attribute)(python_object *, const char *);
+  const char *(*utf8)(python_object *);
   int (*error_matches)(python_object *);
   python_object *(*error)(void); /* borrowed */
   void (*error_clear)(void);
@@ -76,8 +79,10 @@ static bool find_all(struct python_api *a) {
          find(&a->evaluate, "PyEval_EvalCode") && find(&a->call, "PyObject_CallObject") &&
          find(&a->is_true, "PyObject_IsTrue") && find(&a->parse, "PyArg_ParseTuple") &&
          find(&a->build, "Py_BuildValue") && find(&a->release, "Py_DecRef") &&
-         find(&a->error_matches, "PyErr_ExceptionMatches") && find(&a->error, "PyErr_Occurred") &&
-         find(&a->error_clear, "PyErr_Clear") && find(&a->lock_acquire, "PyGILState_Ensure") &&
+         find(&a->frame, "PyEval_GetFrame") && find(&a->attribute, "PyObject_GetAttrString") &&
+         find(&a->utf8, "PyUnicode_AsUTF8") && find(&a->error_matches, "PyErr_ExceptionMatches") &&
+         find(&a->error, "PyErr_Occurred") && find(&a->error_clear, "PyErr_Clear") &&
+         find(&a->lock_acquire, "PyGILState_Ensure") &&
          find(&a->lock_release, "PyGILState_Release") &&
          find(&a->interrupt, "PyExc_KeyboardInterrupt");
 }
@@ -202,6 +207,45 @@ static int run(void *user) {
   return code;
 }
 
+/* Returns whether the attribute of a code object is a text that begins with `start`. */
+static bool begins(python_object *code, const char *name, const char *start) {
+  python_object *text = code != NULL ? api.attribute(code, name) : NULL;
+  const char *bytes = text != NULL ? api.utf8(text) : NULL;
+  bool same = bytes != NULL && strncmp(bytes, start, strlen(start)) == 0;
+  if (text != NULL) api.release(text);
+  return same;
+}
+
+/* Returns whether the calling thread is inside Python's import functions, and not in the code of
+ * the module that is imported. Up to Python 3.11 a second import at that moment fails the first
+ * one: KeyError in _ModuleLock.acquire. */
+static bool is_importing(void) {
+  python_object *own = NULL, *frame = api.frame();
+  bool importing = false, module = false;
+  while (frame != NULL && !importing && !module) {
+    python_object *code = api.attribute(frame, "f_code");
+    importing = begins(code, "co_filename", "<frozen importlib");
+    module = begins(code, "co_name", "<module>");
+    python_object *back = code != NULL ? api.attribute(frame, "f_back") : NULL;
+    if (code != NULL) api.release(code);
+    if (own != NULL) api.release(own);
+    own = frame = back; /* None, the last, has no code */
+  }
+  if (own != NULL) api.release(own);
+  api.error_clear();
+  return importing;
+}
+
+/* Runs the script in a thread of the program, between two instructions. */
+static int run_between(void *user) {
+  python_script *s = user;
+  bool importing = is_importing();
+  atomic_store(&s->delayed, importing);
+  if (!importing) return run(s);
+  atomic_store(&s->state, 0); /* the caller schedules it again */
+  return 0;
+}
+
 static bool begin(python_script *s) {
   int idle = 0;
   return atomic_load_explicit(&s->state, memory_order_relaxed) == 0 && python_here() &&
@@ -211,7 +255,7 @@ static bool begin(python_script *s) {
 void python_script_schedule(python_script *s) {
   ASSERT(s->text != NULL && s->entry != NULL);
   /* The queue is full: try again later. */
-  if (begin(s) && api.add_pending(run, s) != 0) atomic_store(&s->state, 0);
+  if (begin(s) && api.add_pending(run_between, s) != 0) atomic_store(&s->state, 0);
 }
 
 void python_script_run(python_script *s) {

@@ -70,6 +70,7 @@ typedef struct python_script {
   const python_store *store;    /* NULL: compiled in every process */
   _Atomic int state;            /* 0: idle, 1: scheduled or running, 2: never again */
   python_object *names;         /* guarded by the interpreter's lock */
+  _Atomic bool delayed;         /* scheduled while the thread was importing: did not run */
 } python_script;
 
 /* Returns whether it will never be called again. */

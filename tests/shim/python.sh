@@ -311,6 +311,20 @@ inside gradients_that_never_go "$loop"'
 for turn in range(3): step(12, ["step"])
 assert step(8, ["step"], 6) == [] and cache.byte(0) == 7
 print("fine")' --vram-limit 40M --spill 80M
+# Nothing of ours runs inside an import: up to Python 3.11 a second import there fails the first one.
+inside it_waits_for_the_end_of_an_import '
+import cuda, os
+cuda.start()
+def ran(): return "python: frames known" in open(os.environ["STOWAGE_SHIM_LOG"]).read()
+def work():
+    for turn in range(200): cuda.free(cuda.alloc(cuda.MIB))
+names = {}
+exec(compile("def find_and_load(work):\n    work()\n", "<frozen importlib._bootstrap>", "exec"), names)
+names["find_and_load"](work)
+assert not ran()
+exec(compile("find_and_load(lambda: exec(compile(\"work()\", \"module.py\", \"exec\"), {\"work\": work}))", "x.py", "exec"), {**names, "work": work})
+assert ran()
+print("fine")'
 # Memory is allocated and freed while the interpreter ends.
 inside an_interpreter_that_ends '
 import atexit, cuda, torch
