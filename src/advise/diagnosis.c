@@ -1,6 +1,9 @@
 /* Diagnosis: numbers first, then causes, then fixes. An error that is not about memory is only
  * named. */
 #include "advise/diagnosis.h"
+
+#include "advise/diagnosis_parts.h"
+
 static bool known(uint64_t bytes) {
   return diagnosis_known(bytes);
 }

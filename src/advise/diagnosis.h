@@ -1,11 +1,5 @@
 /* Diagnosis: explains an error message without a recording.
  *
- *   diagnosis.c         fills the numbers, then calls the parts in order
- *   diagnosis_parts.c   what the parts share
- *   diagnosis_device.c  causes in device memory: what the numbers prove, then what the phase
- * suggests diagnosis_host.c    causes in host memory diagnosis_fix.c     fixes by cause, library,
- * version, platform and phase (recipes.h)
- *
  * A message has no history. A cause that the numbers do not prove is a guess: its confidence stays
  * below 0.6 and its sentence says "probably". */
 #ifndef ADVISE_DIAGNOSIS_H
@@ -15,26 +9,5 @@
 
 /* Fills `x` from x->evidence.message. */
 void diagnosis_explain(explanation *x);
-
-/* ---- diagnosis_parts.c ---- */
-
-/* Adds a cause; the caller writes its sentence. */
-cause *diagnosis_cause(explanation *x, cause_id id, double confidence);
-static inline bool diagnosis_known(uint64_t bytes) {
-  return bytes != MESSAGE_UNKNOWN;
-}
-/* Returns true if so much more was free than requested that the device was not full. */
-bool diagnosis_had_room(const numbers *n);
-/* Returns true if the text does not say what is free, and this program holds so little of the
- * device that twice the request would fit beside it. */
-bool diagnosis_unused(const numbers *n);
-/* Returns true if the request is larger than any machine's memory. */
-bool diagnosis_absurd(const numbers *n);
-
-/* ---- the parts ---- */
-void diagnosis_device(explanation *x);
-void diagnosis_host(explanation *x);
-/* Adds the fixes for the first cause, and the command that finds out more. */
-void diagnosis_fixes(explanation *x);
 
 #endif

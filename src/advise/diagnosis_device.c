@@ -2,7 +2,7 @@
  * limit, other processes, one huge request. If they do not decide, the phase does. */
 #include <stdio.h>
 
-#include "advise/diagnosis.h"
+#include "advise/diagnosis_parts.h"
 
 #define CONTEXT_MOST (UINT64_C(1) << 30) /* a CUDA context with its kernels takes up to this */
 /* TensorFlow takes most of a free device: less means others. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "advise/diagnosis.h"
+#include "advise/diagnosis_parts.h"
 #include "advise/host_way.h"
 #include "advise/recipes.h"
 

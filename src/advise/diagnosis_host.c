@@ -2,7 +2,7 @@
  * A limit that was set is named. */
 #include <stdio.h>
 
-#include "advise/diagnosis.h"
+#include "advise/diagnosis_parts.h"
 #include "advise/host_way.h"
 
 #define SMALL_ARRAY (UINT64_C(256) << 20) /* refused only if nearly all of RAM is in use */

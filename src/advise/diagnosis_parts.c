@@ -1,5 +1,5 @@
 /* Shared by the parts of diagnosis: adds a cause, and judges the numbers. */
-#include "advise/diagnosis.h"
+#include "advise/diagnosis_parts.h"
 
 #define ROOM_LEAST   (UINT64_C(128) << 20) /* drivers and pools keep less than this in reserve */
 #define ABSURD_LEAST (UINT64_C(64) << 40)  /* an address is often taken for a size */

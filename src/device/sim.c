@@ -3,7 +3,7 @@
  * A device like any other behind stowage/sys/device.h, for machines without a GPU and for tests: it
  * detects and names what would corrupt memory on a GPU (sim_work.c). All entries take one lock, so
  * the calls of a device have one total order. */
-#include "device/sim.h"
+#include "device/sim_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Capacity of the simulated device: which tiers it has, and how much of each is used. */
 #include <stowage/size.h>
 
-#include "device/sim.h"
+#include "device/sim_state.h"
 
 stow_status sim_check_tier(const sim *s, stow_tier tier) {
   if (tier == STOW_TIER_VRAM || (tier == STOW_TIER_HOST && s->options.host_bytes > 0))

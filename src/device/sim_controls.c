@@ -2,7 +2,7 @@
 #include "base/checked.h"
 #include "base/growing.h"
 #include "device/fault.h"
-#include "device/sim.h"
+#include "device/sim_state.h"
 
 sim *sim_of(stow_device *device) {
   while (device != NULL && device->ops != &sim_ops) device = fault_inner(device);

@@ -4,7 +4,7 @@
  * Called at the end of every entry that has a cost. With costs on, the simulated clock advances by
  * it. */
 #include "base/driver_cost.h"
-#include "device/sim.h"
+#include "device/sim_state.h"
 
 #define GIB (UINT64_C(1) << 30)
 

@@ -5,7 +5,7 @@
  * hole, so only touched bytes of live pages cost RAM. Pages created and mapped in order are in
  * order in the file, so Linux merges them into one mapping. With options.paper, addresses come from
  * a counter and no system call is made. */
-#include "device/sim.h"
+#include "device/sim_state.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * A handle is an entry's index and generation, so a stale handle is detected. Every call costs the
  * number of slots it covers; nothing is searched. */
 #include "base/assert.h"
-#include "device/sim.h"
+#include "device/sim_state.h"
 
 #include <stdlib.h>
 #include <string.h>

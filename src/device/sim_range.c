@@ -3,7 +3,7 @@
  * A reserved range has a slot per page_bytes of addresses, so finding the page at an address is one
  * index. */
 #include "base/assert.h"
-#include "device/sim.h"
+#include "device/sim_state.h"
 
 #include <unistd.h>
 

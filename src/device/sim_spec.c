@@ -2,7 +2,7 @@
  *
  * Called by stow_device_open. The first word is the size of vram. Sizes are rounded down to whole 2
  * MiB, so that "15.9G" works. Without host= the host tier is twice the vram; host=0 removes it. */
-#include "device/sim.h"
+#include "device/sim_state.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -12,7 +12,7 @@
  * The default stream is a stream like the others and synchronizes with none of them, like a GPU's
  * with the non-blocking streams that stream_create makes. */
 #include "base/assert.h"
-#include "device/sim.h"
+#include "device/sim_state.h"
 
 #include <stdlib.h>
 #include <string.h>

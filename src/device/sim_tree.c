@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 #include "base/hash.h"
-#include "device/sim.h"
+#include "device/sim_state.h"
 
 /* The tree is a treap: random priorities determine its shape. */
 

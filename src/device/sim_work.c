@@ -10,7 +10,7 @@
  * same as on a GPU, and unordered work is rejected; only a host that reads a result without waiting
  * sees it too early. Host memory that is not the device's is not tracked. */
 #include "base/assert.h"
-#include "device/sim.h"
+#include "device/sim_state.h"
 
 #include <stdlib.h>
 #include <string.h>

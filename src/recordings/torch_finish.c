@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "recordings/torch_snapshot.h"
+#include "recordings/torch_reader.h"
 
 /* ---- settings ---- */
 

@@ -4,7 +4,7 @@
  * of events is the devices' traces. A list may be filled in several steps. */
 #include <string.h>
 
-#include "recordings/torch_snapshot.h"
+#include "recordings/torch_reader.h"
 
 /* Every handler gets the reader through the pickle machine's user pointer, which is never NULL; the
  * analyzer cannot see that. NOLINTBEGIN(clang-analyzer-core.NullDereference) */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "recordings/torch_snapshot.h"
+#include "recordings/torch_reader.h"
 #include "recordings/torch_words.h"
 
 /* Every handler gets the reader through the pickle machine's user pointer, which is never NULL; the

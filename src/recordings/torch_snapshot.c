@@ -2,6 +2,8 @@
  * and the tables they share. */
 #include "recordings/torch_snapshot.h"
 
+#include "recordings/torch_reader.h"
+
 #include <stdlib.h>
 #include <string.h>
 

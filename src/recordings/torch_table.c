@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "recordings/torch_snapshot.h"
+#include "recordings/torch_reader.h"
 
 stow_status torch_table_add(torch_reader *t, torch_table *table, size_t size, void **element) {
   if (table->count == table->capacity) {

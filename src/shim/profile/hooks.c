@@ -98,16 +98,27 @@ static __attribute__((noinline, cold)) void forget(void *block) {
   errno = saved;
 }
 
+/* The hooks have the names of the allocator's functions for the linker only: here those names mean
+ * the functions that the C library declares. */
+HOOK void *hook_malloc(size_t bytes) __asm__("malloc");
+HOOK void *hook_calloc(size_t count, size_t bytes) __asm__("calloc");
+HOOK void *hook_realloc(void *block, size_t bytes) __asm__("realloc");
+HOOK void *hook_reallocarray(void *block, size_t count, size_t bytes) __asm__("reallocarray");
+HOOK void hook_free(void *block) __asm__("free");
+HOOK int hook_posix_memalign(void **out, size_t alignment, size_t bytes) __asm__("posix_memalign");
+HOOK void *hook_aligned_alloc(size_t alignment, size_t bytes) __asm__("aligned_alloc");
+HOOK void *hook_memalign(size_t alignment, size_t bytes) __asm__("memalign");
+
 /* Counts a request before it is made, so that one that is not due is forwarded directly. */
 #define COUNTED(bytes, request)                                                                    \
   (__builtin_expect(sampler_due(bytes), 0) ? note(request, bytes) : (request))
 
-HOOK void *malloc(size_t bytes) {
+void *hook_malloc(size_t bytes) {
   if (!known()) return early_take(bytes);
   return COUNTED(bytes, next.malloc(bytes));
 }
 
-HOOK void *calloc(size_t count, size_t bytes) {
+void *hook_calloc(size_t count, size_t bytes) {
   size_t all;
   if (__builtin_mul_overflow(count, bytes, &all)) {
     errno = ENOMEM;
@@ -117,19 +128,19 @@ HOOK void *calloc(size_t count, size_t bytes) {
   return COUNTED(all, next.calloc(count, bytes));
 }
 
-HOOK void free(void *block) {
+void hook_free(void *block) {
   if (block == NULL || is_early(block)) return;
   if (__builtin_expect(sampler_may_hold(block), 0)) forget(block);
   if (known()) next.free(block);
 }
 
-HOOK void *realloc(void *block, size_t bytes) {
+void *hook_realloc(void *block, size_t bytes) {
   sampler_block kept;
-  if (block == NULL) return malloc(bytes);
+  if (block == NULL) return hook_malloc(bytes);
   if (is_early(block)) {
     size_t before;
     memcpy(&before, (char *)block - 16, sizeof before);
-    void *moved = malloc(bytes);
+    void *moved = hook_malloc(bytes);
     if (moved != NULL) memcpy(moved, block, before < bytes ? before : bytes);
     return moved;
   }
@@ -141,25 +152,25 @@ HOOK void *realloc(void *block, size_t bytes) {
   return COUNTED(bytes, moved);
 }
 
-HOOK void *reallocarray(void *block, size_t count, size_t bytes) {
+void *hook_reallocarray(void *block, size_t count, size_t bytes) {
   size_t all;
-  if (!__builtin_mul_overflow(count, bytes, &all)) return realloc(block, all);
+  if (!__builtin_mul_overflow(count, bytes, &all)) return hook_realloc(block, all);
   errno = ENOMEM;
   return NULL;
 }
 
-HOOK int posix_memalign(void **out, size_t alignment, size_t bytes) {
+int hook_posix_memalign(void **out, size_t alignment, size_t bytes) {
   if (!known()) return ENOMEM;
   int code = next.posix_memalign(out, alignment, bytes);
   if (sampler_due(bytes)) note(code == 0 ? *out : NULL, bytes);
   return code;
 }
 
-HOOK void *aligned_alloc(size_t alignment, size_t bytes) {
+void *hook_aligned_alloc(size_t alignment, size_t bytes) {
   return known() ? COUNTED(bytes, next.aligned_alloc(alignment, bytes)) : NULL;
 }
 
-HOOK void *memalign(size_t alignment, size_t bytes) {
+void *hook_memalign(size_t alignment, size_t bytes) {
   return known() ? COUNTED(bytes, next.memalign(alignment, bytes)) : NULL;
 }
 
@@ -237,14 +248,14 @@ static void *hooks_find(const char *name) {
   static const struct {
     const char *name;
     void *hook;
-  } HOOKS[] = {{"malloc", malloc},
-               {"calloc", calloc},
-               {"realloc", realloc},
-               {"reallocarray", reallocarray},
-               {"free", free},
-               {"posix_memalign", posix_memalign},
-               {"aligned_alloc", aligned_alloc},
-               {"memalign", memalign}};
+  } HOOKS[] = {{"malloc", hook_malloc},
+               {"calloc", hook_calloc},
+               {"realloc", hook_realloc},
+               {"reallocarray", hook_reallocarray},
+               {"free", hook_free},
+               {"posix_memalign", hook_posix_memalign},
+               {"aligned_alloc", hook_aligned_alloc},
+               {"memalign", hook_memalign}};
   for (size_t i = 0; i < sizeof HOOKS / sizeof HOOKS[0]; i++)
     if (strcmp(HOOKS[i].name, name) == 0) return HOOKS[i].hook;
   return NULL;

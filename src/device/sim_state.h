@@ -14,8 +14,8 @@
  *
  * `lock` guards everything below. Functions declared here expect it held unless they take a
  * stow_device. */
-#ifndef DEVICE_SIM_H
-#define DEVICE_SIM_H
+#ifndef DEVICE_SIM_STATE_H
+#define DEVICE_SIM_STATE_H
 
 #include "base/driver_cost.h"
 #include "base/lock.h"
