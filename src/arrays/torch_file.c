@@ -345,12 +345,12 @@ static stow_status reduce(machine *m) {
 
 /* ---- opcodes ---- */
 
-static stow_status need(const machine *m, uint64_t count) {
+static stow_status check_left(const machine *m, uint64_t count) {
   return count <= (uint64_t)(m->end - m->at) ? STOW_OK : refuse(m, "the pickle ends in an opcode");
 }
 
 static stow_status take_number(machine *m, size_t bytes, uint64_t *number) {
-  STOW_TRY(need(m, bytes));
+  STOW_TRY(check_left(m, bytes));
   *number = 0;
   for (size_t i = 0; i < bytes; i++) *number |= (uint64_t)m->at[i] << (8 * i);
   m->at += bytes;
@@ -360,7 +360,7 @@ static stow_status take_number(machine *m, size_t bytes, uint64_t *number) {
 static stow_status push_string(machine *m, size_t length_bytes) {
   uint64_t length = 0;
   STOW_TRY(take_number(m, length_bytes, &length));
-  STOW_TRY(need(m, length));
+  STOW_TRY(check_left(m, length));
   if (memchr(m->at, '\0', (size_t)length) != NULL) return refuse(m, "a string with a NUL in it");
   STOW_TRY(charge(m, 2 * length + 2));
   size_t place = m->strings.length;

@@ -97,7 +97,7 @@ static size_t longest_word(const table *t, size_t column) {
   return longest < screen_width / 2 ? longest : screen_width / 2;
 }
 
-static layout fit(const table *t, int indent) {
+static layout lay_out(const table *t, int indent) {
   layout l = {.wrapped = TABLE_COLUMNS_MAX};
   size_t widest = TABLE_COLUMNS_MAX;
   for (size_t i = 0; i < t->columns; i++) {
@@ -213,7 +213,7 @@ void table_write(table *t, buffer *out, int indent, bool color) {
   if (t->cells.status != STOW_OK && out->status == STOW_OK) out->status = t->cells.status;
   const char *cell = t->cells.data;
   if (out->status == STOW_OK) {
-    layout l = fit(t, indent);
+    layout l = lay_out(t, indent);
     for (size_t row = 0; row < t->count / t->columns; row++) {
       const char *cells[TABLE_COLUMNS_MAX];
       uint8_t styles[TABLE_COLUMNS_MAX] = {0};

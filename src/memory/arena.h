@@ -145,7 +145,7 @@ uint32_t span_settle(arena *a, uint32_t i);
 uint32_t span_carve(arena *a, uint32_t i, uint32_t at, uint32_t units);
 /* A request never uses a page larger than this many times its size (page_fit.c). */
 #define PAGE_OVER 8
-static inline uint32_t slot_of(const arena *a, uint32_t unit) {
+static inline uint32_t arena_slot(const arena *a, uint32_t unit) {
   return unit >> a->slot_shift;
 }
 static inline uint64_t order_bytes(const arena *a, uint8_t order) {

@@ -59,13 +59,13 @@ static uint32_t slots_at(const arena *a, uint32_t slot) {
 
 static uint32_t stale_ticket(const arena *a, uint32_t i) {
   ASSERT(span_state_of(&a->spans[i]) == SPAN_STALE);
-  return a->stale_tickets[slot_of(a, a->spans[i].at)];
+  return a->stale_tickets[arena_slot(a, a->spans[i].at)];
 }
 
 /* Checks whether the ticket of stale span i has passed, so that nothing uses its addresses. */
 static void stale_passed(arena *a, uint32_t i) {
   ASSERT(span_state_of(&a->spans[i]) == SPAN_STALE);
-  uint32_t first = slot_of(a, a->spans[i].at), last = first + slot_of(a, span_units(a, i));
+  uint32_t first = arena_slot(a, a->spans[i].at), last = first + arena_slot(a, span_units(a, i));
   uint32_t ticket = a->stale_tickets[first];
   for (uint32_t slot = first; slot < last; slot += slots_at(a, slot)) {
     page *g = pool_page(a->pool, a->slots[slot] - 1);
@@ -83,7 +83,7 @@ static stow_status stale_unmap(arena *a, uint32_t i, uint32_t from, uint32_t to)
   ASSERT(span_state_of(&a->spans[i]) == SPAN_STALE);
   ASSERT(stale_ticket(a, i) == 0);
   ASSERT(from < to);
-  uint32_t low = slot_of(a, a->spans[i].at), high;
+  uint32_t low = arena_slot(a, a->spans[i].at), high;
   for (uint32_t n; low + (n = slots_at(a, low)) <= from;)
     low += n; /* a mapping is unmapped as a
                * whole */
@@ -133,7 +133,7 @@ static uint64_t missing_under(const arena *a, uint32_t run, uint32_t at, uint32_
     if (span_state_of(&a->spans[i]) == SPAN_FREE || end <= at) continue;
     uint32_t from = a->spans[i].at > at ? a->spans[i].at : at;
     uint32_t to = end < at + units ? end : at + units;
-    slots += slot_of(a, to - 1) - slot_of(a, from) + 1;
+    slots += arena_slot(a, to - 1) - arena_slot(a, from) + 1;
   }
   return slots * a->pool->page_bytes;
 }
@@ -201,10 +201,10 @@ static void query_tickets(arena *a) {
   int looked = 0;
   for (uint32_t i = a->stale, after; i != 0; i = after, looked++) {
     after = a->spans[i].b;
-    uint32_t ticket = stale_ticket(a, i), from = slot_of(a, a->spans[i].at);
+    uint32_t ticket = stale_ticket(a, i), from = arena_slot(a, a->spans[i].at);
     if (ticket != 0 && order_query(a->order, ticket) != STOW_OK) continue;
     if (ticket != 0) stale_passed(a, i);
-    if (looked >= PLAN_MAX) (void)stale_unmap(a, i, from, from + slot_of(a, span_units(a, i)));
+    if (looked >= PLAN_MAX) (void)stale_unmap(a, i, from, from + arena_slot(a, span_units(a, i)));
   }
 }
 
@@ -278,7 +278,7 @@ static stow_status map_one(arena *a, uint32_t slot, uint32_t most, uint8_t order
 /* Returns the order of a page to create at `slot` of the window: `order`, or one more well inside
  * the window if pages are not the smallest anyway. */
 static uint8_t order_at(const arena *a, const window *w, uint32_t slot, uint8_t order) {
-  uint32_t low = slot_of(a, w->at), high = slot_of(a, w->at + w->units - 1) + 1;
+  uint32_t low = arena_slot(a, w->at), high = arena_slot(a, w->at + w->units - 1) + 1;
   uint32_t far = (uint32_t)PAGE_FAR << (order + 1);
   bool inside = slot >= low + far && slot + far + (1u << (order + 1)) <= high;
   return inside && order > 0 && order < a->pool->order_max ? order + 1 : order;
@@ -326,8 +326,8 @@ stow_status arena_back(arena *a, uint32_t *out, const window *w) {
       i = a->spans[i].next;
       continue;
     }
-    uint32_t from = slot_of(a, a->spans[i].at > w->at ? a->spans[i].at : w->at);
-    uint32_t to = slot_of(a, (span_end < end ? span_end : end) - 1) + 1;
+    uint32_t from = arena_slot(a, a->spans[i].at > w->at ? a->spans[i].at : w->at);
+    uint32_t to = arena_slot(a, (span_end < end ? span_end : end) - 1) + 1;
     STOW_TRY(state == SPAN_STALE ? stale_unmap(a, i, from, to) : back_range(a, i, from, to, w));
     i = w->run; /* it was merged with its neighbours: only the first span of the run is certain to
                  * exist */
@@ -343,7 +343,7 @@ stow_status arena_back(arena *a, uint32_t *out, const window *w) {
  * none. */
 static bool whole_pages(const arena *a, uint32_t i, uint32_t *from, uint32_t *to) {
   uint32_t begin = a->spans[i].at, end = a->spans[a->spans[i].next].at;
-  uint32_t low = slot_of(a, begin + slot_unit(a, 1) - 1), high = slot_of(a, end);
+  uint32_t low = arena_slot(a, begin + slot_unit(a, 1) - 1), high = arena_slot(a, end);
   if (low >= high) return false;
   const page *g = pool_page(a->pool, a->slots[low] - 1);
   if (g->slot < low) low = g->slot + (1u << g->order);
@@ -381,7 +381,7 @@ static stow_status let_go(arena *a, uint32_t i, uint32_t from, uint32_t to, uint
 /* Limits [*from, *to) to whole pages before or after the kept window, preferably before it. */
 static void avoid(const arena *a, const window *keep, uint32_t *from, uint32_t *to) {
   if (!keep) return;
-  uint32_t low = slot_of(a, keep->at), high = slot_of(a, keep->at + keep->units - 1) + 1;
+  uint32_t low = arena_slot(a, keep->at), high = arena_slot(a, keep->at + keep->units - 1) + 1;
   if (high <= *from || low >= *to) return;
   if (low > *from) {
     const page *g = a->slots[low] ? pool_page(a->pool, a->slots[low] - 1) : NULL;
@@ -457,12 +457,12 @@ uint64_t arena_strip(arena *a, uint64_t bytes, const window *keep, stow_status *
 stow_status arena_reap(arena *a, bool wait) {
   for (uint32_t i = a->stale, after; i != 0; i = after) {
     after = a->spans[i].b;
-    uint32_t ticket = stale_ticket(a, i), from = slot_of(a, a->spans[i].at);
+    uint32_t ticket = stale_ticket(a, i), from = arena_slot(a, a->spans[i].at);
     stow_status status = wait ? order_wait(a->order, ticket) : order_query(a->order, ticket);
     if (status == STOW_ERR_NOT_READY) continue;
     STOW_TRY(status);
     stale_passed(a, i);
-    STOW_TRY(stale_unmap(a, i, from, from + slot_of(a, span_units(a, i))));
+    STOW_TRY(stale_unmap(a, i, from, from + arena_slot(a, span_units(a, i))));
   }
   return STOW_OK;
 }
@@ -473,8 +473,8 @@ uint64_t arena_pinned(const arena *a) {
                                   * pages */
   for (uint32_t i = a->first; i != 1; i = a->spans[i].next) {
     if (span_state_of(&a->spans[i]) != SPAN_LIVE) continue;
-    uint32_t last = slot_of(a, a->spans[i].at + span_units(a, i) - 1);
-    for (uint32_t slot = slot_of(a, a->spans[i].at); slot <= last;) {
+    uint32_t last = arena_slot(a, a->spans[i].at + span_units(a, i) - 1);
+    for (uint32_t slot = arena_slot(a, a->spans[i].at); slot <= last;) {
       uint32_t p = a->slots[slot];
       if (p == 0) {
         slot++;

@@ -8,7 +8,7 @@
 uint8_t order_behind(const arena *a, uint32_t at, uint32_t units) {
   ASSERT(units > 0);
   uint8_t most = 0;
-  for (uint32_t slot = slot_of(a, at); slot <= slot_of(a, at + units - 1);) {
+  for (uint32_t slot = arena_slot(a, at); slot <= arena_slot(a, at + units - 1);) {
     uint32_t p = a->slots[slot];
     if (p == 0) {
       slot++;
