@@ -145,13 +145,25 @@ static void plan_for_copy(plan *p, const rows *files) {
   p->drop_cache = source_too_large_to_cache(p->rows * p->file_row_bytes);
 }
 
+static disk_shuffle_options disk_options(const stow_batches *b) {
+  return (disk_shuffle_options){.parts = b->plan.parts,
+                                .origins = b->origins,
+                                .folder = b->scratch,
+                                .group_rows = b->group_rows,
+                                .block_rows = b->disk_block_rows,
+                                .chunked = b->disk_chunked,
+                                .seed = b->options.seed,
+                                .bounce_bytes = b->disk_bounce_bytes,
+                                .shared = b->shard.world > 1};
+}
+
 /* Plans a shuffle on disk, unless every order is equally likely without one. */
 static stow_status plan_disk_shuffle(stow_batches *b) {
   plan *p = &b->plan;
   b->from_files = b->from_disk = *p;
   if (b->options.shuffle != STOW_BATCHES_SHUFFLE_DISK) return STOW_OK;
   plan_for_copy(&b->from_disk, b->first);
-  b->disk_block_rows = plan_block(p);
+  b->disk_block_rows = plan_block(p, false);
   b->disk_bounce_bytes = p->bounce_bytes;
   b->disk_chunked = p->chunk_rows > 1;
   b->group_rows_most = disk_shuffle_group_rows(p->memory_bytes, b->first, p->parts,
@@ -163,21 +175,16 @@ static stow_status plan_disk_shuffle(stow_batches *b) {
         "%s: one row does not fit in the budget for a shuffle on disk; give more memory",
         b->first[0].from.name);
   b->group_rows = b->group_rows_most;
+  disk_shuffle_options options = disk_options(b);
+  disk_shuffle_layout layout = disk_shuffle_lay_out(&options, b->first);
+  b->from_disk.places_per_row = disk_shuffle_places(&layout, plan_block(&b->from_disk, true));
   *p = b->from_disk;
   return plan_make(p);
 }
 
 static stow_status make_disk_shuffle(stow_batches *b, rows *first) {
   if (b->group_rows == 0) return STOW_OK;
-  disk_shuffle_options options = {.parts = b->plan.parts,
-                                  .origins = b->origins,
-                                  .folder = b->scratch,
-                                  .group_rows = b->group_rows,
-                                  .block_rows = b->disk_block_rows,
-                                  .chunked = b->disk_chunked,
-                                  .seed = b->options.seed,
-                                  .bounce_bytes = b->disk_bounce_bytes,
-                                  .shared = b->shard.world > 1};
+  disk_shuffle_options options = disk_options(b);
   return disk_shuffle_open(&b->disk, &options, first);
 }
 
@@ -568,8 +575,11 @@ static double quality_of(const stow_batches *b) {
   if (p->window_rows == 0 || p->windows < 2) return 1;
   uint64_t run_rows = p->block_rows;
   double places = (double)p->window_rows / (double)p->block_rows;
-  if (b->disk != NULL)
-    places = disk_shuffle_places(b->disk, p->window_rows, p->block_rows, &run_rows);
+  if (b->disk != NULL) {
+    disk_shuffle_layout layout = disk_shuffle_layout_of(b->disk);
+    places = (double)p->window_rows * disk_shuffle_places(&layout, p->block_rows);
+    run_rows = layout.run_rows;
+  }
   double width = (double)run_rows * CLASSES / (double)p->rows;
   double quality = classes_of(runs_in_batch(places, width)) / classes_of(BATCH);
   return quality < 1 ? quality : 1;

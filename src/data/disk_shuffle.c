@@ -31,8 +31,10 @@ enum {
 #define PIECES_WANTED                                                                              \
   10000 /* of a group, divided by its blocks: rows of one block are then 1 in 10,000 of a window   \
          */
-#define BLOCKS_WANTED  100                  /* of a group: the fewer, the smaller the pieces */
-#define BLOCK_LEAST    (UINT64_C(64) << 10) /* smaller reads are slow */
+#define BLOCKS_WANTED  400                   /* of a group: the fewer, the smaller the pieces */
+#define BLOCKS_FEW     100                   /* enough, where more make slow reads */
+#define BLOCK_SLOW     (UINT64_C(144) << 10) /* smaller reads are slower: they are not direct */
+#define BLOCK_LEAST    (UINT64_C(64) << 10)  /* smaller ones are too slow */
 #define SYNC_BYTES     (UINT64_C(256) << 20)
 #define PERMUTED_BYTES sizeof(uint32_t)
 
@@ -42,9 +44,9 @@ struct disk_shuffle {
   rows first[STOW_BATCHES_FILES_MAX]; /* of the first member; closed when the scratch file is built
                                        */
   uint64_t row_bytes[STOW_BATCHES_FILES_MAX];
-  uint64_t rows, groups, stripes;
+  disk_shuffle_layout layout;
+  uint64_t rows, groups;
   uint64_t step_rows; /* pieces begin at multiples: at whole units of the scratch file */
-  bool forward;       /* a part can only be read from front to back */
   uint32_t members;   /* threads that read and write */
   sequence order;     /* of the files' blocks */
   atomic_bool cancelled, failed;
@@ -87,6 +89,52 @@ uint64_t disk_shuffle_group_rows(uint64_t memory_bytes, const rows *files, uint3
   return group >= unit_rows ? group / unit_rows * unit_rows : group;
 }
 
+/* A small group takes smaller blocks of the files, so that it has rows of many places; but whole
+ * chunks. Follows from the group alone, so that a state with another group gives the same order. */
+static uint64_t choose_block(const disk_shuffle_options *o, uint64_t row_bytes, uint64_t widest) {
+  uint64_t block = o->group_rows / BLOCKS_WANTED, few = o->group_rows / BLOCKS_FEW;
+  uint64_t slow = BLOCK_SLOW / (row_bytes + 1), small = BLOCK_LEAST / (row_bytes + 1);
+  if (block < slow) block = few < slow ? few : slow;
+  if (block < small) block = small;
+  if (o->chunked || block > o->block_rows) return o->block_rows;
+  return source_whole_rows(block < 1 ? 1 : block, BLOCK_LEAST, widest);
+}
+
+/* Groups that are neighbours in the file, and those of few blocks, need more pieces. */
+static uint64_t count_stripes(const disk_shuffle_layout *l, uint64_t row_bytes) {
+  uint64_t group = l->group_rows, blocks = l->forward ? 1 : group / l->block_rows;
+  uint64_t stripes = group * row_bytes / PIECE_BYTES, wanted = PIECES_WANTED / (blocks + 1);
+  if (stripes < wanted) stripes = wanted;
+  return stripes < 1 ? 1 : stripes > group ? group : stripes;
+}
+
+static uint64_t widest_row(const rows *files, uint32_t parts) {
+  uint64_t widest = 0;
+  for (uint32_t i = 0; i < parts; i++)
+    if (files[i].file_row_bytes > widest) widest = files[i].file_row_bytes;
+  return widest;
+}
+
+disk_shuffle_layout disk_shuffle_lay_out(const disk_shuffle_options *o, const rows *files) {
+  disk_shuffle_layout l = {.group_rows = o->group_rows};
+  uint64_t row_bytes = all_row_bytes(files, o->parts);
+  for (uint32_t i = 0; i < o->parts; i++) l.forward = l.forward || rows_forward_only(&files[i]);
+  l.block_rows = choose_block(o, row_bytes, widest_row(files, o->parts));
+  l.stripes = count_stripes(&l, row_bytes);
+  l.run_rows = l.forward ? l.group_rows : l.block_rows;
+  return l;
+}
+
+double disk_shuffle_places(const disk_shuffle_layout *l, uint64_t block_rows) {
+  double group = (double)l->group_rows, piece = group / (double)l->stripes;
+  if (piece > (double)block_rows) piece = (double)block_rows;
+  return group / (double)l->run_rows / piece;
+}
+
+disk_shuffle_layout disk_shuffle_layout_of(const disk_shuffle *d) {
+  return d->layout;
+}
+
 static uint64_t rows_of_group(const disk_shuffle *d, uint64_t group) {
   uint64_t first = group * d->options.group_rows, left = d->rows - first;
   return left < d->options.group_rows ? left : d->options.group_rows;
@@ -94,8 +142,8 @@ static uint64_t rows_of_group(const disk_shuffle *d, uint64_t group) {
 
 /* Returns the rows of a group of `count` rows that come before piece `piece`. */
 static uint64_t piece_first(const disk_shuffle *d, uint64_t count, uint64_t piece) {
-  if (piece == d->stripes) return count;
-  uint64_t first = (uint64_t)((unsigned __int128)count * piece / d->stripes);
+  if (piece == d->layout.stripes) return count;
+  uint64_t first = (uint64_t)((unsigned __int128)count * piece / d->layout.stripes);
   return first - first % d->step_rows;
 }
 
@@ -103,7 +151,7 @@ static uint64_t piece_first(const disk_shuffle *d, uint64_t count, uint64_t piec
  * are neighbours in the file, so they are spread. The last group, which may be short, is last. */
 static uint64_t group_place(const disk_shuffle *d, uint64_t group) {
   uint64_t full = d->groups - 1;
-  if (!d->forward || group == full || full < 3) return group;
+  if (!d->layout.forward || group == full || full < 3) return group;
   uint64_t step = full * 5 / 8;
   for (;; step++) {
     uint64_t a = step, b = full;
@@ -129,14 +177,6 @@ uint64_t disk_shuffle_bytes(const disk_shuffle *d) {
   return bytes;
 }
 
-double disk_shuffle_places(const disk_shuffle *d, uint64_t window_rows, uint64_t block_rows,
-                           uint64_t *run_rows) {
-  double group = (double)d->options.group_rows, piece = group / (double)d->stripes;
-  if (piece > (double)block_rows) piece = (double)block_rows;
-  *run_rows = d->forward ? d->options.group_rows : d->options.block_rows;
-  return (double)window_rows / piece * (group / (double)*run_rows);
-}
-
 /* ---- opening ---- */
 
 static const char *default_folder(void) {
@@ -150,27 +190,10 @@ static char *copy_text(const char *text) {
   return copy != NULL ? memcpy(copy, text, bytes) : NULL;
 }
 
-/* A small group takes smaller blocks of the files, so that it has rows of many places; but whole
- * chunks. Follows from the group alone, so that a state with another group gives the same order. */
-static uint64_t choose_block(const disk_shuffle_options *o, uint64_t row_bytes, uint64_t widest) {
-  uint64_t block = o->group_rows / BLOCKS_WANTED, small = BLOCK_LEAST / (row_bytes + 1);
-  if (block < small) block = small;
-  if (o->chunked || block > o->block_rows) return o->block_rows;
-  return source_whole_rows(block < 1 ? 1 : block, BLOCK_LEAST, widest);
-}
-
-/* Groups that are neighbours in the file, and those of few blocks, need more pieces. */
-static uint64_t count_stripes(const disk_shuffle *d, uint64_t row_bytes) {
-  uint64_t group = d->options.group_rows, blocks = d->forward ? 1 : group / d->options.block_rows;
-  uint64_t stripes = group * row_bytes / PIECE_BYTES, wanted = PIECES_WANTED / (blocks + 1);
-  if (stripes < wanted) stripes = wanted;
-  return stripes < 1 ? 1 : stripes > group ? group : stripes;
-}
-
 /* Returns the rows that fill whole units, if a piece has several times as many; else 1. */
 static uint64_t choose_step(const disk_shuffle *d, uint64_t widest) {
   uint64_t step = source_whole_rows(1, PIECE_BYTES, widest),
-           piece = d->options.group_rows / d->stripes;
+           piece = d->options.group_rows / d->layout.stripes;
   return step <= piece / 4 ? step : 1;
 }
 
@@ -180,26 +203,24 @@ stow_status disk_shuffle_open(disk_shuffle **out, const disk_shuffle_options *op
   if (d == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a shuffle on disk");
   d->options = *options;
   d->rows = first[0].count;
-  uint64_t widest = 0;
   for (uint32_t i = 0; i < options->parts; i++) {
     d->fds[i] = d->direct[i] = -1;
     d->row_bytes[i] = first[i].file_row_bytes;
-    if (d->row_bytes[i] > widest) widest = d->row_bytes[i];
-    d->forward = d->forward || rows_forward_only(&first[i]);
     d->options.shared = d->options.shared && first[i].from.from->fd >= 0;
   }
-  d->options.block_rows = choose_block(options, all_row_bytes(first, options->parts), widest);
+  d->layout = disk_shuffle_lay_out(options, first);
+  d->options.block_rows = d->layout.block_rows;
   d->members = groups_for(first, options->parts);
   if (d->members > 1 && options->bounce_bytes > 0) d->members = WRITERS;
   d->groups = (d->rows + options->group_rows - 1) / options->group_rows;
-  d->stripes = count_stripes(d, all_row_bytes(first, options->parts));
-  d->step_rows = choose_step(d, widest);
+  d->step_rows = choose_step(d, widest_row(first, options->parts));
   memcpy(d->first, first, options->parts * sizeof *first);
   memset(first, 0, options->parts * sizeof *first);
   d->folder = copy_text(options->folder != NULL ? options->folder : default_folder());
   stow_status status =
-      d->folder != NULL ? sequence_open(&d->order, d->rows, d->forward ? 0 : d->options.block_rows)
-                        : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+      d->folder != NULL
+          ? sequence_open(&d->order, d->rows, d->layout.forward ? 0 : d->options.block_rows)
+          : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
   if (status == STOW_OK) {
     sequence_draw(&d->order, shuffle_key(options->seed, UINT64_MAX, 0));
     *out = d;
@@ -317,7 +338,7 @@ static void close_groups(build_state *g) {
 }
 
 static stow_status open_worker(disk_shuffle *d, worker *w, unsigned member) {
-  uint64_t piece = d->options.group_rows / d->stripes + 1 + d->step_rows, widest = 0;
+  uint64_t piece = d->options.group_rows / d->layout.stripes + 1 + d->step_rows, widest = 0;
   w->parts = member == 0 ? d->first : w->own;
   for (uint32_t i = 0; i < d->options.parts; i++)
     if (d->row_bytes[i] > widest) widest = d->row_bytes[i];
@@ -446,7 +467,7 @@ static stow_status run_write(build_state *g, worker *w, group *h) {
   pthread_mutex_unlock(&g->guard);
   stow_status status = write_one(g->d, w, h, piece);
   pthread_mutex_lock(&g->guard);
-  if (++h->written < g->d->stripes || status != STOW_OK) return status;
+  if (++h->written < g->d->layout.stripes || status != STOW_OK) return status;
   h->number = g->d->groups;
   pthread_mutex_unlock(&g->guard);
   sync_some(g->d, number);
@@ -466,7 +487,7 @@ static stow_status run_task(build_state *g, worker *w, bool *done) {
     busy = true;
     if (h->claimed < h->count) to_read = h;
     if (!h->drawing) to_draw = h;
-    if (h->drawn && h->loaded == h->count && h->piece < g->d->stripes) to_write = h;
+    if (h->drawn && h->loaded == h->count && h->piece < g->d->layout.stripes) to_write = h;
   }
   if (to_read != NULL && (g->reading == 0 || (to_write == NULL && to_draw == NULL)))
     return run_read(g, w, to_read);

@@ -34,6 +34,16 @@ typedef struct disk_shuffle_options {
   bool shared;           /* with other ranks */
 } disk_shuffle_options;
 
+/* How the rows are distributed. */
+typedef struct disk_shuffle_layout {
+  bool forward; /* a part can only be read from front to back */
+  uint64_t group_rows, block_rows, stripes;
+  uint64_t run_rows; /* neighbours at one place of the files */
+} disk_shuffle_layout;
+
+/* `files` are the opened rows of each part. */
+disk_shuffle_layout disk_shuffle_lay_out(const disk_shuffle_options *options, const rows *files);
+
 /* Returns the rows of a group that a budget allows, a multiple of `unit_rows` if possible; 0: not
  * even one. */
 uint64_t disk_shuffle_group_rows(uint64_t memory_bytes, const rows *files, uint32_t parts,
@@ -51,10 +61,10 @@ void disk_shuffle_cancel(disk_shuffle *d, bool cancel);
 /* Returns the origin of a part of the scratch file. Valid after disk_shuffle_build. */
 const origin *disk_shuffle_origin(const disk_shuffle *d, uint32_t part);
 uint64_t disk_shuffle_bytes(const disk_shuffle *d);
-/* Returns how many places of the files the rows of a window come from: each piece has rows of all
- * blocks of its group. *run_rows are the neighbours at one place. The window has blocks of
- * `block_rows` of the scratch file. */
-double disk_shuffle_places(const disk_shuffle *d, uint64_t window_rows, uint64_t block_rows,
-                           uint64_t *run_rows);
+disk_shuffle_layout disk_shuffle_layout_of(const disk_shuffle *d);
+/* Returns how many places of the files the rows of a window come from, divided by its rows: each
+ * piece has rows of all blocks of its group. The window has blocks of `block_rows` of the scratch
+ * file. */
+double disk_shuffle_places(const disk_shuffle_layout *l, uint64_t block_rows);
 
 #endif

@@ -30,6 +30,9 @@ enum {
 #define BLOCK_MOST     (UINT64_C(1) << 20) /* upper bound, and the size of one read */
 #define BLOCK_LEAST    (UINT64_C(64) << 10)
 #define BLOCKS_WANTED  (UINT64_C(1) << 10) /* enough to shuffle a small file well */
+#define BLOCKS_RANDOM  (UINT64_C(1) << 12) /* the same for rows in random order: smaller windows */
+#define PLACES_WANTED  3000                /* of a window of those: 0.97 of uniform */
+#define WINDOW_BLOCKS  16 /* of a window, at least: other rows come together in each epoch */
 #define BLOCKS_MOST    (UINT64_C(1) << 20) /* their order takes 4 MiB */
 #define ROWS_MOST      (UINT64_C(1) << 22) /* permuted one by one: 16 MiB */
 #define PERMUTED_BYTES sizeof(uint32_t)    /* a row's position in a window */
@@ -154,18 +157,15 @@ static uint64_t widest_row(const plan *p) {
 
 /* Depends only on the files, so that all ranks use the same blocks whatever memory each has. A
  * block is whole chunks: each chunk is unpacked once an epoch. */
-static uint64_t choose_block(const plan *p) {
+uint64_t plan_block(const plan *p, bool random) {
   if (one_by_one(p)) return p->rows / ROWS_MOST + 1;
   uint64_t row = most(p->file_row_bytes, 1), all = p->rows * row;
-  uint64_t bytes = least(most(all / BLOCKS_WANTED, BLOCK_LEAST), BLOCK_MOST);
+  uint64_t wanted = random ? BLOCKS_RANDOM : BLOCKS_WANTED;
+  uint64_t bytes = least(most(all / wanted, BLOCK_LEAST), BLOCK_MOST);
   uint64_t block = most(most(bytes, all / BLOCKS_MOST) / row, 1);
   if (p->chunk_rows <= 1 || p->chunk_rows >= p->rows)
     return source_whole_rows(block, BLOCK_MOST, widest_row(p));
   return (block + p->chunk_rows - 1) / p->chunk_rows * p->chunk_rows;
-}
-
-uint64_t plan_block(const plan *p) {
-  return choose_block(p);
 }
 
 /* Returns whether the rank has all rows and they fit in memory. */
@@ -176,9 +176,18 @@ static bool fits_whole(const plan *p, uint64_t left) {
          bytes <= left - batches;
 }
 
+/* Returns the rows that a window needs. If they are in random order, few do, which stay in the
+ * processor's cache until they are copied to their batches. */
+static uint64_t random_rows(const plan *p) {
+  if (p->places_per_row <= 0) return UINT64_MAX;
+  double rows = PLACES_WANTED / p->places_per_row;
+  if (rows >= (double)UINT32_MAX) return UINT32_MAX;
+  return most((uint64_t)rows, WINDOW_BLOCKS * p->block_rows) + p->batch_rows; /* rounded up */
+}
+
 static void choose_window(plan *p, uint64_t left) {
   p->windows = 1;
-  p->block_rows = choose_block(p);
+  p->block_rows = plan_block(p, p->places_per_row > 0);
   if (one_by_one(p)) return;
   if (fits_whole(p, left)) {
     p->block_rows = 0;
@@ -187,8 +196,8 @@ static void choose_window(plan *p, uint64_t left) {
   }
   p->windows = 2;
   uint64_t ring = least(most(left / 4, 6 * batch_bytes(p)), left / 2);
-  uint64_t window = (left - ring) / 2;
-  p->window_rows = least(window / window_row_bytes(p), UINT32_MAX) / p->batch_rows * p->batch_rows;
+  uint64_t fit = least((left - ring) / 2 / window_row_bytes(p), UINT32_MAX);
+  p->window_rows = least(fit, random_rows(p)) / p->batch_rows * p->batch_rows;
 }
 
 static uint64_t windows_bytes(const plan *p) {
@@ -204,6 +213,7 @@ static stow_status finish(plan *p) {
   if (needed > p->memory_bytes || unmixed) return too_small(p, most(needed, p->memory_bytes + 1));
   choose_ahead(p, p->memory_bytes - fixed);
   p->piece_rows = most(1, BLOCK_MOST / most(p->file_row_bytes, 1));
+  p->piece_least = SCRATCH_SMALL / most(p->file_row_bytes, 1);
   p->drop_bytes = p->memory_bytes / (16 * (uint64_t)p->readers * p->parts);
   p->planned_bytes = p->outside_bytes + all_readers_bytes(p) + order_bytes(p, p->block_rows) +
                      windows_bytes(p) + plan_buffers(p) * batch_bytes(p);

@@ -24,6 +24,7 @@ typedef struct plan {
   uint64_t shares, share_rows; /* that the rank reads parts of; rows of the largest */
   uint64_t batch_rows, batch_count;
   bool shuffle, one_reader, remote;
+  double places_per_row;  /* a file in random order: places of the original per row; 0: in order */
   bool foreign;           /* the buffers are the caller's memory, with any alignment */
   uint64_t cache_bytes;   /* for each reader's connections */
   uint64_t chunk_rows;    /* HDF5: rows that are unpacked together; 0: any number */
@@ -42,7 +43,8 @@ typedef struct plan {
   uint64_t block_rows;    /* 0: in file order */
   uint64_t window_rows;   /* 0: no window; else a multiple of batch_rows, or all rows of the rank */
   uint32_t windows;       /* 2: one is read while the other is used; 1: it holds everything */
-  uint64_t piece_rows;    /* read at a time into a window */
+  uint64_t piece_rows;    /* read at a time into a window, at most */
+  uint64_t piece_least;   /* read by one task, if the window has as many left */
   uint64_t bounce_bytes;  /* per reader, for direct reads; 0: none */
   uint64_t drop_bytes;    /* page cache is dropped in pieces of this size */
   uint64_t planned_bytes;
@@ -54,8 +56,9 @@ uint64_t plan_buffers(const plan *p);
 bool plan_room(const plan *p, uint32_t part);
 /* Returns the bytes by which the rows of a window may be shifted, for direct reads. */
 uint64_t plan_shift(const plan *p);
-/* Returns the rows of a block of a shuffle; follows from the files alone. */
-uint64_t plan_block(const plan *p);
+/* Returns the rows of a block of a shuffle; follows from the files alone, and from whether they are
+ * in random order. */
+uint64_t plan_block(const plan *p, bool random);
 /* Computes the output. STOW_ERR_BUDGET: the message names a budget that is enough. */
 stow_status plan_make(plan *p);
 /* The same with the blocks and window of a state, whose batches had `batch_rows`: STOW_ERR_BUDGET

@@ -112,21 +112,10 @@ static void fill_from_window(prefetch *p, const window *w, uint64_t first, uint6
   }
 }
 
-/* Maps rows of a window that are neighbours in the scratch file; false: they must be read. */
-static bool map_piece(const prefetch *p, const rows *part, const window *w, uint64_t first,
-                      uint64_t count, char *to) {
-  uint64_t row, offset, run = sequence_run(&p->order, first, &row);
-  if (!p->maps || run < count || !rows_offset(part, row, &offset)) return false;
-  return window_memory_map(to, part->from.from->fd, offset, count * part->row_bytes,
-                           first == w->at.first, first + count == w->at.end);
-}
-
 static stow_status load_piece(prefetch *p, reader *r, window *w, uint64_t first, uint64_t count) {
-  for (uint32_t i = 0; i < p->plan->parts; i++) {
-    char *to = w->rows[i] + (first - w->at.first) * p->plan->row_bytes[i];
-    if (map_piece(p, &r->parts[i], w, first, count, to)) continue;
-    STOW_TRY(read_places(p, &r->parts[i], first, first + count, to));
-  }
+  for (uint32_t i = 0; i < p->plan->parts; i++)
+    STOW_TRY(read_places(p, &r->parts[i], first, first + count,
+                         w->rows[i] + (first - w->at.first) * p->plan->row_bytes[i]));
   return STOW_OK;
 }
 
@@ -256,13 +245,13 @@ uint64_t prefetch_unfilled(const prefetch *p, const rank_order_window *w) {
   return first < end ? end - first : 0;
 }
 
-/* Places the rows of a window so that direct reads go straight into it, or blocks are mapped. */
+/* Places the rows of a window so that direct reads go straight into it. */
 static void place_rows(const prefetch *p, const reader *r, window *w) {
-  uint64_t row, offset, unit = p->maps ? window_memory_page() : SOURCE_DIRECT_UNIT;
+  uint64_t row, offset;
   sequence_run(&p->order, w->at.first, &row);
   for (uint32_t i = 0; i < p->plan->parts; i++) {
-    bool shifts = (p->maps || plan_shift(p->plan) > 0) && rows_offset(&r->parts[i], row, &offset);
-    w->rows[i] = w->memory[i].bytes + (shifts ? offset % unit : 0);
+    bool shifts = plan_shift(p->plan) > 0 && rows_offset(&r->parts[i], row, &offset);
+    w->rows[i] = w->memory[i] + (shifts ? offset % SOURCE_DIRECT_UNIT : 0);
   }
 }
 
@@ -296,8 +285,10 @@ static void run_draw(prefetch *p, window *w) {
 
 static void run_load(prefetch *p, reader *r, window *w) {
   uint64_t first = w->claimed, row, run = sequence_run(&p->order, first, &row);
+  if (run > p->plan->piece_rows) run = p->plan->piece_rows;
+  while (run < p->plan->piece_least && first + run < w->at.end) /* several small blocks */
+    run += sequence_run(&p->order, first + run, &row);
   if (run > w->at.end - first) run = w->at.end - first;
-  if (run > p->plan->piece_rows && !p->maps) run = p->plan->piece_rows;
   w->claimed += run;
   if (w->claimed == w->at.end && w->drawing) p->next_window++;
   pthread_mutex_unlock(&p->guard);

@@ -10,7 +10,6 @@
 #include "base/status.h"
 #include "data/prefetch.h"
 #include "data/shuffle.h"
-#include "data/window_memory.h"
 
 typedef enum slot_state { SLOT_EMPTY, SLOT_FILLING, SLOT_READY } slot_state;
 
@@ -21,7 +20,7 @@ typedef struct slot {
 } slot;
 
 typedef struct window {
-  window_memory memory[STOW_BATCHES_FILES_MAX];
+  char *memory[STOW_BATCHES_FILES_MAX];
   char *rows[STOW_BATCHES_FILES_MAX]; /* in `memory`, with the same page alignment as in the file */
   uint32_t *permutation;
   uint64_t number;      /* which of the order's windows; UINT64_MAX: none */
@@ -45,7 +44,6 @@ struct prefetch {
   const plan *plan;
   const rank_order *rank_order;
   disk_shuffle *disk; /* NULL: reads from the files */
-  bool maps;          /* the blocks of its scratch file are mapped into the windows */
   const origin *origins;
   buffer_pool *buffers;
   sequence order;

@@ -35,22 +35,8 @@ static uint32_t all_readers(const prefetch *p) {
 
 /* ---- the caller's side ---- */
 
-/* Returns whether the scratch file is mapped: it stays in the page cache, and its blocks are rows
- * as they are, in whole pages. Only a file that nobody else shortens may be mapped. */
-static bool maps_blocks(const prefetch *p) {
-  uint64_t page = window_memory_page();
-  if (p->disk == NULL || p->plan->drop_cache || p->plan->block_rows == 0) return false;
-  for (uint32_t i = 0; i < p->plan->parts; i++)
-    if (p->plan->scratch_least[i] > 0 || p->plan->block_rows * p->plan->row_bytes[i] % page != 0)
-      return false;
-  return true;
-}
-
 static stow_status make_windows(prefetch *p) {
   const plan *made = p->plan;
-  uint64_t shift = plan_shift(made);
-  p->maps = maps_blocks(p);
-  if (p->maps) shift = window_memory_page();
   for (uint32_t i = 0; i < 2; i++) p->windows[i].number = UINT64_MAX;
   /* Never more than a share has. */
   uint64_t held = p->rank_order->share_rows;
@@ -60,8 +46,8 @@ static stow_status make_windows(prefetch *p) {
     w->permutation = huge_alloc(held * sizeof *w->permutation);
     bool there = w->permutation != NULL;
     for (uint32_t part = 0; part < made->parts; part++) {
-      uint64_t bytes = held * made->row_bytes[part] + shift;
-      there = window_memory_open(&w->memory[part], bytes, p->maps) && there;
+      w->memory[part] = huge_alloc(held * made->row_bytes[part] + plan_shift(made));
+      there = there && w->memory[part] != NULL;
     }
     if (!there)
       return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a window of %zu rows",
@@ -136,8 +122,7 @@ void prefetch_close(prefetch *p) {
     for (uint32_t part = 0; part < p->plan->parts; part++)
       if (p->slots[i].data[part] != NULL) buffer_pool_put(p->slots[i].data[part]);
   for (uint32_t i = 0; i < 2; i++) {
-    for (uint32_t part = 0; part < p->plan->parts; part++)
-      window_memory_close(&p->windows[i].memory[part]);
+    for (uint32_t part = 0; part < p->plan->parts; part++) free(p->windows[i].memory[part]);
     free(p->windows[i].permutation);
   }
   sequence_close(&p->order);
