@@ -245,6 +245,8 @@ class ReplaySearch:
             else:
                 below = guess
             named = self._replayed.largest(below, self._limits())
+            if guess == held:
+                named = max(named, self._further(held, below))
             if named <= held * (1 + _NEAR) or named - held <= 1:
                 break
             if below == guess:
@@ -252,6 +254,13 @@ class ReplaySearch:
                 named, back = max(held + 1, (held + below) // 2 if held else below - back), 2 * back + below // 50
             guess = named
         return held or self._last(below)
+
+    def _further(self, held: int, below: int) -> int:
+        """Returns the batch to which the line through the two largest that ran leads, at most twice as many. A step that splits its batch
+        requests more blocks for a larger batch, not larger ones, which the replay of smaller batches does not show."""
+        (a, low), (b, high) = ([(0, 0)] + sorted((batch, need) for batch, need in self.known.items() if need is not None and batch <= held))[-2:]
+        room = self._measured.limit - high
+        return min(below - 1, 2 * held if high <= low else b + min(b, int(room * (b - a) / (high - low))))
 
     def _last(self, below: int) -> "Optional[int]":
         """Returns the largest batch below `below` that ran, if the replay named none."""

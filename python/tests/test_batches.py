@@ -482,7 +482,7 @@ class Fuse(Case):
                 subprocess.run(["umount", seen], timeout=30)
 
 
-class SimulatedCard:
+class SimulatedDevice:
     """Replaces a GPU with torch or CuPy by the simulated device: arrays are NumPy arrays over its memory."""
 
     index, stream = 0, None
@@ -514,19 +514,19 @@ class SimulatedCard:
         self.given += 1
 
 
-class Card(Case):
-    def batches(self, card, *words, **more):
+class Device(Case):
+    def batches(self, device, *words, **more):
         stowage.batches  # the module behind it is there now
         module = sys.modules["stowage.batches"]
-        with mock.patch("stowage._gpu._open_gpu", lambda _: card), mock.patch.object(
-            module, "device_handle", lambda _: card.device
+        with mock.patch("stowage._gpu._open_gpu", lambda _: device), mock.patch.object(
+            module, "device_handle", lambda _: device.device
         ):
             return stowage.batches(*words, device="cuda", **more)
 
     def test_batches_arrive_whole_and_in_step(self):
-        card = SimulatedCard()
+        device = SimulatedDevice()
         for shuffle in (False, True):
-            b = self.batches(card, [self.x_path, self.y_path], 700, shuffle=shuffle, memory="8M")
+            b = self.batches(device, [self.x_path, self.y_path], 700, shuffle=shuffle, memory="8M")
             for _ in range(2):
                 seen = []
                 for x, y in b:
@@ -539,23 +539,23 @@ class Card(Case):
             b.close()
 
     def test_the_state_counts_what_was_given_not_what_was_sent(self):
-        card = SimulatedCard()
-        b = self.batches(card, self.y_path, 100, shuffle=True, memory="8M")
+        device = SimulatedDevice()
+        b = self.batches(device, self.y_path, 100, shuffle=True, memory="8M")
         want = [batch.tolist() for batch in b]
         b.set_epoch(0)
         for i in range(5):
             self.assertEqual(next(b).tolist(), want[i])
         self.assertEqual(b.state_dict()["next_batch"], 5)
-        again = self.batches(card, self.y_path, 100, shuffle=True, seed=5, memory="8M")
+        again = self.batches(device, self.y_path, 100, shuffle=True, seed=5, memory="8M")
         again.load_state_dict(b.state_dict())
         self.assertEqual([batch.tolist() for batch in again], want[5:])
         b.set_epoch(0)
         self.assertEqual(next(b).tolist(), want[0])
 
-    def test_given_up_half_way_nothing_stays_on_the_card(self):
-        card = SimulatedCard()
+    def test_given_up_half_way_nothing_stays_on_the_device(self):
+        device = SimulatedDevice()
         for i in range(6):
-            b = self.batches(card, [self.x_path, self.y_path], 700, memory="8M")
+            b = self.batches(device, [self.x_path, self.y_path], 700, memory="8M")
             for _ in range(i % 3):
                 next(b)
             if i % 2:
@@ -564,7 +564,7 @@ class Card(Case):
                     next(b)
             del b
         gc.collect()
-        self.assertEqual(card.heap.stats()["live_bytes"], 0)
+        self.assertEqual(device.heap.stats()["live_bytes"], 0)
 
 
 @unittest.skipIf(torch is None, "torch is not installed")
@@ -577,14 +577,14 @@ class Torch(Case):
         tensor = torch.from_dlpack(array) if hasattr(array, "__dlpack__") else torch.from_numpy(array)
         self.assertEqual(tensor.data_ptr(), array.ctypes.data)
 
-    def test_a_card_that_is_not_there_is_named(self):
+    def test_a_device_that_is_not_there_is_named(self):
         if torch.cuda.is_available():
-            self.skipTest("there is a card")
+            self.skipTest("there is a device")
         with self.assertRaises(NotImplementedError) as caught:
             next(stowage.batches(self.x_path, 10, device="cuda"))
         self.assertIn("needs a GPU", str(caught.exception))
 
-    def test_a_heap_without_a_card_is_refused(self):
+    def test_a_heap_without_a_device_is_refused(self):
         with stowage.heap("sim:64M") as heap, self.assertRaises(NotImplementedError) as caught:
             stowage.batches(self.x_path, 10, device=heap)
         self.assertIn("simulated device", str(caught.exception))

@@ -14,7 +14,7 @@ class SimulatedOut(RuntimeError):
     pass
 
 
-class Card:
+class Device:
     """A simulated GPU with PyTorch's allocator: after each pass the requests of the whole process are replayed. Also the meter."""
 
     def __init__(self, program, total):
@@ -53,10 +53,10 @@ class Card:
         raise SimulatedOut("CUDA out of memory (simulated)")
 
     def step(self, n, part=1.0):
-        self._pass(lambda card: self.program.step(card, n, part))
+        self._pass(lambda device: self.program.step(device, n, part))
 
     def evaluate(self, n):
-        self._pass(lambda card: self.program.evaluate(card, n))
+        self._pass(lambda device: self.program.evaluate(device, n))
 
     def runs(self, n, seed, steps):
         """Returns True if a fresh process does these steps, with inputs that vary."""
@@ -114,57 +114,57 @@ class Program:
     def __init__(self, weights, samples, squares=0, evaluates=0, keeps=False):
         self.weights, self.samples, self.squares, self.evaluates, self.keeps = weights, samples, squares, evaluates, keeps
 
-    def step(self, card, n, part):
+    def step(self, device, n, part):
         live = []
         for at, size in enumerate(self.samples):
-            temporary = card.alloc(int(n * part * size * 0.7) + 1)
-            live.append(card.alloc(int(n * part * size)))
-            card.free(temporary)
+            temporary = device.alloc(int(n * part * size * 0.7) + 1)
+            live.append(device.alloc(int(n * part * size)))
+            device.free(temporary)
         if self.squares:
-            live.append(card.alloc(n * n * self.squares))
+            live.append(device.alloc(n * n * self.squares))
         gradients = []
         while live:
-            gradients += [card.alloc(size) for size in self.weights[len(gradients) : len(gradients) + 1]]
-            card.free(live.pop())
-        if card.state is None:
-            card.state = [card.alloc(size) for size in self.weights for _ in range(2)]
+            gradients += [device.alloc(size) for size in self.weights[len(gradients) : len(gradients) + 1]]
+            device.free(live.pop())
+        if device.state is None:
+            device.state = [device.alloc(size) for size in self.weights for _ in range(2)]
         for one in gradients:
-            card.free(one)
+            device.free(one)
         if self.keeps:  # the last output lives until the next step has made its own
-            out = card.alloc(int(n * part * self.samples[0]))
-            if card.last is not None:
-                card.free(card.last)
-            card.last = out
+            out = device.alloc(int(n * part * self.samples[0]))
+            if device.last is not None:
+                device.free(device.last)
+            device.last = out
 
-    def evaluate(self, card, n):
-        card.free(card.alloc(n * self.evaluates))
+    def evaluate(self, device, n):
+        device.free(device.alloc(n * self.evaluates))
 
 
-def tuned(card, **named):
-    card.fresh()
-    if card.program.evaluates:
-        named["evaluate"] = card.evaluate
-    return stowage.tune(card.step, batch=2, meter=card, **named)
+def tuned(device, **named):
+    device.fresh()
+    if device.program.evaluates:
+        named["evaluate"] = device.evaluate
+    return stowage.tune(device.step, batch=2, meter=device, **named)
 
 
 class Largest(unittest.TestCase):
     def hold(self, program, total):
         """tune picks a batch within 5% or one sample of the largest, and a fresh process runs it with other inputs."""
-        card = Card(program, total)
-        plan = tuned(card)
+        device = Device(program, total)
+        plan = tuned(device)
         good, bad = 1, 2
-        while card.runs(bad, 1, 12):
+        while device.runs(bad, 1, 12):
             good, bad = bad, 2 * bad
         while bad - good > 1:
             middle = (good + bad) // 2
-            good, bad = (middle, bad) if card.runs(middle, 1, 12) else (good, middle)
+            good, bad = (middle, bad) if device.runs(middle, 1, 12) else (good, middle)
         self.assertGreaterEqual(plan.largest_batch, min(good - 1, 0.95 * good), plan.data["tried"])
-        self.assertTrue(card.runs(plan.largest_batch, 2, 25), plan.largest_batch)
+        self.assertTrue(device.runs(plan.largest_batch, 2, 25), plan.largest_batch)
         self.assertLessEqual(plan.data["needs_bytes"], plan.data["limit_bytes"])
         return plan
 
     def test_a_fresh_process_runs_the_batch_and_not_much_more(self):
-        # Most of the card is weights, so that 5% of it would be a quarter of the batch.
+        # Most of the device is weights, so that 5% of it would be a quarter of the batch.
         plan = self.hold(Program([150 * MIB + 3000, 80 * MIB, 90 * MIB + 77], [1100 * KIB + 13, 5 * MIB + 501, 700 * KIB, 2 * MIB]), 1700 * MIB)
         self.assertAlmostEqual(plan.data["headroom"], 0.005)
         self.assertLessEqual(len(plan.data["tried"]), 6)
@@ -180,24 +180,39 @@ class Largest(unittest.TestCase):
     def test_a_block_that_lives_into_the_next_step(self):
         self.hold(Program([10 * MIB] * 4, [4 * MIB + 5, 3 * MIB, 2 * MIB + 99], keeps=True), 900 * MIB)
 
+    def test_a_step_that_splits_its_batch(self):
+        class Splits(Program):
+            """A larger batch makes more parts, not larger ones."""
+
+            def step(self, device, n, part):
+                whole = device.alloc(n * 200 * KIB)
+                for first in range(0, n, 5):
+                    super().step(device, min(5, n - first), part)
+                device.free(whole)
+
+        device = Device(Splits([40 * MIB], [8 * MIB, 6 * MIB]), 350 * MIB)
+        plan = tuned(device)
+        self.assertGreater(plan.largest_batch, 200, plan.data["tried"])
+        self.assertTrue(device.runs(plan.largest_batch, 2, 10), plan.largest_batch)
+
     def test_memory_that_other_libraries_take_during_the_steps_is_not_used(self):
-        card = Card(Program([30 * MIB], [3 * MIB, MIB]), GIB)
-        card.loaded = 200 * MIB
-        plan = tuned(card)
+        device = Device(Program([30 * MIB], [3 * MIB, MIB]), GIB)
+        device.loaded = 200 * MIB
+        plan = tuned(device)
         self.assertEqual(plan.data["available_bytes"], GIB - 200 * MIB)
         self.assertLessEqual(plan.data["needs_bytes"], 0.995 * (GIB - 200 * MIB))
 
     def test_a_first_batch_that_is_too_large_is_halved_and_the_target_is_kept(self):
-        card = Card(Program([30 * MIB], [30 * MIB, 10 * MIB]), GIB)
-        card.fresh()
-        plan = stowage.tune(card.step, batch=64, target_batch=100, meter=card)
+        device = Device(Program([30 * MIB], [30 * MIB, 10 * MIB]), GIB)
+        device.fresh()
+        plan = stowage.tune(device.step, batch=64, target_batch=100, meter=device)
         self.assertEqual(sum(plan.sizes), 100)
-        self.assertTrue(card.runs(plan.micro_batch, 5, 20))
+        self.assertTrue(device.runs(plan.micro_batch, 5, 20))
         self.assertIsNone(dict((one["batch"], one["needs_bytes"]) for one in plan.data["tried"])[64])
 
     def test_one_sample_too_large_is_no_error(self):
-        card = Card(Program([30 * MIB], [2 * GIB]), GIB)
-        self.assertFalse(tuned(card).fits)
+        device = Device(Program([30 * MIB], [2 * GIB]), GIB)
+        self.assertFalse(tuned(device).fits)
 
 
 class Blocks(unittest.TestCase):

@@ -131,8 +131,8 @@ class Program(unittest.TestCase):
         self.assertLessEqual(len(self.said), _program.PROGRAM_MOST)
 
 
-class AnotherCard(unittest.TestCase):
-    def test_a_recording_is_explained_for_another_card(self):
+class AnotherDevice(unittest.TestCase):
+    def test_a_recording_is_explained_for_another_device(self):
         if not SNAPSHOT.exists():
             self.skipTest(f"no recording at {SNAPSHOT}")
         self.assertIn("Fits a device of 4.0 GiB", stowage.explain(SNAPSHOT, vram="4G").headline)

@@ -20,7 +20,7 @@ class SimulatedOut(RuntimeError):
     pass
 
 
-class Card:
+class Device:
     """A simulated GPU: a step of n samples reserves `fixed + per * n`, in segments of 20 MiB, with occasional jumps."""
 
     def __init__(self, total, fixed, per, jump=0, bend=0):
@@ -61,45 +61,45 @@ class Measured(unittest.TestCase):
         draw = random.Random(20)
         for _ in range(40):
             total = draw.randrange(4, 80) * GIB
-            card = Card(total, draw.randrange(0, total // 2), draw.randrange(MIB, 400 * MIB), draw.choice([0, 50 * MIB]), draw.choice([0, 0, MIB // 8]))
-            plan = stowage.tune(card.step, batch=draw.choice([1, 2, 4]), meter=card)
+            device = Device(total, draw.randrange(0, total // 2), draw.randrange(MIB, 400 * MIB), draw.choice([0, 50 * MIB]), draw.choice([0, 0, MIB // 8]))
+            plan = stowage.tune(device.step, batch=draw.choice([1, 2, 4]), meter=device)
             limit = plan.data["limit_bytes"]
             best = 1
-            while card.need(best + 1) <= limit or card.need(best + 2) <= limit:
+            while device.need(best + 1) <= limit or device.need(best + 2) <= limit:
                 best += 1
             self.assertTrue(plan.fits)
-            self.assertLessEqual(card.need(plan.micro_batch), limit)
+            self.assertLessEqual(device.need(plan.micro_batch), limit)
             self.assertGreaterEqual(plan.micro_batch, min(best * 0.95, best - 1) - 1, plan.data["tried"])
             for _ in range(100):  # later steps of varying size do not fail
-                card.step(draw.randrange(1, plan.micro_batch + 1)) if card.jump == 0 else card.step(plan.micro_batch)
+                device.step(draw.randrange(1, plan.micro_batch + 1)) if device.jump == 0 else device.step(plan.micro_batch)
 
     def test_the_target_batch_is_kept_exactly(self):
-        card = Card(16 * GIB, GIB, 150 * MIB)
-        plan = stowage.tune(card.step, batch=4, target_batch=256, meter=card)
+        device = Device(16 * GIB, GIB, 150 * MIB)
+        plan = stowage.tune(device.step, batch=4, target_batch=256, meter=device)
         self.assertEqual(sum(plan.sizes), 256)
         self.assertEqual(plan.accumulate, len(plan.sizes))
         self.assertEqual(plan.apply(), {"batch_size": plan.micro_batch, "accumulate": plan.accumulate})
         self.assertIn(f"batch of {plan.micro_batch}", repr(plan))
 
     def test_the_bytes_per_sample_are_those_of_the_whole_range(self):
-        card = Card(4 * GIB, GIB, 3 * MIB)  # segments of 20 MiB hide a sample between two neighbouring sizes
-        plan = stowage.tune(card.step, meter=card)
+        device = Device(4 * GIB, GIB, 3 * MIB)  # segments of 20 MiB hide a sample between two neighbouring sizes
+        plan = stowage.tune(device.step, meter=device)
         self.assertAlmostEqual(plan.data["sample_bytes"] / MIB, 3, delta=0.1)
         self.assertAlmostEqual(plan.data["fixed_bytes"] / GIB, 1, delta=0.05)
 
     def test_a_first_batch_that_is_too_large_is_halved(self):
-        card = Card(4 * GIB, GIB, 300 * MIB)
-        plan = stowage.tune(card.step, batch=64, meter=card)
-        self.assertGreater(card.failures, 0)
+        device = Device(4 * GIB, GIB, 300 * MIB)
+        plan = stowage.tune(device.step, batch=64, meter=device)
+        self.assertGreater(device.failures, 0)
         self.assertEqual(plan.micro_batch, 9)
-        self.assertGreater(card.cleared, card.failures)
+        self.assertGreater(device.cleared, device.failures)
 
     def test_another_error_of_the_step_is_raised_untouched(self):
         def step(n):
             raise KeyError("mine")
 
         with self.assertRaisesRegex(KeyError, "mine"):
-            stowage.tune(step, meter=Card(GIB, 0, MIB))
+            stowage.tune(step, meter=Device(GIB, 0, MIB))
 
     def test_a_step_that_only_makes_a_generator_or_coroutine_is_named(self):
         def passes(n):
@@ -110,21 +110,21 @@ class Measured(unittest.TestCase):
 
         for step, what in ((passes, "generator"), (later, "coroutine")):
             with self.assertRaisesRegex(ValueError, rf"step\(\d+\) returned a {what}, of which nothing has run"):
-                stowage.tune(step, meter=Card(GIB, 0, MIB))
+                stowage.tune(step, meter=Device(GIB, 0, MIB))
             with self.assertRaisesRegex(ValueError, rf"evaluate\(\d+\) returned a {what}"):
-                stowage.tune(lambda n: None, evaluate=step, meter=Card(GIB, 0, MIB))
+                stowage.tune(lambda n: None, evaluate=step, meter=Device(GIB, 0, MIB))
 
     def test_one_sample_too_large_names_the_spill_and_does_not_fail(self):
-        card = Card(4 * GIB, 5 * GIB, MIB)
-        plan = stowage.tune(card.step, target_batch=8, meter=card)
+        device = Device(4 * GIB, 5 * GIB, MIB)
+        plan = stowage.tune(device.step, target_batch=8, meter=device)
         self.assertFalse(plan.fits)
         self.assertIsNone(plan.micro_batch)
         self.assertEqual([one["kind"] for one in plan.options], ["spill"])
         self.assertEqual(plan.choice["kind"], "spill")
 
     def test_a_plan_is_saved_once(self):
-        card = Card(4 * GIB, GIB, 300 * MIB)
-        plan = stowage.tune(card.step, meter=card)
+        device = Device(4 * GIB, GIB, 300 * MIB)
+        plan = stowage.tune(device.step, meter=device)
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "plan.json")
             plan.save(path)
@@ -138,8 +138,8 @@ class Measured(unittest.TestCase):
             self.assertEqual(repr(again), repr(plan))
 
     def test_a_file_that_is_no_plan_is_refused_by_name(self):
-        card = Card(4 * GIB, GIB, 300 * MIB)
-        good = stowage.tune(card.step, meter=card).data
+        device = Device(4 * GIB, GIB, 300 * MIB)
+        good = stowage.tune(device.step, meter=device).data
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "plan.json")
             with self.assertRaisesRegex(NotFound, "plan.json"):
@@ -155,7 +155,7 @@ class Measured(unittest.TestCase):
     def test_wrong_arguments_are_named(self):
         for given, word in (({"batch": 0}, "batch"), ({"target_batch": 2.5}, "target_batch"), ({"headroom": 1}, "headroom"), ({"allow": "half"}, "allow")):
             with self.subTest(word), self.assertRaisesRegex(Invalid, word):
-                stowage.tune(lambda n: None, meter=Card(GIB, 0, MIB), **given)
+                stowage.tune(lambda n: None, meter=Device(GIB, 0, MIB), **given)
         with self.assertRaisesRegex(Invalid, "target_batch"):
             stowage.tune("run.stow", target_batch=3)
         with self.assertRaisesRegex(Invalid, "vram_limit"):
@@ -456,11 +456,11 @@ class Estimated(unittest.TestCase):
         for one, old in zip(model.parameters(), before):
             self.assertTrue(torch.equal(one.grad, old))
 
-    def test_without_a_card_and_without_a_name_it_says_what_to_give(self):
+    def test_without_a_device_and_without_a_name_it_says_what_to_give(self):
         import torch
 
         if torch.cuda.is_available():
-            self.skipTest("there is a card")
+            self.skipTest("there is a device")
         with self.assertRaisesRegex(Invalid, "gpu="):
             stowage.tune(lambda n: None)
 
