@@ -553,6 +553,15 @@ def describe_garbage(members, edges, dead, start, weight):
     return (weight.size, weight, *(min(found)[2:] if found else (kind, place_of_type(members[path[0]]), kind)))
 
 
+most_garbage = []  # the largest that was found in this process so far, at most one
+
+
+def remember(one):
+    if not most_garbage or one[0] > most_garbage[0][0]:
+        most_garbage[:] = [one]
+    return one
+
+
 def unheld(held, until, seen, collects):
     """Yields (bytes, weight, name, where, type) of groups of large values that the search for variables did not find: garbage in cycles,
     and values of objects that are found only one from another, as in a linked list."""
@@ -576,13 +585,23 @@ def unheld(held, until, seen, collects):
         if 2 * lost >= starts:
             weight.size, weight.count = group.size * lost // starts, group.count * lost // starts
             weight.mark = "garbage" if collects else "uncollected"
-            yield describe_garbage(members, edges, dead, next(at for at in dead if at < starts), weight)
+            yield remember(describe_garbage(members, edges, dead, next(at for at in dead if at < starts), weight))
         else:
             value = next((v for v in gc.get_referents(members[0]) if type(v) is kinds[1]), None)
             name, where = name_of(members, edges, 0, value)
             if name:
                 yield weight.size, weight, name, where, name.split(".")[0]
         members.clear()
+
+
+def collected(rest, found):
+    """Yields the garbage that an earlier search found, if the collector has freed most of it since: the allocator keeps that memory. rest:
+    bytes that have no name."""
+    now = sum(size for size, weight, *_ in found if weight.mark in ("garbage", "uncollected"))
+    for size, weight, *names in most_garbage:
+        if 2 * now < size and rest > size // 2:
+            left = Weight(min(size, rest), weight.count, weight.of, mark="collected", words=weight.words)
+            yield (left.size, left, *names)
 
 
 def largest(main, others, held, collects=True):
@@ -608,6 +627,9 @@ def largest(main, others, held, collects=True):
         for one in weighed(nameless(main), until, seen):
             found.append(one)
             yield one
+    for one in collected(held - sum(size for size, *_ in found), found):
+        found.append(one)
+        yield one
     yield from unnamed(main, found, held, collects)
 
 

@@ -38,15 +38,21 @@ def _innermost(error: "Optional[BaseException]") -> Any:
     return frame
 
 
-def _find(main: Any, held: int) -> "List[Any]":
-    _, others = _holders.threads()
-    return list(_holders.largest(main, others, held, gc.isenabled()))
+def _find(main: Any, others: "List[Any]", held: int) -> "List[Any]":
+    """Returns what is large. Python's cycle collector waits meanwhile: the search would set it off, and it frees what is looked for."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return list(_holders.largest(main, others, held, collects))
+    finally:
+        if collects:
+            gc.enable()
 
 
 def describe_largest(error: "Optional[BaseException]" = None, most: int = 5) -> "List[str]":
     """Returns lines about the largest objects of this process: name, type, bytes, and the line that fills them."""
     main = _innermost(error)
-    found = _find(main, _memory.host().held_bytes)
+    found = _find(main, _holders.threads()[1], _memory.host().held_bytes)
     lines = []
     for bytes_, weight, name, where, kind in sorted(_holders.without_wholes(found), key=lambda one: -one[0])[:most]:
         place, grows = _holders.place_of(name, where, main)
@@ -105,7 +111,7 @@ def take_scene(main: Any, limit: "Optional[int]") -> Scene:
     """Describes what this process holds now. `main` is the frame where the program is."""
     now = _memory.host()
     whole = limit if limit is not None else now.total_bytes
-    found = _find(main, now.held_bytes)
+    found = _find(main, _holders.threads()[1], now.held_bytes)
     pid = os.getpid()
     shared = _resident("RssShmem")
     start = samples[0][0] if samples else 0.0
@@ -207,7 +213,7 @@ class HostTrace:
 
     def _aim(self, held: int) -> None:
         main, others = _holders.threads() if threading.current_thread() is self._thread else (sys._getframe(1), [])
-        found = list(_holders.largest(main, others, held, gc.isenabled()))
+        found = _find(main, others, held)
         for one in self._holders.values():
             one.target = 0
         for bytes_, _, name, where, _ in sorted(_holders.without_wholes(found), key=lambda one: -one[0])[: _holders.SHOWN]:

@@ -382,6 +382,17 @@ class CycleTest(unittest.TestCase):
             self.assertEqual((mark, found[-len(name):]), ("uncollected", name))
             gc.collect()
 
+    def test_garbage_that_was_freed_since_is_remembered(self):
+        _holders.most_garbage.clear()
+        for _ in range(20):
+            Filter()
+        self.found()
+        gc.collect()
+        (size, weight, name, *_), = _holders.collected(30 << 20, [])
+        self.assertEqual((weight.mark, size >> 20, name[-12:]), ("collected", 20, "Filter.apply"))
+        self.assertEqual(list(_holders.collected(5 << 20, [])), [])
+        _holders.most_garbage.clear()
+
     def test_nothing_is_changed(self):
         import weakref
 

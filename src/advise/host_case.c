@@ -81,7 +81,8 @@ void host_describe(char *out, size_t size, const host_object *o) {
   bool many = o->shape[0] == '\0' && o->count > 1 && !text;
   if (strncmp(type, "_io.", 4) == 0) type += 4;
   plural(parts, sizeof parts, o->of);
-  bool unused = strcmp(o->mark, "garbage") == 0 || strcmp(o->mark, "uncollected") == 0;
+  bool unused = strcmp(o->mark, "garbage") == 0 || strcmp(o->mark, "uncollected") == 0 ||
+                strcmp(o->mark, "collected") == 0;
   if (strcmp(o->mark, "nameless") == 0 || (unused && o->of[0] == '\0'))
     snprintf(what, sizeof what, "about %" PRIu64 " Python objects", o->count);
   else if (unused)

@@ -49,9 +49,11 @@ static void find_garbage(host_case *c, const host_object *o, uint64_t bytes, boo
   char place[160], change[400];
   double share = evidence_share(bytes, c->reported_bytes);
   host_place(place, sizeof place, o);
-  cause *to = host_add(c, CAUSE_HOST_LEAK, share >= MOST ? 0.93 : 0.7);
-  cause_head(to, "%s that nothing uses any more is not freed: %s objects that refer to each other",
-             cause_size(bytes), o->type);
+  cause *to = host_add(c, CAUSE_HOST_LEAK, share >= MOST ? 0.93 : share >= MUCH ? 0.7 : 0.65);
+  bool before = strcmp(o->mark, "collected") == 0;
+  cause_head(to, "%s%s that nothing uses any more %s: %s objects that refer to each other",
+             before ? "Up to " : "", cause_size(bytes),
+             before ? "waits to be freed" : "is not freed", o->type);
   if (o->words[0] != '\0') buffer_printf(&to->headline, " (%s)", o->words);
   if (place[0] != '\0') buffer_printf(&to->headline, ", made at %s", place);
   host_say_object(to, o);
@@ -59,6 +61,11 @@ static void find_garbage(host_case *c, const host_object *o, uint64_t bytes, boo
                      "objects, however large they are"
                    : "Python frees such a cycle when its collector runs, and the program has "
                      "switched it off (gc.disable())");
+  if (share < MUCH)
+    cause_say(to,
+              "most of the %s held was probably such garbage before: the collector has run, and "
+              "the allocator keeps what it freed",
+              cause_size(c->reported_bytes));
   if (o->source[0] != '\0') cause_say(to, "the line: %s", o->source);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   host_add_fix(c, bytes,
@@ -105,12 +112,15 @@ static void find_linked(host_case *c, const host_object *o) {
 }
 
 void host_find_cycles(host_case *c) {
-  const host_object *o = marked(c->r, "garbage");
+  const host_object *o = marked(c->r, "garbage"), *before = marked(c->r, "collected");
+  if (before != NULL && (o == NULL || o->bytes < before->bytes)) o = before;
   bool on = o != NULL;
   if (o == NULL) o = marked(c->r, "uncollected");
   if (o != NULL) {
     uint64_t bytes = marked_bytes(c->r, o->mark);
-    if (evidence_share(bytes, c->reported_bytes) < MUCH) return;
+    /* Less if the collector ran just before, and nothing else is known to be larger. */
+    bool chief = bytes > host_named_bytes(c->r) / 2;
+    if (evidence_share(bytes, c->reported_bytes) < (chief ? LITTLE : MUCH)) return;
     if (host_is_unnamed(o))
       find_uncollected(c, o);
     else

@@ -77,8 +77,9 @@ typedef struct host_object {
                              0 bytes), "view" (small parts of large arrays), "nameless" (only a
                              number is known), "database" (a connection; its size is not known),
                              "tree" (elements that keep more than the container lists), "garbage"
-                             (in cycles, not used any more), "uncollected" (the same, and the
-                             collector is off), "linked" (found only from each other), "" */
+                             (in cycles, not used any more), "collected" (found before, freed
+                             since), "uncollected" (the collector is off), "linked" (found only from each
+                             other), "" */
   uint64_t graphs;        /* autograd graphs it keeps */
   uint64_t text_bytes;    /* of it in columns of Python strings */
   char words[104];        /* those columns, the largest first; the references of a cycle */

@@ -527,6 +527,18 @@ TEST(garbage_in_cycles_is_named_by_its_reference)
   snprintf(o->name, sizeof o->name, "torch.SquareBackward.keep");
   snprintf(o->type, sizeof o->type, "torch.SquareBackward");
   CHECK(second_fix(r, "ctx.save_for_backward(keep)"));
+  /* The collector has just run: little garbage is left, and nothing larger is known. */
+  *o = trees;
+  o->bytes = 150 * MIB;
+  CHECK(answers(r, CAUSE_HOST_LEAK, "150.0 MiB that nothing uses", "gc.collect()", NULL));
+  o->bytes = 500 * MIB;
+  snprintf(o->mark, sizeof o->mark, "collected");
+  CHECK(answers(r, CAUSE_HOST_LEAK, "Up to 500.0 MiB that nothing uses any more waits to be freed",
+                "gc.collect()", NULL));
+  o->bytes = 150 * MIB;
+  holds(r, &picture, "photos", 600 * MIB);
+  CHECK(first(r) != CAUSE_HOST_LEAK);
+  r->object_count = 1;
   *o = trees;
   snprintf(o->mark, sizeof o->mark, "linked");
   CHECK(answers(r, CAUSE_HOST_LEAK, "Node.parent: 900 arrays, 900.0 MiB", "let go of", "gc."));
