@@ -13,6 +13,7 @@
 
 /* Rows this long are rare, so only one thread at a time holds such a window. */
 #define LARGE_BYTES ((size_t)1 << 20)
+enum { TOGETHER = 128 }; /* texts that are added at a time */
 
 /* ---- splitting ---- */
 
@@ -458,10 +459,18 @@ static stow_status add_words(table_window *w, size_t i) {
   const intern *from = &w->words[i];
   uint32_t nothing;
   if (to->count == 0 && p->state->stats[i].missing > 0) STOW_TRY(intern_add(to, &nothing, "", 0));
-  for (uint32_t k = 0; k < from->count; k++) {
-    size_t length;
-    const char *text = intern_get(from, k, &length);
-    STOW_TRY(intern_add(to, &w->codes[k], text, length));
+  for (uint32_t k = 0; k < from->count;) {
+    const char *texts[TOGETHER];
+    uint32_t lengths[TOGETHER], some = 0;
+    uint64_t codes[TOGETHER];
+    for (; some < TOGETHER && k + some < from->count; some++) {
+      size_t length;
+      texts[some] = intern_get(from, k + some, &length);
+      lengths[some] = (uint32_t)length;
+    }
+    STOW_TRY(intern_add_many(to, texts, lengths, some, codes));
+    for (uint32_t j = 0; j < some; j++) w->codes[k + j] = (uint32_t)codes[j];
+    k += some;
   }
   return STOW_OK;
 }
