@@ -61,6 +61,20 @@ def epoch(*_):
     for reader in readers: reader.join()
     return None
 """
+CPU = """
+import sys, time, numpy as np, stowage
+from stowage._library import lib
+path, shuffle = sys.argv[1], sys.argv[2] == "disk"
+lib()
+for _ in stowage.batches(np.zeros((4096, 8), "f4"), 256): pass
+made = stowage.batches(path, 256, shuffle="disk" if shuffle else False, memory="64M")
+used = []
+for _ in range(6):
+    start = time.process_time()
+    for batch in made: pass
+    used.append(time.process_time() - start)
+print(used[0], min(used[1:]))
+"""
 MAIN = """
 import os, sys, time, numpy as np
 path, BATCH = sys.argv[1], {batch}
@@ -126,6 +140,14 @@ def cached(path, size):
         print("case=batches peer=torch_dataloader:missing")
 
 
+def on_disk(path):
+    """Compares the CPU time of a shuffle on disk with reading in order: the first epoch, which makes the copy, and later ones."""
+    cpu = lambda way: tuple(map(float, python(CPU, path, way).split()))  # noqa: E731
+    ours, order = in_turns([lambda: cpu("disk"), lambda: cpu("order")], TIMES)
+    for case, epoch in (("first", 0), ("later", 1)):
+        line(f"batches_shuffled_on_disk_{case}_epoch", min(used[epoch] for used in ours), "in_order", min(used[epoch] for used in order), "cpu_s")
+
+
 def one_core(path, size):
     """Compares on one core. Without a second core a copy costs its full time; a memmap makes none."""
     all_cores = os.sched_getaffinity(0)
@@ -158,6 +180,7 @@ def main():
         path, size = folder + "/x.npy", MB * 1024 * 1024 / 1e9
         write_file(path)
         cached(path, size)
+        on_disk(path)
         one_core(path, size)
         compare("batches_sequential_from_disk", lambda: run(OURS, path, cold=True),
                 {"numpy_memmap": lambda: run(MEMMAP, path, cold=True),

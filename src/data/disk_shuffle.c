@@ -285,6 +285,8 @@ typedef struct group {
 typedef struct build_state {
   disk_shuffle *d;
   pthread_mutex_t guard;
+  pthread_mutex_t writing; /* through the page cache: the kernel lets one thread write, and the
+                            * others would spin */
   pthread_cond_t changed;
   group groups[GROUPS];
   uint32_t group_count;
@@ -415,14 +417,19 @@ static stow_status write_piece(disk_shuffle *d, uint32_t part, const char *bytes
   return STOW_OK;
 }
 
-static stow_status write_one(disk_shuffle *d, worker *w, const group *h, uint64_t piece) {
+static stow_status write_one(build_state *g, worker *w, const group *h, uint64_t piece) {
+  disk_shuffle *d = g->d;
   uint64_t first = piece_first(d, h->count, piece), end = piece_first(d, h->count, piece + 1);
   uint64_t row = piece_row(d, h->number, piece);
   for (uint32_t i = 0; i < d->options.parts; i++) {
     size_t bytes = (size_t)d->row_bytes[i];
     char *mixed = w->piece + row * bytes % SOURCE_DIRECT_UNIT;
     shuffle_gather(mixed, h->rows[i], h->permutation + first, end - first, bytes);
-    STOW_TRY(write_piece(d, i, mixed, (end - first) * bytes, row * bytes));
+    bool alone = d->direct[i] < 0;
+    if (alone) pthread_mutex_lock(&g->writing);
+    stow_status status = write_piece(d, i, mixed, (end - first) * bytes, row * bytes);
+    if (alone) pthread_mutex_unlock(&g->writing);
+    STOW_TRY(status);
   }
   return STOW_OK;
 }
@@ -465,7 +472,7 @@ static stow_status run_draw(build_state *g, group *h) {
 static stow_status run_write(build_state *g, worker *w, group *h) {
   uint64_t piece = h->piece++, number = h->number;
   pthread_mutex_unlock(&g->guard);
-  stow_status status = write_one(g->d, w, h, piece);
+  stow_status status = write_one(g, w, h, piece);
   pthread_mutex_lock(&g->guard);
   if (++h->written < g->d->layout.stripes || status != STOW_OK) return status;
   h->number = g->d->groups;
@@ -525,12 +532,14 @@ static stow_status work(void *context, unsigned member) {
 static stow_status write_all(disk_shuffle *d) {
   build_state g = {.d = d, .group_count = groups_for(d->first, d->options.parts)};
   pthread_mutex_init(&g.guard, NULL);
+  pthread_mutex_init(&g.writing, NULL);
   pthread_cond_init(&g.changed, NULL);
   stow_status status = open_groups(&g);
   atomic_store(&d->failed, false);
   if (status == STOW_OK) status = workers_run(d->members, work, &g);
   close_groups(&g);
   pthread_cond_destroy(&g.changed);
+  pthread_mutex_destroy(&g.writing);
   pthread_mutex_destroy(&g.guard);
   return status;
 }
