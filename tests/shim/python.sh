@@ -13,6 +13,18 @@ if [ ${#pythons[@]} = 0 ]; then skip "inside_python: no python3 with ctypes"; fi
 export PYTHONPATH=$source_dir/tests/shim/python PYTHONDONTWRITEBYTECODE=1
 trace=$folder/a.stow
 events() { "$stowage" convert "$trace" "$folder/out.csv" > /dev/null 2>&1 && cat "$folder/out.csv"; }
+# A plain run, ten times with every Python, those of pyenv included: the watch of host memory takes the interpreter's lock while it starts.
+starts=
+for python in "${pythons[@]}" "$HOME"/.pyenv/versions/*/bin/python3; do
+  version=$("$python" -c 'import sys; assert sys.version_info >= (3, 8); print("%d.%d" % sys.version_info[:2])' 2> /dev/null) || continue
+  case " $starts " in *" $version "*) continue ;; esac
+  starts="$starts $version"
+  wrong=0
+  for ((turn = 0; turn < 10; turn++)); do
+    [ "$(stowage_run -- "$python" -c 'import ast, json; print("fine")' 2> "$folder/said")" = fine ] && [ ! -s "$folder/said" ] || { wrong=1; head -n 5 "$folder/said"; }
+  done
+  if [ $wrong = 0 ]; then ok "starts_$version"; else fail "starts_$version"; fi
+done
 # inside NAME PROGRAM WORDS…: with every Python, the program prints `fine` and nothing else.
 inside() {
   local name=$1 program=$2 python out printed version i; shift 2

@@ -38,7 +38,6 @@
 /* How long the end of the interpreter waits for a report, which searches for half a second. */
 #define END_MS   3000
 #define ARM_FILE "<stowage arm>"
-#define ARM_US   100UL
 
 /* report.py, made at build time. */
 static const char TEXT[] = {
@@ -254,35 +253,12 @@ static void start_peeker(uint32_t serial) {
     make_thread(look_when_silent, (void *)(uintptr_t)serial, "stowage-peek");
 }
 
-/* Takes the interpreter's lock once, and gives it back when another thread has waited for it as
- * long as usual (5 ms), in which the script ends. Taking it would also take up to 5 ms, in which
- * the program may begin a call that keeps it: so for this once a thread gives it up sooner. */
-static void run_arming(void) {
-  unsigned long (*interval)(void) =
-      (unsigned long (*)(void))(uintptr_t)python_symbol("_PyEval_GetSwitchInterval");
-  void (*set)(unsigned long) =
-      (void (*)(unsigned long))(uintptr_t)python_symbol("_PyEval_SetSwitchInterval");
-  int (*take)(void) = (int (*)(void))(uintptr_t)python_symbol("PyGILState_Ensure");
-  void (*give)(int) = (void (*)(int))(uintptr_t)python_symbol("PyGILState_Release");
-  bool known = interval != NULL && set != NULL && take != NULL && give != NULL && python_here();
-  if (!known) {
-    python_script_run(&arming);
-    return;
-  }
-  unsigned long usual = interval();
-  set(ARM_US);
-  int held = take();
-  set(usual);
-  python_script_run(&arming);
-  give(held);
-}
-
 /* Waits for the interpreter, which starts after us. If it takes longer, its last exception is not
  * reported. The pauses are short: a program may hold the interpreter's lock for good a few
  * milliseconds after the interpreter is there. */
 static void arm(void) {
   for (int turn = 0; turn < 25000 && !python_here(); turn++) usleep(200);
-  run_arming();
+  python_script_run(&arming);
   atomic_store(&armed, arming.names != NULL);
 }
 
