@@ -1,6 +1,7 @@
 /* Python layout: the table. */
 #include "shim/python_layout.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -15,10 +16,20 @@ static const python_layout LAYOUTS[] = {
     {313, 72, -1, 0, 8, 56, 70, 24, 112, 120, 68, 200, 0, 40, 56, 136},
 };
 
+/* Returns whether the interpreter's code objects have the size that they have in this layout. A
+ * type stores it after its head and its name. */
+static bool same_size(const python_layout *l) {
+  const char *type = python_symbol("PyCode_Type");
+  ptrdiff_t bytes;
+  if (type == NULL) return false;
+  memcpy(&bytes, type + 32, sizeof bytes);
+  return bytes == (l->instructions != 0 ? l->instructions : 176);
+}
+
 const python_layout *python_layout_here(void) {
   const char *(*text)(void) = (const char *(*)(void))(uintptr_t)python_symbol("Py_GetVersion");
   if (sizeof(void *) != 8 || text == NULL || strstr(text(), "free-threading") != NULL) return NULL;
   for (size_t i = 0; i < sizeof LAYOUTS / sizeof LAYOUTS[0]; i++)
-    if (LAYOUTS[i].version == python_version()) return &LAYOUTS[i];
+    if (LAYOUTS[i].version == python_version() && same_size(&LAYOUTS[i])) return &LAYOUTS[i];
   return NULL;
 }

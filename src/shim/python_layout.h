@@ -26,7 +26,7 @@ typedef struct python_layout {
 enum { PYTHON_OWNER_C = 3 }; /* a frame that represents C code */
 
 /* Returns the layout of the interpreter in this process, or NULL if it is unknown: a later version,
- * 32 bits, or a build without the interpreter's lock. */
+ * 32 bits, other code objects, or a build without the interpreter's lock. */
 const python_layout *python_layout_here(void);
 
 #endif

@@ -5,6 +5,7 @@
 . "$source_dir/tests/cli/numpy.bash"
 export STOWAGE_LIBCUDA=/nonexistent # no driver is needed for this
 require_numpy why_host_memory_ran_out
+late=$programs/liblate.so
 programs=$source_dir/tests/shim/python/programs
 export PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1
 # Sparse files, whose bytes are read like others. The last argument is set under `make test-long`.
@@ -43,6 +44,9 @@ runs_out host_workers host_workers
 runs_out host_limit host_limit
 runs_out host_objects host_silent # it never answers: its line is read without the interpreter's lock
 check the_line_of_a_call_that_does_not_return_is_named grep -q 'ine 5 of host_silent\.py makes numbers' <<< "$said"
+# The same where our thread comes too late to set up the interpreter: short pauses take seconds.
+LD_PRELOAD=$late runs_out host_objects host_silent
+check its_line_is_named_before_the_interpreter_is_set_up grep -q 'ine 5 of host_silent\.py makes numbers' <<< "$said"
 if [ -n "${STOWAGE_TEST_LONG:-}" ]; then
   runs_out host_dataset_whole host_dataset_lines "$folder/data.txt"
   if "$python" -c 'import pandas' 2> /dev/null; then

@@ -14,12 +14,16 @@
 
 #define TABLE_MAX   ((size_t)64 << 10) /* bytes of a table of lines that are read */
 #define STEPS_MAX   (8 * PEEK_FRAMES_MAX)
+#define THREADS_MAX 65536
 #define TEXT_LENGTH 16 /* in a text and in bytes: offset of the length … */
 #define TEXT_STATE  32 /* … in a text: of its kind … */
 #define BYTES_BEGIN 32 /* … in bytes: of the first one */
+#define OBJECT_TYPE 8  /* offset in an object, and in a thread's state of the … */
+#define THREAD_NEXT 8  /* … next older thread … */
+#define THREAD_OF   16 /* … and the interpreter */
 
-static const python_layout *_Atomic known; /* NULL until checked */
-static const char *_Atomic main_thread;    /* its PyThreadState */
+static _Atomic bool differs;            /* from what the interpreter reports */
+static const char *_Atomic main_thread; /* its PyThreadState; NULL until set up */
 
 /* ---- reading ---- */
 
@@ -38,6 +42,14 @@ static bool put(char *out, size_t size, size_t *used, uint32_t c) {
   memcpy(out + *used, bytes, count);
   *used += count;
   return true;
+}
+
+/* Reads a pointer at `from`, to an object of the type with that symbol. Frames may be read before
+ * anything was compared with the interpreter, so the types show that the layout is right. */
+static bool fetch_object(int fd, const char **to, const char *from, const char *type) {
+  const char *found;
+  return fetch(fd, to, from, sizeof *to) && fetch(fd, &found, *to + OBJECT_TYPE, sizeof found) &&
+         found == python_symbol(type);
 }
 
 /* Copies a Python text. If it is too long, its end is kept: that of a path names the file. */
@@ -130,7 +142,7 @@ static int read_line(int fd, const python_layout *l, const char *code, int at) {
   size_t size;
   int first;
   if (at < 0 || !fetch(fd, &first, code + l->line, sizeof first) ||
-      !fetch(fd, &object, code + l->table, sizeof object) || object == NULL ||
+      !fetch_object(fd, &object, code + l->table, "PyBytes_Type") ||
       !fetch(fd, &size, object + TEXT_LENGTH, sizeof size))
     return 0;
   if (size > sizeof table) size = sizeof table;
@@ -147,7 +159,7 @@ static bool read_frame(int fd, const python_layout *l, const char *frame, peek_f
   ASSERT(to != NULL);
   const char *code, *text, *position;
   int at;
-  if (!fetch(fd, &code, frame + l->code, sizeof code) || code == NULL) return false;
+  if (!fetch_object(fd, &code, frame + l->code, "PyCode_Type")) return false;
   if (l->instructions == 0) {
     if (!fetch(fd, &at, frame + l->at, sizeof at)) return false;
     at *= l->unit;
@@ -156,10 +168,10 @@ static bool read_frame(int fd, const python_layout *l, const char *frame, peek_f
     at = (int)(position - (code + l->instructions));
   }
   to->name[0] = '\0';
-  if (!fetch(fd, &text, code + l->file, sizeof text) ||
+  if (!fetch_object(fd, &text, code + l->file, "PyUnicode_Type") ||
       !read_text(fd, l, text, to->file, sizeof to->file))
     return false;
-  if (fetch(fd, &text, code + l->name, sizeof text))
+  if (fetch_object(fd, &text, code + l->name, "PyUnicode_Type"))
     read_text(fd, l, text, to->name, sizeof to->name);
   to->line = (uint32_t)read_line(fd, l, code, at);
   return true;
@@ -185,29 +197,23 @@ static size_t read_thread(const python_layout *l, const char *thread, peek_frame
   return good || count == PEEK_FRAMES_MAX ? count : 0;
 }
 
-size_t peek_main(peek_frame frames[PEEK_FRAMES_MAX]) {
-  static peek_frame again[PEEK_FRAMES_MAX]; /* one caller at a time */
-  const python_layout *l = atomic_load(&known);
-  const char *thread = atomic_load(&main_thread);
-  if (l == NULL || thread == NULL || !python_here()) return 0;
-  size_t count = read_thread(l, thread, frames);
-  if (count == 0 || read_thread(l, thread, again) != count ||
-      memcmp(frames, again, count * sizeof *frames) != 0)
-    return 0;
-  return count;
-}
+/* ---- threads ---- */
 
-/* ---- checking ---- */
-
-/* Returns the first thread of the first interpreter. New ones come before it in the list. */
+/* Returns the first thread of the first interpreter, with or without the lock. New ones come before
+ * it in the list. */
 static const char *first_thread(void) {
-  void *(*head)(void) = (void *(*)(void))(uintptr_t)python_symbol("PyInterpreterState_Main");
-  char *(*threads)(void *) =
+  void *(*get)(void) = (void *(*)(void))(uintptr_t)python_symbol("PyInterpreterState_Main");
+  char *(*head)(void *) =
       (char *(*)(void *))(uintptr_t)python_symbol("PyInterpreterState_ThreadHead");
-  char *(*next)(char *) = (char *(*)(char *))(uintptr_t)python_symbol("PyThreadState_Next");
-  if (head == NULL || threads == NULL || next == NULL) return NULL;
-  char *thread = threads(head());
-  for (char *after; thread != NULL && (after = next(thread)) != NULL;) thread = after;
+  int fd = get != NULL && head != NULL ? open("/proc/self/mem", O_RDONLY | O_CLOEXEC) : -1;
+  const char *thread = fd >= 0 ? head(get()) : NULL, *after = thread, *of;
+  for (size_t step = 0; after != NULL; step++) {
+    thread = after;
+    if (step == THREADS_MAX || !fetch(fd, &of, thread + THREAD_OF, sizeof of) || of != get() ||
+        !fetch(fd, &after, thread + THREAD_NEXT, sizeof after))
+      thread = after = NULL;
+  }
+  if (fd >= 0) close(fd);
   return thread;
 }
 
@@ -227,13 +233,24 @@ bool peek_check(const char *file) {
                read_thread(l, here, own) == 2 && own[0].line == (uint32_t)get_line(frame) &&
                own[1].line > 0 && strcmp(own[0].file, file) == 0 && strcmp(own[1].file, file) == 0;
   shim_log("peek: frames %s", agree ? "known" : "not known");
-  if (agree) {
-    atomic_store(&main_thread, first_thread());
-    atomic_store(&known, l);
-  }
+  if (agree) atomic_store(&main_thread, first_thread());
+  atomic_store(&differs, !agree);
   return agree;
 }
 
 void peek_forked(void) {
   atomic_store(&main_thread, this_thread());
+}
+
+size_t peek_main(peek_frame frames[PEEK_FRAMES_MAX]) {
+  static peek_frame again[PEEK_FRAMES_MAX]; /* one caller at a time */
+  const python_layout *l = python_layout_here();
+  const char *thread = atomic_load(&main_thread);
+  if (thread == NULL) thread = first_thread();
+  if (l == NULL || thread == NULL || atomic_load(&differs)) return 0;
+  size_t count = read_thread(l, thread, frames);
+  if (count == 0 || read_thread(l, thread, again) != count ||
+      memcmp(frames, again, count * sizeof *frames) != 0)
+    return 0;
+  return count;
 }

@@ -24,7 +24,8 @@ typedef struct peek_frame {
 
 /* Called by a Python function of the file `file`, itself called by a function of that file, with
  * the interpreter's lock. Finds the main thread and compares the layout of frames with what the
- * interpreter reports. Returns false if they differ; peek_main then finds nothing. */
+ * interpreter reports. Returns false if they differ; peek_main then finds nothing. Before it is
+ * called, peek_main relies on the version and the types of the objects. */
 bool peek_check(const char *file);
 /* Makes the calling thread the main thread: in a child of fork, with the interpreter's lock. */
 void peek_forked(void);

@@ -244,61 +244,67 @@ static void *look_when_silent(void *first) {
 
 /* ---- the thread ---- */
 
-static void make_thread(void *(*run)(void *), void *argument, const char *name);
+/* Makes a thread that receives no signal: signals are the program's. A report needs a stack as
+ * Python's own threads have. */
+static bool make_thread(pthread_t *thread, void *(*run)(void *), void *argument, const char *name) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool made = pthread_create(thread, NULL, run, argument) == 0;
+  if (made) pthread_setname_np(*thread, name);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return made;
+}
+
+static void make_detached(void *(*run)(void *), void *argument, const char *name) {
+  pthread_t thread;
+  if (make_thread(&thread, run, argument, name)) pthread_detach(thread);
+}
 
 /* Makes the second thread, once in a process. */
 static void start_peeker(uint32_t serial) {
   int here = (int)getpid();
   if (atomic_exchange(&peeker, here) != here)
-    make_thread(look_when_silent, (void *)(uintptr_t)serial, "stowage-peek");
+    make_detached(look_when_silent, (void *)(uintptr_t)serial, "stowage-peek");
 }
 
 /* Waits for the interpreter, which starts after us. If it takes longer, its last exception is not
- * reported. The pauses are short: a program may hold the interpreter's lock for good a few
- * milliseconds after the interpreter is there. */
-static void arm(void) {
-  for (int turn = 0; turn < 25000 && !python_here(); turn++) usleep(200);
+ * reported. */
+static void *arm(void *unused) {
+  for (int turn = 0; turn < 2500 && !python_here(); turn++) usleep(2000);
   python_script_run(&arming);
   atomic_store(&armed, arming.names != NULL);
+  return unused;
 }
 
+/* A thread of its own sets up the interpreter: a program may hold the interpreter's lock for good a
+ * few milliseconds after its start, and a request must then still start the second thread. */
 static void *wait_for_questions(void *unarmed) {
   /* A request that arrives during setup is answered afterwards. */
   uint32_t seen = atomic_load(&question->serial);
+  pthread_t armer;
   /* Wait in a child that was forked before Python could report it: its interpreter re-initializes
    * its threads after us, and taking its lock before that is fatal. */
   if (unarmed != NULL) sleep(1);
-  if (!atomic_load(&armed)) arm();
+  bool arms = !atomic_load(&armed) && make_thread(&armer, arm, NULL, "stowage-arm");
+  if (!arms && !atomic_load(&armed)) arm(NULL);
   for (;;) {
     request_wait(question, &seen);
     atomic_store(&answering, seen);
     start_peeker(seen);
+    if (arms) pthread_join(armer, NULL);
+    arms = false;
     python_script_run(&script);
     atomic_store(&answered, seen);
   }
   return NULL;
 }
 
-/* Makes a detached thread that receives no signal: signals are the program's. A report needs a
- * stack as Python's own threads have. */
-static void make_thread(void *(*run)(void *), void *argument, const char *name) {
-  pthread_t thread;
-  pthread_attr_t attributes;
-  sigset_t all, before;
-  if (pthread_attr_init(&attributes) != 0) return;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  if (pthread_create(&thread, &attributes, run, argument) == 0) pthread_setname_np(thread, name);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  pthread_attr_destroy(&attributes);
-}
-
 static void start(void *unarmed) {
   int here = (int)getpid();
   /* The run recognizes by its name that a thread listens (cli/run_request.c). */
   if (atomic_exchange(&listener, here) != here)
-    make_thread(wait_for_questions, unarmed, RUN_LISTENER);
+    make_detached(wait_for_questions, unarmed, RUN_LISTENER);
 }
 
 /* A child of fork has only its own thread. Once set up, Python reports when the child can have our
