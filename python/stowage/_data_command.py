@@ -15,7 +15,7 @@ from ._array import several
 from ._files import Table, Text
 from ._library import Invalid, Missing, NotFound, StowageError, shown, shown_lines
 from ._shrink import read_tolerance
-from ._tables import format_of, inspect_table, shrink_tables
+from ._tables import PACKAGES, format_of, inspect_table, shrink_tables
 
 #: Options of the command that mean nothing for these files, or that the package does not have.
 _REFUSED = (
@@ -109,7 +109,10 @@ def main(arguments: "List[str]") -> None:
     try:
         _refuse(given)
         (_inspect if given.output is None else _shrink)(given)
-    except (StowageError, OSError, ValueError) as reason:
+    except Exception as reason:
+        # The packages that read and write the files have exceptions of their own.
+        if not isinstance(reason, (StowageError, OSError, ValueError)) and type(reason).__module__.split(".")[0] not in PACKAGES:
+            raise
         answer = shown(f"stowage {verb}: {reason}")
         print(answer, file=sys.stderr)
         sys.exit(2 if isinstance(reason, (Invalid, Missing, NotFound)) else 1)

@@ -76,11 +76,14 @@ def _again(paths: Any, kind: str, pattern: Optional[str], length: Optional[int],
 
 
 def find_records(path: Any, headers: "Optional[Dict[str, str]]" = None, cache: "str | int | None" = None) -> "Optional[Records]":
-    """Returns the records at a path that can be nothing else: a folder, a .tar or .txt file; None for anything else."""
-    if not isinstance(path, (str, os.PathLike)) or _kind_of(os.fspath(path)) is None:
-        return None
-    if not os.path.exists(path) and not is_remote(os.fsdecode(os.fspath(path))):
-        return None
+    """Returns the records at a path, a pattern or a list of these that can be nothing else: folders, .tar or .txt files; None for
+    anything else."""
+    for each in path if isinstance(path, (list, tuple)) and path else [path]:
+        if not isinstance(each, (str, os.PathLike)) or _kind_of(each) is None:
+            return None
+        name = os.fsdecode(os.fspath(each))
+        if not os.path.exists(name) and not is_remote(name) and not glob.glob(name):
+            return None
     found = records(path, headers=headers, cache=cache)
     return found if isinstance(found, Records) else None
 

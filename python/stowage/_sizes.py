@@ -73,7 +73,7 @@ class Sample:
         import pyarrow
 
         if not self._runs:
-            return 0
+            return _written(self.empty(), list(range(len(self._schema))), write)
         parts = [pyarrow.Table.from_batches(run) for run in self._runs]
         kept = sum(part.nbytes for part in parts)
         if self._stride == 1 and kept <= _EXACT_BYTES:
@@ -119,15 +119,14 @@ def _text_bytes(column: Any) -> int:
     import pyarrow
     import pyarrow.compute
 
-    kind = column.type.value_type if pyarrow.types.is_dictionary(column.type) else column.type
-    if str(kind) == "string_view":
-        column = column.cast(pyarrow.large_string())
-    elif not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+    texts = column.dictionary if pyarrow.types.is_dictionary(column.type) else column
+    if str(texts.type) == "string_view":
+        texts = texts.cast(pyarrow.large_string())
+    elif not (pyarrow.types.is_string(texts.type) or pyarrow.types.is_large_string(texts.type)):
         return 0
+    lengths = pyarrow.compute.binary_length(texts)
     if pyarrow.types.is_dictionary(column.type):
-        lengths = pyarrow.compute.binary_length(column.dictionary).take(column.indices)
-    else:
-        lengths = pyarrow.compute.binary_length(column)
+        lengths = lengths.take(column.indices)
     return pyarrow.compute.sum(lengths).as_py() or 0
 
 

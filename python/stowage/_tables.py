@@ -44,7 +44,7 @@ _CODE_BYTES = 4  # per row: a column of a Parquet file that takes more has texts
 _BLOCK = 4 << 20  # of JSON lines
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _MEMBER = "w"  # writes a member into an archive that is open; creates no file
-_PACKAGES = ("pyarrow", "polars", "duckdb")
+PACKAGES = ("pyarrow", "polars", "duckdb")
 _EXACT_DIGITS = 15  # a decimal of so many digits comes back from a float64
 
 
@@ -71,11 +71,11 @@ def format_of(path: Any) -> "Optional[str]":
 
 def _package(what: str, *names: str) -> "Tuple[str, Any]":
     """Imports the first of the packages that is installed."""
-    for name in names or _PACKAGES:
+    for name in names or PACKAGES:
         with contextlib.suppress(ImportError):
             return name, importlib.import_module(name)
-    first = (names or _PACKAGES)[0]
-    others = f" (or {' or '.join(names[1:] if names else _PACKAGES[1:])})" if len(names or _PACKAGES) > 1 else ""
+    first = (names or PACKAGES)[0]
+    others = f" (or {' or '.join(names[1:] if names else PACKAGES[1:])})" if len(names or PACKAGES) > 1 else ""
     raise Missing(f"{shown(what)}: this format needs {first}{others}: pip install {first}")
 
 
@@ -147,7 +147,7 @@ class TableFile:
                     self._schema = file.schema_arrow
             elif self.format == "arrow":
                 with self._ipc() as reader:
-                    self._schema = reader.schema
+                    self._schema = _plain_schema(reader.schema)
             else:
                 self._schema = self._json_schema()
         except (pyarrow.ArrowInvalid, OSError) as reason:
@@ -187,9 +187,10 @@ class TableFile:
         with self._ipc() as reader:
             if hasattr(reader, "num_record_batches"):
                 for number in range(reader.num_record_batches):
-                    yield reader.get_batch(number)
+                    yield _plain_batch(reader.get_batch(number), self._schema)
             else:
-                yield from reader
+                for batch in reader:
+                    yield _plain_batch(batch, self._schema)
 
     def _blocks(self) -> "Iterator[bytes]":
         """Yields whole lines, about `_BLOCK` bytes at a time. The objects of an array become lines."""
@@ -394,7 +395,54 @@ def _pick(path: str, names: "List[str]", columns: "Sequence[str]", drop: "Sequen
 def _record_batches(frames: Any) -> Any:
     import pyarrow
 
-    return pyarrow.RecordBatchReader.from_stream(frames)
+    reader = pyarrow.RecordBatchReader.from_stream(frames)
+    schema = _plain_schema(reader.schema)
+    if schema.equals(reader.schema):
+        return reader
+    return pyarrow.RecordBatchReader.from_batches(schema, (_plain_batch(batch, schema) for batch in reader))
+
+
+def _without_views(kind: Any) -> Any:
+    """Returns an Arrow type with large_string and large_binary instead of string_view and binary_view, which polars writes: pyarrow
+    writes them to no Parquet file if they are nested, and decodes no dictionary of them."""
+    import pyarrow
+
+    if str(kind) in ("string_view", "binary_view"):
+        return pyarrow.large_string() if str(kind) == "string_view" else pyarrow.large_binary()
+    if pyarrow.types.is_dictionary(kind):
+        return pyarrow.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered)
+    if pyarrow.types.is_struct(kind):
+        return pyarrow.struct([field.with_type(_without_views(field.type)) for field in kind])
+    for is_list, make in ((pyarrow.types.is_list, pyarrow.list_), (pyarrow.types.is_large_list, pyarrow.large_list)):
+        if is_list(kind):
+            return make(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pyarrow.types.is_fixed_size_list(kind):
+        return pyarrow.list_(kind.value_field.with_type(_without_views(kind.value_type)), kind.list_size)
+    return kind
+
+
+def _plain_schema(schema: Any) -> Any:
+    for number, field in enumerate(schema):
+        schema = schema.set(number, field.with_type(_without_views(field.type)))
+    return schema
+
+
+def _plain_batch(batch: Any, schema: Any) -> Any:
+    """Returns the batch in the types of `_plain_schema`."""
+    import pyarrow
+
+    if batch.schema.equals(schema):
+        return batch
+    columns = []
+    for column, field in zip(batch.columns, schema):
+        if column.type == field.type:
+            columns.append(column)
+        elif pyarrow.types.is_dictionary(field.type):
+            words = column.dictionary.cast(field.type.value_type)
+            columns.append(pyarrow.DictionaryArray.from_arrays(column.indices, words, ordered=field.type.ordered))
+        else:
+            columns.append(column.cast(field.type))
+    return pyarrow.record_batch(columns, schema=schema)
 
 
 def _grouped(reader: Any, most: int) -> "Iterator[Any]":
@@ -677,7 +725,8 @@ def _column_writer(spool: _Spool, kind: Any, column: Column) -> "_Numbers | _Tex
 # ---- inspect and shrink ----
 
 #: Arrow's formats in words.
-_WORDS = {"u": "text", "U": "text", "vu": "text", "z": "bytes", "Z": "bytes", "b": "bool", "n": "null", "tdD": "date", "tdm": "date"}
+_WORDS = {"u": "text", "U": "text", "vu": "text", "z": "bytes", "Z": "bytes", "b": "bool", "n": "null", "tdD": "date", "tdm": "date",
+          "+s": "struct", "+m": "map"}
 
 
 def word(column: Column) -> str:

@@ -271,6 +271,17 @@ class Tars(Case):
             got = [sample for batch in stowage.batches(path, 4, memory="8M") for sample in batch]
             self.assertEqual(got, list(want.values()))
 
+    def test_batches_take_a_pattern_or_a_list_of_shards(self):
+        for number in range(3):
+            path = self.write(f"s-{number}.tar", pack([(f"{number}{i}.cls", b"%d" % i) for i in range(5)], tarfile.GNU_FORMAT))
+        pattern = path.replace("s-2", "s-*")
+        want = [f"{number}{i}" for number in range(3) for i in range(5)]
+        for given in (pattern, [[pattern]], {"x": [path.replace("s-2", f"s-{number}") for number in range(3)]}):
+            got = []
+            for batch in stowage.batches(given, 4, memory="8M"):
+                got += batch if isinstance(batch, list) else batch["x"] if isinstance(batch, dict) else batch[0]
+            self.assertEqual([sample["__key__"] for sample in got], want)
+
     def test_hostile_tars_are_refused_and_allocate_nothing(self):
         import resource
 

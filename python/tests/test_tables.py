@@ -159,6 +159,42 @@ class Tables(unittest.TestCase):
             stowage.shrink(self.path("w.feather"), self.path("w.npz"), quiet=True)
         self.assertFalse(os.path.exists(self.path("w.npz")))
 
+    def test_the_size_of_a_table_without_rows(self):
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError:
+            self.skipTest("needs pyarrow, which Debian does not have")
+        pyarrow.parquet.write_table(pyarrow.table({"a": pyarrow.array([], "int64"), "b": pyarrow.array([], "string")}), self.path("t.parquet"))
+        promised = stowage.inspect(self.path("t.parquet")).data["parquet_bytes_estimate"]
+        stowage.shrink(self.path("t.parquet"), self.path("o.parquet"), quiet=True, force=True)
+        self.assertEqual(promised, os.path.getsize(self.path("o.parquet")))
+
+    def test_texts_as_views_as_polars_writes_them(self):
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet
+            views, as_views = pa.string_view(), pa.array(["x", "a longer text than a view", None, "x"]).cast(pa.string_view())
+        except (ImportError, AttributeError):
+            self.skipTest("needs pyarrow with string_view, which Debian does not have")
+        codes = pa.array([0, 1, None, 0], pa.uint32())
+        columns = {
+            "text": as_views,
+            "word": pa.DictionaryArray.from_arrays(codes, pa.array(["x", "y"]).cast(views)),
+            "list": pa.array([["a"], [], None, ["b", None]]).cast(pa.large_list(views)),
+            "pair": pa.StructArray.from_arrays([as_views], ["u"]),
+            "bytes": pa.array([b"1", None, b"", b"2"]).cast(pa.binary_view()),
+        }
+        table = pa.table(columns)
+        with pa.ipc.new_file(self.path("t.arrow"), table.schema) as file:
+            file.write_table(table)
+        self.assertEqual([one["dtype"] for one in stowage.inspect(self.path("t.arrow")).data["columns"]][3], "struct")
+        for ending, read in ((".parquet", pa.parquet.read_table), (".feather", lambda path: pa.ipc.open_file(path).read_all())):
+            stowage.shrink(self.path("t.arrow"), self.path("o" + ending), quiet=True)
+            self.assertEqual(read(self.path("o" + ending)).to_pylist(), table.to_pylist())
+        stowage.shrink(self.path("t.arrow"), self.path("o.npz"), quiet=True, columns=["text", "word"], force=True)
+        self.assertEqual(stowage.open(self.path("o.npz"))["word"][:].tolist(), ["x", "y", "", "x"])
+
     def test_a_private_output_stays_private(self):
         try:
             import pyarrow.parquet
