@@ -220,6 +220,69 @@ static void read_fill(hdf5_file *f) {
   l->H5Pclose(plist);
 }
 
+static uint64_t chunk_bytes(const hdf5_dataset *d) {
+  uint64_t bytes = d->item_bytes;
+  for (uint32_t i = 0; i < d->dims; i++)
+    if (!checked_mul(&bytes, bytes, d->chunk[i])) return UINT64_MAX;
+  return bytes;
+}
+
+/* The older function walks the index from its start for every chunk: quadratic. */
+#define CHUNKS_ONE_BY_ONE 4096
+/* Half a step of that walk takes as long as libhdf5 and we need to copy this many bytes twice (7
+ * ns, libhdf5 1.10.8). */
+#define LISTED_BYTES 32
+#define SIZED_BYTES  512 /* the same where it may take a sixteenth of that time */
+
+/* Calls `take` for each chunk of the open dataset, in the order of the index, until it returns
+ * another value than 0. Returns false if this libhdf5 cannot list them, or takes longer for it than
+ * for reading them: `step_bytes` is LISTED_BYTES or SIZED_BYTES; 0: it may take longer. */
+static bool list_chunks(hdf5_file *f, uint64_t step_bytes, h5_chunk_take take, void *context) {
+  const hdf5_library *l = f->library;
+  h5_size chunks = 0, offset[HDF5_DIMS_MAX], bytes;
+  unsigned mask;
+  uint64_t address, read;
+  if (l->H5Dchunk_iter != NULL) return l->H5Dchunk_iter(f->object, 0, take, context) >= 0;
+  if (!checked_mul(&read, hdf5_grid_chunks(&f->d), chunk_bytes(&f->d))) read = UINT64_MAX;
+  if (l->H5Dget_chunk_info == NULL || l->H5Dget_num_chunks == NULL ||
+      l->H5Dget_num_chunks(f->object, f->space, &chunks) < 0 || chunks > CHUNKS_ONE_BY_ONE ||
+      (step_bytes > 0 && chunks * chunks > read / step_bytes))
+    return false;
+  for (uint64_t i = 0; i < chunks; i++) {
+    if (l->H5Dget_chunk_info(f->object, f->space, i, offset, &mask, &address, &bytes) < 0)
+      return false;
+    if (take(offset, mask, address, bytes, context) != 0) break;
+  }
+  return true;
+}
+
+/* libhdf5 1.12.3 passes 32 bits of `bytes`; no chunk has more. */
+static int take_size(const h5_size *offset, unsigned mask, uint64_t address, uint64_t bytes,
+                     void *context) {
+  (void)offset, (void)mask, (void)address;
+  return (uint32_t)bytes != *(const uint64_t *)context ? *(uint64_t *)context = UINT64_MAX, 1 : 0;
+}
+
+/* Checks that chunks without filters are stored in their declared bytes. libhdf5 1.10 fills the
+ * rest of a shorter one with what its memory held before. Where listing the chunks would take too
+ * long, their sum has to be right. */
+static stow_status check_sizes(hdf5_file *f, const char *name) {
+  const hdf5_library *l = f->library;
+  h5_size chunks = 0;
+  uint64_t declared = chunk_bytes(&f->d), size = declared, sum;
+  if (f->d.filtered || f->d.chunk[0] == 0 || l->H5Dget_num_chunks == NULL) return STOW_OK;
+  if (l->H5Dchunk_iter == NULL &&
+      (l->H5Dget_num_chunks(f->object, f->space, &chunks) < 0 ||
+       !checked_mul(&sum, chunks, declared) || l->H5Dget_storage_size(f->object) != sum))
+    size = UINT64_MAX;
+  if (size == declared) list_chunks(f, SIZED_BYTES, take_size, &size);
+  return size == declared ? STOW_OK
+                          : stow_fail(STOW_ERR_FORMAT,
+                                      "%s: dataset %.200s: a chunk is not stored in the %" PRIu64
+                                      " bytes that it holds: damaged",
+                                      f->path, name, declared);
+}
+
 /* Makes dataset `name` the open one. */
 static stow_status open_dataset(hdf5_file *f, const char *name) {
   const hdf5_library *l = f->library;
@@ -239,15 +302,9 @@ static stow_status open_dataset(hdf5_file *f, const char *name) {
   if (f->type < 0 || (f->d.type != DTYPE_BOOL && l->H5Tset_order(f->type, 0) < 0))
     return fail(f, name, "open it");
   read_fill(f);
+  STOW_TRY(check_sizes(f, name));
   snprintf(f->d.name, sizeof f->d.name, "%s", name);
   return STOW_OK;
-}
-
-static uint64_t chunk_bytes(const hdf5_dataset *d) {
-  uint64_t bytes = d->item_bytes;
-  for (uint32_t i = 0; i < d->dims; i++)
-    if (!checked_mul(&bytes, bytes, d->chunk[i])) return UINT64_MAX;
-  return bytes;
 }
 
 /* Checks the stored size of the chunks of a selection. A filter makes a chunk only slightly larger.
@@ -384,28 +441,6 @@ static int take_chunk(const h5_size *offset, unsigned mask, uint64_t address, ui
   return list->count > list->most;
 }
 
-/* The older function walks the index from its start for every chunk: quadratic. */
-#define CHUNKS_ONE_BY_ONE 4096
-/* Half a step of that walk takes as long as libhdf5 and we need to copy this many bytes twice (7
- * ns, libhdf5 1.10.8). */
-#define LISTED_BYTES 32
-
-static bool list_rows(hdf5_file *f, row_list *list, uint64_t chunks) {
-  const hdf5_library *l = f->library;
-  if (l->H5Dchunk_iter != NULL)
-    return l->H5Dchunk_iter(f->object, 0, take_chunk, list) >= 0 && list->count <= list->most;
-  if (l->H5Dget_chunk_info == NULL || chunks > CHUNKS_ONE_BY_ONE) return false;
-  for (uint64_t i = 0; i < chunks && list->count <= list->most; i++) {
-    h5_size offset[HDF5_DIMS_MAX], bytes;
-    unsigned mask;
-    uint64_t address;
-    if (l->H5Dget_chunk_info(f->object, f->space, i, offset, &mask, &address, &bytes) < 0)
-      return false;
-    add_row(list, offset[0]);
-  }
-  return list->count <= list->most;
-}
-
 stow_status hdf5_file_written(hdf5_file *f, const char *name, uint64_t *rows, uint64_t most,
                               uint64_t *count, bool *known, uint8_t fill[8]) {
   h5_size chunks = 0;
@@ -421,7 +456,7 @@ stow_status hdf5_file_written(hdf5_file *f, const char *name, uint64_t *rows, ui
   if (!checked_mul(&held, chunks, chunk_bytes(d)) || held / 2 > d->count * d->item_bytes / 4)
     return STOW_OK; /* most of it is there: plain reading is as good */
   row_list list = {.rows = rows, .most = most, .chunk_rows = d->chunk[0]};
-  *known = list_rows(f, &list, chunks);
+  *known = list_chunks(f, 0, take_chunk, &list) && list.count <= list.most;
   if (!*known) return STOW_OK;
   qsort(rows, list.count, sizeof *rows, compare_u64);
   for (uint64_t i = 0; i < list.count; i++)
@@ -434,51 +469,24 @@ stow_status hdf5_file_written(hdf5_file *f, const char *name, uint64_t *rows, ui
 typedef struct place_list {
   const hdf5_dataset *d;
   uint64_t *places;
-  uint64_t count, chunk_bytes;
+  uint64_t count;
   bool bad; /* a chunk is between two others or twice in the index: libhdf5 must read them */
 } place_list;
 
-/* libhdf5 1.12.3 passes 32 bits of `bytes`; no chunk has more. */
-static void add_place(place_list *list, const h5_size *offset, unsigned mask, uint64_t address,
-                      uint64_t bytes) {
+static int take_place(const h5_size *offset, unsigned mask, uint64_t address, uint64_t bytes,
+                      void *context) {
+  place_list *list = context;
   const hdf5_dataset *d = list->d;
   uint64_t number = 0;
+  (void)mask, (void)bytes; /* no filter; check_sizes */
   bool inside = true;
   for (uint32_t i = 0; i < d->dims; i++) {
     inside = inside && offset[i] < d->shape[i] && offset[i] % d->chunk[i] == 0;
     number = number * ((d->shape[i] - 1) / d->chunk[i] + 1) + offset[i] / d->chunk[i];
   }
-  if (!inside || list->places[number] != HDF5_NO_PLACE) {
-    list->bad = true;
-  } else if (mask == 0 && (uint32_t)bytes == list->chunk_bytes) {
-    list->places[number] = address;
-  }
-}
-
-static int take_place(const h5_size *offset, unsigned mask, uint64_t address, uint64_t bytes,
-                      void *context) {
-  add_place(context, offset, mask, address, bytes);
-  return 0;
-}
-
-static bool list_places(hdf5_file *f, place_list *list) {
-  const hdf5_library *l = f->library;
-  h5_size chunks = 0;
-  if (l->H5Dchunk_iter != NULL)
-    return l->H5Dchunk_iter(f->object, 0, take_place, list) >= 0 && !list->bad;
-  if (l->H5Dget_chunk_info == NULL || l->H5Dget_num_chunks == NULL ||
-      l->H5Dget_num_chunks(f->object, f->space, &chunks) < 0 || chunks > CHUNKS_ONE_BY_ONE ||
-      chunks * chunks > list->count * list->chunk_bytes / LISTED_BYTES)
-    return false;
-  for (uint64_t i = 0; i < chunks; i++) {
-    h5_size offset[HDF5_DIMS_MAX], bytes;
-    unsigned mask;
-    uint64_t address;
-    if (l->H5Dget_chunk_info(f->object, f->space, i, offset, &mask, &address, &bytes) < 0)
-      return false;
-    add_place(list, offset, mask, address, bytes);
-  }
-  return !list->bad;
+  list->bad = list->bad || !inside || list->places[number] != HDF5_NO_PLACE;
+  if (!list->bad) list->places[number] = address;
+  return list->bad;
 }
 
 /* Forgets chunks that libhdf5 lists but does not find by their position: the index is damaged, and
@@ -510,11 +518,10 @@ stow_status hdf5_file_places(hdf5_file *f, const char *name, uint64_t *places, u
   bool plain = type >= 0 && d->chunk[0] > 0 && stands_as_read(f->library, type, d);
   if (type >= 0) f->library->H5Tclose(type);
   if (!plain) return STOW_OK;
-  place_list list = {
-      .d = d, .places = places, .count = hdf5_grid_chunks(d), .chunk_bytes = chunk_bytes(d)};
+  place_list list = {.d = d, .places = places, .count = hdf5_grid_chunks(d)};
   if (list.count == 0 || list.count > most) return STOW_OK;
   for (uint64_t i = 0; i < list.count; i++) places[i] = HDF5_NO_PLACE;
-  *known = list_places(f, &list);
+  *known = list_chunks(f, LISTED_BYTES, take_place, &list) && !list.bad;
   if (*known) confirm_places(f, &list);
   *count = list.count;
   return STOW_OK;
