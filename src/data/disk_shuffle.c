@@ -35,6 +35,7 @@ enum {
 #define BLOCKS_FEW     100                   /* enough, where more make slow reads */
 #define BLOCK_SLOW     (UINT64_C(144) << 10) /* smaller reads are slower: they are not direct */
 #define BLOCK_LEAST    (UINT64_C(64) << 10)  /* smaller ones are too slow */
+#define STEP_BYTES     (UINT64_C(64) << 10)  /* the page cache then holds a piece in large pages */
 #define SYNC_BYTES     (UINT64_C(256) << 20)
 #define PERMUTED_BYTES sizeof(uint32_t)
 
@@ -194,6 +195,7 @@ static char *copy_text(const char *text) {
 static uint64_t choose_step(const disk_shuffle *d, uint64_t widest) {
   uint64_t step = source_whole_rows(1, PIECE_BYTES, widest),
            piece = d->options.group_rows / d->layout.stripes;
+  while (step * widest < STEP_BYTES && step <= piece / 8) step *= 2;
   return step <= piece / 4 ? step : 1;
 }
 
@@ -571,6 +573,7 @@ static stow_status make_files(disk_shuffle *d) {
 /* Identifies what the scratch file holds: the files as they are now, and the order. */
 static uint64_t identity(const disk_shuffle *d) {
   uint64_t key = shuffle_key(d->options.seed, d->options.group_rows, d->options.block_rows);
+  key = shuffle_key(key, d->layout.stripes, d->step_rows);
   for (uint32_t i = 0; i < d->options.parts; i++) {
     const rows *r = &d->first[i];
     const source *s = r->from.from;

@@ -162,6 +162,7 @@ uint64_t plan_block(const plan *p, bool random) {
   uint64_t row = most(p->file_row_bytes, 1), all = p->rows * row;
   uint64_t wanted = random ? BLOCKS_RANDOM : BLOCKS_WANTED;
   uint64_t bytes = least(most(all / wanted, BLOCK_LEAST), BLOCK_MOST);
+  if (random) bytes = bytes / BLOCK_LEAST * BLOCK_LEAST; /* whole pages of a large size */
   uint64_t block = most(most(bytes, all / BLOCKS_MOST) / row, 1);
   if (p->chunk_rows <= 1 || p->chunk_rows >= p->rows)
     return source_whole_rows(block, BLOCK_MOST, widest_row(p));
