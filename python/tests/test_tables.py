@@ -159,6 +159,17 @@ class Tables(unittest.TestCase):
             stowage.shrink(self.path("w.feather"), self.path("w.npz"), quiet=True)
         self.assertFalse(os.path.exists(self.path("w.npz")))
 
+    def test_text_that_is_not_utf8_names_the_option(self):
+        try:
+            import pyarrow.parquet
+        except ImportError:
+            self.skipTest("needs pyarrow, which Debian does not have")
+        table = self.write("t.csv", "a,b\n1,café\n", "cp1252")
+        with self.assertRaisesRegex(Exception, "--encoding cp1252"):
+            stowage.shrink(table, self.path("t.parquet"), quiet=True)
+        stowage.shrink(table, self.path("t.parquet"), quiet=True, encoding="cp1252")
+        self.assertEqual(pyarrow.parquet.read_table(self.path("t.parquet"))["b"].to_pylist(), ["café"])
+
     def test_the_size_of_a_table_without_rows(self):
         try:
             import pyarrow

@@ -344,10 +344,11 @@ static stow_status check_text(const column *c, const char *text, const int64_t *
   for (uint64_t i = 0; i < count; i++) {
     size_t length = (size_t)(ends[i + 1] - ends[i]);
     if (utf8_prefix(text + ends[i], length) != length)
-      return stow_fail(STOW_ERR_UNSUPPORTED,
-                       "column %s: the text of row %" PRIu64 " is not UTF-8, which Arrow needs; "
-                       "leave the column out",
-                       c->name, first + i);
+      return stow_fail(
+          STOW_ERR_UNSUPPORTED,
+          "column %s: the text of row %" PRIu64 " is not UTF-8, which Arrow needs; "
+          "read the table in its encoding (--encoding cp1252), or leave the column out",
+          c->name, first + i);
   }
   return STOW_OK;
 }
