@@ -292,7 +292,9 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
   bool worth = !r->stay && worth_launch(r, l, missing);
   r->demand = missing;
   /* A staged unit's copy in vram is valid only until this launch runs. */
-  return r->parked_live > 0 || staged || worth ? RESIDENCY_EXCHANGE : RESIDENCY_GO;
+  if (r->parked_live > 0 || staged || worth) return RESIDENCY_EXCHANGE;
+  if (!l->once) r->stats.read_bytes += r->far_bytes;
+  return RESIDENCY_GO;
 }
 
 bool residency_must_exchange(const residency *r) {

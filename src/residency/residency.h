@@ -185,6 +185,7 @@ void residency_copied(residency *r, uint32_t unit, residency_direction direction
 typedef struct residency_stats {
   uint64_t launches, forecast_hits, exchanges, demand_exchanges;
   uint64_t far_launches; /* launches that named a unit on the host */
+  uint64_t read_bytes;   /* of units on the host that kernels named and ran without an exchange */
   uint64_t in_bytes, out_bytes, in_copied_bytes, out_copied_bytes;
   uint64_t vram_bytes, staged_bytes; /* now */
   uint64_t held_bytes;               /* host memory that the engine uses */

@@ -28,6 +28,10 @@
  * figure, that the function used what it named elsewhere is no proof. */
 #define WIDE_BYTES      (UINT64_C(64) << 20)
 #define WIDE_BYTES_MOST (UINT64_C(256) << 20)
+/* Reading in place that takes as long in one launch, and twice as long as the exchange: the host's
+ * work cannot hide it. The logits of a language model, in a step that is larger than those before.
+ */
+#define HEAVY_NS 10e6
 /* Launches that are timed: so many, and one of so many others. */
 enum { SAMPLES_LEAST = 4096, SAMPLES_PART = 32 };
 /* While the words of an arena are not all known, a launch may read the host although all that it
@@ -382,7 +386,8 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   /* Do not move for a launch that uses little of a large range: random rows of a table. */
   bool little = far < calls / 4 && r->far_bytes > r->capacity_bytes / 4;
   little |= missing && names_too_much(r, l);
-  if (r->moving) return missing && !little && !unexplored(r, l, near_ns);
+  bool heavy = far > HEAVY_NS && far > 2 * calls;
+  if (r->moving || heavy) return missing && !little && !unexplored(r, l, near_ns);
   /* If nothing moves for a round, redistribute once what stays on the host, and again if kernels
    * then use other host pages: the program's temporary blocks have moved. */
   uint64_t reach = h->cursor == HISTORY_NEVER ? 0 : h->end - h->cursor;

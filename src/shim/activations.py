@@ -29,13 +29,14 @@ MARK_EVERY = 8  # saved storages; a mark is a call of the driver
 PLAN_STEPS = 4  # steps that predict how much the next one moves
 REFERENCE_STEPS = 16  # the largest of as many steps shows in what order one saves: a small one saves fewer tensors that count
 
-PAGE_BYTES = 20 << 20
 COMING_PART = 8  # of the target: entries that are fetched ahead
 NEXT_PART = 32  # of the target: the next entry comes in although there is no space, if it is not larger
 SWING_PART = 64  # each saved or used tensor reduces the remembered rise by this part of it
 HELD_CHECKED = 4  # storages that were in use are checked again for each saved tensor
 USED_CHECKED = 4  # of as many uses in a step that moves nothing, one measures
-FEW_PAGES = 8  # pages on the host that do not raise the margin: unused pages stay there
+BUS_BYTES_PER_US = 50000
+REST_PART = 8  # of what the reference step saved: after as much, a step that will fit saves the rest without hooks
+REST_SPACE = 8  # of the target: such a step leaves that part of it free
 
 
 class Pinned:
@@ -101,7 +102,7 @@ class Entry:
 class Policy:
     """Keeps the device below `target_bytes`. The oldest saved storage leaves first, because the backward pass reads it last.
 
-    The bus does the work: allocated() -> bytes of the device in use, busy(entry) -> the program itself still uses the storage,
+    The bus does the work: allocated() -> bytes of the device in use, highest_bytes() -> the most since the last call, busy(entry) -> the program itself still uses the storage,
     copy_out(entry) -> False if there is no buffer, release(entry), copy_in(entry), wait_in(entry), drop(entry) for the device
     copy of a COMING entry, forget(entry). All copies are asynchronous; release and wait_in order them with the program's work.
     """
@@ -114,50 +115,68 @@ class Policy:
         # COMING entries in the order they were used or fetched: they can be dropped without a copy.
         self.back, self.coming = collections.OrderedDict(), collections.OrderedDict()
         self.level = self.leaving_bytes = self.coming_bytes = self.seq = self.swing = self.uses = 0
+        self.alive_bytes = self.near_bytes = 0  # of all entries, and of those that are on the device
         self.stopped = False  # no pinned buffers left: tried again in the next step
         self.plans = collections.deque(maxlen=PLAN_STEPS)
         self.references = collections.deque(maxlen=REFERENCE_STEPS)
-        self.reference = None  # of the largest of them: (cumulative bytes at each event, highest jump, its event)
+        self.reference = None  # of the largest of them: (cumulative bytes at each event, other memory that it still needed)
+        self.may_rest = True
         self.begin_step()
 
     # ---- steps ----
 
     def begin_step(self):
         self.out_bytes = self.in_bytes = self.issued_bytes = self.saved_bytes = self.demanded = self.peak_bytes = 0
-        self.sums, self.jump, self.jump_at, self.stopped, self.base_bytes = [], 0, 0, False, None
-        self.level, self.plan = None, max(self.plans, default=0)
+        self.sums, self.alive, self.others, self.stopped, self.base_bytes = [], [], [], False, None
+        self.level, self.plan, self.resting = None, max(self.plans, default=0), False
 
     def end_step(self):
         """Ends a step and returns its figures."""
         figures = dict(out_bytes=self.out_bytes, in_bytes=self.in_bytes, saved_bytes=self.saved_bytes, demanded=self.demanded,
-                       jump_bytes=self.jump, peak_bytes=self.peak_bytes, base_bytes=self.base_bytes)
+                       other_bytes=max(self.others, default=0), peak_bytes=self.peak_bytes, base_bytes=self.base_bytes, rested=self.resting)
         self.plans.append(self.out_bytes)
-        if self.sums:
-            self.references.append((self.sums, self.jump, self.jump_at))
+        if self.sums and not self.resting:
+            self.references.append((self.sums, self.needs()))
             self.reference = max(reversed(self.references), key=lambda reference: reference[0][-1])
         self.begin_step()
         return figures
 
+    def needs(self):
+        """Returns, for each event of the step, how much memory beside the saved storages the step needed from there on, while at least half
+        of them were alive. Gradients fill the device later, when there is space."""
+        half, most, needs = max(self.alive) // 2, 0, []
+        for alive, other in zip(reversed(self.alive), reversed(self.others)):
+            most = max(most, other) if alive >= half else most
+            needs.append(most)
+        return needs[::-1]
+
     def measure(self, expected_bytes):
         """Reads how much is allocated, and notes by how much that exceeds what the saved storages explain."""
-        now = self.bus.allocated()
-        rise = 0 if self.level is None else now - self.level - expected_bytes
+        now, most = self.bus.allocated(), self.bus.highest_bytes()
+        if self.base_bytes is None:
+            self.base_bytes, most = max(0, now - expected_bytes), now
+        rise = 0 if self.level is None else most - self.level - expected_bytes
         self.swing = max(rise, self.swing - self.swing // SWING_PART)
-        if rise > self.jump:
-            self.jump, self.jump_at = rise, len(self.sums)
         self.level = now
-        self.peak_bytes = max(self.peak_bytes, now)
+        self.peak_bytes = max(self.peak_bytes, most)
         self.sums.append(self.saved_bytes)
+        self.alive.append(self.alive_bytes)
+        self.others.append(max(0, most - self.base_bytes - self.near_bytes))
 
     def ceiling(self):
-        """Returns the highest level now: the target, minus what the reference step suddenly needed later than here (the logits of a
-        language model), scaled by how much larger this step is."""
-        if self.reference is None or len(self.sums) > self.reference[2]:
+        """Returns the highest level now: the target, minus what the reference step needed later than here beside its saved storages (the
+        logits of a language model), scaled by how much larger this step is."""
+        if self.reference is None or not self.sums or len(self.sums) >= len(self.reference[0]):
             return self.target_bytes
-        sums, jump, _ = self.reference
-        before = sums[min(len(self.sums), len(sums)) - 1]
+        sums, needs = self.reference
+        before = sums[len(self.sums) - 1]
         scale = self.saved_bytes / before if before > 0 else 1
-        return self.target_bytes - min(int(jump * scale), self.target_bytes // 2)
+        ahead = int(needs[len(self.sums)] * scale) - max(0, self.level - self.base_bytes - self.near_bytes)
+        return self.target_bytes - min(max(0, ahead), max(0, self.target_bytes - self.base_bytes) // 2)
+
+    def other_most(self):
+        """Returns what the reference step needed beside its saved storages."""
+        return self.reference[1][0] if self.reference is not None else 0
 
     def expected(self):
         """Returns how much this step will still save: what the reference step saved after as many tensors, scaled by how much larger this
@@ -168,6 +187,21 @@ class Policy:
         before = sums[len(self.sums) - 1]
         return (sums[-1] - before) * self.saved_bytes // before if before > 0 else None
 
+    def rest(self):
+        """Returns whether this step will fit, with space left: then the rest of it need not be reported. Each report takes as long as a
+        kernel takes to start."""
+        more = self.expected()
+        if not self.may_rest or self.resting or more is None or self.issued_bytes > 0:
+            return False
+        sums = self.reference[0]
+        if len(self.sums) <= NEWEST_KEPT or sums[len(self.sums) - 1] * REST_PART < sums[-1]:
+            return False
+        peak = self.level + more + self.target_bytes - self.ceiling()
+        if peak > self.target_bytes - self.target_bytes // REST_SPACE:
+            return False
+        self.peak_bytes, self.resting = max(self.peak_bytes, peak), True
+        return True
+
     # ---- what the program does ----
 
     def saved(self, entry):
@@ -175,10 +209,10 @@ class Policy:
         self.seq += 1
         entry.seq = self.seq
         self.saved_bytes += entry.bytes
+        self.alive_bytes += entry.bytes
+        self.near_bytes += entry.bytes
         self.here.append(entry)
         self.measure(entry.bytes)
-        if self.base_bytes is None:
-            self.base_bytes = max(0, self.level - entry.bytes)
         self.push_out()
 
     def used(self, entry):
@@ -215,10 +249,12 @@ class Policy:
         if entry.state == AWAY:
             del self.away[bisect.bisect_left(self.away, (entry.seq,))]
         else:
+            self.near_bytes -= entry.bytes
             if entry.state == LEAVING:
                 self.leaving_bytes -= entry.bytes
             if self.level is not None and not self.bus.busy(entry):
                 self.level -= entry.bytes
+        self.alive_bytes -= entry.bytes
         self.back.pop(entry.seq, None)
         self.came(entry)
         entry.state = DEAD
@@ -297,6 +333,7 @@ class Policy:
     def put_away(self, entry):
         entry.state = AWAY
         self.level -= entry.bytes
+        self.near_bytes -= entry.bytes
         bisect.insort(self.away, (entry.seq, entry))
 
     # ---- in ----
@@ -306,6 +343,7 @@ class Policy:
         del self.away[bisect.bisect_left(self.away, (entry.seq,))]
         entry.state = COMING
         self.level += entry.bytes
+        self.near_bytes += entry.bytes
         self.coming[entry.seq] = entry
         self.coming_bytes += entry.bytes
         self.in_bytes += entry.bytes
@@ -393,6 +431,14 @@ class Cuda:
     def allocated(self):
         """Returns what PyTorch has allocated, without the states of optimizers that stay on the host."""
         return live_bytes(self.torch, self.index) - self.states.away_bytes()
+
+    def highest_bytes(self):
+        """Returns the most that was allocated since the last call, counted in the same way."""
+        return max(shim_highest(self.index) - self.states.away_bytes(), self.allocated())
+
+    def peak_bytes(self):
+        """Returns the most that PyTorch ever had allocated."""
+        return self.torch._C._cuda_memoryStats(self.index)["allocated_bytes"]["all"]["peak"]
 
     def idle(self):
         """Returns False while a graph is captured: nothing may wait for an event then."""
@@ -484,6 +530,10 @@ class Cuda:
             self.pinned.give(entry.buffers, entry.came)
         entry.unlist()
         entry.address, entry.flat, entry.buffers = 0, None, None
+
+    def prepare(self, size):
+        """Has pinned memory made ahead, until there is as much."""
+        shim_prepare(size)
 
     def total_bytes(self):
         return self.torch.cuda.get_device_properties(self.device).total_memory
@@ -657,6 +707,8 @@ class Activations:
             if new:
                 self.bus.saved(entry)
                 self.policy.attempt(self.policy.saved, entry)
+                if self.policy.rest():
+                    self.pop()
         if self.dead:
             self.bury()
         return ticket
@@ -756,6 +808,22 @@ class Activations:
                            if p.layout is self.torch.strided} | (self.parameters if len(self.parameters) < 65536 else set())
 
 
+class Trial:
+    """Something that is tried in every step. After a failure it is left for a number of steps, for twice as many after each further one."""
+
+    def __init__(self):
+        self.left = self.wait_steps = 0
+
+    def next(self, failed):
+        """Called at the end of a step. Returns whether to try it in the next one."""
+        if failed:
+            self.wait_steps = min(max(2 * PLAN_STEPS, 2 * self.wait_steps), 1024)
+            self.left = self.wait_steps
+        elif self.left > 0:
+            self.left -= 1
+        return self.left == 0
+
+
 class Armed:
     """Decides at the end of each step whether the hooks are needed, and sets the target."""
 
@@ -763,11 +831,12 @@ class Armed:
         self.torch, self.make_bus, self.hooks, self.margin_bytes = torch, make_bus, None, None
         self.weights = weights
         self.full = False  # weights and state fill the device
-        self.peaks = collections.deque(maxlen=PLAN_STEPS)  # of the last steps, with state that was on the host
-        self.home_after = self.wait_steps = 0  # steps until state may come home, and how many there were the last time
+        self.home, self.rest = Trial(), Trial()
+        self.cost_us = 0  # of pages on the host, until the last step
 
     def room(self):
-        """Returns (the device's limit, bytes of it that are not PyTorch's pages, spill budget left, pages on the host)."""
+        """Returns (the device's limit, bytes of it that are not PyTorch's pages, spill budget left, microseconds that pages on the host have
+        cost so far)."""
         return shim_room()
 
     def step_ended(self, optimizer):
@@ -797,45 +866,44 @@ class Armed:
         self.let_transforms_through()
 
     def aim(self, figures):
-        """Sets the target. A step that still had pages on the host, although saved tensors left, increases the margin and releases those
-        pages. Where weights and state fill the device, pages move too, and saved tensors get a part of it to work in."""
+        """Sets the target. Pages on the host that cost time, although saved tensors left, increase the margin: by what could have left in that
+        time instead. Where weights and state fill the device, pages move too, and saved tensors get a part of it to work in."""
         bus, policy = self.hooks.bus, self.hooks.policy
-        limit, other, spill, pages = self.room()
+        limit, other, spill, cost_us = self.room()
         limit = min(limit, bus.total_bytes())
-        pages -= bus.states.away_bytes() // PAGE_BYTES
-        first = self.margin_bytes is None
+        lost_bytes, self.cost_us = (cost_us - self.cost_us) * BUS_BYTES_PER_US // 2, cost_us
+        first, costly = self.margin_bytes is None, lost_bytes > limit // 32
         if first:
             self.margin_bytes = limit // 12
-        elif pages > FEW_PAGES and self.margin_bytes < limit // 4 and figures["out_bytes"] > 0 and not self.full:
-            self.margin_bytes += max(limit // 32, min(pages * PAGE_BYTES, limit // 8))
+        elif costly and self.margin_bytes < limit // 4 and figures["out_bytes"] > 0 and not self.full:
+            self.margin_bytes += min(lost_bytes, limit // 8)
             first = True
         # Gradients that zero_grad frees are not there when a step saves its first tensor.
         base = figures["base_bytes"]
         least = (bus.allocated() if base is None else min(base, bus.allocated())) + limit // 8
         policy.target_bytes = max(least, limit - other - self.margin_bytes)
         self.full = policy.target_bytes == least
-        self.settle(bus.states, figures["peak_bytes"], pages)
+        self.settle(limit, figures["rested"], costly)
         if first:
             bus.empty_cache()
             spill = self.room()[2]
         bus.pinned.budget_bytes = max(spill, bus.pinned.created_bytes)
+        bus.prepare(min(max(bus.peak_bytes() - policy.target_bytes, figures["out_bytes"]) * 5 // 4, spill))
         mib = {k: (v or 0) >> 20 for k, v in figures.items() if k.endswith("_bytes")}
         shim_log(f"activations: step saved {mib['saved_bytes']} MiB, out {mib['out_bytes']}, in {mib['in_bytes']}, peak "
-                 f"{mib['peak_bytes']}, jump {mib['jump_bytes']}, not prefetched {figures['demanded']}; target "
-                 f"{policy.target_bytes >> 20}, base {mib['base_bytes']}, limit {limit >> 20}, other {other >> 20}, {pages} pages on the host")
+                 f"{mib['peak_bytes']}, other {mib['other_bytes']}, not prefetched {figures['demanded']}; target "
+                 f"{policy.target_bytes >> 20}, base {mib['base_bytes']}, limit {limit >> 20}, not PyTorch's {other >> 20}, pages on "
+                 f"the host cost {lost_bytes >> 20}, rested {figures['rested']}, next rests {policy.may_rest}, state at home {bus.states.home}")
 
-    def settle(self, states, peak, pages):
-        """Decides whether the state of optimizers has space in vram in the next step, as in the last ones. If pages were on the host although
-        the step was expected to fit, it is tried again after a growing number of steps."""
-        away, target = states.away_bytes(), self.hooks.policy.target_bytes
-        peak, least = peak + away, self.hooks.bus.allocated() + away + states.moment_bytes()
-        if states.home and pages > FEW_PAGES and max(peak, least) <= target:
-            self.wait_steps = min(max(2 * PLAN_STEPS, 2 * self.wait_steps), 1024)
-            self.home_after = self.wait_steps
-        self.peaks.append(peak)
-        self.home_after -= self.home_after > 0
-        states.home = (not self.full and self.home_after == 0 and len(self.peaks) == PLAN_STEPS and
-                       max(*self.peaks, least) <= target)
+    def settle(self, limit, rested, costly):
+        """Decides whether the state of optimizers is in vram in the next step, and whether a step that seems to fit may rest. State that is on
+        the host crosses the bus twice in every step; saved tensors that have to leave instead do so only in the steps that are too large.
+        Saved tensors need space beside it: an eighth of the limit, and what such steps suddenly need."""
+        states, policy = self.hooks.bus.states, self.hooks.policy
+        space = max(limit // 8, policy.other_most())
+        least = self.hooks.bus.allocated() + states.away_bytes() + states.moment_bytes() + space
+        states.home = self.home.next(states.home and costly) and not self.full and least <= policy.target_bytes
+        policy.may_rest = self.rest.next(rested and costly)
 
     def let_transforms_through(self):
         """Removes our hooks while torch.func and others run, which refuse to run with hooks."""

@@ -3,30 +3,38 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "shim/host_tier.h"
 #include "shim/shim.h"
 
-#define SLAB_BYTES ((uint64_t)256 << 20)
-#define HUGE_BYTES ((uint64_t)2 << 20)
+#define SLAB_BYTES     ((uint64_t)256 << 20)
+#define SLAB_BYTES_MAX ((uint64_t)1 << 30)
+#define HUGE_BYTES     ((uint64_t)2 << 20)
 enum { THREADS_MAX = 16, PORTABLE = 1 /* CU_MEMHOSTREGISTER_PORTABLE: for every context */ };
 
 static lock slab_lock = LOCK_INIT(LOCK_REGISTRY); /* guards all below */
 static char *slab;
 static uint64_t slab_left;
 typedef struct slab_range {
-  uint64_t addr, bytes;
+  char *from;
+  uint64_t bytes;
 } slab_range;
-static slab_range *slabs;
-static size_t slab_count, slab_capacity;
+static slab_range *slabs; /* nothing was taken of the last `slab_ready` */
+static size_t slab_count, slab_capacity, slab_ready;
+static uint64_t made_bytes, wanted_bytes;
+static bool preparing; /* a thread makes slabs ahead */
+static _Atomic bool stopped;
 
 typedef struct part {
   volatile char *from;
@@ -40,10 +48,10 @@ static void *touch(void *argument) {
 }
 
 /* Writes to every page, so that the kernel provides all of them, on as many threads as there are
- * processors for. */
-static void touch_all(char *from, uint64_t bytes) {
+ * processors for; ahead of time, half of them. */
+static void touch_all(char *from, uint64_t bytes, bool ahead) {
   ASSERT(bytes % HUGE_BYTES == 0);
-  int count = cpu_count();
+  int count = ahead ? (cpu_count() + 1) / 2 : cpu_count();
   if (count > THREADS_MAX) count = THREADS_MAX;
   if ((uint64_t)count > bytes / HUGE_BYTES) count = (int)(bytes / HUGE_BYTES);
   uint64_t each = (bytes / HUGE_BYTES + (uint64_t)count - 1) / (uint64_t)count * HUGE_BYTES;
@@ -66,7 +74,7 @@ static void touch_all(char *from, uint64_t bytes) {
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static char *make(uint64_t bytes) {
+static char *make(uint64_t bytes, bool ahead) {
   ASSERT(bytes > 0 && bytes % HUGE_BYTES == 0);
   const cuda_driver *driver = shim_driver();
   if (driver->cuMemHostRegister_v2 == NULL || !host_tier_has(bytes)) return NULL;
@@ -79,10 +87,84 @@ static char *make(uint64_t bytes) {
   munmap(made + bytes, HUGE_BYTES - before);
   madvise(made, bytes, MADV_HUGEPAGE);
   madvise(made, bytes, MADV_DONTFORK); /* a child's copy would move the parent to other pages */
-  touch_all(made, bytes);
+  touch_all(made, bytes, ahead);
   if (driver->cuMemHostRegister_v2(made, bytes, PORTABLE) == CU_OK) return made;
   munmap(made, bytes);
   return NULL;
+}
+
+/* Returns how large the next slab is: a quarter of what there is, because the device may have to
+ * become idle for each. */
+static uint64_t slab_next(void) {
+  uint64_t bytes = made_bytes / 4 / HUGE_BYTES * HUGE_BYTES;
+  return bytes < SLAB_BYTES ? SLAB_BYTES : bytes < SLAB_BYTES_MAX ? bytes : SLAB_BYTES_MAX;
+}
+
+/* Adds a slab. Returns false if there is no memory for it. Takes the lock, but not while the memory
+ * is made. */
+static bool add(uint64_t bytes, bool ahead) {
+  ASSERT(bytes > 0);
+  char *made = make(bytes, ahead);
+  if (made == NULL) return false;
+  lock_acquire(&slab_lock);
+  bool listed = LIST_ROOM(slabs, slab_count, slab_capacity, 64, "slabs") == STOW_OK;
+  if (listed) {
+    made_bytes += bytes;
+    slabs[slab_count++] = (slab_range){made, bytes};
+    slab_ready++;
+  }
+  lock_release(&slab_lock);
+  return listed; /* if not, the memory stays where it is: there is none left for anything */
+}
+
+/* ---- ahead ---- */
+
+static pthread_t preparer;
+static bool started; /* and not joined since */
+static cu_context context;
+
+static void *prepare(void *unused) {
+  (void)unused;
+  if (shim_driver()->cuCtxPushCurrent_v2(context) != CU_OK) atomic_store(&stopped, true);
+  uint64_t bytes = 0, since = clock_ns();
+  for (bool more = true; more;) {
+    lock_acquire(&slab_lock);
+    more = made_bytes + SLAB_BYTES <= wanted_bytes && !atomic_load(&stopped);
+    preparing = more;
+    uint64_t next = slab_next();
+    if (more && next > wanted_bytes - made_bytes) next = SLAB_BYTES;
+    lock_release(&slab_lock);
+    if (more && !add(next, true)) atomic_store(&stopped, true);
+    if (more) bytes += next;
+  }
+  shim_log("pinned: %llu MiB made ahead in %llu ms", (unsigned long long)(bytes >> 20),
+           (unsigned long long)((clock_ns() - since) / 1000000));
+  return NULL;
+}
+
+/* Ends the thread before the driver ends. */
+static void stop_preparing(void) {
+  atomic_store(&stopped, true);
+  if (started) pthread_join(preparer, NULL);
+  started = false;
+}
+
+void pinned_prepare(uint64_t bytes) {
+  static bool registered;
+  lock_acquire(&slab_lock);
+  if (bytes > wanted_bytes) wanted_bytes = bytes;
+  bool start = !preparing && made_bytes + SLAB_BYTES <= wanted_bytes && !atomic_load(&stopped) &&
+               shim_driver()->cuCtxGetCurrent(&context) == CU_OK;
+  preparing |= start;
+  lock_release(&slab_lock);
+  if (!start) return;
+  if (started) pthread_join(preparer, NULL); /* it has ended, or is about to */
+  sigset_t every, before;
+  sigfillset(&every);
+  pthread_sigmask(SIG_BLOCK, &every, &before);
+  started = pthread_create(&preparer, NULL, prepare, NULL) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!registered) registered = atexit(stop_preparing) == 0;
 }
 
 void *pinned_take(uint64_t bytes, uint64_t most_bytes) {
@@ -91,18 +173,17 @@ void *pinned_take(uint64_t bytes, uint64_t most_bytes) {
   if (bytes > UINT64_MAX / 2) return NULL;
   bytes = round_up(bytes, page);
   lock_acquire(&slab_lock);
-  if (bytes > slab_left) {
+  if (bytes > slab_left && slab_ready == 0) {
+    uint64_t want = slab_next();
+    if (want > most_bytes) want = most_bytes;
+    lock_release(&slab_lock);
+    add(round_up(want < bytes ? bytes : want, HUGE_BYTES), false);
+    lock_acquire(&slab_lock);
+  }
+  for (; slab_ready > 0 && bytes > slab_left; slab_ready--) {
     /* What is left of the last slab is lost: it is less than was asked for. */
-    uint64_t want = most_bytes < SLAB_BYTES ? most_bytes : SLAB_BYTES;
-    if (want < bytes) want = bytes;
-    want = round_up(want, HUGE_BYTES);
-    bool listed = LIST_ROOM(slabs, slab_count, slab_capacity, 64, "slabs") == STOW_OK;
-    char *made = listed ? make(want) : NULL;
-    if (made != NULL) {
-      slabs[slab_count++] = (slab_range){(uintptr_t)made, want};
-      slab = made;
-      slab_left = want;
-    }
+    slab = slabs[slab_count - slab_ready].from;
+    slab_left = slabs[slab_count - slab_ready].bytes;
   }
   char *taken = bytes <= slab_left ? slab : NULL;
   if (taken != NULL) {
@@ -116,7 +197,8 @@ void *pinned_take(uint64_t bytes, uint64_t most_bytes) {
 bool pinned_holds(uint64_t addr) {
   bool found = false;
   lock_acquire(&slab_lock);
-  for (size_t i = 0; i < slab_count && !found; i++) found = addr - slabs[i].addr < slabs[i].bytes;
+  for (size_t i = 0; i < slab_count && !found; i++)
+    found = addr - (uintptr_t)slabs[i].from < slabs[i].bytes;
   lock_release(&slab_lock);
   return found;
 }
@@ -124,7 +206,9 @@ bool pinned_holds(uint64_t addr) {
 static void after_fork(void) {
   lock_init(&slab_lock, LOCK_REGISTRY);
   slab_left = 0;
-  slab_count = slab_capacity = 0;
-  slabs = NULL; /* leaked in the child: another thread may have been changing it */
+  slab_count = slab_capacity = slab_ready = 0;
+  started = preparing = false;
+  atomic_store(&stopped, true); /* the driver does not work in a child */
+  slabs = NULL;                 /* leaked in the child: another thread may have been changing it */
 }
 SHIM_AFTER_FORK(after_fork);

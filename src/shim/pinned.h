@@ -12,6 +12,8 @@
  * driver cannot register it. `most_bytes` bounds what may be made at once: memory is made in larger
  * slabs. */
 void *pinned_take(uint64_t bytes, uint64_t most_bytes);
+/* Makes memory ahead, on a thread of its own, until as many bytes were made in all. */
+void pinned_prepare(uint64_t bytes);
 /* Returns whether the address is in memory that pinned_take returned. */
 bool pinned_holds(uint64_t addr);
 

@@ -30,8 +30,9 @@
 #define AWAIT_MAX_NS ((uint64_t)300 * 1000 * 1000)
 #define GIVEN_UP_NS  ((uint64_t)60 * 1000 * 1000 * 1000)
 /* How often the copying thread checks, and how often after a second without copies. */
-#define LOOK_NS   50000
-#define LINGER_NS 2000000
+#define LOOK_NS          50000
+#define BUS_BYTES_PER_US 50000
+#define LINGER_NS        2000000
 /* Launches until pages that are too small to move are tried again. */
 #define SMALL_AGAIN 256
 /* New vram pages per exchange: creating one takes up to half a millisecond. */
@@ -413,6 +414,20 @@ static void follow_blocks(void) {
     end(&all[d], false);
     failed[d] = true;
   }
+}
+
+uint64_t resident_cost_us(unsigned device) {
+  ASSERT(device < LEDGER_DEVICES_MAX);
+  uint64_t us = 0;
+  lock_acquire(&pages_lock);
+  const resident *r = &all[device];
+  if (r->engine != NULL) {
+    residency_stats s;
+    residency_get_stats(r->engine, &s);
+    us = r->exchange_ns / 1000 + s.read_bytes / BUS_BYTES_PER_US;
+  }
+  lock_release(&pages_lock);
+  return us;
 }
 
 static resident *engine_of(const launch *l) {

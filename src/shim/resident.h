@@ -54,6 +54,10 @@ uint64_t resident_rest(uint64_t addr);
  * launch that may write there has not ended. Takes the lock. */
 uint64_t resident_written(uint64_t addr, uint64_t bytes);
 
+/* Returns how long the program has waited so far because pages of a device were on the host: for
+ * exchanges, and for kernels that read there. Takes the lock. */
+uint64_t resident_cost_us(unsigned device);
+
 /* Called when the program destroys a stream, or unloads functions. These take the lock. */
 void resident_stream_destroyed(cu_stream stream);
 void resident_functions_gone(void);

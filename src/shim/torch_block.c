@@ -44,12 +44,20 @@ SHIM_HOOK block_reported torch_block_reported_older __asm__(BLOCK_REPORTED_OLDER
 SHIM_HOOK failure_reported torch_failure_reported __asm__(FAILURE_REPORTED);
 SHIM_HOOK failure_reported torch_failure_reported_older __asm__(FAILURE_REPORTED_OLDER);
 
-static _Atomic uint64_t live_bytes[DEVICES_MAX];
+static _Atomic uint64_t live_bytes[DEVICES_MAX], highest_bytes[DEVICES_MAX];
 static _Atomic bool live_known[DEVICES_MAX];
 
 bool torch_block_live(int device, uint64_t *bytes) {
   if (device < 0 || device >= DEVICES_MAX || !atomic_load(&live_known[device])) return false;
   *bytes = atomic_load(&live_bytes[device]);
+  return true;
+}
+
+bool torch_block_highest(int device, uint64_t *bytes) {
+  uint64_t live;
+  if (!torch_block_live(device, &live)) return false;
+  uint64_t highest = atomic_exchange(&highest_bytes[device], live);
+  *bytes = highest > live ? highest : live;
   return true;
 }
 
@@ -114,6 +122,9 @@ void torch_block_reported(void *addr, int64_t bytes, size_t live, size_t reserve
   if (on.kind != KIND_CUDA || bytes == 0) return;
   if (on.index >= 0 && on.index < DEVICES_MAX) {
     atomic_store_explicit(&live_bytes[on.index], live, memory_order_relaxed);
+    /* Two threads at once may store the lower figure: an estimate is made of it. */
+    if (live > atomic_load_explicit(&highest_bytes[on.index], memory_order_relaxed))
+      atomic_store_explicit(&highest_bytes[on.index], live, memory_order_relaxed);
     atomic_store_explicit(&live_known[on.index], true, memory_order_release);
   }
   if (host_tier_on() && gate_here())

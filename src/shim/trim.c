@@ -131,6 +131,16 @@ static python_object *pinned(python_object *self, python_object *arguments) {
   return python_build("K", (unsigned long long)(uintptr_t)made);
 }
 
+static python_object *prepare(python_object *self, python_object *arguments) {
+  unsigned long long bytes;
+  (void)self;
+  if (!python_parse(arguments, "K", &bytes)) return NULL;
+  void *state = python_leave();
+  pinned_prepare(bytes);
+  python_enter(state);
+  return python_none();
+}
+
 static python_object *trim_wanted(python_object *self, python_object *arguments) {
   (void)self, (void)arguments;
   return python_build("i", page_trim_wanted() ? 1 : 0);
@@ -155,8 +165,8 @@ static python_object *private_pool(python_object *self, python_object *arguments
 }
 
 /* Returns (limit of the current device, bytes of it that are not pages of this process, what is
- * left of the spill budget, pages on the host). Idle host pages use up the budget: they are pinned.
- */
+ * left of the spill budget, microseconds that pages on the host have cost so far). Idle host pages
+ * use up the budget: they are pinned. */
 static python_object *room(python_object *self, python_object *arguments) {
   (void)self, (void)arguments;
   const ledger *l = account_ledger();
@@ -172,7 +182,7 @@ static python_object *room(python_object *self, python_object *arguments) {
   return python_build("(KKKK)", (unsigned long long)limit,
                       (unsigned long long)(totals.vram_bytes > own ? totals.vram_bytes - own : 0),
                       (unsigned long long)(budget > spilled ? budget - spilled : 0),
-                      (unsigned long long)atomic_load(&token_held_on_host));
+                      (unsigned long long)resident_cost_us(device));
 }
 
 /* Returns what PyTorch has allocated on a device; -1: unknown. */
@@ -182,6 +192,15 @@ static python_object *live(python_object *self, python_object *arguments) {
   (void)self;
   if (!python_parse(arguments, "i", &device)) return NULL;
   return python_build("L", torch_block_live(device, &bytes) ? (long long)bytes : -1LL);
+}
+
+/* The same, of the most since the last call. */
+static python_object *highest(python_object *self, python_object *arguments) {
+  int device;
+  uint64_t bytes;
+  (void)self;
+  if (!python_parse(arguments, "i", &device)) return NULL;
+  return python_build("L", torch_block_highest(device, &bytes) ? (long long)bytes : -1LL);
 }
 
 static python_object *moved(python_object *self, python_object *arguments) {
@@ -211,6 +230,7 @@ static python_object *sizes(python_object *self, python_object *arguments) {
 static python_method methods[] = {
     PYTHON_METHOD("shim_room", room),
     PYTHON_METHOD("shim_live", live),
+    PYTHON_METHOD("shim_highest", highest),
     PYTHON_METHOD("shim_sizes", sizes),
     PYTHON_METHOD("shim_moved", moved),
     PYTHON_METHOD("shim_resident", resident),
@@ -222,6 +242,7 @@ static python_method methods[] = {
     PYTHON_METHOD("shim_wait", wait_for),
     PYTHON_METHOD("shim_capturing", capturing),
     PYTHON_METHOD("shim_pinned", pinned),
+    PYTHON_METHOD("shim_prepare", prepare),
     PYTHON_METHOD("shim_step_ended", step_ended),
     PYTHON_METHOD("shim_trim_wanted", trim_wanted),
     PYTHON_METHOD("shim_trimming", trimming),

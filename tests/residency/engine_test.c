@@ -705,6 +705,44 @@ TEST(what_kernels_use_gets_the_vram_of_what_is_only_copied)
   residency_close(r);
 }
 
+/* Nothing moves, because the host is slower than the device. One kernel then names 1 GiB on the
+ * host, which nothing hides. */
+TEST(a_launch_that_reads_much_in_place_is_not_left_there)
+{
+  enum { COUNT = 40, LARGE = 32 };
+  const uint64_t unit_bytes = UINT64_C(32) << 20, base = UINT64_C(1) << 40;
+  residency *r;
+  residency_stats stats;
+  CHECK_OK(residency_open(&r, &(residency_options){.capacity_bytes = COUNT * unit_bytes}));
+  uint32_t unit;
+  for (uint64_t i = 0; i < COUNT; i++)
+    CHECK_OK(residency_unit_add(r, base + i * unit_bytes, unit_bytes, false, &unit));
+  CHECK_OK(residency_block_add(r, base, LARGE * unit_bytes));
+  CHECK_OK(residency_block_add(r, base + LARGE * unit_bytes, unit_bytes));
+  uint64_t now = 0, small = base + LARGE * unit_bytes;
+  residency_launch(r, &(residency_launch_info){.now_ns = ++now});
+  for (uint64_t n = 0; n < 1000; n++)
+    residency_launch(r, &(residency_launch_info){.function = 1 + n % 4,
+                                                 .words = &small,
+                                                 .word_count = n % 16 == 0,
+                                                 .device_ns = 1000,
+                                                 .host_ns = 200000,
+                                                 .now_ns = now += 200000});
+  residency_get_stats(r, &stats);
+  CHECK(!stats.moving);
+  uint64_t read = stats.read_bytes;
+  residency_launch_info l = {
+      .function = 9, .words = &small, .word_count = 1, .host_ns = 200000, .now_ns = ++now};
+  CHECK(residency_launch(r, &l) == RESIDENCY_GO);
+  residency_get_stats(r, &stats);
+  CHECK_U64(stats.read_bytes, read + unit_bytes);
+  l.words = &base;
+  CHECK(residency_launch(r, &l) == RESIDENCY_EXCHANGE);
+  residency_get_stats(r, &stats);
+  CHECK_U64(stats.read_bytes, read + unit_bytes);
+  residency_close(r);
+}
+
 /* The first piece of a copy into a new block names all of it, so that all comes to vram at once,
  * also if the block begins in a unit with an older one. Later pieces name their own bytes. */
 TEST(a_copy_into_a_new_block_names_all_of_it)

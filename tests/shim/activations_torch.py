@@ -75,6 +75,15 @@ class Bus(Cuda):
     def empty_cache(self):
         self.emptied += 1
 
+    def prepare(self, size):
+        self.prepared = size
+
+    def peak_bytes(self):
+        return 120 << 20
+
+    def highest_bytes(self):
+        return self.allocated()
+
 
 def session(target):
     return Activations(torch, Bus(), target)
@@ -88,7 +97,7 @@ def gradients(program, hooks=None):
         return [t.clone() for t in program()]
     finally:
         if hooks is not None:
-            assert hooks.pop()
+            assert hooks.pop() != hooks.policy.resting
 
 
 def equal(name, program, target=64 << 10, moved=True):
@@ -400,7 +409,7 @@ def transforms_and_compilation():
 
 def arming():
     """No hooks before the device was short; then a target; and a part of the device if weights alone fill it."""
-    state = dict(short=False, room=(100 << 20, 10 << 20, 1 << 30, 30))
+    state = dict(short=False, room=(100 << 20, 10 << 20, 1 << 30, 5000))
     moved = []
     script.update(shim_resident=lambda: state["short"], shim_room=lambda: state["room"],
                   shim_moved=lambda out, home: moved.append((out, home)))
@@ -417,17 +426,19 @@ def arming():
         hooks = armed.hooks
         assert hooks.thread.pushed and hooks.bus.emptied == 1 and hooks.bus.pinned.budget_bytes == 1 << 30
         first = hooks.policy.target_bytes
-        assert first == (90 << 20) - (100 << 20) // 12
+        assert first == (90 << 20) - (100 << 20) // 12 and hooks.bus.prepared == ((120 << 20) - first) * 5 // 4
         (torch.randn(64, 64, requires_grad=True) @ weight).sin().sum().backward()
-        armed.step_ended(optimizer)  # pages were still on the host, but no saved tensor left
+        state["room"] = (100 << 20, 10 << 20, 1 << 30, 105000)
+        armed.step_ended(optimizer)  # pages on the host cost time, but no saved tensor left
         assert hooks.policy.target_bytes == first and hooks.bus.emptied == 1 and moved == [(0, 0)] * 2
-        hooks.policy.out_bytes, hooks.bus.away = 1 << 20, 25 * (20 << 20)  # most of those pages hold states of optimizers
-        armed.step_ended(optimizer)
+        hooks.policy.out_bytes = 1 << 20
+        armed.step_ended(optimizer)  # saved tensors left, and pages cost nothing more
         assert hooks.policy.target_bytes == first and hooks.bus.emptied == 1
-        hooks.policy.out_bytes, hooks.bus.away = 1 << 20, 0
-        armed.step_ended(optimizer)
-        assert hooks.policy.target_bytes == first - (100 << 20) // 8 and hooks.bus.emptied == 2
-        state["room"] = (100 << 20, 90 << 20, 1 << 30, 0)
+        state["room"] = (100 << 20, 10 << 20, 1 << 30, 105200)
+        hooks.policy.out_bytes = 1 << 20
+        armed.step_ended(optimizer)  # 0.2 ms: as long as 5 MB take there and back
+        assert hooks.policy.target_bytes == first - 5000000 and hooks.bus.emptied == 2
+        state["room"] = (100 << 20, 90 << 20, 1 << 30, 105200)
         armed.step_ended(optimizer)
         assert hooks.thread.pushed and hooks.policy.target_bytes == hooks.bus.allocated() + (100 << 20) // 8
         hooks.policy.base_bytes = hooks.bus.allocated() // 2  # gradients were gone when the step saved its first tensor
@@ -435,7 +446,7 @@ def arming():
         assert hooks.policy.target_bytes == hooks.bus.allocated() // 2 + (100 << 20) // 8
         assert hooks.pop()
         with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
-            state["room"] = (100 << 20, 10 << 20, 1 << 30, 0)
+            state["room"] = (100 << 20, 10 << 20, 1 << 30, 105200)
             if two:
                 armed.step_ended(optimizer)  # the program's own hooks are around the step
                 assert not hooks.thread.pushed
@@ -453,29 +464,64 @@ def arming():
 
 
 def state_comes_home():
-    """State of optimizers comes home when the last steps had space for it, and is left on the host for a while if that was wrong."""
+    """State of optimizers comes home if saved tensors have space beside it, and is left on the host for a while if that cost time."""
     armed, mib = Armed(torch, Bus), 1 << 20
+    away, most = 300 * mib, 0
     states = types.SimpleNamespace(home=False, away_bytes=lambda: away, moment_bytes=lambda: 10 * mib)
-    bus = types.SimpleNamespace(allocated=lambda: 100 * mib)
-    armed.hooks = types.SimpleNamespace(bus=bus, policy=types.SimpleNamespace(target_bytes=1000 * mib))
-    away = 300 * mib
+    bus = types.SimpleNamespace(allocated=lambda: 100 * mib, states=states)
+    policy = types.SimpleNamespace(target_bytes=1000 * mib, other_most=lambda: most, may_rest=True)
+    armed.hooks = types.SimpleNamespace(bus=bus, policy=policy)
 
-    def steps(*peaks, pages=0):
-        for peak in peaks:
-            armed.settle(states, peak * mib, pages)
+    def step(costly=False, rested=False):
+        armed.settle(1200 * mib, rested, costly)
         return states.home
 
-    assert not steps(500, 500, 500) and steps(500)
-    assert not steps(800) and not steps(500, 500, 500) and steps(500)  # one step was too large
-    away = 0
-    assert steps(800, 800, 800, 800)  # it is at home: part of the peak
-    assert not steps(1100, pages=40) and not steps(800, 800, 800) and steps(800)  # that step was known to be too large
-    assert not steps(800, pages=40) and not steps(*[800] * 6) and steps(800)  # pages were on the host all the same
-    assert not steps(800, pages=40) and not steps(*[800] * 14) and steps(800)
+    assert step() and step()
+    assert not step(costly=True) and not any(step() for _ in range(7)) and step()
+    assert not step(costly=True) and not any(step() for _ in range(15)) and step()
+    most = 600 * mib  # logits of a language model
+    assert not step()
+    most = 0
     armed.full = True
-    assert not steps(100)
-    armed.full, away = False, 895 * mib
-    assert not steps(*[50] * 8)  # the optimizer itself has no space
+    assert not step()
+    armed.full, away = False, 745 * mib
+    assert not step()  # saved tensors have no space
+    away = 0
+    assert step() and policy.may_rest
+    step(costly=True, rested=True)
+    assert not policy.may_rest
+    for _ in range(8):
+        step()
+    assert policy.may_rest
+
+
+def steps_that_fit_rest():
+    """A step that will fit saves most of its tensors without hooks; one that will not fit saves all with them."""
+    bus = Bus()
+    hooks = Activations(torch, bus, 2 << 20)
+    weight = nn.Parameter(torch.randn(64, 64))
+
+    def step(rows):
+        hooks.push()
+        x = torch.randn(rows, 64)
+        for _ in range(40):
+            x = (x @ weight).tanh()
+        assert hooks.thread.pushed != hooks.policy.resting
+        x.sum().backward()
+        gradient = weight.grad.clone()
+        weight.grad = None
+        hooks.pop()
+        return hooks.policy.end_step(), gradient
+
+    torch.manual_seed(3)
+    figures = [step(rows) for rows in (300, 20, 300, 20)]
+    torch.manual_seed(3)
+    hooks.off = True
+    plain = [step(rows) for rows in (300, 20, 300, 20)]
+    assert [f["rested"] for f, _ in figures] == [False, True, False, True], figures
+    assert figures[0][0]["out_bytes"] > 0 and figures[2][0]["out_bytes"] > 0
+    assert figures[1][0]["saved_bytes"] < 20 * 64 * 4 * 40 // 4 < figures[1][0]["peak_bytes"] < 2 << 20
+    assert all(torch.equal(a, b) for (_, a), (_, b) in zip(figures, plain))
 
 
 def threads():
@@ -533,5 +579,5 @@ for reentrant in True, False:
         lambda: equal("checkpoint", checkpointed(reentrant), 32 << 10))
 one("what_fits_is_not_copied", lambda: equal("fits", mlp, 1 << 30, False)["out_bytes"] == 0 or 1 / 0)
 for test in (in_place, nothing_without_gradients, what_must_stay_stays, a_graph_that_is_dropped_gives_its_buffers_back,
-             two_graphs_in_turn, transforms_and_compilation, arming, state_comes_home, threads):
+             two_graphs_in_turn, transforms_and_compilation, arming, state_comes_home, steps_that_fit_rest, threads):
     one(test.__name__, test)

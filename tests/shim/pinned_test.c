@@ -1,7 +1,9 @@
 /* Pinned memory: slabs, the bound on them, and a driver that refuses. */
 #include "shim/pinned.h"
 
+#include <stdatomic.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "harness.h"
 #include "shim/host_tier.h"
@@ -9,8 +11,8 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-static uint64_t registered_bytes, usable_bytes;
-static int calls;
+static _Atomic uint64_t registered_bytes, usable_bytes;
+static _Atomic int calls;
 static cu_result answer;
 
 bool host_tier_has(uint64_t bytes) {
@@ -34,7 +36,36 @@ const cuda_driver *shim_driver(void) {
   return &driver;
 }
 
+static _Atomic int ended; /* threads that made memory ahead */
+
+void shim_log(const char *format, ...) {
+  (void)format;
+  ended++;
+}
+
+static void wait_for_end(int count) {
+  for (int turn = 0; turn < 20000 && ended < count; turn++) usleep(1000);
+  CHECK(ended == count);
+}
+
+static cu_context here(void) {
+  static int context;
+  return (cu_context)(void *)&context;
+}
+
+static cu_result current(cu_context *context) {
+  *context = here();
+  return CU_OK;
+}
+
+static cu_result push(cu_context context) {
+  CHECK(context == here());
+  return CU_OK;
+}
+
 static void begin(void) {
+  driver.cuCtxGetCurrent = current;
+  driver.cuCtxPushCurrent_v2 = push;
   driver.cuMemHostRegister_v2 = register_memory;
   usable_bytes = UINT64_MAX;
 }
@@ -81,6 +112,37 @@ TEST(a_refusal_leaves_nothing)
   driver.cuMemHostRegister_v2 = NULL;
   CHECK(pinned_take(64 * MIB, 1024 * MIB) == NULL);
   driver.cuMemHostRegister_v2 = register_memory;
+  CHECK(pinned_take(64 * MIB, 1024 * MIB) != NULL);
+}
+
+TEST(memory_is_made_ahead)
+{
+  begin();
+  pinned_prepare(600 * MIB); /* two slabs; a third would be more */
+  wait_for_end(1);
+  CHECK(calls == 2);
+  pinned_prepare(500 * MIB);
+  for (int i = 0; i < 8; i++) CHECK(pinned_take(64 * MIB, 1024 * MIB) != NULL);
+  CHECK(calls == 2);
+  CHECK(pinned_take(64 * MIB, 64 * MIB) != NULL);
+  CHECK(calls == 3);
+  CHECK_U64(registered_bytes, 576 * MIB);
+  pinned_prepare(832 * MIB); /* as much in all */
+  wait_for_end(2);
+  CHECK(pinned_take(256 * MIB, 1024 * MIB) != NULL);
+  CHECK(calls == 4);
+}
+
+TEST(a_refusal_ahead_is_the_last)
+{
+  begin();
+  answer = CU_ERROR_OUT_OF_MEMORY;
+  pinned_prepare(600 * MIB);
+  wait_for_end(1);
+  CHECK(calls == 1);
+  pinned_prepare(900 * MIB); /* starts no thread */
+  CHECK(calls == 1);
+  answer = CU_OK;
   CHECK(pinned_take(64 * MIB, 1024 * MIB) != NULL);
 }
 
