@@ -48,10 +48,16 @@ def open(
     `pyarrow.table(table)` or `polars.DataFrame(table)` reads all of them (`__arrow_c_stream__`).
     """
     shape = None if raw_shape is None else list(raw_shape)
+    is_plain = dtype is None and raw_dtype is None and headers is None
     try:
-        return LazyArray(file, dtype, raw_dtype, shape, headers, cache)
+        array = LazyArray(file, dtype, raw_dtype, shape, headers, cache)
+        names = column_names(file) if is_plain and array.ndim == 2 and array.dtype == "uint8" else []
+        # A table of one column of text, all of one width, has one array: NAME.bytes.
+        if len(names) == 1 and find_text(f"{os.fspath(file)}:{names[0]}", lambda path: LazyArray(path, None, None, None, headers, cache)):
+            return LazyTable(os.fspath(file), names)
+        return array
     except Invalid:
-        names = column_names(file) if dtype is None and raw_dtype is None and headers is None else []
+        names = column_names(file) if is_plain else []
         if not names or not _is_table(os.fspath(file)):
             raise
         return LazyTable(os.fspath(file), names)

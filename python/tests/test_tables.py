@@ -159,6 +159,16 @@ class Tables(unittest.TestCase):
             stowage.shrink(self.path("w.feather"), self.path("w.npz"), quiet=True)
         self.assertFalse(os.path.exists(self.path("w.npz")))
 
+    def test_a_table_of_one_column_of_text_of_one_width(self):
+        table = self.write("t.csv", "ts\n" + "".join(f"{n * 2654435761 % 2**32:08x}\n" for n in range(50)))
+        stowage.shrink(table, self.path("t.npz"), quiet=True, force=True)
+        made = stowage.open(self.path("t.npz"))
+        self.assertEqual(made["ts"][3], f"{3 * 2654435761 % 2**32:08x}")
+        if pandas is not None:
+            self.assertEqual(list(made.to_pandas().columns), ["ts"])
+        np.savez(self.path("i.npz"), np.zeros((3, 4), "uint8"))
+        self.assertEqual(stowage.open(self.path("i.npz")).shape, (3, 4))
+
     def test_text_that_is_not_utf8_names_the_option(self):
         try:
             import pyarrow.parquet

@@ -34,6 +34,7 @@ typedef struct evidence {
   uint64_t number;                  /* number in the first row, if LOOK_INTEGER */
   double value;                     /* the same of any number; otherwise NAN */
   size_t numbers, texts, fractions; /* below the first row */
+  size_t bools;                     /* of these numbers */
   bool recurs;                      /* a text below equals the first row's */
   bool alike;                       /* digits without letters, as every text below */
   bool continues;                   /* the fields below continue the count from `number` */
@@ -127,6 +128,7 @@ static void add_field(evidence *e, const csv_field *first, const csv_field *f, s
   e->texts += text;
   e->numbers += !text && f->kind != CSV_MISSING;
   e->fractions += f->kind == CSV_FLOAT;
+  e->bools += f->kind == CSV_BOOL;
   e->recurs = e->recurs || (f->kind == CSV_TEXT && f->length == first->length &&
                             memcmp(f->text, first->text, f->length) == 0);
   /* A line of libsvm without pairs is a number. */
@@ -268,11 +270,11 @@ static bool above_index(const sample *s, const counts *n) {
   return integers && above_fractions(s, n->index);
 }
 
-/* Returns whether a number is above texts, which makes it a name. */
+/* Returns whether a number is above texts, or above true and false, which makes it a name. */
 static bool number_above_texts(const sample *s) {
   for (size_t i = 0; i < s->from->columns; i++) {
     const evidence *e = &s->columns[i];
-    if (e->first == LOOK_INTEGER && e->texts > 0 && e->numbers == 0) return true;
+    if (e->first == LOOK_INTEGER && e->texts + e->bools > 0 && e->numbers == e->bools) return true;
   }
   return false;
 }
@@ -320,8 +322,7 @@ static bool decide(const sample *s, const counts *n) {
   if (text_above_alike(s) && !text_above_numbers(s)) return false;
   if (named > 0 && other + n->of[LOOK_WORD] == 0) return true;
   if (named == 0)
-    return n->of[LOOK_VALUE] + n->of[LOOK_EMPTY] + n->of[LOOK_WORD] == 0 && n->distinct &&
-           number_above_texts(s);
+    return n->of[LOOK_VALUE] + n->of[LOOK_EMPTY] == 0 && n->distinct && number_above_texts(s);
   if (text_above_numbers(s)) return true;
   return !looks_like_data(s, n);
 }
