@@ -252,10 +252,20 @@ typedef struct dataset_reader {
   bool known;        /* `written` is complete */
   uint64_t *written; /* rows of chunks that are in the file, ascending */
   uint64_t written_count;
-  uint8_t fill[8]; /* the value of all others */
+  uint64_t row_bytes; /* of a row in them that may be in the file; the others are not */
+  uint8_t fill[8];    /* the value of all others */
   bool asked_places;
   hdf5_grid grid; /* chunks that are stored as they are read; without places: none */
 } dataset_reader;
+
+/* Returns how many indexes along the axis from `index` on, which is within a row, may hold values
+ * that are in the file; at least 1. */
+static uint64_t rows_written(const dataset_reader *r, uint64_t index) {
+  uint64_t unit = r->plan.unit_bytes, row = r->d.count * r->d.item_bytes / r->d.shape[0];
+  uint64_t in_row = index % (row / unit) * unit;
+  if (!r->known || in_row >= r->row_bytes) return r->known ? 1 : UINT64_MAX;
+  return (r->row_bytes - in_row - 1) / unit + 1;
+}
 
 /* Reads the part that holds byte `offset`. The values stay in shared memory, which holds one part.
  */
@@ -266,6 +276,8 @@ static stow_status read_part(dataset_reader *r, uint64_t offset) {
   uint64_t index = offset / p->unit_bytes, outer = index / p->length;
   uint64_t first = index % p->length / p->rows * p->rows;
   uint64_t rows = p->length - first < p->rows ? p->length - first : p->rows;
+  uint64_t written = p->axis > 0 ? rows_written(r, index / p->length * p->length + first) : rows;
+  if (rows > written) rows = written;
   memcpy(request.name, r->d.name, sizeof request.name);
   for (uint32_t i = p->axis; i-- > 0; outer /= r->d.shape[i]) {
     request.start[i] = outer % r->d.shape[i];
@@ -323,33 +335,6 @@ static stow_status read_direct(dataset_reader *r, uint64_t offset, char *to, siz
   return hdf5_read_at(r->h->child.file, r->h->path, r->d.place + offset, to, count);
 }
 
-static stow_status read_values(void *user, uint64_t offset, void *to, size_t count) {
-  dataset_reader *r = user;
-  char *at = to;
-  if (!r->asked_places) STOW_TRY(request_places(r));
-  bool direct = r->grid.cut == 0 || count >= PIECES_LEAST;
-  while (count > 0) {
-    size_t done = 0;
-    if (direct) STOW_TRY(read_direct(r, offset, at, count, &done));
-    if (done > 0) {
-      at += done;
-      offset += done;
-      count -= done;
-      continue;
-    }
-    /* A forked child shares the memory with its parent, which reads on. */
-    if (offset < r->at || offset >= r->end || r->h->in_shared != r || r->h->child.owner != getpid())
-      STOW_TRY(read_part(r, offset));
-    uint64_t left = r->end - offset;
-    size_t part = count < left ? count : (size_t)left;
-    memcpy(at, r->h->child.shared + (offset - r->at), part);
-    at += part;
-    offset += part;
-    count -= part;
-  }
-  return STOW_OK;
-}
-
 /* Requests, once, which rows of chunks are in the file. The answer uses the memory of the part. */
 static stow_status request_written(dataset_reader *r) {
   hdf5_request request = {.what = HDF5_WRITTEN, .bytes = r->h->child.shared_bytes / 8 * 8};
@@ -365,6 +350,7 @@ static stow_status request_written(dataset_reader *r) {
   memcpy(r->written, r->h->child.shared, reply.count * sizeof(uint64_t));
   memcpy(r->fill, reply.fill, sizeof r->fill);
   r->written_count = reply.count;
+  if (!checked_mul(&r->row_bytes, reply.row_items, r->d.item_bytes)) r->row_bytes = UINT64_MAX;
   r->known = true;
   return STOW_OK;
 }
@@ -393,10 +379,55 @@ static stow_status find_repeats(void *user, uint64_t offset, uint64_t *count, ui
   if (r->written_count == 0) return *count = total - offset, STOW_OK;
   uint64_t row_bytes = total / r->d.shape[0], band, until = total;
   if (!checked_mul(&band, row_bytes, r->d.chunk[0])) band = total;
-  uint64_t now = offset / band, next = next_written(r, now);
-  if (next == now) return STOW_OK;
+  uint64_t now = offset / band, next = next_written(r, now), in_row = offset % row_bytes;
+  if (next == now) {
+    if (in_row >= r->row_bytes) *count = row_bytes - in_row;
+    return STOW_OK;
+  }
   if (next <= total / band) until = next * band;
   *count = until - offset;
+  return STOW_OK;
+}
+
+/* Sets what of `count` bytes at byte `offset` was never written, as far as that is known. Sets
+ * `done` to the number of bytes. */
+static stow_status read_repeats(dataset_reader *r, uint64_t offset, char *to, size_t count,
+                                size_t *done) {
+  uint64_t equal = 0, item = r->d.item_bytes;
+  uint8_t value[8];
+  *done = 0;
+  if (r->known) STOW_TRY(find_repeats(r, offset, &equal, value));
+  if (equal == 0) return STOW_OK;
+  *done = count < equal ? count : (size_t)equal;
+  for (size_t i = 0; i < *done; i++) to[i] = (char)value[(offset + i) % item];
+  return STOW_OK;
+}
+
+static stow_status read_values(void *user, uint64_t offset, void *to, size_t count) {
+  dataset_reader *r = user;
+  char *at = to;
+  if (!r->asked_places) STOW_TRY(request_places(r));
+  bool direct = r->grid.cut == 0 || count >= PIECES_LEAST;
+  while (count > 0) {
+    size_t done = 0;
+    if (direct) STOW_TRY(read_direct(r, offset, at, count, &done));
+    if (done == 0) STOW_TRY(read_repeats(r, offset, at, count, &done));
+    if (done > 0) {
+      at += done;
+      offset += done;
+      count -= done;
+      continue;
+    }
+    /* A forked child shares the memory with its parent, which reads on. */
+    if (offset < r->at || offset >= r->end || r->h->in_shared != r || r->h->child.owner != getpid())
+      STOW_TRY(read_part(r, offset));
+    uint64_t left = r->end - offset;
+    size_t part = count < left ? count : (size_t)left;
+    memcpy(at, r->h->child.shared + (offset - r->at), part);
+    at += part;
+    offset += part;
+    count -= part;
+  }
   return STOW_OK;
 }
 

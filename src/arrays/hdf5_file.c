@@ -422,12 +422,14 @@ stow_status hdf5_file_read(hdf5_file *f, const char *name, const uint64_t *start
 /* ---- what was never written ---- */
 
 typedef struct row_list {
+  const hdf5_dataset *d;
   uint64_t *rows;
-  uint64_t count, most, chunk_rows;
+  uint64_t count, most;
+  uint64_t last[HDF5_DIMS_MAX]; /* the largest index of a value in a chunk, per dimension */
 } row_list;
 
 static void add_row(row_list *list, uint64_t row) {
-  row /= list->chunk_rows;
+  row /= list->d->chunk[0];
   if (list->count > 0 && list->count <= list->most && list->rows[list->count - 1] == row) return;
   if (list->count < list->most) list->rows[list->count] = row;
   list->count++;
@@ -436,16 +438,22 @@ static void add_row(row_list *list, uint64_t row) {
 static int take_chunk(const h5_size *offset, unsigned mask, uint64_t address, uint64_t bytes,
                       void *context) {
   row_list *list = context;
+  const hdf5_dataset *d = list->d;
   (void)mask, (void)address, (void)bytes;
   add_row(list, offset[0]);
+  for (uint32_t i = 1; i < d->dims; i++) {
+    uint64_t end = d->shape[i];
+    if (offset[i] < end && d->chunk[i] < end - offset[i]) end = offset[i] + d->chunk[i];
+    if (end > list->last[i] + 1) list->last[i] = end - 1;
+  }
   return list->count > list->most;
 }
 
 stow_status hdf5_file_written(hdf5_file *f, const char *name, uint64_t *rows, uint64_t most,
-                              uint64_t *count, bool *known, uint8_t fill[8]) {
+                              uint64_t *count, uint64_t *row_items, bool *known, uint8_t fill[8]) {
   h5_size chunks = 0;
   STOW_TRY(open_dataset(f, name));
-  *count = 0;
+  *count = *row_items = 0;
   *known = false;
   memcpy(fill, f->fill, sizeof f->fill);
   if (f->library->H5Dget_storage_size(f->object) == 0) return *known = true, STOW_OK;
@@ -455,9 +463,11 @@ stow_status hdf5_file_written(hdf5_file *f, const char *name, uint64_t *rows, ui
   if (f->library->H5Dget_num_chunks(f->object, f->space, &chunks) < 0) return STOW_OK;
   if (!checked_mul(&held, chunks, chunk_bytes(d)) || held / 2 > d->count * d->item_bytes / 4)
     return STOW_OK; /* most of it is there: plain reading is as good */
-  row_list list = {.rows = rows, .most = most, .chunk_rows = d->chunk[0]};
+  row_list list = {.d = d, .rows = rows, .most = most};
   *known = list_chunks(f, 0, take_chunk, &list) && list.count <= list.most;
   if (!*known) return STOW_OK;
+  for (uint32_t i = 1; i < d->dims; i++) *row_items = *row_items * d->shape[i] + list.last[i];
+  *row_items += 1;
   qsort(rows, list.count, sizeof *rows, compare_u64);
   for (uint64_t i = 0; i < list.count; i++)
     if (*count == 0 || rows[i] != rows[*count - 1]) rows[(*count)++] = rows[i];

@@ -28,10 +28,11 @@ stow_status hdf5_file_read(hdf5_file *f, const char *name, const uint64_t *start
                            const uint64_t *count, void *to, uint64_t bytes);
 
 /* Lists the rows of chunks that have a chunk in the file (row / chunk[0], ascending), at most
- * `most`, and returns the value of the others. `known` is false if the list is not useful: most of
+ * `most`, and returns the value of the others. Also the number of values at the start of a row
+ * behind which no chunk of the file has one. `known` is false if the list is not useful: most of
  * the dataset is in the file, it has too many chunks, or libhdf5 cannot list them. */
 stow_status hdf5_file_written(hdf5_file *f, const char *name, uint64_t *rows, uint64_t most,
-                              uint64_t *count, bool *known, uint8_t fill[8]);
+                              uint64_t *count, uint64_t *row_items, bool *known, uint8_t fill[8]);
 
 /* Writes the file offset of each chunk of dataset `name`, HDF5_NO_PLACE for one that is missing,
  * and their number to `count`. Sets `known` to false if chunks are not stored as they are read,

@@ -32,9 +32,10 @@ typedef struct hdf5_request {
 typedef struct hdf5_reply {
   int32_t status; /* stow_status */
   bool last;
-  bool known;      /* HDF5_WRITTEN, HDF5_PLACES: the list is complete */
-  uint64_t count;  /* and its length */
-  uint8_t fill[8]; /* HDF5_WRITTEN: the value of what was never written */
+  bool known;         /* HDF5_WRITTEN, HDF5_PLACES: the list is complete */
+  uint64_t count;     /* and its length */
+  uint8_t fill[8];    /* HDF5_WRITTEN: the value of what was never written … */
+  uint64_t row_items; /* … and how many values of a row may be others */
   union {
     hdf5_dataset dataset; /* HDF5_LIST */
     char text[1024];      /* the message, where status is not STOW_OK */

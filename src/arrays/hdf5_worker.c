@@ -168,8 +168,8 @@ static stow_status serve(hdf5_file *f, const hdf5_request *request, char *shared
     return hdf5_file_read(f, request->name, request->start, request->count, shared, request->bytes);
   case HDF5_WRITTEN:
     return hdf5_file_written(f, request->name, (uint64_t *)(void *)shared,
-                             request->bytes / sizeof(uint64_t), &reply->count, &reply->known,
-                             reply->fill);
+                             request->bytes / sizeof(uint64_t), &reply->count, &reply->row_items,
+                             &reply->known, reply->fill);
   case HDF5_PLACES:
     return hdf5_file_places(f, request->name, (uint64_t *)(void *)shared,
                             request->bytes / sizeof(uint64_t), &reply->count, &reply->known);

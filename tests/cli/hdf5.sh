@@ -285,6 +285,23 @@ for order in "<>":
                 assert np.array_equal(np.load("index.npy"), f[name][()]), (libver, name)
 END
 
+test_py rows_that_were_written_only_at_their_start_are_not_read_to_their_end << 'END'
+# 2.4 TB that were never written, beside 600 KiB in every row; then in the middle of the dimensions behind the first.
+values = rng.integers(1, 1 << 40, (1200, 64))
+with h5py.File("wide.h5", "w") as f:
+    f.create_dataset("x", (1200, 1 << 28), "i8", chunks=(50, 16), fillvalue=7)[:, :64] = values
+facts = inspect("wide.h5")["arrays"][0]
+assert facts["min"] == 7 and facts["max"] == values.max(), facts
+for order in "<>":
+    with h5py.File("deep.h5", "w") as f:
+        x = f.create_dataset("x", (300, 5, 9, 1100), order + "u8", chunks=(7, 2, 4, 11), fillvalue=3)
+        x[40:80, :3, 2:6, 20:40] = rng.integers(1, 1 << 60, (40, 3, 4, 20))
+        x[90, 1, 2] = 5
+        want = x[()]
+    shrink("deep.h5", "-o", "deep.npy", "--force")
+    assert np.array_equal(np.load("deep.npy"), want), order
+END
+
 test_py chunks_of_parts_of_rows_are_read_without_the_worker_once_their_offsets_are_known << 'END'
 import os, subprocess
 program = """
