@@ -50,8 +50,10 @@ def is_own(path):
 
 
 def is_own_frame(frame):
-    name = frame.f_globals.get("__name__", "")
-    return is_own(frame.f_code.co_filename) and not (isinstance(name, str) and name.startswith("stowage."))
+    name, path = frame.f_globals.get("__name__", ""), frame.f_code.co_filename
+    if path in ("<string>", "<stdin>"):
+        return name == "__main__" and sys.argv[:1] in (["-c"], ["-"], [""])  # python -c, or a program from a pipe; not a dataclass's functions
+    return is_own(path) and not (isinstance(name, str) and name.startswith("stowage."))
 
 
 def threads():
@@ -174,7 +176,7 @@ def variables(main, others):
             values = [(n, v) for n, v in list(get(module, "__dict__", {}).items()) if not is_imported(v, name)]
             yield from named(values, where, name == "__main__" and "get_ipython" in vars(module))
     for frame in frames:
-        if not is_own(frame.f_code.co_filename):
+        if not is_own(frame.f_code.co_filename) and not is_own_frame(frame):
             own = next((f for f in stack_of(frame) if is_own_frame(f)), frame)  # people know the line that called the library
             where = f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
             name = f"{MADE}{own.f_lineno} makes" if own is not frame else ""
@@ -308,7 +310,8 @@ def trees(values, held, until):
 def unnamed(main, found, held, collects):
     """Returns Python objects that no variable names yet, as those of a list that a comprehension is making, or no longer. Only their
     number is known. held: bytes the process holds."""
-    named = sum(weight.text_bytes if weight.shape else size for size, weight, *_ in found)
+    # Not arrays and long texts, which are few objects.
+    named = sum(weight.text_bytes if weight.shape else size for size, weight, *_ in found if size < LARGE * max(1, weight.objects))
     own = maker_of(main)
     # Counting reads every page of the interpreter's heap: not where what was found leaves too little for such objects.
     if own is None or held - sum(size for size, *_ in found) < named // 2:

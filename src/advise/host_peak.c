@@ -7,9 +7,23 @@
 #include "advise/host.h"
 #include "advise/host_case.h"
 
-#define WASTE_LEAST ((uint64_t)128 << 20)
-#define GRAPH_LEAST ((uint64_t)64 << 20)
-#define SURE        0.8
+#define WASTE_LEAST  ((uint64_t)128 << 20)
+#define GRAPH_LEAST  ((uint64_t)64 << 20)
+#define SURE         0.8
+#define MISSED_LEAST ((uint64_t)32 << 20)
+
+/* Returns what the process held when it was asked, if it held more than a third more at another
+ * moment, in which another object may have been the largest. 0: it was asked near its peak, or the
+ * line that makes the rest is known. */
+static uint64_t seen_away_from_peak(const host_record *r) {
+  uint64_t seen = r->inside_bytes, most = r->largest_bytes;
+  if (!r->from_inside || r->late || seen == 0 || most <= seen) return 0;
+  uint64_t named = 0, largest = r->object_count > 0 ? r->objects[0].bytes : 0;
+  for (size_t i = 0; i < r->object_count; i++) named += r->objects[i].bytes;
+  bool another = most > named && most - named > largest;
+  if (most - seen < MISSED_LEAST || most - seen <= most / 4 || !another) return 0;
+  return seen > named ? seen : named; /* the program went on while its objects were weighed */
+}
 
 /* A program that keeps what it makes may want it. It is clearly wrong if it would fill the machine
  * soon, or if the same result needs much less. */
@@ -20,9 +34,9 @@ static bool clearly_wrong(const cause *c, const fix *f, const host_record *r) {
   case CAUSE_GRAPH_KEPT: return c->confidence >= 0.7 && saves >= GRAPH_LEAST;
   case CAUSE_HOST_OBJECTS:
   case CAUSE_HOST_COPIES:
-  case CAUSE_HOST_WORKERS:
   case CAUSE_HOST_PINNED:
   case CAUSE_HOST_SHARED: return c->confidence >= SURE && much;
+  case CAUSE_HOST_WORKERS: /* each needs its own memory: that is how a program uses several CPUs */
   case CAUSE_HOST_LEAK:
   case CAUSE_HOST_NATIVE:
     return c->confidence >= SURE && much && r->peak_bytes >= r->total_bytes / 4;
@@ -37,9 +51,11 @@ static bool no_variable(cause_id id) {
 
 stow_status host_peak_find(host_peak *p, const host_record *r) {
   explanation x;
-  *p = (host_peak){0};
-  if (r->object_count > 0 && r->objects[0].bytes >= r->peak_bytes / 5)
+  *p = (host_peak){.seen_bytes = seen_away_from_peak(r)};
+  uint64_t of = p->seen_bytes > 0 ? p->seen_bytes : r->peak_bytes;
+  if (r->object_count > 0 && r->objects[0].bytes >= of / 5)
     host_describe(p->holder, sizeof p->holder, &r->objects[0]);
+  if (p->seen_bytes > 0) return STOW_OK; /* causes are those of another moment */
   stow_status status = explain_host(&x, r);
   if (status == STOW_OK && x.findings.count > 0 && x.fixes.count > 0 &&
       clearly_wrong(&x.findings.list[0], &x.fixes.list[0], r)) {
@@ -48,7 +64,7 @@ stow_status host_peak_find(host_peak *p, const host_record *r) {
     /* The holder is reported first. */
     const char *head = x.headline.data != NULL ? x.headline.data : "";
     size_t same = strlen(p->holder);
-    if (same > 0 && strncmp(head, p->holder, same) == 0) head += same + strspn(head + same, "; ");
+    if (same > 0 && strncmp(head, p->holder, same) == 0) head += same + strspn(head + same, ":; ");
     snprintf(p->cause, sizeof p->cause, "%s", head[0] != '\0' ? head : "all of it is kept");
     snprintf(p->fix, sizeof p->fix, "%s", f->change);
   } else if (status == STOW_OK && p->holder[0] == '\0' && x.findings.count > 0 &&

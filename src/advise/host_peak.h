@@ -10,6 +10,8 @@
 
 typedef struct host_peak {
   char holder[480];      /* the largest object and its line; "" if none is known */
+  uint64_t seen_bytes;   /* the process held much more for a moment, in which it was not asked: what
+                          * it held when it was; 0: there was no such moment */
   uint64_t wasted_bytes; /* what the first fix would save; 0: nothing significant */
   char cause[512];       /* what is clearly wrong, "" if nothing is */
   char fix[400];         /* and what to change */

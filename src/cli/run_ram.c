@@ -40,6 +40,11 @@
 /* How fast memory may fill, per millisecond. Between two samples, at most a quarter of what is left
  * can then be filled. */
 #define FILL_BYTES_MS (UINT64_C(4) << 20)
+/* Between two samples of a plain watch, the largest process is read alone this often (10 us):
+ * memory that is held for a moment only is filled for longer than that (1 GiB takes 100 to 300 ms).
+ */
+#define PULSE_MS   20
+#define RISE_LEAST (UINT64_C(32) << 20)
 /* A process spends at most 1/PART of its time on answers. */
 #define WATCH_PART  100
 #define RECORD_PART 25
@@ -306,13 +311,22 @@ static void look(run_ram *r, uint64_t now) {
   }
 }
 
+/* Returns whether the largest process has grown by a quarter beyond every sample. */
+static bool has_risen(const run_ram *r) {
+  const host_record *h = &r->record;
+  if (h->process_count == 0) return false;
+  uint64_t now = tree_anonymous_bytes(h->processes[0].pid);
+  uint64_t before = r->top.processes[0].anonymous_bytes;
+  return now >= before + (before / 4 > RISE_LEAST ? before / 4 : RISE_LEAST);
+}
+
 int run_ram_look(run_ram *r) {
   uint64_t now = clock_ns();
   if (r->ended) { /* processes that were being started while the others were ended */
     child_signal_all(0, SIGKILL);
     return RUN_RAM_BEAT_MS;
   }
-  if (now >= r->next_ns) {
+  if (now >= r->next_ns || (r->plain && has_risen(r))) {
     uint64_t began = clock_cpu_ns();
     look(r, now);
     /* With very many processes, use at most a quarter of the time. By CPU time: a sample during
@@ -321,7 +335,8 @@ int run_ram_look(run_ram *r) {
     r->next_ns = now + (rest_ns > least_ns ? rest_ns : least_ns);
     now = clock_ns();
   }
-  return r->next_ns > now + MS ? (int)((r->next_ns - now) / MS) : 1;
+  uint64_t rest_ms = r->next_ns > now + MS ? (r->next_ns - now) / MS : 1;
+  return r->plain && rest_ms > PULSE_MS ? PULSE_MS : (int)rest_ms;
 }
 
 /* Waits for the answer of a process that may have outlived the command: a worker whose parent was
@@ -370,13 +385,15 @@ static void add_kernel_peak(run_ram *r) {
   uint64_t most = (uint64_t)use.ru_maxrss * 1024;
   uint64_t file = r->top.process_count > 0 ? r->top.processes[0].file_bytes : 0;
   most = most > file ? most - file : 0;
-  if (most > h->peak_bytes) h->peak_bytes = most;
+  if (most > h->peak_bytes) h->peak_bytes = r->top.largest_bytes = most;
 }
 
 /* Keeps the record of the peak, with the samples of the whole run. */
 static void keep_top(run_ram *r) {
   host_record *h = &r->record, *top = &r->top;
   top->peak_bytes = h->peak_bytes;
+  if (top->largest_bytes == 0 && top->process_count > 0)
+    top->largest_bytes = top->processes[0].held_bytes;
   memcpy(top->samples, h->samples, sizeof h->samples);
   top->sample_count = h->sample_count;
   keep_record(r, top);

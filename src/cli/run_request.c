@@ -22,6 +22,8 @@
 #define ANSWER_NS (250 * MS)
 /* How much a process must hold before a plain watch asks it. */
 #define RISE_LEAST (UINT64_C(48) << 20)
+/* … and before it is asked each time that its memory has doubled. */
+#define DOUBLED_LEAST (UINT64_C(128) << 20)
 
 stow_status run_request_open(run_request *a, const char *folder) {
   char path[PATH_MAX];
@@ -90,6 +92,7 @@ static uint64_t own_time_ns(const run_request *a, uint64_t now_ns) {
 }
 
 static void post(run_request *a, const tree_process *p, uint64_t now_ns) {
+  if (p->pid != a->pid || p->held_bytes > a->most_bytes) a->most_bytes = p->held_bytes;
   a->pid = p->pid;
   a->bytes = p->held_bytes;
   a->whole = false;
@@ -119,6 +122,11 @@ void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes,
   post(a, p, now_ns);
 }
 
+/* Returns whether a process holds twice as much as at any request before. */
+static bool doubled(const run_request *a, const tree_process *p) {
+  return p->held_bytes >= DOUBLED_LEAST && p->held_bytes / 2 >= a->most_bytes;
+}
+
 void run_request_rise(run_request *a, const host_record *h, unsigned part, uint64_t now_ns) {
   if (a->word == NULL || h->process_count == 0) return;
   const tree_process *p = choose_process(a, h);
@@ -129,7 +137,9 @@ void run_request_rise(run_request *a, const host_record *h, unsigned part, uint6
         often ? p->held_bytes > a->bytes + a->bytes / 50 || p->held_bytes < a->bytes - a->bytes / 50
               : p->held_bytes >= a->bytes + a->bytes / 4;
     if (!moved) return;
-    if (a->whole ? own_time_ns(a, now_ns) < part * a->spent_ns : now_ns < a->asked_ns + LOST_NS)
+    /* Memory that doubles is worth more of its time: that happens ten times up to 100 GiB. */
+    unsigned rest = doubled(a, p) ? REST : part;
+    if (a->whole ? own_time_ns(a, now_ns) < rest * a->spent_ns : now_ns < a->asked_ns + LOST_NS)
       return;
   }
   post(a, p, now_ns);

@@ -166,7 +166,13 @@ void run_summary_peak(const ledger *l, const run_limits *limits, const host_reco
   }
   host_peak p = {0};
   if (!explained) host_peak_find(&p, h);
-  if (p.holder[0] != '\0') output_error("; largest: %s", output_name(p.holder));
+  if (p.seen_bytes > 0)
+    output_error(" for a moment (stowage run --profile names the line); %s when the process was "
+                 "asked",
+                 stow_size_format(size, p.seen_bytes));
+  if (p.holder[0] != '\0')
+    output_error("%s: %s", p.seen_bytes > 0 ? ", largest then" : "; largest",
+                 output_name(p.holder));
   output_error("\n");
   /* The program does not control how much memory is spilled to the host. */
   for (unsigned i = 0; l->header != NULL && i < LEDGER_DEVICES_MAX; i++)

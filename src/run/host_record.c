@@ -37,8 +37,8 @@ static void write_lines(buffer *out, host_record *r) {
   buffer_printf(out, "limit\t%" PRIu64 "\t%s\n", r->limit_bytes, r->limit_from);
   buffer_printf(out, "host\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\n", r->total_bytes,
                 r->usable_bytes, r->cache_bytes);
-  buffer_printf(out, "held\t%" PRIu64 "\t%" PRIu64 "\t%" PRId64 "\n", r->held_bytes, r->peak_bytes,
-                r->growth_bytes_s);
+  buffer_printf(out, "held\t%" PRIu64 "\t%" PRIu64 "\t%" PRId64 "\t%" PRIu64 "\n", r->held_bytes,
+                r->peak_bytes, r->growth_bytes_s, r->largest_bytes);
   buffer_printf(out, "ended\t%s\n", r->ended);
   for (size_t i = 0; i < r->sample_count; i++)
     buffer_printf(out, "sample\t%" PRIu64 "\t%" PRIu64 "\n", r->samples[i].time_ms,
@@ -167,6 +167,7 @@ static void read_line(host_record *r, const words *w) {
     r->held_bytes = number(w, 1);
     r->peak_bytes = number(w, 2);
     r->growth_bytes_s = w->count > 3 ? strtoll(w->list[3], NULL, 10) : 0;
+    r->largest_bytes = number(w, 4);
   } else if (strcmp(kind, "ended") == 0)
     text(r->ended, sizeof r->ended, w, 1);
   else if (strcmp(kind, "sample") == 0 && r->sample_count < HOST_SAMPLES_MAX)

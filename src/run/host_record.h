@@ -101,6 +101,8 @@ typedef struct host_record {
                                        * reading */
   uint64_t cache_bytes;               /* file cache that counts against the limit of the cgroup */
   uint64_t held_bytes, peak_bytes;
+  uint64_t largest_bytes; /* the peak of the largest process alone, as far as the kernel and the
+                           * samples show it */
   int64_t growth_bytes_s;
   char ended[16]; /* "limit": killed by us; "kernel"; "killed": by another process; "": still
                      running */

@@ -265,13 +265,29 @@ void python_script_run(python_script *s) {
   api.lock_release(before);
 }
 
-void python_script_end(python_script *s, unsigned most_ms) {
-  for (unsigned waited = 0; waited <= most_ms; waited++) {
-    int idle = 0;
-    if (atomic_compare_exchange_strong(&s->state, &idle, 2) || idle == 2) return;
+/* Waits until the script does not run, with the interpreter's lock free meanwhile. Returns false if
+ * it runs for longer. */
+static bool wait_for(python_script *s, unsigned most_ms) {
+  for (unsigned waited = 0; atomic_load(&s->state) == 1; waited++) {
+    if (waited > most_ms) {
+      shim_log("python: %s does not end", s->file);
+      return false;
+    }
     void *outside = python_leave();
     usleep(1000);
     python_enter(outside);
   }
-  shim_log("python: %s does not end", s->file);
+  return true;
+}
+
+void python_script_run_next(python_script *s, unsigned most_ms) {
+  if (wait_for(s, most_ms)) python_script_run(s);
+}
+
+void python_script_end(python_script *s, unsigned most_ms) {
+  int idle;
+  do {
+    idle = 0;
+    if (atomic_compare_exchange_strong(&s->state, &idle, 2) || idle == 2) return;
+  } while (wait_for(s, most_ms));
 }

@@ -82,6 +82,9 @@ static inline bool python_script_done(const python_script *s) {
 void python_script_schedule(python_script *s);
 /* Takes the interpreter's lock and calls the script, on our own thread that holds no lock. */
 void python_script_run(python_script *s);
+/* The same after a run that is in progress has ended, if that takes at most `most_ms`; the caller
+ * holds the interpreter's lock. */
+void python_script_run_next(python_script *s, unsigned most_ms);
 /* Waits until the script no longer runs in another thread, at most `most_ms`, and lets none run it
  * again. The caller holds the interpreter's lock. A thread that is in the interpreter when it ends
  * is ended too, and a library may not survive that: a destructor of C++ ends the process. */

@@ -1032,6 +1032,30 @@ TEST(workers_are_the_largest_holder_of_a_run_that_ended)
   free(r);
 }
 
+/* A run that held much for a moment, in which it was not asked. */
+TEST(an_object_of_another_moment_is_not_called_the_largest)
+{
+  host_record *r = blank();
+  r->held_bytes = r->inside_bytes = 170 * MIB;
+  r->peak_bytes = r->largest_bytes = 400 * MIB;
+  r->objects[r->object_count++] =
+      (host_object){.bytes = 150 * MIB, .count = 1, .name = "keep", .type = "bytearray"};
+  host_peak p;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK_U64(p.seen_bytes, 170 * MIB);
+  CHECK(strncmp(p.holder, "keep: ", 6) == 0 && p.cause[0] == '\0');
+  /* Asked near the peak; or the object is the largest whatever else there was. */
+  r->inside_bytes = 320 * MIB;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK_U64(p.seen_bytes, 0);
+  r->inside_bytes = 260 * MIB;
+  r->objects[0].bytes = 240 * MIB;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK_U64(p.seen_bytes, 0);
+  CHECK(strncmp(p.holder, "keep: ", 6) == 0);
+  free(r);
+}
+
 static void host_event(recording *r, event_kind kind, uint64_t addr, uint64_t bytes,
                        const char *name, uint32_t line) {
   uint32_t tag_id, file_id, frame_id, stack_id;

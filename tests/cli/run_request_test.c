@@ -1,6 +1,7 @@
 /* Run request: how often `stowage run` asks a process that grows, by the time the process had. */
 #include "cli/run_request.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "harness.h"
+#include "run/protocol.h"
 
 #define MS    UINT64_C(1000000)
 #define MIB   (UINT64_C(1) << 20)
@@ -39,10 +41,13 @@ static pid_t start(bool busy) {
 }
 
 /* Asks the process, lets 600 ms pass, and returns whether it is asked again: its last answer took
- * 3 ms, so it is left alone for 300 ms. */
-static bool asked_again(pid_t pid) {
+ * 3 ms, so it is left alone for 300 ms, unless it now holds twice as much. */
+static bool asked_again(pid_t pid, uint64_t then_bytes) {
   static host_record h;
   run_request a;
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s/" RUN_WATCH, harness_folder());
+  unlink(path);
   CHECK_OK(run_request_open(&a, harness_folder()));
   CHECK(a.word != NULL);
   h.process_count = 1;
@@ -52,7 +57,7 @@ static bool asked_again(pid_t pid) {
   uint32_t first = a.serial;
   a.whole = true;
   a.spent_ns = 3 * MS;
-  h.processes[0].held_bytes = 200 * MIB;
+  h.processes[0].held_bytes = then_bytes;
   run_request_rise(&a, &h, PART, now_ns());
   CHECK(a.serial == first); /* too early, whatever it did */
   uint64_t end = now_ns() + 600 * MS;
@@ -78,15 +83,17 @@ TEST(a_process_that_waits_for_a_cpu_is_asked_by_the_time_it_ran)
   if (file == NULL) SKIP("the kernel does not report how long processes wait (schedstat)");
   fclose(file);
   for (int i = 0; i < CROWD; i++) crowd[i] = start(true);
-  bool again = asked_again(crowd[0]); /* runs a fifth of the time at most */
+  bool again = asked_again(crowd[0], 150 * MIB); /* runs a fifth of the time at most */
+  bool doubled = asked_again(crowd[0], 200 * MIB);
   for (int i = 0; i < CROWD; i++) stop(crowd[i]);
   CHECK(!again);
+  CHECK(doubled);
 }
 
 TEST(a_process_that_sleeps_is_asked_by_the_time_that_passed)
 {
   pid_t pid = start(false);
-  bool again = asked_again(pid);
+  bool again = asked_again(pid, 150 * MIB);
   stop(pid);
   CHECK(again);
 }

@@ -175,6 +175,33 @@ for turn in range(40):
 END
 timeout -k 2 200 "$stowage" run -- "$python" "$folder/keeps.py" > "$folder/out" 2> "$folder/err"; code=$?
 if [ $code = 0 ] && [ ! -s "$folder/out" ] && [ "$(wc -l < "$folder/err")" = 1 ] && grep -qE '^stowage run: at the peak 1[6-9][0-9]\.[0-9] MiB of host memory; largest: rows: a list of [0-9]+ arrays, .* at line 4 of keeps.py$' "$folder/err"; then ok without_options_the_largest_holder_is_named; else cat "$folder/err"; fail "without_options_the_largest_holder_is_named: $code"; fi
+# An exception keeps the variables of its functions; a program of -c has lines too.
+cat > "$folder/fails.py" << 'END'
+import numpy
+def load():
+    parts = {}
+    for turn in range(40):
+        parts[turn] = numpy.ones(1 << 19)
+    raise ValueError("no column 'price'")
+load()
+END
+timeout -k 2 200 "$stowage" run -- "$python" "$folder/fails.py" > "$folder/out" 2> "$folder/err"; code=$?
+if [ $code = 1 ] && grep -qE '^stowage run: .*; largest: parts: a dict of 40 arrays, 160.0 MiB, .* line 5 of fails.py$' "$folder/err"; then ok after_an_exception_the_largest_holder_is_named; else cat "$folder/err"; fail "after_an_exception_the_largest_holder_is_named: $code"; fi
+timeout -k 2 200 "$stowage" run -- "$python" -c $'def load():\n    parts = [bytearray(4 << 20) for turn in range(40)]\n    raise ValueError\nload()' > "$folder/out" 2> "$folder/err"; code=$?
+if [ $code = 1 ] && grep -qE '^stowage run: .*; largest: parts: a list of 40 bytearray objects, 160.0 MiB, in load' "$folder/err"; then ok in_a_program_of_c_the_largest_holder_is_named; else cat "$folder/err"; fail "in_a_program_of_c_the_largest_holder_is_named: $code"; fi
+# Memory held for a moment, a second after the start, when samples are rare: it is named, or the line says that it was not seen.
+cat > "$folder/moment.py" << 'END'
+import time
+keep = bytearray(200 << 20)
+time.sleep(1.3)
+def burst():
+    text = b"x" * (400 << 20)
+    return len(text)
+burst()
+time.sleep(0.3)
+END
+timeout -k 2 200 "$stowage" run -- "$python" "$folder/moment.py" > "$folder/out" 2> "$folder/err"; code=$?
+if [ $code = 0 ] && grep -qE '^stowage run: at the peak 6[0-9][0-9]\.[0-9] MiB of host memory(; largest: text: a bytes, 400.0 MiB, made at line 5 of moment.py| for a moment \(stowage run --profile names the line\); 2[0-9.]+ MiB when the process was asked, largest then: keep: .*)$' "$folder/err"; then ok a_moment_is_named_or_said_to_be_missed; else cat "$folder/err"; fail "a_moment_is_named_or_said_to_be_missed: $code"; fi
 # The script that answers is compiled once. A file in its place that is damaged, or not the user's alone, is ignored and replaced.
 code_file() { local found; found=("$XDG_CACHE_HOME"/stowage/python-report-*); [ ${#found[@]} = 1 ] && [ -f "${found[0]}" ] && echo "${found[0]}"; }
 compiled() { # NUMBER: how often the next run compiles the script; its answer is the same

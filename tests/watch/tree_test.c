@@ -50,6 +50,7 @@ TEST(children_are_counted_and_what_they_share_once)
   CHECK(t.list[0].anonymous_bytes >= 112 * MIB);
   CHECK(t.list[0].held_bytes >= 48 * MIB && t.list[0].held_bytes < 112 * MIB);
   CHECK(t.held_bytes >= 80 * MIB && t.held_bytes < 170 * MIB);
+  CHECK(tree_anonymous_bytes(one) >= 112 * MIB && tree_anonymous_bytes(one) < 120 * MIB);
   tree_free(&t);
   uint64_t kinds[TREE_MAP_KINDS];
   tree_map maps[8];

@@ -42,10 +42,18 @@ def keep_error(error):
         file.write(text)
 
 
+def failed_frame():
+    """Returns the innermost frame of the exception that ended the program, None if there was none."""
+    trace = getattr(getattr(sys, "last_value", None), "__traceback__", None)
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame if trace is not None else None
+
+
 class Answer:
     def __init__(self, held=0, lines=(), pid=0, began=0.0):
         self.held, self.lines, self.pid, self.time = held, lines, pid, time.monotonic()
-        self.spent_us = int((self.time - began) * 1e6) if began else 0
+        self.spent_us = int((time.thread_time() - began) * 1e6) if began else 0
         self.turns = 0  # answers so far between which the program went on while memory without a name grew
         self.unnamed, self.pulse = held, 0
 
@@ -63,17 +71,17 @@ def report():
     collecting = gc.isenabled()
     gc.disable()
     try:
-        began = time.monotonic()
+        wrote, began = time.monotonic(), time.thread_time()  # not the time that other programs take
         serial, held, at_exit = shim_state()
         if at_exit and isinstance(getattr(sys, "last_value", None), MemoryError):
             keep_error(sys.last_value)
         # Memory that was freed since is not looked at again. What is held as before may have got a name.
         if at_exit and last.pid == os.getpid() and held < last.held - last.held // 64:
             return True
-        first, wrote = last.pid != os.getpid(), began
-        # At exit only the variables of modules are left.
-        main, others = (None, []) if at_exit else threads()
-        frames, found = frame_lines(main), []
+        first = last.pid != os.getpid()
+        # At exit only the variables of modules are left, and those of the functions that an exception went through.
+        main, others = (failed_frame(), []) if at_exit else threads()
+        frames, found = frame_lines(None if at_exit else main), []
         if first:
             Answer(held, frames).keep(serial, False)
         try:

@@ -116,7 +116,7 @@ static python_object *text_of(python_object *self, python_object *arguments) {
   return answer;
 }
 
-/* shim_exit(): makes a last report. Does nothing if one is in progress. */
+/* shim_exit(): makes a last report, after one that is in progress: that began before the end. */
 static python_object *leave(python_object *self, python_object *arguments);
 
 /* shim_end(): waits until no report is in progress in our thread, and lets none begin. */
@@ -164,7 +164,7 @@ static python_object *leave(python_object *self, python_object *arguments) {
   (void)self;
   (void)arguments;
   atomic_store(&ending, true);
-  python_script_run(&script);
+  python_script_run_next(&script, END_MS);
   return python_none();
 }
 
