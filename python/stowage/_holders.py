@@ -502,6 +502,12 @@ def cycle_of(start, dead, edges):
     return path[path.index(last):][::-1]
 
 
+def is_in_cycle(start, dead, edges):
+    """Returns whether a member that nothing uses is in a cycle, or one leads to it. A tuple that a call of C code uses is not."""
+    path = cycle_of(start, dead, edges)
+    return path[-1] < len(edges) and path[0] in edges[path[-1]]
+
+
 def reference_name(holder, value, owner):
     """Returns how a holder refers to a value: "Node.parent", "error in load()"; "" if it has no name. owner: what refers to the holder."""
     if isinstance(holder, dict):
@@ -583,12 +589,13 @@ def unheld(held, until, seen, collects):
         one, members, starts = None, group.holders, len(group.holders)
         edges = search(members)
         dead = unreachable(members, edges, lists)
-        lost = sum(1 for at in dead if at < starts)
+        garbage = [at for at in dead if at < starts and is_in_cycle(at, dead, edges)]
+        lost = len(garbage)
         weight = Weight(group.size, group.count, kind_name(kinds[1]), mark="linked")
         if 2 * lost >= starts:
             weight.size, weight.count = group.size * lost // starts, group.count * lost // starts
             weight.mark = "garbage" if collects else "uncollected"
-            yield remember(describe_garbage(members, edges, dead, next(at for at in dead if at < starts), weight))
+            yield remember(describe_garbage(members, edges, dead, garbage[0], weight))
         else:
             value = next((v for v in gc.get_referents(members[0]) if type(v) is kinds[1]), None)
             name, where = name_of(members, edges, 0, value)

@@ -86,7 +86,8 @@ static unsigned narrow(const char *of) {
   return 0;
 }
 
-/* "images / 255.0": the result has eight bytes for each number, images one. */
+/* "images / 255.0": the result has eight bytes for each number, images one; four if the line names
+ * float32. */
 static bool find_widened(host_case *c) {
   const host_record *r = c->r;
   const char *source = host_line_own(r);
@@ -102,14 +103,16 @@ static bool find_widened(host_case *c) {
   char change[400];
   cause *to = host_add(c, CAUSE_HOST_COPIES, 0.9);
   host_say_making(c, to, made);
-  buffer_printf(&to->headline, ": float64 takes %u times as much as %.20s of %.60s",
-                8 / narrow(o->of), o->of, o->name);
+  bool half = strstr(source, "float32") != NULL; /* the line converts it */
+  buffer_printf(&to->headline, ": %s takes %u times as much as %.20s of %.60s",
+                half ? "float32" : "float64", (half ? 4 : 8) / narrow(o->of), o->of, o->name);
   cause_say(to, "the line: %s", source);
   host_say_object(to, o);
   snprintf(change, sizeof change,
            "keep %s as %s and convert one batch at a time, to float32: %s[i:i + 64].astype("
-           "np.float32); the whole in float32 takes half (x / np.float32(255))",
-           o->name, o->of, o->name);
+           "np.float32)%s",
+           o->name, o->of, o->name,
+           half ? "" : "; the whole in float32 takes half (x / np.float32(255))");
   host_add_fix(c, made - made / 4, change, "a loop over the batches");
   return true;
 }

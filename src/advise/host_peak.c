@@ -55,21 +55,23 @@ stow_status host_peak_find(host_peak *p, const host_record *r) {
   uint64_t of = p->seen_bytes > 0 ? p->seen_bytes : r->peak_bytes;
   if (r->object_count > 0 && r->objects[0].bytes >= of / 5)
     host_describe(p->holder, sizeof p->holder, &r->objects[0]);
-  if (p->seen_bytes > 0) return STOW_OK; /* causes are those of another moment */
   stow_status status = explain_host(&x, r);
-  if (status == STOW_OK && x.findings.count > 0 && x.fixes.count > 0 &&
-      clearly_wrong(&x.findings.list[0], &x.fixes.list[0], r)) {
+  const char *said = status == STOW_OK && x.headline.data != NULL ? x.headline.data : "";
+  if (p->seen_bytes > 0) { /* causes are those of another moment, but its line may be the same */
+    if (strncmp(said, "Line ", 5) == 0) snprintf(p->holder, sizeof p->holder, "%s", said);
+  } else if (status == STOW_OK && x.findings.count > 0 && x.fixes.count > 0 &&
+             clearly_wrong(&x.findings.list[0], &x.fixes.list[0], r)) {
     const fix *f = &x.fixes.list[0];
     p->wasted_bytes = f->saves_bytes == MESSAGE_UNKNOWN ? 0 : f->saves_bytes;
     /* The holder is reported first. */
-    const char *head = x.headline.data != NULL ? x.headline.data : "";
+    const char *head = said;
     size_t same = strlen(p->holder);
     if (same > 0 && strncmp(head, p->holder, same) == 0) head += same + strspn(head + same, ":; ");
     snprintf(p->cause, sizeof p->cause, "%s", head[0] != '\0' ? head : "all of it is kept");
     snprintf(p->fix, sizeof p->fix, "%s", f->change);
   } else if (status == STOW_OK && p->holder[0] == '\0' && x.findings.count > 0 &&
              no_variable(x.findings.list[0].id))
-    snprintf(p->holder, sizeof p->holder, "%s", x.headline.data != NULL ? x.headline.data : "");
+    snprintf(p->holder, sizeof p->holder, "%s", said);
   explanation_free(&x);
   return status;
 }

@@ -1032,6 +1032,26 @@ TEST(workers_are_the_largest_holder_of_a_run_that_ended)
   free(r);
 }
 
+TEST(a_line_that_widens_an_array_is_named_with_the_type_it_makes)
+{
+  host_record *r = blank();
+  r->held_bytes = r->peak_bytes = r->inside_bytes = 700 * MIB;
+  r->objects[r->object_count++] = (host_object){.bytes = 75 * MIB,
+                                                .count = 400,
+                                                .name = "images",
+                                                .type = "numpy.ndarray",
+                                                .of = "uint8",
+                                                .shape = "(400, 256, 256, 3)"};
+  at_line(r, "/x/a.py", "scaled = images / 255.0");
+  CHECK(answers(r, CAUSE_HOST_COPIES, "float64 takes 8 times as much as uint8 of images",
+                "in float32 takes half", NULL));
+  r->frame_count = 0;
+  at_line(r, "/x/a.py", "scaled = images.astype(\"float32\") / 255.0");
+  CHECK(answers(r, CAUSE_HOST_COPIES, "float32 takes 4 times as much as uint8 of images",
+                "convert one batch at a time", NULL));
+  free(r);
+}
+
 /* A run that held much for a moment, in which it was not asked. */
 TEST(an_object_of_another_moment_is_not_called_the_largest)
 {
