@@ -82,7 +82,10 @@ static void say_limits(explanation *x) {
   if (e->survived) add_note(x, "the program continued after this failure");
   if (e->source->skipped_events > 0)
     add_note(x, "some entries of the file could not be read; the rest was used");
-  if (e->time.before_count > 0 && e->time.before_count * 4 > e->time.lifetime_count)
+  if (e->time.bad_sizes + e->time.bad_extents + e->source->bad_values > 0)
+    add_note(x, "some entries of the file have impossible values and were skipped");
+  /* The free of an allocation that was skipped looks like one from before the recording. */
+  if (e->time.before_count > e->time.bad_sizes && e->time.before_count * 4 > e->time.lifetime_count)
     add_note(x, "the recording began late: much of the live memory was allocated before it");
 }
 

@@ -51,6 +51,8 @@ assert all(r["min_limit_bytes"] is None and r["min_limit_saved_bytes"] is None f
 policies = json.load(open("report.json"))["runs"][0]["policies"]
 assert [p["failed_bytes"] for p in policies] == [1 << 60] * 5, policies
 assert json.load(open("failure.json"))["causes"][0]["id"] == "one_spike"
+said = open("explain.txt").read()
+assert "some entries of the file have impossible values and were skipped" in said and "began late" not in said, said
 END
 check a_size_that_no_device_can_hold_is_answered_at_once python3 huge.py
 finish
