@@ -69,11 +69,14 @@ static bool from_objects(top_chosen *c, const char *folder, pid_t pid) {
   memset(&h, 0, sizeof h);
   if (!host_record_read_inside(&h, folder, pid)) return false;
   for (size_t i = 0; i < h.object_count; i++) {
+    const host_object *o = &h.objects[i];
+    const char *file = strrchr(o->place, '/');
+    const char *line = file != NULL ? file + 1 : o->place;
     char label[256];
-    snprintf(label, sizeof label, "%s  %s%s%s  %s", h.objects[i].name, h.objects[i].type,
-             h.objects[i].of[0] != '\0' ? " of " : "", h.objects[i].of, h.objects[i].where);
-    add(c, label, h.objects[i].bytes, 1);
-    c->live_bytes += h.objects[i].bytes;
+    snprintf(label, sizeof label, "%s  %s  %s%s%s", o->name, line[0] != '\0' ? line : o->where,
+             o->type, o->of[0] != '\0' ? " of " : "", o->of);
+    add(c, label, o->bytes, 1);
+    c->live_bytes += o->bytes;
   }
   c->host = true;
   return h.object_count > 0;

@@ -64,6 +64,23 @@ echo end >&9
 wait $third
 exec 9>&-
 
+# Without a device the holders are those of host memory, each with its line, which 80 columns show.
+printf 'import sys\nkeep = [bytearray(8 << 20) for turn in range(12)]\nprint("now", flush=True)\nsys.stdin.readline()\n' > "$folder/keeps_host.py"
+mkfifo "$folder/until4"
+exec 9<> "$folder/until4"
+STOWAGE_LIBCUDA=/nowhere stowage_run -- python3 "$folder/keeps_host.py" < "$folder/until4" > "$folder/keeps" 2> /dev/null 7>&- 8>&- 9>&- &
+third=$!
+for _ in $(seq 2000); do grep_all now "$folder/keeps" && break; sleep 0.05; done
+for _ in $(seq 100); do
+  COLUMNS=80 "$stowage" top --once --filter keeps_host.py > "$folder/named"
+  grep_all 'keep  keeps_host.py:2  list' "$folder/named" && break
+  sleep 0.1
+done
+check host_memory_is_shown_by_line grep -q '96.0 MiB .* keep  keeps_host.py:2  list' "$folder/named"
+echo end >&9
+wait $third
+exec 9>&-
+
 # One sample as text: it fits the width, and has no escape sequences in a pipe.
 for width in 80 160; do
   COLUMNS=$width "$stowage" top --once > "$folder/once.$width"
