@@ -106,6 +106,14 @@ def check_pictures():
     shown = read("docs/gallery.md")
     wrong += [f"{path}: not in docs/gallery.md" for path in pictures if f"images/{os.path.basename(path)}" not in shown]
     result("pictures_are_small_and_shown", wrong, f": {len(pictures)}")
+    picture = open(f"{ROOT}/docs/images/explain.png", "rb").read()
+    at = picture.find(b"iTXtText\0\0\0\0\0")
+    length = int.from_bytes(picture[at - 4:at], "big") - 9 if at > 0 else 0
+    words = picture[at + 13:at + 13 + length].decode().split()
+    sample = f"{ROOT}/tests/samples/causes/no_grad_missing-cnn.pickle.gz"
+    said = subprocess.run([STOWAGE, "explain", sample], capture_output=True, text=True, check=True).stdout.split()
+    result("the_picture_of_explain_is_of_this_version", [] if words[4:] == said else
+           ["docs/images/explain.png shows another text: /usr/bin/python3 tools/site/screenshots.py BUILD docs/images explain"])
 
 
 # ---- what the text names ----

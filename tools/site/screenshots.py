@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "report"))
@@ -136,6 +137,15 @@ class Shots:
         page.value("scrollTo(0, document.querySelector('#tabs').getBoundingClientRect().top + scrollY - 24)")
         self.save(page, "lines", 1000, 600)
 
+    def keep_text(self, name, text):
+        """Puts what a picture shows into it, so that tests/guards/documents.py can compare that with what this version prints."""
+        path = self.out / f"{name}.png"
+        words = b"Text\0\0\0\0\0" + re.sub(r"\x1b\[[\d;]*m", "", text).encode()
+        chunk = len(words).to_bytes(4, "big") + b"iTXt" + words + zlib.crc32(b"iTXt" + words).to_bytes(4, "big")
+        head = 33  # the signature and the first chunk
+        made = path.read_bytes()
+        path.write_bytes(made[:head] + chunk + made[head:])
+
     def terminal(self, name, text):
         path = f"{self.folder}/{name}.html"
         pathlib.Path(path).write_text(f'{STYLE}<body class="terminal"><pre>{ansi(text)}</pre>', encoding="utf-8")
@@ -163,6 +173,7 @@ class Shots:
         shutil.copy(SAMPLES / "causes" / sample, f"{self.folder}/snapshot.pickle.gz")
         shown = self.screen(f"cd {self.folder}; echo '$ stowage explain snapshot.pickle.gz'; stowage explain snapshot.pickle.gz; echo; sleep 60", 118, 40, r"costs: none")
         self.terminal("explain", shown)
+        self.keep_text("explain", shown)
 
     def top(self):
         program = f"{self.folder}/finetune.py"
@@ -192,7 +203,7 @@ class Shots:
                 if "text/html" in data:
                     body += f'<div class="out">{data["text/html"]}</div>'
                 elif output.output_type == "error":
-                    body += f'<div class="out"><pre>{html.escape(output.ename)}: {html.escape(output.evalue.splitlines()[0])}</pre></div>'
+                    body += f'<div class="out"><pre>{html.escape(output.ename)}: {html.escape(output.evalue.partition(chr(10) * 2)[0])}</pre></div>'
         path = f"{self.folder}/notebook.html"
         pathlib.Path(path).write_text(f'{STYLE}<body class="notebook">{body}', encoding="utf-8")
         page = self.browser.open(f"file://{path}", wait=LOADED)
