@@ -27,8 +27,7 @@ typedef struct npz_out {
   intern names;      /* names of the columns and of their members */
   uint32_t *name_of; /* name of each column */
   struct piece *pieces;
-  size_t piece_count; /* members with this rank's rows */
-  size_t word_count; /* after them: members with the words of dictionaries, which all ranks share */
+  size_t piece_count;
   table_state state;
   table_shared own; /* this rank's rows, if there are several */
 } npz_out;
@@ -197,13 +196,12 @@ typedef enum piece_kind { PIECE_NUMBERS, PIECE_TIMES, PIECE_OFFSETS, PIECE_BYTES
 typedef struct piece {
   size_t column;
   piece_kind kind;
-  bool words;                   /* of a dictionary */
   uint64_t bytes, bytes_before; /* bytes of this rank; bytes of the earlier ranks */
 } piece;
 
 static stow_status make_pieces(npz_out *o) {
   const file_facts *f = &o->job->result->facts;
-  o->pieces = calloc(4 * f->column_count + 1, sizeof *o->pieces);
+  o->pieces = calloc(2 * f->column_count + 1, sizeof *o->pieces);
   if (o->pieces == NULL) return no_memory(o);
   for (size_t i = 0; i < f->column_count; i++) {
     const column_facts *c = &f->columns[i];
@@ -218,27 +216,18 @@ static stow_status make_pieces(npz_out *o) {
       o->pieces[o->piece_count++] = (piece){.column = i, .kind = PIECE_OFFSETS};
     if (plain) o->pieces[o->piece_count++] = (piece){.column = i, .kind = PIECE_BYTES};
   }
-  piece *words = o->pieces + o->piece_count;
-  for (size_t i = 0; i < f->column_count; i++) {
-    const column_facts *c = &f->columns[i];
-    if (shrink_skips(o->job, i) || !c->text || c->time || !c->layout.dictionary) continue;
-    if (!c->layout.texts.fixed)
-      words[o->word_count++] = (piece){.column = i, .kind = PIECE_OFFSETS, .words = true};
-    words[o->word_count++] = (piece){.column = i, .kind = PIECE_BYTES, .words = true};
-  }
   return STOW_OK;
 }
 
-/* Begins NAME.offsets or NAME.bytes, or NAME.words.offsets or NAME.words.bytes. */
+/* Begins NAME.offsets or NAME.bytes. */
 static stow_status begin_texts(archive *z, sink *s, const char *name, const text_extent *texts,
-                               const piece *p) {
+                               piece_kind kind) {
   char member[NAME_MOST + 64];
-  bool offsets = p->kind == PIECE_OFFSETS;
+  bool offsets = kind == PIECE_OFFSETS;
   dtype type = offsets ? text_offset_type(texts) : DTYPE_U8;
   uint64_t shape[2] = {offsets ? texts->count + 1 : texts->bytes, 0};
   if (texts->fixed) shape[0] = texts->count, shape[1] = texts->width;
-  snprintf(member, sizeof member, "%s%s.%s.npy", name, p->words ? ".words" : "",
-           offsets ? "offsets" : "bytes");
+  snprintf(member, sizeof member, "%s.%s.npy", name, offsets ? "offsets" : "bytes");
   return shrink_member(z, s, member, npy_descr(type), false, shape, texts->fixed ? 2 : 1,
                        dtype_bytes(type), false);
 }
@@ -254,7 +243,7 @@ static stow_status begin_piece(npz_out *o, archive *z, const piece *p, sink *s) 
     return shrink_member(z, s, member, descr, false, &rows, 1, sizeof(int64_t), false);
   }
   if (p->kind != PIECE_NUMBERS)
-    return begin_texts(z, s, name_of(o, p->column), &c->layout.texts, p);
+    return begin_texts(z, s, name_of(o, p->column), &c->layout.texts, p->kind);
   dtype to = o->job->result->items[p->column].to;
   snprintf(member, sizeof member, "%s%s.npy", name_of(o, p->column), c->text ? ".codes" : "");
   return shrink_member(z, s, member, npy_descr(to), false, &rows, 1, dtype_bytes(to), false);
@@ -344,24 +333,9 @@ static table_texts texts_of(const npz_out *o, size_t i, table_log *log) {
                        .codes = o->own.codes != NULL ? o->own.codes[i] : NULL};
 }
 
-/* Writes NAME.words: the text of each code. */
-static stow_status fill_words(const npz_out *o, const piece *p, sink *s) {
-  const column_facts *c = &o->job->result->facts.columns[p->column];
-  const intern *words = &o->state.words[p->column];
-  text_sink t = {.to = {.to = s}, .kind = p->kind, .type = text_offset_type(&c->layout.texts)};
-  if (p->kind == PIECE_OFFSETS) STOW_TRY(put_offset(&t));
-  for (uint32_t k = 0; k < words->count; k++) {
-    size_t length;
-    const char *text = intern_get(words, k, &length);
-    STOW_TRY(put_text(&t, text, length));
-  }
-  return put_gathered(&t.to);
-}
-
 /* Writes this rank's part of a member. */
 static stow_status fill_piece(npz_out *o, const piece *p, sink *s) {
   const file_facts *f = &o->job->result->facts;
-  if (p->words) return fill_words(o, p, s);
   if (p->kind == PIECE_NUMBERS)
     return each_run(o, p->column, o->job->result->items[p->column].to, s, NULL);
   text_sink t = {.to = {.to = s},
@@ -380,11 +354,35 @@ static stow_status fill_piece(npz_out *o, const piece *p, sink *s) {
   return status == STOW_OK ? put_gathered(&t.to) : status;
 }
 
+/* Writes NAME.words: the text of each code. */
+static stow_status write_words(npz_out *o, archive *z, size_t i, piece_kind kind) {
+  const column_facts *c = &o->job->result->facts.columns[i];
+  const intern *words = &o->state.words[i];
+  char name[NAME_MOST + 64];
+  sink s;
+  snprintf(name, sizeof name, "%s.words", name_of(o, i));
+  STOW_TRY(begin_texts(z, &s, name, &c->layout.texts, kind));
+  text_sink t = {.to = {.to = &s}, .kind = kind, .type = text_offset_type(&c->layout.texts)};
+  if (kind == PIECE_OFFSETS) STOW_TRY(put_offset(&t));
+  for (uint32_t k = 0; k < words->count; k++) {
+    size_t length;
+    const char *text = intern_get(words, k, &length);
+    STOW_TRY(put_text(&t, text, length));
+  }
+  return put_gathered(&t.to);
+}
+
+static stow_status write_texts(npz_out *o, archive *z, size_t i) {
+  if (!o->job->result->facts.columns[i].layout.texts.fixed)
+    STOW_TRY(write_words(o, z, i, PIECE_OFFSETS));
+  return write_words(o, z, i, PIECE_BYTES);
+}
+
 static stow_status write_piece(npz_out *o, archive *z, size_t number) {
   sink s;
   STOW_TRY(begin_piece(o, z, &o->pieces[number], &s));
   STOW_TRY(fill_piece(o, &o->pieces[number], &s));
-  return budget_report(o->job->budget, number + 1, o->piece_count + o->word_count);
+  return budget_report(o->job->budget, number + 1, o->piece_count);
 }
 
 /* ---- several threads ---- */
@@ -393,8 +391,7 @@ static stow_status write_piece(npz_out *o, archive *z, size_t number) {
 typedef struct filling {
   npz_out *out;
   archive *archive;
-  size_t count; /* pieces */
-  sink *sinks;  /* one per piece */
+  sink *sinks; /* one per piece */
   pthread_mutex_t lock;
   size_t done;        /* guarded by lock: pieces filled */
   bool *taken;        /* guarded by lock, one per piece */
@@ -423,17 +420,17 @@ static stow_status note_filled(filling *f, size_t number) {
   f->filled[number] = true;
   if (s->part)
     STOW_TRY(zip_out_took(z, s->member, s->offset - z->members[s->member].filled, s->crc));
-  while (f->flushed < f->count && f->filled[f->flushed]) {
+  while (f->flushed < f->out->piece_count && f->filled[f->flushed]) {
     const zip_out_member *m = &f->archive->zip.members[f->sinks[f->flushed++].member];
     writer_flush_to(f->archive->zip.to, m->offset + m->bytes);
   }
   return archive_note(f->archive);
 }
 
-/* Returns the next piece to fill; f->count if there is none. Texts and times take longest, so
+/* Returns the next piece to fill; piece_count if there is none. Texts and times take longest, so
  * they come first, but one at a time. */
 static size_t next_piece(filling *f) {
-  size_t count = f->count, texts = count, numbers = count;
+  size_t count = f->out->piece_count, texts = count, numbers = count;
   for (size_t i = count; i-- > 0;) {
     if (f->taken[i]) continue;
     if (f->out->pieces[i].kind == PIECE_NUMBERS)
@@ -454,8 +451,8 @@ static stow_status fill_some(void *context, unsigned thread) {
   (void)thread;
   for (;;) {
     pthread_mutex_lock(&f->lock);
-    size_t number = f->failed == STOW_OK ? next_piece(f) : f->count;
-    bool stop = number == f->count;
+    size_t number = f->failed == STOW_OK ? next_piece(f) : f->out->piece_count;
+    bool stop = number == f->out->piece_count;
     pthread_mutex_unlock(&f->lock);
     if (stop) return status;
     status = fill_one(f, number);
@@ -463,7 +460,7 @@ static stow_status fill_some(void *context, unsigned thread) {
     f->in_texts -= f->out->pieces[number].kind != PIECE_NUMBERS;
     if (status == STOW_OK) status = note_filled(f, number);
     if (status == STOW_OK) {
-      status = budget_report(f->out->job->budget, ++f->done, f->count);
+      status = budget_report(f->out->job->budget, ++f->done, f->out->piece_count);
     }
     if (status != STOW_OK) f->failed = status;
     pthread_mutex_unlock(&f->lock);
@@ -489,18 +486,17 @@ static stow_status begin_filling(filling *f, size_t number) {
 
 static stow_status fill_pieces(filling *f) {
   npz_out *o = f->out;
-  for (size_t i = 0; i < f->count; i++) STOW_TRY(begin_filling(f, i));
+  for (size_t i = 0; i < o->piece_count; i++) STOW_TRY(begin_filling(f, i));
   unsigned threads = o->job->budget->threads;
-  if (threads > f->count) threads = (unsigned)f->count;
+  if (threads > o->piece_count) threads = (unsigned)o->piece_count;
   return workers_run(threads, fill_some, f);
 }
 
 static stow_status fill_columns(npz_out *o, archive *z) {
-  filling f = {.out = o, .archive = z, .count = o->piece_count + o->word_count};
-  f.sinks = calloc(f.count, sizeof *f.sinks);
-  f.filled = calloc(2 * f.count, sizeof *f.filled);
+  filling f = {.out = o, .archive = z, .sinks = calloc(o->piece_count, sizeof *f.sinks)};
+  f.filled = calloc(2 * o->piece_count, sizeof *f.filled);
   if (f.sinks == NULL || f.filled == NULL) return free(f.sinks), free(f.filled), no_memory(o);
-  f.taken = f.filled + f.count;
+  f.taken = f.filled + o->piece_count;
   pthread_mutex_init(&f.lock, NULL);
   pthread_mutex_init(&f.texts, NULL);
   stow_status status = fill_pieces(&f);
@@ -630,14 +626,10 @@ static stow_status share_columns(npz_out *o, archive *z) {
 /* ---- the archive ---- */
 
 static stow_status write_columns(npz_out *o, archive *z) {
-  size_t all = o->piece_count + o->word_count, first = 0;
-  if (!team_alone(o->job->budget->team)) {
-    STOW_TRY(share_columns(o, z));
-    first = team_leads(o->job->budget->team) ? o->piece_count : all;
-  } else if (o->job->budget->threads > 1 && all > 1) {
-    return fill_columns(o, z);
-  }
-  for (size_t i = first; i < all; i++) STOW_TRY(write_piece(o, z, i));
+  unsigned threads = o->job->budget->threads;
+  if (!team_alone(o->job->budget->team)) return share_columns(o, z);
+  if (threads > 1 && o->piece_count > 1) return fill_columns(o, z);
+  for (size_t i = 0; i < o->piece_count; i++) STOW_TRY(write_piece(o, z, i));
   return STOW_OK;
 }
 
@@ -649,6 +641,10 @@ static stow_status write_npz(npz_out *o, writer *w) {
   if (!team_leads(o->job->budget->team)) {
     zip_out_free(&z.zip);
     return status;
+  }
+  for (size_t i = 0; i < o->state.count && status == STOW_OK; i++) {
+    const column_facts *c = &o->job->result->facts.columns[i];
+    if (c->text && c->layout.dictionary && !shrink_skips(o->job, i)) status = write_texts(o, &z, i);
   }
   return archive_end(&z, status);
 }

@@ -116,24 +116,18 @@ static stow_status begin_pass(table_pass *p) {
 
 /* ---- the threads ---- */
 
-/* Takes the next window; *more is false if there is none, or another thread failed. The file is
- * read without `lock`, so that other windows are merged meanwhile. */
+/* Takes the next window; *more is false if there is none, or another thread failed. */
 static stow_status take_window(table_pass *p, table_window *w, bool *more) {
   stow_status status = STOW_OK;
-  pthread_mutex_lock(&p->reading);
   pthread_mutex_lock(&p->lock);
   while (p->large && p->failed == STOW_OK) pthread_cond_wait(&p->turned, &p->lock);
   *more = !p->ended && p->failed == STOW_OK;
   if (*more) {
-    pthread_mutex_unlock(&p->lock);
     status = table_window_next(w, more);
-    pthread_mutex_lock(&p->lock);
-    if (*more && status == STOW_OK) table_window_begin(w);
     p->ended = !*more;
     p->large = *more && w->large;
   }
   pthread_mutex_unlock(&p->lock);
-  pthread_mutex_unlock(&p->reading);
   return status;
 }
 
@@ -303,7 +297,6 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
   }
   STOW_TRY(begun);
   c->padded = p.padded;
-  pthread_mutex_init(&p.reading, NULL);
   pthread_mutex_init(&p.lock, NULL);
   pthread_cond_init(&p.turned, NULL);
   pthread_rwlock_init(&p.words_lock, NULL);
@@ -314,7 +307,6 @@ stow_status table_read(file_facts *f, csv *c, table_header header, const budget 
   pthread_rwlock_destroy(&p.words_lock);
   pthread_cond_destroy(&p.turned);
   pthread_mutex_destroy(&p.lock);
-  pthread_mutex_destroy(&p.reading);
   c->padded = NULL;
   free(p.forms);
   free(p.padded);

@@ -39,13 +39,12 @@ typedef struct table_pass {
   const table_taker *to;
   table_state *state;
   unsigned threads;
-  size_t values_max;       /* values per window that the budget allows */
-  uint64_t words_max;      /* bytes of all distinct texts and their tables */
-  uint64_t stop;           /* end of the range: no row at or after it is read */
-  csv_form *forms;         /* the last known form of each column */
-  bool *padded;            /* columns in which "007" is a number */
-  pthread_mutex_t reading; /* guards `from`; taken before `lock` */
-  pthread_mutex_t lock;    /* guards everything below, and `state` */
+  size_t values_max;    /* values per window that the budget allows */
+  uint64_t words_max;   /* bytes of all distinct texts and their tables */
+  uint64_t stop;        /* end of the range: no row at or after it is read */
+  csv_form *forms;      /* the last known form of each column */
+  bool *padded;         /* columns in which "007" is a number */
+  pthread_mutex_t lock; /* guards everything below, `from`, and `state` */
   pthread_cond_t turned;
   uint64_t tickets, turn; /* windows taken; merged */
   bool ended;             /* nothing is left to take */
@@ -62,11 +61,9 @@ typedef struct table_pass {
 stow_status table_save(table_pass *p);
 stow_status table_restore(table_pass *p, bool *restored);
 
-/* Reads the next window of whole rows, with `reading` held; *more is false at the end.
+/* Takes the next window of whole rows, with the lock held; *more is false at the end.
  * (table_window.c) */
 stow_status table_window_next(table_window *w, bool *more);
-/* Gives a window that was read its place among the others, with the lock held. */
-void table_window_begin(table_window *w);
 /* Makes the last row read a separate window. */
 stow_status table_window_first(table_window *w);
 /* Frees a large window's memory. */

@@ -172,13 +172,10 @@ stow_status table_window_next(table_window *w, bool *more) {
   /* Room for a last row without a line end, and an odd stride, so that columns do not share cache
    * sets. */
   STOW_TRY(make_values(w, (ends + 1) | 9));
-  w->stream_end = input_offset(&c->in);
-  return STOW_OK;
-}
-
-void table_window_begin(table_window *w) {
   know_forms(w);
-  w->ticket = w->pass->tickets++;
+  w->stream_end = input_offset(&c->in);
+  w->ticket = p->tickets++;
+  return STOW_OK;
 }
 
 void table_window_shed(table_window *w) {
