@@ -614,6 +614,9 @@ def collected(rest, found):
             yield (left.size, left, *names)
 
 
+INSIDE = "module stowage_inside"  # scripts of the shim, which hold copies of what does not fit on a device
+
+
 def largest(main, others, held, collects=True):
     """Yields (bytes, weight, name, where, type) of all that is large, as it is found. held: bytes the process holds; collects: whether the
     program lets Python's cycle collector run."""
@@ -627,8 +630,9 @@ def largest(main, others, held, collects=True):
             yield one
     if sum(size for size, *_ in found) < held // 2:
         for one in unheld(held, until, seen, collects):
-            found.append(one)
-            yield one
+            if one[3] != INSIDE:
+                found.append(one)
+                yield one
     if sum(size for size, *_ in found) < held // 2:
         for one in weighed(itertools.chain(instances(), reached()), until, seen):
             found.append(one)

@@ -327,6 +327,10 @@ static stow_status read_one(run_explanation *s, const char *folder) {
   STOW_TRY(run_folder_read_end(folder, &end, &known));
   if (status == STOW_OK && ran_out(&s->host, known)) {
     s->out_of_memory = true;
+    ledger l;
+    STOW_TRY(open_ledger(&l, folder));
+    if (l.header != NULL) s->host.copies_bytes = atomic_load(&l.header->copies_bytes);
+    ledger_close(&l);
     return explain_host(&s->says, &s->host);
   }
   STOW_TRY(newest(folder, RUN_ERROR, path));

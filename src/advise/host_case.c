@@ -121,14 +121,14 @@ void host_say_object(cause *to, const host_object *o) {
 }
 
 uint64_t host_named_bytes(const host_record *r) {
-  uint64_t sum = 0;
+  uint64_t sum = r->copies_bytes;
   for (size_t i = 0; i < r->object_count; i++) sum += r->objects[i].bytes;
   return sum;
 }
 
 uint64_t host_made_bytes(const host_case *c) {
   const host_record *r = c->r;
-  uint64_t named = 0;
+  uint64_t named = r->copies_bytes;
   for (size_t i = 0; i < r->object_count; i++)
     if (!host_is_unnamed(&r->objects[i])) named += r->objects[i].bytes;
   return c->reported_bytes > named ? c->reported_bytes - named : 0;

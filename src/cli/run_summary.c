@@ -152,14 +152,18 @@ void run_summary(const ledger *l, const run_limits *limits, bool failed, bool qu
 /* A command that held less than this gets no line about memory. */
 #define PEAK_LEAST ((uint64_t)16 << 20)
 
-void run_summary_peak(const ledger *l, const run_limits *limits, const host_record *h,
-                      bool explained, bool always) {
+void run_summary_peak(const ledger *l, const run_limits *limits, host_record *h, bool explained,
+                      bool always) {
   char size[STOW_SIZE_TEXT_MAX];
+  h->copies_bytes = l->header != NULL ? atomic_load(&l->header->copies_bytes) : 0;
   bool device = false, reported = limits->vram_from != NULL || limits->spill_bytes > 0;
   for (unsigned i = 0; l->header != NULL && !reported && i < LEDGER_DEVICES_MAX; i++)
     device = device || atomic_load(&l->header->peak_vram_bytes[i]) > 0;
   if (h->peak_bytes < PEAK_LEAST && !device && !always) return;
   output_error("stowage run: at the peak %s of host memory", stow_size_format(size, h->peak_bytes));
+  if (h->copies_bytes > 0)
+    output_error(", %s of it copies of what did not fit in vram",
+                 stow_size_format(size, h->copies_bytes));
   for (unsigned i = 0; device && i < LEDGER_DEVICES_MAX; i++) {
     uint64_t peak = atomic_load(&l->header->peak_vram_bytes[i]);
     if (peak > 0) output_error(", %s on device %u", stow_size_format(size, peak), i);

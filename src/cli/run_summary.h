@@ -19,7 +19,7 @@ void run_summary(const ledger *l, const run_limits *limits, bool failed, bool qu
  * very little was held and `always` is false. `l` may be a ledger that is not open; device peaks go
  * into the line unless run_summary has them. `explained`: the failure was explained, so the holder
  * is not repeated. */
-void run_summary_peak(const ledger *l, const run_limits *limits, const host_record *h,
-                      bool explained, bool always);
+void run_summary_peak(const ledger *l, const run_limits *limits, host_record *h, bool explained,
+                      bool always);
 
 #endif

@@ -103,6 +103,8 @@ typedef struct host_record {
   uint64_t held_bytes, peak_bytes;
   uint64_t largest_bytes; /* the peak of the largest process alone, as far as the kernel and the
                            * samples show it */
+  uint64_t copies_bytes; /* of those, copies of what did not fit in vram, as the ledger counts them;
+                          * not in the file */
   int64_t growth_bytes_s;
   char ended[16]; /* "limit": killed by us; "kernel"; "killed": by another process; "": still
                      running */

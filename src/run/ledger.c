@@ -16,7 +16,7 @@
 #include "base/process.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x52454744454c5753) /* "SWLEDGER" */
-#define LEDGER_VERSION 15
+#define LEDGER_VERSION 16
 /* How often a request retries after a collision with another. Each retry yields the processor, so
  * this takes milliseconds at most, and a stopped process does not block others for long. */
 #define TRIES_MAX  1000
@@ -392,6 +392,11 @@ static uint64_t excess_of(const ledger_totals *t) {
   return spilled > t->unused_spill_bytes ? spilled - t->unused_spill_bytes : 0;
 }
 
+static uint64_t other_of(const ledger_totals *t) {
+  uint64_t pages = t->bytes[LEDGER_PAGES];
+  return t->vram_bytes > pages ? t->vram_bytes - pages : 0;
+}
+
 /* Raises the peaks to what is held. `allowed`: the caller's bytes were granted within the limits,
  * so the peak cannot exceed them. */
 static void raise_peaks(ledger *l, unsigned device, bool allowed) {
@@ -400,6 +405,7 @@ static void raise_peaks(ledger *l, unsigned device, bool allowed) {
   if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return;
   ledger_sum(l, device, &now);
   if (now.vram_bytes <= atomic_load(&l->header->peak_vram_bytes[device]) &&
+      other_of(&now) <= atomic_load(&l->header->peak_other_bytes[device]) &&
       now.bytes[LEDGER_SPILLED] <= atomic_load(&l->header->peak_spilled_bytes[device]) &&
       excess_of(&now) <= atomic_load(&l->header->peak_excess_bytes[device]))
     return;
@@ -410,6 +416,7 @@ static void raise_peaks(ledger *l, unsigned device, bool allowed) {
   uint64_t vram_most = allowed ? ledger_limit(l, device) : UINT64_MAX;
   uint64_t spill_most = allowed ? ledger_spill_limit(l) : UINT64_MAX;
   raise_to(&l->header->peak_vram_bytes[device], vram < vram_most ? vram : vram_most);
+  raise_to(&l->header->peak_other_bytes[device], other_of(&now));
   if (spill_most == 0) return;
   raise_to(&l->header->peak_spilled_bytes[device], spilled < spill_most ? spilled : spill_most);
   raise_to(&l->header->peak_excess_bytes[device], excess < spill_most ? excess : spill_most);
@@ -484,7 +491,16 @@ void ledger_count_saved(ledger *l, uint64_t out_bytes, uint64_t home_bytes) {
   if (l->header == NULL) return;
   atomic_fetch_add(&l->header->moved_out_bytes, out_bytes);
   atomic_fetch_add(&l->header->moved_home_bytes, home_bytes);
-  raise_to(&l->header->peak_away_bytes, out_bytes);
+}
+
+void ledger_count_copies(ledger *l, uint64_t bytes) {
+  if (l->header != NULL) atomic_fetch_add(&l->header->copies_bytes, bytes);
+}
+
+void ledger_note_need(ledger *l, unsigned device, uint64_t bytes, uint64_t lasting_bytes) {
+  if (l->header == NULL || device >= LEDGER_DEVICES_MAX) return;
+  raise_to(&l->header->peak_need_bytes[device], bytes);
+  raise_to(&l->header->lasting_bytes, lasting_bytes);
 }
 
 void ledger_set_begun(ledger *l, unsigned device, bool begun) {

@@ -97,7 +97,11 @@ typedef struct ledger_header {
   _Atomic uint64_t peak_vram_bytes[LEDGER_DEVICES_MAX];  /* highest use of the whole run */
   _Atomic uint64_t peak_spilled_bytes[LEDGER_DEVICES_MAX];
   _Atomic uint64_t peak_excess_bytes[LEDGER_DEVICES_MAX]; /* of those, what did not fit in vram */
-  _Atomic uint64_t peak_away_bytes; /* saved tensors that left vram in one step, in pinned memory */
+  _Atomic uint64_t peak_other_bytes[LEDGER_DEVICES_MAX];  /* vram other than pages */
+  /* What PyTorch had allocated at once, and its saved tensors that were on the host; 0: unknown. */
+  _Atomic uint64_t peak_need_bytes[LEDGER_DEVICES_MAX];
+  _Atomic uint64_t lasting_bytes; /* of those, between the steps of a training loop; 0: unknown */
+  _Atomic uint64_t copies_bytes;  /* pinned host memory for saved tensors */
   _Atomic uint64_t spilled_total_bytes;   /* all bytes ever spilled */
   _Atomic uint64_t moved_out_bytes;       /* moved from vram to the host, at the same addresses */
   _Atomic uint64_t moved_home_bytes;      /* moved from the host back to vram */
@@ -218,6 +222,10 @@ void ledger_set_idle(ledger *l, unsigned device, uint64_t vram_bytes, uint64_t s
 void ledger_set_unused(ledger *l, unsigned device, uint64_t spill_bytes);
 /* Counts saved tensors that one step moved from vram to pinned memory and back. */
 void ledger_count_saved(ledger *l, uint64_t out_bytes, uint64_t home_bytes);
+/* Counts pinned memory for them. */
+void ledger_count_copies(ledger *l, uint64_t bytes);
+/* Notes what PyTorch needs at once; `lasting_bytes`: between two steps, or 0. */
+void ledger_note_need(ledger *l, unsigned device, uint64_t bytes, uint64_t lasting_bytes);
 
 /* Converts the device's own figures to those that a program sees: at most the limit, plus the
  * `spill_bytes` that may go to the host. Reaps dead processes first. */

@@ -126,14 +126,14 @@ class Policy:
     # ---- steps ----
 
     def begin_step(self):
-        self.out_bytes = self.in_bytes = self.issued_bytes = self.saved_bytes = self.demanded = self.peak_bytes = 0
+        self.out_bytes = self.in_bytes = self.issued_bytes = self.saved_bytes = self.demanded = self.peak_bytes = self.need_bytes = 0
         self.sums, self.alive, self.others, self.stopped, self.base_bytes = [], [], [], False, None
         self.level, self.plan, self.resting = None, max(self.plans, default=0), False
 
     def end_step(self):
         """Ends a step and returns its figures."""
         figures = dict(out_bytes=self.out_bytes, in_bytes=self.in_bytes, saved_bytes=self.saved_bytes, demanded=self.demanded,
-                       other_bytes=max(self.others, default=0), peak_bytes=self.peak_bytes, base_bytes=self.base_bytes, rested=self.resting)
+                       other_bytes=max(self.others, default=0), peak_bytes=self.peak_bytes, need_bytes=self.need_bytes, base_bytes=self.base_bytes, rested=self.resting)
         self.plans.append(self.out_bytes)
         if self.sums and not self.resting:
             self.references.append((self.sums, self.needs()))
@@ -159,6 +159,7 @@ class Policy:
         self.swing = max(rise, self.swing - self.swing // SWING_PART)
         self.level = now
         self.peak_bytes = max(self.peak_bytes, most)
+        self.need_bytes = max(self.need_bytes, most + self.alive_bytes - self.near_bytes)
         self.sums.append(self.saved_bytes)
         self.alive.append(self.alive_bytes)
         self.others.append(max(0, most - self.base_bytes - self.near_bytes))
@@ -849,7 +850,8 @@ class Armed:
             return
         with hooks.lock:
             figures = hooks.policy.end_step()
-        shim_moved(figures["out_bytes"], figures["in_bytes"])
+        away = hooks.bus.states.away_bytes()
+        shim_moved(figures["out_bytes"], figures["in_bytes"], figures["need_bytes"] + away, (figures["base_bytes"] or -away) + away)
         self.aim(figures)
         hooks.note_parameters(optimizer)
         hooks.push()

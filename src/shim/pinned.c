@@ -114,6 +114,7 @@ static bool add(uint64_t bytes, bool ahead) {
     slab_ready++;
   }
   lock_release(&slab_lock);
+  ledger_count_copies(account_ledger(), bytes);
   return listed; /* if not, the memory stays where it is: there is none left for anything */
 }
 

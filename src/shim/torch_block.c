@@ -44,7 +44,8 @@ SHIM_HOOK block_reported torch_block_reported_older __asm__(BLOCK_REPORTED_OLDER
 SHIM_HOOK failure_reported torch_failure_reported __asm__(FAILURE_REPORTED);
 SHIM_HOOK failure_reported torch_failure_reported_older __asm__(FAILURE_REPORTED_OLDER);
 
-static _Atomic uint64_t live_bytes[DEVICES_MAX], highest_bytes[DEVICES_MAX];
+static _Atomic uint64_t live_bytes[DEVICES_MAX], highest_bytes[DEVICES_MAX],
+    peak_bytes[DEVICES_MAX];
 static _Atomic bool live_known[DEVICES_MAX];
 
 bool torch_block_live(int device, uint64_t *bytes) {
@@ -125,6 +126,11 @@ void torch_block_reported(void *addr, int64_t bytes, size_t live, size_t reserve
     /* Two threads at once may store the lower figure: an estimate is made of it. */
     if (live > atomic_load_explicit(&highest_bytes[on.index], memory_order_relaxed))
       atomic_store_explicit(&highest_bytes[on.index], live, memory_order_relaxed);
+    if (live > atomic_load_explicit(&peak_bytes[on.index], memory_order_relaxed) &&
+        host_tier_on()) {
+      atomic_store_explicit(&peak_bytes[on.index], live, memory_order_relaxed);
+      ledger_note_need(account_ledger(), run_device(on.index), live, 0);
+    }
     atomic_store_explicit(&live_known[on.index], true, memory_order_release);
   }
   if (host_tier_on() && gate_here())

@@ -204,10 +204,15 @@ static python_object *highest(python_object *self, python_object *arguments) {
 }
 
 static python_object *moved(python_object *self, python_object *arguments) {
-  unsigned long long out, home;
+  unsigned long long out, home, need, lasting;
   (void)self;
-  if (!python_parse(arguments, "KK", &out, &home)) return NULL;
+  if (!python_parse(arguments, "KKKK", &out, &home, &need, &lasting)) return NULL;
   ledger_count_saved(account_ledger(), out, home);
+  unsigned device = 0;
+  cu_context context;
+  cu_device handle;
+  if (account_here(&device, &context, &handle))
+    ledger_note_need(account_ledger(), device, need, lasting);
   return python_none();
 }
 

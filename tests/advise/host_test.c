@@ -300,6 +300,10 @@ TEST(memory_without_a_name_that_grows_while_the_program_continues_is_native)
   CHECK(first(r) == CAUSE_HOST_LIMIT); /* one value that the line creates */
   r->inside_turns = 3;
   CHECK(first(r) == CAUSE_HOST_NATIVE);
+  r->copies_bytes =
+      r->peak_bytes - r->peak_bytes / 8; /* most are copies of what did not fit in vram */
+  CHECK(first(r) != CAUSE_HOST_NATIVE);
+  r->copies_bytes = 0;
   holds(r, &picture, "photos", 600 * MIB);
   CHECK(first(r) == CAUSE_HOST_LIMIT); /* most of it has a name */
   free(r);

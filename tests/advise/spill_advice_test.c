@@ -10,16 +10,21 @@
 
 static char text[512];
 
+static uint64_t need, other, lasting;
+
 static void advise(uint64_t vram, uint64_t spilled, uint64_t weights, uint64_t gradients,
                    uint64_t state, const char *optimizer) {
   ledger l;
   CHECK_OK(ledger_create(&l, NULL));
   atomic_store(&l.header->peak_vram_bytes[1], vram);
   atomic_store(&l.header->peak_excess_bytes[1], spilled);
+  atomic_store(&l.header->peak_need_bytes[1], need);
+  atomic_store(&l.header->peak_other_bytes[1], other);
+  atomic_store(&l.header->lasting_bytes, lasting);
   atomic_store(&l.header->weight_bytes, weights);
   atomic_store(&l.header->gradient_bytes, gradients);
   atomic_store(&l.header->state_bytes, state);
-  atomic_store(&l.header->moved_out_bytes, 20 * GIB);
+  atomic_store(&l.header->moved_out_bytes, spilled > 0 ? 20 * GIB : 0);
   atomic_store(&l.header->moved_home_bytes, 20 * GIB);
   atomic_store(&l.header->steps[1], 10);
   snprintf(l.header->optimizer, sizeof l.header->optimizer, "%s", optimizer);
@@ -71,6 +76,23 @@ TEST(a_program_without_an_optimizer_needs_more_vram)
   advise(6 * GIB, 4 * GIB, 0, 0, 0, "");
   CHECK(says("4.0 GiB did not fit") && says("4.0 GiB more vram would avoid it"));
   CHECK(strstr(text, "activations") == NULL && strstr(text, "weights") == NULL);
+}
+
+TEST(what_pytorch_needed_counts_not_its_cache)
+{
+  need = 33 * GIB, other = GIB,
+  lasting = 2 * GIB; /* 14 GiB of pages on the host, most of them unused */
+  advise(24 * GIB, 14 * GIB, GIB / 2, GIB / 2, GIB, "AdamW");
+  CHECK(says("10.0 GiB did not fit") && says("31.0 GiB is activations"));
+  CHECK(says("a batch of 67% of this one") && says("10.0 GiB more vram would avoid it"));
+}
+
+TEST(frozen_weights_are_not_activations)
+{
+  need = 6 * GIB, other = GIB, lasting = 5 * GIB;
+  advise(4 * GIB, 3 * GIB, GIB / 64, GIB / 64, GIB / 32, "AdamW");
+  CHECK(says("3.0 GiB did not fit") && says("5.0 GiB stays on the device between steps"));
+  CHECK(says("not trained: frozen weights in 8 or 4 bits") && strstr(text, "activations") == NULL);
 }
 
 TEST_MAIN

@@ -412,7 +412,7 @@ def arming():
     state = dict(short=False, room=(100 << 20, 10 << 20, 1 << 30, 5000))
     moved = []
     script.update(shim_resident=lambda: state["short"], shim_room=lambda: state["room"],
-                  shim_moved=lambda out, home: moved.append((out, home)))
+                  shim_moved=lambda out, home, need, lasting: moved.append((out, home)))
     functions = torch._C._autograd
     before = functions._saved_tensors_hooks_disable, functions._saved_tensors_hooks_enable
     armed = Armed(torch, Bus)

@@ -48,6 +48,11 @@ static void wait_for_end(int count) {
   CHECK(ended == count);
 }
 
+ledger *account_ledger(void) {
+  static ledger l;
+  return &l;
+}
+
 static cu_context here(void) {
   static int context;
   return (cu_context)(void *)&context;
