@@ -161,9 +161,6 @@ void run_summary_peak(const ledger *l, const run_limits *limits, host_record *h,
     device = device || atomic_load(&l->header->peak_vram_bytes[i]) > 0;
   if (h->peak_bytes < PEAK_LEAST && !device && !always) return;
   output_error("stowage run: at the peak %s of host memory", stow_size_format(size, h->peak_bytes));
-  if (h->copies_bytes > 0)
-    output_error(", %s of it copies of what did not fit in vram",
-                 stow_size_format(size, h->copies_bytes));
   for (unsigned i = 0; device && i < LEDGER_DEVICES_MAX; i++) {
     uint64_t peak = atomic_load(&l->header->peak_vram_bytes[i]);
     if (peak > 0) output_error(", %s on device %u", stow_size_format(size, peak), i);
@@ -177,6 +174,9 @@ void run_summary_peak(const ledger *l, const run_limits *limits, host_record *h,
   if (p.holder[0] != '\0')
     output_error("%s: %s", p.seen_bytes > 0 ? ", largest then" : "; largest",
                  output_name(p.holder));
+  if (h->copies_bytes > 0)
+    output_error("; copies of what did not fit in vram take %s of it",
+                 stow_size_format(size, h->copies_bytes));
   output_error("\n");
   /* The program does not control how much memory is spilled to the host. */
   for (unsigned i = 0; l->header != NULL && i < LEDGER_DEVICES_MAX; i++)
