@@ -40,12 +40,12 @@ if(STOWAGE_BUNDLED)
   target_link_libraries(bundled_zlib PRIVATE $<BUILD_INTERFACE:stow_hardening>)
   target_link_libraries(bundled_zstd PRIVATE $<BUILD_INTERFACE:stow_hardening>)
 endif()
-# A newer compiler than the tests use may find more to warn about, as GCC 14 does. That must not stop a user's build.
-if((CMAKE_C_COMPILER_ID STREQUAL GNU AND CMAKE_C_COMPILER_VERSION VERSION_GREATER_EQUAL 14) OR
-   (CMAKE_C_COMPILER_ID STREQUAL Clang AND CMAKE_C_COMPILER_VERSION VERSION_GREATER_EQUAL 15))
-  set(newer_compiler ON)
+# Another compiler than those of the tests may find more to warn about, as GCC 11 and GCC 14 do. That must not stop a user's build.
+if((CMAKE_C_COMPILER_ID STREQUAL GNU AND CMAKE_C_COMPILER_VERSION VERSION_GREATER_EQUAL 12 AND CMAKE_C_COMPILER_VERSION VERSION_LESS 14) OR
+   (CMAKE_C_COMPILER_ID STREQUAL Clang AND CMAKE_C_COMPILER_VERSION VERSION_LESS 15))
+  set(tested_compiler ON)
 endif()
-if(STOWAGE_WERROR AND NOT newer_compiler)
+if(STOWAGE_WERROR AND tested_compiler)
   target_compile_options(stow_flags INTERFACE -Werror)
 endif()
 if(STOWAGE_CHECKS)

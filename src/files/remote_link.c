@@ -72,15 +72,15 @@ static size_t take_header(char *bytes, size_t size, size_t count, void *user) {
   while (length > 0 && isspace((unsigned char)line[length - 1])) length--;
   line[length] = '\0';
   const char *value;
-  if (strncmp(line, "HTTP/", 5) == 0) { /* a 100 Continue may precede the answer */
+  if (length == 0) {
+    x->headers_ended = true;
+  } else if (strncmp(line, "HTTP/", 5) == 0) { /* a 100 Continue may precede the answer */
     const char *code = strchr(line, ' ');
     x->status = code != NULL ? strtol(code, NULL, 10) : 0;
     x->total = x->first = UINT64_MAX;
     x->mark[0] = '\0';
     x->encoded = x->headers_ended = false;
     x->retry_after_ms = 0;
-  } else if (length == 0) {
-    x->headers_ended = true;
   } else if ((value = value_of(line, "Content-Range")) != NULL) {
     take_range(x, value);
   } else if ((value = value_of(line, "ETag")) != NULL) {
