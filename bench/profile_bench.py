@@ -150,7 +150,7 @@ def count_instructions(stowage, program):
 
 def main():
     stowage, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 15
-    words, dead = sys.argv[3:], set()  # dead: peers that did not run, not tried again
+    words, dead = sys.argv[3:], set()  # dead: peers that did not end with a program, not tried with it again
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -172,13 +172,13 @@ def main():
             for _ in range(PEER_ROUNDS):
                 alone.append(once(bare))
                 for label, command in peers(program, folder):
-                    spent = None if label in dead else once(command)
+                    spent = None if (name, label) in dead else once(command)
                     others.setdefault(label, []).append(spent)
                     if spent is None:
-                        dead.add(label)
+                        dead.add((name, label))
             for label, times in others.items():
                 known = [t for t in times if t is not None]
-                print(f"  {label:28} {min(known) / min(alone):5.2f}x" if known else f"  {label:28} did not run", flush=True)
+                print(f"  {label:28} {min(known) / min(alone):5.2f}x" if known else f"  {label:28} failed, or took more than {DEADLINE_SECONDS} s", flush=True)
             if name == "pure Python loop":
                 count_instructions(stowage, program)
 
