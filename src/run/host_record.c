@@ -1,6 +1,7 @@
 /* Host record: writes and reads its lines. */
 #include "run/host_record.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -303,6 +304,27 @@ bool host_record_read_inside(host_record *r, const char *folder, pid_t pid) {
   return read_inside(r, folder, pid) == STOW_OK;
 }
 
+/* Reads the answer of the process that held most, of all processes of the run: the machine was so
+ * busy that no sample saw it. */
+static void read_unseen(host_record *r, const char *folder) {
+  ASSERT(!r->from_inside);
+  DIR *names = opendir(folder);
+  pid_t largest = 0;
+  uint64_t most = 0;
+  for (const struct dirent *e; names != NULL && (e = readdir(names)) != NULL;) {
+    char *end;
+    long pid = strtol(e->d_name, &end, 10);
+    if (pid <= 0 || pid > INT_MAX || strcmp(end, RUN_OBJECTS) != 0) continue;
+    if (read_inside(r, folder, (pid_t)pid) != STOW_OK || r->inside_bytes <= most) continue;
+    largest = (pid_t)pid;
+    most = r->inside_bytes;
+  }
+  if (names != NULL) closedir(names);
+  if (largest > 0 && read_inside(r, folder, largest) == STOW_OK &&
+      r->process_count < HOST_PROCESSES_MAX)
+    r->processes[r->process_count++] = (tree_process){.pid = largest, .held_bytes = most};
+}
+
 stow_status host_record_read(host_record *r, const char *folder) {
   ASSERT(r != NULL && folder != NULL);
   char path[PATH_MAX];
@@ -315,5 +337,6 @@ stow_status host_record_read(host_record *r, const char *folder) {
     status = read_inside(r, folder, r->processes[i].pid);
     if (status != STOW_OK && status != STOW_ERR_NOT_FOUND) return status;
   }
+  if (!r->from_inside) read_unseen(r, folder);
   return STOW_OK;
 }
