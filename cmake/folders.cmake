@@ -30,7 +30,8 @@ function(stow_kernel_flags)
   set_source_files_properties(${folder}/sparse.c ${folder}/lowrank.c PROPERTIES COMPILE_OPTIONS -O3)
   set_source_files_properties(${folder}/kernels_portable.c PROPERTIES COMPILE_OPTIONS
     "-O3;-fno-math-errno;-fno-trapping-math")
-  set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/src/arrays/csv_block_portable.c PROPERTIES COMPILE_OPTIONS -O3)
+  set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/src/arrays/csv_block_portable.c ${CMAKE_CURRENT_SOURCE_DIR}/src/arrays/hdf5_unpack.c
+    PROPERTIES COMPILE_OPTIONS -O3)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     set_source_files_properties(${folder}/kernels_avx2.c PROPERTIES COMPILE_OPTIONS
       "-O3;-fno-math-errno;-fno-trapping-math;${avx2}")

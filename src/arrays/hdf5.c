@@ -22,8 +22,7 @@
 /* Share of the budget for a part of the values, in shared memory: 1/4. */
 #define PART_SHARE 4
 #define HEAP_SHARE 2 /* the worker */
-/* A filter holds the packed chunk and the unpacked one, whose buffer grows by doubling, and shuffle
- * another copy (H5Z__filter_deflate and H5Z__filter_shuffle of libhdf5 1.10). */
+/* The packed chunk, the unpacked one and shuffle's copy (hdf5_unpack.c). */
 #define UNPACK_COPIES 3
 /* Large enough that the messages do not matter: 1 MiB and 2 MiB took the same CPU time. */
 #define PART_BYTES (UINT64_C(2) << 20)

@@ -2,6 +2,7 @@
 #include "arrays/hdf5_file.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,6 +199,7 @@ stow_status hdf5_file_open(hdf5_file *f, const char *name, const char *path) {
 
 static void close_dataset(hdf5_file *f) {
   const hdf5_library *l = f->library;
+  hdf5_packed_close(&f->packed);
   if (f->type >= 0) l->H5Tclose(f->type);
   if (f->space >= 0) l->H5Sclose(f->space);
   if (f->object >= 0) l->H5Oclose(f->object);
@@ -298,26 +300,47 @@ static stow_status open_dataset(hdf5_file *f, const char *name) {
   h5_id type = f->space >= 0 ? l->H5Dget_type(f->object) : -1;
   /* The type of the file in the byte order of this machine (little). */
   f->type = type >= 0 ? l->H5Tcopy(type) : -1;
+  stow_status packed =
+      type >= 0 ? hdf5_packed_open(&f->packed, l, f->object, type, &f->d) : STOW_OK;
   if (type >= 0) l->H5Tclose(type);
+  STOW_TRY(packed);
   if (f->type < 0 || (f->d.type != DTYPE_BOOL && l->H5Tset_order(f->type, 0) < 0))
     return fail(f, name, "open it");
+  /* Where libhdf5 unpacks chunks, nobody checks how many bytes that gives, and what its memory held
+   * before must not become values. malloc then sets memory to the complement of this, 0. */
+  if (f->d.filtered) mallopt(M_PERTURB, 0xff);
   read_fill(f);
   STOW_TRY(check_sizes(f, name));
   snprintf(f->d.name, sizeof f->d.name, "%s", name);
   return STOW_OK;
 }
 
-/* Checks the stored size of the chunks of a selection. A filter makes a chunk only slightly larger.
- * A chunk stored in far more than its declared bytes is damaged, or crafted to exhaust memory when
- * it is unpacked. */
-static stow_status check_stored(hdf5_file *f, const uint64_t *start, const uint64_t *count) {
+/* Sets `at` to the first chunk of a box. */
+static void first_chunk(const hdf5_dataset *d, const hdf5_box *b, h5_size *at) {
+  for (uint32_t i = 0; i < d->dims; i++) at[i] = b->from[i] / d->chunk[i] * d->chunk[i];
+}
+
+/* Sets `at` to the next chunk. Returns false behind the last one. */
+static bool next_chunk(const hdf5_dataset *d, const hdf5_box *b, h5_size *at) {
+  for (uint32_t i = d->dims; i-- > 0;) {
+    at[i] += d->chunk[i];
+    if (at[i] < b->from[i] + b->items[i]) return true;
+    at[i] = b->from[i] / d->chunk[i] * d->chunk[i];
+  }
+  return false;
+}
+
+/* Checks the stored size of the chunks of a box. A filter makes a chunk only slightly larger. A
+ * chunk stored in far more than its declared bytes is damaged, or crafted to exhaust memory when it
+ * is unpacked. */
+static stow_status check_stored(hdf5_file *f, const hdf5_box *b) {
   const hdf5_dataset *d = &f->d;
   uint64_t declared = chunk_bytes(d), most = declared < INT64_MAX ? 2 * declared + (64 << 10) : 0;
   h5_size at[HDF5_DIMS_MAX], stored;
   if (!d->filtered || d->chunk[0] == 0 || most == 0) return STOW_OK;
   if (f->library->H5Dget_chunk_storage_size == NULL) return STOW_OK;
-  for (uint32_t i = 0; i < d->dims; i++) at[i] = start[i] / d->chunk[i] * d->chunk[i];
-  for (;;) {
+  first_chunk(d, b, at);
+  do {
     /* Fails for a chunk that was never written. */
     if (f->library->H5Dget_chunk_storage_size(f->object, at, &stored) >= 0 && stored > most)
       return stow_fail(
@@ -325,14 +348,8 @@ static stow_status check_stored(hdf5_file *f, const uint64_t *start, const uint6
           "%s: dataset %.200s: the chunk at row %llu is stored in %llu bytes but holds "
           "%" PRIu64 ": damaged",
           f->path, d->name, at[0], stored, declared);
-    uint32_t i = d->dims;
-    while (i-- > 0) {
-      at[i] += d->chunk[i];
-      if (at[i] < start[i] + count[i]) break;
-      at[i] = start[i] / d->chunk[i] * d->chunk[i];
-      if (i == 0) return STOW_OK;
-    }
-  }
+  } while (next_chunk(d, b, at));
+  return STOW_OK;
 }
 
 /* Below this the check costs more than 1% of a read; then it runs only after a failure. */
@@ -341,18 +358,13 @@ static stow_status check_stored(hdf5_file *f, const uint64_t *start, const uint6
 /* libhdf5 allocates a few KiB for each chunk of one read, besides its values. */
 #define CHUNKS_AT_ONCE 256
 
-/* A box of values, and where it starts in the memory of the read. */
-typedef struct read_box {
-  h5_size from[HDF5_DIMS_MAX], items[HDF5_DIMS_MAX], at[HDF5_DIMS_MAX];
-} read_box;
-
-static uint64_t chunks_along(const hdf5_file *f, const read_box *b, uint32_t dim) {
+static uint64_t chunks_along(const hdf5_file *f, const hdf5_box *b, uint32_t dim) {
   uint64_t chunk = f->d.chunk[dim];
   return (b->from[dim] + b->items[dim] - 1) / chunk - b->from[dim] / chunk + 1;
 }
 
 /* Finds the dimension with the most chunks. Returns false if the whole box can be read at once. */
-static bool must_cut(const hdf5_file *f, const read_box *b, uint32_t *widest) {
+static bool must_cut(const hdf5_file *f, const hdf5_box *b, uint32_t *widest) {
   uint64_t chunks = 1;
   *widest = 0;
   if (f->d.dims == 0 || f->d.chunk[0] == 0) return false;
@@ -367,11 +379,11 @@ static bool must_cut(const hdf5_file *f, const read_box *b, uint32_t *widest) {
 
 /* Reads a box, in halves if it has too many chunks. The halves meet between two chunks, so each
  * chunk is unpacked once. */
-static int read_values(hdf5_file *f, const read_box *b, h5_id memory, bool whole, void *to) {
+static int read_values(hdf5_file *f, const hdf5_box *b, h5_id memory, bool whole, void *to) {
   const hdf5_library *l = f->library;
   uint32_t dim;
   if (must_cut(f, b, &dim)) {
-    read_box half = *b;
+    hdf5_box half = *b;
     uint64_t chunk = f->d.chunk[dim];
     uint64_t middle = (b->from[dim] / chunk + chunks_along(f, b, dim) / 2) * chunk;
     half.items[dim] = middle - b->from[dim];
@@ -387,10 +399,41 @@ static int read_values(hdf5_file *f, const read_box *b, h5_id memory, bool whole
   return code < 0 ? code : l->H5Dread(f->object, f->type, memory, f->space, 0, to);
 }
 
+/* Reads a box chunk by chunk, without libhdf5's filters. It reads chunks that are not there: *code
+ * is what it returned. */
+static stow_status read_packed(hdf5_file *f, const hdf5_box *b, h5_id memory, void *to, int *code) {
+  const hdf5_dataset *d = &f->d;
+  h5_size chunk[HDF5_DIMS_MAX];
+  *code = 0;
+  for (uint32_t i = 0; i < d->dims; i++)
+    if (b->items[i] == 0) return STOW_OK;
+  first_chunk(d, b, chunk);
+  do {
+    bool left;
+    stow_status status = hdf5_packed_read(&f->packed, chunk, b, to, &left);
+    if (status != STOW_OK) {
+      char why[256];
+      snprintf(why, sizeof why, "%s", stow_status_message());
+      return stow_fail(status, "%s: dataset %.200s: the chunk at row %llu %s", f->path, d->name,
+                       chunk[0], why);
+    }
+    if (!left) continue;
+    hdf5_box part;
+    for (uint32_t i = 0; i < d->dims; i++) {
+      uint64_t end = chunk[i] + d->chunk[i], box_end = b->from[i] + b->items[i];
+      part.from[i] = chunk[i] > b->from[i] ? chunk[i] : b->from[i];
+      part.items[i] = (end < box_end ? end : box_end) - part.from[i];
+      part.at[i] = part.from[i] - b->from[i];
+    }
+    *code = read_values(f, &part, memory, false, to);
+  } while (*code >= 0 && next_chunk(d, b, chunk));
+  return STOW_OK;
+}
+
 stow_status hdf5_file_read(hdf5_file *f, const char *name, const uint64_t *start,
                            const uint64_t *count, void *to, uint64_t bytes) {
   const hdf5_library *l = f->library;
-  read_box box = {0};
+  hdf5_box box = {0};
   STOW_TRY(open_dataset(f, name));
   uint64_t wanted = f->d.item_bytes;
   for (uint32_t i = 0; i < f->d.dims; i++) {
@@ -401,19 +444,24 @@ stow_status hdf5_file_read(hdf5_file *f, const char *name, const uint64_t *start
   if (wanted > bytes)
     return stow_fail(STOW_ERR_FORMAT, "%s: dataset %.200s changed while it was read", f->path,
                      name);
-  if (f->d.filtered && chunk_bytes(&f->d) >= CHECKED_CHUNK) STOW_TRY(check_stored(f, start, count));
+  if (f->packed.unpack == NULL && chunk_bytes(&f->d) >= CHECKED_CHUNK)
+    STOW_TRY(check_stored(f, &box));
   /* libhdf5 does not touch the memory of values that were never written if there is no fill
    * value. */
   if (!f->fills) memset(to, 0, wanted);
   h5_id memory = l->H5Screate_simple((int)f->d.dims, box.items, NULL);
-  int code = memory < 0 ? -1 : read_values(f, &box, memory, true, to);
+  int code = memory < 0 ? -1 : 0;
   stow_status status = STOW_OK;
+  if (code == 0 && f->packed.unpack != NULL)
+    status = read_packed(f, &box, memory, to, &code);
+  else if (code == 0)
+    code = read_values(f, &box, memory, true, to);
   if (code < 0) {
     char what[64];
     snprintf(what, sizeof what, "read rows %" PRIu64 " to %" PRIu64, start[0],
              start[0] + (f->d.dims > 0 ? count[0] : 1));
     status = fail(f, name, what);
-    if (check_stored(f, start, count) != STOW_OK) status = STOW_ERR_FORMAT;
+    if (check_stored(f, &box) != STOW_OK) status = STOW_ERR_FORMAT;
   }
   if (memory >= 0) l->H5Sclose(memory);
   return status;

@@ -5,6 +5,7 @@
 
 #include "arrays/hdf5.h"
 #include "arrays/hdf5_library.h"
+#include "arrays/hdf5_packed.h"
 
 typedef struct hdf5_file {
   const hdf5_library *library;
@@ -12,6 +13,7 @@ typedef struct hdf5_file {
   h5_id id;
   hdf5_dataset d; /* the dataset read last; its name is "" if there is none */
   h5_id object, type, space;
+  hdf5_packed packed;
   bool fills;      /* what was never written reads as `fill` */
   uint8_t fill[8]; /* 0 where `fills` is false */
 } hdf5_file;

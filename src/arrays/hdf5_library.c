@@ -101,6 +101,9 @@ static bool find_functions(void *library) {
     return false;
   /* These are optional. */
   library_find(library, "H5Dget_chunk_storage_size", &loaded.H5Dget_chunk_storage_size);
+  library_find(library, "H5Pget_chunk_opts", &loaded.H5Pget_chunk_opts);
+  if (!library_find(library, "H5Dread_chunk", &loaded.read_chunk)) /* 2.0 has two versions of it */
+    library_find(library, "H5Dread_chunk1", &loaded.read_chunk);
   library_find(library, "H5Dget_num_chunks", &loaded.H5Dget_num_chunks);
   library_find(library, "H5Dget_chunk_info", &loaded.H5Dget_chunk_info);
   library_find(library, "H5Dchunk_iter", &loaded.H5Dchunk_iter);

@@ -41,7 +41,8 @@ enum {
   H5_CLASS_ARRAY = 10
 };
 enum { H5_LAYOUT_CONTIGUOUS = 1, H5_LAYOUT_CHUNKED = 2, H5_LAYOUT_VIRTUAL = 3 };
-enum { H5_ORDER_LITTLE = 0 };
+enum { H5_ORDER_LITTLE = 0, H5_ORDER_BIG = 1 };
+enum { H5_CHUNK_EDGES_UNFILTERED = 2 };
 enum { H5_FILL_UNDEFINED = 0, H5_FILL_TIME_NEVER = 1 };
 
 /* name, result, parameters */
@@ -98,8 +99,10 @@ typedef struct hdf5_library {
   uint64_t (*H5Dget_offset)(h5_id);
   int (*H5Tget_order)(h5_id);
   /* NULL in older versions. */
-  int (*H5Dget_chunk_storage_size)(h5_id, const h5_size *, h5_size *); /* 1.10.2 */
-  int (*H5Dget_num_chunks)(h5_id, h5_id, h5_size *);                   /* 1.10.5 */
+  int (*H5Pget_chunk_opts)(h5_id, unsigned *);
+  int (*read_chunk)(h5_id, h5_id, const h5_size *, uint32_t *, void *); /* H5Dread_chunk, 1.10.3 */
+  int (*H5Dget_chunk_storage_size)(h5_id, const h5_size *, h5_size *);  /* 1.10.2 */
+  int (*H5Dget_num_chunks)(h5_id, h5_id, h5_size *);                    /* 1.10.5 */
   int (*H5Dget_chunk_info)(h5_id, h5_id, h5_size, h5_size *, unsigned *, uint64_t *,
                            h5_size *);                       /* 1.10.5 */
   int (*H5Dchunk_iter)(h5_id, h5_id, h5_chunk_take, void *); /* 1.14 */

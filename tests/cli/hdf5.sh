@@ -263,6 +263,89 @@ for shape, kind in (((1200, 64), "<i8"), ((1200, 64), ">i8"), ((60000, 64), "<i8
         assert np.array_equal(np.load("other.npy"), np.arange(5))
 END
 
+test_py a_packed_chunk_that_unpacks_to_another_size_is_refused << 'END'
+# libhdf5 does not check the size: it returns what its memory held before, or what lies behind the chunk.
+import struct, zlib
+D, S, F = "deflate", "shuffle", "fletcher32"
+values = np.arange(1, 1601).reshape(200, 8)
+whole = values[50:100].tobytes()
+def made(filters, stored, mask=0, kind="<i8"):
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((50, 8))
+    for name in filters:
+        {D: lambda: plist.set_deflate(1), S: plist.set_shuffle, F: plist.set_fletcher32, "offset": lambda: plist.set_scaleoffset(2, 0)}[name]()
+    with h5py.File("packed.h5", "w") as f:
+        d = h5py.h5d.create(f.id, b"x", h5py.h5t.py_create(np.dtype(kind)), h5py.h5s.create_simple((200, 8)), plist)
+        d.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+        d.write_direct_chunk((50, 0), stored, mask)
+        f["other"] = np.arange(5.0)
+def refused(text, *given, **more):
+    made(*given, **more)
+    for verb in ("inspect", "shrink"):
+        said = stowage(verb, "packed.h5:x", *(["-o", "packed.npy", "--force"] if verb == "shrink" else []), fails=True)
+        assert "packed.h5: dataset x: the chunk at row 50 " + text in said and "write the dataset again" in said, said
+    shrink("packed.h5:other", "-o", "other.npy", "--force")
+for kind in ("<i8", ">i8"):
+    for filters in ([D], [S, D], [S]):
+        for count in (0, 1, 1000, 3199, 3201, 6400):
+            bytes_ = (whole * 2)[:count]
+            text = "unpacks to 3200 or more bytes but holds 3200" if count > 3200 and D in filters else f"unpacks to {count} bytes but holds 3200"
+            if D in filters or count > 0:
+                refused(text, filters, zlib.compress(bytes_) if D in filters else bytes_, kind=kind)
+# Filters that were skipped for the chunk; checksums on both sides of gzip.
+refused("unpacks to 100 bytes", [D], whole[:100], 1)
+refused("unpacks to 100 bytes", [S, D], whole[:100], 2)
+refused("unpacks to 100 bytes", ["offset"], whole[:100], 1)
+refused("unpacks to 100 bytes", ["offset", S], whole[:100], 1)
+refused("unpacks to 3200 bytes but holds 3204", [F, D], zlib.compress(whole))
+refused("unpacks to 3200 or more bytes", [F, D], zlib.compress(whole + b"sums"), 1)
+refused("unpacks to 3 bytes but holds 4", [D, F], b"sum")
+refused("has other bytes than its checksum (Fletcher32)", [D, F], zlib.compress(whole) + b"sums")
+refused("has other bytes than its checksum (Fletcher32)", [F, D], zlib.compress(whole + b"sums"))
+refused("does not unpack: incorrect header check", [D], b"no gzip stream")
+refused("does not unpack: its gzip stream has no end", [D], zlib.compress(whole)[:-9])
+for filters, stored, mask in (([D], zlib.compress(whole), 0), ([D], whole, 1), ([F, D], zlib.compress(whole), 1), ([D, F], zlib.compress(whole), 2)):
+    made(filters, stored, mask)
+    shrink("packed.h5:x", "-o", "packed.npy", "--force")
+    assert np.array_equal(np.load("packed.npy"), values), (filters, mask)
+END
+
+test_py packed_chunks_of_every_shape_are_read_as_libhdf5_reads_them << 'END'
+# Random shapes, chunks, types, orders of filters, chunks that were never written, edges that are not packed, parts of chunks.
+for trial in range(12):
+    with h5py.File("many.h5", "w", libver="latest" if trial % 2 else "earliest") as f:
+        for number in range(12):
+            dims = int(rng.integers(1, 5))
+            shape = tuple(int(n) for n in rng.integers(1, (2000, 90, 24, 12)[dims - 1], dims))
+            chunk = tuple(int(rng.integers(1, n + 3)) if rng.random() < 0.7 else n for n in shape)
+            if np.prod([(n - 1) // c + 1 for n, c in zip(shape, chunk)]) > 3000:
+                chunk = shape
+            plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            plist.set_chunk(tuple(min(n, c) for n, c in zip(shape, chunk)))
+            if number % 3 == 0:
+                plist.set_scaleoffset(2, 0)
+            for name in rng.permutation(["deflate", "shuffle", "fletcher32", "deflate"])[: rng.integers(1, 4)]:
+                if name == "deflate": plist.set_deflate(1)
+                if name == "shuffle": plist.set_shuffle()
+                if name == "fletcher32": plist.set_fletcher32()
+            if trial % 2 and number % 2 and hasattr(plist, "set_chunk_opts"):
+                plist.set_chunk_opts(2)
+            kind = np.dtype(("<", ">")[number % 2] + str(rng.choice(["i8", "u4", "i2", "u1"] if number % 3 == 0 else ["f8", "f4", "i8", "u4", "i2", "u1", "f2"])))
+            plist.set_fill_value(np.array(7, kind))
+            made = h5py.h5d.create(f.id, b"d%d" % number, h5py.h5t.py_create(kind), h5py.h5s.create_simple(shape), plist)
+            d = h5py.Dataset(made)
+            if number % 4:
+                d[...] = rng.integers(0, 200, shape).astype(kind)
+            elif shape[0] > 3:
+                d[shape[0] // 3 : shape[0] // 2] = 9
+    want = {name: d[()] for name, d in h5py.File("many.h5").items()}
+    for memory in ("64M", "12M"):
+        shrink("many.h5", "-o", "many.npz", "--force", "--memory", memory)
+        out = np.load("many.npz")
+        for name, values in want.items():
+            assert np.array_equal(out[name], values), (trial, memory, name)
+END
+
 test_py every_index_of_chunks_is_read << 'END'
 # Version 1 B-tree; single chunk, implicit, fixed array, extensible array and version 2 B-tree; chunks that were never written; an empty dataset.
 values = rng.integers(1, 1 << 40, (1200, 64))
@@ -393,6 +476,12 @@ int H5Dread(int64_t a, int64_t b, int64_t c, int64_t d, int64_t e, void *to) {
   int (*real)(int64_t, int64_t, int64_t, int64_t, int64_t, void *) = dlsym(RTLD_NEXT, "H5Dread");
   misbehave(getenv("MISBEHAVE"));
   return real(a, b, c, d, e, to);
+}
+int H5Dread_chunk(int64_t a, int64_t b, const void *c, uint32_t *d, void *to) {
+  int (*real)(int64_t, int64_t, const void *, uint32_t *, void *) = dlsym(RTLD_NEXT, "H5Dread_chunk");
+  if (real == NULL) real = dlsym(RTLD_NEXT, "H5Dread_chunk1"); /* HDF5 2.0 */
+  misbehave(getenv("MISBEHAVE"));
+  return real(a, b, c, d, to);
 }
 uint64_t H5Dget_offset(int64_t a) {
   uint64_t (*real)(int64_t) = dlsym(RTLD_NEXT, "H5Dget_offset");
