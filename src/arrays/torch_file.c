@@ -582,7 +582,11 @@ static stow_status list_data(tensors *t, const machine *m, source *from, value t
   for (size_t i = 0; i < c->count; i++) {
     char name[24];
     snprintf(name, sizeof name, "%zu", i);
-    if (c->items[i].tag != TAG_TENSOR) continue; /* something about the data */
+    if (c->items[i].tag != TAG_TENSOR && m->data) continue; /* something about the data */
+    if (c->items[i].tag != TAG_TENSOR)
+      return stow_fail(STOW_ERR_UNSUPPORTED,
+                       "%s: item %zu of its list is not a tensor; save the tensors alone",
+                       from->name, i);
     STOW_TRY(add_tensor(t, m, from, name, &m->made[c->items[i].i]));
   }
   if (t->count == 0 && c->count > 0)
@@ -631,12 +635,13 @@ static value find_state(const machine *m, value top) {
 }
 
 static stow_status list_tensors(tensors *t, const machine *m, source *from, value top) {
-  if (m->data && (top.tag == TAG_TENSOR || top.tag == TAG_LIST || top.tag == TAG_TUPLE)) {
+  if (top.tag == TAG_TENSOR || top.tag == TAG_LIST || top.tag == TAG_TUPLE) {
     STOW_TRY(list_data(t, m, from, top));
     return tensors_check_shared(t, from);
   }
   if (top.tag != TAG_DICT)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: not a dict of tensors; save model.state_dict()",
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: not a tensor, nor a dict or list of tensors; save model.state_dict()",
                      from->name);
   size_t all = SIZE_MAX;
   if (!is_state(m, top, &all)) top = find_state(m, top);

@@ -180,8 +180,25 @@ static const zip_entry *find_member(const zip *z, const char *name) {
   return entry != NULL ? entry : zip_find(z, name);
 }
 
+/* A file of torch.save: a zip whose pickle is in its only folder. torch writes the pickle first. */
+static bool is_torch(source *from) {
+  static const char name[] = "/data.pkl";
+  uint8_t header[30], text[256];
+  if (from->bytes < sizeof header || source_read(from, 0, header, sizeof header) != STOW_OK)
+    return false;
+  size_t length = source_u16(header + 26), end = sizeof name - 1;
+  if (length < end || length > sizeof text || from->bytes - sizeof header < length) return false;
+  return source_read(from, sizeof header, text, length) == STOW_OK &&
+         memcmp(text + length - end, name, end) == 0;
+}
+
 stow_status array_keep_member(zip *z, const char *name) {
   const zip_entry *entry = find_member(z, name);
+  if (entry == NULL && is_torch(z->from))
+    return stow_fail(STOW_ERR_NOT_FOUND,
+                     "%s: a file of torch.save: all of its tensors are taken; omit the name after "
+                     "the colon, or read one with stowage.open in Python",
+                     z->from->name);
   if (entry == NULL)
     return stow_fail(STOW_ERR_NOT_FOUND, "%s: no member %.200s.npy in it", z->from->name, name);
   z->entries[0] = *entry;
@@ -308,18 +325,6 @@ static stow_status open_dataset(array *a, source *from, const char *member, uint
 /* Returns whether it is safetensors: a plausible length, then the first character of the JSON. */
 static bool is_safetensors(const uint8_t *start, uint64_t bytes) {
   return bytes > 8 && start[8] == '{' && source_u64(start) <= bytes - 8;
-}
-
-/* A file of torch.save: a zip whose pickle is in its only folder. torch writes the pickle first. */
-static bool is_torch(source *from) {
-  static const char name[] = "/data.pkl";
-  uint8_t header[30], text[256];
-  if (from->bytes < sizeof header || source_read(from, 0, header, sizeof header) != STOW_OK)
-    return false;
-  size_t length = source_u16(header + 26), end = sizeof name - 1;
-  if (length < end || length > sizeof text || from->bytes - sizeof header < length) return false;
-  return source_read(from, sizeof header, text, length) == STOW_OK &&
-         memcmp(text + length - end, name, end) == 0;
 }
 
 stow_status array_open_source(array *a, source *from, const char *member, const array_spec *spec) {

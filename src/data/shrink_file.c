@@ -268,8 +268,8 @@ static stow_status shrink_arrays(job *j, bool to_npz) {
   if (strcmp(facts->format, "safetensors") == 0 || strcmp(facts->format, "gguf") == 0)
     return stow_fail(
         STOW_ERR_UNSUPPORTED,
-        "%s: model files can only be inspected; shrink takes npy, npz, csv, HDF5 and raw "
-        "files",
+        "%s: a model file is shrunk as a whole; omit the name after the colon, and write a "
+        ".safetensors or .gguf file",
         j->in);
   if (!to_npz && (facts->array_count != 1 || facts->arrays[0].opaque || facts->arrays[0].sparse))
     return stow_fail(STOW_ERR_INVALID, "%s: an npy file holds one dense array; use .npz", j->out);

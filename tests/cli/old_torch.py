@@ -1,6 +1,6 @@
 """old_torch.py FILE [NAME…]: writes a file as torch.save did before PyTorch 1.6, without PyTorch. Run by weights.sh.
 
-With the NAME "same" it names one dict of 100,000 tensors 100,000 times. With another NAME it is a checkpoint: the tensors are the entry of that name, beside numbers and the state of an optimizer. Each further NAME is
+With the NAME "tensor", "list" or "mixed" it is one tensor, a list of two, or one with a number. With the NAME "same" it names one dict of 100,000 tensors 100,000 times. With another NAME it is a checkpoint: the tensors are the entry of that name, beside numbers and the state of an optimizer. Each further NAME is
 another dict of tensors. STOWAGE_TEST_PROTOCOL is the protocol of the pickles.
 """
 
@@ -55,10 +55,13 @@ with open(sys.argv[1], "wb") as out:
     if sys.argv[2:] == ["same"]:
         many = {**made, **{f"t{i}": made["w"] for i in range(100_000)}}
         made = {"epoch": 3, **{f"d{i}": many for i in range(100_000)}}
+    elif sys.argv[2:] in (["tensor"], ["list"], ["mixed"]):
+        made = {"tensor": made["w"], "list": [made["w"], made["n"]], "mixed": (made["w"], 3)}[sys.argv[2]]
     elif len(sys.argv) > 2:
         adam = {"state": {0: {"step": 7, "exp_avg": Tensor(floats, 0, (6,), (1,))}}, "param_groups": [{"lr": 0.5, "betas": (0.9, 0.99), "params": [0]}]}
         others = {name: {"average": Tensor(floats, 0, (6,), (1,))} for name in sys.argv[3:]}
         made = {"epoch": 3, "best": None, "optimizer": adam, **others, sys.argv[2]: made}
     Pickler(out, protocol).dump(made)
-    pickle.dump(["107", "94"], out, protocol)
-    out.write(struct.pack("<q2q", 2, 7, -8) + struct.pack("<q6f", 6, *range(6)))
+    one = sys.argv[2:] in (["tensor"], ["mixed"])  # of the storages
+    pickle.dump(["94"] if one else ["107", "94"], out, protocol)
+    out.write((b"" if one else struct.pack("<q2q", 2, 7, -8)) + struct.pack("<q6f", 6, *range(6)))

@@ -92,6 +92,14 @@ checkpoint() { # NAME…: what shrink makes of it is what it makes of the first 
 }
 check a_checkpoint_of_lightning_is_read checkpoint state_dict ema
 check a_checkpoint_with_one_dict_of_tensors_is_read checkpoint weights
+for what in tensor list mixed; do python3 "$source_dir/tests/cli/old_torch.py" $what.pt $what; done
+check one_tensor_and_a_list_of_tensors_are_read bash -c "$stowage shrink tensor.pt -o tensor.safetensors && $stowage shrink list.pt -o list.safetensors && $stowage inspect list.pt && python3 - << 'END'
+from files import *
+w, n = ('F32', [2, 3], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]), ('I64', [2], [7, -8])
+assert read('tensor.safetensors')[1] == {'tensor': w} and read('list.safetensors')[1] == {'0': w, '1': n}, read('list.safetensors')
+END"
+check a_list_with_other_things_is_refused bash -c "! $stowage inspect mixed.pt 2> mixed.log && grep -q 'item 1 of its list is not a tensor; save the tensors alone' mixed.log"
+check a_name_behind_a_torch_file_says_what_to_do bash -c "! $stowage inspect $source_dir/tests/fuzz/corpus/torch/state_dict:w 2> name.log && grep -q 'torch.save: all of its tensors are taken; omit the name' name.log"
 python3 "$source_dir/tests/cli/old_torch.py" unclear.pt weights ema
 check it_is_unclear_which_of_two_dicts_is_the_model bash -c "$stowage shrink unclear.pt -o unclear.safetensors 2>&1 | grep -q 'state_dict()' && test ! -e unclear.safetensors"
 python3 "$source_dir/tests/cli/old_torch.py" same.pt same
