@@ -285,9 +285,23 @@ static const uint8_t *count_in_line(const uint8_t *at, const uint8_t *stop, size
   return at + 1 < stop ? at + 1 : NULL;
 }
 
+/* Returns whether the name of the file says that tabs separate the columns. */
+static bool is_tsv(const char *name) {
+  static const char *const packed[] = {".gz", ".zst", ".xz"};
+  size_t length = strlen(name);
+  for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
+    size_t end = strlen(packed[i]);
+    if (length <= end || strcasecmp(name + length - end, packed[i]) != 0) continue;
+    length -= end;
+    break;
+  }
+  return length > 4 && (strncasecmp(name + length - 4, ".tsv", 4) == 0 ||
+                        strncasecmp(name + length - 4, ".tab", 4) == 0);
+}
+
 /* Returns the delimiter that occurs equally often in each of the first lines. Tries the comma last,
  * because it also occurs in numbers and names. If there is none, or only one line, returns the most
- * frequent delimiter of the first line. */
+ * frequent delimiter of the first line; for .tsv the tab. */
 static char find_delimiter(const csv *c) {
   size_t first[DELIMITERS], counts[DELIMITERS], lines = 1, left = input_left(&c->in);
   const uint8_t *stop = c->in.at + (left < LOOK_BYTES ? left : LOOK_BYTES);
@@ -308,7 +322,8 @@ static char find_delimiter(const csv *c) {
   }
   for (int i = 1; i < DELIMITERS; i++)
     if (even[i] && (best == 0 || first[i] > first[best])) best = i;
-  return delimiters[lines > 1 && even[best] ? best : most];
+  if (lines > 1 && even[best]) return delimiters[best];
+  return is_tsv(c->in.name) ? '\t' : delimiters[most];
 }
 
 /* Returns whether the first line is one of libsvm. It is one field, although the labels have commas
@@ -514,11 +529,14 @@ static stow_status begin(csv *c, size_t row_max, const csv_options *options) {
   STOW_TRY(skip_empty(c, sample));
   bool declared = o->delimiter != '\0', runs = o->spaces;
   c->delimiter = o->delimiter;
+  bool colons = o->colons;
   if (!declared) STOW_TRY(take_separator(c, &declared));
+  if (!declared && csv_colons_is(&c->in)) declared = colons = true;
+  if (colons) c->delimiter = CSV_COLONS;
   if (!declared) STOW_TRY(take_spaced(c, &declared, &runs));
   if (!declared) c->delimiter = first_is_pairs(c) ? '|' : find_delimiter(c);
-  if (!runs) return STOW_OK;
-  STOW_TRY(csv_spaces_wrap(&c->in));
+  if (!runs && !colons) return STOW_OK;
+  STOW_TRY(colons ? csv_colons_wrap(&c->in) : csv_spaces_wrap(&c->in));
   return input_fill(&c->in, sample);
 }
 

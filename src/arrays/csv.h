@@ -56,6 +56,7 @@ typedef struct csv_rule {
 typedef struct csv_options {
   char delimiter;        /* '\0': detected from the first lines */
   bool spaces;           /* runs of spaces or tabs separate the columns; delimiter is ' ' */
+  bool colons;           /* "::" separates the columns; delimiter is CSV_COLONS */
   char decimal;          /* ',' or '.'; '\0': '.' */
   char comment;          /* lines that begin with it are no rows; '\0': none */
   csv_encoding encoding; /* a byte order mark has precedence */
@@ -107,7 +108,7 @@ typedef struct csv {
 } csv;
 
 /* Opens the file. `row_max` bounds the bytes of a row and so its number of fields. Detects the
- * delimiter from the first lines: csv_spaces.c says when spaces are one.
+ * delimiter from the first lines: csv_spaces.c says when spaces are one, csv_colons.c when "::" is.
  * `options` may be NULL and must outlive the csv. */
 stow_status csv_open(csv *c, const char *path, size_t row_max, const csv_options *options);
 /* The same for the first file alone. */
@@ -171,6 +172,14 @@ bool csv_spaces_is(const csv *c, size_t *columns);
 /* Wraps an open input: one space for each run of blanks outside quotes, none around a line. `in` is
  * closed on failure. (csv_spaces.c) */
 stow_status csv_spaces_wrap(input *in);
+
+/* Takes the place of "::": the ASCII character that separates units. */
+#define CSV_COLONS '\x1f'
+/* Returns whether "::" separates the columns of the first lines. (csv_colons.c) */
+bool csv_colons_is(const input *in);
+/* Wraps an open input: CSV_COLONS for each "::" outside quotes. `in` is closed on failure.
+ * (csv_colons.c) */
+stow_status csv_colons_wrap(input *in);
 
 /* Fails because the row that begins on `line` is longer than row_max. */
 stow_status csv_long_row(const csv *c, uint64_t line);

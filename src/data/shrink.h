@@ -39,10 +39,11 @@ typedef struct shrink_item {
   dtype to; /* DTYPE_NONE: copied unchanged (not numbers); for a text column, the type of its
              * codes */
   bool sparse;
-  bool skipped; /* left out: a column, or an HDF5 dataset that is not numbers */
-  char *member; /* for a column in an npz: its member name; otherwise NULL */
-  bool rounded; /* within the tolerance, not exact */
-  double error; /* the largest, as the tolerance measures it */
+  bool skipped;  /* left out: a column, or an HDF5 dataset that is not numbers */
+  char *member;  /* for a column in an npz: its member name; otherwise NULL */
+  bool not_utf8; /* texts of the column, written as they are, are not UTF-8 */
+  bool rounded;  /* within the tolerance, not exact */
+  double error;  /* the largest, as the tolerance measures it */
   uint64_t bytes, bytes_after;
 } shrink_item;
 

@@ -291,6 +291,7 @@ typedef struct text_sink {
   uint64_t at;       /* end of the previous text */
   csv_unit unit;     /* of the times */
   known_time *known; /* NULL: the texts are not numbered */
+  bool not_utf8;     /* some text of PIECE_BYTES */
 } text_sink;
 
 static stow_status put_time(text_sink *t, const char *text, size_t length) {
@@ -310,11 +311,23 @@ static stow_status put_offset(text_sink *t) {
                               : gather(&t->to, &wide, sizeof wide);
 }
 
+/* Returns whether a text is UTF-8. Most are ASCII. */
+static bool is_utf8(const char *text, size_t length) {
+  size_t at = 0;
+  for (uint64_t word; length - at >= sizeof word; at += sizeof word) {
+    memcpy(&word, text + at, sizeof word);
+    if ((word & UINT64_C(0x8080808080808080)) != 0) break;
+  }
+  return utf8_prefix(text + at, length - at) == length - at;
+}
+
 static stow_status put_text(void *context, const char *text, size_t length) {
   text_sink *t = context;
   if (t->kind == PIECE_TIMES) return put_time(t, text, length);
   t->at += length;
-  return t->kind == PIECE_OFFSETS ? put_offset(t) : gather(&t->to, text, length);
+  if (t->kind == PIECE_OFFSETS) return put_offset(t);
+  t->not_utf8 = t->not_utf8 || !is_utf8(text, length);
+  return gather(&t->to, text, length);
 }
 
 static stow_status count_text(void *context, const char *text, size_t length) {
@@ -351,6 +364,7 @@ static stow_status fill_piece(npz_out *o, const piece *p, sink *s) {
   if (p->kind == PIECE_TIMES && texts.words != NULL) t.known = calloc(KNOWN_TIMES, sizeof *t.known);
   stow_status status = table_texts_each(&texts, put_text, &t);
   free(t.known);
+  if (p->kind == PIECE_BYTES) o->job->result->items[p->column].not_utf8 = t.not_utf8;
   return status == STOW_OK ? put_gathered(&t.to) : status;
 }
 
@@ -369,6 +383,7 @@ static stow_status write_words(npz_out *o, archive *z, size_t i, piece_kind kind
     const char *text = intern_get(words, k, &length);
     STOW_TRY(put_text(&t, text, length));
   }
+  if (kind == PIECE_BYTES) o->job->result->items[i].not_utf8 = t.not_utf8;
   return put_gathered(&t.to);
 }
 

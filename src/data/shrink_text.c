@@ -69,6 +69,17 @@ static void renamed_note(buffer *to, const shrink_result *r) {
                     text_show(member, sizeof member, r->items[i].member));
 }
 
+/* Lists columns of text that readers of UTF-8 reject. */
+static void encoding_note(buffer *to, const shrink_result *r) {
+  char name[TEXT_PATH_MAX];
+  for (size_t i = 0; i < r->item_count; i++)
+    if (r->items[i].not_utf8)
+      buffer_printf(to,
+                    "column %s: some text is not UTF-8 and was written as it is; if that is not "
+                    "intended, read the table in its encoding (--encoding cp1252)\n",
+                    text_show(name, sizeof name, shrink_name(r, i)));
+}
+
 /* Notes that signs of zeros are lost: SciPy's matrices have one zero. */
 static void signs_note(buffer *to, const shrink_result *r) {
   char name[TEXT_PATH_MAX];
@@ -165,6 +176,7 @@ stow_status shrink_text(buffer *to, const shrink_result *r, const char *in, cons
     buffer_text(to, "started over: there is no checkpoint for this input, these options and this "
                     "number of ranks\n");
   renamed_note(to, r);
+  encoding_note(to, r);
   left_out_note(to, r);
   signs_note(to, r);
   surprise_note(to, r, o);
@@ -200,6 +212,7 @@ stow_status shrink_json(buffer *to, const shrink_result *r, const char *in, cons
       const column_facts *c = &r->facts.columns[i];
       json_key(&j, "text_layout"),
           json_text(&j, c->text && !c->time ? text_layout_name(&c->layout) : NULL);
+      if (item->not_utf8) json_key(&j, "utf8"), json_bool(&j, false);
     }
     json_key(&j, "sparse"), json_bool(&j, item->sparse);
     if (item->sparse && !r->facts.arrays[i].sparse)

@@ -16,9 +16,8 @@ static stow_status read_character(const char *name, const char *text, char *to) 
   bool fine = strlen(text) == 1 && text[0] != '"' && text[0] != '\n' && text[0] != '\r';
   if (!fine)
     return stow_fail(STOW_ERR_INVALID,
-                     "%s \"%.40s\": must be one ASCII character other than a quote, tab, space or "
-                     "spaces",
-                     name, text);
+                     "%s \"%.40s\": must be one ASCII character other than a quote, tab, space%s",
+                     name, text, strcmp(name, "delimiter") == 0 ? ", spaces or ::" : " or spaces");
   *to = text[0];
   return STOW_OK;
 }
@@ -85,8 +84,11 @@ static stow_status read_type(csv_rule *rule, const char *type) {
   rule->times = strcmp(type, "datetime") == 0;
   rule->numbers = !rule->text && !rule->times;
   if (!rule->numbers) return STOW_OK;
-  STOW_TRY(dtype_parse(&rule->type, type));
-  return STOW_OK;
+  if (dtype_parse(&rule->type, type) == STOW_OK) return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "type \"%.100s=%.32s\": unknown type; use text, datetime, bool, int8 to int64, "
+                   "uint8 to uint64, float16, bfloat16, float32 or float64",
+                   rule->name, type);
 }
 
 static stow_status read_rules(table_options *t, const stow_table_options *o) {
@@ -113,7 +115,11 @@ stow_status table_options_read(table_options *t, const stow_table_options *given
   *t = (table_options){0};
   STOW_TRY(growing_read(&o, sizeof o, given, "stow_table_options"));
   csv_options *c = &t->csv;
-  STOW_TRY(read_character("delimiter", o.delimiter, &c->delimiter));
+  c->colons = o.delimiter != NULL && strcmp(o.delimiter, "::") == 0;
+  if (c->colons)
+    c->delimiter = CSV_COLONS;
+  else
+    STOW_TRY(read_character("delimiter", o.delimiter, &c->delimiter));
   c->spaces = o.delimiter != NULL && strcmp(o.delimiter, "spaces") == 0;
   STOW_TRY(read_character("comment", o.comment, &c->comment));
   STOW_TRY(read_character("decimal", o.decimal, &c->decimal));

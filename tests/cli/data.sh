@@ -234,6 +234,59 @@ facts = inspect("t.csv")
 assert facts["header"] and [c["name"] for c in facts["columns"]] == ["Country", "1960", "1961", "3"], facts
 END
 
+test_py two_colons_between_fields_are_a_delimiter << 'END'
+# The tables of MovieLens. One pair in a line is an address or a name of C++, and a pair inside quotes stays.
+from table_npz import read_columns
+rows = [(1 + i // 7, int(rng.integers(1, 3953)), int(rng.integers(1, 6)), 978300760 + i * 37) for i in range(30_000)]
+open("ratings.dat", "w").write("".join("::".join(map(str, row)) + "\n" for row in rows))
+for words in ([], ["--threads", "1"], ["--delimiter", "::"], ["--memory", "8M"]):
+    stowage("shrink", "ratings.dat", "-o", "r.npz", "--force", *words)
+    columns = read_columns("r.npz")
+    assert all(list(columns[str(k)]) == [row[k] for row in rows] for k in range(4)), words
+open("movies.dat", "wb").write("".join(f"{i}::Part {i}: a: b (19{i})::{'|'.join(['Drama', 'War'][: 1 + i % 2])}\n" for i in range(60)).encode() + "60::Misérables, Les::Drama\n".encode("latin-1"))
+stowage("shrink", "movies.dat", "-o", "m.npz", "--force", "--encoding", "latin-1")
+columns = read_columns("m.npz")
+assert columns["1"][7] == "Part 7: a: b (197)" and columns["1"][60] == "Misérables, Les" and columns["2"][7] == "Drama|War", columns
+stowage("shrink", "ratings.dat", "ratings.dat", "-o", "r.npz", "--force")
+assert len(read_columns("r.npz")["0"]) == 60_000
+for text, count in (("fe80::1\nfe80::2\n::1\n", 1), ("a,b::c::d\n1,e::f::g\n", 2), ('1::"a::b"::3\n2::c::4\n', 3), ("1::2::\r\n3::4::5", 3), ("1::2:3\n4::5:6\n", 1)):
+    open("t.txt", "w", newline="").write(text)
+    facts = inspect("t.txt", "--names", "no")
+    assert len(facts["columns"]) == count, (text, facts)
+assert "spaces or ::" in inspect("t.txt", "--delimiter", ":::", fails=True)
+END
+
+test_py a_tsv_of_one_column_keeps_its_commas << 'END'
+import gzip
+from table_npz import read_columns
+texts = ["hello world", "foo, bar", "a;b|c, d", "e"]
+for name, write in (("t.tsv", open), ("T.TSV", open), ("t.tsv.gz", gzip.open), ("t.tab", open)):
+    with write(name, "wt") as f:
+        f.write("text\n" + "".join(text + "\n" for text in texts))
+    stowage("shrink", name, "-o", "t.npz", "--force")
+    assert list(read_columns("t.npz")["text"]) == texts, name
+open("t.tsv", "w").write("a,b\n1,2\n3,4\n")  # another table under this name
+assert len(inspect("t.tsv")["columns"]) == 2
+open("t.tsv", "w").write("a, b\tc\n1\t2\n3\n")
+assert [c["name"] for c in inspect("t.tsv")["columns"]] == ["a, b", "c"]
+END
+
+test_py text_that_is_not_utf8_is_noted << 'END'
+for count, words in ((3, []), (3, ["--threads", "1"]), (3000, [])):
+    open("t.csv", "wb").write("x,plain,odd\n".encode() + b"".join(b"%d,\xc3\xa9t\xc3\xa9 %d,long enough caf\xe9 %d\n" % (i, i % count, i % count) for i in range(9000)))
+    said = stowage("shrink", "t.csv", "-o", "t.npz", "--force", *words)
+    assert "column odd: some text is not UTF-8" in said and "--encoding cp1252" in said and "column plain" not in said, said
+    facts = {c["name"]: c for c in json.loads(stowage("shrink", "t.csv", "-o", "t.npz", "--force", "--json", *words))["columns"]}
+    assert facts["odd"]["utf8"] is False and "utf8" not in facts["plain"], facts
+    assert "not UTF-8" not in stowage("shrink", "t.csv", "-o", "t.npz", "--force", "--encoding", "cp1252")
+END
+
+test_py an_unknown_type_of_a_column_names_the_types << 'END'
+open("t.csv", "w").write("x,y\n1,2\n")
+said = stowage("shrink", "t.csv", "-o", "t.npz", "--type", "x=complex", fails=True)
+assert 'type "x=complex": unknown type; use text, datetime, bool, int8 to int64' in said, said
+END
+
 test_py a_control_character_may_be_the_delimiter << 'END'
 open("t.txt", "w").write("1\x01a\x01\\N\n2\x01b\x010.5\n")
 assert "not an npy" in stowage("inspect", "t.txt", fails=True)
