@@ -16,7 +16,10 @@
 #include "shim/retry.h"
 #include "shim/retrying.h"
 #include "shim/room.h"
+#include "shim/torch_block.h"
 #include "shim/trim.h"
+
+#define SCATTERED_PART 24
 
 /* Marks a token as never to be moved or kept again. */
 static void pin(token *t) {
@@ -98,6 +101,17 @@ static void make_room_for_small(const token *t) {
   page_leave();
 }
 
+/* Returns whether PyTorch has much more memory than it uses: its free blocks are too small for the
+ * request, or in the wrong places. If it is refused, it releases them and asks again, which takes
+ * as long as the device needs to become idle. A new host page takes longer, and moving it again. */
+static bool is_scattered(unsigned device, cu_device ordinal, uint64_t bytes) {
+  const ledger *l = account_ledger();
+  uint64_t live, pages = ledger_own(l, device, LEDGER_PAGES), limit = ledger_limit(l, device);
+  if (limit == LEDGER_UNLIMITED) limit = pages;
+  uint64_t least = limit / SCATTERED_PART > bytes ? limit / SCATTERED_PART : bytes;
+  return torch_block_live(ordinal, &live) && pages > live && pages - live >= least;
+}
+
 cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop, page_request request) {
   ASSERT(!lock_held(&pages_lock));
   ASSERT(handle != NULL);
@@ -123,8 +137,10 @@ cu_result page_create(cu_handle *handle, size_t bytes, const cu_prop *prop, page
     page_leave();
   }
   if (code == CU_ERROR_OUT_OF_MEMORY && room_make(device)) code = promise_locked(t, TIER_VRAM);
+  cu_device ordinal = prop->location.id;
   if (code == CU_ERROR_OUT_OF_MEMORY &&
-      (resident_on(device) || spill_wanted(device, prop->location.id, bytes)))
+      ((resident_on(device) && !is_scattered(device, ordinal, bytes)) ||
+       spill_wanted(device, ordinal, bytes)))
     code = promise_spilled(t);
   else if (code == CU_ERROR_OUT_OF_MEMORY)
     page_table_log("refused");

@@ -560,11 +560,48 @@ static void run_all(actor *actors, int count) {
   for (int n = 1; n < count; n++) pthread_join(threads[n], NULL);
 }
 
+/* A framework that holds much more than it uses: a request is refused once, so that it releases
+ * what it does not use. One that uses all it holds is served on the host. */
+static int scattered(void) {
+  enum { PAGES = 24, UNUSED = 12 };
+  static actor a;
+  cu_prop prop = {.type = CU_ALLOCATION_PINNED, .location = {CU_LOCATION_DEVICE, 0}};
+  unsigned long long none;
+  size_t live = 0;
+  MUST(cuMemAddressReserve, &a.base, PAGES_MAX * PAGE_BYTES, 0, 0, 0);
+  for (int i = 0; i < PAGES; i++) {
+    cu_addr at = a.base + (uint64_t)i * PAGE_BYTES;
+    make_page(&a, i, true);
+    live += PAGE_BYTES;
+    report((void *)(uintptr_t)at, (int64_t)PAGE_BYTES, live, 0, (device){1, 0});
+    launch3(k_fill, at, 1, WORDS, NULL);
+  }
+  MUST(cuCtxSynchronize);
+  asked_prop = &prop;
+  int served = ask_through(ask, &none, PAGE_BYTES);
+  MUST(cuMemRelease, asked);
+  for (int i = 0; i < UNUSED; i++) {
+    live -= PAGE_BYTES;
+    report((void *)(uintptr_t)(a.base + (uint64_t)i * PAGE_BYTES), -(int64_t)PAGE_BYTES, live, 0,
+           (device){1, 0});
+  }
+  int refused = ask_through(ask, &none, PAGE_BYTES), made = calls_of("cuMemCreate");
+  for (int i = 0; i < UNUSED; i++) {
+    MUST(cuMemUnmap, a.base + (uint64_t)i * PAGE_BYTES, PAGE_BYTES);
+    MUST(cuMemRelease, a.handles[i]);
+  }
+  make_page(&a, 0, true);
+  printf("served %d, refused %d, then %d new pages\n", served, refused,
+         calls_of("cuMemCreate") - made);
+  return 0;
+}
+
 int main(int argc, char **argv) {
   static actor actors[ACTORS];
   actor dice = {.random = (argc > 1 ? strtoull(argv[1], NULL, 10) : 1) * 0x9e3779b97f4a7c15u + 1};
   for (int i = 0; i < 8; i++) draw(&dice, 2);
   start();
+  if (argc > 1 && strcmp(argv[1], "scattered") == 0) return scattered();
   int count = draw(&dice, 2) ? 1 : 1 + (int)draw(&dice, ACTORS);
   capture_mode = count > 1;
   exports = draw(&dice, 4) == 0, resets = draw(&dice, 8) == 0, captures = draw(&dice, 2);

@@ -28,6 +28,9 @@ if [ $((moving * 10)) -gt $((count * 7)) ]; then ok "most_of_them_move_pages: $m
 # A graph names what its nodes do, so none of these programs has work that may touch anything.
 STOWAGE_SHIM_LOG=$folder/graphs moved 3
 check graphs_name_what_they_touch test "$(grep -c 'cuGraphLaunch may touch anything' "$folder/graphs")" = 0
+# A framework releases what it does not use before pages go to the host for it.
+moved scattered
+check a_framework_that_holds_more_than_it_uses_is_refused_once test "$out" = 'served 0, refused 2, then 0 new pages'
 # JAX would run graphs of its own, between whose kernels nothing can be moved.
 mkdir -p "$folder/site/jaxlib" "$folder/site/jaxlib-0.6.0.dist-info"
 cp "$MOVER_C10" "$folder/site/jaxlib/xla_extension.so"
