@@ -14,7 +14,6 @@ import atexit
 import bisect
 import collections
 import contextlib
-import ctypes
 import functools
 import importlib
 import os
@@ -36,15 +35,17 @@ HELD_CHECKED = 4  # storages that were in use are checked again for each saved t
 USED_CHECKED = 4  # of as many uses in a step that moves nothing, one measures
 BUS_BYTES_PER_US = 50000
 REST_PART = 8  # of what the reference step saved: after as much, a step that will fit saves the rest without hooks
-REST_SPACE = 8  # of the target: such a step leaves that part of it free
+REST_SPACE = 16  # of the target: such a step leaves that part of it free
+SPACE_PART = 4  # of the ceiling: entries are fetched ahead as long as that part of it stays free
 
 
 class Pinned:
-    """Pinned buffers in classes of powers of two. `create(bytes)` returns one; `budget_bytes` bounds all of them."""
+    """Pinned buffers in classes: powers of two, and the size of a page. `create(bytes)` returns the address of one and its class, which may
+    be smaller, or None."""
 
-    def __init__(self, create, budget_bytes):
-        self.create, self.budget_bytes, self.created_bytes = create, budget_bytes, 0
-        self.free = collections.defaultdict(collections.deque)  # class size -> (buffer, last reader's event)
+    def __init__(self, create):
+        self.create, self.created_bytes = create, 0
+        self.free = collections.defaultdict(collections.deque)  # class size -> (address, last reader's event)
 
     @staticmethod
     def class_of(size):
@@ -52,13 +53,12 @@ class Pinned:
         return min(CHUNK_MAX_BYTES, max(MOVED_MIN_BYTES, 1 << (size - 1).bit_length()))
 
     def free_class(self, kind):
-        """Returns a class with a free buffer, for `kind`: itself, a larger one, or a smaller one that is no small part of it."""
-        classes = [kind << i for i in range((CHUNK_MAX_BYTES // kind).bit_length())]
-        classes += [kind >> i for i in range(1, SMALLER_CLASSES + 1)]
-        return next((c for c in classes if self.free.get(c)), None)
+        """Returns a class with a free buffer, for `kind`: the smallest that holds it, or the largest if that is no small part of it."""
+        classes = [c for c, free in self.free.items() if free and c >= kind >> SMALLER_CLASSES]
+        return min((c for c in classes if c >= kind), default=max(classes, default=None))
 
     def take(self, size):
-        """Returns buffers for `size` bytes as a list of (buffer, event or None, class size), or None if the budget is spent. Creating a
+        """Returns buffers for `size` bytes as a list of (address, event or None, class size), or None if no more can be made. Creating a
         buffer takes as long as copying it ten times, so free ones of other classes are used before."""
         taken, rest = [], size
         while rest > 0:
@@ -68,22 +68,21 @@ class Pinned:
                 taken.append((*self.free[free].popleft(), free))
                 rest -= free
                 continue
-            buffer = None
-            if self.created_bytes + kind <= self.budget_bytes:
-                buffer = self.create(kind)
-            if buffer is None:
-                for old, event, size_class in taken:
-                    self.free[size_class].appendleft((old, event))
+            made = self.create(kind)
+            if made is None:
+                for address, event, size_class in taken:
+                    self.free[size_class].appendleft((address, event))
                 return None
+            address, kind = made
             self.created_bytes += kind
-            taken.append((buffer, None, kind))
+            taken.append((address, None, kind))
             rest -= kind
         return taken
 
     def give(self, buffers, event):
         """Takes buffers back. `event` comes after the last copy that reads them, or is None."""
-        for buffer, _, kind in buffers:
-            self.free[kind].append((buffer, event))
+        for address, _, kind in buffers:
+            self.free[kind].append((address, event))
 
 
 HERE, LEAVING, AWAY, COMING, DEAD = "here", "leaving", "away", "coming", "dead"
@@ -102,7 +101,7 @@ class Entry:
 class Policy:
     """Keeps the device below `target_bytes`. The oldest saved storage leaves first, because the backward pass reads it last.
 
-    The bus does the work: allocated() -> bytes of the device in use, highest_bytes() -> the most since the last call, busy(entry) -> the program itself still uses the storage,
+    The bus does the work: levels() -> bytes of the device in use, and the most since the last call; busy(entry) -> the program itself still uses the storage,
     copy_out(entry) -> False if there is no buffer, release(entry), copy_in(entry), wait_in(entry), drop(entry) for the device
     copy of a COMING entry, forget(entry). All copies are asynchronous; release and wait_in order them with the program's work.
     """
@@ -116,6 +115,8 @@ class Policy:
         self.back, self.coming = collections.OrderedDict(), collections.OrderedDict()
         self.level = self.leaving_bytes = self.coming_bytes = self.seq = self.swing = self.uses = 0
         self.alive_bytes = self.near_bytes = 0  # of all entries, and of those that are on the device
+        self.last_near = self.last_away = 0  # after the last event: of entries on the device, and of those that are not
+        self.gone = False  # entries left the device in this event
         self.stopped = False  # no pinned buffers left: tried again in the next step
         self.plans = collections.deque(maxlen=PLAN_STEPS)
         self.references = collections.deque(maxlen=REFERENCE_STEPS)
@@ -142,8 +143,8 @@ class Policy:
         return figures
 
     def needs(self):
-        """Returns, for each event of the step, how much memory beside the saved storages the step needed from there on, while at least half
-        of them were alive. Gradients fill the device later, when there is space."""
+        """Returns, for each event of the step, how much memory beside the storages saved before the step needed from there on, while at least
+        half of them were alive. Gradients fill the device later, when there is space."""
         half, most, needs = max(self.alive) // 2, 0, []
         for alive, other in zip(reversed(self.alive), reversed(self.others)):
             most = max(most, other) if alive >= half else most
@@ -152,17 +153,26 @@ class Policy:
 
     def measure(self, expected_bytes):
         """Reads how much is allocated, and notes by how much that exceeds what the saved storages explain."""
-        now, most = self.bus.allocated(), self.bus.highest_bytes()
+        now, most = self.bus.levels()
         if self.base_bytes is None:
             self.base_bytes, most = max(0, now - expected_bytes), now
         rise = 0 if self.level is None else most - self.level - expected_bytes
         self.swing = max(rise, self.swing - self.swing // SWING_PART)
         self.level = now
         self.peak_bytes = max(self.peak_bytes, most)
-        self.need_bytes = max(self.need_bytes, most + self.alive_bytes - self.near_bytes)
+        self.need_bytes = max(self.need_bytes, most + self.last_away)
         self.sums.append(self.saved_bytes)
         self.alive.append(self.alive_bytes)
-        self.others.append(max(0, most - self.base_bytes - self.near_bytes))
+        # A storage that is saved is there already, and nothing could leave for it.
+        other = max(0, most - self.base_bytes - max(self.last_near, self.near_bytes), now - self.base_bytes - self.near_bytes)
+        self.others.append(other + expected_bytes)
+
+    def settle(self):
+        """Called after each event. If entries left the device in it, the most that was allocated before is no longer comparable."""
+        self.last_near, self.last_away = self.near_bytes, self.alive_bytes - self.near_bytes
+        if self.gone:
+            self.bus.levels()
+            self.gone = False
 
     def ceiling(self):
         """Returns the highest level now: the target, minus what the reference step needed later than here beside its saved storages (the
@@ -215,6 +225,7 @@ class Policy:
         self.here.append(entry)
         self.measure(entry.bytes)
         self.push_out()
+        self.settle()
 
     def used(self, entry):
         """Called when the backward pass needs an entry. On return it is valid on the device, in the order of the caller's stream."""
@@ -235,6 +246,7 @@ class Policy:
             self.attempt(self.make_room, 0, entry)
         if self.away:
             self.attempt(self.pull_in, entry.seq)
+        self.settle()
 
     def attempt(self, function, *arguments):
         """Calls a function that only affects speed: the program does not see its errors."""
@@ -333,6 +345,7 @@ class Policy:
 
     def put_away(self, entry):
         entry.state = AWAY
+        self.gone = True
         self.level -= entry.bytes
         self.near_bytes -= entry.bytes
         bisect.insort(self.away, (entry.seq, entry))
@@ -363,9 +376,11 @@ class Policy:
             if at < 0:
                 return
             size = self.away[at][1].bytes
-            if self.coming and (self.level + size > ceiling - self.swing or self.coming_bytes + size > self.target_bytes // COMING_PART):
+            after = self.level + size
+            if self.coming and (after > ceiling - self.swing or
+                                (after > ceiling - ceiling // SPACE_PART and self.coming_bytes + size > self.target_bytes // COMING_PART)):
                 return
-            if self.level + size > ceiling and size > self.target_bytes // NEXT_PART:
+            if after > ceiling and size > self.target_bytes // NEXT_PART:
                 return
             self.fetch(self.away[at][1])  # if that fails, it stays on the host until it is needed
 
@@ -410,7 +425,7 @@ class Cuda:
         events = []
         self.home = Lane(torch.cuda.current_stream(device), events)
         self.out, self.back = Lane(torch.cuda.Stream(device), events), Lane(torch.cuda.Stream(device), events)
-        self.pinned = Pinned(self.create, budget_bytes)
+        self.pinned, self.budget_bytes = Pinned(self.create), budget_bytes
         self.unmarked = []  # saved since the last mark
         self.references = references(torch)
         self.current = current_of(torch)
@@ -420,22 +435,20 @@ class Cuda:
         return tensor.is_cuda and tensor.get_device() == self.index and self.current(self.index) == self.home.handle and self.idle()
 
     def create(self, size):
-        address = shim_pinned(size, self.pinned.budget_bytes - self.pinned.created_bytes) if hasattr(self.torch, "frombuffer") else 0
-        if address:
-            return self.torch.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype=self.torch.uint8)
-        try:
-            return self.torch.empty(size, dtype=self.torch.uint8, pin_memory=True)
-        except RuntimeError as error:
-            shim_log(f"activations: no pinned buffer of {size} bytes: {error!r}")
-            return None
+        address, size = shim_pinned(size, self.budget_bytes)
+        return (address, size) if address else None
 
     def allocated(self):
         """Returns what PyTorch has allocated, without the states of optimizers that stay on the host."""
         return live_bytes(self.torch, self.index) - self.states.away_bytes()
 
-    def highest_bytes(self):
-        """Returns the most that was allocated since the last call, counted in the same way."""
-        return max(shim_highest(self.index) - self.states.away_bytes(), self.allocated())
+    def levels(self):
+        """Returns the same, and the most since the last call."""
+        now, most = shim_levels(self.index)
+        if now < 0:
+            now = most = live_bytes(self.torch, self.index)
+        away = self.states.away_bytes()
+        return now - away, most - away
 
     def peak_bytes(self):
         """Returns the most that PyTorch ever had allocated."""
@@ -465,9 +478,9 @@ class Cuda:
     def pieces(self, entry):
         """Yields the parts of an entry: the address on the device, that of the buffer, bytes, and the mark of the buffer's last reader."""
         start = 0
-        for buffer, mark, kind in entry.buffers:
+        for address, mark, kind in entry.buffers:
             size = min(entry.bytes - start, kind)
-            yield entry.address + start, buffer.data_ptr(), size, mark
+            yield entry.address + start, address, size, mark
             start += size
 
     def copy_out(self, entry):
@@ -876,7 +889,7 @@ class Armed:
         lost_bytes, self.cost_us = (cost_us - self.cost_us) * BUS_BYTES_PER_US // 2, cost_us
         first, costly = self.margin_bytes is None, lost_bytes > limit // 32
         if first:
-            self.margin_bytes = limit // 12
+            self.margin_bytes = limit // 24
         elif costly and self.margin_bytes < limit // 4 and figures["out_bytes"] > 0 and not self.full:
             self.margin_bytes += min(lost_bytes, limit // 8)
             first = True
@@ -889,7 +902,7 @@ class Armed:
         if first:
             bus.empty_cache()
             spill = self.room()[2]
-        bus.pinned.budget_bytes = max(spill, bus.pinned.created_bytes)
+        bus.budget_bytes = spill
         bus.prepare(min(max(bus.peak_bytes() - policy.target_bytes, figures["out_bytes"]) * 5 // 4, spill))
         mib = {k: (v or 0) >> 20 for k, v in figures.items() if k.endswith("_bytes")}
         shim_log(f"activations: step saved {mib['saved_bytes']} MiB, out {mib['out_bytes']}, in {mib['in_bytes']}, peak "

@@ -42,7 +42,7 @@ class Lane:
         done(shim_wait(self.handle, mark.event))
 
     def copy_bytes(self, to, source, size):
-        """Copies between two addresses, page by page: a page may be in vram or on the host."""
+        """Copies between two addresses, one tier after another: pages may be in vram or on the host."""
         done(shim_copy(to, source, size, self.handle))
 
     def copy(self, to, source):

@@ -1,4 +1,4 @@
-/* Pinned: slabs of registered memory. See pinned.h. */
+/* Pinned: slabs of registered memory, and host pages. See pinned.h. */
 #include "shim/pinned.h"
 
 #include <pthread.h>
@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "shim/host_tier.h"
+#include "shim/resident.h"
 #include "shim/shim.h"
 
 #define SLAB_BYTES     ((uint64_t)256 << 20)
@@ -24,16 +26,14 @@
 enum { THREADS_MAX = 16, PORTABLE = 1 /* CU_MEMHOSTREGISTER_PORTABLE: for every context */ };
 
 static lock slab_lock = LOCK_INIT(LOCK_REGISTRY); /* guards all below */
-static char *slab;
-static uint64_t slab_left;
-typedef struct slab_range {
-  char *from;
-  uint64_t bytes;
-} slab_range;
-static slab_range *slabs; /* nothing was taken of the last `slab_ready` */
-static size_t slab_count, slab_capacity, slab_ready;
-static uint64_t made_bytes, wanted_bytes;
-static bool preparing; /* a thread makes slabs ahead */
+typedef struct slab {
+  uint64_t from, bytes, taken;
+} slab;
+static slab *slabs; /* by address */
+static size_t slab_count, slab_capacity;
+static uint64_t page_bytes;               /* of slabs that count as spilled: host pages */
+static uint64_t made_bytes, wanted_bytes; /* of other slabs */
+static bool preparing;                    /* a thread makes slabs ahead */
 static _Atomic bool stopped;
 
 typedef struct part {
@@ -77,7 +77,7 @@ static void touch_all(char *from, uint64_t bytes, bool ahead) {
 static char *make(uint64_t bytes, bool ahead) {
   ASSERT(bytes > 0 && bytes % HUGE_BYTES == 0);
   const cuda_driver *driver = shim_driver();
-  if (driver->cuMemHostRegister_v2 == NULL || !host_tier_has(bytes)) return NULL;
+  if (driver->cuMemHostRegister_v2 == NULL) return NULL;
   char *wide =
       mmap(NULL, bytes + HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (wide == MAP_FAILED) return NULL;
@@ -96,26 +96,46 @@ static char *make(uint64_t bytes, bool ahead) {
 /* Returns how large the next slab is: a quarter of what there is, because the device may have to
  * become idle for each. */
 static uint64_t slab_next(void) {
-  uint64_t bytes = made_bytes / 4 / HUGE_BYTES * HUGE_BYTES;
+  uint64_t bytes = (made_bytes + page_bytes) / 4 / HUGE_BYTES * HUGE_BYTES;
   return bytes < SLAB_BYTES ? SLAB_BYTES : bytes < SLAB_BYTES_MAX ? bytes : SLAB_BYTES_MAX;
 }
 
-/* Adds a slab. Returns false if there is no memory for it. Takes the lock, but not while the memory
- * is made. */
-static bool add(uint64_t bytes, bool ahead) {
-  ASSERT(bytes > 0);
-  char *made = make(bytes, ahead);
-  if (made == NULL) return false;
+/* Returns the index of the first slab after an address. */
+static size_t slab_after(uint64_t addr) {
+  size_t low = 0, high = slab_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (slabs[middle].from <= addr)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* Lists a slab; `counted` is the sum that it belongs to. Returns false if there is no memory for
+ * that: the slab stays where it is, as there is none left for anything. Takes the lock. */
+static bool list(uint64_t from, uint64_t bytes, uint64_t *counted) {
   lock_acquire(&slab_lock);
   bool listed = LIST_ROOM(slabs, slab_count, slab_capacity, 64, "slabs") == STOW_OK;
   if (listed) {
-    made_bytes += bytes;
-    slabs[slab_count++] = (slab_range){made, bytes};
-    slab_ready++;
+    size_t at = slab_after(from);
+    memmove(slabs + at + 1, slabs + at, (slab_count++ - at) * sizeof *slabs);
+    slabs[at] = (slab){.from = from, .bytes = bytes};
+    *counted += bytes;
   }
   lock_release(&slab_lock);
+  return listed;
+}
+
+/* Makes a slab. Returns false if there is no memory for it. */
+static bool add(uint64_t bytes, bool ahead) {
+  ASSERT(bytes > 0);
+  if (!host_tier_has(bytes)) return false;
+  char *made = make(bytes, ahead);
+  if (made == NULL) return false;
   ledger_count_copies(account_ledger(), bytes);
-  return listed; /* if not, the memory stays where it is: there is none left for anything */
+  return list((uintptr_t)made, bytes, &made_bytes);
 }
 
 /* ---- ahead ---- */
@@ -150,10 +170,12 @@ static void stop_preparing(void) {
   started = false;
 }
 
-void pinned_prepare(uint64_t bytes) {
+void pinned_prepare(unsigned device, uint64_t bytes) {
   static bool registered;
+  uint64_t idle = resident_idle_hosts(device);
   lock_acquire(&slab_lock);
-  if (bytes > wanted_bytes) wanted_bytes = bytes;
+  uint64_t pages = page_bytes + idle;
+  if (bytes > pages && bytes - pages > wanted_bytes) wanted_bytes = bytes - pages;
   bool start = !preparing && made_bytes + SLAB_BYTES <= wanted_bytes && !atomic_load(&stopped) &&
                shim_driver()->cuCtxGetCurrent(&context) == CU_OK;
   preparing |= start;
@@ -168,46 +190,58 @@ void pinned_prepare(uint64_t bytes) {
   if (!registered) registered = atexit(stop_preparing) == 0;
 }
 
-void *pinned_take(uint64_t bytes, uint64_t most_bytes) {
-  ASSERT(bytes > 0);
-  const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-  if (bytes > UINT64_MAX / 2) return NULL;
-  bytes = round_up(bytes, page);
+/* Takes memory from the slab with the least space that has enough. Returns its address; 0: there is
+ * none. Takes the lock. */
+static uint64_t take(uint64_t bytes) {
+  slab *best = NULL;
   lock_acquire(&slab_lock);
-  if (bytes > slab_left && slab_ready == 0) {
-    uint64_t want = slab_next();
-    if (want > most_bytes) want = most_bytes;
-    lock_release(&slab_lock);
-    add(round_up(want < bytes ? bytes : want, HUGE_BYTES), false);
-    lock_acquire(&slab_lock);
+  for (size_t i = 0; i < slab_count; i++) {
+    slab *s = &slabs[i];
+    uint64_t space = s->bytes - s->taken;
+    if (space >= bytes && (best == NULL || space < best->bytes - best->taken)) best = s;
   }
-  for (; slab_ready > 0 && bytes > slab_left; slab_ready--) {
-    /* What is left of the last slab is lost: it is less than was asked for. */
-    slab = slabs[slab_count - slab_ready].from;
-    slab_left = slabs[slab_count - slab_ready].bytes;
-  }
-  char *taken = bytes <= slab_left ? slab : NULL;
-  if (taken != NULL) {
-    slab += bytes;
-    slab_left -= bytes;
-  }
+  uint64_t taken = best != NULL ? best->from + best->taken : 0;
+  if (best != NULL) best->taken += bytes;
   lock_release(&slab_lock);
   return taken;
 }
 
-bool pinned_holds(uint64_t addr) {
-  bool found = false;
+uint64_t pinned_take(unsigned device, uint64_t *bytes, uint64_t most_bytes) {
+  ASSERT(*bytes > 0);
+  const uint64_t unit = (uint64_t)sysconf(_SC_PAGESIZE);
+  if (*bytes > UINT64_MAX / 2) return 0;
+  *bytes = round_up(*bytes, unit);
+  uint64_t taken = take(*bytes), lent = 0;
+  if (taken != 0) return taken;
+  uint64_t idle = resident_take_host(device, &lent);
+  if (idle != 0 && list(idle, lent, &page_bytes)) {
+    if (*bytes > lent) *bytes = lent;
+    return take(*bytes);
+  }
   lock_acquire(&slab_lock);
-  for (size_t i = 0; i < slab_count && !found; i++)
-    found = addr - (uintptr_t)slabs[i].from < slabs[i].bytes;
+  uint64_t want = slab_next(), most = most_bytes > made_bytes ? most_bytes - made_bytes : 0;
+  lock_release(&slab_lock);
+  if (want > most) want = most;
+  if (*bytes > most) return 0;
+  if (add(round_up(want < *bytes ? *bytes : want, HUGE_BYTES), false)) return take(*bytes);
+  /* Slower, for a driver that registers nothing. */
+  cu_addr addr;
+  void *host;
+  if (host_tier_pinned_alloc(&addr, &host, *bytes, device) != CU_OK) return 0;
+  return list(addr, *bytes, &page_bytes) ? take(*bytes) : 0;
+}
+
+bool pinned_holds(uint64_t addr) {
+  lock_acquire(&slab_lock);
+  size_t after = slab_after(addr);
+  bool found = after > 0 && addr - slabs[after - 1].from < slabs[after - 1].bytes;
   lock_release(&slab_lock);
   return found;
 }
 
 static void after_fork(void) {
   lock_init(&slab_lock, LOCK_REGISTRY);
-  slab_left = 0;
-  slab_count = slab_capacity = slab_ready = 0;
+  slab_count = slab_capacity = 0;
   started = preparing = false;
   atomic_store(&stopped, true); /* the driver does not work in a child */
   slabs = NULL;                 /* leaked in the child: another thread may have been changing it */

@@ -112,6 +112,29 @@ uint64_t resident_kept_hosts(unsigned device) {
   return bytes;
 }
 
+cu_addr resident_take_host(unsigned device, uint64_t *bytes) {
+  ASSERT(bytes != NULL);
+  page *p = NULL;
+  page_enter();
+  const resident *r = device < LEDGER_DEVICES_MAX ? &all[device] : NULL;
+  if (r != NULL && r->engine != NULL && page_free_spare(r->class, TIER_HOST) > 0)
+    p = resident_unused(r->class, TIER_HOST);
+  cu_addr at = p != NULL ? p->stage : 0;
+  if (p != NULL) *bytes = r->class->bytes;
+  free(p); /* the driver's page stays mapped there, and counted as a host page without a token */
+  page_leave();
+  return at;
+}
+
+uint64_t resident_idle_hosts(unsigned device) {
+  lock_acquire(&pages_lock);
+  const resident *r = device < LEDGER_DEVICES_MAX ? &all[device] : NULL;
+  uint64_t bytes =
+      r == NULL || r->engine == NULL ? 0 : page_free_spare(r->class, TIER_HOST) * r->class->bytes;
+  lock_release(&pages_lock);
+  return bytes;
+}
+
 /* ---- units ---- */
 
 static bool grow(resident *r, uint32_t unit) {
@@ -690,15 +713,22 @@ uint64_t resident_host_bytes(uint64_t addr, uint64_t bytes) {
   return found;
 }
 
-uint64_t resident_rest(uint64_t addr) {
-  uint32_t unit;
+uint64_t resident_run(uint64_t addr, uint64_t bytes) {
+  ASSERT(bytes > 0);
+  uint64_t end = addr + bytes, at = addr;
+  int tier = -1; /* of the pages so far */
   lock_acquire(&pages_lock);
-  const resident *r = device_at(addr, &unit);
-  uint64_t rest = r != NULL                    ? unit_end(r, unit) - addr
-                  : addr < low || addr >= high ? UINT64_MAX
-                                               : SHIM_GRANULE - addr % SHIM_GRANULE;
+  while (at < end && (at > addr || (at >= low && at < high))) {
+    uint32_t unit;
+    const resident *r = device_at(at, &unit);
+    int here = r != NULL ? r->units[unit].token->page->tier : TIER_COUNT;
+    if (tier >= 0 && here != tier) break;
+    tier = here;
+    at = r != NULL ? unit_end(r, unit) : (at / SHIM_GRANULE + 1) * SHIM_GRANULE;
+    if (r == NULL) break; /* a page of another kind may follow */
+  }
   lock_release(&pages_lock);
-  return rest;
+  return tier < 0 || at > end ? bytes : at - addr;
 }
 
 uint64_t resident_written(uint64_t addr, uint64_t bytes) {

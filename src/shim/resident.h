@@ -39,6 +39,12 @@ uint64_t resident_give_hosts(unsigned device, uint64_t bytes);
 /* Returns how many bytes that could be. Takes the lock. */
 uint64_t resident_kept_hosts(unsigned device);
 
+/* Takes a host page that nothing uses, for good. Returns its address for copies and its size; 0:
+ * there is none. Takes the lock. */
+cu_addr resident_take_host(unsigned device, uint64_t *bytes);
+/* Returns the bytes of such pages. Takes the lock. */
+uint64_t resident_idle_hosts(unsigned device);
+
 /* Called when a token was mapped; its page may move from now on. */
 void resident_add(token *t);
 /* Called when a token is about to be unmapped, or must not move any more. Waits for copies of
@@ -47,9 +53,9 @@ void resident_remove(token *t);
 
 /* Returns how many bytes of a range are in pages that are on the host now. Takes the lock. */
 uint64_t resident_host_bytes(uint64_t addr, uint64_t bytes);
-/* Returns how many bytes from this address on are in the same page; UINT64_MAX: no page that moves
- * is near. Takes the lock. */
-uint64_t resident_rest(uint64_t addr);
+/* Returns how many of these bytes, from the first on, are in pages of the same tier. Takes the
+ * lock. */
+uint64_t resident_run(uint64_t addr, uint64_t bytes);
 /* Returns a number that changes when a launch may have written to the range. 0: not known, or a
  * launch that may write there has not ended. Takes the lock. */
 uint64_t resident_written(uint64_t addr, uint64_t bytes);

@@ -54,11 +54,10 @@ bool torch_block_live(int device, uint64_t *bytes) {
   return true;
 }
 
-bool torch_block_highest(int device, uint64_t *bytes) {
-  uint64_t live;
-  if (!torch_block_live(device, &live)) return false;
-  uint64_t highest = atomic_exchange(&highest_bytes[device], live);
-  *bytes = highest > live ? highest : live;
+bool torch_block_highest(int device, uint64_t *bytes, uint64_t *highest) {
+  if (!torch_block_live(device, bytes)) return false;
+  *highest = atomic_exchange(&highest_bytes[device], *bytes);
+  if (*highest < *bytes) *highest = *bytes;
   return true;
 }
 

@@ -8,7 +8,7 @@
 /* Stores what PyTorch has allocated on a device, by PyTorch's number. Returns false if no block of
  * that device has been reported. */
 bool torch_block_live(int device, uint64_t *bytes);
-/* The same, of the most that it had allocated since the last call. */
-bool torch_block_highest(int device, uint64_t *bytes);
+/* The same, and the most that it had allocated since the last call. */
+bool torch_block_highest(int device, uint64_t *bytes, uint64_t *highest);
 
 #endif

@@ -65,8 +65,8 @@ __attribute__((noinline)) static void clear_stack(void) {
   __asm__ volatile("" : : "r"(area) : "memory");
 }
 
-/* Copies page by page: a page may be in either tier. Pinned memory has no pages of ours. Returns
- * the driver's code. */
+/* Copies one tier after another: pages may be in either. Pinned memory is in none. Returns the
+ * driver's code. */
 static python_object *copy(python_object *self, python_object *arguments) {
   ASSERT(arguments != NULL);
   unsigned long long to, from, bytes, stream;
@@ -76,10 +76,8 @@ static python_object *copy(python_object *self, python_object *arguments) {
   void *state = python_leave();
   bool to_pinned = pinned_holds(to), from_pinned = pinned_holds(from);
   while (bytes > 0 && code == CU_OK) {
-    uint64_t piece = to_pinned ? UINT64_MAX : resident_rest(to);
-    uint64_t other = from_pinned ? UINT64_MAX : resident_rest(from);
-    if (other < piece) piece = other;
-    if (bytes < piece) piece = bytes;
+    uint64_t piece = to_pinned ? bytes : resident_run(to, bytes);
+    if (!from_pinned) piece = resident_run(from, piece);
     code = cuMemcpyAsync(to, from, piece, (cu_stream)(uintptr_t)stream);
     to += piece, from += piece, bytes -= piece;
   }
@@ -120,15 +118,23 @@ static python_object *capturing(python_object *self, python_object *arguments) {
   return python_build("i", capture_on() ? 1 : 0);
 }
 
-/* Returns the address of pinned memory; 0: there is none. */
+static unsigned device_here(void) {
+  unsigned device = LEDGER_DEVICES_MAX;
+  cu_context context;
+  cu_device handle;
+  return account_here(&device, &context, &handle) ? device : LEDGER_DEVICES_MAX;
+}
+
+/* Returns (address, bytes) of pinned memory; the address is 0 if there is none. */
 static python_object *pinned(python_object *self, python_object *arguments) {
-  unsigned long long bytes, most;
+  unsigned long long wanted, most;
   (void)self;
-  if (!python_parse(arguments, "KK", &bytes, &most)) return NULL;
+  if (!python_parse(arguments, "KK", &wanted, &most)) return NULL;
+  uint64_t bytes = wanted;
   void *state = python_leave();
-  void *made = bytes > 0 ? pinned_take(bytes, most) : NULL;
+  uint64_t made = bytes > 0 ? pinned_take(device_here(), &bytes, most) : 0;
   python_enter(state);
-  return python_build("K", (unsigned long long)(uintptr_t)made);
+  return python_build("(KK)", (unsigned long long)made, (unsigned long long)bytes);
 }
 
 static python_object *prepare(python_object *self, python_object *arguments) {
@@ -136,7 +142,7 @@ static python_object *prepare(python_object *self, python_object *arguments) {
   (void)self;
   if (!python_parse(arguments, "K", &bytes)) return NULL;
   void *state = python_leave();
-  pinned_prepare(bytes);
+  pinned_prepare(device_here(), bytes);
   python_enter(state);
   return python_none();
 }
@@ -194,13 +200,14 @@ static python_object *live(python_object *self, python_object *arguments) {
   return python_build("L", torch_block_live(device, &bytes) ? (long long)bytes : -1LL);
 }
 
-/* The same, of the most since the last call. */
-static python_object *highest(python_object *self, python_object *arguments) {
+/* Returns the same, and the most since the last call. */
+static python_object *levels(python_object *self, python_object *arguments) {
   int device;
-  uint64_t bytes;
+  uint64_t bytes, highest;
   (void)self;
   if (!python_parse(arguments, "i", &device)) return NULL;
-  return python_build("L", torch_block_highest(device, &bytes) ? (long long)bytes : -1LL);
+  if (!torch_block_highest(device, &bytes, &highest)) return python_build("(LL)", -1LL, -1LL);
+  return python_build("(LL)", (long long)bytes, (long long)highest);
 }
 
 static python_object *moved(python_object *self, python_object *arguments) {
@@ -208,11 +215,7 @@ static python_object *moved(python_object *self, python_object *arguments) {
   (void)self;
   if (!python_parse(arguments, "KKKK", &out, &home, &need, &lasting)) return NULL;
   ledger_count_saved(account_ledger(), out, home);
-  unsigned device = 0;
-  cu_context context;
-  cu_device handle;
-  if (account_here(&device, &context, &handle))
-    ledger_note_need(account_ledger(), device, need, lasting);
+  ledger_note_need(account_ledger(), device_here(), need, lasting);
   return python_none();
 }
 
@@ -235,7 +238,7 @@ static python_object *sizes(python_object *self, python_object *arguments) {
 static python_method methods[] = {
     PYTHON_METHOD("shim_room", room),
     PYTHON_METHOD("shim_live", live),
-    PYTHON_METHOD("shim_highest", highest),
+    PYTHON_METHOD("shim_levels", levels),
     PYTHON_METHOD("shim_sizes", sizes),
     PYTHON_METHOD("shim_moved", moved),
     PYTHON_METHOD("shim_resident", resident),

@@ -112,7 +112,7 @@ class Bus(script["Cuda"]):
         self.torch, self.device, self.index = types.SimpleNamespace(empty=torch.empty, uint8=torch.uint8), torch.device("cpu"), 0
         self.home, self.out, self.back = late_streams.Lane(True), late_streams.Lane(), late_streams.Lane()
         self.current = lambda index: self.home.handle
-        self.pinned = script["Pinned"](lambda size: torch.empty(size, dtype=torch.uint8), 1 << 30)
+        self.pinned, self.memory = script["Pinned"](self.create), []
         self.references = script["references"](torch)
         self.unmarked = []
 
@@ -125,8 +125,12 @@ class Bus(script["Cuda"]):
     def allocated(self):
         return 0
 
-    def highest_bytes(self):
-        return self.allocated()
+    def levels(self):
+        return 0, 0
+
+    def create(self, size):
+        self.memory.append(torch.empty(size, dtype=torch.uint8))
+        return self.memory[-1].data_ptr(), size
 
 
 class Adapted(nn.Module):
