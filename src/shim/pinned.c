@@ -1,6 +1,7 @@
 /* Pinned: slabs of registered memory, and host pages. See pinned.h. */
 #include "shim/pinned.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -23,11 +24,13 @@
 #define SLAB_BYTES     ((uint64_t)256 << 20)
 #define SLAB_BYTES_MAX ((uint64_t)1 << 30)
 #define HUGE_BYTES     ((uint64_t)2 << 20)
+#define EVERY_DEVICE   UINT_MAX
 enum { THREADS_MAX = 16, PORTABLE = 1 /* CU_MEMHOSTREGISTER_PORTABLE: for every context */ };
 
 static lock slab_lock = LOCK_INIT(LOCK_REGISTRY); /* guards all below */
 typedef struct slab {
   uint64_t from, bytes, taken;
+  unsigned device; /* the only one that reaches it; EVERY_DEVICE */
 } slab;
 static slab *slabs; /* by address */
 static size_t slab_count, slab_capacity;
@@ -115,13 +118,13 @@ static size_t slab_after(uint64_t addr) {
 
 /* Lists a slab; `counted` is the sum that it belongs to. Returns false if there is no memory for
  * that: the slab stays where it is, as there is none left for anything. Takes the lock. */
-static bool list(uint64_t from, uint64_t bytes, uint64_t *counted) {
+static bool list(uint64_t from, uint64_t bytes, unsigned device, uint64_t *counted) {
   lock_acquire(&slab_lock);
   bool listed = LIST_ROOM(slabs, slab_count, slab_capacity, 64, "slabs") == STOW_OK;
   if (listed) {
     size_t at = slab_after(from);
     memmove(slabs + at + 1, slabs + at, (slab_count++ - at) * sizeof *slabs);
-    slabs[at] = (slab){.from = from, .bytes = bytes};
+    slabs[at] = (slab){.from = from, .bytes = bytes, .device = device};
     *counted += bytes;
   }
   lock_release(&slab_lock);
@@ -135,7 +138,7 @@ static bool add(uint64_t bytes, bool ahead) {
   char *made = make(bytes, ahead);
   if (made == NULL) return false;
   ledger_count_copies(account_ledger(), bytes);
-  return list((uintptr_t)made, bytes, &made_bytes);
+  return list((uintptr_t)made, bytes, EVERY_DEVICE, &made_bytes);
 }
 
 /* ---- ahead ---- */
@@ -192,12 +195,13 @@ void pinned_prepare(unsigned device, uint64_t bytes) {
 
 /* Takes memory from the slab with the least space that has enough. Returns its address; 0: there is
  * none. Takes the lock. */
-static uint64_t take(uint64_t bytes) {
+static uint64_t take(unsigned device, uint64_t bytes) {
   slab *best = NULL;
   lock_acquire(&slab_lock);
   for (size_t i = 0; i < slab_count; i++) {
     slab *s = &slabs[i];
     uint64_t space = s->bytes - s->taken;
+    if (s->device != device && s->device != EVERY_DEVICE) continue;
     if (space >= bytes && (best == NULL || space < best->bytes - best->taken)) best = s;
   }
   uint64_t taken = best != NULL ? best->from + best->taken : 0;
@@ -211,24 +215,24 @@ uint64_t pinned_take(unsigned device, uint64_t *bytes, uint64_t most_bytes) {
   const uint64_t unit = (uint64_t)sysconf(_SC_PAGESIZE);
   if (*bytes > UINT64_MAX / 2) return 0;
   *bytes = round_up(*bytes, unit);
-  uint64_t taken = take(*bytes), lent = 0;
+  uint64_t taken = take(device, *bytes), lent = 0;
   if (taken != 0) return taken;
   uint64_t idle = resident_take_host(device, &lent);
-  if (idle != 0 && list(idle, lent, &page_bytes)) {
+  if (idle != 0 && list(idle, lent, device, &page_bytes)) {
     if (*bytes > lent) *bytes = lent;
-    return take(*bytes);
+    return take(device, *bytes);
   }
   lock_acquire(&slab_lock);
   uint64_t want = slab_next(), most = most_bytes > made_bytes ? most_bytes - made_bytes : 0;
   lock_release(&slab_lock);
   if (want > most) want = most;
   if (*bytes > most) return 0;
-  if (add(round_up(want < *bytes ? *bytes : want, HUGE_BYTES), false)) return take(*bytes);
+  if (add(round_up(want < *bytes ? *bytes : want, HUGE_BYTES), false)) return take(device, *bytes);
   /* Slower, for a driver that registers nothing. */
   cu_addr addr;
   void *host;
   if (host_tier_pinned_alloc(&addr, &host, *bytes, device) != CU_OK) return 0;
-  return list(addr, *bytes, &page_bytes) ? take(*bytes) : 0;
+  return list(addr, *bytes, device, &page_bytes) ? take(device, *bytes) : 0;
 }
 
 bool pinned_holds(uint64_t addr) {

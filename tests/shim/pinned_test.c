@@ -165,6 +165,8 @@ TEST(idle_pages_come_first)
   uint64_t other = pinned_take(3, &second, 0);
   CHECK(other != 0 && other - at >= PAGE);
   CHECK_U64(second, 16 * MIB);
+  uint64_t foreign = MIB;
+  CHECK(pinned_take(2, &foreign, 0) == 0); /* another device does not reach these pages */
   CHECK_U64(pinned_take(3, &third, 0), other + 16 * MIB); /* what was left of that page */
   CHECK(idle_pages == 1);
   CHECK(pinned_take(3, &fourth, 0) != 0 && idle_pages == 0);
