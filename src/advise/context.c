@@ -75,6 +75,8 @@ static const struct {
     {"loss.backward()", CONTEXT_BIT(TORCH)},
     {"KSampler", CONTEXT_BIT(TORCH)},
     {"transformers", CONTEXT_BIT(TRANSFORMERS)},
+    {"onnxruntime", CONTEXT_BIT(ONNX)},
+    {"ONNXRuntimeError", CONTEXT_BIT(ONNX)},
     {"Transformers", CONTEXT_BIT(TRANSFORMERS)},
     {"AutoModel", CONTEXT_BIT(TRANSFORMERS)},
     {"from_pretrained", CONTEXT_BIT(TRANSFORMERS)},

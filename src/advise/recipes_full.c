@@ -339,7 +339,8 @@ static const recipe rows[] = {
      .kinds = K(ONNX),
      .change =
          "a tighter arena: providers=[(\"CUDAExecutionProvider\", {\"arena_extend_strategy\": "
-         "\"kSameAsRequested\", \"cudnn_conv_algo_search\": \"HEURISTIC\"})]",
+         "\"kSameAsRequested\", \"cudnn_conv_algo_search\": \"HEURISTIC\"})]; on the CPU: "
+         "SessionOptions().enable_cpu_mem_arena = False",
      .cost = "a little slower"},
     {.causes = FULL | C(ONE_SPIKE),
      .kinds = K(ONNX) | K(TENSORRT) | K(PADDLE),

@@ -217,6 +217,12 @@ static const recipe rows[] = {
      .change =
          "a smaller batch or input: this tensor is on the CPU, in RAM; 16-bit or part by part",
      .cost = "more, smaller steps"},
+    {.hosts = H(TORCH) | H(PYTHON),
+     .need = M(ONNX),
+     .change = "give memory back after each call: options = onnxruntime.SessionOptions(); "
+               "options.enable_cpu_mem_arena = False; options.enable_mem_pattern = False; "
+               "InferenceSession(path, options)",
+     .cost = "a little slower"},
     {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(JOB) | H(CONTAINER),
      .need = M(R),
      .change = "read only what is used: data.table::fread(f, select = c(\"a\", \"b\")), or "

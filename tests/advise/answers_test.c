@@ -246,6 +246,26 @@ TEST(a_size_that_no_machine_has_is_not_printed)
   }
 }
 
+/* Whether the arena is the device's or the host's, if the text names it or not. */
+TEST(an_arena_of_onnx_runtime_gets_its_own_advice)
+{
+  static const char *const texts[] = {
+      "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running "
+      "MatMul node. bfc_arena.cc:376 Failed to allocate memory for requested buffer of size 99328",
+      "[E:onnxruntime:, sequential_executor.cc:494] (CPUExecutionProvider) bfc_arena.cc:376 Failed "
+      "to allocate memory for requested buffer of size 2147483648",
+      "[E:onnxruntime:, sequential_executor.cc:494] while running Conv node: std::bad_alloc"};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    explanation x;
+    bool arena = false;
+    CHECK_OK(explain_message(&x, texts[i], strlen(texts[i])));
+    for (uint32_t k = 0; k < x.fixes.count && k < 3; k++)
+      arena = arena || strstr(x.fixes.list[k].change, "enable_cpu_mem_arena = False") != NULL;
+    if (!arena) FAIL("%s", texts[i]);
+    explanation_free(&x);
+  }
+}
+
 TEST(the_text_of_the_async_backend_is_read)
 {
   static const char text[] =
