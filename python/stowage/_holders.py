@@ -28,20 +28,6 @@ OBJECT, FRAME = "object", "frame"  # first words of the lines (src/run/protocol.
 # ---- the program's own frames and variables ----
 
 
-def locals_of(frame):
-    """Returns the variables of a frame.
-
-    Before Python 3.13 the frame keeps the dict of f_locals, and with it values that the function has replaced since: the dict is
-    emptied again, unless something else holds it too."""
-    values = frame.f_locals
-    if sys.version_info >= (3, 13) or not frame.f_code.co_flags & 1:  # CO_OPTIMIZED: a function's
-        return dict(values)
-    copy = dict(values)
-    if sys.gettrace() is None and sys.getrefcount(values) <= 3:
-        values.clear()
-    return copy
-
-
 def is_own(path):
     """Returns true for a file of the program, false for a library's."""
     if not path or path.startswith("<"):
@@ -114,7 +100,7 @@ HOLDERS = ("queue", "collections", "asyncio", "multiprocessing", "logging")  # m
 def opened(value, name, depth=2):
     """Yields (value, name) of a variable, of the attributes of the program's own objects, and of the few things in a bundle."""
     yield value, name
-    if queued(value) is not None:
+    if queued(value) is not None or type(value).__name__ in ("Pool", "ThreadPool"):
         return
     if depth > 0 and type(value).__module__ in ("builtins", "collections") and isinstance(value, (dict, list, tuple)) and 0 < len(value) <= FEW:
         for key, v in list(value.items() if isinstance(value, dict) else enumerate(value)):
@@ -162,9 +148,19 @@ def file_of(module):
     return path
 
 
+def tasks_of(frames):
+    """Returns the frames of the tasks of asyncio that wait, for the loops that these frames run."""
+    known, found = sys.modules.get("asyncio"), []
+    for loop in [locals_of(frame).get("self") for frame in frames if known is not None and frame.f_code.co_name == "_run_once"]:
+        for task in itertools.islice(known.all_tasks(loop), SAMPLES):
+            found.extend(frame for frame in suspended(task) if frame not in frames)
+    return found
+
+
 def variables(main, others):
     """Yields (value, name, where) of everything a variable names. The program's own names come first: a thing is reported once."""
     frames = [frame for top in [main, *others] for frame in stack_of(top) if frame.f_code.co_name != "<module>"]
+    frames += tasks_of(frames)
     for frame in frames:
         if is_own_frame(frame):
             where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{frame.f_lineno}"
@@ -192,7 +188,7 @@ def instances():
     if get(sys, "getallocatedblocks", int)() > MANY:
         return
     own, looked = {}, {}
-    for value in gc.get_objects():
+    for value in listed():
         kind = type(value)
         if kind not in own:
             own[kind] = is_own_module(get(kind, "__module__", None))
@@ -247,10 +243,22 @@ def _chain(waiting, seen):
                            for n, v in list(inner.items()))
 
 
+COLLECTING = ("map(", ".apply(", ".applymap(", ".transform(", ".agg(", ".starmap(", "gather(")
+
+
+def collects(frame):
+    """Returns whether the line of a frame keeps what each of many calls returns: a comprehension, map, apply."""
+    text = source(frame)
+    return frame.f_code.co_name in ("<listcomp>", "<dictcomp>", "<setcomp>") or any(call in text for call in COLLECTING) or (
+        " for " in text and " in " in text and any(sign in text.split(" for ")[0] for sign in "[{("))
+
+
 def maker_of(main):
-    """Returns the frame of the program that makes something: not a constructor, and not a generator, which another line consumes."""
-    return next((frame for frame in stack_of(main) if is_own_frame(frame) and not frame.f_code.co_flags & 0x20  # CO_GENERATOR
-                 and frame.f_code.co_name not in ("__init__", "__new__", "<genexpr>")), None)
+    """Returns the frame of the program that makes something: not a constructor, not a generator, which another line consumes, and not a
+    function that another line calls for each of many elements."""
+    own = [frame for frame in itertools.islice(stack_of(main), 64) if is_own_frame(frame) and not frame.f_code.co_flags & 0x20  # CO_GENERATOR
+           and frame.f_code.co_name not in ("__init__", "__new__", "<genexpr>")]
+    return next((frame for frame in own[1:4] if collects(frame)), own[0]) if own else None
 
 
 def nameless(main):
@@ -260,7 +268,7 @@ def nameless(main):
     if own is None or get(sys, "getallocatedblocks", int)() > MANY:
         return
     where = f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
-    for value in gc.get_objects():
+    for value in listed():
         if type(value) not in (list, dict) or len(value) < 4:
             continue
         first = value[0] if type(value) is list else next(iter(value.values()), None)
@@ -284,11 +292,31 @@ def reach(value, seen):
     return len(seen) - before, size
 
 
+def linked(one, held):
+    """Yields (bytes, weight, name, where, type) of objects of the program's class that refer to each other, as the nodes of a tree do, if
+    they are much of what is held. All of them are counted: each leads to all others."""
+    kind, names = type(one), []
+    if not is_own_module(get(kind, "__module__", None)) or get(sys, "getallocatedblocks", int)() > CENSUS:
+        return
+    parts = {**(get(one, "__dict__", None) or {}), **slots_of(one)}
+    for name, value in list(parts.items()):
+        many = isinstance(value, (list, tuple, set, dict)) and len(value) > 0
+        if type(value) is kind or many and type(next(iter(value.values() if isinstance(value, dict) else value))) is kind:
+            names.append((not many, name))
+    count = sum(type(other) is kind for other in listed())
+    links = {name for _, name in names}
+    size = sys.getsizeof(one) + sum(sys.getsizeof(v) if n in links else weigh(v, 2).size for n, v in parts.items())
+    size += sys.getsizeof(get(one, "__dict__", None) or ())
+    if names and count * size >= held // 4:
+        weight = Weight(count * size, count, kind_name(kind), mark="linked", words=", ".join(name for _, name in sorted(names)))
+        yield weight.size, weight, f"{kind_name(kind)}.{min(names)[1]}", place_of_type(one), kind_name(kind)
+
+
 def trees(values, held, until):
     """Yields (bytes, weight, name, where, type) of containers whose elements each keep much alive that the container does not list, as a
     tag of a page keeps the page, and an error the variables of its functions. Two elements are searched, after a first one that finds
     what all have in common."""
-    blocks = get(sys, "getallocatedblocks", int)()
+    blocks, counted = get(sys, "getallocatedblocks", int)(), set()
     for value, name, where in values:
         if not isinstance(value, (list, tuple, dict)) and type(value).__name__ != "deque" or len(value) < 4:
             continue
@@ -299,10 +327,16 @@ def trees(values, held, until):
         if any(type(each) in PLAIN_TEXT or is_array(each) for each in some):
             continue
         seen = {id(value), id(items), id(some)}
-        _, (one, size), (other, more) = [reach(each, seen) for each in some]
+        (first, _), (one, size), (other, more) = [reach(each, seen) for each in some]
         count, size = (one + other) // 2, (size + more) // 2
+        nodes = list(linked(some[1], held)) if max(first, one, other) >= TREE and type(some[1]) not in counted else []
+        counted.update(type(each) for each in some)
+        if nodes:
+            yield from nodes
+            continue
         if 4 * count * len(value) >= blocks and count >= 100 or 2 * size * len(value) >= held:
-            weight = Weight(size * len(value), len(value), type_name(some[1]), mark="tree", objects=count * len(value))
+            mark = "error" if isinstance(some[1], BaseException) else "tree"
+            weight = Weight(size * len(value), len(value), type_name(some[1]), mark=mark, objects=count * len(value))
             weight.owner = id(value)
             yield weight.size, weight, name, where, type_name(value)
 
@@ -415,12 +449,20 @@ def large_bytes(value, arrays, seen):
     return weight.size
 
 
+def listed(generations=range(3)):
+    """Returns the objects that the collector knows, without tensors. PyTorch warns about a tensor that ends while such a list refers to it,
+    and the program runs on while the list is read; most that end are in the young generations, which are short."""
+    torch = sys.modules.get("torch")
+    tensors = (get(torch, "Tensor", None), get(get(torch, "nn", None), "Parameter", None))
+    return [one for generation in generations for one in gc.get_objects(generation=generation) if type(one) not in tensors]
+
+
 def census(until, seen):
     """Returns {(type of the holder, type of the value): Group} of large values that were not seen yet. Newest objects come first, as
     many as there is time for."""
     groups, arrays, turns = {}, {}, itertools.count(1)
     for generation in range(3):
-        objects = gc.get_objects(generation=generation)
+        objects = listed([generation])
         while objects:
             holder = objects.pop()
             if next(turns) % 512 == 0 and until.is_over():
@@ -614,6 +656,32 @@ def collected(rest, found):
             yield (left.size, left, *names)
 
 
+NODES = 4000  # of an autograd graph that are looked at
+
+
+def carried(values):
+    """Yields (bytes, weight, name, where, type) of the tensor whose graph goes back through the most iterations, as a state that each one
+    passes to the next does: how often the graph uses one parameter."""
+    torch, most = sys.modules.get("torch"), None
+    for value, name, where in values if torch is not None else ():
+        if not isinstance(value, get(torch, "Tensor", ())) or get(value, "grad_fn", None) is None or value.dim() == 0:
+            continue
+        waiting, known, uses = [value.grad_fn], {}, {}  # a node that nothing refers to gets a new object each time
+        while waiting and len(known) < NODES:
+            for after, _ in waiting.pop().next_functions:
+                if type(after).__name__ == "AccumulateGrad":
+                    uses[id(after.variable)] = uses.get(id(after.variable), 0) + 1
+                elif after is not None and id(after) not in known:
+                    known[id(after)] = after
+                    waiting.append(after)
+        times = max(uses.values(), default=0)
+        if times >= 2 * GRAPHS and (most is None or times > most[1].graphs):
+            weight = weigh_tensor(value)
+            weight.mark, weight.graphs = "carried", times
+            most = weight.size, weight, name, where, type_name(value)
+    return [] if most is None else [most]
+
+
 INSIDE = "module stowage_inside"  # scripts of the shim, which hold copies of what does not fit on a device
 
 
@@ -624,6 +692,10 @@ def largest(main, others, held, collects=True):
     for one in weighed(arrays_first(variables(main, others)), until, seen):
         found.append(one)
         yield one
+    if sum(size for size, *_ in found) < held // 2 and all(one[1].mark != "graph" for one in found):
+        for one in carried(variables(main, others)):
+            found.append(one)
+            yield one
     if sum(size for size, *_ in found) < held // 2:
         for one in trees(variables(main, others), held, until):
             found.append(one)
@@ -731,7 +803,41 @@ def sets_column(line, ident, column):
     return any(rest.startswith((f'["{column}"]', f"['{column}']")) and is_assignment(past_index(rest)) for rest in follows(line, ident))
 
 
-def place_of(name, where, main, kind="", words=""):
+def written_by(lines, ident):
+    """Returns the number of the first line that writes to a file in memory through what was made of it, as an archive is, or that gives it
+    to a call; 0 if there is none."""
+    others, given = [], 0
+    for number, line in enumerate(lines, 1):
+        stripped = line.lstrip()
+        if any(after.startswith(".write") for name in others for after in follows(line, name)):
+            return number
+        if ident not in line or stripped.startswith(("def ", "return ", "#", f"{ident} =", f"{ident}.")):
+            continue
+        for after in follows(line, ident):
+            if after[:1] not in (",", ")"):
+                continue
+            if stripped.startswith("with ") and " as " in after:
+                others.append(after.rpartition(" as ")[2].split(":")[0].strip())
+            elif "=" in stripped.split("(")[0]:
+                others.append(stripped.split("=")[0].strip())
+            else:
+                given = given or number
+    return given
+
+
+def enclosing(path, number):
+    """Returns the name of the function that a line is in, "" if it is in none."""
+    lines = source_lines(path)[:number]
+    margin = len(lines[-1]) - len(lines[-1].lstrip()) if lines else 0
+    for line in reversed(lines):
+        if line.strip() and len(line) - len(line.lstrip()) < margin:
+            margin = len(line) - len(line.lstrip())
+            if line.lstrip().startswith(("def ", "async def ")):
+                return line.partition("def ")[2].split("(")[0].strip()
+    return ""
+
+
+def place_of(name, where, main, kind="", words="", carries=False):
     """Returns ("file:line", grows) of the line that fills a variable, or makes it; ("", False) if it is not found.
 
     words: the columns of a table that hold most; the line that sets the first of them made the table large."""
@@ -740,7 +846,8 @@ def place_of(name, where, main, kind="", words=""):
     files = [at] if at.startswith(("/", "<")) else list(dict.fromkeys(path for path, _ in on_stack))
     if name.startswith(MADE):
         return f"{label(at)}:{where.rpartition(':')[2]}", kind in CONTAINERS
-    ident, best = identifier(name), (0, 0, "", 0)
+    ident, best = identifier(name), (0, (False, False), "", 0)
+    function = where.partition(" at ")[0] if "." not in name and " " not in name else ""  # a variable of it
     if not ident.isidentifier():
         return "", False
     for path in files[:4]:
@@ -754,10 +861,15 @@ def place_of(name, where, main, kind="", words=""):
                 if large:
                     return f"{label(path)}:{number}", False
                 role = 1 if any(rest.startswith("[") for rest in follows(line, ident)) else role
-            # The line the program is at, or one in a function it is in, before others of the same role; the first of those.
-            here = 1 if (path, number) in on_stack else 0
+            # A line in the variable's function, and the line the program is at, before others of the same role; the first of those.
+            here = (bool(role and function) and enclosing(path, number) == function, (path, number) in on_stack)
+            if carries and role and any(True for _ in follows(line.partition("=")[2], ident)):
+                role = 2  # "state = step(state)"
             if role and (role, here) > best[:2]:
                 best = role, here, path, number
+    if kind.startswith("_io.") and best[0] == 1:
+        number = written_by(source_lines(best[2]), ident)
+        best = (2, best[1], best[2], number) if number else best
     return (f"{label(best[2])}:{best[3]}", best[0] == 2) if best[0] else ("", False)
 
 
@@ -806,6 +918,19 @@ def object_line(found, place="", grows=False):
     return "\t".join(str(each) for each in words)
 
 
+def without_parts(found):
+    """Leaves out containers that are the elements of a container in the list, which together are most of it: groups["a"], beside groups."""
+    parts = {}
+    for one in found:
+        if "[" in one[2] and one[4] in CONTAINERS:
+            parts.setdefault((one[2].partition("[")[0], one[3]), []).append(one)
+    for one in found:
+        inner = parts.get((one[2], one[3]), ())
+        if len(inner) > 1 and 10 * sum(part[0] for part in inner) >= 8 * one[0] and all(10 * part[0] < 8 * one[0] for part in inner):
+            found = [other for other in found if not any(other is part for part in inner)]
+    return found
+
+
 def without_wholes(found):
     """Leaves out an object that mostly consists of another one in the list: agent, beside agent.memory; an archive, beside its buffer."""
     parts = [(name, where, size) for size, _, name, where, _ in found if "." in name or "[" in name]
@@ -816,13 +941,15 @@ def without_wholes(found):
 
 def object_lines(found, main, placed=True):
     """Returns lines about the largest, and about what keeps graphs; with the program's lines that fill the first of them."""
-    found = sorted(without_wholes(found), key=lambda f: f[0], reverse=True)
-    shown = found[:SHOWN] + [one for one in found[SHOWN:] if one[1].mark in ("graph", "mapped", "database")][:4]
+    found = sorted(without_wholes(without_parts(found)), key=lambda f: f[0], reverse=True)
+    shown = found[:SHOWN] + [one for one in found[SHOWN:] if one[1].mark in ("graph", "carried", "mapped", "database")][:4]
     lines = []
     for at, one in enumerate(shown):
         try:
-            wanted = placed and (at < PLACED or one[1].mark in ("graph", "database"))
-            place = place_of(one[2], one[3], main, one[4], one[1].words) if wanted else ("", False)
+            wanted = placed and (at < PLACED or one[1].mark in ("graph", "carried", "database"))
+            place = place_of(one[2], one[3], main, one[4], one[1].words, one[1].mark == "carried") if wanted else ("", False)
+            if place[1] and one[1].mark == "" and enclosing(place[0].rpartition(":")[0], int(place[0].rpartition(":")[2])) == "__getitem__":
+                one[1].mark = "fetched"  # a cache that a dataset fills while it is read
         except Exception:
             place = "", False
         lines.append(object_line(one, *place))

@@ -4,6 +4,7 @@
 The lower half of _holders.py, whose rules hold here too: it imports only what every interpreter has loaded, allocates nothing large and
 changes nothing.
 """
+import gc
 import itertools
 import sys
 
@@ -35,6 +36,20 @@ def has(value, name):
 
 
 ABSENT = object()
+
+
+def locals_of(frame):
+    """Returns the variables of a frame.
+
+    Before Python 3.13 the frame keeps the dict of f_locals, and with it values that the function has replaced since: the dict is
+    emptied again, unless something else holds it too."""
+    values = frame.f_locals
+    if sys.version_info >= (3, 13) or not frame.f_code.co_flags & 1:  # CO_OPTIMIZED: a function's
+        return dict(values)
+    copy = dict(values)
+    if sys.gettrace() is None and sys.getrefcount(values) <= 3:
+        values.clear()
+    return copy
 
 
 def kind_name(kind):
@@ -89,8 +104,8 @@ def sharers(values):
 class Weight:
     """Bytes of a value with all it holds, and what it is made of.
 
-    mark: "graph" (graphs: kept autograd graphs), "pinned", "shared", "mapped" (a file, which takes no memory), or "text" (text_bytes: in
-    columns of Python strings, words: their names). objects: Python objects in it. owner: id of what holds the bytes, if that is another
+    mark: "graph" (graphs: kept autograd graphs), "pinned", "shared", "mapped" (a file, which takes no memory), "text" (text_bytes: in
+    columns of Python strings, words: their names), or "cells" (of lists and other objects). objects: Python objects in it. owner: id of what holds the bytes, if that is another
     object. chief: that of the one part that is most of it."""
 
     def __init__(self, size, count=1, of="", shape="", owner=None, mark="", graphs=0, text_bytes=0, words="", objects=1, chief=None):
@@ -124,10 +139,12 @@ def is_text(dtype):
 
 
 def text_bytes(column):
-    """Bytes of the Python strings of a column, estimated from samples all over it; a string that cells share counts once."""
+    """Bytes of the Python objects of a column, estimated from samples all over it, and whether most are more than strings, such as lists
+    of words. A string that cells share counts once."""
     count = len(column)
     values = list(column.array[::max(1, count // SAMPLES)][:SAMPLES]) if has(column, "array") else list(itertools.islice(column, SAMPLES))
-    return int(sum(sys.getsizeof(v) / n for v, n in zip(values, sharers(values))) * count / max(1, len(values)))
+    lists = 2 * sum(type(v) not in PLAIN_TEXT for v in values) > len(values)
+    return int(sum(weigh(v, 2).size / n for v, n in zip(values, sharers(values))) * count / max(1, len(values))), lists
 
 
 def weigh_frame(value):
@@ -137,19 +154,22 @@ def weigh_frame(value):
     texts, large = 0, []
     for at, dtype in enumerate(value.dtypes):
         if is_text(dtype) and at < SAMPLES:
-            held = text_bytes(value.iloc[:, at]) + 8 * len(value)
+            held, lists = text_bytes(value.iloc[:, at])
+            held += 8 * len(value)
             texts += held
-            large.append((held, str(value.columns[at])))
+            large.append((held, str(value.columns[at]), lists))
             size += held - 8 * len(value)
-    words = ", ".join(name for _, name in sorted(large, reverse=True)[:4])
-    return Weight(size, len(value), " ".join(sorted(kinds))[:60], str(tuple(value.shape)), None, "text" if texts else "", 0, texts, words)
+    large.sort(reverse=True)
+    words = ", ".join(name for _, name, _ in large[:4])
+    mark = "" if not texts else "cells" if large[0][2] else "text"
+    return Weight(size, len(value), " ".join(sorted(kinds))[:60], str(tuple(value.shape)), None, mark, 0, texts, words)
 
 
 def weigh_series(value):
     size = int(value.memory_usage(index=True, deep=False))
-    texts = text_bytes(value) if is_text(value.dtype) else 0
-    return Weight(size + texts, len(value), str(value.dtype), f"({len(value)},)", None, "text" if texts else "", 0, texts + 8 * len(value),
-                  str(value.name))
+    texts, lists = text_bytes(value) if is_text(value.dtype) else (0, False)
+    return Weight(size + texts, len(value), str(value.dtype), f"({len(value)},)", None, "cells" if lists else "text" if texts else "", 0,
+                  texts + 8 * len(value), str(value.name))
 
 
 def graphs_of(value):
@@ -186,11 +206,10 @@ def weigh_container(value, depth):
         pairs = sample(value.items())
         keys, parts = [k for k, _ in pairs], [v for _, v in pairs]
         del pairs  # sharers() counts references
-        # The field names of many records are the same few strings.
-        named = depth < DEEP and all(isinstance(k, str) for k in keys)
-        extra = 0 if named else sum(weigh(k, depth - 1).size for k in keys)
+        # The field names of many records may be the same few strings; json.loads makes them again for each text.
+        extra = sum(weigh(k, depth - 1).size / n for k, n in zip(keys, sharers(keys)))
     else:
-        parts, extra = sample(value), 0
+        parts, keys, extra = sample(value), [], 0
     shares = sharers(parts)
     each = [weigh(v, depth - 1) for v in parts]
     kinds = [type_name(v) for v in parts]
@@ -209,7 +228,7 @@ def weigh_container(value, depth):
     size += sum(joint.values()) + int((alone + extra) * count / max(1, len(each)))
     return Weight(size, count, max(set(kinds), key=kinds.count) if kinds else "", "", None, mark, graphs, texts,
                   next((w.words for w in each if w.words), ""),
-                  1 + int((sum(w.objects / n for w, n in zip(each, shares)) + (0 if extra == 0 else len(parts))) * count / max(1, len(each))),
+                  1 + int((sum(w.objects / n for w, n in zip(each, shares)) + sum(1 / n for n in sharers(keys))) * count / max(1, len(each))),
                   (each[at].chief or each[at].owner or id(parts[at])) if each and 10 * each[at].size >= 8 * size else None)
 
 
@@ -236,6 +255,73 @@ def weigh_table(value):
         wide, high = value.size
         return Weight(wide * high * len(value.getbands()), high, value.mode, str((high, wide)))
     return Weight(int(value.nbytes), len(value), "", str(tuple(get(value, "shape", (len(value),)))))  # pyarrow
+
+
+def weigh_view(value):
+    """A memoryview keeps all of the object that it shows a part of."""
+    owner = value.obj
+    size = sys.getsizeof(owner) if isinstance(owner, (bytes, bytearray)) else weigh(owner, 1).size if owner is not None else 0
+    return Weight(max(size, value.nbytes), len(value) if value.ndim else 1, owner=id(owner), mark="view" if size >= 4 * max(1, value.nbytes) else "")
+
+
+def weigh_mapping(value):
+    """An mmap. Only a mapping without a file takes memory; such a one has no file whose size it could return."""
+    try:
+        value.size()
+    except OSError:
+        return Weight(len(value), len(value), mark="shared")
+    return Weight(0, mark="mapped" if len(value) >= LEAST else "")
+
+
+LINKS = 100_000  # blocks of a tee that are counted; each has 57 values
+
+
+def weigh_tee(value):
+    """An iterator of itertools.tee: what another one has read, and this one has not."""
+    block = next((one for one in gc.get_referents(value) if type(one).__name__ == "_tee_dataobject"), None)
+    size, count, links, some = sys.getsizeof(value), 0, 0, 0
+    while block is not None and links < LINKS:
+        held, block = gc.get_referents(block), None
+        parts = [one for one in held if not isinstance(one, (type, type(sys)))]
+        for at in (0, -1):  # the source comes first, and the next block last
+            if parts and type(parts[at]).__name__ == "_tee_dataobject":
+                block = parts.pop(at)
+        count, links = count + len(parts), links + 1
+        if links % 1024 == 1 and parts:
+            some = weigh(parts[-1], 2).size
+        size += 512 + some * len(parts)
+    return Weight(size, count, objects=count)
+
+
+def weigh_suspended(value, depth):
+    """What the variables of a function that waits hold, without what others refer to as well; and the result of a task."""
+    values = [v for frame in suspended(value) for v in locals_of(frame).values()]
+    own = [v for v, n in zip(values, references(values)) if type(v) not in PLAIN and n - ALONE < SHARED]
+    own += [v for v in [get(value, "_result", None)] if v is not None]
+    each = [weigh(v, depth - 1) for v in own]
+    size = sys.getsizeof(value) + sum(w.size for w in each)
+    at = max(range(len(each)), key=lambda i: each[i].size, default=0)
+    chief = (each[at].chief or each[at].owner or id(own[at])) if each and 10 * each[at].size >= 8 * size else None
+    return Weight(size, max(1, len(own)), chief=chief)
+
+
+def suspended(value):
+    """Returns the frames of a generator, a coroutine or a task of asyncio that waits, and of what it waits for."""
+    if callable(get(type(value), "get_coro", None)):
+        value = value.get_coro()
+    frames = []
+    while value is not None and len(frames) < 8:
+        frame = get(value, "gi_frame", None) or get(value, "cr_frame", None) or get(value, "ag_frame", None)
+        if frame is None:
+            break
+        frames.append(frame)
+        value = get(value, "gi_yieldfrom", None) or get(value, "cr_await", None)
+    return frames
+
+
+def is_suspended(value):
+    """Returns whether it is a generator, a coroutine, or a task of asyncio."""
+    return type(value).__name__ in ("generator", "coroutine", "async_generator") or callable(get(type(value), "get_coro", None))
 
 
 def is_database(value):
@@ -279,6 +365,16 @@ def weigh(value, depth):
         return weigh_array(value)
     if is_database(value):
         return Weight(sys.getsizeof(value), mark="database")
+    if type(value) is memoryview:
+        return weigh_view(value)
+    if module == "mmap" and has(value, "size"):
+        return weigh_mapping(value)
+    if module == "itertools" and type(value).__name__ == "_tee":
+        return weigh_tee(value)
+    if module == "multiprocessing" and type(value).__name__ in ("Pool", "ThreadPool"):
+        return Weight(sys.getsizeof(value))  # results that arrive are what the line that waits for them makes
+    if depth > 0 and is_suspended(value):
+        return weigh_suspended(value, depth)
     if callable(value) and not isinstance(value, type):
         return Weight(sys.getsizeof(value) + sum(weigh(v, depth - 1).size for v in parts_of(value) if depth > 0))
     inner = get(value, "__dict__", None)

@@ -205,6 +205,7 @@ stow_status explain_host(explanation *x, const host_record *r) {
   host_find_shared(&c);
   host_find_cycles(&c);
   host_find_made(&c);
+  host_find_tee(&c);
   host_find_objects(&c);
   host_find_leak(&c);
   host_find_copies(&c);

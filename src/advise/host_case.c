@@ -101,7 +101,7 @@ void host_describe(char *out, size_t size, const host_object *o) {
   host_place(place, sizeof place, o);
   if (place[0] == '\0')
     snprintf(where, sizeof where, ", in %.150s", o->where);
-  else if (o->grows && many && o->element_bytes >= 1024)
+  else if (o->grows && many && o->element_bytes >= 1024 && !host_is_grouped(o))
     snprintf(where, sizeof where, ", grows by %s per iteration at %s", cause_size(o->element_bytes),
              place);
   else
@@ -139,6 +139,15 @@ bool host_is_container(const host_object *o) {
          strcmp(o->type, "set") == 0 || strcmp(o->type, "tuple") == 0 ||
          strstr(o->type, "deque") != NULL || strstr(o->type, "dict") != NULL ||
          strstr(o->type, "Queue") != NULL;
+}
+
+bool host_is_grouped(const host_object *o) {
+  static const char *const inner[] = {
+      "list", "set", "dict", "collections.deque", "collections.defaultdict", "collections.Counter"};
+  bool held = false;
+  for (size_t i = 0; i < sizeof inner / sizeof *inner; i++)
+    held = held || strcmp(o->of, inner[i]) == 0;
+  return held && strstr(o->type, "dict") != NULL;
 }
 
 bool host_is_structure(const host_object *o) {

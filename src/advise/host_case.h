@@ -34,6 +34,8 @@ bool host_is_container(const host_object *o);
 bool host_is_array(const host_object *o);
 /* An object of a class, with all it refers to. */
 bool host_is_structure(const host_object *o);
+/* A dict of lists, sets or dicts, which grows by elements of those. */
+bool host_is_grouped(const host_object *o);
 /* A value that a line is making ("what line 7 makes"): no variable refers to it yet. */
 bool host_is_unnamed(const host_object *o);
 /* Writes its name; for a value without a name, the name that its line assigns it to. */
@@ -59,6 +61,7 @@ void host_find_made(host_case *c); /* host_way.c */
 void host_find_text(host_case *c); /* host_growth.c */
 void host_find_objects(host_case *c);
 void host_find_leak(host_case *c);
+void host_find_tee(host_case *c);
 void host_find_cycles(host_case *c);  /* host_cycles.c */
 void host_find_workers(host_case *c); /* host_workers.c */
 void host_find_copies(host_case *c);  /* host_data.c */

@@ -104,10 +104,18 @@ static void find_linked(host_case *c, const host_object *o) {
   cause_say(to, "%s each; something still refers to these objects", cause_size(o->element_bytes));
   if (o->source[0] != '\0') cause_say(to, "the line: %s", o->source);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
-  snprintf(change, sizeof change,
-           "let go of the objects that are no longer needed (cut the chain that leads to them), or "
-           "of their data: set %s = None when it has been used",
-           strrchr(o->name, '.') != NULL ? strrchr(o->name, '.') : o->name);
+  if (o->words[0] != '\0' && strstr(o->words, "->") == NULL)
+    snprintf(change, sizeof change,
+             "cut the references that keep old objects (%.60s of %.40s): take an object out of the "
+             "others when it is no longer needed, or keep weakref.ref(x) in them; or keep only its "
+             "numbers, in arrays",
+             o->words, o->type);
+  else
+    snprintf(
+        change, sizeof change,
+        "let go of the objects that are no longer needed (cut the chain that leads to them), or "
+        "of their data: set %s = None when it has been used",
+        strrchr(o->name, '.') != NULL ? strrchr(o->name, '.') : o->name);
   host_add_fix(c, o->bytes - o->bytes / 8, change, "dropped values cannot be used later");
 }
 

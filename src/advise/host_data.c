@@ -161,7 +161,8 @@ static void join_once(char *out, size_t size, const char *copying, const host_ob
     snprintf(
         out, size,
         "make %s once at its full size (numpy.empty) and fill it part by part: %s[i:j] = part; "
-        "or keep the parts in a list and join them once after the loop",
+        "or keep the parts in a list and join them once after the loop; if all of it does not fit, "
+        "in a file: numpy.lib.format.open_memmap(path, \"w+\", dtype, shape)",
         o->name, o->name);
   else
     snprintf(out, size,

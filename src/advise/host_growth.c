@@ -25,22 +25,39 @@ static bool is_structure(const host_object *o) {
 
 /* Each element keeps much that the container does not list: a tag of a page keeps the page. */
 static bool is_of_trees(const host_object *o) {
-  return strcmp(o->mark, "tree") == 0;
+  return strcmp(o->mark, "tree") == 0 || strcmp(o->mark, "error") == 0;
+}
+
+/* Exceptions. */
+static bool is_of_errors(const host_object *o) {
+  return strcmp(o->mark, "error") == 0;
+}
+
+/* Returns why elements keep more than the container lists. */
+static const char *why_trees(const host_object *o) {
+  return is_of_errors(o) ? "each error keeps its traceback, and that the variables of its functions"
+                         : "each keeps everything that it is a part of";
+}
+
+/* What one iterator of itertools.tee has not read yet. */
+static bool is_tee(const host_object *o) {
+  return strcmp(o->type, "itertools._tee") == 0;
 }
 
 /* Many Python objects, each with its header and its reference. */
 static bool is_objects(const host_object *o) {
-  if (strcmp(o->mark, "uncollected") == 0) return false; /* host_cycles.c */
+  if (strcmp(o->mark, "uncollected") == 0 || strcmp(o->mark, "linked") == 0)
+    return false; /* host_cycles.c */
   bool small = o->objects > 0 ? o->objects >= 1000 && o->bytes / o->objects < OBJECT_SMALL
                               : o->count >= 1000 && o->element_bytes < SMALL_ELEMENT;
   return ((host_is_container(o) || is_structure(o)) && small) ||
          (host_is_array(o) && strcmp(o->of, "object") == 0);
 }
 
-/* A collection of large objects, such as a list of arrays. */
+/* A collection of large objects, such as a list of arrays, or a dict of a few lists of them. */
 static bool is_collection(const host_object *o) {
-  return host_is_container(o) && o->count >= 4 && o->element_bytes >= SMALL_ELEMENT &&
-         !is_objects(o);
+  return host_is_container(o) && (o->count >= 4 || (host_is_grouped(o) && o->objects >= 8)) &&
+         o->element_bytes >= SMALL_ELEMENT && !is_objects(o);
 }
 
 static bool is_dict(const host_object *o) {
@@ -82,8 +99,20 @@ static void write_types(char *out, size_t size, const host_object *o) {
   snprintf(out + length, size - length, "}");
 }
 
+/* Columns of lists and other objects, not of strings. */
+static bool is_of_cells(const host_object *o) {
+  return strcmp(o->mark, "cells") == 0;
+}
+
 static void store_compactly(char *out, size_t size, const host_object *o) {
   char name[64], column[64], types[240];
+  if (is_of_cells(o)) {
+    snprintf(out, size,
+             "do not keep them: use the result of each row as it is made (for x in column: "
+             "total.update(f(x))); or keep numbers, not lists and texts: one numpy array of codes "
+             "for all rows, and one of where each row begins");
+    return;
+  }
   if (is_read(o) && o->words[0] != '\0') {
     write_types(types, sizeof types, o);
     snprintf(out, size,
@@ -118,9 +147,10 @@ static bool find_columns(host_case *c) {
   host_place(place, sizeof place, o);
   host_name(name, sizeof name, o);
   cause *to = host_add(c, CAUSE_HOST_OBJECTS, share >= MOST ? 0.92 : 0.7);
-  cause_head(to, "%s holds %s as Python strings, one object per cell%s%s%s%s", name,
-             cause_size(o->text_bytes), o->words[0] != '\0' ? ", in " : "", o->words,
-             place[0] != '\0' ? ", made at " : "", place);
+  cause_head(
+      to, "%s holds %s as Python %s%s%s%s%s", name, cause_size(o->text_bytes),
+      is_of_cells(o) ? "objects, a list or the like in every cell" : "strings, one object per cell",
+      o->words[0] != '\0' ? ", in " : "", o->words, place[0] != '\0' ? ", made at " : "", place);
   host_say_object(to, o);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   store_compactly(change, sizeof change, o);
@@ -154,15 +184,23 @@ static uint64_t fewer_entries(const host_case *c, const host_object *o, uint64_t
 
 /* Returns whether its fix is a bound on the number of entries. */
 static bool is_bounded(const host_object *o) {
-  return strncmp(o->name, "the cache of ", 13) == 0 || (is_dict(o) && !made_of(o, "int float "));
+  return strncmp(o->name, "the cache of ", 13) == 0 || strstr(o->type, "deque") != NULL ||
+         (is_dict(o) && !made_of(o, "int float ") && !host_is_grouped(o));
 }
 
 /* Writes what to keep of objects that each keep everything they are a part of. */
 static void keep_values(char *out, size_t size, const host_object *o) {
-  snprintf(out, size,
-           "keep the text or the numbers of each, not the object: %s.append(str(x)), "
-           "x.get_text(), x.copy(); each %.60s keeps all that it is a part of, %s",
-           o->name, o->of, cause_size(o->element_bytes));
+  if (is_of_errors(o))
+    snprintf(out, size,
+             "keep the text of each error: %s.append(str(error)), or drop its traceback first: "
+             "error.with_traceback(None); the traceback keeps the variables of its functions, %s "
+             "each",
+             o->name, cause_size(o->element_bytes));
+  else
+    snprintf(out, size,
+             "keep the text or the numbers of each, not the object: %s.append(str(x)), "
+             "x.get_text(), x.copy(); each %.60s keeps all that it is a part of, %s",
+             o->name, o->of, cause_size(o->element_bytes));
 }
 
 /* Writes what to do instead of keeping so many objects. */
@@ -216,7 +254,7 @@ static void keep_less(const host_case *c, char *out, size_t size, const host_obj
     snprintf(out, size,
              "store a smaller value for each: one integer (x * n + y) instead of a tuple or text; "
              "or arrays: flags for a known range (numpy.zeros(n, bool)), sorted numbers "
-             "(numpy.unique)");
+             "(numpy.unique of hash(x)); or on disk: sqlite3 with a UNIQUE column");
   else if (is_dict(o) && made_of(o, "int float "))
     snprintf(
         out, size,
@@ -259,15 +297,17 @@ static void keep_less(const host_case *c, char *out, size_t size, const host_obj
   else if (o->grows && isupper((unsigned char)o->of[0]))
     snprintf(
         out, size,
-        "keep only the objects that are still needed (a weakref.WeakSet lets go of the others), "
-        "or their values as arrays: one numpy array for each field of %s",
+        "keep only the objects that are still needed, as the last ones: "
+        "collections.deque(maxlen=…) "
+        "(a weakref.WeakSet lets go of those that nothing else uses); or their values as arrays: "
+        "one numpy array for each field of %s",
         name);
   else
-    snprintf(
-        out, size,
-        "keep %s as arrays: one numpy array (or a column of a table) for each field, filled in "
-        "place or with numpy.fromiter",
-        name);
+    snprintf(out, size,
+             "keep %s as arrays: one numpy array (or a column of a table) for each field that is "
+             "needed, filled in place or with numpy.fromiter%s",
+             name,
+             o->grows ? "; or use each one as it arrives (a count, a sum) and keep none" : "");
 }
 
 void host_find_objects(host_case *c) {
@@ -285,8 +325,7 @@ void host_find_objects(host_case *c) {
   char text[480];
   host_describe(text, sizeof text, first);
   cause_head(to, "%s; %s", text,
-             is_of_trees(first) ? "each keeps everything that it is a part of"
-                                : "made of small Python objects");
+             is_of_trees(first) ? why_trees(first) : "made of small Python objects");
   for (size_t i = 0; i < r->object_count; i++)
     if (is_objects(&r->objects[i])) host_say_object(to, &r->objects[i]);
   if (!is_of_trees(first) && !is_structure(first))
@@ -332,6 +371,10 @@ static void bound(const host_case *c, char *out, size_t size, const host_object 
              o->name, entries, cause_size(kept), o->name + 13);
   else if (is_of_trees(o))
     keep_values(out, size, o);
+  else if (is_of_views(o) && made_of(o, "memoryview "))
+    snprintf(out, size,
+             "keep copies: %s%s; a memoryview keeps the whole object that it shows a part of",
+             o->name, is_dict(o) ? "[key] = bytes(part)" : ".append(bytes(part))");
   else if (is_of_views(o))
     snprintf(
         out, size,
@@ -342,7 +385,7 @@ static void bound(const host_case *c, char *out, size_t size, const host_object 
              "limit the queue: %s(maxsize=…); put() then waits until the consumer has caught "
              "up",
              o->type);
-  else if (is_dict(o))
+  else if (is_dict(o) && !host_is_grouped(o))
     snprintf(out, size,
              "drop the oldest: if len(%s) > %" PRIu64 ": %s.pop(next(iter(%s))), about %s stay; or "
              "functools.lru_cache(maxsize=%" PRIu64 ") on the function that makes the values; or "
@@ -352,6 +395,10 @@ static void bound(const host_case *c, char *out, size_t size, const host_object 
     snprintf(out, size,
              "log a short text (str(x), x.shape) instead of the object: a record keeps what it was "
              "given; or write each to a file: logging.FileHandler(path)");
+  else if (strstr(o->type, "deque") != NULL)
+    snprintf(out, size,
+             "limit it: %s = collections.deque(maxlen=%" PRIu64 ") drops the oldest, about %s stay",
+             o->name, entries, cause_size(kept));
   else if (made_of(o, "function method functools.partial "))
     snprintf(out, size,
              "remove each from %s when it has run; and let it hold only what it needs (a number), "
@@ -380,10 +427,8 @@ void host_find_leak(host_case *c) {
   host_describe(text, sizeof text, most);
   cause_head(to, "%s", text);
   cause_say(to, "%s keeps them all, %s each%s", most->name, cause_size(most->element_bytes),
-            is_of_views(most)   ? ": small parts of arrays, which keep the arrays"
-            : is_of_trees(most) ? ": each keeps everything that it is a part of, as an error keeps "
-                                  "the variables of its functions"
-                                : "");
+            is_of_views(most) ? ": small parts of arrays, which keep the arrays" : "");
+  if (is_of_trees(most)) buffer_printf(&to->headline, "; %s", why_trees(most));
   if (steady && r->growth_bytes_s > 0)
     cause_say(to, "what %s holds rose by %s a second and never fell",
               strcmp(c->r->limit_from, "python") == 0 ? "this process" : "the command",
@@ -399,6 +444,33 @@ void host_find_leak(host_case *c) {
                                  : "dropped values cannot be used later");
 }
 
+/* ---- an iterator that others are ahead of ---- */
+
+void host_find_tee(host_case *c) {
+  const host_record *r = c->r;
+  const host_object *o = NULL;
+  for (size_t i = 0; i < r->object_count && o == NULL; i++)
+    if (is_tee(&r->objects[i])) o = &r->objects[i];
+  double share = o != NULL ? evidence_share(o->bytes, c->reported_bytes) : 0;
+  if (o == NULL || share < MUCH) return;
+  char place[160];
+  host_place(place, sizeof place, o);
+  cause *to = host_add(c, CAUSE_HOST_OBJECTS, share >= MOST ? 0.94 : 0.7);
+  cause_head(to,
+             "%s, an iterator of itertools.tee%s%s, keeps %" PRIu64
+             " values (%s) that another one has read and it has not",
+             o->name, place[0] != '\0' ? ", made at " : "", place, o->count, cause_size(o->bytes));
+  if (o->source[0] != '\0') cause_say(to, "the line: %s", o->source);
+  cause_say(to, "tee keeps every value until all of its iterators have read it");
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  host_add_fix(
+      c, o->bytes - o->bytes / 16,
+      "make the iterator twice instead of tee (call the generator function again, open the "
+      "file again), or read both together: for a, b in zip(first, second); if it can be "
+      "read only once, compute everything in one pass",
+      "the values are made twice");
+}
+
 /* ---- a text that grows ---- */
 
 void host_find_text(host_case *c) {
@@ -411,8 +483,9 @@ void host_find_text(host_case *c) {
   host_describe(text, sizeof text, o);
   host_line_where(r, where, sizeof where);
   cause *to = host_add(c, CAUSE_HOST_LEAK, share >= MOST ? 0.9 : 0.6);
-  cause_head(to, "%s%s%s%s", text, file && where[0] != '\0' ? "; the program was at " : "",
-             file ? where : "", o->grows ? "; it grows in memory until it is complete" : "");
+  bool asked = file && !o->grows && where[0] != '\0';
+  cause_head(to, "%s%s%s%s", text, asked ? "; the program was at " : "", asked ? where : "",
+             o->grows ? "; it grows in memory until it is complete" : "");
   if (o->source[0] != '\0') cause_say(to, "the line: %s", o->source);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   if (file)

@@ -127,6 +127,22 @@ void host_line_target(const char *source, char *out, size_t size) {
   if (length < size && length <= 40) snprintf(out, size, "%.*s", (int)length, source);
 }
 
+void host_line_result(const host_record *r, const char *source, char *out, size_t size) {
+  host_line_target(source, out, size);
+  if (source == NULL || strncmp(source, "return ", 7) != 0) return;
+  bool below = false; /* … the frame of that line */
+  for (size_t i = 0; i < r->frame_count && out[0] == '\0'; i++) {
+    if (is_library(r->frames[i].file)) continue;
+    const char *line = r->frames[i].source;
+    if (below && strncmp(line, "return ", 7) != 0) {
+      if (strchr(line, '(') != NULL && host_line_target_is_new(line))
+        host_line_target(line, out, size);
+      return;
+    }
+    below = below || strcmp(line, source) == 0;
+  }
+}
+
 bool host_line_target_is_new(const char *source) {
   const char *equal = assignment(source);
   if (equal == NULL) return strncmp(source, "return ", 7) == 0 || strchr(source, '(') != NULL;

@@ -25,6 +25,9 @@ const char *host_line_own(const host_record *r);
  */
 void host_line_target(const char *source, char *out, size_t size);
 
+/* The same; for a line that returns a value, what the line that called its function assigns to. */
+void host_line_result(const host_record *r, const char *source, char *out, size_t size);
+
 /* Returns whether the line assigns a new value to a name, or returns one, rather than change one in
  * place. */
 bool host_line_target_is_new(const char *source);

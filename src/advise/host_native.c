@@ -31,16 +31,26 @@ void host_find_shared(host_case *c) {
     }
   cause *to = host_add(c, CAUSE_HOST_SHARED, share >= MOST || o != NULL ? 0.94 : 0.6);
   if (o != NULL) host_describe(text, sizeof text, o);
-  cause_head(to, "Shared memory (/dev/shm) holds %s%s%s", cause_size(most),
-             text[0] != '\0' ? ": " : "", text);
-  cause_say(to, "shared memory counts as RAM until every process has closed it and it is unlinked");
+  /* mmap.mmap(-1, n): no file, and no name that another process could open. */
+  bool mapped = o != NULL && (strcmp(o->of, "mmap.mmap") == 0 || strcmp(o->type, "mmap.mmap") == 0);
+  cause_head(to, "%s hold%s %s%s%s",
+             mapped ? "Anonymous mappings (mmap)" : "Shared memory (/dev/shm)", mapped ? "" : "s",
+             cause_size(most), text[0] != '\0' ? ": " : "", text);
+  cause_say(to, mapped ? "a mapping without a file is memory until it is closed, or nothing refers "
+                         "to it"
+                       : "shared memory counts as RAM until every process has closed it and it is "
+                         "unlinked");
   if (segments > 0) cause_say(to, "%u of its segments are mapped, such as %s", segments, path);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   host_add_fix(c, most - most / 4,
-               torch ? "drop tensors of shared memory after their last use (del batch, no list "
-                       "of batches); clone() what must stay; fewer workers and prefetch_factor=1"
-                     : "close() and unlink() each block after its last use, or reuse one block for "
-                       "all iterations",
+               mapped ? "close() each mapping after its last use, and keep only as many as are "
+                        "used: if len(kept) > 16: kept.pop(next(iter(kept))).close(); or map a "
+                        "file (mmap.mmap(file.fileno(), 0)), which takes no memory for good"
+               : torch
+                   ? "drop tensors of shared memory after their last use (del batch, no list "
+                     "of batches); clone() what must stay; fewer workers and prefetch_factor=1"
+                   : "close() and unlink() each block after its last use, or reuse one block for "
+                     "all iterations",
                "an unlinked block can no longer be opened by name");
 }
 

@@ -7,12 +7,17 @@
 
 #define GRAPHS_LEAST 4 /* a step has the graph of its own loss, and of a few outputs */
 
+/* A tensor that each iteration makes from the one before: its graph goes back through all. */
+static bool is_carried(const host_object *o) {
+  return strcmp(o->mark, "carried") == 0;
+}
+
 /* Returns the object that keeps the most graphs, or NULL. */
 static const host_object *most_graphs(const host_record *r) {
   const host_object *most = NULL;
   for (size_t i = 0; i < r->object_count; i++) {
     const host_object *o = &r->objects[i];
-    if (strcmp(o->mark, "graph") == 0 && o->graphs >= GRAPHS_LEAST &&
+    if ((strcmp(o->mark, "graph") == 0 || is_carried(o)) && o->graphs >= GRAPHS_LEAST &&
         (most == NULL || o->graphs > most->graphs))
       most = o;
   }
@@ -44,15 +49,22 @@ void host_find_graph(host_case *c) {
   cause_say(to, "%s of the %s held has no name in Python: saved activations",
             cause_size(held - (o->bytes < held ? o->bytes : held)), cause_size(c->reported_bytes));
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
-  snprintf(change, sizeof change,
-           sum ? "add the number, not the tensor: %s%s += loss.item(); or loop under "
-                 "torch.no_grad() if nothing is trained"
-           : scalars
-               ? "keep the number, not the tensor: %s%s.append(loss.item()) (.detach() for larger "
-                 "results); or loop under torch.no_grad() if nothing is trained"
-               : "loop under torch.no_grad() if nothing is trained; or keep the values without "
-                 "their graphs: %s%s.append(….detach())",
-           o->name, part);
+  if (is_carried(o))
+    snprintf(change, sizeof change,
+             "cut the graph at each iteration: %s = %s.detach(); or loop under torch.no_grad() if "
+             "nothing is trained",
+             o->name, o->name);
+  else
+    snprintf(
+        change, sizeof change,
+        sum ? "add the number, not the tensor: %s%s += loss.item(); or loop under "
+              "torch.no_grad() if nothing is trained"
+        : scalars
+            ? "keep the number, not the tensor: %s%s.append(loss.item()) (.detach() for larger "
+              "results); or loop under torch.no_grad() if nothing is trained"
+            : "loop under torch.no_grad() if nothing is trained; or keep the values without "
+              "their graphs: %s%s.append(….detach())",
+        o->name, part);
   host_add_fix(c, held - held / o->graphs, change, "no gradient flows through what is kept");
 }
 

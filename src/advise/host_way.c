@@ -7,6 +7,10 @@
 #include "advise/host_case.h"
 #include "advise/host_line.h"
 
+static const char EVERY_ROW[] = "it keeps a Python object (a list, a text) for every row";
+static const char USE_ROWS[] = "use the result of each row as it is made: for x in column: "
+                               "total.update(f(x)); or keep numbers "
+                               "of it (a length, category codes) instead of lists and texts";
 /* The first row that matches counts: a call inside list(…) comes before list itself. */
 static const host_way ways[] = {
     {"toarray todense to_dense", CAUSE_HOST_COPIES,
@@ -106,6 +110,22 @@ static const host_way ways[] = {
      "a block of rows at a time: for i in range(0, n, 500): f(x[i:i + 500], x), and keep only what "
      "is needed of it (the nearest ten); float32 halves it",
      "a loop over the blocks"},
+    {"OneHotEncoder", CAUSE_HOST_LIMIT,
+     "a one-hot row has one number for every value of the column",
+     "a sparse matrix: OneHotEncoder(sparse_output=True), its default; or only frequent values: "
+     "min_frequency=…, max_categories=…; or category codes: OrdinalEncoder",
+     "not every model takes sparse input"},
+    {"PolynomialFeatures", CAUSE_HOST_LIMIT, "it has a column for every product of columns",
+     "fewer columns: interaction_only=True, a lower degree, or products of chosen columns only",
+     "the model sees fewer products"},
+    {"GaussianProcessRegressor GaussianProcessClassifier AgglomerativeClustering "
+     "AffinityPropagation SpectralClustering TSNE MDS Isomap linkage",
+     CAUSE_HOST_LIMIT, "it needs a table with one number for every pair of rows",
+     "fit fewer rows: i = rng.choice(len(x), 2000, replace=False); fit(x[i], y[i]); or a method "
+     "without such a table: kernel_approximation.Nystroem, MiniBatchKMeans, HDBSCAN",
+     "less exact"},
+    {".apply(", CAUSE_HOST_OBJECTS, EVERY_ROW, USE_ROWS, "a loop over the rows"},
+    {"].map(", CAUSE_HOST_OBJECTS, EVERY_ROW, USE_ROWS, "a loop over the rows"},
     {"list tuple set dict Counter", CAUSE_HOST_OBJECTS,
      "it collects everything before anything is used",
      "go through it one at a time: for item in …; if all are needed at the end, put them into an "
@@ -115,7 +135,7 @@ static const host_way ways[] = {
 
 const host_way *host_way_of(const char *source) {
   for (size_t i = 0; source != NULL && i < sizeof ways / sizeof *ways; i++) {
-    if (strchr("[.", ways[i].calls[0]) != NULL) {
+    if (strchr("[.]", ways[i].calls[0]) != NULL) {
       if (strstr(source, ways[i].calls) != NULL) return &ways[i];
       continue;
     }
@@ -127,6 +147,33 @@ const host_way *host_way_of(const char *source) {
       at += length + strspn(at + length, " ");
     }
   }
+  return NULL;
+}
+
+/* Where libraries do what a line does not name, as model.fit(x): part of the file, and the call
+ * whose row says more. The first row that matches any frame counts. */
+static const struct {
+  const char *path, *call;
+} inner[] = {{"/sklearn/preprocessing/_encoders.py", "OneHotEncoder()"},
+             {"/sklearn/preprocessing/_polynomial.py", "PolynomialFeatures()"},
+             {"/sklearn/gaussian_process/", "GaussianProcessRegressor()"},
+             {"/sklearn/manifold/", "TSNE()"},
+             {"/sklearn/cluster/_agglomerative.py", "AgglomerativeClustering()"},
+             {"/sklearn/cluster/_affinity_propagation.py", "AffinityPropagation()"},
+             {"/sklearn/cluster/_spectral.py", "SpectralClustering()"},
+             {"/scipy/cluster/hierarchy.py", "linkage()"},
+             {"/scipy/spatial/distance.py", "pdist()"},
+             {"/sklearn/metrics/pairwise.py", "pairwise_distances()"},
+             {"/pandas/core/reshape/merge.py", "merge()"},
+             {"/pandas/core/reshape/pivot.py", "pivot_table()"},
+             {"/pandas/core/reshape/encoding.py", "get_dummies()"},
+             {"/pandas/core/reshape/reshape.py", "unstack()"}};
+
+/* Returns the way of the library that the program's innermost line has called, or NULL. */
+static const host_way *way_of_library(const host_record *r) {
+  for (size_t k = 0; k < sizeof inner / sizeof *inner; k++)
+    for (size_t i = 0; i < r->frame_count && !host_line_is_own(&r->frames[i]); i++)
+      if (strstr(r->frames[i].file, inner[k].path) != NULL) return host_way_of(inner[k].call);
   return NULL;
 }
 
@@ -191,12 +238,22 @@ static making making_line(const host_record *r) {
 }
 
 /* Writes "Line 6 of a.py makes merged, 304.0 MiB so far". */
-static void say_making(const making *m, char *out, size_t size, uint64_t bytes) {
+static void say_making(const host_record *r, const making *m, char *out, size_t size,
+                       uint64_t bytes) {
   char target[64];
-  host_line_target(m->source, target, sizeof target);
+  host_line_result(r, m->source, target, sizeof target);
   snprintf(out, size, "%s makes %s%s%s so far", m->where[0] != '\0' ? m->where : "the line", target,
            target[0] != '\0' ? ", " : "", cause_size(bytes));
   if (out[0] == 'l') out[0] = 'L';
+}
+
+/* Returns whether that line adds to a container with a name that is much of what is held: what has
+ * no name is then the rest of it, whose size is an estimate. */
+static bool fills(const host_object *o, const making *m, uint64_t held) {
+  char place[160];
+  host_place(place, sizeof place, o);
+  return o->grows && host_is_container(o) && !host_is_unnamed(o) && strcmp(place, m->where) == 0 &&
+         evidence_share(o->bytes, held) >= MUCH;
 }
 
 /* The line that the program is at makes a value that is most of what is held. */
@@ -209,7 +266,8 @@ static bool find_making(host_case *c) {
     return false;
   /* Saved activations have no name either. A larger object with a name comes first. */
   for (size_t i = 0; i < r->object_count; i++)
-    if (strcmp(r->objects[i].mark, "graph") == 0 ||
+    if (fills(&r->objects[i], &m, c->reported_bytes) || strcmp(r->objects[i].mark, "graph") == 0 ||
+        strcmp(r->objects[i].mark, "carried") == 0 ||
         (r->objects[i].bytes > made && !host_is_array(&r->objects[i]) &&
          !host_line_has(m.source, r->objects[i].name)))
       return false;
@@ -220,8 +278,9 @@ static bool find_making(host_case *c) {
     return add_mapped(c, mapped, m.where, made);
   }
   const host_way *way = host_way_of(m.source);
+  if (way == NULL) way = way_of_library(r);
   if (way == NULL || host_line_reads(r) != NULL) return false;
-  say_making(&m, what, sizeof what, made);
+  say_making(r, &m, what, sizeof what, made);
   cause *to = host_add(c, way->id, 0.92);
   cause_head(to, "%s: %s", what, way->what);
   cause_say(to, "the line: %s", m.source);
@@ -272,6 +331,6 @@ void host_find_made(host_case *c) {
 void host_say_making(host_case *c, cause *to, uint64_t bytes) {
   char what[280];
   making m = making_line(c->r);
-  say_making(&m, what, sizeof what, bytes);
+  say_making(c->r, &m, what, sizeof what, bytes);
   cause_head(to, "%s", what);
 }

@@ -7,7 +7,7 @@
 
 typedef struct host_way {
   const char
-      *calls; /* names of functions, between spaces; one that begins with "[" is plain text */
+      *calls; /* names of functions, between spaces; one that begins with a sign is plain text */
   cause_id id;
   const char *what;   /* what the call makes, after "…, 304.0 MiB so far: " */
   const char *change; /* the fix, and its cost */

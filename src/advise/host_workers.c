@@ -81,21 +81,27 @@ static const char NAMES[] =
 
 /* Workers that receive their tasks, or whose results arrive: both pass through pipes, and the
  * parent holds them once more as bytes. */
-static void find_tasks(host_case *c) {
+static bool find_tasks(host_case *c) {
   const host_record *r = c->r;
   unsigned children = 0;
   bool waits = false;
-  char where[180] = "", line[160];
+  char where[260] = "", line[160], target[64];
   for (size_t i = 0; i < r->process_count; i++) children += r->processes[i].parent == c->main->pid;
   for (size_t i = 0; i < r->frame_count; i++) waits = waits || in_pool(&r->frames[i]);
-  if (children < 2 || !waits) return;
+  if (children < 2 || !waits) return false;
   host_line_where(r, line, sizeof line);
-  if (line[0] != '\0') snprintf(where, sizeof where, " at %s", line);
+  host_line_result(r, host_line_own(r), target, sizeof target);
+  if (line[0] != '\0')
+    snprintf(where, sizeof where, "%s%s at %s", target[0] != '\0' ? " in " : "", target, line);
   /* The bytes it read came from the workers, unless an open file has as many. */
   bool results = evidence_share(c->main->read_bytes, c->main_bytes) >= MUCH;
   for (size_t i = 0; i < r->file_count; i++)
     results = results && r->files[i].read_bytes < c->main->read_bytes / 2;
-  cause *to = host_add(c, CAUSE_HOST_WORKERS, 0.75);
+  bool made = evidence_share(host_made_bytes(c), c->reported_bytes) >= MOST;
+  const host_object *o = &r->objects[0];
+  bool kept = r->object_count > 0 && o->grows && host_is_container(o) && !host_is_unnamed(o) &&
+              evidence_share(o->bytes, c->reported_bytes) >= MOST; /* host_growth.c */
+  cause *to = host_add(c, CAUSE_HOST_WORKERS, results && made ? 0.94 : kept ? 0.6 : 0.75);
   if (results)
     cause_head(to, "The parent collects the results of %u worker processes%s: %s so far", children,
                where, cause_size(c->main->read_bytes));
@@ -113,6 +119,7 @@ static void find_tasks(host_case *c) {
   else
     host_add_fix(c, r->object_count > 0 ? r->objects[0].bytes * children : MESSAGE_UNKNOWN, NAMES,
                  "the data must be in a file or in shared memory");
+  return true;
 }
 
 /* Names the number of workers that fits, at most half of them. In the end each has copied the whole
@@ -123,6 +130,15 @@ static void add_loader_fix(host_case *c, const host_object *o, unsigned count, u
   uint64_t usable = r->limit_bytes / 20 * 19, each = o != NULL && o->bytes > 0 ? o->bytes : most;
   uint64_t fits = usable > c->reported_bytes ? (usable - c->reported_bytes) / each : 0;
   char change[400];
+  if (o != NULL && strcmp(o->mark, "fetched") == 0) {
+    snprintf(change, sizeof change,
+             "keep less in %s, which every worker fills for itself: no cache, or a small one "
+             "(functools.lru_cache(maxsize=%llu) on the function that makes an item); or prepare "
+             "all items once in one file that the workers map: numpy.load(path, mmap_mode=\"r\")",
+             o->name, (unsigned long long)(o->count / 8 > 0 ? o->count / 8 : 1));
+    host_add_fix(c, o->bytes / 8 * 7 * count, change, "items are made again");
+    return;
+  }
   if (fits > count / 2) fits = count / 2;
   snprintf(
       change, sizeof change,
@@ -131,6 +147,21 @@ static void add_loader_fix(host_case *c, const host_object *o, unsigned count, u
       "what it touches",
       (unsigned long long)fits, count, o != NULL ? o->name : "the dataset");
   host_add_fix(c, sum - sum / count * fits, change, "slower loading; or a change of the dataset");
+}
+
+/* Writes what each worker has of its own: "cache, filled at line 7 of a.py", "table, which line 7
+ * of a.py makes". */
+static void say_own(const host_record *r, const host_object *o, char *out, size_t size) {
+  char name[64], place[160];
+  host_place(place, sizeof place, o);
+  if (!host_is_unnamed(o))
+    snprintf(out, size, "%s%s%s", o->name, o->grows && place[0] != '\0' ? ", filled at " : "",
+             o->grows ? place : "");
+  else {
+    host_line_result(r, o->source, name, sizeof name);
+    snprintf(out, size, "%s%s%s makes", name, name[0] != '\0' ? ", which " : "copy of what ",
+             place[0] != '\0' ? place : "it");
+  }
 }
 
 void host_find_workers(host_case *c) {
@@ -152,11 +183,12 @@ void host_find_workers(host_case *c) {
     if (p->held_bytes > most) most = p->held_bytes;
   }
   double share = evidence_share(sum, r->held_bytes);
+  bool worker = c->main->parent == parent;
   if (count < 2 || share < MUCH) {
     find_tasks(c);
     return;
   }
-  bool worker = c->main->parent == parent;
+  if (!worker && share < MOST && c->main->pid == parent && find_tasks(c)) return;
   bool results = worker && keeps_results(c), working = worker && at_work(r);
   size_t from = worker ? starter(r) : r->frame_count;
   char where[180] = "", line[160], text[480] = "";
@@ -168,7 +200,10 @@ void host_find_workers(host_case *c) {
   bool loader = worker && in_loader(r);
   double part = o != NULL ? evidence_share(o->bytes, c->reported_bytes) : 0;
   /* Of a dataset a worker has copied what it has touched so far. */
-  if (o != NULL && (host_is_unnamed(o) || part < (loader ? LITTLE : MUCH))) o = NULL;
+  if (o != NULL && part < (loader ? LITTLE : MUCH)) o = NULL;
+  if (o != NULL && host_is_unnamed(o) && (results || loader)) o = NULL;
+  char own[260] = "";
+  if (o != NULL) say_own(r, o, own, sizeof own);
   if (o != NULL) host_describe(text, sizeof text, o);
   cause *to = host_add(c, CAUSE_HOST_WORKERS, share >= MOST ? 0.92 : 0.6);
   cause_head(to, "%u worker processes%s hold %s together, %s to %s each%s%s", count, where,
@@ -177,7 +212,7 @@ void host_find_workers(host_case *c) {
              : results          ? ": results that wait to be sent"
              : o != NULL        ? ", each with its own "
                                 : "",
-             o != NULL && !results ? o->name : "");
+             o != NULL && !results ? own : "");
   cause_say(to, "that is %.0f%% of the %s held by the whole command", share * 100,
             cause_size(r->held_bytes));
   if (o != NULL) cause_say(to, "in one of them: %s", text);
@@ -194,7 +229,8 @@ void host_find_workers(host_case *c) {
                  working ? "less is done at once; results come in any order"
                          : "results come in any order");
   /* A variable of the function that a worker runs came with its task. */
-  if (o != NULL && !results && !loader && working && strncmp(o->where, "module ", 7) != 0)
+  if (o != NULL && !results && !loader && working && strncmp(o->where, "module ", 7) != 0 &&
+      !host_is_unnamed(o))
     host_add_fix(c, sum - sum / count, NAMES, "the data must be in a file or in shared memory");
   if (loader) return;
   host_add_fix(

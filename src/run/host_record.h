@@ -79,7 +79,11 @@ typedef struct host_object {
                              "tree" (elements that keep more than the container lists), "garbage"
                              (in cycles, not used any more), "collected" (found before, freed
                              since), "uncollected" (the collector is off), "linked" (found only from each
-                             other), "" */
+                             other; words: the references), "cells" (columns of lists and other
+                             objects), "error" (exceptions, which keep the variables of their
+                             functions), "carried" (a tensor whose graph goes through many
+                             iterations), "fetched" (a cache that a dataset fills while it is read),
+                             "" */
   uint64_t graphs;        /* autograd graphs it keeps */
   uint64_t text_bytes;    /* of it in columns of Python strings */
   char words[104];        /* those columns, the largest first; the references of a cycle */

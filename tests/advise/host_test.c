@@ -657,6 +657,181 @@ TEST(a_text_that_grows_is_named_with_its_line)
 
 /* ---- one line that makes much ---- */
 
+/* One object of each kind that is most of what is held, and what is said about it. */
+TEST(holders_that_keep_more_than_they_list_have_their_own_advice)
+{
+  static const struct {
+    host_object o;
+    cause_id id;
+    const char *head, *change, *never;
+  } cases[] = {
+      {{.count = 3000000, .name = "second", .type = "itertools._tee", .objects = 3000000},
+       CAUSE_HOST_OBJECTS,
+       "second, an iterator of itertools.tee, made at line 7 of a.py, keeps 3000000 values",
+       "make the iterator twice",
+       "fromiter"},
+      {{.count = 900,
+        .name = "failed",
+        .type = "list",
+        .of = "ValueError",
+        .mark = "error",
+        .element_bytes = 1 << 20,
+        .objects = 2000000,
+        .grows = true},
+       CAUSE_HOST_OBJECTS,
+       "each error keeps its traceback",
+       "failed.append(str(error))",
+       "get_text"},
+      {{.count = 9000,
+        .name = "heads",
+        .type = "list",
+        .of = "memoryview",
+        .mark = "view",
+        .element_bytes = 100 << 10,
+        .grows = true},
+       CAUSE_HOST_LEAK,
+       "a list of 9000 memoryview objects",
+       "heads.append(bytes(part))",
+       "part.copy()"},
+      {{.count = 9000,
+        .name = "recent",
+        .type = "collections.deque",
+        .of = "numpy.ndarray",
+        .element_bytes = 100 << 10,
+        .grows = true},
+       CAUSE_HOST_LEAK,
+       "a deque of 9000 arrays",
+       "recent = collections.deque(maxlen=2000)",
+       "numpy.save"},
+      {{.count = 2,
+        .name = "outputs",
+        .type = "collections.defaultdict",
+        .of = "list",
+        .element_bytes = 450 << 20,
+        .objects = 900,
+        .grows = true},
+       CAUSE_HOST_LEAK,
+       "a defaultdict of 2 lists, 900.0 MiB, grows at line 7 of a.py",
+       "use each as it arrives",
+       "raise --ram-limit"},
+      {{.count = 50000,
+        .name = "df",
+        .type = "pandas.DataFrame",
+        .of = "object",
+        .shape = "(50000, 3)",
+        .mark = "cells",
+        .text_bytes = 800 * MIB,
+        .words = "tokens"},
+       CAUSE_HOST_OBJECTS,
+       "df holds 800.0 MiB as Python objects, a list or the like in every cell, in tokens",
+       "use the result of each row as it is made",
+       "category"},
+      {{.count = 400000,
+        .name = "Cell.children",
+        .type = "Cell",
+        .of = "Cell",
+        .mark = "linked",
+        .words = "children, parent",
+        .element_bytes = 2400,
+        .grows = true},
+       CAUSE_HOST_LEAK,
+       "Cell.children: 400000 Cell objects, 900.0 MiB",
+       "cut the references that keep old objects (children, parent of Cell)",
+       "numpy.fromiter"},
+      {{.count = 128,
+        .name = "state",
+        .type = "torch.Tensor",
+        .of = "torch.float32",
+        .shape = "(128, 256)",
+        .mark = "carried",
+        .graphs = 300},
+       CAUSE_GRAPH_KEPT,
+       "state keeps the autograd graphs of 300 iterations, about 1000.0 MiB",
+       "state = state.detach()",
+       ".item()"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    host_record *r = blank();
+    bool small = cases[i].o.graphs > 0; /* the graphs have no name */
+    holds(r, &cases[i].o, cases[i].o.name, small ? 128 << 10 : 900 * MIB);
+    snprintf(r->objects[0].where, sizeof r->objects[0].where, "load at /x/a.py:9");
+    snprintf(r->objects[0].place, sizeof r->objects[0].place, "/x/a.py:7");
+    at_line(r, "/x/a.py", "step(number)");
+    if (!answers(r, cases[i].id, cases[i].head, cases[i].change, cases[i].never))
+      FAIL("%s", cases[i].o.name);
+    free(r);
+  }
+}
+
+/* Mappings without a file are shared memory for the kernel, but not in /dev/shm. */
+TEST(anonymous_mappings_are_to_be_closed)
+{
+  static const host_object parts = {.count = 90,
+                                    .where = "f at /x/a.py:9",
+                                    .type = "dict",
+                                    .of = "mmap.mmap",
+                                    .mark = "shared",
+                                    .element_bytes = 10 << 20};
+  host_record *r = blank();
+  holds(r, &parts, "parts", 900 * MIB);
+  r->kinds[TREE_SHARED] = 900 * MIB;
+  CHECK(answers(r, CAUSE_HOST_SHARED,
+                "Anonymous mappings (mmap) hold 900.0 MiB: parts: a dict of 90",
+                "close() each mapping after its last use", "unlink"));
+  free(r);
+}
+
+/* "model.fit(x)" does not say what it makes; the library's own frames do. */
+TEST(the_frames_of_a_library_tell_what_a_line_makes)
+{
+  static const struct {
+    const char *file, *source, *head, *change;
+  } calls[] = {
+      {"/x/site-packages/sklearn/preprocessing/_encoders.py", "x = encoder.fit_transform(table)",
+       "makes x, 1000.0 MiB so far: a one-hot row", "OneHotEncoder(sparse_output=True)"},
+      {"/x/site-packages/scipy/spatial/distance.py", "model.fit(places, heat)",
+       "one number for every pair of rows", "a block of rows at a time"},
+      {"/x/site-packages/sklearn/gaussian_process/_gpr.py", "model.fit(places, heat)",
+       "one number for every pair of rows", "fit fewer rows"},
+      {"/x/site-packages/pandas/core/reshape/merge.py", "both = orders.join(prices)",
+       "a merge pairs every row", "drop_duplicates"},
+      {"/x/site-packages/pandas/core/apply.py", "df[\"words\"] = df.text.apply(split)",
+       "makes df[\"words\"], 1000.0 MiB so far: it keeps a Python object", "for x in column"},
+  };
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+    host_record *r = blank();
+    at_line(r, "/x/site-packages/numpy/_core/numeric.py", "");
+    at_line(r, calls[i].file, "");
+    at_line(r, "/x/a.py", calls[i].source);
+    explanation x;
+    CHECK_OK(explain_host(&x, r));
+    if (strstr(x.headline.data, calls[i].head) == NULL ||
+        strstr(x.fixes.list[0].change, calls[i].change) == NULL)
+      FAIL("%s: %s: %s", calls[i].file, x.headline.data, x.fixes.list[0].change);
+    explanation_free(&x);
+    free(r);
+  }
+}
+
+/* Sizes of containers are estimates: what is missing is the container's too. */
+TEST(a_line_that_adds_to_a_container_makes_no_other_value)
+{
+  static const host_object events = {.count = 400000,
+                                     .where = "f at /x/a.py:7",
+                                     .type = "list",
+                                     .of = "dict",
+                                     .element_bytes = 1300,
+                                     .objects = 4000000,
+                                     .place = "/x/a.py:7",
+                                     .grows = true};
+  host_record *r = blank();
+  holds(r, &events, "self.events", 550 * MIB);
+  at_line(r, "/x/a.py", "self.events.append(json.loads(line))");
+  CHECK(answers(r, CAUSE_HOST_OBJECTS, "self.events: a list of 400000 dicts",
+                "use each one as it arrives", "ijson"));
+  free(r);
+}
+
 TEST(a_call_that_makes_much_at_once_has_its_own_way_out)
 {
   static const struct {
@@ -830,6 +1005,29 @@ TEST(results_of_a_pool_are_no_file_read_whole)
   free(r);
 }
 
+/* The parent holds the results; the workers have their libraries, which count as well. */
+TEST(a_parent_that_holds_more_than_its_workers_collects_results)
+{
+  static const host_object none = {.count = 240,
+                                   .where = "movie at /x/a.py:7",
+                                   .type = "list",
+                                   .of = "numpy.ndarray",
+                                   .element_bytes = 2 << 20,
+                                   .place = "/x/a.py:7",
+                                   .grows = true};
+  host_record *r = blank();
+  r->processes[0].held_bytes = r->inside_bytes = 600 * MIB;
+  r->processes[0].read_bytes = 500 * MIB;
+  give_workers(r, 130 * MIB);
+  holds(r, &none, "what line 7 makes", 450 * MIB);
+  at_line(r, "/usr/lib/python3.11/multiprocessing/pool.py", "");
+  at_line(r, "/x/a.py", "rendered = pool.map(render, range(frames))");
+  CHECK(answers(r, CAUSE_HOST_WORKERS,
+                "collects the results of 3 worker processes in rendered at line 7 of a.py",
+                "pool.imap_unordered", NULL));
+  free(r);
+}
+
 /* The largest process is a worker; its frames go on with those of the program that forked it. */
 TEST(workers_are_named_with_the_line_that_started_them)
 {
@@ -890,6 +1088,50 @@ TEST(a_loaders_workers_get_one_answer)
       FAIL("%s", inner[i]);
     free(r);
   }
+}
+
+/* What each worker builds for itself is named, and the line that builds it. */
+TEST(what_workers_build_for_themselves_is_named)
+{
+  host_record *r = blank();
+  r->processes[0] = (tree_process){.pid = 10, .parent = 1, .name = "python"};
+  give_workers(r, 300 * MIB);
+  tree_process parent = r->processes[0];
+  memmove(&r->processes[0], &r->processes[1], 3 * sizeof parent);
+  r->processes[3] = parent;
+  r->inside_bytes = 300 * MIB;
+  at_line(r, "/x/a.py", "return {key(i): i for i in range(count)}");
+  at_line(r, "/x/a.py", "TABLE = load_table(count)");
+  at_line(r, "/usr/lib/python3.11/multiprocessing/pool.py", "");
+  host_object table = {.count = 6000000,
+                       .where = "load_table at /x/a.py:7",
+                       .type = "list",
+                       .mark = "nameless",
+                       .element_bytes = 48,
+                       .place = "/x/a.py:7",
+                       .source = "return {key(i): i for i in range(count)}",
+                       .objects = 6000000};
+  holds(r, &table, "what line 7 makes", 280 * MIB);
+  CHECK(answers(r, CAUSE_HOST_WORKERS, "each with its own TABLE, which line 7 of a.py makes",
+                "fewer workers", "send names"));
+  /* A cache that a dataset fills in each worker. */
+  r->frame_count = 0;
+  at_line(r, "/x/a.py", "image = decode(index)");
+  at_line(r, "/x/site-packages/torch/utils/data/_utils/worker.py", "");
+  snprintf(r->frames[1].name, sizeof r->frames[1].name, "_worker_loop");
+  r->objects[0] = (host_object){.bytes = 200 * MIB,
+                                .count = 800,
+                                .where = "module a",
+                                .type = "dict",
+                                .of = "tuple",
+                                .mark = "fetched",
+                                .element_bytes = 256 << 10,
+                                .place = "/x/a.py:7",
+                                .grows = true};
+  snprintf(r->objects[0].name, sizeof r->objects[0].name, "Images.cache");
+  CHECK(answers(r, CAUSE_HOST_WORKERS, "each with its own Images.cache, filled at line 7 of a.py",
+                "keep less in Images.cache, which every worker fills for itself", "num_workers"));
+  free(r);
 }
 
 TEST(the_output_of_a_command_is_no_file)

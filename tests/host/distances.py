@@ -1,4 +1,4 @@
-# expect: host_copies,host_limit,host_spike | distances.py:10 | parts
+# expect: host_copies,host_limit,host_spike | distances.py:10 | block of rows
 # limit: 500M
 import numpy as np
 

@@ -24,6 +24,7 @@ for python in "${pythons[@]}" "$HOME"/.pyenv/versions/*/bin/python3; do
     [ "$(stowage_run -- "$python" -c 'import ast, json; print("fine")' 2> "$folder/said")" = fine ] && [ ! -s "$folder/said" ] || { wrong=1; head -n 5 "$folder/said"; }
   done
   if [ $wrong = 0 ]; then ok "starts_$version"; else fail "starts_$version"; fi
+  if [ "$(PYTHONPATH= "$python" "$source_dir/tests/shim/holders.py" 2> "$folder/said")" = fine ]; then ok "holders_$version"; else tail -n 5 "$folder/said"; fail "holders_$version"; fi
 done
 # inside NAME PROGRAM WORDS…: with every Python, the program prints `fine` and nothing else.
 inside() {

@@ -1,0 +1,205 @@
+"""Holders that a search of names alone misses; every interpreter runs this (host.sh). Prints `fine`."""
+import asyncio
+import io
+import itertools
+import json
+import mmap
+import os
+import sys
+import threading
+import types
+import zipfile
+
+package = types.ModuleType("stowage")  # without its library
+package.__path__ = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python/stowage")]
+sys.modules["stowage"] = package
+import stowage._holders as holders
+
+LINES = open(__file__).read().split("\n")
+
+
+def look(held):
+    """Returns the lines about the largest objects, as another thread sees them, each as a list of its words."""
+    answer = []
+
+    def search():
+        main, others = holders.threads()
+        found = list(holders.largest(main, others, held))
+        answer.extend(line.split("\t") for line in holders.object_lines(found, main))
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    thread.join()
+    return answer
+
+
+def expect(held, name, text, mark="", share=0.8, most=1.4):
+    """Checks the first object: its name, its size, its mark, and a part of the line that is shown for it."""
+    first = look(held)[0]
+    shown = LINES[int(first[9].rpartition(":")[2]) - 1] if first[9] else ""
+    size = int(first[1])
+    assert first[3] == name and text in shown and first[11] == mark and share * held <= size <= most * held, (name, first, shown)
+
+
+def views_keep_what_they_show():
+    heads = []
+    for number in range(64):
+        heads.append(memoryview(bytes(1 << 18))[:16])
+    expect(64 << 18, "heads", "heads.append(", "view")
+
+
+def mappings_without_a_file_are_memory():
+    blocks = {}
+    for number in range(16):
+        blocks[number] = mmap.mmap(-1, 1 << 20)
+    expect(16 << 20, "blocks", "blocks[number] = ", "shared")
+    with open(__file__, "rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        assert holders.weigh(mapped, 1).size == 0
+        mapped.close()
+
+
+def a_tee_keeps_what_one_has_not_read():
+    def numbers():
+        for number in range(200_000):
+            yield number + 0.5
+
+    quick, slow = itertools.tee(numbers())
+    for value in quick:
+        pass
+    expect(200_000 * 32, "slow", "quick, slow = itertools.tee(")
+
+
+def a_suspended_generator_has_variables():
+    def run(number):
+        block = bytearray(1 << 18)
+        for value in block:
+            yield value
+
+    streams = []
+    for number in range(64):
+        stream = run(number)
+        streams.append((next(stream), stream))
+    expect(64 << 18, "streams", "streams.append(")
+
+
+def tasks_that_wait_have_variables():
+    async def fill(waiting):
+        for number in range(64):
+            await waiting.put(bytes(1 << 18))
+
+    async def wait(waiting):
+        await asyncio.sleep(3600)
+
+    async def work():
+        waiting = asyncio.Queue()
+        slow = asyncio.ensure_future(wait(waiting))
+        await asyncio.ensure_future(fill(waiting))
+        del waiting
+        expect(64 << 18, "waiting", "waiting.put(")
+        slow.cancel()
+
+    asyncio.run(work())
+
+
+class Node:
+    def __init__(self, parent):
+        self.parent = parent
+        self.branches = []
+        if parent is not None:
+            parent.branches.append(self)
+
+
+def nodes_that_refer_to_each_other_are_counted():
+    newest = [Node(None)]
+    for number in range(30_000):
+        newest.append(Node(newest[-1]))
+        newest = newest[-8:]
+    first = look(30_000 * 200)[0]
+    assert first[3] == "Node.branches" and first[11] == "linked" and int(first[2]) == 30_001 and first[14] == "branches, parent", first
+    assert "parent.branches.append(self)" in LINES[int(first[9].rpartition(":")[2]) - 1], first
+
+
+def an_error_keeps_variables():
+    def load():
+        rows = [[number] for number in range(2000)]
+        raise ValueError(len(rows))
+
+    failed = []
+    for number in range(32):
+        try:
+            load()
+        except ValueError as error:
+            failed.append(error)
+    expect(32 * 2000 * 100, "failed", "failed.append(", "error", share=0.5)
+
+
+def a_file_in_memory_is_written_through_an_archive():
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as packed:
+        packed.writestr("a", bytes(8 << 20))
+        expect(8 << 20, "target", "packed.writestr(")
+
+
+def field_names_may_be_new_for_each_record():
+    records = []
+    for number in range(4000):
+        records.append(json.loads('{"first name": 1, "last name": 2, "number of the street": 3}'))
+    made = 4000 * (sys.getsizeof(records[0]) + sum(map(sys.getsizeof, records[0]))) + sys.getsizeof(records)
+    expect(made, "records", "records.append(", share=0.9, most=1.1)
+
+
+def groups_of_a_dict_are_one_holder():
+    groups = {"even": [], "odd": []}
+    for number in range(64):
+        groups["odd" if number % 2 else "even"].append(bytes(1 << 18))
+    names = [line[3] for line in look(64 << 18)]
+    assert names[0] == "groups" and not any(name.startswith("groups[") for name in names), names
+
+
+def what_a_function_returns_for_each_element_is_collected():
+    def split(text):
+        if text == "last":
+            lines.append(LINES[holders.maker_of(sys._getframe()).f_lineno - 1])
+        return text.split()
+
+    lines = []
+    kept = [split(text) for text in ["a b", "last"]]
+    kept = list(map(split, ["a b", "last"]))
+    split("last")
+    assert "kept = [" in lines[0] and "kept = list(map(" in lines[1] and "lines.append(" in lines[2] and kept, lines
+
+
+def results_of_a_pool_belong_to_the_line_that_waits():
+    from multiprocessing.pool import ThreadPool
+
+    with ThreadPool(1) as pool:
+        pool.kept = [bytes(1 << 18) for _ in range(64)]
+        assert not any(line[3].startswith("pool") for line in look(64 << 18))
+
+
+def cells_of_a_table_may_be_lists():
+    import pandas
+
+    table = pandas.DataFrame({"text": ["few words"] * 20_000})
+    table["words"] = [["".join(("one", str(n))), "".join(("two", str(n)))] for n in range(20_000)]
+    expect(20_000 * 190, "table", 'table["words"] = ', "cells", share=0.7)
+
+
+def a_state_carries_the_graphs_of_all_iterations():
+    import torch
+
+    layer, state = torch.nn.Linear(8, 8), torch.zeros(1, 8)
+    for number in range(50):
+        state = torch.tanh(layer(state))
+    first = [line for line in look(1 << 30) if line[11] == "carried"][0]
+    assert first[3] == "state" and first[12] == "50", first
+    assert "state = torch.tanh(layer(state))" in LINES[int(first[9].rpartition(":")[2]) - 1], first
+
+
+for case in [value for value in list(globals().values()) if isinstance(value, types.FunctionType) and value not in (look, expect)]:
+    try:
+        case()
+    except ImportError:
+        pass  # pandas, torch
+print("fine")
