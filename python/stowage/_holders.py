@@ -689,28 +689,20 @@ def largest(main, others, held, collects=True):
     """Yields (bytes, weight, name, where, type) of all that is large, as it is found. held: bytes the process holds; collects: whether the
     program lets Python's cycle collector run."""
     until, seen, found = Deadline(), {}, []
-    for one in weighed(arrays_first(variables(main, others)), until, seen):
-        found.append(one)
-        yield one
-    if sum(size for size, *_ in found) < held // 2 and all(one[1].mark != "graph" for one in found):
-        for one in carried(variables(main, others)):
-            found.append(one)
-            yield one
-    if sum(size for size, *_ in found) < held // 2:
-        for one in trees(variables(main, others), held, until):
-            found.append(one)
-            yield one
-    if sum(size for size, *_ in found) < held // 2:
-        for one in unheld(held, until, seen, collects):
-            if one[3] != INSIDE:
-                found.append(one)
-                yield one
-    if sum(size for size, *_ in found) < held // 2:
-        for one in weighed(itertools.chain(instances(), reached()), until, seen):
-            found.append(one)
-            yield one
-    if sum(size for size, *_ in found) < held // 2:
-        for one in weighed(nameless(main), until, seen):
+
+    def is_enough():
+        """What a graph keeps has no name: no search finds it."""
+        return found and sum(size for size, *_ in found) >= held // 2 or any(one[1].graphs >= 2 * GRAPHS for one in found)
+
+    for values in (lambda: weighed(arrays_first(variables(main, others)), until, seen),
+                   lambda: carried(variables(main, others)),
+                   lambda: trees(variables(main, others), held, until),
+                   lambda: (one for one in unheld(held, until, seen, collects) if one[3] != INSIDE),
+                   lambda: weighed(itertools.chain(instances(), reached()), until, seen),
+                   lambda: weighed(nameless(main), until, seen)):
+        if is_enough():
+            break
+        for one in values():
             found.append(one)
             yield one
     for one in collected(held - sum(size for size, *_ in found), found):

@@ -170,6 +170,18 @@ static void join_once(char *out, size_t size, const char *copying, const host_ob
              "in parts, and drop the old name (del) before the next step");
 }
 
+/* The line that fills an array joins parts to it, as the array in a loop of concatenate: each
+ * iteration makes a new one. The program may be at another line by the time it is asked. */
+static const char *joined_elsewhere(const host_case *c, const host_object *o) {
+  static const char *const joins[] = {"concatenate", "vstack", "hstack", "np.append",
+                                      "torch.cat",   "concat", "stack",  NULL};
+  double part = unnamed_part(c, o);
+  if (!o->grows || part < 0.6 || part > 1.6) return NULL;
+  for (size_t i = 0; joins[i] != NULL; i++)
+    if (host_line_calls(o->source, joins[i])) return joins[i];
+  return NULL;
+}
+
 void host_find_copies(host_case *c) {
   const host_record *r = c->r;
   uint64_t sum = 0;
@@ -197,6 +209,8 @@ void host_find_copies(host_case *c) {
     return;
   }
   const char *copying = host_line_copies(r);
+  const char *elsewhere = copying == NULL ? joined_elsewhere(c, first) : NULL;
+  if (elsewhere != NULL) copying = elsewhere;
   if (copying == NULL && second != NULL && strcmp(first->of, second->of) == 0 &&
       !derived(first, second) && (find_steps(c, first) || find_steps(c, second)))
     return;
@@ -213,14 +227,16 @@ void host_find_copies(host_case *c) {
   sure = sure || copying != NULL;
   if (second != NULL && !sure && alike >= 2) return;
   cause *to = host_add(c, CAUSE_HOST_COPIES,
-                       second != NULL && sure && share >= MOST    ? 0.9
+                       elsewhere != NULL                          ? 0.93
+                       : second != NULL && sure && share >= MOST  ? 0.9
                        : copying != NULL                          ? 0.85
                        : made && making == HOST_MAKES_BY_OPERATOR ? 0.8
                        : made                                     ? 0.65
                                                                   : 0.5);
   char where[160], change[400];
   host_line_where(r, where, sizeof where);
-  if (second != NULL)
+  if (elsewhere != NULL) host_place(where, sizeof where, first);
+  if (second != NULL && elsewhere == NULL)
     cause_head(to, "%s and %s hold the same data twice: %s and %s%s%s", first->name, second->name,
                cause_size(first->bytes), cause_size(second->bytes),
                where[0] != '\0' ? "; the program was at " : "", where);
@@ -231,7 +247,7 @@ void host_find_copies(host_case *c) {
   for (size_t i = 0; i < r->object_count; i++)
     if (&r->objects[i] == first || (look_alike(first, &r->objects[i]) && !host_is_unnamed(first)))
       host_say_object(to, &r->objects[i]);
-  if (copying != NULL) cause_say(to, "the program was inside %s", copying);
+  if (copying != NULL && elsewhere == NULL) cause_say(to, "the program was inside %s", copying);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   join_once(change, sizeof change, copying, first);
   host_add_fix(c, second != NULL ? sum - first->bytes : first->bytes,

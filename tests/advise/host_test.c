@@ -813,6 +813,24 @@ TEST(the_frames_of_a_library_tell_what_a_line_makes)
   }
 }
 
+/* The program is already at the next line when it is asked. */
+TEST(an_array_joined_in_a_loop_is_named_wherever_the_program_is)
+{
+  host_record *r = blank();
+  holds(r, &picture, "features", 450 * MIB);
+  host_object *o = &r->objects[0];
+  o->grows = true;
+  snprintf(o->place, sizeof o->place, "/x/a.py:9");
+  snprintf(o->source, sizeof o->source, "features = np.concatenate([features, block])");
+  at_line(r, "/x/a.py", "index = np.arange(window)[None, :] + hop * np.arange(count)[:, None]");
+  CHECK(answers(r, CAUSE_HOST_COPIES,
+                "concatenate makes a new copy of features (450.0 MiB) at line 9 of a.py",
+                "features[i:j] = part", "cdist"));
+  o->bytes = 200 * MIB; /* something else takes the rest */
+  CHECK(first(r) != CAUSE_HOST_COPIES);
+  free(r);
+}
+
 /* Sizes of containers are estimates: what is missing is the container's too. */
 TEST(a_line_that_adds_to_a_container_makes_no_other_value)
 {
