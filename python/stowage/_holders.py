@@ -453,6 +453,8 @@ def listed(generations=range(3)):
     """Returns the objects that the collector knows, without tensors. PyTorch warns about a tensor that ends while such a list refers to it,
     and the program runs on while the list is read; most that end are in the young generations, which are short."""
     torch = sys.modules.get("torch")
+    if torch is None:
+        return gc.get_objects(generation=generations[0] if len(generations) == 1 else None)
     tensors = (get(torch, "Tensor", None), get(get(torch, "nn", None), "Parameter", None))
     return [one for generation in generations for one in gc.get_objects(generation=generation) if type(one) not in tensors]
 

@@ -207,9 +207,11 @@ def weigh_container(value, depth):
         keys, parts = [k for k, _ in pairs], [v for _, v in pairs]
         del pairs  # sharers() counts references
         # The field names of many records may be the same few strings; json.loads makes them again for each text.
-        extra = sum(weigh(k, depth - 1).size / n for k, n in zip(keys, sharers(keys)))
+        shared = depth < DEEP and type(keys[0]) is str and sharers(keys[:1])[0] > SHARED  # in two lists
+        names = [] if shared else sharers(keys)
+        extra = 0 if shared else sum((sys.getsizeof(k) if type(k) in PLAIN_TEXT else weigh(k, depth - 1).size) / n for k, n in zip(keys, names))
     else:
-        parts, keys, extra = sample(value), [], 0
+        parts, names, extra = sample(value), [], 0
     shares = sharers(parts)
     each = [weigh(v, depth - 1) for v in parts]
     kinds = [type_name(v) for v in parts]
@@ -228,7 +230,7 @@ def weigh_container(value, depth):
     size += sum(joint.values()) + int((alone + extra) * count / max(1, len(each)))
     return Weight(size, count, max(set(kinds), key=kinds.count) if kinds else "", "", None, mark, graphs, texts,
                   next((w.words for w in each if w.words), ""),
-                  1 + int((sum(w.objects / n for w, n in zip(each, shares)) + sum(1 / n for n in sharers(keys))) * count / max(1, len(each))),
+                  1 + int((sum(w.objects / n for w, n in zip(each, shares)) + sum(1 / n for n in names)) * count / max(1, len(each))),
                   (each[at].chief or each[at].owner or id(parts[at])) if each and 10 * each[at].size >= 8 * size else None)
 
 
