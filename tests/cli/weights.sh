@@ -102,6 +102,27 @@ check a_list_with_other_things_is_refused bash -c "! $stowage inspect mixed.pt 2
 check a_name_behind_a_torch_file_says_what_to_do bash -c "! $stowage inspect $source_dir/tests/fuzz/corpus/torch/state_dict:w 2> name.log && grep -q 'torch.save: all of its tensors are taken; omit the name' name.log"
 python3 "$source_dir/tests/cli/old_torch.py" unclear.pt weights ema
 check it_is_unclear_which_of_two_dicts_is_the_model bash -c "$stowage shrink unclear.pt -o unclear.safetensors 2>&1 | grep -q 'state_dict()' && test ! -e unclear.safetensors"
+# Work that is the product of two counts in the files: modules with keys, targets and one another.
+cat > many.py << 'END'
+import json, os, struct, subprocess, sys
+def file(path, names):
+    head = json.dumps({name: {"dtype": "F32", "shape": [1, 1], "data_offsets": [4 * i, 4 * i + 4]} for i, name in enumerate(names)}).encode()
+    open(path, "wb").write(struct.pack("<Q", len(head)) + head + struct.pack("<f", 1) * len(names))
+modules = 20000
+file("many.safetensors", [f"l{i}.q.weight" for i in range(modules)])
+os.mkdir("many")
+file("many/adapter_model.safetensors", [f"base_model.model.l{i}.q.lora_{ab}.weight" for i in range(modules) for ab in "AB"])
+for more, code, text in (({}, 0, ""), ({"rank_pattern": {f"l{i}.q": 1 for i in range(3000)}, "alpha_pattern": {f"[l]{i}.q": 1 for i in range(100)}}, 0, ""),
+                         ({"rank_pattern": {f"l{i}.q": 1 for i in range(60000)}}, 1, "rank_pattern has 60000 entries for 20000 modules"),
+                         ({"alpha_pattern": {f"[l]{i}.q": 1 for i in range(101)}}, 1, "after 100 others"),
+                         ({"target_parameters": [f"x{i}" for i in range(100)]}, 1, "more than 64 parameters"), ({"target_parameters": ["q.x"]}, 1, "20000 modules are not merged")):
+    json.dump({"peft_type": "LORA", "r": 1, "lora_alpha": 4, **more}, open("many/adapter_config.json", "w"))
+    done = subprocess.run(["bash", "-c", "ulimit -t 20; exec \"$@\"", "-", sys.argv[1], "merge", "many.safetensors", "many", "-o", "many.out.safetensors"], capture_output=True, text=True)
+    assert done.returncode == code and text in done.stderr, (list(more), done.returncode, done.stderr)
+    if code == 0:
+        os.remove("many.out.safetensors")
+END
+check merging_many_modules_takes_time_in_their_number python3 many.py "$stowage"
 python3 "$source_dir/tests/cli/old_torch.py" same.pt same
 check a_dict_named_many_times_costs_no_time bash -c "! (ulimit -t 5; $stowage inspect same.pt) > same.log 2>&1 && grep -q 'state_dict()' same.log"
 check exclude_leaves_tensors bash -c "$stowage shrink in.safetensors -o part.safetensors --dtype f16 --exclude '*norm*' && python3 -c '

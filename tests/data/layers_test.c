@@ -298,3 +298,77 @@ TEST(the_module_behind_a_trained_copy_is_left_out)
 }
 
 TEST_MAIN
+
+/* Merges with alpha_pattern {key: 10}. Returns 1 if the key fits the module, 0 if not, -1 if it is
+ * refused. */
+static int alpha_fits(const char *key) {
+  file base = {0}, adapter = {0}, out = {0};
+  char config[2048];
+  int fits = -1;
+  add(&base, "model.layers.12.self_attn.q_proj.weight", 3, 3, 0);
+  float *a = add(&adapter, PREFIX "model.layers.12.self_attn.q_proj.lora_A.weight", 2, 3, 0);
+  float *b = add(&adapter, PREFIX "model.layers.12.self_attn.q_proj.lora_B.weight", 3, 2, 0);
+  snprintf(config, sizeof config, CONFIG ",\"alpha_pattern\":{\"%s\":10}}", key);
+  stow_status status = merge(&base, &adapter, config, &out);
+  if (status == STOW_OK) {
+    const char *name = "model.layers.12.self_attn.q_proj.weight";
+    double moved = (double)(values_of(&out, name)[0] - values_of(&base, name)[0]);
+    double product = (double)b[0] * a[0] + (double)b[1] * a[3];
+    fits = fabs(moved - 5 * product) < 1e-5;
+    CHECK(fits || fabs(moved - SCALE * product) < 1e-5);
+  } else {
+    CHECK_STATUS(status, STOW_ERR_UNSUPPORTED);
+    CHECK_MESSAGE("use PEFT's merge_and_unload");
+  }
+  drop(&base);
+  drop(&adapter);
+  drop(&out);
+  return fits;
+}
+
+/* What Python's re.match(rf"(.*\.)?({key})$", name) says. */
+TEST(keys_of_patterns_are_expressions_of_python)
+{
+  static const struct {
+    const char *key;
+    int fits;
+  } cases[] = {
+      {"q_proj", 1},
+      {"proj", 0},
+      {"k_proj", 0},
+      {"self_attn.q_proj", 1},
+      {"self.attn.q.proj", 1},
+      {"attn.q_proj", 0},
+      {"model.layers.12.self_attn.q_proj", 1},
+      {"x.model.layers.12.self_attn.q_proj", 0},
+      {"self_attn\\\\.q_proj", 1},
+      {"self\\\\.attn\\\\.q_proj", 0},
+      {"^model.layers.12.self_attn.q_proj", 1},
+      {"^q_proj", 0},
+      {"layers\\\\.\\\\d+\\\\.self_attn\\\\.(q|k)_proj", 1},
+      {"layers\\\\.(?:1\\\\d|7)\\\\..*", 1},
+      {"layers\\\\.[0-9]{2}\\\\..*?_proj", 1},
+      {"layers\\\\.[0-9]{3}\\\\..*_proj", 0},
+      {"layers.1[3-9]?.*", 1},
+      {"\\\\w+", 1},
+      {"(self_)?attn.q_proj", 1},
+      /* Not the same in the C library, or without end in it. */
+      {"(x*)*(x*)*(x*)*(x*)*(x*)*(x*)*(x*)*(x*)*(x*)*(x*)*(x*)*(x*)*(x*)*(x*)*(x*)*(x*)*(x*)*", -1},
+      {"x**x**x**x**x**x**x**x**x**x**x**x**x**x**x**x**x**x**x**x**x**x**x**x**x**x**x**", -1},
+      {"(.*)+", -1},
+      {"x{0,99}x{0,99}x{0,99}x{0,99}x{0,99}", -1},
+      {"(?!k)q_proj", -1},
+      {"(q)\\\\1", -1},
+      {"\\\\bq_proj", -1},
+      {"[\\\\w]+", -1},
+      {"q_proj(", -1},
+      {"*", -1},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    int fits = alpha_fits(cases[i].key);
+    if (fits != cases[i].fits) FAIL("%s: %d instead of %d", cases[i].key, fits, cases[i].fits);
+  }
+  char longer[400] = "[q]";
+  memset(longer + 3, 'x', 300);
+  CHECK(alpha_fits(longer) == -1);
+}

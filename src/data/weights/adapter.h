@@ -4,6 +4,7 @@
 #define DATA_WEIGHTS_ADAPTER_H
 
 #include "arrays/model.h"
+#include "base/hash.h"
 
 /* A parameter that a module may change (target_parameters), if the base has it. */
 typedef struct adapter_parameter {
@@ -34,6 +35,7 @@ typedef struct adapter {
   bool olora; /* the initialization changed the base, and PEFT repeats that when it loads */
   adapter_module *modules;
   size_t count, capacity;
+  intern names; /* of the modules, by their number */
 } adapter;
 
 /* Reads the config and the list of tensors. STOW_ERR_UNSUPPORTED for what cannot be merged exactly,

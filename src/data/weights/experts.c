@@ -19,7 +19,8 @@
 
 #define NAME_MAX_BYTES 1024
 #define PARTS_MAX      2
-#define NESTED_MAX     8 /* parameters of one module */
+#define NESTED_MAX     8    /* parameters of one module */
+#define WRAPPERS_MAX   4096 /* modules with such parameters: each is compared with each */
 
 typedef enum fit { FIT_NO = 0, FIT_PLAIN = 1, FIT_TURNED = 2, FIT_BOTH = 3 } fit;
 
@@ -317,6 +318,13 @@ static bool is_first(const adapter *a, size_t i) {
 stow_status layers_add_parameters(layer_list *l, weights_result *r, adapter *a,
                                   uint32_t file_base) {
   int seen = FIT_NO;
+  size_t wrappers = 0;
+  for (size_t i = 0; i < a->count; i++) wrappers += a->modules[i].parameter_count > 0;
+  if (wrappers > WRAPPERS_MAX)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "target_parameters: %zu modules are not merged here, at most %d; use PEFT's "
+                     "merge_and_unload",
+                     wrappers, WRAPPERS_MAX);
   /* The first turn looks at the shapes that show how the experts are stored, the second adds. */
   for (int turn = 0; turn < 2; turn++)
     for (size_t i = 0; i < a->count; i++) {
