@@ -408,10 +408,12 @@ typedef struct filling {
   archive *archive;
   sink *sinks; /* one per piece */
   pthread_mutex_t lock;
-  size_t done;        /* guarded by lock: pieces filled */
-  bool *taken;        /* guarded by lock, one per piece */
-  bool *filled;       /* guarded by lock, one per piece */
-  size_t in_texts;    /* guarded by lock: threads that fill texts or wait to */
+  size_t done;     /* guarded by lock: pieces filled */
+  bool *taken;     /* guarded by lock, one per piece */
+  bool *filled;    /* guarded by lock, one per piece */
+  size_t in_texts; /* guarded by lock: threads that fill texts or wait to */
+  /* Guarded by lock: pieces of that kind before these are taken. */
+  size_t texts_from, numbers_from;
   size_t flushed;     /* guarded by lock: pieces that were flushed */
   stow_status failed; /* guarded by lock */
   /* Held while a member of texts is filled: its distinct texts may take a quarter of the budget, so
@@ -442,17 +444,21 @@ static stow_status note_filled(filling *f, size_t number) {
   return archive_note(f->archive);
 }
 
+/* Returns the first piece at or behind *from of this kind that was not taken; piece_count if there
+ * is none. */
+static size_t next_of(const filling *f, size_t *from, bool numbers) {
+  size_t count = f->out->piece_count;
+  while (*from < count &&
+         (f->taken[*from] || (f->out->pieces[*from].kind == PIECE_NUMBERS) != numbers))
+    ++*from;
+  return *from;
+}
+
 /* Returns the next piece to fill; piece_count if there is none. Texts and times take longest, so
  * they come first, but one at a time. */
 static size_t next_piece(filling *f) {
-  size_t count = f->out->piece_count, texts = count, numbers = count;
-  for (size_t i = count; i-- > 0;) {
-    if (f->taken[i]) continue;
-    if (f->out->pieces[i].kind == PIECE_NUMBERS)
-      numbers = i;
-    else
-      texts = i;
-  }
+  size_t count = f->out->piece_count;
+  size_t texts = next_of(f, &f->texts_from, false), numbers = next_of(f, &f->numbers_from, true);
   size_t found = texts < count && (f->in_texts == 0 || numbers == count) ? texts : numbers;
   if (found == count) return count;
   f->taken[found] = true;

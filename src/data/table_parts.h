@@ -14,6 +14,7 @@ typedef struct table_window {
   const uint8_t *first; /* start of its rows */
   bool large;           /* has more memory than a normal window */
   csv rows;             /* over the window */
+  uint64_t absent;      /* fields that its short rows lack */
   uint64_t ticket, lines_before, raw_bytes;
   uint64_t stream_end; /* start of the next window in the stream */
   csv_column *columns;

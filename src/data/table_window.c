@@ -339,8 +339,23 @@ static csv_word add_word(void *context, size_t i, size_t row, const char *text, 
   return f.kind == CSV_MISSING ? CSV_WORD_MISSING : CSV_WORD_VALUE;
 }
 
+/* Refuses rows that lack nearly all fields: they cost time and memory for each column of the first
+ * row, however small the file is. */
+enum { LACKING_MAX = 1 << 24, LACKING_RATIO = 256 };
+
+static stow_status check_lacking(const table_window *w, uint64_t rows, uint64_t lacking) {
+  uint64_t columns = w->part.block.count;
+  if (lacking <= LACKING_MAX || lacking / LACKING_RATIO <= rows * columns - lacking) return STOW_OK;
+  return stow_fail(STOW_ERR_FORMAT,
+                   "%s: the rows have far fewer fields than the %" PRIu64
+                   " of the first one; check --delimiter and --skip",
+                   w->pass->from->in.name, columns);
+}
+
 static stow_status add_row(void *context, csv *c) {
   table_window *w = context;
+  w->absent += w->part.block.count - c->given;
+  if (c->given < w->part.block.count) STOW_TRY(check_lacking(w, w->part.block.rows + 1, w->absent));
   for (size_t i = 0; i < w->part.block.count; i++)
     STOW_TRY(add_field(w, i, &c->fields[i], c->line));
   for (size_t i = c->given; i < w->part.block.count; i++) w->stats[i].absent++;
@@ -354,6 +369,7 @@ static void begin_rows(table_window *w) {
   c->in.at = w->first;
   c->lines = w->lines_before;
   w->part.block.rows = 0;
+  w->absent = 0;
 }
 
 static void begin_columns(table_window *w) {
@@ -567,7 +583,9 @@ stow_status table_window_merge(table_window *w) {
   p->lines = w->rows.lines > w->lines_before ? w->rows.lines : w->lines_before;
   w->part.first_row = s->rows;
   s->rows += w->part.block.rows;
-  return STOW_OK;
+  uint64_t lacking = 0;
+  for (size_t i = 0; i < s->count; i++) lacking += s->stats[i].absent;
+  return check_lacking(w, s->rows, lacking);
 }
 
 stow_status table_window_make(table_window *w, table_pass *p) {

@@ -256,6 +256,26 @@ for text, count in (("fe80::1\nfe80::2\n::1\n", 1), ("a,b::c::d\n1,e::f::g\n", 2
 assert "spaces or ::" in inspect("t.txt", "--delimiter", ":::", fails=True)
 END
 
+test_py work_grows_with_the_file_and_not_with_rows_times_columns << 'END'
+import resource
+def cpu(*words, **more):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    said = stowage(*words, **more)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, said
+for rows, columns in ((20_000, 20_000), (300_000, 4_000)):  # 160 KB and 620 KB; each row has one field
+    open("t.csv", "w").write(",".join(f"c{i}" for i in range(columns)) + "\n" + "1\n" * rows)
+    for words in (["inspect", "t.csv"], ["inspect", "t.csv", "--memory", "512M", "--threads", "1"], ["shrink", "t.csv", "-o", "t.npz"]):
+        seconds, said = cpu(*words, fails=True)
+        assert f"t.csv: the rows have far fewer fields than the {columns} of the first one; check --delimiter" in said and seconds < 8, (seconds, said)
+open("t.csv", "w").write(",".join(f"c{i}" for i in range(300)) + "\n" + "1,2\n" * 3000)
+assert inspect("t.csv")["short_rows"] == 3000
+# Every column is a member.
+open("t.csv", "w").write(",".join(f"c{i}" for i in range(60_000)) + "\n" + ("1," * 59_999 + "1\n") * 2)
+seconds, _ = cpu("shrink", "t.csv", "-o", "t.npz", "--force")
+assert seconds < 4, seconds
+END
+
 test_py a_tsv_of_one_column_keeps_its_commas << 'END'
 import gzip
 from table_npz import read_columns
