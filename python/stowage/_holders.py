@@ -157,9 +157,25 @@ def tasks_of(frames):
     return found
 
 
+def gathered(frames):
+    """Yields (value, name, where) of the tasks that asyncio.gather waits for, which keep their results until all are complete: they are
+    what the line that waits makes."""
+    known = sys.modules.get("asyncio")
+    for loop in [locals_of(frame).get("self") for frame in frames if known is not None and frame.f_code.co_name == "_run_once"]:
+        for task in itertools.islice(known.all_tasks(loop), REACH):
+            own, last = next((f for f in reversed(suspended(task)) if is_own_frame(f)), None), task.get_coro()
+            while get(last, "cr_await", None) is not None:
+                last = last.cr_await
+            for future in gc.get_referents(last) if own is not None else ():
+                tasks = get(future, "_children", None)
+                if isinstance(tasks, list):
+                    yield tasks, f"{MADE}{own.f_lineno} makes", f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
+
+
 def variables(main, others):
     """Yields (value, name, where) of everything a variable names. The program's own names come first: a thing is reported once."""
     frames = [frame for top in [main, *others] for frame in stack_of(top) if frame.f_code.co_name != "<module>"]
+    yield from gathered(frames)
     frames += tasks_of(frames)
     for frame in frames:
         if is_own_frame(frame):

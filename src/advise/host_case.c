@@ -138,7 +138,7 @@ bool host_is_container(const host_object *o) {
   return strcmp(o->type, "list") == 0 || strcmp(o->type, "dict") == 0 ||
          strcmp(o->type, "set") == 0 || strcmp(o->type, "tuple") == 0 ||
          strstr(o->type, "deque") != NULL || strstr(o->type, "dict") != NULL ||
-         strstr(o->type, "Queue") != NULL;
+         strstr(o->type, "Queue") != NULL || strcmp(o->type, "collections.Counter") == 0;
 }
 
 bool host_is_grouped(const host_object *o) {

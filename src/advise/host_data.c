@@ -304,6 +304,8 @@ static void read_in_parts(char *out, size_t size, const char *path, const char *
                " once with numpy.save, then for part in stowage.batches(…), or numpy.load(…, "
                "mmap_mode=\"r\")"},
               {".pt .pth", "torch.load(", ", mmap=True)"},
+              {".zip", "for name in names: for line in zipfile.ZipFile(",
+               ").open(name): … (one file at a time; keep only its result)"},
               {".gz", "for line in gzip.open(", ", \"rt\")"},
               {".bz2", "for line in bz2.open(", ", \"rt\")"},
               {".xz", "for line in lzma.open(", ", \"rt\")"},
@@ -415,6 +417,11 @@ void host_find_dataset(host_case *c) {
   /* A small part of what the command holds does not explain the rest. */
   if (evidence_share(c->main_bytes, r->held_bytes) < MOST && sure > 0.5) sure = 0.5;
   if (filling && sure < 0.6) sure = 0.6;
+  /* Parts come from a pipe or a socket, and a container keeps them. */
+  const host_object *o = &r->objects[0];
+  if (file == NULL && sure > 0.6 && r->object_count > 0 && o->grows && host_is_container(o) &&
+      !host_is_unnamed(o) && evidence_share(o->bytes, c->reported_bytes) >= MOST)
+    sure = 0.6;
   if (c->joined && sure > 0.5) sure = 0.5; /* it is read in parts, and kept by joining them */
   char where[260] = "", line[160], target[64] = "";
   host_line_where(r, line, sizeof line);

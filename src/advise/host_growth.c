@@ -61,7 +61,7 @@ static bool is_collection(const host_object *o) {
 }
 
 static bool is_dict(const host_object *o) {
-  return strstr(o->type, "dict") != NULL;
+  return strstr(o->type, "dict") != NULL || strcmp(o->type, "collections.Counter") == 0;
 }
 
 static bool is_queue(const host_object *o) {
@@ -246,10 +246,12 @@ static void keep_less(const host_case *c, char *out, size_t size, const host_obj
              "write each to a file instead of keeping it: logging.FileHandler(path), or "
              "MemoryHandler(capacity=1000, target=…), which passes them on");
   else if (strstr(o->type, "deque") != NULL)
-    snprintf(out, size,
-             "limit %s: collections.deque(maxlen=…); or keep one numpy array for each field "
-             "and overwrite the oldest row",
-             name);
+    snprintf(
+        out, size,
+        "limit %s: collections.deque(maxlen=…), or one numpy array for each field whose oldest "
+        "row is overwritten; in a search, add nothing twice (a set of what was visited), and "
+        "keep where each came from, not its whole path",
+        name);
   else if (strstr(o->type, "set") != NULL)
     snprintf(out, size,
              "store a smaller value for each: one integer (x * n + y) instead of a tuple or text; "
@@ -399,6 +401,12 @@ static void bound(const host_case *c, char *out, size_t size, const host_object 
     snprintf(out, size,
              "limit it: %s = collections.deque(maxlen=%" PRIu64 ") drops the oldest, about %s stay",
              o->name, entries, cause_size(kept));
+  else if (made_of(o, "_asyncio.Task asyncio.Task "))
+    snprintf(
+        out, size,
+        "run fewer tasks at once (an asyncio.Semaphore(20) in each), use the result of each as "
+        "it arrives (for task in asyncio.as_completed(…)), or return only what is needed of it "
+        "(a number, a path)");
   else if (made_of(o, "function method functools.partial "))
     snprintf(out, size,
              "remove each from %s when it has run; and let it hold only what it needs (a number), "

@@ -58,6 +58,11 @@ static const host_way ways[] = {
      "one record at a time: ijson.items(file, \"item\"), or JSON Lines (json.loads of one line "
      "each)",
      "a loop over the records"},
+    {"ET.parse etree.parse ElementTree.parse ET.fromstring etree.fromstring minidom.parse "
+     "minidom.parseString BeautifulSoup",
+     CAUSE_HOST_DATASET_WHOLE, "it makes an object for every element of the document",
+     "one element at a time: for _, x in ET.iterparse(file): if x.tag == \"…\": use(x); x.clear()",
+     "a loop over the elements"},
     {"pickle.loads", CAUSE_HOST_DATASET_WHOLE,
      "it makes the objects while their bytes are still there",
      "pickle.load(file) from the open file, without the bytes beside it; save arrays with "
@@ -115,6 +120,12 @@ static const host_way ways[] = {
      "a sparse matrix: OneHotEncoder(sparse_output=True), its default; or only frequent values: "
      "min_frequency=…, max_categories=…; or category codes: OrdinalEncoder",
      "not every model takes sparse input"},
+    {"RandomForestClassifier RandomForestRegressor ExtraTreesClassifier ExtraTreesRegressor "
+     "BaggingClassifier BaggingRegressor",
+     CAUSE_HOST_LIMIT, "each of its trees may have a node for almost every row",
+     "smaller trees: min_samples_leaf=20 or max_depth=12, and fewer (n_estimators=100); "
+     "max_samples=0.2 gives each tree a part of the rows",
+     "a coarser model"},
     {"PolynomialFeatures", CAUSE_HOST_LIMIT, "it has a column for every product of columns",
      "fewer columns: interaction_only=True, a lower degree, or products of chosen columns only",
      "the model sees fewer products"},
@@ -131,6 +142,13 @@ static const host_way ways[] = {
      "go through it one at a time: for item in …; if all are needed at the end, put them into an "
      "array: numpy.fromiter(…, dtype=…)",
      "it can be read only once"},
+    {"np.array numpy.array np.asarray np.stack", CAUSE_HOST_COPIES,
+     "it copies all parts into one array",
+     "windows of one array need no copy: numpy.lib.stride_tricks.sliding_window_view(x, "
+     "n)[::step]; "
+     "of other parts, work on a batch at a time, or fill an array in a file: "
+     "numpy.lib.format.open_memmap(path, \"w+\", dtype, shape)",
+     "a loop over the batches"},
 };
 
 const host_way *host_way_of(const char *source) {
@@ -162,6 +180,8 @@ static const struct {
              {"/sklearn/cluster/_affinity_propagation.py", "AffinityPropagation()"},
              {"/sklearn/cluster/_spectral.py", "SpectralClustering()"},
              {"/scipy/cluster/hierarchy.py", "linkage()"},
+             {"/sklearn/ensemble/_forest.py", "RandomForestRegressor()"},
+             {"/sklearn/ensemble/_bagging.py", "BaggingRegressor()"},
              {"/scipy/spatial/distance.py", "pdist()"},
              {"/sklearn/metrics/pairwise.py", "pairwise_distances()"},
              {"/pandas/core/reshape/merge.py", "merge()"},

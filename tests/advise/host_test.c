@@ -763,6 +763,37 @@ TEST(holders_that_keep_more_than_they_list_have_their_own_advice)
   }
 }
 
+/* A counter is a dict; frames that come through a pipe are kept by the list, not read as a file. */
+TEST(counters_and_lists_of_what_a_pipe_brings_are_containers)
+{
+  static const host_object pairs = {.count = 3000000,
+                                    .where = "f at /x/a.py:9",
+                                    .type = "collections.Counter",
+                                    .of = "int",
+                                    .element_bytes = 120,
+                                    .objects = 6000000,
+                                    .place = "/x/a.py:9",
+                                    .grows = true};
+  static const host_object shots = {.count = 1700,
+                                    .where = "f at /x/a.py:9",
+                                    .type = "list",
+                                    .of = "numpy.ndarray",
+                                    .element_bytes = 500 << 10,
+                                    .place = "/x/a.py:9",
+                                    .grows = true};
+  host_record *r = blank();
+  at_line(r, "/x/a.py", "raw = process.stdout.read(size)");
+  holds(r, &pairs, "model.pairs", 900 * MIB);
+  CHECK(answers(r, CAUSE_HOST_OBJECTS, "model.pairs: a Counter of 3000000 ints", "sqlite3",
+                "raise --ram-limit"));
+  r->object_count = 0;
+  r->processes[0].read_bytes = 950 * MIB;
+  holds(r, &shots, "stack", 900 * MIB);
+  CHECK(
+      answers(r, CAUSE_HOST_LEAK, "stack: a list of 1700 arrays", "use each as it arrives", NULL));
+  free(r);
+}
+
 /* Mappings without a file are shared memory for the kernel, but not in /dev/shm. */
 TEST(anonymous_mappings_are_to_be_closed)
 {
@@ -793,6 +824,10 @@ TEST(the_frames_of_a_library_tell_what_a_line_makes)
        "one number for every pair of rows", "a block of rows at a time"},
       {"/x/site-packages/sklearn/gaussian_process/_gpr.py", "model.fit(places, heat)",
        "one number for every pair of rows", "fit fewer rows"},
+      {"/x/site-packages/sklearn/ensemble/_forest.py", "forest.fit(x, y)",
+       "a node for almost every row", "min_samples_leaf"},
+      {"/usr/lib/python3.11/xml/etree/ElementTree.py", "tree = ET.parse(path)",
+       "makes tree, 1000.0 MiB so far: it makes an object for every element", "ET.iterparse"},
       {"/x/site-packages/pandas/core/reshape/merge.py", "both = orders.join(prices)",
        "a merge pairs every row", "drop_duplicates"},
       {"/x/site-packages/pandas/core/apply.py", "df[\"words\"] = df.text.apply(split)",

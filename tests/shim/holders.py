@@ -102,6 +102,21 @@ def tasks_that_wait_have_variables():
     asyncio.run(work())
 
 
+def results_of_tasks_wait_for_the_last_one():
+    async def fetch(number):
+        page = bytes(1 << 14)
+        if number == 1023:
+            expect(1024 << 14, "what line %d makes" % line, "pages = await asyncio.gather(")
+        return number, page
+
+    async def crawl():
+        pages = await asyncio.gather(*(fetch(number) for number in range(1024)))
+        return len(pages)
+
+    line = next(number for number, text in enumerate(LINES, 1) if "pages = await" in text and "expect" not in text)
+    assert asyncio.run(crawl()) == 1024
+
+
 class Node:
     def __init__(self, parent):
         self.parent = parent
