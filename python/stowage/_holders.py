@@ -332,7 +332,7 @@ def trees(values, held, until):
     """Yields (bytes, weight, name, where, type) of containers whose elements each keep much alive that the container does not list, as a
     tag of a page keeps the page, and an error the variables of its functions. Two elements are searched, after a first one that finds
     what all have in common."""
-    blocks, counted = get(sys, "getallocatedblocks", int)(), set()
+    blocks, counted = get(sys, "getallocatedblocks", int)(), {}
     for value, name, where in values:
         if not isinstance(value, (list, tuple, dict)) and type(value).__name__ != "deque" or len(value) < 4:
             continue
@@ -345,11 +345,13 @@ def trees(values, held, until):
         seen = {id(value), id(items), id(some)}
         (first, _), (one, size), (other, more) = [reach(each, seen) for each in some]
         count, size = (one + other) // 2, (size + more) // 2
-        nodes = list(linked(some[1], held)) if max(first, one, other) >= TREE and type(some[1]) not in counted else []
-        counted.update(type(each) for each in some)
-        if nodes:
+        if max(first, one, other) >= TREE:
+            kind = type(some[1])
+            nodes = list(linked(some[1], held)) if kind not in counted else []
+            counted[kind] = counted.get(kind, False) or len(nodes) > 0
             yield from nodes
-            continue
+            if counted[kind]:
+                continue
         if 4 * count * len(value) >= blocks and count >= 100 or 2 * size * len(value) >= held:
             mark = "error" if isinstance(some[1], BaseException) else "tree"
             weight = Weight(size * len(value), len(value), type_name(some[1]), mark=mark, objects=count * len(value))

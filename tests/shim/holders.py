@@ -130,8 +130,10 @@ def nodes_that_refer_to_each_other_are_counted():
     for number in range(30_000):
         newest.append(Node(newest[-1]))
         newest = newest[-8:]
+    same = newest[:]
     first = look(30_000 * 200)[0]
     assert first[3] == "Node.branches" and first[11] == "linked" and int(first[2]) == 30_001 and first[14] == "branches, parent", first
+    assert same and not any(line[11] == "tree" for line in look(30_000 * 200))
     assert "parent.branches.append(self)" in LINES[int(first[9].rpartition(":")[2]) - 1], first
 
 
