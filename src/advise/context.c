@@ -24,6 +24,12 @@ static const struct {
     {"OS: Windows", CONTEXT_BIT(WINDOWS)},
     {"Windows 10", CONTEXT_BIT(WINDOWS)},
     {"Windows 11", CONTEXT_BIT(WINDOWS)},
+    {"system: Windows", CONTEXT_BIT(WINDOWS)},
+    {"Windows-10-", CONTEXT_BIT(WINDOWS)}, /* as Python's platform module writes it */
+    {"Windows-11-", CONTEXT_BIT(WINDOWS)},
+    {"set COMMANDLINE_ARGS=", CONTEXT_BIT(WINDOWS)},
+    {"/mnt/c/", CONTEXT_BIT(WSL)},
+    {"WSL2", CONTEXT_BIT(WSL)},
     {"/Users/", CONTEXT_BIT(MAC)},
     {"/Applications/", CONTEXT_BIT(MAC)},
     {"/opt/homebrew/", CONTEXT_BIT(MAC)},
@@ -101,6 +107,8 @@ static const struct {
     {"Fooocus", CONTEXT_BIT(WEBUI)},
     {"diffusers", CONTEXT_BIT(DIFFUSERS)},
     {"ldm/", CONTEXT_BIT(DIFFUSERS)},
+    {"pipe.to(", CONTEXT_BIT(DIFFUSERS)},
+    {"DiffusionPipeline", CONTEXT_BIT(DIFFUSERS)},
     {"yolo", CONTEXT_BIT(YOLO)},
     {"ultralytics", CONTEXT_BIT(YOLO)},
     {"whisper", CONTEXT_BIT(WHISPER)},
@@ -143,7 +151,10 @@ static const struct {
     {"to_numpy", CONTEXT_BIT(COPYING)},
     {"for x in val_loader]", CONTEXT_BIT(LISTING)},
     {"list(train_loader", CONTEXT_BIT(LISTING)},
+    {"Failed to clone() tensor with name", CONTEXT_BIT(SAVING) | CONTEXT_BIT(GATHERING)}, /* FSDP */
     {"jax", CONTEXT_BIT(JAX)},
+    {"mindspore", CONTEXT_BIT(MINDSPORE)},
+    {"MindSpore", CONTEXT_BIT(MINDSPORE)},
     {"vllm/", CONTEXT_BIT(VLLM)},
     {"vllm\\", CONTEXT_BIT(VLLM)},
     {"vllm serve", CONTEXT_BIT(VLLM)},
@@ -218,6 +229,8 @@ static const struct {
     {"pipeline.to(", CONTEXT_BIT(LOADING)},
     {"module.to(", CONTEXT_BIT(LOADING)},
     {"create_weights", CONTEXT_BIT(LOADING)},
+    {"patch_weight_to_device", CONTEXT_BIT(LOADING)}, /* ComfyUI */
+    {"partially_load", CONTEXT_BIT(LOADING)},
     {".cuda()", CONTEXT_BIT(PLACING)},
     {".cuda(", CONTEXT_BIT(PLACING)},
     {".to(device", CONTEXT_BIT(PLACING)},
@@ -238,6 +251,9 @@ static const struct {
     {"torch.grid_sampler", CONTEXT_BIT(FORWARD)},
     {"deepcopy", CONTEXT_BIT(COPYING)},
     {"fetch_sub_module", CONTEXT_BIT(GATHERING)},
+    {"fsdp/_state_dict_utils", CONTEXT_BIT(SAVING) | CONTEXT_BIT(GATHERING)},
+    {"_gather_state_dict", CONTEXT_BIT(SAVING) | CONTEXT_BIT(GATHERING)},
+    {"_consolidated_16bit_state_dict", CONTEXT_BIT(SAVING) | CONTEXT_BIT(GATHERING)},
     {"allgather", CONTEXT_BIT(GATHERING)},
     {"all_gather", CONTEXT_BIT(GATHERING)},
     {"_all_gather_base", CONTEXT_BIT(GATHERING)},
@@ -255,7 +271,7 @@ static const struct {
     {"evaluate(", CONTEXT_BIT(EVALUATING)},
     {"validate(", CONTEXT_BIT(EVALUATING)},
     {"evaluation_loop", CONTEXT_BIT(EVALUATING)},
-    {"validation_step", CONTEXT_BIT(EVALUATING)},
+    {"validation_step(", CONTEXT_BIT(EVALUATING)},
     {"generate(", CONTEXT_BIT(GENERATING)},
     {"in generate", CONTEXT_BIT(GENERATING)},
     {"in predict", CONTEXT_BIT(GENERATING)},
@@ -504,13 +520,17 @@ static void read_progress(context *c, scan_text t) {
 
 /* Parses a batch size that a command, a configuration or a sentence names. */
 static void read_batch(context *c, scan_text t) {
-  static const char *const words[] = {
-      "batch_size=",        "batch_size = ",    "batch_size: ",   "batch_size\": ",
-      "--batch-size ",      "--batch-size=",    "--batch_size ",  "--batch_size=",
-      "Minibatch-size: ",   "Batch size: ",     "batch size: ",   "batch size = ",
-      "batch size of ",     "Batch size = ",    "batch size is ", "--batch ",
-      "batchsize: ",        "samples_per_gpu=", "imgs_per_gpu=",  "micro_batch_size=",
-      "--micro-batch-size "};
+  static const char *const words[] = {"batch_size=",         "batch_size = ",
+                                      "batch_size: ",        "batch_size\": ",
+                                      "--batch-size ",       "--batch-size=",
+                                      "--batch_size ",       "--batch_size=",
+                                      "Minibatch-size: ",    "Batch size: ",
+                                      "batch size: ",        "batch size = ",
+                                      "batch size of ",      "Batch size = ",
+                                      "batch size is ",      "--batch ",
+                                      "batchsize: ",         "samples_per_gpu=",
+                                      "imgs_per_gpu=",       "micro_batch_size=",
+                                      "--micro-batch-size ", "Batch size per device = "};
   const char *best = NULL;
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
     const char *at = scan_find(t, words[i]);

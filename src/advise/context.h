@@ -21,6 +21,7 @@ enum {
   CONTEXT_INDEX_KAGGLE,
   CONTEXT_INDEX_NOTEBOOK,
   CONTEXT_INDEX_CONTAINER,
+  CONTEXT_INDEX_WSL,
   /* device */
   CONTEXT_INDEX_NVIDIA,
   CONTEXT_INDEX_AMD,
@@ -71,6 +72,7 @@ enum {
   CONTEXT_INDEX_JAX,
   CONTEXT_INDEX_VLLM,
   CONTEXT_INDEX_SGLANG,
+  CONTEXT_INDEX_MINDSPORE,
   CONTEXT_INDEX_RANKS, /* torchrun or another launcher of several processes */
   /* language */
   CONTEXT_INDEX_R,
@@ -81,7 +83,7 @@ enum {
   CONTEXT_INDEX_QUANTIZED, /* … 8 bits or fewer */
   CONTEXT_INDEX_COUNT
 };
-_Static_assert(CONTEXT_INDEX_COUNT <= 60, "the marks fit one number");
+_Static_assert(CONTEXT_INDEX_COUNT <= 64, "the marks fit one number");
 
 #define CONTEXT_BIT(name) (UINT64_C(1) << CONTEXT_INDEX_##name)
 

@@ -250,6 +250,8 @@ static void detect_program(explanation *x) {
 static void detect_shape(explanation *x) {
   const message *m = &x->evidence.message;
   if (m->rank < 2 || m->first_dim < 2 || (m->details & MESSAGE_WEIGHTS) != 0) return;
+  /* The text names the batch, and this is another dimension. */
+  if (m->context.batch > 1 && m->first_dim % m->context.batch != 0) return;
   cause *c = diagnosis_cause(x, CAUSE_BATCH_TOO_BIG, m->rank > 2 ? 0.45 : 0.4);
   cause_head(c,
              "A tensor of shape %s did not fit; its first dimension, %u, is most often the batch",
@@ -305,6 +307,9 @@ static guess by_phase(const explanation *x) {
   if (has(x, MARK(OPTIMIZER)))
     return (guess){CAUSE_OPTIMIZER_STATE, bare ? 0.55 : 0.7,
                    "the optimizer needs its own copies of the weights (Adam: two more)"};
+  if (has(x, MARK(GATHERING)) && has(x, MARK(SAVING)))
+    return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.55,
+                   "to save the model, its weights are gathered as a whole on every device"};
   if (has(x, MARK(GATHERING)))
     return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.5, "each rank gathers whole layers of the weights"};
   if (has(x, MARK(COPYING)) && has(x, MARK(TORCH)) && !has(x, MARK(FORWARD)) &&
@@ -318,13 +323,14 @@ static guess by_phase(const explanation *x) {
     return (guess){CAUSE_LEAK, 0.55,
                    "it failed while the results of all batches were put together on the device: "
                    "probably they are what fills it"};
-  if (has(x, MARK(EVALUATING)) && has(x, MARK(TRAINING)) && !has(x, MARK(NO_GRAD)) &&
+  bool torch = m->kind == MESSAGE_TORCH || m->kind == MESSAGE_CUDA || m->kind == MESSAGE_DIRECTML;
+  if (torch && has(x, MARK(EVALUATING)) && has(x, MARK(TRAINING)) && !has(x, MARK(NO_GRAD)) &&
       !has(x, MARK(LOADING)))
     return (guess){CAUSE_NO_GRAD_MISSING, 0.45,
                    "it failed during evaluation: probably torch.no_grad() is missing there, or the "
                    "evaluation's batch is larger"};
   if (has(x, MARK(LOADING)))
-    return bare && m->kind == MESSAGE_CUDA && has(x, MARK(LOADING))
+    return bare && m->kind == MESSAGE_CUDA && !has(x, MARK(COMFY))
                ? (guess){CAUSE_OTHER_PROCESS, 0.4,
                          "it failed while weights were loaded: probably another process holds the "
                          "device, or the weights do not fit"}
@@ -414,6 +420,10 @@ static guess by_kind(const explanation *x) {
                      "one array is larger than one buffer may be on this Mac"};
     break;
   case MESSAGE_TENSORRT:
+    if ((m->details & MESSAGE_KV_CACHE) != 0)
+      return (guess){CAUSE_BATCH_TOO_BIG, 0.5,
+                     "the KV cache (memory for the tokens of the requests) and the buffers for so "
+                     "many requests do not fit beside the weights"};
     if ((m->details & MESSAGE_WARNING) != 0)
       return (guess){CAUSE_LIMIT, 0.4,
                      "the kernels that it tried want a larger workspace than is free: a warning, "
@@ -454,6 +464,10 @@ static void detect_guess(explanation *x) {
   if (m->wanted_tokens != MESSAGE_UNKNOWN && m->cache_tokens != MESSAGE_UNKNOWN)
     cause_say(c, "a request may have %llu tokens, the cache holds %llu",
               (unsigned long long)m->wanted_tokens, (unsigned long long)m->cache_tokens);
+  else if (m->kind == MESSAGE_VLLM && m->wanted_tokens != MESSAGE_UNKNOWN)
+    cause_say(c, "a request may have %llu tokens", (unsigned long long)m->wanted_tokens);
+  if (m->kind == MESSAGE_TENSORFLOW && m->rank > 1 && m->what[0] != '\0')
+    cause_say(c, "a tensor of shape %s did not fit", m->what);
   if ((m->details & MESSAGE_MIG) != 0)
     cause_say(c, "PyTorch could not query NVML (usual on a MIG slice) while it reported an "
                  "out-of-memory error");

@@ -86,7 +86,7 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
     heading(out, "Memory", bold);
     buffer_append(out, x->memory.data, x->memory.length);
   } else if (!x->from_message || n->asked_bytes < ABSURD_LEAST || known(n->live_bytes) ||
-             known(n->limit_bytes)) {
+             known(n->limit_bytes) || known(n->device_bytes)) {
     heading(out, "Memory", bold);
     numbers_text(n, x->evidence.message.kind != MESSAGE_HOST, x->evidence.elsewhere, out);
   }

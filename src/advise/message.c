@@ -143,6 +143,7 @@ const char *message_reporter(const message *m) {
     return message_kind_name(m->kind);
   return context_any(&m->context, CONTEXT_BIT(AMD))          ? "HIP"
          : context_any(&m->context, CONTEXT_BIT(INTEL))      ? "Level Zero"
+         : context_any(&m->context, CONTEXT_BIT(NPU))        ? "The NPU's driver"
          : context_any(&m->context, CONTEXT_BIT(ANY_VENDOR)) ? "Vulkan or DirectX"
                                                              : message_kind_name(m->kind);
 }

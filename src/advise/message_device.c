@@ -1,7 +1,8 @@
 /* Errors of a device that name a status and little else, by a table. */
 #include "advise/message_parts.h"
 
-#define CALL 1 /* the words name a call: the text must say that it failed */
+#define CALL   1 /* the words name a call: the text must say that it failed */
+#define HEADER 2 /* a notebook's line before a traceback whose end was cut off */
 
 static const struct {
   const char *words;
@@ -63,6 +64,11 @@ static const struct {
     {"CL_MEM_OBJECT_ALLOCATION_FAILURE", 0, 0, 0},
     {"CL_OUT_OF_RESOURCES", MESSAGE_STATUS, 0, 0},
     {"MPS backend out of memory", 0, CONTEXT_BIT(APPLE) | CONTEXT_BIT(MAC), 0},
+    {"Memory_Allocation_Failure(EL0004)", 0, CONTEXT_BIT(NPU), 0}, /* Ascend */
+    {"EL0004: ", 0, CONTEXT_BIT(NPU), 0},
+    {"is more than total mem size", 0, CONTEXT_BIT(NPU), 0}, /* MindSpore */
+    {"Out of Memory!!! Request memory size", 0, CONTEXT_BIT(NPU), 0},
+    {"memory isn't enough and alloc failed", 0, 0, 0},
     {"CUBLAS_STATUS_ALLOC_FAILED", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
     {"CUBLAS_STATUS_NOT_INITIALIZED", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
     {"CUDNN_STATUS_ALLOC_FAILED", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
@@ -89,15 +95,25 @@ static const struct {
     {"cudaMalloc", 0, CONTEXT_BIT(NVIDIA), CALL},
     {"hipMalloc", 0, CONTEXT_BIT(AMD), CALL},
     {"vkAllocateMemory", 0, 0, CALL},
+    {"OutOfMemoryError Traceback (most recent call last)", 0, CONTEXT_BIT(TORCH), HEADER},
 };
 
 /* Parses the requested size, in one of the usual sentences, or as "N bytes" on the line of the
  * error. */
 static void read_requested(message *m, scan_text t, const char *at) {
-  static const char *const sizes[] = {
-      "cuMemAlloc of ",      "Tried to allocate ", "failed to allocate ",
-      "Failed to allocate ", "tried to allocate ", "Error allocating ",
-      "allocating ",         "allocate ",          "alloc fail size "};
+  static const char *const sizes[] = {"cuMemAlloc of ",
+                                      "Tried to allocate ",
+                                      "failed to allocate ",
+                                      "Failed to allocate ",
+                                      "tried to allocate ",
+                                      "Error allocating ",
+                                      "allocating ",
+                                      "allocate ",
+                                      "alloc fail size ",
+                                      "alloc size : ",
+                                      "alloc size: ",
+                                      "Request memory size: ",
+                                      "rtMalloc fail, purpose: page caching, type = 2, size:"};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes && m->asked_bytes == MESSAGE_UNKNOWN; i++)
     m->asked_bytes = scan_size_after(t, sizes[i]);
   if (m->asked_bytes == MESSAGE_UNKNOWN)
@@ -125,6 +141,10 @@ bool message_device(message *m, scan_text t, const char **where) {
     if (table[i].only == CALL &&
         (best != NULL || (!scan_has(t, "failed") && !scan_has(t, "error"))))
       continue;
+    /* Ray and CuPy have an error of that name too. */
+    if (table[i].only == HEADER &&
+        (best != NULL || scan_has(t, "ray.") || scan_has(t, "cupy") || scan_has(t, "java")))
+      continue;
     if (best != NULL && start >= best) continue;
     best = start;
     chosen = i;
@@ -146,6 +166,10 @@ bool message_device(message *m, scan_text t, const char **where) {
     m->context.seen |= CONTEXT_BIT(AMD);
   }
   read_requested(m, t, best);
+  if (scan_has(t, "TotalUsedMemStatistics")) { /* MindSpore's pool */
+    m->live_bytes = scan_size_after(t, "TotalUsedMemStatistics : ");
+    m->limit_bytes = scan_size_after(t, "total mem size : ");
+  }
   if (scan_has(t, "failed to create cublas handle") ||
       scan_has(t, "ould not create cudnn handle") || scan_has(t, "tensorflow/stream_executor"))
     m->kind = MESSAGE_TENSORFLOW;

@@ -115,13 +115,32 @@ static const struct {
      "build the model with the sizes it was saved with"},
 };
 
-/* Words that only look like a shortage. */
+/* Words that only look like a shortage, or are one of a program with its own heap. */
 bool message_lookalike(message *m, scan_text t) {
-  if (!scan_has(t, "static TLS block")) return false;
-  m->kind = MESSAGE_FOREIGN;
-  m->name = "a library was loaded too late for its thread-local storage";
-  m->help = "import it first, or LD_PRELOAD the library that the message names";
-  return true;
+  static const struct {
+    const char *words, *without, *name, *help;
+  } alike[] = {
+      {"static TLS block", NULL, "a library was loaded too late for its thread-local storage",
+       "import it first, or LD_PRELOAD the library that the message names"},
+      {"for the Java Runtime Environment to continue", NULL,
+       "Java could not get memory for its own heap",
+       "give it a smaller heap (java -Xmx1g …), or its machine or container more memory"},
+      {"warning: INFO: os::commit_memory(", NULL, "Java could not get memory for its own heap",
+       "give it a smaller heap (java -Xmx1g …), or its machine or container more memory"},
+      {"is killed by signal: Segmentation fault", "killed by signal: Killed",
+       "a DataLoader worker crashed on a wrong address",
+       "it is a bug, not a shortage: python -X faulthandler, with DataLoader(num_workers=0), shows "
+       "the line"},
+  };
+  for (size_t i = 0; i < sizeof alike / sizeof *alike; i++) {
+    if (!scan_has(t, alike[i].words) || (alike[i].without != NULL && scan_has(t, alike[i].without)))
+      continue;
+    m->kind = MESSAGE_FOREIGN;
+    m->name = alike[i].name;
+    m->help = alike[i].help;
+    return true;
+  }
+  return false;
 }
 
 bool message_foreign(message *m, scan_text t, const char **where) {

@@ -5,6 +5,8 @@
 
 #include "advise/message_parts.h"
 
+#define RAY_PAIR 40 /* characters of "29.91GB / 31.14GB", with a line end between */
+
 static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
 }
@@ -178,15 +180,19 @@ static void read_group(message *m, scan_text t) {
   if (usage != NULL) take(&m->limit_bytes, scan_size_after(scan_line(t, usage), "limit "));
 }
 
-/* "… was running was 29.91GB / 31.14GB (0.96), which exceeds", before Ray 2 "… of the memory on
- * node n1 is used (11.8 / 12.3 GB)" */
+/* "… was running was 29.91GB / 31.14GB (0.96), which exceeds", in newer versions "Memory on the
+ * node (IP: …) was 29.91GB / 31.14GB", before Ray 2 "… of the memory on node n1 is used (11.8
+ * / 12.3 GB)". Its GB are 1024 MB. */
 static void read_ray(message *m, scan_text t) {
   const char *was = scan_find(t, "was running was "), *is = scan_find(t, " is used (");
-  m->process_bytes = scan_size_after(t, "memory used=");
-  if (is != NULL) take(&m->limit_bytes, scan_size_after(scan_line(t, is), " / "));
+  const char *node = scan_find(t, "Memory on the node ");
+  m->process_bytes = scan_size_binary_after(t, "memory used=");
+  if (is != NULL) take(&m->limit_bytes, scan_size_binary_after(scan_line(t, is), " / "));
+  if (was == NULL && node != NULL) was = scan_find(scan_from(t, node), ") was ");
   if (was == NULL) return;
-  uint64_t used = scan_size(t, was);
-  take(&m->limit_bytes, scan_size_after(scan_line(t, was), " / "));
+  uint64_t used = scan_size_binary(t, was);
+  scan_text pair = {was, was + RAY_PAIR < t.end ? was + RAY_PAIR : t.end}; /* may be wrapped */
+  take(&m->limit_bytes, scan_size_binary_after(pair, " / "));
   if (known(used) && known(m->limit_bytes) && used <= m->limit_bytes)
     take(&m->free_bytes, m->limit_bytes - used);
 }

@@ -69,10 +69,17 @@ static bool read_vllm(message *m, scan_text t) {
 /* "Current value: self.server_args.mem_fraction_static=0.2"; "under --mem-fraction-static=0.88.
  * Raise --mem-fraction-static to at least 0.9113" */
 static bool read_sglang(message *m, scan_text t) {
+  /* "Load weight end. type=…, avail mem=21.73 GB, mem usage=166.59 GB."; its GB are 1024 MB */
+  const char *loaded = scan_find(t, "Load weight end");
+  if (loaded != NULL) {
+    m->free_bytes = scan_size_binary_after(scan_line(t, loaded), "avail mem=");
+    m->live_bytes = scan_size_binary_after(scan_line(t, loaded), "mem usage=");
+  }
   m->share = share_at(t, scan_find(t, "mem_fraction_static=0."));
   if (m->share == 0) m->share = share_at(t, scan_find(t, "--mem-fraction-static=0."));
   m->share_needed = share_at(t, scan_find(t, "at least 0."));
-  m->details |= scan_has(t, "refill out of memory") || scan_has(t, "ecode out of memory")
+  m->details |= scan_has(t, "refill out of memory") || scan_has(t, "ecode out of memory") ||
+                        scan_has(t, "_slots runs out of memory")
                     ? MESSAGE_COMPUTE
                     : MESSAGE_KV_CACHE;
   return true;
@@ -154,7 +161,8 @@ static bool read_onnx(message *m, scan_text t) {
   m->asked_bytes = scan_size_after(t, "requested buffer of size ");
   bool device = scan_has(t, "CUDA") || scan_has(t, "Tensorrt") || scan_has(t, "ROCM") ||
                 scan_has(t, "Dml") || scan_has(t, "OpenVINO");
-  if (scan_has(t, "CPUExecutionProvider") && !device) { /* the arena of the host */
+  /* The arena of the host; only its provider makes nodes with a name in "_nchwc". */
+  if ((scan_has(t, "CPUExecutionProvider") || scan_has(t, "_nchwc'")) && !device) {
     m->kind = MESSAGE_HOST;
     m->host = HOST_TORCH;
   }
@@ -176,6 +184,30 @@ static bool read_tensorrt(message *m, scan_text t) {
       m->details |= MESSAGE_WARNING;
   }
   if (scan_has(t, "orkspace") || scan_has(t, "tactic")) m->details |= MESSAGE_WORKSPACE;
+  return true;
+}
+
+/* Parses a number that is followed by no unit, because its name gives it: "memory (GiB): 79.11". */
+static uint64_t gib_after(scan_text t, const char *words) {
+  const char *at = scan_find(t, words);
+  uint64_t whole = scan_number(t, at);
+  if (!known(whole) || whole > 1 << 20) return MESSAGE_UNKNOWN;
+  while (at < t.end && *at != '.' && *at != '\n') at++;
+  double part = at < t.end && *at == '.' ? share_at(t, at + 1) : 0;
+  return (uint64_t)(((double)whole + part) * 0x1p30);
+}
+
+/* TensorRT-LLM: "Executor creation failed due to insufficient GPU memory. The following component
+ * could not be created: KV cache Total GPU memory (GiB): 79.11 Free GPU memory before component
+ * creation attempt (GiB): 12.30"; in other logs CUDA's words only. */
+static bool read_trtllm(message *m, scan_text t) {
+  if (!scan_has(t, "out of memory") && !scan_has(t, "insufficient GPU memory") &&
+      !scan_has(t, "OutOfMemory"))
+    return false;
+  m->details |= MESSAGE_KV_CACHE;
+  m->device_bytes = gib_after(t, "Total GPU memory (GiB): ");
+  m->free_bytes = gib_after(t, "Free GPU memory before component creation attempt (GiB): ");
+  m->asked_bytes = scan_size_after(t, "Tried to allocate ");
   return true;
 }
 
@@ -273,6 +305,8 @@ bool message_serve(message *m, scan_text t, const char **where) {
       {"increase mem_fraction_static", MESSAGE_SGLANG, read_sglang},
       {"leave no GPU memory for the KV cache", MESSAGE_SGLANG, read_sglang},
       {"Prefill out of memory", MESSAGE_SGLANG, read_sglang},
+      {"alloc_req_slots runs out of memory", MESSAGE_SGLANG, read_sglang},
+      {"alloc_token_slots runs out of memory", MESSAGE_SGLANG, read_sglang},
       {"need to decrease `--max-batch-", MESSAGE_TGI, read_tgi},
       {"Decode out of memory", MESSAGE_SGLANG, read_sglang},
       {"[metal::malloc]", MESSAGE_MLX, read_mlx},
@@ -299,6 +333,9 @@ bool message_serve(message *m, scan_text t, const char **where) {
       {"enough available memory to run this model", MESSAGE_LLAMA, read_llama},
       {"cuda_host_malloc: failed to allocate", MESSAGE_LLAMA, read_pinned},
       {"requested buffer of size ", MESSAGE_ONNX, read_onnx},
+      {"Executor creation failed due to insufficient GPU memory", MESSAGE_TENSORRT, read_trtllm},
+      {"[TensorRT-LLM]", MESSAGE_TENSORRT, read_trtllm},
+      {"[TRT-LLM]", MESSAGE_TENSORRT, read_trtllm},
       {"[TRT]", MESSAGE_TENSORRT, read_tensorrt},
       {"nvinfer1::", MESSAGE_TENSORRT, read_tensorrt},
       {"safeRuntime.cpp", MESSAGE_TENSORRT, read_tensorrt},

@@ -153,6 +153,11 @@ typedef struct seen_failures {
   uint32_t count;
 } seen_failures;
 
+/* People write MB for MiB when they repeat an error in their own words. */
+static bool same_rounded(uint64_t a, uint64_t b) {
+  return a < b ? b - a < b / 12 : a - b < a / 12;
+}
+
 static void count_failure(seen_failures *seen, scan_text t, const char *tried) {
   scan_text tail = {tried, tried + DEVICE_WITHIN < t.end ? tried + DEVICE_WITHIN : t.end};
   uint64_t bytes = scan_size(t, tried);
@@ -161,7 +166,10 @@ static void count_failure(seen_failures *seen, scan_text t, const char *tried) {
   uint64_t device = named != NULL ? scan_number(tail, named) : SCAN_UNKNOWN;
   uint32_t known_count = seen->count < FAILURES_SEEN ? seen->count : FAILURES_SEEN;
   for (uint32_t i = 0; i < known_count; i++)
-    if (seen->bytes[i] == bytes && (device == SCAN_UNKNOWN || seen->device[i] == device)) return;
+    if ((seen->bytes[i] == bytes ||
+         (device == SCAN_UNKNOWN && same_rounded(bytes, seen->bytes[i]))) &&
+        (device == SCAN_UNKNOWN || seen->device[i] == device))
+      return;
   if (seen->count < FAILURES_SEEN) {
     seen->bytes[seen->count] = bytes;
     seen->device[seen->count] = device;

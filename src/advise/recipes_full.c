@@ -6,7 +6,7 @@ static const recipe rows[] = {
     {.causes = C(UNKNOWN),
      .kinds = K(CUDA),
      .mustnot = NOT_ROOM,
-     .never = M(AMD) | M(APPLE),
+     .never = M(AMD) | M(APPLE) | M(NPU),
      .change = "see who else is on the device: nvidia-smi; stop the other process, or restart a "
                "notebook's kernel",
      .cost = "it ends, or waits"},
@@ -17,6 +17,20 @@ static const recipe rows[] = {
      .change = "see who else is on the device: rocm-smi --showpids; stop the other process",
      .cost = "it ends, or waits"},
 
+    {.causes = FULL,
+     .kinds = K(CUDA),
+     .mustnot = NOT_ROOM,
+     .need = M(MINDSPORE),
+     .change = "weights in 16 bits: from_pretrained(…, ms_dtype=mindspore.float16) (mindnlp), in "
+               "training Model(…, amp_level=\"O2\"); and a smaller batch or a shorter sequence",
+     .cost = "slightly less precise numbers"},
+    {.causes = FULL,
+     .kinds = K(CUDA),
+     .mustnot = NOT_ROOM,
+     .need = M(NPU),
+     .change = "see who else is on the device: npu-smi info; stop the other process, or choose "
+               "another device: ASCEND_RT_VISIBLE_DEVICES=1",
+     .cost = "it ends, or waits"},
     {.causes = FULL,
      .kinds = K(CUDA),
      .mustnot = NOT_ROOM,
@@ -74,7 +88,7 @@ static const recipe rows[] = {
     {.causes = FULL,
      .kinds = TORCHY,
      .need = M(TRAINER),
-     .mustnot = NOT_ROOM,
+     .mustnot = NOT_ROOM | D(ONE),
      .change =
          "a smaller batch with accumulation: TrainingArguments(per_device_train_batch_size=1, "
          "gradient_accumulation_steps=8)",
@@ -87,6 +101,15 @@ static const recipe rows[] = {
          "TrainingArguments(gradient_checkpointing=True, bf16=True) (fp16=True on T4, V100 and "
          "older; neither on MPS)",
      .cost = "about a third more time; 16-bit arithmetic"},
+    {.causes = FULL,
+     .kinds = TORCHY,
+     .need = M(TRAINER),
+     .must = D(ONE),
+     .mustnot = NOT_ROOM,
+     .never = M(LORA),
+     .change = "train fewer weights: LoRA (peft.get_peft_model), or freeze layers "
+               "(p.requires_grad = False)",
+     .cost = "less of the model learns"},
     {.causes = FULL,
      .kinds = TORCHY,
      .need = M(YOLO),
@@ -207,7 +230,7 @@ static const recipe rows[] = {
      .mustnot = NOT_ROOM | D(TRAINS) | D(INFERS),
      .change =
          "in training recompute instead of keeping (torch.utils.checkpoint); in inference use "
-         "torch.no_grad() and 16-bit weights (model.half())",
+         "torch.no_grad(), and 16-bit weights (model.half()) or a quantized model (8 or 4 bits)",
      .cost = "about a third more time in training"},
     {.causes = FULL,
      .kinds = TORCHY,
@@ -219,7 +242,7 @@ static const recipe rows[] = {
     {.causes = C(BATCH_TOO_BIG),
      .kinds = K(CUDA),
      .mustnot = NOT_ROOM,
-     .never = M(AMD) | M(APPLE),
+     .never = M(AMD) | M(APPLE) | M(NPU),
      .change = "see who else is on the device: nvidia-smi; stop the other process, or restart a "
                "notebook's kernel",
      .cost = "it ends, or waits"},

@@ -52,6 +52,22 @@ static const recipe rows[] = {
      .change = "see who else is on the device: nvidia-smi; and give the server more of it: "
                "--cuda-memory-fraction 0.95",
      .cost = "less is left for others on the device"},
+    {.kinds = K(TENSORRT),
+     .must = D(KV_CACHE),
+     .change =
+         "a smaller KV cache: trtllm-serve --kv_cache_free_gpu_memory_fraction 0.7 (Python: "
+         "KvCacheConfig(free_gpu_memory_fraction=0.7); Triton: kv_cache_free_gpu_mem_fraction "
+         "in config.pbtxt)",
+     .cost = "fewer requests at once"},
+    {.kinds = K(TENSORRT),
+     .must = D(KV_CACHE),
+     .change = "fewer and shorter requests at once: --max_batch_size 16 --max_num_tokens 4096 "
+               "--max_seq_len 8192",
+     .cost = "longer prompts are refused"},
+    {.kinds = K(TENSORRT),
+     .must = D(KV_CACHE),
+     .change = "a quantized checkpoint (FP8, INT4 AWQ), or several devices: --tp_size 2",
+     .cost = "a little quality, or more devices"},
     {.kinds = K(SGLANG),
      .must = D(COMPUTE),
      .change = "fewer requests at once: --max-running-requests 16 --chunked-prefill-size 2048, and "
@@ -150,6 +166,20 @@ static const recipe rows[] = {
     /* ---- the weights do not fit ---- */
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
+     .need = M(SAVING) | M(GATHERING),
+     .never = M(DEEPSPEED),
+     .change = "save each rank's part: StateDictType.SHARDED_STATE_DICT (Accelerate: "
+               "fsdp_state_dict_type: SHARDED_STATE_DICT), or gather in RAM on one rank: "
+               "FullStateDictConfig(offload_to_cpu=True, rank0_only=True)",
+     .cost = "a checkpoint of several files, or RAM for the whole model"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(SAVING) | M(GATHERING) | M(DEEPSPEED),
+     .change = "save each rank's part: \"stage3_gather_16bit_weights_on_model_save\": false, and "
+               "make one file of it later with zero_to_fp32.py",
+     .cost = "a checkpoint of several files"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
      .need = M(WEBUI) | M(NVIDIA),
      .change =
          "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --xformers (--lowvram up to 4 GB; on "
@@ -218,7 +248,7 @@ static const recipe rows[] = {
      .cost = "slower: those layers cross the bus at every pass"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
-     .never = M(TRANSFORMERS) | M(DIFFUSERS) | M(HALF),
+     .never = M(TRANSFORMERS) | M(DIFFUSERS) | M(COMFY) | M(WEBUI) | M(HALF),
      .change = "put the weights on the device in 16 bits: model.half() before .to(\"cuda\")",
      .cost = "16-bit arithmetic: half the memory of float32 weights"},
     {.causes = C(WEIGHTS_TOO_BIG),
@@ -317,6 +347,7 @@ static const recipe rows[] = {
      .cost = "some faster kernels are not tried"},
     {.causes = C(ONE_SPIKE) | C(LIMIT) | C(BATCH_TOO_BIG) | C(UNKNOWN),
      .kinds = K(TENSORRT),
+     .mustnot = D(KV_CACHE),
      .change = "build for a smaller maximum: a smaller batch or input size in the optimization "
                "profile, and --fp16",
      .cost = "larger inputs are refused; 16-bit arithmetic"},

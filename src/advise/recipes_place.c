@@ -34,7 +34,14 @@ static const recipe rows[] = {
      .cost = "it ends, or waits"},
     {.causes = C(UNKNOWN),
      .must = D(ROOM),
-     .never = M(AMD) | M(INTEL),
+     .need = M(WSL),
+     .change =
+         "give WSL more RAM, with which Windows backs GPU memory: memory=24GB under [wsl2] in "
+         "%UserProfile%\\.wslconfig, then wsl --shutdown; and enlarge Windows's page file",
+     .cost = "less RAM for Windows"},
+    {.causes = C(UNKNOWN),
+     .must = D(ROOM),
+     .never = M(AMD) | M(INTEL) | M(NPU),
      .change =
          "check who else uses the device while it runs: nvidia-smi -l 1; another process may have "
          "held it at that moment: stop it",
@@ -104,8 +111,9 @@ static const recipe rows[] = {
                "(nvidia-smi shows the process)",
      .cost = "variables are lost"},
     {.causes = C(OTHER_PROCESS),
+     .kinds = ANY_DEVICE & ~K(TENSORFLOW),
      .mustnot = D(LISTED),
-     .never = M(AMD) | M(APPLE),
+     .never = M(AMD) | M(APPLE) | M(NPU),
      .change =
          "see who else is on the device: nvidia-smi; stop the other process, or choose another "
          "device: CUDA_VISIBLE_DEVICES=1",

@@ -402,7 +402,6 @@ TEST(a_worker_s_end_is_memory_only_with_a_sign_of_it)
        "exited unexpectedly with exit code 1. Details are lost due to multiprocessing. Rerunning "
        "with num_workers=0 may give better error trace.",
        false},
-      {"RuntimeError: DataLoader worker (pid 9) is killed by signal: Segmentation fault.", false},
       {"RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.", true},
       {"RuntimeError: DataLoader worker (pid(s) 9) exited unexpectedly\n"
        "kernel: Out of memory: Killed process 9 (python3)",
@@ -985,6 +984,134 @@ TEST(servers_runners_and_libraries_say_what_would_do)
        "data type uint8"},
   };
   CHECK_SAMPLES(all);
+}
+
+TEST(servers_name_their_cache_and_their_slots)
+{
+  static const sample all[] = {
+      {MESSAGE_TENSORRT, C(BATCH_TOO_BIG), "--kv_cache_free_gpu_memory_fraction", "workspace",
+       "[02/03/2026-10:00:01] [TRT-LLM] [RANK 0] [E] Failed to initialize executor on rank 0: "
+       "Executor creation failed due to insufficient GPU memory.\n\nThe following component could "
+       "not be created: KV cache\nTotal GPU memory (GiB): 79.25\nFree GPU memory before component "
+       "creation attempt (GiB): 9.50\n"},
+      {MESSAGE_TENSORRT, C(BATCH_TOO_BIG), "--max_batch_size", NULL,
+       "[TensorRT-LLM][ERROR] CUDA runtime error in cudaMallocAsync(ptr, n, mPool): out of memory"},
+      {MESSAGE_SGLANG, C(BATCH_TOO_BIG), "--max-running-requests", "nvidia-smi; stop",
+       "RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for "
+       "`--max-running-requests`. available_size()=0, num_reqs=3"},
+      {MESSAGE_SGLANG, C(WEIGHTS_TOO_BIG), "--mem-fraction-static", NULL,
+       "[2026-01-02 03:04:05 TP0] Load weight end. type=A, dtype=torch.bfloat16, avail mem=3.50 "
+       "GB, mem usage=20.25 GB.\nRuntimeError: Not enough memory. Please try to increase "
+       "--mem-fraction-static."},
+  };
+  CHECK_SAMPLES(all);
+  message m;
+  message_read(&m, all[0].text, strlen(all[0].text));
+  CHECK_U64(m.device_bytes, 79 * GIB + GIB / 4);
+  CHECK_U64(m.free_bytes, 9 * GIB + GIB / 2);
+  message_read(&m, all[3].text, strlen(all[3].text));
+  CHECK_U64(m.live_bytes, 20 * GIB + GIB / 4);
+  CHECK_U64(m.free_bytes, 3 * GIB + GIB / 2);
+}
+
+TEST(an_npu_is_not_an_nvidia_device)
+{
+  static const sample all[] = {
+      {MESSAGE_CUDA, C(UNKNOWN) | C(BATCH_TOO_BIG), "npu-smi", "nvidia",
+       "ERROR 01-02 03:04:05 [PID: 7] Memory_Allocation_Failure(EL0004): Failed to allocate memory "
+       "requested by GE module.\n  Call rtMalloc fail, purpose: page caching, type = 2, "
+       "size:1073741824, device_id:0"},
+      {MESSAGE_CUDA, C(BATCH_TOO_BIG), "mindspore.float16", "nvidia",
+       "[ERROR] mindspore/ccsrc/x.cc:9] Alloc] TotalUsedMemStatistics : 15032385536 plus "
+       "TotalUsedByEventMemStatistics : 0 and plus alloc size : 1073741824 is more than total mem "
+       "size : 16106127360.\n  File \"run.py\", line 3, in <module>\n    out = "
+       "model.generate(ids)"},
+  };
+  CHECK_SAMPLES(all);
+  message m;
+  message_read(&m, all[0].text, strlen(all[0].text));
+  CHECK_U64(m.asked_bytes, GIB);
+  message_read(&m, all[1].text, strlen(all[1].text));
+  CHECK(m.asked_bytes == GIB && m.live_bytes == 14 * GIB && m.limit_bytes == 15 * GIB);
+}
+
+TEST(saving_gathers_and_loading_moves_whole_models)
+{
+  static const sample all[] = {
+      {MESSAGE_CUDA, C(WEIGHTS_TOO_BIG), "SHARDED_STATE_DICT", NULL,
+       "[rank3]:   File \"/srv/x/save.py\", line 5, in keep\n[rank3]:     state = "
+       "ema.state_dict()\n[rank3]:   File "
+       "\"/x/site-packages/torch/distributed/fsdp/_state_dict_utils.py\", line 9, in "
+       "_full_pre_state_dict_hook\n[rank3]: torch.OutOfMemoryError: CUDA out of memory."},
+      {MESSAGE_TORCH, C(WEIGHTS_TOO_BIG), "rank0_only", NULL,
+       "UserWarning: Failed to clone() tensor with name a.b.weight on rank 0. Error: CUDA out of "
+       "memory. Tried to allocate 64.00 MiB (GPU 0; 39.59 GiB total capacity; 38.00 GiB already "
+       "allocated; 20.00 MiB free; 38.40 GiB reserved in total by PyTorch)"},
+      {MESSAGE_CUDA, C(WEIGHTS_TOO_BIG), "--lowvram", "model.half()",
+       "  File \"D:\\ComfyUI\\comfy\\model_patcher.py\", line 4, in load\n    "
+       "self.patch_weight_to_device(key, device_to=device_to)\n  File "
+       "\"D:\\ComfyUI\\comfy\\model_management.py\", line 7, in cast_to\n    return "
+       "x.to(device, copy=True)\ntorch.OutOfMemoryError: Allocation on device"},
+      {MESSAGE_TORCH, C(WEIGHTS_TOO_BIG), "enable_model_cpu_offload", NULL,
+       "  File \"/srv/x/web.py\", line 8, in infer\n    pipe.to(device)\n"
+       "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 72.00 MiB. GPU 0 has a total "
+       "capacity of 15.98 GiB of which 50.00 MiB is free. Of the allocated memory 15.30 GiB is "
+       "allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated."},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(advice_belongs_to_the_library_and_the_system_of_the_text)
+{
+  static const sample all[] = {
+      /* Keras's own frames name validation data; the first dimension is no multiple of the batch */
+      {MESSAGE_TENSORFLOW, C(BATCH_TOO_BIG), "batch_size=4 instead of 8", "torch",
+       "Resource exhausted: OOM when allocating tensor with shape[90001,400]\nTraceback (most "
+       "recent call last):\n  File \"fit.py\", line 9, in <module>\n    model.fit(x, y, "
+       "batch_size=8, validation_data=(a, b))\n  File \"/x/site-packages/keras/models.py\", line "
+       "3, in fit\n    validation_steps=validation_steps)"},
+      {MESSAGE_HOST, C(HOST_COPIES) | C(HOST_LIMIT), "in RAM", "CUDA",
+       "Non-zero status code returned while running Conv node. Name:'12_nchwc' Status Message: "
+       "bfc_arena.cc:330 AllocateRawInternal Failed to allocate memory for requested buffer of "
+       "size 314572800"},
+      {MESSAGE_TORCH, C(UNKNOWN), ".wslconfig", NULL,
+       "RuntimeError: CUDA out of memory. Tried to allocate 64.00 MiB (GPU 0; 24.00 GiB total "
+       "capacity; 2.00 GiB already allocated; 20.00 GiB free; 2.10 GiB reserved in total by "
+       "PyTorch)\nme@PC:/mnt/c/Users/me$"},
+      {MESSAGE_TORCH, C(UNKNOWN), "page file", "2 different failures",
+       "system: Windows\nCUDA out of memory. Tried to allocate 300.00 MiB (GPU 0; 24.00 GiB total "
+       "capacity; 2.00 GiB already allocated; 20.00 GiB free; 2.10 GiB reserved in total by "
+       "PyTorch)\n20 GB free, and it says out of memory. Tried to allocate 300.00 MB ?!"},
+      /* the end of the traceback is cut off */
+      {MESSAGE_CUDA, C(BATCH_TOO_BIG), "LoRA", NULL,
+       "Batch size per device = 1 | Gradient accumulation steps = 4\n"
+       "OutOfMemoryError                          Traceback (most recent call last)\n"
+       "----> 1 trainer.train()\n\n/usr/lib/python3/dist-packages/transformers/trainer.py in "
+       "train(self)\n"},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(a_java_heap_and_a_crashed_worker_are_named)
+{
+  static const struct {
+    const char *text, *help;
+  } all[] = {
+      {"OpenJDK 64-Bit Server VM warning: INFO: os::commit_memory(0xc0, 1048576, 0) failed; "
+       "error='Cannot allocate memory' (errno=12)",
+       "-Xmx"},
+      {"# There is insufficient memory for the Java Runtime Environment to continue.\n# Native "
+       "memory allocation (mmap) failed to map 1048576 bytes",
+       "-Xmx"},
+      {"RuntimeError: DataLoader worker (pid 9) is killed by signal: Segmentation fault.",
+       "num_workers=0"},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    message m;
+    message_read(&m, all[i].text, strlen(all[i].text));
+    CHECK(m.kind == MESSAGE_FOREIGN);
+    CHECK(strstr(m.help, all[i].help) != NULL);
+  }
 }
 
 TEST_MAIN
