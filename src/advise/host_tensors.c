@@ -38,7 +38,8 @@ void host_find_graph(host_case *c) {
   bool scalars = o->bytes / o->graphs <= 64; /* losses; outputs and predictions are larger */
   const char *part = strstr(o->type, "dict") != NULL ? "[…]" : "";
   host_place(place, sizeof place, o);
-  cause *to = host_add(c, CAUSE_GRAPH_KEPT, share >= MOST ? 0.93 : 0.7);
+  /* A loss may need a state's whole history. */
+  cause *to = host_add(c, CAUSE_GRAPH_KEPT, share >= MOST && !is_carried(o) ? 0.93 : 0.7);
   cause_head(to, "%s keeps the autograd graphs of %" PRIu64 " iterations, about %s%s%s%s", o->name,
              o->graphs, cause_size(held), place[0] != '\0' ? ", grows by " : "",
              place[0] != '\0' ? cause_size(held / o->graphs) : "",
@@ -51,8 +52,8 @@ void host_find_graph(host_case *c) {
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   if (is_carried(o))
     snprintf(change, sizeof change,
-             "cut the graph at each iteration: %s = %s.detach(); or loop under torch.no_grad() if "
-             "nothing is trained",
+             "cut the graph, at each iteration or every few: %s = %s.detach(); or loop under "
+             "torch.no_grad() if nothing is trained",
              o->name, o->name);
   else
     snprintf(
