@@ -1,6 +1,7 @@
 /* Causes on the device. The numbers come first: a size that no machine has, free memory, holes, a
  * limit, other processes, one huge request. If they do not decide, the phase does. */
 #include <stdio.h>
+#include <string.h>
 
 #include "advise/diagnosis_parts.h"
 
@@ -454,16 +455,19 @@ static void detect_guess(explanation *x) {
   guess g = by_kind(x);
   cause *c = diagnosis_cause(x, g.id, g.confidence);
   usage(x, text);
-  if (text[0] >= 'a' && text[0] <= 'z' && m->kind != MESSAGE_LLAMA && m->kind != MESSAGE_VLLM)
-    text[0] = (char)(text[0] - 'a' + 'A');
+  /* vLLM and llama.cpp are written like that. */
+  bool name = strncmp(text, message_reporter(m), strlen(message_reporter(m))) == 0;
+  if (text[0] >= 'a' && text[0] <= 'z' && !name) text[0] = (char)(text[0] - 'a' + 'A');
   cause_head(c, "%s; %s", text, g.words);
   if (m->kind == MESSAGE_TORCH && has(x, CONTEXT_BIT(WINDOWS)) && known(x->evidence.n.live_bytes) &&
       known(x->evidence.n.device_bytes) && x->evidence.n.live_bytes > x->evidence.n.device_bytes)
     cause_say(c, "what is beyond the device's size is RAM that Windows lends it (shared GPU "
                  "memory), and that is full too");
   if (m->wanted_tokens != MESSAGE_UNKNOWN && m->cache_tokens != MESSAGE_UNKNOWN)
-    cause_say(c, "a request may have %llu tokens, the cache holds %llu",
-              (unsigned long long)m->wanted_tokens, (unsigned long long)m->cache_tokens);
+    cause_say(c, "a request may have %llu tokens, the cache holds %s%llu",
+              (unsigned long long)m->wanted_tokens,
+              (m->details & MESSAGE_ABOUT) != 0 ? "about " : "",
+              (unsigned long long)m->cache_tokens);
   else if (m->kind == MESSAGE_VLLM && m->wanted_tokens != MESSAGE_UNKNOWN)
     cause_say(c, "a request may have %llu tokens", (unsigned long long)m->wanted_tokens);
   if (m->kind == MESSAGE_TENSORFLOW && m->rank > 1 && m->what[0] != '\0')

@@ -100,6 +100,7 @@ enum {
   MESSAGE_ENABLED = 1 << 12,  /* host_bytes is a limit that stowage.limit(ram=…) set … */
   MESSAGE_BEYOND = 1 << 13,   /* … and the machine has enough for the request */
   MESSAGE_WARNING = 1 << 14,  /* the library goes on without it */
+  MESSAGE_ABOUT = 1 << 15,    /* cache_tokens is estimated from the sizes */
 };
 
 typedef struct message_process {

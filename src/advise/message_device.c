@@ -21,6 +21,8 @@ static const struct {
     {"CUDA driver error: out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
     {"cuda runtime error (2)", 0, CONTEXT_BIT(NVIDIA), 0},
     {"error=2 : out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"CUresult error result=2 ", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"Message=Device allocation error", 0, CONTEXT_BIT(NVIDIA), 0}, /* NPP */
     {"cudaSuccess (2 vs. 0)", 0, CONTEXT_BIT(NVIDIA), 0},
     {"Cuda failure 'out of memory'", 0, CONTEXT_BIT(NVIDIA), 0},
     {"Cuda failure 2 'out of memory'", 0, CONTEXT_BIT(NVIDIA), 0},

@@ -5,6 +5,9 @@
 
 #include "advise/message_parts.h"
 
+#define TOKENS_SURE 0.97 /* of the estimate; the sizes are rounded */
+#define TOKENS_MOST (UINT64_C(1) << 40)
+
 static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
 }
@@ -25,6 +28,18 @@ static double share_at(scan_text t, const char *at) {
   for (; at != NULL && at < t.end && *at >= '0' && *at <= '9' && scale < 1e6; at++, scale *= 10)
     share += (*at - '0') / scale;
   return share;
+}
+
+/* Older versions give the sizes alone: a cache grows with its tokens. */
+static void estimate_tokens(message *m) {
+  if (known(m->cache_tokens) || !known(m->wanted_tokens) || !known(m->asked_bytes) ||
+      !known(m->free_bytes) || m->free_bytes >= m->asked_bytes)
+    return;
+  double part = (double)m->free_bytes / (double)m->asked_bytes;
+  uint64_t tokens = (uint64_t)((double)m->wanted_tokens * part * TOKENS_SURE) / 256 * 256;
+  if (m->wanted_tokens > TOKENS_MOST || tokens == 0) return;
+  m->cache_tokens = tokens;
+  m->details |= MESSAGE_ABOUT;
 }
 
 /* "Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU memory utilization
@@ -63,6 +78,7 @@ static bool read_vllm(message *m, scan_text t) {
     m->free_bytes = scan_size_after(t, "available KV cache memory (");
   }
   if (!known(m->cache_tokens)) m->cache_tokens = scan_number_after(t, "maximum model length is ");
+  estimate_tokens(m);
   return true;
 }
 

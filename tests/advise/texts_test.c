@@ -1014,6 +1014,30 @@ TEST(servers_name_their_cache_and_their_slots)
   CHECK_U64(m.free_bytes, 3 * GIB + GIB / 2);
 }
 
+TEST(a_cache_s_length_follows_from_its_sizes)
+{
+  static const sample all[] = {
+      {MESSAGE_VLLM, C(WEIGHTS_TOO_BIG), "--max-model-len 15872", NULL,
+       "ValueError: To serve at least one request with the models's max seq len (65536), (8.00 GiB "
+       "KV cache is needed, which is larger than the available KV cache memory (2.00 GiB). Try "
+       "increasing `gpu_memory_utilization` or decreasing `max_model_len`"},
+      {MESSAGE_VLLM, C(BATCH_TOO_BIG), "--max-num-seqs", "this program's data",
+       "vllm serve a/b -tp 2\nRuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 0; "
+       "60.00 GiB total capacity; 58.00 GiB already allocated; 1.00 GiB free; 58.10 GiB reserved "
+       "in total by PyTorch)"},
+      {MESSAGE_CUDA, C(UNKNOWN) | C(BATCH_TOO_BIG), "nvidia-smi", NULL,
+       "[saver.cpp] CUresult error  result=2 file=saver.cpp func=cu_mem_create line=9"},
+  };
+  CHECK_SAMPLES(all);
+  explanation x;
+  buffer out = BUFFER_INIT;
+  CHECK_OK(explain_message(&x, all[0].text, strlen(all[0].text)));
+  CHECK_OK(explanation_text(&x, &out, false));
+  CHECK(strstr(out.data, "the cache holds about 15872") != NULL);
+  buffer_free(&out);
+  explanation_free(&x);
+}
+
 TEST(an_npu_is_not_an_nvidia_device)
 {
   static const sample all[] = {
