@@ -141,9 +141,13 @@ import glob, os, time
 held = [bytearray(100 << 20)]
 time.sleep(0.5)
 run, = glob.glob(os.environ["XDG_STATE_HOME"] + "/stowage/runs/2*")
-if os.path.exists(run + "/host"):
-    os.unlink(run + "/host")
-os.makedirs(run + "/host/taken")
+while not os.path.isdir(run + "/host/taken"):
+    try:
+        if os.path.exists(run + "/host"):
+            os.unlink(run + "/host")
+        os.makedirs(run + "/host/taken")
+    except OSError:  # it was written again meanwhile
+        pass
 while True:
     held.append(bytearray(8 << 20))
 END
