@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/utf8.h"
 #include "recordings/recording_write.h"
+#include "recordings/torch_words.h"
 
 enum { BATCH = 1000, FLUSH_BYTES = 1 << 16 };
 
@@ -388,6 +389,11 @@ static void put_value(writer *w, const char *text, size_t count) {
     put_text_bytes(w, text, count);
 }
 
+/* A reader tells the dicts of a snapshot apart by such names. No setting of PyTorch has one. */
+static bool is_taken(const char *name, size_t count) {
+  return torch_word(NULL, name, count) != KEY_NONE;
+}
+
 /* Writes "[256:1,512:2]" as a dict. */
 static void put_nested(writer *w, const char *text, size_t count) {
   put(w, "}(", 2);
@@ -395,7 +401,7 @@ static void put_nested(writer *w, const char *text, size_t count) {
     const char *comma = memchr(at, ',', (size_t)(end - at));
     if (comma == NULL) comma = end;
     const char *colon = memchr(at, ':', (size_t)(comma - at));
-    if (colon != NULL) {
+    if (colon != NULL && !is_taken(at, (size_t)(colon - at))) {
       put_text_bytes(w, at, (size_t)(colon - at));
       put_value(w, colon + 1, (size_t)(comma - colon - 1));
     }
@@ -411,6 +417,7 @@ static void put_settings(writer *w) {
     const char *key = recording_text(w->r, w->r->settings[i].key_id);
     const char *value = recording_text(w->r, w->r->settings[i].value_id);
     size_t count = strlen(value);
+    if (is_taken(key, strlen(key))) continue;
     put_word(w, key);
     if (strncmp(key, "PYTORCH", 7) == 0) /* always text, whatever it looks like */
       put_text_bytes(w, value, count);

@@ -122,4 +122,31 @@ TEST(a_mapping_that_no_device_can_hold_is_not_rebuilt)
   recording_free(&r);
 }
 
+/* The dicts of a snapshot are told apart by their names, so no setting may have one of them. */
+TEST(a_setting_named_like_a_part_of_a_snapshot_is_left_out)
+{
+  recording r, again;
+  char *bytes = NULL;
+  size_t count = 0;
+  uint64_t left_out;
+  outfile out = {.file = open_memstream(&bytes, &count)};
+  input in;
+  recording_init(&r, 0);
+  recording_init(&again, 0);
+  CHECK_OK(recording_add_setting(&r, "real_size", "x"));
+  CHECK_OK(recording_add_setting(&r, "max_split_size", "-1"));
+  CHECK_OK(recording_add_setting(&r, "roundup_power2_divisions", "[256:1,state:2,512:4]"));
+  CHECK_OK(torch_snapshot_write(&r, &out, &left_out));
+  fclose(out.file);
+  CHECK_OK(input_open_memory(&in, bytes, count, "again", NULL));
+  CHECK_OK(recording_read_input(&again, &in, KIND_SNAPSHOT, 0));
+  CHECK_U64(again.setting_count, 2);
+  CHECK_TEXT(recording_setting(&again, "max_split_size"), "-1");
+  CHECK_TEXT(recording_setting(&again, "roundup_power2_divisions"), "[256:1,512:4]");
+  input_close(&in);
+  recording_free(&r);
+  recording_free(&again);
+  free(bytes);
+}
+
 TEST_MAIN
