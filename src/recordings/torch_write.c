@@ -389,7 +389,7 @@ static void put_value(writer *w, const char *text, size_t count) {
     put_text_bytes(w, text, count);
 }
 
-/* A reader tells the dicts of a snapshot apart by such names. No setting of PyTorch has one. */
+/* A reader recognizes the dicts of a snapshot by such names. No setting of PyTorch has one. */
 static bool is_taken(const char *name, size_t count) {
   return torch_word(NULL, name, count) != KEY_NONE;
 }

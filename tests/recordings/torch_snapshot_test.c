@@ -122,7 +122,7 @@ TEST(a_mapping_that_no_device_can_hold_is_not_rebuilt)
   recording_free(&r);
 }
 
-/* The dicts of a snapshot are told apart by their names, so no setting may have one of them. */
+/* The dicts of a snapshot are recognized by their names, so no setting may have one of them. */
 TEST(a_setting_named_like_a_part_of_a_snapshot_is_left_out)
 {
   recording r, again;
