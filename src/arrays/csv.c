@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/text.h"
 #include "files/missing.h"
 #include "files/remote.h"
 
@@ -289,14 +290,9 @@ static const uint8_t *count_in_line(const uint8_t *at, const uint8_t *stop, size
 static bool is_tsv(const char *name) {
   static const char *const packed[] = {".gz", ".zst", ".xz"};
   size_t length = strlen(name);
-  for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
-    size_t end = strlen(packed[i]);
-    if (length <= end || strcasecmp(name + length - end, packed[i]) != 0) continue;
-    length -= end;
-    break;
-  }
-  return length > 4 && (strncasecmp(name + length - 4, ".tsv", 4) == 0 ||
-                        strncasecmp(name + length - 4, ".tab", 4) == 0);
+  for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
+    if (text_ends_case(name, length, packed[i])) length -= strlen(packed[i]);
+  return text_ends_case(name, length, ".tsv") || text_ends_case(name, length, ".tab");
 }
 
 /* Returns the delimiter that occurs equally often in each of the first lines. Tries the comma last,
@@ -562,10 +558,9 @@ void csv_view(csv *view, const csv *c) {
  * error: read as text, an archive gives another answer. */
 static stow_status find_zip(bool *is, const char *path) {
   uint8_t start[4] = {0};
-  size_t length = strlen(path);
   *is = false;
   if (remote_is(path)) {
-    *is = length > 4 && strcasecmp(path + length - 4, ".zip") == 0;
+    *is = text_ends_case(path, strlen(path), ".zip");
     return STOW_OK;
   }
   if (strcmp(path, "-") == 0) return STOW_OK; /* standard input */

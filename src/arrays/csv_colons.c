@@ -93,24 +93,8 @@ static stow_status read_colons(void *user, uint8_t *to, size_t room, size_t *got
   return STOW_OK;
 }
 
-static uint64_t raw_bytes(void *user) {
-  const csv_colons *s = user;
-  return s->in.raw_bytes;
-}
-
-static void close_colons(void *user) {
-  csv_colons *s = user;
-  input_close(&s->in);
-  free(s);
-}
-
 stow_status csv_colons_wrap(input *in) {
   csv_colons *s = calloc(1, sizeof *s);
-  if (s == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", in->name);
-  s->in = *in;
-  s->field_begins = true;
-  input_reader reader = {
-      .read = read_colons, .raw_bytes = raw_bytes, .close = close_colons, .user = s};
-  input_limits limits = in->limits;
-  return input_open_reader(in, &reader, s->in.name, &limits);
+  if (s != NULL) s->field_begins = true;
+  return input_wrap(in, s, read_colons);
 }

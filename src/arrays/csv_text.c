@@ -153,17 +153,6 @@ static stow_status read_text(void *user, uint8_t *to, size_t room, size_t *got) 
   return STOW_OK;
 }
 
-static uint64_t raw_bytes(void *user) {
-  const csv_text *t = user;
-  return t->in.raw_bytes;
-}
-
-static void close_text(void *user) {
-  csv_text *t = user;
-  input_close(&t->in);
-  free(t);
-}
-
 /* ---- opening ---- */
 
 /* Takes a byte order mark, which says what the text is. */
@@ -187,13 +176,11 @@ static stow_status take_mark(input *in, csv_encoding *encoding) {
 /* Puts a copy of `like` in front of the input. */
 static stow_status wrap(input *in, const csv_text *like) {
   csv_text *t = malloc(sizeof *t);
-  if (t == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", in->name);
-  *t = *like;
-  t->in = *in;
-  t->begins = t->field_begins = true;
-  input_reader reader = {.read = read_text, .raw_bytes = raw_bytes, .close = close_text, .user = t};
-  input_limits limits = in->limits;
-  return input_open_reader(in, &reader, t->in.name, &limits);
+  if (t != NULL) {
+    *t = *like;
+    t->begins = t->field_begins = true;
+  }
+  return input_wrap(in, t, read_text);
 }
 
 stow_status csv_text_decode(input *in, const csv_options *o) {

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "arrays/csv.h"
+#include "base/text.h"
 #include "files/zip.h"
 
 #define DIRECTORY_BYTES_MAX (UINT64_C(4) << 20)
@@ -20,8 +20,7 @@ typedef struct csv_zip {
 } csv_zip;
 
 static bool ends_with(const char *name, const char *end) {
-  size_t a = strlen(name), b = strlen(end);
-  return a > b && strcasecmp(name + a - b, end) == 0;
+  return text_ends_case(name, strlen(name), end);
 }
 
 /* Folders, and what macOS adds beside each file. */

@@ -191,13 +191,6 @@ typedef struct part_plan {
   uint64_t rows;
 } part_plan;
 
-static uint64_t chunk_bytes(const hdf5_dataset *d) {
-  uint64_t bytes = d->item_bytes;
-  for (uint32_t i = 0; i < d->dims; i++)
-    if (!checked_mul(&bytes, bytes, d->chunk[i])) return UINT64_MAX;
-  return bytes;
-}
-
 static part_plan plan_part(const hdf5_dataset *d, uint64_t most) {
   part_plan p = {.unit_bytes = d->item_bytes, .length = 1, .rows = 1};
   if (d->dims == 0) return p;
@@ -222,11 +215,11 @@ uint64_t hdf5_held(const hdf5 *h, size_t number) {
   const hdf5_dataset *d = &h->list[number];
   if (d->count == 0) return 0;
   part_plan p = plan_part(d, h->child.shared_bytes);
-  return p.rows * p.unit_bytes + (d->filtered ? UNPACK_COPIES * chunk_bytes(d) : 0);
+  return p.rows * p.unit_bytes + (d->filtered ? UNPACK_COPIES * hdf5_grid_chunk_bytes(d) : 0);
 }
 
 static stow_status check_chunk(const hdf5 *h, const hdf5_dataset *d) {
-  uint64_t chunk = d->filtered ? chunk_bytes(d) : 0, needed;
+  uint64_t chunk = d->filtered ? hdf5_grid_chunk_bytes(d) : 0, needed;
   if (chunk <= h->child.heap_bytes / UNPACK_COPIES) return STOW_OK;
   char size[STOW_SIZE_TEXT_MAX], has[STOW_SIZE_TEXT_MAX], more[STOW_SIZE_TEXT_MAX];
   if (!checked_mul(&needed, chunk, UNPACK_COPIES * HEAP_SHARE)) needed = UINT64_MAX;

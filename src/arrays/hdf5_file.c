@@ -222,13 +222,6 @@ static void read_fill(hdf5_file *f) {
   l->H5Pclose(plist);
 }
 
-static uint64_t chunk_bytes(const hdf5_dataset *d) {
-  uint64_t bytes = d->item_bytes;
-  for (uint32_t i = 0; i < d->dims; i++)
-    if (!checked_mul(&bytes, bytes, d->chunk[i])) return UINT64_MAX;
-  return bytes;
-}
-
 /* The older function walks the index from its start for every chunk: quadratic. */
 #define CHUNKS_ONE_BY_ONE 4096
 /* Half a step of that walk takes as long as libhdf5 and we need to copy this many bytes twice (7
@@ -245,7 +238,7 @@ static bool list_chunks(hdf5_file *f, uint64_t step_bytes, h5_chunk_take take, v
   unsigned mask;
   uint64_t address, read;
   if (l->H5Dchunk_iter != NULL) return l->H5Dchunk_iter(f->object, 0, take, context) >= 0;
-  if (!checked_mul(&read, hdf5_grid_chunks(&f->d), chunk_bytes(&f->d))) read = UINT64_MAX;
+  if (!checked_mul(&read, hdf5_grid_chunks(&f->d), hdf5_grid_chunk_bytes(&f->d))) read = UINT64_MAX;
   if (l->H5Dget_chunk_info == NULL || l->H5Dget_num_chunks == NULL ||
       l->H5Dget_num_chunks(f->object, f->space, &chunks) < 0 || chunks > CHUNKS_ONE_BY_ONE ||
       (step_bytes > 0 && chunks * chunks > read / step_bytes))
@@ -271,7 +264,7 @@ static int take_size(const h5_size *offset, unsigned mask, uint64_t address, uin
 static stow_status check_sizes(hdf5_file *f, const char *name) {
   const hdf5_library *l = f->library;
   h5_size chunks = 0;
-  uint64_t declared = chunk_bytes(&f->d), size = declared, sum;
+  uint64_t declared = hdf5_grid_chunk_bytes(&f->d), size = declared, sum;
   if (f->d.filtered || f->d.chunk[0] == 0 || l->H5Dget_num_chunks == NULL) return STOW_OK;
   if (l->H5Dchunk_iter == NULL &&
       (l->H5Dget_num_chunks(f->object, f->space, &chunks) < 0 ||
@@ -330,24 +323,27 @@ static bool next_chunk(const hdf5_dataset *d, const hdf5_box *b, h5_size *at) {
   return false;
 }
 
-/* Checks the stored size of the chunks of a box. A filter makes a chunk only slightly larger. A
- * chunk stored in far more than its declared bytes is damaged, or crafted to exhaust memory when it
- * is unpacked. */
+/* Adds to the message of an error where the chunk is. */
+static stow_status fail_chunk(const hdf5_file *f, const h5_size *chunk, stow_status status) {
+  char why[256];
+  snprintf(why, sizeof why, "%s", stow_status_message());
+  return stow_fail(status, "%s: dataset %.200s: the chunk at row %llu %s", f->path, f->d.name,
+                   chunk[0], why);
+}
+
+/* Checks the stored size of the chunks of a box. */
 static stow_status check_stored(hdf5_file *f, const hdf5_box *b) {
   const hdf5_dataset *d = &f->d;
-  uint64_t declared = chunk_bytes(d), most = declared < INT64_MAX ? 2 * declared + (64 << 10) : 0;
+  uint64_t declared = hdf5_grid_chunk_bytes(d);
   h5_size at[HDF5_DIMS_MAX], stored;
-  if (!d->filtered || d->chunk[0] == 0 || most == 0) return STOW_OK;
+  if (!d->filtered || d->chunk[0] == 0) return STOW_OK;
   if (f->library->H5Dget_chunk_storage_size == NULL) return STOW_OK;
   first_chunk(d, b, at);
   do {
     /* Fails for a chunk that was never written. */
-    if (f->library->H5Dget_chunk_storage_size(f->object, at, &stored) >= 0 && stored > most)
-      return stow_fail(
-          STOW_ERR_FORMAT,
-          "%s: dataset %.200s: the chunk at row %llu is stored in %llu bytes but holds "
-          "%" PRIu64 ": damaged",
-          f->path, d->name, at[0], stored, declared);
+    if (f->library->H5Dget_chunk_storage_size(f->object, at, &stored) < 0) continue;
+    stow_status status = hdf5_packed_check(declared, stored);
+    if (status != STOW_OK) return fail_chunk(f, at, status);
   } while (next_chunk(d, b, at));
   return STOW_OK;
 }
@@ -411,20 +407,9 @@ static stow_status read_packed(hdf5_file *f, const hdf5_box *b, h5_id memory, vo
   do {
     bool left;
     stow_status status = hdf5_packed_read(&f->packed, chunk, b, to, &left);
-    if (status != STOW_OK) {
-      char why[256];
-      snprintf(why, sizeof why, "%s", stow_status_message());
-      return stow_fail(status, "%s: dataset %.200s: the chunk at row %llu %s", f->path, d->name,
-                       chunk[0], why);
-    }
+    if (status != STOW_OK) return fail_chunk(f, chunk, status);
     if (!left) continue;
-    hdf5_box part;
-    for (uint32_t i = 0; i < d->dims; i++) {
-      uint64_t end = chunk[i] + d->chunk[i], box_end = b->from[i] + b->items[i];
-      part.from[i] = chunk[i] > b->from[i] ? chunk[i] : b->from[i];
-      part.items[i] = (end < box_end ? end : box_end) - part.from[i];
-      part.at[i] = part.from[i] - b->from[i];
-    }
+    hdf5_box part = hdf5_packed_shared(d, chunk, b);
     *code = read_values(f, &part, memory, false, to);
   } while (*code >= 0 && next_chunk(d, b, chunk));
   return STOW_OK;
@@ -444,7 +429,7 @@ stow_status hdf5_file_read(hdf5_file *f, const char *name, const uint64_t *start
   if (wanted > bytes)
     return stow_fail(STOW_ERR_FORMAT, "%s: dataset %.200s changed while it was read", f->path,
                      name);
-  if (f->packed.unpack == NULL && chunk_bytes(&f->d) >= CHECKED_CHUNK)
+  if (f->packed.unpack == NULL && hdf5_grid_chunk_bytes(&f->d) >= CHECKED_CHUNK)
     STOW_TRY(check_stored(f, &box));
   /* libhdf5 does not touch the memory of values that were never written if there is no fill
    * value. */
@@ -509,7 +494,8 @@ stow_status hdf5_file_written(hdf5_file *f, const char *name, uint64_t *rows, ui
   if (d->chunk[0] == 0 || f->library->H5Dget_num_chunks == NULL) return STOW_OK;
   uint64_t held;
   if (f->library->H5Dget_num_chunks(f->object, f->space, &chunks) < 0) return STOW_OK;
-  if (!checked_mul(&held, chunks, chunk_bytes(d)) || held / 2 > d->count * d->item_bytes / 4)
+  if (!checked_mul(&held, chunks, hdf5_grid_chunk_bytes(d)) ||
+      held / 2 > d->count * d->item_bytes / 4)
     return STOW_OK; /* most of it is there: plain reading is as good */
   row_list list = {.d = d, .rows = rows, .most = most};
   *known = list_chunks(f, 0, take_chunk, &list) && list.count <= list.most;

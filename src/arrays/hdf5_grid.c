@@ -14,6 +14,13 @@
 /* If this process would read less of a chunk at a time, libhdf5 reads the chunks. */
 #define PIECE_BYTES 1024
 
+uint64_t hdf5_grid_chunk_bytes(const hdf5_dataset *d) {
+  uint64_t bytes = d->item_bytes;
+  for (uint32_t i = 0; i < d->dims; i++)
+    if (!checked_mul(&bytes, bytes, d->chunk[i])) return UINT64_MAX;
+  return bytes;
+}
+
 uint64_t hdf5_grid_chunks(const hdf5_dataset *d) {
   uint64_t count = 1;
   if (d->dims == 0 || d->chunk[0] == 0) return 0;

@@ -31,6 +31,8 @@ typedef struct hdf5_grid {
 
 /* Returns the number of chunks of `d`; 0 if there are none or more than 64 bits count. */
 uint64_t hdf5_grid_chunks(const hdf5_dataset *d);
+/* Returns the bytes of a whole chunk; UINT64_MAX if they do not fit. */
+uint64_t hdf5_grid_chunk_bytes(const hdf5_dataset *d);
 
 /* Prepares to read dataset `d` of `file`. `places` has hdf5_grid_chunks(d) entries; the grid takes
  * it, also if this fails. Sets `usable` to false if `memory_bytes` is too little, or chunks are too

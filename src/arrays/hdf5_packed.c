@@ -4,10 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/checked.h"
+#include "arrays/hdf5_grid.h"
+#include "base/dtype.h"
 
-/* A filter makes a chunk only slightly larger. A chunk stored in more than twice its bytes and this
- * is damaged, or crafted to exhaust memory when it is unpacked. */
 #define STORED_MORE (UINT64_C(64) << 10)
 
 /* ---- the filters of a dataset ---- */
@@ -29,13 +28,11 @@ static unsigned read_filters(const hdf5_library *l, h5_id plist, hdf5_filter *fi
 stow_status hdf5_packed_open(hdf5_packed *p, const hdf5_library *library, h5_id object, h5_id type,
                              const hdf5_dataset *d) {
   *p = (hdf5_packed){.library = library, .object = object, .d = d};
-  p->chunk_bytes = d->item_bytes;
-  if (!d->filtered || d->chunk[0] == 0 || library->read_chunk == NULL ||
-      library->H5Dget_chunk_storage_size == NULL || library->H5Tget_order == NULL ||
-      library->H5Pget_chunk_opts == NULL)
+  p->chunk_bytes = hdf5_grid_chunk_bytes(d);
+  if (!d->filtered || d->chunk[0] == 0 || p->chunk_bytes == UINT64_MAX ||
+      library->read_chunk == NULL || library->H5Dget_chunk_storage_size == NULL ||
+      library->H5Tget_order == NULL || library->H5Pget_chunk_opts == NULL)
     return STOW_OK;
-  for (uint32_t i = 0; i < d->dims; i++)
-    if (!checked_mul(&p->chunk_bytes, p->chunk_bytes, d->chunk[i])) return STOW_OK;
   int order = d->item_bytes > 1 ? library->H5Tget_order(type) : H5_ORDER_LITTLE;
   if (order != H5_ORDER_LITTLE && order != H5_ORDER_BIG) return STOW_OK;
   p->swapped = order == H5_ORDER_BIG;
@@ -56,29 +53,21 @@ void hdf5_packed_close(hdf5_packed *p) {
 
 /* ---- one chunk ---- */
 
-static void copy_swapped(uint8_t *to, const uint8_t *from, uint64_t bytes, uint64_t item) {
-  if (item == 2) {
-    for (uint64_t i = 0; i < bytes; i += 2) {
-      uint16_t value;
-      memcpy(&value, from + i, sizeof value);
-      value = __builtin_bswap16(value);
-      memcpy(to + i, &value, sizeof value);
-    }
-  } else if (item == 4) {
-    for (uint64_t i = 0; i < bytes; i += 4) {
-      uint32_t value;
-      memcpy(&value, from + i, sizeof value);
-      value = __builtin_bswap32(value);
-      memcpy(to + i, &value, sizeof value);
-    }
-  } else {
-    for (uint64_t i = 0; i < bytes; i += 8) {
-      uint64_t value;
-      memcpy(&value, from + i, sizeof value);
-      value = __builtin_bswap64(value);
-      memcpy(to + i, &value, sizeof value);
-    }
+stow_status hdf5_packed_check(uint64_t chunk_bytes, uint64_t stored) {
+  if (chunk_bytes >= INT64_MAX || stored <= chunk_bytes * 2 + STORED_MORE) return STOW_OK;
+  return stow_fail(STOW_ERR_FORMAT, "is stored in %" PRIu64 " bytes but holds %" PRIu64 ": damaged",
+                   stored, chunk_bytes);
+}
+
+hdf5_box hdf5_packed_shared(const hdf5_dataset *d, const h5_size *chunk, const hdf5_box *box) {
+  hdf5_box part;
+  for (uint32_t i = 0; i < d->dims; i++) {
+    uint64_t chunk_end = chunk[i] + d->chunk[i], box_end = box->from[i] + box->items[i];
+    part.from[i] = chunk[i] > box->from[i] ? chunk[i] : box->from[i];
+    part.items[i] = (chunk_end < box_end ? chunk_end : box_end) - part.from[i];
+    part.at[i] = part.from[i] - box->from[i];
   }
+  return part;
 }
 
 /* Copies what the chunk and the box share. Both are in C order, so it is one piece from the last
@@ -86,18 +75,17 @@ static void copy_swapped(uint8_t *to, const uint8_t *from, uint64_t bytes, uint6
 static void copy_shared(const hdf5_packed *p, const h5_size *chunk, const hdf5_box *box,
                         const uint8_t *values, uint8_t *to) {
   const hdf5_dataset *d = p->d;
-  uint64_t items[HDF5_DIMS_MAX], at[HDF5_DIMS_MAX] = {0};
+  hdf5_box part = hdf5_packed_shared(d, chunk, box);
+  const h5_size *items = part.items;
+  uint64_t at[HDF5_DIMS_MAX] = {0};
   uint64_t in_chunk = 0, in_box = 0, piece = d->item_bytes;
   uint64_t chunk_step[HDF5_DIMS_MAX], box_step[HDF5_DIMS_MAX];
   uint64_t chunk_wide = d->item_bytes, box_wide = d->item_bytes;
   for (uint32_t i = d->dims; i-- > 0;) {
-    uint64_t from = chunk[i] > box->from[i] ? chunk[i] : box->from[i];
-    uint64_t chunk_end = chunk[i] + d->chunk[i], box_end = box->from[i] + box->items[i];
-    items[i] = (chunk_end < box_end ? chunk_end : box_end) - from;
     chunk_step[i] = chunk_wide;
     box_step[i] = box_wide;
-    in_chunk += (from - chunk[i]) * chunk_wide;
-    in_box += (from - box->from[i]) * box_wide;
+    in_chunk += (part.from[i] - chunk[i]) * chunk_wide;
+    in_box += part.at[i] * box_wide;
     chunk_wide *= d->chunk[i];
     box_wide *= box->items[i];
   }
@@ -106,10 +94,8 @@ static void copy_shared(const hdf5_packed *p, const h5_size *chunk, const hdf5_b
   while (outer > 0 && items[outer] == d->chunk[outer] && items[outer] == box->items[outer])
     piece *= items[--outer];
   for (;;) {
-    if (p->swapped)
-      copy_swapped(to + in_box, values + in_chunk, piece, d->item_bytes);
-    else
-      memcpy(to + in_box, values + in_chunk, piece);
+    memcpy(to + in_box, values + in_chunk, piece);
+    if (p->swapped) dtype_swap_bytes(to + in_box, d->item_bytes, piece / d->item_bytes);
     uint32_t i = outer;
     while (i-- > 0) {
       in_chunk += chunk_step[i];
@@ -138,9 +124,7 @@ stow_status hdf5_packed_read(hdf5_packed *p, const h5_size *chunk, const hdf5_bo
   uint32_t mask = 0;
   *left = l->H5Dget_chunk_storage_size(p->object, chunk, &stored) < 0;
   if (*left) return STOW_OK;
-  if (stored > p->chunk_bytes * 2 + STORED_MORE)
-    return stow_fail(STOW_ERR_FORMAT, "is stored in %llu bytes but holds %" PRIu64 ": damaged",
-                     stored, p->chunk_bytes);
+  STOW_TRY(hdf5_packed_check(p->chunk_bytes, stored));
   void *memory = hdf5_unpack_stored(p->unpack, stored);
   if (memory == NULL)
     return stow_fail(STOW_ERR_HOST_MEMORY, "needs more memory to be unpacked; raise --memory");

@@ -31,6 +31,14 @@ stow_status hdf5_packed_open(hdf5_packed *p, const hdf5_library *library, h5_id 
 /* Closing twice is fine. */
 void hdf5_packed_close(hdf5_packed *p);
 
+/* Checks the stored size of a chunk of `chunk_bytes`. A filter makes a chunk only slightly larger:
+ * a chunk stored in more than twice its bytes is damaged, or crafted to exhaust memory when it is
+ * unpacked. The message completes "the chunk …". */
+stow_status hdf5_packed_check(uint64_t chunk_bytes, uint64_t stored);
+
+/* Returns what the chunk at `chunk` and `box` share; `at` counts from the start of the box. */
+hdf5_box hdf5_packed_shared(const hdf5_dataset *d, const h5_size *chunk, const hdf5_box *box);
+
 /* Reads of the chunk at `chunk` what is in `box`, whose values go to `to` in C order. Sets *left if
  * H5Dread must read it: it was never written, cannot be read, or has an unknown filter. The message
  * of an error completes "the chunk …". */

@@ -45,4 +45,8 @@ stow_status dtype_parse(dtype *t, const char *text);
 int64_t dtype_least(dtype t);
 uint64_t dtype_most(dtype t);
 
+/* Reverses the bytes of each of `count` values of `width` 2, 4 or 8, in place (big-endian files).
+ */
+void dtype_swap_bytes(void *values, size_t width, size_t count);
+
 #endif

@@ -125,6 +125,11 @@ bool text_ends(const char *text, const char *end) {
   return a >= b && strcmp(text + a - b, end) == 0;
 }
 
+bool text_ends_case(const char *text, size_t length, const char *end) {
+  size_t count = strlen(end);
+  return length >= count && strncasecmp(text + length - count, end, count) == 0;
+}
+
 bool text_is_url(const char *text) {
   return strncasecmp(text, "http://", 7) == 0 || strncasecmp(text, "https://", 8) == 0;
 }

@@ -38,6 +38,8 @@ void text_hide_command(char *words, size_t *length);
 
 /* Returns whether the text ends with the other one. */
 bool text_ends(const char *text, const char *end);
+/* The same for the first `length` bytes of `text`, in any case. */
+bool text_ends_case(const char *text, size_t length, const char *end);
 /* Returns true for http:// and https://, in any case. */
 bool text_is_url(const char *text);
 /* Returns true if both URLs have the same scheme, host and port (RFC 6454, section 4). */

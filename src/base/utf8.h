@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Returns the length in bytes of the character at `at` and stores its code point; 0 if it is
  * invalid or longer than `left`.
@@ -38,6 +39,11 @@ static inline size_t utf8_put(void *to, uint32_t point) {
 static inline size_t utf8_prefix(const char *text, size_t length) {
   size_t at = 0, step;
   uint32_t point;
+  /* Most texts are ASCII. */
+  for (uint64_t word; length - at >= sizeof word; at += sizeof word) {
+    memcpy(&word, text + at, sizeof word);
+    if ((word & UINT64_C(0x8080808080808080)) != 0) break;
+  }
   while (at < length &&
          (step = utf8_take((const unsigned char *)text + at, length - at, &point)) > 0)
     at += step;

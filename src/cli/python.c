@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "base/variables.h"
 #include "cli/output.h"
 
@@ -66,11 +66,6 @@ int python_become(verb_call *call, const char *python, const char *module) {
   return EXIT_USAGE;
 }
 
-static bool ends_with(const char *path, size_t length, const char *ending) {
-  size_t count = strlen(ending);
-  return length >= count && strncasecmp(path + length - count, ending, count) == 0;
-}
-
 bool python_reads(const char *path) {
   static const char *const endings[] = {".parquet", ".pq",    ".feather", ".arrow",
                                         ".ipc",     ".jsonl", ".ndjson",  ".json"};
@@ -78,9 +73,9 @@ bool python_reads(const char *path) {
   enum { JSON = 5 }; /* the first of the endings that may be compressed */
   size_t length = path != NULL ? strlen(path) : 0, first = 0;
   for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
-    if (ends_with(path, length, packed[i])) length -= strlen(packed[i]), first = JSON;
-  if (ends_with(path, length, ".index.json")) return false; /* of a model */
+    if (text_ends_case(path, length, packed[i])) length -= strlen(packed[i]), first = JSON;
+  if (text_ends_case(path, length, ".index.json")) return false; /* of a model */
   for (size_t i = first; i < sizeof endings / sizeof *endings; i++)
-    if (ends_with(path, length, endings[i])) return true;
+    if (text_ends_case(path, length, endings[i])) return true;
   return false;
 }

@@ -11,7 +11,6 @@
 #include "base/checked.h"
 #include "data/budget.h"
 #include "files/remote.h"
-#include "numbers/cast.h"
 
 /* Memory bound for an npz's directory; NumPy writes about 120 bytes per member. */
 #define DIRECTORY_BYTES_MAX (UINT64_C(4) << 20)
@@ -419,7 +418,7 @@ stow_status array_read(array *a, uint64_t first, void *to, size_t count) {
                      "%s: items %" PRIu64 " to %" PRIu64 " requested, but it has %" PRIu64, a->name,
                      first, first + count, a->count);
   STOW_TRY(read_bytes(a, a->offset + first * a->item_bytes, to, count * a->item_bytes));
-  if (a->big_endian && a->type != DTYPE_NONE) cast_swap_bytes(to, a->item_bytes, count);
+  if (a->big_endian && a->type != DTYPE_NONE) dtype_swap_bytes(to, a->item_bytes, count);
   return STOW_OK;
 }
 

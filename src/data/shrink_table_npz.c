@@ -311,22 +311,12 @@ static stow_status put_offset(text_sink *t) {
                               : gather(&t->to, &wide, sizeof wide);
 }
 
-/* Returns whether a text is UTF-8. Most are ASCII. */
-static bool is_utf8(const char *text, size_t length) {
-  size_t at = 0;
-  for (uint64_t word; length - at >= sizeof word; at += sizeof word) {
-    memcpy(&word, text + at, sizeof word);
-    if ((word & UINT64_C(0x8080808080808080)) != 0) break;
-  }
-  return utf8_prefix(text + at, length - at) == length - at;
-}
-
 static stow_status put_text(void *context, const char *text, size_t length) {
   text_sink *t = context;
   if (t->kind == PIECE_TIMES) return put_time(t, text, length);
   t->at += length;
   if (t->kind == PIECE_OFFSETS) return put_offset(t);
-  t->not_utf8 = t->not_utf8 || !is_utf8(text, length);
+  t->not_utf8 = t->not_utf8 || utf8_prefix(text, length) != length;
   return gather(&t->to, text, length);
 }
 

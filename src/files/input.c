@@ -192,6 +192,26 @@ stow_status input_open_reader(input *in, const input_reader *reader, const char 
   return status;
 }
 
+static uint64_t filtered_bytes(void *filter) {
+  const input *from = filter;
+  return from->raw_bytes;
+}
+
+static void close_filter(void *filter) {
+  input_close(filter);
+  free(filter);
+}
+
+stow_status input_wrap(input *in, void *filter,
+                       stow_status (*read)(void *filter, uint8_t *to, size_t room, size_t *got)) {
+  if (filter == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", in->name);
+  input_reader reader = {
+      .read = read, .raw_bytes = filtered_bytes, .close = close_filter, .user = filter};
+  input_limits limits = in->limits;
+  memcpy(filter, in, sizeof *in);
+  return input_open_reader(in, &reader, in->name, &limits);
+}
+
 void input_close(input *in) {
   unpack_close(in->unpack);
   if (in->reader.close != NULL) in->reader.close(in->reader.user);

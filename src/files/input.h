@@ -70,6 +70,11 @@ stow_status input_open_memory(input *in, const void *bytes, size_t count, const 
  */
 stow_status input_open_reader(input *in, const input_reader *reader, const char *name,
                               const input_limits *limits);
+/* Puts a filter in front of the input, which becomes what `read` gives. `filter` is allocated, is
+ * passed to `read`, and starts with an `input`, which this sets to the bytes to filter. The input
+ * frees it, also on failure. NULL: there was no memory for it. */
+stow_status input_wrap(input *in, void *filter,
+                       stow_status (*read)(void *filter, uint8_t *to, size_t room, size_t *got));
 void input_close(input *in);
 
 /* Brings at least `want` bytes into the window; fewer only at the end of the stream. The window

@@ -77,34 +77,3 @@ bool cast_exactly(void *to, dtype to_type, const void *from, dtype from_type, si
   }
   return true;
 }
-
-void cast_swap_bytes(void *values, size_t width, size_t count) {
-  char *at = values;
-  switch (width) {
-  case 2:
-    for (size_t i = 0; i < count; i++, at += 2) {
-      uint16_t v;
-      memcpy(&v, at, 2);
-      v = __builtin_bswap16(v);
-      memcpy(at, &v, 2);
-    }
-    break;
-  case 4:
-    for (size_t i = 0; i < count; i++, at += 4) {
-      uint32_t v;
-      memcpy(&v, at, 4);
-      v = __builtin_bswap32(v);
-      memcpy(at, &v, 4);
-    }
-    break;
-  case 8:
-    for (size_t i = 0; i < count; i++, at += 8) {
-      uint64_t v;
-      memcpy(&v, at, 8);
-      v = __builtin_bswap64(v);
-      memcpy(at, &v, 8);
-    }
-    break;
-  default: break;
-  }
-}

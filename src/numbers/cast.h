@@ -25,8 +25,4 @@ stow_status cast_values(void *to, dtype to_type, const void *from, dtype from_ty
  * exact in the new type; all NaNs count as equal. Both buffers are aligned to their types. */
 bool cast_exactly(void *to, dtype to_type, const void *from, dtype from_type, size_t count);
 
-/* Reverses the bytes of each of `count` values of `width` 2, 4 or 8, in place (big-endian files).
- */
-void cast_swap_bytes(void *values, size_t width, size_t count);
-
 #endif

@@ -420,12 +420,12 @@ def live_bytes(torch, device):
 class Cuda:
     """The copies. `home` is the lane of the training loop: device memory is allocated and freed in its order."""
 
-    def __init__(self, torch, device, budget_bytes, states):
+    def __init__(self, torch, device, states):
         self.torch, self.device, self.states, self.index = torch, device, states, device.index
         events = []
         self.home = Lane(torch.cuda.current_stream(device), events)
         self.out, self.back = Lane(torch.cuda.Stream(device), events), Lane(torch.cuda.Stream(device), events)
-        self.pinned, self.budget_bytes = Pinned(self.create), budget_bytes
+        self.pinned, self.budget_bytes = Pinned(self.create), 0
         self.unmarked = []  # saved since the last mark
         self.references = references(torch)
         self.current = current_of(torch)
@@ -946,6 +946,6 @@ def arm_activations(torch, states, weights):
         return None
 
     def cuda():
-        return Cuda(torch, torch.device("cuda", torch.cuda.current_device()), 0, states)
+        return Cuda(torch, torch.device("cuda", torch.cuda.current_device()), states)
 
     return Armed(torch, cuda, weights)

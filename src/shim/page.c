@@ -19,6 +19,7 @@
 #include "shim/torch_block.h"
 #include "shim/trim.h"
 
+/* PyTorch has much more memory than it uses: this part of the limit. */
 #define SCATTERED_PART 24
 
 /* Marks a token as never to be moved or kept again. */
@@ -103,7 +104,8 @@ static void make_room_for_small(const token *t) {
 
 /* Returns whether PyTorch has much more memory than it uses: its free blocks are too small for the
  * request, or in the wrong places. If it is refused, it releases them and asks again, which takes
- * as long as the device needs to become idle. A new host page takes longer, and moving it again. */
+ * as long as the device needs to become idle. Making a host page takes longer, and its contents
+ * have to be moved again. */
 static bool is_scattered(unsigned device, cu_device ordinal, uint64_t bytes) {
   const ledger *l = account_ledger();
   uint64_t live, pages = ledger_own(l, device, LEDGER_PAGES), limit = ledger_limit(l, device);

@@ -60,16 +60,22 @@ bool resident_anywhere(void) {
   return false;
 }
 
-void resident_lend(unsigned device, uint64_t bytes) {
+/* Returns the state of a device; NULL if it has no engine. */
+static resident *with_engine(unsigned device) {
   ASSERT(lock_held(&pages_lock));
-  if (device < LEDGER_DEVICES_MAX && all[device].engine != NULL) all[device].lend = bytes;
+  return device < LEDGER_DEVICES_MAX && all[device].engine != NULL ? &all[device] : NULL;
+}
+
+void resident_lend(unsigned device, uint64_t bytes) {
+  resident *r = with_engine(device);
+  if (r != NULL) r->lend = bytes;
 }
 
 void resident_small_on_host(unsigned device, uint64_t bytes) {
-  ASSERT(lock_held(&pages_lock));
-  if (device >= LEDGER_DEVICES_MAX || all[device].engine == NULL) return;
-  all[device].small_bytes += bytes;
-  all[device].small_at = 0;
+  resident *r = with_engine(device);
+  if (r == NULL) return;
+  r->small_bytes += bytes;
+  r->small_at = 0;
 }
 
 static bool is_copied(const resident *r, uint32_t unit) {
@@ -80,15 +86,15 @@ static bool is_copied(const resident *r, uint32_t unit) {
 
 /* Returns whether a unit in vram has a host page that it can do without. */
 static bool keeps_host(const resident *r, uint32_t unit) {
+  ASSERT(unit < r->unit_capacity);
   const resident_unit *u = &r->units[unit];
   return u->token != NULL && u->host != NULL && u->host != u->token->page && !is_copied(r, unit);
 }
 
 uint64_t resident_give_hosts(unsigned device, uint64_t bytes) {
-  ASSERT(lock_held(&pages_lock));
-  resident *r = device < LEDGER_DEVICES_MAX ? &all[device] : NULL;
+  resident *r = with_engine(device);
   uint64_t given = 0;
-  if (r == NULL || r->engine == NULL) return 0;
+  if (r == NULL) return 0;
   for (int valid = 0; valid < 2; valid++) /* first those without contents */
     for (uint32_t i = 0; i < r->unit_capacity && given < bytes; i++) {
       resident_unit *u = &r->units[i];
@@ -105,8 +111,8 @@ uint64_t resident_give_hosts(unsigned device, uint64_t bytes) {
 uint64_t resident_kept_hosts(unsigned device) {
   uint64_t bytes = 0;
   lock_acquire(&pages_lock);
-  const resident *r = device < LEDGER_DEVICES_MAX ? &all[device] : NULL;
-  for (uint32_t i = 0; r != NULL && r->engine != NULL && i < r->unit_capacity; i++)
+  const resident *r = with_engine(device);
+  for (uint32_t i = 0; r != NULL && i < r->unit_capacity; i++)
     if (keeps_host(r, i)) bytes += r->class->bytes;
   lock_release(&pages_lock);
   return bytes;
@@ -116,8 +122,8 @@ cu_addr resident_take_host(unsigned device, uint64_t *bytes) {
   ASSERT(bytes != NULL);
   page *p = NULL;
   page_enter();
-  const resident *r = device < LEDGER_DEVICES_MAX ? &all[device] : NULL;
-  if (r != NULL && r->engine != NULL && page_free_spare(r->class, TIER_HOST) > 0)
+  const resident *r = with_engine(device);
+  if (r != NULL && page_free_spare(r->class, TIER_HOST) > 0)
     p = resident_unused(r->class, TIER_HOST);
   cu_addr at = p != NULL ? p->stage : 0;
   if (p != NULL) *bytes = r->class->bytes;
@@ -128,9 +134,8 @@ cu_addr resident_take_host(unsigned device, uint64_t *bytes) {
 
 uint64_t resident_idle_hosts(unsigned device) {
   lock_acquire(&pages_lock);
-  const resident *r = device < LEDGER_DEVICES_MAX ? &all[device] : NULL;
-  uint64_t bytes =
-      r == NULL || r->engine == NULL ? 0 : page_free_spare(r->class, TIER_HOST) * r->class->bytes;
+  const resident *r = with_engine(device);
+  uint64_t bytes = r == NULL ? 0 : page_free_spare(r->class, TIER_HOST) * r->class->bytes;
   lock_release(&pages_lock);
   return bytes;
 }
@@ -138,6 +143,7 @@ uint64_t resident_idle_hosts(unsigned device) {
 /* ---- units ---- */
 
 static bool grow(resident *r, uint32_t unit) {
+  ASSERT(r->units != NULL || r->unit_capacity == 0);
   if (unit < r->unit_capacity) return true;
   uint32_t capacity = r->unit_capacity < 1024 ? 1024 : 2 * r->unit_capacity;
   resident_unit *units = realloc(r->units, capacity * sizeof *units);
@@ -149,12 +155,10 @@ static bool grow(resident *r, uint32_t unit) {
 }
 
 void resident_add(token *t) {
-  ASSERT(lock_held(&pages_lock));
-  unsigned device = t->class->device;
-  resident *r = device < LEDGER_DEVICES_MAX ? &all[device] : NULL;
+  resident *r = with_engine(t->class->device);
   uint32_t unit;
-  if (r == NULL || r->engine == NULL || r->class != t->class || t->pinned || t->addr == 0 ||
-      t->page == NULL || t->page->rest != 0)
+  if (r == NULL || r->class != t->class || t->pinned || t->addr == 0 || t->page == NULL ||
+      t->page->rest != 0)
     return;
   if (residency_unit_add(r->engine, t->addr, t->class->bytes, t->page->tier == TIER_VRAM, &unit) !=
       STOW_OK)
@@ -414,8 +418,10 @@ static void await_sample(resident *r) {
 static bool block_lost; /* guarded by pages_lock, as the engines are */
 
 static void change(const block_change *c) {
-  if (c->device >= LEDGER_DEVICES_MAX || all[c->device].engine == NULL) return;
-  residency *engine = all[c->device].engine;
+  ASSERT(c->addr != 0);
+  const resident *r = with_engine(c->device);
+  if (r == NULL) return;
+  residency *engine = r->engine;
   if (c->bytes == 0)
     residency_block_remove(engine, c->addr);
   else
