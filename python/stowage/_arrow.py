@@ -10,7 +10,7 @@ import weakref
 from ctypes import POINTER, PYFUNCTYPE, byref, c_char_p, c_double, c_int, c_uint32, c_uint64, c_void_p, py_object
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
-from ._library import Growing, NotFound, Unsupported, call, declare, lib
+from ._library import Growing, NotFound, Unsupported, call, counted, declare, lib
 
 _NAME = b"arrow_array_stream"
 
@@ -181,7 +181,7 @@ class Plan:
             call("stow_arrow_plan_apply", self._handle, byref(stream), byref(given))
             return stream
 
-        return Frames(begin, f"{self.rows} rows of {len(self.columns)} columns")
+        return Frames(begin, f"{counted(self.rows, 'row')} of {counted(len(self.columns), 'column')}")
 
 
 # ---- back to the package the table came from ----

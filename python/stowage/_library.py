@@ -343,6 +343,11 @@ def device_name(device: "str | int | None") -> str:
     return text
 
 
+def counted(count: int, word: str) -> str:
+    """"1 row", "2 rows"."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
 def format_size(size: int) -> str:
     """Formats a size for people.
 

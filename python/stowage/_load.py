@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Opt
 
 from . import _host_copies
 from ._array import type_name
-from ._library import Invalid, Unsupported, format_size, need, parse_size, shown
+from ._library import Invalid, Unsupported, counted, format_size, need, parse_size, shown
 from ._model import PIECE_BYTES, Facts, Frame, Model, Run, in_threads, select, thread_count, torch_is_there, type_of
 
 _SPELLED = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "half": "float16", "float": "float32"}
@@ -133,7 +133,7 @@ class LazyModel(Mapping[str, Any]):
         return name in self._model.tensors
 
     def __repr__(self) -> str:
-        return f"<stowage.load({self._model.path!r}): {len(self)} tensors, {format_size(self._model.bytes)}>"
+        return f"<stowage.load({self._model.path!r}): {counted(len(self), 'tensor')}, {format_size(self._model.bytes)}>"
 
     def view(self, name: str) -> "LazyTensor":
         """Returns a tensor that is not read yet: its shape and type, and slices that read only their values."""

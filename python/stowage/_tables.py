@@ -21,6 +21,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 from ._arrow import Column, Plan, frames_of_file
 from ._files import Inspection, Table, Text, read_purpose, shrink_file
 from ._library import Invalid, Missing, NotFound, Unsupported, parse_size, shown
+from ._library import counted
 from ._library import format_size as size
 from ._newfile import beside
 from ._sizes import Count, Sample, largest
@@ -754,7 +755,7 @@ def column_lines(columns: "List[Column]") -> str:
 
 def _report(name: str, kind: str, plan: Plan) -> "Tuple[str, Dict[str, Any]]":
     before, after = sum(one.bytes for one in plan.columns), sum(one.bytes_after for one in plan.columns)
-    head = f"{name}: {plan.rows} rows of {len(plan.columns)} columns, {kind}"
+    head = f"{name}: {counted(plan.rows, 'row')} of {counted(len(plan.columns), 'column')}, {kind}"
     foot = f"{size(before)} in memory, {size(after)} in the smallest types"
     columns = []
     for one in plan.columns:
@@ -883,7 +884,7 @@ def shrink_tables(
                 write(made, output, budget, sum(os.path.getsize(name) for name in names) if same else None)
     if "\n" in path:  # several text tables
         names = path.split("\n")
-        path = f"{names[0]} and {len(names) - 1} more file{'s' if len(names) > 2 else ''}"
+        path = f"{names[0]} and {counted(len(names) - 1, 'more file')}"
     text, data = _report(shown(path), kind, plan)
     stored = sum(os.path.getsize(name) for name in names if os.path.exists(name))
     if expected is not None:

@@ -19,7 +19,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional
 from ._array import ArrayInfo, ArrayOptions, Origin, is_array, origin_of
 from ._buffer import Buffers
 from ._gpu import destination, device_handle
-from ._library import Growing, Invalid, NotFound, StowageError, call, check, declare, lib, parse_size
+from ._library import Growing, Invalid, NotFound, StowageError, call, check, counted, declare, lib, parse_size
 from ._memory import host
 from ._reading import Reading
 from ._records import Records, Tokens, find_records
@@ -366,7 +366,7 @@ class Batches:
         facts = self.info
         share = f", rank {facts['rank']} of {facts['world']}" if facts["world"] > 1 else ""
         mixed = f", shuffled (quality {facts['shuffle_quality']:.2f})" if self._settings["shuffle"] else ""
-        return f"<stowage.batches of {names}: {facts['batch_count']} of {self._settings['batch_size']} rows{share}{mixed}>"
+        return f"<stowage.batches of {names}: {facts['batch_count']} of {counted(self._settings['batch_size'], 'row')}{share}{mixed}>"
 
     # ---- iterating ----
 

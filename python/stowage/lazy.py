@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional, Tuple
 
 from ._array import ArrayInfo, Origin, numpy_type, shape_of
 from ._arrow import frames_of_file, take
-from ._library import Invalid, NotFound, StowageError, Unsupported, call, check, lib, need
+from ._library import Invalid, NotFound, StowageError, Unsupported, call, check, counted, lib, need
 from ._text import LazyText, as_series, column_names, find_text
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class LazyTable:
         return len(self[self.columns[0]])
 
     def __repr__(self) -> str:
-        return f"<stowage.open({self._path!r}): {len(self.columns)} columns: {', '.join(self.columns[:8])}>"
+        return f"<stowage.open({self._path!r}): {counted(len(self.columns), 'column')}: {', '.join(self.columns[:8])}>"
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return frames_of_file(self._path).__arrow_c_stream__()

@@ -36,6 +36,11 @@ void text_line(char *text);
  * end. */
 void text_hide_command(char *words, size_t *length);
 
+/* Returns the ending of a counted word: "" for 1, "s" otherwise. */
+static inline const char *text_s(uint64_t count) {
+  return count == 1 ? "" : "s";
+}
+
 /* Returns whether the text ends with the other one. */
 bool text_ends(const char *text, const char *end);
 /* The same for the first `length` bytes of `text`, in any case. */

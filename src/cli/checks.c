@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/hostmem.h"
+#include "base/text.h"
 #include "base/variables.h"
 #include "cli/doctor.h"
 #include "cli/installed.h"
@@ -203,11 +204,11 @@ static void check_driver(findings *into, int count) {
   nvml *watch;
   if (nvml_open(&watch) == STOW_OK) {
     found(into, "driver", FINDING_OK, "%s, %d device%s", nvml_driver_version(watch), count,
-          count == 1 ? "" : "s");
+          text_s((uint64_t)count));
     nvml_close(watch);
     return;
   }
-  found(into, "driver", FINDING_OK, "%d device%s", count, count == 1 ? "" : "s");
+  found(into, "driver", FINDING_OK, "%d device%s", count, text_s((uint64_t)count));
   found(into, "nvml", FINDING_NOTE, "the processes that hold device memory are unknown: %s",
         stow_status_message());
 }

@@ -7,6 +7,7 @@
 #include <stowage/size.h>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "cli/losses.h"
 #include "cli/output.h"
 #include "cli/verb.h"
@@ -49,12 +50,13 @@ static stow_status describe(const conversion *c) {
   const recording *r = &c->r;
   buffer b = BUFFER_INIT;
   char size[STOW_SIZE_TEXT_MAX];
-  buffer_printf(&b, "%s: %s, %zu events", output_name(c->from_path), source_words(r->source),
-                r->event_count);
-  if (r->stack_count > 0) buffer_printf(&b, ", %zu call stacks", r->stack_count);
+  buffer_printf(&b, "%s: %s, %zu event%s", output_name(c->from_path), source_words(r->source),
+                r->event_count, text_s(r->event_count));
+  if (r->stack_count > 0)
+    buffer_printf(&b, ", %zu call stack%s", r->stack_count, text_s(r->stack_count));
   if (r->segment_count > 0)
-    buffer_printf(&b, ", %zu segments with %zu blocks at the end", r->segment_count,
-                  r->block_count);
+    buffer_printf(&b, ", %zu segment%s with %zu block%s at the end", r->segment_count,
+                  text_s(r->segment_count), r->block_count, text_s(r->block_count));
   buffer_char(&b, '\n');
   losses_describe(r, c->left_out, &b);
   if (strcmp(c->to_path, "-") != 0)

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "base/text.h"
 #include "base/variables.h"
 #include "cli/output.h"
 #include "cli/verb.h"
@@ -108,7 +109,7 @@ static stow_status read_devices(info *all, const char *name) {
 static void print_host(const host_facts *host, const hostmem *memory) {
   char total[STOW_SIZE_TEXT_MAX], available[STOW_SIZE_TEXT_MAX];
   output_printf("%s  %s %s, %d CPU%s, %s RAM, %s available\n", output_bold("host"), host->system,
-                host->machine, host->cpus, host->cpus == 1 ? "" : "s",
+                host->machine, host->cpus, text_s((uint64_t)host->cpus),
                 stow_size_format(total, memory->machine_total_bytes),
                 stow_size_format(available, memory->machine_available_bytes));
   if (memory->limited)

@@ -6,6 +6,7 @@
 
 #include <stowage/size.h>
 
+#include "base/text.h"
 #include "cli/losses.h"
 #include "recordings/recording_file.h"
 
@@ -37,22 +38,23 @@ void replay_input_describe(const replay_input *in, buffer *out) {
   const steps *s = &in->job.steps;
   char size[STOW_SIZE_TEXT_MAX], device[STOW_SIZE_TEXT_MAX];
   const char *name = strrchr(in->path, '/');
-  buffer_printf(out, "%s: %" PRIu64 " events, %" PRIu64 " allocations, at most %s live at once\n",
-                name != NULL ? name + 1 : in->path, s->event_count, s->alloc_count,
-                stow_size_format(size, s->peak_live_bytes));
+  buffer_printf(out, "%s: %" PRIu64 " event%s, %" PRIu64 " allocation%s, at most %s live at once\n",
+                name != NULL ? name + 1 : in->path, s->event_count, text_s(s->event_count),
+                s->alloc_count, text_s(s->alloc_count), stow_size_format(size, s->peak_live_bytes));
   if (s->event_count < in->record.event_count)
-    buffer_printf(out, "device %u: %" PRIu64 " events of other devices are left out\n", s->device,
-                  in->record.event_count - s->event_count);
+    buffer_printf(out, "device %u: %" PRIu64 " event%s of other devices left out\n", s->device,
+                  in->record.event_count - s->event_count,
+                  text_s(in->record.event_count - s->event_count));
   if (s->initial_blocks > 0)
     buffer_printf(out,
-                  "the recording began late: %" PRIu64
-                  " blocks were live before it, and are allocated first\n",
-                  s->initial_blocks);
+                  "the recording began late: %" PRIu64 " block%s live before it, allocated first\n",
+                  s->initial_blocks, text_s(s->initial_blocks));
   if (s->unknown_frees + s->doubled_addresses > 0)
     buffer_printf(out,
-                  "left out: %" PRIu64 " frees of unknown addresses; %" PRIu64
-                  " addresses allocated twice without a free between\n",
-                  s->unknown_frees, s->doubled_addresses);
+                  "left out: %" PRIu64 " free%s of unknown addresses; %" PRIu64
+                  " address%s allocated twice without a free between\n",
+                  s->unknown_frees, text_s(s->unknown_frees), s->doubled_addresses,
+                  s->doubled_addresses == 1 ? "" : "es");
   if (in->job.device_bytes != 0)
     buffer_printf(out,
                   "a device of %s leaves %s: %" PRIu64

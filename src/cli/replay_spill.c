@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "cli/losses.h"
 #include "cli/output.h"
 #include "cli/replay_input.h"
@@ -33,9 +34,9 @@ static void print_waits(buffer *out, const spill_times *t) {
                 "%.1f ms, host pages read in place %.1f ms\n",
                 ms(t->wait_in_ns), ms(t->wait_out_ns), ms(t->exchange_ns), ms(t->in_place_ns));
   buffer_printf(out,
-                "moved, per step: %s in (%s copied), %s out (%s copied), %" PRIu64 " exchanges\n",
+                "moved, per step: %s in (%s copied), %s out (%s copied), %" PRIu64 " exchange%s\n",
                 size_of(t->in_bytes), size_of(t->in_copied_bytes), size_of(t->out_bytes),
-                size_of(t->out_copied_bytes), t->exchanges);
+                size_of(t->out_copied_bytes), t->exchanges, text_s(t->exchanges));
 }
 
 static stow_status print_text(const char *path, const spill_program *p, const spill_result *r,
@@ -47,9 +48,9 @@ static stow_status print_text(const char *path, const spill_program *p, const sp
   const spill_times *t = &r->steady;
   buffer out = BUFFER_INIT;
   const char *name = strrchr(path, '/');
-  buffer_printf(&out, "%s: %zu launches, %s; at most %s live at once\n",
-                name != NULL ? name + 1 : path, p->launch_count, how[p->how],
-                size_of(p->peak_live_bytes));
+  buffer_printf(&out, "%s: %zu launch%s, %s; at most %s live at once\n",
+                name != NULL ? name + 1 : path, p->launch_count, p->launch_count == 1 ? "" : "es",
+                how[p->how], size_of(p->peak_live_bytes));
   buffer_printf(&out, "a device of %s leaves %s for pages\n", size_of(vram),
                 size_of(r->capacity_bytes));
   if (r->fits) {
@@ -61,7 +62,7 @@ static stow_status print_text(const char *path, const spill_program *p, const sp
                 ms(r->bare_ns));
   buffer_printf(
       &out, "floor: %.1f ms (%s does not fit, %d time%s over the bus, no overlap); this is %.2fx\n",
-      ms(r->floor_ns), size_of(r->excess_bytes), p->crossings, p->crossings == 1 ? "" : "s",
+      ms(r->floor_ns), size_of(r->excess_bytes), p->crossings, text_s((uint64_t)p->crossings),
       (double)t->step_ns / (double)r->floor_ns);
   buffer_printf(&out, "nothing moved: %.1f ms; chosen: %s\n", ms(r->stay_ns),
                 r->engine.moving ? "pages move" : "read in place");

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/newfile.h"
 #include "base/table.h"
+#include "base/text.h"
 #include "base/variables.h"
 #include "cli/output.h"
 #include "cli/run_shim.h"
@@ -113,8 +114,8 @@ static void print(const line_profile *p) {
                p->device ? " Device memory is exact." : "");
   output_error("  Beside the source: stowage report --last\n");
   if (p->dropped > 0)
-    output_error("  %" PRIu64 " samples were dropped: more than %d lines allocated\n", p->dropped,
-                 PROFILE_SITES_MAX);
+    output_error("  %" PRIu64 " sample%s dropped: more than %d lines allocated\n", p->dropped,
+                 text_s(p->dropped), PROFILE_SITES_MAX);
 }
 
 /* ---- JSON ---- */

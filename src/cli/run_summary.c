@@ -8,6 +8,7 @@
 
 #include "advise/host_peak.h"
 #include "advise/spill_advice.h"
+#include "base/text.h"
 #include "cli/output.h"
 
 static void device_line(const ledger *l, unsigned device, uint64_t *crossed) {
@@ -44,8 +45,8 @@ static void bus_line(const ledger *l) {
                stow_size_format(out, moved_out), stow_size_format(back, moved_home));
   uint64_t exchanges = atomic_load(&l->header->exchanges);
   if (exchanges > 0)
-    output_error(" in %" PRIu64 " exchanges, for which the program waited %.1f s", exchanges,
-                 (double)atomic_load(&l->header->moving_ns) / 1e9);
+    output_error(" in %" PRIu64 " exchange%s, for which the program waited %.1f s", exchanges,
+                 text_s(exchanges), (double)atomic_load(&l->header->moving_ns) / 1e9);
   output_error("; memory that its kernels read on the host is not counted\n");
 }
 
@@ -126,10 +127,9 @@ static void explain(const ledger *l, const ledger_refusal *r) {
 static void away_line(const ledger *l, bool limited) {
   uint64_t count = atomic_load(&l->header->turned_away);
   if (count == 0) return;
-  output_error("stowage run: %" PRIu64 " processes found all %d places of the ledger taken: %s\n",
-               count, LEDGER_SLOTS_MAX,
-               limited ? "they were refused device memory; run fewer at once"
-                       : "they are not counted");
+  output_error("stowage run: %" PRIu64 " process%s found all %d places of the ledger taken: %s\n",
+               count, count == 1 ? "" : "es", LEDGER_SLOTS_MAX,
+               limited ? "no device memory for more; run fewer at once" : "not counted");
 }
 
 void run_summary(const ledger *l, const run_limits *limits, bool failed, bool quiet,

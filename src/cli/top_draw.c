@@ -11,6 +11,7 @@
 #include <stowage/size.h>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "cli/output.h"
 #include "cli/top.h"
 
@@ -142,8 +143,8 @@ static void title(buffer *out, const top_look *t, const top_view *v) {
   style(&l, "\033[1m");
   put(&l, "stowage top");
   style(&l, "\033[0m");
-  put_f(&l, "  %s  %d run%s, %d process%s", t->machine, t->run_count, t->run_count == 1 ? "" : "s",
-        t->process_count, t->process_count == 1 ? "" : "es");
+  put_f(&l, "  %s  %d run%s, %d process%s", t->machine, t->run_count,
+        text_s((uint64_t)t->run_count), t->process_count, t->process_count == 1 ? "" : "es");
   if (t->left_out > 0) put_f(&l, " (%d more not shown)", t->left_out);
   fill_to(&l, v->width - (int)strlen(clock));
   put(&l, clock);

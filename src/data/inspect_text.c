@@ -125,13 +125,13 @@ static void columns_text(buffer *out, const file_facts *f, bool bold) {
 }
 
 void inspect_rows_text(buffer *to, const file_facts *f) {
-  buffer_printf(to, "%" PRIu64 " row%s of %zu column%s, %s", f->rows, f->rows == 1 ? "" : "s",
-                f->column_count, f->column_count == 1 ? "" : "s",
+  buffer_printf(to, "%" PRIu64 " row%s of %zu column%s, %s", f->rows, text_s(f->rows),
+                f->column_count, text_s(f->column_count),
                 f->has_header ? "names in the first row" : "no names (--names yes if there are)");
   if (f->pandas_index) buffer_text(to, ", column \"index\" is a pandas index");
   if (f->short_rows > 0)
     buffer_printf(to, ", %" PRIu64 " row%s with fewer fields (the rest is missing)", f->short_rows,
-                  f->short_rows == 1 ? "" : "s");
+                  text_s(f->short_rows));
 }
 
 stow_status inspect_text(buffer *out, const char *path, const file_facts *f, bool bold) {

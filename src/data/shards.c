@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/text.h"
 #include "files/remote.h"
 
 static stow_status no_memory(void) {
@@ -94,8 +95,7 @@ const char *shards_title(const char *path, char *text, size_t size) {
   for (const char *at = path + length; *at != '\0'; at++) more += *at == '\n';
   snprintf(text, size, "%.*s", (int)length, path);
   size_t used = strlen(text);
-  if (more > 0)
-    snprintf(text + used, size - used, " and %zu more file%s", more, more == 1 ? "" : "s");
+  if (more > 0) snprintf(text + used, size - used, " and %zu more file%s", more, text_s(more));
   return text;
 }
 

@@ -88,7 +88,7 @@ static void signs_note(buffer *to, const shrink_result *r) {
     if (r->items[i].sparse && !r->facts.arrays[i].sparse && count > 0)
       buffer_printf(to,
                     "array %s: %" PRIu64 " negative zero%s (-0.0) become%s 0 in the sparse form\n",
-                    text_show(name, sizeof name, shrink_name(r, i)), count, count == 1 ? "" : "s",
+                    text_show(name, sizeof name, shrink_name(r, i)), count, text_s(count),
                     count == 1 ? "s" : "");
   }
 }

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/assert.h"
+#include "base/text.h"
 
 int cuda_device_attribute(const cuda_driver *driver, cu_device handle, int which, int otherwise) {
   ASSERT(driver != NULL);
@@ -85,6 +86,6 @@ stow_status cuda_device_find(cuda_device_id *id, const cuda_driver *driver, cons
     return stow_fail(
         STOW_ERR_NOT_FOUND,
         "device \"%s\": the driver shows %d device%s, 0 to %d; check CUDA_VISIBLE_DEVICES", name,
-        count, count == 1 ? "" : "s", count - 1);
+        count, text_s((uint64_t)count), count - 1);
   return id_at(id, driver, index);
 }

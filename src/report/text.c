@@ -63,8 +63,9 @@ static void title(const report *r, buffer *out, bool bold) {
   size_text size;
   snprintf(file, sizeof file, "%s", r->file);
   buffer_printf(out, "%s%s%s\n", bold ? "\033[1m" : "", printable(file), bold ? "\033[0m" : "");
-  buffer_printf(out, "  %s events over %s, device %u", grouped(events, t->tick_count),
-                seconds(span, timeline_time_ns(t, t->tick_count)), t->device);
+  buffer_printf(out, "  %s event%s over %s, device %u", grouped(events, t->tick_count),
+                text_s(t->tick_count), seconds(span, timeline_time_ns(t, t->tick_count)),
+                t->device);
   snprintf(device_name, sizeof device_name, "%s",
            recording_text(t->source, t->source->device_name_id));
   if (device_name[0] != '\0') buffer_printf(out, " (%s)", printable(device_name));
@@ -82,8 +83,9 @@ static void moment(buffer *out, const timeline *t, uint32_t tick) {
 static void peak_lines(const report *r, buffer *out) {
   size_text live, reserved, holes, largest;
   char number[32];
-  buffer_printf(out, "  peak live      %10s  in %s allocations, at ",
-                stow_size_format(live, r->peak.live_bytes), grouped(number, r->peak.live_count));
+  buffer_printf(out, "  peak live      %10s  in %s allocation%s, at ",
+                stow_size_format(live, r->peak.live_bytes), grouped(number, r->peak.live_count),
+                text_s(r->peak.live_count));
   moment(out, &r->time, r->peak.tick);
   buffer_char(out, '\n');
   if (!r->time.reserved_known) {
@@ -94,12 +96,12 @@ static void peak_lines(const report *r, buffer *out) {
                 stow_size_format(reserved, r->peak_reserved_bytes));
   moment(out, &r->time, r->peak_reserved_tick);
   buffer_printf(out,
-                "\n  at the peak    %10s  reserved, of which %s (%.1f%%) is free in %u holes, the "
+                "\n  at the peak    %10s  reserved, of which %s (%.1f%%) is free in %u hole%s, the "
                 "largest %s\n",
                 stow_size_format(reserved, r->peak.reserved_bytes),
                 stow_size_format(holes, r->peak.hole_bytes),
                 share(r->peak.hole_bytes, r->peak.reserved_bytes), r->peak.hole_count,
-                stow_size_format(largest, r->peak.largest_hole_bytes));
+                text_s(r->peak.hole_count), stow_size_format(largest, r->peak.largest_hole_bytes));
 }
 
 static void failure_lines(const report *r, buffer *out) {
@@ -166,11 +168,11 @@ static void iteration_lines(const report *r, buffer *out, bool bold) {
   snprintf(name, sizeof name, "%s", recording_text(r->time.source, all->name_id));
   uint32_t whole = all->count - all->first_is_setup - all->last_is_partial;
   if (all->how == ITERATION_MARKS)
-    buffer_printf(out, "\n  %s iterations, by the mark \"%s\"", grouped(number, whole),
-                  printable(name));
+    buffer_printf(out, "\n  %s iteration%s, by the mark \"%s\"", grouped(number, whole),
+                  text_s(whole), printable(name));
   else
-    buffer_printf(out, "\n  %s iterations, guessed from an allocation of %s that comes back",
-                  grouped(number, whole), stow_size_format(size, all->guess_bytes));
+    buffer_printf(out, "\n  %s iteration%s, guessed from an allocation of %s that comes back",
+                  grouped(number, whole), text_s(whole), stow_size_format(size, all->guess_bytes));
   int64_t growth = all->growth_bytes;
   char change[STOW_SIZE_TEXT_MAX + 1];
   if (growth != 0)
@@ -235,21 +237,21 @@ static void note_lines(const report *r, buffer *out) {
   char n[32];
   if (t->before_count > 0)
     buffer_printf(out,
-                  "\n  Note: %s allocations were live before the recording began; when they began "
-                  "is not known.\n",
-                  grouped(n, t->before_count));
+                  "\n  Note: %s allocation%s live before the recording began; when is not known.\n",
+                  grouped(n, t->before_count), text_s(t->before_count));
   if (t->unknown_frees + t->source->unknown_frees > 0)
-    buffer_printf(out, "\n  Note: %s frees of unknown addresses were skipped.\n",
-                  grouped(n, t->unknown_frees + t->source->unknown_frees));
+    buffer_printf(out, "\n  Note: skipped %s free%s of unknown addresses.\n",
+                  grouped(n, t->unknown_frees + t->source->unknown_frees),
+                  text_s(t->unknown_frees + t->source->unknown_frees));
   if (t->doubled_allocs > 0)
     buffer_printf(out,
-                  "\n  Note: %s addresses were allocated while still live; the first allocation "
+                  "\n  Note: %s address%s allocated while still live; the first allocation "
                   "was ended there.\n",
-                  grouped(n, t->doubled_allocs));
+                  grouped(n, t->doubled_allocs), t->doubled_allocs == 1 ? " was" : "es were");
   uint64_t bad = t->bad_sizes + t->bad_extents + t->source->bad_values + t->source->skipped_events;
   if (bad > 0)
-    buffer_printf(out, "\n  Note: %s events with impossible values were skipped.\n",
-                  grouped(n, bad));
+    buffer_printf(out, "\n  Note: skipped %s event%s with impossible values.\n", grouped(n, bad),
+                  text_s(bad));
 }
 
 static stow_status difference_lines(const report *a, const report *b, buffer *out, bool bold) {

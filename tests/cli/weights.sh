@@ -125,6 +125,10 @@ END
 check merging_many_modules_takes_time_in_their_number python3 many.py "$stowage"
 python3 "$source_dir/tests/cli/old_torch.py" same.pt same
 check a_dict_named_many_times_costs_no_time bash -c "! (ulimit -t 5; $stowage inspect same.pt) > same.log 2>&1 && grep -q 'state_dict()' same.log"
+check one_is_singular bash -c "python3 -c '
+import json, struct
+head = json.dumps({\"w\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}}).encode()
+open(\"single.safetensors\", \"wb\").write(struct.pack(\"<Q\", len(head)) + head + struct.pack(\"<f\", 1))' && $stowage inspect single.safetensors | grep -q '; 1 tensor, 1 parameter$' && $stowage shrink single.safetensors -o single.half.safetensors --dtype f16 | grep -q '^1 tensor, 1 changed' && $stowage inspect --diff single.safetensors single.safetensors | grep -q '^1 tensor is the same'"
 check exclude_leaves_tensors bash -c "$stowage shrink in.safetensors -o part.safetensors --dtype f16 --exclude '*norm*' && python3 -c '
 from files import *
 kinds = {k: v[0] for k, v in read(\"part.safetensors\")[1].items()}

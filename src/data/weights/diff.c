@@ -192,10 +192,10 @@ stow_status model_diff_text(buffer *to, const model_diff *d, const char *a, cons
                 text_show(name[1], sizeof name[1], b));
   rows_text(to, d, bold);
   buffer_printf(to,
-                "%" PRIu64 " tensors are the same, %" PRIu64 " differ in values, %" PRIu64
+                "%" PRIu64 " tensor%s the same, %" PRIu64 " differ in values, %" PRIu64
                 " in type, %" PRIu64 " in shape; %" PRIu64 " only in A, %" PRIu64 " only in B\n",
-                counts[DIFF_SAME], counts[DIFF_VALUES], counts[DIFF_TYPE], counts[DIFF_SHAPE],
-                counts[DIFF_ONLY_A], counts[DIFF_ONLY_B]);
+                counts[DIFF_SAME], counts[DIFF_SAME] == 1 ? " is" : "s are", counts[DIFF_VALUES],
+                counts[DIFF_TYPE], counts[DIFF_SHAPE], counts[DIFF_ONLY_A], counts[DIFF_ONLY_B]);
   if (d->error.sum_error_squares > 0)
     buffer_printf(to, "difference: %.3g%% RMS, at most %.3g\n",
                   100 * weights_relative_error(&d->error), d->error.max_error);

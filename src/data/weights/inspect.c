@@ -334,10 +334,11 @@ static void same_text(buffer *to, const model_facts *f) {
 stow_status model_text(buffer *to, const model_facts *f, const char *path, uint64_t vram_bytes,
                        bool bold) {
   char name[TEXT_PATH_MAX], size[STOW_SIZE_TEXT_MAX];
-  buffer_printf(to, "%s%s%s: %s, %zu file%s, %s; %zu tensors, %" PRIu64 " parameters\n",
+  buffer_printf(to, "%s%s%s: %s, %zu file%s, %s; %zu tensor%s, %" PRIu64 " parameter%s\n",
                 bold ? "\033[1m" : "", text_show(name, sizeof name, path), bold ? "\033[0m" : "",
-                model_format_name(f->in.format), f->in.file_count, f->in.file_count == 1 ? "" : "s",
-                stow_size_format(size, f->file_bytes), f->in.count, f->parameters);
+                model_format_name(f->in.format), f->in.file_count, text_s(f->in.file_count),
+                stow_size_format(size, f->file_bytes), f->in.count, text_s(f->in.count),
+                f->parameters, text_s(f->parameters));
   types_text(to, f, bold);
   layers_text(to, f, bold);
   tensors_text(to, f, bold);

@@ -428,18 +428,18 @@ stow_status merge_text(buffer *to, const merge_result *r, const char *base, cons
                        const weights_options *o, bool bold) {
   const weights_result *w = &r->weights;
   char name[TEXT_PATH_MAX], size[STOW_SIZE_TEXT_MAX];
-  buffer_printf(to, "%s%s%s: %s, %zu tensors, %s\n", bold ? "\033[1m" : "",
+  buffer_printf(to, "%s%s%s: %s, %zu tensor%s, %s\n", bold ? "\033[1m" : "",
                 text_show(name, sizeof name, base), bold ? "\033[0m" : "",
-                model_format_name(w->in.format), w->item_count, stow_size_format(size, w->bytes));
+                model_format_name(w->in.format), w->item_count, text_s(w->item_count),
+                stow_size_format(size, w->bytes));
   buffer_printf(to,
-                "merged %zu adapter%s into %" PRIu64 " tensors, replaced %" PRIu64
+                "merged %zu adapter%s into %" PRIu64 " tensor%s, replaced %" PRIu64
                 "; weights changed by %.3g%% RMS, at most %.3g\n",
-                r->adapter_count, r->adapter_count == 1 ? "" : "s", r->merged, r->replaced,
-                100 * weights_relative_error(&w->error), w->error.max_error);
+                r->adapter_count, text_s(r->adapter_count), r->merged, text_s(r->merged),
+                r->replaced, 100 * weights_relative_error(&w->error), w->error.max_error);
   if (!o->dry_run)
     buffer_printf(to, "%s: %s in %zu file%s%s%s\n", text_show(name, sizeof name, out),
-                  stow_size_format(size, w->file_bytes), w->file_count,
-                  w->file_count == 1 ? "" : "s", w->verified ? ", read back and equal" : "",
-                  w->resumed ? ", resumed" : "");
+                  stow_size_format(size, w->file_bytes), w->file_count, text_s(w->file_count),
+                  w->verified ? ", read back and equal" : "", w->resumed ? ", resumed" : "");
   return to->status;
 }

@@ -13,6 +13,7 @@
 
 #include "base/crc32.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "data/weights/walk.h"
 #include "data/workers.h"
 
@@ -235,13 +236,14 @@ static stow_status refuse_not_finite(const weights_job *j, const weights_item *i
   if (j->o->allow_nan || (item->error.not_finite == 0 && item->error.clipped == 0)) return STOW_OK;
   if (item->error.clipped > 0)
     return stow_fail(STOW_ERR_INVALID,
-                     "tensor %.200s: %" PRIu64 " values are too large for %s and would become "
+                     "tensor %.200s: %" PRIu64 " value%s too large for %s and would become "
                      "infinite; use --dtype bf16, or --allow-nan to write them anyway",
-                     name, item->error.clipped, tensor_type_name(item->to));
+                     name, item->error.clipped, item->error.clipped == 1 ? " is" : "s are",
+                     tensor_type_name(item->to));
   return stow_fail(STOW_ERR_INVALID,
-                   "tensor %.200s: %" PRIu64 " values are NaN or infinite: a damaged or diverged "
+                   "tensor %.200s: %" PRIu64 " value%s NaN or infinite: a damaged or diverged "
                    "model; use --allow-nan to write it anyway",
-                   name, item->error.not_finite);
+                   name, item->error.not_finite, item->error.not_finite == 1 ? " is" : "s are");
 }
 
 static stow_status convert_chunk(weights_job *j, unsigned member, size_t index, uint64_t first,

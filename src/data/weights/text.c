@@ -157,8 +157,9 @@ static void summary(buffer *to, const weights_result *r, const weights_options *
   char name[TEXT_PATH_MAX], before[STOW_SIZE_TEXT_MAX], after[STOW_SIZE_TEXT_MAX];
   double less = r->bytes > 0 ? 100 * (1 - (double)r->bytes_after / (double)r->bytes) : 0;
   const weights_item *most = worst(r);
-  buffer_printf(to, "%zu tensors, %" PRIu64 " changed: %s becomes %s", r->item_count, r->changed,
-                stow_size_format(before, r->bytes), stow_size_format(after, r->bytes_after));
+  buffer_printf(to, "%zu tensor%s, %" PRIu64 " changed: %s becomes %s", r->item_count,
+                text_s(r->item_count), r->changed, stow_size_format(before, r->bytes),
+                stow_size_format(after, r->bytes_after));
   if (less >= 0.5) buffer_printf(to, " (%.0f%% less)", less);
   buffer_char(to, '\n');
   if (most != NULL)
@@ -169,17 +170,17 @@ static void summary(buffer *to, const weights_result *r, const weights_options *
   else if (r->changed > 0)
     buffer_text(to, "error: none, every value is exact\n");
   if (r->error.not_finite + r->error.clipped > 0)
-    buffer_printf(to,
-                  "not finite: %" PRIu64 " values were NaN or infinite, %" PRIu64 " became so\n",
-                  r->error.not_finite, r->error.clipped);
+    buffer_printf(to, "not finite: %" PRIu64 " value%s NaN or infinite, %" PRIu64 " became so\n",
+                  r->error.not_finite, r->error.not_finite == 1 ? " was" : "s were",
+                  r->error.clipped);
   if (!o->dry_run)
     buffer_printf(to, "%s: %s in %zu file%s%s%s\n", text_show(name, sizeof name, out),
-                  stow_size_format(after, r->file_bytes), r->file_count,
-                  r->file_count == 1 ? "" : "s", r->verified ? ", read back and equal" : "",
-                  r->resumed ? ", resumed" : "");
+                  stow_size_format(after, r->file_bytes), r->file_count, text_s(r->file_count),
+                  r->verified ? ", read back and equal" : "", r->resumed ? ", resumed" : "");
   if (r->carried > 0) buffer_printf(to, "other files: %" PRIu64 " carried over\n", r->carried);
   if (r->left_out > 0)
-    buffer_printf(to, "left out: %" PRIu64 " files with weights in other formats\n", r->left_out);
+    buffer_printf(to, "left out: %" PRIu64 " file%s with weights in other formats\n", r->left_out,
+                  text_s(r->left_out));
 }
 
 stow_status weights_text(buffer *to, const weights_result *r, const char *in, const char *out,
