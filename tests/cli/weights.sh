@@ -30,6 +30,10 @@ def read(path):
         out[name] = (facts["dtype"], facts["shape"], list(struct.unpack(f"<{(b - a) // size}{kind}", data[a:b])) if kind else data[a:b])
     return header.get("__metadata__"), out
 
+def near(have, want):  # at most one value of float32 between the two
+    bits = lambda x: struct.unpack("<i", struct.pack("<f", x))[0]
+    return abs(bits(have) - bits(want)) <= 1
+
 random.seed(3)
 def matrix(rows, columns):
     return [rows, columns], [random.gauss(0, 0.02) for _ in range(rows * columns)]
@@ -142,6 +146,7 @@ assert q[\"to_dtype\"] == \"int8\" and 0 < q[\"relative_rms_error\"] < 0.02 and 
 assert not t[\"model.embed_tokens.weight\"][\"changed\"]'"
 check shards_and_an_index bash -c "$stowage shrink in.safetensors -o cut --shard 12K && ls cut | grep -q model-00001-of-00003.safetensors && $stowage inspect --diff in.safetensors cut && $stowage shrink cut -o joined.safetensors && $stowage inspect --diff in.safetensors joined.safetensors"
 check layers_of_inputs_x_outputs env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_turned.py" "$stowage"
+check repeated_and_tied_layers env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_replicas.py" "$stowage"
 check parts_tied_layers_and_quantized_inputs env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_parts.py" "$stowage"
 check tied_output_layers_are_ignored bash -c "$stowage shrink in -o tied --quantize int8 && python3 - << 'END'
 import json

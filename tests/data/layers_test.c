@@ -284,6 +284,109 @@ TEST(what_olora_took_from_the_base_is_taken_again)
   drop(&out);
 }
 
+/* Rotates the columns p and q of u, rows x columns, until they are orthogonal, and those of v with
+ * them. Returns whether they were not. */
+static bool rotate(double *u, size_t rows, double *v, size_t columns, size_t p, size_t q) {
+  double a = 0, b = 0, g = 0;
+  for (size_t i = 0; i < rows; i++) {
+    a += u[i * columns + p] * u[i * columns + p];
+    b += u[i * columns + q] * u[i * columns + q];
+    g += u[i * columns + p] * u[i * columns + q];
+  }
+  if (fabs(g) <= 1e-15 * sqrt(a * b)) return false;
+  double zeta = (b - a) / (2 * g), t = copysign(1 / (fabs(zeta) + sqrt(1 + zeta * zeta)), zeta);
+  double c = 1 / sqrt(1 + t * t), s = c * t;
+  for (size_t i = 0; i < rows + columns; i++) {
+    double *row = i < rows ? u + i * columns : v + (i - rows) * columns, old = row[p];
+    row[p] = c * old - s * row[q];
+    row[q] = s * old + c * row[q];
+  }
+  return true;
+}
+
+/* Computes W without the part of its RANK largest singular values: Jacobi's method. */
+static void without_largest(const float *w, size_t rows, size_t columns, double *left) {
+  double *u = malloc(rows * columns * sizeof *u), *v = calloc(columns * columns, sizeof *v);
+  for (size_t i = 0; i < rows * columns; i++) u[i] = left[i] = (double)w[i];
+  for (size_t i = 0; i < columns; i++) v[i * columns + i] = 1;
+  for (int sweep = 0, more = 1; more && sweep < 14; sweep++) { /* then only noise turns */
+    more = false;
+    for (size_t p = 0; p < columns; p++)
+      for (size_t q = p + 1; q < columns; q++) more |= rotate(u, rows, v, columns, p, q);
+  }
+  for (size_t k = 0; k < RANK; k++) {
+    size_t best = 0;
+    double most = -1;
+    for (size_t p = 0; p < columns; p++) {
+      double length = 0;
+      for (size_t i = 0; i < rows; i++) length += u[i * columns + p] * u[i * columns + p];
+      if (length > most) most = length, best = p;
+    }
+    for (size_t i = 0; i < rows * columns; i++)
+      left[i] -= u[i / columns * columns + best] * v[i % columns * columns + best];
+    for (size_t i = 0; i < rows; i++) u[i * columns + best] = 0;
+  }
+  free(u);
+  free(v);
+}
+
+TEST(what_pissa_took_from_the_base_is_taken_again)
+{
+  /* Some in one round of steps, some in several, wide and tall. */
+  static const size_t shapes[][2] = {{6, 10}, {10, 6}, {90, 120}, {150, 90}, {40, 200}, {1, 2}};
+  static const char config[] = CONFIG ",\"init_lora_weights\":\"pissa\"}";
+  for (size_t n = 0; n < sizeof shapes / sizeof shapes[0]; n++) {
+    file base = {0}, adapter = {0}, out = {0};
+    size_t rows = shapes[n][0], columns = shapes[n][1];
+    const float *was = add(&base, MLP "up_proj.weight", rows, columns, 0);
+    const float *a = add(&adapter, PREFIX MLP "up_proj.lora_A.weight", RANK, columns, 0);
+    const float *b = add(&adapter, PREFIX MLP "up_proj.lora_B.weight", rows, RANK, 0);
+    if (rows < RANK) { /* fewer singular values than the rank */
+      CHECK_STATUS(merge(&base, &adapter, config, &out), STOW_ERR_UNSUPPORTED);
+    } else {
+      double *left = malloc(rows * columns * sizeof *left);
+      CHECK_OK(merge(&base, &adapter, config, &out));
+      without_largest(was, rows, columns, left);
+      const float *now = values_of(&out, MLP "up_proj.weight");
+      for (size_t i = 0; i < rows * columns; i++) {
+        double sum = 0;
+        for (size_t k = 0; k < RANK; k++)
+          sum += (double)b[i / columns * RANK + k] * (double)a[k * columns + i % columns];
+        /* One unit of the value or of what was left: that is rounded too. */
+        CHECK(fabs((double)now[i] - ((double)(float)left[i] + SCALE * sum)) <=
+              0x1p-23 * fmax(fabs((double)now[i]), fabs(left[i])));
+      }
+      free(left);
+    }
+    drop(&base);
+    drop(&adapter);
+    drop(&out);
+  }
+}
+
+TEST(what_pissa_took_depends_on_rounding_where_singular_values_are_equal)
+{
+  file base = {0}, adapter = {0}, out = {0};
+  float *was = add(&base, MLP "up_proj.weight", 60, 60, 0);
+  add(&adapter, PREFIX MLP "up_proj.lora_A.weight", RANK, 60, 0);
+  add(&adapter, PREFIX MLP "up_proj.lora_B.weight", 60, RANK, 0);
+  /* The values 4, 3, 3 and many below 1: with a rank of 2, one of the threes would be taken. */
+  for (size_t i = 0; i < 3600; i++)
+    was[i] = i % 61 != 0 ? 0 : i == 0 ? 4 : i <= 122 ? 3 : 1 / (float)(1 + i);
+  CHECK_STATUS(merge(&base, &adapter, CONFIG ",\"init_lora_weights\":\"pissa\"}", &out),
+               STOW_ERR_UNSUPPORTED);
+  CHECK_MESSAGE("singular values 2 and 3 are equal");
+  was[0] = 3, was[61] = 4, was[122] = 4; /* both fours are taken */
+  stow_status status = merge(&base, &adapter, CONFIG ",\"init_lora_weights\":\"pissa\"}", &out);
+  CHECK(status == STOW_OK || status == STOW_ERR_UNSUPPORTED);
+  if (status == STOW_OK) CHECK(fabsf(values_of(&out, MLP "up_proj.weight")[0]) < 100);
+  memset(was, 0, 3600 * sizeof *was); /* nothing to take */
+  CHECK_OK(merge(&base, &adapter, CONFIG ",\"init_lora_weights\":\"pissa\"}", &out));
+  drop(&base);
+  drop(&adapter);
+  drop(&out);
+}
+
 TEST(the_module_behind_a_trained_copy_is_left_out)
 {
   file base = {0}, adapter = {0}, out = {0};

@@ -603,7 +603,7 @@ TEST(adapters_that_do_not_fit_are_refused)
       "{\"peft_type\":\"LORA\",\"lora_alpha\":6}",
       "{\"peft_type\":\"LORA\",\"r\":8,\"lora_alpha\":6}",
       "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":6,\"use_dora\":true}",
-      "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":6,\"init_lora_weights\":\"pissa\"}",
+      "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":6,\"init_lora_weights\":\"pissa_niter_4\"}",
       "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":6,\"layer_replication\":[[0,2]]}",
       "not json",
   };

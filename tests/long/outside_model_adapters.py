@@ -7,6 +7,7 @@ import torch
 import transformers
 from outside_model_base import check, families, fresh, llama, seeded, stowage
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file
 
 
 def trained(model, path, safe=True, seed=21, **options):
@@ -207,12 +208,153 @@ def base_in_shards_and_as_one_file():
     assert open("merged.safetensors", "rb").read() == open("joined.safetensors", "rb").read()
 
 
-@check(("pissa", dict(init_lora_weights="pissa")), ("replication", dict(layer_replication=[[0, 2], [1, 2]])))
-def adapters_with_other_changes_are_refused(options):
+def float64_merge(base, path, residual=None):
+    """The merge in float64, tensor by tensor, of an adapter of plain LoRA; `residual` changes a weight before."""
+    config, tensors = json.load(open(f"{path}/adapter_config.json")), load_file(f"{path}/adapter_model.safetensors")
+    tensors = {name.removeprefix("base_model.model."): value.double() for name, value in tensors.items()}
+    merged = {name: value.double() for name, value in base.items()}
+    for name in tensors:
+        if name.endswith(".lora_A.weight"):
+            module, a, b = name.removesuffix(".lora_A.weight"), tensors[name], tensors[name.replace("lora_A", "lora_B")]
+            scale = config["lora_alpha"] / (a.shape[0] ** 0.5 if config["use_rslora"] else a.shape[0])
+            delta = (b @ a) * scale
+            weight = merged[module + ".weight"]
+            if residual:
+                weight = residual(weight, a.shape[0])
+            weight = weight + (delta.T if config["fan_in_fan_out"] else delta)
+            if config["use_dora"]:
+                weight = weight * (tensors[module + ".lora_magnitude_vector"] / weight.norm(dim=1))[:, None]
+            merged[module + ".weight"] = weight
+        elif name.endswith(".lora_embedding_A"):
+            module = name.removesuffix(".lora_embedding_A")
+            merged[module + ".weight"] = merged[module + ".weight"] + (tensors[module + ".lora_embedding_B"] @ tensors[name]).T * (config["lora_alpha"] / tensors[name].shape[0])
+    return merged
+
+
+@check(("float32", torch.float32, {}), ("bfloat16", torch.bfloat16, {}), ("rslora", torch.float32, dict(use_rslora=True, r=5)), ("dora", torch.float32, dict(use_dora=True)),
+       ("rank of the width", torch.float32, dict(target_modules=["k_proj"], r=32)), ("gpt2", torch.float32, dict(target_modules=["c_attn", "mlp.c_proj"], fan_in_fan_out=True)),
+       ("with embedding", torch.float32, dict(target_modules=["q_proj", "embed_tokens"])))
+def pissa_is_repeated(dtype, options):
+    seeded(2)
+    model = (families()["gpt2"]() if "fan_in_fan_out" in options else llama()).to(dtype)
+    model.save_pretrained(fresh("base"))
+    kind = type(model)
+    trained(kind.from_pretrained("base", dtype=dtype), "adapter", init_lora_weights="pissa", **({"target_modules": QV} | options))
+    stowage("merge", "base", "adapter", "-o", fresh("merged"), "--verify")
+    theirs = by_peft(kind, ["adapter"], dtype)
+    loaded, info = kind.from_pretrained("merged", dtype=dtype, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"], info
+    ours, base = loaded.state_dict(), kind.from_pretrained("base", dtype=dtype).state_dict()
+
+    def residual(weight, rank):
+        u, s, v = torch.linalg.svd(weight, full_matrices=False)
+        return (weight - (u[:, :rank] * s[:rank]) @ v[:rank]).to(dtype).double()
+
+    changed = 0
+    for name, value in float64_merge(base, "adapter", residual).items():
+        # Where a residual lies between two values of its type, the last bits of the decomposition decide, and the merge may be a unit of it away.
+        away = (ours[name].double() - value).abs() - 2 ** -(23 if dtype == torch.float32 else 7) * torch.maximum(value.abs(), base[name].double().abs())
+        assert away.max() <= 0, f"{name}: {away.max()}"
+        mine, others = ((x[name].double() - value).norm().item() for x in (ours, theirs))
+        assert mine <= others * (1 + 1e-9) + 1e-12, f"{name}: {mine} from the float64 merge, PEFT {others}"
+        changed += not torch.equal(ours[name], base[name])
+    assert changed >= 2
+
+
+@check()
+def pissa_converted_is_plain():
+    llama().save_pretrained(fresh("base"))
+    model = get_peft_model(llama(), LoraConfig(r=4, lora_alpha=8, target_modules=QV, init_lora_weights="pissa"))
+    model.peft_config["default"].init_lora_weights = True  # the adapter before the training, as PEFT's guide saves it
+    model.save_pretrained(fresh("initial"))
+    model.peft_config["default"].init_lora_weights = "pissa"
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if "lora_" in name:
+                value.add_(torch.randn_like(value) * 0.05)
+    model.save_pretrained(fresh("adapter"), path_initial_model_for_weight_conversion="initial")
+    compare(transformers.LlamaForCausalLM, ["adapter"], torch.float32)
+
+
+@check(("pissa from random numbers", dict(init_lora_weights="pissa_niter_4"), "random"))
+def adapters_with_other_changes_are_refused(options, word):
     llama().save_pretrained(fresh("base"))
     trained(llama(), "adapter", target_modules=QV, **options)
-    stowage("merge", "base", "adapter", "-o", fresh("no"), refused="adapter")
+    stowage("merge", "base", "adapter", "-o", fresh("no"), refused=word)
     assert not os.path.exists("no")
+
+
+def tokens_like(model):
+    return torch.arange(1, 17)[None] % model.config.vocab_size
+
+
+def computes(kind, dtype=torch.float32):
+    """The merged model computes what the base with its adapter computes."""
+    with torch.no_grad():
+        theirs = PeftModel.from_pretrained(kind.from_pretrained("base", dtype=dtype), "adapter").eval()
+        ours = kind.from_pretrained("merged", dtype=dtype).eval()
+        if hasattr(ours.config, "layer_types"):
+            theirs.config.layer_types = ours.config.layer_types  # PEFT leaves those of the base, and the model fails
+        a, b = theirs(tokens_like(ours)).logits, ours(tokens_like(ours)).logits
+    assert ((a - b).norm() / a.norm()).item() < 1e-5
+    return ours
+
+
+@check(*((f"{name} {i}", name, options) for name in ("llama", "mistral", "qwen2", "bert") for i, options in enumerate((
+    dict(layer_replication=[[0, 2], [1, 2]]), dict(layer_replication=[[0, 1], [0, 2], [0, 2]], use_rslora=True), dict(layer_replication=[[1, 2], [0, 1]], use_dora=True)))))
+def repeated_layers(name, options):
+    """PEFT cannot merge these: the copies share their weights, and each would take the changes of all."""
+    model = families()[name]()
+    model.save_pretrained(fresh("base"))
+    kind = type(model)
+    trained(kind.from_pretrained("base"), "adapter", target_modules=["query", "output.dense"] if name == "bert" else ["q_proj", "down_proj"], **options)
+    stowage("merge", "base", "adapter", "-o", fresh("merged"), "--verify")
+    ours, order = computes(kind), [i for start, end in options["layer_replication"] for i in range(start, end)]
+    assert ours.config.num_hidden_layers == len(order)
+    stem, base = "bert.encoder.layer." if name == "bert" else "model.layers.", load_file("base/model.safetensors")
+    repeated = {k: v for k, v in base.items() if not k.startswith(stem)}
+    for now, before in enumerate(order):
+        repeated |= {k.replace(f"{stem}{before}.", f"{stem}{now}."): v for k, v in base.items() if k.startswith(f"{stem}{before}.")}
+    have = load_file("merged/model.safetensors")
+    want = float64_merge(repeated, "adapter")
+    assert have.keys() == want.keys(), sorted(have.keys() ^ want.keys())
+    for k, v in want.items():
+        assert (ordered(have[k]) - ordered(v.float())).abs().max().item() <= 1, k
+
+
+def tied(name):
+    if name == "gpt2":
+        return families()["gpt2"]()
+    return llama(tie_word_embeddings=True)
+
+
+@check(*((f"{name} {kind}", name, options) for name, embedding in (("llama", "embed_tokens"), ("gpt2", "wte")) for kind, options in ({
+    "head": dict(target_modules=["lm_head"]), "head dora": dict(target_modules=["lm_head"], use_dora=True), "both": dict(target_modules=["lm_head", embedding])
+    } | ({"both together": dict(target_modules=[embedding], ensure_weight_tying=True)} if name == "llama" else {})).items()))
+def tied_layers_become_two(name, options):
+    """PEFT merges such an adapter into both layers, and the result computes something else. Each layer takes its own change here."""
+    model = tied(name)
+    model.save_pretrained(fresh("base"))
+    kind = type(model)
+    trained(kind.from_pretrained("base"), "adapter", **options)
+    stowage("merge", "base", "adapter", "-o", fresh("merged"), "--verify")
+    ours = computes(kind)
+    assert ours.config.tie_word_embeddings is False and ours.get_input_embeddings().weight.data_ptr() != ours.get_output_embeddings().weight.data_ptr()
+    base = load_file("base/model.safetensors")
+    embedding = next(k for k in base if k.endswith(("embed_tokens.weight", "wte.weight")))
+    want, have = float64_merge(base | {"lm_head.weight": base[embedding]}, "adapter"), ours.state_dict()
+    for k, v in want.items():
+        assert (ordered(have[k]) - ordered(v.float())).abs().max().item() <= 1, k
+
+
+@check(("head", ["lm_head"]), ("embedding", ["embed_tokens"]), ("both", ["embed_tokens", "lm_head"]))
+def saved_tied_layers(modules):
+    """PEFT unties them too."""
+    llama(tie_word_embeddings=True).save_pretrained(fresh("base"))
+    trained(llama(tie_word_embeddings=True), "adapter", target_modules=Q, modules_to_save=modules)
+    compare(transformers.LlamaForCausalLM, ["adapter"], torch.float32)
+    assert json.load(open("merged/config.json"))["tie_word_embeddings"] is False
+    computes(transformers.LlamaForCausalLM)
 
 
 @check()

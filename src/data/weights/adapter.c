@@ -16,6 +16,7 @@
 #define CONFIG_MAX     (UINT64_C(4) << 20)
 #define COMPARED_MAX   (UINT64_C(1) << 32)
 #define PARAMETERS_MAX 64 /* of one module */
+#define LAYERS_MAX     100000
 
 static stow_status no_memory(void) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for the adapter");
@@ -55,7 +56,7 @@ typedef enum role {
 } role;
 
 /* Cuts `name` down to the module and returns the role of the tensor. */
-static role role_of(char *name, bool *embedding) {
+static role role_of(char *name, bool *embedding, bool *base) {
   static const struct {
     const char *ending;
     role what;
@@ -89,17 +90,18 @@ static role role_of(char *name, bool *embedding) {
   if (strstr(name, "lora_") != NULL || strstr(name, ".token_adapter.") != NULL) return ROLE_OTHER;
   /* With bias="all" PEFT also saves the bias of the module that a trained copy stands for. */
   if (strstr(name, ".original_module.") != NULL) return ROLE_UNUSED;
+  *base = strstr(name, ".base_layer") != NULL;
   drop_word(name, ".modules_to_save");
   drop_word(name, ".base_layer");
   return ROLE_SAVED;
 }
 
 static stow_status sort_tensor(adapter *a, const model_tensor *t) {
-  bool embedding = false;
+  bool embedding = false, base = false;
   adapter_module *m = NULL;
   char *name = strdup(t->facts->name);
   if (name == NULL) return no_memory();
-  role what = role_of(name, &embedding);
+  role what = role_of(name, &embedding, &base);
   if (what == ROLE_UNUSED) return free(name), STOW_OK;
   stow_status status = what == ROLE_OTHER
                            ? stow_fail(STOW_ERR_UNSUPPORTED,
@@ -117,6 +119,7 @@ static stow_status sort_tensor(adapter *a, const model_tensor *t) {
                                                         : &m->saved;
   *place = t;
   m->embedding = m->embedding || embedding;
+  m->saved_base = m->saved_base || base;
   if (!tensor_type_is_float(t->facts->stored))
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "%s: tensor %.200s is %s; adapters of float16, bfloat16 "
@@ -132,7 +135,8 @@ typedef struct config {
   const json_node *root;
   double alpha, rank;
   pattern_list alphas, ranks;
-  bool rank_stabilised, dora, olora;
+  bool rank_stabilised, dora;
+  adapter_start start;
 } config;
 
 static bool is_true(const config *c, const char *key) {
@@ -156,10 +160,10 @@ static bool keeps_base(const char *start) {
 }
 
 static stow_status check_config(config *c, const char *path) {
-  static const char *const refused[] = {
-      "layer_replication", "megatron_config", "alora_invocation_tokens",
-      "velora_config",     "use_qalora",      "use_bdlora",
-      "arrow_config",      "kasa_config"};
+  static const char *const refused[] = {"megatron_config", "alora_invocation_tokens",
+                                        "velora_config",   "use_qalora",
+                                        "use_bdlora",      "arrow_config",
+                                        "kasa_config"};
   const char *kind = json_string(&c->t, json_member(&c->t, c->root, "peft_type"));
   const char *start = json_string(&c->t, json_member(&c->t, c->root, "init_lora_weights"));
   if (kind == NULL || strcmp(kind, "LORA") != 0)
@@ -170,16 +174,17 @@ static stow_status check_config(config *c, const char *path) {
       return stow_fail(STOW_ERR_UNSUPPORTED,
                        "%s: uses %s, which is not merged here; use PEFT's merge_and_unload", path,
                        refused[i]);
-  c->olora = start != NULL && strcmp(start, "olora") == 0;
-  if (start != NULL && !c->olora && !keeps_base(start))
+  if (start != NULL && strcmp(start, "olora") == 0) c->start = START_OLORA;
+  if (start != NULL && strcmp(start, "pissa") == 0) c->start = START_PISSA;
+  if (start != NULL && c->start == START_PLAIN && !keeps_base(start))
     return stow_fail(
         STOW_ERR_UNSUPPORTED,
-        "%s: init_lora_weights is %.20s, which changed the base model; save the adapter with "
+        "%s: init_lora_weights is %.20s, which changed the base model%s; save the adapter with "
         "PEFT's save_pretrained(FOLDER, path_initial_model_for_weight_conversion=INITIAL), where "
-        "INITIAL is the adapter as saved before training, and merge FOLDER%s",
+        "INITIAL is the adapter as saved before training, and merge FOLDER",
         path, start,
-        strcmp(start, "pissa") == 0 ? "; or use PEFT's merge_and_unload, which repeats the change"
-                                    : "");
+        strncmp(start, "pissa", 5) == 0 ? " with random numbers, so that nobody can repeat it"
+                                        : "");
   if (!json_value(&c->t, json_member(&c->t, c->root, "lora_alpha"), &c->alpha) ||
       !json_value(&c->t, json_member(&c->t, c->root, "r"), &c->rank) || c->rank < 1)
     return stow_fail(STOW_ERR_FORMAT, "%s: no numbers \"r\" and \"lora_alpha\"", path);
@@ -237,6 +242,28 @@ static stow_status list_parameters(const config *c, adapter_module *m) {
         m->parameter_count--;
         break;
       }
+  }
+  return STOW_OK;
+}
+
+/* ---- layers ---- */
+
+/* Reads layer_replication: [[0, 2], [1, 2]] is the layers 0, 1 and 1. */
+static stow_status read_replication(adapter *a, const config *c, const char *path) {
+  const json_node *ranges = json_member(&c->t, c->root, "layer_replication");
+  size_t capacity = 0;
+  if (ranges == NULL || ranges->kind != JSON_ARRAY) return STOW_OK;
+  for (const json_node *n = json_first(&c->t, ranges); n != NULL; n = json_next(&c->t, n)) {
+    double start = -1, end = -1;
+    const json_node *first = n->kind == JSON_ARRAY ? json_first(&c->t, n) : NULL;
+    const json_node *second = first != NULL ? json_next(&c->t, first) : NULL;
+    if (second == NULL || json_next(&c->t, second) != NULL || !json_value(&c->t, first, &start) ||
+        !json_value(&c->t, second, &end) || !(start >= 0 && end >= start && end <= LAYERS_MAX) ||
+        start != floor(start) || end != floor(end) || a->replication_count == LAYERS_MAX)
+      return stow_fail(STOW_ERR_FORMAT, "%s: layer_replication is not a list of ranges of layers",
+                       path);
+    STOW_TRY(LIST_ROOM(a->replication, a->replication_count, capacity, 8, "ranges"));
+    a->replication[a->replication_count++] = (adapter_range){(uint32_t)start, (uint32_t)end};
   }
   return STOW_OK;
 }
@@ -336,7 +363,8 @@ static stow_status read_config(adapter *a, const char *path) {
   if (status == STOW_OK) status = patterns_read(&c.alphas, &c.t, c.root, path, "alpha_pattern");
   if (status == STOW_OK) status = patterns_read(&c.ranks, &c.t, c.root, path, "rank_pattern");
   a->fan_in_fan_out = status == STOW_OK && is_true(&c, "fan_in_fan_out");
-  a->olora = c.olora;
+  a->start = c.start;
+  if (status == STOW_OK) status = read_replication(a, &c, path);
   for (size_t i = 0; i < a->count && status == STOW_OK; i++)
     status = check_module(&c, path, &a->modules[i]);
   patterns_free(&c.alphas);
@@ -375,6 +403,7 @@ void adapter_close(adapter *a) {
     free(m->name);
   }
   free(a->modules);
+  free(a->replication);
   intern_free(&a->names);
   model_close(&a->weights);
   *a = (adapter){0};

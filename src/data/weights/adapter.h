@@ -18,7 +18,8 @@ typedef struct adapter_module {
   const model_tensor *a, *b;     /* rank x in, out x rank */
   const model_tensor *magnitude; /* DoRA; NULL: plain LoRA */
   const model_tensor *bias;      /* of b (lora_bias); NULL: none */
-  const model_tensor *saved;  /* a whole tensor that replaces the base's; then a and b are NULL */
+  const model_tensor *saved; /* a whole tensor that replaces the base's; then a and b are NULL */
+  bool saved_base; /* `saved` is what the adapter of an embedding or output layer adds to */
   const model_tensor *tokens; /* rows that replace those of the base; then a and b are NULL */
   uint64_t *rows;             /* which rows: one number for each row of `tokens` */
   bool embedding;
@@ -29,10 +30,20 @@ typedef struct adapter_module {
   size_t parameter_count;
 } adapter_module;
 
+/* An initialization that changed the base, which PEFT repeats when it loads the adapter. */
+typedef enum adapter_start { START_PLAIN, START_OLORA, START_PISSA } adapter_start;
+
+typedef struct adapter_range {
+  uint32_t start, end; /* `end` is the first one after the range */
+} adapter_range;
+
 typedef struct adapter {
   model weights;
   bool fan_in_fan_out;
-  bool olora; /* the initialization changed the base, and PEFT repeats that when it loads */
+  adapter_start start;
+  adapter_range *replication; /* layer_replication: the layers of the base, one range after the
+                               * other; NULL: all of them once */
+  size_t replication_count;
   adapter_module *modules;
   size_t count, capacity;
   intern names; /* of the modules, by their number */

@@ -131,18 +131,59 @@ static void put_quantization(json *out, const weights_job *j) {
   json_end_object(out);
 }
 
-static void put_addition(buffer *to, const weights_job *j, bool first) {
+static void put_addition(buffer *to, const weights_job *j, bool first, bool quantization,
+                         bool untied) {
   buffer_text(to, first ? "\n  " : ",\n  ");
-  buffer_text(to, "\"quantization_config\": ");
-  json out = JSON_COMPACT(to);
-  put_quantization(&out, j);
+  if (untied) buffer_text(to, "\"tie_word_embeddings\": false");
+  if (untied && quantization) buffer_text(to, ",\n  ");
+  if (quantization) {
+    buffer_text(to, "\"quantization_config\": ");
+    json out = JSON_COMPACT(to);
+    put_quantization(&out, j);
+  }
   buffer_char(to, '\n');
+}
+
+/* ---- layers that are repeated, and an output layer of its own ---- */
+
+bool config_counts_layers(const char *key) {
+  static const char *const words[] = {"num_hidden_layers", "n_layer", "num_layers", "n_layers"};
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    if (strcmp(key, words[i]) == 0) return true;
+  return false;
+}
+
+/* Writes the items of an array that has one for each layer, in the order of the output's layers. */
+static void put_repeated(buffer *to, const json_tree *t, const json_node *array,
+                         const weights_replicas *r) {
+  buffer_char(to, '[');
+  for (size_t i = 0; i < r->layer_count; i++) {
+    const json_node *n = json_first(t, array);
+    for (uint32_t k = 0; k < r->layers[i]; k++) n = json_next(t, n);
+    if (i > 0) buffer_text(to, ", ");
+    buffer_append(to, t->text + n->begin, n->end - n->begin);
+  }
+  buffer_char(to, ']');
+}
+
+/* Writes another value for a member of the config's root, if it has to have one. */
+static bool put_replicas(buffer *to, const json_tree *t, const json_node *n, const char *key,
+                         const weights_replicas *r) {
+  if (r->untied && strcmp(key, "tie_word_embeddings") == 0) return buffer_text(to, "false"), true;
+  if (r->layer_count == 0) return false;
+  if (config_counts_layers(key)) return buffer_printf(to, "%zu", r->layer_count), true;
+  if (n->kind != JSON_ARRAY || n->count != r->layers_before || strstr(key, "layer") == NULL)
+    return false;
+  return put_repeated(to, t, n, r), true;
 }
 
 /* Writes the text with its edits. Nodes are in the order of the text, so one pass suffices. */
 static void edit(buffer *to, const json_tree *t, const weights_job *j) {
   const json_node *root = json_root(t), *old = json_member(t, root, "quantization_config");
+  const weights_replicas *replicas = &j->r->replicas;
+  const json_node *tie = json_member(t, root, "tie_word_embeddings");
   const json_node *last = NULL;
+  const json_node *member = json_first(t, root);
   size_t at = 0;
   for (const json_node *m = json_first(t, root); m != NULL; m = json_next(t, m)) last = m;
   for (size_t i = 1; i < t->count; i++) {
@@ -155,6 +196,17 @@ static void edit(buffer *to, const json_tree *t, const weights_job *j) {
       buffer_printf(to, "\"%s\"", tensor_type_name(j->o->type));
       at = n->end;
     }
+    if (n == member) {
+      buffer value = BUFFER_INIT;
+      if (put_replicas(&value, t, n, json_key_of(t, n), replicas)) {
+        buffer_append(to, t->text + at, n->begin - at);
+        buffer_join(to, &value);
+        at = n->end;
+        while (i + 1 < t->count && t->nodes[i + 1].begin < n->end) i++;
+      }
+      buffer_free(&value);
+      member = json_next(t, n);
+    }
     if (n == old && compressed(j) && n->begin >= at) {
       json out = JSON_COMPACT(to);
       buffer_append(to, t->text + at, n->begin - at);
@@ -163,10 +215,11 @@ static void edit(buffer *to, const json_tree *t, const weights_job *j) {
       while (i + 1 < t->count && t->nodes[i + 1].begin < n->end) i++;
     }
   }
-  if (compressed(j) && old == NULL) {
+  bool quantization = compressed(j) && old == NULL, untied = replicas->untied && tie == NULL;
+  if (quantization || untied) {
     size_t end = last != NULL ? last->end : root->begin + 1;
     if (end > at) buffer_append(to, t->text + at, end - at);
-    put_addition(to, j, last == NULL);
+    put_addition(to, j, last == NULL, quantization, untied);
     at = root->end - 1;
   }
   buffer_append(to, t->text + at, t->length - at);

@@ -4,8 +4,12 @@
 
 #include "data/weights/parts.h"
 
+/* Returns whether a member of a config is the number of layers. */
+bool config_counts_layers(const char *key);
+
 /* Appends the text of the config.json at `in` to `to`. Replaces the values of "dtype" and
- * "torch_dtype" if --dtype changed them, and adds "quantization_config" for compressed-tensors.
+ * "torch_dtype" if --dtype changed them, adds "quantization_config" for compressed-tensors, and
+ * adapts the number of layers and "tie_word_embeddings" to what a merge made of them.
  * Every other byte stays as it is. */
 stow_status config_edit(buffer *to, const weights_job *j, const char *in);
 

@@ -12,6 +12,7 @@ typedef enum layer_kind {
   LAYER_LORA,
   LAYER_BIAS,   /* the item is the module's bias, one row: B's bias is added to it */
   LAYER_OLORA,  /* what the initialization OLoRA subtracted from the base */
+  LAYER_PISSA,  /* what PiSSA subtracted */
   LAYER_TOKENS, /* rows of the item are replaced */
 } layer_kind;
 
@@ -50,7 +51,7 @@ stow_status layers_add(layer_list *l, weights_result *r, const layer *added, uin
 layer *layers_of(const layer_list *l, size_t item);
 layer *layers_next(const layer_list *l, const layer *before);
 void layers_free(layer_list *l);
-/* Reads the matrices of a layer of any kind but LAYER_OLORA. */
+/* Reads the matrices of a layer of any kind but LAYER_OLORA and LAYER_PISSA. */
 stow_status layer_load(weights_job *j, layer *l);
 void layer_drop(layer *l);
 /* Returns the bytes that layer_load needs at its peak. */
@@ -74,5 +75,8 @@ stow_status layers_add_parameters(layer_list *l, weights_result *r, adapter *a, 
 /* olora.c: Computes what OLoRA subtracted: the part of W in the space of its first `rank` columns,
  * as left (rows x rank) times right (rank x columns). */
 stow_status layer_load_olora(weights_job *j, layer *l);
+/* pissa.c: Computes what PiSSA subtracted, in the same form: the part of W that belongs to its
+ * `rank` largest singular values. Uses at most `max_bytes` of memory. */
+stow_status layer_load_pissa(weights_job *j, layer *l, uint64_t max_bytes);
 
 #endif

@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "base/text.h"
 #include "data/weights/layers.h"
+#include "data/weights/replicas.h"
 #include "data/weights/text.h"
 #include "numbers/cast.h"
 #include "numbers/lowrank.h"
@@ -96,22 +97,26 @@ static stow_status check_tokens(const weights_result *r, const layer *l) {
       w->name);
 }
 
-/* OLoRA changed the base before the training. PEFT does that for linear layers only. */
-static stow_status add_olora(weights_result *r, layer_list *l, layer added) {
+/* OLoRA and PiSSA changed the base before the training. PEFT does that for linear layers only. */
+static stow_status add_start(weights_result *r, layer_list *l, layer added) {
   const tensor *w = r->items[added.item].from.facts;
-  if (added.transposed || w->dims != 2 || added.rank > w->shape[0] || added.rank > w->shape[1])
+  bool pissa = added.of->start == START_PISSA;
+  const char *name = pissa ? "pissa" : "olora";
+  if ((added.transposed && !pissa) || w->dims != 2 || added.rank > w->shape[0] ||
+      added.rank > w->shape[1] || added.scale == 0)
     return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "tensor %.200s: what init_lora_weights=olora did to this layer cannot be "
+                     "tensor %.200s: what init_lora_weights=%s did to this layer cannot be "
                      "repeated here; save the adapter with PEFT's "
                      "path_initial_model_for_weight_conversion and merge that",
-                     w->name);
+                     w->name, name);
   if (layers_of(l, added.item) != NULL)
     return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "tensor %.200s: an adapter initialized with olora cannot follow another one; "
+                     "tensor %.200s: an adapter initialized with %s cannot follow another one; "
                      "merge them one after the other",
-                     w->name);
-  added.kind = LAYER_OLORA;
-  added.scale = -added.scale;
+                     w->name, name);
+  added.kind = pissa ? LAYER_PISSA : LAYER_OLORA;
+  added.scale = pissa ? -1 : -added.scale;
+  added.transposed = false; /* its matrices are made for the tensor as it is stored */
   return layers_add(l, r, &added, product(w, 1));
 }
 
@@ -145,7 +150,9 @@ static stow_status add_layer(weights_result *r, layer_list *list, const adapter 
   l.transposed = is_transposed(r, &l);
   l.rank = (size_t)module->a->facts->shape[0];
   STOW_TRY(check_shapes(r, &l));
-  if (a->olora) STOW_TRY(add_olora(r, list, l));
+  /* A base that the adapter brings along is the one after the initialization. */
+  if (a->start != START_PLAIN && !module->embedding && r->items[l.item].from.file < r->home_count)
+    STOW_TRY(add_start(r, list, l));
   return layers_add(list, r, &l, product(w, 1));
 }
 
@@ -195,6 +202,12 @@ static stow_status plan_adapter(merge_result *r, merging *m, adapter *a) {
       r->replaced++;
     }
   STOW_TRY(layers_add_parameters(&m->layers, &r->weights, a, file_base));
+  for (size_t i = 0; i < a->count && a->start != START_PLAIN; i++)
+    if (a->modules[i].parameter_count > 0)
+      return stow_fail(STOW_ERR_UNSUPPORTED,
+                       "%.200s: the initialization of the adapter changed this parameter, which "
+                       "cannot be repeated here; use PEFT's merge_and_unload",
+                       a->modules[i].name);
   for (size_t i = 0; i < a->count; i++) {
     const adapter_module *module = &a->modules[i];
     if (module->saved != NULL || module->parameter_count > 0) continue;
@@ -256,7 +269,8 @@ static stow_status add_rows(const layer *l, dtype type, double *sum, size_t row,
                 l->right + block * l->rank * columns, l->rank, l->scale);
     done += count;
   }
-  return l->kind == LAYER_OLORA ? round_to(type, sum, rows * columns) : STOW_OK;
+  bool start = l->kind == LAYER_OLORA || l->kind == LAYER_PISSA;
+  return start ? round_to(type, sum, rows * columns) : STOW_OK;
 }
 
 /* DoRA: scales the rows that a layer was added to. */
@@ -324,7 +338,9 @@ static stow_status load_layers(weights_job *j, size_t item) {
                      stow_size_format(have, m->budget_bytes));
   }
   for (layer *l = layers_of(&m->layers, item); l != NULL; l = layers_next(&m->layers, l)) {
-    STOW_TRY(l->kind == LAYER_OLORA ? layer_load_olora(j, l) : layer_load(j, l));
+    STOW_TRY(l->kind == LAYER_OLORA   ? layer_load_olora(j, l)
+             : l->kind == LAYER_PISSA ? layer_load_pissa(j, l, m->budget_bytes / 4)
+                                      : layer_load(j, l));
     if (l->transposed && l->magnitude != NULL) STOW_TRY(find_factors(j, l));
   }
   return STOW_OK;
@@ -381,14 +397,14 @@ static stow_status plan(merge_result *r, merging *m, const char *const *paths, s
   if (w->in.format == MODEL_GGUF)
     return stow_fail(STOW_ERR_UNSUPPORTED, "a GGUF model cannot be merged here; merge the adapter "
                                            "into the safetensors model and convert that");
-  STOW_TRY(weights_plan(w, o, out));
   m->adapters = calloc(count + 1, sizeof *m->adapters);
   if (m->adapters == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
-  for (size_t i = 0; i < count; i++) {
-    STOW_TRY(adapter_open(&m->adapters[i], paths[i], b->bytes / LISTS_SHARE));
-    m->adapter_count++;
-    STOW_TRY(plan_adapter(r, m, &m->adapters[i]));
-  }
+  for (; m->adapter_count < count; m->adapter_count++)
+    STOW_TRY(adapter_open(&m->adapters[m->adapter_count], paths[m->adapter_count],
+                          b->bytes / LISTS_SHARE));
+  STOW_TRY(replicas_add(w, m->adapters, count, out, b->bytes / LISTS_SHARE));
+  STOW_TRY(weights_plan(w, o, out));
+  for (size_t i = 0; i < count; i++) STOW_TRY(plan_adapter(r, m, &m->adapters[i]));
   w->changed = r->replaced;
   for (size_t i = 0; i < w->item_count; i++) r->merged += layers_of(&m->layers, i) != NULL;
   w->changed += r->merged;

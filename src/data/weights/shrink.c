@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "data/weights/parts.h"
+#include "data/weights/replicas.h"
 
 #define LISTS_SHARE 4 /* share of the budget for headers and lists: 1/4 */
 /* Buffers of a chunk, per value: read 8, float32 twice, written 8, scales 8. */
@@ -16,6 +17,7 @@ void weights_free(weights_result *r) {
   free(r->parts);
   free(r->files);
   transposed_free(&r->transposed);
+  replicas_free(&r->replicas);
   model_close(&r->in);
   *r = (weights_result){0};
 }

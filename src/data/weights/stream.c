@@ -86,7 +86,10 @@ static stow_status next_chunk(walk *w, size_t *item, uint64_t *first, size_t *co
     uint64_t values = it->from.facts->count;
     if (w->first >= values || (w->first == 0 && !w->task->wanted(j, w->item))) continue;
     if (w->first == 0 && w->task->begin != NULL) status = w->task->begin(j, w->item);
-    if (status != STOW_OK) break;
+    if (status != STOW_OK) {
+      w->item = w->task->end; /* no other thread begins it again */
+      break;
+    }
     uint64_t length = weights_chunk_length(j, it), rest = values - w->first;
     *item = w->item;
     *first = w->first;

@@ -13,6 +13,7 @@
  *   stream.c   the threads: read a chunk, convert it, measure the error, write it
  *   encode.c   one chunk of values; bitmask.c one without its zeros
  *   journal.c  what is already done, for --resume
+ *   merge.c    adapters; replicas.c tensors that the output has and the base has not
  *   text.c     the report */
 #ifndef DATA_WEIGHTS_WEIGHTS_H
 #define DATA_WEIGHTS_WEIGHTS_H
@@ -106,8 +107,18 @@ typedef struct weights_file {
   uint64_t data_bytes;
 } weights_file;
 
+/* What the output has more than the input: replicas.h. */
+typedef struct weights_replicas {
+  tensor **list; /* tensors of the input under other names; model_tensors of `in` point to them */
+  size_t count, capacity;
+  uint32_t *layers; /* for each layer of the output, the layer of the base; NULL: as in the base */
+  size_t layer_count, layers_before;
+  bool untied; /* the output layer has a tensor of its own */
+} weights_replicas;
+
 typedef struct weights_result {
   model in;
+  weights_replicas replicas;
   transposed transposed;
   bool quantized;    /* the input has layers of 8 bits or fewer, with scales beside them */
   size_t home_count; /* files of the model itself; merge adds those of the adapters behind them */
