@@ -20,19 +20,11 @@ SECONDS = 0.5
 SHOWN = 24
 PLACED = 8  # objects for which the line that fills them is searched
 BLOCK = 48  # bytes of an object on average: a float takes 24, a tuple of two 56, a dict of four 232
-LIBRARY = os.path.dirname(os.__file__)  # sys.path does not have all of its folders yet when this is loaded
 MADE = "what line "  # "what line 7 makes": a value that has no name of the program's yet
 OBJECT, FRAME = "object", "frame"  # first words of the lines (src/run/protocol.h)
 
 
 # ---- the program's own frames and variables ----
-
-
-def is_own(path):
-    """Returns true for a file of the program, false for a library's."""
-    if not path or path.startswith("<"):
-        return bool(path) and path.startswith("<ipython-input")
-    return not path.startswith(LIBRARY) and "/site-packages/" not in path and "/dist-packages/" not in path
 
 
 def is_own_frame(frame):
@@ -57,10 +49,6 @@ def stack_of(frame):
     while frame is not None:
         yield frame
         frame = frame.f_back
-
-
-def is_own_module(name):
-    return name == "__main__" or (is_own(get(sys.modules.get(name), "__file__", None)) and not str(name).startswith("stowage"))
 
 
 def cached(function):
@@ -157,6 +145,12 @@ def tasks_of(frames):
     return found
 
 
+def made_by(frame):
+    """Returns the name and the place of what the statement a frame is at makes."""
+    line = beginning(source_lines(frame.f_code.co_filename), frame.f_lineno or 0)
+    return f"{MADE}{line} makes", f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{line}"
+
+
 def gathered(frames):
     """Yields (value, name, where) of the tasks that asyncio.gather waits for, which keep their results until all are complete: they are
     what the line that waits makes."""
@@ -169,7 +163,7 @@ def gathered(frames):
             for future in gc.get_referents(last) if own is not None else ():
                 tasks = get(future, "_children", None)
                 if isinstance(tasks, list):
-                    yield tasks, f"{MADE}{own.f_lineno} makes", f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
+                    yield (tasks, *made_by(own))
 
 
 def variables(main, others):
@@ -190,9 +184,8 @@ def variables(main, others):
     for frame in frames:
         if not is_own(frame.f_code.co_filename) and not is_own_frame(frame):
             own = next((f for f in stack_of(frame) if is_own_frame(f)), frame)  # people know the line that called the library
-            where = f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
-            name = f"{MADE}{own.f_lineno} makes" if own is not frame else ""
-            yield from ((v, name or n, where) for n, v in locals_of(frame).items() if has(v, "nbytes") or has(v, "memory_usage"))
+            name, where = made_by(own)
+            yield from ((v, name if own is not frame else n, where) for n, v in locals_of(frame).items() if has(v, "nbytes") or has(v, "memory_usage"))
 
 
 MANY = 400_000  # objects, above which a list of them all takes too long and too much
@@ -283,13 +276,12 @@ def nameless(main):
     own = maker_of(main)
     if own is None or get(sys, "getallocatedblocks", int)() > MANY:
         return
-    where = f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
     for value in listed():
         if type(value) not in (list, dict) or len(value) < 4:
             continue
         first = value[0] if type(value) is list else next(iter(value.values()), None)
         if isinstance(get(first, "nbytes", None), int) and first.nbytes >= 64 << 10 or isinstance(first, bytes) and len(first) >= 64 << 10:
-            yield value, f"{MADE}{own.f_lineno} makes", where
+            yield (value, *made_by(own))
 
 
 TREE = 20_000  # objects that a search from one element opens
@@ -308,32 +300,36 @@ def reach(value, seen):
     return len(seen) - before, size
 
 
-def linked(one, held):
+def linked(one, held, name="", where=""):
     """Yields (bytes, weight, name, where, type) of objects of the program's class that refer to each other, as the nodes of a tree do, if
-    they are much of what is held. All of them are counted: each leads to all others."""
-    kind, names = type(one), []
+    they are much of what is held. All of them are counted: each leads to all others. name, where: of a variable that refers to one."""
+    kind = type(one)
     if not is_own_module(get(kind, "__module__", None)) or get(sys, "getallocatedblocks", int)() > CENSUS:
         return
     parts = {**(get(one, "__dict__", None) or {}), **slots_of(one)}
-    for name, value in list(parts.items()):
-        many = isinstance(value, (list, tuple, set, dict)) and len(value) > 0
-        if type(value) is kind or many and type(next(iter(value.values() if isinstance(value, dict) else value))) is kind:
-            names.append((not many, name))
-    count = sum(type(other) is kind for other in listed())
-    links = {name for _, name in names}
-    size = sys.getsizeof(one) + sum(sys.getsizeof(v) if n in links else weigh(v, 2).size for n, v in parts.items())
-    size += sys.getsizeof(get(one, "__dict__", None) or ())
-    if names and count * size >= held // 4:
-        weight = Weight(count * size, count, kind_name(kind), mark="linked", words=", ".join(name for _, name in sorted(names)))
-        yield weight.size, weight, f"{kind_name(kind)}.{min(names)[1]}", place_of_type(one), kind_name(kind)
+    names = [(type(value) is kind, link) for link, value in list(parts.items()) if is_peer(value, kind)]
+    objects = listed() if names else []
+    count = sum(type(other) is kind for other in objects)
+    nodes = itertools.islice((other for other in objects if type(other) is kind), 0, None, max(1, count // SAMPLES))
+    some = [weigh_instance(node, DEEP).size for node in nodes]
+    size = sum(some) * count // max(1, len(some))
+    del objects, nodes
+    if names and size >= held // 4:
+        weight = Weight(size, count, kind_name(kind), mark="linked", words=", ".join(link for _, link in sorted(names)))
+        yield (weight.size, weight, f"{kind_name(kind)}.{min(names)[1]}{' of ' * bool(name)}{name}", where or place_of_type(one),
+               kind_name(kind))
 
 
 def trees(values, held, until):
     """Yields (bytes, weight, name, where, type) of containers whose elements each keep much alive that the container does not list, as a
     tag of a page keeps the page, and an error the variables of its functions. Two elements are searched, after a first one that finds
     what all have in common."""
-    blocks, counted = get(sys, "getallocatedblocks", int)(), {}
+    blocks, counted, nodes_at = get(sys, "getallocatedblocks", int)(), {}, {}
     for value, name, where in values:
+        if is_own_module(get(type(value), "__module__", None)) and any(is_peer(v, type(value)) for v in few(attributes(value)[0])):
+            # The outermost variable: those of functions that run, such as the newest node, come first.
+            last = nodes_at.get(type(value), (None, "", ""))
+            nodes_at[type(value)] = (value, name, where) if where != last[2] or len(name) < len(last[1]) else last
         if not isinstance(value, (list, tuple, dict)) and type(value).__name__ != "deque" or len(value) < 4:
             continue
         if until.is_over():
@@ -357,6 +353,9 @@ def trees(values, held, until):
             weight = Weight(size * len(value), len(value), type_name(some[1]), mark=mark, objects=count * len(value))
             weight.owner = id(value)
             yield weight.size, weight, name, where, type_name(value)
+    for kind, (value, name, _) in nodes_at.items():
+        if not counted.get(kind) and not until.is_over():
+            yield from linked(value, held, name, place_of_type(value))
 
 
 def unnamed(main, found, held, collects):
@@ -372,8 +371,7 @@ def unnamed(main, found, held, collects):
     if count * BLOCK < max(2 * named, 32 * LEAST):
         return []
     weight = Weight(count * BLOCK, count, mark="nameless" if collects else "uncollected", objects=count)
-    where = f"{own.f_code.co_name} at {own.f_code.co_filename}:{own.f_lineno}"
-    return [(weight.size, weight, f"{MADE}{own.f_lineno} makes", where, "list")]
+    return [(weight.size, weight, *made_by(own), "list")]
 
 
 class Deadline:
@@ -786,8 +784,11 @@ def is_assignment(text):
     return text.startswith("=") and not text.startswith("==")
 
 
+EMPTY = ("None", "[]", "{}", "()", "list()", "dict()", "set()", '""', "''", "0")
+
+
 def role_of(line, ident):
-    """Returns 2 if the line adds to a variable of that name, 1 if it assigns one, 0 otherwise."""
+    """Returns 2 if the line adds to a variable of that name, 1 if it assigns one, 0.5 if what it assigns is empty, 0 otherwise."""
     stripped = line.lstrip()
     if stripped.startswith(("#", "def ", "class ", "import ", "from ")) or ident not in line:
         return 0
@@ -802,8 +803,14 @@ def role_of(line, ident):
         if is_assignment(rest) or (rest.startswith(":") and "=" in rest and stripped.startswith((ident, "self."))):
             # "x = x + [part]" adds to it too, and "x = np.vstack([x, part])".
             again = any(True for _ in follows(rest[1:], ident))
-            best = max(best, 2 if again and ("+" in rest or any(call in rest for call in JOINING)) else 1)
+            empty = rest.rpartition("=")[2].split("#")[0].strip() in EMPTY
+            best = max(best, 2 if again and ("+" in rest or any(call in rest for call in JOINING)) else 0.5 if empty else 1)
     return best
+
+
+def is_own_kind(name):
+    """Returns whether it is the name of a class of the program's main module."""
+    return isinstance(get(sys.modules.get("__main__"), name, None), type)
 
 
 CONTAINERS = ("list", "dict", "set", "tuple")
@@ -879,6 +886,10 @@ def place_of(name, where, main, kind="", words="", carries=False):
                 role = 2  # "state = step(state)"
             if role and (role, here) > best[:2]:
                 best = role, here, path, number
+    if best[0] < 1 and is_own_kind(kind):  # nodes that a function links by setattr()
+        calls = [(len(line) - len(line.lstrip()), number) for path in files[:1] for number, line in enumerate(source_lines(path), 1)
+                 if any(rest.startswith("(") for rest in follows(line, kind)) and not line.lstrip().startswith(("class ", "#"))]
+        best = (1, best[1], files[0], max(calls)[1]) if calls else best
     if kind.startswith("_io.") and best[0] == 1:
         number = written_by(source_lines(best[2]), ident)
         best = (2, best[1], best[2], number) if number else best
@@ -892,11 +903,45 @@ def word(text):
     return "".join(c if c >= " " else "?" for c in str(text))
 
 
+LITERAL = 60  # lines of one statement that are read
+
+
+def open_brackets(line):
+    return sum(line.count(sign) for sign in "([{") - sum(line.count(sign) for sign in ")]}")
+
+
+def beginning(lines, number):
+    """Returns the number of the line where the statement of a line begins: that of a dict written over many lines has its name.
+
+    >>> beginning(["table = {", "    'a': [", "        1],", "    'b': [2],", "}"], 4)
+    1
+    """
+    first, depth = number, 0
+    for at in range(min(number - 1, len(lines)), max(0, number - LITERAL), -1):
+        line = lines[at - 1]
+        depth += open_brackets(line)
+        if depth > 0:
+            first, depth = at, 0
+        if line.lstrip().startswith(("def ", "class ", "async def ")):
+            break
+    return first
+
+
+def statement(lines, number):
+    """Returns the text of the statement that a line is part of, at most 120 characters, in one line."""
+    text, depth = "", 0
+    for line in lines[beginning(lines, number) - 1:][:LITERAL] if 0 < number <= len(lines) else ():
+        depth += open_brackets(line)
+        text += " " * (text[-1:] not in ("", "(", "[", "{")) + line.strip()
+        if depth <= 0 or len(text) >= 120:
+            break
+    return word(text)[:120]
+
+
 def source(frame):
-    """Returns the text of the line a frame is at, if it is the program's own and can be read."""
+    """Returns the text of the statement a frame is at, if it is the program's own and can be read."""
     path, line = frame.f_code.co_filename, frame.f_lineno  # a frame between two lines has none
-    lines = source_lines(path) if line and is_own(path) else []
-    return word(lines[line - 1].strip())[:120] if line and line <= len(lines) else ""
+    return statement(source_lines(path), line) if line and is_own(path) else ""
 
 
 def pulse(main):
@@ -916,10 +961,9 @@ def frame_lines(main):
 
 
 def line_text(place):
-    """Returns the text of "file:line", "" if it cannot be read."""
+    """Returns the text of the statement at "file:line", "" if it cannot be read."""
     path, _, number = place.rpartition(":")
-    lines = source_lines(path) if number.isdigit() and path.startswith("/") else []
-    return word(lines[int(number) - 1].strip())[:120] if lines and 0 < int(number) <= len(lines) else ""
+    return statement(source_lines(path), int(number)) if number.isdigit() and path.startswith("/") else ""
 
 
 def object_line(found, place="", grows=False):

@@ -6,8 +6,10 @@ changes nothing.
 """
 import gc
 import itertools
+import os
 import sys
 
+LIBRARY = os.path.dirname(os.__file__)  # sys.path does not have all of its folders yet when this is loaded
 SAMPLES = 64
 DEEP = 5
 LEAST = 1 << 20
@@ -36,6 +38,17 @@ def has(value, name):
 
 
 ABSENT = object()
+
+
+def is_own(path):
+    """Returns true for a file of the program, false for a library's."""
+    if not path or path.startswith("<"):
+        return bool(path) and path.startswith("<ipython-input")
+    return not path.startswith(LIBRARY) and "/site-packages/" not in path and "/dist-packages/" not in path
+
+
+def is_own_module(name):
+    return name == "__main__" or (is_own(get(sys.modules.get(name), "__file__", None)) and not str(name).startswith("stowage"))
 
 
 def locals_of(frame):
@@ -99,6 +112,11 @@ def sharers(values):
     [1001]
     """
     return [n - ALONE if type(v) in PLAIN_TEXT and n - ALONE >= SHARED else 1 for v, n in zip(values, references(values))]
+
+
+def sized(value):
+    """Returns the bytes that Python's allocator takes for an object: a multiple of 16. A float has 24 bytes and takes 32."""
+    return sys.getsizeof(value) + 15 & -16
 
 
 class Weight:
@@ -199,7 +217,7 @@ def weigh_tensor(value):
 
 
 def weigh_container(value, depth):
-    size, count = sys.getsizeof(value), len(value)
+    size, count = sized(value), len(value)
     if count == 0 or depth == 0:
         return Weight(size, count)
     if isinstance(value, dict):
@@ -209,7 +227,7 @@ def weigh_container(value, depth):
         # The field names of many records may be the same few strings; json.loads makes them again for each text.
         shared = depth < DEEP and type(keys[0]) is str and sharers(keys[:1])[0] > SHARED  # in two lists
         names = [] if shared else sharers(keys)
-        extra = 0 if shared else sum((sys.getsizeof(k) if type(k) in PLAIN_TEXT else weigh(k, depth - 1).size) / n for k, n in zip(keys, names))
+        extra = 0 if shared else sum((sized(k) if type(k) in PLAIN_TEXT else weigh(k, depth - 1).size) / n for k, n in zip(keys, names))
     else:
         parts, names, extra = sample(value), [], 0
     shares = sharers(parts)
@@ -249,6 +267,52 @@ def slots_of(value):
     return {name: get(value, name) for name in names if has(value, name)}
 
 
+INLINE = 1 << 4 if sys.version_info >= (3, 11) else 0  # Py_TPFLAGS_MANAGED_DICT: attributes are in a block of their own, not in a dict
+HEAD = 24 if sys.version_info >= (3, 13) else 16  # bytes of such a block without its references
+
+
+def attributes(value):
+    """Returns what an object's attributes refer to, as its dict or as a list, and the bytes of the table that refers to them. Does not
+    read __dict__ of an object that has no dict yet: that would make one."""
+    inline = type(value).__flags__ & INLINE
+    inner = None if inline or has(type(value), "__slots__") else get(value, "__dict__", None)
+    if isinstance(inner, dict):
+        return inner, sized(inner)
+    held = [one for one in gc.get_referents(value) if not isinstance(one, (type, type(sys)))]
+    last = held[-1] if held and type(held[-1]) is dict else None
+    if last is not None and len(held) == 1:
+        return last, sized(last)
+    if last is not None and len(last) == len(held) - 1 and all(a is b for a, b in zip(last.values(), held)):
+        held.pop()  # Python 3.13 has both the dict and what it refers to
+    return held, HEAD + 8 * len(held) + 8 & -16 if inline else 0
+
+
+def few(held):
+    """Returns a list of attributes; an empty one if they are so many that they are not attributes of a record."""
+    return [] if len(held) > SAMPLES else list(held.values() if isinstance(held, dict) else held)
+
+
+def is_peer(value, kind):
+    """Returns whether it is an object of that class, or a container of them: the nodes of a tree refer to each other."""
+    if isinstance(value, (list, tuple, set, dict)) and len(value) > 0:
+        value = next(iter(value.values() if isinstance(value, dict) else value), None)
+    return type(value) is kind
+
+
+def weigh_instance(value, depth):
+    """An object of a class written in Python. Of other objects of the same class, if it is the program's, only the references count:
+    each is counted where it is listed, or all at once (linked() in _holders.py)."""
+    held, table = attributes(value)
+    kind, links = type(value), 0
+    peers = [one for one in few(held) if is_peer(one, kind)] if is_own_module(get(kind, "__module__", None)) else ()
+    if peers:
+        links = sum(sized(one) for one in peers if type(one) is not kind)
+        held = [one for one in few(held) if not is_peer(one, kind)]
+    weight = weigh_container(held, depth - 1)
+    size = sized(value) + table + links + weight.size - sized(held)
+    return Weight(size, weight.count, type_name(value), graphs=weight.graphs, objects=1 + weight.objects, chief=weight.chief)
+
+
 def weigh_table(value):
     """Tables of other libraries, and pictures."""
     if callable(get(value, "estimated_size", None)):  # polars
@@ -262,7 +326,7 @@ def weigh_table(value):
 def weigh_view(value):
     """A memoryview keeps all of the object that it shows a part of."""
     owner = value.obj
-    size = sys.getsizeof(owner) if isinstance(owner, (bytes, bytearray)) else weigh(owner, 1).size if owner is not None else 0
+    size = sized(owner) if isinstance(owner, (bytes, bytearray)) else weigh(owner, 1).size if owner is not None else 0
     return Weight(max(size, value.nbytes), len(value) if value.ndim else 1, owner=id(owner), mark="view" if size >= 4 * max(1, value.nbytes) else "")
 
 
@@ -281,7 +345,7 @@ LINKS = 100_000  # blocks of a tee that are counted; each has 57 values
 def weigh_tee(value):
     """An iterator of itertools.tee: what another one has read, and this one has not."""
     block = next((one for one in gc.get_referents(value) if type(one).__name__ == "_tee_dataobject"), None)
-    size, count, links, some = sys.getsizeof(value), 0, 0, 0
+    size, count, links, some = sized(value), 0, 0, 0
     while block is not None and links < LINKS:
         held, block = gc.get_referents(block), None
         parts = [one for one in held if not isinstance(one, (type, type(sys)))]
@@ -301,7 +365,7 @@ def weigh_suspended(value, depth):
     own = [v for v, n in zip(values, references(values)) if type(v) not in PLAIN and n - ALONE < SHARED]
     own += [v for v in [get(value, "_result", None)] if v is not None]
     each = [weigh(v, depth - 1) for v in own]
-    size = sys.getsizeof(value) + sum(w.size for w in each)
+    size = sized(value) + sum(w.size for w in each)
     at = max(range(len(each)), key=lambda i: each[i].size, default=0)
     chief = (each[at].chief or each[at].owner or id(own[at])) if each and 10 * each[at].size >= 8 * size else None
     return Weight(size, max(1, len(own)), chief=chief)
@@ -344,11 +408,11 @@ def queued(value):
 
 def weigh(value, depth):
     if type(value) in PLAIN:
-        return Weight(sys.getsizeof(value))
+        return Weight(sized(value))
     if isinstance(value, (bytes, bytearray, str)):
-        return Weight(sys.getsizeof(value), len(value))
+        return Weight(sized(value), len(value))
     if type(value).__name__ in ("BytesIO", "StringIO") and type(value).__module__ == "_io":
-        return Weight(max(sys.getsizeof(value), value.tell()))
+        return Weight(max(sized(value), value.tell()))
     inside = queued(value)
     if inside is not None:
         return weigh_container(inside, depth)
@@ -366,7 +430,7 @@ def weigh(value, depth):
     if isinstance(get(value, "nbytes", None), int) and has(value, "dtype") and has(value, "shape"):
         return weigh_array(value)
     if is_database(value):
-        return Weight(sys.getsizeof(value), mark="database")
+        return Weight(sized(value), mark="database")
     if type(value) is memoryview:
         return weigh_view(value)
     if module == "mmap" and has(value, "size"):
@@ -374,16 +438,11 @@ def weigh(value, depth):
     if module == "itertools" and type(value).__name__ == "_tee":
         return weigh_tee(value)
     if module == "multiprocessing" and type(value).__name__ in ("Pool", "ThreadPool"):
-        return Weight(sys.getsizeof(value))  # results that arrive are what the line that waits for them makes
+        return Weight(sized(value))  # results that arrive are what the line that waits for them makes
     if depth > 0 and is_suspended(value):
         return weigh_suspended(value, depth)
     if callable(value) and not isinstance(value, type):
-        return Weight(sys.getsizeof(value) + sum(weigh(v, depth - 1).size for v in parts_of(value) if depth > 0))
-    inner = get(value, "__dict__", None)
-    if inner is None and has(type(value), "__slots__"):
-        inner = slots_of(value)
-    if depth > 0 and isinstance(inner, dict) and not isinstance(value, (type, type(sys))):
-        held = weigh_container(inner, depth - 1)
-        return Weight(sys.getsizeof(value) + held.size, held.count, type_name(value), graphs=held.graphs, objects=1 + held.objects,
-                      chief=held.chief)
-    return Weight(sys.getsizeof(value))
+        return Weight(sized(value) + sum(weigh(v, depth - 1).size for v in parts_of(value) if depth > 0))
+    if depth > 0 and not isinstance(value, (type, type(sys))) and (has(type(value), "__slots__") or has(type(value), "__dict__")):
+        return weigh_instance(value, depth)
+    return Weight(sized(value))

@@ -159,8 +159,8 @@ class Notebook(unittest.TestCase):
         self.assertRegex(text, r"numpy.ndarray float64 \(1000, 1000\) +7.6 MiB +kept")
         self.assertNotIn("3000", text)
         self.assertIn("nothing of 1 MiB or more survived", shown(self.cells["plain"], "text/plain"))
-        self.assertRegex(shown(self.cells["small"], "text/plain"), r"list of 20000 str +4.9 MiB +names")
-        self.assertRegex(shown(self.cells["more"], "text/plain"), r"list of 30000 str +2.4 MiB +names, other_names\n")
+        self.assertRegex(shown(self.cells["small"], "text/plain"), r"list of 20000 str +5.0 MiB +names")
+        self.assertRegex(shown(self.cells["more"], "text/plain"), r"list of 30000 str +2.5 MiB +names, other_names\n")
         self.assertRegex(shown(self.cells["many"], "text/plain"), r"list of 50 bytearray +50.0 MiB +parts\n")
         self.assertNotIn("parts[", shown(self.cells["many"], "text/plain"))  # the list stands for its parts
         text = shown(self.cells["heap"], "text/plain")

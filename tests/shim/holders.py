@@ -16,6 +16,7 @@ sys.modules["stowage"] = package
 import stowage._holders as holders
 
 LINES = open(__file__).read().split("\n")
+HELPERS = ("look", "expect", "taken", "resident", "in_a_child", "listed", "chained")
 
 
 def look(held):
@@ -33,12 +34,72 @@ def look(held):
     return answer
 
 
+def taken(value):
+    """Returns the bytes that the allocator takes for an object; they are a multiple of 16."""
+    return (sys.getsizeof(value) + 15) // 16 * 16
+
+
 def expect(held, name, text, mark="", share=0.8, most=1.4):
     """Checks the first object: its name, its size, its mark, and a part of the line that is shown for it."""
     first = look(held)[0]
     shown = LINES[int(first[9].rpartition(":")[2]) - 1] if first[9] else ""
     size = int(first[1])
     assert first[3] == name and text in shown and first[11] == mark and share * held <= size <= most * held, (name, first, shown)
+
+
+class Link:
+    def __init__(self, number):
+        self.number = number
+        self.after = None
+
+
+class Slotted:
+    __slots__ = ("number", "after", "before")
+
+    def __init__(self, number):
+        self.number, self.after, self.before = number, None, None
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def in_a_child(function, *arguments):
+    """Calls it in a process in which nothing was freed before, so that what is made shows in its resident bytes."""
+    child = os.fork()
+    if child == 0:
+        try:
+            function(*arguments)
+            os._exit(0)
+        except BaseException as error:
+            print(repr(error), flush=True)
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0, (function.__name__, arguments)
+
+
+def listed(kind):
+    before = resident()
+    kept = [kind(number + 0.5) for number in range(150_000)]
+    expect(resident() - before, "kept", "kept = [", share=0.9, most=1.12)
+
+
+def chained():
+    before = resident()
+    first = newest = Link(0.5)
+    for number in range(150_000):
+        newest.after = Link(number + 1.5)
+        newest = newest.after
+    expect(resident() - before, "Link.after of first", "newest.after = Link(", "linked", share=0.9, most=1.12)
+
+
+def objects_take_what_the_allocator_gives_them():
+    in_a_child(listed, Link)
+    in_a_child(listed, Slotted)
+
+
+def linked_objects_are_found_from_the_first():
+    in_a_child(chained)
 
 
 def views_keep_what_they_show():
@@ -137,6 +198,19 @@ def nodes_that_refer_to_each_other_are_counted():
     assert "parent.branches.append(self)" in LINES[int(first[9].rpartition(":")[2]) - 1], first
 
 
+def a_statement_over_many_lines_has_its_name():
+    holder = {
+        "made": [  # a (
+            bytes(1 << 18),
+            look(1)],
+        "last": holders.made_by(sys._getframe()),
+    }
+    line = int(holder["last"][0].split()[2])
+    assert "holder = {" in LINES[line - 1], (holder["last"], LINES[line - 1])
+    text = holders.statement(LINES, line + 3)
+    assert text.startswith('holder = {"made": ['), text
+
+
 def an_error_keeps_variables():
     def load():
         rows = [[number] for number in range(2000)]
@@ -162,7 +236,7 @@ def field_names_may_be_new_for_each_record():
     records = []
     for number in range(4000):
         records.append(json.loads('{"first name": 1, "last name": 2, "number of the street": 3}'))
-    made = 4000 * (sys.getsizeof(records[0]) + sum(map(sys.getsizeof, records[0]))) + sys.getsizeof(records)
+    made = 4000 * (taken(records[0]) + sum(map(taken, records[0]))) + taken(records)
     expect(made, "records", "records.append(", share=0.9, most=1.1)
 
 
@@ -214,7 +288,7 @@ def a_state_carries_the_graphs_of_all_iterations():
     assert "state = torch.tanh(layer(state))" in LINES[int(first[9].rpartition(":")[2]) - 1], first
 
 
-for case in [value for value in list(globals().values()) if isinstance(value, types.FunctionType) and value not in (look, expect)]:
+for case in [value for value in list(globals().values()) if isinstance(value, types.FunctionType) and value.__name__ not in HELPERS]:
     try:
         case()
     except ImportError:

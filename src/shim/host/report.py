@@ -55,11 +55,16 @@ class Answer:
         self.held, self.lines, self.pid, self.time = held, lines, pid, time.monotonic()
         self.spent_us = int((time.thread_time() - began) * 1e6) if began else 0
         self.turns = 0  # answers so far between which the program went on while memory without a name grew
-        self.unnamed, self.pulse = held, 0
+        self.unnamed, self.named, self.pulse = held, 0, 0
 
     def keep(self, serial, whole):
         asked = f"{RUN_LINE_ASKED}\t{serial}\t{self.held}\t{int(whole)}\t{self.spent_us}\t{self.turns}"
         shim_keep("\n".join([asked, *self.lines, ""]).encode("utf-8", "replace"))
+
+
+def named_by(found):
+    """Returns the bytes of what has a name of the program's."""
+    return sum(size for size, _, name, *_ in found if not name.startswith(MADE))
 
 
 last = Answer()  # the last whole one; of its parent, in a child of fork
@@ -93,10 +98,10 @@ def report():
         finally:
             named = sum(size for size, *_ in found)
             # If memory comes and goes, the answer with the most bytes is kept. At exit functions have returned: it has to name more.
-            worth = named > last.held - last.unnamed if at_exit else held > last.held // 10 * 9 or wrote > last.time + LATELY
+            worth = named_by(found) > last.named if at_exit else held > last.held // 10 * 9 or wrote > last.time + LATELY
             if first or worth:
                 before, last = last, Answer(held, object_lines(found, main) + frames, os.getpid(), began)
-                last.unnamed, last.pulse = held - named, pulse(main)
+                last.unnamed, last.named, last.pulse = held - named, named_by(found), pulse(main)
                 went_on = before.pid == last.pid and last.pulse != before.pulse and last.unnamed > before.unnamed
                 last.turns = before.turns + int(went_on) if before.pid == last.pid else 0
             last.keep(serial, True)
