@@ -49,11 +49,22 @@ static bool no_variable(cause_id id) {
   return id == CAUSE_HOST_WORKERS || id == CAUSE_HOST_SHARED || id == CAUSE_HOST_NATIVE;
 }
 
+/* Returns the largest process if another one answered, or none did, and no object that was reported
+ * is comparable: a program that Python started, which has no variables. */
+static const tree_process *other_process(const host_record *r, uint64_t of) {
+  if (r->process_count < 2) return NULL;
+  const tree_process *p = &r->processes[0];
+  uint64_t named = r->object_count > 0 ? r->objects[0].bytes : 0;
+  if ((r->from_inside && r->inside_pid == p->pid) || p->held_bytes < of / 5) return NULL;
+  return p->held_bytes > 2 * named ? p : NULL;
+}
+
 stow_status host_peak_find(host_peak *p, const host_record *r) {
   explanation x;
-  *p = (host_peak){.seen_bytes = seen_away_from_peak(r)};
+  const tree_process *other = other_process(r, r->peak_bytes);
+  *p = (host_peak){.seen_bytes = other == NULL ? seen_away_from_peak(r) : 0};
   uint64_t of = p->seen_bytes > 0 ? p->seen_bytes : r->peak_bytes;
-  if (r->object_count > 0 && r->objects[0].bytes >= of / 5)
+  if (other == NULL && r->object_count > 0 && r->objects[0].bytes >= of / 5)
     host_describe(p->holder, sizeof p->holder, &r->objects[0]);
   stow_status status = explain_host(&x, r);
   const char *said = status == STOW_OK && x.headline.data != NULL ? x.headline.data : "";
@@ -71,6 +82,11 @@ stow_status host_peak_find(host_peak *p, const host_record *r) {
     snprintf(p->fix, sizeof p->fix, "%s", f->change);
   } else if (status == STOW_OK && p->holder[0] == '\0' && x.findings.count > 0 &&
              no_variable(x.findings.list[0].id))
+    snprintf(p->holder, sizeof p->holder, "%s", said);
+  if (p->holder[0] == '\0' && other != NULL)
+    snprintf(p->holder, sizeof p->holder, "%.31s, a process that the command started, %s",
+             other->name, cause_size(other->held_bytes));
+  else if (p->holder[0] == '\0' && strncmp(said, "Line ", 5) == 0)
     snprintf(p->holder, sizeof p->holder, "%s", said);
   explanation_free(&x);
   return status;

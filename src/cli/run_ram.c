@@ -43,8 +43,12 @@
 /* Between two samples of a plain watch, the largest process is read alone this often (10 us):
  * memory that is held for a moment only is filled for longer than that (1 GiB takes 100 to 300 ms).
  */
-#define PULSE_MS   20
-#define RISE_LEAST (UINT64_C(32) << 20)
+#define PULSE_MS        20
+#define RISE_LEAST      (UINT64_C(32) << 20)
+#define PULSE_PROCESSES 8
+/* A child that was just started is sampled too, so that it is read from then on. A command that
+ * starts one child after the other, none of them large, is left alone for longer each time. */
+#define FAMILY_MOST_NS (1000 * MS)
 /* A process spends at most 1/PART of its time on answers. */
 #define WATCH_PART  100
 #define RECORD_PART 25
@@ -311,13 +315,37 @@ static void look(run_ram *r, uint64_t now) {
   }
 }
 
-/* Returns whether the largest process has grown by a quarter beyond every sample. */
+/* Returns whether the largest processes have grown by a quarter beyond every sample. */
 static bool has_risen(const run_ram *r) {
   const host_record *h = &r->record;
-  if (h->process_count == 0) return false;
-  uint64_t now = tree_anonymous_bytes(h->processes[0].pid);
-  uint64_t before = r->top.processes[0].anonymous_bytes;
+  uint64_t now = h->held_bytes, before = r->top.held_bytes;
+  for (size_t i = 0; i < h->process_count && i < PULSE_PROCESSES; i++) {
+    uint64_t bytes = tree_anonymous_bytes(h->processes[i].pid);
+    if (bytes > h->processes[i].anonymous_bytes) now += bytes - h->processes[i].anonymous_bytes;
+  }
   return now >= before + (before / 4 > RISE_LEAST ? before / 4 : RISE_LEAST);
+}
+
+/* Returns a number that changes when the command or its largest process starts a child. */
+static uint64_t family(const run_ram *r) {
+  const host_record *h = &r->record;
+  uint64_t hash = 0;
+  for (size_t i = 0; i < h->process_count; i++)
+    if (i == 0 || h->processes[i].parent == getpid())
+      hash = hash * 31 + tree_children_hash(h->processes[i].pid);
+  return hash;
+}
+
+/* Returns whether a child was started since the last sample. */
+static bool has_child(const run_ram *r, uint64_t now) {
+  return now >= r->family_ns + r->family_wait && family(r) != r->family_hash;
+}
+
+/* Notes a sample that was taken because of a new child. */
+static void saw_child(run_ram *r, uint64_t now, bool risen) {
+  r->family_ns = now;
+  r->family_wait = risen ? 0 : 2 * r->family_wait + PULSE_MS * MS;
+  if (r->family_wait > FAMILY_MOST_NS) r->family_wait = FAMILY_MOST_NS;
 }
 
 int run_ram_look(run_ram *r) {
@@ -326,9 +354,14 @@ int run_ram_look(run_ram *r) {
     child_signal_all(0, SIGKILL);
     return RUN_RAM_BEAT_MS;
   }
-  if (now >= r->next_ns || (r->plain && has_risen(r))) {
-    uint64_t began = clock_cpu_ns();
+  bool due = now >= r->next_ns || (r->plain && has_risen(r));
+  bool child = !due && r->plain && has_child(r, now);
+  if (due || child) {
+    uint64_t began = clock_cpu_ns(), before = r->top.held_bytes;
     look(r, now);
+    if (child || r->top.held_bytes > before + RISE_LEAST)
+      saw_child(r, now, r->top.held_bytes > before + RISE_LEAST);
+    r->family_hash = r->plain ? family(r) : 0;
     /* With very many processes, use at most a quarter of the time. By CPU time: a sample during
      * which this process was stopped must not delay the next. */
     uint64_t rest_ns = next_look(r), least_ns = 4 * (clock_cpu_ns() - began);

@@ -41,9 +41,11 @@ typedef struct run_ram {
   uint32_t warned_serial; /* number of the request that was sent with the warning */
   double growth_bytes_s;  /* growth over the last samples */
   uint64_t start_ns, looked_ns, next_ns;
-  uint64_t detail_ns;  /* earliest time of the next detailed sample */
-  uint64_t kept_bytes; /* bytes held when the record was written */
-  char lost[512];      /* why the last write of the record failed; "": it did not */
+  uint64_t family_hash;            /* children at the last sample */
+  uint64_t family_ns, family_wait; /* last sample because of a new child; pause after it */
+  uint64_t detail_ns;              /* earliest time of the next detailed sample */
+  uint64_t kept_bytes;             /* bytes held when the record was written */
+  char lost[512];                  /* why the last write of the record failed; "": it did not */
   host_record record;
   host_record top;           /* the record at the peak */
   host_record full;          /* the last record of the complete command, taken at `full_ns` */

@@ -292,6 +292,7 @@ static stow_status read_inside(host_record *r, const char *folder, pid_t pid) {
     if (late != STOW_OK || r->late) status = late;
   }
   r->from_inside = status == STOW_OK;
+  r->inside_pid = pid;
   /* An estimate from samples may exceed what the process holds. */
   for (size_t i = 0; i < r->object_count; i++)
     if (r->objects[i].bytes > r->peak_bytes && r->peak_bytes > 0)

@@ -123,6 +123,7 @@ typedef struct host_record {
   size_t file_count;
   /* reported by the process itself */
   bool from_inside;
+  pid_t inside_pid;       /* that process; not in the file */
   uint32_t inside_serial; /* number of the request that this answers */
   uint64_t inside_bytes;  /* bytes the process held, without shared memory; 0: unknown */
   bool inside_whole;      /* complete; false: a partial answer that was written early */

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/process.h"
 
 #define PROCESSES_MAX 32768
@@ -141,6 +142,16 @@ uint64_t tree_anonymous_bytes(pid_t pid) {
   /* NOLINTNEXTLINE(cert-err34-c): the kernel's numbers */
   if (got <= 0 || sscanf(text, "%*u %" SCNu64 " %" SCNu64, &resident, &others) != 2) return 0;
   return resident > others ? (resident - others) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+uint64_t tree_children_hash(pid_t pid) {
+  char path[64], text[512];
+  snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  ssize_t got = read(fd, text, sizeof text);
+  close(fd);
+  return got > 0 ? hash_bytes(text, (size_t)got, 0) : 1;
 }
 
 static void read_io(tree_process *p) {

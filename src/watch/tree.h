@@ -30,6 +30,10 @@ void tree_free(tree *t);
 /* Returns the anonymous bytes of one process; 0 if it is gone. Takes 10 us. */
 uint64_t tree_anonymous_bytes(pid_t pid);
 
+/* Returns a number that changes when the first thread of a process starts a child or waits for one;
+ * 0 if the kernel does not list children. Takes 10 us. */
+uint64_t tree_children_hash(pid_t pid);
+
 /* Reads the resident bytes by kind and the largest mappings (at most `max`, summed by path).
  * Returns the number of mappings. */
 size_t tree_maps(pid_t pid, uint64_t kinds[TREE_MAP_KINDS], tree_map *largest, size_t max);

@@ -1375,6 +1375,33 @@ TEST(an_object_of_another_moment_is_not_called_the_largest)
   free(r);
 }
 
+/* A program that Python started, which has no variables, held most. */
+TEST(a_process_without_variables_is_the_largest_holder)
+{
+  host_record *r = blank();
+  r->held_bytes = r->peak_bytes = 300 * MIB;
+  r->inside_bytes = 70 * MIB;
+  r->from_inside = true;
+  r->inside_pid = 10;
+  r->processes[0] =
+      (tree_process){.pid = 11, .parent = 10, .name = "sort", .held_bytes = 230 * MIB};
+  r->processes[1] =
+      (tree_process){.pid = 10, .parent = 1, .name = "python", .held_bytes = 70 * MIB};
+  r->process_count = 2;
+  r->objects[r->object_count++] =
+      (host_object){.bytes = 62 * MIB, .count = 1, .name = "keep", .type = "bytearray"};
+  host_peak p;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK_TEXT(p.holder, "sort, a process that the command started, 230.0 MiB");
+  CHECK_U64(p.seen_bytes, 0);
+  /* One of several that answered for all of them. */
+  r->inside_pid = 12;
+  r->objects[0].bytes = 200 * MIB;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(strncmp(p.holder, "keep: ", 6) == 0);
+  free(r);
+}
+
 static void host_event(recording *r, event_kind kind, uint64_t addr, uint64_t bytes,
                        const char *name, uint32_t line) {
   uint32_t tag_id, file_id, frame_id, stack_id;

@@ -242,6 +242,21 @@ SEEN=$folder/slow timeout -k 2 200 "$stowage" run -- "$python" "$folder/slow.py"
 if [ ! -e "$folder/slow.in" ]; then fail "a_report_ends_before_the_interpreter: no report: $(cat "$folder/err")"
 elif [ $code = 0 ] && [ -e "$folder/slow.out" ]; then ok a_report_ends_before_the_interpreter; else cat "$folder/err"; fail "a_report_ends_before_the_interpreter: $code"; fi
 
+# A child that is not Python, and one that is, between two samples of a second and more.
+cat > "$folder/brief.py" << 'END'
+import subprocess, sys, time
+time.sleep(2)
+if sys.argv[1] == "tail":
+    subprocess.run("head -c 190000000 /dev/zero | tail -c 180000000 > /dev/null", shell=True)
+else:
+    subprocess.run([sys.executable, "-c", "kept = bytearray(200 << 20)"])
+time.sleep(1)
+END
+for child in tail python; do
+  "$stowage" run -- "$python" "$folder/brief.py" $child > "$folder/out" 2> "$folder/err"; code=$?
+  case $child in tail) holder='tail, a process that the command started, 1[0-9.]+ MiB' ;; *) holder='kept: a bytearray, 200.0 MiB' ;; esac
+  if [ $code = 0 ] && grep -qE "largest: $holder" "$folder/err"; then ok "a child that ends at once is named: $child"; else cat "$folder/err"; fail "a child that ends at once is named: $child: $code"; fi
+done
 # Workers that have ended before the command does are what held the memory at the peak. They wait until a sample has seen them.
 cat > "$folder/pool.py" << 'END'
 import multiprocessing, os, time

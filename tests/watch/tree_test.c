@@ -51,12 +51,15 @@ TEST(children_are_counted_and_what_they_share_once)
   CHECK(t.list[0].held_bytes >= 48 * MIB && t.list[0].held_bytes < 112 * MIB);
   CHECK(t.held_bytes >= 80 * MIB && t.held_bytes < 170 * MIB);
   CHECK(tree_anonymous_bytes(one) >= 112 * MIB && tree_anonymous_bytes(one) < 120 * MIB);
+  uint64_t both = tree_children_hash(getpid());
+  CHECK_U64(tree_children_hash(getpid()), both);
   tree_free(&t);
   uint64_t kinds[TREE_MAP_KINDS];
   tree_map maps[8];
   CHECK(tree_maps(one, kinds, maps, 8) > 0);
   CHECK(kinds[TREE_ANONYMOUS] >= 112 * MIB);
   end(one);
+  CHECK(both == 0 || tree_children_hash(getpid()) != both);
   end(other);
   CHECK_OK(tree_read(&t, getpid()));
   CHECK_U64(t.count, 0);
