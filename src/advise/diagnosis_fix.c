@@ -16,6 +16,7 @@
 #define HELD_LEAST  (UINT64_C(1) << 30)   /* data from here on fills a device by itself */
 #define HALF_MOST   (UINT64_C(128) << 30) /* if the machine's RAM is not known: few have more */
 #define SCRIPT      "python train.py"     /* stands for the user's own command in the tables */
+#define SHARE_STEP  0.05
 
 /* Derives conditions from several marks. */
 static uint32_t derive(const explanation *x) {
@@ -84,19 +85,26 @@ static bool applies(const recipe *r, const message *m, cause_id id, uint32_t der
   return (r->from == 0 || c->torch_to >= r->from) && (r->to == 0 || c->torch_to <= r->to);
 }
 
-/* Writes `words` with the user's own script in place of train.py, as far as the text names it. */
-static void write_words(char *out, size_t size, const char *words, const char *script) {
-  const char *at = script[0] != '\0' ? strstr(words, SCRIPT) : NULL;
+/* Writes `words` with the user's own command in place of train.py, as far as the text shows it. */
+static void write_words(char *out, size_t size, const char *words, const context *c) {
+  char command[80] = "";
+  if (context_any(c, CONTEXT_BIT(WEBUI)))
+    snprintf(command, sizeof command, "./webui.sh");
+  else if (context_any(c, CONTEXT_BIT(COMFY)))
+    snprintf(command, sizeof command, "python main.py");
+  else if (c->script[0] != '\0')
+    snprintf(command, sizeof command, "python %s", c->script);
+  const char *at = command[0] != '\0' ? strstr(words, SCRIPT) : NULL;
   if (at == NULL)
     snprintf(out, size, "%s", words);
   else
-    snprintf(out, size, "%.*spython %s%s", (int)(at - words), words, script, at + strlen(SCRIPT));
+    snprintf(out, size, "%.*s%s%s", (int)(at - words), words, command, at + strlen(SCRIPT));
 }
 
 static void add(explanation *x, const recipe *r, uint64_t bytes) {
   fix *f = &x->fixes.list[x->fixes.count++];
   *f = (fix){.saves_bytes = bytes};
-  write_words(f->change, sizeof f->change, r->change, x->evidence.message.context.script);
+  write_words(f->change, sizeof f->change, r->change, &x->evidence.message.context);
   snprintf(f->cost, sizeof f->cost, "%s", r->cost);
 }
 
@@ -138,6 +146,22 @@ static void add_numbers(explanation *x) {
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
+/* A smaller share of the device than the server's text says it had: computing needs the rest. */
+static void add_less_share(explanation *x) {
+  const message *m = &x->evidence.message;
+  char text[200];
+  recipe r = {.change = text, .cost = "a smaller KV cache: fewer requests at once"};
+  double less = m->share > 0.9 ? 0.85 : m->share - SHARE_STEP;
+  if (m->kind != MESSAGE_VLLM || (m->details & MESSAGE_COMPUTE) == 0 ||
+      (m->details & MESSAGE_START) != 0 || less < SHARE_STEP)
+    return;
+  snprintf(text, sizeof text,
+           "leave more for computing: --gpu-memory-utilization %.2f instead of %.2f "
+           "--max-num-seqs 16 --max-num-batched-tokens 2048",
+           less, m->share);
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
 /* A larger share of the device than the server's text says it had. */
 static void add_share(explanation *x) {
   const message *m = &x->evidence.message;
@@ -147,7 +171,8 @@ static void add_share(explanation *x) {
   if (m->kind == MESSAGE_VLLM && m->share < 0.95) more = 0.95;
   /* A little above the smallest one: there the KV cache would have no tokens. */
   if (m->share_needed > m->share) more = m->share_needed + 0.01;
-  if ((m->details & MESSAGE_COMPUTE) != 0 || more > 0.96) return;
+  bool cache = (m->details & MESSAGE_KV_CACHE) != 0 && (m->details & MESSAGE_COMPUTE) == 0;
+  if (!cache || more > 0.96) return; /* the share limits the cache alone */
   if (m->kind == MESSAGE_VLLM)
     snprintf(text, sizeof text,
              "give the server more of the device: --gpu-memory-utilization %.2f instead of %.2f",
@@ -342,6 +367,7 @@ void diagnosis_fixes(explanation *x) {
   uint32_t derived = derive(x);
   const findings *f = &x->findings;
   if (m->kind == MESSAGE_VLLM) add_numbers(x);
+  if (m->share > 0) add_less_share(x);
   if (m->share > 0) add_share(x);
   if (m->kind == MESSAGE_TGI) add_tokens(x);
   if (m->kind == MESSAGE_HOST) {
@@ -363,7 +389,7 @@ void diagnosis_fixes(explanation *x) {
   for (size_t i = 0; i < recipes_questions.count; i++) {
     if (!applies(&recipes_questions.rows[i], m, f->list[0].id, derived)) continue;
     char words[300];
-    write_words(words, sizeof words, recipes_questions.rows[i].change, m->context.script);
+    write_words(words, sizeof words, recipes_questions.rows[i].change, &m->context);
     buffer_printf(&x->notes, "to find out: %s\n", words);
     return;
   }

@@ -31,6 +31,19 @@ static bool detect_own_limit(explanation *x) {
   return true;
 }
 
+/* A program of 32 bits: its addresses are the limit, and the machine may have more memory. */
+static bool detect_addresses(explanation *x) {
+  const message *m = &x->evidence.message;
+  bool own = m->host == HOST_NUMPY || m->host == HOST_PYTHON || m->host == HOST_TORCH;
+  if (!own || !has(x, CONTEXT_BIT(BITS_32))) return false;
+  cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.85);
+  cause_head(c, "This is a 32-bit program, which can use at most 2 to 4 GiB, however much host "
+                "memory (RAM) the machine has");
+  if (m->what[0] != '\0') cause_say(c, "it requested an array with %s", m->what);
+  cause_say(c, "what it holds must also leave one free range of addresses that is large enough");
+  return true;
+}
+
 /* Detects a request that is larger than all host memory, or than the limit of this process. Returns
  * false if it is not, or if that is unknown. */
 static bool detect_larger_than_host(explanation *x) {
@@ -265,7 +278,7 @@ static bool detect_absurd(explanation *x) {
 void diagnosis_host(explanation *x) {
   const message *m = &x->evidence.message;
   if (detect_absurd(x)) return;
-  if (detect_own_limit(x) || detect_larger_than_host(x)) return;
+  if (detect_addresses(x) || detect_own_limit(x) || detect_larger_than_host(x)) return;
   if (m->host == HOST_NUMPY || m->host == HOST_TORCH)
     detect_one_array(x);
   else if (m->host == HOST_KILLED || m->host == HOST_KERNEL)

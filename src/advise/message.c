@@ -122,6 +122,7 @@ void message_read(message *m, const char *text, size_t count) {
   scan_text t = copied ? (scan_text){clean.data, clean.data + clean.length} : raw;
   context_read(&m->context, last_part(t), last_part(raw));
   read_clean(m, t, raw);
+  message_share(m, t);
   buffer_free(&clean);
   buffer_free(&outputs);
 }

@@ -8,6 +8,8 @@
 bool message_torch(message *m, scan_text t, const char **where);
 bool message_xla(message *m, scan_text t, const char **where);
 bool message_serve(message *m, scan_text t, const char **where);
+/* Sets the share of the device that a server was started with, if the text has its command. */
+void message_share(message *m, scan_text t);
 bool message_device(message *m, scan_text t, const char **where);
 /* `sure`: only texts that are unambiguous; otherwise only the others ("Killed"). */
 bool message_host_memory(message *m, scan_text t, bool sure, const char **where);

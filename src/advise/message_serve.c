@@ -306,6 +306,19 @@ static bool read_plain(message *m, scan_text t) {
   return true;
 }
 
+void message_share(message *m, scan_text t) {
+  static const char *const vllm[] = {"gpu-memory-utilization 0.",   "gpu-memory-utilization=0.",
+                                     "gpu_memory_utilization=0.",   "gpu_memory_utilization = 0.",
+                                     "gpu_memory_utilization': 0.", "gpu_memory_utilization\": 0.",
+                                     "gpu_memory_utilization: 0.",  NULL};
+  static const char *const sglang[] = {"mem-fraction-static 0.", "mem-fraction-static=0.", NULL};
+  const char *const *words = m->kind == MESSAGE_VLLM     ? vllm
+                             : m->kind == MESSAGE_SGLANG ? sglang
+                                                         : NULL;
+  for (size_t i = 0; words != NULL && m->share == 0 && words[i] != NULL; i++)
+    m->share = share_at(t, scan_find(t, words[i]));
+}
+
 bool message_serve(message *m, scan_text t, const char **where) {
   static const struct {
     const char *sign;

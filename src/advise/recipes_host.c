@@ -223,6 +223,17 @@ static const recipe rows[] = {
                "options.enable_cpu_mem_arena = False; options.enable_mem_pattern = False; "
                "InferenceSession(path, options)",
      .cost = "a little slower"},
+    {.hosts = H(PYTHON),
+     .need = M(R) | M(BITS_32),
+     .change = "install 64-bit R (from 4.2 on there is no other on Windows); in RStudio: Tools > "
+               "Global Options > R version",
+     .cost = "packages must be installed again"},
+    {.hosts = H(PYTHON) | H(NUMPY) | H(TORCH),
+     .need = M(BITS_32),
+     .never = M(R),
+     .change = "install the 64-bit version; for Python: python -c \"import struct; "
+               "print(struct.calcsize('P') * 8)\" then prints 64",
+     .cost = "packages must be installed again"},
     {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(JOB) | H(CONTAINER),
      .need = M(R),
      .change = "read only what is used: data.table::fread(f, select = c(\"a\", \"b\")), or "
@@ -259,7 +270,7 @@ static const recipe rows[] = {
      .cost = "a loop over the parts"},
     {.hosts =
          H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY) | H(LARGE),
-     .never = M(COLAB) | M(KAGGLE) | M(WINDOWS) | M(MAC),
+     .never = M(COLAB) | M(KAGGLE) | M(WINDOWS) | M(MAC) | M(BITS_32),
      .mustnot = D(GROUPED) | D(ABSURD) | D(ENABLED),
      .change =
          "close other programs, or add swap to the RAM (Linux: sudo fallocate -l 16G /swapfile; "

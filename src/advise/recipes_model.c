@@ -16,7 +16,7 @@ static const recipe rows[] = {
     /* ---- servers ---- */
     {.kinds = K(VLLM),
      .must = D(COMPUTE),
-     .mustnot = D(START),
+     .mustnot = D(START) | D(SHARE),
      .change = "leave more for computing: --gpu-memory-utilization 0.85 --max-num-seqs 16 "
                "--max-num-batched-tokens 2048",
      .cost = "a smaller KV cache: fewer requests at once"},

@@ -347,11 +347,49 @@ TEST(pytorch_inside_a_server_gets_the_servers_flags)
        "INFO worker.py:267] the current vLLM instance can use total_gpu_memory (12.00GiB) x "
        "gpu_memory_utilization (0.60) = 7.20GiB\nValueError: No available memory for the cache "
        "blocks. Try increasing `gpu_memory_utilization` when initializing the engine."},
+      /* The share that the command gives, not a default. */
+      {MESSAGE_VLLM, C(BATCH_TOO_BIG), "0.55 instead of 0.60", "0.85",
+       "$ vllm serve org/model --gpu-memory-utilization 0.6\n"
+       "  File \"/x/site-packages/vllm/v1/worker/gpu_model_runner.py\", line 2, in _dummy_run\n"
+       "    out = self.model(ids)\n" TORCH_FULL},
       /* A training loop that generates with a server's library still trains. */
       {MESSAGE_TORCH, C(BATCH_TOO_BIG), "half the batch", "--max-num-seqs",
        "  File \"/x/site-packages/vllm/worker.py\", line 2, in f\n  File \"tune.py\", line 9, in "
        "<module>\n    loss.backward()\n" TORCH_FULL},
   };
+  CHECK_SAMPLES(all);
+}
+
+TEST(people_who_start_a_launcher_get_its_flags)
+{
+  static const sample all[] = {
+      {MESSAGE_TORCH, C(BATCH_TOO_BIG), "--medvram", "train.py",
+       "  File \"D:\\sd\\modules\\call_queue.py\", line 57, in f\n"
+       "    res = list(func(*args, **kwargs))\n" TORCH_FULL},
+      {MESSAGE_TORCH, C(BATCH_TOO_BIG), "--medvram", "train.py",
+       "  File \"/x/forge/modules_forge/main_thread.py\", line 30, in work\n" TORCH_FULL},
+      {MESSAGE_TORCH, C(BATCH_TOO_BIG), "--lowvram", "train.py",
+       "  File \"C:\\tools\\nodes.py\", line 1429, in sample\n"
+       "    return common_ksampler(model, seed, steps, cfg)\n" TORCH_FULL},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(a_program_of_32_bits_reaches_the_end_of_its_addresses)
+{
+  static const sample all[] = {
+      {MESSAGE_HOST, C(HOST_LIMIT), "install 64-bit R", "add swap",
+       "R version 3.4.1\nPlatform: i386-w64-mingw32/i386 (32-bit)\n"
+       "Error: cannot allocate vector of size 1.5 Gb\n"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "install 64-bit R", "add swap",
+       "Error: cannot allocate vector of size 381.5 Mb\nIn addition: Warning messages:\n"
+       "1: In rnorm(2e+08) : Reached total allocation of 3583Mb: see help(memory.size)\n"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "install the 64-bit version", "add swap",
+       "Python 3.7.3 (v3.7.3:ef4ec6ed12) [MSC v.1916 32 bit (Intel)] on win32\n"
+       "numpy.core._exceptions.MemoryError: Unable to allocate 763. MiB for an array with shape "
+       "(100000000,) and data type float64\n"},
+  };
+  check_headline(all[0].text, "This is a 32-bit program");
   CHECK_SAMPLES(all);
 }
 
