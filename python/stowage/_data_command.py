@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from typing import Any, Dict, List, Optional
@@ -104,6 +105,7 @@ def _shrink(given: Any) -> None:
 
 def main(arguments: "List[str]") -> None:
     """Prints the answer and ends the process."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's threads wait for work in a loop, and there is none for them
     given = _parse(arguments)
     verb = "inspect" if given.output is None else "shrink"
     try:

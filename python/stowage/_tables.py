@@ -16,7 +16,7 @@ import json
 import os
 import re
 import tempfile
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ._arrow import Column, Plan, frames_of_file
 from ._files import Inspection, Table, Text, read_purpose, shrink_file
@@ -462,14 +462,23 @@ def _grouped(reader: Any, most: int) -> "Iterator[Any]":
 
 def _repeats(column: Any) -> bool:
     """Returns whether a dictionary makes a column smaller. One of values that do not repeat takes memory and saves nothing."""
+    import numpy
     import pyarrow
-    import pyarrow.compute
 
     kinds = pyarrow.types
     if not any(is_kind(column.type) for is_kind in (kinds.is_floating, kinds.is_integer, kinds.is_string, kinds.is_large_string)):
         return True
     some = column.slice(0, _SAMPLE_ROWS)
-    return len(some) > 0 and pyarrow.compute.count_distinct(some).as_py() <= len(some) // 2
+    # Neither pyarrow.compute nor to_numpy(), which imports pandas: they would take longer than the rest of a small file.
+    values: "Set[Any]" = set()
+    for chunk in some.chunks:
+        if kinds.is_string(column.type) or kinds.is_large_string(column.type):
+            values.update(chunk.to_pylist())
+        elif len(chunk) > 0:
+            kind = numpy.dtype(chunk.type.to_pandas_dtype())
+            numbers = numpy.frombuffer(chunk.buffers()[1], kind, len(chunk), chunk.offset * kind.itemsize)
+            values.update(numpy.unique(numbers).tolist())
+    return 0 < len(values) - (some.null_count > 0) <= len(some) // 2
 
 
 def _write_pyarrow(frames: Any, file: Any, kind: str, memory: int, repeated: "Optional[List[str]]" = None) -> None:

@@ -9,7 +9,7 @@ import ctypes
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Optional, Tuple
 
 from ._array import ArrayInfo, Origin, numpy_type, shape_of
 from ._arrow import frames_of_file, take
@@ -24,11 +24,17 @@ _ZERO, _ONE = ctypes.c_uint64(0), ctypes.c_uint64(1)
 
 
 def _address(array: "numpy.ndarray[Any, Any]") -> int:
-    """Returns the address of a new array's first byte. Faster than `array.ctypes.data`, which builds objects first."""
+    return int(array.ctypes.data)
+
+
+def _address_of(array: "numpy.ndarray[Any, Any]") -> "Callable[[numpy.ndarray[Any, Any]], Any]":
+    """Returns a function for the address of new arrays of this kind. A buffer is faster than `array.ctypes.data`, which builds objects first."""
+    first_byte = (ctypes.c_char * 1).from_buffer
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+        first_byte(array)
     except (ValueError, TypeError):  # NumPy exports no buffer of this type
-        return int(array.ctypes.data)
+        return _address
+    return first_byte
 
 
 def open(
@@ -135,10 +141,14 @@ class LazyArray:
         call("stow_array_get_info", handle, ctypes.byref(info))
         self.shape: Tuple[int, ...] = shape_of(info)
         self.dtype, self._is_bfloat16 = numpy_type(info.dtype.decode())
+        import numpy  # numpy_type says what to install where it is missing
+
         self._row_items = int(info.row_items)
         #: The shape of one row, for the fast path; None: it does not apply.
         self._row_shape = self.shape[1:] if self.shape and self._row_items > 0 else None
-        self._read_rows = lib().stow_array_read
+        # Looked up once: training reads rows one by one, and each name would cost a tenth of a microsecond.
+        self._read_rows, self._is_open, self._empty = lib().stow_array_read, True, numpy.empty
+        self._row_address = _address_of(numpy.empty(self._row_shape, self.dtype)) if self._row_shape is not None else _address
 
     # ---- facts ----
 
@@ -170,7 +180,9 @@ class LazyArray:
     # ---- life ----
 
     def close(self) -> None:
-        self._closer()
+        with self._lock:
+            self._is_open = False
+            self._closer()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Record batches of one column, for pyarrow.table(x), polars.DataFrame(x) and others. Read batch by batch."""
@@ -201,12 +213,15 @@ class LazyArray:
 
     # ---- reading ----
 
-    def _read(self, to: "numpy.ndarray[Any, Any]", first: int, count: int, step: int = 1, item: int = 0, items: int = 0) -> None:
-        if not self._closer.alive:
+    def _check_open(self) -> None:
+        if not self._is_open:
             raise ValueError(f"{self._origin.name} is closed")
-        if to.size == 0:
-            return
+
+    def _read(self, to: "numpy.ndarray[Any, Any]", first: int, count: int, step: int = 1, item: int = 0, items: int = 0) -> None:
         with self._lock:
+            self._check_open()
+            if to.size == 0:
+                return
             try:
                 call("stow_array_read", self._handle, first, count, step, item, items, to.ctypes.data)
             except StowageError as error:
@@ -226,13 +241,11 @@ class LazyArray:
 
     def _one_row(self, row: int) -> Any:
         """Returns one row, without the general index: training reads rows one by one."""
-        import numpy
-
-        out: Any = numpy.empty(self._row_shape, self.dtype)
-        if not self._closer.alive:
-            raise ValueError(f"{self._origin.name} is closed")
+        out: Any = self._empty(self._row_shape, self.dtype)
         with self._lock:
-            status = self._read_rows(self._handle, row, _ONE, _ONE, _ZERO, _ZERO, _address(out))
+            if not self._is_open:
+                self._check_open()
+            status = self._read_rows(self._handle, row, _ONE, _ONE, _ZERO, _ZERO, self._row_address(out))
             if status != 0:
                 try:
                     check(status)
@@ -241,6 +254,8 @@ class LazyArray:
         return out if self._row_shape else out[()]
 
     def __getitem__(self, index: Any) -> Any:
+        if type(index) is int and self._row_shape is not None and 0 <= index < self.shape[0]:
+            return self._one_row(index)
         import numpy
 
         if (type(index) is int or isinstance(index, numpy.integer)) and self._row_shape is not None:

@@ -6,6 +6,8 @@ import gzip
 import json
 import lzma
 import os
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -47,6 +49,19 @@ class Tables(unittest.TestCase):
             stowage.inspect(table, delimeter=";")
         with self.assertRaises(stowage.StowageError):
             stowage.inspect(table, encoding="ebcdic")
+
+    def test_writing_parquet_imports_no_more_than_it_needs(self):
+        try:
+            import pyarrow.parquet
+        except ImportError:
+            self.skipTest("pyarrow is not installed")
+        table = self.write("t.csv", "n,often,x,gaps,word,once\n" + "".join(f"{i},{i % 7},{i / 7},{i % 3 if i % 5 else ''},w{i % 9},o{i}\n" for i in range(3000)))
+        code = f"import sys, stowage\nstowage.shrink({table!r}, {self.path('t.parquet')!r}, quiet=True)\nprint([m for m in ('pandas', 'pyarrow.compute') if m in sys.modules])"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
+        self.assertEqual((done.stdout.strip(), done.returncode), ("[]", 0), done.stderr)
+        group = pyarrow.parquet.ParquetFile(self.path("t.parquet")).metadata.row_group(0)
+        encoded = {column.path_in_schema: "RLE_DICTIONARY" in column.encodings for column in map(group.column, range(group.num_columns))}
+        self.assertEqual([name for name, has in encoded.items() if has], ["often", "gaps", "word"])
 
     def test_times_open_slice_and_batch(self):
         days = np.datetime64("2024-01-01") + np.arange(500)
