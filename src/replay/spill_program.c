@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compare.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "replay/spill.h"
@@ -122,6 +123,36 @@ static stow_status find_period(const recording *r, uint16_t device, size_t *firs
   return STOW_OK;
 }
 
+/* ---- segments without blocks ---- */
+
+/* Lists the addresses of all blocks of the device, ascending. */
+static stow_status list_blocks(const recording *r, uint16_t device, uint64_t **list,
+                               size_t *count) {
+  size_t n = 0;
+  for (size_t i = 0; i < r->event_count; i++) n += r->events[i].kind == EVENT_ALLOC;
+  *list = malloc((n + 1) * sizeof **list);
+  *count = 0;
+  if (*list == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu blocks", n);
+  for (size_t i = 0; i < r->event_count; i++)
+    if (r->events[i].kind == EVENT_ALLOC && is_of(r, &r->events[i], device))
+      (*list)[(*count)++] = r->events[i].addr;
+  qsort(*list, *count, sizeof **list, compare_u64);
+  return STOW_OK;
+}
+
+/* Returns whether a block begins in this range. */
+static bool any_block(const uint64_t *list, size_t count, uint64_t addr, uint64_t bytes) {
+  size_t low = 0, high = count;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (list[middle] < addr)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < count && list[low] - addr < bytes;
+}
+
 /* ---- building ---- */
 
 typedef struct builder {
@@ -130,6 +161,8 @@ typedef struct builder {
   uint16_t device;
   live_list live;
   uint64_t live_bytes;
+  uint64_t *blocks; /* addresses of all blocks, ascending */
+  size_t block_count;
   uint64_t last_ns; /* time of the previous launch, or of the beginning of the step */
   bool in_step;
   uint64_t host_ns; /* between two launches, where the trace was not recorded live; 0: its times */
@@ -162,9 +195,22 @@ static stow_status add_word(builder *b, uint64_t addr) {
   return STOW_OK;
 }
 
+/* Returns whether the event begins a block: memory in which the recording has no smaller ones, such
+ * as the pool of JAX, is one. */
+static bool begins(const builder *b, const event *e) {
+  if (e->kind == EVENT_ALLOC) return true;
+  return (e->kind == EVENT_SEGMENT_ALLOC || e->kind == EVENT_SEGMENT_MAP) &&
+         !any_block(b->blocks, b->block_count, e->addr, e->bytes);
+}
+
+static bool ends(event_kind kind) {
+  return kind == EVENT_FREE || kind == EVENT_SEGMENT_FREE || kind == EVENT_SEGMENT_UNMAP;
+}
+
 static stow_status add_block(builder *b, const event *e) {
   spill_block gone = {e->addr, e->bytes};
-  if (e->kind == EVENT_ALLOC) {
+  bool begin = begins(b, e);
+  if (begin) {
     STOW_TRY(live_add(&b->live, gone));
     b->live_bytes += e->bytes;
   } else if (live_remove(&b->live, e->addr, &gone)) {
@@ -174,9 +220,9 @@ static stow_status add_block(builder *b, const event *e) {
   }
   if (!b->in_step) return STOW_OK;
   if (b->live_bytes > b->p->peak_live_bytes) b->p->peak_live_bytes = b->live_bytes;
-  return add_op(b->p, (spill_op){.kind = e->kind == EVENT_ALLOC ? SPILL_ALLOC : SPILL_FREE,
-                                 .addr = gone.addr,
-                                 .bytes = gone.bytes});
+  return add_op(
+      b->p,
+      (spill_op){.kind = begin ? SPILL_ALLOC : SPILL_FREE, .addr = gone.addr, .bytes = gone.bytes});
 }
 
 static stow_status add_launch(builder *b, const event *e) {
@@ -233,7 +279,7 @@ static stow_status build(builder *b, size_t first, size_t end) {
       STOW_TRY(begin_step(b, e->kind == EVENT_MARK_BEGIN || i == 0 ? e->time_ns
                                                                    : r->events[i - 1].time_ns));
     if (!is_of(r, e, b->device)) continue;
-    if (e->kind == EVENT_ALLOC || e->kind == EVENT_FREE) STOW_TRY(add_block(b, e));
+    if (begins(b, e) || ends(e->kind)) STOW_TRY(add_block(b, e));
     if (!b->in_step) continue;
     if (e->kind == EVENT_LAUNCH) STOW_TRY(add_launch(b, e));
     if (e->kind == EVENT_TOUCH && b->p->op_count > 0 &&
@@ -259,8 +305,10 @@ stow_status spill_program_build(spill_program *p, const recording *r, uint16_t d
   builder b = {.p = p, .r = r, .device = device};
   text = recording_fact(r, "host_ns");
   if (text != NULL) b.host_ns = strtoull(text, NULL, 10);
-  stow_status status = build(&b, first, end);
+  stow_status status = list_blocks(r, device, &b.blocks, &b.block_count);
+  if (status == STOW_OK) status = build(&b, first, end);
   free(b.live.list);
+  free(b.blocks);
   if (status == STOW_OK && (p->launch_count == 0 || p->word_count == 0))
     status = stow_fail(STOW_ERR_NOT_FOUND,
                        "the recording has no launches with touches; record it with `stowage run "

@@ -52,11 +52,13 @@ typedef struct launch_time {
 } launch_time;
 
 /* Launches of one function and size that may use more of an arena than their words name: whether
- * naming the ranges `beyond` (space.h) makes them faster. */
+ * naming the ranges `beyond` (space.h) makes them faster. Those with a range that is larger than
+ * most have a trial of their own, which begins when all words are known: before, a launch may take
+ * long because it names too little of a buffer, and such a range may be most of the arena. */
 typedef enum wide_state { WIDE_UNKNOWN = 0, WIDE_TRIED, WIDE_YES, WIDE_NO } wide_state;
 
 typedef struct wide_trial {
-  uint64_t shape;
+  uint64_t trial;     /* identifies it */
   uint32_t launches;  /* so far, before the trial */
   uint32_t narrow_ns; /* the least of the long times before the trial */
   uint8_t state;      /* a wide_state */
@@ -133,8 +135,8 @@ struct residency {
 
 /* Adds the launch to the sums. Returns whether its missing units are worth an exchange. */
 bool worth_launch(residency *r, const residency_launch_info *l, bool missing);
-/* Returns whether launches of this function and size name the ranges beyond their words. */
-bool worth_wide(const residency *r, uint64_t shape);
+/* Returns which ranges beyond their words launches of this function and size name. */
+space_width worth_width(const residency *r, uint64_t shape);
 /* Returns the device time in nanoseconds of a launch in vram (0: unknown), and what bytes on the
  * host add to it. */
 uint64_t worth_near_ns(residency *r, uint64_t id);

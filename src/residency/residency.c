@@ -209,14 +209,14 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
   }
   space_launch launch = {.stamp = r->seq,
                          .shape = r->shape,
-                         .wide = worth_wide(r, r->shape),
+                         .wide = worth_width(r, r->shape),
                          .copied = l->once,
                          .fills = fills_new(r, l),
                          .copied_bytes = l->to_bytes,
                          .words = l->words,
                          .count = l->word_count};
   r->named_count = space_resolve(&r->space, &launch, r->named, r->unit_capacity);
-  if (launch.wide && r->space.beyond_count > 0) r->id ^= WIDE_ID; /* it is timed on its own */
+  if (r->space.beyond_count > 0) r->id ^= launch.wide * WIDE_ID; /* each is timed on its own */
   ASSERT(r->named_count <= r->unit_capacity);
   if (r->space.arena_new) r->units_changed = h->end;
   r->space.arena_new = false;

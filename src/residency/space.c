@@ -361,6 +361,16 @@ static void arena_measure(space_arena *a, uint64_t stamp) {
   a->typical = sizes[count - 1 - count / 10];
 }
 
+/* Returns whether words may be missing: a new one was seen not long ago. */
+static inline bool is_learning(const space_arena *a, uint64_t stamp) {
+  return stamp < a->newest + ARENA_LEARNS;
+}
+
+/* Returns whether a range is larger than most. */
+static inline bool is_large(const space_arena *a, uint64_t bytes) {
+  return a->typical > 0 && bytes > 2 * a->typical;
+}
+
 /* Returns the end of the range that the word seen last names, at the index `at`: the next word of a
  * buffer that is there. A buffer is gone if its word stayed away for twice as long as it ever did,
  * and as the word that is asked about just did: not longer than that, because it may not have come
@@ -379,8 +389,8 @@ static uint64_t arena_end(space_arena *a, uint32_t at, uint64_t stamp) {
     end = a->addr + a->bytes;
     if (a->most > 0 && a->most < end - word) end = word + a->most;
   }
-  bool learning = stamp < a->newest + ARENA_LEARNS;
-  return learning && a->typical > 0 && end - word > 2 * a->typical ? word + a->typical : end;
+  bool unsure = is_learning(a, stamp) && is_large(a, end - word);
+  return unsure ? word + a->typical : end;
 }
 
 /* ---- extents ---- */
@@ -553,11 +563,14 @@ static uint64_t extend(naming *n, const space_arena *a, uint64_t word, uint64_t 
   if (e->near.bytes > end - word) end = word + (e->near.bytes < most ? e->near.bytes : most);
   uint64_t wide = word + (e->wide.bytes < most ? e->wide.bytes : most);
   if (wide <= end) return end;
+  bool large = is_large(a, wide - word);
+  if (large && is_learning(a, l->stamp)) return end; /* words in it may be missing */
+  s->beyond_large |= large;
   if (s->beyond_count < SPACE_BEYOND) {
     s->beyond[s->beyond_count].from = end;
     s->beyond[s->beyond_count++].to = wide;
   }
-  return l->wide ? wide : end;
+  return l->wide > (large ? SPACE_WIDE : SPACE_NARROW) ? wide : end;
 }
 
 /* Names a range of which only the unit of the word goes into the key. */
@@ -611,7 +624,7 @@ uint32_t space_resolve(space *s, const space_launch *l, uint32_t *units, uint32_
   ASSERT(units != NULL || max == 0);
   ASSERT(l->count == 0 || l->words != NULL);
   s->small_count = s->beyond_count = 0;
-  s->small_lost = s->arena_named = false;
+  s->small_lost = s->arena_named = s->beyond_large = false;
   naming n = {.s = s, .launch = l, .units = units, .max = max};
   uint32_t found = 0;
   s->key = 0;

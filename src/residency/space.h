@@ -112,6 +112,7 @@ typedef struct space {
     uint64_t from, to;
   } beyond[SPACE_BEYOND];
   uint32_t beyond_count;
+  bool beyond_large; /* one of them is larger than most ranges of the arena */
   bool arena_new; /* a block became an arena since this was last cleared: words name other units */
 } space;
 
@@ -149,14 +150,19 @@ typedef struct space_small {
 /* Returns whether a launch may write to the unit without naming it: part of it is in an arena. */
 bool space_in_arena(const space *s, uint32_t unit);
 
-/* A launch: its number, from 1, and a number that identifies its function and its size. `wide`: in
- * arenas it also names the ranges that are `beyond` otherwise. `copied`: it is a copy or fill,
- * whose words show nothing about buffers, because one buffer is copied in many pieces. It names the
- * bytes that it copies, or all of a block if they are not known (0), or if it `fills` a new block.
+/* Whether a launch also names the ranges that are `beyond` otherwise: none, those that are not
+ * larger than most, or all. */
+typedef enum space_width { SPACE_NARROW = 0, SPACE_WIDE, SPACE_WIDEST } space_width;
+
+/* A launch: its number, from 1, and a number that identifies its function and its size. `copied`:
+ * it is a copy or fill, whose words show nothing about buffers, because one buffer is copied in
+ * many pieces. It names the bytes that it copies, or all of a block if they are not known (0), or
+ * if it `fills` a new block.
  */
 typedef struct space_launch {
   uint64_t stamp, shape;
-  bool wide, copied, fills;
+  space_width wide;
+  bool copied, fills;
   uint64_t copied_bytes;
   const uint64_t *words;
   size_t count;

@@ -76,25 +76,38 @@ enum { TRIAL_SAMPLES = 3, TRIAL_PART = 4 };
 /* At least so many of the launches that may use more than they name are timed. */
 #define TRIAL_TIMED 24
 
-static wide_trial *trial_of(const residency *r, uint64_t shape) {
-  return &r->trials[hash_u64(shape, 1) % WIDE_TRIALS];
+/* Makes another trial of launches that have a large range beyond their words. */
+#define LARGE UINT64_C(0x2545f4914f6cdd1d)
+
+/* Identifies the trial that the launch last resolved belongs to. */
+static uint64_t trial_now(const residency *r) {
+  return r->space.beyond_large ? r->shape ^ LARGE : r->shape;
 }
 
-bool worth_wide(const residency *r, uint64_t shape) {
-  const wide_trial *t = trial_of(r, shape);
-  return t->shape == shape && (t->state == WIDE_TRIED || t->state == WIDE_YES);
+static wide_trial *trial_of(const residency *r, uint64_t trial) {
+  return &r->trials[hash_u64(trial, 1) % WIDE_TRIALS];
+}
+
+static bool is_wide(const residency *r, uint64_t trial) {
+  const wide_trial *t = trial_of(r, trial);
+  return t->trial == trial && (t->state == WIDE_TRIED || t->state == WIDE_YES);
+}
+
+space_width worth_width(const residency *r, uint64_t shape) {
+  if (is_wide(r, shape ^ LARGE)) return SPACE_WIDEST;
+  return is_wide(r, shape) ? SPACE_WIDE : SPACE_NARROW;
 }
 
 /* Returns whether it is not yet known whether these launches use more than they name. */
-static bool trial_open(const residency *r, uint64_t shape) {
-  const wide_trial *t = trial_of(r, shape);
-  return t->shape != shape || t->state == WIDE_UNKNOWN || t->state == WIDE_TRIED;
+static bool trial_open(const residency *r, uint64_t trial) {
+  const wide_trial *t = trial_of(r, trial);
+  return t->trial != trial || t->state == WIDE_UNKNOWN || t->state == WIDE_TRIED;
 }
 
 /* Returns whether too few of these launches were timed to tell. */
-static bool trial_needs_times(const residency *r, uint64_t shape) {
-  const wide_trial *t = trial_of(r, shape);
-  return t->shape == shape && t->state != WIDE_NO && t->state != WIDE_YES && t->timed < TRIAL_TIMED;
+static bool trial_needs_times(const residency *r, uint64_t trial) {
+  const wide_trial *t = trial_of(r, trial);
+  return t->trial == trial && t->state != WIDE_NO && t->state != WIDE_YES && t->timed < TRIAL_TIMED;
 }
 
 /* Returns the bytes of the ranges beyond what the launch names; 0 if none of them is on the host.
@@ -118,10 +131,11 @@ static uint64_t beyond_bytes(const residency *r) {
 /* Counts a launch that may use more than it names. */
 static void trial_launch(residency *r) {
   ASSERT(r->space.beyond_count > 0);
-  wide_trial *t = trial_of(r, r->shape);
-  if (t->shape != r->shape) {
+  uint64_t trial = trial_now(r);
+  wide_trial *t = trial_of(r, trial);
+  if (t->trial != trial) {
     if (t->state == WIDE_TRIED || t->state == WIDE_YES) return; /* the entry is in use */
-    *t = (wide_trial){.shape = r->shape};
+    *t = (wide_trial){.trial = trial};
   }
   t->launches++;
 }
@@ -129,8 +143,8 @@ static void trial_launch(residency *r) {
 /* Evaluates a time with all, or nearly all, that the launch names in vram. */
 static void trial_sampled(residency *r, const residency_timing *sample, uint32_t ns) {
   ASSERT(ns > 0);
-  wide_trial *t = trial_of(r, sample->shape);
-  if (t->shape != sample->shape) return;
+  wide_trial *t = trial_of(r, sample->trial);
+  if (t->trial != sample->trial) return;
   if (t->timed < UINT8_MAX) t->timed++;
   if (t->state == WIDE_UNKNOWN && !sample->wide) {
     double least = (double)sample->beyond_bytes * r->cost.in_place_ns_per_byte / 4;
@@ -151,11 +165,12 @@ static void trial_sampled(residency *r, const residency_timing *sample, uint32_t
 bool residency_sample(const residency *r, residency_timing *t) {
   ASSERT(t != NULL);
   const launch_time *known = time_of(r, r->id);
+  uint64_t trial = trial_now(r);
   bool same = known->id == r->id;
   bool slow =
-      same && r->space.arena_named && known->last_ns >= TRIAL_LEAST_NS && trial_open(r, r->shape);
+      same && r->space.arena_named && known->last_ns >= TRIAL_LEAST_NS && trial_open(r, trial);
   bool beyond = r->space.beyond_count > 0;
-  bool needed = beyond && trial_needs_times(r, r->shape);
+  bool needed = beyond && trial_needs_times(r, trial);
   /* Where addresses change from step to step, launches look new forever; timing one takes as long
    * as reporting several. */
   if (r->named_count == 0 ||
@@ -172,10 +187,10 @@ bool residency_sample(const residency *r, residency_timing *t) {
   else
     wanted |= known->nears < NEARS || r->seq % AGAIN == 0;
   if (!wanted) return false;
-  bool wide = beyond && worth_wide(r, r->shape);
+  bool wide = beyond && is_wide(r, trial);
   *t = (residency_timing){.id = r->id,
                           .function = r->function,
-                          .shape = r->shape,
+                          .trial = trial,
                           .far_bytes = far,
                           .beyond_bytes = beyond && !wide ? beyond_bytes(r) : 0,
                           .wide = wide,
@@ -358,7 +373,7 @@ static bool names_too_much(residency *r, const residency_launch_info *l) {
   if (!r->space.arena_named || r->far_bytes < WIDE_BYTES || l->device_ns > 0 || r->parked_live > 0)
     return false;
   const launch_time *t = time_of(r, r->id);
-  if (r->space.beyond_count > 0 && worth_wide(r, r->shape)) return false; /* timed before */
+  if (r->space.beyond_count > 0 && is_wide(r, trial_now(r))) return false; /* timed before */
   if (t->id == r->id && t->far_ns > 0 && !is_outdated(r, t)) return !uses(r, t);
   const function_time *f = function_of(r, l->function);
   return f->function != l->function || !f->uses || r->far_bytes > WIDE_BYTES_MOST;

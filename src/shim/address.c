@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/checked.h"
+#include "shim/gate.h"
 #include "shim/host_tier.h"
 #include "shim/shim.h"
 
@@ -31,7 +32,7 @@ static cu_addr unlikely(size_t bytes, size_t align) {
 cu_result address_reserve(cu_addr *addr, size_t bytes, size_t align) {
   ASSERT(addr != NULL);
   const cuda_driver *driver = shim_driver();
-  cu_addr hint = host_tier_on() ? unlikely(bytes, align) : 0;
+  cu_addr hint = host_tier_on() || gate_here() ? unlikely(bytes, align) : 0;
   if (hint != 0 && driver->cuMemAddressReserve(addr, bytes, align, hint, 0) == CU_OK) return CU_OK;
   return driver->cuMemAddressReserve(addr, bytes, align, 0, 0);
 }

@@ -174,6 +174,29 @@ TEST(a_pool_costs_what_is_used_of_it)
   CHECK(steps[1] <= steps[0] + steps[0] / 20);
 }
 
+/* The pool of JAX is mapped memory in which the recording has no blocks: it is one block. A segment
+ * that contains blocks is not. */
+TEST(memory_without_blocks_is_a_block)
+{
+  enum { BUFFERS = 40 };
+  const uint64_t pool = UINT64_C(1) << 40, mapped = UINT64_C(2) << 40, buffer = UINT64_C(64) << 20;
+  recording r;
+  spill_program p;
+  recording_init(&r, 0);
+  add(&r, EVENT_SEGMENT_MAP, 0, pool, UINT64_C(3) << 30);
+  add(&r, EVENT_SEGMENT_ALLOC, 0, mapped, UINT64_C(1) << 30);
+  add(&r, EVENT_ALLOC, 0, mapped + buffer, buffer);
+  for (uint64_t i = 0; i < 5 * BUFFERS; i++)
+    add_kernel(&r, 1000 * (i + 1), (uint64_t[]){pool + i % BUFFERS * buffer, mapped + buffer}, 2);
+  CHECK_OK(spill_program_build(&p, &r, 0));
+  CHECK_U64(p.initial_count, 2);
+  CHECK_U64(p.peak_live_bytes, (UINT64_C(3) << 30) + buffer);
+  spill_result result = run(&p, 2.5);
+  CHECK(!result.fits && result.steady.in_bytes > 0);
+  spill_program_free(&p);
+  recording_free(&r);
+}
+
 /* Without marks, the step is the part that repeats. */
 TEST(a_step_is_found_by_its_launches)
 {

@@ -2,14 +2,19 @@
 #include "shim/address.h"
 
 #include "harness.h"
+#include "shim/gate.h"
 #include "shim/host_tier.h"
 #include "shim/shim.h"
 
-static bool spills, refuses;
+static bool spills, records, refuses;
 static cu_addr wanted; /* by the last call */
 
 bool host_tier_on(void) {
   return spills;
+}
+
+bool gate_here(void) {
+  return records;
 }
 
 static cu_result reserve(cu_addr *addr, size_t bytes, size_t align, cu_addr hint,
@@ -44,6 +49,16 @@ TEST(ranges_are_at_unlikely_addresses_with_a_spill)
   CHECK(address_reserve(&c, 1 << 21, 1 << 21) == CU_OK);
   CHECK(is_unlikely(a) && is_unlikely(b) && is_unlikely(c));
   CHECK(b >= a + ((uint64_t)10 << 30) && c >= b + (1 << 21));
+}
+
+TEST(ranges_of_recorded_launches_are_there_too)
+{
+  cu_addr a;
+  spills = refuses = false;
+  records = true;
+  CHECK(address_reserve(&a, 1 << 21, 0) == CU_OK);
+  CHECK(is_unlikely(a));
+  records = false;
 }
 
 TEST(a_driver_that_refuses_chooses_itself)
