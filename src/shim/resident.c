@@ -78,34 +78,9 @@ void resident_small_on_host(unsigned device, uint64_t bytes) {
   r->small_at = 0;
 }
 
-static bool is_copied(const resident *r, uint32_t unit) {
-  for (int i = 0; i < COPIES_MAX; i++)
-    if (r->copies[i].state != COPY_NONE && r->copies[i].unit == unit) return true;
-  return false;
-}
-
-/* Returns whether a unit in vram has a host page that it can do without. */
-static bool keeps_host(const resident *r, uint32_t unit) {
-  ASSERT(unit < r->unit_capacity);
-  const resident_unit *u = &r->units[unit];
-  return u->token != NULL && u->host != NULL && u->host != u->token->page && !is_copied(r, unit);
-}
-
 uint64_t resident_give_hosts(unsigned device, uint64_t bytes) {
   resident *r = with_engine(device);
-  uint64_t given = 0;
-  if (r == NULL) return 0;
-  for (int valid = 0; valid < 2; valid++) /* first those without contents */
-    for (uint32_t i = 0; i < r->unit_capacity && given < bytes; i++) {
-      resident_unit *u = &r->units[i];
-      if (!keeps_host(r, i) || residency_host_valid(r->engine, i) != valid) continue;
-      page_free_put(u->host);
-      u->host = NULL;
-      u->printed = false;
-      residency_host_lost(r->engine, i);
-      given += r->class->bytes;
-    }
-  return given;
+  return r != NULL ? resident_give(r, bytes) : 0;
 }
 
 uint64_t resident_kept_hosts(unsigned device) {
@@ -113,7 +88,7 @@ uint64_t resident_kept_hosts(unsigned device) {
   lock_acquire(&pages_lock);
   const resident *r = with_engine(device);
   for (uint32_t i = 0; r != NULL && i < r->unit_capacity; i++)
-    if (keeps_host(r, i)) bytes += r->class->bytes;
+    if (resident_keeps_host(r, i)) bytes += r->class->bytes;
   lock_release(&pages_lock);
   return bytes;
 }

@@ -28,6 +28,35 @@ page *resident_host_page(resident *r, resident_unit *u) {
   return u->host;
 }
 
+static bool is_copied(const resident *r, uint32_t unit) {
+  for (int i = 0; i < COPIES_MAX; i++)
+    if (r->copies[i].state != COPY_NONE && r->copies[i].unit == unit) return true;
+  return false;
+}
+
+bool resident_keeps_host(const resident *r, uint32_t unit) {
+  ASSERT(unit < r->unit_capacity);
+  const resident_unit *u = &r->units[unit];
+  return u->token != NULL && u->host != NULL && u->host != u->token->page && !u->leaving &&
+         !is_copied(r, unit);
+}
+
+uint64_t resident_give(resident *r, uint64_t bytes) {
+  ASSERT(lock_held(&pages_lock));
+  uint64_t given = 0;
+  for (int valid = 0; valid < 2; valid++) /* first those without contents */
+    for (uint32_t i = 0; i < r->unit_capacity && given < bytes; i++) {
+      resident_unit *u = &r->units[i];
+      if (!resident_keeps_host(r, i) || residency_host_valid(r->engine, i) != valid) continue;
+      page_free_put(u->host);
+      u->host = NULL;
+      u->printed = false;
+      residency_host_lost(r->engine, i);
+      given += r->class->bytes;
+    }
+  return given;
+}
+
 /* ---- which launches have ended ---- */
 
 void resident_mark(resident *r) {

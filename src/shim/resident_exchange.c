@@ -153,6 +153,15 @@ static bool print_batch(resident *r, const residency_move *list, uint32_t first,
          wait_own(r) == CU_OK;
 }
 
+/* Returns the host page of a unit that leaves; NULL: the host is full. Units in vram keep pages
+ * that they may not need again. */
+static page *host_page(resident *r, resident_unit *u) {
+  page *p = resident_host_page(r, u);
+  if (p == NULL && resident_give(r, r->class->bytes) > 0) p = resident_host_page(r, u);
+  r->host_full |= p == NULL;
+  return p;
+}
+
 /* Ensures that the host pages of a batch hold what leaves. Returns how many do, in order. */
 static uint32_t save_batch(resident *r, const residency_move *list, uint32_t first,
                            uint32_t count) {
@@ -170,7 +179,7 @@ static uint32_t save_batch(resident *r, const residency_move *list, uint32_t fir
       continue;
     }
     if (!m->copy && !m->wait) residency_hidden_write(r->engine, m->unit);
-    if (resident_host_page(r, u) == NULL ||
+    if (host_page(r, u) == NULL ||
         driver->cuMemcpyAsync(u->host->stage, u->token->addr, m->bytes, r->own) != CU_OK)
       break;
     u->print = found;
@@ -220,7 +229,7 @@ static uint32_t move_out(resident *r, const residency_plan_list *plan, remap *li
     const residency_move *m = &plan->out[i];
     resident_unit *u = &r->units[m->unit];
     page *to = m->park ? parked_page(r, u) : NULL;
-    if (to == NULL) to = resident_host_page(r, u);
+    if (to == NULL) to = host_page(r, u);
     if (to == NULL) {
       ready = i;
       break;
@@ -315,25 +324,45 @@ void resident_take_frames(resident *r) {
   if (r->spare == NULL) r->spare = resident_frame(r);
 }
 
+/* Moves out and in by turns if the host is full: what comes in frees the host pages of what leaves
+ * next. Otherwise everything leaves before anything comes in. */
+static void move_both(resident *r, const residency_plan_list *plan, remap *list, uint32_t *outs,
+                      uint32_t *ins) {
+  residency_plan_list left = *plan;
+  for (bool any = true; any;) {
+    r->host_full = false;
+    uint32_t out = move_out(r, &left, list), in = 0;
+    left.out += out;
+    left.out_count -= out;
+    if (left.out_count == 0 || r->host_full) in = move_in(r, &left, list);
+    left.in += in;
+    left.in_count -= in;
+    any = r->host_full && out + in > 0;
+  }
+  *outs = plan->out_count - left.out_count;
+  *ins = plan->in_count - left.in_count;
+}
+
 void resident_carry_out(resident *r, const residency_plan_list *plan) {
   ASSERT(lock_held(&pages_lock));
-  uint32_t most = plan->out_count > plan->in_count ? plan->out_count : plan->in_count;
+  uint32_t most = plan->out_count > plan->in_count ? plan->out_count : plan->in_count, outs, ins;
   remap *list = malloc((most + 1) * sizeof *list);
   if (list == NULL) return;
   r->reserved = 0;
   r->hold = plan->hold;
   for (uint32_t i = 0; i < plan->in_count; i++)
     r->reserved += r->units[plan->in[i].unit].frame == NULL;
-  uint32_t outs = move_out(r, plan, list);
-  for (uint32_t i = 0; i < outs; i++) {
-    ledger *l = account_ledger();
-    if (!plan->out[i].park) atomic_fetch_add(&l->header->moved_out_bytes, plan->out[i].bytes);
-  }
-  uint32_t ins = outs == plan->out_count ? move_in(r, plan, list) : 0;
+  for (uint32_t i = 0; i < plan->out_count; i++) r->units[plan->out[i].unit].leaving = true;
+  move_both(r, plan, list, &outs, &ins);
+  for (uint32_t i = 0; i < plan->out_count; i++) r->units[plan->out[i].unit].leaving = false;
+  ledger_header *header = account_ledger()->header;
+  for (uint32_t i = 0; i < outs; i++)
+    if (!plan->out[i].park) atomic_fetch_add(&header->moved_out_bytes, plan->out[i].bytes);
   for (uint32_t i = 0; i < ins; i++)
-    if (!plan->in[i].park)
-      atomic_fetch_add(&account_ledger()->header->moved_home_bytes, plan->in[i].bytes);
+    if (!plan->in[i].park) atomic_fetch_add(&header->moved_home_bytes, plan->in[i].bytes);
   r->reserved = 0;
   residency_exchanged(r->engine, outs, ins);
+  for (uint32_t i = 0; i < ins; i++) /* the plan is the engine's, and still there */
+    if (r->units[plan->in[i].unit].host == NULL) residency_host_lost(r->engine, plan->in[i].unit);
   free(list);
 }

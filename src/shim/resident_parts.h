@@ -17,6 +17,7 @@ typedef struct resident_unit {
   fingerprint print;
   bool printed; /* `print` belongs to the host page */
   bool fetched; /* fetched by the exchange in progress */
+  bool leaving; /* leaves in the exchange in progress: its host page is needed */
 } resident_unit;
 
 typedef enum copy_state { COPY_NONE = 0, COPY_WAITS, COPY_CHECKS, COPY_RUNS } copy_state;
@@ -86,6 +87,7 @@ typedef struct resident {
   int awaited;                           /* the next launch waits for this one; -1: none */
   bool unwaited;                         /* no launch waits any more: one took too long */
   bool hold;                             /* no copy begins during page calls */
+  bool host_full;                        /* the exchange in progress found no host page */
   uint32_t reserved;                     /* free vram pages that an exchange needs */
   uint64_t number;                       /* launches so far */
   uint64_t passed;                       /* this launch and all before it have ended */
@@ -128,6 +130,10 @@ page *resident_unused(page_class *class, int tier);
 page *resident_frame(resident *r);
 /* Returns the unit's host page, and creates it if needed. NULL: the host is full. */
 page *resident_host_page(resident *r, resident_unit *u);
+/* Returns whether a unit in vram has a host page that it can do without. */
+bool resident_keeps_host(const resident *r, uint32_t unit);
+/* Makes such pages free, those without contents first. Returns how many bytes. */
+uint64_t resident_give(resident *r, uint64_t bytes);
 
 /* ---- resident_exchange.c ---- */
 

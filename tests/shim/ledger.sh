@@ -30,7 +30,7 @@ check without_a_limit_it_continues test "$code $(grep -c '^alloc:[0-9]* 0' "$fol
 out=$(stowage_run --vram-limit 100M -- "$programs/filler" "$holder" alloc:$M 2> "$folder/err")
 check a_process_that_cannot_be_counted_gets_nothing_under_a_limit test "${out##* }" = 2
 check and_says_so_itself grep -q '^stowage: process [0-9]*: 1024 processes' "$folder/err"
-check and_the_run_says_how_many grep -q '^stowage run: 1 processes found all 1024 places' "$folder/err"
+check and_the_run_says_how_many grep -q '^stowage run: 1 process found all 1024 places' "$folder/err"
 out=$(stowage_run -- "$programs/filler" "$holder" alloc:$M 2> "$folder/err")
 check without_a_limit_it_is_served test "${out##* }" = 0
 check and_reported_not_to_be_counted grep -q 'not counted' "$folder/err"

@@ -25,6 +25,19 @@ if [ $wrong = 0 ]; then ok "programs_keep_every_byte: $count programs from seed 
 if [ $((moving * 10)) -gt $((count * 7)) ]; then ok "most_of_them_move_pages: $moving of $count"; else fail "most_of_them_move_pages: $moving of $count"; fi
 [ -n "${SHIM_SANITIZED:-}" ] && finish
 
+# A host that is full: what comes in frees the host pages of what leaves, so an exchange still moves about a page (8 MiB).
+tight() {
+  local seed few=0
+  for seed in 1 3; do
+    out=$(STANDIN_ASYNC=$seed timeout -k 2 300 "$stowage" run --vram-limit 160M --spill 160M -- "$mover" $seed 2> "$folder/err") || return
+    grep -q '^equal ' <<< "$out" || return
+    sed -nE 's/.*host: ([0-9]+)\.[0-9]+ MiB out, .* back in ([0-9]+) exchanges.*/\1 \2/p' "$folder/err" | {
+      read -r mib exchanges && echo "seed $seed: $mib MiB in $exchanges exchanges" && [ "$mib" -gt $((exchanges * 4)) ]; } || few=1
+  done
+  [ $few = 0 ]
+}
+check a_full_host_does_not_stop_exchanges tight
+
 # A graph names what its nodes do, so none of these programs has work that may touch anything.
 STOWAGE_SHIM_LOG=$folder/graphs moved 3
 check graphs_name_what_they_touch test "$(grep -c 'cuGraphLaunch may touch anything' "$folder/graphs")" = 0
