@@ -175,6 +175,9 @@ static inline bool same_bytes(const char *a, const char *b, size_t count) {
   return (unlike | (x ^ y)) == 0;
 }
 
+/* Strings whose memory is fetched together. */
+enum { GROUP = 32, PREFETCH_LEAST = 4096 };
+
 /* A slot holds the string's number + 1 in its lower half and the upper half of its hash in its
  * upper half, so that most other strings differ without a look at their bytes. */
 static inline uint64_t slot_of(uint64_t hash, uint32_t number) {
@@ -209,6 +212,23 @@ static stow_status intern_no_memory(void) {
   return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a table of names");
 }
 
+/* Puts strings into the new, larger table. Their slots are fetched together: the bytes lie side by
+ * side, the slots do not. */
+static void intern_renumber(intern *t, uint32_t first, uint32_t count) {
+  uint64_t hashes[GROUP];
+  size_t length, mask = t->table_capacity - 1;
+  for (uint32_t i = 0; i < count; i++) {
+    const char *bytes = intern_get(t, first + i, &length);
+    hashes[i] = intern_hash(bytes, length, t->seed);
+    __builtin_prefetch(&t->table[hashes[i] & mask], 1);
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    size_t slot = hashes[i] & mask;
+    while (t->table[slot] != 0) slot = (slot + 1) & mask;
+    t->table[slot] = slot_of(hashes[i], first + i);
+  }
+}
+
 /* Makes the table large enough for `count` more strings at a load of 3/4. Frees the old table
  * first, so that the two are never in memory together, and numbers the strings again. */
 static stow_status intern_reserve(intern *t, size_t count) {
@@ -222,14 +242,8 @@ static stow_status intern_reserve(intern *t, size_t count) {
   if (t->table == NULL) return intern_no_memory();
   if (t->seed == 0) t->seed = (uint64_t)(uintptr_t)t | 1;
   t->table_capacity = capacity;
-  for (uint32_t n = 0; n < t->count; n++) {
-    size_t length, mask = capacity - 1;
-    const char *bytes = intern_get(t, n, &length);
-    uint64_t hash = intern_hash(bytes, length, t->seed);
-    size_t i = hash & mask;
-    while (t->table[i] != 0) i = (i + 1) & mask;
-    t->table[i] = slot_of(hash, n);
-  }
+  for (uint32_t n = 0; n < t->count; n += GROUP)
+    intern_renumber(t, n, t->count - n < GROUP ? t->count - n : GROUP);
   return STOW_OK;
 }
 
@@ -280,9 +294,6 @@ stow_status intern_add(intern *t, uint32_t *number, const char *bytes, size_t co
 }
 
 /* ---- many strings at once ---- */
-
-/* Strings whose memory is fetched together. */
-enum { GROUP = 32, PREFETCH_LEAST = 4096 };
 
 /* Hashes a group and prefetches the slots, then the offsets, then the bytes of the strings that are
  * probably equal: one wait for memory per group instead of three per string. */
