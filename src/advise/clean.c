@@ -104,6 +104,22 @@ static const char *tag(scan_text t) {
   return is ? rest.at + strlen("<stderr>:") : NULL;
 }
 
+/* Skips "node-3: " before a line of a traceback: launchers over several machines name each. Frames
+ * are indented by two spaces, and code by four. */
+static const char *node(scan_text t) {
+  const char *at = t.at;
+  bool digit = false;
+  while (at < t.end && at - t.at < 40 &&
+         (isalnum((unsigned char)*at) || *at == '-' || *at == '_' || *at == '.'))
+    digit = digit || isdigit((unsigned char)*at) != 0, at++;
+  if (!digit || at + 1 >= t.end || at[0] != ':' || at[1] != ' ') return NULL;
+  scan_text rest = {past_spaces(t, at + 2), t.end};
+  bool is = rest.at == at + 2   ? scan_starts(rest, "Traceback (most recent call last)")
+            : rest.at == at + 4 ? scan_starts(rest, "File \"")
+                                : rest.at == at + 6;
+  return is ? rest.at : NULL;
+}
+
 /* "vllm-1  | " of docker compose. */
 static const char *compose(scan_text t) {
   const char *at = t.at;
@@ -167,7 +183,7 @@ static void without_side(scan_text *line) {
 
 static scan_text without_prefixes(scan_text line) {
   static const char *(*const grammars[])(scan_text) = {
-      quote, tag, stamp, dashes, rank, container, box, compose, journal, source_line};
+      quote, tag, stamp, dashes, rank, node, container, box, compose, journal, source_line};
   bool boxed = scan_starts((scan_text){past_spaces(line, line.at), line.end}, CLEAN_BOX);
   for (int i = 0; i < PREFIXES_MAX; i++) {
     const char *after = NULL;

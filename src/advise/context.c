@@ -79,6 +79,8 @@ static const struct {
     {"THCudaCheck", CONTEXT_BIT(TORCH)},
     {"CUDA kernel errors might be", CONTEXT_BIT(TORCH)},
     {"loss.backward()", CONTEXT_BIT(TORCH)},
+    {"preds.append(out", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
+    {"val_loss += ", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
     {"KSampler", CONTEXT_BIT(TORCH)},
     {"transformers", CONTEXT_BIT(TRANSFORMERS)},
     {"onnxruntime", CONTEXT_BIT(ONNX)},

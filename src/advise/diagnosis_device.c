@@ -325,7 +325,8 @@ static guess by_phase(const explanation *x) {
                    "it failed while the results of all batches were put together on the device: "
                    "probably they are what fills it"};
   bool torch = m->kind == MESSAGE_TORCH || m->kind == MESSAGE_CUDA || m->kind == MESSAGE_DIRECTML;
-  if (torch && has(x, MARK(EVALUATING)) && has(x, MARK(TRAINING)) && !has(x, MARK(NO_GRAD)) &&
+  bool trains = has(x, MARK(TRAINING)) || has(x, MARK(COLLECTING));
+  if (torch && has(x, MARK(EVALUATING)) && trains && !has(x, MARK(NO_GRAD)) &&
       !has(x, MARK(LOADING)))
     return (guess){CAUSE_NO_GRAD_MISSING, 0.45,
                    "it failed during evaluation: probably torch.no_grad() is missing there, or the "

@@ -76,6 +76,8 @@ static void read_new(message *m, scan_text t) {
   m->live_bytes = scan_size_after(t, "Of the allocated memory ");
   m->cached_bytes = scan_size_before(t, " is reserved by PyTorch but unallocated");
   m->limit_bytes = scan_size_before(t, " allowed; Of the");
+  if (!known(m->limit_bytes))
+    m->limit_bytes = scan_size_before(t, " allowed; Including non-PyTorch");
   read_processes(m, t);
   /* Some containers report their own process as holding nothing. */
   if (m->process_bytes == 0 && known(m->live_bytes) && m->live_bytes > 0)

@@ -352,6 +352,13 @@ static const recipe rows[] = {
                "profile, and --fp16",
      .cost = "larger inputs are refused; 16-bit arithmetic"},
     {.causes = C(ONE_SPIKE),
+     .kinds = TORCHY,
+     .need = M(WEBUI) | M(NVIDIA),
+     .change = "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --xformers (on Linux in "
+               "webui-user.sh: export COMMANDLINE_ARGS=\"--medvram --xformers\"), and a smaller "
+               "picture or upscale",
+     .cost = "slower; smaller results"},
+    {.causes = C(ONE_SPIKE),
      .must = D(IMAGES),
      .change = "a smaller picture or video (width, height, frames); tiled decoding (ComfyUI: VAE "
                "Decode (Tiled); diffusers: pipe.enable_vae_tiling())",

@@ -375,6 +375,32 @@ TEST(people_who_start_a_launcher_get_its_flags)
   CHECK_SAMPLES(all);
 }
 
+TEST(circumstances_in_the_traceback_decide)
+{
+  static const sample all[] = {
+      /* Each line begins with the machine's name. */
+      {MESSAGE_TORCH, C(OPTIMIZER_STATE), "8-bit", NULL,
+       "node-3: Traceback (most recent call last):\n"
+       "node-3:   File \"/x/site-packages/deepspeed/ops/adam/fused_adam.py\", line 131, in step\n"
+       "node-3:     state['exp_avg_sq'] = torch.zeros_like(p.data)\n"
+       "node-3: " TORCH_FULL},
+      /* A validation loop that keeps what the model returns. */
+      {MESSAGE_TORCH, C(NO_GRAD_MISSING), "no_grad", NULL,
+       "      8     x, y = x.to(device), y.to(device)\n----> 9     out = net(x)\n"
+       "     10     preds.append(out)\n     11     val_loss += criterion(out, y)\n\n"
+       "File ~/x/site-packages/torch/nn/modules/conv.py:459, in Conv2d.forward(self, input)\n"
+       "--> 459     return F.conv2d(input, weight)\n\n" TORCH_FULL},
+      /* The process's own limit, beside a device with room. */
+      {MESSAGE_TORCH, C(LIMIT), "set_per_process_memory_fraction", NULL,
+       "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 768.00 MiB. GPU 0 has a "
+       "total "
+       "capacity of 21.99 GiB of which 12.07 GiB is free. 7.70 GiB allowed; Including non-PyTorch "
+       "memory, this process has 7.52 GiB memory in use. Of the allocated memory 6.93 GiB is "
+       "allocated by PyTorch, and 301.22 MiB is reserved by PyTorch but unallocated."},
+  };
+  CHECK_SAMPLES(all);
+}
+
 TEST(a_program_of_32_bits_reaches_the_end_of_its_addresses)
 {
   static const sample all[] = {
