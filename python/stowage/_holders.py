@@ -166,26 +166,40 @@ def gathered(frames):
                     yield (tasks, *made_by(own))
 
 
+def is_given(frame, name):
+    """Returns whether a variable of a frame was made elsewhere: an argument, but not self, or what a comprehension goes through."""
+    code = frame.f_code
+    return code.co_name.startswith("<") and code.co_name != "<module>" or (
+        name not in ("self", "cls") and name in code.co_varnames[:code.co_argcount + code.co_kwonlyargcount])
+
+
 def variables(main, others):
     """Yields (value, name, where) of everything a variable names. The program's own names come first: a thing is reported once."""
     frames = [frame for top in [main, *others] for frame in stack_of(top) if frame.f_code.co_name != "<module>"]
+    # People know the line that called a library. It is read first: the program goes on while the rest is.
+    callers = [(frame, next((f for f in stack_of(frame) if is_own_frame(f)), frame)) for frame in frames
+               if not is_own(frame.f_code.co_filename) and not is_own_frame(frame)]
+    callers = [(frame, own, made_by(own)) for frame, own in callers]
     yield from gathered(frames)
     frames += tasks_of(frames)
+    given = []
     for frame in frames:
         if is_own_frame(frame):
             where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{frame.f_lineno}"
             for name, value in locals_of(frame).items():
-                yield from ((v, n, where) for v, n in opened(value, name))
+                if is_given(frame, name):
+                    given.append((value, name, where))
+                else:
+                    yield from ((v, n, where) for v, n in opened(value, name))
     for name, module in list(sys.modules.items()):
         if is_own_module(name):
             where = "module " + (file_of(module) or name)
             values = [(n, v) for n, v in list(get(module, "__dict__", {}).items()) if not is_imported(v, name)]
             yield from named(values, where, name == "__main__" and "get_ipython" in vars(module))
-    for frame in frames:
-        if not is_own(frame.f_code.co_filename) and not is_own_frame(frame):
-            own = next((f for f in stack_of(frame) if is_own_frame(f)), frame)  # people know the line that called the library
-            name, where = made_by(own)
-            yield from ((v, name if own is not frame else n, where) for n, v in locals_of(frame).items() if has(v, "nbytes") or has(v, "memory_usage"))
+    for value, name, where in given:
+        yield from ((v, n, where) for v, n in opened(value, name))
+    for frame, own, (name, where) in callers:
+        yield from ((v, name if own is not frame else n, where) for n, v in locals_of(frame).items() if has(v, "nbytes") or has(v, "memory_usage"))
 
 
 MANY = 400_000  # objects, above which a list of them all takes too long and too much
@@ -400,7 +414,14 @@ def weighed(values, until, seen):
         if (weight.size >= LEAST or weight.graphs >= GRAPHS or weight.mark in ("mapped", "database")) and key not in seen:
             seen[key] = True
             weight.owner = key
-            yield weight.size, weight, name, where, type_name(value)
+            yield weight.size, weight, name, where, container_name(value)
+
+
+def container_name(value):
+    """Returns the name of its type; of a container of the program's own class, that of the container it is."""
+    if is_own_module(get(type(value), "__module__", None)):
+        return next((kind.__name__ for kind in (dict, list, set) if isinstance(value, kind)), type_name(value))
+    return type_name(value)
 
 
 def is_array(value):
@@ -408,15 +429,42 @@ def is_array(value):
     return has(type(value), "nbytes") or has(type(value), "memory_usage")
 
 
+FIGURES = "figures of pyplot"
+
+
+def drawn(manager):
+    """Returns the bytes of the arrays that a figure draws."""
+    parts = [part for axes in get(get(get(manager, "canvas", None), "figure", None), "axes", None) or () for part in get(axes, "_children", ())]
+    return sum(weigh(value, 1).size for part in parts for value in list(get(part, "__dict__", {}).values()) if is_array(value))
+
+
+def figures(held):
+    """Yields (bytes, weight, name, where, type) of the figures that pyplot keeps until plt.close(), if they are much of what is held. Three of
+    them are weighed."""
+    known = get(get(sys.modules.get("matplotlib._pylab_helpers"), "Gcf", None), "figs", None) or {}
+    open_ones = list(itertools.islice(known.values(), LONG))
+    if len(open_ones) < 4:
+        return
+    some = [drawn(open_ones[len(open_ones) * k // 4]) for k in (1, 2, 3)]
+    size = sum(some) * len(known) // len(some)
+    if size >= held // 5:
+        module = next((m for n, m in list(sys.modules.items()) if is_own_module(n)), None)
+        where = "module " + (file_of(sys.modules.get("__main__")) or file_of(module) or "")
+        yield size, Weight(size, len(known), "matplotlib.Figure", mark=""), FIGURES, where, "dict"
+
+
 def arrays_first(values):
     """Yields the arrays, tensors and tables of a sequence before the rest: their sizes are known at once, while containers and objects
-    may use up the time."""
-    rest = []
+    may use up the time. Views come after the arrays they are views of: the variable of a loop over an array is one."""
+    views, rest = [], []
     for one in values:
-        if is_array(one[0]):
-            yield one
-        else:
+        if not is_array(one[0]):
             rest.append(one)
+        elif get(one[0], "base", None) is not None and has(one[0].base, "nbytes"):
+            views.append(one)
+        else:
+            yield one
+    yield from views
     yield from rest
 
 
@@ -712,7 +760,8 @@ def largest(main, others, held, collects=True):
         """What a graph keeps has no name: no search finds it."""
         return found and sum(size for size, *_ in found) >= held // 2 or any(one[1].graphs >= 2 * GRAPHS for one in found)
 
-    for values in (lambda: weighed(arrays_first(variables(main, others)), until, seen),
+    for values in (lambda: figures(held),
+                   lambda: weighed(arrays_first(variables(main, others)), until, seen),
                    lambda: carried(variables(main, others)),
                    lambda: trees(variables(main, others), held, until),
                    lambda: (one for one in unheld(held, until, seen, collects) if one[3] != INSIDE),
@@ -865,6 +914,10 @@ def place_of(name, where, main, kind="", words="", carries=False):
     files = [at] if at.startswith(("/", "<")) else list(dict.fromkeys(path for path, _ in on_stack))
     if name.startswith(MADE):
         return f"{label(at)}:{where.rpartition(':')[2]}", kind in CONTAINERS
+    if name == FIGURES:
+        made = [(path, number) for path in files[:4] for number, line in enumerate(source_lines(path), 1)
+                if any(call in line for call in ("subplots(", ".figure(", "subplot_mosaic(", "plt.plot("))]
+        return (f"{label(made[0][0])}:{made[0][1]}", True) if made else ("", False)
     ident, best = identifier(name), (0, (False, False), "", 0)
     function = where.partition(" at ")[0] if "." not in name and " " not in name else ""  # a variable of it
     if not ident.isidentifier():
@@ -893,6 +946,9 @@ def place_of(name, where, main, kind="", words="", carries=False):
     if kind.startswith("_io.") and best[0] == 1:
         number = written_by(source_lines(best[2]), ident)
         best = (2, best[1], best[2], number) if number else best
+    if not best[0] and "." in name and " " not in name and name.partition(".")[0].isidentifier():
+        # An attribute of a library's class, as handler.buffer: the line that makes the object.
+        return place_of(name.partition(".")[0], where, main)[0], False
     return (f"{label(best[2])}:{best[3]}", best[0] == 2) if best[0] else ("", False)
 
 
@@ -995,6 +1051,18 @@ def without_wholes(found):
         name.startswith((one[2] + ".", one[2] + "[")) and where == one[3] and 10 * size >= 8 * one[0] for name, where, size in parts)]
 
 
+def returned(line, main):
+    """Returns a line about what "return f(x)" makes, with the variable that the caller assigns it to in place of the word."""
+    head, _, text = line.rpartition("\t")
+    if not text.startswith("return "):
+        return line
+    own = [source(f) for f in itertools.islice(stack_of(main), 64) if is_own_frame(f)]
+    after = own[own.index(text) + 1:] if text in own else []
+    call = next((each for each in after if not each.startswith("return ")), "")
+    target, sign, _ = call.partition(" = ")
+    return f"{head}\t{target} = {text[len('return '):]}" if sign and target.replace(".", "").isidentifier() else line
+
+
 def object_lines(found, main, placed=True):
     """Returns lines about the largest, and about what keeps graphs; with the program's lines that fill the first of them."""
     found = sorted(without_wholes(without_parts(found)), key=lambda f: f[0], reverse=True)
@@ -1008,5 +1076,5 @@ def object_lines(found, main, placed=True):
                 one[1].mark = "fetched"  # a cache that a dataset fills while it is read
         except Exception:
             place = "", False
-        lines.append(object_line(one, *place))
+        lines.append(object_line(one, *place) if not one[2].startswith(MADE) else returned(object_line(one, *place), main))
     return lines

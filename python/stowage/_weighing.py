@@ -135,8 +135,12 @@ class Weight:
 def weigh_array(value):
     """NumPy's, and anything else with nbytes, dtype and shape. A view counts as the array it is a view of."""
     owner = value
-    while get(owner, "base", None) is not None and has(owner.base, "nbytes"):
-        owner = owner.base
+    while True:
+        base = get(owner, "base", None)
+        base = get(base, "base", None) if type(base).__name__ == "DummyArray" else base  # of stride_tricks: its rows overlap
+        if base is None or not has(base, "nbytes"):
+            break
+        owner = base
     below = type(get(owner, "base", None)).__name__
     if type(owner).__name__ in ("memmap", "mmap") or "mmap" in below:
         return Weight(0, mark="mapped" if owner.nbytes >= LEAST else "", of=str(value.dtype), shape=str(tuple(value.shape)))

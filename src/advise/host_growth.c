@@ -264,7 +264,13 @@ static void keep_less(const host_case *c, char *out, size_t size, const host_obj
         "keys and values as arrays (numpy.unique(…, return_counts=True) of one part at a "
         "time); or drop rare keys now and then",
         name);
-  else if (is_dict(o) && made_of(o, "list tuple set "))
+  else if (is_dict(o) && made_of(o, "set "))
+    snprintf(
+        out, size,
+        "keep the pairs of key and value of %s as two arrays of numbers, sorted by key (numpy, "
+        "scipy.sparse.csr_array), or on disk (sqlite3)",
+        name);
+  else if (is_dict(o) && made_of(o, "list tuple "))
     snprintf(out, size,
              "store less under each key of %s: one value (the last, the one before it, a count) "
              "instead of a %s; if all are needed, on disk (sqlite3, shelve)",
@@ -365,12 +371,20 @@ static bool rises_steadily(const host_record *r) {
 
 /* Writes how to keep such a container small. */
 static void bound(const host_case *c, char *out, size_t size, const host_object *o) {
+  char name[sizeof o->name]; /* "kept of load": a variable of a function */
+  snprintf(name, sizeof name, "%s", o->name);
+  char *of = strstr(name, " of ");
+  if (of != NULL) *of = '\0';
   uint64_t kept, entries = fewer_entries(c, o, &kept);
   if (strncmp(o->name, "the cache of ", 13) == 0)
     snprintf(out, size,
              "limit %s: @functools.lru_cache(maxsize=%" PRIu64 ") keeps about %s (maxsize=None and "
              "functools.cache have no limit); or empty it: %s.cache_clear()",
              o->name, entries, cause_size(kept), o->name + 13);
+  else if (made_of(o, "matplotlib.Figure "))
+    snprintf(out, size,
+             "close each figure once it is saved or shown: plt.close(fig), or plt.close(\"all\"); "
+             "pyplot keeps every figure until then");
   else if (is_of_trees(o))
     keep_values(out, size, o);
   else if (is_of_views(o) && made_of(o, "memoryview "))
@@ -392,7 +406,7 @@ static void bound(const host_case *c, char *out, size_t size, const host_object 
              "drop the oldest: if len(%s) > %" PRIu64 ": %s.pop(next(iter(%s))), about %s stay; or "
              "functools.lru_cache(maxsize=%" PRIu64 ") on the function that makes the values; or "
              "on disk: shelve, sqlite3",
-             o->name, entries, o->name, o->name, cause_size(kept), entries);
+             name, entries, name, name, cause_size(kept), entries);
   else if (made_of(o, "logging.LogRecord "))
     snprintf(out, size,
              "log a short text (str(x), x.shape) instead of the object: a record keeps what it was "

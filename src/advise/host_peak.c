@@ -11,6 +11,7 @@
 #define GRAPH_LEAST  ((uint64_t)64 << 20)
 #define SURE         0.8
 #define MISSED_LEAST ((uint64_t)32 << 20)
+#define MUCH_LEAST   ((uint64_t)256 << 20) /* from here on a run is told how to use less */
 
 /* Returns what the process held when it was asked, if it held more than a third more at another
  * moment, in which another object may have been the largest. 0: it was asked near its peak, or the
@@ -49,6 +50,15 @@ static bool no_variable(cause_id id) {
   return id == CAUSE_HOST_WORKERS || id == CAUSE_HOST_SHARED || id == CAUSE_HOST_NATIVE;
 }
 
+/* Returns whether a fix is worth a line although nothing is clearly wrong: one object, or what one
+ * line makes, is most of much memory. A higher limit is no way to use less. */
+static bool worth_a_line(const host_peak *p, const fix *f, const host_record *r, bool workers) {
+  bool most = workers || strncmp(p->holder, "Line ", 5) == 0 ||
+              (r->object_count > 0 && r->objects[0].bytes >= r->peak_bytes / 3);
+  return p->holder[0] != '\0' && most && r->peak_bytes >= MUCH_LEAST &&
+         strstr(f->change, "ram-limit") == NULL && strncmp(f->change, "raise ", 6) != 0;
+}
+
 /* Returns the largest process if another one answered, or none did, and no object that was reported
  * is comparable: a program that Python started, which has no variables. */
 static const tree_process *other_process(const host_record *r, uint64_t of) {
@@ -68,6 +78,10 @@ stow_status host_peak_find(host_peak *p, const host_record *r) {
     host_describe(p->holder, sizeof p->holder, &r->objects[0]);
   stow_status status = explain_host(&x, r);
   const char *said = status == STOW_OK && x.headline.data != NULL ? x.headline.data : "";
+  bool workers =
+      status == STOW_OK && x.findings.count > 0 && x.findings.list[0].id == CAUSE_HOST_WORKERS;
+  if (workers && p->seen_bytes > 0) /* seen from outside, at the peak */
+    p->seen_bytes = 0, p->holder[0] = '\0';
   if (p->seen_bytes > 0) { /* causes are those of another moment, but its line may be the same */
     if (strncmp(said, "Line ", 5) == 0) snprintf(p->holder, sizeof p->holder, "%s", said);
   } else if (status == STOW_OK && x.findings.count > 0 && x.fixes.count > 0 &&
@@ -88,6 +102,9 @@ stow_status host_peak_find(host_peak *p, const host_record *r) {
              other->name, cause_size(other->held_bytes));
   else if (p->holder[0] == '\0' && strncmp(said, "Line ", 5) == 0)
     snprintf(p->holder, sizeof p->holder, "%s", said);
+  if (status == STOW_OK && x.fixes.count > 0 && p->cause[0] == '\0' && other == NULL &&
+      worth_a_line(p, &x.fixes.list[0], r, workers))
+    snprintf(p->fix, sizeof p->fix, "%s", x.fixes.list[0].change);
   explanation_free(&x);
   return status;
 }

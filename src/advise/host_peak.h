@@ -1,7 +1,7 @@
 /* Host peak: what to report about the host memory of a run that ended, from its host record.
  *
  * `stowage run` prints it when its command ends; `explain --last` has it for a run that did not run
- * out of memory. It uses the causes of explain_host, and reports only what is clearly wrong. */
+ * out of memory. It uses the causes of explain_host, and calls wrong only what clearly is. */
 #ifndef ADVISE_HOST_PEAK_H
 #define ADVISE_HOST_PEAK_H
 
@@ -14,7 +14,8 @@ typedef struct host_peak {
                           * it held when it was; 0: there was no such moment */
   uint64_t wasted_bytes; /* what the first fix would save; 0: nothing significant */
   char cause[512];       /* what is clearly wrong, "" if nothing is */
-  char fix[400];         /* and what to change */
+  char fix[400];         /* and what to change; without a cause: how to use less, if one object is
+                          * most of much memory; "" if not known */
 } host_peak;
 
 stow_status host_peak_find(host_peak *p, const host_record *r);

@@ -151,6 +151,13 @@ static const host_way ways[] = {
      "a loop over the batches"},
 };
 
+/* Returns whether a line splits a tensor into parts of a size: x.split(64). A text is split at
+ * another text. */
+static bool splits_by_size(const char *source) {
+  const char *at = strstr(source, ".split(");
+  return at != NULL && at[7] >= '0' && at[7] <= '9';
+}
+
 const host_way *host_way_of(const char *source) {
   for (size_t i = 0; source != NULL && i < sizeof ways / sizeof *ways; i++) {
     if (strchr("[.]", ways[i].calls[0]) != NULL) {
@@ -161,7 +168,8 @@ const host_way *host_way_of(const char *source) {
     for (const char *at = ways[i].calls; *at != '\0';) {
       size_t length = strcspn(at, " ");
       snprintf(name, sizeof name, "%.*s", (int)length, at);
-      if (host_line_calls(source, name)) return &ways[i];
+      if (host_line_calls(source, name) && !(strcmp(name, "split") == 0 && splits_by_size(source)))
+        return &ways[i];
       at += length + strspn(at + length, " ");
     }
   }

@@ -181,7 +181,10 @@ void run_summary_peak(const ledger *l, const run_limits *limits, host_record *h,
   /* The program does not control how much memory is spilled to the host. */
   for (unsigned i = 0; l->header != NULL && i < LEDGER_DEVICES_MAX; i++)
     if (atomic_load(&l->header->peak_spilled_bytes[i]) > 0) return;
-  if (p.cause[0] == '\0') return;
+  if (p.cause[0] == '\0') {
+    if (p.fix[0] != '\0') output_error("stowage run: to use less: %s\n", output_name(p.fix));
+    return;
+  }
   output_error("stowage run: wasted: about %s: %s\n", stow_size_format(size, p.wasted_bytes),
                output_name(p.cause));
   output_error("stowage run: hint: %s\n", output_name(p.fix));

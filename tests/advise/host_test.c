@@ -8,6 +8,7 @@
 
 #include "advise/host_case.h"
 #include "advise/host_peak.h"
+#include "advise/host_way.h"
 #include "harness.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -1400,6 +1401,38 @@ TEST(a_process_without_variables_is_the_largest_holder)
   CHECK_OK(host_peak_find(&p, r));
   CHECK(strncmp(p.holder, "keep: ", 6) == 0);
   free(r);
+}
+
+TEST(one_large_holder_comes_with_a_way_to_use_less)
+{
+  host_record *r = blank();
+  r->held_bytes = r->peak_bytes = r->inside_bytes = 600 * MIB;
+  r->objects[r->object_count++] = (host_object){.bytes = 364 * MIB,
+                                                .count = 23,
+                                                .element_bytes = 16 * MIB,
+                                                .name = "figures of pyplot",
+                                                .type = "dict",
+                                                .of = "matplotlib.Figure",
+                                                .place = "/x/a.py:25",
+                                                .grows = true};
+  host_peak p;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(p.cause[0] == '\0' && strstr(p.fix, "plt.close(fig)") != NULL);
+  r->objects[0].bytes = 100 * MIB; /* not most of it */
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(p.fix[0] == '\0');
+  r->held_bytes = r->peak_bytes = r->inside_bytes = 120 * MIB; /* not much */
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(p.fix[0] == '\0');
+  free(r);
+}
+
+/* A tensor is split by a size, a text at another text. */
+TEST(parts_of_a_tensor_are_not_pieces_of_a_text)
+{
+  CHECK(host_way_of("for part in data.split(64):") == NULL);
+  CHECK(host_way_of("words = text.split()") != NULL);
+  CHECK(host_way_of("words = text.split(\",\")") != NULL);
 }
 
 static void host_event(recording *r, event_kind kind, uint64_t addr, uint64_t bytes,

@@ -211,6 +211,71 @@ def a_statement_over_many_lines_has_its_name():
     assert text.startswith('holder = {"made": ['), text
 
 
+def a_view_of_a_loop_is_not_the_holder():
+    import numpy
+
+    picture = None
+    pictures = numpy.ones((64, 256, 256))
+    for picture in pictures:
+        pass
+    expect(64 << 19, "pictures", "pictures = numpy.ones(")
+
+
+def windows_of_an_array_overlap():
+    import numpy
+
+    frames = None
+    wave = numpy.ones(1 << 20)
+    frames = numpy.lib.stride_tricks.sliding_window_view(wave, 512)[::128]
+    assert frames.nbytes > 16 << 20
+    expect(8 << 20, "wave", "wave = numpy.ones(1 << 20)")
+
+
+def what_a_function_was_given_has_the_name_of_its_maker():
+    import numpy
+
+    def score(matrix):
+        expect(32 << 20, "ratings", "ratings = numpy.ones(1 << 22)")
+        return {column: expect(32 << 20, "ratings", "ratings = numpy.ones(1 << 22)") for column in matrix[:1]}
+
+    ratings = numpy.ones(1 << 22)
+    score(ratings)
+
+
+class Store(dict):
+    pass
+
+
+def a_container_of_an_own_class_is_a_container():
+    store = Store()
+    for number in range(64):
+        store[number] = bytes(1 << 18)
+    expect(64 << 18, "store", "store[number] = ")
+    assert look(64 << 18)[0][5] == "dict"
+
+
+def a_library_object_is_placed_where_it_is_made():
+    class Handler:
+        def __init__(self):
+            setattr(self, "kept" + "_bytes", [bytes(1 << 18) for _ in range(64)])
+
+    handler = Handler()
+    expect(64 << 18, "handler.kept_bytes", "handler = Handler()")
+
+
+def what_a_function_returns_has_the_name_of_the_callers_variable():
+    def note():
+        frame = sys._getframe(1)
+        lines.append(holders.returned("head\t" + holders.source(frame), frame))
+
+    def make():
+        return note()
+
+    lines = []
+    made = make()
+    assert lines == ["head\tmade = note()"] and made is None, lines
+
+
 def an_error_keeps_variables():
     def load():
         rows = [[number] for number in range(2000)]

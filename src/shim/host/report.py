@@ -55,7 +55,7 @@ class Answer:
         self.held, self.lines, self.pid, self.time = held, lines, pid, time.monotonic()
         self.spent_us = int((time.thread_time() - began) * 1e6) if began else 0
         self.turns = 0  # answers so far between which the program went on while memory without a name grew
-        self.unnamed, self.named, self.pulse = held, 0, 0
+        self.unnamed, self.named, self.names, self.pulse = held, 0, (), 0
 
     def keep(self, serial, whole):
         asked = f"{RUN_LINE_ASKED}\t{serial}\t{self.held}\t{int(whole)}\t{self.spent_us}\t{self.turns}"
@@ -65,6 +65,13 @@ class Answer:
 def named_by(found):
     """Returns the bytes of what has a name of the program's."""
     return sum(size for size, _, name, *_ in found if not name.startswith(MADE))
+
+
+def is_better(found, before):
+    """Returns whether an answer at the exit says more than the last one: it names more of what that one named, or much more. What a
+    function returned has another name by then, and no longer the line that filled it."""
+    most = max(found, key=lambda one: one[0], default=(0, None, ""))
+    return named_by(found) > (before.named if most[2] in before.names else before.named // 4 * 5)
 
 
 last = Answer()  # the last whole one; of its parent, in a child of fork
@@ -98,10 +105,11 @@ def report():
         finally:
             named = sum(size for size, *_ in found)
             # If memory comes and goes, the answer with the most bytes is kept. At exit functions have returned: it has to name more.
-            worth = named_by(found) > last.named if at_exit else held > last.held // 10 * 9 or wrote > last.time + LATELY
+            worth = is_better(found, last) if at_exit else held > last.held // 10 * 9 or wrote > last.time + LATELY
             if first or worth:
                 before, last = last, Answer(held, object_lines(found, main) + frames, os.getpid(), began)
                 last.unnamed, last.named, last.pulse = held - named, named_by(found), pulse(main)
+                last.names = {one[2] for one in found}
                 went_on = before.pid == last.pid and last.pulse != before.pulse and last.unnamed > before.unnamed
                 last.turns = before.turns + int(went_on) if before.pid == last.pid else 0
             last.keep(serial, True)
