@@ -11,7 +11,7 @@
 #define GRAPH_LEAST  ((uint64_t)64 << 20)
 #define SURE         0.8
 #define MISSED_LEAST ((uint64_t)32 << 20)
-#define MUCH_LEAST   ((uint64_t)256 << 20) /* from here on a run is told how to use less */
+#define MUCH_LEAST   ((uint64_t)256 << 20) /* from here on a run gets a line on how to use less */
 
 /* Returns what the process held when it was asked, if it held more than a third more at another
  * moment, in which another object may have been the largest. 0: it was asked near its peak, or the
