@@ -32,6 +32,7 @@ typedef struct unit_state {
   bool hidden;      /* something writes to it unseen: moves only with the gate closed */
   bool in_place;    /* left on the host on purpose */
   bool wanted;      /* in the list of units that are missing next */
+  bool needed;      /* counted in stats.needed_bytes */
 } unit_state;
 
 typedef struct victim {

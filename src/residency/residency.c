@@ -93,6 +93,7 @@ void residency_unit_remove(residency *r, uint64_t addr) {
     r->staged_bytes -= bytes;
   if (r->units[unit].place == PLACE_PARKED && r->space.units[unit].live > 0) r->parked_live--;
   if (r->units[unit].in_place) r->in_place_bytes -= bytes;
+  if (r->units[unit].needed) r->stats.needed_bytes -= bytes;
   r->units[unit] = (unit_state){0};
   history_forget(&r->history, unit);
   space_remove(&r->space, addr);
@@ -246,6 +247,14 @@ uint64_t residency_written(const residency *r, uint32_t unit) {
   return u->hidden || space_in_arena(&r->space, unit) ? UINT64_MAX : u->written;
 }
 
+static void count_needed(residency *r) {
+  for (uint32_t i = 0; i < r->named_count; i++) {
+    unit_state *u = &r->units[r->named[i]];
+    if (!u->needed) r->stats.needed_bytes += r->space.units[r->named[i]].bytes;
+    u->needed = true;
+  }
+}
+
 residency_answer residency_launch(residency *r, const residency_launch_info *l) {
   ASSERT(l != NULL);
   r->seq++;
@@ -269,6 +278,7 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
              history_next_use(&r->history, r->named[i]) != HISTORY_NEVER;
   }
   r->stats.far_launches += r->far_bytes > 0;
+  if (r->all_bytes <= r->capacity_bytes && !r->space.arena_learning) count_needed(r);
   /* Copies and fills run over the bus as fast as an exchange would, so they need none, except for
    * what they fill for a kernel. */
   r->once = l->once;

@@ -187,6 +187,8 @@ typedef struct residency_stats {
   uint64_t far_launches; /* launches that named a unit on the host */
   uint64_t read_bytes;   /* of units on the host that kernels named and ran without an exchange */
   uint64_t in_bytes, out_bytes, in_copied_bytes, out_copied_bytes;
+  uint64_t needed_bytes; /* of units that launches named; not if one names more than fits, or words
+                          * of an arena are missing: then it uses only a part of that */
   uint64_t vram_bytes, staged_bytes; /* now */
   uint64_t held_bytes;               /* host memory that the engine uses */
   uint64_t in_place_bytes;           /* units left on the host on purpose, to be read in place */

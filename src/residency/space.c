@@ -615,6 +615,7 @@ static void name_block(naming *n, uint64_t block, uint64_t word) {
   }
   s->arena_named = true;
   s->arena_new |= !was;
+  s->arena_learning |= is_learning(a, n->launch->stamp);
   uint64_t next = at < a->count ? a->words[at] : b->addr + b->bytes;
   name_from_word(n, word, word,
                  noted ? extend(n, a, word, arena_end(a, at, n->launch->stamp)) : next);
@@ -624,7 +625,7 @@ uint32_t space_resolve(space *s, const space_launch *l, uint32_t *units, uint32_
   ASSERT(units != NULL || max == 0);
   ASSERT(l->count == 0 || l->words != NULL);
   s->small_count = s->beyond_count = 0;
-  s->small_lost = s->arena_named = s->beyond_large = false;
+  s->small_lost = s->arena_named = s->arena_learning = s->beyond_large = false;
   naming n = {.s = s, .launch = l, .units = units, .max = max};
   uint32_t found = 0;
   s->key = 0;

@@ -106,6 +106,7 @@ typedef struct space {
               word count: what the words name there may change from launch to launch */
   bool arena_named; /* the last launch resolved has a word in an arena: it may name other units the
                      * next time */
+  bool arena_learning; /* and words of that arena may be missing */
   /* Ranges after those that words of the last launch name, up to the next word that the parameter
    * has in other launches: the launch may use them too. */
   struct {

@@ -224,7 +224,7 @@ void ledger_set_unused(ledger *l, unsigned device, uint64_t spill_bytes);
 void ledger_count_saved(ledger *l, uint64_t out_bytes, uint64_t home_bytes);
 /* Counts pinned memory for them. */
 void ledger_count_copies(ledger *l, uint64_t bytes);
-/* Notes what PyTorch needs at once; `lasting_bytes`: between two steps, or 0. */
+/* Notes what the program needs at once; `lasting_bytes`: between two steps, or 0. */
 void ledger_note_need(ledger *l, unsigned device, uint64_t bytes, uint64_t lasting_bytes);
 
 /* Converts the device's own figures to those that a program sees: at most the limit, plus the

@@ -340,6 +340,10 @@ static void exchange_here(resident *r) {
   residency_exchange_took(r->engine, moved, now - rested);
   r->waited_ns += now - start;
   ledger *l = account_ledger();
+  residency_stats s;
+  residency_get_stats(r->engine, &s);
+  if (!live_blocks_used())
+    ledger_note_need(l, r->device, s.needed_bytes, 0); /* PyTorch knows better */
   atomic_fetch_add(&l->header->exchanges, 1);
   atomic_fetch_add(&l->header->moving_ns, now - rested);
 }

@@ -161,6 +161,10 @@ TEST(buffers_that_begin_at_the_same_word_are_kept_apart_by_their_kernels)
                (unsigned long long)(d.in_bytes / MIB));
   CHECK(d.unseen_bytes <= 64 * MIB);
   CHECK(d.in_bytes <= 60 * UNIT);
+  residency_stats stats;
+  residency_get_stats(d.engine, &stats);
+  CHECK(stats.needed_bytes >= 68 * UNIT &&
+        stats.needed_bytes <= 90 * UNIT); /* not the whole pool */
   residency_close(d.engine);
 }
 
