@@ -2,7 +2,8 @@
  *
  * Order: device errors with specific words, then unambiguous words about host memory, then a
  * device's status, then errors that are about something else, then words that only suggest memory
- * (message_hint.c last). If one text has a device's and a host's error, the earlier one is the
+ * (message_hint.c last). A text with failures of several libraries is first cut down to the first
+ * one (message_first.c). If one text has a device's and a host's error, the earlier one is the
  * cause; the later one is a consequence. */
 #include "advise/message.h"
 
@@ -14,54 +15,19 @@
 
 #define CONTEXT_BYTES (4 << 20)
 
-static const message BLANK = {.asked_bytes = MESSAGE_UNKNOWN,
-                              .device_bytes = MESSAGE_UNKNOWN,
-                              .free_bytes = MESSAGE_UNKNOWN,
-                              .process_bytes = MESSAGE_UNKNOWN,
-                              .limit_bytes = MESSAGE_UNKNOWN,
-                              .host_bytes = MESSAGE_UNKNOWN,
-                              .live_bytes = MESSAGE_UNKNOWN,
-                              .cached_bytes = MESSAGE_UNKNOWN,
-                              .reserved_bytes = MESSAGE_UNKNOWN,
-                              .outside_bytes = MESSAGE_UNKNOWN,
-                              .shape_bytes = MESSAGE_UNKNOWN,
-                              .temporary_bytes = MESSAGE_UNKNOWN,
-                              .given_bytes = MESSAGE_UNKNOWN,
-                              .out_bytes = MESSAGE_UNKNOWN,
-                              .whole_bytes = MESSAGE_UNKNOWN,
-                              .largest_bytes = MESSAGE_UNKNOWN,
-                              .wanted_tokens = MESSAGE_UNKNOWN,
-                              .cache_tokens = MESSAGE_UNKNOWN,
-                              .device = UINT32_MAX};
-
-/* Words that frameworks of a device use for their own errors as well. */
-static bool only_a_word(message_host host) {
-  return host == HOST_PYTHON || host == HOST_NUMPY || host == HOST_TORCH || host == HOST_COMPILER;
-}
-
-/* A server's own flags decide what its PyTorch may hold; a training loop's changes do not apply. */
-static void serve_on_torch(message *m) {
-  const context *c = &m->context;
-  if (m->kind != MESSAGE_TORCH || !context_any(c, CONTEXT_BIT(VLLM) | CONTEXT_BIT(SGLANG)) ||
-      context_any(c, CONTEXT_BIT(BACKWARD) | CONTEXT_BIT(OPTIMIZER) | CONTEXT_BIT(TRAINER)))
-    return;
-  m->kind = context_any(c, CONTEXT_BIT(SGLANG)) ? MESSAGE_SGLANG : MESSAGE_VLLM;
-  m->details |= context_any(c, CONTEXT_BIT(LOADING)) ? MESSAGE_WEIGHTS : MESSAGE_COMPUTE;
-}
-
 static bool read_device(message *m, scan_text clean, scan_text raw, const char **where) {
   context blank = m->context;
   if (message_torch(m, clean, where)) {
-    serve_on_torch(m);
+    message_serve_on_torch(m);
     return true;
   }
   if (scan_has(raw, "InUse") || scan_has(raw, "Chunk") || scan_has(raw, "memory_limit_"))
     message_bfc(m, raw);
   if (message_xla(m, clean, where)) return true;
-  *m = BLANK;
+  *m = message_blank();
   m->context = blank;
   if (message_serve(m, clean, where)) return true;
-  *m = BLANK;
+  *m = message_blank();
   m->context = blank;
   return false;
 }
@@ -71,21 +37,21 @@ static void read_clean(message *m, scan_text t, scan_text raw) {
   message host = *m, status = *m;
   bool device = read_device(m, t, raw, &device_at);
   bool sure = message_host_memory(&host, t, true, &host_at);
-  if (device && sure && !only_a_word(host.host) && host_at < device_at) {
+  if (device && sure && !message_only_word(host.host) && host_at < device_at) {
     host.failures += m->failures;
     *m = host;
     return;
   }
   if (!device && message_lookalike(m, t)) return;
   if (device) {
-    m->failures += sure && !only_a_word(host.host);
+    m->failures += sure && !message_only_word(host.host);
     return;
   }
   /* "CUDA error: out of memory" and a MemoryError of the same failure are the device's. */
   if (message_device(&status, t, &device_at) &&
-      (!sure || only_a_word(host.host) || device_at < host_at) && host.host != HOST_TORCH) {
+      (!sure || message_only_word(host.host) || device_at < host_at) && host.host != HOST_TORCH) {
     *m = status;
-    m->failures += sure && !only_a_word(host.host);
+    m->failures += sure && !message_only_word(host.host);
     return;
   }
   if (sure) {
@@ -109,20 +75,43 @@ static scan_text last_part(scan_text t) {
   return t.end - t.at > CONTEXT_BYTES ? (scan_text){t.end - CONTEXT_BYTES, t.end} : t;
 }
 
+static uint32_t count_failures(scan_text block) {
+  message m = message_blank();
+  read_clean(&m, block, block);
+  return m.failures > 0 ? m.failures : 1;
+}
+
+/* Reads the first of several failures, and counts the others. Returns false if the text has only
+ * one, or several that cannot be separated. */
+static bool read_first(message *m, scan_text t, scan_text raw) {
+  scan_text block, first, own;
+  if (!message_is_mixed(t) || !message_next_block(&t, &block, &first)) return false;
+  if (t.at >= t.end && first.end == block.end) return false;
+  uint32_t failures = count_failures(block);
+  while (message_next_block(&t, &block, &own)) failures += count_failures(block);
+  *m = message_blank();
+  context_read(&m->context, last_part(first), last_part(first));
+  read_clean(m, first, raw);
+  message_share(m, first);
+  m->failures = failures;
+  return true;
+}
+
 void message_read(message *m, const char *text, size_t count) {
   buffer outputs = BUFFER_INIT, clean = BUFFER_INIT;
   scan_text raw = {text, text + count};
-  *m = BLANK;
-  m->context.torch_to = UINT16_MAX;
+  *m = message_blank();
   if (count == 0) return;
   if (notebook_is(raw) && notebook_outputs(&outputs, raw) == STOW_OK && outputs.data != NULL)
     raw = (scan_text){outputs.data, outputs.data + outputs.length};
   /* Without memory for a copy, the original is parsed. */
   bool copied = clean_text(&clean, raw) == STOW_OK && clean.data != NULL;
   scan_text t = copied ? (scan_text){clean.data, clean.data + clean.length} : raw;
-  context_read(&m->context, last_part(t), last_part(raw));
-  read_clean(m, t, raw);
-  message_share(m, t);
+  if (!read_first(m, t, raw)) {
+    context_read(&m->context, last_part(t), last_part(raw));
+    read_clean(m, t, raw);
+    message_share(m, t);
+  }
   buffer_free(&clean);
   buffer_free(&outputs);
 }

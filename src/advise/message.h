@@ -13,6 +13,7 @@
  *   message_host.c     host memory, by a table; message_limits.c reads limits that were set
  *   message_foreign.c  errors that are about something else, by a table
  *   message_hint.c     texts in no table: words for memory and for failure in one line
+ *   message_first.c    cuts a log with failures of several libraries down to the first one
  *   message.c calls them in order
  *
  * Every number in the result was in the text; other numbers are MESSAGE_UNKNOWN. */

@@ -355,3 +355,7 @@ bool message_host_memory(message *m, scan_text t, bool sure, const char **where)
   }
   return false;
 }
+
+bool message_only_word(message_host host) {
+  return host == HOST_PYTHON || host == HOST_NUMPY || host == HOST_TORCH || host == HOST_COMPILER;
+}

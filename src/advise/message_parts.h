@@ -5,9 +5,46 @@
 
 #include "advise/message.h"
 
+/* Returns a message without any content. */
+static inline message message_blank(void) {
+  return (message){.asked_bytes = MESSAGE_UNKNOWN,
+                   .device_bytes = MESSAGE_UNKNOWN,
+                   .free_bytes = MESSAGE_UNKNOWN,
+                   .process_bytes = MESSAGE_UNKNOWN,
+                   .limit_bytes = MESSAGE_UNKNOWN,
+                   .host_bytes = MESSAGE_UNKNOWN,
+                   .live_bytes = MESSAGE_UNKNOWN,
+                   .cached_bytes = MESSAGE_UNKNOWN,
+                   .reserved_bytes = MESSAGE_UNKNOWN,
+                   .outside_bytes = MESSAGE_UNKNOWN,
+                   .shape_bytes = MESSAGE_UNKNOWN,
+                   .temporary_bytes = MESSAGE_UNKNOWN,
+                   .given_bytes = MESSAGE_UNKNOWN,
+                   .out_bytes = MESSAGE_UNKNOWN,
+                   .whole_bytes = MESSAGE_UNKNOWN,
+                   .largest_bytes = MESSAGE_UNKNOWN,
+                   .wanted_tokens = MESSAGE_UNKNOWN,
+                   .cache_tokens = MESSAGE_UNKNOWN,
+                   .device = UINT32_MAX,
+                   .context = {.torch_to = UINT16_MAX}};
+}
+/* Returns whether frameworks of a device use the words of this kind for their own errors as well.
+ */
+bool message_only_word(message_host host);
+
+/* Returns whether the text has failures of several libraries. Quick, and may be wrong. */
+bool message_is_mixed(scan_text t);
+/* Removes the next block from `t`: the failures of one library with their circumstances. `own`
+ * receives the part of the first of them. Returns false if the rest has no failure. */
+bool message_next_block(scan_text *t, scan_text *block, scan_text *own);
+
 bool message_torch(message *m, scan_text t, const char **where);
 bool message_xla(message *m, scan_text t, const char **where);
 bool message_serve(message *m, scan_text t, const char **where);
+/* Returns how many different libraries' signs the text has. */
+uint32_t message_serve_kinds(scan_text t);
+/* Makes a failure of PyTorch the server's, if the text shows that one runs on it. */
+void message_serve_on_torch(message *m);
 /* Sets the share of the device that a server was started with, if the text has its command. */
 void message_share(message *m, scan_text t);
 bool message_device(message *m, scan_text t, const char **where);

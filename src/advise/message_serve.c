@@ -319,82 +319,83 @@ void message_share(message *m, scan_text t) {
     m->share = share_at(t, scan_find(t, words[i]));
 }
 
+static const struct {
+  const char *sign;
+  message_kind kind;
+  bool (*read)(message *, scan_text);
+} table[] = {
+    {"less than desired GPU memory utilization", MESSAGE_VLLM, read_vllm},
+    {"No available memory for the cache blocks", MESSAGE_VLLM, read_vllm},
+    {"that can be stored in KV cache", MESSAGE_VLLM, read_vllm},
+    {"KV cache is needed, which is larger than", MESSAGE_VLLM, read_vllm},
+    {"increasing `gpu_memory_utilization`", MESSAGE_VLLM, read_vllm},
+    {"increase --mem-fraction-static", MESSAGE_SGLANG, read_sglang},
+    {"increase mem_fraction_static", MESSAGE_SGLANG, read_sglang},
+    {"leave no GPU memory for the KV cache", MESSAGE_SGLANG, read_sglang},
+    {"Prefill out of memory", MESSAGE_SGLANG, read_sglang},
+    {"alloc_req_slots runs out of memory", MESSAGE_SGLANG, read_sglang},
+    {"alloc_token_slots runs out of memory", MESSAGE_SGLANG, read_sglang},
+    {"need to decrease `--max-batch-", MESSAGE_TGI, read_tgi},
+    {"Decode out of memory", MESSAGE_SGLANG, read_sglang},
+    {"[metal::malloc]", MESSAGE_MLX, read_mlx},
+    {"[malloc_or_wait] Unable to allocate", MESSAGE_MLX, read_mlx},
+    {"[malloc] Unable to allocate", MESSAGE_MLX, read_mlx},
+    {"[METAL] Command buffer execution failed: Insufficient Memory", MESSAGE_MLX, read_mlx},
+    {"requires more system memory", MESSAGE_LLAMA, read_llama},
+    {"cuda_buffer_type_alloc_buffer", MESSAGE_LLAMA, read_llama},
+    {"ggml_gallocr_reserve", MESSAGE_LLAMA, read_llama},
+    {"alloc_tensor_range: failed", MESSAGE_LLAMA, read_llama},
+    {"unable to allocate backend buffer", MESSAGE_LLAMA, read_llama},
+    {"unable to allocate CUDA", MESSAGE_LLAMA, read_llama},
+    {"unable to allocate ROCm", MESSAGE_LLAMA, read_llama},
+    {"unable to allocate Vulkan", MESSAGE_LLAMA, read_llama},
+    {"unable to allocate Metal", MESSAGE_LLAMA, read_llama},
+    {"unable to allocate CPU", MESSAGE_LLAMA, read_llama},
+    {"failed to allocate CUDA0 buffer", MESSAGE_LLAMA, read_llama},
+    {"ggml_vulkan: Device memory allocation", MESSAGE_LLAMA, read_llama},
+    {"ggml_metal_add_buffer: error: failed to allocate", MESSAGE_LLAMA, read_llama},
+    {"ggml_backend_metal_buffer_type_alloc_buffer: error", MESSAGE_LLAMA, read_llama},
+    {"ggml_aligned_malloc: insufficient memory", MESSAGE_LLAMA, read_llama},
+    {"kIOGPUCommandBufferCallbackErrorOutOfMemory", MESSAGE_LLAMA, read_llama},
+    {"llama runner process", MESSAGE_LLAMA, read_runner},
+    {"enough available memory to run this model", MESSAGE_LLAMA, read_llama},
+    {"cuda_host_malloc: failed to allocate", MESSAGE_LLAMA, read_pinned},
+    {"requested buffer of size ", MESSAGE_ONNX, read_onnx},
+    {"Executor creation failed due to insufficient GPU memory", MESSAGE_TENSORRT, read_trtllm},
+    {"[TensorRT-LLM]", MESSAGE_TENSORRT, read_trtllm},
+    {"[TRT-LLM]", MESSAGE_TENSORRT, read_trtllm},
+    {"[TRT]", MESSAGE_TENSORRT, read_tensorrt},
+    {"nvinfer1::", MESSAGE_TENSORRT, read_tensorrt},
+    {"safeRuntime.cpp", MESSAGE_TENSORRT, read_tensorrt},
+    {"[TensorRT]", MESSAGE_TENSORRT, read_tensorrt},
+    {"Requested amount of GPU memory", MESSAGE_TENSORRT, read_tensorrt},
+    {"CUDA failed with error out of memory", MESSAGE_CTRANSLATE, read_plain},
+    {"Out of memory error on GPU", MESSAGE_PADDLE, read_paddle},
+    {"enforce allocating <= available failed", MESSAGE_PADDLE, read_paddle},
+    {"not enough GPU video memory available", MESSAGE_DIRECTML, read_directml},
+    {"DML allocator out of memory", MESSAGE_DIRECTML, read_directml},
+    {"Out of memory allocating ", MESSAGE_CUPY, read_cupy},
+    {"out of memory to allocate ", MESSAGE_CUPY, read_cupy},
+    {"Out of GPU memory trying to allocate", MESSAGE_JULIA, read_julia},
+    {"OutOfGPUMemoryError", MESSAGE_JULIA, read_julia},
+    {"ERROR_OUT_OF_MEMORY) Stacktrace:", MESSAGE_JULIA, read_julia},
+    {"numba.cuda", MESSAGE_NUMBA, read_numba},
+    {"numba/cuda", MESSAGE_NUMBA, read_numba},
+    {"results in CUDA_ERROR_OUT_OF_MEMORY", MESSAGE_NUMBA, read_numba},
+    {"RMM_ERROR_OUT_OF_MEMORY", MESSAGE_RMM, read_rmm},
+    {"RMM failure", MESSAGE_RMM, read_rmm},
+    {"std::bad_alloc: out_of_memory", MESSAGE_RMM, read_rmm},
+    {"std::bad_alloc: CUDA error", MESSAGE_RMM, read_rmm},
+    {"bad_alloc: cudaErrorMemoryAllocation", MESSAGE_RMM, read_rmm},
+    {"bad allocation: cudaErrorMemoryAllocation", MESSAGE_RMM, read_rmm},
+    {"thrust::system::detail::bad_alloc", MESSAGE_RMM, read_rmm},
+    {"Some modules are dispatched on the CPU or the disk", MESSAGE_DISPATCH, read_plain},
+    {"had weights offloaded to the disk", MESSAGE_DISPATCH, read_plain},
+    {"We need an `offload_dir` to dispatch this model", MESSAGE_DISPATCH, read_plain},
+    {"not enough GPU RAM to fit the quantized model", MESSAGE_DISPATCH, read_plain},
+};
+
 bool message_serve(message *m, scan_text t, const char **where) {
-  static const struct {
-    const char *sign;
-    message_kind kind;
-    bool (*read)(message *, scan_text);
-  } table[] = {
-      {"less than desired GPU memory utilization", MESSAGE_VLLM, read_vllm},
-      {"No available memory for the cache blocks", MESSAGE_VLLM, read_vllm},
-      {"that can be stored in KV cache", MESSAGE_VLLM, read_vllm},
-      {"KV cache is needed, which is larger than", MESSAGE_VLLM, read_vllm},
-      {"increasing `gpu_memory_utilization`", MESSAGE_VLLM, read_vllm},
-      {"increase --mem-fraction-static", MESSAGE_SGLANG, read_sglang},
-      {"increase mem_fraction_static", MESSAGE_SGLANG, read_sglang},
-      {"leave no GPU memory for the KV cache", MESSAGE_SGLANG, read_sglang},
-      {"Prefill out of memory", MESSAGE_SGLANG, read_sglang},
-      {"alloc_req_slots runs out of memory", MESSAGE_SGLANG, read_sglang},
-      {"alloc_token_slots runs out of memory", MESSAGE_SGLANG, read_sglang},
-      {"need to decrease `--max-batch-", MESSAGE_TGI, read_tgi},
-      {"Decode out of memory", MESSAGE_SGLANG, read_sglang},
-      {"[metal::malloc]", MESSAGE_MLX, read_mlx},
-      {"[malloc_or_wait] Unable to allocate", MESSAGE_MLX, read_mlx},
-      {"[malloc] Unable to allocate", MESSAGE_MLX, read_mlx},
-      {"[METAL] Command buffer execution failed: Insufficient Memory", MESSAGE_MLX, read_mlx},
-      {"requires more system memory", MESSAGE_LLAMA, read_llama},
-      {"cuda_buffer_type_alloc_buffer", MESSAGE_LLAMA, read_llama},
-      {"ggml_gallocr_reserve", MESSAGE_LLAMA, read_llama},
-      {"alloc_tensor_range: failed", MESSAGE_LLAMA, read_llama},
-      {"unable to allocate backend buffer", MESSAGE_LLAMA, read_llama},
-      {"unable to allocate CUDA", MESSAGE_LLAMA, read_llama},
-      {"unable to allocate ROCm", MESSAGE_LLAMA, read_llama},
-      {"unable to allocate Vulkan", MESSAGE_LLAMA, read_llama},
-      {"unable to allocate Metal", MESSAGE_LLAMA, read_llama},
-      {"unable to allocate CPU", MESSAGE_LLAMA, read_llama},
-      {"failed to allocate CUDA0 buffer", MESSAGE_LLAMA, read_llama},
-      {"ggml_vulkan: Device memory allocation", MESSAGE_LLAMA, read_llama},
-      {"ggml_metal_add_buffer: error: failed to allocate", MESSAGE_LLAMA, read_llama},
-      {"ggml_backend_metal_buffer_type_alloc_buffer: error", MESSAGE_LLAMA, read_llama},
-      {"ggml_aligned_malloc: insufficient memory", MESSAGE_LLAMA, read_llama},
-      {"kIOGPUCommandBufferCallbackErrorOutOfMemory", MESSAGE_LLAMA, read_llama},
-      {"llama runner process", MESSAGE_LLAMA, read_runner},
-      {"enough available memory to run this model", MESSAGE_LLAMA, read_llama},
-      {"cuda_host_malloc: failed to allocate", MESSAGE_LLAMA, read_pinned},
-      {"requested buffer of size ", MESSAGE_ONNX, read_onnx},
-      {"Executor creation failed due to insufficient GPU memory", MESSAGE_TENSORRT, read_trtllm},
-      {"[TensorRT-LLM]", MESSAGE_TENSORRT, read_trtllm},
-      {"[TRT-LLM]", MESSAGE_TENSORRT, read_trtllm},
-      {"[TRT]", MESSAGE_TENSORRT, read_tensorrt},
-      {"nvinfer1::", MESSAGE_TENSORRT, read_tensorrt},
-      {"safeRuntime.cpp", MESSAGE_TENSORRT, read_tensorrt},
-      {"[TensorRT]", MESSAGE_TENSORRT, read_tensorrt},
-      {"Requested amount of GPU memory", MESSAGE_TENSORRT, read_tensorrt},
-      {"CUDA failed with error out of memory", MESSAGE_CTRANSLATE, read_plain},
-      {"Out of memory error on GPU", MESSAGE_PADDLE, read_paddle},
-      {"enforce allocating <= available failed", MESSAGE_PADDLE, read_paddle},
-      {"not enough GPU video memory available", MESSAGE_DIRECTML, read_directml},
-      {"DML allocator out of memory", MESSAGE_DIRECTML, read_directml},
-      {"Out of memory allocating ", MESSAGE_CUPY, read_cupy},
-      {"out of memory to allocate ", MESSAGE_CUPY, read_cupy},
-      {"Out of GPU memory trying to allocate", MESSAGE_JULIA, read_julia},
-      {"OutOfGPUMemoryError", MESSAGE_JULIA, read_julia},
-      {"ERROR_OUT_OF_MEMORY) Stacktrace:", MESSAGE_JULIA, read_julia},
-      {"numba.cuda", MESSAGE_NUMBA, read_numba},
-      {"numba/cuda", MESSAGE_NUMBA, read_numba},
-      {"results in CUDA_ERROR_OUT_OF_MEMORY", MESSAGE_NUMBA, read_numba},
-      {"RMM_ERROR_OUT_OF_MEMORY", MESSAGE_RMM, read_rmm},
-      {"RMM failure", MESSAGE_RMM, read_rmm},
-      {"std::bad_alloc: out_of_memory", MESSAGE_RMM, read_rmm},
-      {"std::bad_alloc: CUDA error", MESSAGE_RMM, read_rmm},
-      {"bad_alloc: cudaErrorMemoryAllocation", MESSAGE_RMM, read_rmm},
-      {"bad allocation: cudaErrorMemoryAllocation", MESSAGE_RMM, read_rmm},
-      {"thrust::system::detail::bad_alloc", MESSAGE_RMM, read_rmm},
-      {"Some modules are dispatched on the CPU or the disk", MESSAGE_DISPATCH, read_plain},
-      {"had weights offloaded to the disk", MESSAGE_DISPATCH, read_plain},
-      {"We need an `offload_dir` to dispatch this model", MESSAGE_DISPATCH, read_plain},
-      {"not enough GPU RAM to fit the quantized model", MESSAGE_DISPATCH, read_plain},
-  };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     const char *start = NULL;
     if (scan_find_at(t, table[i].sign, &start) == NULL) continue;
@@ -408,4 +409,22 @@ bool message_serve(message *m, scan_text t, const char **where) {
     m->host = HOST_NONE;
   }
   return false;
+}
+
+uint32_t message_serve_kinds(scan_text t) {
+  uint32_t kinds = 0;
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+    if ((kinds >> table[i].kind & 1) == 0 && scan_has(t, table[i].sign))
+      kinds |= UINT32_C(1) << table[i].kind;
+  return (uint32_t)__builtin_popcount(kinds);
+}
+
+/* A server's own flags decide what its PyTorch may hold; a training loop's changes do not apply. */
+void message_serve_on_torch(message *m) {
+  const context *c = &m->context;
+  if (m->kind != MESSAGE_TORCH || !context_any(c, CONTEXT_BIT(VLLM) | CONTEXT_BIT(SGLANG)) ||
+      context_any(c, CONTEXT_BIT(BACKWARD) | CONTEXT_BIT(OPTIMIZER) | CONTEXT_BIT(TRAINER)))
+    return;
+  m->kind = context_any(c, CONTEXT_BIT(SGLANG)) ? MESSAGE_SGLANG : MESSAGE_VLLM;
+  m->details |= context_any(c, CONTEXT_BIT(LOADING)) ? MESSAGE_WEIGHTS : MESSAGE_COMPUTE;
 }

@@ -1138,4 +1138,93 @@ TEST(a_java_heap_and_a_crashed_worker_are_named)
   }
 }
 
+/* A log with failures of two libraries: the answer is that of the first one alone, and the second
+ * one is counted. */
+TEST(the_first_of_two_failures_is_explained_with_its_own_numbers)
+{
+  static const char *const all[] = {
+      "Traceback (most recent call last):\n  File \"fit.py\", line 31, in <module>\n"
+      "    loss.backward()\n  File \"/x/site-packages/torch/_tensor.py\", line 5, in backward\n"
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 310.00 MiB. GPU 0 has a total "
+      "capacity of 11.76 GiB of which 88.00 MiB is free. Including non-PyTorch memory, this "
+      "process "
+      "has 11.60 GiB memory in use. Of the allocated memory 11.20 GiB is allocated by PyTorch, and "
+      "60.00 MiB is reserved by PyTorch but unallocated.\n",
+      "Traceback (most recent call last):\n  File \"/mnt/u/solve.py\", line 12, in <module>\n"
+      "    y = jnp.matmul(a, b)\n"
+      "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to "
+      "allocate 6442450944 bytes.\n",
+      "Traceback (most recent call last):\n  File \"fft.py\", line 7, in <module>\n"
+      "    z = cp.zeros((50000, 50000))\n  File \"cupy/cuda/memory.pyx\", line 742, in "
+      "cupy.cuda.memory.alloc\n"
+      "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 20,000,000,000 bytes (allocated "
+      "so far: 1,600,000,000 bytes).\n",
+      "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 5120.00 MiB on device 0: cudaMalloc "
+      "failed: out of memory\nalloc_tensor_range: failed to allocate CUDA0 buffer of size "
+      "5368709120\nllama_model_load: error loading model: unable to allocate CUDA0 buffer\n",
+      "$ vllm serve some/model\nTraceback (most recent call last):\n"
+      "  File \"/x/site-packages/vllm/v1/core/kv_cache_utils.py\", line 9, in check\n"
+      "ValueError: To serve at least one request with the models's max seq len (32768), (4.00 GiB "
+      "KV cache is needed, which is larger than the available KV cache memory (2.50 GiB). Based on "
+      "the available memory, the estimated maximum model length is 20480.\n",
+      "$ python -m sglang.launch_server --model-path m --mem-fraction-static 0.7\n"
+      "Load weight end. type=M, avail mem=3.10 GB, mem usage=18.40 GB.\n"
+      "Traceback (most recent call last):\n"
+      "  File \"/x/site-packages/sglang/srt/model_executor/model_runner.py\", line 9, in init\n"
+      "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n",
+      "Traceback (most recent call last):\n  File \"table.py\", line 4, in <module>\n"
+      "    d = np.zeros((90000, 90000))\nnumpy.core._exceptions._ArrayMemoryError: Unable to "
+      "allocate 60.3 GiB for an array with shape (90000, 90000) and data type float64\n",
+      "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  "
+      "std::bad_alloc\nAborted (core dumped)\n",
+  };
+  static const char *const between[] = {"", "\n", "\nretrying on the other machine\n\n"};
+  enum { COUNT = sizeof all / sizeof *all };
+  for (size_t i = 0; i < COUNT * COUNT * 3; i++) {
+    size_t first = i / 3 / COUNT, second = i / 3 % COUNT;
+    if (first == second) continue;
+    char text[3000];
+    snprintf(text, sizeof text, "%s%s%s", all[first], between[i % 3], all[second]);
+    explanation alone, both;
+    CHECK_OK(explain_message(&alone, all[first], strlen(all[first])));
+    CHECK_OK(explain_message(&both, text, strlen(text)));
+    const message *m = &both.evidence.message;
+    bool same = strcmp(alone.headline.data, both.headline.data) == 0 &&
+                m->kind == alone.evidence.message.kind && m->failures == 2 &&
+                memcmp(&alone.evidence.n, &both.evidence.n, sizeof alone.evidence.n) == 0 &&
+                alone.fixes.count == both.fixes.count;
+    for (uint32_t f = 0; same && f < alone.fixes.count; f++)
+      same = strcmp(alone.fixes.list[f].change, both.fixes.list[f].change) == 0;
+    if (!same)
+      printf("%s----\n%s (%u failures)\nalone: %s\n", text, both.headline.data, m->failures,
+             alone.headline.data);
+    CHECK(same);
+    CHECK(strstr(both.findings.list[0].evidence.data, "2 different failures; this is the first") !=
+          NULL);
+    explanation_free(&alone);
+    explanation_free(&both);
+  }
+}
+
+/* The same for two programs of one library, and for a rank that repeats the first one's error. */
+TEST(two_failures_of_one_library_keep_their_circumstances)
+{
+  static const char text[] =
+      "Traceback (most recent call last):\n  File \"fit.py\", line 31, in <module>\n"
+      "    loss.backward()\nRuntimeError: CUDA out of memory. Tried to allocate 310.00 MiB (GPU 0; "
+      "11.76 GiB total capacity; 11.20 GiB already allocated; 88.00 MiB free; 11.30 GiB reserved "
+      "in "
+      "total by PyTorch)\n\nTraceback (most recent call last):\n  File \"chat.py\", line 5, in "
+      "<module>\n    net = AutoModel.from_pretrained(name).cuda()\nRuntimeError: CUDA out of "
+      "memory. Tried to allocate 64.00 MiB (GPU 0; 8.00 GiB total capacity; 7.20 GiB already "
+      "allocated; 8.00 MiB free; 7.30 GiB reserved in total by PyTorch)\n";
+  explanation x;
+  CHECK_OK(explain_message(&x, text, sizeof text - 1));
+  CHECK_U64(x.evidence.message.failures, 2);
+  CHECK_U64(x.evidence.n.asked_bytes, 310 * MIB);
+  CHECK(strstr(x.findings.list[0].evidence.data, "fit.py:31") != NULL);
+  CHECK_U64(x.findings.list[0].id, CAUSE_BATCH_TOO_BIG);
+  explanation_free(&x);
+}
+
 TEST_MAIN

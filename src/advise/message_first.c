@@ -1,0 +1,223 @@
+/* Finds the first of several failures of different libraries, so that its numbers and circumstances
+ * do not mix with those of the others.
+ *
+ * A log is cut into segments: at empty lines, at tracebacks and at shell prompts. Each segment is
+ * read by itself. Segments of one library, and those without an error between them, form a block.
+ * An exception that was raised while another was handled belongs to it: no cut is made there. A
+ * text with one block is read as a whole. */
+#include <ctype.h>
+#include <string.h>
+
+#include "advise/message_parts.h"
+
+#define SEGMENTS_MOST 4096 /* the rest of a longer text is one segment */
+_Static_assert(MESSAGE_KIND_COUNT + HOST_KIND_COUNT <= 64, "kinds are bits of one number");
+#define PROMPT_MOST 100 /* characters of a shell's prompt */
+
+static const char *const chains[] = {"During handling of the above exception",
+                                     "The above exception was the direct cause"};
+
+static bool is_chain(scan_text line) {
+  for (size_t i = 0; i < sizeof chains / sizeof *chains; i++)
+    if (scan_has(line, chains[i])) return true;
+  return false;
+}
+
+static bool is_empty(scan_text line) {
+  while (line.at < line.end && isspace((unsigned char)*line.at)) line.at++;
+  return line.at == line.end;
+}
+
+/* Recognizes "$ python train.py" and "ann@box:~/x$ python train.py". */
+static bool is_prompt(scan_text line) {
+  if (scan_starts(line, "$ ")) return true;
+  bool host = false;
+  for (const char *p = line.at; p + 1 < line.end && p - line.at < PROMPT_MOST; p++) {
+    host = host || *p == '@';
+    if (host && (*p == '$' || *p == '#') && p[1] == ' ') return true;
+  }
+  return false;
+}
+
+/* Returns whether another program's output, or another failure, begins with the line. */
+static bool is_start(scan_text line) {
+  return scan_starts(line, "Traceback (most recent call last)") ||
+         scan_starts(line, "terminate called after throwing") || is_prompt(line);
+}
+
+/* Removes the next segment from `t`. Returns false at the end. */
+static bool next_segment(scan_text *t, scan_text *segment) {
+  const char *start = t->at;
+  scan_text line;
+  bool gap = false, chained = false, full = false;
+  if (t->at >= t->end) return false;
+  while (t->at < t->end) {
+    const char *here = t->at;
+    scan_next_line(t, &line);
+    if (is_empty(line)) {
+      gap = true;
+      continue;
+    }
+    bool chain = is_chain(line);
+    bool cut = gap || is_start(line);
+    if (full && cut && !chain && !chained) {
+      t->at = here;
+      break;
+    }
+    full = true;
+    gap = false;
+    chained = chain;
+  }
+  *segment = (scan_text){start, t->at};
+  return true;
+}
+
+/* Returns whether one failure may be reported by both. `near`: in one segment, where a server's
+ * words follow those of its framework. */
+static bool related(message_kind a, message_kind b, bool near) {
+  static const struct {
+    uint64_t kinds;
+    bool near;
+  } families[] = {
+      {UINT64_C(1) << MESSAGE_TORCH | UINT64_C(1) << MESSAGE_TGI | UINT64_C(1) << MESSAGE_TENSORRT,
+       false},
+      {UINT64_C(1) << MESSAGE_XLA | UINT64_C(1) << MESSAGE_TENSORFLOW, false},
+      {UINT64_C(1) << MESSAGE_RMM | UINT64_C(1) << MESSAGE_NUMBA | UINT64_C(1) << MESSAGE_CUPY,
+       false},
+      {UINT64_C(1) << MESSAGE_ONNX | UINT64_C(1) << MESSAGE_TENSORRT |
+           UINT64_C(1) << MESSAGE_DIRECTML,
+       false},
+      {UINT64_C(1) << MESSAGE_TORCH | UINT64_C(1) << MESSAGE_TGI | UINT64_C(1) << MESSAGE_TENSORRT |
+           UINT64_C(1) << MESSAGE_VLLM | UINT64_C(1) << MESSAGE_SGLANG |
+           UINT64_C(1) << MESSAGE_DISPATCH,
+       true}};
+  for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+    if ((near || !families[i].near) && (families[i].kinds >> a & 1) != 0 &&
+        (families[i].kinds >> b & 1) != 0)
+      return true;
+  return a == b;
+}
+
+/* TensorFlow's logs have lines of its allocator that are no failure. */
+static bool is_exhausted(scan_text s) {
+  static const char *const signs[] = {"RESOURCE_EXHAUSTED", "esource exhausted",
+                                      "ResourceExhausted", "OOM when", "ran out of memory"};
+  for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+    if (scan_has(s, signs[i])) return true;
+  return false;
+}
+
+/* Returns the segment up to the line with the first sign, if it has signs of several libraries. */
+static scan_text to_first_server(scan_text s) {
+  scan_text rest = s, line;
+  if (message_serve_kinds(s) < 2) return s;
+  while (scan_next_line(&rest, &line))
+    if (message_serve_kinds(line) > 0) return (scan_text){s.at, line.end};
+  return s;
+}
+
+/* Returns the library that reports a failure in the segment, and where; MESSAGE_NONE if none does.
+ * A status of the driver may belong to any library's failure, so it does not count. *asked
+ * receives what PyTorch requested. */
+static message_kind library_of(scan_text s, const char **where, uint64_t *asked) {
+  message m = message_blank();
+  message_kind kind = MESSAGE_NONE;
+  const char *at = NULL;
+  context_read(&m.context, s, s);
+  if (message_torch(&m, s, where)) {
+    message_serve_on_torch(&m);
+    kind = m.kind;
+    *asked = m.asked_bytes;
+  }
+  m = message_blank();
+  if (is_exhausted(s) && message_xla(&m, s, &at)) {
+    message_kind xla = m.kind == MESSAGE_HOST ? MESSAGE_XLA : m.kind;
+    if (kind == MESSAGE_NONE || at < *where) {
+      kind = xla;
+      *where = at;
+    }
+  }
+  m = message_blank();
+  if (message_serve(&m, to_first_server(s), &at)) {
+    message_kind serve = m.kind != MESSAGE_HOST ? m.kind
+                         : m.host == HOST_MODEL ? MESSAGE_LLAMA
+                                                : MESSAGE_ONNX;
+    if (kind == MESSAGE_NONE || (at < *where && !related(kind, serve, true))) {
+      kind = serve;
+      *where = at;
+    }
+  }
+  return kind;
+}
+
+/* Does the same, also for host memory. A request that failed on the host is a kind by its words. */
+static message_kind kind_of(scan_text s, const char **where, uint64_t *asked) {
+  const char *at = NULL;
+  *asked = MESSAGE_UNKNOWN;
+  message_kind kind = library_of(s, where, asked);
+  message m = message_blank();
+  if (!message_host_memory(&m, s, true, &at)) return kind;
+  scan_text line = scan_line(s, at);
+  bool word = message_only_word(m.host);
+  /* A bare MemoryError may be a device's, and a person's own words may name one. */
+  bool own = m.asked_bytes != MESSAGE_UNKNOWN ||
+             scan_has(line, "terminate called after throwing") || scan_starts(line, "what():");
+  if (kind != MESSAGE_NONE ? !word || !own || line.end > *where : word && !own) return kind;
+  *where = at;
+  return word ? (message_kind)(MESSAGE_KIND_COUNT + m.host) : MESSAGE_HOST;
+}
+
+/* Ends the segment before the first line of an unrelated library's failure, for logs without empty
+ * lines. */
+static void end_before_other(scan_text *t, scan_text *segment, message_kind kind,
+                             const char *where) {
+  const char *at = NULL;
+  uint64_t asked;
+  scan_text rest = {scan_line(*segment, where).end, segment->end};
+  if (rest.at < rest.end) rest.at++; /* the line's end: the next library begins on another line */
+  message_kind other = library_of(rest, &at, &asked);
+  if (other == MESSAGE_NONE || related(kind, other, true)) return;
+  segment->end = t->at = scan_line(*segment, at).at;
+}
+
+/* Returns whether both are known and differ by more than rounding. */
+static bool differ(uint64_t a, uint64_t b) {
+  return a != MESSAGE_UNKNOWN && b != MESSAGE_UNKNOWN && (a < b ? b - a > b / 12 : a - b > a / 12);
+}
+
+bool message_next_block(scan_text *t, scan_text *block, scan_text *own) {
+  const char *start = t->at, *end = t->at, *own_end = NULL, *where = NULL;
+  uint64_t first_asked = MESSAGE_UNKNOWN, asked;
+  message_kind kind = MESSAGE_NONE;
+  scan_text segment;
+  bool other = false;
+  for (int i = 0; i < SEGMENTS_MOST && !other && next_segment(t, &segment); i++) {
+    message_kind now = kind_of(segment, &where, &asked);
+    if (now == MESSAGE_NONE) continue;
+    other = kind != MESSAGE_NONE && !related(kind, now, false);
+    if (other) {
+      t->at = segment.at;
+      break;
+    }
+    end_before_other(t, &segment, now, where);
+    if (kind == MESSAGE_NONE) kind = now;
+    if (own_end == NULL && differ(first_asked, asked)) own_end = end;
+    if (first_asked == MESSAGE_UNKNOWN) first_asked = asked;
+    end = segment.end;
+  }
+  if (!other) end = t->at = t->end;
+  *block = (scan_text){start, end};
+  *own = (scan_text){start, own_end != NULL ? own_end : end};
+  return kind != MESSAGE_NONE;
+}
+
+bool message_is_mixed(scan_text t) {
+  message m = message_blank();
+  uint32_t found = message_torch(&m, t, NULL) ? m.failures : 0;
+  m = message_blank();
+  found += is_exhausted(t) && message_xla(&m, t, NULL);
+  m = message_blank();
+  if (message_host_memory(&m, t, true, NULL))
+    found += scan_has(t, "terminate called after throwing") ? 2 : 1;
+  return found + message_serve_kinds(t) > 1;
+}
