@@ -54,7 +54,7 @@ class Tables(unittest.TestCase):
         try:
             import pyarrow.parquet
         except ImportError:
-            self.skipTest("pyarrow is not installed")
+            self.skipTest("needs pyarrow, which Debian does not have")
         table = self.write("t.csv", "n,often,x,gaps,word,once\n" + "".join(f"{i},{i % 7},{i / 7},{i % 3 if i % 5 else ''},w{i % 9},o{i}\n" for i in range(3000)))
         code = f"import sys, stowage\nstowage.shrink({table!r}, {self.path('t.parquet')!r}, quiet=True)\nprint([m for m in ('pandas', 'pyarrow.compute') if m in sys.modules])"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
