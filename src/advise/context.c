@@ -592,6 +592,27 @@ static void read_precision(context *c) {
     if (scan_has(code, table[i].words)) c->seen |= table[i].marks;
 }
 
+static bool has_any(scan_text t, const char *const *words, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (scan_has(t, words[i])) return true;
+  return false;
+}
+
+/* Recognizes a program of C++, Rust or Go by the words that its own runtime writes. A library in
+ * Python writes them too, so any sign of Python excludes it. */
+static bool is_native(scan_text t) {
+  static const char *const native[] = {"terminate called after throwing", "std::bad_alloc",
+                                       "libc++abi: terminating",          "handle_alloc_error",
+                                       "memory allocation of ",           "runtime: out of memory",
+                                       "runtime: cannot allocate memory", "goroutine "};
+  static const char *const python[] = {
+      ".py",         "ython",       "Traceback (most", "pandas", "numpy",      "torch",   "polars",
+      "tokenizers",  "xgboost",     "lightgbm",        "onnx",   "Jupyter",    "jupyter", "conda",
+      "MemoryError", "pip install", "import ",         "keras",  "tensorflow", "Cell In["};
+  return has_any(t, native, sizeof native / sizeof *native) &&
+         !has_any(t, python, sizeof python / sizeof *python);
+}
+
 /* Returns whether the text has a path with a drive: "d:\\work". */
 static bool has_drive(scan_text t) {
   for (const char *at = t.at; (at = scan_find(scan_from(t, at), ":\\")) != NULL;) {
@@ -627,6 +648,7 @@ void context_read(context *c, scan_text text, scan_text raw) {
   for (size_t i = 0; i < sizeof everywhere / sizeof *everywhere; i++)
     if (scan_has(raw, everywhere[i].words)) c->seen |= everywhere[i].marks;
   if (has_drive(raw)) c->seen |= CONTEXT_BIT(WINDOWS);
+  if (is_native(raw)) c->seen |= CONTEXT_BIT(NATIVE);
   if (context_any(c, CONTEXT_BIT(WINDOWS))) c->seen &= ~(CONTEXT_BIT(LINUX) | CONTEXT_BIT(MAC));
   if (context_any(c, CONTEXT_BIT(MAC))) c->seen &= ~CONTEXT_BIT(LINUX);
   read_traceback(c, text);

@@ -78,6 +78,7 @@ enum {
   CONTEXT_INDEX_R,
   CONTEXT_INDEX_MATLAB,
   CONTEXT_INDEX_JULIA,
+  CONTEXT_INDEX_NATIVE,  /* C++, Rust or Go, and no sign of Python */
   CONTEXT_INDEX_BITS_32, /* the program is a 32-bit one */
   /* the user's own line loads weights in … */
   CONTEXT_INDEX_HALF,      /* … 16 bits or fewer */

@@ -260,7 +260,8 @@ static void detect_rest(explanation *x) {
              : saving  ? ": writing a whole object makes a second copy of it"
              : reading ? ": probably a whole file was read"
                        : "");
-  bool python = !has(x, CONTEXT_BIT(R) | CONTEXT_BIT(MATLAB) | CONTEXT_BIT(JULIA));
+  bool python =
+      !has(x, CONTEXT_BIT(R) | CONTEXT_BIT(MATLAB) | CONTEXT_BIT(JULIA) | CONTEXT_BIT(NATIVE));
   cause_say(c, "the text does not show what filled it (a whole file, copies, a leak%s)",
             python ? ", Python objects" : "");
 }

@@ -110,8 +110,9 @@ static const struct row {
     {"C error: out of memory", HOST_PYTHON, SURE},
     {"ArrowMemoryError", HOST_PYTHON, SURE},
     {"memory allocation of ", HOST_PYTHON, SURE}, /* Rust: polars, tokenizers, safetensors */
-    {"malloc of size ", HOST_PYTHON, SURE},       /* Arrow */
-    {"mach_vm_map(size=", HOST_PYTHON, SURE},     /* macOS */
+    {"alloc::handle_alloc_error", HOST_PYTHON, SURE},
+    {"malloc of size ", HOST_PYTHON, SURE},   /* Arrow */
+    {"mach_vm_map(size=", HOST_PYTHON, SURE}, /* macOS */
     {"malloc: *** mmap(size=", HOST_PYTHON, SURE},
     {"cannot allocate vector of size", HOST_PYTHON, SURE},
     {"vector memory exhausted (limit reached?)", HOST_PYTHON, SURE},

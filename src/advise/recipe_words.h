@@ -6,15 +6,16 @@
 #include "advise/message.h"
 #include "advise/recipes.h"
 
-#define C(name)    (UINT32_C(1) << CAUSE_##name)
-#define K(name)    (UINT32_C(1) << MESSAGE_##name)
-#define H(name)    (UINT32_C(1) << HOST_##name)
-#define M(name)    CONTEXT_BIT(name)
-#define D(name)    DERIVED_##name
-#define TORCHY     (K(TORCH) | K(CUDA))
-#define FULL       (C(BATCH_TOO_BIG) | C(UNKNOWN))
-#define NOT_ROOM   (D(ROOM) | D(ABSURD) | D(INIT))
-#define LANGUAGES  (M(R) | M(MATLAB) | M(JULIA)) /* a language other than Python */
+#define C(name)  (UINT32_C(1) << CAUSE_##name)
+#define K(name)  (UINT32_C(1) << MESSAGE_##name)
+#define H(name)  (UINT32_C(1) << HOST_##name)
+#define M(name)  CONTEXT_BIT(name)
+#define D(name)  DERIVED_##name
+#define TORCHY   (K(TORCH) | K(CUDA))
+#define FULL     (C(BATCH_TOO_BIG) | C(UNKNOWN))
+#define NOT_ROOM (D(ROOM) | D(ABSURD) | D(INIT))
+/* a language other than Python */
+#define LANGUAGES  (M(R) | M(MATLAB) | M(JULIA) | M(NATIVE))
 #define ANY_DEVICE (~(K(HOST) | K(FOREIGN) | K(NONE)))
 
 #endif

@@ -110,6 +110,14 @@ static const recipe questions[] = {
      .never = M(WINDOWS) | M(MAC),
      .change = "/usr/bin/time -v julia FILE.jl shows its peak (Maximum resident set size)"},
     {.kinds = K(HOST),
+     .need = M(NATIVE) | M(MAC),
+     .change = "leaks --atExit -- PROGRAM, or Instruments > Allocations, shows who allocates"},
+    {.kinds = K(HOST),
+     .need = M(NATIVE),
+     .change =
+         "heaptrack PROGRAM shows which function allocates (or valgrind --tool=massif PROGRAM); "
+         "/usr/bin/time -v PROGRAM shows its peak"},
+    {.kinds = K(HOST),
      .change = "stowage run --ram-limit auto -- python train.py (your command) names what holds "
                "the memory"},
 };

@@ -193,6 +193,7 @@ static const recipe rows[] = {
      .cost = "slower"},
     {.hosts = H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(TORCH),
      .need = M(LOADING),
+     .never = LANGUAGES,
      .change = "load the weights with less RAM: from_pretrained(…, torch_dtype=torch.float16, "
                "low_cpu_mem_usage=True, device_map=\"auto\"), safetensors files",
      .cost = "none"},
@@ -261,6 +262,20 @@ static const recipe rows[] = {
      .need = M(JULIA),
      .change = "drop what is no longer used: x = nothing; GC.gc()",
      .cost = "none"},
+    {.hosts = H(PYTHON),
+     .need = M(NATIVE),
+     .mustnot = D(ABSURD),
+     .change = "hold less in RAM at once: work on the input in parts (blocks, tiles, a stream), or "
+               "map the file (mmap) instead of reading it whole",
+     .cost = "a change of the program"},
+    {.hosts = H(PYTHON),
+     .need = M(NATIVE),
+     .mustnot = D(ABSURD),
+     .change =
+         "smaller elements and fewer copies: float instead of double, 32-bit indices, "
+         "references instead of copies, reserve() before a vector grows (it holds the old and "
+         "the new block while it moves)",
+     .cost = "a change of the program"},
     {.hosts = H(NUMPY) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(CONTAINER) |
               H(JOB) | H(RAY) | H(TORCH) | H(DASK) | H(SPARK) | H(LARGE),
      .never = LANGUAGES,

@@ -1227,4 +1227,43 @@ TEST(two_failures_of_one_library_keep_their_circumstances)
   explanation_free(&x);
 }
 
+/* A program of C++, Rust or Go gets no advice for Python; a library in Python that is written in
+ * one of them does. */
+TEST(a_native_program_gets_no_advice_for_python)
+{
+  static const char *const native[] = {
+      "memory allocation of 51539607552 bytes failed\nAborted (core dumped)",
+      "thread 'main' panicked at library/alloc/src/raw_vec.rs:24\n   4: alloc::alloc::"
+      "handle_alloc_error\n   5: mesh::grid::Grid::new\n             at ./src/grid.rs:88",
+      "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
+      "./render.sh: line 3: 777 Aborted (core dumped) ./render --scene big.obj",
+      "libc++abi: terminating due to uncaught exception of type std::bad_alloc: std::bad_alloc",
+      "fatal error: runtime: out of memory\n\ngoroutine 1 [running]:\nmain.load(0xc000)",
+  };
+  static const char *const unsaid[] = {"python", "pd.",      "pandas",
+                                       "np.",    "stowage.", "from_pretrained"};
+  for (size_t i = 0; i < sizeof native / sizeof *native; i++) {
+    const sample one[] = {
+        {MESSAGE_HOST, C(HOST_LIMIT), "work on the input in parts", NULL, native[i]}};
+    CHECK_SAMPLES(one);
+    explanation x;
+    buffer out = BUFFER_INIT;
+    CHECK_OK(explain_message(&x, native[i], strlen(native[i])));
+    CHECK_OK(explanation_text(&x, &out, false));
+    for (size_t k = 0; k < sizeof unsaid / sizeof *unsaid; k++)
+      CHECK(strstr(out.data, unsaid[k]) == NULL);
+    CHECK(strstr(out.data, "PROGRAM") != NULL);
+    buffer_free(&out);
+    explanation_free(&x);
+  }
+  static const sample python[] = {
+      {MESSAGE_HOST, C(HOST_LIMIT) | C(HOST_DATASET_WHOLE), "chunksize", "PROGRAM",
+       "$ python load.py\nterminate called after throwing an instance of 'std::bad_alloc'\n"
+       "  what():  std::bad_alloc"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "chunksize", "PROGRAM",
+       "polars: memory allocation of 4294967296 bytes failed"},
+  };
+  CHECK_SAMPLES(python);
+}
+
 TEST_MAIN
