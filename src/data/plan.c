@@ -36,6 +36,8 @@ enum {
 #define BLOCKS_MOST    (UINT64_C(1) << 20) /* their order takes 4 MiB */
 #define ROWS_MOST      (UINT64_C(1) << 22) /* permuted one by one: 16 MiB */
 #define PERMUTED_BYTES sizeof(uint32_t)    /* a row's position in a window */
+#define SCATTER_LEAST  1024                /* bytes: smaller rows cost less through a window */
+#define SCATTER_ROWS   (UINT64_C(1) << 16) /* of a window, at most */
 
 static uint64_t least(uint64_t a, uint64_t b) {
   return a < b ? a : b;
@@ -201,8 +203,19 @@ static void choose_window(plan *p, uint64_t left) {
   p->window_rows = least(fit, random_rows(p)) / p->batch_rows * p->batch_rows;
 }
 
+bool plan_scatters(const plan *p, uint32_t part) {
+  return p->scatter && p->scratch_least[part] == 0 && p->row_bytes[part] >= SCATTER_LEAST;
+}
+
+/* Small windows of a file that the page cache holds: their rows are then copied once. */
+static bool can_scatter(const plan *p) {
+  return p->places_per_row > 0 && p->windows == 2 && !p->drop_cache &&
+         p->window_rows <= SCATTER_ROWS && widest_row(p) >= SCATTER_LEAST;
+}
+
 static uint64_t windows_bytes(const plan *p) {
-  return p->windows * (p->window_rows * window_row_bytes(p) + p->parts * plan_shift(p));
+  uint64_t row = window_row_bytes(p) + (p->scatter ? PERMUTED_BYTES : 0);
+  return p->windows * (p->window_rows * row + p->parts * plan_shift(p));
 }
 
 static stow_status finish(plan *p) {
@@ -211,6 +224,9 @@ static stow_status finish(plan *p) {
   uint64_t needed = fixed + (AHEAD_LEAST + 1) * batch_bytes(p);
   bool unmixed = p->shuffle && p->window_rows == 0 && !one_by_one(p);
   if (unmixed) needed += 2 * p->batch_rows * window_row_bytes(p);
+  uint64_t more = p->windows * p->window_rows * PERMUTED_BYTES;
+  p->scatter = can_scatter(p) && needed <= p->memory_bytes && more <= p->memory_bytes - needed;
+  if (p->scatter) fixed += more;
   if (needed > p->memory_bytes || unmixed) return too_small(p, most(needed, p->memory_bytes + 1));
   choose_ahead(p, p->memory_bytes - fixed);
   p->piece_rows = most(1, BLOCK_MOST / most(p->file_row_bytes, 1));
@@ -233,6 +249,7 @@ static void begin(plan *p) {
   else
     p->bounce_bytes = p->scratch_bytes + 2 * SOURCE_DIRECT_UNIT;
   p->block_rows = p->window_rows = p->windows = 0;
+  p->scatter = false;
   choose_readers(p);
 }
 

@@ -43,6 +43,7 @@ typedef struct plan {
   uint64_t block_rows;    /* 0: in file order */
   uint64_t window_rows;   /* 0: no window; else a multiple of batch_rows, or all rows of the rank */
   uint32_t windows;       /* 2: one is read while the other is used; 1: it holds everything */
+  bool scatter;           /* rows are read straight into their batches, past the window */
   uint64_t piece_rows;    /* read at a time into a window, at most */
   uint64_t piece_least;   /* read by one task, if the window has as many left */
   uint64_t bounce_bytes;  /* per reader, for direct reads; 0: none */
@@ -54,6 +55,8 @@ typedef struct plan {
 uint64_t plan_buffers(const plan *p);
 /* Returns whether that file's buffers have room for direct reads. */
 bool plan_room(const plan *p, uint32_t part);
+/* Returns whether that file's rows are large enough to be read straight into their batches. */
+bool plan_scatters(const plan *p, uint32_t part);
 /* Returns the bytes by which the rows of a window may be shifted, for direct reads. */
 uint64_t plan_shift(const plan *p);
 /* Returns the rows of a block of a shuffle; follows from the files alone, and from whether they are

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 
 #include "data/huge_alloc.h"
 #include "data/prefetch_read.h"
@@ -97,13 +98,19 @@ static stow_status fill_from_file(prefetch *p, reader *r, uint64_t batch, uint64
   return STOW_OK;
 }
 
+static bool reads_parts(const prefetch *p, const reader *r, const window *w, uint32_t part) {
+  return w->scattered && plan_scatters(p->plan, part) && rows_reads_parts(&r->parts[part]);
+}
+
 /* Copies rows `first` to `end` of the order from the window that holds them. */
-static void fill_from_window(prefetch *p, const window *w, uint64_t first, uint64_t end) {
+static void fill_from_window(prefetch *p, const reader *r, const window *w, uint64_t first,
+                             uint64_t end) {
   while (first < end) {
     uint64_t batch = first / p->plan->batch_rows, start = batch * p->plan->batch_rows;
     uint64_t stop = start + p->plan->batch_rows < end ? start + p->plan->batch_rows : end;
     const uint32_t *numbers = w->permutation + w->at.slot + (first - w->at.from);
     for (uint32_t i = 0; i < p->plan->parts; i++) {
+      if (reads_parts(p, r, w, i)) continue;
       size_t bytes = (size_t)p->plan->row_bytes[i];
       char *to = p->slots[batch % p->plan->ahead].data[i];
       shuffle_gather(to + (first - start) * bytes, w->rows[i], numbers, stop - first, bytes);
@@ -112,10 +119,33 @@ static void fill_from_window(prefetch *p, const window *w, uint64_t first, uint6
   }
 }
 
+/* Reads positions `first` to `end` of one part, each row to its place in its batch. */
+static stow_status scatter_places(prefetch *p, rows *part, uint32_t number, const window *w,
+                                  uint64_t first, uint64_t end) {
+  struct iovec to[SOURCE_PARTS_MAX];
+  size_t bytes = (size_t)part->row_bytes;
+  while (first < end) {
+    uint64_t row, run = sequence_run(&p->order, first, &row);
+    if (run > end - first) run = end - first;
+    if (run > SOURCE_PARTS_MAX) run = SOURCE_PARTS_MAX;
+    const uint32_t *places = w->inverse + (first - w->at.first);
+    for (uint64_t i = 0; i < run; i++) {
+      uint64_t index = w->at.from + places[i], batch = index / p->plan->batch_rows;
+      char *data = p->slots[batch % p->plan->ahead].data[number];
+      to[i] = (struct iovec){data + (index - batch * p->plan->batch_rows) * bytes, bytes};
+    }
+    STOW_TRY(rows_read_parts(part, row, to, (size_t)run));
+    first += run;
+  }
+  return STOW_OK;
+}
+
 static stow_status load_piece(prefetch *p, reader *r, window *w, uint64_t first, uint64_t count) {
-  for (uint32_t i = 0; i < p->plan->parts; i++)
-    STOW_TRY(read_places(p, &r->parts[i], first, first + count,
-                         w->rows[i] + (first - w->at.first) * p->plan->row_bytes[i]));
+  for (uint32_t i = 0; i < p->plan->parts; i++) {
+    char *to = w->rows[i] + (first - w->at.first) * p->plan->row_bytes[i];
+    STOW_TRY(reads_parts(p, r, w, i) ? scatter_places(p, &r->parts[i], i, w, first, first + count)
+                                     : read_places(p, &r->parts[i], first, first + count, to));
+  }
   return STOW_OK;
 }
 
@@ -225,7 +255,7 @@ static void run_fill(prefetch *p, reader *r, uint64_t count) {
   stow_status status = STOW_OK;
   long waited = times_waited();
   if (windowed)
-    fill_from_window(p, w, first, end);
+    fill_from_window(p, r, w, first, end);
   else
     status = fill_from_file(p, r, batch, (count - 1) / p->plan->batch_rows + 1);
   waited = times_waited() - waited;
@@ -255,6 +285,12 @@ static void place_rows(const prefetch *p, const reader *r, window *w) {
   }
 }
 
+/* Returns whether all rows of the window go to batches that have their buffers already. */
+static bool can_scatter(const prefetch *p, const rank_order_window *at) {
+  return p->plan->scatter && at->slot == 0 && at->to - at->from == at->end - at->first &&
+         at->from >= p->claimed && at->to <= batch_first(p, p->armed);
+}
+
 /* Returns the window to read next, if one of the two is free. */
 static window *window_to_load(prefetch *p, const reader *r) {
   if (p->plan->window_rows == 0 || p->next_window >= prefetch_window_count(p)) return NULL;
@@ -266,6 +302,7 @@ static window *window_to_load(prefetch *p, const reader *r) {
     w->claimed = w->at.first;
     w->loaded = 0;
     w->drawing = w->drawn = false;
+    w->scattered = can_scatter(p, &w->at);
     w->unfilled = prefetch_unfilled(p, &w->at);
     place_rows(p, r, w);
   }
@@ -274,12 +311,14 @@ static window *window_to_load(prefetch *p, const reader *r) {
 
 static void run_draw(prefetch *p, window *w) {
   uint64_t key = shuffle_key(p->seed, p->epoch, w->at.first + 1);
+  uint32_t count = (uint32_t)(w->at.end - w->at.first);
   w->drawing = true;
   pthread_mutex_unlock(&p->guard);
-  shuffle_draw(w->permutation, (uint32_t)(w->at.end - w->at.first), key);
+  shuffle_draw(w->permutation, count, key);
+  for (uint32_t i = 0; i < count && w->scattered; i++) w->inverse[w->permutation[i]] = i;
   pthread_mutex_lock(&p->guard);
   w->drawn = true;
-  if (window_ready(p, w->number)) pthread_cond_broadcast(&p->work);
+  if (w->scattered || window_ready(p, w->number)) pthread_cond_broadcast(&p->work);
   end_task(p, STOW_OK);
 }
 
@@ -337,6 +376,7 @@ bool prefetch_run_task(prefetch *p, reader *r) {
   /* If a window that is not loaded yet failed, the loaded one can still be used. */
   window *w = count == 0 && p->failed == STOW_OK ? window_to_load(p, r) : NULL;
   if (count == 0 && w == NULL) return false;
+  if (w != NULL && w->scattered && w->drawing && !w->drawn) return false; /* being drawn */
   p->busy++;
   if (count > 0) {
     run_fill(p, r, count);

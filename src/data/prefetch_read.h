@@ -23,12 +23,14 @@ typedef struct window {
   char *memory[STOW_BATCHES_FILES_MAX];
   char *rows[STOW_BATCHES_FILES_MAX]; /* in `memory`, with the same page alignment as in the file */
   uint32_t *permutation;
+  uint32_t *inverse;    /* of the permutation; NULL: the plan does not scatter */
   uint64_t number;      /* which of the order's windows; UINT64_MAX: none */
   rank_order_window at; /* where it lies */
   uint64_t claimed;     /* positions from `at.first` up to here are read or being read */
   uint64_t loaded;      /* rows that are loaded */
   uint64_t unfilled;    /* rows still to be copied from it into batches */
   bool drawing, drawn;  /* its permutation */
+  bool scattered;       /* its large rows are read straight into their batches */
 } window;
 
 typedef struct reader {

@@ -44,7 +44,8 @@ static stow_status make_windows(prefetch *p) {
   for (uint32_t i = 0; held > 0 && i < made->windows && i < prefetch_window_count(p); i++) {
     window *w = &p->windows[i];
     w->permutation = huge_alloc(held * sizeof *w->permutation);
-    bool there = w->permutation != NULL;
+    if (made->scatter) w->inverse = huge_alloc(held * sizeof *w->inverse);
+    bool there = w->permutation != NULL && (w->inverse != NULL || !made->scatter);
     for (uint32_t part = 0; part < made->parts; part++) {
       w->memory[part] = huge_alloc(held * made->row_bytes[part] + plan_shift(made));
       there = there && w->memory[part] != NULL;
@@ -124,6 +125,7 @@ void prefetch_close(prefetch *p) {
   for (uint32_t i = 0; i < 2; i++) {
     for (uint32_t part = 0; part < p->plan->parts; part++) free(p->windows[i].memory[part]);
     free(p->windows[i].permutation);
+    free(p->windows[i].inverse);
   }
   sequence_close(&p->order);
   pthread_cond_destroy(&p->work);
@@ -188,11 +190,13 @@ static void wake_readers(prefetch *p, uint64_t armed) {
 }
 
 /* Returns how far to read ahead. A caller that reads alone reads no further than needed: into the
- * buffer it just returned, which is still in the CPU cache. */
+ * buffer it just returned, which is still in the CPU cache; or into the batches of one window. */
 static uint64_t batches_ahead(prefetch *p) {
   if (!p->plan->one_core) return p->plan->ahead;
   pthread_mutex_lock(&p->guard);
-  uint64_t ahead = prefetch_alone(p) ? p->plan->group : p->plan->ahead;
+  uint64_t needed = p->plan->scatter ? p->plan->window_rows / p->plan->batch_rows : 1;
+  if (needed < p->plan->group) needed = p->plan->group;
+  uint64_t ahead = prefetch_alone(p) && needed < p->plan->ahead ? needed : p->plan->ahead;
   pthread_mutex_unlock(&p->guard);
   return ahead;
 }

@@ -277,6 +277,17 @@ bool rows_offset(const rows *r, uint64_t row, uint64_t *offset) {
   return true;
 }
 
+bool rows_reads_parts(const rows *r) {
+  uint64_t offset;
+  return r->items > 0 && !r->from.big_endian && r->from.from->views == NULL &&
+         rows_offset(r, 0, &offset);
+}
+
+stow_status rows_read_parts(rows *r, uint64_t first, struct iovec *parts, size_t count) {
+  uint64_t offset = r->from.offset + first * r->file_row_bytes;
+  return source_read_parts(r->from.from, offset, parts, count);
+}
+
 stow_status rows_read_items(rows *r, uint64_t row, uint64_t item, uint64_t items, void *to) {
   return read_items(r, row * r->items + item, items, to);
 }

@@ -46,6 +46,11 @@ stow_status rows_read(rows *r, uint64_t first, uint64_t count, void *to);
 /* Returns the file offset of a row; false unless rows_read returns the file's own contiguous bytes,
  * straight from a file. */
 bool rows_offset(const rows *r, uint64_t row, uint64_t *offset);
+/* Returns whether rows_read_parts can read it. */
+bool rows_reads_parts(const rows *r);
+/* Reads rows from `first` on, each into one part. Modifies `parts`. */
+struct iovec;
+stow_status rows_read_parts(rows *r, uint64_t first, struct iovec *parts, size_t count);
 /* Reads items `item` to `item + items` of one row; only for arrays in C order. */
 stow_status rows_read_items(rows *r, uint64_t row, uint64_t item, uint64_t items, void *to);
 /* Returns whether reading backwards restarts it: a deflated member. */

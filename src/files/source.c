@@ -205,6 +205,29 @@ uint64_t source_end(const source *s) {
 
 /* ---- reading ---- */
 
+static stow_status cannot_read(const source *s, uint64_t offset) {
+  return stow_fail(STOW_ERR_IO, "%s: cannot read at byte %" PRIu64 ": %s", s->name, offset,
+                   strerror(errno));
+}
+
+stow_status source_read_parts(source *s, uint64_t offset, struct iovec *parts, size_t count) {
+  uint64_t at = offset;
+  while (count > 0) {
+    ssize_t got = preadv(s->fd, parts, (int)count, (off_t)at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return cannot_read(s, at);
+    if (got == 0) return was_cut(s, at);
+    at += (uint64_t)got;
+    size_t left = (size_t)got;
+    for (; count > 0 && left >= parts->iov_len; count--) left -= (parts++)->iov_len;
+    if (left == 0) continue;
+    parts->iov_base = (char *)parts->iov_base + left;
+    parts->iov_len -= left;
+  }
+  if (s->drop) drop_behind(s, offset, at);
+  return STOW_OK;
+}
+
 stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
   if (s->views != NULL && offset >= s->bytes && count > 0)
     return source_view_read(s->views, &(source_viewed){s->name, s->bytes, read_behind, s}, offset,
@@ -232,9 +255,7 @@ stow_status source_read(source *s, uint64_t offset, void *to, size_t count) {
     }
     ssize_t got = pread(s->fd, at, left, (off_t)(offset + (count - left)));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      return stow_fail(STOW_ERR_IO, "%s: cannot read at byte %" PRIu64 ": %s", s->name,
-                       offset + (count - left), strerror(errno));
+    if (got < 0) return cannot_read(s, offset + (count - left));
     if (got == 0) return was_cut(s, offset + (count - left));
     at += got;
     left -= (size_t)got;

@@ -80,6 +80,11 @@ uint64_t source_end(const source *s);
 /* Reads exactly `count` bytes at `offset`, of the file or of one view. Past the end is
  * STOW_ERR_FORMAT with both numbers. */
 stow_status source_read(source *s, uint64_t offset, void *to, size_t count);
+/* Reads the bytes at `offset` of a file (not of memory, nor of a reader) into several places, at
+ * most SOURCE_PARTS_MAX, through the page cache. Modifies `parts`. */
+#define SOURCE_PARTS_MAX 256
+struct iovec;
+stow_status source_read_parts(source *s, uint64_t offset, struct iovec *parts, size_t count);
 /* Returns STOW_ERR_IO if the file is no longer the one that was opened: grown, truncated or written
  * to. Call it after the last read. */
 stow_status source_check(const source *s);

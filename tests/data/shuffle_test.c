@@ -3,6 +3,7 @@
 #include "data/shuffle.h"
 
 #include <dirent.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "numbered_rows.h"
@@ -277,6 +278,67 @@ TEST(files_in_step_stay_in_step_on_disk_and_ranks_share_one_copy)
     if (closed < WORLD) stow_batches_close(all[closed]);
   }
   CHECK_U64((uint64_t)named, 0);
+}
+
+static void release_both(void **data) {
+  CHECK_OK(stow_batches_release(data[0]));
+  CHECK_OK(stow_batches_release(data[1]));
+}
+
+/* Takes an epoch of rows and their numbers; returns a hash of their order. Holds up to `held`
+ * batches besides the one it checks. */
+static uint64_t hash_of_order(stow_batches *b, uint64_t rows, uint64_t items, size_t held) {
+  static uint8_t seen[16000];
+  void *data[4][2];
+  uint64_t hash = 0, total = 0;
+  size_t taken = 0, released = 0;
+  CHECK(rows <= sizeof seen && held < 4);
+  memset(seen, 0, sizeof seen);
+  for (uint64_t count;; total += count, taken++) {
+    void **now = data[taken % 4];
+    CHECK_OK(stow_batches_next(b, now, &count));
+    if (count == 0) break;
+    const int64_t *x = now[0], *y = now[1];
+    for (uint64_t i = 0; i < count; i++, x += items) {
+      CHECK(y[i] >= 0 && (uint64_t)y[i] < rows && seen[y[i]]++ == 0);
+      for (uint64_t k = 0; k < items; k++) CHECK(x[k] == y[i] + (int64_t)k);
+      hash = shuffle_key(hash, (uint64_t)y[i], 0);
+    }
+    if (taken - released >= held) release_both(data[released++ % 4]);
+  }
+  while (released < taken) release_both(data[released++ % 4]);
+  CHECK_U64(total, rows);
+  return hash;
+}
+
+TEST(large_rows_on_disk_come_in_the_order_of_the_seed_however_they_are_read)
+{
+  harness_deadline(120);
+  enum { ROWS = 16000, ITEMS = 150 }; /* 19.2 MB */
+  /* As read through a window, without reading rows straight into their batches. */
+  static const uint64_t expected[2] = {UINT64_C(9980028299817001554),
+                                       UINT64_C(12668778962897070527)};
+  cpu_set_t one, all;
+  CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
+  CPU_ZERO(&one);
+  for (int i = 0; CPU_COUNT(&one) == 0; i++)
+    if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
+  stow_array_options files[2] = {file_of(write_rows("x.npy", ROWS, ITEMS, DTYPE_I64)),
+                                 file_of(write_rows("y.npy", ROWS, 0, DTYPE_I64))};
+  for (int way = 0; way < 6; way++) {
+    CHECK(sched_setaffinity(0, sizeof one, way % 2 == 1 ? &one : &all) == 0);
+    stow_batches_options o = plain(files, 2);
+    o.shuffle = STOW_BATCHES_SHUFFLE_DISK, o.batch_rows = 70, o.scratch = harness_folder();
+    o.memory_bytes = 12 * MIB, o.seed = 9, o.readers = way < 2 ? 0 : way < 4 ? 1 : 3;
+    stow_batches *b;
+    CHECK_OK(stow_batches_open(&b, &o));
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+      CHECK_OK(stow_batches_set_epoch(b, epoch));
+      CHECK_U64(hash_of_order(b, ROWS, ITEMS, (size_t)way % 4), expected[epoch]);
+    }
+    stow_batches_close(b);
+  }
+  CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
 }
 
 TEST(a_folder_that_cannot_hold_the_copy_is_named)
