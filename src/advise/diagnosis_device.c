@@ -189,9 +189,10 @@ static void detect_spike(explanation *x) {
                cause_size(n->asked_bytes), cause_size(capacity));
   else if (known(capacity) && n->asked_bytes > capacity)
     cause_head(c,
-               "One request of %s is larger than the whole device (%s): a smaller batch helps only "
-               "if it shrinks that one tensor",
-               cause_size(n->asked_bytes), cause_size(capacity));
+               "One request of %s is larger than the whole %s (%s): a smaller batch helps only "
+               "if it shrinks that one %s",
+               cause_size(n->asked_bytes), (m->details & MESSAGE_POOL) != 0 ? "pool" : "device",
+               cause_size(capacity), m->kind == MESSAGE_RMM ? "result" : "tensor");
   else if (known(capacity))
     cause_head(c, "One single request of %s, where the total is %s", cause_size(n->asked_bytes),
                cause_size(capacity));
@@ -417,6 +418,9 @@ static guess by_kind(const explanation *x) {
                      "one tensor is larger than the 4 GiB that Intel's driver gives at once"};
     break;
   case MESSAGE_MLX:
+    if ((m->details & MESSAGE_WEIGHTS) != 0)
+      return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.7,
+                     "the model is larger than what macOS gives the GPU on this Mac"};
     if ((m->details & MESSAGE_ONE_BUFFER) != 0)
       return (guess){CAUSE_ONE_SPIKE, 0.6,
                      "one array is larger than one buffer may be on this Mac"};

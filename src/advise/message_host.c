@@ -314,6 +314,8 @@ static void read_numbers(message *m, scan_text t, const char *at) {
   case HOST_WORKER: read_worker(m, t); break;
   case HOST_JOB: m->limit_bytes = scan_size_after(t, "exceeded limit "); break;
   case HOST_DATABASE: read_database(m, rest); break;
+  case HOST_NOTEBOOK:
+  case HOST_DIED:
   case HOST_LARGE: read_large(m, t); break;
   case HOST_PYTHON:
     m->asked_bytes = scan_size(t, at);

@@ -1,6 +1,7 @@
 /* Libraries and servers whose texts have their own numbers: one short reader each, in one table.
  *
  * A reader is called if one of its signs is in the text. It may decline by returning false. */
+#include <ctype.h>
 #include <string.h>
 
 #include "advise/message_parts.h"
@@ -241,12 +242,28 @@ static bool read_paddle(message *m, scan_text t) {
   return true;
 }
 
+/* "a model that requires 33280 MB which is close to the maximum recommended size of 27648 MB"; its
+ * MB are 1024 KiB. */
+static void read_mlx_model(message *m, scan_text t) {
+  uint64_t model = scan_size_binary_after(t, "a model that requires ");
+  uint64_t most = scan_size_binary_after(t, "maximum recommended size of ");
+  if (!known(model) || !known(most) || known(m->asked_bytes) || known(m->limit_bytes)) return;
+  m->limit_bytes = most;
+  if (model <= most) {
+    m->live_bytes = model;
+    return;
+  }
+  m->asked_bytes = model;
+  m->details |= MESSAGE_WEIGHTS;
+}
+
 /* "[metal::malloc] Attempting to allocate 40 bytes which is greater than the maximum allowed buffer
  * size of 30 bytes." */
 static bool read_mlx(message *m, scan_text t) {
   m->asked_bytes = FIRST_SIZE(t, "Attempting to allocate ", "] Unable to allocate ");
   m->limit_bytes = scan_size_after(t, "allowed buffer size of ");
   if (known(m->limit_bytes)) m->details |= MESSAGE_ONE_BUFFER;
+  read_mlx_model(m, t);
   m->context.seen |= CONTEXT_BIT(APPLE) | CONTEXT_BIT(MAC);
   return true;
 }
@@ -257,12 +274,51 @@ static bool read_directml(message *m, scan_text t) {
   return true;
 }
 
+/* Computes the bytes of an array that the user's own line makes with a shape in numbers: "d =
+ * cuda.device_array((40000, 40000, 3), dtype=np.float32)". Both libraries make 64-bit numbers if
+ * the line names no type. */
+static void read_code_shape(message *m) {
+  static const char *const makers[] = {"device_array((", "mapped_array((", "managed_array((",
+                                       "zeros((",        "ones((",         "empty((",
+                                       "full(("};
+  static const struct {
+    const char *type;
+    double width;
+  } widths[] = {{"complex128", 16}, {"complex64", 8}, {"64", 8},   {"float32", 4}, {"int32", 4},
+                {"float16", 2},     {"int16", 2},     {"int8", 1}, {"bool", 1}};
+  scan_text code = {m->context.code, m->context.code + strlen(m->context.code)};
+  const char *at = NULL;
+  for (size_t i = 0; i < sizeof makers / sizeof *makers && at == NULL; i++)
+    at = scan_find(code, makers[i]);
+  if (at == NULL || known(m->asked_bytes)) return;
+  const char *open = at;
+  double bytes = 1;
+  while (at < code.end && *at != ')') {
+    uint64_t dim = scan_number(code, at);
+    if (!known(dim)) return; /* a name, whose value the text does not give */
+    bytes *= (double)dim;
+    while (at < code.end && (*at == ' ' || isdigit((unsigned char)*at))) at++;
+    if (at < code.end && *at != ',' && *at != ')') return;
+    while (at < code.end && (*at == ',' || *at == ' ')) at++;
+  }
+  double width = 8;
+  const char *type = scan_find(scan_from(code, at), "dtype=");
+  for (size_t i = 0; i < sizeof widths / sizeof *widths && type != NULL; i++)
+    if (scan_has(scan_from(code, type), widths[i].type)) {
+      width = widths[i].width;
+      break;
+    }
+  if (at >= code.end || at == open || !(bytes * width < 0x1p62)) return;
+  m->asked_bytes = (uint64_t)(bytes * width);
+}
+
 /* "Out of memory allocating 25,600,000 bytes (allocated so far: 3,635,267,072 bytes, limit set to:
  * …)"; before 2018 "out of memory to allocate 1 bytes (total 2 bytes)". The pool frees its free
  * blocks before it fails, so what remains is in use. */
 static bool read_cupy(message *m, scan_text t) {
   if (scan_has(t, "RESOURCE_EXHAUSTED")) return false;
   m->asked_bytes = FIRST_SIZE(t, "Out of memory allocating ", "out of memory to allocate ");
+  read_code_shape(m);
   m->live_bytes = FIRST_SIZE(t, "allocated so far: ", "bytes (total ");
   m->reserved_bytes = m->live_bytes;
   m->limit_bytes = scan_size_after(t, "limit set to: ");
@@ -286,6 +342,7 @@ static bool read_julia(message *m, scan_text t) {
 
 static bool read_numba(message *m, scan_text t) {
   if (!scan_has(t, "CUDA_ERROR_OUT_OF_MEMORY")) return false;
+  read_code_shape(m);
   if (scan_has(t, "Call to cuInit") || scan_has(t, "Call to cuDevicePrimaryCtxRetain") ||
       scan_has(t, "Call to cuCtxCreate"))
     m->details |= MESSAGE_INIT;
@@ -297,6 +354,12 @@ static bool read_rmm(message *m, scan_text t) {
   m->asked_bytes = FIRST_SIZE(t, "failed to allocate ", "Failed to allocate ",
                               "Requested memory: ", "trying to allocate ");
   m->free_bytes = scan_size_after(t, "Free memory: ");
+  /* "current/max/try size = 20.000000 GiB, 22.000000 GiB, 38.146973 GiB" */
+  const char *sizes = scan_find(t, "current/max/try size = ");
+  if (sizes == NULL) return true;
+  scan_text line = {sizes, scan_line(t, sizes).end};
+  m->reserved_bytes = scan_size(line, sizes);
+  m->limit_bytes = scan_size_after(line, ", ");
   return true;
 }
 

@@ -3,6 +3,16 @@
 #include "advise/recipe_words.h"
 
 static const recipe rows[] = {
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = K(MLX),
+     .change = "a smaller copy of the model: 4 bits instead of 8 or 16 (mlx_lm.convert -q "
+               "--q-bits 4), or fewer parameters",
+     .cost = "a little quality"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = K(MLX),
+     .change = "if the Mac has more RAM than the limit, give the GPU more of it: sudo sysctl "
+               "iogpu.wired_limit_mb=N (until the next restart)",
+     .cost = "less is left for macOS"},
     {.causes = C(LOADED_TWICE),
      .kinds = TORCHY,
      .change = "keep one copy on the device: copy.deepcopy(model.cpu()), or hold the copy's "

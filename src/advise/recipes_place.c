@@ -171,6 +171,16 @@ static const recipe rows[] = {
      .change = "raise the limit that CUDA.jl was started with: JULIA_CUDA_HARD_MEMORY_LIMIT "
                "(JULIA_CUDA_MEMORY_LIMIT in old versions), if the device has more",
      .cost = "less is left for others on the device"},
+    {.causes = C(ONE_SPIKE),
+     .kinds = K(RMM),
+     .change =
+         "make the result smaller: before a merge drop duplicate keys or aggregate (groupby), "
+         "join on more columns, and keep only the columns that are used",
+     .cost = "a change of the program"},
+    {.causes = C(ONE_SPIKE),
+     .kinds = K(RMM),
+     .change = "work in parts: dask_cudf (partitions), or one part of the rows after the other",
+     .cost = "a loop over the parts"},
     {.causes = C(LIMIT),
      .kinds = K(RMM),
      .change =

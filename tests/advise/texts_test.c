@@ -1266,4 +1266,50 @@ TEST(a_native_program_gets_no_advice_for_python)
   CHECK_SAMPLES(python);
 }
 
+/* Sizes that a text gives in its own words, or as a shape on the user's own line. */
+TEST(numbers_of_pools_models_and_shapes_are_read)
+{
+  static const struct {
+    const char *text;
+    uint64_t asked, limit;
+  } all[] = {
+      {"[WARNING] Generating with a model that requires 24576 MB which is close to the maximum "
+       "recommended size of 21845 MB.\nRuntimeError: [METAL] Command buffer execution failed: "
+       "Insufficient Memory",
+       24576 * MIB, 21845 * MIB},
+      {"RuntimeError: [metal::malloc] Attempting to allocate 21474836480 bytes which is greater "
+       "than "
+       "the maximum allowed buffer size of 14302248960 bytes.",
+       20 * GIB, UINT64_C(14302248960)},
+      {"MemoryError: std::bad_alloc: out_of_memory: RMM failure at:pool_memory_resource.hpp:264: "
+       "Maximum pool size exceeded (failed to allocate 12.5 GiB): Not enough room to grow, "
+       "current/max/try size = 4.0 GiB, 8.0 GiB, 12.5 GiB",
+       GIB * 25 / 2, 8 * GIB},
+      {"  File \"grid.py\", line 5, in <module>\n    d = cuda.device_array((30000, 20000, 4), "
+       "dtype=np.float32)\nnumba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results "
+       "in CUDA_ERROR_OUT_OF_MEMORY",
+       UINT64_C(30000) * 20000 * 4 * 4, MESSAGE_UNKNOWN},
+      {"  File \"grid.py\", line 5, in <module>\n    d = cuda.device_array((n, 20000))\n"
+       "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in "
+       "CUDA_ERROR_OUT_OF_MEMORY",
+       MESSAGE_UNKNOWN, MESSAGE_UNKNOWN},
+      {"Your session crashed after using all available RAM.\ntcmalloc: large alloc 7200000000 "
+       "bytes "
+       "== 0x7b2a @ 0x7b2f",
+       UINT64_C(7200000000), MESSAGE_UNKNOWN},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    message m;
+    message_read(&m, all[i].text, strlen(all[i].text));
+    CHECK_U64(m.asked_bytes, all[i].asked);
+    CHECK_U64(m.limit_bytes, all[i].limit);
+  }
+  const sample said[] = {
+      {MESSAGE_MLX, C(WEIGHTS_TOO_BIG), "4 bits", "nvidia-smi", all[0].text},
+      {MESSAGE_MLX, C(ONE_SPIKE), "smaller", "nvidia-smi", all[1].text},
+      {MESSAGE_RMM, C(ONE_SPIKE), "duplicate keys", "swap", all[2].text},
+  };
+  CHECK_SAMPLES(said);
+}
+
 TEST_MAIN
