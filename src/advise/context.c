@@ -79,8 +79,6 @@ static const struct {
     {"THCudaCheck", CONTEXT_BIT(TORCH)},
     {"CUDA kernel errors might be", CONTEXT_BIT(TORCH)},
     {"loss.backward()", CONTEXT_BIT(TORCH)},
-    {"preds.append(out", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
-    {"val_loss += ", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
     {"KSampler", CONTEXT_BIT(TORCH)},
     {"transformers", CONTEXT_BIT(TRANSFORMERS)},
     {"onnxruntime", CONTEXT_BIT(ONNX)},
@@ -171,8 +169,6 @@ static const struct {
     {".astype(", CONTEXT_BIT(COPYING)},
     {"copy.deepcopy", CONTEXT_BIT(COPYING)},
     {"to_numpy", CONTEXT_BIT(COPYING)},
-    {"for x in val_loader]", CONTEXT_BIT(LISTING)},
-    {"list(train_loader", CONTEXT_BIT(LISTING)},
     {"Failed to clone() tensor with name", CONTEXT_BIT(SAVING) | CONTEXT_BIT(GATHERING)}, /* FSDP */
     {"jax", CONTEXT_BIT(JAX)},
     {"mindspore", CONTEXT_BIT(MINDSPORE)},
@@ -316,12 +312,6 @@ static const struct {
     {"nested_concat", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
     {"torch_pad_and_concatenate", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
     {"preds_host", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
-    {"all_preds", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
-    {"torch.cat((preds", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
-    {"torch.cat(all_", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
-    {"torch.cat(outputs", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
-    {"torch.cat(preds", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
-    {"torch.cat(self.preds", CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING)},
     {"vae.decode", CONTEXT_BIT(DECODING)},
     {"decode_first_stage", CONTEXT_BIT(DECODING)},
     {"in train", CONTEXT_BIT(TRAINING)},
@@ -339,6 +329,12 @@ static const struct {
 /* Where two of these are in one traceback, the inner one is the phase. */
 #define PHASES                                                                                     \
   (CONTEXT_BIT(LOADING) | CONTEXT_BIT(FORWARD) | CONTEXT_BIT(BACKWARD) | CONTEXT_BIT(OPTIMIZER))
+
+static bool has_any(scan_text t, const char *const *words, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (scan_has(t, words[i])) return true;
+  return false;
+}
 
 /* ---- frames ---- */
 
@@ -477,10 +473,31 @@ static void read_arrow(context *c, scan_text line, own_frame *f) {
   scan_copy(c->code, sizeof c->code, line, at, "\n");
 }
 
+/* Returns whether the line joins the results of many batches: "torch.cat(all_logits)",
+ * "torch.cat((preds, out))", "torch.stack(self.outputs)". A model's own layers join other things.
+ */
+static bool joins_results(scan_text line) {
+  static const char *const calls[] = {"torch.cat(", "torch.concat(", "torch.stack(",
+                                      "torch.vstack("};
+  static const char *const names[] = {"all_",   "preds",  "predictions", "outputs",
+                                      "logits", "scores", "results"};
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+    const char *at = scan_find(line, calls[i]);
+    while (at != NULL && at < line.end && (*at == '(' || *at == '[')) at++;
+    if (at == NULL) continue;
+    scan_text first = scan_from(line, at);
+    if (scan_starts(first, "self.")) first.at += strlen("self.");
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+      if (scan_starts(first, names[k])) return true;
+  }
+  return false;
+}
+
 static uint64_t marks_of(scan_text line) {
   uint64_t marks = 0;
   for (size_t i = 0; i < sizeof frames / sizeof *frames; i++)
     if ((marks & frames[i].marks) == 0 && scan_has(line, frames[i].words)) marks |= frames[i].marks;
+  if (joins_results(line)) marks |= CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING);
   /* A layer that is being created, not called. */
   bool layer = scan_has(line, "nn/modules") || scan_has(line, "nn\\modules");
   if (layer && scan_has(line, "in __init__")) marks |= CONTEXT_BIT(LOADING);
@@ -550,6 +567,72 @@ static void read_progress(context *c, scan_text t) {
   if (evaluating) c->seen |= CONTEXT_BIT(EVALUATING) | (trains ? CONTEXT_BIT(TRAINING) : 0);
 }
 
+/* ---- the user's own loops ---- */
+
+#define LOOP_LINES 12 /* lines after the head of a loop that are taken for its body */
+
+static bool names_evaluation(scan_text t) {
+  static const char *const names[] = {"val", "test", "eval", "dev_"};
+  return has_any(t, names, sizeof names / sizeof *names);
+}
+
+/* Returns whether the line is the head of a loop over evaluation data: "for x, y in val_dl:". */
+static bool begins_evaluation(scan_text line) {
+  const char *at = scan_starts(line, "for ") ? line.at : scan_find(line, " for ");
+  const char *in = at != NULL ? scan_find(scan_from(line, at), " in ") : NULL;
+  return in != NULL && line.end[-1] == ':' && names_evaluation(scan_from(line, in));
+}
+
+/* Returns whether the line keeps a result beyond its batch, on the device: "preds.append(out)",
+ * "total_loss += loss". `loop`: in a loop over evaluation data; elsewhere the name must say it. */
+static bool keeps_result(scan_text line, bool loop) {
+  static const char *const calls[] = {".append(", ".extend(", "loss += "};
+  static const char *const copies[] = {".cpu(",   ".item(",   ".detach(",
+                                       ".numpy(", ".tolist(", "float("};
+  const char *start = NULL;
+  for (size_t i = 0; i < sizeof calls / sizeof *calls && start == NULL; i++)
+    scan_find_at(line, calls[i], &start);
+  if (start == NULL || has_any(line, copies, sizeof copies / sizeof *copies)) return false;
+  return loop || names_evaluation((scan_text){line.at, start});
+}
+
+/* Returns whether the line holds every batch of a loader at once: "list(train_loader)", "[x for x
+ * in val_loader]". */
+static bool lists_loader(scan_text line) {
+  static const char *const ends[] = {"loader)", "loader]", "_dl)", "_dl]"};
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+    const char *start = NULL;
+    if (scan_find_at(line, ends[i], &start) == NULL) continue;
+    while (start > line.at && (isalnum((unsigned char)start[-1]) || start[-1] == '_')) start--;
+    scan_text before = {line.at, start};
+    bool list = before.end - before.at >= 5 && memcmp(before.end - 5, "list(", 5) == 0;
+    bool loop = before.end - before.at >= 4 && memcmp(before.end - 4, " in ", 4) == 0;
+    if (list || (loop && scan_has(before, "[") && scan_has(before, " for "))) return true;
+  }
+  return false;
+}
+
+/* Reads loops that the text shows: a notebook prints the lines around the one that failed. */
+static void read_loops(context *c, scan_text t) {
+  int left = 0;
+  scan_text line;
+  while (scan_next_line(&t, &line)) {
+    if (line.end - line.at > 400) line.end = line.at + 400;
+    while (line.end > line.at && isspace((unsigned char)line.end[-1])) line.end--;
+    if (line.at == line.end) {
+      left = 0;
+      continue;
+    }
+    if (lists_loader(line)) c->seen |= CONTEXT_BIT(LISTING);
+    if (begins_evaluation(line)) {
+      left = LOOP_LINES;
+      continue;
+    }
+    if (keeps_result(line, left > 0)) c->seen |= CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(EVALUATING);
+    if (left > 0) left--;
+  }
+}
+
 /* Parses a batch size that a command, a configuration or a sentence names. */
 static void read_batch(context *c, scan_text t) {
   static const char *const words[] = {"batch_size=",         "batch_size = ",
@@ -590,12 +673,6 @@ static void read_precision(context *c) {
   scan_text code = {c->code, c->code + strlen(c->code)};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (scan_has(code, table[i].words)) c->seen |= table[i].marks;
-}
-
-static bool has_any(scan_text t, const char *const *words, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (scan_has(t, words[i])) return true;
-  return false;
 }
 
 /* Recognizes a program of C++, Rust or Go by the words that its own runtime writes. A library in
@@ -653,6 +730,7 @@ void context_read(context *c, scan_text text, scan_text raw) {
   if (context_any(c, CONTEXT_BIT(MAC))) c->seen &= ~CONTEXT_BIT(LINUX);
   read_traceback(c, text);
   read_progress(c, text);
+  read_loops(c, text);
   read_batch(c, text);
   read_precision(c);
   read_torch_version(c, raw);

@@ -1312,4 +1312,37 @@ TEST(numbers_of_pools_models_and_shapes_are_read)
   CHECK_SAMPLES(said);
 }
 
+/* A loop over evaluation data that keeps results on the device, whatever its names are; one that
+ * moves them off the device, and one over training data, is not meant. */
+TEST(an_evaluation_loop_that_keeps_its_results_is_recognized)
+{
+  static const struct {
+    const char *code;
+    uint64_t marks;
+  } all[] = {
+      {"for inputs, target in test_loader:\n    y = net(inputs)\n    kept.append(y)\n",
+       CONTEXT_BIT(COLLECTING)},
+      {"     3 for b in tqdm(valid_set):\n     4     guess = model(b)\n     5     "
+       "everything.extend(guess)\n",
+       CONTEXT_BIT(COLLECTING)},
+      {"for x, y in eval_data:\n    total_loss += criterion(net(x), y)\n", CONTEXT_BIT(COLLECTING)},
+      {"    val_running_loss += criterion(out, y)\n", CONTEXT_BIT(COLLECTING)},
+      {"    return torch.cat(self.predictions)\n", CONTEXT_BIT(COLLECTING)},
+      {"for x in test_loader:\n    kept.append(net(x).cpu())\n", 0},
+      {"for x in train_loader:\n    losses.append(loss.item())\n    hs.append(h)\n", 0},
+      {"    x = torch.cat([features, skip], 1)\n", 0},
+      {"batches = list(valid_loader)\n", CONTEXT_BIT(LISTING)},
+      {"ys = [b[1] for b in my_loader]\n", CONTEXT_BIT(LISTING)},
+      {"print(len(train_loader))\n", 0},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    context c;
+    scan_text t = {all[i].code, all[i].code + strlen(all[i].code)};
+    context_read(&c, t, t);
+    uint64_t marks = c.seen & (CONTEXT_BIT(COLLECTING) | CONTEXT_BIT(LISTING));
+    if (marks != all[i].marks) printf("%s\n", all[i].code);
+    CHECK_U64(marks, all[i].marks);
+  }
+}
+
 TEST_MAIN
