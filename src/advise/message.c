@@ -14,6 +14,7 @@
 #include "advise/notebook.h"
 
 #define CONTEXT_BYTES (4 << 20)
+#define BLOCKS_MOST   100 /* failures of different libraries that are counted */
 
 static bool read_device(message *m, scan_text clean, scan_text raw, const char **where) {
   context blank = m->context;
@@ -88,7 +89,8 @@ static bool read_first(message *m, scan_text t, scan_text raw) {
   if (!message_is_mixed(t) || !message_next_block(&t, &block, &first)) return false;
   if (t.at >= t.end && first.end == block.end) return false;
   uint32_t failures = count_failures(block);
-  while (message_next_block(&t, &block, &own)) failures += count_failures(block);
+  for (int i = 0; i < BLOCKS_MOST && message_next_block(&t, &block, &own); i++)
+    failures += count_failures(block);
   *m = message_blank();
   context_read(&m->context, last_part(first), last_part(first));
   read_clean(m, first, raw);

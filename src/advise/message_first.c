@@ -12,7 +12,8 @@
 
 #define SEGMENTS_MOST 4096 /* the rest of a longer text is one segment */
 _Static_assert(MESSAGE_KIND_COUNT + HOST_KIND_COUNT <= 64, "kinds are bits of one number");
-#define PROMPT_MOST 100 /* characters of a shell's prompt */
+#define SEGMENT_BYTES (16 << 10) /* a longer one is cut at a line: a split reads it again */
+#define PROMPT_MOST   100        /* characters of a shell's prompt */
 
 static const char *const chains[] = {"During handling of the above exception",
                                      "The above exception was the direct cause"};
@@ -60,6 +61,7 @@ static bool next_segment(scan_text *t, scan_text *segment) {
     }
     bool chain = is_chain(line);
     bool cut = gap || is_start(line);
+    cut = cut || here - start > SEGMENT_BYTES;
     if (full && cut && !chain && !chained) {
       t->at = here;
       break;

@@ -1,6 +1,7 @@
 /* Error texts as people paste them: kind, first cause, numbers and fixes. All texts were written
  * for this test in the wording of the libraries. */
 #include <stdlib.h>
+#include <time.h>
 
 #include "advise/clean.h"
 #include "advise/notebook.h"
@@ -1343,6 +1344,23 @@ TEST(an_evaluation_loop_that_keeps_its_results_is_recognized)
     if (marks != all[i].marks) printf("%s\n", all[i].code);
     CHECK_U64(marks, all[i].marks);
   }
+}
+
+/* Two libraries that take turns in a log without empty lines do not make reading slow. */
+TEST(a_long_log_of_two_libraries_is_read_quickly)
+{
+  static const char turn[] =
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 310.00 MiB. GPU 0 has a total "
+      "capacity of 11.76 GiB of which 88.00 MiB is free.\n"
+      "alloc_tensor_range: failed to allocate CUDA0 buffer of size 5368709120\n";
+  buffer text = BUFFER_INIT;
+  for (int i = 0; i < 2000; i++) buffer_text(&text, turn);
+  clock_t start = clock();
+  message m;
+  message_read(&m, text.data, text.length);
+  CHECK(m.kind == MESSAGE_TORCH && m.asked_bytes == 310 * MIB && m.failures > 2);
+  CHECK(clock() - start < 15 * CLOCKS_PER_SEC); /* about 1 s; without bounds a minute */
+  buffer_free(&text);
 }
 
 TEST_MAIN
