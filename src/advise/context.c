@@ -571,9 +571,23 @@ static void read_progress(context *c, scan_text t) {
 
 #define LOOP_LINES 12 /* lines after the head of a loop that are taken for its body */
 
+/* Returns whether a name in the text begins with a word for evaluation: "val_dl", "testloader",
+ * "self.valid_set". "values" and "latest" are other words. */
 static bool names_evaluation(scan_text t) {
-  static const char *const names[] = {"val", "test", "eval", "dev_"};
-  return has_any(t, names, sizeof names / sizeof *names);
+  static const char *const names[] = {"val",     "valid", "validation", "test",
+                                      "testing", "eval",  "evaluation", "dev"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    scan_text left = t;
+    for (const char *start, *end; (end = scan_find_at(left, names[i], &start)) != NULL;
+         left.at = end) {
+      bool begins = start == t.at || !(isalnum((unsigned char)start[-1]) || start[-1] == '_');
+      scan_text rest = {end, t.end};
+      bool ends = end == t.end || !isalpha((unsigned char)*end) || scan_starts(rest, "loader") ||
+                  scan_starts(rest, "data") || scan_starts(rest, "set");
+      if (begins && ends) return true;
+    }
+  }
+  return false;
 }
 
 /* Returns whether the line is the head of a loop over evaluation data: "for x, y in val_dl:". */

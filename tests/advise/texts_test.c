@@ -1326,6 +1326,9 @@ TEST(an_evaluation_loop_that_keeps_its_results_is_recognized)
       {"     3 for b in tqdm(valid_set):\n     4     guess = model(b)\n     5     "
        "everything.extend(guess)\n",
        CONTEXT_BIT(COLLECTING)},
+      {"for v in values:\n    kept.append(net(v))\n", 0},
+      {"for image in latest:\n    kept.append(net(image))\n", 0},
+      {"for x, y in self.valloader:\n    kept.append(net(x))\n", CONTEXT_BIT(COLLECTING)},
       {"for x, y in eval_data:\n    total_loss += criterion(net(x), y)\n", CONTEXT_BIT(COLLECTING)},
       {"    val_running_loss += criterion(out, y)\n", CONTEXT_BIT(COLLECTING)},
       {"    return torch.cat(self.predictions)\n", CONTEXT_BIT(COLLECTING)},
