@@ -20,8 +20,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 
 from ._arrow import Column, Plan, frames_of_file
 from ._files import Inspection, Table, Text, read_purpose, shrink_file
-from ._library import Invalid, Missing, NotFound, Unsupported, parse_size, shown
-from ._library import counted
+from ._library import Invalid, Missing, NotFound, Unsupported, counted, parse_size, shown
 from ._library import format_size as size
 from ._newfile import beside
 from ._sizes import Count, Sample, largest

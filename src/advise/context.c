@@ -330,12 +330,6 @@ static const struct {
 #define PHASES                                                                                     \
   (CONTEXT_BIT(LOADING) | CONTEXT_BIT(FORWARD) | CONTEXT_BIT(BACKWARD) | CONTEXT_BIT(OPTIMIZER))
 
-static bool has_any(scan_text t, const char *const *words, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (scan_has(t, words[i])) return true;
-  return false;
-}
-
 /* ---- frames ---- */
 
 static bool is_library(scan_text path) {
@@ -343,9 +337,7 @@ static bool is_library(scan_text path) {
       "site-packages", "dist-packages", "lib/python", "<frozen",     "<string>",  "\\lib\\",
       "\\Lib\\",       "importlib",     "/torch/",    "/ipykernel_", "conda/lib", "/bin/",
       ".pyx",          ".pxd",          ".pxi",       "sglang/srt/", "/vllm/"};
-  for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-    if (scan_has(path, signs[i])) return true;
-  return path.at >= path.end;
+  return path.at >= path.end || scan_has_any(path, signs, sizeof signs / sizeof *signs);
 }
 
 static const char *base_name(scan_text path) {
@@ -606,7 +598,7 @@ static bool keeps_result(scan_text line, bool loop) {
   const char *start = NULL;
   for (size_t i = 0; i < sizeof calls / sizeof *calls && start == NULL; i++)
     scan_find_at(line, calls[i], &start);
-  if (start == NULL || has_any(line, copies, sizeof copies / sizeof *copies)) return false;
+  if (start == NULL || scan_has_any(line, copies, sizeof copies / sizeof *copies)) return false;
   return loop || names_evaluation((scan_text){line.at, start});
 }
 
@@ -700,8 +692,8 @@ static bool is_native(scan_text t) {
       ".py",         "ython",       "Traceback (most", "pandas", "numpy",      "torch",   "polars",
       "tokenizers",  "xgboost",     "lightgbm",        "onnx",   "Jupyter",    "jupyter", "conda",
       "MemoryError", "pip install", "import ",         "keras",  "tensorflow", "Cell In["};
-  return has_any(t, native, sizeof native / sizeof *native) &&
-         !has_any(t, python, sizeof python / sizeof *python);
+  return scan_has_any(t, native, sizeof native / sizeof *native) &&
+         !scan_has_any(t, python, sizeof python / sizeof *python);
 }
 
 /* Returns whether the text has a path with a drive: "d:\\work". */

@@ -129,9 +129,7 @@ static bool asserted(scan_text t) {
   static const char *const signs[] = {"< n_classes` failed", "srcIndex < srcSelectDimSize",
                                       "index out of bounds\"` failed",
                                       "device-side assert triggered"};
-  for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-    if (scan_has(t, signs[i])) return true;
-  return false;
+  return scan_has_any(t, signs, sizeof signs / sizeof *signs);
 }
 
 bool message_device(message *m, scan_text t, const char **where) {

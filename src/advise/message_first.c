@@ -15,13 +15,9 @@ _Static_assert(MESSAGE_KIND_COUNT + HOST_KIND_COUNT <= 64, "kinds are bits of on
 #define SEGMENT_BYTES (16 << 10) /* a longer one is cut at a line: a split reads it again */
 #define PROMPT_MOST   100        /* characters of a shell's prompt */
 
-static const char *const chains[] = {"During handling of the above exception",
-                                     "The above exception was the direct cause"};
-
 static bool is_chain(scan_text line) {
-  for (size_t i = 0; i < sizeof chains / sizeof *chains; i++)
-    if (scan_has(line, chains[i])) return true;
-  return false;
+  return scan_has(line, "During handling of the above exception") ||
+         scan_has(line, "The above exception was the direct cause");
 }
 
 static bool is_empty(scan_text line) {
@@ -60,8 +56,7 @@ static bool next_segment(scan_text *t, scan_text *segment) {
       continue;
     }
     bool chain = is_chain(line);
-    bool cut = gap || is_start(line);
-    cut = cut || here - start > SEGMENT_BYTES;
+    bool cut = gap || is_start(line) || here - start > SEGMENT_BYTES;
     if (full && cut && !chain && !chained) {
       t->at = here;
       break;
@@ -104,9 +99,7 @@ static bool related(message_kind a, message_kind b, bool near) {
 static bool is_exhausted(scan_text s) {
   static const char *const signs[] = {"RESOURCE_EXHAUSTED", "esource exhausted",
                                       "ResourceExhausted", "OOM when", "ran out of memory"};
-  for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-    if (scan_has(s, signs[i])) return true;
-  return false;
+  return scan_has_any(s, signs, sizeof signs / sizeof *signs);
 }
 
 /* Returns the segment up to the line with the first sign, if it has signs of several libraries. */

@@ -26,6 +26,12 @@ const char *scan_find_word(scan_text t, const char *words, const char **start);
 static inline bool scan_has(scan_text t, const char *words) {
   return scan_find(t, words) != NULL;
 }
+/* Returns whether the text has one of `count` words. */
+static inline bool scan_has_any(scan_text t, const char *const *words, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (scan_has(t, words[i])) return true;
+  return false;
+}
 /* Returns whether the text begins with `words`. */
 bool scan_starts(scan_text t, const char *words);
 static inline scan_text scan_from(scan_text t, const char *at) {

@@ -341,7 +341,7 @@ static bool has_child(const run_ram *r, uint64_t now) {
   return now >= r->family_ns + r->family_wait && family(r) != r->family_hash;
 }
 
-/* Notes a sample that was taken because of a new child. */
+/* Notes a sample that was taken because of a new child, or that is larger than all before. */
 static void saw_child(run_ram *r, uint64_t now, bool risen) {
   r->family_ns = now;
   r->family_wait = risen ? 0 : 2 * r->family_wait + PULSE_MS * MS;
@@ -359,8 +359,8 @@ int run_ram_look(run_ram *r) {
   if (due || child) {
     uint64_t began = clock_cpu_ns(), before = r->top.held_bytes;
     look(r, now);
-    if (child || r->top.held_bytes > before + RISE_LEAST)
-      saw_child(r, now, r->top.held_bytes > before + RISE_LEAST);
+    bool risen = r->top.held_bytes > before + RISE_LEAST;
+    if (child || risen) saw_child(r, now, risen);
     r->family_hash = r->plain ? family(r) : 0;
     /* With very many processes, use at most a quarter of the time. By CPU time: a sample during
      * which this process was stopped must not delay the next. */

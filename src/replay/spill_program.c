@@ -207,9 +207,8 @@ static bool ends(event_kind kind) {
   return kind == EVENT_FREE || kind == EVENT_SEGMENT_FREE || kind == EVENT_SEGMENT_UNMAP;
 }
 
-static stow_status add_block(builder *b, const event *e) {
+static stow_status add_block(builder *b, const event *e, bool begin) {
   spill_block gone = {e->addr, e->bytes};
-  bool begin = begins(b, e);
   if (begin) {
     STOW_TRY(live_add(&b->live, gone));
     b->live_bytes += e->bytes;
@@ -279,7 +278,8 @@ static stow_status build(builder *b, size_t first, size_t end) {
       STOW_TRY(begin_step(b, e->kind == EVENT_MARK_BEGIN || i == 0 ? e->time_ns
                                                                    : r->events[i - 1].time_ns));
     if (!is_of(r, e, b->device)) continue;
-    if (begins(b, e) || ends(e->kind)) STOW_TRY(add_block(b, e));
+    bool begin = begins(b, e);
+    if (begin || ends(e->kind)) STOW_TRY(add_block(b, e, begin));
     if (!b->in_step) continue;
     if (e->kind == EVENT_LAUNCH) STOW_TRY(add_launch(b, e));
     if (e->kind == EVENT_TOUCH && b->p->op_count > 0 &&

@@ -259,7 +259,7 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
   ASSERT(l != NULL);
   r->seq++;
   uint64_t words, key = resolve(r, l, &words);
-  bool missing = false, staged = false, fresh = false;
+  bool missing = false, staged = false, fresh = false, uncounted = false;
   r->far_bytes = r->all_bytes = 0;
   for (uint32_t i = 0; i < r->named_count; i++) {
     unit_state *u = &r->units[r->named[i]];
@@ -268,6 +268,7 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
     else
       touch(r, u);
     if (!l->once) u->used = r->seq;
+    uncounted |= !u->needed;
     uint64_t bytes = r->space.units[r->named[i]].bytes;
     r->all_bytes += bytes;
     if (u->place != PLACE_VRAM && !unit_is_empty(r, r->named[i])) r->far_bytes += bytes;
@@ -278,7 +279,7 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
              history_next_use(&r->history, r->named[i]) != HISTORY_NEVER;
   }
   r->stats.far_launches += r->far_bytes > 0;
-  if (r->all_bytes <= r->capacity_bytes && !r->space.arena_learning) count_needed(r);
+  if (uncounted && r->all_bytes <= r->capacity_bytes && !r->space.arena_learning) count_needed(r);
   /* Copies and fills run over the bus as fast as an exchange would, so they need none, except for
    * what they fill for a kernel. */
   r->once = l->once;

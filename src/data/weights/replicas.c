@@ -248,7 +248,7 @@ static bool has_head(const weights_result *r) {
 typedef struct pair {
   bool head;      /* change the output layer */
   bool start;     /* with an initialization that changed the base */
-  bool embedding; /* replace the embedding. LoRA of it counts not: PEFT merges that into both. */
+  bool embedding; /* replace the embedding (LoRA of it does not count: PEFT changes both) */
 } pair;
 
 static void look_at(pair *p, const adapter *a, const tensor *embedding) {
