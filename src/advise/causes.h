@@ -49,6 +49,7 @@ const char *cause_title(cause_id id);
 typedef struct cause {
   cause_id id;
   double confidence; /* 0: the cause does not apply */
+  bool names_line;   /* the headline names the line that makes what is held, not a variable */
   buffer headline;   /* one sentence, without its full stop */
   buffer evidence;   /* lines of text */
 } cause;

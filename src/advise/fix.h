@@ -11,6 +11,7 @@ typedef struct fix {
   char change[400]; /* the line or the setting */
   char cost[200];
   uint64_t saves_bytes;
+  bool raises_limit; /* allows more memory, and uses no less */
   bool replayed;
   bool fits; /* a replay under the same limit gets past the failure */
 } fix;

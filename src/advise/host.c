@@ -96,7 +96,8 @@ static void find_limit(host_case *c) {
   if (ours && fits && alone) {
     char change[128];
     snprintf(change, sizeof change, "raise --ram-limit: the host had %s for it", cause_size(room));
-    host_add_fix(c, MESSAGE_UNKNOWN, change, "less is left for others on the host");
+    fix *more = host_add_fix(c, MESSAGE_UNKNOWN, change, "less is left for others on the host");
+    if (more != NULL) more->raises_limit = true;
   }
 }
 

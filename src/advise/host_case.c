@@ -14,15 +14,16 @@ cause *host_add(host_case *c, cause_id id, double confidence) {
   return to;
 }
 
-void host_add_fix(host_case *c, uint64_t saves_bytes, const char *change, const char *cost) {
+fix *host_add_fix(host_case *c, uint64_t saves_bytes, const char *change, const char *cost) {
   fixes *all = &c->x->fixes;
-  if (all->count == FIXES_MAX) return;
+  if (all->count == FIXES_MAX) return NULL;
   const findings *found = &c->x->findings; /* a fix is for the cause added last */
   c->sure[all->count] = found->count > 0 ? found->list[found->count - 1].confidence : 0;
   fix *f = &all->list[all->count++];
   *f = (fix){.saves_bytes = saves_bytes};
   snprintf(f->change, sizeof f->change, "%s", change);
   snprintf(f->cost, sizeof f->cost, "%s", cost);
+  return f;
 }
 
 /* ---- an object in words ---- */

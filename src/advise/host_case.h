@@ -42,8 +42,8 @@ bool host_is_unnamed(const host_object *o);
 void host_name(char *out, size_t size, const host_object *o);
 
 cause *host_add(host_case *c, cause_id id, double confidence);
-/* For the cause added last. */
-void host_add_fix(host_case *c, uint64_t saves_bytes, const char *change, const char *cost);
+/* For the cause added last. Returns NULL if the list is full. */
+fix *host_add_fix(host_case *c, uint64_t saves_bytes, const char *change, const char *cost);
 /* Writes "rows: a list of 3000000 dicts, 410.2 MiB, grows at line 7 of objects.py". */
 void host_describe(char *out, size_t size, const host_object *o);
 /* Adds it as evidence. */

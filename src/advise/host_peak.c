@@ -50,13 +50,12 @@ static bool no_variable(cause_id id) {
   return id == CAUSE_HOST_WORKERS || id == CAUSE_HOST_SHARED || id == CAUSE_HOST_NATIVE;
 }
 
-/* Returns whether a fix is worth a line although nothing is clearly wrong: one object, or what one
- * line makes, is most of much memory. A higher limit is no way to use less. */
-static bool worth_a_line(const host_peak *p, const fix *f, const host_record *r, bool workers) {
-  bool most = workers || strncmp(p->holder, "Line ", 5) == 0 ||
-              (r->object_count > 0 && r->objects[0].bytes >= r->peak_bytes / 3);
-  return p->holder[0] != '\0' && most && r->peak_bytes >= MUCH_LEAST &&
-         strstr(f->change, "ram-limit") == NULL && strncmp(f->change, "raise ", 6) != 0;
+/* Returns whether a fix is worth a line although nothing is clearly wrong: one object is most of
+ * much memory, or the holder is all of it (whole): what one line makes, or the workers. A higher
+ * limit is no way to use less. */
+static bool worth_a_line(const host_peak *p, const fix *f, const host_record *r, bool whole) {
+  bool most = whole || (r->object_count > 0 && r->objects[0].bytes >= r->peak_bytes / 3);
+  return p->holder[0] != '\0' && most && r->peak_bytes >= MUCH_LEAST && !f->raises_limit;
 }
 
 /* Returns the largest process if another one answered, or none did, and no object that was reported
@@ -78,33 +77,36 @@ stow_status host_peak_find(host_peak *p, const host_record *r) {
     host_describe(p->holder, sizeof p->holder, &r->objects[0]);
   stow_status status = explain_host(&x, r);
   const char *said = status == STOW_OK && x.headline.data != NULL ? x.headline.data : "";
-  bool workers =
-      status == STOW_OK && x.findings.count > 0 && x.findings.list[0].id == CAUSE_HOST_WORKERS;
+  const cause *first = status == STOW_OK && x.findings.count > 0 ? &x.findings.list[0] : NULL;
+  const fix *advice = status == STOW_OK && x.fixes.count > 0 ? &x.fixes.list[0] : NULL;
+  bool workers = first != NULL && first->id == CAUSE_HOST_WORKERS;
+  bool whole = workers;             /* the holder is no object */
   if (workers && p->seen_bytes > 0) /* seen from outside, at the peak */
     p->seen_bytes = 0, p->holder[0] = '\0';
   if (p->seen_bytes > 0) { /* causes are those of another moment, but its line may be the same */
-    if (strncmp(said, "Line ", 5) == 0) snprintf(p->holder, sizeof p->holder, "%s", said);
-  } else if (status == STOW_OK && x.findings.count > 0 && x.fixes.count > 0 &&
-             clearly_wrong(&x.findings.list[0], &x.fixes.list[0], r)) {
-    const fix *f = &x.fixes.list[0];
-    p->wasted_bytes = f->saves_bytes == MESSAGE_UNKNOWN ? 0 : f->saves_bytes;
+    if (first != NULL && first->names_line) {
+      snprintf(p->holder, sizeof p->holder, "%s", said);
+      whole = true;
+    }
+  } else if (first != NULL && advice != NULL && clearly_wrong(first, advice, r)) {
+    p->wasted_bytes = advice->saves_bytes == MESSAGE_UNKNOWN ? 0 : advice->saves_bytes;
     /* The holder is reported first. */
     const char *head = said;
     size_t same = strlen(p->holder);
     if (same > 0 && strncmp(head, p->holder, same) == 0) head += same + strspn(head + same, ":; ");
     snprintf(p->cause, sizeof p->cause, "%s", head[0] != '\0' ? head : "all of it is kept");
-    snprintf(p->fix, sizeof p->fix, "%s", f->change);
-  } else if (status == STOW_OK && p->holder[0] == '\0' && x.findings.count > 0 &&
-             no_variable(x.findings.list[0].id))
+    snprintf(p->fix, sizeof p->fix, "%s", advice->change);
+  } else if (first != NULL && p->holder[0] == '\0' && no_variable(first->id))
     snprintf(p->holder, sizeof p->holder, "%s", said);
   if (p->holder[0] == '\0' && other != NULL)
     snprintf(p->holder, sizeof p->holder, "%.31s, a process that the command started, %s",
              other->name, cause_size(other->held_bytes));
-  else if (p->holder[0] == '\0' && strncmp(said, "Line ", 5) == 0)
+  else if (p->holder[0] == '\0' && first != NULL && first->names_line) {
     snprintf(p->holder, sizeof p->holder, "%s", said);
-  if (status == STOW_OK && x.fixes.count > 0 && p->cause[0] == '\0' && other == NULL &&
-      worth_a_line(p, &x.fixes.list[0], r, workers))
-    snprintf(p->fix, sizeof p->fix, "%s", x.fixes.list[0].change);
+    whole = true;
+  }
+  if (advice != NULL && p->cause[0] == '\0' && other == NULL && worth_a_line(p, advice, r, whole))
+    snprintf(p->fix, sizeof p->fix, "%s", advice->change);
   explanation_free(&x);
   return status;
 }

@@ -230,7 +230,8 @@ static unsigned rows_at_once(const host_object *o) {
   return rows < 1 ? 1 : (unsigned)(rows < 10 ? rows : 9) * (unsigned)scale;
 }
 
-static bool add_mapped(host_case *c, const host_object *mapped, const char *what, uint64_t bytes) {
+static cause *add_mapped(host_case *c, const host_object *mapped, const char *what,
+                         uint64_t bytes) {
   cause *to = host_add(c, CAUSE_HOST_COPIES, 0.94);
   cause_head(to, "%s: %s of %s, which is a mapped file, is copied into memory", what,
              cause_size(bytes), mapped->name);
@@ -244,7 +245,7 @@ static bool add_mapped(host_case *c, const host_object *mapped, const char *what
            "%s[i:i + %u]; compute with part (astype, / 255), and keep only the results",
            mapped->name, rows, mapped->name, rows);
   host_add_fix(c, bytes - bytes / 8, change, "a loop over the slices");
-  return true;
+  return to;
 }
 
 /* The line that makes a value without a name: where a generator runs, the line that consumes it. */
@@ -302,8 +303,10 @@ static bool find_making(host_case *c) {
   char what[280];
   const host_object *mapped = find_mapped(r, m.source);
   if (mapped != NULL && host_line_target_is_new(m.source)) {
-    if (m.where[0] == 'l') m.where[0] = 'L';
-    return add_mapped(c, mapped, m.where, made);
+    bool known = m.where[0] != '\0';
+    if (known) m.where[0] = 'L';
+    add_mapped(c, mapped, m.where, made)->names_line = known;
+    return true;
   }
   const host_way *way = host_way_of(m.source);
   if (way == NULL) way = way_of_library(r);
@@ -311,6 +314,7 @@ static bool find_making(host_case *c) {
   say_making(r, &m, what, sizeof what, made);
   cause *to = host_add(c, way->id, 0.92);
   cause_head(to, "%s: %s", what, way->what);
+  to->names_line = m.where[0] != '\0';
   cause_say(to, "the line: %s", m.source);
   for (size_t i = 0; i < r->object_count && i < 3; i++) host_say_object(to, &r->objects[i]);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
@@ -361,4 +365,5 @@ void host_say_making(host_case *c, cause *to, uint64_t bytes) {
   making m = making_line(c->r);
   say_making(c->r, &m, what, sizeof what, bytes);
   cause_head(to, "%s", what);
+  to->names_line = m.where[0] != '\0';
 }

@@ -1427,6 +1427,30 @@ TEST(one_large_holder_comes_with_a_way_to_use_less)
   free(r);
 }
 
+/* What the advice does decides, not its words: a file may be called "ram-limit". */
+TEST(advice_is_dropped_if_it_raises_a_limit_and_not_for_its_words)
+{
+  host_record *r = blank();
+  r->held_bytes = r->peak_bytes = r->inside_bytes = 600 * MIB;
+  holds(r, &picture, "table", 500 * MIB);
+  r->processes[0].read_bytes = 600 * MIB;
+  r->files[r->file_count++] = (tree_file){
+      .bytes = 600 * MIB, .read_bytes = 600 * MIB, .path = "/data/ram-limit/orders.csv"};
+  at_line(r, "/x/a.py", "table = pandas.read_csv(path)");
+  host_peak p;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(strstr(p.fix, "/data/ram-limit/orders.csv") != NULL);
+  /* Nothing but a limit is known. */
+  r->file_count = 0;
+  r->frame_count = 0;
+  r->processes[0].read_bytes = 0;
+  r->limit_bytes = 700 * MIB;
+  r->objects[0] = (host_object){.bytes = 500 * MIB, .count = 1, .name = "x", .type = "bytearray"};
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(strncmp(p.holder, "x: ", 3) == 0 && p.fix[0] == '\0');
+  free(r);
+}
+
 /* A tensor is split by a size, a text at another text. */
 TEST(parts_of_a_tensor_are_not_pieces_of_a_text)
 {
