@@ -145,10 +145,28 @@ def tasks_of(frames):
     return found
 
 
+made_texts = {}  # the statements that make values without a name, by their places, as they were when the search began
+
+
 def made_by(frame):
-    """Returns the name and the place of what the statement a frame is at makes."""
+    """Returns the name and the place of what the statement a frame is at makes, and keeps its text: the program goes on meanwhile."""
     line = beginning(source_lines(frame.f_code.co_filename), frame.f_lineno or 0)
-    return f"{MADE}{line} makes", f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{line}"
+    where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{line}"
+    if where not in made_texts:
+        made_texts[where] = assigned(frame)
+    return f"{MADE}{line} makes", where
+
+
+def assigned(frame):
+    """Returns the text of the statement a frame is at; of "return f(x)" with the variable that the caller assigns it to in place of the
+    word."""
+    text = source(frame)
+    if not text.startswith("return "):
+        return text
+    own = (source(f) for f in itertools.islice(stack_of(frame.f_back), 64) if is_own_frame(f))
+    call = next((each for each in own if not each.startswith("return ")), "")
+    target, sign, _ = call.partition(" = ")
+    return f"{target} = {text[len('return '):]}" if sign and target.replace(".", "").isidentifier() else text
 
 
 def gathered(frames):
@@ -284,18 +302,17 @@ def maker_of(main):
     return next((frame for frame in own[1:4] if collects(frame)), own[0]) if own else None
 
 
-def nameless(main):
+def nameless(made):
     """Yields (value, name, where) of containers of large objects, even if no variable holds them: list(…) has no name before it is
-    complete."""
-    own = maker_of(main)
-    if own is None or get(sys, "getallocatedblocks", int)() > MANY:
+    complete. made: name and place of what the program makes; None if it makes nothing."""
+    if made is None or get(sys, "getallocatedblocks", int)() > MANY:
         return
     for value in listed():
         if type(value) not in (list, dict) or len(value) < 4:
             continue
         first = value[0] if type(value) is list else next(iter(value.values()), None)
         if isinstance(get(first, "nbytes", None), int) and first.nbytes >= 64 << 10 or isinstance(first, bytes) and len(first) >= 64 << 10:
-            yield (value, *made_by(own))
+            yield (value, *made)
 
 
 TREE = 20_000  # objects that a search from one element opens
@@ -372,20 +389,19 @@ def trees(values, held, until):
             yield from linked(value, held, name, place_of_type(value))
 
 
-def unnamed(main, found, held, collects):
+def unnamed(made, found, held, collects):
     """Returns Python objects that no variable names yet, as those of a list that a comprehension is making, or no longer. Only their
-    number is known. held: bytes the process holds."""
+    number is known. made: as for nameless(); held: bytes the process holds."""
     # Not arrays and long texts, which are few objects.
     named = sum(weight.text_bytes if weight.shape else size for size, weight, *_ in found if size < LARGE * max(1, weight.objects))
-    own = maker_of(main)
     # Counting reads every page of the interpreter's heap: not where what was found leaves too little for such objects.
-    if own is None or held - sum(size for size, *_ in found) < named // 2:
+    if made is None or held - sum(size for size, *_ in found) < named // 2:
         return []
     count = get(sys, "getallocatedblocks", int)()
     if count * BLOCK < max(2 * named, 32 * LEAST):
         return []
     weight = Weight(count * BLOCK, count, mark="nameless" if collects else "uncollected", objects=count)
-    return [(weight.size, weight, *made_by(own), "list")]
+    return [(weight.size, weight, *made, "list")]
 
 
 class Deadline:
@@ -755,6 +771,9 @@ def largest(main, others, held, collects=True):
     """Yields (bytes, weight, name, where, type) of all that is large, as it is found. held: bytes the process holds; collects: whether the
     program lets Python's cycle collector run."""
     until, seen, found = Deadline(), {}, []
+    made_texts.clear()
+    maker = maker_of(main)
+    made = made_by(maker) if maker is not None else None
 
     def is_enough():
         """What a graph keeps has no name: no search finds it."""
@@ -766,7 +785,7 @@ def largest(main, others, held, collects=True):
                    lambda: trees(variables(main, others), held, until),
                    lambda: (one for one in unheld(held, until, seen, collects) if one[3] != INSIDE),
                    lambda: weighed(itertools.chain(instances(), reached()), until, seen),
-                   lambda: weighed(nameless(main), until, seen)):
+                   lambda: weighed(nameless(made), until, seen)):
         if is_enough():
             break
         for one in values():
@@ -775,7 +794,7 @@ def largest(main, others, held, collects=True):
     for one in collected(held - sum(size for size, *_ in found), found):
         found.append(one)
         yield one
-    yield from unnamed(main, found, held, collects)
+    yield from unnamed(made, found, held, collects)
 
 
 # ---- the line that fills an object ----
@@ -847,7 +866,9 @@ def role_of(line, ident):
         method = inner[1:].split("(")[0].strip() if inner.startswith(".") and "(" in inner else ""
         if method in GROWING or rest.startswith(("+=", "|=")) or (inner is not rest and (is_assignment(inner) or inner.startswith("+="))):
             return 2
-        if rest.startswith(",") and "=" in rest and stripped.split("=")[0].replace(",", " ").replace("(", " ").split().count(ident):
+        left = stripped.split("=")[0]
+        if rest.startswith(",") and "=" in rest and open_brackets(left) == 0 and left.replace(",", " ").replace("(", " ").split().count(ident) and (
+                left.replace(",", "").replace("(", "").replace(")", "").replace("self.", "").replace(" ", "").isidentifier()):
             best = max(best, 1)  # "x, y = f()"
         if is_assignment(rest) or (rest.startswith(":") and "=" in rest and stripped.startswith((ident, "self."))):
             # "x = x + [part]" adds to it too, and "x = np.vstack([x, part])".
@@ -905,6 +926,77 @@ def enclosing(path, number):
     return ""
 
 
+def parts_between(text):
+    """Returns the parts of a text between the commas outside of brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
+
+
+def called_alone(value):
+    """Returns the name of the function if a value is its call and nothing else: load of "self.load(path)"; "" otherwise."""
+    name, bracket, rest = value.partition("(")
+    depth = 1
+    for at, letter in enumerate(rest):
+        depth += (letter in "([{") - (letter in ")]}")
+        if depth == 0 and rest[at + 1:].split("#")[0].strip():
+            return ""
+    for before in ("await ", "self.", "cls."):
+        name = name[len(before):] if name.startswith(before) else name
+    return name if bracket and name.isidentifier() else ""
+
+
+def body_of(name, path):
+    """Returns (file, first, end) of the lines of a function of the program that returns a value, or None."""
+    module = next((m for n, m in list(sys.modules.items()) if is_own_module(n) and has(get(get(m, "__dict__", {}).get(name), "__code__", None), "co_filename")), None)
+    path = vars(module)[name].__code__.co_filename if module is not None else path
+    lines = source_lines(path)
+    first = [at for at, line in enumerate(lines) if line.lstrip().startswith((f"def {name}(", f"async def {name}("))]
+    if len(first) != 1 or not is_own(path):
+        return None
+    margin, at = len(lines[first[0]]) - len(lines[first[0]].lstrip()), first[0] + 1
+    while at < len(lines) and (not lines[at].strip() or len(lines[at]) - len(lines[at].lstrip()) > margin or lines[at].lstrip()[0] in ")#"):
+        at += 1
+    return None if any(True for line in lines[first[0]:at] for _ in follows(line, "yield")) else (path, first[0] + 2, at + 1)
+
+
+def origin(path, number, ident):
+    """Returns (file, line, grows) of the line that makes what a line gets from a function of the program, as "x = load()" does: the line of
+    that function. Otherwise the line itself."""
+    left, sign, value = statement(source_lines(path), number).partition("=")
+    targets = [part.strip(" ()").partition(":")[0].rpartition(".")[2] for part in parts_between(left)]
+    if not sign or ident not in targets or open_brackets(left):
+        return path, number, False
+    return made_in(value.strip(), targets.index(ident), len(targets), (path, number, False))
+
+
+def made_in(value, at, count, here, depth=3):
+    """Returns (file, line, grows) of the line that makes one of the `count` results of a call; `here` if that is not known."""
+    name = called_alone(value)
+    body = body_of(name, here[0]) if name and depth > 0 else None
+    path, first, end = body or ("", 0, 0)
+    lines = source_lines(path) if body else []
+    numbers = [each for each in range(first, end) if lines[each - 1].lstrip().startswith("return ") and enclosing(path, each) == name]
+    given = parts_between(statement(lines, numbers[-1])[len("return "):]) if numbers else []
+    if len(given) != count:
+        return here
+    result, inner = given[at], given[at].rpartition(".")[2]
+    if not inner.isidentifier():
+        return made_in(result, 0, 1, (path, numbers[-1], False), depth - 1) if "(" in result or "[" in result else here
+    roles = [(role_of(lines[each - 1], inner), each) for each in range(first, numbers[-1])]
+    added = [each for role, each in roles if role == 2]
+    made = [each for role, each in roles if role == 1]
+    if added or not made:
+        return (path, added[0], True) if added else here
+    left, _, value = statement(lines, made[-1]).partition("=")
+    return made_in(value.strip(), 0, 1, (path, made[-1], False), depth - 1) if len(parts_between(left)) == 1 else (path, made[-1], False)
+
+
 def place_of(name, where, main, kind="", words="", carries=False):
     """Returns ("file:line", grows) of the line that fills a variable, or makes it; ("", False) if it is not found.
 
@@ -918,8 +1010,9 @@ def place_of(name, where, main, kind="", words="", carries=False):
         made = [(path, number) for path in files[:4] for number, line in enumerate(source_lines(path), 1)
                 if any(call in line for call in ("subplots(", ".figure(", "subplot_mosaic(", "plt.plot("))]
         return (f"{label(made[0][0])}:{made[0][1]}", True) if made else ("", False)
-    ident, best = identifier(name), (0, (False, False), "", 0)
-    function = where.partition(" at ")[0] if "." not in name and " " not in name else ""  # a variable of it
+    ident, best = identifier(name), (0, (0, False, False), "", 0)
+    plain = "." not in name and " " not in name
+    scope = ("" if where.startswith("module ") else where.partition(" at ")[0]) if plain else None  # the function whose variable it is
     if not ident.isidentifier():
         return "", False
     for path in files[:4]:
@@ -933,11 +1026,14 @@ def place_of(name, where, main, kind="", words="", carries=False):
                 if large:
                     return f"{label(path)}:{number}", False
                 role = 1 if any(rest.startswith("[") for rest in follows(line, ident)) else role
-            # A line in the variable's function, and the line the program is at, before others of the same role; the first of those.
-            here = (bool(role and function) and enclosing(path, number) == function, (path, number) in on_stack)
             if carries and role and any(True for _ in follows(line.partition("=")[2], ident)):
                 role = 2  # "state = step(state)"
-            if role and (role, here) > best[:2]:
+            # A line in the variable's function that makes it, before a line elsewhere that adds to a variable of that name. Of the same
+            # role, a line in that function and the line the program is at; the first of those.
+            inside = bool(role) and scope is not None and enclosing(path, number) == scope
+            rank = 1.5 if role == 2 and scope is not None and not inside else role + (inside and role >= 1)
+            here = rank, inside, (path, number) in on_stack
+            if role and here > best[1]:
                 best = role, here, path, number
     if best[0] < 1 and is_own_kind(kind):  # nodes that a function links by setattr()
         calls = [(len(line) - len(line.lstrip()), number) for path in files[:1] for number, line in enumerate(source_lines(path), 1)
@@ -949,6 +1045,9 @@ def place_of(name, where, main, kind="", words="", carries=False):
     if not best[0] and "." in name and " " not in name and name.partition(".")[0].isidentifier():
         # An attribute of a library's class, as handler.buffer: the line that makes the object.
         return place_of(name.partition(".")[0], where, main)[0], False
+    if best[0] == 1:
+        path, number, grows = origin(best[2], best[3], ident)
+        return f"{label(path)}:{number}", grows
     return (f"{label(best[2])}:{best[3]}", best[0] == 2) if best[0] else ("", False)
 
 
@@ -963,6 +1062,11 @@ LITERAL = 60  # lines of one statement that are read
 
 
 def open_brackets(line):
+    """Returns how many brackets a line opens and does not close, without those in texts and comments."""
+    for quote in "\"'" if '"' in line or "'" in line else "":
+        pieces = line.split(quote)
+        line = "".join(pieces[::2]) if len(pieces) % 2 else line
+    line = line.partition("#")[0]
     return sum(line.count(sign) for sign in "([{") - sum(line.count(sign) for sign in ")]}")
 
 
@@ -1026,7 +1130,7 @@ def object_line(found, place="", grows=False):
     size, w, name, where, kind = found
     words = [OBJECT, size, w.count, word(name)[:60], word(where)[-150:], word(kind)[:60], word(w.of)[:60], word(w.shape)[:60],
              size // max(1, w.count), word(place)[-150:], int(grows), w.mark, w.graphs, w.text_bytes, word(w.words)[:100],
-             w.objects, line_text(place)]
+             w.objects, made_texts.get(where) or line_text(place) if name.startswith(MADE) else line_text(place)]
     return "\t".join(str(each) for each in words)
 
 
@@ -1051,18 +1155,6 @@ def without_wholes(found):
         name.startswith((one[2] + ".", one[2] + "[")) and where == one[3] and 10 * size >= 8 * one[0] for name, where, size in parts)]
 
 
-def returned(line, main):
-    """Returns a line about what "return f(x)" makes, with the variable that the caller assigns it to in place of the word."""
-    head, _, text = line.rpartition("\t")
-    if not text.startswith("return "):
-        return line
-    own = [source(f) for f in itertools.islice(stack_of(main), 64) if is_own_frame(f)]
-    after = own[own.index(text) + 1:] if text in own else []
-    call = next((each for each in after if not each.startswith("return ")), "")
-    target, sign, _ = call.partition(" = ")
-    return f"{head}\t{target} = {text[len('return '):]}" if sign and target.replace(".", "").isidentifier() else line
-
-
 def object_lines(found, main, placed=True):
     """Returns lines about the largest, and about what keeps graphs; with the program's lines that fill the first of them."""
     found = sorted(without_wholes(without_parts(found)), key=lambda f: f[0], reverse=True)
@@ -1076,5 +1168,5 @@ def object_lines(found, main, placed=True):
                 one[1].mark = "fetched"  # a cache that a dataset fills while it is read
         except Exception:
             place = "", False
-        lines.append(object_line(one, *place) if not one[2].startswith(MADE) else returned(object_line(one, *place), main))
+        lines.append(object_line(one, *place))
     return lines

@@ -16,7 +16,8 @@ sys.modules["stowage"] = package
 import stowage._holders as holders
 
 LINES = open(__file__).read().split("\n")
-HELPERS = ("look", "expect", "taken", "resident", "in_a_child", "listed", "chained")
+HELPERS = ("look", "expect", "taken", "resident", "in_a_child", "listed", "chained", "made_here", "filled_here", "made_further_in",
+           "made_in_an_expression")
 
 
 def look(held):
@@ -266,14 +267,76 @@ def a_library_object_is_placed_where_it_is_made():
 def what_a_function_returns_has_the_name_of_the_callers_variable():
     def note():
         frame = sys._getframe(1)
-        lines.append(holders.returned("head\t" + holders.source(frame), frame))
+        lines.append(holders.assigned(frame))
 
     def make():
         return note()
 
     lines = []
     made = make()
-    assert lines == ["head\tmade = note()"] and made is None, lines
+    assert lines == ["made = note()"] and made is None, lines
+
+
+def what_a_line_makes_is_named_by_the_moment_of_the_search():
+    def go_on(held):
+        frame.f_lineno += 2
+        return ()
+
+    texts = ["f" + str(number) for number in range(800_000)]  # in no variable yet, for the search
+    at = sys._getframe().f_lineno - 1
+    frame = types.SimpleNamespace(f_code=sys._getframe().f_code, f_globals=globals(), f_back=None, f_locals={}, f_lineno=at)
+    before, holders.figures = holders.figures, go_on
+    try:
+        found = [one for one in holders.largest(frame, [], 1 << 34) if one[2].startswith(holders.MADE)]
+    finally:
+        holders.figures = before
+    assert frame.f_lineno == at + 2 and found[0][2] == f"what line {at} makes", found
+    assert holders.object_lines(found, None)[0].split("\t")[-1].startswith("texts = ["), found
+    del texts
+
+
+def made_here(count):
+    rows = [bytes(1 << 18) for _ in range(count)]
+    return rows, count
+
+
+def filled_here(count):
+    kept = []
+    for _ in range(count):
+        kept.append(bytes(1 << 18))
+    return kept
+
+
+def made_further_in(count):
+    return filled_here(count)
+
+
+def made_in_an_expression(count):
+    return list(bytes(1 << 18) for _ in range(count))
+
+
+def what_a_function_has_returned_is_placed_in_it():
+    first, number = made_here(64)
+    expect(64 << 18, "first", "rows = [")
+    del first
+    second = filled_here(64)
+    expect(64 << 18, "second", "kept.append(")
+    del second
+    third = made_further_in(64)
+    expect(64 << 18, "third", "kept.append(")
+    del third
+    fourth = made_in_an_expression(64)
+    expect(64 << 18, "fourth", "return list(")
+    del fourth
+    fifth = max(made_here(64)[0], [bytes(number)])
+    expect(64 << 18, "fifth", "fifth = max(")
+
+
+def an_argument_is_not_assigned():
+    assert holders.role_of("score(images, scale=2)", "images") == 0
+    assert holders.role_of("table /= norm(table, axis=1)", "table") == 0
+    assert holders.role_of("images, labels = load(path)", "images") == 1
+    assert holders.role_of("(images, self.labels) = load(path)", "images") == 1
 
 
 def an_error_keeps_variables():
