@@ -94,7 +94,7 @@ def opened(value, name, depth=2):
         for key, v in list(value.items() if isinstance(value, dict) else enumerate(value)):
             if isinstance(v, (dict, list, tuple, set)) or (isinstance(value, dict) and has(v, "nbytes")):
                 yield from opened(v, item_name(name, key), depth - 1)
-    if is_own_module(get(value, "__module__", None)) or type(value).__module__.split(".")[0] in HOLDERS:
+    if not is_library(value) and is_own_module(get(value, "__module__", None)) or type(value).__module__.split(".")[0] in HOLDERS:
         if isinstance(value, type) or callable(value):
             yield from behind(value, name, depth)
         inner = get(value, "__dict__", None)
@@ -427,7 +427,7 @@ def weighed(values, until, seen):
         except Exception:
             continue  # an object with its own behaviour
         key = weight.owner or id(value)
-        if (weight.size >= LEAST or weight.graphs >= GRAPHS or weight.mark in ("mapped", "database")) and key not in seen:
+        if (weight.size >= LEAST or weight.graphs >= GRAPHS or weight.mark in ("mapped", "database", "library")) and key not in seen:
             seen[key] = True
             weight.owner = key
             yield weight.size, weight, name, where, container_name(value)
@@ -926,6 +926,25 @@ def enclosing(path, number):
     return ""
 
 
+RELEASING = ("free", "release", "destroy", "close", "delete", "dispose")
+ALLOCATING = ("alloc", "create", "new", "open", "init", "load", "make", "dup")
+
+
+def library_place(name, where, main, *_):
+    """Returns ("file:line", False) of the line that calls a C library for memory: the function with such a name, otherwise the line the
+    program is at, otherwise the first call that frees nothing; ("", False) if there is none."""
+    files = [where[len("module "):]] if where.startswith("module /") else []
+    on_stack = [(f.f_code.co_filename, f.f_lineno) for f in itertools.islice(stack_of(main), 64) if is_own_frame(f)]
+    ident, found = identifier(name), []
+    for path in list(dict.fromkeys(files + [path for path, _ in on_stack]))[:4]:
+        for number, line in enumerate(source_lines(path), 1):
+            for rest in follows(line, ident) if ident in line and not line.lstrip().startswith("#") else ():
+                function = rest[1:].partition("(")[0].strip().lower() if rest.startswith(".") and "(" in rest else ""
+                if function.isidentifier() and not any(each in function for each in RELEASING):
+                    found.append((any(each in function for each in ALLOCATING), (path, number) in on_stack, -len(found), path, number))
+    return (f"{label(max(found)[3])}:{max(found)[4]}", False) if found else ("", False)
+
+
 def parts_between(text):
     """Returns the parts of a text between the commas outside of brackets."""
     parts, depth = [""], 0
@@ -939,25 +958,27 @@ def parts_between(text):
 
 
 def called_alone(value):
-    """Returns the name of the function if a value is its call and nothing else: load of "self.load(path)"; "" otherwise."""
+    """Returns (function, whether it is called through an object or a module) if a value is a call and nothing else: ("load", True) of
+    "self.load(path)"; ("", False) otherwise."""
     name, bracket, rest = value.partition("(")
     depth = 1
     for at, letter in enumerate(rest):
         depth += (letter in "([{") - (letter in ")]}")
         if depth == 0 and rest[at + 1:].split("#")[0].strip():
-            return ""
-    for before in ("await ", "self.", "cls."):
-        name = name[len(before):] if name.startswith(before) else name
-    return name if bracket and name.isidentifier() else ""
+            return "", False
+    parts = (name[len("await "):] if name.startswith("await ") else name).split(".")
+    return (parts[-1], len(parts) > 1) if bracket and all(part.isidentifier() for part in parts) else ("", False)
 
 
-def body_of(name, path):
-    """Returns (file, first, end) of the lines of a function of the program that returns a value, or None."""
+def body_of(name, path, dotted):
+    """Returns (file, first, end) of the lines of a function of the program that returns a value, or None. dotted: it is a function of a
+    module, or else a method."""
     module = next((m for n, m in list(sys.modules.items()) if is_own_module(n) and has(get(get(m, "__dict__", {}).get(name), "__code__", None), "co_filename")), None)
     path = vars(module)[name].__code__.co_filename if module is not None else path
     lines = source_lines(path)
     first = [at for at, line in enumerate(lines) if line.lstrip().startswith((f"def {name}(", f"async def {name}("))]
-    if len(first) != 1 or not is_own(path):
+    if len(first) != 1 or not is_own(path) or (dotted and module is None and not any(
+            text in lines[first[0]] for text in ("(self", "(cls"))):
         return None
     margin, at = len(lines[first[0]]) - len(lines[first[0]].lstrip()), first[0] + 1
     while at < len(lines) and (not lines[at].strip() or len(lines[at]) - len(lines[at].lstrip()) > margin or lines[at].lstrip()[0] in ")#"):
@@ -965,20 +986,20 @@ def body_of(name, path):
     return None if any(True for line in lines[first[0]:at] for _ in follows(line, "yield")) else (path, first[0] + 2, at + 1)
 
 
-def origin(path, number, ident):
+def origin(path, number, ident, table):
     """Returns (file, line, grows) of the line that makes what a line gets from a function of the program, as "x = load()" does: the line of
-    that function. Otherwise the line itself."""
+    that function. Otherwise the line itself. table: a line x["name"] = … adds nothing to it."""
     left, sign, value = statement(source_lines(path), number).partition("=")
     targets = [part.strip(" ()").partition(":")[0].rpartition(".")[2] for part in parts_between(left)]
     if not sign or ident not in targets or open_brackets(left):
         return path, number, False
-    return made_in(value.strip(), targets.index(ident), len(targets), (path, number, False))
+    return made_in(value.strip(), targets.index(ident), len(targets), (path, number, False), table)
 
 
-def made_in(value, at, count, here, depth=3):
+def made_in(value, at, count, here, table, depth=3):
     """Returns (file, line, grows) of the line that makes one of the `count` results of a call; `here` if that is not known."""
-    name = called_alone(value)
-    body = body_of(name, here[0]) if name and depth > 0 else None
+    name, dotted = called_alone(value)
+    body = body_of(name, here[0], dotted) if name and depth > 0 else None
     path, first, end = body or ("", 0, 0)
     lines = source_lines(path) if body else []
     numbers = [each for each in range(first, end) if lines[each - 1].lstrip().startswith("return ") and enclosing(path, each) == name]
@@ -987,14 +1008,14 @@ def made_in(value, at, count, here, depth=3):
         return here
     result, inner = given[at], given[at].rpartition(".")[2]
     if not inner.isidentifier():
-        return made_in(result, 0, 1, (path, numbers[-1], False), depth - 1) if "(" in result or "[" in result else here
+        return made_in(result, 0, 1, (path, numbers[-1], False), table, depth - 1) if "(" in result or "[" in result else here
     roles = [(role_of(lines[each - 1], inner), each) for each in range(first, numbers[-1])]
-    added = [each for role, each in roles if role == 2]
+    added = [each for role, each in roles if role == 2 and not (table and any(rest.startswith("[") for rest in follows(lines[each - 1], inner)))]
     made = [each for role, each in roles if role == 1]
     if added or not made:
         return (path, added[0], True) if added else here
     left, _, value = statement(lines, made[-1]).partition("=")
-    return made_in(value.strip(), 0, 1, (path, made[-1], False), depth - 1) if len(parts_between(left)) == 1 else (path, made[-1], False)
+    return made_in(value.strip(), 0, 1, (path, made[-1], False), table, depth - 1) if len(parts_between(left)) == 1 else (path, made[-1], False)
 
 
 def place_of(name, where, main, kind="", words="", carries=False):
@@ -1046,7 +1067,7 @@ def place_of(name, where, main, kind="", words="", carries=False):
         # An attribute of a library's class, as handler.buffer: the line that makes the object.
         return place_of(name.partition(".")[0], where, main)[0], False
     if best[0] == 1:
-        path, number, grows = origin(best[2], best[3], ident)
+        path, number, grows = origin(best[2], best[3], ident, kind in TABLES)
         return f"{label(path)}:{number}", grows
     return (f"{label(best[2])}:{best[3]}", best[0] == 2) if best[0] else ("", False)
 
@@ -1158,12 +1179,13 @@ def without_wholes(found):
 def object_lines(found, main, placed=True):
     """Returns lines about the largest, and about what keeps graphs; with the program's lines that fill the first of them."""
     found = sorted(without_wholes(without_parts(found)), key=lambda f: f[0], reverse=True)
-    shown = found[:SHOWN] + [one for one in found[SHOWN:] if one[1].mark in ("graph", "carried", "mapped", "database")][:4]
+    shown = found[:SHOWN] + [one for one in found[SHOWN:] if one[1].mark in ("graph", "carried", "mapped", "database", "library")][:4]
     lines = []
     for at, one in enumerate(shown):
         try:
-            wanted = placed and (at < PLACED or one[1].mark in ("graph", "carried", "database"))
-            place = place_of(one[2], one[3], main, one[4], one[1].words, one[1].mark == "carried") if wanted else ("", False)
+            wanted = placed and (at < PLACED or one[1].mark in ("graph", "carried", "database", "library"))
+            find = library_place if one[1].mark == "library" else place_of
+            place = find(one[2], one[3], main, one[4], one[1].words, one[1].mark == "carried") if wanted else ("", False)
             if place[1] and one[1].mark == "" and enclosing(place[0].rpartition(":")[0], int(place[0].rpartition(":")[2])) == "__getitem__":
                 one[1].mark = "fetched"  # a cache that a dataset fills while it is read
         except Exception:

@@ -402,6 +402,12 @@ def is_database(value):
                                                               ("DuckDBPyConnection", "_duckdb"))
 
 
+def is_library(value):
+    """Returns whether it is a C library that the program calls through ctypes or cffi. An attribute that is read is searched in it."""
+    return any((kind.__name__, kind.__module__) in (("CDLL", "ctypes"), ("Lib", "_cffi_backend"), ("FFILibrary", "cffi.api"))
+               for kind in type(value).__mro__)
+
+
 def queued(value):
     """Returns the container in which a queue keeps what was put; None for anything else."""
     if type(value).__module__ not in ("queue", "asyncio.queues", "multiprocessing.queues"):
@@ -415,6 +421,8 @@ def weigh(value, depth):
         return Weight(sized(value))
     if isinstance(value, (bytes, bytearray, str)):
         return Weight(sized(value), len(value))
+    if is_library(value):
+        return Weight(sized(value), mark="library")
     if type(value).__name__ in ("BytesIO", "StringIO") and type(value).__module__ == "_io":
         return Weight(max(sized(value), value.tell()))
     inside = queued(value)

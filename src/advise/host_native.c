@@ -54,10 +54,11 @@ void host_find_shared(host_case *c) {
                "an unlinked block can no longer be opened by name");
 }
 
-/* Returns a connection to a database that may be in memory, or NULL. */
-static const host_object *database(const host_record *r) {
+/* Returns the first object with that mark, or NULL. "database": a connection to a database that may
+ * be in memory. "library": a C library that the program calls through ctypes or cffi. */
+static const host_object *marked(const host_record *r, const char *mark) {
   for (size_t i = 0; i < r->object_count; i++)
-    if (strcmp(r->objects[i].mark, "database") == 0) return &r->objects[i];
+    if (strcmp(r->objects[i].mark, mark) == 0) return &r->objects[i];
   return NULL;
 }
 
@@ -97,18 +98,26 @@ void host_find_native(host_case *c) {
   uint64_t bare = c->reported_bytes > named ? c->reported_bytes - named : 0;
   double share = evidence_share(bare, c->reported_bytes);
   if (!r->from_inside || share < MOST || c->x->findings.count > 0) return;
-  const host_object *connection = database(r);
+  const host_object *connection = marked(r, "database");
   if (connection != NULL) {
     find_database(c, connection, bare);
     return;
   }
-  if (r->inside_turns < 2) return;
-  char place[300] = "";
-  snprintf(place, sizeof place, "%s", c->place);
+  const host_object *library = marked(r, "library");
+  char called[160] = "";
+  if (library != NULL) host_place(called, sizeof called, library);
+  if (r->inside_turns < (called[0] != '\0' ? 1 : 2)) return;
   cause *to = host_add(c, CAUSE_HOST_NATIVE, r->inside_turns >= 3 ? 0.85 : 0.7);
-  cause_head(to, "C code holds %s that no Python object accounts for%s%s", cause_size(bare),
-             place[0] != '\0' ? ", and it grows at " : "", place);
-  const char *source = host_line_own(r);
+  if (called[0] != '\0')
+    cause_head(to,
+               "C code holds %s that no Python object accounts for; it is called through %s at %s",
+               cause_size(bare), library->name, called);
+  else
+    cause_head(to, "C code holds %s that no Python object accounts for%s%s", cause_size(bare),
+               c->place[0] != '\0' ? ", and it grows at " : "", c->place);
+  to->names_line = called[0] != '\0' || c->place[0] != '\0';
+  if (called[0] != '\0' && c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  const char *source = called[0] != '\0' ? library->source : host_line_own(r);
   if (source != NULL && source[0] != '\0') cause_say(to, "the line: %s", source);
   cause_say(to, "of the %s held, Python variables account for %s", cause_size(c->reported_bytes),
             cause_size(named));

@@ -96,8 +96,10 @@ stow_status host_peak_find(host_peak *p, const host_record *r) {
     if (same > 0 && strncmp(head, p->holder, same) == 0) head += same + strspn(head + same, ":; ");
     snprintf(p->cause, sizeof p->cause, "%s", head[0] != '\0' ? head : "all of it is kept");
     snprintf(p->fix, sizeof p->fix, "%s", advice->change);
-  } else if (first != NULL && p->holder[0] == '\0' && no_variable(first->id))
+  } else if (first != NULL && p->holder[0] == '\0' && no_variable(first->id)) {
     snprintf(p->holder, sizeof p->holder, "%s", said);
+    whole = true;
+  }
   if (p->holder[0] == '\0' && other != NULL)
     snprintf(p->holder, sizeof p->holder, "%.31s, a process that the command started, %s",
              other->name, cause_size(other->held_bytes));

@@ -233,8 +233,7 @@ static unsigned rows_at_once(const host_object *o) {
 static cause *add_mapped(host_case *c, const host_object *mapped, const char *what,
                          uint64_t bytes) {
   cause *to = host_add(c, CAUSE_HOST_COPIES, 0.94);
-  cause_head(to, "%s: %s of %s, which is a mapped file, is copied into memory", what,
-             cause_size(bytes), mapped->name);
+  cause_head(to, "%s: %s, which is a mapped file, is copied into memory", what, mapped->name);
   cause_say(to, "%s: a %s %s of %s: it takes no memory until a copy is made", mapped->name,
             mapped->type, mapped->shape, mapped->of);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
@@ -303,9 +302,8 @@ static bool find_making(host_case *c) {
   char what[280];
   const host_object *mapped = find_mapped(r, m.source);
   if (mapped != NULL && host_line_target_is_new(m.source)) {
-    bool known = m.where[0] != '\0';
-    if (known) m.where[0] = 'L';
-    add_mapped(c, mapped, m.where, made)->names_line = known;
+    say_making(r, &m, what, sizeof what, made);
+    add_mapped(c, mapped, what, made)->names_line = m.where[0] != '\0';
     return true;
   }
   const host_way *way = host_way_of(m.source);

@@ -149,19 +149,34 @@ static void add_loader_fix(host_case *c, const host_object *o, unsigned count, u
   host_add_fix(c, sum - sum / count * fits, change, "slower loading; or a change of the dataset");
 }
 
-/* Writes what each worker has of its own: "cache, filled at line 7 of a.py", "table, which line 7
- * of a.py makes". */
+/* Writes what each worker has of its own: "cache, filled at line 7 of a.py", "index, made at line 9
+ * of a.py", "table, which line 7 of a.py makes". */
 static void say_own(const host_record *r, const host_object *o, char *out, size_t size) {
   char name[64], place[160];
   host_place(place, sizeof place, o);
   if (!host_is_unnamed(o))
-    snprintf(out, size, "%s%s%s", o->name, o->grows && place[0] != '\0' ? ", filled at " : "",
-             o->grows ? place : "");
+    snprintf(out, size, "%s%s%s", o->name,
+             place[0] == '\0' ? ""
+             : o->grows       ? ", filled at "
+                              : ", made at ",
+             place);
   else {
     host_line_result(r, o->source, name, sizeof name);
     snprintf(out, size, "%s%s%s makes", name, name[0] != '\0' ? ", which " : "copy of what ",
              place[0] != '\0' ? place : "it");
   }
+}
+
+/* Writes what the line makes that a worker was at when most of what it held had no name: "grid,
+ * which line 6 of a.py makes". It may have grown since. */
+static void say_making(const host_record *r, char *out, size_t size) {
+  uint64_t named = host_named_bytes(r);
+  const char *source = host_line_own(r);
+  char where[160], name[64];
+  if (source == NULL || !host_line_target_is_new(source) || named > r->inside_bytes / 2) return;
+  host_line_where(r, where, sizeof where);
+  host_line_result(r, source, name, sizeof name);
+  if (name[0] != '\0') snprintf(out, size, "%s, which %s makes", name, where);
 }
 
 void host_find_workers(host_case *c) {
@@ -203,16 +218,19 @@ void host_find_workers(host_case *c) {
   if (o != NULL && part < (loader ? LITTLE : MUCH)) o = NULL;
   if (o != NULL && host_is_unnamed(o) && (results || loader)) o = NULL;
   char own[260] = "";
-  if (o != NULL) say_own(r, o, own, sizeof own);
+  if (o != NULL)
+    say_own(r, o, own, sizeof own);
+  else if (working && !results && !loader)
+    say_making(r, own, sizeof own);
   if (o != NULL) host_describe(text, sizeof text, o);
   cause *to = host_add(c, CAUSE_HOST_WORKERS, share >= MOST ? 0.92 : 0.6);
   cause_head(to, "%u worker processes%s hold %s together, %s to %s each%s%s", count, where,
              cause_size(sum), cause_size(least), cause_size(most),
              results && working ? ": what each computes with, or results that wait to be sent"
              : results          ? ": results that wait to be sent"
-             : o != NULL        ? ", each with its own "
+             : own[0] != '\0'   ? ", each with its own "
                                 : "",
-             o != NULL && !results ? own : "");
+             results ? "" : own);
   cause_say(to, "that is %.0f%% of the %s held by the whole command", share * 100,
             cause_size(r->held_bytes));
   if (o != NULL) cause_say(to, "in one of them: %s", text);

@@ -76,6 +76,7 @@ typedef struct host_object {
   char mark[16];          /* "graph", "pinned", "shared", "text", "mapped" (an array over a file:
                              0 bytes), "view" (small parts of large arrays), "nameless" (only a
                              number is known), "database" (a connection; its size is not known),
+                             "library" (C code called through ctypes; its size is not known),
                              "tree" (elements that keep more than the container lists), "garbage"
                              (in cycles, not used any more), "collected" (found before, freed
                              since), "uncollected" (the collector is off), "linked" (found only from each

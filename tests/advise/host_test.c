@@ -1168,6 +1168,15 @@ TEST(what_workers_build_for_themselves_is_named)
   holds(r, &table, "what line 7 makes", 280 * MIB);
   CHECK(answers(r, CAUSE_HOST_WORKERS, "each with its own TABLE, which line 7 of a.py makes",
                 "fewer workers", "send names"));
+  snprintf(r->objects[0].name, sizeof r->objects[0].name, "TABLE");
+  r->objects[0].mark[0] = '\0';
+  CHECK(answers(r, CAUSE_HOST_WORKERS, "each with its own TABLE, made at line 7 of a.py", "",
+                "raise"));
+  /* Asked while it made it, and not since. */
+  r->object_count = 0;
+  CHECK(answers(r, CAUSE_HOST_WORKERS, "each with its own TABLE, which line 7 of a.py makes",
+                "fewer workers", "send names"));
+  holds(r, &table, "what line 7 makes", 280 * MIB);
   /* A cache that a dataset fills in each worker. */
   r->frame_count = 0;
   at_line(r, "/x/a.py", "image = decode(index)");
@@ -1424,6 +1433,51 @@ TEST(one_large_holder_comes_with_a_way_to_use_less)
   r->held_bytes = r->peak_bytes = r->inside_bytes = 120 * MIB; /* not much */
   CHECK_OK(host_peak_find(&p, r));
   CHECK(p.fix[0] == '\0');
+  free(r);
+}
+
+/* Memory of C code has no variable. The line that calls the library says more than the line at
+ * which the program waits. */
+TEST(memory_of_a_library_is_named_by_the_line_that_calls_it)
+{
+  host_record *r = blank();
+  r->held_bytes = r->peak_bytes = r->inside_bytes = 600 * MIB;
+  r->inside_turns = 2;
+  at_line(r, "/x/a.py", "time.sleep(0.1)");
+  host_peak p;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(strstr(p.holder, "grows at /x/a.py:7") != NULL);
+  r->objects[r->object_count++] = (host_object){.bytes = 64,
+                                                .count = 1,
+                                                .name = "libc",
+                                                .type = "ctypes.CDLL",
+                                                .mark = "library",
+                                                .place = "/x/a.py:16",
+                                                .source = "self.ptr = libc.malloc(n)"};
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(strstr(p.holder, "it is called through libc at line 16 of a.py") != NULL);
+  CHECK(strstr(p.fix, "free what the calls at that line return") != NULL);
+  /* Asked long before the peak: it had grown until then. */
+  r->peak_bytes = r->largest_bytes = 900 * MIB;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK_U64(p.seen_bytes, 600 * MIB);
+  CHECK(strstr(p.holder, "called through libc at line 16") != NULL);
+  free(r);
+}
+
+TEST(a_copy_of_a_mapped_file_has_the_name_of_its_variable)
+{
+  host_record *r = blank();
+  r->objects[r->object_count++] = (host_object){.count = 2600,
+                                                .name = "stack",
+                                                .type = "numpy.memmap",
+                                                .of = "uint8",
+                                                .shape = "(2600, 192, 192)",
+                                                .mark = "mapped"};
+  at_line(r, "/x/a.py", "images = np.array(stack, dtype=np.float64)");
+  CHECK(answers(r, CAUSE_HOST_COPIES,
+                "Line 7 of a.py makes images, 1000.0 MiB so far: stack, which is a mapped",
+                "for i in range(0, len(stack), 1000)", NULL));
   free(r);
 }
 

@@ -1,5 +1,6 @@
 """Holders that a search of names alone misses; every interpreter runs this (host.sh). Prints `fine`."""
 import asyncio
+import ctypes
 import io
 import itertools
 import json
@@ -295,6 +296,14 @@ def what_a_line_makes_is_named_by_the_moment_of_the_search():
     del texts
 
 
+class Source:
+    def fetch_blocks(self, count):
+        blocks = []
+        for _ in range(count):
+            blocks.append(bytes(1 << 18))
+        return blocks
+
+
 def made_here(count):
     rows = [bytes(1 << 18) for _ in range(count)]
     return rows, count
@@ -328,8 +337,23 @@ def what_a_function_has_returned_is_placed_in_it():
     fourth = made_in_an_expression(64)
     expect(64 << 18, "fourth", "return list(")
     del fourth
+    source = Source()
+    sixth = source.fetch_blocks(64)
+    expect(64 << 18, "sixth", "blocks.append(")
+    del sixth
     fifth = max(made_here(64)[0], [bytes(number)])
     expect(64 << 18, "fifth", "fifth = max(")
+
+
+def a_library_of_c_is_placed_where_it_is_called_for_memory():
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    libc.free.argtypes = [ctypes.c_void_p]
+    block = libc.malloc(64)
+    libc.memset(ctypes.c_void_p(block), 0, 64)
+    libc.free(block)
+    found = [line for line in look(1 << 30) if line[11] == "library"]
+    assert found and found[0][3] == "libc" and "block = libc.malloc(64)" in LINES[int(found[0][9].rpartition(":")[2]) - 1], found
 
 
 def an_argument_is_not_assigned():
