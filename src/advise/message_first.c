@@ -4,7 +4,8 @@
  * A log is cut into segments: at empty lines, at tracebacks and at shell prompts. Each segment is
  * read by itself. Segments of one library, and those without an error between them, form a block.
  * An exception that was raised while another was handled belongs to it: no cut is made there. A
- * text with one block is read as a whole. */
+ * traceback that ends with a bare status ("CUDA error: out of memory", "MemoryError") is a failure
+ * of its own if another program's traceback follows. A text with one block is read as a whole. */
 #include <ctype.h>
 #include <string.h>
 
@@ -42,11 +43,20 @@ static bool is_start(scan_text line) {
          scan_starts(line, "terminate called after throwing") || is_prompt(line);
 }
 
+/* Recognizes the last line of a traceback: "RuntimeError: …", "MemoryError". */
+static bool is_error(scan_text line) {
+  static const char word[] = "Error";
+  const char *p = line.at;
+  while (p < line.end && (isalnum((unsigned char)*p) || *p == '.' || *p == '_')) p++;
+  size_t length = (size_t)(p - line.at), tail = sizeof word - 1;
+  return length >= tail && memcmp(p - tail, word, tail) == 0 && (p == line.end || *p == ':');
+}
+
 /* Removes the next segment from `t`. Returns false at the end. */
 static bool next_segment(scan_text *t, scan_text *segment) {
   const char *start = t->at;
   scan_text line;
-  bool gap = false, chained = false, full = false;
+  bool gap = false, chained = false, full = false, failed = false;
   if (t->at >= t->end) return false;
   while (t->at < t->end) {
     const char *here = t->at;
@@ -56,12 +66,14 @@ static bool next_segment(scan_text *t, scan_text *segment) {
       continue;
     }
     bool chain = is_chain(line);
-    bool cut = gap || is_start(line) || here - start > SEGMENT_BYTES;
+    bool error = is_error(line); /* a traceback has one */
+    bool cut = gap || is_start(line) || (error && failed) || here - start > SEGMENT_BYTES;
     if (full && cut && !chain && !chained) {
       t->at = here;
       break;
     }
     full = true;
+    failed = failed || error;
     gap = false;
     chained = chain;
   }
@@ -162,6 +174,43 @@ static message_kind kind_of(scan_text s, const char **where, uint64_t *asked) {
   return word ? (message_kind)(MESSAGE_KIND_COUNT + m.host) : MESSAGE_HOST;
 }
 
+/* ---- errors without numbers ---- */
+
+/* Returns the end of a traceback whose last line, in the segment, is a status without numbers; NULL
+ * if there is none. *frame receives the line of its outermost frame; empty if it has none. *open:
+ * the traceback began in an earlier segment, as IPython's does, which has empty lines. */
+static const char *bare_ending(scan_text s, scan_text *frame, bool *open) {
+  static const char *const statuses[] = {"CUDA error: out of memory", "cuda runtime error (2)",
+                                         "HIP error: out of memory", "MemoryError",
+                                         "std::bad_alloc"};
+  scan_text rest = s, line;
+  if (!*open) *frame = (scan_text){s.at, s.at};
+  while (scan_next_line(&rest, &line)) {
+    bool begins = scan_has(line, "Traceback (most recent call last)");
+    if (begins)
+      *frame = (scan_text){line.end, line.end};
+    else if (*open && frame->at == frame->end)
+      *frame = line;
+    *open = *open || begins;
+    if (!*open || begins || !is_error(line)) continue;
+    *open = false;
+    return scan_has_any(line, statuses, sizeof statuses / sizeof *statuses) ? rest.at : NULL;
+  }
+  return NULL;
+}
+
+/* Returns whether two tracebacks are of different programs: the ranks of one program have the same
+ * outermost frame. */
+static bool is_elsewhere(scan_text a, scan_text b) {
+  size_t size = (size_t)(a.end - a.at);
+  return size > 0 && (size != (size_t)(b.end - b.at) || memcmp(a.at, b.at, size) != 0);
+}
+
+/* Returns whether an empty line is directly before `at`. */
+static bool follows_gap(const char *start, const char *at) {
+  return at - start < 2 || at[-2] == '\n';
+}
+
 /* Ends the segment before the first line of an unrelated library's failure, for logs without empty
  * lines. */
 static void end_before_other(scan_text *t, scan_text *segment, message_kind kind,
@@ -183,12 +232,33 @@ static bool differ(uint64_t a, uint64_t b) {
 bool message_next_block(scan_text *t, scan_text *block, scan_text *own) {
   const char *start = t->at, *end = t->at, *own_end = NULL, *where = NULL;
   uint64_t first_asked = MESSAGE_UNKNOWN, asked;
-  message_kind kind = MESSAGE_NONE;
-  scan_text segment;
-  bool other = false;
+  message_kind kind = MESSAGE_NONE; /* of a library; bare: without numbers */
+  scan_text segment, frame = {t->at, t->at}, first_frame = frame;
+  bool other = false, bare = false, open = false;
   for (int i = 0; i < SEGMENTS_MOST && !other && next_segment(t, &segment); i++) {
     message_kind now = kind_of(segment, &where, &asked);
-    if (now == MESSAGE_NONE) continue;
+    const char *ends = bare_ending(segment, &frame, &open);
+    if (ends != NULL && now != MESSAGE_NONE && where >= ends) { /* another program's output */
+      segment.end = t->at = ends;
+      now = MESSAGE_NONE;
+    }
+    bool ending = ends != NULL && now == MESSAGE_NONE;
+    other = is_elsewhere(first_frame, frame) && (bare ? ending || now != MESSAGE_NONE : ending);
+    if (other) {
+      t->at = segment.at;
+      break;
+    }
+    if (first_frame.at == first_frame.end && kind == MESSAGE_NONE) first_frame = frame;
+    if (ending && kind == MESSAGE_NONE) {
+      bare = true;
+      end = segment.end;
+    }
+    if (now == MESSAGE_NONE) { /* a traceback printed after its error */
+      if (kind != MESSAGE_NONE && !follows_gap(start, segment.at) &&
+          scan_starts(segment, "Traceback (most recent call last)"))
+        end = segment.end;
+      continue;
+    }
     other = kind != MESSAGE_NONE && !related(kind, now, false);
     if (other) {
       t->at = segment.at;
@@ -196,6 +266,7 @@ bool message_next_block(scan_text *t, scan_text *block, scan_text *own) {
     }
     end_before_other(t, &segment, now, where);
     if (kind == MESSAGE_NONE) kind = now;
+    bare = false; /* it belongs to this failure */
     if (own_end == NULL && differ(first_asked, asked)) own_end = end;
     if (first_asked == MESSAGE_UNKNOWN) first_asked = asked;
     end = segment.end;
@@ -203,7 +274,14 @@ bool message_next_block(scan_text *t, scan_text *block, scan_text *own) {
   if (!other) end = t->at = t->end;
   *block = (scan_text){start, end};
   *own = (scan_text){start, own_end != NULL ? own_end : end};
-  return kind != MESSAGE_NONE;
+  return kind != MESSAGE_NONE || bare;
+}
+
+/* Returns how many tracebacks the text has, up to two. */
+static uint32_t tracebacks(scan_text t) {
+  static const char words[] = "Traceback (most recent call last)";
+  const char *first = scan_find(t, words);
+  return first == NULL ? 0 : scan_has(scan_from(t, first), words) ? 2 : 1;
 }
 
 bool message_is_mixed(scan_text t) {
@@ -214,5 +292,5 @@ bool message_is_mixed(scan_text t) {
   m = message_blank();
   if (message_host_memory(&m, t, true, NULL))
     found += scan_has(t, "terminate called after throwing") ? 2 : 1;
-  return found + message_serve_kinds(t) > 1;
+  return found + message_serve_kinds(t) + tracebacks(t) > 1;
 }

@@ -1178,12 +1178,18 @@ TEST(the_first_of_two_failures_is_explained_with_its_own_numbers)
       "allocate 60.3 GiB for an array with shape (90000, 90000) and data type float64\n",
       "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  "
       "std::bad_alloc\nAborted (core dumped)\n",
+      "Traceback (most recent call last):\n  File \"show.py\", line 22, in <module>\n"
+      "    frame = image.cuda()\nRuntimeError: CUDA error: out of memory\n",
+      "Traceback (most recent call last):\n  File \"pack.py\", line 29, in <module>\n"
+      "    pickle.dump(rows, file)\nMemoryError\n",
   };
   static const char *const between[] = {"", "\n", "\nretrying on the other machine\n\n"};
   enum { COUNT = sizeof all / sizeof *all };
   for (size_t i = 0; i < COUNT * COUNT * 3; i++) {
     size_t first = i / 3 / COUNT, second = i / 3 % COUNT;
     if (first == second) continue;
+    /* A bare status after an error without a traceback may be the same failure, seen by Python. */
+    if (second >= COUNT - 2 && strstr(all[first], "Traceback") == NULL) continue;
     char text[3000];
     snprintf(text, sizeof text, "%s%s%s", all[first], between[i % 3], all[second]);
     explanation alone, both;
@@ -1197,8 +1203,8 @@ TEST(the_first_of_two_failures_is_explained_with_its_own_numbers)
     for (uint32_t f = 0; same && f < alone.fixes.count; f++)
       same = strcmp(alone.fixes.list[f].change, both.fixes.list[f].change) == 0;
     if (!same)
-      printf("%s----\n%s (%u failures)\nalone: %s\n", text, both.headline.data, m->failures,
-             alone.headline.data);
+      fprintf(stderr, "%s----\n%s (%u failures)\nalone: %s\n", text, both.headline.data,
+              m->failures, alone.headline.data);
     CHECK(same);
     CHECK(strstr(both.findings.list[0].evidence.data, "2 different failures; this is the first") !=
           NULL);
