@@ -986,6 +986,12 @@ def body_of(name, path, dotted):
     return None if any(True for line in lines[first[0]:at] for _ in follows(line, "yield")) else (path, first[0] + 2, at + 1)
 
 
+def is_filled(path, number, ident):
+    """Returns whether a line assigns what a comprehension or a function of the program has filled, and not an empty container."""
+    value = statement(source_lines(path), number).partition("=")[2].strip()
+    return value[:1] in ("[", "{") or origin(path, number, ident, False)[1] != number
+
+
 def origin(path, number, ident, table):
     """Returns (file, line, grows) of the line that makes what a line gets from a function of the program, as "x = load()" does: the line of
     that function. Otherwise the line itself. table: a line x["name"] = … adds nothing to it."""
@@ -1049,10 +1055,10 @@ def place_of(name, where, main, kind="", words="", carries=False):
                 role = 1 if any(rest.startswith("[") for rest in follows(line, ident)) else role
             if carries and role and any(True for _ in follows(line.partition("=")[2], ident)):
                 role = 2  # "state = step(state)"
-            # A line in the variable's function that makes it, before a line elsewhere that adds to a variable of that name. Of the same
+            # A line in the variable's function that gets it filled, before a line elsewhere that adds to a variable of that name. Of the same
             # role, a line in that function and the line the program is at; the first of those.
             inside = bool(role) and scope is not None and enclosing(path, number) == scope
-            rank = 1.5 if role == 2 and scope is not None and not inside else role + (inside and role >= 1)
+            rank = 3 if inside and role == 2 else 2.5 if inside and role == 1 and is_filled(path, number, ident) else role
             here = rank, inside, (path, number) in on_stack
             if role and here > best[1]:
                 best = role, here, path, number

@@ -6,6 +6,7 @@ import itertools
 import json
 import mmap
 import os
+import queue
 import sys
 import threading
 import types
@@ -18,7 +19,7 @@ import stowage._holders as holders
 
 LINES = open(__file__).read().split("\n")
 HELPERS = ("look", "expect", "taken", "resident", "in_a_child", "listed", "chained", "made_here", "filled_here", "made_further_in",
-           "made_in_an_expression")
+           "made_in_an_expression", "put_blocks")
 
 
 def look(held):
@@ -354,6 +355,21 @@ def a_library_of_c_is_placed_where_it_is_called_for_memory():
     libc.free(block)
     found = [line for line in look(1 << 30) if line[11] == "library"]
     assert found and found[0][3] == "libc" and "block = libc.malloc(64)" in LINES[int(found[0][9].rpartition(":")[2]) - 1], found
+
+
+waiting_blocks = queue.Queue()
+
+
+def put_blocks(count):
+    for _ in range(count):
+        waiting_blocks.put(bytes(1 << 18))
+
+
+def a_queue_is_placed_where_it_is_filled():
+    put_blocks(64)
+    expect(64 << 18, "waiting_blocks", "waiting_blocks.put(")
+    while not waiting_blocks.empty():
+        waiting_blocks.get()
 
 
 def an_argument_is_not_assigned():
