@@ -39,6 +39,7 @@ typedef struct device_model {
   bool *dirty;      /* per unit: written since it was copied in */
   uint32_t unit_count;
   uint64_t *unit_addr;
+  uint64_t capacity_bytes;
   spill_times now;
 } device_model;
 
@@ -155,6 +156,10 @@ static void exchange(device_model *c) {
   if (plan.in_count + plan.out_count == 0) return;
   residency_bytes moved = {0};
   uint64_t checked = 0;
+  residency_stats before;
+  residency_get_stats(c->engine, &before);
+  uint64_t used = before.vram_bytes + before.staged_bytes;
+  uint64_t free = c->capacity_bytes > used ? c->capacity_bytes - used : 0;
   double begin = at;
   /* No copy starts while the plan is executed: the plan determines which pages are free. */
   for (uint32_t i = 0; i < plan.out_count; i++) {
@@ -166,6 +171,7 @@ static void exchange(device_model *c) {
         if (c->under_way[RESIDENCY_OUT][k].unit == m->unit &&
             c->under_way[RESIDENCY_OUT][k].end_ns > at)
           at = c->under_way[RESIDENCY_OUT][k].end_ns;
+    if (m->copy && !c->dirty[m->unit]) residency_unwritten(c->engine, m->unit);
     if (m->copy && c->dirty[m->unit]) {
       double from = c->bus_ns[RESIDENCY_OUT] > begin ? c->bus_ns[RESIDENCY_OUT] : begin;
       c->bus_ns[RESIDENCY_OUT] = from + copy_ns(c, RESIDENCY_OUT, m->bytes, from);
@@ -184,7 +190,11 @@ static void exchange(device_model *c) {
             c->under_way[RESIDENCY_IN][k].end_ns > at)
           at = c->under_way[RESIDENCY_IN][k].end_ns;
     if (m->copy) {
-      double from = c->bus_ns[RESIDENCY_IN] > outs ? c->bus_ns[RESIDENCY_IN] : outs;
+      /* What free pages can hold need not wait for the pages that leave. */
+      bool early = !m->wait && free >= m->bytes;
+      double first = early ? begin : outs;
+      free -= early ? m->bytes : 0;
+      double from = c->bus_ns[RESIDENCY_IN] > first ? c->bus_ns[RESIDENCY_IN] : first;
       c->bus_ns[RESIDENCY_IN] = from + copy_ns(c, RESIDENCY_IN, m->bytes, from);
       if (c->bus_ns[RESIDENCY_IN] > at) at = c->bus_ns[RESIDENCY_IN];
       c->now.in_copied_bytes += m->bytes;
@@ -407,6 +417,7 @@ static stow_status run_engine(device_model *c, const spill_options *o, uint64_t 
                                .stay = stay};
   model_reset(c);
   STOW_TRY(residency_open(&c->engine, &options));
+  c->capacity_bytes = capacity;
   stow_status status = fill_engine(c, capacity);
   if (status == STOW_OK) status = run_steady(c, steady, steps);
   if (status == STOW_OK) residency_get_stats(c->engine, stats);

@@ -100,6 +100,8 @@ struct residency {
   /* The plan. */
   residency_move *out, *in;
   uint32_t out_count, in_count;
+  uint64_t unwritten_bytes;         /* of what leaves: needed no copy after all */
+  double left_bytes, written_bytes; /* what left in the last exchanges; of these, copied then */
   /* Units in vram whose next use is farthest away, the farthest first. */
   victim *victims;
   uint32_t victim_count;

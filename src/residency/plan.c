@@ -6,6 +6,10 @@
 
 /* Copies pause during page calls if kernels take at least this fraction of the time of copies. */
 #define HOLD_PART 1.0
+/* What an exchange contributes to the sums over the last ones, at the next. */
+#define LEFT_KEPT 0.9
+/* The part of what does not fit that is kept free in arenas. */
+#define MISSING_PART 8
 
 /* How many launches the list of victims stays valid for: a part of a round, so that what a round of
  * few long launches no longer needs is found in time. */
@@ -16,10 +20,24 @@ static uint64_t bytes_of(const residency *r, uint32_t unit) {
   return r->space.units[unit].bytes;
 }
 
+static uint64_t between(uint64_t low, uint64_t value, uint64_t high) {
+  value = value > high ? high : value;
+  return value < low ? low : value;
+}
+
 static uint64_t stage_of(const residency *r) {
   uint64_t stage = r->stage_bytes != 0 ? r->stage_bytes : UINT64_C(256) << 20;
   uint64_t most = r->capacity_bytes / 8;
   return stage < most ? stage : most;
+}
+
+/* Returns how much vram to keep free for units of arenas. Nothing is copied ahead there, but the
+ * next exchange can copy in while it copies out, if what leaves has to be copied. If little is
+ * missing, keeping more free would cost more than that. */
+static uint64_t closed_stage_of(const residency *r) {
+  uint64_t needed = r->stats.needed_bytes;
+  if (2 * r->written_bytes < r->left_bytes || needed <= r->capacity_bytes) return 0;
+  return between(0, stage_of(r), (needed - r->capacity_bytes) / MISSING_PART);
 }
 
 /* Returns how many bytes the bus can carry before a unit that is not being copied yet is needed;
@@ -33,11 +51,6 @@ static uint64_t reach_bytes(const residency *r) {
                       r->cost.copy_ns_per_byte);
   }
   return HISTORY_NEVER;
-}
-
-static uint64_t between(uint64_t low, uint64_t value, uint64_t high) {
-  value = value > high ? high : value;
-  return value < low ? low : value;
 }
 
 static uint64_t free_bytes(const residency *r) {
@@ -262,11 +275,13 @@ residency_plan_list residency_plan(residency *r) {
   }
   /* vram for copies ahead */
   int64_t stage = (int64_t)between(stage_of(r), reach_bytes(r), r->capacity_bytes / 25);
+  int64_t closed_stage = (int64_t)closed_stage_of(r);
   for (uint32_t i = 0; i < r->wanted_count && p.free < stage; i++) {
     uint32_t at = (r->wanted_first + i) % WANTED_MAX;
     uint32_t unit = r->wanted[at].unit;
-    if (r->units[unit].place != PLACE_HOST || space_in_arena(&r->space, unit)) continue;
-    if (!evict(&p, r->wanted[at].position, true)) break;
+    bool closed = space_in_arena(&r->space, unit);
+    if (r->units[unit].place != PLACE_HOST || (closed && p.free >= closed_stage)) continue;
+    if (!evict(&p, r->wanted[at].position, !closed)) break;
   }
   qsort(r->out, r->out_count, sizeof *r->out, by_address);
   qsort(r->in, r->in_count, sizeof *r->in, by_address);
@@ -278,6 +293,9 @@ void residency_exchanged(residency *r, uint32_t outs, uint32_t ins) {
   ASSERT(outs <= r->out_count);
   ASSERT(ins <= r->in_count);
   bool again = false;
+  r->left_bytes *= LEFT_KEPT;
+  r->written_bytes = r->written_bytes * LEFT_KEPT - (double)r->unwritten_bytes;
+  r->unwritten_bytes = 0;
   for (uint32_t i = 0; i < outs; i++) {
     uint32_t unit = r->out[i].unit;
     unit_state *u = &r->units[unit];
@@ -293,6 +311,8 @@ void residency_exchanged(residency *r, uint32_t outs, uint32_t ins) {
     u->host_once = true;
     r->vram_bytes -= r->out[i].bytes;
     r->stats.out_bytes += r->out[i].bytes;
+    r->left_bytes += (double)r->out[i].bytes;
+    if (r->out[i].copy) r->written_bytes += (double)r->out[i].bytes;
     again |= history_next_use(&r->history, unit) < r->ahead;
   }
   for (uint32_t i = 0; i < ins; i++) {

@@ -354,6 +354,11 @@ void residency_hidden_write(residency *r, uint32_t unit) {
   r->units[unit].host_valid = false;
 }
 
+void residency_unwritten(residency *r, uint32_t unit) {
+  ASSERT(unit < r->unit_capacity);
+  r->unwritten_bytes += r->space.units[unit].bytes;
+}
+
 bool residency_host_valid(const residency *r, uint32_t unit) {
   ASSERT(unit < r->unit_capacity);
   return r->units[unit].host_valid || r->units[unit].leaving;

@@ -162,6 +162,9 @@ void residency_grounded(residency *r, uint32_t unit);
 /* Reports that the host copy of a unit differs from its page although no launch named the unit
  * since it was copied: something writes there unseen. */
 void residency_hidden_write(residency *r, uint32_t unit);
+/* Reports, before residency_exchanged, that a unit which leaves needed no copy although a launch
+ * named it: its host copy is still right. */
+void residency_unwritten(residency *r, uint32_t unit);
 
 /* Returns whether the host page of a unit in vram has its contents, or will: a copy out is running.
  */

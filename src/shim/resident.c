@@ -450,19 +450,20 @@ static void log_round(resident *r) {
   residency_stats s;
   residency_get_stats(r->engine, &s);
   shim_log("%llu launches, %llu forecast, %llu exchanges: %llu us resting, %llu us; in %llu MiB "
-           "(%llu copied), out %llu MiB (%llu copied, %llu unneeded), moving %d, vram %llu MiB, "
+           "(%llu copied, %llu early), out %llu MiB (%llu copied, %llu unneeded), moving %d, vram "
+           "%llu MiB, "
            "staged %llu MiB; near %.0f far %.0f host %.0f calls %.0f ms; %llu timed; in place %llu "
            "MiB; %llu asked for an exchange, %llu named host pages",
            (unsigned long long)s.launches, (unsigned long long)s.forecast_hits,
            (unsigned long long)r->exchanges, (unsigned long long)(r->rest_ns / 1000),
            (unsigned long long)(r->exchange_ns / 1000), (unsigned long long)(s.in_bytes >> 20),
-           (unsigned long long)(r->copied_in >> 20), (unsigned long long)(s.out_bytes >> 20),
-           (unsigned long long)(r->copied_out >> 20), (unsigned long long)(r->unneeded >> 20),
-           s.moving, (unsigned long long)(s.vram_bytes >> 20),
-           (unsigned long long)(s.staged_bytes >> 20), s.near_ns / 1e6, s.far_ns / 1e6,
-           s.host_ns / 1e6, s.calls_ns / 1e6, (unsigned long long)r->sampled,
-           (unsigned long long)(s.in_place_bytes >> 20), (unsigned long long)r->asked,
-           (unsigned long long)s.far_launches);
+           (unsigned long long)(r->copied_in >> 20), (unsigned long long)(r->early >> 20),
+           (unsigned long long)(s.out_bytes >> 20), (unsigned long long)(r->copied_out >> 20),
+           (unsigned long long)(r->unneeded >> 20), s.moving,
+           (unsigned long long)(s.vram_bytes >> 20), (unsigned long long)(s.staged_bytes >> 20),
+           s.near_ns / 1e6, s.far_ns / 1e6, s.host_ns / 1e6, s.calls_ns / 1e6,
+           (unsigned long long)r->sampled, (unsigned long long)(s.in_place_bytes >> 20),
+           (unsigned long long)r->asked, (unsigned long long)s.far_launches);
   char parts[256];
   size_t length = 0;
   for (int i = 0; i < RESIDENT_PHASES && length < sizeof parts; i++)

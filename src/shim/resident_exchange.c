@@ -14,6 +14,7 @@ typedef struct remap {
   uint32_t unit;
   page *to;
   bool staged; /* in: `to` already had the contents */
+  bool early;  /* in: the copy began before the pages that leave had left */
 } remap;
 
 /* ---- the driver's calls ---- */
@@ -175,7 +176,10 @@ static uint32_t save_batch(resident *r, const residency_move *list, uint32_t fir
     if (!m->check) continue; /* it holds nothing */
     fingerprint found = fingerprint_read(&r->prints, COPIES_MAX + n++);
     if (u->host != NULL && u->printed && same(&found, &u->print)) {
-      if (m->copy) r->unneeded += m->bytes;
+      if (m->copy) {
+        r->unneeded += m->bytes;
+        residency_unwritten(r->engine, m->unit);
+      }
       continue;
     }
     if (!m->copy && !m->wait) residency_hidden_write(r->engine, m->unit);
@@ -209,8 +213,9 @@ static void phase(resident *r, int which, uint64_t *since) {
   *since = now;
 }
 
-/* Moves pages out. Returns how many of the plan's outs were done. */
-static uint32_t move_out(resident *r, const residency_plan_list *plan, remap *list) {
+/* Saves what leaves and finds pages for its addresses. Returns for how many of the plan's outs that
+ * succeeded. */
+static uint32_t save_all(resident *r, const residency_plan_list *plan, remap *list) {
   uint32_t ready = 0;
   uint64_t since = clock_ns();
   for (uint32_t i = 0; i < plan->out_count; i++)
@@ -235,12 +240,10 @@ static uint32_t move_out(resident *r, const residency_plan_list *plan, remap *li
       break;
     }
     if (!m->check) u->printed = false;
-    list[i] = (remap){m->unit, to, false};
+    list[i] = (remap){.unit = m->unit, .to = to};
   }
   phase(r, PHASE_HOSTS, &since);
-  uint32_t done = remap_all(r, list, ready);
-  phase(r, PHASE_OUT, &since);
-  return done;
+  return ready;
 }
 
 /* ---- what comes in ---- */
@@ -276,6 +279,47 @@ static void read_fetched(resident *r, const remap *list, uint32_t count) {
   }
 }
 
+/* Releases the pages of what does not come in. What is staged stays so. */
+static void drop(remap *list, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (list[i].to != NULL && !list[i].staged) page_free_put(list[i].to);
+    list[i] = (remap){.unit = list[i].unit};
+  }
+}
+
+/* Begins to copy in what the free vram pages can hold, so that both directions of the bus are used
+ * while other pages leave. Returns whether there is anything. */
+static bool fetch_early(resident *r, const residency_plan_list *plan, remap *list) {
+  bool any = false;
+  for (uint32_t i = 0; i < plan->in_count; i++) {
+    const residency_move *m = &plan->in[i];
+    const resident_unit *u = &r->units[m->unit];
+    list[i] = (remap){.unit = m->unit};
+    if (!m->copy || m->wait || u->frame != NULL || u->host == NULL) continue;
+    page *to = page_free_spare(r->class, TIER_VRAM) > 0 ? resident_frame(r) : NULL;
+    if (to == NULL) continue;
+    if (shim_driver()->cuMemcpyAsync(to->stage, u->host->stage, m->bytes, r->copy_in) != CU_OK) {
+      page_free_put(to); /* fetched later, as if it had not been tried */
+      continue;
+    }
+    list[i].to = to;
+    list[i].early = any = true;
+    r->copied_in += m->bytes;
+    r->early += m->bytes;
+  }
+  return any;
+}
+
+/* Waits for these copies: page calls take twice as long beside them. */
+static void await_early(resident *r, remap *list, uint32_t count) {
+  uint64_t since = clock_ns();
+  cu_result code = shim_driver()->cuStreamSynchronize(r->copy_in);
+  if (code != CU_OK) code = shim_driver()->cuStreamSynchronize(r->copy_in);
+  /* Pages into which copies may still run are lost. The contents are fetched into others. */
+  for (uint32_t i = 0; i < count && code != CU_OK; i++) list[i] = (remap){.unit = list[i].unit};
+  phase(r, PHASE_ARRIVE, &since);
+}
+
 static uint32_t move_in(resident *r, const residency_plan_list *plan, remap *list) {
   uint32_t count = 0, copied = 0;
   uint64_t since = clock_ns();
@@ -286,13 +330,15 @@ static uint32_t move_in(resident *r, const residency_plan_list *plan, remap *lis
     /* A copy ahead that failed released its page; then its contents are still missing. */
     bool missing = m->wait && u->frame == NULL;
     bool staged = u->frame != NULL;
-    page *to = staged ? u->frame : resident_frame(r);
+    bool early = list[count].early;
+    page *to = staged ? u->frame : early ? list[count].to : resident_frame(r);
     if (to == NULL) break;
-    list[count] = (remap){m->unit, to, staged};
+    list[count] = (remap){m->unit, to, staged, early};
     residency_move fetched = *m;
     fetched.copy |= missing;
-    if (!fetch(r, &fetched, &list[count])) {
+    if (!early && !fetch(r, &fetched, &list[count])) {
       if (!staged) page_free_put(to);
+      list[count].to = NULL;
       break;
     }
     if (!staged) u->printed = false; /* its host page may have been written to since */
@@ -310,9 +356,7 @@ static uint32_t move_in(resident *r, const residency_plan_list *plan, remap *lis
   if (copied > 0) read_fetched(r, list, count);
   phase(r, PHASE_ARRIVE, &since);
   for (uint32_t i = 0; i < done; i++) r->units[list[i].unit].frame = NULL;
-  /* What is staged stays so. */
-  for (uint32_t i = done; i < count; i++)
-    if (!list[i].staged) page_free_put(list[i].to);
+  drop(list + done, plan->in_count - done);
   return done;
 }
 
@@ -329,14 +373,24 @@ void resident_take_frames(resident *r) {
 static void move_both(resident *r, const residency_plan_list *plan, remap *list, uint32_t *outs,
                       uint32_t *ins) {
   residency_plan_list left = *plan;
-  for (bool any = true; any;) {
+  remap *in_list = list + plan->out_count;
+  bool early = fetch_early(r, plan, in_list);
+  for (bool any = true; any; early = false) {
     r->host_full = false;
-    uint32_t out = move_out(r, &left, list), in = 0;
+    uint32_t ready = save_all(r, &left, list), in = 0;
+    if (early) await_early(r, in_list, left.in_count);
+    uint64_t since = clock_ns();
+    uint32_t out = remap_all(r, list, ready);
+    phase(r, PHASE_OUT, &since);
     left.out += out;
     left.out_count -= out;
-    if (left.out_count == 0 || r->host_full) in = move_in(r, &left, list);
+    if (left.out_count == 0 || r->host_full)
+      in = move_in(r, &left, in_list);
+    else
+      drop(in_list, left.in_count);
     left.in += in;
     left.in_count -= in;
+    in_list += in;
     any = r->host_full && out + in > 0;
   }
   *outs = plan->out_count - left.out_count;
@@ -345,8 +399,8 @@ static void move_both(resident *r, const residency_plan_list *plan, remap *list,
 
 void resident_carry_out(resident *r, const residency_plan_list *plan) {
   ASSERT(lock_held(&pages_lock));
-  uint32_t most = plan->out_count > plan->in_count ? plan->out_count : plan->in_count, outs, ins;
-  remap *list = malloc((most + 1) * sizeof *list);
+  uint32_t outs, ins;
+  remap *list = malloc((plan->out_count + plan->in_count + 1) * sizeof *list); /* outs, then ins */
   if (list == NULL) return;
   r->reserved = 0;
   r->hold = plan->hold;

@@ -105,6 +105,7 @@ typedef struct resident {
   uint64_t given_up_ns;
   /* For the log. */
   uint64_t exchanges, exchange_ns, rest_ns, copied_in, copied_out, unneeded;
+  uint64_t early;   /* of what was copied in: beside copies out of the same exchange */
   uint64_t sampled; /* launches that were timed */
   uint64_t asked;   /* launches for which the engine asked for an exchange */
   uint64_t phase_ns[RESIDENT_PHASES];

@@ -94,6 +94,25 @@ out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M
 if [ "$out" = "equal 14336 words" ] && grep -qE 'moved .*[MG]iB out' "$folder/err"; then ok large_plain_blocks_move_with_their_bytes; else echo "$out"; cat "$folder/err"; fail large_plain_blocks_move_with_their_bytes; fi
 out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 pool 2> "$folder/err")
 if [ "$out" = "equal 14336 words" ] && grep -qE 'moved .*[MG]iB out' "$folder/err"; then ok a_pool_that_is_one_page_moves_in_parts; else echo "$out"; cat "$folder/err"; fail a_pool_that_is_one_page_moves_in_parts; fi
+# A pool's pages come in while others leave. A call that fails then costs nothing.
+pool() { out=$(STANDIN_ASYNC=$1 STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 14 192 8 pool 2> "$folder/err"); }
+wrong=0 swept=0
+for call in cuStreamSynchronize cuMemcpyAsync cuMemMap cuMemUnmap cuMemSetAccess cuMemCreate cuEventRecord cuEventSynchronize cuLaunchKernel; do
+  for turn in 1 2 3 8 40 120; do
+    # The program's own calls come first: those that fail for it end it with their code.
+    STANDIN_FAIL=$call:999:$turn:once pool 5
+    swept=$((swept + 1))
+    case $out in "equal 28672 words" | *": 999") ;; *) wrong=$((wrong + 1)); show_failure "$call $turn fails" ;; esac
+  done
+done
+if [ $wrong = 0 ]; then ok "a_call_that_fails_while_pages_cross: $swept runs"; else fail "a_call_that_fails_while_pages_cross: $wrong of $swept"; fi
+early=0
+for seed in 5 6 7 8 9 10; do
+  STOWAGE_SHIM_LOG=$folder/early.$seed pool $seed
+  [ "$out" = "equal 28672 words" ] || show_failure "pool, seed $seed"
+  grep -qE 'copied, [1-9][0-9]* early' "$folder/early.$seed" && [ "$out" = "equal 28672 words" ] && early=$((early + 1))
+done
+if [ $early -gt 0 ]; then ok "pages_come_in_while_others_leave: $early of 6"; else fail "pages_come_in_while_others_leave: 0 of 6"; fi
 # Pages that are too small to move get vram that pages which move give up.
 out=$(STANDIN_VRAM=8589934592 timeout -k 2 300 "$stowage" run --vram-limit 1100M --spill 4G -- "$programs/blocks" 7 192 4 small 2> "$folder/err")
 if [ "$out" = $'0 of 64 small pages on the host\nequal 14336 words' ]; then ok small_pages_stay_in_vram; else echo "$out"; cat "$folder/err"; fail small_pages_stay_in_vram; fi
