@@ -2,9 +2,10 @@
  *
  * Pools keep freed memory, and memory nodes of graphs are backed at launch, so their reserve is
  * queried from the driver. What the driver holds beyond everything counted (contexts, code, its own
- * buffers) is the difference to its used figure. That figure covers the whole device: once a
- * context has been measured, its share may change only a little; larger changes come from programs
- * outside the run, whose growth must not reduce the run's limit. */
+ * buffers) is the difference to what NVML says this process holds. If that is unknown, it is the
+ * difference to the used figure of the whole device: once a context has been measured, its share
+ * may change only a little; larger changes come from programs outside the run, whose growth must
+ * not reduce the run's limit. */
 #include "shim/measure.h"
 
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "shim/capture.h"
+#include "shim/own_memory.h"
 
 /* CUgraphMem_attribute */
 enum { GRAPH_RESERVED = 2 };
@@ -270,6 +272,19 @@ bool measure_primary_active(cu_device ordinal) {
          driver->cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CU_OK && active;
 }
 
+/* Returns what the contexts of this process use, as NVML says; OWN_UNKNOWN if that is unknown, or
+ * no figure of a context: a request is charged before it is made, and a PID may be another
+ * namespace's.
+ */
+static uint64_t known_share(unsigned device, const ledger *l) {
+  ASSERT(device < LEDGER_DEVICES_MAX);
+  uint64_t held = own_memory(l->header->uuids[device]), counted = 0;
+  for (int kind = 0; kind < LEDGER_VRAM_KINDS; kind++)
+    if (kind != LEDGER_CONTEXT) counted += ledger_own(l, device, (ledger_kind)kind);
+  if (held == OWN_UNKNOWN || held <= counted || held - counted > CONTEXT_MOST) return OWN_UNKNOWN;
+  return held - counted;
+}
+
 static void measure_context(unsigned device, ledger *l) {
   ASSERT(l->header != NULL);
   uint64_t others = device < LEDGER_DEVICES_MAX ? atomic_load(&l->header->others_bytes[device])
@@ -288,10 +303,12 @@ static void measure_context(unsigned device, ledger *l) {
   uint64_t was = ledger_own(l, device, LEDGER_CONTEXT);
   uint64_t counted = totals.vram_bytes - was;
   uint64_t rest = total - left > counted ? total - left - counted : 0; /* ours and the others' */
-  uint64_t share = rest > others ? rest - others : 0;
+  uint64_t share = known_share(device, l);
   uint64_t most = first != 0 ? first + CONTEXT_GROWTH : was + CONTEXT_MOST;
+  bool known = share != OWN_UNKNOWN;
+  if (!known) share = rest > others ? rest - others : 0;
   if (share < first) share = first;
-  if (share > most)
+  if (!known && share > most)
     share = first != 0 ? was : most; /* no code is that large: another program has started */
   ledger_set(l, device, LEDGER_CONTEXT, share);
   atomic_store(&l->header->others_bytes[device], rest > share ? rest - share : 0);

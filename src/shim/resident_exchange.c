@@ -290,6 +290,8 @@ static void drop(remap *list, uint32_t count) {
 /* Begins to copy in what the free vram pages can hold, so that both directions of the bus are used
  * while other pages leave. Returns whether there is anything. */
 static bool fetch_early(resident *r, const residency_plan_list *plan, remap *list) {
+  ASSERT(lock_held(&pages_lock));
+  ASSERT(plan->in_count <= r->unit_capacity);
   bool any = false;
   for (uint32_t i = 0; i < plan->in_count; i++) {
     const residency_move *m = &plan->in[i];
@@ -312,6 +314,7 @@ static bool fetch_early(resident *r, const residency_plan_list *plan, remap *lis
 
 /* Waits for these copies: page calls take twice as long beside them. */
 static void await_early(resident *r, remap *list, uint32_t count) {
+  ASSERT(count <= r->unit_capacity);
   uint64_t since = clock_ns();
   cu_result code = shim_driver()->cuStreamSynchronize(r->copy_in);
   if (code != CU_OK) code = shim_driver()->cuStreamSynchronize(r->copy_in);

@@ -134,6 +134,10 @@ fi
   echo 0 > "$folder/used"
   out=$(STANDIN_VRAM=$((4096 * M)) STANDIN_NVML_USED=$folder/used STANDIN_CONTEXT=$((800 * M)) stowage_run --vram-limit 1000M -- bash -c '"$1" info; echo 629145600 > "$2/now"; mv "$2/now" "$2/used"; for ((i = 0; i < 100; i++)); do read -r -t 0.2 <> <(:); said=$("$1" info); case $said in *"free 800"*) echo "$said"; break ;; esac; done' - "$holder" "$folder" 2> "$folder/err" | tr '\n' ';')
   if [ "$out" = 'info 0 free 200 total 1000;info 0 free 800 total 1000;' ]; then ok what_others_took_before_a_context_is_not_its_own; else echo "$out"; cat "$folder/err"; fail what_others_took_before_a_context_is_not_its_own; fi
+  # Nor what they take while the context is made, if NVML lists the process: 500 of these 700 MiB are theirs.
+  STANDIN_NVML_OWN=$((200 * M)) STANDIN_CONTEXT=$((700 * M)) says what_others_take_beside_it_is_not_its_own 'info 0 free 200 total 400;alloc 0;alloc 2;info 0 free 10 total 400;' --vram-limit 400M -- info alloc:190M alloc:30M info
+  # A figure that cannot be a context's (a PID of another namespace) is not used.
+  STANDIN_NVML_OWN=$((9000 * M)) STANDIN_CONTEXT=$((200 * M)) says a_figure_of_another_process_is_not_used 'info 0 free 200 total 400;' --vram-limit 400M -- info
   STANDIN_CONTEXT=$((200 * M)) says code_loaded_later_still_counts 'info 0 free 200 total 400;others 0;info 0 free 150 total 400;alloc 2;alloc 0;' --vram-limit 400M -- info others:50M info alloc:160M alloc:140M
   # Nor is that affected by a process that created a context and ended before it requested anything.
   out=$(STANDIN_CONTEXT=$((200 * M)) stowage_run --vram-limit 400M -- sh -c "'$holder' say:gone; '$holder' info others:$((50 * M)) info" 2> "$folder/err" | tr '\n' ';')

@@ -13,8 +13,9 @@ program finish.
 About 20 s for a program and its fix; 6 at a time took 157 s on a machine with 16 cores. --seconds bounds the whole: a program that
 has not started by then is skipped, and one that runs is stopped. Programs with the longest imports start first.
 
-Several at a time disturb each other: the shim measures a context by what is used on the whole GPU, so programs that start together
-count each other's memory and have up to 0.8 GiB less under their limit. A fix that fails again must be repeated with --jobs 1.
+Several at a time disturb each other where NVML does not list them (a container with PIDs of its own): the shim then measures a context
+by what is used on the whole GPU, so programs that start together count each other's memory and have up to 0.8 GiB less under their limit.
+There a fix that fails again must be repeated with --jobs 1.
 
 --simulated needs no device, but PyTorch 2.1 or newer: programs run on tensors without memory (simulated.py), and a replay of PyTorch's
 allocator under the limit decides what is refused. Programs that use another library are skipped, and what kernels really need is
