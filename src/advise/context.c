@@ -662,8 +662,9 @@ static void read_batch(context *c, scan_text t) {
   }
 }
 
-/* Recognizes weights that the user's own line already makes small. */
-static void read_precision(context *c) {
+/* Recognizes weights that the user's own line, or the library in the traceback, already makes
+ * small. */
+static void read_precision(context *c, scan_text text) {
   static const struct {
     const char *words;
     uint64_t marks;
@@ -677,6 +678,8 @@ static void read_precision(context *c) {
                {"load_in_8bit=True", CONTEXT_BIT(HALF) | CONTEXT_BIT(QUANTIZED)},
                {"load_in_4bit=True", CONTEXT_BIT(HALF) | CONTEXT_BIT(QUANTIZED)}};
   scan_text code = {c->code, c->code + strlen(c->code)};
+  if (scan_has(text, "quantizer_bnb_4bit.py"))
+    c->seen |= CONTEXT_BIT(HALF) | CONTEXT_BIT(QUANTIZED);
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (scan_has(code, table[i].words)) c->seen |= table[i].marks;
 }
@@ -687,7 +690,8 @@ static bool is_native(scan_text t) {
   static const char *const native[] = {"terminate called after throwing", "std::bad_alloc",
                                        "libc++abi: terminating",          "handle_alloc_error",
                                        "memory allocation of ",           "runtime: out of memory",
-                                       "runtime: cannot allocate memory", "goroutine "};
+                                       "runtime: cannot allocate memory", "goroutine ",
+                                       "runtime: VirtualAlloc of "};
   static const char *const python[] = {
       ".py",         "ython",       "Traceback (most", "pandas", "numpy",      "torch",   "polars",
       "tokenizers",  "xgboost",     "lightgbm",        "onnx",   "Jupyter",    "jupyter", "conda",
@@ -738,7 +742,7 @@ void context_read(context *c, scan_text text, scan_text raw) {
   read_progress(c, text);
   read_loops(c, text);
   read_batch(c, text);
-  read_precision(c);
+  read_precision(c, text);
   read_torch_version(c, raw);
 }
 

@@ -408,6 +408,11 @@ static guess by_kind(const explanation *x) {
                      "arrays of this program that are no longer needed"};
     break;
   case MESSAGE_CTRANSLATE:
+    if (has(x, MARK(GENERATING)) && !has(x, MARK(LOADING)))
+      return (guess){
+          CAUSE_BATCH_TOO_BIG, 0.4,
+          "the model is loaded; probably what is decoded at once (batch, beams) does not "
+          "fit beside it, or another program holds the device"};
     return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.4,
                    "probably the model is larger than the device's free memory"};
   case MESSAGE_DISPATCH:
@@ -480,6 +485,8 @@ static void detect_guess(explanation *x) {
   if ((m->details & MESSAGE_MIG) != 0)
     cause_say(c, "PyTorch could not query NVML (usual on a MIG slice) while it reported an "
                  "out-of-memory error");
+  if (m->kind == MESSAGE_LLAMA && m->device > 0 && m->device != UINT32_MAX)
+    cause_say(c, "it failed on device %u: others may have free memory", m->device);
   if (m->kind == MESSAGE_LLAMA && m->wanted_tokens != MESSAGE_UNKNOWN)
     cause_say(c, "its context has %llu tokens (n_ctx)", (unsigned long long)m->wanted_tokens);
   if ((m->details & MESSAGE_STATUS) != 0 && has(x, CONTEXT_BIT(NVIDIA)) &&

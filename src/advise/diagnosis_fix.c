@@ -14,6 +14,7 @@
 #define FIXES_SHOWN 4
 #define PIDS_NAMED  4
 #define HELD_LEAST  (UINT64_C(1) << 30)   /* data from here on fills a device by itself */
+#define SHAPE_LEAST ((uint64_t)32 << 30)  /* an array of which few programs need the whole */
 #define HALF_MOST   (UINT64_C(128) << 30) /* if the machine's RAM is not known: few have more */
 #define SCRIPT      "python train.py"     /* stands for the user's own command in the tables */
 #define SHARE_STEP  0.05
@@ -58,7 +59,8 @@ static uint32_t derive(const explanation *x) {
   set |= (m->details & MESSAGE_EXECUTOR) != 0 ? DERIVED_EXECUTOR : 0;
   set |= (m->details & MESSAGE_ENABLED) != 0 ? DERIVED_ENABLED : 0;
   set |= (m->details & MESSAGE_BEYOND) != 0 ? DERIVED_BEYOND : 0;
-  set |= c->batch == 1 ? DERIVED_ONE : 0;
+  bool one = m->kind == MESSAGE_TENSORFLOW && m->rank > 2 && strncmp(m->what, "1,", 2) == 0;
+  set |= c->batch == 1 || one ? DERIVED_ONE : 0;
   set |= diagnosis_known(m->live_bytes) && m->live_bytes >= HELD_LEAST ? DERIVED_HOLDS : 0;
   set |= m->job != 0 ? DERIVED_JOB : 0;
   set |= m->share > 0 ? DERIVED_SHARE : 0;
@@ -302,6 +304,24 @@ static void add_type(explanation *x) {
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
+/* A very large array is often a wrong bound, index or unit. */
+static void add_shape(explanation *x) {
+  const message *m = &x->evidence.message;
+  const char *open = strchr(m->what, '('), *close = open != NULL ? strchr(open, ')') : NULL;
+  char text[240];
+  recipe r = {.change = text, .cost = "none"};
+  if (m->host != HOST_NUMPY || close == NULL || close - open > 80 ||
+      !diagnosis_known(m->asked_bytes) || m->asked_bytes < SHAPE_LEAST ||
+      diagnosis_absurd(&x->evidence.n))
+    return;
+  snprintf(
+      text, sizeof text,
+      "check the shape %.*s: print what it is computed from; a wrong bound, index or unit often "
+      "multiplies",
+      (int)(close + 1 - open), open);
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
 /* Asks the batch system about this job. */
 static void add_job(explanation *x) {
   const message *m = &x->evidence.message;
@@ -377,6 +397,7 @@ void diagnosis_fixes(explanation *x) {
     bool larger = diagnosis_known(m->asked_bytes) && diagnosis_known(m->host_bytes) &&
                   m->asked_bytes > m->host_bytes && (m->details & MESSAGE_BEYOND) == 0;
     if (f->list[0].id != CAUSE_HOST_LIMIT || larger) add_type(x);
+    add_shape(x);
   } else if (message_is_device(m->kind)) {
     add_processes(x, f->list[0].id);
   }

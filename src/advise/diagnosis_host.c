@@ -120,8 +120,9 @@ static void detect_killed(explanation *x) {
                who[0] == 't' ? "The program" : who,
                has(x, CONTEXT_BIT(LOADING)) ? " while the model's weights were read" : "");
   if (!kernel)
-    cause_say(c, "the text does not give the reason for the kill; a user, a time limit or a failed "
-                 "probe can also be the reason");
+    cause_say(c,
+              "the text does not give the reason for the kill (signal 9: exit code 137 or -9); a "
+              "user, a time limit or a failed probe can also be the reason");
   if (has(x, CONTEXT_BIT(LOADING)))
     cause_say(c,
               "a checkpoint passes through RAM before it reaches the device: up to twice its size");
@@ -145,7 +146,8 @@ static const struct {
      "each worker holds its own copy of the parts of the dataset that it touches"},
     {HOST_DASK, CAUSE_HOST_WORKERS, 0.55,
      "A Dask worker used up its share of host memory (RAM), and was restarted",
-     "each worker gets a part of the RAM; one partition with its copies must fit in it"},
+     "a worker is restarted at 95% of its part of the RAM; one partition with its copies must fit "
+     "in it"},
     {HOST_FORK, CAUSE_HOST_WORKERS, 0.55,
      "A process could not be started: host memory (RAM) was too full to fork",
      "every DataLoader worker is a fork of the program"},

@@ -76,6 +76,7 @@ static const struct row {
     {"worker process was unexpectedly terminated", HOST_WORKER, SURE},
     {"by an excessive memory usage causing the Operating System to kill", HOST_WORKER, SURE},
     {"WinError 1455", HOST_PAGEFILE, SURE},
+    {"failed with errno=1455", HOST_PAGEFILE, SURE}, /* Go */
     {"paging file is too small", HOST_PAGEFILE, SURE},
     {"页面文件太小", HOST_PAGEFILE, SURE},
     {"頁面檔太小", HOST_PAGEFILE, SURE},
@@ -158,6 +159,8 @@ static const struct row {
     {"Restarting kernel", HOST_DIED, 0},
     {"kernel restarted", HOST_DIED, 0},
     {"Bus error", HOST_SHARED, 0},
+    {"OOMKilled\": false", HOST_KILLED, 0}, /* not by its own limit */
+    {"OOMKilled\":false", HOST_KILLED, 0},
     {"OOMKilled", HOST_CONTAINER, 0},
     {"Exit Code: 137", HOST_CONTAINER, 0},
     {"exitCode: 137", HOST_CONTAINER, 0},
@@ -311,6 +314,7 @@ static void read_numbers(message *m, scan_text t, const char *at) {
   case HOST_KERNEL:
   case HOST_KILLED: read_killed(m, t); break;
   case HOST_MAPS: m->asked_bytes = scan_size(t, at); break;
+  case HOST_PAGEFILE: m->asked_bytes = scan_size_after(t, "VirtualAlloc of "); break;
   case HOST_WORKER: read_worker(m, t); break;
   case HOST_JOB: m->limit_bytes = scan_size_after(t, "exceeded limit "); break;
   case HOST_DATABASE: read_database(m, rest); break;

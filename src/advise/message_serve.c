@@ -127,6 +127,9 @@ static bool read_llama(message *m, scan_text t) {
   m->asked_bytes =
       FIRST_SIZE(t, "buffer of size ", "alloc_buffer: allocating ",
                  "Device memory allocation of size ", "failed to allocate buffer, size = ");
+  const char *buffer = scan_find(t, "alloc_buffer: allocating ");
+  uint64_t device = buffer != NULL ? scan_number_after(scan_line(t, buffer), "on device ") : 0;
+  if (buffer != NULL && device < UINT32_MAX) m->device = (uint32_t)device;
   if (scan_has(t, "insufficient memory (attempted to allocate")) {
     m->kind = MESSAGE_HOST;
     m->host = HOST_MODEL;

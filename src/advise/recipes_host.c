@@ -149,8 +149,13 @@ static const recipe rows[] = {
          "RAM, on a drive with free space; then restart",
      .cost = "disk space"},
     {.hosts = H(PAGEFILE),
+     .never = LANGUAGES,
      .change = "fewer processes: DataLoader(num_workers=0), and close other programs",
      .cost = "slower loading"},
+    {.hosts = H(PAGEFILE),
+     .need = M(NATIVE),
+     .change = "close other programs, or give it a smaller input",
+     .cost = "none"},
     {.hosts = H(COMPILER),
      .change = "fewer compilers at once: MAX_JOBS=2 pip install … (make -j2), or add swap",
      .cost = "slower building"},
@@ -181,9 +186,10 @@ static const recipe rows[] = {
     {.hosts = H(KILLED) | H(KERNEL),
      .need = M(DEEPSPEED),
      .change =
-         "keep less in RAM: \"offload_param\" and \"offload_optimizer\" with {\"device\": "
-         "\"nvme\", \"nvme_path\": \"/local/disk\"}, or without offload what fits on the GPUs; "
-         "\"pin_memory\": false",
+         "keep less in RAM: fewer or streamed datasets (load_dataset(…, streaming=True)); if "
+         "weights "
+         "or state are offloaded to it, to a disk instead: \"offload_optimizer\": {\"device\": "
+         "\"nvme\", \"nvme_path\": \"/local/disk\"}, \"pin_memory\": false",
      .cost = "slower: disk"},
     {.hosts = H(KILLED) | H(KERNEL),
      .need = M(RANKS),

@@ -152,19 +152,27 @@ static const recipe rows[] = {
                "/swapfile; sudo "
                "chmod 600 /swapfile; sudo mkswap /swapfile; sudo swapon /swapfile)",
      .cost = "swap is slow"},
-    {.kinds = K(DISPATCH) | K(CTRANSLATE),
-     .causes = C(WEIGHTS_TOO_BIG),
-     .change = "a smaller model, or weights in fewer bits (Transformers: "
-               "BitsAndBytesConfig(load_in_4bit=True); faster-whisper: compute_type=\"int8\")",
+    {.kinds = K(CTRANSLATE),
+     .change = "weights in fewer bits: compute_type=\"int8\" (or \"int8_float16\"), or a smaller "
+               "model",
      .cost = "a little quality"},
     {.kinds = K(DISPATCH),
-     .change = "let part of the weights stay in RAM: device_map=\"auto\" with "
-               "BitsAndBytesConfig(load_in_8bit=True, llm_int8_enable_fp32_cpu_offload=True)",
-     .cost = "slower"},
+     .never = M(QUANTIZED),
+     .change = "a smaller model, or weights in fewer bits: BitsAndBytesConfig(load_in_4bit=True)",
+     .cost = "a little quality"},
     {.kinds = K(DISPATCH),
-     .change =
-         "free the device first: nvidia-smi shows who else is on it; restart a notebook's kernel",
+     .change = "free the device first: other models of this program (del, load this one first), "
+               "other programs (nvidia-smi shows them), a notebook's old kernel",
      .cost = "none"},
+    {.kinds = K(DISPATCH),
+     .need = M(QUANTIZED),
+     .change = "a smaller model: one with fewer parameters",
+     .cost = "a little quality"},
+    {.kinds = K(DISPATCH),
+     .change = "let part of the weights stay in RAM: BitsAndBytesConfig(…, "
+               "llm_int8_enable_fp32_cpu_offload=True) and a device_map that names those layers: "
+               "{\"model.layers.30\": \"cpu\", …}",
+     .cost = "slower"},
     {.kinds = K(CTRANSLATE),
      .change =
          "fewer at once: batch_size=1, beam_size=1; nvidia-smi shows who else is on the device",

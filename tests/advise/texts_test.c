@@ -1139,6 +1139,50 @@ TEST(a_java_heap_and_a_crashed_worker_are_named)
   }
 }
 
+/* Texts whose words exclude the usual cause or the usual advice. */
+TEST(advice_does_not_contradict_the_text)
+{
+  static const struct {
+    const char *text, *has, *lacks;
+  } all[] = {
+      {"runtime: VirtualAlloc of 402653184 bytes failed with errno=1455\nfatal error: out of "
+       "memory\n\nruntime stack:\nruntime.throw({0x1?, 0x2?})\n",
+       "a larger page file", "read_csv"},
+      {"\"State\": {\n  \"Status\": \"exited\",\n  \"OOMKilled\": false,\n  \"ExitCode\": "
+       "137,\n  \"Error\": \"\"\n}\n",
+       "dmesg", "its memory limit"},
+      {"Traceback (most recent call last):\n  File \"talk.py\", line 8, in <module>\n    for s in "
+       "segments:\n  File \"/x/site-packages/faster_whisper/transcribe.py\", line 9, in "
+       "generate_with_fallback\n    result = self.model.generate(\nRuntimeError: CUDA failed with "
+       "error out of memory\n",
+       "the model is loaded", "BitsAndBytesConfig"},
+      {"Traceback (most recent call last):\n  File \"cap.py\", line 8, in <module>\n    m = "
+       "AutoModelForCausalLM.from_pretrained(p, device_map=\"auto\")\n  File "
+       "\"/x/site-packages/transformers/quantizers/quantizer_bnb_4bit.py\", line 9, in "
+       "validate_environment\n    raise ValueError(\nValueError: Some modules are dispatched on "
+       "the "
+       "CPU or the disk. Make sure you have enough GPU RAM to fit the quantized model.\n",
+       "a smaller model", "load_in_"},
+      {"numpy.core._exceptions._ArrayMemoryError: Unable to allocate 44.7 GiB for an array with "
+       "shape (154919, 154919) and data type uint16\n",
+       "check the shape (154919, 154919)", "toarray"},
+      {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 96.00 MiB on device 3: cudaMalloc "
+       "failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA3 buffer of size "
+       "100663296\nllama_new_context_with_model: failed to allocate compute buffers\n",
+       "on device 3", "empty_cache"},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    explanation x;
+    CHECK_OK(explain_message(&x, all[i].text, strlen(all[i].text)));
+    buffer text = BUFFER_INIT;
+    CHECK_OK(explanation_text(&x, &text, false));
+    if (strstr(text.data, all[i].has) == NULL || strstr(text.data, all[i].lacks) != NULL)
+      FAIL("%s", text.data);
+    buffer_free(&text);
+    explanation_free(&x);
+  }
+}
+
 /* A log with failures of two libraries: the answer is that of the first one alone, and the second
  * one is counted. */
 TEST(the_first_of_two_failures_is_explained_with_its_own_numbers)
