@@ -449,9 +449,13 @@ FIGURES = "figures of pyplot"
 
 
 def drawn(manager):
-    """Returns the bytes of the arrays that a figure draws."""
-    parts = [part for axes in get(get(get(manager, "canvas", None), "figure", None), "axes", None) or () for part in get(axes, "_children", ())]
-    return sum(weigh(value, 1).size for part in parts for value in list(get(part, "__dict__", {}).values()) if is_array(value))
+    """Returns the bytes of the arrays that a figure draws, and of the picture of its canvas, four bytes a pixel, if it was drawn."""
+    canvas = get(manager, "canvas", None)
+    figure = get(canvas, "figure", None)
+    parts = [part for axes in get(figure, "axes", None) or () for part in get(axes, "_children", ())]
+    box = get(figure, "bbox", None) if "renderer" in (get(canvas, "__dict__", None) or {}) else None
+    picture = 4 * int(get(box, "width", 0)) * int(get(box, "height", 0))
+    return picture + sum(weigh(value, 1).size for part in parts for value in list(get(part, "__dict__", {}).values()) if is_array(value))
 
 
 def figures(held):
@@ -746,7 +750,8 @@ def carried(values):
     passes to the next does: how often the graph uses one parameter."""
     torch, most = sys.modules.get("torch"), None
     for value, name, where in values if torch is not None else ():
-        if not isinstance(value, get(torch, "Tensor", ())) or get(value, "grad_fn", None) is None or value.dim() == 0:
+        # A state that iterations pass on is outside of the model's own functions.
+        if not isinstance(value, get(torch, "Tensor", ())) or get(value, "grad_fn", None) is None or value.dim() == 0 or where.startswith("forward at "):
             continue
         waiting, known, uses = [value.grad_fn], {}, {}  # a node that nothing refers to gets a new object each time
         while waiting and len(known) < NODES:
@@ -860,7 +865,7 @@ def role_of(line, ident):
     stripped = line.lstrip()
     if stripped.startswith(("#", "def ", "class ", "import ", "from ")) or ident not in line:
         return 0
-    best = 0
+    best = 2 if f"SubElement({ident}," in line else 0  # of ElementTree: adds to its first argument
     for rest in follows(line, ident):
         inner = past_index(rest) if rest.startswith("[") else rest
         method = inner[1:].split("(")[0].strip() if inner.startswith(".") and "(" in inner else ""

@@ -90,6 +90,37 @@ static void find_database(host_case *c, const host_object *o, uint64_t bare) {
   host_add_fix(c, bare / 2, change, "rows that are gone cannot be asked for");
 }
 
+/* Returns whether the program is inside a layer of PyTorch, called by a function that does not
+ * train. */
+static bool in_inference(const host_record *r) {
+  bool layer = false;
+  for (size_t i = 0; i < r->frame_count; i++) {
+    const host_frame *f = &r->frames[i];
+    layer = layer || strstr(f->file, "/torch/nn/modules/") != NULL;
+    if (host_line_is_own(f) && (strstr(f->name, "train") != NULL || strstr(f->name, "fit") != NULL))
+      return false;
+  }
+  return layer;
+}
+
+/* A forward pass keeps what its backward pass would need. */
+static void find_activations(host_case *c, uint64_t bare) {
+  cause *to = host_add(c, CAUSE_NO_GRAD_MISSING, 0.5);
+  char where[160] = "";
+  host_line_where(c->r, where, sizeof where);
+  cause_head(to,
+             "PyTorch's layers hold %s%s%s: probably activations that a backward pass would need",
+             cause_size(bare), where[0] != '\0' ? " at " : "", where);
+  to->names_line = where[0] != '\0';
+  cause_say(to, "model.eval() does not switch that off");
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  host_add_fix(
+      c, bare / 2,
+      "if nothing is trained: with torch.inference_mode(): (or torch.no_grad()) around the "
+      "calls of the model; and a smaller batch",
+      "no gradients are computed");
+}
+
 /* Memory without a name grew repeatedly while the program continued: this is not one value that a
  * line is making, but memory that C calls leave behind. */
 void host_find_native(host_case *c) {
@@ -101,6 +132,10 @@ void host_find_native(host_case *c) {
   const host_object *connection = marked(r, "database");
   if (connection != NULL) {
     find_database(c, connection, bare);
+    return;
+  }
+  if (in_inference(r)) {
+    find_activations(c, bare);
     return;
   }
   const host_object *library = marked(r, "library");

@@ -12,13 +12,15 @@ static bool is_carried(const host_object *o) {
   return strcmp(o->mark, "carried") == 0;
 }
 
-/* Returns the object that keeps the most graphs, or NULL. */
+/* Returns the object that keeps the most graphs, or NULL. A container comes before a tensor that is
+ * carried on: a layer that goes through a sequence uses its weights many times in one iteration. */
 static const host_object *most_graphs(const host_record *r) {
   const host_object *most = NULL;
   for (size_t i = 0; i < r->object_count; i++) {
     const host_object *o = &r->objects[i];
     if ((strcmp(o->mark, "graph") == 0 || is_carried(o)) && o->graphs >= GRAPHS_LEAST &&
-        (most == NULL || o->graphs > most->graphs))
+        (most == NULL ||
+         (is_carried(o) == is_carried(most) ? o->graphs > most->graphs : is_carried(most))))
       most = o;
   }
   return most;
@@ -35,7 +37,7 @@ void host_find_graph(host_case *c) {
   if (share < MUCH) return;
   char place[160], change[400];
   bool sum = !host_is_container(o);
-  bool scalars = o->bytes / o->graphs <= 64; /* losses; outputs and predictions are larger */
+  bool scalars = o->bytes / o->graphs <= 256; /* losses; outputs and predictions are larger */
   const char *part = strstr(o->type, "dict") != NULL ? "[…]" : "";
   host_place(place, sizeof place, o);
   /* A loss may need a state's whole history. */

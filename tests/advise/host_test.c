@@ -1436,6 +1436,39 @@ TEST(one_large_holder_comes_with_a_way_to_use_less)
   free(r);
 }
 
+/* A layer that goes through a sequence uses its weights often; a list of losses keeps the graphs.
+ */
+TEST(a_list_that_keeps_graphs_comes_before_a_state)
+{
+  host_record *r = blank();
+  r->objects[r->object_count++] = (host_object){.bytes = 2 * MIB,
+                                                .count = 1,
+                                                .name = "out",
+                                                .type = "torch.Tensor",
+                                                .shape = "(48, 72)",
+                                                .mark = "carried",
+                                                .graphs = 72};
+  r->objects[r->object_count++] = (host_object){
+      .bytes = 900, .count = 9, .name = "curve", .type = "list", .mark = "graph", .graphs = 9};
+  CHECK(answers(r, CAUSE_GRAPH_KEPT, "curve keeps the autograd graphs of 9 iterations",
+                "curve.append(loss.item())", "out.detach"));
+  free(r);
+}
+
+TEST(activations_without_a_name_are_not_a_leak_of_c_code)
+{
+  host_record *r = blank();
+  r->held_bytes = r->peak_bytes = r->inside_bytes = 600 * MIB;
+  r->inside_turns = 3;
+  at_line(r, "/x/site-packages/torch/nn/modules/conv.py", "");
+  at_line(r, "/x/a.py", "return self.head(self.body(x))");
+  at_line(r, "/x/a.py", "logits = model(batch)");
+  CHECK(answers(r, CAUSE_NO_GRAD_MISSING, "activations", "torch.inference_mode()", "free()"));
+  snprintf(r->frames[2].name, sizeof r->frames[2].name, "train_epoch");
+  CHECK(answers(r, CAUSE_HOST_NATIVE, "C code holds", "free()", "inference_mode"));
+  free(r);
+}
+
 /* Memory of C code has no variable. The line that calls the library says more than the line at
  * which the program waits. */
 TEST(memory_of_a_library_is_named_by_the_line_that_calls_it)

@@ -372,7 +372,16 @@ def a_queue_is_placed_where_it_is_filled():
         waiting_blocks.get()
 
 
+def a_canvas_has_a_picture():
+    figure = types.SimpleNamespace(axes=(), bbox=types.SimpleNamespace(width=2000.0, height=1000.0))
+    canvas = types.SimpleNamespace(figure=figure)
+    assert holders.drawn(types.SimpleNamespace(canvas=canvas)) == 0
+    canvas.renderer = object()  # it was drawn
+    assert holders.drawn(types.SimpleNamespace(canvas=canvas)) == 8_000_000
+
+
 def an_argument_is_not_assigned():
+    assert holders.role_of('point = ET.SubElement(track, "point")', "track") == 2
     assert holders.role_of("score(images, scale=2)", "images") == 0
     assert holders.role_of("table /= norm(table, axis=1)", "table") == 0
     assert holders.role_of("images, labels = load(path)", "images") == 1
