@@ -131,6 +131,16 @@ class Metered:
     def clear(self):
         self.memory.empty()
 
+    def reserved(self):
+        return self.memory.reserved
+
+    def gather(self, size):
+        try:
+            self.memory.free(self.memory.alloc(size))
+        except SimulatedOut:
+            return False
+        return True
+
     @contextlib.contextmanager
     def limited(self, limit_bytes):
         before, self.memory.limit = self.memory.limit, min(self.memory.limit, limit_bytes)

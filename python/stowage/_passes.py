@@ -24,18 +24,24 @@ _CLOSE = 1024  # bytes by which blocks of the same request may differ
 #: Runs that are replayed for a batch, and the steps of each. Lengths and batches vary, which divides the cache differently each time; a
 #: division that makes steps fail can come late. Programs with many requests in a step get fewer steps.
 _RUNS, _STEPS_LEAST, _STEPS_MOST, _REQUESTS_MOST = 24, 24, 100, 1_000_000
+_RUNS_HERE, _STEPS_HERE = 4, 24  # the same as the next steps of this process
+_GATHERED = (0.0, 15 / 16, 7 / 8, 3 / 4, 1 / 2)  # parts of the unreserved memory that one segment takes before them
 _FULL = 0.35  # share of the steps that are as large as the batch
 _SMALL, _LEAST = 0.15, 0.2  # share of the steps that are smaller than this part of the batch, as the last one of an epoch can be
 _EVALUATES = (1, 4, 10)  # steps for each evaluation
+_MORE = 0.005  # by which two thirds of the runs have a larger batch: which of two equal blocks is taken depends on addresses, which differ
+_FINE = 0.88  # from this part of the largest batch of which two steps fit, sizes are asked one by one, or in steps of 1%
 
 _RECORD = struct.Struct("=QQQIIHBBI")  # stow_trace_record
 _RECORD_ALLOC, _RECORD_FREE = 0, 2
+_MIX = 0x85EBCA6B  # spreads the bits of a number
 
 #: A request: (address, bytes, stream); bytes is 0 if it frees the block at that address.
 Request = Tuple[int, int, int]
 
-#: Passes, one after the other: (kind, batch of half of the blocks, batch of the other half). A batch that is not whole stands for a shorter
-#: input. Some blocks grow with the square of the length or in steps; which ones is not known, so in some runs any half does.
+#: Passes, one after the other: (kind, batch of most blocks, batch of the others). A batch that is not whole stands for a shorter input. Some
+#: blocks grow with the square of the length or in steps; which ones is not known, so in some runs any quarter does, the same in all passes.
+#: In a program whose steps differ at the same batch, any half does, another one in each pass, and in every second run.
 Run = List[Tuple[str, float, float]]
 
 
@@ -56,10 +62,14 @@ class Passes:
         self._held: "List[Tuple[int, int]]" = []
         self._live: "Dict[int, Tuple[int, int]]" = {}
         self.list: "List[Pass]" = []
+        self._gathered: "Dict[int, int]" = {}  # passes: bytes of the segment that was reserved before it
+        self._past_of, self._past_is = -1, (b"", 0, {})  # type: int, Tuple[bytes, int, Dict[Any, Tuple[int, int, int]]]
+        self._places: "List[Dict[int, Any]]" = []  # of each pass: block -> role
         for address, size, stream in held:
             self._live[address] = (_HELD, len(self._held))
             self._held.append((size, stream))
         self._forms: "Dict[str, _Form]" = {}
+        self._regular: "Optional[bool]" = None
 
     def add(self, kind: str, batch: int, requests: "Iterable[Request]", whole: bool = True) -> None:
         """Adds a pass. One that failed is not `whole`: only what it leaves behind counts."""
@@ -76,31 +86,83 @@ class Passes:
             if owner is not None:
                 made.events.append((_FREE, owner[1]) if owner[0] == number else (_OLD, owner))
         self.list.append(made if whole else made._replace(kind="failed"))
-        self._forms = {}
+        self._forms, self._past_of, self._regular = {}, -1, None
+
+    def between(self, held: "Iterable[Request]", gathered: int) -> None:
+        """Notes what is still allocated before the next pass, and the bytes of the segment that was reserved for it."""
+        there = {address for address, _, _ in held}
+        for address in [one for one in self._live if one not in there]:  # freed between passes, as by the end of an exception
+            owner = self._live.pop(address)
+            if self.list:
+                self.list[-1].events.append((_FREE, owner[1]) if owner[0] == len(self.list) - 1 else (_OLD, owner))
+        self._gathered[len(self.list)] = gathered
+        self._forms, self._past_of, self._regular = {}, -1, None
 
     def count(self) -> int:
         """Returns the requests of a step."""
         return len(self._form(STEP).events)
 
+    def regular(self) -> bool:
+        """Returns True if the steps with the same batch requested the same number of blocks."""
+        if self._regular is None:
+            counts: "Dict[int, int]" = {}
+            self._regular = all(counts.setdefault(one.batch, len(one.sizes)) == len(one.sizes) for one in self.list if one.kind == STEP)
+        return self._regular
+
     def _form(self, kind: str) -> "_Form":
         if not self._forms:
-            self._forms = _forms(self.list)
+            self._forms = _forms(self.list, self._places)
         return self._forms[kind]
 
-    def requests(self, run: "Run") -> bytes:
-        """Returns the requests of a fresh process that does this run, as an array of stow_trace_record."""
+    @staticmethod
+    def _free_segment(number: int, size: int) -> "List[bytes]":
+        return [_RECORD.pack(number, size, 0, 0, 0, 0, kind, 0, 0) for kind in (_RECORD_ALLOC, _RECORD_FREE)] if size > 0 else []
+
+    def _past(self) -> "Tuple[bytes, int, Dict[Any, Tuple[int, int, int]]]":
+        """Returns the requests of this process so far, the last number used, and what is live: by role, else by pass and block."""
+        if self._past_of != len(self.list):
+            self._form(STEP)
+            pack, out, number = _RECORD.pack, [], 0
+            live: "Dict[Any, Tuple[int, int, int]]" = {}
+            for at, (size, stream) in enumerate(self._held):
+                number += 512
+                live[(_HELD, at)] = one = (number, size, stream)
+                out.append(pack(*one, 0, 0, 0, _RECORD_ALLOC, 0, 0))
+            for at, made in enumerate(self.list):
+                number += 512
+                out += self._free_segment(number, self._gathered.get(at, 0))
+                for what, block in made.events:
+                    if what == _ALLOC:
+                        number += 512
+                        live[(at, block)] = one = (number, made.sizes[block], made.streams[block])
+                        out.append(pack(*one, 0, 0, 0, _RECORD_ALLOC, 0, 0))
+                    else:
+                        out.append(pack(*live.pop((at, block) if what == _FREE else block), 0, 0, 0, _RECORD_FREE, 0, 0))
+            named = {self._places[at].get(block, (at, block)) if at != _HELD else (at, block): one for (at, block), one in live.items()}
+            self._past_of, self._past_is = len(self.list), (b"".join(out), number, named)
+        return self._past_is
+
+    def requests(self, run: "Run", salt: int = 0, here: "Optional[int]" = None) -> bytes:
+        """Returns the requests of a process that does this run, as an array of stow_trace_record: of a fresh one, or (`here`) of this one
+        with what it did before and a free segment of so many bytes. `salt` chooses the quarter of the blocks that have the other size."""
         pack, out, number = _RECORD.pack, [], 0
         kept: "Dict[Any, Tuple[int, int, int]]" = {}  # (kind, block) or (_HELD, block): what an earlier pass left behind
-        for at, (size, stream) in enumerate(self._held):
+        if here is not None:
+            past, number, named = self._past()
+            kept.update(named)
+            out += [past, *self._free_segment(number + 512, here)]
             number += 512
-            out.append(pack(number, size, stream, 0, 0, 0, _RECORD_ALLOC, 0, 0))
-            kept[(_HELD, at)] = (number, size, stream)
+        else:
+            for at, (size, stream) in enumerate(self._held):
+                number += 512
+                out.append(pack(number, size, stream, 0, 0, 0, _RECORD_ALLOC, 0, 0))
+                kept[(_HELD, at)] = (number, size, stream)
         for kind, batch, other in run:
             form = self._form(kind)
             sizes, streams = form.sizes(batch), form.streams
             if other != batch:
-                salt = int(other * 4096) * 0x85EBCA6B  # another half in each step
-                sizes = [b if (at * 0x9E3779B1 ^ salt) >> 16 & 1 else a for at, (a, b) in enumerate(zip(sizes, form.sizes(other)))]
+                mask, mixed = (3, salt) if self.regular() else (1, int(other * 4096) * _MIX)
+                sizes = [b if (at * 0x9E3779B1 ^ mixed) >> 16 & mask == 0 else a for at, (a, b) in enumerate(zip(sizes, form.sizes(other)))]
             mine: "List[Optional[Tuple[int, int, int]]]" = [None] * len(sizes)
             for what, block in form.events:
                 if what == _ALLOC:
@@ -146,9 +208,10 @@ class _Form:
         ]
 
 
-def _forms(passes: "List[Pass]") -> "Dict[str, _Form]":
+def _forms(passes: "List[Pass]", places: "List[Dict[int, Any]]") -> "Dict[str, _Form]":
+    """Returns the form of each kind, and in `places` the role of each block of each pass."""
     forms: "Dict[str, _Form]" = {}
-    places: "List[Dict[int, Any]]" = [{} for _ in passes]  # of each pass: block -> role
+    places[:] = [{} for _ in passes]
     for kind in (STEP, EVALUATION):
         numbers = [at for at, one in enumerate(passes) if one.kind == kind]
         if not numbers:
@@ -305,9 +368,21 @@ class Replayed:
             self._known[batch] = all(self._finishes(batch, seed, steps, limits[seed % len(limits)]) for seed in range(_RUNS))
         return self._known[batch]
 
-    def _finishes(self, batch: int, seed: int, steps: int, limit: int) -> bool:
-        events = self.passes.requests(_varied(batch, seed, steps, self._evaluates()))
-        return bool(self._replay(events, 0, limit)["finishes"])
+    def gathered(self, batch: int, limit: int, unreserved: int) -> "Optional[int]":
+        """Returns the bytes of one segment with which this process finishes steps with this batch, if it is reserved before them; 0 if it
+        finishes without; None if no size was found."""
+        for part in _GATHERED:
+            size = int(part * unreserved) >> 21 << 21
+            if all(self._finishes(batch, seed, _STEPS_HERE, limit, size) for seed in range(_RUNS_HERE)):
+                return size
+        return None
+
+    def _finishes(self, batch: int, seed: int, steps: int, limit: int, here: "Optional[int]" = None) -> bool:
+        asked = batch if seed % 3 == 2 or steps <= 2 else batch * (1 + _MORE)
+        run = _varied(asked, seed, steps, self._evaluates(), 4 if self.passes.regular() else 2)
+        if here is not None:
+            run[0] = (STEP, asked, asked)
+        return bool(self._replay(self.passes.requests(run, seed * _MIX, here), 0, limit)["finishes"])
 
     def needs(self, batch: int) -> int:
         """Returns the smallest limit under which a fresh process does steps with this batch."""
@@ -323,10 +398,12 @@ class Replayed:
         while bad - good > 1:
             middle = (good + bad) // 2
             good, bad = (middle, bad) if self._finishes(middle, 0, 2, limits[0]) else (good, middle)
-        back = 1
+        # Whether a batch fits is not monotonic: the sizes of segments jump. So near the largest each size is asked.
+        fine = good
         while good > 0 and not self.fits(good, limits):
-            bad, good, back = good, max(0, good - back), 2 * back
-        while bad - good > max(1, good // 100):
+            bad = good
+            good = max(0, good - (max(1, good // 100) if good > fine * _FINE else max(1, fine // 10)))
+        while bad - good > max(1, good // 200):
             middle = (good + bad) // 2
             good, bad = (middle, bad) if self.fits(middle, limits) else (good, middle)
         return good
@@ -341,14 +418,15 @@ class Replayed:
         return _analysis.replay_events(events, "torch_expandable" if expandable else "torch_default", flags, options)
 
 
-def _varied(batch: int, seed: int, steps: int, evaluates: bool) -> Run:
-    """Returns a run whose steps are as large as the batch or smaller, the same for each seed."""
+def _varied(batch: float, seed: int, steps: int, evaluates: bool, squares: int) -> Run:
+    """Returns a run whose steps are as large as the batch or smaller, the same for each seed. In one of `squares` runs some blocks grow with
+    the square of the length."""
     draw, every = random.Random(seed), _EVALUATES[seed % len(_EVALUATES)]
     evaluation: "Run" = [(EVALUATION, batch, batch)] if evaluates else []
     run: "Run" = [(FIRST, batch, batch), *evaluation, (STEP, batch, batch)]
     for at in range(steps):
         kind = draw.random()
         part = 1.0 if kind < _FULL else draw.uniform(0, _LEAST) if kind > 1 - _SMALL else draw.uniform(_LEAST, 1)
-        run.append((STEP, batch * part, batch * (part * part if seed % 2 else part)))
+        run.append((STEP, batch * part, batch * (part * part if seed % squares == squares - 1 else part)))
         run += evaluation if at % every == 0 else []
     return run

@@ -18,7 +18,7 @@ from ._passes import EVALUATION, FIRST, STEP, Passes, Replayed, Request
 from ._recording import is_recording
 
 _TRIES = 8  #: batches that the replay names and that are run, at most
-_NEAR = 0.02  #: a part of the batch that is not worth another try
+_NEAR = 0.01  #: a part of the batch that is not worth another try
 _ENTRIES = 4_000_000  #: requests of one pass, at most
 
 class Meter:
@@ -63,6 +63,19 @@ class Meter:
 
         gc.collect()
         self._torch.cuda.empty_cache()
+
+    def reserved(self) -> int:
+        return int(self._torch.cuda.memory_reserved())
+
+    def gather(self, size: int) -> bool:
+        """Leaves one segment of `size` bytes in the cache. Returns False if there is no room for it."""
+        try:
+            self._torch.empty(size, dtype=self._torch.uint8, device="cuda")
+        except RuntimeError as error:
+            if not self.is_out(error):
+                raise
+            return False
+        return True
 
     def peak(self, run: "Callable[[], Any]") -> int:
         cuda = self._torch.cuda
@@ -130,7 +143,7 @@ class Measured:
 
     def __init__(self, step: "Callable[[int], Any]", evaluate: Any, meter: Any, headroom: float) -> None:
         self._step, self._evaluate, self._meter, self._headroom = step, evaluate, meter, headroom
-        self._warm = False
+        self._warm, self._failed, self._least = False, False, 0
         self.available = int(meter.available())
         self.passes: "Optional[Passes]" = None  #: what is recorded, if the meter can
 
@@ -158,8 +171,21 @@ class Measured:
         finally:
             self.passes.add(kind, batch, requests, whole)
 
-    def peak(self, batches: "List[int]") -> "Optional[int]":
-        """Returns the most bytes of steps with these sizes, one after the other; None if one ran out of memory."""
+    def unreserved(self) -> int:
+        """Returns the bytes that the steps may reserve in addition to what is reserved now and cannot be returned."""
+        self._meter.clear()
+        return self.limit - int(self._meter.reserved()) if hasattr(self._meter, "gather") else 0
+
+    def gather(self, size: int) -> None:
+        """Empties the cache, and reserves one segment of `size` bytes for the next steps; 0 is none."""
+        self._meter.clear()
+        done = size > 0 and self._meter.gather(size)
+        if self.passes is not None:
+            self.passes.between(self._meter.held(), size if done else 0)
+
+    def peak(self, batches: "List[int]", gathered: int = 0) -> "Optional[int]":
+        """Returns the most bytes of steps with these sizes, one after the other; None if one ran out of memory. If `gathered`, one segment
+        of so many bytes is reserved before."""
 
         def run() -> None:
             for batch in batches:
@@ -169,7 +195,7 @@ class Measured:
                     self._pass(EVALUATION, self._evaluate, batch)
 
         meter, failed, found = self._meter, False, 0
-        meter.clear()
+        self.gather(gathered)
         try:
             with meter.limited(self.limit) if hasattr(meter, "limited") else contextlib.nullcontext():
                 found = int(meter.peak(run))
@@ -177,12 +203,24 @@ class Measured:
             if not meter.is_out(error):
                 raise
             failed = True
+        self._failed = failed
         if failed:  # here the traceback, which holds the step's tensors, is gone
             meter.clear()
             return None
+        self._least = min(self._least or batches[0], *batches)
         # Steps load kernels and open libraries, whose memory is not PyTorch's.
         self.available = min(self.available, int(meter.available()))
         return found
+
+    def settle(self) -> bool:
+        """Runs the smallest step again if the last one failed, and returns whether it did.
+
+        A failed step can leave gradients that the program would add to those of its next one. A whole step clears them.
+        """
+        if not self._failed or self._least == 0:
+            return False
+        self.peak([self._least])
+        return True
 
     def needs(self, batch: int) -> "Optional[int]":
         """Returns the bytes of a step; None if it ran out of memory."""
@@ -190,9 +228,9 @@ class Measured:
             return None
         return self.peak([batch])
 
-    def holds(self, batch: int) -> bool:
+    def holds(self, batch: int, gathered: int = 0) -> bool:
         """Returns True if steps with smaller batches in between do not fail. They divide the cache as shorter inputs do."""
-        return self.peak([max(1, batch * part // 8) for part in (8, 6, 8, 3, 8, 7, 2, 8)]) is not None
+        return self.peak([max(1, batch * part // 8) for part in (8, 6, 8, 3, 8, 7, 2, 8)], gathered) is not None
 
 
 class ReplaySearch:
@@ -202,6 +240,7 @@ class ReplaySearch:
         self._measured, self._largest = measured, largest
         self._replayed = Replayed(measured.record(), os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF"))
         self.known: "Dict[int, Optional[int]]" = {}
+        self._gathered: "Dict[int, int]" = {}  # of each batch that ran with smaller ones in between: the segment reserved before
 
     def _limits(self) -> "Tuple[int, ...]":
         return self._measured.limit, self._measured.available, self._measured.available
@@ -213,7 +252,13 @@ class ReplaySearch:
         return True
 
     def _ran(self, batch: int, holds: bool = False) -> bool:
-        ran = self._measured.holds(batch) if holds else self._measured.needs(batch) is not None
+        """Runs a batch. Steps that begin with an empty cache reserve segments in another order than those of a fresh process, whose first
+        step has no optimizer's state yet, and can fail where those do not. The replay of this process shows it; one large segment helps."""
+        if holds:
+            self._gathered[batch] = self._replayed.gathered(batch, self._measured.limit, self._measured.unreserved()) or 0
+            ran = self._measured.holds(batch, self._gathered[batch])
+        else:
+            ran = self._measured.needs(batch) is not None
         self.known[batch] = self._replayed.needs(batch) if ran else None
         return ran
 
@@ -240,19 +285,22 @@ class ReplaySearch:
         for _ in range(_TRIES):
             if guess <= held:
                 break
-            if self._ran(guess, holds=True) and self._replayed.fits(guess, self._limits()):  # with what was recorded now
+            ran = self._ran(guess, holds=True)
+            if ran and self._replayed.fits(guess, self._limits()):  # with what was recorded now
                 held = guess
             else:
                 below = guess
             named = self._replayed.largest(below, self._limits())
             if guess == held:
                 named = max(named, self._further(held, below))
-            if named <= held * (1 + _NEAR) or named - held <= 1:
+            if named <= held * (1 + _NEAR) or named - held <= 1 and held > 20:
                 break
-            if below == guess:
+            if not ran:
                 # The replay is right about a fresh process, not about this one, or a block grows in a way that smaller sizes did not show.
                 named, back = max(held + 1, (held + below) // 2 if held else below - back), 2 * back + below // 50
             guess = named
+        if self._measured.settle() or held != guess:  # another one ran since `held`
+            self._measured.gather(self._gathered.get(held, 0))
         return held or self._last(below)
 
     def _further(self, held: int, below: int) -> int:

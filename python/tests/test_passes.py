@@ -18,13 +18,13 @@ class Device:
     """A simulated GPU with PyTorch's allocator: after each pass the requests of the whole process are replayed. Also the meter."""
 
     def __init__(self, program, total):
-        self.program, self.total, self.loaded = program, total, 0
+        self.program, self.total, self.loaded, self.kept = program, total, 0, 0
         self.fresh()
 
     def fresh(self):
         """A new process: it has the weights and nothing else."""
         self.limit, self._next, self._past, self._open = self.total, 0, [], []
-        self.state, self.last = None, None
+        self.state, self.last, self.gathered = None, None, []
         self._live = {}
         for size in self.program.weights:
             self.alloc(size)
@@ -98,6 +98,15 @@ class Device:
 
     def held(self):
         return [(address, self._live[address], 0) for address in sorted(self._live)]
+
+    def reserved(self):
+        return self.kept
+
+    def gather(self, size):
+        self.free(self.alloc(size))
+        self._past, self._open = self._past + self._open, []
+        self.gathered.append(size)
+        return True
 
     @contextlib.contextmanager
     def recording(self):
@@ -195,6 +204,29 @@ class Largest(unittest.TestCase):
         self.assertGreater(plan.largest_batch, 200, plan.data["tried"])
         self.assertTrue(device.runs(plan.largest_batch, 2, 10), plan.largest_batch)
 
+    def test_a_process_that_made_its_state_in_a_small_step_runs_what_a_fresh_one_runs(self):
+        class Late(Program):
+            """Two large blocks in turn. In a fresh process the state goes into the first one's segment, here it has its own."""
+
+            def step(self, device, n, part):
+                device.free(device.alloc(int(n * part * 5 * MIB)))
+                small, large = device.alloc(int(n * part * MIB)), device.alloc(int(n * part * 5 * MIB))
+                device.free(small)
+                device.free(large)
+                if device.state is None:
+                    device.state = [device.alloc(200 * MIB)]
+
+        device = Device(Late([10 * MIB], []), GIB)
+        device.kept = 240 * MIB
+        plan = self.hold(device.program, GIB)
+        self.assertGreater(plan.largest_batch, 90)  # 2 x 5 MiB for each sample; 80 with the state in a segment of its own
+        device.fresh()
+        steps = []
+        plan = stowage.tune(lambda n: (steps.append(n), device.step(n)), batch=2, meter=device)
+        self.assertGreater(max(device.gathered), 500 * MIB)
+        self.assertTrue(all(device.step(plan.largest_batch, part) is None for part in (1, 0.4, 1, 0.7, 1)))  # and the process goes on
+        self.assertLessEqual(len(steps), 20)
+
     def test_memory_that_other_libraries_take_during_the_steps_is_not_used(self):
         device = Device(Program([30 * MIB], [3 * MIB, MIB]), GIB)
         device.loaded = 200 * MIB
@@ -210,9 +242,72 @@ class Largest(unittest.TestCase):
         self.assertTrue(device.runs(plan.micro_batch, 5, 20))
         self.assertIsNone(dict((one["batch"], one["needs_bytes"]) for one in plan.data["tried"])[64])
 
+    def test_gradients_of_a_failed_step_do_not_remain(self):
+        class Jumps(Program):
+            def step(self, device, n, part):
+                device.free(device.alloc(GIB if n > 84 else MIB))
+                super().step(device, n, part)
+
+        device, added = Device(Jumps([30 * MIB], [3 * MIB, MIB]), GIB), []
+
+        def step(n):
+            added.append(n)  # the backward pass adds gradients
+            device.step(n)
+            del added[:]  # zero_grad()
+
+        plan = stowage.tune(step, batch=2, meter=device)
+        self.assertEqual(plan.largest_batch, 84)
+        self.assertIn(None, [one["needs_bytes"] for one in plan.data["tried"]])
+        self.assertEqual(added, [])
+
     def test_one_sample_too_large_is_no_error(self):
         device = Device(Program([30 * MIB], [2 * GIB]), GIB)
         self.assertFalse(tuned(device).fits)
+
+
+class Here(unittest.TestCase):
+    """What this process does next, with what it did before."""
+
+    def passes(self):
+        def step(n):
+            # A block, a smaller one in its segment while another as large as the first is requested.
+            return [(8, 40 * n * MIB, 0), (8, 0, 0), (9, 12 * n * MIB, 0), (10, 39 * n * MIB, 0), (9, 0, 0), (10, 0, 0)]
+
+        passes = _passes.Passes([(1, 20 * MIB, 0)])
+        passes.add("first", 1, [*step(1), (11, 22 * MIB, 0)])
+        passes.add("step", 1, step(1))
+        passes.add("step", 2, step(2))
+        return passes
+
+    def test_one_segment_is_reserved_only_where_it_helps(self):
+        replayed = _passes.Replayed(self.passes(), None)
+        unreserved = 600 * MIB
+        self.assertEqual(replayed.gathered(5, 460 * MIB, unreserved), 0)
+        found = replayed.gathered(10, 642 * MIB, unreserved)  # 51 for each sample in one segment, 79 in two
+        self.assertGreater(found, 510 * MIB)
+        self.assertIsNone(replayed.gathered(10, 500 * MIB, unreserved))
+
+    def test_what_a_failed_pass_frees_after_it_is_not_counted(self):
+        passes = self.passes()
+        passes.add("step", 9, [(20, 300 * MIB, 0)], whole=False)
+        before = _passes.Replayed(passes, None)
+        self.assertIsNone(before.gathered(4, 460 * MIB, 0))
+        passes.between([(1, 20 * MIB, 0), (11, 22 * MIB, 0)], 0)
+        self.assertEqual(_passes.Replayed(passes, None).gathered(4, 460 * MIB, 0), 0)
+
+    def test_a_batch_fits_only_if_half_a_percent_more_does(self):
+        passes = _passes.Passes([(1, 2 * MIB, 0)])
+        for kind, n in (("first", 1), ("step", 1), ("step", 4)):
+            passes.add(kind, n, [(8, 5 * n * MIB, 0), (8, 0, 0)])
+        replayed, limits = _passes.Replayed(passes, None), (1020 * MIB,) * 3  # 20 for the weights' segment
+        self.assertTrue(replayed.fits(199, limits))
+        self.assertFalse(replayed.fits(200, limits))
+
+    def test_steps_that_differ_at_the_same_batch_are_noticed(self):
+        passes = self.passes()
+        self.assertTrue(passes.regular())
+        passes.add("step", 2, [(8, MIB, 0), (8, 0, 0)])
+        self.assertFalse(passes.regular())
 
 
 class Blocks(unittest.TestCase):
@@ -271,6 +366,19 @@ class TheMeter(unittest.TestCase):
             raise KeyError("mine")
         self.assertEqual(requests, [(11, 10, 3), (11, 0, 3)])
         self.assertIsNone(memory.enabled)
+
+    def test_a_segment_is_left_in_the_cache_if_there_is_room(self):
+        asked, meter = [], _tune_measure.Meter(self.Torch)
+
+        def empty(size, dtype, device):
+            asked.append((size, device))
+            if size > GIB:
+                raise RuntimeError("CUDA out of memory")
+
+        self.Torch.empty, self.Torch.uint8 = empty, 1
+        self.assertTrue(meter.gather(MIB))
+        self.assertFalse(meter.gather(2 * GIB))
+        self.assertEqual(asked, [(MIB, "cuda"), (2 * GIB, "cuda")])
 
     def test_without_a_history_steps_are_measured_instead(self):
         class Old:
