@@ -394,6 +394,10 @@ static guess by_kind(const explanation *x) {
       return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.45,
                      "a variable of the model did not fit: probably another process holds the "
                      "device, or the model is too big for it"};
+    if ((m->details & MESSAGE_INPUT) != 0)
+      return (guess){CAUSE_BATCH_TOO_BIG, 0.5,
+                     "a whole array of the program is copied to the device as one tensor: probably "
+                     "all the data, or another process holds the device"};
     /* TensorFlow takes what is free when it starts; it could not. */
     if ((m->details & MESSAGE_POOL) != 0 && !weights && !known(m->live_bytes) &&
         !known(m->limit_bytes) && !has(x, MARK(TRAINING) | MARK(FORWARD)))

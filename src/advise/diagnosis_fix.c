@@ -51,6 +51,7 @@ static uint32_t derive(const explanation *x) {
   set |= (m->details & MESSAGE_COMPUTE) != 0 ? DERIVED_COMPUTE : 0;
   set |= (m->details & MESSAGE_INIT) != 0 ? DERIVED_INIT : 0;
   set |= (m->details & MESSAGE_WEIGHTS) != 0 ? DERIVED_WEIGHTS : 0;
+  set |= (m->details & MESSAGE_INPUT) != 0 ? DERIVED_INPUT : 0;
   set |= (m->details & MESSAGE_POOL) != 0 ? DERIVED_POOL : 0;
   set |= (m->details & MESSAGE_MIG) != 0 ? DERIVED_MIG : 0;
   set |= (m->details & MESSAGE_STATUS) != 0 ? DERIVED_STATUS : 0;

@@ -384,6 +384,7 @@ static bool find_output(host_case *c) {
   cause *to = host_add(c, CAUSE_HOST_DATASET_WHOLE, 0.93);
   cause_head(to, "The output of a command is captured whole at %s: %s was read so far",
              where[0] != '\0' ? where : "one line", cause_size(c->main->read_bytes));
+  to->names_line = where[0] != '\0';
   const char *source = host_line_own(r);
   if (source != NULL && source[0] != '\0') cause_say(to, "the line: %s", source);
   cause_say(to, "the parts are kept and joined at the end, and decoded once more as text");
@@ -438,6 +439,7 @@ void host_find_dataset(host_case *c) {
   else
     cause_head(to, "A file is read whole%s: %s was read and %s is held", where,
                cause_size(c->main->read_bytes), cause_size(c->main_bytes));
+  to->names_line = where[0] != '\0';
   cause_say(to, "%s read by the process that holds %s", cause_size(c->main->read_bytes),
             cause_size(c->main_bytes));
   if (reading != NULL) cause_say(to, "the program was inside %s", reading);

@@ -102,6 +102,7 @@ enum {
   MESSAGE_BEYOND = 1 << 13,   /* … and the machine has enough for the request */
   MESSAGE_WARNING = 1 << 14,  /* the library goes on without it */
   MESSAGE_ABOUT = 1 << 15,    /* cache_tokens is estimated from the sizes */
+  MESSAGE_INPUT = 1 << 16,    /* TensorFlow copied a whole array of the program to the device */
 };
 
 typedef struct message_process {

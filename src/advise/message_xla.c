@@ -219,6 +219,7 @@ bool message_xla(message *m, scan_text t, const char **where) {
   if (scan_has(t, "bytes) from device: ") && !scan_has(t, "ran out of memory") &&
       !scan_has(t, "OOM when"))
     m->details |= MESSAGE_POOL; /* it is the pool that could not grow, not one tensor */
+  if (m->kind == MESSAGE_TENSORFLOW && scan_has(t, "_EagerConst")) m->details |= MESSAGE_INPUT;
   read_device(m, t);
   read_requested(m, t);
   read_buffers(m, t);

@@ -263,6 +263,12 @@ static const recipe rows[] = {
      .cost = "a little fragmentation"},
     {.causes = FULL,
      .kinds = K(TENSORFLOW),
+     .must = D(INPUT),
+     .change = "keep the data in RAM and send batches: with tf.device(\"/CPU:0\"): data = "
+               "tf.data.Dataset.from_tensor_slices((x, y)).batch(32); or a keras.utils.Sequence",
+     .cost = "none"},
+    {.causes = FULL,
+     .kinds = K(TENSORFLOW),
      .mustnot = D(BATCH) | D(ONE),
      .never = M(TPU),
      .change = "a smaller batch (model.fit(…, batch_size=…), or the dataset's .batch(…)): half of "

@@ -1469,6 +1469,22 @@ TEST(activations_without_a_name_are_not_a_leak_of_c_code)
   free(r);
 }
 
+TEST(output_of_a_command_is_named_by_the_line_that_captures_it)
+{
+  host_record *r = blank();
+  r->held_bytes = r->inside_bytes = 300 * MIB;
+  r->peak_bytes = r->largest_bytes = 600 * MIB; /* decoded as text after the question */
+  r->processes[0].read_bytes = 280 * MIB;
+  r->processes[0].held_bytes = 300 * MIB;
+  at_line(r, "/usr/lib/python3.11/subprocess.py", "");
+  at_line(r, "/x/a.py", "proc = subprocess.run(command, capture_output=True, text=True)");
+  host_peak p;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(strstr(p.holder, "captured whole at line 7 of a.py") != NULL);
+  CHECK(strstr(p.fix, "for line in p.stdout") != NULL);
+  free(r);
+}
+
 /* Memory of C code has no variable. The line that calls the library says more than the line at
  * which the program waits. */
 TEST(memory_of_a_library_is_named_by_the_line_that_calls_it)

@@ -1170,6 +1170,9 @@ TEST(advice_does_not_contradict_the_text)
        "failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA3 buffer of size "
        "100663296\nllama_new_context_with_model: failed to allocate compute buffers\n",
        "on device 3", "empty_cache"},
+      {"InternalError: Failed copying input tensor from /job:localhost/device:CPU:0 to "
+       "/job:localhost/device:GPU:0 in order to run _EagerConst: Dst tensor is not initialized.\n",
+       "from_tensor_slices", "mixed precision"},
   };
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     explanation x;
