@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import struct
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from . import _analysis
 
@@ -223,7 +223,7 @@ def _forms(passes: "List[Pass]", places: "List[Dict[int, Any]]") -> "Dict[str, _
             if at == largest:
                 continue
             one = passes[at]
-            for block, same in enumerate(matched(one.sizes, passes[largest].sizes, passes[largest].batch / one.batch)):
+            for block, same in enumerate(_same_blocks(one, passes[largest])):
                 if same >= 0:
                     form.points[block].setdefault(one.batch, one.sizes[same])
                     places[at][same] = form.roles[block]
@@ -259,17 +259,41 @@ def _join_first(form: _Form, first: Pass, step: "Optional[_Form]", passes: "List
     nearest = min((at for at, one in enumerate(passes) if one.kind == STEP), key=lambda at: abs(passes[at].batch - first.batch))
     later = passes[nearest]
     ratio = later.batch / first.batch
-    for block, same in enumerate(matched(first.sizes, later.sizes, ratio) if ratio >= 1 else matched(later.sizes, first.sizes, 1 / ratio)):
+    for block, same in enumerate(_same_blocks(first, later) if ratio >= 1 else _same_blocks(later, first)):
         mine, other = (same, block) if ratio >= 1 else (block, same)
         role = places[nearest].get(other)
-        if mine >= 0 and role is not None:
+        if mine >= 0 and other >= 0 and role is not None:
             form.constant.discard(mine)
             form.points[mine] = step.points[role[1]]
             form.roles[mine] = role
 
 
-def matched(few: "List[int]", many: "List[int]", ratio: float) -> "List[int]":
-    """Returns for each block of `many` the same block of `few`, or -1. `many` was recorded with a batch `ratio` times as large.
+def _same_blocks(few: Pass, many: Pass) -> "List[int]":
+    """Returns for each block of `many`, which has the larger batch, the same block of `few`, or -1. Kernels request more or fewer temporary
+    blocks at another batch. What passes leave behind, as gradients, shows where they agree."""
+    ratio, kept = many.batch / few.batch, [[-1, *_kept(one), len(one.sizes)] for one in (few, many)]
+    if len(kept[0]) != len(kept[1]):
+        return matched(few.sizes, many.sizes, ratio, set(kept[0]), set(kept[1]))
+    found = [-1] * len(many.sizes)
+    for a, a_end, b, b_end in zip(kept[0], kept[0][1:], kept[1], kept[1][1:]):
+        for at, same in enumerate(matched(few.sizes[a + 1:a_end], many.sizes[b + 1:b_end], ratio), b + 1):
+            found[at] = a + 1 + same if same >= 0 else -1
+        if b >= 0:
+            found[b] = a
+    return found
+
+
+def _kept(one: Pass) -> "List[int]":
+    """Returns the blocks that a pass leaves behind."""
+    freed = {block for what, block in one.events if what == _FREE}
+    return [block for block in range(len(one.sizes)) if block not in freed]
+
+
+def matched(
+    few: "List[int]", many: "List[int]", ratio: float, few_kept: "AbstractSet[int]" = frozenset(), many_kept: "AbstractSet[int]" = frozenset()
+) -> "List[int]":
+    """Returns for each block of `many` the same block of `few`, or -1. `many` was recorded with a batch `ratio` times as large. A block that
+    is kept is not the same as one that is not.
 
     >>> matched([100, 7000, 100], [100, 14000, 100], 2)
     [0, 1, 2]
@@ -277,11 +301,11 @@ def matched(few: "List[int]", many: "List[int]", ratio: float) -> "List[int]":
     [0, 1, 2, 3, -1, 4, 5, 6, 7]
     """
     if len(few) == len(many):
-        return list(range(len(many)))
+        return [at if (at in few_kept) == (at in many_kept) else -1 for at in range(len(many))]
     most = ratio * ratio
 
     def same(a: int, b: int) -> bool:
-        return few[a] <= many[b] + _CLOSE and many[b] <= few[a] * most + _CLOSE
+        return (a in few_kept) == (b in many_kept) and few[a] <= many[b] + _CLOSE and many[b] <= few[a] * most + _CLOSE
 
     def again(a: int, b: int) -> "Optional[Tuple[int, int]]":
         """Returns the nearest places from which both agree."""

@@ -311,6 +311,40 @@ class Here(unittest.TestCase):
 
 
 class Blocks(unittest.TestCase):
+    def test_gradients_do_not_grow_where_kernels_request_more_blocks(self):
+        def recorded(passes, kind, batch, start, old):
+            """A step of four layers: activations, then backward with a gradient for each; larger batches need more temporary blocks."""
+            at, requests, activations, gradients = start, [], [], []
+
+            def alloc(size):
+                nonlocal at
+                at += 512
+                requests.append((at, size, 0))
+                return at
+
+            requests += [(address, 0, 0) for address in old]
+            for _ in range(4):
+                activations.append(alloc(batch * 100 * KIB))
+            for activation in reversed(activations):
+                temporaries = [alloc(batch * 100 * KIB) for _ in range(1 + (batch > 3) + 2 * (batch > 15))]
+                gradients.append(alloc(256 * KIB))
+                requests += [(address, 0, 0) for address in temporaries + [activation]]
+            if kind == _passes.FIRST:
+                for _ in range(8):
+                    alloc(256 * KIB)  # the optimizer's state
+            passes.add(kind, batch, requests)
+            return at, gradients
+
+        passes = _passes.Passes([])
+        at, old = recorded(passes, _passes.FIRST, 2, 0, [])
+        for batch in (2, 4, 8, 16, 32):
+            at, old = recorded(passes, _passes.STEP, batch, at, old)
+        for kind, kept in ((_passes.FIRST, 12), (_passes.STEP, 4)):
+            form = passes._form(kind)
+            freed = {block for what, block in form.events if what == _passes._FREE}
+            sizes = [size for block, size in enumerate(form.sizes(64.0)) if block not in freed]
+            self.assertEqual(sizes, [256 * KIB] * kept)
+
     def test_additional_blocks_are_found_between_equal_ones(self):
         few = [1000 * at for at in range(3, 60)]
         many = [2 * size for size in few]
