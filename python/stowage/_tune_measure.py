@@ -24,6 +24,8 @@ _ENTRIES = 4_000_000  #: requests of one pass, at most
 class Meter:
     """Runs real steps on the current GPU and reads PyTorch's peak."""
 
+    varies = 24 << 20  #: bytes by which the driver's own share differs between processes (H200: 16 MiB)
+
     def __init__(self, torch: Any) -> None:
         self._torch = torch
 
@@ -222,6 +224,10 @@ class Measured:
         self.peak([self._least])
         return True
 
+    def least(self) -> int:
+        """Returns the bytes that any process can reserve."""
+        return max(0, self.available - int(getattr(self._meter, "varies", 0)))
+
     def needs(self, batch: int) -> "Optional[int]":
         """Returns the bytes of a step; None if it ran out of memory."""
         if not self._warm and self.peak([batch]) is None:  # the first step makes the optimizer's state
@@ -243,7 +249,8 @@ class ReplaySearch:
         self._gathered: "Dict[int, int]" = {}  # of each batch that ran with smaller ones in between: the segment reserved before
 
     def _limits(self) -> "Tuple[int, ...]":
-        return self._measured.limit, self._measured.available, self._measured.available
+        least = self._measured.least()
+        return min(self._measured.limit, least), least, least
 
     def fits(self, batch: int) -> bool:
         if not self._replayed.fits(batch, self._limits()):

@@ -178,6 +178,15 @@ class Largest(unittest.TestCase):
         self.assertAlmostEqual(plan.data["headroom"], 0.005)
         self.assertLessEqual(len(plan.data["tried"]), 6)
 
+    def test_a_process_with_less_memory_runs_the_batch(self):
+        program = Program([20 * MIB] * 3, [MIB + 100, 3 * MIB, 900 * KIB])
+        device = Device(program, 900 * MIB)
+        device.varies = 60 * MIB
+        plan = tuned(device)
+        self.assertTrue(Device(program, 840 * MIB).runs(plan.largest_batch, 2, 25), plan.largest_batch)
+        device.varies = 0
+        self.assertFalse(Device(program, 840 * MIB).runs(tuned(device).largest_batch, 2, 25))
+
     def test_an_evaluation_that_needs_more_than_training_counts(self):
         program = Program([20 * MIB] * 3, [MIB + 100, 3 * MIB, 900 * KIB], evaluates=21 * MIB)
         plan = self.hold(program, 1500 * MIB)
