@@ -224,7 +224,7 @@ class Measured:
         self.peak([self._least])
         return True
 
-    def least(self) -> int:
+    def least_available(self) -> int:
         """Returns the bytes that any process can reserve."""
         return max(0, self.available - int(getattr(self._meter, "varies", 0)))
 
@@ -249,7 +249,7 @@ class ReplaySearch:
         self._gathered: "Dict[int, int]" = {}  # of each batch that ran with smaller ones in between: the segment reserved before
 
     def _limits(self) -> "Tuple[int, ...]":
-        least = self._measured.least()
+        least = self._measured.least_available()
         return min(self._measured.limit, least), least, least
 
     def fits(self, batch: int) -> bool:

@@ -6,10 +6,12 @@
 #include "advise/host_case.h"
 #include "advise/host_line.h"
 
-/* Returns the largest container or array of shared memory, or NULL. */
-static const host_object *shared_object(const host_record *r) {
+/* Returns the first object with that mark, or NULL; the largest comes first. "shared": a container
+ * or array of shared memory. "database": a connection to a database that may be in memory.
+ * "library": a C library that the program calls through ctypes or cffi. */
+static const host_object *marked(const host_record *r, const char *mark) {
   for (size_t i = 0; i < r->object_count; i++)
-    if (strcmp(r->objects[i].mark, "shared") == 0) return &r->objects[i];
+    if (strcmp(r->objects[i].mark, mark) == 0) return &r->objects[i];
   return NULL;
 }
 
@@ -20,7 +22,7 @@ void host_find_shared(host_case *c) {
     if (r->processes[i].shared_bytes > most) most = r->processes[i].shared_bytes;
   double share = evidence_share(most, r->held_bytes);
   if (share < MUCH || c->pinned) return;
-  const host_object *o = shared_object(r);
+  const host_object *o = marked(r, "shared");
   char text[480] = "", path[160] = "";
   unsigned segments = 0;
   bool torch = false;
@@ -52,14 +54,6 @@ void host_find_shared(host_case *c) {
                    : "close() and unlink() each block after its last use, or reuse one block for "
                      "all iterations",
                "an unlinked block can no longer be opened by name");
-}
-
-/* Returns the first object with that mark, or NULL. "database": a connection to a database that may
- * be in memory. "library": a C library that the program calls through ctypes or cffi. */
-static const host_object *marked(const host_record *r, const char *mark) {
-  for (size_t i = 0; i < r->object_count; i++)
-    if (strcmp(r->objects[i].mark, mark) == 0) return &r->objects[i];
-  return NULL;
 }
 
 /* A database in memory is C memory: SQLite and DuckDB allocate it themselves. */

@@ -1,15 +1,12 @@
-/* Own memory: opens the real NVML by its path, as its name may mean the proxy (nvml/nvml.c). */
+/* Own memory: see own_memory.h. */
 #include "shim/own_memory.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/library.h"
-#include "base/variables.h"
-#include "device/cuda_path.h"
+#include "device/nvml_library.h"
 #include "device/nvml_types.h"
 #include "shim/shim.h"
 
@@ -20,22 +17,9 @@ static struct {
   int (*processes)(void *device, unsigned *count, nvml_process_v2 *infos);
 } real; /* set by `once`; NULL: not known */
 
-/* A cuda_path_visit. */
-static bool try_open(void *user, const char *path) {
-  void **library = user, *(*open)(const char *, int);
-  if (!library_find(RTLD_NEXT, "dlopen", &open)) return false;
-  *library = open(path, RTLD_NOW | RTLD_LOCAL);
-  return *library != NULL;
-}
-
 static void open_real(void) {
-  void *library = NULL;
+  void *library = nvml_library_open(NULL);
   int (*start)(void);
-  const char *named = secure_getenv(ENV_LIBNVML);
-  if (named != NULL && named[0] != '\0')
-    try_open(&library, named);
-  else
-    cuda_path_beside(NVML_LIBRARY, try_open, &library);
   if (library == NULL || !library_find(library, "nvmlInit_v2", &start) || start() != NVML_OK)
     return;
   if (!library_find(library, "nvmlDeviceGetHandleByUUID", &real.device)) return;

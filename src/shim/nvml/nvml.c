@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/variables.h"
-#include "device/cuda_path.h"
+#include "device/nvml_library.h"
 #include "device/nvml_types.h"
 #include "run/ledger.h"
 
@@ -53,20 +53,6 @@ static const char *no_words(void) {
   return "NVML is not here";
 }
 
-/* A cuda_path_visit. */
-static bool try_open(void *user, const char *path) {
-  Dl_info self;
-  (void)user;
-  if (dladdr((void *)(uintptr_t)no_library, &self) == 0 || cuda_path_same(path, self.dli_fname))
-    return false;
-  /* The loader's dlopen, not the shim's, for which this path means ourselves. */
-  void *(*open)(const char *, int) =
-      (void *(*)(const char *, int))(uintptr_t)dlsym(RTLD_NEXT, "dlopen");
-  void *found = open == NULL ? NULL : open(path, RTLD_NOW | RTLD_LOCAL);
-  if (found != NULL) atomic_store(&library, found);
-  return found != NULL;
-}
-
 static void open_ledger(void) {
   const char *path = secure_getenv(ENV_LEDGER);
   if (path != NULL && path[0] != '\0' && ledger_open(&run, path) != STOW_OK) run.header = NULL;
@@ -79,11 +65,11 @@ static void *real(const char *name) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, open_ledger);
   if (!atomic_load_explicit(&looked, memory_order_acquire)) {
-    const char *named = secure_getenv(ENV_LIBNVML);
-    if (named != NULL && named[0] != '\0')
-      try_open(NULL, named);
-    else
-      cuda_path_beside(NVML_LIBRARY, try_open, NULL);
+    Dl_info self;
+    void *found = dladdr((void *)(uintptr_t)no_library, &self) == 0
+                      ? NULL
+                      : nvml_library_open(self.dli_fname);
+    if (found != NULL) atomic_store(&library, found);
     atomic_store(&looked, true);
   }
   return library == NULL ? NULL : dlsym(library, name);
