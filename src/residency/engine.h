@@ -117,6 +117,7 @@ struct residency {
   launch_time *times;       /* TIMES entries */
   uint64_t samples;         /* launches that were timed */
   uint64_t waits;           /* of them, those that others waited for */
+  uint32_t lates;           /* launches whose times others waited for too long */
   function_time *functions; /* FUNCTIONS entries: those that were timed in place */
   wide_trial *trials;       /* WIDE_TRIALS entries */
   worth_sums sums;

@@ -106,6 +106,9 @@ typedef struct residency_timing {
 /* Returns whether the last launch, which is about to start, should be timed. */
 bool residency_sample(const residency *r, residency_timing *t);
 void residency_sampled(residency *r, const residency_timing *t, uint64_t device_ns);
+/* Called if a launch waited for the time and gave up. `began`: the launch that is timed runs, for
+ * so long that it must be reading the host. Its time can still follow. */
+void residency_sample_late(residency *r, const residency_timing *t, bool began);
 /* Returns true while a live block is in a parked unit: no launch may start. */
 bool residency_must_exchange(const residency *r);
 /* Returns the units that the last launch named. */

@@ -41,6 +41,7 @@ enum { SAMPLES_LEAST = 4096, SAMPLES_PART = 32 };
  * the launches after it wait for its time. */
 #define WAIT_BYTES (UINT64_C(8) << 20)
 #define AGAIN      64 /* now and then it is timed again */
+#define LATES_MAX  8  /* after so many waits that were too long there are no more */
 
 /* ---- times of launches ---- */
 
@@ -196,7 +197,8 @@ bool residency_sample(const residency *r, residency_timing *t) {
                           .wide = wide,
                           .urgent = urgent};
   bool first = far >= WAIT_BYTES && function_of(r, r->function)->function != r->function;
-  t->wait = r->waits < FUNCTIONS && (first || (slow && (wide || t->beyond_bytes > 0)));
+  t->wait = r->waits < FUNCTIONS && r->lates < LATES_MAX &&
+            (first || (slow && (wide || t->beyond_bytes > 0)));
   return true;
 }
 
@@ -225,6 +227,13 @@ void residency_sampled(residency *r, const residency_timing *sample, uint64_t de
   t->far_ns = ns;
   t->far_bytes = sample->far_bytes;
   *function_of(r, sample->function) = (function_time){sample->function, uses(r, t)};
+}
+
+void residency_sample_late(residency *r, const residency_timing *sample, bool began) {
+  ASSERT(sample->wait);
+  r->lates++;
+  if (began && sample->far_bytes > 0)
+    *function_of(r, sample->function) = (function_time){sample->function, true};
 }
 
 /* Returns the time of the launch with these words in vram; 0: unknown. */
@@ -362,7 +371,7 @@ static void judge(residency *r) {
 /* Returns whether the launch should be read in place once to be timed. The figures cannot
  * distinguish a matrix product that reads each byte ten times from a streaming kernel. */
 static bool unexplored(const residency *r, const residency_launch_info *l, uint64_t near_ns) {
-  return l->device_ns == 0 && near_ns > 0 && r->parked_live == 0 &&
+  return l->device_ns == 0 && near_ns > 0 && r->parked_live == 0 && r->lates < LATES_MAX &&
          function_of(r, l->function)->function != l->function;
 }
 
@@ -376,6 +385,8 @@ static bool names_too_much(residency *r, const residency_launch_info *l) {
   if (r->space.beyond_count > 0 && is_wide(r, trial_now(r))) return false; /* timed before */
   if (t->id == r->id && t->far_ns > 0 && !is_outdated(r, t)) return !uses(r, t);
   const function_time *f = function_of(r, l->function);
+  /* Without a wait, the launches after it would all run in place before its time is known. */
+  if (f->function != l->function && r->lates >= LATES_MAX) return r->far_bytes > WIDE_BYTES_MOST;
   return f->function != l->function || !f->uses || r->far_bytes > WIDE_BYTES_MOST;
 }
 

@@ -372,7 +372,7 @@ static void sample_begins(resident *r, const launch *l) {
   if (i < 0) return;
   r->timings[i] = timing;
   r->sampled++;
-  if (timing.wait && !r->unwaited) r->awaited = i;
+  if (timing.wait) r->awaited = i;
 }
 
 static void look_at_samples(resident *r) {
@@ -383,10 +383,12 @@ static void look_at_samples(resident *r) {
 }
 
 /* Waits for a launch whose time decides how others of the same function are treated. It may depend
- * on work that this thread has yet to submit, so the wait is short; no other one follows then. */
+ * on work that this thread has yet to submit, so the wait is short. */
 static void await_sample(resident *r) {
   uint64_t start = clock_ns();
-  r->unwaited = !sampler_wait(&r->samples, r->awaited, AWAIT_MAX_NS);
+  bool began;
+  if (!sampler_wait(&r->samples, r->awaited, AWAIT_MAX_NS, &began))
+    residency_sample_late(r->engine, &r->timings[r->awaited], began);
   r->awaited = -1;
   look_at_samples(r);
   r->waited_ns += clock_ns() - start;

@@ -85,7 +85,6 @@ typedef struct resident {
   sampler samples;                       /* launches that are timed on the device … */
   residency_timing timings[SAMPLES_MAX]; /* … and what the engine wants their times for */
   int awaited;                           /* the next launch waits for this one; -1: none */
-  bool unwaited;                         /* no launch waits any more: one took too long */
   bool hold;                             /* no copy begins during page calls */
   bool host_full;                        /* the exchange in progress found no host page */
   uint32_t reserved;                     /* free vram pages that an exchange needs */

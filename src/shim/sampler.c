@@ -67,12 +67,20 @@ int sampler_take(sampler *s, uint64_t *ns) {
   return -1;
 }
 
-bool sampler_wait(const sampler *s, int number, uint64_t most_ns) {
+bool sampler_wait(const sampler *s, int number, uint64_t most_ns, bool *began) {
   ASSERT(number >= 0 && number < SAMPLES_MAX);
+  ASSERT(began != NULL);
+  const cuda_driver *driver = shim_driver();
   const struct sample *one = &s->list[number];
   uint64_t start = clock_ns();
+  *began = false;
   while (atomic_load(&one->state) == ENDED &&
-         shim_driver()->cuEventQuery(one->end) == CU_ERROR_NOT_READY)
-    if (clock_ns() - start > most_ns) return false;
+         driver->cuEventQuery(one->end) == CU_ERROR_NOT_READY) {
+    if (clock_ns() - start > most_ns) {
+      if (*began || driver->cuEventQuery(one->begin) != CU_OK) return false;
+      *began = true;
+      start = clock_ns();
+    }
+  }
   return true;
 }

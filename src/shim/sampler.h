@@ -31,8 +31,9 @@ int sampler_take(sampler *s, uint64_t *ns);
 static inline uint32_t sampler_busy(const sampler *s) {
   return s->next - s->oldest;
 }
-/* Waits until a launch has ended, at most `most_ns`; returns whether it has. Not while a graph is
- * captured, and not by the thread that is about to make the launch. */
-bool sampler_wait(const sampler *s, int number, uint64_t most_ns);
+/* Waits until a launch has ended, at most `most_ns`, and as long again if it has begun by then
+ * (*began); returns whether it has ended. Not while a graph is captured, and not by the thread that
+ * is about to make the launch. */
+bool sampler_wait(const sampler *s, int number, uint64_t most_ns, bool *began);
 
 #endif

@@ -665,6 +665,43 @@ TEST(a_launch_that_names_much_of_an_arena_is_timed_in_place_first)
   residency_close(r);
 }
 
+/* A matrix product in place can take a second. If the launches after it do not wait for its time,
+ * they must not all run in place too. */
+TEST(a_time_that_comes_late_is_not_waited_for_again)
+{
+  const uint64_t unit_bytes = UINT64_C(32) << 20, base = UINT64_C(1) << 40;
+  residency *r;
+  CHECK_OK(residency_open(&r, &(residency_options){.capacity_bytes = UINT64_C(512) << 20}));
+  uint32_t unit;
+  for (uint64_t i = 0; i < 32; i++)
+    CHECK_OK(residency_unit_add(r, base + i * unit_bytes, unit_bytes, false, &unit));
+  CHECK_OK(residency_block_add(r, base, 32 * unit_bytes));
+  residency_launch(r, &(residency_launch_info){.now_ns = 1}); /* the block holds something */
+  for (int round = 0; round < 2; round++)                     /* an arena: many words */
+    for (uint64_t i = 0; i < 16; i++) {
+      uint64_t word = base + i / 2 * 4 * unit_bytes + i % 2 * 16;
+      residency_launch(r, &(residency_launch_info){.function = 7, .words = &word, .word_count = 1});
+    }
+  uint64_t word = base + 16;
+  residency_launch_info a = {.function = 100, .words = &word, .word_count = 1};
+  residency_timing t;
+  CHECK(residency_launch(r, &a) == RESIDENCY_GO);
+  CHECK(residency_sample(r, &t) && t.wait);
+  residency_sample_late(r, &t, true);
+  CHECK(residency_launch(r, &a) == RESIDENCY_EXCHANGE); /* it uses what it names */
+  int waits = 1;
+  for (a.function = 101; a.function < 130; a.function++) {
+    residency_answer answer = residency_launch(r, &a);
+    if (answer == RESIDENCY_EXCHANGE) break;
+    CHECK(residency_sample(r, &t) && t.wait);
+    residency_sample_late(r, &t, false); /* it had not begun: nothing is known about it */
+    waits++;
+  }
+  CHECK(waits == 8);
+  CHECK(residency_sample(r, &t) && !t.wait);
+  residency_close(r);
+}
+
 /* Weights are in vram and only copied from; what every kernel uses is on the host. Moving it in
  * every round would not pay, because the host is slower than the device; moving it once does. */
 TEST(what_kernels_use_gets_the_vram_of_what_is_only_copied)
