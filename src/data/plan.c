@@ -37,7 +37,6 @@ enum {
 #define ROWS_MOST      (UINT64_C(1) << 22) /* permuted one by one: 16 MiB */
 #define PERMUTED_BYTES sizeof(uint32_t)    /* a row's position in a window */
 #define SCATTER_LEAST  1024                /* bytes: smaller rows cost less through a window */
-#define SCATTER_ROWS   (UINT64_C(1) << 16) /* of a window, at most */
 
 static uint64_t least(uint64_t a, uint64_t b) {
   return a < b ? a : b;
@@ -204,36 +203,52 @@ static void choose_window(plan *p, uint64_t left) {
 }
 
 bool plan_scatters(const plan *p, uint32_t part) {
-  return p->scatter && p->scratch_least[part] == 0 && p->row_bytes[part] >= SCATTER_LEAST;
+  return p->own_windows && p->scratch_least[part] == 0 && p->row_bytes[part] >= SCATTER_LEAST;
 }
 
-/* Small windows of a file that the page cache holds: their rows are then copied once. */
-static bool can_scatter(const plan *p) {
-  return p->places_per_row > 0 && p->windows == 2 && !p->drop_cache &&
-         p->window_rows <= SCATTER_ROWS && widest_row(p) >= SCATTER_LEAST;
+uint64_t plan_own_rows_bytes(const plan *p) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < p->parts; i++)
+    if (!plan_scatters(p, i)) bytes = most(bytes, p->row_bytes[i]);
+  return round_up(bytes * p->window_rows, BUFFER_POOL_ALIGN);
+}
+
+uint64_t plan_own_bytes(const plan *p) {
+  return plan_own_rows_bytes(p) + p->window_rows * PLAN_OWN_ORDER_BYTES;
 }
 
 static uint64_t windows_bytes(const plan *p) {
-  uint64_t row = window_row_bytes(p) + (p->scatter ? PERMUTED_BYTES : 0);
-  return p->windows * (p->window_rows * row + p->parts * plan_shift(p));
+  if (p->own_windows) return (p->readers + p->caller_reads) * plan_own_bytes(p);
+  return p->windows * (p->window_rows * window_row_bytes(p) + p->parts * plan_shift(p));
+}
+
+static uint64_t fixed_bytes(const plan *p) {
+  return all_readers_bytes(p) + order_bytes(p, p->block_rows) + windows_bytes(p) + p->outside_bytes;
+}
+
+/* Gives each reader a window of its own, if the windows are small and in the page cache: the rows
+ * then stay in the cache of the reader's processor until they are in their batches. A reader waits
+ * for the buffers of a whole window, so there must be buffers for two. */
+static void choose_own_windows(plan *p) {
+  p->own_windows = p->places_per_row > 0 && p->windows == 2 && !p->drop_cache;
+  if (!p->own_windows) return;
+  uint64_t fixed = fixed_bytes(p), window = (p->window_rows + p->batch_rows - 1) / p->batch_rows;
+  if (fixed < p->memory_bytes) choose_ahead(p, p->memory_bytes - fixed);
+  p->own_windows = fixed + (AHEAD_LEAST + 1) * batch_bytes(p) <= p->memory_bytes &&
+                   p->ahead >= least(2 * window, p->batch_count);
 }
 
 static stow_status finish(plan *p) {
-  uint64_t fixed =
-      all_readers_bytes(p) + order_bytes(p, p->block_rows) + windows_bytes(p) + p->outside_bytes;
-  uint64_t needed = fixed + (AHEAD_LEAST + 1) * batch_bytes(p);
+  uint64_t needed = fixed_bytes(p) + (AHEAD_LEAST + 1) * batch_bytes(p);
   bool unmixed = p->shuffle && p->window_rows == 0 && !one_by_one(p);
   if (unmixed) needed += 2 * p->batch_rows * window_row_bytes(p);
-  uint64_t more = p->windows * p->window_rows * PERMUTED_BYTES;
-  p->scatter = can_scatter(p) && needed <= p->memory_bytes && more <= p->memory_bytes - needed;
-  if (p->scatter) fixed += more;
   if (needed > p->memory_bytes || unmixed) return too_small(p, most(needed, p->memory_bytes + 1));
-  choose_ahead(p, p->memory_bytes - fixed);
+  choose_own_windows(p);
+  choose_ahead(p, p->memory_bytes - fixed_bytes(p));
   p->piece_rows = most(1, BLOCK_MOST / most(p->file_row_bytes, 1));
   p->piece_least = SCRATCH_SMALL / most(p->file_row_bytes, 1);
   p->drop_bytes = p->memory_bytes / (16 * (uint64_t)p->readers * p->parts);
-  p->planned_bytes = p->outside_bytes + all_readers_bytes(p) + order_bytes(p, p->block_rows) +
-                     windows_bytes(p) + plan_buffers(p) * batch_bytes(p);
+  p->planned_bytes = fixed_bytes(p) + plan_buffers(p) * batch_bytes(p);
   return STOW_OK;
 }
 
@@ -249,7 +264,7 @@ static void begin(plan *p) {
   else
     p->bounce_bytes = p->scratch_bytes + 2 * SOURCE_DIRECT_UNIT;
   p->block_rows = p->window_rows = p->windows = 0;
-  p->scatter = false;
+  p->own_windows = false;
   choose_readers(p);
 }
 

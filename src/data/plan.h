@@ -7,12 +7,15 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include <stowage/batches.h>
 
 /* From this size on, a shuffle reads rows one by one: a random read of 64 KiB costs about as much
  * as transferring its bytes. */
 #define PLAN_LARGE_ROW (UINT64_C(64) << 10)
+/* Of a reader's own window, for each row: its number, and its place in its batch. */
+#define PLAN_OWN_ORDER_BYTES (sizeof(uint32_t) + sizeof(struct iovec))
 
 typedef struct plan {
   /* input */
@@ -43,7 +46,7 @@ typedef struct plan {
   uint64_t block_rows;    /* 0: in file order */
   uint64_t window_rows;   /* 0: no window; else a multiple of batch_rows, or all rows of the rank */
   uint32_t windows;       /* 2: one is read while the other is used; 1: it holds everything */
-  bool scatter;           /* rows are read straight into their batches, past the window */
+  bool own_windows;       /* one reader reads a whole window and fills its batches */
   uint64_t piece_rows;    /* read at a time into a window, at most */
   uint64_t piece_least;   /* read by one task, if the window has as many left */
   uint64_t bounce_bytes;  /* per reader, for direct reads; 0: none */
@@ -59,6 +62,10 @@ bool plan_room(const plan *p, uint32_t part);
 bool plan_scatters(const plan *p, uint32_t part);
 /* Returns the bytes by which the rows of a window may be shifted, for direct reads. */
 uint64_t plan_shift(const plan *p);
+/* Returns the bytes of a reader's own window: the rows of one file that is not read straight into
+ * its batches, in whole cache lines, and PLAN_OWN_ORDER_BYTES for each row. */
+uint64_t plan_own_rows_bytes(const plan *p);
+uint64_t plan_own_bytes(const plan *p);
 /* Returns the rows of a block of a shuffle; follows from the files alone, and from whether they are
  * in random order. */
 uint64_t plan_block(const plan *p, bool random);

@@ -1,4 +1,5 @@
 /* Prefetch, the readers' side: tasks, and their order. */
+#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,53 +99,98 @@ static stow_status fill_from_file(prefetch *p, reader *r, uint64_t batch, uint64
   return STOW_OK;
 }
 
-static bool reads_parts(const prefetch *p, const reader *r, const window *w, uint32_t part) {
-  return w->scattered && plan_scatters(p->plan, part) && rows_reads_parts(&r->parts[part]);
+/* The rows of one batch that a task fills. */
+typedef struct batch_range {
+  char *data; /* of the first */
+  uint64_t count;
+} batch_range;
+
+/* Returns the rows from `first` on that are in its batch, before `end`. */
+static batch_range range_in_batch(const prefetch *p, uint32_t part, uint64_t first, uint64_t end) {
+  uint64_t batch = first / p->plan->batch_rows, stop = batch_first(p, batch + 1);
+  char *data = p->slots[batch % p->plan->ahead].data[part];
+  return (batch_range){data + first % p->plan->batch_rows * p->plan->row_bytes[part],
+                       (stop < end ? stop : end) - first};
 }
 
-/* Copies rows `first` to `end` of the order from the window that holds them. */
-static void fill_from_window(prefetch *p, const reader *r, const window *w, uint64_t first,
-                             uint64_t end) {
+/* Copies rows `first` to `end` of the order from the window that holds them. `numbers` are their
+ * rows in the window. */
+static void gather(prefetch *p, uint32_t part, const char *from, const uint32_t *numbers,
+                   uint64_t first, uint64_t end) {
   while (first < end) {
-    uint64_t batch = first / p->plan->batch_rows, start = batch * p->plan->batch_rows;
-    uint64_t stop = start + p->plan->batch_rows < end ? start + p->plan->batch_rows : end;
-    const uint32_t *numbers = w->permutation + w->at.slot + (first - w->at.from);
-    for (uint32_t i = 0; i < p->plan->parts; i++) {
-      if (reads_parts(p, r, w, i)) continue;
-      size_t bytes = (size_t)p->plan->row_bytes[i];
-      char *to = p->slots[batch % p->plan->ahead].data[i];
-      shuffle_gather(to + (first - start) * bytes, w->rows[i], numbers, stop - first, bytes);
-    }
-    first = stop;
+    batch_range to = range_in_batch(p, part, first, end);
+    shuffle_gather(to.data, from, numbers, to.count, (size_t)p->plan->row_bytes[part]);
+    numbers += to.count;
+    first += to.count;
   }
 }
 
-/* Reads positions `first` to `end` of one part, each row to its place in its batch. */
-static stow_status scatter_places(prefetch *p, rows *part, uint32_t number, const window *w,
-                                  uint64_t first, uint64_t end) {
-  struct iovec to[SOURCE_PARTS_MAX];
-  size_t bytes = (size_t)part->row_bytes;
-  while (first < end) {
-    uint64_t row, run = sequence_run(&p->order, first, &row);
-    if (run > end - first) run = end - first;
+static void fill_from_window(prefetch *p, const window *w, uint64_t first, uint64_t end) {
+  const uint32_t *numbers = w->permutation + w->at.slot + (first - w->at.from);
+  for (uint32_t i = 0; i < p->plan->parts; i++) gather(p, i, w->rows[i], numbers, first, end);
+}
+
+static stow_status load_piece(prefetch *p, reader *r, window *w, uint64_t first, uint64_t count) {
+  for (uint32_t i = 0; i < p->plan->parts; i++)
+    STOW_TRY(read_places(p, &r->parts[i], first, first + count,
+                         w->rows[i] + (first - w->at.first) * p->plan->row_bytes[i]));
+  return STOW_OK;
+}
+
+static void draw_window(const prefetch *p, uint32_t *permutation, const rank_order_window *at) {
+  shuffle_draw(permutation, (uint32_t)(at->end - at->first),
+               shuffle_key(p->seed, p->epoch, at->first + 1));
+}
+
+/* ---- a reader's own window ---- */
+
+/* Reads the positions of one part that have a place in a batch. */
+static stow_status read_scattered(prefetch *p, rows *part, const rank_order_window *at,
+                                  struct iovec *to) {
+  for (uint64_t place = at->first; place < at->end;) {
+    uint64_t row, from = 0, run = sequence_run(&p->order, place, &row);
+    if (run > at->end - place) run = at->end - place;
     if (run > SOURCE_PARTS_MAX) run = SOURCE_PARTS_MAX;
-    const uint32_t *places = w->inverse + (first - w->at.first);
-    for (uint64_t i = 0; i < run; i++) {
-      uint64_t index = w->at.from + places[i], batch = index / p->plan->batch_rows;
-      char *data = p->slots[batch % p->plan->ahead].data[number];
-      to[i] = (struct iovec){data + (index - batch * p->plan->batch_rows) * bytes, bytes};
-    }
-    STOW_TRY(rows_read_parts(part, row, to, (size_t)run));
-    first += run;
+    while (from < run && to[from].iov_base == NULL) from++;
+    uint64_t stop = from;
+    while (stop < run && to[stop].iov_base != NULL) stop++;
+    if (stop > from) STOW_TRY(rows_read_parts(part, row + from, to + from, (size_t)(stop - from)));
+    place += stop;
+    to += stop;
   }
   return STOW_OK;
 }
 
-static stow_status load_piece(prefetch *p, reader *r, window *w, uint64_t first, uint64_t count) {
+/* Reads rows `first` to `end` of the order straight into their batches. */
+static stow_status scatter(prefetch *p, reader *r, uint32_t part, const rank_order_window *at,
+                           const uint32_t *numbers, uint64_t first, uint64_t end) {
+  assert(rows_reads_parts(&r->parts[part])); /* the scratch file of a shuffle on disk */
+  struct iovec *places = r->own.places;
+  size_t bytes = (size_t)p->plan->row_bytes[part];
+  if (end - first < at->end - at->first)
+    memset(places, 0, (size_t)(at->end - at->first) * sizeof *places);
+  while (first < end) {
+    batch_range to = range_in_batch(p, part, first, end);
+    for (uint64_t i = 0; i < to.count; i++)
+      places[*numbers++] = (struct iovec){to.data + i * bytes, bytes};
+    first += to.count;
+  }
+  return read_scattered(p, &r->parts[part], at, places);
+}
+
+/* Reads the window that holds rows `first` to `end` of the order, and fills their batches. */
+static stow_status fill_from_own_window(prefetch *p, reader *r, uint64_t first, uint64_t end) {
+  const rank_order *order = p->rank_order;
+  rank_order_window at = rank_order_window_at(order, rank_order_window_of(order, first));
+  const uint32_t *numbers = r->own.permutation + at.slot + (first - at.from);
+  draw_window(p, r->own.permutation, &at);
   for (uint32_t i = 0; i < p->plan->parts; i++) {
-    char *to = w->rows[i] + (first - w->at.first) * p->plan->row_bytes[i];
-    STOW_TRY(reads_parts(p, r, w, i) ? scatter_places(p, &r->parts[i], i, w, first, first + count)
-                                     : read_places(p, &r->parts[i], first, first + count, to));
+    if (plan_scatters(p->plan, i)) {
+      STOW_TRY(scatter(p, r, i, &at, numbers, first, end));
+      continue;
+    }
+    STOW_TRY(read_places(p, &r->parts[i], at.first, at.end, r->own.rows));
+    gather(p, i, r->own.rows, numbers, first, end);
   }
   return STOW_OK;
 }
@@ -165,6 +211,15 @@ static void advise(const prefetch *p, const reader *r, uint32_t number) {
     source_share(from, p->readers[0].parts[number].from.from);
 }
 
+static stow_status make_own_window(const plan *made, own_window *own) {
+  if (own->rows != NULL) return STOW_OK;
+  own->rows = huge_alloc(plan_own_bytes(made));
+  if (own->rows == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a reader");
+  own->places = (struct iovec *)(void *)(own->rows + plan_own_rows_bytes(made));
+  own->permutation = (uint32_t *)(void *)(own->places + made->window_rows);
+  return STOW_OK;
+}
+
 static stow_status make_buffers(const plan *made, reader *r) {
   if (made->bounce_bytes > 0 && r->bounce == NULL) {
     r->bounce = huge_alloc(made->bounce_bytes);
@@ -174,7 +229,7 @@ static stow_status make_buffers(const plan *made, reader *r) {
     r->stage = aligned_alloc(64, (size_t)made->stage_bytes);
     if (r->stage == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for a reader");
   }
-  return STOW_OK;
+  return made->own_windows ? make_own_window(made, &r->own) : STOW_OK;
 }
 
 stow_status prefetch_open_parts(prefetch *p, reader *r) {
@@ -203,9 +258,22 @@ static void end_task(prefetch *p, stow_status status) {
   if (--p->busy == 0 && (p->failed != STOW_OK || p->paused)) pthread_cond_broadcast(&p->ready);
 }
 
+/* Returns the rows of a window that a reader may read by itself now: all, or those that have
+ * buffers if no more are to be had. */
+static uint64_t claimable_of_own(const prefetch *p) {
+  if (p->failed != STOW_OK) return 0;
+  const rank_order *order = p->rank_order;
+  uint64_t end = rank_order_window_at(order, rank_order_window_of(order, p->claimed)).to;
+  uint64_t last = prefetch_rows(p), armed = batch_first(p, p->armed);
+  if (end > last) end = last;
+  if (end > armed) end = p->scarce && armed > p->claimed ? armed : p->claimed;
+  return end - p->claimed;
+}
+
 uint64_t prefetch_claimable(const prefetch *p) {
   uint64_t last = prefetch_rows(p);
   if (p->claimed >= last) return 0;
+  if (p->plan->own_windows) return claimable_of_own(p);
   if (p->plan->window_rows == 0) {
     if (p->failed != STOW_OK) return 0; /* it failed before `claimed` */
   } else {
@@ -245,7 +313,7 @@ static void mark_filled(prefetch *p, uint64_t first, uint64_t end) {
 
 static void run_fill(prefetch *p, reader *r, uint64_t count) {
   uint64_t first = p->claimed, end = first + count, batch = first / p->plan->batch_rows;
-  bool windowed = p->plan->window_rows > 0;
+  bool own = p->plan->own_windows, windowed = p->plan->window_rows > 0 && !own;
   window *w =
       windowed ? &p->windows[rank_order_window_of(p->rank_order, first) % p->plan->windows] : NULL;
   p->claimed = end;
@@ -255,7 +323,9 @@ static void run_fill(prefetch *p, reader *r, uint64_t count) {
   stow_status status = STOW_OK;
   long waited = times_waited();
   if (windowed)
-    fill_from_window(p, r, w, first, end);
+    fill_from_window(p, w, first, end);
+  else if (own)
+    status = fill_from_own_window(p, r, first, end);
   else
     status = fill_from_file(p, r, batch, (count - 1) / p->plan->batch_rows + 1);
   waited = times_waited() - waited;
@@ -285,15 +355,10 @@ static void place_rows(const prefetch *p, const reader *r, window *w) {
   }
 }
 
-/* Returns whether all rows of the window go to batches that have their buffers already. */
-static bool can_scatter(const prefetch *p, const rank_order_window *at) {
-  return p->plan->scatter && at->slot == 0 && at->to - at->from == at->end - at->first &&
-         at->from >= p->claimed && at->to <= batch_first(p, p->armed);
-}
-
 /* Returns the window to read next, if one of the two is free. */
 static window *window_to_load(prefetch *p, const reader *r) {
-  if (p->plan->window_rows == 0 || p->next_window >= prefetch_window_count(p)) return NULL;
+  if (p->plan->window_rows == 0 || p->plan->own_windows) return NULL;
+  if (p->next_window >= prefetch_window_count(p)) return NULL;
   window *w = &p->windows[p->next_window % p->plan->windows];
   if (w->number != p->next_window) {
     if (w->number != UINT64_MAX && w->unfilled > 0) return NULL;
@@ -302,7 +367,6 @@ static window *window_to_load(prefetch *p, const reader *r) {
     w->claimed = w->at.first;
     w->loaded = 0;
     w->drawing = w->drawn = false;
-    w->scattered = can_scatter(p, &w->at);
     w->unfilled = prefetch_unfilled(p, &w->at);
     place_rows(p, r, w);
   }
@@ -310,15 +374,12 @@ static window *window_to_load(prefetch *p, const reader *r) {
 }
 
 static void run_draw(prefetch *p, window *w) {
-  uint64_t key = shuffle_key(p->seed, p->epoch, w->at.first + 1);
-  uint32_t count = (uint32_t)(w->at.end - w->at.first);
   w->drawing = true;
   pthread_mutex_unlock(&p->guard);
-  shuffle_draw(w->permutation, count, key);
-  for (uint32_t i = 0; i < count && w->scattered; i++) w->inverse[w->permutation[i]] = i;
+  draw_window(p, w->permutation, &w->at);
   pthread_mutex_lock(&p->guard);
   w->drawn = true;
-  if (w->scattered || window_ready(p, w->number)) pthread_cond_broadcast(&p->work);
+  if (window_ready(p, w->number)) pthread_cond_broadcast(&p->work);
   end_task(p, STOW_OK);
 }
 
@@ -376,7 +437,6 @@ bool prefetch_run_task(prefetch *p, reader *r) {
   /* If a window that is not loaded yet failed, the loaded one can still be used. */
   window *w = count == 0 && p->failed == STOW_OK ? window_to_load(p, r) : NULL;
   if (count == 0 && w == NULL) return false;
-  if (w != NULL && w->scattered && w->drawing && !w->drawn) return false; /* being drawn */
   p->busy++;
   if (count > 0) {
     run_fill(p, r, count);

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/uio.h>
 
 #include "base/status.h"
 #include "data/prefetch.h"
@@ -23,15 +24,20 @@ typedef struct window {
   char *memory[STOW_BATCHES_FILES_MAX];
   char *rows[STOW_BATCHES_FILES_MAX]; /* in `memory`, with the same page alignment as in the file */
   uint32_t *permutation;
-  uint32_t *inverse;    /* of the permutation; NULL: the plan does not scatter */
   uint64_t number;      /* which of the order's windows; UINT64_MAX: none */
   rank_order_window at; /* where it lies */
   uint64_t claimed;     /* positions from `at.first` up to here are read or being read */
   uint64_t loaded;      /* rows that are loaded */
   uint64_t unfilled;    /* rows still to be copied from it into batches */
   bool drawing, drawn;  /* its permutation */
-  bool scattered;       /* its large rows are read straight into their batches */
 } window;
+
+/* A window that one reader reads and distributes, if the plan has them. */
+typedef struct own_window {
+  char *rows;           /* of one part that is not read straight into its batches */
+  struct iovec *places; /* of its rows in their batches, by position; no base: in none */
+  uint32_t *permutation;
+} own_window;
 
 typedef struct reader {
   prefetch *owner;
@@ -40,6 +46,7 @@ typedef struct reader {
   rows parts[STOW_BATCHES_FILES_MAX];
   char *stage;  /* a group of small batches is read here in one go */
   void *bounce; /* for direct reads */
+  own_window own;
 } reader;
 
 struct prefetch {

@@ -38,14 +38,14 @@ static uint32_t all_readers(const prefetch *p) {
 static stow_status make_windows(prefetch *p) {
   const plan *made = p->plan;
   for (uint32_t i = 0; i < 2; i++) p->windows[i].number = UINT64_MAX;
+  if (made->own_windows) return STOW_OK; /* the readers' */
   /* Never more than a share has. */
   uint64_t held = p->rank_order->share_rows;
   if (made->window_rows < held) held = made->window_rows;
   for (uint32_t i = 0; held > 0 && i < made->windows && i < prefetch_window_count(p); i++) {
     window *w = &p->windows[i];
     w->permutation = huge_alloc(held * sizeof *w->permutation);
-    if (made->scatter) w->inverse = huge_alloc(held * sizeof *w->inverse);
-    bool there = w->permutation != NULL && (w->inverse != NULL || !made->scatter);
+    bool there = w->permutation != NULL;
     for (uint32_t part = 0; part < made->parts; part++) {
       w->memory[part] = huge_alloc(held * made->row_bytes[part] + plan_shift(made));
       there = there && w->memory[part] != NULL;
@@ -118,6 +118,7 @@ void prefetch_close(prefetch *p) {
       if (r->parts[part].opened_from != NULL) rows_close(&r->parts[part]);
     free(r->stage);
     free(r->bounce);
+    free(r->own.rows);
   }
   for (uint32_t i = 0; p->slots != NULL && i < p->plan->ahead; i++)
     for (uint32_t part = 0; part < p->plan->parts; part++)
@@ -125,7 +126,6 @@ void prefetch_close(prefetch *p) {
   for (uint32_t i = 0; i < 2; i++) {
     for (uint32_t part = 0; part < p->plan->parts; part++) free(p->windows[i].memory[part]);
     free(p->windows[i].permutation);
-    free(p->windows[i].inverse);
   }
   sequence_close(&p->order);
   pthread_cond_destroy(&p->work);
@@ -189,12 +189,20 @@ static void wake_readers(prefetch *p, uint64_t armed) {
     pthread_cond_signal(&p->work);
 }
 
+/* Returns the batches from the next one to the end of the window of its last row. */
+static uint64_t batches_of_window(const prefetch *p) {
+  uint64_t end = prefetch_rows(p), next = (p->taken + 1) * p->plan->batch_rows;
+  uint64_t last = (next < end ? next : end) - 1;
+  end = rank_order_window_at(p->rank_order, rank_order_window_of(p->rank_order, last)).to;
+  return (end + p->plan->batch_rows - 1) / p->plan->batch_rows - p->taken;
+}
+
 /* Returns how far to read ahead. A caller that reads alone reads no further than needed: into the
  * buffer it just returned, which is still in the CPU cache; or into the batches of one window. */
 static uint64_t batches_ahead(prefetch *p) {
   if (!p->plan->one_core) return p->plan->ahead;
   pthread_mutex_lock(&p->guard);
-  uint64_t needed = p->plan->scatter ? p->plan->window_rows / p->plan->batch_rows : 1;
+  uint64_t needed = p->plan->own_windows ? batches_of_window(p) : 1;
   if (needed < p->plan->group) needed = p->plan->group;
   uint64_t ahead = prefetch_alone(p) && needed < p->plan->ahead ? needed : p->plan->ahead;
   pthread_mutex_unlock(&p->guard);

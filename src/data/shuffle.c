@@ -77,15 +77,17 @@ static inline void copy_lines(char *to, const char *from, size_t bytes) {
 /* The rows are scattered, so prefetch them. `copy` copies one row. */
 #define GATHER(copy)                                                                               \
   for (uint64_t i = 0; i < count; i++) {                                                           \
-    if (i + EARLY < count)                                                                         \
+    if (i + early < count)                                                                         \
       for (size_t at = 0; at < bytes && at < 512; at += 64)                                        \
-        __builtin_prefetch(from + numbers[i + EARLY] * bytes + at);                                \
+        __builtin_prefetch(from + numbers[i + early] * bytes + at);                                \
     copy(to + i * bytes, from + numbers[i] * bytes, bytes);                                        \
   }
 
 void shuffle_gather(char *to, const char *from, const uint32_t *numbers, uint64_t count,
                     size_t bytes) {
-  enum { EARLY = 16 };
+  /* Rows ahead: 6 of 1 KiB are copied at 11 to 12 GB/s, 16 at 10 GB/s; 16 of 256 bytes at 11 to 12,
+   * 6 at 7 to 12 (2026-11-18, out of 24 MiB). */
+  uint64_t early = bytes >= 512 ? 6 : 16;
   if (bytes == 4) {
     for (uint64_t i = 0; i < count; i++) memcpy(to + i * 4, from + (size_t)numbers[i] * 4, 4);
   } else if (bytes == 8) {

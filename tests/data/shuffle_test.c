@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "numbered_rows.h"
@@ -339,6 +340,60 @@ TEST(large_rows_on_disk_come_in_the_order_of_the_seed_however_they_are_read)
     stow_batches_close(b);
   }
   CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
+}
+
+/* Memory for a few buffers at a time. */
+typedef struct few_buffers {
+  _Atomic int left;
+} few_buffers;
+
+static void *few_allocate(void *user, size_t bytes) {
+  few_buffers *few = user;
+  if (atomic_fetch_sub(&few->left, 1) > 0) return aligned_alloc(64, (bytes + 63) / 64 * 64);
+  atomic_fetch_add(&few->left, 1);
+  return NULL;
+}
+
+static void few_release(void *user, void *memory, size_t bytes) {
+  (void)bytes;
+  free(memory);
+  atomic_fetch_add(&((few_buffers *)user)->left, 1);
+}
+
+TEST(rows_on_disk_keep_their_order_with_few_buffers_and_from_any_batch_on)
+{
+  harness_deadline(120);
+  enum { ROWS = 12000, OF = 70, COUNT = (ROWS + OF - 1) / OF };
+  static int64_t order[ROWS], again[ROWS];
+  for (int large = 0; large < 2; large++) { /* read into batches through a window, or straight */
+    uint64_t items = large ? 150 : 100;
+    stow_array_options f = file_of(write_rows("rows.npy", ROWS, items, DTYPE_I64));
+    stow_batches_options o = plain(&f, 1);
+    o.shuffle = STOW_BATCHES_SHUFFLE_DISK, o.batch_rows = OF, o.scratch = harness_folder();
+    o.memory_bytes = 8 * MIB, o.seed = 3;
+    stow_batches *b;
+    CHECK_OK(stow_batches_open(&b, &o));
+    stow_batches_info info = {.struct_bytes = sizeof info};
+    CHECK_OK(stow_batches_get_info(b, &info));
+    CHECK(info.scratch_bytes > 0 && info.window_rows >= 3 * OF && info.window_rows < ROWS / 2);
+    CHECK_U64(drain(b, order, ROWS, UINT64_MAX), ROWS);
+    for (uint64_t batch = 1; batch < COUNT; batch += 41) { /* in the middle of a window */
+      stow_batches_state state = STOW_BATCHES_STATE_INIT;
+      CHECK_OK(stow_batches_get_state(b, &state));
+      state.epoch = 0, state.next_batch = batch;
+      CHECK_OK(stow_batches_set_state(b, &state));
+      CHECK_U64(drain(b, again, ROWS, UINT64_MAX), ROWS - batch * OF);
+      CHECK(memcmp(again, order + batch * OF, (ROWS - batch * OF) * sizeof *order) == 0);
+    }
+    stow_batches_close(b);
+    few_buffers few = {.left = 2}; /* less than a window needs */
+    o.memory.allocate = few_allocate, o.memory.release = few_release, o.memory.user = &few;
+    CHECK_OK(stow_batches_open(&b, &o));
+    CHECK_U64(drain(b, again, ROWS, UINT64_MAX), ROWS);
+    CHECK(memcmp(again, order, sizeof order) == 0);
+    stow_batches_close(b);
+    CHECK(few.left == 2);
+  }
 }
 
 TEST(a_folder_that_cannot_hold_the_copy_is_named)
