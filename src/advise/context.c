@@ -19,6 +19,10 @@ static const struct {
     {".dll", CONTEXT_BIT(WINDOWS)},
     {"\\site-packages\\", CONTEXT_BIT(WINDOWS)},
     {"Press any key to continue", CONTEXT_BIT(WINDOWS)},
+    {"ask manager", CONTEXT_BIT(WINDOWS)},
+    {"ask Manager", CONTEXT_BIT(WINDOWS)},
+    {"c10\\core\\", CONTEXT_BIT(WINDOWS)},
+    {"..\\\\aten\\\\", CONTEXT_BIT(WINDOWS)},
     {"[MSC v.", CONTEXT_BIT(WINDOWS)}, /* of Python's own banner */
     {"Platform: Windows", CONTEXT_BIT(WINDOWS)},
     {"OS: Windows", CONTEXT_BIT(WINDOWS)},
@@ -500,14 +504,19 @@ static uint64_t marks_of(scan_text line) {
  * because people paste only the last lines. */
 static void read_traceback(context *c, scan_text t) {
   uint64_t phase = 0, others = 0;
+  bool memory = false, created = false; /* the last line mentions memory; the last frame makes an
+                                         * object */
   scan_text rest = t, line;
   bool reversed = scan_has(t, "Exception has occurred"), code = false, code_own = false;
   bool framed = scan_has(t, "File \"") || scan_has(t, "Traceback") || scan_has(t, "--> ");
   own_frame last = {.number = SCAN_UNKNOWN};
   while (scan_next_line(&rest, &line)) {
     if (line.end - line.at > 400) line.end = line.at + 400;
+    if (memory && scan_has(line, "During handling of the above exception")) break;
+    if (line.at < line.end) memory = scan_has(line, "emory") || scan_has(line, "OOM");
     context kept = *c;
     bool frame = read_frame(c, line, &last);
+    if (frame) created = scan_has(line, ", in __init__");
     bool own = frame && strcmp(kept.line, c->line) != 0;
     if (frame && reversed && kept.line[0] != '\0') memcpy(c->line, kept.line, sizeof c->line);
     if (code_own && !frame && !last.arrow) scan_copy(c->code, sizeof c->code, line, line.at, "\n");
@@ -526,6 +535,10 @@ static void read_traceback(context *c, scan_text t) {
         phase = here;
     }
     code = frame;
+  }
+  if (phase == 0 && created && (others & CONTEXT_BIT(GENERATING)) != 0) {
+    others &= ~CONTEXT_BIT(GENERATING); /* the file's name says it; the model is being made */
+    phase = CONTEXT_BIT(LOADING);
   }
   if ((phase & CONTEXT_BIT(OPTIMIZER)) != 0)
     phase = CONTEXT_BIT(OPTIMIZER);

@@ -25,7 +25,7 @@ static void fill_numbers(explanation *x) {
                  .other_process_bytes = MESSAGE_UNKNOWN,
                  .outside_framework_bytes = m->outside_bytes,
                  .limit_bytes = m->limit_bytes,
-                 .device_bytes = host ? MESSAGE_UNKNOWN : m->device_bytes,
+                 .device_bytes = m->device_bytes,
                  .free_bytes = m->free_bytes,
                  .unknown_bytes = MESSAGE_UNKNOWN,
                  .reserved_bytes = known(reserved) ? reserved : 0};
@@ -73,8 +73,11 @@ static void say_circumstances(explanation *x) {
               during[0] != '\0' ? ", " : "", during);
   else if (during[0] != '\0' && m->kind != MESSAGE_HOST)
     cause_say(c, "it failed %s", during);
+  for (uint32_t i = 0; i < m->said_count; i++) cause_say(c, "the text says: %s", m->said[i]);
   if (m->failures > 1)
-    cause_say(c, "the text contains %u different failures; this is the first", m->failures);
+    cause_say(c, "the text contains %u different failures; this is the first%s%s", m->failures,
+              known(m->next_bytes) ? ", the next requested " : "",
+              known(m->next_bytes) ? cause_size(m->next_bytes) : "");
 }
 
 void diagnosis_explain(explanation *x) {

@@ -199,7 +199,7 @@ static void detect_spike(explanation *x) {
   else
     cause_head(c, "One single request of %s, where %s is in use", cause_size(n->asked_bytes),
                cause_size(n->live_bytes));
-  if (m->what[0] != '\0') cause_say(c, "for a tensor of shape %s", m->what);
+  if (m->what[0] != '\0' && m->rank > 0) cause_say(c, "for a tensor of shape %s", m->what);
   if (has(x, CONTEXT_BIT(ATTENTION)))
     cause_say(c, "attention over a long sequence or a large image grows with its square");
 }
@@ -286,6 +286,9 @@ static const char *usage(const explanation *x, char text[160]) {
              cause_size(m->whole_bytes - n->device_bytes));
   else if (known(n->live_bytes))
     snprintf(text, 160, "this program's data already fills %s", cause_size(n->live_bytes));
+  else if (known(n->asked_bytes) && known(n->free_bytes) && n->free_bytes < n->asked_bytes)
+    snprintf(text, 160, "%s could not get %s on the device, where %s is free", message_reporter(m),
+             cause_size(n->asked_bytes), cause_size(n->free_bytes));
   else
     snprintf(text, 160, "%s could not get %s%s", message_reporter(m),
              known(n->asked_bytes) ? cause_size(n->asked_bytes) : "the memory it asked for",
@@ -424,7 +427,9 @@ static guess by_kind(const explanation *x) {
   case MESSAGE_TORCH:
     if ((m->details & MESSAGE_ONE_BUFFER) != 0)
       return (guess){CAUSE_ONE_SPIKE, 0.6,
-                     "one tensor is larger than the 4 GiB that Intel's driver gives at once"};
+                     has(x, MARK(APPLE))
+                         ? "one tensor is larger than one buffer may be on this Mac"
+                         : "one tensor is larger than the 4 GiB that Intel's driver gives at once"};
     break;
   case MESSAGE_MLX:
     if ((m->details & MESSAGE_WEIGHTS) != 0)

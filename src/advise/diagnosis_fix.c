@@ -41,7 +41,10 @@ static uint32_t derive(const explanation *x) {
   bool own = !m->async; /* PyTorch's own allocator */
   set |= own && !context_any(c, CONTEXT_BIT(WINDOWS)) && c->torch_from >= 201 ? DERIVED_EXPANDS : 0;
   set |= own && c->torch_from >= 110 ? DERIVED_SPLITS : 0;
-  set |= diagnosis_had_room(&x->evidence.n) || diagnosis_unused(&x->evidence.n) ? DERIVED_ROOM : 0;
+  bool device = m->kind != MESSAGE_HOST;
+  set |= (device && diagnosis_had_room(&x->evidence.n)) || diagnosis_unused(&x->evidence.n)
+             ? DERIVED_ROOM
+             : 0;
   set |= diagnosis_absurd(&x->evidence.n) ? DERIVED_ABSURD : 0;
   set |= m->grouped ? DERIVED_GROUPED : 0;
   set |= m->process_count > 0 ? DERIVED_LISTED : 0;
@@ -52,6 +55,7 @@ static uint32_t derive(const explanation *x) {
   set |= (m->details & MESSAGE_INIT) != 0 ? DERIVED_INIT : 0;
   set |= (m->details & MESSAGE_WEIGHTS) != 0 ? DERIVED_WEIGHTS : 0;
   set |= (m->details & MESSAGE_INPUT) != 0 ? DERIVED_INPUT : 0;
+  set |= (m->details & MESSAGE_TIMEOUT) != 0 ? DERIVED_TIMEOUT : 0;
   set |= (m->details & MESSAGE_POOL) != 0 ? DERIVED_POOL : 0;
   set |= (m->details & MESSAGE_MIG) != 0 ? DERIVED_MIG : 0;
   set |= (m->details & MESSAGE_STATUS) != 0 ? DERIVED_STATUS : 0;

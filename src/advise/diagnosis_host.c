@@ -27,7 +27,10 @@ static bool detect_own_limit(explanation *x) {
              cause_size(m->limit_bytes), known(m->asked_bytes) ? cause_size(m->asked_bytes) : "",
              known(m->asked_bytes) ? " more" : "more");
   if (m->what[0] != '\0') cause_say(c, "for an array with %s", m->what);
-  cause_say(c, "ulimit -v or resource.setrlimit sets it; the machine may have more memory");
+  if ((m->details & MESSAGE_RLIMIT) != 0)
+    cause_say(c, "ulimit -v or resource.setrlimit sets it; the machine may have more memory");
+  else
+    cause_say(c, "the text names the limit; the machine may have more memory");
   return true;
 }
 
@@ -70,6 +73,17 @@ static void detect_one_array(explanation *x) {
   const message *m = &x->evidence.message;
   bool reading = has(x, CONTEXT_BIT(READING));
   const host_way *way = host_way_of(m->context.code);
+  if (diagnosis_had_room(&x->evidence.n)) {
+    cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.45);
+    cause_head(c,
+               "%s was refused although %s of host memory (RAM) was free: probably a limit is "
+               "reached, not the RAM",
+               cause_size(m->asked_bytes), cause_size(m->free_bytes));
+    say_array(c, m);
+    cause_say(c, "on Windows the limit is RAM and page file together, and what programs reserve "
+                 "counts; elsewhere ulimit -v or a container's limit");
+    return;
+  }
   if (known(m->asked_bytes) && m->asked_bytes < SMALL_ARRAY && !reading && way == NULL) {
     cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.45);
     cause_head(c, "Host memory (RAM) was already full: even %s more for one array did not fit",
@@ -104,6 +118,13 @@ static void detect_one_array(explanation *x) {
 static void detect_killed(explanation *x) {
   const message *m = &x->evidence.message;
   bool kernel = m->host == HOST_KERNEL;
+  if ((m->details & MESSAGE_TIMEOUT) != 0) {
+    cause *late = diagnosis_cause(x, CAUSE_UNKNOWN, 0.5);
+    cause_head(late, "The program was killed after a timeout: probably it took too long to answer; "
+                     "the text shows no shortage of memory");
+    cause_say(late, "a machine that swaps is slow too: then host memory (RAM) is the reason");
+    return;
+  }
   cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, !kernel ? 0.4 : m->grouped ? 0.6 : 0.55);
   char held[64] = "", who[112] = "the program", group[112];
   snprintf(group, sizeof group, ": its container or control group had reached its limit%s%s",
@@ -185,7 +206,9 @@ static void detect_limit(explanation *x) {
   if (known(m->limit_bytes)) snprintf(limit, sizeof limit, " of %s", cause_size(m->limit_bytes));
   if (known(m->process_bytes))
     snprintf(used, sizeof used, "; it used %s", cause_size(m->process_bytes));
-  cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, job ? 0.75 : m->grouped ? 0.6 : 0.5);
+  bool proven = m->grouped || (known(m->process_bytes) && known(m->limit_bytes) &&
+                               m->process_bytes >= m->limit_bytes / 100 * 98);
+  cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, job ? 0.75 : proven ? 0.6 : 0.5);
   if (job && known(m->limit_bytes))
     cause_head(c,
                "The batch system ended the job: it reached the %s of host memory (RAM) that it "
@@ -198,7 +221,7 @@ static void detect_limit(explanation *x) {
                used);
   else
     cause_head(c, "The container was killed%s because it reached its memory limit%s (RAM)%s",
-               m->grouped && known(m->limit_bytes) ? "" : ": probably", limit, used);
+               proven && known(m->limit_bytes) ? "" : ": probably", limit, used);
   if (!job)
     cause_say(c, "OOMKilled shows it; exit code 137 alone can be any kill, such as a failed probe");
 }

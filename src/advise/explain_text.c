@@ -1,5 +1,6 @@
 /* The explanation for a terminal, as one line, and as JSON. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "advise/explain.h"
@@ -25,17 +26,23 @@ static void row(buffer *out, const char *name, uint64_t bytes, const char *note)
     buffer_printf(out, "  %-28s %10s%s%s\n", name, cause_size(bytes), note[0] ? "  " : "", note);
 }
 
-static void numbers_text(const numbers *n, bool device, bool elsewhere, buffer *out) {
+/* `reserved`: live and cached together, as the text says; MESSAGE_UNKNOWN if it does not. */
+static void numbers_text(const numbers *n, uint64_t reserved, bool device, bool elsewhere,
+                         buffer *out) {
+  char cached[80] = "what the framework keeps for reuse";
+  if (known(reserved))
+    snprintf(cached, sizeof cached, "what the framework keeps for reuse, %s with live",
+             cause_size(reserved));
   if (n->asked_bytes < ABSURD_LEAST) row(out, "requested", n->asked_bytes, "");
   row(out, "live", n->live_bytes, device ? "what your data holds" : "what the process held");
-  row(out, "cached, not live", n->cached_bytes, "what the framework keeps for reuse");
+  row(out, "cached, not live", n->cached_bytes, cached);
   row(out, "  largest hole in it", n->largest_hole_bytes, "the largest request it can serve");
   row(out, "outside the framework", n->outside_framework_bytes, "the driver, other libraries");
   row(out, "other processes", n->other_process_bytes, "");
   row(out, device ? "free on the device" : "free", n->free_bytes, "");
   if (known(n->unknown_bytes) && n->unknown_bytes >= UNKNOWN_LEAST)
     row(out, "not accounted for", n->unknown_bytes, "the driver, or processes that are not listed");
-  row(out, "the device", n->device_bytes, "");
+  row(out, device ? "the device" : "the machine", n->device_bytes, "");
   row(out, elsewhere ? "what that device leaves" : "the limit set", n->limit_bytes, "");
   if (device && !known(n->device_bytes) && !elsewhere)
     buffer_text(out, "  the device's size is not known\n");
@@ -88,7 +95,8 @@ stow_status explanation_text(const explanation *x, buffer *out, bool bold) {
   } else if (!x->from_message || n->asked_bytes < ABSURD_LEAST || known(n->live_bytes) ||
              known(n->limit_bytes) || known(n->device_bytes)) {
     heading(out, "Memory", bold);
-    numbers_text(n, x->evidence.message.kind != MESSAGE_HOST, x->evidence.elsewhere, out);
+    numbers_text(n, x->from_message ? x->evidence.message.reserved_bytes : MESSAGE_UNKNOWN,
+                 x->evidence.message.kind != MESSAGE_HOST, x->evidence.elsewhere, out);
   }
   if (x->findings.count > 0) heading(out, "Causes", bold);
   for (uint32_t i = 0; i < x->findings.count; i++) {

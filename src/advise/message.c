@@ -33,7 +33,8 @@ static bool read_device(message *m, scan_text clean, scan_text raw, const char *
   return false;
 }
 
-static void read_clean(message *m, scan_text t, scan_text raw) {
+/* Returns the place of the failure, or NULL. */
+static const char *read_clean(message *m, scan_text t, scan_text raw) {
   const char *device_at = NULL, *host_at = NULL;
   message host = *m, status = *m;
   bool device = read_device(m, t, raw, &device_at);
@@ -41,39 +42,56 @@ static void read_clean(message *m, scan_text t, scan_text raw) {
   if (device && sure && !message_only_word(host.host) && host_at < device_at) {
     host.failures += m->failures;
     *m = host;
-    return;
+    return host_at;
   }
-  if (!device && message_lookalike(m, t)) return;
+  if (!device && message_lookalike(m, t)) return NULL;
   if (device) {
     m->failures += sure && !message_only_word(host.host);
-    return;
+    return device_at;
   }
   /* "CUDA error: out of memory" and a MemoryError of the same failure are the device's. */
   if (message_device(&status, t, &device_at) &&
       (!sure || message_only_word(host.host) || device_at < host_at) && host.host != HOST_TORCH) {
     *m = status;
     m->failures += sure && !message_only_word(host.host);
-    return;
+    return device_at;
   }
   if (sure) {
     *m = host;
-    return;
+    return host_at;
   }
   message foreign = *m;
   if (message_foreign(&foreign, t, &device_at)) {
     /* A program that goes on after a refused request crashes later: the request is the cause. */
     scan_text before = {t.at, scan_line(t, device_at).at};
-    if (!message_hint(m, before, true, &host_at)) *m = foreign;
-    return;
+    if (message_hint(m, before, true, &host_at)) return host_at;
+    *m = foreign;
+    return NULL;
   }
-  if (message_host_memory(m, t, false, &host_at)) return;
-  if (!message_hint(m, t, false, &host_at)) m->failures = 0;
+  if (message_host_memory(m, t, false, &host_at) || message_hint(m, t, false, &host_at))
+    return host_at;
+  m->failures = 0;
+  return NULL;
 }
 
 /* Returns the end of the text: circumstances are near the failure, which is near the end of a long
  * log. */
 static scan_text last_part(scan_text t) {
   return t.end - t.at > CONTEXT_BYTES ? (scan_text){t.end - CONTEXT_BYTES, t.end} : t;
+}
+
+/* Returns whether the reader of this kind knows every number in its texts. */
+static bool reads_all(message_kind kind) {
+  return kind == MESSAGE_TORCH || kind == MESSAGE_XLA || kind == MESSAGE_TENSORFLOW ||
+         kind == MESSAGE_CUPY;
+}
+
+/* Reads a text without other failures. */
+static void read_whole(message *m, scan_text t, scan_text raw) {
+  const char *where = read_clean(m, t, raw);
+  if (!reads_all(m->kind)) message_quantities(m, t, where);
+  if (m->kind != MESSAGE_TORCH) message_said(m, t, where);
+  message_share(m, t);
 }
 
 static uint32_t count_failures(scan_text block) {
@@ -89,13 +107,15 @@ static bool read_first(message *m, scan_text t, scan_text raw) {
   if (!message_is_mixed(t) || !message_next_block(&t, &block, &first)) return false;
   if (t.at >= t.end && first.end == block.end) return false;
   uint32_t failures = count_failures(block);
+  message next = message_blank();
+  read_clean(&next, (scan_text){first.end, t.end}, (scan_text){first.end, t.end});
   for (int i = 0; i < BLOCKS_MOST && message_next_block(&t, &block, &own); i++)
     failures += count_failures(block);
   *m = message_blank();
   context_read(&m->context, last_part(first), last_part(first));
-  read_clean(m, first, raw);
-  message_share(m, first);
+  read_whole(m, first, raw);
   m->failures = failures;
+  m->next_bytes = next.asked_bytes;
   return true;
 }
 
@@ -111,8 +131,7 @@ void message_read(message *m, const char *text, size_t count) {
   scan_text t = copied ? (scan_text){clean.data, clean.data + clean.length} : raw;
   if (!read_first(m, t, raw)) {
     context_read(&m->context, last_part(t), last_part(raw));
-    read_clean(m, t, raw);
-    message_share(m, t);
+    read_whole(m, t, raw);
   }
   buffer_free(&clean);
   buffer_free(&outputs);
@@ -131,13 +150,16 @@ bool message_is_device(message_kind kind) {
 }
 
 const char *message_reporter(const message *m) {
+  scan_text what = {m->what, m->what + strlen(m->what)};
   if (m->kind != MESSAGE_CUDA || context_any(&m->context, CONTEXT_BIT(NVIDIA)))
     return message_kind_name(m->kind);
   return context_any(&m->context, CONTEXT_BIT(AMD))          ? "HIP"
          : context_any(&m->context, CONTEXT_BIT(INTEL))      ? "Level Zero"
          : context_any(&m->context, CONTEXT_BIT(NPU))        ? "The NPU's driver"
          : context_any(&m->context, CONTEXT_BIT(ANY_VENDOR)) ? "Vulkan or DirectX"
-                                                             : message_kind_name(m->kind);
+         : context_any(&m->context, CONTEXT_BIT(TORCH))      ? "PyTorch"
+         : scan_has(what, "CUDA") || scan_has(what, "cuda")  ? "CUDA"
+                                                             : "The program";
 }
 
 const char *message_kind_name(message_kind kind) {

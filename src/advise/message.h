@@ -13,6 +13,7 @@
  *   message_host.c     host memory, by a table; message_limits.c reads limits that were set
  *   message_foreign.c  errors that are about something else, by a table
  *   message_hint.c     texts in no table: words for memory and for failure in one line
+ *   message_quantity.c reads sizes by the words around them; message_said.c quotes the others
  *   message_first.c    cuts a log with failures of several libraries down to the first one
  *   message.c calls them in order
  *
@@ -28,6 +29,7 @@
 
 #define MESSAGE_UNKNOWN       UINT64_MAX
 #define MESSAGE_PROCESSES_MAX 32
+#define MESSAGE_SAID_MAX      3
 
 typedef enum message_kind {
   MESSAGE_NONE = 0, /* no known out-of-memory error */
@@ -102,6 +104,8 @@ enum {
   MESSAGE_BEYOND = 1 << 13,   /* … and the machine has enough for the request */
   MESSAGE_WARNING = 1 << 14,  /* the library goes on without it */
   MESSAGE_ABOUT = 1 << 15,    /* cache_tokens is estimated from the sizes */
+  MESSAGE_TIMEOUT = 1 << 18,  /* killed after a timeout */
+  MESSAGE_RLIMIT = 1 << 17,   /* limit_bytes is of ulimit -v or setrlimit */
   MESSAGE_INPUT = 1 << 16,    /* TensorFlow copied a whole array of the program to the device */
 };
 
@@ -148,13 +152,16 @@ typedef struct message {
   double share;        /* of the device that a server may take, as its text says; 0: unknown */
   double share_needed; /* the smallest one that is enough, as its text says; 0: unknown */
   uint64_t job;        /* a batch system's number of the job; 0: unknown */
+  uint64_t next_bytes; /* what the second of them requested */
   uint32_t failures;   /* different failures in the text; the first one is read */
   bool grouped;        /* the kernel's: a control group's limit, not the machine's */
   bool async;          /* PyTorch uses the driver's pool: its own settings do not apply */
   bool no_history;     /* a device whose allocations PyTorch cannot record */
   char what[96];       /* the tensor, operation or call named in it */
-  const char *name;    /* what kind of foreign error, or NULL */
-  const char *help;    /* one line of help for it, or NULL */
+  char said[MESSAGE_SAID_MAX][160]; /* sentences with numbers that are in no field */
+  uint32_t said_count;
+  const char *name; /* what kind of foreign error, or NULL */
+  const char *help; /* one line of help for it, or NULL */
   message_chunks chunks;
   context context;
 } message;

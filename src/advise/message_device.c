@@ -42,7 +42,7 @@ static const struct {
     {"GPU is out of memory", 0, 0, 0},
     {"GPU out of memory", 0, 0, 0},
     {"ut of GPU memory", 0, 0, 0},
-    {"insufficient GPU memory", 0, 0, 0},
+    {"nsufficient GPU memory", 0, 0, 0},
     {"nsufficient VRAM", 0, 0, 0},
     {"not enough GPU memory", 0, 0, 0},
     {"Not enough GPU memory", 0, 0, 0},

@@ -186,7 +186,8 @@ static const char *bare_ending(scan_text s, scan_text *frame, bool *open) {
   scan_text rest = s, line;
   if (!*open) *frame = (scan_text){s.at, s.at};
   while (scan_next_line(&rest, &line)) {
-    bool begins = scan_has(line, "Traceback (most recent call last)");
+    bool begins = scan_has(line, "Traceback (most recent call last)") &&
+                  !scan_has(line, "C++ Traceback"); /* Paddle's, of the same error */
     if (begins)
       *frame = (scan_text){line.end, line.end};
     else if (*open && frame->at == frame->end)
@@ -194,6 +195,7 @@ static const char *bare_ending(scan_text s, scan_text *frame, bool *open) {
     *open = *open || begins;
     if (!*open || begins || !is_error(line)) continue;
     *open = false;
+    if (line.end[-1] == ':' && rest.at < rest.end) return NULL; /* the message follows */
     return scan_has_any(line, statuses, sizeof statuses / sizeof *statuses) ? rest.at : NULL;
   }
   return NULL;

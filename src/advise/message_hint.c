@@ -56,11 +56,13 @@ static bool is_shortage(scan_text line) {
   if (scan_find_word(line, "OOM", &start) != NULL) return !only_warns(line, start);
   const char *memory = memory_at(line);
   if (memory == NULL || only_warns(line, memory)) return false;
-  bool asked = HAS_ANY(line, "alloc", "reserve", "mmap", "require", "need");
-  bool refused = HAS_ANY(line, "fail", "unable", "cannot", "can't", "could not", "couldn't",
-                         "not enough", "insufficient", "exceed", "exhaust", "ran out");
-  return HAS_ANY(line, "out of memory", "not enough memory", "insufficient memory", "low on memory",
-                 "exceed") ||
+  bool asked = HAS_ANY(line, "alloc", "reserve", "mmap", "require", "need", "request");
+  bool refused =
+      HAS_ANY(line, "fail", "unable", "cannot", "can't", "could not", "couldn't", "not enough",
+              "insufficient", "exceed", "exhaust", "ran out", "larger than", "smaller than",
+              "less than", "greater than", "too large", "too small");
+  return HAS_ANY(line, "out of memory", "out of vram", "not enough memory", "insufficient memory",
+                 "low on memory", "exceed") ||
          (asked && refused);
 }
 
@@ -88,24 +90,6 @@ static bool ended_by_kill(scan_text t, const char **where) {
   return false;
 }
 
-/* Returns the first size with a unit in a line: "alloc failed (64.00 MiB)". A number without one
- * may be anything. */
-static uint64_t size_in(scan_text line) {
-  static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "kB", "KB", "MB", "GB"};
-  for (const char *at = line.at; at < line.end; at++) {
-    if (!isdigit((unsigned char)*at)) continue;
-    bool part = at > line.at && (isalnum((unsigned char)at[-1]) || at[-1] == '_' || at[-1] == '-');
-    const char *after = at;
-    while (after < line.end && (isdigit((unsigned char)*after) || *after == '.' || *after == ','))
-      after++;
-    scan_text unit = {after < line.end && *after == ' ' ? after + 1 : after, line.end};
-    for (size_t i = 0; i < sizeof units / sizeof *units && !part; i++)
-      if (scan_starts(unit, units[i])) return scan_size(line, at);
-    at = after - 1;
-  }
-  return MESSAGE_UNKNOWN;
-}
-
 bool message_hint(message *m, scan_text t, bool shortages, const char **where) {
   scan_text rest = t, line;
   m->failures = 1;
@@ -117,7 +101,6 @@ bool message_hint(message *m, scan_text t, bool shortages, const char **where) {
         names_device(line) || (names_device(t) && !HAS_ANY(line, "system memory", "ram", "host"));
     m->kind = device ? MESSAGE_CUDA : MESSAGE_HOST;
     m->host = device ? HOST_NONE : HOST_PYTHON;
-    if (HAS_ANY(line, "alloc", "request")) m->asked_bytes = size_in(line);
     scan_copy(m->what, sizeof m->what, t, line.at, "\n");
     return true;
   }

@@ -15,6 +15,7 @@ static const struct row {
   int flags;
 } table[] = {
     {"DefaultCPUAllocator", HOST_TORCH, SURE},
+    {"Fail to alloc memory of ", HOST_TORCH, SURE}, /* Paddle */
     {"posix_memalign(&data, gAlignment, nbytes)", HOST_TORCH, SURE},
     {"[enforce fail at alloc_cpu.cpp", HOST_TORCH, SURE},
     {"not enough memory: you tried to allocate", HOST_TORCH, SURE},
@@ -45,6 +46,12 @@ static const struct row {
     {"reason: OOMKilled", HOST_CONTAINER, SURE},
     {"OOMKilled (exit code", HOST_CONTAINER, SURE},
     {"low on resource: memory", HOST_CONTAINER, SURE},
+    {"Memory limit of ", HOST_CONTAINER, SURE}, /* services that run containers */
+    {"ard memory limit of ", HOST_CONTAINER, SURE},
+    {"oft memory limit of ", HOST_CONTAINER, SURE},
+    {"Memory quota exceeded", HOST_CONTAINER, SURE},
+    {"Memory quota vastly exceeded", HOST_CONTAINER, SURE},
+    {"Max Memory Used: ", HOST_CONTAINER, 0},
     {"ray.exceptions.OutOfMemoryError", HOST_RAY, SURE},
     {"RayOutOfMemoryError", HOST_RAY, SURE},
     {"node running low on memory", HOST_RAY, SURE},
@@ -306,13 +313,21 @@ static void read_large(message *m, scan_text t) {
   }
 }
 
+/* A watchdog kills a process that does not answer in time, and some guess "out of memory" then. */
+static void read_timeout(message *m, scan_text t) {
+  static const char *const signs[] = {"WORKER TIMEOUT", "DUE TO TIME LIMIT",
+                                      "Liveness probe failed", "liveness probe failed",
+                                      "Watchdog caught collective"};
+  if (scan_has_any(t, signs, sizeof signs / sizeof *signs)) m->details |= MESSAGE_TIMEOUT;
+}
+
 static void read_numbers(message *m, scan_text t, const char *at) {
   scan_text rest = scan_from(t, at);
   switch (m->host) {
   case HOST_NUMPY: read_numpy(m, t); break;
   case HOST_TORCH: m->asked_bytes = scan_size_after(t, "you tried to allocate "); break;
-  case HOST_KERNEL:
-  case HOST_KILLED: read_killed(m, t); break;
+  case HOST_KILLED: read_timeout(m, t); /* fall through */
+  case HOST_KERNEL: read_killed(m, t); break;
   case HOST_MAPS: m->asked_bytes = scan_size(t, at); break;
   case HOST_PAGEFILE: m->asked_bytes = scan_size_after(t, "VirtualAlloc of "); break;
   case HOST_WORKER: read_worker(m, t); break;
@@ -342,7 +357,9 @@ static void read_numbers(message *m, scan_text t, const char *at) {
   }
   /* report.py's own line, after the error of a program that stowage run watched */
   uint64_t own = scan_size_after(t, " of the process is limited to ");
-  if (own != MESSAGE_UNKNOWN) m->limit_bytes = own;
+  if (own == MESSAGE_UNKNOWN) return;
+  m->limit_bytes = own;
+  m->details |= MESSAGE_RLIMIT;
 }
 
 bool message_host_memory(message *m, scan_text t, bool sure, const char **where) {

@@ -146,9 +146,14 @@ static void read_job(message *m, scan_text t) {
     take(&m->limit_bytes, limit << 10);
   }
   read_sacct(m, t);
-  static const char *const options[] = {"--mem=", "--mem ", "-l mem="};
+  take(&m->process_bytes, scan_size_binary_after(t, "Max Memory : ")); /* LSF */
+  take(&m->limit_bytes, scan_size_binary_after(t, "Total Requested Memory : "));
+  static const char *const options[] = {"--mem=", "--mem ", "-l mem=", ",mem="};
   for (size_t i = 0; i < sizeof options / sizeof *options; i++)
     take(&m->limit_bytes, option(t, options[i]));
+  uint64_t each = option(t, "--mem-per-cpu="), cores = scan_number_after(t, "--cpus-per-task=");
+  if (known(each) && known(cores) && cores > 0 && cores < 1 << 16 && each < UINT64_C(1) << 46)
+    take(&m->limit_bytes, each * cores);
 }
 
 /* ---- containers ---- */
@@ -167,10 +172,22 @@ static void read_container(message *m, scan_text t) {
       size++;
     m->limit_bytes = scan_size(part, size);
   }
+  /* AWS Lambda: "Memory Size: 512 MB  Max Memory Used: 512 MB" */
+  if (scan_has(t, "Max Memory Used: ")) {
+    take(&m->limit_bytes, scan_size_binary_after(t, "Memory Size: "));
+    take(&m->process_bytes, scan_size_binary_after(t, "Max Memory Used: "));
+  }
   static const char *const options[] = {"--memory=", "--memory ",
                                         "mem_limit: ", "mem_limit=", "docker run -m "};
   for (size_t i = 0; i < sizeof options / sizeof *options; i++)
     take(&m->limit_bytes, option(t, options[i]));
+  const char *stats = scan_find(t, "MEM USAGE / LIMIT");
+  const char *pair = stats != NULL ? scan_find(scan_from(t, scan_line(t, stats).end), " / ") : NULL;
+  if (pair != NULL &&
+      !scan_has(scan_from(t, scan_line(t, pair).end), "iB / ")) { /* one container */
+    take(&m->limit_bytes, scan_size(t, pair));
+    take(&m->process_bytes, scan_size_before(scan_line(t, pair), " / "));
+  }
   m->grouped = scan_has(t, "OOMKilled");
 }
 

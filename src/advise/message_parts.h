@@ -25,6 +25,7 @@ static inline message message_blank(void) {
                    .largest_bytes = MESSAGE_UNKNOWN,
                    .wanted_tokens = MESSAGE_UNKNOWN,
                    .cache_tokens = MESSAGE_UNKNOWN,
+                   .next_bytes = MESSAGE_UNKNOWN,
                    .device = UINT32_MAX,
                    .context = {.torch_to = UINT16_MAX}};
 }
@@ -57,6 +58,11 @@ bool message_foreign(message *m, scan_text t, const char **where);
 bool message_lookalike(message *m, scan_text t);
 /* `shortages`: only lines that report one; otherwise also the end of a process that was killed. */
 bool message_hint(message *m, scan_text t, bool shortages, const char **where);
+/* Fills the numbers that are still unknown by the words around the sizes near `where`, the place of
+ * the failure. */
+void message_quantities(message *m, scan_text t, const char *where);
+/* Keeps the sentences near `where` whose numbers are still in no field. */
+void message_said(message *m, scan_text t, const char *where);
 /* Counts the dump of a BFC allocator in `raw`, the original text. */
 void message_bfc(message *m, scan_text raw);
 

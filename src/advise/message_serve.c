@@ -102,6 +102,18 @@ static bool read_sglang(message *m, scan_text t) {
   return true;
 }
 
+static uint64_t gib_after(scan_text t, const char *words);
+
+/* "Some GPUs may be occupied by other processes. min_per_gpu_memory=5.43, local_gpu_memory=23.09",
+ * in GiB: what is free on the fullest device, and on this one */
+static bool read_unbalanced(message *m, scan_text t) {
+  m->details |= MESSAGE_START;
+  m->free_bytes = gib_after(t, "min_per_gpu_memory=");
+  if (!known(m->free_bytes)) m->free_bytes = gib_after(t, "pre_model_load_memory=");
+  m->device_bytes = gib_after(t, " local_gpu_memory=");
+  return true;
+}
+
 /* "Not enough memory to handle 16000 total tokens with 4096 prefill tokens." */
 static bool read_tgi(message *m, scan_text t) {
   m->details |= MESSAGE_KV_CACHE;
@@ -156,6 +168,19 @@ static bool read_llama(message *m, scan_text t) {
     m->details |= weights && !scan_has(t, "ggml_gallocr_reserve") ? MESSAGE_WEIGHTS
                   : compute                                       ? MESSAGE_COMPUTE
                                                                   : 0;
+  return true;
+}
+
+/* msg="model request too large for system" requested="20.4 GiB" available="14.1 GiB" total="15.5
+ * GiB" free="13.9 GiB" */
+static bool read_ollama(message *m, scan_text t) {
+  const char *at = scan_find(t, "model request too large for system");
+  scan_text line = {at, scan_line(t, at).end};
+  m->kind = MESSAGE_HOST;
+  m->host = HOST_MODEL;
+  m->asked_bytes = scan_size_after(line, "requested=\"");
+  m->free_bytes = scan_size_after(line, "available=\"");
+  m->device_bytes = scan_size_after(line, "total=\"");
   return true;
 }
 
@@ -354,9 +379,8 @@ static bool read_numba(message *m, scan_text t) {
 
 static bool read_rmm(message *m, scan_text t) {
   if (scan_has(t, "Maximum pool size exceeded")) m->details |= MESSAGE_POOL;
-  m->asked_bytes = FIRST_SIZE(t, "failed to allocate ", "Failed to allocate ",
-                              "Requested memory: ", "trying to allocate ");
-  m->free_bytes = scan_size_after(t, "Free memory: ");
+  m->asked_bytes =
+      FIRST_SIZE(t, "failed to allocate ", "Failed to allocate ", "trying to allocate ");
   /* "current/max/try size = 20.000000 GiB, 22.000000 GiB, 38.146973 GiB" */
   const char *sizes = scan_find(t, "current/max/try size = ");
   if (sizes == NULL) return true;
@@ -401,6 +425,7 @@ static const struct {
     {"Prefill out of memory", MESSAGE_SGLANG, read_sglang},
     {"alloc_req_slots runs out of memory", MESSAGE_SGLANG, read_sglang},
     {"alloc_token_slots runs out of memory", MESSAGE_SGLANG, read_sglang},
+    {"The memory capacity is unbalanced", MESSAGE_SGLANG, read_unbalanced},
     {"need to decrease `--max-batch-", MESSAGE_TGI, read_tgi},
     {"Decode out of memory", MESSAGE_SGLANG, read_sglang},
     {"[metal::malloc]", MESSAGE_MLX, read_mlx},
@@ -408,6 +433,7 @@ static const struct {
     {"[malloc] Unable to allocate", MESSAGE_MLX, read_mlx},
     {"[METAL] Command buffer execution failed: Insufficient Memory", MESSAGE_MLX, read_mlx},
     {"requires more system memory", MESSAGE_LLAMA, read_llama},
+    {"model request too large for system", MESSAGE_LLAMA, read_ollama},
     {"cuda_buffer_type_alloc_buffer", MESSAGE_LLAMA, read_llama},
     {"ggml_gallocr_reserve", MESSAGE_LLAMA, read_llama},
     {"alloc_tensor_range: failed", MESSAGE_LLAMA, read_llama},

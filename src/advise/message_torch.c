@@ -203,6 +203,21 @@ static bool read_async(message *m, scan_text t, const char **where) {
   return true;
 }
 
+/* "RuntimeError: Invalid buffer size: 15.62 GB", of MPS: Metal gives no buffer of that size. */
+static bool read_buffer(message *m, scan_text t, const char **where) {
+  const char *start = NULL;
+  const char *at = scan_find_at(t, "Invalid buffer size: ", &start);
+  m->asked_bytes = at != NULL ? scan_size_binary(t, at) : MESSAGE_UNKNOWN;
+  if (!known(m->asked_bytes)) return false;
+  if (where != NULL) *where = start;
+  m->kind = MESSAGE_TORCH;
+  m->failures = 1;
+  m->no_history = true;
+  m->details |= MESSAGE_ONE_BUFFER;
+  m->context.seen |= CONTEXT_BIT(TORCH) | CONTEXT_BIT(APPLE) | CONTEXT_BIT(MAC);
+  return true;
+}
+
 bool message_torch(message *m, scan_text t, const char **where) {
   const char *tried = t.at, *first = NULL, *next = NULL, *found = NULL;
   seen_failures seen = {.count = 0};
@@ -216,6 +231,7 @@ bool message_torch(message *m, scan_text t, const char **where) {
     count_failure(&seen, t, tried);
   }
   m->failures = seen.count;
+  if (seen.count > 1) m->next_bytes = seen.bytes[1];
   if (first == NULL && scan_find_at(t, "out of memory. Tried to allocate more than 1EB", &found)) {
     m->kind = MESSAGE_TORCH;
     m->failures = 1;
@@ -225,6 +241,7 @@ bool message_torch(message *m, scan_text t, const char **where) {
     if (where != NULL) *where = found;
     return true;
   }
+  if (first == NULL && read_buffer(m, t, where)) return true;
   if (first == NULL) return read_async(m, t, where);
   const char *begin = statement_start(t, first);
   scan_text s = {begin, next != NULL ? next : t.end};

@@ -86,7 +86,8 @@ static void read_buffers(message *m, scan_text t) {
   uint64_t out = scan_size_after(t, "maybe_live_out allocation:");
   if (known(in)) m->given_bytes = in + (known(out) ? out : 0);
   m->out_bytes = out;
-  m->whole_bytes = scan_size_after(t, "total allocation:");
+  uint64_t whole = scan_size_after(t, "total allocation:");
+  if (known(whole)) m->whole_bytes = whole;
   const char *first = scan_find(t, "Buffer 1:");
   if (first == NULL) first = scan_find(t, "Largest program allocations in hbm: 1.");
   if (first == NULL) return;
@@ -200,7 +201,10 @@ bool message_xla(message *m, scan_text t, const char **where) {
     found = scan_find_at(t, signs[i].words, &start) != NULL;
     tensorflow = found && signs[i].tensorflow;
   }
-  if (!found || scan_has(t, "BFCArena") || scan_has(t, "Out of memory error on GPU")) return false;
+  if (!found || scan_has(t, "BFCArena") || scan_has(t, "Out of memory error on GPU") ||
+      scan_has(t, "Fail to alloc memory of "))
+    return false;
+  if (scan_has(t, "paddle") && !scan_has(t, "tensorflow")) return false;
   /* Both sources also print lines that are not about memory. */
   bool memory = scan_has(t, "emory") || scan_has(t, "OOM") || scan_has(t, "llocate") ||
                 m->chunks.found || known(m->limit_bytes);

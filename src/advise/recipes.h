@@ -38,6 +38,7 @@ enum {
   DERIVED_ENABLED = 1 << 26,   /* stowage.limit(ram=…) set the limit on host memory … */
   DERIVED_BEYOND = 1 << 27,    /* … and the machine has enough for the request */
   DERIVED_WEIGHTS = 1 << 28,   /* the failed request was for a model's weights */
+  DERIVED_TIMEOUT = 1 << 30,   /* killed after a timeout */
   DERIVED_INPUT = 1 << 29,     /* … for a whole array of the program */
 };
 

@@ -183,6 +183,16 @@ static const recipe rows[] = {
          "if the shape is meant: scipy.sparse for mostly zeros, or one part of the rows after "
          "the other",
      .cost = "a change of the program"},
+    {.hosts = H(KILLED),
+     .must = D(TIMEOUT),
+     .change = "raise the timeout (gunicorn --timeout 300; a job's --time; a probe's "
+               "timeoutSeconds and initialDelaySeconds)",
+     .cost = "a program that hangs is found later"},
+    {.hosts = H(KILLED),
+     .must = D(TIMEOUT),
+     .change = "do less before it answers: load the model once, before the workers start (gunicorn "
+               "--preload), fewer workers at once",
+     .cost = "a change of the program"},
     {.hosts = H(KILLED) | H(KERNEL),
      .need = M(DEEPSPEED),
      .change =
@@ -285,14 +295,14 @@ static const recipe rows[] = {
     {.hosts = H(NUMPY) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(CONTAINER) |
               H(JOB) | H(RAY) | H(TORCH) | H(DASK) | H(SPARK) | H(LARGE),
      .never = LANGUAGES,
-     .mustnot = D(ABSURD),
+     .mustnot = D(ABSURD) | D(TIMEOUT),
      .change = "hold less in RAM: read data in parts (pd.read_csv(f, chunksize=100000), np.load(f, "
                "mmap_mode=\"r\"), stowage.batches(f)), in the smallest type (stowage inspect f)",
      .cost = "a loop over the parts"},
     {.hosts =
          H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY) | H(LARGE),
      .never = M(COLAB) | M(KAGGLE) | M(WINDOWS) | M(MAC) | M(BITS_32),
-     .mustnot = D(GROUPED) | D(ABSURD) | D(ENABLED),
+     .mustnot = D(GROUPED) | D(ABSURD) | D(ENABLED) | D(TIMEOUT),
      .change =
          "close other programs, or add swap to the RAM (Linux: sudo fallocate -l 16G /swapfile; "
          "sudo chmod 600 /swapfile; sudo mkswap /swapfile; sudo swapon /swapfile)",

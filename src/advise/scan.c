@@ -103,6 +103,14 @@ static double unit_factor(scan_text t, const char **at, bool binary) {
                {"Kb", 0x1p10, 0x1p10},
                {"Mb", 0x1p20, 0x1p20},
                {"Gb", 0x1p30, 0x1p30},
+               {"kilobytes", 0x1p10, 0x1p10},
+               {"megabytes", 0x1p20, 0x1p20},
+               {"gigabytes", 0x1p30, 0x1p30},
+               {"KBytes", 0x1p10, 0x1p10},
+               {"MBytes", 0x1p20, 0x1p20},
+               {"GBytes", 0x1p30, 0x1p30},
+               {"T", 0x1p40, 0x1p40},
+               {"Ti", 0x1p40, 0x1p40},
                {"bytes", 1, 1},
                {"Bytes", 1, 1},
                {"byte", 1, 1},
@@ -110,6 +118,7 @@ static double unit_factor(scan_text t, const char **at, bool binary) {
                {"b", 1, 1}};
   const char *p = *at;
   while (p < t.end && is_space(*p)) p++;
+  if (p == *at && p < t.end && *p == '-') p++; /* "a 4096-byte block" */
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     size_t length = strlen(units[i].name);
     if ((size_t)(t.end - p) < length || memcmp(p, units[i].name, length) != 0) continue;
@@ -129,7 +138,7 @@ static int digits_after(scan_text t, const char *at) {
 
 /* A comma before three digits separates thousands ("25,600 bytes"), any other begins a fraction
  * ("1900,00 MiB"). */
-static uint64_t size_at(scan_text t, const char *at, bool binary) {
+static uint64_t size_to(scan_text t, const char *at, bool binary, bool *unit, const char **end) {
   if (at == NULL) return SCAN_UNKNOWN;
   while (at < t.end && is_space(*at)) at++;
   if (at >= t.end || !isdigit((unsigned char)*at)) return SCAN_UNKNOWN;
@@ -150,8 +159,19 @@ static uint64_t size_at(scan_text t, const char *at, bool binary) {
       grouped = true;
   }
   if (at + 1 < t.end && *at == '.' && at[1] == ' ') at++; /* NumPy writes "745. GiB" */
+  const char *digits_end = at;
   double bytes = value / scale * unit_factor(t, &at, binary);
+  if (unit != NULL) *unit = at > digits_end;
+  if (end != NULL) *end = at;
   return bytes < 0x1p62 ? (uint64_t)(bytes + 0.5) : bytes <= 0x1p64 ? SCAN_HUGE : SCAN_UNKNOWN;
+}
+
+static uint64_t size_at(scan_text t, const char *at, bool binary) {
+  return size_to(t, at, binary, NULL, NULL);
+}
+
+uint64_t scan_size_to(scan_text t, const char *at, bool *unit, const char **end) {
+  return size_to(t, at, true, unit, end);
 }
 
 uint64_t scan_size(scan_text t, const char *at) {
@@ -176,7 +196,8 @@ static uint64_t size_before(scan_text t, const char *words, bool binary) {
   while (at > t.at && is_space(at[-1])) at--;
   while (at > t.at && isalpha((unsigned char)at[-1])) at--;
   while (at > t.at && is_space(at[-1])) at--;
-  while (at > t.at && (isdigit((unsigned char)at[-1]) || at[-1] == '.')) at--;
+  while (at > t.at && (isdigit((unsigned char)at[-1]) || at[-1] == '.' || at[-1] == ',')) at--;
+  while (at < t.end && *at == ',') at++; /* the end of the words before */
   return size_at(t, at, binary);
 }
 

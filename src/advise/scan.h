@@ -48,6 +48,8 @@ bool scan_next_line(scan_text *t, scan_text *line);
 uint64_t scan_size(scan_text t, const char *at);
 /* Parses a size whose MB and GB are powers of 1024. */
 uint64_t scan_size_binary(scan_text t, const char *at);
+/* Does the same; *end receives the place after it, and *unit whether it has a unit. */
+uint64_t scan_size_to(scan_text t, const char *at, bool *unit, const char **end);
 uint64_t scan_size_after(scan_text t, const char *words);
 uint64_t scan_size_binary_after(scan_text t, const char *words);
 /* Parses the size just before `words`. */

@@ -1419,4 +1419,27 @@ TEST(a_long_log_of_two_libraries_is_read_quickly)
   buffer_free(&text);
 }
 
+/* A kill after a timeout, a refusal while memory was free, and a model that is being made. */
+TEST(the_text_rules_out_the_usual_reason)
+{
+  static const sample all[] = {
+      {MESSAGE_HOST, C(UNKNOWN), "--timeout", "add swap",
+       "[2026-01-01 10:00:30 +0000] [7] [CRITICAL] WORKER TIMEOUT (pid:12)\n[2026-01-01 10:00:31 "
+       "+0000] [7] [ERROR] Worker (pid:12) was sent SIGKILL! Perhaps out of memory?"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "page file", "already full",
+       "RuntimeError: [enforce fail at ..\\c10\\core\\impl\\alloc_cpu.cpp:72] data. "
+       "DefaultCPUAllocator: not enough memory: you tried to allocate 104857600 bytes.\n"
+       "The machine has 12 GiB of RAM free."},
+      {MESSAGE_CTRANSLATE, C(WEIGHTS_TOO_BIG), "int8", "is loaded",
+       "Traceback (most recent call last):\n"
+       "  File \"app/speech.py\", line 50, in transcribe_file\n"
+       "  File \"faster_whisper/transcribe.py\", line 9, in __init__\n"
+       "RuntimeError: CUDA failed with error out of memory\n\n"
+       "During handling of the above exception, another exception occurred:\n\n"
+       "Traceback (most recent call last):\n  File \"app/main.py\", line 7, in transcribe\n"
+       "AttributeError: 'NoneType' object has no attribute 'write'"},
+  };
+  CHECK_SAMPLES(all);
+}
+
 TEST_MAIN

@@ -1,0 +1,348 @@
+/* Quantities: reads sizes by the words around them, for texts of any program.
+ *
+ * Readers of known libraries come first; this one fills the numbers that they left unknown. It
+ * looks at the line of the failure, a few lines after it, then a few before it. Each size takes
+ * the nearest word with a meaning: "needs 12 GiB", "only 7.5 GiB is available", "used: 7 GiB of 8
+ * GiB". A word belongs to one size. A size without such a word is not read. */
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "advise/message_parts.h"
+
+#define LINES_AFTER     8
+#define LINES_BEFORE    8
+#define REGION_BYTES    (16 << 10)
+#define QUANTITIES_MOST 64                   /* sizes that are read in one part of the text */
+#define BARE_LEAST      (UINT64_C(1) << 20)  /* a smaller number without a unit may be anything */
+#define WHOLE_LEAST     (UINT64_C(16) << 20) /* no device and no limit is smaller */
+#define WORDS_BETWEEN   4 /* words between a size and the word that it belongs to */
+
+typedef enum role { NONE, ASKED, FREE, LIVE, LIMIT, TOTAL, OTHER } role;
+
+static bool known(uint64_t bytes) {
+  return bytes != MESSAGE_UNKNOWN;
+}
+
+/* Words and what they say of a size beside them. A star: also longer words. OTHER: a size that is
+ * not memory of the failure. */
+static const struct {
+  const char *word;
+  role role;
+} words[] = {
+    {"alloc", ASKED},     {"allocate", ASKED},  {"allocating", ASKED}, {"allocation", ASKED},
+    {"malloc", ASKED},    {"realloc", ASKED},   {"request*", ASKED},   {"tried", ASKED},
+    {"attempt*", ASKED},  {"need*", ASKED},     {"requir*", ASKED},    {"want*", ASKED},
+    {"desired", ASKED},   {"reserve", ASKED},   {"mlock", ASKED},      {"mmap", ASKED},
+    {"projected", ASKED}, {"free", FREE},       {"avail*", FREE},      {"left", FREE},
+    {"remain*", FREE},    {"used", LIVE},       {"use", LIVE},         {"using", LIVE},
+    {"usage", LIVE},      {"allocated", LIVE},  {"occupied", LIVE},    {"held", LIVE},
+    {"holds", LIVE},      {"consum*", LIVE},    {"rss", LIVE},         {"vmrss", LIVE},
+    {"peak", LIVE},       {"limit*", LIMIT},    {"max", LIMIT},        {"maximum", LIMIT},
+    {"allowed", LIMIT},   {"budget", LIMIT},    {"quota", LIMIT},      {"cap", LIMIT},
+    {"capped", LIMIT},    {"total", TOTAL},     {"capacity", TOTAL},   {"reserved", OTHER},
+    {"cached", OTHER},    {"swap", OTHER},      {"disk", OTHER},       {"file", OTHER},
+    {"shmem", OTHER},     {"download*", OTHER}, {"weight*", OTHER},    {"threshold", OTHER}};
+
+static role role_of(const char *at, size_t length) {
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    size_t size = strlen(words[i].word);
+    bool open = words[i].word[size - 1] == '*';
+    if (open) size--;
+    if ((open ? length >= size : length == size) && strncasecmp(at, words[i].word, size) == 0)
+      return words[i].role;
+  }
+  return NONE;
+}
+
+static bool is_word(char c) {
+  return isalnum((unsigned char)c) || c == '_';
+}
+
+/* Returns whether a wrapped sentence goes on after the line end at `at`. A word with a colon begins
+ * a record of a log. */
+static bool goes_on(scan_text t, const char *at) {
+  const char *next = at + 1;
+  char before = at > t.at ? at[-1] : '\n';
+  while (next < t.end && *next == ' ') next++;
+  const char *end = next;
+  while (end < t.end && is_word(*end)) end++;
+  if (!islower((unsigned char)before) && !isdigit((unsigned char)before) && before != ',')
+    return false;
+  return next < t.end && (islower((unsigned char)*next) || isdigit((unsigned char)*next)) &&
+         (end >= t.end || *end != ':');
+}
+
+/* Returns whether a clause ends at `at`. */
+static bool ends_clause(scan_text t, const char *at) {
+  if (*at == ';' || *at == ',') return true;
+  if (*at == '\n') return !goes_on(t, at);
+  return *at == '.' && (at + 1 >= t.end || at[1] == ' ' || at[1] == '\n');
+}
+
+/* ---- one size ---- */
+
+typedef struct quantity {
+  const char *at, *end; /* in the text */
+  uint64_t bytes;
+  bool unit;
+} quantity;
+
+/* Finds the next number at or after `at` that may be a size. */
+static bool next_quantity(scan_text t, const char *at, quantity *q) {
+  for (; at < t.end; at++) {
+    if (!isdigit((unsigned char)*at)) continue;
+    bool part = at > t.at && (is_word(at[-1]) || at[-1] == '.' || at[-1] == '-' || at[-1] == ',');
+    q->at = at;
+    q->bytes = scan_size_to(t, at, &q->unit, &q->end);
+    if (!part && known(q->bytes) && (q->unit || q->end >= t.end || !is_word(*q->end))) return true;
+    while (at + 1 < t.end && (is_word(at[1]) || at[1] == '.' || at[1] == ',')) at++;
+  }
+  return false;
+}
+
+/* Returns whether only " / ", " of " or " out of the " is between two sizes. */
+static bool is_pair(const quantity *a, const quantity *b) {
+  static const char *const between[] = {"/", " / ", " of ", " out of ", " out of the "};
+  scan_text gap = {a->end, b->at};
+  for (size_t i = 0; i < sizeof between / sizeof *between; i++) {
+    size_t length = strlen(between[i]);
+    if ((size_t)(gap.end - gap.at) == length && memcmp(gap.at, between[i], length) == 0)
+      return true;
+  }
+  return false;
+}
+
+/* A word with a meaning near a size; role NONE: there is none. */
+typedef struct key {
+  const char *at, *end;
+  role role;
+  int words; /* between it and the size */
+} key;
+
+/* Finds the word before the size, in its clause and not before `low`. */
+static key key_before(scan_text t, const char *low, const char *at) {
+  key none = {NULL, NULL, NONE, 0}, found = none;
+  int count = 0;
+  for (const char *p = at; p > low;) {
+    if (!is_word(p[-1])) {
+      p--;
+      if (ends_clause(t, p)) break;
+      continue;
+    }
+    const char *end = p;
+    while (p > low && is_word(p[-1])) p--;
+    role r = role_of(p, (size_t)(end - p));
+    if (found.role == NONE && r != NONE) {
+      found = (key){p, end, r, count};
+      count = 0;
+      continue;
+    }
+    if (found.role != NONE) { /* the words before it: "max alloc size", "to use", "file-rss" */
+      scan_text word = {p, end};
+      if (r == OTHER && *end == '-') found.role = OTHER;
+      if (r == OTHER && found.role == FREE) found.role = OTHER; /* "swap free" */
+      bool reached = scan_starts(word, "eached") || scan_starts(word, "Reached");
+      if ((r == LIMIT || reached) && found.role == ASKED) found.role = LIMIT;
+      if (found.role == LIVE && count == 0 && scan_starts(word, "to")) found.role = ASKED;
+      if (count++ > 0) break;
+      continue;
+    }
+    count++;
+  }
+  return found;
+}
+
+/* Returns whether what follows the word belongs to another size: "7 GiB and", "larger than". */
+static bool is_turn(scan_text word) {
+  static const char *const turns[] = {"and", "but", "with", "while", "than", "vs", "exceed"};
+  for (size_t i = 0; i < sizeof turns / sizeof *turns; i++)
+    if (scan_starts(word, turns[i])) return true;
+  return false;
+}
+
+/* Finds the word after the size, in its clause and before `high`. */
+static key key_after(scan_text t, const char *at, const char *high) {
+  int count = 0;
+  for (const char *p = at; p < high && count <= WORDS_BETWEEN;) {
+    if (!is_word(*p)) {
+      if (ends_clause(t, p) || *p == '(' || *p == ')') break;
+      p++;
+      continue;
+    }
+    const char *start = p;
+    while (p < high && is_word(*p)) p++;
+    role r = role_of(start, (size_t)(p - start));
+    if (r != NONE) return (key){start, p, r, count};
+    if (is_turn((scan_text){start, p})) break;
+    count++;
+  }
+  return (key){NULL, NULL, NONE, 0};
+}
+
+/* "of size 4096", "byte size 4096": a word that says little. Without a unit the line must be about
+ * memory, because any number of things has a size. */
+static bool follows_size(scan_text t, const char *low, const quantity *q) {
+  static const char *const about[] = {"buffer", "byte", "emory"};
+  scan_text before = {q->at - low > 24 ? q->at - 24 : low, q->at};
+  if (!q->unit && (q->bytes < BARE_LEAST ||
+                   !scan_has_any(scan_line(t, q->at), about, sizeof about / sizeof *about)))
+    return false;
+  return scan_find_word(before, "size", NULL) != NULL || scan_has(before, "buffer of ");
+}
+
+/* "mem 4096kb", "running mem=1124M"; not "cpu=8,mem=32G", which was given. */
+static bool follows_mem(const char *low, const char *at) {
+  const char *end = at;
+  while (end > low && (end[-1] == ' ' || end[-1] == '=' || end[-1] == ':')) end--;
+  return end - low > 3 && memcmp(end - 3, "mem", 3) == 0 && end[-4] == ' ';
+}
+
+/* ---- the fields ---- */
+
+static void take(uint64_t *to, uint64_t bytes) {
+  if (!known(*to)) *to = bytes;
+}
+
+static void store(message *m, role r, uint64_t bytes, bool earlier) {
+  bool host = m->kind == MESSAGE_HOST;
+  switch (r) {
+  case ASKED:
+    if (bytes == 0) break;
+    /* What a job or a container requested is its limit. */
+    if (m->host == HOST_JOB)
+      take(&m->limit_bytes, bytes);
+    else if (m->host != HOST_CONTAINER)
+      take(&m->asked_bytes, bytes);
+    break;
+  case FREE:
+    /* What was free before the program took its part says nothing if the request would fit. */
+    if (!earlier || (known(m->asked_bytes) && bytes < m->asked_bytes)) take(&m->free_bytes, bytes);
+    break;
+  case LIVE:
+    if (!earlier || bytes >= BARE_LEAST) take(host ? &m->process_bytes : &m->live_bytes, bytes);
+    break;
+  case LIMIT:
+    if (bytes >= WHOLE_LEAST) take(&m->limit_bytes, bytes);
+    break;
+  case TOTAL:
+    if (bytes >= WHOLE_LEAST) take(&m->device_bytes, bytes);
+    break;
+  default: break;
+  }
+}
+
+/* The sizes of one part of the text, and how far its words are used up. */
+typedef struct reading {
+  scan_text t;
+  quantity list[QUANTITIES_MOST];
+  size_t count;
+  const char *low; /* words before it belong to another size */
+  role last;       /* of the size before */
+} reading;
+
+static void find_quantities(reading *r) {
+  const char *at = r->t.at;
+  while (r->count < QUANTITIES_MOST && next_quantity(r->t, at, &r->list[r->count]))
+    at = r->list[r->count++].end;
+}
+
+/* Returns the number at the start of a size, without its unit. */
+static double plain_number(const quantity *q) {
+  double value = 0, scale = 0;
+  for (const char *p = q->at; p < q->end && (isdigit((unsigned char)*p) || *p == '.'); p++) {
+    if (*p == '.') {
+      scale = 1;
+      continue;
+    }
+    value = value * 10 + (*p - '0');
+    scale *= 10;
+  }
+  return scale > 0 ? value / scale : value;
+}
+
+/* "512 of 15897 MiB": gives the first number the unit of the second. */
+static void share_unit(quantity *a, const quantity *b) {
+  double plain = plain_number(b);
+  double bytes = plain > 0 ? plain_number(a) * ((double)b->bytes / plain) : 0;
+  if (a->unit || !(bytes < 0x1p62)) return;
+  a->bytes = (uint64_t)bytes;
+  a->unit = true;
+}
+
+/* Chooses the word for size `i`; *follows: it comes after the size. `pair`: the next size belongs
+ * to it. */
+static key choose(const reading *r, size_t i, bool pair, bool *follows) {
+  static const char *const beyond[] = {"exceed", "larger than", "greater than", "more than"};
+  const quantity *q = &r->list[i];
+  size_t next = i + 1 + pair;
+  const char *high = next < r->count ? r->list[next].at : r->t.end;
+  key before = key_before(r->t, r->low, q->at);
+  key after = key_after(r->t, pair ? r->list[i + 1].end : q->end, high);
+  if (pair && after.role == TOTAL) after = key_after(r->t, after.end, high);
+  bool close = before.role != NONE && before.words <= WORDS_BETWEEN;
+  *follows =
+      after.role != NONE && (!close || (after.words == 0 && before.words > (before.role != ASKED)));
+  key used = *follows ? after : before;
+  scan_text lead = {r->low, q->at};
+  bool large = q->bytes >= BARE_LEAST;
+  if (!q->unit && (!large || used.words > 2)) used.role = NONE;
+  if (r->last != NONE && (used.role == NONE || used.role == ASKED) &&
+      scan_has_any(lead, beyond, sizeof beyond / sizeof *beyond))
+    used.role = LIMIT;
+  if (r->last == LIMIT && used.role == NONE && scan_has(lead, "with ")) used.role = LIVE;
+  if (scan_has(lead, "xceeded") && scan_has(lead, " by ")) used.role = OTHER;
+  if (used.role == NONE && r->last == NONE && follows_size(r->t, r->low, q)) used.role = ASKED;
+  if (used.role == NONE && q->unit && follows_mem(r->low, q->at)) used.role = LIVE;
+  return used;
+}
+
+/* Returns whether the text names the largest buffer that the device gives, not its size. */
+static bool names_buffer(scan_text t) {
+  static const char *const names[] = {
+      "max alloc size", "MAX_MEM_ALLOC",  "max size of memory object",
+      "buffer maximum", "maximum buffer", "max buffer"};
+  return scan_has_any(t, names, sizeof names / sizeof *names);
+}
+
+static void read_region(message *m, scan_text t, bool earlier) {
+  reading r = {.t = t, .low = t.at};
+  find_quantities(&r);
+  if (r.count > 0 && m->kind != MESSAGE_HOST && names_buffer(t)) m->details |= MESSAGE_ONE_BUFFER;
+  for (size_t i = 0; i < r.count; i++) {
+    quantity *q = &r.list[i];
+    bool pair = i + 1 < r.count && r.list[i + 1].unit && is_pair(q, &r.list[i + 1]);
+    bool follows;
+    if (pair) share_unit(q, &r.list[i + 1]);
+    key used = choose(&r, i, pair, &follows);
+    if (used.role == NONE && !q->unit) continue;
+    store(m, used.role, q->bytes, earlier);
+    r.last = used.role;
+    if (pair) {
+      q = &r.list[++i];
+      if (used.role == LIVE) store(m, m->kind == MESSAGE_HOST ? LIMIT : TOTAL, q->bytes, earlier);
+      if (used.role == FREE || used.role == ASKED) store(m, TOTAL, q->bytes, earlier);
+    }
+    r.low = follows && used.end > q->end ? used.end : q->end;
+  }
+}
+
+static scan_text lines_around(scan_text t, const char *where, bool before) {
+  scan_text line = scan_line(t, where), region = before ? (scan_text){line.at, line.at} : line;
+  for (int i = 0; i < (before ? LINES_BEFORE : LINES_AFTER); i++) {
+    if (before && region.at > t.at)
+      region.at = scan_line(t, region.at - 1).at;
+    else if (!before && region.end < t.end)
+      region.end = scan_line(t, region.end + 1).end;
+  }
+  if (region.end - region.at > REGION_BYTES)
+    region = before ? (scan_text){region.end - REGION_BYTES, region.end}
+                    : (scan_text){region.at, region.at + REGION_BYTES};
+  return region;
+}
+
+void message_quantities(message *m, scan_text t, const char *where) {
+  if (where == NULL || where < t.at || where >= t.end) return;
+  read_region(m, lines_around(t, where, false), false);
+  read_region(m, lines_around(t, where, true), true);
+}
