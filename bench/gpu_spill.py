@@ -289,8 +289,6 @@ def embedding():
 
 def jax_mlp():
     """JAX: computes value and gradient of a residual network of 24 layers."""
-    # Without it XLA chooses kernels by measured times, and equal runs differ in the last digit.
-    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_gpu_autotune_level=0"
     import jax
     import jax.numpy as jnp
 

@@ -209,6 +209,7 @@ static uint64_t resolve(residency *r, const residency_launch_info *l, uint64_t *
     }
   }
   space_launch launch = {.stamp = r->seq,
+                         .function = l->function,
                          .shape = r->shape,
                          .wide = worth_width(r, r->shape),
                          .copied = l->once,

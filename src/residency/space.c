@@ -429,18 +429,12 @@ static void peer_learn(space_extent *e, uint64_t word, uint64_t limit) {
   if (!known) e->peers[e->next++ % SPACE_PEERS] = word;
 }
 
-/* Notes that a parameter names the bytes from `word` to `end`. Returns what is known about it;
- * NULL: there is no host memory. A kernel that is launched in the same size uses the same bytes of
- * each parameter. */
-static const space_extent *extent_learn(space *s, uint64_t shape, size_t index, uint64_t word,
-                                        uint64_t end, uint64_t limit) {
-  if (s->extents == NULL) s->extents = calloc(EXTENTS, sizeof *s->extents);
-  if (s->extents == NULL) return NULL;
+/* Returns what is known about a parameter of the launches that `shape` identifies. */
+static space_extent *extent_of(space *s, uint64_t shape, size_t index) {
+  ASSERT(s->extents != NULL);
   uint64_t key = hash_u64(hash_u64(shape, 0), index) | 1;
   space_extent *e = &s->extents[(key ^ key >> 32) % EXTENTS];
   if (e->key != key) *e = (space_extent){.key = key};
-  level_learn(&e->near, end - word);
-  peer_learn(e, word, limit);
   return e;
 }
 
@@ -554,14 +548,25 @@ static uint64_t extend(naming *n, const space_arena *a, uint64_t word, uint64_t 
   space *s = n->s;
   uint64_t limit = a->addr + a->bytes;
   if (n->index >= EXTENT_WORDS) return end;
-  const space_extent *e = extent_learn(s, l->shape, n->index, word, end, limit);
-  if (e == NULL || (e->near.bytes <= end - word && e->wide.bytes <= end - word)) return end;
+  if (s->extents == NULL) s->extents = calloc(EXTENTS, sizeof *s->extents);
+  if (s->extents == NULL) return end;
+  /* If a kernel is launched in one size only once in a step, its words in other sizes show where
+   * buffers begin. */
+  space_extent *e = extent_of(s, l->function, n->index);
+  peer_learn(e, word, limit);
+  uint64_t others = e->wide.bytes;
+  /* A kernel that is launched in the same size uses the same bytes of each parameter. */
+  e = extent_of(s, l->shape, n->index);
+  level_learn(&e->near, end - word);
+  peer_learn(e, word, limit);
+  uint64_t wide_bytes = e->wide.bytes > 0 ? e->wide.bytes : others;
+  if (e->near.bytes <= end - word && wide_bytes <= end - word) return end;
   for (size_t i = 0; i < l->count; i++)
     if (l->words[i] > word && l->words[i] < limit) limit = l->words[i];
   if (limit <= end) return end;
   uint64_t most = limit - word;
   if (e->near.bytes > end - word) end = word + (e->near.bytes < most ? e->near.bytes : most);
-  uint64_t wide = word + (e->wide.bytes < most ? e->wide.bytes : most);
+  uint64_t wide = word + (wide_bytes < most ? wide_bytes : most);
   if (wide <= end) return end;
   bool large = is_large(a, wide - word);
   if (large && is_learning(a, l->stamp)) return end; /* words in it may be missing */

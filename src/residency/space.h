@@ -155,13 +155,13 @@ bool space_in_arena(const space *s, uint32_t unit);
  * larger than most, or all. */
 typedef enum space_width { SPACE_NARROW = 0, SPACE_WIDE, SPACE_WIDEST } space_width;
 
-/* A launch: its number, from 1, and a number that identifies its function and its size. `copied`:
- * it is a copy or fill, whose words show nothing about buffers, because one buffer is copied in
- * many pieces. It names the bytes that it copies, or all of a block if they are not known (0), or
- * if it `fills` a new block.
+/* A launch: its number, from 1, its function, and a number that identifies function and size.
+ * `copied`: it is a copy or fill, whose words show nothing about buffers, because one buffer is
+ * copied in many pieces. It names the bytes that it copies, or all of a block if they are not known
+ * (0), or if it `fills` a new block.
  */
 typedef struct space_launch {
-  uint64_t stamp, shape;
+  uint64_t stamp, function, shape;
   space_width wide;
   bool copied, fills;
   uint64_t copied_bytes;

@@ -20,7 +20,7 @@ typedef struct use {
 } use;
 
 typedef struct kernel {
-  uint64_t function, device_ns;
+  uint64_t function, size, device_ns;
   uint32_t count;
   use uses[WORDS_MAX];
 } kernel;
@@ -71,6 +71,7 @@ static void run_kernel(device *d, const kernel *k) {
   for (uint32_t i = 0; i < k->count; i++) words[i] = k->uses[i].word;
   d->launches++;
   residency_launch_info l = {.function = k->function,
+                             .size = k->size,
                              .words = words,
                              .word_count = k->count,
                              .host_ns = 5000,
@@ -219,6 +220,35 @@ TEST(a_kernel_over_a_whole_buffer_is_found_by_its_time)
   harness_note(" %llu MiB unseen, before %llu", (unsigned long long)(d.unseen_bytes / MIB),
                (unsigned long long)(before / MIB));
   CHECK(before > 256 * MIB);
+  CHECK(d.unseen_bytes <= 64 * MIB);
+  residency_close(d.engine);
+}
+
+/* One size of a kernel uses a whole layer, once in a step. In another size it uses the first slice
+ * of each layer, beginning at the same word. */
+TEST(a_launch_whose_size_is_unique_is_found_by_the_words_of_other_sizes)
+{
+  enum { STEPS = 12, SLICES = 40 };
+  static program step;
+  device d;
+  build_slices_step(&step);
+  for (uint32_t i = 0; i < step.count; i++)
+    if (step.ops[i].function == 3) {
+      step.ops[i].size = 1;
+      step.ops[i].device_ns = 40000;
+      step.ops[i].uses[0].bytes /= SLICES;
+    }
+  add(&step, 3, 900000, (use[]){{2 * SLICES * 8 * MIB, SLICES * 8 * MIB}}, 1);
+  step.ops[step.count - 1].size = 2;
+  open_device(&d, 40, 24);
+  uint64_t before = 0;
+  for (int i = 0; i < STEPS; i++) {
+    run_step(&d, &step);
+    if (d.unseen_bytes > before) before = d.unseen_bytes;
+  }
+  harness_note(" %llu MiB unseen, before %llu", (unsigned long long)(d.unseen_bytes / MIB),
+               (unsigned long long)(before / MIB));
+  CHECK(before > 128 * MIB);
   CHECK(d.unseen_bytes <= 64 * MIB);
   residency_close(d.engine);
 }
