@@ -533,20 +533,44 @@ def large_bytes(value, arrays, seen):
     return weight.size
 
 
-def listed(generations=range(3)):
-    """Returns the objects that the collector knows, without tensors. PyTorch warns about a tensor that ends while such a list refers to it,
-    and the program runs on while the list is read; most that end are in the young generations, which are short."""
+# Tuples, and what a search for the others is made of: that is among the objects, and leads to tuples.
+LEFT_OUT = {kind: () for kind in (tuple, map, itertools.chain, itertools.starmap, itertools.groupby)}
+
+
+def whole(function, *arguments):
+    """Returns the objects that a function of gc returns for one call with one of each of the arguments, without tuples. C code that
+    fills a tuple, as tuple(x for x in …) does, fails if anything else refers to it when it is resized. So nothing here may refer to a
+    tuple while the program can run: list() is one call of C code, inside which the function is called and groups of tuples are skipped."""
+    return list(itertools.chain.from_iterable(itertools.starmap(LEFT_OUT.get, itertools.groupby(
+        itertools.chain.from_iterable(map(function, *arguments)), type))))
+
+
+def listed(generations=(None,)):
+    """Returns the objects that the collector knows, without tensors and tuples. PyTorch warns about a tensor that ends while such a list
+    refers to it, and the program runs on while the list is read; most that end are in the young generations, which are short."""
     torch = sys.modules.get("torch")
     if torch is None:
-        return gc.get_objects(generation=generations[0] if len(generations) == 1 else None)
+        return whole(gc.get_objects, generations)
     tensors = (get(torch, "Tensor", None), get(get(torch, "nn", None), "Parameter", None))
-    return [one for generation in generations for one in gc.get_objects(generation=generation) if type(one) not in tensors]
+    return [one for generation in range(3) if generations[0] in (None, generation) for one in whole(gc.get_objects, [generation])
+            if type(one) not in tensors]
+
+
+def tuples_in(value, opened):
+    """Yields the tuples that an object refers to, and those in them: they are complete. opened: by id, those that were yielded."""
+    waiting = [one for one in gc.get_referents(value) if type(one) is tuple]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in opened:
+            opened.add(id(one))
+            yield one
+            waiting.extend(other for other in one if type(other) is tuple)
 
 
 def census(until, seen):
     """Returns {(type of the holder, type of the value): Group} of large values that were not seen yet. Newest objects come first, as
     many as there is time for."""
-    groups, arrays, turns = {}, {}, itertools.count(1)
+    groups, arrays, turns, opened = {}, {}, itertools.count(1), set()
     for generation in range(3):
         objects = listed([generation])
         while objects:
@@ -555,10 +579,11 @@ def census(until, seen):
                 return groups
             if type(holder) in OPAQUE or type(holder) is type(is_array) or is_globals(holder):
                 continue
-            for value in gc.get_referents(holder):
-                size = large_bytes(value, arrays, seen)
-                if size:
-                    groups.setdefault((type(holder), type(value)), Group()).add(holder, size)
+            for one in (holder, *tuples_in(holder, opened)):
+                for value in gc.get_referents(one):
+                    size = large_bytes(value, arrays, seen)
+                    if size:
+                        groups.setdefault((type(one), type(value)), Group()).add(one, size)
     return groups
 
 
@@ -569,11 +594,9 @@ def is_ours(value):
 
 def referrers(values, known, limit):
     """Returns objects that refer to one of them and are not known; not those that hold very much, which are in use."""
-    found = gc.get_referrers(*values)
-    # Python 3.13 also returns the arguments of that call, which are a tuple.
+    found = whole(gc.get_referrers, *((value,) for value in values)) if values else []
     return [r for r in found if r is not values and id(r) not in known and not isinstance(r, OPAQUE) and not is_ours(r) and not is_globals(r)
-            and not (isinstance(r, (list, dict, tuple, set)) and len(r) > LONG)
-            and not (type(r) is tuple and len(r) == len(values) and all(a is b for a, b in zip(r, values)))][:limit]
+            and not (isinstance(r, (list, dict, tuple, set)) and len(r) > LONG)][:limit]
 
 
 def search(members):

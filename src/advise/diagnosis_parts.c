@@ -27,8 +27,9 @@ bool diagnosis_unused(const numbers *n) {
       !known(n->live_bytes) || known(n->limit_bytes))
     return false;
   uint64_t half = n->device_bytes / 2;
-  return n->reserved_bytes < half && n->asked_bytes < half &&
-         n->reserved_bytes + 2 * n->asked_bytes < n->device_bytes;
+  /* Not every text gives what is reserved. */
+  uint64_t held = n->reserved_bytes > n->live_bytes ? n->reserved_bytes : n->live_bytes;
+  return held < half && n->asked_bytes < half && held + 2 * n->asked_bytes < n->device_bytes;
 }
 
 bool diagnosis_absurd(const numbers *n) {

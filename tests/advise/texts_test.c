@@ -1423,6 +1423,8 @@ TEST(a_long_log_of_two_libraries_is_read_quickly)
 TEST(the_text_rules_out_the_usual_reason)
 {
   static const sample all[] = {
+      {MESSAGE_CUDA, C(BATCH_TOO_BIG), "smaller batch", "another process",
+       "render on Radeon failed: out of VRAM. used: 15.0 GiB, total: 16 GiB, requested: 4 GiB"},
       {MESSAGE_HOST, C(UNKNOWN), "--timeout", "add swap",
        "[2026-01-01 10:00:30 +0000] [7] [CRITICAL] WORKER TIMEOUT (pid:12)\n[2026-01-01 10:00:31 "
        "+0000] [7] [ERROR] Worker (pid:12) was sent SIGKILL! Perhaps out of memory?"},

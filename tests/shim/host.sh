@@ -166,6 +166,18 @@ if [ $code = 1 ] && [[ $said = "host_limit (0.80): The process has its own limit
 timeout -k 2 200 "$stowage" run -- sh -c 'exit 5' > "$folder/out" 2> "$folder/err"
 said=$("$stowage" explain --last)
 if [[ $said = "The run (sh -c exit 5) ended with code 5; there is no sign that memory ran out."* ]]; then ok the_last_run_is_the_last_one; else fail "the_last_run_is_the_last_one: $said"; fi
+# C code fills a tuple while the process is asked: a second reference to it would make the program fail.
+cat > "$folder/fills.py" << 'END'
+def part(count):
+    data = bytearray(8 << 20)
+    for at in range(0, len(data), 4096):
+        data[at] = 1
+    return data, [str(k) for k in range(count)]
+parts = tuple(part(20000) for _ in range(24))
+print(len(parts))
+END
+timeout 100 "$stowage" run -- "$python" "$folder/fills.py" > "$folder/out" 2> "$folder/err"; code=$?
+if [ $code = 0 ] && [ "$(cat "$folder/out")" = 24 ] && grep -q 'at the peak' "$folder/err"; then ok a_tuple_that_is_being_filled_is_left_alone; else cat "$folder/err"; fail "a_tuple_that_is_being_filled_is_left_alone: $code"; fi
 # Without options: the peak, the largest holder and its line; one line if all is well.
 cat > "$folder/keeps.py" << 'END'
 import numpy
