@@ -110,18 +110,29 @@ void intern_free(intern *t) {
   *t = (intern){.max_bytes = t->max_bytes};
 }
 
+void intern_clear(intern *t) {
+  if (t->count > 0) memset(t->table, 0, t->table_capacity * sizeof *t->table);
+  t->count = 0;
+  t->length = 0;
+}
+
+/* Another thread may add strings meanwhile: it writes the bytes of a string, its end and the count
+ * before its slot. */
+static inline uint64_t slot_at(const intern *t, size_t i) {
+  return __atomic_load_n(&t->table[i], __ATOMIC_ACQUIRE);
+}
+
 static size_t intern_start(const intern *t, uint32_t number) {
   return (size_t)((uint64_t)t->offsets_hi[number] << 32 | t->offsets_lo[number]);
 }
 
 const char *intern_get(const intern *t, uint32_t number, size_t *count) {
-  if (number >= t->count) {
+  if (number >= __atomic_load_n(&t->count, __ATOMIC_RELAXED)) {
     if (count != NULL) *count = 0;
     return "";
   }
   size_t start = intern_start(t, number);
-  size_t end = number + 1 < t->count ? intern_start(t, number + 1) : t->length;
-  if (count != NULL) *count = end - start - 1;
+  if (count != NULL) *count = intern_start(t, number + 1) - start - 1;
   return t->bytes + start;
 }
 
@@ -176,7 +187,7 @@ static inline bool same_bytes(const char *a, const char *b, size_t count) {
 }
 
 /* Strings whose memory is fetched together. */
-enum { GROUP = 32, PREFETCH_LEAST = 4096 };
+enum { GROUP = 32, PREFETCH_LEAST = 8192 };
 
 /* A slot holds the string's number + 1 in its lower half and the upper half of its hash in its
  * upper half, so that most other strings differ without a look at their bytes. */
@@ -188,24 +199,27 @@ static inline uint32_t slot_number(uint64_t slot) {
   return (uint32_t)slot - 1;
 }
 
-/* Returns the slot of the string: its own, or the empty one where it belongs. */
-static inline size_t intern_slot(const intern *t, const char *bytes, size_t count, uint64_t hash) {
+/* Returns the slot of the string, 0 if it has none; *at is where it is, or belongs. */
+static inline uint64_t intern_slot(const intern *t, const char *bytes, size_t count, uint64_t hash,
+                                   size_t *at) {
   size_t mask = t->table_capacity - 1, i = hash & mask;
-  for (; t->table[i] != 0; i = (i + 1) & mask) {
-    if ((t->table[i] ^ hash) >> 32 != 0) continue;
+  uint64_t slot;
+  for (; (slot = slot_at(t, i)) != 0; i = (i + 1) & mask) {
+    if ((slot ^ hash) >> 32 != 0) continue;
     size_t length;
-    const char *have = intern_get(t, slot_number(t->table[i]), &length);
+    const char *have = intern_get(t, slot_number(slot), &length);
     if (length == count && same_bytes(have, bytes, count)) break;
   }
-  return i;
+  *at = i;
+  return slot;
 }
 
 bool intern_find(const intern *t, uint32_t *number, const char *bytes, size_t count) {
   if (t->table_capacity == 0) return false;
-  size_t i = intern_slot(t, bytes, count, intern_hash(bytes, count, t->seed));
-  if (t->table[i] == 0) return false;
-  *number = slot_number(t->table[i]);
-  return true;
+  size_t at;
+  uint64_t slot = intern_slot(t, bytes, count, intern_hash(bytes, count, t->seed), &at);
+  if (slot != 0) *number = slot_number(slot);
+  return slot != 0;
 }
 
 static stow_status intern_no_memory(void) {
@@ -231,7 +245,7 @@ static void intern_renumber(intern *t, uint32_t first, uint32_t count) {
 
 /* Makes the table large enough for `count` more strings at a load of 3/4. Frees the old table
  * first, so that the two are never in memory together, and numbers the strings again. */
-static stow_status intern_reserve(intern *t, size_t count) {
+static stow_status reserve_slots(intern *t, size_t count) {
   size_t needed = (size_t)t->count + count, capacity = t->table_capacity;
   if (needed <= capacity / 4 * 3) return STOW_OK;
   if (capacity == 0) capacity = 64;
@@ -247,49 +261,70 @@ static stow_status intern_reserve(intern *t, size_t count) {
   return STOW_OK;
 }
 
-static stow_status intern_make_room(intern *t, size_t count) {
-  if (t->max_bytes != 0 && count + 1 > t->max_bytes - t->length)
-    return stow_fail(STOW_ERR_BUDGET, "names: limit of %llu bytes exceeded",
-                     (unsigned long long)t->max_bytes);
-  if (t->length + count + 1 > t->capacity) {
-    size_t capacity = t->capacity == 0 ? 256 : t->capacity;
-    while (capacity < t->length + count + 1) capacity *= 2;
-    char *bytes = realloc(t->bytes, capacity);
-    if (bytes == NULL) return intern_no_memory();
-    t->bytes = bytes;
-    t->capacity = capacity;
-  }
-  if (t->count == t->offsets_capacity) {
-    uint32_t capacity = t->offsets_capacity == 0 ? 32 : t->offsets_capacity * 2;
-    uint32_t *lo = realloc(t->offsets_lo, capacity * sizeof *lo);
-    if (lo != NULL) t->offsets_lo = lo;
-    uint16_t *hi = realloc(t->offsets_hi, capacity * sizeof *hi);
-    if (hi != NULL) t->offsets_hi = hi;
-    if (lo == NULL || hi == NULL) return intern_no_memory();
-    t->offsets_capacity = capacity;
-  }
+static stow_status reserve_bytes(intern *t, size_t bytes) {
+  size_t capacity = t->capacity == 0 ? 256 : t->capacity;
+  if (bytes <= t->capacity - t->length) return STOW_OK;
+  while (bytes > capacity - t->length) capacity *= 2;
+  char *more = realloc(t->bytes, capacity);
+  if (more == NULL) return intern_no_memory();
+  t->bytes = more;
+  t->capacity = capacity;
   return STOW_OK;
+}
+
+static stow_status reserve_offsets(intern *t, size_t count) {
+  size_t needed = (size_t)t->count + count + 1, capacity = t->offsets_capacity;
+  if (needed <= capacity) return STOW_OK;
+  if (capacity == 0) capacity = 32;
+  while (needed > capacity) capacity *= 2;
+  if (capacity > UINT32_MAX) return intern_no_memory();
+  uint32_t *lo = realloc(t->offsets_lo, capacity * sizeof *lo);
+  if (lo != NULL) t->offsets_lo = lo;
+  uint16_t *hi = realloc(t->offsets_hi, capacity * sizeof *hi);
+  if (hi != NULL) t->offsets_hi = hi;
+  if (lo == NULL || hi == NULL) return intern_no_memory();
+  t->offsets_capacity = (uint32_t)capacity;
+  t->offsets_lo[0] = t->offsets_hi[0] = 0;
+  return STOW_OK;
+}
+
+stow_status intern_reserve(intern *t, size_t count, size_t bytes) {
+  STOW_TRY(reserve_slots(t, count));
+  STOW_TRY(reserve_offsets(t, count));
+  return reserve_bytes(t, bytes + count);
+}
+
+bool intern_has_room(const intern *t, size_t count, size_t bytes) {
+  return (size_t)t->count + count <= t->table_capacity / 4 * 3 &&
+         (size_t)t->count + count < t->offsets_capacity && bytes + count <= t->capacity - t->length;
 }
 
 /* Adds the string, which is not in the table, at its empty slot. */
 static stow_status intern_put(intern *t, size_t slot, uint64_t hash, const char *bytes,
                               size_t count) {
-  STOW_TRY(intern_make_room(t, count));
-  t->offsets_lo[t->count] = (uint32_t)t->length;
-  t->offsets_hi[t->count] = (uint16_t)(t->length >> 32);
+  if (t->max_bytes != 0 && count + 1 > t->max_bytes - t->length)
+    return stow_fail(STOW_ERR_BUDGET, "names: limit of %llu bytes exceeded",
+                     (unsigned long long)t->max_bytes);
+  STOW_TRY(reserve_bytes(t, count + 1));
+  STOW_TRY(reserve_offsets(t, 1));
+  uint32_t number = t->count;
   if (count > 0) memcpy(t->bytes + t->length, bytes, count);
   t->bytes[t->length + count] = '\0';
   t->length += count + 1;
-  t->table[slot] = slot_of(hash, t->count++);
+  t->offsets_lo[number + 1] = (uint32_t)t->length;
+  t->offsets_hi[number + 1] = (uint16_t)(t->length >> 32);
+  __atomic_store_n(&t->count, number + 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&t->table[slot], slot_of(hash, number), __ATOMIC_RELEASE);
   return STOW_OK;
 }
 
 stow_status intern_add(intern *t, uint32_t *number, const char *bytes, size_t count) {
-  STOW_TRY(intern_reserve(t, 1));
+  STOW_TRY(reserve_slots(t, 1));
   uint64_t hash = intern_hash(bytes, count, t->seed);
-  size_t slot = intern_slot(t, bytes, count, hash);
-  if (t->table[slot] == 0) STOW_TRY(intern_put(t, slot, hash, bytes, count));
-  *number = slot_number(t->table[slot]);
+  size_t at;
+  uint64_t slot = intern_slot(t, bytes, count, hash, &at);
+  if (slot == 0) STOW_TRY(intern_put(t, at, hash, bytes, count));
+  *number = slot != 0 ? slot_number(slot) : t->count - 1;
   return STOW_OK;
 }
 
@@ -304,17 +339,16 @@ static void prefetch_group(const intern *t, const char *const *texts, const uint
     hashes[i] = intern_hash(texts[i], lengths[i], t->seed);
     __builtin_prefetch(&t->table[hashes[i] & mask]);
   }
-  if (t->count < PREFETCH_LEAST) return;
+  if (t->table_capacity < PREFETCH_LEAST) return;
   for (size_t i = 0; i < count; i++) {
-    uint32_t number = slot_number(t->table[hashes[i] & mask]);
-    if (number < t->count) {
-      __builtin_prefetch(&t->offsets_lo[number]);
-      __builtin_prefetch(&t->offsets_hi[number]);
-    }
+    uint64_t slot = slot_at(t, hashes[i] & mask);
+    if (slot == 0) continue;
+    __builtin_prefetch(&t->offsets_lo[slot_number(slot)]);
+    __builtin_prefetch(&t->offsets_hi[slot_number(slot)]);
   }
   for (size_t i = 0; i < count; i++) {
-    uint32_t number = slot_number(t->table[hashes[i] & mask]);
-    if (number < t->count) __builtin_prefetch(t->bytes + intern_start(t, number));
+    uint64_t slot = slot_at(t, hashes[i] & mask);
+    if (slot != 0) __builtin_prefetch(t->bytes + intern_start(t, slot_number(slot)));
   }
 }
 
@@ -323,13 +357,14 @@ stow_status intern_add_many(intern *t, const char *const *texts, const uint32_t 
   for (size_t at = 0; at < count; at += GROUP) {
     uint64_t hashes[GROUP];
     size_t some = count - at < GROUP ? count - at : GROUP;
-    STOW_TRY(intern_reserve(t, some));
+    STOW_TRY(reserve_slots(t, some));
     prefetch_group(t, texts + at, lengths + at, some, hashes);
     for (size_t i = 0; i < some; i++) {
       const char *text = texts[at + i];
-      size_t length = lengths[at + i], slot = intern_slot(t, text, length, hashes[i]);
-      if (t->table[slot] == 0) STOW_TRY(intern_put(t, slot, hashes[i], text, length));
-      numbers[at + i] = slot_number(t->table[slot]);
+      size_t length = lengths[at + i], place;
+      uint64_t slot = intern_slot(t, text, length, hashes[i], &place);
+      if (slot == 0) STOW_TRY(intern_put(t, place, hashes[i], text, length));
+      numbers[at + i] = slot != 0 ? slot_number(slot) : t->count - 1;
     }
   }
   return STOW_OK;
@@ -344,8 +379,9 @@ size_t intern_find_many(const intern *t, const char *const *texts, const uint32_
     if (t->table_capacity > 0) prefetch_group(t, texts + at, lengths + at, some, hashes);
     for (size_t i = 0; i < some; i++) {
       uint64_t slot = 0;
+      size_t place;
       if (t->table_capacity > 0)
-        slot = t->table[intern_slot(t, texts[at + i], lengths[at + i], hashes[i])];
+        slot = intern_slot(t, texts[at + i], lengths[at + i], hashes[i], &place);
       numbers[at + i] = slot != 0 ? slot_number(slot) : INTERN_NONE;
       found += slot != 0;
     }

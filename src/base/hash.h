@@ -44,11 +44,14 @@ bool map_remove(map *m, uint64_t key, uint64_t *value);
  * iteration. */
 bool map_next(const map *m, size_t *at, uint64_t *key, uint64_t *value);
 
-/* Numbers distinct byte strings 0, 1, 2, … in order of first occurrence. */
+/* Numbers distinct byte strings 0, 1, 2, … in order of first occurrence. One thread may add strings
+ * that intern_reserve made room for while others find and get strings; anything else needs a lock.
+ */
 typedef struct intern {
   char *bytes; /* all strings, each followed by '\0' */
   size_t length, capacity;
-  uint32_t *offsets_lo; /* start of string i, low and high half in separate arrays to save memory */
+  uint32_t *offsets_lo; /* start of string i, and the end of the last; low and high half in separate
+                         * arrays to save memory */
   uint16_t *offsets_hi;
   uint32_t count, offsets_capacity;
   uint64_t *table; /* number + 1 and half of the hash; 0: empty */
@@ -58,6 +61,12 @@ typedef struct intern {
 } intern;
 
 void intern_free(intern *t);
+/* Removes all strings, but keeps the memory for the next ones. */
+void intern_clear(intern *t);
+/* Makes room for that many more strings of `bytes` in all, without their ends; intern_has_room:
+ * whether there is. */
+stow_status intern_reserve(intern *t, size_t count, size_t bytes);
+bool intern_has_room(const intern *t, size_t count, size_t bytes);
 stow_status intern_add(intern *t, uint32_t *number, const char *bytes, size_t count);
 /* Returns the string with that number, terminated by '\0', and its length if wanted. Valid until
  * the next add. */

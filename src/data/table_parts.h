@@ -52,8 +52,8 @@ typedef struct table_pass {
   bool large;             /* a large window is in use: one at a time, and no other window with it */
   stow_status failed;     /* a thread failed: the others stop */
   unsigned taking;        /* windows merged, but not yet taken */
-  /* With several threads: also guards the texts, which windows look up while they are parsed. Taken
-   * after `lock`. */
+  /* With several threads: also guards the memory of the texts, which windows look up while they are
+   * parsed. Texts are added with `lock` alone. Taken after `lock`. */
   pthread_rwlock_t words_lock;
   uint64_t place, lines; /* of the stream: after the last merged window */
 } table_pass;

@@ -184,6 +184,7 @@ void table_window_shed(table_window *w) {
   for (size_t i = 0; i < w->pass->state->count; i++) {
     buffer_free(&w->texts[i]);
     w->texts[i] = BUFFER_INIT;
+    if (w->words != w->pass->state->words) intern_free(&w->words[i]);
   }
   w->bytes = NULL;
   w->rows.unescaped = NULL;
@@ -383,7 +384,7 @@ static void begin_columns(table_window *w) {
     buffer_clear(&w->texts[i]);
     column_stats_begin(&w->stats[i]);
     w->stats[i].not_times = w->no_times[i];
-    if (own_words) intern_free(&w->words[i]);
+    if (own_words) intern_clear(&w->words[i]);
     if (!own_words && c->form == CSV_CODES) w->stats[i].mixed = p->state->stats[i].mixed;
   }
 }
@@ -468,12 +469,26 @@ stow_status table_window_first(table_window *w) {
 
 /* ---- merging ---- */
 
-/* Adds the window's texts to the pass's; w->codes maps their numbers. */
+/* Makes room for the window's texts in the pass's. */
+static stow_status reserve_words(table_window *w, size_t i) {
+  table_pass *p = w->pass;
+  intern *to = &p->state->words[i];
+  size_t count = (size_t)w->words[i].count + 1, bytes = w->words[i].length;
+  if (intern_has_room(to, count, bytes)) return STOW_OK;
+  pthread_rwlock_wrlock(&p->words_lock);
+  stow_status status = intern_reserve(to, count, bytes);
+  pthread_rwlock_unlock(&p->words_lock);
+  return status;
+}
+
+/* Adds the window's texts to the pass's, while other windows look up theirs; w->codes maps their
+ * numbers. */
 static stow_status add_words(table_window *w, size_t i) {
   table_pass *p = w->pass;
   intern *to = &p->state->words[i];
   const intern *from = &w->words[i];
   uint32_t nothing;
+  STOW_TRY(reserve_words(w, i));
   if (to->count == 0 && p->state->stats[i].missing > 0) STOW_TRY(intern_add(to, &nothing, "", 0));
   for (uint32_t k = 0; k < from->count;) {
     const char *texts[TOGETHER];
@@ -502,10 +517,7 @@ static stow_status merge_words(table_window *w, size_t i) {
     w->code_capacity = w->codes != NULL ? from->count : 0;
     if (w->codes == NULL) return no_memory(p);
   }
-  pthread_rwlock_wrlock(&p->words_lock);
-  stow_status status = add_words(w, i);
-  pthread_rwlock_unlock(&p->words_lock);
-  STOW_TRY(status);
+  STOW_TRY(add_words(w, i));
   for (size_t row = 0; row < w->part.block.rows && from->count > 0; row++)
     if (c->values[row] & LOCAL) c->values[row] = w->codes[c->values[row] & ~LOCAL];
   return STOW_OK;

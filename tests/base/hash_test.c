@@ -2,6 +2,8 @@
  */
 #include "base/hash.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "harness.h"
@@ -184,6 +186,77 @@ TEST(names_are_bytes_the_empty_one_and_those_with_nul_too)
   intern_get(&t, zeros, &length);
   CHECK_U64(length, 2);
   intern_free(&t);
+}
+
+TEST(a_cleared_table_numbers_again_in_the_same_memory)
+{
+  intern t = {0};
+  uint32_t number;
+  for (int round = 0; round < 3; round++) {
+    for (uint32_t i = 0; i < 1000; i++) {
+      char name[32];
+      int length = snprintf(name, sizeof name, "%d of round %d", i, round);
+      CHECK(!intern_find(&t, &number, name, (size_t)length));
+      CHECK_OK(intern_add(&t, &number, name, (size_t)length));
+      CHECK_U64(number, i);
+    }
+    const char *before = t.bytes;
+    intern_clear(&t);
+    CHECK(t.count == 0 && t.length == 0 && t.bytes == before);
+    CHECK_TEXT(intern_get(&t, 0, NULL), "");
+  }
+  intern_free(&t);
+}
+
+/* Names that one thread adds while another finds them. */
+enum { ADDED = 20000, NAME_BYTES = 16 };
+typedef struct adding {
+  intern t;
+  _Atomic uint32_t added;
+} adding;
+
+static size_t name_of(char *name, uint32_t i) {
+  return (size_t)snprintf(name, NAME_BYTES, "%u", i * UINT32_C(2654435761));
+}
+
+static void *find_added(void *argument) {
+  adding *a = argument;
+  char name[NAME_BYTES];
+  for (uint32_t done = 0, seen; done < ADDED; done = seen) {
+    seen = atomic_load_explicit(&a->added, memory_order_relaxed);
+    for (uint32_t i = done; i < seen + 8 && i < ADDED; i++) {
+      size_t length = name_of(name, i), found;
+      const char *text = name;
+      uint32_t bytes = (uint32_t)length;
+      uint64_t number;
+      if (intern_find_many(&a->t, &text, &bytes, 1, &number) == 0) continue; /* not added yet */
+      CHECK_U64(number, i);
+      CHECK(memcmp(intern_get(&a->t, i, &found), name, length) == 0 && found == length);
+    }
+  }
+  return NULL;
+}
+
+TEST(names_with_room_are_found_while_another_thread_adds_more)
+{
+  static adding a;
+  pthread_t finder;
+  char name[NAME_BYTES];
+  CHECK(!intern_has_room(&a.t, ADDED, ADDED * 10));
+  CHECK_OK(intern_reserve(&a.t, ADDED, ADDED * 10));
+  CHECK(intern_has_room(&a.t, ADDED, ADDED * 10));
+  const char *bytes = a.t.bytes;
+  const uint64_t *table = a.t.table;
+  CHECK(pthread_create(&finder, NULL, find_added, &a) == 0);
+  for (uint32_t i = 0; i < ADDED; i++) {
+    uint32_t number;
+    CHECK_OK(intern_add(&a.t, &number, name, name_of(name, i)));
+    CHECK_U64(number, i);
+    atomic_store_explicit(&a.added, i + 1, memory_order_relaxed);
+  }
+  CHECK(pthread_join(finder, NULL) == 0);
+  CHECK(a.t.bytes == bytes && a.t.table == table);
+  intern_free(&a.t);
 }
 
 TEST(names_stay_within_their_bound)
