@@ -57,6 +57,7 @@ void column_stats_join(column_stats *t, const column_stats *later) {
     t->first_text_line = later->first_text_line;
     t->padded = later->padded;
   }
+  t->not_utf8 = t->not_utf8 || later->not_utf8;
   t->negative_beside_wide = t->negative_beside_wide || later->negative_beside_wide;
   t->inexact = t->inexact || later->inexact;
   t->mixed = t->mixed || later->mixed;
@@ -196,6 +197,7 @@ static void conclude_text(column_facts *to, const column_stats *t, uint64_t rows
   to->missing -= t->missing_words; /* they are ordinary texts */
   to->mixed = t->numbers + t->bools > 0;
   to->padded = t->padded;
+  to->not_utf8 = t->not_utf8;
   to->rounds = t->texts + t->bools == 0;
   to->first_text_line = t->first_text_line;
   to->text_bytes = t->text_bytes;

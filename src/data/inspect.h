@@ -45,6 +45,7 @@ typedef struct column_facts {
   csv_unit unit;
   int64_t earliest, latest; /* in seconds */
   bool padded;              /* text because of leading zeros ("007") */
+  bool not_utf8;            /* some text is not UTF-8; known if shrink keeps the texts */
   bool rounds;              /* text because no number type holds its integers beside its gaps */
   scan values;              /* of the numbers */
   uint64_t missing;

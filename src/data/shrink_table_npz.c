@@ -291,7 +291,6 @@ typedef struct text_sink {
   uint64_t at;       /* end of the previous text */
   csv_unit unit;     /* of the times */
   known_time *known; /* NULL: the texts are not numbered */
-  bool not_utf8;     /* some text of PIECE_BYTES */
 } text_sink;
 
 static stow_status put_time(text_sink *t, const char *text, size_t length) {
@@ -316,7 +315,6 @@ static stow_status put_text(void *context, const char *text, size_t length) {
   if (t->kind == PIECE_TIMES) return put_time(t, text, length);
   t->at += length;
   if (t->kind == PIECE_OFFSETS) return put_offset(t);
-  t->not_utf8 = t->not_utf8 || utf8_prefix(text, length) != length;
   return gather(&t->to, text, length);
 }
 
@@ -354,7 +352,6 @@ static stow_status fill_piece(npz_out *o, const piece *p, sink *s) {
   if (p->kind == PIECE_TIMES && texts.words != NULL) t.known = calloc(KNOWN_TIMES, sizeof *t.known);
   stow_status status = table_texts_each(&texts, put_text, &t);
   free(t.known);
-  if (p->kind == PIECE_BYTES) o->job->result->items[p->column].not_utf8 = t.not_utf8;
   return status == STOW_OK ? put_gathered(&t.to) : status;
 }
 
@@ -373,7 +370,6 @@ static stow_status write_words(npz_out *o, archive *z, size_t i, piece_kind kind
     const char *text = intern_get(words, k, &length);
     STOW_TRY(put_text(&t, text, length));
   }
-  if (kind == PIECE_BYTES) o->job->result->items[i].not_utf8 = t.not_utf8;
   return put_gathered(&t.to);
 }
 
@@ -655,6 +651,7 @@ static stow_status write_npz(npz_out *o, writer *w) {
   }
   for (size_t i = 0; i < o->state.count && status == STOW_OK; i++) {
     const column_facts *c = &o->job->result->facts.columns[i];
+    o->job->result->items[i].not_utf8 = c->text && !c->time && c->not_utf8;
     if (c->text && c->layout.dictionary && !shrink_skips(o->job, i)) status = write_texts(o, &z, i);
   }
   return archive_end(&z, status);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "data/table_parts.h"
 
 /* Rows this long are rare, so only one thread at a time holds such a window. */
@@ -231,6 +232,10 @@ static stow_status keep_raw(buffer *to, const char *const *texts, const uint32_t
   return STOW_OK;
 }
 
+static void check_encoding(column_stats *t, const char *text, size_t length) {
+  t->not_utf8 = t->not_utf8 || utf8_prefix(text, length) != length;
+}
+
 static stow_status number_texts(void *context, size_t column, const char *const *texts,
                                 const uint32_t *lengths, size_t count, uint64_t *codes) {
   table_window *w = context;
@@ -242,6 +247,7 @@ static stow_status number_texts(void *context, size_t column, const char *const 
   if (is_skipped(p, column)) return STOW_OK;
   if (raw || none) {
     for (size_t i = 0; i < count && !t->not_times; i++) column_stats_text(t, texts[i], lengths[i]);
+    for (size_t i = 0; raw && i < count; i++) check_encoding(t, texts[i], lengths[i]);
     return raw ? keep_raw(&w->texts[column], texts, lengths, count, codes) : STOW_OK;
   }
   intern *words = &w->words[column];
@@ -249,10 +255,11 @@ static stow_status number_texts(void *context, size_t column, const char *const 
   stow_status status = alone ? intern_add_many(words, texts, lengths, count, codes)
                              : number_by_pass(w, column, texts, lengths, count, codes);
   /* Other texts were seen before, in this window or an earlier one. */
-  for (uint32_t k = known; k < words->count && !t->not_times; k++) {
+  for (uint32_t k = known; k < words->count; k++) {
     size_t length;
     const char *text = intern_get(words, k, &length);
-    column_stats_text(t, text, length);
+    if (!t->not_times) column_stats_text(t, text, length);
+    check_encoding(t, text, length);
   }
   return status;
 }

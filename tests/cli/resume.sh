@@ -151,6 +151,19 @@ if has strace; then
   for job in "m.npz" "s.npz" "w.csv" "thin.npy"; do check "a_resumed_archive_reads_less: $job" archive_continues "$job"; done
 fi
 
+noted() { # what the report says about texts does not depend on where the run was killed
+  local at
+  "$python" -c 'open("latin.csv", "wb").write(b"note,i\n" + b"".join(b"caf\xe9 number %d,%d\n" % (i, i) for i in range(9000)))'
+  for at in 2 5 6 7; do
+    rm -f out.npz*
+    if STOWAGE_CHECKPOINT_MS=0 STOWAGE_CHECKPOINT_ITEMS=4000 STOWAGE_DIE_AT_CHECKPOINT=$at \
+      "$stowage" shrink --force latin.csv -o out.npz > /dev/null 2>&1; then echo "not killed at $at"; return 1; fi
+    "$stowage" shrink --force latin.csv -o out.npz --resume > said && grep "^resumed" said || return 1
+    grep "column note: some text is not UTF-8" said || return 1
+  done
+}
+check a_resumed_run_also_notes_texts_that_are_not_utf8 noted
+
 gone() { # what the notes speak of is gone: the run begins at the start
   local ending
   "$stowage" shrink --force w.csv -o whole.npz > /dev/null || return 1
