@@ -148,9 +148,17 @@ def tasks_of(frames):
 made_texts = {}  # the statements that make values without a name, by their places, as they were when the search began
 
 
+def line_of(frame):
+    """Returns the line a frame is at. Since Python 3.10 some instructions have none: then that of the last one before it that has."""
+    if frame.f_lineno:
+        return frame.f_lineno
+    lines = get(frame.f_code, "co_lines", tuple)()
+    return next((line for start, _, line in reversed(list(lines)) if line and start <= frame.f_lasti), 0)
+
+
 def made_by(frame):
     """Returns the name and the place of what the statement a frame is at makes, and keeps its text: the program goes on meanwhile."""
-    line = beginning(source_lines(frame.f_code.co_filename), frame.f_lineno or 0)
+    line = beginning(source_lines(frame.f_code.co_filename), line_of(frame))
     where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{line}"
     if where not in made_texts:
         made_texts[where] = assigned(frame)
@@ -245,12 +253,10 @@ REACH = 20_000  # objects that a search from the program's variables opens
 LONG = 1000  # elements of a container that is weighed, and not searched
 
 
-def reached():
+def reached(main, others):
     """Yields (value, name, where) of long containers that a chain of objects leads to from the program's variables, as a handler of
-    logging keeps records. For processes with so many objects that instances() does not list them."""
-    if get(sys, "getallocatedblocks", int)() <= MANY:
-        return
-    seen, waiting = set(), []
+    logging keeps records."""
+    seen, waiting = set(), list(variables(main, others))
     for name, module in list(sys.modules.items()):
         if is_own_module(name):
             where = "module " + (file_of(module) or name)
@@ -556,17 +562,6 @@ def listed(generations=(None,)):
             if type(one) not in tensors]
 
 
-def tuples_in(value, opened):
-    """Yields the tuples that an object refers to, and those in them: they are complete. opened: by id, those that were yielded."""
-    waiting = [one for one in gc.get_referents(value) if type(one) is tuple]
-    while waiting:
-        one = waiting.pop()
-        if id(one) not in opened:
-            opened.add(id(one))
-            yield one
-            waiting.extend(other for other in one if type(other) is tuple)
-
-
 def census(until, seen):
     """Returns {(type of the holder, type of the value): Group} of large values that were not seen yet. Newest objects come first, as
     many as there is time for."""
@@ -579,8 +574,15 @@ def census(until, seen):
                 return groups
             if type(holder) in OPAQUE or type(holder) is type(is_array) or is_globals(holder):
                 continue
-            for one in (holder, *tuples_in(holder, opened)):
+            waiting = [holder]
+            while waiting:
+                one = waiting.pop()
                 for value in gc.get_referents(one):
+                    if type(value) is tuple:  # complete, as something refers to it
+                        if id(value) not in opened:
+                            opened.add(id(value))
+                            waiting.append(value)
+                        continue
                     size = large_bytes(value, arrays, seen)
                     if size:
                         groups.setdefault((type(one), type(value)), Group()).add(one, size)
@@ -811,8 +813,9 @@ def largest(main, others, held, collects=True):
                    lambda: weighed(arrays_first(variables(main, others)), until, seen),
                    lambda: carried(variables(main, others)),
                    lambda: trees(variables(main, others), held, until),
+                   lambda: weighed(reached(main, others), until, seen),
                    lambda: (one for one in unheld(held, until, seen, collects) if one[3] != INSIDE),
-                   lambda: weighed(itertools.chain(instances(), reached()), until, seen),
+                   lambda: weighed(instances(), until, seen),
                    lambda: weighed(nameless(made), until, seen)):
         if is_enough():
             break

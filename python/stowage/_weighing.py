@@ -248,6 +248,8 @@ def weigh_container(value, depth):
     mark = "graph" if graphs >= GRAPHS else marks[0] if len(marks) * 2 > len(each) else ""
     texts = sum(w.text_bytes for w in each) * count // max(1, len(each))
     at = max(range(len(each)), key=lambda i: each[i].size, default=0)
+    if isinstance(value, dict) and extra > sum(w.size for w in each) and type(keys[0]) not in PLAIN_TEXT:
+        kinds = [type_name(k) for k in keys]  # such as futures, each with its result
     alone = sum(w.size / n for w, n in zip(each, shares) if w.owner not in joint)
     size += sum(joint.values()) + int((alone + extra) * count / max(1, len(each)))
     return Weight(size, count, max(set(kinds), key=kinds.count) if kinds else "", "", None, mark, graphs, texts,

@@ -41,10 +41,9 @@ static uint32_t derive(const explanation *x) {
   bool own = !m->async; /* PyTorch's own allocator */
   set |= own && !context_any(c, CONTEXT_BIT(WINDOWS)) && c->torch_from >= 201 ? DERIVED_EXPANDS : 0;
   set |= own && c->torch_from >= 110 ? DERIVED_SPLITS : 0;
-  bool device = m->kind != MESSAGE_HOST;
-  set |= (device && diagnosis_had_room(&x->evidence.n)) || diagnosis_unused(&x->evidence.n)
-             ? DERIVED_ROOM
-             : 0;
+  bool room = m->kind != MESSAGE_HOST && diagnosis_had_room(&x->evidence.n);
+  bool unused = m->kind == MESSAGE_TORCH && diagnosis_unused(&x->evidence.n);
+  set |= room || unused ? DERIVED_ROOM : 0;
   set |= diagnosis_absurd(&x->evidence.n) ? DERIVED_ABSURD : 0;
   set |= m->grouped ? DERIVED_GROUPED : 0;
   set |= m->process_count > 0 ? DERIVED_LISTED : 0;

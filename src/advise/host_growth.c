@@ -7,6 +7,7 @@
 
 #include "advise/host_case.h"
 #include "advise/host_line.h"
+#include "advise/host_way.h"
 
 #define OBJECT_SMALL    ((uint64_t)1 << 10) /* bytes of a Python object on average, at most */
 #define STRUCTURE_LEAST 10000               /* objects */
@@ -122,18 +123,18 @@ static void store_compactly(char *out, size_t size, const host_object *o) {
     return;
   }
   snprintf(column, sizeof column, "%.*s", (int)strcspn(o->words, ","), o->words);
+  host_name(name, sizeof name, o);
+  if (strncmp(name, "what line ", 10) == 0) snprintf(name, sizeof name, "table");
   if (column[0] != '\0')
     snprintf(out, size,
              "store text compactly: %s[\"%s\"] = %s[\"%s\"].astype(\"category\") for values that "
              "repeat, astype(\"string[pyarrow]\") for others (read_csv(dtype=…) at once)",
-             o->name, column, o->name, column);
-  else {
-    host_name(name, sizeof name, o);
+             name, column, name, column);
+  else
     snprintf(out, size,
              "store text compactly: %s = pandas.Categorical(…) for values that repeat (a number "
              "each), dtype=\"string[pyarrow]\" for others; not one Python string per cell",
              name);
-  }
 }
 
 static bool find_columns(host_case *c) {
@@ -209,8 +210,16 @@ static void keep_less(const host_case *c, char *out, size_t size, const host_obj
   char target[64];
   uint64_t kept;
   host_name(target, sizeof target, o);
+  const host_way *way = host_way_of(o->source);
   if (is_of_trees(o))
     keep_values(out, size, o);
+  else if (way != NULL && way->id == CAUSE_HOST_DATASET_WHOLE)
+    snprintf(out, size, "%s", way->change);
+  else if (is_dict(o) && made_of(o, "list tuple ") && strstr(o->source, "float") != NULL)
+    snprintf(out, size,
+             "put the numbers of %s into one array: numpy.empty((n, width), dtype=numpy.float32), "
+             "4 bytes a number instead of 32, and keep only the row of each key: {key: row}",
+             name);
   else if (is_structure(o) && strncmp(o->type, "networkx.", 9) == 0)
     snprintf(out, size,
              "keep the edges as arrays: numpy arrays of both ends and the weights, and "
@@ -401,6 +410,12 @@ static void bound(const host_case *c, char *out, size_t size, const host_object 
              "limit the queue: %s(maxsize=…); put() then waits until the consumer has caught "
              "up",
              o->type);
+  else if (made_of(o, "concurrent.Future asyncio.Future _asyncio.Future "))
+    snprintf(out, size,
+             "a future keeps its result: let the function return only what is needed of it (a "
+             "number, a path), or submit a few at a time and drop each after its result() "
+             "(%s)",
+             is_dict(o) ? "pop" : "del");
   else if (is_dict(o) && !host_is_grouped(o))
     snprintf(out, size,
              "drop the oldest: if len(%s) > %" PRIu64 ": %s.pop(next(iter(%s))), about %s stay; or "

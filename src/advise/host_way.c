@@ -87,7 +87,7 @@ static const host_way ways[] = {
      "a temporary file"},
     {"dumps", CAUSE_HOST_COPIES, "it makes one text or bytes of the whole object",
      "write it to the file as it is made: json.dump(…, file), pickle.dump(…, file)", "none"},
-    {"tolist iterrows itertuples to_dict", CAUSE_HOST_OBJECTS,
+    {"tolist to_pylist to_pydict iterrows itertuples to_dict", CAUSE_HOST_OBJECTS,
      "it makes a Python object for every value",
      "stay with arrays and columns, or take a block of rows at a time",
      "a change of the lines that use it"},

@@ -621,6 +621,49 @@ TEST(advice_for_small_objects_fits_their_container)
   }
 }
 
+TEST(advice_for_small_objects_fits_the_line_that_makes_them)
+{
+  static const struct {
+    const char *type, *of, *source, *change;
+  } kinds[] = {
+      {"dict", "list", "table[word] = [float(v) for v in values]", "numpy.float32"},
+      {"list", "dict", "acts = json.load(file)", "ijson"},
+  };
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    host_object o = {.count = 100000,
+                     .objects = 9000000,
+                     .where = "f",
+                     .element_bytes = 3000,
+                     .place = "a.py:5",
+                     .grows = true};
+    host_record *r = blank();
+    snprintf(o.type, sizeof o.type, "%s", kinds[i].type);
+    snprintf(o.of, sizeof o.of, "%s", kinds[i].of);
+    snprintf(o.source, sizeof o.source, "%s", kinds[i].source);
+    holds(r, &o, "kept", 900 * MIB);
+    if (!answers(r, CAUSE_HOST_OBJECTS, "at line 5 of a.py", kinds[i].change, NULL))
+      FAIL("%s", kinds[i].source);
+    free(r);
+  }
+}
+
+TEST(futures_keep_their_results)
+{
+  host_record *r = blank();
+  host_object jobs = {.count = 620,
+                      .objects = 1300,
+                      .where = "f",
+                      .type = "dict",
+                      .of = "concurrent.Future",
+                      .element_bytes = 1 << 20,
+                      .place = "a.py:17",
+                      .grows = true};
+  holds(r, &jobs, "jobs", 900 * MIB);
+  CHECK(
+      answers(r, CAUSE_HOST_LEAK, "at line 17 of a.py", "a future keeps its result", "lru_cache"));
+  free(r);
+}
+
 TEST(a_few_small_arrays_beside_a_large_one_are_no_small_objects)
 {
   host_record *r = blank();

@@ -465,6 +465,45 @@ def a_state_carries_the_graphs_of_all_iterations():
     assert "state = torch.tanh(layer(state))" in LINES[int(first[9].rpartition(":")[2]) - 1], first
 
 
+def records_of_a_handler_are_named_through_the_logger():
+    import logging
+    import logging.handlers
+
+    class Pump:
+        def __init__(self, log):
+            self.log = log
+
+    log = logging.Logger("pump")
+    log.addHandler(logging.handlers.MemoryHandler(capacity=10 ** 6, flushLevel=logging.CRITICAL))
+    pump = Pump(log)
+    for number in range(1200):
+        log.error("cycle %d: %s", number, bytes(1 << 14))
+    assert any(line[3].endswith("log.handlers[0].buffer") and int(line[1]) > 1100 << 14 for line in look(1200 << 14)), (pump, look(1200 << 14))
+
+
+def keys_of_a_dict_may_be_what_is_large():
+    from concurrent.futures import Future
+
+    jobs = {}
+    for number in range(64):
+        job = Future()
+        job.set_result(bytes(1 << 18))
+        jobs[job] = number
+    first = look(64 << 18)[0]
+    assert first[3] == "jobs" and "concurrent.Future" in first, first
+
+
+def an_instruction_without_a_line_has_that_of_the_one_before():
+    class Frame:
+        f_lineno, f_lasti = None, 4
+
+        class f_code:
+            def co_lines():
+                return iter([(0, 2, 7), (2, 4, 8), (4, 6, None), (6, 8, 9)])
+
+    assert holders.line_of(Frame) == 8 and holders.line_of(sys._getframe()) > 8
+
+
 for case in [value for value in list(globals().values()) if isinstance(value, types.FunctionType) and value.__name__ not in HELPERS]:
     try:
         case()
