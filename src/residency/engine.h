@@ -40,6 +40,8 @@ typedef struct victim {
   uint32_t unit;
 } victim;
 
+/* A visit of a unit ends when so many launches in a row do not name it. */
+#define VISIT_LAUNCHES 256
 enum { WANTED_MAX = 256, TIMES = 1 << 15, FUNCTIONS = 1024, WIDE_TRIALS = 256 };
 
 /* Duration of a launch on the device in nanoseconds, with all units in vram and with some on the
@@ -76,7 +78,8 @@ typedef struct function_time {
 
 typedef struct worth_sums {
   double near, far, host, calls;
-  double bus; /* time of copies in */
+  double bus;           /* time of copies in */
+  double names, visits; /* of units by launches in arenas; and of them those that begin a visit */
 } worth_sums;
 
 struct residency {
@@ -132,6 +135,7 @@ struct residency {
   uint64_t shape;                /* identifies its function and size */
   uint64_t id;                   /* hash of the last launch's function and words */
   uint64_t far_bytes, all_bytes; /* bytes of its units: on the host, and all */
+  uint64_t visits;               /* of its units in arenas: begin with it, see VISIT_LAUNCHES */
   double *costs;                 /* per unit: cost per round of reading it in place */
   uint64_t in_place_bytes;
   residency_stats stats;

@@ -261,14 +261,17 @@ residency_answer residency_launch(residency *r, const residency_launch_info *l) 
   r->seq++;
   uint64_t words, key = resolve(r, l, &words);
   bool missing = false, staged = false, fresh = false, uncounted = false;
-  r->far_bytes = r->all_bytes = 0;
+  r->far_bytes = r->all_bytes = r->visits = 0;
   for (uint32_t i = 0; i < r->named_count; i++) {
     unit_state *u = &r->units[r->named[i]];
     if (only_reads(r, l, r->named[i]))
       touch_read(r, u);
     else
       touch(r, u);
-    if (!l->once) u->used = r->seq;
+    if (!l->once) {
+      r->visits += r->space.arena_named && (u->used == 0 || r->seq - u->used > VISIT_LAUNCHES);
+      u->used = r->seq;
+    }
     uncounted |= !u->needed;
     uint64_t bytes = r->space.units[r->named[i]].bytes;
     r->all_bytes += bytes;

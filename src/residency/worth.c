@@ -24,6 +24,7 @@
 /* How often a kernel that was never timed is assumed to read each byte. */
 #define UNTIMED_READS 3
 #define MEASURED_MOST 2.5
+#define VISIT_MOST    16
 /* A launch that names as much of arenas may use only a small part of it; with more than the second
  * figure, that the function used what it named elsewhere is no proof. */
 #define WIDE_BYTES      (UINT64_C(64) << 20)
@@ -353,16 +354,28 @@ static uint64_t choose_in_place(residency *r) {
 
 /* ---- the decision ---- */
 
+/* Returns by how many launches a unit of an arena is named while it is used. */
+static double launches_per_visit(const worth_sums *s) {
+  if (s->visits < 1 || s->names <= s->visits) return 1;
+  double n = s->names / s->visits;
+  return n < VISIT_MOST ? n : VISIT_MOST;
+}
+
+/* If units move, only the first launch of a visit finds its units on the host, and both sums count
+ * it alone; the others would read in place too. If nothing moves, both count all of them, although
+ * one exchange would serve them. */
 static void judge(residency *r) {
   const worth_sums *s = &r->sums;
-  double slack = s->host > s->near ? s->host - s->near : 0;
-  double extra = s->far > slack ? s->far - slack : 0;
-  if (r->moving && extra < 0.8 * s->calls) {
+  double slack = s->host > s->near ? s->host - s->near : 0, several = launches_per_visit(s);
+  double far = r->moving ? s->far * several : s->far;
+  double calls = r->moving ? s->calls : s->calls / several;
+  double extra = far > slack ? far - slack : 0;
+  if (r->moving && extra < 0.8 * calls) {
     r->moving = false;
     r->still_since = r->seq;
     r->chosen_at = 0;
     forecast_reset(r);
-  } else if (!r->moving && extra > 1.2 * s->calls) {
+  } else if (!r->moving && extra > 1.2 * calls) {
     r->moving = true;
     drop_in_place(r);
   }
@@ -408,6 +421,8 @@ bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {
   s->host = s->host * keep + host;
   s->calls = s->calls * keep + calls;
   s->bus *= keep;
+  s->names = s->names * keep + (r->space.arena_named && !l->once ? r->named_count : 0);
+  s->visits = s->visits * keep + (double)r->visits;
   if (r->seq % 64 == 0 && s->calls > 0) judge(r);
   /* Do not move for a launch that uses little of a large range: random rows of a table. */
   bool little = far < calls / 4 && r->far_bytes > r->capacity_bytes / 4;

@@ -106,9 +106,10 @@ static uint64_t argument(const call *c, unsigned i) {
   return i < REGISTERS ? c->registers[i] : c->stack[i - REGISTERS];
 }
 
-/* The grid of cuLaunchKernel and cuLaunchCooperativeKernel. */
-static uint64_t blocks(const call *c) {
-  return (uint64_t)(uint32_t)argument(c, 1) * (uint32_t)argument(c, 2) * (uint32_t)argument(c, 3);
+/* Returns a number for a grid: y and z have at most 65535 blocks. Grids of as many blocks differ,
+ * because one kernel multiplies matrices of different shapes with them. */
+static uint64_t grid(uint64_t x, uint64_t y, uint64_t z) {
+  return (uint32_t)x | (y & 0xffff) << 32 | (z & 0xffff) << 48;
 }
 
 /* ---- layouts of parameters ---- */
@@ -267,13 +268,13 @@ bool launch_read(launch *l, unsigned symbol, const uint64_t *registers, const ui
   switch ((call_kind)form.kind) {
   case KERNEL:
     l->function = argument(&c, 0);
-    l->work = blocks(&c);
+    l->work = grid(argument(&c, 1), argument(&c, 2), argument(&c, 3));
     read_kernel(l, (void *)(uintptr_t)argument(&c, 0), (void **)(uintptr_t)argument(&c, 9),
                 (void **)(uintptr_t)argument(&c, 10), in);
     break;
   case COOPERATIVE:
     l->function = argument(&c, 0);
-    l->work = blocks(&c);
+    l->work = grid(argument(&c, 1), argument(&c, 2), argument(&c, 3));
     read_kernel(l, (void *)(uintptr_t)argument(&c, 0), (void **)(uintptr_t)argument(&c, 9), NULL,
                 in);
     break;
@@ -282,7 +283,7 @@ bool launch_read(launch *l, unsigned symbol, const uint64_t *registers, const ui
     if (config == NULL) return false; /* the driver will report it */
     l->stream = config->stream;
     l->function = argument(&c, 1);
-    l->work = (uint64_t)config->grid[0] * config->grid[1] * config->grid[2];
+    l->work = grid(config->grid[0], config->grid[1], config->grid[2]);
     read_kernel(l, (void *)(uintptr_t)argument(&c, 1), (void **)(uintptr_t)argument(&c, 2),
                 (void **)(uintptr_t)argument(&c, 3), in);
     break;

@@ -19,7 +19,7 @@
 typedef struct launch {
   uint64_t function; /* names the function, or the kind of copy */
   cu_stream stream;  /* NULL: the default one */
-  uint64_t work;     /* of a kernel: its blocks; of a copy or fill: its bytes; 0: not known */
+  uint64_t work;     /* of a kernel: its grid; of a copy or fill: its bytes; 0: not known */
   void *graph;       /* it launches this executable graph; graph_name (graph.h) knows its words */
   bool opaque;       /* it may touch anything */
   bool kernel;       /* it is a kernel */
