@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 uint64_t hash_bytes(const void *bytes, size_t count, uint64_t seed) {
   const unsigned char *at = bytes;
@@ -187,7 +188,7 @@ static inline bool same_bytes(const char *a, const char *b, size_t count) {
 }
 
 /* Strings whose memory is fetched together. */
-enum { GROUP = 32, PREFETCH_LEAST = 8192 };
+enum { GROUP = 32, PREFETCH_LEAST = 8192, HUGE_PAGE = 2 << 20 };
 
 /* A slot holds the string's number + 1 in its lower half and the upper half of its hash in its
  * upper half, so that most other strings differ without a look at their bytes. */
@@ -243,6 +244,16 @@ static void intern_renumber(intern *t, uint32_t first, uint32_t count) {
   }
 }
 
+/* Returns zeroed memory for the slots, which are used at random: in huge pages if they are many. */
+static uint64_t *make_slots(size_t capacity) {
+  size_t bytes = capacity * sizeof(uint64_t);
+  if (bytes < HUGE_PAGE) return calloc(capacity, sizeof(uint64_t));
+  uint64_t *slots = aligned_alloc(HUGE_PAGE, bytes);
+  if (slots == NULL) return NULL;
+  madvise(slots, bytes, MADV_HUGEPAGE);
+  return memset(slots, 0, bytes);
+}
+
 /* Makes the table large enough for `count` more strings at a load of 3/4. Frees the old table
  * first, so that the two are never in memory together, and numbers the strings again. */
 static stow_status reserve_slots(intern *t, size_t count) {
@@ -252,7 +263,7 @@ static stow_status reserve_slots(intern *t, size_t count) {
   while (needed > capacity / 4 * 3) capacity *= 2;
   free(t->table);
   t->table_capacity = 0;
-  t->table = calloc(capacity, sizeof *t->table);
+  t->table = make_slots(capacity);
   if (t->table == NULL) return intern_no_memory();
   if (t->seed == 0) t->seed = (uint64_t)(uintptr_t)t | 1;
   t->table_capacity = capacity;
