@@ -228,9 +228,11 @@ static uint64_t fixed_bytes(const plan *p) {
 
 /* Gives each reader a window of its own, if the windows are small and in the page cache: the rows
  * then stay in the cache of the reader's processor until they are in their batches. A reader waits
- * for the buffers of a whole window, so there must be buffers for two. */
+ * for the buffers of a whole window, so there must be buffers for two. On one core, small rows are
+ * copied batch by batch instead, into the buffer that the caller just returned. */
 static void choose_own_windows(plan *p) {
-  p->own_windows = p->places_per_row > 0 && p->windows == 2 && !p->drop_cache;
+  p->own_windows = p->places_per_row > 0 && p->windows == 2 && !p->drop_cache &&
+                   (!p->one_core || widest_row(p) >= SCATTER_LEAST);
   if (!p->own_windows) return;
   uint64_t fixed = fixed_bytes(p), window = (p->window_rows + p->batch_rows - 1) / p->batch_rows;
   if (fixed < p->memory_bytes) choose_ahead(p, p->memory_bytes - fixed);
