@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from unittest import mock
 
@@ -309,9 +310,13 @@ class Remote(unittest.TestCase):
                 stowage.open(self.server.url("y.npy"))
             self.assertIn("STOWAGE_HTTP_MIN_RATE", str(caught.exception))
         for rate, code, seconds in (("100M", 1, 30.0), ("0", 0, 2.0)):
-            self.server.plan = [("slow", 200, seconds)]
-            said = subprocess.run([self.command(), "inspect", "--min-rate", rate, self.server.url("y.npy")],
-                                  capture_output=True, text=True, timeout=60)
+            for _ in range(3):
+                self.server.plan = [("slow", 200, seconds)]
+                start = time.monotonic()
+                said = subprocess.run([self.command(), "inspect", "--min-rate", rate, self.server.url("y.npy")],
+                                      capture_output=True, text=True, timeout=900)
+                if said.returncode == code or time.monotonic() - start < 60:
+                    break  # otherwise the machine stood still
             self.assertEqual(said.returncode, code, said.stderr)
 
     def test_errors_that_go_on_end_with_what_was_reported(self):
