@@ -327,13 +327,23 @@ static void read_region(message *m, scan_text t, bool earlier) {
   }
 }
 
+static bool is_empty(scan_text line) {
+  while (line.at < line.end && isspace((unsigned char)*line.at)) line.at++;
+  return line.at == line.end;
+}
+
+/* Returns the line of the failure with lines after it, or lines before it. An empty line ends them:
+ * what is beyond may be another failure. */
 static scan_text lines_around(scan_text t, const char *where, bool before) {
   scan_text line = scan_line(t, where), region = before ? (scan_text){line.at, line.at} : line;
   for (int i = 0; i < (before ? LINES_BEFORE : LINES_AFTER); i++) {
-    if (before && region.at > t.at)
-      region.at = scan_line(t, region.at - 1).at;
-    else if (!before && region.end < t.end)
-      region.end = scan_line(t, region.end + 1).end;
+    if (before ? region.at <= t.at : region.end + 1 >= t.end) break;
+    line = scan_line(t, before ? region.at - 1 : region.end + 1);
+    if (is_empty(line)) break;
+    if (before)
+      region.at = line.at;
+    else
+      region.end = line.end;
   }
   if (region.end - region.at > REGION_BYTES)
     region = before ? (scan_text){region.end - REGION_BYTES, region.end}

@@ -165,6 +165,9 @@ TEST(counts_and_other_records_are_no_sizes)
   static const quantities all[] = {
       {"map.cu:17 Valid size: 10267625\nCUDA error 2 [parallel_for.h, 143]: out of memory", NONE,
        NONE, NONE, NONE, NONE},
+      /* of another failure */
+      {"CUDA error 2 [parallel_for.h, 143]: out of memory\n\nused: 12.0 GiB, total: 48 GiB", NONE,
+       NONE, NONE, NONE, NONE},
       {"context: KV self size  = 2196.00 MiB, c^KV (f16): 2196.00 MiB, kv^T: not used\n"
        "context:  CUDA_Host  output buffer size =     0.99 MiB\n"
        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 8900.00 MiB on device 0: cudaMalloc "
