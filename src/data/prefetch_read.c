@@ -1,5 +1,4 @@
 /* Prefetch, the readers' side: tasks, and their order. */
-#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/uio.h>
 
+#include "base/assert.h"
 #include "data/huge_alloc.h"
 #include "data/prefetch_read.h"
 
@@ -164,7 +164,7 @@ static stow_status read_scattered(prefetch *p, rows *part, const rank_order_wind
 /* Reads rows `first` to `end` of the order straight into their batches. */
 static stow_status scatter(prefetch *p, reader *r, uint32_t part, const rank_order_window *at,
                            const uint32_t *numbers, uint64_t first, uint64_t end) {
-  assert(rows_reads_parts(&r->parts[part])); /* the scratch file of a shuffle on disk */
+  ASSERT(rows_reads_parts(&r->parts[part])); /* the scratch file of a shuffle on disk */
   struct iovec *places = r->own.places;
   size_t bytes = (size_t)p->plan->row_bytes[part];
   if (end - first < at->end - at->first)
