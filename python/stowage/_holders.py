@@ -539,15 +539,21 @@ def large_bytes(value, arrays, seen):
     return weight.size
 
 
-# Tuples, and what a search for the others is made of: that is among the objects, and leads to tuples.
-LEFT_OUT = {kind: () for kind in (tuple, map, itertools.chain, itertools.starmap, itertools.groupby)}
+class Listed(list):
+    """A list of objects that is not among them."""
+    __slots__ = ()
+
+
+# Tuples, and what a search for the others is made of: that is among the objects, and leads to tuples or to everything.
+LEFT_OUT = {kind: () for kind in (tuple, map, itertools.chain, itertools.starmap, itertools.groupby, Listed)}
 
 
 def whole(function, *arguments):
     """Returns the objects that a function of gc returns for one call with one of each of the arguments, without tuples. C code that
     fills a tuple, as tuple(x for x in …) does, fails if anything else refers to it when it is resized. So nothing here may refer to a
-    tuple while the program can run: list() is one call of C code, inside which the function is called and groups of tuples are skipped."""
-    return list(itertools.chain.from_iterable(itertools.starmap(LEFT_OUT.get, itertools.groupby(
+    tuple while the program can run: making a list is one call of C code, inside which the function is called and groups of tuples are
+    skipped."""
+    return Listed(itertools.chain.from_iterable(itertools.starmap(LEFT_OUT.get, itertools.groupby(
         itertools.chain.from_iterable(map(function, *arguments)), type))))
 
 
@@ -558,8 +564,10 @@ def listed(generations=(None,)):
     if torch is None:
         return whole(gc.get_objects, generations)
     tensors = (get(torch, "Tensor", None), get(get(torch, "nn", None), "Parameter", None))
-    return [one for generation in range(3) if generations[0] in (None, generation) for one in whole(gc.get_objects, [generation])
-            if type(one) not in tensors]
+    found = Listed()
+    for generation in range(3) if generations[0] is None else generations:
+        found.extend(one for one in whole(gc.get_objects, [generation]) if type(one) not in tensors)
+    return found
 
 
 def census(until, seen):

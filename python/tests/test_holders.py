@@ -6,7 +6,9 @@ import os
 import queue
 import sys
 import tempfile
+import types
 import unittest
+from unittest import mock
 
 from stowage import _holders
 
@@ -354,6 +356,15 @@ class CycleTest(unittest.TestCase):
     def found(self, collects=True):
         return [(weight.mark, name, where, kind, weight.words, size >> 20)
                 for size, weight, name, where, kind in _holders.unheld(32 << 20, _holders.Deadline(), {}, collects)]
+
+    def test_a_list_of_all_objects_is_not_among_them(self):
+        for module in (None, types.ModuleType("torch")):
+            with mock.patch.dict(sys.modules, {"torch": module} if module else {}):
+                if module is None:
+                    sys.modules.pop("torch", None)
+                for generations in ((None,), (0,), (1,), (2,)):
+                    found = _holders.listed(generations)
+                    self.assertFalse([one for one in found if one is found or type(one) is _holders.Listed])
 
     def test_a_tree_that_nothing_uses(self):
         for _ in range(10):
