@@ -101,7 +101,7 @@ with tempfile.TemporaryDirectory(dir=os.environ.get("STOWAGE_BENCH_FOLDER")) as 
     path = os.path.join(folder, "in.safetensors")
     size = make(path, MEGABYTES)
     os.sync()  # only written pages can be dropped from the page cache
-    timed(lambda: stowage.load(path, device="cuda", staging="128M"))  # starts CUDA, pins the buffers, fills the page cache
+    timed(lambda: stowage.load(path, device="cuda", staging="256M"))  # starts CUDA, pins the buffers, fills the page cache
     print(f"peak_host_mb={peak_host() >> 20} of a file of {size >> 20} MB", flush=True)
     ours = lambda: timed(lambda: stowage.load(path, device="cuda"))
     theirs = lambda: timed(lambda: load_file(path, device="cuda"))

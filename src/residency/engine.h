@@ -79,7 +79,7 @@ typedef struct function_time {
 typedef struct worth_sums {
   double near, far, host, calls;
   double bus;           /* time of copies in */
-  double names, visits; /* of units by launches in arenas; and of them those that begin a visit */
+  double names, visits; /* units that launches in arenas name, and visits that begin with them */
 } worth_sums;
 
 struct residency {
@@ -135,7 +135,7 @@ struct residency {
   uint64_t shape;                /* identifies its function and size */
   uint64_t id;                   /* hash of the last launch's function and words */
   uint64_t far_bytes, all_bytes; /* bytes of its units: on the host, and all */
-  uint64_t visits;               /* of its units in arenas: begin with it, see VISIT_LAUNCHES */
+  uint64_t visits;               /* visits (VISIT_LAUNCHES) of units in arenas that begin with it */
   double *costs;                 /* per unit: cost per round of reading it in place */
   uint64_t in_place_bytes;
   residency_stats stats;

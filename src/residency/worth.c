@@ -24,7 +24,7 @@
 /* How often a kernel that was never timed is assumed to read each byte. */
 #define UNTIMED_READS 3
 #define MEASURED_MOST 2.5
-#define VISIT_MOST    16
+#define VISIT_MOST    16 /* launches that are counted for one exchange, at most */
 /* A launch that names as much of arenas may use only a small part of it; with more than the second
  * figure, that the function used what it named elsewhere is no proof. */
 #define WIDE_BYTES      (UINT64_C(64) << 20)
@@ -398,9 +398,9 @@ static bool names_too_much(residency *r, const residency_launch_info *l) {
   if (r->space.beyond_count > 0 && is_wide(r, trial_now(r))) return false; /* timed before */
   if (t->id == r->id && t->far_ns > 0 && !is_outdated(r, t)) return !uses(r, t);
   const function_time *f = function_of(r, l->function);
+  if (r->far_bytes > WIDE_BYTES_MOST) return true;
   /* Without a wait, the launches after it would all run in place before its time is known. */
-  if (f->function != l->function && r->lates >= LATES_MAX) return r->far_bytes > WIDE_BYTES_MOST;
-  return f->function != l->function || !f->uses || r->far_bytes > WIDE_BYTES_MOST;
+  return f->function == l->function ? !f->uses : r->lates < LATES_MAX;
 }
 
 bool worth_launch(residency *r, const residency_launch_info *l, bool missing) {

@@ -8,7 +8,6 @@
 
 #include "shim/account.h"
 #include "shim/hooks.h"
-#include "shim/host_valid.h"
 #include "shim/measure.h"
 #include "shim/page_step.h"
 
@@ -36,14 +35,6 @@ uint64_t stow_shim_bytes(unsigned device, const char *kind) {
     if (kind == NULL ? k < LEDGER_VRAM_KINDS : strcmp(kind, ledger_kind_name((ledger_kind)k)) == 0)
       sum += ledger_own(l, device, (ledger_kind)k);
   return sum;
-}
-
-int stow_shim_host_valid(uint64_t addr, uint64_t bytes, const void *host) {
-  return host_valid_mark(addr, bytes, host);
-}
-
-uint64_t stow_shim_host_valid_bytes(uint64_t addr, uint64_t bytes) {
-  return host_valid_bytes(addr, bytes);
 }
 
 int stow_shim_trim(int what) {

@@ -23,12 +23,6 @@ SHIM_HOOK const char *stow_shim_hook(size_t i);
 /* Returns the bytes that this process holds of a kind ("pages", "spilled", …; NULL: all vram) on a
  * device by the run's number. Measured kinds are measured again for the calling thread's device. */
 SHIM_HOOK uint64_t stow_shim_bytes(unsigned device, const char *kind);
-/* Records that a range of device memory equals the memory at `host`, as after loading weights from
- * a file, so that spilling need not copy it out (host_valid.h). NULL removes the marks of the
- * range. Returns 1 on success. */
-SHIM_HOOK int stow_shim_host_valid(uint64_t addr, uint64_t bytes, const void *host);
-/* Returns how many bytes of a range are marked so. */
-SHIM_HOOK uint64_t stow_shim_host_valid_bytes(uint64_t addr, uint64_t bytes);
 /* For programs with steps, as trim.py is for PyTorch. 0: asks whether the program should release
  * its cached pages now (1: yes). 1: it starts to release them. 2: it has released them. */
 SHIM_HOOK int stow_shim_trim(int what);

@@ -7,7 +7,6 @@
 #include "shim/counted.h"
 #include "shim/holdings.h"
 #include "shim/hooks.h"
-#include "shim/host_valid.h"
 #include "shim/page.h"
 #include "shim/page_parts.h"
 #include "shim/record.h"
@@ -91,7 +90,6 @@ cu_result cuMemUnmap(cu_addr addr, size_t bytes) {
   __typeof__(&cuMemUnmap) real = REAL(cuMemUnmap);
   cu_result code;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
-  host_valid_mark(addr, bytes, NULL);
   page_parts_unmapping(addr, bytes);
   if (page_unmap_range(addr, bytes, &code)) return code;
   /* What the program has already unmapped must be unmapped for the driver too. */

@@ -2,7 +2,6 @@
  * memory that the program pins. */
 #include "shim/counted.h"
 #include "shim/hooks.h"
-#include "shim/host_valid.h"
 #include "shim/measure.h"
 #include "shim/placed.h"
 #include "shim/plain.h"
@@ -162,7 +161,6 @@ cu_result cuMemFree_v2(cu_addr addr) {
   bool in_heap;
   if (real == NULL) return CU_ERROR_NOT_SUPPORTED;
   if (plain_free(addr, &in_heap, &bytes, &device, &kind)) {
-    host_valid_mark(addr, bytes, NULL);
     record_given(addr, bytes, NULL, device, kind);
     return CU_OK;
   }
@@ -172,10 +170,7 @@ cu_result cuMemFree_v2(cu_addr addr) {
   placed_block placed;
   cu_result freed;
   if (placed_free(addr, &placed, &freed)) {
-    if (freed == CU_OK) {
-      host_valid_mark(addr, placed.bytes, NULL);
-      record_given(addr, placed.bytes, NULL, placed.device, LEDGER_PAGES);
-    }
+    if (freed == CU_OK) record_given(addr, placed.bytes, NULL, placed.device, LEDGER_PAGES);
     return freed;
   }
   if (!holdings_remove(HOLDING_ADDRESS, addr, &gone)) {
@@ -186,7 +181,6 @@ cu_result cuMemFree_v2(cu_addr addr) {
   }
   bool ours = gone.kind == LEDGER_SPILLED;
   /* Before the driver may give the address out again. */
-  host_valid_mark(addr, gone.bytes, NULL);
   record_given(addr, gone.bytes, NULL, gone.device, gone.kind);
   cu_result code = ours ? spill_plain_free(addr, &gone) : real(addr);
   if (code != CU_OK)

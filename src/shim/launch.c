@@ -106,8 +106,8 @@ static uint64_t argument(const call *c, unsigned i) {
   return i < REGISTERS ? c->registers[i] : c->stack[i - REGISTERS];
 }
 
-/* Returns a number for a grid: y and z have at most 65535 blocks. Grids of as many blocks differ,
- * because one kernel multiplies matrices of different shapes with them. */
+/* Returns a number for a grid; y and z are at most 65535. It is not the number of blocks: one
+ * kernel multiplies matrices of different shapes with grids that have equally many. */
 static uint64_t grid(uint64_t x, uint64_t y, uint64_t z) {
   return (uint32_t)x | (y & 0xffff) << 32 | (z & 0xffff) << 48;
 }

@@ -14,7 +14,7 @@
  *
  *   the process   log, load, driver_path, torch_settings, xla_settings, real, open
  *   Python        python, python_stack
- *   the state     capture, retrying, account, holdings, counted, measure, host_tier, host_valid
+ *   the state     capture, retrying, account, holdings, counted, measure, host_tier
  *   the gate      gate
  *   launches      launch, graph, streams, sampler, live_blocks, fingerprint
  *   the trace     recorder, inside, touches, record, refusal, nvtx, torch_block
