@@ -27,7 +27,7 @@ function(stow_kernel_flags)
   set(quant "-O3;-fno-math-errno;-fno-trapping-math;-ffp-contract=off")
   set_source_files_properties(${folder}/quant.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
   set_source_files_properties(${folder}/quant_portable.c PROPERTIES COMPILE_OPTIONS "${quant}")
-  set_source_files_properties(${folder}/sparse.c ${folder}/lowrank.c PROPERTIES COMPILE_OPTIONS -O3)
+  set_source_files_properties(${folder}/cast.c ${folder}/sparse.c ${folder}/lowrank.c PROPERTIES COMPILE_OPTIONS -O3)
   set_source_files_properties(${folder}/kernels_portable.c PROPERTIES COMPILE_OPTIONS
     "-O3;-fno-math-errno;-fno-trapping-math")
   set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/src/arrays/csv_block_portable.c ${CMAKE_CURRENT_SOURCE_DIR}/src/arrays/hdf5_unpack.c

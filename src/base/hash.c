@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+
+#include "base/huge_alloc.h"
 
 uint64_t hash_bytes(const void *bytes, size_t count, uint64_t seed) {
   const unsigned char *at = bytes;
@@ -111,12 +112,6 @@ void intern_free(intern *t) {
   *t = (intern){.max_bytes = t->max_bytes};
 }
 
-void intern_clear(intern *t) {
-  if (t->count > 0) memset(t->table, 0, t->table_capacity * sizeof *t->table);
-  t->count = 0;
-  t->length = 0;
-}
-
 /* Another thread may add strings meanwhile: it writes the bytes of a string, its end and the count
  * before its slot. */
 static inline uint64_t slot_at(const intern *t, size_t i) {
@@ -188,7 +183,7 @@ static inline bool same_bytes(const char *a, const char *b, size_t count) {
 }
 
 /* Strings whose memory is fetched together. */
-enum { GROUP = 32, PREFETCH_LEAST = 8192, HUGE_PAGE = 2 << 20 };
+enum { GROUP = 32, PROBED = 4, PREFETCH_LEAST = 8192 };
 
 /* A slot holds the string's number + 1 in its lower half and the upper half of its hash in its
  * upper half, so that most other strings differ without a look at their bytes. */
@@ -247,11 +242,9 @@ static void intern_renumber(intern *t, uint32_t first, uint32_t count) {
 /* Returns zeroed memory for the slots, which are used at random: in huge pages if they are many. */
 static uint64_t *make_slots(size_t capacity) {
   size_t bytes = capacity * sizeof(uint64_t);
-  if (bytes < HUGE_PAGE) return calloc(capacity, sizeof(uint64_t));
-  uint64_t *slots = aligned_alloc(HUGE_PAGE, bytes);
-  if (slots == NULL) return NULL;
-  madvise(slots, bytes, MADV_HUGEPAGE);
-  return memset(slots, 0, bytes);
+  if (bytes < HUGE_PAGE_BYTES) return calloc(capacity, sizeof(uint64_t));
+  uint64_t *slots = huge_alloc(bytes);
+  return slots != NULL ? memset(slots, 0, bytes) : NULL;
 }
 
 /* Makes the table large enough for `count` more strings at a load of 3/4. Frees the old table
@@ -351,16 +344,18 @@ static void prefetch_group(const intern *t, const char *const *texts, const uint
     __builtin_prefetch(&t->table[hashes[i] & mask]);
   }
   if (t->table_capacity < PREFETCH_LEAST) return;
+  uint64_t equal[GROUP]; /* the slot whose half of the hash is the string's; 0: none near */
   for (size_t i = 0; i < count; i++) {
-    uint64_t slot = slot_at(t, hashes[i] & mask);
-    if (slot == 0) continue;
+    size_t at = hashes[i] & mask, end = at + PROBED;
+    uint64_t slot;
+    while ((slot = slot_at(t, at & mask)) != 0 && (slot ^ hashes[i]) >> 32 != 0 && at < end) at++;
+    equal[i] = (slot ^ hashes[i]) >> 32 == 0 ? slot : 0;
+    if (equal[i] == 0) continue;
     __builtin_prefetch(&t->offsets_lo[slot_number(slot)]);
     __builtin_prefetch(&t->offsets_hi[slot_number(slot)]);
   }
-  for (size_t i = 0; i < count; i++) {
-    uint64_t slot = slot_at(t, hashes[i] & mask);
-    if (slot != 0) __builtin_prefetch(t->bytes + intern_start(t, slot_number(slot)));
-  }
+  for (size_t i = 0; i < count; i++)
+    if (equal[i] != 0) __builtin_prefetch(t->bytes + intern_start(t, slot_number(equal[i])));
 }
 
 stow_status intern_add_many(intern *t, const char *const *texts, const uint32_t *lengths,

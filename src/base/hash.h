@@ -61,10 +61,8 @@ typedef struct intern {
 } intern;
 
 void intern_free(intern *t);
-/* Removes all strings, but keeps the memory for the next ones. */
-void intern_clear(intern *t);
-/* Makes room for that many more strings of `bytes` in all, without their ends; intern_has_room:
- * whether there is. */
+/* Makes room for `count` more strings of `bytes` in all, not counting the '\0' behind each.
+ * intern_has_room returns whether there already is. */
 stow_status intern_reserve(intern *t, size_t count, size_t bytes);
 bool intern_has_room(const intern *t, size_t count, size_t bytes);
 stow_status intern_add(intern *t, uint32_t *number, const char *bytes, size_t count);

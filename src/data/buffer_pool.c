@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 
 #include "base/checked.h"
+#include "base/huge_alloc.h"
 #include "base/status.h"
-#include "data/huge_alloc.h"
 #include "files/source.h"
 
 #define HEAD_MAGIC UINT64_C(0x676177f7370a7ba7)

@@ -15,10 +15,10 @@
 #include <stowage/size.h>
 
 #include "base/hash.h"
+#include "base/huge_alloc.h"
 #include "base/newfile.h"
 #include "base/status.h"
 #include "data/disk_shuffle_share.h"
-#include "data/huge_alloc.h"
 #include "data/shuffle.h"
 #include "data/workers.h"
 

@@ -7,9 +7,9 @@
 #include <stowage/size.h>
 
 #include "base/checked.h"
+#include "base/huge_alloc.h"
 #include "base/status.h"
 #include "data/buffer_pool.h"
-#include "data/huge_alloc.h"
 #include "data/workers.h"
 #include "files/source.h"
 

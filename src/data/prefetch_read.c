@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 
 #include "base/assert.h"
-#include "data/huge_alloc.h"
+#include "base/huge_alloc.h"
 #include "data/prefetch_read.h"
 
 /* ---- batches and windows ---- */

@@ -35,7 +35,7 @@ typedef struct window {
 /* A window that one reader reads and distributes, if the plan has them. */
 typedef struct own_window {
   char *rows;           /* of one part that is not read straight into its batches */
-  struct iovec *places; /* of its rows in their batches, by position; no base: in none */
+  struct iovec *places; /* where each row goes, by position; base NULL: to no batch */
   uint32_t *permutation;
 } own_window;
 

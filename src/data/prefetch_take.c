@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "data/huge_alloc.h"
+#include "base/huge_alloc.h"
 #include "data/prefetch_read.h"
 
 /* Blocks signals, which are for the program's own threads. One started reader suffices. */

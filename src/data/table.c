@@ -70,6 +70,12 @@ static stow_status check_rules(const file_facts *f, const csv *c) {
   return STOW_OK;
 }
 
+/* Returns the bytes of a column's own records, with so many windows. */
+static uint64_t column_bytes(uint64_t windows) {
+  return sizeof(csv_field) + sizeof(column_facts) +
+         (sizeof(column_stats) + sizeof(csv_column) + sizeof(intern)) * (windows + 1);
+}
+
 /* Starts a pass. A quarter of the budget is for values (of all threads), a quarter for distinct
  * texts; the columns' own records must fit in a third quarter. */
 static stow_status begin_pass(table_pass *p) {
@@ -78,13 +84,16 @@ static stow_status begin_pass(table_pass *p) {
   uint64_t bytes = p->budget->bytes;
   s->count = c->columns;
   p->threads = p->budget->threads > 1 ? p->budget->threads : 1;
-  uint64_t each = sizeof(csv_field) + sizeof(column_facts) +
-                  (sizeof(column_stats) + sizeof(csv_column) + sizeof(intern)) * (p->threads + 1);
-  while (p->threads > 1 && (s->count * each > bytes / 4 || bytes / p->threads < 8u << 20)) {
+  while (p->threads > 1 &&
+         (s->count * column_bytes(p->threads) > bytes / 4 || bytes / p->threads < 8u << 20))
     p->threads--;
-    each -= sizeof(column_stats) + sizeof(csv_column) + sizeof(intern);
-  }
-  uint64_t values = bytes / 4 / p->threads / sizeof(uint64_t);
+  p->windows = p->threads > 1 && s->count * column_bytes(p->threads * TABLE_WINDOWS) <= bytes / 4
+                   ? TABLE_WINDOWS
+                   : 1;
+  uint64_t each = column_bytes(p->threads * p->windows);
+  uint64_t values = bytes / 4 / (p->threads * p->windows) / sizeof(uint64_t);
+  if (p->windows > 1 && values < VALUES_LEAST + 16 * s->count)
+    p->windows = 1, values *= TABLE_WINDOWS;
   p->values_max = values > VALUES_LEAST ? (size_t)values : VALUES_LEAST;
   if (s->count * each > bytes / 4 || p->values_max / s->count < 16)
     return stow_fail(STOW_ERR_BUDGET,
@@ -116,16 +125,21 @@ static stow_status begin_pass(table_pass *p) {
 
 /* ---- the threads ---- */
 
-/* Takes the next window; *more is false if there is none, or another thread failed. */
-static stow_status take_window(table_pass *p, table_window *w, bool *more) {
+/* Takes the next window; *more is false if there is none, or another thread failed. Returns false
+ * in *now if a large window is in use and the thread must not wait for it: `unmerged` windows of
+ * its own may come before the large one. */
+static stow_status take_window(table_pass *p, table_window *w, bool unmerged, bool *more,
+                               bool *now) {
   stow_status status = STOW_OK;
   pthread_mutex_lock(&p->lock);
-  while (p->large && p->failed == STOW_OK) pthread_cond_wait(&p->turned, &p->lock);
+  while (p->large && !unmerged && p->failed == STOW_OK) pthread_cond_wait(&p->turned, &p->lock);
   *more = !p->ended && p->failed == STOW_OK;
-  if (*more) {
+  *now = *more && !p->large;
+  if (*now) {
     status = table_window_next(w, more);
     p->ended = !*more;
     p->large = *more && w->large;
+    *now = *more;
   }
   pthread_mutex_unlock(&p->lock);
   return status;
@@ -156,11 +170,22 @@ static void took(table_pass *p) {
   pthread_mutex_unlock(&p->lock);
 }
 
-/* Merges windows in ticket order; after a failure no later window is merged. */
-static stow_status join_window(table_pass *p, table_window *w, stow_status status, bool *in_turn) {
+typedef enum turn { TURN_NOT_YET, TURN_MINE, TURN_NEVER } turn;
+
+/* Merges windows in ticket order; after a failure no later window is merged. Waits for its turn, if
+ * it may. */
+static stow_status join_window(table_pass *p, table_window *w, bool waits, turn *at) {
+  stow_status status = w->status;
   pthread_mutex_lock(&p->lock);
-  while (p->turn != w->ticket && p->failed == STOW_OK) pthread_cond_wait(&p->turned, &p->lock);
+  while (waits && p->turn != w->ticket && p->failed == STOW_OK)
+    pthread_cond_wait(&p->turned, &p->lock);
   bool mine = p->failed == STOW_OK;
+  *at = mine ? TURN_MINE : TURN_NEVER;
+  if (mine && p->turn != w->ticket) {
+    pthread_mutex_unlock(&p->lock);
+    *at = TURN_NOT_YET;
+    return STOW_OK;
+  }
   if (mine && status == STOW_OK) status = save_if_due(p);
   if (mine && status == STOW_OK) status = table_window_merge(w);
   if (mine && status == STOW_OK && p->to != NULL && p->to->order != NULL)
@@ -177,16 +202,15 @@ static stow_status join_window(table_pass *p, table_window *w, stow_status statu
   p->taking += mine && status == STOW_OK;
   pthread_cond_broadcast(&p->turned);
   pthread_mutex_unlock(&p->lock);
-  *in_turn = mine;
   /* If another thread failed before, this failure does not count: the other comes first in the
    * file. */
   return mine ? status : STOW_OK;
 }
 
-static stow_status hand_on(table_pass *p, table_window *w, stow_status status) {
-  bool mine = false;
-  status = join_window(p, w, status, &mine);
-  if (status != STOW_OK || !mine) return status;
+static stow_status hand_on(table_pass *p, table_window *w, bool waits, turn *at) {
+  stow_status status = join_window(p, w, waits, at);
+  if (status != STOW_OK || *at != TURN_MINE) return status;
+  table_window_renumber(w);
   if (p->to != NULL && p->to->take != NULL) status = p->to->take(p->to->context, &w->part);
   took(p);
   return status;
@@ -196,30 +220,57 @@ static stow_status hand_on(table_pass *p, table_window *w, stow_status status) {
  * part. */
 static stow_status first_row(table_pass *p) {
   table_window w;
+  turn at;
   stow_status status = table_window_make(&w, p);
   if (status == STOW_OK) status = table_window_first(&w);
-  if (status == STOW_OK) status = hand_on(p, &w, STOW_OK);
+  if (status == STOW_OK) status = hand_on(p, &w, true, &at);
   table_window_free(&w);
+  return status;
+}
+
+/* Reads and merges windows until there are no more. One that was read and whose turn has not come
+ * waits in `all`, unless reading it failed: the thread has one message. */
+static stow_status work_through(table_pass *p, table_window *all) {
+  stow_status status = STOW_OK;
+  unsigned first = 0, count = 0; /* read, not merged */
+  for (bool more = true, now = true; status == STOW_OK && (more || count > 0);) {
+    if (count > 0) {
+      table_window *w = &all[first];
+      turn at;
+      status = hand_on(p, w, !more || !now || count == p->windows || w->status != STOW_OK, &at);
+      now = true;
+      if (status != STOW_OK || at == TURN_NEVER) break;
+      if (at == TURN_MINE) {
+        shed_window(p, w);
+        /* A window whose turn came at once is still in the processor's cache: it is the next. */
+        if (--count > 0) first = (first + 1) % p->windows;
+        continue;
+      }
+    }
+    table_window *next = &all[(first + count) % p->windows];
+    if (more) status = take_window(p, next, count > 0, &more, &now);
+    if (status != STOW_OK || !now) continue;
+    next->status = table_window_read(next);
+    count++;
+  }
   return status;
 }
 
 static stow_status member_work(void *context, unsigned number) {
   table_pass *p = context;
-  table_window w;
+  table_window all[TABLE_WINDOWS] = {0};
+  stow_status status = STOW_OK;
   (void)number;
-  stow_status status = table_window_make(&w, p);
-  for (bool more = status == STOW_OK; more && status == STOW_OK;) {
-    status = take_window(p, &w, &more);
-    if (status == STOW_OK && more) status = hand_on(p, &w, table_window_read(&w));
-    shed_window(p, &w);
-  }
+  for (unsigned i = 0; i < p->windows && status == STOW_OK; i++)
+    status = table_window_make(&all[i], p);
+  if (status == STOW_OK) status = work_through(p, all);
   if (status != STOW_OK) {
     pthread_mutex_lock(&p->lock);
     if (p->failed == STOW_OK) p->failed = status;
     pthread_cond_broadcast(&p->turned);
     pthread_mutex_unlock(&p->lock);
   }
-  table_window_free(&w);
+  for (unsigned i = 0; i < p->windows; i++) table_window_free(&all[i]);
   return status;
 }
 

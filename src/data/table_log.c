@@ -19,7 +19,7 @@ typedef struct text_head {
 #define RAW (UINT32_C(1) << 31)
 
 void table_log_begin(table_log *l, const char *name) {
-  *l = (table_log){.file = {.fd = -1}, .name = name};
+  *l = (table_log){.file = {.fd = -1}, .name = name, .head = BUFFER_INIT};
 }
 
 void table_log_forget(table_log *l) {
@@ -30,7 +30,8 @@ void table_log_forget(table_log *l) {
   for (size_t i = 0; i < l->run_count; i++) free(l->runs[i].text_bytes);
   free(l->columns);
   free(l->runs);
-  *l = (table_log){.file = file, .name = name, .skip = skip};
+  buffer_free(&l->head);
+  *l = (table_log){.file = file, .name = name, .skip = skip, .head = BUFFER_INIT};
 }
 
 void table_log_end(table_log *l) {
@@ -85,8 +86,10 @@ static void put_texts(table_log *l, buffer *b, size_t i, const intern *texts) {
     size_t length;
     const char *text = intern_get(texts, *had, &length);
     text_head head = {(uint32_t)i, (uint32_t)length};
-    buffer_append(b, (const char *)&head, sizeof head);
-    buffer_append(b, text, length);
+    char *to = buffer_extend(b, sizeof head + length);
+    if (to == NULL) return; /* the buffer remembers */
+    memcpy(to, &head, sizeof head);
+    memcpy(to + sizeof head, text, length);
   }
 }
 
@@ -104,23 +107,23 @@ static stow_status note_texts(table_log *l, size_t i, uint64_t bytes) {
 }
 
 static stow_status write_head(table_log *l, const table_part *part, const table_state *state) {
-  buffer b = BUFFER_INIT;
+  buffer *b = &l->head;
   record r = {.rows = part->block.rows};
-  buffer_append(&b, (const char *)&r, sizeof r);
-  for (size_t i = 0; i < l->count; i++) buffer_char(&b, (char)form_of(part, i));
-  for (size_t i = 0; i < l->count; i++) put_texts(l, &b, i, &state->words[i]);
+  buffer_clear(b);
+  buffer_append(b, (const char *)&r, sizeof r);
+  for (size_t i = 0; i < l->count; i++) buffer_char(b, (char)form_of(part, i));
+  for (size_t i = 0; i < l->count; i++) put_texts(l, b, i, &state->words[i]);
   for (size_t i = 0; i < l->count; i++) {
     text_head head = {(uint32_t)i | RAW, (uint32_t)part->texts[i].length};
-    if (part->raw[i]) buffer_append(&b, (const char *)&head, sizeof head);
+    if (part->raw[i]) buffer_append(b, (const char *)&head, sizeof head);
   }
-  while (b.length % 8 != 0 && b.status == STOW_OK) buffer_char(&b, '\0');
-  r.texts = b.length - sizeof r;
-  if (b.status == STOW_OK) memcpy(b.data, &r, sizeof r);
-  stow_status status =
-      b.status != STOW_OK ? b.status : scratch_write(&l->file, l->end, b.data, b.length);
-  l->end += b.length;
-  buffer_free(&b);
-  return status;
+  while (b->length % 8 != 0 && b->status == STOW_OK) buffer_char(b, '\0');
+  if (b->status != STOW_OK) return b->status;
+  r.texts = b->length - sizeof r;
+  memcpy(b->data, &r, sizeof r);
+  STOW_TRY(scratch_write(&l->file, l->end, b->data, b->length));
+  l->end += b->length;
+  return STOW_OK;
 }
 
 stow_status table_log_order(table_log *l, table_part *part, const table_state *state) {

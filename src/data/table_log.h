@@ -34,6 +34,7 @@ typedef struct table_log {
   const char *name; /* name of the table, for messages */
   const bool *skip; /* columns whose values are not kept; NULL: none. Owned by the caller. */
   uint64_t end;     /* end of the records */
+  buffer head;      /* of the record that is being written; keeps its memory */
   table_log_run *runs;
   size_t run_count, run_capacity;
   size_t rows_most; /* most rows in a window */

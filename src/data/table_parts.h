@@ -6,6 +6,18 @@
 
 #include "data/table.h"
 
+/* With several threads, each has two windows: it reads the next one while the previous one waits
+ * for its turn. */
+#define TABLE_WINDOWS 2
+
+/* Texts of a column that the pass's dictionary did not have when a window was read, in the order of
+ * its rows. Some may be equal. */
+typedef struct table_news {
+  buffer bytes;
+  uint32_t *ends; /* of each text in `bytes`; after merging, its number in the dictionary */
+  size_t count, capacity;
+} table_news;
+
 /* One thread's window and its contents. */
 typedef struct table_window {
   table_part part;
@@ -23,13 +35,13 @@ typedef struct table_window {
   uint64_t *values;
   size_t value_capacity;
   column_stats *stats; /* for this window only */
-  intern *words;       /* its texts; with one thread, the pass's own */
+  table_news *news;    /* with several threads: texts that the pass did not have */
   bool *raw;           /* columns whose texts are not numbered, but kept in `texts` */
   bool *ignored;       /* columns whose texts are not needed */
   bool *shared;        /* columns with codes of the pass's dictionary */
   buffer *texts;
-  uint32_t *codes; /* maps its texts to the pass's while they are merged */
-  size_t code_capacity;
+  bool *numbered;     /* columns whose `news` have numbers of the pass's dictionary */
+  stow_status status; /* of reading it */
   struct table_pass *pass;
 } table_window;
 
@@ -40,6 +52,7 @@ typedef struct table_pass {
   const table_taker *to;
   table_state *state;
   unsigned threads;
+  unsigned windows;     /* of each thread: at most TABLE_WINDOWS */
   size_t values_max;    /* values per window that the budget allows */
   uint64_t words_max;   /* bytes of all distinct texts and their tables */
   uint64_t stop;        /* end of the range: no row at or after it is read */
@@ -73,6 +86,8 @@ void table_window_shed(table_window *w);
 stow_status table_window_read(table_window *w);
 /* Merges its stats and texts into the pass's, with the lock held, in turn. */
 stow_status table_window_merge(table_window *w);
+/* Replaces its own text numbers by the pass's, after it was merged, without the lock. */
+void table_window_renumber(table_window *w);
 /* Stops numbering a column's texts if all texts exceed the budget. With the lock held, after the
  * window was passed on: its texts are still known then. */
 void table_bound_words(table_pass *p);

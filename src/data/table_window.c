@@ -179,13 +179,19 @@ stow_status table_window_next(table_window *w, bool *more) {
   return STOW_OK;
 }
 
+static void free_news(table_news *n) {
+  buffer_free(&n->bytes);
+  free(n->ends);
+  *n = (table_news){.bytes = BUFFER_INIT};
+}
+
 void table_window_shed(table_window *w) {
   free(w->bytes);
   free(w->rows.unescaped);
   for (size_t i = 0; i < w->pass->state->count; i++) {
     buffer_free(&w->texts[i]);
     w->texts[i] = BUFFER_INIT;
-    if (w->words != w->pass->state->words) intern_free(&w->words[i]);
+    if (w->news != NULL) free_news(&w->news[i]);
   }
   w->bytes = NULL;
   w->rows.unescaped = NULL;
@@ -197,16 +203,35 @@ void table_window_shed(table_window *w) {
 /* ---- parsing ---- */
 
 /* With several threads, a text's code is its number in the pass's dictionary, if that had it
- * already, or LOCAL and its number in the window's own dictionary. Merging replaces the latter. */
-#define LOCAL (UINT64_C(1) << 63)
+ * already, or NEW and its place in the window's news. Merging replaces the latter. */
+#define NEW (UINT64_C(1) << 63)
 
-static stow_status add_local(table_window *w, size_t column, const char *const *texts,
-                             const uint32_t *lengths, size_t count, uint64_t *codes) {
+static const char *news_get(const table_news *n, size_t place, size_t *length) {
+  size_t start = place > 0 ? n->ends[place - 1] : 0;
+  *length = n->ends[place] - start;
+  return n->bytes.data + start;
+}
+
+static stow_status add_one_new(table_window *w, table_news *n, const char *text, uint32_t length) {
+  if (n->count == n->capacity) {
+    size_t more = n->capacity > 0 ? 2 * n->capacity : 256;
+    uint32_t *ends = realloc(n->ends, more * sizeof *ends);
+    if (ends == NULL) return no_memory(w->pass);
+    n->ends = ends;
+    n->capacity = more;
+  }
+  STOW_TRY(buffer_append(&n->bytes, text, length));
+  n->ends[n->count++] = (uint32_t)n->bytes.length;
+  return STOW_OK;
+}
+
+static stow_status add_new(table_window *w, size_t column, const char *const *texts,
+                           const uint32_t *lengths, size_t count, uint64_t *codes) {
+  table_news *n = &w->news[column];
   for (size_t i = 0; i < count; i++) {
-    uint32_t number;
     if (codes[i] != INTERN_NONE) continue;
-    STOW_TRY(intern_add(&w->words[column], &number, texts[i], lengths[i]));
-    codes[i] = LOCAL | number;
+    codes[i] = NEW | n->count;
+    STOW_TRY(add_one_new(w, n, texts[i], lengths[i]));
   }
   return STOW_OK;
 }
@@ -219,7 +244,7 @@ static stow_status number_by_pass(table_window *w, size_t column, const char *co
   size_t found = intern_find_many(&p->state->words[column], texts, lengths, count, codes);
   pthread_rwlock_unlock(&p->words_lock);
   if (found > 0) w->shared[column] = true;
-  return found < count ? add_local(w, column, texts, lengths, count, codes) : STOW_OK;
+  return found < count ? add_new(w, column, texts, lengths, count, codes) : STOW_OK;
 }
 
 /* Keeps texts as they are; a code is a text's position and length: see pack_texts. */
@@ -236,12 +261,23 @@ static void check_encoding(column_stats *t, const char *text, size_t length) {
   t->not_utf8 = t->not_utf8 || utf8_prefix(text, length) != length;
 }
 
+/* Returns how many texts of the column were new so far: to the dictionary of a single thread, or in
+ * this window. */
+static size_t new_count(const table_window *w, size_t i) {
+  return w->news != NULL ? w->news[i].count : w->pass->state->words[i].count;
+}
+
+static const char *new_text(const table_window *w, size_t i, size_t place, size_t *length) {
+  if (w->news != NULL) return news_get(&w->news[i], place, length);
+  return intern_get(&w->pass->state->words[i], (uint32_t)place, length);
+}
+
 static stow_status number_texts(void *context, size_t column, const char *const *texts,
                                 const uint32_t *lengths, size_t count, uint64_t *codes) {
   table_window *w = context;
   table_pass *p = w->pass;
   column_stats *t = &w->stats[column];
-  bool alone = w->words == p->state->words, raw = w->raw[column];
+  bool alone = w->news == NULL, raw = w->raw[column];
   bool none = w->ignored[column] || (alone && (p->state->too_many[column] || t->mixed));
   if (none) memset(codes, 0, count * sizeof *codes);
   if (is_skipped(p, column)) return STOW_OK;
@@ -250,14 +286,14 @@ static stow_status number_texts(void *context, size_t column, const char *const 
     for (size_t i = 0; raw && i < count; i++) check_encoding(t, texts[i], lengths[i]);
     return raw ? keep_raw(&w->texts[column], texts, lengths, count, codes) : STOW_OK;
   }
-  intern *words = &w->words[column];
-  uint32_t known = words->count;
-  stow_status status = alone ? intern_add_many(words, texts, lengths, count, codes)
-                             : number_by_pass(w, column, texts, lengths, count, codes);
+  size_t known = new_count(w, column);
+  stow_status status = alone
+                           ? intern_add_many(&p->state->words[column], texts, lengths, count, codes)
+                           : number_by_pass(w, column, texts, lengths, count, codes);
   /* Other texts were seen before, in this window or an earlier one. */
-  for (uint32_t k = known; k < words->count; k++) {
+  for (size_t k = known; k < new_count(w, column); k++) {
     size_t length;
-    const char *text = intern_get(words, k, &length);
+    const char *text = new_text(w, column, k, &length);
     if (!t->not_times) column_stats_text(t, text, length);
     check_encoding(t, text, length);
   }
@@ -279,7 +315,7 @@ static stow_status become_text(table_window *w, size_t i, const csv_field *f, ui
   uint64_t code = 0;
   if (c->numbers) t->numbers += row;
   if (t->numbers + t->missing_words + c->missing_words > 0 || c->bools) t->mixed = true;
-  if (w->words == w->pass->state->words) { /* one thread: what came before is known */
+  if (w->news == NULL) { /* one thread: what came before is known */
     const column_stats *before = &w->pass->state->stats[i];
     if (before->numbers + before->bools + before->missing_words > 0) t->mixed = true;
     if (before->missing > 0) STOW_TRY(code_of(w, i, "", 0, &code));
@@ -382,7 +418,6 @@ static void begin_rows(table_window *w) {
 
 static void begin_columns(table_window *w) {
   table_pass *p = w->pass;
-  bool own_words = w->words != p->state->words;
   for (size_t i = 0; i < p->state->count; i++) {
     csv_column *c = &w->columns[i];
     *c = (csv_column){.values = c->values, .form = w->forms[i], .shortest = UINT64_MAX};
@@ -391,8 +426,12 @@ static void begin_columns(table_window *w) {
     buffer_clear(&w->texts[i]);
     column_stats_begin(&w->stats[i]);
     w->stats[i].not_times = w->no_times[i];
-    if (own_words) intern_clear(&w->words[i]);
-    if (!own_words && c->form == CSV_CODES) w->stats[i].mixed = p->state->stats[i].mixed;
+    if (w->news != NULL) {
+      buffer_clear(&w->news[i].bytes);
+      w->news[i].count = 0;
+    } else if (c->form == CSV_CODES) {
+      w->stats[i].mixed = p->state->stats[i].mixed;
+    }
   }
 }
 
@@ -414,9 +453,8 @@ static void pack_texts(table_window *w, size_t i) {
 /* Returns the text of a row of a column whose texts are numbered. */
 static const char *text_at(const table_window *w, size_t i, size_t row, size_t *length) {
   uint64_t code = w->columns[i].values[row];
-  bool own = w->words == w->pass->state->words || (code & LOCAL) != 0;
-  return intern_get(own ? &w->words[i] : &w->pass->state->words[i], (uint32_t)(code & ~LOCAL),
-                    length);
+  if ((code & NEW) != 0) return news_get(&w->news[i], (size_t)(code & ~NEW), length);
+  return intern_get(&w->pass->state->words[i], (uint32_t)code, length);
 }
 
 /* Counts the words for missing values in a column that may be one of times. */
@@ -438,7 +476,7 @@ static void count_gaps(table_window *w, size_t i) {
 /* Returns whether the column's texts are known: its values are their numbers, or their lengths. */
 static bool knows_texts(const table_window *w, size_t i) {
   if (w->raw[i]) return true;
-  bool alone = w->words == w->pass->state->words;
+  bool alone = w->news == NULL;
   return !w->ignored[i] && !(alone && (w->pass->state->too_many[i] || w->stats[i].mixed));
 }
 
@@ -476,11 +514,8 @@ stow_status table_window_first(table_window *w) {
 
 /* ---- merging ---- */
 
-/* Makes room for the window's texts in the pass's. */
-static stow_status reserve_words(table_window *w, size_t i) {
-  table_pass *p = w->pass;
-  intern *to = &p->state->words[i];
-  size_t count = (size_t)w->words[i].count + 1, bytes = w->words[i].length;
+/* Makes room for that many texts in the pass's dictionary. */
+static stow_status reserve_words(table_pass *p, intern *to, size_t count, size_t bytes) {
   if (intern_has_room(to, count, bytes)) return STOW_OK;
   pthread_rwlock_wrlock(&p->words_lock);
   stow_status status = intern_reserve(to, count, bytes);
@@ -488,46 +523,42 @@ static stow_status reserve_words(table_window *w, size_t i) {
   return status;
 }
 
-/* Adds the window's texts to the pass's, while other windows look up theirs; w->codes maps their
- * numbers. */
+/* Adds the window's new texts to the pass's dictionary, while other windows look up theirs. */
 static stow_status add_words(table_window *w, size_t i) {
   table_pass *p = w->pass;
   intern *to = &p->state->words[i];
-  const intern *from = &w->words[i];
-  uint32_t nothing;
-  STOW_TRY(reserve_words(w, i));
-  if (to->count == 0 && p->state->stats[i].missing > 0) STOW_TRY(intern_add(to, &nothing, "", 0));
-  for (uint32_t k = 0; k < from->count;) {
+  table_news *from = &w->news[i];
+  const char *at = from->bytes.data;
+  uint32_t nothing, start = 0;
+  if (to->count == 0 && p->state->stats[i].missing > 0) {
+    STOW_TRY(reserve_words(p, to, 1, 0));
+    STOW_TRY(intern_add(to, &nothing, "", 0));
+  }
+  for (size_t k = 0; k < from->count;) {
     const char *texts[TOGETHER];
-    uint32_t lengths[TOGETHER], some = 0;
+    uint32_t lengths[TOGETHER], some = 0, first = start;
     uint64_t codes[TOGETHER];
     for (; some < TOGETHER && k + some < from->count; some++) {
-      size_t length;
-      texts[some] = intern_get(from, k + some, &length);
-      lengths[some] = (uint32_t)length;
+      texts[some] = at + start;
+      lengths[some] = from->ends[k + some] - start;
+      start = from->ends[k + some];
     }
+    STOW_TRY(reserve_words(p, to, some, start - first));
     STOW_TRY(intern_add_many(to, texts, lengths, some, codes));
-    for (uint32_t j = 0; j < some; j++) w->codes[k + j] = (uint32_t)codes[j];
+    for (uint32_t j = 0; j < some; j++) from->ends[k + j] = (uint32_t)codes[j];
     k += some;
   }
   return STOW_OK;
 }
 
-/* Replaces the window's own text numbers by the pass's. */
-static stow_status merge_words(table_window *w, size_t i) {
-  table_pass *p = w->pass;
-  const intern *from = &w->words[i];
-  csv_column *c = &w->columns[i];
-  if (from->count > w->code_capacity) {
-    free(w->codes);
-    w->codes = malloc(from->count * sizeof *w->codes);
-    w->code_capacity = w->codes != NULL ? from->count : 0;
-    if (w->codes == NULL) return no_memory(p);
+void table_window_renumber(table_window *w) {
+  for (size_t i = 0; w->news != NULL && i < w->pass->state->count; i++) {
+    const table_news *n = &w->news[i];
+    uint64_t *values = w->columns[i].values;
+    if (!w->numbered[i] || n->count == 0) continue;
+    for (size_t row = 0; row < w->part.block.rows; row++)
+      if (values[row] & NEW) values[row] = n->ends[values[row] & ~NEW];
   }
-  STOW_TRY(add_words(w, i));
-  for (size_t row = 0; row < w->part.block.rows && from->count > 0; row++)
-    if (c->values[row] & LOCAL) c->values[row] = w->codes[c->values[row] & ~LOCAL];
-  return STOW_OK;
 }
 
 /* Writes out the texts of a window that was parsed before the column had too many. */
@@ -536,7 +567,7 @@ static stow_status unnumber_texts(table_window *w, size_t i) {
   w->raw[i] = true;
   for (size_t row = 0; row < w->part.block.rows; row++) {
     size_t length;
-    const char *text = intern_get(&w->words[i], (uint32_t)(c->values[row] & ~LOCAL), &length);
+    const char *text = news_get(&w->news[i], (size_t)(c->values[row] & ~NEW), &length);
     STOW_TRY(buffer_append(&w->texts[i], text, length));
     c->values[row] = length;
   }
@@ -585,14 +616,14 @@ stow_status table_window_merge(table_window *w) {
     know_forms(w);
     STOW_TRY(table_window_read(w));
   }
-  bool own_words = w->words != s->words;
   for (size_t i = 0; i < s->count; i++) {
     column_stats *t = &s->stats[i];
     bool text = w->columns[i].form == CSV_CODES, was_text = p->forms[i] == CSV_CODES;
     if (text && !was_text && t->numbers + t->bools + t->missing_words > 0) t->mixed = true;
     t->mixed = t->mixed || w->stats[i].mixed;
-    if (text && own_words && !s->too_many[i] && !t->mixed) STOW_TRY(merge_words(w, i));
-    if (text && own_words && !w->raw[i] && is_raw(p, i)) STOW_TRY(unnumber_texts(w, i));
+    w->numbered[i] = text && w->news != NULL && !s->too_many[i] && !t->mixed;
+    if (w->numbered[i]) STOW_TRY(add_words(w, i));
+    if (text && w->news != NULL && !w->raw[i] && is_raw(p, i)) STOW_TRY(unnumber_texts(w, i));
     column_stats_join(t, &w->stats[i]);
     if (text) p->forms[i] = CSV_CODES;
     if (w->columns[i].form == CSV_FLOATS && !text) p->forms[i] = CSV_FLOATS;
@@ -616,14 +647,16 @@ stow_status table_window_make(table_window *w, table_pass *p) {
   w->raw = calloc(columns, sizeof *w->raw);
   w->ignored = calloc(columns, sizeof *w->ignored);
   w->shared = calloc(columns, sizeof *w->shared);
+  w->numbered = calloc(columns, sizeof *w->numbered);
   w->no_times = calloc(columns, sizeof *w->no_times);
   w->texts = calloc(columns, sizeof *w->texts);
-  w->words = p->threads > 1 ? calloc(columns, sizeof *w->words) : p->state->words;
-  if (w->columns == NULL || w->stats == NULL || w->forms == NULL || w->words == NULL ||
-      w->raw == NULL || w->texts == NULL || w->ignored == NULL || w->shared == NULL ||
-      w->no_times == NULL)
+  w->news = p->threads > 1 ? calloc(columns, sizeof *w->news) : NULL;
+  if (w->columns == NULL || w->stats == NULL || w->forms == NULL ||
+      (w->news == NULL && p->threads > 1) || w->raw == NULL || w->texts == NULL ||
+      w->ignored == NULL || w->shared == NULL || w->no_times == NULL || w->numbered == NULL)
     return no_memory(p);
   for (size_t i = 0; i < columns; i++) w->texts[i] = BUFFER_INIT;
+  for (size_t i = 0; w->news != NULL && i < columns; i++) w->news[i].bytes = BUFFER_INIT;
   w->part.raw = w->raw;
   w->part.texts = w->texts;
   w->part.block = (csv_block){.columns = w->columns,
@@ -636,15 +669,14 @@ stow_status table_window_make(table_window *w, table_pass *p) {
 }
 
 void table_window_free(table_window *w) {
-  if (w->pass != NULL && w->words != NULL && w->words != w->pass->state->words) {
-    for (size_t i = 0; i < w->pass->state->count; i++) intern_free(&w->words[i]);
-    free(w->words);
-  }
+  for (size_t i = 0; w->news != NULL && i < w->pass->state->count; i++) free_news(&w->news[i]);
+  free(w->news);
   for (size_t i = 0; w->texts != NULL && i < w->pass->state->count; i++) buffer_free(&w->texts[i]);
   free(w->texts);
   free(w->raw);
   free(w->ignored);
   free(w->shared);
+  free(w->numbered);
   free(w->no_times);
   free(w->bytes);
   free(w->rows.fields);
@@ -653,5 +685,4 @@ void table_window_free(table_window *w) {
   free(w->values);
   free(w->forms);
   free(w->stats);
-  free(w->codes);
 }

@@ -188,26 +188,6 @@ TEST(names_are_bytes_the_empty_one_and_those_with_nul_too)
   intern_free(&t);
 }
 
-TEST(a_cleared_table_numbers_again_in_the_same_memory)
-{
-  intern t = {0};
-  uint32_t number;
-  for (int round = 0; round < 3; round++) {
-    for (uint32_t i = 0; i < 1000; i++) {
-      char name[32];
-      int length = snprintf(name, sizeof name, "%d of round %d", i, round);
-      CHECK(!intern_find(&t, &number, name, (size_t)length));
-      CHECK_OK(intern_add(&t, &number, name, (size_t)length));
-      CHECK_U64(number, i);
-    }
-    const char *before = t.bytes;
-    intern_clear(&t);
-    CHECK(t.count == 0 && t.length == 0 && t.bytes == before);
-    CHECK_TEXT(intern_get(&t, 0, NULL), "");
-  }
-  intern_free(&t);
-}
-
 /* Names that one thread adds while another finds them. */
 enum { ADDED = 20000, NAME_BYTES = 16 };
 typedef struct adding {

@@ -237,6 +237,19 @@ def dates_and_times():
 # ---- several files ----
 
 
+def rows_of_megabytes_among_short_ones():
+    """A window of a long row waits for those before it, which other threads may have read and not merged yet."""
+    rows = ["a,b\n"]
+    for n in range(6):
+        rows += [f"{n},{'x' * (1_100_000 + n)}\n"] * (n % 2 + 1) + [f"{k},t{(k * 7919 + n * 31) % 9973}\n" for k in range(12000)]
+    write("t.csv", "".join(rows))
+    with_one = shrink("t.csv", "--threads", "1", "--memory", "64M")
+    for threads in ("2", "5"):
+        out = shrink("t.csv", "--threads", threads, "--memory", "64M")
+        assert sorted(out.files) == sorted(with_one.files) and all((out[name] == with_one[name]).all() for name in out.files)
+    assert texts(with_one, "b") == [row.split(",")[1][:-1] for row in rows[1:]]
+
+
 def several_tables_are_one():
     for n in range(5):
         rows = "".join(f"{n * 10 + k},w{k},{k / 4}\n" for k in range(10))

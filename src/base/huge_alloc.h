@@ -1,10 +1,9 @@
-/* Huge alloc: memory that is used in full: batches, windows, buffers for direct reads.
+/* Huge alloc: memory that is used in full: batches, windows, tables, buffers for direct reads.
  *
- * Called by buffer_pool and prefetch. Huge pages, where available, avoid most of the page faults,
- * and a direct read into one is one transfer, not one per 4 KiB (1.5 times as fast on a virtual
- * disk, 2026). Free it with free(). */
-#ifndef DATA_HUGE_ALLOC_H
-#define DATA_HUGE_ALLOC_H
+ * Huge pages, where available, avoid most of the page faults, and a direct read into one is one
+ * transfer, not one per 4 KiB (1.5 times as fast on a virtual disk, 2026). Free it with free(). */
+#ifndef BASE_HUGE_ALLOC_H
+#define BASE_HUGE_ALLOC_H
 
 #include <stdint.h>
 #include <stdlib.h>
