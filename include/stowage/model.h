@@ -69,9 +69,13 @@ typedef struct stow_model_tensor {
   uint32_t file;        /* number of its file, from 0 */
   uint64_t offset;      /* in that file */
   const char *path;     /* of that file */
+  /* 1: packed values, or scales, of layers that are quantized with scales beside them. Converted,
+   * neither is the layer's weights. */
+  uint32_t quantized;
+  uint32_t reserved; /* 0 */
 } stow_model_tensor;
 #define STOW_MODEL_TENSOR_INIT                                                                     \
-  { sizeof(stow_model_tensor), 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, NULL }
+  { sizeof(stow_model_tensor), 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
 /* Returns one tensor. Tensors are ordered by file and by their order in its header.
  * STOW_ERR_NOT_FOUND: there is no such tensor. */
 STOW_API stow_status stow_model_get_tensor(const stow_model *model, uint64_t index,
@@ -79,7 +83,7 @@ STOW_API stow_status stow_model_get_tensor(const stow_model *model, uint64_t ind
 
 typedef struct stow_model_piece {
   uint32_t struct_bytes; /* sizeof(stow_model_piece) */
-  uint32_t reserved;     /* 0 */
+  uint32_t allow_nan;    /* 1: values too large for dtype become infinite; 0: they are refused */
   uint64_t first, count; /* first value and number of values, in C order */
   /* Reads `runs` such pieces, `step` values apart; 0 runs: one piece. */
   uint64_t runs, step;
@@ -89,7 +93,7 @@ typedef struct stow_model_piece {
 #define STOW_MODEL_PIECE_INIT                                                                      \
   { sizeof(stow_model_piece), 0, 0, 0, 0, 0, NULL, NULL }
 /* Reads values of a tensor. STOW_ERR_INVALID: the piece reaches outside the tensor, or not whole
- * blocks; STOW_ERR_UNSUPPORTED: the type cannot be converted. */
+ * blocks, or values are too large for dtype; STOW_ERR_UNSUPPORTED: the type cannot be converted. */
 STOW_API stow_status stow_model_read(stow_model *model, uint64_t index,
                                      const stow_model_piece *piece);
 /* Returns STOW_ERR_IO if a file changed since it was opened. Call it after the last read. */
@@ -105,9 +109,11 @@ typedef struct stow_model_entry {
   const char *name;
   const char *dtype; /* a number type, or a safetensors type: "F8_E4M3" */
   const uint64_t *shape;
+  uint32_t allow_nan; /* 1: converted values may be NaN or infinite; 0: they are refused */
+  uint32_t reserved;  /* 0 */
 } stow_model_entry;
 #define STOW_MODEL_ENTRY_INIT                                                                      \
-  { sizeof(stow_model_entry), 0, NULL, NULL, NULL }
+  { sizeof(stow_model_entry), 0, NULL, NULL, NULL, 0, 0 }
 
 /* Starts a safetensors file. Writes to PATH.partial; commit renames it. `entries` points to `count`
  * pointers. `metadata` is a JSON object of strings, or NULL. */
@@ -115,7 +121,8 @@ STOW_API stow_status stow_model_writer_open(stow_model_writer **writer, const ch
                                             const stow_model_entry *const *entries, uint64_t count,
                                             const char *metadata);
 /* Writes `count` values of entry `index`, starting at value `first`, and converts them from `dtype`
- * (NULL: they have the entry's type). */
+ * (NULL: they have the entry's type). STOW_ERR_INVALID: converted values are NaN or infinite, or
+ * too large for the entry's type, and the entry does not allow it. */
 STOW_API stow_status stow_model_writer_put(stow_model_writer *writer, uint64_t index,
                                            uint64_t first, uint64_t count, const char *dtype,
                                            const void *from);

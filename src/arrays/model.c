@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "base/entries.h"
@@ -40,8 +41,14 @@ typedef enum start_kind {
   START_SAFETENSORS,
   START_GGUF,
   START_ZIP,
-  START_OLD_TORCH /* torch.save before PyTorch 1.6: no zip */
+  START_OLD_TORCH, /* torch.save before PyTorch 1.6: no zip */
+  START_LFS,       /* what a clone without Git LFS has instead of the file */
+  START_PAGE       /* what a wrong address gives instead of the file */
 } start_kind;
+
+static bool begins(const uint8_t *start, size_t count, const char *text) {
+  return count >= strlen(text) && strncasecmp((const char *)start, text, strlen(text)) == 0;
+}
 
 static stow_status look_at_start(source *from, start_kind *kind) {
   uint8_t start[TORCH_FILE_START] = {0};
@@ -54,6 +61,10 @@ static stow_status look_at_start(source *from, start_kind *kind) {
     *kind = START_ZIP;
   else if (torch_file_is_old(start, count))
     *kind = START_OLD_TORCH;
+  else if (begins(start, count, "version https://git-lfs"))
+    *kind = START_LFS;
+  else if (begins(start, count, "<!doctype html") || begins(start, count, "<html"))
+    *kind = START_PAGE;
   else if (count >= 9 && start[8] == '{' && source_u64(start) <= from->bytes - 8)
     *kind = START_SAFETENSORS;
   return STOW_OK;
@@ -70,8 +81,9 @@ bool model_is(const char *path) {
   source_close(&from);
   if (status != STOW_OK || kind == START_OTHER) return false;
   /* A zip is an .npz, unless its name is that of a PyTorch file. */
-  return kind != START_ZIP || text_ends(path, ".pt") || text_ends(path, ".pth") ||
-         text_ends(path, ".bin") || text_ends(path, ".ckpt");
+  bool any = kind == START_ZIP || kind == START_LFS || kind == START_PAGE;
+  return !any || text_ends(path, ".pt") || text_ends(path, ".pth") || text_ends(path, ".bin") ||
+         text_ends(path, ".ckpt");
 }
 
 /* ---- files ---- */
@@ -79,6 +91,14 @@ bool model_is(const char *path) {
 static stow_status read_header(model *m, model_file *f, uint64_t max_bytes) {
   start_kind kind = START_OTHER;
   STOW_TRY(look_at_start(&f->from, &kind));
+  if (kind == START_LFS)
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: a pointer of Git LFS, not the model itself; run git lfs pull", f->path);
+  if (kind == START_PAGE)
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: a web page, not a model; download the file itself (on a model hub, the "
+                     "address with /resolve/ instead of /blob/)",
+                     f->path);
   model_format format = kind == START_GGUF                             ? MODEL_GGUF
                         : kind == START_ZIP || kind == START_OLD_TORCH ? MODEL_TORCH
                                                                        : MODEL_SAFETENSORS;
@@ -189,9 +209,6 @@ static stow_status add_indexed(model *m, const char *index, const char *folder, 
 }
 
 static stow_status check_indexed(const model *m, const json_tree *t, const json_node *weights) {
-  if (weights->count != m->count)
-    return stow_fail(STOW_ERR_FORMAT, "%s: lists %u tensors, the files have %zu", t->name,
-                     weights->count, m->count);
   map places = {0};
   stow_status status = STOW_OK;
   for (size_t i = 0; i < m->count && status == STOW_OK; i++) {
@@ -208,6 +225,9 @@ static stow_status check_indexed(const model *m, const json_tree *t, const json_
                          json_string(t, n));
   }
   map_free(&places);
+  if (status == STOW_OK && weights->count != m->count)
+    return stow_fail(STOW_ERR_FORMAT, "%s: lists %u tensors, the files have %zu", t->name,
+                     weights->count, m->count);
   return status;
 }
 

@@ -121,6 +121,8 @@ static int run(verb_call *call) {
   if (status == STOW_OK && shape != NULL) status = data_shape(shape, &o.raw);
   uint64_t vram = 0;
   if (status == STOW_OK) status = verb_memory(call, "vram", &vram);
+  if (status == STOW_OK && verb_value(call, "vram") != NULL && vram == 0)
+    status = stow_fail(STOW_ERR_INVALID, "--vram 0: give the memory of a device, such as 16G");
   if (status == STOW_OK && verb_flag(call, "diff")) {
     table_options_free(&t);
     return compare(call, &b, &bar);

@@ -134,7 +134,10 @@ static stow_status read_weights_options(const verb_call *call, weights_options *
   if (prune != NULL) STOW_TRY(weights_parse_prune(o, prune));
   if (o->join && verb_value(call, "shard") != NULL)
     return stow_fail(STOW_ERR_INVALID, "--join and --shard exclude each other");
-  return verb_memory(call, "shard", &o->shard_bytes);
+  STOW_TRY(verb_memory(call, "shard", &o->shard_bytes));
+  if (verb_value(call, "shard") != NULL && o->shard_bytes == 0)
+    return stow_fail(STOW_ERR_INVALID, "--shard 0: give the size of a file, such as 2G");
+  return STOW_OK;
 }
 
 /* Rejects options for tables and arrays, which do not apply to a model. */
@@ -203,7 +206,8 @@ static int run(verb_call *call) {
       access(call->operands[1], F_OK) != 0)
     return verb_usage(call, "no output given: did you mean -o %.200s?",
                       output_name(call->operands[1]));
-  if (verb_value(call, "output") == NULL)
+  bool planned = verb_flag(call, "dry-run") && model_is(call->operands[0]); /* needs no name */
+  if (verb_value(call, "output") == NULL && !planned)
     return verb_usage(call, "no output given: add -o small.npy, small.npz, small.safetensors, "
                             "small.gguf or a folder");
   if (python_reads(call->operands[0]) || python_reads(verb_value(call, "output")))

@@ -10,7 +10,6 @@
 #include "base/growing.h"
 #include "data/weights/parts.h"
 #include "numbers/cast.h"
-#include "numbers/float8.h"
 
 #define LISTS_BYTES (UINT64_C(64) << 20) /* 70B models list under a thousand tensors: 300 KiB */
 /* A conversion goes through buffers of this many values, a multiple of every block: 64 KiB of
@@ -19,6 +18,7 @@
 
 struct stow_model {
   model in;
+  bool quantized;       /* has layers with scales */
   pthread_mutex_t lock; /* guards sources that are not files: a server answers one reader at a
                          * time */
 };
@@ -36,6 +36,7 @@ stow_status stow_model_open(stow_model **out, const char *path, const stow_model
     free(m);
     return status;
   }
+  m->quantized = weights_is_quantized(&m->in);
   pthread_mutex_init(&m->lock, NULL);
   *out = m;
   return STOW_OK;
@@ -66,12 +67,8 @@ static stow_status find(const stow_model *m, uint64_t index, const model_tensor 
   return STOW_OK;
 }
 
-static bool is_float8(tensor_type t) {
-  return t == TENSOR_F8_E4M3 || t == TENSOR_F8_E5M2;
-}
-
 static bool can_convert(tensor_type t) {
-  return tensor_type_get(t)->type != DTYPE_NONE || weights_can_decode(t) || is_float8(t);
+  return tensor_type_get(t)->type != DTYPE_NONE || weights_can_decode(t);
 }
 
 stow_status stow_model_get_tensor(const stow_model *m, uint64_t index, stow_model_tensor *to) {
@@ -92,6 +89,8 @@ stow_status stow_model_get_tensor(const stow_model *m, uint64_t index, stow_mode
   full.file = found->file;
   full.offset = t->offset;
   full.path = m->in.files[found->file].path;
+  full.quantized =
+      m->quantized && (weights_is_scale(t) || weights_is_packed(t) || weights_is_float8(t->stored));
   return growing_write(to, &full, sizeof full, "stow_model_tensor");
 }
 
@@ -106,6 +105,7 @@ typedef struct reading {
   float *values;    /* decoded values */
   uint8_t *results; /* values in the requested type, if only a part of a block is wanted */
   dtype to;
+  bool allow_nan;
 } reading;
 
 static stow_status read_stored(reading *r, uint64_t first, uint64_t count, void *to) {
@@ -119,19 +119,32 @@ static stow_status read_stored(reading *r, uint64_t first, uint64_t count, void 
   return status;
 }
 
-static void convert(const reading *r, const void *stored, size_t count, void *to) {
+/* Refuses values that were finite and are not after a conversion. Most results are finite, so one
+ * pass over them is the usual cost. */
+static stow_status check_range(const reading *r, const void *from, dtype from_type, const void *to,
+                               size_t count) {
+  if (r->allow_nan) return STOW_OK;
+  size_t after = cast_count_not_finite(to, r->to, count), before = 0;
+  if (after > 0) before = cast_count_not_finite(from, from_type, count);
+  if (after <= before) return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "tensor %.200s: %zu value%s too large for %s and would become infinite; load it "
+                   "as %s, or set allow_nan",
+                   r->t->name, after - before, after - before == 1 ? " is" : "s are",
+                   dtype_name(r->to), r->to == DTYPE_F16 ? "bfloat16 or float32" : "stored");
+}
+
+static stow_status convert(const reading *r, const void *stored, size_t count, void *to) {
   tensor_type from = r->t->stored;
   bool halves = from == TENSOR_F16 || from == TENSOR_BF16; /* through float32, which has vector
                                                             * code */
   if (tensor_type_get(from)->type != DTYPE_NONE && !(halves && dtype_bytes(r->to) == 2)) {
     (void)cast_values(to, r->to, stored, tensor_type_get(from)->type, count);
-    return;
+    return check_range(r, stored, tensor_type_get(from)->type, to, count);
   }
-  if (is_float8(from))
-    float8_to_floats(from == TENSOR_F8_E4M3 ? FLOAT8_E4M3 : FLOAT8_E5M2, stored, count, r->values);
-  else
-    weights_decode(from, stored, count, r->values);
+  weights_decode(from, stored, count, r->values);
   (void)cast_values(to, r->to, r->values, DTYPE_F32, count);
+  return check_range(r, r->values, DTYPE_F32, to, count);
 }
 
 /* Reads values at any position: reads whole blocks and drops what was not requested. */
@@ -144,7 +157,7 @@ static stow_status read_converted(reading *r, uint64_t first, uint64_t count, ui
     uint64_t from = at < first ? first : at, until = stop < end ? stop : end;
     bool all = from == at && until == stop;
     STOW_TRY(read_stored(r, at, stop - at, r->stored));
-    convert(r, r->stored, (size_t)(stop - at), all ? to : r->results);
+    STOW_TRY(convert(r, r->stored, (size_t)(stop - at), all ? to : r->results));
     size_t bytes = (size_t)(until - from) * width;
     if (!all) memcpy(to, r->results + (from - at) * width, bytes);
     to += bytes;
@@ -156,6 +169,8 @@ static stow_status read_runs(reading *r, const stow_model_piece *p) {
   uint8_t *to = p->to;
   for (uint64_t i = 0; i < p->runs; i++) {
     uint64_t first = p->first + i * p->step;
+    source_expect(&r->from, r->t->offset + tensor_type_bytes(r->t->stored, first),
+                  tensor_type_bytes(r->t->stored, p->count));
     if (r->to == DTYPE_NONE) {
       STOW_TRY(read_stored(r, first, p->count, to));
       to += tensor_type_bytes(r->t->stored, p->count);
@@ -201,7 +216,10 @@ stow_status stow_model_read(stow_model *m, uint64_t index, const stow_model_piec
   if (given == NULL) return stow_fail(STOW_ERR_INVALID, "stow_model_read: piece is NULL");
   STOW_TRY(growing_read(&p, sizeof p, given, "stow_model_piece"));
   STOW_TRY(find(m, index, &found));
-  reading r = {.m = m, .t = found->facts, .from = m->in.files[found->file].from};
+  reading r = {.m = m,
+               .t = found->facts,
+               .from = m->in.files[found->file].from,
+               .allow_nan = p.allow_nan != 0};
   STOW_TRY(check_piece(r.t, &p, &r.to));
   if (p.count == 0) return STOW_OK;
   if (r.to == DTYPE_NONE) return read_runs(&r, &p);

@@ -20,6 +20,7 @@ struct stow_model_writer {
   char *path;
   tensor *list; /* in the caller's order */
   char **names;
+  bool *allow_nan;
   _Atomic uint64_t *put; /* values written of each */
   uint64_t count, file_bytes;
 };
@@ -29,6 +30,7 @@ void stow_model_writer_close(stow_model_writer *w) {
   if (w->open) writer_abandon(&w->out);
   for (uint64_t i = 0; w->names != NULL && i < w->count; i++) free(w->names[i]);
   free(w->names);
+  free(w->allow_nan);
   free(w->list);
   free((void *)w->put);
   free(w->path);
@@ -62,6 +64,7 @@ static stow_status take_entry(stow_model_writer *w, uint64_t i, const stow_model
   w->names[i] = strdup(e.name);
   if (w->names[i] == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for names");
   t->name = w->names[i];
+  w->allow_nan[i] = e.allow_nan != 0;
   t->dims = e.dims;
   memcpy(t->shape, e.shape != NULL ? e.shape : t->shape, e.dims * sizeof t->shape[0]);
   STOW_TRY(take_type(t, e.dtype));
@@ -107,8 +110,10 @@ static stow_status fill(stow_model_writer *w, const char *path,
   w->path = strdup(path);
   w->list = calloc(w->count + 1, sizeof *w->list);
   w->names = calloc(w->count + 1, sizeof *w->names);
+  w->allow_nan = calloc(w->count + 1, sizeof *w->allow_nan);
   w->put = calloc(w->count + 1, sizeof *w->put);
-  if (w->path == NULL || w->list == NULL || w->names == NULL || w->put == NULL)
+  if (w->path == NULL || w->list == NULL || w->names == NULL || w->allow_nan == NULL ||
+      w->put == NULL)
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %" PRIu64 " tensors", w->count);
   for (uint64_t i = 0; i < w->count; i++) STOW_TRY(take_entry(w, i, entries[i]));
   STOW_TRY(check_names(w));
@@ -134,16 +139,40 @@ stow_status stow_model_writer_open(stow_model_writer **out, const char *path,
   return status;
 }
 
-static stow_status put_converted(stow_model_writer *w, uint64_t at, dtype to, dtype from,
+/* Refuses converted values that are not finite, as shrink does. */
+static stow_status check_finite(const tensor *t, const void *from, dtype from_type, const void *to,
+                                dtype to_type, size_t count) {
+  size_t after = cast_count_not_finite(to, to_type, count);
+  if (after == 0) return STOW_OK;
+  size_t before = cast_count_not_finite(from, from_type, count);
+  if (before > 0)
+    return stow_fail(STOW_ERR_INVALID,
+                     "tensor %.200s: %zu value%s NaN or infinite: a damaged or diverged model; set "
+                     "allow_nan to write it anyway",
+                     t->name, before, before == 1 ? " is" : "s are");
+  return stow_fail(
+      STOW_ERR_INVALID,
+      "tensor %.200s: %zu value%s too large for %s and would become infinite; write it "
+      "as %s, or set allow_nan",
+      t->name, after, after == 1 ? " is" : "s are", dtype_name(to_type),
+      to_type == DTYPE_F16 ? "bfloat16 or float32" : dtype_name(from_type));
+}
+
+static stow_status put_converted(stow_model_writer *w, uint64_t index, uint64_t at, dtype from,
                                  uint64_t count, const uint8_t *values) {
+  const tensor *t = &w->list[index];
+  dtype to = tensor_type_get(t->stored)->type;
   uint8_t *run = malloc(CONVERT_BYTES);
   if (run == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory to convert values");
   stow_status status = STOW_OK;
   for (uint64_t i = 0; i < count && status == STOW_OK;) {
     uint64_t part = CONVERT_BYTES / dtype_bytes(to);
     if (part > count - i) part = count - i;
-    (void)cast_values(run, to, values + i * dtype_bytes(from), from, (size_t)part);
-    status = writer_put(&w->out, at + i * dtype_bytes(to), run, (size_t)part * dtype_bytes(to));
+    const uint8_t *in = values + i * dtype_bytes(from);
+    (void)cast_values(run, to, in, from, (size_t)part);
+    if (!w->allow_nan[index]) status = check_finite(t, in, from, run, to, (size_t)part);
+    if (status == STOW_OK)
+      status = writer_put(&w->out, at + i * dtype_bytes(to), run, (size_t)part * dtype_bytes(to));
     i += part;
   }
   free(run);
@@ -170,7 +199,7 @@ stow_status stow_model_writer_put(stow_model_writer *w, uint64_t index, uint64_t
   if (kind == to)
     STOW_TRY(writer_put(&w->out, at, from, (size_t)tensor_type_bytes(t->stored, count)));
   else
-    STOW_TRY(put_converted(w, at, to, kind, count, from));
+    STOW_TRY(put_converted(w, index, at, kind, count, from));
   atomic_fetch_add(&w->put[index], count);
   return STOW_OK;
 }

@@ -48,6 +48,18 @@ static bool replaces(const char *path, struct stat *old) {
   return stat(path, old) == 0 && S_ISREG(old->st_mode);
 }
 
+stow_status outfile_check_folder(const char *path) {
+  char folder[PATH_MAX];
+  struct stat st;
+  size_t length = strlen(path);
+  while (length > 1 && path[length - 1] == '/') length--;
+  while (length > 0 && path[length - 1] != '/') length--;
+  if (length == 0 || length >= sizeof folder) return STOW_OK;
+  snprintf(folder, sizeof folder, "%.*s", (int)length, path);
+  if (stat(folder, &st) == 0 || errno != ENOENT) return STOW_OK;
+  return stow_fail(STOW_ERR_IO, "%s: the folder %s does not exist; create it first", path, folder);
+}
+
 stow_status outfile_check(const char *path) {
   struct stat st;
   size_t length = strlen(path);

@@ -29,6 +29,8 @@ typedef struct outfile {
  * folder, or a path so long that the files next to it cannot be named. Functions that open an
  * output check it themselves; call this to fail before long work. */
 stow_status outfile_check(const char *path);
+/* Fails with STOW_ERR_IO if the folder that `path` names a file or folder in does not exist. */
+stow_status outfile_check_folder(const char *path);
 /* Returns STOW_ERR_INVALID if `path` and `input` are the same file, under any name. */
 stow_status outfile_check_input(const char *path, const char *input);
 stow_status outfile_open(outfile *out, const char *path);

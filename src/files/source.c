@@ -16,7 +16,8 @@
 #include "files/missing.h"
 #include "files/source_view.h"
 
-#define DROP_BYTES (UINT64_C(8) << 20) /* dropped in pieces of this size */
+#define DROP_BYTES   (UINT64_C(8) << 20)   /* dropped in pieces of this size */
+#define EXPECT_LEAST (UINT64_C(256) << 10) /* below, reading costs less than a second call */
 
 static uint64_t changed_ns(const struct stat *st) {
   return (uint64_t)st->st_mtim.tv_sec * UINT64_C(1000000000) + (uint64_t)st->st_mtim.tv_nsec;
@@ -208,6 +209,11 @@ uint64_t source_end(const source *s) {
 static stow_status cannot_read(const source *s, uint64_t offset) {
   return stow_fail(STOW_ERR_IO, "%s: cannot read at byte %" PRIu64 ": %s", s->name, offset,
                    strerror(errno));
+}
+
+void source_expect(const source *s, uint64_t offset, uint64_t bytes) {
+  if (s->fd >= 0 && s->bounce == NULL && bytes >= EXPECT_LEAST)
+    posix_fadvise(s->fd, (off_t)offset, (off_t)bytes, POSIX_FADV_WILLNEED);
 }
 
 stow_status source_read_parts(source *s, uint64_t offset, struct iovec *parts, size_t count) {

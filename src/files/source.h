@@ -80,6 +80,10 @@ uint64_t source_end(const source *s);
 /* Reads exactly `count` bytes at `offset`, of the file or of one view. Past the end is
  * STOW_ERR_FORMAT with both numbers. */
 stow_status source_read(source *s, uint64_t offset, void *to, size_t count);
+/* Starts reading what the caller reads next into the page cache. Where several threads read pieces
+ * of one open file, the kernel's readahead sees jumps and stops: loading a model from a disk takes
+ * twice as long. */
+void source_expect(const source *s, uint64_t offset, uint64_t bytes);
 /* Reads the bytes at `offset` of a file (not of memory, nor of a reader) into several places, at
  * most SOURCE_PARTS_MAX, through the page cache. Modifies `parts`. */
 #define SOURCE_PARTS_MAX 256

@@ -77,3 +77,37 @@ bool cast_exactly(void *to, dtype to_type, const void *from, dtype from_type, si
   }
   return true;
 }
+
+/* Counts the values at or above the infinity of their type, without the sign. Most runs have none,
+ * and the largest value of a run, as a signed integer, is vector code everywhere. */
+#define COUNT_RUN    2048
+#define int16_t_MOST INT16_MAX
+#define int32_t_MOST INT32_MAX
+#define int64_t_MOST INT64_MAX
+#define COUNT_FROM(type, infinity)                                                                 \
+  for (size_t i = 0; i < count; i += COUNT_RUN) {                                                  \
+    const char *run = (const char *)values + i * sizeof(type);                                     \
+    size_t length = count - i < COUNT_RUN ? count - i : COUNT_RUN;                                 \
+    type most = 0, one;                                                                            \
+    for (size_t k = 0; k < length; k++) {                                                          \
+      memcpy(&one, run + k * sizeof one, sizeof one);                                              \
+      one = (type)(one & (type##_MOST));                                                           \
+      most = one > most ? one : most;                                                              \
+    }                                                                                              \
+    for (size_t k = 0; k < length && most >= (infinity); k++) {                                    \
+      memcpy(&one, run + k * sizeof one, sizeof one);                                              \
+      sum += (one & (type##_MOST)) >= (infinity);                                                  \
+    }                                                                                              \
+  }
+
+size_t cast_count_not_finite(const void *values, dtype type, size_t count) {
+  size_t sum = 0;
+  switch (type) {
+  case DTYPE_F16: COUNT_FROM(int16_t, 0x7c00) break;
+  case DTYPE_BF16: COUNT_FROM(int16_t, 0x7f80) break;
+  case DTYPE_F32: COUNT_FROM(int32_t, 0x7f800000) break;
+  case DTYPE_F64: COUNT_FROM(int64_t, INT64_C(0x7ff0000000000000)) break;
+  default: break;
+  }
+  return sum;
+}

@@ -25,4 +25,8 @@ stow_status cast_values(void *to, dtype to_type, const void *from, dtype from_ty
  * exact in the new type; all NaNs count as equal. Both buffers are aligned to their types. */
 bool cast_exactly(void *to, dtype to_type, const void *from, dtype from_type, size_t count);
 
+/* Returns how many of `count` values are NaN or infinite; 0 for types that have no such values. The
+ * buffer needs no alignment. */
+size_t cast_count_not_finite(const void *values, dtype type, size_t count);
+
 #endif

@@ -148,6 +148,7 @@ check shards_and_an_index bash -c "$stowage shrink in.safetensors -o cut --shard
 check layers_of_inputs_x_outputs env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_turned.py" "$stowage"
 check repeated_and_tied_layers env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_replicas.py" "$stowage"
 check parts_tied_layers_and_quantized_inputs env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_parts.py" "$stowage"
+check reasons_and_causes_are_named env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_words.py" "$stowage"
 check tied_output_layers_are_ignored bash -c "$stowage shrink in -o tied --quantize int8 && python3 - << 'END'
 import json
 ignored = json.load(open('tied/config.json'))['quantization_config']['ignore']
@@ -166,7 +167,7 @@ refuses() { # NAME EXIT WORD ARGUMENTS…
   local code=$?
   if [ "$code" = "$exit" ] && grep -q -- "$word" refused.log; then ok "$name"; else cat refused.log; fail "$name: exit $code"; fi
 }
-refuses gguf_of_safetensors_names_the_tool 1 convert_hf_to_gguf.py shrink in.safetensors -o x.gguf
+refuses gguf_of_safetensors_names_the_tool 2 convert_hf_to_gguf.py shrink in.safetensors -o x.gguf
 refuses the_input_is_never_overwritten 2 'being read' shrink in.safetensors -o in.safetensors --dtype f16
 refuses model_options_need_a_model 2 quantize shrink "$source_dir/tests/fuzz/corpus/npy/float64" -o x.npy --quantize q8_0
 cp "$source_dir/tests/fuzz/corpus/torch/evil" evil.pt

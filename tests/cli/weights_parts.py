@@ -91,6 +91,29 @@ def scales_of_a_quantized_model_keep_their_type():
         assert "already quantized" in stowage("shrink", f"half-{kind}", "-o", "again", "--dtype", "bf16", code=2)
 
 
+def float8_is_converted_unless_it_has_scales():
+    def file(path, more):
+        tensors = {"l.weight": ("F8_E4M3", [2, 2], b"\x38\xc0\x01\x7e"), "n": ("F32", [1], b"\0\0\0\0"), **more}
+        header, at = {}, 0
+        for name, (kind, shape, data) in tensors.items():
+            header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + len(data)]}
+            at += len(data)
+        with open(path, "wb") as to:
+            line = json.dumps(header).encode()
+            to.write(struct.pack("<Q", len(line)) + line + b"".join(data for _, _, data in tensors.values()))
+
+    file("eight.safetensors", {})
+    stowage("shrink", "eight.safetensors", "-o", "sixteen.safetensors", "--dtype", "f16")
+    have = read("sixteen.safetensors")[1]
+    assert have["l.weight"] == ("F16", [2, 2], [1.0, -2.0, 2.0**-9, 448.0]), have
+    for scale in ("l.weight_scale", "l.weight_scale_inv", "l.scale_weight"):
+        file("scaled.safetensors", {scale: ("F32", [1], struct.pack("<f", 0.1))})
+        stowage("shrink", "scaled.safetensors", "-o", "still.safetensors", "--dtype", "f16")
+        kinds = {name: facts[0] for name, facts in read("still.safetensors")[1].items()}
+        assert kinds == {"l.weight": "F8_E4M3", "n": "F16", scale: "F32"}, kinds
+        os.remove("still.safetensors")
+
+
 def a_folder_of_several_models_is_named():
     os.makedirs("pipeline/unet")
     write("pipeline/unet/diffusion_pytorch_model.safetensors", {"a.weight": ([2, 2], [1.0] * 4)})
@@ -100,5 +123,11 @@ def a_folder_of_several_models_is_named():
     stowage("inspect", "pipeline/unet")
 
 
-for check in (parts_are_one_model, a_layer_with_only_a_bias_is_tied, scales_of_a_quantized_model_keep_their_type, a_folder_of_several_models_is_named):
+for check in (
+    parts_are_one_model,
+    a_layer_with_only_a_bias_is_tied,
+    scales_of_a_quantized_model_keep_their_type,
+    float8_is_converted_unless_it_has_scales,
+    a_folder_of_several_models_is_named,
+):
     check()

@@ -1,6 +1,7 @@
 /* The public model: listed, read in pieces, converted, written. */
 #include "harness.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -73,6 +74,39 @@ TEST(pieces_and_columns_are_read_and_converted)
   CHECK_OK(stow_model_check(m));
   free(all);
   stow_model_close(m);
+}
+
+TEST(values_too_large_for_a_type_are_refused_unless_allowed)
+{
+  stow_model_writer *w = begin("large.safetensors", "float64", 2, 100);
+  stow_model *m;
+  stow_model_piece p = STOW_MODEL_PIECE_INIT;
+  double values[200] = {0};
+  uint16_t halves[200];
+  values[150] = 1e6, values[199] = INFINITY;
+  CHECK_OK(stow_model_writer_put(w, 0, 0, 200, NULL, values));
+  CHECK_OK(stow_model_writer_commit(w));
+  stow_model_writer_close(w);
+  CHECK_OK(stow_model_open(&m, path_of("large.safetensors"), NULL));
+  p.count = 200, p.dtype = "float16", p.to = halves;
+  CHECK_STATUS(stow_model_read(m, 0, &p), STOW_ERR_INVALID);
+  CHECK_MESSAGE("w: 1 value is too large for float16");
+  p.count = 150; /* the others are there */
+  CHECK_OK(stow_model_read(m, 0, &p));
+  p.first = 151, p.count = 49; /* infinite in the file */
+  CHECK_OK(stow_model_read(m, 0, &p));
+  CHECK(halves[48] == 0x7c00);
+  p.first = 150, p.count = 1, p.allow_nan = 1;
+  CHECK_OK(stow_model_read(m, 0, &p));
+  CHECK(halves[0] == 0x7c00);
+  stow_model_close(m);
+
+  w = begin("half.safetensors", "float16", 1, 100);
+  CHECK_OK(stow_model_writer_put(w, 0, 0, 50, "float64", values));
+  CHECK_STATUS(stow_model_writer_put(w, 0, 50, 50, "float64", values + 101), STOW_ERR_INVALID);
+  CHECK_STATUS(stow_model_writer_put(w, 0, 50, 50, "float64", values + 150), STOW_ERR_INVALID);
+  CHECK_MESSAGE("w: 1 value is NaN or infinite");
+  stow_model_writer_close(w);
 }
 
 TEST(what_lies_outside_is_refused)

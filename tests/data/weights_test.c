@@ -285,7 +285,7 @@ TEST(a_tensor_that_gains_nothing_stays_dense)
   check_sparse(&m, &in, 0, false);
   model_close(&m), model_close(&in);
   o.quantize = WEIGHTS_INT8;
-  CHECK_STATUS(shrink(path_of(3, "no.safetensors"), &o, &small), STOW_ERR_UNSUPPORTED);
+  CHECK_STATUS(shrink(path_of(3, "no.safetensors"), &o, &small), STOW_ERR_INVALID);
 }
 
 TEST(two_of_four_stay_even_if_one_is_nan)
@@ -485,11 +485,11 @@ TEST(what_cannot_be_done_is_refused_before_anything_is_written)
 {
   make_model();
   weights_options o = {.type = TENSOR_F16};
-  CHECK_STATUS(shrink(path_of(1, "x.gguf"), &o, &small), STOW_ERR_UNSUPPORTED);
+  CHECK_STATUS(shrink(path_of(1, "x.gguf"), &o, &small), STOW_ERR_INVALID);
   CHECK_MESSAGE("convert_hf_to_gguf.py");
   CHECK_STATUS(shrink(path_buffer[0], &o, &small), STOW_ERR_INVALID);
   o = (weights_options){.quantize = WEIGHTS_Q4_0};
-  CHECK_STATUS(shrink(path_of(1, "x.safetensors"), &o, &small), STOW_ERR_UNSUPPORTED);
+  CHECK_STATUS(shrink(path_of(1, "x.safetensors"), &o, &small), STOW_ERR_INVALID);
   const char *const nothing[] = {"no.such.*"};
   o = (weights_options){.type = TENSOR_F16, .include = nothing, .include_count = 1};
   CHECK_STATUS(shrink(path_buffer[1], &o, &small), STOW_ERR_INVALID);
@@ -621,6 +621,60 @@ TEST(adapters_that_do_not_fit_are_refused)
   }
 }
 
+TEST(an_adapter_with_nan_is_named)
+{
+  static float a[RANK * COLUMNS], b[ROWS * RANK];
+  make_model();
+  a[7] = NAN, a[9] = INFINITY;
+  const char *folder = path_of(1, "adapter-nan"), *const list[] = {folder};
+  write_adapter(folder, a, b, "{\"peft_type\":\"LORA\",\"r\":4,\"lora_alpha\":6}");
+  weights_options o = {0};
+  merge_result r;
+  const char *out = path_of(2, "nan-merged.safetensors");
+  CHECK_STATUS(weights_merge(&r, path_buffer[0], list, 1, out, &o, &small), STOW_ERR_INVALID);
+  CHECK_MESSAGE("lora_A.weight of the adapter: 2 values are NaN or infinite: a damaged or diverged "
+                "adapter; use --allow-nan to merge it anyway");
+  o.allow_nan = true;
+  CHECK_OK(weights_merge(&r, path_buffer[0], list, 1, out, &o, &small));
+  merge_free(&r);
+}
+
+/* Writes a file of one tensor "w". */
+static const char *one_tensor(int which, const char *type, const char *shape, const void *bytes,
+                              size_t count) {
+  char name[32], header[256], file[4096];
+  snprintf(name, sizeof name, "one%d.safetensors", which);
+  uint64_t length = (uint64_t)snprintf(
+      header, sizeof header, "{\"w\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[0,%zu]}}",
+      type, shape, count);
+  memcpy(file, &length, 8);
+  memcpy(file + 8, header, length);
+  memcpy(file + 8 + length, bytes, count);
+  write_file(path_of(which, name), file, 8 + length + count);
+  return path_buffer[which];
+}
+
+TEST(messages_of_values_that_are_not_finite_name_what_helps)
+{
+  const float largest = 3.4e38f, half = 1e5f;
+  const double huge = 1e300;
+  weights_options o = {.type = TENSOR_BF16};
+  weights_result r;
+  one_tensor(0, "F32", "1", &largest, 4);
+  const char *out = path_of(2, "large-out.safetensors");
+  CHECK_STATUS(weights_shrink(&r, path_buffer[0], out, &o, &small), STOW_ERR_INVALID);
+  CHECK_MESSAGE("w: 1 value is too large for bfloat16 and would become infinite; use --dtype f32, "
+                "leave the tensor as it is with --exclude, or use --allow-nan to write it anyway");
+  one_tensor(0, "F64", "1", &huge, 8);
+  o.type = TENSOR_F32;
+  CHECK_STATUS(weights_shrink(&r, path_buffer[0], out, &o, &small), STOW_ERR_INVALID);
+  CHECK_MESSAGE("would become infinite; leave the tensor as it is with --exclude, or use --allow");
+  one_tensor(0, "F32", "1", &half, 4);
+  o.type = TENSOR_F16;
+  CHECK_STATUS(weights_shrink(&r, path_buffer[0], out, &o, &small), STOW_ERR_INVALID);
+  CHECK_MESSAGE("use --dtype bf16 or f32, leave");
+}
+
 /* ---- inspecting ---- */
 
 TEST(equal_tensors_and_differences_are_found)
@@ -646,6 +700,51 @@ TEST(equal_tensors_and_differences_are_found)
   CHECK(d.items[0].kind == DIFF_SAME && d.items[2].kind == DIFF_VALUES && !model_diff_equal(&d));
   CHECK(fabs(d.items[2].error.max_error - 0.5) < 1e-6);
   model_diff_free(&d);
+}
+
+/* Compares two such files, and checks the figures of the JSON and a part of the text. */
+static void check_diff(const char *rms, const char *max, const char *part) {
+  model_diff d;
+  buffer text = BUFFER_INIT, out = BUFFER_INIT;
+  json j = JSON_PRETTY(&out);
+  char line[128];
+  CHECK_OK(model_compare(&d, path_buffer[0], path_buffer[1], &small));
+  CHECK(!model_diff_equal(&d));
+  CHECK_OK(model_diff_text(&text, &d, "A", "B", false));
+  if (strstr(text.data, part) == NULL) FAIL("\"%s\" lacks \"%s\"", text.data, part);
+  model_diff_json(&j, &d, "A", "B");
+  snprintf(line, sizeof line, "\"relative_rms_error\": %s,", rms);
+  for (const char *at = out.data; (at = strstr(at, "\"relative_rms_error\"")) != NULL; at++)
+    if (strncmp(at, line, strlen(line)) != 0) FAIL("%.40s, expected %s", at, line);
+  snprintf(line, sizeof line, "\"max_error\": %s,", max);
+  for (const char *at = out.data; (at = strstr(at, "\"max_error\"")) != NULL; at++)
+    if (strncmp(at, line, strlen(line)) != 0) FAIL("%.40s, expected %s", at, line);
+  buffer_free(&text);
+  buffer_free(&out);
+  model_diff_free(&d);
+}
+
+TEST(differences_that_are_not_known_are_not_zero)
+{
+  const float odd[4] = {NAN, 1, INFINITY, NAN}, fine[4] = {2, 1, -INFINITY, NAN};
+  const float zeros[4] = {0}, ones[4] = {1, 1, 1, 1};
+  const double large[2] = {1e300, 3}, larger[2] = {1e300, 4};
+  const int64_t whole[2] = {INT64_C(9007199254740993), -4},
+                other[2] = {INT64_C(9007199254740992), -4};
+  const uint8_t eight[4] = {0x38, 0x38, 0x38, 0x40}; /* 1, 1, 1, 2 */
+  const uint8_t words[3] = {1, 2, 3};
+  one_tensor(0, "F32", "4", odd, 16), one_tensor(1, "F32", "4", fine, 16);
+  check_diff("null", "null", "not finite: 2 values differ where A or B has NaN or infinity\n");
+  one_tensor(0, "F32", "4", zeros, 16), one_tensor(1, "F32", "4", ones, 16);
+  check_diff("null", "1", "difference: at most 1; all values of A are 0\n");
+  one_tensor(0, "F64", "2", large, 16), one_tensor(1, "F64", "2", larger, 16);
+  check_diff("0", "1", "at most 1\n");
+  one_tensor(0, "I64", "2", whole, 16), one_tensor(1, "I64", "2", other, 16);
+  check_diff("1.1102230246251565e-16", "1", "at most 1\n");
+  one_tensor(0, "F32", "4", ones, 16), one_tensor(1, "F8_E4M3", "4", eight, 4);
+  check_diff("0.5", "1", "difference: 50% RMS, at most 1\n");
+  one_tensor(0, "F4", "4", words, 2), one_tensor(1, "F4", "4", words + 1, 2);
+  check_diff("null", "null", "not compared: the values of 1 tensor, packed");
 }
 
 TEST_MAIN

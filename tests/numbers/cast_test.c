@@ -243,4 +243,29 @@ TEST(unknown_types_are_refused)
   CHECK(type == DTYPE_F16);
 }
 
+TEST(values_that_are_not_finite_are_counted)
+{
+  static const struct {
+    dtype type;
+    uint64_t odd[2], fine[2];
+  } kinds[] = {{DTYPE_F16, {0xfc00, 0x7c01}, {0x7bff, 0xfbff}},
+               {DTYPE_BF16, {0xff80, 0x7f81}, {0x7f7f, 0xff7f}},
+               {DTYPE_F32, {0xff800000, 0x7f800001}, {0x7f7fffff, 0xff7fffff}},
+               {DTYPE_F64,
+                {UINT64_C(0xfff0000000000000), UINT64_C(0x7ff0000000000001)},
+                {UINT64_C(0x7fefffffffffffff), UINT64_C(0xffefffffffffffff)}},
+               {DTYPE_I32, {0, 0}, {0x7f800000, 0xffffffff}}};
+  for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+    for (size_t count = 1; count < 200; count += 7) {
+      uint8_t room[200 * 8 + 1], *values = room + 1; /* not aligned */
+      size_t width = dtype_bytes(kinds[k].type), odd = 0;
+      for (size_t i = 0; i < count; i++) {
+        bool is_odd = kinds[k].odd[0] != 0 && i % 3 == 1;
+        memcpy(values + i * width, (is_odd ? kinds[k].odd : kinds[k].fine) + i % 2, width);
+        odd += is_odd;
+      }
+      CHECK(cast_count_not_finite(values, kinds[k].type, count) == odd);
+    }
+}
+
 TEST_MAIN

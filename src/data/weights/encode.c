@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "data/weights/parts.h"
 #include "numbers/cast.h"
+#include "numbers/float8.h"
 
 /* ---- decoding ---- */
 
@@ -18,15 +19,21 @@ static bool block_kind(tensor_type t, quant_kind *kind) {
   }
 }
 
+bool weights_is_float8(tensor_type t) {
+  return t == TENSOR_F8_E4M3 || t == TENSOR_F8_E5M2;
+}
+
 bool weights_can_decode(tensor_type t) {
   quant_kind kind;
-  return tensor_type_is_float(t) || block_kind(t, &kind);
+  return tensor_type_is_float(t) || weights_is_float8(t) || block_kind(t, &kind);
 }
 
 void weights_decode(tensor_type t, const void *bytes, size_t count, float *values) {
   quant_kind kind;
   if (block_kind(t, &kind))
     quant_decode(kind, bytes, count, values);
+  else if (weights_is_float8(t))
+    float8_to_floats(t == TENSOR_F8_E4M3 ? FLOAT8_E4M3 : FLOAT8_E5M2, bytes, count, values);
   else if (t == TENSOR_F32)
     memcpy(values, bytes, count * sizeof *values);
   else

@@ -39,14 +39,19 @@ typedef enum diff_kind {
 typedef struct diff_item {
   const tensor *a, *b; /* NULL: only the other has it */
   diff_kind kind;
-  quant_error error; /* error of b compared with a; values 0: not compared */
+  quant_error error;   /* error of b compared with a; values 0: not compared */
+  uint64_t not_finite; /* values that differ, of which one or both are NaN or infinite */
 } diff_item;
 
 typedef struct model_diff {
   model a, b;
   diff_item *items;
   size_t count, capacity;
-  quant_error error;
+  quant_error error; /* over the tensors that were compared */
+  uint64_t not_finite;
+  uint64_t
+      not_compared;  /* tensors that differ in values or type, and whose values were not compared */
+  bool quantized[2]; /* the model has layers with scales beside them */
 } model_diff;
 
 /* Compares all values of tensors with the same name and shape. */

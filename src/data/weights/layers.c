@@ -83,6 +83,17 @@ void layers_free(layer_list *l) {
 
 /* ---- matrices ---- */
 
+/* Refuses an adapter's values that are NaN or infinite: they would spread over rows of the sum. */
+static stow_status check_finite(const weights_job *j, const tensor *t, const double *values,
+                                size_t count) {
+  size_t odd = j->o->allow_nan ? 0 : cast_count_not_finite(values, DTYPE_F64, count);
+  if (odd == 0) return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "tensor %.200s of the adapter: %zu value%s NaN or infinite: a damaged or "
+                   "diverged adapter; use --allow-nan to merge it anyway",
+                   t->name, odd, odd == 1 ? " is" : "s are");
+}
+
 /* Reads `count` values of a tensor of the adapter, from `first` on. */
 static stow_status load(weights_job *j, const layer *l, const model_tensor *t, uint64_t first,
                         uint64_t count, double **to) {
@@ -95,6 +106,7 @@ static stow_status load(weights_job *j, const layer *l, const model_tensor *t, u
     status = source_read(&j->r->in.files[t->file + l->file_base].from,
                          facts->offset + first * width, bytes, length);
   if (status == STOW_OK) status = cast_values(*to, DTYPE_F64, bytes, facts->type, (size_t)count);
+  if (status == STOW_OK) status = check_finite(j, facts, *to, (size_t)count);
   free(bytes);
   return status;
 }

@@ -453,6 +453,8 @@ stow_status merge_text(buffer *to, const merge_result *r, const char *base, cons
                 "; weights changed by %.3g%% RMS, at most %.3g\n",
                 r->adapter_count, text_s(r->adapter_count), r->merged, text_s(r->merged),
                 r->replaced, 100 * weights_relative_error(&w->error), w->error.max_error);
+  if (o->resume && !o->dry_run && !w->resumed)
+    buffer_text(to, "started over: there is no checkpoint for these inputs and options\n");
   if (!o->dry_run)
     buffer_printf(to, "%s: %s in %zu file%s%s%s\n", text_show(name, sizeof name, out),
                   stow_size_format(size, w->file_bytes), w->file_count, text_s(w->file_count),

@@ -76,6 +76,8 @@ stow_status weights_check_output(weights_result *r, const weights_options *o, co
                                  const char *out) {
   struct stat st;
   r->to_folder = !text_ends(out, ".safetensors") && !text_ends(out, ".gguf");
+  if (r->unnamed) return STOW_OK;
+  STOW_TRY(outfile_check_folder(out));
   if (!r->to_folder) {
     if (o->shard_bytes > 0)
       return stow_fail(STOW_ERR_INVALID,
@@ -91,6 +93,13 @@ stow_status weights_check_output(weights_result *r, const weights_options *o, co
     return stow_fail(STOW_ERR_INVALID,
                      "%s: a model is written as .safetensors or .gguf, or into a "
                      "folder",
+                     out);
+  bool there = stat(out, &st) == 0;
+  if (there && !S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode)) return outfile_check(out);
+  if (there && S_ISREG(st.st_mode))
+    return stow_fail(STOW_ERR_INVALID,
+                     "%s: is a file; name a new folder, or a file that ends with .safetensors or "
+                     ".gguf",
                      out);
   if (lstat(out, &st) == 0 && (!S_ISDIR(st.st_mode) || folder_used(out)))
     return stow_fail(

@@ -41,6 +41,8 @@ typedef struct weights_job {
 
 /* plan.c */
 stow_status weights_plan(weights_result *r, const weights_options *o, const char *out);
+/* Appends how many chosen tensors stay as they are, by reason; false if there are none. */
+bool weights_skipped(const weights_result *r, buffer *to);
 /* Adds a tensor to the output. The name is copied if `name` is not that of the input's tensor. */
 stow_status weights_add_part(weights_result *r, size_t item, const char *name, weights_role role,
                              tensor_type stored, uint32_t dims, const uint64_t *shape);
@@ -49,6 +51,12 @@ stow_status weights_add_parts(weights_result *r, size_t item);
 /* Returns the bytes of the model's tensors after a shrink with these options; with `gguf`, of a
  * GGUF file made from it. */
 uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf);
+/* Returns whether layers are stored in 8 bits or fewer, with scales beside them. */
+bool weights_is_quantized(const model *m);
+/* Returns whether a tensor of such a model holds packed values, or scales: neither means anything
+ * without the other, so a type for the whole model leaves both as they are. */
+bool weights_is_packed(const tensor *t);
+bool weights_is_scale(const tensor *t);
 bool weights_named(const char *name, const char *const *patterns, size_t count);
 
 /* Sets the thresholds of the items that are not done (prune.c). */
@@ -71,6 +79,7 @@ void weights_prune_and_cast(const weights_job *j, const weights_item *item, uint
                             size_t count, chunk_buffers *c, quant_error *error, uint64_t *zeros);
 /* Decodes values of any type that can be decoded; false if this type cannot. */
 bool weights_can_decode(tensor_type t);
+bool weights_is_float8(tensor_type t);
 void weights_decode(tensor_type t, const void *bytes, size_t count, float *values);
 /* Sets the smallest values of whole rows to 0. `first` is the first value's place in the tensor. */
 uint64_t weights_prune_chunk(const weights_item *item, uint64_t first, float *values, size_t count,

@@ -2,6 +2,7 @@
  * are: llama.cpp for GGUF, llm-compressor for compressed-tensors. --include and --exclude override
  * them. */
 #include <fnmatch.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +48,7 @@ static tensor_type quant_type(weights_quant q) {
 
 stow_status weights_parse_type(tensor_type *t, const char *text) {
   dtype type;
-  STOW_TRY(dtype_parse(&type, text));
-  *t = tensor_type_of_dtype(type);
+  *t = dtype_parse(&type, text) == STOW_OK ? tensor_type_of_dtype(type) : TENSOR_NONE;
   if (*t == TENSOR_F16 || *t == TENSOR_BF16 || *t == TENSOR_F32) return STOW_OK;
   return stow_fail(STOW_ERR_INVALID,
                    "dtype: \"%.32s\" is not a type for weights; use f16, bf16 or "
@@ -143,25 +143,33 @@ static tensor_type block_type(const weights_result *r, const weights_options *o,
   return row % tensor_type_get(to)->block == 0 ? to : TENSOR_NONE;
 }
 
-/* Returns whether layers are stored in 8 bits or fewer, with scales beside them. */
-static bool is_quantized(const model *m) {
-  for (size_t i = 0; i < m->count && m->format != MODEL_GGUF; i++) {
-    const tensor *t = m->list[i].facts;
-    bool packed = text_ends(t->name, "weight_packed") || text_ends(t->name, ".qweight");
-    bool small = t->stored == TENSOR_F8_E4M3 || t->stored == TENSOR_F8_E5M2 ||
-                 t->stored == TENSOR_I8 || t->stored == TENSOR_U8;
-    if (packed || (small && t->dims >= 2 && text_ends(t->name, ".weight"))) return true;
-  }
+/* The scales of compressed-tensors, DeepSeek, GPTQ, AWQ, bitsandbytes and ComfyUI. Rounding them
+ * changes every weight of the layer. */
+bool weights_is_scale(const tensor *t) {
+  static const char *const endings[] = {"_scale", "_scale_inv", ".scales",      "absmax",
+                                        ".SCB",   "quant_map",  ".scale_weight"};
+  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+    if (text_ends(t->name, endings[i])) return true;
   return false;
 }
 
-/* Returns whether the tensor holds scales of a quantized layer (compressed-tensors, DeepSeek, GPTQ,
- * AWQ, bitsandbytes). Rounding them changes every weight of the layer. */
-static bool is_scale(const char *name) {
-  static const char *const endings[] = {"_scale", "_scale_inv", ".scales", "absmax", "quant_map"};
-  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
-    if (text_ends(name, endings[i])) return true;
-  return false;
+bool weights_is_packed(const tensor *t) {
+  bool small = weights_is_float8(t->stored) || t->stored == TENSOR_I8 || t->stored == TENSOR_U8;
+  return text_ends(t->name, "weight_packed") || text_ends(t->name, ".qweight") ||
+         (small && t->dims >= 2 && text_ends(t->name, ".weight"));
+}
+
+bool weights_is_quantized(const model *m) {
+  bool packed = false, float8 = false, scales = false;
+  for (size_t i = 0; i < m->count && m->format != MODEL_GGUF; i++) {
+    const tensor *t = m->list[i].facts;
+    bool small = weights_is_float8(t->stored);
+    packed = packed || (!small && weights_is_packed(t));
+    float8 = float8 || small;
+    scales = scales || weights_is_scale(t);
+  }
+  /* float8 without scales is a plain type: its values are the weights. */
+  return packed || (float8 && scales);
 }
 
 /* Returns the type that --dtype requests. GGUF keeps vectors in float32, as its programs expect. */
@@ -172,10 +180,9 @@ static tensor_type cast_type(const weights_result *r, const weights_options *o, 
       !weights_named(t->name, o->include, o->include_count))
     return t->stored;
   if (r->in.format == MODEL_GGUF && o->include_count == 0 && !gguf_layer(t)) return t->stored;
-  if (r->quantized && o->include_count == 0 && is_scale(t->name)) return t->stored;
-  if (tensor_type_is_float(t->stored)) return o->type;
-  bool blocks = tensor_type_get(t->stored)->block > 1 && weights_can_decode(t->stored);
-  return blocks ? o->type : t->stored;
+  if (r->quantized && o->include_count == 0 && weights_is_scale(t)) return t->stored;
+  if (r->quantized && weights_is_float8(t->stored)) return t->stored;
+  return weights_can_decode(t->stored) ? o->type : t->stored;
 }
 
 static bool has_values(tensor_type t) {
@@ -184,29 +191,43 @@ static bool has_values(tensor_type t) {
 
 static void choose(const weights_result *r, const weights_options *o, weights_item *item) {
   const tensor *t = item->from.facts;
-  bool quantizable = has_values(t->stored) && t->count > 0 && chosen(r, o, t);
+  bool picked = t->count > 0 && chosen(r, o, t), quantizable = picked && has_values(t->stored);
+  bool prune = o->prune > 0 || o->prune_2_4, any = prune || o->quantize != WEIGHTS_NO_QUANT;
   item->row = t->dims > 0 ? t->shape[t->dims - 1] : 1;
   item->to = cast_type(r, o, t);
   item->action = item->to != t->stored ? ACTION_CAST : ACTION_COPY;
-  if (quantizable && (o->prune > 0 || (o->prune_2_4 && item->row % 4 == 0)) &&
-      tensor_type_is_float(t->stored)) {
+  if (picked && any && !quantizable) item->skip = SKIP_VALUES;
+  if (quantizable && prune && !tensor_type_is_float(t->stored)) {
+    item->skip = SKIP_VALUES;
+  } else if (quantizable && o->prune_2_4 && item->row % 4 != 0) {
+    item->skip = SKIP_ROWS;
+  } else if (quantizable && prune) {
     item->pruned = true;
     item->action = ACTION_CAST;
   }
   if (!quantizable || o->quantize == WEIGHTS_NO_QUANT) return;
   if (r->in.format == MODEL_GGUF) {
     tensor_type to = block_type(r, o, t);
+    item->skip = to == TENSOR_NONE ? SKIP_ROWS : SKIP_NONE;
     /* Already that small: quantizing again would only add error. */
-    if (to == TENSOR_NONE || tensor_type_bytes(to, t->count) >= t->bytes) return;
+    if (to != TENSOR_NONE && tensor_type_bytes(to, t->count) >= t->bytes) item->skip = SKIP_SMALL;
+    if (item->skip != SKIP_NONE) return;
     item->to = to;
     item->action = ACTION_BLOCKS;
     item->requantized = tensor_type_get(t->stored)->block > 1;
     return;
   }
-  if (t->dims != 2 || !tensor_type_is_float(t->stored)) return;
-  if (transposed_of(&r->transposed, t->name) == TRANSPOSED_YES)
-    return; /* compressed-tensors reads no such */
-  if (o->quantize == WEIGHTS_INT8 && item->row % 4 != 0) return; /* packed in words of four */
+  if (t->dims != 2)
+    item->skip = SKIP_SHAPE;
+  else if (!tensor_type_is_float(t->stored))
+    item->skip = SKIP_SMALL;
+  else if (transposed_of(&r->transposed, t->name) == TRANSPOSED_YES)
+    item->skip = SKIP_TURNED; /* compressed-tensors reads no such */
+  else if (o->quantize == WEIGHTS_INT8 && item->row % 4 != 0)
+    item->skip = SKIP_ROWS; /* packed in words of four */
+  else
+    item->skip = SKIP_NONE;
+  if (item->skip != SKIP_NONE) return;
   item->to = quant_type(o->quantize);
   item->action = o->quantize == WEIGHTS_INT8 ? ACTION_INT8 : ACTION_FP8;
 }
@@ -270,13 +291,19 @@ static stow_status add_named(weights_result *r, size_t i, const char *word, weig
   return weights_add_part(r, i, name, role, stored, dims, shape);
 }
 
+#define SHAPE_BYTES 16 /* of weight_shape: two int64 */
+
+static tensor_type scale_type(const tensor *t) {
+  return t->stored == TENSOR_F64 ? TENSOR_F32 : t->stored;
+}
+
 /* Adds the tensors of compressed-tensors: int8 as "pack-quantized" (four values with an offset of
  * 128 in each word), fp8 as "float-quantized". The scale of a row has the type of the original
  * weight. */
 static stow_status add_quantized(weights_result *r, size_t i) {
   const weights_item *item = &r->items[i];
   const tensor *t = item->from.facts;
-  tensor_type scale = t->stored == TENSOR_F64 ? TENSOR_F32 : t->stored;
+  tensor_type scale = scale_type(t);
   uint64_t packed[2] = {t->shape[0], t->shape[1] / 4}, two = 2, scales[2] = {t->shape[0], 1};
   if (item->action == ACTION_FP8) {
     STOW_TRY(weights_add_part(r, i, t->name, ROLE_VALUES, TENSOR_F8_E4M3, 2, t->shape));
@@ -324,30 +351,30 @@ static stow_status check_request(const weights_result *r, const weights_options 
                                  const char *out) {
   bool gguf = r->in.format == MODEL_GGUF, to_gguf = text_ends(out, ".gguf");
   if (!gguf && to_gguf)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
+    return stow_fail(STOW_ERR_INVALID,
                      "%s: a GGUF file also needs the tokenizer and the architecture's metadata; "
                      "make it with llama.cpp's convert_hf_to_gguf.py, then shrink the GGUF file",
                      out);
   if (gguf && !to_gguf)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
+    return stow_fail(STOW_ERR_INVALID,
                      "%s: a GGUF model is written as GGUF: name an output that ends with .gguf "
                      "(transformers reads GGUF with from_pretrained(…, gguf_file=…) and can save "
                      "safetensors)",
                      out);
   bool blocks = o->quantize >= WEIGHTS_Q8_0 && o->quantize <= WEIGHTS_Q6_K;
   if (o->quantize != WEIGHTS_NO_QUANT && blocks != gguf)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "--quantize %s: %s files take %s",
+    return stow_fail(STOW_ERR_INVALID, "--quantize %s: %s files take %s",
                      weights_quant_name(o->quantize), gguf ? "GGUF" : "safetensors",
                      gguf ? "q8_0, q6_k, q4_k and q4_0" : "int8 and fp8");
   if (o->sparse && gguf)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
+    return stow_fail(STOW_ERR_INVALID,
                      "--sparse: the sparse layouts are for safetensors; GGUF has none");
   if (o->sparse && o->quantize != WEIGHTS_NO_QUANT)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
+    return stow_fail(STOW_ERR_INVALID,
                      "--sparse and --quantize exclude each other: quantized tensors are stored "
                      "dense; leave one of them out");
   if (gguf && (o->shard_bytes > 0 || o->join))
-    return stow_fail(STOW_ERR_UNSUPPORTED,
+    return stow_fail(STOW_ERR_INVALID,
                      "--shard and --join are for safetensors; for GGUF use llama.cpp's "
                      "llama-gguf-split");
   return STOW_OK;
@@ -369,9 +396,54 @@ static stow_status check_patterns(const weights_result *r, const char *const *pa
   return STOW_OK;
 }
 
+/* The rows of --quantize q8_0 come in blocks of 32 values; int8 and 2:4 take four at once. */
+static const char *skip_text(const weights_result *r, weights_skip skip) {
+  switch (skip) {
+  case SKIP_ROWS:
+    return r->in.format == MODEL_GGUF ? "with rows that are no multiple of 32 values"
+                                      : "with rows that are no multiple of 4 values";
+  case SKIP_SMALL: return "already that small";
+  case SKIP_VALUES: return "without float values";
+  case SKIP_SHAPE: return "that are no matrices";
+  default: return "stored as inputs x outputs";
+  }
+}
+
+bool weights_skipped(const weights_result *r, buffer *to) {
+  uint64_t counts[SKIP_TURNED + 1] = {0}, all = 0;
+  for (size_t i = 0; i < r->item_count; i++) counts[r->items[i].skip]++;
+  for (size_t k = SKIP_NONE + 1; k <= SKIP_TURNED; k++) {
+    if (counts[k] == 0) continue;
+    if (all == 0)
+      buffer_printf(to, "%" PRIu64 " tensor%s %s", counts[k], text_s(counts[k]),
+                    skip_text(r, (weights_skip)k));
+    else
+      buffer_printf(to, ", %" PRIu64 " %s", counts[k], skip_text(r, (weights_skip)k));
+    all += counts[k];
+  }
+  return all > 0;
+}
+
+static stow_status fail_skipped(const weights_result *r) {
+  buffer reasons = BUFFER_INIT;
+  stow_status status;
+  if (!weights_skipped(r, &reasons))
+    status = STOW_OK;
+  else if (reasons.status != STOW_OK)
+    status = reasons.status;
+  else
+    status = stow_fail(STOW_ERR_INVALID, "nothing to do: what was chosen stays as it is: %s",
+                       reasons.data);
+  buffer_free(&reasons);
+  return status;
+}
+
 static const char nothing_to_do[] =
     "nothing to do: every tensor already has the requested type, or is left out by default; choose "
     "tensors with --include PATTERN";
+static const char nothing_included[] =
+    "nothing to do: every tensor that --include and --exclude choose already has the requested "
+    "type";
 static const char turned_only[] =
     "nothing to do: this model stores its layers as inputs x outputs (Conv1D, as GPT-2 does), and "
     "compressed-tensors reads only linear layers; use --dtype, or make a GGUF file and quantize "
@@ -393,7 +465,7 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
   STOW_TRY(check_patterns(r, o->exclude, o->exclude_count, "--exclude"));
   size_t to_count = 0;
   STOW_TRY(transposed_find(&r->transposed, &r->in));
-  r->quantized = is_quantized(&r->in);
+  r->quantized = weights_is_quantized(&r->in);
   r->items = calloc(r->in.count + 1, sizeof *r->items);
   if (r->items == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
   r->item_count = r->in.count;
@@ -411,12 +483,11 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
   }
   bool asked = o->type != TENSOR_NONE || o->quantize != WEIGHTS_NO_QUANT || o->prune > 0 ||
                o->prune_2_4 || o->sparse;
-  if (asked && r->changed + to_count == 0 && o->shard_bytes == 0 && !o->join)
-    return stow_fail(STOW_ERR_INVALID, "%s",
-                     r->quantized        ? quantized_already
-                     : any_transposed(r) ? turned_only
-                                         : nothing_to_do);
-  return STOW_OK;
+  if (!asked || r->changed + to_count > 0 || o->shard_bytes > 0 || o->join) return STOW_OK;
+  if (r->quantized) return stow_fail(STOW_ERR_INVALID, "%s", quantized_already);
+  if (any_transposed(r)) return stow_fail(STOW_ERR_INVALID, "%s", turned_only);
+  STOW_TRY(fail_skipped(r));
+  return stow_fail(STOW_ERR_INVALID, "%s", o->include_count > 0 ? nothing_included : nothing_to_do);
 }
 
 /* Returns the size of a GGUF file made from another format: its names differ, so every matrix
@@ -438,7 +509,7 @@ static uint64_t bytes_as_gguf(const model *m, tensor_type to) {
 
 uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf) {
   uint64_t sum = 0;
-  weights_result r = {.in = *m, .quantized = is_quantized(m)};
+  weights_result r = {.in = *m, .quantized = weights_is_quantized(m)};
   if (gguf && m->format != MODEL_GGUF) return bytes_as_gguf(m, quant_type(o->quantize));
   if (transposed_find(&r.transposed, m) != STOW_OK)
     transposed_free(&r.transposed); /* then a few bytes too few */
@@ -447,7 +518,9 @@ uint64_t weights_bytes_as(const model *m, const weights_options *o, bool gguf) {
     weights_item item = {.from = m->list[i]};
     choose(&r, o, &item);
     sum += tensor_type_bytes(item.to, t->count);
-    if (item.action == ACTION_INT8 || item.action == ACTION_FP8) sum += t->shape[0] * 4;
+    if (item.action == ACTION_INT8 || item.action == ACTION_FP8)
+      sum += tensor_type_bytes(scale_type(t), t->shape[0]);
+    if (item.action == ACTION_INT8) sum += SHAPE_BYTES;
   }
   transposed_free(&r.transposed);
   return sum;

@@ -70,7 +70,14 @@ stow_status weights_shrink(weights_result *r, const char *in, const char *out,
   *r = (weights_result){0};
   weights_job j = {.r = r, .o = o, .b = b, .in = in, .out = out};
   stow_status status = model_open(&r->in, in, b->bytes / LISTS_SHARE);
-  if (status == STOW_OK) status = weights_plan(r, o, out);
+  if (status == STOW_OK && out == NULL) {
+    r->unnamed = true;
+    j.out = r->in.format == MODEL_GGUF ? "out.gguf"
+            : r->in.folder != NULL || r->in.file_count > 1 || o->shard_bytes > 0
+                ? "out"
+                : "out.safetensors";
+  }
+  if (status == STOW_OK) status = weights_plan(r, o, j.out);
   if (status == STOW_OK) status = weights_run(&j);
   if (status != STOW_OK) weights_free(r);
   return status;

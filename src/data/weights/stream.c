@@ -14,6 +14,7 @@
 #include "base/crc32.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "data/weights/text.h"
 #include "data/weights/walk.h"
 #include "data/workers.h"
 
@@ -132,8 +133,10 @@ static stow_status walk_member(void *context, unsigned member) {
       file = it->from.file;
       mine = j->r->in.files[file].from; /* its own place in the file, the same descriptor */
     }
-    status = source_read(&mine, t->offset + tensor_type_bytes(t->stored, first), bytes,
-                         (size_t)tensor_type_bytes(t->stored, count));
+    uint64_t at = t->offset + tensor_type_bytes(t->stored, first);
+    size_t stored = (size_t)tensor_type_bytes(t->stored, count);
+    source_expect(&mine, at, stored);
+    status = source_read(&mine, at, bytes, stored);
     if (status == STOW_OK) status = w->task->run(j, member, item, first, count, bytes);
     if (status == STOW_OK) status = finish_chunk(w, item, count, member);
   }
@@ -234,15 +237,30 @@ static void add_error(quant_error *to, const quant_error *from) {
   to->not_finite += from->not_finite;
 }
 
+/* Returns what helps if values of a tensor are too large for its new type. */
+static const char *wider(const weights_job *j, const weights_item *item) {
+  bool cast = item->action == ACTION_CAST || item->action >= ACTION_BITMASK;
+  if (j->change != NULL)
+    return item->to == TENSOR_F32 || item->to == TENSOR_F64
+               ? "use "
+               : "write the base in float32 first (shrink --dtype f32), or use ";
+  if (cast && item->to == TENSOR_F16 && j->r->in.format != MODEL_GGUF)
+    return "use --dtype bf16 or f32, leave the tensor as it is with --exclude, or use ";
+  if (cast && item->to != TENSOR_F32 && item->from.facts->stored != TENSOR_F64)
+    return "use --dtype f32, leave the tensor as it is with --exclude, or use ";
+  return "leave the tensor as it is with --exclude, or use ";
+}
+
 static stow_status refuse_not_finite(const weights_job *j, const weights_item *item) {
   const char *name = item->from.facts->name;
   if (j->o->allow_nan || (item->error.not_finite == 0 && item->error.clipped == 0)) return STOW_OK;
   if (item->error.clipped > 0)
     return stow_fail(STOW_ERR_INVALID,
                      "tensor %.200s: %" PRIu64 " value%s too large for %s and would become "
-                     "infinite; use --dtype bf16, or --allow-nan to write them anyway",
+                     "infinite; %s--allow-nan to write %s anyway",
                      name, item->error.clipped, item->error.clipped == 1 ? " is" : "s are",
-                     tensor_type_name(item->to));
+                     weights_becomes(item), wider(j, item),
+                     item->error.clipped == 1 ? "it" : "them");
   return stow_fail(STOW_ERR_INVALID,
                    "tensor %.200s: %" PRIu64 " value%s NaN or infinite: a damaged or diverged "
                    "model; use --allow-nan to write it anyway",

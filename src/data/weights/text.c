@@ -10,6 +10,7 @@
 
 #include "base/table.h"
 #include "base/text.h"
+#include "data/weights/parts.h"
 
 double weights_relative_error(const quant_error *e) {
   return e->sum_squares > 0 ? sqrt(e->sum_error_squares / e->sum_squares) : 0;
@@ -173,6 +174,12 @@ static void summary(buffer *to, const weights_result *r, const weights_options *
     buffer_printf(to, "not finite: %" PRIu64 " value%s NaN or infinite, %" PRIu64 " became so\n",
                   r->error.not_finite, r->error.not_finite == 1 ? " was" : "s were",
                   r->error.clipped);
+  buffer skipped = BUFFER_INIT;
+  if (weights_skipped(r, &skipped))
+    buffer_printf(to, "left as they are: %s\n", skipped.status == STOW_OK ? skipped.data : "");
+  buffer_free(&skipped);
+  if (o->resume && !o->dry_run && !r->resumed)
+    buffer_text(to, "started over: there is no checkpoint for this input and these options\n");
   if (!o->dry_run)
     buffer_printf(to, "%s: %s in %zu file%s%s%s\n", text_show(name, sizeof name, out),
                   stow_size_format(after, r->file_bytes), r->file_count, text_s(r->file_count),
@@ -230,7 +237,7 @@ stow_status weights_json(buffer *to, const weights_result *r, const char *in, co
   buffer text = BUFFER_INIT;
   json_begin_object(&j);
   json_key(&j, "path"), json_text(&j, text_show(name, sizeof name, in));
-  json_key(&j, "output"), json_text(&j, text_show(name, sizeof name, out));
+  json_key(&j, "output"), json_text(&j, out != NULL ? text_show(name, sizeof name, out) : NULL);
   json_key(&j, "format"), json_text(&j, model_format_name(r->in.format));
   json_key(&j, "dry_run"), json_bool(&j, o->dry_run);
   json_number(&j, "bytes", r->bytes);

@@ -58,11 +58,22 @@ typedef enum weights_action {
   ACTION_BITMASK_24 /* two of every four values, and a bit for each value */
 } weights_action;
 
+/* Why a tensor that was chosen for --quantize or --prune stays as it is. */
+typedef enum weights_skip {
+  SKIP_NONE,
+  SKIP_ROWS,   /* rows that do not fill blocks */
+  SKIP_SMALL,  /* as small already */
+  SKIP_VALUES, /* not floats */
+  SKIP_SHAPE,  /* not a matrix */
+  SKIP_TURNED  /* inputs x outputs */
+} weights_skip;
+
 /* What one tensor of the input becomes. */
 typedef struct weights_item {
   model_tensor from;
   uint32_t home; /* the file of the input that the output's file is named after */
   weights_action action;
+  weights_skip skip;
   tensor_type to;
   bool pruned;
   bool requantized;    /* was quantized before */
@@ -129,6 +140,7 @@ typedef struct weights_result {
   weights_file *files;
   size_t file_count, file_capacity;
   bool to_folder;
+  bool unnamed;                /* a dry run without the name of an output */
   uint64_t bytes, bytes_after; /* size of all tensors */
   uint64_t file_bytes;         /* written */
   quant_error error;           /* error over everything that changed */
@@ -137,6 +149,7 @@ typedef struct weights_result {
   bool written, resumed, verified;
 } weights_result;
 
+/* `out` may be NULL on a dry run. */
 stow_status weights_shrink(weights_result *r, const char *in, const char *out,
                            const weights_options *o, const budget *b);
 void weights_free(weights_result *r);

@@ -1,0 +1,127 @@
+"""weights_words.py STOWAGE: what shrink and inspect say about models: reasons, causes, and the option that helps."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+
+from files import write
+
+STOWAGE = sys.argv[1]
+os.mkdir("words")
+os.chdir("words")
+
+
+def stowage(*words, code=0):
+    done = subprocess.run([STOWAGE, *words], capture_output=True, text=True)
+    assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
+    return done.stdout + done.stderr
+
+
+def says(text, *words, code=2):
+    have = stowage(*words, code=code)
+    assert text in have, (text, have)
+
+
+def matrix(rows, columns):
+    return [rows, columns], [float(i % 37 - 18) for i in range(rows * columns)]
+
+
+def gguf(path, name, kind, columns, body):
+    text = struct.pack("<Q", len(name)) + name.encode()
+    head = b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + text + struct.pack("<IQQIQ", 2, columns, 4, kind, 0)
+    with open(path, "wb") as file:
+        file.write(head + b"\0" * (-len(head) % 32) + body)
+
+
+def tensors_that_stay_are_counted_by_reason():
+    odd, even, norm = "layers.0.a.weight", "layers.0.b.weight", "layers.0.norm.weight"
+    write("odd.safetensors", {odd: matrix(8, 98)})
+    reason = "nothing to do: what was chosen stays as it is: 1 tensor with rows that are no multiple of 4 values"
+    says(reason, "shrink", "odd.safetensors", "-o", "o.safetensors", "--quantize", "int8")
+    says(reason, "shrink", "odd.safetensors", "-o", "o.safetensors", "--quantize", "int8", "--include", "*")
+    says(reason, "shrink", "odd.safetensors", "-o", "o.safetensors", "--prune", "2:4")
+    write("some.safetensors", {odd: matrix(8, 98), even: matrix(8, 96), norm: ([96], [1.0] * 96)})
+    line = "left as they are: 1 tensor with rows that are no multiple of 4 values, 1 that are no matrices\n"
+    says(line, "shrink", "some.safetensors", "--dry-run", "--quantize", "int8", "--include", "*", code=0)
+    says("every tensor that --include", "shrink", "some.safetensors", "--dry-run", "--dtype", "f32", "--include", "*")
+    says("choose tensors with --include", "shrink", "some.safetensors", "--dry-run", "--dtype", "f32")
+    gguf("q8.gguf", "blk.0.attn_q.weight", 8, 64, bytes(34 * 8))
+    says("stays as it is: 1 tensor already that small", "shrink", "q8.gguf", "-o", "o.gguf", "--quantize", "q8_0", "--include", "*attn_q*")
+    gguf("rows.gguf", "blk.0.attn_q.weight", 0, 24, bytes(4 * 24 * 4))
+    says("1 tensor with rows that are no multiple of 32 values", "shrink", "rows.gguf", "-o", "o.gguf", "--quantize", "q8_0")
+
+
+def files_that_are_no_models_are_named():
+    for name in ("a.safetensors", "a.gguf", "a.bin", "a.pt"):
+        with open(name, "w") as file:
+            file.write("version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 12345\n")
+        for words in (["inspect", name], ["shrink", name, "-o", "o.safetensors", "--dtype", "f16"]):
+            says("a pointer of Git LFS, not the model itself; run git lfs pull", *words)
+        with open(name, "w") as file:
+            file.write("<!doctype HTML>\n<html><head></head></html>\n")
+        for words in (["inspect", name], ["shrink", name, "-o", "o.safetensors", "--dtype", "f16"]):
+            says("a web page, not a model; download the file itself", *words)
+
+
+def an_index_names_the_tensor_that_no_file_has():
+    os.mkdir("indexed")
+    write("indexed/m.safetensors", {"w": ([1], [1.0])})
+    with open("indexed/model.safetensors.index.json", "w") as file:
+        json.dump({"weight_map": {"w": "m.safetensors", "lost.weight": "m.safetensors"}}, file)
+    says("tensor lost.weight is not in m.safetensors", "inspect", "indexed")
+
+
+def requests_that_do_not_fit_exit_with_2():
+    write("w.safetensors", {"layers.0.w.weight": matrix(8, 64)})
+    for kind in ("q4_k", "q5_k"):
+        stowage("shrink", "w.safetensors", "-o", "o.safetensors", "--quantize", kind, code=2)
+    says("convert_hf_to_gguf.py", "shrink", "w.safetensors", "-o", "o.gguf", "--dtype", "f16")
+    says('"fp16" is not a type for weights; use f16, bf16 or f32', "shrink", "w.safetensors", "-o", "o.safetensors", "--dtype", "fp16")
+    says("--shard 0: give the size of a file", "shrink", "w.safetensors", "-o", "o", "--shard", "0")
+    says("--vram 0: give the memory of a device", "inspect", "w.safetensors", "--vram", "0")
+    says("/dev/full is a device", "shrink", "w.safetensors", "-o", "/dev/full", "--dtype", "f16")
+    with open("taken", "w") as file:
+        file.write("x")
+    says("taken: is a file; name a new folder", "shrink", "w.safetensors", "-o", "taken", "--dtype", "f16")
+    for name in ("none/o.safetensors", "none/o"):
+        says(f"{name}: the folder none/ does not exist; create it first", "shrink", "w.safetensors", "-o", name, "--dtype", "f16", code=1)
+
+
+def a_dry_run_needs_no_output():
+    for name in ("w.safetensors", "indexed-well", "f32.gguf"):
+        if name == "indexed-well":
+            os.mkdir(name)
+            write(f"{name}/model.safetensors", {"layers.0.w.weight": matrix(8, 64)})
+        elif name == "f32.gguf":
+            gguf(name, "blk.0.attn_q.weight", 0, 64, bytes(4 * 64 * 4))
+        before = sorted(os.listdir())
+        assert json.loads(stowage("shrink", name, "--dry-run", "--dtype", "f16", "--json"))["output"] is None
+        stowage("shrink", name, "--dry-run", "--dtype", "f16")
+        assert sorted(os.listdir()) == before
+        says("no output given", "shrink", name, "--dtype", "f16")
+
+
+def a_resume_without_a_checkpoint_says_so():
+    says("started over: there is no checkpoint", "shrink", "w.safetensors", "-o", "r.safetensors", "--dtype", "f16", "--resume", code=0)
+
+
+def the_bytes_that_would_fit_are_those_that_are_written():
+    facts = json.loads(stowage("inspect", "indexed-well", "--vram", "16G", "--json"))
+    for kind in ("int8", "fp8"):
+        made = json.loads(stowage("shrink", "indexed-well", "--dry-run", "--quantize", kind, "--json"))
+        planned = [one["weights_bytes"] for one in facts["fits"] if one["type"] == kind]
+        assert planned == [made["bytes_after"]], (kind, planned, made["bytes_after"])
+
+
+for check in (
+    tensors_that_stay_are_counted_by_reason,
+    files_that_are_no_models_are_named,
+    an_index_names_the_tensor_that_no_file_has,
+    requests_that_do_not_fit_exit_with_2,
+    a_dry_run_needs_no_output,
+    a_resume_without_a_checkpoint_says_so,
+    the_bytes_that_would_fit_are_those_that_are_written,
+):
+    check()
