@@ -24,6 +24,7 @@ _WHERE = {
     "StowageError": "_library",
     "OutOfMemory": "_library",
     "Invalid": "_library",
+    "NoTensor": "_library",
     "NotFound": "_library",
     "Unsupported": "_library",
     "Missing": "_library",
@@ -113,6 +114,7 @@ if TYPE_CHECKING:  # `as` with the same name: the import is part of the package'
     from ._inspect import inspect as inspect
     from ._library import Invalid as Invalid
     from ._library import Missing as Missing
+    from ._library import NoTensor as NoTensor
     from ._library import NotFound as NotFound
     from ._library import OutOfMemory as OutOfMemory
     from ._library import StowageError as StowageError

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_double, c_int, c_uint32, c_uint64, c_void_p, pointer
 from typing import Any, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple, Union
 
-from ._library import Growing, Invalid, call, declare, lib, parse_size
+from ._library import Growing, Invalid, StowageError, call, declare, error, lib, parse_size
 
 _Progress = CFUNCTYPE(c_int, c_void_p, c_uint64, c_uint64)
 _INTERRUPTED = -15  # STOW_ERR_INTERRUPTED
@@ -101,8 +102,8 @@ class _Watch:
     def _look(self, user: Any, done: int, total: int) -> int:
         try:
             return self._go_on()
-        except BaseException as error:
-            self.raised = error
+        except BaseException as raised:
+            self.raised = raised
             return _INTERRUPTED
 
     @staticmethod
@@ -112,10 +113,25 @@ class _Watch:
     def run(self, name: str, *arguments: Any) -> None:
         try:
             call(name, *arguments)
-        except Exception:
+        except StowageError as reason:
             if self.raised is not None:
                 raise self.raised from None
-            raise
+            raise error(reason.status, _in_keywords(str(reason))) from None
+
+
+def _in_keywords(message: str) -> str:
+    """Names options of the command as keywords: the library's messages are those of the command.
+
+    >>> _in_keywords("use --dtype f32, or --allow-nan to write it anyway; `stowage inspect --json` lists them")
+    'use dtype f32, or allow_nan to write it anyway; `stowage inspect --json` lists them'
+    """
+    quoted = message.split("`")
+    quoted[::2] = [re.sub(r"--([a-z]+(?:-[a-z]+)*)", _keyword, part) for part in quoted[::2]]
+    return "`".join(quoted)
+
+
+def _keyword(found: "re.Match[str]") -> str:
+    return found.group(1).replace("-", "_")
 
 
 # ---- inspecting ----

@@ -72,6 +72,12 @@ class NotFound(StowageError, FileNotFoundError):
     """No such device, file, name or allocation."""
 
 
+class NoTensor(StowageError, KeyError):
+    """A model has no tensor of this name."""
+
+    __str__ = StowageError.__str__  # KeyError quotes its message
+
+
 class Unsupported(StowageError, NotImplementedError):
     """This driver, machine, framework or build cannot do it."""
 

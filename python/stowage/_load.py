@@ -6,13 +6,13 @@ memory a second time. Types are converted on the way.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-from . import _host_copies
 from ._array import type_name
-from ._library import Invalid, Unsupported, counted, format_size, need, parse_size, shown
-from ._model import PIECE_BYTES, Facts, Frame, Model, Run, in_threads, select, thread_count, torch_is_there, type_of
+from ._library import Invalid, NoTensor, Unsupported, counted, format_size, need, parse_size, shown
+from ._model import PIECE_BYTES, Facts, Frame, Model, Run, in_threads, is_swapped, select, thread_count, torch_is_there, type_of
 
 _SPELLED = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "half": "float16", "float": "float32"}
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -29,8 +29,9 @@ def load(
     into: Any = None,
     strict: bool = True,
     framework: Optional[str] = None,
-    staging: "str | int" = "128M",
+    staging: "str | int" = "256M",
     threads: Optional[int] = None,
+    allow_nan: bool = False,
 ) -> Any:
     """Loads the tensors of a model; returns a dict from name to tensor.
 
@@ -59,10 +60,11 @@ def load(
               or `dtype`
     into      a torch module, or a dict of tensors: fills its tensors in place, in their types, on their devices; returns it. All
               names must match unless `strict` is false
+    allow_nan values too large for `dtype` (above 65504 for float16) become infinite instead of raising Invalid
 
     A type that the framework lacks becomes the next larger type that holds every value: bfloat16 in NumPy without ml_dtypes becomes float32.
     """
-    model = LazyModel(path, device, dtype, raw=raw, framework=framework, staging=staging, threads=threads)
+    model = LazyModel(path, device, dtype, raw=raw, framework=framework, staging=staging, threads=threads, allow_nan=allow_nan)
     if into is not None:
         if lazy or names is not None or device is not None or dtype is not None or raw:
             raise Invalid("into fills the tensors as they are: leave out device, dtype, names, lazy and raw")
@@ -88,10 +90,11 @@ class LazyModel(Mapping[str, Any]):
         *,
         raw: bool = False,
         framework: Optional[str] = None,
-        staging: "str | int" = "128M",
+        staging: "str | int" = "256M",
         threads: Optional[int] = None,
+        allow_nan: bool = False,
     ) -> None:
-        self._given = (path, device, dtype), dict(raw=raw, framework=framework, staging=staging, threads=threads)
+        self._given = (path, device, dtype), dict(raw=raw, framework=framework, staging=staging, threads=threads, allow_nan=allow_nan)
         if framework not in (None, "torch", "numpy"):
             raise Invalid(f'framework: {framework!r}; give "torch" or "numpy"')
         if framework is None:
@@ -106,7 +109,7 @@ class LazyModel(Mapping[str, Any]):
         if self._staging < 1 << 20:
             raise Invalid(f"staging: {staging!r}; give at least 1M")
         self._threads = thread_count(threads)
-        self._model = Model(path)
+        self._model = Model(path, allow_nan)
 
     # ---- facts ----
 
@@ -162,7 +165,7 @@ class LazyModel(Mapping[str, Any]):
         try:
             return self._model.tensors[name]
         except KeyError:
-            raise KeyError(f"{shown(self._model.path)} has no tensor {shown(name)}") from None
+            raise NoTensor(f"{shown(self._model.path)} has no tensor {shown(name)}") from None
 
     def _load(self, names: "List[str]") -> "Dict[str, Any]":
         made: "Dict[str, Any]" = {}
@@ -199,8 +202,6 @@ class LazyModel(Mapping[str, Any]):
                 elif device.type != "meta":
                     _read_device(self._model, self._frame, there, self._threads, self._staging, device)
         self._model.check()
-        if self._frame.name == "torch":
-            _mark(jobs)
 
 
 def _open_again(given: Any, named: Any) -> LazyModel:
@@ -266,6 +267,9 @@ def _float_type(dtype: Any) -> str:
 # ---- reading ----
 
 
+_STAGED_BYTES = 16 << 20  #: one pinned buffer, at most: with 8 MiB, threads wait for Python's lock a third of the time (16 cores)
+
+
 class _Job(NamedTuple):
     facts: Facts
     to: Any  #: contiguous
@@ -313,51 +317,39 @@ def _read_device(model: Model, frame: Frame, jobs: "List[_Job]", threads: int, s
     threads = max(1, min(threads, staging // (2 << 20)))
     most = max((job.to.numel() * job.to.element_size() for job in jobs), default=0)
     # A row of 256 values of the widest type is the smallest part; larger buffers than the largest tensor are of no use.
-    piece = max(4096, min(staging // (2 * threads), PIECE_BYTES, most))
+    piece = max(4096, min(staging // (2 * threads), _STAGED_BYTES, most))
     stream = torch.cuda.Stream(device) if cuda else None
     if cuda:
         stream.wait_stream(torch.cuda.current_stream(device))
 
     def work(_member: int, next_part: Any) -> None:
-        buffers: "List[Any]" = [None, None]
-        events: "List[Any]" = [None, None]
-        turn = 0
-        while True:
-            part = next_part()
-            if part is None:
-                return
-            if buffers[turn] is None:
-                buffers[turn] = torch.empty(piece, dtype=torch.uint8, pin_memory=cuda)
-                events[turn] = torch.cuda.Event() if cuda else None
-            elif cuda:
-                events[turn].synchronize()
-            buffer = buffers[turn]
-            model.read(part.job.facts.number, part.run, part.job.convert, buffer.data_ptr())
-            to = part.job.to.view(-1)
-            first = part.at // to.element_size()
-            to = to[first : first + part.bytes // to.element_size()]
-            values = buffer[: part.bytes].view(to.dtype)
-            if cuda:
-                with torch.cuda.stream(stream):
-                    to.copy_(values, non_blocking=True)
+        # Few calls for each part: between two of them all threads wait for Python's lock.
+        buffers: "List[Any]" = []
+        events: "List[Any]" = []
+        turn, job, to = 0, None, None  # type: int, Any, Any
+        with torch.cuda.stream(stream) if cuda else contextlib.nullcontext():
+            while True:
+                part = next_part()
+                if part is None:
+                    return
+                if len(buffers) <= turn:
+                    buffers.append(torch.empty(piece, dtype=torch.uint8, pin_memory=cuda))
+                    events.append(torch.cuda.Event() if cuda else None)
+                elif cuda and not events[turn].query():
+                    events[turn].synchronize()
+                if part.job is not job:
+                    job, to = part.job, part.job.to.view(-1).view(torch.uint8)
+                model.read(job.facts.number, part.run, job.convert, buffers[turn].data_ptr())
+                to[part.at : part.at + part.bytes].copy_(buffers[turn][: part.bytes], non_blocking=cuda)
+                if cuda:
                     events[turn].record(stream)
-            else:
-                to.copy_(values)
-            turn = 1 - turn
+                turn = 1 - turn
 
     try:
         in_threads(threads, work, _parts(frame, jobs, piece))
     finally:
         if cuda:
             stream.synchronize()
-
-
-def _mark(jobs: "List[_Job]") -> None:
-    """Registers with the shim, if it is loaded, that these tensors equal bytes of their files."""
-    equal = [j for j in jobs if j.to.device.type == "cuda" and j.convert is None and j.runs == [Run(0, j.facts.values)]]
-    equal = [j for j in equal if j.facts.offset + j.facts.bytes <= os.path.getsize(j.facts.path)]  # others are views of their file
-    if equal:
-        _host_copies.mark((j.to.data_ptr(), j.facts.bytes, j.facts.path, j.facts.offset) for j in equal)
 
 
 # ---- filling a module ----
@@ -387,6 +379,8 @@ def _fill(model: LazyModel, into: Any, strict: bool) -> None:
 
 def _convert_into(model: LazyModel, facts: Facts, to: Any) -> Optional[bytes]:
     name, kind = shown(facts.name), type_of(to)
+    if is_swapped(to):
+        raise Invalid(f"{name}: the target's values are not in this machine's byte order; load without into, and copy it")
     if tuple(to.shape) != facts.shape:
         raise Invalid(f"{name}: the file has shape {facts.shape}, the target {tuple(to.shape)}")
     if hasattr(to, "is_contiguous"):

@@ -44,12 +44,14 @@ class ModelTensor(Growing):
         ("file", c_uint32),
         ("offset", c_uint64),
         ("path", c_char_p),
+        ("quantized", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 
 class ModelPiece(Growing):
     _fields_ = [
-        ("reserved", c_uint32),
+        ("allow_nan", c_uint32),
         ("first", c_uint64),
         ("count", c_uint64),
         ("runs", c_uint64),
@@ -60,7 +62,14 @@ class ModelPiece(Growing):
 
 
 class ModelEntry(Growing):
-    _fields_ = [("dims", c_uint32), ("name", c_char_p), ("dtype", c_char_p), ("shape", POINTER(c_uint64))]
+    _fields_ = [
+        ("dims", c_uint32),
+        ("name", c_char_p),
+        ("dtype", c_char_p),
+        ("shape", POINTER(c_uint64)),
+        ("allow_nan", c_uint32),
+        ("reserved", c_uint32),
+    ]
 
 
 declare(
@@ -93,12 +102,14 @@ class Facts(NamedTuple):
     convertible: bool
     path: str  #: of its file
     offset: int  #: in that file
+    quantized: bool  #: values or scales of a layer that is quantized with scales beside it
 
 
 class Model:
     """An open model: the list of its tensors, and reads of their values by any thread."""
 
-    def __init__(self, path: Any) -> None:
+    def __init__(self, path: Any, allow_nan: bool = False) -> None:
+        self.allow_nan = allow_nan
         self.path = os.fspath(path)
         if not isinstance(self.path, str):
             self.path = os.fsdecode(self.path)
@@ -128,6 +139,7 @@ class Model:
                 bool(one.convertible),
                 os.fsdecode(one.path),
                 int(one.offset),
+                bool(one.quantized),
             )
 
     def close(self) -> None:
@@ -135,8 +147,8 @@ class Model:
 
     def read(self, number: int, run: "Run", dtype: Optional[bytes], to: int) -> None:
         if not self._closer.alive:
-            raise ValueError(f"{shown(self.path)} is closed")
-        piece = ModelPiece(0, run.first, run.values, run.runs, run.step, dtype, to)
+            raise Invalid(f"{shown(self.path)} is closed; load it again")
+        piece = ModelPiece(int(self.allow_nan), run.first, run.values, run.runs, run.step, dtype, to)
         call("stow_model_read", self._handle, number, ctypes.byref(piece))
 
     def check(self) -> None:
@@ -275,7 +287,7 @@ class Frame:
             last = (facts.shape[-1] if facts.shape else 1) // facts.block_values * facts.block_bytes
             return "uint8", self.type("uint8"), None, (*facts.shape[:-1], last)
         is_float = quantized or facts.dtype in _FLOATS or (facts.dtype.startswith("F8_") and facts.convertible)
-        wanted = dtype if dtype is not None and is_float else facts.dtype
+        wanted = dtype if dtype is not None and is_float and not facts.quantized else facts.dtype
         if self.type(wanted) is None:
             wanted = _WIDER.get(wanted, "float32" if is_float else wanted)
         kind = self.type(wanted)
@@ -306,13 +318,18 @@ class Frame:
         return int(tensor.element_size() if self.name == "torch" else tensor.itemsize)
 
 
+def is_swapped(tensor: Any) -> bool:
+    """Returns whether an array's values are not in this machine's byte order."""
+    return hasattr(tensor.dtype, "newbyteorder") and tensor.dtype.byteorder == ">"
+
+
 def type_of(tensor: Any) -> str:
-    """Returns the library's name for the type of a tensor or an array."""
+    """Returns the library's name for the type of a tensor or an array, whatever its byte order."""
     text = str(tensor.dtype)
     if text.startswith("torch."):
         text = text[len("torch.") :]
-    elif hasattr(tensor.dtype, "newbyteorder") and tensor.dtype.byteorder == ">":
-        raise Invalid(f"values of type {tensor.dtype.str} are not in this machine's byte order: use .astype({text!r})")
+    elif is_swapped(tensor):
+        text = str(tensor.dtype.newbyteorder("="))
     return next((ours for ours, theirs in _FLOAT8.items() if theirs == text), text)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tup
 
 from ._library import Invalid, Unsupported, call, lib, parse_size, shown
 from ._load import LazyModel, _float_type
-from ._model import ModelEntry, type_of
+from ._model import ModelEntry, is_swapped, type_of
 
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
@@ -25,6 +25,7 @@ def save(
     metadata: "Optional[Mapping[str, str]]" = None,
     shard: "str | int | None" = None,
     staging: "str | int" = "64M",
+    allow_nan: bool = False,
 ) -> None:
     """Writes tensors to a safetensors file, or to a folder of such files with an index.
 
@@ -43,6 +44,8 @@ def save(
 
     dtype     float tensors are written in this type, rounded to nearest; others stay
     metadata  strings for the file's __metadata__; "format" is "pt" or "np" unless given
+    allow_nan tensors that `dtype` converts may have NaN and infinities, and values that become infinite (above 65504 for float16);
+              otherwise they raise Invalid, as they do in `stowage shrink`
     """
     if hasattr(tensors, "state_dict"):
         tensors = tensors.state_dict()
@@ -55,7 +58,7 @@ def save(
     most = parse_size(staging, "staging")
     if most < 1 << 20:
         raise Invalid(f"staging: {staging!r}; give at least 1M")
-    items = [_Item.of(tensors, name, None if dtype is None else _float_type(dtype)) for name in tensors]
+    items = [_Item.of(tensors, name, None if dtype is None else _float_type(dtype), allow_nan) for name in tensors]
     notes = {str(key): str(value) for key, value in (metadata or {}).items()}
     notes.setdefault("format", "np" if items and all(item.numpy for item in items) else "pt")
     if path.endswith(".safetensors"):
@@ -72,9 +75,10 @@ class _Item(NamedTuple):
     shape: Tuple[int, ...]
     bytes: int
     numpy: bool
+    allow_nan: bool
 
     @staticmethod
-    def of(tensors: "Mapping[str, Any]", name: Any, dtype: Optional[str]) -> "_Item":
+    def of(tensors: "Mapping[str, Any]", name: Any, dtype: Optional[str], allow_nan: bool) -> "_Item":
         if not isinstance(name, str):
             raise Invalid(f"tensors: {name!r} is not a name; names are strings")
         one = tensors.view(name) if isinstance(tensors, LazyModel) else tensors[name]
@@ -87,7 +91,8 @@ class _Item(NamedTuple):
         count = 1
         for n in one.shape:
             count *= int(n)
-        return _Item(name, written, tuple(int(n) for n in one.shape), count * _width(name, written), not str(one.dtype).startswith("torch."))
+        numpy = not str(one.dtype).startswith("torch.")
+        return _Item(name, written, tuple(int(n) for n in one.shape), count * _width(name, written), numpy, allow_nan)
 
 
 _WIDTHS = {"bool": 1, "C64": 8, "bfloat16": 2, "float16": 2, "float32": 4, "float64": 8}
@@ -109,7 +114,8 @@ def _write_file(tensors: "Mapping[str, Any]", items: "List[_Item]", path: str, n
     held = []
     for i, item in enumerate(items):
         shape = (c_uint64 * max(1, len(item.shape)))(*item.shape)
-        held.append(ModelEntry(len(item.shape), item.name.encode("utf-8", "surrogateescape"), item.dtype.encode(), shape))
+        name = item.name.encode("utf-8", "surrogateescape")
+        held.append(ModelEntry(len(item.shape), name, item.dtype.encode(), shape, int(item.allow_nan), 0))
         entries[i] = pointer(held[-1])
     handle = c_void_p()
     text = json.dumps(notes, ensure_ascii=False, separators=(",", ":")).encode() if notes else None
@@ -117,17 +123,21 @@ def _write_file(tensors: "Mapping[str, Any]", items: "List[_Item]", path: str, n
     close = lib().stow_model_writer_close
     try:
         for i, item in enumerate(items):
-            one = tensors[item.name]
-            kind = type_of(one)
-            convert = None if kind == item.dtype else kind.encode()
-            at = 0
-            for part in _pieces(one, most):
-                count = _count(part)
-                call("stow_model_writer_put", handle, i, at, count, convert, _address(part))
-                at += count
+            _put(handle, i, tensors[item.name], item.dtype, most)
         call("stow_model_writer_commit", handle)
     finally:
         close(handle)
+
+
+def _put(handle: c_void_p, number: int, one: Any, dtype: str, most: int) -> None:
+    """Writes one tensor. A tensor of a lazy model is dropped with this frame, before the next one is read."""
+    kind = type_of(one)
+    convert = None if kind == dtype else kind.encode()
+    at = 0
+    for part in _pieces(one, most):
+        count = _count(part)
+        call("stow_model_writer_put", handle, number, at, count, convert, _address(part))
+        at += count
 
 
 def _count(part: Any) -> int:
@@ -149,7 +159,7 @@ def _pieces(one: Any, most: int) -> "Iterator[Any]":
         direct = one.device.type == "cpu" and one.is_contiguous() and not one.is_conj() and not one.is_neg()
         width = one.element_size()
     else:
-        direct, width = one.flags.c_contiguous, one.itemsize
+        direct, width = one.flags.c_contiguous and not is_swapped(one), one.itemsize
     if direct:
         yield one
         return
@@ -157,7 +167,7 @@ def _pieces(one: Any, most: int) -> "Iterator[Any]":
         if torch_tensor:
             yield one.to("cpu").contiguous().resolve_conj().resolve_neg()
         else:
-            yield one.copy(order="C")
+            yield one.astype(one.dtype.newbyteorder("="), order="C")  # a copy in this machine's byte order
         return
     rows = max(1, most // (_count(one) // one.shape[0] * width))
     for first in range(0, one.shape[0], rows):
