@@ -371,6 +371,7 @@ def _faked(torch: Any, gpu: _gpus.Gpu, notes: "Dict[str, str]") -> "Iterator[Tup
     recorder = Recorder(torch, gpu, "cuda", __name__)
     casts = Casts(torch)
     mode = FakeTensorMode(**named)  # imports parts of PyTorch that must not see the replaced functions
+    recorder.faked = mode.from_tensor
     replaced = [*replaced_functions(recorder), (torch, "clear_autocast_cache", casts.clear), *replaced_for_one_process(torch, notes), *replaced_by_graphs(recorder, notes)]
     with contextlib.ExitStack() as stack:
         stack.enter_context(_quiet())

@@ -14,7 +14,7 @@ import copy
 import operator
 from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
-from ._fake_record import HIDDEN
+from ._fake_record import HIDDEN, hiding_dispatch
 from ._kernels import _without_autocast
 
 _APPROXIMATE = "torch.compile: its graphs were followed; which results its kernels keep in memory is approximate"
@@ -236,9 +236,10 @@ def _traced(recorder: Any, function: Any, modules: "List[Any]") -> Any:
 @contextlib.contextmanager
 def _hiding(torch: Any) -> "Iterator[None]":
     """Inside the `with`, C++ asks for the device also of the tensors that a trace wraps, and the recorder's mode answers."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
     from torch._subclasses.functional_tensor import FunctionalTensor
 
-    make, gpu = torch.Tensor._make_wrapper_subclass, torch.device("cuda:0")
+    make, gpu, fake = torch.Tensor._make_wrapper_subclass, torch.device("cuda:0"), FakeTensorMode.dispatch
 
     def wrapped(cls: Any, *args: Any, **named: Any) -> Any:
         if cls is FunctionalTensor and args[6] in (gpu, torch.device(HIDDEN)):
@@ -251,9 +252,11 @@ def _hiding(torch: Any) -> "Iterator[None]":
         return getattr(inner, "fake_device", None) or inner.device
 
     FunctionalTensor.device = property(device)
+    FakeTensorMode.dispatch = hiding_dispatch(torch, fake, FunctionalTensor)  # PyTorch 2.15 asks inside the operators of a trace
     try:
         yield
     finally:
+        FakeTensorMode.dispatch = fake
         torch.Tensor._make_wrapper_subclass = make
         del FunctionalTensor.device
 

@@ -75,12 +75,14 @@ class _Stream:
         return lambda *_, **__: None
 
 
-def _apply_to_fakes(torch: Any) -> Any:
+def _apply_to_fakes(torch: Any, real: "List[Tuple[Any, Dict[str, Any], str, Any]]") -> Any:
     """Returns a Module._apply that works on fake tensors.
 
     PyTorch's own swaps the tensors, which fails as long as the fake mode remembers them. This one replaces the parameter; one that
-    several modules share stays shared.
+    several modules share stays shared. `real` receives what it replaces in a model of the program: (module, its dict, key, tensor).
     """
+    from torch._subclasses.fake_tensor import FakeTensor
+
     replaced: "Dict[int, Tuple[Any, Any]]" = {}  # id of the old parameter: weak references to it and to the new one, which modules hold
 
     def apply(module: Any, fn: Any, recurse: bool = True) -> Any:
@@ -93,6 +95,8 @@ def _apply_to_fakes(torch: Any) -> Any:
             known = replaced.get(id(old))
             shared = known[1]() if known is not None and known[0]() is old else None
             if shared is not None:
+                if not isinstance(old, FakeTensor):
+                    real.append((module, module._parameters, key, old))
                 module._parameters[key] = shared
                 continue
             with torch.no_grad():
@@ -104,11 +108,16 @@ def _apply_to_fakes(torch: Any) -> Any:
             new.__dict__.update({k: v for k, v in old.__dict__.items() if k.startswith("_") is False and k not in _FAKE_STATE})
             new.grad = grad
             replaced[id(old)] = (weakref.ref(old), weakref.ref(new))
+            if not isinstance(old, FakeTensor):
+                real.append((module, module._parameters, key, old))
             module._parameters[key] = new
             del moved, old, new, shared
         for key, buffer in list(module._buffers.items()):
             if buffer is not None:
-                module._buffers[key] = fn(buffer)
+                moved = fn(buffer)
+                if moved is not buffer and not isinstance(buffer, FakeTensor):
+                    real.append((module, module._buffers, key, buffer))
+                module._buffers[key] = moved
         return module
 
     return apply
@@ -162,6 +171,7 @@ def fake_cuda(torch: Any, gpu: Gpu, notes: "Dict[str, str]", replaced: "List[Tup
     """Makes PyTorch's Python code find one GPU like `gpu`. `notes` receives what makes the answer approximate, by topic;
     `replaced` are further attributes to replace: (object, name, value)."""
     patches = _Patches()
+    real: "List[Tuple[Any, Dict[str, Any], str, Any]]" = []
     cuda = torch.cuda
     guard = getattr(torch._C, "_ensureCUDADeviceGuardSet", None)
     if guard is not None:
@@ -171,11 +181,16 @@ def fake_cuda(torch: Any, gpu: Gpu, notes: "Dict[str, str]", replaced: "List[Tup
     try:
         _patch_cuda(torch, cuda, gpu, patches)
         _patch_choices(torch, patches, notes)
+        patches.set(torch.nn.Module, "_apply", _apply_to_fakes(torch, real))
         for where, name, value in replaced:
             patches.set(where, name, value, add=True)
         yield
     finally:
         patches.undo()
+        for module, values, key, tensor in reversed(real):
+            values[key] = tensor
+            if hasattr(module, "_flat_weights_names"):  # an RNN lists its weights
+                module._flat_weights = [module._parameters.get(name) for name in module._flat_weights_names]
         log.disabled = was_off
 
 
@@ -255,7 +270,6 @@ def _patch_choices(torch: Any, patches: _Patches, notes: "Dict[str, str]") -> No
     patches.set(fake_tensor, "init_gpu_context", lambda *_: None)  # it would allocate on a real GPU
     # torch.tensor(…, device="cuda") then makes a CPU tensor first, even if there is a GPU.
     patches.set(fake_tensor.FakeTensorMode, "avoid_device_init", property(lambda self: True))
-    patches.set(torch.nn.Module, "_apply", _apply_to_fakes(torch))
     patches.set(torch.autograd.profiler, "record_function", lambda *_: contextlib.nullcontext())  # an operator that old fakes refuse
     patches.set(torch.nn.RNNBase, "flatten_parameters", _flatten(torch))
     foreach = getattr(getattr(torch.utils, "_foreach_utils", None), "_foreach_supported_types", None)

@@ -12,7 +12,7 @@ import contextlib
 import sys
 import threading
 import weakref
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from . import _convolutions, _kernel_times, _kernels
 from ._gpus import Gpu
@@ -116,6 +116,7 @@ class Recorder:
         self.assumed: "Dict[str, int]" = {}  # lines that read a value of a fake tensor
         self.hidden: "Dict[str, int]" = {}  # largest hidden block by what it is
         self.adds_in_place = self.paused = False
+        self.faked: "Optional[Callable[[Any], Any]]" = None  #: makes a fake tensor of a real one
         self.compiled = ""  # "followed" or "ignored": what became of torch.compile
         self.sparse = ""  # the line that made the first sparse tensor
         self.inputs: "List[Any]" = []  # (type, shape) of the tensors of the first batch
@@ -378,6 +379,8 @@ def dispatch_mode(recorder: Recorder) -> Any:
             kwargs = kwargs or {}
             if kwargs.get("device") is not None and (kwargs["device"] == hidden_device or kwargs["device"].type == "cuda"):
                 kwargs = {**kwargs, "device": shown_device}
+                if func is copy and type(args[0]) in (torch.Tensor, torch.nn.Parameter) and recorder.faked is not None:
+                    args = (recorder.faked(args[0]), *args[1:])  # PyTorch 2.5 would really copy it
                 if func is copy and args[0].device == shown_device and kwargs.get("dtype") in (None, args[0].dtype):
                     if kwargs.get("memory_format") in (None, torch.preserve_format):
                         return alias(args[0])  # it is there already; only C++ does not know
@@ -402,6 +405,10 @@ def dispatch_mode(recorder: Recorder) -> Any:
                 if recorder.assumes(where) > _LOOPS_MOST and value is False:
                     raise Refused(str(func), recorder.line_of(where), "a loop that ends by a value") from None
                 return value
+            except RuntimeError as reason:
+                if "NVIDIA driver" not in str(reason) and "CUDA driver" not in str(reason):
+                    raise
+                raise Refused(str(func), recorder.line_of(where), str(reason).split("\n", 1)[0]) from None
             if name in ("convolution", "convolution_backward") and args[0].device.type == recorder.device_type:
                 result = _convolutions.in_order(recorder, name, args, result)
             recorder.sweep()
@@ -465,12 +472,31 @@ def replaced_functions(recorder: Recorder) -> "List[Tuple[Any, str, Any]]":
         return torch.matmul(x, weight.t()).add_(bias)
 
     changed.append((functional, "linear", with_bias))
-    from torch._subclasses.fake_tensor import FakeTensor
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
     changed.append((FakeTensor, "numpy", _array(recorder)))
+    if not hasattr(torch._C, "_ensureCUDADeviceGuardSet") and hasattr(FakeTensorMode, "dispatch"):  # fake_cuda() calls the first
+        changed.append((FakeTensorMode, "dispatch", hiding_dispatch(torch, FakeTensorMode.dispatch, FakeTensor)))
     if hasattr(functional, "scaled_dot_product_attention"):
         changed.append((functional, "scaled_dot_product_attention", lambda *args, **named: _kernels.attention(recorder, *args, **named)))
     return changed
+
+
+def hiding_dispatch(torch: Any, real: Any, kind: Any) -> Any:
+    """Returns FakeTensorMode.dispatch that hides the device of tensors of this kind from C++. The recorder's mode does so only for what
+    the program calls, not inside the operators that PyTorch calls for it."""
+    device_of = getattr(torch.ops.prim.device, "default", None)
+    hidden_device, shown_device = torch.device(HIDDEN), torch.device("cuda:0")
+
+    def dispatch(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is device_of and isinstance(args[0], kind):
+            given = getattr(args[0], "fake_device", None) or args[0].device
+            return hidden_device if given.type == "cuda" else given
+        if kwargs and kwargs.get("device") == hidden_device:
+            kwargs = {**kwargs, "device": shown_device}
+        return real(self, func, types, args, kwargs)
+
+    return dispatch
 
 
 def _array(recorder: Recorder) -> Any:

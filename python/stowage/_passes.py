@@ -35,8 +35,9 @@ _FINE = 0.88  # from this part of the largest batch of which two steps fit, size
 _RECORD = struct.Struct("=QQQIIHBBI")  # stow_trace_record
 _RECORD_ALLOC, _RECORD_FREE = 0, 2
 _MIX = 0x85EBCA6B  # spreads the bits of a number
+_OPTIONAL_LEAST = 1 << 20  # bytes of a workspace that a kernel may do without, at least
 
-#: A request: (address, bytes, stream); bytes is 0 if it frees the block at that address.
+#: A request: (address, bytes, stream); bytes is 0 if it frees the block at that address, the address 0 if the request failed.
 Request = Tuple[int, int, int]
 
 #: Passes, one after the other: (kind, batch of most blocks, batch of the others). A batch that is not whole stands for a shorter input. Some
@@ -70,20 +71,22 @@ class Passes:
             self._held.append((size, stream))
         self._forms: "Dict[str, _Form]" = {}
         self._regular: "Optional[bool]" = None
+        self.declines = False  #: a request failed and its pass went on, as a convolution does with a smaller workspace
 
     def add(self, kind: str, batch: int, requests: "Iterable[Request]", whole: bool = True) -> None:
         """Adds a pass. One that failed is not `whole`: only what it leaves behind counts."""
         made = Pass(kind, batch, [], [], [])
         number = len(self.list)
         for address, size, stream in requests:
-            if size > 0:
+            if address == 0:
+                self.declines |= whole
+            elif size > 0:
                 self._live[address] = (number, len(made.sizes))
                 made.events.append((_ALLOC, len(made.sizes)))
                 made.sizes.append(size)
                 made.streams.append(stream)
-                continue
-            owner = self._live.pop(address, None)
-            if owner is not None:
+            elif address in self._live:
+                owner = self._live.pop(address)
                 made.events.append((_FREE, owner[1]) if owner[0] == number else (_OLD, owner))
         self.list.append(made if whole else made._replace(kind="failed"))
         self._forms, self._past_of, self._regular = {}, -1, None
@@ -164,7 +167,10 @@ class Passes:
                 mask, mixed = (3, salt) if self.regular() else (1, int(other * 4096) * _MIX)
                 sizes = [b if (at * 0x9E3779B1 ^ mixed) >> 16 & mask == 0 else a for at, (a, b) in enumerate(zip(sizes, form.sizes(other)))]
             mine: "List[Optional[Tuple[int, int, int]]]" = [None] * len(sizes)
+            optional = form.workspaces() if self.declines else frozenset()
             for what, block in form.events:
+                if what != _OLD and block in optional and sizes[block] >= _OPTIONAL_LEAST:
+                    continue
                 if what == _ALLOC:
                     number += 512
                     mine[block] = one = (number, sizes[block], streams[block])
@@ -199,6 +205,13 @@ class _Form:
         self.carried: "set[Any]" = set()  # roles that a later pass frees
         self.constant: "set[int]" = set()  # blocks that do not depend on the batch
         self._lines: "List[Any]" = []
+        self._workspaces: "Optional[AbstractSet[int]]" = None
+
+    def workspaces(self) -> "AbstractSet[int]":
+        """Returns the blocks that are freed before anything else is requested: only one kernel uses them."""
+        if self._workspaces is None:
+            self._workspaces = {a[1] for a, b in zip(self.events, self.events[1:]) if a[0] == _ALLOC and b == (_FREE, a[1])}
+        return self._workspaces
 
     def sizes(self, batch: float) -> "List[int]":
         if not self._lines:

@@ -48,7 +48,7 @@ class Plan:
 
     @property
     def largest_batch(self) -> "Optional[int]":
-        """The largest batch that was checked to fit with the headroom."""
+        """The largest batch that was checked to fit with the headroom. `micro_batch` is smaller if this one is much slower."""
         return self.data["largest_batch"]
 
     @property
@@ -84,6 +84,8 @@ class Plan:
         else:
             lines = [f"A batch of 1 does not fit: needs {size(data['needs_bytes'])}, {size(data['needs_bytes'] - data['limit_bytes'])} more than {limit}."]
         lines.append(f"{data['source']}: {size(data['fixed_bytes'])} is fixed, {size(data['sample_bytes'])} for each sample; largest batch {data['largest_batch'] or 0}.")
+        if data.get("slower"):
+            lines[-1] = lines[-1][:-1] + f", which takes {data['slower']:.1f} times as long for each sample: kernels find less room for workspaces."
         if data["options"]:
             rows = [("option", "needs", "saves", "result", "cost")]
             for one in data["options"]:
@@ -373,7 +375,8 @@ def plan(
     return Plan(
         {
             "micro_batch": sizes[0] if sizes else None,
-            "largest_batch": largest,
+            "largest_batch": search.largest if isinstance(search, ReplaySearch) and largest is not None else largest,
+            "slower": search.slower if isinstance(search, ReplaySearch) else 0,
             "target_batch": target_batch,
             "accumulate": len(sizes) or (target_batch or 1),
             "sizes": sizes or [1] * (target_batch or 1),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ._history import is_hooked, start_history, stop_history
@@ -19,6 +20,7 @@ from ._recording import is_recording
 
 _TRIES = 8  #: batches that the replay names and that are run, at most
 _NEAR = 0.01  #: a part of the batch that is not worth another try
+_SLOWER = 1.25  #: a larger batch that takes so many times as long for each sample is not used
 _ENTRIES = 4_000_000  #: requests of one pass, at most
 
 class Meter:
@@ -79,6 +81,10 @@ class Meter:
             return False
         return True
 
+    def wait(self) -> None:
+        """Waits until the GPU has done what was submitted."""
+        self._torch.cuda.synchronize()
+
     def peak(self, run: "Callable[[], Any]") -> int:
         cuda = self._torch.cuda
         cuda.reset_peak_memory_stats()
@@ -122,7 +128,9 @@ class Meter:
             yield requests
         finally:
             for one in memory._snapshot()["device_traces"][self._torch.cuda.current_device()]:
-                if one["action"] in ("alloc", "free_completed"):
+                if one["action"] == "oom":
+                    requests.append((0, int(one["size"]), int(one.get("stream", 0))))
+                elif one["action"] in ("alloc", "free_completed"):
                     requests.append((int(one["addr"]), int(one["size"]) if one["action"] == "alloc" else 0, int(one.get("stream", 0))))
             stop_history(self._torch)
             if is_hooked():
@@ -146,6 +154,9 @@ class Measured:
     def __init__(self, step: "Callable[[int], Any]", evaluate: Any, meter: Any, headroom: float) -> None:
         self._step, self._evaluate, self._meter, self._headroom = step, evaluate, meter, headroom
         self._warm, self._failed, self._least = False, False, 0
+        self._clock: "Callable[[], float]" = getattr(meter, "clock", time.perf_counter)
+        self._wait: "Callable[[], None]" = getattr(meter, "wait", lambda: None)
+        self.pace = 0.0  #: seconds for each sample of the last steps with the largest batch, the fastest of them
         self.available = int(meter.available())
         self.passes: "Optional[Passes]" = None  #: what is recorded, if the meter can
 
@@ -160,18 +171,25 @@ class Measured:
         self.passes = Passes(self._meter.held())
         return self.passes
 
-    def _pass(self, kind: str, run: "Callable[[int], Any]", batch: int) -> None:
-        """Runs one pass, and records it."""
-        if self.passes is None:
+    def _pass(self, kind: str, run: "Callable[[int], Any]", batch: int) -> float:
+        """Runs one pass, and records it. Returns its seconds."""
+
+        def timed() -> float:
+            began = self._clock()
             _called(kind, run, batch)
-            return
+            self._wait()
+            return self._clock() - began
+
+        if self.passes is None:
+            return timed()
         whole, requests = False, []  # type: bool, List[Request]
         try:
             with self._meter.recording() as requests:
-                _called(kind, run, batch)
+                took = timed()
                 whole = True
         finally:
             self.passes.add(kind, batch, requests, whole)
+        return took
 
     def unreserved(self) -> int:
         """Returns the bytes that the steps may reserve in addition to what is reserved now and cannot be returned."""
@@ -189,10 +207,14 @@ class Measured:
         """Returns the most bytes of steps with these sizes, one after the other; None if one ran out of memory. If `gathered`, one segment
         of so many bytes is reserved before."""
 
+        paces: "List[float]" = []
+
         def run() -> None:
             for batch in batches:
-                self._pass(STEP if self._warm else FIRST, self._step, batch)
+                took = self._pass(STEP if self._warm else FIRST, self._step, batch)
                 self._warm = True
+                if batch == max(batches):
+                    paces.append(took / batch)
                 if self._evaluate is not None:
                     self._pass(EVALUATION, self._evaluate, batch)
 
@@ -209,6 +231,7 @@ class Measured:
         if failed:  # here the traceback, which holds the step's tensors, is gone
             meter.clear()
             return None
+        self.pace = min(paces)
         self._least = min(self._least or batches[0], *batches)
         # Steps load kernels and open libraries, whose memory is not PyTorch's.
         self.available = min(self.available, int(meter.available()))
@@ -246,7 +269,11 @@ class ReplaySearch:
         self._measured, self._largest = measured, largest
         self._replayed = Replayed(measured.record(), os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF"))
         self.known: "Dict[int, Optional[int]]" = {}
-        self._gathered: "Dict[int, int]" = {}  # of each batch that ran with smaller ones in between: the segment reserved before
+        # Of each batch that ran with smaller ones in between: the segment reserved before, and seconds for each sample.
+        self._gathered: "Dict[int, int]" = {}
+        self._paces: "Dict[int, float]" = {}
+        self.largest = 0  #: the largest batch that runs
+        self.slower = 0.0  #: how many times as long it takes for each sample, if it is not used for that; else 0
 
     def _limits(self) -> "Tuple[int, ...]":
         least = self._measured.least_available()
@@ -264,6 +291,7 @@ class ReplaySearch:
         if holds:
             self._gathered[batch] = self._replayed.gathered(batch, self._measured.limit, self._measured.unreserved()) or 0
             ran = self._measured.holds(batch, self._gathered[batch])
+            self._paces[batch] = self._measured.pace
         else:
             ran = self._measured.needs(batch) is not None
         self.known[batch] = self._replayed.needs(batch) if ran else None
@@ -306,9 +334,43 @@ class ReplaySearch:
                 # The replay is right about a fresh process, not about this one, or a block grows in a way that smaller sizes did not show.
                 named, back = max(held + 1, (held + below) // 2 if held else below - back), 2 * back + below // 50
             guess = named
-        if self._measured.settle() or held != guess:  # another one ran since `held`
+        last = held == guess
+        self.largest = held or self._last(below) or 0
+        if held:
+            self.largest, last = self._beyond(held, last)
+            times = self._paces[self.largest] / max(1e-9, self._paces[held])
+            if times > _SLOWER:
+                self.slower, last = times, False
+            else:
+                held = self.largest
+        if self._measured.settle() or not last:  # another one ran since `held`
             self._measured.gather(self._gathered.get(held, 0))
         return held or self._last(below)
+
+    def _beyond(self, held: int, last: bool) -> "Tuple[int, bool]":
+        """Returns the largest batch that runs with fewer workspaces, and whether it ran last. Convolutions take a smaller workspace where
+        memory is short. Larger runs show whether this program does; then the replay leaves workspaces out."""
+        below = min([self._largest + 1, *(batch for batch, found in self.known.items() if found is None and batch > held)])
+        ran, more = held, max(1, held // 12)
+        while not self._replayed.passes.declines and below - ran > max(1, held // 6):
+            guess, last = min(ran + more, (ran + below) // 2 if below <= self._largest else self._largest), False
+            if self._ran(guess):
+                ran, more = guess, 2 * more
+            elif ran == held:  # nothing has become smaller
+                break
+            else:
+                below = guess
+        failed = False
+        for _ in range(_TRIES if self._replayed.passes.declines else 0):
+            guess = min(self._replayed.largest(below, self._limits()), (held + below) // 2 if failed else below)
+            if guess <= held * (1 + 3 * _NEAR):
+                break
+            last = self._ran(guess, holds=True) and self._replayed.fits(guess, self._limits())
+            if last:
+                held = guess
+            else:
+                below, failed = guess, True
+        return held, last
 
     def _further(self, held: int, below: int) -> int:
         """Returns the batch to which the line through the two largest that ran leads, at most twice as many. A step that splits its batch

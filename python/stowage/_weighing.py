@@ -123,7 +123,7 @@ class Weight:
     """Bytes of a value with all it holds, and what it is made of.
 
     mark: "graph" (graphs: kept autograd graphs), "pinned", "shared", "mapped" (a file, which takes no memory), "text" (text_bytes: in
-    columns of Python strings, words: their names), or "cells" (of lists and other objects). objects: Python objects in it. owner: id of what holds the bytes, if that is another
+    columns of Python strings, words: their names), "cells" (of lists and other objects), or "keys" (`of` is the type of a dict's keys). objects: Python objects in it. owner: id of what holds the bytes, if that is another
     object. chief: that of the one part that is most of it."""
 
     def __init__(self, size, count=1, of="", shape="", owner=None, mark="", graphs=0, text_bytes=0, words="", objects=1, chief=None):
@@ -143,7 +143,8 @@ def weigh_array(value):
         owner = base
     below = type(get(owner, "base", None)).__name__
     if type(owner).__name__ in ("memmap", "mmap") or "mmap" in below:
-        return Weight(0, mark="mapped" if owner.nbytes >= LEAST else "", of=str(value.dtype), shape=str(tuple(value.shape)))
+        file = "multiprocessing.shared_memory" not in sys.modules  # of a block of shared memory, the SharedMemory is reported
+        return Weight(0, mark="mapped" if owner.nbytes >= LEAST and file else "", of=str(value.dtype), shape=str(tuple(value.shape)))
     size = int(owner.nbytes)
     if str(value.dtype) == "object":
         some = list(value.flat[::max(1, value.size // SAMPLES)][:SAMPLES])
@@ -250,6 +251,7 @@ def weigh_container(value, depth):
     at = max(range(len(each)), key=lambda i: each[i].size, default=0)
     if isinstance(value, dict) and extra > sum(w.size for w in each) and type(keys[0]) not in PLAIN_TEXT:
         kinds = [type_name(k) for k in keys]  # such as futures, each with its result
+        mark = mark or "keys"
     alone = sum(w.size / n for w, n in zip(each, shares) if w.owner not in joint)
     size += sum(joint.values()) + int((alone + extra) * count / max(1, len(each)))
     return Weight(size, count, max(set(kinds), key=kinds.count) if kinds else "", "", None, mark, graphs, texts,

@@ -220,6 +220,32 @@ class Programs(unittest.TestCase):
         found = stowage.estimate(Tied, lambda: torch.randn(1, 1024), gpu="T4")
         self.assertLess(found.peak_live, 5 * MIB + workspace("T4"))
 
+    def test_a_model_that_exists_stays_as_it_is(self):
+        """PyTorch 2.5 would really copy its weights, and asks for a driver where a decomposed operator indexes."""
+        import torch
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words, self.norm = torch.nn.Embedding(1000, 64), torch.nn.BatchNorm1d(8)
+                self.rnn, self.head = torch.nn.LSTM(64, 32, batch_first=True), torch.nn.Linear(64, 10, bias=False)
+                self.tied = torch.nn.Linear(64, 10, bias=False)
+                self.tied.weight = self.head.weight
+
+            def forward(self, x):
+                x = self.norm(self.words(x))
+                return self.head(x).sum() + self.tied(x).mean() + self.rnn(x)[0].sum()
+
+        model, x = Model(), torch.zeros(4, 8, dtype=torch.long)
+        before, values = dict(model.named_parameters()), {name: one.clone() for name, one in model.state_dict().items()}
+        found = stowage.estimate(lambda: model, lambda: torch.zeros(4, 8, dtype=torch.long), optimizer="adamw", gpu="T4")
+        self.assertGreater(found.data["peak_live_bytes"], 4 * 1000 * 64 * 4)
+        self.assertTrue(all(one is before[name] for name, one in model.named_parameters()))
+        self.assertIs(model.tied.weight, model.head.weight)
+        self.assertTrue(all(torch.equal(one, values[name]) for name, one in model.state_dict().items()))
+        self.assertIs(model.rnn._flat_weights[0], model.rnn.weight_ih_l0)
+        model(x).backward()
+
     def test_an_operator_that_needs_values_is_named(self):
         import torch
 

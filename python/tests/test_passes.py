@@ -18,13 +18,13 @@ class Device:
     """A simulated GPU with PyTorch's allocator: after each pass the requests of the whole process are replayed. Also the meter."""
 
     def __init__(self, program, total):
-        self.program, self.total, self.loaded, self.kept = program, total, 0, 0
+        self.program, self.total, self.loaded, self.kept, self.seconds = program, total, 0, 0, 0.0
         self.fresh()
 
     def fresh(self):
         """A new process: it has the weights and nothing else."""
         self.limit, self._next, self._past, self._open = self.total, 0, [], []
-        self.state, self.last, self.gathered = None, None, []
+        self.state, self.last, self.gathered, self.declined = None, None, [], []
         self._live = {}
         for size in self.program.weights:
             self.alloc(size)
@@ -39,13 +39,22 @@ class Device:
     def free(self, address):
         self._open.append((address, -self._live.pop(address), 0))
 
+    def has_room(self, size):
+        """Returns True if a request of so many bytes succeeds now; otherwise the history has it."""
+        done = self._finishes([*self._open, (self._next + 512, size, 0)])
+        self.declined += [] if done else [(0, size, 0)]
+        return done
+
+    def _finishes(self, last):
+        events = b"".join(_passes._RECORD.pack(at, abs(size), 0, 0, 0, 0, 0 if size > 0 else 2, 0, 0) for at, size, _ in self._past + last)
+        options = _analysis.ReplayOptions(limit_bytes=self.limit)
+        return _analysis.replay_events(events, "torch_default", 0, options)["finishes"]
+
     def _pass(self, run):
         before = dict(self._live)
         state, last = self.state, self.last
         run(self)
-        events = b"".join(_passes._RECORD.pack(at, abs(size), 0, 0, 0, 0, 0 if size > 0 else 2, 0, 0) for at, size, _ in self._past + self._open)
-        options = _analysis.ReplayOptions(limit_bytes=self.limit)
-        if _analysis.replay_events(events, "torch_default", 0, options)["finishes"]:
+        if self._finishes(self._open):
             self._past += self._open
             self._open = []
             return
@@ -77,6 +86,9 @@ class Device:
 
     def available(self):
         return self.total - (self.loaded if self.state else 0)
+
+    def clock(self):
+        return self.seconds
 
     def is_out(self, error):
         return isinstance(error, SimulatedOut)
@@ -110,10 +122,11 @@ class Device:
 
     @contextlib.contextmanager
     def recording(self):
-        found, before = [], len(self._past)
+        found, before, self.declined = [], len(self._past), []
         try:
             yield found
         finally:
+            found += self.declined
             found += [(address, max(0, size), stream) for address, size, stream in self._past[before:]]
 
 
@@ -176,7 +189,7 @@ class Largest(unittest.TestCase):
         # Most of the device is weights, so that 5% of it would be a quarter of the batch.
         plan = self.hold(Program([150 * MIB + 3000, 80 * MIB, 90 * MIB + 77], [1100 * KIB + 13, 5 * MIB + 501, 700 * KIB, 2 * MIB]), 1700 * MIB)
         self.assertAlmostEqual(plan.data["headroom"], 0.005)
-        self.assertLessEqual(len(plan.data["tried"]), 6)
+        self.assertLessEqual(len(plan.data["tried"]), 6, plan.data["tried"])
 
     def test_a_process_with_less_memory_runs_the_batch(self):
         program = Program([20 * MIB] * 3, [MIB + 100, 3 * MIB, 900 * KIB])
@@ -212,6 +225,31 @@ class Largest(unittest.TestCase):
         plan = tuned(device)
         self.assertGreater(plan.largest_batch, 200, plan.data["tried"])
         self.assertTrue(device.runs(plan.largest_batch, 2, 10), plan.largest_batch)
+
+    def test_a_workspace_that_is_smaller_where_memory_is_short(self):
+        class Convolutions(Program):
+            """Each layer takes a large workspace if there is room for it, and a small one otherwise."""
+
+            def step(self, device, n, part):
+                live = []
+                for size in self.samples:
+                    live.append(device.alloc(int(n * part * size)))
+                    large = int(n * part * 12 * MIB)
+                    device.free(device.alloc(large if device.has_room(large) else large // 16))
+                while live:
+                    device.free(live.pop())
+
+        program = Convolutions([40 * MIB], [3 * MIB, 2 * MIB, 4 * MIB])
+        plan = self.hold(program, GIB)
+        self.assertGreater(plan.micro_batch, 84)  # 21 MiB for each sample with large workspaces gives 46
+        self.assertLessEqual(len(plan.data["tried"]), 14)
+        # Where small workspaces take longer, the batch is not used, but named.
+        device = Device(program, GIB)
+        step = lambda n: (device.step(n), setattr(device, "seconds", device.seconds + n * (1 + 2 * (len(device.declined) > 0))))
+        plan = stowage.tune(step, batch=2, meter=device)
+        self.assertLess(plan.micro_batch, 48)
+        self.assertGreater(plan.largest_batch, 84)
+        self.assertRegex(plan.text, r"largest batch \d+, which takes [23]\.\d times as long for each sample")
 
     def test_a_process_that_made_its_state_in_a_small_step_runs_what_a_fresh_one_runs(self):
         class Late(Program):
@@ -407,7 +445,7 @@ class TheMeter(unittest.TestCase):
             for action, size in (("segment_alloc", MIB), ("alloc", 10), ("free_requested", 10), ("free_completed", 10), ("oom", 99)):
                 memory.trace.append({"action": action, "addr": 11, "size": size, "stream": 3})
             raise KeyError("mine")
-        self.assertEqual(requests, [(11, 10, 3), (11, 0, 3)])
+        self.assertEqual(requests, [(11, 10, 3), (11, 0, 3), (0, 99, 3)])
         self.assertIsNone(memory.enabled)
 
     def test_a_segment_is_left_in_the_cache_if_there_is_room(self):
