@@ -88,7 +88,7 @@ HOLDERS = ("queue", "collections", "asyncio", "multiprocessing", "logging")  # m
 def opened(value, name, depth=2):
     """Yields (value, name) of a variable, of the attributes of the program's own objects, and of the few things in a bundle."""
     yield value, name
-    if queued(value) is not None or type(value).__name__ in ("Pool", "ThreadPool"):
+    if queued(value) is not None or type(value).__name__ in ("Pool", "ThreadPool", "SharedMemory"):
         return
     if depth > 0 and type(value).__module__ in ("builtins", "collections") and isinstance(value, (dict, list, tuple)) and 0 < len(value) <= FEW:
         for key, v in list(value.items() if isinstance(value, dict) else enumerate(value)):
@@ -519,21 +519,42 @@ def is_globals(value):
     return type(value) is dict and "__name__" in value and ("__builtins__" in value or "__spec__" in value)
 
 
-def large_bytes(value, arrays, seen):
-    """Returns the bytes of an array, a text or a long container that was not seen yet; 0 for everything else."""
-    kind = type(value)
-    if kind not in arrays:
-        arrays[kind] = sys.getsizeof if issubclass(kind, (bytes, bytearray, str, list, dict, set)) else (
-            (lambda _: LARGE) if kind not in OPAQUE and is_array(value) else None)
-    size = 0 if arrays[kind] is None else arrays[kind](value)
-    if size < LARGE or id(value) in seen or is_globals(value):
-        return 0
+SIZED = frozenset((bytes, bytearray, str, list, dict, set))
+LENGTH = 1000  # elements below which none of these takes LARGE
+
+
+def is_measured(kind, value):
+    """Returns whether a value of that type can be large by itself: an array, a text or a container."""
+    return issubclass(kind, tuple(SIZED)) or kind not in OPAQUE and is_array(value)
+
+
+def of_types(values, types, wanted):
+    """Returns those values whose types are in a set. There are millions of references: no Python code runs for each."""
+    return list(itertools.compress(values, map(wanted.__contains__, types)))
+
+
+def large_ones(values, types, kinds, seen):
+    """Returns the ids of those values that may be large and were not seen yet. Only few are neither short texts nor small containers.
+    kinds: what is_measured() returned for each type."""
+    here = set(types)
+    for kind in here - kinds.keys():
+        kinds[kind] = is_measured(kind, values[types.index(kind)])
+    plain = of_types(values, types, SIZED)
+    found = list(itertools.compress(plain, map(LENGTH.__le__, map(len, plain))))
+    rare = {kind for kind in here if kinds[kind] and kind not in SIZED}
+    found += of_types(values, types, rare) if rare else []
+    return {id(value) for value in found
+            if id(value) not in seen and (is_array(value) or sys.getsizeof(value) >= LARGE) and not is_globals(value)}
+
+
+def large_bytes(value, seen):
+    """Returns the bytes of a value of large_ones() if neither it nor the array it is a view of was seen yet."""
     try:
         weight = weigh(value, 2)
     except Exception:
         return 0
     key = weight.owner or id(value)
-    if weight.size < LARGE or key in seen:
+    if weight.size < LARGE or key in seen or id(value) in seen:
         return 0
     seen[key] = seen[id(value)] = True
     return weight.size
@@ -548,52 +569,52 @@ class Listed(list):
 LEFT_OUT = {kind: () for kind in (tuple, map, itertools.chain, itertools.starmap, itertools.groupby, Listed)}
 
 
-def whole(function, *arguments):
-    """Returns the objects that a function of gc returns for one call with one of each of the arguments, without tuples. C code that
-    fills a tuple, as tuple(x for x in …) does, fails if anything else refers to it when it is resized. So nothing here may refer to a
-    tuple while the program can run: making a list is one call of C code, inside which the function is called and groups of tuples are
-    skipped."""
-    return Listed(itertools.chain.from_iterable(itertools.starmap(LEFT_OUT.get, itertools.groupby(
+def whole(function, *arguments, left_out=LEFT_OUT):
+    """Calls a function of gc as map() does, and returns what all calls returned, without tuples.
+
+    C code that fills a tuple, as tuple(x for x in …) does, fails if anything else refers to it when it is resized. So nothing here may
+    refer to a tuple while the program can run: making a list is one call of C code, inside which the function is called and groups of
+    tuples are skipped.
+    """
+    return Listed(itertools.chain.from_iterable(itertools.starmap(left_out.get, itertools.groupby(
         itertools.chain.from_iterable(map(function, *arguments)), type))))
 
 
 def listed(generations=(None,)):
     """Returns the objects that the collector knows, without tensors and tuples. PyTorch warns about a tensor that ends while such a list
-    refers to it, and the program runs on while the list is read; most that end are in the young generations, which are short."""
+    refers to it, and the program runs on while the list is read."""
     torch = sys.modules.get("torch")
-    if torch is None:
-        return whole(gc.get_objects, generations)
-    tensors = (get(torch, "Tensor", None), get(get(torch, "nn", None), "Parameter", None))
-    found = Listed()
-    for generation in range(3) if generations[0] is None else generations:
-        found.extend(one for one in whole(gc.get_objects, [generation]) if type(one) not in tensors)
-    return found
+    tensors = () if torch is None else (get(torch, "Tensor", None), get(get(torch, "nn", None), "Parameter", None))
+    return whole(gc.get_objects, generations, left_out={**LEFT_OUT, **{kind: () for kind in tensors}})
+
+
+TOGETHER = 256  # objects whose references are read in one step
 
 
 def census(until, seen):
     """Returns {(type of the holder, type of the value): Group} of large values that were not seen yet. Newest objects come first, as
     many as there is time for."""
-    groups, arrays, turns, opened = {}, {}, itertools.count(1), set()
+    groups, kinds, opened, skipped = {}, {}, set(), {*OPAQUE, type(is_array)}
     for generation in range(3):
         objects = listed([generation])
         while objects:
-            holder = objects.pop()
-            if next(turns) % 512 == 0 and until.is_over():
+            if until.is_over():
                 return groups
-            if type(holder) in OPAQUE or type(holder) is type(is_array) or is_globals(holder):
-                continue
-            waiting = [holder]
+            waiting = [one for one in objects[:-TOGETHER - 1:-1]
+                       if type(one) not in skipped and (type(one) is not dict or "__name__" not in one or not is_globals(one))]
+            del objects[-TOGETHER:]
             while waiting:
-                one = waiting.pop()
-                for value in gc.get_referents(one):
-                    if type(value) is tuple:  # complete, as something refers to it
-                        if id(value) not in opened:
-                            opened.add(id(value))
-                            waiting.append(value)
-                        continue
-                    size = large_bytes(value, arrays, seen)
-                    if size:
-                        groups.setdefault((type(one), type(value)), Group()).add(one, size)
+                values = gc.get_referents(*waiting)
+                types = list(map(type, values))
+                large = large_ones(values, types, kinds, seen)
+                for one in waiting if large else ():
+                    for value in () if large.isdisjoint(map(id, gc.get_referents(one))) else gc.get_referents(one):
+                        size = large_bytes(value, seen) if id(value) in large else 0
+                        if size:
+                            groups.setdefault((type(one), type(value)), Group()).add(one, size)
+                # Tuples are complete if something refers to them.
+                waiting = [value for value in of_types(values, types, {tuple}) if id(value) not in opened]
+                opened.update(map(id, waiting))
     return groups
 
 
@@ -1076,6 +1097,11 @@ def place_of(name, where, main, kind="", words="", carries=False):
         made = [(path, number) for path in files[:4] for number, line in enumerate(source_lines(path), 1)
                 if any(call in line for call in ("subplots(", ".figure(", "subplot_mosaic(", "plt.plot("))]
         return (f"{label(made[0][0])}:{made[0][1]}", True) if made else ("", False)
+    if kind == "multiprocessing.SharedMemory":  # a process that only opens the block does not make it
+        made = [(path, number) for path in files[:4] for number, line in enumerate(source_lines(path), 1)
+                if "create=True" in line and "SharedMemory(" in line and not line.lstrip().startswith("#")]
+        if len(made) == 1:
+            return f"{label(made[0][0])}:{made[0][1]}", False
     ident, best = identifier(name), (0, (0, False, False), "", 0)
     plain = "." not in name and " " not in name
     scope = ("" if where.startswith("module ") else where.partition(" at ")[0]) if plain else None  # the function whose variable it is
@@ -1098,7 +1124,10 @@ def place_of(name, where, main, kind="", words="", carries=False):
             # role, a line in that function and the line the program is at; the first of those.
             inside = bool(role) and scope is not None and enclosing(path, number) == scope
             rank = 3 if inside and role == 2 else 2.5 if inside and role == 1 and is_filled(path, number, ident) else role
-            here = rank, inside, (path, number) in on_stack
+            current = (path, number) in on_stack
+            if role == 1 and current and any(True for _ in follows(line.partition("=")[2], ident)):
+                rank, current = 0.9, False  # "x = x[keep]" has not returned: an earlier line made what x is now
+            here = rank, inside, current
             if role and here > best[1]:
                 best = role, here, path, number
     if best[0] < 1 and is_own_kind(kind):  # nodes that a function links by setattr()

@@ -24,6 +24,7 @@ typedef struct run_request {
   bool whole;          /* a complete answer has arrived */
   uint64_t bytes;      /* bytes the process held at that time */
   uint64_t most_bytes; /* … and the most it held at any request */
+  uint32_t missed;     /* answers that came when most of that was freed */
   uint64_t asked_ns, took_ns;
   uint64_t spent_ns;  /* how long the process took for the last answer */
   uint64_t waited_ns; /* how long it had waited for a CPU when it was asked */
@@ -40,7 +41,8 @@ bool run_request_has_listener(pid_t pid);
 void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes, uint64_t now_ns);
 /* Asks the largest process when it has grown by a quarter, for at most one part in `part` of its
  * time, without the time it waited for a CPU; with 25 and less, when it has changed by a fiftieth.
- * Also asks it when it holds twice as much as at any request before. */
+ * Also asks it when it holds twice as much as at any request before, or as an answer that came too
+ * late. */
 void run_request_rise(run_request *a, const host_record *h, unsigned part, uint64_t now_ns);
 /* Asks the largest process immediately. */
 void run_request_now(run_request *a, const host_record *h, uint64_t now_ns);

@@ -52,6 +52,42 @@ static uint64_t ran_ns(pid_t pid) {
   return ns;
 }
 
+/* Writes the answer of a process that held so much when it answered the last request. */
+static void answer(const run_request *a, uint64_t held_bytes) {
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s/%d" RUN_OBJECTS, harness_folder(), (int)a->pid);
+  FILE *file = fopen(path, "we");
+  CHECK(file != NULL);
+  fprintf(file, RUN_LINE_ASKED "\t%u\t%llu\t1\t3000\t0\n", (unsigned)a->serial,
+          (unsigned long long)held_bytes);
+  fclose(file);
+}
+
+/* Asks a process that holds 400 MiB, which answers when it holds 100 MiB, `times` times. Returns
+ * how often it was asked again when it held 400 MiB once more, 100 ms after each answer. */
+static int asked_for_missed(pid_t pid, int times) {
+  static host_record h;
+  run_request a;
+  char path[PATH_MAX];
+  int again = 0;
+  snprintf(path, sizeof path, "%s/" RUN_WATCH, harness_folder());
+  unlink(path);
+  CHECK_OK(run_request_open(&a, harness_folder()));
+  h.process_count = 1;
+  h.processes[0].pid = pid;
+  h.processes[0].held_bytes = 400 * MIB;
+  run_request_now(&a, &h, now_ns());
+  for (int i = 0; i < times; i++) {
+    uint32_t first = a.serial;
+    answer(&a, 100 * MIB);
+    CHECK(run_request_read(&a, &h, harness_folder(), now_ns()));
+    run_request_rise(&a, &h, PART, a.asked_ns + 100 * MS);
+    again += a.serial != first;
+  }
+  run_request_close(&a);
+  return again;
+}
+
 /* Asks the process, lets 600 ms pass, and longer if a busy one did not run for 50 ms in them.
  * Returns whether it is asked again: its last answer took 3 ms, so it is left alone for 300 ms,
  * unless it now holds twice as much. */
@@ -110,6 +146,15 @@ TEST(a_process_that_sleeps_is_asked_by_the_time_that_passed)
   bool again = asked_again(pid, false, 150 * MIB);
   stop(pid);
   CHECK(again);
+}
+
+TEST(a_process_that_answered_after_it_freed_most_is_asked_again_soon_a_few_times)
+{
+  pid_t pid = start(false);
+  int once = asked_for_missed(pid, 1), many = asked_for_missed(pid, 40);
+  stop(pid);
+  CHECK(once == 1);
+  CHECK(many > 1 && many < 16);
 }
 
 TEST_MAIN

@@ -493,6 +493,40 @@ def keys_of_a_dict_may_be_what_is_large():
     assert first[3] == "jobs" and "concurrent.Future" in first, first
 
 
+def tuples_of_a_memo_are_its_keys():
+    memo = {}
+    for number in range(20000):
+        memo[number, number + 1, str(number)] = number
+    first = look(sum(taken(key) + taken(key[2]) + 96 for key in memo))[0]
+    assert first[3] == "memo" and first[6] == "tuple" and first[11] == "keys", first
+
+
+def what_a_line_takes_a_part_of_was_made_before():
+    def tail(values):
+        shown.extend(line for line in look(8 << 20) if line[3] == "tape")
+        return values[1:]
+
+    shown = []
+    tape = bytearray(8 << 20)
+    tape = tail(tape)
+    assert "tape = bytearray(" in LINES[int(shown[0][9].rpartition(":")[2]) - 1], shown
+
+
+def a_block_of_shared_memory_is_made_where_it_is_created():
+    from multiprocessing import shared_memory  # Python 3.8
+
+    block = shared_memory.SharedMemory(create=True, size=8 << 20)
+    try:
+        opened = shared_memory.SharedMemory(name=block.name)
+        found = [line for line in look(8 << 20) if line[5] == "multiprocessing.SharedMemory"]
+        assert found and all("create=True" in LINES[int(line[9].rpartition(":")[2]) - 1] for line in found), found
+        assert not any("._buf" in line[3] for line in look(8 << 20))
+        opened.close()
+    finally:
+        block.close()
+        block.unlink()
+
+
 def an_instruction_without_a_line_has_that_of_the_one_before():
     class Frame:
         f_lineno, f_lasti = None, 4
@@ -502,6 +536,26 @@ def an_instruction_without_a_line_has_that_of_the_one_before():
                 return iter([(0, 2, 7), (2, 4, 8), (4, 6, None), (6, 8, 9)])
 
     assert holders.line_of(Frame) == 8 and holders.line_of(sys._getframe()) > 8
+
+
+def a_census_runs_no_code_for_each_reference():
+    class Held:
+        def __init__(self, number):
+            self.parts = (number, [bytes(1 << 17)])
+
+    def counted():
+        calls = []
+        sys.setprofile(lambda frame, event, _: calls.append(event) if event == "call" else None)
+        try:
+            return holders.census(holders.Deadline(), {}), calls
+        finally:
+            sys.setprofile(None)
+
+    kept, (_, before) = [Held(number) for number in range(20)], counted()
+    short = [[str(number), "x"] for number in range(30000)]
+    groups, after = counted()
+    found = groups[list, bytes]
+    assert found.count == len(kept) and found.size >= 20 << 17 and len(after) - len(before) < len(short) // 10, (found.count, found.size, len(after))
 
 
 for case in [value for value in list(globals().values()) if isinstance(value, types.FunctionType) and value.__name__ not in HELPERS]:

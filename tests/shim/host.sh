@@ -214,6 +214,20 @@ time.sleep(0.3)
 END
 timeout -k 2 200 "$stowage" run -- "$python" "$folder/moment.py" > "$folder/out" 2> "$folder/err"; code=$?
 if [ $code = 0 ] && grep -qE '^stowage run: at the peak 6[0-9][0-9]\.[0-9] MiB of host memory(; largest: text: a bytes, 400.0 MiB, made at line 5 of moment.py| for a moment \(stowage run --profile names the line\); 2[0-9.]+ MiB when the process was asked, largest then: keep: .*)$' "$folder/err"; then ok a_moment_is_named_or_said_to_be_missed; else cat "$folder/err"; fail "a_moment_is_named_or_said_to_be_missed: $code"; fi
+# Much memory, then for longer less, which is reported too: the peak's holder is named.
+if [ -n "${STOWAGE_TEST_LONG:-}" ]; then
+  cat > "$folder/earlier.py" << 'END'
+import time
+much = bytearray(300 << 20)
+time.sleep(2)
+del much
+time.sleep(4)
+less = bytearray(150 << 20)
+time.sleep(4)
+END
+  timeout -k 2 200 "$stowage" run -- "$python" "$folder/earlier.py" > "$folder/out" 2> "$folder/err"; code=$?
+  if [ $code = 0 ] && grep -qE 'largest: much: a bytearray, 300.0 MiB, made at line 2 of earlier.py' "$folder/err"; then ok the_holder_of_the_peak_is_named; else cat "$folder/err"; fail "the_holder_of_the_peak_is_named: $code"; fi
+fi
 # The script that answers is compiled once. A file in its place that is damaged, or not the user's alone, is ignored and replaced.
 code_file() { local found; found=("$XDG_CACHE_HOME"/stowage/python-report-*); [ ${#found[@]} = 1 ] && [ -f "${found[0]}" ] && echo "${found[0]}"; }
 compiled() { # NUMBER: how often the next run compiles the script; its answer is the same

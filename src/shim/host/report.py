@@ -104,8 +104,10 @@ def report():
                     wrote = time.monotonic()
         finally:
             named = sum(size for size, *_ in found)
-            # If memory comes and goes, the answer with the most bytes is kept. At exit functions have returned: it has to name more.
-            worth = is_better(found, last) if at_exit else held > last.held // 10 * 9 or wrote > last.time + LATELY
+            # If memory comes and goes, the answer with the most bytes is kept, or a newer one with about as many. At exit functions have
+            # returned: it has to name more.
+            about = last.held // 4 * 3 if wrote > last.time + LATELY else last.held // 10 * 9
+            worth = is_better(found, last) if at_exit else held > about
             if first or worth:
                 before, last = last, Answer(held, object_lines(found, main) + frames, os.getpid(), began)
                 last.unnamed, last.named, last.pulse = held - named, named_by(found), pulse(main)
