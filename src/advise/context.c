@@ -585,7 +585,7 @@ static bool names_evaluation(scan_text t) {
     scan_text left = t;
     for (const char *start, *end; (end = scan_find_at(left, names[i], &start)) != NULL;
          left.at = end) {
-      bool begins = start == t.at || !(isalnum((unsigned char)start[-1]) || start[-1] == '_');
+      bool begins = start == t.at || !scan_is_word(start[-1]);
       scan_text rest = {end, t.end};
       bool ends = end == t.end || !isalpha((unsigned char)*end) || scan_starts(rest, "loader") ||
                   scan_starts(rest, "data") || scan_starts(rest, "set");
@@ -622,7 +622,7 @@ static bool lists_loader(scan_text line) {
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
     const char *start = NULL;
     if (scan_find_at(line, ends[i], &start) == NULL) continue;
-    while (start > line.at && (isalnum((unsigned char)start[-1]) || start[-1] == '_')) start--;
+    while (start > line.at && scan_is_word(start[-1])) start--;
     scan_text before = {line.at, start};
     bool list = before.end - before.at >= 5 && memcmp(before.end - 5, "list(", 5) == 0;
     bool loop = before.end - before.at >= 4 && memcmp(before.end - 4, " in ", 4) == 0;

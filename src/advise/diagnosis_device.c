@@ -164,6 +164,26 @@ static void detect_start(explanation *x) {
              known(n->asked_bytes) ? cause_size(n->asked_bytes) : "more");
 }
 
+/* Detects a server that found more free memory after it measured its own use than before. */
+static void detect_measured(explanation *x) {
+  const message *m = &x->evidence.message;
+  if (!known(m->before_bytes) || !known(m->free_bytes)) return;
+  bool more = m->free_bytes > m->before_bytes;
+  cause *c = diagnosis_cause(x, more ? CAUSE_OTHER_PROCESS : CAUSE_UNKNOWN, more ? 0.8 : 0.5);
+  if (more)
+    cause_head(c,
+               "Another process freed %s of the device while the server measured what it needs: "
+               "%s was free before, %s after; the device is not full",
+               cause_size(m->free_bytes - m->before_bytes), cause_size(m->before_bytes),
+               cause_size(m->free_bytes));
+  else
+    cause_head(c,
+               "%s of the device was free before and %s after the server measured what it needs: "
+               "either another process freed as much as it took, or it measured another device; "
+               "the device is not full",
+               cause_size(m->before_bytes), cause_size(m->free_bytes));
+}
+
 /* Detects one request that is as large as the whole device, or several times what is in use. */
 static void detect_spike(explanation *x) {
   const numbers *n = &x->evidence.n;
@@ -553,6 +573,7 @@ void diagnosis_device(explanation *x) {
   detect_limit(x);
   detect_processes(x);
   detect_start(x);
+  detect_measured(x);
   detect_spike(x);
   findings_rank(&x->findings);
   bool open = x->findings.count == 0 || x->findings.list[0].confidence < 0.5;

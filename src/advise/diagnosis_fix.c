@@ -68,6 +68,7 @@ static uint32_t derive(const explanation *x) {
   set |= diagnosis_known(m->live_bytes) && m->live_bytes >= HELD_LEAST ? DERIVED_HOLDS : 0;
   set |= m->job != 0 ? DERIVED_JOB : 0;
   set |= m->share > 0 ? DERIVED_SHARE : 0;
+  set |= diagnosis_known(m->before_bytes) ? DERIVED_MEASURED : 0;
   return set;
 }
 
@@ -226,6 +227,23 @@ static void add_limit(explanation *x) {
     r.cost = "less is left for others on the machine";
   } else
     return;
+  add(x, &r, MESSAGE_UNKNOWN);
+}
+
+/* Names what an evicted container should request: what it used and a tenth more, in whole GiB. 16
+ * if that is unknown. */
+static void add_request(explanation *x) {
+  const message *m = &x->evidence.message;
+  char text[240];
+  recipe r = {.change = text, .cost = "the pod may wait for such a node"};
+  if (m->host != HOST_EVICTED) return;
+  unsigned long long gib = 16;
+  if (diagnosis_known(m->process_bytes) && m->process_bytes < UINT64_C(1) << 50)
+    gib = (m->process_bytes + m->process_bytes / 10 + (1 << 30) - 1) >> 30;
+  snprintf(text, sizeof text,
+           "request what it needs: resources: requests: memory: %lluGi, limits: memory: %lluGi; "
+           "then it runs on a node that has as much, and others are evicted first",
+           gib, gib);
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
@@ -396,6 +414,7 @@ void diagnosis_fixes(explanation *x) {
   if (m->kind == MESSAGE_TGI) add_tokens(x);
   if (m->kind == MESSAGE_HOST) {
     add_limit(x);
+    add_request(x);
     add_job(x);
     add_way(x);
     bool larger = diagnosis_known(m->asked_bytes) && diagnosis_known(m->host_bytes) &&

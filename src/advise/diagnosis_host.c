@@ -226,6 +226,21 @@ static void detect_limit(explanation *x) {
     cause_say(c, "OOMKilled shows it; exit code 137 alone can be any kill, such as a failed probe");
 }
 
+/* Kubernetes ends pods of a node that runs short, those first that use more than they requested. */
+static void detect_evicted(explanation *x) {
+  const message *m = &x->evidence.message;
+  char used[96] = "";
+  if (known(m->process_bytes) && m->requested_bytes > 0)
+    snprintf(used, sizeof used, "; it used %s and had requested %s", cause_size(m->process_bytes),
+             cause_size(m->requested_bytes));
+  else if (known(m->process_bytes))
+    snprintf(used, sizeof used, "; it used %s", cause_size(m->process_bytes));
+  cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.75);
+  cause_head(c, "Kubernetes evicted the pod because its node was low on memory (RAM)%s", used);
+  cause_say(c, "this is not the container's own limit: pods that use more than they requested go "
+               "first");
+}
+
 static void detect_rest(explanation *x) {
   const message *m = &x->evidence.message;
   if ((m->details & MESSAGE_NO_SIGN) != 0) {
@@ -256,6 +271,10 @@ static void detect_rest(explanation *x) {
     else
       cause_head(c, "The program that runs the model was killed: probably the model with its "
                     "context is larger than host memory (RAM)");
+    return;
+  }
+  if (m->host == HOST_EVICTED) {
+    detect_evicted(x);
     return;
   }
   if (m->host == HOST_JOB || m->host == HOST_CONTAINER) {

@@ -94,6 +94,9 @@ void host_describe(char *out, size_t size, const host_object *o) {
   else if (host_is_structure(o) && o->objects > 0)
     snprintf(what, sizeof what, "%s %s of about %" PRIu64 " Python objects", article(type), type,
              o->objects);
+  else if (many && host_is_of_keys(o))
+    snprintf(what, sizeof what, "%s %s with %" PRIu64 " %s as keys", article(type), type, o->count,
+             parts);
   else if (many)
     snprintf(what, sizeof what, "%s %s of %" PRIu64 " %s", article(type), type, o->count, parts);
   else
@@ -140,6 +143,10 @@ bool host_is_container(const host_object *o) {
          strcmp(o->type, "set") == 0 || strcmp(o->type, "tuple") == 0 ||
          strstr(o->type, "deque") != NULL || strstr(o->type, "dict") != NULL ||
          strstr(o->type, "Queue") != NULL || strcmp(o->type, "collections.Counter") == 0;
+}
+
+bool host_is_of_keys(const host_object *o) {
+  return strcmp(o->mark, "keys") == 0;
 }
 
 bool host_is_grouped(const host_object *o) {

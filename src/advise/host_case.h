@@ -34,6 +34,8 @@ bool host_is_container(const host_object *o);
 bool host_is_array(const host_object *o);
 /* An object of a class, with all it refers to. */
 bool host_is_structure(const host_object *o);
+/* A dict whose keys take more than its values. */
+bool host_is_of_keys(const host_object *o);
 /* A dict of lists, sets or dicts, which grows by elements of those. */
 bool host_is_grouped(const host_object *o);
 /* A value that a line is making ("what line 7 makes"): no variable refers to it yet. */

@@ -74,10 +74,15 @@ static bool is_of_views(const host_object *o) {
   return strcmp(o->mark, "view") == 0;
 }
 
+/* io.StringIO, io.BytesIO */
+static bool is_memory_file(const host_object *o) {
+  return strncmp(o->type, "_io.", 4) == 0;
+}
+
 /* A text, bytes or a file in memory. */
 static bool is_text(const host_object *o) {
   return strcmp(o->type, "str") == 0 || strcmp(o->type, "bytes") == 0 ||
-         strcmp(o->type, "bytearray") == 0 || strncmp(o->type, "_io.", 4) == 0;
+         strcmp(o->type, "bytearray") == 0 || is_memory_file(o);
 }
 
 /* ---- columns of Python strings ---- */
@@ -215,6 +220,12 @@ static void keep_less(const host_case *c, char *out, size_t size, const host_obj
     keep_values(out, size, o);
   else if (way != NULL && way->id == CAUSE_HOST_DATASET_WHOLE)
     snprintf(out, size, "%s", way->change);
+  else if (host_is_of_keys(o))
+    snprintf(out, size,
+             "smaller keys in %s: one integer (i * n + j, or a number for each word) instead of a "
+             "%s; a numpy array instead of the dict if the range is known, or only its last rows; "
+             "or drop what is rare or old now and then; or on disk (sqlite3)",
+             name, o->of);
   else if (is_dict(o) && made_of(o, "list tuple ") && strstr(o->source, "float") != NULL)
     snprintf(out, size,
              "put the numbers of %s into one array: numpy.empty((n, width), dtype=numpy.float32), "
@@ -510,12 +521,20 @@ void host_find_tee(host_case *c) {
 
 /* ---- a text that grows ---- */
 
+/* Returns the text that grows, or the file in memory, among the three largest objects: a text that
+ * was read from such a file can be larger than it. NULL if there is none. */
+static const host_object *text_that_grows(const host_record *r) {
+  for (size_t i = 0; i < r->object_count && i < 3 && is_text(&r->objects[i]); i++)
+    if (r->objects[i].grows || is_memory_file(&r->objects[i])) return &r->objects[i];
+  return NULL;
+}
+
 void host_find_text(host_case *c) {
   const host_record *r = c->r;
-  const host_object *o = &r->objects[0];
-  double share = r->object_count > 0 ? evidence_share(o->bytes, c->reported_bytes) : 0;
-  bool file = strncmp(o->type, "_io.", 4) == 0;
-  if (share < MUCH || !is_text(o) || c->joined || (!o->grows && !file)) return;
+  const host_object *o = text_that_grows(r);
+  double share = o != NULL ? evidence_share(o->bytes, c->reported_bytes) : 0;
+  if (share < MUCH || c->joined) return;
+  bool file = is_memory_file(o);
   char text[480], where[160], change[400];
   host_describe(text, sizeof text, o);
   host_line_where(r, where, sizeof where);

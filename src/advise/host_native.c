@@ -5,6 +5,7 @@
 
 #include "advise/host_case.h"
 #include "advise/host_line.h"
+#include "advise/recipes.h"
 
 /* Returns the first object with that mark, or NULL; the largest comes first. "shared": a container
  * or array of shared memory. "database": a connection to a database that may be in memory.
@@ -17,12 +18,16 @@ static const host_object *marked(const host_record *r, const char *mark) {
 
 void host_find_shared(host_case *c) {
   const host_record *r = c->r;
-  uint64_t most = r->kinds[TREE_SHARED];
-  for (size_t i = 0; i < r->process_count; i++)
+  uint64_t most = r->kinds[TREE_SHARED], sum = 0;
+  for (size_t i = 0; i < r->process_count; i++) {
     if (r->processes[i].shared_bytes > most) most = r->processes[i].shared_bytes;
+    sum += r->processes[i].shared_bytes;
+  }
+  const host_object *o = marked(r, "shared");
+  /* Workers fill a part of one block each. */
+  if (o != NULL && o->bytes > most && sum > most) most = o->bytes < sum ? o->bytes : sum;
   double share = evidence_share(most, r->held_bytes);
   if (share < MUCH || c->pinned) return;
-  const host_object *o = marked(r, "shared");
   char text[480] = "", path[160] = "";
   unsigned segments = 0;
   bool torch = false;
@@ -31,6 +36,8 @@ void host_find_shared(host_case *c) {
       if (segments++ == 0) snprintf(path, sizeof path, "%.150s", r->maps[i].path);
       torch = torch || strstr(r->maps[i].path, "torch_") != NULL;
     }
+  bool one = o != NULL && strcmp(o->type, "multiprocessing.SharedMemory") == 0 &&
+             evidence_share(o->bytes, most) >= MOST;
   cause *to = host_add(c, CAUSE_HOST_SHARED, share >= MOST || o != NULL ? 0.94 : 0.6);
   if (o != NULL) host_describe(text, sizeof text, o);
   /* mmap.mmap(-1, n): no file, and no name that another process could open. */
@@ -44,13 +51,15 @@ void host_find_shared(host_case *c) {
                          "unlinked");
   if (segments > 0) cause_say(to, "%u of its segments are mapped, such as %s", segments, path);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
-  host_add_fix(c, most - most / 4,
-               mapped ? "close() each mapping after its last use, and keep only as many as are "
-                        "used: if len(kept) > 16: kept.pop(next(iter(kept))).close(); or map a "
-                        "file (mmap.mmap(file.fileno(), 0)), which takes no memory for good"
-               : torch
-                   ? "drop tensors of shared memory after their last use (del batch, no list "
-                     "of batches); clone() what must stay; fewer workers and prefetch_factor=1"
+  host_add_fix(c, one ? MESSAGE_UNKNOWN : most - most / 4, /* all of one block may be needed */
+               mapped  ? "close() each mapping after its last use, and keep only as many as are "
+                         "used: if len(kept) > 16: kept.pop(next(iter(kept))).close(); or map a "
+                         "file (mmap.mmap(file.fileno(), 0)), which takes no memory for good"
+               : torch ? "drop tensors of shared memory after their last use (del batch, no list "
+                         "of batches); clone() what must stay; fewer workers and prefetch_factor=1"
+               : one
+                   ? "a smaller type in the block (float32 instead of float64), or no block of all "
+                     "results: let each worker reduce its part and return only what is needed"
                    : "close() and unlink() each block after its last use, or reuse one block for "
                      "all iterations",
                "an unlinked block can no longer be opened by name");
@@ -84,17 +93,41 @@ static void find_database(host_case *c, const host_object *o, uint64_t bare) {
   host_add_fix(c, bare / 2, change, "rows that are gone cannot be asked for");
 }
 
-/* Returns whether the program is inside a layer of PyTorch, called by a function that does not
- * train. */
-static bool in_inference(const host_record *r) {
-  bool layer = false;
+enum { PASS_NONE, PASS_INFERENCE, PASS_TRAINING };
+
+/* Returns in what pass of a PyTorch model the program is. A forward pass counts as training if a
+ * function that calls it says so. */
+static int pass_of(const host_record *r) {
+  int pass = PASS_NONE;
   for (size_t i = 0; i < r->frame_count; i++) {
     const host_frame *f = &r->frames[i];
-    layer = layer || strstr(f->file, "/torch/nn/modules/") != NULL;
-    if (host_line_is_own(f) && (strstr(f->name, "train") != NULL || strstr(f->name, "fit") != NULL))
-      return false;
+    if (strstr(f->file, "/torch/autograd/") != NULL || strstr(f->file, "/torch/optim/") != NULL)
+      return PASS_TRAINING;
+    if (strstr(f->file, "/torch/nn/modules/") != NULL) pass = PASS_INFERENCE;
+    if (pass == PASS_INFERENCE && host_line_is_own(f) &&
+        (strstr(f->name, "train") != NULL || strstr(f->name, "fit") != NULL))
+      return PASS_TRAINING;
   }
-  return layer;
+  return pass;
+}
+
+/* A training step keeps the activations of its forward pass until the backward pass. */
+static void find_training(host_case *c, uint64_t bare) {
+  cause *to = host_add(c, CAUSE_BATCH_TOO_BIG, 0.6);
+  char where[160] = "";
+  host_line_where(c->r, where, sizeof where);
+  cause_head(to,
+             "PyTorch holds %s in a training step%s%s: probably activations, which the backward "
+             "pass needs, and gradients",
+             cause_size(bare), where[0] != '\0' ? " at " : "", where);
+  to->names_line = where[0] != '\0';
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  host_add_fix(c, bare / 2, RECIPE_HALF_BATCH,
+               "the same result, unless layers use the batch's statistics");
+  host_add_fix(c, bare / 2,
+               "checkpoint the layers: torch.utils.checkpoint.checkpoint(layer, x, "
+               "use_reentrant=False)",
+               "their forward pass is computed twice");
 }
 
 /* A forward pass keeps what its backward pass would need. */
@@ -128,8 +161,9 @@ void host_find_native(host_case *c) {
     find_database(c, connection, bare);
     return;
   }
-  if (in_inference(r)) {
-    find_activations(c, bare);
+  int pass = pass_of(r);
+  if (pass != PASS_NONE) {
+    (pass == PASS_TRAINING ? find_training : find_activations)(c, bare);
     return;
   }
   const host_object *library = marked(r, "library");

@@ -54,8 +54,15 @@ static bool no_variable(cause_id id) {
  * much memory, or the holder is all of it (whole): what one line makes, or the workers. A higher
  * limit is no way to use less. */
 static bool worth_a_line(const host_peak *p, const fix *f, const host_record *r, bool whole) {
-  bool most = whole || (r->object_count > 0 && r->objects[0].bytes >= r->peak_bytes / 3);
+  bool most = whole || (r->object_count > 0 && r->objects[0].bytes >= r->peak_bytes / 4);
   return p->holder[0] != '\0' && most && r->peak_bytes >= MUCH_LEAST && !f->raises_limit;
+}
+
+/* Returns whether the largest object belongs to a library, which no line of the program fills. */
+static bool is_inside_library(const host_record *r) {
+  const host_object *o = &r->objects[0];
+  return r->object_count > 0 && o->place[0] == '\0' && strncmp(o->where, "module ", 7) == 0 &&
+         strchr(o->where, '/') == NULL;
 }
 
 /* Returns the largest process if another one answered, or none did, and no object that was reported
@@ -88,6 +95,9 @@ stow_status host_peak_find(host_peak *p, const host_record *r) {
       snprintf(p->holder, sizeof p->holder, "%s", said);
       whole = true;
     }
+  } else if (first != NULL && first->names_line && p->holder[0] != '\0' && is_inside_library(r)) {
+    snprintf(p->holder, sizeof p->holder, "%s", said);
+    whole = true;
   } else if (first != NULL && advice != NULL && clearly_wrong(first, advice, r)) {
     p->wasted_bytes = advice->saves_bytes == MESSAGE_UNKNOWN ? 0 : advice->saves_bytes;
     /* The holder is reported first. */

@@ -7,6 +7,8 @@
 #include "advise/host_case.h"
 #include "advise/host_line.h"
 
+#define QUARTER 0.25 /* of a process: PyTorch itself takes 200 MiB and more */
+
 static const char EVERY_ROW[] = "it keeps a Python object (a list, a text) for every row";
 static const char USE_ROWS[] = "use the result of each row as it is made: for x in column: "
                                "total.update(f(x)); or keep numbers "
@@ -115,6 +117,12 @@ static const host_way ways[] = {
      "a block of rows at a time: for i in range(0, n, 500): f(x[i:i + 500], x), and keep only what "
      "is needed of it (the nearest ten); float32 halves it",
      "a loop over the blocks"},
+    {"Adam AdamW NAdam RAdam Adamax Adadelta", CAUSE_HOST_LIMIT,
+     "it keeps two numbers for every parameter, beside the parameter and its gradient",
+     "an optimizer that keeps less: torch.optim.SGD(…), or Adafactor; for large embeddings "
+     "nn.Embedding(…, sparse=True) with torch.optim.SparseAdam, whose gradients have only the rows "
+     "that were used",
+     "another learning rate; it may train more slowly"},
     {"OneHotEncoder", CAUSE_HOST_LIMIT,
      "a one-hot row has one number for every value of the column",
      "a sparse matrix: OneHotEncoder(sparse_output=True), its default; or only frequent values: "
@@ -334,7 +342,7 @@ static void find_made(host_case *c) {
   for (size_t i = 0; i < r->object_count && i < 2; i++) {
     const host_object *o = &r->objects[i];
     if (o->source[0] == '\0' || o->grows ||
-        evidence_share(made_with(r, o), c->reported_bytes) < MUCH || host_is_unnamed(o))
+        evidence_share(made_with(r, o), c->reported_bytes) < QUARTER || host_is_unnamed(o))
       continue;
     char text[480];
     const host_object *mapped = find_mapped(r, o->source);

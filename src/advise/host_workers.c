@@ -6,6 +6,8 @@
 #include "advise/host_case.h"
 #include "advise/host_line.h"
 
+#define OBJECTS_LEAST 10000 /* of a dataset that is made of Python objects */
+
 static bool in_pool(const host_frame *f) {
   return strstr(f->file, "/multiprocessing/") != NULL ||
          strstr(f->file, "/concurrent/futures/") != NULL || strstr(f->file, "/joblib/") != NULL;
@@ -48,6 +50,24 @@ static bool in_loader(const host_record *r) {
         strstr(r->frames[i].file, "torch/utils/data") != NULL)
       return true;
   return false;
+}
+
+/* Returns whether the process reads from a PyTorch DataLoader. */
+static bool reads_loader(const host_record *r) {
+  for (size_t i = 0; i < r->frame_count && !host_line_is_own(&r->frames[i]); i++)
+    if (strstr(r->frames[i].file, "torch/utils/data/dataloader.py") != NULL) return true;
+  return false;
+}
+
+/* Returns the first frame of the program in a process that waits for its workers; the frame count
+ * if it does something else. */
+static size_t consumer(const host_record *r) {
+  bool waits = reads_loader(r);
+  for (size_t i = 0; i < r->frame_count; i++) {
+    if (host_line_is_own(&r->frames[i])) return waits ? i : r->frame_count;
+    waits = waits || in_pool(&r->frames[i]);
+  }
+  return r->frame_count;
 }
 
 /* Results that wait for the rest of their chunk, or are being sent, are in no variable of the
@@ -205,17 +225,20 @@ void host_find_workers(host_case *c) {
   }
   if (!worker && share < MOST && c->main->pid == parent && find_tasks(c)) return;
   bool results = worker && keeps_results(c), working = worker && at_work(r);
-  size_t from = worker ? starter(r) : r->frame_count;
+  bool above = !worker && c->main->pid == parent && r->from_inside; /* the parent has answered */
+  size_t from = worker ? starter(r) : above ? consumer(r) : r->frame_count;
   char where[180] = "", line[160], text[480] = "";
   if (from < r->frame_count) {
     host_line_say(&r->frames[from], line, sizeof line);
-    snprintf(where, sizeof where, ", started at %s,", line);
+    snprintf(where, sizeof where, ", %s at %s,", worker ? "started" : "used", line);
   }
-  const host_object *o = worker && r->object_count > 0 ? &r->objects[0] : NULL;
-  bool loader = worker && in_loader(r);
+  bool loader = worker ? in_loader(r) : above && reads_loader(r);
+  /* Forked workers copy the Python objects of their parent that they touch. */
+  bool copied = above && r->objects[0].objects >= OBJECTS_LEAST && r->objects[0].bytes <= least;
+  const host_object *o = (worker || copied) && r->object_count > 0 ? &r->objects[0] : NULL;
   double part = o != NULL ? evidence_share(o->bytes, c->reported_bytes) : 0;
   /* Of a dataset a worker has copied what it has touched so far. */
-  if (o != NULL && part < (loader ? LITTLE : MUCH)) o = NULL;
+  if (o != NULL && part < (loader || copied ? LITTLE : MUCH)) o = NULL;
   if (o != NULL && host_is_unnamed(o) && (results || loader)) o = NULL;
   char own[260] = "";
   if (o != NULL)
@@ -228,12 +251,12 @@ void host_find_workers(host_case *c) {
              cause_size(sum), cause_size(least), cause_size(most),
              results && working ? ": what each computes with, or results that wait to be sent"
              : results          ? ": results that wait to be sent"
-             : own[0] != '\0'   ? ", each with its own "
-                                : "",
+             : own[0] != '\0' ? (worker ? ", each with its own " : ", each probably with its own ")
+                              : "",
              results ? "" : own);
   cause_say(to, "that is %.0f%% of the %s held by the whole command", share * 100,
             cause_size(r->held_bytes));
-  if (o != NULL) cause_say(to, "in one of them: %s", text);
+  if (o != NULL) cause_say(to, "in %s: %s", worker ? "one of them" : "the parent", text);
   if (working && c->place[0] != '\0') cause_say(to, "one of them was at %s", c->place);
   if (results)
     cause_say(to, "pool.map gives a worker a chunk of the items, and sends all results of a chunk "
@@ -251,6 +274,16 @@ void host_find_workers(host_case *c) {
       !host_is_unnamed(o))
     host_add_fix(c, sum - sum / count, NAMES, "the data must be in a file or in shared memory");
   if (loader) return;
+  if (copied && o != NULL) {
+    char change[400];
+    snprintf(change, sizeof change,
+             "hold %s as arrays (one numpy array of all values and one of where each begins, or a "
+             "memory-mapped file), which the workers share: of Python objects each copies what it "
+             "touches; or fewer workers (num_workers, Pool(processes))",
+             o->name);
+    host_add_fix(c, o->bytes * count, change, "a change of the data; or less is done at once");
+    return;
+  }
   host_add_fix(
       c, sum - most,
       "fewer workers (num_workers, Pool(processes)), or give them one array they share: "

@@ -82,6 +82,7 @@ typedef enum message_host {
   HOST_MODEL,     /* a model file that is larger than the host's memory */
   HOST_DATABASE,  /* DuckDB's own limit */
   HOST_LARGE,     /* a report of a large request, which may have succeeded */
+  HOST_EVICTED,   /* Kubernetes: the node was low on memory */
   HOST_KIND_COUNT
 } message_host;
 
@@ -104,9 +105,9 @@ enum {
   MESSAGE_BEYOND = 1 << 13,   /* … and the machine has enough for the request */
   MESSAGE_WARNING = 1 << 14,  /* the library goes on without it */
   MESSAGE_ABOUT = 1 << 15,    /* cache_tokens is estimated from the sizes */
-  MESSAGE_TIMEOUT = 1 << 18,  /* killed after a timeout */
-  MESSAGE_RLIMIT = 1 << 17,   /* limit_bytes is of ulimit -v or setrlimit */
   MESSAGE_INPUT = 1 << 16,    /* TensorFlow copied a whole array of the program to the device */
+  MESSAGE_RLIMIT = 1 << 17,   /* limit_bytes is of ulimit -v or setrlimit */
+  MESSAGE_TIMEOUT = 1 << 18,  /* killed after a timeout */
 };
 
 typedef struct message_process {
@@ -129,6 +130,7 @@ typedef struct message {
   uint64_t asked_bytes;
   uint64_t device_bytes;   /* total capacity */
   uint64_t free_bytes;     /* free on the device, as the driver reports */
+  uint64_t before_bytes;   /* … and before a server measured what it needs */
   uint64_t process_bytes;  /* everything that this process holds */
   uint64_t limit_bytes;    /* what the framework was allowed to use */
   uint64_t host_bytes;     /* total host memory, as the Python package reports */
@@ -148,16 +150,17 @@ typedef struct message {
   uint32_t first_dim, rank; /* of that shape; 0: unknown */
   uint64_t largest_bytes;   /* XLA: of its largest buffer; `what` names its operation and line */
   uint64_t wanted_tokens, cache_tokens; /* a server's context, and what its KV cache can hold */
-  bool total;          /* the tokens are those of all requests, not of one prompt */
-  double share;        /* of the device that a server may take, as its text says; 0: unknown */
-  double share_needed; /* the smallest one that is enough, as its text says; 0: unknown */
-  uint64_t job;        /* a batch system's number of the job; 0: unknown */
-  uint64_t next_bytes; /* what the second of them requested */
-  uint32_t failures;   /* different failures in the text; the first one is read */
-  bool grouped;        /* the kernel's: a control group's limit, not the machine's */
-  bool async;          /* PyTorch uses the driver's pool: its own settings do not apply */
-  bool no_history;     /* a device whose allocations PyTorch cannot record */
-  char what[96];       /* the tensor, operation or call named in it */
+  bool total;               /* the tokens are those of all requests, not of one prompt */
+  double share;             /* of the device that a server may take, as its text says; 0: unknown */
+  double share_needed;      /* the smallest one that is enough, as its text says; 0: unknown */
+  uint64_t job;             /* a batch system's number of the job; 0: unknown */
+  uint64_t requested_bytes; /* what an evicted container requested of its node; 0: unknown */
+  uint64_t next_bytes;      /* what the second failure requested */
+  uint32_t failures;        /* different failures in the text; the first one is read */
+  bool grouped;             /* the kernel's: a control group's limit, not the machine's */
+  bool async;               /* PyTorch uses the driver's pool: its own settings do not apply */
+  bool no_history;          /* a device whose allocations PyTorch cannot record */
+  char what[96];            /* the tensor, operation or call named in it */
   char said[MESSAGE_SAID_MAX][160]; /* sentences with numbers that are in no field */
   uint32_t said_count;
   const char *name; /* what kind of foreign error, or NULL */

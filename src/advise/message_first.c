@@ -47,7 +47,7 @@ static bool is_start(scan_text line) {
 static bool is_error(scan_text line) {
   static const char word[] = "Error";
   const char *p = line.at;
-  while (p < line.end && (isalnum((unsigned char)*p) || *p == '.' || *p == '_')) p++;
+  while (p < line.end && (scan_is_word(*p) || *p == '.')) p++;
   size_t length = (size_t)(p - line.at), tail = sizeof word - 1;
   return length >= tail && memcmp(p - tail, word, tail) == 0 && (p == line.end || *p == ':');
 }

@@ -45,7 +45,7 @@ static const struct row {
     {"Reason: OOMKilled", HOST_CONTAINER, SURE},
     {"reason: OOMKilled", HOST_CONTAINER, SURE},
     {"OOMKilled (exit code", HOST_CONTAINER, SURE},
-    {"low on resource: memory", HOST_CONTAINER, SURE},
+    {"low on resource: memory", HOST_EVICTED, SURE},
     {"Memory limit of ", HOST_CONTAINER, SURE}, /* services that run containers */
     {"ard memory limit of ", HOST_CONTAINER, SURE},
     {"oft memory limit of ", HOST_CONTAINER, SURE},

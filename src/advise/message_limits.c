@@ -191,6 +191,23 @@ static void read_container(message *m, scan_text t) {
   m->grouped = scan_has(t, "OOMKilled");
 }
 
+/* "available: 61448Ki. Container main was using 14876Mi, request is 8Gi", or "… which exceeds its
+ * request of 8Gi". Of several containers, the largest counts. */
+static void read_evicted(message *m, scan_text t) {
+  static const char words[] = " was using ";
+  uint64_t most = 0;
+  take(&m->free_bytes, scan_size_after(t, "available: "));
+  for (const char *at = scan_find(t, words); at != NULL; at = scan_find(scan_from(t, at), words)) {
+    scan_text rest = scan_from(t, at), part = rest;
+    scan_find_at(rest, words, &part.end);
+    uint64_t used = scan_size(rest, at), requested = scan_size_after(part, "request is ");
+    if (!known(requested)) requested = scan_size_after(part, "its request of ");
+    if (!known(used) || used <= most) continue;
+    m->process_bytes = most = used;
+    m->requested_bytes = known(requested) ? requested : 0;
+  }
+}
+
 /* "memory: usage 8388608kB, limit 8388608kB, failcnt 41120" */
 static void read_group(message *m, scan_text t) {
   const char *usage = scan_find(t, "memory: usage ");
@@ -224,6 +241,7 @@ void message_limits(message *m, scan_text t) {
   switch (m->host) {
   case HOST_JOB: read_job(m, t); break;
   case HOST_CONTAINER: read_container(m, t); break;
+  case HOST_EVICTED: read_evicted(m, t); break;
   case HOST_KERNEL: read_group(m, t); break;
   case HOST_RAY: read_ray(m, t); break;
   case HOST_DASK: read_dask(m, t); break;

@@ -10,6 +10,7 @@ static inline message message_blank(void) {
   return (message){.asked_bytes = MESSAGE_UNKNOWN,
                    .device_bytes = MESSAGE_UNKNOWN,
                    .free_bytes = MESSAGE_UNKNOWN,
+                   .before_bytes = MESSAGE_UNKNOWN,
                    .process_bytes = MESSAGE_UNKNOWN,
                    .limit_bytes = MESSAGE_UNKNOWN,
                    .host_bytes = MESSAGE_UNKNOWN,

@@ -55,10 +55,6 @@ static role role_of(const char *at, size_t length) {
   return NONE;
 }
 
-static bool is_word(char c) {
-  return isalnum((unsigned char)c) || c == '_';
-}
-
 /* Returns whether a wrapped sentence goes on after the line end at `at`. A word with a colon begins
  * a record of a log. */
 static bool goes_on(scan_text t, const char *at) {
@@ -66,7 +62,7 @@ static bool goes_on(scan_text t, const char *at) {
   char before = at > t.at ? at[-1] : '\n';
   while (next < t.end && *next == ' ') next++;
   const char *end = next;
-  while (end < t.end && is_word(*end)) end++;
+  while (end < t.end && scan_is_word(*end)) end++;
   if (!islower((unsigned char)before) && !isdigit((unsigned char)before) && before != ',')
     return false;
   return next < t.end && (islower((unsigned char)*next) || isdigit((unsigned char)*next)) &&
@@ -92,11 +88,13 @@ typedef struct quantity {
 static bool next_quantity(scan_text t, const char *at, quantity *q) {
   for (; at < t.end; at++) {
     if (!isdigit((unsigned char)*at)) continue;
-    bool part = at > t.at && (is_word(at[-1]) || at[-1] == '.' || at[-1] == '-' || at[-1] == ',');
+    bool part =
+        at > t.at && (scan_is_word(at[-1]) || at[-1] == '.' || at[-1] == '-' || at[-1] == ',');
     q->at = at;
     q->bytes = scan_size_to(t, at, &q->unit, &q->end);
-    if (!part && known(q->bytes) && (q->unit || q->end >= t.end || !is_word(*q->end))) return true;
-    while (at + 1 < t.end && (is_word(at[1]) || at[1] == '.' || at[1] == ',')) at++;
+    if (!part && known(q->bytes) && (q->unit || q->end >= t.end || !scan_is_word(*q->end)))
+      return true;
+    while (at + 1 < t.end && (scan_is_word(at[1]) || at[1] == '.' || at[1] == ',')) at++;
   }
   return false;
 }
@@ -125,13 +123,13 @@ static key key_before(scan_text t, const char *low, const char *at) {
   key none = {NULL, NULL, NONE, 0}, found = none;
   int count = 0;
   for (const char *p = at; p > low;) {
-    if (!is_word(p[-1])) {
+    if (!scan_is_word(p[-1])) {
       p--;
       if (ends_clause(t, p)) break;
       continue;
     }
     const char *end = p;
-    while (p > low && is_word(p[-1])) p--;
+    while (p > low && scan_is_word(p[-1])) p--;
     role r = role_of(p, (size_t)(end - p));
     if (found.role == NONE && r != NONE) {
       found = (key){p, end, r, count};
@@ -165,13 +163,13 @@ static bool is_turn(scan_text word) {
 static key key_after(scan_text t, const char *at, const char *high) {
   int count = 0;
   for (const char *p = at; p < high && count <= WORDS_BETWEEN;) {
-    if (!is_word(*p)) {
+    if (!scan_is_word(*p)) {
       if (ends_clause(t, p) || *p == '(' || *p == ')') break;
       p++;
       continue;
     }
     const char *start = p;
-    while (p < high && is_word(*p)) p++;
+    while (p < high && scan_is_word(*p)) p++;
     role r = role_of(start, (size_t)(p - start));
     if (r != NONE) return (key){start, p, r, count};
     if (is_turn((scan_text){start, p})) break;
@@ -212,7 +210,7 @@ static void store(message *m, role r, uint64_t bytes, bool earlier) {
     /* What a job or a container requested is its limit. */
     if (m->host == HOST_JOB)
       take(&m->limit_bytes, bytes);
-    else if (m->host != HOST_CONTAINER)
+    else if (m->host != HOST_CONTAINER && m->host != HOST_EVICTED)
       take(&m->asked_bytes, bytes);
     break;
   case FREE:
@@ -223,7 +221,7 @@ static void store(message *m, role r, uint64_t bytes, bool earlier) {
     if (!earlier || bytes >= BARE_LEAST) take(host ? &m->process_bytes : &m->live_bytes, bytes);
     break;
   case LIMIT:
-    if (bytes >= WHOLE_LEAST) take(&m->limit_bytes, bytes);
+    if (bytes >= WHOLE_LEAST && m->host != HOST_EVICTED) take(&m->limit_bytes, bytes);
     break;
   case TOTAL:
     if (bytes >= WHOLE_LEAST) take(&m->device_bytes, bytes);

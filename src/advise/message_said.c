@@ -23,14 +23,10 @@ static bool is_read(const message *m, uint64_t bytes, uint64_t decimal) {
                           m->limit_bytes,     m->live_bytes,   m->cached_bytes, m->reserved_bytes,
                           m->outside_bytes,   m->shape_bytes,  m->whole_bytes,  m->largest_bytes,
                           m->wanted_tokens,   m->cache_tokens, m->host_bytes,   m->given_bytes,
-                          m->temporary_bytes, m->out_bytes};
+                          m->temporary_bytes, m->out_bytes,    m->before_bytes};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (same(all[i], bytes) || same(all[i], decimal)) return true;
   return false;
-}
-
-static bool is_word(char c) {
-  return isalnum((unsigned char)c) || c == '_';
 }
 
 /* Returns the place after the last number of the line that the message does not have, or NULL.
@@ -39,8 +35,8 @@ static const char *last_unread(const message *m, scan_text line, bool sizes) {
   const char *last = NULL;
   for (const char *at = line.at; at < line.end; at++) {
     if (!isdigit((unsigned char)*at)) continue;
-    bool part = at > line.at && (is_word(at[-1]) || at[-1] == '.' || at[-1] == '/' ||
-                                 (at[-1] == '-' && at - 1 > line.at && is_word(at[-2])));
+    bool part = at > line.at && (scan_is_word(at[-1]) || at[-1] == '.' || at[-1] == '/' ||
+                                 (at[-1] == '-' && at - 1 > line.at && scan_is_word(at[-2])));
     bool unit = false;
     const char *end = at + 1;
     uint64_t bytes = scan_size_to(line, at, &unit, &end);
@@ -48,7 +44,7 @@ static const char *last_unread(const message *m, scan_text line, bool sizes) {
     bool digit = end == at + 1 && !(at > line.at && at[-1] == '-');
     if (!part && !digit && (unit || !sizes) && !is_read(m, bytes, scan_size(line, at))) last = end;
     at = end - 1;
-    while (at + 1 < line.end && is_word(at[1])) at++;
+    while (at + 1 < line.end && scan_is_word(at[1])) at++;
   }
   return last;
 }

@@ -47,6 +47,13 @@ static void estimate_tokens(message *m) {
  * (0.95, 45.01 GiB)"; "max seq len (4096) is larger than … stored in KV cache (3664)"; "4.00 GiB KV
  * cache is needed, which is larger than the available KV cache memory (1.62 GiB)". */
 static bool read_vllm(message *m, scan_text t) {
+  /* "Initial free memory 39.20 GiB, current free memory 41.50 GiB"; bytes in older versions */
+  const char *measured = scan_find(t, "Error in memory profiling.");
+  if (measured != NULL) {
+    m->before_bytes = scan_size_after(scan_from(t, measured), "Initial free memory ");
+    m->free_bytes = scan_size_after(scan_from(t, measured), "current free memory ");
+    return known(m->before_bytes) && known(m->free_bytes);
+  }
   const char *start = scan_find(t, "Free memory on device");
   const char *open = start != NULL ? scan_find(scan_from(t, start), "(") : NULL;
   if (open != NULL) {
@@ -99,18 +106,6 @@ static bool read_sglang(message *m, scan_text t) {
                         scan_has(t, "_slots runs out of memory")
                     ? MESSAGE_COMPUTE
                     : MESSAGE_KV_CACHE;
-  return true;
-}
-
-static uint64_t gib_after(scan_text t, const char *words);
-
-/* "Some GPUs may be occupied by other processes. min_per_gpu_memory=5.43, local_gpu_memory=23.09",
- * in GiB: what is free on the fullest device, and on this one */
-static bool read_unbalanced(message *m, scan_text t) {
-  m->details |= MESSAGE_START;
-  m->free_bytes = gib_after(t, "min_per_gpu_memory=");
-  if (!known(m->free_bytes)) m->free_bytes = gib_after(t, "pre_model_load_memory=");
-  m->device_bytes = gib_after(t, " local_gpu_memory=");
   return true;
 }
 
@@ -240,6 +235,16 @@ static uint64_t gib_after(scan_text t, const char *words) {
   while (at < t.end && *at != '.' && *at != '\n') at++;
   double part = at < t.end && *at == '.' ? share_at(t, at + 1) : 0;
   return (uint64_t)(((double)whole + part) * 0x1p30);
+}
+
+/* "Some GPUs may be occupied by other processes. min_per_gpu_memory=5.43, local_gpu_memory=23.09",
+ * in GiB: what is free on the fullest device, and on this one */
+static bool read_unbalanced(message *m, scan_text t) {
+  m->details |= MESSAGE_START;
+  m->free_bytes = gib_after(t, "min_per_gpu_memory=");
+  if (!known(m->free_bytes)) m->free_bytes = gib_after(t, "pre_model_load_memory=");
+  m->device_bytes = gib_after(t, " local_gpu_memory=");
+  return true;
 }
 
 /* TensorRT-LLM: "Executor creation failed due to insufficient GPU memory. The following component
@@ -419,6 +424,7 @@ static const struct {
     {"that can be stored in KV cache", MESSAGE_VLLM, read_vllm},
     {"KV cache is needed, which is larger than", MESSAGE_VLLM, read_vllm},
     {"increasing `gpu_memory_utilization`", MESSAGE_VLLM, read_vllm},
+    {"Error in memory profiling. Initial free memory", MESSAGE_VLLM, read_vllm},
     {"increase --mem-fraction-static", MESSAGE_SGLANG, read_sglang},
     {"increase mem_fraction_static", MESSAGE_SGLANG, read_sglang},
     {"leave no GPU memory for the KV cache", MESSAGE_SGLANG, read_sglang},

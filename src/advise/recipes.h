@@ -38,9 +38,16 @@ enum {
   DERIVED_ENABLED = 1 << 26,   /* stowage.limit(ram=…) set the limit on host memory … */
   DERIVED_BEYOND = 1 << 27,    /* … and the machine has enough for the request */
   DERIVED_WEIGHTS = 1 << 28,   /* the failed request was for a model's weights */
+  DERIVED_INPUT = 1 << 29,     /* the failed request was for a whole array of the program */
   DERIVED_TIMEOUT = 1 << 30,   /* killed after a timeout */
-  DERIVED_INPUT = 1 << 29,     /* … for a whole array of the program */
 };
+/* Memory was freed while a server measured what it needs. Not in the enum: an int has no bit 31. */
+#define DERIVED_MEASURED (UINT32_C(1) << 31)
+
+#define RECIPE_HALF_BATCH                                                                          \
+  "half the batch, and step every second time: (loss / 2).backward(); if i % 2: "                  \
+  "optimizer.step(); "                                                                             \
+  "optimizer.zero_grad()"
 
 typedef struct recipe {
   uint32_t causes;        /* bits of cause_id */

@@ -90,6 +90,7 @@ static const recipe questions[] = {
                "stowage.explain(last=True)"},
     {.hosts = H(KILLED), .change = "sudo dmesg -T | grep -i -E 'killed process|out of memory'"},
     {.hosts = H(CONTAINER), .change = "kubectl describe pod NAME | grep -A5 'Last State'"},
+    {.hosts = H(EVICTED), .change = "kubectl top pods -A --sort-by=memory, while it runs"},
     {.hosts = H(PAGEFILE),
      .change = "Task Manager > Performance > Memory: Committed, while it runs"},
     {.hosts = H(SHARED) | H(MAPS), .change = "df -h /dev/shm, while it runs"},

@@ -131,8 +131,7 @@ static const recipe rows[] = {
      .must = D(TRAINS),
      .mustnot = NOT_ROOM | D(BATCH) | D(ONE),
      .never = M(TRAINER) | M(LIGHTNING) | M(YOLO),
-     .change = "half the batch, and step every second time: (loss / 2).backward(); if i % 2: "
-               "optimizer.step(); optimizer.zero_grad()",
+     .change = RECIPE_HALF_BATCH,
      .cost = "more, smaller steps; the same training"},
     {.causes = FULL,
      .kinds = TORCHY,

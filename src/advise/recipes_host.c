@@ -123,6 +123,10 @@ static const recipe rows[] = {
          "check that it was memory: kubectl describe pod NAME (OOMKilled; or a failed liveness "
          "probe), docker inspect --format '{{.State.OOMKilled}}' NAME",
      .cost = "none"},
+    {.hosts = H(EVICTED),
+     .change = "see what fills the node: kubectl top pods -A --sort-by=memory, kubectl describe "
+               "node NAME",
+     .cost = "none"},
     {.hosts = H(RAY),
      .change = "fewer tasks at once: @ray.remote(num_cpus=4), or memory=4*1024**3 for each",
      .cost = "less runs in parallel"},
@@ -293,7 +297,7 @@ static const recipe rows[] = {
          "the new block while it moves)",
      .cost = "a change of the program"},
     {.hosts = H(NUMPY) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(CONTAINER) |
-              H(JOB) | H(RAY) | H(TORCH) | H(DASK) | H(SPARK) | H(LARGE),
+              H(JOB) | H(RAY) | H(TORCH) | H(DASK) | H(SPARK) | H(LARGE) | H(EVICTED),
      .never = LANGUAGES,
      .mustnot = D(ABSURD) | D(TIMEOUT),
      .change = "hold less in RAM: read data in parts (pd.read_csv(f, chunksize=100000), np.load(f, "

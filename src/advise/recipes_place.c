@@ -75,6 +75,22 @@ static const recipe rows[] = {
      .cost = "a restart"},
 
     /* ---- other processes, other libraries, limits ---- */
+    {.kinds = K(VLLM),
+     .must = D(MEASURED),
+     .change = "start the server again when nothing else on the device starts or ends (nvidia-smi "
+               "shows it); several servers one after another, each when the one before answers "
+               "(curl localhost:8000/health)",
+     .cost = "it ends, or waits"},
+    {.kinds = K(VLLM),
+     .must = D(MEASURED),
+     .change = "give it a device of its own: CUDA_VISIBLE_DEVICES=1; end processes that an earlier "
+               "start has left: nvidia-smi, kill PID",
+     .cost = "another device"},
+    {.kinds = K(VLLM),
+     .must = D(MEASURED),
+     .change = "a newer vLLM: pip install -U vllm (older ones also refuse if the free memory stays "
+               "the same)",
+     .cost = "an update"},
     {.causes = C(OTHER_PROCESS),
      .kinds = K(VLLM),
      .must = D(START),

@@ -5,6 +5,7 @@
 #ifndef ADVISE_SCAN_H
 #define ADVISE_SCAN_H
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,6 +32,10 @@ static inline bool scan_has_any(scan_text t, const char *const *words, size_t co
   for (size_t i = 0; i < count; i++)
     if (scan_has(t, words[i])) return true;
   return false;
+}
+/* Returns whether a character can be part of a name: a letter, a digit or '_'. */
+static inline bool scan_is_word(char c) {
+  return isalnum((unsigned char)c) || c == '_';
 }
 /* Returns whether the text begins with `words`. */
 bool scan_starts(scan_text t, const char *words);

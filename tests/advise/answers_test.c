@@ -142,6 +142,13 @@ TEST(processes_and_jobs_are_named_by_number)
       "allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but unallocated.",
       "kill 4711 4712");
   static const sample all[] = {
+      {MESSAGE_HOST, C(HOST_LIMIT), "requests: memory: 16Gi", "raise the container's limit",
+       "Reason: Evicted\nMessage: The node was low on resource: memory. Container trainer was "
+       "using "
+       "14876Mi, request is 8Gi, has larger consumption of memory.\n"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "requests: memory: 4Gi", "memory: 1Gi",
+       "The node was low on resource: memory. Container proxy was using 41Mi, which exceeds its "
+       "request of 0. Container notebook was using 3105Mi, which exceeds its request of 512Mi."},
       {MESSAGE_HOST, C(HOST_LIMIT), "seff 90817", "JOBID",
        "slurmstepd: error: Detected 1 oom_kill event in StepId=90817.batch. Some of the step tasks "
        "have been OOM Killed."}};

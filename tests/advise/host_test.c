@@ -1508,7 +1508,15 @@ TEST(activations_without_a_name_are_not_a_leak_of_c_code)
   at_line(r, "/x/a.py", "logits = model(batch)");
   CHECK(answers(r, CAUSE_NO_GRAD_MISSING, "activations", "torch.inference_mode()", "free()"));
   snprintf(r->frames[2].name, sizeof r->frames[2].name, "train_epoch");
-  CHECK(answers(r, CAUSE_HOST_NATIVE, "C code holds", "free()", "inference_mode"));
+  CHECK(answers(r, CAUSE_BATCH_TOO_BIG, "in a training step at line 7 of a.py", "half the batch",
+                "inference_mode"));
+  free(r);
+  r = blank();
+  r->held_bytes = r->peak_bytes = r->inside_bytes = 600 * MIB;
+  r->inside_turns = 3;
+  at_line(r, "/x/site-packages/torch/autograd/__init__.py", "");
+  at_line(r, "/x/a.py", "loss.backward()");
+  CHECK(answers(r, CAUSE_BATCH_TOO_BIG, "activations", "half the batch", "free()"));
   free(r);
 }
 
@@ -1633,6 +1641,131 @@ TEST(temporaries_of_a_host_recording_have_the_line_that_makes_them)
   CHECK(strstr(x.memory.data, "rows                          300.0 MiB  line 7 of a.py") != NULL);
   explanation_free(&x);
   recording_free(&r);
+}
+
+/* The tuples of a memo are its keys: its values are numbers. */
+TEST(a_dict_of_large_keys_is_advised_on_its_keys)
+{
+  host_record *r = blank();
+  host_object memo = {.count = 4000000,
+                      .type = "dict",
+                      .of = "tuple",
+                      .mark = "keys",
+                      .grows = true,
+                      .element_bytes = 160,
+                      .objects = 12000000,
+                      .place = "/x/a.py:9",
+                      .source = "memo[i, j] = cost"};
+  r->inside_bytes = 900 * MIB;
+  holds(r, &memo, "memo", 640 * MIB);
+  CHECK(answers(r, CAUSE_HOST_OBJECTS, "a dict with 4000000 tuples as keys", "smaller keys in memo",
+                "store less under each key"));
+  free(r);
+}
+
+/* What a library keeps has no line of the program's; the line that called it has. */
+TEST(a_line_comes_before_what_a_library_keeps)
+{
+  host_record *r = blank();
+  host_object output = {.count = 1,
+                        .type = "subprocess.Popen",
+                        .of = "list",
+                        .where = "module subprocess",
+                        .mark = "linked"};
+  r->inside_bytes = 1000 * MIB;
+  r->processes[0].read_bytes = 900 * MIB;
+  at_line(r, "/usr/lib/python3.11/subprocess.py", "");
+  snprintf(r->frames[0].name, sizeof r->frames[0].name, "communicate");
+  at_line(r, "/x/a.py", "out = subprocess.run(command, capture_output=True)");
+  holds(r, &output, "subprocess.Popen._fileobj2output", 700 * MIB);
+  host_peak p;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(strstr(p.holder, "captured whole at line 7 of a.py") != NULL);
+  CHECK(strstr(p.fix, "for line in p.stdout") != NULL);
+  free(r);
+}
+
+/* The parent answers: it has the list that forked workers copy by touching it. */
+TEST(what_workers_copy_of_their_parent_is_named)
+{
+  host_record *r = blank();
+  host_object samples = {.count = 60000,
+                         .type = "list",
+                         .of = "tuple",
+                         .grows = true,
+                         .element_bytes = 1500,
+                         .objects = 2000000,
+                         .place = "/x/a.py:17",
+                         .where = "main at /x/a.py:30"};
+  r->processes[0] =
+      (tree_process){.pid = 10, .parent = 1, .name = "python", .held_bytes = 400 * MIB};
+  give_workers(r, 200 * MIB);
+  r->inside_bytes = 400 * MIB;
+  at_line(r, "/x/site-packages/torch/optim/sgd.py", "");
+  at_line(r, "/x/a.py", "opt.step()");
+  holds(r, &samples, "ds.samples", 100 * MIB);
+  CHECK(answers(r, CAUSE_HOST_WORKERS,
+                "probably with its own ds.samples, filled at line 17 of a.py",
+                "hold ds.samples as arrays", NULL));
+  /* It waits for a batch. */
+  r->frame_count = r->object_count = 0;
+  at_line(r, "/x/site-packages/torch/utils/data/dataloader.py", "");
+  at_line(r, "/x/a.py", "for x, y in loader:");
+  CHECK(answers(r, CAUSE_HOST_WORKERS, "worker processes, used at line 7 of a.py",
+                "DataLoader(num_workers=", NULL));
+  free(r);
+}
+
+/* Each of three workers has filled a part of one block. */
+TEST(one_block_of_shared_memory_is_not_advised_to_be_closed)
+{
+  host_record *r = blank();
+  host_object memory = {.count = 1,
+                        .type = "multiprocessing.SharedMemory",
+                        .mark = "shared",
+                        .where = "main at /x/a.py:30",
+                        .place = "/x/a.py:27"};
+  r->processes[0] = (tree_process){.pid = 10, .parent = 1, .name = "python"};
+  give_workers(r, 300 * MIB);
+  for (int i = 1; i <= 3; i++) r->processes[i].shared_bytes = 280 * MIB;
+  holds(r, &memory, "shm", 840 * MIB);
+  CHECK(
+      answers(r, CAUSE_HOST_SHARED, "line 27 of a.py", "a smaller type in the block", "unlink()"));
+  host_peak p;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(p.cause[0] == '\0' && strstr(p.fix, "a smaller type in the block") != NULL);
+  free(r);
+}
+
+/* text = buf.getvalue() is as large as buf. */
+TEST(a_file_in_memory_is_found_beside_its_text)
+{
+  host_record *r = blank();
+  host_object text = {.count = 1, .type = "str", .place = "/x/a.py:26"};
+  host_object buf = {.count = 1, .type = "_io.StringIO", .place = "/x/a.py:20", .grows = true};
+  r->inside_bytes = 1000 * MIB;
+  holds(r, &text, "text", 400 * MIB);
+  holds(r, &buf, "buf", 390 * MIB);
+  CHECK(answers(r, CAUSE_HOST_LEAK, "buf: a StringIO", "instead of StringIO", NULL));
+  free(r);
+}
+
+/* PyTorch itself takes much of a small process. */
+TEST(an_optimizer_gets_advice_from_a_quarter_of_the_process_on)
+{
+  host_record *r = blank();
+  host_object adam = {.count = 4,
+                      .type = "torch.Adam",
+                      .of = "torch.Adam",
+                      .objects = 36,
+                      .place = "/x/a.py:20",
+                      .source = "optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)"};
+  r->inside_bytes = 1000 * MIB;
+  holds(r, &adam, "optimizer", 280 * MIB);
+  host_peak p;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(strstr(p.holder, "line 20 of a.py") != NULL && strstr(p.fix, "SparseAdam") != NULL);
+  free(r);
 }
 
 TEST_MAIN

@@ -105,6 +105,10 @@ TEST(services_and_batch_systems_state_use_and_limit)
       {"The node was low on resource: memory. Threshold quantity: 100Mi, available: 51200Ki. "
        "Container main was using 6291456Ki, request is 2Gi, has larger consumption of memory.",
        NONE, 50 * MIB, 6 * GIB, NONE, NONE},
+      {"The node was low on resource: memory. Container notebook was using 7412208Ki, which "
+       "exceeds "
+       "its request of 2Gi.",
+       NONE, NONE, UINT64_C(7412208) * KIB, NONE, NONE},
       {"CONTAINER ID  NAME  CPU %  MEM USAGE / LIMIT  MEM %\nab12  web  9.0%  1.9GiB / 2GiB  "
        "95.0%\n\"OOMKilled\": true,",
        NONE, NONE, 19 * GIB / 10, 2 * GIB, NONE},

@@ -135,6 +135,12 @@ TEST(servers_get_flags_with_their_numbers)
       {MESSAGE_VLLM, C(OTHER_PROCESS), "--gpu-memory-utilization 0.48", NULL,
        "ValueError: Free memory on device (40.00/79.32 GiB) on startup is less than desired GPU "
        "memory utilization (0.9, 71.39 GiB)."},
+      {MESSAGE_VLLM, C(OTHER_PROCESS), "one after another", "--max-model-len",
+       "AssertionError: Error in memory profiling. Initial free memory 39.20 GiB, current free "
+       "memory 41.50 GiB. This happens when other processes release GPU memory."},
+      {MESSAGE_VLLM, C(UNKNOWN), "pip install -U vllm", "--gpu-memory-utilization",
+       "AssertionError: Error in memory profiling. Initial free memory 25000000000, current free "
+       "memory 25000000000. This happens when the GPU memory was not properly cleaned up."},
       {MESSAGE_VLLM, C(WEIGHTS_TOO_BIG) | C(LIMIT), "--max-model-len 5120", NULL,
        "ValueError: The model's max seq len (8192) is larger than the maximum number of tokens "
        "that "
