@@ -257,6 +257,9 @@ def undisturbed() -> "Iterator[None]":
         yield
     finally:
         _undisturbed -= 1
+        if watch is not None and _undisturbed == 0:  # not at the next look: the program may fill the extra memory until then
+            with contextlib.suppress(Exception):
+                watch.bound(_memory.host())
 
 
 def cell(begins: bool) -> None:
