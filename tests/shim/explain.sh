@@ -50,19 +50,32 @@ if grep -q 'why: What was allocated before the first free does not fit: 60.0 MiB
 if grep -q 'why: One request for 20.0 TiB is larger than all host memory, ' "$folder/err" && grep -q 'fix: do not make it as a whole' "$folder/err"; then
   ok an_array_larger_than_the_machine_is_named_as_that; else cat "$folder/err"; fail an_array_larger_than_the_machine_is_named_as_that; fi
 
-# The error of a request does not name what the program holds; the run does.
-printf 'rows = []\nfor _ in range(80):\n    rows.append(bytearray(1 << 20))\nimport sys\nif len(sys.argv) > 1:\n    raise MemoryError()\n' > holds.py
+# The error of a request does not name what the program holds; the run does. These programs take 50 ms: on a busy machine they could
+# end before the thread that asks for their exit has run. So they wait for it.
+cat > armed.py <<'P'
+import atexit, time
+while not atexit._ncallbacks():
+    time.sleep(0.001)
+P
+cat > holds.py <<'P'
+import sys, armed
+rows = []
+for _ in range(80):
+    rows.append(bytearray(1 << 20))
+if len(sys.argv) > 1:
+    raise MemoryError()
+P
 "$stowage" run -- python3 holds.py fail > /dev/null 2> "$folder/err"
 "$stowage" explain --last > "$folder/said"
 "$stowage" run -- python3 holds.py 2> /dev/null
 "$stowage" explain --last >> "$folder/said"
-line='at the peak [0-9.]+ MiB of host memory; largest: rows: a list of 80 bytearray objects, 80\.0 MiB, .*line 3 of holds\.py$'
+line='at the peak [0-9.]+ MiB of host memory; largest: rows: a list of 80 bytearray objects, 80\.0 MiB, .*line 4 of holds\.py$'
 if grep -q '^stowage run: why: ' "$folder/err" && grep -qE "^stowage run: $line" "$folder/err" && [ "$(grep -cE "^  $line" "$folder/said")" = 2 ]; then
   ok the_largest_holder_is_named_with_an_error_and_without_one; else cat "$folder/err" "$folder/said"; fail the_largest_holder_is_named_with_an_error_and_without_one; fi
 
 # A machine so busy that `stowage run` itself gets no turn until the program has ended: no sample saw the process.
 cat > unseen.py <<'P'
-import os, signal, time
+import os, signal, time, armed
 parent = os.getppid()
 os.kill(parent, signal.SIGSTOP)
 rows = []
