@@ -533,15 +533,21 @@ def of_types(values, types, wanted):
     return list(itertools.compress(values, map(wanted.__contains__, types)))
 
 
-def large_ones(values, types, kinds, seen):
-    """Returns the ids of those values that may be large and were not seen yet. Only few are neither short texts nor small containers.
-    kinds: what is_measured() returned for each type."""
-    here = set(types)
-    for kind in here - kinds.keys():
-        kinds[kind] = is_measured(kind, values[types.index(kind)])
+def kinds_here(values, kinds):
+    """Returns the types among the values that can be large by themselves, or are tuples. kinds: what is_measured() returned for each type."""
+    here = set(map(type, values))
+    unknown = here - kinds.keys()
+    if unknown:
+        types = list(map(type, values))
+        kinds.update((kind, is_measured(kind, values[types.index(kind)])) for kind in unknown)
+    return {kind for kind in here if kinds[kind] or kind is tuple}
+
+
+def large_ones(values, types, here, seen):
+    """Returns the ids of those values that may be large and were not seen yet. Only few are neither short texts nor small containers."""
     plain = of_types(values, types, SIZED)
     found = list(itertools.compress(plain, map(LENGTH.__le__, map(len, plain))))
-    rare = {kind for kind in here if kinds[kind] and kind not in SIZED}
+    rare = here - SIZED - {tuple}
     found += of_types(values, types, rare) if rare else []
     return {id(value) for value in found
             if id(value) not in seen and (is_array(value) or sys.getsizeof(value) >= LARGE) and not is_globals(value)}
@@ -589,6 +595,26 @@ def listed(generations=(None,)):
 
 
 TOGETHER = 256  # objects whose references are read in one step
+MANY = 1 << 16  # elements of one container that are read in one step
+
+
+def referred(holders):
+    """Yields (holders, what they refer to). A long container is yielded in parts: a program that is short of memory has none for a
+    copy of it, and a step must not take long."""
+    long = [one for one in holders if type(one) in (list, dict, set) and len(one) > MANY]
+    if long:
+        holders = [one for one in holders if not any(one is other for other in long)]
+    yield holders, gc.get_referents(*holders)
+    for one in long:
+        rest = itertools.chain(one, one.values()) if type(one) is dict else iter(one)
+        try:
+            while True:
+                part = list(itertools.islice(rest, MANY))
+                if not part:
+                    break
+                yield [one], part
+        except RuntimeError:  # the program changed it meanwhile
+            continue
 
 
 def census(until, seen):
@@ -604,17 +630,25 @@ def census(until, seen):
                        if type(one) not in skipped and (type(one) is not dict or "__name__" not in one or not is_globals(one))]
             del objects[-TOGETHER:]
             while waiting:
-                values = gc.get_referents(*waiting)
-                types = list(map(type, values))
-                large = large_ones(values, types, kinds, seen)
-                for one in waiting if large else ():
-                    for value in () if large.isdisjoint(map(id, gc.get_referents(one))) else gc.get_referents(one):
-                        size = large_bytes(value, seen) if id(value) in large else 0
-                        if size:
-                            groups.setdefault((type(one), type(value)), Group()).add(one, size)
-                # Tuples are complete if something refers to them.
-                waiting = [value for value in of_types(values, types, {tuple}) if id(value) not in opened]
-                opened.update(map(id, waiting))
+                tuples = []
+                for holders, values in referred(waiting):
+                    here = kinds_here(values, kinds)
+                    types = list(map(type, values)) if here else ()
+                    large = large_ones(values, types, here, seen) if here else ()
+                    for one in holders if large else ():
+                        of_one = values if len(holders) == 1 else gc.get_referents(one)
+                        for value in () if large.isdisjoint(map(id, of_one)) else of_one:
+                            size = large_bytes(value, seen) if id(value) in large else 0
+                            if size:
+                                groups.setdefault((type(one), type(value)), Group()).add(one, size)
+                    # Tuples are complete if something refers to them.
+                    if tuple in here:
+                        fresh = [value for value in of_types(values, types, {tuple}) if id(value) not in opened]
+                        opened.update(map(id, fresh))
+                        tuples += fresh
+                    if until.is_over():
+                        return groups
+                waiting = tuples
     return groups
 
 

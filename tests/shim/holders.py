@@ -558,6 +558,16 @@ def a_census_runs_no_code_for_each_reference():
     assert found.count == len(kept) and found.size >= 20 << 17 and len(after) - len(before) < len(short) // 10, (found.count, found.size, len(after))
 
 
+def a_census_makes_no_copy_of_a_long_list():
+    large = bytes(1 << 20)
+    long = [None] * (4 << 20)
+    long[3 << 20] = large
+    sizes = [len(values) for _, values in holders.referred([long])]
+    assert sum(sizes) == len(long) and max(sizes) <= holders.MANY, sizes
+    groups = holders.census(holders.Deadline(), {})
+    assert groups[list, bytes].size >= len(large), groups
+
+
 for case in [value for value in list(globals().values()) if isinstance(value, types.FunctionType) and value.__name__ not in HELPERS]:
     try:
         case()
