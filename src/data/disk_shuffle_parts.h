@@ -1,5 +1,5 @@
-/* Disk shuffle parts: what its files share: disk_shuffle.c (sizes, the scratch file) and
- * disk_shuffle_build.c (filling it). */
+/* Disk shuffle parts: what its files share: disk_shuffle.c (opening, the scratch file),
+ * disk_shuffle_build.c (filling it) and disk_shuffle_size.c. */
 #ifndef DATA_DISK_SHUFFLE_PARTS_H
 #define DATA_DISK_SHUFFLE_PARTS_H
 
@@ -33,6 +33,9 @@ struct disk_shuffle {
 
 /* Fails with STOW_ERR_IO: the scratch folder `what`, for the reason in errno. */
 stow_status disk_shuffle_refuse(const disk_shuffle *d, const char *what);
+/* Returns the rows that fill whole units of the scratch file, if a piece has several times as many;
+ * else 1. */
+uint64_t disk_shuffle_step_rows(const disk_shuffle *d, const rows *files);
 /* Returns how many groups there are at the same time. */
 uint32_t disk_shuffle_groups_for(const rows *files, uint32_t parts);
 /* Reads the files, mixes their rows, and writes the scratch file. */
