@@ -423,21 +423,38 @@ static bool has_runs(const uint8_t *at, const uint8_t *stop) {
   return blank;
 }
 
-/* Handles the output of numpy.savetxt, which puts "# " before each line of its header. If a line
- * names as many columns as there are, the rest after "# " is the first row; other header lines are
- * skipped. */
-static stow_status take_spaced(csv *c, bool *spaced, bool *runs) {
-  csv behind = *c;
-  const uint8_t *last = NULL, *end = c->in.at;
-  size_t columns = 0, lines = 0;
-  while (behind.in.at + 1 < c->in.end && behind.in.at[0] == '#' &&
-         (behind.in.at[1] == ' ' || behind.in.at[1] == '\n')) {
-    last = behind.in.at;
-    end = memchr(last, '\n', (size_t)(c->in.end - last));
-    if (end == NULL) return STOW_OK;
-    behind.in.at = end + 1;
+/* Skips the lines that numpy.savetxt puts "# " before. Sets *last to the last of them, NULL if
+ * there is none, and *end to its end. */
+static size_t skip_hashes(csv *c, const uint8_t **last, const uint8_t **end) {
+  size_t lines = 0;
+  *last = NULL, *end = c->in.at;
+  while (c->in.at + 1 < c->in.end && c->in.at[0] == '#' &&
+         (c->in.at[1] == ' ' || c->in.at[1] == '\n')) {
+    const uint8_t *stop = memchr(c->in.at, '\n', (size_t)(c->in.end - c->in.at));
+    if (stop == NULL) return 0;
+    *last = c->in.at, *end = stop;
+    c->in.at = stop + 1;
     lines++;
   }
+  return lines;
+}
+
+/* Skips the lines before the last one, and the "# " before its names; without names, that line
+ * too. */
+static stow_status take_hashes(csv *c, const uint8_t *last, const uint8_t *end, size_t lines,
+                               bool names) {
+  c->lines = names ? lines - 1 : lines;
+  return input_skip(&c->in, (size_t)((names ? last + 2 : end + 1) - c->in.at));
+}
+
+/* Handles the output of numpy.savetxt, which puts "# " before each line of its header. If the last
+ * one names as many columns as there are, the rest after "# " is the first row; other header lines
+ * are skipped. */
+static stow_status take_spaced(csv *c, bool *spaced, bool *runs) {
+  csv behind = *c;
+  const uint8_t *last, *end;
+  size_t columns = 0, lines = skip_hashes(&behind, &last, &end);
+  if (last != NULL && lines == 0) return STOW_OK;
   *spaced = is_spaced(&behind, &columns);
   *runs = !*spaced && csv_spaces_is(&behind, &columns);
   *spaced = *spaced || *runs;
@@ -446,8 +463,44 @@ static stow_status take_spaced(csv *c, bool *spaced, bool *runs) {
   if (last == NULL) return STOW_OK;
   bool names = count_words(last + 1, end) == columns && end - last > 2;
   *runs = *runs || (names && has_runs(last + 2, end));
-  c->lines = names ? lines - 1 : lines;
-  return input_skip(&c->in, (size_t)((names ? last + 2 : end + 1) - c->in.at));
+  return take_hashes(c, last, end, lines, names);
+}
+
+/* Counts the fields of a line without quotes. *numbers: all of them are numbers. */
+static size_t count_plain(const uint8_t *at, const uint8_t *stop, char delimiter, bool *numbers) {
+  size_t fields = 0;
+  *numbers = true;
+  if (stop > at && stop[-1] == '\r') stop--;
+  for (;; at++) {
+    const uint8_t *end = memchr(at, delimiter, (size_t)(stop - at));
+    if (end == NULL) end = stop;
+    const uint8_t *first = at, *past = end;
+    while (first < past && *first == ' ') first++;
+    while (past > first && past[-1] == ' ') past--;
+    *numbers = *numbers && past > first && is_number((const char *)first, (size_t)(past - first));
+    fields++;
+    if (end == stop) return fields;
+    at = end;
+  }
+}
+
+/* The same with another delimiter (numpy.savetxt(…, delimiter=",")): "# " before the names of a
+ * table of numbers. */
+static stow_status take_delimited(csv *c, bool *taken) {
+  csv behind = *c;
+  const uint8_t *last, *end;
+  size_t lines = skip_hashes(&behind, &last, &end);
+  if (last == NULL || lines == 0 || behind.in.at == behind.in.end) return STOW_OK;
+  const uint8_t *row = behind.in.at, *stop = memchr(row, '\n', (size_t)(behind.in.end - row));
+  if (stop == NULL) stop = behind.in.end;
+  bool numbers, ignored;
+  char delimiter = find_delimiter(&behind);
+  size_t columns = count_plain(row, stop, delimiter, &numbers);
+  if (columns < 2 || !numbers) return STOW_OK;
+  *taken = true;
+  c->delimiter = delimiter;
+  bool names = end - last > 2 && count_plain(last + 2, end, delimiter, &ignored) == columns;
+  return take_hashes(c, last, end, lines, names);
 }
 
 /* Handles a first line "sep=;", which names the delimiter for spreadsheets. It is not a row. */
@@ -530,6 +583,7 @@ static stow_status begin(csv *c, size_t row_max, const csv_options *options) {
   if (!declared && csv_colons_is(&c->in)) declared = colons = true;
   if (colons) c->delimiter = CSV_COLONS;
   if (!declared) STOW_TRY(take_spaced(c, &declared, &runs));
+  if (!declared) STOW_TRY(take_delimited(c, &declared));
   if (!declared) c->delimiter = first_is_pairs(c) ? '|' : find_delimiter(c);
   if (!runs && !colons) return STOW_OK;
   STOW_TRY(colons ? csv_colons_wrap(&c->in) : csv_spaces_wrap(&c->in));

@@ -100,7 +100,7 @@ static void add_integers(column_stats *t, const csv_column *c, size_t rows) {
     scan_add(&part, c->values + at, count);
     cast_values(near, DTYPE_F64, c->values + at, type, count);
     scan_add(&t->floats, near, count);
-    if (part.least >= -0x1p53 && part.most <= 0x1p53) continue;
+    if (part.least > -0x1p53 && part.most < 0x1p53) continue; /* 2^53 + 1 is 2^53 here */
     for (size_t i = 0; i < count && !t->inexact; i++)
       t->inexact = wide ? near[i] >= 0x1p64 || (uint64_t)near[i] != c->values[at + i]
                         : near[i] >= 0x1p63 || (int64_t)near[i] != (int64_t)c->values[at + i];
@@ -165,9 +165,9 @@ static void conclude_integers(column_facts *to, const column_stats *t) {
     s->least_int = t->integers.least_int;
 }
 
-/* datetime64[ns] holds 1678 to 2261. */
-#define NANOS_LEAST (-INT64_C(9214646400))
-#define NANOS_MOST  INT64_C(9214646399)
+/* Whole seconds that datetime64[ns] holds: 1677-09-21 to 2262-04-11. */
+#define NANOS_LEAST (-INT64_C(9223372036))
+#define NANOS_MOST  INT64_C(9223372035)
 
 /* Times with and without a zone have no common meaning, and some have no unit: they stay text. */
 static bool conclude_times(column_facts *to, const column_stats *t, uint64_t rows) {

@@ -24,9 +24,10 @@ typedef struct array_facts {
   uint64_t count, bytes;
   bool scanned;           /* the values are numbers and were all read */
   bool opaque;            /* a member of an npz that is not an array of numbers or text */
+  bool left_out;          /* HDF5 that an npz cannot hold: texts, compounds, unknown filters */
   scan values;            /* for a sparse matrix: of the stored values */
   dtype smallest;         /* for the purpose of the job; DTYPE_NONE if not scanned */
-  uint64_t bytes_after;   /* dense, in that type; `bytes` if not scanned */
+  uint64_t bytes_after;   /* dense, in that type; `bytes` if not scanned, 0 if left out */
   bool sparse;            /* it is already a SciPy sparse matrix */
   char layout[8];         /* if so: "csr", "csc", … */
   uint64_t places_bytes;  /* its indices, in the narrowest types */

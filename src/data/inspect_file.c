@@ -344,7 +344,9 @@ static stow_status inspect_dataset(file_facts *f, hdf5 *h, size_t i, const budge
   array_facts *facts = &f->arrays[i];
   source values = {.fd = -1};
   list_dataset(facts, hdf5_get(h, i));
-  if (hdf5_get(h, i)->type == DTYPE_NONE) return note_unread(facts, i, b);
+  facts->left_out = hdf5_get(h, i)->type == DTYPE_NONE;
+  if (facts->left_out) facts->bytes_after = 0;
+  if (facts->left_out) return note_unread(facts, i, b);
   stow_status status = array_open_hdf5(&a, &values, h, i, false);
   if (status == STOW_OK) status = inspect_next(f, &a, b, done, total);
   source_close(&values);

@@ -70,7 +70,10 @@ static void arrays_text(buffer *out, const file_facts *f, bool bold) {
     }
     table_size(&t, a->bytes);
     table_cell(&t, a->scanned ? dtype_name(a->smallest) : "-");
-    table_size(&t, a->bytes_after);
+    if (a->left_out)
+      table_cell(&t, "left out");
+    else
+      table_size(&t, a->bytes_after);
     sparse_cell(&t, a);
   }
   table_write(&t, out, 2, bold);
@@ -193,6 +196,7 @@ static void json_array(json *j, const array_facts *a) {
   json_number(j, "bytes", a->bytes);
   json_key(j, "smallest_dtype"), json_text(j, a->scanned ? dtype_name(a->smallest) : a->type_name);
   json_number(j, "bytes_after", a->bytes_after);
+  json_key(j, "left_out"), json_bool(j, a->left_out);
   json_key(j, "sparse"), json_text(j, a->sparse ? a->layout : NULL);
   if (a->scanned) {
     json_fraction(j, a->zeros, a->count);

@@ -17,6 +17,7 @@
 #include "data/sparse.h"
 #include "data/table_team.h"
 #include "data/team.h"
+#include "files/zip.h"
 
 enum { COPY_BYTES = 32 << 10 };
 #define DIRECTORY_SHARE 4 /* fraction of the budget for an archive's directory */
@@ -113,10 +114,8 @@ static stow_status plan_array(job *j, arrays *all, size_t i) {
   const shrink_item *chosen = checkpoint_get(c, STEP_PLAN, &count, &bytes);
   if (i < count) return *item = chosen[i], STOW_OK;
   const array_facts *f = &j->result->facts.arrays[i];
-  if (f->opaque || (all->datasets != NULL && !f->scanned)) {
-    /* Copy a member unchanged. npz cannot represent other contents of HDF5. */
-    *item = (shrink_item){.bytes = f->bytes, .bytes_after = f->opaque ? f->bytes : 0};
-    item->skipped = !f->opaque;
+  if (f->opaque || f->left_out) { /* a member is copied unchanged */
+    *item = (shrink_item){.bytes = f->bytes, .bytes_after = f->bytes_after, .skipped = f->left_out};
     return j->to_npz ? checkpoint_append(c, STEP_PLAN, item, sizeof *item) : STOW_OK;
   }
   STOW_TRY(open_nth(j, all, i, &a));
@@ -171,7 +170,7 @@ static void member_name(char *name, size_t size, const job *j, const arrays *all
   snprintf(name, size, "%s.npy", f->name[0] != '\0' ? f->name : "arr_0");
   if (all->datasets == NULL) return;
   for (char *at = name; *at != '\0'; at++)
-    if (*at == '\\' || (at == name && *at == '/') || (at[0] == '.' && at[1] == '.')) *at = '_';
+    if (*at == '\\' || (at == name && *at == '/') || zip_name_leads_out(name, at)) *at = '_';
 }
 
 static stow_status write_npy(job *j, arrays *all, writer *w) {
@@ -376,7 +375,11 @@ static bool try_forced(job *j, bool to_npz, stow_status *status) {
 static stow_status check_output(const job *j, bool *to_npz) {
   *to_npz = ends_with(j->out, ".npz");
   if (!*to_npz && !ends_with(j->out, ".npy"))
-    return stow_fail(STOW_ERR_INVALID, "%s: the name must end with .npy or .npz", j->out);
+    return stow_fail(
+        STOW_ERR_INVALID,
+        "%s: the name must end with .npy or .npz; of a table also with .parquet, .feather, .arrow "
+        "or .jsonl",
+        j->out);
   if (j->options->type != DTYPE_NONE && npy_descr(j->options->type) == NULL)
     return stow_fail(STOW_ERR_UNSUPPORTED,
                      "%s: npy and npz files cannot hold %s; use float16 or float32", j->out,

@@ -19,6 +19,7 @@
 #include "data/team.h"
 #include "data/text_layout.h"
 #include "data/workers.h"
+#include "files/zip.h"
 #include "numbers/cast.h"
 
 typedef struct npz_out {
@@ -123,7 +124,7 @@ static void clean_name(char to[NAME_MOST + 1], const char *from) {
   }
   to[used] = '\0';
   for (char *p = to; *p != '\0'; p++)
-    if ((*p == '/' && p == to) || *p == '\\' || (*p == '.' && p[1] == '.') ||
+    if ((*p == '/' && p == to) || *p == '\\' || zip_name_leads_out(to, p) ||
         (unsigned char)*p < ' ')
       *p = '_';
 }
@@ -154,33 +155,41 @@ static stow_status try_name(npz_out *o, const char *name, const char *const *end
   return STOW_OK;
 }
 
+/* Gives a column that name, or name.AGAIN, if it is free. */
+static stow_status take_name(npz_out *o, size_t i, const char *base, int again) {
+  char name[NAME_MOST + 16];
+  bool taken = false;
+  if (again == 0)
+    snprintf(name, sizeof name, "%s", base);
+  else
+    snprintf(name, sizeof name, "%s.%d", base, again);
+  STOW_TRY(try_name(o, name, endings_of(&o->job->result->facts.columns[i]), &taken));
+  if (taken) return STOW_OK;
+  o->job->result->items[i].member = strdup(name);
+  if (o->job->result->items[i].member == NULL) return no_memory(o);
+  return intern_add(&o->names, &o->name_of[i], name, strlen(name));
+}
+
 /* Names a column. Duplicate names become x, x.1, x.2, as in pandas; so do names that collide with
  * another column's member. */
-static stow_status name_column(npz_out *o, size_t i) {
-  const column_facts *c = &o->job->result->facts.columns[i];
-  char base[NAME_MOST + 1], name[NAME_MOST + 16];
-  clean_name(base, c->name);
-  for (int again = 0; again < 1000; again++) {
-    bool taken = false;
-    if (again == 0)
-      snprintf(name, sizeof name, "%s", base);
-    else
-      snprintf(name, sizeof name, "%s.%d", base, again);
-    STOW_TRY(try_name(o, name, endings_of(c), &taken));
-    if (taken) continue;
-    o->job->result->items[i].member = strdup(name);
-    if (o->job->result->items[i].member == NULL) return no_memory(o);
-    return intern_add(&o->names, &o->name_of[i], name, strlen(name));
-  }
+static stow_status name_column(npz_out *o, size_t i, int first, int last) {
+  char base[NAME_MOST + 1];
+  clean_name(base, o->job->result->facts.columns[i].name);
+  for (int again = first; again <= last && o->job->result->items[i].member == NULL; again++)
+    STOW_TRY(take_name(o, i, base, again));
+  if (first == 0 || o->job->result->items[i].member != NULL) return STOW_OK;
   return stow_fail(STOW_ERR_INVALID, "%s: more than 1000 columns are named %s; rename them",
                    o->job->in, base);
 }
 
+/* Names that are in the file come first: in "a,a,a.1" the second column is a.2. */
 static stow_status name_columns(npz_out *o) {
   o->name_of = calloc(o->state.count + 1, sizeof *o->name_of);
   if (o->name_of == NULL) return no_memory(o);
   for (size_t i = 0; i < o->state.count; i++)
-    if (!shrink_skips(o->job, i)) STOW_TRY(name_column(o, i));
+    if (!shrink_skips(o->job, i)) STOW_TRY(name_column(o, i, 0, 0));
+  for (size_t i = 0; i < o->state.count; i++)
+    if (!shrink_skips(o->job, i)) STOW_TRY(name_column(o, i, 1, 999));
   return STOW_OK;
 }
 

@@ -106,14 +106,23 @@ static stow_status read_extra64(const source *s, uint64_t place, const uint8_t *
   return wanted == 0 ? STOW_OK : refuse(s, place, "a zip64 field is missing");
 }
 
+bool zip_name_leads_out(const char *name, const char *at) {
+  return (at == name || at[-1] == '/') && at[0] == '.' && at[1] == '.' &&
+         (at[2] == '/' || at[2] == '\0');
+}
+
 static stow_status check_name(const source *s, uint64_t place, const char *name, size_t length) {
   if (length == 0) return refuse(s, place, "a member without a name");
   if (length >= ZIP_NAME_MAX) return refuse(s, place, "a member's name is too long");
   if (memchr(name, '\0', length) != NULL) return refuse(s, place, "a name contains a NUL");
   if (name[0] == '/') return refuse(s, place, "an absolute name");
   if (memchr(name, '\\', length) != NULL) return refuse(s, place, "a name contains a backslash");
-  for (size_t i = 0; i + 1 < length; i++)
-    if (name[i] == '.' && name[i + 1] == '.') return refuse(s, place, "a name contains ..");
+  char copy[ZIP_NAME_MAX];
+  memcpy(copy, name, length);
+  copy[length] = '\0';
+  for (const char *at = copy; *at != '\0'; at++)
+    if (zip_name_leads_out(copy, at))
+      return refuse(s, place, "a name leads out of its folder (..)");
   return STOW_OK;
 }
 

@@ -15,6 +15,10 @@
 #include "files/source.h"
 
 #define ZIP_NAME_MAX 512
+
+/* Returns whether a part of a member's name, between slashes, begins at `at` and is "..", which
+ * leads out of its folder. A name may contain two dots ("No..npy"). */
+bool zip_name_leads_out(const char *name, const char *at);
 #define ZIP_STORED   0
 #define ZIP_DEFLATED 8
 

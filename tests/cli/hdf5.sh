@@ -63,6 +63,9 @@ with h5py.File("a.h5", "a") as f:
     f.create_dataset("packed", data=a, chunks=(64, 20), compression="lzf")
 listed = {d["name"]: d["dtype"] for d in inspect("a.h5")["arrays"]}
 assert listed == {"x": "float64", "names": "text", "pairs": "compound", "packed": "packed with lzf"}, listed
+facts = inspect("a.h5")
+assert facts["bytes_after"] == a.size, facts  # what is left out does not count
+assert {d["name"] for d in facts["arrays"] if d["left_out"]} == {"names", "pairs", "packed"}, facts
 done = json.loads(stowage("shrink", "--json", "a.h5", "-o", "x.npz"))
 assert {d["name"]: d["type"] for d in done["left_out"]} == {k: v for k, v in listed.items() if k != "x"}, done
 assert np.load("x.npz").files == ["x"] and same(a, np.load("x.npz")["x"])

@@ -56,6 +56,44 @@ def leading_zeros_stay():
     assert not facts["header"] and facts["rows"] == 2, facts
 
 
+def long_integers_beside_fractions_stay_text():
+    # 2^53 + 1 rounds to 2^53. The fraction is in a later window, after the integers were scanned.
+    for n in (5000, 60000):
+        for number in ("9007199254740993", "-9007199254740993", "1234567890123456789"):
+            rows = [str(i) for i in range(n)]
+            rows[5], rows[-1] = number, "0.5"
+            out = shrink(write("t.csv", "k,v\n" + "".join(f"{i % 7},{v}\n" for i, v in enumerate(rows))), "--force")
+            assert texts(out, "v")[5] == number and texts(out, "v")[-1] == "0.5", (n, number)
+
+
+def names_with_dots_and_names_that_are_there_twice():
+    for name in ("No.", "Inv. No.", "a..b", "..", "x/..", "../y"):
+        out = shrink(write("t.csv", f"{name},b\n1,2\n3,4\n"), "--force")
+        assert len(out.files) == 2 and out["b"].tolist() == [2, 4], (name, out.files)
+        assert [a["rows"] if "rows" in a else a["shape"] for a in json.loads(stowage("inspect", "--json", "out.npz"))["arrays"]]
+    out = shrink(write("t.csv", "a,a,a.1,a\n1,2,3,4\n"), "--force")
+    assert {key: int(out[key][0]) for key in out.files} == {"a": 1, "a.2": 2, "a.1": 3, "a.3": 4}, out.files  # as pandas
+
+
+def the_header_of_savetxt_is_read_with_any_delimiter():
+    values = np.arange(12.0).reshape(3, 4) + 0.5
+    for delimiter in ", ;\t":
+        for lines in ("", "made by a program\n"):
+            np.savetxt("t.txt", values, delimiter=delimiter, header=lines + delimiter.join("xyzw"), fmt="%g")
+            assert list(columns("t.txt")) == list("xyzw"), (delimiter, lines, columns("t.txt"))
+    facts = json.loads(stowage("inspect", "--json", write("t.txt", "# made by a program\n1,2\n3,4\n")))
+    assert not facts["header"] and facts["rows"] == 2, facts
+    assert list(columns(write("t.csv", "# id,name\n1,bob\n2,eve\n"))) == ["# id", "name"]  # not numbers: as it is
+
+
+def times_at_the_limits_of_nanoseconds():
+    text = "a\n1677-09-22T00:00:00\n2262-04-11T00:00:00\n2024-01-01T00:00:00.123456789\n"
+    out = shrink(write("t.csv", text), "--force")
+    assert out["a"].dtype == "datetime64[ns]" and str(out["a"][0])[:10] == "1677-09-22" and str(out["a"][1])[:10] == "2262-04-11", out["a"]
+    assert shrink(write("t.csv", text.replace("1677-09-22", "1677-09-21")), "--force")  # text
+    assert columns("t.csv")["a"]["dtype"] == "text", columns("t.csv")
+
+
 def floats_stay_floats_for_arithmetic():
     found = columns(write("t.csv", "zero,whole,n\n0.0,1.0,1\n0.0,2.0,2\n"))
     assert [found[c]["smallest_dtype"] for c in ("zero", "whole", "n")] == ["float32", "float32", "int8"], found
