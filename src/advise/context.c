@@ -652,27 +652,49 @@ static void read_loops(context *c, scan_text t) {
   }
 }
 
-/* Parses a batch size that a command, a configuration or a sentence names. */
+/* Words before a batch size that a command, a configuration or a sentence names. */
+static const char *const batch_words[] = {"batch_size=",         "batch_size = ",
+                                          "batch_size: ",        "batch_size\": ",
+                                          "--batch-size ",       "--batch-size=",
+                                          "--batch_size ",       "--batch_size=",
+                                          "Minibatch-size: ",    "Batch size: ",
+                                          "batch size: ",        "batch size = ",
+                                          "batch size of ",      "Batch size = ",
+                                          "batch size is ",      "--batch ",
+                                          "batchsize: ",         "samples_per_gpu=",
+                                          "imgs_per_gpu=",       "micro_batch_size=",
+                                          "--micro-batch-size ", "Batch size per device = "};
+
 static void read_batch(context *c, scan_text t) {
-  static const char *const words[] = {"batch_size=",         "batch_size = ",
-                                      "batch_size: ",        "batch_size\": ",
-                                      "--batch-size ",       "--batch-size=",
-                                      "--batch_size ",       "--batch_size=",
-                                      "Minibatch-size: ",    "Batch size: ",
-                                      "batch size: ",        "batch size = ",
-                                      "batch size of ",      "Batch size = ",
-                                      "batch size is ",      "--batch ",
-                                      "batchsize: ",         "samples_per_gpu=",
-                                      "imgs_per_gpu=",       "micro_batch_size=",
-                                      "--micro-batch-size ", "Batch size per device = "};
   const char *best = NULL;
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-    const char *at = scan_find(t, words[i]);
+  for (size_t i = 0; i < sizeof batch_words / sizeof *batch_words; i++) {
+    const char *at = scan_find(t, batch_words[i]);
     uint64_t number = scan_number(t, at);
     if (number == 0 || number > BATCH_MOST || (best != NULL && at >= best)) continue;
     best = at;
     c->batch = (uint32_t)number;
   }
+}
+
+/* Returns whether the name that ends at `at` is of another batch: "eval_batch_size=8". */
+static bool is_evaluation_batch(scan_text t, const char *at) {
+  const char *start = at;
+  while (start > t.at && scan_is_word(start[-1]) && at - start < 40) start--;
+  scan_text name = {start, at};
+  return scan_has(name, "val_") || scan_has(name, "test_");
+}
+
+uint32_t context_smaller_batch(scan_text t, uint32_t batch) {
+  uint64_t least = batch;
+  for (size_t i = 0; i < sizeof batch_words / sizeof *batch_words; i++) {
+    const char *at = NULL, *start = NULL;
+    for (scan_text rest = t; (at = scan_find_at(rest, batch_words[i], &start)) != NULL;
+         rest.at = at) {
+      uint64_t number = scan_number(t, at);
+      if (number > 0 && number < least && !is_evaluation_batch(t, start)) least = number;
+    }
+  }
+  return least < batch ? (uint32_t)least : 0;
 }
 
 /* Recognizes weights that the user's own line, or the library in the traceback, already makes

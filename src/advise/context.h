@@ -100,6 +100,8 @@ typedef struct context {
 
 /* Fills `c` from `text`, a cleaned text; `raw` is the text before that. */
 void context_read(context *c, scan_text text, scan_text raw);
+/* Returns the smallest batch size below `batch` that the text names, or 0 if it names none. */
+uint32_t context_smaller_batch(scan_text t, uint32_t batch);
 static inline bool context_has(const context *c, uint64_t marks) {
   return (c->seen & marks) == marks;
 }

@@ -64,7 +64,7 @@ static uint32_t derive(const explanation *x) {
   set |= (m->details & MESSAGE_ENABLED) != 0 ? DERIVED_ENABLED : 0;
   set |= (m->details & MESSAGE_BEYOND) != 0 ? DERIVED_BEYOND : 0;
   bool one = m->kind == MESSAGE_TENSORFLOW && m->rank > 2 && strncmp(m->what, "1,", 2) == 0;
-  set |= c->batch == 1 || one ? DERIVED_ONE : 0;
+  set |= c->batch == 1 || m->failed_batch == 1 || one ? DERIVED_ONE : 0;
   set |= diagnosis_known(m->live_bytes) && m->live_bytes >= HELD_LEAST ? DERIVED_HOLDS : 0;
   set |= m->job != 0 ? DERIVED_JOB : 0;
   set |= m->share > 0 ? DERIVED_SHARE : 0;
@@ -373,13 +373,16 @@ static bool add_batch(explanation *x, uint32_t derived) {
   recipe r = {.change = text, .cost = "more, smaller steps"};
   bool shape = m->kind == MESSAGE_TENSORFLOW && m->rank > 2 && m->first_dim > 1;
   uint32_t batch = m->context.batch > 1 ? m->context.batch : shape ? m->first_dim : 0;
-  if (batch < 2 || (derived & (DERIVED_ROOM | DERIVED_ABSURD | DERIVED_INIT)) != 0 ||
+  uint32_t failed = m->failed_batch > 0 ? m->failed_batch : batch;
+  char also[48] = "";
+  if (failed < 2 || (derived & (DERIVED_ROOM | DERIVED_ABSURD | DERIVED_INIT)) != 0 ||
       m->kind == MESSAGE_LLAMA || m->kind == MESSAGE_VLLM || m->kind == MESSAGE_SGLANG)
     return false;
   bool accumulates = m->kind == MESSAGE_TORCH && (derived & DERIVED_TRAINS) != 0;
+  if (failed < batch) snprintf(also, sizeof also, " (%u failed too)", failed);
   snprintf(text, sizeof text,
-           "a smaller batch: batch_size=%u instead of %u%s, and half again until it fits%s",
-           batch / 2, batch, m->context.batch > 1 ? "" : " (the first number of that shape)",
+           "a smaller batch: batch_size=%u instead of %u%s%s, and half again until it fits%s",
+           failed / 2, batch, also, m->context.batch > 1 ? "" : " (the first number of that shape)",
            accumulates ? "; for the same training step every second time: (loss / 2).backward(); "
                          "if i % 2: optimizer.step(); optimizer.zero_grad()"
                        : "");

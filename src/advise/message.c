@@ -86,18 +86,32 @@ static bool reads_all(message_kind kind) {
          kind == MESSAGE_CUPY;
 }
 
-/* Reads a text without other failures. */
-static void read_whole(message *m, scan_text t, scan_text raw) {
+/* Reads a text without other failures. Returns the place of the failure, or NULL. */
+static const char *read_whole(message *m, scan_text t, scan_text raw) {
   const char *where = read_clean(m, t, raw);
   if (!reads_all(m->kind)) message_quantities(m, t, where);
   if (m->kind != MESSAGE_TORCH) message_said(m, t, where);
   message_share(m, t);
+  return where;
 }
 
-static uint32_t count_failures(scan_text block) {
+static uint32_t count_failures(scan_text block, message_kind *kind) {
   message m = message_blank();
   read_clean(&m, block, block);
+  *kind = m.kind;
   return m.failures > 0 ? m.failures : 1;
+}
+
+/* Reads a batch that later failures of the same library name: a program that tries again with a
+ * smaller one, and fails again. `later`: from the first failure on. */
+static void read_failed_batch(message *m, scan_text later) {
+  static const char *const signs[] = {"ut of memory", "OutOfMemory", "RESOURCE_EXHAUSTED",
+                                      "OOM when"};
+  const char *last = later.at;
+  for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+    for (const char *at = last; at != NULL; at = scan_find(scan_from(later, at), signs[i]))
+      last = at;
+  m->failed_batch = context_smaller_batch((scan_text){later.at, last}, m->context.batch);
 }
 
 /* Reads the first of several failures, and counts the others. Returns false if the text has only
@@ -106,16 +120,21 @@ static bool read_first(message *m, scan_text t, scan_text raw) {
   scan_text block, first, own;
   if (!message_is_mixed(t) || !message_next_block(&t, &block, &first)) return false;
   if (t.at >= t.end && first.end == block.end) return false;
-  uint32_t failures = count_failures(block);
+  message_kind kind, other;
+  uint32_t failures = count_failures(block, &kind);
+  const char *last = block.end; /* of the failures of the first one's library */
   message next = message_blank();
   read_clean(&next, (scan_text){first.end, t.end}, (scan_text){first.end, t.end});
-  for (int i = 0; i < BLOCKS_MOST && message_next_block(&t, &block, &own); i++)
-    failures += count_failures(block);
+  for (int i = 0; i < BLOCKS_MOST && message_next_block(&t, &block, &own); i++) {
+    failures += count_failures(block, &other);
+    if (other == kind) last = block.end;
+  }
   *m = message_blank();
   context_read(&m->context, last_part(first), last_part(first));
-  read_whole(m, first, raw);
+  const char *where = read_whole(m, first, raw);
   m->failures = failures;
   m->next_bytes = next.asked_bytes;
+  if (where != NULL && failures > 1) read_failed_batch(m, (scan_text){where, last});
   return true;
 }
 

@@ -157,6 +157,7 @@ typedef struct message {
   uint64_t requested_bytes; /* what an evicted container requested of its node; 0: unknown */
   uint64_t next_bytes;      /* what the second failure requested */
   uint32_t failures;        /* different failures in the text; the first one is read */
+  uint32_t failed_batch;    /* a smaller batch than the first failure's that failed too; 0: none */
   bool grouped;             /* the kernel's: a control group's limit, not the machine's */
   bool async;               /* PyTorch uses the driver's pool: its own settings do not apply */
   bool no_history;          /* a device whose allocations PyTorch cannot record */

@@ -1,11 +1,18 @@
-/* Finds the first of several failures of different libraries, so that its numbers and circumstances
- * do not mix with those of the others.
+/* Finds the first of several failures, so that its numbers and circumstances do not mix with those
+ * of the others.
  *
- * A log is cut into segments: at empty lines, at tracebacks and at shell prompts. Each segment is
- * read by itself. Segments of one library, and those without an error between them, form a block.
- * An exception that was raised while another was handled belongs to it: no cut is made there. A
- * traceback that ends with a bare status ("CUDA error: out of memory", "MemoryError") is a failure
- * of its own if another program's traceback follows. A text with one block is read as a whole. */
+ * A log is cut into segments: at empty lines, at tracebacks and at commands. Each segment is read
+ * by itself. Segments of one library, and those without an error between them, form a block. A text
+ * with one block is read as a whole. What else begins a block:
+ *
+ *   - A failure after a command that started another program, even of the same library. A command
+ *     that only shows logs ("$ dmesg") starts none: it belongs to the failure before it.
+ *   - A kill after such a command, or of a command that the first failure does not name. Without
+ *     that a kill is a consequence: launchers kill the other ranks after a failure.
+ *   - A failure in the handler of another exception. A handler that only raises the error again, in
+ *     its own words, has the same failure.
+ *   - A traceback of another program, if one of the two ends with a bare status ("CUDA error: out
+ * of memory", "MemoryError"). */
 #include <ctype.h>
 #include <string.h>
 
@@ -16,9 +23,10 @@ _Static_assert(MESSAGE_KIND_COUNT + HOST_KIND_COUNT <= 64, "kinds are bits of on
 #define SEGMENT_BYTES (16 << 10) /* a longer one is cut at a line: a split reads it again */
 #define PROMPT_MOST   100        /* characters of a shell's prompt */
 
+#define HANDLING "During handling of the above exception"
+
 static bool is_chain(scan_text line) {
-  return scan_has(line, "During handling of the above exception") ||
-         scan_has(line, "The above exception was the direct cause");
+  return scan_has(line, HANDLING) || scan_has(line, "The above exception was the direct cause");
 }
 
 static bool is_empty(scan_text line) {
@@ -26,35 +34,130 @@ static bool is_empty(scan_text line) {
   return line.at == line.end;
 }
 
-/* Recognizes "$ python train.py" and "ann@box:~/x$ python train.py". */
-static bool is_prompt(scan_text line) {
-  if (scan_starts(line, "$ ")) return true;
+/* ---- commands ---- */
+
+/* Returns the command after "C:\\Users\\ann>" and "PS C:\\x> ", or NULL. */
+static const char *windows_command(scan_text line) {
+  const char *drive = scan_find(line, ":\\");
+  if (drive == NULL || drive - line.at > PROMPT_MOST) return NULL;
+  for (const char *p = drive; p + 1 < line.end && p - line.at < PROMPT_MOST; p++) {
+    if (*p == '"' || *p == ',' || *p == '<') return NULL; /* a frame of a traceback */
+    if (*p == '>') return p + 1;
+  }
+  return NULL;
+}
+
+/* Returns the command of "$ python train.py", "ann@box:~/x$ python train.py" and "+ python
+ * train.py" (of set -x), or NULL if the line shows none. */
+static const char *command_of(scan_text line) {
+  const char *at = line.at;
+  while (at < line.end && *at == '+') at++;
+  if (at > line.at && at + 1 < line.end && *at == ' ' &&
+      (isalpha((unsigned char)at[1]) || at[1] == '.' || at[1] == '/'))
+    return at + 1;
+  if (scan_starts(line, "$ ")) return line.at + 2;
+  if (scan_starts(line, "\xe2\x9d\xaf ")) return line.at + 4;
   bool host = false;
   for (const char *p = line.at; p + 1 < line.end && p - line.at < PROMPT_MOST; p++) {
     host = host || *p == '@';
-    if (host && (*p == '$' || *p == '#') && p[1] == ' ') return true;
+    if (host && (*p == '$' || *p == '#' || *p == '%') && p[1] == ' ') return p + 2;
   }
-  return false;
+  return windows_command(line);
 }
+
+/* Returns whether the line starts a program of the user's. */
+static bool starts_program(scan_text line) {
+  static const char *const shows[] = {
+      "dmesg",    "journalctl", "cat",    "tail", "head",  "less",   "grep", "nvidia-smi",
+      "rocm-smi", "free",       "top",    "htop", "ps",    "df",     "ls",   "cd",
+      "echo",     "export",     "exit",   "seff", "sacct", "set",    "git",  "which",
+      "ulimit",   "kubectl",    "squeue", "pwd",  "uname", "docker", "watch"};
+  const char *at = command_of(line);
+  if (at == NULL) return false;
+  while (at < line.end && *at == ' ') at++;
+  scan_text command = {at, line.end};
+  if (scan_starts(command, "sudo ")) command.at += strlen("sudo ");
+  if (command.at >= command.end || *command.at == '#') return false;
+  for (size_t i = 0; i < sizeof shows / sizeof *shows; i++) {
+    size_t length = strlen(shows[i]);
+    if (!scan_starts(command, shows[i])) continue;
+    if (command.at + length == command.end || command.at[length] == ' ')
+      return scan_starts(command, "docker run") || scan_starts(command, "docker compose up");
+  }
+  return true;
+}
+
+/* ---- segments ---- */
 
 /* Returns whether another program's output, or another failure, begins with the line. */
 static bool is_start(scan_text line) {
   return scan_starts(line, "Traceback (most recent call last)") ||
-         scan_starts(line, "terminate called after throwing") || is_prompt(line);
+         scan_starts(line, "terminate called after throwing") || command_of(line) != NULL;
 }
 
-/* Recognizes the last line of a traceback: "RuntimeError: …", "MemoryError". */
+/* Recognizes the last line of a traceback: "RuntimeError: …", "MemoryError"; and the first one of
+ * Ray's: "RayTaskError(OutOfMemoryError): …". */
 static bool is_error(scan_text line) {
   static const char word[] = "Error";
   const char *p = line.at;
   while (p < line.end && (scan_is_word(*p) || *p == '.')) p++;
   size_t length = (size_t)(p - line.at), tail = sizeof word - 1;
-  return length >= tail && memcmp(p - tail, word, tail) == 0 && (p == line.end || *p == ':');
+  if (length < tail || memcmp(p - tail, word, tail) != 0) return false;
+  if (p < line.end && *p == '(') {
+    while (++p < line.end && scan_is_word(*p)) continue;
+    return p + 1 < line.end && *p == ')' && p[1] == ':';
+  }
+  return p == line.end || *p == ':';
+}
+
+/* Returns whether the line marks a part of the line of code before it: "~~~~^^^^". */
+static bool is_marks(scan_text line) {
+  const char *at = line.at;
+  while (at < line.end && (*at == '^' || *at == '~' || *at == ' ')) at++;
+  return at == line.end && line.at < line.end;
+}
+
+/* Returns the start of the frames directly before the end of `t`, or its end if there are none. */
+static const char *frames_before(scan_text t) {
+  const char *start = t.end;
+  bool code = false; /* a line that is code only if a frame is before it */
+  while (t.end > t.at) {
+    scan_text line = scan_line(t, t.end - 1);
+    bool frame = scan_starts(line, "File \"");
+    if (!frame && !is_marks(line) && code) break;
+    code = !frame && (code || !is_marks(line));
+    if (frame) start = line.at;
+    t.end = line.at;
+  }
+  return start;
+}
+
+/* Returns whether the line reports a shortage of memory by itself. */
+static bool is_shortage(scan_text line) {
+  message m = message_blank();
+  if (message_torch(&m, line, NULL)) return true;
+  m = message_blank();
+  if (message_serve(&m, line, NULL) || message_device(&m, line, NULL)) return true;
+  m = message_blank();
+  return message_host_memory(&m, line, true, NULL);
+}
+
+/* Returns whether the exception that was raised while another was handled is a failure of its own:
+ * a shortage that the handler ran into, not the first error in other words ("raise …"). Reads up to
+ * the next such line. */
+static bool is_own_failure(scan_text rest) {
+  scan_text line, code = {rest.at, rest.at};
+  while (scan_next_line(&rest, &line) && !is_chain(line)) {
+    if (is_error(line))
+      return !scan_starts(code, "raise ") && !scan_has(code, " raise ") && is_shortage(line);
+    if (!is_empty(line) && !is_marks(line)) code = line;
+  }
+  return false;
 }
 
 /* Removes the next segment from `t`. Returns false at the end. */
 static bool next_segment(scan_text *t, scan_text *segment) {
-  const char *start = t->at;
+  const char *start = t->at, *last_error = t->at;
   scan_text line;
   bool gap = false, chained = false, full = false, failed = false;
   if (t->at >= t->end) return false;
@@ -66,19 +169,33 @@ static bool next_segment(scan_text *t, scan_text *segment) {
       continue;
     }
     bool chain = is_chain(line);
-    bool error = is_error(line); /* a traceback has one */
-    bool cut = gap || is_start(line) || (error && failed) || here - start > SEGMENT_BYTES;
-    if (full && cut && !chain && !chained) {
+    if (chain && failed && scan_has(line, HANDLING) && is_own_failure(*t)) {
       t->at = here;
       break;
     }
+    bool error = is_error(line); /* a traceback has one */
+    bool cut = gap || is_start(line) || (error && failed) || here - start > SEGMENT_BYTES;
+    if (full && cut && !chain && !chained) {
+      bool headless = error && failed && !gap;
+      t->at = headless ? frames_before((scan_text){last_error, here}) : here;
+      break;
+    }
     full = true;
+    if (error) last_error = t->at;
     failed = failed || error;
     gap = false;
     chained = chain;
   }
   *segment = (scan_text){start, t->at};
   return true;
+}
+
+/* Returns the first line of a segment that is not empty. */
+static scan_text first_line(scan_text segment) {
+  scan_text line;
+  while (scan_next_line(&segment, &line))
+    if (!is_empty(line)) return line;
+  return segment;
 }
 
 /* Returns whether one failure may be reported by both. `near`: in one segment, where a server's
@@ -176,13 +293,23 @@ static message_kind kind_of(scan_text s, const char **where, uint64_t *asked) {
 
 /* ---- errors without numbers ---- */
 
+/* Returns whether the line, the last one of a traceback, is a status without numbers. */
+static bool is_status(scan_text s, scan_text line) {
+  static const char *const statuses[] = {"CUDA error: out of memory", "cuda runtime error (2)",
+                                         "HIP error: out of memory", "MemoryError",
+                                         "std::bad_alloc"};
+  if (scan_has_any(line, statuses, sizeof statuses / sizeof *statuses)) return true;
+  /* A library's status, unless the lines before it show another reason. */
+  message m = message_blank();
+  const char *at = NULL;
+  return message_device(&m, (scan_text){s.at, line.end}, &at) && at >= line.at &&
+         (m.details & MESSAGE_STATUS) != 0;
+}
+
 /* Returns the end of a traceback whose last line, in the segment, is a status without numbers; NULL
  * if there is none. *frame receives the line of its outermost frame; empty if it has none. *open:
  * the traceback began in an earlier segment, as IPython's does, which has empty lines. */
 static const char *bare_ending(scan_text s, scan_text *frame, bool *open) {
-  static const char *const statuses[] = {"CUDA error: out of memory", "cuda runtime error (2)",
-                                         "HIP error: out of memory", "MemoryError",
-                                         "std::bad_alloc"};
   scan_text rest = s, line;
   if (!*open) *frame = (scan_text){s.at, s.at};
   while (scan_next_line(&rest, &line)) {
@@ -196,7 +323,7 @@ static const char *bare_ending(scan_text s, scan_text *frame, bool *open) {
     if (!*open || begins || !is_error(line)) continue;
     *open = false;
     if (line.end[-1] == ':' && rest.at < rest.end) return NULL; /* the message follows */
-    return scan_has_any(line, statuses, sizeof statuses / sizeof *statuses) ? rest.at : NULL;
+    return is_status(s, line) ? rest.at : NULL;
   }
   return NULL;
 }
@@ -213,17 +340,71 @@ static bool follows_gap(const char *start, const char *at) {
   return at - start < 2 || at[-2] == '\n';
 }
 
-/* Ends the segment before the first line of an unrelated library's failure, for logs without empty
- * lines. */
+/* ---- kills ---- */
+
+/* Returns the place of words for a kill that launchers also write, or NULL. */
+static const char *kill_in(scan_text s) {
+  message m = message_blank();
+  const char *at = NULL;
+  if (!message_host_memory(&m, s, false, &at)) return NULL;
+  return m.host == HOST_KILLED || m.host == HOST_CONTAINER || m.host == HOST_DIED ? at : NULL;
+}
+
+/* Returns whether a shell reports the kill of a script that `before` does not name, and `before`
+ * names another: "run.sh: line 31: 2398 Killed  python merge.py". */
+static bool kills_other(scan_text line, const char *at, scan_text before) {
+  const char *end = NULL, *script = NULL;
+  scan_text command = {at, line.end};
+  if (scan_find_at(command, ".py", &end) == NULL || !scan_has(before, ".py")) return false;
+  for (script = end; script > at && (scan_is_word(script[-1]) || script[-1] == '-');) script--;
+  char name[64];
+  scan_copy(name, sizeof name, (scan_text){script, end}, script, "");
+  return name[0] != '\0' && !scan_has(before, name);
+}
+
+/* Returns whether the system ended a process for its memory. Other hosts' words may follow a
+ * failure as its consequence: a pool of workers that lost one. */
+static bool is_ended(scan_text s) {
+  message m = message_blank();
+  return message_host_memory(&m, s, true, NULL) &&
+         (m.host == HOST_JOB || m.host == HOST_KERNEL || m.host == HOST_CONTAINER ||
+          m.host == HOST_EVICTED);
+}
+
+/* Ends the segment before the first line of an unrelated failure, for logs without empty lines. */
 static void end_before_other(scan_text *t, scan_text *segment, message_kind kind,
                              const char *where) {
-  const char *at = NULL;
+  const char *at = NULL, *host_at = NULL;
   uint64_t asked;
   scan_text rest = {scan_line(*segment, where).end, segment->end};
   if (rest.at < rest.end) rest.at++; /* the line's end: the next library begins on another line */
-  message_kind other = library_of(rest, &at, &asked);
-  if (other == MESSAGE_NONE || related(kind, other, true)) return;
-  segment->end = t->at = scan_line(*segment, at).at;
+  message_kind other = library_of(rest, &at, &asked), host = kind_of(rest, &host_at, &asked);
+  if (other == MESSAGE_NONE || related(kind, other, true)) at = NULL;
+  bool ended = host != MESSAGE_NONE && host != other && !related(kind, host, true) &&
+               (host != MESSAGE_HOST || is_ended(rest));
+  if (ended && (at == NULL || host_at < at)) at = host_at;
+  const char *kill = kill_in(rest);
+  bool killed =
+      kill != NULL && kills_other(scan_line(rest, kill), kill, (scan_text){segment->at, rest.at});
+  if (killed && (at == NULL || kill < at)) at = kill;
+  if (at == NULL) return;
+  segment->end = t->at = frames_before((scan_text){rest.at, scan_line(*segment, at).at});
+}
+
+/* ---- blocks ---- */
+
+/* What message_next_block knows of the block that it reads. */
+typedef struct first_failure {
+  message_kind kind; /* of a library, or of the host; MESSAGE_NONE: none yet */
+  bool bare;         /* the failure has no numbers */
+  bool killed;       /* … and is a kill that may be a launcher's */
+  bool started;      /* another program was started after it */
+  uint64_t asked;
+  scan_text before; /* the end of the segment of the failure */
+} first_failure;
+
+static bool has_failure(const first_failure *f) {
+  return f->kind != MESSAGE_NONE || f->bare || f->killed;
 }
 
 /* Returns whether both are known and differ by more than rounding. */
@@ -231,52 +412,77 @@ static bool differ(uint64_t a, uint64_t b) {
   return a != MESSAGE_UNKNOWN && b != MESSAGE_UNKNOWN && (a < b ? b - a > b / 12 : a - b > a / 12);
 }
 
+/* Returns whether a failure of kind `now` is another one: after a command or in a handler
+ * (`apart`) all are, except one that repeats the first one's numbers. */
+static bool is_other(const first_failure *f, message_kind now, uint64_t asked, bool apart) {
+  if (!apart) return f->kind != MESSAGE_NONE && !related(f->kind, now, false);
+  return has_failure(f) && (f->kind != now || f->asked == MESSAGE_UNKNOWN ||
+                            asked == MESSAGE_UNKNOWN || differ(f->asked, asked));
+}
+
+/* Returns whether the segment, which has no other failure, has a kill of another program. */
+static bool is_other_kill(const first_failure *f, scan_text segment) {
+  const char *at = has_failure(f) ? kill_in(segment) : NULL;
+  return at != NULL && (f->started || kills_other(scan_line(segment, at), at, f->before));
+}
+
 bool message_next_block(scan_text *t, scan_text *block, scan_text *own) {
   const char *start = t->at, *end = t->at, *own_end = NULL, *where = NULL;
-  uint64_t first_asked = MESSAGE_UNKNOWN, asked;
-  message_kind kind = MESSAGE_NONE; /* of a library; bare: without numbers */
+  uint64_t asked;
+  first_failure f = {.kind = MESSAGE_NONE, .asked = MESSAGE_UNKNOWN};
   scan_text segment, frame = {t->at, t->at}, first_frame = frame;
-  bool other = false, bare = false, open = false;
+  bool other = false, open = false;
   for (int i = 0; i < SEGMENTS_MOST && !other && next_segment(t, &segment); i++) {
+    scan_text head = first_line(segment);
+    f.started = f.started || (has_failure(&f) && starts_program(head));
+    bool apart = f.started || scan_has(head, HANDLING);
     message_kind now = kind_of(segment, &where, &asked);
     const char *ends = bare_ending(segment, &frame, &open);
     if (ends != NULL && now != MESSAGE_NONE && where >= ends) { /* another program's output */
       segment.end = t->at = ends;
       now = MESSAGE_NONE;
     }
-    bool ending = ends != NULL && now == MESSAGE_NONE;
-    other = is_elsewhere(first_frame, frame) && (bare ? ending || now != MESSAGE_NONE : ending);
+    bool ending = ends != NULL && now == MESSAGE_NONE, failure = ending || now != MESSAGE_NONE;
+    other = ((apart && has_failure(&f)) || is_elsewhere(first_frame, frame)) &&
+            (f.bare ? failure : ending);
+    other = other || (f.killed && f.kind == MESSAGE_NONE && f.started && failure);
+    other = other || (now != MESSAGE_NONE && is_other(&f, now, asked, apart));
+    other = other || (!failure && is_other_kill(&f, segment));
     if (other) {
       t->at = segment.at;
       break;
     }
-    if (first_frame.at == first_frame.end && kind == MESSAGE_NONE) first_frame = frame;
-    if (ending && kind == MESSAGE_NONE) {
-      bare = true;
+    if (first_frame.at == first_frame.end && f.kind == MESSAGE_NONE) first_frame = frame;
+    if (ending && f.kind == MESSAGE_NONE) {
+      f.bare = true;
+      f.before = segment;
       end = segment.end;
     }
     if (now == MESSAGE_NONE) { /* a traceback printed after its error */
-      if (kind != MESSAGE_NONE && !follows_gap(start, segment.at) &&
+      if (f.kind != MESSAGE_NONE && !follows_gap(start, segment.at) &&
           scan_starts(segment, "Traceback (most recent call last)"))
         end = segment.end;
+      if (!has_failure(&f) && kill_in(segment) != NULL) {
+        f.killed = true;
+        f.before = segment;
+        end = segment.end;
+      }
       continue;
     }
-    other = kind != MESSAGE_NONE && !related(kind, now, false);
-    if (other) {
-      t->at = segment.at;
-      break;
-    }
     end_before_other(t, &segment, now, where);
-    if (kind == MESSAGE_NONE) kind = now;
-    bare = false; /* it belongs to this failure */
-    if (own_end == NULL && differ(first_asked, asked)) own_end = end;
-    if (first_asked == MESSAGE_UNKNOWN) first_asked = asked;
+    if (f.kind == MESSAGE_NONE) {
+      f.kind = now;
+      f.before = segment;
+    }
+    f.bare = false; /* it belongs to this failure */
+    if (own_end == NULL && differ(f.asked, asked)) own_end = end;
+    if (f.asked == MESSAGE_UNKNOWN) f.asked = asked;
     end = segment.end;
   }
   if (!other) end = t->at = t->end;
   *block = (scan_text){start, end};
   *own = (scan_text){start, own_end != NULL ? own_end : end};
-  return kind != MESSAGE_NONE || bare;
+  return has_failure(&f);
 }
 
 /* Returns how many tracebacks the text has, up to two. */
@@ -284,6 +490,14 @@ static uint32_t tracebacks(scan_text t) {
   static const char words[] = "Traceback (most recent call last)";
   const char *first = scan_find(t, words);
   return first == NULL ? 0 : scan_has(scan_from(t, first), words) ? 2 : 1;
+}
+
+/* Returns whether a command starts a program after the first line. */
+static bool starts_again(scan_text t) {
+  scan_text line;
+  for (scan_next_line(&t, &line); scan_next_line(&t, &line);)
+    if (starts_program(line)) return true;
+  return false;
 }
 
 bool message_is_mixed(scan_text t) {
@@ -294,5 +508,6 @@ bool message_is_mixed(scan_text t) {
   m = message_blank();
   if (message_host_memory(&m, t, true, NULL))
     found += scan_has(t, "terminate called after throwing") ? 2 : 1;
-  return found + message_serve_kinds(t) + tracebacks(t) > 1;
+  found += message_serve_kinds(t) + tracebacks(t);
+  return found > 1 || (kill_in(t) != NULL && found > 0) || starts_again(t);
 }

@@ -6,8 +6,9 @@
 
 #include "advise/message_parts.h"
 
-#define KERNEL_MOST 11  /* AlexNet's first layer; larger kernels are rare */
-#define NODE_WITHIN 400 /* characters after the shape in which the node begins, and of its text */
+#define KERNEL_MOST    11  /* AlexNet's first layer; larger kernels are rare */
+#define WARNING_WITHIN 300 /* characters after a size in which a warning says that it is one */
+#define NODE_WITHIN    400 /* characters after the shape in which the node begins, and of its text */
 
 static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
@@ -106,6 +107,18 @@ static void read_buffers(message *m, scan_text t) {
     snprintf(m->what + length, sizeof m->what - length, " at %.*s:%u", place, file, (unsigned)line);
 }
 
+/* Returns the place after the first `words` whose sentence is no warning of TensorFlow's allocator:
+ * "ran out of memory trying to allocate 2.13GiB … The caller indicates that this is not a
+ * failure". */
+static const char *find_refused(scan_text t, const char *words) {
+  for (const char *at; (at = scan_find(t, words)) != NULL; t.at = at) {
+    scan_text tail = {at, at + WARNING_WITHIN < t.end ? at + WARNING_WITHIN : t.end};
+    tail.end = scan_line(tail, at).end;
+    if (!scan_has(tail, "this is not a failure")) return at;
+  }
+  return NULL;
+}
+
 /* Parses the requested size by the words before it. A number of bytes in brackets is exact:
  * "1.53GiB (rounded to 1644167168)", "190.31M (199557120 bytes)". */
 static void read_requested(message *m, scan_text t) {
@@ -118,7 +131,7 @@ static void read_requested(message *m, scan_text t) {
                                       "Failed to allocate ",
                                       "failed to alloc "};
   for (size_t i = 0; i < sizeof words / sizeof *words && !known(m->asked_bytes); i++) {
-    const char *at = scan_find(t, words[i]);
+    const char *at = find_refused(t, words[i]);
     m->asked_bytes = scan_size(t, at);
     if (!known(m->asked_bytes)) continue;
     scan_text tail = {at, at + 60 < t.end ? at + 60 : t.end};
