@@ -14,7 +14,8 @@
  *   message_foreign.c  errors that are about something else, by a table
  *   message_hint.c     texts in no table: words for memory and for failure in one line
  *   message_quantity.c reads sizes by the words around them; message_said.c quotes the others
- *   message_first.c    cuts a log with failures of several libraries down to the first one
+ *   message_first.c    cuts a log with several failures down to the first one;
+ *                      message_segment.c finds where one may end
  *   message.c calls them in order
  *
  * Every number in the result was in the text; other numbers are MESSAGE_UNKNOWN. */

@@ -40,6 +40,18 @@ bool message_is_mixed(scan_text t);
  * receives the part of the first of them. Returns false if the rest has no failure. */
 bool message_next_block(scan_text *t, scan_text *block, scan_text *own);
 
+#define MESSAGE_HANDLING "During handling of the above exception"
+/* Removes the next segment from `t`. Returns false at the end. */
+bool message_next_segment(scan_text *t, scan_text *segment);
+/* Returns the first line of a segment that is not empty. */
+scan_text message_first_line(scan_text segment);
+/* Returns whether the line shows a command that starts a program of the user's. */
+bool message_starts_program(scan_text line);
+/* Recognizes the last line of a traceback: "RuntimeError: …", "MemoryError". */
+bool message_is_error(scan_text line);
+/* Returns the start of the frames directly before the end of `t`, or its end if there are none. */
+const char *message_frames_before(scan_text t);
+
 bool message_torch(message *m, scan_text t, const char **where);
 bool message_xla(message *m, scan_text t, const char **where);
 bool message_serve(message *m, scan_text t, const char **where);
