@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "advise/clean.h"
+#include "advise/context_parts.h"
 
 #define BATCH_MOST (1u << 20) /* larger numbers after such a word are something else */
 
@@ -208,6 +209,8 @@ static const struct {
     {"arrow::read_", CONTEXT_BIT(R)},
     {"arrow::open_", CONTEXT_BIT(R)},
     {"MATLAB", CONTEXT_BIT(MATLAB)},
+    {"gpuDevice(", CONTEXT_BIT(MATLAB)},
+    {"gpuArray", CONTEXT_BIT(MATLAB)},
     {"Type \"help memory\" for your options", CONTEXT_BIT(MATLAB)},
     {"maximum array size preference", CONTEXT_BIT(MATLAB)},
     {"OutOfMemoryError()", CONTEXT_BIT(JULIA)},
@@ -338,9 +341,15 @@ static const struct {
 
 static bool is_library(scan_text path) {
   static const char *const signs[] = {
-      "site-packages", "dist-packages", "lib/python", "<frozen",     "<string>",  "\\lib\\",
-      "\\Lib\\",       "importlib",     "/torch/",    "/ipykernel_", "conda/lib", "/bin/",
-      ".pyx",          ".pxd",          ".pxi",       "sglang/srt/", "/vllm/"};
+      "site-packages", "dist-packages", "lib/python",    "<frozen",
+      "<string>",      "\\lib\\",       "\\Lib\\",       "importlib",
+      "/torch/",       "/ipykernel_",   "conda/lib",     "/bin/",
+      ".pyx",          ".pxd",          ".pxi",          "sglang/srt/",
+      "/vllm/",        ".zip/",         "/spark/python", /* programs with a window: all of their
+                                                            files */
+      "ComfyUI",       "comfyui",       "sd-webui",      "stable-diffusion-webui",
+      "webui_forge",   "webui-forge",   "Fooocus",       "text-generation-webui",
+      "kohya_ss"};
   return path.at >= path.end || scan_has_any(path, signs, sizeof signs / sizeof *signs);
 }
 
@@ -779,6 +788,7 @@ void context_read(context *c, scan_text text, scan_text raw) {
   read_batch(c, text);
   read_precision(c, text);
   read_torch_version(c, raw);
+  context_read_traits(c, text, raw);
 }
 
 const char *context_phase(const context *c) {

@@ -87,14 +87,32 @@ enum {
 };
 _Static_assert(CONTEXT_INDEX_COUNT <= 64, "the marks fit one number");
 
+/* Traits: what the program already does, and how it was started. Each is one bit of
+ * context.traits. */
+enum {
+  TRAIT_AUTOCAST = 1 << 0,     /* arithmetic is in 16 bits already */
+  TRAIT_FUSED = 1 << 1,        /* attention is called that need not make the whole matrix */
+  TRAIT_FSDP = 1 << 2,         /* weights are sharded by PyTorch's FSDP */
+  TRAIT_STATE = 1 << 3,        /* the optimizer's state was being made */
+  TRAIT_GROWS = 1 << 4,        /* a memory figure in the log grows evenly with the steps */
+  TRAIT_TINY = 1 << 5,         /* the user's own line makes a tensor of a few elements */
+  TRAIT_NCCL = 1 << 6,         /* NCCL's own request failed */
+  TRAIT_GO = 1 << 7,           /* a Go program */
+  TRAIT_TEST_WORKERS = 1 << 8, /* tests run in several processes (pytest-xdist) */
+  TRAIT_CI = 1 << 9,           /* on a hosted runner */
+  TRAIT_SEARCH = 1 << 10,      /* cuDNN found no algorithm for a convolution */
+};
+
 #define CONTEXT_BIT(name) (UINT64_C(1) << CONTEXT_INDEX_##name)
 
 typedef struct context {
   uint64_t seen;                 /* CONTEXT_BIT(…) */
+  uint32_t traits;               /* TRAIT_… */
   uint16_t torch_from, torch_to; /* 104 for 1.4, 201 for 2.1; 0 and UINT16_MAX: unknown */
   char line[160];                /* the user's own line: "train.py:157 in evaluate"; "": unknown */
   char code[160];                /* its text, "" unknown */
   char script[64];               /* the file of the outermost frame, "" unknown */
+  char growth[80];               /* what grows: "mem_gb from 8.1 to 37 in 5 lines" */
   uint32_t batch;                /* a batch size that the text names; 0: unknown */
 } context;
 

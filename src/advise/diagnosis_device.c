@@ -324,11 +324,19 @@ typedef struct guess {
 
 #define MARK(name) CONTEXT_BIT(name)
 
+static bool does(const explanation *x, uint32_t trait) {
+  return (x->evidence.message.context.traits & trait) != 0;
+}
+
 /* Guesses by phase; `bare`: for errors without numbers, where another process is as likely. */
 static guess by_phase(const explanation *x) {
   const message *m = &x->evidence.message;
   const numbers *n = &x->evidence.n;
   bool bare = !known(n->live_bytes) && !known(n->device_bytes);
+  if (does(x, TRAIT_GROWS) && has(x, MARK(TORCH)) && !has(x, MARK(LOADING)))
+    return (guess){CAUSE_LEAK, 0.6,
+                   "the log shows that every step added to it: something keeps tensors of each "
+                   "step (a list, or a sum of losses with their graphs)"};
   if (has(x, MARK(OPTIMIZER)))
     return (guess){CAUSE_OPTIMIZER_STATE, bare ? 0.55 : 0.7,
                    "the optimizer needs its own copies of the weights (Adam: two more)"};
@@ -362,6 +370,10 @@ static guess by_phase(const explanation *x) {
                          "device, or the weights do not fit"}
                : (guess){CAUSE_WEIGHTS_TOO_BIG, 0.65,
                          "the model's weights do not fit on the device"};
+  if (bare && m->kind == MESSAGE_CUDA && does(x, TRAIT_TINY))
+    return (guess){CAUSE_OTHER_PROCESS, 0.45,
+                   "even a tensor of a few bytes did not fit: probably another process holds the "
+                   "device, or it is not the device that was meant"};
   if (bare && m->kind == MESSAGE_CUDA && has(x, MARK(PLACING)) && !has(x, MARK(FORWARD)))
     return (guess){CAUSE_OTHER_PROCESS, 0.4,
                    "the first copy to the device failed: probably another process holds it"};
@@ -382,6 +394,10 @@ static guess by_kind(const explanation *x) {
   if ((m->details & MESSAGE_INIT) != 0)
     return (guess){CAUSE_UNKNOWN, BELIEVED,
                    "the driver itself could not start: this program had nothing on the device yet"};
+  if (does(x, TRAIT_NCCL) && m->kind == MESSAGE_CUDA)
+    return (guess){CAUSE_OTHER_PROCESS, 0.4,
+                   "NCCL needs memory of its own: probably two ranks share one device, or the "
+                   "program's data leaves nothing for it"};
   switch (m->kind) {
   case MESSAGE_LLAMA:
     if (compute && (m->details & MESSAGE_KV_CACHE) != 0)
@@ -518,6 +534,15 @@ static void detect_guess(explanation *x) {
     cause_say(c, "it failed on device %u: others may have free memory", m->device);
   if (m->kind == MESSAGE_LLAMA && m->wanted_tokens != MESSAGE_UNKNOWN)
     cause_say(c, "its context has %llu tokens (n_ctx)", (unsigned long long)m->wanted_tokens);
+  if (g.id == CAUSE_LEAK && m->context.growth[0] != '\0')
+    cause_say(c, "the log: %s", m->context.growth);
+  if (g.id == CAUSE_LEAK && m->context.code[0] != '\0')
+    cause_say(c, "the line: %s", m->context.code);
+  if (does(x, TRAIT_SEARCH)) {
+    cause_say(c, "cuDNN found no way to run a convolution: probably no workspace fits beside the "
+                 "tensors; a type or size that it does not support ends with the same error");
+    return;
+  }
   if ((m->details & MESSAGE_STATUS) != 0 && has(x, CONTEXT_BIT(NVIDIA)) &&
       m->kind != MESSAGE_TENSORFLOW)
     cause_say(c,

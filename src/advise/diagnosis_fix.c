@@ -18,9 +18,10 @@
 #define HALF_MOST   (UINT64_C(128) << 30) /* if the machine's RAM is not known: few have more */
 #define SCRIPT      "python train.py"     /* stands for the user's own command in the tables */
 #define SHARE_STEP  0.05
+#define SAME_WORDS  30 /* characters with which fixes of the same kind begin */
 
 /* Derives conditions from several marks. */
-static uint32_t derive(const explanation *x) {
+static uint64_t derive(const explanation *x) {
   const message *m = &x->evidence.message;
   const context *c = &m->context;
   bool nvidia = context_any(c, CONTEXT_BIT(NVIDIA));
@@ -33,7 +34,7 @@ static uint32_t derive(const explanation *x) {
   bool infers = context_any(c, CONTEXT_BIT(GENERATING) | CONTEXT_BIT(DECODING) |
                                    CONTEXT_BIT(COMFY) | CONTEXT_BIT(WEBUI)) &&
                 !context_any(c, CONTEXT_BIT(BACKWARD) | CONTEXT_BIT(OPTIMIZER));
-  uint32_t set = 0;
+  uint64_t set = 0;
   set |= trains && !infers ? DERIVED_TRAINS : 0;
   set |= infers ? DERIVED_INFERS : 0;
   set |= images ? DERIVED_IMAGES : 0;
@@ -69,6 +70,8 @@ static uint32_t derive(const explanation *x) {
   set |= m->job != 0 ? DERIVED_JOB : 0;
   set |= m->share > 0 ? DERIVED_SHARE : 0;
   set |= diagnosis_known(m->before_bytes) ? DERIVED_MEASURED : 0;
+  bool sized = diagnosis_known(m->asked_bytes) && diagnosis_known(m->device_bytes);
+  set |= sized && m->asked_bytes > m->device_bytes ? DERIVED_LARGER : 0;
   return set;
 }
 
@@ -81,12 +84,13 @@ static bool wrong_tool(const recipe *r, const context *c) {
   return !context_any(c, CONTEXT_BIT(AMD)) || strstr(r->change, "rocm-smi") == NULL;
 }
 
-static bool applies(const recipe *r, const message *m, cause_id id, uint32_t derived) {
+static bool applies(const recipe *r, const message *m, cause_id id, uint64_t derived) {
   const context *c = &m->context;
   if (r->causes != 0 && (r->causes & (UINT32_C(1) << id)) == 0) return false;
   if (r->kinds != 0 && (r->kinds & (UINT32_C(1) << m->kind)) == 0) return false;
   if (r->hosts != 0 && (r->hosts & (UINT32_C(1) << m->host)) == 0) return false;
   if (!context_has(c, r->need) || context_any(c, r->never) || wrong_tool(r, c)) return false;
+  if ((c->traits & r->with) != r->with || (c->traits & r->without) != 0) return false;
   if ((derived & r->must) != r->must || (derived & r->mustnot) != 0) return false;
   /* `from`: the version is not known to be older. `to`: it is known to be no newer. */
   return (r->from == 0 || c->torch_to >= r->from) && (r->to == 0 || c->torch_to <= r->to);
@@ -367,7 +371,7 @@ static void add_way(explanation *x) {
 }
 
 /* Suggests half of the batch that the text or a shape names. Returns whether it did. */
-static bool add_batch(explanation *x, uint32_t derived) {
+static bool add_batch(explanation *x, uint64_t derived) {
   const message *m = &x->evidence.message;
   char text[280];
   recipe r = {.change = text, .cost = "more, smaller steps"};
@@ -390,17 +394,25 @@ static bool add_batch(explanation *x, uint32_t derived) {
   return true;
 }
 
-static void add_from(explanation *x, const recipe_table *t, cause_id id, uint32_t derived,
+/* Returns whether a fix that begins with the same words is there already. */
+static bool is_given(const explanation *x, const recipe *r) {
+  for (uint32_t i = 0; i < x->fixes.count; i++)
+    if (strncmp(x->fixes.list[i].change, r->change, SAME_WORDS) == 0) return true;
+  return false;
+}
+
+static void add_from(explanation *x, const recipe_table *t, cause_id id, uint64_t derived,
                      uint32_t most) {
   uint64_t bytes = x->fixes.count == 0 ? saving(x, id) : MESSAGE_UNKNOWN;
   for (size_t i = 0; i < t->count && x->fixes.count < most; i++) {
     if (!applies(&t->rows[i], &x->evidence.message, id, derived)) continue;
+    if (is_given(x, &t->rows[i])) continue;
     add(x, &t->rows[i], bytes);
     bytes = MESSAGE_UNKNOWN;
   }
 }
 
-static void add_all(explanation *x, cause_id id, uint32_t derived, uint32_t most) {
+static void add_all(explanation *x, cause_id id, uint64_t derived, uint32_t most) {
   static const recipe_table *const tables[] = {&recipes_place, &recipes_model, &recipes_full,
                                                &recipes_host};
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
@@ -409,7 +421,7 @@ static void add_all(explanation *x, cause_id id, uint32_t derived, uint32_t most
 
 void diagnosis_fixes(explanation *x) {
   const message *m = &x->evidence.message;
-  uint32_t derived = derive(x);
+  uint64_t derived = derive(x);
   const findings *f = &x->findings;
   if (m->kind == MESSAGE_VLLM) add_numbers(x);
   if (m->share > 0) add_less_share(x);

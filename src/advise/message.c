@@ -80,16 +80,18 @@ static scan_text last_part(scan_text t) {
   return t.end - t.at > CONTEXT_BYTES ? (scan_text){t.end - CONTEXT_BYTES, t.end} : t;
 }
 
-/* Returns whether the reader of this kind knows every number in its texts. */
-static bool reads_all(message_kind kind) {
-  return kind == MESSAGE_TORCH || kind == MESSAGE_XLA || kind == MESSAGE_TENSORFLOW ||
-         kind == MESSAGE_CUPY;
+/* Returns whether the reader of this text knows every number in its texts. */
+static bool reads_all(const message *m) {
+  /* TensorRT-LLM's log names sizes of steps before the failure. */
+  bool served = m->kind == MESSAGE_TENSORRT && (m->details & MESSAGE_KV_CACHE) != 0;
+  return m->kind == MESSAGE_TORCH || m->kind == MESSAGE_XLA || m->kind == MESSAGE_TENSORFLOW ||
+         m->kind == MESSAGE_CUPY || served;
 }
 
 /* Reads a text without other failures. Returns the place of the failure, or NULL. */
 static const char *read_whole(message *m, scan_text t, scan_text raw) {
   const char *where = read_clean(m, t, raw);
-  if (!reads_all(m->kind)) message_quantities(m, t, where);
+  if (!reads_all(m)) message_quantities(m, t, where);
   if (m->kind != MESSAGE_TORCH) message_said(m, t, where);
   message_share(m, t);
   return where;

@@ -1,4 +1,6 @@
 /* Errors of a device that name a status and little else, by a table. */
+#include <string.h>
+
 #include "advise/message_parts.h"
 
 #define CALL   1 /* the words name a call: the text must say that it failed */
@@ -89,6 +91,8 @@ static const struct {
     {"rocblas_status_memory_error", MESSAGE_STATUS, CONTEXT_BIT(AMD), 0},
     {"FIND was unable to find an engine to execute this computation", MESSAGE_STATUS, 0, 0},
     {"unable to find an engine to execute this computation", MESSAGE_STATUS, 0, 0},
+    {"Unable to find a valid cuDNN algorithm", MESSAGE_STATUS, CONTEXT_BIT(NVIDIA), 0},
+    {"Failed to CUDA calloc", 0, CONTEXT_BIT(NVIDIA), 0}, /* NCCL */
     {"NVML_SUCCESS == r INTERNAL ASSERT FAILED", MESSAGE_MIG, CONTEXT_BIT(NVIDIA), 0},
     {"NVML_SUCCESS == DriverAPI::get()->nvml", MESSAGE_MIG, CONTEXT_BIT(NVIDIA), 0},
     {"!handles_.at(i) INTERNAL ASSERT FAILED", MESSAGE_MIG, CONTEXT_BIT(NVIDIA), 0},
@@ -156,7 +160,10 @@ bool message_device(message *m, scan_text t, const char **where) {
   m->context.seen |= table[chosen].marks;
   m->failures = 1;
   scan_copy(m->what, sizeof m->what, t, best,
-            (table[chosen].details & MESSAGE_STATUS) != 0 ? " \n" : "\n");
+            (table[chosen].details & MESSAGE_STATUS) != 0 &&
+                    strchr(table[chosen].words, ' ') == NULL
+                ? " \n"
+                : "\n");
   if (scan_has(t, "cuInit") || scan_has(t, "cuCtxCreate") ||
       scan_has(t, "cuDevicePrimaryCtxRetain"))
     m->details |= MESSAGE_INIT;

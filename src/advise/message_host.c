@@ -25,6 +25,14 @@ static const struct row {
     {"session crashed after using all available RAM", HOST_NOTEBOOK, SURE},
     {"tried to allocate more memory than is available", HOST_NOTEBOOK, SURE}, /* Kaggle's */
     {"Your notebook was stopped because it used too much memory", HOST_NOTEBOOK, SURE},
+    {"toute la mémoire RAM disponible", HOST_NOTEBOOK, SURE}, /* Colab's, in other languages */
+    {"toute la RAM disponible", HOST_NOTEBOOK, SURE},
+    {"toda la memoria RAM disponible", HOST_NOTEBOOK, SURE},
+    {"toda la RAM disponible", HOST_NOTEBOOK, SURE},
+    {"toda a RAM disponível", HOST_NOTEBOOK, SURE},
+    {"tutta la RAM disponibile", HOST_NOTEBOOK, SURE},
+    {"gesamte verfügbare RAM", HOST_NOTEBOOK, SURE},
+    {"gesamten verfügbaren RAM", HOST_NOTEBOOK, SURE},
     {"oom_kill event", HOST_JOB, SURE},
     {"oom-kill event", HOST_JOB, SURE},
     {"Exceeded job memory limit", HOST_JOB, SURE},

@@ -42,7 +42,9 @@ static const struct {
     {"allowed", LIMIT},   {"budget", LIMIT},    {"quota", LIMIT},      {"cap", LIMIT},
     {"capped", LIMIT},    {"total", TOTAL},     {"capacity", TOTAL},   {"reserved", OTHER},
     {"cached", OTHER},    {"swap", OTHER},      {"disk", OTHER},       {"file", OTHER},
-    {"shmem", OTHER},     {"download*", OTHER}, {"weight*", OTHER},    {"threshold", OTHER}};
+    {"shmem", OTHER},     {"download*", OTHER}, {"weight*", OTHER},    {"threshold", OTHER},
+    {"vm", OTHER}, /* "total-vm": addresses, not memory */
+};
 
 static role role_of(const char *at, size_t length) {
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -237,6 +239,7 @@ typedef struct reading {
   size_t count;
   const char *low; /* words before it belong to another size */
   role last;       /* of the size before */
+  key live;        /* the word of the size in use that this part gave; role NONE: none */
 } reading;
 
 static void find_quantities(reading *r) {
@@ -303,6 +306,32 @@ static bool names_buffer(scan_text t) {
   return scan_has_any(t, names, sizeof names / sizeof *names);
 }
 
+/* Returns whether a line is about the whole machine: "CPU Virtual Memory: used = 187.92 GB, percent
+ * = 74.7%", as psutil counts. */
+static bool is_machine(scan_text line) {
+  static const char *const signs[] = {"irtual Memory", "irtual memory:", "svmem(",
+                                      "percent =", "percent="};
+  return scan_has_any(line, signs, sizeof signs / sizeof *signs);
+}
+
+/* A log repeats what is in use: of lines with the same word, the one nearest to the failure counts.
+ * Forgets the size of an earlier line. */
+static void forget_older(message *m, reading *r, const key *now) {
+  uint64_t *field = m->kind == MESSAGE_HOST ? &m->process_bytes : &m->live_bytes;
+  size_t length = (size_t)(now->end - now->at);
+  if (now->role != LIVE) return;
+  if (!known(*field)) {
+    r->live = *now;
+    return;
+  }
+  if (r->live.role == NONE || length != (size_t)(r->live.end - r->live.at) ||
+      memcmp(now->at, r->live.at, length) != 0 || now->at < r->live.end ||
+      memchr(r->live.end, '\n', (size_t)(now->at - r->live.end)) == NULL)
+    return;
+  *field = MESSAGE_UNKNOWN;
+  r->live = *now;
+}
+
 static void read_region(message *m, scan_text t, bool earlier) {
   reading r = {.t = t, .low = t.at};
   find_quantities(&r);
@@ -314,6 +343,9 @@ static void read_region(message *m, scan_text t, bool earlier) {
     if (pair) share_unit(q, &r.list[i + 1]);
     key used = choose(&r, i, pair, &follows);
     if (used.role == NONE && !q->unit) continue;
+    if (m->kind == MESSAGE_HOST && used.role == LIVE && is_machine(scan_line(t, q->at)))
+      used.role = OTHER;
+    if (earlier) forget_older(m, &r, &used);
     store(m, used.role, q->bytes, earlier);
     r.last = used.role;
     if (pair) {

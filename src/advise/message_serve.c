@@ -90,6 +90,14 @@ static bool read_vllm(message *m, scan_text t) {
   return true;
 }
 
+/* "CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try
+ * lowering `max_num_seqs` or `gpu_memory_utilization`" */
+static bool read_warm_up(message *m, scan_text t) {
+  (void)t;
+  m->details |= MESSAGE_COMPUTE;
+  return true;
+}
+
 /* "Current value: self.server_args.mem_fraction_static=0.2"; "under --mem-fraction-static=0.88.
  * Raise --mem-fraction-static to at least 0.9113" */
 static bool read_sglang(message *m, scan_text t) {
@@ -258,6 +266,15 @@ static bool read_trtllm(message *m, scan_text t) {
   m->device_bytes = gib_after(t, "Total GPU memory (GiB): ");
   m->free_bytes = gib_after(t, "Free GPU memory before component creation attempt (GiB): ");
   m->asked_bytes = scan_size_after(t, "Tried to allocate ");
+  /* "paged kv cache: total: 15.77 GiB, available: 5.31 GiB", then "Allocated 4.78 GiB for max
+   * tokens in paged KV cache": what was left for the buffers of requests. */
+  const char *pool = scan_find(t, "max tokens in paged kv cache: ");
+  if (pool == NULL) return true;
+  scan_text line = {pool, scan_line(t, pool).end};
+  uint64_t cache = scan_size_before(t, " for max tokens in paged KV cache");
+  if (!known(m->device_bytes)) m->device_bytes = scan_size_after(line, "total: ");
+  if (!known(m->free_bytes)) m->free_bytes = scan_size_after(line, "available: ");
+  if (known(m->free_bytes) && known(cache) && cache <= m->free_bytes) m->free_bytes -= cache;
   return true;
 }
 
@@ -425,6 +442,8 @@ static const struct {
     {"KV cache is needed, which is larger than", MESSAGE_VLLM, read_vllm},
     {"increasing `gpu_memory_utilization`", MESSAGE_VLLM, read_vllm},
     {"Error in memory profiling. Initial free memory", MESSAGE_VLLM, read_vllm},
+    {"occurred when warming up sampler", MESSAGE_VLLM, read_warm_up},
+    {"lowering `max_num_seqs`", MESSAGE_VLLM, read_warm_up},
     {"increase --mem-fraction-static", MESSAGE_SGLANG, read_sglang},
     {"increase mem_fraction_static", MESSAGE_SGLANG, read_sglang},
     {"leave no GPU memory for the KV cache", MESSAGE_SGLANG, read_sglang},

@@ -11,6 +11,7 @@
 #define H(name)  (UINT32_C(1) << HOST_##name)
 #define M(name)  CONTEXT_BIT(name)
 #define D(name)  DERIVED_##name
+#define T(name)  TRAIT_##name
 #define TORCHY   (K(TORCH) | K(CUDA))
 #define FULL     (C(BATCH_TOO_BIG) | C(UNKNOWN))
 #define NOT_ROOM (D(ROOM) | D(ABSURD) | D(INIT))

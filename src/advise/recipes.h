@@ -41,8 +41,9 @@ enum {
   DERIVED_INPUT = 1 << 29,     /* the failed request was for a whole array of the program */
   DERIVED_TIMEOUT = 1 << 30,   /* killed after a timeout */
 };
-/* Memory was freed while a server measured what it needs. Not in the enum: an int has no bit 31. */
-#define DERIVED_MEASURED (UINT32_C(1) << 31)
+/* Not in the enum: an int has no bit 31. */
+#define DERIVED_MEASURED (UINT64_C(1) << 31) /* memory was freed while a server measured itself */
+#define DERIVED_LARGER   (UINT64_C(1) << 32) /* the request is larger than the device */
 
 #define RECIPE_HALF_BATCH                                                                          \
   "half the batch, and step every second time: (loss / 2).backward(); if i % 2: "                  \
@@ -53,7 +54,8 @@ typedef struct recipe {
   uint32_t causes;        /* bits of cause_id */
   uint32_t kinds, hosts;  /* bits of message_kind, message_host */
   uint64_t need, never;   /* marks of the context: all of `need`, none of `never` */
-  uint32_t must, mustnot; /* DERIVED_… */
+  uint32_t with, without; /* TRAIT_…: all of `with`, none of `without` */
+  uint64_t must, mustnot; /* DERIVED_… */
   uint16_t from, to;      /* versions of PyTorch: not known to be older than `from`, nor newer than
                            * `to` */
   const char *change, *cost;

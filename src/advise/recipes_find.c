@@ -5,6 +5,7 @@ static const recipe rows[] = {
     /* ---- anything else on a device ---- */
     {.kinds = ANY_DEVICE,
      .mustnot = NOT_ROOM,
+     .without = T(TINY),
      .change = "a smaller batch, smaller inputs, or a smaller model (16-bit, quantized)",
      .cost = "more, smaller steps"},
     {.causes = ~C(OTHER_PROCESS),
@@ -19,6 +20,7 @@ static const recipe questions[] = {
     {.kinds = K(CUDA),
      .need = M(NVIDIA),
      .must = D(STATUS),
+     .without = T(SEARCH),
      .change = "CUDA_LAUNCH_BLOCKING=1 python train.py (your command) once, or once on the CPU: a "
                "label or an index out of range then names its line"},
     {.must = D(ABSURD),
@@ -88,6 +90,10 @@ static const recipe questions[] = {
     {.hosts = H(NOTEBOOK) | H(DIED),
      .change = "in the notebook: import stowage; stowage.enable(); after a death "
                "stowage.explain(last=True)"},
+    {.hosts = H(KILLED),
+     .with = T(TEST_WORKERS),
+     .change = "/usr/bin/time -v pytest -n 0 shows the peak of all tests in one process (Maximum "
+               "resident set size)"},
     {.hosts = H(KILLED), .change = "sudo dmesg -T | grep -i -E 'killed process|out of memory'"},
     {.hosts = H(CONTAINER), .change = "kubectl describe pod NAME | grep -A5 'Last State'"},
     {.hosts = H(EVICTED), .change = "kubectl top pods -A --sort-by=memory, while it runs"},
@@ -110,6 +116,13 @@ static const recipe questions[] = {
      .need = M(JULIA),
      .never = M(WINDOWS) | M(MAC),
      .change = "/usr/bin/time -v julia FILE.jl shows its peak (Maximum resident set size)"},
+    {.kinds = K(HOST),
+     .need = M(NATIVE),
+     .with = T(GO),
+     .change =
+         "GODEBUG=gctrace=1 PROGRAM prints the heap at every collection; with import _ "
+         "\"net/http/pprof\" in it, go tool pprof -top http://localhost:6060/debug/pprof/heap "
+         "names the functions that hold memory"},
     {.kinds = K(HOST),
      .need = M(NATIVE) | M(MAC),
      .change = "leaks --atExit -- PROGRAM, or Instruments > Allocations, shows who allocates"},

@@ -158,8 +158,16 @@ static const recipe rows[] = {
      .change = "run it under with torch.no_grad(): nothing is then kept for a backward pass",
      .cost = "none"},
     {.causes = FULL,
+     .kinds = K(CUDA),
+     .need = M(MATLAB),
+     .mustnot = NOT_ROOM,
+     .change = "a smaller mini-batch: trainingOptions(…, MiniBatchSize=8), or smaller images; "
+               "reset(gpuDevice) frees what an earlier run left",
+     .cost = "more, smaller steps"},
+    {.causes = FULL,
      .kinds = TORCHY,
      .mustnot = NOT_ROOM | D(INFERS) | D(TRAINS) | D(BATCH) | D(ONE),
+     .never = M(MATLAB),
      .change =
          "a smaller batch (half of it), or smaller inputs: lower resolution, shorter sequences",
      .cost = "more, smaller steps"},
@@ -183,6 +191,7 @@ static const recipe rows[] = {
      .mustnot = NOT_ROOM | D(INFERS),
      .from = 110,
      .never = M(TRAINER) | M(LIGHTNING) | M(APPLE) | M(INTEL) | M(NPU) | M(COMFY) | M(WEBUI),
+     .without = T(AUTOCAST),
      .change = "16-bit arithmetic (PyTorch 1.10+): with torch.autocast(\"cuda\", "
                "dtype=torch.bfloat16): around forward "
                "(float16 with a GradScaler on T4, V100 and older)",
@@ -192,6 +201,7 @@ static const recipe rows[] = {
      .need = M(TORCH) | M(INTEL),
      .mustnot = NOT_ROOM | D(INFERS),
      .never = M(TRAINER) | M(LIGHTNING) | M(COMFY) | M(WEBUI),
+     .without = T(AUTOCAST),
      .change = "16-bit arithmetic: with torch.autocast(\"xpu\", dtype=torch.bfloat16): around "
                "forward",
      .cost = "slightly less precise numbers"},
@@ -202,6 +212,7 @@ static const recipe rows[] = {
      .from = 106,
      .to = 109,
      .never = M(TRAINER) | M(LIGHTNING) | M(APPLE) | M(NPU) | M(COMFY) | M(WEBUI),
+     .without = T(AUTOCAST),
      .change = "16-bit arithmetic: with torch.cuda.amp.autocast(): around forward, with "
                "torch.cuda.amp.GradScaler()",
      .cost = "slightly less precise numbers"},

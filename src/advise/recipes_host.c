@@ -197,6 +197,21 @@ static const recipe rows[] = {
      .change = "do less before it answers: load the model once, before the workers start (gunicorn "
                "--preload), fewer workers at once",
      .cost = "a change of the program"},
+    {.hosts = H(KILLED) | H(KERNEL) | H(PYTHON),
+     .with = T(TEST_WORKERS),
+     .change = "fewer test workers: pytest -n 2 instead of -n auto (each worker loads the program "
+               "and its data again)",
+     .cost = "slower tests"},
+    {.hosts = H(KILLED) | H(KERNEL) | H(PYTHON),
+     .with = T(TEST_WORKERS),
+     .change = "free what tests leave behind: fixtures of a smaller scope, smaller test data; "
+               "--maxprocesses and --dist loadfile keep the tests of a file in one worker",
+     .cost = "a change of the tests"},
+    {.hosts = H(KILLED) | H(KERNEL) | H(CONTAINER),
+     .with = T(CI),
+     .change = "a larger runner: runs-on: a larger one (GitHub), resource_class: large (CircleCI), "
+               "other tags (GitLab), or fewer jobs at once on one machine",
+     .cost = "it costs more"},
     {.hosts = H(KILLED) | H(KERNEL),
      .need = M(DEEPSPEED),
      .change =
@@ -290,6 +305,21 @@ static const recipe rows[] = {
      .cost = "a change of the program"},
     {.hosts = H(PYTHON),
      .need = M(NATIVE),
+     .with = T(GO),
+     .mustnot = D(ABSURD),
+     .change = "let the collector run earlier: GOMEMLIMIT=3GiB (a little below the RAM or the "
+               "container's limit), GOGC=50",
+     .cost = "more time in the collector"},
+    {.hosts = H(PYTHON),
+     .need = M(NATIVE),
+     .with = T(GO),
+     .mustnot = D(ABSURD),
+     .change = "find what the heap holds: go tool pprof -inuse_space; often maps and slices that "
+               "are never emptied, a small slice of a large array, or goroutines that never end",
+     .cost = "none"},
+    {.hosts = H(PYTHON),
+     .need = M(NATIVE),
+     .without = T(GO),
      .mustnot = D(ABSURD),
      .change =
          "smaller elements and fewer copies: float instead of double, 32-bit indices, "
@@ -299,12 +329,14 @@ static const recipe rows[] = {
     {.hosts = H(NUMPY) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(CONTAINER) |
               H(JOB) | H(RAY) | H(TORCH) | H(DASK) | H(SPARK) | H(LARGE) | H(EVICTED),
      .never = LANGUAGES,
+     .without = T(TEST_WORKERS),
      .mustnot = D(ABSURD) | D(TIMEOUT),
      .change = "hold less in RAM: read data in parts (pd.read_csv(f, chunksize=100000), np.load(f, "
                "mmap_mode=\"r\"), stowage.batches(f)), in the smallest type (stowage inspect f)",
      .cost = "a loop over the parts"},
     {.hosts =
          H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY) | H(LARGE),
+     .without = T(CI),
      .never = M(COLAB) | M(KAGGLE) | M(WINDOWS) | M(MAC) | M(BITS_32),
      .mustnot = D(GROUPED) | D(ABSURD) | D(ENABLED) | D(TIMEOUT),
      .change =

@@ -149,6 +149,16 @@ static const recipe rows[] = {
                "shorter context (num_ctx 2048)",
      .cost = "a little quality"},
     {.hosts = H(MODEL),
+     .need = M(WINDOWS),
+     .change = "free RAM: close other programs, or enlarge the page file: System > Advanced > "
+               "Performance > Virtual memory; then restart",
+     .cost = "the page file is slow"},
+    {.hosts = H(MODEL),
+     .need = M(MAC),
+     .change = "free RAM: close other programs: Activity Monitor > Memory shows who holds it",
+     .cost = "none"},
+    {.hosts = H(MODEL),
+     .never = M(WINDOWS) | M(MAC),
      .change = "free RAM: close other programs, or add swap (Linux: sudo fallocate -l 16G "
                "/swapfile; sudo "
                "chmod 600 /swapfile; sudo mkswap /swapfile; sudo swapon /swapfile)",
@@ -334,6 +344,15 @@ static const recipe rows[] = {
      .cost = "different training"},
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
+     .with = T(FSDP),
+     .change =
+         "keep weights and state in RAM: FSDP(…, cpu_offload=CPUOffload(offload_params=True)) "
+         "(FSDP2: fully_shard(…, offload_policy=CPUOffloadPolicy()); Accelerate: "
+         "fsdp_offload_params: true)",
+     .cost = "slower steps"},
+    {.causes = C(OPTIMIZER_STATE),
+     .kinds = TORCHY,
+     .without = T(STATE),
      .from = 113,
      .change = "without copies of all tensors in the step (PyTorch 1.13+): torch.optim.AdamW(…, "
                "foreach=False), or "
@@ -347,6 +366,7 @@ static const recipe rows[] = {
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
      .never = M(DEEPSPEED),
+     .without = T(FSDP),
      .change =
          "move the state off the device: DeepSpeed ZeRO with \"offload_optimizer\": {\"device\": "
          "\"cpu\"}",
@@ -355,6 +375,7 @@ static const recipe rows[] = {
     /* ---- one huge request ---- */
     {.causes = C(ONE_SPIKE),
      .need = M(INTEL),
+     .mustnot = D(LARGER),
      .change = "Intel devices give at most 4 GiB at once: split the tensor, or allow more with "
                "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1",
      .cost = "none"},
@@ -385,11 +406,28 @@ static const recipe rows[] = {
     {.causes = C(ONE_SPIKE),
      .kinds = TORCHY,
      .need = M(ATTENTION),
+     .without = T(FUSED),
      .from = 200,
      .change =
          "attention without the whole matrix: torch.nn.functional.scaled_dot_product_attention "
          "(Transformers: attn_implementation=\"sdpa\")",
      .cost = "none"},
+    {.causes = C(ONE_SPIKE),
+     .kinds = TORCHY,
+     .need = M(ATTENTION) | M(NVIDIA),
+     .with = T(FUSED),
+     .from = 200,
+     .change =
+         "let attention take a kernel that does not make the whole matrix: 16-bit inputs, and no "
+         "attn_mask (is_causal=True instead); under with torch.nn.attention.sdpa_kernel("
+         "SDPBackend.FLASH_ATTENTION): it says why it cannot",
+     .cost = "16-bit arithmetic"},
+    {.causes = C(ONE_SPIKE),
+     .kinds = TORCHY,
+     .need = M(ATTENTION) | M(DIFFUSERS),
+     .never = M(COMFY) | M(WEBUI) | M(NVIDIA),
+     .change = "attention in parts: pipe.enable_attention_slicing()",
+     .cost = "slower"},
     {.causes = C(ONE_SPIKE),
      .kinds = TORCHY,
      .change =
@@ -402,6 +440,7 @@ static const recipe rows[] = {
      .cost = "a loop over the parts"},
     {.causes = C(ONE_SPIKE),
      .kinds = TORCHY,
+     .without = T(AUTOCAST),
      .from = 113,
      .change = "in 16 bits it is half as large: x.half(), or torch.autocast(x.device.type)",
      .cost = "slightly less precise numbers"},
@@ -419,6 +458,19 @@ static const recipe rows[] = {
      .cost = "a loop over the parts"},
 
     /* ---- results that pile up ---- */
+    {.causes = C(LEAK),
+     .kinds = TORCHY,
+     .with = T(GROWS),
+     .change =
+         "keep numbers and copies, not tensors that carry their graph: "
+         "losses.append(loss.item()), total += loss.item(), outputs.append(out.detach().cpu())",
+     .cost = "none"},
+    {.causes = C(LEAK),
+     .kinds = TORCHY,
+     .with = T(GROWS),
+     .change = "empty what lives longer than one step: lists, dicts and attributes (self.…) that "
+               "every step adds to; metrics that hold all batches (reset() after each epoch)",
+     .cost = "none"},
     {.causes = C(LEAK),
      .need = M(TRAINER),
      .change =

@@ -110,6 +110,18 @@ static const recipe rows[] = {
                "(tf.config.experimental.set_memory_growth)",
      .cost = "a little fragmentation"},
     {.causes = C(OTHER_PROCESS),
+     .kinds = K(CUDA),
+     .with = T(NCCL),
+     .change = "one GPU for each rank: torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])) "
+               "before init_process_group; nvidia-smi shows whether two ranks share one",
+     .cost = "none"},
+    {.causes = C(OTHER_PROCESS),
+     .kinds = K(CUDA),
+     .with = T(NCCL),
+     .change = "leave memory for NCCL: a smaller batch, or "
+               "torch.cuda.set_per_process_memory_fraction(0.95)",
+     .cost = "more, smaller steps"},
+    {.causes = C(OTHER_PROCESS),
      .need = M(AMD),
      .change =
          "see who else is on the device: rocm-smi --showpids; stop it, or choose another device: "
@@ -142,8 +154,17 @@ static const recipe rows[] = {
          "otherwise tensors return to the device they were saved from",
      .cost = "none"},
     {.causes = C(OTHER_PROCESS),
+     .kinds = K(CUDA),
+     .with = T(TINY),
+     .never = M(AMD),
+     .change = "if nothing else is on it, check the device itself: nvidia-smi -q -d "
+               "COMPUTE,MEMORY,ECC shows its mode, its free memory and errors; a reset or restart "
+               "frees what a crashed process left",
+     .cost = "a restart"},
+    {.causes = C(OTHER_PROCESS),
      .kinds = K(TORCH) | K(CUDA),
      .must = D(SPILLS),
+     .without = T(TINY) | T(NCCL),
      .change = "share the device with it: stowage run --spill auto -- python train.py",
      .cost = "slower: part of the data lives in the computer's RAM"},
     {.causes = C(OTHER_PROCESS),

@@ -1,0 +1,186 @@
+/* Traits: what the program already does and how it was started, by words anywhere in the text; a
+ * logged memory figure that grows with every step; a first request that is tiny. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "advise/context_parts.h"
+
+#define LINE_MOST     400                 /* characters of one line that are examined */
+#define FIGURES_LEAST 4                   /* figures that show a growth */
+#define GROWTH_LEAST  1.5                 /* the last one is as many times the first one */
+#define ELEMENTS_TINY (UINT64_C(1) << 20) /* a request that every free device can serve */
+
+static const struct {
+  const char *words;
+  uint32_t traits;
+} table[] = {
+    {"autocast", TRAIT_AUTOCAST},
+    {"GradScaler", TRAIT_AUTOCAST},
+    {"scaler.scale(", TRAIT_AUTOCAST},
+    {"scaler.step(", TRAIT_AUTOCAST},
+    {"bf16-mixed", TRAIT_AUTOCAST},
+    {"16-mixed", TRAIT_AUTOCAST},
+    {"precision=16", TRAIT_AUTOCAST},
+    {"mixed_precision=fp16", TRAIT_AUTOCAST},
+    {"mixed_precision=bf16", TRAIT_AUTOCAST},
+    {"AMP: checks passed", TRAIT_AUTOCAST},
+    {"16bit Automatic Mixed Precision", TRAIT_AUTOCAST},
+    {"scaled_dot_product_attention", TRAIT_FUSED},
+    {"sdpa_attention", TRAIT_FUSED},
+    {"flash_attn", TRAIT_FUSED},
+    {"flash_attention", TRAIT_FUSED},
+    {"xformers/ops", TRAIT_FUSED},
+    {"xformers\\ops", TRAIT_FUSED},
+    {"memory_efficient_attention", TRAIT_FUSED},
+    {"FullyShardedDataParallel", TRAIT_FSDP},
+    {"fully_shard", TRAIT_FSDP},
+    {"fsdp", TRAIT_FSDP},
+    {"FSDP", TRAIT_FSDP},
+    {"in _init_group", TRAIT_STATE},
+    {"state[\"exp_avg", TRAIT_STATE},
+    {"state['exp_avg", TRAIT_STATE},
+    {"initialize_optimizer_states", TRAIT_STATE},
+    {"Failed to CUDA calloc", TRAIT_NCCL},
+    {"Unable to find a valid cuDNN algorithm", TRAIT_SEARCH},
+    {"unable to find an engine to execute", TRAIT_SEARCH},
+    {"runtime: out of memory", TRAIT_GO},
+    {"runtime: cannot allocate memory", TRAIT_GO},
+    {"runtime: VirtualAlloc of ", TRAIT_GO},
+    {"goroutine ", TRAIT_GO},
+    {"pytest -n ", TRAIT_TEST_WORKERS},
+    {"py.test -n ", TRAIT_TEST_WORKERS},
+    {"pytest-xdist", TRAIT_TEST_WORKERS},
+    {"plugins: xdist", TRAIT_TEST_WORKERS},
+    {"[gw0]", TRAIT_TEST_WORKERS},
+    {"##[group]", TRAIT_CI},
+    {"##[error]", TRAIT_CI},
+    {"/home/runner/work", TRAIT_CI},
+    {"GitHub Actions", TRAIT_CI},
+    {"ERROR: Job failed: ", TRAIT_CI},
+    {"gitlab-runner", TRAIT_CI},
+    {"circleci", TRAIT_CI},
+};
+
+/* ---- a figure that grows ---- */
+
+/* A figure in a line of a log: "mem_gb=15.3", "gpu_mem: 8.1G". */
+typedef struct figure {
+  scan_text name;
+  double value;
+} figure;
+
+static bool is_unit_of_many(scan_text name) {
+  static const char *const others[] = {"peak", "max", "total", "free", "avail", "Max", "Peak"};
+  return scan_has_any(name, others, sizeof others / sizeof *others);
+}
+
+/* Reads a plain number with a fraction at `at`. */
+static bool read_value(scan_text t, const char *at, double *value) {
+  double scale = 0;
+  *value = 0;
+  if (at >= t.end || !isdigit((unsigned char)*at)) return false;
+  for (; at < t.end && (isdigit((unsigned char)*at) || (*at == '.' && scale == 0)); at++) {
+    if (*at == '.')
+      scale = 1;
+    else
+      *value = *value * 10 + (*at - '0'), scale *= 10;
+  }
+  if (scale > 1) *value /= scale;
+  return true;
+}
+
+/* Finds the first name of a memory figure in the line of a step. */
+static bool find_figure(scan_text line, figure *f) {
+  static const char *const names[] = {"mem", "Mem", "MEM", "llocated", "VRAM", "vram", "rss"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const char *start = NULL;
+    const char *at = scan_find_at(line, names[i], &start);
+    if (at == NULL) continue;
+    while (start > line.at && scan_is_word(start[-1])) start--;
+    while (at < line.end && scan_is_word(*at)) at++;
+    f->name = (scan_text){start, at};
+    while (at < line.end && (*at == '=' || *at == ':' || *at == ' ')) at++;
+    if (at > f->name.end && !is_unit_of_many(f->name) && read_value(line, at, &f->value))
+      return true;
+  }
+  return false;
+}
+
+/* Returns whether a line reports a step of a loop, not of loading. */
+static bool is_step(scan_text line) {
+  static const char *const words[] = {"it/s", "s/it", "%|",   "step",  "Step",
+                                      "iter", "Iter", "poch", "batch", "Batch"};
+  return scan_has_any(line, words, sizeof words / sizeof *words) && !scan_has(line, "oading");
+}
+
+/* Sets the trait if one figure grows evenly: each step adds between half and twice the mean. The
+ * first figures may be those of a cache that fills, so the series may begin anew. */
+static void read_growth(context *c, scan_text t) {
+  figure first = {.value = 0}, last = first, now;
+  double least = 0, most = 0;
+  uint32_t count = 0;
+  scan_text line;
+  while (scan_next_line(&t, &line)) {
+    if (line.end - line.at > LINE_MOST) line.end = line.at + LINE_MOST;
+    if (!is_step(line) || !find_figure(line, &now)) continue;
+    size_t length = (size_t)(now.name.end - now.name.at);
+    bool same = count > 0 && length == (size_t)(last.name.end - last.name.at) &&
+                memcmp(now.name.at, last.name.at, length) == 0;
+    double added = same ? now.value - last.value : 0;
+    if (!same || added <= 0) {
+      first = last = now;
+      least = most = 0;
+      count = 1;
+      continue;
+    }
+    least = count == 1 || added < least ? added : least;
+    most = added > most ? added : most;
+    last = now;
+    count++;
+  }
+  if (count < FIGURES_LEAST || last.value < first.value * GROWTH_LEAST || most > 3 * least) return;
+  c->traits |= TRAIT_GROWS;
+  snprintf(c->growth, sizeof c->growth, "%.*s from %.4g to %.4g in %u lines",
+           (int)(last.name.end - last.name.at < 24 ? last.name.end - last.name.at : 24),
+           last.name.at, first.value, last.value, count);
+}
+
+/* ---- a tiny request ---- */
+
+/* Returns whether the user's own line makes a tensor of a few elements: "torch.zeros(1, …)",
+ * "torch.ones((2, 3), …)". */
+static bool is_tiny(scan_text code) {
+  static const char *const calls[] = {"torch.zeros(", "torch.ones(",  "torch.empty(",
+                                      "torch.rand(",  "torch.randn(", "torch.full("};
+  const char *at = NULL;
+  for (size_t i = 0; i < sizeof calls / sizeof *calls && at == NULL; i++)
+    at = scan_find(code, calls[i]);
+  if (at == NULL) return false;
+  while (at < code.end && (*at == '(' || *at == '[')) at++;
+  uint64_t elements = 1;
+  const char *first = at;
+  while (at < code.end && isdigit((unsigned char)*at)) {
+    uint64_t dim = scan_number(code, at);
+    if (dim == 0 || dim > ELEMENTS_TINY) return false;
+    elements *= dim;
+    if (elements > ELEMENTS_TINY) return false;
+    while (at < code.end && isdigit((unsigned char)*at)) at++;
+    bool operation = at < code.end && *at != ',' && *at != ')' && *at != ']';
+    if (operation) return false; /* "8 * n" */
+    while (at < code.end && (*at == ',' || *at == ' ')) at++;
+  }
+  /* The arguments after the sizes are named. A plain name is another size. */
+  const char *name = at;
+  while (name < code.end && scan_is_word(*name)) name++;
+  return at > first && (name == at || (name < code.end && *name == '='));
+}
+
+void context_read_traits(context *c, scan_text text, scan_text raw) {
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+    if ((c->traits & table[i].traits) == 0 && scan_has(raw, table[i].words))
+      c->traits |= table[i].traits;
+  read_growth(c, text);
+  scan_text code = {c->code, c->code + strlen(c->code)};
+  if (is_tiny(code)) c->traits |= TRAIT_TINY;
+}
