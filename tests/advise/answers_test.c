@@ -541,4 +541,181 @@ TEST(a_device_and_a_host_failure_in_one_log_are_two)
   CHECK(m.kind == MESSAGE_CUDA && m.failures == 2);
 }
 
+#define FULL_CARD                                                                                  \
+  "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 210.00 MiB. GPU 0 has a total "   \
+  "capacity of 31.73 GiB of which 75.00 MiB is free. Including non-PyTorch memory, this process "  \
+  "has 31.60 GiB memory in use. Of the allocated memory 30.90 GiB is allocated by PyTorch, and "   \
+  "90.00 MiB is reserved by PyTorch but unallocated.\n"
+#define HUGE_REQUEST                                                                               \
+  "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 50.00 GiB. GPU 0 has a total "    \
+  "capacity of 31.73 GiB of which 25.00 GiB is free. Including non-PyTorch memory, this process "  \
+  "has 6.60 GiB memory in use. Of the allocated memory 5.90 GiB is allocated by PyTorch, and "     \
+  "90.00 MiB is reserved by PyTorch but unallocated.\n"
+
+TEST(a_figure_that_grows_with_every_step_is_a_leak)
+{
+  static const char line[] = "  File \"/u/net.py\", line 9, in training_step\n"
+                             "    self.kept.append(self.loss(out, y))\n" FULL_CARD;
+  static const struct {
+    const char *log;
+    bool grows;
+  } all[] = {
+      {"step 10 loss=2.1 mem=5.0\nstep 20 loss=1.9 mem=11.2\nstep 30 loss=1.8 mem=17.1\n"
+       "step 40 loss=1.7 mem=23.3\n",
+       true},
+      /* it stays the same, jumps once, shrinks, or is of loading */
+      {"step 10 mem=25.0\nstep 20 mem=25.1\nstep 30 mem=25.2\nstep 40 mem=25.3\n", false},
+      {"step 10 mem=5.0\nstep 20 mem=5.1\nstep 30 mem=5.2\nstep 40 mem=23.3\n", false},
+      {"step 10 mem=5.0\nstep 20 mem=11.0\nstep 30 mem=17.0\nstep 40 mem=6.0\n", false},
+      {"Loading step 1 mem=5.0\nLoading step 2 mem=11.2\nLoading step 3 mem=17.1\nLoading step 4 "
+       "mem=23.3\n",
+       false},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    char text[2000];
+    snprintf(text, sizeof text, "%s%s", all[i].log, line);
+    explanation x;
+    CHECK_OK(explain_message(&x, text, strlen(text)));
+    CHECK((x.findings.list[0].id == CAUSE_LEAK) == all[i].grows);
+    CHECK(advises(&x, ".item()") == all[i].grows);
+    if (all[i].grows)
+      CHECK(strstr(x.findings.list[0].evidence.data, "mem from 5 to 23.3 in 4 lines") != NULL);
+    explanation_free(&x);
+  }
+}
+
+/* What the text shows in use is not advised. */
+TEST(nothing_is_advised_that_the_program_already_does)
+{
+  static const sample all[] = {
+      {MESSAGE_TORCH, C(BATCH_TOO_BIG), "batch", "autocast",
+       "  File \"fit.py\", line 9, in main\n    scaler.scale(loss).backward()\n" FULL_CARD},
+      {MESSAGE_TORCH, C(BATCH_TOO_BIG), "autocast", NULL,
+       "  File \"fit.py\", line 9, in main\n    loss.backward()\n" FULL_CARD},
+      {MESSAGE_TORCH, C(ONE_SPIKE), "attn_mask", "attn_implementation",
+       "  File \"block.py\", line 9, in attention\n"
+       "    x = F.scaled_dot_product_attention(q, k, v, attn_mask=m)\n" HUGE_REQUEST},
+      {MESSAGE_TORCH, C(ONE_SPIKE), "attn_implementation", NULL,
+       "  File \"block.py\", line 9, in attention\n    x = q @ k.mT\n" HUGE_REQUEST},
+      {MESSAGE_TORCH, C(ONE_SPIKE), "enable_attention_slicing", "RELAXED",
+       "  File \"/x/site-packages/diffusers/models/attention_processor.py\", line 9, in __call__\n"
+       "    x = F.scaled_dot_product_attention(q, k, v)\n"
+       "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 30.00 GiB. GPU 0 has a total "
+       "capacity of 15.00 GiB. Of the allocated memory 5.00 GiB is allocated by PyTorch, and 90.00 "
+       "MiB is reserved by PyTorch but unallocated."},
+      {MESSAGE_TORCH, C(ONE_SPIKE), "RELAXED", NULL,
+       "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 9.00 GiB. GPU 0 has a total "
+       "capacity of 15.00 GiB. Of the allocated memory 5.00 GiB is allocated by PyTorch, and 90.00 "
+       "MiB is reserved by PyTorch but unallocated."},
+      {MESSAGE_TORCH, C(OPTIMIZER_STATE), "CPUOffload", "DeepSpeed",
+       "  File \"/x/site-packages/torch/optim/adamw.py\", line 9, in _init_group\n"
+       "    state[\"exp_avg\"] = torch.zeros_like(p)\n" FULL_CARD "FSDP rank 1 failed\n"},
+      {MESSAGE_TORCH, C(OPTIMIZER_STATE), "8bit", "foreach",
+       "  File \"/x/site-packages/torch/optim/adamw.py\", line 9, in _init_group\n"
+       "    state[\"exp_avg\"] = torch.zeros_like(p)\n" FULL_CARD},
+      {MESSAGE_TORCH, C(OPTIMIZER_STATE), "foreach", NULL,
+       "  File \"/x/site-packages/torch/optim/adamw.py\", line 9, in _multi_tensor_adamw\n"
+       "    denom = torch._foreach_sqrt(v)\n" FULL_CARD},
+  };
+  CHECK_SAMPLES(all);
+}
+
+TEST(libraries_beside_the_framework_and_a_first_request)
+{
+  static const sample all[] = {
+      {MESSAGE_CUDA, C(OTHER_PROCESS), "LOCAL_RANK", "not a shortage",
+       "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:275, unhandled cuda "
+       "error\n"
+       "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
+       "Failed to CUDA calloc async 2432 bytes"},
+      {MESSAGE_CUDA, C(BATCH_TOO_BIG), "batch", "label",
+       "  File \"fit.py\", line 9, in main\n    loss.backward()\n"
+       "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution"},
+      {MESSAGE_CUDA, C(OTHER_PROCESS), "nvidia-smi", "batch",
+       "  File \"/home/u/try.py\", line 2, in <module>\n    x = torch.ones((2, 2), device='cuda')\n"
+       "RuntimeError: CUDA error: out of memory"},
+      {MESSAGE_CUDA, C(UNKNOWN) | C(BATCH_TOO_BIG), "batch", NULL,
+       "  File \"/home/u/try.py\", line 2, in <module>\n    x = torch.ones(2, n, device='cuda')\n"
+       "RuntimeError: CUDA error: out of memory"},
+      {MESSAGE_VLLM, C(BATCH_TOO_BIG), "--max-num-seqs", "utilization 0.95",
+       "RuntimeError: CUDA out of memory occurred when warming up sampler with 512 dummy requests. "
+       "Please try lowering `max_num_seqs` or `gpu_memory_utilization` when initializing the "
+       "engine."},
+      {MESSAGE_CUDA, C(BATCH_TOO_BIG) | C(UNKNOWN), "MiniBatchSize", "autocast",
+       "Error using trainnet\nOut of memory on device. To view more detail about available memory "
+       "on the GPU, use 'gpuDevice()'."},
+  };
+  CHECK_SAMPLES(all);
+  message m;
+  message_read(&m, all[0].text, strlen(all[0].text));
+  CHECK_U64(m.asked_bytes, 2432);
+}
+
+TEST(programs_on_the_host_get_advice_of_their_own)
+{
+  static const sample all[] = {
+      {MESSAGE_HOST, C(HOST_LIMIT), "-n 2", "read_csv",
+       "$ pytest -n 8 tests\nbuild.sh: line 3: 70 Killed  pytest -n 8 tests\n"
+       "##[error]Process completed with exit code 137."},
+      {MESSAGE_HOST, C(HOST_LIMIT), "GOMEMLIMIT", "heaptrack",
+       "fatal error: runtime: out of memory\n\ngoroutine 1 [running]:\nmain.load()\n"
+       "exit status 2"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "page file", "swapfile",
+       "PS C:\\Users\\u> ollama run big\nError: model requires more system memory (20.0 GiB) than "
+       "is available (9.0 GiB)"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "High-RAM", NULL,
+       "Votre session a plant\xc3\xa9 apr\xc3\xa8s avoir utilis\xc3\xa9 toute la m\xc3\xa9moire "
+       "RAM disponible. Vous pouvez passer \xc3\xa0 Colab Pro."},
+  };
+  CHECK_SAMPLES(all);
+}
+
+/* Addresses are no memory, the machine is not the process, and old lines are not the last one. */
+TEST(a_size_belongs_to_what_its_line_is_about)
+{
+  message m;
+  static const char group[] =
+      "Memory cgroup out of memory: Killed process 7 (python) total-vm:14000000kB, "
+      "anon-rss:8000000kB, file-rss:10kB";
+  message_read(&m, group, sizeof group - 1);
+  CHECK_U64(m.process_bytes, UINT64_C(8000000) * 1024);
+  CHECK_U64(m.device_bytes, MESSAGE_UNKNOWN);
+  static const char machine[] = "CPU Virtual Memory: used = 180.0 GB, percent = 71.0%\n"
+                                "worker exits with return code = -9\n";
+  message_read(&m, machine, sizeof machine - 1);
+  CHECK_U64(m.process_bytes, MESSAGE_UNKNOWN);
+  static const char older[] = "step 1: rss 10.0 GiB\nstep 2: rss 20.0 GiB\nstep 3: rss 30.0 GiB\n"
+                              "worker exits with return code = -9\n";
+  message_read(&m, older, sizeof older - 1);
+  CHECK_U64(m.process_bytes, UINT64_C(30) << 30);
+  static const char server[] =
+      "[TensorRT-LLM][INFO] Loaded engine size: 7000 MiB\n"
+      "[TensorRT-LLM][INFO] Memory usage when calculating max tokens in paged kv cache: total: "
+      "24.00 GiB, available: 6.00 GiB\n"
+      "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 5.00 GiB for max tokens in paged KV cache\n"
+      "[TensorRT-LLM][ERROR] CUDA runtime error in cudaMallocAsync: out of memory\n";
+  message_read(&m, server, sizeof server - 1);
+  CHECK_U64(m.kind, MESSAGE_TENSORRT);
+  CHECK_U64(m.asked_bytes, MESSAGE_UNKNOWN);
+  CHECK_U64(m.live_bytes, MESSAGE_UNKNOWN);
+  CHECK_U64(m.device_bytes, UINT64_C(24) << 30);
+  CHECK_U64(m.free_bytes, UINT64_C(1) << 30);
+}
+
+TEST(files_of_a_library_or_of_a_window_are_not_the_users_line)
+{
+  message m;
+  static const char spark[] =
+      "Traceback (most recent call last):\n  File \"/mnt/u/score.py\", line 4, in <module>\n"
+      "    df.write.parquet(out)\n  File \"/usr/lib/spark/python/lib/py4j-0.10.9-src.zip/py4j/"
+      "java_gateway.py\", line 1321, in __call__\nMemoryError\n";
+  message_read(&m, spark, sizeof spark - 1);
+  CHECK(strstr(m.context.line, "score.py:4") == m.context.line);
+  static const char window[] =
+      "  File \"D:\\stable-diffusion-webui\\modules\\txt2img.py\", line 55, in txt2img\n"
+      "    processed = process(p)\n" FULL_CARD;
+  message_read(&m, window, sizeof window - 1);
+  CHECK(m.context.line[0] == '\0');
+}
+
 TEST_MAIN
