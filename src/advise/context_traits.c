@@ -55,7 +55,7 @@ static const struct {
     {"[gw0]", TRAIT_TEST_WORKERS},
     {"##[group]", TRAIT_CI},
     {"##[error]", TRAIT_CI},
-    {"/home/runner/work", TRAIT_CI},
+    {"/runner/work/", TRAIT_CI},
     {"GitHub Actions", TRAIT_CI},
     {"ERROR: Job failed: ", TRAIT_CI},
     {"gitlab-runner", TRAIT_CI},

@@ -51,10 +51,10 @@ static const char *command_of(scan_text line) {
 /* Returns whether the line starts a program of the user's. */
 bool message_starts_program(scan_text line) {
   static const char *const shows[] = {
-      "dmesg",    "journalctl", "cat",    "tail", "head",  "less",   "grep", "nvidia-smi",
-      "rocm-smi", "free",       "top",    "htop", "ps",    "df",     "ls",   "cd",
-      "echo",     "export",     "exit",   "seff", "sacct", "set",    "git",  "which",
-      "ulimit",   "kubectl",    "squeue", "pwd",  "uname", "docker", "watch"};
+      "dmesg",    "journalctl", "cat",    "tail", "head",  "less",  "grep", "nvidia-smi",
+      "rocm-smi", "free",       "top",    "htop", "ps",    "df",    "ls",   "cd",
+      "echo",     "export",     "exit",   "seff", "sacct", "set",   "git",  "which",
+      "ulimit",   "kubectl",    "squeue", "pwd",  "uname", "docker"};
   const char *at = command_of(line);
   if (at == NULL) return false;
   while (at < line.end && *at == ' ') at++;

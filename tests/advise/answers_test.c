@@ -632,10 +632,10 @@ TEST(libraries_beside_the_framework_and_a_first_request)
        "  File \"fit.py\", line 9, in main\n    loss.backward()\n"
        "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution"},
       {MESSAGE_CUDA, C(OTHER_PROCESS), "nvidia-smi", "batch",
-       "  File \"/home/u/try.py\", line 2, in <module>\n    x = torch.ones((2, 2), device='cuda')\n"
+       "  File \"/u/try.py\", line 2, in <module>\n    x = torch.ones((2, 2), device='cuda')\n"
        "RuntimeError: CUDA error: out of memory"},
       {MESSAGE_CUDA, C(UNKNOWN) | C(BATCH_TOO_BIG), "batch", NULL,
-       "  File \"/home/u/try.py\", line 2, in <module>\n    x = torch.ones(2, n, device='cuda')\n"
+       "  File \"/u/try.py\", line 2, in <module>\n    x = torch.ones(2, n, device='cuda')\n"
        "RuntimeError: CUDA error: out of memory"},
       {MESSAGE_VLLM, C(BATCH_TOO_BIG), "--max-num-seqs", "utilization 0.95",
        "RuntimeError: CUDA out of memory occurred when warming up sampler with 512 dummy requests. "

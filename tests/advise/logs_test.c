@@ -161,7 +161,7 @@ TEST(failures_of_a_log_without_empty_lines_are_separated)
   static const char ray[] =
       "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n"
       "ray.exceptions.RayTaskError(OutOfMemoryError): ray::fit() (pid=12, ip=10.0.0.1)\n"
-      "  File \"/home/u/tune.py\", line 6, in fit\n    loss.backward()\n" TORCH("96.00 MiB");
+      "  File \"/u/tune.py\", line 6, in fit\n    loss.backward()\n" TORCH("96.00 MiB");
   CHECK_OK(explain_message(&x, ray, sizeof ray - 1));
   CHECK_U64(x.evidence.message.failures, 2);
   CHECK(strstr(x.findings.list[0].evidence.data, "tune.py") == NULL);
