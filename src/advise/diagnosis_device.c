@@ -333,7 +333,8 @@ static guess by_phase(const explanation *x) {
   const message *m = &x->evidence.message;
   const numbers *n = &x->evidence.n;
   bool bare = !known(n->live_bytes) && !known(n->device_bytes);
-  if (does(x, TRAIT_GROWS) && has(x, MARK(TORCH)) && !has(x, MARK(LOADING)))
+  if (does(x, TRAIT_GROWS) && (m->kind == MESSAGE_TORCH || m->kind == MESSAGE_CUDA) &&
+      has(x, MARK(TORCH)) && !has(x, MARK(LOADING)))
     return (guess){CAUSE_LEAK, 0.6,
                    "the log shows that every step added to it: something keeps tensors of each "
                    "step (a list, or a sum of losses with their graphs)"};

@@ -373,7 +373,7 @@ static void add_way(explanation *x) {
 /* Suggests half of the batch that the text or a shape names. Returns whether it did. */
 static bool add_batch(explanation *x, uint64_t derived) {
   const message *m = &x->evidence.message;
-  char text[280];
+  char text[320];
   recipe r = {.change = text, .cost = "more, smaller steps"};
   bool shape = m->kind == MESSAGE_TENSORFLOW && m->rank > 2 && m->first_dim > 1;
   uint32_t batch = m->context.batch > 1 ? m->context.batch : shape ? m->first_dim : 0;

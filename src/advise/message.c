@@ -33,6 +33,15 @@ static bool read_device(message *m, scan_text clean, scan_text raw, const char *
   return false;
 }
 
+/* Returns whether a host's words beside a device's failure are a failure of their own. A pool that
+ * lost a worker, and a worker whose line does not mention memory, are consequences. */
+static bool is_separate(scan_text t, const char *at) {
+  message m = message_blank();
+  scan_text line = scan_line(t, at);
+  return message_host_memory(&m, line, true, NULL) && !message_only_word(m.host) &&
+         (m.details & (MESSAGE_EXECUTOR | MESSAGE_NO_SIGN)) == 0;
+}
+
 /* Returns the place of the failure, or NULL. */
 static const char *read_clean(message *m, scan_text t, scan_text raw) {
   const char *device_at = NULL, *host_at = NULL;
@@ -46,14 +55,14 @@ static const char *read_clean(message *m, scan_text t, scan_text raw) {
   }
   if (!device && message_lookalike(m, t)) return NULL;
   if (device) {
-    m->failures += sure && !message_only_word(host.host);
+    m->failures += sure && is_separate(t, host_at);
     return device_at;
   }
   /* "CUDA error: out of memory" and a MemoryError of the same failure are the device's. */
   if (message_device(&status, t, &device_at) &&
       (!sure || message_only_word(host.host) || device_at < host_at) && host.host != HOST_TORCH) {
     *m = status;
-    m->failures += sure && !message_only_word(host.host);
+    m->failures += sure && is_separate(t, host_at);
     return device_at;
   }
   if (sure) {

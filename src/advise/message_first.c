@@ -194,6 +194,14 @@ static bool is_ended(scan_text s) {
           m.host == HOST_EVICTED);
 }
 
+/* Returns whether the host's words in the segment are a consequence of a failure before it: a pool
+ * lost a worker, or a worker ended without a sign of memory. */
+static bool is_consequence(scan_text s) {
+  message m = message_blank();
+  return message_host_memory(&m, s, true, NULL) &&
+         (m.details & (MESSAGE_EXECUTOR | MESSAGE_NO_SIGN)) != 0;
+}
+
 /* Ends the segment before the first line of an unrelated failure, for logs without empty lines. */
 static void end_before_other(scan_text *t, scan_text *segment, message_kind kind,
                              const char *where) {
@@ -260,6 +268,8 @@ bool message_next_block(scan_text *t, scan_text *block, scan_text *own) {
     f.started = f.started || (has_failure(&f) && message_starts_program(head));
     bool apart = f.started || scan_has(head, MESSAGE_HANDLING);
     message_kind now = kind_of(segment, &where, &asked);
+    if (now == MESSAGE_HOST && has_failure(&f) && !apart && is_consequence(segment))
+      now = MESSAGE_NONE;
     const char *ends = bare_ending(segment, &frame, &open);
     if (ends != NULL && now != MESSAGE_NONE && where >= ends) { /* another program's output */
       segment.end = t->at = ends;

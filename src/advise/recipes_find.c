@@ -5,6 +5,13 @@ static const recipe rows[] = {
     /* ---- anything else on a device ---- */
     {.kinds = ANY_DEVICE,
      .mustnot = NOT_ROOM,
+     .with = T(TINY),
+     .change =
+         "check the device: end the programs that use it, or restart the machine; it may also "
+         "be another device than the one that was meant",
+     .cost = "they end, or wait"},
+    {.kinds = ANY_DEVICE,
+     .mustnot = NOT_ROOM,
      .without = T(TINY),
      .change = "a smaller batch, smaller inputs, or a smaller model (16-bit, quantized)",
      .cost = "more, smaller steps"},

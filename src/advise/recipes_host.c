@@ -1,6 +1,10 @@
 /* Recipes for host memory. */
 #include "advise/recipe_words.h"
 
+#define HOLD_LESS                                                                                  \
+  "hold less in RAM: read data in parts (pd.read_csv(f, chunksize=100000), np.load(f, "            \
+  "mmap_mode=\"r\"), stowage.batches(f)), in the smallest type (stowage inspect f)"
+
 static const recipe rows[] = {
     {.hosts = H(NUMPY) | H(PYTHON) | H(TORCH),
      .must = D(BEYOND),
@@ -207,8 +211,10 @@ static const recipe rows[] = {
      .change = "free what tests leave behind: fixtures of a smaller scope, smaller test data; "
                "--maxprocesses and --dist loadfile keep the tests of a file in one worker",
      .cost = "a change of the tests"},
-    {.hosts = H(KILLED) | H(KERNEL) | H(CONTAINER),
+    {.hosts = H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY) |
+              H(LARGE) | H(CONTAINER),
      .with = T(CI),
+     .mustnot = D(ABSURD) | D(TIMEOUT),
      .change = "a larger runner: runs-on: a larger one (GitHub), resource_class: large (CircleCI), "
                "other tags (GitLab), or fewer jobs at once on one machine",
      .cost = "it costs more"},
@@ -326,13 +332,17 @@ static const recipe rows[] = {
          "references instead of copies, reserve() before a vector grows (it holds the old and "
          "the new block while it moves)",
      .cost = "a change of the program"},
-    {.hosts = H(NUMPY) | H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(CONTAINER) |
-              H(JOB) | H(RAY) | H(TORCH) | H(DASK) | H(SPARK) | H(LARGE) | H(EVICTED),
+    {.hosts = H(KILLED) | H(KERNEL) | H(PYTHON),
      .never = LANGUAGES,
      .without = T(TEST_WORKERS),
      .mustnot = D(ABSURD) | D(TIMEOUT),
-     .change = "hold less in RAM: read data in parts (pd.read_csv(f, chunksize=100000), np.load(f, "
-               "mmap_mode=\"r\"), stowage.batches(f)), in the smallest type (stowage inspect f)",
+     .change = HOLD_LESS,
+     .cost = "a loop over the parts"},
+    {.hosts = H(NUMPY) | H(NOTEBOOK) | H(DIED) | H(CONTAINER) | H(JOB) | H(RAY) | H(TORCH) |
+              H(DASK) | H(SPARK) | H(LARGE) | H(EVICTED),
+     .never = LANGUAGES,
+     .mustnot = D(ABSURD) | D(TIMEOUT),
+     .change = HOLD_LESS,
      .cost = "a loop over the parts"},
     {.hosts =
          H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY) | H(LARGE),

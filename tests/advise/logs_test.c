@@ -1,5 +1,7 @@
 /* Logs with several failures: which one is explained, and how many are counted. All texts were
  * written for this test. */
+#include <time.h>
+
 #include "sample.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -85,6 +87,10 @@ TEST(a_kill_by_a_launcher_is_a_consequence)
        FAILED("fit.py", "310.00 MiB") "\nrun.sh: line 4: 811 Killed  python fit.py\n"},
       {MESSAGE_TORCH, HOST_NONE, 1,
        FAILED("fit.py", "310.00 MiB") "srun: error: node7: task 3: Killed\n"},
+      {MESSAGE_TORCH, HOST_NONE, 1,
+       FAILED("fit.py",
+              "310.00 MiB") "RuntimeError: DataLoader worker (pid 7) is killed by signal: "
+                            "Aborted.\n"},
       {MESSAGE_HOST, HOST_KERNEL, 1,
        "$ python export.py\nKilled\n$ dmesg | tail -1\nOut of memory: Killed process 811 (python) "
        "total-vm:9000000kB, anon-rss:7000000kB\n"},
@@ -200,6 +206,30 @@ TEST(a_warning_of_tensorflow_s_allocator_is_no_request)
   CHECK_U64(m.kind, MESSAGE_TENSORFLOW);
   CHECK_U64(m.asked_bytes, GIB);
   CHECK_U64(m.failures, 1);
+}
+
+/* Kills, handlers and commands that repeat do not make reading slow. */
+TEST(long_logs_of_repeated_failures_are_read_quickly)
+{
+  static const char *const turns[] = {
+      "$ python fit.py\n" TORCH("310.00 MiB"),
+      "$ python fit.py\nKilled\n",
+      "During handling of the above exception, another exception occurred:\n" TORCH("1.00 GiB"),
+      "ValueError: x\n  File \"a.py\", line 3, in f\n    x()\n",
+      "job.sh: line 1: 12 Killed  python b.py\n\n",
+  };
+  for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
+    buffer text = BUFFER_INIT;
+    buffer_text(&text, FAILED("first.py", "2.00 GiB"));
+    for (size_t bytes = text.length; bytes < (1 << 20); bytes += strlen(turns[i]))
+      buffer_text(&text, turns[i]);
+    clock_t start = clock();
+    message m;
+    message_read(&m, text.data, text.length);
+    CHECK(m.kind == MESSAGE_TORCH && m.asked_bytes == 2 * GIB);
+    CHECK(clock() - start < 15 * CLOCKS_PER_SEC); /* under 1 s */
+    buffer_free(&text);
+  }
 }
 
 TEST_MAIN
