@@ -43,7 +43,8 @@ static const char *command_of(scan_text line) {
   bool host = false;
   for (const char *p = line.at; p + 1 < line.end && p - line.at < PROMPT_MOST; p++) {
     host = host || *p == '@';
-    if (host && (*p == '$' || *p == '#' || *p == '%') && p[1] == ' ') return p + 2;
+    if (!host || p[1] != ' ') continue;
+    if (*p == '$' || *p == '#' || (*p == '%' && p[-1] == ' ')) return p + 2; /* not "45% " */
   }
   return windows_command(line);
 }
