@@ -342,5 +342,5 @@ bool message_is_mixed(scan_text t) {
   if (message_host_memory(&m, t, true, NULL))
     found += scan_has(t, "terminate called after throwing") ? 2 : 1;
   found += message_serve_kinds(t) + tracebacks(t);
-  return found > 1 || (kill_in(t) != NULL && found > 0) || starts_again(t);
+  return found > 1 || (found > 0 && kill_in(t) != NULL) || starts_again(t);
 }
