@@ -71,7 +71,7 @@ typedef struct figure {
   double value;
 } figure;
 
-static bool is_unit_of_many(scan_text name) {
+static bool is_of_another_amount(scan_text name) {
   static const char *const others[] = {"peak", "max", "total", "free", "avail", "Max", "Peak"};
   return scan_has_any(name, others, sizeof others / sizeof *others);
 }
@@ -102,7 +102,7 @@ static bool find_figure(scan_text line, figure *f) {
     while (at < line.end && scan_is_word(*at)) at++;
     f->name = (scan_text){start, at};
     while (at < line.end && (*at == '=' || *at == ':' || *at == ' ')) at++;
-    if (at > f->name.end && !is_unit_of_many(f->name) && read_value(line, at, &f->value))
+    if (at > f->name.end && !is_of_another_amount(f->name) && read_value(line, at, &f->value))
       return true;
   }
   return false;

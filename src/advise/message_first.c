@@ -11,8 +11,8 @@
  *     that a kill is a consequence: launchers kill the other ranks after a failure.
  *   - A failure in the handler of another exception. A handler that only raises the error again, in
  *     its own words, has the same failure.
- *   - A traceback of another program, if one of the two ends with a bare status ("CUDA error: out
- * of memory", "MemoryError"). */
+ *   - A traceback of another program, if one of the two ends with a bare status ("MemoryError",
+ *     "CUDA error: out of memory"). */
 #include <ctype.h>
 #include <string.h>
 

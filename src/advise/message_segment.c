@@ -7,6 +7,7 @@
 
 #define PROMPT_MOST   100        /* characters of a shell's prompt */
 #define SEGMENT_BYTES (16 << 10) /* a longer one is cut at a line: a split reads it again */
+
 static bool is_chain(scan_text line) {
   return scan_has(line, MESSAGE_HANDLING) ||
          scan_has(line, "The above exception was the direct cause");
