@@ -17,14 +17,18 @@
 #define DIRECTORY_BYTES_MAX (UINT64_C(4) << 20) /* of an archive that may hold a table */
 #define PACKED_BYTES        ((size_t)64 << 10)  /* of a compressed file, to see what it holds */
 
-/* Returns whether it is text: its first bytes hold no control characters but line ends, tabs and
- * the delimiter. */
-static bool is_text(const uint8_t *start, size_t count, char delimiter) {
+/* Returns how many bytes come before the first control character that is no line end, tab or
+ * delimiter. */
+static size_t text_length(const uint8_t *start, size_t count, char delimiter) {
   for (size_t i = 0; i < count; i++)
     if (start[i] < 0x20 && start[i] != '\n' && start[i] != '\r' && start[i] != '\t' &&
         (delimiter == '\0' || start[i] != (uint8_t)delimiter))
-      return false;
-  return count > 0;
+      return i;
+  return count;
+}
+
+static bool is_text(const uint8_t *start, size_t count, char delimiter) {
+  return count > 0 && text_length(start, count, delimiter) == count;
 }
 
 static const char *format_of(const uint8_t *start, size_t count, uint64_t file_bytes,
@@ -148,6 +152,22 @@ static const char *reason_against(const char *format, const inspect_options *o, 
   return strcmp(format, "csv") == 0 && !described ? other_text(start, count) : NULL;
 }
 
+/* Rejects a file of no known kind. Where a line of text comes first, one byte is in the way. */
+static stow_status reject_unknown(const source *from, const uint8_t *start, size_t count) {
+  size_t length = text_length(start, count, '\0');
+  if (memchr(start, '\n', length) == NULL)
+    return stow_fail(STOW_ERR_FORMAT,
+                     "%s: not an npy, npz, csv, HDF5, safetensors or GGUF file; for raw bytes give "
+                     "--dtype and perhaps --shape",
+                     from->name);
+  size_t line = 1;
+  for (size_t i = 0; i < length; i++) line += start[i] == '\n';
+  return stow_fail(STOW_ERR_FORMAT,
+                   "%s: line %zu has a byte that is not text: 0x%02x, at byte %zu of the file; "
+                   "remove such bytes (tr -d '\\%03o' < FILE > NEW)",
+                   from->name, line, start[length], length, (unsigned)start[length]);
+}
+
 /* Replaces the first bytes of a compressed file by those it holds. Leaves them if that fails: the
  * reader reports a damaged stream. */
 static stow_status look_inside(source *from, uint8_t *start, size_t *count, size_t capacity) {
@@ -197,10 +217,5 @@ stow_status inspect_format(const char **format, source *from, const inspect_opti
   }
   if (reason == NULL) reason = reason_against(*format, o, holds, start, count);
   if (reason != NULL) return stow_fail(STOW_ERR_FORMAT, "%s: %s", from->name, reason);
-  if (*format == NULL)
-    return stow_fail(STOW_ERR_FORMAT,
-                     "%s: not an npy, npz, csv, HDF5, safetensors or GGUF file; for raw bytes give "
-                     "--dtype and perhaps --shape",
-                     from->name);
-  return STOW_OK;
+  return *format != NULL ? STOW_OK : reject_unknown(from, start, count);
 }

@@ -326,6 +326,9 @@ static stow_status begin_rows(table_pass *p) {
 stow_status table_look(file_facts *f, csv *c, table_header header) {
   bool more;
   STOW_TRY(csv_first(c, header, &more));
+  if (!more && c->options->skip > 0)
+    return stow_fail(STOW_ERR_FORMAT, "%s: nothing is left after --skip %" PRIu64, c->in.name,
+                     (uint64_t)c->options->skip);
   if (!more) return stow_fail(STOW_ERR_FORMAT, "%s: the file is empty", c->in.name);
   f->table = true;
   f->format = c->delimiter == '\t' ? "tsv" : "csv";

@@ -204,6 +204,13 @@ def skipped_lines_and_comments():
     assert json.loads(stowage("inspect", "--json", "t.csv", "--skip", "4", "--names", "no", "--comment", "#"))["rows"] == 1
 
 
+def bytes_that_are_not_text_are_named():
+    assert "line 3 has a byte that is not text: 0x1a, at byte 8" in stowage("inspect", write("t.csv", "a,b\n1,2\n\x1a"), code=2)
+    assert "line 2 has a byte that is not text: 0x00, at byte 6" in stowage("inspect", write("t.csv", "a,b\n1,\0002\n"), code=2)
+    assert "not an npy" in stowage("inspect", write("t.csv", b"\x01\x02\x03"), code=2)
+    assert "nothing is left after --skip 99" in stowage("inspect", "--skip", "99", write("t.csv", "a,b\n1,2\n"), code=2)
+
+
 def words_for_missing_values():
     numbers = write("t.csv", "a,b\n1,x\n-999,-999\nNA,?\n,NA\n")
     found = columns(numbers)
