@@ -53,8 +53,11 @@ bool csv_colons_is(const input *in) {
     if (here.pairs != first.pairs) return false;
     for (int i = 0; i < 4; i++) even[i] = even[i] && here.others[i] == first.others[i];
   }
-  for (int i = 0; i < 4; i++)
-    if (even[i] && first.others[i] > 0) return false;
+  for (int i = 0; i < 4; i++) {
+    /* Fewer bars than pairs separate values of one field: "1::Heat (1995)::Action|Crime". */
+    size_t least = others[i] == '|' ? first.pairs : 1;
+    if (even[i] && first.others[i] >= least) return false;
+  }
   return lines > 0 && first.pairs >= PAIRS_LEAST;
 }
 

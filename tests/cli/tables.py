@@ -75,6 +75,13 @@ def names_with_dots_and_names_that_are_there_twice():
     assert {key: int(out[key][0]) for key in out.files} == {"a": 1, "a.2": 2, "a.1": 3, "a.3": 4}, out.files  # as pandas
 
 
+def bars_within_fields_between_pairs_of_colons():
+    facts = json.loads(stowage("inspect", "--json", "--names", "no", write("t.dat", "1::Toy Story::Animation|Comedy\n2::Heat::Action|Crime\n")))
+    assert facts["shape"] == [2, 3], facts
+    facts = json.loads(stowage("inspect", "--json", "--names", "no", write("t.dat", "a::b::c,12\nd::e::f,13\n")))
+    assert facts["shape"] == [2, 2], facts
+
+
 def the_header_of_savetxt_is_read_with_any_delimiter():
     values = np.arange(12.0).reshape(3, 4) + 0.5
     for delimiter in ", ;\t":
