@@ -787,6 +787,9 @@ def remember(one):
     return one
 
 
+COLUMNS = "module pandas.core."  # what refers to the columns of tables, which have the names of the tables
+
+
 def unheld(held, until, seen, collects):
     """Yields (bytes, weight, name, where, type) of groups of large values that the search for variables did not find: garbage in cycles,
     and values of objects that are found only one from another, as in a linked list."""
@@ -815,7 +818,7 @@ def unheld(held, until, seen, collects):
         else:
             value = next((v for v in gc.get_referents(members[0]) if type(v) is kinds[1]), None)
             name, where = name_of(members, edges, 0, value)
-            if name:
+            if name and not where.startswith(COLUMNS):
                 yield weight.size, weight, name, where, name.split(".")[0]
         members.clear()
 

@@ -196,17 +196,23 @@ static bool is_bounded(const host_object *o) {
 
 /* Writes what to keep of objects that each keep everything they are a part of. */
 static void keep_values(char *out, size_t size, const host_object *o) {
-  if (is_of_errors(o))
+  const char *list = host_is_unnamed(o) ? "the list" : o->name;
+  if (strstr(o->of, "Task") != NULL || strstr(o->of, "Future") != NULL)
+    snprintf(out, size,
+             "use the result inside the task, and return what is needed of it (a count, a number); "
+             "or take results as they come, a few at a time: asyncio.Semaphore(100) in the task, "
+             "for done in asyncio.as_completed(tasks)");
+  else if (is_of_errors(o))
     snprintf(out, size,
              "keep the text of each error: %s.append(str(error)), or drop its traceback first: "
              "error.with_traceback(None); the traceback keeps the variables of its functions, %s "
              "each",
-             o->name, cause_size(o->element_bytes));
+             list, cause_size(o->element_bytes));
   else
     snprintf(out, size,
              "keep the text or the numbers of each, not the object: %s.append(str(x)), "
              "x.get_text(), x.copy(); each %.60s keeps all that it is a part of, %s",
-             o->name, o->of, cause_size(o->element_bytes));
+             list, o->of, cause_size(o->element_bytes));
 }
 
 /* Writes what to do instead of keeping so many objects. */

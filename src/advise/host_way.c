@@ -123,6 +123,11 @@ static const host_way ways[] = {
      "nn.Embedding(…, sparse=True) with torch.optim.SparseAdam, whose gradients have only the rows "
      "that were used",
      "another learning rate; it may train more slowly"},
+    {"svd", CAUSE_HOST_LIMIT,
+     "its first result is a square matrix with a row and a column for every row of the data",
+     "numpy.linalg.svd(x, full_matrices=False), which has as many columns as the smaller side; or "
+     "scipy.sparse.linalg.svds(x, k) for the k largest only",
+     "nothing, if only the first columns are used"},
     {"OneHotEncoder", CAUSE_HOST_LIMIT,
      "a one-hot row has one number for every value of the column",
      "a sparse matrix: OneHotEncoder(sparse_output=True), its default; or only frequent values: "
@@ -159,11 +164,13 @@ static const host_way ways[] = {
      "a loop over the batches"},
 };
 
-/* Returns whether a line splits a tensor into parts of a size: x.split(64). A text is split at
- * another text. */
-static bool splits_by_size(const char *source) {
-  const char *at = strstr(source, ".split(");
-  return at != NULL && at[7] >= '0' && at[7] <= '9';
+/* Returns whether a line calls `name` in a way that needs little memory. */
+static bool calls_with_care(const char *name, const char *source) {
+  if (strcmp(name, "split") == 0) { /* a tensor into parts of a size; a text is split at a text */
+    const char *at = strstr(source, ".split(");
+    return at != NULL && at[7] >= '0' && at[7] <= '9';
+  }
+  return strcmp(name, "svd") == 0 && strstr(source, "full_matrices=False") != NULL;
 }
 
 const host_way *host_way_of(const char *source) {
@@ -176,8 +183,7 @@ const host_way *host_way_of(const char *source) {
     for (const char *at = ways[i].calls; *at != '\0';) {
       size_t length = strcspn(at, " ");
       snprintf(name, sizeof name, "%.*s", (int)length, at);
-      if (host_line_calls(source, name) && !(strcmp(name, "split") == 0 && splits_by_size(source)))
-        return &ways[i];
+      if (host_line_calls(source, name) && !calls_with_care(name, source)) return &ways[i];
       at += length + strspn(at + length, " ");
     }
   }

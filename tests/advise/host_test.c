@@ -1768,4 +1768,35 @@ TEST(an_optimizer_gets_advice_from_a_quarter_of_the_process_on)
   free(r);
 }
 
+TEST(a_decomposition_names_its_square_result)
+{
+  static const char *const lines[2] = {"u, s, vt = np.linalg.svd(x)",
+                                       "u, s, vt = np.linalg.svd(x, full_matrices=False)"};
+  for (int careful = 0; careful < 2; careful++) {
+    host_record *r = blank();
+    host_object u = {.count = 1, .type = "numpy.ndarray", .of = "float64", .place = "/x/a.py:7"};
+    snprintf(u.source, sizeof u.source, "%s", lines[careful]);
+    r->inside_bytes = 1000 * MIB;
+    holds(r, &u, "u", 800 * MIB);
+    CHECK(answers(r, CAUSE_HOST_LIMIT, "", "full_matrices=False", NULL) == !careful);
+    free(r);
+  }
+}
+
+TEST(results_of_tasks_are_used_inside_them)
+{
+  host_record *r = blank();
+  host_object tasks = {.count = 22000,
+                       .objects = 88000,
+                       .type = "list",
+                       .of = "_asyncio.Task",
+                       .mark = "tree",
+                       .element_bytes = 18000,
+                       .place = "/x/a.py:14"};
+  r->inside_bytes = 1000 * MIB;
+  holds(r, &tasks, "what line 14 makes", 900 * MIB);
+  CHECK(answers(r, CAUSE_HOST_LEAK, "", "inside the task", "what line 14 makes.append"));
+  free(r);
+}
+
 TEST_MAIN
