@@ -130,7 +130,13 @@ static void store_compactly(char *out, size_t size, const host_object *o) {
   snprintf(column, sizeof column, "%.*s", (int)strcspn(o->words, ","), o->words);
   host_name(name, sizeof name, o);
   if (strncmp(name, "what line ", 10) == 0) snprintf(name, sizeof name, "table");
-  if (column[0] != '\0')
+  if (strchr(name, '[') != NULL) /* a column that the line makes of others */
+    snprintf(out, size,
+             "do not make a text of other columns: duplicated, merge and groupby take several "
+             "(subset=[…], on=[…]); or %s = one integer for each row (a * n + b, "
+             "pandas.factorize(x)[0])",
+             name);
+  else if (column[0] != '\0')
     snprintf(out, size,
              "store text compactly: %s[\"%s\"] = %s[\"%s\"].astype(\"category\") for values that "
              "repeat, astype(\"string[pyarrow]\") for others (read_csv(dtype=…) at once)",

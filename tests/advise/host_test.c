@@ -1783,6 +1783,21 @@ TEST(a_decomposition_names_its_square_result)
   }
 }
 
+TEST(a_column_of_texts_made_of_other_columns_is_named_once)
+{
+  host_record *r = blank();
+  host_object key = {.count = 1,
+                     .type = "pandas.Series",
+                     .mark = "text",
+                     .words = "meter",
+                     .text_bytes = 850 * MIB,
+                     .place = "/x/a.py:17"};
+  r->inside_bytes = 1000 * MIB;
+  holds(r, &key, "frame[\"key\"]", 900 * MIB);
+  CHECK(answers(r, CAUSE_HOST_OBJECTS, "", "groupby take several", "[\"meter\"]"));
+  free(r);
+}
+
 TEST(results_of_tasks_are_used_inside_them)
 {
   host_record *r = blank();
