@@ -726,6 +726,7 @@ static void read_precision(context *c, scan_text text) {
     c->seen |= CONTEXT_BIT(HALF) | CONTEXT_BIT(QUANTIZED);
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (scan_has(code, table[i].words)) c->seen |= table[i].marks;
+  if (context_has(c, CONTEXT_BIT(WSL))) c->seen &= ~CONTEXT_BIT(MAC); /* "/mnt/c/Users/ann" */
 }
 
 /* Recognizes a program of C++, Rust or Go by the words that its own runtime writes. A library in

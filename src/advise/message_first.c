@@ -14,6 +14,7 @@
  *   - A traceback of another program, if one of the two ends with a bare status ("MemoryError",
  *     "CUDA error: out of memory"). */
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "advise/message_parts.h"
@@ -165,24 +166,21 @@ static bool follows_gap(const char *start, const char *at) {
 
 /* ---- kills ---- */
 
-/* Returns the place of words for a kill that launchers also write, or NULL. */
-static const char *kill_in(scan_text s) {
-  message m = message_blank();
-  const char *at = NULL;
-  if (!message_host_memory(&m, s, false, &at)) return NULL;
-  return m.host == HOST_KILLED || m.host == HOST_CONTAINER || m.host == HOST_DIED ? at : NULL;
-}
-
 /* Returns whether a shell reports the kill of a script that `before` does not name, and `before`
- * names another: "run.sh: line 31: 2398 Killed  python merge.py". */
+ * names another: "run.sh: line 31: 2398 Killed  python merge.py". Or of the same script, which
+ * `before` starts with other arguments. */
 static bool kills_other(scan_text line, const char *at, scan_text before) {
   const char *end = NULL, *script = NULL;
   scan_text command = {at, line.end};
   if (scan_find_at(command, ".py", &end) == NULL || !scan_has(before, ".py")) return false;
   for (script = end; script > at && (scan_is_word(script[-1]) || script[-1] == '-');) script--;
-  char name[64];
+  char name[64], started[80], whole[200];
   scan_copy(name, sizeof name, (scan_text){script, end}, script, "");
-  return name[0] != '\0' && !scan_has(before, name);
+  if (name[0] == '\0') return false;
+  if (!scan_has(before, name)) return true;
+  snprintf(started, sizeof started, "%s.py -", name);
+  scan_copy(whole, sizeof whole, (scan_text){script, line.end}, script, "");
+  return scan_has(before, started) && !scan_has(before, whole);
 }
 
 /* Returns whether the system ended a process for its memory. Other hosts' words may follow a
@@ -202,9 +200,10 @@ static bool is_consequence(scan_text s) {
          (m.details & (MESSAGE_EXECUTOR | MESSAGE_NO_SIGN)) != 0;
 }
 
-/* Ends the segment before the first line of an unrelated failure, for logs without empty lines. */
-static void end_before_other(scan_text *t, scan_text *segment, message_kind kind,
-                             const char *where) {
+/* Ends the segment before the first line of an unrelated failure, for logs without empty lines.
+ * `start`: of the block. */
+static void end_before_other(scan_text *t, scan_text *segment, message_kind kind, const char *where,
+                             const char *start) {
   const char *at = NULL, *host_at = NULL;
   uint64_t asked;
   scan_text rest = {scan_line(*segment, where).end, segment->end};
@@ -214,9 +213,9 @@ static void end_before_other(scan_text *t, scan_text *segment, message_kind kind
   bool ended = host != MESSAGE_NONE && host != other && !related(kind, host, true) &&
                (host != MESSAGE_HOST || is_ended(rest));
   if (ended && (at == NULL || host_at < at)) at = host_at;
-  const char *kill = kill_in(rest);
+  const char *kill = message_kill_in(rest);
   bool killed =
-      kill != NULL && kills_other(scan_line(rest, kill), kill, (scan_text){segment->at, rest.at});
+      kill != NULL && kills_other(scan_line(rest, kill), kill, (scan_text){start, rest.at});
   if (killed && (at == NULL || kill < at)) at = kill;
   if (at == NULL) return;
   segment->end = t->at = message_frames_before((scan_text){rest.at, scan_line(*segment, at).at});
@@ -231,7 +230,7 @@ typedef struct first_failure {
   bool killed;       /* … and is a kill that may be a launcher's */
   bool started;      /* another program was started after it */
   uint64_t asked;
-  scan_text before; /* the end of the segment of the failure */
+  scan_text before; /* from the start of the block to the failure */
 } first_failure;
 
 static bool has_failure(const first_failure *f) {
@@ -253,7 +252,7 @@ static bool is_other(const first_failure *f, message_kind now, uint64_t asked, b
 
 /* Returns whether the segment, which has no other failure, has a kill of another program. */
 static bool is_other_kill(const first_failure *f, scan_text segment) {
-  const char *at = has_failure(f) ? kill_in(segment) : NULL;
+  const char *at = has_failure(f) ? message_kill_in(segment) : NULL;
   return at != NULL && (f->started || kills_other(scan_line(segment, at), at, f->before));
 }
 
@@ -288,24 +287,24 @@ bool message_next_block(scan_text *t, scan_text *block, scan_text *own) {
     if (first_frame.at == first_frame.end && f.kind == MESSAGE_NONE) first_frame = frame;
     if (ending && f.kind == MESSAGE_NONE) {
       f.bare = true;
-      f.before = segment;
+      f.before = (scan_text){start, ends};
       end = segment.end;
     }
     if (now == MESSAGE_NONE) { /* a traceback printed after its error */
       if (f.kind != MESSAGE_NONE && !follows_gap(start, segment.at) &&
           scan_starts(segment, "Traceback (most recent call last)"))
         end = segment.end;
-      if (!has_failure(&f) && kill_in(segment) != NULL) {
+      if (!has_failure(&f) && message_kill_in(segment) != NULL) {
         f.killed = true;
-        f.before = segment;
+        f.before = (scan_text){start, segment.end};
         end = segment.end;
       }
       continue;
     }
-    end_before_other(t, &segment, now, where);
+    end_before_other(t, &segment, now, where, start);
     if (f.kind == MESSAGE_NONE) {
       f.kind = now;
-      f.before = segment;
+      f.before = (scan_text){start, scan_line(segment, where).end};
     }
     f.bare = false; /* it belongs to this failure */
     if (own_end == NULL && differ(f.asked, asked)) own_end = end;
@@ -342,5 +341,5 @@ bool message_is_mixed(scan_text t) {
   if (message_host_memory(&m, t, true, NULL))
     found += scan_has(t, "terminate called after throwing") ? 2 : 1;
   found += message_serve_kinds(t) + tracebacks(t);
-  return found > 1 || (found > 0 && kill_in(t) != NULL) || starts_again(t);
+  return found > 1 || (found > 0 && message_kill_in(t) != NULL) || starts_again(t);
 }

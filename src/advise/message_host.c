@@ -388,6 +388,19 @@ bool message_host_memory(message *m, scan_text t, bool sure, const char **where)
   return false;
 }
 
+const char *message_kill_in(scan_text t) {
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    const struct row *r = &table[i];
+    const char *start = NULL, *after = NULL;
+    bool kill = r->host == HOST_KILLED || r->host == HOST_CONTAINER || r->host == HOST_DIED;
+    if (kill && (r->flags & SURE) == 0)
+      after = (r->flags & WORD) != 0 ? scan_find_word(t, r->words, &start)
+                                     : scan_find_at(t, r->words, &start);
+    if (after != NULL) return start;
+  }
+  return NULL;
+}
+
 bool message_only_word(message_host host) {
   return host == HOST_PYTHON || host == HOST_NUMPY || host == HOST_TORCH || host == HOST_COMPILER;
 }

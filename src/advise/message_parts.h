@@ -30,6 +30,9 @@ static inline message message_blank(void) {
                    .device = UINT32_MAX,
                    .context = {.torch_to = UINT16_MAX}};
 }
+/* Returns the place of words for a kill that launchers also write ("Killed", exit code 137), or
+ * NULL. */
+const char *message_kill_in(scan_text t);
 /* Returns whether frameworks of a device use the words of this kind for their own errors as well.
  */
 bool message_only_word(message_host host);

@@ -44,7 +44,7 @@ static const recipe rows[] = {
     {.hosts = H(SHARED),
      .change = "less of it: DataLoader(num_workers=2, prefetch_factor=2), or num_workers=0",
      .cost = "slower loading"},
-    {.hosts = H(SHARED) | H(MAPS),
+    {.hosts = H(MAPS),
      .change = "share through files: torch.multiprocessing.set_sharing_strategy(\"file_system\")",
      .cost = "none"},
     {.hosts = H(MAPS),
@@ -139,7 +139,7 @@ static const recipe rows[] = {
      .cost = "the system may kill something else"},
     {.hosts = H(DASK),
      .change = "fewer workers with more RAM each: Client(n_workers=2, threads_per_worker=2, "
-               "memory_limit=\"8GB\")",
+               "memory_limit=\"auto\"), which gives each half of the machine's RAM",
      .cost = "less runs in parallel"},
     {.hosts = H(DASK),
      .change = "smaller partitions: df.repartition(partition_size=\"100MB\"), blocksize=\"64MB\"",

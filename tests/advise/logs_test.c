@@ -71,6 +71,22 @@ TEST(a_kill_of_another_program_is_a_failure_of_its_own)
 }
 
 /* A launcher ends the other ranks after a failure, and its command is the one that failed. */
+/* A loop that starts the same script again, with other arguments. */
+TEST(a_kill_of_the_script_with_other_arguments_is_a_failure_of_its_own)
+{
+  static const char first[] =
+      "[loop] try 1: python fit.py --size 64\n" FAILED("fit.py", "500.00 MiB") "[loop] exit 1\n";
+  char text[4096];
+  snprintf(text, sizeof text,
+           "%s[loop] try 2: python fit.py --size 32 --keep\n"
+           "./loop.sh: line 9: 4711 Killed                  python fit.py --size 32 --keep\n",
+           first);
+  CHECK_U64(read_text(text).failures, 2);
+  snprintf(text, sizeof text,
+           "%s./loop.sh: line 9: 4711 Killed                  python fit.py --size 64\n", first);
+  CHECK_U64(read_text(text).failures, 1);
+}
+
 TEST(a_kill_by_a_launcher_is_a_consequence)
 {
   static const log_sample all[] = {
