@@ -109,8 +109,24 @@ TEST(names_that_lead_elsewhere_are_refused)
   check_refused(NAMED("/b.npy", 6), "absolute");
   check_refused(NAMED("a/../b.npy", 10), "..");
   check_refused(NAMED("a\\b.npy", 7), "backslash");
-  check_refused(NAMED("..npy", 5), "..");
+  check_refused(NAMED("../b.npy", 8), "..");
+  check_refused(NAMED("a/..", 4), "..");
+  check_refused(NAMED("..", 2), "..");
   check_refused(NAMED("a\0b.npy", 7), "NUL");
+}
+
+/* Columns called "No.", ".", "a..b". */
+TEST(names_with_dots_are_not_folders)
+{
+  static const char *const names[] = {"No..npy", "..npy", "a..b.npy", "a/b...npy", "...npy"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    member_build one = {
+        .name = names[i], .name_length = strlen(names[i]), .bytes = "x", .count = 1};
+    buffer b = BUFFER_INIT;
+    build_zip(&b, &one, 1);
+    CHECK_OK(read_all(&b));
+    buffer_free(&b);
+  }
 }
 
 TEST(members_that_overlap_or_stand_twice_are_refused)
