@@ -62,7 +62,8 @@ typedef struct torch_tensor {
   size_t storage;
   uint64_t offset, shape[TENSOR_DIMS_MAX], stride[TENSOR_DIMS_MAX];
   uint32_t dims;
-  bool strided; /* its values do not follow one another */
+  bool strided;       /* its values do not follow one another */
+  const char *lazily; /* what torch does to the stored values when it reads them; NULL: nothing */
   tensor_type type;
 } torch_tensor;
 
@@ -300,6 +301,19 @@ static stow_status take_shape(const machine *m, const container *shape, const co
   return STOW_OK;
 }
 
+/* Returns what the metadata of a tensor, {"neg": True, "conj": True}, says about its values: torch
+ * negates and conjugates only when it reads them. */
+static const char *lazily(const machine *m, value metadata) {
+  const container *c = metadata.tag == TAG_DICT ? &m->containers[metadata.i] : NULL;
+  for (size_t i = 0; c != NULL && i + 1 < c->count; i += 2) {
+    const char *key = c->items[i].tag == TAG_STRING ? m->strings.data + c->items[i].i : "";
+    if (c->items[i + 1].tag != TAG_OTHER || c->items[i + 1].i == 0) continue; /* False */
+    if (strcmp(key, "neg") == 0) return "negation";
+    if (strcmp(key, "conj") == 0) return "conjugation";
+  }
+  return NULL;
+}
+
 static stow_status push_tensor(machine *m, const container *arguments, bool typed) {
   torch_tensor made = {0};
   if (arguments->count < (typed ? 7u : 4u) || arguments->items[0].tag != TAG_STORAGE ||
@@ -314,6 +328,8 @@ static stow_status push_tensor(machine *m, const container *arguments, bool type
       return refuse(m, "a tensor of an unknown type");
     made.type = names[type.i].type;
   }
+  if (arguments->count > (typed ? 7u : 6u))
+    made.lazily = lazily(m, arguments->items[typed ? 7 : 6]);
   STOW_TRY(
       take_shape(m, tuple_of(m, arguments->items[2]), tuple_of(m, arguments->items[3]), &made));
   STOW_TRY(charge(m, 2 * sizeof made));
@@ -550,6 +566,12 @@ static stow_status add_tensor(tensors *t, const machine *m, source *from, const 
   tensor *one = NULL;
   const storage *place = &m->storages[made->storage];
   uint64_t skip, need_bytes;
+  if (made->lazily != NULL)
+    return stow_fail(
+        STOW_ERR_UNSUPPORTED,
+        "%s: tensor %.200s was saved as a lazy %s; save x.resolve_conj().resolve_neg() "
+        "instead",
+        from->name, name, made->lazily);
   if (made->strided) t->used_bytes += 2 * sizeof(source_view); /* checked by tensors_add */
   STOW_TRY(tensors_add(t, from, name, strlen(name), &one));
   one->dims = made->dims;

@@ -102,6 +102,13 @@ from files import *
 w, n = ('F32', [2, 3], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]), ('I64', [2], [7, -8])
 assert read('tensor.safetensors')[1] == {'tensor': w} and read('list.safetensors')[1] == {'0': w, '1': n}, read('list.safetensors')
 END"
+lazy_values() { # of a tensor that torch negates or conjugates when it reads it
+  for what in neg conj kept; do python3 "$source_dir/tests/cli/old_torch.py" $what.pt $what || return 1; done
+  ! "$stowage" shrink neg.pt -o neg.safetensors 2> neg.log && grep -q 'tensor w was saved as a lazy negation; save x.resolve_conj' neg.log &&
+    ! "$stowage" inspect conj.pt 2> conj.log && grep -q 'tensor w was saved as a lazy conjugation' conj.log &&
+    "$stowage" shrink kept.pt -o kept.safetensors && cmp kept.safetensors old.safetensors
+}
+check lazy_values_of_a_torch_file_are_refused lazy_values
 check a_list_with_other_things_is_refused bash -c "! $stowage inspect mixed.pt 2> mixed.log && grep -q 'item 1 of its list is not a tensor; save the tensors alone' mixed.log"
 check a_name_behind_a_torch_file_says_what_to_do bash -c "! $stowage inspect $source_dir/tests/fuzz/corpus/torch/state_dict:w 2> name.log && grep -q 'torch.save: all of its tensors are taken; omit the name' name.log"
 python3 "$source_dir/tests/cli/old_torch.py" unclear.pt weights ema
