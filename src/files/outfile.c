@@ -183,6 +183,14 @@ stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool
   return STOW_OK;
 }
 
+void outfile_narrow(const outfile *out, mode_t most) {
+  struct stat now, old;
+  if (out->path == NULL || replaces(out->path, &old)) return;
+  int fd = fileno(out->file);
+  if (fstat(fd, &now) == 0 && (now.st_mode & 0777 & ~most) != 0)
+    (void)!fchmod(fd, now.st_mode & 0777 & most);
+}
+
 static stow_status write_plain(outfile *out, const void *bytes, size_t count) {
   if (count > 0 && fwrite(bytes, 1, count, out->file) != count)
     return fail(out, stow_fail(STOW_ERR_IO, "%s: cannot write: %s",

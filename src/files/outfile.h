@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "base/status.h"
 
@@ -48,6 +49,9 @@ bool outfile_taken(const char *path);
 stow_status outfile_write(outfile *out, const void *bytes, size_t count);
 /* A sink for writers that need one; the context is the outfile. */
 stow_status outfile_sink(void *context, const void *bytes, size_t count);
+/* Takes away the permissions that `most` lacks, for a file made from a private one. A file that
+ * replaces another keeps the permissions of that. */
+void outfile_narrow(const outfile *out, mode_t most);
 /* Flushes the file and renames it to its target. On failure the target is unchanged. Always
  * closes. */
 stow_status outfile_commit(outfile *out);

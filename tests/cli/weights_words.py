@@ -115,6 +115,60 @@ def the_bytes_that_would_fit_are_those_that_are_written():
         assert planned == [made["bytes_after"]], (kind, planned, made["bytes_after"])
 
 
+def folder(name, tensors, **config):
+    """Makes a model's folder."""
+    os.mkdir(name)
+    write(f"{name}/model.safetensors", tensors)
+    with open(f"{name}/config.json", "w") as file:
+        json.dump(config, file)
+
+
+def linked_folders_are_not_followed():
+    folder("links", {"layers.0.w.weight": matrix(8, 64)}, dtype="float32")
+    os.mkdir("elsewhere")
+    for name in ("elsewhere/key", "cached"):
+        with open(name, "w") as file:
+            file.write("x")
+    os.mkdir("links/assets")
+    os.symlink("../elsewhere", "links/extra")
+    os.symlink("../../cached", "links/assets/vocab.txt")
+    os.symlink(".", "links/loop")
+    have = stowage("shrink", "links", "-o", "unlinked", "--dtype", "f16")
+    assert "other files: 2 carried over\nleft out: 2 linked folders\n" in have, have
+    assert sorted(os.listdir("unlinked")) == ["assets", "config.json", "model.safetensors"]
+    assert os.path.isfile("unlinked/assets/vocab.txt") and not os.path.islink("unlinked/assets/vocab.txt")
+
+
+def files_of_others_in_a_partial_folder_stay():
+    os.mkdir("small.partial")
+    with open("small.partial/notes", "w") as file:
+        file.write("x")
+    for more in ((), ("--resume",)):
+        says("small.partial: the folder already exists, and no run that was stopped left it", "shrink", "links", "-o", "small/", "--dtype", "f16", *more)
+    assert os.listdir("small.partial") == ["notes"] and not os.path.exists("small")
+    with open("small.resume", "wb") as file:  # what a run that was killed leaves
+        file.write(b"STOWWGT1" + bytes(8))
+    stowage("shrink", "links", "-o", "small", "--dtype", "f16")
+    assert os.path.isdir("small") and not os.path.exists("small.partial") and not os.path.exists("small.resume")
+
+
+def a_private_model_stays_private():
+    folder("private", {f"layers.{i}.w.weight": matrix(8, 64) for i in range(2)}, dtype="float32")
+    os.mkdir("private/more")
+    with open("private/more/notes", "w") as file:
+        file.write("x")
+    kept = {"private": 0o700, "private/model.safetensors": 0o600, "private/config.json": 0o640, "private/more": 0o750, "private/more/notes": 0o400}
+    for name, mode in kept.items():
+        os.chmod(name, mode)
+    old = os.umask(0o022)
+    stowage("shrink", "private", "-o", "public", "--dtype", "f16", "--shard", "1K")
+    stowage("shrink", "private/model.safetensors", "-o", "public.safetensors", "--dtype", "f16")
+    os.umask(old)
+    modes = {name: os.stat(name).st_mode & 0o777 for name in ("public", "public.safetensors", *(f"public/{name}" for name in os.listdir("public")), "public/more/notes")}
+    shards = {f"public/model-0000{i}-of-00002.safetensors": 0o600 for i in (1, 2)}
+    assert modes == {"public": 0o700, "public.safetensors": 0o600, **shards, "public/model.safetensors.index.json": 0o600, "public/config.json": 0o640, "public/more": 0o750, "public/more/notes": 0o600}, modes
+
+
 for check in (
     tensors_that_stay_are_counted_by_reason,
     files_that_are_no_models_are_named,
@@ -123,5 +177,8 @@ for check in (
     a_dry_run_needs_no_output,
     a_resume_without_a_checkpoint_says_so,
     the_bytes_that_would_fit_are_those_that_are_written,
+    linked_folders_are_not_followed,
+    files_of_others_in_a_partial_folder_stay,
+    a_private_model_stays_private,
 ):
     check()

@@ -88,9 +88,17 @@ void folder_remove(const char *path) {
   rmdir(path);
 }
 
-stow_status folder_write(const char *path, const void *bytes, size_t count) {
+void folder_narrow(const char *path, const char *from) {
+  struct stat now, st;
+  if (lstat(path, &now) == 0 && S_ISDIR(now.st_mode) && stat(from, &st) == 0 &&
+      (now.st_mode & 0777 & ~(st.st_mode | 0700)) != 0)
+    (void)!chmod(path, now.st_mode & 0777 & (st.st_mode | 0700));
+}
+
+stow_status folder_write(const char *path, const void *bytes, size_t count, mode_t most) {
   outfile out;
   STOW_TRY(outfile_open(&out, path));
+  outfile_narrow(&out, most);
   stow_status status = outfile_write(&out, bytes, count);
   if (status == STOW_OK) return outfile_commit(&out);
   outfile_abandon(&out);
@@ -112,11 +120,13 @@ static bool is_weights(const char *name) {
 static stow_status copy_file(const char *from_path, const char *to_path) {
   source from;
   outfile out;
+  struct stat st;
   STOW_TRY(source_open_file(&from, from_path));
   char *bytes = malloc(COPY_BYTES);
   stow_status status = bytes != NULL ? outfile_open(&out, to_path)
                                      : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
   if (status == STOW_OK) {
+    if (fstat(from.fd, &st) == 0) outfile_narrow(&out, st.st_mode | 0600);
     out.no_sync = true; /* small, and the folder takes its name after them */
     for (uint64_t at = 0; at < from.bytes && status == STOW_OK;) {
       size_t part = from.bytes - at < COPY_BYTES ? (size_t)(from.bytes - at) : COPY_BYTES;
@@ -134,10 +144,11 @@ static stow_status copy_file(const char *from_path, const char *to_path) {
   return status;
 }
 
-static stow_status carry_config(const weights_job *j, const char *in, const char *out) {
+static stow_status carry_config(const weights_job *j, const char *in, const char *out,
+                                mode_t mode) {
   buffer text = BUFFER_INIT;
   stow_status status = config_edit(&text, j, in);
-  if (status == STOW_OK) status = folder_write(out, text.data, text.length);
+  if (status == STOW_OK) status = folder_write(out, text.data, text.length, mode | 0600);
   buffer_free(&text);
   return status;
 }
@@ -150,6 +161,14 @@ static bool is_own(const weights_job *j, const char *name) {
 
 static stow_status carry_folder(weights_job *j, const char *from, const char *to, int depth);
 
+/* A linked folder may be any folder of the disk, or one above itself. Linked files are those of a
+ * cache, as that of Hugging Face. */
+static bool is_link_to_folder(const char *path) {
+  struct stat st;
+  return lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && stat(path, &st) == 0 &&
+         S_ISDIR(st.st_mode);
+}
+
 static stow_status carry_one(weights_job *j, const char *from, const char *to, const char *name,
                              int depth) {
   char in[PATH_MAX], out[PATH_MAX];
@@ -157,6 +176,10 @@ static stow_status carry_one(weights_job *j, const char *from, const char *to, c
   if (snprintf(in, sizeof in, "%s/%s", from, name) >= PATH_MAX ||
       snprintf(out, sizeof out, "%s/%s", to, name) >= PATH_MAX - OUTFILE_ENDING_MAX)
     return stow_fail(STOW_ERR_INVALID, "%.100s…/%.100s: the path is too long", from, name);
+  if (is_link_to_folder(in)) {
+    j->r->linked_folders++;
+    return STOW_OK;
+  }
   if (stat(in, &st) != 0) {
     if (errno == ENOENT || errno == ELOOP) return STOW_OK; /* a link to nothing */
     return stow_fail(STOW_ERR_IO, "%s: cannot stat: %s", in, strerror(errno));
@@ -168,7 +191,8 @@ static stow_status carry_one(weights_job *j, const char *from, const char *to, c
     return STOW_OK;
   }
   j->r->carried++;
-  if (depth == DEPTH_MAX && strcmp(name, "config.json") == 0) return carry_config(j, in, out);
+  if (depth == DEPTH_MAX && strcmp(name, "config.json") == 0)
+    return carry_config(j, in, out, st.st_mode);
   return copy_file(in, out);
 }
 
@@ -180,6 +204,7 @@ static stow_status carry_folder(weights_job *j, const char *from, const char *to
   for (struct dirent *e; (e = next_entry(d, from, &status)) != NULL;) {
     if (e->d_name[0] == '.') continue;
     if (!made) status = folder_make(to, true);
+    if (!made) folder_narrow(to, from);
     made = true;
     if (status == STOW_OK) status = carry_one(j, from, to, e->d_name, depth);
   }

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/crc32.h"
 #include "base/hash.h"
+#include "base/newfile.h"
 #include "data/weights/parts.h"
 
 #define EVERY_NS UINT64_C(5000000000)
@@ -107,15 +108,30 @@ static bool read_records(journal *l, weights_job *j, uint64_t key) {
   return l->at > sizeof s;
 }
 
+static void path_of(char path[PATH_MAX], const char *out) {
+  size_t length = strlen(out);
+  while (length > 1 && out[length - 1] == '/') length--;
+  snprintf(path, PATH_MAX, "%.*s.resume", (int)length, out);
+}
+
+bool journal_exists(const char *out) {
+  char path[PATH_MAX];
+  start s;
+  path_of(path, out);
+  int fd = newfile_find(AT_FDCWD, path);
+  bool is = fd >= 0 && pread(fd, &s, sizeof s, 0) == sizeof s &&
+            memcmp(s.magic, "STOWWGT1", sizeof s.magic) == 0;
+  if (fd >= 0) close(fd);
+  return is;
+}
+
 stow_status journal_open(journal **made, weights_job *j) {
   bool taken = false;
   journal *l = calloc(1, sizeof *l);
   *made = NULL;
   if (l == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
   l->pending = BUFFER_INIT;
-  size_t length = strlen(j->out);
-  while (length > 1 && j->out[length - 1] == '/') length--;
-  snprintf(l->path, sizeof l->path, "%.*s.resume", (int)length, j->out);
+  path_of(l->path, j->out);
   l->fd = outfile_open_alone(l->path, j->o->resume, &taken);
   if (l->fd < 0) {
     stow_status status =

@@ -72,6 +72,21 @@ static stow_status keep_files(weights_result *r) {
   return STOW_OK;
 }
 
+/* A folder of that name is emptied, unless it holds files of somebody else. */
+static stow_status check_partial(const char *out) {
+  char path[PATH_MAX];
+  size_t length = strlen(out);
+  struct stat st;
+  while (length > 1 && out[length - 1] == '/') length--;
+  snprintf(path, sizeof path, "%.*s.partial", (int)length, out);
+  if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || !folder_used(path) || journal_exists(out))
+    return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "%s: the folder already exists, and no run that was stopped left it; its files "
+                   "would be lost: move or remove it, or name another output",
+                   path);
+}
+
 stow_status weights_check_output(weights_result *r, const weights_options *o, const char *in,
                                  const char *out) {
   struct stat st;
@@ -110,7 +125,7 @@ stow_status weights_check_output(weights_result *r, const weights_options *o, co
                      out, in);
   if (strlen(out) + OUTFILE_ENDING_MAX + 128 >= PATH_MAX)
     return stow_fail(STOW_ERR_INVALID, "%.100s…: the path is too long", out);
-  return STOW_OK;
+  return check_partial(out);
 }
 
 stow_status weights_name_output(weights_result *r, const weights_options *o, const char *out) {
@@ -174,6 +189,15 @@ static stow_status file_path(const weights_job *j, uint32_t file, char path[PATH
   return STOW_OK;
 }
 
+/* Returns the permissions that all files of the input have. */
+static mode_t input_mode(const weights_result *r) {
+  mode_t mode = 0777;
+  struct stat st;
+  for (size_t i = 0; i < r->in.file_count; i++)
+    if (r->in.files[i].from.fd >= 0 && fstat(r->in.files[i].from.fd, &st) == 0) mode &= st.st_mode;
+  return mode | 0600;
+}
+
 /* Gaps between tensors (GGUF's padding) are written as zeros by making the file longer. */
 static stow_status open_file(weights_job *j, uint32_t file, bool keep) {
   char path[PATH_MAX];
@@ -184,6 +208,7 @@ static stow_status open_file(weights_job *j, uint32_t file, bool keep) {
   if (status == STOW_OK)
     status = writer_open_partial(w, path, NULL, j->r->files[file].bytes, keep, false);
   if (status == STOW_OK) {
+    outfile_narrow(&w->out, input_mode(j->r));
     w->no_sync = j->o->no_sync;
     status = writer_end(w, j->r->files[file].bytes);
     if (status == STOW_OK) status = writer_put(w, 0, header.data, header.length);
@@ -205,6 +230,7 @@ stow_status weights_open_output(weights_job *j, bool resume) {
     while (length > 1 && j->target[length - 1] == '/') j->target[--length] = '\0';
     strcat(j->target, ".partial");
     STOW_TRY(folder_make(j->target, resume));
+    if (r->in.folder != NULL) folder_narrow(j->target, r->in.folder);
   }
   for (size_t i = 0; i < r->file_count; i++) STOW_TRY(open_file(j, (uint32_t)i, resume));
   return STOW_OK;
@@ -250,7 +276,7 @@ static stow_status write_index(weights_job *j) {
   buffer_char(&text, '\n');
   snprintf(path, sizeof path, "%s/model.safetensors.index.json", j->target);
   stow_status status = text.status;
-  if (status == STOW_OK) status = folder_write(path, text.data, text.length);
+  if (status == STOW_OK) status = folder_write(path, text.data, text.length, input_mode(r));
   buffer_free(&text);
   return status;
 }

@@ -114,6 +114,8 @@ stow_status weights_run(weights_job *j);
 
 /* journal.c */
 typedef struct journal journal;
+/* Returns whether a run that was stopped left its journal for this output, or another one runs. */
+bool journal_exists(const char *out);
 stow_status journal_open(journal **made, weights_job *j);
 stow_status journal_add(journal *l, const weights_job *j, size_t item);
 /* Writes what was added, after the output's bytes are on the disk. */

@@ -188,6 +188,9 @@ static void summary(buffer *to, const weights_result *r, const weights_options *
   if (r->left_out > 0)
     buffer_printf(to, "left out: %" PRIu64 " file%s with weights in other formats\n", r->left_out,
                   text_s(r->left_out));
+  if (r->linked_folders > 0)
+    buffer_printf(to, "left out: %" PRIu64 " linked folder%s\n", r->linked_folders,
+                  text_s(r->linked_folders));
 }
 
 stow_status weights_text(buffer *to, const weights_result *r, const char *in, const char *out,

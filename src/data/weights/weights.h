@@ -146,6 +146,7 @@ typedef struct weights_result {
   quant_error error;           /* error over everything that changed */
   uint64_t changed, pruned;    /* tensors */
   uint64_t carried, left_out;  /* other files of the folder: copied, not copied */
+  uint64_t linked_folders;     /* links to folders: not followed */
   bool written, resumed, verified;
 } weights_result;
 
