@@ -1,10 +1,15 @@
 /* Config: see config.h. */
 #include "data/weights/config.h"
 
+#include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/text.h"
+#include "data/weights/renames.h"
 #include "files/json_tree.h"
 
 #define CONFIG_MAX (UINT64_C(16) << 20)
@@ -44,6 +49,59 @@ static void put_tied(json *out, const weights_result *r, const tensor *t) {
   if (!has_tensor(&r->in, layer, "weight")) json_text(out, layer);
 }
 
+static bool is_packed(const weights_item *item) {
+  return item->part_count > 1;
+}
+
+/* Returns whether a layer that was quantized has this module's name, at the end or as a whole. */
+static bool hits_packed(const weights_result *r, const char *module, size_t length, bool end) {
+  static const char word[] = ".weight";
+  for (size_t i = 0; i < r->item_count; i++) {
+    const char *name = r->items[i].from.facts->name;
+    size_t all = strlen(name);
+    if (!is_packed(&r->items[i]) || all < length + sizeof word - 1) continue;
+    size_t before = all - length - (sizeof word - 1);
+    bool same = strncmp(name + before, module, length) == 0;
+    if (same && (before == 0 || (end && name[before - 1] == '.'))) return true;
+  }
+  return false;
+}
+
+/* Writes a pattern for a module that a reader knows under a longer name. */
+static void put_ending(json *out, const weights_result *r, const char *module, size_t length) {
+  char pattern[2048] = "re:(.*[.])?";
+  size_t at = strlen(pattern);
+  if (hits_packed(r, module, length, true)) return;
+  for (size_t i = 0; i < length && at + 8 < sizeof pattern; i++) {
+    bool plain = isalnum((unsigned char)module[i]) || module[i] == '_' || module[i] == '-';
+    if (!plain) pattern[at++] = '[';
+    pattern[at++] = module[i];
+    if (!plain) pattern[at++] = ']';
+  }
+  pattern[at++] = '$';
+  json_text_n(out, pattern, at);
+}
+
+/* Writes a module that was left as it is, with the names that it may have after loading: readers
+ * compare them with this list. */
+static void put_module(json *out, const weights_result *r, const char *module, size_t length) {
+  char name[RENAMES_NAME_MAX];
+  renames others = {.count = 0};
+  json_text_n(out, module, length);
+  if (weights_is_embedding(module, length)) return; /* no linear layer */
+  put_ending(out, r, module, length);
+  if (length < sizeof name) {
+    snprintf(name, sizeof name, "%.*s", (int)length, module);
+    renames_of(&others, name);
+  }
+  for (size_t i = 0; i < others.count; i++) {
+    size_t all = strlen(others.list[i]);
+    bool covered = all > length && strcmp(others.list[i] + all - length, name) == 0 &&
+                   others.list[i][all - length - 1] == '.';
+    if (!covered && !hits_packed(r, others.list[i], all, false)) json_text(out, others.list[i]);
+  }
+}
+
 /* Modules with a matrix that was not quantized or stored sparse: a reader would look for scales or
  * bits otherwise. */
 static void put_ignored(json *out, const weights_result *r) {
@@ -52,8 +110,8 @@ static void put_ignored(json *out, const weights_result *r) {
     size_t length = strlen(t->name);
     put_tied(out, r, t);
     bool weight = length > 7 && strcmp(t->name + length - 7, ".weight") == 0;
-    if (!weight || t->dims != 2 || r->items[i].part_count > 1) continue;
-    json_text_n(out, t->name, length - 7);
+    if (!weight || t->dims != 2 || is_packed(&r->items[i])) continue;
+    put_module(out, r, t->name, length - 7);
   }
   /* Tied to the embedding, so that they have no tensor here: the output layers of transformers. */
   static const char *const heads[] = {
@@ -177,6 +235,19 @@ static bool put_replicas(buffer *to, const json_tree *t, const json_node *n, con
   return put_repeated(to, t, n, r), true;
 }
 
+/* Returns whether most of the model is of the type of --dtype: config.json names the type in which
+ * a reader loads all of it. */
+static bool mostly_cast(const weights_job *j) {
+  uint64_t all = 0, cast = 0;
+  for (size_t i = 0; i < j->r->item_count; i++) {
+    const weights_item *item = &j->r->items[i];
+    if (!tensor_type_is_float(item->to) || item->action == ACTION_FP8) continue;
+    all += item->from.facts->count;
+    if (item->to == j->o->type) cast += item->from.facts->count;
+  }
+  return cast > all / 2;
+}
+
 /* Writes the text with its edits. Nodes are in the order of the text, so one pass suffices. */
 static void edit(buffer *to, const json_tree *t, const weights_job *j) {
   const json_node *root = json_root(t), *old = json_member(t, root, "quantization_config");
@@ -185,13 +256,14 @@ static void edit(buffer *to, const json_tree *t, const weights_job *j) {
   const json_node *last = NULL;
   const json_node *member = json_first(t, root);
   size_t at = 0;
+  bool cast = j->o->type != TENSOR_NONE && mostly_cast(j);
   for (const json_node *m = json_first(t, root); m != NULL; m = json_next(t, m)) last = m;
   for (size_t i = 1; i < t->count; i++) {
     const json_node *n = &t->nodes[i];
     bool type = n->key > 0 || i == 1;
     const char *key = type ? json_key_of(t, n) : "";
     type = strcmp(key, "dtype") == 0 || strcmp(key, "torch_dtype") == 0;
-    if (type && j->o->type != TENSOR_NONE && is_float_name(json_string(t, n))) {
+    if (type && cast && is_float_name(json_string(t, n))) {
       buffer_append(to, t->text + at, n->begin - at);
       buffer_printf(to, "\"%s\"", tensor_type_name(j->o->type));
       at = n->end;
@@ -223,6 +295,27 @@ static void edit(buffer *to, const json_tree *t, const weights_job *j) {
     at = root->end - 1;
   }
   buffer_append(to, t->text + at, t->length - at);
+}
+
+stow_status config_look(weights_result *r) {
+  char path[PATH_MAX], *text;
+  size_t length;
+  json_tree t;
+  if (r->in.folder == NULL ||
+      snprintf(path, sizeof path, "%s/config.json", r->in.folder) >= PATH_MAX)
+    return STOW_OK;
+  if (access(path, F_OK) != 0) return STOW_OK;
+  STOW_TRY(model_read_text(&text, &length, path, CONFIG_MAX));
+  stow_status status = json_tree_read(&t, text, length, path, 4 * CONFIG_MAX);
+  if (status == STOW_OK && json_root(&t)->kind == JSON_OBJECT) {
+    const char *kind = json_string(&t, json_member(&t, json_root(&t), "model_type"));
+    r->has_config = true;
+    r->diffusers = json_member(&t, json_root(&t), "_diffusers_version") != NULL;
+    if (kind != NULL) snprintf(r->model_type, sizeof r->model_type, "%s", kind);
+  }
+  json_tree_free(&t);
+  free(text);
+  return status;
 }
 
 stow_status config_edit(buffer *to, const weights_job *j, const char *in) {

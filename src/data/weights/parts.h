@@ -57,6 +57,8 @@ bool weights_is_quantized(const model *m);
  * without the other, so a type for the whole model leaves both as they are. */
 bool weights_is_packed(const tensor *t);
 bool weights_is_scale(const tensor *t);
+/* Returns whether a module's name is that of an embedding, or of the router of a mixture. */
+bool weights_is_embedding(const char *module, size_t length);
 bool weights_named(const char *name, const char *const *patterns, size_t count);
 
 /* Sets the thresholds of the items that are not done (prune.c). */

@@ -8,8 +8,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/hash.h"
 #include "base/list.h"
 #include "base/text.h"
+#include "data/weights/config.h"
 #include "data/weights/parts.h"
 
 /* ---- words ---- */
@@ -90,6 +92,27 @@ static bool gguf_layer(const tensor *t) {
   for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
     if (has(t->name, kept[i])) return false;
   return true;
+}
+
+bool weights_is_embedding(const char *module, size_t length) {
+  static const char *const words[] = {"wte", "wpe", "shared"};
+  const char *leaf = module + length;
+  while (leaf > module && leaf[-1] != '.') leaf--;
+  length -= (size_t)(leaf - module);
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    if (strlen(words[i]) == length && strncmp(leaf, words[i], length) == 0) return true;
+  for (size_t i = 0; i + 5 <= length; i++)
+    if (strncmp(leaf + i, "embed", 5) == 0)
+      return length != 9 || strncmp(leaf, "embed_out", 9) != 0; /* GPT-NeoX's output layer */
+  return false;
+}
+
+/* Returns whether readers take the matrix for something else than a linear layer. */
+static bool no_linear_layer(const tensor *t) {
+  size_t length = strlen(t->name), cut = strlen(".weight");
+  if (!text_ends(t->name, ".weight")) return false;
+  return weights_is_embedding(t->name, length - cut) || text_ends(t->name, ".gate.weight") ||
+         text_ends(t->name, ".router.weight");
 }
 
 /* Returns whether a weight belongs to a linear layer, by its usual names: without embeddings, the
@@ -221,6 +244,8 @@ static void choose(const weights_result *r, const weights_options *o, weights_it
     item->skip = SKIP_SHAPE;
   else if (!tensor_type_is_float(t->stored))
     item->skip = SKIP_SMALL;
+  else if (no_linear_layer(t))
+    item->skip = SKIP_KIND;
   else if (transposed_of(&r->transposed, t->name) == TRANSPOSED_YES)
     item->skip = SKIP_TURNED; /* compressed-tensors reads no such */
   else if (o->quantize == WEIGHTS_INT8 && item->row % 4 != 0)
@@ -405,6 +430,7 @@ static const char *skip_text(const weights_result *r, weights_skip skip) {
   case SKIP_SMALL: return "already that small";
   case SKIP_VALUES: return "without float values";
   case SKIP_SHAPE: return "that are no matrices";
+  case SKIP_KIND: return "of embeddings or routers, which nothing reads in 8 bits";
   default: return "stored as inputs x outputs";
   }
 }
@@ -459,10 +485,76 @@ static bool any_transposed(const weights_result *r) {
   return false;
 }
 
+/* ---- mixtures ---- */
+
+/* Writes what the experts of a layer have in common, "layers.0.mlp.experts..gate_up"; false if the
+ * tensor is of no expert. transformers joins the matrices of one such name while it loads. */
+static bool joined_name(char *to, size_t size, const char *name) {
+  static const char *const joined[] = {"gate_proj.weight", "up_proj.weight", "w1.weight",
+                                       "w3.weight"};
+  const char *experts = strstr(name, "experts.");
+  if (experts == NULL) return false;
+  const char *number = experts + strlen("experts."), *end = number;
+  while (*end >= '0' && *end <= '9') end++;
+  if (end == number || *end != '.') return false;
+  const char *leaf = end + 1;
+  for (size_t i = 0; i < sizeof joined / sizeof joined[0]; i++)
+    if (strcmp(end + 1, joined[i]) == 0) leaf = "gate_up";
+  return snprintf(to, size, "%.*s.%s", (int)(number - name), name, leaf) < (int)size;
+}
+
+static bool is_packed(const weights_item *item) {
+  return item->action == ACTION_INT8 || item->action == ACTION_FP8;
+}
+
+/* Refuses patterns that quantize some experts of a layer: readers join them. */
+static stow_status check_experts(const weights_result *r, const weights_options *o) {
+  map seen = {0};
+  stow_status status = STOW_OK;
+  if ((o->quantize != WEIGHTS_INT8 && o->quantize != WEIGHTS_FP8) ||
+      o->include_count + o->exclude_count == 0)
+    return STOW_OK;
+  for (size_t i = 0; i < r->item_count && status == STOW_OK; i++) {
+    const weights_item *item = &r->items[i];
+    char name[1024];
+    if (item->from.facts->dims != 2 || !joined_name(name, sizeof name, item->from.facts->name))
+      continue;
+    uint64_t hash = hash_bytes(name, strlen(name), 0);
+    const uint64_t *other = map_get(&seen, hash);
+    bool packed = is_packed(item);
+    if (other == NULL)
+      status = map_put(&seen, hash, i);
+    else if (packed != is_packed(&r->items[*other]))
+      status = stow_fail(STOW_ERR_INVALID,
+                         "%.200s and %.200s would differ: readers join the experts of a layer, so "
+                         "that all of them are quantized or none; change --include or --exclude",
+                         r->items[*other].from.facts->name, item->from.facts->name);
+  }
+  map_free(&seen);
+  return status;
+}
+
+/* Refuses models whose experts are replaced by linear layers while they load. */
+static stow_status check_stacks(const weights_result *r, const weights_options *o) {
+  for (size_t i = 0; i < r->in.count; i++) {
+    const tensor *t = r->in.list[i].facts;
+    if ((o->quantize == WEIGHTS_INT8 || o->quantize == WEIGHTS_FP8) && t->dims == 3 &&
+        text_ends(t->name, ".feed_forward.experts.gate_up_proj"))
+      return stow_fail(STOW_ERR_UNSUPPORTED,
+                       "%.200s: the experts of Llama 4 are stacked in one tensor, and readers of "
+                       "%s expect a layer for each expert; use --dtype bf16, or make a GGUF file "
+                       "and quantize that",
+                       t->name, weights_quant_name(o->quantize));
+  }
+  return STOW_OK;
+}
+
 stow_status weights_plan(weights_result *r, const weights_options *o, const char *out) {
   STOW_TRY(check_request(r, o, out));
   STOW_TRY(check_patterns(r, o->include, o->include_count, "--include"));
   STOW_TRY(check_patterns(r, o->exclude, o->exclude_count, "--exclude"));
+  STOW_TRY(check_stacks(r, o));
+  STOW_TRY(config_look(r));
   size_t to_count = 0;
   STOW_TRY(transposed_find(&r->transposed, &r->in));
   r->quantized = weights_is_quantized(&r->in);
@@ -481,6 +573,7 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
     to_count += item->action == ACTION_BITMASK; /* weights_count_kept adds its parts */
     if (item->action != ACTION_BITMASK) STOW_TRY(weights_add_parts(r, i));
   }
+  STOW_TRY(check_experts(r, o));
   bool asked = o->type != TENSOR_NONE || o->quantize != WEIGHTS_NO_QUANT || o->prune > 0 ||
                o->prune_2_4 || o->sparse;
   if (!asked || r->changed + to_count > 0 || o->shard_bytes > 0 || o->join) return STOW_OK;

@@ -125,12 +125,40 @@ static bool any_requantized(const weights_result *r) {
   return false;
 }
 
+/* Writes which models transformers does not load in 8 bits (tried with 5.23): packed layers have no
+ * `weight`, which the initialization of these needs. */
+static bool not_loaded(const weights_result *r, const weights_options *o, char *to, size_t size) {
+  static const struct {
+    const char *type;
+    bool fp8; /* fp8 neither */
+  } kinds[] = {{"modernbert", false},   {"t5", false},
+               {"mt5", false},          {"wav2vec2", false},
+               {"mamba", false},        {"mamba2", false},
+               {"falcon_mamba", false}, {"falcon", false},
+               {"siglip", false},       {"siglip_vision_model", false},
+               {"rwkv", false},         {"gpt_bigcode", false},
+               {"gemma3", false},       {"paligemma", false},
+               {"dinov2", true}};
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    bool fp8 = kinds[i].fp8;
+    if (strcmp(r->model_type, kinds[i].type) != 0 ||
+        !(o->quantize == WEIGHTS_INT8 || (fp8 && o->quantize == WEIGHTS_FP8)))
+      continue;
+    snprintf(to, size, "transformers 5.23 does not load %s of this kind of model (%s); use %s",
+             weights_quant_name(o->quantize), r->model_type,
+             fp8 ? "--dtype bf16" : "--quantize fp8");
+    return true;
+  }
+  return false;
+}
+
 /* Appends a warning for each choice that is known to cost quality. Returns how many. */
 static size_t warnings(buffer *to, const weights_result *r, const weights_options *o,
                        const char *prefix, const char *suffix) {
   size_t count = 0;
   bool four = o->quantize == WEIGHTS_Q4_0 || o->quantize == WEIGHTS_Q4_K;
-  const char *text[6];
+  const char *text[10];
+  char unread[256];
   if (four)
     text[count++] = "4 bits per weight change what the model says; q6_k and q8_0 stay closer. "
                     "Measure yours before you use it";
@@ -149,6 +177,13 @@ static size_t warnings(buffer *to, const weights_result *r, const weights_option
   if (packed && (!r->to_folder || r->in.folder == NULL))
     text[count++] = "a reader also needs quantization_config in config.json; shrink the model's "
                     "folder into a folder to get it";
+  else if (packed && r->diffusers)
+    text[count++] = "a part of a diffusers pipeline: diffusers does not read the layouts of "
+                    "compressed-tensors; use --dtype";
+  else if (packed && !r->has_config)
+    text[count++] = "the folder has no config.json, so that no reader learns how the layers are "
+                    "stored; add the model's config.json and shrink it again";
+  if (not_loaded(r, o, unread, sizeof unread)) text[count++] = unread;
   for (size_t i = 0; i < count; i++) buffer_printf(to, "%s%s%s", prefix, text[i], suffix);
   return count;
 }

@@ -65,6 +65,7 @@ typedef enum weights_skip {
   SKIP_SMALL,  /* as small already */
   SKIP_VALUES, /* not floats */
   SKIP_SHAPE,  /* not a matrix */
+  SKIP_KIND,   /* an embedding or a router: nothing reads them in 8 bits */
   SKIP_TURNED  /* inputs x outputs */
 } weights_skip;
 
@@ -140,6 +141,8 @@ typedef struct weights_result {
   weights_file *files;
   size_t file_count, file_capacity;
   bool to_folder;
+  char model_type[64];         /* of config.json; empty: unknown */
+  bool has_config, diffusers;  /* the folder has a config.json; it is one of diffusers */
   bool unnamed;                /* a dry run without the name of an output */
   uint64_t bytes, bytes_after; /* size of all tensors */
   uint64_t file_bytes;         /* written */
