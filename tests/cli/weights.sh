@@ -157,6 +157,7 @@ check repeated_and_tied_layers env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python
 check parts_tied_layers_and_quantized_inputs env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_parts.py" "$stowage"
 check reasons_and_causes_are_named env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_words.py" "$stowage"
 check readers_load_quantized_models env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_readers.py" "$stowage"
+check adapters_of_other_names_and_kinds env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_adapters.py" "$stowage"
 check tied_output_layers_are_ignored bash -c "$stowage shrink in -o tied --quantize int8 && python3 - << 'END'
 import json
 ignored = json.load(open('tied/config.json'))['quantization_config']['ignore']

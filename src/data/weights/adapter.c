@@ -163,7 +163,7 @@ static stow_status check_config(config *c, const char *path) {
   static const char *const refused[] = {"megatron_config", "alora_invocation_tokens",
                                         "velora_config",   "use_qalora",
                                         "use_bdlora",      "arrow_config",
-                                        "kasa_config"};
+                                        "kasa_config",     "monteclora_config"};
   const char *kind = json_string(&c->t, json_member(&c->t, c->root, "peft_type"));
   const char *start = json_string(&c->t, json_member(&c->t, c->root, "init_lora_weights"));
   if (kind == NULL || strcmp(kind, "LORA") != 0)
@@ -191,6 +191,61 @@ static stow_status check_config(config *c, const char *path) {
   c->rank_stabilised = is_true(c, "use_rslora");
   c->dora = is_true(c, "use_dora");
   return STOW_OK;
+}
+
+/* Lists settings that are not those of PEFT 0.21 and say something: PEFT may have a new one that
+ * changes the result. Other programs add some that do not. */
+static void list_unknown(adapter *a, const config *c) {
+  static const char *const known[] = {"r",
+                                      "lora_alpha",
+                                      "lora_dropout",
+                                      "target_modules",
+                                      "exclude_modules",
+                                      "fan_in_fan_out",
+                                      "bias",
+                                      "use_rslora",
+                                      "modules_to_save",
+                                      "init_lora_weights",
+                                      "layers_to_transform",
+                                      "layers_pattern",
+                                      "rank_pattern",
+                                      "alpha_pattern",
+                                      "megatron_config",
+                                      "megatron_core",
+                                      "trainable_token_indices",
+                                      "loftq_config",
+                                      "eva_config",
+                                      "corda_config",
+                                      "lora_ga_config",
+                                      "use_dora",
+                                      "velora_config",
+                                      "alora_invocation_tokens",
+                                      "use_qalora",
+                                      "qalora_group_size",
+                                      "monteclora_config",
+                                      "layer_replication",
+                                      "runtime_config",
+                                      "lora_bias",
+                                      "target_parameters",
+                                      "use_bdlora",
+                                      "arrow_config",
+                                      "kasa_config",
+                                      "ensure_weight_tying",
+                                      "task_type",
+                                      "peft_type",
+                                      "auto_mapping",
+                                      "peft_version",
+                                      "base_model_name_or_path",
+                                      "revision",
+                                      "inference_mode"};
+  const size_t count = sizeof known / sizeof known[0];
+  for (const json_node *n = json_first(&c->t, c->root); n != NULL; n = json_next(&c->t, n)) {
+    const char *key = json_key_of(&c->t, n);
+    size_t i = 0, used = strlen(a->unknown);
+    while (i < count && strcmp(known[i], key) != 0) i++;
+    if (i == count && is_set(c, key))
+      snprintf(a->unknown + used, sizeof a->unknown - used, "%s%.40s", used > 0 ? ", " : "", key);
+  }
 }
 
 static void scale_of(const config *c, const char *name, double *rank, double *scale) {
@@ -318,8 +373,20 @@ static stow_status check_module(const config *c, const char *path, adapter_modul
                      "disagree",
                      path, m->name);
   const tensor *a = m->a->facts, *b = m->b->facts;
+  if (strstr(m->name, ".base_layer.") != NULL)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: module %.200s is part of torch.nn.MultiheadAttention, which is not "
+                     "merged here; use PEFT's merge_and_unload",
+                     path, m->name);
   STOW_TRY(list_parameters(c, m));
   scale_of(c, m->name, &m->rank, &m->scale);
+  if (a->dims > 2 && b->dims == a->dims && b->shape[1] > 0 && a->shape[0] > b->shape[1] &&
+      a->shape[0] % b->shape[1] == 0 && (double)a->shape[0] == m->rank)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: module %.200s is a convolution with groups: its LoRA mixes the channels "
+                     "of all groups, which the weight of such a convolution cannot do. PEFT cannot "
+                     "merge it either; use the adapter beside the model",
+                     path, m->name);
   if (a->dims < 2 || b->dims < 2 || a->shape[0] != b->shape[1] || a->shape[0] == 0 ||
       ((double)a->shape[0] != m->rank && m->parameter_count == 0))
     return stow_fail(STOW_ERR_FORMAT,
@@ -364,6 +431,7 @@ static stow_status read_config(adapter *a, const char *path) {
   if (status == STOW_OK) status = patterns_read(&c.ranks, &c.t, c.root, path, "rank_pattern");
   a->fan_in_fan_out = status == STOW_OK && is_true(&c, "fan_in_fan_out");
   a->start = c.start;
+  if (status == STOW_OK) list_unknown(a, &c);
   if (status == STOW_OK) status = read_replication(a, &c, path);
   for (size_t i = 0; i < a->count && status == STOW_OK; i++)
     status = check_module(&c, path, &a->modules[i]);

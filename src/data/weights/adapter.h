@@ -40,6 +40,7 @@ typedef struct adapter_range {
 typedef struct adapter {
   model weights;
   bool fan_in_fan_out;
+  char unknown[128]; /* settings of the config that are not known here, with commas */
   adapter_start start;
   adapter_range *replication; /* layer_replication: the layers of the base, one range after the
                                * other; NULL: all of them once */

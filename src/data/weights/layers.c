@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/list.h"
+#include "data/weights/renames.h"
 #include "numbers/cast.h"
 
 static stow_status no_memory(void) {
@@ -18,6 +20,37 @@ static bool ends_with_part(const char *text, const char *end) {
   return a > b && text[a - b - 1] == '.' && strcmp(text + a - b, end) == 0;
 }
 
+#define SEVERAL UINT64_MAX
+
+stow_status layers_list_names(weights_result *r) {
+  for (size_t i = 0; i < r->item_count; i++) {
+    renames others;
+    renames_of(&others, r->in.list[i].facts->name);
+    for (size_t k = 0; k < others.count; k++) {
+      uint64_t hash = hash_bytes(others.list[k], strlen(others.list[k]), 0);
+      const uint64_t *known = map_get(&r->later_names, hash);
+      STOW_TRY(map_put(&r->later_names, hash, known == NULL || *known == i ? i : SEVERAL));
+    }
+  }
+  return STOW_OK;
+}
+
+/* Finds a tensor by the name that transformers 5 gives it, if only one has this name. */
+static bool find_later(const weights_result *r, const char *name, size_t *item) {
+  const uint64_t *known = map_get(&r->later_names, hash_bytes(name, strlen(name), 0));
+  if (known == NULL || *known == SEVERAL) return false;
+  renames others;
+  renames_of(&others, r->in.list[*known].facts->name);
+  for (size_t k = 0; k < others.count; k++)
+    if (strcmp(others.list[k], name) == 0) return *item = (size_t)*known, true;
+  return false;
+}
+
+bool layers_renamed(const weights_result *r, const char *name, size_t item) {
+  const char *other = r->in.list[item].facts->name;
+  return strcmp(name, other) != 0 && !ends_with_part(name, other) && !ends_with_part(other, name);
+}
+
 size_t layers_find(const weights_result *r, const char *name, size_t *item) {
   size_t found = 0;
   for (size_t i = 0; i < r->item_count; i++)
@@ -28,7 +61,7 @@ size_t layers_find(const weights_result *r, const char *name, size_t *item) {
     *item = i;
     found++;
   }
-  return found;
+  return found == 0 && find_later(r, name, item) ? 1 : found;
 }
 
 stow_status layers_not_found(const weights_result *r, const adapter *a, const char *name,

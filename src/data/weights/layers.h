@@ -61,8 +61,12 @@ uint64_t layer_bytes(const layer *l);
 stow_status layers_read_rows(weights_job *j, const weights_item *item, size_t row, size_t rows,
                              uint8_t *bytes, double *values);
 
+/* Lists the names that transformers 5 gives to the tensors of the base, for layers_find. */
+stow_status layers_list_names(weights_result *r);
+/* Returns whether layers_find found the item only under such a name. */
+bool layers_renamed(const weights_result *r, const char *name, size_t item);
 /* Finds the tensor of the base with this name, which may have been saved with more or fewer words
- * in front. Returns how many fit; *item is one of them. */
+ * in front, or have been renamed by transformers 5. Returns how many fit; *item is one of them. */
 size_t layers_find(const weights_result *r, const char *name, size_t *item);
 /* The error of a tensor that was not found, or found `found` times. */
 stow_status layers_not_found(const weights_result *r, const adapter *a, const char *name,

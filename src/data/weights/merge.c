@@ -33,9 +33,9 @@ typedef struct merging {
 
 /* ---- which tensors ---- */
 
-static stow_status find_item(const weights_result *r, const adapter *a, const char *name,
-                             size_t *item) {
+static stow_status find_item(weights_result *r, const adapter *a, const char *name, size_t *item) {
   size_t found = layers_find(r, name, item);
+  if (found == 1 && layers_renamed(r, name, *item)) r->renamed++;
   return found == 1 ? STOW_OK : layers_not_found(r, a, name, found);
 }
 
@@ -160,7 +160,14 @@ static stow_status add_layer(weights_result *r, layer_list *list, const adapter 
 static stow_status replace(weights_result *r, merging *m, const adapter *a, uint32_t file_base,
                            const adapter_module *module) {
   size_t i = 0;
-  STOW_TRY(find_item(r, a, module->name, &i));
+  stow_status status = find_item(r, a, module->name, &i);
+  if (status == STOW_ERR_INVALID && layers_find(r, module->name, &i) == 0)
+    return stow_fail(STOW_ERR_INVALID,
+                     "%s: its tensor %.200s (modules_to_save) is not in the base: if it is a head "
+                     "that was added for the training, as for classification, save the base with "
+                     "such a head first, or use PEFT's merge_and_unload",
+                     a->weights.folder != NULL ? a->weights.folder : "the adapter", module->name);
+  STOW_TRY(status);
   weights_item *item = &r->items[i];
   const tensor *was = item->from.facts, *now = module->saved->facts;
   if (layers_of(&m->layers, i) != NULL)
@@ -399,11 +406,18 @@ static stow_status plan(merge_result *r, merging *m, const char *const *paths, s
                                            "into the safetensors model and convert that");
   m->adapters = calloc(count + 1, sizeof *m->adapters);
   if (m->adapters == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
-  for (; m->adapter_count < count; m->adapter_count++)
-    STOW_TRY(adapter_open(&m->adapters[m->adapter_count], paths[m->adapter_count],
-                          b->bytes / LISTS_SHARE));
+  for (; m->adapter_count < count; m->adapter_count++) {
+    adapter *a = &m->adapters[m->adapter_count];
+    STOW_TRY(adapter_open(a, paths[m->adapter_count], b->bytes / LISTS_SHARE));
+    if (a->unknown[0] != '\0' && w->unknown[0] == '\0')
+      snprintf(w->unknown, sizeof w->unknown,
+               "adapter_config.json has settings that are not known here and were ignored: %s; "
+               "compare the merged model with the adapter",
+               a->unknown);
+  }
   STOW_TRY(replicas_add(w, m->adapters, count, out, b->bytes / LISTS_SHARE));
   STOW_TRY(weights_plan(w, o, out));
+  STOW_TRY(layers_list_names(w));
   for (size_t i = 0; i < count; i++) STOW_TRY(plan_adapter(r, m, &m->adapters[i]));
   w->changed = r->replaced;
   for (size_t i = 0; i < w->item_count; i++) r->merged += layers_of(&m->layers, i) != NULL;
@@ -453,6 +467,11 @@ stow_status merge_text(buffer *to, const merge_result *r, const char *base, cons
                 "; weights changed by %.3g%% RMS, at most %.3g\n",
                 r->adapter_count, text_s(r->adapter_count), r->merged, text_s(r->merged),
                 r->replaced, 100 * weights_relative_error(&w->error), w->error.max_error);
+  if (w->renamed > 0)
+    buffer_printf(to, "%" PRIu64 " tensor%s found under the name%s that transformers 5 gives %s\n",
+                  w->renamed, text_s(w->renamed), text_s(w->renamed),
+                  w->renamed == 1 ? "it" : "them");
+  if (w->unknown[0] != '\0') buffer_printf(to, "warning: %s\n", w->unknown);
   if (o->resume && !o->dry_run && !w->resumed)
     buffer_text(to, "started over: there is no checkpoint for these inputs and options\n");
   if (!o->dry_run)

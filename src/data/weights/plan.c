@@ -11,7 +11,6 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/text.h"
-#include "data/weights/config.h"
 #include "data/weights/parts.h"
 
 /* ---- words ---- */
@@ -554,7 +553,6 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
   STOW_TRY(check_patterns(r, o->include, o->include_count, "--include"));
   STOW_TRY(check_patterns(r, o->exclude, o->exclude_count, "--exclude"));
   STOW_TRY(check_stacks(r, o));
-  STOW_TRY(config_look(r));
   size_t to_count = 0;
   STOW_TRY(transposed_find(&r->transposed, &r->in));
   r->quantized = weights_is_quantized(&r->in);

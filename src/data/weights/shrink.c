@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/weights/config.h"
 #include "data/weights/parts.h"
 #include "data/weights/replicas.h"
 
@@ -17,6 +18,7 @@ void weights_free(weights_result *r) {
   free(r->parts);
   free(r->files);
   transposed_free(&r->transposed);
+  map_free(&r->later_names);
   replicas_free(&r->replicas);
   model_close(&r->in);
   *r = (weights_result){0};
@@ -77,6 +79,7 @@ stow_status weights_shrink(weights_result *r, const char *in, const char *out,
                 ? "out"
                 : "out.safetensors";
   }
+  if (status == STOW_OK) status = config_look(r);
   if (status == STOW_OK) status = weights_plan(r, o, j.out);
   if (status == STOW_OK) status = weights_run(&j);
   if (status != STOW_OK) weights_free(r);

@@ -183,6 +183,7 @@ static size_t warnings(buffer *to, const weights_result *r, const weights_option
   else if (packed && !r->has_config)
     text[count++] = "the folder has no config.json, so that no reader learns how the layers are "
                     "stored; add the model's config.json and shrink it again";
+  if (r->unknown[0] != '\0') text[count++] = r->unknown;
   if (not_loaded(r, o, unread, sizeof unread)) text[count++] = unread;
   for (size_t i = 0; i < count; i++) buffer_printf(to, "%s%s%s", prefix, text[i], suffix);
   return count;

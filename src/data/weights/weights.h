@@ -19,6 +19,7 @@
 #define DATA_WEIGHTS_WEIGHTS_H
 
 #include "arrays/model.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "data/budget.h"
 #include "data/weights/transposed.h"
@@ -132,6 +133,7 @@ typedef struct weights_result {
   model in;
   weights_replicas replicas;
   transposed transposed;
+  map later_names;   /* merge: hash of a tensor's name in transformers 5 to its place in `items` */
   bool quantized;    /* the input has layers of 8 bits or fewer, with scales beside them */
   size_t home_count; /* files of the model itself; merge adds those of the adapters behind them */
   weights_item *items;
@@ -148,6 +150,8 @@ typedef struct weights_result {
   uint64_t file_bytes;         /* written */
   quant_error error;           /* error over everything that changed */
   uint64_t changed, pruned;    /* tensors */
+  uint64_t renamed;            /* merge: tensors found under their names in transformers 5 */
+  char unknown[256];           /* merge: settings of the adapters that are not known */
   uint64_t carried, left_out;  /* other files of the folder: copied, not copied */
   uint64_t linked_folders;     /* links to folders: not followed */
   bool written, resumed, verified;
