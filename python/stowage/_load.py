@@ -64,6 +64,8 @@ def load(
 
     A type that the framework lacks becomes the next larger type that holds every value: bfloat16 in NumPy without ml_dtypes becomes float32.
     """
+    if isinstance(names, (str, bytes)):
+        raise Invalid(f"names: {names!r} is one name; give a list: names=[{names!r}]")
     model = LazyModel(path, device, dtype, raw=raw, framework=framework, staging=staging, threads=threads, allow_nan=allow_nan)
     if into is not None:
         if lazy or names is not None or device is not None or dtype is not None or raw:

@@ -84,6 +84,8 @@ class _Item(NamedTuple):
         one = tensors.view(name) if isinstance(tensors, LazyModel) else tensors[name]
         if not hasattr(one, "dtype") or not hasattr(one, "shape"):
             raise Invalid(f"{shown(name)}: {type(one).__name__} is not a tensor; a state_dict holds tensors only")
+        if not isinstance(tensors, LazyModel) and not hasattr(one, "ctypes") and not hasattr(one, "data_ptr"):
+            raise Invalid(f"{shown(name)}: {type(one).__name__} is one number, not an array; use numpy.asarray(x)")
         if getattr(one, "is_sparse", False) or getattr(one, "is_quantized", False):
             raise Unsupported(f"{shown(name)}: safetensors holds dense tensors; use .to_dense() or .dequantize()")
         kind = type_of(one)

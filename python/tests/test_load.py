@@ -273,6 +273,10 @@ class Arrays(Case):
                 self.load(self.path("m.safetensors"), **more)
         with self.assertRaises(KeyError):
             self.load(self.path("m.safetensors"), names=["x"])
+        with self.assertRaisesRegex(stowage.Invalid, r"names: 'w' is one name; give a list: names=\['w'\]"):
+            self.load(self.path("m.safetensors"), names="w")
+        with self.assertRaisesRegex(stowage.Invalid, "c: float32 is one number, not an array; use numpy.asarray"):
+            stowage.save({"c": numpy.float32(3)}, self.path("n.safetensors"))
         with self.assertRaises(ValueError):
             stowage.load(self.path("m.safetensors"), framework="jax")
         with self.assertRaises(FileNotFoundError):

@@ -243,6 +243,12 @@ static stow_status push_name(machine *m, const char *module, size_t module_lengt
         memcmp(names[i].name, module, module_length) == 0 && names[i].name[module_length] == ' ' &&
         memcmp(names[i].name + module_length + 1, name, length) == 0)
       return push(m, TAG_GLOBAL, (int64_t)i);
+  if (module_length == 5 && memcmp(module, "torch", 5) == 0 && length > 7 &&
+      memcmp(name, "Complex", 7) == 0)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: has complex tensors (%.*s), which are not read; save "
+                     "torch.view_as_real(x) instead",
+                     m->from->name, (int)(length < 80 ? length : 80), name);
   return stow_fail(
       STOW_ERR_UNSUPPORTED,
       "%s: at byte %zu of its pickle: %.*s.%.*s is not one of the names that a dict of "

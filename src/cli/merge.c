@@ -31,7 +31,7 @@ static int run(verb_call *call) {
   budget b;
   progress bar;
   const char *out = verb_value(call, "output");
-  if (out == NULL)
+  if (out == NULL && !o.dry_run)
     return verb_usage(call, "no output given: add -o merged/, or -o merged.safetensors");
   if (o.join && verb_value(call, "shard") != NULL)
     return verb_usage(call, "--join and --shard exclude each other");

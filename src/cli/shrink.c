@@ -11,6 +11,7 @@
 #include <stowage/size.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "cli/data_options.h"
 #include "cli/output.h"
 #include "cli/python.h"
@@ -183,15 +184,31 @@ static int run_weights(verb_call *call) {
   return status == STOW_OK ? EXIT_DONE : verb_fail(call, status);
 }
 
+static const char *const model_options[] = {"quantize", "prune", "prune-by", "sparse", "include",
+                                            "exclude",  "shard", "join",     "verify", "allow-nan"};
+#define MODEL_OPTIONS (sizeof model_options / sizeof model_options[0])
+
+static bool asks_for_model(const verb_call *call) {
+  for (size_t i = 0; i < MODEL_OPTIONS; i++)
+    if (verb_flag(call, model_options[i])) return true;
+  return false;
+}
+
+/* Returns whether the output is one of a model: a folder, or a file with such a name. */
+static bool names_model(const char *out) {
+  const char *slash = out != NULL ? strrchr(out, '/') : NULL;
+  const char *name = slash != NULL ? slash + 1 : out;
+  return out != NULL && strcmp(out, "-") != 0 &&
+         (text_ends(out, ".safetensors") || text_ends(out, ".gguf") || strchr(name, '.') == NULL);
+}
+
 /* Rejects options for models, which do not apply to other files. */
 static int refuse_model_options(const verb_call *call) {
-  static const char *const names[] = {"quantize", "prune", "prune-by", "sparse", "include",
-                                      "exclude",  "shard", "join",     "verify", "allow-nan"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-    if (verb_flag(call, names[i]))
+  for (size_t i = 0; i < MODEL_OPTIONS; i++)
+    if (verb_flag(call, model_options[i]))
       return verb_usage(call,
                         "--%s is for model files (safetensors, GGUF, PyTorch); %s is not a model",
-                        names[i], output_name(call->operands[0]));
+                        model_options[i], output_name(call->operands[0]));
   return EXIT_DONE;
 }
 
@@ -216,6 +233,11 @@ static int run(verb_call *call) {
     return verb_usage(call, "%s is a model; shrink models one by one",
                       output_name(call->operands[0]));
   if (model_is(call->operands[0])) return run_weights(call);
+  bool to_model = names_model(verb_value(call, "output"));
+  for (int i = 0; i < call->operand_count && (to_model || asks_for_model(call)); i++)
+    if (access(call->operands[i], F_OK) != 0 && errno == ENOENT && !text_is_url(call->operands[i]))
+      return verb_fail(call, stow_fail(STOW_ERR_NOT_FOUND, "%s: does not exist; check the path",
+                                       call->operands[i]));
   int refused = refuse_model_options(call);
   if (refused != EXIT_DONE) return refused;
   stow_status status = team_join(&ranks);

@@ -19,9 +19,16 @@ static stow_status check_room(const writer *w, const char *path, uint64_t expect
   uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
   if (expected <= room) return STOW_OK;
   char need[STOW_SIZE_TEXT_MAX], have[STOW_SIZE_TEXT_MAX];
+  stow_size_format(need, expected);
+  stow_size_format(have, room);
+  if (strcmp(need, have) == 0) /* a few bytes too few */
+    return stow_fail(STOW_ERR_IO,
+                     "%s: needs %" PRIu64 " bytes, but the disk has %" PRIu64
+                     " bytes left; free disk space or write elsewhere",
+                     path, expected, room);
   return stow_fail(STOW_ERR_IO,
                    "%s: needs %s, but the disk has %s left; free disk space or write elsewhere",
-                   path, stow_size_format(need, expected), stow_size_format(have, room));
+                   path, need, have);
 }
 
 stow_status writer_check(const char *path, const source *reading) {

@@ -1,6 +1,6 @@
 """old_torch.py FILE [NAME…]: writes a file as torch.save did before PyTorch 1.6, without PyTorch. Run by weights.sh.
 
-With the NAME "tensor", "list" or "mixed" it is one tensor, a list of two, or one with a number. With the NAME "same" it names one dict of 100,000 tensors 100,000 times. With "neg" or "conj" its matrix is marked so, and with "kept" it is marked as neither. With another NAME it is a checkpoint: the tensors are the entry of that name, beside numbers and the state of an optimizer. Each further NAME is
+With the NAME "tensor", "list" or "mixed" it is one tensor, a list of two, or one with a number. With the NAME "same" it names one dict of 100,000 tensors 100,000 times. With "complex" its matrix is complex. With "neg" or "conj" its matrix is marked so, and with "kept" it is marked as neither. With another NAME it is a checkpoint: the tensors are the entry of that name, beside numbers and the state of an optimizer. Each further NAME is
 another dict of tensors. STOWAGE_TEST_PROTOCOL is the protocol of the pickles.
 """
 
@@ -19,6 +19,10 @@ class FloatStorage:
     pass
 
 
+class ComplexFloatStorage:
+    pass
+
+
 class LongStorage:
     pass
 
@@ -27,7 +31,7 @@ def _rebuild_tensor_v2(*_):
     pass
 
 
-for owner, one in ((torch, FloatStorage), (torch, LongStorage), (utils, _rebuild_tensor_v2)):
+for owner, one in ((torch, FloatStorage), (torch, ComplexFloatStorage), (torch, LongStorage), (utils, _rebuild_tensor_v2)):
     one.__module__ = owner.__name__
     setattr(owner, one.__name__, one)
 
@@ -57,6 +61,8 @@ with open(sys.argv[1], "wb") as out:
         made = {"epoch": 3, **{f"d{i}": many for i in range(100_000)}}
     elif sys.argv[2:] in (["neg"], ["conj"], ["kept"]):
         made["w"] = Tensor(floats, 0, (2, 3), (3, 1), {sys.argv[2]: True, "neg" if sys.argv[2] == "kept" else "other": False})
+    elif sys.argv[2:] == ["complex"]:
+        made["w"] = Tensor(("storage", ComplexFloatStorage, "95", "cpu", 3, None), 0, (3,), (1,))
     elif sys.argv[2:] in (["tensor"], ["list"], ["mixed"]):
         made = {"tensor": made["w"], "list": [made["w"], made["n"]], "mixed": (made["w"], 3)}[sys.argv[2]]
     elif len(sys.argv) > 2:

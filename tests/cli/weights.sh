@@ -108,6 +108,12 @@ lazy_values() { # of a tensor that torch negates or conjugates when it reads it
     ! "$stowage" inspect conj.pt 2> conj.log && grep -q 'tensor w was saved as a lazy conjugation' conj.log &&
     "$stowage" shrink kept.pt -o kept.safetensors && cmp kept.safetensors old.safetensors
 }
+complex_values() {
+  python3 "$source_dir/tests/cli/old_torch.py" complex.pt complex && ! "$stowage" inspect complex.pt 2> complex.log &&
+    grep -q 'has complex tensors (ComplexFloatStorage), which are not read; save torch.view_as_real' complex.log
+}
+check complex_tensors_of_a_torch_file_are_named complex_values
+check a_torch_file_that_has_the_type_already_becomes_safetensors bash -c "$stowage shrink old.pt -o typed.safetensors --dtype f32 && cmp typed.safetensors old.safetensors"
 check lazy_values_of_a_torch_file_are_refused lazy_values
 check a_list_with_other_things_is_refused bash -c "! $stowage inspect mixed.pt 2> mixed.log && grep -q 'item 1 of its list is not a tensor; save the tensors alone' mixed.log"
 check a_name_behind_a_torch_file_says_what_to_do bash -c "! $stowage inspect $source_dir/tests/fuzz/corpus/torch/state_dict:w 2> name.log && grep -q 'torch.save: all of its tensors are taken; omit the name' name.log"

@@ -115,6 +115,40 @@ def the_bytes_that_would_fit_are_those_that_are_written():
         assert planned == [made["bytes_after"]], (kind, planned, made["bytes_after"])
 
 
+def small_questions_have_answers():
+    # Outputs and inputs that cannot be.
+    for name in ("z.pt", "z.bin", "z.npz", "z.safetensor"):
+        says(f"{name}: a model is written as .safetensors or .gguf, or into a folder", "shrink", "indexed-well", "-o", name, "--dtype", "f16")
+        assert not os.path.exists(name)
+    for words in (("-o", "out", "--dtype", "f16"), ("-o", "o.safetensors"), ("-o", "o.npy", "--quantize", "int8")):
+        says("nowhere: does not exist; check the path", "shrink", "nowhere", *words)
+    # Rows that do not fill the blocks of 256 values.
+    gguf("q4.gguf", "blk.0.attn_q.weight", 0, 288, bytes(4 * 288 * 4))
+    line = "q8_0 instead of q4_k: 1 tensor with rows that are no multiple of 256 values\n"
+    says(line, "shrink", "q4.gguf", "-o", "o.gguf", "--quantize", "q4_k", code=0)
+    assert "instead of" not in stowage("shrink", "q4.gguf", "-o", "o.gguf", "--quantize", "q8_0")
+    # One infinity is one value.
+    shape, values = matrix(8, 64)
+    write("inf.safetensors", {"l.weight": (shape, values[:70] + [float("inf")] + values[71:])})
+    for kind in ("int8", "fp8"):
+        says("tensor l.weight: 1 value is NaN or infinite", "shrink", "inf.safetensors", "-o", "o.safetensors", "--quantize", kind)
+    say = json.loads(stowage("shrink", "inf.safetensors", "--dry-run", "--quantize", "int8", "--allow-nan", "--json"))
+    assert (say["not_finite"], say["clipped"]) == (1, 0) and 0 < say["relative_rms_error"] < 0.01, say
+
+
+def a_merge_can_be_tried_without_a_name():
+    os.mkdir("lora")
+    write("lora/adapter_model.safetensors", {f"layers.0.w.lora_{name}.weight": (shape, [1.0] * 64) for name, shape in (("A", [1, 64]), ("B", [8, 1]))} | {"layers.0.w.lora_B.weight": ([8, 1], [1.0] * 8)})
+    with open("lora/adapter_config.json", "w") as file:
+        json.dump({"peft_type": "LORA", "r": 1, "lora_alpha": 1}, file)
+    for base in ("w.safetensors", "indexed-well"):
+        before = sorted(os.listdir())
+        assert "merged 1 adapter into 1 tensor" in stowage("merge", base, "lora", "--dry-run")
+        assert json.loads(stowage("merge", base, "lora", "--dry-run", "--json"))["output"] is None
+        assert sorted(os.listdir()) == before
+        says("no output given", "merge", base, "lora")
+
+
 def folder(name, tensors, **config):
     """Makes a model's folder."""
     os.mkdir(name)
@@ -177,6 +211,8 @@ for check in (
     a_dry_run_needs_no_output,
     a_resume_without_a_checkpoint_says_so,
     the_bytes_that_would_fit_are_those_that_are_written,
+    small_questions_have_answers,
+    a_merge_can_be_tried_without_a_name,
     linked_folders_are_not_followed,
     files_of_others_in_a_partial_folder_stay,
     a_private_model_stays_private,

@@ -202,6 +202,13 @@ static void block_chunk(const weights_job *j, const weights_item *item, uint64_t
   quant_error_add(error, c->before, c->after, count);
 }
 
+/* Adds the error of a row with an infinity: its scale is infinite, so nothing of the row is left.
+ * Only the values that were not finite count as a fault of the model. */
+static void add_lost_row(quant_error *e, const float *before, size_t count) {
+  e->values += count;
+  for (size_t i = 0; i < count; i++) e->not_finite += !isfinite(before[i]);
+}
+
 /* Encodes each row with its own scale. The scale is rounded to the type it is stored in before the
  * values are divided by it, so that a reader gets the values for which the error was measured. */
 static void channel_chunk(const weights_job *j, const weights_item *item, uint64_t first,
@@ -214,6 +221,7 @@ static void channel_chunk(const weights_job *j, const weights_item *item, uint64
   memcpy(values, c->before, count * sizeof(float));
   if (item->pruned) *zeros += weights_prune_chunk(item, first, values, count, j->o->prune_2_4);
   quant_channel kind = item->action == ACTION_INT8 ? QUANT_INT8 : QUANT_FP8;
+  size_t known = 0; /* rows before this value are in *error */
   for (size_t i = 0, r = 0; i < count; i += row, r++) {
     float scale = quant_channel_scale(kind, quant_channel_most(0, values + i, row));
     (void)cast_values(c->codes + r * width, scale_type, &scale, DTYPE_F32, 1);
@@ -222,10 +230,14 @@ static void channel_chunk(const weights_job *j, const weights_item *item, uint64
     (void)cast_values(c->codes + r * width, scale_type, &scale, DTYPE_F32, 1);
     quant_channel_encode(kind, scale, values + i, row, c->out + i);
     quant_channel_decode(kind, scale, c->out + i, row, values + i);
+    if (isfinite(scale)) continue;
+    quant_error_add(error, c->before + known, values + known, i - known);
+    add_lost_row(error, c->before + i, row);
+    known = i + row;
   }
   /* Packed words hold unsigned values, four to a word. */
   for (size_t i = 0; i < count && kind == QUANT_INT8; i++) c->out[i] ^= 0x80;
-  quant_error_add(error, c->before, values, count);
+  quant_error_add(error, c->before + known, values + known, count - known);
 }
 
 stow_status weights_encode(const weights_job *j, const weights_item *item, uint64_t first,

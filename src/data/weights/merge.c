@@ -440,7 +440,13 @@ stow_status weights_merge(merge_result *r, const char *base, const char *const *
                    .end = drop_layers,
                    .context = &m};
   stow_status status = model_open(&r->weights.in, base, b->bytes / LISTS_SHARE);
-  if (status == STOW_OK) status = plan(r, &m, adapters, adapter_count, o, out, b);
+  if (status == STOW_OK && out == NULL) { /* a dry run */
+    const model *in = &r->weights.in;
+    bool folder = in->folder != NULL || in->file_count > 1 || o->shard_bytes > 0;
+    r->weights.unnamed = true;
+    j.out = folder ? "out" : "out.safetensors";
+  }
+  if (status == STOW_OK) status = plan(r, &m, adapters, adapter_count, o, j.out, b);
   for (size_t i = 0; i < m.layers.count; i++)
     j.key = hash_u64(m.layers.list[i].item, j.key) + hash_bytes(&m.layers.list[i].scale, 8, i);
   if (status == STOW_OK) status = weights_run(&j);

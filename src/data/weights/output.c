@@ -72,6 +72,15 @@ static stow_status keep_files(weights_result *r) {
   return STOW_OK;
 }
 
+/* Returns whether the name is that of a file in a format that no model is written in. */
+static bool names_other_file(const char *out) {
+  static const char *const endings[] = {".pt",  ".pth", ".bin",        ".ckpt", ".npz",
+                                        ".npy", ".st",  ".safetensor", ".h5",   ".onnx"};
+  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+    if (text_ends(out, endings[i])) return true;
+  return false;
+}
+
 /* A folder of that name is emptied, unless it holds files of somebody else. */
 static stow_status check_partial(const char *out) {
   char path[PATH_MAX];
@@ -103,8 +112,9 @@ stow_status weights_check_output(weights_result *r, const weights_options *o, co
     return STOW_OK;
   }
   const char *dot = strrchr(out, '.'), *slash = strrchr(out, '/');
-  if (dot != NULL && (slash == NULL || dot > slash) && !r->in.folder && o->shard_bytes == 0 &&
-      r->in.file_count == 1 && dot[1] != '\0')
+  bool single = !r->in.folder && o->shard_bytes == 0 && r->in.file_count == 1;
+  if ((single && dot != NULL && (slash == NULL || dot > slash) && dot[1] != '\0') ||
+      names_other_file(out))
     return stow_fail(STOW_ERR_INVALID,
                      "%s: a model is written as .safetensors or .gguf, or into a "
                      "folder",

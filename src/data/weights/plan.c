@@ -575,6 +575,9 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
   bool asked = o->type != TENSOR_NONE || o->quantize != WEIGHTS_NO_QUANT || o->prune > 0 ||
                o->prune_2_4 || o->sparse;
   if (!asked || r->changed + to_count > 0 || o->shard_bytes > 0 || o->join) return STOW_OK;
+  bool only_type = o->type != TENSOR_NONE && o->quantize == WEIGHTS_NO_QUANT && o->prune == 0 &&
+                   !o->prune_2_4 && !o->sparse;
+  if (only_type && r->in.format == MODEL_TORCH) return STOW_OK; /* becomes safetensors */
   if (r->quantized) return stow_fail(STOW_ERR_INVALID, "%s", quantized_already);
   if (any_transposed(r)) return stow_fail(STOW_ERR_INVALID, "%s", turned_only);
   STOW_TRY(fail_skipped(r));

@@ -189,6 +189,15 @@ static size_t warnings(buffer *to, const weights_result *r, const weights_option
   return count;
 }
 
+/* Returns how many tensors got blocks of 32 values, because their rows do not fill those of 256. */
+static uint64_t count_wider(const weights_result *r, const weights_options *o) {
+  uint64_t count = 0;
+  if (o->quantize != WEIGHTS_Q4_K && o->quantize != WEIGHTS_Q6_K) return 0;
+  for (size_t i = 0; i < r->item_count; i++)
+    count += r->items[i].action == ACTION_BLOCKS && r->items[i].to == TENSOR_Q8_0;
+  return count;
+}
+
 static void summary(buffer *to, const weights_result *r, const weights_options *o,
                     const char *out) {
   char name[TEXT_PATH_MAX], before[STOW_SIZE_TEXT_MAX], after[STOW_SIZE_TEXT_MAX];
@@ -214,6 +223,12 @@ static void summary(buffer *to, const weights_result *r, const weights_options *
   if (weights_skipped(r, &skipped))
     buffer_printf(to, "left as they are: %s\n", skipped.status == STOW_OK ? skipped.data : "");
   buffer_free(&skipped);
+  uint64_t wider = count_wider(r, o);
+  if (wider > 0)
+    buffer_printf(to,
+                  "q8_0 instead of %s: %" PRIu64 " tensor%s with rows that are no multiple of 256 "
+                  "values\n",
+                  weights_quant_name(o->quantize), wider, text_s(wider));
   if (o->resume && !o->dry_run && !r->resumed)
     buffer_text(to, "started over: there is no checkpoint for this input and these options\n");
   if (!o->dry_run)
