@@ -1,6 +1,6 @@
 """Data files through libstowage-data, for `inspect()` and `shrink()` (stowage/inspect.h, shrink.h).
 
-The library works in this process; Ctrl-C ends a job as it ends any Python code.
+The library works in this process. Ctrl-C, and whatever else the handler of a signal raises, ends a job as it ends any Python code.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import json
 import os
 import re
 from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_double, c_int, c_uint32, c_uint64, c_void_p, pointer
-from typing import Any, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Tuple, Union
 
-from ._library import Growing, Invalid, StowageError, call, declare, error, lib, parse_size
+from ._library import Growing, Invalid, StowageError, call, declare, error, lib, parse_budget, parse_size
+from ._signals import held
 
 _Progress = CFUNCTYPE(c_int, c_void_p, c_uint64, c_uint64)
 _INTERRUPTED = -15  # STOW_ERR_INTERRUPTED
@@ -93,26 +94,24 @@ declare(
 
 
 class _Watch:
-    """Calls Python regularly during a job, so that Ctrl-C works. An exception is raised again after the job."""
+    """Runs handlers of signals regularly during a job. What they raise ends the job and is raised again after it."""
 
     def __init__(self) -> None:
         self.raised: "Optional[BaseException]" = None
         self.function = _Progress(self._look)
+        self._run_handlers: "Callable[[], None]" = lambda: None
 
     def _look(self, user: Any, done: int, total: int) -> int:
         try:
-            return self._go_on()
+            self._run_handlers()
         except BaseException as raised:
             self.raised = raised
-            return _INTERRUPTED
-
-    @staticmethod
-    def _go_on() -> int:
-        return 0  # Python checks for signals when it is entered
+        return _INTERRUPTED if self.raised is not None else 0
 
     def run(self, name: str, *arguments: Any) -> None:
         try:
-            call(name, *arguments)
+            with held() as self._run_handlers:
+                call(name, *arguments)
         except StowageError as reason:
             if self.raised is not None:
                 raise self.raised from None
@@ -160,7 +159,7 @@ def inspect_file(
     options = InspectOptions(progress=watch.function, names=_names(names), purpose=read_purpose(purpose))
     options.table = (said or Text()).options()
     options.raw_dtype = str(dtype).encode() if dtype is not None else None
-    options.memory_bytes = parse_size(memory, "memory") if memory is not None else 0
+    options.memory_bytes = parse_budget(memory) if memory is not None else 0
     watch.run("stow_inspect_file", byref(made), os.fsencode(path), byref(options))
     try:
         text = lib().stow_inspection_text(made).decode("utf-8", "replace").rstrip()
@@ -289,7 +288,7 @@ def shrink_file(
     options.dtype = dtype.encode() if dtype is not None else None
     options.purpose = read_purpose(purpose)
     options.table = table.text.options()
-    options.memory_bytes = parse_size(memory, "memory") if memory is not None else 0
+    options.memory_bytes = parse_budget(memory) if memory is not None else 0
     _say_model(options, model)
     if table.columns:
         options.columns = _list(table.columns)

@@ -333,6 +333,20 @@ def parse_size(size: "str | int | float", what: str = "size") -> int:
     return value.value
 
 
+def parse_budget(memory: "str | int") -> int:
+    """Parses `memory=`. The library takes 0 for its default, so 0 is an error.
+
+    >>> parse_budget(0)
+    Traceback (most recent call last):
+        ...
+    stowage._library.Invalid: memory: a budget of 0 B is too small; write it as "256M", or leave it out
+    """
+    bytes = parse_size(memory, "memory")
+    if bytes == 0:
+        raise Invalid('memory: a budget of 0 B is too small; write it as "256M", or leave it out')
+    return bytes
+
+
 def device_name(device: "str | int | None") -> str:
     """Returns a device name for the library; empty for the default device.
 

@@ -19,7 +19,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional
 from ._array import ArrayInfo, ArrayOptions, Origin, is_array, origin_of
 from ._buffer import Buffers
 from ._gpu import destination, device_handle
-from ._library import Growing, Invalid, NotFound, StowageError, call, check, counted, declare, lib, parse_size
+from ._library import Growing, Invalid, NotFound, StowageError, call, check, counted, declare, lib, parse_budget
 from ._memory import host
 from ._reading import Reading
 from ._records import Records, Tokens, find_records
@@ -248,7 +248,7 @@ class Batches:
         options.seed = _whole(given["seed"], None, "seed {!r}: must be a whole number") & 0xFFFFFFFFFFFFFFFF
         options.rank, options.world = rank or 0, world or 0
         options.readers = readers
-        options.memory_bytes = 0 if given["memory"] is None else parse_size(given["memory"], "memory")
+        options.memory_bytes = 0 if given["memory"] is None else parse_budget(given["memory"])
         if self._reading is not None:  # the index of records takes a quarter
             options.memory_bytes = max(_LEAST_BYTES, self._memory() // 4)
         if self._gpu is not None:
@@ -265,7 +265,7 @@ class Batches:
     def _memory(self) -> int:
         given = self._settings["memory"]
         if given is not None:
-            return parse_size(given, "memory")
+            return parse_budget(given)
         return max(4 * _LEAST_BYTES, host().usable_bytes // 4)
 
     @property
