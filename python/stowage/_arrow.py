@@ -5,10 +5,12 @@ The library reads and makes the streams (stowage/arrow.h). This module passes th
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import threading
 import weakref
 from ctypes import POINTER, PYFUNCTYPE, byref, c_char_p, c_double, c_int, c_uint32, c_uint64, c_void_p, py_object
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ._library import Growing, NotFound, Unsupported, call, counted, declare, lib
 
@@ -123,6 +125,62 @@ def frames_of_file(path: str, batch_bytes: int = 0) -> Frames:
     return Frames(begin, path)
 
 
+# ---- batches of a generator ----
+
+
+class _Raised(threading.local):
+    """What a generator raised on this thread: a stream passes on only the text of an error."""
+
+    reason: "Optional[BaseException]" = None
+
+
+_raised = _Raised()
+
+
+def stream_of(schema: Any, batches: "Iterator[Any]") -> Any:
+    """Returns pyarrow's capsule of batches that a generator yields. `relayed` raises what the generator raises."""
+    import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    return pyarrow.RecordBatchReader.from_batches(schema, _noted(batches)).__arrow_c_stream__()
+
+
+def _noted(batches: "Iterator[Any]") -> "Iterator[Any]":
+    try:
+        yield from batches
+    except GeneratorExit:
+        raise
+    except BaseException as reason:
+        if _raised.reason is None:  # the first: generators further on raise only its text
+            _raised.reason = reason
+        raise
+
+
+@contextlib.contextmanager
+def relayed() -> "Iterator[None]":
+    """Raises what a generator of `stream_of` raised instead of the error that the reader of its stream made of it."""
+    _raised.reason = None
+    try:
+        yield
+    except BaseException as reason:
+        first, _raised.reason = _raised.reason, None
+        if first is None or first is reason:
+            raise
+        raise first from None
+
+
+class Passed:
+    """A table whose batches pass through Python, so that handlers of signals run between them."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        import pyarrow
+
+        reader = pyarrow.RecordBatchReader.from_stream(self._table)
+        return stream_of(reader.schema, reader)
+
+
 # ---- smaller types ----
 
 
@@ -191,7 +249,7 @@ def back(thing: Any, frames: Frames) -> Any:
     """Returns the frames as an object of the kind of `thing`; the frames themselves for an unknown kind."""
     package = type(thing).__module__.partition(".")[0]
     if package == "pyarrow":
-        import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        import pyarrow
 
         made = pyarrow.table(frames)
         if isinstance(thing, pyarrow.RecordBatch):

@@ -1,6 +1,7 @@
 """`stowage inspect` and `stowage shrink` for Parquet, Arrow and JSON lines, started by the command.
 
-The command has checked the options. Exit codes are the command's: 0 done, 1 failed, 2 the input is wrong.
+The command has checked the options. Exit codes are the command's: 0 done, 1 failed, 2 the input is wrong; 128 and the number of a
+signal that ended it. Ended by a signal, it leaves no file.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import sys
 from typing import Any, Dict, List, Optional
 
@@ -103,14 +105,24 @@ def _shrink(given: Any) -> None:
     print(answer)
 
 
+def _end(number: int, frame: Any) -> None:
+    sys.exit(128 + number)  # what was begun is removed on the way
+
+
 def main(arguments: "List[str]") -> None:
     """Prints the answer and ends the process."""
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) is signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(ending, _end)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's threads wait for work in a loop, and there is none for them
     given = _parse(arguments)
     verb = "inspect" if given.output is None else "shrink"
     try:
         _refuse(given)
         (_inspect if given.output is None else _shrink)(given)
+    except KeyboardInterrupt:
+        print("\n" * sys.stderr.isatty() + f"stowage {verb}: interrupted" + ("; nothing was written" if verb == "shrink" else ""), file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
     except Exception as reason:
         # The packages that read and write the files have exceptions of their own.
         if not isinstance(reason, (StowageError, OSError, ValueError)) and type(reason).__module__.split(".")[0] not in PACKAGES:

@@ -31,11 +31,16 @@ def write_private(path: Path, text: str) -> None:
         raise
 
 
+def partial_name(path: str, ending: str) -> str:
+    """Returns an unpredictable name that begins with `path` and has this ending."""
+    return f"{path}.{os.urandom(6).hex()}{ending}"
+
+
 @contextlib.contextmanager
 def beside(path: str) -> "Iterator[str]":
     """Yields the name of a new file in the same folder. It becomes `path` at the end, or nothing is left.
 
-    It has the group and the permissions of the file it replaces, or follows the umask.
+    Its name begins with that of `path`, so that a file which a killed process left is recognized. It has the group and the permissions of the file it replaces, or follows the umask.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -52,8 +57,7 @@ def beside(path: str) -> "Iterator[str]":
         old = None
     if old is not None and not stat.S_ISREG(old.st_mode):
         old = None
-    name = f".stowage-{os.urandom(6).hex()}{os.path.splitext(path)[1]}"
-    made = os.path.join(os.path.dirname(path) or ".", name)
+    made = partial_name(path, os.path.splitext(path)[1])
     fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666 if old is None else 0o600)
     try:
         with contextlib.closing(os.fdopen(fd, "wb")):

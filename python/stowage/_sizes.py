@@ -9,6 +9,8 @@ from __future__ import annotations
 import io
 from typing import Any, Callable, Dict, Iterator, List
 
+from ._arrow import stream_of
+
 _RUNS = 4  # at most this many parts of a larger table
 _PIECES = 4  # of each part
 _EXACT_BYTES = 4 << 20  # in memory; of more, not every column is written whole
@@ -30,7 +32,7 @@ class Sample:
 
         reader = pyarrow.RecordBatchReader.from_stream(self._table)
         self._schema = reader.schema
-        return pyarrow.RecordBatchReader.from_batches(reader.schema, self._pass_on(reader)).__arrow_c_stream__()
+        return stream_of(reader.schema, self._pass_on(reader))
 
     def empty(self) -> Any:
         """Returns a table of no rows with the same columns. Call it after the table was read."""

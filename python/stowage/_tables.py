@@ -6,23 +6,25 @@ pyarrow is installed. polars and DuckDB hold the table, so a file larger than th
 
 from __future__ import annotations
 
-import codecs
 import contextlib
+import errno
 import glob
 import importlib
+import importlib.util
 import io
 import itertools
 import json
 import os
 import re
 import tempfile
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
-from ._arrow import Column, Plan, frames_of_file
+from ._arrow import Column, Passed, Plan, frames_of_file, relayed, stream_of
 from ._files import Inspection, Table, Text, read_purpose, shrink_file
-from ._library import Invalid, Missing, NotFound, Unsupported, counted, parse_size, shown
+from ._json_lines import JsonLines, blocks, to_text
+from ._library import Invalid, Missing, NotFound, StowageError, Unreadable, Unsupported, counted, parse_budget, shown
 from ._library import format_size as size
-from ._newfile import beside
+from ._newfile import beside, partial_name
 from ._sizes import Count, Sample, largest
 from . import _show
 
@@ -41,8 +43,6 @@ _MEMORY = 256 << 20
 _SAMPLE_ROWS = 20000
 _SLACK_BYTES = 64 << 10  # about a footer with statistics: a file that grows by less does not count as larger
 _CODE_BYTES = 4  # per row: a column of a Parquet file that takes more has texts beside its codes
-_BLOCK = 4 << 20  # of JSON lines
-_BLANKS = re.compile(r"[ \t\r\n]*")
 _MEMBER = "w"  # writes a member into an archive that is open; creates no file
 PACKAGES = ("pyarrow", "polars", "duckdb")
 _EXACT_DIGITS = 15  # a decimal of so many digits comes back from a float64
@@ -85,12 +85,15 @@ def _package(what: str, *names: str) -> "Tuple[str, Any]":
 class TableFile:
     """A file as a table: `batches()` yields record batches, `__arrow_c_stream__` gives them to other packages, each time from the start."""
 
-    def __init__(self, path: str, memory: int, columns: "Sequence[str]" = (), drop: "Sequence[str]" = ()) -> None:
+    def __init__(
+        self, path: str, memory: int, columns: "Sequence[str]" = (), drop: "Sequence[str]" = (), times: bool = True
+    ) -> None:
         if not os.path.exists(path):
-            raise NotFound(f"{shown(path)}: cannot open: No such file or directory")
-        self.path, self.memory, self.format = path, memory, format_of(path)
+            raise NotFound(f"{shown(path)}: cannot open: No such file or directory; check the path")
+        self.path, self.memory, self.format, self._times = path, memory, format_of(path), times
         self._package, self._module = _package(path)
         self._schema: Any = None
+        self._is_renamed = False  # columns had one name
         self._picked: "Optional[List[str]]" = None
         self.coded: "List[str]" = []  # columns of text that are read as codes and a dictionary
         if self._package == "pyarrow":
@@ -110,7 +113,7 @@ class TableFile:
             schema = self._schema
             if self._picked is not None:
                 schema = pyarrow.schema([schema.field(name) for name in self._picked], schema.metadata)
-            return pyarrow.RecordBatchReader.from_batches(schema, self.batches()).__arrow_c_stream__()
+            return stream_of(schema, self.batches())
         whole = self._whole
         if self._picked is not None:
             whole = whole.select(self._picked) if self._package == "polars" else whole.project(*[f'"{n}"' for n in self._picked])
@@ -120,7 +123,7 @@ class TableFile:
 
     def read_codes(self) -> None:
         """Reads texts that a Parquet file stores as codes in that form from now on: much faster if nobody needs each text."""
-        if self._package != "pyarrow" or self.format != "parquet" or type(self) is not TableFile:
+        if self._package != "pyarrow" or self.format != "parquet" or type(self) is not TableFile or self._is_renamed:
             return
         import pyarrow.parquet
 
@@ -139,7 +142,7 @@ class TableFile:
     def _open_pyarrow(self) -> None:
         import pyarrow
 
-        try:
+        with self._named(f"not a {self.format} file"):
             if self.format == "parquet":
                 import pyarrow.parquet
 
@@ -149,17 +152,44 @@ class TableFile:
                 with self._ipc() as reader:
                     self._schema = _plain_schema(reader.schema)
             else:
-                self._schema = self._json_schema()
-        except (pyarrow.ArrowInvalid, OSError) as reason:
-            raise Invalid(f"{shown(self.path)}: not a {self.format} file: {reason}") from None
+                self._lines = JsonLines(self.path, self.memory, self._times)
+                self._schema = self._lines.schema
+        names = distinct_names(self._schema.names)
+        if names != self._schema.names:
+            self._is_renamed = True
+            fields = [field.with_name(name) for field, name in zip(self._schema, names)]
+            self._schema = pyarrow.schema(fields, self._schema.metadata)
+
+    @contextlib.contextmanager
+    def _named(self, said: str) -> "Iterator[None]":
+        """Adds the name of the file to errors of pyarrow, which ends some with a traceback."""
+        import pyarrow
+
+        try:
+            yield
+        except pyarrow.lib.ArrowMemoryError:
+            raise
+        except (pyarrow.lib.ArrowException, OSError) as reason:
+            if isinstance(reason, StowageError):
+                raise
+            raise Unreadable(
+                f"{shown(self.path)}: {said}: {str(reason).split(chr(10))[0]}; it may be damaged or not complete: get or make it again"
+            ) from None
 
     def batches(self) -> "Iterator[Any]":
         """Yields pyarrow record batches of the selected columns."""
-        found = {"parquet": self._parquet, "arrow": self._arrow, "jsonl": self._json}[self.format or ""]()
-        for batch in found:
-            if self._picked is not None and batch.schema.names != self._picked:
-                batch = batch.select(self._picked)
-            yield batch
+        import pyarrow
+
+        with self._named("cannot read"):
+            for batch in {"parquet": self._parquet, "arrow": self._arrow, "jsonl": self._json}[self.format or ""]():
+                if self._is_renamed:
+                    batch = pyarrow.RecordBatch.from_arrays(batch.columns, schema=self._schema)
+                if self._picked is not None and batch.schema.names != self._picked:
+                    batch = batch.select(self._picked)
+                yield batch
+
+    def _json(self) -> "Iterator[Any]":
+        return self._lines.batches()
 
     def _parquet(self) -> "Iterator[Any]":
         import pyarrow.parquet
@@ -169,7 +199,8 @@ class TableFile:
             stored = sum(facts.row_group(n).total_byte_size for n in range(facts.num_row_groups))
             row = max(1, stored // max(1, facts.num_rows)) * 2  # unpacked: about twice
             rows = max(1, min(1 << 16, self.memory // 16 // row))
-            yield from file.iter_batches(batch_size=rows, columns=self._picked, use_threads=False)
+            columns = None if self._is_renamed else self._picked
+            yield from file.iter_batches(batch_size=rows, columns=columns, use_threads=False)
 
     @contextlib.contextmanager
     def _ipc(self) -> "Iterator[Any]":
@@ -192,65 +223,6 @@ class TableFile:
                 for batch in reader:
                     yield _plain_batch(batch, self._schema)
 
-    def _blocks(self) -> "Iterator[bytes]":
-        """Yields whole lines, about `_BLOCK` bytes at a time. The objects of an array become lines."""
-        block = max(64 << 10, min(_BLOCK, self.memory // 32))
-        with _open_packed(self.path) as file:
-            if file.peek(64)[:64].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
-                yield from _array_blocks(file, self.path, block, self.memory // 8)
-                return
-            while True:
-                data = file.read(block)
-                if not data:
-                    return
-                data += file.readline()
-                if data.strip():
-                    yield data
-
-    def _json_schema(self) -> Any:
-        """Returns the types of all lines together: JSON has none, and a later line may have a fraction or a new name."""
-        import pyarrow
-        import pyarrow.json
-
-        schema, wide = None, set()
-        for block in self._blocks():
-            options = pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-            table = pyarrow.json.read_json(io.BytesIO(block), read_options=options)
-            wide.update(_above_int64(table))
-            found = table.schema
-            schema = found if schema is None else pyarrow.unify_schemas([schema, found], promote_options="permissive")
-        if schema is None:
-            return pyarrow.schema([])
-        for name in wide:
-            for type in (pyarrow.uint64(), pyarrow.decimal128(38, 0)):
-                if self._json_reads(name, type):
-                    schema = schema.set(schema.get_field_index(name), pyarrow.field(name, type))
-                    break
-        return schema
-
-    def _json_reads(self, name: str, type: Any) -> bool:
-        """Returns whether every value of the column is of this type, exactly."""
-        import pyarrow
-        import pyarrow.json
-
-        parsing = pyarrow.json.ParseOptions(explicit_schema=pyarrow.schema([(name, type)]), unexpected_field_behavior="ignore")
-        try:
-            for block in self._blocks():
-                options = pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-                pyarrow.json.read_json(io.BytesIO(block), read_options=options, parse_options=parsing)
-        except pyarrow.ArrowInvalid:
-            return False
-        return True
-
-    def _json(self) -> "Iterator[Any]":
-        import pyarrow.json
-
-        parsing = pyarrow.json.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior="error")
-        for block in self._blocks():
-            options = pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-            table = pyarrow.json.read_json(io.BytesIO(block), read_options=options, parse_options=parsing)
-            yield from table.to_batches()
-
     # -- with polars or DuckDB: the whole table, if it fits --
 
     def _read_whole(self) -> Any:
@@ -262,75 +234,21 @@ class TableFile:
             )
         kind = {"parquet": "parquet", "arrow": "ipc", "jsonl": "ndjson"}[self.format or ""]
         if self._package == "polars":
-            whole: Any = io.BytesIO(b"".join(self._blocks())) if kind == "ndjson" else self.path
+            whole: Any = io.BytesIO(b"".join(one.data for one in blocks(self.path, self.memory))) if kind == "ndjson" else self.path
             return getattr(self._module, f"read_{kind}")(whole)
         if kind == "ipc":
             raise Missing(f"{shown(self.path)}: DuckDB does not read Arrow files: pip install pyarrow")
         return self._module.read_parquet(self.path) if kind == "parquet" else self._module.read_json(self.path)
 
 
-def _above_int64(table: Any) -> "List[str]":
-    """Returns the columns in which pyarrow may have rounded integers above int64 to floats."""
-    import pyarrow
-    import pyarrow.compute
-
-    floats = [n for n in table.schema.names if pyarrow.types.is_float64(table.schema.field(n).type)]
-    return [n for n in floats if (pyarrow.compute.max(pyarrow.compute.abs(table[n])).as_py() or 0) >= 2**63]
-
-
-def _open_packed(path: str) -> Any:
-    """Opens a file, decompressed by its ending, with `peek`."""
-    ending = os.path.splitext(path)[1].lower()
-    if ending == ".zst":
-        return io.BufferedReader(_package(path, "pyarrow")[1].input_stream(path, compression="zstd"))
-    module = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}.get(ending)
-    return io.BufferedReader(importlib.import_module(module).open(path)) if module else open(path, "rb")
-
-
-def _array_blocks(file: Any, path: str, block: int, most: int) -> "Iterator[bytes]":
-    """Yields the objects of a JSON array as lines, about `block` bytes at a time. No object may have more than `most` characters.
-
-    >>> list(_array_blocks(io.BytesIO(b'[{"a": 1,\\n "b": "]"} , {}]'), "x", 4, 99))
-    [b'{"a": 1,  "b": "]"}\\n', b'{}\\n']
-    """
-    decode, decoder = codecs.getincrementaldecoder("utf-8-sig")().decode, json.JSONDecoder()
-    held, at, expected, lines = "", 0, "[", ""
-    while True:
-        at = _BLANKS.match(held, at).end()  # type: ignore[union-attr]
-        if at < len(held) and expected == "{" and held[at] == "{":
-            try:
-                end = decoder.raw_decode(held, at)[1]
-            except json.JSONDecodeError as reason:
-                if len(held) - at > most:
-                    raise Invalid(f"{shown(path)}: not JSON, or an object of more than {size(most)}: {reason}; raise the memory") from None
-            else:
-                lines += held[at:end].replace("\n", " ").replace("\r", " ") + "\n"
-                at, expected = end, ",]"
-                if len(lines) >= block:
-                    yield lines.encode()
-                    lines = ""
-                continue
-        elif at < len(held):
-            if held[at] == "]" and expected != "[":
-                break
-            if held[at] not in expected:
-                raise Invalid(f"{shown(path)}: a JSON array must hold objects, one for each row; found {held[at : at + 20]!r}")
-            at, expected = at + 1, "{"
-            continue
-        more = file.read(max(block, len(held) - at))
-        if not more:
-            raise Invalid(f"{shown(path)}: the JSON array has no end, or holds something that is not JSON")
-        held, at = held[at:] + decode(more), 0
-    if lines:
-        yield lines.encode()
-
-
 class TableFiles(TableFile):
     """Several files of one table, in order: the rows of each follow those of the one before."""
 
-    def __init__(self, paths: "List[str]", memory: int, columns: "Sequence[str]" = (), drop: "Sequence[str]" = ()) -> None:
+    def __init__(
+        self, paths: "List[str]", memory: int, columns: "Sequence[str]" = (), drop: "Sequence[str]" = (), times: bool = True
+    ) -> None:
         pyarrow = _package(paths[0], "pyarrow")[1]
-        self._parts = [TableFile(path, memory) for path in paths]
+        self._parts = [TableFile(path, memory, times=times) for path in paths]
         self.path, self.memory, self.format, self._package = f"{len(paths)} files", memory, self._parts[0].format, "pyarrow"
         self._schema, self._picked = self._parts[0]._schema, None
         for part in self._parts[1:]:
@@ -358,10 +276,15 @@ class TableFiles(TableFile):
                 yield pyarrow.RecordBatch.from_arrays([one.cast(to.type) for one, to in zip(batch.columns, schema)], schema=schema)
 
 
-def open_tables(given: Any, memory: int, columns: "Sequence[str]" = (), drop: "Sequence[str]" = ()) -> TableFile:
-    """Opens a file, a pattern ("part-*.parquet", sorted by name) or a list of files as one table."""
+def open_tables(
+    given: Any, memory: int, columns: "Sequence[str]" = (), drop: "Sequence[str]" = (), times: bool = True
+) -> TableFile:
+    """Opens a file, a pattern ("part-*.parquet", sorted by name) or a list of files as one table. With `times`, texts of JSON that are
+    dates or times become such."""
     paths = paths_of(given)
-    return TableFile(paths[0], memory, columns, drop) if len(paths) == 1 else TableFiles(paths, memory, columns, drop)
+    if len(paths) == 1:
+        return TableFile(paths[0], memory, columns, drop, times)
+    return TableFiles(paths, memory, columns, drop, times)
 
 
 def paths_of(given: Any) -> "List[str]":
@@ -387,6 +310,19 @@ def _pick(path: str, names: "List[str]", columns: "Sequence[str]", drop: "Sequen
     if not left:
         raise Invalid(f"{shown(path)}: no column is left; drop fewer columns")
     return left
+
+
+def distinct_names(names: "Iterable[str]") -> "List[str]":
+    """Returns the names of columns. Of several that are equal, the others become x.1, x.2, as in pandas and in a table of text.
+
+    >>> distinct_names(["x", "y", "x", "x.1", "x"])
+    ['x', 'y', 'x.1', 'x.1.1', 'x.2']
+    """
+    made: "Dict[str, None]" = {}
+    for name in names:
+        tries = itertools.chain([name], (f"{name}.{n}" for n in itertools.count(1)))
+        made[next(one for one in tries if one not in made)] = None
+    return list(made)
 
 
 # ---- writing ----
@@ -509,7 +445,7 @@ def _write_pyarrow(frames: Any, file: Any, kind: str, memory: int, repeated: "Op
         with open(fd, "w", encoding="utf-8") as text:
             for batch in reader:
                 for row in batch.to_pylist():
-                    text.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+                    text.write(json.dumps(row, ensure_ascii=False, default=to_text) + "\n")
 
 
 def write(frames: Any, path: str, memory: int, most: Optional[int] = None) -> None:
@@ -597,13 +533,8 @@ def _npz_bytes(sample: Sample, plan: Plan) -> "Optional[int]":
 
 
 def _member_names(names: "List[str]") -> "List[str]":
-    """Returns a name for each column that readers of archives accept. Duplicates become x, x.1, x.2, as in pandas."""
-    made: "List[str]" = []
-    for name in names:
-        base = re.sub(r"^/|\\|[\x00-\x1f]|\.(?=\.)", "_", name)
-        tries = itertools.chain([base], (f"{base}.{n}" for n in itertools.count(1)))
-        made.append(next(one for one in tries if one not in made))
-    return made
+    """Returns a name for each column that readers of archives accept."""
+    return distinct_names(re.sub(r"^/|\\|[\x00-\x1f]|\.(?=\.)", "_", name) for name in names)
 
 
 def _member(archive: Any, name: str, descr: str, count: int, parts: "Iterator[Any]") -> None:
@@ -813,7 +744,8 @@ def inspect_table(thing: Any, memory: "str | int | None" = None, purpose: str = 
     sample = _sample(table, budget)
     if sample is not None:
         table.read_codes()
-    plan = Plan(sample or table, None, read_purpose(purpose))
+    with relayed():
+        plan = Plan(sample or table, None, read_purpose(purpose))
     for at, one in enumerate(plan.columns):
         if sample is not None and one.name in table.coded:
             stored = sample.text_bytes[one.name] + one.rows * 4
@@ -836,7 +768,58 @@ def _sample(table: Any, budget: int) -> "Optional[Sample]":
 
 
 def _budget(memory: "str | int | None") -> int:
-    return parse_size(memory, "memory") if memory is not None else _MEMORY
+    return parse_budget(memory) if memory is not None else _MEMORY
+
+
+def _passed(frames: Any) -> Any:
+    """Returns the table so that handlers of signals run while the library reads it; without pyarrow, as it is."""
+    return frames if importlib.util.find_spec("pyarrow") is None else Passed(frames)
+
+
+def _files_of(path: str) -> "List[str]":
+    """Returns the files that a name for the library stands for: several lines, patterns, members ("data.zip:trips.csv")."""
+    found = []
+    for line in path.split("\n"):
+        for name in [line, *(line[: one.start()] for one in re.finditer(":", line))]:
+            found += [name] if os.path.exists(name) else glob.glob(name)
+    return found
+
+
+def _refuse_input(output: str, names: "List[str]") -> None:
+    """Rejects an output that is one of the inputs, under any name."""
+    for name in names:
+        with contextlib.suppress(OSError):
+            if os.path.samefile(name, output):
+                raise Invalid(f"{shown(output)}: the output is the file being read; name another output")
+
+
+@contextlib.contextmanager
+def _as_npz(path: str, output: str) -> "Iterator[str]":
+    """Yields a name beside the output for the npz of a table that only the library reads. Errors name the table; nothing is left."""
+    whole = partial_name(output, ".npz")
+    try:
+        yield whole
+    except StowageError as reason:
+        text = str(reason).replace(shown(whole), shown(path))
+        if "of 0 dimensions" in text or "no Arrow type" in text:
+            text += "; leave it out with --drop (drop=), or write .npz"
+        raise type(reason)(text, reason.status) from None
+    finally:
+        for name in glob.glob(glob.escape(whole) + "*"):
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+
+
+@contextlib.contextmanager
+def _disk_errors(path: str) -> "Iterator[None]":
+    """Names the file if the disk is full. Some packages say so only in a text."""
+    try:
+        yield
+    except Exception as reason:
+        is_full = getattr(reason, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(reason)
+        if isinstance(reason, StowageError) or not is_full:
+            raise
+        raise Unreadable(f"{shown(path)}: the disk is full; free disk space, or write elsewhere") from None
 
 
 def shrink_tables(
@@ -859,40 +842,42 @@ def shrink_tables(
         _package(output)
     if not os.path.isdir(os.path.dirname(output) or "."):
         raise NotFound(f"{shown(output)}: no such folder")
-    names = [path] if isinstance(path, str) else []
+    names = paths_of(path) if format_of(path) is not None else _files_of(path)
+    _refuse_input(output, names)
     kind = format_of(path) or "table"
     expected: "Optional[int]" = None
     with contextlib.ExitStack() as stack:
+        stack.enter_context(relayed())
         given: Any
         if format_of(path) is not None:
             if table.names is not None or table.text != Text():
                 raise Invalid(f"{shown(path)}: names and how text is written are for text tables; this file says it itself")
-            given = open_tables(path, budget, table.columns, table.drop)
-            names, path = paths_of(path), given.path
+            given = open_tables(path, budget, table.columns, table.drop, times=target != "jsonl")
+            path = given.path
         elif path.endswith((".npz", ".npy")) or ".npz:" in path:
             if table.columns or table.drop:
                 raise Invalid(f"{shown(path)}: columns and drop are for tables as text, Parquet or Arrow")
-            given = frames_of_file(path, budget // 16)
+            given = _passed(frames_of_file(path, budget // 16))
         else:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".stowage-", dir=os.path.dirname(output) or "."))
-            whole = os.path.join(folder, "table.npz")
+            whole = stack.enter_context(_as_npz(path, output))
             shrink_file(path, whole, tolerance, None, table._replace(force=True), purpose=purpose, memory=budget)
-            given, tolerance = frames_of_file(whole, budget // 16), None
+            given, tolerance = _passed(frames_of_file(whole, budget // 16)), None
         sample = _sample(given, budget) if dry_run else None
         plan = Plan(sample or given, tolerance, read_purpose(purpose))
         if sample is not None:
             expected = _npz_bytes(sample, plan) if target is None else _estimated(sample, plan, target, budget) if target != "jsonl" else None
         if not dry_run:
             made = plan.apply(given)
-            if target is None:
-                _write_npz(made, plan.columns, output)
-            else:
-                # The same format must not grow. Others are compressed in another way, or not at all.
-                same = target == kind and not table.force
-                write(made, output, budget, sum(os.path.getsize(name) for name in names) if same else None)
+            with _disk_errors(output):
+                if target is None:
+                    _write_npz(made, plan.columns, output)
+                else:
+                    # The same format must not grow. Others are compressed in another way, or not at all.
+                    same = target == kind and not table.force
+                    write(made, output, budget, sum(os.path.getsize(name) for name in names) if same else None)
     if "\n" in path:  # several text tables
-        names = path.split("\n")
-        path = f"{names[0]} and {counted(len(names) - 1, 'more file')}"
+        listed = path.split("\n")
+        path = f"{listed[0]} and {counted(len(listed) - 1, 'more file')}"
     text, data = _report(shown(path), kind, plan)
     stored = sum(os.path.getsize(name) for name in names if os.path.exists(name))
     if expected is not None:

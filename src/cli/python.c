@@ -25,6 +25,9 @@ static const char start[] =
     "with "
     "' + sys.argv[3] + '\\n')\n"
     "    sys.exit(2)\n"
+    "except KeyboardInterrupt:\n"
+    "    sys.stderr.write('stowage ' + sys.argv[2] + ': interrupted\\n')\n"
+    "    sys.exit(130)\n"
     "main(sys.argv[4:])\n";
 
 static bool takes(const verb_call *call, const char *name) {
