@@ -11,7 +11,8 @@ import urllib.parse
 from ctypes import CFUNCTYPE, POINTER, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Callable, Iterable, Optional, Tuple
 
-from ._library import Growing, Invalid, StowageError, declare, need, parse_size, shown
+from ._library import Growing, Invalid, StowageError, Unsupported, declare, need, parse_size, shown
+from ._store import is_store, open_address, refusal_of_several, without_scheme
 
 READER = CFUNCTYPE(c_int, c_void_p, c_uint64, c_void_p, c_uint64)
 _IO_FAILED = -9
@@ -154,8 +155,8 @@ class Origin:
             given = given.open() if hasattr(given, "mode") else given.open("rb")  # fsspec.open's, or a path of its kind
         if isinstance(given, (list, tuple)) and given:
             given = several(given)
-        if isinstance(given, (str, os.PathLike)):
-            given = _from_store(given)
+        if isinstance(given, str):
+            given = open_address(given) if is_store(given) else without_scheme(given)
         if is_array(given):
             given = self._keep(given, dtype)
             path, raw_dtype, raw_shape = "an array in memory", self.stored, self.stored_shape
@@ -229,41 +230,16 @@ def is_array(given: Any) -> bool:
     return hasattr(given, "__array__") and hasattr(given, "shape") and hasattr(given, "dtype")
 
 
-def _from_store(given: Any) -> Any:
-    """Opens the address of an object store (s3://bucket/x.npy) with fsspec; returns anything else as it is."""
-    path = os.fspath(given)
-    if not isinstance(path, str) or not re.match(r"(?!https?:)[a-z][a-z0-9+.-]+(:|::[a-z0-9]+:)//", path) or os.path.exists(path):
-        return given
-    return _with_fsspec(path, lambda fsspec: fsspec.open(path, "rb").open())
-
-
-def open_store(address: str) -> "Tuple[Any, str]":
-    """Returns fsspec's file system of an object store, and the path in it."""
-    system, path = _with_fsspec(address, lambda fsspec: fsspec.core.url_to_fs(address))
-    return system, str(path)
-
-
-def _with_fsspec(path: str, use: "Callable[[Any], Any]") -> Any:
-    try:
-        import fsspec  # type: ignore[import-not-found, import-untyped, unused-ignore]
-    except ImportError:
-        raise Invalid(
-            f"{shown(path)}: reading it needs fsspec and the package for this store: pip install fsspec; or give an open file, "
-            f"such as that of fsspec.open({shown(path)!r})"
-        ) from None
-    try:
-        return use(fsspec)
-    except (ImportError, ValueError) as error:  # the package for this store is missing, or there is none
-        raise Invalid(f"{shown(path)}: fsspec cannot open it; try fsspec.open({shown(path)!r})") from error
-
-
 def several(paths: "Iterable[Any]") -> str:
     """Returns the name of several files whose rows follow one another, as the library reads it.
 
     >>> several(["a.npy", "b-*.npy"])
     'a.npy\\nb-*.npy'
     """
-    names = [os.fsdecode(os.fspath(path)) for path in paths]
+    names = [without_scheme(os.fsdecode(os.fspath(path))) for path in paths]
+    for name in names:
+        if is_store(name):
+            raise Unsupported(refusal_of_several(shown(name)))
     if any("\n" in name for name in names):
         raise Invalid("a file whose name has a line feed cannot be one of several")
     return "\n".join(names)

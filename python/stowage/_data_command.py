@@ -18,6 +18,7 @@ from ._array import several
 from ._files import Table, Text
 from ._library import Invalid, Missing, NotFound, StowageError, shown, shown_lines
 from ._shrink import read_tolerance
+from ._store import on_disk
 from ._tables import PACKAGES, format_of, inspect_table, shrink_tables
 
 #: Options of the command that mean nothing for these files, or that the package does not have.
@@ -119,6 +120,7 @@ def main(arguments: "List[str]") -> None:
     verb = "inspect" if given.output is None else "shrink"
     try:
         _refuse(given)
+        given.files, given.output = on_disk(given.files), on_disk(given.output)
         (_inspect if given.output is None else _shrink)(given)
     except KeyboardInterrupt:
         print("\n" * sys.stderr.isatty() + f"stowage {verb}: interrupted" + ("; nothing was written" if verb == "shrink" else ""), file=sys.stderr)

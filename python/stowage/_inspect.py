@@ -8,6 +8,7 @@ from typing import Any, Optional, Union
 from ._array import several
 from ._arrow import has_stream
 from ._files import Inspection, Text, inspect_file, read_text
+from ._store import on_disk
 from ._tables import format_of, inspect_table
 
 
@@ -38,7 +39,7 @@ def inspect(
         ...
     stowage._library.NotFound: nowhere.npy: cannot open: No such file or directory; check the path
     """
-    said = read_text("inspect", text)
+    said, path = read_text("inspect", text), on_disk(path)
     if format_of(path) is not None or has_stream(path):
         if dtype is not None or names is not None or said != Text():
             raise TypeError("inspect: dtype=, names= and how text is written are for raw values and text tables")

@@ -14,7 +14,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tupl
 
 from ._array import origin_of, type_name
 from ._library import Invalid, NotFound, Unreadable, Unsupported, format_size, need, shown
-from ._remote_records import Fill, RemoteFile, StoreFolder, expand, is_remote, name_of
+from ._remote_records import Fill, RemoteFile, StoreFolder, is_remote, name_of
+from ._store import expand, without_scheme
 
 _KINDS = ("files", "tar", "lines", "tokens")
 _CHUNK_BYTES = 4 << 20
@@ -106,7 +107,7 @@ def _expand(paths: Any) -> "List[str]":
     for each in paths:
         if not isinstance(each, (str, bytes, os.PathLike)):
             raise TypeError(f"{each!r}: records are read from paths")
-        name = os.fsdecode(os.fspath(each))
+        name = without_scheme(os.fsdecode(os.fspath(each)))
         if os.path.exists(name):
             found.append(name)
             continue

@@ -8,8 +8,8 @@ import re
 import urllib.parse
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from ._array import open_store
-from ._library import Invalid, NotFound, shown
+from ._library import Invalid, shown
+from ._store import open_store
 from .lazy import LazyArray
 
 _HANDLES = 8  # ranges that are requested at once, of one file
@@ -104,15 +104,3 @@ class StoreFolder:
 
     def read(self, name: str) -> bytes:
         return bytes(self._system.cat_file(self._root + name))
-
-
-def expand(address: str) -> "List[str]":
-    """Returns the addresses that a pattern names, sorted; those of a server cannot be listed."""
-    if is_web(address) or not set("*?[") & set(address):
-        return [address]
-    system, path = open_store(address)
-    scheme = address[: address.index("://") + 3]
-    found = sorted(scheme + str(one).lstrip("/") for one in system.glob(path))
-    if not found:
-        raise NotFound(f"{shown(address)}: no object has such a name")
-    return found

@@ -18,6 +18,7 @@ from ._files import ALLOW_NAN, SPARSE, VERIFY, Model, Table, Text, read_purpose,
 from ._library import Growing, Invalid, Missing, Unsupported, call, declare
 from ._library import format_size as size
 from ._memory import loaded
+from ._store import on_disk
 
 #: Number of values per piece if an array must be copied for the scan.
 _CHUNK = 1 << 20
@@ -474,17 +475,18 @@ def _shrink_arrow(thing: Any, options: _Options, changes: "List[_Change]") -> An
 def _shrink_file(path: Any, output: Any, options: _Options, quiet: bool, table: Table, model: Model, memory: Any) -> str:
     if output is None:
         raise TypeError(f'shrink: {path} is a file; say where the smaller one goes: shrink("{path}", "small.npz")')
+    path, output = on_disk(path), on_disk(os.fspath(output))
     if _tables.format_of(path) is not None or _tables.format_of(output) is not None:
         if options.dtype is not None or model != Model():
             raise TypeError("shrink: dtype= and options for models do not apply to tables")
         if isinstance(path, (list, tuple)) and _tables.format_of(path) is None:
             path = several(path)
-        said, _ = _tables.shrink_tables(path, os.fspath(output), options.tolerance, table, options.purpose, memory)
+        said, _ = _tables.shrink_tables(path, output, options.tolerance, table, options.purpose, memory)
     else:
         path = several(path) if isinstance(path, (list, tuple)) else path
-        said = shrink_file(path, os.fspath(output), options.tolerance, options.dtype, table, model, options.purpose, memory)
+        said = shrink_file(path, output, options.tolerance, options.dtype, table, model, options.purpose, memory)
     if not quiet:
         print(said.rstrip())
-    return os.fspath(output)
+    return output
 
 

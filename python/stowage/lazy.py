@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Optional, T
 from ._array import ArrayInfo, Origin, numpy_type, shape_of
 from ._arrow import frames_of_file, take
 from ._library import Invalid, NotFound, StowageError, Unsupported, call, check, counted, lib, need
+from ._store import without_scheme
 from ._text import LazyText, as_series, column_names, find_text
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def open(
     converts the values. A pattern ("part-*.npy", "part-*.npz:x") or a list of paths is one array: their rows follow one another. A text column of an npz that `stowage shrink` wrote (`table.npz:city`) returns str and arrays of str. An npz of several arrays opens as a table: `table["city"]` is a column, and
     `pyarrow.table(table)` or `polars.DataFrame(table)` reads all of them (`__arrow_c_stream__`).
     """
+    file = without_scheme(file)
     shape = None if raw_shape is None else list(raw_shape)
     is_plain = dtype is None and raw_dtype is None and headers is None
     try:

@@ -494,6 +494,58 @@ class Stores(Case):
             stowage.open("nosuchstore://bucket/x.npy")
 
     @needs("fsspec")
+    def test_members_and_patterns_in_a_store(self):
+        import fsspec
+
+        memory = fsspec.filesystem("memory")
+        x, y, words = np.arange(3000).reshape(1000, 3), np.arange(1000) * 0.5, np.array([[65], [66]], "uint8")
+        stored, deflated = io.BytesIO(), io.BytesIO()
+        np.savez(stored, **{"x": x, "y": y, "t.codes": (np.arange(1000) % 2).astype("uint8"), "t.words.bytes": words})
+        np.savez_compressed(deflated, x=x)
+        for name, data in (("a.npz", stored), ("d.npz", deflated), ("x.h5", io.BytesIO(b"\x89HDF\r\n\x1a\n" + b"\0" * 500))):
+            memory.pipe("/bucket/" + name, data.getvalue())
+        for number in range(2):
+            one = io.BytesIO()
+            np.save(one, x[number::2])
+            memory.pipe(f"/bucket/part-{number}.npy", one.getvalue())
+        np.testing.assert_array_equal(stowage.open("memory://bucket/a.npz:x")[5:700], x[5:700])
+        self.assertEqual(stowage.open("memory://bucket/a.npz:t")[:3].tolist(), ["A", "B", "A"])
+        for rows, halves in stowage.batches(["memory://bucket/a.npz:x", "memory://bucket/a.npz:y"], 64, shuffle=True, memory="16M"):
+            np.testing.assert_array_equal(rows[:, 0], halves * 6)
+        np.testing.assert_array_equal(stowage.open("memory://bucket/*-1.npy")[:], x[1::2])
+        for given, said in (
+            ("memory://bucket/part-*.npy", "2 objects .* copy them to disk"),
+            (["memory://bucket/part-0.npy", "memory://bucket/part-1.npy"], "several objects"),
+            ("memory://bucket/none.npy", "no such object"),
+            ("memory://bucket/none-*.npy", "no object has such a name"),
+            ("memory://bucket/a.npz:z", "no such array; there are x, y"),
+            ("memory://bucket/d.npz:x", "deflated"),
+            ("memory://bucket/x.h5:y", "copy the file to disk"),
+        ):
+            for read in (stowage.open, stowage.batches):
+                with self.subTest(given=given, read=read), self.assertRaisesRegex(stowage.StowageError, said):
+                    read(given)
+        for address in ("memory://bucket/a.npz", "s3://bucket/t.csv", "memory://bucket/t.parquet"):
+            with self.assertRaisesRegex(stowage.Unsupported, "copy the file to disk"):
+                stowage.inspect(address)
+            with self.assertRaisesRegex(stowage.Unsupported, "copy the file to disk"):
+                stowage.shrink(address, os.path.join(self.folder.name, "o.npz"))
+
+    def test_addresses_of_files_are_paths(self):
+        path = os.path.join(self.folder.name, "x")
+        np.savez(path + ".npz", a=np.arange(5), b=np.arange(5) * 2)
+        for number in range(2):
+            np.save(f"{path}-{number}.npy", np.arange(4))
+        self.assertEqual(stowage.open(f"file://{path}.npz:b")[:].tolist(), [0, 2, 4, 6, 8])
+        self.assertEqual(stowage.open(f"file://{path}.npz").columns, ["a", "b"])
+        self.assertEqual(len(stowage.open(f"file://{path}-*.npy")), 8)
+        self.assertEqual(len(stowage.open([f"file://{path}-{number}.npy" for number in range(2)])), 8)
+        self.assertEqual(sum(map(len, stowage.batches(f"file://{path}-*.npy", 3))), 8)
+        self.assertEqual(stowage.inspect(f"file://{path}-0.npy").data["shape"], [4])
+        stowage.shrink(f"file://{path}-0.npy", f"file://{path}-small.npy", quiet=True)
+        self.assertEqual(np.load(path + "-small.npy").dtype, "int8")
+
+    @needs("fsspec")
     def test_records_of_a_store(self):
         import fsspec
 

@@ -23,6 +23,12 @@ static void similar(char found[NAME_MAX + 1], DIR *folder, const char *name) {
 }
 
 stow_status missing_fail(const char *path, int error) {
+  if (strstr(path, "://") != NULL)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: cannot open: Stowage reads files, and data files at http and https URLs; "
+                     "copy it to disk first (in Python, stowage.open and stowage.batches read "
+                     "stores with fsspec)",
+                     path);
   if (error != ENOENT) return stow_fail(STOW_ERR_IO, "%s: cannot open: %s", path, strerror(error));
   const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
   int length = slash != NULL ? (int)(name - path) : 0; /* with the slash */
