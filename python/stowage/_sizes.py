@@ -7,21 +7,26 @@ that is small enough is counted whole, and then the size is exact. Compressing t
 from __future__ import annotations
 
 import io
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from ._arrow import stream_of
 
-_RUNS = 4  # at most this many parts of a larger table
-_PIECES = 4  # of each part
+_PIECES = 256  # at most this many of a larger table, at least half as many: a twentieth of the table is in six or more of them
+_PIECE_ROWS = 64  # at least
+_HEAD_ROWS = 20000  # the first rows decide which columns get a dictionary
 _EXACT_BYTES = 4 << 20  # in memory; of more, not every column is written whole
 
 
 class Sample:
-    """A table that keeps parts of itself while it is read: runs of neighbouring batches, evenly spread over the table."""
+    """A table that keeps pieces of itself while it is read: a few neighbouring rows each, evenly spread over all of it."""
 
-    def __init__(self, table: Any, run_bytes: int) -> None:
-        self._table, self._run_bytes = table, max(1, run_bytes)
-        self._runs: "List[List[Any]]" = []
+    def __init__(self, table: Any, kept_bytes: int) -> None:
+        self._table, self._kept_bytes = table, kept_bytes
+        #: Each has the same number of rows, because the size of what is not kept is found by the rows.
+        self._pieces: "List[Tuple[int, Any]]" = []
+        self._piece_rows = 0
+        self._first: "List[Any]" = []  # all batches, of a small table
+        self._is_small = True
         self._stride, self.rows = 1, 0
         self.text_bytes: "Dict[str, int]" = {}  # of each column of text, in UTF-8; known when the table was read
         self.decimals: "Dict[str, int]" = {}  # the largest value of each column of decimals, as `largest` counts it
@@ -43,63 +48,87 @@ class Sample:
     def _pass_on(self, reader: Any) -> "Iterator[Any]":
         import pyarrow
 
-        number, run, filled = 0, [], 0
-        self._runs, self._stride, self.rows, self.text_bytes, self.decimals = [], 1, 0, {}, {}
+        read_bytes = held_bytes = 0
+        self._pieces, self._first, self._is_small = [], [], True
+        self._piece_rows, self._stride = 0, 1
+        self.rows, self.text_bytes, self.decimals = 0, {}, {}
         for batch in reader:
-            self.rows += batch.num_rows
             for name, column in zip(batch.schema.names, batch.columns):
                 self.text_bytes[name] = self.text_bytes.get(name, 0) + _text_bytes(column)
                 if pyarrow.types.is_decimal(column.type):
                     self.decimals[name] = max(self.decimals.get(name, 0), largest(column))
-            if number % self._stride == 0:
-                run.append(batch)
-            filled += batch.nbytes
-            if filled >= self._run_bytes:
-                self._keep(run)
-                number, run, filled = number + 1, [], 0
+            read_bytes += batch.nbytes
+            self._is_small = self._is_small and read_bytes <= _EXACT_BYTES
+            if self._is_small or sum(one.num_rows for one in self._first) < _HEAD_ROWS:
+                self._first.append(batch)
+            held_bytes = self._cut(batch, held_bytes)
+            self.rows += batch.num_rows
             yield batch
-        self._keep(run)
 
-    def _keep(self, run: "List[Any]") -> None:
-        if run:
-            self._runs.append(run)
-        if len(self._runs) > _RUNS:  # every second one, from here on and of those before
-            self._runs, self._stride = self._runs[::2], self._stride * 2
+    def _cut(self, batch: Any, held_bytes: int) -> int:
+        """Keeps the pieces of a batch that are due. Takes and returns the bytes of all pieces."""
+        if self._piece_rows == 0 and batch.num_rows > 0:
+            row_bytes = sum(_plain_bytes(column) for column in batch.columns) // batch.num_rows
+            self._piece_rows = max(_PIECE_ROWS, self._kept_bytes // _PIECES // max(1, row_bytes))
+        at, end = self.rows, self.rows + batch.num_rows
+        while at < end:
+            number = at // self._piece_rows
+            stop = min((number + 1) * self._piece_rows, end)
+            if number % self._stride == 0:
+                piece = _copy(batch.slice(at - self.rows, stop - at))
+                self._pieces.append((number, piece))
+                held_bytes += piece.nbytes
+            at = stop
+            while len(self._pieces) > _PIECES or len(self._pieces) > 1 and held_bytes > self._kept_bytes:
+                self._stride *= 2  # every second one, from here on and of those before
+                self._pieces = [one for one in self._pieces if one[0] % self._stride == 0]
+                held_bytes = sum(piece.nbytes for _, piece in self._pieces)
+        return held_bytes
 
     def bytes(self, write: "Callable[[Any, List[int], Any], None]", whole: "Callable[[Any], List[int]]") -> int:
-        """Returns how many bytes `write(table, columns, file)` makes of the whole table; exact if all of it was kept and is small.
+        """Returns how many bytes `write(table, columns, file)` makes of the whole table; exact if the table is small.
 
-        `whole` returns the columns with dictionaries, whose size does not grow with the rows: two parts of them are written with all
-        rows. Of the others, a few short pieces of each part are enough.
+        `whole` returns the columns with dictionaries, of the first rows. A dictionary does not grow with the rows, so all pieces of these
+        columns are written; of the others, some.
         """
         import pyarrow
 
-        if not self._runs:
-            return _written(self.empty(), list(range(len(self._schema))), write)
-        parts = [pyarrow.Table.from_batches(run) for run in self._runs]
-        kept = sum(part.nbytes for part in parts)
-        if self._stride == 1 and kept <= _EXACT_BYTES:
-            return _written(pyarrow.concat_tables(parts), list(range(parts[0].num_columns)), write)
-        some = whole(parts[0])
-        others = [number for number in range(parts[0].num_columns) if number not in set(some)]
+        if self._is_small:
+            table = pyarrow.Table.from_batches(self._first, self._schema)
+            return _written(table, list(range(len(self._schema))), write)
+        some = whole(pyarrow.Table.from_batches(self._first))
+        others = [number for number in range(len(self._schema)) if number not in set(some)]
+        kept = [piece for _, piece in self._pieces]
+        thin = kept[:: max(1, round(sum(piece.nbytes for piece in kept) / _EXACT_BYTES))]
         total = 0.0
-        if some:
-            few = parts[:: max(1, len(parts) // 2)][:2]
-            total += sum(_written(part, some, write) for part in few) * self.rows / sum(part.num_rows for part in few)
-        for part in parts if others else ():
-            thin = _thin(part, min(1.0, _EXACT_BYTES / kept))
-            frame = _written(part.slice(0, 1), others, write)  # headers and footer
-            made = frame + (_written(thin, others, write) - frame) * part.num_rows / thin.num_rows
-            total += made * self.rows / sum(one.num_rows for one in parts)
+        for columns, pieces in ((some, kept), (others, thin)):
+            if columns:
+                part = pyarrow.Table.from_batches(pieces)
+                frame = _written(part.slice(0, 1), columns, write)  # headers and footer
+                total += frame + (_written(part, columns, write) - frame) * self.rows / part.num_rows
         return round(total)
 
 
-def _thin(table: Any, share: float) -> Any:
-    """Returns a share of the rows: a few pieces of neighbouring rows."""
+def _copy(batch: Any) -> Any:
+    """Returns the rows of a slice without the rest of its batch. Text that was read as codes becomes text: its dictionary has words of
+    all rows, and may be larger than the rows."""
+    import numpy
     import pyarrow
 
-    rows = max(1, int(table.num_rows / _PIECES * share))
-    return pyarrow.concat_tables([table.slice(table.num_rows * number // _PIECES, rows) for number in range(_PIECES)])
+    made = batch.take(numpy.arange(batch.num_rows))
+    columns = [one.dictionary_decode() if _is_coded_text(one.type) else one for one in made.columns]
+    return pyarrow.RecordBatch.from_arrays(columns, names=made.schema.names)
+
+
+def _is_coded_text(kind: Any) -> bool:
+    import pyarrow
+
+    return pyarrow.types.is_dictionary(kind) and str(kind.value_type) in ("string", "large_string", "string_view")
+
+
+def _plain_bytes(column: Any) -> int:
+    """Returns the bytes of an array, with the text of its codes instead of the dictionary."""
+    return column.indices.nbytes + _text_bytes(column) if _is_coded_text(column.type) else column.nbytes
 
 
 def _written(table: Any, columns: "List[int]", write: "Callable[[Any, List[int], Any], None]") -> int:

@@ -714,7 +714,7 @@ def _estimated(sample: Sample, plan: Plan, kind: str, memory: int, coded: "Seque
     import pyarrow
 
     schema = _record_batches(plan.apply(sample.empty())).schema  # the plan casts whole tables only
-    for name in coded if kind == "arrow" else ():  # Parquet has the same codes of both
+    for name in coded:  # the dictionary of a piece has words of all rows
         schema = schema.set(schema.get_field_index(name), pyarrow.field(name, schema.field(name).type.value_type))
 
     found: "List[int]" = []
@@ -764,7 +764,7 @@ def _sample(table: Any, budget: int) -> "Optional[Sample]":
         import pyarrow  # noqa: F401
     except ImportError:
         return None
-    return Sample(table, min(16 << 20, budget // 32))
+    return Sample(table, min(32 << 20, budget // 8))  # one to two row groups, because each has its own dictionaries
 
 
 def _budget(memory: "str | int | None") -> int:

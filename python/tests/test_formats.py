@@ -79,6 +79,21 @@ class Outputs(Case):
             now = os.stat(self.path(name))
             self.assertEqual((now.st_ino, now.st_size, now.st_mtime_ns), (was.st_ino, was.st_size, was.st_mtime_ns), name)
 
+    def test_the_size_of_a_table_that_ends_otherwise_than_it_begins(self):
+        import numpy
+
+        draws, rows = numpy.random.default_rng(6), 400000
+        tail = rows // 20
+        texts = ["same"] * (rows - tail) + [" ".join(f"word{n}" for n in draws.integers(0, 5000, 6)) for _ in range(tail)]
+        numbers = numpy.r_[numpy.zeros(rows - tail, int), draws.integers(0, 2**60, tail)]
+        parquet.write_table(pa.table({"a": numbers, "s": texts}), self.path("t.parquet"))
+        for memory in ("256M", "32M"):
+            facts = stowage.inspect(self.path("t.parquet"), memory=memory).data
+            for ending in ("parquet", "feather"):
+                output = self.path("o." + ending)
+                stowage.shrink(self.path("t.parquet"), output, memory=memory, quiet=True, force=True)
+                self.assertLess(abs(facts[ending + "_bytes_estimate"] / os.path.getsize(output) - 1), 0.15, (memory, ending))
+
     def test_columns_of_one_name_are_told_apart(self):
         table = pa.Table.from_arrays([pa.array([1, 2]), pa.array(["x", "y"]), pa.array([300, 4])], ["a", "b", "a"])
         parquet.write_table(table, self.path("t.parquet"))
