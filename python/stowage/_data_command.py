@@ -19,7 +19,7 @@ from ._files import Table, Text
 from ._library import Invalid, Missing, NotFound, StowageError, shown, shown_lines
 from ._shrink import read_tolerance
 from ._store import on_disk
-from ._tables import PACKAGES, format_of, inspect_table, shrink_tables
+from ._tables import format_of, inspect_table, is_of_package, shrink_tables
 
 #: Options of the command that mean nothing for these files, or that the package does not have.
 _REFUSED = (
@@ -127,7 +127,7 @@ def main(arguments: "List[str]") -> None:
         sys.exit(128 + signal.SIGINT)
     except Exception as reason:
         # The packages that read and write the files have exceptions of their own.
-        if not isinstance(reason, (StowageError, OSError, ValueError)) and type(reason).__module__.split(".")[0] not in PACKAGES:
+        if not isinstance(reason, (StowageError, OSError, ValueError)) and not is_of_package(reason):
             raise
         answer = shown(f"stowage {verb}: {reason}")
         print(answer, file=sys.stderr)

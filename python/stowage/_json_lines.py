@@ -301,6 +301,20 @@ class JsonLines:
         return Invalid(f"{shown(self._path)}: {block.unit}s {block.first} to {last}: {text}; correct the one that is meant")
 
 
+def refuse_rounded(path: str, memory: int, floats: "Set[str]") -> None:
+    """Raises an error if one of these columns, which polars or DuckDB reads as floats, holds an integer that no float holds."""
+    for block in blocks(path, memory) if floats else ():
+        if _LONG_INTEGER.search(block.data):
+            for number, line in enumerate(block.data.split(b"\n"), block.first):
+                row = json.loads(line.decode("utf-8-sig")) if line.strip() else {}
+                for name in floats & set(row):
+                    if isinstance(row[name], int) and not _is_exact(row[name]):
+                        raise Invalid(
+                            f"{shown(path)}: {block.unit} {number}: {shown(name)} holds {row[name]} among numbers with fractions, "
+                            "which no float holds exactly; write these numbers as text in quotes, or pip install pyarrow"
+                        )
+
+
 def _refuse_twice(pairs: "List[Tuple[str, Any]]") -> "Dict[str, Any]":
     found = dict(pairs)
     if len(found) < len(pairs):

@@ -21,10 +21,11 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 from ._arrow import Column, Passed, Plan, frames_of_file, relayed, stream_of
 from ._files import Inspection, Table, Text, read_purpose, shrink_file
-from ._json_lines import JsonLines, blocks, to_text
+from ._json_lines import JsonLines, blocks, refuse_rounded, to_text
 from ._library import Invalid, Missing, NotFound, StowageError, Unreadable, Unsupported, counted, parse_budget, shown
 from ._library import format_size as size
 from ._newfile import beside, partial_name
+from ._parquet_schema import KEY, durations
 from ._sizes import Count, Sample, largest
 from . import _show
 
@@ -105,6 +106,8 @@ class TableFile:
         self.columns = _pick(path, names, columns, drop)
         if self.columns != names:
             self._picked = self.columns
+        if self._package == "duckdb" and self.format == "parquet":
+            self._refuse_durations()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         if self._package == "pyarrow":
@@ -233,12 +236,38 @@ class TableFile:
                 "which reads a file as a whole: pip install pyarrow, or raise the memory"
             )
         kind = {"parquet": "parquet", "arrow": "ipc", "jsonl": "ndjson"}[self.format or ""]
-        if self._package == "polars":
-            whole: Any = io.BytesIO(b"".join(one.data for one in blocks(self.path, self.memory))) if kind == "ndjson" else self.path
-            return getattr(self._module, f"read_{kind}")(whole)
-        if kind == "ipc":
+        if self._package == "duckdb" and kind == "ipc":
             raise Missing(f"{shown(self.path)}: DuckDB does not read Arrow files: pip install pyarrow")
-        return self._module.read_parquet(self.path) if kind == "parquet" else self._module.read_json(self.path)
+        try:
+            if self._package == "polars":
+                source: Any = io.BytesIO(b"".join(one.data for one in blocks(self.path, self.memory))) if kind == "ndjson" else self.path
+                whole = getattr(self._module, f"read_{kind}")(source)
+            else:
+                whole = self._module.read_parquet(self.path) if kind == "parquet" else self._module.read_json(self.path)
+        except Exception as reason:
+            if not is_of_package(reason):
+                raise
+            raise Unreadable(f"{shown(self.path)}: {self._package} cannot read it: {str(reason).split(chr(10))[0]}; try pip install pyarrow") from None
+        if kind == "ndjson":
+            types = dict(zip(whole.columns, (str(one) for one in (whole.dtypes if self._package == "polars" else whole.types))))
+            refuse_rounded(self.path, self.memory, {name for name, type in types.items() if type.upper() in ("FLOAT64", "DOUBLE")})
+        return whole
+
+    def _refuse_durations(self) -> None:
+        """Rejects durations in a Parquet file that DuckDB reads: it takes them for integers."""
+        query = "select value from parquet_kv_metadata(?) where key = ?"
+        for (stored,) in self._module.execute(query, [self.path, KEY]).fetchall():
+            found = [name for name in durations(stored) if name in self.columns]
+            if found:
+                raise Unsupported(
+                    f"{shown(self.path)}: DuckDB reads the durations of {', '.join(found)} as integers: pip install pyarrow, "
+                    "or leave them out with --drop (drop=)"
+                )
+
+
+def is_of_package(reason: BaseException) -> bool:
+    """Returns whether a package that reads and writes files raised this."""
+    return type(reason).__module__.split(".")[0].lstrip("_") in PACKAGES
 
 
 class TableFiles(TableFile):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import unittest
 from unittest import mock
@@ -252,6 +253,42 @@ class Json(Case):
         made = self.made(lines)
         self.assertEqual(made["a"].to_pylist(), ["1", "1.5", None, "9007199254740993", None])
         self.assertEqual(made["b"].to_pylist(), [None, None, None, 2.0**53, 0.5])
+
+
+@needs("pyarrow", "numpy")
+class Packages(Case):
+    def test_durations_are_found_in_the_stored_schema(self):
+        for table, found in (
+            (pa.table({"a": [1], "span": pa.array([1], pa.duration("us")), "t": pa.array([1], pa.timestamp("us")), "wörd": ["x"]}), ["span"]),
+            (pa.table({"list": [[1]], "in": [{"a": 1}], "none": pa.nulls(1)}), []),
+        ):
+            parquet.write_table(table, self.path("t.parquet"))
+            stored = parquet.read_metadata(self.path("t.parquet")).metadata[b"ARROW:schema"]
+            self.assertEqual(list(stowage._parquet_schema.durations(stored)), found)
+
+    @needs("duckdb")
+    def test_duckdb_alone_refuses_what_it_would_change(self):
+        os.mkdir(self.path("hidden"))
+        for name in ("pyarrow", "polars"):
+            self.write(f"hidden/{name}.py", "raise ImportError('hidden')\n")
+        parquet.write_table(pa.table({"a": [1], "span": pa.array([1], pa.duration("us"))}), self.path("t.parquet"))
+        self.write("t.jsonl", '{"a": 9007199254740993}\n{"a": 1.5}\n')
+        code = """
+            import stowage
+            for source, more in (("t.parquet", {}), ("t.jsonl", {}), ("t.parquet", {"drop": ["span"]})):
+                try:
+                    print(stowage.shrink(source, "o.parquet", quiet=True, force=True, **more))
+                except stowage.StowageError as reason:
+                    print(reason)
+        """
+        environment = clean_environment(PYTHONPATH=f"{self.path('hidden')}:{TREE / 'python'}", STOWAGE_LIBRARY=BUILD / "libstowage.so.1")
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, env=environment, cwd=self.folder, timeout=60
+        )
+        said = done.stdout.split("\n")
+        self.assertRegex(said[0], "the durations of span as integers", done.stderr)
+        self.assertRegex(said[1], "line 1: a holds 9007199254740993")
+        self.assertEqual(said[2], "o.parquet")
 
 
 if __name__ == "__main__":

@@ -74,6 +74,28 @@ class Tables(unittest.TestCase):
         for day, n in batches:
             self.assertTrue((day == days[n]).all())
 
+    def test_options_that_are_wrong_are_named(self):
+        table = self.write("t.csv", "a,b\n1,2\n3,4\n")
+        for given, said in (
+            ({"memory": 0}, "memory: a budget of 0 B is too small"),
+            ({"tolerance": {"zz": 1e-3}}, 'tolerance: unknown column "zz"'),
+            ({"types": {"zz": "int8"}}, 'type: unknown column "zz"'),
+        ):
+            with self.subTest(given=given), self.assertRaisesRegex(stowage.Invalid, said):
+                stowage.shrink(table, self.path("t.npz"), quiet=True, **given)
+        with self.assertRaisesRegex(stowage.Invalid, "memory: a budget of 0 B"):
+            stowage.batches(np.zeros(4), 2, memory=0)
+        with self.assertRaisesRegex(stowage.Invalid, r"\.npz; of a table also with \.parquet, \.feather, \.arrow or \.jsonl"):
+            stowage.shrink(table, self.path("t.xlsx"), quiet=True)
+
+    def test_nanoseconds_near_the_ends_of_their_range_are_times(self):
+        times = ["1677-09-21T00:12:44.000000001", "2262-04-11T23:47:15.999999999"]
+        table = self.write("t.csv", "t,beyond\n" + "".join(f"{time},{time.replace('2262', '2263')}\n" for time in times))
+        stowage.shrink(table, self.path("t.npz"), quiet=True, force=True)
+        made = stowage.open(self.path("t.npz"))
+        self.assertEqual(made["t"][:].tolist(), np.array(times, "M8[ns]").tolist())
+        self.assertEqual(made["beyond"][1], times[1].replace("2262", "2263"))
+
     def test_several_files_are_one(self):
         names = []
         for part in range(5):
