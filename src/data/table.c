@@ -63,9 +63,8 @@ static stow_status check_rules(const file_facts *f, const csv *c) {
     for (size_t k = 0; k < f->column_count && !found; k++)
       found = strcmp(f->columns[k].name, c->options->rules[i].name) == 0;
     if (!found)
-      return stow_fail(STOW_ERR_INVALID,
-                       "%s: %s: unknown column \"%.100s\"; the columns are: %s", c->in.name,
-                       c->options->rules[i].tolerance > 0 ? "--tolerance" : "--type",
+      return stow_fail(STOW_ERR_INVALID, "%s: %s: unknown column \"%.100s\"; the columns are: %s",
+                       c->in.name, c->options->rules[i].tolerance > 0 ? "--tolerance" : "--type",
                        c->options->rules[i].name, names);
   }
   return STOW_OK;

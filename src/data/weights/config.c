@@ -2,6 +2,7 @@
 #include "data/weights/config.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -304,7 +305,9 @@ stow_status config_look(weights_result *r) {
   if (r->in.folder == NULL ||
       snprintf(path, sizeof path, "%s/config.json", r->in.folder) >= PATH_MAX)
     return STOW_OK;
-  if (access(path, F_OK) != 0) return STOW_OK;
+  if (access(path, F_OK) != 0)
+    return errno == ENOENT ? STOW_OK
+                           : stow_fail(STOW_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
   STOW_TRY(model_read_text(&text, &length, path, CONFIG_MAX));
   stow_status status = json_tree_read(&t, text, length, path, 4 * CONFIG_MAX);
   if (status == STOW_OK && json_root(&t)->kind == JSON_OBJECT) {

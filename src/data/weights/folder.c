@@ -161,28 +161,22 @@ static bool is_own(const weights_job *j, const char *name) {
 
 static stow_status carry_folder(weights_job *j, const char *from, const char *to, int depth);
 
-/* A linked folder may be any folder of the disk, or one above itself. Linked files are those of a
- * cache, as that of Hugging Face. */
-static bool is_link_to_folder(const char *path) {
-  struct stat st;
-  return lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && stat(path, &st) == 0 &&
-         S_ISDIR(st.st_mode);
-}
-
 static stow_status carry_one(weights_job *j, const char *from, const char *to, const char *name,
                              int depth) {
   char in[PATH_MAX], out[PATH_MAX];
-  struct stat st;
+  struct stat own, st;
   if (snprintf(in, sizeof in, "%s/%s", from, name) >= PATH_MAX ||
       snprintf(out, sizeof out, "%s/%s", to, name) >= PATH_MAX - OUTFILE_ENDING_MAX)
     return stow_fail(STOW_ERR_INVALID, "%.100s…/%.100s: the path is too long", from, name);
-  if (is_link_to_folder(in)) {
-    j->r->linked_folders++;
-    return STOW_OK;
-  }
-  if (stat(in, &st) != 0) {
+  if (lstat(in, &own) != 0 || stat(in, &st) != 0) {
     if (errno == ENOENT || errno == ELOOP) return STOW_OK; /* a link to nothing */
     return stow_fail(STOW_ERR_IO, "%s: cannot stat: %s", in, strerror(errno));
+  }
+  /* A linked folder may be any folder of the disk, or one above itself. Linked files are those of a
+   * cache, as that of Hugging Face. */
+  if (S_ISDIR(st.st_mode) && S_ISLNK(own.st_mode)) {
+    j->r->linked_folders++;
+    return STOW_OK;
   }
   if (S_ISDIR(st.st_mode)) return depth > 0 ? carry_folder(j, in, out, depth - 1) : STOW_OK;
   if (!S_ISREG(st.st_mode)) return STOW_OK;
