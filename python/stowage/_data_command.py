@@ -123,7 +123,8 @@ def main(arguments: "List[str]") -> None:
         given.files, given.output = on_disk(given.files), on_disk(given.output)
         (_inspect if given.output is None else _shrink)(given)
     except KeyboardInterrupt:
-        print("\n" * sys.stderr.isatty() + f"stowage {verb}: interrupted" + ("; nothing was written" if verb == "shrink" else ""), file=sys.stderr)
+        answer = "\n" * sys.stderr.isatty() + f"stowage {verb}: interrupted" + ("; nothing was written" if verb == "shrink" else "")
+        print(answer, file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
     except Exception as reason:
         # The packages that read and write the files have exceptions of their own.

@@ -103,10 +103,13 @@ class _Watch:
 
     def _look(self, user: Any, done: int, total: int) -> int:
         try:
-            self._run_handlers()
+            self._go_on()
         except BaseException as raised:
             self.raised = raised
         return _INTERRUPTED if self.raised is not None else 0
+
+    def _go_on(self) -> None:
+        self._run_handlers()
 
     def run(self, name: str, *arguments: Any) -> None:
         try:

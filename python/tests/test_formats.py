@@ -1,6 +1,7 @@
 """Parquet, Arrow and JSON lines: what is refused, what interrupts a job, and which values stay as they are."""
 
 import errno
+import importlib.util
 import json
 import os
 import signal
@@ -21,6 +22,8 @@ try:
     import pyarrow.parquet as parquet
 except ImportError:
     pa = None  # the classes are skipped
+
+needs_pyarrow = unittest.skipIf(pa is None, "needs pyarrow, which Debian does not have")
 
 
 class Case(unittest.TestCase):
@@ -49,7 +52,8 @@ class Case(unittest.TestCase):
         return str(caught.exception)
 
 
-@needs("pyarrow", "numpy")
+@needs_pyarrow
+@needs("numpy")
 class Outputs(Case):
     def test_an_output_that_is_an_input_is_refused(self):
         table = pa.table({"a": range(100), "b": ["x"] * 100})
@@ -150,7 +154,8 @@ class Interrupted(Case):
         sends.join()
         self.assertIs(signal.getsignal(signal.SIGALRM), handle)
 
-    @needs("pyarrow", "numpy")
+    @needs_pyarrow
+    @needs("numpy")
     def test_signals_end_the_command_and_nothing_is_left(self):
         self.table()
         parquet.write_table(pa.table({"x": [i * 0.1 for i in range(200000)] * 10}), self.path("t.parquet"), row_group_size=50000)
@@ -168,7 +173,8 @@ class Interrupted(Case):
                     self.assertEqual(sorted(os.listdir(self.folder)), ["t.csv", "t.parquet"])
 
 
-@needs("pyarrow", "numpy")
+@needs_pyarrow
+@needs("numpy")
 class Messages(Case):
     def test_a_damaged_page_names_the_file(self):
         numbers = [(i * 2654435761) % 2**40 for i in range(50000)]
@@ -217,7 +223,8 @@ class Messages(Case):
         self.refused("object 2: a is text, and a number in an earlier object", stowage.inspect, table)
 
 
-@needs("pyarrow", "numpy")
+@needs_pyarrow
+@needs("numpy")
 class Json(Case):
     def made(self, lines):
         table = self.write("t.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
@@ -255,7 +262,8 @@ class Json(Case):
         self.assertEqual(made["b"].to_pylist(), [None, None, None, 2.0**53, 0.5])
 
 
-@needs("pyarrow", "numpy")
+@needs_pyarrow
+@needs("numpy")
 class Packages(Case):
     def test_durations_are_found_in_the_stored_schema(self):
         for table, found in (
@@ -266,7 +274,7 @@ class Packages(Case):
             stored = parquet.read_metadata(self.path("t.parquet")).metadata[b"ARROW:schema"]
             self.assertEqual(list(stowage._parquet_schema.durations(stored)), found)
 
-    @needs("duckdb")
+    @unittest.skipIf(importlib.util.find_spec("duckdb") is None, "needs DuckDB, which Debian does not have")
     def test_duckdb_alone_refuses_what_it_would_change(self):
         os.mkdir(self.path("hidden"))
         for name in ("pyarrow", "polars"):
