@@ -595,13 +595,13 @@ def listed(generations=(None,)):
 
 
 TOGETHER = 256  # objects whose references are read in one step
-MANY = 1 << 16  # elements of one container that are read in one step
+AT_ONCE = 1 << 16  # elements of one container that are read in one step
 
 
 def referred(holders):
     """Yields (holders, what they refer to). A long container is yielded in parts: a program that is short of memory has none for a
     copy of it, and a step must not take long."""
-    long = [one for one in holders if type(one) in (list, dict, set) and len(one) > MANY]
+    long = [one for one in holders if type(one) in (list, dict, set) and len(one) > AT_ONCE]
     if long:
         holders = [one for one in holders if not any(one is other for other in long)]
     yield holders, gc.get_referents(*holders)
@@ -609,7 +609,7 @@ def referred(holders):
         rest = itertools.chain(one, one.values()) if type(one) is dict else iter(one)
         try:
             while True:
-                part = list(itertools.islice(rest, MANY))
+                part = list(itertools.islice(rest, AT_ONCE))
                 if not part:
                     break
                 yield [one], part
