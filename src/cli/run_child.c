@@ -161,6 +161,9 @@ void child_signal_all(pid_t child, int number) {
   tree t;
   /* Read the tree first: once the child has ended, its descendants can no longer be identified. */
   stow_status status = tree_read(&t, getpid());
+  /* None may react to the end of another: a parent that waited for its child would exit with 0. */
+  for (size_t i = 0; number == SIGKILL && status == STOW_OK && i < t.count; i++)
+    kill(t.list[i].pid, SIGSTOP);
   if (child > 0) kill(child, number);
   for (size_t i = 0; status == STOW_OK && i < t.count; i++)
     if (t.list[i].pid != child) kill(t.list[i].pid, number);
