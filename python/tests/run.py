@@ -41,6 +41,12 @@ class Lines(unittest.TestResult):
         print(self.errors[-1][1])
         self._line("FAIL", test)
 
+    def addSubTest(self, test, subtest, err):
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            print((self.failures if issubclass(err[0], test.failureException) else self.errors)[-1][1])
+            self._line("FAIL", test, subtest._subDescription())
+
     def addSkip(self, test, reason):
         super().addSkip(test, reason)
         if os.environ.get("CI") == "true" and "not installed" in reason:

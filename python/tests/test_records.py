@@ -522,7 +522,8 @@ class Stores(Case):
             ("memory://bucket/d.npz:x", "deflated"),
             ("memory://bucket/x.h5:y", "copy the file to disk"),
         ):
-            for read in (stowage.open, stowage.batches):
+            # In batches, a list names files that are read in step.
+            for read in (stowage.open, stowage.batches) if isinstance(given, str) else (stowage.open,):
                 with self.subTest(given=given, read=read), self.assertRaisesRegex(stowage.StowageError, said):
                     read(given)
         for address in ("memory://bucket/a.npz", "s3://bucket/t.csv", "memory://bucket/t.parquet"):

