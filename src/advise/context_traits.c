@@ -56,7 +56,7 @@ static const struct {
     {"[gw0]", TRAIT_TEST_WORKERS},
     {"##[group]", TRAIT_CI},
     {"##[error]", TRAIT_CI},
-    {"/runner/work/", TRAIT_CI},
+    {"/runner/w", TRAIT_CI}, /* the folder that GitHub checks out into, on Linux and macOS */
     {"GitHub Actions", TRAIT_CI},
     {"ERROR: Job failed: ", TRAIT_CI},
     {"gitlab-runner", TRAIT_CI},

@@ -102,7 +102,7 @@ typedef struct worker {
   rows *parts;                      /* d->first, or `own` */
   rows own[STOW_BATCHES_FILES_MAX]; /* opened by this thread */
   char *piece;
-  struct iovec *mapped; /* ROWS_AT_ONCE, if the files are mapped */
+  struct iovec *mapped; /* ROWS_AT_ONCE mapped rows, to be written */
   void *bounce;
 } worker;
 
@@ -165,7 +165,7 @@ static void unmap_group(const disk_shuffle *d, const group *h) {
     if (d->mapped[i]) clear_area(h->area[i], area_bytes(d, i, h->count));
 }
 
-/* Writes mapped rows, one behind the other. Changes `mapped`. */
+/* Writes mapped rows one after another. Modifies `mapped`. */
 static stow_status write_mapped(disk_shuffle *d, uint32_t part, struct iovec *mapped, size_t count,
                                 uint64_t offset) {
   while (count > 0) {
@@ -211,7 +211,7 @@ static stow_status write_mapped_piece(build_state *g, const worker *w, const gro
 
 static stow_status open_groups(build_state *g) {
   const disk_shuffle *d = g->d;
-  uint64_t count = d->options.group_rows < d->rows ? d->options.group_rows : d->rows;
+  uint64_t count = rows_of_group(d, 0);
   for (uint32_t k = 0; k < g->group_count; k++) {
     group *h = &g->groups[k];
     h->number = d->groups;
@@ -233,7 +233,7 @@ static stow_status open_groups(build_state *g) {
 
 static void close_groups(build_state *g) {
   const disk_shuffle *d = g->d;
-  uint64_t count = d->options.group_rows < d->rows ? d->options.group_rows : d->rows;
+  uint64_t count = rows_of_group(d, 0);
   for (uint32_t k = 0; k < g->group_count; k++) {
     group *h = &g->groups[k];
     free(h->permutation);
