@@ -16,7 +16,7 @@
 #define ENV_COMMAND     "STOWAGE_COMMAND"     /* the stowage command that probes the host tier */
 #define ENV_PROFILE     "STOWAGE_PROFILE"     /* the folder of a run with --profile */
 #define ENV_TORCH_SET   "STOWAGE_TORCH_SET"   /* 1: `stowage run` set PyTorch's allocator */
-#define ENV_XLA_SET     "STOWAGE_XLA_SET"     /* 1: JAX is to run without command buffers */
+#define ENV_XLA_SET     "STOWAGE_XLA_SET"     /* 1: the shim may add to XLA_FLAGS */
 #define ENV_WATCH       "STOWAGE_WATCH"       /* the request file of --ram-limit */
 
 /* Settings of PyTorch's allocator and of XLA, which `stowage run --spill` adds to. */

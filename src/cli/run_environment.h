@@ -13,8 +13,8 @@
  * selects another allocator. */
 stow_status run_environment_torch(void);
 
-/* Sets XLA_FLAGS if it is unset, so that the shim can add to it when a JAX is loaded that knows the
- * flag (shim/xla_settings.c). */
+/* Sets XLA_FLAGS if it is unset, so that the shim can add to it when a JAX is loaded that knows our
+ * flags (shim/xla_settings.c). */
 stow_status run_environment_xla(void);
 
 /* Lets programs start that were built with gcc's AddressSanitizer. Its runtime refuses to run if

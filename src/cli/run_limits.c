@@ -174,6 +174,7 @@ static void look_at_device(const run_limits *limits, ledger *l, nvml *n, unsigne
   int index = nvml_index(n, i);
   if (index < 0 || nvml_device_at(n, index, &device) != STOW_OK || !device.memory_known) return;
   l->header->others_bytes[i] = device.used_bytes;
+  l->header->card_bytes[i] = device.total_bytes;
   snprintf(l->header->uuids[i], sizeof l->header->uuids[i], "%.47s", device.uuid);
   char limit[STOW_SIZE_TEXT_MAX], total[STOW_SIZE_TEXT_MAX];
   if (limits->vram_from != NULL && limits->vram_bytes[i] != LEDGER_UNLIMITED &&

@@ -103,6 +103,11 @@ static void report_path(run_live *r) {
     r->reported_xla = true;
     output_error("%s", "stowage run: --spill: JAX runs without command buffers "
                        "(XLA_FLAGS=" RUN_XLA_FLAG "), because pages cannot move inside one\n");
+    uint64_t part = atomic_load(&r->l->header->xla_part);
+    if (part > 0)
+      output_error("stowage run: --spill: JAX computes again what vram cannot keep "
+                   "(" RUN_XLA_PART "%llu); results may differ in the last digits\n",
+                   (unsigned long long)part);
   }
   if (r->reported || path == LEDGER_PATH_UNKNOWN) return;
   r->reported = true;

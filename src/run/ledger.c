@@ -16,7 +16,7 @@
 #include "base/process.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x52454744454c5753) /* "SWLEDGER" */
-#define LEDGER_VERSION 16
+#define LEDGER_VERSION 17
 /* How often a request retries after a collision with another. Each retry yields the processor, so
  * this takes milliseconds at most, and a stopped process does not block others for long. */
 #define TRIES_MAX  1000

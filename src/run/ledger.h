@@ -94,6 +94,7 @@ typedef struct ledger_header {
   _Atomic uint64_t others_bytes[LEDGER_DEVICES_MAX];     /* vram in use by programs outside the run,
                                                           * as last read; LEDGER_UNLIMITED:
                                                           * unknown */
+  _Atomic uint64_t card_bytes[LEDGER_DEVICES_MAX];       /* the device's memory; 0: unknown */
   _Atomic uint64_t peak_vram_bytes[LEDGER_DEVICES_MAX];  /* highest use of the whole run */
   _Atomic uint64_t peak_spilled_bytes[LEDGER_DEVICES_MAX];
   _Atomic uint64_t peak_excess_bytes[LEDGER_DEVICES_MAX]; /* of those, what did not fit in vram */
@@ -119,7 +120,9 @@ typedef struct ledger_header {
   _Atomic uint64_t torch_whole; /* 1: a PyTorch of the run does not have the expandable segments
                                  * that the run requested */
   _Atomic uint64_t xla_graphs_off; /* 1: a JAX of the run spilled without command buffers */
-  _Atomic uint64_t devices_known;  /* 1: others_bytes and uuids are written, or never will be */
+  _Atomic uint64_t xla_part;       /* the percentage given to XLA (RUN_XLA_PART); 0: none */
+  _Atomic uint64_t devices_known;  /* 1: others_bytes, card_bytes and uuids are written, or never
+                                    * will be */
   _Atomic uint64_t slots_high;     /* slots from here on were never used */
   _Atomic uint64_t processes;      /* number of processes that joined */
   _Atomic uint64_t turned_away;    /* processes that found no free slot */

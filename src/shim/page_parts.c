@@ -31,6 +31,15 @@ bool page_parts_is(cu_handle handle) {
   return (handle & (UINT64_C(0xffff) << 48)) == PARTS_MARK;
 }
 
+/* Returns whether the program sees one device only. Then it has no peer that would import a page,
+ * and a framework requests a handle type without ever using it. */
+static bool one_device(void) {
+  const cuda_driver *driver = shim_driver();
+  int devices = 0;
+  return driver != NULL && driver->cuDeviceGetCount != NULL &&
+         driver->cuDeviceGetCount(&devices) == CU_OK && devices == 1;
+}
+
 bool page_parts_wanted(size_t bytes, const cu_prop *prop, unsigned long long flags) {
   if (flags != 0 || bytes % SHIM_GRANULE != 0 || prop->type != CU_ALLOCATION_PINNED ||
       prop->location.type != CU_LOCATION_DEVICE || prop->win32_meta != NULL)
@@ -38,7 +47,8 @@ bool page_parts_wanted(size_t bytes, const cu_prop *prop, unsigned long long fla
   unsigned device = account_device(prop->location.id);
   uint64_t whole;
   return page_run_wanted(device, bytes) &&
-         (prop->handle_types == 0 || host_tier_vram_room(device, &whole) < bytes) &&
+         (prop->handle_types == 0 || one_device() ||
+          host_tier_vram_room(device, &whole) < bytes) &&
          page_run_fits(device, prop->location.id, bytes);
 }
 

@@ -1,9 +1,9 @@
 /* Page parts: one large page that a program creates (such as JAX's whole pool), built from a run of
  * pages (page_run.h) in runs with spilling, so that its parts can be in different tiers and move.
  *
- * The program gets one handle for all of it. A page that can be shared with others (it requests a
- * handle type) is built this way only if it does not fit in vram: one handle cannot name the
- * parts. */
+ * The program gets one handle for all of it, which cannot be exported. So a page that can be shared
+ * with others (it requests a handle type) is built this way only if the program sees one device, or
+ * if the page does not fit in vram. */
 #ifndef SHIM_PAGE_PARTS_H
 #define SHIM_PAGE_PARTS_H
 

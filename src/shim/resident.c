@@ -664,7 +664,9 @@ bool resident_begin(page_class *class) {
     return false;
   }
   atomic_store(&on[class->device], true);
-  if (xla_settings_off()) atomic_store(&account_ledger()->header->xla_graphs_off, 1);
+  ledger_header *header = account_ledger()->header;
+  atomic_store(&header->xla_part, xla_settings_part());
+  if (xla_settings_off()) atomic_store(&header->xla_graphs_off, 1);
   gate_set_visitor(visit);
   shim_log("pages of %llu MiB are moved as launches need them",
            (unsigned long long)(class->bytes >> 20));

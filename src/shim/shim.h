@@ -110,11 +110,13 @@ void torch_settings_take_back(void);
 
 /* ---- xla_settings.c ---- */
 
-/* Adds the flag to the environment if `path`, which holds a slash, is a library of a JAX that knows
- * it. Called before the library is opened. */
+/* Adds our flags to XLA_FLAGS if `path`, which holds a slash, is a library of a JAX that knows them.
+ * Called before the library is opened. */
 void xla_settings_put(const char *path);
-/* Returns whether it was added. */
+/* Returns whether command buffers were switched off. */
 bool xla_settings_off(void);
+/* Returns the percentage that was given to XLA; 0: none. */
+unsigned xla_settings_part(void);
 
 /* ---- log.c ---- */
 

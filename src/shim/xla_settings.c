@@ -1,8 +1,9 @@
-/* XLA settings: with a spill, JAX runs its kernels one by one instead of in CUDA graphs ("command
- * buffers"), between whose kernels no page can be exchanged.
+/* XLA settings. With a spill, JAX runs its kernels one by one instead of in CUDA graphs ("command
+ * buffers"), between whose kernels no page can be exchanged. And XLA computes results again instead
+ * of keeping them, as it would on a device as large as vram: it is told of a larger one.
  *
- * XLA reads XLA_FLAGS once and ends the process if it does not know a flag. So the flag is
- * added when a jaxlib that knows it is loaded, and never for one whose version is not known. */
+ * XLA reads XLA_FLAGS once and ends the process if it does not know a flag. So the flags are added
+ * when a jaxlib that knows them is loaded, and never for one whose version is not known. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdatomic.h>
@@ -13,15 +14,17 @@
 #include "base/assert.h"
 #include "base/variables.h"
 #include "run/protocol.h"
+#include "shim/account.h"
 #include "shim/shim.h"
 
-/* The first jaxlib for which the flag is set; it has known the flag for some months by then. */
+/* The first jaxlib for which the flags are set; it has known them for some months by then. */
 enum { MINOR_LEAST = 4, PATCH_LEAST = 26 };
 
 static _Atomic bool off;
+static _Atomic unsigned given;
 
-/* Returns true if `folder` holds the metadata of a jaxlib that knows the flag. */
-static bool knows_flag(const char *folder) {
+/* Returns true if `folder` holds the metadata of a jaxlib that knows the flags. */
+static bool knows_flags(const char *folder) {
   ASSERT(folder[0] != '\0');
   DIR *listing = opendir(folder);
   const struct dirent *entry;
@@ -36,6 +39,37 @@ static bool knows_flag(const char *folder) {
   return knows;
 }
 
+/* XLA uses 80% of the memory that it is told of, less what the program's arguments and results take,
+ * and of that as many percent as the flag says. */
+#define XLA_PERCENT_OF_ALL 80
+/* What the results that XLA keeps may take: the rest of vram is for the arguments, for code and for
+ * what the pool cannot use. */
+#define PERCENT_OF_VRAM 60
+
+/* Returns the percentage for RUN_XLA_PART; 0: vram is not known, or there is enough of it. */
+static unsigned part_of_vram(void) {
+  const ledger *l = account_ledger();
+  if (l->header == NULL) return 0;
+  account_wait_devices();
+  uint64_t vram = UINT64_MAX, spill = ledger_spill_limit(l);
+  for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
+    uint64_t card = atomic_load(&l->header->card_bytes[i]), limit = ledger_limit(l, i);
+    if (card != 0 && card < limit) limit = card;
+    if (limit != LEDGER_UNLIMITED && limit < vram) vram = limit;
+  }
+  if (vram == UINT64_MAX || spill == 0 || spill > UINT64_MAX - vram) return 0;
+  double percent =
+      100.0 * PERCENT_OF_VRAM / XLA_PERCENT_OF_ALL * (double)vram / (double)(vram + spill);
+  return percent < 1 ? 1 : (unsigned)percent;
+}
+
+/* Adds a flag to those in `flags`. Returns false if it does not fit. */
+static bool add(char *flags, size_t capacity, const char *flag) {
+  size_t used = strlen(flags);
+  int bytes = snprintf(flags + used, capacity - used, "%s%s", used > 0 ? " " : "", flag);
+  return bytes >= 0 && (size_t)bytes < capacity - used;
+}
+
 void xla_settings_put(const char *path) {
   const char *slash = strrchr(path, '/'), *name = slash + 1;
   if (strcmp(name, "xla_extension.so") != 0 && strcmp(name, "libjax_common.so") != 0 &&
@@ -44,24 +78,37 @@ void xla_settings_put(const char *path) {
   const char *set = secure_getenv(ENV_XLA_SET), *flags = secure_getenv(ENV_XLA_FLAGS);
   /* `stowage run` made the variable, so that setenv changes one pointer of the environment. Adding
    * a variable could move the whole list, which other threads may be reading. */
-  if (set == NULL || set[0] != '1' || flags == NULL || strstr(flags, "command_buffer") != NULL)
-    return;
+  if (set == NULL || set[0] != '1' || flags == NULL) return;
+  /* The user's own choices stay. */
+  bool graphs = strstr(flags, "command_buffer") != NULL;
+  bool limited = strstr(flags, "memory_limit_slop_factor") != NULL;
+  if (graphs && limited) return;
   /* …/site-packages/jaxlib/xla_extension.so, …/jax_plugins/xla_cuda12/xla_cuda_plugin.so */
-  char folder[PATH_MAX], value[4096];
+  char folder[PATH_MAX], value[4096], flag[80];
   bool known = false;
   size_t length = (size_t)(slash - path);
   for (int up = 0; up < 2 && !known && length > 1 && length < sizeof folder; up++) {
     while (length > 1 && path[length - 1] != '/') length--;
     snprintf(folder, sizeof folder, "%.*s", (int)length, path);
-    known = knows_flag(folder);
+    known = knows_flags(folder);
     length--;
   }
-  int bytes = snprintf(value, sizeof value, "%s%s" RUN_XLA_FLAG, flags, flags[0] ? " " : "");
-  if (!known || bytes >= (int)sizeof value || setenv(ENV_XLA_FLAGS, value, 1) != 0) return;
-  atomic_store(&off, true);
-  shim_log("XLA command buffers are off");
+  if (!known || strlen(flags) >= sizeof value) return;
+  snprintf(value, sizeof value, "%s", flags);
+  unsigned part = limited ? 0 : part_of_vram();
+  snprintf(flag, sizeof flag, RUN_XLA_PART "%u", part);
+  if (part > 0 && !add(value, sizeof value, flag)) return;
+  if (!graphs && !add(value, sizeof value, RUN_XLA_FLAG)) return;
+  if (setenv(ENV_XLA_FLAGS, value, 1) != 0) return;
+  if (!graphs) atomic_store(&off, true);
+  atomic_store(&given, part);
+  shim_log("XLA's flags: %s", value);
 }
 
 bool xla_settings_off(void) {
   return atomic_load(&off);
+}
+
+unsigned xla_settings_part(void) {
+  return atomic_load(&given);
 }

@@ -128,6 +128,13 @@ xla command_buffers_of_jax_are_off 0.4.26 jaxlib/xla_extension.so '' "b'$flag'" 
 xla also_by_the_plugin 0.6.0 jax_plugins/xla_cuda12/xla_cuda_plugin.so '' "b'$flag'" $spill
 xla beside_flags_of_the_user 1.0.0 jaxlib/libjax_common.so --xla_x=1 "b'--xla_x=1 $flag'" $spill
 xla not_over_the_users_choice 0.6.0 jaxlib/libjax_common.so "${flag}FUSION" "b'${flag}FUSION'" $spill
+part=--xla_gpu_memory_limit_slop_factor=
+half="--vram-limit 1G --spill 1G"
+xla keeps_what_vram_can_hold 0.6.0 jaxlib/xla_extension.so '' "b'${part}37 $flag'" $half
+xla keeps_a_hundredth_at_least 0.6.0 jaxlib/xla_extension.so '' "b'${part}1 $flag'" --vram-limit 16M --spill 8G
+xla keeps_what_the_user_said 0.6.0 jaxlib/xla_extension.so "${part}90" "b'${part}90 $flag'" $half
+xla keeps_less_beside_graphs_of_the_user 0.6.0 jaxlib/xla_extension.so "${flag}FUSION" "b'${flag}FUSION ${part}37'" $half
+xla adds_nothing_to_choices_for_both 0.6.0 jaxlib/xla_extension.so "$flag ${part}90" "b'$flag ${part}90'" $half
 xla not_for_an_old_jax 0.4.20 jaxlib/xla_extension.so '' "b''" $spill
 xla not_for_one_of_unknown_version '' jaxlib/xla_extension.so '' "b''" $spill
 xla not_for_another_library 0.6.0 ../torch/lib/libc10_cuda.so '' "b''" $spill
