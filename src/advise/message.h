@@ -14,6 +14,7 @@
  *   message_foreign.c  errors that are about something else, by a table
  *   message_hint.c     texts in no table: words for memory and for failure in one line
  *   message_quantity.c reads sizes by the words around them; message_said.c quotes the others
+ *   message_kill.c     reads which program was killed
  *   message_first.c    cuts a log with several failures down to the first one;
  *                      message_segment.c finds where one may end
  *   message.c calls them in order
@@ -83,6 +84,7 @@ typedef enum message_host {
   HOST_MODEL,     /* a model file that is larger than the host's memory */
   HOST_DATABASE,  /* DuckDB's own limit */
   HOST_LARGE,     /* a report of a large request, which may have succeeded */
+  HOST_GIT,       /* git's pack-objects was killed */
   HOST_EVICTED,   /* Kubernetes: the node was low on memory */
   HOST_KIND_COUNT
 } message_host;

@@ -20,7 +20,16 @@
 #include "advise/message_parts.h"
 
 #define SEGMENTS_MOST 4096 /* the rest of a longer text is one segment */
-_Static_assert(MESSAGE_KIND_COUNT + HOST_KIND_COUNT <= 64, "kinds are bits of one number");
+
+/* Kinds that only this file has: a language's own words for host memory. One program has one. */
+enum {
+  KIND_R = MESSAGE_KIND_COUNT + HOST_KIND_COUNT,
+  KIND_MATLAB,
+  KIND_JULIA,
+  KIND_GO,
+  KIND_COUNT
+};
+_Static_assert(KIND_COUNT <= 64, "kinds are bits of one number");
 
 /* Returns whether one failure may be reported by both. `near`: in one segment, where a server's
  * words follow those of its framework. */
@@ -98,21 +107,71 @@ static message_kind library_of(scan_text s, const char **where, uint64_t *asked)
   return kind;
 }
 
-/* Does the same, also for host memory. A request that failed on the host is a kind by its words. */
+/* Returns the kind of a line about host memory by its language, MESSAGE_NONE if it has none. */
+static message_kind language_of(scan_text line) {
+  static const struct {
+    const char *words;
+    int kind;
+  } table[] = {{"cannot allocate vector of size", KIND_R},
+               {"vector memory exhausted", KIND_R},
+               {"vector memory limit of", KIND_R},
+               {"exceeds maximum array size preference", KIND_MATLAB},
+               {"Type \"help memory\" for your options", KIND_MATLAB},
+               {"OutOfMemoryError()", KIND_JULIA},
+               {"runtime: out of memory", KIND_GO},
+               {"runtime: cannot allocate memory", KIND_GO}};
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+    if (scan_has(line, table[i].words)) return (message_kind)table[i].kind;
+  return MESSAGE_NONE;
+}
+
+/* A failure of host memory in a segment. */
+typedef struct host_failure {
+  message_kind kind;
+  bool word; /* frameworks of a device use these words for their own errors too … */
+  bool own;  /* … but this one is the host's */
+  scan_text line;
+  const char *at;
+} host_failure;
+
+static bool find_host(scan_text s, host_failure *f) {
+  message m = message_blank();
+  if (!message_host_memory(&m, s, true, &f->at)) return false;
+  f->line = scan_line(s, f->at);
+  message_kind language = language_of(f->line);
+  f->word = message_only_word(m.host);
+  /* A bare MemoryError may be a device's, and a person's own words may name one. */
+  f->own = m.asked_bytes != MESSAGE_UNKNOWN || language != MESSAGE_NONE ||
+           scan_has(f->line, "terminate called after throwing") ||
+           scan_starts(f->line, "what():") ||
+           (m.host == HOST_COMPILER && message_names_kill(f->line));
+  f->kind = language != MESSAGE_NONE ? language
+            : f->word                ? (message_kind)(MESSAGE_KIND_COUNT + m.host)
+                                     : MESSAGE_HOST;
+  return true;
+}
+
+/* Finds the first of the host's failures: find_host looks for words in the order of its table. */
+static bool find_first_host(scan_text s, host_failure *f) {
+  host_failure earlier;
+  if (!find_host(s, f)) return false;
+  for (scan_text before = {s.at, f->line.at}; find_host(before, &earlier);
+       before.end = earlier.line.at)
+    if (earlier.word && earlier.own) *f = earlier;
+  return true;
+}
+
+/* Does the same as library_of, also for host memory. */
 static message_kind kind_of(scan_text s, const char **where, uint64_t *asked) {
-  const char *at = NULL;
+  host_failure host;
   *asked = MESSAGE_UNKNOWN;
   message_kind kind = library_of(s, where, asked);
-  message m = message_blank();
-  if (!message_host_memory(&m, s, true, &at)) return kind;
-  scan_text line = scan_line(s, at);
-  bool word = message_only_word(m.host);
-  /* A bare MemoryError may be a device's, and a person's own words may name one. */
-  bool own = m.asked_bytes != MESSAGE_UNKNOWN ||
-             scan_has(line, "terminate called after throwing") || scan_starts(line, "what():");
-  if (kind != MESSAGE_NONE ? !word || !own || line.end > *where : word && !own) return kind;
-  *where = at;
-  return word ? (message_kind)(MESSAGE_KIND_COUNT + m.host) : MESSAGE_HOST;
+  if (!find_first_host(s, &host)) return kind;
+  if (kind != MESSAGE_NONE ? !host.word || !host.own || host.line.end > *where
+                           : host.word && !host.own)
+    return kind;
+  *where = host.at;
+  return host.kind;
 }
 
 /* ---- errors without numbers ---- */
@@ -152,6 +211,14 @@ static const char *bare_ending(scan_text s, scan_text *frame, bool *open) {
   return NULL;
 }
 
+/* Returns whether a line of the segment is an error with such a status. */
+static bool has_status(scan_text s) {
+  scan_text rest = s, line;
+  while (scan_next_line(&rest, &line))
+    if (message_is_error(line) && is_status(s, line)) return true;
+  return false;
+}
+
 /* Returns whether two tracebacks are of different programs: the ranks of one program have the same
  * outermost frame. */
 static bool is_elsewhere(scan_text a, scan_text b) {
@@ -166,30 +233,14 @@ static bool follows_gap(const char *start, const char *at) {
 
 /* ---- kills ---- */
 
-/* Returns whether a shell reports the kill of a script that `before` does not name, and `before`
- * names another: "run.sh: line 31: 2398 Killed  python merge.py". Or of the same script, which
- * `before` starts with other arguments. */
-static bool kills_other(scan_text line, const char *at, scan_text before) {
-  const char *end = NULL, *script = NULL;
-  scan_text command = {at, line.end};
-  if (scan_find_at(command, ".py", &end) == NULL || !scan_has(before, ".py")) return false;
-  for (script = end; script > at && (scan_is_word(script[-1]) || script[-1] == '-');) script--;
-  char name[64], started[80], whole[200];
-  scan_copy(name, sizeof name, (scan_text){script, end}, script, "");
-  if (name[0] == '\0') return false;
-  if (!scan_has(before, name)) return true;
-  snprintf(started, sizeof started, "%s.py -", name);
-  scan_copy(whole, sizeof whole, (scan_text){script, line.end}, script, "");
-  return scan_has(before, started) && !scan_has(before, whole);
-}
-
-/* Returns whether the system ended a process for its memory. Other hosts' words may follow a
- * failure as its consequence: a pool of workers that lost one. */
+/* Returns whether the system ended a process for its memory, or a program with a limit of its own
+ * reached it. Other hosts' words may follow a failure as its consequence: a pool of workers that
+ * lost one. */
 static bool is_ended(scan_text s) {
   message m = message_blank();
   return message_host_memory(&m, s, true, NULL) &&
          (m.host == HOST_JOB || m.host == HOST_KERNEL || m.host == HOST_CONTAINER ||
-          m.host == HOST_EVICTED);
+          m.host == HOST_EVICTED || m.host == HOST_DATABASE || m.host == HOST_GIT);
 }
 
 /* Returns whether the host's words in the segment are a consequence of a failure before it: a pool
@@ -215,7 +266,7 @@ static void end_before_other(scan_text *t, scan_text *segment, message_kind kind
   if (ended && (at == NULL || host_at < at)) at = host_at;
   const char *kill = message_kill_in(rest);
   bool killed =
-      kill != NULL && kills_other(scan_line(rest, kill), kill, (scan_text){start, rest.at});
+      kill != NULL && message_kills_other(scan_line(rest, kill), kill, (scan_text){start, rest.at});
   if (killed && (at == NULL || kill < at)) at = kill;
   if (at == NULL) return;
   segment->end = t->at = message_frames_before((scan_text){rest.at, scan_line(*segment, at).at});
@@ -253,7 +304,7 @@ static bool is_other(const first_failure *f, message_kind now, uint64_t asked, b
 /* Returns whether the segment, which has no other failure, has a kill of another program. */
 static bool is_other_kill(const first_failure *f, scan_text segment) {
   const char *at = has_failure(f) ? message_kill_in(segment) : NULL;
-  return at != NULL && (f->started || kills_other(scan_line(segment, at), at, f->before));
+  return at != NULL && (f->started || message_kills_other(scan_line(segment, at), at, f->before));
 }
 
 bool message_next_block(scan_text *t, scan_text *block, scan_text *own) {
@@ -274,6 +325,8 @@ bool message_next_block(scan_text *t, scan_text *block, scan_text *own) {
       segment.end = t->at = ends;
       now = MESSAGE_NONE;
     }
+    bool program = f.started || message_starts_program(head);
+    if (ends == NULL && now == MESSAGE_NONE && program && has_status(segment)) ends = segment.end;
     bool ending = ends != NULL && now == MESSAGE_NONE, failure = ending || now != MESSAGE_NONE;
     other = ((apart && has_failure(&f)) || is_elsewhere(first_frame, frame)) &&
             (f.bare ? failure : ending);
@@ -332,6 +385,14 @@ static bool starts_again(scan_text t) {
   return false;
 }
 
+/* Returns whether two languages report a shortage of host memory, or a compiler and a program. */
+static bool has_two_hosts(scan_text t) {
+  host_failure first, next;
+  return find_first_host(t, &first) && first.word && first.own &&
+         find_first_host((scan_text){first.line.end, t.end}, &next) && next.own &&
+         next.kind != first.kind;
+}
+
 bool message_is_mixed(scan_text t) {
   message m = message_blank();
   uint32_t found = message_torch(&m, t, NULL) ? m.failures : 0;
@@ -341,5 +402,6 @@ bool message_is_mixed(scan_text t) {
   if (message_host_memory(&m, t, true, NULL))
     found += scan_has(t, "terminate called after throwing") ? 2 : 1;
   found += message_serve_kinds(t) + tracebacks(t);
-  return found > 1 || (found > 0 && message_kill_in(t) != NULL) || starts_again(t);
+  return found > 1 || (found > 0 && message_kill_in(t) != NULL) || starts_again(t) ||
+         has_two_hosts(t);
 }

@@ -108,10 +108,16 @@ static const struct row {
     {"WinError 14]", HOST_PAGEFILE, SURE},
     {"Not enough memory resources are available", HOST_PAGEFILE, SURE},
     {"Insufficient quota to complete the requested service", HOST_PAGEFILE, SURE},
-    {"Killed signal terminated program cc1", HOST_COMPILER, SURE},
+    {"Killed signal terminated program ", HOST_COMPILER, SURE},
     {"internal compiler error: Killed", HOST_COMPILER, SURE},
+    {"ld terminated with signal 9", HOST_COMPILER, SURE},       /* gcc's collect2 */
+    {"unable to execute command: Killed", HOST_COMPILER, SURE}, /* clang */
+    {"died due to signal 9", HOST_COMPILER, SURE},              /* nvcc: cicc, ptxas */
+    {"pack-objects died of signal 9", HOST_GIT, SURE},
+    {"index-pack died of signal 9", HOST_GIT, SURE},
     {"virtual memory exhausted: Cannot allocate memory", HOST_COMPILER, SURE},
     {"cc1plus: out of memory allocating", HOST_COMPILER, SURE},
+    {"cc1: out of memory allocating", HOST_COMPILER, SURE},
     {"LLVM ERROR: out of memory", HOST_COMPILER, SURE},
     {"ut of memory: Kill", HOST_KERNEL, SURE}, /* "Memory cgroup out of memory: Killed process" */
     {"oom-kill:", HOST_KERNEL, SURE},
@@ -370,6 +376,19 @@ static void read_numbers(message *m, scan_text t, const char *at) {
   m->details |= MESSAGE_RLIMIT;
 }
 
+/* Returns whether the line says that a compiler was killed: "process didn't exit successfully:
+ * `rustc
+ * --crate-name x` (signal: 9, SIGKILL: kill)". */
+static bool is_compiler(scan_text line) {
+  static const char *const names[] = {"rustc ", "cc1plus", "nvcc ", "swiftc ", "ghc "};
+  return scan_has_any(line, names, sizeof names / sizeof *names);
+}
+
+bool message_names_kill(scan_text line) {
+  static const char *const words[] = {"Killed", "signal 9", "signal: 9"};
+  return scan_has_any(line, words, sizeof words / sizeof *words);
+}
+
 bool message_host_memory(message *m, scan_text t, bool sure, const char **where) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     const struct row *r = &table[i];
@@ -380,8 +399,12 @@ bool message_host_memory(message *m, scan_text t, bool sure, const char **where)
     if (after == NULL) continue;
     m->kind = MESSAGE_HOST;
     m->host = r->host;
-    m->failures = 1;
+    m->failures = r->host == HOST_KERNEL ? message_killed_processes(t)
+                  : r->host == HOST_CONTAINER && (r->flags & SURE) == 0
+                      ? message_killed_containers(t)
+                      : 1;
     if (where != NULL) *where = start;
+    if (r->host == HOST_KILLED && is_compiler(scan_line(t, start))) m->host = HOST_COMPILER;
     read_numbers(m, t, after);
     return true;
   }

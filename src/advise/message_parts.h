@@ -33,6 +33,15 @@ static inline message message_blank(void) {
 /* Returns the place of words for a kill that launchers also write ("Killed", exit code 137), or
  * NULL. */
 const char *message_kill_in(scan_text t);
+/* Returns whether a kill, whose words are at `at` in the line, names another program than those of
+ * `before`. */
+bool message_kills_other(scan_text line, const char *at, scan_text before);
+/* Returns whether the line says that a program was ended by a signal. */
+bool message_names_kill(scan_text line);
+/* Return how many different programs the text names as killed, 1 if none: containers of docker
+ * compose, processes in the kernel's log. */
+uint32_t message_killed_containers(scan_text t);
+uint32_t message_killed_processes(scan_text t);
 /* Returns whether frameworks of a device use the words of this kind for their own errors as well.
  */
 bool message_only_word(message_host host);

@@ -74,8 +74,18 @@ bool message_starts_program(scan_text line) {
 
 /* ---- segments ---- */
 
+/* Skips "[export] ", with which a launcher names the program of each line. */
+static scan_text without_tag(scan_text line) {
+  const char *at = line.at;
+  if (at >= line.end || *at++ != '[') return line;
+  while (at < line.end && (scan_is_word(*at) || *at == '-' || *at == '.')) at++;
+  bool tag = at - line.at > 1 && at + 1 < line.end && at[0] == ']' && at[1] == ' ';
+  return tag ? (scan_text){at + 2, line.end} : line;
+}
+
 /* Returns whether another program's output, or another failure, begins with the line. */
 static bool is_start(scan_text line) {
+  line = without_tag(line);
   return scan_starts(line, "Traceback (most recent call last)") ||
          scan_starts(line, "terminate called after throwing") || command_of(line) != NULL;
 }

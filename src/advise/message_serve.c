@@ -6,8 +6,9 @@
 
 #include "advise/message_parts.h"
 
-#define TOKENS_SURE 0.97 /* of the estimate; the sizes are rounded */
-#define TOKENS_MOST (UINT64_C(1) << 40)
+#define TOKENS_SURE   0.97 /* of the estimate; the sizes are rounded */
+#define TOKENS_MOST   (UINT64_C(1) << 40)
+#define REFUSALS_MOST 16 /* of llama.cpp that are counted */
 
 static bool known(uint64_t bytes) {
   return bytes != MESSAGE_UNKNOWN;
@@ -125,6 +126,21 @@ static bool read_tgi(message *m, scan_text t) {
   return true;
 }
 
+/* Counts the sizes that were refused: a program that tries again asks for less. One refusal is
+ * reported by several layers, in the same size. */
+static uint32_t count_refused(scan_text t) {
+  static const char words[] = "alloc_buffer: allocating ";
+  uint64_t sizes[REFUSALS_MOST];
+  uint32_t count = 0;
+  for (const char *at; count < REFUSALS_MOST && (at = scan_find(t, words)) != NULL; t.at = at) {
+    uint64_t bytes = scan_size(t, at);
+    bool same = !known(bytes);
+    for (uint32_t i = 0; i < count && !same; i++) same = sizes[i] == bytes;
+    if (!same) sizes[count++] = bytes;
+  }
+  return count > 0 ? count : 1;
+}
+
 /* "allocating 279356.51 MiB on device 0: cudaMalloc failed", "failed to allocate CUDA0 buffer of
  * size 292926534144", "model requires more system memory (5.6 GiB) than is available (4.1 GiB)". */
 static bool read_llama(message *m, scan_text t) {
@@ -142,6 +158,7 @@ static bool read_llama(message *m, scan_text t) {
   m->asked_bytes =
       FIRST_SIZE(t, "buffer of size ", "alloc_buffer: allocating ",
                  "Device memory allocation of size ", "failed to allocate buffer, size = ");
+  m->failures = count_refused(t);
   const char *buffer = scan_find(t, "alloc_buffer: allocating ");
   uint64_t device = buffer != NULL ? scan_number_after(scan_line(t, buffer), "on device ") : 0;
   if (buffer != NULL && device < UINT32_MAX) m->device = (uint32_t)device;
@@ -517,12 +534,13 @@ bool message_serve(message *m, scan_text t, const char **where) {
     const char *start = NULL;
     if (scan_find_at(t, table[i].sign, &start) == NULL) continue;
     m->kind = table[i].kind;
+    m->failures = 1;
     if (table[i].read(m, t)) {
       if (where != NULL) *where = start;
-      m->failures = 1;
       return true;
     }
     m->kind = MESSAGE_NONE;
+    m->failures = 0;
     m->host = HOST_NONE;
   }
   return false;

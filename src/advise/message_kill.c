@@ -1,0 +1,118 @@
+/* Kills: whose they are, by the names that shells, containers and the kernel print.
+ *
+ * Launchers kill the other ranks after a failure, so a kill beside another failure counts only if
+ * its line names another program. Names that differ in digits alone are ranks or replicas of one
+ * program: "worker_1" and "worker_2". */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "advise/message_parts.h"
+
+#define EXITED     "exited with code "
+#define NAMES_MOST 16 /* different programs that are counted */
+
+static bool is_name(char c) {
+  return scan_is_word(c) || c == '-' || c == '.';
+}
+
+/* Copies a name without its digits. */
+static void copy_name(char out[64], scan_text name) {
+  size_t length = 0;
+  for (const char *p = name.at; p < name.end && length < 63; p++)
+    if (!isdigit((unsigned char)*p)) out[length++] = *p;
+  out[length] = '\0';
+}
+
+/* Finds "indexer_1 exited with code 137" of docker compose. Returns the place after it, or NULL;
+ * `name` receives "indexer_", *code the number. */
+static const char *next_exit(scan_text t, char name[64], uint64_t *code) {
+  const char *start = NULL, *after = NULL;
+  while ((after = scan_find_at(t, EXITED, &start)) != NULL) {
+    if (start > t.at && start[-1] == ' ') start--;
+    scan_text who = {start, start};
+    while (who.at > t.at && is_name(who.at[-1])) who.at--;
+    copy_name(name, who);
+    *code = scan_number(t, after);
+    if (name[0] != '\0' && *code != SCAN_UNKNOWN) return after;
+    t.at = after;
+  }
+  return NULL;
+}
+
+/* Returns whether something stopped the containers on purpose: what ends after it was not out of
+ * memory. */
+static bool are_stopped(scan_text before) {
+  static const char *const signs[] = {"Aborting on container exit", "Gracefully stopping",
+                                      "Gracefully Stopping"};
+  return scan_has_any(before, signs, sizeof signs / sizeof *signs);
+}
+
+/* Returns whether the line is the end of a container, and another one failed in `before`. */
+static bool ends_other_container(scan_text line, scan_text before) {
+  char name[64], other[64];
+  uint64_t code;
+  if (next_exit(line, name, &code) == NULL || code != 137 || are_stopped(before)) return false;
+  bool differs = false;
+  const char *at;
+  for (; (at = next_exit(before, other, &code)) != NULL; before.at = at) {
+    if (code != 0 && strcmp(name, other) == 0) return false;
+    differs = differs || code != 0;
+  }
+  return differs;
+}
+
+/* Returns whether the line names a script that `before` does not name, and `before` names another:
+ * "run.sh: line 31: 2398 Killed  python merge.py". Or the same script, which `before` starts with
+ * other arguments. */
+static bool ends_other_script(scan_text line, const char *at, scan_text before) {
+  const char *end = NULL, *script = NULL;
+  scan_text command = {at, line.end};
+  if (scan_find_at(command, ".py", &end) == NULL || !scan_has(before, ".py")) return false;
+  for (script = end; script > at && (scan_is_word(script[-1]) || script[-1] == '-');) script--;
+  char name[64], started[80], whole[200];
+  scan_copy(name, sizeof name, (scan_text){script, end}, script, "");
+  if (name[0] == '\0') return false;
+  if (!scan_has(before, name)) return true;
+  snprintf(started, sizeof started, "%s.py -", name);
+  scan_copy(whole, sizeof whole, (scan_text){script, line.end}, script, "");
+  return scan_has(before, started) && !scan_has(before, whole);
+}
+
+/* `line` is after `before` in the same text. */
+bool message_kills_other(scan_text line, const char *at, scan_text before) {
+  scan_text all = {before.at, line.at}; /* the end of the first one is printed after its failure */
+  return ends_other_script(line, at, before) || ends_other_container(line, all);
+}
+
+/* Adds a name. Returns false if it is there already, or too many are. */
+static bool add_name(char names[NAMES_MOST][64], uint32_t *count, const char *name) {
+  for (uint32_t i = 0; i < *count; i++)
+    if (strcmp(names[i], name) == 0) return false;
+  if (*count == NAMES_MOST) return false;
+  memcpy(names[(*count)++], name, 64);
+  return true;
+}
+
+uint32_t message_killed_containers(scan_text t) {
+  char names[NAMES_MOST][64], name[64] = "";
+  uint32_t count = 0;
+  uint64_t code;
+  scan_text rest = t;
+  for (const char *at; (at = next_exit(rest, name, &code)) != NULL; rest.at = at)
+    if (code == 137 && !are_stopped((scan_text){t.at, at})) add_name(names, &count, name);
+  return count > 0 ? count : 1;
+}
+
+uint32_t message_killed_processes(scan_text t) {
+  char names[NAMES_MOST][64], name[64] = "";
+  uint32_t count = 0;
+  for (const char *at; (at = scan_find(t, "Killed process ")) != NULL; t.at = at) {
+    const char *open = scan_find(scan_line(t, at), "("), *close = NULL;
+    if (open == NULL || scan_find_at(scan_line(t, open), ")", &close) == NULL || close < open)
+      continue;
+    copy_name(name, (scan_text){open, close});
+    add_name(names, &count, name);
+  }
+  return count > 0 ? count : 1;
+}
