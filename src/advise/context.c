@@ -188,6 +188,8 @@ static const struct {
     {"torch.distributed.elastic", CONTEXT_BIT(RANKS)},
     {"torch.distributed.run", CONTEXT_BIT(RANKS)},
     {"torchrun", CONTEXT_BIT(RANKS)},
+    {"[rank", CONTEXT_BIT(RANKS)},
+    {"_HBM0)", CONTEXT_BIT(TPU)},
     {"cannot allocate vector of size", CONTEXT_BIT(R)},
     {"vector memory exhausted", CONTEXT_BIT(R)},
     {"vector memory limit of", CONTEXT_BIT(R)},
@@ -264,6 +266,9 @@ static const struct {
     {"pipeline.to(", CONTEXT_BIT(LOADING)},
     {"module.to(", CONTEXT_BIT(LOADING)},
     {"create_weights", CONTEXT_BIT(LOADING)},
+    {"load_weights", CONTEXT_BIT(LOADING)},
+    {"from_preset(", CONTEXT_BIT(LOADING)}, /* KerasHub */
+    {"_initialize_with_initializer", CONTEXT_BIT(LOADING)},
     {"patch_weight_to_device", CONTEXT_BIT(LOADING)}, /* ComfyUI */
     {"partially_load", CONTEXT_BIT(LOADING)},
     {".cuda()", CONTEXT_BIT(PLACING)},
@@ -307,6 +312,7 @@ static const struct {
     {"validate(", CONTEXT_BIT(EVALUATING)},
     {"evaluation_loop", CONTEXT_BIT(EVALUATING)},
     {"validation_step(", CONTEXT_BIT(EVALUATING)},
+    {"engine/validator.py", CONTEXT_BIT(EVALUATING)}, /* ultralytics */
     {"generate(", CONTEXT_BIT(GENERATING)},
     {"in generate", CONTEXT_BIT(GENERATING)},
     {"in predict", CONTEXT_BIT(GENERATING)},
@@ -323,6 +329,7 @@ static const struct {
     {"decode_first_stage", CONTEXT_BIT(DECODING)},
     {"in train", CONTEXT_BIT(TRAINING)},
     {"train(", CONTEXT_BIT(TRAINING)},
+    {"train!(", CONTEXT_BIT(TRAINING)}, /* Flux */
     {"train.py", CONTEXT_BIT(TRAINING)},
     {"trainer", CONTEXT_BIT(TRAINING)},
     {"training_step", CONTEXT_BIT(TRAINING)},
@@ -349,7 +356,7 @@ static bool is_library(scan_text path) {
                                                             files */
       "ComfyUI",       "comfyui",       "sd-webui",      "stable-diffusion-webui",
       "webui_forge",   "webui-forge",   "Fooocus",       "text-generation-webui",
-      "kohya_ss"};
+      "kohya_ss",      "debugpy",       "pydevd",        ".vscode"};
   return path.at >= path.end || scan_has_any(path, signs, sizeof signs / sizeof *signs);
 }
 
@@ -446,7 +453,10 @@ static bool read_frame(context *c, scan_text line, own_frame *f) {
   const char *in = scan_find(line, " in ");
   if (in != NULL) scan_copy(now.function, sizeof now.function, line, in, "(\n");
   scan_text whole = {now.path, now.path + strlen(now.path)};
-  if (is_library(whole)) now.path[0] = '\0';
+  /* A launcher's own module, which starts the program. */
+  bool starts = scan_has(whole, "__main__.py") &&
+                (strcmp(now.function, "<module>") == 0 || strcmp(now.function, "main") == 0);
+  if (starts || is_library(whole)) now.path[0] = '\0';
   *f = now;
   if (now.path[0] == '\0') return true;
   write_place(c, f);
@@ -567,7 +577,8 @@ static bool is_progress(scan_text line) {
 /* Sets the phase that the last progress bar before the end names: "Epoch (valid):   3% 1/32". */
 static void read_progress(context *c, scan_text t) {
   static const char *const words[] = {
-      "(valid)", "(val)", "Valid", "valid:", "val:", "Eval", "eval:", "Test:", "(test)"};
+      "(valid)", "(val)", "Valid", "valid:", "val:",
+      "Eval",    "eval:", "Test:", "(test)", "Class Images Instances"};
   bool evaluating = false, trains = false;
   scan_text line;
   while (scan_next_line(&t, &line)) {
@@ -672,7 +683,8 @@ static const char *const batch_words[] = {"batch_size=",         "batch_size = "
                                           "batch size is ",      "--batch ",
                                           "batchsize: ",         "samples_per_gpu=",
                                           "imgs_per_gpu=",       "micro_batch_size=",
-                                          "--micro-batch-size ", "Batch size per device = "};
+                                          "--micro-batch-size ", "Batch size per device = ",
+                                          "batchsize=",          "batchsize = "};
 
 static void read_batch(context *c, scan_text t) {
   const char *best = NULL;

@@ -101,6 +101,14 @@ enum {
   TRAIT_TEST_WORKERS = 1 << 8, /* tests run in several processes (pytest-xdist) */
   TRAIT_CI = 1 << 9,           /* on a hosted runner */
   TRAIT_SEARCH = 1 << 10,      /* cuDNN found no algorithm for a convolution */
+  TRAIT_LINKER = 1 << 11,      /* a linker is named */
+  TRAIT_CARGO = 1 << 12,       /* Rust's build tool */
+  TRAIT_BUILD = 1 << 13,       /* a build, and no sign of Python */
+  TRAIT_NODE = 1 << 14,        /* … of a JavaScript program */
+  TRAIT_FFMPEG = 1 << 15,
+  TRAIT_JETSON = 1 << 16,  /* a Jetson: CPU and GPU share one memory */
+  TRAIT_RESTORE = 1 << 17, /* torch.load was reading a checkpoint */
+  TRAIT_FOLDS = 1 << 18,   /* GROWS, from one fold or trial to the next */
 };
 
 #define CONTEXT_BIT(name) (UINT64_C(1) << CONTEXT_INDEX_##name)

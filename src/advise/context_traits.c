@@ -61,6 +61,42 @@ static const struct {
     {"ERROR: Job failed: ", TRAIT_CI},
     {"gitlab-runner", TRAIT_CI},
     {"circleci", TRAIT_CI},
+    {"collect2:", TRAIT_LINKER},
+    {"ld terminated with signal", TRAIT_LINKER},
+    {"linking with `", TRAIT_LINKER},
+    {"linker command failed", TRAIT_LINKER},
+    {"Linking CXX", TRAIT_LINKER},
+    {"cargo ", TRAIT_CARGO},
+    {"rustc ", TRAIT_CARGO},
+    {"could not compile `", TRAIT_CARGO},
+    {"npm ERR!", TRAIT_BUILD | TRAIT_NODE},
+    {"npm error", TRAIT_BUILD | TRAIT_NODE},
+    {"npm install", TRAIT_BUILD | TRAIT_NODE},
+    {"npm ci", TRAIT_BUILD | TRAIT_NODE},
+    {"npm run build", TRAIT_BUILD | TRAIT_NODE},
+    {"yarn install", TRAIT_BUILD | TRAIT_NODE},
+    {"yarn build", TRAIT_BUILD | TRAIT_NODE},
+    {"pnpm ", TRAIT_BUILD | TRAIT_NODE},
+    {"next build", TRAIT_BUILD | TRAIT_NODE},
+    {"vite build", TRAIT_BUILD | TRAIT_NODE},
+    {"webpack", TRAIT_BUILD | TRAIT_NODE},
+    {"ninja: build stopped", TRAIT_BUILD},
+    {"make: ***", TRAIT_BUILD},
+    {"make[1]: ***", TRAIT_BUILD},
+    {"gradlew", TRAIT_BUILD},
+    {"bazel build", TRAIT_BUILD},
+    {"cargo build", TRAIT_BUILD},
+    {"ffmpeg", TRAIT_FFMPEG},
+    {"libx264", TRAIT_FFMPEG},
+    {"libx265", TRAIT_FFMPEG},
+    {"jetson", TRAIT_JETSON},
+    {"Jetson", TRAIT_JETSON},
+    {"JETSON", TRAIT_JETSON},
+    {"tegra", TRAIT_JETSON},
+    {"NvMapMem", TRAIT_JETSON},
+    {"JetPack", TRAIT_JETSON},
+    {"torch.load(", TRAIT_RESTORE},
+    {"torch/serialization.py", TRAIT_RESTORE},
 };
 
 /* ---- a figure that grows ---- */
@@ -110,9 +146,15 @@ static bool find_figure(scan_text line, figure *f) {
 
 /* Returns whether a line reports a step of a loop, not of loading. */
 static bool is_step(scan_text line) {
-  static const char *const words[] = {"it/s", "s/it", "%|",   "step",  "Step",
-                                      "iter", "Iter", "poch", "batch", "Batch"};
+  static const char *const words[] = {"it/s", "s/it",  "%|",    "step", "Step", "iter",  "Iter",
+                                      "poch", "batch", "Batch", "fold", "Fold", "trial", "Trial"};
   return scan_has_any(line, words, sizeof words / sizeof *words) && !scan_has(line, "oading");
+}
+
+/* Returns whether a line reports one of several trainings. */
+static bool is_fold(scan_text line) {
+  static const char *const words[] = {"fold", "Fold", "trial", "Trial"};
+  return scan_has_any(line, words, sizeof words / sizeof *words);
 }
 
 /* Sets the trait if one figure grows evenly: each step adds between half and twice the mean. The
@@ -121,6 +163,7 @@ static void read_growth(context *c, scan_text t) {
   figure first = {.value = 0}, last = first, now;
   double least = 0, most = 0;
   uint32_t count = 0;
+  bool folds = false;
   scan_text line;
   while (scan_next_line(&t, &line)) {
     if (line.end - line.at > LINE_MOST) line.end = line.at + LINE_MOST;
@@ -138,10 +181,11 @@ static void read_growth(context *c, scan_text t) {
     least = count == 1 || added < least ? added : least;
     most = added > most ? added : most;
     last = now;
+    folds = is_fold(line);
     count++;
   }
   if (count < FIGURES_LEAST || last.value < first.value * GROWTH_LEAST || most > 3 * least) return;
-  c->traits |= TRAIT_GROWS;
+  c->traits |= TRAIT_GROWS | (folds ? TRAIT_FOLDS : 0);
   snprintf(c->growth, sizeof c->growth, "%.*s from %.4g to %.4g in %u lines",
            (int)(last.name.end - last.name.at < 24 ? last.name.end - last.name.at : 24),
            last.name.at, first.value, last.value, count);
@@ -181,6 +225,9 @@ void context_read_traits(context *c, scan_text text, scan_text raw) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if ((c->traits & table[i].traits) == 0 && scan_has(raw, table[i].words))
       c->traits |= table[i].traits;
+  static const char *const python[] = {"Traceback (most", ".py", "python "};
+  if (scan_has_any(raw, python, sizeof python / sizeof *python))
+    c->traits &= ~(uint32_t)(TRAIT_BUILD | TRAIT_NODE | TRAIT_FFMPEG);
   read_growth(c, text);
   scan_text code = {c->code, c->code + strlen(c->code)};
   if (is_tiny(code)) c->traits |= TRAIT_TINY;

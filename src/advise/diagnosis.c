@@ -50,7 +50,11 @@ static void fill_numbers(explanation *x) {
 static void refuse(explanation *x) {
   const message *m = &x->evidence.message;
   if (m->kind == MESSAGE_FOREIGN) {
-    buffer_printf(&x->headline, "This is not a shortage of GPU or host memory: %s", m->name);
+    bool server = (m->details & MESSAGE_SERVER) != 0;
+    buffer_printf(&x->headline, "%s: %s",
+                  server ? "This is the memory of another program"
+                         : "This is not a shortage of GPU or host memory",
+                  m->name);
     buffer_printf(&x->notes, "%s\n", m->help);
     return;
   }

@@ -112,6 +112,9 @@ static void detect_processes(explanation *x) {
       cause_say(c, "process %u holds %s", m->processes[i].pid, cause_size(m->processes[i].bytes));
     if (m->process_count > PROCESSES_SHOWN)
       cause_say(c, "and %u more", m->process_count - PROCESSES_SHOWN);
+    if ((m->context.traits & TRAIT_RESTORE) != 0 && has(x, CONTEXT_BIT(RANKS)))
+      cause_say(c, "the other ranks may be among them: torch.load returns tensors to the device "
+                   "that they were saved from, which is the same one for every rank");
   }
   if (known(n->outside_framework_bytes) && n->outside_framework_bytes > CONTEXT_MOST &&
       n->outside_framework_bytes - CONTEXT_MOST > n->device_bytes / 10) {
@@ -142,6 +145,13 @@ static void detect_unaccounted(explanation *x) {
                              part >= 1.0 / 3 ? 0.85
                              : part >= 0.2   ? 0.65
                                              : 0.5);
+  if ((m->context.traits & TRAIT_JETSON) != 0) {
+    cause_head(c,
+               "%s of the memory, %s in all, is held by the system and other programs: a Jetson's "
+               "GPU uses the same memory as its CPU",
+               cause_size(n->unknown_bytes), cause_size(n->device_bytes));
+    return;
+  }
   cause_head(
       c,
       "%s of the device's %s does not belong to this program: probably another process holds "
@@ -335,9 +345,13 @@ static guess by_phase(const explanation *x) {
   bool bare = !known(n->live_bytes) && !known(n->device_bytes);
   if (does(x, TRAIT_GROWS) && (m->kind == MESSAGE_TORCH || m->kind == MESSAGE_CUDA) &&
       has(x, MARK(TORCH)) && !has(x, MARK(LOADING)))
-    return (guess){CAUSE_LEAK, 0.6,
-                   "the log shows that every step added to it: something keeps tensors of each "
-                   "step (a list, or a sum of losses with their graphs)"};
+    return (guess){
+        CAUSE_LEAK, 0.6,
+        does(x, TRAIT_FOLDS)
+            ? "the log shows that every fold or trial added to it: the models, "
+              "optimizers and loaders of earlier ones are still alive"
+            : "the log shows that every step added to it: something keeps tensors of each "
+              "step (a list, or a sum of losses with their graphs)"};
   if (has(x, MARK(OPTIMIZER)))
     return (guess){CAUSE_OPTIMIZER_STATE, bare ? 0.55 : 0.7,
                    "the optimizer needs its own copies of the weights (Adam: two more)"};
@@ -359,6 +373,10 @@ static guess by_phase(const explanation *x) {
                    "probably they are what fills it"};
   bool torch = m->kind == MESSAGE_TORCH || m->kind == MESSAGE_CUDA || m->kind == MESSAGE_DIRECTML;
   bool trains = has(x, MARK(TRAINING)) || has(x, MARK(COLLECTING));
+  if (torch && has(x, MARK(YOLO)) && has(x, MARK(EVALUATING)) && trains)
+    return (guess){CAUSE_EVAL_BATCH_BIGGER, 0.5,
+                   "it failed during validation, for which ultralytics takes twice the batch of "
+                   "training"};
   if (torch && has(x, MARK(EVALUATING)) && trains && !has(x, MARK(NO_GRAD)) &&
       !has(x, MARK(LOADING)))
     return (guess){CAUSE_NO_GRAD_MISSING, 0.45,
@@ -494,6 +512,10 @@ static guess by_kind(const explanation *x) {
       return (guess){CAUSE_LIMIT, 0.5,
                      "RMM's pool has reached its maximum, or the device has no memory for the "
                      "pool's first block"};
+    if (strstr(m->context.code, ".merge(") != NULL || strstr(m->context.code, ".join(") != NULL)
+      return (guess){CAUSE_ONE_SPIKE, 0.45,
+                     "a join makes a row for every pair of equal keys: probably its result is "
+                     "larger than the device's free memory"};
     if (!has(x, MARK(READING)))
       return (guess){CAUSE_UNKNOWN, 0.35, "the text does not say what fills the device"};
     return (guess){CAUSE_BATCH_TOO_BIG, 0.45,

@@ -20,12 +20,22 @@
 #define SHARE_STEP  0.05
 #define SAME_WORDS  30 /* characters with which fixes of the same kind begin */
 
+/* Returns whether the system's log names the killed program, and it does not run Python. */
+static bool is_other_program(const message *m) {
+  static const char *const names[] = {"ython", "pt_",    "ray",      "upyter", "ipy",
+                                      "dask",  "pytest", "gunicorn", "uvicorn"};
+  scan_text what = {m->what, m->what + strlen(m->what)};
+  return m->host == HOST_KERNEL && what.at < what.end && m->context.script[0] == '\0' &&
+         !scan_has_any(what, names, sizeof names / sizeof *names);
+}
+
 /* Derives conditions from several marks. */
 static uint64_t derive(const explanation *x) {
   const message *m = &x->evidence.message;
   const context *c = &m->context;
   bool nvidia = context_any(c, CONTEXT_BIT(NVIDIA));
-  bool elsewhere = context_any(c, CONTEXT_BIT(WINDOWS) | CONTEXT_BIT(MAC) | CONTEXT_BIT(AMD) |
+  bool elsewhere = (c->traits & TRAIT_JETSON) != 0 ||
+                   context_any(c, CONTEXT_BIT(WINDOWS) | CONTEXT_BIT(MAC) | CONTEXT_BIT(AMD) |
                                       CONTEXT_BIT(INTEL) | CONTEXT_BIT(APPLE) | CONTEXT_BIT(TPU) |
                                       CONTEXT_BIT(NPU));
   bool trains = context_any(c, CONTEXT_BIT(TRAINING) | CONTEXT_BIT(BACKWARD) |
@@ -69,6 +79,7 @@ static uint64_t derive(const explanation *x) {
   set |= diagnosis_known(m->live_bytes) && m->live_bytes >= HELD_LEAST ? DERIVED_HOLDS : 0;
   set |= m->job != 0 ? DERIVED_JOB : 0;
   set |= m->share > 0 ? DERIVED_SHARE : 0;
+  set |= is_other_program(m) ? DERIVED_OTHER : 0;
   set |= diagnosis_known(m->before_bytes) ? DERIVED_MEASURED : 0;
   bool sized = diagnosis_known(m->asked_bytes) && diagnosis_known(m->device_bytes);
   set |= sized && m->asked_bytes > m->device_bytes ? DERIVED_LARGER : 0;
@@ -77,6 +88,7 @@ static uint64_t derive(const explanation *x) {
 
 /* Returns whether a change names a tool that the device in the text does not have. */
 static bool wrong_tool(const recipe *r, const context *c) {
+  if ((c->traits & TRAIT_JETSON) != 0) return strstr(r->change, "nvidia-smi") != NULL;
   uint64_t others = CONTEXT_BIT(APPLE) | CONTEXT_BIT(AMD) | CONTEXT_BIT(INTEL) | CONTEXT_BIT(TPU) |
                     CONTEXT_BIT(NPU);
   if (!context_any(c, CONTEXT_BIT(NVIDIA))) others |= CONTEXT_BIT(ANY_VENDOR);
@@ -119,12 +131,17 @@ static void add(explanation *x, const recipe *r, uint64_t bytes) {
   snprintf(f->cost, sizeof f->cost, "%s", r->cost);
 }
 
+/* Returns whether the other processes may be ranks of this program, which load a checkpoint. */
+static bool are_ranks(const message *m) {
+  return (m->context.traits & TRAIT_RESTORE) != 0 && context_any(&m->context, CONTEXT_BIT(RANKS));
+}
+
 /* Returns the saving of a fix. Ending another process or library frees what it holds; other savings
  * are unknown. */
 static uint64_t saving(const explanation *x, cause_id id) {
   const numbers *n = &x->evidence.n;
   if (id == CAUSE_OTHER_PROCESS && diagnosis_known(n->other_process_bytes) &&
-      n->other_process_bytes > 0)
+      n->other_process_bytes > 0 && !are_ranks(&x->evidence.message))
     return n->other_process_bytes;
   bool apple = context_any(&x->evidence.message.context, CONTEXT_BIT(APPLE));
   if (id == CAUSE_OUTSIDE_FRAMEWORK && !apple) return n->outside_framework_bytes;
@@ -258,7 +275,7 @@ static void add_processes(explanation *x, cause_id id) {
   recipe r = {.change = text, .cost = "they end, or wait"};
   bool amd = context_any(&m->context, CONTEXT_BIT(AMD));
   bool windows = context_any(&m->context, CONTEXT_BIT(WINDOWS));
-  if (id != CAUSE_OTHER_PROCESS || m->process_count == 0) return;
+  if (id != CAUSE_OTHER_PROCESS || m->process_count == 0 || are_ranks(m)) return;
   size_t length = 0;
   for (uint32_t i = 0; i < m->process_count && i < PIDS_NAMED; i++)
     length += (size_t)snprintf(pids + length, sizeof pids - length, "%s%u",
@@ -385,8 +402,9 @@ static bool add_batch(explanation *x, uint64_t derived) {
   bool accumulates = m->kind == MESSAGE_TORCH && (derived & DERIVED_TRAINS) != 0;
   if (failed < batch) snprintf(also, sizeof also, " (%u failed too)", failed);
   snprintf(text, sizeof text,
-           "a smaller batch: batch_size=%u instead of %u%s%s, and half again until it fits%s",
-           failed / 2, batch, also, m->context.batch > 1 ? "" : " (the first number of that shape)",
+           "a smaller batch: %s=%u instead of %u%s%s, and half again until it fits%s",
+           m->kind == MESSAGE_JULIA ? "batchsize" : "batch_size", failed / 2, batch, also,
+           m->context.batch > 1 ? "" : " (the first number of that shape)",
            accumulates ? "; for the same training step every second time: (loss / 2).backward(); "
                          "if i % 2: optimizer.step(); optimizer.zero_grad()"
                        : "");

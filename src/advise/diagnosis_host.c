@@ -183,8 +183,12 @@ static const struct {
      "every process that imports torch maps several GiB of libraries, and so does each DataLoader "
      "worker"},
     {HOST_COMPILER, CAUSE_HOST_LIMIT, 0.55,
-     "A compiler was killed: probably too many compilers ran at once for the host's memory (RAM)",
+     "A compiler or linker was killed: probably too many ran at once for the host's memory (RAM)",
      NULL},
+    {HOST_GIT, CAUSE_HOST_LIMIT, 0.6,
+     "git was killed while it packed objects: probably they took more host memory (RAM) than there "
+     "was",
+     "each of its threads holds a window of objects, whole ones"},
     {HOST_DATABASE, CAUSE_HOST_LIMIT, 0.6,
      "DuckDB reached its own limit on host memory (RAM), memory_limit: 80% of the RAM by default",
      "it cannot spill everything to disk: each thread needs its part, and so does the order of "
@@ -305,7 +309,8 @@ static void detect_rest(explanation *x) {
              : reading ? ": probably a whole file was read"
                        : "");
   bool python =
-      !has(x, CONTEXT_BIT(R) | CONTEXT_BIT(MATLAB) | CONTEXT_BIT(JULIA) | CONTEXT_BIT(NATIVE));
+      !has(x, CONTEXT_BIT(R) | CONTEXT_BIT(MATLAB) | CONTEXT_BIT(JULIA) | CONTEXT_BIT(NATIVE)) &&
+      (m->context.traits & (TRAIT_BUILD | TRAIT_FFMPEG)) == 0;
   cause_say(c, "the text does not show what filled it (a whole file, copies, a leak%s)",
             python ? ", Python objects" : "");
 }

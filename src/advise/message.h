@@ -111,6 +111,7 @@ enum {
   MESSAGE_INPUT = 1 << 16,    /* TensorFlow copied a whole array of the program to the device */
   MESSAGE_RLIMIT = 1 << 17,   /* limit_bytes is of ulimit -v or setrlimit */
   MESSAGE_TIMEOUT = 1 << 18,  /* killed after a timeout */
+  MESSAGE_SERVER = 1 << 19,   /* foreign: a database's memory, on its own machine */
 };
 
 typedef struct message_process {

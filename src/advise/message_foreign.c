@@ -16,6 +16,8 @@ static const struct {
      "raise it: php -d memory_limit=1G …"},
     {"System.OutOfMemoryException", ".NET's own heap could not grow",
      "run a 64-bit process, and hold less at once"},
+    {"JVM heap space", "the heap of Gradle's Java process is full",
+     "raise it: org.gradle.jvmargs=-Xmx4g in gradle.properties, and kotlin.daemon.jvmargs=-Xmx2g"},
     {"OOM command not allowed", "Redis has reached its maxmemory",
      "raise maxmemory in redis.conf, or set an eviction policy"},
     {"illegal memory access", "a GPU program read or wrote a wrong address",
@@ -119,18 +121,43 @@ static const struct {
 bool message_lookalike(message *m, scan_text t) {
   static const struct {
     const char *words, *without, *name, *help;
+    uint32_t details;
   } alike[] = {
+      {"AndroidRuntime: java.lang.OutOfMemoryError", NULL, "the heap of an Android app is full",
+       "smaller bitmaps (BitmapFactory.Options.inSampleSize), and none that are not shown; the "
+       "Memory Profiler names what leaks; android:largeHeap=\"true\" only helps for a while",
+       0},
+      {"Failed on request of size", NULL, "PostgreSQL could not get memory for a query",
+       "lower work_mem and hash_mem_multiplier (each sort and hash of a query takes that much), "
+       "fewer connections; or more RAM for the server, of which shared_buffers takes a quarter",
+       MESSAGE_SERVER},
+      {"allocate memory for the buffer pool", NULL, "MySQL could not get its buffer pool",
+       "a smaller innodb_buffer_pool_size (70% of the server's free RAM at most), or more RAM for "
+       "it",
+       MESSAGE_SERVER},
+      {"command not allowed when used memory >", NULL, "Redis has reached its maxmemory",
+       "raise maxmemory in redis.conf, or set an eviction policy", MESSAGE_SERVER},
+      {"MEMORY_LIMIT_EXCEEDED", NULL, "ClickHouse reached its limit for a query or for the server",
+       "SET max_memory_usage higher, or max_bytes_before_external_group_by and "
+       "max_bytes_before_external_sort, which spill to disk",
+       MESSAGE_SERVER},
+      {"insufficient system memory in resource pool", NULL, "SQL Server reached its memory limit",
+       "raise max server memory, or give the query less at once", MESSAGE_SERVER},
+      {"circuit_breaking_exception", NULL, "Elasticsearch's heap is nearly full",
+       "smaller requests and aggregations, or a larger heap: ES_JAVA_OPTS=\"-Xms4g -Xmx4g\"",
+       MESSAGE_SERVER},
       {"static TLS block", NULL, "a library was loaded too late for its thread-local storage",
-       "import it first, or LD_PRELOAD the library that the message names"},
+       "import it first, or LD_PRELOAD the library that the message names", 0},
       {"for the Java Runtime Environment to continue", NULL,
        "Java could not get memory for its own heap",
-       "give it a smaller heap (java -Xmx1g …), or its machine or container more memory"},
+       "give it a smaller heap (java -Xmx1g …), or its machine or container more memory", 0},
       {"warning: INFO: os::commit_memory(", NULL, "Java could not get memory for its own heap",
-       "give it a smaller heap (java -Xmx1g …), or its machine or container more memory"},
+       "give it a smaller heap (java -Xmx1g …), or its machine or container more memory", 0},
       {"is killed by signal: Segmentation fault", "killed by signal: Killed",
        "a DataLoader worker crashed on a wrong address",
        "it is a bug, not a shortage: python -X faulthandler, with DataLoader(num_workers=0), shows "
-       "the line"},
+       "the line",
+       0},
   };
   for (size_t i = 0; i < sizeof alike / sizeof *alike; i++) {
     if (!scan_has(t, alike[i].words) || (alike[i].without != NULL && scan_has(t, alike[i].without)))
@@ -138,6 +165,7 @@ bool message_lookalike(message *m, scan_text t) {
     m->kind = MESSAGE_FOREIGN;
     m->name = alike[i].name;
     m->help = alike[i].help;
+    m->details |= alike[i].details;
     return true;
   }
   return false;

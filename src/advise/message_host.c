@@ -47,7 +47,8 @@ static const struct row {
     {"PBS: job killed: vmem", HOST_JOB, SURE},
     {"kb exceeded limit", HOST_JOB, SURE},
     {"TERM_MEMLIMIT", HOST_JOB, SURE},
-    {"Job has gone over memory limit", HOST_JOB, SURE}, /* HTCondor */
+    {"Job has gone over memory limit", HOST_JOB, SURE},    /* HTCondor */
+    {"SIGKILL, possible container OOM", HOST_SPARK, SURE}, /* on Kubernetes */
     {"OOMKilled\": true", HOST_CONTAINER, SURE},
     {"OOMKilled\":true", HOST_CONTAINER, SURE},
     {"Reason: OOMKilled", HOST_CONTAINER, SURE},
@@ -124,6 +125,8 @@ static const struct row {
     {"invoked oom-killer", HOST_KERNEL, SURE},
     {"oom_reaper: reaped process", HOST_KERNEL, SURE},
     {"systemd-oomd", HOST_KERNEL, SURE},
+    {"due to memory used (", HOST_KERNEL, SURE}, /* systemd-oomd's, without its name */
+    {"due to memory pressure for /", HOST_KERNEL, SURE},
     {"earlyoom", HOST_KERNEL, SURE},
     {"Failed with result 'oom-kill'", HOST_KERNEL, SURE},
     {"os.fork() OSError: [Errno 12]", HOST_FORK, SURE},
@@ -205,6 +208,8 @@ static const struct row {
     {"signal: 9", HOST_KILLED, WORD},
     {"SIGKILL", HOST_KILLED, WORD},
     {"killed by the operating system", HOST_KILLED, 0},
+    {"runner has received a shutdown signal", HOST_KILLED, 0}, /* GitHub Actions */
+    {"runner lost communication with the server", HOST_KILLED, 0},
     {"Killed", HOST_KILLED, WORD},
     {"killed", HOST_KILLED, WORD},
     {"已杀死", HOST_KILLED, 0},
@@ -275,6 +280,12 @@ static void read_killed(message *m, scan_text t) {
   if (process == NULL) process = scan_find(t, "Kill process ");
   const char *name = process != NULL ? scan_find(scan_from(t, process), "(") : NULL;
   if (name != NULL && name - process < 16) scan_copy(m->what, sizeof m->what, t, name, ")");
+  /* systemd-oomd: "Killed /user.slice/…/app-code-41.scope due to memory used" */
+  const char *unit = process == NULL ? scan_find(t, "Killed /") : NULL;
+  if (unit == NULL) return;
+  for (const char *p = unit; p < t.end && !isspace((unsigned char)*p); p++)
+    if (*p == '/') unit = p + 1;
+  scan_copy(m->what, sizeof m->what, t, unit, " \n");
 }
 
 /* A DataLoader reports every end of a worker with the same words: an exception in the dataset, a

@@ -16,7 +16,9 @@
 #define FULL     (C(BATCH_TOO_BIG) | C(UNKNOWN))
 #define NOT_ROOM (D(ROOM) | D(ABSURD) | D(INIT))
 /* a language other than Python */
-#define LANGUAGES  (M(R) | M(MATLAB) | M(JULIA) | M(NATIVE))
+#define LANGUAGES (M(R) | M(MATLAB) | M(JULIA) | M(NATIVE))
+/* Longer than SAME_WORDS, so that only one of the rows for Windows and for others is shown. */
+#define LESS_WEBUI "let the web interface use less memory: "
 #define ANY_DEVICE (~(K(HOST) | K(FOREIGN) | K(NONE)))
 
 #endif

@@ -58,18 +58,35 @@ static const recipe rows[] = {
     {.causes = FULL,
      .kinds = TORCHY | K(DIRECTML),
      .need = M(WEBUI),
-     .never = M(NVIDIA),
      .mustnot = NOT_ROOM,
-     .change = "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --opt-sub-quad-attention "
-               "(--lowvram up to 4 GB; on Linux and macOS export it in webui-user.sh)",
+     .never = M(NVIDIA) | M(LINUX) | M(MAC),
+     .change =
+         LESS_WEBUI "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --opt-sub-quad-attention "
+                    "(--lowvram up to 4 GB)",
+     .cost = "slower: parts of the model move between RAM and the device"},
+    {.causes = FULL,
+     .kinds = TORCHY | K(DIRECTML),
+     .need = M(WEBUI),
+     .mustnot = NOT_ROOM,
+     .never = M(NVIDIA) | M(WINDOWS),
+     .change = LESS_WEBUI "in webui-user.sh: export COMMANDLINE_ARGS=\"--medvram "
+                          "--opt-sub-quad-attention\" (--lowvram up to 4 GB)",
      .cost = "slower: parts of the model move between RAM and the device"},
     {.causes = FULL,
      .kinds = TORCHY,
      .need = M(WEBUI) | M(NVIDIA),
      .mustnot = NOT_ROOM,
-     .change =
-         "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --xformers (--lowvram up to 4 GB; "
-         "on Linux in webui-user.sh: export COMMANDLINE_ARGS=\"--medvram --xformers\")",
+     .never = M(LINUX) | M(MAC),
+     .change = LESS_WEBUI
+     "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --xformers (--lowvram up to 4 GB)",
+     .cost = "slower: parts of the model move between RAM and the device"},
+    {.causes = FULL,
+     .kinds = TORCHY,
+     .need = M(WEBUI) | M(NVIDIA),
+     .mustnot = NOT_ROOM,
+     .never = M(WINDOWS),
+     .change = LESS_WEBUI
+     "in webui-user.sh: export COMMANDLINE_ARGS=\"--medvram --xformers\" (--lowvram up to 4 GB)",
      .cost = "slower: parts of the model move between RAM and the device"},
     {.causes = FULL,
      .kinds = TORCHY | K(DIRECTML),
@@ -347,6 +364,14 @@ static const recipe rows[] = {
      .change = "let arrays grow beyond the device: cupy.cuda.set_allocator(cupy.cuda.MemoryPool("
                "cupy.cuda.malloc_managed).malloc) before the first array",
      .cost = "slower: part of the data lives in the computer's RAM"},
+    {.causes = FULL | C(LIMIT),
+     .kinds = K(JULIA),
+     .must = D(TRAINS),
+     .mustnot = D(BATCH) | D(ONE),
+     .change =
+         "a smaller batch: DataLoader(data, batchsize=8) of Flux and MLUtils, half of it until "
+         "it fits",
+     .cost = "more, smaller steps"},
     {.causes = FULL | C(LIMIT) | C(FRAGMENTATION),
      .kinds = K(JULIA),
      .change =

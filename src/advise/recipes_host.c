@@ -164,10 +164,77 @@ static const recipe rows[] = {
      .need = M(NATIVE),
      .change = "close other programs, or give it a smaller input",
      .cost = "none"},
+    {.hosts = H(COMPILER) | H(GIT) | H(KILLED) | H(KERNEL) | H(PYTHON) | H(NUMPY) | H(TORCH),
+     .need = M(WSL),
+     .mustnot = D(ABSURD),
+     .change = "give WSL more RAM (it has half of the machine's): memory=24GB and swap=16GB under "
+               "[wsl2] in %UserProfile%\\.wslconfig, then wsl --shutdown",
+     .cost = "less RAM for Windows"},
     {.hosts = H(COMPILER),
+     .with = T(CARGO),
+     .change =
+         "fewer jobs and less debug information: CARGO_BUILD_JOBS=1 CARGO_PROFILE_DEV_DEBUG=0 "
+         "cargo build (release: lto = \"thin\", codegen-units = 16)",
+     .cost = "slower building; no lines in a debugger"},
+    {.hosts = H(COMPILER),
+     .with = T(LINKER),
+     .without = T(CARGO),
+     .change = "one link at a time: ninja -j1, or cmake -DCMAKE_JOB_POOLS=link=1 "
+               "-DCMAKE_JOB_POOL_LINK=link; make -j1",
+     .cost = "slower building"},
+    {.hosts = H(COMPILER),
+     .with = T(LINKER),
+     .change = "a linker that needs less memory, and less for it to read: -fuse-ld=lld or mold; "
+               "-gsplit-dwarf (Rust: split-debuginfo = \"unpacked\"), or a build without -g",
+     .cost = "another linker"},
+    {.hosts = H(COMPILER),
+     .without = T(LINKER) | T(CARGO),
      .change = "fewer compilers at once: MAX_JOBS=2 pip install … (make -j2), or add swap",
      .cost = "slower building"},
-    {.hosts = H(COMPILER), .change = "install a ready-built wheel instead", .cost = "none"},
+    {.hosts = H(COMPILER),
+     .without = T(LINKER) | T(CARGO),
+     .never = M(NATIVE),
+     .change = "install a ready-built wheel instead",
+     .cost = "none"},
+    {.hosts = H(COMPILER),
+     .with = T(CI),
+     .change = "a larger runner: runs-on: a larger one (GitHub), resource_class: large (CircleCI), "
+               "other tags (GitLab)",
+     .cost = "it costs more"},
+    {.hosts = H(GIT),
+     .change = "pack with less memory: git config pack.windowMemory 100m; git config pack.threads "
+               "1; git config pack.packSizeLimit 512m",
+     .cost = "slower, and larger packs"},
+    {.hosts = H(GIT),
+     .change = "keep large files out of the history: git lfs migrate import --above=50MB",
+     .cost = "the history is rewritten"},
+    {.hosts = H(COMPILER) | H(GIT),
+     .never = M(WINDOWS) | M(MAC),
+     .change = "add swap: sudo fallocate -l 16G /swapfile; sudo chmod 600 /swapfile; sudo mkswap "
+               "/swapfile; sudo swapon /swapfile",
+     .cost = "swap is slow"},
+    {.hosts = H(KILLED) | H(KERNEL) | H(CONTAINER),
+     .with = T(NODE),
+     .change =
+         "bound Node.js's heap below the memory of the machine or container: "
+         "NODE_OPTIONS=--max-old-space-size=2048 (MiB); npm ci --no-audit --no-fund needs less "
+         "than npm install",
+     .cost = "more time in the collector"},
+    {.hosts = H(KILLED) | H(KERNEL) | H(CONTAINER),
+     .with = T(BUILD),
+     .change = "fewer jobs at once: make -j2, ninja -j2, cargo build -j 2, gradle --max-workers=2",
+     .cost = "slower building"},
+    {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(CONTAINER),
+     .with = T(FFMPEG),
+     .change = "less at once: a lower resolution (-vf scale=1280:-2), fewer threads (-threads 2), "
+               "-preset veryfast; x265: -x265-params pools=2:rc-lookahead=10",
+     .cost = "slower, or a larger file"},
+    {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(CONTAINER),
+     .with = T(FFMPEG),
+     .change =
+         "cut the work: one output a command instead of several, and no filter that holds the "
+         "whole video (reverse, a long tpad, palettegen on all of it)",
+     .cost = "more commands"},
     {.hosts = H(PINNED),
      .change =
          "raise its limit, in MB: TF_CUDA_HOST_MEM_LIMIT_IN_MB=131072 (TF_GPU_HOST_MEM_LIMIT_IN_"
@@ -332,15 +399,22 @@ static const recipe rows[] = {
          "references instead of copies, reserve() before a vector grows (it holds the old and "
          "the new block while it moves)",
      .cost = "a change of the program"},
+    {.hosts = H(KERNEL),
+     .must = D(OTHER),
+     .never = LANGUAGES,
+     .change = "bound that program: by its own settings (buffers, -Xmx, fewer tabs or workers), or "
+               "from outside: systemd-run --user --scope -p MemoryMax=8G PROGRAM",
+     .cost = "it is slower, or ends before others do"},
     {.hosts = H(KILLED) | H(KERNEL) | H(PYTHON),
      .never = LANGUAGES,
-     .without = T(TEST_WORKERS),
-     .mustnot = D(ABSURD) | D(TIMEOUT),
+     .without = T(TEST_WORKERS) | T(BUILD) | T(FFMPEG),
+     .mustnot = D(ABSURD) | D(TIMEOUT) | D(OTHER),
      .change = HOLD_LESS,
      .cost = "a loop over the parts"},
     {.hosts = H(NUMPY) | H(NOTEBOOK) | H(DIED) | H(CONTAINER) | H(JOB) | H(RAY) | H(TORCH) |
               H(DASK) | H(SPARK) | H(LARGE) | H(EVICTED),
      .never = LANGUAGES,
+     .without = T(BUILD) | T(FFMPEG),
      .mustnot = D(ABSURD) | D(TIMEOUT),
      .change = HOLD_LESS,
      .cost = "a loop over the parts"},

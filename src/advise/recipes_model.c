@@ -210,16 +210,31 @@ static const recipe rows[] = {
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .need = M(WEBUI) | M(NVIDIA),
-     .change =
-         "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --xformers (--lowvram up to 4 GB; on "
-         "Linux in webui-user.sh: export COMMANDLINE_ARGS=\"--medvram --xformers\")",
+     .never = M(LINUX) | M(MAC),
+     .change = LESS_WEBUI
+     "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --xformers (--lowvram up to 4 GB)",
+     .cost = "slower: parts of the model move between RAM and the device"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(WEBUI) | M(NVIDIA),
+     .never = M(WINDOWS),
+     .change = LESS_WEBUI
+     "in webui-user.sh: export COMMANDLINE_ARGS=\"--medvram --xformers\" (--lowvram up to 4 GB)",
      .cost = "slower: parts of the model move between RAM and the device"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY | K(DIRECTML),
      .need = M(WEBUI),
-     .never = M(NVIDIA),
-     .change = "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --opt-sub-quad-attention "
-               "(--lowvram up to 4 GB; on Linux and macOS export it in webui-user.sh)",
+     .never = M(NVIDIA) | M(LINUX) | M(MAC),
+     .change =
+         LESS_WEBUI "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --opt-sub-quad-attention "
+                    "(--lowvram up to 4 GB)",
+     .cost = "slower: parts of the model move between RAM and the device"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY | K(DIRECTML),
+     .need = M(WEBUI),
+     .never = M(NVIDIA) | M(WINDOWS),
+     .change = LESS_WEBUI "in webui-user.sh: export COMMANDLINE_ARGS=\"--medvram "
+                          "--opt-sub-quad-attention\" (--lowvram up to 4 GB)",
      .cost = "slower: parts of the model move between RAM and the device"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
@@ -307,10 +322,26 @@ static const recipe rows[] = {
      .cost = "slower: part of the data lives in the computer's RAM"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = K(XLA),
+     .need = M(TPU),
+     .change = "spread the weights over all cores instead of one: jax.sharding, in Keras "
+               "keras.distribution.set_distribution(keras.distribution.ModelParallel(…)) before "
+               "the model is made",
+     .cost = "cores exchange parts in every pass"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = K(XLA),
+     .need = M(TPU),
+     .change = "weights in 16 bits: jnp.bfloat16, in Keras "
+               "keras.config.set_floatx(\"bfloat16\") before the model is made; or a smaller "
+               "model",
+     .cost = "slightly less precise numbers"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = K(XLA),
+     .never = M(TPU),
      .change = "keep weights and state in 16 bits, or donate them (jax.jit(…, donate_argnums=…))",
      .cost = "16-bit arithmetic; what is donated cannot be used again"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = K(XLA),
+     .never = M(TPU),
      .change = "a smaller batch, or the arrays split over several devices (jax.sharding)",
      .cost = "more, smaller steps"},
 
@@ -394,9 +425,18 @@ static const recipe rows[] = {
     {.causes = C(ONE_SPIKE),
      .kinds = TORCHY,
      .need = M(WEBUI) | M(NVIDIA),
-     .change = "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --xformers (on Linux in "
-               "webui-user.sh: export COMMANDLINE_ARGS=\"--medvram --xformers\"), and a smaller "
-               "picture or upscale",
+     .never = M(LINUX) | M(MAC),
+     .change =
+         LESS_WEBUI "in webui-user.bat: set COMMANDLINE_ARGS=--medvram --xformers, and a smaller "
+                    "picture or upscale",
+     .cost = "slower; smaller results"},
+    {.causes = C(ONE_SPIKE),
+     .kinds = TORCHY,
+     .need = M(WEBUI) | M(NVIDIA),
+     .never = M(WINDOWS),
+     .change =
+         LESS_WEBUI "in webui-user.sh: export COMMANDLINE_ARGS=\"--medvram --xformers\", and a "
+                    "smaller picture or upscale",
      .cost = "slower; smaller results"},
     {.causes = C(ONE_SPIKE),
      .must = D(IMAGES),
@@ -460,6 +500,18 @@ static const recipe rows[] = {
     /* ---- results that pile up ---- */
     {.causes = C(LEAK),
      .kinds = TORCHY,
+     .with = T(FOLDS),
+     .change = "drop what one fold or trial made before the next: del learn (model, optimizer, "
+               "loaders); gc.collect(); torch.cuda.empty_cache()",
+     .cost = "none"},
+    {.causes = C(LEAK),
+     .kinds = TORCHY,
+     .with = T(FOLDS),
+     .change = "run each fold or trial in a process of its own: a loop in the shell over python "
+               "train.py --fold N; it frees all memory when it ends",
+     .cost = "the program starts anew for each"},
+    {.causes = C(LEAK),
+     .kinds = TORCHY,
      .with = T(GROWS),
      .change =
          "keep numbers and copies, not tensors that carry their graph: "
@@ -496,14 +548,27 @@ static const recipe rows[] = {
      .cost = "none"},
 
     /* ---- evaluation ---- */
+    {.causes = C(EVAL_BATCH_BIGGER),
+     .need = M(YOLO),
+     .change = "half the batch or a smaller imgsz in train(…): validation batches follow it; or "
+               "train(…, val=False), then model.val(batch=4)",
+     .cost = "more, smaller steps"},
+    {.causes = C(EVAL_BATCH_BIGGER),
+     .need = M(YOLO),
+     .change = "fewer boxes in validation: val(…, conf=0.01, max_det=100), and no plots "
+               "(plots=False)",
+     .cost = "slightly different scores"},
     {.causes = C(NO_GRAD_MISSING) | C(EVAL_BATCH_BIGGER),
+     .never = M(YOLO),
      .change = "put the evaluation under no_grad: model.eval(); with torch.no_grad(): …",
      .cost = "none: no backward pass runs there"},
     {.causes = C(NO_GRAD_MISSING) | C(EVAL_BATCH_BIGGER),
+     .never = M(YOLO),
      .change = "a smaller batch for the evaluation's DataLoader, and results moved off the device: "
                "out.detach().cpu()",
      .cost = "more, smaller steps"},
     {.causes = C(NO_GRAD_MISSING) | C(EVAL_BATCH_BIGGER),
+     .never = M(YOLO),
      .change = "keep numbers, not tensors: total += loss.item()",
      .cost = "none"},
 };

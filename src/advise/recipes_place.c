@@ -75,6 +75,32 @@ static const recipe rows[] = {
      .cost = "a restart"},
 
     /* ---- other processes, other libraries, limits ---- */
+    {.causes = C(OTHER_PROCESS) | C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(RANKS),
+     .with = T(RESTORE),
+     .change = "load to the CPU first: torch.load(path, map_location=\"cpu\") (or "
+               "f\"cuda:{local_rank}\"), and torch.cuda.set_device(local_rank) at the start; "
+               "otherwise every rank loads to the device of rank 0",
+     .cost = "none"},
+    {.causes = C(OTHER_PROCESS) | FULL | C(WEIGHTS_TOO_BIG) | C(ONE_SPIKE),
+     .kinds = ANY_DEVICE,
+     .with = T(JETSON),
+     .change = "free the memory that CPU and GPU share: stop the desktop (sudo systemctl isolate "
+               "multi-user.target) and other programs; tegrastats shows how much is used",
+     .cost = "no desktop until: sudo systemctl isolate graphical.target"},
+    {.causes = C(OTHER_PROCESS) | FULL | C(WEIGHTS_TOO_BIG) | C(ONE_SPIKE),
+     .kinds = ANY_DEVICE,
+     .with = T(JETSON),
+     .change = "a smaller model or input: 16 bits or int8 (trtexec --fp16, --int8), a lower "
+               "resolution, batch 1",
+     .cost = "slightly less precise numbers"},
+    {.causes = C(OTHER_PROCESS) | FULL | C(WEIGHTS_TOO_BIG) | C(ONE_SPIKE),
+     .kinds = ANY_DEVICE,
+     .with = T(JETSON),
+     .change = "swap for what the CPU holds (the GPU cannot use it): sudo fallocate -l 8G "
+               "/swapfile; sudo chmod 600 /swapfile; sudo mkswap /swapfile; sudo swapon /swapfile",
+     .cost = "swap is slow"},
     {.kinds = K(VLLM),
      .must = D(MEASURED),
      .change = "start the server again when nothing else on the device starts or ends (nvidia-smi "
