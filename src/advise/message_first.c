@@ -20,6 +20,7 @@
 #include "advise/message_parts.h"
 
 #define SEGMENTS_MOST 4096 /* the rest of a longer text is one segment */
+#define EARLIER_MOST  8    /* failures of the host before the one that the table names first */
 
 /* Kinds that only this file has: a language's own words for host memory. One program has one. */
 enum {
@@ -155,8 +156,9 @@ static bool find_host(scan_text s, host_failure *f) {
 static bool find_first_host(scan_text s, host_failure *f) {
   host_failure earlier;
   if (!find_host(s, f)) return false;
-  for (scan_text before = {s.at, f->line.at}; find_host(before, &earlier);
-       before.end = earlier.line.at)
+  scan_text before = {s.at, f->line.at};
+  for (int i = 0; i < EARLIER_MOST && find_host(before, &earlier);
+       i++, before.end = earlier.line.at)
     if (earlier.word && earlier.own) *f = earlier;
   return true;
 }

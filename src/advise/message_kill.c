@@ -40,26 +40,28 @@ static const char *next_exit(scan_text t, char name[64], uint64_t *code) {
   return NULL;
 }
 
-/* Returns whether something stopped the containers on purpose: what ends after it was not out of
- * memory. */
-static bool are_stopped(scan_text before) {
+/* Returns the part of the text before something stopped the containers on purpose: what ends after
+ * it was not out of memory. */
+static scan_text before_stop(scan_text t) {
   static const char *const signs[] = {"Aborting on container exit", "Gracefully stopping",
                                       "Gracefully Stopping"};
-  return scan_has_any(before, signs, sizeof signs / sizeof *signs);
+  for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) scan_find_at(t, signs[i], &t.end);
+  return t;
 }
 
 /* Returns whether the line is the end of a container, and another one failed in `before`. */
 static bool ends_other_container(scan_text line, scan_text before) {
   char name[64], other[64];
   uint64_t code;
-  if (next_exit(line, name, &code) == NULL || code != 137 || are_stopped(before)) return false;
+  if (next_exit(line, name, &code) == NULL || code != 137) return false;
   bool differs = false;
   const char *at;
-  for (; (at = next_exit(before, other, &code)) != NULL; before.at = at) {
+  scan_text rest = before;
+  for (; (at = next_exit(rest, other, &code)) != NULL; rest.at = at) {
     if (code != 0 && strcmp(name, other) == 0) return false;
     differs = differs || code != 0;
   }
-  return differs;
+  return differs && before_stop(before).end == before.end;
 }
 
 /* Returns whether the line names a script that `before` does not name, and `before` names another:
@@ -98,9 +100,9 @@ uint32_t message_killed_containers(scan_text t) {
   char names[NAMES_MOST][64], name[64] = "";
   uint32_t count = 0;
   uint64_t code;
-  scan_text rest = t;
+  scan_text rest = before_stop(t);
   for (const char *at; (at = next_exit(rest, name, &code)) != NULL; rest.at = at)
-    if (code == 137 && !are_stopped((scan_text){t.at, at})) add_name(names, &count, name);
+    if (code == 137) add_name(names, &count, name);
   return count > 0 ? count : 1;
 }
 

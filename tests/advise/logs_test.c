@@ -233,6 +233,8 @@ TEST(long_logs_of_repeated_failures_are_read_quickly)
       "During handling of the above exception, another exception occurred:\n" TORCH("1.00 GiB"),
       "ValueError: x\n  File \"a.py\", line 3, in f\n    x()\n",
       "job.sh: line 1: 12 Killed  python b.py\n\n",
+      "web_1 exited with code 137\ndb_1 exited with code 137\n\n",
+      "memory allocation of 4096 bytes failed\nOutOfMemoryError()\n",
   };
   for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
     buffer text = BUFFER_INIT;
