@@ -1193,8 +1193,19 @@ def word(text):
 LITERAL = 60  # lines of one statement that are read
 
 
+counted_lines = {}  # what open_brackets() returned: each answer reads the same lines again
+
+
 def open_brackets(line):
     """Returns how many brackets a line opens and does not close, without those in texts and comments."""
+    if line not in counted_lines:
+        if len(counted_lines) >= 16 * LITERAL:
+            counted_lines.clear()
+        counted_lines[line] = count_brackets(line)
+    return counted_lines[line]
+
+
+def count_brackets(line):
     for quote in "\"'" if '"' in line or "'" in line else "":
         pieces = line.split(quote)
         line = "".join(pieces[::2]) if len(pieces) % 2 else line

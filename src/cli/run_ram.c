@@ -50,7 +50,7 @@
  * starts one child after the other, none of them large, is left alone for longer each time. */
 #define FAMILY_MOST_NS (1000 * MS)
 /* A process spends at most 1/PART of its time on answers. */
-#define WATCH_PART  100
+#define WATCH_PART  200
 #define RECORD_PART 25
 
 stow_status run_ram_init(run_ram *r, const char *text) {

@@ -18,6 +18,8 @@
 #define LOST_NS (5000 * MS)
 /* After an answer, the process is left alone for this many times the duration of the answer. */
 #define REST 4
+/* … before it is asked because its memory has doubled. */
+#define DOUBLED_REST 16
 /* How long an answer may take on a busy machine. */
 #define ANSWER_NS (250 * MS)
 /* How much a process must hold before a plain watch asks it. */
@@ -140,7 +142,7 @@ void run_request_rise(run_request *a, const host_record *h, unsigned part, uint6
               : p->held_bytes >= a->bytes + a->bytes / 4;
     if (!moved) return;
     /* Memory that doubles is worth more of its time: that happens ten times up to 100 GiB. */
-    unsigned rest = doubled(a, p) ? REST : part;
+    unsigned rest = doubled(a, p) ? DOUBLED_REST : part;
     if (a->whole ? own_time_ns(a, now_ns) < rest * a->spent_ns : now_ns < a->asked_ns + LOST_NS)
       return;
   }

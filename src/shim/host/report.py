@@ -51,9 +51,9 @@ def failed_frame():
 
 
 class Answer:
-    def __init__(self, held=0, lines=(), pid=0, began=0.0):
+    def __init__(self, held=0, lines=(), pid=0, began=None):
         self.held, self.lines, self.pid, self.time = held, lines, pid, time.monotonic()
-        self.spent_us = int((time.thread_time() - began) * 1e6) if began else 0
+        self.spent_us = int((time.thread_time() - began) * 1e6) if began is not None else 0
         self.turns = 0  # answers so far between which the program went on while memory without a name grew
         self.unnamed, self.named, self.names, self.pulse = held, 0, (), 0
 
@@ -91,6 +91,8 @@ def report():
         if at_exit and last.pid == os.getpid() and held < last.held - last.held // 64:
             return True
         first = last.pid != os.getpid()
+        if first and not at_exit:
+            began = 0.0  # of this thread: loading this script counts too
         # At exit only the variables of modules are left, and those of the functions that an exception went through.
         main, others = (failed_frame(), []) if at_exit else threads()
         frames, found = frame_lines(None if at_exit else main), []
