@@ -306,6 +306,83 @@ class Weights(unittest.TestCase):
         self.assertIn(f"state[{_holders.type_name(Key())}]"[:60], names)
 
 
+def fake_class(module, name, **attributes):
+    """Returns a class of a library that is not installed here. Its arrays say that they hold 64 MiB."""
+    return type(name, (), {"__module__": module, "nbytes": 64 << 20, "dtype": "float32", "shape": (4096, 4096), **attributes})
+
+
+def of_jax(platform, memory_kind="device", deleted=False):
+    return fake_class("jaxlib._jax", "ArrayImpl", devices=lambda self: [types.SimpleNamespace(platform=platform)],
+                      sharding=types.SimpleNamespace(memory_kind=memory_kind), is_deleted=lambda self: deleted)
+
+
+def of_torch(place):
+    def storage(self):
+        if place != "cpu":
+            raise AssertionError("the storage of a tensor on a device was asked for")
+        return types.SimpleNamespace(nbytes=lambda: 64 << 20, data_ptr=lambda: id(self))
+
+    return fake_class("torch", "Tensor", device=types.SimpleNamespace(type=place), data_ptr=id, storage=storage, untyped_storage=storage,
+                      is_shared=lambda self: False, grad_fn=None)
+
+
+class DeviceTest(unittest.TestCase):
+    """Arrays on a device take no host memory; no library of a device is needed to see that."""
+
+    def setUp(self):
+        torch = types.ModuleType("torch")
+        torch.cuda = types.SimpleNamespace(is_initialized=lambda: False)
+        torch.nn = types.SimpleNamespace(Parameter=type("Parameter", (), {}))
+        torch.Tensor = type("Tensor", (), {})
+        patch = mock.patch.dict(sys.modules, {"torch": torch})
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    CUDA = property(lambda self: {})
+    ON_DEVICE = {
+        "jax": of_jax("gpu"), "jax on a TPU": of_jax("tpu"), "jax, deleted": of_jax("cpu", deleted=True),
+        "torch": of_torch("cuda"), "torch on Apple": of_torch("mps"), "torch without memory": of_torch("meta"),
+        "cupy": fake_class("cupy", "ndarray"), "numba": fake_class("numba.cuda.cudadrv.devicearray", "DeviceNDArray", __cuda_array_interface__=CUDA),
+        "tensorflow": fake_class("tensorflow.python.framework.ops", "EagerTensor", device="/job:localhost/replica:0/task:0/device:GPU:0"),
+    }
+    ON_HOST = {
+        "jax": of_jax("cpu", "unpinned_host"), "jax, offloaded": of_jax("gpu", "pinned_host"), "torch": of_torch("cpu"),
+        "tensorflow": fake_class("tensorflow.python.framework.ops", "EagerTensor", device="/job:localhost/replica:0/task:0/device:CPU:0"),
+        "another": fake_class("anything", "Array"), "as NumPy 2": fake_class("anything", "Array", device="cpu"),
+    }
+
+    def held(self, kind):
+        """Returns the bytes of one, of a list of 24, and of the attributes of an object."""
+        one, many = kind(), [kind() for _ in range(24)]
+        return [_holders.weigh(value, _holders.DEEP).size >> 20 for value in (one, many, types.SimpleNamespace(weights=one))]
+
+    def test_arrays_on_a_device_are_no_host_memory(self):
+        for name, kind in self.ON_DEVICE.items():
+            with self.subTest(name):
+                self.assertEqual(self.held(kind), [0, 0, 0])
+
+    def test_arrays_on_the_host_are(self):
+        for name, kind in self.ON_HOST.items():
+            with self.subTest(name):
+                self.assertEqual(self.held(kind), [64, 24 * 64, 64])
+
+    def test_an_array_that_does_not_say_where_it_is_counts(self):
+        def fails(self):
+            raise RuntimeError("no device")
+
+        kind = fake_class("anything", "Array", device=property(fails))
+        self.assertEqual(_holders.weigh(kind(), _holders.DEEP).size, 64 << 20)
+
+    def test_no_search_names_them(self):
+        for name, kind in self.ON_DEVICE.items():
+            with self.subTest(name):
+                held = {"p": [kind() for _ in range(24)]}
+                found = list(_holders.weighed([(held["p"], "p", "module a.py"), (held["p"][0], "first", "module a.py")], _holders.Deadline(), {}))
+                groups = _holders.census(_holders.Deadline(), {})
+                self.assertEqual(found, [])
+                self.assertFalse([one for one in groups if one[1] is kind])
+
+
 class Node:
     """Refers to its parent, which refers to it."""
 
