@@ -93,6 +93,80 @@ static void find_database(host_case *c, const host_object *o, uint64_t bare) {
   host_add_fix(c, bare / 2, change, "rows that are gone cannot be asked for");
 }
 
+/* What CUDA and its libraries keep in host memory: a context 0.2 to 0.5 GiB, with cuDNN and cuBLAS
+ * 1 to 3 GiB, with XLA's compiler up to 4 GiB. More than that is something else. */
+#define CUDA_MOST ((uint64_t)4 << 30)
+
+static bool uses_cuda(const host_record *r) {
+  for (size_t i = 0; i < r->map_count; i++)
+    if (strstr(r->maps[i].path, "/libcuda.so") != NULL ||
+        strncmp(r->maps[i].path, "/dev/nvidia", 11) == 0)
+      return true;
+  return false;
+}
+
+/* Returns the name of a library that keeps code and tables in host memory for a device; NULL for
+ * any other mapping. */
+static const char *device_library(const tree_map *m) {
+  static const struct {
+    const char *part, *name;
+  } known[] = {{"xla_cuda", "XLA"},
+               {"xla_extension", "XLA"},
+               {"jaxlib", "XLA"},
+               {"libcudnn", "cuDNN"},
+               {"libcublas", "cuBLAS"},
+               {"libcufft", "cuFFT"},
+               {"libcusparse", "cuSPARSE"},
+               {"libcusolver", "cuSOLVER"},
+               {"libnvrtc", "NVRTC"},
+               {"libnccl", "NCCL"},
+               {"libtorch_cuda", "PyTorch's kernels"},
+               {"libcuda.so", "the driver"}};
+  for (size_t i = 0; m->kind == TREE_FILE && i < sizeof known / sizeof *known; i++)
+    if (strstr(m->path, known[i].part) != NULL) return known[i].name;
+  return NULL;
+}
+
+bool host_has_framework(const host_record *r) {
+  static const char *const folders[] = {"/torch/",      "/jax/",  "/jaxlib/",
+                                        "/tensorflow/", "/cupy/", "/xla_cuda"};
+  for (size_t k = 0; k < sizeof folders / sizeof *folders; k++) {
+    for (size_t i = 0; i < r->frame_count; i++)
+      if (strstr(r->frames[i].file, folders[k]) != NULL) return true;
+    for (size_t i = 0; i < r->map_count; i++)
+      if (r->maps[i].kind == TREE_FILE && strstr(r->maps[i].path, folders[k]) != NULL) return true;
+  }
+  return uses_cuda(r);
+}
+
+/* Writes "cuDNN, cuBLAS", those with the most memory first. */
+static void list_libraries(const host_record *r, char *out, size_t size) {
+  out[0] = '\0';
+  for (size_t i = 0; i < r->map_count; i++) {
+    const char *name = device_library(&r->maps[i]);
+    if (name == NULL || strstr(out, name) != NULL) continue;
+    size_t used = strlen(out);
+    snprintf(out + used, size - used, "%s%s", used > 0 ? ", " : "", name);
+  }
+}
+
+/* Arrays and activations of such a program are on the device, so they explain no host memory. */
+static void find_cuda(host_case *c, uint64_t bare) {
+  char libraries[200];
+  list_libraries(c->r, libraries, sizeof libraries);
+  cause *to = host_add(c, CAUSE_HOST_NATIVE, 0.6);
+  cause_head(to,
+             "about %s is memory of C code, most of it probably of CUDA: its context and the "
+             "libraries it uses%s%s%s",
+             cause_size(bare), libraries[0] != '\0' ? " (" : "", libraries,
+             libraries[0] != '\0' ? ")" : "");
+  cause_say(to,
+            "of the %s held, Python variables account for %s; arrays on the device take no "
+            "host memory",
+            cause_size(c->reported_bytes), cause_size(c->reported_bytes - bare));
+  if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+}
+
 enum { PASS_NONE, PASS_INFERENCE, PASS_TRAINING };
 
 /* Returns in what pass of a PyTorch model the program is. A forward pass counts as training if a
@@ -162,6 +236,10 @@ void host_find_native(host_case *c) {
     return;
   }
   int pass = pass_of(r);
+  if (uses_cuda(r) && bare <= CUDA_MOST) {
+    find_cuda(c, bare);
+    return;
+  }
   if (pass != PASS_NONE) {
     (pass == PASS_TRAINING ? find_training : find_activations)(c, bare);
     return;

@@ -1,6 +1,7 @@
 /* Host way: the table, and the cause of a value that one line of the program makes. */
 #include "advise/host_way.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -164,11 +165,25 @@ static const host_way ways[] = {
      "a loop over the batches"},
 };
 
+/* Returns whether the first ".split(" of a line follows the name of a library of arrays: it splits
+ * an array or a random key. */
+static bool splits_array(const char *source, const char *at) {
+  static const char *const modules[] = {"random", "np", "numpy", "jnp",  "jax", "lax",
+                                        "torch",  "tf", "cp",    "cupy", "mx"};
+  for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+    size_t length = strlen(modules[i]);
+    const char *begin = at - length;
+    if ((size_t)(at - source) < length || strncmp(begin, modules[i], length) != 0) continue;
+    if (begin == source || (!isalnum((unsigned char)begin[-1]) && begin[-1] != '_')) return true;
+  }
+  return false;
+}
+
 /* Returns whether a line calls `name` in a way that needs little memory. */
 static bool calls_with_care(const char *name, const char *source) {
   if (strcmp(name, "split") == 0) { /* a tensor into parts of a size; a text is split at a text */
     const char *at = strstr(source, ".split(");
-    return at != NULL && at[7] >= '0' && at[7] <= '9';
+    return at != NULL && ((at[7] >= '0' && at[7] <= '9') || splits_array(source, at));
   }
   return strcmp(name, "svd") == 0 && strstr(source, "full_matrices=False") != NULL;
 }
@@ -298,6 +313,21 @@ static bool fills(const host_object *o, const making *m, uint64_t held) {
          evidence_share(o->bytes, held) >= MUCH;
 }
 
+/* Returns whether what has no name can be Python objects that such a line makes. Beside a framework
+ * that compiles and computes in C code, the report has to show objects or texts. A report that is
+ * late was made before the call, which holds the interpreter's lock: it shows nothing of it. */
+static bool shows_objects(const host_record *r, uint64_t made) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < r->object_count; i++) {
+    const host_object *o = &r->objects[i];
+    bool text = strcmp(o->type, "str") == 0 || strncmp(o->type, "byte", 4) == 0;
+    if (text || strcmp(o->mark, "nameless") == 0 || strcmp(o->mark, "uncollected") == 0 ||
+        host_is_container(o) || o->text_bytes > 0)
+      sum += o->bytes;
+  }
+  return r->late || !host_has_framework(r) || sum >= made / 8;
+}
+
 /* The line that the program is at makes a value that is most of what is held. */
 static bool find_making(host_case *c) {
   const host_record *r = c->r;
@@ -323,6 +353,7 @@ static bool find_making(host_case *c) {
   const host_way *way = host_way_of(m.source);
   if (way == NULL) way = way_of_library(r);
   if (way == NULL || host_line_reads(r) != NULL) return false;
+  if (way->id == CAUSE_HOST_OBJECTS && !shows_objects(r, made)) return false;
   say_making(r, &m, what, sizeof what, made);
   cause *to = host_add(c, way->id, 0.92);
   cause_head(to, "%s: %s", what, way->what);

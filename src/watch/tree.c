@@ -238,7 +238,12 @@ static tree_map_kind kind_of(const char *path) {
   return TREE_FILE;
 }
 
-/* Keeps the largest mappings with a path; mappings of one file count as one. */
+/* Returns whether a mapping shows that the process uses CUDA. It is small beside its libraries. */
+static bool is_driver(const tree_map *m) {
+  return strstr(m->path, "/libcuda.so") != NULL || strncmp(m->path, "/dev/nvidia", 11) == 0;
+}
+
+/* Keeps the largest mappings with a path, and CUDA's driver; mappings of one file count as one. */
 static size_t keep_map(tree_map *list, size_t count, size_t max, const tree_map *m) {
   for (size_t i = 0; i < count; i++)
     if (m->path[0] != '\0' && list[i].kind == m->kind && strcmp(list[i].path, m->path) == 0) {
@@ -249,10 +254,10 @@ static size_t keep_map(tree_map *list, size_t count, size_t max, const tree_map 
     list[count] = *m;
     return count + 1;
   }
-  size_t least = 0;
-  for (size_t i = 1; i < count; i++)
-    if (list[i].bytes < list[least].bytes) least = i;
-  if (count > 0 && list[least].bytes < m->bytes) list[least] = *m;
+  size_t least = count;
+  for (size_t i = 0; i < count; i++)
+    if (!is_driver(&list[i]) && (least == count || list[i].bytes < list[least].bytes)) least = i;
+  if (least < count && (list[least].bytes < m->bytes || is_driver(m))) list[least] = *m;
   return count;
 }
 

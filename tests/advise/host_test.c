@@ -1520,6 +1520,62 @@ TEST(activations_without_a_name_are_not_a_leak_of_c_code)
   free(r);
 }
 
+static void maps_file(host_record *r, const char *path, uint64_t bytes) {
+  tree_map *m = &r->maps[r->map_count++];
+  *m = (tree_map){.kind = TREE_FILE, .bytes = bytes};
+  snprintf(m->path, sizeof m->path, "%s", path);
+}
+
+TEST(memory_of_cuda_libraries_is_no_activation)
+{
+  static const char *const lines[] = {"return self.head(self.body(x))", "logits = model(batch)"};
+  host_record *r = blank();
+  r->held_bytes = r->peak_bytes = r->inside_bytes = r->largest_bytes = 642 * MIB;
+  r->inside_turns = 3;
+  at_line(r, "/x/site-packages/torch/nn/modules/conv.py", "");
+  for (size_t i = 0; i < 2; i++) at_line(r, "/x/a.py", lines[i]);
+  maps_file(r, "/x/nvidia/cudnn/lib/libcudnn_engines_precompiled.so.9", 80 * MIB);
+  maps_file(r, "/x/nvidia/cublas/lib/libcublasLt.so.12", 60 * MIB);
+  maps_file(r, "/usr/lib/libcuda.so.580.1", 9 * MIB);
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  CHECK(x.findings.list[0].id == CAUSE_HOST_NATIVE && x.fixes.count == 0);
+  CHECK(strstr(x.findings.list[0].headline.data, "(cuDNN, cuBLAS, the driver)") != NULL);
+  explanation_free(&x);
+  host_peak p;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(strstr(p.holder, "CUDA") != NULL && strstr(p.holder, "642.0 MiB") != NULL);
+  CHECK(p.fix[0] == '\0' && p.cause[0] == '\0');
+  free(r);
+}
+
+/* jax.random.split() is no text's, and what XLA's compiler holds is no string. */
+TEST(memory_of_a_compiler_is_no_text)
+{
+  static const char *const lines[] = {"key, sub = jax.random.split(key)", "a, b = split(key)",
+                                      "xs = list(step(params))"};
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    host_record *r = blank();
+    r->inside_bytes = r->largest_bytes = 1000 * MIB;
+    at_line(r, "/x/site-packages/jax/_src/compiler.py", "");
+    at_line(r, "/x/a.py", lines[i]);
+    maps_file(r, "/x/site-packages/jaxlib/libjax_common.so", 200 * MIB);
+    CHECK(first(r) != CAUSE_HOST_OBJECTS);
+    host_peak p;
+    CHECK_OK(host_peak_find(&p, r));
+    CHECK(p.wasted_bytes == 0 && p.cause[0] == '\0' && strstr(p.fix, "line by line") == NULL);
+    free(r);
+  }
+  host_record *r = blank(); /* beside such a library, texts are evidence */
+  r->inside_bytes = 1000 * MIB;
+  at_line(r, "/x/a.py", "words = text.split()");
+  maps_file(r, "/x/site-packages/jaxlib/libjax_common.so", 200 * MIB);
+  r->objects[r->object_count++] =
+      (host_object){.bytes = 150 * MIB, .count = 150 * MIB, .name = "text", .type = "str"};
+  CHECK(first(r) == CAUSE_HOST_OBJECTS);
+  free(r);
+}
+
 TEST(output_of_a_command_is_named_by_the_line_that_captures_it)
 {
   host_record *r = blank();
@@ -1609,6 +1665,9 @@ TEST(advice_is_dropped_if_it_raises_a_limit_and_not_for_its_words)
 TEST(parts_of_a_tensor_are_not_pieces_of_a_text)
 {
   CHECK(host_way_of("for part in data.split(64):") == NULL);
+  CHECK(host_way_of("key, sub = jax.random.split(key)") == NULL);
+  CHECK(host_way_of("parts = np.split(x, 8)") == NULL);
+  CHECK(host_way_of("parts = input_np.split()") != NULL);
   CHECK(host_way_of("words = text.split()") != NULL);
   CHECK(host_way_of("words = text.split(\",\")") != NULL);
 }

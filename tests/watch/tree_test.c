@@ -89,6 +89,23 @@ TEST(a_mapping_that_grows_while_it_is_read_counts_once)
   CHECK_TEXT(maps[1].path, "/opt/a program");
 }
 
+/* It shows that a process uses CUDA, and is smaller than its libraries. */
+TEST(the_driver_of_a_device_is_listed_among_larger_mappings)
+{
+  char text[] = "1000-2000 r--p 00000000 08:01 99    /usr/lib/libcuda.so.580.1\nRss:   8 kB\n"
+                "3000-4000 rw-p 00000000 00:00 0 \nRss:   90 kB\n"
+                "5000-6000 r--p 00000000 08:01 97    /x/libcudnn.so.9\nRss:   100 kB\n"
+                "7000-8000 r--p 00000000 08:01 96    /x/libcublasLt.so.12\nRss:   80 kB\n";
+  uint64_t kinds[TREE_MAP_KINDS];
+  tree_map maps[2];
+  FILE *smaps = fmemopen(text, strlen(text), "r");
+  CHECK_U64(tree_maps_read(smaps, kinds, maps, 2), 2);
+  fclose(smaps);
+  CHECK_TEXT(maps[0].path, "/x/libcudnn.so.9");
+  CHECK_TEXT(maps[1].path, "/usr/lib/libcuda.so.580.1");
+  CHECK_U64(kinds[TREE_FILE], 188 * 1024);
+}
+
 TEST(open_files_are_listed_with_how_far_they_were_read)
 {
   char path[] = "/tmp/stowage-tree-XXXXXX";
