@@ -7,10 +7,11 @@ peer_python() {
   done
   return 1
 }
-# no_device: programs find no driver, and what `stowage run` keeps of them goes when the benchmark ends.
+# no_device: programs find no driver, and what `stowage run` keeps of them goes when the benchmark ends. Their cache is not shared with
+# another build, which would compile its own script in between.
 no_device() {
   export STOWAGE_LIBCUDA=/nonexistent
   XDG_STATE_HOME=$(mktemp -d)
-  export XDG_STATE_HOME
+  export XDG_STATE_HOME XDG_CACHE_HOME=$XDG_STATE_HOME/cache
   trap 'rm -rf "$XDG_STATE_HOME"' EXIT
 }

@@ -75,7 +75,9 @@ def type_name(value):
 
 def sample(values):
     """Returns some of its elements from all over it, in one step that no other thread can interrupt."""
-    step = max(1, len(values) // SAMPLES)
+    if len(values) <= SAMPLES:
+        return list(values)
+    step = len(values) // SAMPLES
     if isinstance(values, (list, tuple)):
         return values[::step][:SAMPLES]
     return list(itertools.islice(values, 0, REACHED, min(step, REACHED // SAMPLES)))[:SAMPLES]
@@ -124,10 +126,12 @@ def weigh_plain(size, count, values, names, extra):
     its own bytes; values: a sample of what it holds, with as many `names` of keys, which take `extra` bytes."""
     sizes = [n + 15 & -16 for n in map(sys.getsizeof, values)]
     kinds = [kind.__name__ for kind in map(type, values)]
-    kind = kinds[0] if len(set(kinds)) == 1 else max(set(kinds), key=kinds.count)
+    kind = max(set(kinds), key=kinds.count)
     shares = sharers(values)
-    alone = sum(sizes) if max(shares) == 1 else sum(n / share for n, share in zip(sizes, shares))
-    objects = sum(1 / n for n in itertools.chain(shares, names))
+    if max(shares) == 1 and not names:
+        alone, objects = sum(sizes), len(values)
+    else:
+        alone, objects = sum(n / share for n, share in zip(sizes, shares)), sum(1 / n for n in itertools.chain(shares, names))
     size += int((alone + extra) * count / len(values))
     largest = max(sizes)
     return Weight(size, count, kind, objects=1 + int(objects * count / len(values)),
@@ -276,7 +280,7 @@ def weigh_container(value, depth):
         # The field names of many records may be the same few strings; json.loads makes them again for each text.
         shared = depth < DEEP and type(keys[0]) is str and sharers(keys[:1])[0] > SHARED  # in two lists
         names = [] if shared else sharers(keys)
-        extra = sum((sized(k) if type(k) in PLAIN_TEXT else weigh(k, depth - 1).size) / n for k, n in zip(keys, names))
+        extra = sum([(sized(k) if type(k) in PLAIN_TEXT else weigh(k, depth - 1).size) / n for k, n in zip(keys, names)]) if names else 0
     else:
         parts, names, extra = sample(value), [], 0
         # The same small object repeated (0, True, an interned name) counts once.

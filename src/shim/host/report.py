@@ -91,6 +91,11 @@ def report():
         if at_exit and last.pid == os.getpid() and held < last.held - last.held // 64:
             return True
         first = last.pid != os.getpid()
+        # If memory comes and goes, the answer with the most bytes is kept, or a newer one with about as many.
+        about = last.held // 4 * 3 if wrote > last.time + LATELY else last.held // 10 * 9
+        if not first and not at_exit and held <= about:
+            last.keep(serial, True)
+            return False
         if first and not at_exit:
             began = 0.0  # of this thread: loading this script counts too
         # At exit only the variables of modules are left, and those of the functions that an exception went through.
@@ -106,11 +111,8 @@ def report():
                     wrote = time.monotonic()
         finally:
             named = sum(size for size, *_ in found)
-            # If memory comes and goes, the answer with the most bytes is kept, or a newer one with about as many. At exit functions have
-            # returned: it has to name more.
-            about = last.held // 4 * 3 if wrote > last.time + LATELY else last.held // 10 * 9
-            worth = is_better(found, last) if at_exit else held > about
-            if first or worth:
+            # At exit functions have returned: an answer has to name more.
+            if first or not at_exit or is_better(found, last):
                 before, last = last, Answer(held, object_lines(found, main) + frames, os.getpid(), began)
                 last.unnamed, last.named, last.pulse = held - named, named_by(found), pulse(main)
                 last.names = {one[2] for one in found}
