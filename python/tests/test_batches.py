@@ -51,6 +51,52 @@ class Case(unittest.TestCase):
         return os.path.join(cls.folder.name, name)
 
 
+class Checksums(Case):
+    """Stored members of an .npz, whose readers share one checksum."""
+
+    WAYS = [
+        dict(num_workers=1),
+        dict(num_workers=3),
+        dict(num_workers=3, shuffle=True, memory="4M"),
+        dict(num_workers=3, shuffle="disk", memory="4M"),
+        dict(num_workers=2, dtype="float32"),
+    ]
+
+    def damaged(self):
+        path = self.path("damaged.npz")
+        np.savez(path, x=self.x, y=self.y)
+        with open(path, "r+b") as file:
+            found = file.read().index(self.x[20000].tobytes())
+            file.seek(found)
+            file.write(b"\x01")
+        return path
+
+    def test_a_wrong_byte_of_a_stored_member_is_an_error_of_the_first_epoch_and_of_later_ones(self):
+        path = self.damaged()
+        for way in self.WAYS:
+            with self.subTest(**way):
+                opened = stowage.batches(path + ":x", 256, **way)
+                for _ in range(2):
+                    with self.assertRaisesRegex(stowage.StowageError, "damaged.npz: member x.npy.*wrong checksum"):
+                        for _ in opened:
+                            pass
+                self.assertEqual(sum(map(len, stowage.batches(path + ":y", 256, **way))), self.rows)
+
+    def test_a_rank_that_reads_a_share_does_not_check_it(self):
+        path = self.damaged()
+        shares = [stowage.batches(path + ":x", 256, rank=rank, world=2) for rank in range(2)]
+        self.assertEqual(sum(len(batch) for share in shares for batch in share), self.rows)
+
+    def test_a_whole_member_passes_in_every_order(self):
+        path = self.path("whole.npz")
+        np.savez(path, x=self.x)
+        for way in self.WAYS:
+            with self.subTest(**way):
+                opened = stowage.batches(path + ":x", 256, **way)
+                for _ in range(2):
+                    self.assertEqual(sum(batch[:, 0].sum(dtype="f8") for batch in opened), self.y.sum())
+
+
 class Rows(Case):
     def test_a_batch_larger_than_the_file_needs_no_more_memory_than_the_file(self):
         for size in (self.rows, self.rows + 1, 10**12):

@@ -74,6 +74,7 @@ static stow_status open_files(stow_batches *b, const stow_array_options *const *
     STOW_TRY(origin_open(&b->origins[i], files[i]));
     b->origins[i].spec.budget_bytes = b->options.memory_bytes / b->options.file_count;
     STOW_TRY(rows_open(&b->first[i], &b->origins[i]));
+    if (b->shard.world == 1) STOW_TRY(origin_sum(&b->origins[i], &b->first[i])); /* reads all */
     const array *a = &b->first[i].from;
     rows_info(&b->first[i], &b->infos[i]);
     if (a->dims == 0)

@@ -66,8 +66,17 @@ stow_status origin_open(origin *o, const stow_array_options *given) {
 }
 
 void origin_close(origin *o) {
+  zip_sums_close(o->sums);
   free(o->texts);
   *o = (origin){0};
+}
+
+stow_status origin_sum(origin *o, rows *first) {
+  const array *a = &first->from;
+  if (!a->in_zip || a->member.inflater != NULL || o->sums != NULL) return STOW_OK;
+  STOW_TRY(zip_sums_open(&o->sums, a->member.entry->bytes, a->member.entry->crc));
+  zip_member_share(&first->from.member, o->sums);
+  return STOW_OK;
 }
 
 /* ---- the caller's reader ---- */
@@ -157,6 +166,7 @@ stow_status rows_open(rows *r, const origin *o) {
   remote_set_headers(before);
   if (status == STOW_OK) status = check_types(r, o);
   if (status != STOW_OK) return rows_close(r), status;
+  if (o->sums != NULL && r->from.in_zip) zip_member_share(&r->from.member, o->sums);
   const array *a = &r->from;
   r->to = o->to != DTYPE_NONE ? o->to : a->type;
   r->cast = r->to != a->type;

@@ -10,16 +10,21 @@
 
 #include "data/array.h"
 
+struct rows;
+
 typedef struct origin {
   stow_array_options options; /* with its own copies of the texts */
   array_spec spec;
   dtype to; /* DTYPE_NONE: as in the file */
   char *texts;
+  zip_sums *sums; /* of all its readers; NULL: none */
 } origin;
 
 /* Checks and keeps a copy of the options. */
 stow_status origin_open(origin *o, const stow_array_options *options);
 void origin_close(origin *o);
+/* Makes all readers of a stored member of an .npz check it together, `first` and later ones. */
+stow_status origin_sum(origin *o, struct rows *first);
 
 typedef struct rows {
   array from;

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "files/source.h"
+#include "files/zip_sums.h"
 
 #define ZIP_NAME_MAX 512
 
@@ -56,10 +57,13 @@ typedef struct zip_member {
   uint64_t at;        /* next byte that inflating yields */
   uint64_t summed;    /* bytes from the start that `crc` covers; checked at the end */
   unsigned long crc;
+  zip_sums *sums; /* owned by the caller; NULL: `summed` and `crc` instead */
 } zip_member;
 
 stow_status zip_member_open(zip_member *m, source *from, const zip_entry *entry);
 void zip_member_close(zip_member *m);
+/* Checks a stored member together with its other readers, from now on. */
+void zip_member_share(zip_member *m, zip_sums *sums);
 stow_status zip_member_read(zip_member *m, uint64_t offset, void *to, size_t count);
 
 #endif

@@ -1,5 +1,6 @@
 /* Zip members: reads stored ones in place, inflates deflated ones forward through one window.
- * Sequential reads update the checksum, which is checked at the end. */
+ * Sequential reads update the checksum, which is checked at the end; readers that share a member
+ * check it when they have read all of it. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 
 #include "base/crc32.h"
 
-enum { WINDOW_BYTES = 64 << 10, SKIP_BYTES = 16 << 10 };
+enum { WINDOW_BYTES = 64 << 10, SKIP_BYTES = 16 << 10, PART_BYTES = 256 << 10 };
 
 static stow_status refuse(const zip_member *m, uint64_t stored_at, const char *why) {
   return stow_fail(STOW_ERR_FORMAT, "%s: member %s, at byte %" PRIu64 " of the zip file: %s",
@@ -50,6 +51,28 @@ static stow_status sum(zip_member *m, uint64_t offset, const void *bytes, size_t
   if (m->summed == m->entry->bytes && m->crc != m->entry->crc)
     return refuse(m, m->entry->stored_bytes, "wrong checksum; copy the file again");
   return STOW_OK;
+}
+
+void zip_member_share(zip_member *m, zip_sums *sums) {
+  m->sums = sums;
+  zip_sums_add(sums, 0, m->summed, (uint32_t)m->crc); /* fails at the next read */
+}
+
+/* Reads bytes of a stored member whose readers share its checksum. */
+static stow_status read_shared(zip_member *m, uint64_t offset, char *to, size_t count) {
+  uint64_t from = offset;
+  uint32_t crc = 0;
+  bool sums = zip_sums_wants(m->sums);
+  if (!sums) return source_read(m->from, m->entry->offset + offset, to, count);
+  /* A part is still in the processor's cache when it is summed. */
+  for (size_t left = count, part; left > 0; to += part, offset += part, left -= part) {
+    part = m->from->bounce == NULL && left > PART_BYTES ? PART_BYTES : left;
+    STOW_TRY(source_read(m->from, m->entry->offset + offset, to, part));
+    crc = crc32_add(crc, to, part);
+  }
+  if (zip_sums_add(m->sums, from, count, crc)) return STOW_OK;
+  STOW_TRY(source_check(m->from));
+  return refuse(m, 0, "wrong checksum; copy the file again");
 }
 
 static stow_status fill(zip_member *m) {
@@ -117,6 +140,7 @@ stow_status zip_member_read(zip_member *m, uint64_t offset, void *to, size_t cou
   if (count > m->entry->bytes || offset > m->entry->bytes - count)
     return refuse(m, m->entry->stored_bytes, "read past the end of the member");
   if (count == 0) return STOW_OK;
+  if (m->sums != NULL) return read_shared(m, offset, to, count);
   if (m->inflater == NULL) {
     STOW_TRY(source_read(m->from, m->entry->offset + offset, to, count));
     return sum(m, offset, to, count);

@@ -165,4 +165,40 @@ TEST(a_directory_past_the_budget_is_not_read)
   buffer_free(&b);
 }
 
+/* Adds the piece of `text` from `from` on to the sums. */
+static bool add_piece(zip_sums *s, uint64_t from, uint64_t count) {
+  return zip_sums_add(s, from, count, (uint32_t)crc32(0, (const Bytef *)text + from, (uInt)count));
+}
+
+TEST(pieces_in_any_order_make_one_checksum)
+{
+  enum { PIECES = 60, BYTES = 5 };
+  fill_text();
+  for (int wrong = 0; wrong < 2; wrong++) {
+    zip_sums *s;
+    uint32_t crc = (uint32_t)crc32(0, (const Bytef *)text, PIECES * BYTES);
+    CHECK_OK(zip_sums_open(&s, PIECES * BYTES, wrong ? ~crc : crc));
+    for (uint64_t i = 0; i < PIECES - 1; i++) {
+      CHECK(add_piece(s, i * 37 % PIECES * BYTES, BYTES));
+      CHECK(add_piece(s, i * 37 % PIECES * BYTES, BYTES)); /* again: ignored */
+      CHECK(add_piece(s, 0, 3 * BYTES));                   /* overlaps, sooner or later */
+    }
+    for (uint64_t i = 0; i < PIECES; i++)
+      CHECK(add_piece(s, i * BYTES, BYTES) == (wrong == 0 || i < (PIECES - 1) * 37 % PIECES));
+    CHECK(zip_sums_wants(s) == (wrong == 1));
+    zip_sums_close(s);
+  }
+}
+
+TEST(a_member_in_too_many_pieces_is_not_checked)
+{
+  zip_sums *s;
+  CHECK_OK(zip_sums_open(&s, 4 * ZIP_SUMS_MOST, 1));
+  for (uint64_t i = 0; i < ZIP_SUMS_MOST; i++) CHECK(zip_sums_add(s, 2 * i, 1, 0));
+  CHECK(zip_sums_wants(s));
+  CHECK(zip_sums_add(s, 2 * ZIP_SUMS_MOST, 1, 0));
+  CHECK(!zip_sums_wants(s));
+  zip_sums_close(s);
+}
+
 TEST_MAIN
