@@ -69,9 +69,10 @@ static inline void copy_short(char *to, const char *from, size_t bytes) {
   }
 }
 
-/* Copies a row of whole cache lines. */
+/* Copies a row of 64 bytes or more, in cache lines. The last two overlap. */
 static inline void copy_lines(char *to, const char *from, size_t bytes) {
-  for (size_t at = 0; at < bytes; at += 64) memcpy(to + at, from + at, 64);
+  for (size_t at = 0; at + 64 <= bytes; at += 64) memcpy(to + at, from + at, 64);
+  if (bytes % 64 != 0) memcpy(to + bytes - 64, from + bytes - 64, 64);
 }
 
 /* The rows are scattered, so prefetch them. `copy` copies one row. */
@@ -94,7 +95,7 @@ void shuffle_gather(char *to, const char *from, const uint32_t *numbers, uint64_
     for (uint64_t i = 0; i < count; i++) memcpy(to + i * 8, from + (size_t)numbers[i] * 8, 8);
   } else if (bytes >= 16 && bytes <= 64) {
     GATHER(copy_short)
-  } else if (bytes % 64 == 0 && bytes <= 2048) {
+  } else if (bytes > 64 && bytes <= 2048) {
     GATHER(copy_lines)
   } else {
     GATHER(memcpy)
