@@ -503,6 +503,43 @@ static stow_status take_delimited(csv *c, bool *taken) {
   return take_hashes(c, last, end, lines, names);
 }
 
+/* Returns whether all words of a line are numbers, however they are separated. */
+static bool has_numbers_only(const uint8_t *at, const uint8_t *stop) {
+  size_t count = 0;
+  for (;;) {
+    char word[64];
+    size_t length = 0;
+    while (at < stop && *at != '\0' && strchr(" \t\r,;|:", *at) != NULL) at++;
+    if (at == stop) return count > 0;
+    for (; at < stop && *at != '\0' && strchr(" \t\r,;|:", *at) == NULL; at++) {
+      if (length == sizeof word - 1) return false;
+      word[length++] = (char)*at;
+    }
+    word[length] = '\0';
+    if (length == 0 || !is_number(word, length)) return false;
+    count++;
+  }
+}
+
+/* Returns whether the first lines are numbers, below names perhaps: numpy.savetxt may have written
+ * them, which puts "# " before a footer too. */
+static bool is_numbers(const csv *c) {
+  size_t left = input_left(&c->in), lines = 0, others = 0;
+  const uint8_t *at = c->in.at, *stop = at + (left < LOOK_BYTES ? left : LOOK_BYTES);
+  while (at < stop) {
+    const uint8_t *end = memchr(at, '\n', (size_t)(stop - at));
+    if (end == NULL && (left > LOOK_BYTES || !c->in.at_eof)) break; /* the line may continue */
+    if (end == NULL) end = stop;
+    if (end > at && *at != '#') {
+      others += !has_numbers_only(at, end);
+      if (others > (lines == 0)) return false;
+      lines++;
+    }
+    at = end + 1;
+  }
+  return lines > others;
+}
+
 /* Handles a first line "sep=;", which names the delimiter for spreadsheets. It is not a row. */
 static stow_status take_separator(csv *c, bool *declared) {
   const char *at = (const char *)c->in.at;
@@ -579,6 +616,7 @@ static stow_status begin(csv *c, size_t row_max, const csv_options *options) {
   bool declared = o->delimiter != '\0', runs = o->spaces;
   c->delimiter = o->delimiter;
   bool colons = o->colons;
+  if (!declared && is_numbers(c)) STOW_TRY(input_drop_footer(&c->in));
   if (!declared) STOW_TRY(take_separator(c, &declared));
   if (!declared && csv_colons_is(&c->in)) declared = colons = true;
   if (colons) c->delimiter = CSV_COLONS;

@@ -218,6 +218,7 @@ void input_close(input *in) {
   if (in->inflater != NULL) inflateEnd(in->inflater);
   free(in->inflater);
   free(in->raw);
+  free(in->held);
   free(in->window);
   if (in->owns_file) fclose(in->file);
   if (in->from != NULL) {
@@ -228,14 +229,56 @@ void input_close(input *in) {
   *in = (input){.name = in->name};
 }
 
+/* Returns whether the line from `at` to `stop` is "#", or begins with "# ". */
+static bool is_comment(const uint8_t *at, const uint8_t *stop) {
+  if (at == stop || *at != '#') return false;
+  return at + 1 == stop || at[1] == ' ' || at[1] == '\n' || at[1] == '\r';
+}
+
+/* Returns the start of the comments that the window ends with, at most INPUT_FOOTER_MAX bytes. The
+ * last line may continue. */
+static const uint8_t *find_footer(const input *in) {
+  const uint8_t *footer = in->end;
+  const uint8_t *least = input_left(in) > INPUT_FOOTER_MAX ? in->end - INPUT_FOOTER_MAX : in->at;
+  for (;;) {
+    const uint8_t *at = footer;
+    while (at > least && (at == footer || at[-1] != '\n')) at--;
+    bool begins = at > in->window ? at[-1] == '\n' : !in->in_line;
+    if (at == footer || !begins || !is_comment(at, footer)) return footer;
+    footer = at;
+  }
+}
+
+/* Moves comments at the end of the window out of it, to be put back if more follows them. */
+static void hold_footer(input *in) {
+  if (in->held == NULL) return;
+  const uint8_t *footer = find_footer(in);
+  in->held_bytes = (size_t)(in->end - footer);
+  memcpy(in->held, footer, in->held_bytes);
+  in->end = footer;
+  memset(in->window + (in->end - in->window), 0, INPUT_SLACK);
+}
+
+stow_status input_drop_footer(input *in) {
+  if (in->held != NULL) return STOW_OK;
+  in->held = malloc(INPUT_FOOTER_MAX);
+  if (in->held == NULL) return no_memory(in, INPUT_FOOTER_MAX);
+  hold_footer(in);
+  return STOW_OK;
+}
+
 stow_status input_fill(input *in, size_t want) {
   size_t have = input_left(in);
   if (have >= want || in->at_eof) return STOW_OK;
+  if (in->at > in->window) in->in_line = in->at[-1] != '\n';
   memmove(in->window, in->at, have);
   in->base += (uint64_t)(in->at - in->window);
   in->at = in->window;
   in->end = in->window + have;
-  while (have < want && !in->at_eof) {
+  while (input_left(in) < want && !in->at_eof) {
+    have = input_left(in) + in->held_bytes;
+    if (in->held_bytes > 0) memcpy(in->window + input_left(in), in->held, in->held_bytes);
+    in->held_bytes = 0;
     if (have == in->capacity) { /* grow only after bytes really arrived */
       uint8_t *bigger = realloc(in->window, in->capacity * 2 + INPUT_SLACK);
       if (bigger == NULL) return no_memory(in, in->capacity * 2);
@@ -254,6 +297,7 @@ stow_status input_fill(input *in, size_t want) {
     in->at = in->window;
     in->end = in->window + have;
     memset(in->window + have, 0, INPUT_SLACK);
+    hold_footer(in);
     STOW_TRY(status);
     STOW_TRY(check_limits(in, in->base + have));
   }
@@ -273,6 +317,7 @@ stow_status input_give(input *in, const uint8_t *stop, uint8_t **memory, size_t 
   memcpy(*memory, stop, rest);
   memset(*memory + rest, 0, INPUT_SLACK);
   memset(given + (stop - given), 0, INPUT_SLACK);
+  if (stop > given) in->in_line = stop[-1] != '\n';
   in->base += (uint64_t)(stop - given);
   in->at = in->window = *memory;
   in->end = in->window + rest;
@@ -306,6 +351,8 @@ stow_status input_seek(input *in, uint64_t offset) {
     return stow_fail(STOW_ERR_IO, "%s: cannot read at byte %llu: %s", in->name,
                      (unsigned long long)offset, strerror(errno));
   in->at = in->end = in->window;
+  in->held_bytes = 0;
+  in->in_line = false;
   in->base = in->raw_bytes = offset;
   in->at_eof = false;
   return STOW_OK;

@@ -57,6 +57,9 @@ typedef struct input {
   uint64_t raw_bytes; /* compressed bytes read so far */
   const uint8_t *memory;
   size_t memory_left;
+  uint8_t *held; /* lines after `end` that may be the footer; NULL: a footer is read as any line */
+  size_t held_bytes;
+  bool in_line; /* the window begins inside a line */
   input_limits limits;
 } input;
 
@@ -84,6 +87,10 @@ stow_status input_fill(input *in, size_t want);
  * followed by zeros like every window. The memory in *memory (*capacity bytes plus the slack, or
  * NULL) becomes the new window and receives the bytes after `stop`. */
 stow_status input_give(input *in, const uint8_t *stop, uint8_t **memory, size_t *capacity);
+/* Ends the stream before its footer: its last lines, up to INPUT_FOOTER_MAX bytes, that are "#"
+ * alone or begin with "# ". */
+#define INPUT_FOOTER_MAX 4096
+stow_status input_drop_footer(input *in);
 /* Skips `count` bytes; STOW_ERR_FORMAT if the stream ends before. */
 stow_status input_skip(input *in, uint64_t count);
 /* Moves forward to byte `offset` of the (uncompressed) stream. A file seeks; a pipe and gzip read

@@ -93,6 +93,34 @@ def the_header_of_savetxt_is_read_with_any_delimiter():
     assert list(columns(write("t.csv", "# id,name\n1,bob\n2,eve\n"))) == ["# id", "name"]  # not numbers: as it is
 
 
+def the_footer_of_savetxt_is_no_row():
+    values = np.arange(30000.0).reshape(-1, 3) + 0.5
+    for delimiter in " ,;\t":
+        for header in ("", delimiter.join("abc")):
+            for footer in ("end", "made by a program\nat noon, on a day", "\n"):
+                np.savetxt("t.txt", values, delimiter=delimiter, header=header, footer=footer, fmt="%g")
+                assert json.loads(stowage("inspect", "--json", "t.txt"))["shape"] == [10000, 3], (delimiter, header, footer)
+    np.savetxt("t.txt", values, fmt="%.1f", delimiter=",", footer="end\n" * 9)  # several windows and threads; a window that ends within the footer
+    np.savetxt("t.txt.gz", values, fmt="%.1f", delimiter=",", footer="end\n" * 9)
+    for name in ("t.txt", "t.txt.gz"):
+        for window in range(90, 130, 3):
+            os.environ["STOWAGE_TEST_WINDOW"] = str(window)
+            assert json.loads(stowage("inspect", "--json", name))["shape"] == [10000, 3], window
+        del os.environ["STOWAGE_TEST_WINDOW"]
+        for threads in "1", "3":
+            stowage("shrink", name, "-o", "out.npy", "--threads", threads, "--force")
+            assert (np.load("out.npy") == values).all()
+    np.savetxt("t.txt", values[:, 0], footer="end")
+    assert json.loads(stowage("inspect", "--json", "t.txt"))["shape"] == [10000, 1]
+    # Before more rows, and below texts, it is a row like any other.
+    facts = json.loads(stowage("inspect", "--json", write("t.csv", "1,2\n# a,b\n3,4\n")))
+    assert facts["shape"] == [3, 2], facts
+    facts = json.loads(stowage("inspect", "--json", write("t.csv", "id,tag\nx,1\n# y,2\n")))
+    assert facts["shape"] == [2, 2], facts
+    facts = json.loads(stowage("inspect", "--json", "--names", "no", write("t.csv", "1,2\n#3,4\n")))
+    assert facts["shape"] == [2, 2], facts
+
+
 def times_at_the_limits_of_nanoseconds():
     text = "a\n1677-09-22T00:00:00\n2262-04-11T00:00:00\n2024-01-01T00:00:00.123456789\n"
     out = shrink(write("t.csv", text), "--force")
