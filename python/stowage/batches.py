@@ -23,8 +23,8 @@ from ._library import Growing, Invalid, NotFound, StowageError, call, check, cou
 from ._memory import host
 from ._reading import Reading
 from ._records import Records, Tokens, find_records
-from ._text import TextColumn, find_text
-from .lazy import LazyArray
+from ._text import LazyText, TextColumn, column_names, find_text
+from .lazy import LazyArray, LazyTable
 
 _NOT_READY = -6
 _FILES_MAX = 16
@@ -172,7 +172,7 @@ class Batches:
     """See `batches`. `len()` is the number of batches of this rank in an epoch."""
 
     def __init__(self, data: Any, settings: Dict[str, Any]) -> None:
-        self._data, self._settings = data, settings
+        self._data, self._settings = _columns(data), settings
         self._batch_rows = 0
         self._unpickled = False  # and not used since
         self._lock = threading.RLock()
@@ -202,6 +202,8 @@ class Batches:
         self._texts: "List[Optional[TextColumn]]" = [None] * len(parts)
         try:
             handle = self._open_files(parts, types, rank, world)
+        except Invalid as error:
+            raise _of_table(parts, given["raw_dtype"]) or error from None
         except NotFound:
             self._texts = [self._find_text(part) for part in parts]
             if not any(self._texts):
@@ -593,6 +595,41 @@ def _close(close: Any, handle: Any, origins: "List[Origin]") -> None:
     for origin in origins:
         origin.stop()
     close(handle)
+
+
+def _columns(data: Any) -> Any:
+    """Returns a dict of the columns of an opened table; texts by their path. Other data as they are."""
+    if isinstance(data, LazyTable):
+        return {name: f"{data._path}:{name}" for name in data.columns}
+    if isinstance(data, dict):
+        return {key: _column(part) for key, part in data.items()}
+    return type(data)(map(_column, data)) if type(data) in (list, tuple) else _column(data)
+
+
+def _column(part: Any) -> Any:
+    """Returns the path of a column of text: one that is opened, or all that an .npz holds."""
+    if isinstance(part, LazyText):
+        file, headers, _ = part._again[1]
+        return file if headers is None else part
+    if isinstance(part, (str, os.PathLike)) and os.fspath(part).endswith(".npz"):
+        names = column_names(part)
+        if len(names) == 1 and find_text(f"{os.fspath(part)}:{names[0]}", lambda path: LazyArray(path, None, None, None, None, None)):
+            return f"{os.fspath(part)}:{names[0]}"
+    return part
+
+
+def _of_table(parts: "List[Any]", raw_dtype: Any) -> "Optional[Invalid]":
+    """Returns the error for a path that is a table with columns of text, which no reader opens as one array."""
+    for part in parts if raw_dtype is None else []:
+        names = column_names(part) if isinstance(part, (str, os.PathLike)) else []
+        if len(names) < 2 or not any(find_text(f"{os.fspath(part)}:{name}", lambda path: LazyArray(path, None, None, None, None, None)) for name in names):
+            continue
+        path = os.fspath(part)
+        return Invalid(
+            f"{path}: a table of {len(names)} columns: {', '.join(names[:12])}{', …' if len(names) > 12 else ''}; "
+            f'give one ("{path}:{names[0]}"), a dict of some, or stowage.open("{path}") for all of them'
+        )
+    return None
 
 
 def _for_each(dtype: Any, keys: Optional[List[Any]], count: int) -> List[Any]:

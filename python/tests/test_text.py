@@ -69,6 +69,31 @@ class Text(unittest.TestCase):
                     self.assertEqual(batch[name].tolist(), [values[i] for i in numbers], name)
             self.assertEqual(sorted(seen), list(range(self.rows)))
 
+    def test_batches_of_a_table_name_the_call_that_works(self):
+        table = os.path.join(self.folder.name, "table.csv")
+        with open(table, "w") as file:
+            file.write("city,name,n\n" + "".join(f"{['Rome', 'Oslo'][i % 2]},name {'y' * (i % 37)} {i * 7919},{i}\n" for i in range(2000)))
+        path = os.path.join(self.folder.name, "table.npz")
+        stowage.shrink(table, path, quiet=True)
+        with self.assertRaisesRegex(stowage.StowageError, r"3 columns: city, name, n;.*table.npz:city.*stowage\.open\("):
+            stowage.batches(path, 100)
+        opened = stowage.open(path)
+        for shuffle in (False, True):
+            rows = [row for batch in stowage.batches(opened, 100, shuffle=shuffle) for row in zip(batch["city"], batch["name"], batch["n"])]
+            rows.sort(key=lambda row: row[2])
+            self.assertEqual([row[0] for row in rows], opened["city"][:].tolist())
+            self.assertEqual([row[1] for row in rows], opened["name"][:].tolist())
+        first = next(iter(stowage.batches([opened["name"], opened["n"]], 100)))
+        self.assertEqual(first[0].tolist(), opened["name"][:100].tolist())
+
+    def test_batches_of_a_table_of_one_column_of_text_are_texts(self):
+        table, path = os.path.join(self.folder.name, "one.csv"), os.path.join(self.folder.name, "one.npz")
+        for rows in (["a1", "b2", "c3"] * 99, [f"{'x' * (i % 29)}-{i * 7919}" for i in range(999)], [f"k{i:05d}" for i in range(999)]):
+            with open(table, "w") as file:
+                file.write("key\n" + "".join(row + "\n" for row in rows))
+            stowage.shrink(table, path, force=True, quiet=True)
+            self.assertEqual([text for batch in stowage.batches(path, 100) for text in batch], rows)
+
     def test_batches_resume(self):
         opened = stowage.batches(self.path("long"), 500, shuffle=True, seed=3)
         next(opened)
