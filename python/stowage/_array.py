@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import os
 import re
 import threading
 import time
 import urllib.parse
+import weakref
 from ctypes import CFUNCTYPE, POINTER, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
-from typing import Any, Callable, Iterable, Optional, Tuple
+from typing import Any, Callable, Iterable, List, Optional, Tuple
 
-from ._library import Growing, Invalid, StowageError, Unsupported, declare, need, parse_size, shown
-from ._store import is_store, open_address, refusal_of_several, without_scheme
+from ._library import Growing, Invalid, StowageError, Unsupported, call, declare, lib, need, parse_size, shown
+from ._store import is_store, objects_of, open_address, without_scheme
 
 READER = CFUNCTYPE(c_int, c_void_p, c_uint64, c_void_p, c_uint64)
 _IO_FAILED = -9
@@ -35,6 +37,7 @@ class ArrayOptions(Growing):
         ("cache_bytes", c_uint64),
         ("data", c_void_p),
         ("data_bytes", c_uint64),
+        ("member", c_char_p),
     ]
 
 
@@ -154,9 +157,9 @@ class Origin:
         if not hasattr(given, "read") and not isinstance(given, os.PathLike) and callable(getattr(given, "open", None)):
             given = given.open() if hasattr(given, "mode") else given.open("rb")  # fsspec.open's, or a path of its kind
         if isinstance(given, (list, tuple)) and given:
-            given = several(given)
+            given = _of_store(given) if any(map(is_store, given)) else several(given)
         if isinstance(given, str):
-            given = open_address(given) if is_store(given) else without_scheme(given)
+            given = _of_store([given]) if is_store(given) else without_scheme(given)
         if is_array(given):
             given = self._keep(given, dtype)
             path, raw_dtype, raw_shape = "an array in memory", self.stored, self.stored_shape
@@ -165,6 +168,11 @@ class Origin:
             path = str(getattr(given, "name", None) or getattr(given, "path", None) or type(given).__name__)
             self.options.read = self.reader.function
             self.options.read_bytes = self.reader.bytes
+            member = getattr(given, "member", None)
+            if isinstance(member, str):
+                self.options.member = member.encode()
+            if raw_dtype is None and hasattr(given, "raw_shape"):
+                raw_dtype, raw_shape = given.raw_dtype, given.raw_shape
         elif isinstance(given, (str, bytes, os.PathLike)):
             path = os.fsdecode(os.fspath(given))
         else:
@@ -172,7 +180,7 @@ class Origin:
         #: For messages and reprs: without password and query. `options` has the real path.
         self.name = shown(path)
         self.origin = origin_of(path)
-        self.options.path = os.fsencode(path)
+        self.options.path = os.fsencode(path if self.options.member is None else given.address)
         if dtype is not None:
             self.options.as_dtype = type_name(dtype).encode()
         if raw_dtype is not None:
@@ -225,6 +233,63 @@ class Origin:
         return error
 
 
+class _Joined:
+    """Several objects of a store as one array of raw values: their rows follow one another."""
+
+    member = None
+
+    def __init__(self, addresses: "List[str]") -> None:
+        self.name = f"{addresses[0]} and {len(addresses) - 1} more"
+        self._parts: "List[Tuple[int, Origin, c_void_p]]" = []  # first byte
+        self._lock = threading.Lock()
+        self.bytes, rows = 0, 0
+        for address in addresses:
+            origin, handle, info = Origin(address), c_void_p(), ArrayInfo()
+            try:
+                call("stow_array_open", ctypes.byref(handle), ctypes.byref(origin.options))
+            except StowageError as error:
+                raise origin.explain(error)
+            weakref.finalize(self, lib().stow_array_close, handle)
+            self._parts.append((self.bytes, origin, handle))
+            call("stow_array_get_info", handle, ctypes.byref(info))
+            found = info.dtype.decode(), shape_of(info)[1:]
+            if address == addresses[0]:
+                self.raw_dtype, row_shape = found
+                self._row_bytes = int(info.item_bytes * info.row_items)
+            if info.dims == 0 or found != (self.raw_dtype, row_shape):
+                raise Invalid(f"{shown(address)}: its rows are {found[0]} {found[1]}, those of {shown(addresses[0])} {self.raw_dtype} {row_shape}")
+            rows += int(info.rows)
+            self.bytes += int(info.rows) * self._row_bytes
+        self.raw_shape = [rows, *row_shape]
+
+    def fill_at(self, to: memoryview, offset: int) -> None:
+        """Reads bytes of the rows; called by several threads."""
+        ends = [first for first, _, _ in self._parts[1:]] + [self.bytes]
+        while to.nbytes > 0:
+            number = bisect.bisect_right(ends, offset)
+            start, origin, handle = self._parts[number]
+            stop = min(offset + to.nbytes, ends[number])
+            row, within = divmod(offset - start, self._row_bytes)
+            count = -(-(stop - start) // self._row_bytes) - row
+            rows = bytearray(count * self._row_bytes)
+            try:
+                with self._lock:
+                    call("stow_array_read", handle, row, count, 1, 0, 0, (c_char * len(rows)).from_buffer(rows))
+            except StowageError as error:
+                raise origin.explain(error)
+            to[: stop - offset] = memoryview(rows)[within : within + stop - offset]
+            to, offset = to[stop - offset :], stop
+
+
+def _of_store(paths: "Iterable[Any]") -> Any:
+    """Opens an object of a store, or several as one array."""
+    names = [os.fsdecode(os.fspath(path)) for path in paths]
+    if not all(map(is_store, names)):
+        several(names)  # raises
+    found = objects_of(names)
+    return open_address(found[0]) if len(found) == 1 else _Joined(found)
+
+
 def is_array(given: Any) -> bool:
     """Returns whether these are values in memory: an array of NumPy, a tensor of torch, a column of pandas."""
     return hasattr(given, "__array__") and hasattr(given, "shape") and hasattr(given, "dtype")
@@ -239,7 +304,7 @@ def several(paths: "Iterable[Any]") -> str:
     names = [without_scheme(os.fsdecode(os.fspath(path))) for path in paths]
     for name in names:
         if is_store(name):
-            raise Unsupported(refusal_of_several(shown(name)))
+            raise Unsupported(f"{shown(name)}: files on disk and objects of a store are not read as one; copy the object to disk first")
     if any("\n" in name for name in names):
         raise Invalid("a file whose name has a line feed cannot be one of several")
     return "\n".join(names)

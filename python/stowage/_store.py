@@ -1,19 +1,21 @@
 """Addresses of object stores (s3://bucket/x.npy), opened with fsspec, and of files (file:///x.npy).
 
-Arrays, and records, are read from a store. Tables and `inspect` need a file on disk, or an http(s) URL that the library reads itself.
+Arrays, and records, are read from a store (`StoreObject` and `Hdf5Dataset` of _store_object.py, `_Joined` of _array.py). Tables and `inspect` need a file on disk, or an http(s) URL that the library reads itself.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, Iterable, List, Tuple
 
 from ._library import Invalid, NotFound, Unreadable, Unsupported, shown
+from ._store_object import Hdf5Dataset, StoreObject
 
 _ADDRESS = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]+(:|::[a-z0-9]+:)//")
 _MEMBER = re.compile(r"\.(npz|npy|h5|hdf5|he5|nc|safetensors|pt|pth|ckpt|bin):", re.IGNORECASE)
 _FILE = re.compile(r"file://(localhost)?(?=/)", re.IGNORECASE)
+_HDF5 = re.compile(r"\.(h5|hdf5|he5|nc)$", re.IGNORECASE)
 _PATTERN = set("*?[")
 _LOCAL_HEADER_BYTES = 30  # of a member of a zip archive, before its name
 
@@ -47,18 +49,13 @@ def on_disk(path: Any) -> Any:
 
 def open_address(path: str) -> Any:
     """Opens an object, or a member of one ("s3://bucket/x.npz:a"), as a file object, or one with `fill_at`."""
-    found = _MEMBER.search(path)
-    address, member = (path, "") if found is None else (path[: found.end() - 1], path[found.end() :])
-    if _PATTERN & set(address):
-        system, inside = open_store(address)
-        if not system.exists(inside):
-            objects = expand(address)
-            if len(objects) > 1:
-                raise Unsupported(refusal_of_several(f"{shown(path)}: {len(objects)} objects have such a name"))
-            address = objects[0]
+    address, member = _split(path)
     try:
+        if _HDF5.search(address):
+            return Hdf5Dataset(*open_store(address), address, member)
         if member:
-            return _Member(address, member)
+            stored = _Member(address, member) if address.lower().endswith(".npz") else None
+            return stored if stored is not None and stored.is_stored else StoreObject(*open_store(address), address, member)
         return _with_fsspec(address, lambda fsspec: fsspec.open(address, "rb").open())
     except FileNotFoundError as reason:
         if isinstance(reason, NotFound):
@@ -66,19 +63,35 @@ def open_address(path: str) -> Any:
         raise NotFound(f"{shown(path)}: the store has no such object; check the address") from None
 
 
-def refusal_of_several(what: str) -> str:
-    return f"{what}; several objects of a store are not read as one array: open them one by one, or copy them to disk"
+def _split(path: str) -> "Tuple[str, str]":
+    """Returns the address of the object, and the member behind a colon."""
+    found = _MEMBER.search(path)
+    return (path, "") if found is None else (path[: found.end() - 1], path[found.end() :])
+
+
+def objects_of(paths: "Iterable[str]") -> "List[str]":
+    """Returns the objects, or members of objects, that addresses and patterns name."""
+    made: "List[str]" = []
+    for path in paths:
+        address, member = _split(path)
+        found = [address]
+        if _PATTERN & set(address):
+            system, inside = open_store(address)
+            if not system.exists(inside):
+                found = expand(address)
+        made += [f"{one}:{member}" if member else one for one in found]
+    return made
 
 
 class _Member:
-    """A stored member of an npz in a store: a range of the object."""
+    """A stored member of an npz in a store: a range of the object. A deflated one (`is_stored` is false) cannot be read here."""
+
+    member = None
 
     def __init__(self, address: str, member: str) -> None:
         import zipfile
 
         self.name = f"{address}:{member}"
-        if not address.lower().endswith(".npz"):
-            raise Unsupported(f"{shown(self.name)}: in a store only members of .npz are read; copy the file to disk")
         self._system, self._path = open_store(address)
         with self._system.open(self._path, "rb") as file:
             try:
@@ -91,11 +104,7 @@ class _Member:
                     info = archive.getinfo(listed)
             except zipfile.BadZipFile as reason:
                 raise Unreadable(f"{shown(address)}: not an npz: {reason}") from None
-            if info.compress_type != zipfile.ZIP_STORED:
-                raise Unsupported(
-                    f"{shown(self.name)}: it is deflated, and only stored members are read from a store: write it with numpy.savez, "
-                    "or copy the file to disk"
-                )
+            self.is_stored = info.compress_type == zipfile.ZIP_STORED
             file.seek(info.header_offset)
             header = file.read(_LOCAL_HEADER_BYTES)
         names_bytes = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")

@@ -514,13 +514,13 @@ class Stores(Case):
             np.testing.assert_array_equal(rows[:, 0], halves * 6)
         np.testing.assert_array_equal(stowage.open("memory://bucket/*-1.npy")[:], x[1::2])
         for given, said in (
-            ("memory://bucket/part-*.npy", "2 objects .* copy them to disk"),
-            (["memory://bucket/part-0.npy", "memory://bucket/part-1.npy"], "several objects"),
+            (["memory://bucket/part-0.npy", os.path.join(self.folder.name, "x.npy")], "not read as one"),
+            (["memory://bucket/part-0.npy", "memory://bucket/a.npz:y"], "its rows are float64"),
             ("memory://bucket/none.npy", "no such object"),
             ("memory://bucket/none-*.npy", "no object has such a name"),
             ("memory://bucket/a.npz:z", "no such array; there are x, y"),
-            ("memory://bucket/d.npz:x", "deflated"),
-            ("memory://bucket/x.h5:y", "copy the file to disk"),
+            ("memory://bucket/d.npz:z", "no such array; there are x"),
+            ("memory://bucket/x.h5:y", "h5py"),
         ):
             # In batches, a list names files that are read in step.
             for read in (stowage.open, stowage.batches) if isinstance(given, str) else (stowage.open,):
@@ -531,6 +531,78 @@ class Stores(Case):
                 stowage.inspect(address)
             with self.assertRaisesRegex(stowage.Unsupported, "copy the file to disk"):
                 stowage.shrink(address, os.path.join(self.folder.name, "o.npz"))
+
+    def check_object(self, address, expected, memory, most=4 << 20):
+        """Reads an object in every order, in ranges of at most `most` bytes."""
+        ranges, cat = [], type(memory).cat_file
+
+        def watched(system, path, start=None, end=None, **more):
+            ranges.append(end - start)
+            return cat(system, path, start=start, end=end, **more)
+
+        with mock.patch.object(type(memory), "cat_file", watched):
+            for shuffle in (False, True, "disk"):
+                with self.subTest(address=address, shuffle=shuffle):
+                    got = np.concatenate([batch.copy() for batch in stowage.batches(address, 500, shuffle=shuffle, memory="4M")])
+                    np.testing.assert_array_equal(got[got[:, 0].argsort()], expected)
+            opened = stowage.open(address)
+            np.testing.assert_array_equal(opened[77:1999:3], expected[77:1999:3])
+            np.testing.assert_array_equal(stowage.open(address, "float32")[-3:, 1], expected[-3:, 1].astype("f4"))
+        self.assertLessEqual(max(ranges, default=0), most)
+
+    @needs("fsspec")
+    def test_deflated_members_and_several_objects_of_a_store(self):
+        import fsspec
+
+        memory = fsspec.filesystem("memory")
+        x = np.arange(1500000.0).reshape(-1, 10)
+        made = io.BytesIO()
+        np.savez_compressed(made, x=x, y=x[:, 0])
+        memory.pipe_file("/objects/d.npz", made.getvalue())
+        for number in range(3):
+            made = io.BytesIO()
+            np.save(made, x[number * 50000 : (number + 1) * 50000])
+            memory.pipe_file(f"/objects/part-{number}.npy", made.getvalue())
+        path = os.path.join(self.folder.name, "x.safetensors")
+        stowage.save({"x": x, "y": x[:, 0]}, path)
+        memory.put_file(path, "/objects/x.safetensors")
+        for name in ("d.npz:x", "x.safetensors:x", "part-*.npy"):
+            self.check_object("memory://objects/" + name, x, memory)
+        turned = stowage.open([f"memory://objects/part-{number}.npy" for number in (2, 0)])
+        np.testing.assert_array_equal(turned[49990:50010], np.concatenate([x[149990:], x[:10]]))
+
+    @needs("fsspec")
+    @needs("h5py")
+    def test_hdf5_in_a_store(self):
+        import fsspec
+        import h5py
+
+        memory = fsspec.filesystem("memory")
+        x = np.arange(1500000.0).reshape(-1, 10)
+        made = io.BytesIO()
+        with h5py.File(made, "w") as file:
+            file.create_dataset("group/x", data=x, chunks=(1000, 5), compression="gzip")
+            file["big"] = x.astype(">f8")
+            file["names"] = [b"a", b"b"]
+        memory.pipe_file("/objects/x.h5", made.getvalue())
+        for name in ("group/x", "/group/x", "big"):
+            self.check_object("memory://objects/x.h5:" + name, x, memory)
+        for name, said in ((":none", "there are big, group/x, names"), ("", "3 datasets"), (":names", "not numbers")):
+            with self.assertRaisesRegex(stowage.StowageError, said):
+                stowage.open("memory://objects/x.h5" + name)
+
+    @needs("fsspec")
+    @needs("torch")
+    def test_tensors_of_torch_in_a_store(self):
+        import fsspec
+        import torch
+
+        memory = fsspec.filesystem("memory")
+        x = np.arange(600000.0).reshape(-1, 10)
+        made = io.BytesIO()
+        torch.save({"x": torch.tensor(x), "y": torch.zeros(3)}, made)
+        memory.pipe_file("/objects/x.pt", made.getvalue())
+        self.check_object("memory://objects/x.pt:x", x, memory)
 
     def test_addresses_of_files_are_paths(self):
         path = os.path.join(self.folder.name, "x")

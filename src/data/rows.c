@@ -30,7 +30,7 @@ static const char *keep_text(char **at, const char *text) {
 
 /* Copies the texts: the list of headers first (it has pointers), then the text. */
 static stow_status keep_texts(origin *o, const stow_array_options *from) {
-  size_t headers = 0, text = text_bytes(from->path);
+  size_t headers = 0, text = text_bytes(from->path) + text_bytes(from->member);
   while (from->headers != NULL && from->headers[headers] != NULL)
     text += text_bytes(from->headers[headers++]);
   o->texts = malloc((headers + 1) * sizeof(char *) + text);
@@ -38,6 +38,7 @@ static stow_status keep_texts(origin *o, const stow_array_options *from) {
   const char **list = (const char **)(void *)o->texts;
   char *at = o->texts + (headers + 1) * sizeof(char *);
   o->options.path = keep_text(&at, from->path);
+  o->options.member = keep_text(&at, from->member);
   for (size_t i = 0; i < headers; i++) list[i] = keep_text(&at, from->headers[i]);
   list[headers] = NULL;
   o->options.headers = list;
@@ -97,7 +98,8 @@ static stow_status open_reader(rows *r, const origin *o) {
   /* The reader is only read through, but needs a non-const pointer. */
   source_reader reader = {.read = read_user, .user = (void *)(uintptr_t)&o->options};
   source_open_reader(r->reader, &reader, o->options.read_bytes, o->options.path);
-  return array_open_source(&r->from, r->reader, NULL, o->spec.type != DTYPE_NONE ? &o->spec : NULL);
+  return array_open_source(&r->from, r->reader, o->options.member,
+                           o->spec.type != DTYPE_NONE ? &o->spec : NULL);
 }
 
 /* Values in the caller's memory. */
