@@ -226,10 +226,13 @@ class Origin:
         if self.reader is not None:
             self.reader.stopped = True
 
-    def explain(self, error: StowageError) -> StowageError:
-        """Returns the library's error, with the file object's own error as its cause."""
+    def explain(self, error: BaseException) -> BaseException:
+        """Returns the library's error, with the file object's own error as its cause; an interrupt of the file object as it is."""
         if self.reader is not None and self.reader.failed is not None:
-            error.__cause__, self.reader.failed = self.reader.failed, None
+            failed, self.reader.failed = self.reader.failed, None
+            if not isinstance(failed, Exception):
+                return failed  # Ctrl-C, or an exit of the program
+            error.__cause__ = failed
         return error
 
 
@@ -257,7 +260,8 @@ class _Joined:
                 self.raw_dtype, row_shape = found
                 self._row_bytes = int(info.item_bytes * info.row_items)
             if info.dims == 0 or found != (self.raw_dtype, row_shape):
-                raise Invalid(f"{shown(address)}: its rows are {found[0]} {found[1]}, those of {shown(addresses[0])} {self.raw_dtype} {row_shape}")
+                first = f"{shown(addresses[0])} {self.raw_dtype} {row_shape}"
+                raise Invalid(f"{shown(address)}: its rows are {found[0]} {found[1]}, those of {first}")
             rows += int(info.rows)
             self.bytes += int(info.rows) * self._row_bytes
         self.raw_shape = [rows, *row_shape]

@@ -1,6 +1,6 @@
 """Addresses of object stores (s3://bucket/x.npy), opened with fsspec, and of files (file:///x.npy).
 
-Arrays, and records, are read from a store (`StoreObject` and `Hdf5Dataset` of _store_object.py, `_Joined` of _array.py). Tables and `inspect` need a file on disk, or an http(s) URL that the library reads itself.
+Arrays, and records, are read from a store. Tables and `inspect` need a file on disk, or an http(s) URL that the library reads itself.
 """
 
 from __future__ import annotations

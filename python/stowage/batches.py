@@ -282,7 +282,7 @@ class Batches:
         call("stow_batches_get_file", self._handle, number, byref(info))
         return Buffers(info, self._origins[number].seen_as)
 
-    def _explain(self, error: StowageError) -> StowageError:
+    def _explain(self, error: BaseException) -> BaseException:
         for origin in self._origins:
             error = origin.explain(error)
         return error
@@ -613,18 +613,22 @@ def _column(part: Any) -> Any:
         return file if headers is None else part
     if isinstance(part, (str, os.PathLike)) and os.fspath(part).endswith(".npz"):
         names = column_names(part)
-        if len(names) == 1 and find_text(f"{os.fspath(part)}:{names[0]}", lambda path: LazyArray(path, None, None, None, None, None)):
+        if len(names) == 1 and find_text(f"{os.fspath(part)}:{names[0]}", _open_plain):
             return f"{os.fspath(part)}:{names[0]}"
     return part
+
+
+def _open_plain(path: str) -> LazyArray:
+    return LazyArray(path, None, None, None, None, None)
 
 
 def _of_table(parts: "List[Any]", raw_dtype: Any) -> "Optional[Invalid]":
     """Returns the error for a path that is a table with columns of text, which no reader opens as one array."""
     for part in parts if raw_dtype is None else []:
         names = column_names(part) if isinstance(part, (str, os.PathLike)) else []
-        if len(names) < 2 or not any(find_text(f"{os.fspath(part)}:{name}", lambda path: LazyArray(path, None, None, None, None, None)) for name in names):
+        path = os.fspath(part) if names else ""
+        if len(names) < 2 or not any(find_text(f"{path}:{name}", _open_plain) for name in names):
             continue
-        path = os.fspath(part)
         return Invalid(
             f"{path}: a table of {len(names)} columns: {', '.join(names[:12])}{', …' if len(names) > 12 else ''}; "
             f'give one ("{path}:{names[0]}"), a dict of some, or stowage.open("{path}") for all of them'

@@ -450,6 +450,39 @@ class FileObjects(Case):
         self.assertEqual(total, self.rows)
         return failures
 
+    def test_an_interrupt_in_a_read_ends_the_call_and_leaves_nothing(self):
+        class Interrupted(io.BytesIO):
+            def read(self, size=-1):
+                reads[0] += 1
+                if reads[0] > allowed:
+                    raise KeyboardInterrupt
+                return super().read(size)
+
+        with open(self.x_path, "rb") as file:
+            content = file.read()
+        threads = len(os.listdir("/proc/self/task"))
+        with tempfile.TemporaryDirectory() as scratch:
+            for way in ({}, {"shuffle": True}, {"shuffle": "disk", "scratch": scratch}, {"num_workers": 1}):
+                for allowed in (0, 1, 3, 5):
+                    with self.subTest(allowed=allowed, **way):
+                        reads = [0]
+                        with self.assertRaises(KeyboardInterrupt):
+                            with stowage.batches(Interrupted(content), 500, memory="4M", **way) as opened:
+                                for _ in opened:
+                                    pass
+                        opened = None
+                        gc.collect()
+                        self.assertEqual(os.listdir(scratch), [])
+                        self.assertEqual(len(os.listdir("/proc/self/task")), threads)
+            allowed, reads = 3, [0]
+            opened = stowage.open(Interrupted(content))
+            with self.assertRaises(KeyboardInterrupt):
+                for first in range(0, self.rows, 100):
+                    opened[first : first + 100]
+            allowed = 1 << 30
+            np.testing.assert_array_equal(opened[5:10], self.x[5:10])  # and can be used on
+            opened.close()
+
     def test_a_read_that_fails_is_tried_again(self):
         self.assertEqual(self.failures_of(Failing(whole(self.x_path)), ConnectionError), 0)
 
