@@ -105,6 +105,16 @@ csv_unit csv_unit_for(bool clock, unsigned digits) {
                        : CSV_NANOS;
 }
 
+/* INT64_MAX nanoseconds: these seconds, and that many nanoseconds. */
+#define NANOS_SECONDS INT64_C(9223372036)
+#define NANOS_REST    854775807
+
+bool csv_time_fits_nanos(const csv_time *t) {
+  if (t->seconds == NANOS_SECONDS) return t->nanoseconds <= NANOS_REST;
+  if (t->seconds == -NANOS_SECONDS - 1) return t->nanoseconds >= 1000000000 - NANOS_REST;
+  return t->seconds > -NANOS_SECONDS - 1 && t->seconds < NANOS_SECONDS;
+}
+
 int64_t csv_time_in(const csv_time *t, csv_unit unit) {
   switch (unit) {
   case CSV_DAYS: return t->seconds / DAY_SECONDS - (t->seconds % DAY_SECONDS < 0);
@@ -113,7 +123,9 @@ int64_t csv_time_in(const csv_time *t, csv_unit unit) {
   case CSV_MICROS: return t->seconds * 1000000 + t->nanoseconds / 1000;
   case CSV_NANOS: break;
   }
-  return t->seconds * 1000000000 + t->nanoseconds;
+  /* The product of the earliest second would overflow before the nanoseconds are added. */
+  return t->seconds < 0 ? (t->seconds + 1) * 1000000000 + ((int64_t)t->nanoseconds - 1000000000)
+                        : t->seconds * 1000000000 + t->nanoseconds;
 }
 
 const char *csv_unit_name(csv_unit unit) {

@@ -29,6 +29,9 @@ typedef enum csv_unit { CSV_DAYS, CSV_SECONDS, CSV_MILLIS, CSV_MICROS, CSV_NANOS
 #define CSV_NOT_A_TIME INT64_MIN
 
 bool csv_time_read(csv_time *t, const char *text, size_t length);
+/* Returns whether CSV_NANOS holds it: 1677-09-21T00:12:43.145224193 to
+ * 2262-04-11T23:47:16.854775807. */
+bool csv_time_fits_nanos(const csv_time *t);
 /* Returns the time in that unit, which must hold it. */
 int64_t csv_time_in(const csv_time *t, csv_unit unit);
 /* Returns the unit for fractions of up to so many digits. */

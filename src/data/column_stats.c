@@ -27,6 +27,7 @@ static void join_times(column_stats *t, const column_stats *later) {
   }
   t->not_times = t->not_times || later->not_times;
   t->times = t->times || later->times;
+  t->past_nanos = t->past_nanos || later->past_nanos;
   t->clock = t->clock || later->clock;
   t->zoned = t->zoned || later->zoned;
   t->unzoned = t->unzoned || later->unzoned;
@@ -77,6 +78,7 @@ void column_stats_text(column_stats *t, const char *text, size_t length) {
     if (!t->times || time.seconds < t->earliest) t->earliest = time.seconds;
     if (!t->times || time.seconds > t->latest) t->latest = time.seconds;
     t->times = true;
+    t->past_nanos = t->past_nanos || !csv_time_fits_nanos(&time);
     t->clock = t->clock || time.clock;
     t->zoned = t->zoned || time.zoned;
     t->unzoned = t->unzoned || !time.zoned;
@@ -165,17 +167,13 @@ static void conclude_integers(column_facts *to, const column_stats *t) {
     s->least_int = t->integers.least_int;
 }
 
-/* Whole seconds that datetime64[ns] holds: 1677-09-21 to 2262-04-11. */
-#define NANOS_LEAST (-INT64_C(9223372036))
-#define NANOS_MOST  INT64_C(9223372035)
-
 /* Times with and without a zone have no common meaning, and some have no unit: they stay text. */
 static bool conclude_times(column_facts *to, const column_stats *t, uint64_t rows) {
   static const char *const names[] = {"datetime64[D]", "datetime64[s]", "datetime64[ms]",
                                       "datetime64[us]", "datetime64[ns]"};
   csv_unit unit = csv_unit_for(t->clock, t->digits);
   if (t->not_times || !t->times || (t->zoned && t->unzoned)) return false;
-  if (unit == CSV_NANOS && (t->earliest < NANOS_LEAST || t->latest > NANOS_MOST)) return false;
+  if (unit == CSV_NANOS && t->past_nanos) return false;
   to->time = true;
   to->unit = unit;
   to->zoned = t->zoned;

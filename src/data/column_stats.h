@@ -32,6 +32,7 @@ typedef struct column_stats {
   bool not_times;           /* some text is not a time, or times are not looked for */
   bool times, clock;        /* some are; some have a time of day */
   bool zoned, unzoned;      /* some times have a zone; some have none */
+  bool past_nanos;          /* some are before or after the times that nanoseconds hold */
   bool gaps;                /* some texts are NA or the like, which are missing times */
   uint8_t digits;           /* of fractions of a second, at most */
   int64_t earliest, latest; /* in seconds, if `times` */

@@ -127,6 +127,17 @@ def times_at_the_limits_of_nanoseconds():
     assert out["a"].dtype == "datetime64[ns]" and str(out["a"][0])[:10] == "1677-09-22" and str(out["a"][1])[:10] == "2262-04-11", out["a"]
     assert shrink(write("t.csv", text.replace("1677-09-22", "1677-09-21")), "--force")  # text
     assert columns("t.csv")["a"]["dtype"] == "text", columns("t.csv")
+    first, last = "1677-09-21T00:12:43.145224193", "2262-04-11T23:47:16.854775807"  # the limits themselves; the one before is NaT
+    out = shrink(write("t.csv", f"a,b\n{first},{last}\n1677-09-21T00:12:43.9,2262-04-11T23:47:16\n,{last}\n"), "--force")
+    for name, limit in (("a", first), ("b", last)):
+        assert out[name].dtype == "datetime64[ns]" and str(out[name][0]) == limit, out[name]
+    assert out["a"].view("i8").tolist()[0] == -(2**63) + 1 and np.isnat(out["a"][2]) and out["b"].view("i8").tolist()[0] == 2**63 - 1
+    assert str(out["a"][1]) == "1677-09-21T00:12:43.900000000" and str(out["b"][1]) == "2262-04-11T23:47:16.000000000", out["a"]
+    for past in ("1677-09-21T00:12:43.145224192", "1677-09-21T00:12:43", "2262-04-11T23:47:16.854775808", "2262-04-11T23:47:17"):
+        found = columns(write("t.csv", f"a\n{past}\n2024-01-01T00:00:00.123456789\n"))
+        assert found["a"]["dtype"] == "text", (past, found)
+        found = columns(write("t.csv", f"a\n{past[:19]}.5\n2024-01-01T00:00:00.123456\n"))  # microseconds hold all
+        assert found["a"]["dtype"] == "datetime64[us]", (past, found)
 
 
 def floats_stay_floats_for_arithmetic():
