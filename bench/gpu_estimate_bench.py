@@ -345,12 +345,20 @@ def tune_job(one, make, options, ask):
     one["tune_seconds"], one["picked"] = time.monotonic() - began, plan.largest_batch
     one["plan"] = {key: plan.data[key] for key in ("needs_bytes", "limit_bytes", "available_bytes", "tried")}
 
+    one["failed_steps"], draw = 0, random.Random(1)
+    for _ in range(100):
+        try:
+            step(plan.largest_batch, longest if draw.random() < 0.2 else draw.randrange(longest // 4, longest) // 8 * 8)
+        except torch.OutOfMemoryError:
+            one["failed_steps"] += 1
+    torch.cuda.synchronize()
+
     def runs(n):
         failed = False
         clean()
         try:
-            for _ in range(2):
-                step(n, longest)
+            for length in (longest, longest // 16 * 8, longest):
+                step(n, length)
             torch.cuda.synchronize()
         except torch.OutOfMemoryError:
             failed = True
@@ -361,15 +369,7 @@ def tune_job(one, make, options, ask):
     while bad - good > 1 and bad > good * 1.005:
         guess = min(bad - 1, good + max(1, good // 16)) if bad == 2 * plan.largest_batch else (good + bad) // 2
         good, bad = (guess, bad) if runs(guess) else (good, guess)
-    one["largest"], one["failed_steps"] = good, 0
-    clean()
-    draw = random.Random(1)
-    for _ in range(100):
-        try:
-            step(plan.largest_batch, longest if draw.random() < 0.2 else draw.randrange(longest // 4, longest) // 8 * 8)
-        except torch.OutOfMemoryError:
-            one["failed_steps"] += 1
-    torch.cuda.synchronize()
+    one["largest"] = good
     one["short"] = 1 - one["picked"] / one["largest"]
     return f"{one['case']} picked {one['picked']} largest {good} short {100 * one['short']:.1f}% failed {one['failed_steps']}/100 s {one['tune_seconds']:.0f}+{time.monotonic() - began:.0f}"
 
