@@ -8,7 +8,7 @@ Four parts:
           Also what the CUDA context takes, and the allocations of about 400 convolutions and RNNs of random shapes.
   memory  Each program is estimated, then run alone in a new process, with nothing else in PyTorch's allocator. Then it runs four times more
           under a limit: the ends of the estimated range, where the answer is yes and no, and 4% above and 6% below the estimated need.
-  tune    stowage.tune picks a batch with real steps. Bisection finds the largest that runs; 100 steps of other lengths follow.
+  tune    stowage.tune picks a batch with real steps; 100 steps of varying lengths follow. Bisection finds the largest that runs 16 of those.
   time    A few programs run one after another, with nothing beside them: the simulated time of a step against the measured one.
 Memory and tune run several processes at once; a process waits until the device has what its program needs. One line per program, with the
 error split into live, cached (reserved and not live) and workspaces, then the totals. Each result is added to FILE (estimate_gpu.jsonl in
@@ -354,11 +354,11 @@ def tune_job(one, make, options, ask):
     torch.cuda.synchronize()
 
     def runs(n):
-        failed = False
+        failed, draw = False, random.Random(2)
         clean()
         try:
-            for length in (longest, longest // 16 * 8, longest):
-                step(n, length)
+            for at in range(16):
+                step(n, longest if at in (0, 1, 15) else draw.randrange(longest // 4, longest) // 8 * 8)
             torch.cuda.synchronize()
         except torch.OutOfMemoryError:
             failed = True
