@@ -17,26 +17,29 @@
 #include "shim/account.h"
 #include "shim/shim.h"
 
-/* The first jaxlib for which the flags are set; it has known them for some months by then. */
-enum { MINOR_LEAST = 4, PATCH_LEAST = 26 };
+/* The first jaxlib for which each flag is set: 0.4.26 for command buffers, 0.4.36 for the part. It
+ * has known the flag for some months by then. */
+enum { MINOR_LEAST = 4, PATCH_GRAPHS = 26, PATCH_PART = 36, PATCH_NEWER = 1000 };
 
 static _Atomic bool off;
 static _Atomic unsigned given;
 
-/* Returns true if `folder` holds the metadata of a jaxlib that knows the flags. */
-static bool knows_flags(const char *folder) {
+/* Returns N of the jaxlib 0.4.N whose metadata `folder` holds; PATCH_NEWER: of a later one, 0: of
+ * none, or of an earlier one. */
+static unsigned patch_in(const char *folder) {
   ASSERT(folder[0] != '\0');
   DIR *listing = opendir(folder);
   const struct dirent *entry;
-  bool knows = false;
+  unsigned found = 0;
   while (listing != NULL && (entry = readdir(listing)) != NULL) {
     unsigned major, minor, patch;
     /* NOLINTNEXTLINE(cert-err34-c): anything but a number counts as unknown */
     if (sscanf(entry->d_name, "jaxlib-%u.%u.%u", &major, &minor, &patch) != 3) continue;
-    knows = major > 0 || minor > MINOR_LEAST || (minor == MINOR_LEAST && patch >= PATCH_LEAST);
+    bool newer = major > 0 || minor > MINOR_LEAST;
+    found = newer ? PATCH_NEWER : minor == MINOR_LEAST ? patch : 0;
   }
   if (listing != NULL) closedir(listing);
-  return knows;
+  return found;
 }
 
 /* XLA uses 80% of the memory that it is told of, less what the program's arguments and results take,
@@ -85,17 +88,17 @@ void xla_settings_put(const char *path) {
   if (graphs && limited) return;
   /* …/site-packages/jaxlib/xla_extension.so, …/jax_plugins/xla_cuda12/xla_cuda_plugin.so */
   char folder[PATH_MAX], value[4096], flag[80];
-  bool known = false;
+  unsigned patch = 0;
   size_t length = (size_t)(slash - path);
-  for (int up = 0; up < 2 && !known && length > 1 && length < sizeof folder; up++) {
+  for (int up = 0; up < 2 && patch == 0 && length > 1 && length < sizeof folder; up++) {
     while (length > 1 && path[length - 1] != '/') length--;
     snprintf(folder, sizeof folder, "%.*s", (int)length, path);
-    known = knows_flags(folder);
+    patch = patch_in(folder);
     length--;
   }
-  if (!known || strlen(flags) >= sizeof value) return;
+  if (patch < PATCH_GRAPHS || strlen(flags) >= sizeof value) return;
   snprintf(value, sizeof value, "%s", flags);
-  unsigned part = limited ? 0 : part_of_vram();
+  unsigned part = limited || patch < PATCH_PART ? 0 : part_of_vram();
   snprintf(flag, sizeof flag, RUN_XLA_PART "%u", part);
   if (part > 0 && !add(value, sizeof value, flag)) return;
   if (!graphs && !add(value, sizeof value, RUN_XLA_FLAG)) return;

@@ -131,6 +131,7 @@ xla not_over_the_users_choice 0.6.0 jaxlib/libjax_common.so "${flag}FUSION" "b'$
 part=--xla_gpu_memory_limit_slop_factor=
 half="--vram-limit 1G --spill 1G"
 xla keeps_what_vram_can_hold 0.6.0 jaxlib/xla_extension.so '' "b'${part}37 $flag'" $half
+xla keeps_all_with_an_older_jax 0.4.35 jaxlib/xla_extension.so '' "b'$flag'" $half
 xla keeps_a_hundredth_at_least 0.6.0 jaxlib/xla_extension.so '' "b'${part}1 $flag'" --vram-limit 16M --spill 8G
 xla keeps_what_the_user_said 0.6.0 jaxlib/xla_extension.so "${part}90" "b'${part}90 $flag'" $half
 xla keeps_less_beside_graphs_of_the_user 0.6.0 jaxlib/xla_extension.so "${flag}FUSION" "b'${flag}FUSION ${part}37'" $half
