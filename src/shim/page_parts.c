@@ -47,8 +47,7 @@ bool page_parts_wanted(size_t bytes, const cu_prop *prop, unsigned long long fla
   unsigned device = account_device(prop->location.id);
   uint64_t whole;
   return page_run_wanted(device, bytes) &&
-         (prop->handle_types == 0 || one_device() ||
-          host_tier_vram_room(device, &whole) < bytes) &&
+         (prop->handle_types == 0 || one_device() || host_tier_vram_room(device, &whole) < bytes) &&
          page_run_fits(device, prop->location.id, bytes);
 }
 

@@ -14,7 +14,8 @@
  *
  *   the process   log, load, driver_path, torch_settings, xla_settings, real, open
  *   Python        python, python_stack
- *   the state     capture, retrying, account, holdings, counted, measure, host_tier
+ *   the state     capture, retrying, account, holdings, counted, measure, host_tier,
+ *                 xla_part
  *   the gate      gate
  *   launches      launch, graph, streams, sampler, live_blocks, fingerprint
  *   the trace     recorder, inside, touches, record, refusal, nvtx, torch_block
@@ -110,9 +111,11 @@ void torch_settings_take_back(void);
 
 /* ---- xla_settings.c ---- */
 
-/* Adds our flags to XLA_FLAGS if `path`, which holds a slash, is a library of a JAX that knows them.
- * Called before the library is opened. */
+/* Adds our flags to XLA_FLAGS if `path`, which holds a slash, is a library of a JAX that knows
+ * them. Called before the library is opened. */
 void xla_settings_put(const char *path);
+/* Sets the function that returns the percentage to give to XLA; 0: none. */
+void xla_settings_ask(unsigned (*part)(void));
 /* Returns whether command buffers were switched off. */
 bool xla_settings_off(void);
 /* Returns the percentage that was given to XLA; 0: none. */

@@ -1,6 +1,6 @@
 /* XLA settings. With a spill, JAX runs its kernels one by one instead of in CUDA graphs ("command
  * buffers"), between whose kernels no page can be exchanged. And XLA computes results again instead
- * of keeping them, as it would on a device as large as vram: it is told of a larger one.
+ * of keeping them, as it would on a device as large as vram: a larger one is reported to it.
  *
  * XLA reads XLA_FLAGS once and ends the process if it does not know a flag. So the flags are added
  * when a jaxlib that knows them is loaded, and never for one whose version is not known. */
@@ -14,7 +14,6 @@
 #include "base/assert.h"
 #include "base/variables.h"
 #include "run/protocol.h"
-#include "shim/account.h"
 #include "shim/shim.h"
 
 /* The first jaxlib for which each flag is set: 0.4.26 for command buffers, 0.4.36 for the part. It
@@ -42,28 +41,10 @@ static unsigned patch_in(const char *folder) {
   return found;
 }
 
-/* XLA uses 80% of the memory that it is told of, less what the program's arguments and results take,
- * and of that as many percent as the flag says. */
-#define XLA_PERCENT_OF_ALL 80
-/* What the results that XLA keeps may take: the rest of vram is for the arguments, for code and for
- * what the pool cannot use. */
-#define PERCENT_OF_VRAM 60
+static unsigned (*_Atomic part_of_vram)(void);
 
-/* Returns the percentage for RUN_XLA_PART; 0: vram is not known, or there is enough of it. */
-static unsigned part_of_vram(void) {
-  const ledger *l = account_ledger();
-  if (l->header == NULL) return 0;
-  account_wait_devices();
-  uint64_t vram = UINT64_MAX, spill = ledger_spill_limit(l);
-  for (unsigned i = 0; i < LEDGER_DEVICES_MAX; i++) {
-    uint64_t card = atomic_load(&l->header->card_bytes[i]), limit = ledger_limit(l, i);
-    if (card != 0 && card < limit) limit = card;
-    if (limit != LEDGER_UNLIMITED && limit < vram) vram = limit;
-  }
-  if (vram == UINT64_MAX || spill == 0 || spill > UINT64_MAX - vram) return 0;
-  double percent =
-      100.0 * PERCENT_OF_VRAM / XLA_PERCENT_OF_ALL * (double)vram / (double)(vram + spill);
-  return percent < 1 ? 1 : (unsigned)percent;
+void xla_settings_ask(unsigned (*part)(void)) {
+  atomic_store(&part_of_vram, part);
 }
 
 /* Adds a flag to those in `flags`. Returns false if it does not fit. */
@@ -98,7 +79,8 @@ void xla_settings_put(const char *path) {
   }
   if (patch < PATCH_GRAPHS || strlen(flags) >= sizeof value) return;
   snprintf(value, sizeof value, "%s", flags);
-  unsigned part = limited || patch < PATCH_PART ? 0 : part_of_vram();
+  unsigned (*ask)(void) = atomic_load(&part_of_vram);
+  unsigned part = limited || patch < PATCH_PART || ask == NULL ? 0 : ask();
   snprintf(flag, sizeof flag, RUN_XLA_PART "%u", part);
   if (part > 0 && !add(value, sizeof value, flag)) return;
   if (!graphs && !add(value, sizeof value, RUN_XLA_FLAG)) return;
