@@ -12,6 +12,9 @@
 
 typedef python_layout layout;
 
+/* Offsets in a text. Its state is interned:2 kind:3 compact:1 ascii:1, from the lowest bit. */
+enum { TEXT_LENGTH = 16, TEXT_STATE = 32 };
+
 static const layout *_Atomic known; /* NULL until checked */
 static void *(*thread_here)(void);  /* set before `known` */
 static int (*line_of)(const void *code, int at);
@@ -49,6 +52,23 @@ static uint64_t mix(uint64_t key, uint64_t place, uint64_t code) {
   return key ^ key >> 29;
 }
 
+/* Returns the length of a Python text and its last bytes, mixed. Returns 0 if there is none. */
+static uint64_t text_key(const layout *l, const char *object) {
+  if (object == NULL) return 0;
+  unsigned state = (unsigned)number(object, TEXT_STATE), kind = state >> 2 & 7;
+  size_t length = (size_t)(uintptr_t)pointer(object, TEXT_LENGTH);
+  size_t bytes = (state >> 5 & 1) != 0 ? length * kind : 0;
+  const char *from = object + ((state >> 6 & 1) != 0 ? l->ascii : l->wide);
+  uint64_t key = mix(1, length, 0), word = 0;
+  for (size_t at = bytes > 16 ? bytes - 16 : 0; at < bytes; at += sizeof word) {
+    size_t rest = bytes - at;
+    word = 0;
+    memcpy(&word, from + at, rest < sizeof word ? rest : sizeof word);
+    key = mix(key, word, at);
+  }
+  return key;
+}
+
 static void walk(const layout *of, const char *frame, python_stack *s) {
   const layout own = *of, *l = &own; /* what is written to `s` cannot be it */
   uint64_t key = 1;
@@ -58,11 +78,14 @@ static void walk(const layout *of, const char *frame, python_stack *s) {
     python_place p = place_of(l, frame);
     if (p.code == NULL) continue;
     s->places[count++] = p;
-    /* Another code object may have been allocated at the same address: include its name and
-     * line. */
+    /* Another code object may have been allocated at the same address: include its name, file and
+     * line. The code of a notebook's cell ends with the cell: the next one's has the same name and
+     * line, and its file may be a new text at the same address. */
+    uint32_t line = (uint32_t)number(p.code, l->line);
+    const char *file = pointer(p.code, l->file);
     key = mix(key, (uint64_t)(uintptr_t)p.code + (uint64_t)(uint32_t)p.at,
-              (uint64_t)(uintptr_t)pointer(p.code, l->name) +
-                  (uint64_t)(uint32_t)number(p.code, l->line));
+              (uint64_t)(uintptr_t)pointer(p.code, l->name) + 2 * (uint64_t)(uintptr_t)file + line);
+    if (line <= 1) key = mix(key, text_key(l, file), 0);
   }
   s->count = count;
   s->key = key != 0 ? key : 1;
@@ -97,10 +120,9 @@ static void put(writer *w, uint32_t character) {
 static const char *text_of(const layout *l, const char *object, writer *w) {
   const char *begin = w->to;
   if (object == NULL || w->end - w->to < 2) return "";
-  /* interned:2 kind:3 compact:1 ascii:1, after the object's head, length and hash */
-  unsigned state = (unsigned)number(object, 32), kind = state >> 2 & 7;
+  unsigned state = (unsigned)number(object, TEXT_STATE), kind = state >> 2 & 7;
   bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
-  size_t length = (size_t)(uintptr_t)pointer(object, 16);
+  size_t length = (size_t)(uintptr_t)pointer(object, TEXT_LENGTH);
   const char *from = object + (ascii ? l->ascii : l->wide);
   if (!compact) length = 0; /* code objects have no such names */
   if (length > 512) length = 512;

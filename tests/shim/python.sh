@@ -167,6 +167,13 @@ def run():
 thread = threading.Thread(target=run)
 thread.start(); thread.join()
 print("fine")'
+# Cells of a notebook: the code of each is freed at its end, and the next one's is at the same address.
+cells='for turn in 0 1 2 3 4 5 6 7; do events | grep -q "<module>@cell$turn:2 <" || echo "$turn"; done'
+then='[ -z "$(eval "$cells")" ]' inside cells_of_a_notebook_have_their_own_lines '
+import cuda
+cuda.start(); cuda.alloc(cuda.MIB)
+for turn in range(8): exec(compile("a = 1\ncuda.alloc(cuda.MIB)\n", f"cell{turn}", "exec"), {"cuda": cuda})
+print("fine")'
 then='[ "$(lines | sort -u)" = "" ]' inside stacks_can_be_switched_off '
 import cuda
 cuda.start()
