@@ -22,8 +22,9 @@ typedef struct run_live {
   bool terminal;                               /* true: the line is shown */
   bool shown;                                  /* true: the line is on the screen now */
   nvml *n;                                     /* opened when the first byte is spilled */
-  bool reported, reported_whole, reported_xla; /* it was reported that spilling works, that it works
-                                                * by pages, and that it works without graphs */
+  bool reported, reported_whole; /* it was reported how spilling works, and that only whole segments
+                                  * are spilled */
+  bool reported_xla, reported_part; /* … that JAX runs without graphs, and that it recomputes */
   bool asked, measured;                        /* NVML was asked for the PCIe rate; NVML answered */
   uint64_t looked_ns;                          /* time of the last sample; 0: none */
   uint64_t next_ns;                            /* time of the next sample */
