@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Weighs values of a Python process: the bytes of each with all it holds, and what it is made of. Samples the contents of containers.
 
-The lower half of _holders.py, whose rules hold here too: it imports only what every interpreter has loaded, allocates nothing large and
+The lowest part of _holders.py, whose rules hold here too: it imports only what every interpreter has loaded, allocates nothing large and
 changes nothing.
 """
 import gc
@@ -212,6 +212,11 @@ def weigh_series(value):
     texts, lists = text_bytes(value) if is_text(value.dtype) else (0, False)
     return Weight(size + texts, len(value), str(value.dtype), f"({len(value)},)", None, "cells" if lists else "text" if texts else "", 0,
                   texts + 8 * len(value), str(value.name))
+
+
+def is_array(value):
+    """Returns whether its size is known at once. Asks the class: an object may answer any name."""
+    return has(type(value), "nbytes") or has(type(value), "memory_usage")
 
 
 def graphs_of(value):

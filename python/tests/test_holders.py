@@ -198,7 +198,7 @@ class Weights(unittest.TestCase):
         log = logging.getLogger("test_holders")
         log.addHandler(handler)
         self.addCleanup(log.removeHandler, handler)
-        found = [name for value, name, _ in _holders._chain([(log, "log", "module a")], set()) if value is handler.records]
+        found = [name for value, name, _ in _holders.chained([(log, "log", "module a")], set()) if value is handler.records]
         self.assertEqual([name.rpartition(".")[2] for name in found], ["records"])
 
     @unittest.skipUnless(numpy, "no NumPy")
@@ -301,7 +301,7 @@ class Weights(unittest.TestCase):
 
         held = [str(i) for i in range(2000)]
         state = {Key(): {"a": held}, (1, "b"): held, "c": {Key(): Key()}}
-        for values in (_holders.opened(state, "state"), ((v, n) for v, n, _ in _holders._chain([(state, "state", "module a")], set()))):
+        for values in (_holders.opened(state, "state"), ((v, n) for v, n, _ in _holders.chained([(state, "state", "module a")], set()))):
             names = [name for value, name in values if value is held]
             self.assertIn("state[(1, 'b')]", names)
         names = [name for _, name in _holders.opened(state, "state")]
