@@ -394,7 +394,8 @@ static bool starts_again(scan_text t) {
   return false;
 }
 
-/* Returns whether two languages report a shortage of host memory, or a compiler and a program do. */
+/* Returns whether two languages report a shortage of host memory, or a compiler and a program do.
+ */
 static bool has_two_hosts(scan_text t) {
   host_failure first, next;
   return find_first_host(t, &first) && first.word && first.own &&

@@ -12,7 +12,7 @@
 /* What XLA may keep. The rest of vram is for arguments, code and what the pool cannot use. */
 #define PERCENT_OF_VRAM 60
 
-/* Returns the percentage for RUN_XLA_PART; 0: none, because vram is not known or nothing may spill. */
+/* Returns the percentage for RUN_XLA_PART; 0: vram is not known, or nothing may spill. */
 static unsigned part_of_vram(void) {
   const ledger *l = account_ledger();
   if (l->header == NULL) return 0;
