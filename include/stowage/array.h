@@ -49,8 +49,7 @@ typedef struct stow_array_options {
   const void *data; /* values in memory instead of a file; they must outlive the array. `path` is a
                        name for messages, and raw_dtype is needed */
   uint64_t data_bytes;
-  const char
-      *member; /* of the file that `read` reads: its array or tensor; NULL: the file is one */
+  const char *member; /* the array or tensor of the file behind `read`; NULL: the file is one */
 } stow_array_options;
 #define STOW_ARRAY_OPTIONS_INIT                                                                    \
   { sizeof(stow_array_options), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL }

@@ -15,6 +15,7 @@ from typing import Any, Callable, Iterable, List, Optional, Tuple
 
 from ._library import Growing, Invalid, StowageError, Unsupported, call, declare, lib, need, parse_size, shown
 from ._store import is_store, objects_of, open_address, without_scheme
+from ._store_object import Ranges
 
 READER = CFUNCTYPE(c_int, c_void_p, c_uint64, c_void_p, c_uint64)
 _IO_FAILED = -9
@@ -116,7 +117,8 @@ class _FileReader:
             try:
                 return self._fill(to, offset)
             except OSError as reason:  # timeouts and dropped connections are
-                if isinstance(reason, _FINAL) or self.stopped:
+                # The library's own reader, of one of several objects, has tried again already.
+                if isinstance(reason, (*_FINAL, StowageError)) or self.stopped:
                     raise
             time.sleep(_WAIT_FIRST_S * 2**wait)
         self._fill(to, offset)
@@ -168,11 +170,10 @@ class Origin:
             path = str(getattr(given, "name", None) or getattr(given, "path", None) or type(given).__name__)
             self.options.read = self.reader.function
             self.options.read_bytes = self.reader.bytes
-            member = getattr(given, "member", None)
-            if isinstance(member, str):
-                self.options.member = member.encode()
-            if raw_dtype is None and hasattr(given, "raw_shape"):
-                raw_dtype, raw_shape = given.raw_dtype, given.raw_shape
+            if isinstance(given, Ranges):
+                self.options.member = None if given.member is None else given.member.encode()
+                if raw_dtype is None and given.raw_dtype is not None:
+                    raw_dtype, raw_shape = given.raw_dtype, given.raw_shape
         elif isinstance(given, (str, bytes, os.PathLike)):
             path = os.fsdecode(os.fspath(given))
         else:
@@ -236,15 +237,13 @@ class Origin:
         return error
 
 
-class _Joined:
+class _Joined(Ranges):
     """Several objects of a store as one array of raw values: their rows follow one another."""
-
-    member = None
 
     def __init__(self, addresses: "List[str]") -> None:
         self.name = f"{addresses[0]} and {len(addresses) - 1} more"
-        self._parts: "List[Tuple[int, Origin, c_void_p]]" = []  # first byte
-        self._lock = threading.Lock()
+        #: First byte, object, its handle and the lock for that.
+        self._parts: "List[Tuple[int, Origin, c_void_p, threading.Lock]]" = []
         self.bytes, rows = 0, 0
         for address in addresses:
             origin, handle, info = Origin(address), c_void_p(), ArrayInfo()
@@ -253,13 +252,15 @@ class _Joined:
             except StowageError as error:
                 raise origin.explain(error)
             weakref.finalize(self, lib().stow_array_close, handle)
-            self._parts.append((self.bytes, origin, handle))
+            self._parts.append((self.bytes, origin, handle, threading.Lock()))
             call("stow_array_get_info", handle, ctypes.byref(info))
             found = info.dtype.decode(), shape_of(info)[1:]
-            if address == addresses[0]:
+            if info.dims == 0:
+                raise Invalid(f"{shown(address)}: one number without rows cannot be one of several objects")
+            if self.raw_dtype is None:
                 self.raw_dtype, row_shape = found
                 self._row_bytes = int(info.item_bytes * info.row_items)
-            if info.dims == 0 or found != (self.raw_dtype, row_shape):
+            if found != (self.raw_dtype, row_shape):
                 first = f"{shown(addresses[0])} {self.raw_dtype} {row_shape}"
                 raise Invalid(f"{shown(address)}: its rows are {found[0]} {found[1]}, those of {first}")
             rows += int(info.rows)
@@ -267,17 +268,16 @@ class _Joined:
         self.raw_shape = [rows, *row_shape]
 
     def fill_at(self, to: memoryview, offset: int) -> None:
-        """Reads bytes of the rows; called by several threads."""
-        ends = [first for first, _, _ in self._parts[1:]] + [self.bytes]
+        ends = [first for first, *_ in self._parts[1:]] + [self.bytes]
         while to.nbytes > 0:
             number = bisect.bisect_right(ends, offset)
-            start, origin, handle = self._parts[number]
+            start, origin, handle, lock = self._parts[number]
             stop = min(offset + to.nbytes, ends[number])
             row, within = divmod(offset - start, self._row_bytes)
             count = -(-(stop - start) // self._row_bytes) - row
             rows = bytearray(count * self._row_bytes)
             try:
-                with self._lock:
+                with lock:
                     call("stow_array_read", handle, row, count, 1, 0, 0, (c_char * len(rows)).from_buffer(rows))
             except StowageError as error:
                 raise origin.explain(error)

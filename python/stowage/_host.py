@@ -23,7 +23,7 @@ from ._library import format_size as size
 from ._run_names import RUN_HOST, RUN_LINE_ASKED, RUN_OBJECTS, RUN_WATCH
 from ._trace import ALLOC, FREE, Trace
 
-_holders.label = _show.name_cells  # cells as In[3]
+_holders.name_cells(_show.name_cells)  # as In[3]
 
 #: (seconds, bytes held): the last readings of the watch over host memory.
 samples: "Deque[Tuple[float, int]]" = deque(maxlen=200)

@@ -12,11 +12,11 @@ import types
 from itertools import chain
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from ._holders import item_name
 from ._library import format_size
 from ._memory import loaded
 from ._pieces import PLAIN, Kinds, Large, numpy_piece
 from ._show import name_cells, shell
+from ._weighing import item_name
 
 _PACKAGE = __name__.rpartition(".")[0]
 OPTIMIZED = 1  # CO_OPTIMIZED: a function's code, whose locals are not a dictionary

@@ -25,7 +25,7 @@ from typing import Any, Iterator, List, Optional
 
 from . import _death, _memory
 from ._cache import shrink_all
-from ._holders import threads
+from ._frames import threads
 from ._host import Scene, samples, take_scene
 from ._library import Invalid, StowageError
 from ._library import format_size as size

@@ -10,7 +10,7 @@ import re
 from typing import Any, Callable, Iterable, List, Tuple
 
 from ._library import Invalid, NotFound, Unreadable, Unsupported, shown
-from ._store_object import Hdf5Dataset, StoreObject
+from ._store_object import Hdf5Dataset, Ranges, StoreObject
 
 _ADDRESS = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]+(:|::[a-z0-9]+:)//")
 _MEMBER = re.compile(r"\.(npz|npy|h5|hdf5|he5|nc|safetensors|pt|pth|ckpt|bin):", re.IGNORECASE)
@@ -55,7 +55,9 @@ def open_address(path: str) -> Any:
             return Hdf5Dataset(*open_store(address), address, member)
         if member:
             stored = _Member(address, member) if address.lower().endswith(".npz") else None
-            return stored if stored is not None and stored.is_stored else StoreObject(*open_store(address), address, member)
+            if stored is not None and stored.is_stored:
+                return stored
+            return StoreObject(*open_store(address), address, member)
         return _with_fsspec(address, lambda fsspec: fsspec.open(address, "rb").open())
     except FileNotFoundError as reason:
         if isinstance(reason, NotFound):
@@ -83,10 +85,8 @@ def objects_of(paths: "Iterable[str]") -> "List[str]":
     return made
 
 
-class _Member:
+class _Member(Ranges):
     """A stored member of an npz in a store: a range of the object. A deflated one (`is_stored` is false) cannot be read here."""
-
-    member = None
 
     def __init__(self, address: str, member: str) -> None:
         import zipfile
@@ -112,7 +112,6 @@ class _Member:
         self.bytes = info.file_size
 
     def fill_at(self, to: memoryview, offset: int) -> None:
-        """Reads a range; called by several threads."""
         start = self._start + offset
         data = self._system.cat_file(self._path, start=start, end=start + len(to))
         if len(data) != len(to):

@@ -1,6 +1,6 @@
 """Objects of a store that the C library reads a range at a time, and datasets of HDF5 in a store, which h5py reads.
 
-Called by _store.open_address. Memory: a few blocks for each object; for HDF5, one row of chunks for each dataset.
+Opened by _store.open_address. Memory: a few blocks for each object; for HDF5, one row of chunks for each dataset.
 """
 
 from __future__ import annotations
@@ -8,14 +8,29 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Sequence
 
-from ._library import Invalid, NotFound, Unreadable, Unsupported, need, shown
+from ._library import Invalid, NotFound, StowageError, Unreadable, Unsupported, need, shown
 
 _BLOCK_BYTES, _BLOCKS = 1 << 20, 4
 
 
-class StoreObject:
+class Ranges:
+    """What the C library reads by ranges (fill_at) instead of a path. Several threads may call fill_at."""
+
+    name: str  # for messages
+    bytes: int
+    address: str  # of the file that has the member
+    member: "Optional[str]" = None  # the array or tensor of the file to read; None: the ranges are one array
+    raw_dtype: "Optional[str]" = None  # of ranges that are raw values; None: a file that says it
+    raw_shape: "Sequence[int]" = ()
+
+    def fill_at(self, to: memoryview, offset: int) -> None:
+        """Fills `to` with the bytes from `offset` on."""
+        raise NotImplementedError
+
+
+class StoreObject(Ranges):
     """A whole object. Small reads, as of a directory or of deflated data, go through blocks that are kept; large ones do not."""
 
     def __init__(self, system: Any, path: str, address: str, member: str) -> None:
@@ -26,7 +41,6 @@ class StoreObject:
         self._blocks: "OrderedDict[int, bytes]" = OrderedDict()
 
     def fill_at(self, to: memoryview, offset: int) -> None:
-        """Reads a range; called by several threads."""
         if len(to) >= _BLOCK_BYTES:
             to[:] = self._range(offset, offset + len(to))
             return
@@ -58,10 +72,8 @@ class StoreObject:
         return data
 
 
-class Hdf5Dataset:
+class Hdf5Dataset(Ranges):
     """A dataset of HDF5 in a store, as the raw values of its rows. A row of chunks is read, unpacked and kept at a time."""
-
-    member = None
 
     def __init__(self, system: Any, path: str, address: str, member: str) -> None:
         h5py = need("h5py", "HDF5 in a store")
@@ -70,10 +82,11 @@ class Hdf5Dataset:
         opened = system.open(path, "rb", block_size=_BLOCK_BYTES)
         try:
             self._file = h5py.File(opened, "r", rdcc_nbytes=0)
-        except OSError as reason:
-            opened.close()
+            self._set = self._find(h5py, member)
+        except StowageError:
+            raise
+        except (OSError, RuntimeError) as reason:
             raise Unreadable(f"{shown(address)}: h5py cannot read it: {reason}") from None
-        self._set = self._find(h5py, member)
         kind = self._set.dtype
         if kind.kind not in "biuf" or kind.itemsize > 8:
             raise Unsupported(f"{shown(self.name)}: items of type {kind} are not numbers; copy the file to disk")
@@ -94,14 +107,13 @@ class Hdf5Dataset:
         if not member and len(found) == 1:
             member = found[0]
         if member.strip("/") in found:
-            return self._file[member]
+            return self._file[member.strip("/")]
         there = shown(", ".join(found[:20]) or "none")
         if member:
             raise NotFound(f"{shown(self.name)}: no such dataset; there are {there}")
         raise Invalid(f"{shown(self.name)}: it holds {len(found)} datasets; name one after a colon: {there}")
 
     def fill_at(self, to: memoryview, offset: int) -> None:
-        """Reads bytes of the rows."""
         import numpy
 
         with self._lock:

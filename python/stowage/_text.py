@@ -175,6 +175,9 @@ def find_text(path: Any, opener: Opener) -> "Optional[TextColumn]":
 
 def _is_fixed_text(archive: Any, member: str) -> bool:
     """Returns whether an array holds texts of one width: uint8, rows x width. A column of numbers may be called `rx.bytes` too."""
+    import zipfile
+    import zlib
+
     from numpy.lib import format as npy
 
     try:
@@ -182,7 +185,7 @@ def _is_fixed_text(archive: Any, member: str) -> bool:
             read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
             shape, _, dtype = read(file)
         return bool(len(shape) == 2 and dtype == "uint8")
-    except (ValueError, OSError, EOFError):
+    except (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error):  # RuntimeError: an encrypted member
         return False
 
 
@@ -193,9 +196,12 @@ def column_names(path: Any) -> "List[str]":
     if not isinstance(path, (str, os.PathLike)) or not os.path.isfile(path) or not zipfile.is_zipfile(path):
         return []
     found: "List[str]" = []
-    with zipfile.ZipFile(path) as archive:
-        members = [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
-        fixed = {name for name in members if name.endswith(".bytes") and _is_fixed_text(archive, name)}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = dict.fromkeys(name[:-4] for name in archive.namelist() if name.endswith(".npy"))
+            fixed = {name for name in members if name.endswith(".bytes") and _is_fixed_text(archive, name)}
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return []  # the library's reader says what is wrong with it
     for name in members:
         base, _, part = name.rpartition(".")
         if part == "codes" and f"{base}.words.bytes" in members:

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Weighs values of a Python process: the bytes of each with all it holds, and what it is made of. Samples the contents of containers.
 
-The lower half of _holders.py, whose rules hold here too: it imports only what every interpreter has loaded, allocates nothing large and
+The lowest part of _holders.py, whose rules hold here too: it imports only what every interpreter has loaded, allocates nothing large and
 changes nothing.
 """
 import gc
@@ -76,7 +76,7 @@ def type_name(value):
 def sample(values):
     """Returns some of its elements from all over it, in one step that no other thread can interrupt."""
     if len(values) <= SAMPLES:
-        return list(values)
+        return list(itertools.islice(values, SAMPLES))  # a class of the program's may say one length and go on for ever
     step = len(values) // SAMPLES
     if isinstance(values, (list, tuple)):
         return values[::step][:SAMPLES]
@@ -214,6 +214,11 @@ def weigh_series(value):
                   texts + 8 * len(value), str(value.name))
 
 
+def is_array(value):
+    """Returns whether its size is known at once. Asks the class: an object may answer any name."""
+    return has(type(value), "nbytes") or has(type(value), "memory_usage")
+
+
 def graphs_of(value):
     """Number of autograd graphs a tensor keeps: 1 if it has one; if it is a sum of losses (`total += loss`), the terms of the sum."""
     node = value.grad_fn
@@ -277,6 +282,8 @@ def weigh_container(value, depth):
         pairs = sample(value.items())
         keys, parts = [k for k, _ in pairs], [v for _, v in pairs]
         del pairs  # sharers() counts references
+        if not parts:  # the program has emptied it meanwhile
+            return Weight(size, count)
         # The field names of many records may be the same few strings; json.loads makes them again for each text.
         shared = depth < DEEP and type(keys[0]) is str and sharers(keys[:1])[0] > SHARED  # in two lists
         names = [] if shared else sharers(keys)
@@ -286,6 +293,8 @@ def weigh_container(value, depth):
         # The same small object repeated (0, True, an interned name) counts once.
         if len(parts) > 1 and len(set(map(id, parts))) == 1:
             return Weight(size + weigh(parts[0], depth - 1).size, count, type_name(parts[0]))
+        if not parts:
+            return Weight(size, count)
     if PLAIN_TEXT.issuperset(map(type, parts)) and (not isinstance(value, dict) or type(keys[0]) in PLAIN_TEXT):
         return weigh_plain(size, count, parts, names, extra)
     shares = sharers(parts)

@@ -202,8 +202,11 @@ class Batches:
         self._texts: "List[Optional[TextColumn]]" = [None] * len(parts)
         try:
             handle = self._open_files(parts, types, rank, world)
-        except Invalid as error:
-            raise _of_table(parts, given["raw_dtype"]) or error from None
+        except Invalid:
+            table = _of_table(parts) if given["raw_dtype"] is None else None
+            if table is None:
+                raise
+            raise table from None
         except NotFound:
             self._texts = [self._find_text(part) for part in parts]
             if not any(self._texts):
@@ -607,14 +610,15 @@ def _columns(data: Any) -> Any:
 
 
 def _column(part: Any) -> Any:
-    """Returns the path of a column of text: one that is opened, or all that an .npz holds."""
+    """Returns the path of a text column that is opened, or of the only column of an .npz if that is text; other parts as they are."""
     if isinstance(part, LazyText):
         file, headers, _ = part._again[1]
         return file if headers is None else part
-    if isinstance(part, (str, os.PathLike)) and os.fspath(part).endswith(".npz"):
-        names = column_names(part)
-        if len(names) == 1 and find_text(f"{os.fspath(part)}:{names[0]}", _open_plain):
-            return f"{os.fspath(part)}:{names[0]}"
+    path = os.fspath(part) if isinstance(part, (str, os.PathLike)) else None
+    if isinstance(path, str) and path.endswith(".npz"):
+        names = column_names(path)
+        if len(names) == 1 and find_text(f"{path}:{names[0]}", _open_plain):
+            return f"{path}:{names[0]}"
     return part
 
 
@@ -622,11 +626,11 @@ def _open_plain(path: str) -> LazyArray:
     return LazyArray(path, None, None, None, None, None)
 
 
-def _of_table(parts: "List[Any]", raw_dtype: Any) -> "Optional[Invalid]":
-    """Returns the error for a path that is a table with columns of text, which no reader opens as one array."""
-    for part in parts if raw_dtype is None else []:
-        names = column_names(part) if isinstance(part, (str, os.PathLike)) else []
-        path = os.fspath(part) if names else ""
+def _of_table(parts: "List[Any]") -> "Optional[Invalid]":
+    """Returns the error for the first path that is a table with columns of text, which no reader opens as one array."""
+    for part in parts:
+        names = column_names(part)
+        path = os.fsdecode(part) if names else ""
         if len(names) < 2 or not any(find_text(f"{path}:{name}", _open_plain) for name in names):
             continue
         return Invalid(

@@ -436,6 +436,12 @@ class FileObjects(Case):
                     total = sum(batch.sum() for batch in stowage.batches(given, 777, shuffle=shuffle, memory="8M"))
                     self.assertEqual(total, self.x.sum())
 
+    def test_the_attributes_of_a_file_are_its_own(self):
+        class Download(io.BytesIO):
+            member, address, raw_dtype, raw_shape = "gold", None, "float16", None
+
+        np.testing.assert_array_equal(stowage.open(Download(whole(self.x_path)))[5:10], self.x[5:10])
+
     def failures_of(self, file, kind):
         made = stowage.batches(file, 500, memory="8M")
         total, failures = 0, 0

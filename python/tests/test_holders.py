@@ -1,7 +1,9 @@
 """What is found in the host memory of a process, and which line it is put down to (stowage._holders)."""
 
+import collections
 import gc
 import io
+import itertools
 import os
 import queue
 import sys
@@ -196,7 +198,7 @@ class Weights(unittest.TestCase):
         log = logging.getLogger("test_holders")
         log.addHandler(handler)
         self.addCleanup(log.removeHandler, handler)
-        found = [name for value, name, _ in _holders._chain([(log, "log", "module a")], set()) if value is handler.records]
+        found = [name for value, name, _ in _holders.chained([(log, "log", "module a")], set()) if value is handler.records]
         self.assertEqual([name.rpartition(".")[2] for name in found], ["records"])
 
     @unittest.skipUnless(numpy, "no NumPy")
@@ -299,11 +301,42 @@ class Weights(unittest.TestCase):
 
         held = [str(i) for i in range(2000)]
         state = {Key(): {"a": held}, (1, "b"): held, "c": {Key(): Key()}}
-        for values in (_holders.opened(state, "state"), ((v, n) for v, n, _ in _holders._chain([(state, "state", "module a")], set()))):
+        for values in (_holders.opened(state, "state"), ((v, n) for v, n, _ in _holders.chained([(state, "state", "module a")], set()))):
             names = [name for value, name in values if value is held]
             self.assertIn("state[(1, 'b')]", names)
         names = [name for _, name in _holders.opened(state, "state")]
         self.assertIn(f"state[{_holders.type_name(Key())}]"[:60], names)
+
+
+class Emptied(list):
+    """Says that it has elements, as a list does that another thread clears after its length was read."""
+
+    def __len__(self):
+        return 5
+
+
+class EmptiedDict(dict):
+    def __len__(self):
+        return 5
+
+    def items(self):
+        return Emptied()
+
+
+class Longer(collections.deque):
+    def __iter__(self):
+        return itertools.repeat(0, 1 << 20)
+
+
+class ChangedMeanwhile(unittest.TestCase):
+    def test_a_container_without_elements_weighs_itself_and_what_holds_it_is_weighed(self):
+        for kind in (Emptied, EmptiedDict):
+            self.assertLess(_holders.weigh(kind(), _holders.DEEP).size, 1000)
+            holder = [kind(), bytearray(5 << 20)]
+            self.assertGreater(_holders.weigh(holder, _holders.DEEP).size, 5 << 20)
+
+    def test_a_container_that_yields_more_than_its_length_is_sampled(self):
+        self.assertLessEqual(len(_holders.sample(Longer([1]))), _holders.SAMPLES)
 
 
 def fake_class(module, name, **attributes):

@@ -568,6 +568,13 @@ class Stores(Case):
         memory.put_file(path, "/objects/x.safetensors")
         for name in ("d.npz:x", "x.safetensors:x", "part-*.npy"):
             self.check_object("memory://objects/" + name, x, memory)
+        with mock.patch.object(type(memory), "cat_file", side_effect=memory.cat_file) as cat:
+            opened = stowage.open("memory://objects/part-*.npy")
+            cat.side_effect = ConnectionError("gone")
+            cat.reset_mock()
+            with self.assertRaises(stowage.StowageError):
+                opened[:10]
+            self.assertEqual(cat.call_count, 4)  # one of several objects is tried as often as one alone
         turned = stowage.open([f"memory://objects/part-{number}.npy" for number in (2, 0)])
         np.testing.assert_array_equal(turned[49990:50010], np.concatenate([x[149990:], x[:10]]))
 

@@ -4,7 +4,9 @@ import os
 import pickle
 import random
 import tempfile
+import time
 import unittest
+import zipfile
 
 try:
     import numpy as np
@@ -12,6 +14,7 @@ except ImportError:
     raise unittest.SkipTest("numpy is not installed")
 
 import stowage
+from stowage._text import column_names
 
 
 class Text(unittest.TestCase):
@@ -93,6 +96,26 @@ class Text(unittest.TestCase):
                 file.write("key\n" + "".join(row + "\n" for row in rows))
             stowage.shrink(table, path, force=True, quiet=True)
             self.assertEqual([text for batch in stowage.batches(path, 100) for text in batch], rows)
+
+    def test_a_damaged_npz_is_an_error_of_the_library(self):
+        path = os.path.join(self.folder.name, "damaged.npz")
+        with open(self.npz, "rb") as file:
+            content = bytearray(file.read())
+        content[content.rindex(b"PK\x01\x02") + 1] ^= 0xFF  # the last entry of its directory
+        with open(path, "wb") as file:
+            file.write(content)
+        for read in (lambda: stowage.batches(path, 10), lambda: stowage.open(path)):
+            with self.assertRaises(stowage.StowageError):
+                read()
+
+    def test_the_columns_of_many_members_are_found_quickly(self):
+        path = os.path.join(self.folder.name, "many.npz")
+        with zipfile.ZipFile(path, "w") as archive:
+            for number in range(40000):
+                archive.writestr(f"{number}.codes.npy", b"")
+        began = time.process_time()
+        self.assertEqual(len(column_names(path)), 40000)
+        self.assertLess(time.process_time() - began, 10)  # below 1 s
 
     def test_batches_resume(self):
         opened = stowage.batches(self.path("long"), 500, shuffle=True, seed=3)

@@ -223,9 +223,9 @@ static bool is_tiny(scan_text code) {
 
 void context_read_traits(context *c, scan_text text, scan_text raw) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-    if ((c->traits & table[i].traits) == 0 && scan_has(raw, table[i].words))
+    if ((c->traits & table[i].traits) != table[i].traits && scan_has(raw, table[i].words))
       c->traits |= table[i].traits;
-  static const char *const python[] = {"Traceback (most", ".py", "python "};
+  static const char *const python[] = {"Traceback (most", ".py", "python ", "(python"};
   if (scan_has_any(raw, python, sizeof python / sizeof *python))
     c->traits &= ~(uint32_t)(TRAIT_BUILD | TRAIT_NODE | TRAIT_FFMPEG);
   read_growth(c, text);

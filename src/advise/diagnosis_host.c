@@ -188,7 +188,7 @@ static const struct {
     {HOST_GIT, CAUSE_HOST_LIMIT, 0.6,
      "git was killed while it packed objects: probably they took more host memory (RAM) than there "
      "was",
-     "each of its threads holds a window of objects, whole ones"},
+     "each of its threads holds a window of whole objects"},
     {HOST_DATABASE, CAUSE_HOST_LIMIT, 0.6,
      "DuckDB reached its own limit on host memory (RAM), memory_limit: 80% of the RAM by default",
      "it cannot spill everything to disk: each thread needs its part, and so does the order of "

@@ -109,7 +109,7 @@ static uint64_t cached_at_end(const timeline *t) {
   for (uint32_t i = 0; i < t->lifetime_count; i++)
     live += t->lifetimes[i].end == TIMELINE_OPEN ? t->lifetimes[i].bytes : 0;
   for (uint32_t i = 0; i < t->extent_count; i++)
-    reserved += t->extents[i].end == TIMELINE_OPEN ? t->extents[i].bytes : 0;
+    reserved += t->extents[i].end == EXTENT_OPEN ? t->extents[i].bytes : 0;
   return reserved > live ? reserved - live : 0;
 }
 

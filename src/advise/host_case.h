@@ -71,8 +71,10 @@ void host_find_dataset(host_case *c);
 void host_find_graph(host_case *c); /* host_tensors.c */
 void host_find_pinned(host_case *c);
 void host_find_shared(host_case *c); /* host_native.c */
-/* Returns whether the process uses PyTorch, JAX, TensorFlow or CuPy, whose C code holds memory. */
-bool host_has_framework(const host_record *r);
 void host_find_native(host_case *c);
+
+/* Returns whether the process uses CUDA, PyTorch, JAX, TensorFlow or CuPy, whose C code holds
+ * memory (host_native.c). */
+bool host_has_framework(const host_record *r);
 
 #endif

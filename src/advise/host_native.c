@@ -99,9 +99,7 @@ static void find_database(host_case *c, const host_object *o, uint64_t bare) {
 
 static bool uses_cuda(const host_record *r) {
   for (size_t i = 0; i < r->map_count; i++)
-    if (strstr(r->maps[i].path, "/libcuda.so") != NULL ||
-        strncmp(r->maps[i].path, "/dev/nvidia", 11) == 0)
-      return true;
+    if (tree_map_is_driver(&r->maps[i])) return true;
   return false;
 }
 

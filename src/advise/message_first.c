@@ -22,7 +22,8 @@
 #define SEGMENTS_MOST 4096 /* the rest of a longer text is one segment */
 #define EARLIER_MOST  8    /* failures of the host before the one that the table names first */
 
-/* Kinds that only this file has: a language's own words for host memory. One program has one. */
+/* Kinds that only this file has: a language's own words for host memory. A program has one
+ * language, so two of them are two failures. */
 enum {
   KIND_R = MESSAGE_KIND_COUNT + HOST_KIND_COUNT,
   KIND_MATLAB,
@@ -108,7 +109,8 @@ static message_kind library_of(scan_text s, const char **where, uint64_t *asked)
   return kind;
 }
 
-/* Returns the kind of a line about host memory by its language, MESSAGE_NONE if it has none. */
+/* Returns the kind of a line about host memory by the language whose words it has, MESSAGE_NONE if
+ * it has none of them. */
 static message_kind language_of(scan_text line) {
   static const struct {
     const char *words;
@@ -135,6 +137,7 @@ typedef struct host_failure {
   const char *at;
 } host_failure;
 
+/* Finds the host's failure whose words are first in the table of message_host.c. */
 static bool find_host(scan_text s, host_failure *f) {
   message m = message_blank();
   if (!message_host_memory(&m, s, true, &f->at)) return false;
@@ -152,7 +155,7 @@ static bool find_host(scan_text s, host_failure *f) {
   return true;
 }
 
-/* Finds the first of the host's failures: find_host looks for words in the order of its table. */
+/* Finds the first of the host's failures in the segment. */
 static bool find_first_host(scan_text s, host_failure *f) {
   host_failure earlier;
   if (!find_host(s, f)) return false;
@@ -213,11 +216,15 @@ static const char *bare_ending(scan_text s, scan_text *frame, bool *open) {
   return NULL;
 }
 
-/* Returns whether a line of the segment is an error with such a status. */
+/* Returns whether a line of the segment is an error with such a status. Each error is read with the
+ * lines since the one before it: a chain of handlers may have thousands. */
 static bool has_status(scan_text s) {
   scan_text rest = s, line;
-  while (scan_next_line(&rest, &line))
-    if (message_is_error(line) && is_status(s, line)) return true;
+  while (scan_next_line(&rest, &line)) {
+    if (!message_is_error(line)) continue;
+    if (is_status(s, line)) return true;
+    s.at = line.end;
+  }
   return false;
 }
 
@@ -387,7 +394,8 @@ static bool starts_again(scan_text t) {
   return false;
 }
 
-/* Returns whether two languages report a shortage of host memory, or a compiler and a program. */
+/* Returns whether two languages report a shortage of host memory, or a compiler and a program do.
+ */
 static bool has_two_hosts(scan_text t) {
   host_failure first, next;
   return find_first_host(t, &first) && first.word && first.own &&

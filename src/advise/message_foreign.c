@@ -124,7 +124,7 @@ bool message_lookalike(message *m, scan_text t) {
     uint32_t details;
   } alike[] = {
       {"AndroidRuntime: java.lang.OutOfMemoryError", NULL, "the heap of an Android app is full",
-       "smaller bitmaps (BitmapFactory.Options.inSampleSize), and none that are not shown; the "
+       "smaller bitmaps (BitmapFactory.Options.inSampleSize), and only those that are shown; the "
        "Memory Profiler names what leaks; android:largeHeap=\"true\" only helps for a while",
        0},
       {"Failed on request of size", NULL, "PostgreSQL could not get memory for a query",

@@ -387,9 +387,8 @@ static void read_numbers(message *m, scan_text t, const char *at) {
   m->details |= MESSAGE_RLIMIT;
 }
 
-/* Returns whether the line says that a compiler was killed: "process didn't exit successfully:
- * `rustc
- * --crate-name x` (signal: 9, SIGKILL: kill)". */
+/* Returns whether the line of a kill names a compiler, as cargo's does: "process didn't exit
+ * successfully: `rustc --crate-name x` (signal: 9, SIGKILL: kill)". */
 static bool is_compiler(scan_text line) {
   static const char *const names[] = {"rustc ", "cc1plus", "nvcc ", "swiftc ", "ghc "};
   return scan_has_any(line, names, sizeof names / sizeof *names);

@@ -1,4 +1,5 @@
-/* Kills: whose they are, by the names that shells, containers and the kernel print.
+/* Kills: which program was killed, by the names that shells, containers and the kernel print.
+ * Called by message_host.c and message_first.c.
  *
  * Launchers kill the other ranks after a failure, so a kill beside another failure counts only if
  * its line names another program. Names that differ in digits alone are ranks or replicas of one
@@ -24,8 +25,8 @@ static void copy_name(char out[64], scan_text name) {
   out[length] = '\0';
 }
 
-/* Finds "indexer_1 exited with code 137" of docker compose. Returns the place after it, or NULL;
- * `name` receives "indexer_", *code the number. */
+/* Finds "indexer_1 exited with code 137" of docker compose. Returns the place before the number, or
+ * NULL; `name` receives "indexer_", *code the number. */
 static const char *next_exit(scan_text t, char name[64], uint64_t *code) {
   const char *start = NULL, *after = NULL;
   while ((after = scan_find_at(t, EXITED, &start)) != NULL) {
@@ -87,17 +88,15 @@ bool message_kills_other(scan_text line, const char *at, scan_text before) {
   return ends_other_script(line, at, before) || ends_other_container(line, all);
 }
 
-/* Adds a name. Returns false if it is there already, or too many are. */
-static bool add_name(char names[NAMES_MOST][64], uint32_t *count, const char *name) {
+/* Adds a name unless the list has it, or is full. */
+static void add_name(char names[NAMES_MOST][64], uint32_t *count, const char *name) {
   for (uint32_t i = 0; i < *count; i++)
-    if (strcmp(names[i], name) == 0) return false;
-  if (*count == NAMES_MOST) return false;
-  memcpy(names[(*count)++], name, 64);
-  return true;
+    if (strcmp(names[i], name) == 0) return;
+  if (*count < NAMES_MOST) memcpy(names[(*count)++], name, 64);
 }
 
 uint32_t message_killed_containers(scan_text t) {
-  char names[NAMES_MOST][64], name[64] = "";
+  char names[NAMES_MOST][64], name[64];
   uint32_t count = 0;
   uint64_t code;
   scan_text rest = before_stop(t);
@@ -107,12 +106,12 @@ uint32_t message_killed_containers(scan_text t) {
 }
 
 uint32_t message_killed_processes(scan_text t) {
-  char names[NAMES_MOST][64], name[64] = "";
+  char names[NAMES_MOST][64], name[64];
   uint32_t count = 0;
   for (const char *at; (at = scan_find(t, "Killed process ")) != NULL; t.at = at) {
-    const char *open = scan_find(scan_line(t, at), "("), *close = NULL;
-    if (open == NULL || scan_find_at(scan_line(t, open), ")", &close) == NULL || close < open)
-      continue;
+    scan_text rest = {at, scan_line(t, at).end};
+    const char *open = scan_find(rest, "("), *close = NULL;
+    if (open == NULL || scan_find_at(scan_from(rest, open), ")", &close) == NULL) continue;
     copy_name(name, (scan_text){open, close});
     add_name(names, &count, name);
   }

@@ -43,8 +43,8 @@ enum {
 };
 /* Not in the enum: an int has no bit 31. */
 #define DERIVED_MEASURED (UINT64_C(1) << 31) /* memory was freed while a server measured itself */
-#define DERIVED_OTHER    (UINT64_C(1) << 33) /* the killed program is named, and is not Python */
 #define DERIVED_LARGER   (UINT64_C(1) << 32) /* the request is larger than the device */
+#define DERIVED_OTHER    (UINT64_C(1) << 33) /* the killed program is named, and is not Python */
 
 #define RECIPE_HALF_BATCH                                                                          \
   "half the batch, and step every second time: (loss / 2).backward(); if i % 2: "                  \

@@ -198,8 +198,8 @@ static const recipe rows[] = {
      .cost = "none"},
     {.hosts = H(COMPILER),
      .with = T(CI),
-     .change = "a larger runner: runs-on: a larger one (GitHub), resource_class: large (CircleCI), "
-               "other tags (GitLab)",
+     .change = "a runner with more memory: runs-on (GitHub), resource_class: large (CircleCI), "
+               "tags (GitLab)",
      .cost = "it costs more"},
     {.hosts = H(GIT),
      .change = "pack with less memory: git config pack.windowMemory 100m; git config pack.threads "
@@ -216,7 +216,7 @@ static const recipe rows[] = {
     {.hosts = H(KILLED) | H(KERNEL) | H(CONTAINER),
      .with = T(NODE),
      .change =
-         "bound Node.js's heap below the memory of the machine or container: "
+         "keep Node.js's heap below the memory of the machine or container: "
          "NODE_OPTIONS=--max-old-space-size=2048 (MiB); npm ci --no-audit --no-fund needs less "
          "than npm install",
      .cost = "more time in the collector"},
@@ -231,9 +231,8 @@ static const recipe rows[] = {
      .cost = "slower, or a larger file"},
     {.hosts = H(PYTHON) | H(KILLED) | H(KERNEL) | H(CONTAINER),
      .with = T(FFMPEG),
-     .change =
-         "cut the work: one output a command instead of several, and no filter that holds the "
-         "whole video (reverse, a long tpad, palettegen on all of it)",
+     .change = "split the work: one output per command, and no filter that holds the "
+               "whole video (reverse, a long tpad, palettegen on all of it)",
      .cost = "more commands"},
     {.hosts = H(PINNED),
      .change =
@@ -402,7 +401,7 @@ static const recipe rows[] = {
     {.hosts = H(KERNEL),
      .must = D(OTHER),
      .never = LANGUAGES,
-     .change = "bound that program: by its own settings (buffers, -Xmx, fewer tabs or workers), or "
+     .change = "limit that program: by its own settings (buffers, -Xmx, fewer tabs or workers), or "
                "from outside: systemd-run --user --scope -p MemoryMax=8G PROGRAM",
      .cost = "it is slower, or ends before others do"},
     {.hosts = H(KILLED) | H(KERNEL) | H(PYTHON),

@@ -494,7 +494,7 @@ static stow_status take_delimited(csv *c, bool *taken) {
   const uint8_t *row = behind.in.at, *stop = memchr(row, '\n', (size_t)(behind.in.end - row));
   if (stop == NULL) stop = behind.in.end;
   bool numbers, ignored;
-  char delimiter = find_delimiter(&behind);
+  char delimiter = c->delimiter != '\0' ? c->delimiter : find_delimiter(&behind);
   size_t columns = count_plain(row, stop, delimiter, &numbers);
   if (columns < 2 || !numbers) return STOW_OK;
   *taken = true;
@@ -613,15 +613,16 @@ static stow_status begin(csv *c, size_t row_max, const csv_options *options) {
   if (c->places != NULL) return input_fill(&c->in, sample); /* each file was looked at */
   STOW_TRY(take_text(c, o, row_max, sample));
   STOW_TRY(skip_empty(c, sample));
-  bool declared = o->delimiter != '\0', runs = o->spaces;
+  bool declared = o->delimiter != '\0', runs = o->spaces, colons = o->colons, separated = false;
+  bool marked = !declared || o->found; /* each file may have a header, a footer, a line "sep=;" */
   c->delimiter = o->delimiter;
-  bool colons = o->colons;
-  if (!declared && is_numbers(c)) STOW_TRY(input_drop_footer(&c->in));
-  if (!declared) STOW_TRY(take_separator(c, &declared));
+  if (marked && is_numbers(c)) STOW_TRY(input_drop_footer(&c->in));
+  if (marked) STOW_TRY(take_separator(c, &separated));
+  declared = declared || separated;
   if (!declared && csv_colons_is(&c->in)) declared = colons = true;
   if (colons) c->delimiter = CSV_COLONS;
   if (!declared) STOW_TRY(take_spaced(c, &declared, &runs));
-  if (!declared) STOW_TRY(take_delimited(c, &declared));
+  if (!declared || o->found) STOW_TRY(take_delimited(c, &declared));
   if (!declared) c->delimiter = first_is_pairs(c) ? '|' : find_delimiter(c);
   if (!runs && !colons) return STOW_OK;
   STOW_TRY(colons ? csv_colons_wrap(&c->in) : csv_spaces_wrap(&c->in));

@@ -55,6 +55,7 @@ typedef struct csv_rule {
 /* What the caller knows about the text. All zero: everything is detected. */
 typedef struct csv_options {
   char delimiter;        /* '\0': detected from the first lines */
+  bool found;            /* delimiter was detected in the first of several files */
   bool spaces;           /* runs of spaces or tabs separate the columns; delimiter is ' ' */
   bool colons;           /* "::" separates the columns; delimiter is CSV_COLONS */
   char decimal;          /* ',' or '.'; '\0': '.' */

@@ -88,7 +88,10 @@ static stow_status look_at(csv_shards *s, size_t i) {
   if (status == STOW_OK && i == 0) {
     s->delimiter = c.delimiter;
     /* A space is detected in each file, because comments may come before the numbers; and "::". */
-    if (c.delimiter != ' ' && c.delimiter != CSV_COLONS) s->each.delimiter = c.delimiter;
+    if (c.delimiter != ' ' && c.delimiter != CSV_COLONS) {
+      s->each.found = s->each.delimiter == '\0';
+      s->each.delimiter = c.delimiter;
+    }
     s->names = s->options->names == HEADER_YES;
     if (s->options->names == HEADER_AUTO) status = csv_find_header(&c, &s->names);
     if (status == STOW_OK) status = take_columns(s, &c);

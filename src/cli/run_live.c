@@ -95,19 +95,20 @@ static void report_path(run_live *r) {
     r->reported_whole = true;
     output_error(
         "stowage run: --spill: PyTorch does not use expandable segments (because of its version or "
-        "a "
-        "setting of the program): whole segments go to the host and stay there until they are "
+        "a setting of the program): whole segments go to the host and stay there until they are "
         "freed\n");
   }
   if (!r->reported_xla && atomic_load(&r->l->header->xla_graphs_off) != 0) {
     r->reported_xla = true;
     output_error("%s", "stowage run: --spill: JAX runs without command buffers "
                        "(XLA_FLAGS=" RUN_XLA_FLAG "), because pages cannot move inside one\n");
-    uint64_t part = atomic_load(&r->l->header->xla_part);
-    if (part > 0)
-      output_error("stowage run: --spill: JAX computes again what vram cannot keep "
-                   "(" RUN_XLA_PART "%llu); results may differ in the last digits\n",
-                   (unsigned long long)part);
+  }
+  uint64_t part = r->reported_part ? 0 : atomic_load(&r->l->header->xla_part);
+  if (part > 0) {
+    r->reported_part = true;
+    output_error("stowage run: --spill: JAX recomputes what vram cannot keep "
+                 "(XLA_FLAGS=" RUN_XLA_PART "%" PRIu64 "); results may differ in the last digits\n",
+                 part);
   }
   if (r->reported || path == LEDGER_PATH_UNKNOWN) return;
   r->reported = true;

@@ -17,19 +17,20 @@ typedef struct run_live {
   bool on;
   ledger *l;
   pid_t child;
-  uint64_t stop_bytes_s;                       /* 0: never stop */
-  uint64_t stop_ns;                            /* how long the bus must be that busy */
-  bool terminal;                               /* true: the line is shown */
-  bool shown;                                  /* true: the line is on the screen now */
-  nvml *n;                                     /* opened when the first byte is spilled */
-  bool reported, reported_whole, reported_xla; /* it was reported that spilling works, that it works
-                                                * by pages, and that it works without graphs */
-  bool asked, measured;                        /* NVML was asked for the PCIe rate; NVML answered */
-  uint64_t looked_ns;                          /* time of the last sample; 0: none */
-  uint64_t next_ns;                            /* time of the next sample */
-  uint64_t over_ns;       /* since when the bus has been that busy; 0: it is not */
-  uint64_t stopped_ns;    /* when the command was signalled to stop; 0: not yet */
-  uint64_t crossed_bytes; /* sampled bytes over the bus while memory was spilled */
+  uint64_t stop_bytes_s;         /* 0: never stop */
+  uint64_t stop_ns;              /* how long the bus must be that busy */
+  bool terminal;                 /* true: the line is shown */
+  bool shown;                    /* true: the line is on the screen now */
+  nvml *n;                       /* opened when the first byte is spilled */
+  bool reported, reported_whole; /* it was reported how spilling works, and that only whole segments
+                                  * are spilled */
+  bool reported_xla, reported_part; /* … that JAX runs without graphs, and that it recomputes */
+  bool asked, measured;             /* NVML was asked for the PCIe rate; NVML answered */
+  uint64_t looked_ns;               /* time of the last sample; 0: none */
+  uint64_t next_ns;                 /* time of the next sample */
+  uint64_t over_ns;                 /* since when the bus has been that busy; 0: it is not */
+  uint64_t stopped_ns;              /* when the command was signalled to stop; 0: not yet */
+  uint64_t crossed_bytes;           /* sampled bytes over the bus while memory was spilled */
   double rate_bytes_s, mean_bytes_s;
 } run_live;
 

@@ -249,14 +249,14 @@ static const uint8_t *find_footer(const input *in) {
   }
 }
 
-/* Moves comments at the end of the window out of it, to be put back if more follows them. */
+/* Moves comments at the end of the window to `held`. input_fill puts them back before it reads. */
 static void hold_footer(input *in) {
   if (in->held == NULL) return;
   const uint8_t *footer = find_footer(in);
   in->held_bytes = (size_t)(in->end - footer);
   memcpy(in->held, footer, in->held_bytes);
   in->end = footer;
-  memset(in->window + (in->end - in->window), 0, INPUT_SLACK);
+  memset(in->window + (footer - in->window), 0, INPUT_SLACK);
 }
 
 stow_status input_drop_footer(input *in) {

@@ -2,10 +2,11 @@
  *
  * Called by every reader of recordings and tables. The first bytes decide whether the stream is
  * gzip, zstd or xz (several members or frames in a row are one stream, as their own tools read
- * them). Guarantees: never more output
- * than input_limits allow; one window of memory however long the stream is; INPUT_SLACK readable
- * zero bytes after the window, so a reader may look a few bytes past the end before it checks
- * whether they exist. */
+ * them).
+ *
+ * Guarantees: never more output than input_limits allow; one window of memory however long the
+ * stream is; INPUT_SLACK readable zero bytes after the window, so a reader may look a few bytes
+ * past the end before it checks whether they exist. */
 #ifndef FILES_INPUT_H
 #define FILES_INPUT_H
 
@@ -57,7 +58,7 @@ typedef struct input {
   uint64_t raw_bytes; /* compressed bytes read so far */
   const uint8_t *memory;
   size_t memory_left;
-  uint8_t *held; /* lines after `end` that may be the footer; NULL: a footer is read as any line */
+  uint8_t *held; /* lines after `end` that may be the footer; NULL: a footer is like other lines */
   size_t held_bytes;
   bool in_line; /* the window begins inside a line */
   input_limits limits;

@@ -1,27 +1,28 @@
-/* Extents: the memory the allocator held from the driver, over time.
+/* Extents: see extent.h.
  *
  * The currently reserved extents are sorted by address. A segment is allocated and freed as a
  * whole. Pages of an expandable segment may be unmapped in other pieces than they were mapped, so
  * an unmap splits an extent: the pieces before and after it continue as extents of their own. */
+#include "replay/extent.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/list.h"
-#include "replay/timeline.h"
 
 typedef struct reserve {
-  timeline *t;
+  extent_table *t;
+  const recording *source;
   uint32_t *now; /* numbers of the currently reserved extents, by address */
   uint32_t count;
   size_t capacity;
   uint64_t bytes, most;
 } reserve;
 
-static stow_status extent_add(timeline *t, const extent *e, uint32_t *number) {
-  STOW_TRY(
-      LIST_ROOM(t->extents, t->extent_count, t->extent_capacity, 256, "segments of the timeline"));
-  *number = t->extent_count;
-  t->extents[t->extent_count++] = *e;
+static stow_status extent_add(extent_table *t, const extent *e, uint32_t *number) {
+  STOW_TRY(LIST_ROOM(t->list, t->count, t->capacity, 256, "segments of the timeline"));
+  *number = t->count;
+  t->list[t->count++] = *e;
   return STOW_OK;
 }
 
@@ -30,7 +31,7 @@ static uint32_t first_past(const reserve *r, uint64_t addr) {
   uint32_t low = 0, high = r->count;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
-    const extent *e = &r->t->extents[r->now[middle]];
+    const extent *e = &r->t->list[r->now[middle]];
     if (e->addr + e->bytes > addr)
       high = middle;
     else
@@ -53,28 +54,28 @@ static stow_status reserve_at(reserve *r, uint32_t at, const extent *e) {
 }
 
 static bool sane(const reserve *r, uint64_t addr, uint64_t bytes) {
-  return bytes > 0 && bytes <= TIMELINE_BYTES_MAX && r->bytes <= TIMELINE_BYTES_MAX - bytes &&
-         addr <= UINT64_MAX - bytes && r->count < TIMELINE_EXTENTS_MAX;
+  return bytes > 0 && bytes <= EXTENT_BYTES_MAX && r->bytes <= EXTENT_BYTES_MAX - bytes &&
+         addr <= UINT64_MAX - bytes && r->count < EXTENTS_MAX;
 }
 
 /* Reserves the parts of [addr, addr+bytes) that are not reserved yet: a range recorded twice counts
  * once. */
 static stow_status reserve_range(reserve *r, const extent *whole) {
   if (!sane(r, whole->addr, whole->bytes)) {
-    r->t->bad_extents++;
+    r->t->bad++;
     return STOW_OK;
   }
   uint64_t at = whole->addr, end = whole->addr + whole->bytes;
   for (uint32_t i = first_past(r, at); at < end; i++) {
-    const extent *next = i < r->count ? &r->t->extents[r->now[i]] : NULL;
+    const extent *next = i < r->count ? &r->t->list[r->now[i]] : NULL;
     uint64_t stop = next != NULL && next->addr < end ? next->addr : end;
     uint64_t resume = next != NULL && next->addr < end ? next->addr + next->bytes : end;
     if (stop > at) {
       extent part = *whole;
       part.addr = at;
       part.bytes = stop - at;
-      if (r->count >= TIMELINE_EXTENTS_MAX) {
-        r->t->bad_extents++;
+      if (r->count >= EXTENTS_MAX) {
+        r->t->bad++;
         return STOW_OK;
       }
       STOW_TRY(reserve_at(r, i, &part));
@@ -89,17 +90,17 @@ static stow_status reserve_range(reserve *r, const extent *whole) {
  * recording. */
 static stow_status release_range(reserve *r, uint64_t addr, uint64_t bytes, const event *e,
                                  uint32_t tick) {
-  if (bytes == 0 || bytes > TIMELINE_BYTES_MAX || addr > UINT64_MAX - bytes) {
-    r->t->bad_extents++;
+  if (bytes == 0 || bytes > EXTENT_BYTES_MAX || addr > UINT64_MAX - bytes) {
+    r->t->bad++;
     return STOW_OK;
   }
   uint64_t end = addr + bytes, covered = 0;
   uint32_t i = first_past(r, addr);
-  while (i < r->count && r->t->extents[r->now[i]].addr < end) {
+  while (i < r->count && r->t->list[r->now[i]].addr < end) {
     uint32_t number = r->now[i];
-    extent old = r->t->extents[number];
+    extent old = r->t->list[number];
     uint64_t old_end = old.addr + old.bytes;
-    r->t->extents[number].end = tick;
+    r->t->list[number].end = tick;
     r->bytes -= old.bytes;
     memmove(r->now + i, r->now + i + 1, (r->count - i - 1) * sizeof *r->now);
     r->count--;
@@ -121,7 +122,7 @@ static stow_status release_range(reserve *r, uint64_t addr, uint64_t bytes, cons
   if (covered > 0) return STOW_OK;
   extent early = {.addr = addr,
                   .bytes = bytes,
-                  .stream = timeline_origin(r->t, e)->stream,
+                  .stream = event_origin(r->source, e)->stream,
                   .end = tick,
                   .before = true,
                   .mapped = e->kind == EVENT_SEGMENT_UNMAP};
@@ -132,9 +133,9 @@ static stow_status release_range(reserve *r, uint64_t addr, uint64_t bytes, cons
 static stow_status follow_event(reserve *r, const event *e, uint32_t tick) {
   extent whole = {.addr = e->addr,
                   .bytes = e->bytes,
-                  .stream = timeline_origin(r->t, e)->stream,
+                  .stream = event_origin(r->source, e)->stream,
                   .start = tick,
-                  .end = TIMELINE_OPEN,
+                  .end = EXTENT_OPEN,
                   .mapped = e->kind == EVENT_SEGMENT_MAP};
   switch (e->kind) {
   case EVENT_SEGMENT_ALLOC:
@@ -146,15 +147,14 @@ static stow_status follow_event(reserve *r, const event *e, uint32_t tick) {
 }
 
 /* Segments of the final state that no event made existed from the start. */
-static stow_status follow_final_state(reserve *r) {
-  const recording *source = r->t->source;
-  for (size_t i = 0; i < source->segment_count; i++) {
-    const segment *s = &source->segments[i];
-    if (s->device != r->t->device) continue;
+static stow_status follow_final_state(reserve *r, uint16_t device) {
+  for (size_t i = 0; i < r->source->segment_count; i++) {
+    const segment *s = &r->source->segments[i];
+    if (s->device != device) continue;
     extent whole = {.addr = s->addr,
                     .bytes = s->bytes,
                     .stream = s->stream,
-                    .end = TIMELINE_OPEN,
+                    .end = EXTENT_OPEN,
                     .mapped = s->expandable,
                     .before = true};
     STOW_TRY(reserve_range(r, &whole));
@@ -165,29 +165,30 @@ static stow_status follow_final_state(reserve *r) {
 /* Extents that existed before the recording are found late. Drops (makes empty) those that might
  * push the sum over the bound, assuming the worst: all of them on top of the maximum. */
 static void bound_before(reserve *r) {
-  timeline *t = r->t;
-  uint64_t room = TIMELINE_BYTES_MAX - r->most;
-  for (uint32_t i = 0; i < t->extent_count; i++) {
-    extent *e = &t->extents[i];
+  extent_table *t = r->t;
+  uint64_t room = EXTENT_BYTES_MAX - r->most;
+  for (uint32_t i = 0; i < t->count; i++) {
+    extent *e = &t->list[i];
     if (!e->before) continue;
     if (e->bytes > room) {
       e->bytes = 0;
-      t->bad_extents++;
+      t->bad++;
     }
     room -= e->bytes;
   }
 }
 
-stow_status timeline_build_extents(timeline *t) {
-  reserve r = {.t = t};
+stow_status extents_build(extent_table *t, const recording *source, uint16_t device,
+                          const uint32_t *events, uint32_t count) {
+  *t = (extent_table){0};
+  reserve r = {.t = t, .source = source};
   stow_status status = STOW_OK;
-  for (uint32_t tick = 0; status == STOW_OK && tick < t->tick_count; tick++)
-    status = follow_event(&r, timeline_event(t, tick), tick);
+  for (uint32_t tick = 0; status == STOW_OK && tick < count; tick++)
+    status = follow_event(&r, &source->events[events[tick]], tick);
   uint64_t most = r.most;
-  if (status == STOW_OK) status = follow_final_state(&r);
+  if (status == STOW_OK) status = follow_final_state(&r, device);
   r.most = most; /* the final state adds only `before` extents, bounded below */
   free(r.now);
   bound_before(&r);
-  t->reserved_known = t->extent_count > 0;
   return status;
 }

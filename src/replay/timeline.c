@@ -226,6 +226,16 @@ static stow_status collect_events(timeline *t) {
   return STOW_OK;
 }
 
+static stow_status find_extents(timeline *t) {
+  extent_table found;
+  stow_status status = extents_build(&found, t->source, t->device, t->events, t->tick_count);
+  t->extents = found.list;
+  t->extent_count = found.count;
+  t->bad_extents = found.bad;
+  t->reserved_known = found.count > 0;
+  return status;
+}
+
 static stow_status pair_all(pairing *p) {
   timeline *t = p->t;
   STOW_TRY(collect_events(t));
@@ -237,7 +247,7 @@ static stow_status pair_all(pairing *p) {
   STOW_TRY(pair_final_state(p));
   bound_before(p);
   STOW_TRY(join(p));
-  return timeline_build_extents(t);
+  return find_extents(t);
 }
 
 stow_status timeline_build(timeline *t, const recording *r, uint16_t device) {

@@ -13,11 +13,11 @@
 #define REPLAY_TIMELINE_H
 
 #include "recordings/recording.h"
+#include "replay/extent.h"
 
-#define TIMELINE_OPEN        UINT32_MAX          /* the recording does not show the end */
-#define TIMELINE_NONE        UINT32_MAX          /* no lifetime belongs to this tick */
-#define TIMELINE_BYTES_MAX   (UINT64_C(1) << 52) /* live, and reserved, at any tick */
-#define TIMELINE_EXTENTS_MAX (1u << 16)          /* reserved at the same time; more are counted */
+#define TIMELINE_OPEN      UINT32_MAX       /* the recording does not show the end */
+#define TIMELINE_NONE      UINT32_MAX       /* no lifetime belongs to this tick */
+#define TIMELINE_BYTES_MAX EXTENT_BYTES_MAX /* live at any tick; the same bound as for extents */
 
 /* One allocation, from the event that made it to the event that ended it. */
 typedef struct lifetime {
@@ -26,14 +26,6 @@ typedef struct lifetime {
   uint32_t stack_id, tag_id;
   bool before; /* began before the recording; start is 0 */
 } lifetime;
-
-/* Memory the allocator held from the driver: a segment, or a mapped piece of an expandable one. */
-typedef struct extent {
-  uint64_t addr, bytes, stream;
-  uint32_t start, end;
-  bool mapped; /* mapped into a reserved range */
-  bool before;
-} extent;
 
 typedef struct timeline {
   const recording *source;
@@ -46,7 +38,6 @@ typedef struct timeline {
   uint32_t lifetime_count, before_count;
   extent *extents;
   uint32_t extent_count;
-  size_t extent_capacity;
   bool reserved_known; /* false: the recording has no segments, so there are no extents */
   /* Counts for the report. */
   uint64_t unknown_frees;  /* frees of unknown blocks whose size is unknown too */
@@ -79,17 +70,10 @@ static inline bool lifetime_live(const lifetime *l, uint32_t tick) {
   return l->start <= tick && tick < l->end;
 }
 
-static inline bool extent_live(const extent *e, uint32_t tick) {
-  return e->start <= tick && tick < e->end;
-}
-
 /* Returns the change of live bytes at a tick. */
 int64_t timeline_change(const timeline *t, uint32_t tick);
 
 /* Returns nanoseconds since the device's first event; never decreases. */
 uint64_t timeline_time_ns(const timeline *t, uint32_t tick);
-
-/* Fills the extents of a timeline that has its events (extent.c). */
-stow_status timeline_build_extents(timeline *t);
 
 #endif

@@ -105,7 +105,7 @@ static void pack_extents(packer *p) {
     columns_put(p->bytes, e->addr);
     columns_put(p->bytes, e->bytes);
     columns_put(p->bytes, e->start);
-    columns_put(p->bytes, e->end == TIMELINE_OPEN ? 0 : (uint64_t)e->end + 1);
+    columns_put(p->bytes, e->end == EXTENT_OPEN ? 0 : (uint64_t)e->end + 1);
     columns_put(p->bytes, e->mapped);
   }
   section_end(p, "extents");

@@ -48,7 +48,7 @@ static stow_status find_peak_reserved(report *r) {
   for (uint32_t i = 0; i < t->extent_count; i++) {
     const extent *e = &t->extents[i];
     changes[count++] = (change){e->start, (int64_t)e->bytes};
-    if (e->end != TIMELINE_OPEN) changes[count++] = (change){e->end, -(int64_t)e->bytes};
+    if (e->end != EXTENT_OPEN) changes[count++] = (change){e->end, -(int64_t)e->bytes};
   }
   qsort(changes, count, sizeof *changes, by_tick);
   int64_t now = 0;

@@ -25,6 +25,10 @@ const char *tree_map_name(tree_map_kind kind) {
   return NAMES[kind];
 }
 
+bool tree_map_is_driver(const tree_map *m) {
+  return strstr(m->path, "/libcuda.so") != NULL || strncmp(m->path, "/dev/nvidia", 11) == 0;
+}
+
 /* ---- writing ---- */
 
 /* Replaces tabs and line ends, which separate our fields. */

@@ -49,6 +49,8 @@ typedef struct tree_map {
   uint64_t bytes; /* resident */
   char path[200]; /* "" if the mapping has no file */
 } tree_map;
+/* Returns whether it belongs to the driver of an NVIDIA GPU: then the process uses CUDA. */
+bool tree_map_is_driver(const tree_map *m);
 
 typedef struct tree_file {
   uint64_t bytes, read_bytes; /* size of the file, and how much of it was read */

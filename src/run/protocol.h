@@ -61,8 +61,8 @@
 /* What the shim adds to XLA_FLAGS: an empty list, so that XLA makes no command buffers. */
 #define RUN_XLA_FLAG "--xla_gpu_enable_command_buffer="
 
-/* And this, with a number behind it: the percentage of the reported memory above which XLA computes
- * results again instead of keeping them. */
+/* The second one, followed by a number: the percentage of the reported memory that results may
+ * take; XLA recomputes the others instead of keeping them. */
 #define RUN_XLA_PART "--xla_gpu_memory_limit_slop_factor="
 
 /* The name of the thread that waits for requests, if a process has one. */

@@ -1,15 +1,18 @@
-/* XLA part: how much of the memory that is reported to XLA is vram. */
+/* XLA part: the percentage of the memory reported to XLA that it may fill with results.
+ *
+ * With a spill, vram and spill together are reported. Results beyond vram would cross the bus in
+ * each step, so XLA gets a part of vram only and recomputes the rest. Offers itself to
+ * xla_settings.c, which is used before the ledger is open and so may not call the ledger. */
 #include "shim/account.h"
 #include "shim/shim.h"
 
-/* XLA uses 80% of the memory that is reported to it, less what the program's arguments and results
- * take, and of that as many percent as the flag says. */
+/* XLA takes 80% of the memory reported to it, subtracts the program's arguments and results, and
+ * plans with the flag's percentage of the rest. */
 #define XLA_PERCENT_OF_ALL 80
-/* What the results that XLA keeps may take: the rest of vram is for the arguments, for code and for
- * what the pool cannot use. */
+/* What XLA may keep. The rest of vram is for arguments, code and what the pool cannot use. */
 #define PERCENT_OF_VRAM 60
 
-/* Returns the percentage for RUN_XLA_PART; 0: vram is not known, or there is enough of it. */
+/* Returns the percentage for RUN_XLA_PART; 0: vram is not known, or nothing may spill. */
 static unsigned part_of_vram(void) {
   const ledger *l = account_ledger();
   if (l->header == NULL) return 0;

@@ -238,12 +238,8 @@ static tree_map_kind kind_of(const char *path) {
   return TREE_FILE;
 }
 
-/* Returns whether a mapping shows that the process uses CUDA. It is small beside its libraries. */
-static bool is_driver(const tree_map *m) {
-  return strstr(m->path, "/libcuda.so") != NULL || strncmp(m->path, "/dev/nvidia", 11) == 0;
-}
-
-/* Keeps the largest mappings with a path, and CUDA's driver; mappings of one file count as one. */
+/* Keeps the largest mappings, and one of CUDA's driver: it is small beside the libraries, and shows
+ * that the process uses CUDA. Mappings of one file count as one. */
 static size_t keep_map(tree_map *list, size_t count, size_t max, const tree_map *m) {
   for (size_t i = 0; i < count; i++)
     if (m->path[0] != '\0' && list[i].kind == m->kind && strcmp(list[i].path, m->path) == 0) {
@@ -254,10 +250,14 @@ static size_t keep_map(tree_map *list, size_t count, size_t max, const tree_map 
     list[count] = *m;
     return count + 1;
   }
-  size_t least = count;
+  size_t least = count, driver = count; /* the largest mapping of the driver stays */
   for (size_t i = 0; i < count; i++)
-    if (!is_driver(&list[i]) && (least == count || list[i].bytes < list[least].bytes)) least = i;
-  if (least < count && (list[least].bytes < m->bytes || is_driver(m))) list[least] = *m;
+    if (tree_map_is_driver(&list[i]) && (driver == count || list[i].bytes > list[driver].bytes))
+      driver = i;
+  for (size_t i = 0; i < count; i++)
+    if (i != driver && (least == count || list[i].bytes < list[least].bytes)) least = i;
+  bool first = driver == count && tree_map_is_driver(m);
+  if (least < count && (first || list[least].bytes < m->bytes)) list[least] = *m;
   return count;
 }
 

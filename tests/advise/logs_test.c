@@ -70,7 +70,6 @@ TEST(a_kill_of_another_program_is_a_failure_of_its_own)
   CHECK_LOGS(all);
 }
 
-/* A launcher ends the other ranks after a failure, and its command is the one that failed. */
 /* A loop that starts the same script again, with other arguments. */
 TEST(a_kill_of_the_script_with_other_arguments_is_a_failure_of_its_own)
 {
@@ -87,6 +86,7 @@ TEST(a_kill_of_the_script_with_other_arguments_is_a_failure_of_its_own)
   CHECK_U64(read_text(text).failures, 1);
 }
 
+/* A launcher ends the other ranks after a failure, and its command is the one that failed. */
 TEST(a_kill_by_a_launcher_is_a_consequence)
 {
   static const log_sample all[] = {
@@ -232,6 +232,7 @@ TEST(long_logs_of_repeated_failures_are_read_quickly)
       "$ python fit.py\nKilled\n",
       "During handling of the above exception, another exception occurred:\n" TORCH("1.00 GiB"),
       "ValueError: x\n  File \"a.py\", line 3, in f\n    x()\n",
+      "$ python fit.py\nValueError: x\n" HANDLING,
       "job.sh: line 1: 12 Killed  python b.py\n\n",
       "web_1 exited with code 137\ndb_1 exited with code 137\n\n",
       "memory allocation of 4096 bytes failed\nOutOfMemoryError()\n",

@@ -121,6 +121,22 @@ def the_footer_of_savetxt_is_no_row():
     assert facts["shape"] == [2, 2], facts
 
 
+def each_of_several_files_may_have_what_savetxt_adds():
+    values = np.arange(30.0).reshape(-1, 3)
+    for delimiter in ",;\t":
+        for header in ("", delimiter.join("abc"), "made by a program\n" + delimiter.join("abc")):
+            for name in ("p0.txt", "p1.txt", "p2.txt"):
+                np.savetxt(name, values, delimiter=delimiter, header=header, footer="end\nof it", fmt="%g")
+            facts = json.loads(stowage("inspect", "--json", "p?.txt"))
+            assert facts["shape"] == [30, 3], (delimiter, header, facts)
+            stowage("shrink", "p?.txt", "-o", "out.npz", "--force")
+            out = np.load("out.npz")
+            assert (np.stack([out[name] for name in out.files], 1) == np.concatenate([values] * 3)).all(), (delimiter, header)
+    for name in ("p0.txt", "p1.txt", "p2.txt"):
+        write(name, "sep=;\na;b\n1;2\n")
+    assert json.loads(stowage("inspect", "--json", "p?.txt"))["shape"] == [3, 2]
+
+
 def times_at_the_limits_of_nanoseconds():
     text = "a\n1677-09-22T00:00:00\n2262-04-11T00:00:00\n2024-01-01T00:00:00.123456789\n"
     out = shrink(write("t.csv", text), "--force")

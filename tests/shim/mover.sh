@@ -49,6 +49,10 @@ mkdir -p "$folder/site/jaxlib" "$folder/site/jaxlib-0.6.0.dist-info"
 cp "$MOVER_C10" "$folder/site/jaxlib/xla_extension.so"
 MOVER_C10=$folder/site/jaxlib/xla_extension.so moved 1
 check a_jax_that_spills_runs_without_them grep -q 'JAX runs without command buffers' "$folder/err"
+check and_recomputes grep -q 'JAX recomputes what vram cannot keep' "$folder/err"
+XLA_FLAGS=--xla_gpu_enable_command_buffer=FUSION MOVER_C10=$folder/site/jaxlib/xla_extension.so moved 1
+check a_jax_with_graphs_recomputes_too grep -q 'JAX recomputes what vram cannot keep' "$folder/err"
+check and_keeps_its_graphs eval '! grep -q "JAX runs without command buffers" "$folder/err"'
 
 # Any call of the driver fails once: the results stay the same. It and the next fail: the same, or the program ends with a line
 # that says which address is lost, and code 70.

@@ -110,10 +110,10 @@ for library in jaxlib/libjax_common.so jaxlib/xla_extension.so jax_plugins/xla_c
   mkdir -p "$folder/site/${library%/*}"
   cp "$programs/libc10_cuda.so" "$folder/site/$library"
 done
-xla() { # NAME VERSION LIBRARY FLAGS WANT [OPTION…]
-  local name=$1 version=$2 library=$3 flags=$4 want=$5; shift 5
+xla() { # NAME VERSION[,VERSION…] LIBRARY FLAGS WANT [OPTION…]
+  local name=$1 version=$2 library=$3 flags=$4 want=$5 each; shift 5
   rm -rf "$folder"/site/jaxlib-*
-  [ -z "$version" ] || mkdir "$folder/site/jaxlib-$version.dist-info"
+  for each in ${version//,/ }; do mkdir "$folder/site/jaxlib-$each.dist-info"; done
   out=$(env ${flags:+"XLA_FLAGS=$flags"} "$stowage" run --quiet "$@" -- python3 -c "
 import ctypes
 ctypes.CDLL('$folder/site/$library')
@@ -137,6 +137,10 @@ xla keeps_what_the_user_said 0.6.0 jaxlib/xla_extension.so "${part}90" "b'${part
 xla keeps_less_beside_graphs_of_the_user 0.6.0 jaxlib/xla_extension.so "${flag}FUSION" "b'${flag}FUSION ${part}37'" $half
 xla adds_nothing_to_choices_for_both 0.6.0 jaxlib/xla_extension.so "$flag ${part}90" "b'$flag ${part}90'" $half
 xla not_for_an_old_jax 0.4.20 jaxlib/xla_extension.so '' "b''" $spill
+xla not_for_a_very_old_jax 0.3.25 jaxlib/xla_extension.so '' "b''" $spill
+xla not_for_an_old_jax_beside_a_new_one 0.6.0,0.4.20,0.7.1 jaxlib/xla_extension.so '' "b''" $spill
+long=$(printf '%4060s' "" | tr ' ' x)
+xla without_a_flag_that_does_not_fit 0.6.0 jaxlib/xla_extension.so "$long" "b'$long $flag'" $half
 xla not_for_one_of_unknown_version '' jaxlib/xla_extension.so '' "b''" $spill
 xla not_for_another_library 0.6.0 ../torch/lib/libc10_cuda.so '' "b''" $spill
 xla not_without_a_spill 0.6.0 jaxlib/xla_extension.so '' None

@@ -106,6 +106,25 @@ TEST(the_driver_of_a_device_is_listed_among_larger_mappings)
   CHECK_U64(kinds[TREE_FILE], 188 * 1024);
 }
 
+/* A process with several devices maps a file of each. */
+TEST(files_of_the_driver_do_not_displace_larger_mappings)
+{
+  char text[] = "1000-2000 rw-s 00000000 00:05 91    /dev/nvidia0\nRss:   4 kB\n"
+                "3000-4000 rw-s 00000000 00:05 92    /dev/nvidia1\nRss:   4 kB\n"
+                "5000-6000 rw-s 00000000 00:05 93    /dev/nvidiactl\nRss:   4 kB\n"
+                "7000-8000 r--p 00000000 08:01 97    /x/libcudnn.so.9\nRss:   100 kB\n"
+                "8000-9000 r--p 00000000 08:01 96    /x/libcublasLt.so.12\nRss:   80 kB\n"
+                "9000-a000 r--p 00000000 08:01 99    /usr/lib/libcuda.so.580.1\nRss:   8 kB\n";
+  uint64_t kinds[TREE_MAP_KINDS];
+  tree_map maps[3];
+  FILE *smaps = fmemopen(text, strlen(text), "r");
+  CHECK_U64(tree_maps_read(smaps, kinds, maps, 3), 3);
+  fclose(smaps);
+  CHECK_TEXT(maps[0].path, "/x/libcudnn.so.9");
+  CHECK_TEXT(maps[1].path, "/x/libcublasLt.so.12");
+  CHECK(tree_map_is_driver(&maps[2]));
+}
+
 TEST(open_files_are_listed_with_how_far_they_were_read)
 {
   char path[] = "/tmp/stowage-tree-XXXXXX";

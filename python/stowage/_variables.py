@@ -1,0 +1,240 @@
+# mypy: ignore-errors
+"""Variables: everything that a variable of the program names, with its name and place: in frames, modules, objects, tasks and caches.
+
+A part of _holders.py, above _frames.py; its rules hold here too.
+"""
+import gc
+import itertools
+import os
+import sys
+
+from ._frames import *
+from ._weighing import *
+
+
+def cached(function):
+    """Returns what functools.lru_cache keeps for a function."""
+    held = gc.get_referents(function)
+    kept = next((h for h in held if isinstance(h, dict) and h is not function.__dict__), {})
+    if type(next(iter(kept.values()), None)).__name__ != "_lru_list_elem":
+        return kept
+    return [h for h in held if not isinstance(h, (type, int, dict)) and not callable(h)]
+
+
+def behind(value, name, depth):
+    """Yields (value, name) of what a function or a class of the program keeps."""
+    if callable(get(value, "cache_info", None)):
+        yield cached(value), f"the cache of {name}"
+    elif isinstance(value, type):
+        for n, v in list(vars(value).items()):
+            if not n.startswith("__"):
+                v = get(v, "__func__", v)  # of a static or a class method
+                if callable(get(v, "cache_info", None)):
+                    yield from behind(v, f"{name}.{n}", depth)
+                elif isinstance(v, (dict, list, tuple)):
+                    yield from opened(v, f"{name}.{n}", depth - 1)
+                else:
+                    yield v, f"{name}.{n}"
+    elif has(value, "__code__") and has(value, "__closure__"):
+        code = value.__code__
+        given = value.__defaults__ or ()
+        yield from ((v, f"{n} of {name}") for n, v in zip(code.co_varnames[code.co_argcount - len(given):], given))
+        yield from ((c.cell_contents, f"{n} of {name}") for n, c in zip(code.co_freevars, value.__closure__ or ()))
+
+
+FEW = 16  # elements of a record or a bundle rather than a collection: each is looked at by itself
+HOLDERS = ("queue", "collections", "asyncio", "multiprocessing", "logging")  # modules whose objects only hold others
+
+
+def opened(value, name, depth=2):
+    """Yields (value, name) of a variable, of the attributes of the program's own objects, and of the few things in a bundle."""
+    yield value, name
+    if queued(value) is not None or type(value).__name__ in ("Pool", "ThreadPool", "SharedMemory"):
+        return
+    if depth > 0 and type(value).__module__ in ("builtins", "collections") and isinstance(value, (dict, list, tuple)) and 0 < len(value) <= FEW:
+        for key, v in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            if isinstance(v, (dict, list, tuple, set)) or (isinstance(value, dict) and has(v, "nbytes")):
+                yield from opened(v, item_name(name, key), depth - 1)
+    if not is_library(value) and is_own_module(get(value, "__module__", None)) or type(value).__module__.split(".")[0] in HOLDERS:
+        if isinstance(value, type) or callable(value):
+            yield from behind(value, name, depth)
+        inner = get(value, "__dict__", None)
+        if depth > 0 and isinstance(inner, dict) and not isinstance(value, type):
+            for n, v in list(inner.items()):
+                yield from opened(v, f"{name}.{n}", depth - 1)
+
+
+def is_result(name):
+    """Returns true for the names under which a notebook keeps inputs and results."""
+    return name in ("In", "Out", "_oh", "_ih", "_dh") or name.strip("_") == "" or (name[0] == "_" and name[1:].lstrip("i").isdigit())
+
+
+def is_imported(value, module):
+    """Returns whether a class or function is a variable of another module of the program too, the one that defines it: it is listed there,
+    with its own file. What a function of that module returned (a decorated function, a class made by a factory) is only here."""
+    own = get(value, "__module__", None)
+    if not isinstance(value, (type, type(is_own))) or own == module or not is_own_module(own):
+        return False
+    return get(sys.modules.get(own), "__dict__", {}).get(value.__name__) is value
+
+
+def named(values, where, shell):
+    """Yields (value, name, where) of module variables. A notebook's results come last: they are often a second name of a variable."""
+    for variable, value in values:
+        if not variable.startswith("__") and not (shell and is_result(variable)):
+            yield from ((v, n, where) for v, n in opened(value, variable))
+    for number, value in list(dict(values).get("Out", {}).items()) if shell else ():
+        yield from ((v, n, where) for v, n in opened(value, f"Out[{number}]"))
+
+
+def file_of(module):
+    """Returns the file of a module; None for a notebook, whose code is in cells. At the exit __main__ no longer has its __file__."""
+    path = get(module, "__file__", None)
+    if "get_ipython" in get(module, "__dict__", ()):
+        return None
+    if path is None and get(module, "__name__", "") == "__main__" and sys.argv and sys.argv[0].endswith(".py"):
+        path = os.path.abspath(sys.argv[0])
+    return path
+
+
+def tasks_of(frames):
+    """Returns the frames of the tasks of asyncio that wait, for the loops that these frames run."""
+    known, found = sys.modules.get("asyncio"), []
+    for loop in [locals_of(frame).get("self") for frame in frames if known is not None and frame.f_code.co_name == "_run_once"]:
+        for task in itertools.islice(known.all_tasks(loop), SAMPLES):
+            found.extend(frame for frame in suspended(task) if frame not in frames)
+    return found
+
+
+made_texts = {}  # the statements that make values without a name, by their places, as they were when the search began
+
+
+def made_by(frame):
+    """Returns the name and the place of what the statement a frame is at makes, and keeps its text: the program goes on meanwhile."""
+    line = beginning(source_lines(frame.f_code.co_filename), line_of(frame))
+    where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{line}"
+    if where not in made_texts:
+        made_texts[where] = assigned(frame)
+    return f"{MADE}{line} makes", where
+
+
+def assigned(frame):
+    """Returns the text of the statement a frame is at; of "return f(x)" with the variable that the caller assigns it to in place of the
+    word."""
+    text = source(frame)
+    if not text.startswith("return "):
+        return text
+    own = (source(f) for f in itertools.islice(stack_of(frame.f_back), 64) if is_own_frame(f))
+    call = next((each for each in own if not each.startswith("return ")), "")
+    target, sign, _ = call.partition(" = ")
+    return f"{target} = {text[len('return '):]}" if sign and target.replace(".", "").isidentifier() else text
+
+
+def gathered(frames):
+    """Yields (value, name, where) of the tasks that asyncio.gather waits for, which keep their results until all are complete: they are
+    what the line that waits makes."""
+    known = sys.modules.get("asyncio")
+    for loop in [locals_of(frame).get("self") for frame in frames if known is not None and frame.f_code.co_name == "_run_once"]:
+        for task in itertools.islice(known.all_tasks(loop), REACH):
+            own, last = next((f for f in reversed(suspended(task)) if is_own_frame(f)), None), list(waiting(task))[-1:]
+            found = kept_by(last[0]) if own is not None and last else []
+            found += gc.get_referents(*(one for one in found if type(one).__name__ == "FutureIter"))  # what `await future` makes
+            for future in found:
+                tasks = get(future, "_children", None)
+                if isinstance(tasks, list):
+                    yield (tasks, *made_by(own))
+
+
+def is_given(frame, name):
+    """Returns whether a variable of a frame was made elsewhere: an argument, but not self, or what a comprehension goes through."""
+    code = frame.f_code
+    return code.co_name.startswith("<") and code.co_name != "<module>" or (
+        name not in ("self", "cls") and name in code.co_varnames[:code.co_argcount + code.co_kwonlyargcount])
+
+
+def variables(main, others):
+    """Yields (value, name, where) of everything a variable names. The program's own names come first: a thing is reported once."""
+    frames = [frame for top in [main, *others] for frame in stack_of(top) if frame.f_code.co_name != "<module>"]
+    # People know the line that called a library. It is read first: the program goes on while the rest is.
+    callers = [(frame, next((f for f in stack_of(frame) if is_own_frame(f)), frame)) for frame in frames
+               if not is_own(frame.f_code.co_filename) and not is_own_frame(frame)]
+    callers = [(frame, own, made_by(own)) for frame, own in callers]
+    yield from gathered(frames)
+    frames += tasks_of(frames)
+    given = []
+    for frame in frames:
+        if is_own_frame(frame):
+            where = f"{frame.f_code.co_name} at {frame.f_code.co_filename}:{frame.f_lineno}"
+            for name, value in locals_of(frame).items():
+                if is_given(frame, name):
+                    given.append((value, name, where))
+                else:
+                    yield from ((v, n, where) for v, n in opened(value, name))
+    for name, module in list(sys.modules.items()):
+        if is_own_module(name):
+            where = "module " + (file_of(module) or name)
+            values = [(n, v) for n, v in list(get(module, "__dict__", {}).items()) if not is_imported(v, name)]
+            yield from named(values, where, name == "__main__" and "get_ipython" in vars(module))
+    for value, name, where in given:
+        yield from ((v, n, where) for v, n in opened(value, name))
+    for frame, own, (name, where) in callers:
+        yield from ((v, name if own is not frame else n, where) for n, v in locals_of(frame).items() if has(v, "nbytes") or has(v, "memory_usage"))
+
+
+REACH = 20_000  # objects that a search from the program's variables opens
+LONG = 1000  # elements of a container that is weighed, and not searched
+
+
+def reached(main, others):
+    """Yields (value, name, where) of long containers that a chain of objects leads to from the program's variables, as a handler of
+    logging keeps records."""
+    seen, waiting = set(), list(variables(main, others))
+    for name, module in list(sys.modules.items()):
+        if is_own_module(name):
+            where = "module " + (file_of(module) or name)
+            waiting.extend((v, n, where) for n, v in list(get(module, "__dict__", {}).items()) if not n.startswith("__"))
+    for value, name, where in itertools.islice(chained(waiting, seen), REACH):
+        yield value, name, where
+
+
+def chained(waiting, seen):
+    at = 0
+    while at < len(waiting) and len(waiting) < REACH:
+        value, name, where = waiting[at]
+        at += 1
+        if id(value) in seen or isinstance(value, (str, bytes, int, float, type, type(sys))):
+            continue
+        seen.add(id(value))
+        if isinstance(value, (list, tuple, dict, set)) or type(value).__name__ == "deque":
+            if len(value) >= LONG:
+                yield value, name, where
+            elif isinstance(value, dict):
+                waiting.extend((v, item_name(name, k), where) for k, v in list(value.items()))
+            else:
+                waiting.extend((v, f"{name}[{i}]"[:60], where) for i, v in enumerate(list(value)))
+            continue
+        inner = get(value, "__dict__", None)
+        if isinstance(inner, dict):
+            kind = type(value)
+            own = is_own_module(get(kind, "__module__", None))
+            module = sys.modules.get(kind.__module__)
+            waiting.extend((v, f"{kind.__qualname__ if own else name}.{n}", "module " + (file_of(module) or kind.__module__) if own else where)
+                           for n, v in list(inner.items()))
+
+
+COLLECTING = ("map(", ".apply(", ".applymap(", ".transform(", ".agg(", ".starmap(", "gather(")
+
+
+def collects(frame):
+    """Returns whether the line of a frame keeps what each of many calls returns: a comprehension, map, apply."""
+    text = source(frame)
+    return frame.f_code.co_name in ("<listcomp>", "<dictcomp>", "<setcomp>") or any(call in text for call in COLLECTING) or (
+        " for " in text and " in " in text and any(sign in text.split(" for ")[0] for sign in "[{("))
+
+
+def maker_of(main):
+    """Returns the frame of the program that makes something: not a constructor, not a generator, which another line consumes, and not a
+    function that another line calls for each of many elements."""
+    own = [frame for frame in itertools.islice(stack_of(main), 64) if is_own_frame(frame) and not frame.f_code.co_flags & 0x20  # CO_GENERATOR
+           and frame.f_code.co_name not in ("__init__", "__new__", "<genexpr>")]
+    return next((frame for frame in own[1:4] if collects(frame)), own[0]) if own else None
