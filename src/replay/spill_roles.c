@@ -14,6 +14,7 @@
 #define WEIGHT_MIN_BYTES (UINT64_C(4) << 20)
 
 enum {
+  PASSES_MAX = 64, /* of one step */
   PASS_PART = 8,   /* a further pass saves at least this part of what the largest one saves */
   AGAIN_PART = 4,  /* a backward pass uses at least this part of the weights again */
   END_PART = 100,  /* a pass ends when all but this part of what it saved was used */
@@ -108,22 +109,36 @@ static stow_status find_blocks(spill_roles *r, const spill_program *p, addresses
   return STOW_OK;
 }
 
+/* Lists the sizes of the blocks of a launch that outlive the step, ascending. */
+static size_t list_sizes(const spill_roles *r, const uint32_t *ids, uint32_t count,
+                         uint64_t *sizes) {
+  size_t n = 0;
+  for (uint32_t w = 0; w < count; w++)
+    if (ids[w] != ROLE_NO_BLOCK && r->blocks[ids[w]].outlives) sizes[n++] = r->blocks[ids[w]].bytes;
+  qsort(sizes, n, sizeof *sizes, compare_u64);
+  return n;
+}
+
 /* Marks gradients: when an optimizer uses one, it uses the weight of the same size as well. */
-static void mark_gradients(spill_roles *r, const spill_program *p) {
+static stow_status mark_gradients(spill_roles *r, const spill_program *p) {
   uint32_t launch = 0;
+  uint64_t *sizes = malloc((p->word_count + 1) * sizeof *sizes);
+  if (sizes == NULL)
+    return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu touches", p->word_count);
   for (size_t i = 0; i < p->op_count; i++) {
     const spill_op *op = &p->ops[i];
     if (op->kind != SPILL_LAUNCH) continue;
     launch++;
     const uint32_t *ids = r->word_block + op->first_word;
-    for (uint32_t w = 0; w < op->word_count; w++) {
+    size_t count = list_sizes(r, ids, op->word_count, sizes);
+    for (uint32_t w = 0; w < op->word_count && count > 0; w++) {
       role_block *b = ids[w] != ROLE_NO_BLOCK ? &r->blocks[ids[w]] : NULL;
-      if (b == NULL || !b->own || b->back != launch) continue;
-      for (uint32_t k = 0; k < op->word_count && !b->gradient; k++)
-        b->gradient = ids[k] != ROLE_NO_BLOCK && r->blocks[ids[k]].outlives &&
-                      r->blocks[ids[k]].bytes == b->bytes;
+      if (b != NULL && b->own && b->back == launch)
+        b->gradient = bsearch(&b->bytes, sizes, count, sizeof *sizes, compare_u64) != NULL;
     }
   }
+  free(sizes);
+  return STOW_OK;
 }
 
 /* ---- passes ---- */
@@ -218,7 +233,7 @@ static stow_status find_passes(spill_roles *r, const spill_program *p) {
   if (sums == NULL)
     return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for %zu launches", p->launch_count);
   stow_status status = STOW_OK;
-  for (;;) {
+  while (r->pass_count < PASSES_MAX) {
     role_pass pass = {0};
     uint64_t bytes = find_turn(r, sums, p->launch_count, &pass.turn);
     if (bytes == 0 || bytes < largest / PASS_PART) break;
@@ -374,7 +389,7 @@ stow_status spill_roles_find(spill_roles *r, const spill_program *p) {
   free(a.list);
   free(a.block);
   STOW_TRY(status);
-  mark_gradients(r, p);
+  STOW_TRY(mark_gradients(r, p));
   STOW_TRY(find_passes(r, p));
   STOW_TRY(note_touches(r, p));
   give_roles(r);
