@@ -133,7 +133,7 @@ static stow_status mark_gradients(spill_roles *r, const spill_program *p) {
     size_t count = list_sizes(r, ids, op->word_count, sizes);
     for (uint32_t w = 0; w < op->word_count && count > 0; w++) {
       role_block *b = ids[w] != ROLE_NO_BLOCK ? &r->blocks[ids[w]] : NULL;
-      if (b != NULL && b->own && b->back == launch)
+      if (b != NULL && b->own && !b->gradient && (b->back == launch || b->last == launch))
         b->gradient = bsearch(&b->bytes, sizes, count, sizeof *sizes, compare_u64) != NULL;
     }
   }
@@ -287,6 +287,20 @@ static stow_status add_use(spill_roles *r, uint32_t launch, uint32_t id) {
   return STOW_OK;
 }
 
+/* Returns whether a launch uses one weight at most, and no gradient: it is no update. */
+static bool is_alone(const spill_roles *r, const spill_op *op) {
+  uint32_t first = ROLE_NO_BLOCK;
+  for (size_t w = op->first_word; w < op->first_word + op->word_count; w++) {
+    uint32_t id = r->word_block[w];
+    if (id == ROLE_NO_BLOCK || r->blocks[id].bytes < STATE_MIN_BYTES) continue;
+    if (r->blocks[id].gradient) return false;
+    if (!r->blocks[id].outlives || id == first) continue;
+    if (first != ROLE_NO_BLOCK) return false;
+    first = id;
+  }
+  return true;
+}
+
 /* Notes when each block is touched, and lists the uses of possible weights. */
 static stow_status note_touches(spill_roles *r, const spill_program *p) {
   uint32_t launch = 0;
@@ -295,10 +309,12 @@ static stow_status note_touches(spill_roles *r, const spill_program *p) {
     const spill_op *op = &p->ops[i];
     if (op->kind != SPILL_LAUNCH) continue;
     uint8_t now = moment(r, ++launch);
+    /* The last of what a pass saved may be used before the last weight of the pass. */
+    uint8_t again = now == AFTER_PASS && is_alone(r, op) ? IN_BACKWARD : now;
     for (size_t w = op->first_word; w < op->first_word + op->word_count; w++) {
       if (r->word_block[w] == ROLE_NO_BLOCK) continue;
       role_block *b = &r->blocks[r->word_block[w]];
-      b->touched |= now;
+      b->touched |= (b->touched & IN_FORWARD) != 0 ? again : now;
       if (b->outlives && b->bytes >= WEIGHT_MIN_BYTES && !looks_up(op, b))
         STOW_TRY(add_use(r, launch, r->word_block[w]));
     }
