@@ -30,7 +30,7 @@ typedef struct script_model {
   uint32_t *numbers; /* per block: its number in the policy */
   double *came;      /* per use of a weight: when its copy is there */
   int64_t limit, other, capacity, margin, target;
-  int64_t updated_bytes; /* allocated after the last update, without state */
+  int64_t updated_bytes; /* allocated after the last launch, an update's as a rule */
   double host_part;      /* of the weights' bytes */
   size_t next_use, next_update;
   uint64_t ahead; /* uses of weights whose copies were started, over all steps */
@@ -87,6 +87,16 @@ static int64_t use_weights(script_model *m) {
     }
   }
   return used;
+}
+
+/* Sets which part of the weights is on the host. Without one, copies made ahead are dropped. */
+static void set_host_part(script_model *m, int64_t host_bytes) {
+  m->host_part = 0;
+  if (m->roles.weight_bytes > 0 && host_bytes > 0)
+    m->host_part = (double)host_bytes / (double)m->roles.weight_bytes;
+  if (m->host_part > 0) return;
+  for (; m->ahead > m->past; m->ahead--)
+    clock_allocate(&m->clock, -(int64_t)weight_of(m, m->ahead - 1)->bytes);
 }
 
 /* ---- state ---- */
@@ -247,8 +257,7 @@ static void aim(script_model *m) {
   m->target = most(base + space, m->limit - m->other - m->margin);
   m->full = m->target == base + space;
   saved_set_target(m->policy, m->target);
-  if (m->roles.weight_bytes > 0)
-    m->host_part = excess > 0 ? (double)excess / (double)m->roles.weight_bytes : 0;
+  set_host_part(m, excess);
 }
 
 /* Decides whether the state of optimizers stays in vram in the next step. */
