@@ -39,6 +39,28 @@ static void print_waits(buffer *out, const spill_times *t) {
                 size_of(t->out_copied_bytes), t->exchanges, text_s(t->exchanges));
 }
 
+/* What the scripts inside PyTorch copied. */
+static void print_scripts(buffer *out, const spill_scripted *s) {
+  buffer_printf(out, "PyTorch's scripts, per step:");
+  if (s->saved_out_bytes + s->saved_in_bytes > 0)
+    buffer_printf(out, " saved tensors %s out, %s in, waiting %.1f ms;",
+                  size_of(s->saved_out_bytes), size_of(s->saved_in_bytes), ms(s->saved_wait_ns));
+  if (s->state_bytes > 0)
+    buffer_printf(out, " optimizer state %s in and out, waiting %.1f ms;", size_of(s->state_bytes),
+                  ms(s->state_wait_ns));
+  if (s->weight_bytes > 0)
+    buffer_printf(out, " weights %s in, waiting %.1f ms;", size_of(s->weight_bytes),
+                  ms(s->weight_wait_ns));
+  buffer_printf(out, " no page moves\n");
+}
+
+static const char *chosen(const spill_program *p, const spill_result *r) {
+  if (r->scripts.used) return "the scripts inside PyTorch";
+  if (!r->engine.moving) return "read in place";
+  return p->torch ? "pages move; the scripts inside PyTorch are not enough and were left out"
+                  : "pages move";
+}
+
 static stow_status print_text(const char *path, const spill_program *p, const spill_result *r,
                               uint64_t vram) {
   static const char *const how[] = {[SPILL_STEP_MARKS] = "the last marked step",
@@ -64,9 +86,9 @@ static stow_status print_text(const char *path, const spill_program *p, const sp
       &out, "floor: %.1f ms (%s does not fit, %d time%s over the bus, no overlap); this is %.2fx\n",
       ms(r->floor_ns), size_of(r->excess_bytes), p->crossings, text_s((uint64_t)p->crossings),
       (double)t->step_ns / (double)r->floor_ns);
-  buffer_printf(&out, "nothing moved: %.1f ms; chosen: %s\n", ms(r->stay_ns),
-                r->engine.moving ? "pages move" : "read in place");
+  buffer_printf(&out, "nothing moved: %.1f ms; chosen: %s\n", ms(r->stay_ns), chosen(p, r));
   print_waits(&out, t);
+  if (r->scripts.used) print_scripts(&out, &r->scripts);
   buffer_printf(&out, "Belady's bound: no plan for these pages brings in less than %s\n",
                 size_of(r->bound_in_bytes));
   return output_buffer(&out);
@@ -99,6 +121,14 @@ static stow_status print_json(const spill_program *p, const spill_result *r, uin
   json_number(&j, "wait_out_ns", t->wait_out_ns);
   json_number(&j, "exchange_ns", t->exchange_ns);
   json_number(&j, "in_place_ns", t->in_place_ns);
+  json_key(&j, "scripts"), json_bool(&j, r->scripts.used);
+  json_number(&j, "saved_out_bytes", r->scripts.saved_out_bytes);
+  json_number(&j, "saved_in_bytes", r->scripts.saved_in_bytes);
+  json_number(&j, "saved_wait_ns", r->scripts.saved_wait_ns);
+  json_number(&j, "state_bytes", r->scripts.state_bytes);
+  json_number(&j, "state_wait_ns", r->scripts.state_wait_ns);
+  json_number(&j, "weight_bytes", r->scripts.weight_bytes);
+  json_number(&j, "weight_wait_ns", r->scripts.weight_wait_ns);
   json_number(&j, "bound_in_bytes", r->bound_in_bytes);
   json_number(&j, "bound_copied_bytes", r->bound_copied_bytes);
   json_end_object(&j);

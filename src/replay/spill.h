@@ -41,6 +41,7 @@ typedef struct spill_program {
   uint64_t bare_ns;                 /* from the recording; 0 if unknown */
   int crossings;                    /* 1: blocks that outlive the step are read only */
   spill_step how;                   /* how the step was detected */
+  bool torch;                       /* a program of PyTorch: its scripts help (spill_scripts.h) */
   const struct spill_program *next; /* what the next step runs, in a ring; NULL: the same */
 } spill_program;
 
@@ -56,6 +57,7 @@ typedef struct spill_options {
   uint64_t unit_bytes;    /* 0: 20 MiB, PyTorch's page */
   uint64_t stage_bytes;   /* 0: chosen by the engine */
   bool stay;              /* move nothing */
+  bool pages_only;        /* leave out the scripts inside PyTorch */
 } spill_options;
 
 /* Vram left to libraries that cannot spill (docs/spill.md). */
@@ -71,6 +73,14 @@ typedef struct spill_times { /* times of one step */
   uint64_t exchanges;
 } spill_times;
 
+/* What the scripts inside PyTorch copy in one step, and how long the device waits for each. */
+typedef struct spill_scripted {
+  bool used; /* with them no page has to move; false: the pages were simulated without them */
+  uint64_t saved_out_bytes, saved_in_bytes, saved_wait_ns;
+  uint64_t state_bytes, state_wait_ns; /* bytes in each direction */
+  uint64_t weight_bytes, weight_wait_ns;
+} spill_scripted;
+
 typedef struct spill_result {
   uint64_t bare_ns;  /* time of the same model with enough vram for everything */
   uint64_t floor_ns; /* bare + crossings x excess / bus */
@@ -80,7 +90,8 @@ typedef struct spill_result {
   uint32_t steps;                              /* until it was steady */
   bool fits;                                   /* everything fits: nothing was simulated */
   uint64_t bound_in_bytes, bound_copied_bytes; /* Belady's bound: no plan copies in less */
-  residency_stats engine;
+  spill_scripted scripts;
+  residency_stats engine; /* empty if the scripts are enough */
 } spill_result;
 
 stow_status spill_run(spill_result *out, const spill_program *p, const spill_options *options);

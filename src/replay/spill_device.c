@@ -8,6 +8,7 @@
 
 #include "base/compare.h"
 #include "replay/spill.h"
+#include "replay/spill_scripts.h"
 #include "residency/space.h"
 
 enum {
@@ -426,6 +427,11 @@ static stow_status run_engine(device_model *c, const spill_options *o, uint64_t 
   return status;
 }
 
+/* Returns whether the scripts inside PyTorch run: they begin when the device is short of memory. */
+static bool scripts_help(const spill_program *p, uint64_t capacity) {
+  return p->torch && p->next == NULL && p->peak_live_bytes > capacity;
+}
+
 static stow_status run_all(device_model *c, spill_result *out, const spill_options *o) {
   STOW_TRY(run_step(c)); /* without an engine */
   out->bare_ns = c->now.step_ns;
@@ -446,8 +452,13 @@ static stow_status run_all(device_model *c, spill_result *out, const spill_optio
   uint32_t steps;
   STOW_TRY(run_engine(c, o, out->capacity_bytes, true, &stay, &steps, &out->engine));
   out->stay_ns = stay.step_ns;
+  if (!o->stay && !o->pages_only && scripts_help(c->p, out->capacity_bytes))
+    STOW_TRY(
+        spill_scripts_run(&out->scripts, &out->steady, &out->steps, c->p, o, out->capacity_bytes));
   if (o->stay)
     out->steady = stay, out->steps = steps;
+  else if (out->scripts.used)
+    out->engine = (residency_stats){0};
   else
     STOW_TRY(run_engine(c, o, out->capacity_bytes, false, &out->steady, &out->steps, &out->engine));
   return spill_bound(c->p, out->capacity_bytes, c->unit_bytes, &out->bound_in_bytes,

@@ -153,6 +153,25 @@ static bool any_block(const uint64_t *list, size_t count, uint64_t addr, uint64_
   return low < count && list[low] - addr < bytes;
 }
 
+/* ---- the framework ---- */
+
+/* Returns whether PyTorch made the recording's blocks: the recording says so, was estimated (only
+ * PyTorch programs are), has marks of PyTorch's optimizers, or stacks through PyTorch. */
+static bool is_torch(const recording *r) {
+  static const char *const parts[] = {"-packages/torch/", "libtorch", "libc10"};
+  const char *text = recording_fact(r, "framework");
+  if (text != NULL) return strcmp(text, "pytorch") == 0;
+  if (recording_fact(r, "estimated") != NULL) return true;
+  for (size_t i = 0; i < r->event_count; i++)
+    if (r->events[i].kind == EVENT_MARK_END &&
+        is_optimizer(r, event_origin(r, &r->events[i])->tag_id))
+      return true;
+  for (size_t i = 0; i < r->frame_count; i++)
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+      if (strstr(recording_text(r, r->frames[i].file_id), parts[k]) != NULL) return true;
+  return false;
+}
+
 /* ---- building ---- */
 
 typedef struct builder {
@@ -295,6 +314,7 @@ stow_status spill_program_build(spill_program *p, const recording *r, uint16_t d
   if (text != NULL) p->bare_ns = strtoull(text, NULL, 10);
   text = recording_fact(r, "crossings");
   if (text != NULL && strcmp(text, "1") == 0) p->crossings = 1;
+  p->torch = is_torch(r);
   size_t first = 0, end = r->event_count;
   bool found = find_marks(r, device, &first, &end);
   p->how = SPILL_STEP_MARKS;

@@ -86,6 +86,7 @@ def main(name, folder, out):
     w.fact("command", name)
     w.fact("bare_ns", bare)
     w.fact("crossings", 1 if name in READ_ONLY else 2)
+    w.fact("framework", "pytorch")
     t0 = 1_000_000
     for addr in sorted(live):
         if live[addr] >= SMALL:
