@@ -24,6 +24,7 @@ typedef struct unit_state {
   uint64_t touched; /* the last launch that named it, small touches included */
   uint64_t used;    /* the last of them that is neither a copy nor a fill */
   uint64_t written; /* the last launch that may have written to it */
+  uint64_t copied;  /* the last copy or fill that did */
   uint8_t place;    /* a unit_place */
   bool leaving;     /* in vram: its copy out is running */
   bool host_valid;  /* in vram: the host page has the same contents, as far as launches show */
@@ -94,6 +95,7 @@ struct residency {
   uint32_t unit_capacity; /* capacity of every list below */
   uint64_t seq;           /* launches so far */
   uint64_t units_changed; /* history positions from here on name the current units */
+  uint64_t writes_since;  /* since which launch blocks that are written are noted; 0: not noted */
   uint32_t *named;
   uint32_t named_count;
   uint32_t parked_live; /* parked units that contain a live block */

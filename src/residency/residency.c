@@ -114,7 +114,8 @@ stow_status residency_unit_add(residency *r, uint64_t addr, uint64_t bytes, bool
                                uint32_t *unit) {
   STOW_TRY(reserve(r, r->space.count + 1));
   STOW_TRY(space_add(&r->space, addr, bytes, unit));
-  r->units[*unit] = (unit_state){.place = in_vram ? PLACE_VRAM : PLACE_HOST};
+  r->units[*unit] =
+      (unit_state){.place = in_vram ? PLACE_VRAM : PLACE_HOST, .written = r->seq, .copied = r->seq};
   if (in_vram) r->vram_bytes += bytes;
   if (bytes > r->unit_bytes) r->unit_bytes = bytes;
   r->units_changed = r->history.end;
@@ -233,19 +234,26 @@ static void note_writes(residency *r, const residency_launch_info *l) {
     uint32_t unit;
     for (uint64_t at = l->to; at < l->to + l->to_bytes;) {
       at = space_step(&r->space, at, &unit);
-      if (unit != SPACE_NO_UNIT) r->units[unit].written = r->seq;
+      if (unit != SPACE_NO_UNIT) r->units[unit].written = r->units[unit].copied = r->seq;
     }
     return;
   }
+  if (r->writes_since > 0) space_write(&r->space, l->words, l->word_count, r->seq);
   for (uint32_t i = 0; i < r->named_count; i++) r->units[r->named[i]].written = r->seq;
   for (uint32_t i = 0; i < r->space.small_count; i++)
     r->units[r->space.small[i].unit].written = r->seq;
 }
 
-uint64_t residency_written(const residency *r, uint32_t unit) {
+uint64_t residency_written(residency *r, uint32_t unit, uint64_t addr) {
   ASSERT(unit < r->unit_capacity);
   const unit_state *u = &r->units[unit];
-  return u->hidden || space_in_arena(&r->space, unit) ? UINT64_MAX : u->written;
+  if (u->hidden || space_in_arena(&r->space, unit)) return UINT64_MAX;
+  if (r->writes_since == 0) r->writes_since = r->seq > 0 ? r->seq : 1;
+  bool known;
+  uint64_t last = space_written(&r->space, unit, addr, &known);
+  if (!known) return u->written;
+  if (last < r->writes_since) last = r->writes_since;
+  return last < u->copied ? u->copied : last;
 }
 
 static void count_needed(residency *r) {

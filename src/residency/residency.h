@@ -117,9 +117,11 @@ const uint32_t *residency_named(const residency *r, uint32_t *count);
  * may appear twice. */
 const struct space_small *residency_named_small(const residency *r, uint32_t *count);
 bool residency_in_vram(const residency *r, uint32_t unit);
-/* Returns the last launch that may have written to the unit, or UINT64_MAX if that is not known
- * because launches may write there without naming it. */
-uint64_t residency_written(const residency *r, uint32_t unit);
+/* Returns the last launch that may have written to what the block at `addr` has in the unit, or
+ * UINT64_MAX if that is not known because launches may write there without naming it. If no block
+ * begins at `addr`, the answer is for all of the unit. After the first call every launch notes the
+ * blocks of its words; before it, each may have written to all blocks. */
+uint64_t residency_written(residency *r, uint32_t unit, uint64_t addr);
 /* Returns the unit that contains an address, or UINT32_MAX. */
 uint32_t residency_find(const residency *r, uint64_t addr);
 

@@ -471,7 +471,7 @@ stow_status space_block_add(space *s, uint64_t addr, uint64_t bytes, space_chang
   if (bytes == 0 || addr == 0) return STOW_OK;
   STOW_TRY(block_room(s));
   space_block_remove(s, addr, changed, context); /* its free was not reported */
-  space_block b = {addr, bytes, arena_begin(s, addr, bytes)};
+  space_block b = {.addr = addr, .bytes = bytes, .arena = arena_begin(s, addr, bytes)};
   block_put(s, &b);
   s->block_count++;
   cover(s, &b, true, changed, context);
@@ -652,4 +652,28 @@ uint32_t space_resolve(space *s, const space_launch *l, uint32_t *units, uint32_
   /* Words that name nothing do not count, an address of pinned memory for example. */
   mix_key(s, found);
   return n.count;
+}
+
+/* ---- writes ---- */
+
+void space_write(space *s, const uint64_t *words, size_t count, uint64_t stamp) {
+  ASSERT(count == 0 || words != NULL);
+  for (size_t i = 0; i < count; i++) {
+    uint32_t unit = space_find(s, words[i]);
+    if (unit == SPACE_NO_UNIT) continue;
+    space_unit *u = &s->units[unit];
+    uint64_t block = words[i] < u->head_end      ? u->head_addr
+                     : words[i] >= u->tail_start ? u->tail_addr
+                                                 : words[i];
+    space_block *b = block_at(s, block);
+    *(b != NULL ? &b->wrote : &u->wrote) = stamp;
+  }
+}
+
+uint64_t space_written(const space *s, uint32_t unit, uint64_t addr, bool *known) {
+  ASSERT(unit < s->count);
+  const space_block *b = block_at(s, addr);
+  *known = b != NULL;
+  uint64_t last = s->units[unit].wrote;
+  return b != NULL && b->wrote > last ? b->wrote : last;
 }

@@ -33,6 +33,7 @@ typedef struct space_unit {
   uint64_t head_end, tail_start;
   uint64_t head_addr, tail_addr; /* where those blocks begin */
   uint64_t stamp;                /* the last launch that named it */
+  uint64_t wrote;                /* as in space_block, for words whose block is not known */
   uint32_t live;                 /* blocks that overlap it */
 } space_unit;
 
@@ -47,6 +48,7 @@ struct space_small;
 typedef struct space_block {
   uint64_t addr; /* 0: empty */
   uint64_t bytes;
+  uint64_t wrote; /* the last launch passed to space_write that has a word in it */
   uint32_t arena; /* its number plus 1; 0: none */
 } space_block;
 
@@ -172,5 +174,12 @@ typedef struct space_launch {
 /* Resolves the words of a launch to distinct units, at most `max`. Returns their number. Small
  * touches go to s->small instead. */
 uint32_t space_resolve(space *s, const space_launch *l, uint32_t *units, uint32_t max);
+
+/* Notes that a launch may write to the blocks of its words, more exactly than by units: two blocks
+ * may share one. */
+void space_write(space *s, const uint64_t *words, size_t count, uint64_t stamp);
+/* Returns the last launch passed to space_write that may have written to what the block at `addr`
+ * has in the unit. Sets `*known` to false if no block begins there. */
+uint64_t space_written(const space *s, uint32_t unit, uint64_t addr, bool *known);
 
 #endif

@@ -727,7 +727,7 @@ uint64_t resident_written(uint64_t addr, uint64_t bytes) {
   for (uint64_t at = addr; at < addr + bytes && last != UINT64_MAX;) {
     uint32_t unit;
     const resident *r = device_at(at, &unit);
-    uint64_t written = r != NULL ? residency_written(r->engine, unit) : UINT64_MAX;
+    uint64_t written = r != NULL ? residency_written(r->engine, unit, addr) : UINT64_MAX;
     if (r != NULL && r->opaque > written) written = r->opaque;
     if (r == NULL || written > r->passed) written = UINT64_MAX;
     if (written > last) last = written;
