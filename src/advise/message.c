@@ -100,6 +100,9 @@ static bool reads_all(const message *m) {
 /* Reads a text without other failures. Returns the place of the failure, or NULL. */
 static const char *read_whole(message *m, scan_text t, scan_text raw) {
   const char *where = read_clean(m, t, raw);
+  /* What follows the first of several failures is not of it. */
+  const char *second = m->kind == MESSAGE_LLAMA && m->failures > 1 ? message_serve_second(t) : NULL;
+  if (second != NULL && where != NULL && second > where) t.end = second;
   if (!reads_all(m)) message_quantities(m, t, where);
   if (m->kind != MESSAGE_TORCH) message_said(m, t, where);
   message_share(m, t);
