@@ -184,6 +184,11 @@ bool message_is_device(message_kind kind) {
 
 const char *message_reporter(const message *m) {
   scan_text what = {m->what, m->what + strlen(m->what)};
+  uint64_t traits = m->context.traits;
+  bool own = m->kind == MESSAGE_CUDA || m->kind == MESSAGE_RMM;
+  if (own && (traits & TRAIT_XGBOOST) != 0) return "XGBoost";
+  if (own && (traits & TRAIT_LIGHTGBM) != 0) return "LightGBM";
+  if (own && (traits & TRAIT_FAISS) != 0) return "Faiss";
   if (m->kind != MESSAGE_CUDA || context_any(&m->context, CONTEXT_BIT(NVIDIA)))
     return message_kind_name(m->kind);
   return context_any(&m->context, CONTEXT_BIT(AMD))          ? "HIP"

@@ -274,6 +274,7 @@ static const recipe rows[] = {
      .kinds = TORCHY,
      .need = M(TRANSFORMERS),
      .never = M(HALF),
+     .without = T(FSDP) | T(AXOLOTL),
      .change =
          "load in 16 bits: from_pretrained(…, torch_dtype=torch.float16, device_map=\"auto\")",
      .cost = "16-bit arithmetic; what does not fit runs from RAM"},
@@ -281,12 +282,14 @@ static const recipe rows[] = {
      .kinds = TORCHY,
      .need = M(TRANSFORMERS),
      .never = M(APPLE) | M(QUANTIZED),
+     .without = T(FSDP) | T(AXOLOTL),
      .change = "load in 4 bits: from_pretrained(…, quantization_config=BitsAndBytesConfig("
                "load_in_4bit=True))",
      .cost = "a little quality"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .need = M(TRANSFORMERS) | M(HALF),
+     .without = T(FSDP) | T(AXOLOTL),
      .change = "let layers that do not fit run from RAM: from_pretrained(…, device_map=\"auto\") "
                "instead of .to(\"cuda\")",
      .cost = "slower: those layers cross the bus at every pass"},
