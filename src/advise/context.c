@@ -77,6 +77,7 @@ static const struct {
     {"rocm", CONTEXT_BIT(AMD)},
     {"ROCm", CONTEXT_BIT(AMD)},
     {"Radeon", CONTEXT_BIT(AMD)},
+    {"Advanced Micro Devices", CONTEXT_BIT(AMD)},
     {"hipMalloc", CONTEXT_BIT(AMD)},
     {"torch", CONTEXT_BIT(TORCH)},
     {"PyTorch", CONTEXT_BIT(TORCH)},
@@ -533,7 +534,9 @@ static void read_traceback(context *c, scan_text t) {
   own_frame last = {.number = SCAN_UNKNOWN};
   while (scan_next_line(&rest, &line)) {
     if (line.end - line.at > 400) line.end = line.at + 400;
-    if (memory && scan_has(line, "During handling of the above exception")) break;
+    if (memory && (scan_has(line, "During handling of the above exception") ||
+                   scan_has(line, "The above exception was the direct cause")))
+      break;
     if (line.at < line.end) memory = scan_has(line, "emory") || scan_has(line, "OOM");
     context kept = *c;
     bool frame = read_frame(c, line, &last);

@@ -130,6 +130,7 @@ enum {
 #define TRAIT_BATCHES    (UINT64_C(1) << 34) /* the text mentions a batch or a loader */
 #define TRAIT_ROCM       (UINT64_C(1) << 35) /* AMD's software or its driver on Linux */
 #define TRAIT_TESTS      (UINT64_C(1) << 36) /* pytest */
+#define TRAIT_STATE_8BIT (UINT64_C(1) << 38) /* the optimizer's state is in 8 bits already */
 #define TRAIT_TORCH_FIT  (UINT64_C(1) << 37) /* Keras 3; with PyTorch's error its backend */
 
 #define CONTEXT_BIT(name) (UINT64_C(1) << CONTEXT_INDEX_##name)

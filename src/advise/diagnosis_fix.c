@@ -339,6 +339,14 @@ static void add_processes(explanation *x, cause_id id) {
     add(x, &r, saving(x, id));
     return;
   }
+  if (context_any(&m->context, CONTEXT_BIT(RANKS)) && !amd) {
+    r.change = "one device for each rank: torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])) "
+               "before the first tensor; nvidia-smi shows whether the other processes are ranks of "
+               "this run; end those that are not";
+    r.cost = "none";
+    add(x, &r, saving(x, id));
+    return;
+  }
   size_t length = 0;
   for (uint32_t i = 0; i < m->process_count && i < PIDS_NAMED; i++)
     length += (size_t)snprintf(pids + length, sizeof pids - length, "%s%u",

@@ -101,7 +101,10 @@ static bool reads_all(const message *m) {
 static const char *read_whole(message *m, scan_text t, scan_text raw) {
   const char *where = read_clean(m, t, raw);
   /* What follows the first of several failures is not of it. */
-  const char *second = m->kind == MESSAGE_LLAMA && m->failures > 1 ? message_serve_second(t) : NULL;
+  const char *second = m->failures < 2            ? NULL
+                       : m->kind == MESSAGE_LLAMA ? message_serve_second(t)
+                       : m->host == HOST_KERNEL   ? message_second_kill(t)
+                                                  : NULL;
   if (second != NULL && where != NULL && second > where) t.end = second;
   if (!reads_all(m)) message_quantities(m, t, where);
   if (m->kind != MESSAGE_TORCH) message_said(m, t, where);

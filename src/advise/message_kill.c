@@ -114,6 +114,16 @@ uint32_t message_killed_containers(scan_text t) {
   return count > 0 ? count : 1;
 }
 
+const char *message_second_kill(scan_text t) {
+  static const char words[] = "Killed process ";
+  const char *at = scan_find(t, words), *start = NULL;
+  if (at == NULL) return NULL;
+  uint64_t first = scan_number(t, at);
+  for (t.at = at; (at = scan_find_at(t, words, &start)) != NULL; t.at = at)
+    if (scan_number(t, at) != first) return scan_line(t, start).at;
+  return NULL;
+}
+
 /* Returns how many processes a control group's limit killed. A container that is started again and
  * again has a process of the same name each time, so their numbers decide. */
 static uint32_t killed_in_groups(scan_text t) {

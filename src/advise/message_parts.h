@@ -44,6 +44,8 @@ bool message_names_kill(scan_text line);
  * compose, processes in the kernel's log. */
 uint32_t message_killed_containers(scan_text t);
 uint32_t message_killed_processes(scan_text t);
+/* Returns the line of the kernel's log that kills a second process; NULL if it kills only one. */
+const char *message_second_kill(scan_text t);
 /* Returns whether frameworks of a device use the words of this kind for their own errors as well.
  */
 bool message_only_word(message_host host);

@@ -143,7 +143,7 @@ static const recipe rows[] = {
      .never = M(APPLE) | M(AMD),
      .mustnot = NOT_ROOM,
      .with = T(RECOMPUTES),
-     .without = T(AXOLOTL),
+     .without = T(AXOLOTL) | T(STATE_8BIT),
      .change = "an optimizer with less state: TrainingArguments(optim=\"adamw_bnb_8bit\"), and "
                "shorter sequences",
      .cost = "slightly different training"},

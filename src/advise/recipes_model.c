@@ -357,6 +357,7 @@ static const recipe rows[] = {
      .cost = "slower steps"},
     {.causes = C(OPTIMIZER_STATE),
      .need = M(TRAINER),
+     .without = T(STATE_8BIT) | T(AXOLOTL),
      .change = "an optimizer with less state: TrainingArguments(optim=\"adamw_bnb_8bit\"), or "
                "optim=\"adafactor\"",
      .cost = "slightly different training"},
@@ -368,6 +369,7 @@ static const recipe rows[] = {
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
      .never = M(TRAINER) | M(AMD) | M(APPLE),
+     .without = T(STATE_8BIT) | T(AXOLOTL),
      .change = "an 8-bit optimizer: import bitsandbytes as bnb; optimizer = "
                "bnb.optim.AdamW8bit(model.parameters(), lr=…)",
      .cost = "slightly different training"},
@@ -386,7 +388,8 @@ static const recipe rows[] = {
      .cost = "slower steps"},
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
-     .without = T(STATE),
+     .never = M(TRAINER),
+     .without = T(STATE) | T(AXOLOTL),
      .from = 113,
      .change = "without copies of all tensors in the step (PyTorch 1.13+): torch.optim.AdamW(…, "
                "foreach=False), or "

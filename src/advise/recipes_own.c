@@ -70,6 +70,7 @@ static const recipe rows[] = {
      .cost = "slightly coarser splits"},
     {.causes = OWN,
      .kinds = GPU,
+     .never = M(AMD) | M(INTEL),
      .with = T(LIGHTGBM),
      .change = "device_type=cuda instead of gpu (a build with USE_CUDA): OpenCL limits the size of "
                "one buffer, CUDA does not; or device_type=cpu",
@@ -80,6 +81,11 @@ static const recipe rows[] = {
      .change = "fewer columns or rows: drop those that no tree uses (feature_importance), sparse "
                "columns (enable_bundle=true), bagging_fraction=0.5 with bagging_freq=1",
      .cost = "slightly different trees"},
+    {.causes = OWN,
+     .kinds = GPU,
+     .with = T(LIGHTGBM),
+     .change = "train on the CPU: device_type=cpu, which has all of the RAM",
+     .cost = "slower"},
 
     /* ---- Faiss ---- */
     {.causes = OWN,
