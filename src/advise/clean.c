@@ -75,7 +75,8 @@ static const char *dashes(scan_text t) {
   return NULL;
 }
 
-/* Skips "[rank0]:", "rank7: ", "[default0]:", "(raylet)", "(pid=88)", "(EngineCore_0 pid=12)". */
+/* Skips "[rank0]:", "rank7: ", "[default0]:", "(raylet)", "(pid=88)", "(EngineCore_0 pid=12)",
+ * "[pod/web-0/main]" of kubectl logs --prefix. */
 static const char *rank(scan_text t) {
   if (t.at >= t.end) return NULL;
   char open = *t.at, close = open == '[' ? ']' : ')';
@@ -89,7 +90,8 @@ static const char *rank(scan_text t) {
   if (end >= t.end || *end != close) return NULL;
   scan_text inside = {t.at + 1, end};
   bool is = scan_starts(inside, "rank") || scan_starts(inside, "default") ||
-            scan_has(inside, "pid=") || scan_has(inside, "raylet") || scan_has(inside, "rank=");
+            scan_starts(inside, "pod/") || scan_has(inside, "pid=") || scan_has(inside, "raylet") ||
+            scan_has(inside, "rank=");
   if (!is) return NULL;
   return end + 1 < t.end && end[1] == ':' ? end + 2 : end + 1;
 }
@@ -273,6 +275,20 @@ static size_t wrap_width(scan_text text) {
   return longest >= WRAP_MIN && count >= 3 ? longest : 0;
 }
 
+/* Returns whether a number in parentheses goes on in the next line: "(240.8 MiB/2" + "44.1 MiB
+ * used)". One such line is enough to show that a terminal wrapped it. */
+static bool splits_number(scan_text line, scan_text rest) {
+  scan_text next;
+  if (line.end - line.at < WRAP_MIN || !isdigit((unsigned char)line.end[-1])) return false;
+  if (!scan_next_line(&rest, &next) || !digit_at(next, next.at)) return false;
+  const char *open = line.end;
+  while (open > line.at && line.end - open < WRAP_MIN && open[-1] != '(' && open[-1] != ')') open--;
+  if (open == line.at || open[-1] != '(') return false;
+  const char *close = next.at;
+  while (close < next.end && close - next.at < WRAP_MIN && *close != ')' && *close != '(') close++;
+  return close < next.end && *close == ')';
+}
+
 /* ---- the words of a long log ---- */
 
 /* Words of a failure. A line without any of them is dropped from the early part of a long log. */
@@ -356,6 +372,7 @@ static void clean_lines(buffer *out, cleaner *c, scan_text rest) {
   bool after_wrap = false;
   while (scan_next_line(&rest, &line)) {
     bool wrapped = width > 0 && (size_t)(line.end - line.at) == width && continues(line, rest);
+    wrapped = wrapped || splits_number(line, rest);
     bool early = rest.end - line.at > LONG_BYTES;
     if (early && width == 0 && (!finder_has(&c->failure, line) || comes_too_often(&c->early, line)))
       continue;

@@ -77,6 +77,7 @@ static const struct {
     {"rocm", CONTEXT_BIT(AMD)},
     {"ROCm", CONTEXT_BIT(AMD)},
     {"Radeon", CONTEXT_BIT(AMD)},
+    {"Advanced Micro Devices", CONTEXT_BIT(AMD)},
     {"hipMalloc", CONTEXT_BIT(AMD)},
     {"torch", CONTEXT_BIT(TORCH)},
     {"PyTorch", CONTEXT_BIT(TORCH)},
@@ -356,7 +357,9 @@ static bool is_library(scan_text path) {
                                                             files */
       "ComfyUI",       "comfyui",       "sd-webui",      "stable-diffusion-webui",
       "webui_forge",   "webui-forge",   "Fooocus",       "text-generation-webui",
-      "kohya_ss",      "debugpy",       "pydevd",        ".vscode"};
+      "kohya_ss",      "debugpy",       "pydevd",        ".vscode",
+      "axolotl/",      "axolotl\\",     "LLaMA-Factory", "diff_gaussian_raster",
+      "gsplat/",       "nerfstudio/"};
   return path.at >= path.end || scan_has_any(path, signs, sizeof signs / sizeof *signs);
 }
 
@@ -531,7 +534,9 @@ static void read_traceback(context *c, scan_text t) {
   own_frame last = {.number = SCAN_UNKNOWN};
   while (scan_next_line(&rest, &line)) {
     if (line.end - line.at > 400) line.end = line.at + 400;
-    if (memory && scan_has(line, "During handling of the above exception")) break;
+    if (memory && (scan_has(line, "During handling of the above exception") ||
+                   scan_has(line, "The above exception was the direct cause")))
+      break;
     if (line.at < line.end) memory = scan_has(line, "emory") || scan_has(line, "OOM");
     context kept = *c;
     bool frame = read_frame(c, line, &last);
@@ -768,6 +773,19 @@ static bool has_drive(scan_text t) {
   return false;
 }
 
+/* Sets the mark of Intel's devices by their names. A machine with an Intel device may also have an
+ * NVIDIA one, and then the text has a word of CUDA. */
+static void read_intel(context *c, scan_text t) {
+  static const char *const signs[] = {
+      "+xpu",       "torch.xpu",  "xpu:0",     "device=xpu",   "device='xpu'",      "device xpu",
+      "DEVICE=xpu", "intel-arc",  "Intel Arc", "Intel(R) Arc", "Intel\xc2\xae Arc", "Arc(TM)",
+      "level_zero", "Level Zero", "oneAPI",    "xpu_worker"};
+  static const char *const others[] = {"CUDA", "cuda", "NVIDIA", "nvidia", "GeForce", "HIP"};
+  if (scan_has_any(t, signs, sizeof signs / sizeof *signs) &&
+      !scan_has_any(t, others, sizeof others / sizeof *others))
+    c->seen |= CONTEXT_BIT(INTEL);
+}
+
 /* ---- versions ---- */
 
 /* Parses "torch==2.1.2", "PyTorch Version: 2.10.0", "torch 1.13.1" to 201, 210, 113. */
@@ -793,6 +811,7 @@ void context_read(context *c, scan_text text, scan_text raw) {
     if (scan_has(raw, everywhere[i].words)) c->seen |= everywhere[i].marks;
   if (has_drive(raw)) c->seen |= CONTEXT_BIT(WINDOWS);
   if (is_native(raw)) c->seen |= CONTEXT_BIT(NATIVE);
+  read_intel(c, raw);
   if (context_any(c, CONTEXT_BIT(WINDOWS))) c->seen &= ~(CONTEXT_BIT(LINUX) | CONTEXT_BIT(MAC));
   if (context_any(c, CONTEXT_BIT(MAC))) c->seen &= ~CONTEXT_BIT(LINUX);
   read_traceback(c, text);

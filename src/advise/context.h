@@ -109,13 +109,35 @@ enum {
   TRAIT_JETSON = 1 << 16,  /* a Jetson: CPU and GPU share one memory */
   TRAIT_RESTORE = 1 << 17, /* torch.load was reading a checkpoint */
   TRAIT_FOLDS = 1 << 18,   /* GROWS, from one fold or trial to the next */
+  /* programs with settings of their own */
+  TRAIT_SPLAT = 1 << 19,   /* Gaussian splatting */
+  TRAIT_XGBOOST = 1 << 20, /* … XGBoost's own request failed */
+  TRAIT_LIGHTGBM = 1 << 21,
+  TRAIT_FAISS = 1 << 22,   /* Faiss on a GPU */
+  TRAIT_ENCODER = 1 << 23, /* a video encoder of the GPU refused a session */
+  TRAIT_GAME = 1 << 24,    /* a game, or an engine of games */
+  TRAIT_RENDER = 1 << 25,  /* a renderer */
+  TRAIT_OCR = 1 << 26,     /* PaddleOCR */
+  TRAIT_AXOLOTL = 1 << 27,
+  TRAIT_FASTAI = 1 << 28,
+  TRAIT_GRPO = 1 << 29,     /* TRL's trainer that generates its own data */
+  TRAIT_WORKFLOW = 1 << 30, /* Snakemake */
 };
+/* Not in the enum: an int has no more bits. */
+#define TRAIT_NEXTFLOW   (UINT64_C(1) << 31)
+#define TRAIT_PYTHON     (UINT64_C(1) << 32) /* a sign of Python */
+#define TRAIT_RECOMPUTES (UINT64_C(1) << 33) /* activations are recomputed already */
+#define TRAIT_BATCHES    (UINT64_C(1) << 34) /* the text mentions a batch or a loader */
+#define TRAIT_ROCM       (UINT64_C(1) << 35) /* AMD's software or its driver on Linux */
+#define TRAIT_TESTS      (UINT64_C(1) << 36) /* pytest */
+#define TRAIT_STATE_8BIT (UINT64_C(1) << 38) /* the optimizer's state is in 8 bits already */
+#define TRAIT_TORCH_FIT  (UINT64_C(1) << 37) /* Keras 3; with PyTorch's error its backend */
 
 #define CONTEXT_BIT(name) (UINT64_C(1) << CONTEXT_INDEX_##name)
 
 typedef struct context {
   uint64_t seen;                 /* CONTEXT_BIT(…) */
-  uint32_t traits;               /* TRAIT_… */
+  uint64_t traits;               /* TRAIT_… */
   uint16_t torch_from, torch_to; /* 104 for 1.4, 201 for 2.1; 0 and UINT16_MAX: unknown */
   char line[160];                /* the user's own line: "train.py:157 in evaluate"; "": unknown */
   char code[160];                /* its text, "" unknown */

@@ -13,7 +13,7 @@
 
 static const struct {
   const char *words;
-  uint32_t traits;
+  uint64_t traits;
 } table[] = {
     {"autocast", TRAIT_AUTOCAST},
     {"GradScaler", TRAIT_AUTOCAST},
@@ -89,15 +89,151 @@ static const struct {
     {"ffmpeg", TRAIT_FFMPEG},
     {"libx264", TRAIT_FFMPEG},
     {"libx265", TRAIT_FFMPEG},
-    {"jetson", TRAIT_JETSON},
-    {"Jetson", TRAIT_JETSON},
-    {"JETSON", TRAIT_JETSON},
-    {"tegra", TRAIT_JETSON},
     {"NvMapMem", TRAIT_JETSON},
     {"JetPack", TRAIT_JETSON},
     {"torch.load(", TRAIT_RESTORE},
     {"torch/serialization.py", TRAIT_RESTORE},
+    {"bf16=True", TRAIT_AUTOCAST},
+    {"fp16=True", TRAIT_AUTOCAST},
+    {"bf16: true", TRAIT_AUTOCAST},
+    {"fp16: true", TRAIT_AUTOCAST},
+    {"bf16: auto", TRAIT_AUTOCAST},
+    {"--bf16", TRAIT_AUTOCAST},
+    {"--fp16", TRAIT_AUTOCAST},
+    {"mixed_float16", TRAIT_AUTOCAST},
+    {"mixed_bfloat16", TRAIT_AUTOCAST},
+    {"incompatible with gradient checkpointing", TRAIT_RECOMPUTES},
+    {"gradient_checkpointing=True", TRAIT_RECOMPUTES},
+    {"gradient_checkpointing: true", TRAIT_RECOMPUTES},
+    {"gradient_checkpointing True", TRAIT_RECOMPUTES},
+    {"gradient_checkpointing_enable()", TRAIT_RECOMPUTES},
+    {"torch/utils/checkpoint.py", TRAIT_RECOMPUTES},
+    {"torch\\utils\\checkpoint.py", TRAIT_RECOMPUTES},
+    {"activation_checkpointing", TRAIT_RECOMPUTES},
+    {"AdamW8bit", TRAIT_STATE_8BIT},
+    {"Adam8bit", TRAIT_STATE_8BIT},
+    {"adamw_8bit", TRAIT_STATE_8BIT},
+    {"adamw_bnb_8bit", TRAIT_STATE_8BIT},
+    {"paged_adamw", TRAIT_STATE_8BIT},
+    {"rasterize_gaussians", TRAIT_SPLAT},
+    {"diff_gaussian_raster", TRAIT_SPLAT},
+    {"gaussian_renderer", TRAIT_SPLAT},
+    {"gaussian-splatting", TRAIT_SPLAT},
+    {"splatfacto", TRAIT_SPLAT},
+    {"gsplat", TRAIT_SPLAT},
+    {"XGBoostError", TRAIT_XGBOOST},
+    {"libxgboost", TRAIT_XGBOOST},
+    {"Exception in gpu_hist", TRAIT_XGBOOST},
+    {"[LightGBM]", TRAIT_LIGHTGBM},
+    {"LightGBMError", TRAIT_LIGHTGBM},
+    {"faiss::gpu", TRAIT_FAISS},
+    {"faiss/gpu", TRAIT_FAISS},
+    {"OpenEncodeSessionEx", TRAIT_ENCODER},
+    {"NV_ENC_ERR_OUT_OF_MEMORY", TRAIT_ENCODER},
+    {"Out of video memory trying to allocate", TRAIT_GAME}, /* Unreal */
+    {"UnityPlayer", TRAIT_GAME},
+    {"GameUserSettings", TRAIT_GAME},
+    {"steamapps", TRAIT_GAME},
+    {"D3D11RHI", TRAIT_GAME},
+    {"D3D12RHI", TRAIT_GAME},
+    {"VulkanRHI", TRAIT_GAME},
+    {"DXGI_ERROR", TRAIT_GAME},
+    {"D3D12", TRAIT_GAME},
+    {"D3D11", TRAIT_GAME},
+    {"vkd3d", TRAIT_GAME},
+    {"dxvk", TRAIT_GAME},
+    {"DXVK", TRAIT_GAME},
+    {"Cycles", TRAIT_RENDER},
+    {"CYCLES", TRAIT_RENDER},
+    {"V-Ray", TRAIT_RENDER},
+    {"Redshift", TRAIT_RENDER},
+    {"OctaneRender", TRAIT_RENDER},
+    {"PaddleOCR", TRAIT_OCR},
+    {"paddleocr", TRAIT_OCR},
+    {"RapidOCR", TRAIT_OCR},
+    {"PP-OCR", TRAIT_OCR},
+    {"PP-LCNet", TRAIT_OCR},
+    {"PP-Structure", TRAIT_OCR},
+    {"PP-DocLayout", TRAIT_OCR},
+    {"axolotl", TRAIT_AXOLOTL},
+    {"keras/src/", TRAIT_TORCH_FIT},
+    {"keras\\src\\", TRAIT_TORCH_FIT},
+    {"KERAS_BACKEND=torch", TRAIT_TORCH_FIT},
+    {"fastai/", TRAIT_FASTAI},
+    {"fastai\\", TRAIT_FASTAI},
+    {"fit_one_cycle(", TRAIT_FASTAI},
+    {"grpo_trainer", TRAIT_GRPO},
+    {"GRPOTrainer", TRAIT_GRPO},
+    {"GRPOConfig", TRAIT_GRPO},
+    {"snakemake", TRAIT_WORKFLOW},
+    {"Error in rule ", TRAIT_WORKFLOW},
+    {"N E X T F L O W", TRAIT_NEXTFLOW},
+    {"nextflow", TRAIT_NEXTFLOW},
+    {"Caused by: Process `", TRAIT_NEXTFLOW},
+    {"batch", TRAIT_BATCHES},
+    {"Batch", TRAIT_BATCHES},
+    {"oader", TRAIT_BATCHES},
+    {"per_gpu=", TRAIT_BATCHES},
+    {"rocm", TRAIT_ROCM},
+    {"ROCm", TRAIT_ROCM},
+    {"HIP", TRAIT_ROCM},
+    {"hipMalloc", TRAIT_ROCM},
+    {"hipError", TRAIT_ROCM},
+    {"libamdhip", TRAIT_ROCM},
+    {"amdgpu", TRAIT_ROCM},
+    {"radv", TRAIT_ROCM},
+    {"short test summary info", TRAIT_TESTS},
+    {"test session starts", TRAIT_TESTS},
+    {"pytest", TRAIT_TESTS},
+    {"Traceback (most", TRAIT_PYTHON},
+    {".py\"", TRAIT_PYTHON},
+    {".py:", TRAIT_PYTHON},
+    {".py ", TRAIT_PYTHON},
+    {".ipynb", TRAIT_PYTHON},
+    {"ython3", TRAIT_PYTHON},
+    {"ython ", TRAIT_PYTHON},
+    {"(python", TRAIT_PYTHON},
+    {"pip install", TRAIT_PYTHON},
+    {"ipython", TRAIT_PYTHON},
+    {"pytest", TRAIT_PYTHON},
+    {"upyter", TRAIT_PYTHON},
+    {"Cell In[", TRAIT_PYTHON},
+    {"pandas", TRAIT_PYTHON},
+    {"numpy", TRAIT_PYTHON},
+    {"torch", TRAIT_PYTHON},
+    {"gunicorn", TRAIT_PYTHON},
+    {"DataLoader", TRAIT_PYTHON},
+    {"transformers", TRAIT_PYTHON},
+    {"polars", TRAIT_PYTHON},
+    {"tokenizers", TRAIT_PYTHON},
+    {"safetensors", TRAIT_PYTHON},
+    {"xgboost", TRAIT_PYTHON},
+    {"lightgbm", TRAIT_PYTHON},
+    {"sklearn", TRAIT_PYTHON},
+    {"tensorflow", TRAIT_PYTHON},
+    {"keras", TRAIT_PYTHON},
+    {"jaxlib", TRAIT_PYTHON},
+    {"Loading checkpoint shards", TRAIT_PYTHON},
 };
+
+/* Words that count only where they begin: "integrator" is no Tegra. */
+static const struct {
+  const char *words;
+  uint64_t traits;
+} begins[] = {
+    {"jetson", TRAIT_JETSON},      {"Jetson", TRAIT_JETSON}, {"JETSON", TRAIT_JETSON},
+    {"tegra", TRAIT_JETSON},       {"Tegra", TRAIT_JETSON},  {"L4T", TRAIT_JETSON},
+    {"n_pts=", TRAIT_SPLAT},       {"UE4", TRAIT_GAME},      {"UE5", TRAIT_GAME},
+    {"MemoryError", TRAIT_PYTHON},
+};
+
+/* Returns whether the text has the words with no letter or digit before them. */
+static bool has_begin(scan_text t, const char *words) {
+  for (const char *start = NULL, *after; (after = scan_find_at(t, words, &start)) != NULL;
+       t.at = after)
+    if (start == t.at || !isalnum((unsigned char)start[-1])) return true;
+  return false;
+}
 
 /* ---- a figure that grows ---- */
 
@@ -225,9 +361,12 @@ void context_read_traits(context *c, scan_text text, scan_text raw) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if ((c->traits & table[i].traits) != table[i].traits && scan_has(raw, table[i].words))
       c->traits |= table[i].traits;
+  for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+    if ((c->traits & begins[i].traits) == 0 && has_begin(raw, begins[i].words))
+      c->traits |= begins[i].traits;
   static const char *const python[] = {"Traceback (most", ".py", "python ", "(python"};
   if (scan_has_any(raw, python, sizeof python / sizeof *python))
-    c->traits &= ~(uint32_t)(TRAIT_BUILD | TRAIT_NODE | TRAIT_FFMPEG);
+    c->traits &= ~(uint64_t)(TRAIT_BUILD | TRAIT_NODE | TRAIT_FFMPEG);
   read_growth(c, text);
   scan_text code = {c->code, c->code + strlen(c->code)};
   if (is_tiny(code)) c->traits |= TRAIT_TINY;

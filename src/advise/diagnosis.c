@@ -55,6 +55,7 @@ static void refuse(explanation *x) {
                   server ? "This is the memory of another program"
                          : "This is not a shortage of GPU or host memory",
                   m->name);
+    if (known(m->asked_bytes)) buffer_printf(&x->headline, ": %s", cause_size(m->asked_bytes));
     buffer_printf(&x->notes, "%s\n", m->help);
     return;
   }

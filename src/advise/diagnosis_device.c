@@ -20,6 +20,10 @@ static bool has(const explanation *x, uint64_t mark) {
   return context_any(&x->evidence.message.context, mark);
 }
 
+static bool does(const explanation *x, uint64_t trait) {
+  return (x->evidence.message.context.traits & trait) != 0;
+}
+
 /* Returns what a process needs on a device before its first tensor; small devices have smaller
  * contexts. */
 static uint64_t context_bytes(uint64_t device) {
@@ -71,11 +75,14 @@ static void detect_limit(explanation *x) {
   }
   if (has(x, CONTEXT_BIT(APPLE)) && known(m->outside_bytes) &&
       m->outside_bytes > n->limit_bytes / 4) {
-    cause *c = diagnosis_cause(x, CAUSE_OUTSIDE_FRAMEWORK, 0.5);
+    /* In training, the batch decides how much of both there is. */
+    bool trains = has(x, CONTEXT_BIT(BACKWARD) | CONTEXT_BIT(TRAINER) | CONTEXT_BIT(OPTIMIZER));
+    cause *c = diagnosis_cause(x, CAUSE_OUTSIDE_FRAMEWORK, trains ? 0.4 : 0.5);
     cause_head(c,
-               "%s of the %s that may be used is held outside PyTorch's pool, by this program "
-               "or by others on the Mac",
+               "%s of the %s that may be used is Metal memory of this process outside PyTorch's "
+               "pool",
                cause_size(m->outside_bytes), cause_size(n->limit_bytes));
+    cause_say(c, "compiled graphs and buffers of Metal: each new shape of the inputs adds some");
     return;
   }
   if (m->kind == MESSAGE_CUPY || m->kind == MESSAGE_JULIA) {
@@ -112,6 +119,8 @@ static void detect_processes(explanation *x) {
       cause_say(c, "process %u holds %s", m->processes[i].pid, cause_size(m->processes[i].bytes));
     if (m->process_count > PROCESSES_SHOWN)
       cause_say(c, "and %u more", m->process_count - PROCESSES_SHOWN);
+    if (does(x, TRAIT_TESTS | TRAIT_TEST_WORKERS) && m->process_count > 1)
+      cause_say(c, "they may be workers of the same test run (pytest-xdist)");
     if ((m->context.traits & TRAIT_RESTORE) != 0 && has(x, CONTEXT_BIT(RANKS)))
       cause_say(c, "the other ranks may be among them: torch.load returns tensors to the device "
                    "that they were saved from, which is the same one for every rank");
@@ -334,8 +343,42 @@ typedef struct guess {
 
 #define MARK(name) CONTEXT_BIT(name)
 
-static bool does(const explanation *x, uint32_t trait) {
-  return (x->evidence.message.context.traits & trait) != 0;
+/* Guesses for programs with settings of their own. Returns false for others. */
+static bool by_program(const explanation *x, guess *g) {
+  uint64_t own = diagnosis_own(&x->evidence.message);
+  static const struct {
+    uint64_t trait;
+    guess g;
+  } all[] = {
+      {TRAIT_SPLAT,
+       {CAUSE_BATCH_TOO_BIG, 0.5,
+        "the Gaussians, their gradients and the optimizer's state fill it; densification adds "
+        "Gaussians while it trains"}},
+      {TRAIT_LIGHTGBM,
+       {CAUSE_ONE_SPIKE, 0.45,
+        "OpenCL gives only a part of the device (often a quarter) as one buffer; the features or "
+        "histograms need more"}},
+      {TRAIT_FAISS,
+       {CAUSE_UNKNOWN, 0.35,
+        "the index and Faiss's scratch space do not fit in what is free; the text does not say "
+        "what fills the device"}},
+      {TRAIT_ENCODER,
+       {CAUSE_LIMIT, 0.5,
+        "the driver refused one more encoder session: probably its limit on sessions is reached, "
+        "or it is too old for this program"}},
+      {TRAIT_GAME,
+       {CAUSE_UNKNOWN, 0.35,
+        "textures and render targets do not fit in what is free: the settings are too high, "
+        "another program uses the GPU, or the driver failed"}},
+      {TRAIT_RENDER,
+       {CAUSE_WEIGHTS_TOO_BIG, 0.45, "the scene (geometry, textures) does not fit on the device"}},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    if ((own & all[i].trait) != 0) {
+      *g = all[i].g;
+      return true;
+    }
+  return false;
 }
 
 /* Guesses by phase; `bare`: for errors without numbers, where another process is as likely. */
@@ -382,6 +425,10 @@ static guess by_phase(const explanation *x) {
     return (guess){CAUSE_NO_GRAD_MISSING, 0.45,
                    "it failed during evaluation: probably torch.no_grad() is missing there, or the "
                    "evaluation's batch is larger"};
+  if (has(x, MARK(LOADING)) && bare && m->kind == MESSAGE_CUDA && does(x, TRAIT_FSDP))
+    return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.45,
+                   "it failed while FSDP placed the weights: probably a rank's part of them does "
+                   "not fit, or another process holds the device"};
   if (has(x, MARK(LOADING)))
     return bare && m->kind == MESSAGE_CUDA && !has(x, MARK(COMFY))
                ? (guess){CAUSE_OTHER_PROCESS, 0.4,
@@ -409,10 +456,16 @@ static guess by_phase(const explanation *x) {
 
 static guess by_kind(const explanation *x) {
   const message *m = &x->evidence.message;
+  guess own;
   bool weights = (m->details & MESSAGE_WEIGHTS) != 0, compute = (m->details & MESSAGE_COMPUTE) != 0;
   if ((m->details & MESSAGE_INIT) != 0)
     return (guess){CAUSE_UNKNOWN, BELIEVED,
                    "the driver itself could not start: this program had nothing on the device yet"};
+  if (by_program(x, &own)) return own;
+  if (weights && (m->details & MESSAGE_KV_CACHE) != 0 && m->kind == MESSAGE_CUDA)
+    return (guess){CAUSE_WEIGHTS_TOO_BIG, 0.6,
+                   "the weights and the cache together do not fit: the loader adds them up before "
+                   "it starts"};
   if (does(x, TRAIT_NCCL) && m->kind == MESSAGE_CUDA)
     return (guess){CAUSE_OTHER_PROCESS, 0.4,
                    "NCCL needs memory of its own: probably two ranks share one device, or the "

@@ -18,7 +18,8 @@
 #define HALF_MOST   (UINT64_C(128) << 30) /* if the machine's RAM is not known: few have more */
 #define SCRIPT      "python train.py"     /* stands for the user's own command in the tables */
 #define SHARE_STEP  0.05
-#define SAME_WORDS  30 /* characters with which fixes of the same kind begin */
+#define HUGE_LEAST  (UINT64_C(256) << 30) /* more than a machine has by this is hopeless */
+#define SAME_WORDS  30                    /* characters with which fixes of the same kind begin */
 
 /* Returns whether the system's log names the killed program, and it does not run Python. */
 static bool is_other_program(const message *m) {
@@ -27,6 +28,22 @@ static bool is_other_program(const message *m) {
   scan_text what = {m->what, m->what + strlen(m->what)};
   return m->host == HOST_KERNEL && what.at < what.end && m->context.script[0] == '\0' &&
          !scan_has_any(what, names, sizeof names / sizeof *names);
+}
+
+/* Returns whether the request is for far more host memory than the machine, or any usual one, has.
+ */
+static bool is_huge(const message *m) {
+  if (m->kind != MESSAGE_HOST || !diagnosis_known(m->asked_bytes)) return false;
+  uint64_t host = diagnosis_known(m->host_bytes) ? m->host_bytes : 0;
+  return m->asked_bytes >= HUGE_LEAST && m->asked_bytes - HUGE_LEAST >= host;
+}
+
+/* Returns whether a trainer owns the loop: its settings decide, not lines of the user's. */
+static bool is_owned(const message *m) {
+  const context *c = &m->context;
+  bool torch = m->kind == MESSAGE_TORCH || m->kind == MESSAGE_CUDA;
+  return torch && (context_any(c, CONTEXT_BIT(TRAINER) | CONTEXT_BIT(LIGHTNING)) ||
+                   (c->traits & (TRAIT_FASTAI | TRAIT_AXOLOTL | TRAIT_TORCH_FIT)) != 0);
 }
 
 /* Derives conditions from several marks. */
@@ -82,18 +99,43 @@ static uint64_t derive(const explanation *x) {
   set |= is_other_program(m) ? DERIVED_OTHER : 0;
   set |= diagnosis_known(m->before_bytes) ? DERIVED_MEASURED : 0;
   bool sized = diagnosis_known(m->asked_bytes) && diagnosis_known(m->device_bytes);
-  set |= sized && m->asked_bytes > m->device_bytes ? DERIVED_LARGER : 0;
+  bool larger = sized && m->asked_bytes > m->device_bytes, huge = is_huge(m);
+  bool one_buffer = (m->details & MESSAGE_ONE_BUFFER) != 0 && diagnosis_known(m->asked_bytes) &&
+                    diagnosis_known(m->limit_bytes) && m->asked_bytes > m->limit_bytes;
+  set |= larger ? DERIVED_LARGER : 0;
+  set |= huge ? DERIVED_HUGE : 0;
+  set |= larger || huge || one_buffer ? DERIVED_HOPELESS : 0;
+  set |= diagnosis_python(m) ? DERIVED_PYTHON : 0;
+  set |= is_owned(m) ? DERIVED_OWNED : 0;
   return set;
 }
 
-/* Returns whether a change names a tool that the device in the text does not have. */
+/* Returns whether a change names a tool that the device or the system in the text does not have. */
 static bool wrong_tool(const recipe *r, const context *c) {
-  if ((c->traits & TRAIT_JETSON) != 0) return strstr(r->change, "nvidia-smi") != NULL;
+  static const char *const linux_tools[] = {"sudo ",  "dmesg",          "free -",  "nvtop",
+                                            "ulimit", "/usr/bin/time ", "xpu-smi", "rocm-smi"};
+  scan_text change = {r->change, r->change + strlen(r->change)};
+  bool nvidia_smi = scan_has(change, "nvidia-smi"), rocm_smi = scan_has(change, "rocm-smi");
+  /* A device of AMD may run on Vulkan or DirectX, without AMD's own software. */
+  if (rocm_smi && !nvidia_smi && (c->traits & TRAIT_ROCM) == 0) return true;
+  if (context_any(c, CONTEXT_BIT(WINDOWS)) && !nvidia_smi && !scan_has(change, "indows") &&
+      scan_has_any(change, linux_tools, sizeof linux_tools / sizeof *linux_tools))
+    return true;
+  if ((c->traits & TRAIT_JETSON) != 0) return nvidia_smi;
   uint64_t others = CONTEXT_BIT(APPLE) | CONTEXT_BIT(AMD) | CONTEXT_BIT(INTEL) | CONTEXT_BIT(TPU) |
                     CONTEXT_BIT(NPU);
   if (!context_any(c, CONTEXT_BIT(NVIDIA))) others |= CONTEXT_BIT(ANY_VENDOR);
-  if (!context_any(c, others) || strstr(r->change, "nvidia-smi") == NULL) return false;
-  return !context_any(c, CONTEXT_BIT(AMD)) || strstr(r->change, "rocm-smi") == NULL;
+  if (!context_any(c, others) || !nvidia_smi) return false;
+  return !context_any(c, CONTEXT_BIT(AMD)) || !rocm_smi;
+}
+
+/* Returns whether a change only makes more memory free, which does not help a request that is too
+ * large whatever is free. */
+static bool frees_only(const recipe *r) {
+  static const char *const words[] = {"other program", "other process", "who else", "swap",
+                                      "page file",     "larger runner", "add RAM"};
+  scan_text change = {r->change, r->change + strlen(r->change)};
+  return scan_has_any(change, words, sizeof words / sizeof *words);
 }
 
 static bool applies(const recipe *r, const message *m, cause_id id, uint64_t derived) {
@@ -104,19 +146,27 @@ static bool applies(const recipe *r, const message *m, cause_id id, uint64_t der
   if (!context_has(c, r->need) || context_any(c, r->never) || wrong_tool(r, c)) return false;
   if ((c->traits & r->with) != r->with || (c->traits & r->without) != 0) return false;
   if ((derived & r->must) != r->must || (derived & r->mustnot) != 0) return false;
+  if ((derived & DERIVED_HOPELESS) != 0 && frees_only(r)) return false;
   /* `from`: the version is not known to be older. `to`: it is known to be no newer. */
   return (r->from == 0 || c->torch_to >= r->from) && (r->to == 0 || c->torch_to <= r->to);
 }
 
 /* Writes `words` with the user's own command in place of train.py, as far as the text shows it. */
-static void write_words(char *out, size_t size, const char *words, const context *c) {
+static void write_words(char *out, size_t size, const char *words, const message *m) {
+  const context *c = &m->context;
   char command[80] = "";
-  if (context_any(c, CONTEXT_BIT(WEBUI)))
+  if (context_any(c, CONTEXT_BIT(VLLM)))
+    snprintf(command, sizeof command, "vllm serve MODEL");
+  else if (!diagnosis_python(m))
+    snprintf(command, sizeof command, "COMMAND");
+  else if (context_any(c, CONTEXT_BIT(WEBUI)))
     snprintf(command, sizeof command, "./webui.sh");
   else if (context_any(c, CONTEXT_BIT(COMFY)))
     snprintf(command, sizeof command, "python main.py");
   else if (c->script[0] != '\0')
     snprintf(command, sizeof command, "python %s", c->script);
+  else if ((c->traits & TRAIT_TESTS) != 0)
+    snprintf(command, sizeof command, "python -m pytest");
   const char *at = command[0] != '\0' ? strstr(words, SCRIPT) : NULL;
   if (at == NULL)
     snprintf(out, size, "%s", words);
@@ -127,13 +177,18 @@ static void write_words(char *out, size_t size, const char *words, const context
 static void add(explanation *x, const recipe *r, uint64_t bytes) {
   fix *f = &x->fixes.list[x->fixes.count++];
   *f = (fix){.saves_bytes = bytes};
-  write_words(f->change, sizeof f->change, r->change, &x->evidence.message.context);
+  write_words(f->change, sizeof f->change, r->change, &x->evidence.message);
   snprintf(f->cost, sizeof f->cost, "%s", r->cost);
 }
 
 /* Returns whether the other processes may be ranks of this program, which load a checkpoint. */
 static bool are_ranks(const message *m) {
   return (m->context.traits & TRAIT_RESTORE) != 0 && context_any(&m->context, CONTEXT_BIT(RANKS));
+}
+
+/* Returns whether the other processes may be workers of the same test run (pytest-xdist). */
+static bool are_workers(const message *m) {
+  return (m->context.traits & (TRAIT_TESTS | TRAIT_TEST_WORKERS)) != 0 && m->process_count > 1;
 }
 
 /* Returns the saving of a fix. Ending another process or library frees what it holds; other savings
@@ -276,6 +331,22 @@ static void add_processes(explanation *x, cause_id id) {
   bool amd = context_any(&m->context, CONTEXT_BIT(AMD));
   bool windows = context_any(&m->context, CONTEXT_BIT(WINDOWS));
   if (id != CAUSE_OTHER_PROCESS || m->process_count == 0 || are_ranks(m)) return;
+  if (are_workers(m)) {
+    r.change = "fewer test workers on one device: pytest -n 1 (or one device for each: set "
+               "CUDA_VISIBLE_DEVICES by PYTEST_XDIST_WORKER); nvidia-smi shows whether the other "
+               "processes are this run's";
+    r.cost = "slower tests";
+    add(x, &r, saving(x, id));
+    return;
+  }
+  if (context_any(&m->context, CONTEXT_BIT(RANKS)) && !amd) {
+    r.change = "one device for each rank: torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"])) "
+               "before the first tensor; nvidia-smi shows whether the other processes are ranks of "
+               "this run; end those that are not";
+    r.cost = "none";
+    add(x, &r, saving(x, id));
+    return;
+  }
   size_t length = 0;
   for (uint32_t i = 0; i < m->process_count && i < PIDS_NAMED; i++)
     length += (size_t)snprintf(pids + length, sizeof pids - length, "%s%u",
@@ -370,7 +441,9 @@ static void add_job(explanation *x) {
   const message *m = &x->evidence.message;
   char text[200];
   recipe r = {.change = text, .cost = "none"};
-  if (m->host != HOST_JOB || m->job == 0) return;
+  /* A workflow's own setting comes first: it asks the batch system for the memory. */
+  bool workflow = (m->context.traits & (TRAIT_WORKFLOW | TRAIT_NEXTFLOW)) != 0;
+  if (m->host != HOST_JOB || m->job == 0 || workflow) return;
   snprintf(text, sizeof text,
            "see what it used: seff %llu (or sacct -j %llu --format=MaxRSS,ReqMem)",
            (unsigned long long)m->job, (unsigned long long)m->job);
@@ -387,6 +460,24 @@ static void add_way(explanation *x) {
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
+/* Returns the name of the batch size in the settings of the trainer that owns the loop. */
+static const char *batch_name(const context *c, bool owned) {
+  if (!owned) return "batch_size";
+  if ((c->traits & TRAIT_AXOLOTL) != 0) return "micro_batch_size";
+  if (context_any(c, CONTEXT_BIT(TRAINER))) return "per_device_train_batch_size";
+  return (c->traits & TRAIT_FASTAI) != 0 ? "bs" : "batch_size";
+}
+
+/* Returns the words for the trainer's own way to accumulate gradients; "" if it has none. */
+static const char *accumulation(const context *c) {
+  if ((c->traits & TRAIT_AXOLOTL) != 0 || context_any(c, CONTEXT_BIT(TRAINER)))
+    return "; gradient_accumulation_steps=2 keeps the training step";
+  if (context_any(c, CONTEXT_BIT(LIGHTNING)))
+    return "; Trainer(accumulate_grad_batches=2) keeps the training step";
+  return (c->traits & TRAIT_FASTAI) != 0 ? "; the callback GradientAccumulation keeps the step"
+                                         : "";
+}
+
 /* Suggests half of the batch that the text or a shape names. Returns whether it did. */
 static bool add_batch(explanation *x, uint64_t derived) {
   const message *m = &x->evidence.message;
@@ -399,14 +490,16 @@ static bool add_batch(explanation *x, uint64_t derived) {
   if (failed < 2 || (derived & (DERIVED_ROOM | DERIVED_ABSURD | DERIVED_INIT)) != 0 ||
       m->kind == MESSAGE_LLAMA || m->kind == MESSAGE_VLLM || m->kind == MESSAGE_SGLANG)
     return false;
-  bool accumulates = m->kind == MESSAGE_TORCH && (derived & DERIVED_TRAINS) != 0;
+  bool owned = (derived & DERIVED_OWNED) != 0;
+  bool accumulates = m->kind == MESSAGE_TORCH && (derived & DERIVED_TRAINS) != 0 && !owned;
+  const char *name = m->kind == MESSAGE_JULIA ? "batchsize" : batch_name(&m->context, owned);
   if (failed < batch) snprintf(also, sizeof also, " (%u failed too)", failed);
   snprintf(text, sizeof text,
-           "a smaller batch: %s=%u instead of %u%s%s, and half again until it fits%s",
-           m->kind == MESSAGE_JULIA ? "batchsize" : "batch_size", failed / 2, batch, also,
-           m->context.batch > 1 ? "" : " (the first number of that shape)",
+           "a smaller batch: %s=%u instead of %u%s%s, and half again until it fits%s", name,
+           failed / 2, batch, also, m->context.batch > 1 ? "" : " (the first number of that shape)",
            accumulates ? "; for the same training step every second time: (loss / 2).backward(); "
                          "if i % 2: optimizer.step(); optimizer.zero_grad()"
+           : owned     ? accumulation(&m->context)
                        : "");
   add(x, &r, MESSAGE_UNKNOWN);
   return true;
@@ -422,7 +515,10 @@ static bool is_given(const explanation *x, const recipe *r) {
 static void add_from(explanation *x, const recipe_table *t, cause_id id, uint64_t derived,
                      uint32_t most) {
   uint64_t bytes = x->fixes.count == 0 ? saving(x, id) : MESSAGE_UNKNOWN;
+  uint64_t own = diagnosis_own(&x->evidence.message);
   for (size_t i = 0; i < t->count && x->fixes.count < most; i++) {
+    /* The settings of such a program; others' changes do not apply to it. */
+    if (own != 0 && (t->rows[i].with & own) == 0) continue;
     if (!applies(&t->rows[i], &x->evidence.message, id, derived)) continue;
     if (is_given(x, &t->rows[i])) continue;
     add(x, &t->rows[i], bytes);
@@ -431,8 +527,8 @@ static void add_from(explanation *x, const recipe_table *t, cause_id id, uint64_
 }
 
 static void add_all(explanation *x, cause_id id, uint64_t derived, uint32_t most) {
-  static const recipe_table *const tables[] = {&recipes_place, &recipes_model, &recipes_full,
-                                               &recipes_host};
+  static const recipe_table *const tables[] = {&recipes_own,  &recipes_place,    &recipes_model,
+                                               &recipes_full, &recipes_platform, &recipes_host};
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
     add_from(x, tables[i], id, derived, most);
 }
@@ -457,8 +553,15 @@ void diagnosis_fixes(explanation *x) {
   } else if (message_is_device(m->kind)) {
     add_processes(x, f->list[0].id);
   }
-  if (f->list[0].id == CAUSE_BATCH_TOO_BIG && add_batch(x, derived)) derived |= DERIVED_BATCH;
+  if (f->list[0].id == CAUSE_BATCH_TOO_BIG && diagnosis_own(m) == 0 && add_batch(x, derived))
+    derived |= DERIVED_BATCH;
   bool second = f->count > 1 && f->list[1].confidence >= 0.4 && f->list[1].id != f->list[0].id;
+  /* One place for what the platform adds to a program's own settings. */
+  bool platform = (m->context.traits & TRAIT_JETSON) != 0 && m->kind != MESSAGE_HOST;
+  if (platform && !second) {
+    add_all(x, f->list[0].id, derived, FIXES_SHOWN - 1);
+    add_from(x, &recipes_platform, f->list[0].id, derived, FIXES_SHOWN);
+  }
   add_all(x, f->list[0].id, derived, second ? FIXES_SHOWN - 1 : FIXES_SHOWN);
   if (second) add_all(x, f->list[1].id, derived, FIXES_SHOWN);
   if (x->fixes.count < 2) add_from(x, &recipes_find, f->list[0].id, derived, FIXES_SHOWN);
@@ -466,7 +569,7 @@ void diagnosis_fixes(explanation *x) {
   for (size_t i = 0; i < recipes_questions.count; i++) {
     if (!applies(&recipes_questions.rows[i], m, f->list[0].id, derived)) continue;
     char words[300];
-    write_words(words, sizeof words, recipes_questions.rows[i].change, &m->context);
+    write_words(words, sizeof words, recipes_questions.rows[i].change, m);
     buffer_printf(&x->notes, "to find out: %s\n", words);
     return;
   }

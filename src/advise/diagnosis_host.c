@@ -5,7 +5,8 @@
 #include "advise/diagnosis_parts.h"
 #include "advise/host_way.h"
 
-#define SMALL_ARRAY (UINT64_C(256) << 20) /* refused only if nearly all of RAM is in use */
+#define MACHINE_MOST (UINT64_C(256) << 30) /* few machines have more */
+#define SMALL_ARRAY  (UINT64_C(256) << 20) /* refused only if nearly all of RAM is in use */
 
 static bool known(uint64_t bytes) {
   return diagnosis_known(bytes);
@@ -59,6 +60,20 @@ static bool detect_larger_than_host(explanation *x) {
              cause_size(m->host_bytes));
   if (m->what[0] != '\0') cause_say(c, "an array with %s", m->what);
   cause_say(c, "freeing other memory cannot make room for it");
+  return true;
+}
+
+/* Detects a request that is larger than the memory of nearly any machine, which the text does not
+ * give. */
+static bool detect_larger_than_machines(explanation *x) {
+  const message *m = &x->evidence.message;
+  if (m->host != HOST_PYTHON || !known(m->asked_bytes) || m->asked_bytes < MACHINE_MOST)
+    return false;
+  cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.6);
+  cause_head(c,
+             "One request for %s of host memory (RAM) is more than nearly any machine has: the "
+             "operation must change",
+             cause_size(m->asked_bytes));
   return true;
 }
 
@@ -190,7 +205,7 @@ static const struct {
      "was",
      "each of its threads holds a window of whole objects"},
     {HOST_DATABASE, CAUSE_HOST_LIMIT, 0.6,
-     "DuckDB reached its own limit on host memory (RAM), memory_limit: 80% of the RAM by default",
+     "DuckDB reached its own limit on host memory (RAM), memory_limit",
      "it cannot spill everything to disk: each thread needs its part, and so does the order of "
      "rows"},
     {HOST_PINNED, CAUSE_HOST_LIMIT, 0.6,
@@ -257,7 +272,12 @@ static void detect_rest(explanation *x) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     if (table[i].host != m->host) continue;
     cause *c = diagnosis_cause(x, table[i].id, table[i].confidence);
-    cause_head(c, "%s", table[i].words);
+    bool database = m->host == HOST_DATABASE;
+    cause_head(c, "%s%s%s", table[i].words,
+               !database               ? ""
+               : known(m->limit_bytes) ? " of "
+                                       : ": 80% of the RAM, if it is not set",
+               database && known(m->limit_bytes) ? cause_size(m->limit_bytes) : "");
     if (known(m->limit_bytes) && known(m->process_bytes) && m->host != HOST_RAY)
       cause_say(c, "%s used of %s", cause_size(m->process_bytes), cause_size(m->limit_bytes));
     if (known(m->limit_bytes) && known(m->free_bytes) && m->host == HOST_RAY)
@@ -328,7 +348,9 @@ static bool detect_absurd(explanation *x) {
 void diagnosis_host(explanation *x) {
   const message *m = &x->evidence.message;
   if (detect_absurd(x)) return;
-  if (detect_addresses(x) || detect_own_limit(x) || detect_larger_than_host(x)) return;
+  if (detect_addresses(x) || detect_own_limit(x) || detect_larger_than_host(x) ||
+      detect_larger_than_machines(x))
+    return;
   if (m->host == HOST_NUMPY || m->host == HOST_TORCH)
     detect_one_array(x);
   else if (m->host == HOST_KILLED || m->host == HOST_KERNEL)

@@ -35,3 +35,28 @@ bool diagnosis_unused(const numbers *n) {
 bool diagnosis_absurd(const numbers *n) {
   return known(n->asked_bytes) && n->asked_bytes >= ABSURD_LEAST;
 }
+
+uint64_t diagnosis_own(const message *m) {
+  const context *c = &m->context;
+  bool torch = m->kind == MESSAGE_TORCH || m->kind == MESSAGE_CUDA;
+  bool cuda = m->kind == MESSAGE_CUDA || m->kind == MESSAGE_RMM;
+  uint64_t own = torch ? TRAIT_SPLAT : 0;
+  if (cuda) own |= TRAIT_XGBOOST | TRAIT_LIGHTGBM | TRAIT_FAISS | TRAIT_ENCODER;
+  if (cuda && !context_any(c, CONTEXT_BIT(TORCH))) own |= TRAIT_GAME | TRAIT_RENDER;
+  return c->traits & own;
+}
+
+bool diagnosis_python(const message *m) {
+  const context *c = &m->context;
+  static const uint32_t kinds = UINT32_C(1) << MESSAGE_TORCH | UINT32_C(1) << MESSAGE_XLA |
+                                UINT32_C(1) << MESSAGE_TENSORFLOW | UINT32_C(1) << MESSAGE_CUPY |
+                                UINT32_C(1) << MESSAGE_NUMBA | UINT32_C(1) << MESSAGE_DISPATCH;
+  static const uint32_t hosts = UINT32_C(1) << HOST_NUMPY | UINT32_C(1) << HOST_TORCH |
+                                UINT32_C(1) << HOST_WORKER | UINT32_C(1) << HOST_NOTEBOOK |
+                                UINT32_C(1) << HOST_DIED | UINT32_C(1) << HOST_RAY |
+                                UINT32_C(1) << HOST_DASK | UINT32_C(1) << HOST_SHARED;
+  bool server = context_any(c, CONTEXT_BIT(VLLM) | CONTEXT_BIT(SGLANG));
+  if (m->kind == MESSAGE_HOST && (hosts >> m->host & 1) != 0) return true;
+  if (m->kind != MESSAGE_HOST && (kinds >> m->kind & 1) != 0) return true;
+  return !server && ((c->traits & TRAIT_PYTHON) != 0 || context_any(c, CONTEXT_BIT(TORCH)));
+}

@@ -27,4 +27,10 @@ void diagnosis_host(explanation *x);
 /* Adds the fixes for the first cause, and the command that finds out more. */
 void diagnosis_fixes(explanation *x);
 
+/* Returns the traits of the program whose settings decide, 0 if it is a program of the user's own.
+ * A trait counts only if the failure is of a kind that such a program reports. */
+uint64_t diagnosis_own(const message *m);
+/* Returns whether the text shows that the program is written in Python. */
+bool diagnosis_python(const message *m);
+
 #endif

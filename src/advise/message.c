@@ -100,6 +100,12 @@ static bool reads_all(const message *m) {
 /* Reads a text without other failures. Returns the place of the failure, or NULL. */
 static const char *read_whole(message *m, scan_text t, scan_text raw) {
   const char *where = read_clean(m, t, raw);
+  /* What follows the first of several failures is not of it. */
+  const char *second = m->failures < 2            ? NULL
+                       : m->kind == MESSAGE_LLAMA ? message_serve_second(t)
+                       : m->host == HOST_KERNEL   ? message_second_kill(t)
+                                                  : NULL;
+  if (second != NULL && where != NULL && second > where) t.end = second;
   if (!reads_all(m)) message_quantities(m, t, where);
   if (m->kind != MESSAGE_TORCH) message_said(m, t, where);
   message_share(m, t);
@@ -181,6 +187,11 @@ bool message_is_device(message_kind kind) {
 
 const char *message_reporter(const message *m) {
   scan_text what = {m->what, m->what + strlen(m->what)};
+  uint64_t traits = m->context.traits;
+  bool own = m->kind == MESSAGE_CUDA || m->kind == MESSAGE_RMM;
+  if (own && (traits & TRAIT_XGBOOST) != 0) return "XGBoost";
+  if (own && (traits & TRAIT_LIGHTGBM) != 0) return "LightGBM";
+  if (own && (traits & TRAIT_FAISS) != 0) return "Faiss";
   if (m->kind != MESSAGE_CUDA || context_any(&m->context, CONTEXT_BIT(NVIDIA)))
     return message_kind_name(m->kind);
   return context_any(&m->context, CONTEXT_BIT(AMD))          ? "HIP"

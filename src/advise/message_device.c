@@ -3,8 +3,9 @@
 
 #include "advise/message_parts.h"
 
-#define CALL   1 /* the words name a call: the text must say that it failed */
-#define HEADER 2 /* a notebook's line before a traceback whose end was cut off */
+#define CALL     1 /* the words name a call: the text must say that it failed */
+#define HEADER   2 /* a notebook's line before a traceback whose end was cut off */
+#define GRAPHICS 3 /* only in a text of Direct3D */
 
 static const struct {
   const char *words;
@@ -45,7 +46,16 @@ static const struct {
     {"GPU out of memory", 0, 0, 0},
     {"ut of GPU memory", 0, 0, 0},
     {"nsufficient GPU memory", 0, 0, 0},
+    {"nsufficient VRAM in split for model and cache", MESSAGE_WEIGHTS | MESSAGE_KV_CACHE, 0,
+     0}, /* ExLlama */
+    {"nsufficient VRAM for model and cache", MESSAGE_WEIGHTS | MESSAGE_KV_CACHE, 0, 0},
     {"nsufficient VRAM", 0, 0, 0},
+    {"ut of video memory", 0, CONTEXT_BIT(ANY_VENDOR), 0}, /* games and their engines */
+    {"ut of Video Memory", 0, CONTEXT_BIT(ANY_VENDOR), 0},
+    {"ot enough video memory", 0, CONTEXT_BIT(ANY_VENDOR), 0},
+    {"ut of VRAM", 0, 0, 0},
+    {"OpenEncodeSessionEx failed: out of memory", 0, CONTEXT_BIT(NVIDIA), 0},
+    {"NV_ENC_ERR_OUT_OF_MEMORY", 0, CONTEXT_BIT(NVIDIA), 0},
     {"not enough GPU memory", 0, 0, 0},
     {"Not enough GPU memory", 0, 0, 0},
     {"Out of memory on device", 0, 0, 0},
@@ -101,8 +111,15 @@ static const struct {
     {"cudaMalloc", 0, CONTEXT_BIT(NVIDIA), CALL},
     {"hipMalloc", 0, CONTEXT_BIT(AMD), CALL},
     {"vkAllocateMemory", 0, 0, CALL},
+    {"E_OUTOFMEMORY", 0, CONTEXT_BIT(ANY_VENDOR) | CONTEXT_BIT(WINDOWS), GRAPHICS},
     {"OutOfMemoryError Traceback (most recent call last)", 0, CONTEXT_BIT(TORCH), HEADER},
 };
+
+/* Returns whether the text is of Direct3D: other programs use its status for host memory. */
+static bool is_graphics(scan_text t) {
+  static const char *const signs[] = {"D3D12", "D3D11", "DXGI", "Direct3D", "ID3D"};
+  return scan_has_any(t, signs, sizeof signs / sizeof *signs);
+}
 
 /* Parses the requested size, in one of the usual sentences, or as "N bytes" on the line of the
  * error. */
@@ -149,6 +166,7 @@ bool message_device(message *m, scan_text t, const char **where) {
     if (table[i].only == HEADER &&
         (best != NULL || scan_has(t, "ray.") || scan_has(t, "cupy") || scan_has(t, "java")))
       continue;
+    if (table[i].only == GRAPHICS && !is_graphics(t)) continue;
     if (best != NULL && start >= best) continue;
     best = start;
     chosen = i;

@@ -29,6 +29,8 @@ enum {
   KIND_MATLAB,
   KIND_JULIA,
   KIND_GO,
+  KIND_JAX, /* in these libraries' own words; MESSAGE_XLA may be either's */
+  KIND_TF,
   KIND_COUNT
 };
 _Static_assert(KIND_COUNT <= 64, "kinds are bits of one number");
@@ -42,7 +44,10 @@ static bool related(message_kind a, message_kind b, bool near) {
   } families[] = {
       {UINT64_C(1) << MESSAGE_TORCH | UINT64_C(1) << MESSAGE_TGI | UINT64_C(1) << MESSAGE_TENSORRT,
        false},
-      {UINT64_C(1) << MESSAGE_XLA | UINT64_C(1) << MESSAGE_TENSORFLOW, false},
+      {UINT64_C(1) << MESSAGE_XLA | UINT64_C(1) << MESSAGE_TENSORFLOW | UINT64_C(1) << KIND_JAX,
+       false},
+      {UINT64_C(1) << MESSAGE_XLA | UINT64_C(1) << MESSAGE_TENSORFLOW | UINT64_C(1) << KIND_TF,
+       false},
       {UINT64_C(1) << MESSAGE_RMM | UINT64_C(1) << MESSAGE_NUMBA | UINT64_C(1) << MESSAGE_CUPY,
        false},
       {UINT64_C(1) << MESSAGE_ONNX | UINT64_C(1) << MESSAGE_TENSORRT |
@@ -64,6 +69,18 @@ static bool is_exhausted(scan_text s) {
   static const char *const signs[] = {"RESOURCE_EXHAUSTED", "esource exhausted",
                                       "ResourceExhausted", "OOM when", "ran out of memory"};
   return scan_has_any(s, signs, sizeof signs / sizeof *signs);
+}
+
+/* Returns the kind of an error of JAX or TensorFlow if the segment has a word of one of them alone,
+ * `kind` otherwise. */
+static message_kind exact_kind(scan_text s, message_kind kind) {
+  static const char *const jax[] = {"jaxlib.", "jax.errors.", "jax._src"};
+  static const char *const tf[] = {"tensorflow.python", "errors_impl.",
+                                   "OOM when allocating tensor"};
+  bool is_jax = scan_has_any(s, jax, sizeof jax / sizeof *jax);
+  bool is_tf = scan_has_any(s, tf, sizeof tf / sizeof *tf);
+  if (is_jax == is_tf) return kind;
+  return (message_kind)(is_jax ? KIND_JAX : KIND_TF);
 }
 
 /* Returns the segment up to the line with the first sign, if it has signs of several libraries. */
@@ -90,7 +107,7 @@ static message_kind library_of(scan_text s, const char **where, uint64_t *asked)
   }
   m = message_blank();
   if (is_exhausted(s) && message_xla(&m, s, &at)) {
-    message_kind xla = m.kind == MESSAGE_HOST ? MESSAGE_XLA : m.kind;
+    message_kind xla = exact_kind(s, m.kind == MESSAGE_HOST ? MESSAGE_XLA : m.kind);
     if (kind == MESSAGE_NONE || at < *where) {
       kind = xla;
       *where = at;
@@ -288,6 +305,7 @@ typedef struct first_failure {
   message_kind kind; /* of a library, or of the host; MESSAGE_NONE: none yet */
   bool bare;         /* the failure has no numbers */
   bool killed;       /* … and is a kill that may be a launcher's */
+  bool exited;       /* … of a container: it ended before any other failure */
   bool started;      /* another program was started after it */
   uint64_t asked;
   scan_text before; /* from the start of the block to the failure */
@@ -339,7 +357,9 @@ bool message_next_block(scan_text *t, scan_text *block, scan_text *own) {
     bool ending = ends != NULL && now == MESSAGE_NONE, failure = ending || now != MESSAGE_NONE;
     other = ((apart && has_failure(&f)) || is_elsewhere(first_frame, frame)) &&
             (f.bare ? failure : ending);
-    other = other || (f.killed && f.kind == MESSAGE_NONE && f.started && failure);
+    bool device = ending || (now != MESSAGE_NONE && now < MESSAGE_HOST);
+    other = other || (f.killed && f.kind == MESSAGE_NONE &&
+                      ((f.started && failure) || (f.exited && device)));
     other = other || (now != MESSAGE_NONE && is_other(&f, now, asked, apart));
     other = other || (!failure && is_other_kill(&f, segment));
     if (other) {
@@ -358,6 +378,7 @@ bool message_next_block(scan_text *t, scan_text *block, scan_text *own) {
         end = segment.end;
       if (!has_failure(&f) && message_kill_in(segment) != NULL) {
         f.killed = true;
+        f.exited = message_ends_container(segment);
         f.before = (scan_text){start, segment.end};
         end = segment.end;
       }

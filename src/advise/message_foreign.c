@@ -1,6 +1,14 @@
 /* Errors that look like a shortage of memory, or come with one, and are something else: named, with
  * one line of help. */
+#include <string.h>
+
 #include "advise/message_parts.h"
+
+#define QUOTA "a service refused the call, because its quota is used up"
+#define QUOTA_HELP                                                                                 \
+  "it is not memory: wait and try again more slowly, ask the service for a higher quota, or "      \
+  "check "                                                                                         \
+  "the plan and its billing"
 
 static const struct {
   const char *words, *name, *help;
@@ -18,6 +26,13 @@ static const struct {
      "run a 64-bit process, and hold less at once"},
     {"JVM heap space", "the heap of Gradle's Java process is full",
      "raise it: org.gradle.jvmargs=-Xmx4g in gradle.properties, and kotlin.daemon.jvmargs=-Xmx2g"},
+    {"exceeded your current quota", QUOTA, QUOTA_HELP},
+    {"QuotaFailure", QUOTA, QUOTA_HELP},
+    {"insufficient_quota", QUOTA, QUOTA_HELP},
+    {"Quota exceeded for quota metric", QUOTA, QUOTA_HELP},
+    {"Resource has been exhausted (e.g. check quota)", QUOTA, QUOTA_HELP},
+    {"Disk quota exceeded", "the quota of the disk is used up",
+     "free space in that folder, or choose another one: quota -s, du -sh DIRECTORY"},
     {"OOM command not allowed", "Redis has reached its maxmemory",
      "raise maxmemory in redis.conf, or set an eviction policy"},
     {"illegal memory access", "a GPU program read or wrote a wrong address",
@@ -117,6 +132,37 @@ static const struct {
      "build the model with the sizes it was saved with"},
 };
 
+/* Reads PostgreSQL's request and what it was for: "Failed on request of size 147849216 in memory
+ * context …", then "CONTEXT: automatic vacuum of table …". */
+static void read_postgres(message *m, scan_text t) {
+  static const struct {
+    const char *words, *name, *help;
+  } uses[] = {
+      {"automatic vacuum of table", "PostgreSQL could not get memory for autovacuum",
+       "lower autovacuum_work_mem (or maintenance_work_mem, which it uses by default) and "
+       "autovacuum_max_workers, each of which takes that much; or more RAM for the server"},
+      {"automatic analyze of table", "PostgreSQL could not get memory for autovacuum",
+       "lower autovacuum_work_mem (or maintenance_work_mem, which it uses by default), and the "
+       "column's statistics target; or more RAM for the server"},
+      {"CREATE INDEX", "PostgreSQL could not get memory to build an index",
+       "lower maintenance_work_mem and max_parallel_maintenance_workers; or more RAM for the "
+       "server"},
+      {"REINDEX", "PostgreSQL could not get memory to build an index",
+       "lower maintenance_work_mem and max_parallel_maintenance_workers; or more RAM for the "
+       "server"},
+      {"VACUUM", "PostgreSQL could not get memory for VACUUM",
+       "lower maintenance_work_mem and the number of parallel workers; or more RAM for the server"},
+  };
+  const char *at = scan_find(t, "Failed on request of size");
+  m->asked_bytes = scan_size(t, at);
+  for (size_t i = 0; i < sizeof uses / sizeof *uses; i++)
+    if (scan_has(scan_from(t, at), uses[i].words)) {
+      m->name = uses[i].name;
+      m->help = uses[i].help;
+      return;
+    }
+}
+
 /* Words that only look like a shortage, or are one of a program with its own heap. */
 bool message_lookalike(message *m, scan_text t) {
   static const struct {
@@ -166,6 +212,9 @@ bool message_lookalike(message *m, scan_text t) {
     m->name = alike[i].name;
     m->help = alike[i].help;
     m->details |= alike[i].details;
+    if (scan_starts((scan_text){alike[i].words, alike[i].words + strlen(alike[i].words)},
+                    "Failed on request"))
+      read_postgres(m, t);
     return true;
   }
   return false;

@@ -12,6 +12,7 @@
 
 #define EXITED     "exited with code "
 #define NAMES_MOST 16 /* different programs that are counted */
+#define PIDS_MOST  64 /* killed processes that are counted */
 
 static bool is_name(char c) {
   return scan_is_word(c) || c == '-' || c == '.';
@@ -82,6 +83,14 @@ static bool ends_other_script(scan_text line, const char *at, scan_text before) 
   return scan_has(before, started) && !scan_has(before, whole);
 }
 
+bool message_ends_container(scan_text t) {
+  char name[64];
+  uint64_t code;
+  for (const char *at; (at = next_exit(t, name, &code)) != NULL; t.at = at)
+    if (code == 137) return true;
+  return false;
+}
+
 /* `line` is after `before` in the same text. */
 bool message_kills_other(scan_text line, const char *at, scan_text before) {
   scan_text all = {before.at, line.at}; /* the end of the first one is printed after its failure */
@@ -105,7 +114,35 @@ uint32_t message_killed_containers(scan_text t) {
   return count > 0 ? count : 1;
 }
 
+const char *message_second_kill(scan_text t) {
+  static const char words[] = "Killed process ";
+  const char *at = scan_find(t, words), *start = NULL;
+  if (at == NULL) return NULL;
+  uint64_t first = scan_number(t, at);
+  for (t.at = at; (at = scan_find_at(t, words, &start)) != NULL; t.at = at)
+    if (scan_number(t, at) != first) return scan_line(t, start).at;
+  return NULL;
+}
+
+/* Returns how many processes a control group's limit killed. A container that is started again and
+ * again has a process of the same name each time, so their numbers decide. */
+static uint32_t killed_in_groups(scan_text t) {
+  static const char words[] = "Memory cgroup out of memory: Killed process ";
+  uint64_t pids[PIDS_MOST];
+  uint32_t count = 0;
+  bool together = scan_has(t, "memory.oom.group set"); /* all of a group are killed at once */
+  for (const char *at; !together && count < PIDS_MOST && (at = scan_find(t, words)) != NULL;
+       t.at = at) {
+    uint64_t pid = scan_number(t, at);
+    bool same = pid == SCAN_UNKNOWN;
+    for (uint32_t i = 0; i < count && !same; i++) same = pids[i] == pid;
+    if (!same) pids[count++] = pid;
+  }
+  return count;
+}
+
 uint32_t message_killed_processes(scan_text t) {
+  scan_text whole = t;
   char names[NAMES_MOST][64], name[64];
   uint32_t count = 0;
   for (const char *at; (at = scan_find(t, "Killed process ")) != NULL; t.at = at) {
@@ -115,5 +152,7 @@ uint32_t message_killed_processes(scan_text t) {
     copy_name(name, (scan_text){open, close});
     add_name(names, &count, name);
   }
+  uint32_t grouped = killed_in_groups(whole);
+  if (grouped > count) count = grouped;
   return count > 0 ? count : 1;
 }

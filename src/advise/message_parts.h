@@ -36,12 +36,16 @@ const char *message_kill_in(scan_text t);
 /* Returns whether a kill, whose words are at `at` in the line, names another program than those of
  * `before`. */
 bool message_kills_other(scan_text line, const char *at, scan_text before);
+/* Returns whether the text has a container that ended with 137: "worker-1 exited with code 137". */
+bool message_ends_container(scan_text t);
 /* Returns whether the line says that a program was ended by a signal. */
 bool message_names_kill(scan_text line);
 /* Return how many different programs the text names as killed, 1 if none: containers of docker
  * compose, processes in the kernel's log. */
 uint32_t message_killed_containers(scan_text t);
 uint32_t message_killed_processes(scan_text t);
+/* Returns the line of the kernel's log that kills a second process; NULL if it kills only one. */
+const char *message_second_kill(scan_text t);
 /* Returns whether frameworks of a device use the words of this kind for their own errors as well.
  */
 bool message_only_word(message_host host);
@@ -67,6 +71,9 @@ const char *message_frames_before(scan_text t);
 bool message_torch(message *m, scan_text t, const char **where);
 bool message_xla(message *m, scan_text t, const char **where);
 bool message_serve(message *m, scan_text t, const char **where);
+/* Returns the line of the second request that a server was refused, in another size than the first
+ * one; NULL if it was refused only one. */
+const char *message_serve_second(scan_text t);
 /* Returns how many different libraries' signs the text has. */
 uint32_t message_serve_kinds(scan_text t);
 /* Makes a failure of PyTorch the server's, if the text shows that one runs on it. */

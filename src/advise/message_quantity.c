@@ -345,6 +345,8 @@ static void read_region(message *m, scan_text t, bool earlier) {
     if (used.role == NONE && !q->unit) continue;
     if (m->kind == MESSAGE_HOST && used.role == LIVE && is_machine(scan_line(t, q->at)))
       used.role = OTHER;
+    if (m->kind != MESSAGE_HOST && scan_has(scan_line(t, q->at), "ystem memory"))
+      used.role = OTHER; /* the host's, beside a failure of the device */
     if (earlier) forget_older(m, &r, &used);
     store(m, used.role, q->bytes, earlier);
     r.last = used.role;

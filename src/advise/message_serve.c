@@ -141,11 +141,17 @@ static uint32_t count_refused(scan_text t) {
   return count > 0 ? count : 1;
 }
 
+/* Returns whether a device refused a request before `at`: a program that then tried with fewer
+ * layers ran out of host memory later. */
+static bool refused_before(scan_text t, const char *at) {
+  return at != NULL && scan_has((scan_text){t.at, at}, "alloc_buffer: allocating ");
+}
+
 /* "allocating 279356.51 MiB on device 0: cudaMalloc failed", "failed to allocate CUDA0 buffer of
  * size 292926534144", "model requires more system memory (5.6 GiB) than is available (4.1 GiB)". */
 static bool read_llama(message *m, scan_text t) {
   const char *system = scan_find(t, "requires more system memory");
-  if (system != NULL) {
+  if (system != NULL && !refused_before(t, system)) {
     m->kind = MESSAGE_HOST;
     m->host = HOST_MODEL;
     m->asked_bytes = scan_size_after(scan_from(t, system), "(");
@@ -158,7 +164,7 @@ static bool read_llama(message *m, scan_text t) {
   m->asked_bytes =
       FIRST_SIZE(t, "buffer of size ", "alloc_buffer: allocating ",
                  "Device memory allocation of size ", "failed to allocate buffer, size = ");
-  m->failures = count_refused(t);
+  m->failures = count_refused(t) + (system != NULL);
   const char *buffer = scan_find(t, "alloc_buffer: allocating ");
   uint64_t device = buffer != NULL ? scan_number_after(scan_line(t, buffer), "on device ") : 0;
   if (buffer != NULL && device < UINT32_MAX) m->device = (uint32_t)device;
@@ -196,6 +202,7 @@ static bool read_llama(message *m, scan_text t) {
 static bool read_ollama(message *m, scan_text t) {
   const char *at = scan_find(t, "model request too large for system");
   scan_text line = {at, scan_line(t, at).end};
+  if (refused_before(t, at)) return read_llama(m, t);
   m->kind = MESSAGE_HOST;
   m->host = HOST_MODEL;
   m->asked_bytes = scan_size_after(line, "requested=\"");
@@ -536,6 +543,9 @@ bool message_serve(message *m, scan_text t, const char **where) {
     m->kind = table[i].kind;
     m->failures = 1;
     if (table[i].read(m, t)) {
+      /* Of several refusals the first one is the failure, whichever words the table has first. */
+      if (m->kind == MESSAGE_LLAMA)
+        scan_find_at((scan_text){t.at, start}, "alloc_buffer: allocating ", &start);
       if (where != NULL) *where = start;
       return true;
     }
@@ -544,6 +554,23 @@ bool message_serve(message *m, scan_text t, const char **where) {
     m->host = HOST_NONE;
   }
   return false;
+}
+
+const char *message_serve_second(scan_text t) {
+  static const char words[] = "alloc_buffer: allocating ";
+  static const char *const host[] = {"model request too large for system",
+                                     "requires more system memory"};
+  const char *start = NULL, *second = NULL, *at = scan_find(t, words);
+  if (at == NULL) return NULL;
+  uint64_t first = scan_size(t, at);
+  scan_text rest = scan_from(t, at);
+  for (; second == NULL && (at = scan_find_at(rest, words, &start)) != NULL; rest.at = at)
+    if (scan_size(t, at) != first) second = start;
+  rest = scan_from(t, scan_find(t, words));
+  for (size_t i = 0; i < sizeof host / sizeof *host; i++)
+    if (scan_find_at(rest, host[i], &start) != NULL && (second == NULL || start < second))
+      second = start;
+  return second != NULL ? scan_line(t, second).at : NULL;
 }
 
 uint32_t message_serve_kinds(scan_text t) {

@@ -45,6 +45,11 @@ enum {
 #define DERIVED_MEASURED (UINT64_C(1) << 31) /* memory was freed while a server measured itself */
 #define DERIVED_LARGER   (UINT64_C(1) << 32) /* the request is larger than the device */
 #define DERIVED_OTHER    (UINT64_C(1) << 33) /* the killed program is named, and is not Python */
+#define DERIVED_PYTHON   (UINT64_C(1) << 34) /* the text shows that the program is in Python */
+#define DERIVED_OWNED    (UINT64_C(1) << 35) /* a trainer owns the loop, not the user */
+#define DERIVED_HUGE     (UINT64_C(1) << 36) /* far more host memory than machines have */
+/* The request is too large whatever is free: more than the device, a buffer or a machine has. */
+#define DERIVED_HOPELESS (UINT64_C(1) << 37)
 
 #define RECIPE_HALF_BATCH                                                                          \
   "half the batch, and step every second time: (loss / 2).backward(); if i % 2: "                  \
@@ -55,7 +60,7 @@ typedef struct recipe {
   uint32_t causes;        /* bits of cause_id */
   uint32_t kinds, hosts;  /* bits of message_kind, message_host */
   uint64_t need, never;   /* marks of the context: all of `need`, none of `never` */
-  uint32_t with, without; /* TRAIT_…: all of `with`, none of `without` */
+  uint64_t with, without; /* TRAIT_…: all of `with`, none of `without` */
   uint64_t must, mustnot; /* DERIVED_… */
   uint16_t from, to;      /* versions of PyTorch: not known to be older than `from`, nor newer than
                            * `to` */
@@ -71,7 +76,9 @@ extern const recipe_table recipes_place; /* other processes, limits, fragments *
 extern const recipe_table recipes_model; /* servers, weights, the optimizer, one huge tensor */
 extern const recipe_table recipes_full;  /* a device that is simply full */
 extern const recipe_table recipes_host;
-extern const recipe_table recipes_find; /* used if the others gave fewer than two */
+extern const recipe_table recipes_own;      /* programs with settings of their own */
+extern const recipe_table recipes_platform; /* devices, after the program's own settings */
+extern const recipe_table recipes_find;     /* used if the others gave fewer than two */
 extern const recipe_table recipes_questions;
 
 #endif

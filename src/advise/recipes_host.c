@@ -5,7 +5,48 @@
   "hold less in RAM: read data in parts (pd.read_csv(f, chunksize=100000), np.load(f, "            \
   "mmap_mode=\"r\"), stowage.batches(f)), in the smallest type (stowage inspect f)"
 
+/* For a text that does not show the program's language. */
+#define HOLD_LESS_ANY                                                                              \
+  "less in RAM at once: work on the input in parts (blocks, chunks, a stream), with fewer "        \
+  "threads "                                                                                       \
+  "or processes at once"
+
 static const recipe rows[] = {
+    {.hosts = H(JOB) | H(KILLED) | H(KERNEL) | H(CONTAINER),
+     .with = T(WORKFLOW),
+     .change = "more memory for the rule: resources: mem_mb=32000 in the Snakefile, or "
+               "--set-resources RULE:mem_mb=32000; it is passed to the batch system",
+     .cost = "the job may wait longer"},
+    {.hosts = H(JOB) | H(KILLED) | H(KERNEL) | H(CONTAINER),
+     .with = T(WORKFLOW),
+     .change = "fewer threads of the rule, or fewer jobs at once on one machine: "
+               "snakemake --jobs 2 --resources mem_mb=64000",
+     .cost = "slower"},
+    {.hosts = H(JOB) | H(KILLED) | H(KERNEL) | H(CONTAINER),
+     .with = T(NEXTFLOW),
+     .change = "more memory for the process: memory = { 16.GB * task.attempt }, errorStrategy = "
+               "'retry' in nextflow.config (withName: 'PROCESS')",
+     .cost = "the job may wait longer"},
+    {.hosts = H(KILLED) | H(KERNEL) | H(CONTAINER),
+     .need = M(VLLM),
+     .mustnot = D(OTHER),
+     .change = "less RAM for the server: --swap-space 1, no --cpu-offload-gb, weights as "
+               "safetensors, a smaller or quantized model",
+     .cost = "less of it can wait in RAM"},
+    {.hosts = H(PYTHON),
+     .need = M(R),
+     .must = D(HUGE),
+     .change = "change the operation: keep matrices sparse (Matrix, no as.matrix()), work on a "
+               "sample or a sketch, or on a matrix on disk (BPCells, HDF5Array, bigstatsr)",
+     .cost = "a change of the script"},
+    {.hosts = H(PYTHON) | H(NUMPY) | H(TORCH),
+     .never = M(R),
+     .must = D(HUGE),
+     .mustnot = D(ABSURD),
+     .change =
+         "change the operation: no machine holds this result as a whole; keep it sparse, make "
+         "it in parts (blocks of rows), or use a method that does not need all pairs",
+     .cost = "a change of the program"},
     {.hosts = H(NUMPY) | H(PYTHON) | H(TORCH),
      .must = D(BEYOND),
      .change =
@@ -300,7 +341,7 @@ static const recipe rows[] = {
      .cost = "slower"},
     {.hosts = H(KILLED) | H(KERNEL) | H(NOTEBOOK) | H(DIED) | H(PYTHON) | H(TORCH),
      .need = M(LOADING),
-     .never = LANGUAGES,
+     .never = LANGUAGES | M(VLLM) | M(SGLANG),
      .change = "load the weights with less RAM: from_pretrained(…, torch_dtype=torch.float16, "
                "low_cpu_mem_usage=True, device_map=\"auto\"), safetensors files",
      .cost = "none"},
@@ -406,16 +447,25 @@ static const recipe rows[] = {
      .cost = "it is slower, or ends before others do"},
     {.hosts = H(KILLED) | H(KERNEL) | H(PYTHON),
      .never = LANGUAGES,
-     .without = T(TEST_WORKERS) | T(BUILD) | T(FFMPEG),
+     .without = T(TEST_WORKERS) | T(BUILD) | T(FFMPEG) | T(WORKFLOW) | T(NEXTFLOW),
+     .must = D(PYTHON),
      .mustnot = D(ABSURD) | D(TIMEOUT) | D(OTHER),
      .change = HOLD_LESS,
      .cost = "a loop over the parts"},
     {.hosts = H(NUMPY) | H(NOTEBOOK) | H(DIED) | H(CONTAINER) | H(JOB) | H(RAY) | H(TORCH) |
               H(DASK) | H(SPARK) | H(LARGE) | H(EVICTED),
      .never = LANGUAGES,
-     .without = T(BUILD) | T(FFMPEG),
+     .without = T(BUILD) | T(FFMPEG) | T(WORKFLOW) | T(NEXTFLOW),
+     .must = D(PYTHON),
      .mustnot = D(ABSURD) | D(TIMEOUT),
      .change = HOLD_LESS,
+     .cost = "a loop over the parts"},
+    {.hosts = H(KILLED) | H(KERNEL) | H(PYTHON) | H(CONTAINER) | H(JOB) | H(SPARK) | H(LARGE) |
+              H(EVICTED),
+     .never = LANGUAGES | M(VLLM) | M(SGLANG),
+     .without = T(TEST_WORKERS) | T(BUILD) | T(FFMPEG),
+     .mustnot = D(ABSURD) | D(TIMEOUT) | D(OTHER) | D(PYTHON) | D(HUGE),
+     .change = HOLD_LESS_ANY,
      .cost = "a loop over the parts"},
     {.hosts =
          H(KILLED) | H(NOTEBOOK) | H(DIED) | H(TORCH) | H(PYTHON) | H(KERNEL) | H(NUMPY) | H(LARGE),

@@ -274,6 +274,7 @@ static const recipe rows[] = {
      .kinds = TORCHY,
      .need = M(TRANSFORMERS),
      .never = M(HALF),
+     .without = T(FSDP) | T(AXOLOTL),
      .change =
          "load in 16 bits: from_pretrained(…, torch_dtype=torch.float16, device_map=\"auto\")",
      .cost = "16-bit arithmetic; what does not fit runs from RAM"},
@@ -281,12 +282,14 @@ static const recipe rows[] = {
      .kinds = TORCHY,
      .need = M(TRANSFORMERS),
      .never = M(APPLE) | M(QUANTIZED),
+     .without = T(FSDP) | T(AXOLOTL),
      .change = "load in 4 bits: from_pretrained(…, quantization_config=BitsAndBytesConfig("
                "load_in_4bit=True))",
      .cost = "a little quality"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .need = M(TRANSFORMERS) | M(HALF),
+     .without = T(FSDP) | T(AXOLOTL),
      .change = "let layers that do not fit run from RAM: from_pretrained(…, device_map=\"auto\") "
                "instead of .to(\"cuda\")",
      .cost = "slower: those layers cross the bus at every pass"},
@@ -354,6 +357,7 @@ static const recipe rows[] = {
      .cost = "slower steps"},
     {.causes = C(OPTIMIZER_STATE),
      .need = M(TRAINER),
+     .without = T(STATE_8BIT) | T(AXOLOTL),
      .change = "an optimizer with less state: TrainingArguments(optim=\"adamw_bnb_8bit\"), or "
                "optim=\"adafactor\"",
      .cost = "slightly different training"},
@@ -365,6 +369,7 @@ static const recipe rows[] = {
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
      .never = M(TRAINER) | M(AMD) | M(APPLE),
+     .without = T(STATE_8BIT) | T(AXOLOTL),
      .change = "an 8-bit optimizer: import bitsandbytes as bnb; optimizer = "
                "bnb.optim.AdamW8bit(model.parameters(), lr=…)",
      .cost = "slightly different training"},
@@ -383,7 +388,8 @@ static const recipe rows[] = {
      .cost = "slower steps"},
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
-     .without = T(STATE),
+     .never = M(TRAINER),
+     .without = T(STATE) | T(AXOLOTL),
      .from = 113,
      .change = "without copies of all tensors in the step (PyTorch 1.13+): torch.optim.AdamW(…, "
                "foreach=False), or "

@@ -131,16 +131,33 @@ static bool is_right(const written *w) {
   return right;
 }
 
-TEST(texts_of_newer_programs_get_their_cause_and_a_fitting_fix)
-{
-  char *all = read_texts("texts_2026.txt");
+/* Checks every text of a file. Returns how many it has. */
+static unsigned check_texts(const char *name) {
+  char *all = read_texts(name);
   const char *at = all;
   written w;
   unsigned texts = 0, wrong = 0;
   for (; next_text(&at, &w); texts++) wrong += !is_right(&w);
-  CHECK(texts >= 40);
   CHECK_U64(wrong, 0);
   free(all);
+  return texts;
+}
+
+TEST(texts_of_newer_programs_get_their_cause_and_a_fitting_fix)
+{ CHECK(check_texts("texts_2026.txt") >= 40); }
+
+TEST(programs_with_settings_of_their_own_get_no_others)
+{ CHECK(check_texts("texts_owners.txt") >= 15); }
+
+TEST(a_number_that_a_terminal_wrapped_is_read_as_one)
+{
+  static const char text[] = "duckdb.duckdb.OutOfMemoryException: Out of Memory Error: failed to "
+                             "allocate data of size 4.0 "
+                             "MiB (95.1 MiB/9\n5.3 MiB used)\n";
+  message m;
+  message_read(&m, text, sizeof text - 1);
+  CHECK(m.limit_bytes / 1024 == (uint64_t)(95.3 * 1024));
+  CHECK(m.process_bytes / 1024 == (uint64_t)(95.1 * 1024));
 }
 
 TEST_MAIN

@@ -1,0 +1,301 @@
+/* Recipes for programs with settings of their own: renderers, games, encoders, libraries that
+ * allocate by themselves, trainers that own the loop. The last table has what a platform adds. */
+#include "advise/recipe_words.h"
+
+#define OWN     (~(C(FRAGMENTATION) | C(OUTSIDE_FRAMEWORK)))
+#define GPU     (TORCHY | K(RMM))
+#define TRAINED (C(BATCH_TOO_BIG) | C(UNKNOWN) | C(ONE_SPIKE) | C(OPTIMIZER_STATE))
+#define LOOK                                                                                       \
+  "see who else is on the device: nvidia-smi; stop the other process, or choose another device: "  \
+  "CUDA_VISIBLE_DEVICES=1"
+
+static const recipe rows[] = {
+    /* ---- Gaussian splatting: the number of Gaussians decides, a step is one image ---- */
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .with = T(SPLAT),
+     .mustnot = D(ROOM),
+     .change = "fewer Gaussians: a higher --densify_grad_threshold (0.0004) and an earlier "
+               "--densify_until_iter (10000); gsplat: strategy MCMC with cap_max=1000000; "
+               "splatfacto: --pipeline.model.densify-grad-thresh 0.0012",
+     .cost = "less detail"},
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .with = T(SPLAT),
+     .mustnot = D(ROOM),
+     .change = "smaller images, kept in RAM: --resolution 2 (half the width) --data_device cpu; "
+               "gsplat: --data_factor 2; splatfacto: --pipeline.datamanager.cache-images cpu",
+     .cost = "less detail; each step copies an image"},
+    {.causes = OWN,
+     .kinds = TORCHY,
+     .with = T(SPLAT),
+     .mustnot = D(ROOM),
+     .change = "start with fewer points: --sh_degree 2 instead of 3, and a sparser point cloud "
+               "(COLMAP's points3D, every second one)",
+     .cost = "less detail"},
+
+    /* ---- XGBoost ---- */
+    {.causes = OWN,
+     .kinds = GPU,
+     .with = T(XGBOOST),
+     .must = D(POOL),
+     .change = "without a pool of fixed size: rmm.mr.CudaAsyncMemoryResource() instead of an arena "
+               "or a pool; or a larger maximum for it",
+     .cost = "another allocator"},
+    {.causes = OWN,
+     .kinds = GPU,
+     .with = T(XGBOOST),
+     .change = "less for each value: xgboost.QuantileDMatrix(X, y, max_bin=64) instead of DMatrix, "
+               "float32 and sparse input; max_bin=64 in the parameters too",
+     .cost = "slightly coarser splits"},
+    {.causes = OWN,
+     .kinds = GPU,
+     .with = T(XGBOOST),
+     .change = "fewer rows for each tree: subsample=0.3, sampling_method=\"gradient_based\"; and a "
+               "smaller max_depth",
+     .cost = "slightly different trees"},
+    {.causes = OWN,
+     .kinds = GPU,
+     .with = T(XGBOOST),
+     .change = "data in host memory, part by part (XGBoost 3): xgboost.ExtMemQuantileDMatrix("
+               "iterator, max_bin=64), with smaller parts from the iterator",
+     .cost = "slower: the parts cross the bus"},
+    {.causes = OWN, .kinds = GPU, .with = T(XGBOOST), .change = LOOK, .cost = "it ends, or waits"},
+
+    /* ---- LightGBM ---- */
+    {.causes = OWN,
+     .kinds = GPU,
+     .with = T(LIGHTGBM),
+     .change = "smaller histograms: max_bin=63 (15 if that is not enough), gpu_use_dp=false",
+     .cost = "slightly coarser splits"},
+    {.causes = OWN,
+     .kinds = GPU,
+     .never = M(AMD) | M(INTEL),
+     .with = T(LIGHTGBM),
+     .change = "device_type=cuda instead of gpu (a build with USE_CUDA): OpenCL limits the size of "
+               "one buffer, CUDA does not; or device_type=cpu",
+     .cost = "another build; the CPU is slower"},
+    {.causes = OWN,
+     .kinds = GPU,
+     .with = T(LIGHTGBM),
+     .change = "fewer columns or rows: drop those that no tree uses (feature_importance), sparse "
+               "columns (enable_bundle=true), bagging_fraction=0.5 with bagging_freq=1",
+     .cost = "slightly different trees"},
+    {.causes = OWN,
+     .kinds = GPU,
+     .with = T(LIGHTGBM),
+     .change = "train on the CPU: device_type=cpu, which has all of the RAM",
+     .cost = "slower"},
+
+    /* ---- Faiss ---- */
+    {.causes = OWN,
+     .kinds = GPU,
+     .with = T(FAISS),
+     .change = "a smaller scratch space (1.5 GiB by default on a large device): res = "
+               "faiss.StandardGpuResources(); res.setTempMemory(256 << 20), or res.noTempMemory()",
+     .cost = "slower searches"},
+    {.causes = OWN,
+     .kinds = GPU,
+     .with = T(FAISS),
+     .change =
+         "a smaller index: options.useFloat16 = True (GpuClonerOptions), product quantization "
+         "(IVF…,PQ…), or one part on each device: GpuMultipleClonerOptions().shard = True",
+     .cost = "slightly less precise results"},
+    {.causes = OWN, .kinds = GPU, .with = T(FAISS), .change = LOOK, .cost = "it ends, or waits"},
+
+    /* ---- video encoders ---- */
+    {.causes = OWN,
+     .kinds = GPU,
+     .with = T(ENCODER),
+     .change = "fewer encoder sessions at once: end other programs that encode (nvidia-smi "
+               "encodersessions lists them), or encode one stream after the other",
+     .cost = "they end, or wait"},
+    {.causes = OWN,
+     .kinds = GPU,
+     .with = T(ENCODER),
+     .change = "update the NVIDIA driver: GeForce cards may open 2 or 3 sessions with old drivers "
+               "and 8 or more with new ones, and ffmpeg needs the driver that its headers are for",
+     .cost = "a restart"},
+    {.causes = OWN,
+     .kinds = GPU,
+     .with = T(ENCODER),
+     .change = "encode on the CPU (-c:v libx264 or libx265), or at a lower resolution",
+     .cost = "slower"},
+
+    /* ---- games and renderers ---- */
+    {.causes = OWN,
+     .kinds = K(CUDA),
+     .with = T(GAME),
+     .change = "lower settings in the game or project: texture quality and resolution first, then "
+               "ray tracing and shadows (Unreal: r.Streaming.PoolSize to the device's size)",
+     .cost = "a plainer picture"},
+    {.causes = OWN,
+     .kinds = K(CUDA),
+     .with = T(GAME),
+     .change = "close other programs that use the GPU: browsers, recording, a second game",
+     .cost = "none"},
+    {.causes = OWN,
+     .kinds = K(CUDA),
+     .with = T(GAME),
+     .change = "if it fails with low settings too, memory is not the reason: install the graphics "
+               "driver anew, check the game's files, and update the BIOS (Intel's 13th and 14th "
+               "generation need its microcode fix; they report this error without a shortage)",
+     .cost = "a restart"},
+    {.causes = OWN,
+     .kinds = K(CUDA),
+     .with = T(RENDER),
+     .change =
+         "a smaller scene: smaller textures, fewer subdivisions (Blender: Simplify), instances "
+         "instead of copies, hair and motion blur with fewer steps",
+     .cost = "less detail"},
+    {.causes = OWN,
+     .kinds = K(CUDA),
+     .with = T(RENDER),
+     .change =
+         "less at once: a lower resolution or smaller tiles (Blender: Performance > Tile Size "
+         "512), no persistent data; render layers one after the other",
+     .cost = "slower"},
+    {.causes = OWN,
+     .kinds = K(CUDA),
+     .with = T(RENDER),
+     .change = "render on the CPU (Blender: --cycles-device CPU), which has all of the RAM",
+     .cost = "slower"},
+
+    /* ---- PaddleOCR ---- */
+    {.causes = FULL | C(ONE_SPIKE),
+     .kinds = K(PADDLE),
+     .with = T(OCR),
+     .change =
+         "smaller pages for the detector: text_det_limit_side_len=960, "
+         "text_det_limit_type=\"max\" (before 3.0: det_limit_side_len); a lower resolution of "
+         "the scan",
+     .cost = "small letters may be missed"},
+    {.causes = FULL | C(ONE_SPIKE),
+     .kinds = K(PADDLE),
+     .with = T(OCR),
+     .change = "without the models that are not needed: use_doc_unwarping=False, "
+               "use_textline_orientation=False, use_formula_recognition=False, "
+               "use_chart_recognition=False; mobile models; text_recognition_batch_size=1",
+     .cost = "they are not applied"},
+
+    /* ---- loaders that plan weights and cache together ---- */
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = K(CUDA),
+     .must = D(WEIGHTS) | D(KV_CACHE),
+     .change = "a smaller cache, which the loader adds to the weights: max_seq_len and cache_size "
+               "8192, cache_mode Q4 or Q8",
+     .cost = "shorter conversations; a little quality"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = K(CUDA),
+     .must = D(WEIGHTS) | D(KV_CACHE),
+     .change = "fewer bits per weight (bpw) of the same model, or a smaller model",
+     .cost = "a little quality"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = K(CUDA),
+     .must = D(WEIGHTS) | D(KV_CACHE),
+     .change = "more of each device: gpu_split with the GiB that are free on it (nvidia-smi), a "
+               "smaller autosplit_reserve, or one more device",
+     .cost = "less is left for others on the device"},
+
+    /* ---- trainers that own the loop ---- */
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .with = T(FSDP),
+     .never = M(GATHERING),
+     .mustnot = NOT_ROOM,
+     .change = "keep sharded weights in RAM: fsdp_offload_params: true with "
+               "fsdp_cpu_ram_efficient_loading: true and fsdp_sync_module_states: true "
+               "(PyTorch: CPUOffload(offload_params=True), sync_module_states=True)",
+     .cost = "slower steps"},
+    {.causes = C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .with = T(FSDP),
+     .never = M(QUANTIZED) | M(GATHERING),
+     .mustnot = NOT_ROOM,
+     .change = "weights in 4 bits with LoRA: load_in_4bit: true, adapter: qlora "
+               "(BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_storage=torch.bfloat16))",
+     .cost = "a little quality; only the adapter learns"},
+    {.causes = TRAINED,
+     .kinds = TORCHY,
+     .with = T(AXOLOTL),
+     .mustnot = NOT_ROOM | D(ONE) | D(BATCH),
+     .change = "in the configuration: micro_batch_size: 1, gradient_accumulation_steps: 8, and a "
+               "shorter sequence_len",
+     .cost = "slower; longer samples are cut"},
+    {.causes = TRAINED,
+     .kinds = TORCHY,
+     .with = T(AXOLOTL),
+     .without = T(RECOMPUTES),
+     .mustnot = NOT_ROOM,
+     .change = "recompute instead of keeping: gradient_checkpointing: true",
+     .cost = "about a third more time"},
+    {.causes = TRAINED,
+     .kinds = TORCHY,
+     .with = T(AXOLOTL),
+     .mustnot = NOT_ROOM,
+     .change = "spread or move the state: deepspeed: deepspeed_configs/zero3_bf16.json, optimizer: "
+               "adamw_8bit, or load_in_4bit: true with adapter: qlora",
+     .cost = "slower steps, or a little quality"},
+    {.causes = TRAINED,
+     .kinds = TORCHY,
+     .with = T(GRPO),
+     .mustnot = NOT_ROOM,
+     .change = "shorter and fewer completions: GRPOConfig(max_completion_length=512, "
+               "num_generations=4, per_device_train_batch_size=4, gradient_accumulation_steps=8)",
+     .cost = "longer answers are cut; noisier rewards"},
+    {.causes = TRAINED,
+     .kinds = TORCHY,
+     .with = T(GRPO),
+     .mustnot = NOT_ROOM,
+     .change = "a loss that does not make all logits at once: GRPOConfig(use_liger_loss=True) "
+               "(use_liger_kernel=True in newer versions of TRL)",
+     .cost = "needs liger-kernel"},
+    {.causes = TRAINED,
+     .kinds = TORCHY,
+     .need = M(TORCH),
+     .with = T(TORCH_FIT),
+     .mustnot = NOT_ROOM | D(ONE) | D(BATCH),
+     .change = "a smaller batch: model.fit(…, batch_size=…), half of it until it fits",
+     .cost = "more, smaller steps"},
+    {.causes = TRAINED,
+     .kinds = TORCHY,
+     .need = M(TORCH),
+     .with = T(TORCH_FIT),
+     .without = T(AUTOCAST),
+     .mustnot = NOT_ROOM,
+     .change = "16-bit arithmetic: keras.mixed_precision.set_global_policy(\"mixed_float16\") "
+               "before the model is made",
+     .cost = "slightly less precise numbers"},
+    {.causes = TRAINED,
+     .kinds = TORCHY,
+     .need = M(TORCH),
+     .with = T(TORCH_FIT),
+     .mustnot = NOT_ROOM,
+     .change = "the same training step from smaller batches: the optimizer's "
+               "gradient_accumulation_steps=2 (Keras 3)",
+     .cost = "slower"},
+    {.causes = TRAINED,
+     .kinds = TORCHY,
+     .with = T(FASTAI),
+     .mustnot = NOT_ROOM | D(ONE) | D(BATCH),
+     .change = "a smaller batch: dataloaders(…, bs=8), with the callback GradientAccumulation(64) "
+               "for the same training step",
+     .cost = "slower"},
+    {.causes = TRAINED,
+     .kinds = TORCHY,
+     .with = T(FASTAI),
+     .mustnot = NOT_ROOM,
+     .change = "16-bit arithmetic and smaller pictures: learn.to_fp16(), item_tfms=Resize(224)",
+     .cost = "slightly less precise numbers; less detail"},
+};
+const recipe_table recipes_own = {rows, sizeof rows / sizeof *rows};
+
+static const recipe platform[] = {
+    {.causes = C(OTHER_PROCESS) | FULL | C(WEIGHTS_TOO_BIG) | C(ONE_SPIKE),
+     .kinds = ANY_DEVICE & ~TORCHY,
+     .with = T(JETSON),
+     .change = "free the memory that CPU and GPU share: stop the desktop (sudo systemctl isolate "
+               "multi-user.target) and other programs; tegrastats shows how much is used",
+     .cost = "no desktop until: sudo systemctl isolate graphical.target"},
+};
+const recipe_table recipes_platform = {platform, sizeof platform / sizeof *platform};
