@@ -300,6 +300,8 @@ stow_status npy_write_header(buffer *out, dtype type, bool fortran_order, const 
 
 stow_status npy_write_header_as(buffer *out, const char *descr, bool fortran_order,
                                 const uint64_t *shape, uint32_t dims) {
+  if (descr == NULL)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "npy_write_header_as: a type without a name in npy");
   buffer text = BUFFER_INIT;
   buffer_printf(&text, "{'descr': '%s', 'fortran_order': %s, 'shape': (", descr,
                 fortran_order ? "True" : "False");

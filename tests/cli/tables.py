@@ -390,6 +390,17 @@ def several_arrays_are_one():
     assert (np.load("n1.npy") == np.arange(12, 24).reshape(4, 3)).all()
 
 
+def bfloat16_becomes_a_type_that_npy_has():
+    np.array([0x3FC0, 0x7F00], "u2").tofile("wide.bin")
+    np.array([0x3FC0, 0xC000], "u2").tofile("half.bin")
+    for name, dtype, values in (("wide.bin", "float32", [1.5, 2.0**127]), ("half.bin", "float16", [1.5, -2.0])):
+        for out in ("o.npy", "o.npz"):
+            stowage("shrink", name, "--from-dtype", "bfloat16", "-o", out)
+            made = np.load(out)
+            made = made if out == "o.npy" else made[made.files[0]]
+            assert made.dtype == dtype and made.tolist() == values, (out, made)
+
+
 CHECKS = [value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == "__main__"]
 CHECKS = [check for check in CHECKS if check.__code__.co_argcount == 0 and check.__code__.co_kwonlyargcount == 0]
 
