@@ -374,13 +374,6 @@ static stow_status inspect_hdf5(file_facts *f, source *from, const char *member,
 
 /* ---- one file or several ---- */
 
-static stow_status find_zip(bool *is, source *from) {
-  uint8_t start[4] = {0};
-  if (from->bytes > sizeof start) STOW_TRY(source_read(from, 0, start, sizeof start));
-  *is = memcmp(start, "PK\x03\x04", sizeof start) == 0;
-  return STOW_OK;
-}
-
 /* Adds the bytes of the files after the first. */
 static stow_status add_bytes(const shards *s, uint64_t *bytes) {
   for (size_t i = 1; i < s->count; i++) {
@@ -431,14 +424,6 @@ static stow_status inspect_source(file_facts *f, source *from, const inspect_opt
   array a;
   STOW_TRY(inspect_format(&f->format, from, o));
   const char *format = f->format;
-  bool table = strcmp(format, "csv") == 0, zipped = false;
-  if (table) STOW_TRY(find_zip(&zipped, from));
-  bool one = strcmp(format, "raw") == 0 || strcmp(format, "npy") == 0 || (table && !zipped);
-  if (one && o->member != NULL)
-    return stow_fail(
-        STOW_ERR_INVALID,
-        "%s: no member %.200s: this format has no members; omit the name after the colon",
-        from->name, o->member);
   if (strcmp(format, "raw") == 0) {
     STOW_TRY(array_open_raw(&a, from, &o->raw));
     return inspect_one(f, &a, b);

@@ -189,6 +189,26 @@ static stow_status look_inside(source *from, uint8_t *start, size_t *count, size
   return status;
 }
 
+/* Rejects a name after the colon if the file has no members. Columns of a table are none. */
+static stow_status refuse_member(const char *format, contents holds, const source *from,
+                                 const char *member, const uint8_t *start, size_t count) {
+  bool text = format != NULL && strcmp(format, "csv") == 0 && holds != HOLDS_TABLE;
+  bool table = text || (format == NULL && count > 6 &&
+                        (memcmp(start, "PAR1", 4) == 0 || memcmp(start, "ARROW1", 6) == 0));
+  if (table)
+    return stow_fail(
+        STOW_ERR_INVALID,
+        "%s: no member %.200s: a table has columns and no members; omit the name after "
+        "the colon, and write one column with: stowage shrink --columns %.200s "
+        "(columns= in Python)",
+        from->name, member, member);
+  if (format == NULL || (strcmp(format, "raw") != 0 && strcmp(format, "npy") != 0)) return STOW_OK;
+  return stow_fail(
+      STOW_ERR_INVALID,
+      "%s: no member %.200s: this format has no members; omit the name after the colon", from->name,
+      member);
+}
+
 stow_status inspect_format(const char **format, source *from, const inspect_options *o) {
   uint8_t start[512];
   size_t count = from->bytes < sizeof start ? (size_t)from->bytes : sizeof start;
@@ -210,6 +230,7 @@ stow_status inspect_format(const char **format, source *from, const inspect_opti
   if (described) *format = "raw";
   if (*format == NULL && from->bytes == 0)
     return stow_fail(STOW_ERR_FORMAT, "%s: the file is empty", from->name);
+  if (o->member != NULL) STOW_TRY(refuse_member(*format, holds, from, o->member, start, count));
   const char *reason = NULL;
   if (*format != NULL && strcmp(*format, "csv") == 0 && holds != HOLDS_TABLE) {
     STOW_TRY(look_inside(from, start, &count, sizeof start));

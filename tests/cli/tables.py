@@ -1,4 +1,5 @@
 """tables.py [NAME…]: tables.sh's checks, all or those named. Each function is one, and runs in a folder of its own."""
+import gzip
 import json
 import os
 import shutil
@@ -388,6 +389,20 @@ def several_arrays_are_one():
     assert "n0.npy" in said and "z0.npz:x" in said, said
     assert stowage("shrink", "n0.npy", "n1.npy", "-o", "n1.npy", code=2)
     assert (np.load("n1.npy") == np.arange(12, 24).reshape(4, 3)).all()
+
+
+def a_column_is_not_a_member():
+    write("n.csv", "id,v\n1,10\n2,20\n")
+    write("n.csv.gz", gzip.compress(b"id,v\n1,10\n2,20\n"))
+    write("j.jsonl", '{"id": 1}\n')
+    for name in ("n.csv", "n.csv.gz", "j.jsonl"):
+        for column in ("id", "zzz"):
+            for out in ("o.npy", "o.npz"):
+                said = stowage("shrink", f"{name}:{column}", "-o", out, code=2)
+                assert f"no member {column}" in said and f"--columns {column}" in said, said
+                assert not os.path.exists(out)
+            assert f"no member {column}" in stowage("inspect", f"{name}:{column}", code=2)
+    assert shrink("n.csv", "--columns", "id", "--force").files == ["id"]
 
 
 def bfloat16_becomes_a_type_that_npy_has():
