@@ -136,7 +136,8 @@ def batches(
     `shuffle=True` shuffles within a window in memory; `.shuffle_quality` says how well. `shuffle="disk"` copies the rows once, in
     random order, into a scratch file (in `scratch`, or $TMPDIR, or /var/tmp), which is close to a uniform shuffle in any `memory`.
 
-    `dtype` converts (one type, or one for each file in the same structure). `rank` and `world` come from RANK and WORLD_SIZE,
+    `dtype` converts (one type, or one for each file in the same structure); a value that does not fit is an error that names its
+    row. `rank` and `world` come from RANK and WORLD_SIZE,
     Slurm's or MPI's
     variables if not given. `num_workers` are background reading threads. `device` gives torch tensors: "cpu" without a
     copy, "cuda" (CuPy arrays if torch is not installed) through the library's pinned memory, copied while the previous step

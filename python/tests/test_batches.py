@@ -646,6 +646,23 @@ class Device(Case):
         self.assertEqual(device.heap.stats()["live_bytes"], 0)
 
 
+class Types(Case):
+    def test_a_value_that_does_not_fit_is_named(self):
+        np.save(self.path("a.npy"), np.array([[100, 2], [3, 200], [70000, 4]]))
+        for shuffle in (False, True, "window", "disk"):
+            with self.assertRaises(stowage.Invalid) as caught:
+                list(stowage.batches(self.path("a.npy"), 3, dtype="int8", shuffle=shuffle))
+            self.assertIn("does not fit int8", str(caught.exception))
+        with self.assertRaises(stowage.Invalid) as caught:
+            stowage.open(self.path("a.npy"), dtype="float16")[1:]
+        self.assertIn("row 2: 70000", str(caught.exception))
+        self.assertEqual(stowage.open(self.path("a.npy"), dtype="int16")[:2].tolist(), [[100, 2], [3, 200]])
+        self.assertEqual(stowage.open(np.asfortranarray([[0.5, np.nan], [np.inf, -1.7]]), dtype="float16")[1].tolist(), [float("inf"), float(np.float16(-1.7))])
+        for value, dtype in ((np.nan, "int32"), (np.inf, "int64"), (1e300, "float32"), (-1.5, "uint8"), (128.5, "int8")):
+            with self.assertRaises(stowage.Invalid):
+                list(stowage.batches(np.array([0.0, value]), 2, dtype=dtype))
+        self.assertEqual(next(stowage.batches(np.array([127.9, -128.9, 0.1]), 3, dtype="int8")).tolist(), [127, -128, 0])
+
 @unittest.skipIf(torch is None, "torch is not installed")
 class Torch(Case):
     def test_tensors_without_a_copy(self):
