@@ -11,7 +11,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Optional, Tuple
 
-from ._array import ArrayInfo, Origin, numpy_type, shape_of
+from ._array import ArrayInfo, Origin, as_float32, numpy_type, shape_of
 from ._arrow import frames_of_file, take
 from ._library import Invalid, NotFound, StowageError, Unsupported, call, check, counted, lib, need
 from ._store import without_scheme
@@ -131,18 +131,13 @@ class LazyArray:
 
     def __init__(self, *given: Any) -> None:
         self._given = given
-        self._origin = origin = Origin(*given)
         self._lock = threading.Lock()
-        handle = ctypes.c_void_p()
-        try:
-            call("stow_array_open", ctypes.byref(handle), ctypes.byref(origin.options))
-        except StowageError as error:
-            raise origin.explain(error)
-        self._handle = handle
-        self._closer = weakref.finalize(self, lib().stow_array_close, handle)
-        info = ArrayInfo()
-        call("stow_array_get_info", handle, ctypes.byref(info))
+        info = self._open_array(given)
+        if as_float32(info, given[1] is not None, self._origin.name):
+            self._closer()
+            info = self._open_array((given[0], "float32", *given[2:]))
         self.shape: Tuple[int, ...] = shape_of(info)
+        self.dtype: Any
         self.dtype, self._is_bfloat16 = numpy_type(info.dtype.decode())
         import numpy  # numpy_type says what to install where it is missing
 
@@ -152,6 +147,17 @@ class LazyArray:
         # Looked up once: training reads rows one by one, and each name would cost a tenth of a microsecond.
         self._read_rows, self._is_open, self._empty = lib().stow_array_read, True, numpy.empty
         self._row_address = _address_of(numpy.empty(self._row_shape, self.dtype)) if self._row_shape is not None else _address
+
+    def _open_array(self, given: "Tuple[Any, ...]") -> ArrayInfo:
+        self._origin = origin = Origin(*given)
+        self._handle, info = ctypes.c_void_p(), ArrayInfo()
+        try:
+            call("stow_array_open", ctypes.byref(self._handle), ctypes.byref(origin.options))
+        except StowageError as error:
+            raise origin.explain(error)
+        self._closer = weakref.finalize(self, lib().stow_array_close, self._handle)
+        call("stow_array_get_info", self._handle, ctypes.byref(info))
+        return info
 
     # ---- facts ----
 

@@ -663,6 +663,16 @@ class Types(Case):
                 list(stowage.batches(np.array([0.0, value]), 2, dtype=dtype))
         self.assertEqual(next(stowage.batches(np.array([127.9, -128.9, 0.1]), 3, dtype="int8")).tolist(), [127, -128, 0])
 
+    def test_bfloat16_is_read_as_numbers(self):
+        np.array([0x3F80, 0x4000, 0xC040], dtype="u2").tofile(self.path("b.bin"))
+        for made in (next(stowage.batches(self.path("b.bin"), 3, raw_dtype="bfloat16")), stowage.open(self.path("b.bin"), raw_dtype="bfloat16")[:],
+                     next(stowage.batches({"x": stowage.open(self.path("b.bin"), raw_dtype="bfloat16")}, 3))["x"]):
+            self.assertEqual(made.astype("float64").tolist(), [1.0, 2.0, -3.0])
+        if np.dtype(made.dtype) == np.float32:  # without ml_dtypes
+            with self.assertRaises(stowage.Missing) as caught:
+                stowage.open(self.path("b.bin"), dtype="bfloat16", raw_dtype="float16")
+            self.assertIn("ml_dtypes", str(caught.exception))
+
 @unittest.skipIf(torch is None, "torch is not installed")
 class Torch(Case):
     def test_tensors_without_a_copy(self):
