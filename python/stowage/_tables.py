@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 from ._arrow import Column, Passed, Plan, frames_of_file, relayed, stream_of
 from ._files import Inspection, Table, Text, read_purpose, shrink_file
-from ._json_lines import JsonLines, blocks, refuse_rounded, to_text
+from ._json_lines import JsonLines, blocks, json_line, refuse_rounded
 from ._library import Invalid, Missing, NotFound, StowageError, Unreadable, Unsupported, counted, parse_budget, shown
 from ._library import format_size as size
 from ._newfile import beside, partial_name
@@ -474,7 +474,7 @@ def _write_pyarrow(frames: Any, file: Any, kind: str, memory: int, repeated: "Op
         with open(fd, "w", encoding="utf-8") as text:
             for batch in reader:
                 for row in batch.to_pylist():
-                    text.write(json.dumps(row, ensure_ascii=False, default=to_text) + "\n")
+                    text.write(json_line(row) + "\n")
 
 
 def write(frames: Any, path: str, memory: int, most: Optional[int] = None) -> None:
@@ -706,6 +706,8 @@ def word(column: Column) -> str:
     times = {"ts": "datetime", "tt": "time", "tD": "duration"}
     if kind[:2] in times:
         return times[kind[:2]]
+    if kind.startswith(("w:", "vz")):
+        return "bytes"
     return _WORDS.get(kind) or ("decimal" if kind.startswith("d:") else "list" if kind.startswith("+") else "dictionary" if len(kind) == 1 else kind)
 
 
@@ -736,6 +738,17 @@ def _report(name: str, kind: str, plan: Plan) -> "Tuple[str, Dict[str, Any]]":
         columns.append(facts)
     data = {"file": name, "format": kind, "rows": plan.rows, "bytes": before, "bytes_after": after, "columns": columns}
     return "\n".join([head, column_lines(plan.columns), foot]), data
+
+
+def _refuse_for_json(output: str, plan: Plan) -> None:
+    """Rejects what JSON has no form for: bytes, which would come back as texts, and infinities."""
+    for what, found in (
+        ("bytes", [one.name for one in plan.columns if word(one) == "bytes"]),
+        ("infinity", [one.name for one in plan.columns if one.infs > 0]),
+    ):
+        if found:
+            columns = f"column{'s' * (len(found) > 1)} {', '.join(found[:8])}"
+            raise Unsupported(f"{shown(output)}: JSON has no {what} ({columns}); leave out with --drop (drop=), or write .parquet")
 
 
 def _estimated(sample: Sample, plan: Plan, kind: str, memory: int, coded: "Sequence[str]" = ()) -> int:
@@ -895,6 +908,8 @@ def shrink_tables(
         plan = Plan(sample or given, tolerance, read_purpose(purpose))
         if sample is not None:
             expected = _npz_bytes(sample, plan) if target is None else _estimated(sample, plan, target, budget) if target != "jsonl" else None
+        if target == "jsonl":
+            _refuse_for_json(output, plan)
         if not dry_run:
             made = plan.apply(given)
             with _disk_errors(output):

@@ -264,6 +264,38 @@ class Json(Case):
 
 @needs_pyarrow
 @needs("numpy")
+@needs_pyarrow
+class JsonOutput(Case):
+    def test_what_json_lacks(self):
+        parquet.write_table(pa.table({"b": [b"\0x\xff"], "n": [1]}), self.path("b.parquet"))
+        parquet.write_table(pa.table({"l": [[{"deep": b"x"}]], "n": [1]}), self.path("deep.parquet"))
+        parquet.write_table(pa.table({"x": [float("inf"), 1.5]}), self.path("inf.parquet"))
+        parquet.write_table(pa.table({"l": [[float("-inf")]]}), self.path("infs.parquet"))
+        for name, said in (("b", "no bytes .column b"), ("deep", "no bytes"), ("inf", "no infinity .column x"), ("infs", "no infinity")):
+            with self.assertRaisesRegex(stowage.StowageError, said):
+                stowage.shrink(self.path(f"{name}.parquet"), self.path("o.jsonl"), quiet=True, force=True)
+            self.assertFalse(os.path.exists(self.path("o.jsonl")))
+        stowage.shrink(self.path("b.parquet"), self.path("o.jsonl"), quiet=True, force=True, drop=["b"])
+        self.assertEqual(self.rows(), [{"n": 1}])
+
+    def test_missing_numbers_and_durations_come_back(self):
+        spans = pa.array([90061, -2, None], pa.duration("s"))
+        parquet.write_table(pa.table({"d": spans, "f": [float("nan"), 0.5, None], "l": [[1.0, float("nan")], [], None]}), self.path("d.parquet"))
+        stowage.shrink(self.path("d.parquet"), self.path("o.jsonl"), quiet=True, force=True)
+        made = self.rows()
+        self.assertEqual([row["d"] for row in made], ["P1DT1H1M1S", "-P0DT0H0M2S", None])
+        self.assertEqual([row["f"] for row in made], [None, 0.5, None])
+        self.assertEqual([row["l"] for row in made], [[1.0, None], [], None])
+        if importlib.util.find_spec("pandas") is not None:
+            import pandas
+
+            self.assertEqual(pandas.to_timedelta(made[0]["d"]).total_seconds(), 90061)
+            self.assertEqual(pandas.to_timedelta(made[1]["d"]).total_seconds(), -2)
+
+    def rows(self):
+        with open(self.path("o.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line, parse_constant=self.fail) for line in file]
+
 class Packages(Case):
     def test_durations_are_found_in_the_stored_schema(self):
         for table, found in (
