@@ -15,7 +15,7 @@ from ._array import ArrayInfo, Origin, as_float32, numpy_type, shape_of
 from ._arrow import frames_of_file, take
 from ._library import Invalid, NotFound, StowageError, Unsupported, call, check, counted, lib, need
 from ._store import without_scheme
-from ._text import LazyText, as_series, column_names, find_text
+from ._text import LazyText, Members, TextColumn, as_series, column_names, find_text
 
 if TYPE_CHECKING:
     import numpy
@@ -96,10 +96,10 @@ class LazyTable:
     """The columns of an npz on disk. `table["city"]` opens one; Arrow packages read all of them batch by batch."""
 
     def __init__(self, path: str, columns: "list[str]") -> None:
-        self._path, self.columns = path, columns
+        self._path, self.columns, self._known = path, columns, set(columns)
 
     def __getitem__(self, name: str) -> "LazyArray | LazyText | LazyTable":
-        if name not in self.columns:
+        if name not in self._known:
             raise KeyError(name)
         return open(f"{self._path}:{name}")
 
@@ -120,9 +120,12 @@ class LazyTable:
         """
         pandas = need("pandas", "to_pandas")
         made = {}
-        for name in self.columns if columns is None else columns:
-            column: Any = self[name]
-            made[name] = column.to_pandas() if isinstance(column, LazyText) else as_series(column[...])
+        with Members(self._path) as members:
+            for name in self.columns if columns is None else columns:
+                if name not in self._known:
+                    raise KeyError(name)
+                path = f"{self._path}:{name}"
+                made[name] = as_series(members.read(path)) if members.has(path) else LazyText(TextColumn(path, members.read), ()).to_pandas()
         return pandas.DataFrame(made)
 
 

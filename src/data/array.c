@@ -201,7 +201,8 @@ stow_status array_keep_member(zip *z, const char *name) {
   if (entry == NULL)
     return stow_fail(STOW_ERR_NOT_FOUND, "%s: no member %.200s.npy in it", z->from->name, name);
   z->entries[0] = *entry;
-  z->count = 1;
+  z->by_name[0] = &z->entries[0];
+  z->count = z->all = 1;
   return STOW_OK;
 }
 

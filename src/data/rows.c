@@ -148,6 +148,7 @@ static stow_status open_shards(rows *r, const origin *o) {
 
 static stow_status open_path(rows *r, const origin *o) {
   bool sparse = false;
+  if (o->entry != NULL) return array_open_member(&r->from, o->shared, o->entry);
   if (shards_are(o->options.path)) return open_shards(r, o);
   if (!remote_is(o->options.path) && o->spec.type == DTYPE_NONE)
     STOW_TRY(dense_open(&r->from, o->options.path, &sparse));

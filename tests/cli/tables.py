@@ -416,6 +416,15 @@ def bfloat16_becomes_a_type_that_npy_has():
             assert made.dtype == dtype and made.tolist() == values, (out, made)
 
 
+def one_part_of_a_sparse_matrix_is_an_array():
+    np.savez("s.npz", indptr=np.array([0, 1, 2]), indices=np.array([0, 1]), data=np.array([1.5, 2.5]), shape=np.array([2, 2]), format=np.array(b"csr"))
+    for name, values in (("data", [1.5, 2.5]), ("indptr", [0, 1, 2]), ("shape", [2, 2])):
+        facts = json.loads(stowage("inspect", "--json", f"s.npz:{name}"))
+        assert [a["name"] for a in facts["arrays"]] == [name] and not facts["arrays"][0]["sparse"], facts
+        stowage("shrink", f"s.npz:{name}", "-o", "o.npy", "--force")
+        assert np.load("o.npy").tolist() == values
+
+
 CHECKS = [value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == "__main__"]
 CHECKS = [check for check in CHECKS if check.__code__.co_argcount == 0 and check.__code__.co_kwonlyargcount == 0]
 
