@@ -135,6 +135,9 @@ static inline bool csv_is_na(const csv *c, const char *text, size_t length) {
  * ignoring surrounding spaces. `padded`: "007" is a number. The byte after the field must not
  * belong to a number: a delimiter, a quote, a line end or the '\0' after the window. */
 void csv_classify(const csv *c, csv_field *f, bool padded, const char *text, size_t length);
+/* Returns whether a text is a number that no type holds: an integer above 64 bits, or beyond the
+ * range of a double. */
+bool csv_is_beyond(const csv *c, const csv_field *text);
 
 /* Makes `view` read rows of the same table from memory that the caller sets in view->in. */
 void csv_view(csv *view, const csv *c);

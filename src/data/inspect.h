@@ -46,6 +46,7 @@ typedef struct column_facts {
   csv_unit unit;
   int64_t earliest, latest; /* in seconds */
   bool padded;              /* text because of leading zeros ("007") */
+  bool beyond;              /* text because of a number that is too large (1e400) */
   bool not_utf8;            /* some text is not UTF-8; known if shrink keeps the texts */
   bool rounds;              /* text because no number type holds its integers beside its gaps */
   scan values;              /* of the numbers */

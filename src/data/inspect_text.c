@@ -95,6 +95,7 @@ static void columns_text(buffer *out, const file_facts *f, bool bold) {
     table_cell(&t, c->name);
     table_printf(&t, "%s%s", c->type_name,
                  c->padded   ? " (leading zeros)"
+                 : c->beyond ? " (too large numbers)"
                  : c->rounds ? " (long integers)"
                  : c->mixed  ? " (mixed)"
                              : "");
@@ -229,6 +230,7 @@ static void json_column(json *j, const file_facts *f, const column_facts *c) {
   } else if (c->text) {
     json_key(j, "mixed"), json_bool(j, c->mixed);
     json_key(j, "leading_zeros"), json_bool(j, c->padded);
+    json_key(j, "too_large_numbers"), json_bool(j, c->beyond);
     json_key(j, "long_integers"), json_bool(j, c->rounds);
     if (c->mixed) json_number(j, "first_text_line", c->first_text_line);
     json_key(j, "distinct");

@@ -416,6 +416,18 @@ def bfloat16_becomes_a_type_that_npy_has():
             assert made.dtype == dtype and made.tolist() == values, (out, made)
 
 
+def a_number_that_is_too_large_is_the_reason_for_text():
+    for number, point in (("1e400", "."), ("-1E999", "."), ("99999999999999999999999", "."), ("1,5e400", ",")):
+        words = ["--decimal", ","] if point == "," else []
+        delimiter = ";" if point == "," else ","
+        found = columns(write("t.csv", f"a{delimiter}b\n{number}{delimiter}1\n2{delimiter}2\n"), *words)
+        assert found["a"]["dtype"] == "text" and found["a"]["too_large_numbers"], (number, found)
+        assert "too large numbers" in stowage("inspect", "t.csv", *words)
+        assert texts(shrink("t.csv", "--force", *words), "a") == [number, "2"]
+    found = columns(write("t.csv", "a,b\n1,x\n2,1e400x\n"))
+    assert not found["b"]["too_large_numbers"], found
+
+
 def one_part_of_a_sparse_matrix_is_an_array():
     np.savez("s.npz", indptr=np.array([0, 1, 2]), indices=np.array([0, 1]), data=np.array([1.5, 2.5]), shape=np.array([2, 2]), format=np.array(b"csr"))
     for name, values in (("data", [1.5, 2.5]), ("indptr", [0, 1, 2]), ("shape", [2, 2])):
