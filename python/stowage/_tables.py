@@ -6,6 +6,7 @@ pyarrow is installed. polars and DuckDB hold the table, so a file larger than th
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import errno
 import glob
@@ -19,7 +20,7 @@ import re
 import tempfile
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
-from ._arrow import Column, Passed, Plan, frames_of_file, relayed, stream_of
+from ._arrow import Column, Passed, Plan, Renamed, frames_of_file, relayed, stream_of
 from ._files import Inspection, Table, Text, read_purpose, shrink_file
 from ._json_lines import JsonLines, blocks, json_line, refuse_rounded
 from ._library import Invalid, Missing, NotFound, StowageError, Unreadable, Unsupported, counted, parse_budget, shown
@@ -566,6 +567,12 @@ def _member_names(names: "List[str]") -> "List[str]":
     return distinct_names(re.sub(r"^/|\\|[\x00-\x1f]|\.(?=\.)", "_", name) for name in names)
 
 
+def _note_members(names: "List[str]") -> str:
+    """Returns a line for each column whose member has another name."""
+    pairs = zip(names, _member_names(names))
+    return "".join(f'\ncolumn "{name}" is member "{member}": the name is taken or unsafe in an archive' for name, member in pairs if name != member)
+
+
 def _member(archive: Any, name: str, descr: str, count: int, parts: "Iterator[Any]") -> None:
     import numpy
 
@@ -818,6 +825,17 @@ def _passed(frames: Any) -> Any:
     return frames if importlib.util.find_spec("pyarrow") is None else Passed(frames)
 
 
+def _renamed(frames: Any, members: "Dict[str, str]") -> Any:
+    """Gives the columns of an npz the names that they have in their table. Of those that share one, each keeps that of its member."""
+    taken = collections.Counter(members.values())
+    names = {member: name if taken[name] == 1 else member for member, name in members.items()}
+    if all(member == name for member, name in names.items()):
+        return frames
+    if importlib.util.find_spec("pyarrow") is not None:
+        return Renamed(frames, names)
+    return _package("names of columns", "polars")[1].DataFrame(frames).rename(names)
+
+
 def _files_of(path: str) -> "List[str]":
     """Returns the files that a name for the library stands for: several lines, patterns, members ("data.zip:trips.csv")."""
     found = []
@@ -902,8 +920,9 @@ def shrink_tables(
             given = _passed(frames_of_file(path, budget // 16))
         else:
             whole = stack.enter_context(_as_npz(path, output))
-            shrink_file(path, whole, tolerance, None, table._replace(force=True), purpose=purpose, memory=budget)
-            given, tolerance = _passed(frames_of_file(whole, budget // 16)), None
+            members: "Dict[str, str]" = {}
+            shrink_file(path, whole, tolerance, None, table._replace(force=True), purpose=purpose, memory=budget, members=members)
+            given, tolerance = _renamed(_passed(frames_of_file(whole, budget // 16)), members), None
         sample = _sample(given, budget) if dry_run else None
         plan = Plan(sample or given, tolerance, read_purpose(purpose))
         if sample is not None:
@@ -923,6 +942,8 @@ def shrink_tables(
         listed = path.split("\n")
         path = f"{listed[0]} and {counted(len(listed) - 1, 'more file')}"
     text, data = _report(shown(path), kind, plan)
+    if target is None:
+        text += _note_members([column.name for column in plan.columns])
     stored = sum(os.path.getsize(name) for name in names if os.path.exists(name))
     if expected is not None:
         about = "about " if target is not None else ""
