@@ -718,6 +718,11 @@ def word(column: Column) -> str:
     return _WORDS.get(kind) or ("decimal" if kind.startswith("d:") else "list" if kind.startswith("+") else "dictionary" if len(kind) == 1 else kind)
 
 
+def is_unknown(column: Column) -> bool:
+    """Returns whether nobody counted the bytes of a column: unions and views of lists."""
+    return not column.scanned and column.bytes == 0 and column.rows > 0 and column.from_type != "n"
+
+
 def column_lines(columns: "List[Column]") -> str:
     """Returns the report of a plan as a table."""
     rows = [("", "is", "could be", "nulls", "least", "most", "bytes", "after", "")]
@@ -726,24 +731,29 @@ def column_lines(columns: "List[Column]") -> str:
         said = f"off by at most {one.error:.3g}" if one.error else ""
         least, most = (f"{one.least:g}", f"{one.most:g}") if known else ("", "")
         small = one.to_type if one.scanned else word(one)
-        rows.append((one.name, word(one), small, str(one.nulls or ""), least, most, size(one.bytes), size(one.bytes_after), said))
+        taken = ("-", "-") if is_unknown(one) else (size(one.bytes), size(one.bytes_after))
+        rows.append((one.name, word(one), small, str(one.nulls or ""), least, most, *taken, said))
     return _show.text_table(rows, right=[3, 4, 5, 6, 7], indent=0)
 
 
 def _report(name: str, kind: str, plan: Plan) -> "Tuple[str, Dict[str, Any]]":
     before, after = sum(one.bytes for one in plan.columns), sum(one.bytes_after for one in plan.columns)
     head = f"{name}: {counted(plan.rows, 'row')} of {counted(len(plan.columns), 'column')}, {kind}"
-    foot = f"{size(before)} in memory, {size(after)} in the smallest types"
+    least = "at least " if any(map(is_unknown, plan.columns)) else ""
+    foot = f"{least}{size(before)} in memory, {least}{size(after)} in the smallest types"
     columns = []
     for one in plan.columns:
         facts: "Dict[str, Any]" = {"name": one.name, "dtype": word(one), "smallest": one.to_type if one.scanned else word(one)}
-        facts.update(rows=one.rows, missing=one.nulls, bytes=one.bytes, bytes_after=one.bytes_after)
+        known_bytes = (None, None) if is_unknown(one) else (one.bytes, one.bytes_after)
+        facts.update(rows=one.rows, missing=one.nulls, bytes=known_bytes[0], bytes_after=known_bytes[1])
         if one.scanned:
             known = one.least <= one.most and all(abs(x) != float("inf") for x in (one.least, one.most))
             facts.update(nans=one.nans, infs=one.infs, zeros=one.zeros)
             facts.update(least=one.least if known else None, most=one.most if known else None)
         columns.append(facts)
     data = {"file": name, "format": kind, "rows": plan.rows, "bytes": before, "bytes_after": after, "columns": columns}
+    if least:
+        data["bytes_at_least"] = True
     return "\n".join([head, column_lines(plan.columns), foot]), data
 
 

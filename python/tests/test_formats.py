@@ -296,6 +296,18 @@ class JsonOutput(Case):
         with open(self.path("o.jsonl"), encoding="utf-8") as file:
             return [json.loads(line, parse_constant=self.fail) for line in file]
 
+    def test_nested_columns_have_bytes(self):
+        table = pa.table({"l": [[1, 2, 3]] * 1000, "s": [{"a": 1, "b": "xy"}] * 1000, "f": pa.array([[1, 2]] * 1000, pa.list_(pa.int16(), 2)),
+                          "m": pa.array([[("k", 1.5)]] * 1000, pa.map_(pa.string(), pa.float64())), "w": pa.array([b"abc"] * 1000, pa.binary(3))})
+        parquet.write_table(table, self.path("n.parquet"))
+        facts = {one["name"]: one["bytes"] for one in stowage.inspect(self.path("n.parquet")).data["columns"]}
+        self.assertEqual(facts, {"l": 28000, "s": 14000, "f": 4000, "m": 17000, "w": 3000})
+        union = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])])
+        found = stowage.inspect(pa.table({"u": union, "n": [1, 2]}))
+        self.assertEqual([one["bytes"] for one in found.data["columns"]], [None, 16])
+        self.assertTrue(found.data["bytes_at_least"])
+        self.assertIn("at least 16 B in memory", found.text)
+
 class Packages(Case):
     def test_durations_are_found_in_the_stored_schema(self):
         for table, found in (
