@@ -331,6 +331,8 @@ def paths_of(given: Any) -> "List[str]":
 
 
 def _pick(path: str, names: "List[str]", columns: "Sequence[str]", drop: "Sequence[str]") -> "List[str]":
+    if not names:
+        raise Invalid(f"{shown(path)}: the table has no columns")
     wanted = [name for each in columns for name in ([each] if each in names else each.split(","))]
     dropped = [name for each in drop for name in ([each] if each in names else each.split(","))]
     for name in [*wanted, *dropped]:
@@ -870,7 +872,8 @@ def _as_npz(path: str, output: str) -> "Iterator[str]":
     try:
         yield whole
     except StowageError as reason:
-        text = str(reason).replace(shown(whole), shown(path))
+        text = str(reason)
+        text = text.replace(shown(whole), shown(output if ": cannot write" in text else path))
         if "of 0 dimensions" in text or "no Arrow type" in text:
             text += "; leave it out with --drop (drop=), or write .npz"
         raise type(reason)(text, reason.status) from None

@@ -673,6 +673,14 @@ class Types(Case):
                 stowage.open(self.path("b.bin"), dtype="bfloat16", raw_dtype="float16")
             self.assertIn("ml_dtypes", str(caught.exception))
 
+    def test_a_parquet_file_gets_its_own_command(self):
+        with open(self.path("p.parquet"), "wb") as file:
+            file.write(b"PAR1" + bytes(100) + b"PAR1")
+        with self.assertRaises(stowage.StowageError) as caught:
+            stowage.batches(self.path("p.parquet"))
+        self.assertIn(f"stowage shrink {self.path('p.parquet')} -o {self.path('p.npz')}", str(caught.exception))
+
+
 class DiskMemory(Case):
     def test_the_copy_of_a_shuffle_stays_in_the_budget(self):
         np.save(self.path("m.npy"), np.zeros((50_000, 256), "f4"))

@@ -308,6 +308,12 @@ class JsonOutput(Case):
         self.assertTrue(found.data["bytes_at_least"])
         self.assertIn("at least 16 B in memory", found.text)
 
+    def test_a_table_without_columns_is_named(self):
+        parquet.write_table(pa.table({}), self.path("none.parquet"))
+        with self.assertRaisesRegex(stowage.StowageError, "has no columns"):
+            stowage.inspect(self.path("none.parquet"))
+
+
 class Packages(Case):
     def test_durations_are_found_in_the_stored_schema(self):
         for table, found in (

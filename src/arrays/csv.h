@@ -111,6 +111,9 @@ typedef struct csv {
  * delimiter from the first lines: csv_spaces.c says when spaces are one, csv_colons.c when "::" is.
  * `options` may be NULL and must outlive the csv. */
 stow_status csv_open(csv *c, const char *path, size_t row_max, const csv_options *options);
+/* Unpacks a compressed table, or a member of an archive, to its end. STOW_ERR_FORMAT if that fails;
+ * STOW_OK for any other file. */
+stow_status csv_unpack(const char *path, const char *member);
 /* The same for the first file alone. */
 stow_status csv_open_one(csv *c, const char *path, size_t row_max, const csv_options *options);
 stow_status csv_open_memory(csv *c, const void *bytes, size_t count, const char *name,

@@ -306,7 +306,8 @@ static stow_status open_dataset(hdf5_file *f, const char *name) {
   if (f->object < 0) return fail(f, name, "open it");
   STOW_TRY(describe(f, f->object, &f->d));
   if (f->d.type == DTYPE_NONE)
-    return stow_fail(STOW_ERR_FORMAT, "%s: dataset %.200s is %s", f->path, name, f->d.type_name);
+    return stow_fail(STOW_ERR_FORMAT, "%s: dataset %.200s is %s; %s", f->path, name, f->d.type_name,
+                     hdf5_reason(f->d.type_name));
   f->space = l->H5Dget_space(f->object);
   h5_id type = f->space >= 0 ? l->H5Dget_type(f->object) : -1;
   /* The type of the file in the byte order of this machine (little). */

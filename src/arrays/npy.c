@@ -272,7 +272,8 @@ stow_status npy_read_header(npy_header *header, const void *start, size_t count,
   if (file_bytes != UINT64_MAX && header->data_bytes > file_bytes - bytes)
     return stow_fail(STOW_ERR_FORMAT,
                      "%s: the header declares %" PRIu64
-                     " bytes of values, but the file has %" PRIu64 " (truncated?)",
+                     " bytes of values, but the file has %" PRIu64
+                     " (truncated? copy or write it again)",
                      name, header->data_bytes, file_bytes - bytes);
   if (header->item_bytes == 0 && header->count > (UINT64_C(1) << 32))
     return refuse(&c, "more than 2^32 values of zero bytes");

@@ -99,6 +99,10 @@ stow_status inspect_open(source *from, struct shards *s, inspect_options *o, uin
 
 /* Returns the kind of the file from its first bytes and the options: "npy", "npz", "csv", "raw", …;
  * STOW_ERR_FORMAT if it is not supported. */
+/* Returns the error of a file that could not be read as a table: if it is compressed and cannot be
+ * unpacked to its end, that error, and otherwise `status` with its message. */
+stow_status inspect_blame(const source *from, const char *member, stow_status status);
+
 stow_status inspect_format(const char **format, source *from, const inspect_options *o);
 
 /* Both halves of inspect_array, for callers that scan the values themselves. */

@@ -52,7 +52,7 @@ static stow_status find_end64(source *s, uint64_t end_at, directory *d, bool *fo
 
 /* Finds the end record: the last one whose comment extends exactly to the end of the file. */
 static stow_status find_end(source *s, directory *d) {
-  static const char none[] = "no end record: not a zip file, or truncated";
+  static const char none[] = "no end record: not a zip file, or truncated; copy or write it again";
   if (s->bytes < END_BYTES) return refuse(s, s->bytes, none);
   size_t count = s->bytes < END_BYTES + COMMENT_MAX ? (size_t)s->bytes : END_BYTES + COMMENT_MAX;
   uint8_t *tail = malloc(count);

@@ -58,6 +58,17 @@ for name, values in wanted.items():
         assert np.array_equal(out[name + extra], values), (name + extra, out[name + extra][:2], values[:2])
 END
 
+test_py what_is_not_read_says_why_and_what_to_do << 'END'
+layout = h5py.VirtualLayout((10,), "f8")
+layout[:] = h5py.VirtualSource("from.h5", "x", (10,))
+with h5py.File("l.h5", "w") as f:
+    f.create_dataset("packed", data=np.arange(1000.0), compression="lzf")
+    f.create_virtual_dataset("virtual", layout)
+for name, step in (("packed", "h5repack"), ("virtual", "copy its values")):
+    said = stowage("shrink", "l.h5:" + name, "-o", "y.npz", fails=True)
+    assert step in said and "holds none" not in said, said
+END
+
 # libhdf5 allocates 5 KiB or more for each chunk that one read touches.
 test_py rows_of_thousands_of_small_chunks_are_read_in_little_memory << 'END'
 wide, deep = rng.integers(0, 250, (8, 300001)).astype("f4"), rng.integers(0, 250, (3, 70, 9001)).astype("f4")
