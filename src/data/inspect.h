@@ -39,6 +39,7 @@ typedef struct array_facts {
 
 typedef struct column_facts {
   char *name;
+  char *apart;           /* x.1, if an earlier column is called x; NULL: its name is its own */
   const char *type_name; /* "int64", "float64", "bool", "text" */
   bool text, mixed;      /* mixed: numbers first, then text; its distinct values were not counted */
   /* Text that is written as times; then the layout is one of datetime64[unit]. */

@@ -9,6 +9,7 @@
 
 #include "arrays/tensors.h"
 #include "base/checked.h"
+#include "base/hash.h"
 #include "data/checkpoint.h"
 #include "data/ranges.h"
 #include "data/shards.h"
@@ -442,6 +443,41 @@ static stow_status inspect_source(file_facts *f, source *from, const inspect_opt
   return inspect_tensors(f, from, o->member, b);
 }
 
+/* Sets the names of columns that have the name of an earlier one, as shrink does: names that are in
+ * the file come first. */
+static stow_status tell_apart(file_facts *f) {
+  intern names = {0};
+  bool *again = calloc(f->column_count + 1, sizeof *again);
+  uint32_t *tries = calloc(f->column_count + 1, sizeof *tries), number;
+  stow_status status = again != NULL && tries != NULL
+                           ? STOW_OK
+                           : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for names");
+  for (size_t i = 0; i < f->column_count && status == STOW_OK; i++) {
+    uint32_t before = names.count;
+    status = intern_add(&names, &number, f->columns[i].name, strlen(f->columns[i].name));
+    again[i] = names.count == before;
+  }
+  for (size_t i = 0; i < f->column_count && status == STOW_OK; i++) {
+    column_facts *c = &f->columns[i];
+    if (!again[i] || !intern_find(&names, &number, c->name, strlen(c->name))) continue;
+    uint32_t *last = &tries[number], before = names.count;
+    while (names.count == before && status == STOW_OK) {
+      free(c->apart);
+      c->apart = NULL;
+      if (asprintf(&c->apart, "%s.%u", c->name, ++*last) < 0) {
+        c->apart = NULL;
+        status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for names");
+      } else {
+        status = intern_add(&names, &number, c->apart, strlen(c->apart));
+      }
+    }
+  }
+  intern_free(&names);
+  free(again);
+  free(tries);
+  return status;
+}
+
 stow_status inspect_file(file_facts *f, const char *path, const inspect_options *options,
                          const budget *b) {
   inspect_options o = options != NULL ? *options : (inspect_options){0};
@@ -453,6 +489,8 @@ stow_status inspect_file(file_facts *f, const char *path, const inspect_options 
   if (status == STOW_OK) {
     status = inspect_source(f, &from, &o, b);
     if (status == STOW_OK) status = source_check(&from);
+    if (status == STOW_OK) status = tell_apart(f);
+    if (several.count == 1) status = inspect_blame(&from, o.member, status);
     source_close(&from);
   }
   shards_free(&several);

@@ -416,6 +416,13 @@ def bfloat16_becomes_a_type_that_npy_has():
             assert made.dtype == dtype and made.tolist() == values, (out, made)
 
 
+def columns_of_one_name_are_listed_as_they_are_written():
+    write("d.csv", "a,b,a,a.1,a\n1,2,3,4,5\n")
+    facts = json.loads(stowage("inspect", "--json", "d.csv"))
+    assert [c["name"] for c in facts["columns"]] == ["a", "b", "a.2", "a.1", "a.3"], facts["columns"]
+    assert sorted(shrink("d.csv", "--force").files) == sorted(c["name"] for c in facts["columns"])
+
+
 def a_number_that_is_too_large_is_the_reason_for_text():
     for number, point in (("1e400", "."), ("-1E999", "."), ("99999999999999999999999", "."), ("1,5e400", ",")):
         words = ["--decimal", ","] if point == "," else []
