@@ -39,7 +39,9 @@ typedef struct stow_array_options {
                        name for messages where `read` is given */
   const char *raw_dtype;      /* type of a file of raw values; NULL: the file's */
   const uint64_t *raw_shape;  /* raw_dims of them; NULL: one dimension, as long as the file */
-  const char *as_dtype;       /* convert values to this type; NULL: the file's */
+  const char *as_dtype;       /* convert values to this type, which must hold them: floats may be
+                                 rounded, but a value out of its range is STOW_ERR_INVALID; NULL: the
+                                 file's */
   const char *const *headers; /* HTTP headers "Name: value", NULL-terminated; NULL: none */
   stow_array_reader read;     /* reads through this function instead of from a path */
   void *read_user;

@@ -13,7 +13,7 @@ import weakref
 from ctypes import CFUNCTYPE, POINTER, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Callable, Iterable, List, Optional, Tuple
 
-from ._library import Growing, Invalid, StowageError, Unsupported, call, declare, lib, need, parse_size, shown
+from ._library import Growing, Invalid, Missing, StowageError, Unsupported, call, declare, lib, need, parse_size, shown
 from ._store import is_store, objects_of, open_address, without_scheme
 from ._store_object import Ranges
 
@@ -363,6 +363,15 @@ def numpy_type(name: str) -> Tuple[Any, bool]:
         return numpy.dtype(ml_dtypes.bfloat16), True
     except ImportError:
         return numpy.dtype("uint16"), True
+
+
+def as_float32(info: ArrayInfo, is_asked: bool, name: str) -> bool:
+    """Returns whether to read as float32, which holds every bfloat16: NumPy has no type for it without ml_dtypes."""
+    if info.dtype != b"bfloat16" or numpy_type("bfloat16")[0] != "uint16":
+        return False
+    if is_asked:
+        raise Missing(f"{shown(name)}: dtype bfloat16: NumPy has no such type: pip install ml_dtypes, or give dtype=\"float32\"")
+    return True
 
 
 def shape_of(info: ArrayInfo) -> Tuple[int, ...]:

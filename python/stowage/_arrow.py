@@ -10,7 +10,7 @@ import ctypes
 import threading
 import weakref
 from ctypes import POINTER, PYFUNCTYPE, byref, c_char_p, c_double, c_int, c_uint32, c_uint64, c_void_p, py_object
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ._library import Growing, NotFound, Unsupported, call, counted, declare, lib
 
@@ -179,6 +179,21 @@ class Passed:
 
         reader = pyarrow.RecordBatchReader.from_stream(self._table)
         return stream_of(reader.schema, reader)
+
+
+class Renamed:
+    """A table whose columns have other names."""
+
+    def __init__(self, table: Any, names: "Dict[str, str]") -> None:
+        self._table, self._names = table, names
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        import pyarrow
+
+        reader = pyarrow.RecordBatchReader.from_stream(self._table)
+        fields = [field.with_name(self._names.get(field.name, field.name)) for field in reader.schema]
+        schema = pyarrow.schema(fields, reader.schema.metadata)
+        return stream_of(schema, (pyarrow.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader))
 
 
 # ---- smaller types ----

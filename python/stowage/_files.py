@@ -89,6 +89,7 @@ declare(
         "stow_shrink_file": (c_int, [POINTER(c_void_p), c_char_p, c_char_p, POINTER(ShrinkOptions)]),
         "stow_shrink_close": (None, [c_void_p]),
         "stow_shrink_text": (c_char_p, [c_void_p]),
+        "stow_shrink_json": (c_char_p, [c_void_p]),
     }
 )
 
@@ -284,8 +285,10 @@ def shrink_file(
     model: Model = Model(),
     purpose: str = "arithmetic",
     memory: "str | int | None" = None,
+    members: "Optional[Dict[str, str]]" = None,
 ) -> str:
-    """Rewrites a file in the smallest types, or a model in the requested types. Returns what `stowage shrink` prints."""
+    """Rewrites a file in the smallest types, or a model in the requested types. Returns what `stowage shrink` prints. `members` gets the
+    column of each member that a table becomes."""
     watch, made = _Watch(), c_void_p()
     options = ShrinkOptions(progress=watch.function, names=_names(table.names), flags=_FORCE if table.force else 0)
     options.dtype = dtype.encode() if dtype is not None else None
@@ -302,6 +305,9 @@ def shrink_file(
         options.flags |= 0 if tolerance[1] else _ABSOLUTE
     watch.run("stow_shrink_file", byref(made), os.fsencode(path), os.fsencode(output), byref(options))
     try:
+        if members is not None:
+            found = json.loads(lib().stow_shrink_json(made).decode("utf-8", "replace"))
+            members.update({one["member"]: one["name"] for one in found.get("columns", [])})
         return lib().stow_shrink_text(made).decode("utf-8", "replace").rstrip()
     finally:
         lib().stow_shrink_close(made)

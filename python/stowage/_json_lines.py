@@ -7,6 +7,7 @@ if all of them are of one kind, and numbers are floats if no long integer is amo
 from __future__ import annotations
 
 import codecs
+import datetime
 import importlib
 import io
 import json
@@ -14,7 +15,7 @@ import os
 import re
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from ._library import Invalid, StowageError, need, shown
+from ._library import Invalid, StowageError, Unsupported, need, shown
 from ._library import format_size as size
 
 _BLOCK = 4 << 20
@@ -423,7 +424,47 @@ def to_text(value: Any) -> Any:
     >>> to_text(decimal.Decimal(10**30)), to_text(decimal.Decimal("1.50")), to_text(datetime.date(2024, 1, 31))
     (1000000000000000000000000000000, '1.50', '2024-01-31')
     """
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise Unsupported("JSON has no bytes; leave their column out with --drop (drop=), or write .parquet")
+    if isinstance(value, datetime.timedelta):
+        return duration_text(value)
     exponent = value.as_tuple().exponent if hasattr(value, "as_tuple") else None
     if exponent == 0:
         return int(value)
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def duration_text(span: datetime.timedelta) -> str:
+    """Returns a duration in ISO 8601, which pandas.to_timedelta reads. pandas' own durations have nanoseconds.
+
+    >>> duration_text(datetime.timedelta(days=1, seconds=3661)), duration_text(-datetime.timedelta(milliseconds=1500))
+    ('P1DT1H1M1S', '-P0DT0H0M1.5S')
+    """
+    nanos = ((span.days * 86400 + span.seconds) * 10**6 + span.microseconds) * 1000 + int(getattr(span, "nanoseconds", 0))
+    seconds, rest = divmod(abs(nanos), 10**9)
+    fraction = f".{rest:09d}".rstrip("0").rstrip(".")
+    return f"{'-' * (nanos < 0)}P{seconds // 86400}DT{seconds // 3600 % 24}H{seconds // 60 % 60}M{seconds % 60}{fraction}S"
+
+
+def json_line(row: Any) -> str:
+    """Returns a row as one line of JSON. NaN becomes null, as pandas and polars write it; infinity has no form that they read.
+
+    >>> json_line({"a": float("nan"), "b": [1.5, None]})
+    '{"a": null, "b": [1.5, null]}'
+    """
+    try:
+        return json.dumps(row, ensure_ascii=False, default=to_text, allow_nan=False)
+    except ValueError:
+        return json.dumps(_without_nan(row), ensure_ascii=False, default=to_text, allow_nan=False)
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(one) for one in value]
+    if isinstance(value, float) and value != value:
+        return None
+    if value in (float("inf"), float("-inf")):
+        raise Unsupported("JSON has no infinity; leave its column out with --drop (drop=), or write .parquet")
+    return value

@@ -6,6 +6,7 @@ pyarrow is installed. polars and DuckDB hold the table, so a file larger than th
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import errno
 import glob
@@ -19,9 +20,9 @@ import re
 import tempfile
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
-from ._arrow import Column, Passed, Plan, frames_of_file, relayed, stream_of
+from ._arrow import Column, Passed, Plan, Renamed, frames_of_file, relayed, stream_of
 from ._files import Inspection, Table, Text, read_purpose, shrink_file
-from ._json_lines import JsonLines, blocks, refuse_rounded, to_text
+from ._json_lines import JsonLines, blocks, json_line, refuse_rounded
 from ._library import Invalid, Missing, NotFound, StowageError, Unreadable, Unsupported, counted, parse_budget, shown
 from ._library import format_size as size
 from ._newfile import beside, partial_name
@@ -330,6 +331,8 @@ def paths_of(given: Any) -> "List[str]":
 
 
 def _pick(path: str, names: "List[str]", columns: "Sequence[str]", drop: "Sequence[str]") -> "List[str]":
+    if not names:
+        raise Invalid(f"{shown(path)}: the table has no columns")
     wanted = [name for each in columns for name in ([each] if each in names else each.split(","))]
     dropped = [name for each in drop for name in ([each] if each in names else each.split(","))]
     for name in [*wanted, *dropped]:
@@ -474,7 +477,7 @@ def _write_pyarrow(frames: Any, file: Any, kind: str, memory: int, repeated: "Op
         with open(fd, "w", encoding="utf-8") as text:
             for batch in reader:
                 for row in batch.to_pylist():
-                    text.write(json.dumps(row, ensure_ascii=False, default=to_text) + "\n")
+                    text.write(json_line(row) + "\n")
 
 
 def write(frames: Any, path: str, memory: int, most: Optional[int] = None) -> None:
@@ -564,6 +567,12 @@ def _npz_bytes(sample: Sample, plan: Plan) -> "Optional[int]":
 def _member_names(names: "List[str]") -> "List[str]":
     """Returns a name for each column that readers of archives accept."""
     return distinct_names(re.sub(r"^/|\\|[\x00-\x1f]|\.(?=\.)", "_", name) for name in names)
+
+
+def _note_members(names: "List[str]") -> str:
+    """Returns a line for each column whose member has another name."""
+    pairs = zip(names, _member_names(names))
+    return "".join(f'\ncolumn "{name}" is member "{member}": the name is taken or unsafe in an archive' for name, member in pairs if name != member)
 
 
 def _member(archive: Any, name: str, descr: str, count: int, parts: "Iterator[Any]") -> None:
@@ -706,7 +715,14 @@ def word(column: Column) -> str:
     times = {"ts": "datetime", "tt": "time", "tD": "duration"}
     if kind[:2] in times:
         return times[kind[:2]]
+    if kind.startswith(("w:", "vz")):
+        return "bytes"
     return _WORDS.get(kind) or ("decimal" if kind.startswith("d:") else "list" if kind.startswith("+") else "dictionary" if len(kind) == 1 else kind)
+
+
+def is_unknown(column: Column) -> bool:
+    """Returns whether nobody counted the bytes of a column: unions and views of lists."""
+    return not column.scanned and column.bytes == 0 and column.rows > 0 and column.from_type != "n"
 
 
 def column_lines(columns: "List[Column]") -> str:
@@ -717,25 +733,41 @@ def column_lines(columns: "List[Column]") -> str:
         said = f"off by at most {one.error:.3g}" if one.error else ""
         least, most = (f"{one.least:g}", f"{one.most:g}") if known else ("", "")
         small = one.to_type if one.scanned else word(one)
-        rows.append((one.name, word(one), small, str(one.nulls or ""), least, most, size(one.bytes), size(one.bytes_after), said))
+        taken = ("-", "-") if is_unknown(one) else (size(one.bytes), size(one.bytes_after))
+        rows.append((one.name, word(one), small, str(one.nulls or ""), least, most, *taken, said))
     return _show.text_table(rows, right=[3, 4, 5, 6, 7], indent=0)
 
 
 def _report(name: str, kind: str, plan: Plan) -> "Tuple[str, Dict[str, Any]]":
     before, after = sum(one.bytes for one in plan.columns), sum(one.bytes_after for one in plan.columns)
     head = f"{name}: {counted(plan.rows, 'row')} of {counted(len(plan.columns), 'column')}, {kind}"
-    foot = f"{size(before)} in memory, {size(after)} in the smallest types"
+    least = "at least " if any(map(is_unknown, plan.columns)) else ""
+    foot = f"{least}{size(before)} in memory, {least}{size(after)} in the smallest types"
     columns = []
     for one in plan.columns:
         facts: "Dict[str, Any]" = {"name": one.name, "dtype": word(one), "smallest": one.to_type if one.scanned else word(one)}
-        facts.update(rows=one.rows, missing=one.nulls, bytes=one.bytes, bytes_after=one.bytes_after)
+        known_bytes = (None, None) if is_unknown(one) else (one.bytes, one.bytes_after)
+        facts.update(rows=one.rows, missing=one.nulls, bytes=known_bytes[0], bytes_after=known_bytes[1])
         if one.scanned:
             known = one.least <= one.most and all(abs(x) != float("inf") for x in (one.least, one.most))
             facts.update(nans=one.nans, infs=one.infs, zeros=one.zeros)
             facts.update(least=one.least if known else None, most=one.most if known else None)
         columns.append(facts)
     data = {"file": name, "format": kind, "rows": plan.rows, "bytes": before, "bytes_after": after, "columns": columns}
+    if least:
+        data["bytes_at_least"] = True
     return "\n".join([head, column_lines(plan.columns), foot]), data
+
+
+def _refuse_for_json(output: str, plan: Plan) -> None:
+    """Rejects what JSON has no form for: bytes, which would come back as texts, and infinities."""
+    for what, found in (
+        ("bytes", [one.name for one in plan.columns if word(one) == "bytes"]),
+        ("infinity", [one.name for one in plan.columns if one.infs > 0]),
+    ):
+        if found:
+            columns = f"column{'s' * (len(found) > 1)} {', '.join(found[:8])}"
+            raise Unsupported(f"{shown(output)}: JSON has no {what} ({columns}); leave out with --drop (drop=), or write .parquet")
 
 
 def _estimated(sample: Sample, plan: Plan, kind: str, memory: int, coded: "Sequence[str]" = ()) -> int:
@@ -805,6 +837,17 @@ def _passed(frames: Any) -> Any:
     return frames if importlib.util.find_spec("pyarrow") is None else Passed(frames)
 
 
+def _renamed(frames: Any, members: "Dict[str, str]") -> Any:
+    """Gives the columns of an npz the names that they have in their table. Of those that share one, each keeps that of its member."""
+    taken = collections.Counter(members.values())
+    names = {member: name if taken[name] == 1 else member for member, name in members.items()}
+    if all(member == name for member, name in names.items()):
+        return frames
+    if importlib.util.find_spec("pyarrow") is not None:
+        return Renamed(frames, names)
+    return _package("names of columns", "polars")[1].DataFrame(frames).rename(names)
+
+
 def _files_of(path: str) -> "List[str]":
     """Returns the files that a name for the library stands for: several lines, patterns, members ("data.zip:trips.csv")."""
     found = []
@@ -829,7 +872,8 @@ def _as_npz(path: str, output: str) -> "Iterator[str]":
     try:
         yield whole
     except StowageError as reason:
-        text = str(reason).replace(shown(whole), shown(path))
+        text = str(reason)
+        text = text.replace(shown(whole), shown(output if ": cannot write" in text else path))
         if "of 0 dimensions" in text or "no Arrow type" in text:
             text += "; leave it out with --drop (drop=), or write .npz"
         raise type(reason)(text, reason.status) from None
@@ -889,12 +933,15 @@ def shrink_tables(
             given = _passed(frames_of_file(path, budget // 16))
         else:
             whole = stack.enter_context(_as_npz(path, output))
-            shrink_file(path, whole, tolerance, None, table._replace(force=True), purpose=purpose, memory=budget)
-            given, tolerance = _passed(frames_of_file(whole, budget // 16)), None
+            members: "Dict[str, str]" = {}
+            shrink_file(path, whole, tolerance, None, table._replace(force=True), purpose=purpose, memory=budget, members=members)
+            given, tolerance = _renamed(_passed(frames_of_file(whole, budget // 16)), members), None
         sample = _sample(given, budget) if dry_run else None
         plan = Plan(sample or given, tolerance, read_purpose(purpose))
         if sample is not None:
             expected = _npz_bytes(sample, plan) if target is None else _estimated(sample, plan, target, budget) if target != "jsonl" else None
+        if target == "jsonl":
+            _refuse_for_json(output, plan)
         if not dry_run:
             made = plan.apply(given)
             with _disk_errors(output):
@@ -908,6 +955,8 @@ def shrink_tables(
         listed = path.split("\n")
         path = f"{listed[0]} and {counted(len(listed) - 1, 'more file')}"
     text, data = _report(shown(path), kind, plan)
+    if target is None:
+        text += _note_members([column.name for column in plan.columns])
     stored = sum(os.path.getsize(name) for name in names if os.path.exists(name))
     if expected is not None:
         about = "about " if target is not None else ""

@@ -6,7 +6,7 @@ import io
 import os
 from typing import Any, Callable, Iterator, List, Optional, Tuple
 
-from ._library import StowageError
+from ._library import NotFound, StowageError, Unreadable, shown
 
 _CHUNK_ROWS = 4096
 _GAP_BYTES = 64 << 10  # texts closer together than this are read in one go
@@ -213,6 +213,39 @@ def column_names(path: Any) -> "List[str]":
         else:
             found.append(name)
     return [] if {"indptr", "indices", "format"} <= set(found) else found
+
+
+class Members:
+    """The arrays of an npz, read whole. The directory is read once, so that thousands of members take no longer than their values."""
+
+    def __init__(self, path: str) -> None:
+        import numpy
+
+        self._path, self._file = path, numpy.load(path, allow_pickle=False)
+        self._names = set(self._file.files)
+
+    def __enter__(self) -> "Members":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._file.close()
+
+    def has(self, path: str) -> bool:
+        """Returns whether `file.npz:member` is there."""
+        return path[len(self._path) + 1 :] in self._names
+
+    def read(self, path: str) -> Any:
+        """Returns the array `file.npz:member`."""
+        import zipfile
+        import zlib
+
+        if not self.has(path):
+            raise NotFound(f"{shown(path)}: no such member")
+        try:
+            values = self._file[path[len(self._path) + 1 :]]
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as reason:
+            raise Unreadable(f"{shown(path)}: {reason}; copy or write the file again") from None
+        return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
 
 
 def as_series(values: Any) -> Any:

@@ -16,7 +16,7 @@ from collections import deque
 from ctypes import POINTER, byref, c_int, c_uint32, c_uint64, c_void_p
 from typing import Any, Dict, Iterable, Iterator, List, Optional
 
-from ._array import ArrayInfo, ArrayOptions, Origin, is_array, origin_of
+from ._array import ArrayInfo, ArrayOptions, Origin, as_float32, is_array, origin_of
 from ._buffer import Buffers
 from ._gpu import destination, device_handle
 from ._library import Growing, Invalid, NotFound, StowageError, call, check, counted, declare, lib, parse_budget
@@ -136,7 +136,8 @@ def batches(
     `shuffle=True` shuffles within a window in memory; `.shuffle_quality` says how well. `shuffle="disk"` copies the rows once, in
     random order, into a scratch file (in `scratch`, or $TMPDIR, or /var/tmp), which is close to a uniform shuffle in any `memory`.
 
-    `dtype` converts (one type, or one for each file in the same structure). `rank` and `world` come from RANK and WORLD_SIZE,
+    `dtype` converts (one type, or one for each file in the same structure); a value that does not fit is an error that names its
+    row. `rank` and `world` come from RANK and WORLD_SIZE,
     Slurm's or MPI's
     variables if not given. `num_workers` are background reading threads. `device` gives torch tensors: "cpu" without a
     copy, "cuda" (CuPy arrays if torch is not installed) through the library's pinned memory, copied while the previous step
@@ -212,6 +213,8 @@ class Batches:
             if not any(self._texts):
                 raise
             handle = self._open_files(parts, types, rank, world)
+        if not self._tensors and self._gpu is None:
+            handle = self._without_bfloat16(handle, parts, types, rank, world)
         self._opened, self._pid = handle, os.getpid()
         library = lib()
         self._close = weakref.finalize(self, _close, library.stow_batches_close, handle, self._origins)
@@ -300,6 +303,18 @@ class Batches:
         except StowageError as error:
             raise self._explain(error)
         return handle
+
+    def _without_bfloat16(self, handle: c_void_p, parts: "List[Any]", types: "List[Any]", rank: Optional[int], world: Optional[int]) -> c_void_p:
+        """Opens the files again if NumPy lacks the type of some, which then become float32."""
+        lacking = []
+        for number, origin in enumerate(self._origins):
+            info = ArrayInfo()
+            call("stow_batches_get_file", handle, number, byref(info))
+            lacking.append(origin.seen_as is None and as_float32(info, types[number] is not None, origin.name))
+        if not any(lacking):
+            return handle
+        _close(lib().stow_batches_close, handle, self._origins)
+        return self._open_files(parts, ["float32" if lacks else kind for lacks, kind in zip(lacking, types)], rank, world)
 
     def _find_text(self, part: Any) -> "Optional[TextColumn]":
         given = self._settings

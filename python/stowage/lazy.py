@@ -11,11 +11,11 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Optional, Tuple
 
-from ._array import ArrayInfo, Origin, numpy_type, shape_of
+from ._array import ArrayInfo, Origin, as_float32, numpy_type, shape_of
 from ._arrow import frames_of_file, take
 from ._library import Invalid, NotFound, StowageError, Unsupported, call, check, counted, lib, need
 from ._store import without_scheme
-from ._text import LazyText, as_series, column_names, find_text
+from ._text import LazyText, Members, TextColumn, as_series, column_names, find_text
 
 if TYPE_CHECKING:
     import numpy
@@ -51,7 +51,8 @@ def open(
 
     `file` is a path (.npy, `file.npz:member`, `file.safetensors:tensor`, raw values with `raw_dtype` and optionally `raw_shape`), an
     http(s) URL (`headers` are sent with every request; `cache="10G"` caches the data on disk), or a seekable file object. `dtype`
-    converts the values. A pattern ("part-*.npy", "part-*.npz:x") or a list of paths is one array: their rows follow one another. A text column of an npz that `stowage shrink` wrote (`table.npz:city`) returns str and arrays of str. An npz of several arrays opens as a table: `table["city"]` is a column, and
+    converts the values; one that does not fit is an error that names its row.
+    A pattern ("part-*.npy", "part-*.npz:x") or a list of paths is one array: their rows follow one another. A text column of an npz that `stowage shrink` wrote (`table.npz:city`) returns str and arrays of str. An npz of several arrays opens as a table: `table["city"]` is a column, and
     `pyarrow.table(table)` or `polars.DataFrame(table)` reads all of them (`__arrow_c_stream__`).
     """
     file = without_scheme(file)
@@ -95,10 +96,10 @@ class LazyTable:
     """The columns of an npz on disk. `table["city"]` opens one; Arrow packages read all of them batch by batch."""
 
     def __init__(self, path: str, columns: "list[str]") -> None:
-        self._path, self.columns = path, columns
+        self._path, self.columns, self._known = path, columns, set(columns)
 
     def __getitem__(self, name: str) -> "LazyArray | LazyText | LazyTable":
-        if name not in self.columns:
+        if name not in self._known:
             raise KeyError(name)
         return open(f"{self._path}:{name}")
 
@@ -119,9 +120,12 @@ class LazyTable:
         """
         pandas = need("pandas", "to_pandas")
         made = {}
-        for name in self.columns if columns is None else columns:
-            column: Any = self[name]
-            made[name] = column.to_pandas() if isinstance(column, LazyText) else as_series(column[...])
+        with Members(self._path) as members:
+            for name in self.columns if columns is None else columns:
+                if name not in self._known:
+                    raise KeyError(name)
+                path = f"{self._path}:{name}"
+                made[name] = as_series(members.read(path)) if members.has(path) else LazyText(TextColumn(path, members.read), ()).to_pandas()
         return pandas.DataFrame(made)
 
 
@@ -130,18 +134,13 @@ class LazyArray:
 
     def __init__(self, *given: Any) -> None:
         self._given = given
-        self._origin = origin = Origin(*given)
         self._lock = threading.Lock()
-        handle = ctypes.c_void_p()
-        try:
-            call("stow_array_open", ctypes.byref(handle), ctypes.byref(origin.options))
-        except StowageError as error:
-            raise origin.explain(error)
-        self._handle = handle
-        self._closer = weakref.finalize(self, lib().stow_array_close, handle)
-        info = ArrayInfo()
-        call("stow_array_get_info", handle, ctypes.byref(info))
+        info = self._open_array(given)
+        if as_float32(info, given[1] is not None, self._origin.name):
+            self._closer()
+            info = self._open_array((given[0], "float32", *given[2:]))
         self.shape: Tuple[int, ...] = shape_of(info)
+        self.dtype: Any
         self.dtype, self._is_bfloat16 = numpy_type(info.dtype.decode())
         import numpy  # numpy_type says what to install where it is missing
 
@@ -151,6 +150,17 @@ class LazyArray:
         # Looked up once: training reads rows one by one, and each name would cost a tenth of a microsecond.
         self._read_rows, self._is_open, self._empty = lib().stow_array_read, True, numpy.empty
         self._row_address = _address_of(numpy.empty(self._row_shape, self.dtype)) if self._row_shape is not None else _address
+
+    def _open_array(self, given: "Tuple[Any, ...]") -> ArrayInfo:
+        self._origin = origin = Origin(*given)
+        self._handle, info = ctypes.c_void_p(), ArrayInfo()
+        try:
+            call("stow_array_open", ctypes.byref(self._handle), ctypes.byref(origin.options))
+        except StowageError as error:
+            raise origin.explain(error)
+        self._closer = weakref.finalize(self, lib().stow_array_close, self._handle)
+        call("stow_array_get_info", self._handle, ctypes.byref(info))
+        return info
 
     # ---- facts ----
 

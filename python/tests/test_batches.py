@@ -652,6 +652,59 @@ class Device(Case):
         self.assertEqual(device.heap.stats()["live_bytes"], 0)
 
 
+class Types(Case):
+    def test_a_value_that_does_not_fit_is_named(self):
+        np.save(self.path("a.npy"), np.array([[100, 2], [3, 200], [70000, 4]]))
+        for shuffle in (False, True, "window", "disk"):
+            with self.assertRaises(stowage.Invalid) as caught:
+                list(stowage.batches(self.path("a.npy"), 3, dtype="int8", shuffle=shuffle))
+            self.assertIn("does not fit int8", str(caught.exception))
+        with self.assertRaises(stowage.Invalid) as caught:
+            stowage.open(self.path("a.npy"), dtype="float16")[1:]
+        self.assertIn("row 2: 70000", str(caught.exception))
+        self.assertEqual(stowage.open(self.path("a.npy"), dtype="int16")[:2].tolist(), [[100, 2], [3, 200]])
+        self.assertEqual(stowage.open(np.asfortranarray([[0.5, np.nan], [np.inf, -1.7]]), dtype="float16")[1].tolist(), [float("inf"), float(np.float16(-1.7))])
+        for value, dtype in ((np.nan, "int32"), (np.inf, "int64"), (1e300, "float32"), (-1.5, "uint8"), (128.5, "int8")):
+            with self.assertRaises(stowage.Invalid):
+                list(stowage.batches(np.array([0.0, value]), 2, dtype=dtype))
+        self.assertEqual(next(stowage.batches(np.array([127.9, -128.9, 0.1]), 3, dtype="int8")).tolist(), [127, -128, 0])
+
+    def test_bfloat16_is_read_as_numbers(self):
+        np.array([0x3F80, 0x4000, 0xC040], dtype="u2").tofile(self.path("b.bin"))
+        for made in (next(stowage.batches(self.path("b.bin"), 3, raw_dtype="bfloat16")), stowage.open(self.path("b.bin"), raw_dtype="bfloat16")[:],
+                     next(stowage.batches({"x": stowage.open(self.path("b.bin"), raw_dtype="bfloat16")}, 3))["x"]):
+            self.assertEqual(made.astype("float64").tolist(), [1.0, 2.0, -3.0])
+        if np.dtype(made.dtype) == np.float32:  # without ml_dtypes
+            with self.assertRaises(stowage.Missing) as caught:
+                stowage.open(self.path("b.bin"), dtype="bfloat16", raw_dtype="float16")
+            self.assertIn("ml_dtypes", str(caught.exception))
+
+    def test_a_parquet_file_gets_its_own_command(self):
+        with open(self.path("p.parquet"), "wb") as file:
+            file.write(b"PAR1" + bytes(100) + b"PAR1")
+        with self.assertRaises(stowage.StowageError) as caught:
+            stowage.batches(self.path("p.parquet"))
+        self.assertIn(f"stowage shrink {self.path('p.parquet')} -o {self.path('p.npz')}", str(caught.exception))
+
+
+class DiskMemory(Case):
+    def test_the_copy_of_a_shuffle_stays_in_the_budget(self):
+        np.save(self.path("m.npy"), np.zeros((50_000, 256), "f4"))
+        code = (
+            "import re, sys, numpy as np, stowage\n"
+            "peak = lambda: int(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read()).group(1)) / 1024\n"
+            "list(stowage.batches(np.zeros((10, 4), 'f4'), 2)); before = peak()\n"
+            "rows = sum(len(x) for x in stowage.batches(sys.argv[1], 256, shuffle='disk', memory=sys.argv[2] + 'M'))\n"
+            "print(rows, peak() - before)\n"
+        )
+        for budget in ("16", "32"):
+            done = subprocess.run([sys.executable, "-c", code, self.path("m.npy"), budget], capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows, used = done.stdout.split()
+            self.assertEqual(int(rows), 50_000)
+            self.assertLess(float(used), float(budget))
+
+
 @unittest.skipIf(torch is None, "torch is not installed")
 class Torch(Case):
     def test_tensors_without_a_copy(self):

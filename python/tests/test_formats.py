@@ -264,6 +264,56 @@ class Json(Case):
 
 @needs_pyarrow
 @needs("numpy")
+@needs_pyarrow
+class JsonOutput(Case):
+    def test_what_json_lacks(self):
+        parquet.write_table(pa.table({"b": [b"\0x\xff"], "n": [1]}), self.path("b.parquet"))
+        parquet.write_table(pa.table({"l": [[{"deep": b"x"}]], "n": [1]}), self.path("deep.parquet"))
+        parquet.write_table(pa.table({"x": [float("inf"), 1.5]}), self.path("inf.parquet"))
+        parquet.write_table(pa.table({"l": [[float("-inf")]]}), self.path("infs.parquet"))
+        for name, said in (("b", "no bytes .column b"), ("deep", "no bytes"), ("inf", "no infinity .column x"), ("infs", "no infinity")):
+            with self.assertRaisesRegex(stowage.StowageError, said):
+                stowage.shrink(self.path(f"{name}.parquet"), self.path("o.jsonl"), quiet=True, force=True)
+            self.assertFalse(os.path.exists(self.path("o.jsonl")))
+        stowage.shrink(self.path("b.parquet"), self.path("o.jsonl"), quiet=True, force=True, drop=["b"])
+        self.assertEqual(self.rows(), [{"n": 1}])
+
+    def test_missing_numbers_and_durations_come_back(self):
+        spans = pa.array([90061, -2, None], pa.duration("s"))
+        parquet.write_table(pa.table({"d": spans, "f": [float("nan"), 0.5, None], "l": [[1.0, float("nan")], [], None]}), self.path("d.parquet"))
+        stowage.shrink(self.path("d.parquet"), self.path("o.jsonl"), quiet=True, force=True)
+        made = self.rows()
+        self.assertEqual([row["d"] for row in made], ["P1DT1H1M1S", "-P0DT0H0M2S", None])
+        self.assertEqual([row["f"] for row in made], [None, 0.5, None])
+        self.assertEqual([row["l"] for row in made], [[1.0, None], [], None])
+        if importlib.util.find_spec("pandas") is not None:
+            import pandas
+
+            self.assertEqual(pandas.to_timedelta(made[0]["d"]).total_seconds(), 90061)
+            self.assertEqual(pandas.to_timedelta(made[1]["d"]).total_seconds(), -2)
+
+    def rows(self):
+        with open(self.path("o.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line, parse_constant=self.fail) for line in file]
+
+    def test_nested_columns_have_bytes(self):
+        table = pa.table({"l": [[1, 2, 3]] * 1000, "s": [{"a": 1, "b": "xy"}] * 1000, "f": pa.array([[1, 2]] * 1000, pa.list_(pa.int16(), 2)),
+                          "m": pa.array([[("k", 1.5)]] * 1000, pa.map_(pa.string(), pa.float64())), "w": pa.array([b"abc"] * 1000, pa.binary(3))})
+        parquet.write_table(table, self.path("n.parquet"))
+        facts = {one["name"]: one["bytes"] for one in stowage.inspect(self.path("n.parquet")).data["columns"]}
+        self.assertEqual(facts, {"l": 28000, "s": 14000, "f": 4000, "m": 17000, "w": 3000})
+        union = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])])
+        found = stowage.inspect(pa.table({"u": union, "n": [1, 2]}))
+        self.assertEqual([one["bytes"] for one in found.data["columns"]], [None, 16])
+        self.assertTrue(found.data["bytes_at_least"])
+        self.assertIn("at least 16 B in memory", found.text)
+
+    def test_a_table_without_columns_is_named(self):
+        parquet.write_table(pa.table({}), self.path("none.parquet"))
+        with self.assertRaisesRegex(stowage.StowageError, "has no columns"):
+            stowage.inspect(self.path("none.parquet"))
+
+
 class Packages(Case):
     def test_durations_are_found_in_the_stored_schema(self):
         for table, found in (

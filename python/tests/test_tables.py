@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 try:
@@ -49,6 +50,31 @@ class Tables(unittest.TestCase):
             stowage.inspect(table, delimeter=";")
         with self.assertRaises(stowage.StowageError):
             stowage.inspect(table, encoding="ebcdic")
+
+    def test_names_of_columns_stay_in_parquet(self):
+        try:
+            import pyarrow.parquet
+        except ImportError:
+            self.skipTest("needs pyarrow, which Debian does not have")
+        table = self.write("t.csv", "a\\b,..,c,c\n1,x,3,4\n4,y,6,7\n")
+        stowage.shrink(table, self.path("t.parquet"), quiet=True, force=True)
+        made = pyarrow.parquet.read_table(self.path("t.parquet"))
+        done = subprocess.run([sys.executable, "-c", f"import stowage; stowage.shrink({self.path('t.parquet')!r}, {self.path('t.npz')!r}, force=True)"],
+                              capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
+        self.assertIn('column "a\\b" is member "a_b"', done.stdout + done.stderr)
+        self.assertEqual(made.to_pydict(), {"a\\b": [1, 4], "..": ["x", "y"], "c": [3, 6], "c.1": [4, 7]})
+
+    def test_an_npz_of_many_columns_is_opened_once(self):
+        if pandas is None:
+            self.skipTest("needs pandas")
+        np.savez(self.path("m.npz"), **{f"c{i}": np.arange(3, dtype="i2") + i for i in range(3000)})
+        began = time.process_time()
+        opened = stowage.open(self.path("m.npz"))
+        frame = opened.to_pandas()
+        self.assertLess(time.process_time() - began, 5)  # 0.5 s; before, 30 s
+        self.assertEqual(frame.shape, (3, 3000))
+        self.assertEqual(frame["c2999"].tolist(), [2999, 3000, 3001])
+        self.assertEqual(opened["c7"][:].tolist(), [7, 8, 9])
 
     def test_writing_parquet_imports_no_more_than_it_needs(self):
         try:

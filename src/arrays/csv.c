@@ -76,6 +76,20 @@ static bool take_comma(csv_field *f, const char *at, const char *stop, bool padd
   return take_number(f, copy, copy + length, padded);
 }
 
+bool csv_is_beyond(const csv *c, const csv_field *f) {
+  char copy[512 + DECIMAL_SLACK] = {0};
+  const char *at = f->text, *stop = f->text + f->length, *end;
+  while (at < stop && (*at == ' ' || *at == '\t')) at++;
+  while (stop > at && (stop[-1] == ' ' || stop[-1] == '\t')) stop--;
+  size_t length = (size_t)(stop - at);
+  if (f->kind != CSV_TEXT || length >= 512) return false;
+  memcpy(copy, at, length);
+  char *comma = c->point == ',' ? strchr(copy, ',') : NULL;
+  if (comma != NULL) *comma = '.';
+  decimal value;
+  return decimal_read(copy, &end, &value) == DECIMAL_BIG && end == copy + length;
+}
+
 void csv_classify(const csv *c, csv_field *f, bool padded, const char *text, size_t length) {
   bool comma = c->point == ',';
   f->text = text;

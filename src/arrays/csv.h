@@ -112,6 +112,9 @@ typedef struct csv {
  * delimiter from the first lines: csv_spaces.c says when spaces are one, csv_colons.c when "::" is.
  * `options` may be NULL and must outlive the csv. */
 stow_status csv_open(csv *c, const char *path, size_t row_max, const csv_options *options);
+/* Unpacks a compressed table, or a member of an archive, to its end. STOW_ERR_FORMAT if that fails;
+ * STOW_OK for any other file. */
+stow_status csv_unpack(const char *path, const char *member);
 /* The same for the first file alone. */
 stow_status csv_open_one(csv *c, const char *path, size_t row_max, const csv_options *options);
 stow_status csv_open_memory(csv *c, const void *bytes, size_t count, const char *name,
@@ -136,6 +139,9 @@ static inline bool csv_is_na(const csv *c, const char *text, size_t length) {
  * ignoring surrounding spaces. `padded`: "007" is a number. The byte after the field must not
  * belong to a number: a delimiter, a quote, a line end or the '\0' after the window. */
 void csv_classify(const csv *c, csv_field *f, bool padded, const char *text, size_t length);
+/* Returns whether a text is a number that no type holds: an integer above 64 bits, or beyond the
+ * range of a double. */
+bool csv_is_beyond(const csv *c, const csv_field *text);
 
 /* Makes `view` read rows of the same table from memory that the caller sets in view->in. */
 void csv_view(csv *view, const csv *c);

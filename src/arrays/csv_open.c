@@ -185,3 +185,30 @@ stow_status csv_open(csv *c, const char *path, size_t row_max, const csv_options
   bool several = options != NULL && options->file_count > 0;
   return several ? open_shards(c, path, row_max, options) : csv_open_one(c, path, row_max, options);
 }
+
+static stow_status open_packed(input *in, bool *packed, const char *path, const char *member) {
+  static const input_limits no_limits = {.max_bytes = UINT64_MAX, .max_ratio = UINT64_MAX};
+  STOW_TRY(input_open(in, path, &no_limits));
+  *packed = in->inflater != NULL || in->unpack != NULL;
+  if (*packed) return STOW_OK;
+  bool zipped =
+      input_fill(in, 4) == STOW_OK && input_left(in) >= 4 && memcmp(in->at, "PK\x03\x04", 4) == 0;
+  if (!zipped) return STOW_OK;
+  input_close(in);
+  *in = (input){0};
+  *packed = true;
+  return csv_zip_open(in, path, member);
+}
+
+stow_status csv_unpack(const char *path, const char *member) {
+  input in = {0};
+  bool packed = false;
+  stow_status status = open_packed(&in, &packed, path, member);
+  if (status != STOW_OK) return status;
+  while (packed && status == STOW_OK && !(in.at_eof && in.at == in.end)) {
+    in.at = in.end;
+    status = input_fill(&in, 1);
+  }
+  input_close(&in);
+  return status;
+}

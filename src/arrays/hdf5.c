@@ -177,6 +177,16 @@ const hdf5_dataset *hdf5_get(const hdf5 *h, size_t number) {
   return &h->list[number];
 }
 
+const char *hdf5_reason(const char *type_name) {
+  if (strncmp(type_name, "packed with", 11) == 0)
+    return "a filter that libhdf5 lacks; write it again with gzip (h5py: compression=\"gzip\"; or "
+           "h5repack -f GZIP=4)";
+  if (strcmp(type_name, "in other files") == 0)
+    return "a virtual or external dataset, and no other file is opened; copy its values into one "
+           "file (h5py: new[name] = old[name][...])";
+  return "only datasets of numbers are read; read it with h5py";
+}
+
 /* ---- parts ----
  *
  * A part is what is read at a time: `rows` indexes along dimension `axis`, at one index of each

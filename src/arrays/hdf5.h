@@ -40,6 +40,10 @@ void hdf5_close(hdf5 *h);
 size_t hdf5_count(const hdf5 *h);
 const hdf5_dataset *hdf5_get(const hdf5 *h, size_t number);
 
+/* Returns why datasets of a type that is not read (hdf5_dataset.type_name) are left out, and what
+ * to do. */
+const char *hdf5_reason(const char *type_name);
+
 /* Opens the values of dataset `number`, item after item in C order and the machine's byte order, as
  * a source that lives no longer than `h`; with `owns_file` closing it closes `h`. STOW_ERR_BUDGET,
  * with the budget that suffices, if a chunk is too large to decode. */

@@ -31,13 +31,24 @@ static stow_status fail(hdf5_file *f, const char *name, const char *what) {
 
 /* ---- the list ---- */
 
-/* Sets the type of the values; the types that are not read only get a name. */
+/* Returns whether a type is h5py's bool: an enum of one byte with FALSE = 0 and TRUE = 1. */
+static bool is_bool(const hdf5_library *l, h5_id type) {
+  uint8_t no = 1, yes = 0;
+  return l->H5Tget_class(type) == H5_CLASS_ENUM && l->H5Tget_size(type) == 1 &&
+         l->H5Tget_nmembers(type) == 2 && l->H5Tenum_valueof(type, "FALSE", &no) >= 0 &&
+         l->H5Tenum_valueof(type, "TRUE", &yes) >= 0 && no == 0 && yes == 1;
+}
+
+/* Sets the type of the values; the types that are not read only get a name. An enum is read as the
+ * integers it is made of, as h5py reads it. */
 static void name_type(const hdf5_library *l, h5_id type, hdf5_dataset *d) {
   size_t sign_at, exponent_at, exponent, fraction_at, fraction;
   int kind = l->H5Tget_class(type);
   d->item_bytes = l->H5Tget_size(type);
   bool plain = d->item_bytes * 8 == l->H5Tget_precision(type);
-  if (kind == H5_CLASS_INTEGER && plain) {
+  if (is_bool(l, type)) {
+    d->type = DTYPE_BOOL;
+  } else if ((kind == H5_CLASS_INTEGER || kind == H5_CLASS_ENUM) && plain) {
     bool sign = l->H5Tget_sign(type) != 0;
     d->type = d->item_bytes == 1   ? (sign ? DTYPE_I8 : DTYPE_U8)
               : d->item_bytes == 2 ? (sign ? DTYPE_I16 : DTYPE_U16)
@@ -52,8 +63,6 @@ static void name_type(const hdf5_library *l, h5_id type, hdf5_dataset *d) {
               : exponent == 8 && fraction == 23  ? DTYPE_F32
               : exponent == 11 && fraction == 52 ? DTYPE_F64
                                                  : DTYPE_NONE;
-  } else if (kind == H5_CLASS_ENUM && d->item_bytes == 1 && l->H5Tget_nmembers(type) == 2) {
-    d->type = DTYPE_BOOL; /* as h5py stores it */
   }
   const char *word = d->type != DTYPE_NONE       ? dtype_name(d->type)
                      : kind == H5_CLASS_STRING   ? "text"
@@ -278,6 +287,15 @@ static stow_status check_sizes(hdf5_file *f, const char *name) {
                                       f->path, name, declared);
 }
 
+/* Returns the type as which values of `type` are read, which the caller closes: the integers behind
+ * an enum, else the same type. */
+static h5_id read_as(const hdf5_library *l, h5_id type, const hdf5_dataset *d) {
+  if (d->type == DTYPE_BOOL || l->H5Tget_class(type) != H5_CLASS_ENUM) return l->H5Tcopy(type);
+  h5_id integer = l->H5Tget_super(type), copy = integer >= 0 ? l->H5Tcopy(integer) : -1;
+  if (integer >= 0) l->H5Tclose(integer);
+  return copy;
+}
+
 /* Makes dataset `name` the open one. */
 static stow_status open_dataset(hdf5_file *f, const char *name) {
   const hdf5_library *l = f->library;
@@ -288,11 +306,12 @@ static stow_status open_dataset(hdf5_file *f, const char *name) {
   if (f->object < 0) return fail(f, name, "open it");
   STOW_TRY(describe(f, f->object, &f->d));
   if (f->d.type == DTYPE_NONE)
-    return stow_fail(STOW_ERR_FORMAT, "%s: dataset %.200s is %s", f->path, name, f->d.type_name);
+    return stow_fail(STOW_ERR_FORMAT, "%s: dataset %.200s is %s; %s", f->path, name, f->d.type_name,
+                     hdf5_reason(f->d.type_name));
   f->space = l->H5Dget_space(f->object);
   h5_id type = f->space >= 0 ? l->H5Dget_type(f->object) : -1;
   /* The type of the file in the byte order of this machine (little). */
-  f->type = type >= 0 ? l->H5Tcopy(type) : -1;
+  f->type = type >= 0 ? read_as(l, type, &f->d) : -1;
   stow_status packed =
       type >= 0 ? hdf5_packed_open(&f->packed, l, f->object, type, &f->d) : STOW_OK;
   if (type >= 0) l->H5Tclose(type);

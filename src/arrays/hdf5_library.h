@@ -78,6 +78,8 @@ enum { H5_FILL_UNDEFINED = 0, H5_FILL_TIME_NEVER = 1 };
   X(H5Tget_precision, size_t, (h5_id))                                                             \
   X(H5Tget_fields, int, (h5_id, size_t *, size_t *, size_t *, size_t *, size_t *))                 \
   X(H5Tget_nmembers, int, (h5_id))                                                                 \
+  X(H5Tenum_valueof, int, (h5_id, const char *, void *))                                           \
+  X(H5Tget_super, h5_id, (h5_id))                                                                  \
   X(H5Tcopy, h5_id, (h5_id))                                                                       \
   X(H5Tset_order, int, (h5_id, int))                                                               \
   X(H5Tclose, int, (h5_id))                                                                        \

@@ -370,10 +370,12 @@ static stow_status open_folder(model *m, const char *folder, uint64_t max_bytes)
                      "%s: a pipeline of several models; name the folder of one of them, such as "
                      "%s/unet",
                      folder, m->folder);
-  return stow_fail(STOW_ERR_NOT_FOUND,
-                   "%s: a folder without a model: no model.safetensors, no index.json, no .gguf "
-                   "and no pytorch_model.bin",
-                   folder);
+  return stow_fail(
+      STOW_ERR_NOT_FOUND,
+      "%s: a folder without a model: no model.safetensors, no index.json, no .gguf "
+      "and no pytorch_model.bin; name tables and arrays by a pattern (\"%s/*.csv\"), and "
+      "read other files with stowage.records in Python",
+      folder, folder);
 }
 
 stow_status model_open(model *m, const char *path, uint64_t max_bytes) {

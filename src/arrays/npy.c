@@ -272,7 +272,8 @@ stow_status npy_read_header(npy_header *header, const void *start, size_t count,
   if (file_bytes != UINT64_MAX && header->data_bytes > file_bytes - bytes)
     return stow_fail(STOW_ERR_FORMAT,
                      "%s: the header declares %" PRIu64
-                     " bytes of values, but the file has %" PRIu64 " (truncated?)",
+                     " bytes of values, but the file has %" PRIu64
+                     " (truncated? copy or write it again)",
                      name, header->data_bytes, file_bytes - bytes);
   if (header->item_bytes == 0 && header->count > (UINT64_C(1) << 32))
     return refuse(&c, "more than 2^32 values of zero bytes");
@@ -300,6 +301,8 @@ stow_status npy_write_header(buffer *out, dtype type, bool fortran_order, const 
 
 stow_status npy_write_header_as(buffer *out, const char *descr, bool fortran_order,
                                 const uint64_t *shape, uint32_t dims) {
+  if (descr == NULL)
+    return stow_fail(STOW_ERR_UNSUPPORTED, "npy_write_header_as: a type without a name in npy");
   buffer text = BUFFER_INIT;
   buffer_printf(&text, "{'descr': '%s', 'fortran_order': %s, 'shape': (", descr,
                 fortran_order ? "True" : "False");

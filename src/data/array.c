@@ -46,8 +46,9 @@ static stow_status read_npy(array *a, uint64_t whole_bytes) {
   STOW_TRY(npy_header_bytes(&needed, start, have, a->name));
   if (needed > whole_bytes)
     return stow_fail(STOW_ERR_FORMAT,
-                     "%s: the npy file ends inside its header of %" PRIu64 " bytes", a->name,
-                     needed);
+                     "%s: the npy file ends inside its header of %" PRIu64
+                     " bytes; copy or write it again",
+                     a->name, needed);
   STOW_TRY(read_bytes(a, have, start + have, (size_t)needed - have));
   npy_header h;
   STOW_TRY(npy_read_header(&h, start, (size_t)needed, whole_bytes, a->name));
@@ -162,12 +163,24 @@ bool array_split(const char *path, char *file, size_t size, const char **member)
   return false;
 }
 
-static stow_status name_one(const zip *z, const char *name) {
-  char names[256] = "";
+/* Lists the first members. */
+static void list_members(const zip *z, char *names, size_t size) {
   const zip_entry *end = z->entries + z->count;
   for (const zip_entry *e = z->entries; e < end && strlen(names) < 180; e++)
-    snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.60s",
-             e > z->entries ? ", " : "", e->name);
+    snprintf(names + strlen(names), size - strlen(names), "%s%.60s", e > z->entries ? ", " : "",
+             e->name);
+}
+
+static stow_status no_member(const zip *z, const char *name) {
+  char names[256] = "";
+  list_members(z, names, sizeof names);
+  return stow_fail(STOW_ERR_NOT_FOUND, "%s: no member %.200s; the file has: %s", z->from->name,
+                   name, z->count > 0 ? names : "none");
+}
+
+static stow_status name_one(const zip *z, const char *name) {
+  char names[256] = "";
+  list_members(z, names, sizeof names);
   return stow_fail(STOW_ERR_INVALID, "%s: it holds %zu arrays; name one after a colon: %s", name,
                    z->count, names);
 }
@@ -198,10 +211,10 @@ stow_status array_keep_member(zip *z, const char *name) {
                      "%s: a file of torch.save: all of its tensors are taken; omit the name after "
                      "the colon, or read one with stowage.open in Python",
                      z->from->name);
-  if (entry == NULL)
-    return stow_fail(STOW_ERR_NOT_FOUND, "%s: no member %.200s.npy in it", z->from->name, name);
+  if (entry == NULL) return no_member(z, name);
   z->entries[0] = *entry;
-  z->count = 1;
+  z->by_name[0] = &z->entries[0];
+  z->count = z->all = 1;
   return STOW_OK;
 }
 
@@ -268,9 +281,8 @@ static stow_status open_tensor(array *a, source *from, const char *member, bool 
 stow_status array_open_hdf5(array *a, source *values, hdf5 *h, size_t number, bool owns_file) {
   const hdf5_dataset *d = hdf5_get(h, number);
   if (d->type == DTYPE_NONE)
-    return stow_fail(STOW_ERR_UNSUPPORTED,
-                     "dataset %.200s is %s; only numbers that libhdf5 can unpack are read", d->name,
-                     d->type_name);
+    return stow_fail(STOW_ERR_UNSUPPORTED, "dataset %.200s is %s: %s", d->name, d->type_name,
+                     hdf5_reason(d->type_name));
   char name[301];
   array_spec spec = {.type = d->type, .dims = d->dims, .has_shape = true};
   memcpy(spec.shape, d->shape, sizeof d->shape);
@@ -351,6 +363,14 @@ stow_status array_open_source(array *a, source *from, const char *member, const 
     return open_dataset(a, from, member,
                         spec != NULL && spec->budget_bytes > 0 ? spec->budget_bytes
                                                                : budget_default());
+  bool parquet = memcmp(start, "PAR1", 4) == 0;
+  if (parquet || memcmp(start, "ARROW1", 6) == 0) {
+    const char *dot = strrchr(from->name, '.');
+    int length = (int)(dot != NULL ? (size_t)(dot - from->name) : strlen(from->name));
+    return stow_fail(
+        STOW_ERR_FORMAT, "%s: %s; make arrays of its columns first: stowage shrink %s -o %.*s.npz",
+        from->name, parquet ? "a Parquet file" : "an Arrow file", from->name, length, from->name);
+  }
   return stow_fail(STOW_ERR_FORMAT,
                    "%s: not an npy, npz, HDF5 or safetensors file; for raw bytes give their type "
                    "and shape (--dtype and --shape; in Python raw_dtype and raw_shape), convert a "

@@ -15,6 +15,7 @@
 #include "base/utf8.h"
 #include "data/array.h"
 #include "data/arrow_parts.h"
+#include "data/slice.h"
 #include "numbers/cast.h"
 
 enum { BATCH_BYTES = 4 << 20, DIRECTORY_BYTES = 64 << 20 };
@@ -36,6 +37,9 @@ typedef struct column {
 
 typedef struct opened {
   char *path;
+  source from; /* of a table: its archive, whose directory is read once for all columns */
+  zip archive;
+  bool is_table;
   column *columns;
   size_t count;
   uint64_t rows, at, batch_bytes;
@@ -44,15 +48,20 @@ typedef struct opened {
 
 /* ---- opening ---- */
 
-static stow_status open_part(part *p, const char *path, const char *member, const char *ending) {
-  char whole[ARRAY_NAME_MAX + 1024];
+/* Opens NAME + ending of a table; the array at the path of anything else. */
+static stow_status open_part(part *p, const opened *o, const char *name, const char *ending) {
+  char whole[ZIP_NAME_MAX + 64];
   stow_array_options options = STOW_ARRAY_OPTIONS_INIT;
-  options.path = path;
-  if (member != NULL) {
-    snprintf(whole, sizeof whole, "%s:%s%s", path, member, ending);
-    options.path = whole;
+  options.path = o->path;
+  if (o->is_table) {
+    snprintf(whole, sizeof whole, "%s%s.npy", name, ending);
+    const zip_entry *entry = zip_find(&o->archive, whole);
+    if (entry == NULL)
+      return stow_fail(STOW_ERR_NOT_FOUND, "%s: no member %s in it", o->path, whole);
+    STOW_TRY(slice_open_member(&p->array, o->archive.from, entry));
+  } else {
+    STOW_TRY(stow_array_open(&p->array, &options));
   }
-  STOW_TRY(stow_array_open(&p->array, &options));
   p->info = (stow_array_info)STOW_ARRAY_INFO_INIT;
   return stow_array_get_info(p->array, &p->info);
 }
@@ -91,11 +100,11 @@ static stow_status take_type(const opened *o, column *c) {
   return c->values.info.dims > 0 ? STOW_OK : refuse_column(o, c, "an array of 0 dimensions");
 }
 
-static stow_status open_text(column *c, const char *path, bool has_offsets, bool is_dictionary) {
-  if (is_dictionary) STOW_TRY(open_part(&c->values, path, c->name, ".codes"));
-  STOW_TRY(open_part(&c->bytes, path, c->name, is_dictionary ? ".words.bytes" : ".bytes"));
+static stow_status open_text(const opened *o, column *c, bool has_offsets, bool is_dictionary) {
+  if (is_dictionary) STOW_TRY(open_part(&c->values, o, c->name, ".codes"));
+  STOW_TRY(open_part(&c->bytes, o, c->name, is_dictionary ? ".words.bytes" : ".bytes"));
   if (has_offsets)
-    STOW_TRY(open_part(&c->offsets, path, c->name, is_dictionary ? ".words.offsets" : ".offsets"));
+    STOW_TRY(open_part(&c->offsets, o, c->name, is_dictionary ? ".words.offsets" : ".offsets"));
   if (is_dictionary) STOW_TRY(dtype_parse(&c->type, c->values.info.dtype));
   bool good = strcmp(c->bytes.info.dtype, "uint8") == 0 &&
               c->bytes.info.dims == (has_offsets ? 1 : 2) &&
@@ -105,7 +114,7 @@ static stow_status open_text(column *c, const char *path, bool has_offsets, bool
               : stow_fail(STOW_ERR_FORMAT,
                           "%s: the arrays of the text column %s do not belong "
                           "together",
-                          path, c->name);
+                          o->path, c->name);
 }
 
 /* Returns whether there is a member NAME + ending + .npy. */
@@ -129,7 +138,7 @@ static stow_status open_bytes(opened *o, column *c, const char *name, size_t len
   char *whole = strndup(name, length);
   if (whole == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
   part found = {0};
-  stow_status status = open_part(&found, o->path, whole, "");
+  stow_status status = open_part(&found, o, whole, "");
   bool text = status == STOW_OK && found.info.dims == 2 && strcmp(found.info.dtype, "uint8") == 0;
   if (text || status != STOW_OK) {
     c->bytes = found;
@@ -167,23 +176,23 @@ static stow_status open_member(opened *o, const zip *z, const char *name, bool *
   if (codes || bytes) {
     bool offsets = has(z, name, base, codes ? ".words.offsets" : ".offsets");
     if (bytes && !offsets) return open_bytes(o, c, name, length);
-    return open_text(c, o->path, offsets, codes);
+    return open_text(o, c, offsets, codes);
   }
-  STOW_TRY(open_part(&c->values, o->path, c->name, ""));
+  STOW_TRY(open_part(&c->values, o, c->name, ""));
   return take_type(o, c);
 }
 
-static stow_status open_table(opened *o, source *from) {
-  zip z;
-  STOW_TRY(zip_open(&z, from, DIRECTORY_BYTES));
+static stow_status open_table(opened *o) {
+  const zip *z = &o->archive;
+  STOW_TRY(zip_open(&o->archive, &o->from, DIRECTORY_BYTES));
   stow_status status = STOW_OK;
-  o->columns = calloc(z.count + 1, sizeof *o->columns);
+  o->is_table = true;
+  o->columns = calloc(z->count + 1, sizeof *o->columns);
   if (o->columns == NULL) status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
-  for (size_t i = 0; status == STOW_OK && i < z.count; i++) {
+  for (size_t i = 0; status == STOW_OK && i < z->count; i++) {
     bool used;
-    status = open_member(o, &z, z.entries[i].name, &used);
+    status = open_member(o, z, z->entries[i].name, &used);
   }
-  zip_close(&z);
   for (size_t i = 1; status == STOW_OK && i < o->count; i++)
     if (rows_of(&o->columns[i]) != rows_of(&o->columns[0]))
       status = stow_fail(STOW_ERR_INVALID,
@@ -201,7 +210,7 @@ static stow_status open_array(opened *o, const char *name) {
   o->count = 1;
   c->name = strdup(name);
   if (c->name == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
-  STOW_TRY(open_part(&c->values, o->path, NULL, NULL));
+  STOW_TRY(open_part(&c->values, o, NULL, NULL));
   return take_type(o, c);
 }
 
@@ -210,12 +219,12 @@ static stow_status open_file(opened *o) {
   char file[ARRAY_NAME_MAX], magic[4] = "";
   const char *member = NULL;
   if (array_split(o->path, file, sizeof file, &member)) return open_array(o, member);
-  source from;
-  STOW_TRY(source_open(&from, o->path));
-  stow_status status = from.bytes >= 4 ? source_read(&from, 0, magic, 4) : STOW_OK;
+  source *from = &o->from;
+  STOW_TRY(source_open(from, o->path));
+  stow_status status = from->bytes >= 4 ? source_read(from, 0, magic, 4) : STOW_OK;
   bool zipped = status == STOW_OK && memcmp(magic, "PK", 2) == 0;
-  if (zipped) status = open_table(o, &from);
-  source_close(&from);
+  if (zipped) status = open_table(o);
+  if (!o->is_table) source_close(from);
   return zipped || status != STOW_OK ? status : open_array(o, "values");
 }
 
@@ -226,6 +235,10 @@ static void opened_free(opened *o) {
     stow_array_close(c->offsets.array);
     stow_array_close(c->bytes.array);
     free(c->name);
+  }
+  if (o->is_table) {
+    zip_close(&o->archive);
+    source_close(&o->from);
   }
   free(o->columns);
   free(o->path);

@@ -119,11 +119,43 @@ static uint64_t count_nulls(const struct ArrowArray *a, int64_t from, int64_t ro
   return nulls;
 }
 
-/* Returns the bytes of a column that is not numbers, as far as its format defines them. */
-static uint64_t plain_bytes(const char *format, const struct ArrowArray *a, int64_t from,
+static uint64_t plain_bytes(const struct ArrowSchema *s, const struct ArrowArray *a, int64_t from,
+                            int64_t rows);
+
+/* Returns the bytes of lists, maps and structs with what is in them; 0 for others (unions, views).
+ */
+static uint64_t nested_bytes(const struct ArrowSchema *s, const struct ArrowArray *a, int64_t at,
+                             int64_t rows) {
+  const char *format = s->format;
+  uint64_t bytes = 0;
+  if (a->n_children != s->n_children || s->n_children == 0) return 0;
+  if (strcmp(format, "+s") == 0) {
+    for (int64_t i = 0; i < s->n_children; i++)
+      bytes += plain_bytes(s->children[i], a->children[i], at, rows);
+    return bytes;
+  }
+  if (strncmp(format, "+w:", 3) == 0) {
+    int64_t width = strtoll(format + 3, NULL, 10);
+    return plain_bytes(s->children[0], a->children[0], at * width, rows * width);
+  }
+  bool wide = strcmp(format, "+L") == 0;
+  if (!wide && strcmp(format, "+l") != 0 && strcmp(format, "+m") != 0) return 0;
+  const int32_t *ends = a->buffers[1];
+  const int64_t *wides = a->buffers[1];
+  int64_t first = wide ? wides[at] : ends[at], end = wide ? wides[at + rows] : ends[at + rows];
+  return (uint64_t)rows * (wide ? 8 : 4) +
+         plain_bytes(s->children[0], a->children[0], first, end - first);
+}
+
+/* Returns the bytes of values, as far as their format defines them; 0: it does not. */
+static uint64_t plain_bytes(const struct ArrowSchema *s, const struct ArrowArray *a, int64_t from,
                             int64_t rows) {
+  const char *format = s->format;
   int64_t at = a->offset + from;
   if (rows == 0) return 0;
+  if (format[0] == '+') return nested_bytes(s, a, at, rows);
+  if (arrow_type(format) != DTYPE_NONE) return (uint64_t)rows * dtype_bytes(arrow_type(format));
+  if (strncmp(format, "w:", 2) == 0) return (uint64_t)rows * strtoull(format + 2, NULL, 10);
   if (format[0] == 'b') return ((uint64_t)rows + 7) / 8;
   if (strcmp(format, "u") == 0 || strcmp(format, "z") == 0) {
     const int32_t *ends = a->buffers[1];
@@ -160,7 +192,7 @@ static stow_status see_batch(stow_arrow_plan *p, const struct ArrowArray *a) {
       const struct ArrowSchema *s = p->from.children[i];
       dtype codes = s->dictionary != NULL ? arrow_type(s->format) : DTYPE_NONE;
       c->bytes += codes != DTYPE_NONE ? (uint64_t)a->length * dtype_bytes(codes)
-                                      : plain_bytes(s->format, child, a->offset, a->length);
+                                      : plain_bytes(s, child, a->offset, a->length);
     }
   }
   return STOW_OK;

@@ -57,6 +57,7 @@ void column_stats_join(column_stats *t, const column_stats *later) {
   if (t->first_text_line == 0) {
     t->first_text_line = later->first_text_line;
     t->padded = later->padded;
+    t->beyond = later->beyond;
   }
   t->not_utf8 = t->not_utf8 || later->not_utf8;
   t->negative_beside_wide = t->negative_beside_wide || later->negative_beside_wide;
@@ -181,7 +182,7 @@ static bool conclude_times(column_facts *to, const column_stats *t, uint64_t row
   to->latest = t->latest;
   to->type_name = names[unit];
   to->missing = t->missing + t->gap_count;
-  to->mixed = to->padded = false;
+  to->mixed = to->padded = to->beyond = false;
   to->smallest = DTYPE_NONE;
   to->bytes = to->bytes_after = rows * sizeof(int64_t);
   to->layout = (text_layout){.bytes = to->bytes};
@@ -195,6 +196,7 @@ static void conclude_text(column_facts *to, const column_stats *t, uint64_t rows
   to->missing -= t->missing_words; /* they are ordinary texts */
   to->mixed = t->numbers + t->bools > 0;
   to->padded = t->padded;
+  to->beyond = t->beyond;
   to->not_utf8 = t->not_utf8;
   to->rounds = t->texts + t->bools == 0;
   to->first_text_line = t->first_text_line;

@@ -27,6 +27,7 @@ typedef struct column_stats {
   bool inexact;                 /* an integer that no double represents */
   bool mixed;                   /* numbers or words before the first text */
   bool padded;                  /* the first text is "007" or the like: csv_keeps_zeros */
+  bool beyond;                  /* the first text is a number that no type holds: csv_is_beyond */
   bool not_utf8;                /* some text is not UTF-8; for texts that are kept */
   /* Texts that are dates or times, by distinct text where those are kept. */
   bool not_times;           /* some text is not a time, or times are not looked for */

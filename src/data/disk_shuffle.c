@@ -179,6 +179,7 @@ static stow_status make_origins(disk_shuffle *d) {
     origin_close(&d->origins[i]);
     STOW_TRY(origin_open(&d->origins[i], &options));
     d->origins[i].to = to;
+    d->origins[i].copy_of = from->options.path;
   }
   return STOW_OK;
 }

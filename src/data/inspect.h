@@ -39,6 +39,7 @@ typedef struct array_facts {
 
 typedef struct column_facts {
   char *name;
+  char *apart;           /* x.1, if an earlier column is called x; NULL: its name is its own */
   const char *type_name; /* "int64", "float64", "bool", "text" */
   bool text, mixed;      /* mixed: numbers first, then text; its distinct values were not counted */
   /* Text that is written as times; then the layout is one of datetime64[unit]. */
@@ -46,6 +47,7 @@ typedef struct column_facts {
   csv_unit unit;
   int64_t earliest, latest; /* in seconds */
   bool padded;              /* text because of leading zeros ("007") */
+  bool beyond;              /* text because of a number that is too large (1e400) */
   bool not_utf8;            /* some text is not UTF-8; known if shrink keeps the texts */
   bool rounds;              /* text because no number type holds its integers beside its gaps */
   scan values;              /* of the numbers */
@@ -98,6 +100,10 @@ stow_status inspect_open(source *from, struct shards *s, inspect_options *o, uin
 
 /* Returns the kind of the file from its first bytes and the options: "npy", "npz", "csv", "raw", …;
  * STOW_ERR_FORMAT if it is not supported. */
+/* Returns the error of a file that could not be read as a table: if it is compressed and cannot be
+ * unpacked to its end, that error, and otherwise `status` with its message. */
+stow_status inspect_blame(const source *from, const char *member, stow_status status);
+
 stow_status inspect_format(const char **format, source *from, const inspect_options *o);
 
 /* Both halves of inspect_array, for callers that scan the values themselves. */

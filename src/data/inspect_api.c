@@ -175,7 +175,7 @@ static stow_inspection_item item_of_column(const file_facts *f, const column_fac
   return (stow_inspection_item){
       .struct_bytes = sizeof(stow_inspection_item),
       .scanned = !c->text,
-      .name = c->name,
+      .name = c->apart != NULL ? c->apart : c->name,
       .dtype = c->type_name,
       .smallest_dtype = c->smallest != DTYPE_NONE ? dtype_name(c->smallest) : c->type_name,
       .shape = &f->rows,

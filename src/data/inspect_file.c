@@ -9,6 +9,7 @@
 
 #include "arrays/tensors.h"
 #include "base/checked.h"
+#include "base/hash.h"
 #include "data/checkpoint.h"
 #include "data/ranges.h"
 #include "data/shards.h"
@@ -374,13 +375,6 @@ static stow_status inspect_hdf5(file_facts *f, source *from, const char *member,
 
 /* ---- one file or several ---- */
 
-static stow_status find_zip(bool *is, source *from) {
-  uint8_t start[4] = {0};
-  if (from->bytes > sizeof start) STOW_TRY(source_read(from, 0, start, sizeof start));
-  *is = memcmp(start, "PK\x03\x04", sizeof start) == 0;
-  return STOW_OK;
-}
-
 /* Adds the bytes of the files after the first. */
 static stow_status add_bytes(const shards *s, uint64_t *bytes) {
   for (size_t i = 1; i < s->count; i++) {
@@ -431,14 +425,6 @@ static stow_status inspect_source(file_facts *f, source *from, const inspect_opt
   array a;
   STOW_TRY(inspect_format(&f->format, from, o));
   const char *format = f->format;
-  bool table = strcmp(format, "csv") == 0, zipped = false;
-  if (table) STOW_TRY(find_zip(&zipped, from));
-  bool one = strcmp(format, "raw") == 0 || strcmp(format, "npy") == 0 || (table && !zipped);
-  if (one && o->member != NULL)
-    return stow_fail(
-        STOW_ERR_INVALID,
-        "%s: no member %.200s: this format has no members; omit the name after the colon",
-        from->name, o->member);
   if (strcmp(format, "raw") == 0) {
     STOW_TRY(array_open_raw(&a, from, &o->raw));
     return inspect_one(f, &a, b);
@@ -457,6 +443,41 @@ static stow_status inspect_source(file_facts *f, source *from, const inspect_opt
   return inspect_tensors(f, from, o->member, b);
 }
 
+/* Sets the names of columns that have the name of an earlier one, as shrink does: names that are in
+ * the file come first. */
+static stow_status tell_apart(file_facts *f) {
+  intern names = {0};
+  bool *again = calloc(f->column_count + 1, sizeof *again);
+  uint32_t *tries = calloc(f->column_count + 1, sizeof *tries), number;
+  stow_status status = again != NULL && tries != NULL
+                           ? STOW_OK
+                           : stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for names");
+  for (size_t i = 0; i < f->column_count && status == STOW_OK; i++) {
+    uint32_t before = names.count;
+    status = intern_add(&names, &number, f->columns[i].name, strlen(f->columns[i].name));
+    again[i] = names.count == before;
+  }
+  for (size_t i = 0; i < f->column_count && status == STOW_OK; i++) {
+    column_facts *c = &f->columns[i];
+    if (!again[i] || !intern_find(&names, &number, c->name, strlen(c->name))) continue;
+    uint32_t *last = &tries[number], before = names.count;
+    while (names.count == before && status == STOW_OK) {
+      free(c->apart);
+      c->apart = NULL;
+      if (asprintf(&c->apart, "%s.%u", c->name, ++*last) < 0) {
+        c->apart = NULL;
+        status = stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for names");
+      } else {
+        status = intern_add(&names, &number, c->apart, strlen(c->apart));
+      }
+    }
+  }
+  intern_free(&names);
+  free(again);
+  free(tries);
+  return status;
+}
+
 stow_status inspect_file(file_facts *f, const char *path, const inspect_options *options,
                          const budget *b) {
   inspect_options o = options != NULL ? *options : (inspect_options){0};
@@ -468,6 +489,8 @@ stow_status inspect_file(file_facts *f, const char *path, const inspect_options 
   if (status == STOW_OK) {
     status = inspect_source(f, &from, &o, b);
     if (status == STOW_OK) status = source_check(&from);
+    if (status == STOW_OK) status = tell_apart(f);
+    if (several.count == 1) status = inspect_blame(&from, o.member, status);
     source_close(&from);
   }
   shards_free(&several);

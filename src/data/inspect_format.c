@@ -52,10 +52,14 @@ typedef struct kind {
   size_t length;
 } kind;
 
+/* A few letters may also begin a table: a column may be called ORCID. */
+enum { LETTERS_MIN = 5 };
+
 static const char *find_kind(const kind *kinds, size_t kind_count, const uint8_t *start,
                              size_t count) {
+  bool text = is_text(start, count, '\0');
   for (size_t i = 0; i < kind_count; i++)
-    if (count > kinds[i].length &&
+    if (count > kinds[i].length && (!text || kinds[i].length >= LETTERS_MIN) &&
         strncasecmp((const char *)start, kinds[i].begins, kinds[i].length) == 0)
       return kinds[i].is;
   return NULL;
@@ -64,6 +68,9 @@ static const char *find_kind(const kind *kinds, size_t kind_count, const uint8_t
 #define PICKLE                                                                                     \
   "a pickle, which could run code; save its arrays with numpy.save; a memory snapshot of PyTorch " \
   "is shown by stowage report"
+
+#define IMAGE "an image; read images as records, with stowage.records(FOLDER) in Python"
+#define SOUND "a sound; read sounds as records, with stowage.records(FOLDER) in Python"
 
 /* Returns what another common kind of binary file is and what to do; NULL if unknown. */
 static const char *other_kind(const uint8_t *start, size_t count) {
@@ -80,6 +87,22 @@ static const char *other_kind(const uint8_t *start, size_t count) {
       {"Obj\x01", "an Avro file; convert it to .parquet first, for example with DuckDB", 4},
       {"$FL2", "an SPSS file; save it from pandas.read_spss with to_parquet first", 4},
       {"<stata_dta>", "a Stata file; save it from pandas.read_stata with to_parquet first", 11},
+      {"%PDF-", "a PDF document; save its tables as CSV first, for example with pdfplumber", 5},
+      {"\x89PNG", IMAGE, 4},
+      {"\xff\xd8\xff", IMAGE, 3},
+      {"GIF87a", IMAGE, 6},
+      {"GIF89a", IMAGE, 6},
+      {"RIFF",
+       "a RIFF file (WebP, WAV, AVI); read such files as records, with stowage.records(FOLDER) in "
+       "Python",
+       4},
+      {"II*\0", IMAGE, 4},
+      {"MM\0*", IMAGE, 4},
+      {"OggS", SOUND, 4},
+      {"fLaC", SOUND, 4},
+      {"7z\xbc\xaf\x27\x1c", "a 7-Zip archive; unpack it first", 6},
+      {"Rar!\x1a\x07", "a RAR archive; unpack it first", 6},
+      {"\x7f\x45LF", "a program, not data", 4},
       {"SQLite format 3", "an SQLite database; export a table of it as CSV first", 15},
   };
   return find_kind(kinds, sizeof kinds / sizeof *kinds, start, count);
@@ -189,6 +212,34 @@ static stow_status look_inside(source *from, uint8_t *start, size_t *count, size
   return status;
 }
 
+/* Rejects a name after the colon if the file has no members. Columns of a table are none. */
+static stow_status refuse_member(const char *format, contents holds, const source *from,
+                                 const char *member, const uint8_t *start, size_t count) {
+  bool text = format != NULL && strcmp(format, "csv") == 0 && holds != HOLDS_TABLE;
+  bool table = text || (format == NULL && count > 6 &&
+                        (memcmp(start, "PAR1", 4) == 0 || memcmp(start, "ARROW1", 6) == 0));
+  if (table)
+    return stow_fail(
+        STOW_ERR_INVALID,
+        "%s: no member %.200s: a table has columns and no members; omit the name after "
+        "the colon, and write one column with: stowage shrink --columns %.200s "
+        "(columns= in Python)",
+        from->name, member, member);
+  if (format == NULL || (strcmp(format, "raw") != 0 && strcmp(format, "npy") != 0)) return STOW_OK;
+  return stow_fail(
+      STOW_ERR_INVALID,
+      "%s: no member %.200s: this format has no members; omit the name after the colon", from->name,
+      member);
+}
+
+stow_status inspect_blame(const source *from, const char *member, stow_status status) {
+  if (status != STOW_ERR_FORMAT || from->fd < 0) return status;
+  char why[STATUS_MESSAGE_MAX];
+  snprintf(why, sizeof why, "%s", stow_status_message());
+  return csv_unpack(from->name, member) == STOW_ERR_FORMAT ? STOW_ERR_FORMAT
+                                                           : stow_fail(status, "%s", why);
+}
+
 stow_status inspect_format(const char **format, source *from, const inspect_options *o) {
   uint8_t start[512];
   size_t count = from->bytes < sizeof start ? (size_t)from->bytes : sizeof start;
@@ -210,6 +261,7 @@ stow_status inspect_format(const char **format, source *from, const inspect_opti
   if (described) *format = "raw";
   if (*format == NULL && from->bytes == 0)
     return stow_fail(STOW_ERR_FORMAT, "%s: the file is empty", from->name);
+  if (o->member != NULL) STOW_TRY(refuse_member(*format, holds, from, o->member, start, count));
   const char *reason = NULL;
   if (*format != NULL && strcmp(*format, "csv") == 0 && holds != HOLDS_TABLE) {
     STOW_TRY(look_inside(from, start, &count, sizeof start));

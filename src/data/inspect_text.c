@@ -92,9 +92,10 @@ static void columns_text(buffer *out, const file_facts *f, bool bold) {
   for (size_t i = 0; i < 9; i++) table_cell(&t, heads[i]);
   for (size_t i = 0; i < f->column_count; i++) {
     const column_facts *c = &f->columns[i];
-    table_cell(&t, c->name);
+    table_cell(&t, c->apart != NULL ? c->apart : c->name);
     table_printf(&t, "%s%s", c->type_name,
                  c->padded   ? " (leading zeros)"
+                 : c->beyond ? " (too large numbers)"
                  : c->rounds ? " (long integers)"
                  : c->mixed  ? " (mixed)"
                              : "");
@@ -214,7 +215,7 @@ static void json_array(json *j, const array_facts *a) {
 
 static void json_column(json *j, const file_facts *f, const column_facts *c) {
   json_begin_object(j);
-  json_key(j, "name"), json_text(j, c->name);
+  json_key(j, "name"), json_text(j, c->apart != NULL ? c->apart : c->name);
   json_key(j, "dtype"), json_text(j, c->type_name);
   json_number(j, "missing", c->missing);
   json_number(j, "bytes", c->bytes);
@@ -229,6 +230,7 @@ static void json_column(json *j, const file_facts *f, const column_facts *c) {
   } else if (c->text) {
     json_key(j, "mixed"), json_bool(j, c->mixed);
     json_key(j, "leading_zeros"), json_bool(j, c->padded);
+    json_key(j, "too_large_numbers"), json_bool(j, c->beyond);
     json_key(j, "long_integers"), json_bool(j, c->rounds);
     if (c->mixed) json_number(j, "first_text_line", c->first_text_line);
     json_key(j, "distinct");

@@ -413,6 +413,7 @@ static void run_build(prefetch *p) {
   p->building = false;
   p->built = p->readers[0].opened = status == STOW_OK;
   pthread_cond_broadcast(&p->work);
+  pthread_cond_broadcast(&p->ready); /* the caller gets buffers only now */
   end_task(p, status);
 }
 

@@ -252,11 +252,36 @@ static bool await(prefetch *p, const struct timespec *end) {
   return has_result(p);
 }
 
+/* Waits until the scratch file is built, at most until `end` if given. Batches get their buffers
+ * after that: while it is built, its groups take the budget. Returns false if time is up. */
+static bool await_build(prefetch *p, const struct timespec *end) {
+  int code = 0;
+  pthread_mutex_lock(&p->guard);
+  while (!p->built && (p->failed == STOW_OK || p->busy > 0) && code == 0)
+    code = end != NULL ? pthread_cond_timedwait(&p->ready, &p->guard, end)
+                       : pthread_cond_wait(&p->ready, &p->guard);
+  pthread_mutex_unlock(&p->guard);
+  return code == 0;
+}
+
+/* Makes the readers work: first on the scratch file, if there is one, then on the next batches.
+ * Returns false if `end` came first. */
+static bool set_to_work(prefetch *p, const struct timespec *end, stow_status *status) {
+  bool built = p->disk == NULL;
+  *status = built ? arm(p) : start_readers(p);
+  if (*status != STOW_OK) return true;
+  if (!built && !await_build(p, end)) return false;
+  *status = built ? start_readers(p) : arm(p);
+  return true;
+}
+
 bool prefetch_wait(prefetch *p, uint64_t wait_us) {
-  if (arm(p) != STOW_OK || start_readers(p) != STOW_OK) return true;
+  stow_status status;
   uint64_t end_ns = clock_ns() + wait_us * 1000;
   struct timespec end = {.tv_sec = (time_t)(end_ns / 1000000000),
                          .tv_nsec = (long)(end_ns % 1000000000)};
+  if (!set_to_work(p, &end, &status)) return false;
+  if (status != STOW_OK) return true;
   pthread_mutex_lock(&p->guard);
   bool there = await(p, &end);
   pthread_mutex_unlock(&p->guard);
@@ -264,12 +289,13 @@ bool prefetch_wait(prefetch *p, uint64_t wait_us) {
 }
 
 stow_status prefetch_take(prefetch *p, void **data) {
-  STOW_TRY(arm(p));
-  STOW_TRY(start_readers(p));
+  stow_status status;
+  set_to_work(p, NULL, &status);
+  STOW_TRY(status);
   pthread_mutex_lock(&p->guard);
   await(p, NULL);
   slot *s = &p->slots[p->taken % p->plan->ahead];
-  stow_status status = s->state == SLOT_READY ? STOW_OK : p->failed;
+  status = s->state == SLOT_READY ? STOW_OK : p->failed;
   if (status == STOW_OK) {
     for (uint32_t i = 0; i < p->plan->parts; i++) {
       data[i] = s->data[i];

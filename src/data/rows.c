@@ -148,6 +148,7 @@ static stow_status open_shards(rows *r, const origin *o) {
 
 static stow_status open_path(rows *r, const origin *o) {
   bool sparse = false;
+  if (o->entry != NULL) return array_open_member(&r->from, o->shared, o->entry);
   if (shards_are(o->options.path)) return open_shards(r, o);
   if (!remote_is(o->options.path) && o->spec.type == DTYPE_NONE)
     STOW_TRY(dense_open(&r->from, o->options.path, &sparse));
@@ -239,6 +240,36 @@ static stow_status make_scratch(rows *r) {
   return STOW_OK;
 }
 
+/* Names the value of the scratch buffer that does not fit. */
+static stow_status refuse_value(const rows *r, uint64_t row, size_t at) {
+  const char *value = r->scratch + at * r->from.item_bytes, *copied = r->opened_from->copy_of;
+  char text[40], where[40] = "";
+  dtype from = r->from.type;
+  int64_t whole = 0;
+  double real = 0;
+  (void)cast_values(&whole, DTYPE_I64, value, from, 1);
+  (void)cast_values(&real, DTYPE_F64, value, from, 1);
+  if (dtype_kind(from) == CLASS_FLOAT)
+    snprintf(text, sizeof text, "%.9g", real);
+  else if (dtype_kind(from) == CLASS_UNSIGNED)
+    snprintf(text, sizeof text, "%" PRIu64, (uint64_t)whole);
+  else
+    snprintf(text, sizeof text, "%" PRId64, whole);
+  if (copied == NULL) snprintf(where, sizeof where, "row %" PRIu64 ": ", row);
+  return stow_fail(STOW_ERR_INVALID,
+                   "%s: %s%s does not fit %s; give a larger dtype, or read %s and convert it "
+                   "(astype of NumPy)",
+                   copied != NULL ? copied : r->from.name, where, text, dtype_name(r->to),
+                   dtype_name(from));
+}
+
+/* Converts `count` values of the scratch buffer; `row` is that of the first, and `item` its place
+ * in the row. */
+static stow_status convert(const rows *r, uint64_t row, uint64_t item, char *to, size_t count) {
+  size_t fits = cast_fitting(to, r->to, r->scratch, r->from.type, count);
+  return fits == count ? STOW_OK : refuse_value(r, row + (item + fits) / r->items, fits);
+}
+
 /* Reads items in file order and converts them. */
 static stow_status read_items(rows *r, uint64_t first, uint64_t count, char *to) {
   size_t width = r->from.item_bytes;
@@ -249,7 +280,8 @@ static stow_status read_items(rows *r, uint64_t first, uint64_t count, char *to)
     size_t part = count - done < step ? (size_t)(count - done) : step;
     if (r->cast) {
       STOW_TRY(array_read(&r->from, first + done, r->scratch, part));
-      STOW_TRY(cast_values(to + done * r->item_bytes, r->to, r->scratch, r->from.type, part));
+      uint64_t at = first + done;
+      STOW_TRY(convert(r, at / r->items, at % r->items, to + done * r->item_bytes, part));
     } else {
       STOW_TRY(array_read(&r->from, first + done, to + done * width, part));
     }
@@ -265,8 +297,7 @@ static stow_status read_rows(rows *r, uint64_t first, uint64_t count, char *to) 
   for (uint64_t done = 0; done < count;) {
     uint64_t part = count - done < step ? count - done : step;
     STOW_TRY(array_read_rows(&r->from, first + done, part, r->scratch));
-    STOW_TRY(cast_values(to + done * r->row_bytes, r->to, r->scratch, r->from.type,
-                         (size_t)(part * r->items)));
+    STOW_TRY(convert(r, first + done, 0, to + done * r->row_bytes, (size_t)(part * r->items)));
     done += part;
   }
   return STOW_OK;

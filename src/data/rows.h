@@ -17,7 +17,10 @@ typedef struct origin {
   array_spec spec;
   dtype to; /* DTYPE_NONE: as in the file */
   char *texts;
-  zip_sums *sums; /* of all its readers; NULL: none */
+  source *shared; /* an archive that is open, of which it is member `entry`; NULL: none */
+  const zip_entry *entry;
+  const char *copy_of; /* the array whose rows these are in another order; NULL: none */
+  zip_sums *sums;      /* of all its readers; NULL: none */
 } origin;
 
 /* Checks and keeps a copy of the options. */

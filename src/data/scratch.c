@@ -33,7 +33,10 @@ stow_status scratch_open_named(scratch *s, const char *path, bool keep) {
   if (s->fd >= 0) return STOW_OK;
   int why = errno;
   if (taken) return stow_fail(STOW_ERR_STATE, "%s: another run is writing to it", path);
-  return stow_fail(STOW_ERR_IO, "%s: cannot write: %s", path, newfile_reason(why));
+  size_t length = strlen(path), ending = sizeof ".scratch" - 1; /* the user's name is before it */
+  if (length > ending && strcmp(path + length - ending, ".scratch") == 0) length -= ending;
+  return stow_fail(STOW_ERR_IO, "%.*s: cannot write: %s", (int)length, path,
+                   outfile_reason(path, why));
 }
 
 void scratch_close(scratch *s) {

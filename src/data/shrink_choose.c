@@ -2,6 +2,7 @@
  * one within the tolerance; dense or sparse. */
 #include <stdio.h>
 
+#include "arrays/npy.h"
 #include "data/shrink_parts.h"
 #include "data/sparse.h"
 
@@ -44,11 +45,17 @@ static stow_status choose_forced(job *j, const array_facts *f, array *a, shrink_
   return shrink_take_type(item, f, wanted, &l), STOW_OK;
 }
 
+/* Returns the smallest type that npy files have a name for: they have no bfloat16. */
+static dtype smallest_npy(const array_facts *f) {
+  if (npy_descr(f->smallest) != NULL) return f->smallest;
+  return scan_fits(&f->values, DTYPE_F16) ? DTYPE_F16 : DTYPE_F32;
+}
+
 stow_status shrink_choose(job *j, const array_facts *f, array *a, shrink_item *item) {
   *item = (shrink_item){.bytes = f->bytes, .bytes_after = f->bytes};
   if (!f->scanned) return STOW_OK;
   if (j->options->type != DTYPE_NONE) return choose_forced(j, f, a, item);
-  shrink_take_type(item, f, f->smallest, NULL);
+  shrink_take_type(item, f, smallest_npy(f), NULL);
   if (j->options->tolerance <= 0 || !is_float(f->type)) return STOW_OK;
   static const dtype narrower[] = {DTYPE_F16, DTYPE_F32};
   for (size_t i = 0; i < 2; i++) {

@@ -256,9 +256,10 @@ static stow_status refuse_no_datasets(const job *j) {
     if (facts->arrays[i].scanned) return STOW_OK;
   if (facts->array_count == 0)
     return stow_fail(STOW_ERR_INVALID, "%s: it holds no datasets", j->in);
-  return stow_fail(STOW_ERR_UNSUPPORTED,
-                   "%s: dataset %.200s is %s; shrink takes numbers, and it holds none", j->in,
-                   facts->arrays[0].name, facts->arrays[0].type_name);
+  return stow_fail(STOW_ERR_UNSUPPORTED, "%s: dataset %.200s is %s: %s%s", j->in,
+                   facts->arrays[0].name, facts->arrays[0].type_name,
+                   hdf5_reason(facts->arrays[0].type_name),
+                   facts->array_count > 1 ? " (no other dataset of the file is read either)" : "");
 }
 
 static stow_status shrink_arrays(job *j, bool to_npz) {
@@ -571,6 +572,7 @@ stow_status shrink_file(shrink_result *r, const char *in, const char *out, const
     j.path = several.count == 1 ? from.name : in;
     status = check_files(&j, &several);
     if (status == STOW_OK) status = shrink_by_ranks(&j, &b);
+    if (several.count == 1) status = inspect_blame(&from, own.in.member, status);
     shrink_forget(j.kept);
     source_close(&from);
   }

@@ -8,6 +8,7 @@
 #include "base/growing.h"
 #include "base/status.h"
 #include "data/rows.h"
+#include "data/slice.h"
 
 /* Pieces closer than this are read together: reading 32 KiB costs about as much as a seek. */
 enum { NEAR_BYTES = 32 << 10, WINDOW_BYTES = 1 << 20 };
@@ -18,12 +19,14 @@ struct stow_array {
   char *window; /* rows read together, allocated at first use */
 };
 
-stow_status stow_array_open(stow_array **out, const stow_array_options *options) {
-  if (out == NULL) return stow_fail(STOW_ERR_INVALID, "stow_array_open: array is NULL");
+static stow_status open_slice(stow_array **out, const stow_array_options *options, source *shared,
+                              const zip_entry *entry) {
   *out = NULL;
   stow_array *a = calloc(1, sizeof *a);
   if (a == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory for an array");
   stow_status status = origin_open(&a->origin, options);
+  a->origin.shared = shared;
+  a->origin.entry = entry;
   if (status == STOW_OK) status = rows_open(&a->rows, &a->origin);
   if (status != STOW_OK) {
     stow_array_close(a);
@@ -32,6 +35,17 @@ stow_status stow_array_open(stow_array **out, const stow_array_options *options)
   a->rows.scratch_bytes = WINDOW_BYTES;
   *out = a;
   return STOW_OK;
+}
+
+stow_status stow_array_open(stow_array **out, const stow_array_options *options) {
+  if (out == NULL) return stow_fail(STOW_ERR_INVALID, "stow_array_open: array is NULL");
+  return open_slice(out, options, NULL, NULL);
+}
+
+stow_status slice_open_member(stow_array **out, source *from, const zip_entry *entry) {
+  stow_array_options options = STOW_ARRAY_OPTIONS_INIT;
+  options.path = from->name;
+  return open_slice(out, &options, from, entry);
 }
 
 void stow_array_close(stow_array *a) {

@@ -414,6 +414,7 @@ stow_status table_inspect(file_facts *f, const char *path, const inspect_options
       if (f->columns[i].time) continue;
       f->columns[i].mixed = first.columns[i].mixed;
       f->columns[i].padded = first.columns[i].padded;
+      f->columns[i].beyond = first.columns[i].beyond;
       f->columns[i].rounds = first.columns[i].rounds;
       f->columns[i].first_text_line = first.columns[i].first_text_line;
     }

@@ -322,6 +322,7 @@ static stow_status become_text(table_window *w, size_t i, const csv_field *f, ui
   }
   t->first_text_line = line;
   t->padded = csv_keeps_zeros(f->text, f->length);
+  t->beyond = csv_is_beyond(&w->rows, f);
   c->form = CSV_CODES;
   if (row > 0) {
     STOW_TRY(code_of(w, i, "", 0, &code));

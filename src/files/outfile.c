@@ -60,6 +60,17 @@ stow_status outfile_check_folder(const char *path) {
   return stow_fail(STOW_ERR_IO, "%s: the folder %s does not exist; create it first", path, folder);
 }
 
+const char *outfile_reason(const char *path, int error) {
+  char folder[PATH_MAX];
+  struct stat st;
+  const char *slash = strrchr(path, '/');
+  size_t length = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+  snprintf(folder, sizeof folder, "%.*s", (int)length, path);
+  if (error == ENOENT && stat(length > 0 ? folder : ".", &st) == 0)
+    return "no file can be created in this folder; choose another";
+  return newfile_reason(error);
+}
+
 stow_status outfile_check(const char *path) {
   struct stat st;
   size_t length = strlen(path);
@@ -104,7 +115,8 @@ stow_status outfile_open(outfile *out, const char *path) {
   if (out->file == NULL) {
     int why = errno;
     if (fd >= 0) close(fd);
-    stow_status status = stow_fail(STOW_ERR_IO, "%s: cannot write: %s", path, newfile_reason(why));
+    stow_status status =
+        stow_fail(STOW_ERR_IO, "%s: cannot write: %s", path, outfile_reason(path, why));
     outfile_abandon(out);
     return status;
   }
@@ -173,7 +185,7 @@ stow_status outfile_open_partial(outfile *out, const char *path, bool keep, bool
     stow_status status =
         taken ? stow_fail(STOW_ERR_STATE, "%s: another run is writing to it (%s)", path, name)
               : stow_fail(STOW_ERR_IO, "%s: cannot write: %s: %s", path, name,
-                          join ? strerror(why) : newfile_reason(why));
+                          join ? strerror(why) : outfile_reason(path, why));
     free(name);
     return status;
   }

@@ -32,6 +32,8 @@ typedef struct outfile {
 stow_status outfile_check(const char *path);
 /* Fails with STOW_ERR_IO if the folder that `path` names a file or folder in does not exist. */
 stow_status outfile_check_folder(const char *path);
+/* Returns why no file could be created at `path` and what to do, for an errno of base/newfile.h. */
+const char *outfile_reason(const char *path, int error);
 /* Returns STOW_ERR_INVALID if `path` and `input` are the same file, under any name. */
 stow_status outfile_check_input(const char *path, const char *input);
 stow_status outfile_open(outfile *out, const char *path);

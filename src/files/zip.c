@@ -52,7 +52,7 @@ static stow_status find_end64(source *s, uint64_t end_at, directory *d, bool *fo
 
 /* Finds the end record: the last one whose comment extends exactly to the end of the file. */
 static stow_status find_end(source *s, directory *d) {
-  static const char none[] = "no end record: not a zip file, or truncated";
+  static const char none[] = "no end record: not a zip file, or truncated; copy or write it again";
   if (s->bytes < END_BYTES) return refuse(s, s->bytes, none);
   size_t count = s->bytes < END_BYTES + COMMENT_MAX ? (size_t)s->bytes : END_BYTES + COMMENT_MAX;
   uint8_t *tail = malloc(count);
@@ -201,22 +201,22 @@ static int by_name(const void *a, const void *b) {
   return strcmp((*(const zip_entry *const *)a)->name, (*(const zip_entry *const *)b)->name);
 }
 
-static stow_status check_apart(const zip *z) {
-  if (z->count < 2) return STOW_OK;
-  const zip_entry **order = calloc(z->count, sizeof *order);
+/* Checks that no two members overlap or have the same name, and keeps them sorted by name. */
+static stow_status check_apart(zip *z) {
+  const zip_entry **order = calloc(z->count + 1, sizeof *order);
   if (order == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", z->from->name);
+  z->by_name = order;
+  z->all = z->count;
   for (size_t i = 0; i < z->count; i++) order[i] = &z->entries[i];
-  stow_status status = STOW_OK;
   qsort(order, z->count, sizeof *order, by_offset);
-  for (size_t i = 1; i < z->count && status == STOW_OK; i++)
+  for (size_t i = 1; i < z->count; i++)
     if (order[i]->header_offset < order[i - 1]->offset + order[i - 1]->stored_bytes)
-      status = refuse(z->from, order[i]->header_offset, "two members that overlap");
+      return refuse(z->from, order[i]->header_offset, "two members that overlap");
   qsort(order, z->count, sizeof *order, by_name);
-  for (size_t i = 1; i < z->count && status == STOW_OK; i++)
+  for (size_t i = 1; i < z->count; i++)
     if (strcmp(order[i]->name, order[i - 1]->name) == 0)
-      status = refuse(z->from, order[i]->header_offset, "two members have the same name");
-  free(order);
-  return status;
+      return refuse(z->from, order[i]->header_offset, "two members have the same name");
+  return STOW_OK;
 }
 
 static stow_status read_directory(zip *z, const directory *d, uint8_t *bytes) {
@@ -263,11 +263,14 @@ stow_status zip_open(zip *z, source *from, uint64_t max_bytes) {
 void zip_close(zip *z) {
   free(z->entries);
   free(z->names);
+  free((void *)z->by_name);
   *z = (zip){0};
 }
 
 const zip_entry *zip_find(const zip *z, const char *name) {
-  for (size_t i = 0; i < z->count; i++)
-    if (strcmp(z->entries[i].name, name) == 0) return &z->entries[i];
-  return NULL;
+  zip_entry wanted = {.name = name};
+  const zip_entry *key = &wanted;
+  const zip_entry *const *found =
+      z->all > 0 ? bsearch(&key, z->by_name, z->all, sizeof *z->by_name, by_name) : NULL;
+  return found != NULL ? *found : NULL;
 }

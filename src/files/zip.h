@@ -37,6 +37,8 @@ typedef struct zip {
   zip_entry *entries;
   size_t count;
   char *names;
+  const zip_entry **by_name; /* `all` of them, sorted; for zip_find */
+  size_t all;
 } zip;
 
 /* Reads and checks the directory with at most `max_bytes` of memory. The caller owns the source,

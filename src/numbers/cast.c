@@ -3,6 +3,7 @@
  */
 #include "numbers/cast.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -35,6 +36,97 @@ stow_status cast_values(void *to, dtype to_type, const void *from, dtype from_ty
     out += run * to_width;
   }
   return STOW_OK;
+}
+
+/* ---- values that do not fit ---- */
+
+/* How values of one type are compared with what another holds. */
+typedef struct fit {
+  enum { FITS_ALWAYS, FITS_BITS, FITS_RANGE, FITS_FINITE } how;
+  uint64_t bias, allowed; /* bits: of value + bias, only these may be set */
+  double least, below;    /* range */
+} fit;
+
+/* value + 2^(k - 1) has no bit from k on if a signed value fits k bits. */
+static fit fit_integer(dtype to, dtype from) {
+  unsigned to_bits = (unsigned)dtype_bytes(to) * 8, from_bits = (unsigned)dtype_bytes(from) * 8;
+  bool to_signed = dtype_kind(to) == CLASS_SIGNED, from_signed = dtype_kind(from) == CLASS_SIGNED;
+  fit f = {.how = FITS_BITS, .allowed = dtype_most(to)};
+  if (from_signed == to_signed ? to_bits >= from_bits : to_signed && to_bits > from_bits)
+    f.how = FITS_ALWAYS;
+  if (from_signed && to_signed) {
+    f.bias = dtype_most(to) + 1;
+    f.allowed = 2 * dtype_most(to) + 1;
+  } else if (from_signed && to_bits >= from_bits) {
+    f.allowed = dtype_most(from);
+  }
+  return f;
+}
+
+/* Truncation reaches a type from every value above its least - 1 and below its most + 1. */
+static fit fit_truncated(dtype to, dtype from) {
+  bool narrow = from != DTYPE_F64;
+  double before = (double)dtype_least(to) - 1; /* the least itself where doubles are wider apart */
+  fit f = {.how = FITS_RANGE, .least = narrow ? (float)before : before};
+  f.below = ldexp(1, (int)dtype_bytes(to) * 8 - (dtype_kind(to) == CLASS_SIGNED));
+  if (f.least < (double)dtype_least(to))
+    f.least = narrow ? nextafterf((float)before, 0) : nextafter(before, 0);
+  return f;
+}
+
+static fit fit_of(dtype to, dtype from) {
+  if (to == DTYPE_BOOL || from == DTYPE_BOOL || to == from) return (fit){FITS_ALWAYS, 0, 0, 0, 0};
+  bool from_float = dtype_kind(from) == CLASS_FLOAT;
+  if (dtype_kind(to) != CLASS_FLOAT)
+    return from_float ? fit_truncated(to, from) : fit_integer(to, from);
+  /* 65504 and 3.4e38: what halves, and what bfloat16 and float32 reach. */
+  bool wide = !from_float ? dtype_bytes(from) < 2 || from == DTYPE_I16 : from == DTYPE_F16;
+  bool overflows = to == DTYPE_F16 ? !wide : from_float && to != DTYPE_F64 && dtype_bytes(from) > 2;
+  return (fit){overflows ? FITS_FINITE : FITS_ALWAYS, 0, 0, 0, 0};
+}
+
+/* Returns whether a run fits. `to` is what it was cast to. */
+static bool run_fits(const fit *f, const void *to, dtype to_type, const void *from, dtype from_type,
+                     size_t count) {
+  const kernels *k = kernels_get();
+  float wide[KERNEL_RUN];
+  switch (f->how) {
+  case FITS_ALWAYS: return true;
+  case FITS_BITS: return (k->bits[from_type](from, count, f->bias) & ~f->allowed) == 0;
+  case FITS_FINITE:
+    if (to_type == DTYPE_F32 ? k->most_32(to, count) < 0x7f800000
+                             : k->most_16(to, count) < (to_type == DTYPE_F16 ? 0x7c00 : 0x7f80))
+      return true;
+    return cast_count_not_finite(to, to_type, count) ==
+           cast_count_not_finite(from, from_type, count);
+  case FITS_RANGE: break;
+  }
+  if (from_type == DTYPE_F64) return k->within_f64(from, count, f->least, f->below);
+  if (from_type != DTYPE_F32) {
+    k->cast[from_type][DTYPE_F32](wide, from, count);
+    from = wide;
+  }
+  return k->within_f32(from, count, (float)f->least, (float)f->below);
+}
+
+size_t cast_fitting(void *to, dtype to_type, const void *from, dtype from_type, size_t count) {
+  fit f = fit_of(to_type, from_type);
+  size_t to_width = dtype_bytes(to_type), from_width = dtype_bytes(from_type);
+  uint64_t copy[KERNEL_RUN];
+  for (size_t done = 0, run; done < count; done += run) {
+    run = count - done < KERNEL_RUN ? count - done : KERNEL_RUN;
+    char *out = (char *)to + done * to_width;
+    const void *in = (const char *)from + done * from_width;
+    if (!aligned(in, from_width)) in = memcpy(copy, in, run * from_width);
+    (void)cast_values(out, to_type, in, from_type, run);
+    if (run_fits(&f, out, to_type, in, from_type, run)) continue;
+    size_t i = 0;
+    while (i < run && run_fits(&f, out + i * to_width, to_type, (const char *)in + i * from_width,
+                               from_type, 1))
+      i++;
+    return done + i;
+  }
+  return count;
 }
 
 /* Casts between float types preserve -0, so comparing values is enough; all NaNs count as equal. */

@@ -41,6 +41,15 @@ typedef struct kernels {
   const char *name; /* "portable", "avx2", "avx512", "neon" */
   cast_kernel cast[DTYPE_COUNT][DTYPE_COUNT];
   scan_kernel scan[DTYPE_COUNT];
+  /* Returns the bits that any (value + bias) has, in the width of the type; for integers. */
+  uint64_t (*bits[DTYPE_COUNT])(const void *from, size_t count, uint64_t bias);
+  /* Return the largest value without its sign, as bits: as an integer it orders floats, infinity
+   * and NaN last. */
+  uint16_t (*most_16)(const void *from, size_t count);
+  uint32_t (*most_32)(const void *from, size_t count);
+  /* Return whether all values are in [least, below); NaN is not. */
+  bool (*within_f32)(const float *from, size_t count, float least, float below);
+  bool (*within_f64)(const double *from, size_t count, double least, double below);
   /* Returns whether all values are equal; NaN equals NaN. */
   bool (*same_f32)(const float *a, const float *b, size_t count);
   /* Casts, and returns true if every value survived. */

@@ -38,6 +38,37 @@ for name, a in arrays.items():
     assert same(a, out[name]), name
 END
 
+test_py an_enum_is_bool_only_as_h5py_writes_it_and_otherwise_its_integers << 'END'
+kinds = {"bool": ({"FALSE": 0, "TRUE": 1}, "i1"), "names": ({"lo": -1, "hi": 1}, "i1"), "values": ({"FALSE": 1, "TRUE": 0}, "i1"),
+         "other": ({"no": 0, "yes": 1}, "u1"), "three": ({"a": 0, "b": 1, "c": 7}, "i1"), "wide": ({"a": -300, "b": 70000}, "<i4"),
+         "big": ({"a": -300, "b": 70000}, ">i4")}
+wanted = {}
+with h5py.File("e.h5", "w") as f:
+    for name, (words, base) in kinds.items():
+        values = wanted[name] = rng.choice(list(words.values()), (50, 3)).astype(base)
+        for extra, how in (("", {}), ("_gz", dict(chunks=(7, 2), compression="gzip", shuffle=True)), ("_chunks", dict(chunks=(7, 2)))):
+            f.create_dataset(name + extra, data=values, dtype=h5py.enum_dtype(words, base), **how)
+facts = {a["name"]: a["dtype"] for a in inspect("e.h5")["arrays"]}
+assert facts["bool"] == "bool" and facts["names"] == facts["values"] == facts["three"] == "int8", facts
+assert facts["other"] == "uint8" and facts["wide"] == facts["big"] == "int32", facts
+shrink("e.h5", "-o", "e.npz")
+out = np.load("e.npz")
+for name, values in wanted.items():
+    for extra in ("", "_gz", "_chunks"):
+        assert np.array_equal(out[name + extra], values), (name + extra, out[name + extra][:2], values[:2])
+END
+
+test_py what_is_not_read_says_why_and_what_to_do << 'END'
+layout = h5py.VirtualLayout((10,), "f8")
+layout[:] = h5py.VirtualSource("from.h5", "x", (10,))
+with h5py.File("l.h5", "w") as f:
+    f.create_dataset("packed", data=np.arange(1000.0), compression="lzf")
+    f.create_virtual_dataset("virtual", layout)
+for name, step in (("packed", "h5repack"), ("virtual", "copy its values")):
+    said = stowage("shrink", "l.h5:" + name, "-o", "y.npz", fails=True)
+    assert step in said and "holds none" not in said, said
+END
+
 # libhdf5 allocates 5 KiB or more for each chunk that one read touches.
 test_py rows_of_thousands_of_small_chunks_are_read_in_little_memory << 'END'
 wide, deep = rng.integers(0, 250, (8, 300001)).astype("f4"), rng.integers(0, 250, (3, 70, 9001)).astype("f4")

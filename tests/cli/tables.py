@@ -1,4 +1,5 @@
 """tables.py [NAME…]: tables.sh's checks, all or those named. Each function is one, and runs in a folder of its own."""
+import gzip
 import json
 import os
 import shutil
@@ -404,6 +405,98 @@ def several_arrays_are_one():
     assert "n0.npy" in said and "z0.npz:x" in said, said
     assert stowage("shrink", "n0.npy", "n1.npy", "-o", "n1.npy", code=2)
     assert (np.load("n1.npy") == np.arange(12, 24).reshape(4, 3)).all()
+
+
+def a_column_is_not_a_member():
+    write("n.csv", "id,v\n1,10\n2,20\n")
+    write("n.csv.gz", gzip.compress(b"id,v\n1,10\n2,20\n"))
+    write("j.jsonl", '{"id": 1}\n')
+    for name in ("n.csv", "n.csv.gz", "j.jsonl"):
+        for column in ("id", "zzz"):
+            for out in ("o.npy", "o.npz"):
+                said = stowage("shrink", f"{name}:{column}", "-o", out, code=2)
+                assert f"no member {column}" in said and f"--columns {column}" in said, said
+                assert not os.path.exists(out)
+            assert f"no member {column}" in stowage("inspect", f"{name}:{column}", code=2)
+    assert shrink("n.csv", "--columns", "id", "--force").files == ["id"]
+
+
+def bfloat16_becomes_a_type_that_npy_has():
+    np.array([0x3FC0, 0x7F00], "u2").tofile("wide.bin")
+    np.array([0x3FC0, 0xC000], "u2").tofile("half.bin")
+    for name, dtype, values in (("wide.bin", "float32", [1.5, 2.0**127]), ("half.bin", "float16", [1.5, -2.0])):
+        for out in ("o.npy", "o.npz"):
+            stowage("shrink", name, "--from-dtype", "bfloat16", "-o", out)
+            made = np.load(out)
+            made = made if out == "o.npy" else made[made.files[0]]
+            assert made.dtype == dtype and made.tolist() == values, (out, made)
+
+
+def columns_of_one_name_are_listed_as_they_are_written():
+    write("d.csv", "a,b,a,a.1,a\n1,2,3,4,5\n")
+    facts = json.loads(stowage("inspect", "--json", "d.csv"))
+    assert [c["name"] for c in facts["columns"]] == ["a", "b", "a.2", "a.1", "a.3"], facts["columns"]
+    assert sorted(shrink("d.csv", "--force").files) == sorted(c["name"] for c in facts["columns"])
+
+
+def a_number_that_is_too_large_is_the_reason_for_text():
+    for number, point in (("1e400", "."), ("-1E999", "."), ("99999999999999999999999", "."), ("1,5e400", ",")):
+        words = ["--decimal", ","] if point == "," else []
+        delimiter = ";" if point == "," else ","
+        found = columns(write("t.csv", f"a{delimiter}b\n{number}{delimiter}1\n2{delimiter}2\n"), *words)
+        assert found["a"]["dtype"] == "text" and found["a"]["too_large_numbers"], (number, found)
+        assert "too large numbers" in stowage("inspect", "t.csv", *words)
+        assert texts(shrink("t.csv", "--force", *words), "a") == [number, "2"]
+    found = columns(write("t.csv", "a,b\n1,x\n2,1e400x\n"))
+    assert not found["b"]["too_large_numbers"], found
+
+
+def a_damaged_archive_is_named_before_its_table():
+    body = b"id,v\n" + b"".join(b"%d,%d\n" % (i, i) for i in range(300_000))
+    packed = bytearray(gzip.compress(body, 0))  # stored: a flipped byte changes the table
+    packed[packed.index(b"\n2500,2500\n") + 3] = ord(",")
+    write("c.csv.gz", bytes(packed))
+    for verb in (["inspect", "c.csv.gz"], ["shrink", "c.csv.gz", "-o", "c.npz"]):
+        assert "gzip stream is corrupt" in stowage(*verb, code=2)
+    write("good.csv.gz", gzip.compress(b"a,b\n1,2\n3\n4,5,6\n"))
+    assert "line 4" in stowage("inspect", "good.csv.gz", code=2)
+
+
+def files_of_other_kinds_are_named():
+    for start, what in ((b"%PDF-1.4\n%abc\n", "PDF"), (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "an image"), (b"\xff\xd8\xff\xe0\0\x10JFIF\0\n", "an image"),
+                        (b"GIF89a\x01\0\x01\0", "an image"), (b"Rar!\x1a\x07\0\n12345", "RAR")):
+        said = stowage("inspect", write("t.bin", start), code=2)
+        assert what in said and ("stowage.records" in said) == (what == "an image"), said
+    for name in ("ORCID", "PAR1", "BZh"):  # letters that other files begin with
+        assert name in columns(write("t.csv", f"{name},n\n1,2\n3,4\n"))
+
+
+def one_part_of_a_sparse_matrix_is_an_array():
+    np.savez("s.npz", indptr=np.array([0, 1, 2]), indices=np.array([0, 1]), data=np.array([1.5, 2.5]), shape=np.array([2, 2]), format=np.array(b"csr"))
+    for name, values in (("data", [1.5, 2.5]), ("indptr", [0, 1, 2]), ("shape", [2, 2])):
+        facts = json.loads(stowage("inspect", "--json", f"s.npz:{name}"))
+        assert [a["name"] for a in facts["arrays"]] == [name] and not facts["arrays"][0]["sparse"], facts
+        stowage("shrink", f"s.npz:{name}", "-o", "o.npy", "--force")
+        assert np.load("o.npy").tolist() == values
+
+
+def messages_name_the_users_file_and_the_next_step():
+    write("t.csv", "a,b\n1,2\n")
+    for out in ("/proc/o.npz", "/proc/o.npy"):
+        said = stowage("shrink", "--force", "t.csv", "-o", out, code=1)
+        assert f"{out}: " in said and "scratch" not in said and "does not exist" not in said, said
+    assert "nodir/o.npz: " in stowage("shrink", "t.csv", "-o", "nodir/o.npz", code=1)
+    os.mkdir("dir")
+    said = stowage("shrink", "dir", "-o", "o.npz", code=2)
+    assert "dir/*.csv" in said and "stowage.records" in said, said
+    np.savez("z.npz", x=np.arange(3), y=np.arange(2))
+    said = stowage("inspect", "z.npz:q", code=2)
+    assert "no member q" in said and "x.npy, y.npy" in said, said
+    np.save("a.npy", np.arange(100))
+    for name in ("a.npy", "z.npz"):
+        with open(name, "rb") as file:
+            write("cut.bin", file.read()[:200])
+        assert "copy or write it again" in stowage("inspect", "cut.bin", code=2)
 
 
 CHECKS = [value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == "__main__"]

@@ -232,6 +232,49 @@ TEST(every_kernel_set_narrows_doubles_alike)
   }
 }
 
+/* Integers are compared exactly; a float fits an integer if it does after truncation. */
+static bool fits_by_definition(dtype to, dtype from, const void *value, const void *made) {
+  if (to == DTYPE_BOOL || from == DTYPE_BOOL) return true;
+  if (dtype_kind(to) == CLASS_FLOAT)
+    return isfinite(as_double(made, to)) || !isfinite(as_double(value, from));
+  if (dtype_kind(from) == CLASS_FLOAT) {
+    long double x = truncl((long double)as_double(value, from));
+    return x >= dtype_least(to) && x <= (long double)dtype_most(to);
+  }
+  int64_t whole = 0;
+  CHECK_OK(cast_values(&whole, DTYPE_I64, value, from, 1));
+  bool negative = dtype_kind(from) == CLASS_SIGNED && whole < 0;
+  return negative ? whole >= dtype_least(to) : (uint64_t)whole <= dtype_most(to);
+}
+
+TEST(the_first_value_that_does_not_fit_is_found)
+{
+  enum { COUNT = 5000 };
+  static const double edges[] = {
+      0,      -0.5,      -0.999,  -1,     127.9,       128,        -128.9,    -129,
+      255.9,  256,       32767.5, 32768,  -32769,      65504,      65519,     65520,
+      65536,  0x1p31,    -0x1p31, 0x1p32, -0x1p31 - 1, 0x1p32 - 1, 0x1p63,    -0x1p63,
+      0x1p64, 3.4028e38, 3.4e38,  3.5e38, 1e300,       INFINITY,   -INFINITY, NAN};
+  static char in[COUNT * 8 + 1], made[COUNT * 8 + 1], one[8];
+  unsigned fitting = 0, others = 0;
+  for (int from = DTYPE_BOOL; from < DTYPE_COUNT; from++)
+    for (int to = DTYPE_BOOL; to < DTYPE_COUNT; to++)
+      for (size_t e = 0; e < sizeof edges / sizeof edges[0]; e++) {
+        size_t width = dtype_bytes(from), place = (e * 997 + 31) % COUNT;
+        char *values = in + e % 2; /* not aligned, too */
+        memset(in, 0, sizeof in);
+        CHECK_OK(cast_values(values + place * width, from, &edges[e], DTYPE_F64, 1));
+        CHECK_OK(cast_values(one, to, values + place * width, from, 1));
+        bool fits = fits_by_definition(to, from, values + place * width, one);
+        size_t found = cast_fitting(made + e % 2, to, values, from, COUNT);
+        if (found != (fits ? COUNT : place))
+          FAIL("%a as %s to %s: stopped at %zu, expected %zu", edges[e], dtype_name(from),
+               dtype_name(to), found, fits ? (size_t)COUNT : place);
+        *(fits ? &fitting : &others) += 1;
+      }
+  CHECK(fitting > 1000 && others > 500);
+}
+
 TEST(unknown_types_are_refused)
 {
   char byte = 0;
