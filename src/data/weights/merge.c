@@ -64,16 +64,26 @@ static stow_status check_shapes(const weights_result *r, const layer *l) {
                    w->name, rows, columns, l->transposed ? in : out, l->transposed ? out : in);
 }
 
-/* Returns whether the layer is stored as in x out. PEFT writes one fan_in_fan_out for all modules,
- * although GPT-2 has layers of both kinds: what the base shows comes first. */
-static bool is_transposed(const weights_result *r, const layer *l) {
+/* Sets whether the layer is stored as in x out. PEFT saves one fan_in_fan_out for all modules, that
+ * of the last one, but transposes each by its kind: Conv1D always, Linear never. So the shapes
+ * decide and, for a square matrix, what the base shows. */
+static stow_status find_transposed(const weights_result *r, layer *l) {
   const tensor *w = r->items[l->item].from.facts;
-  transposed_kind kind = transposed_of(&r->transposed, w->name);
-  if (l->module->embedding || kind != TRANSPOSED_UNKNOWN)
-    return l->module->embedding || kind == TRANSPOSED_YES;
   uint64_t in = product(l->module->a->facts, 1);
-  bool only_plain = w->dims == 2 && w->shape[1] == in && w->shape[0] != in;
-  return l->of->fan_in_fan_out && !only_plain;
+  l->transposed = l->module->embedding;
+  if (l->module->embedding || w->dims != 2) return STOW_OK;
+  transposed_kind kind = transposed_of(&r->transposed, w->name);
+  l->transposed = w->shape[0] != w->shape[1] ? w->shape[0] == in : kind == TRANSPOSED_YES;
+  bool open = kind == TRANSPOSED_MIXED || (kind == TRANSPOSED_UNKNOWN && l->of->fan_in_fan_out);
+  if (w->shape[0] != w->shape[1] || w->shape[0] != in || !open) return STOW_OK;
+  return stow_fail(STOW_ERR_UNSUPPORTED,
+                   "tensor %.200s is square, and nothing shows whether it is stored as inputs x "
+                   "outputs (Conv1D): fan_in_fan_out in adapter_config.json is one value for all "
+                   "layers, and %s; use PEFT's merge_and_unload",
+                   w->name,
+                   kind == TRANSPOSED_MIXED
+                       ? "the base has parts of both kinds"
+                       : "the base has no config.json of an architecture that is known here");
 }
 
 static stow_status check_bias(const weights_result *r, const layer *l) {
@@ -147,7 +157,7 @@ static stow_status add_layer(weights_result *r, layer_list *list, const adapter 
     STOW_TRY(check_tokens(r, &l));
     return layers_add(list, r, &l, product(w, 1));
   }
-  l.transposed = is_transposed(r, &l);
+  STOW_TRY(find_transposed(r, &l));
   l.rank = (size_t)module->a->facts->shape[0];
   STOW_TRY(check_shapes(r, &l));
   /* A base that the adapter brings along is the one after the initialization. */
