@@ -57,8 +57,16 @@ bool weights_is_quantized(const model *m);
  * without the other, so a type for the whole model leaves both as they are. */
 bool weights_is_packed(const tensor *t);
 bool weights_is_scale(const tensor *t);
-/* Returns whether a module's name is that of an embedding, or of the router of a mixture. */
+
+/* names.c */
+/* Returns for what the default choice of --quantize and --prune leaves a tensor out, as "named
+ * lm_head"; NULL if it takes it. Equal reasons are the same string. */
+const char *weights_left_by(model_format format, const tensor *t);
+/* Returns whether a module's name is that of an embedding. */
 bool weights_is_embedding(const char *module, size_t length);
+/* Returns whether readers take the matrix for something else than a linear layer: an embedding, or
+ * the router of a mixture. */
+bool weights_is_lookup(const tensor *t);
 bool weights_named(const char *name, const char *const *patterns, size_t count);
 
 /* Sets the thresholds of the items that are not done (prune.c). */

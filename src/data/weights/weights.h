@@ -6,6 +6,7 @@
  * below tensor size, so memory stays within the budget for any model. Every output takes its name
  * only when it is complete. The order of the work:
  *
+ *   names.c    which tensors are chosen, by their names
  *   plan.c     what each tensor becomes, and which tensors the output has
  *   prune.c    where a pruned tensor's threshold is
  *   sparse.c   how many values a tensor stored sparse keeps, and where they go
