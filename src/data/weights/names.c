@@ -112,3 +112,15 @@ bool weights_is_lookup(const tensor *t) {
   return weights_is_embedding(t->name, length - cut) || text_ends(t->name, ".gate.weight") ||
          text_ends(t->name, ".router.weight");
 }
+
+const char *const weights_heads[] = {"lm_head",
+                                     "lm_head.decoder",
+                                     "cls.predictions.decoder",
+                                     "predictions.decoder",
+                                     "vocab_projector",
+                                     "proj_out",
+                                     "generator_lm_head",
+                                     "embed_out",
+                                     "pred_layer.proj",
+                                     "output_projection",
+                                     NULL};

@@ -67,6 +67,8 @@ bool weights_is_embedding(const char *module, size_t length);
 /* Returns whether readers take the matrix for something else than a linear layer: an embedding, or
  * the router of a mixture. */
 bool weights_is_lookup(const tensor *t);
+/* The output layers of transformers, which may be tied to the embedding; ended by NULL. */
+extern const char *const weights_heads[];
 bool weights_named(const char *name, const char *const *patterns, size_t count);
 
 /* Sets the thresholds of the items that are not done (prune.c). */
