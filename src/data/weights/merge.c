@@ -239,14 +239,28 @@ static stow_status plan_adapter(merge_result *r, merging *m, adapter *a) {
 
 /* ---- the sum ---- */
 
-/* DoRA: scales each row to its trained length. */
-static void scale_rows(double *values, size_t rows, size_t columns, const double *magnitude) {
+/* DoRA divides by the length of a row, or of a column of a transposed layer. PEFT gets NaN where
+ * that is 0. */
+static stow_status fail_length(const char *name, const char *what, size_t at) {
+  return stow_fail(
+      STOW_ERR_INVALID,
+      "tensor %.200s: %s %zu is zero with the adapter's change, and DoRA divides by its "
+      "length: the adapter computes NaN there with PEFT too; use --allow-nan to write "
+      "it anyway",
+      name, what, at);
+}
+
+/* DoRA: scales each row to its trained length. `row` is the number of the first one. */
+static stow_status scale_rows(double *values, size_t row, size_t rows, size_t columns,
+                              const layer *l, const char *name) {
   for (size_t i = 0; i < rows; i++) {
-    double sum = 0, *row = values + i * columns;
-    for (size_t k = 0; k < columns; k++) sum += row[k] * row[k];
-    double factor = magnitude[i] / sqrt(sum);
-    for (size_t k = 0; k < columns; k++) row[k] *= factor;
+    double sum = 0, *at = values + i * columns;
+    for (size_t k = 0; k < columns; k++) sum += at[k] * at[k];
+    if (sum == 0 && !l->allow_zero) return fail_length(name, "row", row + i);
+    double factor = l->magnitude[row + i] / sqrt(sum);
+    for (size_t k = 0; k < columns; k++) at[k] *= factor;
   }
+  return STOW_OK;
 }
 
 static void scale_columns(double *values, size_t rows, size_t columns, const double *factors) {
@@ -291,12 +305,12 @@ static stow_status add_rows(const layer *l, dtype type, double *sum, size_t row,
 }
 
 /* DoRA: scales the rows that a layer was added to. */
-static void scale(const layer *l, double *sum, size_t row, size_t rows, size_t columns) {
-  if (l->magnitude == NULL) return;
-  if (l->transposed)
-    scale_columns(sum, rows, columns, l->magnitude);
-  else
-    scale_rows(sum, rows, columns, l->magnitude + row);
+static stow_status scale(const layer *l, const char *name, double *sum, size_t row, size_t rows,
+                         size_t columns) {
+  if (l->magnitude == NULL) return STOW_OK;
+  if (!l->transposed) return scale_rows(sum, row, rows, columns, l, name);
+  scale_columns(sum, rows, columns, l->magnitude);
+  return STOW_OK;
 }
 
 static size_t run_rows(size_t columns) {
@@ -324,11 +338,14 @@ static stow_status find_factors(weights_job *j, layer *which) {
     for (const layer *l = layers_of(&m->layers, which->item); l != NULL && status == STOW_OK;
          l = l != which ? layers_next(&m->layers, l) : NULL) {
       status = add_rows(l, w->type, sum, row, rows, columns);
-      if (l != which) scale(l, sum, row, rows, columns);
+      if (l != which && status == STOW_OK) status = scale(l, w->name, sum, row, rows, columns);
     }
     for (size_t i = 0; i < count && status == STOW_OK; i++) squares[i % columns] += sum[i] * sum[i];
   }
-  for (size_t k = 0; k < columns && status == STOW_OK; k++) which->magnitude[k] /= sqrt(squares[k]);
+  for (size_t k = 0; k < columns && status == STOW_OK; k++) {
+    if (squares[k] == 0 && !which->allow_zero) status = fail_length(w->name, "column", k);
+    which->magnitude[k] /= sqrt(squares[k]);
+  }
   free(bytes);
   free(squares);
   free(sum);
@@ -355,6 +372,7 @@ static stow_status load_layers(weights_job *j, size_t item) {
                      stow_size_format(have, m->budget_bytes));
   }
   for (layer *l = layers_of(&m->layers, item); l != NULL; l = layers_next(&m->layers, l)) {
+    l->allow_zero = j->o->allow_nan;
     STOW_TRY(l->kind == LAYER_OLORA   ? layer_load_olora(j, l)
              : l->kind == LAYER_PISSA ? layer_load_pissa(j, l, m->budget_bytes / 4)
                                       : layer_load(j, l));
@@ -376,7 +394,7 @@ static stow_status merge_rows(const merging *m, const weights_item *item, size_t
   size_t row = (size_t)(first / columns);
   for (const layer *l = layers_of(&m->layers, index); l != NULL; l = layers_next(&m->layers, l)) {
     STOW_TRY(add_rows(l, from, sum, row, rows, columns));
-    scale(l, sum, row, rows, columns);
+    STOW_TRY(scale(l, item->from.facts->name, sum, row, rows, columns));
   }
   STOW_TRY(cast_values(out, to, sum, DTYPE_F64, count));
   STOW_TRY(cast_values(c->before, DTYPE_F32, bytes, from, count));
@@ -408,23 +426,32 @@ static void merging_free(merging *m) {
   layers_free(&m->layers);
 }
 
-static stow_status plan(merge_result *r, merging *m, const char *const *paths, size_t count,
-                        const weights_options *o, const char *out, const budget *b) {
+static stow_status plan(merge_result *r, merging *m, const char *base, const char *const *paths,
+                        size_t count, const weights_options *o, const char *out, const budget *b) {
   weights_result *w = &r->weights;
   if (w->in.format == MODEL_GGUF)
     return stow_fail(STOW_ERR_UNSUPPORTED, "a GGUF model cannot be merged here; merge the adapter "
                                            "into the safetensors model and convert that");
   m->adapters = calloc(count + 1, sizeof *m->adapters);
   if (m->adapters == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  bool swapped = adapter_of_model(&w->in);
   for (; m->adapter_count < count; m->adapter_count++) {
     adapter *a = &m->adapters[m->adapter_count];
-    STOW_TRY(adapter_open(a, paths[m->adapter_count], b->bytes / LISTS_SHARE));
+    stow_status status = adapter_open(a, paths[m->adapter_count], b->bytes / LISTS_SHARE);
+    if (status == STOW_ERR_INVALID && swapped)
+      return stow_fail(status, "%s; are BASE and ADAPTER swapped?", stow_status_message());
+    STOW_TRY(status);
     if (a->unknown[0] != '\0' && w->unknown[0] == '\0')
       snprintf(w->unknown, sizeof w->unknown,
                "adapter_config.json has settings that are not known here and were ignored: %s; "
                "compare the merged model with the adapter",
                a->unknown);
   }
+  if (swapped)
+    return stow_fail(STOW_ERR_INVALID,
+                     "%s is an adapter, not a model; name the model first, then "
+                     "its adapters",
+                     base);
   STOW_TRY(replicas_add(w, m->adapters, count, out, b->bytes / LISTS_SHARE));
   STOW_TRY(weights_plan(w, o, out));
   STOW_TRY(layers_list_names(w));
@@ -456,7 +483,7 @@ stow_status weights_merge(merge_result *r, const char *base, const char *const *
     r->weights.unnamed = true;
     j.out = folder ? "out" : "out.safetensors";
   }
-  if (status == STOW_OK) status = plan(r, &m, adapters, adapter_count, o, j.out, b);
+  if (status == STOW_OK) status = plan(r, &m, base, adapters, adapter_count, o, j.out, b);
   for (size_t i = 0; i < m.layers.count; i++)
     j.key = hash_u64(m.layers.list[i].item, j.key) + hash_bytes(&m.layers.list[i].scale, 8, i);
   if (status == STOW_OK) status = weights_run(&j);
