@@ -33,8 +33,6 @@ static int run(verb_call *call) {
   const char *out = verb_value(call, "output");
   if (out == NULL && !o.dry_run)
     return verb_usage(call, "no output given: add -o merged/, or -o merged.safetensors");
-  if (o.join && verb_value(call, "shard") != NULL)
-    return verb_usage(call, "--join and --shard exclude each other");
   stow_status status = data_budget(call, &b, &bar, "merging");
   if (status == STOW_OK) status = verb_memory(call, "shard", &o.shard_bytes);
   if (status == STOW_OK)
@@ -62,6 +60,11 @@ static const verb_option options[] = {
     VERB_OPTIONS_END,
 };
 
+static const verb_rule rules[] = {
+    {"join", VERB_EXCLUDES, {"shard"}},
+    VERB_RULES_END,
+};
+
 const verb verb_merge = {
     .name = "merge",
     .summary = "add LoRA adapters into the model they were trained for",
@@ -71,5 +74,6 @@ const verb verb_merge = {
     .operands_min = 2,
     .operands_max = VERB_ANY_NUMBER,
     .options = options,
+    .rules = rules,
     .run = run,
 };

@@ -434,6 +434,7 @@ static stow_status plan(merge_result *r, merging *m, const char *base, const cha
                                            "into the safetensors model and convert that");
   m->adapters = calloc(count + 1, sizeof *m->adapters);
   if (m->adapters == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  STOW_TRY(model_check_whole(&w->in));
   bool swapped = adapter_of_model(&w->in);
   for (; m->adapter_count < count; m->adapter_count++) {
     adapter *a = &m->adapters[m->adapter_count];

@@ -47,14 +47,28 @@ static tensor_type quant_type(weights_quant q) {
   return TENSOR_NONE;
 }
 
+/* Returns the word of --quantize that somebody means who asks for a type of 8 bits or fewer; NULL:
+ * none. */
+static const char *quant_meant(const char *text) {
+  static const struct {
+    const char *word, *means;
+  } words[] = {{"i8", "int8"},         {"float8", "fp8"},        {"f8", "fp8"},
+               {"float8_e4m3", "fp8"}, {"float8_e4m3fn", "fp8"}, {"f8_e4m3", "fp8"}};
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    if (strcasecmp(text, words[i].word) == 0) return words[i].means;
+  for (size_t i = 0; i < sizeof quants / sizeof quants[0]; i++)
+    if (strcasecmp(text, quants[i].name) == 0) return quants[i].name;
+  return NULL;
+}
+
 stow_status weights_parse_type(tensor_type *t, const char *text) {
   dtype type;
   *t = dtype_parse(&type, text) == STOW_OK ? tensor_type_of_dtype(type) : TENSOR_NONE;
   if (*t == TENSOR_F16 || *t == TENSOR_BF16 || *t == TENSOR_F32) return STOW_OK;
-  return stow_fail(STOW_ERR_INVALID,
-                   "dtype: \"%.32s\" is not a type for weights; use f16, bf16 or "
-                   "f32",
-                   text);
+  const char *quant = quant_meant(text);
+  return stow_fail(
+      STOW_ERR_INVALID, "dtype: \"%.32s\" is not a type for weights; use f16, bf16 or f32%s%s",
+      text, quant != NULL ? ", or stowage shrink --quantize " : "", quant != NULL ? quant : "");
 }
 
 stow_status weights_parse_prune(weights_options *o, const char *text) {

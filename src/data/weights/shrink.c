@@ -79,6 +79,7 @@ stow_status weights_shrink(weights_result *r, const char *in, const char *out,
                 ? "out"
                 : "out.safetensors";
   }
+  if (status == STOW_OK) status = model_check_whole(&r->in);
   if (status == STOW_OK) status = config_look(r);
   if (status == STOW_OK) status = weights_plan(r, o, j.out);
   if (status == STOW_OK) status = weights_run(&j);
