@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "cli/data_options.h"
+#include "cli/interrupt.h"
 #include "cli/output.h"
 #include "data/weights/merge.h"
 #include "data/weights/text.h"
@@ -35,6 +36,7 @@ static int run(verb_call *call) {
     return verb_usage(call, "no output given: add -o merged/, or -o merged.safetensors");
   stow_status status = data_budget(call, &b, &bar, "merging");
   if (status == STOW_OK) status = verb_memory(call, "shard", &o.shard_bytes);
+  if (status == STOW_OK && !o.dry_run) interrupt_watch("merge", out, WEIGHTS_JOURNAL_EMPTY);
   if (status == STOW_OK)
     status = weights_merge(&r, call->operands[0], (const char *const *)call->operands + 1,
                            (size_t)call->operand_count - 1, out, &o, &b);

@@ -2,7 +2,6 @@
  * requested types. */
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/data_options.h"
+#include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/python.h"
 #include "data/shards.h"
@@ -68,33 +68,6 @@ static stow_status read_options(const verb_call *call, shrink_options *o, table_
   STOW_TRY(read_tolerance(call, o));
   if (raw != NULL) STOW_TRY(dtype_parse(&o->in.raw.type, raw));
   return shape != NULL ? data_shape(shape, &o->in.raw) : STOW_OK;
-}
-
-/* ---- Ctrl-C ---- */
-
-static char checkpoint_path[PATH_MAX]; /* OUT.resume; written before the handler is installed */
-
-/* Prints how to continue, then ends as the signal would have. Calls only async-signal-safe
- * functions. */
-static void on_interrupt(int number) {
-  static const char kept[] = "\nstowage shrink: interrupted; run the same command with --resume to "
-                             "continue from the last checkpoint\n";
-  static const char none[] = "\nstowage shrink: interrupted before the first checkpoint; run the "
-                             "same command to start again\n";
-  bool there = access(checkpoint_path, F_OK) == 0;
-  ssize_t wrote = there ? write(2, kept, sizeof kept - 1) : write(2, none, sizeof none - 1);
-  (void)wrote;
-  signal(number, SIG_DFL);
-  raise(number);
-}
-
-/* Leaves an ignored SIGINT ignored (nohup, a background job). */
-static void watch_interrupt(const char *out) {
-  struct sigaction old, mine = {.sa_handler = on_interrupt};
-  sigemptyset(&mine.sa_mask);
-  snprintf(checkpoint_path, sizeof checkpoint_path, "%s.resume", out);
-  if (sigaction(SIGINT, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
-    sigaction(SIGINT, &mine, NULL);
 }
 
 /* Every rank of a team does its part; the first one prints the result. */
@@ -172,7 +145,7 @@ static int run_weights(verb_call *call) {
   stow_status status = data_budget(call, &b, &bar, "shrinking");
   if (status == STOW_OK) status = refuse_data_options(call);
   if (status == STOW_OK) status = read_weights_options(call, &o);
-  if (status == STOW_OK && !o.dry_run) watch_interrupt(out);
+  if (status == STOW_OK && !o.dry_run) interrupt_watch("shrink", out, WEIGHTS_JOURNAL_EMPTY);
   if (status == STOW_OK) {
     status = weights_shrink(&r, in, out, &o, &b);
     progress_end(&bar);
@@ -255,7 +228,7 @@ static int run(verb_call *call) {
                     * thread */
   if (ranks.rank > 0) b.progress = NULL;
   if (status == STOW_OK) status = read_options(call, &o, &t);
-  if (ranks.size == 1 && !o.dry_run) watch_interrupt(verb_value(call, "output"));
+  if (ranks.size == 1 && !o.dry_run) interrupt_watch("shrink", verb_value(call, "output"), 0);
   if (status == STOW_OK) status = shrink_and_print(call, &o, &b, &bar);
   free((void *)(uintptr_t)o.columns);
   free((void *)(uintptr_t)o.drop);

@@ -213,5 +213,6 @@ pid=$!
 for _ in $(seq 200); do [ -e killed.safetensors.partial ] && break; sleep 0.01; done
 kill -9 "$pid" 2> /dev/null; wait "$pid" 2> /dev/null
 check a_killed_run_is_resumed bash -c "$stowage shrink large.safetensors -o killed.safetensors --dtype bf16 --no-sync --resume > /dev/null && cmp whole.safetensors killed.safetensors && test ! -e killed.safetensors.resume -a ! -e killed.safetensors.partial"
+check a_signal_says_what_is_kept env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_signals.py" "$stowage"
 rm -f ./*.safetensors
 finish

@@ -158,6 +158,9 @@ typedef struct weights_result {
   bool written, resumed, verified;
 } weights_result;
 
+/* Bytes of OUT.resume before the first tensor is complete in the output. */
+#define WEIGHTS_JOURNAL_EMPTY 24
+
 /* `out` may be NULL on a dry run. */
 stow_status weights_shrink(weights_result *r, const char *in, const char *out,
                            const weights_options *o, const budget *b);
