@@ -24,13 +24,14 @@ def text(value):
     return struct.pack("<Q", len(value)) + value.encode()
 
 
-def gguf(path, tensors, file_type=0):
-    """Writes float32 tensors: name -> (rows, columns)."""
+def gguf(path, tensors, file_type=0, value=None):
+    """Writes float32 tensors: name -> (rows, columns). The first value is `value`."""
     keys = text("general.architecture") + struct.pack("<I", 8) + text("llama") + text("general.file_type") + struct.pack("<II", 4, file_type)
     listed, body = b"", b""
     for name, (rows, columns) in tensors.items():
         listed += text(name) + struct.pack("<IQQIQ", 2, columns, rows, 0, len(body))
-        body += struct.pack(f"<{rows * columns}f", *[(i % 91 - 45) / 64 for i in range(rows * columns)])
+        values = [(i % 91 - 45) / 64 for i in range(rows * columns)]
+        body += struct.pack(f"<{rows * columns}f", *([value] if value else values[:1]), *values[1:])
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 2) + keys + listed
     with open(path, "wb") as file:
         file.write(head + b"\0" * (-len(head) % 32) + body)
@@ -75,6 +76,16 @@ def the_file_type_is_that_of_most_bytes():
     assert file_type("typed.gguf") == 15
 
 
+def values_too_large_for_a_block_are_refused():
+    for kind in ("q8_0", "q4_0", "q4_k", "q6_k"):
+        for value in (1e30, 3e38, 1e15):
+            gguf("large.gguf", {"blk.0.attn_q.weight": (2, 256)}, value=value)
+            have = stowage("shrink", "large.gguf", "-o", "lost.gguf", "--quantize", kind, code=2)
+            assert "too large for" in have and "be lost" in have and not os.path.exists("lost.gguf"), (kind, value, have)
+        gguf("fits.gguf", {"blk.0.attn_q.weight": (2, 256)}, value=60000.0)
+        stowage("shrink", "fits.gguf", "-o", "kept.gguf", "--quantize", kind)
+
+
 def matrices_named_conv_are_linear_layers():
     linear = ["convnext.stages.0.layers.0.pwconv1.weight", "model.layers.0.conv.in_proj.weight", "model.layers.0.self_attn.q_proj.weight"]
     vector = ([8], [1.0] * 8)
@@ -96,6 +107,7 @@ def nothing_to_do_says_what_was_left_out():
 for check in (
     the_choice_in_gguf_is_that_of_llama_cpp,
     the_file_type_is_that_of_most_bytes,
+    values_too_large_for_a_block_are_refused,
     matrices_named_conv_are_linear_layers,
     nothing_to_do_says_what_was_left_out,
 ):

@@ -272,10 +272,11 @@ static stow_status refuse_not_finite(const weights_job *j, const weights_item *i
   if (j->o->allow_nan || (item->error.not_finite == 0 && item->error.clipped == 0)) return STOW_OK;
   if (item->error.clipped > 0)
     return stow_fail(STOW_ERR_INVALID,
-                     "tensor %.200s: %" PRIu64 " value%s too large for %s and would become "
-                     "infinite; %s--allow-nan to write %s anyway",
+                     "tensor %.200s: %" PRIu64 " value%s too large for %s and would %s; "
+                     "%s--allow-nan to write %s anyway",
                      name, item->error.clipped, item->error.clipped == 1 ? " is" : "s are",
-                     weights_becomes(item), wider(j, item),
+                     weights_becomes(item),
+                     item->action == ACTION_BLOCKS ? "be lost" : "become infinite", wider(j, item),
                      item->error.clipped == 1 ? "it" : "them");
   return stow_fail(STOW_ERR_INVALID,
                    "tensor %.200s: %" PRIu64 " value%s NaN or infinite: a damaged or diverged "
