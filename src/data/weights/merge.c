@@ -486,7 +486,8 @@ stow_status weights_merge(merge_result *r, const char *base, const char *const *
   }
   if (status == STOW_OK) status = plan(r, &m, base, adapters, adapter_count, o, j.out, b);
   for (size_t i = 0; i < m.layers.count; i++)
-    j.key = hash_u64(m.layers.list[i].item, j.key) + hash_bytes(&m.layers.list[i].scale, 8, i);
+    j.key = hash_u64(2 * m.layers.list[i].item + m.layers.list[i].transposed, j.key) +
+            hash_bytes(&m.layers.list[i].scale, 8, i);
   if (status == STOW_OK) status = weights_run(&j);
   merging_free(&m);
   if (status != STOW_OK) merge_free(r);
