@@ -40,19 +40,22 @@ static void watch(int number) {
 
 void interrupt_watch(const char *verb, const char *out, uint64_t empty_bytes) {
   static const char *const how[] = {"interrupted", "ended by SIGTERM"};
+  char path[PATH_MAX];
   int length = (int)strlen(out);
   while (length > 1 && out[length - 1] == '/') length--;
-  snprintf(watched.checkpoint, sizeof watched.checkpoint, "%.*s.resume", length, out);
+  snprintf(path, sizeof path, "%.*s", length, out);
+  snprintf(watched.checkpoint, sizeof watched.checkpoint, "%.*s.resume", PATH_MAX - 8, path);
+  const char *name = output_name(path); /* no control characters reach the terminal */
   watched.empty_bytes = empty_bytes;
   for (int i = 0; i < 2; i++) {
     snprintf(watched.kept[i], sizeof watched.kept[i],
-             "\nstowage %s: %s; %.*s.partial is kept: run the same command with --resume to "
+             "\nstowage %s: %s; %s.partial is kept: run the same command with --resume to "
              "continue from the last checkpoint\n",
-             verb, how[i], length, output_name(out));
+             verb, how[i], name);
     snprintf(watched.none[i], sizeof watched.none[i],
              "\nstowage %s: %s before the first checkpoint; run the same command to start again, "
-             "which replaces %.*s.partial\n",
-             verb, how[i], length, output_name(out));
+             "which replaces %s.partial\n",
+             verb, how[i], name);
   }
   watch(SIGINT);
   watch(SIGTERM);
