@@ -205,7 +205,7 @@ def select(shape: "Tuple[int, ...]", index: Any, name: str) -> "Tuple[Tuple[int,
                 raise IndexError("steps below 0 are not read from a file: load the tensor, then index it")
             taken.append((start, len(range(start, stop, step)), step))
             result.append(taken[-1][1])
-        elif hasattr(n, "__index__") and not isinstance(n, bool):
+        elif _is_number(n):
             i = n.__index__()
             if not -size <= i < size:
                 raise IndexError(f"index {i} is out of range for a dimension of {size}")
@@ -213,6 +213,12 @@ def select(shape: "Tuple[int, ...]", index: Any, name: str) -> "Tuple[Tuple[int,
         else:
             raise IndexError("only numbers, slices and ... are read from a file: load the tensor, then index it")
     return tuple(result), _runs(shape, taken)
+
+
+def _is_number(n: Any) -> bool:
+    """Whether an index is one number. An array of one number keeps a dimension, and True is no row: neither counts."""
+    one = getattr(n, "ndim", 0) == 0 and "bool" not in str(getattr(n, "dtype", ""))
+    return one and hasattr(n, "__index__") and not isinstance(n, bool)
 
 
 def _runs(shape: "Tuple[int, ...]", taken: "List[Tuple[int, int, int]]") -> "List[Run]":

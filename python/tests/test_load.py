@@ -196,7 +196,11 @@ class Arrays(Case):
                 self.assertTrue(numpy.array_equal(view[index], values[index]), index)
                 self.assertEqual(view[index].shape, values[index].shape, index)
             self.assertEqual(lazy.view("s")[()], 3)
-            for index in (7, (0, 0, 0, 0), slice(None, None, -1), [1, 2], None):
+            for index in (numpy.int64(2), numpy.array(2)):
+                self.assertTrue(numpy.array_equal(view[index], values[2]) and view[index].shape == (6, 10))
+            # An array of one number would keep its dimension; True is no row.
+            arrays = (numpy.array([2]), numpy.array([1, 2]), numpy.ones(7, bool), numpy.array(True), True)
+            for index in (7, (0, 0, 0, 0), slice(None, None, -1), [1, 2], None, *arrays):
                 with self.assertRaises(IndexError):
                     view[index]
 
@@ -450,6 +454,15 @@ class Tensors(Case):
         with self.assertRaises(stowage.StowageError):
             stowage.load(self.path("evil.pt"))
         self.assertFalse(os.path.exists(evil))
+
+    def test_a_tensor_of_torch_is_an_index_only_without_dimensions(self):
+        values = torch.arange(24).reshape(6, 4)
+        stowage.save({"w": values}, self.path("m.safetensors"))
+        with stowage.load(self.path("m.safetensors"), lazy=True) as lazy:
+            self.assertTrue(torch.equal(lazy.view("w")[torch.tensor(2)], values[2]))
+            for index in (torch.tensor([2]), torch.tensor([True] * 6), torch.tensor(True)):
+                with self.assertRaises(IndexError):
+                    lazy.view("w")[index]
 
     def test_a_lazy_model_is_a_state_dict_and_survives_pickling(self):
         layer = torch.nn.Linear(8, 4)

@@ -1,6 +1,7 @@
 /* Model: which files a model consists of, and the list of their tensors (model.h). */
 #include "arrays/model.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -42,12 +43,20 @@ typedef enum start_kind {
   START_GGUF,
   START_ZIP,
   START_OLD_TORCH, /* torch.save before PyTorch 1.6: no zip */
+  START_PICKLE,    /* of pickle.dump */
   START_LFS,       /* what a clone without Git LFS has instead of the file */
   START_PAGE       /* what a wrong address gives instead of the file */
 } start_kind;
 
 static bool begins(const uint8_t *start, size_t count, const char *text) {
   return count >= strlen(text) && strncasecmp((const char *)start, text, strlen(text)) == 0;
+}
+
+/* Returns whether a file begins and ends as pickle.dump writes it. */
+static bool is_pickle(source *from, const uint8_t *start, size_t count) {
+  uint8_t last = 0;
+  return count > 2 && start[0] == 0x80 && start[1] >= 2 && start[1] <= 5 &&
+         source_read(from, from->bytes - 1, &last, 1) == STOW_OK && last == '.';
 }
 
 static stow_status look_at_start(source *from, start_kind *kind) {
@@ -67,23 +76,87 @@ static stow_status look_at_start(source *from, start_kind *kind) {
     *kind = START_PAGE;
   else if (count >= 9 && start[8] == '{' && source_u64(start) <= from->bytes - 8)
     *kind = START_SAFETENSORS;
+  else if (is_pickle(from, start, count))
+    *kind = START_PICKLE;
   return STOW_OK;
+}
+
+/* ---- what is named instead of a model ---- */
+
+static const char *last_part(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash != NULL ? slash + 1 : path;
+}
+
+/* Returns whether the name is that of a small file which every model's folder has. */
+static bool is_beside_name(const char *path) {
+  static const char *const names[] = {"config.json",           "generation_config.json",
+                                      "tokenizer.json",        "adapter_config.json",
+                                      "tokenizer_config.json", "preprocessor_config.json",
+                                      "model_index.json",      "special_tokens_map.json"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (strcmp(last_part(path), names[i]) == 0) return true;
+  return false;
+}
+
+/* Returns whether a path that does not exist may be the name of a model on a hub:
+ * "meta-llama/Llama-3-8B". */
+static bool is_hub_name(const char *path) {
+  const char *slash = strchr(path, '/'), *dot = strrchr(path, '.');
+  char owner[NAME_MAX + 1];
+  struct stat st;
+  if (dot != NULL && isalpha((unsigned char)dot[1])) return false; /* a file's ending */
+  if (slash == NULL || slash == path || slash[1] == '\0' || strchr(slash + 1, '/') != NULL ||
+      path[0] == '.' || path[0] == '~' || text_is_url(path) || slash - path > NAME_MAX ||
+      exists(path) || is_folder(path))
+    return false;
+  snprintf(owner, sizeof owner, "%.*s", (int)(slash - path), path);
+  return stat(owner, &st) != 0 && errno == ENOENT;
+}
+
+static stow_status refuse_other_names(const char *path) {
+  const char *name = last_part(path);
+  if (is_hub_name(path))
+    return stow_fail(STOW_ERR_NOT_FOUND,
+                     "%s: does not exist; if it is a model on a hub, download it first: "
+                     "hf download %s --local-dir %s",
+                     path, path, name);
+  if (!is_beside_name(path) || !exists(path)) return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "%s: a file beside a model, not the model; name its folder: %.*s", path,
+                   name > path ? (int)(name - path) : 1, name > path ? path : ".");
+}
+
+static bool has_model(const char *path);
+
+bool model_is_beside(const char *path) {
+  return is_beside_name(path) && has_model(path);
 }
 
 bool model_is(const char *path) {
   source from;
   start_kind kind = START_OTHER;
+  if (is_hub_name(path) || model_is_beside(path)) return true;
   if (is_folder(path) || text_ends(path, ".safetensors") || text_ends(path, ".gguf") ||
       text_ends(path, ".index.json"))
     return true;
   if (text_is_url(path) || source_open_file(&from, path) != STOW_OK) return false;
   stow_status status = look_at_start(&from, &kind);
   source_close(&from);
-  if (status != STOW_OK || kind == START_OTHER) return false;
+  if (status != STOW_OK || kind == START_OTHER || kind == START_PICKLE) return false;
   /* A zip is an .npz, unless its name is that of a PyTorch file. */
-  bool any = kind == START_ZIP || kind == START_LFS || kind == START_PAGE;
+  bool any = kind == START_ZIP || kind == START_LFS || kind == START_PAGE || kind == START_PICKLE;
   return !any || text_ends(path, ".pt") || text_ends(path, ".pth") || text_ends(path, ".bin") ||
          text_ends(path, ".ckpt");
+}
+
+bool model_is_pickle(const char *path) {
+  source from;
+  start_kind kind = START_OTHER;
+  if (text_is_url(path) || source_open_file(&from, path) != STOW_OK) return false;
+  (void)look_at_start(&from, &kind);
+  source_close(&from);
+  return kind == START_PICKLE;
 }
 
 /* ---- files ---- */
@@ -98,6 +171,11 @@ static stow_status read_header(model *m, model_file *f, uint64_t max_bytes) {
     return stow_fail(STOW_ERR_FORMAT,
                      "%s: a web page, not a model; download the file itself (on a model hub, the "
                      "address with /resolve/ instead of /blob/)",
+                     f->path);
+  if (kind == START_PICKLE)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: a pickle that torch.save did not write: reading it could run code; load "
+                     "it where you trust it, and save its tensors with safetensors",
                      f->path);
   model_format format = kind == START_GGUF                             ? MODEL_GGUF
                         : kind == START_ZIP || kind == START_OLD_TORCH ? MODEL_TORCH
@@ -205,6 +283,9 @@ static stow_status add_indexed(model *m, const char *index, const char *folder, 
   for (size_t i = 0; i < m->file_count; i++)
     if (strcmp(m->files[i].name, name) == 0) return STOW_OK;
   STOW_TRY(join_path(path, folder, name));
+  if (!text_is_url(path) && !exists(path))
+    return stow_fail(STOW_ERR_NOT_FOUND, "%s: is missing: %s lists it; download this file again",
+                     path, last_part(index));
   return add_within(m, path, max_bytes);
 }
 
@@ -300,6 +381,10 @@ static stow_status add_parts(model *m, const char *path, uint64_t max_bytes) {
                        "%s: part %u of a model in %u files; name the first one, which ends with "
                        "-00001-of-%05u.gguf",
                        path, number + 1, count, count);
+    if (i > 0 && !text_is_url(next) && !exists(next))
+      return stow_fail(STOW_ERR_NOT_FOUND,
+                       "%s: is missing: part %u of the %u files of a model; download it again",
+                       next, i + 1, count);
     if (i > 0) STOW_TRY(add_within(m, next, max_bytes));
     const tensors *header = &m->files[i].header;
     if (header->split_number != i || header->split_count != count)
@@ -378,13 +463,44 @@ static stow_status open_folder(model *m, const char *folder, uint64_t max_bytes)
       folder, folder);
 }
 
+/* Returns whether a model is in the folder of a file. */
+static bool has_model(const char *path) {
+  char folder[PATH_MAX], file[PATH_MAX];
+  static const char *const endings[] = {".safetensors", ".gguf"};
+  const char *name = last_part(path);
+  bool found = false;
+  if (snprintf(folder, sizeof folder, "%.*s", name > path ? (int)(name - path) : 1,
+               name > path ? path : ".") >= (int)sizeof folder)
+    return false;
+  for (size_t i = 0; i < sizeof known_names / sizeof known_names[0] && !found; i++)
+    found = join_path(file, folder, known_names[i]) == STOW_OK && exists(file);
+  for (size_t i = 0; i < sizeof endings / sizeof endings[0] && !found; i++) {
+    size_t count = 0;
+    found = only_file(file, folder, endings[i], &count) == STOW_OK && count > 0;
+  }
+  return found;
+}
+
+/* Opens the model of an index, which stands for its folder. */
+static stow_status open_indexed(model *m, const char *path, uint64_t max_bytes) {
+  const char *name = last_part(path);
+  if (!text_is_url(path)) {
+    m->folder = name > path ? strndup(path, (size_t)(name - path)) : strdup(".");
+    if (m->folder == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "%s: no host memory", path);
+    for (size_t n = strlen(m->folder); n > 1 && m->folder[n - 1] == '/'; n--)
+      m->folder[n - 1] = '\0';
+  }
+  return open_index(m, path, max_bytes);
+}
+
 stow_status model_open(model *m, const char *path, uint64_t max_bytes) {
   *m = (model){0};
-  stow_status status;
+  stow_status status = refuse_other_names(path);
+  if (status != STOW_OK) return status;
   if (is_folder(path))
     status = open_folder(m, path, max_bytes);
   else if (text_ends(path, ".index.json"))
-    status = open_index(m, path, max_bytes);
+    status = open_indexed(m, path, max_bytes);
   else
     status = add_parts(m, path, max_bytes);
   if (status != STOW_OK) model_close(m);
@@ -401,6 +517,20 @@ void model_close(model *m) {
   free(m->list);
   free(m->folder);
   *m = (model){0};
+}
+
+stow_status model_check_whole(const model *m) {
+  unsigned number, count;
+  if (m->folder != NULL || m->file_count != 1) return STOW_OK;
+  const char *path = m->files[0].path, *name = last_part(path), *dash = strstr(name, "-of-");
+  if (dash == NULL || dash - name < 5 || sscanf(dash - 5, "%5u-of-%5u.", &number, &count) != 2 ||
+      count < 2 || number > count)
+    return STOW_OK;
+  return stow_fail(STOW_ERR_INVALID,
+                   "%s: file %u of %u of a model; name its folder, %.*s, or give this file another "
+                   "name to take it alone",
+                   path, number, count, name > path ? (int)(name - path) : 1,
+                   name > path ? path : ".");
 }
 
 stow_status model_check(const model *m) {

@@ -28,7 +28,7 @@ typedef struct model_tensor {
 
 typedef struct model {
   model_format format;
-  char *folder; /* the folder that was named; NULL: a file was named */
+  char *folder; /* the folder that was named, or that of the index; NULL: a file was named */
   model_file *files;
   size_t file_count, file_capacity;
   model_tensor *list; /* file by file, each in the order of its header */
@@ -41,10 +41,18 @@ typedef struct model {
  * and the message says what it is. */
 stow_status model_open(model *m, const char *path, uint64_t max_bytes);
 void model_close(model *m);
+/* Returns STOW_ERR_INVALID if only one of several files was named ("model-00001-of-00003"). */
+stow_status model_check_whole(const model *m);
 /* Returns STOW_ERR_IO if a file has changed since it was opened. */
 stow_status model_check(const model *m);
 /* Returns true if the path looks like a model: a folder, or a file that begins like one. */
 bool model_is(const char *path);
+/* Returns true for a small JSON file in a model's folder, such as config.json: model_open says to
+ * name the folder. */
+bool model_is_beside(const char *path);
+/* Returns true for a file of pickle.dump, which model_open refuses: it is no model, and no array
+ * either. */
+bool model_is_pickle(const char *path);
 const char *model_format_name(model_format f);
 /* Returns the tensor of that name, or NULL. */
 const model_tensor *model_find(const model *m, const char *name);

@@ -512,6 +512,15 @@ static stow_status find_pickle(members *a) {
                    a->archive.from->name);
 }
 
+/* A program that compressed the zip again: tensors are read from their place in the file. */
+static stow_status refuse_compressed(const char *file, const char *name) {
+  return stow_fail(
+      STOW_ERR_UNSUPPORTED,
+      "%s: its member %.200s is compressed, which torch.save does not do; unzip it and "
+      "zip it again with zip -0, or save it again",
+      file, name);
+}
+
 /* Finds the members with the bytes of the storages. */
 static stow_status place_members(const members *a, machine *m) {
   for (size_t i = 0; i < m->storage_count; i++) {
@@ -520,8 +529,9 @@ static stow_status place_members(const members *a, machine *m) {
     snprintf(name, sizeof name, "%.*sdata/%.500s", (int)a->prefix, a->pickle->name,
              m->strings.data + s->key);
     const zip_entry *found = zip_find(&a->archive, name);
-    if (found == NULL || found->method != ZIP_STORED)
-      return stow_fail(STOW_ERR_FORMAT, "%s: no stored member %.200s", m->from->name, name);
+    if (found == NULL)
+      return stow_fail(STOW_ERR_FORMAT, "%s: no member %.200s", m->from->name, name);
+    if (found->method != ZIP_STORED) return refuse_compressed(m->from->name, name);
     s->placed = true;
     s->offset = found->offset;
     s->bytes = found->bytes;
@@ -536,7 +546,8 @@ static stow_status check_order(const members *a, source *from) {
   snprintf(name, sizeof name, "%.*sbyteorder", (int)a->prefix, a->pickle->name);
   const zip_entry *entry = zip_find(&a->archive, name);
   if (entry == NULL) return STOW_OK;
-  if (entry->method == ZIP_STORED && entry->bytes == 6) {
+  if (entry->method != ZIP_STORED) return refuse_compressed(from->name, name);
+  if (entry->bytes == 6) {
     STOW_TRY(source_read(from, entry->offset, order, 6));
     if (strcmp(order, "little") == 0) return STOW_OK;
   }

@@ -108,7 +108,8 @@ static int inspect_in_python(verb_call *call) {
 }
 
 static int run(verb_call *call) {
-  if (python_reads(call->operands[0])) return inspect_in_python(call);
+  if (python_reads(call->operands[0]) && !model_is_beside(call->operands[0]))
+    return inspect_in_python(call);
   inspect_options o = {.header = data_header(call)};
   budget b;
   progress bar;

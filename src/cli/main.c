@@ -24,6 +24,14 @@ static int unknown_verb(const char *word) {
                  output_name(word), output_name(word));
     return EXIT_USAGE;
   }
+  static const struct {
+    const char *word, *instead;
+  } others[] = {{"quantize", "shrink --quantize TYPE"}, {"prune", "shrink --prune PART"}};
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+    if (strcmp(word, others[i].word) == 0) {
+      output_error("stowage: no verb \"%s\"; use stowage %s\n", word, others[i].instead);
+      return EXIT_USAGE;
+    }
   const char *names[64];
   size_t count = 0;
   for (size_t i = 0; verb_at(i) != NULL && count < 62; i++)

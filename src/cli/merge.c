@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "cli/data_options.h"
+#include "cli/interrupt.h"
 #include "cli/output.h"
 #include "data/weights/merge.h"
 #include "data/weights/text.h"
@@ -33,10 +34,9 @@ static int run(verb_call *call) {
   const char *out = verb_value(call, "output");
   if (out == NULL && !o.dry_run)
     return verb_usage(call, "no output given: add -o merged/, or -o merged.safetensors");
-  if (o.join && verb_value(call, "shard") != NULL)
-    return verb_usage(call, "--join and --shard exclude each other");
   stow_status status = data_budget(call, &b, &bar, "merging");
   if (status == STOW_OK) status = verb_memory(call, "shard", &o.shard_bytes);
+  if (status == STOW_OK && !o.dry_run) interrupt_watch("merge", out, WEIGHTS_JOURNAL_EMPTY);
   if (status == STOW_OK)
     status = weights_merge(&r, call->operands[0], (const char *const *)call->operands + 1,
                            (size_t)call->operand_count - 1, out, &o, &b);
@@ -62,6 +62,11 @@ static const verb_option options[] = {
     VERB_OPTIONS_END,
 };
 
+static const verb_rule rules[] = {
+    {"join", VERB_EXCLUDES, {"shard"}},
+    VERB_RULES_END,
+};
+
 const verb verb_merge = {
     .name = "merge",
     .summary = "add LoRA adapters into the model they were trained for",
@@ -71,5 +76,6 @@ const verb verb_merge = {
     .operands_min = 2,
     .operands_max = VERB_ANY_NUMBER,
     .options = options,
+    .rules = rules,
     .run = run,
 };

@@ -99,6 +99,23 @@ static int check_operands(const verb_call *call) {
   return EXIT_DONE;
 }
 
+/* An option without effect is a mistake in the command line: it must not pass silently. */
+static int check_rules(const verb_call *call) {
+  for (const verb_rule *r = call->verb->rules; r != NULL && r->option != NULL; r++) {
+    const char *given = NULL;
+    size_t i = 0;
+    if (!verb_flag(call, r->option)) continue;
+    for (; r->others[i] != NULL && given == NULL; i++)
+      if (verb_flag(call, r->others[i])) given = r->others[i];
+    if (r->relation == VERB_EXCLUDES && given != NULL)
+      return verb_usage(call, "--%s and --%s exclude each other", r->option, given);
+    if (r->relation == VERB_NEEDS && given == NULL)
+      return verb_usage(call, "--%s has no effect without --%s%s%s%s", r->option, r->others[0],
+                        i > 1 ? " or --" : "", i > 1 ? r->others[1] : "", i > 2 ? ", …" : "");
+  }
+  return EXIT_DONE;
+}
+
 int options_parse(verb_call *call, const verb *which, int argc, char **argv, bool *help) {
   *help = false;
   *call = (verb_call){.verb = which};
@@ -121,7 +138,8 @@ int options_parse(verb_call *call, const verb *which, int argc, char **argv, boo
       if (which->flags & VERB_FIRST_WORD) options = false;
     }
   }
-  return check_operands(call);
+  int code = check_operands(call);
+  return code == EXIT_DONE ? check_rules(call) : code;
 }
 
 void options_free(verb_call *call) {

@@ -2,7 +2,6 @@
  * requested types. */
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "cli/data_options.h"
+#include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/python.h"
 #include "data/shards.h"
@@ -70,33 +70,6 @@ static stow_status read_options(const verb_call *call, shrink_options *o, table_
   return shape != NULL ? data_shape(shape, &o->in.raw) : STOW_OK;
 }
 
-/* ---- Ctrl-C ---- */
-
-static char checkpoint_path[PATH_MAX]; /* OUT.resume; written before the handler is installed */
-
-/* Prints how to continue, then ends as the signal would have. Calls only async-signal-safe
- * functions. */
-static void on_interrupt(int number) {
-  static const char kept[] = "\nstowage shrink: interrupted; run the same command with --resume to "
-                             "continue from the last checkpoint\n";
-  static const char none[] = "\nstowage shrink: interrupted before the first checkpoint; run the "
-                             "same command to start again\n";
-  bool there = access(checkpoint_path, F_OK) == 0;
-  ssize_t wrote = there ? write(2, kept, sizeof kept - 1) : write(2, none, sizeof none - 1);
-  (void)wrote;
-  signal(number, SIG_DFL);
-  raise(number);
-}
-
-/* Leaves an ignored SIGINT ignored (nohup, a background job). */
-static void watch_interrupt(const char *out) {
-  struct sigaction old, mine = {.sa_handler = on_interrupt};
-  sigemptyset(&mine.sa_mask);
-  snprintf(checkpoint_path, sizeof checkpoint_path, "%s.resume", out);
-  if (sigaction(SIGINT, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
-    sigaction(SIGINT, &mine, NULL);
-}
-
 /* Every rank of a team does its part; the first one prints the result. */
 static stow_status shrink_and_print(verb_call *call, const shrink_options *o, const budget *b,
                                     progress *bar) {
@@ -133,8 +106,9 @@ static stow_status read_weights_options(const verb_call *call, weights_options *
   if (type != NULL) STOW_TRY(weights_parse_type(&o->type, type));
   if (quantize != NULL) STOW_TRY(weights_parse_quant(&o->quantize, quantize));
   if (prune != NULL) STOW_TRY(weights_parse_prune(o, prune));
-  if (o->join && verb_value(call, "shard") != NULL)
-    return stow_fail(STOW_ERR_INVALID, "--join and --shard exclude each other");
+  if (o->prune_2_4 && by != NULL)
+    return stow_fail(STOW_ERR_INVALID,
+                     "--prune 2:4 has no threshold, so that --prune-by does not apply; omit it");
   STOW_TRY(verb_memory(call, "shard", &o->shard_bytes));
   if (verb_value(call, "shard") != NULL && o->shard_bytes == 0)
     return stow_fail(STOW_ERR_INVALID, "--shard 0: give the size of a file, such as 2G");
@@ -143,10 +117,11 @@ static stow_status read_weights_options(const verb_call *call, weights_options *
 
 /* Rejects options for tables and arrays, which do not apply to a model. */
 static stow_status refuse_data_options(const verb_call *call) {
-  static const char *const names[] = {"tolerance", "from-dtype", "shape",
-                                      "columns",   "drop",       "type"};
+  static const char *const names[] = {"tolerance", "from-dtype", "shape",    "columns",   "drop",
+                                      "type",      "for",        "names",    "delimiter", "decimal",
+                                      "comment",   "skip",       "encoding", "na"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-    if (verb_value(call, names[i]) != NULL)
+    if (verb_flag(call, names[i]))
       return stow_fail(STOW_ERR_INVALID, "--%s is for arrays and tables; %s is a model", names[i],
                        output_name(call->operands[0]));
   return STOW_OK;
@@ -170,7 +145,7 @@ static int run_weights(verb_call *call) {
   stow_status status = data_budget(call, &b, &bar, "shrinking");
   if (status == STOW_OK) status = refuse_data_options(call);
   if (status == STOW_OK) status = read_weights_options(call, &o);
-  if (status == STOW_OK && !o.dry_run) watch_interrupt(out);
+  if (status == STOW_OK && !o.dry_run) interrupt_watch("shrink", out, WEIGHTS_JOURNAL_EMPTY);
   if (status == STOW_OK) {
     status = weights_shrink(&r, in, out, &o, &b);
     progress_end(&bar);
@@ -223,17 +198,21 @@ static int run(verb_call *call) {
       access(call->operands[1], F_OK) != 0)
     return verb_usage(call, "no output given: did you mean -o %.200s?",
                       output_name(call->operands[1]));
-  bool planned = verb_flag(call, "dry-run") && model_is(call->operands[0]); /* needs no name */
+  bool is_model = model_is(call->operands[0]);
+  bool planned = verb_flag(call, "dry-run") && is_model; /* needs no name */
   if (verb_value(call, "output") == NULL && !planned)
     return verb_usage(call, "no output given: add -o small.npy, small.npz, small.safetensors, "
                             "small.gguf or a folder");
-  if (python_reads(call->operands[0]) || python_reads(verb_value(call, "output")))
+  if (!model_is_beside(call->operands[0]) &&
+      (python_reads(call->operands[0]) || python_reads(verb_value(call, "output"))))
     return python_become(call, NULL, "_data_command"); /* Parquet, Arrow and JSON lines */
-  if (model_is(call->operands[0]) && call->operand_count > 1)
+  if (is_model && call->operand_count > 1)
     return verb_usage(call, "%s is a model; shrink models one by one",
                       output_name(call->operands[0]));
-  if (model_is(call->operands[0])) return run_weights(call);
+  if (is_model) return run_weights(call);
   bool to_model = names_model(verb_value(call, "output"));
+  if ((to_model || asks_for_model(call)) && model_is_pickle(call->operands[0]))
+    return run_weights(call); /* says why it is refused */
   for (int i = 0; i < call->operand_count && (to_model || asks_for_model(call)); i++)
     if (access(call->operands[i], F_OK) != 0 && errno == ENOENT && !text_is_url(call->operands[i]))
       return verb_fail(call, stow_fail(STOW_ERR_NOT_FOUND, "%s: does not exist; check the path",
@@ -249,7 +228,7 @@ static int run(verb_call *call) {
                     * thread */
   if (ranks.rank > 0) b.progress = NULL;
   if (status == STOW_OK) status = read_options(call, &o, &t);
-  if (ranks.size == 1 && !o.dry_run) watch_interrupt(verb_value(call, "output"));
+  if (ranks.size == 1 && !o.dry_run) interrupt_watch("shrink", verb_value(call, "output"), 0);
   if (status == STOW_OK) status = shrink_and_print(call, &o, &b, &bar);
   free((void *)(uintptr_t)o.columns);
   free((void *)(uintptr_t)o.drop);
@@ -300,6 +279,14 @@ static const verb_option options[] = {
     VERB_OPTIONS_END,
 };
 
+static const verb_rule rules[] = {
+    {"prune-by", VERB_NEEDS, {"prune"}},
+    {"include", VERB_NEEDS, {"quantize", "dtype", "prune", "sparse"}},
+    {"exclude", VERB_NEEDS, {"quantize", "dtype", "prune", "sparse"}},
+    {"join", VERB_EXCLUDES, {"shard"}},
+    VERB_RULES_END,
+};
+
 const verb verb_shrink = {
     .name = "shrink",
     .summary = "write a data file in the smallest types that hold every value, or a model smaller",
@@ -313,5 +300,6 @@ const verb verb_shrink = {
     .operands_min = 1,
     .operands_max = VERB_ANY_NUMBER,
     .options = options,
+    .rules = rules,
     .run = run,
 };

@@ -34,6 +34,19 @@ typedef struct verb_option {
 #define VERB_OPTIONS_END                                                                           \
   { NULL, NULL, NULL }
 
+/* Two options that belong together, or exclude each other. Checked for every call. */
+typedef struct verb_rule {
+  const char *option; /* NULL marks the end of a table */
+  enum { VERB_NEEDS, VERB_EXCLUDES } relation;
+  const char *others[6]; /* VERB_NEEDS: at least one of them; VERB_EXCLUDES: none of them */
+} verb_rule;
+#define VERB_RULES_END                                                                             \
+  {                                                                                                \
+    NULL, VERB_NEEDS, {                                                                            \
+      NULL                                                                                         \
+    }                                                                                              \
+  }
+
 enum {
   VERB_HIDDEN = 1,     /* not in help or completion: the command calls it itself */
   VERB_FIRST_WORD = 2, /* options end at the first operand: what follows belongs to a program */
@@ -52,6 +65,7 @@ typedef struct verb {
   int operands_max; /* VERB_ANY_NUMBER: no limit */
   unsigned flags;
   const verb_option *options;  /* terminated by VERB_OPTIONS_END; NULL: none */
+  const verb_rule *rules;      /* terminated by VERB_RULES_END; NULL: none */
   const char *exits;           /* further exit codes, one per line, "125  the shim is missing\n" */
   int (*run)(verb_call *call); /* returns an exit code */
 } verb;

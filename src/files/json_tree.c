@@ -300,3 +300,32 @@ bool json_value(const json_tree *t, const json_node *node, double *value) {
   *value = strtod(number, NULL);
   return true;
 }
+
+#define SHOWN_MAX 40 /* bytes of a value in a message */
+
+static stow_status fail_kind(const json_tree *t, const json_node *n, const char *key,
+                             const char *wanted) {
+  uint32_t length = n->end - n->begin;
+  return stow_fail(STOW_ERR_FORMAT, "%s: \"%s\" is %.*s%s; it must be %s", t->name, key,
+                   (int)(length < SHOWN_MAX ? length : SHOWN_MAX), t->text + n->begin,
+                   length > SHOWN_MAX       ? "…"
+                   : n->kind == JSON_STRING ? ", a text"
+                                            : "",
+                   wanted);
+}
+
+stow_status json_read_boolean(const json_tree *t, const json_node *object, const char *key,
+                              bool *value) {
+  const json_node *n = json_member(t, object, key);
+  if (n == NULL || n->kind == JSON_NULL) return STOW_OK;
+  if (n->kind != JSON_TRUE && n->kind != JSON_FALSE) return fail_kind(t, n, key, "true or false");
+  *value = n->kind == JSON_TRUE;
+  return STOW_OK;
+}
+
+stow_status json_read_number(const json_tree *t, const json_node *object, const char *key,
+                             double *value) {
+  const json_node *n = json_member(t, object, key);
+  if (n == NULL || n->kind == JSON_NULL || json_value(t, n, value)) return STOW_OK;
+  return fail_kind(t, n, key, "a number, without quotes");
+}

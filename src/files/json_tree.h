@@ -65,5 +65,11 @@ const char *json_string(const json_tree *t, const json_node *node);
 const char *json_key_of(const json_tree *t, const json_node *member);
 /* Returns false if the node is not a number. */
 bool json_value(const json_tree *t, const json_node *node, double *value);
+/* Read a member of that kind. Without the member, or where it is null, *value stays. Another kind
+ * is STOW_ERR_FORMAT, with the value: `"use_rslora": 1` is no boolean. */
+stow_status json_read_boolean(const json_tree *t, const json_node *object, const char *key,
+                              bool *value);
+stow_status json_read_number(const json_tree *t, const json_node *object, const char *key,
+                             double *value);
 
 #endif

@@ -65,6 +65,13 @@ static void send_behind(writer *w) {
   w->synced = w->bytes;
 }
 
+static const char *reason(int error) {
+  if (error != EFBIG) return strerror(error);
+  return "File too large: larger than `ulimit -f` or the file system allows; raise the limit, or "
+         "write "
+         "smaller files (of a model with --shard)";
+}
+
 stow_status writer_put(const writer *w, uint64_t offset, const void *bytes, size_t count) {
   const char *at = bytes;
   while (count > 0) {
@@ -72,7 +79,7 @@ stow_status writer_put(const writer *w, uint64_t offset, const void *bytes, size
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0)
       return stow_fail(STOW_ERR_IO, "%s: cannot write at byte %" PRIu64 ": %s", w->out.path, offset,
-                       strerror(put == 0 ? ENOSPC : errno));
+                       reason(put == 0 ? ENOSPC : errno));
     at += put;
     offset += (uint64_t)put;
     count -= (size_t)put;
@@ -94,7 +101,7 @@ void writer_flush_to(writer *w, uint64_t end) {
 stow_status writer_end(writer *w, uint64_t bytes) {
   if (ftruncate(w->fd, (off_t)bytes) != 0)
     return stow_fail(STOW_ERR_IO, "%s: cannot truncate to %" PRIu64 " bytes: %s", w->out.path,
-                     bytes, strerror(errno));
+                     bytes, reason(errno));
   w->bytes = bytes;
   return STOW_OK;
 }

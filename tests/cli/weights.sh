@@ -159,6 +159,8 @@ assert q[\"to_dtype\"] == \"int8\" and 0 < q[\"relative_rms_error\"] < 0.02 and 
 assert not t[\"model.embed_tokens.weight\"][\"changed\"]'"
 check shards_and_an_index bash -c "$stowage shrink in.safetensors -o cut --shard 12K && ls cut | grep -q model-00001-of-00003.safetensors && $stowage inspect --diff in.safetensors cut && $stowage shrink cut -o joined.safetensors && $stowage inspect --diff in.safetensors joined.safetensors"
 check layers_of_inputs_x_outputs env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_turned.py" "$stowage"
+check tensors_are_chosen_by_their_names env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_names.py" "$stowage"
+check other_paths_forms_and_options_are_named env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_paths.py" "$stowage"
 check repeated_and_tied_layers env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_replicas.py" "$stowage"
 check parts_tied_layers_and_quantized_inputs env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_parts.py" "$stowage"
 check reasons_and_causes_are_named env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_words.py" "$stowage"
@@ -211,5 +213,6 @@ pid=$!
 for _ in $(seq 200); do [ -e killed.safetensors.partial ] && break; sleep 0.01; done
 kill -9 "$pid" 2> /dev/null; wait "$pid" 2> /dev/null
 check a_killed_run_is_resumed bash -c "$stowage shrink large.safetensors -o killed.safetensors --dtype bf16 --no-sync --resume > /dev/null && cmp whole.safetensors killed.safetensors && test ! -e killed.safetensors.resume -a ! -e killed.safetensors.partial"
+check a_signal_says_what_is_kept env PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/tests/cli/weights_signals.py" "$stowage"
 rm -f ./*.safetensors
 finish

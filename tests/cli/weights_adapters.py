@@ -69,6 +69,42 @@ def refusals_name_the_reason():
     assert "uses monteclora_config, which is not merged here" in stowage("merge", "plain.safetensors", "new", "-o", "o.safetensors", code=1)
 
 
+def variants_that_peft_cannot_merge_have_another_next_step():
+    adapter("alora", lora("l"), alora_invocation_tokens=[1, 2])
+    have = stowage("merge", "plain.safetensors", "alora", "-o", "o.safetensors", code=1)
+    assert "use the adapter beside the model" in have and "merge_and_unload" not in have, have
+
+
+def settings_of_another_kind_are_refused():
+    cases = ("use_rslora", 1, '"use_rslora" is 1; it must be true or false'), ("use_rslora", "yes", '"use_rslora" is "yes", a text'), \
+        ("use_dora", 0, '"use_dora" is 0'), ("fan_in_fan_out", "true", '"fan_in_fan_out" is "true", a text'), \
+        ("lora_alpha", "16", '"lora_alpha" is "16", a text; it must be a number, without quotes'), ("r", True, '"r" is true'), \
+        ("alpha_pattern", {"l": "8"}, '"l" is "8"'), ("rank_pattern", {"l": [1]}, '"l" is [1]'), ("layer_replication", "all", "layer_replication"), \
+        ("lora_alpha", None, 'no numbers "r"')
+    for i, (key, value, text) in enumerate(cases):
+        adapter(f"kind{i}", lora("l"), **{key: value})
+        assert text in stowage("merge", "plain.safetensors", f"kind{i}", "-o", "o.safetensors", code=2), (key, value)
+
+
+def swapped_arguments_are_named():
+    adapter("right", lora("l"))
+    have = stowage("merge", "right", "plain.safetensors", "-o", "o.safetensors", code=2)
+    assert "plain.safetensors is not a PEFT adapter" in have and "are BASE and ADAPTER swapped?" in have, have
+    have = stowage("merge", "plain.safetensors", "u.safetensors", "-o", "o.safetensors", code=2)
+    assert "u.safetensors is not a PEFT adapter" in have and "swapped" not in have, have
+    assert "right is an adapter, not a model" in stowage("merge", "right", "right", "-o", "o.safetensors", code=2)
+
+
+def a_row_without_length_is_the_cause_of_nan():
+    write("zero.safetensors", {"l.weight": ([4, 8], [1.0] * 16 + [0.0] * 8 + [1.0] * 8)})
+    adapter("dora", {**lora("l", b=([4, 2], [0.0] * 8)), "l.lora_magnitude_vector": ([4], [1.0] * 4)}, use_dora=True)
+    have = stowage("merge", "zero.safetensors", "dora", "-o", "o.safetensors", code=2)
+    assert "tensor l.weight: row 2 is zero" in have and "DoRA divides by its length" in have, have
+    stowage("merge", "zero.safetensors", "dora", "-o", "nan.safetensors", "--allow-nan")
+    write("turned.safetensors", {"l.weight": ([8, 4], [0.0, 1.0, 1.0, 1.0] * 8)})
+    assert "tensor l.weight: column 0 is zero" in stowage("merge", "turned.safetensors", "dora", "-o", "o.safetensors", code=2)
+
+
 def unknown_settings_are_named():
     adapter("unknown", lora("l"), use_quantum=True, later=None, also={}, off=False, revision="main")
     text = "adapter_config.json has settings that are not known here and were ignored: use_quantum; compare"
@@ -79,5 +115,13 @@ def unknown_settings_are_named():
     assert "warning" not in stowage("merge", "plain.safetensors", "known", "-o", "k.safetensors")
 
 
-for check in (names_of_transformers_5_are_found, refusals_name_the_reason, unknown_settings_are_named):
+for check in (
+    names_of_transformers_5_are_found,
+    refusals_name_the_reason,
+    variants_that_peft_cannot_merge_have_another_next_step,
+    settings_of_another_kind_are_refused,
+    unknown_settings_are_named,
+    swapped_arguments_are_named,
+    a_row_without_length_is_the_cause_of_nan,
+):
     check()

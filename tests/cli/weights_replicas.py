@@ -22,11 +22,15 @@ def stowage(*words, refused=None):
         assert not os.path.exists(words[words.index("-o") + 1])
 
 
-def base(config, folder="base3"):
+def base(config, folder="base3", lm_head=False, bias=None):
     shutil.rmtree(folder, ignore_errors=True)
     os.mkdir(folder)
     layers = {f"model.layers.{i}.{name}": value for i in range(3) for name, value in
               (("self_attn.q_proj.weight", matrix(WIDTH, WIDTH)), ("input_layernorm.weight", ([WIDTH], [1.0 + i] * WIDTH)))}
+    if lm_head:
+        layers["lm_head.weight"] = matrix(WORDS, WIDTH)
+    if bias:
+        layers[bias] = ([WORDS], [0.5] * WORDS)
     write(folder + "/model.safetensors", {"model.embed_tokens.weight": matrix(WORDS, WIDTH), **layers, "model.norm.weight": ([WIDTH], [1.0] * WIDTH)}, {"format": "pt"})
     with open(folder + "/config.json", "w") as f:
         f.write(config)
@@ -105,6 +109,13 @@ def tied_layers_become_two():
         tensors = adapter({Q.format(0): (WIDTH, WIDTH)}, [("model.embed_tokens", WORDS)])
         have, now, _ = merge()
         assert now["tie_word_embeddings"] is False and have["lm_head.weight"] == embedding and have["model.embed_tokens.weight"] == tensors["model.embed_tokens.weight"]
+    # A base that has both tensors stays a model of two.
+    have = base('{"architectures": ["LlamaForCausalLM"], "tie_word_embeddings": true}', lm_head=True)
+    tensors = adapter({"lm_head": (WIDTH, WORDS)})
+    made, now, _ = merge()
+    assert now["tie_word_embeddings"] is False
+    same(made["lm_head.weight"], have["lm_head.weight"], tensors, "lm_head")
+    base('{"architectures": ["GPT2LMHeadModel"]}')
     adapter({"lm_head": (WIDTH, WORDS)}, init_lora_weights="pissa")
     merge(refused="changed both")
     adapter({"lm_head": (WIDTH, WORDS)})
@@ -115,5 +126,23 @@ def tied_layers_become_two():
     stowage("merge", "base3/model.safetensors", "adapter3", "-o", "more2", refused="config.json")
 
 
-for check in (layers_are_repeated, tied_layers_become_two):
+def tied_layers_of_other_names_become_two():
+    for architecture, head, bias in (("BertForMaskedLM", "cls.predictions.decoder", "cls.predictions.bias"), ("RobertaForMaskedLM", "lm_head.decoder", "lm_head.bias"),
+                                     ("WhisperForConditionalGeneration", "proj_out", None), ("DistilBertForMaskedLM", "vocab_projector", None)):
+        before = base(json.dumps({"architectures": [architecture]}), bias=bias)
+        tensors = adapter({head: (WIDTH, WORDS)})
+        have, now, _ = merge()
+        assert now["tie_word_embeddings"] is False and have["model.embed_tokens.weight"] == before["model.embed_tokens.weight"]
+        same(have[head + ".weight"], before["model.embed_tokens.weight"], tensors, head)
+        assert not bias or have[head + ".bias"] == have[bias] == before[bias]
+        tensors = adapter({Q.format(0): (WIDTH, WIDTH)}, [(head, WORDS)])
+        have, now, _ = merge()
+        assert now["tie_word_embeddings"] is False and have[head + ".weight"] == tensors[head + ".weight"]
+    for modules, saved in (({"proj_out": (WIDTH, WORDS)}, ()), ({Q.format(0): (WIDTH, WIDTH)}, [("proj_out", WORDS)])):
+        base('{"architectures": ["MoonshineForConditionalGeneration"]}')
+        adapter(modules, saved)
+        merge(refused="how to untie them is not known for this architecture")
+
+
+for check in (layers_are_repeated, tied_layers_become_two, tied_layers_of_other_names_become_two):
     check()

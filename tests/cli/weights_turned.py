@@ -82,6 +82,48 @@ for number, word in enumerate((False, True)):
     same(f"both{number}.safetensors", "h.0.attn.c_proj.weight", merged(before, tensors, "h.0.attn.c_proj", True))
     same(f"both{number}.safetensors", "lm_head.weight", merged(before, tensors, "lm_head", False))
 
+# A model of both kinds (ViT + GPT-2), for which PEFT saves fan_in_fan_out: its Linear layers are never transposed, its Conv1D always.
+def folder(name, tensors, config):
+    os.mkdir(name)
+    write(name + "/model.safetensors", tensors)
+    if config:
+        with open(name + "/config.json", "w") as f:
+            json.dump(config, f)
+    return read(name + "/model.safetensors")[1]
+
+
+vector = lambda n: ([n], [random.gauss(0, 0.02) for _ in range(n)])  # noqa: E731
+query, cross = "encoder.encoder.layer.0.attention.attention.query", "decoder.transformer.h.0.crossattention.q_attn"
+c_attn = "decoder.transformer.h.0.attn.c_attn"
+tensors = {query + ".weight": matrix(IN, IN), query + ".bias": vector(IN), cross + ".weight": matrix(IN, IN), cross + ".bias": vector(IN),
+           c_attn + ".weight": matrix(IN, OUT), c_attn + ".bias": vector(OUT)}
+pair = {"model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit"}, "decoder": {"model_type": "gpt2"}}
+mixed = folder("mixed", tensors, pair)
+modules = {query: (IN, IN), cross: (IN, IN), c_attn: (IN, OUT)}
+for number, (word, dora) in enumerate(((True, False), (False, False), (True, True))):
+    change = adapter(f"mixed{number}", modules, magnitude=1 if dora else None, bias=True, lora_bias=True, use_dora=dora, fan_in_fan_out=word)
+    done = stowage("merge", "mixed", f"mixed{number}", "-o", f"mixed-out{number}")
+    assert done.returncode == 0, done.stderr
+    for name in modules:
+        same(f"mixed-out{number}/model.safetensors", name + ".weight", merged(mixed, change, name, name != query, dora))
+
+# One architecture without Conv1D; one whose part is not known; one that is not known.
+q_proj = "model.layers.0.self_attn.q_proj"
+llama = folder("llama", {q_proj + ".weight": matrix(IN, IN)}, {"model_type": "llama"})
+change = adapter("square", {q_proj: (IN, IN)}, fan_in_fan_out=True)
+done = stowage("merge", "llama", "square", "-o", "llama-out")
+assert done.returncode == 0, done.stderr
+same("llama-out/model.safetensors", q_proj + ".weight", merged(llama, change, q_proj, False))
+folder("bare", {q_proj + ".weight": matrix(IN, IN)}, None)
+folder("remote", {q_proj + ".weight": matrix(IN, IN)}, {"model_type": "mine", "auto_map": {"AutoModel": "mine.Mine"}})
+for base_folder in ("bare", "remote"):
+    done = stowage("merge", base_folder, "square", "-o", "no")
+    assert done.returncode == 1 and "is square" in done.stderr and "fan_in_fan_out" in done.stderr, done.stderr
+folder("unclear", {"tail.c_proj.weight": matrix(IN, IN)}, pair)
+adapter("tail", {"tail.c_proj": (IN, IN)}, fan_in_fan_out=False)
+done = stowage("merge", "unclear", "tail", "-o", "no")
+assert done.returncode == 1 and "is square" in done.stderr, done.stderr
+
 # The bias of lora_B is added to that of the layer.
 tensors = adapter("bias", {"h.0.attn.c_attn": (IN, OUT)}, bias=True, lora_bias=True)
 done = stowage("merge", "gpt2.safetensors", "bias", "-o", "bias.safetensors")

@@ -377,6 +377,36 @@ TEST(a_stopped_run_is_resumed_to_the_same_output)
   CHECK(access(left, F_OK) != 0);
 }
 
+TEST(a_run_is_resumed_with_other_threads)
+{
+  make_model();
+  weights_options o = {.type = TENSOR_F16}, again = {.type = TENSOR_F16, .resume = true};
+  CHECK_OK(shrink(path_of(1, "whole.safetensors"), &o, &small));
+  static const struct {
+    uint64_t calls; /* one for each chunk: the first tensor is complete */
+    uint64_t mib_before, mib_after;
+    unsigned threads_after;
+    bool resumed;
+  } runs[] = {
+      {4, 6, 6, 2, true},   {4, 6, 6, 64, true},
+      {4, 6, 16, 1, true},  {2, 24, 24, 4, true}, /* one thread for the chunks of before */
+      {2, 24, 6, 1, false},                       /* whose chunks do not fit */
+  };
+  for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+    stop_at s = {.limit = runs[i].calls};
+    budget b = {.bytes = runs[i].mib_before << 20, .threads = 1, .progress = stop, .context = &s};
+    const char *out = path_of(2, "part.safetensors");
+    unlink(out);
+    CHECK_STATUS(shrink(out, &o, &b), STOW_ERR_INTERRUPTED);
+    b = (budget){.bytes = runs[i].mib_after << 20, .threads = runs[i].threads_after};
+    weights_result r;
+    CHECK_OK(weights_shrink(&r, path_buffer[0], out, &again, &b));
+    CHECK(r.resumed == runs[i].resumed);
+    weights_free(&r);
+    same_files(path_buffer[1], out);
+  }
+}
+
 TEST(a_sparse_run_is_resumed_to_the_same_output)
 {
   make_model();

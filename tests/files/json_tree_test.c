@@ -65,4 +65,29 @@ TEST(depth_and_memory_are_bounded)
   for (size_t i = 0; i < sizeof many; i++) many[i] = i == 0 ? '[' : i % 2 == 1 ? '1' : ',';
   CHECK_STATUS(json_tree_read(&t, many, sizeof many, "x.json", 1 << 16), STOW_ERR_BUDGET);
 }
+TEST(members_of_another_kind_are_refused)
+{
+  json_tree t;
+  bool flag = true;
+  double number = 7;
+  CHECK_STATUS(
+      read_text(&t, "{\"yes\": true, \"one\": 1, \"text\": \"16\", \"none\": null, \"no\": false}"),
+      STOW_OK);
+  const json_node *root = json_root(&t);
+  CHECK_STATUS(json_read_boolean(&t, root, "absent", &flag), STOW_OK);
+  CHECK_STATUS(json_read_boolean(&t, root, "none", &flag), STOW_OK);
+  CHECK(flag);
+  CHECK_STATUS(json_read_boolean(&t, root, "no", &flag), STOW_OK);
+  CHECK(!flag);
+  CHECK_STATUS(json_read_boolean(&t, root, "yes", &flag), STOW_OK);
+  CHECK(flag);
+  CHECK_STATUS(json_read_boolean(&t, root, "one", &flag), STOW_ERR_FORMAT);
+  CHECK_STATUS(json_read_number(&t, root, "none", &number), STOW_OK);
+  CHECK(number == 7);
+  CHECK_STATUS(json_read_number(&t, root, "one", &number), STOW_OK);
+  CHECK(number == 1);
+  CHECK_STATUS(json_read_number(&t, root, "text", &number), STOW_ERR_FORMAT);
+  CHECK(strstr(stow_status_message(), "\"text\" is \"16\", a text") != NULL);
+  json_tree_free(&t);
+}
 TEST_MAIN

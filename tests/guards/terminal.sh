@@ -8,8 +8,9 @@ cd "$source_dir" || exit 1
 # base/progress.c and base/lock.c constants, base/assert.c its own conditions and numbers, device/cuda_probe_child.c to a pipe of our own,
 # files/outfile.c contents of an output, shim/account.c its own words.
 allowed='^src/(cli/output|base/progress|base/lock|base/assert|device/cuda_probe_child|files/outfile|shim/account)\.c:'
-# A signal handler of cli/shrink.c writes one of two constants.
-handler='^src/cli/shrink\.c:[0-9]+:  ssize_t wrote = there \? write\(2, kept, sizeof kept - 1\) : write\(2, none, sizeof none - 1\);$'
+# The signal handler of cli/interrupt.c writes one of four texts, whose only name passed through output_name.
+handler='^src/cli/interrupt\.c:[0-9]+:  ssize_t wrote = write\(STDERR_FILENO, text, strlen\(text\)\);$'
+grep -q 'const char \*name = output_name(path);' src/cli/interrupt.c || fail the_signal_handler_cleans_its_name
 {
   grep -rnE '(^|[^a-z_])(printf|vprintf|fprintf|vfprintf|dprintf|fputs|puts|putchar|fputc|putc|fwrite|perror|psignal|warnx|errx)\(' src --include='*.c' --include='*.inc'
   grep -rnE '\b(write|writev)\((1|2|STDOUT_FILENO|STDERR_FILENO|fileno\(std(out|err)\))\b' src --include='*.c'

@@ -1,12 +1,14 @@
 /* Adapter: see adapter.h. The rules are those of PEFT (tuners/lora): names, scaling, patterns. */
 #include "data/weights/adapter.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/list.h"
 #include "base/text.h"
@@ -135,14 +137,9 @@ typedef struct config {
   const json_node *root;
   double alpha, rank;
   pattern_list alphas, ranks;
-  bool rank_stabilised, dora;
+  bool rank_stabilised, dora, fan_in_fan_out;
   adapter_start start;
 } config;
-
-static bool is_true(const config *c, const char *key) {
-  const json_node *n = json_member(&c->t, c->root, key);
-  return n != NULL && n->kind == JSON_TRUE;
-}
 
 /* Returns whether the key is present and not null, false or empty. */
 static bool is_set(const config *c, const char *key) {
@@ -159,21 +156,40 @@ static bool keeps_base(const char *start) {
   return false;
 }
 
+/* Refuses what changes the layers in another way than LoRA does. */
+static stow_status check_variants(const config *c, const char *path) {
+  static const char elsewhere[] = "is not merged here; use PEFT's merge_and_unload";
+  static const struct {
+    const char *key, *what;
+  } refused[] = {
+      {"alora_invocation_tokens", "acts only behind these tokens, which no merged model can do, "
+                                  "and PEFT does not merge it either; use the adapter beside the "
+                                  "model"},
+      {"megatron_config", elsewhere},
+      {"velora_config", elsewhere},
+      {"use_qalora", "is not merged here; use PEFT's merge_and_unload, which merges it into a base "
+                     "that is not quantized"},
+      {"use_bdlora", elsewhere},
+      {"arrow_config", "chooses among several adapters for each token, which no merged model can "
+                       "do; merge one of them, or use them beside the model"},
+      {"kasa_config", elsewhere},
+      {"monteclora_config", elsewhere}};
+  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+    if (is_set(c, refused[i].key))
+      return stow_fail(STOW_ERR_UNSUPPORTED, "%s: uses %s, which %s", path, refused[i].key,
+                       refused[i].what);
+  return STOW_OK;
+}
+
 static stow_status check_config(config *c, const char *path) {
-  static const char *const refused[] = {"megatron_config", "alora_invocation_tokens",
-                                        "velora_config",   "use_qalora",
-                                        "use_bdlora",      "arrow_config",
-                                        "kasa_config",     "monteclora_config"};
   const char *kind = json_string(&c->t, json_member(&c->t, c->root, "peft_type"));
   const char *start = json_string(&c->t, json_member(&c->t, c->root, "init_lora_weights"));
   if (kind == NULL || strcmp(kind, "LORA") != 0)
-    return stow_fail(STOW_ERR_UNSUPPORTED, "%s: peft_type is %.40s; only LORA can be merged", path,
-                     kind != NULL ? kind : "missing");
-  for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
-    if (is_set(c, refused[i]))
-      return stow_fail(STOW_ERR_UNSUPPORTED,
-                       "%s: uses %s, which is not merged here; use PEFT's merge_and_unload", path,
-                       refused[i]);
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "%s: peft_type is %.40s; only LORA is merged here; use PEFT's "
+                     "merge_and_unload if PEFT merges this type",
+                     path, kind != NULL ? kind : "missing");
+  STOW_TRY(check_variants(c, path));
   if (start != NULL && strcmp(start, "olora") == 0) c->start = START_OLORA;
   if (start != NULL && strcmp(start, "pissa") == 0) c->start = START_PISSA;
   if (start != NULL && c->start == START_PLAIN && !keeps_base(start))
@@ -185,12 +201,14 @@ static stow_status check_config(config *c, const char *path) {
         path, start,
         strncmp(start, "pissa", 5) == 0 ? " with random numbers, so that nobody can repeat it"
                                         : "");
-  if (!json_value(&c->t, json_member(&c->t, c->root, "lora_alpha"), &c->alpha) ||
-      !json_value(&c->t, json_member(&c->t, c->root, "r"), &c->rank) || c->rank < 1)
-    return stow_fail(STOW_ERR_FORMAT, "%s: no numbers \"r\" and \"lora_alpha\"", path);
-  c->rank_stabilised = is_true(c, "use_rslora");
-  c->dora = is_true(c, "use_dora");
-  return STOW_OK;
+  c->alpha = NAN;
+  STOW_TRY(json_read_number(&c->t, c->root, "lora_alpha", &c->alpha));
+  STOW_TRY(json_read_number(&c->t, c->root, "r", &c->rank));
+  if (isnan(c->alpha) || !(c->rank >= 1))
+    return stow_fail(STOW_ERR_FORMAT, "%s: no numbers \"r\" (1 or more) and \"lora_alpha\"", path);
+  STOW_TRY(json_read_boolean(&c->t, c->root, "fan_in_fan_out", &c->fan_in_fan_out));
+  STOW_TRY(json_read_boolean(&c->t, c->root, "use_rslora", &c->rank_stabilised));
+  return json_read_boolean(&c->t, c->root, "use_dora", &c->dora);
 }
 
 /* Lists settings that are not those of PEFT 0.21 and say something: PEFT may have a new one that
@@ -307,7 +325,10 @@ static stow_status list_parameters(const config *c, adapter_module *m) {
 static stow_status read_replication(adapter *a, const config *c, const char *path) {
   const json_node *ranges = json_member(&c->t, c->root, "layer_replication");
   size_t capacity = 0;
-  if (ranges == NULL || ranges->kind != JSON_ARRAY) return STOW_OK;
+  if (ranges == NULL || ranges->kind == JSON_NULL) return STOW_OK;
+  if (ranges->kind != JSON_ARRAY)
+    return stow_fail(STOW_ERR_FORMAT, "%s: layer_replication is not a list of ranges of layers",
+                     path);
   for (const json_node *n = json_first(&c->t, ranges); n != NULL; n = json_next(&c->t, n)) {
     double start = -1, end = -1;
     const json_node *first = n->kind == JSON_ARRAY ? json_first(&c->t, n) : NULL;
@@ -429,7 +450,7 @@ static stow_status read_config(adapter *a, const char *path) {
   if (status == STOW_OK) status = check_work(&c, path, a->count);
   if (status == STOW_OK) status = patterns_read(&c.alphas, &c.t, c.root, path, "alpha_pattern");
   if (status == STOW_OK) status = patterns_read(&c.ranks, &c.t, c.root, path, "rank_pattern");
-  a->fan_in_fan_out = status == STOW_OK && is_true(&c, "fan_in_fan_out");
+  a->fan_in_fan_out = c.fan_in_fan_out;
   a->start = c.start;
   if (status == STOW_OK) list_unknown(a, &c);
   if (status == STOW_OK) status = read_replication(a, &c, path);
@@ -442,19 +463,32 @@ static stow_status read_config(adapter *a, const char *path) {
   return status;
 }
 
+bool adapter_of_model(const model *m) {
+  for (size_t i = 0; i < m->count; i++)
+    if (strstr(m->list[i].facts->name, ".lora_A.") != NULL ||
+        strstr(m->list[i].facts->name, ".lora_embedding_A") != NULL)
+      return true;
+  return false;
+}
+
 stow_status adapter_open(adapter *a, const char *path, uint64_t max_bytes) {
   char config_path[PATH_MAX];
   *a = (adapter){0};
   STOW_TRY(model_open(&a->weights, path, max_bytes));
-  stow_status status = STOW_OK;
-  for (size_t i = 0; i < a->weights.count && status == STOW_OK; i++)
-    status = sort_tensor(a, &a->weights.list[i]);
   const char *file = a->weights.files[0].path;
   const char *slash = strrchr(file, '/');
   int folder = slash != NULL ? (int)(slash - file) : 1;
+  stow_status status = STOW_OK;
   if (snprintf(config_path, sizeof config_path, "%.*s/adapter_config.json", folder,
                slash != NULL ? file : ".") >= PATH_MAX)
     status = stow_fail(STOW_ERR_INVALID, "%s: the path is too long", path);
+  else if (!text_is_url(path) && access(config_path, F_OK) != 0 && errno == ENOENT)
+    status = stow_fail(STOW_ERR_INVALID,
+                       "%s is not a PEFT adapter: it has no adapter_config.json; name the folder "
+                       "that PEFT's save_pretrained wrote",
+                       path);
+  for (size_t i = 0; i < a->weights.count && status == STOW_OK; i++)
+    status = sort_tensor(a, &a->weights.list[i]);
   if (status == STOW_OK) status = read_config(a, config_path);
   if (status == STOW_OK && a->count == 0)
     status = stow_fail(STOW_ERR_FORMAT, "%s: an adapter without tensors", path);

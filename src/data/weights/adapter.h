@@ -50,6 +50,9 @@ typedef struct adapter {
   intern names; /* of the modules, by their number */
 } adapter;
 
+/* Returns whether a model is an adapter: it has matrices of LoRA. */
+bool adapter_of_model(const model *m);
+
 /* Reads the config and the list of tensors. STOW_ERR_UNSUPPORTED for what cannot be merged exactly,
  * with the reason; a tensor of the adapter is never dropped silently. */
 stow_status adapter_open(adapter *a, const char *path, uint64_t max_bytes);

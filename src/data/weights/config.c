@@ -114,14 +114,10 @@ static void put_ignored(json *out, const weights_result *r) {
     if (!weight || t->dims != 2 || is_packed(&r->items[i])) continue;
     put_module(out, r, t->name, length - 7);
   }
-  /* Tied to the embedding, so that they have no tensor here: the output layers of transformers. */
-  static const char *const heads[] = {
-      "lm_head",         "lm_head.decoder",  "cls.predictions.decoder", "predictions.decoder",
-      "vocab_projector", "proj_out",         "generator_lm_head",       "embed_out",
-      "pred_layer.proj", "output_projection"};
-  for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
-    if (!has_tensor(&r->in, heads[i], "weight") && !has_tensor(&r->in, heads[i], "bias"))
-      json_text(out, heads[i]); /* put_tied wrote those with a bias */
+  /* Tied to the embedding, so that they have no tensor here. */
+  for (const char *const *head = weights_heads; *head != NULL; head++)
+    if (!has_tensor(&r->in, *head, "weight") && !has_tensor(&r->in, *head, "bias"))
+      json_text(out, *head); /* put_tied wrote those with a bias */
 }
 
 /* Writes what a reader needs to know about tensors without their zeros. */

@@ -185,6 +185,24 @@ void weights_prune_and_cast(const weights_job *j, const weights_item *item, uint
     quant_error_add(error, c->before, c->after, count);
 }
 
+/* Counts the blocks that are too large for their type: their scale has no more than 65504, and some
+ * become zeros instead of infinite. The largest value of any other block keeps more than half. */
+static void count_lost_blocks(quant_kind kind, const float *before, const float *after,
+                              size_t count, quant_error *error) {
+  size_t block = quant_block_values(kind);
+  if (!(error->max_error > 65504 / 2)) return;
+  for (size_t i = 0; i < count; i += block) {
+    size_t most = i;
+    bool finite = true;
+    for (size_t k = i; k < i + block; k++) {
+      finite = finite && isfinite(before[k]) && isfinite(after[k]); /* counted already */
+      if (fabsf(before[k]) > fabsf(before[most])) most = k;
+    }
+    if (finite && fabsf(before[most]) > 65504 && fabsf(after[most]) < fabsf(before[most]) / 2)
+      error->clipped++;
+  }
+}
+
 static void block_chunk(const weights_job *j, const weights_item *item, uint64_t first,
                         size_t count, chunk_buffers *c, quant_error *error, uint64_t *zeros) {
   quant_kind kind = QUANT_Q8_0;
@@ -200,6 +218,7 @@ static void block_chunk(const weights_job *j, const weights_item *item, uint64_t
   quant_encode(kind, values, count, c->out);
   quant_decode(kind, c->out, count, c->after);
   quant_error_add(error, c->before, c->after, count);
+  count_lost_blocks(kind, c->before, c->after, count, error);
 }
 
 /* Adds the error of a row with an infinity: its scale is infinite, so nothing of the row is left.

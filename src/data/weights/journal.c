@@ -25,7 +25,10 @@
 typedef struct start {
   char magic[8];
   uint64_t key;
+  uint64_t chunk_values; /* the digests are sums over chunks of this length */
 } start;
+
+_Static_assert(sizeof(start) == WEIGHTS_JOURNAL_EMPTY, "the size that the command knows");
 
 typedef struct record {
   uint64_t item, zeros, digest;
@@ -53,10 +56,10 @@ static uint64_t mix_list(uint64_t key, const char *const *list, size_t count) {
 static uint64_t key_of(const weights_job *j) {
   const weights_options *o = j->o;
   struct {
-    uint64_t type, quantize, two_of_four, model, sparse, shard, join, chunk, allow;
+    uint64_t type, quantize, two_of_four, model, sparse, shard, join, allow;
     double prune;
-  } said = {o->type,        o->quantize, o->prune_2_4,    o->prune_model, o->sparse,
-            o->shard_bytes, o->join,     j->chunk_values, o->allow_nan,   o->prune};
+  } said = {o->type,        o->quantize, o->prune_2_4, o->prune_model, o->sparse,
+            o->shard_bytes, o->join,     o->allow_nan, o->prune};
   uint64_t key = mix(0, STOW_VERSION_TEXT, strlen(STOW_VERSION_TEXT));
   key = mix(key, &said, sizeof said);
   key = mix_list(key, o->include, o->include_count);
@@ -92,7 +95,7 @@ static bool read_records(journal *l, weights_job *j, uint64_t key) {
   start s;
   record one;
   if (pread(l->fd, &s, sizeof s, 0) != sizeof s || memcmp(s.magic, "STOWWGT1", 8) != 0 ||
-      s.key != key || !partials_there(j))
+      s.key != key || s.chunk_values != j->chunk_values || !partials_there(j))
     return false;
   l->at = sizeof s;
   while (pread(l->fd, &one, sizeof one, (off_t)l->at) == sizeof one) {
@@ -116,13 +119,24 @@ static void path_of(char path[PATH_MAX], const char *out) {
 
 bool journal_exists(const char *out) {
   char path[PATH_MAX];
+  char magic[8];
+  path_of(path, out);
+  int fd = newfile_find(AT_FDCWD, path);
+  bool is = fd >= 0 && pread(fd, magic, sizeof magic, 0) == sizeof magic &&
+            memcmp(magic, "STOWWGT1", sizeof magic) == 0;
+  if (fd >= 0) close(fd);
+  return is;
+}
+
+uint64_t journal_chunk_values(const char *out) {
+  char path[PATH_MAX];
   start s;
   path_of(path, out);
   int fd = newfile_find(AT_FDCWD, path);
   bool is = fd >= 0 && pread(fd, &s, sizeof s, 0) == sizeof s &&
             memcmp(s.magic, "STOWWGT1", sizeof s.magic) == 0;
   if (fd >= 0) close(fd);
-  return is;
+  return is ? s.chunk_values : 0;
 }
 
 stow_status journal_open(journal **made, weights_job *j) {
@@ -140,7 +154,7 @@ stow_status journal_open(journal **made, weights_job *j) {
     free(l);
     return status;
   }
-  start s = {.magic = "STOWWGT1", .key = key_of(j)};
+  start s = {.magic = "STOWWGT1", .key = key_of(j), .chunk_values = j->chunk_values};
   j->r->resumed = j->o->resume && read_records(l, j, s.key);
   if (!j->r->resumed) {
     l->at = sizeof s;

@@ -35,6 +35,7 @@ typedef struct layer {
   /* In memory while the item is processed. `right` has one matrix for each block. DoRA: what to
    * scale each row to; of a transposed layer, what to multiply each column with. */
   double *left, *right, *magnitude;
+  bool allow_zero; /* DoRA: a row without length becomes NaN instead of an error */
 
   size_t next; /* 1 + the next layer of the same item; 0: none */
 } layer;

@@ -64,16 +64,26 @@ static stow_status check_shapes(const weights_result *r, const layer *l) {
                    w->name, rows, columns, l->transposed ? in : out, l->transposed ? out : in);
 }
 
-/* Returns whether the layer is stored as in x out. PEFT writes one fan_in_fan_out for all modules,
- * although GPT-2 has layers of both kinds: what the base shows comes first. */
-static bool is_transposed(const weights_result *r, const layer *l) {
+/* Sets whether the layer is stored as in x out. PEFT saves one fan_in_fan_out for all modules, that
+ * of the last one, but transposes each by its kind: Conv1D always, Linear never. So the shapes
+ * decide and, for a square matrix, what the base shows. */
+static stow_status find_transposed(const weights_result *r, layer *l) {
   const tensor *w = r->items[l->item].from.facts;
-  transposed_kind kind = transposed_of(&r->transposed, w->name);
-  if (l->module->embedding || kind != TRANSPOSED_UNKNOWN)
-    return l->module->embedding || kind == TRANSPOSED_YES;
   uint64_t in = product(l->module->a->facts, 1);
-  bool only_plain = w->dims == 2 && w->shape[1] == in && w->shape[0] != in;
-  return l->of->fan_in_fan_out && !only_plain;
+  l->transposed = l->module->embedding;
+  if (l->module->embedding || w->dims != 2) return STOW_OK;
+  transposed_kind kind = transposed_of(&r->transposed, w->name);
+  l->transposed = w->shape[0] != w->shape[1] ? w->shape[0] == in : kind == TRANSPOSED_YES;
+  bool open = kind == TRANSPOSED_MIXED || (kind == TRANSPOSED_UNKNOWN && l->of->fan_in_fan_out);
+  if (w->shape[0] != w->shape[1] || w->shape[0] != in || !open) return STOW_OK;
+  return stow_fail(STOW_ERR_UNSUPPORTED,
+                   "tensor %.200s is square, and nothing shows whether it is stored as inputs x "
+                   "outputs (Conv1D): fan_in_fan_out in adapter_config.json is one value for all "
+                   "layers, and %s; use PEFT's merge_and_unload",
+                   w->name,
+                   kind == TRANSPOSED_MIXED
+                       ? "the base has parts of both kinds"
+                       : "the base has no config.json of an architecture that is known here");
 }
 
 static stow_status check_bias(const weights_result *r, const layer *l) {
@@ -147,7 +157,7 @@ static stow_status add_layer(weights_result *r, layer_list *list, const adapter 
     STOW_TRY(check_tokens(r, &l));
     return layers_add(list, r, &l, product(w, 1));
   }
-  l.transposed = is_transposed(r, &l);
+  STOW_TRY(find_transposed(r, &l));
   l.rank = (size_t)module->a->facts->shape[0];
   STOW_TRY(check_shapes(r, &l));
   /* A base that the adapter brings along is the one after the initialization. */
@@ -229,14 +239,28 @@ static stow_status plan_adapter(merge_result *r, merging *m, adapter *a) {
 
 /* ---- the sum ---- */
 
-/* DoRA: scales each row to its trained length. */
-static void scale_rows(double *values, size_t rows, size_t columns, const double *magnitude) {
+/* DoRA divides by the length of a row, or of a column of a transposed layer. PEFT gets NaN where
+ * that is 0. */
+static stow_status fail_length(const char *name, const char *what, size_t at) {
+  return stow_fail(
+      STOW_ERR_INVALID,
+      "tensor %.200s: %s %zu is zero with the adapter's change, and DoRA divides by its "
+      "length: the adapter computes NaN there with PEFT too; use --allow-nan to write "
+      "it anyway",
+      name, what, at);
+}
+
+/* DoRA: scales each row to its trained length. `row` is the number of the first one. */
+static stow_status scale_rows(double *values, size_t row, size_t rows, size_t columns,
+                              const layer *l, const char *name) {
   for (size_t i = 0; i < rows; i++) {
-    double sum = 0, *row = values + i * columns;
-    for (size_t k = 0; k < columns; k++) sum += row[k] * row[k];
-    double factor = magnitude[i] / sqrt(sum);
-    for (size_t k = 0; k < columns; k++) row[k] *= factor;
+    double sum = 0, *at = values + i * columns;
+    for (size_t k = 0; k < columns; k++) sum += at[k] * at[k];
+    if (sum == 0 && !l->allow_zero) return fail_length(name, "row", row + i);
+    double factor = l->magnitude[row + i] / sqrt(sum);
+    for (size_t k = 0; k < columns; k++) at[k] *= factor;
   }
+  return STOW_OK;
 }
 
 static void scale_columns(double *values, size_t rows, size_t columns, const double *factors) {
@@ -281,12 +305,12 @@ static stow_status add_rows(const layer *l, dtype type, double *sum, size_t row,
 }
 
 /* DoRA: scales the rows that a layer was added to. */
-static void scale(const layer *l, double *sum, size_t row, size_t rows, size_t columns) {
-  if (l->magnitude == NULL) return;
-  if (l->transposed)
-    scale_columns(sum, rows, columns, l->magnitude);
-  else
-    scale_rows(sum, rows, columns, l->magnitude + row);
+static stow_status scale(const layer *l, const char *name, double *sum, size_t row, size_t rows,
+                         size_t columns) {
+  if (l->magnitude == NULL) return STOW_OK;
+  if (!l->transposed) return scale_rows(sum, row, rows, columns, l, name);
+  scale_columns(sum, rows, columns, l->magnitude);
+  return STOW_OK;
 }
 
 static size_t run_rows(size_t columns) {
@@ -314,11 +338,14 @@ static stow_status find_factors(weights_job *j, layer *which) {
     for (const layer *l = layers_of(&m->layers, which->item); l != NULL && status == STOW_OK;
          l = l != which ? layers_next(&m->layers, l) : NULL) {
       status = add_rows(l, w->type, sum, row, rows, columns);
-      if (l != which) scale(l, sum, row, rows, columns);
+      if (l != which && status == STOW_OK) status = scale(l, w->name, sum, row, rows, columns);
     }
     for (size_t i = 0; i < count && status == STOW_OK; i++) squares[i % columns] += sum[i] * sum[i];
   }
-  for (size_t k = 0; k < columns && status == STOW_OK; k++) which->magnitude[k] /= sqrt(squares[k]);
+  for (size_t k = 0; k < columns && status == STOW_OK; k++) {
+    if (squares[k] == 0 && !which->allow_zero) status = fail_length(w->name, "column", k);
+    which->magnitude[k] /= sqrt(squares[k]);
+  }
   free(bytes);
   free(squares);
   free(sum);
@@ -345,6 +372,7 @@ static stow_status load_layers(weights_job *j, size_t item) {
                      stow_size_format(have, m->budget_bytes));
   }
   for (layer *l = layers_of(&m->layers, item); l != NULL; l = layers_next(&m->layers, l)) {
+    l->allow_zero = j->o->allow_nan;
     STOW_TRY(l->kind == LAYER_OLORA   ? layer_load_olora(j, l)
              : l->kind == LAYER_PISSA ? layer_load_pissa(j, l, m->budget_bytes / 4)
                                       : layer_load(j, l));
@@ -366,7 +394,7 @@ static stow_status merge_rows(const merging *m, const weights_item *item, size_t
   size_t row = (size_t)(first / columns);
   for (const layer *l = layers_of(&m->layers, index); l != NULL; l = layers_next(&m->layers, l)) {
     STOW_TRY(add_rows(l, from, sum, row, rows, columns));
-    scale(l, sum, row, rows, columns);
+    STOW_TRY(scale(l, item->from.facts->name, sum, row, rows, columns));
   }
   STOW_TRY(cast_values(out, to, sum, DTYPE_F64, count));
   STOW_TRY(cast_values(c->before, DTYPE_F32, bytes, from, count));
@@ -398,23 +426,33 @@ static void merging_free(merging *m) {
   layers_free(&m->layers);
 }
 
-static stow_status plan(merge_result *r, merging *m, const char *const *paths, size_t count,
-                        const weights_options *o, const char *out, const budget *b) {
+static stow_status plan(merge_result *r, merging *m, const char *base, const char *const *paths,
+                        size_t count, const weights_options *o, const char *out, const budget *b) {
   weights_result *w = &r->weights;
   if (w->in.format == MODEL_GGUF)
     return stow_fail(STOW_ERR_UNSUPPORTED, "a GGUF model cannot be merged here; merge the adapter "
                                            "into the safetensors model and convert that");
   m->adapters = calloc(count + 1, sizeof *m->adapters);
   if (m->adapters == NULL) return stow_fail(STOW_ERR_HOST_MEMORY, "no host memory");
+  STOW_TRY(model_check_whole(&w->in));
+  bool swapped = adapter_of_model(&w->in);
   for (; m->adapter_count < count; m->adapter_count++) {
     adapter *a = &m->adapters[m->adapter_count];
-    STOW_TRY(adapter_open(a, paths[m->adapter_count], b->bytes / LISTS_SHARE));
+    stow_status status = adapter_open(a, paths[m->adapter_count], b->bytes / LISTS_SHARE);
+    if (status == STOW_ERR_INVALID && swapped)
+      return stow_fail(status, "%s; are BASE and ADAPTER swapped?", stow_status_message());
+    STOW_TRY(status);
     if (a->unknown[0] != '\0' && w->unknown[0] == '\0')
       snprintf(w->unknown, sizeof w->unknown,
                "adapter_config.json has settings that are not known here and were ignored: %s; "
                "compare the merged model with the adapter",
                a->unknown);
   }
+  if (swapped)
+    return stow_fail(STOW_ERR_INVALID,
+                     "%s is an adapter, not a model; name the model first, then "
+                     "its adapters",
+                     base);
   STOW_TRY(replicas_add(w, m->adapters, count, out, b->bytes / LISTS_SHARE));
   STOW_TRY(weights_plan(w, o, out));
   STOW_TRY(layers_list_names(w));
@@ -446,9 +484,10 @@ stow_status weights_merge(merge_result *r, const char *base, const char *const *
     r->weights.unnamed = true;
     j.out = folder ? "out" : "out.safetensors";
   }
-  if (status == STOW_OK) status = plan(r, &m, adapters, adapter_count, o, j.out, b);
+  if (status == STOW_OK) status = plan(r, &m, base, adapters, adapter_count, o, j.out, b);
   for (size_t i = 0; i < m.layers.count; i++)
-    j.key = hash_u64(m.layers.list[i].item, j.key) + hash_bytes(&m.layers.list[i].scale, 8, i);
+    j.key = hash_u64(2 * m.layers.list[i].item + m.layers.list[i].transposed, j.key) +
+            hash_bytes(&m.layers.list[i].scale, 8, i);
   if (status == STOW_OK) status = weights_run(&j);
   merging_free(&m);
   if (status != STOW_OK) merge_free(r);

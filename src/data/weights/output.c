@@ -148,20 +148,37 @@ stow_status weights_name_output(weights_result *r, const weights_options *o, con
 
 /* ---- headers ---- */
 
-/* Returns what general.file_type says about the file (llama.h, enum llama_ftype). */
+/* The values of general.file_type for types that are written (llama.h, enum llama_ftype). */
+static const struct {
+  tensor_type type;
+  uint32_t file_type;
+} file_types[] = {{TENSOR_F32, 0},  {TENSOR_F16, 1},   {TENSOR_BF16, 32}, {TENSOR_Q4_0, 2},
+                  {TENSOR_Q8_0, 7}, {TENSOR_Q4_K, 14}, {TENSOR_Q6_K, 18}};
+
+/* Returns the type of most bytes of the output or, with `before`, of the input. */
+static tensor_type main_type(const weights_result *r, bool before) {
+  uint64_t bytes[TENSOR_TYPES] = {0};
+  tensor_type most = TENSOR_NONE;
+  for (size_t i = 0; i < r->item_count; i++) {
+    const tensor *t = r->items[i].from.facts;
+    tensor_type type = before ? t->stored : r->items[i].to;
+    bytes[type] += tensor_type_bytes(type, t->count);
+  }
+  for (size_t k = 0; k < TENSOR_TYPES; k++)
+    if (bytes[k] > bytes[most]) most = (tensor_type)k;
+  return most;
+}
+
+/* Returns what changes in the metadata. A type that stays keeps its value of general.file_type,
+ * which may name a variant of it (Q4_K_M). */
 static gguf_change change_of(const weights_job *j) {
-  gguf_change c = {0};
-  static const uint32_t quant_types[] = {
-      [WEIGHTS_Q8_0] = 7, [WEIGHTS_Q4_0] = 2, [WEIGHTS_Q4_K] = 14, [WEIGHTS_Q6_K] = 18};
-  weights_quant q = j->o->quantize;
-  if (q >= WEIGHTS_Q8_0 && q <= WEIGHTS_Q6_K)
-    c = (gguf_change){true, quant_types[q], true};
-  else if (j->o->type == TENSOR_F32)
-    c = (gguf_change){.file_type_known = true, .file_type = 0};
-  else if (j->o->type == TENSOR_F16)
-    c = (gguf_change){.file_type_known = true, .file_type = 1};
-  else if (j->o->type == TENSOR_BF16)
-    c = (gguf_change){.file_type_known = true, .file_type = 32};
+  gguf_change c = {.quantization_version = j->o->quantize != WEIGHTS_NO_QUANT};
+  tensor_type now = main_type(j->r, false);
+  for (size_t i = 0; i < sizeof file_types / sizeof file_types[0]; i++)
+    if (file_types[i].type == now && main_type(j->r, true) != now) {
+      c.file_type_known = true;
+      c.file_type = file_types[i].file_type;
+    }
   return c;
 }
 

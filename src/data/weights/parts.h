@@ -57,8 +57,18 @@ bool weights_is_quantized(const model *m);
  * without the other, so a type for the whole model leaves both as they are. */
 bool weights_is_packed(const tensor *t);
 bool weights_is_scale(const tensor *t);
-/* Returns whether a module's name is that of an embedding, or of the router of a mixture. */
+
+/* names.c */
+/* Returns for what the default choice of --quantize and --prune leaves a tensor out, as "named
+ * lm_head"; NULL if it takes it. Equal reasons are the same string. */
+const char *weights_left_by(model_format format, const tensor *t);
+/* Returns whether a module's name is that of an embedding. */
 bool weights_is_embedding(const char *module, size_t length);
+/* Returns whether readers take the matrix for something else than a linear layer: an embedding, or
+ * the router of a mixture. */
+bool weights_is_lookup(const tensor *t);
+/* The output layers of transformers, which may be tied to the embedding; ended by NULL. */
+extern const char *const weights_heads[];
 bool weights_named(const char *name, const char *const *patterns, size_t count);
 
 /* Sets the thresholds of the items that are not done (prune.c). */
@@ -95,6 +105,10 @@ stow_status weights_make_buffers(const weights_job *j, chunk_buffers *c);
 void weights_free_buffers(chunk_buffers *c);
 /* Sets chunk_values and threads from the budget. */
 stow_status weights_size_chunks(weights_job *j, size_t bytes_per_value);
+/* Takes the chunks of a run that was stopped, with fewer threads if the budget asks for it: the
+ * number of threads does not decide whether a run can be resumed. Changes nothing if not even one
+ * thread fits the budget. */
+void weights_take_chunks(weights_job *j, size_t bytes_per_value, uint64_t chunk_values);
 stow_status weights_verify(weights_job *j);
 uint64_t weights_chunk_digest(const void *bytes, size_t count, uint32_t part, uint64_t at);
 
@@ -118,6 +132,9 @@ stow_status weights_run(weights_job *j);
 typedef struct journal journal;
 /* Returns whether a run that was stopped left its journal for this output, or another one runs. */
 bool journal_exists(const char *out);
+/* Returns the length of the chunks of the run that was stopped; 0: there is none. Not checked: any
+ * number may be in the file. */
+uint64_t journal_chunk_values(const char *out);
 stow_status journal_open(journal **made, weights_job *j);
 stow_status journal_add(journal *l, const weights_job *j, size_t item);
 /* Writes what was added, after the output's bytes are on the disk. */

@@ -130,7 +130,8 @@ stow_status patterns_read(pattern_list *to, const json_tree *t, const json_node 
   if (patterns == NULL || patterns->kind != JSON_OBJECT) return STOW_OK;
   for (const json_node *n = json_first(t, patterns); n != NULL; n = json_next(t, n)) {
     pattern p = {.key = json_key_of(t, n)};
-    if (!json_value(t, n, &p.value)) continue;
+    STOW_TRY(json_read_number(t, patterns, p.key, &p.value));
+    if (n->kind == JSON_NULL) continue;
     p.length = strlen(p.key);
     STOW_TRY(LIST_ROOM(to->list, to->count, to->capacity, 16, "patterns"));
     if (!is_name(p.key)) {

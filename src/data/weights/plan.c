@@ -47,14 +47,28 @@ static tensor_type quant_type(weights_quant q) {
   return TENSOR_NONE;
 }
 
+/* Returns the word of --quantize that somebody means who asks for a type of 8 bits or fewer; NULL:
+ * none. */
+static const char *quant_meant(const char *text) {
+  static const struct {
+    const char *word, *means;
+  } words[] = {{"i8", "int8"},         {"float8", "fp8"},        {"f8", "fp8"},
+               {"float8_e4m3", "fp8"}, {"float8_e4m3fn", "fp8"}, {"f8_e4m3", "fp8"}};
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    if (strcasecmp(text, words[i].word) == 0) return words[i].means;
+  for (size_t i = 0; i < sizeof quants / sizeof quants[0]; i++)
+    if (strcasecmp(text, quants[i].name) == 0) return quants[i].name;
+  return NULL;
+}
+
 stow_status weights_parse_type(tensor_type *t, const char *text) {
   dtype type;
   *t = dtype_parse(&type, text) == STOW_OK ? tensor_type_of_dtype(type) : TENSOR_NONE;
   if (*t == TENSOR_F16 || *t == TENSOR_BF16 || *t == TENSOR_F32) return STOW_OK;
-  return stow_fail(STOW_ERR_INVALID,
-                   "dtype: \"%.32s\" is not a type for weights; use f16, bf16 or "
-                   "f32",
-                   text);
+  const char *quant = quant_meant(text);
+  return stow_fail(
+      STOW_ERR_INVALID, "dtype: \"%.32s\" is not a type for weights; use f16, bf16 or f32%s%s",
+      text, quant != NULL ? ", or stowage shrink --quantize " : "", quant != NULL ? quant : "");
 }
 
 stow_status weights_parse_prune(weights_options *o, const char *text) {
@@ -71,79 +85,11 @@ stow_status weights_parse_prune(weights_options *o, const char *text) {
 
 /* ---- which tensors ---- */
 
-bool weights_named(const char *name, const char *const *patterns, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (fnmatch(patterns[i], name, 0) == 0) return true;
-  return false;
-}
-
-static bool has(const char *name, const char *part) {
-  return strstr(name, part) != NULL;
-}
-
-/* Returns whether llama.cpp quantizes the weight (llama-quant.cpp, tensor_allows_quantization). */
-static bool gguf_layer(const tensor *t) {
-  static const char *const kept[] = {"_norm",       "ffn_gate_inp",        "position_embd",
-                                     "token_types", "ssm_conv1d",          "shortconv.conv",
-                                     "time_mix_",   "attn_rel_b",          "altup",
-                                     "laurel",      "per_layer_model_proj"};
-  if (t->dims < 2 || !text_ends(t->name, "weight")) return false;
-  for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
-    if (has(t->name, kept[i])) return false;
-  return true;
-}
-
-bool weights_is_embedding(const char *module, size_t length) {
-  static const char *const words[] = {"wte", "wpe", "shared"};
-  const char *leaf = module + length;
-  while (leaf > module && leaf[-1] != '.') leaf--;
-  length -= (size_t)(leaf - module);
-  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-    if (strlen(words[i]) == length && strncmp(leaf, words[i], length) == 0) return true;
-  for (size_t i = 0; i + 5 <= length; i++)
-    if (strncmp(leaf + i, "embed", 5) == 0)
-      return length != 9 || strncmp(leaf, "embed_out", 9) != 0; /* GPT-NeoX's output layer */
-  return false;
-}
-
-/* Returns whether readers take the matrix for something else than a linear layer. */
-static bool no_linear_layer(const tensor *t) {
-  size_t length = strlen(t->name), cut = strlen(".weight");
-  if (!text_ends(t->name, ".weight")) return false;
-  return weights_is_embedding(t->name, length - cut) || text_ends(t->name, ".gate.weight") ||
-         text_ends(t->name, ".router.weight");
-}
-
-/* Returns whether a weight belongs to a linear layer, by its usual names: without embeddings, the
- * output layer, norms, convolutions and routers. This is what llm-compressor quantizes with its
- * default recipes. */
-static bool linear_layer(const tensor *t) {
-  static const char *const kept[] = {"embed",
-                                     "wte.",
-                                     "wpe.",
-                                     "lm_head",
-                                     "norm",
-                                     "ln_",
-                                     ".gate.",
-                                     "router",
-                                     "conv",
-                                     "score.",
-                                     "shared.weight",
-                                     "bias",
-                                     "relative_attention",
-                                     "classifier",
-                                     "pooler"};
-  if (t->dims != 2 || !text_ends(t->name, ".weight")) return false;
-  for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
-    if (has(t->name, kept[i])) return false;
-  return true;
-}
-
 /* Returns whether the tensor is chosen for quantizing and pruning. */
 static bool chosen(const weights_result *r, const weights_options *o, const tensor *t) {
   if (weights_named(t->name, o->exclude, o->exclude_count)) return false;
   if (o->include_count > 0) return weights_named(t->name, o->include, o->include_count);
-  return r->in.format == MODEL_GGUF ? gguf_layer(t) : linear_layer(t);
+  return weights_left_by(r->in.format, t) == NULL;
 }
 
 /* ---- what they become ---- */
@@ -201,7 +147,9 @@ static tensor_type cast_type(const weights_result *r, const weights_options *o, 
   if (o->include_count > 0 && o->quantize == WEIGHTS_NO_QUANT &&
       !weights_named(t->name, o->include, o->include_count))
     return t->stored;
-  if (r->in.format == MODEL_GGUF && o->include_count == 0 && !gguf_layer(t)) return t->stored;
+  if (r->in.format == MODEL_GGUF && o->include_count == 0 &&
+      weights_left_by(r->in.format, t) != NULL)
+    return t->stored;
   if (r->quantized && o->include_count == 0 && weights_is_scale(t)) return t->stored;
   if (r->quantized && weights_is_float8(t->stored)) return t->stored;
   return weights_can_decode(t->stored) ? o->type : t->stored;
@@ -243,7 +191,7 @@ static void choose(const weights_result *r, const weights_options *o, weights_it
     item->skip = SKIP_SHAPE;
   else if (!tensor_type_is_float(t->stored))
     item->skip = SKIP_SMALL;
-  else if (no_linear_layer(t))
+  else if (weights_is_lookup(t))
     item->skip = SKIP_KIND;
   else if (transposed_of(&r->transposed, t->name) == TRANSPOSED_YES)
     item->skip = SKIP_TURNED; /* compressed-tensors reads no such */
@@ -463,9 +411,43 @@ static stow_status fail_skipped(const weights_result *r) {
   return status;
 }
 
-static const char nothing_to_do[] =
-    "nothing to do: every tensor already has the requested type, or is left out by default; choose "
-    "tensors with --include PATTERN";
+#define REASONS_MAX 16 /* of weights_left_by */
+
+/* Appends how many tensors the default choice leaves out, by the reason. */
+static void list_left(const weights_result *r, buffer *to) {
+  struct {
+    const char *why;
+    uint64_t count;
+  } list[REASONS_MAX] = {0};
+  for (size_t i = 0; i < r->item_count; i++) {
+    const char *why = weights_left_by(r->in.format, r->items[i].from.facts);
+    size_t k = 0;
+    if (why == NULL) continue;
+    while (k < REASONS_MAX - 1 && list[k].why != NULL && list[k].why != why) k++;
+    list[k].why = why;
+    list[k].count++;
+  }
+  for (size_t k = 0; k < REASONS_MAX && list[k].why != NULL; k++)
+    buffer_printf(to, "%s%" PRIu64 "%s %s", k == 0 ? "left out by default: " : ", ", list[k].count,
+                  k > 0                ? ""
+                  : list[k].count == 1 ? " tensor"
+                                       : " tensors",
+                  list[k].why);
+}
+
+static stow_status fail_nothing(const weights_result *r, const weights_options *o) {
+  static const char choose_some[] = "choose tensors with --include PATTERN";
+  buffer left = BUFFER_INIT;
+  if (o->quantize != WEIGHTS_NO_QUANT || o->prune > 0 || o->prune_2_4) list_left(r, &left);
+  stow_status status = left.status;
+  if (status == STOW_OK)
+    status = stow_fail(STOW_ERR_INVALID, "nothing to do: %s; %s",
+                       left.length > 0 ? left.data : "every tensor already has the requested type",
+                       choose_some);
+  buffer_free(&left);
+  return status;
+}
+
 static const char nothing_included[] =
     "nothing to do: every tensor that --include and --exclude choose already has the requested "
     "type";
@@ -581,7 +563,8 @@ stow_status weights_plan(weights_result *r, const weights_options *o, const char
   if (r->quantized) return stow_fail(STOW_ERR_INVALID, "%s", quantized_already);
   if (any_transposed(r)) return stow_fail(STOW_ERR_INVALID, "%s", turned_only);
   STOW_TRY(fail_skipped(r));
-  return stow_fail(STOW_ERR_INVALID, "%s", o->include_count > 0 ? nothing_included : nothing_to_do);
+  if (o->include_count > 0) return stow_fail(STOW_ERR_INVALID, "%s", nothing_included);
+  return fail_nothing(r, o);
 }
 
 /* Returns the size of a GGUF file made from another format: its names differ, so every matrix
@@ -592,7 +575,7 @@ static uint64_t bytes_as_gguf(const model *m, tensor_type to) {
     const tensor *t = m->list[i].facts;
     uint64_t row = t->dims > 0 ? t->shape[t->dims - 1] : 1;
     bool matrix = t->dims >= 2 && tensor_type_is_float(t->stored);
-    bool head = has(t->name, "lm_head") && (to == TENSOR_Q4_0 || to == TENSOR_Q4_K);
+    bool head = strstr(t->name, "lm_head") != NULL && (to == TENSOR_Q4_0 || to == TENSOR_Q4_K);
     tensor_type now = head ? TENSOR_Q6_K : to;
     if (row % tensor_type_get(now)->block != 0) now = TENSOR_Q8_0;
     if (row % tensor_type_get(now)->block != 0) matrix = false;

@@ -56,12 +56,41 @@ static stow_status make(weights_result *r, const tensor *of, char *name, uint64_
 /* ---- the base's config.json ---- */
 
 typedef struct facts {
-  bool known; /* there is a config.json */
-  bool may_be_tied;
-  bool with_lm_head;    /* the architecture has an output layer "lm_head" */
-  double layers;        /* as the config says */
-  bool with_other_head; /* or one of another name, or one whose output is scaled if it is tied */
+  bool known;             /* there is a config.json */
+  bool may_be_tied, tied; /* `tied`: config.json says so */
+  const char *head;       /* the output layer of the architecture; NULL: not known */
+  const char *head_bias;  /* the tensor that its bias is tied to; NULL: it has its own, or none */
+  double layers;          /* as the config says */
+  bool with_other_head;   /* it has one, which may have another name or scale its output if tied */
 } facts;
+
+/* Sets the output layer of an architecture. T5 and its kin are not listed: they scale their output
+ * if it is tied. */
+static void find_head(facts *f, const char *architecture) {
+  static const struct {
+    const char *architecture, *head, *bias;
+  } heads[] = {{"BertForMaskedLM", "cls.predictions.decoder", "cls.predictions.bias"},
+               {"BertForPreTraining", "cls.predictions.decoder", "cls.predictions.bias"},
+               {"BertLMHeadModel", "cls.predictions.decoder", "cls.predictions.bias"},
+               {"RobertaForMaskedLM", "lm_head.decoder", "lm_head.bias"},
+               {"XLMRobertaForMaskedLM", "lm_head.decoder", "lm_head.bias"},
+               {"CamembertForMaskedLM", "lm_head.decoder", "lm_head.bias"},
+               {"AlbertForMaskedLM", "predictions.decoder", "predictions.bias"},
+               {"DistilBertForMaskedLM", "vocab_projector", NULL},
+               {"ElectraForMaskedLM", "generator_lm_head", NULL},
+               {"WhisperForConditionalGeneration", "proj_out", NULL}};
+  for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
+    if (strcmp(architecture, heads[i].architecture) == 0) {
+      f->head = heads[i].head;
+      f->head_bias = heads[i].bias;
+      return;
+    }
+  if (text_ends(architecture, "ForCausalLM") || text_ends(architecture, "LMHeadModel"))
+    f->head = "lm_head";
+  f->with_other_head = text_ends(architecture, "ForMaskedLM") ||
+                       text_ends(architecture, "ForPreTraining") ||
+                       text_ends(architecture, "ForConditionalGeneration");
+}
 
 static stow_status read_facts(const weights_result *r, facts *f) {
   char path[PATH_MAX], *text;
@@ -80,12 +109,10 @@ static stow_status read_facts(const weights_result *r, facts *f) {
     for (const json_node *n = f->known ? json_first(&t, root) : NULL; n != NULL;
          n = json_next(&t, n))
       if (config_counts_layers(json_key_of(&t, n))) (void)json_value(&t, n, &f->layers);
-    f->may_be_tied = tie == NULL || tie->kind == JSON_TRUE;
-    f->with_lm_head =
-        kind != NULL && (text_ends(kind, "ForCausalLM") || text_ends(kind, "LMHeadModel"));
-    f->with_other_head =
-        kind != NULL && (text_ends(kind, "ForMaskedLM") || text_ends(kind, "ForPreTraining") ||
-                         text_ends(kind, "ForConditionalGeneration"));
+    f->may_be_tied = true;
+    status = json_read_boolean(&t, root, "tie_word_embeddings", &f->may_be_tied);
+    f->tied = tie != NULL && tie->kind == JSON_TRUE;
+    if (kind != NULL) find_head(f, kind);
   }
   json_tree_free(&t);
   free(text);
@@ -214,8 +241,6 @@ static stow_status repeat_layers(weights_result *r, const adapter *a, const fact
 
 /* ---- tied output layers ---- */
 
-static const char head[] = "lm_head";
-
 static bool is_last(const char *name, const char *end) {
   size_t a = strlen(name), b = strlen(end);
   return strcmp(name, end) == 0 || (a > b && name[a - b - 1] == '.' && text_ends(name, end));
@@ -238,10 +263,29 @@ static const model_tensor *find_embedding(const weights_result *r) {
   return found;
 }
 
-static bool has_head(const weights_result *r) {
+/* Returns whether `name` is the layer, or its weight. */
+static bool is_layer(const char *name, const char *layer) {
+  size_t length = strlen(name), cut = strlen(".weight");
+  char module[512];
+  if (!text_ends(name, ".weight") || length - cut >= sizeof module) return is_last(name, layer);
+  snprintf(module, sizeof module, "%.*s", (int)(length - cut), name);
+  return is_last(module, layer);
+}
+
+static bool has_layer(const weights_result *r, const char *layer) {
   for (size_t i = 0; i < r->in.count; i++)
-    if (is_last(r->in.list[i].facts->name, "lm_head.weight")) return true;
+    if (text_ends(r->in.list[i].facts->name, ".weight") &&
+        is_layer(r->in.list[i].facts->name, layer))
+      return true;
   return false;
+}
+
+/* Returns the output layer that an adapter changes and the base does not have; NULL: none. */
+static const char *missing_head(const weights_result *r, const adapter *a) {
+  for (size_t i = 0; i < a->count; i++)
+    for (const char *const *head = weights_heads; *head != NULL; head++)
+      if (is_layer(a->modules[i].name, *head) && !has_layer(r, *head)) return *head;
+  return NULL;
 }
 
 /* What adapters do to a pair of embedding and output layer. */
@@ -251,10 +295,10 @@ typedef struct pair {
   bool embedding; /* replace the embedding (LoRA of it does not count: PEFT changes both) */
 } pair;
 
-static void look_at(pair *p, const adapter *a, const tensor *embedding) {
+static void look_at(pair *p, const adapter *a, const char *head, const tensor *embedding) {
   for (size_t i = 0; i < a->count; i++) {
     const adapter_module *m = &a->modules[i];
-    bool of_head = is_last(m->name, head) || is_last(m->name, "lm_head.weight");
+    bool of_head = is_layer(m->name, head);
     p->head = p->head || of_head;
     p->start = p->start || (of_head && m->a != NULL && a->start != START_PLAIN);
     if (m->saved != NULL && !m->saved_base && embedding != NULL &&
@@ -263,31 +307,39 @@ static void look_at(pair *p, const adapter *a, const tensor *embedding) {
   }
 }
 
+/* Adds a tensor with the values of another one. */
+static stow_status add_copy(weights_result *r, const char *layer, const char *word,
+                            const model_tensor *of, uint64_t *left) {
+  model_tensor added = {.file = of->file};
+  size_t size = strlen(layer) + strlen(word) + 2;
+  char *name = malloc(size);
+  if (name == NULL) return no_memory();
+  snprintf(name, size, "%s.%s", layer, word);
+  STOW_TRY(make(r, of->facts, name, left, &added.facts));
+  return add_tensor(&r->in.list, &r->in.count, &r->in.capacity, added);
+}
+
 static stow_status untie(weights_result *r, const facts *f, const char *out, bool start,
                          const model_tensor *embedding, uint64_t *left) {
   static const char next[] =
       "load the base with tie_word_embeddings=False, copy the embedding to the output layer, save "
       "that and merge into it";
-  model_tensor added = {.file = embedding != NULL ? embedding->file : 0};
-  char *name = strdup("lm_head.weight");
-  stow_status status = name != NULL
-                           ? check_folders(f, out, "the output layer is tied to the embedding")
-                           : no_memory();
-  if (status == STOW_OK && (!f->with_lm_head || embedding == NULL))
-    status = stow_fail(STOW_ERR_UNSUPPORTED,
-                       "the output layer is tied to the embedding, and how to untie them is not "
-                       "known for this architecture; %s",
-                       next);
-  if (status == STOW_OK && start)
-    status = stow_fail(STOW_ERR_UNSUPPORTED,
-                       "the output layer is tied to the embedding, and the initialization of the "
-                       "adapter changed both; %s, or save the adapter with PEFT's "
-                       "path_initial_model_for_weight_conversion",
-                       next);
-  if (status != STOW_OK) return free(name), status;
-  STOW_TRY(make(r, embedding->facts, name, left, &added.facts));
+  STOW_TRY(check_folders(f, out, "the output layer is tied to the embedding"));
+  if (f->head == NULL || embedding == NULL)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "the output layer is tied to the embedding, and how to untie them is not "
+                     "known for this architecture; %s",
+                     next);
+  if (start)
+    return stow_fail(STOW_ERR_UNSUPPORTED,
+                     "the output layer is tied to the embedding, and the initialization of the "
+                     "adapter changed both; %s, or save the adapter with PEFT's "
+                     "path_initial_model_for_weight_conversion",
+                     next);
   r->replicas.untied = true;
-  return add_tensor(&r->in.list, &r->in.count, &r->in.capacity, added);
+  STOW_TRY(add_copy(r, f->head, "weight", embedding, left));
+  const model_tensor *bias = f->head_bias != NULL ? model_find(&r->in, f->head_bias) : NULL;
+  return bias != NULL ? add_copy(r, f->head, "bias", bias, left) : STOW_OK;
 }
 
 stow_status replicas_add(weights_result *r, const adapter *adapters, size_t count, const char *out,
@@ -304,9 +356,14 @@ stow_status replicas_add(weights_result *r, const adapter *adapters, size_t coun
     STOW_TRY(repeat_layers(r, &adapters[i], &f, out, &max_bytes));
   }
   const model_tensor *embedding = find_embedding(r);
+  const char *head = f.head;
+  for (size_t i = 0; i < count && head == NULL; i++) head = missing_head(r, &adapters[i]);
+  if (head == NULL) head = "lm_head";
   for (size_t i = 0; i < count; i++)
-    look_at(&p, &adapters[i], embedding != NULL ? embedding->facts : NULL);
-  if (has_head(r) || (f.known && !f.may_be_tied)) return STOW_OK;
-  bool two = p.head || (p.embedding && (f.with_lm_head || f.with_other_head));
+    look_at(&p, &adapters[i], head, embedding != NULL ? embedding->facts : NULL);
+  bool two = p.head || (p.embedding && (f.head != NULL || f.with_other_head));
+  /* A base that has both, of equal values: a reader would take the embedding for both. */
+  if (has_layer(r, head) && two && f.tied && f.head != NULL) r->replicas.untied = true;
+  if (has_layer(r, head) || (f.known && !f.may_be_tied)) return STOW_OK;
   return two ? untie(r, &f, out, p.start, embedding, &max_bytes) : STOW_OK;
 }

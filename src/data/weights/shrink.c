@@ -36,6 +36,8 @@ stow_status weights_run(weights_job *j) {
   stow_status status = STOW_OK;
   STOW_TRY(weights_check_output(j->r, j->o, j->in, j->out));
   STOW_TRY(weights_size_chunks(j, BYTES_PER_VALUE));
+  if (j->o->resume && !j->o->dry_run)
+    weights_take_chunks(j, BYTES_PER_VALUE, journal_chunk_values(j->out));
   bool count_first = j->o->sparse && !j->o->prune_2_4; /* the sizes depend on the values */
   if (count_first) {
     STOW_TRY(weights_find_thresholds(j));
@@ -79,6 +81,7 @@ stow_status weights_shrink(weights_result *r, const char *in, const char *out,
                 ? "out"
                 : "out.safetensors";
   }
+  if (status == STOW_OK) status = model_check_whole(&r->in);
   if (status == STOW_OK) status = config_look(r);
   if (status == STOW_OK) status = weights_plan(r, o, j.out);
   if (status == STOW_OK) status = weights_run(&j);

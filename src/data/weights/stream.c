@@ -25,14 +25,30 @@ bool weights_by_rows(const weights_job *j, const weights_item *item) {
          item->action >= ACTION_INT8;
 }
 
-stow_status weights_size_chunks(weights_job *j, size_t bytes_per_value) {
+/* Returns the least that a chunk has, and the name of the tensor that decides it. */
+static uint64_t least_values(const weights_job *j, const char **name) {
   uint64_t row = WEIGHTS_BLOCK;
-  const char *name = "";
+  *name = "";
   for (size_t i = 0; i < j->r->item_count; i++)
     if (weights_by_rows(j, &j->r->items[i]) && j->r->items[i].row > row) {
       row = j->r->items[i].row;
-      name = j->r->items[i].from.facts->name;
+      *name = j->r->items[i].from.facts->name;
     }
+  return row;
+}
+
+void weights_take_chunks(weights_job *j, size_t bytes_per_value, uint64_t chunk_values) {
+  const char *name;
+  uint64_t all = j->b->bytes / 2 / bytes_per_value, least = least_values(j, &name);
+  if (chunk_values < least || chunk_values > all) return;
+  if (chunk_values > CHUNK_MOST && chunk_values != least) return; /* none that was ever written */
+  j->chunk_values = chunk_values;
+  if (j->threads > all / chunk_values) j->threads = (unsigned)(all / chunk_values);
+}
+
+stow_status weights_size_chunks(weights_job *j, size_t bytes_per_value) {
+  const char *name;
+  uint64_t row = least_values(j, &name);
   /* Half of the budget is for the lists of tensors, headers and what the system keeps. */
   uint64_t each = j->b->bytes / 2 / bytes_per_value;
   if (each < row) {
@@ -256,10 +272,11 @@ static stow_status refuse_not_finite(const weights_job *j, const weights_item *i
   if (j->o->allow_nan || (item->error.not_finite == 0 && item->error.clipped == 0)) return STOW_OK;
   if (item->error.clipped > 0)
     return stow_fail(STOW_ERR_INVALID,
-                     "tensor %.200s: %" PRIu64 " value%s too large for %s and would become "
-                     "infinite; %s--allow-nan to write %s anyway",
+                     "tensor %.200s: %" PRIu64 " value%s too large for %s and would %s; "
+                     "%s--allow-nan to write %s anyway",
                      name, item->error.clipped, item->error.clipped == 1 ? " is" : "s are",
-                     weights_becomes(item), wider(j, item),
+                     weights_becomes(item),
+                     item->action == ACTION_BLOCKS ? "be lost" : "become infinite", wider(j, item),
                      item->error.clipped == 1 ? "it" : "them");
   return stow_fail(STOW_ERR_INVALID,
                    "tensor %.200s: %" PRIu64 " value%s NaN or infinite: a damaged or diverged "

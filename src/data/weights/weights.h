@@ -6,6 +6,7 @@
  * below tensor size, so memory stays within the budget for any model. Every output takes its name
  * only when it is complete. The order of the work:
  *
+ *   names.c    which tensors are chosen, by their names
  *   plan.c     what each tensor becomes, and which tensors the output has
  *   prune.c    where a pruned tensor's threshold is
  *   sparse.c   how many values a tensor stored sparse keeps, and where they go
@@ -156,6 +157,9 @@ typedef struct weights_result {
   uint64_t linked_folders;     /* links to folders: not followed */
   bool written, resumed, verified;
 } weights_result;
+
+/* Bytes of OUT.resume before the first tensor is complete in the output. */
+#define WEIGHTS_JOURNAL_EMPTY 24
 
 /* `out` may be NULL on a dry run. */
 stow_status weights_shrink(weights_result *r, const char *in, const char *out,
