@@ -16,7 +16,7 @@ COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 VARIABLE = re.compile(r"STOWAGE_[A-Z]")
 # A whole file name, or an extension right after a conversion or at the start: not the ".stow" of an example or a message.
 FILE = re.compile(r'^"(ledger|end|watch)"$|/(ledger|end|watch|host|last)"$|^"\.(ring|pickle|objects|error)(\.part)?"$|'
-                  r'%[sd]\.(ring|stow|pickle|objects|error|part)')
+                  r'%[sd]\.(ring|stow|pickle|objects|error|part)\b')
 PYTHON_FILE = re.compile(r'\}\.(ring|stow|pickle|objects|error|part)["\']|/(ledger|end|watch|host|last)["\']')
 for path in sorted(p for folder in ("src", "python/stowage") for p in (root / folder).rglob("*") if p.suffix in (".c", ".h", ".py")):
     name = str(path.relative_to(root))
