@@ -136,10 +136,10 @@ def gathered(frames):
     known = sys.modules.get("asyncio")
     for loop in [locals_of(frame).get("self") for frame in frames if known is not None and frame.f_code.co_name == "_run_once"]:
         for task in itertools.islice(known.all_tasks(loop), REACH):
-            own, last = next((f for f in reversed(suspended(task)) if is_own_frame(f)), None), task.get_coro()
-            while get(last, "cr_await", None) is not None:
-                last = last.cr_await
-            for future in gc.get_referents(last) if own is not None else ():
+            own, last = next((f for f in reversed(suspended(task)) if is_own_frame(f)), None), list(waiting(task))[-1:]
+            found = kept_by(last[0]) if own is not None and last else []
+            found += gc.get_referents(*(one for one in found if type(one).__name__ == "FutureIter"))  # what `await future` makes
+            for future in found:
                 tasks = get(future, "_children", None)
                 if isinstance(tasks, list):
                     yield (tasks, *made_by(own))

@@ -438,18 +438,38 @@ def weigh_suspended(value, depth):
     return Weight(size, max(1, len(own)), chief=chief)
 
 
-def suspended(value):
-    """Returns the frames of a generator, a coroutine or a task of asyncio that waits, and of what it waits for."""
+def kept_by(value):
+    """Returns what a generator or a coroutine refers to: its variables, then what it is working with."""
+    found = gc.get_referents(value)
+    if sys.version_info < (3, 11):  # a frame object keeps them
+        found += [one for frame in found if type(frame).__name__ == "frame" for one in gc.get_referents(frame)]
+    return found
+
+
+def awaited(value):
+    """Returns the generator or coroutine that another one waits for, or None.
+
+    Its attributes gi_yieldfrom and cr_await are not read. Until Python 3.13 they return the top of a stack that does not exist while
+    another thread runs it: the process crashes. The garbage collector sees no stack then."""
+    found = [one for one in kept_by(value) if type(one).__name__ in ("generator", "coroutine") and one is not value]
+    return found[-1] if found else None
+
+
+def waiting(value):
+    """Yields a generator, a coroutine or the coroutine of a task of asyncio, and what it waits for, eight at most."""
     if callable(get(type(value), "get_coro", None)):
         value = value.get_coro()
-    frames = []
-    while value is not None and len(frames) < 8:
-        frame = get(value, "gi_frame", None) or get(value, "cr_frame", None) or get(value, "ag_frame", None)
-        if frame is None:
-            break
-        frames.append(frame)
-        value = get(value, "gi_yieldfrom", None) or get(value, "cr_await", None)
-    return frames
+    for _ in range(8):
+        if value is None:
+            return
+        yield value
+        value = awaited(value)
+
+
+def suspended(value):
+    """Returns the frames of a generator, a coroutine or a task of asyncio that waits, and of what it waits for."""
+    frames = (get(one, "gi_frame", None) or get(one, "cr_frame", None) or get(one, "ag_frame", None) for one in waiting(value))
+    return [frame for frame in frames if frame is not None]
 
 
 def is_suspended(value):

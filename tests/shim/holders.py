@@ -181,6 +181,35 @@ def results_of_tasks_wait_for_the_last_one():
     assert asyncio.run(crawl()) == 1024
 
 
+def a_coroutine_that_runs_is_not_read():
+    """Until Python 3.13, cr_await reads the stack of one that another thread runs, if the bytes after its instruction look like the
+    end of an await. The counter behind a call takes such values: each copy of the code counts anew."""
+    async def work():
+        for _ in range(260):
+            bytearray(1 << 20)  # takes so long that another thread wants its turn in each of them
+
+    running = []
+
+    def run():
+        for number in range(30):
+            again = types.FunctionType(work.__code__.replace(co_name="work%d" % number), globals())
+            running[:] = [again()]
+            try:
+                running[0].send(None)
+            except StopIteration:
+                pass
+
+    thread = threading.Thread(target=run)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    while thread.is_alive():
+        for one in list(running):
+            holders.suspended(one)
+    thread.join()
+    sys.setswitchinterval(interval)
+
+
 class Node:
     def __init__(self, parent):
         self.parent = parent
