@@ -26,7 +26,8 @@ typedef struct host_case {
   bool pinned;     /* shared memory is pinned memory of the driver */
   bool joined;     /* a text or bytes is made again with each part that is joined to it */
   char place[300]; /* the program's own line, "" if it is not known */
-  double sure[FIXES_MAX]; /* the cause that each fix belongs to */
+  double sure[FIXES_MAX]; /* confidence of the cause that each fix belongs to */
+  cause_id of[FIXES_MAX]; /* … and which cause it is */
 } host_case;
 
 /* ---- what an object is ---- */

@@ -22,11 +22,13 @@ static const host_way ways[] = {
      "of rows dense at a time: x[i:i + 1000].toarray()",
      "a loop over the blocks"},
     {"merge", CAUSE_HOST_LIMIT,
-     "a merge pairs every row with every row of the same key, so repeated keys multiply the rows",
-     "make the keys of one side unique first (drop_duplicates, or groupby(key).agg), and check "
-     "with "
-     "merge(…, validate=\"many_to_one\"); or merge a block of rows at a time and reduce it",
-     "the rows themselves cannot be used later"},
+     "a merge pairs every row with every row of the same key, in a new table of all columns beside "
+     "both",
+     "merge only the columns that are used (usecols=[…] when they are read, text as "
+     "astype(\"category\")); if it has more rows than its parts, make the keys of one side unique "
+     "first (drop_duplicates, or groupby(key).agg); merge(…, validate=\"many_to_one\") checks "
+     "that; or merge a block of rows at a time and reduce it",
+     "other columns cannot be used later"},
     {"get_dummies", CAUSE_HOST_LIMIT, "it makes one column for every value",
      "pandas.get_dummies(…, sparse=True); or keep the column as category codes "
      "(astype(\"category\").cat.codes), or only the most frequent values",
