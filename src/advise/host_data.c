@@ -366,7 +366,7 @@ static void list_key(const host_record *r, char *out, size_t size) {
 
 /* Writes how to read JSON one record at a time. The prefix of ijson depends on where the list is.
  */
-static void read_json(char *out, size_t size, const host_record *r, const char *path) {
+void host_read_json(char *out, size_t size, const host_record *r, const char *path) {
   char key[40], text[320];
   list_key(r, key, sizeof key);
   snprintf(text, sizeof text,
@@ -391,7 +391,7 @@ static void read_in_parts(char *out, size_t size, const host_record *r, const ch
       return;
     }
   if (json) {
-    read_json(out, size, r, path);
+    host_read_json(out, size, r, path);
     return;
   }
   if (source != NULL &&

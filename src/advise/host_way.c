@@ -330,6 +330,13 @@ static bool shows_objects(const host_record *r, uint64_t made) {
   return r->late || !host_has_framework(r) || sum >= made / 8;
 }
 
+static void add_way_fix(host_case *c, uint64_t saves_bytes, const host_way *way) {
+  char json[400];
+  bool is_json = strncmp(way->calls, "json.", 5) == 0;
+  if (is_json) host_read_json(json, sizeof json, c->r, "");
+  host_add_fix(c, saves_bytes, is_json ? json : way->change, way->cost);
+}
+
 /* The line that the program is at makes a value that is most of what is held. */
 static bool find_making(host_case *c) {
   const host_record *r = c->r;
@@ -363,7 +370,7 @@ static bool find_making(host_case *c) {
   cause_say(to, "the line: %s", m.source);
   for (size_t i = 0; i < r->object_count && i < 3; i++) host_say_object(to, &r->objects[i]);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
-  host_add_fix(c, made - made / 4, way->change, way->cost);
+  add_way_fix(c, made - made / 4, way);
   return true;
 }
 
@@ -396,7 +403,7 @@ static void find_made(host_case *c) {
     cause_head(to, "%s: %s", text, way->what);
     cause_say(to, "the line: %s", o->source);
     if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
-    host_add_fix(c, o->bytes - o->bytes / 4, way->change, way->cost);
+    add_way_fix(c, o->bytes - o->bytes / 4, way);
     return;
   }
 }

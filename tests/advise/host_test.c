@@ -1924,6 +1924,10 @@ TEST(the_prefix_of_a_json_list_is_its_key_and_one_fix_says_so)
     said += strstr(x.fixes.list[i].change, "ijson") != NULL;
   CHECK(said == 1 && strstr(x.fixes.list[0].change, "\"events.item\"") != NULL);
   explanation_free(&x);
+  r->file_count = 0; /* closed: the line alone is known */
+  CHECK_OK(explain_host(&x, r));
+  CHECK(strstr(x.fixes.list[0].change, "\"events.item\"") != NULL);
+  explanation_free(&x);
   free(r);
 }
 
@@ -2021,6 +2025,26 @@ TEST(a_program_in_another_language_is_named_with_the_tools_for_it)
   host_peak p;
   CHECK_OK(host_peak_find(&p, r));
   CHECK(strstr(p.holder, "indexer (process 10)") != NULL);
+  free(r);
+}
+
+/* A consumer has emptied most of it since; the allocator keeps that memory. */
+TEST(a_queue_that_empties_is_no_c_code)
+{
+  host_record *r = blank();
+  host_object queue = {.count = 555,
+                       .type = "asyncio.Queue",
+                       .of = "tuple",
+                       .grows = true,
+                       .element_bytes = MIB / 2,
+                       .place = "/x/a.py:6"};
+  r->inside_bytes = 1000 * MIB;
+  r->inside_turns = 3;
+  at_line(r, "/x/a.py", "asyncio.run(main())");
+  holds(r, &queue, "queue", 270 * MIB);
+  CHECK(first(r) != CAUSE_HOST_NATIVE);
+  r->object_count = 0;
+  CHECK(first(r) == CAUSE_HOST_NATIVE);
   free(r);
 }
 
