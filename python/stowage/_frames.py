@@ -149,7 +149,7 @@ def pulse(main):
 
 
 def frame_lines(main):
-    return [f"{FRAME}\t{word(label(f.f_code.co_filename))[-190:]}\t{f.f_lineno or 0}\t{word(f.f_code.co_name)[:60]}\t{source(f)}"
+    return [f"{FRAME}\t{word(label(f.f_code.co_filename))[-190:]}\t{line_of(f)}\t{word(f.f_code.co_name)[:60]}\t{source(f)}"
             for f in itertools.islice((f for f in stack_of(main) if is_own_frame(f) or not is_own(f.f_code.co_filename)), 48)]
 
 

@@ -248,9 +248,12 @@ def largest(main, others, held, collects=True):
                    lambda: weighed(nameless(made), until, seen)):
         if is_enough():
             break
-        for one in values():
-            found.append(one)
-            yield one
+        try:
+            for one in values():
+                found.append(one)
+                yield one
+        except Exception:
+            continue  # the program changes what is searched: the other ways still find what is there
     for one in collected(held - sum(size for size, *_ in found), found):
         found.append(one)
         yield one
@@ -298,9 +301,13 @@ def object_lines(found, main, placed=True):
         try:
             wanted = placed and (at < PLACED or one[1].mark in ("graph", "carried", "database", "library"))
             find = library_place if one[1].mark == "library" else place_of
-            place = find(one[2], one[3], main, one[4], one[1].words, one[1].mark == "carried") if wanted else ("", False)
+            place = find(one[2], one[3], main, one[4], one[1].words, one[1].mark == "carried", one[1].of) if wanted else ("", False)
+            if one[4] in CONTAINERS and one[1].words and one[1].mark in ("", "view"):
+                one[1].words = widened(one[1].words, main)
             if place[1] and one[1].mark == "" and enclosing(place[0].rpartition(":")[0], int(place[0].rpartition(":")[2])) == "__getitem__":
                 one[1].mark = "fetched"  # a cache that a dataset fills while it is read
+            elif place[1] and one[1].mark == "" and one[4] in CONTAINERS and is_made_ahead(place[0]):
+                one[1].mark = "ahead"
         except Exception:
             place = "", False
         lines.append(object_line(one, *place))

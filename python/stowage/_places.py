@@ -88,6 +88,40 @@ def sets_column(line, ident, column):
     return any(rest.startswith((f'["{column}"]', f"['{column}']")) and is_assignment(past_index(rest)) for rest in follows(line, ident))
 
 
+NARROW = ("uint8", "int8", "bool", "uint16", "int16", "float16")
+WIDE = {"float64": 8, "float32": 4, "int64": 8}
+
+
+def widened(numbers, main):
+    """Returns "float64 from uint8" if arrays of such numbers are made from a narrower one that a function of the program has, as large in
+    elements; otherwise the type alone. numbers: the type and the shape of one of the arrays, "float64 (480, 640)"."""
+    kind, _, shape = numbers.partition(" ")
+    if kind.rpartition(".")[2] not in WIDE:
+        return kind
+    for frame in itertools.islice((frame for frame in stack_of(main) if is_own_frame(frame)), 16):
+        for value in locals_of(frame).values() if frame.f_code.co_name != "<module>" else ():
+            given = str(get(value, "dtype", "")).rpartition(".")[2] if is_array(value) and has(type(value), "dtype") else ""
+            if given in NARROW and str(tuple(value.shape)) == shape:
+                return f"{kind} from {given}"
+    return kind
+
+
+def is_made_ahead(place):
+    """Returns whether a line is in the constructor of a class that also has __getitem__: a dataset, which could make each item then."""
+    path, _, number = place.rpartition(":")
+    if not number.isdigit() or enclosing(path, int(number)) != "__init__":
+        return False
+    lines, margin = source_lines(path), None
+    for at in range(int(number) - 1, -1, -1):
+        if lines[at].lstrip().startswith("class "):
+            margin, first = len(lines[at]) - len(lines[at].lstrip()), at + 1
+            break
+    if margin is None:
+        return False
+    rest = itertools.takewhile(lambda line: not line.strip() or len(line) - len(line.lstrip()) > margin, lines[first:])
+    return any(line.lstrip().startswith("def __getitem__(") for line in rest)
+
+
 def written_by(lines, ident):
     """Returns the number of the first line that writes to a file in memory through what was made of it, as an archive is, or that gives it
     to a call; 0 if there is none."""
@@ -208,10 +242,29 @@ def made_in(value, at, count, here, table, depth=3):
     return made_in(value.strip(), 0, 1, (path, made[-1], False), table, depth - 1) if len(parts_between(left)) == 1 else (path, made[-1], False)
 
 
-def place_of(name, where, main, kind="", words="", carries=False):
+MADE_OF = (("[", "list"), ("list(", "list"), ("sorted(", "list"), ("(", "tuple"), ("tuple(", "tuple"), ("dict(", "dict"), ("set(", "set"),
+           ('"', "str"), ("'", "str"), ('f"', "str"), ("f'", "str"), ("str(", "str"), ("True", "bool"), ("False", "bool"), ("None", "NoneType"))
+
+
+def stored_by(line, ident, path, main):
+    """Returns the type of what a line adds to a container, "" if that is not known: that of the value it writes out, or of a variable of
+    the functions that run."""
+    for rest in follows(line, ident):
+        inner = past_index(rest) if rest.startswith("[") else rest
+        value = inner[1:].strip() if is_assignment(inner) else inner.partition("(")[2].strip().rpartition(")")[0]
+        if value.isidentifier():
+            frames = (frame for frame in itertools.islice(stack_of(main), 64) if frame.f_code.co_filename == path)
+            held = (locals_of(frame).get(value, ABSENT) for frame in frames if value in frame.f_code.co_varnames)
+            return next((type_name(one) for one in held if one is not ABSENT), "")
+        return next((kind for begin, kind in MADE_OF if value.startswith(begin)), "")
+    return ""
+
+
+def place_of(name, where, main, kind="", words="", carries=False, of=""):
     """Returns ("file:line", grows) of the line that fills a variable, or makes it; ("", False) if it is not found.
 
-    words: the columns of a table that hold most; the line that sets the first of them made the table large."""
+    words: the columns of a table that hold most; the line that sets the first of them made the table large. of: the type of the elements
+    that hold most; of several lines that fill a container, the one that adds those counts."""
     at = where[len("module "):] if where.startswith("module ") else where.rpartition(" at ")[2].rpartition(":")[0]
     on_stack = [(f.f_code.co_filename, f.f_lineno) for f in itertools.islice(stack_of(main), 64) if is_own_frame(f)]
     files = [at] if at.startswith(("/", "<")) else list(dict.fromkeys(path for path, _ in on_stack))
@@ -248,6 +301,9 @@ def place_of(name, where, main, kind="", words="", carries=False):
             # role, a line in that function and the line the program is at; the first of those.
             inside = bool(role) and scope is not None and enclosing(path, number) == scope
             rank = 3 if inside and role == 2 else 2.5 if inside and role == 1 and is_filled(path, number, ident) else role
+            if role == 2 and of and kind in CONTAINERS:
+                adds = stored_by(line, ident, path, main)
+                rank += 0.2 * (adds == of) - 0.3 * (adds not in ("", of))
             current = (path, number) in on_stack
             if role == 1 and current and any(True for _ in follows(line.partition("=")[2], ident)):
                 rank, current = 0.9, False  # "x = x[keep]" has not returned: an earlier line made what x is now

@@ -49,7 +49,7 @@ HOLDERS = ("queue", "collections", "asyncio", "multiprocessing", "logging")  # m
 def opened(value, name, depth=2):
     """Yields (value, name) of a variable, of the attributes of the program's own objects, and of the few things in a bundle."""
     yield value, name
-    if queued(value) is not None or type(value).__name__ in ("Pool", "ThreadPool", "SharedMemory"):
+    if queued(value) is not None or type(value).__name__ in ("Pool", "ThreadPool", "SharedMemory") and not is_own_module(type(value).__module__):
         return
     if depth > 0 and type(value).__module__ in ("builtins", "collections") and isinstance(value, (dict, list, tuple)) and 0 < len(value) <= FEW:
         for key, v in list(value.items() if isinstance(value, dict) else enumerate(value)):
@@ -97,10 +97,18 @@ def file_of(module):
     return path
 
 
+def loops_of(frames):
+    """Returns the event loops of asyncio that these frames run. Between two rounds a loop is in run_forever alone."""
+    if "asyncio" not in sys.modules:
+        return []
+    own = [locals_of(frame).get("self") for frame in frames if frame.f_code.co_name in ("_run_once", "run_forever")]
+    return list({id(loop): loop for loop in own if loop is not None}.values())
+
+
 def tasks_of(frames):
     """Returns the frames of the tasks of asyncio that wait, for the loops that these frames run."""
     known, found = sys.modules.get("asyncio"), []
-    for loop in [locals_of(frame).get("self") for frame in frames if known is not None and frame.f_code.co_name == "_run_once"]:
+    for loop in loops_of(frames):
         for task in itertools.islice(known.all_tasks(loop), SAMPLES):
             found.extend(frame for frame in suspended(task) if frame not in frames)
     return found
@@ -134,7 +142,7 @@ def gathered(frames):
     """Yields (value, name, where) of the tasks that asyncio.gather waits for, which keep their results until all are complete: they are
     what the line that waits makes."""
     known = sys.modules.get("asyncio")
-    for loop in [locals_of(frame).get("self") for frame in frames if known is not None and frame.f_code.co_name == "_run_once"]:
+    for loop in loops_of(frames):
         for task in itertools.islice(known.all_tasks(loop), REACH):
             own, last = next((f for f in reversed(suspended(task)) if is_own_frame(f)), None), list(waiting(task))[-1:]
             found = kept_by(last[0]) if own is not None and last else []
@@ -152,9 +160,22 @@ def is_given(frame, name):
         name not in ("self", "cls") and name in code.co_varnames[:code.co_argcount + code.co_kwonlyargcount])
 
 
+CALLS = 8  # frames of one function whose variables are read: a recursion has thousands
+
+
+def innermost(frames):
+    """Returns the frames without those of a deep recursion: the innermost ones of each function."""
+    calls, found = {}, []
+    for frame in frames:
+        calls[frame.f_code] = calls.get(frame.f_code, 0) + 1
+        if calls[frame.f_code] <= CALLS:
+            found.append(frame)
+    return found
+
+
 def variables(main, others):
     """Yields (value, name, where) of everything a variable names. The program's own names come first: a thing is reported once."""
-    frames = [frame for top in [main, *others] for frame in stack_of(top) if frame.f_code.co_name != "<module>"]
+    frames = innermost(frame for top in [main, *others] for frame in stack_of(top) if frame.f_code.co_name != "<module>")
     # People know the line that called a library. It is read first: the program goes on while the rest is.
     callers = [(frame, next((f for f in stack_of(frame) if is_own_frame(f)), frame)) for frame in frames
                if not is_own(frame.f_code.co_filename) and not is_own_frame(frame)]

@@ -66,6 +66,8 @@ def locals_of(frame):
 
 
 def kind_name(kind):
+    if is_foreign(kind):
+        return "ctypes.Array" if issubclass(kind, sys.modules["_ctypes"].Array) else "ctypes.Structure"
     return kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__.split('.')[0]}.{kind.__qualname__}"
 
 
@@ -73,14 +75,31 @@ def type_name(value):
     return kind_name(type(value))
 
 
+def is_foreign(kind):
+    """Returns whether it is a class of ctypes whose objects have a block of memory: an array, a structure or a union."""
+    known = sys.modules.get("_ctypes")
+    return known is not None and issubclass(kind, (known.Array, known.Structure, known.Union))
+
+
 def sample(values):
     """Returns some of its elements from all over it, in one step that no other thread can interrupt."""
     if len(values) <= SAMPLES:
         return list(itertools.islice(values, SAMPLES))  # a class of the program's may say one length and go on for ever
-    step = len(values) // SAMPLES
+    step = stride(min(len(values), REACHED) // SAMPLES if not isinstance(values, (list, tuple)) else len(values) // SAMPLES)
     if isinstance(values, (list, tuple)):
         return values[::step][:SAMPLES]
-    return list(itertools.islice(values, 0, REACHED, min(step, REACHED // SAMPLES)))[:SAMPLES]
+    return list(itertools.islice(values, 0, REACHED, step))[:SAMPLES]
+
+
+def stride(step):
+    """Returns a step that is no multiple of 2 and 3: elements may alternate, as the two entries that a function adds at each call do.
+
+    >>> [stride(step) for step in (1, 2, 6, 7, 3000)]
+    [1, 5, 7, 7, 3001]
+    """
+    while step % 2 == 0 or step % 3 == 0:
+        step += 1
+    return step
 
 
 REACHED = 2_000_000  # elements of a dict or a set that a sample goes through, which takes 10 ms
@@ -274,6 +293,25 @@ def weigh_tensor(value):
                   storage.data_ptr(), "graph" if graphs >= GRAPHS else mark, graphs)
 
 
+def heaviest(kinds, each):
+    """Returns the type of the elements that hold nine tenths of the bytes, "" if no type does: a dict of results and of lists holds lists.
+
+    >>> heaviest(["bool", "list", "bool"], [Weight(28), Weight(900), Weight(28)])
+    'list'
+    """
+    sizes = {}
+    for kind, weight in zip(kinds, each):
+        sizes[kind] = sizes.get(kind, 0) + weight.size
+    most = max(sizes, key=sizes.get, default="")
+    return most if most and 10 * sizes[most] >= 9 * sum(sizes.values()) else ""
+
+
+def numbers_of(each):
+    """Returns the type and the shape of the arrays that are most of some elements: "float64 (480, 640)"; "" if there are none."""
+    largest = max(each, key=lambda weight: weight.size, default=None)
+    return f"{largest.of} {largest.shape}" if largest is not None and largest.shape and " " not in largest.of and not largest.text_bytes else ""
+
+
 def weigh_container(value, depth):
     size, count = sized(value), len(value)
     if count == 0 or depth == 0:
@@ -300,6 +338,7 @@ def weigh_container(value, depth):
     shares = sharers(parts)
     each = [weigh(v, depth - 1) for v in parts]
     kinds = [type_name(v) for v in parts]
+    heavy = heaviest(kinds, each)
     graphs = sum(w.graphs for w in each) * count // max(1, len(each))
     # Parts of one array keep it alive together, so it counts once.
     owners = [w.owner for w in each]
@@ -309,12 +348,12 @@ def weigh_container(value, depth):
     texts = sum(w.text_bytes for w in each) * count // max(1, len(each))
     at = max(range(len(each)), key=lambda i: each[i].size, default=0)
     if isinstance(value, dict) and extra > sum(w.size for w in each) and type(keys[0]) not in PLAIN_TEXT:
-        kinds = [type_name(k) for k in keys]  # such as futures, each with its result
+        kinds, heavy = [type_name(k) for k in keys], ""  # such as futures, each with its result
         mark = mark or "keys"
     alone = sum(w.size / n for w, n in zip(each, shares) if w.owner not in joint)
     size += sum(joint.values()) + int((alone + extra) * count / max(1, len(each)))
-    return Weight(size, count, max(set(kinds), key=kinds.count) if kinds else "", "", None, mark, graphs, texts,
-                  next((w.words for w in each if w.words), ""),
+    return Weight(size, count, heavy or (max(set(kinds), key=kinds.count) if kinds else ""), "", None, mark, graphs, texts,
+                  next((w.words for w in each if w.words), "") or numbers_of(each),
                   1 + int((sum(w.objects / n for w, n in zip(each, shares)) + sum(1 / n for n in names)) * count / max(1, len(each))),
                   (each[at].chief or each[at].owner or id(parts[at])) if each and 10 * each[at].size >= 8 * size else None)
 
@@ -407,6 +446,17 @@ def weigh_mapping(value):
 
 
 LINKS = 100_000  # blocks of a tee that are counted; each has 57 values
+
+
+OWNS = "_b_needsfree_"  # of an object of ctypes: whether its block is its own, and not a part of another object
+
+
+def weigh_foreign(value):
+    """An array or a structure of ctypes. Asks its class and the base class: the program's own class may define any attribute."""
+    known = sys.modules["_ctypes"]
+    base = next((kind for kind in known.Array.__mro__ if OWNS in kind.__dict__), None)
+    owns = base is None or base.__dict__[OWNS].__get__(value)
+    return Weight(sized(value) + (known.sizeof(type(value)) if owns else 0), len(value) if issubclass(type(value), known.Array) else 1)
 
 
 def weigh_tee(value):
@@ -505,6 +555,8 @@ def weigh(value, depth):
         return Weight(sized(value))
     if kind is dict or kind is list or kind is tuple:  # most of what is not plain
         return weigh_container(value, depth)
+    if kind not in PLAIN_TEXT and is_foreign(kind):
+        return weigh_foreign(value)
     if isinstance(value, (bytes, bytearray, str)):
         return Weight(sized(value), len(value))
     if is_library(value):

@@ -263,8 +263,6 @@ class Json(Case):
 
 
 @needs_pyarrow
-@needs("numpy")
-@needs_pyarrow
 class JsonOutput(Case):
     def test_what_json_lacks(self):
         parquet.write_table(pa.table({"b": [b"\0x\xff"], "n": [1]}), self.path("b.parquet"))
@@ -314,6 +312,8 @@ class JsonOutput(Case):
             stowage.inspect(self.path("none.parquet"))
 
 
+@needs_pyarrow
+@needs("numpy")
 class Packages(Case):
     def test_durations_are_found_in_the_stored_schema(self):
         for table, found in (

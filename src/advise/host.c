@@ -19,6 +19,17 @@
 
 /* ---- nothing but a limit ---- */
 
+/* Tools that name the calls of a program in C or another language that allocate. */
+static const char TOOLS[] =
+    "see which calls allocate it: heaptrack PROGRAM (then heaptrack_print), "
+    "or valgrind --tool=massif PROGRAM";
+
+/* Returns whether no Python process was asked: the largest one is a program in another language. */
+static bool is_foreign(const host_case *c) {
+  return c->main->name[0] != '?' && strncmp(c->main->name, "python", 6) != 0 &&
+         (!c->r->from_inside || (c->r->inside_pid != 0 && c->r->inside_pid != c->main->pid));
+}
+
 /* A Python process cannot answer while one call of C code runs: list(…), sorted, split, findall. */
 static void say_outside(host_case *c, cause *to) {
   if (strncmp(c->main->name, "python", 6) != 0) {
@@ -69,6 +80,17 @@ static void say_one(host_case *c, cause *to) {
                "less precision; or a loop over the parts");
 }
 
+/* A program that is not Python: its name, and what shows its calls. */
+static void say_foreign(host_case *c, cause *to) {
+  const host_record *r = c->r;
+  if (evidence_share(c->main->held_bytes, r->held_bytes) < MOST) return;
+  cause_head(to, "%.31s (process %d), which is not a Python program, holds %s%s", c->main->name,
+             (int)c->main->pid, cause_size(c->main->held_bytes),
+             r->growth_bytes_s > 1 << 20 ? " and grows" : "");
+  to->names_line = true; /* as near as it can be named */
+  host_add_fix(c, MESSAGE_UNKNOWN, TOOLS, "it runs several times as slowly");
+}
+
 static void find_limit(host_case *c) {
   const host_record *r = c->r;
   bool ours = strcmp(r->limit_from, "given") == 0;
@@ -89,7 +111,10 @@ static void find_limit(host_case *c) {
                strcmp(r->limit_from, "cgroup") == 0   ? "its control group"
                : strcmp(r->limit_from, "python") == 0 ? "stowage.limit(ram=…)"
                                                       : "the machine");
-  if (alone && !say_making(c, to)) say_one(c, to);
+  if (alone && is_foreign(c))
+    say_foreign(c, to);
+  else if (alone && !say_making(c, to))
+    say_one(c, to);
   if (alone && r->object_count > 0) host_say_object(to, &r->objects[0]);
   if (alone && c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
   if (alone && !r->from_inside) say_outside(c, to);
@@ -103,11 +128,26 @@ static void find_limit(host_case *c) {
 
 /* ---- together ---- */
 
+/* Drops the fixes of one way in which a cause was found: they say the same again. */
+static void drop_fixes(host_case *c, cause_id id, double confidence) {
+  fixes *all = &c->x->fixes;
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < all->count; i++)
+    if (c->of[i] != id || c->sure[i] != confidence) {
+      all->list[kept] = all->list[i];
+      c->sure[kept] = c->sure[i], c->of[kept++] = c->of[i];
+    }
+  if (kept > 0) all->count = kept;
+}
+
 /* One cause may be found in two ways: the surer one is reported. */
-static void drop_repeated(findings *f) {
+static void drop_repeated(host_case *c) {
+  findings *f = &c->x->findings;
   for (uint32_t i = 1; i < f->count; i++)
     for (uint32_t j = 0; j < i; j++)
       if (f->list[i].id == f->list[j].id) {
+        if (f->list[i].confidence != f->list[j].confidence)
+          drop_fixes(c, f->list[i].id, f->list[i].confidence);
         buffer_free(&f->list[i].headline);
         buffer_free(&f->list[i].evidence);
         memmove(&f->list[i], &f->list[i + 1], (f->count - i - 1) * sizeof *f->list);
@@ -124,9 +164,30 @@ static void rank_fixes(host_case *c) {
     for (uint32_t j = i; j > 0 && c->sure[j] > c->sure[j - 1]; j--) {
       fix swap = all->list[j];
       double sure = c->sure[j];
-      all->list[j] = all->list[j - 1], c->sure[j] = c->sure[j - 1];
-      all->list[j - 1] = swap, c->sure[j - 1] = sure;
+      cause_id of = c->of[j];
+      all->list[j] = all->list[j - 1], c->sure[j] = c->sure[j - 1], c->of[j] = c->of[j - 1];
+      all->list[j - 1] = swap, c->sure[j - 1] = sure, c->of[j - 1] = of;
     }
+}
+
+/* Returns whether two fixes name the same way to read less. */
+static bool is_same_way(const fix *a, const fix *b) {
+  static const char *const calls[] = {"ijson.items(", "iterparse(", "fetchmany(", "re.finditer("};
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+    if (strstr(a->change, calls[i]) != NULL && strstr(b->change, calls[i]) != NULL) return true;
+  return false;
+}
+
+/* Drops fixes that repeat one before them: two causes may lead to the same call. */
+static void drop_same_fixes(fixes *all) {
+  for (uint32_t i = 1; i < all->count; i++)
+    for (uint32_t j = 0; j < i; j++)
+      if (is_same_way(&all->list[j], &all->list[i])) {
+        memmove(&all->list[i], &all->list[i + 1], (all->count - i - 1) * sizeof *all->list);
+        all->count--;
+        i--;
+        break;
+      }
 }
 
 static void row(buffer *out, const char *name, uint64_t bytes, const char *note) {
@@ -182,16 +243,26 @@ static void say_old(const host_case *c) {
               cause_size(c->r->inside_bytes), cause_size(c->main_bytes));
 }
 
+/* Returns the shared memory that the process held when it reported its objects, which the bytes it
+ * gives for itself leave out. */
+static uint64_t shared_then(const host_record *r, const tree_process *p) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < r->object_count; i++)
+    if (strcmp(r->objects[i].mark, "shared") == 0) sum += r->objects[i].bytes;
+  return sum < p->shared_bytes ? sum : p->shared_bytes;
+}
+
 stow_status explain_host(explanation *x, const host_record *r) {
   static const tree_process nobody = {.name = "?"};
   explanation_blank(x);
   host_case c = {.r = r, .x = x, .main = r->process_count > 0 ? &r->processes[0] : &nobody};
   c.main_bytes = c.main->held_bytes > 0 ? c.main->held_bytes : r->held_bytes;
   /* If memory more than doubled after the report, most of it is missing from the report. */
-  bool recent = r->from_inside && r->inside_bytes >= c.main_bytes / 2 && r->inside_bytes > 0;
+  uint64_t inside = r->inside_bytes > 0 ? r->inside_bytes + shared_then(r, c.main) : 0;
+  bool recent = r->from_inside && inside >= c.main_bytes / 2 && inside > 0;
   /* Newer frames name the line that made what is missing from the report. */
   if (r->late) recent = false;
-  c.reported_bytes = recent ? r->inside_bytes : c.main_bytes;
+  c.reported_bytes = recent ? inside : c.main_bytes;
   c.stale = !recent && !r->late && r->from_inside && r->inside_bytes > 0;
   bool old = c.stale && grew_on(r);
   if (old) c.reported_bytes = r->inside_bytes;
@@ -216,8 +287,9 @@ stow_status explain_host(explanation *x, const host_record *r) {
   if (old) say_old(&c);
   find_limit(&c);
   findings_rank(&x->findings);
-  drop_repeated(&x->findings);
+  drop_repeated(&c);
   rank_fixes(&c);
+  drop_same_fixes(&x->fixes);
   explanation_head(x);
   if (!r->from_inside)
     buffer_text(&x->notes,

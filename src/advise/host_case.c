@@ -19,6 +19,7 @@ fix *host_add_fix(host_case *c, uint64_t saves_bytes, const char *change, const 
   if (all->count == FIXES_MAX) return NULL;
   const findings *found = &c->x->findings; /* a fix is for the cause added last */
   c->sure[all->count] = found->count > 0 ? found->list[found->count - 1].confidence : 0;
+  c->of[all->count] = found->count > 0 ? found->list[found->count - 1].id : CAUSE_HOST_LIMIT;
   fix *f = &all->list[all->count++];
   *f = (fix){.saves_bytes = saves_bytes};
   snprintf(f->change, sizeof f->change, "%s", change);

@@ -26,7 +26,8 @@ typedef struct host_case {
   bool pinned;     /* shared memory is pinned memory of the driver */
   bool joined;     /* a text or bytes is made again with each part that is joined to it */
   char place[300]; /* the program's own line, "" if it is not known */
-  double sure[FIXES_MAX]; /* the cause that each fix belongs to */
+  double sure[FIXES_MAX]; /* confidence of the cause that each fix belongs to */
+  cause_id of[FIXES_MAX]; /* … and which cause it is */
 } host_case;
 
 /* ---- what an object is ---- */
@@ -56,6 +57,9 @@ void host_place(char *out, size_t size, const host_object *o);
 uint64_t host_named_bytes(const host_record *r);
 /* Returns the bytes of the values that the program's line is making: those without a name. */
 uint64_t host_made_bytes(const host_case *c);
+/* Writes how to read JSON one record at a time. The prefix of ijson depends on where the list is.
+ * path: the file, "" if it is not known. */
+void host_read_json(char *out, size_t size, const host_record *r, const char *path);
 /* Makes the headline "Line 6 of a.py makes merged, 304.0 MiB so far". */
 void host_say_making(host_case *c, cause *to, uint64_t bytes);
 

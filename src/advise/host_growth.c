@@ -55,10 +55,17 @@ static bool is_objects(const host_object *o) {
          (host_is_array(o) && strcmp(o->of, "object") == 0);
 }
 
-/* A collection of large objects, such as a list of arrays, or a dict of a few lists of them. */
+static bool made_of(const host_object *o, const char *types) {
+  const char *found = o->of[0] != '\0' ? strstr(types, o->of) : NULL;
+  return found != NULL && strchr(" ", found[strlen(o->of)]) != NULL;
+}
+
+/* A collection of large objects, such as a list of arrays, or a dict of a few lists of them; or of
+ * long texts. */
 static bool is_collection(const host_object *o) {
+  uint64_t least = made_of(o, "str bytes ") ? OBJECT_SMALL : SMALL_ELEMENT;
   return host_is_container(o) && (o->count >= 4 || (host_is_grouped(o) && o->objects >= 8)) &&
-         o->element_bytes >= SMALL_ELEMENT && !is_objects(o);
+         o->element_bytes >= least && !is_objects(o);
 }
 
 static bool is_dict(const host_object *o) {
@@ -177,9 +184,14 @@ static bool find_columns(host_case *c) {
 
 /* ---- small Python objects ---- */
 
-static bool made_of(const host_object *o, const char *types) {
-  const char *found = o->of[0] != '\0' ? strstr(types, o->of) : NULL;
-  return found != NULL && strchr(" ", found[strlen(o->of)]) != NULL;
+/* Returns whether a function that the program is in calls itself. */
+static bool is_recursive(const host_record *r) {
+  for (size_t i = 0; i < r->frame_count; i++)
+    for (size_t j = i + 1; j < r->frame_count && host_line_is_own(&r->frames[i]); j++)
+      if (r->frames[i].name[0] != '<' && strcmp(r->frames[i].name, r->frames[j].name) == 0 &&
+          strcmp(r->frames[i].file, r->frames[j].file) == 0)
+        return true;
+  return false;
 }
 
 /* A bound for a container used as a cache, and what it then holds: the entries that fit a quarter
@@ -302,6 +314,18 @@ static void keep_less(const host_case *c, char *out, size_t size, const host_obj
         "keep the pairs of key and value of %s as two arrays of numbers, sorted by key (numpy, "
         "scipy.sparse.csr_array), or on disk (sqlite3)",
         name);
+  else if (is_dict(o) && is_recursive(c->r) && !host_is_grouped(o))
+    snprintf(out, size,
+             "make the entries of %s smaller, because a recursion needs them again: one small "
+             "integer as key (numbers packed into it, the same one for symmetric cases) and one "
+             "number as value",
+             name);
+  else if (is_dict(o) && made_of(o, "list tuple ") && is_recursive(c->r))
+    snprintf(out, size,
+             "store less under each key of %s: only the result, not a %s, and no key that is never "
+             "read again; a recursion needs its results, so do not limit their number, but make "
+             "keys smaller (numbers packed into one integer)",
+             name, o->of);
   else if (is_dict(o) && made_of(o, "list tuple "))
     snprintf(out, size,
              "store less under each key of %s: one value (the last, the one before it, a count) "
@@ -408,6 +432,7 @@ static void bound(const host_case *c, char *out, size_t size, const host_object 
   char *of = strstr(name, " of ");
   if (of != NULL) *of = '\0';
   uint64_t kept, entries = fewer_entries(c, o, &kept);
+  bool wide = strstr(o->words, "float64") != NULL; /* arrays of such numbers */
   if (strncmp(o->name, "the cache of ", 13) == 0)
     snprintf(out, size,
              "limit %s: @functools.lru_cache(maxsize=%" PRIu64 ") keeps about %s (maxsize=None and "
@@ -428,6 +453,19 @@ static void bound(const host_case *c, char *out, size_t size, const host_object 
         out, size,
         "keep copies: %s%s; a part of an array (a slice) keeps the whole array it was cut from",
         o->name, is_dict(o) ? "[key] = part.copy()" : ".append(part.copy())");
+  else if (made_of(o, "mmap.mmap "))
+    snprintf(out, size,
+             is_dict(o) ? "close() each mapping after its last use, or keep %" PRIu64
+                          " of them, about %s: if len(%s) > %" PRIu64
+                          ": %s.pop(next(iter(%s))).close()"
+                        : "close() each mapping after its last use, or keep %" PRIu64
+                          " of them, about %s: if len(%s) > %" PRIu64 ": %s.pop(0).close()",
+             entries, cause_size(kept), name, entries, name, name);
+  else if (made_of(o, "ctypes.Array ctypes.Structure "))
+    snprintf(out, size,
+             "reuse a few buffers: give each back after its last use (%s.remove(buffer), and take "
+             "that one next), or drop it: a buffer of ctypes is freed when nothing refers to it",
+             name);
   else if (is_queue(o))
     snprintf(out, size,
              "limit the queue: %s(maxsize=…); put() then waits until the consumer has caught "
@@ -456,14 +494,43 @@ static void bound(const host_case *c, char *out, size_t size, const host_object 
   else if (made_of(o, "_asyncio.Task asyncio.Task "))
     snprintf(
         out, size,
-        "run fewer tasks at once (an asyncio.Semaphore(20) in each), use the result of each as "
-        "it arrives (for task in asyncio.as_completed(…)), or return only what is needed of it "
-        "(a number, a path)");
+        "use each result inside its task and return only what is needed of it (a number, a path "
+        "of a file): all results are kept until the last task is done; fewer tasks at once "
+        "(asyncio.Semaphore) alone do not help");
   else if (made_of(o, "function method functools.partial "))
     snprintf(out, size,
              "remove each from %s when it has run; and let it hold only what it needs (a number), "
              "not the data around it",
              o->name);
+  else if (strcmp(o->mark, "ahead") == 0)
+    snprintf(out, size,
+             "make each item in __getitem__ instead of all in __init__: keep only what it is made "
+             "of in %s (paths, offsets, the bytes as they come: uint8), and decode it when it is "
+             "asked for",
+             name);
+  else if (made_of(o, "str bytes ") && !is_dict(o))
+    snprintf(out, size,
+             "keep only the last ones: %s = collections.deque(maxlen=%" PRIu64
+             "), about %s (list(%s)[-n:] reads them); or write each to a file as it arrives "
+             "(file.write, logging.FileHandler)",
+             name, entries, cause_size(kept), name);
+  else if (strstr(o->words, " from ") != NULL)
+    snprintf(out, size,
+             "keep them as %.20s, as they come, and convert each when it is used: %.*s takes %s as "
+             "much; or as float32: x.astype(numpy.float32)",
+             strstr(o->words, " from ") + 6, (int)strcspn(o->words, " "), o->words,
+             strstr(o->words, "float64 from uint8") != NULL ? "8 times" : "several times");
+  else if (strstr(o->source, ".copy()") != NULL && made_of(o, "numpy.ndarray torch.Tensor "))
+    snprintf(out, size,
+             "keep every tenth (if step %% 10 == 0: %.60s) or what is needed of each (a mean, a "
+             "row)%s; if all are needed, as rows of one file: numpy.lib.format.open_memmap",
+             o->source, wide ? "; float32 takes half: x.astype(numpy.float32)" : "");
+  else if (wide)
+    snprintf(out, size,
+             "use each as it arrives and keep only what is needed of it (a number, a row); "
+             "float32 takes half: x.astype(numpy.float32); if all are needed, write each to a file "
+             "(%s)",
+             made_of(o, "torch.Tensor ") ? "torch.save" : "numpy.save, or rows of one open_memmap");
   else
     snprintf(out, size,
              "use each as it arrives and keep only what is needed of it (a number, a row); of the "

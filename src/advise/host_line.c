@@ -18,7 +18,7 @@ bool host_line_is_own(const host_frame *f) {
 void host_line_place(const host_record *r, char *place, size_t size) {
   place[0] = '\0';
   for (size_t i = 0; i < r->frame_count && place[0] == '\0'; i++)
-    if (!is_library(r->frames[i].file))
+    if (!is_library(r->frames[i].file) && r->frames[i].line > 0)
       snprintf(place, size, "%s:%u in %s", r->frames[i].file, r->frames[i].line, r->frames[i].name);
 }
 

@@ -1,5 +1,6 @@
 /* Host native: memory that no Python object holds, seen by its mappings: shared memory, and memory
  * of C code. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +15,27 @@ static const host_object *marked(const host_record *r, const char *mark) {
   for (size_t i = 0; i < r->object_count; i++)
     if (strcmp(r->objects[i].mark, mark) == 0) return &r->objects[i];
   return NULL;
+}
+
+/* Writes what to do about mappings that a container keeps: how many of them fit a quarter of the
+ * limit, at most half of them. */
+static void keep_mappings(const host_case *c, const host_object *o, char *out, size_t size) {
+  static const char file[] =
+      "or map a file (mmap.mmap(file.fileno(), 0)), which takes no memory for good";
+  uint64_t each = o->bytes / (o->count > 0 ? o->count : 1);
+  uint64_t most = each > 0 ? c->r->limit_bytes / 4 / each : 0;
+  if (most > o->count / 2) most = o->count / 2;
+  if (!host_is_container(o) || most == 0) {
+    snprintf(out, size, "close() each mapping after its last use; %s", file);
+    return;
+  }
+  snprintf(out, size,
+           "close() each mapping after its last use, or keep the last %" PRIu64
+           " (%s): if len(%.40s) > %" PRIu64 ": %.40s.pop(%s%.40s%s).close(); %s",
+           most, cause_size(most * each), o->name, most, o->name,
+           strstr(o->type, "dict") != NULL ? "next(iter(" : "0",
+           strstr(o->type, "dict") != NULL ? o->name : "",
+           strstr(o->type, "dict") != NULL ? "))" : "", file);
 }
 
 void host_find_shared(host_case *c) {
@@ -49,14 +71,18 @@ void host_find_shared(host_case *c) {
                          "to it"
                        : "shared memory counts as RAM until every process has closed it and it is "
                          "unlinked");
-  if (segments > 0) cause_say(to, "%u of its segments are mapped, such as %s", segments, path);
+  if (segments > 0 && !mapped)
+    cause_say(to, "%u of its segments are mapped, such as %s", segments, path);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
+  if (mapped) {
+    char change[400];
+    keep_mappings(c, o, change, sizeof change);
+    host_add_fix(c, most - most / 4, change, "a mapping that was closed cannot be read again");
+    return;
+  }
   host_add_fix(c, one ? MESSAGE_UNKNOWN : most - most / 4, /* all of one block may be needed */
-               mapped  ? "close() each mapping after its last use, and keep only as many as are "
-                         "used: if len(kept) > 16: kept.pop(next(iter(kept))).close(); or map a "
-                         "file (mmap.mmap(file.fileno(), 0)), which takes no memory for good"
-               : torch ? "drop tensors of shared memory after their last use (del batch, no list "
-                         "of batches); clone() what must stay; fewer workers and prefetch_factor=1"
+               torch ? "drop tensors of shared memory after their last use (del batch, no list "
+                       "of batches); clone() what must stay; fewer workers and prefetch_factor=1"
                : one
                    ? "a smaller type in the block (float32 instead of float64), or no block of all "
                      "results: let each worker reduce its part and return only what is needed"
@@ -220,6 +246,14 @@ static void find_activations(host_case *c, uint64_t bare) {
       "no gradients are computed");
 }
 
+/* Returns whether a queue or a deque is a fifth of what is held: it held more before, and what it
+ * freed stays with the allocator. */
+static bool empties(const host_record *r) {
+  const host_object *o = &r->objects[0];
+  return r->object_count > 0 && o->grows && evidence_share(o->bytes, r->inside_bytes) >= 0.2 &&
+         (strstr(o->type, "Queue") != NULL || strstr(o->type, "deque") != NULL);
+}
+
 /* Memory without a name grew repeatedly while the program continued: this is not one value that a
  * line is making, but memory that C calls leave behind. */
 void host_find_native(host_case *c) {
@@ -233,6 +267,7 @@ void host_find_native(host_case *c) {
     find_database(c, connection, bare);
     return;
   }
+  if (empties(r)) return;
   int pass = pass_of(r);
   if (uses_cuda(r) && bare <= CUDA_MOST) {
     find_cuda(c, bare);

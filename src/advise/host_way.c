@@ -22,11 +22,13 @@ static const host_way ways[] = {
      "of rows dense at a time: x[i:i + 1000].toarray()",
      "a loop over the blocks"},
     {"merge", CAUSE_HOST_LIMIT,
-     "a merge pairs every row with every row of the same key, so repeated keys multiply the rows",
-     "make the keys of one side unique first (drop_duplicates, or groupby(key).agg), and check "
-     "with "
-     "merge(…, validate=\"many_to_one\"); or merge a block of rows at a time and reduce it",
-     "the rows themselves cannot be used later"},
+     "a merge pairs every row with every row of the same key, in a new table of all columns beside "
+     "both",
+     "merge only the columns that are used (usecols=[…] when they are read, text as "
+     "astype(\"category\")); if it has more rows than its parts, make the keys of one side unique "
+     "first (drop_duplicates, or groupby(key).agg); merge(…, validate=\"many_to_one\") checks "
+     "that; or merge a block of rows at a time and reduce it",
+     "other columns cannot be used later"},
     {"get_dummies", CAUSE_HOST_LIMIT, "it makes one column for every value",
      "pandas.get_dummies(…, sparse=True); or keep the column as category codes "
      "(astype(\"category\").cat.codes), or only the most frequent values",
@@ -328,6 +330,13 @@ static bool shows_objects(const host_record *r, uint64_t made) {
   return r->late || !host_has_framework(r) || sum >= made / 8;
 }
 
+static void add_way_fix(host_case *c, uint64_t saves_bytes, const host_way *way) {
+  char json[400];
+  bool is_json = strncmp(way->calls, "json.", 5) == 0;
+  if (is_json) host_read_json(json, sizeof json, c->r, "");
+  host_add_fix(c, saves_bytes, is_json ? json : way->change, way->cost);
+}
+
 /* The line that the program is at makes a value that is most of what is held. */
 static bool find_making(host_case *c) {
   const host_record *r = c->r;
@@ -361,7 +370,7 @@ static bool find_making(host_case *c) {
   cause_say(to, "the line: %s", m.source);
   for (size_t i = 0; i < r->object_count && i < 3; i++) host_say_object(to, &r->objects[i]);
   if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
-  host_add_fix(c, made - made / 4, way->change, way->cost);
+  add_way_fix(c, made - made / 4, way);
   return true;
 }
 
@@ -394,7 +403,7 @@ static void find_made(host_case *c) {
     cause_head(to, "%s: %s", text, way->what);
     cause_say(to, "the line: %s", o->source);
     if (c->place[0] != '\0') cause_say(to, "the program was at %s", c->place);
-    host_add_fix(c, o->bytes - o->bytes / 4, way->change, way->cost);
+    add_way_fix(c, o->bytes - o->bytes / 4, way);
     return;
   }
 }

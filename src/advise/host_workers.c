@@ -199,6 +199,19 @@ static void say_making(const host_record *r, char *out, size_t size) {
   if (name[0] != '\0') snprintf(out, size, "%s, which %s makes", name, where);
 }
 
+#define BOTH_HEAD ": what each computes with, or results that wait to be sent"
+
+/* Writes the line that a worker is at: "; one is at line 7 of a.py (field = f(x))". */
+static void say_line(const host_record *r, char *out, size_t size) {
+  char where[160];
+  const char *source = host_line_own(r);
+  host_line_where(r, where, sizeof where);
+  if (where[0] != '\0')
+    snprintf(out, size, "; one is at %s%s%.60s%s", where,
+             source != NULL && source[0] != '\0' ? " (" : "", source != NULL ? source : "",
+             source != NULL && source[0] != '\0' ? ")" : "");
+}
+
 void host_find_workers(host_case *c) {
   const host_record *r = c->r;
   uint64_t sum = 0, least = UINT64_MAX, most = 0;
@@ -240,7 +253,8 @@ void host_find_workers(host_case *c) {
   /* Of a dataset a worker has copied what it has touched so far. */
   if (o != NULL && part < (loader || copied ? LITTLE : MUCH)) o = NULL;
   if (o != NULL && host_is_unnamed(o) && (results || loader)) o = NULL;
-  char own[260] = "";
+  char own[260] = "", at[260] = "";
+  if (results && working) say_line(r, at, sizeof at);
   if (o != NULL)
     say_own(r, o, own, sizeof own);
   else if (working && !results && !loader)
@@ -249,11 +263,11 @@ void host_find_workers(host_case *c) {
   cause *to = host_add(c, CAUSE_HOST_WORKERS, share >= MOST ? 0.92 : 0.6);
   cause_head(to, "%u worker processes%s hold %s together, %s to %s each%s%s", count, where,
              cause_size(sum), cause_size(least), cause_size(most),
-             results && working ? ": what each computes with, or results that wait to be sent"
+             results && working ? BOTH_HEAD
              : results          ? ": results that wait to be sent"
              : own[0] != '\0' ? (worker ? ", each with its own " : ", each probably with its own ")
                               : "",
-             results ? "" : own);
+             results ? at : own);
   cause_say(to, "that is %.0f%% of the %s held by the whole command", share * 100,
             cause_size(r->held_bytes));
   if (o != NULL) cause_say(to, "in %s: %s", worker ? "one of them" : "the parent", text);

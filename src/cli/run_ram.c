@@ -46,6 +46,10 @@
 #define PULSE_MS        20
 #define RISE_LEAST      (UINT64_C(32) << 20)
 #define PULSE_PROCESSES 8
+/* A process whose memory changed by less than 1/SETTLED_PART in so many of these readings has
+ * stopped growing. */
+#define SETTLED_PULSES 3
+#define SETTLED_PART   32
 /* A child that was just started is sampled too, so that it is read from then on. A command that
  * starts one child after the other, none of them large, is left alone for longer each time. */
 #define FAMILY_MOST_NS (1000 * MS)
@@ -291,6 +295,7 @@ static void look(run_ram *r, uint64_t now) {
     run_request_soon(&r->request, h, left_bytes(r), now);
   if (r->plain || r->trace != NULL)
     run_request_rise(&r->request, h, r->trace != NULL ? RECORD_PART : WATCH_PART, now);
+  if (r->plain && r->pulses >= SETTLED_PULSES) run_request_settled(&r->request, h, now);
   if (r->request.pid != 0) run_request_read(&r->request, h, r->folder, now);
   run_host_trace_look(r->trace, h);
   /* Leave processes alone that stay below. */
@@ -315,12 +320,29 @@ static void look(run_ram *r, uint64_t now) {
   }
 }
 
+/* Notes what the largest process holds, and how long that has not changed. */
+static void note_pulse(run_ram *r, uint64_t bytes) {
+  uint64_t change = bytes > r->pulse_bytes ? bytes - r->pulse_bytes : r->pulse_bytes - bytes;
+  if (change > r->pulse_bytes / SETTLED_PART)
+    r->pulse_bytes = bytes, r->pulses = 0;
+  else
+    r->pulses++;
+}
+
+/* Returns whether the largest process does not grow any more, and its last answer covers less. */
+static bool has_settled(const run_ram *r, uint64_t now) {
+  const host_record *h = &r->record;
+  return r->pulses >= SETTLED_PULSES && h->process_count > 0 &&
+         run_request_lacks(&r->request, h->processes[0].pid, r->pulse_bytes, now);
+}
+
 /* Returns whether the largest processes have grown by a quarter beyond every sample. */
-static bool has_risen(const run_ram *r) {
+static bool has_risen(run_ram *r) {
   const host_record *h = &r->record;
   uint64_t now = h->held_bytes, before = r->top.held_bytes;
   for (size_t i = 0; i < h->process_count && i < PULSE_PROCESSES; i++) {
     uint64_t bytes = tree_anonymous_bytes(h->processes[i].pid);
+    if (i == 0) note_pulse(r, bytes);
     if (bytes > h->processes[i].anonymous_bytes) now += bytes - h->processes[i].anonymous_bytes;
   }
   return now >= before + (before / 4 > RISE_LEAST ? before / 4 : RISE_LEAST);
@@ -354,13 +376,14 @@ int run_ram_look(run_ram *r) {
     child_signal_all(0, SIGKILL);
     return RUN_RAM_BEAT_MS;
   }
-  bool due = now >= r->next_ns || (r->plain && has_risen(r));
+  bool risen = r->plain && has_risen(r), due = now >= r->next_ns || risen;
+  due = due || (r->plain && has_settled(r, now));
   bool child = !due && r->plain && has_child(r, now);
   if (due || child) {
     uint64_t began = clock_cpu_ns(), before = r->top.held_bytes;
     look(r, now);
-    bool risen = r->top.held_bytes > before + RISE_LEAST;
-    if (child || risen) saw_child(r, now, risen);
+    bool larger = r->top.held_bytes > before + RISE_LEAST;
+    if (child || larger) saw_child(r, now, larger);
     r->family_hash = r->plain ? family(r) : 0;
     /* With very many processes, use at most a quarter of the time. By CPU time: a sample during
      * which this process was stopped must not delay the next. */

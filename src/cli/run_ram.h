@@ -41,7 +41,9 @@ typedef struct run_ram {
   uint32_t warned_serial; /* number of the request that was sent with the warning */
   double growth_bytes_s;  /* growth over the last samples */
   uint64_t start_ns, looked_ns, next_ns;
-  uint64_t family_hash;            /* children at the last sample */
+  uint64_t pulse_bytes; /* of the largest process, since it changed by more than 1/SETTLED_PART */
+  unsigned pulses;      /* how often it was read since then */
+  uint64_t family_hash; /* children at the last sample */
   uint64_t family_ns, family_wait; /* last sample because of a new child; pause after it */
   uint64_t detail_ns;              /* earliest time of the next detailed sample */
   uint64_t kept_bytes;             /* bytes held when the record was written */

@@ -20,6 +20,9 @@
 #define REST 4
 /* … before it is asked because its memory has doubled. */
 #define DOUBLED_REST 16
+/* … before it is asked because the last answer covers less than half of what it holds, and it does
+ * not grow any more. */
+#define HALF_REST 2
 /* How long an answer may take on a busy machine. */
 #define ANSWER_NS (250 * MS)
 /* How much a process must hold before a plain watch asks it. */
@@ -147,6 +150,21 @@ void run_request_rise(run_request *a, const host_record *h, unsigned part, uint6
       return;
   }
   post(a, p, now_ns);
+}
+
+bool run_request_lacks(const run_request *a, pid_t pid, uint64_t bytes, uint64_t now_ns) {
+  if (a->word == NULL || bytes < DOUBLED_LEAST) return false;
+  if (pid != a->pid) return a->pid == 0;
+  unsigned rest = bytes / 2 >= a->most_bytes ? HALF_REST : DOUBLED_REST;
+  return bytes >= a->most_bytes + a->most_bytes / 4 &&
+         (a->whole ? own_time_ns(a, now_ns) >= rest * a->spent_ns
+                   : now_ns >= a->asked_ns + LOST_NS);
+}
+
+void run_request_settled(run_request *a, const host_record *h, uint64_t now_ns) {
+  if (h->process_count == 0) return;
+  const tree_process *p = choose_process(a, h);
+  if (run_request_lacks(a, p->pid, p->held_bytes, now_ns)) post(a, p, now_ns);
 }
 
 void run_request_forget(run_request *a) {

@@ -44,6 +44,12 @@ void run_request_soon(run_request *a, const host_record *h, uint64_t left_bytes,
  * Also asks it when it holds twice as much as at any request before, or as an answer that came too
  * late. */
 void run_request_rise(run_request *a, const host_record *h, unsigned part, uint64_t now_ns);
+/* Returns whether a process that holds `bytes` and does not grow any more is to be asked again,
+ * because the last answer covers less. Such an answer is worth more of its time: it is about the
+ * peak. */
+bool run_request_lacks(const run_request *a, pid_t pid, uint64_t bytes, uint64_t now_ns);
+/* Asks the largest process if run_request_lacks() says so. */
+void run_request_settled(run_request *a, const host_record *h, uint64_t now_ns);
 /* Asks the largest process immediately. */
 void run_request_now(run_request *a, const host_record *h, uint64_t now_ns);
 /* Forgets the last answer, because the process freed so much that new allocations may be of another

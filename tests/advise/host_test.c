@@ -1873,4 +1873,179 @@ TEST(results_of_tasks_are_used_inside_them)
   free(r);
 }
 
+/* The call says which option reads less; no option of another library helps. */
+TEST(a_file_is_read_as_the_library_that_reads_it_can)
+{
+  static const struct {
+    const char *source, *path, *change, *never;
+  } lines[] = {
+      {"df = pl.read_csv(PATH)", "", "pl.scan_csv(path)", "stowage"},
+      {"df = pl.read_csv(PATH)", "/d/a.csv", "pl.scan_csv(\"/d/a.csv\")", "pandas"},
+      {"df = pd.read_csv(PATH)", "", "usecols=[", "stowage"},
+      {"t = pd.read_parquet(PATH)", "/d/a.parquet", "columns=[", "stowage"},
+      {"x = np.loadtxt(PATH)", "/d/a.txt", "usecols=[", "mmap"},
+      {"data = json.load(f)", "/d/a.json", "pip install ijson", "stowage"},
+      {"data = f.read()", "/d/a.xml", "iterparse(", "for line in"},
+  };
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    host_record *r = blank();
+    r->processes[0].read_bytes = 900 * MIB;
+    if (lines[i].path[0] != '\0') {
+      r->files[0] = (tree_file){.bytes = 900 * MIB, .read_bytes = 900 * MIB};
+      snprintf(r->files[0].path, sizeof r->files[0].path, "%s", lines[i].path);
+      r->file_count = 1;
+    }
+    at_line(r, "/x/a.py", lines[i].source);
+    if (!answers(r, CAUSE_HOST_DATASET_WHOLE, "", lines[i].change, lines[i].never))
+      FAIL("%s %s", lines[i].source, lines[i].path);
+    free(r);
+  }
+}
+
+TEST(the_prefix_of_a_json_list_is_its_key_and_one_fix_says_so)
+{
+  host_record *r = blank();
+  host_object list = {.count = 900000,
+                      .objects = 9000000,
+                      .type = "list",
+                      .of = "dict",
+                      .place = "/x/a.py:6",
+                      .source = "data = json.load(f)"};
+  r->inside_bytes = 1000 * MIB;
+  holds(r, &list, "data['events']", 950 * MIB);
+  r->files[0] = (tree_file){.bytes = 200 * MIB, .read_bytes = 200 * MIB};
+  snprintf(r->files[0].path, sizeof r->files[0].path, "/d/events.json");
+  r->file_count = 1;
+  at_line(r, "/x/a.py", "data = json.load(f)");
+  explanation x;
+  CHECK_OK(explain_host(&x, r));
+  unsigned said = 0;
+  for (uint32_t i = 0; i < x.fixes.count; i++)
+    said += strstr(x.fixes.list[i].change, "ijson") != NULL;
+  CHECK(said == 1 && strstr(x.fixes.list[0].change, "\"events.item\"") != NULL);
+  explanation_free(&x);
+  r->file_count = 0; /* closed: the line alone is known */
+  CHECK_OK(explain_host(&x, r));
+  CHECK(strstr(x.fixes.list[0].change, "\"events.item\"") != NULL);
+  explanation_free(&x);
+  free(r);
+}
+
+TEST(what_a_list_keeps_decides_how_to_keep_less)
+{
+  static const struct {
+    const char *of, *words, *mark, *source, *change, *never;
+    uint64_t element_bytes;
+  } kinds[] = {
+      {"str", "", "", "kept.append(line)", "collections.deque(maxlen=", NULL, 1300},
+      {"numpy.ndarray", "float64 from uint8", "", "kept.append(f(x))", "keep them as uint8",
+       "deque", MIB},
+      {"numpy.ndarray", "float64", "", "kept.append(x.copy())", "every tenth", "deque", MIB},
+      {"numpy.ndarray", "float64", "", "kept.append(f(x))", "float32 takes half", NULL, MIB},
+      {"tuple", "torch.float32", "ahead", "kept.append((x, y))", "in __getitem__", "deque", MIB},
+      {"ctypes.Array", "", "", "kept.append(buffer)", "reuse a few buffers", "numpy", MIB},
+      {"_asyncio.Task", "", "", "kept = await asyncio.gather(*tasks)", "inside its task",
+       "as_completed", MIB},
+  };
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    host_record *r = blank();
+    host_object o = {.type = "list", .grows = true, .place = "/x/a.py:7"};
+    o.element_bytes = kinds[i].element_bytes;
+    o.count = 900 * MIB / o.element_bytes;
+    o.objects = o.count + 1;
+    snprintf(o.of, sizeof o.of, "%s", kinds[i].of);
+    snprintf(o.words, sizeof o.words, "%s", kinds[i].words);
+    snprintf(o.mark, sizeof o.mark, "%s", kinds[i].mark);
+    snprintf(o.source, sizeof o.source, "%s", kinds[i].source);
+    r->inside_bytes = 1000 * MIB;
+    holds(r, &o, "kept", 900 * MIB);
+    if (!answers(r, CAUSE_HOST_LEAK, "at line 7 of a.py", kinds[i].change, kinds[i].never))
+      FAIL("%s %s", kinds[i].of, kinds[i].words);
+    free(r);
+  }
+}
+
+/* 13 anonymous mappings of 32 MiB, which the bytes that the process gives for itself leave out. */
+TEST(anonymous_mappings_are_dropped_as_their_container_allows)
+{
+  for (int dict = 0; dict < 2; dict++) {
+    host_record *r = blank();
+    host_object o = {.count = 30,
+                     .of = "mmap.mmap",
+                     .mark = "shared",
+                     .grows = true,
+                     .element_bytes = 32 * MIB,
+                     .place = "/x/a.py:13"};
+    snprintf(o.type, sizeof o.type, "%s", dict ? "dict" : "list");
+    r->inside_bytes = 4 * MIB;
+    r->processes[0].shared_bytes = r->kinds[TREE_SHARED] = 960 * MIB;
+    holds(r, &o, "segments", 960 * MIB);
+    r->maps[0] = (tree_map){.kind = TREE_SHARED, .bytes = 960 * MIB, .path = "/dev/zero (deleted)"};
+    r->map_count = 1;
+    CHECK(answers(r, CAUSE_HOST_SHARED, "Anonymous mappings",
+                  dict ? "if len(segments) > 7: segments.pop(next(iter(segments))).close()"
+                       : "if len(segments) > 7: segments.pop(0).close()",
+                  NULL));
+    explanation x;
+    CHECK_OK(explain_host(&x, r));
+    CHECK(x.findings.list[0].confidence > 0.9); /* the report is about all of it */
+    CHECK(strstr(x.findings.list[0].evidence.data, "/dev/zero") == NULL);
+    CHECK(strstr(x.fixes.list[0].cost, "unlinked") == NULL);
+    explanation_free(&x);
+    free(r);
+  }
+}
+
+TEST(a_memo_of_a_recursion_needs_smaller_entries)
+{
+  host_record *r = blank();
+  host_object memo = {.count = 200000,
+                      .objects = 4000000,
+                      .type = "dict",
+                      .of = "list",
+                      .grows = true,
+                      .element_bytes = 4900,
+                      .place = "/x/a.py:20"};
+  r->inside_bytes = 1000 * MIB;
+  holds(r, &memo, "memo", 950 * MIB);
+  at_line(r, "/x/a.py", "result = any(wins(n) for n in moves(piles))");
+  at_line(r, "/x/a.py", "result = any(wins(n) for n in moves(piles))");
+  CHECK(answers(r, CAUSE_HOST_OBJECTS, "", "a recursion needs its results", "pop("));
+  free(r);
+}
+
+TEST(a_program_in_another_language_is_named_with_the_tools_for_it)
+{
+  host_record *r = blank();
+  r->from_inside = false;
+  snprintf(r->processes[0].name, sizeof r->processes[0].name, "indexer");
+  CHECK(answers(r, CAUSE_HOST_LIMIT, "indexer (process 10)", "heaptrack", NULL));
+  r->limit_bytes = r->total_bytes;
+  snprintf(r->limit_from, sizeof r->limit_from, "machine");
+  host_peak p;
+  CHECK_OK(host_peak_find(&p, r));
+  CHECK(strstr(p.holder, "indexer (process 10)") != NULL);
+  free(r);
+}
+
+/* A consumer has emptied most of it since; the allocator keeps that memory. */
+TEST(a_queue_that_empties_is_no_c_code)
+{
+  host_record *r = blank();
+  host_object queue = {.count = 555,
+                       .type = "asyncio.Queue",
+                       .of = "tuple",
+                       .grows = true,
+                       .element_bytes = MIB / 2,
+                       .place = "/x/a.py:6"};
+  r->inside_bytes = 1000 * MIB;
+  r->inside_turns = 3;
+  at_line(r, "/x/a.py", "asyncio.run(main())");
+  holds(r, &queue, "queue", 270 * MIB);
+  CHECK(first(r) != CAUSE_HOST_NATIVE);
+  r->object_count = 0;
+  CHECK(first(r) == CAUSE_HOST_NATIVE);
+  free(r);
+}
+
 TEST_MAIN

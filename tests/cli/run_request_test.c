@@ -166,4 +166,35 @@ TEST(a_process_that_answered_after_it_freed_most_is_asked_again_soon_a_few_times
   CHECK(many > 1 && many < 16);
 }
 
+/* Returns whether a process that was asked at 100 MiB lacks an answer when it has settled at
+ * `held`, `passed` after the request. Its last answer took 10 ms. */
+static bool lacks(pid_t pid, uint64_t held, uint64_t passed) {
+  static host_record h;
+  run_request a;
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s/" RUN_WATCH, harness_folder());
+  unlink(path);
+  CHECK_OK(run_request_open(&a, harness_folder()));
+  h.process_count = 1;
+  h.processes[0].pid = pid;
+  h.processes[0].held_bytes = 110 * MIB;
+  run_request_now(&a, &h, now_ns());
+  a.whole = true;
+  a.spent_ns = 10 * MS;
+  bool found = run_request_lacks(&a, pid, held, a.asked_ns + passed);
+  run_request_close(&a);
+  return found;
+}
+
+TEST(a_process_that_has_stopped_growing_is_asked_about_what_it_holds_then)
+{
+  pid_t pid = start(false);
+  CHECK(!lacks(pid, 130 * MIB, 1000 * MS)); /* the answer covers most of it */
+  CHECK(lacks(pid, 160 * MIB, 1000 * MS));
+  CHECK(!lacks(pid, 160 * MIB, 100 * MS));
+  CHECK(lacks(pid, 400 * MIB, 100 * MS)); /* … less than half */
+  CHECK(!lacks(pid, 400 * MIB, 10 * MS)); /* it spends a part of its time on answers */
+  stop(pid);
+}
+
 TEST_MAIN

@@ -600,6 +600,100 @@ def a_name_of_the_script_is_given_once():
     assert not [name for name in set(names) if name and names.count(name) > 1], sorted(names)
 
 
+def buffers_of_ctypes_are_weighed():
+    buffers = []
+    for number in range(8):
+        buffers.append(ctypes.create_string_buffer(1 << 20))
+    first = look(8 << 20)[0]
+    assert first[3] == "buffers" and first[6] == "ctypes.Array" and int(first[1]) >= 8 << 20, first
+    view = (ctypes.c_char * (1 << 20)).from_buffer(bytearray(1 << 20))
+    assert holders.weigh(view, 1).size < 4096  # the bytearray is weighed where it has a name
+
+
+def a_class_of_ctypes_with_attributes_of_its_own_runs_none_of_them():
+    class Loud(ctypes.Structure):
+        _fields_ = [("values", ctypes.c_double * 1000)]
+
+        def __getattribute__(self, name):
+            raise SystemExit(name)
+
+    assert holders.weigh(Loud(), 1).size >= 8000
+
+
+def elements_that_alternate_are_all_in_the_sample():
+    kept = {}
+    for number in range(2000):
+        kept[number] = True
+        kept[-1 - number] = [bytes(400)]
+    expect(2000 * 520, "kept", "kept[-1 - number] = [", share=0.7, most=1.6)
+
+
+class Pool:
+    def __init__(self):
+        self.used = []
+
+
+def a_class_of_the_program_may_be_called_a_pool():
+    pool = Pool()
+    for number in range(8):
+        pool.used.append(bytes(1 << 18))
+    assert look(2 << 20)[0][3] == "pool.used", look(2 << 20)[0]
+
+
+def a_loop_between_two_rounds_has_tasks():
+    loop = asyncio.new_event_loop()
+
+    def run_forever(self):
+        return holders.loops_of([sys._getframe()])
+
+    assert run_forever(loop) == [loop]
+    loop.close()
+
+
+def a_deep_recursion_does_not_use_up_the_search():
+    frame = sys._getframe()
+    assert len(holders.innermost([frame] * 1000)) == holders.CALLS
+
+
+def one_way_of_searching_may_fail():
+    kept = [bytes(1 << 18) for _ in range(8)]
+    real, holders.figures = holders.figures, lambda held: 1 // 0
+    try:
+        names = [line[3] for line in look(2 << 20)]
+    finally:
+        holders.figures = real
+    assert "kept" in names, names
+
+
+class Album:
+    def __init__(self):
+        self.items = []
+        for number in range(64):
+            self.items.append(bytes(1 << 16))
+
+    def __getitem__(self, at):
+        return self.items[at]
+
+
+def a_dataset_that_is_made_ahead_is_marked():
+    album = Album()
+    first = look(4 << 20)[0]
+    assert first[3] == "album.items" and first[11] == "ahead", first
+
+
+def arrays_made_wider_are_told_from_what_they_are_made_of():
+    import numpy
+
+    frames = []
+    for number in range(16):
+        raw = numpy.zeros((300, 400), numpy.uint8)
+        frames.append(raw / 255.0)
+    first = look(16 * 300 * 400 * 8)[0]
+    assert first[3] == "frames" and first[14] == "float64 from uint8", first
+    del raw
+    assert look(16 * 300 * 400 * 8)[0][14] == "float64"
+
+
 def a_census_makes_no_copy_of_a_long_list():
     large = bytes(1 << 20)
     long = [None] * (4 << 20)

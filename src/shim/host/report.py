@@ -62,6 +62,22 @@ class Answer:
         shim_keep("\n".join([asked, *self.lines, ""]).encode("utf-8", "replace"))
 
 
+AGAIN = 0.002  # seconds that the program goes on before a search that found almost nothing is repeated
+
+
+def searched(main, others, held, collecting, at_exit):
+    """Yields what largest() finds. If that is almost nothing, searches once more a moment later: an object that is passed from one
+    function to another has no name meanwhile."""
+    size, known = 0, set()
+    for one in largest(main, others, held, collecting):
+        size += one[0]
+        known.add(one[1].owner or one[2:4])
+        yield one
+    if size < held // 8 and not at_exit:
+        time.sleep(AGAIN)
+        yield from (one for one in largest(*threads(), held, collecting) if (one[1].owner or one[2:4]) not in known)
+
+
 def named_by(found):
     """Returns the bytes of what has a name of the program's."""
     return sum(size for size, _, name, *_ in found if not name.startswith(MADE))
@@ -104,7 +120,7 @@ def report():
         if first:
             Answer(held, frames).keep(serial, False)
         try:
-            for one in largest(main, others, held, collecting):
+            for one in searched(main, others, held, collecting, at_exit):
                 found.append(one)
                 if first and time.monotonic() > wrote + STEP:
                     Answer(held, object_lines(found, main, placed=False) + frames).keep(serial, False)
@@ -117,6 +133,7 @@ def report():
                 last.unnamed, last.named, last.pulse = held - named, named_by(found), pulse(main)
                 last.names = {one[2] for one in found}
                 went_on = before.pid == last.pid and last.pulse != before.pulse and last.unnamed > before.unnamed
+                went_on = went_on and 2 * last.named >= before.named  # what had a name before still exists: the search missed it
                 last.turns = before.turns + int(went_on) if before.pid == last.pid else 0
             last.keep(serial, True)
     except Exception as error:
