@@ -57,9 +57,6 @@ void host_place(char *out, size_t size, const host_object *o);
 uint64_t host_named_bytes(const host_record *r);
 /* Returns the bytes of the values that the program's line is making: those without a name. */
 uint64_t host_made_bytes(const host_case *c);
-/* Writes how to read JSON one record at a time. The prefix of ijson depends on where the list is.
- * path: the file, "" if it is not known. */
-void host_read_json(char *out, size_t size, const host_record *r, const char *path);
 /* Makes the headline "Line 6 of a.py makes merged, 304.0 MiB so far". */
 void host_say_making(host_case *c, cause *to, uint64_t bytes);
 

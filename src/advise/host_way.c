@@ -7,6 +7,7 @@
 
 #include "advise/host_case.h"
 #include "advise/host_line.h"
+#include "advise/host_read.h"
 
 #define QUARTER 0.25 /* of a process: PyTorch itself takes 200 MiB and more */
 
