@@ -63,17 +63,18 @@ class Answer:
 
 
 AGAIN = 0.002  # seconds that the program goes on before a search that found almost nothing is repeated
+QUICK = 0.02  # seconds: a search that took longer is not repeated, because the program waits for it
 
 
 def searched(main, others, held, collecting, at_exit):
     """Yields what largest() finds. If that is almost nothing, searches once more a moment later: an object that is passed from one
     function to another has no name meanwhile."""
-    size, known = 0, set()
+    size, known, began = 0, set(), time.monotonic()
     for one in largest(main, others, held, collecting):
         size += one[0]
         known.add(one[1].owner or one[2:4])
         yield one
-    if size < held // 8 and not at_exit:
+    if size < held // 8 and not at_exit and time.monotonic() < began + QUICK:
         time.sleep(AGAIN)
         yield from (one for one in largest(*threads(), held, collecting) if (one[1].owner or one[2:4]) not in known)
 
