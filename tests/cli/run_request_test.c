@@ -63,20 +63,26 @@ static void answer(const run_request *a, uint64_t held_bytes) {
   fclose(file);
 }
 
+/* Opens the request and asks a process that holds so much. */
+static void ask(run_request *a, host_record *h, pid_t pid, uint64_t bytes) {
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s/" RUN_WATCH, harness_folder());
+  unlink(path);
+  CHECK_OK(run_request_open(a, harness_folder()));
+  CHECK(a->word != NULL);
+  h->process_count = 1;
+  h->processes[0].pid = pid;
+  h->processes[0].held_bytes = bytes;
+  run_request_now(a, h, now_ns());
+}
+
 /* Asks a process that holds 400 MiB, which answers when it holds 100 MiB, `times` times. Returns
  * how often it was asked again when it held 400 MiB once more, 100 ms after each answer. */
 static int asked_for_missed(pid_t pid, int times) {
   static host_record h;
   run_request a;
-  char path[PATH_MAX];
   int again = 0;
-  snprintf(path, sizeof path, "%s/" RUN_WATCH, harness_folder());
-  unlink(path);
-  CHECK_OK(run_request_open(&a, harness_folder()));
-  h.process_count = 1;
-  h.processes[0].pid = pid;
-  h.processes[0].held_bytes = 400 * MIB;
-  run_request_now(&a, &h, now_ns());
+  ask(&a, &h, pid, 400 * MIB);
   for (int i = 0; i < times; i++) {
     uint32_t first = a.serial;
     answer(&a, 100 * MIB);
@@ -99,15 +105,7 @@ static bool ran_less(pid_t pid, uint64_t ran, bool busy, uint64_t begin) {
 static bool asked_again(pid_t pid, bool busy, bool doubled) {
   static host_record h;
   run_request a;
-  char path[PATH_MAX];
-  snprintf(path, sizeof path, "%s/" RUN_WATCH, harness_folder());
-  unlink(path);
-  CHECK_OK(run_request_open(&a, harness_folder()));
-  CHECK(a.word != NULL);
-  h.process_count = 1;
-  h.processes[0].pid = pid;
-  h.processes[0].held_bytes = 100 * MIB;
-  run_request_now(&a, &h, now_ns());
+  ask(&a, &h, pid, 100 * MIB);
   uint32_t first = a.serial;
   a.whole = true;
   a.spent_ns = 3 * MS;
@@ -166,19 +164,12 @@ TEST(a_process_that_answered_after_it_freed_most_is_asked_again_soon_a_few_times
   CHECK(many > 1 && many < 16);
 }
 
-/* Returns whether a process that was asked at 100 MiB lacks an answer when it has settled at
+/* Returns whether a process that was asked at 110 MiB lacks an answer when it has settled at
  * `held`, `passed` after the request. Its last answer took 10 ms. */
 static bool lacks(pid_t pid, uint64_t held, uint64_t passed) {
   static host_record h;
   run_request a;
-  char path[PATH_MAX];
-  snprintf(path, sizeof path, "%s/" RUN_WATCH, harness_folder());
-  unlink(path);
-  CHECK_OK(run_request_open(&a, harness_folder()));
-  h.process_count = 1;
-  h.processes[0].pid = pid;
-  h.processes[0].held_bytes = 110 * MIB;
-  run_request_now(&a, &h, now_ns());
+  ask(&a, &h, pid, 110 * MIB);
   a.whole = true;
   a.spent_ns = 10 * MS;
   bool found = run_request_lacks(&a, pid, held, a.asked_ns + passed);
