@@ -112,17 +112,18 @@ static bool run_fits(const fit *f, const void *to, dtype to_type, const void *fr
 size_t cast_fitting(void *to, dtype to_type, const void *from, dtype from_type, size_t count) {
   fit f = fit_of(to_type, from_type);
   size_t to_width = dtype_bytes(to_type), from_width = dtype_bytes(from_type);
-  uint64_t copy[KERNEL_RUN];
+  uint64_t copy[KERNEL_RUN], made_copy[KERNEL_RUN]; /* aligned */
   for (size_t done = 0, run; done < count; done += run) {
     run = count - done < KERNEL_RUN ? count - done : KERNEL_RUN;
     char *out = (char *)to + done * to_width;
-    const void *in = (const char *)from + done * from_width;
+    const void *in = (const char *)from + done * from_width, *made = out;
     if (!aligned(in, from_width)) in = memcpy(copy, in, run * from_width);
     (void)cast_values(out, to_type, in, from_type, run);
-    if (run_fits(&f, out, to_type, in, from_type, run)) continue;
+    if (!aligned(out, to_width)) made = memcpy(made_copy, out, run * to_width);
+    if (run_fits(&f, made, to_type, in, from_type, run)) continue;
     size_t i = 0;
-    while (i < run && run_fits(&f, out + i * to_width, to_type, (const char *)in + i * from_width,
-                               from_type, 1))
+    while (i < run && run_fits(&f, (const char *)made + i * to_width, to_type,
+                               (const char *)in + i * from_width, from_type, 1))
       i++;
     return done + i;
   }
