@@ -183,8 +183,10 @@ TEST(large_integers_reach_a_half_with_one_rounding)
 }
 
 static double as_double(const void *value, dtype type) {
+  uint64_t aligned;
   double x;
-  kernels_portable.cast[type][DTYPE_F64](&x, value, 1);
+  memcpy(&aligned, value, dtype_bytes(type));
+  kernels_portable.cast[type][DTYPE_F64](&x, &aligned, 1);
   return x;
 }
 
