@@ -98,23 +98,24 @@ done
 for bound in memory.limit_in_bytes memory.max; do
   [ -n "$group" ] && [ -e "$group/$bound" ] && echo $((200 << 20)) > "$group/$bound" 2> /dev/null && bounded=1
 done
-# in_group NAME OPTIONS… -- COMMAND…: runs the command in that group; fails if there can be none.
+# in_group NAME OPTIONS… -- COMMAND…: runs the command in that group; fails if there can be none. Rarely the kernel takes `stowage run` as
+# well, while the command still ends: again then.
 in_group() {
-  local name=$1; shift
+  local name=$1 turn; shift
   if [ -z "${bounded:-}" ] || ! (echo $BASHPID > "$group/cgroup.procs") 2> /dev/null; then
     skip "$name: control groups of memory cannot be made here"
     return 1
   fi
-  { bash -c 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"' - "$group" timeout -k 2 200 "$stowage" run "$@" > "$folder/out" 2> "$folder/err"; } 2> /dev/null; code=$?
-  said=$("$stowage" explain --last)
-}
-# killed NAME COMMAND…: runs it, and checks what it leaves. Rarely the kernel takes `stowage run` as well, while the command still ends: again then.
-killed() {
-  local name=$1 turn; shift
   for turn in 1 2 3; do
-    in_group "$name" --ram-limit auto -- "$@" || return
+    { bash -c 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"' - "$group" timeout -k 2 200 "$stowage" run "$@" > "$folder/out" 2> "$folder/err"; } 2> /dev/null; code=$?
+    said=$("$stowage" explain --last)
     grep -q 'The end of the run was not recorded' <<< "$said" || break
   done
+}
+# killed NAME COMMAND…: runs it, and checks what it leaves.
+killed() {
+  local name=$1; shift
+  in_group "$name" --ram-limit auto -- "$@" || return
   if [ $code = 137 ] && grep -q 'killed by SIGKILL, by the kernel, because host memory ran out ' "$folder/err" && grep -q '200.0 MiB  of the control group' <<< "$said" && grep -q 'host_leak, confidence' <<< "$said"; then ok "$name"; else cat "$folder/err"; echo "$said"; fail "$name: code $code"; fi
 }
 # Only a worker of it is killed, which the command reports in its own way; and a run without options.
@@ -313,7 +314,8 @@ printf 'rows = []\nfor i in range(1200000):\n    rows.append({"a": i, "b": i * 0
 timeout -k 2 200 "$stowage" run -- "$python" "$folder/objects.py" 2> "$folder/err"
 if [ "$(wc -l < "$folder/err")" = 3 ] && grep -qE '^stowage run: wasted: about [0-9.]+ MiB: made of small Python objects$' "$folder/err" && grep -q '^stowage run: hint: keep rows as arrays' "$folder/err"; then ok what_is_clearly_wrong_is_a_hint; else cat "$folder/err"; fail what_is_clearly_wrong_is_a_hint; fi
 
-# Objects in a cycle that nothing uses, which Python frees late: an error that a function keeps.
+# Objects in a cycle that nothing uses, which Python frees late: an error that a function keeps. The answer says "up to" if the collector
+# ran between the first search, at 90% of the limit, and the one at the limit.
 cat > "$folder/cycles.py" << 'END'
 def fetch():
     page, kept = bytearray(b"x") * (1 << 21), None
@@ -326,7 +328,7 @@ for turn in range(600):
     fetch()
 END
 timeout -k 2 200 "$stowage" run --ram-limit 200M -- "$python" "$folder/cycles.py" > /dev/null 2> "$folder/err"; code=$?
-if [ $code != 0 ] && grep -qE '^stowage run: why: [0-9.]+ MiB that nothing uses any more is not freed: fetch\(\) objects that refer to each other \(kept in fetch\(\)\), made at line [26] of cycles.py$' "$folder/err" && grep -q '^stowage run: fix: collect at the end of each iteration: import gc; gc.collect()' "$folder/err"; then ok garbage_in_cycles_is_named; else cat "$folder/err"; fail "garbage_in_cycles_is_named: $code"; fi
+if [ $code != 0 ] && grep -qE '^stowage run: why: ([0-9.]+ MiB that nothing uses any more is not freed|Up to [0-9.]+ MiB that nothing uses any more waits to be freed): fetch\(\) objects that refer to each other \(kept in fetch\(\)\), made at line [26] of cycles.py$' "$folder/err" && grep -q '^stowage run: fix: collect at the end of each iteration: import gc; gc.collect()' "$folder/err"; then ok garbage_in_cycles_is_named; else cat "$folder/err"; fail "garbage_in_cycles_is_named: $code"; fi
 
 # Without a GPU, --record records host memory.
 printf 'import numpy, time\nrows = []\nfor turn in range(40):\n    rows.append(numpy.ones(1 << 19))\n    time.sleep(0.01)\n' > "$folder/keeps.py"
