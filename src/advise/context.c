@@ -219,6 +219,14 @@ static const struct {
     {"OutOfMemoryError()", CONTEXT_BIT(JULIA)},
     {"julia> ", CONTEXT_BIT(JULIA)},
     {"boot.jl:", CONTEXT_BIT(JULIA)},
+    {".jl:", CONTEXT_BIT(JULIA)},   /* a frame of Julia's */
+    {"do.call ->", CONTEXT_BIT(R)}, /* R's list of calls */
+    {"call_c_function", CONTEXT_BIT(R)},
+    {"cpp_torch_", CONTEXT_BIT(R)}, /* torch for R */
+    {"luz::", CONTEXT_BIT(R)},
+    {"library(torch)", CONTEXT_BIT(R)},
+    {"library(luz)", CONTEXT_BIT(R)},
+    {"Chiamate: ", CONTEXT_BIT(R)},
 };
 
 /* Words of frames: a file, a function or a line of code. The last one of a traceback is the place
@@ -348,18 +356,49 @@ static const struct {
 /* ---- frames ---- */
 
 static bool is_library(scan_text path) {
-  static const char *const signs[] = {
-      "site-packages", "dist-packages", "lib/python",    "<frozen",
-      "<string>",      "\\lib\\",       "\\Lib\\",       "importlib",
-      "/torch/",       "/ipykernel_",   "conda/lib",     "/bin/",
-      ".pyx",          ".pxd",          ".pxi",          "sglang/srt/",
-      "/vllm/",        ".zip/",         "/spark/python", /* programs with a window: all of their
-                                                            files */
-      "ComfyUI",       "comfyui",       "sd-webui",      "stable-diffusion-webui",
-      "webui_forge",   "webui-forge",   "Fooocus",       "text-generation-webui",
-      "kohya_ss",      "debugpy",       "pydevd",        ".vscode",
-      "axolotl/",      "axolotl\\",     "LLaMA-Factory", "diff_gaussian_raster",
-      "gsplat/",       "nerfstudio/"};
+  static const char *const signs[] = {"site-packages",
+                                      "dist-packages",
+                                      "lib/python",
+                                      "<frozen",
+                                      "<string>",
+                                      "\\lib\\",
+                                      "\\Lib\\",
+                                      "importlib",
+                                      "/torch/",
+                                      "/ipykernel_",
+                                      "conda/lib",
+                                      "/bin/",
+                                      ".pyx",
+                                      ".pxd",
+                                      ".pxi",
+                                      "sglang/srt/",
+                                      "/vllm/",
+                                      ".zip/",
+                                      "/spark/python", /* programs with a window: all of their
+                                                          files */
+                                      "ComfyUI",
+                                      "comfyui",
+                                      "sd-webui",
+                                      "stable-diffusion-webui",
+                                      "webui_forge",
+                                      "webui-forge",
+                                      "Fooocus",
+                                      "text-generation-webui",
+                                      "kohya_ss",
+                                      "debugpy",
+                                      "pydevd",
+                                      ".vscode",
+                                      "axolotl/",
+                                      "axolotl\\",
+                                      "LLaMA-Factory",
+                                      "diff_gaussian_raster",
+                                      "gsplat/",
+                                      "nerfstudio/",
+                                      "megatron/",
+                                      "megatron\\",
+                                      "torchinductor",
+                                      "sd-scripts",
+                                      "ultralytics/ultralytics/"};
   return path.at >= path.end || scan_has_any(path, signs, sizeof signs / sizeof *signs);
 }
 
@@ -762,6 +801,22 @@ static bool is_native(scan_text t) {
          !scan_has_any(t, python, sizeof python / sizeof *python);
 }
 
+/* Returns whether a line is R's head of an error, in the languages of its messages: "Error in f(x)
+ * : …". MATLAB writes "Error in f (line 7)". */
+static bool is_r(scan_text t) {
+  static const char *const heads[] = {"Error in ",    "Errore in ", "Fehler in ",
+                                      "Erreur dans ", "Error en ",  "Erro em ",
+                                      "Fel i ",       "Fout in ",   "Ошибка в "};
+  scan_text line;
+  while (scan_next_line(&t, &line)) {
+    if (line.end - line.at > 400) line.end = line.at + 400;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+      if (scan_starts(line, heads[i]) && (scan_has(line, ") :") || scan_has(line, ")  :")))
+        return true;
+  }
+  return false;
+}
+
 /* Returns whether the text has a path with a drive: "d:\\work". */
 static bool has_drive(scan_text t) {
   for (const char *at = t.at; (at = scan_find(scan_from(t, at), ":\\")) != NULL;) {
@@ -811,6 +866,7 @@ void context_read(context *c, scan_text text, scan_text raw) {
     if (scan_has(raw, everywhere[i].words)) c->seen |= everywhere[i].marks;
   if (has_drive(raw)) c->seen |= CONTEXT_BIT(WINDOWS);
   if (is_native(raw)) c->seen |= CONTEXT_BIT(NATIVE);
+  if (is_r(raw)) c->seen |= CONTEXT_BIT(R);
   read_intel(c, raw);
   if (context_any(c, CONTEXT_BIT(WINDOWS))) c->seen &= ~(CONTEXT_BIT(LINUX) | CONTEXT_BIT(MAC));
   if (context_any(c, CONTEXT_BIT(MAC))) c->seen &= ~CONTEXT_BIT(LINUX);
@@ -821,6 +877,7 @@ void context_read(context *c, scan_text text, scan_text raw) {
   read_precision(c, text);
   read_torch_version(c, raw);
   context_read_traits(c, text, raw);
+  context_read_service(c, raw);
 }
 
 const char *context_phase(const context *c) {

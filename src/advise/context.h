@@ -132,6 +132,45 @@ enum {
 #define TRAIT_TESTS      (UINT64_C(1) << 36) /* pytest */
 #define TRAIT_STATE_8BIT (UINT64_C(1) << 38) /* the optimizer's state is in 8 bits already */
 #define TRAIT_TORCH_FIT  (UINT64_C(1) << 37) /* Keras 3; with PyTorch's error its backend */
+#define TRAIT_TF1        (UINT64_C(1) << 39) /* TensorFlow 1 */
+#define TRAIT_LMSTUDIO   (UINT64_C(1) << 40) /* front ends of llama.cpp … */
+#define TRAIT_LLAMA_CPP  (UINT64_C(1) << 41) /* … llama-cpp-python */
+#define TRAIT_KOBOLD     (UINT64_C(1) << 42) /* … KoboldCpp */
+#define TRAIT_KOHYA      (UINT64_C(1) << 43) /* kohya's sd-scripts, which train image models */
+#define TRAIT_FINETUNES  (UINT64_C(1) << 44) /* … all weights, not a LoRA */
+#define TRAIT_GRAPHS     (UINT64_C(1) << 45) /* CUDA graphs were being captured */
+#define TRAIT_MEGATRON   (UINT64_C(1) << 46)
+#define TRAIT_OLD_SPEED  (UINT64_C(1) << 47) /* DeepSpeed before 0.3 */
+#define TRAIT_ROLLOUT    (UINT64_C(1) << 48) /* training and a server of rollouts share a device */
+#define TRAIT_INDUCTOR   (UINT64_C(1) << 49) /* torch.compile's code */
+#define TRAIT_NCCL_FILE  (UINT64_C(1) << 50) /* NCCL's own file in /dev/shm */
+#define TRAIT_CMAKE      (UINT64_C(1) << 51) /* cmake --build */
+#define TRAIT_LOGITS     (UINT64_C(1) << 53) /* … made a wide matrix: probably logits */
+#define TRAIT_POOL_START (UINT64_C(1) << 54) /* RMM's pool was being made */
+#define TRAIT_PIP        (UINT64_C(1) << 52) /* a Python package is being built */
+
+/* What limits host memory: each has its own way to raise the limit. */
+typedef enum context_service {
+  SERVICE_NONE = 0,
+  /* batch systems */
+  SERVICE_SLURM,
+  SERVICE_PBS,
+  SERVICE_LSF,
+  SERVICE_SGE, /* Grid Engine */
+  SERVICE_CONDOR,
+  /* containers, and services that run them */
+  SERVICE_KUBERNETES,
+  SERVICE_DOCKER,
+  SERVICE_PODMAN,
+  SERVICE_LXC, /* Proxmox, LXD, Incus */
+  SERVICE_SYSTEMD,
+  SERVICE_LAMBDA,
+  SERVICE_ECS, /* Amazon ECS or AWS Batch */
+  SERVICE_CLOUD_RUN,
+  SERVICE_APP_ENGINE,
+  SERVICE_HEROKU,
+  SERVICE_COUNT
+} context_service;
 
 #define CONTEXT_BIT(name) (UINT64_C(1) << CONTEXT_INDEX_##name)
 
@@ -142,6 +181,9 @@ typedef struct context {
   char line[160];                /* the user's own line: "train.py:157 in evaluate"; "": unknown */
   char code[160];                /* its text, "" unknown */
   char script[64];               /* the file of the outermost frame, "" unknown */
+  context_service scheduler;     /* the batch system that the text shows … */
+  context_service container;     /* … and what runs its container */
+  char unit[64];                 /* the container or unit whose limit was reached; "": unknown */
   char growth[80];               /* what grows: "mem_gb from 8.1 to 37 in 5 lines" */
   uint32_t batch;                /* a batch size that the text names; 0: unknown */
 } context;

@@ -6,5 +6,9 @@
 
 /* Sets the traits of the program, and what grows. The user's own line must be set. */
 void context_read_traits(context *c, scan_text text, scan_text raw);
+/* Sets the batch system, what runs the container, and the unit whose limit was reached. */
+void context_read_service(context *c, scan_text raw);
+/* Returns whether the text has the words with no letter or digit before them. */
+bool context_has_begin(scan_text t, const char *words);
 
 #endif

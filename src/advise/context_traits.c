@@ -170,6 +170,62 @@ static const struct {
     {"N E X T F L O W", TRAIT_NEXTFLOW},
     {"nextflow", TRAIT_NEXTFLOW},
     {"Caused by: Process `", TRAIT_NEXTFLOW},
+    {"LM Studio", TRAIT_LMSTUDIO},
+    {"lmstudio", TRAIT_LMSTUDIO},
+    {"LMSInternal", TRAIT_LMSTUDIO},
+    {"lms load", TRAIT_LMSTUDIO},
+    {"llama_cpp", TRAIT_LLAMA_CPP},
+    {"llama-cpp-python", TRAIT_LLAMA_CPP},
+    {"koboldcpp", TRAIT_KOBOLD},
+    {"KoboldCpp", TRAIT_KOBOLD},
+    {"kohya", TRAIT_KOHYA},
+    {"sd-scripts", TRAIT_KOHYA},
+    {"sdxl_train", TRAIT_KOHYA},
+    {"flux_train", TRAIT_KOHYA},
+    {"train_network.py", TRAIT_KOHYA},
+    {"sdxl_train.py", TRAIT_FINETUNES},
+    {"flux_train.py", TRAIT_FINETUNES},
+    {"sd3_train.py", TRAIT_FINETUNES},
+    {"fine_tune.py", TRAIT_FINETUNES},
+    {"make_graphed_callables", TRAIT_GRAPHS},
+    {"capture_model", TRAIT_GRAPHS},
+    {"torch/cuda/graphs.py", TRAIT_GRAPHS},
+    {"create_cudagraphs", TRAIT_GRAPHS},
+    {"cuda_graph_runner", TRAIT_GRAPHS},
+    {"egatron", TRAIT_MEGATRON},
+    {"deepspeed/pt/", TRAIT_OLD_SPEED},
+    {"deepspeed_light", TRAIT_OLD_SPEED},
+    {"torch_memory_saver", TRAIT_ROLLOUT},
+    {"verl/", TRAIT_ROLLOUT},
+    {"actor_rollout", TRAIT_ROLLOUT},
+    {"torchinductor", TRAIT_INDUCTOR},
+    {"torch/_inductor", TRAIT_INDUCTOR},
+    {"empty_strided_cuda(", TRAIT_INDUCTOR},
+    {"rmm.reinitialize(", TRAIT_POOL_START},
+    {"PoolMemoryResource.__cinit__", TRAIT_POOL_START},
+    {"PoolMemoryResource(", TRAIT_POOL_START},
+    {"rmm_pool_size", TRAIT_POOL_START},
+    {"/dev/shm/nccl-", TRAIT_NCCL_FILE},
+    {"cmake --build", TRAIT_CMAKE},
+    {"pip install", TRAIT_PIP},
+    {"setup.py", TRAIT_PIP},
+    {"build_ext", TRAIT_PIP},
+    {"bdist_wheel", TRAIT_PIP},
+    {"Building wheel", TRAIT_PIP},
+    {"uv pip", TRAIT_PIP},
+    {"torch/utils/cpp_extension", TRAIT_PIP},
+    /* TensorFlow 1: names and messages that 2 no longer has */
+    {"[[Node: ", TRAIT_TF1},
+    {"python2.7/", TRAIT_TF1},
+    {"device:DML", TRAIT_TF1}, /* tensorflow-directml is 1.15 */
+    {"tf.Session(", TRAIT_TF1},
+    {"tf.ConfigProto(", TRAIT_TF1},
+    {"tf.contrib", TRAIT_TF1},
+    {"tensorflow/contrib", TRAIT_TF1},
+    {"tensorflow==1.", TRAIT_TF1},
+    {"tensorflow-gpu==1.", TRAIT_TF1},
+    {"TensorFlow 1.", TRAIT_TF1},
+    {"tensor2tensor", TRAIT_TF1},
     {"batch", TRAIT_BATCHES},
     {"Batch", TRAIT_BATCHES},
     {"oader", TRAIT_BATCHES},
@@ -227,8 +283,7 @@ static const struct {
     {"MemoryError", TRAIT_PYTHON},
 };
 
-/* Returns whether the text has the words with no letter or digit before them. */
-static bool has_begin(scan_text t, const char *words) {
+bool context_has_begin(scan_text t, const char *words) {
   for (const char *start = NULL, *after; (after = scan_find_at(t, words, &start)) != NULL;
        t.at = after)
     if (start == t.at || !isalnum((unsigned char)start[-1])) return true;
@@ -357,12 +412,36 @@ static bool is_tiny(scan_text code) {
   return at > first && (name == at || (name < code.end && *name == '='));
 }
 
+#define WORDS_LEAST  30000               /* a vocabulary; few other matrices are as wide … */
+#define LOGITS_LEAST (UINT64_C(1) << 26) /* … and have so many elements */
+
+/* Returns whether torch.compile's code was making a matrix with a column for every word of a
+ * vocabulary: "buf7 = empty_strided_cuda((8192, 50304), (50304, 1), torch.bfloat16)". */
+static bool makes_logits(scan_text t) {
+  const char *at = NULL;
+  for (const char *next = t.at;
+       (next = scan_find(scan_from(t, next), "empty_strided_cuda((")) != NULL;)
+    at = next;
+  uint64_t elements = 1, last = 0;
+  while (at != NULL && at < t.end && *at != ')') {
+    if (!isdigit((unsigned char)*at)) {
+      at++;
+      continue;
+    }
+    last = scan_number(t, at);
+    if (last == 0 || last > UINT32_MAX || elements > UINT64_C(1) << 40) return false;
+    elements *= last;
+    while (at < t.end && isdigit((unsigned char)*at)) at++;
+  }
+  return last >= WORDS_LEAST && elements >= LOGITS_LEAST && elements > last;
+}
+
 void context_read_traits(context *c, scan_text text, scan_text raw) {
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if ((c->traits & table[i].traits) != table[i].traits && scan_has(raw, table[i].words))
       c->traits |= table[i].traits;
   for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-    if ((c->traits & begins[i].traits) == 0 && has_begin(raw, begins[i].words))
+    if ((c->traits & begins[i].traits) == 0 && context_has_begin(raw, begins[i].words))
       c->traits |= begins[i].traits;
   static const char *const python[] = {"Traceback (most", ".py", "python ", "(python"};
   if (scan_has_any(raw, python, sizeof python / sizeof *python))
@@ -370,4 +449,10 @@ void context_read_traits(context *c, scan_text text, scan_text raw) {
   read_growth(c, text);
   scan_text code = {c->code, c->code + strlen(c->code)};
   if (is_tiny(code)) c->traits |= TRAIT_TINY;
+  if (makes_logits(text)) c->traits |= TRAIT_LOGITS;
+  /* The line that failed makes a tensor in 16 bits. */
+  static const char *const narrow[] = {"torch.bfloat16", "torch.float16"};
+  bool makes = (c->traits & TRAIT_INDUCTOR) != 0;
+  if (makes && scan_has_any(text, narrow, sizeof narrow / sizeof *narrow))
+    c->traits |= TRAIT_AUTOCAST;
 }

@@ -243,6 +243,19 @@ static void detect_spike(explanation *x) {
     cause_say(c, "attention over a long sequence or a large image grows with its square");
 }
 
+/* Detects CUDA graphs, whose private pools keep what the captured work used. */
+static void detect_graphs(explanation *x) {
+  const message *m = &x->evidence.message;
+  if (!known(m->graph_bytes) || !known(m->live_bytes) || m->graph_bytes < m->live_bytes / 4) return;
+  bool most = m->graph_bytes >= m->live_bytes / 2;
+  cause *c = diagnosis_cause(x, CAUSE_CACHE_HELD, most ? 0.65 : 0.5);
+  cause_head(c,
+             "%s of the %s that PyTorch holds is in private pools: captured CUDA graphs keep all "
+             "that their work used",
+             cause_size(m->graph_bytes), cause_size(m->live_bytes));
+  if (does(x, TRAIT_GRAPHS)) cause_say(c, "it failed while a graph was captured");
+}
+
 /* Uses what XLA reports about a compiled program: its largest part. */
 static void detect_program(explanation *x) {
   const message *m = &x->evidence.message;
@@ -562,9 +575,12 @@ static guess by_kind(const explanation *x) {
     break;
   case MESSAGE_RMM:
     if ((m->details & MESSAGE_POOL) != 0)
-      return (guess){CAUSE_LIMIT, 0.5,
-                     "RMM's pool has reached its maximum, or the device has no memory for the "
-                     "pool's first block"};
+      return (guess){
+          CAUSE_LIMIT, 0.5,
+          does(x, TRAIT_POOL_START)
+              ? "RMM's pool has reached its maximum, or the device has no memory for "
+                "the pool's first block"
+              : "RMM's pool has reached its maximum, and no free piece in it is large enough"};
     if (strstr(m->context.code, ".merge(") != NULL || strstr(m->context.code, ".join(") != NULL)
       return (guess){CAUSE_ONE_SPIKE, 0.45,
                      "a join makes a row for every pair of equal keys: probably its result is "
@@ -676,6 +692,7 @@ void diagnosis_device(explanation *x) {
   detect_start(x);
   detect_measured(x);
   detect_spike(x);
+  detect_graphs(x);
   findings_rank(&x->findings);
   bool open = x->findings.count == 0 || x->findings.list[0].confidence < 0.5;
   if (open && diagnosis_had_room(n) && x->evidence.message.kind != MESSAGE_VLLM &&

@@ -94,7 +94,6 @@ static uint64_t derive(const explanation *x) {
   bool one = m->kind == MESSAGE_TENSORFLOW && m->rank > 2 && strncmp(m->what, "1,", 2) == 0;
   set |= c->batch == 1 || m->failed_batch == 1 || one ? DERIVED_ONE : 0;
   set |= diagnosis_known(m->live_bytes) && m->live_bytes >= HELD_LEAST ? DERIVED_HOLDS : 0;
-  set |= m->job != 0 ? DERIVED_JOB : 0;
   set |= m->share > 0 ? DERIVED_SHARE : 0;
   set |= is_other_program(m) ? DERIVED_OTHER : 0;
   set |= diagnosis_known(m->before_bytes) ? DERIVED_MEASURED : 0;
@@ -104,9 +103,15 @@ static uint64_t derive(const explanation *x) {
                     diagnosis_known(m->limit_bytes) && m->asked_bytes > m->limit_bytes;
   set |= larger ? DERIVED_LARGER : 0;
   set |= huge ? DERIVED_HUGE : 0;
-  set |= larger || huge || one_buffer ? DERIVED_HOPELESS : 0;
+  /* MATLAB compares an array with its preference, not with what is free. */
+  bool preference = m->kind == MESSAGE_HOST && context_any(c, CONTEXT_BIT(MATLAB)) &&
+                    diagnosis_known(m->limit_bytes);
+  set |= larger || huge || one_buffer || preference ? DERIVED_HOPELESS : 0;
   set |= diagnosis_python(m) ? DERIVED_PYTHON : 0;
   set |= is_owned(m) ? DERIVED_OWNED : 0;
+  bool within = diagnosis_known(m->asked_bytes) && diagnosis_known(m->limit_bytes) &&
+                m->asked_bytes <= m->limit_bytes;
+  set |= within ? DERIVED_FREED : 0;
   return set;
 }
 
@@ -129,6 +134,20 @@ static bool wrong_tool(const recipe *r, const context *c) {
   return !context_any(c, CONTEXT_BIT(AMD)) || !rocm_smi;
 }
 
+/* Returns whether a change is code of Python, or a setting of a Python library, in a text that
+ * shows a program in another language. */
+static bool wrong_language(const recipe *r, const context *c) {
+  static const uint64_t languages =
+      CONTEXT_BIT(R) | CONTEXT_BIT(MATLAB) | CONTEXT_BIT(JULIA) | CONTEXT_BIT(NATIVE);
+  static const char *const python[] = {"torch.",    "model.",   "DataLoader(", "python ",
+                                       "pd.",       "np.",      "pip ",        "from_pretrained",
+                                       "import ",   "tf.",      "keras",       "jax.",
+                                       "optimizer", "PYTORCH_", "cupy.",       "stowage."};
+  scan_text change = {r->change, r->change + strlen(r->change)};
+  if (!context_any(c, languages) || (r->need & languages) != 0) return false;
+  return scan_has_any(change, python, sizeof python / sizeof *python);
+}
+
 /* Returns whether a change only makes more memory free, which does not help a request that is too
  * large whatever is free. */
 static bool frees_only(const recipe *r) {
@@ -144,6 +163,7 @@ static bool applies(const recipe *r, const message *m, cause_id id, uint64_t der
   if (r->kinds != 0 && (r->kinds & (UINT32_C(1) << m->kind)) == 0) return false;
   if (r->hosts != 0 && (r->hosts & (UINT32_C(1) << m->host)) == 0) return false;
   if (!context_has(c, r->need) || context_any(c, r->never) || wrong_tool(r, c)) return false;
+  if (wrong_language(r, c)) return false;
   if ((c->traits & r->with) != r->with || (c->traits & r->without) != 0) return false;
   if ((derived & r->must) != r->must || (derived & r->mustnot) != 0) return false;
   if ((derived & DERIVED_HOPELESS) != 0 && frees_only(r)) return false;
@@ -179,6 +199,11 @@ static void add(explanation *x, const recipe *r, uint64_t bytes) {
   *f = (fix){.saves_bytes = bytes};
   write_words(f->change, sizeof f->change, r->change, &x->evidence.message);
   snprintf(f->cost, sizeof f->cost, "%s", r->cost);
+}
+
+void diagnosis_add_fix(explanation *x, const char *change, const char *cost) {
+  recipe r = {.change = change, .cost = cost};
+  add(x, &r, MESSAGE_UNKNOWN);
 }
 
 /* Returns whether the other processes may be ranks of this program, which load a checkpoint. */
@@ -282,30 +307,6 @@ static void add_tokens(explanation *x) {
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
-/* 1.5 times the limit that was reached, in whole GiB. */
-static void add_limit(explanation *x) {
-  const message *m = &x->evidence.message;
-  char text[240];
-  recipe r = {.change = text, .cost = "the job may wait longer"};
-  if (!diagnosis_known(m->limit_bytes) || m->limit_bytes > UINT64_C(1) << 50) return;
-  unsigned long long gib = (m->limit_bytes + m->limit_bytes / 2 + (1 << 30) - 1) >> 30;
-  if (m->host == HOST_JOB)
-    snprintf(text, sizeof text,
-             "ask for more memory: #SBATCH --mem=%lluG (or --mem-per-cpu; PBS: -l mem=%llugb; LSF: "
-             "-M), 1.5 times as much",
-             gib, gib);
-  else if (m->host == HOST_CONTAINER || (m->host == HOST_KERNEL && m->grouped)) {
-    snprintf(
-        text, sizeof text,
-        "raise the container's limit: resources: limits: memory: %lluGi (Kubernetes), docker run "
-        "--memory=%llug, 1.5 times as much",
-        gib, gib);
-    r.cost = "less is left for others on the machine";
-  } else
-    return;
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
 /* Names what an evicted container should request: what it used and a tenth more, in whole GiB. 16
  * if that is unknown. */
 static void add_request(explanation *x) {
@@ -384,9 +385,11 @@ static void add_type(explanation *x) {
   static const struct {
     const char *from, *to;
     double part;
-  } types[] = {{"float64", "float32", 0.5},      {"int64", "int32", 0.5},
-               {"complex128", "complex64", 0.5}, {"float32", "float16", 0.5},
-               {"int32", "int16", 0.5},          {"object", "float32", 0.5}};
+  } types[] = {{"float64", "float32", 0.5},
+               {"int64", "int32", 0.5},
+               {"complex128", "complex64", 0.5},
+               {"float32", "float16", 0.5},
+               {"int32", "int16", 0.5}};
   const message *m = &x->evidence.message;
   const char *named = strstr(m->what, "data type ");
   char text[240];
@@ -394,6 +397,14 @@ static void add_type(explanation *x) {
   if (m->host != HOST_NUMPY || named == NULL || !diagnosis_known(m->asked_bytes) ||
       diagnosis_absurd(&x->evidence.n))
     return;
+  if (strncmp(named, "data type object", strlen("data type object")) == 0) {
+    r.change = "columns of numbers or categories instead of Python objects: "
+               "pd.to_numeric(df[c], downcast=\"float\"), df[c].astype(\"category\"), before they "
+               "are joined; and only the columns that are used";
+    r.cost = "a change of the program";
+    add(x, &r, MESSAGE_UNKNOWN);
+    return;
+  }
   uint64_t most = diagnosis_known(m->host_bytes) ? m->host_bytes : HALF_MOST;
   named += strlen("data type ");
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -433,20 +444,6 @@ static void add_shape(explanation *x) {
       "check the shape %.*s: print what it is computed from; a wrong bound, index or unit often "
       "multiplies",
       (int)(close + 1 - open), open);
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
-/* Asks the batch system about this job. */
-static void add_job(explanation *x) {
-  const message *m = &x->evidence.message;
-  char text[200];
-  recipe r = {.change = text, .cost = "none"};
-  /* A workflow's own setting comes first: it asks the batch system for the memory. */
-  bool workflow = (m->context.traits & (TRAIT_WORKFLOW | TRAIT_NEXTFLOW)) != 0;
-  if (m->host != HOST_JOB || m->job == 0 || workflow) return;
-  snprintf(text, sizeof text,
-           "see what it used: seff %llu (or sacct -j %llu --format=MaxRSS,ReqMem)",
-           (unsigned long long)m->job, (unsigned long long)m->job);
   add(x, &r, MESSAGE_UNKNOWN);
 }
 
@@ -542,9 +539,9 @@ void diagnosis_fixes(explanation *x) {
   if (m->share > 0) add_share(x);
   if (m->kind == MESSAGE_TGI) add_tokens(x);
   if (m->kind == MESSAGE_HOST) {
-    add_limit(x);
+    diagnosis_limit_fixes(x);
     add_request(x);
-    add_job(x);
+    if (diagnosis_killed_program(x)) derived |= DERIVED_NAMED;
     add_way(x);
     bool larger = diagnosis_known(m->asked_bytes) && diagnosis_known(m->host_bytes) &&
                   m->asked_bytes > m->host_bytes && (m->details & MESSAGE_BEYOND) == 0;

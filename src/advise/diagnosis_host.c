@@ -20,9 +20,16 @@ static bool has(const explanation *x, uint64_t mark) {
 static bool detect_own_limit(explanation *x) {
   const message *m = &x->evidence.message;
   bool own = m->host == HOST_NUMPY || m->host == HOST_PYTHON || m->host == HOST_TORCH;
-  if (!own || !known(m->limit_bytes) ||
-      (known(m->asked_bytes) && m->asked_bytes / 2 > m->limit_bytes))
-    return false;
+  if (!own || !known(m->limit_bytes)) return false;
+  if (has(x, CONTEXT_BIT(MATLAB)) && known(m->asked_bytes)) {
+    cause *array = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.8);
+    cause_head(array, "One array of %s is larger than MATLAB's preference allows: %s",
+               cause_size(m->asked_bytes), cause_size(m->limit_bytes));
+    cause_say(array, "the preference is the machine's RAM if nobody changed it; the RAM itself is "
+                     "not used up");
+    return true;
+  }
+  if (known(m->asked_bytes) && m->asked_bytes / 2 > m->limit_bytes) return false;
   cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.8);
   cause_head(c, "The process has its own limit of %s, and requested %s%s",
              cause_size(m->limit_bytes), known(m->asked_bytes) ? cause_size(m->asked_bytes) : "",
@@ -195,8 +202,8 @@ static const struct {
      "Python workers count in addition to the Java heap"},
     {HOST_PAGEFILE, CAUSE_HOST_LIMIT, 0.6,
      "Windows could not commit more memory: RAM and page file together are used up",
-     "every process that imports torch maps several GiB of libraries, and so does each DataLoader "
-     "worker"},
+     "Windows counts what programs reserve: every process that imports PyTorch with CUDA reserves "
+     "several GiB"},
     {HOST_COMPILER, CAUSE_HOST_LIMIT, 0.55,
      "A compiler or linker was killed: probably too many ran at once for the host's memory (RAM)",
      NULL},
@@ -225,8 +232,12 @@ static void detect_limit(explanation *x) {
   if (known(m->limit_bytes)) snprintf(limit, sizeof limit, " of %s", cause_size(m->limit_bytes));
   if (known(m->process_bytes))
     snprintf(used, sizeof used, "; it used %s", cause_size(m->process_bytes));
-  bool proven = m->grouped || (known(m->process_bytes) && known(m->limit_bytes) &&
-                               m->process_bytes >= m->limit_bytes / 100 * 98);
+  context_service service = diagnosis_service(m);
+  bool stated = service == SERVICE_ECS || service == SERVICE_CLOUD_RUN ||
+                service == SERVICE_APP_ENGINE || service == SERVICE_HEROKU;
+  bool proven = m->grouped || stated ||
+                (known(m->process_bytes) && known(m->limit_bytes) &&
+                 m->process_bytes >= m->limit_bytes / 100 * 98);
   cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, job ? 0.75 : proven ? 0.6 : 0.5);
   if (job && known(m->limit_bytes))
     cause_head(c,
@@ -238,11 +249,17 @@ static void detect_limit(explanation *x) {
                "The batch system ended the job: it used more host memory (RAM) than the job asked "
                "for%s",
                used);
+  else if (service == SERVICE_HEROKU)
+    cause_head(c, "The dyno used more memory (RAM) than its quota%s%s", limit, used);
   else
-    cause_head(c, "The container was killed%s because it reached its memory limit%s (RAM)%s",
-               proven && known(m->limit_bytes) ? "" : ": probably", limit, used);
-  if (!job)
-    cause_say(c, "OOMKilled shows it; exit code 137 alone can be any kill, such as a failed probe");
+    cause_head(c, "The %s was killed%s because it reached its memory limit%s (RAM)%s",
+               service == SERVICE_LAMBDA ? "function" : "container",
+               stated || (proven && known(m->limit_bytes)) ? "" : ": probably", limit, used);
+  if (!job && m->grouped)
+    cause_say(c, "the state OOMKilled shows that the limit was the reason");
+  else if (!job && !proven)
+    cause_say(c, "exit code 137 alone can be any kill, such as a failed probe; the state OOMKilled "
+                 "would show that it was memory");
 }
 
 /* Kubernetes ends pods of a node that runs short, those first that use more than they requested. */
@@ -269,6 +286,13 @@ static void detect_rest(explanation *x) {
     cause_say(c, "it mentions neither a kill nor memory");
     return;
   }
+  if (m->host == HOST_SHARED && (m->context.traits & TRAIT_NCCL_FILE) != 0) {
+    cause *c = diagnosis_cause(x, CAUSE_HOST_LIMIT, 0.75);
+    cause_head(c, "Shared memory (/dev/shm) is full: NCCL makes a file there for every pair of "
+                  "ranks on a machine");
+    cause_say(c, "containers get 64 MiB of it by default");
+    return;
+  }
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     if (table[i].host != m->host) continue;
     cause *c = diagnosis_cause(x, table[i].id, table[i].confidence);
@@ -283,7 +307,11 @@ static void detect_rest(explanation *x) {
     if (known(m->limit_bytes) && known(m->free_bytes) && m->host == HOST_RAY)
       cause_say(c, "%s of the node's %s was used", cause_size(m->limit_bytes - m->free_bytes),
                 cause_size(m->limit_bytes));
-    if (table[i].why != NULL) cause_say(c, "%s", table[i].why);
+    bool pages = m->host == HOST_PAGEFILE && !diagnosis_python(m);
+    if (pages)
+      cause_say(c, "Windows counts what programs reserve, also what they never use");
+    else if (table[i].why != NULL)
+      cause_say(c, "%s", table[i].why);
     return;
   }
   if (m->host == HOST_MODEL) {

@@ -2,6 +2,7 @@
  *
  *   diagnosis_device.c   causes in device memory: what the numbers prove, then what the phase hints
  *   diagnosis_host.c     causes in host memory
+ *   diagnosis_limit.c    fixes that raise a limit on host memory, in the words of what set it
  *   diagnosis_fix.c      fixes by cause, library, version, platform and phase (recipes.h) */
 #ifndef ADVISE_DIAGNOSIS_PARTS_H
 #define ADVISE_DIAGNOSIS_PARTS_H
@@ -26,6 +27,15 @@ void diagnosis_device(explanation *x);
 void diagnosis_host(explanation *x);
 /* Adds the fixes for the first cause, and the command that finds out more. */
 void diagnosis_fixes(explanation *x);
+
+/* Adds one fix that the tables do not have. */
+void diagnosis_add_fix(explanation *x, const char *change, const char *cost);
+/* Adds fixes that raise the limit of a job or a container, and show what it used. */
+void diagnosis_limit_fixes(explanation *x);
+/* Adds the settings of the killed program that the kernel's log names. Returns whether it did. */
+bool diagnosis_killed_program(explanation *x);
+/* Returns what set the limit that this failure is about. */
+context_service diagnosis_service(const message *m);
 
 /* Returns the traits of the program whose settings decide, 0 if it is a program of the user's own.
  * A trait counts only if the failure is of a kind that such a program reports. */

@@ -59,6 +59,10 @@ static const host_way ways[] = {
      "it reads all rows of the query at once",
      "for part in pandas.read_sql(…, chunksize=100000); let SQL filter and sum (WHERE, GROUP BY)",
      "a loop over the parts"},
+    {"[json.loads(", CAUSE_HOST_DATASET_WHOLE, "it keeps an object for every line of the file",
+     "use each line's object as it is read: for line in file: use(json.loads(line)); or keep only "
+     "the fields that are used, as numbers in arrays",
+     "a change of the lines that use it"},
     {"json.loads json.load", CAUSE_HOST_DATASET_WHOLE,
      "it makes a Python object for every value of the text",
      "one record at a time: ijson.items(file, \"item\"), or JSON Lines (json.loads of one line "

@@ -141,6 +141,7 @@ typedef struct message {
   uint64_t live_bytes;     /* allocated by the framework */
   uint64_t cached_bytes;   /* reserved by the framework, not allocated */
   uint64_t reserved_bytes; /* allocated and cached, if reported as one number */
+  uint64_t graph_bytes;    /* of the live ones: in private pools, most often of CUDA graphs */
   uint64_t outside_bytes;  /* outside the framework in this process or others, as the framework
                             * counts (MPS) */
   uint32_t device;         /* GPU index; UINT32_MAX: unknown */

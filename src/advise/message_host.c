@@ -47,7 +47,8 @@ static const struct row {
     {"PBS: job killed: vmem", HOST_JOB, SURE},
     {"kb exceeded limit", HOST_JOB, SURE},
     {"TERM_MEMLIMIT", HOST_JOB, SURE},
-    {"Job has gone over memory limit", HOST_JOB, SURE},    /* HTCondor */
+    {"Job has gone over memory limit", HOST_JOB, SURE}, /* HTCondor */
+    {"Job has gone over cgroup memory limit", HOST_JOB, SURE},
     {"SIGKILL, possible container OOM", HOST_SPARK, SURE}, /* on Kubernetes */
     {"OOMKilled\": true", HOST_CONTAINER, SURE},
     {"OOMKilled\":true", HOST_CONTAINER, SURE},
@@ -55,6 +56,8 @@ static const struct row {
     {"reason: OOMKilled", HOST_CONTAINER, SURE},
     {"OOMKilled (exit code", HOST_CONTAINER, SURE},
     {"low on resource: memory", HOST_EVICTED, SURE},
+    {"cgroups enforced memory limit", HOST_JOB, SURE},              /* Grid Engine */
+    {"Container killed due to memory usage", HOST_CONTAINER, SURE}, /* Amazon ECS */
     {"Memory limit of ", HOST_CONTAINER, SURE}, /* services that run containers */
     {"ard memory limit of ", HOST_CONTAINER, SURE},
     {"oft memory limit of ", HOST_CONTAINER, SURE},

@@ -146,6 +146,15 @@ static void read_job(message *m, scan_text t) {
     take(&m->limit_bytes, limit << 10);
   }
   read_sacct(m, t);
+  /* HTCondor: "gone over memory limit of 4096 megabytes. Peak usage: 4410 megabytes", in newer
+   * versions "gone over cgroup memory limit of …. Last measured usage: …"; then Grid Engine */
+  uint64_t most = scan_number_after(t, "gone over memory limit of ");
+  uint64_t peak = scan_number_after(t, "Peak usage: ");
+  if (!known(most)) most = scan_number_after(t, "gone over cgroup memory limit of ");
+  if (!known(peak)) peak = scan_number_after(t, "Last measured usage: ");
+  if (most < UINT64_C(1) << 30) take(&m->limit_bytes, most << 20);
+  if (most < UINT64_C(1) << 30 && peak < UINT64_C(1) << 30) take(&m->process_bytes, peak << 20);
+  take(&m->process_bytes, scan_size_binary_after(t, "maxvmem "));
   take(&m->process_bytes, scan_size_binary_after(t, "Max Memory : ")); /* LSF */
   take(&m->limit_bytes, scan_size_binary_after(t, "Total Requested Memory : "));
   static const char *const options[] = {"--mem=", "--mem ", "-l mem=", ",mem="};
@@ -176,6 +185,16 @@ static void read_container(message *m, scan_text t) {
   if (scan_has(t, "Max Memory Used: ")) {
     take(&m->limit_bytes, scan_size_binary_after(t, "Memory Size: "));
     take(&m->process_bytes, scan_size_binary_after(t, "Max Memory Used: "));
+  }
+  /* Heroku: "Process running mem=1126M(220.0%)" */
+  const char *running = scan_find(t, "Process running mem=");
+  const char *share = running != NULL ? scan_find(scan_line(t, running), "(") : NULL;
+  uint64_t held = scan_size_binary(t, running), percent = scan_number(t, share);
+  if (known(held) && percent > 0 && percent < 10000 && held < UINT64_C(1) << 50) {
+    take(&m->process_bytes, held);
+    /* A dyno's quota is a multiple of 512 MiB. */
+    uint64_t quota = (held / percent * 100 + (UINT64_C(256) << 20)) >> 29 << 29;
+    take(&m->limit_bytes, quota > 0 ? quota : MESSAGE_UNKNOWN);
   }
   static const char *const options[] = {"--memory=", "--memory ",
                                         "mem_limit: ", "mem_limit=", "docker run -m "};

@@ -17,6 +17,7 @@ static inline message message_blank(void) {
                    .live_bytes = MESSAGE_UNKNOWN,
                    .cached_bytes = MESSAGE_UNKNOWN,
                    .reserved_bytes = MESSAGE_UNKNOWN,
+                   .graph_bytes = MESSAGE_UNKNOWN,
                    .outside_bytes = MESSAGE_UNKNOWN,
                    .shape_bytes = MESSAGE_UNKNOWN,
                    .temporary_bytes = MESSAGE_UNKNOWN,

@@ -223,6 +223,8 @@ static void store(message *m, role r, uint64_t bytes, bool earlier) {
     if (!earlier || bytes >= BARE_LEAST) take(host ? &m->process_bytes : &m->live_bytes, bytes);
     break;
   case LIMIT:
+    /* What Grid Engine's records have is what was used. */
+    if (m->host == HOST_JOB && m->context.scheduler == SERVICE_SGE) break;
     if (bytes >= WHOLE_LEAST && m->host != HOST_EVICTED) take(&m->limit_bytes, bytes);
     break;
   case TOTAL:

@@ -75,6 +75,7 @@ static void read_new(message *m, scan_text t) {
   m->process_bytes = scan_size_after(t, "this process has ");
   m->live_bytes = scan_size_after(t, "Of the allocated memory ");
   m->cached_bytes = scan_size_before(t, " is reserved by PyTorch but unallocated");
+  m->graph_bytes = scan_size_before(t, " allocated in private pools");
   m->limit_bytes = scan_size_before(t, " allowed; Of the");
   if (!known(m->limit_bytes))
     m->limit_bytes = scan_size_before(t, " allowed; Including non-PyTorch");

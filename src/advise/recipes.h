@@ -33,7 +33,7 @@ enum {
   DERIVED_BATCH = 1 << 21,     /* a fix already names a smaller batch in numbers … */
   DERIVED_ONE = 1 << 22,       /* … or the text says that the batch is 1 */
   DERIVED_HOLDS = 1 << 23,     /* the program's own data fills much of the device */
-  DERIVED_JOB = 1 << 24,       /* the number of the job is known */
+  DERIVED_NAMED = 1 << 24,     /* a fix has the settings of the killed program */
   DERIVED_SHARE = 1 << 25,     /* the server's text gives its share of the device */
   DERIVED_ENABLED = 1 << 26,   /* stowage.limit(ram=…) set the limit on host memory … */
   DERIVED_BEYOND = 1 << 27,    /* … and the machine has enough for the request */
@@ -50,6 +50,7 @@ enum {
 #define DERIVED_HUGE     (UINT64_C(1) << 36) /* far more host memory than machines have */
 /* The request is too large whatever is free: more than the device, a buffer or a machine has. */
 #define DERIVED_HOPELESS (UINT64_C(1) << 37)
+#define DERIVED_FREED    (UINT64_C(1) << 38) /* the request alone is within the limit */
 
 #define RECIPE_HALF_BATCH                                                                          \
   "half the batch, and step every second time: (loss / 2).backward(); if i % 2: "                  \

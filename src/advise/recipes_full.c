@@ -42,6 +42,68 @@ static const recipe rows[] = {
      .cost = "slower, or smaller results"},
 
     /* ---- the device is simply full: PyTorch ---- */
+    {.causes = FULL | C(ONE_SPIKE),
+     .kinds = TORCHY,
+     .with = T(LOGITS),
+     .mustnot = NOT_ROOM,
+     .change = "fewer tokens in one step: half the batch for each device (--device-batch-size, "
+               "micro batch) with twice the accumulation; that buffer has a row for each token",
+     .cost = "more, smaller steps; the same training"},
+    {.causes = FULL | C(ONE_SPIKE),
+     .kinds = TORCHY,
+     .with = T(LOGITS),
+     .mustnot = NOT_ROOM,
+     .change = "a loss that never makes all logits (a number for each token and word): cross "
+               "entropy over parts of the tokens, or Liger's LigerFusedLinearCrossEntropyLoss",
+     .cost = "a change of the program"},
+    /* R */
+    {.causes = FULL | C(ONE_SPIKE) | C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .need = M(R),
+     .mustnot = NOT_ROOM,
+     .change =
+         "a smaller batch or smaller inputs: dataloader(ds, batch_size = 4), half of it until "
+         "it fits",
+     .cost = "more, smaller steps"},
+    {.causes = FULL | C(ONE_SPIKE) | C(WEIGHTS_TOO_BIG) | C(FRAGMENTATION),
+     .kinds = TORCHY,
+     .need = M(R),
+     .mustnot = NOT_ROOM,
+     .change = "free what R no longer uses: rm(x); gc(); cuda_empty_cache(). R collects objects "
+               "late, and their tensors stay on the device until then",
+     .cost = "a pause"},
+    {.causes = FULL | C(ONE_SPIKE),
+     .kinds = TORCHY,
+     .need = M(R),
+     .mustnot = NOT_ROOM,
+     .change =
+         "16-bit arithmetic: with_autocast(device_type = \"cuda\", { … }) around forward; luz: "
+         "fit(…, callbacks = list(luz_callback_mixed_precision())); in evaluation "
+         "with_no_grad({ … })",
+     .cost = "slightly less precise numbers"},
+    /* Julia */
+    {.causes = FULL | C(ONE_SPIKE),
+     .kinds = K(CUDA),
+     .need = M(JULIA),
+     .mustnot = NOT_ROOM,
+     .change = "free what is no longer used: x = nothing; GC.gc(); CUDA.reclaim(); "
+               "CUDA.memory_status() shows what the pool holds",
+     .cost = "a pause"},
+    {.causes = FULL | C(ONE_SPIKE),
+     .kinds = K(CUDA),
+     .need = M(JULIA),
+     .mustnot = NOT_ROOM,
+     .change = "smaller arrays at once: work on parts, in Float32 (cu(x)) instead of Float64; a "
+               "smaller batchsize",
+     .cost = "a loop over the parts"},
+    {.causes = FULL | C(ONE_SPIKE),
+     .kinds = TORCHY | K(DIRECTML),
+     .need = M(COMFY) | M(DECODING),
+     .mustnot = NOT_ROOM,
+     .change =
+         "decode in tiles: the node VAE Decode (Tiled) in place of VAE Decode, with tile_size "
+         "512 or 256; fewer pictures or frames at once",
+     .cost = "slower; seams are possible"},
     {.causes = FULL,
      .kinds = TORCHY | K(DIRECTML),
      .need = M(COMFY),
@@ -52,8 +114,15 @@ static const recipe rows[] = {
     {.causes = FULL,
      .kinds = TORCHY | K(DIRECTML),
      .need = M(COMFY),
+     .never = M(DECODING),
      .mustnot = NOT_ROOM,
      .change = "a smaller version of the model (fp8, GGUF), and VAE Decode (Tiled)",
+     .cost = "a little quality"},
+    {.causes = FULL,
+     .kinds = TORCHY | K(DIRECTML),
+     .need = M(COMFY) | M(DECODING),
+     .mustnot = NOT_ROOM,
+     .change = "a smaller version of the model (fp8, GGUF)",
      .cost = "a little quality"},
     {.causes = FULL,
      .kinds = TORCHY | K(DIRECTML),
@@ -159,11 +228,20 @@ static const recipe rows[] = {
     {.causes = FULL,
      .kinds = TORCHY,
      .need = M(YOLO),
+     .mustnot = NOT_ROOM | D(BATCH) | D(ONE),
+     .never = M(TRAINER),
+     .change = "half the batch: batch=8 (ultralytics, where 16 is the default), --batch-size 8 "
+               "(YOLOv5, v7)",
+     .cost = "more, smaller steps"},
+    {.causes = FULL,
+     .kinds = TORCHY,
+     .need = M(YOLO),
      .mustnot = NOT_ROOM,
      .never = M(TRAINER),
      .change =
-         "a smaller batch and picture: --batch-size 4 --img 416 (ultralytics: batch=4 imgsz=416)",
-     .cost = "more, smaller steps"},
+         "smaller pictures: imgsz=512 (ultralytics), --img 512; or a smaller model (s instead "
+         "of m)",
+     .cost = "small objects may be missed"},
     {.causes = FULL,
      .kinds = TORCHY,
      .need = M(LIGHTNING),
@@ -239,7 +317,8 @@ static const recipe rows[] = {
     {.causes = FULL,
      .kinds = TORCHY,
      .mustnot = NOT_ROOM | D(INFERS) | D(TRAINS) | D(BATCH) | D(ONE) | D(OWNED),
-     .never = M(MATLAB),
+     .never = LANGUAGES & ~M(NATIVE),
+     .without = T(LOGITS),
      .change =
          "a smaller batch (half of it), or smaller inputs: lower resolution, shorter sequences",
      .cost = "more, smaller steps"},
@@ -301,7 +380,7 @@ static const recipe rows[] = {
      .need = M(TORCH),
      .must = D(TRAINS),
      .mustnot = NOT_ROOM | D(OWNED),
-     .never = M(TRANSFORMERS),
+     .never = M(TRANSFORMERS) | M(YOLO),
      .without = T(RECOMPUTES),
      .change =
          "recompute instead of keeping: torch.utils.checkpoint.checkpoint(block, x) around each "
@@ -311,10 +390,26 @@ static const recipe rows[] = {
      .kinds = TORCHY,
      .need = M(TORCH),
      .mustnot = NOT_ROOM | D(TRAINS) | D(INFERS) | D(OWNED),
+     .without = T(RECOMPUTES) | T(INDUCTOR),
+     .change = "if it trains: recompute instead of keeping: torch.utils.checkpoint.checkpoint("
+               "block, x) around each block of layers",
+     .cost = "about a third more time"},
+    {.causes = FULL,
+     .kinds = TORCHY,
+     .need = M(TORCH),
+     .mustnot = NOT_ROOM | D(TRAINS) | D(INFERS) | D(OWNED),
+     .without = T(INDUCTOR),
+     .change = "if it only runs the model: with torch.no_grad(), and weights in 16 bits "
+               "(model.half()) or quantized (8 or 4 bits)",
+     .cost = "slightly less precise numbers"},
+    {.causes = FULL,
+     .kinds = TORCHY,
+     .with = T(INDUCTOR),
+     .mustnot = NOT_ROOM,
      .change =
-         "in training recompute instead of keeping (torch.utils.checkpoint); in inference use "
-         "torch.no_grad(), and 16-bit weights (model.half()) or a quantized model (8 or 4 bits)",
-     .cost = "about a third more time in training"},
+         "let torch.compile keep less: torch._functorch.config.activation_memory_budget = 0.5 "
+         "(PyTorch 2.4+)",
+     .cost = "a part of the forward pass is computed twice"},
     {.causes = FULL,
      .kinds = TORCHY,
      .must = D(SPILLS),
@@ -339,6 +434,16 @@ static const recipe rows[] = {
     /* ---- the device is simply full: others ---- */
     {.causes = FULL,
      .kinds = K(TENSORFLOW),
+     .with = T(TF1),
+     .must = D(STATUS),
+     .change =
+         "let TensorFlow take only what it needs, so that cuBLAS and cuDNN get theirs: config "
+         "= tf.ConfigProto(); config.gpu_options.allow_growth = True; tf.Session("
+         "config=config)",
+     .cost = "a little fragmentation"},
+    {.causes = FULL,
+     .kinds = K(TENSORFLOW),
+     .without = T(TF1),
      .must = D(STATUS),
      .change = "let TensorFlow take only what it needs, so that cuBLAS and cuDNN get theirs: "
                "TF_FORCE_GPU_ALLOW_GROWTH=true python … (tf.config.experimental.set_memory_growth; "
@@ -359,13 +464,37 @@ static const recipe rows[] = {
      .cost = "more, smaller steps"},
     {.causes = FULL,
      .kinds = K(TENSORFLOW),
-     .never = M(TPU),
+     .never = M(TPU) | M(ANY_VENDOR),
+     .with = T(TF1),
+     .mustnot = D(STATUS),
+     .change = "16-bit arithmetic from TensorFlow 1.14 on: opt = "
+               "tf.train.experimental.enable_mixed_precision_graph_rewrite(opt)",
+     .cost = "16-bit arithmetic; fast from compute capability 7.0 on"},
+    {.causes = FULL,
+     .kinds = K(TENSORFLOW),
+     .need = M(ANY_VENDOR),
+     .change =
+         "smaller inputs (a lower resolution, shorter sequences) or a smaller model, and close "
+         "other programs that use the device",
+     .cost = "less detail"},
+    {.causes = FULL,
+     .kinds = K(TENSORFLOW),
+     .never = M(TPU) | M(ANY_VENDOR),
+     .without = T(TF1),
      .mustnot = D(STATUS),
      .change = "16-bit arithmetic: tf.keras.mixed_precision.set_global_policy(\"mixed_float16\")",
      .cost = "16-bit arithmetic; fast from compute capability 7.0 on"},
     {.causes = FULL,
      .kinds = K(TENSORFLOW),
      .never = M(TPU),
+     .with = T(TF1),
+     .change = "see who else is on the device: nvidia-smi; and config.gpu_options.allow_growth = "
+               "True in tf.ConfigProto() if it is shared",
+     .cost = "none"},
+    {.causes = FULL,
+     .kinds = K(TENSORFLOW),
+     .never = M(TPU),
+     .without = T(TF1),
      .change =
          "see who else is on the device: nvidia-smi; and TF_FORCE_GPU_ALLOW_GROWTH=true if it is "
          "shared",

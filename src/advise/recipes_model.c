@@ -2,6 +2,8 @@
  */
 #include "advise/recipe_words.h"
 
+#define FRONT_ENDS (T(LMSTUDIO) | T(LLAMA_CPP) | T(KOBOLD))
+
 static const recipe rows[] = {
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = K(MLX),
@@ -111,7 +113,35 @@ static const recipe rows[] = {
      .change = "a shorter context: /set parameter num_ctx 2048, and OLLAMA_NUM_PARALLEL=1",
      .cost = "less of a long conversation is seen"},
     {.kinds = K(LLAMA),
+     .with = T(LMSTUDIO),
+     .change = "in the dialog that loads the model: a lower GPU Offload (fewer layers on the "
+               "device), or lms load MODEL --gpu 0.6",
+     .cost = "slower: the other layers run on the CPU"},
+    {.kinds = K(LLAMA),
+     .with = T(LMSTUDIO),
+     .change = "a shorter Context Length there (lms load MODEL --context-length 8192), and K and V "
+               "cache quantization (with Flash Attention)",
+     .cost = "less of a long conversation is seen"},
+    {.kinds = K(LLAMA),
+     .with = T(LLAMA_CPP),
+     .change = "fewer layers on the device: Llama(…, n_gpu_layers=20); lower until it loads",
+     .cost = "slower: the other layers run on the CPU"},
+    {.kinds = K(LLAMA),
+     .with = T(LLAMA_CPP),
+     .change = "a shorter context: Llama(…, n_ctx=4096, n_batch=256, flash_attn=True)",
+     .cost = "less of a long conversation is seen"},
+    {.kinds = K(LLAMA),
+     .with = T(KOBOLD),
+     .change = "fewer layers on the device: --gpulayers 20 (GPU Layers in the window); lower until "
+               "it loads",
+     .cost = "slower: the other layers run on the CPU"},
+    {.kinds = K(LLAMA),
+     .with = T(KOBOLD),
+     .change = "a shorter context: --contextsize 4096 --flashattention --quantkv 1",
+     .cost = "less of a long conversation is seen"},
+    {.kinds = K(LLAMA),
      .never = M(OLLAMA),
+     .without = FRONT_ENDS,
      .must = D(COMPUTE) | D(KV_CACHE),
      .change =
          "a shorter context: -c 4096 (--ctx-size), and its cache in 8 bits: -ctk q8_0 -ctv q8_0 "
@@ -119,6 +149,7 @@ static const recipe rows[] = {
      .cost = "less of a long conversation is seen"},
     {.kinds = K(LLAMA),
      .never = M(OLLAMA),
+     .without = FRONT_ENDS,
      .must = D(COMPUTE),
      .mustnot = D(KV_CACHE),
      .change =
@@ -126,10 +157,12 @@ static const recipe rows[] = {
      .cost = "less of a long conversation is seen"},
     {.kinds = K(LLAMA),
      .never = M(OLLAMA),
+     .without = FRONT_ENDS,
      .change = "put fewer layers on the device: -ngl 20 (--n-gpu-layers); lower until it loads",
      .cost = "slower: the other layers run on the CPU"},
     {.kinds = K(LLAMA),
      .never = M(OLLAMA),
+     .without = FRONT_ENDS,
      .mustnot = D(COMPUTE),
      .change = "a shorter context: -c 4096, and its cache in 8 bits: -ctk q8_0 -ctv q8_0 -fa",
      .cost = "less of a long conversation is seen"},
@@ -260,6 +293,7 @@ static const recipe rows[] = {
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .need = M(DEEPSPEED),
+     .without = T(OLD_SPEED),
      .change =
          "keep the weights in RAM and gather less at once: \"offload_param\": {\"device\": "
          "\"cpu\"}, \"stage3_max_live_parameters\": 1e8, \"stage3_prefetch_bucket_size\": 1e7",
@@ -296,10 +330,12 @@ static const recipe rows[] = {
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,
      .never = M(TRANSFORMERS) | M(DIFFUSERS) | M(COMFY) | M(WEBUI) | M(HALF),
+     .without = T(KOHYA),
      .change = "put the weights on the device in 16 bits: model.half() before .to(\"cuda\")",
      .cost = "16-bit arithmetic: half the memory of float32 weights"},
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY | K(DIRECTML) | K(PADDLE) | K(TENSORFLOW),
+     .without = T(KOHYA),
      .change = "a smaller model, or a quantized one (8 or 4 bits)",
      .cost = "a little quality"},
     {.causes = C(WEIGHTS_TOO_BIG),
@@ -351,7 +387,20 @@ static const recipe rows[] = {
     /* ---- the optimizer's state ---- */
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
+     .with = T(OLD_SPEED),
+     .change = "update DeepSpeed (this one is older than 0.3 and cannot offload), then "
+               "\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": "
+               "\"cpu\"}}; until then more devices, which share the state",
+     .cost = "slower steps"},
+    {.causes = C(OPTIMIZER_STATE),
+     .kinds = TORCHY,
+     .with = T(OLD_SPEED),
+     .change = "train fewer weights: freeze layers (p.requires_grad = False), or a smaller model",
+     .cost = "less of the model learns"},
+    {.causes = C(OPTIMIZER_STATE),
+     .kinds = TORCHY,
      .need = M(DEEPSPEED),
+     .without = T(OLD_SPEED),
      .change = "keep the state in RAM and spread it over the ranks: \"zero_optimization\": "
                "{\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\"}}",
      .cost = "slower steps"},
@@ -369,7 +418,7 @@ static const recipe rows[] = {
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
      .never = M(TRAINER) | M(AMD) | M(APPLE),
-     .without = T(STATE_8BIT) | T(AXOLOTL),
+     .without = T(STATE_8BIT) | T(AXOLOTL) | T(OLD_SPEED),
      .change = "an 8-bit optimizer: import bitsandbytes as bnb; optimizer = "
                "bnb.optim.AdamW8bit(model.parameters(), lr=…)",
      .cost = "slightly different training"},
@@ -397,6 +446,7 @@ static const recipe rows[] = {
      .cost = "foreach=False is slower"},
     {.causes = C(OPTIMIZER_STATE),
      .kinds = TORCHY,
+     .without = T(OLD_SPEED),
      .change = "train fewer weights: LoRA (peft.get_peft_model), or freeze layers "
                "(p.requires_grad = False)",
      .cost = "less of the model learns"},

@@ -197,6 +197,81 @@ static const recipe rows[] = {
                "smaller autosplit_reserve, or one more device",
      .cost = "less is left for others on the device"},
 
+    /* ---- kohya's sd-scripts ---- */
+    {.causes = TRAINED | C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .with = T(KOHYA) | T(FINETUNES),
+     .mustnot = NOT_ROOM,
+     .change = "train a LoRA instead of all weights: sdxl_train_network.py --network_module "
+               "networks.lora --network_train_unet_only (flux_train_network.py for FLUX)",
+     .cost = "only the adapter learns"},
+    {.causes = TRAINED | C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .with = T(KOHYA) | T(FINETUNES),
+     .mustnot = NOT_ROOM,
+     .change = "the settings that need least: --full_bf16 --mixed_precision bf16 "
+               "--gradient_checkpointing --optimizer_type adafactor --fused_backward_pass (from "
+               "0.9 on), batch 1",
+     .cost = "slower; slightly less precise training"},
+    {.causes = TRAINED | C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .with = T(KOHYA),
+     .without = T(FINETUNES),
+     .mustnot = NOT_ROOM,
+     .change = "the settings that need least: --network_train_unet_only --gradient_checkpointing "
+               "--mixed_precision bf16 --train_batch_size 1 --optimizer_type AdamW8bit; FLUX: "
+               "--fp8_base",
+     .cost = "slower; the text encoder does not learn"},
+    {.causes = TRAINED | C(WEIGHTS_TOO_BIG),
+     .kinds = TORCHY,
+     .with = T(KOHYA),
+     .mustnot = NOT_ROOM,
+     .change = "compute once and keep on disk: --cache_latents_to_disk, and SDXL's and FLUX's "
+               "--cache_text_encoder_outputs_to_disk; or a smaller --resolution",
+     .cost = "captions are not shuffled; less detail"},
+
+    /* ---- CUDA graphs ---- */
+    {.causes = C(CACHE_HELD),
+     .kinds = TORCHY,
+     .with = T(MEGATRON),
+     .change = "capture less: --cuda-graph-impl none, or a smaller scope of it (old versions: "
+               "without --enable-cuda-graph and --external-cuda-graph)",
+     .cost = "more time between kernels"},
+    {.causes = C(CACHE_HELD),
+     .kinds = TORCHY,
+     .without = T(MEGATRON),
+     .change = "capture less: no graphs (vLLM: --enforce-eager; SGLang: --disable-cuda-graph; "
+               "torch.compile without mode=\"reduce-overhead\"), or fewer sizes of them",
+     .cost = "more time between kernels"},
+    {.causes = C(CACHE_HELD),
+     .kinds = TORCHY,
+     .without = T(MEGATRON),
+     .change = "one pool for all graphs: torch.cuda.graph(g, pool=first.pool()); a graph keeps "
+               "what its own pool holds until it is deleted",
+     .cost = "such graphs must be replayed in the order of their capture"},
+    {.causes = C(CACHE_HELD),
+     .kinds = TORCHY,
+     .change = "half the batch (the micro batch): each captured graph then holds half as much",
+     .cost = "more, smaller steps"},
+
+    /* ---- training beside a server of rollouts ---- */
+    {.causes = FULL | C(OTHER_PROCESS) | C(LIMIT),
+     .kinds = TORCHY | K(VLLM) | K(SGLANG),
+     .with = T(ROLLOUT),
+     .mustnot = NOT_ROOM,
+     .change =
+         "leave more for training: verl: actor_rollout_ref.rollout.gpu_memory_utilization=0.5 "
+         "and free_cache_engine=True (SGLang: mem_fraction_static=0.5)",
+     .cost = "a smaller KV cache: slower rollouts"},
+    {.causes = FULL | C(OTHER_PROCESS) | C(LIMIT),
+     .kinds = TORCHY | K(VLLM) | K(SGLANG),
+     .with = T(ROLLOUT),
+     .mustnot = NOT_ROOM,
+     .change = "free more before the server wakes up: keep weights and optimizer in RAM while it "
+               "runs (verl: actor.fsdp_config.param_offload=True, optimizer_offload=True), and "
+               "torch.cuda.empty_cache()",
+     .cost = "slower steps"},
+
     /* ---- trainers that own the loop ---- */
     {.causes = C(WEIGHTS_TOO_BIG),
      .kinds = TORCHY,

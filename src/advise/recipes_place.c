@@ -131,6 +131,13 @@ static const recipe rows[] = {
      .cost = "it ends, or waits"},
     {.causes = C(OTHER_PROCESS),
      .kinds = K(TENSORFLOW),
+     .with = T(TF1),
+     .change = "share the device: config.gpu_options.allow_growth = True in tf.ConfigProto(), for "
+               "each TensorFlow program on it",
+     .cost = "a little fragmentation"},
+    {.causes = C(OTHER_PROCESS),
+     .kinds = K(TENSORFLOW),
+     .without = T(TF1),
      .change = "share the device: TF_FORCE_GPU_ALLOW_GROWTH=true for each TensorFlow program on it "
                "(tf.config.experimental.set_memory_growth)",
      .cost = "a little fragmentation"},
@@ -228,6 +235,13 @@ static const recipe rows[] = {
      .cost = "less is left for others on the device"},
     {.causes = C(LIMIT),
      .kinds = K(CUPY),
+     .must = D(FREED),
+     .change = "give free blocks back before that line: del of what is no longer used, then "
+               "cupy.get_default_memory_pool().free_all_blocks(); blocks of another size count "
+               "towards the limit",
+     .cost = "the next allocations are slower"},
+    {.causes = C(LIMIT),
+     .kinds = K(CUPY),
      .change = "raise the pool's limit (set_limit, CUPY_GPU_MEMORY_LIMIT), if the device has more",
      .cost = "less is left for others on the device"},
     {.causes = C(LIMIT),
@@ -247,6 +261,22 @@ static const recipe rows[] = {
      .cost = "a loop over the parts"},
     {.causes = C(LIMIT),
      .kinds = K(RMM),
+     .must = D(POOL),
+     .without = T(POOL_START),
+     .change = "a larger maximum for the pool (maximum_pool_size), or a pool over managed memory, "
+               "which can exceed the device: rmm.mr.PoolMemoryResource("
+               "rmm.mr.ManagedMemoryResource())",
+     .cost = "less is left for others; managed memory is slower"},
+    {.causes = C(LIMIT),
+     .kinds = K(RMM),
+     .must = D(POOL),
+     .without = T(POOL_START),
+     .change = "free what each iteration makes: del of its results at its end; what grows from one "
+               "to the next fills any pool",
+     .cost = "none"},
+    {.causes = C(LIMIT),
+     .kinds = K(RMM),
+     .with = T(POOL_START),
      .change =
          "give RMM's pool a size that is free: rmm.reinitialize(pool_allocator=True, "
          "initial_pool_size=2**30), or no pool at all; nvidia-smi shows the device's free memory",
@@ -302,6 +332,7 @@ static const recipe rows[] = {
      .cost = "more, smaller steps"},
     {.causes = C(FRAGMENTATION),
      .kinds = K(TENSORFLOW),
+     .without = T(TF1),
      .change = "set TF_GPU_ALLOCATOR=cuda_malloc_async",
      .cost = "another allocator; a little slower"},
     {.causes = C(FRAGMENTATION),

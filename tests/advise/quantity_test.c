@@ -101,7 +101,7 @@ TEST(services_and_batch_systems_state_use_and_limit)
        "Size: 1024 MB\tMax Memory Used: 1024 MB",
        NONE, NONE, GIB, GIB, NONE},
       {"web.1: Process running mem=600M(117.2%)\nweb.1: Error R14 (Memory quota exceeded)", NONE,
-       NONE, 600 * MIB, NONE, NONE},
+       NONE, 600 * MIB, 512 * MIB, NONE},
       {"The node was low on resource: memory. Threshold quantity: 100Mi, available: 51200Ki. "
        "Container main was using 6291456Ki, request is 2Gi, has larger consumption of memory.",
        NONE, 50 * MIB, 6 * GIB, NONE, NONE},

@@ -214,7 +214,7 @@ TEST(host_memory_in_its_spellings)
        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have "
        "been "
        "OOM Killed."},
-      {MESSAGE_HOST, C(HOST_LIMIT), "--mem", NULL,
+      {MESSAGE_HOST, C(HOST_LIMIT), "-l mem=48gb", "SBATCH",
        "=>> PBS: job killed: mem 41943040kb exceeded limit 33554432kb"},
       {MESSAGE_HOST, C(HOST_LIMIT), "limits: memory", NULL,
        "    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137"},
