@@ -112,6 +112,9 @@ static uint64_t derive(const explanation *x) {
   bool within = diagnosis_known(m->asked_bytes) && diagnosis_known(m->limit_bytes) &&
                 m->asked_bytes <= m->limit_bytes;
   set |= within ? DERIVED_FREED : 0;
+  context_service service = diagnosis_service(m);
+  set |= service == SERVICE_DOCKER ? DERIVED_DOCKER : 0;
+  set |= service == SERVICE_KUBERNETES || service == SERVICE_NONE ? DERIVED_PODS : 0;
   return set;
 }
 

@@ -26,10 +26,9 @@ static const words services[SERVICE_COUNT] = {
                        "see what it used: seff @J (or sacct -j @J --format=MaxRSS,ReqMem)"},
     [SERVICE_PBS] = {"ask for more memory: #PBS -l mem=@Ggb (with chunks: -l select=1:mem=@Ggb)",
                      LONGER, "see what it used: qstat -fx @J (resources_used.mem)"},
-    [SERVICE_LSF] =
-        {"ask for more memory: #BSUB -M @GGB -R \"rusage[mem=@GGB]\" (old versions take "
-         "a number without a unit, in MB or KB: LSF_UNIT_FOR_LIMITS)",
-         LONGER, "see what it used: bjobs -l @J (MAX MEM)"},
+    [SERVICE_LSF] = {"ask for more memory: #BSUB -M @GGB -R \"rusage[mem=@GGB]\" (before 10.1.0.2 "
+                     "a number in the unit of LSF_UNIT_FOR_LIMITS)",
+                     LONGER, "see what it used: bjobs -l @J (MAX MEM)"},
     [SERVICE_SGE] = {"ask for more memory: #$ -l h_vmem=@GG for each slot (Univa or Altair Grid "
                      "Engine with control groups: -l m_mem_free=@GG)",
                      LONGER, "see what it used: qacct -j @J (maxvmem)"},

@@ -50,6 +50,8 @@ enum {
 #define DERIVED_HUGE     (UINT64_C(1) << 36) /* far more host memory than machines have */
 /* The request is too large whatever is free: more than the device, a buffer or a machine has. */
 #define DERIVED_HOPELESS (UINT64_C(1) << 37)
+#define DERIVED_DOCKER   (UINT64_C(1) << 39) /* what runs the container: Docker … */
+#define DERIVED_PODS     (UINT64_C(1) << 40) /* … Kubernetes, or the text does not show it */
 #define DERIVED_FREED    (UINT64_C(1) << 38) /* the request alone is within the limit */
 
 #define RECIPE_HALF_BATCH                                                                          \

@@ -11,6 +11,11 @@
   "threads "                                                                                       \
   "or processes at once"
 
+#define LESS_PIP                                                                                     \
+  "fewer compilers at once: MAX_JOBS=2 CMAKE_BUILD_PARALLEL_LEVEL=2 pip install … (make -j2), or " \
+  "add swap"
+#define WHEEL "install a ready-built wheel instead"
+
 static const recipe rows[] = {
     {.hosts = H(JOB) | H(KILLED) | H(KERNEL) | H(CONTAINER),
      .with = T(WORKFLOW),
@@ -261,24 +266,34 @@ static const recipe rows[] = {
                "-gsplit-dwarf (Rust: split-debuginfo = \"unpacked\"), or a build without -g",
      .cost = "another linker"},
     {.hosts = H(COMPILER),
-     .without = T(LINKER) | T(CARGO) | T(PIP),
+     .with = T(PIP),
+     .without = T(LINKER) | T(CARGO),
+     .change = LESS_PIP,
+     .cost = "slower building"},
+    {.hosts = H(COMPILER),
      .with = T(CMAKE),
+     .without = T(LINKER) | T(CARGO) | T(PIP),
      .change =
          "fewer compilers at once: cmake --build build -j 2 (or CMAKE_BUILD_PARALLEL_LEVEL=2)",
      .cost = "slower building"},
     {.hosts = H(COMPILER),
-     .without = T(LINKER) | T(CARGO) | T(CMAKE) | T(BUILD),
-     .change = "fewer compilers at once: MAX_JOBS=2 pip install … (make -j2), or add swap",
-     .cost = "slower building"},
-    {.hosts = H(COMPILER),
-     .without = T(LINKER) | T(CARGO) | T(CMAKE) | T(PIP),
      .with = T(BUILD),
+     .without = T(LINKER) | T(CARGO) | T(PIP) | T(CMAKE),
      .change = "fewer compilers at once: make -j2, ninja -j2",
      .cost = "slower building"},
     {.hosts = H(COMPILER),
-     .without = T(LINKER) | T(CARGO) | T(CMAKE) | T(BUILD),
+     .without = T(LINKER) | T(CARGO) | T(PIP) | T(CMAKE) | T(BUILD),
+     .change = LESS_PIP,
+     .cost = "slower building"},
+    {.hosts = H(COMPILER),
+     .with = T(PIP),
+     .without = T(LINKER) | T(CARGO),
+     .change = WHEEL,
+     .cost = "none"},
+    {.hosts = H(COMPILER),
+     .without = T(LINKER) | T(CARGO) | T(PIP) | T(CMAKE) | T(BUILD),
      .never = M(NATIVE),
-     .change = "install a ready-built wheel instead",
+     .change = WHEEL,
      .cost = "none"},
     {.hosts = H(COMPILER),
      .with = T(CI),

@@ -60,6 +60,7 @@ TEST(each_host_of_containers_gets_its_own_words)
        "kubectl describe pod web-0"},
       {MESSAGE_HOST, C(HOST_LIMIT), "docker run --memory=3g", "kubectl",
        "$ docker run --memory=2g worker\n$ docker inspect w | grep OOM\n\"OOMKilled\": true,"},
+      {MESSAGE_HOST, C(HOST_LIMIT), "docker inspect", "kubectl", "web-1 exited with code 137"},
       {MESSAGE_HOST, C(HOST_LIMIT), "podman run --memory", "kubectl",
        "$ podman run --memory=2g worker\n$ podman inspect w | grep OOM\n\"OOMKilled\": true,"},
       {MESSAGE_HOST, C(HOST_LIMIT), "pct set 212 --memory 3072", "Kubernetes",
