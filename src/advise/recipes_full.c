@@ -396,14 +396,6 @@ static const recipe rows[] = {
      .cost = "about a third more time"},
     {.causes = FULL,
      .kinds = TORCHY,
-     .need = M(TORCH),
-     .mustnot = NOT_ROOM | D(TRAINS) | D(INFERS) | D(OWNED),
-     .without = T(INDUCTOR),
-     .change = "if it only runs the model: with torch.no_grad(), and weights in 16 bits "
-               "(model.half()) or quantized (8 or 4 bits)",
-     .cost = "slightly less precise numbers"},
-    {.causes = FULL,
-     .kinds = TORCHY,
      .with = T(INDUCTOR),
      .mustnot = NOT_ROOM,
      .change =
@@ -417,6 +409,14 @@ static const recipe rows[] = {
      .change =
          "without changing the program, on Linux: stowage run --spill auto -- python train.py",
      .cost = "slower: part of the data lives in the computer's RAM"},
+    {.causes = FULL,
+     .kinds = TORCHY,
+     .need = M(TORCH),
+     .mustnot = NOT_ROOM | D(TRAINS) | D(INFERS) | D(OWNED),
+     .without = T(INDUCTOR),
+     .change = "if it only runs the model: with torch.no_grad(), and weights in 16 bits "
+               "(model.half()) or quantized (8 or 4 bits)",
+     .cost = "slightly less precise numbers"},
     {.causes = C(BATCH_TOO_BIG),
      .kinds = K(CUDA),
      .mustnot = NOT_ROOM,

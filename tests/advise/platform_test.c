@@ -261,7 +261,8 @@ TEST(graphs_that_hold_the_device_and_wide_logits_are_named)
 TEST(training_and_inference_are_not_mixed_in_one_fix)
 {
   static const char text[] =
-      "  File \"/x/site-packages/torch/nn/functional.py\", line 840, in threshold\nRuntimeError: "
+      "  File \"C:\\x\\site-packages\\torch\\nn\\functional.py\", line 840, in "
+      "threshold\nRuntimeError: "
       "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 15.90 GiB total capacity; 14.60 GiB "
       "already allocated; 600.00 MiB free; 11.00 MiB cached)";
   static const sample all[] = {{MESSAGE_TORCH, C(BATCH_TOO_BIG), "if it trains", NULL, text},
