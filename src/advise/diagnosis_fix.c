@@ -204,11 +204,6 @@ static void add(explanation *x, const recipe *r, uint64_t bytes) {
   snprintf(f->cost, sizeof f->cost, "%s", r->cost);
 }
 
-void diagnosis_add_fix(explanation *x, const char *change, const char *cost) {
-  recipe r = {.change = change, .cost = cost};
-  add(x, &r, MESSAGE_UNKNOWN);
-}
-
 /* Returns whether the other processes may be ranks of this program, which load a checkpoint. */
 static bool are_ranks(const message *m) {
   return (m->context.traits & TRAIT_RESTORE) != 0 && context_any(&m->context, CONTEXT_BIT(RANKS));

@@ -1,6 +1,8 @@
 /* Shared by the parts of diagnosis: adds a cause, and judges the numbers. */
 #include "advise/diagnosis_parts.h"
 
+#include <stdio.h>
+
 #define ROOM_LEAST   (UINT64_C(128) << 20) /* drivers and pools keep less than this in reserve */
 #define ABSURD_LEAST (UINT64_C(64) << 40)  /* an address is often taken for a size */
 
@@ -13,6 +15,13 @@ cause *diagnosis_cause(explanation *x, cause_id id, double confidence) {
   *c =
       (cause){.id = id, .confidence = confidence, .headline = BUFFER_INIT, .evidence = BUFFER_INIT};
   return c;
+}
+
+void diagnosis_add_fix(explanation *x, const char *change, const char *cost) {
+  fix *f = &x->fixes.list[x->fixes.count++];
+  *f = (fix){.saves_bytes = MESSAGE_UNKNOWN};
+  snprintf(f->change, sizeof f->change, "%s", change);
+  snprintf(f->cost, sizeof f->cost, "%s", cost);
 }
 
 bool diagnosis_had_room(const numbers *n) {
