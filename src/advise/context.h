@@ -124,14 +124,18 @@ enum {
   TRAIT_WORKFLOW = 1 << 30, /* Snakemake */
 };
 /* Not in the enum: an int has no more bits. */
-#define TRAIT_NEXTFLOW   (UINT64_C(1) << 31)
-#define TRAIT_PYTHON     (UINT64_C(1) << 32) /* a sign of Python */
-#define TRAIT_RECOMPUTES (UINT64_C(1) << 33) /* activations are recomputed already */
-#define TRAIT_BATCHES    (UINT64_C(1) << 34) /* the text mentions a batch or a loader */
-#define TRAIT_ROCM       (UINT64_C(1) << 35) /* AMD's software or its driver on Linux */
-#define TRAIT_TESTS      (UINT64_C(1) << 36) /* pytest */
-#define TRAIT_STATE_8BIT (UINT64_C(1) << 38) /* the optimizer's state is in 8 bits already */
-#define TRAIT_TORCH_FIT  (UINT64_C(1) << 37) /* Keras 3; with PyTorch's error its backend */
+#define TRAIT_NEXTFLOW     (UINT64_C(1) << 31)
+#define TRAIT_PYTHON       (UINT64_C(1) << 32) /* a sign of Python */
+#define TRAIT_RECOMPUTES   (UINT64_C(1) << 33) /* activations are recomputed already */
+#define TRAIT_BATCHES      (UINT64_C(1) << 34) /* the text mentions a batch or a loader */
+#define TRAIT_ROCM         (UINT64_C(1) << 35) /* AMD's software or its driver on Linux */
+#define TRAIT_TESTS        (UINT64_C(1) << 36) /* pytest */
+#define TRAIT_STATE_8BIT   (UINT64_C(1) << 38) /* the optimizer's state is in 8 bits already */
+#define TRAIT_TORCH_FIT    (UINT64_C(1) << 37) /* Keras 3; with PyTorch's error its backend */
+#define TRAIT_OPENCL       (UINT64_C(1) << 39)
+#define TRAIT_EDITOR       (UINT64_C(1) << 40) /* a program that edits video or pictures */
+#define TRAIT_NNUNET       (UINT64_C(1) << 41)
+#define TRAIT_WEIGHTS_FILE (UINT64_C(1) << 42) /* safetensors was reading a file */
 
 #define CONTEXT_BIT(name) (UINT64_C(1) << CONTEXT_INDEX_##name)
 
