@@ -16,7 +16,7 @@
 
 #define CONTEXT_BYTES  (4 << 20)
 #define MENTIONS_BYTES (64 << 10)
-#define MENTIONS_MOST  16
+#define MENTIONS_MOST  32
 #define BLOCKS_MOST    100 /* failures of different libraries that are counted */
 
 static bool read_device(message *m, scan_text clean, scan_text raw, const char **where) {

@@ -196,7 +196,8 @@ static void read_metal(message *m, scan_text t) {
   }
   m->limit_bytes = working_set(t);
   for (scan_text rest = t; (at = scan_find(rest, "offs =")) != NULL; rest.at = at) {
-    const char *open = scan_find(scan_line(t, at), ", ( ");
+    const char *open = scan_find(scan_line(t, at), ", (");
+    while (open != NULL && open < t.end && *open == ' ') open++;
     if (open != NULL) pair = open;
   }
   double held = 0;
