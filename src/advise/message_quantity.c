@@ -328,7 +328,7 @@ static bool is_machine(scan_text line) {
 static void forget_older(message *m, reading *r, const key *now) {
   uint64_t *field = m->kind == MESSAGE_HOST ? &m->process_bytes : &m->live_bytes;
   size_t length = (size_t)(now->end - now->at);
-  if (now->role != LIVE) return;
+  if (now->role != LIVE || now->at == NULL) return;
   if (!known(*field)) {
     r->live = *now;
     return;
